@@ -1,29 +1,29 @@
-//! FRED, flow random early drop: RED that looks at what each flow has in the queue.
+//! FRED, flow random early drop: RED that takes account of each flow's packets in the queue.
 //!
-//! Lin & Morris 1997; [B07] 2.2. Of each flow with packets in the queue it knows their number, `qlen`, and how often
-//! the flow went too far, `strike`. A flow's fair part of the queue is `avgcq = max(avg / active flows, 1)`; any flow may
-//! have `min_q` packets waiting, and none more than `max_q`, which is `min_th`, or 2 once `avg >= max_th`. On arrival:
+//! Lin & Morris 1997; [B07] 2.2. For each flow with packets in the queue it keeps their number, `qlen`, and the number
+//! of times that the flow exceeded its share, `strike`. A flow's share of the queue is `avgcq = max(avg / active flows,
+//! 1)`; every flow may have `min_q` packets waiting, and none more than `max_q`, which is `min_th`, or 2 once `avg >=
+//! max_th`. On arrival:
 //!
-//! - a flow with `qlen >= max_q`, or `avg >= max_th` and `qlen > 2 avgcq`, or `qlen >= avgcq` and `strike > 1`:
-//!   `strike += 1`, and the packet is dropped;
-//! - `min_th <= avg < max_th`: RED's lottery, but only for flows with `qlen >= max(min_q, avgcq)`; `count` grows with
+//! - a flow with `qlen >= max_q`, or `avg >= max_th` and `qlen > 2 avgcq`, or `qlen >= avgcq` and `strike > 1`: `strike
+//!   += 1`, and the packet is dropped;
+//! - `min_th <= avg < max_th`: RED's decision, but only for flows with `qlen >= max(min_q, avgcq)`; `count` grows with
 //!   every packet;
 //! - `max_th <= avg`: the packet is dropped;
 //! - `avg < min_th`: it passes, and `count = -1`.
 //!
-//! `avg` is RED's, updated at arrivals and departures. A flow whose `qlen` falls to 0 is forgotten, its strikes with it.
+//! `avg` is RED's, updated at arrivals and departures. A flow whose `qlen` falls to 0 is removed, with its strikes.
 //!
-//! *Departures:* the listing knows drops alone. What its lottery takes is marked here, so that ECN and windows work as
-//! with RED; what a strike or `max_th` takes is dropped whatever the marking method, for a flow that does not
-//! heed marks is what strikes are for. Where a scheduler with AQMs of its own stands in the queue, what it discards is not
-//! heard of; so all flows are forgotten when an arrival finds the queue empty, and until then such a flow counts for more
-//! than it has.
+//! *Departures:* the listing has only drops. Here RED's decision marks, so that ECN and windows work as with RED;
+//! packets beyond a flow's share or above `max_th` are dropped whatever the marking method, because strikes are meant
+//! for flows that do not react to marks. A scheduler with its own AQMs drops packets without notice; so all flows are
+//! removed when an arrival finds the queue empty, and until then the count of such a flow is too high.
 //!
-//! *In a satellite gateway:* a PEP gives each connection a buffer and a window of its own, so few connections can have
-//! much in the transmit queue at a time, and FRED does little that RED does not; ahead of the PEP it judges by what a
-//! flow had in the queue an RTT of the PEP ago. It is of use where datagrams that do not slow down share the queue with
-//! connections that do: they are held to `min_th` packets. Short flows with less than `min_q` packets waiting are
-//! never dropped at random, which is kind to web pages.
+//! *In a satellite gateway:* a PEP gives each connection its own buffer and window, so few connections have many
+//! packets in the transmit queue at a time, and FRED does little more than RED; ahead of the PEP it decides by the
+//! state of the queue as it was before the PEP's delay. It is useful if datagram flows that do not slow down share the
+//! queue with connections that do: these flows are limited to `min_th` packets. Short flows with less than `min_q`
+//! packets waiting are never dropped at random, which favours web pages.
 
 use super::average::{self, Average};
 use super::uniform_dropper::{self, UniformDropper};
@@ -53,7 +53,7 @@ const PARAMS: &[Param] = &[
         Unit::Packets,
         4.0,
         Range::between(1.0, 1e6),
-        "What every flow may have waiting without taking part in the lottery",
+        "Packets that every flow may have waiting without random marks",
     )
     .origin("Lin & Morris 1997: 4 for large buffers, 2 for small ones")
     .tune(Tune::Log(1.0, 32.0)),
@@ -70,7 +70,7 @@ pub struct Fred {
     flows: FlowTable<Known>,
 }
 
-/// What is known of a flow.
+/// State of a flow.
 #[derive(Clone, Copy, Debug)]
 struct Known {
     qlen: u32,
@@ -90,13 +90,13 @@ impl Fred {
         })
     }
 
-    /// A flow's fair part of the queue.
+    /// A flow's share of the queue.
     fn avgcq(&self) -> f64 {
         (self.average.avg / (self.flows.len().max(1)) as f64).max(1.0)
     }
 
-    /// A packet of a flow is no longer in the queue.
-    fn gone(&mut self, flow: FlowId) {
+    /// Removes a packet of a flow from its count.
+    fn remove(&mut self, flow: FlowId) {
         if let Some(known) = self.flows.get_mut(flow) {
             known.qlen -= 1;
             if known.qlen == 0 {
@@ -116,7 +116,7 @@ impl Aqm for Fred {
         let avgcq = self.avgcq();
         let max_q = if avg >= max_th { 2.0 } else { min_th };
         let mut qlen = 0.0;
-        // One without packets waiting has no strikes, and none of the limits is below one packet.
+        // A flow without packets waiting has no strikes, and all limits are at least one packet.
         if let Some(known) = self.flows.get_mut(pkt.flow) {
             qlen = f64::from(known.qlen);
             let apart =
@@ -143,12 +143,12 @@ impl Aqm for Fred {
 
     fn depart(&mut self, pkt: &Packet, cx: &mut Context<'_>) -> Verdict {
         self.average.sample(cx);
-        self.gone(pkt.flow);
+        self.remove(pkt.flow);
         Verdict::Pass
     }
 
     fn overflowed(&mut self, pkt: &Packet, _cx: &mut Context<'_>) {
-        self.gone(pkt.flow);
+        self.remove(pkt.flow);
     }
 
     fn probe(&self, out: &mut dyn FnMut(&'static str, f64)) {
@@ -165,7 +165,7 @@ mod tests {
     use super::*;
     use crate::Value;
 
-    /// Two flows, as different as numbers can be.
+    /// Two flows whose numbers are far apart.
     const A: FlowId = 0;
     const B: FlowId = u32::MAX;
 
@@ -199,33 +199,33 @@ mod tests {
         }
     }
 
-    /// Worked out by hand with thresholds 4 and 8 and a lottery that never takes anything (`max_p` = 1e-9).
+    /// Worked out by hand with thresholds 4 and 8 and almost no marks by RED (`max_p` = 1e-9).
     #[test]
-    fn steps_of_the_printed_listing() {
+    fn arrivals_follow_the_printed_listing() {
         let mut fred = fred(&[("min_th", 4.0), ("max_th", 8.0), ("min_q", 2.0), ("max_p", 1e-9)]);
         assert_eq!(arrive(&mut fred, A), Verdict::Pass);
-        assert_eq!(fred.probe("active_flows"), 0.0, "nothing of it is in the queue yet");
+        assert_eq!(fred.probe("active_flows"), 0.0, "none of its packets is in the queue yet");
         enter(&mut fred, A, 4);
-        // qlen = 4 = max_q: dropped: strike = 1, and that alone does not keep it from its part.
+        // qlen = 4 = max_q: dropped, strike = 1; one strike alone does not limit it to its share.
         assert_eq!(arrive(&mut fred, A), Verdict::Drop);
         leave(&mut fred, A, 1);
         assert_eq!(arrive(&mut fred, A), Verdict::Pass);
-        // Once more: strike = 2.
+        // Again: strike = 2.
         enter(&mut fred, A, 1);
         assert_eq!(arrive(&mut fred, A), Verdict::Drop);
         assert_eq!((fred.probe("avg"), fred.probe("avgcq")), (4.0, 4.0));
-        // qlen = 3 = avgcq: with two strikes it may not have more than its part.
+        // qlen = 3 = avgcq: with two strikes it may not exceed its share.
         leave(&mut fred, A, 1);
         assert_eq!(arrive(&mut fred, A), Verdict::Drop);
-        // B has as much and no strikes: avg = 6, avgcq = 3, and the lottery lets it pass.
+        // B has as many and no strikes: avg = 6, avgcq = 3, and RED lets it pass.
         enter(&mut fred, B, 3);
         assert_eq!([arrive(&mut fred, B), arrive(&mut fred, A)], [Verdict::Pass, Verdict::Drop]);
         assert_eq!((fred.probe("avgcq"), fred.probe("active_flows")), (3.0, 2.0));
-        // avg = 8: B has more than 2; a flow with nothing waiting is dropped too, and stays unknown.
+        // avg = 8: B has more than 2; a flow with nothing waiting is dropped too, and is not added.
         enter(&mut fred, B, 2);
         assert_eq!([arrive(&mut fred, B), arrive(&mut fred, 5)], [Verdict::Drop; 2]);
         assert_eq!(fred.probe("active_flows"), 2.0);
-        // A leaves and is forgotten, its strikes with it: when it has three packets again, one more is let in.
+        // A leaves and is removed with its strikes: when it has three packets again, one more is accepted.
         leave(&mut fred, A, 3);
         assert_eq!((fred.probe("active_flows"), fred.probe("avg")), (1.0, 5.0));
         leave(&mut fred, B, 5);
@@ -233,32 +233,33 @@ mod tests {
         assert_eq!(arrive(&mut fred, A), Verdict::Pass);
     }
 
-    /// With `min_th` = 1 a flow is stopped at one packet; once the average is `max_th`, at two.
+    /// With `min_th` = 1 a flow is limited to one packet; once the average is `max_th`, to two.
     #[test]
-    fn above_the_upper_threshold_every_flow_may_have_two_packets() {
+    fn flows_may_have_two_packets_above_the_upper_threshold() {
         let mut fred = fred(&[("min_th", 1.0), ("max_th", 5.0), ("max_p", 1e-9)]);
         enter(&mut fred, A, 1);
         assert_eq!(arrive(&mut fred, A), Verdict::Drop, "qlen = 1 = max_q");
         for flow in 1..5 {
             enter(&mut fred, flow, 1);
         }
-        // avg = 5: no strike with one packet, but at max_th the packet is dropped all the same, by the lottery's p = 1.
+        // avg = 5: no strike with one packet, but at max_th the packet is dropped anyway, with p = 1.
         assert_eq!((arrive(&mut fred, 4), fred.probe("p")), (Verdict::Drop, 1.0));
-        // Back at avg = 4, p is 0 for flow 1, of which nothing waits; flow 4 with its one packet strikes, and p stays.
+        // Back at avg = 4, p is 0 for flow 1, of which nothing waits; flow 4 with its one packet has a strike, and p is
+        // unchanged.
         leave(&mut fred, 1, 1);
         assert_eq!((arrive(&mut fred, 1), fred.probe("p")), (Verdict::Pass, 0.0));
         assert_eq!((arrive(&mut fred, 4), fred.probe("p")), (Verdict::Drop, 0.0));
-        // avg = 6 with two packets of flow 4: a strike, for p stays.
+        // avg = 6 with two packets of flow 4: a strike, as p is unchanged.
         enter(&mut fred, 4, 2);
         leave(&mut fred, 4, 1);
         enter(&mut fred, 1, 1);
         assert_eq!((arrive(&mut fred, 4), fred.probe("p")), (Verdict::Drop, 0.0));
     }
 
-    /// With `min_q` = 4 a flow that has three packets never takes part in the lottery, though its packets count; so after
-    /// 100 of them the first of a flow that does is marked for certain: `p_b` = 1/2, and 100 times that is above 1.
+    /// With `min_q` = 4 RED never decides about a flow that has three packets, but counts them; so after 100 of them
+    /// the first packet of another flow is marked for certain: `p_b` = 1/2, and 100 times that is above 1.
     #[test]
-    fn fragile_flows_are_spared_and_counted() {
+    fn flows_below_min_q_are_counted_but_not_marked() {
         let mut fred = fred(&[("min_th", 10.0), ("max_th", 30.0), ("min_q", 4.0), ("max_p", 1.0)]);
         enter(&mut fred, A, 3);
         enter(&mut fred, B, 9);
@@ -271,22 +272,22 @@ mod tests {
         assert_eq!((arrive(&mut fred, B), fred.probe("p")), (Verdict::Mark, 1.0));
     }
 
-    /// What left without a word is forgotten when the queue is found empty.
+    /// Flows whose packets left without notice are removed when the queue is found empty.
     #[test]
-    fn an_empty_queue_has_no_flows() {
+    fn empty_queue_has_no_flows() {
         let mut fred = fred(&[]);
         enter(&mut fred, A, 30);
         fred.state.packets = 0;
         assert_eq!((arrive(&mut fred, A), fred.probe("active_flows")), (Verdict::Pass, 0.0));
     }
 
-    /// A has 9 packets and B 6: avg = 15 and avgcq = 7.5. B has more than `min_q`, but not its part, and is not asked; with two
-    /// more it is: `p_b` = 1/2 (17 - 10) / 20, and count is 1.
+    /// A has 9 packets and B 6: avg = 15 and avgcq = 7.5. B has more than `min_q`, but less than its share, so RED does
+    /// not decide; with two more it does: `p_b` = 1/2 (17 - 10) / 20, and count is 1.
     #[test]
-    fn a_flow_below_its_part_takes_no_part_in_the_lottery() {
+    fn flows_below_their_share_are_not_marked() {
         let mut fred = fred(&[("min_th", 10.0), ("max_th", 30.0), ("min_q", 2.0), ("max_p", 0.5)]);
         enter(&mut fred, A, 9);
-        assert_eq!(fred.probe("avgcq"), 1.0, "no average yet, and no part is less than a packet");
+        assert_eq!(fred.probe("avgcq"), 1.0, "no average yet, and a share is at least one packet");
         enter(&mut fred, B, 6);
         assert_eq!((arrive(&mut fred, B), fred.probe("p")), (Verdict::Pass, 0.0));
         enter(&mut fred, B, 3);
@@ -295,9 +296,9 @@ mod tests {
         assert!((fred.probe("p") - 0.2 / (1.0 - 0.2)).abs() < 1e-12, "{}", fred.probe("p"));
     }
 
-    /// A packet that was lost for want of room is none of its flow's.
+    /// A packet dropped for want of room does not count for its flow.
     #[test]
-    fn what_overflows_does_not_wait() {
+    fn overflowed_packets_are_not_counted() {
         let mut fred = fred(&[]);
         enter(&mut fred, A, 2);
         fred.overflow(1, 1000);

@@ -1,4 +1,4 @@
-//! Active queue management algorithms, one a file.
+//! Active queue management algorithms, one per file.
 
 pub mod aaqm;
 mod active;

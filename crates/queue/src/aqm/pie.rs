@@ -1,32 +1,33 @@
-//! PIE, proportional integral controller enhanced: holds the queueing delay near a target by marking at random.
+//! PIE, proportional integral controller enhanced: keeps the queueing delay near a target by random marks.
 //!
-//! RFC 8033. Every `T_UPDATE` the queueing delay is compared with its target and with what it was before, and the
-//! probability moves by
+//! RFC 8033. Every `T_UPDATE` the queueing delay is compared with its target and with its previous value, and the
+//! probability changes by
 //!
 //! - `p = alpha (current_qdelay - QDELAY_REF) + beta (current_qdelay - qdelay_old)`
 //! - `drop_prob += p / 2048`, or `p / 512`, `p / 128`, `p / 32`, `p / 8`, `p / 2`, `p`
 //!
-//! where `drop_prob` is below 1e-6, 1e-5, 1e-4, 0.001, 0.01, 0.1 or not (section 4.2): a small probability means that few
-//! marks reach many flows, and the same step would be a large one for it. Arrivals are marked with it, but for the first
-//! `MAX_BURST` of a congestion (section 4.4), while the delay is below half its target and the probability below 0.2, and
-//! while no more than two packets wait (section 4.1). The delay is that of the packet that left last (`timestamp`), or
-//! the backlog over a departure rate measured in batches of `DQ_THRESHOLD` bytes (`rate`; section 5.2).
+//! if `drop_prob` is below 1e-6, 1e-5, 1e-4, 0.001, 0.01, 0.1 or not (section 4.2): at a small probability few marks
+//! reach many flows, and the same step would be too large. Arrivals are marked with this probability, except during the
+//! first `MAX_BURST` of a congestion (section 4.4), while the delay is below half its target and the probability below
+//! 0.2, and while no more than two packets wait (section 4.1). The delay is the sojourn time of the last departed
+//! packet (`timestamp`), or the backlog divided by a departure rate measured in batches of `DQ_THRESHOLD` bytes
+//! (`rate`; section 5.2).
 //!
-//! Section 5's options are parameters. What understands ECN is marked only while the probability is below `mark_ecnth`
-//! and discarded beyond it (5.1). PIE may sleep until a part of the buffer is in use (`activate`; 5.3). Marks are kept
-//! from coming in clumps or not at all: none while the probabilities since the last one add up to less than 0.85, one for
-//! certain at 8.5 (`derandomize`; 5.4). And a probability from 0.1 on grows by 0.02 at a time at most (`cap`; 5.5).
+//! The options of section 5 are parameters. ECN packets are marked only while the probability is below `mark_ecnth`,
+//! and dropped above it (5.1). PIE may be inactive until a share of the buffer is in use (`activate`; 5.3). Marks are
+//! derandomized: none while the probabilities since the last one add up to less than 0.85, one for certain at 8.5
+//! (`derandomize`; 5.4). From 0.1 on the probability grows by at most 0.02 per update (`cap`; 5.5).
 //!
-//! *Departures:* an empty queue has no delay, whatever the packet that left last had waited. Section 4.2 lets the
-//! probability decay by 2 % a time while the delay is 0, the pseudo-code while it is below half its target: this is
-//! the latter. The probability is that of packets, not of bytes. Linux's further step of 0.02 for delays above 250 ms is not in
-//! the RFC and not here. `derandomize` and `cap` are on, as in Linux; `activate` is off, as there.
+//! *Departures:* an empty queue has no delay, whatever the sojourn time of the last departed packet. Section 4.2 lets
+//! the probability decay by 2 % per update while the delay is 0, the pseudo-code while it is below half its target:
+//! this is the latter. The probability is per packet, not per byte. Linux's additional step of 0.02 for delays above
+//! 250 ms is not in the RFC and not implemented. `derandomize` and `cap` are on and `activate` is off, as in Linux.
 //!
-//! *In a satellite gateway:* it marks ahead of the PEP with the delay of the transmit queue, and its target is a time, so
-//! it needs no tuning to the link's rate, and follows one that fades. Its gains belong to round trips up to some
-//! 100 ms: those of the terrestrial side, behind a PEP. Over a satellite, without a PEP, the loop is several
-//! times slower than they suppose, and `alpha` and `beta` have to be smaller. With the marking method `window` set
-//! `mark_ecnth` to 1, else what understands ECN is discarded where a window could have been cut.
+//! *In a satellite gateway:* it marks ahead of the PEP by the delay of the transmit queue, and its target is a time, so
+//! it needs no tuning to the link's rate, and follows a fading link. Its gains are designed for round trips up to about
+//! 100 ms: those of the terrestrial side of a PEP. Over a satellite, without a PEP, the loop is several times slower
+//! than they assume, and `alpha` and `beta` have to be smaller. With the marking method `window` set `mark_ecnth` to 1,
+//! otherwise ECN packets are dropped although a window could have been cut.
 
 use bentpipe_units::{Duration, Instant, Rng};
 
@@ -56,7 +57,7 @@ const PARAMS: &[Param] = &[
         "delay",
         &["timestamp", "rate"],
         "timestamp",
-        "Where the delay comes from: how long the last packet waited, or backlog over departure rate",
+        "Measure of the delay: sojourn time of the last packet, or backlog over departure rate",
     )
     .symbol("current_qdelay")
     .origin("RFC 8033 section 4.3; Linux sch_pie"),
@@ -65,7 +66,7 @@ const PARAMS: &[Param] = &[
         Unit::Bytes,
         16_384.0,
         Range::between(1.0, 1e9),
-        "Bytes that leave during a measurement of the departure rate",
+        "Bytes of a measurement of the departure rate",
     )
     .symbol("DQ_THRESHOLD")
     .origin("RFC 8033 section 5.2"),
@@ -75,7 +76,7 @@ const PARAMS: &[Param] = &[
         Unit::One,
         0.0,
         Range::between(0.0, 1.0),
-        "Part of the buffer in use at which PIE wakes up; at 0 it never sleeps",
+        "Share of the buffer in use at which PIE becomes active; 0: always active",
     )
     .origin("RFC 8033 section 5.3 has a third as an option; Linux sch_pie has none")
     .tune(Tune::Linear(0.0, 0.5)),
@@ -85,7 +86,7 @@ const PARAMS: &[Param] = &[
 ];
 
 pub(crate) const TARGET: Param =
-    Param::number("target", Unit::Seconds, 0.015, Range::above(0.0, 1e3), "Queueing delay that is aimed at")
+    Param::number("target", Unit::Seconds, 0.015, Range::above(0.0, 1e3), "Target queueing delay")
         .symbol("QDELAY_REF")
         .origin("RFC 8033 section 4.2")
         .tune(Tune::Log(0.005, 0.2));
@@ -118,7 +119,7 @@ pub(crate) const MAX_BURST: Param = Param::number(
     Unit::Seconds,
     0.15,
     Range::between(0.0, 1e3),
-    "How long a congestion lasts before it is marked",
+    "Duration of a congestion before packets are marked",
 )
 .symbol("MAX_BURST")
 .origin("RFC 8033 section 4.4")
@@ -128,14 +129,14 @@ pub(crate) const MARK_ECNTH: Param = Param::number(
     Unit::One,
     0.1,
     Range::between(0.0, 1.0),
-    "Probability from which on packets are discarded though they understand ECN; at 1 only when it is 1",
+    "Probability from which ECN packets are dropped instead of marked; 1: only at probability 1",
 )
 .origin("RFC 8033 section 5.1");
 pub(crate) const DERANDOMIZE: Param =
-    Param::flag("derandomize", true, "Keep marks from coming in clumps, or not for long")
+    Param::flag("derandomize", true, "Keep marks from clustering and from long absence")
         .origin("RFC 8033 section 5.4; Linux sch_pie");
 pub(crate) const CAP: Param =
-    Param::flag("cap", true, "Let a probability from 0.1 on grow by no more than 0.02 at a time")
+    Param::flag("cap", true, "Limit the growth of a probability from 0.1 on to 0.02 per update")
         .origin("RFC 8033 section 5.5; Linux sch_pie");
 pub(crate) const MEAN_PACKET: Param = Param::from_link(
     "mean_packet",
@@ -143,12 +144,12 @@ pub(crate) const MEAN_PACKET: Param = Param::from_link(
     |link| link.mean_packet,
     "the link's mean packet",
     Range::above(0.0, 65_535.0),
-    "Mean length of a packet; a queue of two is never marked",
+    "Mean length of a packet; a queue of two packets is never marked",
 )
 .symbol("MEAN_PKTSIZE")
 .origin("RFC 8033 section 4.1");
 
-/// What PIE goes by; one for all queues where it has several.
+/// PIE's parameters; one set for all queues of a scheduler.
 #[derive(Clone, Debug)]
 pub(crate) struct Rules {
     target: f64,
@@ -159,8 +160,8 @@ pub(crate) struct Rules {
     mark_ecnth: f64,
     derandomize: bool,
     cap: bool,
-    /// A backlog that is never marked [bytes].
-    spared: u64,
+    /// Backlog that is never marked [bytes].
+    unmarked: u64,
 }
 
 impl Rules {
@@ -174,17 +175,17 @@ impl Rules {
             mark_ecnth: v.number("mark_ecnth"),
             derandomize: v.flag("derandomize"),
             cap: v.flag("cap"),
-            spared: (2.0 * v.number("mean_packet")) as u64,
+            unmarked: (2.0 * v.number("mean_packet")) as u64,
         }
     }
 
-    /// Whether a delay is no congestion.
+    /// Returns true if a delay is no congestion.
     fn low(&self, delay: f64) -> bool {
         delay < self.target / 2.0
     }
 }
 
-/// A queue's probability and what it follows from, under the RFC's names; delays in seconds.
+/// A queue's probability and its inputs, with the RFC's names; delays in seconds.
 #[derive(Clone, Debug)]
 pub(crate) struct Control {
     pub drop_prob: f64,
@@ -200,10 +201,10 @@ impl Control {
         Self { drop_prob: 0.0, accu_prob: 0.0, current_qdelay: 0.0, qdelay_old: 0.0, burst_allowance }
     }
 
-    /// RFC 8033, section 4.1 and appendix: the verdict on an arrival that finds so many bytes waiting.
+    /// RFC 8033, section 4.1 and appendix: decides about an arrival that finds `bytes` waiting.
     pub(crate) fn judge(&mut self, pkt: &Packet, bytes: u64, rules: &Rules, rng: &mut Rng) -> Verdict {
         let marked = self.burst_allowance.is_zero() && self.drop_early(bytes, rules, rng);
-        // Section 4.4: the allowance is renewed once congestion is over.
+        // Section 4.4: the allowance is renewed after congestion.
         if self.drop_prob == 0.0 && rules.low(self.current_qdelay) && rules.low(self.qdelay_old) {
             self.burst_allowance = rules.max_burst;
         }
@@ -216,7 +217,7 @@ impl Control {
     }
 
     fn drop_early(&mut self, bytes: u64, rules: &Rules, rng: &mut Rng) -> bool {
-        if (rules.low(self.qdelay_old) && self.drop_prob < 0.2) || bytes <= rules.spared {
+        if (rules.low(self.qdelay_old) && self.drop_prob < 0.2) || bytes <= rules.unmarked {
             return false;
         }
         // Section 5.4.
@@ -235,12 +236,12 @@ impl Control {
         marked
     }
 
-    /// The queue was full.
+    /// Takes note of a full queue.
     pub(crate) fn overflowed(&mut self) {
         self.accu_prob = 0.0;
     }
 
-    /// Section 4.2: an update, every `T_UPDATE`.
+    /// Section 4.2: updates the probability, every `T_UPDATE`.
     pub(crate) fn update(&mut self, rules: &Rules) {
         let change = rules.alpha * (self.current_qdelay - rules.target)
             + rules.beta * (self.current_qdelay - self.qdelay_old);
@@ -259,13 +260,13 @@ impl Control {
         self.qdelay_old = self.current_qdelay;
     }
 
-    /// Whether updates would leave it as new, as long as nothing waits.
+    /// Returns true if updates would not change the initial state while nothing waits.
     pub(crate) fn is_settled(&self) -> bool {
         self.drop_prob == 0.0 && self.current_qdelay == 0.0 && self.qdelay_old == 0.0
     }
 }
 
-/// Section 4.2: by how much less a smaller probability is moved.
+/// Section 4.2: divisor of a step at a small probability.
 fn damping(drop_prob: f64) -> f64 {
     match drop_prob {
         p if p < 0.000_001 => 2048.0,
@@ -284,10 +285,10 @@ pub struct Pie {
     rules: Rules,
     control: Control,
     next: Instant,
-    /// The part of the buffer in use that wakes it.
+    /// Share of the buffer in use at which it becomes active.
     activate: f64,
     active: bool,
-    /// Where the delay follows from the departure rate.
+    /// `None` if the delay is the last packet's sojourn time.
     rate: Option<DepartureRate>,
 }
 
@@ -296,9 +297,9 @@ pub struct Pie {
 struct DepartureRate {
     /// [bytes].
     dq_threshold: u64,
-    /// When the measurement under way began, and the bytes that have left since.
+    /// Start of the present measurement, and the bytes that have left since.
     measuring: Option<(Instant, u64)>,
-    /// How long `dq_threshold` bytes take to leave, on the average [s]; 0 before the first measurement.
+    /// Mean time in which `dq_threshold` bytes leave [s]; 0 before the first measurement.
     avg_dq_time: f64,
 }
 
@@ -338,8 +339,8 @@ impl Pie {
         }
     }
 
-    /// Section 5.3: falls asleep when congestion is over, and wakes up when a part of the buffer is in use.
-    fn wake_or_sleep(&mut self, cx: &Context<'_>) {
+    /// Section 5.3: becomes inactive after congestion, and active when a share of the buffer is in use.
+    fn update_activity(&mut self, cx: &Context<'_>) {
         let (queue, limit) = (cx.queue, cx.queue.limit);
         let packets = f64::from(queue.packets) / f64::from(limit.packets);
         let bytes = queue.bytes as f64 / limit.bytes as f64;
@@ -363,7 +364,7 @@ impl Aqm for Pie {
             verdict = self.control.judge(pkt, cx.queue.bytes, &self.rules, cx.rng);
         }
         if self.activate > 0.0 {
-            self.wake_or_sleep(cx);
+            self.update_activity(cx);
         }
         verdict
     }
@@ -408,18 +409,18 @@ impl Aqm for Pie {
     }
 }
 
-/// PIE as a fluid. The delay is `d = q / C`, and there is an update in every `T_UPDATE`, so with the damping of section 4.2
+/// PIE as a fluid. The delay is `d = q / C`, and there is an update per `T_UPDATE`, so with the damping of section 4.2
 ///
 ///     dp/dt = (alpha (d - QDELAY_REF) / T_UPDATE + beta dd/dt) / damping(p)
 ///
-/// with `cap` no more than `0.02 / T_UPDATE` from 0.1 on, and with the decay `ln(0.98) p / T_UPDATE` while `d` is below half its
-/// target. The burst allowance runs down by a second a second and is renewed while `p = 0` and `d` is below half its
-/// target; nothing is marked before it has, while at most two packets wait, and while `d` is below half its target and
-/// `p < 0.2`. Derived here. The marking function is `p`; what comes of it with `derandomize` is [`share`]. Not in the law are the
-/// age of the delay, with `timestamp` that of the packet that leaves; `mark_ecnth`; and `activate`.
+/// with `cap` at most `0.02 / T_UPDATE` from 0.1 on, and with the decay `ln(0.98) p / T_UPDATE` while `d` is below half
+/// its target. The burst allowance decreases by 1 s/s and is renewed while `p = 0` and `d` is below half its target;
+/// nothing is marked until it is used up, while at most two packets wait, and while `d` is below half its target and `p
+/// < 0.2`. Derived here. The marking function is `p`; the actual share with `derandomize` is [`share`]. Not modelled:
+/// the age of the delay, with `timestamp` the sojourn time itself; `mark_ecnth`; and `activate`.
 struct PieFluid {
     rules: Rules,
-    spared: f64,
+    unmarked: f64,
     share: fn(f64) -> f64,
 }
 
@@ -432,8 +433,8 @@ impl PieFluid {
         }
         let rules = Rules::new(v);
         let even = rules.derandomize && given.form == FluidForm::Actual;
-        let spared = rules.spared as f64 / given.packet;
-        Ok(Self { rules, spared, share: if even { share } else { |p| p } })
+        let unmarked = rules.unmarked as f64 / given.packet;
+        Ok(Self { rules, unmarked, share: if even { share } else { |p| p } })
     }
 
     fn every(&self) -> f64 {
@@ -441,15 +442,16 @@ impl PieFluid {
     }
 }
 
-/// The share of packets that is marked while the probability `p` stays the same, where marks are kept from coming in clumps.
+/// The share of packets that is marked at constant probability `p`, with derandomized marks.
 ///
-/// After a mark the first `a - 1` packets are spared, `a = ceil(0.85 / p)`; then each is marked with the probability `p`, until
-/// the `b`-th is for certain, `b = ceil(8.5 / p)`. The mean gap is the sum over `k` of the probability that the first `k` after a
-/// mark are not marked, `a` times 1 and then powers of `1 - p` up to the `b - a`-th:
+/// After a mark the first `a - 1` packets are not marked, `a = ceil(0.85 / p)`; then each is marked with probability
+/// `p`, up to the `b`-th, which is marked for certain, `b = ceil(8.5 / p)`. The mean distance is the sum over `k` of
+/// the probability that none of the first `k` packets after a mark is marked, `a` times 1 and then powers of `1 - p` up
+/// to the `b - a`-th:
 ///
 ///     a - 1 + (1 - (1 - p)^(b - a + 1)) / p
 ///
-/// For a small `p` that is `(1.85 - e^-7.65) / p`, so little more than half as many are marked as `p` says.
+/// For small `p` this is `(1.85 - e^-7.65) / p`, so the share is little more than half of `p`.
 fn share(p: f64) -> f64 {
     if p < 1e-9 {
         return p / (1.85 - libm::exp(-7.65));
@@ -472,7 +474,7 @@ impl FluidModel for PieFluid {
         let low = self.rules.low(arrivals.q / arrivals.capacity.max(f64::MIN_POSITIVE)) && p < 0.2;
         // The allowance is used up in steps of T_UPDATE.
         let burst = x[1] > 0.5 * self.every();
-        if burst || low || arrivals.q <= self.spared { 0.0 } else { (self.share)(p) }
+        if burst || low || arrivals.q <= self.unmarked { 0.0 } else { (self.share)(p) }
     }
 
     fn derivatives(&self, x: &[f64], _p: f64, inputs: &Inputs, dx: &mut [f64]) {
@@ -504,10 +506,10 @@ mod tests {
     use super::*;
     use crate::Value;
 
-    /// By hand. At 1 every packet is marked. At 1/2 one packet is spared, and the 17th is for certain: 1 + 2 (1 - 1/2^16). At 1/10
-    /// eight are spared and the 85th is for certain: 8 + 10 (1 - (9/10)^77).
+    /// By hand. At 1 every packet is marked. At 1/2 one packet is skipped, and the 17th is certain: 1 + 2 (1 - 1/2^16).
+    /// At 1/10 eight are skipped and the 85th is certain: 8 + 10 (1 - (9/10)^77).
     #[test]
-    fn the_share_of_marks_that_are_kept_apart() {
+    fn share_of_derandomized_marks() {
         let power: f64 = (0..77).map(|_| 0.9).product();
         for (p, gap) in
             [(1.0, 1.0), (0.5, 1.0 + 2.0 * (1.0 - 1.0 / 65_536.0)), (0.1, 8.0 + 10.0 * (1.0 - power))]
@@ -522,7 +524,7 @@ mod tests {
         (a - b).abs() <= 1e-12 + 1e-9 * b.abs()
     }
 
-    /// A packet that has waited so long leaves, and others wait.
+    /// A packet with this sojourn time leaves, and others wait.
     fn delay(pie: &mut Steps, us: u64, wait: u64) {
         (pie.state.packets, pie.state.bytes) = (100, 100_000);
         pie.depart(us, us - wait, 1000);
@@ -530,7 +532,7 @@ mod tests {
 
     /// RFC 8033, section 4.2: QDELAY_REF = T_UPDATE = 15 ms, alpha = 1/8, beta = 1 1/4; section 4.4: MAX_BURST = 150 ms.
     #[test]
-    fn the_rfcs_constants_are_the_defaults() {
+    fn defaults_are_the_rfcs_constants() {
         let default = |name: &str| match PARAMS.iter().find(|p| p.name == name).map(|p| p.default) {
             Some(crate::Default::Is(Value::Number(x))) => x,
             other => panic!("{name}: {other:?}"),
@@ -545,7 +547,7 @@ mod tests {
 
     /// Section 4.2's table, below and at each of its thresholds.
     #[test]
-    fn the_smaller_the_probability_the_smaller_its_steps() {
+    fn small_probabilities_have_small_steps() {
         let table = [
             (0.0, 2048.0),
             (0.000_000_999, 2048.0),
@@ -567,7 +569,7 @@ mod tests {
         }
     }
 
-    /// The pseudo-code with its defaults, worked out by hand. The delay is seen by the packet that leaves last before an
+    /// The pseudo-code with its defaults, worked out by hand. The delay is that of the last packet to leave before an
     /// update; the steps are a (q - 0.015) / 8 + 1.25 (q - q_old), damped.
     ///
     /// | q [ms] | undamped | damping | `drop_prob` |
@@ -580,7 +582,7 @@ mod tests {
     /// | 5 | -0.00125 - 3.0375 | 1 | below 0: 0 |
     /// | 5 | -0.00125 | 2048 | 0 |
     #[test]
-    fn steps_of_the_pseudo_code() {
+    fn updates_follow_the_pseudo_code() {
         let mut pie = Steps::new(&ALGORITHM, &[]);
         let first = 0.046_25 / 2048.0;
         let second = first + 0.0025 / 128.0;
@@ -603,9 +605,9 @@ mod tests {
         }
     }
 
-    /// Without the cap the fifth step is 0.3025 + 1 and the probability as large as one can be.
+    /// Without the cap the fifth step is 0.3025 + 1, and the probability reaches 1.
     #[test]
-    fn without_the_cap_a_step_is_as_large_as_it_is() {
+    fn steps_are_unlimited_without_the_cap() {
         let mut pie = Steps::new(&ALGORITHM, &[("cap", Value::Flag(false))]);
         for (i, ms) in [35, 35, 835, 1635, 2435].into_iter().enumerate() {
             delay(&mut pie, 3_000_000 + 15_000 * i as u64, ms * 1000);
@@ -614,10 +616,10 @@ mod tests {
         assert_eq!(pie.probe("p"), 1.0);
     }
 
-    /// With alpha alone, a delay of 5 ms takes (0.005 - 0.015) / 8 = 0.00125 away, halved below 0.1; from the second time
-    /// on 2 % go as well, for the delay before has to be low too.
+    /// With alpha alone, a delay of 5 ms reduces it by (0.015 - 0.005) / 8 = 0.00125, halved below 0.1; from the second
+    /// update on also by 2 %, because the previous delay has to be low too.
     #[test]
-    fn two_low_delays_let_the_probability_decay() {
+    fn probability_decays_after_two_low_delays() {
         let given = [("beta", Value::Number(0.0))];
         let mut pie = Steps::new(&ALGORITHM, &given);
         // alpha alone: 0.125 (q - 0.015) / 2048 with q = 1000.015 s is 125 / 2048.
@@ -634,10 +636,10 @@ mod tests {
         assert!(close(pie.probe("p"), 0.98 * (p - 0.001_25 / 2.0)), "{}", pie.probe("p"));
     }
 
-    /// Section 4.4: nothing is marked for 150 ms, ten updates; the allowance comes back with a probability of 0 and
-    /// two low delays.
+    /// Section 4.4: nothing is marked for 150 ms, ten updates; the allowance is renewed at a probability of 0 and two
+    /// low delays.
     #[test]
-    fn a_burst_is_let_through() {
+    fn burst_passes_without_marks() {
         let given = [("alpha", 1000.0), ("beta", 0.0)].map(|(name, x)| (name, Value::Number(x)));
         let mut pie = Steps::new(&ALGORITHM, &given);
         for i in 0..10 {
@@ -658,7 +660,7 @@ mod tests {
         assert_eq!(pie.probe("burst_allowance"), 0.15);
     }
 
-    /// A PIE whose probability is `p`, with no allowance left: one update from alpha alone.
+    /// A PIE with probability `p` and a used-up allowance: one update from alpha alone.
     fn at_probability(p: f64, given: &[(&'static str, Value)]) -> Steps {
         let wait = 1_000_015_000u64;
         let alpha = p * 2048.0 / 1000.0;
@@ -675,30 +677,31 @@ mod tests {
         pie
     }
 
-    /// Section 5.4 at p = 0.05: the first 16 arrivals after a mark add up to 0.8 and pass; from the 17th on (0.85) each is
-    /// marked with 0.05, and the 170th (8.5) for certain. So the mean distance is 16 and the mean of a geometric
-    /// law, 20 (cut at 154 draws: less than 0.01 of that). Without it the mean is 20 and neighbours are marked.
+    /// Section 5.4 at p = 0.05: the first 16 arrivals after a mark add up to 0.8 and pass; from the 17th on (0.85) each
+    /// is marked with 0.05, and the 170th (8.5) for certain. So the mean distance is 16 plus the mean of a geometric
+    /// distribution, 20 (cut at 154 draws: less than 0.01 of that). Without it the mean is 20 and neighbours may be
+    /// marked.
     #[test]
-    fn marks_do_not_come_in_clumps() {
+    fn derandomized_marks_do_not_cluster() {
         for (derandomize, least, mean) in [(true, 17, 36.0), (false, 1, 20.0)] {
             let mut pie = at_probability(0.05, &[("derandomize", Value::Flag(derandomize))]);
             let marks: Vec<u64> =
                 (0..200_000).filter(|i| pie.arrive(2_000_000_001 + i, 1000) == Verdict::Mark).collect();
             let gaps: Vec<u64> = marks.windows(2).map(|w| w[1] - w[0]).collect();
             let average = gaps.iter().sum::<u64>() as f64 / gaps.len() as f64;
-            // The sum of 17 times 0.05 is 0.85 but for rounding, which may cost one more.
+            // The sum of 17 times 0.05 is 0.85 except for rounding, which may cost one packet more.
             assert!((least..=least + 1).contains(gaps.iter().min().unwrap()), "{derandomize}");
             assert!(gaps.iter().max().unwrap() <= &(if derandomize { 171 } else { 400 }));
-            // Five standard errors of a geometric law with a deviation of 19.5.
+            // Five standard errors of a geometric distribution with a standard deviation of 19.5.
             let error = 5.0 * 19.5 / (gaps.len() as f64).sqrt();
             assert!((average - mean).abs() < error + 1.0, "{derandomize}: {average} is not {mean}");
         }
     }
 
-    /// A full buffer begins the sum anew, as a mark does: at p = 0.5 one arrival after it adds up to 0.5 and passes, however
-    /// often; without, every second one is drawn for.
+    /// A full buffer restarts the sum, as a mark does: at p = 0.5 one arrival after it adds up to 0.5 and passes,
+    /// however often; without overflows, every second one is drawn for.
     #[test]
-    fn an_overflow_counts_as_a_mark() {
+    fn overflow_restarts_the_sum() {
         let rules = Rules::new(&Values::resolve(PARAMS, &link(), &|_| None).unwrap());
         let mut rng = Rng::stream(1, "pie", 0, "overflow");
         for (overflows, passes) in [(true, true), (false, false)] {
@@ -715,9 +718,9 @@ mod tests {
         }
     }
 
-    /// Section 4.1: two packets, or a low delay before with a probability below 0.2, are let through.
+    /// Section 4.1: two packets, or a low previous delay with a probability below 0.2, are not marked.
     #[test]
-    fn a_short_queue_is_spared() {
+    fn short_queue_is_not_marked() {
         let mut pie = at_probability(0.99, &[("derandomize", Value::Flag(false))]);
         let marks = |pie: &mut Steps| {
             (0..100).filter(|i| pie.arrive(3_000_000_000 + i, 1000) != Verdict::Pass).count()
@@ -726,7 +729,7 @@ mod tests {
         assert_eq!(marks(&mut pie), 0);
         pie.state.bytes = 2001;
         assert!(marks(&mut pie) > 90);
-        // 0.25 at a low delay: still marked; 0.19: not.
+        // 0.25 at a low delay is marked, 0.19 is not.
         for (p, marked) in [(0.25, true), (0.19, false)] {
             let mut pie = at_probability(p, &[("derandomize", Value::Flag(false))]);
             delay(&mut pie, 2_000_000_001, 7_499);
@@ -735,9 +738,9 @@ mod tests {
         }
     }
 
-    /// Section 5.1: below 10 % a packet that understands ECN is marked, from there on it is discarded, whatever the method.
+    /// Section 5.1: below 10 % an ECN packet is marked, from there on it is dropped, whatever the marking method.
     #[test]
-    fn large_probabilities_discard_in_spite_of_ecn() {
+    fn large_probabilities_drop_ecn_packets() {
         for (p, ecn, verdict) in [
             (0.09, Ecn::Ect, Verdict::Mark),
             (0.11, Ecn::Ect, Verdict::Drop),
@@ -759,11 +762,12 @@ mod tests {
         crate::Link { capacity: bentpipe_units::Rate::from_bps(8_000_000), mean_packet: 1000.0 }
     }
 
-    /// Section 5.2 with 1000 bytes a millisecond: the first measurement begins at 0 with 20 000 bytes left and ends with the
-    /// 17th packet after it (17 000 >= 16 384), 17 ms later. Then packets leave every 2 ms: 34 ms, which weigh
-    /// 2^14 / 2^16 = 1/4: 17 + 17/4 = 21.25 ms. With 30 000 bytes waiting the delay is 30 000 * 0.02125 / 16 384 = 38.91 ms.
+    /// Section 5.2 with 1000 bytes per millisecond: the first measurement begins at 0 with 20,000 bytes left and ends
+    /// with the 17th packet after it (17,000 >= 16,384), 17 ms later. Then packets leave every 2 ms: 34 ms, with a
+    /// weight of 2^14 / 2^16 = 1/4: 17 + 17/4 = 21.25 ms. With 30,000 bytes waiting the delay is 30,000 * 0.02125 /
+    /// 16,384 = 38.91 ms.
     #[test]
-    fn the_departure_rate_is_measured_in_batches() {
+    fn departure_rate_is_measured_in_batches() {
         let mut pie = Steps::new(&ALGORITHM, &[("delay", Value::Name("rate"))]);
         (pie.state.packets, pie.state.bytes) = (20, 20_000);
         pie.depart(1_000_000, 0, 1000);
@@ -780,7 +784,7 @@ mod tests {
         pie.state.bytes = 30_000;
         pie.wake();
         assert!(close(pie.probe("qdelay"), 30_000.0 * 0.021_25 / 16_384.0));
-        // Too short a queue starts no measurement: 18 more packets, and the average stays.
+        // A short queue starts no measurement: 18 more packets, and the average is unchanged.
         pie.state.bytes = 16_383;
         for i in 1..=40 {
             pie.depart(2_000_000 + i * 10_000, 0, 1000);
@@ -792,10 +796,10 @@ mod tests {
         assert_eq!(pie.probe("avg_dq_time"), once);
     }
 
-    /// Section 5.3 with a third of the buffer of 1000 packets: asleep at 333, awake at 334, and asleep again once the
-    /// probability and two delays are 0.
+    /// Section 5.3 with a third of the buffer of 1000 packets: inactive at 333, active at 334, and inactive again once
+    /// the probability and two delays are 0.
     #[test]
-    fn it_sleeps_until_the_buffer_fills() {
+    fn inactive_until_the_buffer_fills() {
         let given = [("activate", Value::Number(1.0 / 3.0)), ("max_burst", Value::Number(0.0))];
         let mut pie = Steps::new(&ALGORITHM, &given);
         delay(&mut pie, 20_000_000, 10_000_000);
@@ -805,7 +809,7 @@ mod tests {
         assert_eq!(pie.probe("p"), 0.0);
         pie.state.packets = 334;
         pie.arrive(20_000_001, 1000);
-        assert_eq!(pie.probe("qdelay"), 0.0, "what it saw asleep is forgotten");
+        assert_eq!(pie.probe("qdelay"), 0.0, "the delay before it became active does not count");
         delay(&mut pie, 20_000_002, 10_000_000);
         pie.wake();
         assert!(pie.probe("p") > 0.0);
@@ -820,9 +824,9 @@ mod tests {
         assert_eq!(pie.probe("p"), 0.0);
     }
 
-    /// A queue that has run empty has no delay, though the last packet had waited.
+    /// An empty queue has no delay, though the last packet had a long sojourn time.
     #[test]
-    fn an_empty_queue_has_no_delay() {
+    fn empty_queue_has_no_delay() {
         let mut pie = Steps::new(&ALGORITHM, &[]);
         delay(&mut pie, 1_000_000, 500_000);
         assert_eq!(pie.probe("qdelay"), 0.5);

@@ -130,7 +130,7 @@ impl Aqm for Red {
     fn arrive(&mut self, pkt: &Packet, cx: &mut Context<'_>) -> Verdict {
         let avg = self.average.sample(cx);
         if self.average.ns2() && cx.queue.packets <= 1 {
-            self.dropper.spare();
+            self.dropper.reset();
             return Verdict::Pass;
         }
         let share = if self.bytes { f64::from(pkt.len) / self.mean_packet } else { 1.0 };

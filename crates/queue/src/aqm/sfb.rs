@@ -1,33 +1,33 @@
-//! SFB, stochastic fair BLUE: BLUE in bins that flows are hashed to, so that one that does not slow down is found and
-//! held to a rate, without knowing any flow.
+//! SFB, stochastic fair BLUE: BLUE in bins that flows are hashed to, so that unresponsive flows are detected and
+//! rate-limited without per-flow state.
 //!
-//! Feng, Kandlur, Saha & Shin 2001. There are `levels` times `bins` bins, and each level has a hash function of its own
-//! from flows to its bins. A bin counts the waiting packets that fall to it, and has a probability as BLUE has: an
-//! arrival that finds more than `bin_size` packets in one of its bins raises that bin's `p_m` by `d1`, one that finds it empty
-//! lowers it by `d2`, each at most once in `freeze_time`. A packet is marked with the least of its bins' probabilities,
-//! `p_min`. A flow that does not slow down drives all of its bins to 1; another that shares some of these with it
-//! has at least one that is not at 1, unless its bins all belong to such flows, which is the rarer the more levels there
-//! are. Flows at `p_min = 1` have `penalty_rate` together, and the rest is discarded.
+//! Feng, Kandlur, Saha & Shin 2001. There are `levels` times `bins` bins, and each level has its own hash function from
+//! flows to its bins. A bin counts the waiting packets of its flows, and has a probability as BLUE has: an arrival that
+//! finds more than `bin_size` packets in one of its bins raises that bin's `p_m` by `d1`, one that finds it empty
+//! lowers it by `d2`, each at most once per `freeze_time`. A packet is marked with the least of its bins'
+//! probabilities, `p_min`. An unresponsive flow drives all of its bins to 1; another flow that shares some of these has
+//! at least one bin below 1, unless all its bins belong to such flows, which is rarer with more levels. Flows at `p_min
+//! = 1` together have `penalty_rate`, and the excess is dropped.
 //!
-//! Who shares bins with an unresponsive flow on all levels should not do so for ever: every `rehash` the hash functions
-//! are drawn anew. The next ones are chosen ahead of time; during the `warmup` before, flows at `p_min = 1` raise and lower the
-//! probabilities of the bins to come as well, so that they do not go free at first (section 3 there: moving hash functions,
-//! double-buffered).
+//! A flow that shares its bins on all levels with an unresponsive flow should not do so forever: every `rehash` new
+//! hash functions are used. They are chosen in advance; during the preceding `warmup`, flows at `p_min = 1` also update
+//! the probabilities of the next bins, so that they are not unlimited at first (moving hash functions with double
+//! buffering, section 3 of the paper).
 //!
-//! *Departures:* the paper's figure has one step for both directions and no freeze time; both are BLUE's here. Where a bin
+//! *Departures:* the paper's figure has one step for both directions and no freeze time; here both are BLUE's. If a bin
 //! has been empty for longer than `freeze_time`, each `freeze_time` counts as one step, as an idle link does in BLUE:
-//! else a flow that comes back after an hour would be marked for what was then. A full bin discards packets in
-//! the figure, in any level; here, and in Linux, all bins of a packet have to be full, with a limit of its own
-//! (`bin_limit`, a quarter more than `bin_size`): one full bin may be another flow's doing. Discarded for these two reasons means
-//! discarded, whatever the marking method. Linux discards besides, in spite of ECN, with `2 p_min - 1` where `p_min` is above a
-//! half; the paper does not. The text of the paper was not at hand; its figure is known from its descendants in
-//! Linux and elsewhere.
+//! otherwise a flow that returns after an hour would be marked for its past. In the figure a full bin on any level
+//! drops packets; here and in Linux all bins of a packet have to be full, with a separate limit (`bin_limit`, a quarter
+//! more than `bin_size`), because a single full bin may be due to another flow. Packets dropped for these two reasons
+//! are dropped whatever the marking method. Linux also drops, in spite of ECN, with probability `2 p_min - 1` above
+//! `p_min = 1/2`; the paper does not. The text of the paper was not available; its figure is known from its descendants
+//! in Linux and elsewhere.
 //!
-//! *In a satellite gateway:* it marks ahead of the PEP by the bins' packets in the transmit queue, so long as both places call
-//! a flow by the same number. It is of use where some flows do not slow down: they are not sent acknowledgements early and
-//! fill the transmit queue before all others. Behind a PEP a TCP flow's packets wait at the rate at which windows let them, so
-//! bins fill with the number of flows in them rather than with their greed; with few flows on the link, or bulk transfers of very
-//! unequal round trips, a flow may reach 1 that would have slowed down.
+//! *In a satellite gateway:* it marks ahead of the PEP by the number of packets per bin in the transmit queue, provided
+//! that both points use the same flow numbers. It is useful if some flows are unresponsive: these get no early
+//! acknowledgements, and fill the transmit queue before all others. Behind a PEP the packets of a TCP flow arrive at
+//! the rate of its window, so bins fill with the number of their flows rather than with the rate of one; with few flows
+//! on the link, or bulk transfers of very unequal round trips, a responsive flow may reach 1.
 
 use bentpipe_units::{Duration, Instant, Rng};
 
@@ -48,11 +48,17 @@ pub const ALGORITHM: Algorithm = Algorithm {
 };
 
 const PARAMS: &[Param] = &[
-    Param::number("levels", Unit::Count, 2.0, Range::between(1.0, 8.0), "Hash functions, each with its bins")
-        .symbol("L")
-        .origin("Feng et al. 2001")
-        .tune(Tune::Linear(1.0, 4.0)),
-    Param::number("bins", Unit::Count, 23.0, Range::between(1.0, 65_536.0), "Bins of a level")
+    Param::number(
+        "levels",
+        Unit::Count,
+        2.0,
+        Range::between(1.0, 8.0),
+        "Number of hash functions, each with its bins",
+    )
+    .symbol("L")
+    .origin("Feng et al. 2001")
+    .tune(Tune::Linear(1.0, 4.0)),
+    Param::number("bins", Unit::Count, 23.0, Range::between(1.0, 65_536.0), "Bins per level")
         .symbol("N")
         .origin("Feng et al. 2001")
         .tune(Tune::Log(8.0, 1024.0)),
@@ -60,11 +66,11 @@ const PARAMS: &[Param] = &[
         "bin_size",
         Unit::Packets,
         |link| share(link).round(),
-        "half as much again as a 23rd of 100 ms of the link's capacity, at least two",
+        "half as many again as a 23rd of 100 ms of the link's capacity, at least two",
         Range::between(1.0, 1e9),
-        "Packets in a bin beyond which its probability grows",
+        "Packets in a bin above which its probability grows",
     )
-    .origin("Feng et al. 2001 (half as much again as a bin's part of the buffer)")
+    .origin("Feng et al. 2001 (half as much again as a bin's share of the buffer)")
     .tune(Tune::Around(0.25, 4.0)),
     Param::from_link(
         "bin_limit",
@@ -72,19 +78,25 @@ const PARAMS: &[Param] = &[
         |link| (1.25 * share(link)).round(),
         "a quarter more than the default of `bin_size`",
         Range::between(1.0, 1e9),
-        "Packets in each of a packet's bins beyond which it is discarded",
+        "Packets in each of a packet's bins above which it is dropped",
     )
     .symbol("max")
     .origin("Linux sch_sfb (25 to 20)")
     .tune(Tune::Around(0.25, 8.0)),
-    Param::number("d1", Unit::One, 0.0025, Range::above(0.0, 1.0), "By how much a bin's probability grows")
+    Param::number("d1", Unit::One, 0.0025, Range::above(0.0, 1.0), "Step by which a bin's probability grows")
         .symbol("δ")
         .origin("Feng et al. 2002 (BLUE)")
         .tune(Tune::Log(0.0005, 0.05)),
-    Param::number("d2", Unit::One, 0.000_25, Range::above(0.0, 1.0), "By how much a bin's probability falls")
-        .symbol("δ")
-        .origin("Feng et al. 2002 (BLUE)")
-        .tune(Tune::Log(0.000_05, 0.005)),
+    Param::number(
+        "d2",
+        Unit::One,
+        0.000_25,
+        Range::above(0.0, 1.0),
+        "Step by which a bin's probability falls",
+    )
+    .symbol("δ")
+    .origin("Feng et al. 2002 (BLUE)")
+    .tune(Tune::Log(0.000_05, 0.005)),
     Param::number(
         "freeze_time",
         Unit::Seconds,
@@ -100,9 +112,9 @@ const PARAMS: &[Param] = &[
         |link| link.capacity.as_bps() as f64 / 200.0,
         "a two-hundredth of the link's capacity",
         Range::between(0.0, 1e12),
-        "What all flows together may send whose probability is 1",
+        "Rate shared by all flows with probability 1",
     )
-    .origin("near Linux sch_sfb's 10 packets a second on a link of 20 Mbit/s")
+    .origin("close to Linux sch_sfb's 10 packets per second on a link of 20 Mbit/s")
     .tune(Tune::Around(0.1, 10.0)),
     Param::from_link(
         "penalty_burst",
@@ -110,7 +122,7 @@ const PARAMS: &[Param] = &[
         |link| 20.0 * link.mean_packet,
         "20 of the link's mean packets",
         Range::between(0.0, 1e9),
-        "What they may send at once after a pause",
+        "Burst that they may send after a pause",
     )
     .origin("Linux sch_sfb")
     .tune(Tune::Around(0.1, 10.0)),
@@ -119,7 +131,7 @@ const PARAMS: &[Param] = &[
         Unit::Seconds,
         600.0,
         Range::between(0.0, 1e9),
-        "How long the hash functions stay; 0: for ever",
+        "Lifetime of the hash functions; 0: unlimited",
     )
     .origin("Linux sch_sfb")
     .tune(Tune::Log(2.0, 600.0)),
@@ -128,12 +140,12 @@ const PARAMS: &[Param] = &[
         Unit::Seconds,
         60.0,
         Range::between(0.0, 1e9),
-        "How long ahead the next hash functions' bins learn",
+        "Time before a change in which the next bins are updated too",
     )
     .origin("Linux sch_sfb"),
 ];
 
-/// Half as much again as a 23rd of 100 ms of the link.
+/// Half as many packets again as a 23rd of 100 ms of the link.
 fn share(link: &crate::Link) -> f64 {
     (1.5 / 23.0 * link.packets_in(0.1)).max(2.0)
 }
@@ -148,10 +160,10 @@ pub struct Sfb {
     freeze_time: Duration,
     rehash: Option<Duration>,
     warmup: Duration,
-    /// The bins in use and those to come.
+    /// The bins in use and the next ones.
     sets: [Set; 2],
     in_use: usize,
-    /// When the others come into use; none before the first packet.
+    /// Time when the next bins come into use; `None` before the first packet.
     next: Option<Instant>,
     penalty: Penalty,
 }
@@ -159,14 +171,14 @@ pub struct Sfb {
 /// The bins of one choice of hash functions.
 #[derive(Debug)]
 struct Set {
-    /// One for each level.
+    /// One per level.
     salts: Vec<u64>,
-    /// Of packets that came later; those before fell to other bins.
+    /// Time of the choice; packets that arrived before are in other bins.
     since: Option<Instant>,
     /// Level by level.
     bins: Vec<Bin>,
     per_level: u32,
-    /// How often the queue has run empty, and when it last did.
+    /// Number of times that the queue became empty, and the last such time.
     emptied: (u32, Instant),
 }
 
@@ -174,9 +186,9 @@ struct Set {
 struct Bin {
     p_m: f64,
     qlen: u32,
-    /// How often the queue had run empty when `qlen` was last looked at.
+    /// Number of times that the queue had become empty when `qlen` was last read.
     epoch: u32,
-    /// When the probability last changed, if it did.
+    /// Time of the last change of the probability; `None` before the first.
     changed: Option<Instant>,
     emptied: Instant,
 }
@@ -185,7 +197,7 @@ impl Bin {
     const NEW: Self = Self { p_m: 0.0, qlen: 0, epoch: 0, changed: None, emptied: Instant::ZERO };
 }
 
-/// The rate that flows at a probability of 1 share: a token bucket.
+/// The rate shared by flows at a probability of 1: a token bucket.
 #[derive(Debug)]
 struct Penalty {
     /// [bytes/s].
@@ -213,21 +225,21 @@ impl Set {
         Self { salts: vec![0; levels], since: None, bins, per_level, emptied: (0, Instant::ZERO) }
     }
 
-    /// Begins anew, with other hash functions.
+    /// Restarts with other hash functions.
     fn draw(&mut self, since: Option<Instant>, rng: &mut Rng) {
         self.salts.iter_mut().for_each(|salt| *salt = rng.bits());
         self.bins.fill(Bin { epoch: self.emptied.0, ..Bin::NEW });
         self.since = since;
     }
 
-    /// Takes a flow's bins, one of each level, as they are now.
+    /// Passes a flow's present bins, one per level, to `take`.
     fn each(&mut self, flow: FlowId, mut take: impl FnMut(&mut Bin)) {
         let (epoch, emptied) = self.emptied;
         let mut level = 0;
         for &salt in &self.salts {
             let bin = &mut self.bins[level + spread(hash(flow, salt), self.per_level) as usize];
             if bin.epoch != epoch {
-                // Nothing waited then, whatever a scheduler that discards may have left in the count.
+                // Nothing waited then; a scheduler that drops packets may have left a count.
                 if bin.qlen > 0 {
                     (bin.qlen, bin.emptied) = (0, emptied);
                 }
@@ -300,7 +312,7 @@ impl Sfb {
         self.next = Some(self.rehash.map_or(Instant::FAR_FUTURE, |rehash| cx.now + rehash));
     }
 
-    /// An arrival moves the probabilities of its bins. Gives the least of these, and the least count.
+    /// Updates the probabilities of an arrival's bins. Returns the least probability and the least count.
     fn update(&mut self, set: usize, flow: FlowId, now: Instant) -> (f64, u32) {
         let (mut p_min, mut shortest) = (1.0f64, u32::MAX);
         let (bin_size, d1, d2, freeze) = (self.bin_size, self.d1, self.d2, self.freeze_time);
@@ -378,7 +390,7 @@ mod tests {
     }
 
     impl Bench {
-        /// On a link of 8 Mbit/s, a byte a microsecond; other packets wait besides those of the test.
+        /// A link of 8 Mbit/s, one byte per microsecond; other packets wait besides those of the test.
         fn new(given: &[(&str, f64)]) -> Self {
             let link = crate::Link { capacity: Rate::from_bps(8_000_000), mean_packet: 1000.0 };
             let find = |name: &str| given.iter().find(|(n, _)| *n == name).map(|&(_, x)| Value::Number(x));
@@ -412,7 +424,7 @@ mod tests {
             self.sfb.depart(pkt, &mut Context::new(at(ms), &self.state, &mut self.rng));
         }
 
-        /// Probability and count of the bin of a flow in the first level.
+        /// Probability and count of a flow's bin on the first level.
         fn bin(&mut self, flow: u32) -> (f64, u32) {
             let mut found = None;
             let set = self.sfb.in_use;
@@ -420,7 +432,7 @@ mod tests {
             found.unwrap()
         }
 
-        /// The least probability of a flow's bins.
+        /// Least probability of a flow's bins.
         fn p_min(&mut self, flow: u32) -> f64 {
             let (mut least, set) = (1.0f64, self.sfb.in_use);
             self.sfb.sets[set].each(flow, |bin| least = least.min(bin.p_m));
@@ -428,7 +440,7 @@ mod tests {
         }
 
         /// Drives all bins of a flow to 1.
-        fn condemn(&mut self, flow: u32) {
+        fn saturate(&mut self, flow: u32) {
             let set = self.sfb.in_use;
             self.sfb.sets[set].each(flow, |bin| bin.p_m = 1.0);
         }
@@ -445,9 +457,9 @@ mod tests {
     /// | 26 | empty since 25 | 0.16 |
     /// | 30 | empty, frozen | 0.16 |
     /// | 36 | empty since 31 | 0.12 |
-    /// | 66 | empty since 31, 35 ms: three times | 0 |
+    /// | 66 | empty since 31, 35 ms: three steps | 0 |
     #[test]
-    fn steps_of_a_bin() {
+    fn arrivals_update_a_bin() {
         let given = [("levels", 1.0), ("bins", 1.0), ("bin_size", 2.0), ("d1", 0.1), ("d2", 0.04)];
         let mut sfb = Bench::new(&given);
         let waiting: Vec<_> = (0..3).map(|flow| sfb.enter(0, flow)).collect();
@@ -468,7 +480,7 @@ mod tests {
         }
     }
 
-    /// A packet is marked with the least probability of its bins: a tenth of 10 000, within five standard errors of 30.
+    /// A packet is marked with the least probability of its bins: a tenth of 10,000, within five standard errors of 30.
     #[test]
     fn marks_with_the_least_probability() {
         let mut sfb = Bench::new(&[("d1", 1e-9), ("d2", 1e-9)]);
@@ -482,16 +494,16 @@ mod tests {
         assert!((850..=1150).contains(&marks), "{marks}");
     }
 
-    /// Feng et al. 2001, on how often a flow is taken for one that does not slow down: with M such flows, N bins and L
-    /// levels the probability is (1 - (1 - 1 / N)^M)^L. M = 10, N = 23, L = 2: 0.1288; a thousand flows for each of 400
-    /// choices of hash functions, with an error of well below 0.005.
+    /// Feng et al. 2001, on the probability that a flow is taken for an unresponsive one: with M such flows, N bins and
+    /// L levels it is (1 - (1 - 1 / N)^M)^L. M = 10, N = 23, L = 2: 0.1288; a thousand flows for each of 400 choices of
+    /// hash functions, with an error well below 0.005.
     #[test]
-    fn few_share_all_bins_with_others() {
+    fn share_of_false_positives_matches_the_paper() {
         let (mut shared, mut rng) = (0, Rng::stream(2, "sfb", 0, "test"));
         for _ in 0..400 {
             let mut sfb = Bench::new(&[]);
             sfb.sfb.sets[0].draw(None, &mut rng);
-            (0..10).for_each(|flow| sfb.condemn(flow));
+            (0..10).for_each(|flow| sfb.saturate(flow));
             shared += (10..1010).filter(|&flow| sfb.p_min(flow) >= 1.0).count();
         }
         let expected = libm::pow(1.0 - libm::pow(22.0 / 23.0, 10.0), 2.0);
@@ -499,10 +511,10 @@ mod tests {
         assert!((measured - expected).abs() < 0.005, "{measured} is not {expected}");
     }
 
-    /// What does not slow down is let through at the penalty's rate, 40 kbit/s or five packets a second here: in 10 s 50 and the
-    /// burst of 20. The rest is discarded, not marked.
+    /// An unresponsive flow gets the penalty rate, here 40 kbit/s or five packets per second: 50 in 10 s plus the burst
+    /// of 20. The excess is dropped, not marked.
     #[test]
-    fn unresponsive_flows_share_a_rate() {
+    fn unresponsive_flows_share_the_penalty_rate() {
         let mut sfb = Bench::new(&[("d2", 1e-12)]);
         sfb.arrive(0, 1);
         sfb.sfb.sets[0].each(1, |bin| (bin.p_m, bin.qlen) = (1.0, 1));
@@ -512,9 +524,9 @@ mod tests {
         assert!(!all.contains(&Verdict::Mark));
     }
 
-    /// All of its bins full, a packet is discarded; one full bin is not enough.
+    /// A packet is dropped if all of its bins are full; one full bin is not enough.
     #[test]
-    fn full_bins_discard() {
+    fn full_bins_drop_packets() {
         let mut sfb = Bench::new(&[("bin_size", 2.0), ("bin_limit", 3.0), ("d1", 1e-9)]);
         (0..3).for_each(|_| _ = sfb.enter(0, 1));
         assert_eq!(sfb.arrive(0, 1), Verdict::Pass);
@@ -525,11 +537,11 @@ mod tests {
         assert_eq!(sfb.arrive(0, 1), Verdict::Pass);
     }
 
-    /// New hash functions after 10 s, learned for 5 s: the counts are those of what waits, the flow that did not slow down
-    /// has been learned of, and who shared its bins is free. Packets that came before the next ones were drawn are
-    /// neither counted nor missed there.
+    /// New hash functions after 10 s, with a warm-up of 5 s: the counts are those of the waiting packets, the
+    /// unresponsive flow is known, and a flow that shared its bins is free. Packets that arrived before the choice are
+    /// not counted in the next bins, neither when they arrive nor when they leave.
     #[test]
-    fn hash_functions_move() {
+    fn hash_functions_are_replaced_after_a_warm_up() {
         let given = [
             ("rehash", 10.0),
             ("warmup", 5.0),
@@ -541,7 +553,7 @@ mod tests {
         let mut sfb = Bench::new(&given);
         let waiting: Vec<_> = (0..3).map(|_| sfb.enter(0, 1)).collect();
         let mut other = 2;
-        sfb.condemn(1);
+        sfb.saturate(1);
         while sfb.p_min(other) < 1.0 {
             other += 1;
         }
@@ -558,7 +570,7 @@ mod tests {
         assert_eq!((sfb.sfb.in_use, sfb.bin(1).1), (1, 4));
         assert_eq!(sfb.p_min(1), 1.0);
         assert!(sfb.p_min(other) < 1.0 || sfb.sfb.sets[1].salts == sfb.sfb.sets[0].salts);
-        // Four leave that the hash functions after these never counted, and one comes that they count.
+        // Four packets leave that the bins after these never counted, and one arrives that they count.
         let newest = sfb.enter(10_001, 1);
         waiting.iter().chain([&last]).for_each(|pkt| sfb.leave(11_000, pkt));
         assert_eq!(sfb.bin(1).1, 1);
@@ -568,9 +580,9 @@ mod tests {
         assert_eq!(sfb.bin(1).1, 0);
     }
 
-    /// A scheduler that discards packets itself does not tell: what it leaves in the counts is gone once the queue is empty.
+    /// A scheduler that drops packets gives no notice: leftover counts are cleared once the queue is empty.
     #[test]
-    fn an_empty_queue_has_empty_bins() {
+    fn empty_queue_clears_the_bins() {
         let mut sfb = Bench::new(&[]);
         let pkt = sfb.enter(0, 1);
         sfb.enter(0, 1);

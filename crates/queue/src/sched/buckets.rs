@@ -1,23 +1,23 @@
-//! A fixed number of queues that flows are hashed to, served by DRR++: what fair queueing with an Aqm in each queue
-//! has in common (RFC 8290, section 4).
+//! A fixed number of queues that flows are hashed to, served by DRR++: the common part of fair queueing schedulers with
+//! an Aqm per queue (RFC 8290, section 4).
 //!
-//! Packets of all queues stand in one arena, linked to lists, and the queues whose turn it may be stand in doubly
-//! linked lists through one array, so that nothing is allocated once the arena has grown. The queue that holds the
-//! most bytes is kept at the root of a tournament tree: a change walks up only as far as it changes a winner.
+//! The packets of all queues are in one arena, in linked lists, and the queues waiting for a turn are in doubly linked
+//! lists through one array, so that nothing is allocated once the arena has grown. The queue with the most bytes is at
+//! the root of a tournament tree: an update walks up only while it changes winners.
 
 use crate::{FlowId, Packet};
 
 /// No packet, no queue.
 const NONE: u32 = u32::MAX;
 
-/// The list that a queue stands in.
+/// List of a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stand {
     /// None.
     Out,
-    /// Those that have lately begun to hold packets: served first.
+    /// Queues that recently became active: served first.
     New,
-    /// Those that have used up a quantum.
+    /// Queues that have used up a quantum.
     Old,
 }
 
@@ -25,14 +25,14 @@ pub enum Stand {
 #[derive(Debug)]
 pub struct Buckets {
     nodes: Vec<Node>,
-    /// The first unused node; they are linked like packets.
+    /// First unused node; unused nodes are linked like packets.
     free: u32,
     buckets: Vec<Bucket>,
-    /// New and old ones.
+    /// New and old queues.
     lists: [List; 2],
     quantum: i64,
-    /// Winner of each pairing: a place's weight is the greater of those at twice its number and one more. The queues'
-    /// own weights stand in the second half.
+    /// Winner of each pairing: an entry's weight is the greater of those at twice its index and one more. The second
+    /// half holds the queues' own weights.
     weights: Vec<u64>,
 }
 
@@ -62,7 +62,7 @@ struct List {
 }
 
 impl Buckets {
-    /// `count` empty queues, which may each send `quantum` bytes a turn; at least one of either.
+    /// Creates `count` empty queues, which may send `quantum` bytes per turn each; at least 1 of either.
     #[must_use]
     pub fn new(count: u32, quantum: u32) -> Self {
         let empty = Bucket {
@@ -86,14 +86,14 @@ impl Buckets {
         }
     }
 
-    /// How many queues there are.
+    /// Returns the number of queues.
     #[must_use]
     pub fn count(&self) -> u32 {
         self.buckets.len() as u32
     }
 
-    /// Appends a packet to a queue. One that waits for no turn joins the new ones with a fresh quantum (RFC 8290,
-    /// section 4.1). Gives whether it did.
+    /// Appends a packet to a queue. A queue that is in no list becomes a new one with a full quantum (RFC 8290, section
+    /// 4.1). Returns true in that case.
     pub fn push(&mut self, bucket: u32, pkt: Packet) -> bool {
         let node = self.store(pkt);
         let b = &mut self.buckets[bucket as usize];
@@ -113,9 +113,9 @@ impl Buckets {
         joins
     }
 
-    /// The queue whose turn it is, which may hold nothing (RFC 8290, section 4.2): the first of the new ones, or
-    /// else of the old ones, whose deficit is above zero; each that is passed over gains a quantum and goes to the
-    /// end of the old ones. So a queue is passed over once for each quantum that it has sent.
+    /// Returns the queue whose turn it is, which may be empty (RFC 8290, section 4.2): the first of the new ones, else
+    /// of the old ones, with a deficit above zero; each queue passed over gets a quantum and moves to the end of the
+    /// old ones. So a queue is passed over once per quantum that it has sent.
     pub fn turn(&mut self) -> Option<u32> {
         loop {
             let bucket = self.first(Stand::New).or_else(|| self.first(Stand::Old))?;
@@ -128,7 +128,7 @@ impl Buckets {
         }
     }
 
-    /// Takes the oldest packet of a queue, which stays where it stands.
+    /// Removes the oldest packet of a queue; the queue keeps its position.
     pub fn take(&mut self, bucket: u32) -> Option<Packet> {
         let b = &mut self.buckets[bucket as usize];
         let node = b.head;
@@ -145,22 +145,22 @@ impl Buckets {
         Some(pkt)
     }
 
-    /// A queue has sent so many bytes.
+    /// Charges a queue for sent bytes.
     pub fn charge(&mut self, bucket: u32, len: u32) {
         self.buckets[bucket as usize].deficit -= i64::from(len);
     }
 
-    /// A queue whose turn it is holds nothing (RFC 8290, section 4.2): a new one goes to the end of the old ones,
-    /// lest new ones starve these; an old one is done.
+    /// Moves an empty queue whose turn it is (RFC 8290, section 4.2): a new one to the end of the old ones, so that new
+    /// queues cannot starve these; an old one out of the lists.
     pub fn pass(&mut self, bucket: u32) {
         let stand = if self.stands(bucket) == Stand::New { Stand::Old } else { Stand::Out };
         self.stand(bucket, stand);
     }
 
-    /// Puts a queue at the end of a list, or in none, wherever it stands.
+    /// Moves a queue to the end of a list, or out of all lists.
     pub fn stand(&mut self, bucket: u32, stand: Stand) {
         let Bucket { before, after, stand: was, .. } = self.buckets[bucket as usize];
-        if let Some(list) = slot(was) {
+        if let Some(list) = index_of(was) {
             match before {
                 NONE => self.lists[list].first = after,
                 before => self.buckets[before as usize].after = after,
@@ -172,7 +172,7 @@ impl Buckets {
             self.lists[list].len -= 1;
         }
         let mut last = NONE;
-        if let Some(list) = slot(stand) {
+        if let Some(list) = index_of(stand) {
             last = self.lists[list].last;
             match last {
                 NONE => self.lists[list].first = bucket,
@@ -185,45 +185,45 @@ impl Buckets {
         (b.before, b.after, b.stand) = (last, NONE, stand);
     }
 
-    /// The list that a queue stands in.
+    /// Returns the list of a queue.
     #[must_use]
     pub fn stands(&self, bucket: u32) -> Stand {
         self.buckets[bucket as usize].stand
     }
 
-    /// The first queue of a list.
+    /// Returns the first queue of a list.
     #[must_use]
     pub fn first(&self, stand: Stand) -> Option<u32> {
-        let first = slot(stand).map_or(NONE, |list| self.lists[list].first);
+        let first = index_of(stand).map_or(NONE, |list| self.lists[list].first);
         (first != NONE).then_some(first)
     }
 
-    /// How many queues stand in a list.
+    /// Returns the number of queues in a list.
     #[must_use]
     pub fn len(&self, stand: Stand) -> u32 {
-        slot(stand).map_or(0, |list| self.lists[list].len)
+        index_of(stand).map_or(0, |list| self.lists[list].len)
     }
 
-    /// The oldest packet of a queue.
+    /// Returns the oldest packet of a queue.
     #[must_use]
     pub fn head(&self, bucket: u32) -> Option<&Packet> {
         let head = self.buckets[bucket as usize].head;
         self.nodes.get(head as usize).map(|node| &node.pkt)
     }
 
-    /// Bytes that a queue holds.
+    /// Returns the bytes of a queue.
     #[must_use]
     pub fn bytes(&self, bucket: u32) -> u64 {
         self.buckets[bucket as usize].bytes
     }
 
-    /// Packets that a queue holds.
+    /// Returns the packets of a queue.
     #[must_use]
     pub fn packets(&self, bucket: u32) -> u32 {
         self.buckets[bucket as usize].packets
     }
 
-    /// The queue that holds the most bytes; of equals the one with the lowest number.
+    /// Returns the queue with the most bytes; of equals the one with the lowest number.
     #[must_use]
     pub fn fattest(&self) -> Option<u32> {
         let half = self.weights.len() / 2;
@@ -237,8 +237,8 @@ impl Buckets {
         Some((at - half) as u32)
     }
 
-    /// The packet that [`Buckets::turn`] leads to, found without serving anybody: usually at once; where all queues
-    /// have sent more than they may, the one that a quantum a round brings above zero first.
+    /// Returns the packet that [`Buckets::turn`] leads to, without serving a queue: usually at once; if all queues have
+    /// sent more than they may, that of the queue that a quantum per round brings above zero first.
     #[must_use]
     pub fn peek(&self) -> Option<&Packet> {
         let after = |&b: &u32| Some(self.buckets[b as usize].after).filter(|&b| b != NONE);
@@ -248,7 +248,7 @@ impl Buckets {
         if let Some(b) = listed(Stand::New).find(|&b| deficit(b) > 0) {
             return self.head(b);
         }
-        // New ones that are passed over stand behind the old ones, a quantum richer.
+        // New queues that are passed over are behind the old ones, with a quantum more.
         let later = listed(Stand::New).map(|b| (b, deficit(b) + self.quantum));
         let (mut next, mut rounds) = (None, i64::MAX);
         for (b, deficit) in listed(Stand::Old).map(|b| (b, deficit(b))).chain(later) {
@@ -275,8 +275,7 @@ impl Buckets {
         at
     }
 
-    /// Enters a queue's bytes in the tournament. One that holds packets, be they empty, outweighs one that holds
-    /// none.
+    /// Updates a queue's bytes in the tournament. A queue with packets, even empty ones, outweighs one without.
     fn weigh(&mut self, bucket: u32) {
         let b = &self.buckets[bucket as usize];
         let weight = b.bytes + u64::from(b.packets > 0);
@@ -293,8 +292,8 @@ impl Buckets {
     }
 }
 
-/// A list's place among the lists.
-fn slot(stand: Stand) -> Option<usize> {
+/// Index of a list.
+fn index_of(stand: Stand) -> Option<usize> {
     match stand {
         Stand::Out => None,
         Stand::New => Some(0),
@@ -302,8 +301,8 @@ fn slot(stand: Stand) -> Option<usize> {
     }
 }
 
-/// A flow's hash, another for each salt: MurmurHash3's finalizer (Appleby), which takes different numbers to
-/// different ones before the upper half is taken.
+/// Hash of a flow, different for each salt: MurmurHash3's finalizer (Appleby), a bijection of which the upper half is
+/// used.
 #[must_use]
 pub fn hash(flow: FlowId, salt: u64) -> u32 {
     let mut x = u64::from(flow) ^ salt;
@@ -312,7 +311,7 @@ pub fn hash(flow: FlowId, salt: u64) -> u32 {
     ((x ^ x >> 33) >> 32) as u32
 }
 
-/// The queue of `count` that a hash falls to, each as likely as any other.
+/// Queue of `count` that a hash selects, uniformly distributed.
 #[must_use]
 pub fn spread(hash: u32, count: u32) -> u32 {
     ((u64::from(hash) * u64::from(count)) >> 32) as u32
@@ -324,7 +323,8 @@ mod tests {
 
     use super::*;
 
-    /// Serves what [`Buckets::turn`] says until nothing is left; gives the packets' handles. Each was shown before.
+    /// Serves the queues in the order of [`Buckets::turn`] until they are empty; returns the handles. Each packet must
+    /// be the one that `peek` showed.
     fn drain(buckets: &mut Buckets) -> Vec<u32> {
         std::iter::from_fn(|| serve(buckets)).collect()
     }
@@ -349,13 +349,13 @@ mod tests {
         buckets.push(bucket, Packet::new(len, bucket, handle));
     }
 
-    /// DRR++ by hand, quantum 1000. Queue 0 holds four packets of 600 (handles 0 to 3), queue 1 two (10, 11). Queue
-    /// 0 sends 0 (deficit 400) and 1 (-200): it is passed over, to the old ones with 800. Queue 1, still new, sends
-    /// 10 and 11, and is passed over (800). Now 0 is first of the old: 2 (deficit 200). A packet for queue 2 comes
-    /// (20): new, so it goes before 3, which queue 0 still has the deficit for. Queue 2 is empty at its next turn
-    /// and goes to the end of the old ones, not out: what comes for it now (21) waits behind 3.
+    /// DRR++ by hand, quantum 1000. Queue 0 holds four packets of 600 (handles 0 to 3), queue 1 two (10, 11). Queue 0
+    /// sends 0 (deficit 400) and 1 (-200): it is passed over, to the old ones with 800. Queue 1, still new, sends 10
+    /// and 11, and is passed over (800). Now 0 is first of the old: 2 (deficit 200). A packet for queue 2 arrives (20):
+    /// new, so it leaves before 3, which queue 0 still has the deficit for. Queue 2 is empty at its next turn and moves
+    /// to the end of the old ones, not out: its next packet (21) waits behind 3.
     #[test]
-    fn new_queues_go_first_but_once() {
+    fn new_queues_go_first_once() {
         let mut b = Buckets::new(4, 1000);
         for handle in 0..4 {
             push(&mut b, 0, handle, 600);
@@ -368,21 +368,21 @@ mod tests {
         assert_eq!(serve(&mut b), Some(20));
         assert_eq!(b.stands(2), Stand::New);
         push(&mut b, 0, 4, 600);
-        // Queue 2 is looked at, found empty and put behind.
+        // Queue 2 is checked, found empty and moved to the end.
         assert_eq!(serve(&mut b), Some(3));
         assert_eq!(b.stands(2), Stand::Old);
         push(&mut b, 2, 21, 600);
-        // Queue 0 is down to -400, gains a quantum and stands behind queue 1, which is found empty and goes, and
-        // queue 2.
+        // Queue 0 is down to -400, gets a quantum and moves behind queue 1, which is found empty and removed, and queue
+        // 2.
         assert_eq!(drain(&mut b), [21, 4]);
         assert!([0, 1, 2].iter().all(|&bucket| b.stands(bucket) == Stand::Out));
         assert_eq!((b.len(Stand::New), b.len(Stand::Old)), (0, 0));
     }
 
-    /// A packet of ten quanta is paid for over ten rounds, in which others send as much: queue 0 sends 10 000 bytes
+    /// A packet of ten quanta is paid for over ten rounds, in which others send as much: queue 0 sends 10,000 bytes
     /// from a deficit of 1000, and needs ten more quanta to be above zero again.
     #[test]
-    fn a_long_packet_is_paid_for() {
+    fn long_packet_is_paid_for_over_rounds() {
         let mut b = Buckets::new(2, 1000);
         push(&mut b, 0, 0, 10_000);
         push(&mut b, 0, 1, 1000);
@@ -395,10 +395,10 @@ mod tests {
         assert_eq!(order.iter().position(|&handle| handle == 1), Some(11));
     }
 
-    /// Whatever is done, the tournament names the queue with the most bytes, the lowest of equals; and packets
-    /// leave each queue in the order in which they came, none lost.
+    /// After any operations the tournament returns the queue with the most bytes, the lowest of equals; and packets
+    /// leave each queue in the order of arrival, without losses.
     #[test]
-    fn the_fattest_is_the_fattest() {
+    fn fattest_queue_matches_a_search() {
         let mut rng = Rng::stream(3, "buckets", 0, "test");
         let mut b = Buckets::new(37, 1500);
         let mut held: Vec<std::collections::VecDeque<(u32, u32)>> = vec![Default::default(); 37];
@@ -421,10 +421,10 @@ mod tests {
         }
     }
 
-    /// 100 000 consecutive flows in 1024 queues: chi squared over 1023 degrees of freedom stays within four standard
+    /// 100,000 consecutive flows in 1024 queues: chi squared over 1023 degrees of freedom is within four standard
     /// deviations, sqrt(2 * 1023) = 45 each, of its mean of 1023.
     #[test]
-    fn flows_spread_evenly() {
+    fn flows_are_spread_uniformly() {
         for salt in [0, 1, 0x1234_5678_9abc_def0] {
             let mut counts = [0.0f64; 1024];
             (0..100_000).for_each(|flow| counts[spread(hash(flow, salt), 1024) as usize] += 1.0);

@@ -1,39 +1,36 @@
-//! CAKE, common applications kept enhanced: fair queueing in which flows hardly ever share a queue, with COBALT in
-//! each.
+//! CAKE, common applications kept enhanced: fair queueing in which flows hardly ever share a queue, with a COBALT each.
 //!
 //! Høiland-Jørgensen, Täht & Morton 2018, *Piece of CAKE*; the documentation of Linux's sch_cake. Its core is that of
 //! `fq_codel`, with three changes:
 //!
-//! - The hash is *set-associative*: the `flows` queues stand in sets of `ways`. A flow looks in its set for the
-//!   queue that bears its name; else for one that nobody uses, from its own place on; and only where all are in use
-//!   it shares the queue at its own place. With 100 flows and 1024 queues plain hashing puts some five of them into
-//!   a queue in use, and this one practically none.
-//! - Each queue has COBALT, which is CoDel and BLUE side by side. `target` is a twentieth of `rtt`, and at least
-//!   one and a half packets of `mtu`; a delay of no more than four of them is never too long, and a queue's last
-//!   packet is never discarded. BLUE's probability grows by `increment`, at most once a target, when the queue
-//!   loses packets for want of room, and falls by `decrement` when it is empty: it holds what does not answer to
-//!   signals.
-//! - `quantum` follows from the link's capacity, between 300 and 1514 bytes, so that on a slow link a sparse flow
-//!   is one that sends little even of that.
+//! - The hash is *set-associative*: the `flows` queues form sets of `ways`. A flow looks in its set for the queue with
+//!   its own tag; else for an unused one, from its hash's own position on; and only if all are in use it shares the
+//!   queue at that position. With 100 flows and 1024 queues plain hashing puts about five flows into a queue in use,
+//!   this one practically none.
+//! - Each queue has a COBALT, CoDel and BLUE combined. `target` is a twentieth of `rtt`, and at least the time of one
+//!   and a half packets of `mtu`; a delay of at most four of them is always acceptable, and a queue's last packet is
+//!   never dropped. BLUE's probability grows by `increment`, at most once per target, when the queue drops packets for
+//!   want of room, and falls by `decrement` when it is empty: it controls unresponsive flows.
+//! - `quantum` is derived from the link's capacity, between 300 and 1514 bytes, so that on a slow link fewer flows
+//!   count as sparse.
 //!
-//! Where there is no room, the queue that holds the most bytes loses packets from its head, one by one.
+//! If there is no room, the queue with the most bytes loses packets from its head, one by one.
 //!
-//! *Departures:* this is CAKE's queueing only. Left out are its shaper (the gateway's regulator or the link does
-//! that, so also `overhead` compensation and `ingress` mode), priority tins by DiffServ, the ACK filter, GSO
-//! splitting, and the isolation of hosts (`triple-isolate`): a packet here names its flow, not the hosts at its
-//! ends. The gateway decides what a flow is (`flow_key`), so a queue can be a user's. Further: a queue found
-//! empty passes through the old ones before it may be new again, as in RFC 8290, where Linux takes it out at once.
-//! Linux lets BLUE fall, and a queue's name lapse, while other packets are sent; here both go by time, in the same
-//! steps of a target. The last packet of a queue is not signalled with at all, where Linux would still set its ECN
-//! field. A flow that finds its set full takes over the name of the queue that it shares, as in Linux: the flow whose it was
-//! may get another one, and its packets there overtake those left behind. After 64 packets that were discarded one goes on. The buffer's size is that of the queue that this schedules, not four `rtt` of the link.
+//! *Departures:* only CAKE's queueing is implemented. Not included: its shaper (the gateway's regulator or the link
+//! limits the rate, so also `overhead` compensation and `ingress` mode), DiffServ priority tins, the ACK filter, GSO
+//! splitting, and host isolation (`triple-isolate`): a packet here has a flow, not the hosts at its ends. The gateway
+//! defines a flow (`flow_key`), so a queue can be a user's. Further: an empty queue passes through the old ones before
+//! it may be new again, as in RFC 8290; Linux removes it at once. In Linux BLUE falls, and a queue's tag expires, while
+//! other packets are sent; here both depend on time, in the same steps of a target. The last packet of a queue gets no
+//! signal at all; Linux would still set its ECN field. A flow whose set is full takes over the tag of the queue that it
+//! shares, as in Linux: the former owner may get another queue, and its packets there overtake those left behind. After
+//! 64 dropped packets one is sent. The buffer size is that of the surrounding queue, not four `rtt` of the link.
 //!
-//! *In a satellite gateway:* as for `fq_codel`: at the transmit queue it drops what has been acknowledged, which is
-//! accepted with a warning; it is at home where the gateway splits nothing (`pep.split = []`), or at the queue of a
-//! link. Set `rtt` to the round trip of the connections that cross it (600 ms with a geostationary satellite):
-//! target and interval follow from it. Its strength, many flows without collisions, is that of a gateway with
-//! hundreds of users; a sender that ignores all signals, datagrams above all, is held by BLUE and by the limit of
-//! the queue.
+//! *In a satellite gateway:* as for `fq_codel`: at the transmit queue it drops acknowledged packets, which is accepted
+//! with a warning; it belongs where connections are not split (`pep.split = []`), or at the queue of a link. Set `rtt`
+//! to the round trip of the connections (600 ms with a geostationary satellite): target and interval are derived from
+//! it. Its strength, many flows without collisions, suits a gateway with hundreds of users; a sender that ignores all
+//! signals, datagrams above all, is limited by BLUE and by the queue's limit.
 
 use bentpipe_units::{Duration, Instant, Rate};
 
@@ -70,18 +67,18 @@ const PARAMS: &[Param] = &[
         Unit::Count,
         1024.0,
         Range::between(1.0, 65_536.0),
-        "Queues that flows are hashed to",
+        "Number of queues that flows are hashed to",
     )
     .origin("sch_cake: 1024 in each tin"),
-    Param::number("ways", Unit::Count, 8.0, Range::between(1.0, 64.0), "Queues in a set; 1 is a plain hash")
+    Param::number("ways", Unit::Count, 8.0, Range::between(1.0, 64.0), "Queues per set; 1: a plain hash")
         .origin("sch_cake: 8"),
     Param::from_link(
         "quantum",
         Unit::Bytes,
         |link| (link.capacity.bytes_per_sec() / 4096.0).clamp(300.0, 1514.0),
-        "what the link sends in 1/4096 s, between 300 and 1514 B",
+        "bytes that the link sends in 1/4096 s, between 300 and 1514 B",
         Range::between(1.0, 65_535.0),
-        "What a queue may send in a turn",
+        "Bytes that a queue may send per turn",
     )
     .origin("sch_cake: the rate shifted by 12 bits")
     .tune(Tune::Around(0.25, 4.0)),
@@ -90,7 +87,7 @@ const PARAMS: &[Param] = &[
         Unit::Bytes,
         1514.0,
         Range::between(0.0, 65_535.0),
-        "Longest packet: the target is the time of one and a half at least",
+        "Longest packet: the target is at least the time of one and a half",
     )
     .origin("sch_cake: Ethernet's"),
     Param::number(
@@ -98,7 +95,7 @@ const PARAMS: &[Param] = &[
         Unit::One,
         1.0 / 256.0,
         Range::between(0.0, 1.0),
-        "BLUE's step up, where the queue loses packets for want of room",
+        "BLUE's step up when the queue drops packets for want of room",
     )
     .symbol("p_inc")
     .origin("sch_cake: 1/256")
@@ -108,7 +105,7 @@ const PARAMS: &[Param] = &[
         Unit::One,
         1.0 / 4096.0,
         Range::above(0.0, 1.0),
-        "BLUE's step down, where it is empty",
+        "BLUE's step down when the queue is empty",
     )
     .symbol("p_dec")
     .origin("sch_cake: 1/4096")
@@ -121,13 +118,13 @@ pub struct Cake {
     rtt: Duration,
     mtu: u64,
     ways: u32,
-    /// What [`Cake::set`] was worked out for.
+    /// Capacity for which [`Cake::set`] was computed.
     capacity: Option<Rate>,
     set: Settings,
     buckets: Buckets,
     /// By queue.
     cobalts: Vec<Cobalt>,
-    /// Whose a queue is, by queue.
+    /// Owner of each queue.
     tags: Vec<Option<FlowId>>,
     salt: Option<u64>,
     collisions: u64,
@@ -159,8 +156,8 @@ impl Cake {
         })
     }
 
-    /// Works out target and interval for a link of that capacity.
-    fn follow(&mut self, capacity: Rate) {
+    /// Computes target and interval for a link of that capacity.
+    fn set_capacity(&mut self, capacity: Rate) {
         if self.capacity == Some(capacity) {
             return;
         }
@@ -172,7 +169,7 @@ impl Cake {
         self.set.four_packets = packet.times(4);
     }
 
-    /// The queue of a flow.
+    /// Returns the queue of a flow.
     fn classify(&mut self, flow: FlowId, salt: u64, now: Instant) -> u32 {
         let direct = spread(hash(flow, salt), self.buckets.count());
         if self.tags[direct as usize] == Some(flow) {
@@ -191,7 +188,7 @@ impl Cake {
         way
     }
 
-    /// Whether nobody uses a queue.
+    /// Returns true if a queue is unused.
     fn is_free(&mut self, bucket: u32, now: Instant) -> bool {
         self.buckets.stands(bucket) == Stand::Out && self.cobalts[bucket as usize].rest(now, &self.set)
     }
@@ -199,7 +196,7 @@ impl Cake {
 
 impl Scheduler for Cake {
     fn push(&mut self, pkt: Packet, cx: &mut Context<'_>, out: &mut dyn SchedulerHost) {
-        self.follow(cx.queue.capacity);
+        self.set_capacity(cx.queue.capacity);
         let salt = *self.salt.get_or_insert_with(|| cx.rng.bits());
         let bucket = self.classify(pkt.flow, salt, cx.now);
         if self.buckets.stands(bucket) == Stand::Out {
@@ -219,7 +216,7 @@ impl Scheduler for Cake {
     }
 
     fn pop(&mut self, cx: &mut Context<'_>, out: &mut dyn SchedulerHost) -> Option<Packet> {
-        self.follow(cx.queue.capacity);
+        self.set_capacity(cx.queue.capacity);
         let mut discarded = 0;
         loop {
             let bucket = self.buckets.turn()?;
@@ -270,7 +267,7 @@ mod tests {
         Steps::new(&ALGORITHM, given, packets, Marking::Drop, seed)
     }
 
-    /// Flows that had to share when each of `flows` has brought a packet, over many hashes: mean, and its standard
+    /// Number of flows that had to share when each of `flows` has brought a packet, over many hashes: mean and standard
     /// error.
     fn collisions(flows: u32, ways: f64) -> (f64, f64) {
         const HASHES: u64 = 400;
@@ -287,8 +284,8 @@ mod tests {
         (mean, (variance / n).sqrt())
     }
 
-    /// In theory: `flows` flows fall to 1024/w sets, and a set that X of them fall to turns X - w away where X > w;
-    /// so 1024/w times E[max(X - w, 0)] with X binomial.
+    /// In theory: `flows` flows are hashed to 1024/w sets, and a set that X of them hit turns X - w away if X > w; so
+    /// 1024/w times E[max(X - w, 0)] with X binomial.
     fn expected(flows: u32, ways: u32) -> f64 {
         let sets = f64::from(1024 / ways);
         let (mut chance, mut mean) = (libm::pow(1.0 - 1.0 / sets, f64::from(flows)), 0.0);
@@ -318,11 +315,11 @@ mod tests {
         }
     }
 
-    /// A queue belongs to a flow while it holds packets, and for an interval after it served the last; then another
-    /// of the set may have it. With one set of two queues: flows 1 and 2 have one each, 3 must share. Both are
-    /// served at 0, found empty, and in use for the interval of 100 ms from then on.
+    /// A queue belongs to a flow while it holds packets, and for an interval after its last one; then another flow of
+    /// the set may have it. With one set of two queues: flows 1 and 2 have one each, 3 must share. Both are served at
+    /// 0, found empty, and in use for the interval of 100 ms from then on.
     #[test]
-    fn a_queue_lapses_after_an_interval() {
+    fn queue_is_released_after_an_interval() {
         let mut steps = bench(&[("flows", 2.0), ("ways", 2.0)], 100, 1);
         steps.push(0, 1, 1, 100);
         steps.push(0, 2, 2, 100);
@@ -338,11 +335,11 @@ mod tests {
         assert_eq!(steps.probe("collisions"), 2.0);
     }
 
-    /// One set of two queues, three flows that send in turns: whoever finds the set full takes over the name of the queue that
-    /// it shares, and whose it was may then have its next packets in the other queue, ahead of those it left: flows are
-    /// reordered, as in Linux. Where they share by a plain hash, or have a queue each, none ever is.
+    /// One set of two queues, three flows that send in turns: a flow that finds the set full takes over the tag of the
+    /// queue that it shares, and the next packets of the former owner may then be in the other queue, ahead of those
+    /// left behind: flows are reordered, as in Linux. With a plain hash, or a queue per flow, they never are.
     #[test]
-    fn a_full_set_reorders() {
+    fn full_set_reorders_flows() {
         let reordered = |flows: f64, ways: f64| {
             (0..40u64).any(|seed| {
                 let mut steps = bench(&[("flows", flows), ("ways", ways)], 1000, seed);
@@ -358,11 +355,11 @@ mod tests {
         assert!(!reordered(2.0, 1.0) && !reordered(4.0, 4.0));
     }
 
-    /// By hand, at 8 Mbit/s with the default quantum: 1 000 000 / 4096 = 244, so 300 bytes; packets of 250. Flow 1
-    /// sends 0 (50 left) and 1 (-200) and is old with 100; flow 2, new like it, sends 10 and 11 and is old with
-    /// 100; flow 1 sends 2 (-150). Flow 3 is new and goes first: 20 (50), 21 (-200); it goes behind the others with
-    /// 100. Flow 1 is passed over, to stand behind flow 3 with 150; flow 2 has 100 and sends 12 (-150). Then come
-    /// flow 3 with 22 and flow 1 with 3.
+    /// By hand, at 8 Mbit/s with the default quantum: 1,000,000 / 4096 = 244, so 300 bytes; packets of 250. Flow 1
+    /// sends 0 (50 left) and 1 (-200) and is old with 100; flow 2, new like it, sends 10 and 11 and is old with 100;
+    /// flow 1 sends 2 (-150). Flow 3 is new and goes first: 20 (50), 21 (-200); it moves behind the others with 100.
+    /// Flow 1 is passed over, to behind flow 3 with 150; flow 2 has 100 and sends 12 (-150). Then flow 3 sends 22 and
+    /// flow 1 sends 3.
     #[test]
     fn sparse_flows_go_first() {
         let mut steps = bench(&[], 100, 1);
@@ -374,9 +371,9 @@ mod tests {
         assert_eq!(steps.take(0), [Some(20), Some(21), Some(12), Some(22), Some(3), None]);
     }
 
-    /// rtt 100 ms. At 8 Mbit/s a packet of 1514 takes 1.514 ms: target 5, interval 100. At 1 Mbit/s it takes 12.112
-    /// ms: the target is one and a half of these, 18.168, and the interval 100 + 18.168 - 5 = 113.168; at 80 kbit/s
-    /// it takes 151.4: target 227.1, interval twice that, 454.2 (more than 322.1).
+    /// rtt 100 ms. At 8 Mbit/s a packet of 1514 takes 1.514 ms: target 5, interval 100. At 1 Mbit/s it takes 12.112 ms:
+    /// the target is one and a half of these, 18.168, and the interval 100 + 18.168 - 5 = 113.168; at 80 kbit/s it
+    /// takes 151.4: target 227.1, interval twice that, 454.2 (more than 322.1).
     #[test]
     fn target_and_interval_follow_the_link() {
         let link = crate::Link { capacity: Rate::from_bps(8_000_000), mean_packet: 1000.0 };
@@ -386,7 +383,7 @@ mod tests {
             (1_000_000, 18_168, 113_168, 48_448),
             (80_000, 227_100, 454_200, 605_600),
         ] {
-            cake.follow(Rate::from_bps(bps));
+            cake.set_capacity(Rate::from_bps(bps));
             let found = (cake.set.target, cake.set.interval, cake.set.four_packets);
             assert_eq!(
                 found,
@@ -395,11 +392,11 @@ mod tests {
         }
     }
 
-    /// A flood at three times the link's rate, deaf to all signals, with room for 100 packets, beside a flow of 100
-    /// bytes every 10 ms: the light flow loses nothing and waits for one packet; the flood loses two thirds, first
-    /// for want of room, then more and more by BLUE, whose p rises by 1/256 every 5 ms while room is lacking.
+    /// A flood at three times the link's rate that ignores all signals, with room for 100 packets, beside a flow of 100
+    /// bytes every 10 ms: the light flow loses nothing and waits for one packet; the flood loses two thirds, first for
+    /// want of room, then increasingly by BLUE, whose p rises by 1/256 every 5 ms while there is no room.
     #[test]
-    fn a_flood_is_held_and_others_are_not() {
+    fn flood_is_limited_and_others_are_not() {
         let mut steps = bench(&[], 100, 1);
         let end = 2_000_000;
         let mut arrivals: Vec<_> = (0..6000).map(|i| (u64::from(i) * 1000 / 3, i, 1, 1000)).collect();
@@ -423,15 +420,14 @@ mod tests {
             blue(0..1500),
             blue(4500..6000)
         );
-        // 2 s of full room lacking would be 400 steps; BLUE alone holds the flood once p is 2/3, after 171.
+        // 2 s without room would be 400 steps; BLUE alone controls the flood once p is 2/3, after 171.
         assert!((0.3..0.75).contains(&steps.probe("p")), "{}", steps.probe("p"));
     }
 
-    /// A queue's last packet goes on however late it is; with one behind it, it is signalled with. Of two that
-    /// leave at 50 ms the second is late and due, but last; at 150 ms one more is, or two, of which the first is
-    /// not.
+    /// A queue's last packet is sent however late it is; with one behind it, it gets a signal. Of two that leave at 50
+    /// ms the second is late and due, but last; at 150 ms one more is, or two, of which the first is not last.
     #[test]
-    fn the_last_packet_is_spared() {
+    fn last_packet_is_not_dropped() {
         for (count, lost) in [(1u32, 0), (2, 1)] {
             let mut steps = bench(&[], 100, 1);
             for (us, handles) in [(0, 0..2), (100_000, 10..10 + count)] {
@@ -444,7 +440,7 @@ mod tests {
     }
 
     #[test]
-    fn flows_come_in_whole_sets() {
+    fn flows_must_be_a_multiple_of_ways() {
         let link = crate::Link { capacity: Rate::from_bps(8_000_000), mean_packet: 1000.0 };
         let given = |name: &str| (name == "flows").then_some(crate::Value::Number(1001.0));
         let error = Cake::new(&Values::resolve(PARAMS, &link, &given).unwrap()).unwrap_err();

@@ -1,21 +1,21 @@
-//! COBALT: CoDel and BLUE side by side, the Aqm of each of CAKE's queues.
+//! COBALT: CoDel and BLUE combined, the Aqm of each of CAKE's queues.
 //!
-//! After the description in Høiland-Jørgensen, Täht & Morton 2018 and the documentation of Linux's sch_cake. The
-//! CoDel part has one mechanism for the first signal and for those that follow: `drop_next` lies `interval /
-//! sqrt(count)` ahead, and `count` falls again, one for each `drop_next` that passes without a late packet, instead
-//! of being forgotten. The BLUE part discards with a probability that grows when the queue loses packets for want
-//! of room, and falls when it is empty; it leaves alone what answers to signals.
+//! After the description in Høiland-Jørgensen, Täht & Morton 2018 and the documentation of Linux's sch_cake. The CoDel
+//! part has one rule for the first signal and for the following ones: `drop_next` is `interval / sqrt(count)` ahead,
+//! and `count` decreases by one for each `drop_next` that passes without a late packet, instead of being reset. The
+//! BLUE part drops with a probability that grows when the queue drops packets for want of room, and falls when it is
+//! empty; it does not affect flows that react to signals.
 
 use bentpipe_units::{Duration, Instant};
 
-/// What all of CAKE's queues are set to.
+/// Parameters of all of CAKE's queues.
 #[derive(Clone, Copy, Debug)]
 pub struct Settings {
-    /// Delay that is acceptable.
+    /// Acceptable delay.
     pub target: Duration,
-    /// How long it may be exceeded.
+    /// Time for which it may be exceeded.
     pub interval: Duration,
-    /// The delay of four packets of full length, which is acceptable as well.
+    /// Transmission time of four packets of full length, a delay that is acceptable as well.
     pub four_packets: Duration,
     /// BLUE's step up.
     pub increment: f64,
@@ -23,34 +23,34 @@ pub struct Settings {
     pub decrement: f64,
 }
 
-/// What is to be done with a packet.
+/// Decision about a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Signal {
-    /// Nothing.
+    /// No signal.
     Pass,
     /// Signal congestion (CoDel).
     Mark,
-    /// DropHandler, whether its transport understands marks or not (BLUE).
+    /// Drop the packet, whether its transport supports ECN or not (BLUE).
     Drop,
 }
 
-/// The state of one queue's COBALT.
+/// State of one queue's COBALT.
 #[derive(Clone, Copy, Debug)]
 pub struct Cobalt {
     count: u32,
     dropping: bool,
-    /// When the next signal is due; with `count` 0, until when the queue is in use.
+    /// Time of the next signal; with `count` 0, time until which the queue is in use.
     drop_next: Instant,
     p: f64,
     blue_timer: Instant,
 }
 
 impl Cobalt {
-    /// At rest.
+    /// Initial state.
     pub const REST: Self =
         Self { count: 0, dropping: false, drop_next: Instant::ZERO, p: 0.0, blue_timer: Instant::ZERO };
 
-    /// A packet that has waited so long leaves; `uniform` draws from [0,1).
+    /// Decides about a departing packet with sojourn time `waited`; `uniform` draws from [0,1).
     #[inline]
     pub fn leaves(
         &mut self,
@@ -90,12 +90,12 @@ impl Cobalt {
         signal
     }
 
-    /// The packet that was signalled with goes on, so no other is due at once.
+    /// Notes that the signal was a mark, so that no other is due at once.
     pub fn marked(&mut self, now: Instant) {
         self.drop_next = self.drop_next.max(now);
     }
 
-    /// A packet was discarded for want of room.
+    /// Notes a packet dropped for want of room.
     pub fn full(&mut self, now: Instant, set: &Settings) {
         if now - self.blue_timer > set.target {
             self.p = (self.p + set.increment).min(1.0);
@@ -106,7 +106,7 @@ impl Cobalt {
         self.count = self.count.max(1);
     }
 
-    /// The queue's turn has come, and it was empty.
+    /// Notes that the queue was empty at its turn.
     pub fn empty(&mut self, now: Instant, set: &Settings) {
         if self.p > 0.0 && now - self.blue_timer > set.target {
             self.p = (self.p - set.decrement).max(0.0);
@@ -119,8 +119,8 @@ impl Cobalt {
         }
     }
 
-    /// The queue has been empty since [`Cobalt::empty`]: BLUE steps down once a target, `count` falls. Gives
-    /// whether all is at rest, so that another flow may have the queue.
+    /// Applies the time since [`Cobalt::empty`]: BLUE steps down once per target, `count` falls. Returns true in the
+    /// initial state, so that another flow may use the queue.
     pub fn rest(&mut self, now: Instant, set: &Settings) -> bool {
         if self.p > 0.0 {
             let steps = (now - self.blue_timer).as_nanos() / set.target.as_nanos().max(1);
@@ -131,13 +131,13 @@ impl Cobalt {
         self.p == 0.0 && self.count == 0 && now >= self.drop_next
     }
 
-    /// BLUE's probability.
+    /// Returns BLUE's probability.
     #[must_use]
     pub fn p(&self) -> f64 {
         self.p
     }
 
-    /// Takes back one signal for each time that `drop_next` has passed: no more than were ever made.
+    /// Reduces `count` by one for each time that `drop_next` has passed, to 0 at most.
     fn recede(&mut self, now: Instant, set: &Settings) {
         while self.count > 0 && now >= self.drop_next {
             self.count -= 1;
@@ -167,19 +167,19 @@ mod tests {
         Instant::ZERO + Duration::from_micros(us)
     }
 
-    /// A packet that has waited `waited` microseconds leaves at `us`; it is as unlucky as can be.
+    /// A packet with sojourn time `waited` [us] leaves at `us`; BLUE's draw is the least possible.
     fn leave(cobalt: &mut Cobalt, us: u64, waited: u64) -> Signal {
         cobalt.leaves(Duration::from_micros(waited), at(us), &SET, || 0.0)
     }
 
-    /// When packets that waited 10 ms are signalled with, where one leaves every 10 us [us].
+    /// Times of signals [us], with packets of 10 ms that leave every 10 us.
     fn late(cobalt: &mut Cobalt, start: u64, end: u64) -> Vec<u64> {
         (start..end).step_by(10).filter(|&us| leave(cobalt, us, 10_000) != Signal::Pass).collect()
     }
 
-    /// By hand: a packet in time at 1 ms: count 0, so `drop_next` is 101. Late from 20 ms on: count 1, the first
-    /// signal due 100 ms later, at 120, whereupon count is 2 and the next is due 100/sqrt(2) = 70.711 ms later, at
-    /// 190.711, then 57.735 and 50 ms later, at 248.446 and 298.446: CoDel's row without its first step of a whole
+    /// By hand: a packet with a short delay at 1 ms: count 0, so `drop_next` is 101. Late from 20 ms on: count 1, the
+    /// first signal is due 100 ms later, at 120, then count is 2 and the next is due 100/sqrt(2) = 70.711 ms later, at
+    /// 190.711, then 57.735 and 50 ms later, at 248.446 and 298.446: CoDel's series without its first step of a whole
     /// interval.
     #[test]
     fn signals_follow_the_control_law() {
@@ -188,17 +188,17 @@ mod tests {
         let due = [120_000u64, 190_711, 248_446, 298_446].map(|us| us.div_ceil(10) * 10);
         assert_eq!(late(&mut cobalt, 20_000, 300_000), due);
         assert_eq!(cobalt.count, 5);
-        // Due next at 298.446 + 100/sqrt(5) = 343.167. In time from 300 on, count falls at each time that passes: 4
-        // at 343.167, 3 at 393.167 (50 later), 2 at 450.902, 1 at 521.613, 0 at 621.613; at 400 ms it is 3.
+        // Next due at 298.446 + 100/sqrt(5) = 343.167. With short delays from 300 on, count falls at each time that
+        // passes: 4 at 343.167, 3 at 393.167 (50 later), 2 at 450.902, 1 at 521.613, 0 at 621.613; at 400 ms it is 3.
         assert_eq!(leave(&mut cobalt, 400_000, 0), Signal::Pass);
         assert_eq!(cobalt.count, 3);
         // Late again at 410: due after 100/sqrt(3) = 57.735.
         assert_eq!(late(&mut cobalt, 410_000, 470_000), [467_740]);
     }
 
-    /// … and by itself in a queue that rests: 0 at 621.613, and the interval of use is over at 721.613.
+    /// The same in an idle queue: 0 at 621.613, and the time of use ends at 721.613.
     #[test]
-    fn a_queue_comes_to_rest() {
+    fn idle_queue_returns_to_the_initial_state() {
         let mut cobalt = Cobalt::REST;
         leave(&mut cobalt, 1000, 0);
         late(&mut cobalt, 20_000, 300_000);
@@ -213,7 +213,7 @@ mod tests {
         assert!(cobalt.rest(at(721_620), &SET));
     }
 
-    /// A delay below the target, or of no more than four packets, is acceptable.
+    /// A delay below the target, or of at most four packets, is acceptable.
     #[test]
     fn short_delays_are_acceptable() {
         let slow = Settings { four_packets: Duration::from_millis(20), ..SET };
@@ -227,11 +227,11 @@ mod tests {
         }
     }
 
-    /// BLUE: losses at 10, 12 and 16 ms: the second is within a target (5 ms) of the first step, so p = 2/256. It
-    /// discards where the draw is below that. Empty at 18 (within a target of 16): no step; at 22: down by 1/4096
-    /// to 31/4096. Resting from 22 ms, it falls once a target: after 31 of these, 155 ms, at 177 ms, it is 0.
+    /// BLUE: losses at 10, 12 and 16 ms: the second is within a target (5 ms) of the first step, so p = 2/256. It drops
+    /// if the draw is below that. Empty at 18 (within a target of 16): no step; at 22: down by 1/4096 to 31/4096. Idle
+    /// from 22 ms, it falls once per target: after 31 of these, 155 ms, at 177 ms, it is 0.
     #[test]
-    fn blue_steps_at_most_once_a_target() {
+    fn blue_steps_at_most_once_per_target() {
         let mut cobalt = Cobalt::REST;
         for (us, p) in [(10_000, 1.0 / 256.0), (12_000, 1.0 / 256.0), (16_000, 2.0 / 256.0)] {
             cobalt.full(at(us), &SET);
@@ -252,12 +252,11 @@ mod tests {
         assert_eq!(cobalt.p(), 0.0);
     }
 
-    /// A loss for want of room makes a signal due at once. One that was a mark is not followed by another at the
-    /// same time, one that was a loss may be: late at 400 ms with count 4 and due since 100, the packets at 400 are
-    /// all signalled with while `drop_next` is not past it: 100 + 100/sqrt(5) + 100/sqrt(6) + … reaches 400 with
-    /// the ninth.
+    /// A drop for want of room makes a signal due at once. After a signal that was a mark no other follows at the same
+    /// time, after one that was a drop it may: late at 400 ms with count 4 and due since 100, the packets at 400 are
+    /// all signalled with while `drop_next` has passed: 100 + 100/sqrt(5) + 100/sqrt(6) + … reaches 400 with the ninth.
     #[test]
-    fn losses_catch_up_and_marks_do_not() {
+    fn drops_catch_up_and_marks_do_not() {
         let mut cobalt = Cobalt::REST;
         cobalt.full(at(1000), &SET);
         assert_eq!(leave(&mut cobalt, 1000, 10_000), Signal::Mark);

@@ -1,19 +1,19 @@
-//! DRR, deficit round robin: each flow has a queue of its own and sends as many bytes in a round as any other.
+//! DRR, deficit round robin: a queue per flow, each of which sends the same number of bytes per round.
 //!
-//! Shreedhar & Varghese 1995. Each flow with packets stands in a ring. When its turn comes its deficit counter grows by
-//! `quantum` bytes, and it sends packets as long as the counter covers them; what is left over stays for its next turn,
-//! unless it has nothing more to send. A flow that was empty joins the ring's end with a counter of nothing. Where
-//! there is no room, the flow that holds the most bytes (the arriving packet counted) gives up packets until there is:
-//! buffer stealing, section 3.2 there.
+//! Shreedhar & Varghese 1995. Flows with packets are in a ring. At its turn a flow's deficit counter grows by `quantum`
+//! bytes, and the flow sends packets while the counter covers them; the remainder is kept for its next turn, unless it
+//! has no more packets. A flow that was empty joins the end of the ring with a counter of 0. If there is no room, the
+//! flow with the most bytes (including the arriving packet) loses packets until there is: buffer stealing, section 3.2
+//! of the paper.
 //!
-//! *Departures:* none; of flows that hold equally much any may give way. `head_drop` sacrifices the oldest packet of
-//! that flow instead of the newest, as ns-2 does.
+//! *Departures:* none; among flows of equal length any may be chosen. `head_drop` drops the oldest packet of that flow
+//! instead of the newest, as ns-2 does.
 //!
 //! *In a satellite gateway:* at the transmit queue it shares the satellite fairly whatever the senders do, without
-//! dropping anything itself while there is room; give it a user or a prefix as the flow, and nobody gains by opening
-//! many connections. It orders what the PEP has let through and does not make anybody send less: for that it needs an
-//! AQM ahead of the PEP beside it, or a limit so high that the PEP's buffers throttle the senders. When it is full it
-//! sacrifices packets behind the PEP, which the gateway has to send again.
+//! drops while there is room; with a user or a prefix as the flow nobody gains by opening many connections. It orders
+//! the packets that the PEP has passed on and slows no sender down: that needs an AQM ahead of the PEP, or a limit so
+//! high that the PEP's buffers throttle the senders. When full it drops packets behind the PEP, which the gateway has
+//! to retransmit.
 
 use bentpipe_units::Rng;
 
@@ -40,12 +40,12 @@ const PARAMS: &[Param] = &[
         Unit::Bytes,
         1500.0,
         Range::between(1.0, 65_535.0),
-        "What a flow may send in a turn; no less than the longest packet gives a constant cost per packet",
+        "Bytes that a flow may send per turn; at least the longest packet for a constant cost per packet",
     )
     .symbol("Quantum")
-    .origin("an Ethernet packet: Shreedhar & Varghese 1995 ask for no less than the longest packet")
+    .origin("an Ethernet packet: Shreedhar & Varghese 1995 require at least the longest packet")
     .tune(Tune::Log(300.0, 15_000.0)),
-    Param::flag("head_drop", false, "Sacrifice the oldest packet of the longest queue, not the newest")
+    Param::flag("head_drop", false, "Drop the oldest packet of the longest queue, not the newest")
         .origin("Shreedhar & Varghese 1995, section 3.2")
         .tune(Tune::Each),
 ];
@@ -56,15 +56,15 @@ pub struct Drr {
     quantum: u64,
     head_drop: bool,
     flows: Flows,
-    /// Slots of `flows`, by the bytes that they hold.
+    /// Slots of `flows`, by their bytes.
     longest: Heap<(u64, u32)>,
     /// By slot of `flows`.
     turns: Vec<Turn>,
-    /// Whose turn it is.
+    /// Slot of the flow whose turn it is.
     current: u32,
 }
 
-/// A flow's place in the ring.
+/// A flow's entry in the ring.
 #[derive(Clone, Copy, Debug)]
 struct Turn {
     before: u32,
@@ -84,7 +84,7 @@ impl Drr {
         }
     }
 
-    /// A flow that was empty joins the ring behind all others.
+    /// Adds a flow that was empty to the end of the ring.
     fn join(&mut self, slot: u32) {
         let alone = Turn { before: slot, after: slot, deficit: 0 };
         if self.turns.len() <= slot as usize {
@@ -100,7 +100,7 @@ impl Drr {
         self.turns[self.current as usize].before = slot;
     }
 
-    /// A flow that has no packets left leaves the ring, its counter forgotten.
+    /// Removes a flow without packets from the ring; its counter is lost.
     fn quit(&mut self, slot: u32) {
         let Turn { before, after, .. } = self.turns[slot as usize];
         self.turns[before as usize].after = after;
@@ -113,25 +113,25 @@ impl Drr {
         }
     }
 
-    /// A flow's turn begins.
+    /// Begins a flow's turn.
     fn begin(&mut self, slot: u32) {
         self.current = slot;
         self.turns[slot as usize].deficit += self.quantum;
     }
 
-    /// The oldest packet of a flow.
+    /// Returns the oldest packet of a flow.
     fn head(&self, slot: u32) -> Option<&Packet> {
         self.flows.packet(self.flows.head(slot))
     }
 
-    /// What the counter of a flow lacks for its next packet [bytes].
+    /// Returns the bytes that a flow's counter lacks for its next packet.
     fn lacks(&self, slot: u32) -> u64 {
         let len = self.head(slot).map_or(0, |pkt| u64::from(pkt.len));
         len.saturating_sub(self.turns[slot as usize].deficit)
     }
 
-    /// Passes the turn on until the flow that has it can send.
-    fn settle(&mut self) {
+    /// Advances the turn to a flow that can send.
+    fn advance(&mut self) {
         if self.current == NONE {
             return;
         }
@@ -140,7 +140,7 @@ impl Drr {
             let next = self.turns[self.current as usize].after;
             least = least.min(self.lacks(self.current).div_ceil(self.quantum));
             if next == start && least > 1 {
-                // Nobody could send: so many rounds pass before somebody can, less the one that begins here.
+                // No flow can send: skip the rounds until one can, except the one that begins here.
                 let mut slot = start;
                 loop {
                     self.turns[slot as usize].deficit += (least - 1) * self.quantum;
@@ -154,7 +154,7 @@ impl Drr {
         }
     }
 
-    /// Takes a packet out of its flow's queue, and the flow out of the ring if it was the last.
+    /// Removes a packet, and its flow from the ring if it was the last.
     fn take(&mut self, node: u32) -> Option<Packet> {
         let slot = self.flows.slot_of(node)?;
         let pkt = self.flows.remove(node);
@@ -167,7 +167,7 @@ impl Drr {
         pkt
     }
 
-    /// Takes a packet out of the longest queue.
+    /// Removes a packet of the longest queue.
     fn steal(&mut self) -> Option<Packet> {
         let (_, slot) = self.longest.first()?;
         self.take(if self.head_drop { self.flows.head(slot) } else { self.flows.tail(slot) })
@@ -189,7 +189,7 @@ impl Scheduler for Drr {
             bytes -= u64::from(victim.len);
             out.dropped(victim, DropReason::Overflow);
         }
-        self.settle();
+        self.advance();
     }
 
     fn pop(&mut self, _cx: &mut Context<'_>, _out: &mut dyn SchedulerHost) -> Option<Packet> {
@@ -201,7 +201,7 @@ impl Scheduler for Drr {
         let len = self.flows.packet(node).map_or(0, |pkt| u64::from(pkt.len));
         self.turns[slot as usize].deficit -= len;
         let pkt = self.take(node);
-        self.settle();
+        self.advance();
         pkt
     }
 
@@ -216,7 +216,7 @@ impl Scheduler for Drr {
 
     fn remove(&mut self, slot: QueueSlot) -> Option<Packet> {
         let pkt = self.take(slot.0);
-        self.settle();
+        self.advance();
         pkt
     }
 }
@@ -276,7 +276,7 @@ mod tests {
             let lost = self.lost.0.len();
             let mut cx = Context::new(Instant::ZERO, &self.state, &mut self.rng);
             self.drr.push(pkt, &mut cx, &mut self.lost);
-            // All packets of a test are equally long where any is lost.
+            // All packets of a test have the same length if any is lost.
             let gone = (self.lost.0.len() - lost) as u32;
             self.state.packets = self.state.packets + 1 - gone;
             self.state.bytes = self.state.bytes + u64::from(len) - u64::from(gone * len);
@@ -298,7 +298,7 @@ mod tests {
     /// sends 500; flow 3 sends 200 and keeps 300; flow 4 sends 50 and keeps 450. Second round: flow 1 has 980: 750 and
     /// 200; flow 2 500; flow 3 800: 600 and 100; flow 4 950: 700 and 180.
     #[test]
-    fn the_papers_example() {
+    fn order_matches_the_papers_example() {
         let mut bench = Bench::new(500.0, false, u64::MAX);
         let held = [(1, [20, 750, 200]), (2, [500, 500, 0]), (3, [200, 600, 100]), (4, [50, 700, 180])];
         for i in 0..3 {
@@ -312,9 +312,9 @@ mod tests {
         assert_eq!(order, [21, 502, 203, 54, 751, 201, 502, 603, 103, 704, 184]);
     }
 
-    /// Quantum 1; behind a packet of a byte, packets of 1000 and 999: the shorter is covered a round earlier.
+    /// Quantum 1; behind a packet of one byte, packets of 1000 and 999: the shorter is covered one round earlier.
     #[test]
-    fn small_quanta_take_many_rounds_at_once() {
+    fn small_quanta_skip_many_rounds() {
         let mut bench = Bench::new(1.0, false, u64::MAX);
         for (handle, len) in [(0, 1), (1, 1000), (2, 999)] {
             bench.push(handle, handle, len);
@@ -322,9 +322,9 @@ mod tests {
         assert_eq!([0; 4].map(|_| bench.pop()), [Some(0), Some(2), Some(1), None]);
     }
 
-    /// Room for four packets; flow 1 has three, so it gives way when flow 2 brings its second.
+    /// Room for four packets; flow 1 has three, so it loses one when flow 2 brings its second.
     #[test]
-    fn the_longest_queue_gives_way() {
+    fn longest_queue_loses_a_packet() {
         for (head_drop, victim, order) in [(false, 3, [1, 4, 2, 5]), (true, 1, [2, 4, 3, 5])] {
             let mut bench = Bench::new(1000.0, head_drop, 4000);
             for (handle, flow) in [(1, 1), (2, 1), (3, 1), (4, 2), (5, 2)] {
@@ -336,9 +336,9 @@ mod tests {
         }
     }
 
-    /// A flow that leaves the ring and comes back has no credit from before.
+    /// A flow that leaves the ring and returns has no credit from before.
     #[test]
-    fn credit_is_not_kept_without_packets() {
+    fn flow_without_packets_loses_its_credit() {
         let mut bench = Bench::new(1500.0, false, u64::MAX);
         bench.push(1, 1, 1000);
         assert_eq!(bench.pop(), Some(1));
@@ -351,10 +351,10 @@ mod tests {
         assert_eq!(order, [2, 12, 3, 4, 13, 14]);
     }
 
-    /// Quantum 1000; flows 0 and 1 have three packets of 1000 B each. Three that are drawn are taken out; the rest
-    /// leave in turns, and a flow that has none left has no turn.
+    /// Quantum 1000; flows 0 and 1 have three packets of 1000 B each. Three packets drawn at random are removed; the
+    /// rest leave in turns, and a flow without packets has no turn.
     #[test]
-    fn packets_can_be_taken_out_of_turn() {
+    fn packets_can_be_removed_out_of_order() {
         for seed in 0..20 {
             let mut bench = Bench::new(1000.0, false, u64::MAX);
             bench.rng = Rng::stream(seed, "drr", 0, "evict");
@@ -376,7 +376,7 @@ mod tests {
                     "seed {seed}: {order:?}"
                 );
             }
-            // As long as both have packets, they take turns.
+            // As long as both have packets, they alternate.
             let together = order.iter().map(|handle| handle % 2).collect::<Vec<_>>();
             assert!(
                 matches!(together[..], [a, b, _] if a != b || together[2] == a),

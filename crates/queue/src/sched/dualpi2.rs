@@ -1,39 +1,40 @@
-//! DualPI2, the coupled dual queue: a short queue for transports that answer marks in proportion (L4S), a second one for
-//! all others, and one controller that makes a flow of either kind get the same rate.
+//! DualPI2, the coupled dual queue: a short queue for transports that respond in proportion to marks (L4S), a second
+//! one for all others, and one controller that gives flows of both kinds the same rate.
 //!
-//! RFC 9332, appendix A (De Schepper, Briscoe & White 2023); De Schepper et al., "PI2", CoNEXT 2016. ECT(1) and CE go to
-//! the L queue, all else to the C queue. Every `t_update` the controller PI2 moves a base probability by the longer of the two
-//! queues' delays, that of the packet at the head:
+//! RFC 9332, appendix A (De Schepper, Briscoe & White 2023); De Schepper et al., "PI2", CoNEXT 2016. ECT(1) and CE
+//! packets go to the L queue, all others to the C queue. Every `t_update` the controller PI2 changes a base probability
+//! by the longer of the two queues' delays, that of the packet at the head:
 //!
 //! - `p' += alpha (curq - target) + beta (curq - prevq)`
 //! - `p_C = p'^2` for the C queue, `p_CL = k p'` for the L queue
 //!
-//! A transport like Reno has a rate in proportion to `1 / sqrt(p)`, one like Prague in proportion to `1 / p`: the square undoes
-//! the difference, and for `k = 2` equal round trips mean equal rates. The L queue is marked besides by a ramp of its own
-//! delay, from 0 at `min_th` to 1 at `min_th + range` (0: a step), while more than `th_len` packets are in it; the greater
-//! probability counts, `p_L = max(p'_L, p_CL)`. The gains follow from the longest round trip that is to be stable:
+//! The rate of a transport like Reno is proportional to `1 / sqrt(p)`, that of one like Prague to `1 / p`: the square
+//! compensates the difference, and for `k = 2` equal round trips mean equal rates. The L queue is also marked by a ramp
+//! of its own delay, from 0 at `min_th` to 1 at `min_th + range` (0: a step), while more than `th_len` packets are in
+//! it; the greater probability counts, `p_L = max(p'_L, p_CL)`. The gains are derived from the longest round trip for
+//! which the loop is to be stable:
 //!
 //! - `t_update = min(target, rtt_max / 3)`, `alpha = 0.1 t_update / rtt_max^2`, `beta = 0.3 / rtt_max`
 //!
-//! The L queue goes first, but cannot starve the other: by weighted round robin (`wrr`: the C queue has `classic_share` of
-//! the link while both hold packets), or first in first out with the C queue's packets `tshift` later (`ts_fifo`). Beyond
-//! `p_CL = 1`, an overload, both queues discard with `p_C`, what understands ECN as well, so that flows that do not answer
-//! cannot keep the link (appendix A.2).
+//! The L queue goes first, but cannot starve the other: by weighted round robin (`wrr`: the C queue has `classic_share`
+//! of the link while both hold packets), or first in first out with the C queue's packets `tshift` later (`ts_fifo`).
+//! At overload, `p_CL >= 1`, both queues drop with `p_C`, ECN packets as well, so that unresponsive flows cannot occupy
+//! the link (appendix A.2).
 //!
-//! *Departures:* the packet that leaves counts among the L queue's when they are held against `th_len`. The RFC leaves the
-//! scheduler open: `wrr` keeps Linux's account (each sent packet of one queue earns the other credit in proportion to its share while
-//! both hold packets; L goes while it is not positive), and starts at none instead of most of a packet for L. `tshift` is twice the
-//! target, a choice. Marks are spread evenly by counting, as in the RFC's listing; Linux draws (`derandomize = false`).
-//! Linux's rule that nothing is marked while less than two packets wait is not in the RFC and not here. The RFC's loop ends with
-//! a packet that may go; here one goes in any case after 64 that were discarded, so that the work is bounded where `p'` is 1
-//! (64 of 65 are discarded then).
+//! *Departures:* the departing packet counts among the L queue's when they are compared with `th_len`. The RFC leaves
+//! the scheduler open: `wrr` has Linux's accounting (each sent packet of one queue earns the other credit in proportion
+//! to its share while both hold packets; L goes while the credit is not positive), and starts at 0 instead of most of a
+//! packet for L. `tshift` is twice the target, a choice. Marks are spread evenly by counting, as in the RFC's listing;
+//! Linux draws them (`derandomize = false`). Linux's rule that nothing is marked while less than two packets wait is
+//! not in the RFC and not implemented. The RFC's loop ends with a packet that is sent; here one is sent in any case
+//! after 64 dropped ones, so that the work is bounded at `p' = 1` (64 of 65 are dropped then).
 //!
-//! *In a satellite gateway:* it wants `marking = "ecn"`, and transports of both kinds that cross it unsplit. With `drop` each
-//! mark in the L queue is a discarded packet, with probabilities that suit marks and not losses: as soon as anything sends
-//! ECT(1), do not. It signals with packets that leave, so at the transmit queue behind a PEP `drop` and `ecn` are
-//! wrong for the reasons given for `codel`. The default gains are for round trips up to 100 ms: over a geostationary
-//! satellite set `rtt_max` to the longest round trip, 0.7 s or more, or the queue swings; and `target` in proportion, for a
-//! classic flow needs a queue of some part of its round trip to keep the link busy.
+//! *In a satellite gateway:* it requires `marking = "ecn"`, and transports of both kinds that cross it unsplit. With
+//! `drop` each mark in the L queue is a dropped packet, at probabilities that suit marks and not drops: do not use it
+//! if anything sends ECT(1). It signals with departing packets, so at the transmit queue behind a PEP `drop` and `ecn`
+//! are wrong for the reasons given for `codel`. The default gains are for round trips up to 100 ms: over a
+//! geostationary satellite set `rtt_max` to the longest round trip, at least 0.7 s, otherwise the queue oscillates; and
+//! `target` in proportion, because a classic flow needs a queue of some part of its round trip to keep the link busy.
 
 use std::collections::VecDeque;
 
@@ -61,7 +62,7 @@ const PARAMS: &[Param] = &[
         Unit::Seconds,
         0.015,
         Range::above(0.0, 1e3),
-        "Delay of the C queue that is aimed at: a typical round trip",
+        "Target delay of the C queue: a typical round trip",
     )
     .origin("RFC 9332 appendix A.1")
     .tune(Tune::Log(0.005, 0.3)),
@@ -70,7 +71,7 @@ const PARAMS: &[Param] = &[
         Unit::Seconds,
         0.1,
         Range::above(0.0, 1e3),
-        "Longest round trip for which the controller is to be stable",
+        "Longest round trip for which the controller is stable",
     )
     .symbol("RTT_max")
     .origin("RFC 9332 appendix A.1")
@@ -116,7 +117,7 @@ const PARAMS: &[Param] = &[
         Unit::Seconds,
         0.0008,
         Range::between(0.0, 1e3),
-        "Delay of the L queue from which on it is marked",
+        "Delay of the L queue from which it is marked",
     )
     .symbol("minTh")
     .origin("RFC 9332 appendix A.1")
@@ -126,7 +127,7 @@ const PARAMS: &[Param] = &[
         Unit::Seconds,
         0.0004,
         Range::between(0.0, 1e3),
-        "How far above `min_th` every packet of the L queue is marked; 0: a step",
+        "Range above `min_th` over which the marking of the L queue rises to 1; 0: a step",
     )
     .origin("RFC 9332 appendix A.1")
     .tune(Tune::Log(0.0001, 0.01)),
@@ -135,20 +136,25 @@ const PARAMS: &[Param] = &[
         Unit::Packets,
         1.0,
         Range::between(0.0, 1e6),
-        "No more packets than that in the L queue are not marked for their delay",
+        "Number of packets in the L queue up to which none is marked for its delay",
     )
     .symbol("Th_len")
     .origin("RFC 9332 appendix A.1")
     .tune(Tune::Linear(0.0, 5.0)),
-    Param::name("scheduler", &["wrr", "ts_fifo"], "wrr", "Which queue goes next while both hold packets")
-        .origin("RFC 9332 leaves it open; Linux sch_dualpi2")
-        .tune(Tune::Each),
+    Param::name(
+        "scheduler",
+        &["wrr", "ts_fifo"],
+        "wrr",
+        "Scheduler of the two queues while both hold packets",
+    )
+    .origin("RFC 9332 leaves it open; Linux sch_dualpi2")
+    .tune(Tune::Each),
     Param::number(
         "classic_share",
         Unit::One,
         0.1,
         Range::above(0.0, 1.0),
-        "Part of the link that the C queue has in any case, with `wrr`",
+        "Share of the link guaranteed to the C queue, with `wrr`",
     )
     .origin("Linux sch_dualpi2")
     .tune(Tune::Linear(0.05, 0.5)),
@@ -157,20 +163,20 @@ const PARAMS: &[Param] = &[
         Unit::Seconds,
         0.03,
         Range::between(0.0, 1e3),
-        "How much earlier a packet of the C queue must have come to go first, with `ts_fifo`",
+        "Time by which a packet of the C queue must be older to go first, with `ts_fifo`",
     )
-    .origin("twice the default target; RFC 9332 names none")
+    .origin("twice the default target; RFC 9332 gives none")
     .tune(Tune::Log(0.005, 0.2)),
-    Param::flag("derandomize", true, "Spread marks evenly by counting; else each is drawn")
+    Param::flag("derandomize", true, "Spread marks evenly by counting, instead of drawing each")
         .symbol("recur")
         .origin("RFC 9332 appendix A.1"),
 ];
 
-/// The queues' places.
+/// Indexes of the queues.
 const L: usize = 0;
 const C: usize = 1;
 
-/// DualPI2's state, under the RFC's names; delays in seconds.
+/// DualPI2's state, with the RFC's names; delays in seconds.
 #[derive(Debug)]
 pub struct DualPi2 {
     gains: Gains,
@@ -183,15 +189,15 @@ pub struct DualPi2 {
     classic_share: f64,
     derandomize: bool,
     queues: [Half; 2],
-    /// With `wrr`: what the C queue may send before the L queue goes again [bytes].
+    /// With `wrr`: bytes that the C queue may send before the L queue goes again.
     credit: f64,
-    /// The base probability p'.
+    /// Base probability p'.
     p: f64,
     prevq: f64,
     next: Instant,
 }
 
-/// Appendix A.1: what the controller goes by.
+/// Appendix A.1: parameters of the controller.
 #[derive(Debug)]
 struct Gains {
     target: f64,
@@ -221,12 +227,12 @@ impl Gains {
 #[derive(Debug, Default)]
 struct Half {
     waiting: VecDeque<Packet>,
-    /// Appendix A.1: the likelihoods of its packets added up, less the signals.
+    /// Appendix A.1: sum of the likelihoods of its packets, minus the signals.
     count: f64,
 }
 
 impl Half {
-    /// Whether something of that likelihood happens.
+    /// Returns true if an event of that likelihood occurs.
     fn recur(&mut self, likelihood: f64, derandomize: bool, rng: &mut Rng) -> bool {
         if !derandomize {
             return rng.uniform() < likelihood;
@@ -239,7 +245,7 @@ impl Half {
         false
     }
 
-    /// How long the oldest packet has waited [s].
+    /// Sojourn time of the oldest packet [s].
     fn time(&self, now: Instant) -> f64 {
         self.waiting.front().map_or(0.0, |pkt| (now - pkt.arrival).as_secs_f64())
     }
@@ -266,7 +272,7 @@ impl DualPi2 {
         }
     }
 
-    /// Which queue goes next; none where both are empty.
+    /// Returns the queue that goes next; `None` if both are empty.
     fn scheduler(&self) -> Option<usize> {
         let [l, c] = [L, C].map(|i| self.queues[i].waiting.front());
         match (l, c) {
@@ -283,7 +289,7 @@ impl DualPi2 {
         }
     }
 
-    /// A packet of that queue goes: while the other queue waits as well, it earns that one credit.
+    /// Accounts for a packet of that queue: while the other queue waits as well, it earns that one credit.
     fn account(&mut self, queue: usize, pkt: &Packet) {
         if !self.queues[1 - queue].waiting.is_empty() {
             let len = f64::from(pkt.len);
@@ -294,7 +300,7 @@ impl DualPi2 {
         }
     }
 
-    /// The L queue's own probability, for a packet that has waited so long.
+    /// The L queue's own probability, for a packet with that sojourn time.
     fn laqm(&self, qdelay: f64) -> f64 {
         if qdelay <= self.min_th {
             0.0
@@ -305,7 +311,7 @@ impl DualPi2 {
         }
     }
 
-    /// Appendix A.2: what becomes of a packet of the L queue.
+    /// Appendix A.2: decides about a departing packet of the L queue.
     fn leave_l(&mut self, pkt: Packet, cx: &mut Context<'_>, out: &mut dyn SchedulerHost) -> Option<Packet> {
         let (p_c, p_cl) = (self.p * self.p, self.k * self.p);
         let mut p_l = p_cl;
@@ -320,7 +326,7 @@ impl DualPi2 {
         if self.queues[L].recur(p_l.min(1.0), self.derandomize, cx.rng) { out.mark(pkt) } else { Some(pkt) }
     }
 
-    /// Appendix A.2: what becomes of a packet of the C queue.
+    /// Appendix A.2: decides about a departing packet of the C queue.
     fn leave_c(&mut self, pkt: Packet, cx: &mut Context<'_>, out: &mut dyn SchedulerHost) -> Option<Packet> {
         if !self.queues[C].recur(self.p * self.p, self.derandomize, cx.rng) {
             return Some(pkt);
@@ -373,7 +379,7 @@ impl Scheduler for DualPi2 {
         Some(self.next)
     }
 
-    /// Appendix A.2: an update, every `Tupdate`.
+    /// Appendix A.2: updates the probability, every `Tupdate`.
     fn wake(&mut self, cx: &mut Context<'_>, _out: &mut dyn SchedulerHost) {
         self.next += self.gains.every();
         let curq = self.queues[L].time(cx.now).max(self.queues[C].time(cx.now));
@@ -405,7 +411,7 @@ mod tests {
         marked: Vec<u32>,
     }
 
-    /// A host that marks: what does not understand ECN is discarded.
+    /// A host with ECN: packets without ECN are dropped.
     impl SchedulerHost for Seen {
         fn dropped(&mut self, pkt: Packet, _: DropReason) {
             self.dropped.push(pkt.handle);
@@ -458,14 +464,14 @@ mod tests {
             }
         }
 
-        /// Whose base probability is that.
+        /// A scheduler with base probability `p`.
         fn with(p: f64, given: &[(&str, Value)]) -> Self {
             let mut bench = Self::new(given);
             bench.dual.p = p;
             bench
         }
 
-        /// A packet of `len` bytes comes at `us`; gives its handle.
+        /// A packet of `len` bytes arrives at `us`; returns its handle.
         fn push(&mut self, us: u64, ecn: Ecn, len: u32) -> u32 {
             let pkt = Packet { ecn, arrival: at(us), ..Packet::new(len, 0, self.handle) };
             self.dual.push(pkt, &mut Context::new(at(us), &self.state, &mut self.rng), &mut self.seen);
@@ -483,7 +489,7 @@ mod tests {
             (now - Instant::ZERO).as_nanos() / 1000
         }
 
-        /// Sends `n` packets of one kind that have not waited; gives how many were marked and how many discarded.
+        /// Sends `n` packets of one kind without delay; returns the numbers marked and dropped.
         fn run(&mut self, ecn: Ecn, n: u32) -> (usize, usize) {
             let before = (self.seen.marked.len(), self.seen.dropped.len());
             for _ in 0..n {
@@ -504,11 +510,11 @@ mod tests {
         [t_update, alpha, beta]
     }
 
-    /// RFC 9332's formulas: a longest round trip of 200 ms and an update of 20 ms make alpha 0.1 * 0.02 / 0.04 = 0.05 and
-    /// beta 0.3 / 0.2 = 1.5. Its defaults, 100 ms and a target of 15 ms: min(15, 33.3) = 15 ms, 0.15 and 3. Where a third
-    /// of the longest round trip is less than the target, that counts.
+    /// RFC 9332's formulas: a longest round trip of 200 ms and an update interval of 20 ms give alpha 0.1 * 0.02 / 0.04
+    /// = 0.05 and beta 0.3 / 0.2 = 1.5. Its defaults, 100 ms and a target of 15 ms: min(15, 33.3) = 15 ms, 0.15 and 3.
+    /// If a third of the longest round trip is less than the target, that counts.
     #[test]
-    fn the_gains_follow_from_the_longest_round_trip() {
+    fn gains_are_derived_from_the_longest_round_trip() {
         let all_close = |found: [f64; 3], expected: [f64; 3]| {
             assert!((0..3).all(|i| close(found[i], expected[i])), "{found:?} is not {expected:?}");
         };
@@ -519,10 +525,10 @@ mod tests {
         all_close(gains(&[("alpha", 7.0), ("beta", 8.0)]), [0.015, 7.0, 8.0]);
     }
 
-    /// What Linux makes of a gain: `tc` (iproute2, tc/q_dualpi2.c) cuts it to multiples of 1/256; the kernel (net/sched/
-    /// sch_dualpi2.c) to whole units of its own, in which a probability of 1 is 2^32 - 1, time counts in ns, and 2^6 such
-    /// units are one (so that 8 - 6 bits are left of the 8). What `tc` shows is that, cut again on the way back. Gives what
-    /// the kernel has, and what is shown.
+    /// Rounding of a gain in Linux: `tc` (iproute2, tc/q_dualpi2.c) truncates it to multiples of 1/256; the kernel
+    /// (net/sched/sch_dualpi2.c) to whole units of its own, in which a probability of 1 is 2^32 - 1, time is in ns, and
+    /// 2^6 such units are one (so that 8 - 6 bits are left of the 8). `tc` shows that value, truncated again on the way
+    /// back. Returns the kernel's value and the one shown.
     fn linux(gain: f64) -> (u64, f64) {
         const MAX_PROB: u64 = u32::MAX as u64;
         const NSEC_PER_SEC: u64 = 1_000_000_000;
@@ -533,15 +539,16 @@ mod tests {
         (inside, shown as f64 / 256.0)
     }
 
-    /// The kernel's own test of `tc qdisc add … dualpi2 typical_rtt 20ms max_rtt 200ms` (tools/testing/selftests/tc-testing)
-    /// expects `alpha 0.042969 beta 1.496094` where the formulas say 0.05 and 1.5. Nothing else is behind it than
-    /// cutting: 0.05 is 12.8 / 256, cut to 12; 12 (2^32 - 1) / 4 / 10^9 is 12.88, cut to 12; and back it is
-    /// 12 * 4 * 10^9 / (2^32 - 1) = 11.18, cut to 11, and 11 / 256 = 0.042969. Likewise 1.5 makes 384, 412.3 and 383.7, and
-    /// 383 / 256; were the 0.3 of `tc` not a single-precision one, a little more than 0.3, it might miss 384. What the kernel
-    /// works with is neither, but 12 and 412 of its units of 4 * 10^9 / (2^32 - 1) / 256 each: 0.0437 and 1.4988.
+    /// The kernel's own test of `tc qdisc add … dualpi2 typical_rtt 20ms max_rtt 200ms`
+    /// (tools/testing/selftests/tc-testing) expects `alpha 0.042969 beta 1.496094`, where the formulas give 0.05 and
+    /// 1.5. The difference is truncation only: 0.05 is 12.8 / 256, truncated to 12; 12 (2^32 - 1) / 4 / 10^9 is 12.88,
+    /// truncated to 12; and back it is 12 * 4 * 10^9 / (2^32 - 1) = 11.18, truncated to 11, and 11 / 256 = 0.042969.
+    /// Likewise 1.5 gives 384, 412.3 and 383.7, and 383 / 256; this relies on the 0.3 of `tc` being single precision, a
+    /// little more than 0.3. The kernel works with 12 and 412 of its units of 4 * 10^9 / (2^32 - 1) / 256 each: 0.0437
+    /// and 1.4988.
     #[test]
-    fn the_kernels_integers_turn_them_into_what_its_own_test_expects() {
-        // As `tc` has it: times in us, constants in single precision.
+    fn gains_match_the_kernels_test_after_truncation() {
+        // As in `tc`: times in us, constants in single precision.
         let (t_update, rtt_max) = (20_000.0, 200_000.0);
         let alpha = t_update / rtt_max / rtt_max * 1e6 * f64::from(0.1f32);
         let beta = f64::from(0.3f32) / rtt_max * 1e6;
@@ -556,9 +563,9 @@ mod tests {
         assert_eq!(format!("{:.4} {:.4}", 12.0 * unit, 412.0 * unit), "0.0437 1.4988");
     }
 
-    /// Appendix A.2 with alpha 0.05 and beta 1.5 every 20 ms and a target of 20 ms. A packet of the C queue comes at 0 and
-    /// stays: at 20, 40 and 60 ms it has waited as long. At 65 ms it goes, and one that came to the L queue at 50 ms is
-    /// the oldest at 80 ms; then that goes too.
+    /// Appendix A.2 with alpha 0.05 and beta 1.5 every 20 ms and a target of 20 ms. A packet of the C queue arrives at
+    /// 0 and stays: at 20, 40 and 60 ms its sojourn time is as long. At 65 ms it leaves, and one that arrived at the L
+    /// queue at 50 ms is the oldest at 80 ms; then that leaves too.
     ///
     /// | t [ms] | curq | prevq | change | p' |
     /// |---|---|---|---|---|
@@ -570,7 +577,7 @@ mod tests {
     /// | 120 | 0 | 0 | -0.001 | 0.0015 |
     /// | 140, 160 | 0 | 0 | -0.001 | 0.0005, 0 |
     #[test]
-    fn steps_of_the_pseudo_code() {
+    fn updates_follow_the_pseudo_code() {
         let mut bench = Bench::new(&[("rtt_max", Value::Number(0.2)), ("target", Value::Number(0.02))]);
         bench.push(0, Ecn::NotEct, 1000);
         for (ms, p) in [
@@ -597,30 +604,30 @@ mod tests {
         }
     }
 
-    /// p' = 1/8, k = 2: the L queue is marked with 1/4, the C queue with 1/64, evenly: its count passes 1 with the fifth
-    /// packet (1.25, which leaves 0.25) and then with every fourth; that of the C queue with the 65th and every 64th. All of
-    /// these are exact in binary.
+    /// p' = 1/8, k = 2: the L queue is marked with 1/4, the C queue with 1/64, evenly: its count passes 1 with the
+    /// fifth packet (1.25, which leaves 0.25) and then with every fourth; that of the C queue with the 65th and every
+    /// 64th. All of these are exact in binary.
     #[test]
-    fn the_coupling_is_a_square() {
+    fn coupling_is_a_square() {
         let mut bench = Bench::with(0.125, &[]);
         assert_eq!(bench.run(Ecn::Ect1, 401), (100, 0));
         assert!(bench.seen.marked.iter().enumerate().all(|(i, &handle)| handle == 4 * i as u32 + 4));
         assert_eq!(bench.run(Ecn::Ect, 6401), (100, 0));
-        // 6401 / 64 = 100 and one left over, which counts on.
+        // 6401 / 64 = 100, and the remainder of one is kept.
         assert_eq!(bench.run(Ecn::NotEct, 6400), (0, 100));
     }
 
-    /// Drawn, the same on the average: within five standard errors of 10 000 / 4 and 10 000 / 64.
+    /// Drawn marks have the same mean: within five standard errors of 10,000 / 4 and 10,000 / 64.
     #[test]
-    fn marks_may_be_drawn_as_well() {
+    fn drawn_marks_have_the_same_mean() {
         let mut bench = Bench::with(0.125, &[("derandomize", Value::Flag(false))]);
         let (l, c) = (bench.run(Ecn::Ect1, 10_000).0 as f64, bench.run(Ecn::Ect, 10_000).0 as f64);
         assert!((l - 2500.0).abs() < 5.0 * 43.3 && (c - 156.25).abs() < 5.0 * 12.4, "{l} {c}");
     }
 
-    /// The ramp from 0.8 to 1.2 ms, and a step at 1 ms; at no base probability. A packet alone is not marked.
+    /// The ramp from 0.8 to 1.2 ms, and a step at 1 ms; at a base probability of 0. A single packet is not marked.
     #[test]
-    fn the_l_queue_has_a_ramp_of_its_own() {
+    fn l_queue_has_its_own_ramp() {
         let dual = DualPi2::new(&values(&[]));
         for (us, p) in
             [(0, 0.0), (800, 0.0), (900, 0.25), (1000, 0.5), (1100, 0.75), (1200, 1.0), (9000, 1.0)]
@@ -643,7 +650,7 @@ mod tests {
 
     /// The greater of the two probabilities counts: 1/4 from the coupling, 1/2 from the ramp at 1 ms.
     #[test]
-    fn the_greater_probability_counts() {
+    fn greater_probability_counts() {
         let mut bench = Bench::with(0.125, &[("th_len", Value::Number(0.0))]);
         let marks = |bench: &mut Bench, wait: u64| {
             let before = bench.seen.marked.len();
@@ -657,9 +664,9 @@ mod tests {
         assert!((499..=501).contains(&marks(&mut bench, 1000)), "1/2 from the ramp");
     }
 
-    /// ECT(1) and CE go to the L queue and first; ECT(0) and what knows no ECN to the other, in order.
+    /// ECT(1) and CE go to the L queue and leave first; ECT(0) and packets without ECN to the other, in order.
     #[test]
-    fn the_ecn_field_tells_the_queue() {
+    fn ecn_field_selects_the_queue() {
         let mut bench = Bench::new(&[]);
         let all = [Ecn::NotEct, Ecn::Ect, Ecn::Ect1, Ecn::Ce];
         all.iter().for_each(|&ecn| _ = bench.push(0, ecn, 1));
@@ -669,9 +676,9 @@ mod tests {
         assert_eq!([0; 4].map(|_| bench.pop(0).map(|pkt| pkt.handle)), [Some(3), Some(0), Some(1), None]);
     }
 
-    /// Both queues always full: the C queue has a tenth, whatever the lengths; the L queue alone has all.
+    /// Both queues always full: the C queue has a tenth, whatever the lengths; the L queue alone has everything.
     #[test]
-    fn the_c_queue_has_its_share() {
+    fn c_queue_has_its_share() {
         for (l_len, c_len) in [(1000, 1000), (100, 1500), (1500, 100)] {
             let mut bench = Bench::new(&[("min_th", Value::Number(1e3))]);
             let mut bytes = [0u64; 2];
@@ -687,15 +694,15 @@ mod tests {
                 bytes[usize::from(pkt.ecn == Ecn::NotEct)] += u64::from(pkt.len);
             }
             let share = bytes[C] as f64 / (bytes[L] + bytes[C]) as f64;
-            // Off by no more than the longest packet in all that was sent.
+            // The error is at most the longest packet in all that was sent.
             let total = (bytes[L] + bytes[C]) as f64;
             assert!((share - 0.1).abs() <= 1500.0 / total, "{l_len} {c_len}: {share}");
         }
     }
 
-    /// Time-shifted by 30 ms: a C packet of 0 ms goes before an L packet of 30.001 ms, not before one of 30 ms.
+    /// With a time shift of 30 ms a C packet of 0 ms goes before an L packet of 30.001 ms, but not before one of 30 ms.
     #[test]
-    fn the_c_queue_goes_first_where_it_waited_longer() {
+    fn c_queue_goes_first_after_the_time_shift() {
         for (us, first) in [(29_000, 1), (30_000, 1), (30_001, 0), (90_000, 0)] {
             let mut bench = Bench::new(&[("scheduler", Value::Name("ts_fifo"))]);
             bench.push(0, Ecn::NotEct, 1000);
@@ -705,11 +712,11 @@ mod tests {
         }
     }
 
-    /// Overload, p' = 3/4: k p' = 1.5 >= 1. Both queues discard 9/16 of the packets, ECN or not; what is left of the L queue is
-    /// marked (the RFC's listing counts both in one, so all but the first are). Just below, at 7/16, nothing
-    /// that understands ECN is discarded.
+    /// Overload, p' = 3/4: k p' = 1.5 >= 1. Both queues drop 9/16 of the packets, ECN or not; the rest of the L queue
+    /// is marked (the RFC's listing counts both together, so all but the first are). Just below, at 7/16, no ECN packet
+    /// is dropped.
     #[test]
-    fn an_overload_discards_in_spite_of_ecn() {
+    fn overload_drops_ecn_packets() {
         let mut bench = Bench::with(0.75, &[]);
         let (marked, dropped) = bench.run(Ecn::Ect, 1601);
         assert_eq!((marked, dropped), (0, 900));
@@ -721,10 +728,11 @@ mod tests {
         assert_eq!((bench.run(Ecn::Ect, 6400).1, bench.run(Ecn::Ect1, 6400).1), (0, 0));
     }
 
-    /// At p' = 1 the RFC's loop would discard all that wait. Here the 65th packet goes: with 130 of a kind that is two, after
-    /// 64 each (the first packet only brings a count of marks to 1, so one goes at once); the last 63 leave nothing.
+    /// At p' = 1 the RFC's loop would drop all waiting packets. Here the 65th packet is sent: with 130 of a kind that
+    /// is two, after 64 each (the first packet only brings a count of marks to 1, so one is sent at once); the last 63
+    /// are all dropped.
     #[test]
-    fn a_call_discards_so_many_and_no_more() {
+    fn drops_per_dequeue_are_bounded() {
         for ecn in [Ecn::NotEct, Ecn::Ect, Ecn::Ect1] {
             let mut bench = Bench::with(1.0, &[]);
             (0..194).for_each(|_| _ = bench.push(0, ecn, 1000));
@@ -735,7 +743,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_buffer_discards_what_comes() {
+    fn full_buffer_drops_arrivals() {
         let mut bench = Bench::new(&[]);
         bench.state.limit = Limit { packets: 1, bytes: u64::MAX };
         bench.push(0, Ecn::Ect1, 1000);

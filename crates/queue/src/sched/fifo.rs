@@ -1,12 +1,12 @@
-//! FIFO, first in, first out: one queue for all; when it is full, the packet that arrives is discarded (drop tail).
+//! FIFO, first in, first out: one queue for all flows; a full queue drops the arriving packet (tail drop).
 //!
-//! Folklore. Packets leave in the order in which they came, whoever sent them.
+//! Folklore. Packets leave in the order of arrival.
 //!
 //! *Departures:* none.
 //!
-//! *In a satellite gateway:* what most gateways have, and enough where an AQM ahead of the PEP keeps the transmit queue
-//! short. It protects nobody: a flow that sends more gets more, and everyone waits behind it. Order within each
-//! connection is kept, so the satellite side sees no reordering from it.
+//! *In a satellite gateway:* what most gateways have, and sufficient if an AQM ahead of the PEP keeps the transmit
+//! queue short. It isolates no flows: a faster flow gets more, and every flow has the same delay. The order within each
+//! connection is kept, so it causes no reordering on the satellite side.
 
 use std::collections::VecDeque;
 
@@ -28,13 +28,14 @@ pub const ALGORITHM: SchedulerAlgorithm = SchedulerAlgorithm {
 /// First in, first out.
 #[derive(Debug, Default)]
 pub struct Fifo {
-    /// A packet taken out of turn leaves a gap; there is none at the head, and no more gaps than packets.
+    /// A packet removed out of order leaves a gap; the head is never a gap, and there are at most as many gaps as
+    /// packets.
     waiting: VecDeque<Packet>,
     gaps: usize,
 }
 
-/// The number of a gap: packets are numbered from 0, and never come so far. (An `Option` of a packet is no longer than a
-/// packet, but costs a fifth more time.)
+/// Packet number of a gap; real numbers count from 0 and never reach it. (An `Option` of a packet needs no more memory
+/// than a packet, but costs a fifth more time.)
 const GAP: u64 = u64::MAX;
 
 fn is_gap(pkt: &Packet) -> bool {
@@ -42,7 +43,7 @@ fn is_gap(pkt: &Packet) -> bool {
 }
 
 impl Fifo {
-    /// Removes the gaps that have come to the head.
+    /// Removes gaps at the head.
     #[cold]
     fn close(&mut self) {
         while self.waiting.front().is_some_and(is_gap) {
@@ -81,7 +82,7 @@ impl Scheduler for Fifo {
         if self.waiting.is_empty() {
             return None;
         }
-        // No more gaps than packets: two draws, on average, at most.
+        // At most as many gaps as packets: at most two draws on average.
         loop {
             let slot = rng.below(self.waiting.len() as u64);
             let pkt = &self.waiting[slot as usize];
@@ -119,7 +120,7 @@ mod tests {
         }
     }
 
-    /// A fifo that holds the packets 0, 1, ….
+    /// A fifo with the packets 0, 1, ….
     fn holding(count: u32) -> (Fifo, Rng) {
         let (mut fifo, mut rng) = (Fifo::default(), Rng::stream(1, "fifo", 0, "test"));
         for handle in 0..count {
@@ -153,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_taken_out_of_turn_is_gone_and_the_rest_keeps_its_order() {
+    fn removal_keeps_the_order_of_the_rest() {
         let (mut fifo, mut rng) = holding(6);
         assert_eq!(fifo.remove(QueueSlot(2)).unwrap().handle, 2);
         assert!(fifo.remove(QueueSlot(2)).is_none(), "a gap");
@@ -164,9 +165,9 @@ mod tests {
         assert_eq!([(); 4].map(|()| pop(&mut fifo, &mut rng)), [Some(1), Some(3), Some(4), None]);
     }
 
-    /// Whatever is pushed, popped and taken out, by chance: the order is that of a plain list.
+    /// After random insertions and removals the order is that of a plain list.
     #[test]
-    fn it_is_a_list_with_removals() {
+    fn order_matches_a_list_with_removals() {
         let (mut fifo, mut rng) = holding(0);
         let mut list: Vec<u32> = Vec::new();
         for handle in 0..50_000 {
@@ -194,10 +195,10 @@ mod tests {
         }
     }
 
-    /// Of ten packets five are gone; each of the others is shown a fifth of the time. In 50 000 draws a share has a standard
-    /// deviation of 0.0018.
+    /// Of ten packets five are removed; each of the others is drawn a fifth of the time. In 50,000 draws a share has a
+    /// standard deviation of 0.0018.
     #[test]
-    fn each_waiting_packet_is_shown_as_often_as_any_other() {
+    fn waiting_packets_are_drawn_uniformly() {
         let (mut fifo, mut rng) = holding(10);
         for handle in [1, 2, 5, 6, 9] {
             fifo.remove(QueueSlot(handle)).unwrap();

@@ -1,22 +1,22 @@
-//! Packets in a queue for each flow: what the schedulers that part flows have in common.
+//! Per-flow packet queues, for schedulers that separate flows.
 //!
-//! Packets of all flows stand in one arena, linked to doubly linked lists, so that storing one allocates nothing once
-//! the arena has grown. A packet keeps its place there, its *node*, until it leaves. A flow has a slot while it has
+//! The packets of all flows are in one arena, in doubly linked lists, so that storing a packet allocates nothing once
+//! the arena has grown. A packet keeps its position there, its *node*, until it leaves. A flow has a slot while it has
 //! packets.
 
 use bentpipe_units::Rng;
 
 use crate::{FlowId, FlowTable, Packet};
 
-/// No packet, no slot.
+/// No node, no slot.
 pub const NONE: u32 = u32::MAX;
 
-/// Queues of packets, one for each flow that has any.
+/// Queues of packets, one per flow with packets.
 #[derive(Debug, Default)]
 pub struct Flows {
     nodes: Vec<Node>,
     free_nodes: Vec<u32>,
-    /// The nodes in use, in no order, so that one can be drawn.
+    /// Nodes in use, in no order, to draw one at random.
     used: Vec<u32>,
     slots: Vec<Slot>,
     free_slots: Vec<u32>,
@@ -29,7 +29,7 @@ struct Node {
     before: u32,
     after: u32,
     slot: u32,
-    /// Its place among the nodes in use.
+    /// Position among the nodes in use.
     place: u32,
 }
 
@@ -42,7 +42,7 @@ struct Slot {
 }
 
 impl Flows {
-    /// Appends a packet to its flow's queue. Gives its node, and its flow's slot.
+    /// Appends a packet to its flow's queue. Returns its node and its flow's slot.
     pub fn push(&mut self, pkt: Packet) -> (u32, u32) {
         let fresh = self.free_slots.last().copied().unwrap_or(self.slots.len() as u32);
         let slot = *self.by_flow.get_or_insert_with(pkt.flow, || fresh);
@@ -63,7 +63,7 @@ impl Flows {
         (node, slot)
     }
 
-    /// Takes a packet out. The slot is given up with its last packet.
+    /// Removes a packet. The slot is freed with its last packet.
     pub fn remove(&mut self, node: u32) -> Option<Packet> {
         let slot = self.slot_of(node)?;
         let &Node { pkt, before, after, place, .. } = &self.nodes[node as usize];
@@ -89,43 +89,43 @@ impl Flows {
         Some(pkt)
     }
 
-    /// The slot of the packet at a node; none where no packet is.
+    /// Returns the slot of the packet at a node; `None` without a packet.
     pub fn slot_of(&self, node: u32) -> Option<u32> {
         let n = self.nodes.get(node as usize)?;
         (self.used.get(n.place as usize) == Some(&node)).then_some(n.slot)
     }
 
-    /// The packet at a node that has one.
+    /// Returns the packet at a node.
     #[inline]
     pub fn packet(&self, node: u32) -> Option<&Packet> {
         self.nodes.get(node as usize).map(|node| &node.pkt)
     }
 
-    /// The node of a slot's oldest packet.
+    /// Returns the node of a slot's oldest packet.
     #[inline]
     pub fn head(&self, slot: u32) -> u32 {
         self.slots.get(slot as usize).map_or(NONE, |slot| slot.head)
     }
 
-    /// The node of a slot's newest packet.
+    /// Returns the node of a slot's newest packet.
     #[inline]
     pub fn tail(&self, slot: u32) -> u32 {
         self.slots.get(slot as usize).map_or(NONE, |slot| slot.tail)
     }
 
-    /// What a slot's packets hold [bytes].
+    /// Returns the length of a slot's packets [bytes].
     #[inline]
     pub fn bytes(&self, slot: u32) -> u64 {
         self.slots.get(slot as usize).map_or(0, |slot| slot.bytes)
     }
 
-    /// The node of one of all packets, each as likely as any other.
+    /// Returns the node of a packet drawn uniformly from all.
     pub fn sample(&self, rng: &mut Rng) -> Option<u32> {
         let any = (!self.used.is_empty()).then(|| rng.below(self.used.len() as u64) as usize)?;
         self.used.get(any).copied()
     }
 
-    /// Gives a flow the slot that is next.
+    /// Assigns the next slot to a flow.
     fn open(&mut self, flow: FlowId) {
         let fresh = Slot { flow, head: NONE, tail: NONE, bytes: 0 };
         match self.free_slots.pop() {
@@ -154,9 +154,9 @@ mod tests {
 
     use super::*;
 
-    /// Beside queues in an ordered map: pushing, and taking the oldest, the newest or any packet.
+    /// Compared with queues in an ordered map: insertion, and removal of the oldest, the newest or any packet.
     #[test]
-    fn they_hold_what_queues_in_a_map_hold() {
+    fn queues_match_those_of_an_ordered_map() {
         let mut rng = Rng::stream(1, "flows", 0, "test");
         let mut flows = Flows::default();
         let mut map: BTreeMap<u32, VecDeque<u32>> = BTreeMap::new();
@@ -183,7 +183,7 @@ mod tests {
                     map.remove(&flow);
                 }
                 assert_eq!(flows.remove(node).map(|pkt| pkt.handle), expected);
-                assert!(flows.remove(node).is_none(), "a packet is gone once it is taken");
+                assert!(flows.remove(node).is_none(), "a packet is removed once");
             } else {
                 assert!(map.is_empty());
             }
@@ -200,9 +200,9 @@ mod tests {
         assert!(flows.slot_of(u32::MAX).is_none() && flows.head(u32::MAX) == NONE);
     }
 
-    /// Of three packets, two of one flow, each is drawn a third of the time: 30 000 draws, standard deviation 82.
+    /// Of three packets, two of one flow, each is drawn a third of the time: 30,000 draws, standard deviation 82.
     #[test]
-    fn each_packet_is_drawn_as_often() {
+    fn packets_are_drawn_uniformly() {
         let mut rng = Rng::stream(1, "flows", 0, "draws");
         let mut flows = Flows::default();
         for handle in 0..4 {

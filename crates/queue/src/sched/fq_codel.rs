@@ -1,31 +1,29 @@
-//! FQ-CoDel, flow queueing with controlled delay: a queue for each flow, one turn each, and a CoDel in each.
+//! FQ-CoDel, flow queueing with controlled delay: a queue per flow, served in turns, with a CoDel each.
 //!
-//! RFC 8290 (Høiland-Jørgensen, McKenney, Täht, Gettys & Dumazet 2018). Flows are hashed to `flows` queues, with a
-//! hash drawn anew for each run. A queue that begins to hold packets joins the *new* ones with `quantum` bytes to
-//! send; new ones are served before *old* ones, and one that has used its quantum goes to the end of the old ones
-//! with another. One that is found empty goes to the old ones first and only then out, so that new ones cannot
-//! starve these. So a flow that sends less than a quantum while the others go round once, a *sparse* one, hardly
-//! waits at all.
+//! RFC 8290 (Høiland-Jørgensen, McKenney, Täht, Gettys & Dumazet 2018). Flows are hashed to `flows` queues, with a new
+//! hash per run. A queue that becomes active joins the *new* queues with `quantum` bytes to send; new queues are served
+//! before *old* ones, and a queue that has used its quantum moves to the end of the old ones with another. An empty
+//! queue moves to the old ones first and is removed only then, so that new queues cannot starve these. So a *sparse*
+//! flow, which sends less than a quantum per round, hardly waits at all.
 //!
-//! Each queue has its own CoDel, see `codel`, which sees the packet at its head each time that the queue is served,
-//! and signals until one may go. Where there is no room, the queue that holds the most bytes loses up to
-//! `drop_batch` packets from its head, until half of its bytes are gone.
+//! Each queue has its own CoDel, see `codel`, which decides about the packet at its head each time the queue is served,
+//! until one is sent. If there is no room, the queue with the most bytes loses up to `drop_batch` packets from its
+//! head, at most half of its bytes.
 //!
-//! *Departures:* a flow is what the host calls one, not a hash of addresses and ports. The limits of packets and of
-//! bytes (the RFC's 10240 packets, Linux's memory limit) are those of the queue that this schedules. CoDel's rule
-//! that no more than an `mtu` behind is never marked counts all queues together, as Linux does: with a queue's own
-//! bytes, many flows with two packets each would never hear a signal. `ce_threshold` concerns packets whose
-//! transport understands marks, and marks by the marking method, so it means what it says with `marking = "ecn"`.
-//! The fattest queue is found in O(log n), not by a scan. Linux adds a batch's drops to CoDel's `count`; the RFC
-//! does not say so, and it is not done. After 64 packets that were discarded for signals one goes on without.
+//! *Departures:* the host defines a flow, not a hash of addresses and ports. The limits in packets and bytes (the RFC's
+//! 10240 packets, Linux's memory limit) are those of the surrounding queue. CoDel's rule that an `mtu` of backlog is
+//! never signalled for counts all queues together, as in Linux: with a queue's own bytes, many flows with two packets
+//! each would never get a signal. `ce_threshold` concerns ECN packets and uses the marking method, so it has its
+//! meaning with `marking = "ecn"`. The fattest queue is found in O(log n), not by a scan. Linux adds the drops of a
+//! batch to CoDel's `count`; the RFC does not, nor does this. After 64 dropped packets one is sent without a signal.
 //!
-//! *In a satellite gateway:* the receive queue is served in order of arrival, so this stands at the transmit queue,
-//! or at the queue of a link. At the transmit queue it gives short flows and voice a queue of their own, but it
-//! drops behind the PEP: what it discards there has been acknowledged to its sender, which hears nothing of it, and
-//! is sent again over the satellite. Such a scenario is accepted with a warning, and refused with a marking method
-//! that does not drop. Where the gateway splits nothing (`pep.split = []`) the senders hear, and `interval` has to
-//! be of the order of their round trip, 600 ms and more over a geostationary satellite. With more than a few
-//! hundred flows at once some share a queue; `cake` makes that rarer.
+//! *In a satellite gateway:* the receive queue is served in order of arrival, so this scheduler is used at the transmit
+//! queue or at the queue of a link. At the transmit queue it gives short flows and voice a queue of their own, but it
+//! drops behind the PEP: the packet has been acknowledged to its sender, which gets no signal, and is retransmitted
+//! over the satellite. Such a scenario is accepted with a warning, and refused with a marking method that does not
+//! drop. Without split connections (`pep.split = []`) the senders get the signals, and `interval` has to be of the
+//! order of their round trip, at least 600 ms over a geostationary satellite. With more than a few hundred flows at a
+//! time some share a queue; `cake` makes that rarer.
 
 use bentpipe_units::Duration;
 
@@ -56,7 +54,7 @@ const PARAMS: &[Param] = &[
         Unit::Count,
         1024.0,
         Range::between(1.0, 65_536.0),
-        "Queues that flows are hashed to",
+        "Number of queues that flows are hashed to",
     )
     .origin("RFC 8290 section 5.2.5")
     .tune(Tune::Log(16.0, 65_536.0)),
@@ -65,7 +63,7 @@ const PARAMS: &[Param] = &[
         Unit::Bytes,
         1514.0,
         Range::between(1.0, 65_535.0),
-        "What a queue may send in a turn; no less than the longest packet gives a constant cost per packet",
+        "Bytes that a queue may send per turn; at least the longest packet for a constant cost per packet",
     )
     .origin("RFC 8290 section 5.2.4")
     .tune(Tune::Log(300.0, 9000.0)),
@@ -74,7 +72,7 @@ const PARAMS: &[Param] = &[
         Unit::Packets,
         64.0,
         Range::between(1.0, 1e6),
-        "At most so many packets of the fattest queue are discarded at once where there is no room",
+        "Maximum number of packets that the fattest queue loses at once for want of room",
     )
     .origin("RFC 8290 section 4.1"),
     Param::number(
@@ -82,7 +80,7 @@ const PARAMS: &[Param] = &[
         Unit::Seconds,
         0.0,
         Range::between(0.0, 1e3),
-        "Packets that have waited longer are marked if their transport understands it; 0: none are",
+        "Sojourn time above which ECN packets are marked; 0: off",
     )
     .origin("RFC 8290 section 5.2.7: off"),
 ];
@@ -113,9 +111,9 @@ impl FqCodel {
         }
     }
 
-    /// RFC 8290, section 4.1: discards from the head of the fattest queue, a batch or half of its bytes, whichever is
-    /// reached first. Gives packets and bytes.
-    fn relieve(&mut self, out: &mut dyn SchedulerHost) -> Option<(u32, u64)> {
+    /// RFC 8290, section 4.1: drops from the head of the fattest queue, a batch or half of its bytes, whichever is
+    /// reached first. Returns packets and bytes.
+    fn drop_batch(&mut self, out: &mut dyn SchedulerHost) -> Option<(u32, u64)> {
         let fattest = self.buckets.fattest()?;
         let half = self.buckets.bytes(fattest) / 2;
         let (mut packets, mut bytes) = (0, 0);
@@ -139,7 +137,7 @@ impl Scheduler for FqCodel {
         let limit = cx.queue.limit;
         let (mut packets, mut bytes) = (cx.queue.packets + 1, cx.queue.bytes + u64::from(pkt.len));
         while packets > limit.packets || bytes > limit.bytes {
-            let Some((fewer, less)) = self.relieve(out) else { break };
+            let Some((fewer, less)) = self.drop_batch(out) else { break };
             packets -= fewer;
             bytes -= less;
         }
@@ -189,15 +187,15 @@ mod tests {
         Steps::new(&ALGORITHM, given, packets, marking, 1)
     }
 
-    /// Bulk flow 1 has all its packets of 1000 bytes at once; of flow 2 one of 100 comes every 20 ms, from 500 us on.
+    /// Bulk flow 1 has all its packets of 1000 bytes at once; flow 2 sends one of 100 every 20 ms, from 500 us on.
     fn bulk_and_sparse(packets: u32) -> Vec<(u64, u32, u32, u32)> {
         let mut arrivals: Vec<_> = (0..packets).map(|handle| (0, handle, 1, 1000)).collect();
         arrivals.extend((0..20).map(|i| (500 + 20_000 * u64::from(i), 1000 + i, 2, 100)));
         arrivals
     }
 
-    /// By hand, quantum 1514, packets of 1000. Flow 1 sends 0 (514 left) and 1 (-486), then flow 2, new like it, 10
-    /// and 11. Both are old now with 1028. Flow 1 sends 2; flow 3 is new and goes before 3.
+    /// By hand, quantum 1514, packets of 1000. Flow 1 sends 0 (514 left) and 1 (-486), then flow 2, new like it, 10 and
+    /// 11. Both are old now with 1028. Flow 1 sends 2; flow 3 is new and goes before 3.
     #[test]
     fn new_flows_go_first() {
         let mut steps = bench(&[], 100, Marking::Drop);
@@ -210,10 +208,10 @@ mod tests {
         assert_eq!(steps.take(0), [Some(30), Some(3), Some(12), None]);
     }
 
-    /// Room for ten. Flow 1 has ten of 1000 bytes when flow 2 brings one: flow 1 loses from its head half its
-    /// bytes, which are five packets; or two, where that is the batch.
+    /// Room for ten. Flow 1 has ten packets of 1000 bytes when flow 2 brings one: flow 1 loses half its bytes from its
+    /// head, five packets; or two, if that is the batch.
     #[test]
-    fn the_fattest_flow_loses_a_batch_from_its_head() {
+    fn fattest_flow_loses_a_batch_from_its_head() {
         for (batch, lost) in [(64.0, 5), (2.0, 2)] {
             let mut steps = bench(&[("drop_batch", batch)], 10, Marking::Drop);
             (0..10).for_each(|handle| steps.push(0, handle, 1, 1000));
@@ -224,22 +222,22 @@ mod tests {
         }
     }
 
-    /// A packet that nothing makes room for but itself is lost itself.
+    /// A packet is dropped itself if nothing else makes room for it.
     #[test]
-    fn a_packet_alone_may_be_the_fattest() {
+    fn single_packet_may_be_dropped_itself() {
         let mut steps = bench(&[], 10, Marking::Drop);
         (0..10).for_each(|handle| steps.push(0, handle, handle, 100));
         steps.push(0, 10, 10, 1000);
         assert_eq!(steps.lost, [(10, DropReason::Overflow)]);
     }
 
-    /// The sparse flow loses nothing and waits for the packet on the link at most, its first packet behind the
-    /// quantum of the bulk flow, which is new as well: two packets, until 2000 us. The bulk one is held by its own
-    /// CoDel. That sees a delay of 5 ms first in the packet that leaves at 5100 us (0, 1000, 2100 after the sparse
-    /// one, 3100, …). So its first drop is the first packet to leave from 105 100 us on, at t, and the following
-    /// ones are the first from t + 100, t + 170.711, t + 228.446 and t + 278.446 ms on.
+    /// The sparse flow loses nothing and waits at most for the packet on the link; only its first packet waits for the
+    /// quantum of the bulk flow, which is new as well: two packets, until 2000 us. The bulk flow is controlled by its
+    /// own CoDel, which first sees a delay of 5 ms in the packet that leaves at 5100 us (0, 1000, 2100 after the sparse
+    /// one, 3100, …). So its first drop is the first packet to leave from 105,100 us on, at t, and the following ones
+    /// are the first from t + 100, t + 170.711, t + 228.446 and t + 278.446 ms on.
     #[test]
-    fn a_sparse_flow_does_not_wait() {
+    fn sparse_flow_hardly_waits() {
         let mut steps = bench(&[], 1000, Marking::Drop);
         let sent = steps.run(&bulk_and_sparse(500), 400_000);
         let waits = |(us, pkt): &(u64, Packet)| us - pkt.arrival.as_nanos() / 1000;
@@ -247,7 +245,7 @@ mod tests {
         assert_eq!(sparse.len(), 20);
         assert!(sparse[0] == 1500 && sparse[1..].iter().all(|&us| us < 1000), "{sparse:?}");
         assert!(steps.lost.iter().all(|&(handle, reason)| handle < 500 && reason == DropReason::Aqm));
-        // A packet of flow 1 that was dropped was about to leave at the time when the one behind it left.
+        // A dropped packet of flow 1 was about to leave when the one behind it left.
         let times: Vec<_> = steps
             .lost
             .iter()
@@ -259,9 +257,9 @@ mod tests {
         assert_eq!(times, due);
     }
 
-    /// With ECN nothing is lost, and as many packets are marked.
+    /// With ECN nothing is dropped, and as many packets are marked.
     #[test]
-    fn marks_are_the_marking_methods() {
+    fn signals_use_the_marking_method() {
         let mut steps = bench(&[], 1000, Marking::Ecn);
         steps.ecn = Ecn::Ect;
         let sent = steps.run(&bulk_and_sparse(500), 400_000);
@@ -271,9 +269,9 @@ mod tests {
         assert_eq!(steps.queue.counters().marked, 5);
     }
 
-    /// Every packet that has waited more than 10 ms: those of flow 1 that leave after 10 000 us.
+    /// Every packet with more than 10 ms is marked: those of flow 1 that leave after 10,000 us.
     #[test]
-    fn the_ce_threshold_marks_all_that_waited_longer() {
+    fn ce_threshold_marks_all_late_packets() {
         let mut steps = bench(&[("ce_threshold", 0.01)], 1000, Marking::Ecn);
         steps.ecn = Ecn::Ect1;
         let sent = steps.run(&bulk_and_sparse(50), 60_000);
@@ -283,10 +281,10 @@ mod tests {
         assert!(steps.lost.is_empty(), "it concerns nobody else");
     }
 
-    /// Eight flows of which each always has one packet waiting, and 8 ms: no flow ever has an MTU of its own behind
-    /// a packet, but all together have, so each is signalled.
+    /// Eight flows with always one packet waiting each, and 8 ms: no flow ever has an MTU behind a packet, but all
+    /// together have, so each gets signals.
     #[test]
-    fn many_flows_with_a_packet_each_hear_signals() {
+    fn many_flows_with_one_packet_each_get_signals() {
         let mut steps = bench(&[], 1000, Marking::Drop);
         let arrivals: Vec<_> = (0..8).map(|i| (0, i, i, 1000)).collect();
         steps.run(&arrivals, 1);

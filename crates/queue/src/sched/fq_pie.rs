@@ -1,26 +1,26 @@
-//! FQ-PIE, flow queueing with PIE: a queue for each flow, one turn each, and a PIE in each.
+//! FQ-PIE, flow queueing with PIE: a queue per flow, served in turns, with a PIE each.
 //!
 //! Linux `sch_fq_pie` (Tahiliani et al. 2020, tc-fq_pie(8)); RFC 8033; the queues are served as in RFC 8290. Flows are
-//! hashed to `flows` queues, with a hash drawn anew for each run. A queue that begins to hold packets joins the *new* ones
-//! with `quantum` bytes to send; new ones are served before *old* ones, and one that has used its quantum goes to the
-//! end of the old ones with another. One that is found empty goes to the old ones first and only then out, so that new
-//! ones cannot starve these.
+//! hashed to `flows` queues, with a new hash per run. A queue that becomes active joins the *new* queues with `quantum`
+//! bytes to send; new queues are served before *old* ones, and a queue that has used its quantum moves to the end of
+//! the old ones with another. An empty queue moves to the old ones first and is removed only then, so that new queues
+//! cannot starve these.
 //!
-//! Each queue has its own PIE, see [`pie`](crate::aqm::pie): a probability that moves every `t_update` by the delay of the
-//! packet that left the queue last. It judges packets as they come, before they are stored, by the bytes that
-//! wait in their own queue. A full buffer discards the packet that comes, whatever its flow.
+//! Each queue has its own PIE, see [`pie`](crate::aqm::pie): a probability that changes every `t_update` by the delay
+//! of the packet that left the queue last. It decides about arrivals before they are stored, by the bytes in their own
+//! queue. A full buffer drops the arriving packet, whatever its flow.
 //!
-//! *Departures:* a flow is what the host calls one, not a hash of addresses and ports. The limits of packets and of bytes
-//! (Linux: 10240 packets, 32 MB) are those of the queue that this schedules. PIE is the RFC's where Linux's differs: the
-//! burst allowance goes down by time alone, not by the time between departures, and there is no step of 0.02 for delays
-//! above 250 ms. Updates leave out queues at rest (no packets, no probability, no delay), for which they would change
-//! nothing; so one costs as much as there are queues in use, where Linux goes through all of them, 2048 at a time.
+//! *Departures:* the host defines a flow, not a hash of addresses and ports. The limits in packets and bytes (Linux:
+//! 10240 packets, 32 MB) are those of the surrounding queue. PIE is the RFC's where Linux's differs: the burst
+//! allowance decreases with time only, not with the time between departures, and there is no step of 0.02 for delays
+//! above 250 ms. Updates skip idle queues (no packets, no probability, no delay), which they would not change; so an
+//! update costs as much as there are queues in use, whereas Linux visits all of them, 2048 at a time.
 //!
-//! *In a satellite gateway:* as `fq_codel`, of which it is the younger relative: it parts flows as well, and signals at
-//! random instead of by a schedule. What it discards at the transmit queue behind a PEP has been acknowledged, and must
-//! be sent again over the satellite. Its buffer is not protected from a flow that fills it: what does not slow down is
-//! discarded by its own PIE only once its probability has grown, and until then a full buffer meets everyone. Its gains are
-//! for round trips up to some 100 ms, as `pie`'s.
+//! *In a satellite gateway:* as `fq_codel`: it separates flows as well, and signals at random instead of by a schedule.
+//! Packets dropped at the transmit queue behind a PEP have been acknowledged, and must be retransmitted over the
+//! satellite. Its buffer is not protected against a flow that fills it: an unresponsive flow is dropped by its own PIE
+//! only once its probability has grown, and until then a full buffer affects everyone. Its gains are designed for round
+//! trips up to about 100 ms, as `pie`'s.
 
 use bentpipe_units::{Duration, Instant};
 
@@ -54,7 +54,7 @@ const PARAMS: &[Param] = &[
         Unit::Count,
         1024.0,
         Range::between(1.0, 65_536.0),
-        "Queues that flows are hashed to",
+        "Number of queues that flows are hashed to",
     )
     .origin("Linux sch_fq_pie")
     .tune(Tune::Log(16.0, 65_536.0)),
@@ -63,9 +63,9 @@ const PARAMS: &[Param] = &[
         Unit::Bytes,
         1514.0,
         Range::between(1.0, 65_535.0),
-        "What a queue may send in a turn; no less than the longest packet gives a constant cost per packet",
+        "Bytes that a queue may send per turn; at least the longest packet for a constant cost per packet",
     )
-    .origin("Linux sch_fq_pie: a packet of Ethernet")
+    .origin("Linux sch_fq_pie: an Ethernet packet")
     .tune(Tune::Log(300.0, 9000.0)),
     MARK_ECNTH.symbol("ecn_prob"),
     DERANDOMIZE,
@@ -81,11 +81,11 @@ pub struct FqPie {
     /// By queue.
     controls: Vec<Control>,
     salt: Option<u64>,
-    /// Queues that updates change, in no order.
-    restless: Vec<u32>,
-    /// By queue: whether it is one of them.
-    is_restless: Vec<bool>,
-    /// The next update, while there is any such queue.
+    /// Queues that need updates, in no order.
+    active_queues: Vec<u32>,
+    /// By queue: true if it needs updates.
+    is_active: Vec<bool>,
+    /// Time of the next update, while any queue needs one.
     next: Option<Instant>,
 }
 
@@ -96,17 +96,17 @@ impl FqPie {
             buckets: Buckets::new(flows as u32, v.number("quantum") as u32),
             controls: vec![Control::new(&rules); flows],
             salt: None,
-            restless: Vec::new(),
-            is_restless: vec![false; flows],
+            active_queues: Vec::new(),
+            is_active: vec![false; flows],
             next: None,
             rules,
         }
     }
 
-    /// A queue is about to hold packets, so it is updated from the next multiple of `t_update` on.
-    fn rouse(&mut self, bucket: u32, now: Instant) {
-        if !std::mem::replace(&mut self.is_restless[bucket as usize], true) {
-            self.restless.push(bucket);
+    /// Schedules updates for a queue that is about to become active, from the next multiple of `t_update` on.
+    fn activate(&mut self, bucket: u32, now: Instant) {
+        if !std::mem::replace(&mut self.is_active[bucket as usize], true) {
+            self.active_queues.push(bucket);
         }
         if self.next.is_none() {
             self.next = Some((now + Duration::from_nanos(1)).round_up_to(self.rules.every));
@@ -133,7 +133,7 @@ impl Scheduler for FqPie {
         };
         if let Some(pkt) = accepted {
             self.buckets.push(bucket, pkt);
-            self.rouse(bucket, cx.now);
+            self.activate(bucket, cx.now);
         }
     }
 
@@ -162,22 +162,22 @@ impl Scheduler for FqPie {
 
     fn wake(&mut self, _cx: &mut Context<'_>, _out: &mut dyn SchedulerHost) {
         let mut i = 0;
-        while let Some(&bucket) = self.restless.get(i) {
+        while let Some(&bucket) = self.active_queues.get(i) {
             let control = &mut self.controls[bucket as usize];
             control.update(&self.rules);
             if control.is_settled() && self.buckets.packets(bucket) == 0 {
-                self.is_restless[bucket as usize] = false;
-                self.restless.swap_remove(i);
+                self.is_active[bucket as usize] = false;
+                self.active_queues.swap_remove(i);
             } else {
                 i += 1;
             }
         }
         let every = self.rules.every;
-        self.next = self.next.map(|next| next + every).filter(|_| !self.restless.is_empty());
+        self.next = self.next.map(|next| next + every).filter(|_| !self.active_queues.is_empty());
     }
 
     fn probe(&self, out: &mut dyn FnMut(&'static str, f64)) {
-        let active = self.restless.iter().map(|&bucket| &self.controls[bucket as usize]);
+        let active = self.active_queues.iter().map(|&bucket| &self.controls[bucket as usize]);
         out("p", active.clone().map(|control| control.drop_prob).fold(0.0, f64::max));
         out("qdelay", active.map(|control| control.current_qdelay).fold(0.0, f64::max));
         out("new_flows", f64::from(self.buckets.len(Stand::New)));
@@ -198,7 +198,7 @@ mod tests {
         marked: Vec<u32>,
     }
 
-    /// A host that marks: what does not understand ECN is discarded.
+    /// A host with ECN: packets without ECN are dropped.
     impl SchedulerHost for Seen {
         fn dropped(&mut self, pkt: Packet, reason: DropReason) {
             self.dropped.push((pkt.handle, reason));
@@ -273,8 +273,9 @@ mod tests {
         }
     }
 
-    /// Two flows, and the steps of PIE's pseudo-code for the one that waits, worked out by hand as in `pie`: delays of 35 and 35
-    /// ms give (0.0025 + 0.04375) / 2048 and 0.0025 / 128 more. The other's packets do not wait: its probability stays 0.
+    /// Two flows, and the steps of PIE's pseudo-code for the one that waits, worked out by hand as in `pie`: delays of
+    /// 35 and 35 ms give (0.0025 + 0.04375) / 2048 and 0.0025 / 128 more. The packets of the other do not wait: its
+    /// probability stays 0.
     #[test]
     fn each_queue_has_its_own_probability() {
         let mut fq = Bench::new(&[]);
@@ -282,7 +283,8 @@ mod tests {
         let mut p = 0.0;
         for (tick, step) in [(15_000, 0.046_25 / 2048.0), (30_000, 0.0025 / 128.0)] {
             fq.push(tick - 1, 2, Ecn::NotEct);
-            // The new flow goes first but for the head start of the first, which is still new: whoever goes, both do.
+            // The new flow goes first except for the head start of the first, which is still new: in either order both
+            // leave.
             for _ in 0..2 {
                 let pkt = fq.pop(tick - 1).unwrap();
                 if pkt.flow == 1 {
@@ -296,9 +298,9 @@ mod tests {
         }
     }
 
-    /// The delay is that of the packet that left the queue last, and none where it left the queue empty.
+    /// The delay is that of the last packet to leave the queue, and 0 if it left the queue empty.
     #[test]
-    fn the_delay_is_that_of_the_last_packet() {
+    fn delay_is_that_of_the_last_packet() {
         let mut fq = Bench::new(&[]);
         (0..2).for_each(|_| fq.push(1_000, 1, Ecn::NotEct));
         fq.pop(21_000);
@@ -307,10 +309,10 @@ mod tests {
         assert_eq!(fq.control(1).current_qdelay, 0.0);
     }
 
-    /// Whoever waits is judged by its own queue: at certainty the heavy flow is marked (below `mark_ecnth` = 1), and the
-    /// light one, with nothing waiting, never.
+    /// The decision depends on a flow's own queue: at probability 1 the heavy flow is marked (`mark_ecnth` = 1), and
+    /// the light one, with nothing waiting, never.
     #[test]
-    fn a_light_flow_does_not_pay_for_a_heavy_one() {
+    fn light_flow_is_not_marked_for_a_heavy_one() {
         let mut fq = Bench::new(&[("mark_ecnth", Value::Number(1.0))]);
         (0..10).for_each(|_| fq.push(0, 1, Ecn::Ect));
         assert!(fq.seen.marked.is_empty());
@@ -320,11 +322,11 @@ mod tests {
             fq.push(us, 1, Ecn::Ect);
             fq.push(us, 2, Ecn::Ect);
         }
-        // Handles from 10 on: even ones are flow 1's.
+        // Handles from 10 on: even ones belong to flow 1.
         assert!(fq.seen.marked.len() >= 40, "{:?}", fq.seen.marked);
         assert!(fq.seen.marked.iter().all(|handle| handle % 2 == 0));
         assert!(fq.seen.dropped.is_empty());
-        // At the default of 0.1 they are discarded instead.
+        // With the default of 0.1 they are dropped instead.
         let mut fq = Bench::new(&[]);
         (0..10).for_each(|_| fq.push(0, 1, Ecn::Ect));
         let control = fq.control(1);
@@ -333,10 +335,10 @@ mod tests {
         assert!(fq.seen.marked.is_empty() && fq.seen.dropped.len() >= 40);
     }
 
-    /// Updates come at multiples of 15 ms while anything is in use, and leave a queue at rest alone: nothing is left to
-    /// update once all is sent and the probability has decayed, and a new packet begins again.
+    /// Updates take place at multiples of 15 ms while any queue is in use, and skip idle ones: none is left once all
+    /// packets are sent and the probability has decayed, and a new packet starts them again.
     #[test]
-    fn queues_at_rest_are_not_updated() {
+    fn idle_queues_are_not_updated() {
         let mut fq = Bench::new(&[]);
         assert_eq!(fq.fq.wake_at(), None);
         fq.push(1_000, 1, Ecn::NotEct);
@@ -348,16 +350,16 @@ mod tests {
         while fq.fq.wake_at().is_some() {
             last = fq.wake();
         }
-        // From 1 down to nothing: 2 % a time and 0.001875 besides, damped.
+        // From 1 to 0: 2 % per update and 0.001875, damped.
         assert!((1_000_000..20_000_000).contains(&last), "{last}");
-        assert!(fq.fq.restless.is_empty());
+        assert!(fq.fq.active_queues.is_empty());
         fq.push(60_000_000, 1, Ecn::NotEct);
         assert_eq!(fq.wake(), 60_015_000);
     }
 
-    /// Two flows always full share the link evenly, byte for byte, though one has packets of another kind of size.
+    /// Two flows that are always full share the link evenly in bytes, with packets of different length.
     #[test]
-    fn flows_share_evenly() {
+    fn flows_share_the_link_evenly() {
         let mut fq = Bench::new(&[]);
         (0..2000).for_each(|i| fq.push(0, i % 2, Ecn::NotEct));
         let mut sent = [0u32; 2];
@@ -368,7 +370,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_buffer_discards_what_comes() {
+    fn full_buffer_drops_arrivals() {
         let mut fq = Bench::new(&[]);
         fq.state.limit = Limit { packets: 1, bytes: u64::MAX };
         fq.push(0, 1, Ecn::NotEct);

@@ -1,4 +1,4 @@
-//! For tests: a scheduler given packets by hand.
+//! For tests: a scheduler without a queue around it.
 
 use bentpipe_units::{Instant, Rate, Rng};
 
@@ -16,7 +16,7 @@ pub(super) struct ByHand {
 }
 
 impl ByHand {
-    /// The scheduler with these parameters, and room for so many packets.
+    /// The scheduler with these parameters and room for `packets`.
     pub fn new(discipline: &SchedulerAlgorithm, given: &[(&str, Value)], packets: u32) -> Self {
         let capacity = Rate::from_bps(8_000_000);
         let link = Link { capacity, mean_packet: 1000.0 };
@@ -32,7 +32,7 @@ impl ByHand {
         }
     }
 
-    /// A packet comes; gives the handles of those that are sacrificed for it.
+    /// A packet arrives; returns the handles of those dropped for it.
     pub fn push(&mut self, pkt: Packet) -> Vec<u32> {
         let mut lost = Lost(Vec::new());
         let mut cx = Context::new(self.now, &self.state, &mut self.rng);
@@ -45,7 +45,7 @@ impl ByHand {
         lost.0.iter().map(|pkt| pkt.handle).collect()
     }
 
-    /// The packet that leaves next; it must be the one shown before.
+    /// Removes the next packet; it must be the one that `peek` showed.
     pub fn pop(&mut self) -> Option<u32> {
         let shown = self.scheduler.peek().copied();
         let mut cx = Context::new(self.now, &self.state, &mut self.rng);
@@ -55,13 +55,13 @@ impl ByHand {
         pkt.map(|pkt| pkt.handle)
     }
 
-    /// All that are left, as they leave.
+    /// Returns the remaining packets in the order of their departure.
     pub fn rest(&mut self) -> Vec<u32> {
         std::iter::from_fn(|| self.pop()).collect()
     }
 
-    /// Takes out one of those that wait.
-    pub fn evict(&mut self) -> Option<u32> {
+    /// Removes a waiting packet drawn at random.
+    pub fn remove(&mut self) -> Option<u32> {
         let (slot, &shown) = self.scheduler.sample(&mut self.rng)?;
         let pkt = self.scheduler.remove(slot);
         assert_eq!(pkt, Some(shown));
@@ -70,7 +70,7 @@ impl ByHand {
         Some(shown.handle)
     }
 
-    /// A flow begins or is over.
+    /// Announces the beginning or end of a flow.
     pub fn flow(&mut self, flow: FlowId, event: FlowEvent) {
         self.scheduler.flow(flow, event);
     }

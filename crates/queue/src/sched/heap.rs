@@ -1,19 +1,19 @@
-//! A heap whose items can be moved and taken out: what the schedulers that rank packets or flows have in common.
+//! A heap with update and removal of items, for schedulers that rank packets or flows.
 //!
-//! Items are small numbers, the caller's indexes. Each stands once, with a key; the greatest key comes first (least
-//! first with [`std::cmp::Reverse`]). Every item has four below it instead of two, for that halves the way from the top
-//! to the bottom, and four keys lie side by side. Adding, moving and taking out cost a step a level.
+//! Items are the caller's small indexes. Each has a key; the greatest key is first (the least with
+//! [`std::cmp::Reverse`]). Each item has four children instead of two, which halves the depth, and four keys are
+//! adjacent in memory. Insertion, update and removal cost one step per level.
 
 /// Not in the heap.
 const NONE: u32 = u32::MAX;
-/// How many stand below each.
+/// Children per item.
 const WIDTH: usize = 4;
 
 /// Items by their keys, the greatest first.
 #[derive(Clone, Debug)]
 pub struct Heap<K> {
     entries: Vec<(K, u32)>,
-    /// Where each item stands among the entries.
+    /// Position of each item among the entries.
     places: Vec<u32>,
 }
 
@@ -24,30 +24,30 @@ impl<K> Default for Heap<K> {
 }
 
 impl<K: Copy + Ord> Heap<K> {
-    /// How many items there are.
+    /// Returns the number of items.
     pub fn len(&self) -> usize {
         self.entries.len()
     }
 
-    /// The item with the greatest key, and that.
+    /// Returns the greatest key and its item.
     #[inline]
     pub fn first(&self) -> Option<(K, u32)> {
         self.entries.first().copied()
     }
 
-    /// All items with their keys, in no order.
+    /// Returns all items with their keys, in no order.
     pub fn iter(&self) -> impl Iterator<Item = (K, u32)> + '_ {
         self.entries.iter().copied()
     }
 
-    /// The key of an item, if it is in the heap.
+    /// Returns the key of an item; `None` if it is not in the heap.
     #[inline]
     pub fn key(&self, item: u32) -> Option<K> {
         let place = *self.places.get(item as usize)?;
         self.entries.get(place as usize).map(|&(key, _)| key)
     }
 
-    /// Adds an item, or gives it another key.
+    /// Inserts an item or changes its key.
     #[inline]
     pub fn set(&mut self, item: u32, key: K) {
         if self.places.len() <= item as usize {
@@ -63,7 +63,7 @@ impl<K: Copy + Ord> Heap<K> {
         self.settle(place, (key, item));
     }
 
-    /// Takes an item out, if it is in.
+    /// Removes an item, if present.
     #[inline]
     pub fn remove(&mut self, item: u32) {
         let place = self.places.get(item as usize).map_or(NONE, |&place| place);
@@ -78,7 +78,7 @@ impl<K: Copy + Ord> Heap<K> {
         }
     }
 
-    /// Puts an entry where it belongs, beginning at a place that is free for it.
+    /// Places an entry, starting at a free position.
     #[inline]
     fn settle(&mut self, mut place: usize, entry: (K, u32)) {
         let started = place;
@@ -102,7 +102,7 @@ impl<K: Copy + Ord> Heap<K> {
         self.put(place, entry);
     }
 
-    /// Which of those that stand below one has the greatest key; `first` is the first of them.
+    /// Returns the child with the greatest key; `first` is the first child.
     #[inline]
     fn greatest(&self, first: usize) -> Option<usize> {
         let end = (first + WIDTH).min(self.entries.len());
@@ -131,9 +131,9 @@ mod tests {
 
     use super::*;
 
-    /// A heap and an ordered map, given the same to do, name the same first item; every item has a place.
+    /// The heap and an ordered map have the same first item after the same operations; every item has a position.
     #[test]
-    fn it_ranks_as_an_ordered_map_does() {
+    fn order_matches_an_ordered_map() {
         let mut rng = Rng::stream(1, "heap", 0, "test");
         let (mut heap, mut map) = (Heap::default(), BTreeMap::new());
         for step in 0..200_000_u64 {
@@ -141,7 +141,7 @@ mod tests {
             let grows = step / 2000 % 2 == 0;
             let item = rng.below(600) as u32;
             if rng.below(4) < if grows { 3 } else { 1 } {
-                // Few keys, so that many are equal; the item tells these apart.
+                // Few keys, so that many are equal; the item makes them distinct.
                 let key = (rng.below(20), item);
                 heap.set(item, key);
                 map.insert(item, key);

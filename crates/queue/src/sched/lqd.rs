@@ -1,20 +1,19 @@
-//! LQD, longest queue drop: first in, first out, but a full buffer sacrifices the newest packet of the flow that holds
-//! most of it.
+//! LQD, longest queue drop: first in, first out, but a full buffer drops the newest packet of the flow that holds most
+//! of it.
 //!
 //! Suter, Lakshman, Stiliadis & Choudhury 1999, "Buffer management schemes for supporting TCP in gigabit routers with
-//! per-flow queueing". Where there is no room for a packet, the flow that holds the most bytes, the arriving packet
-//! counted, gives up packets from its tail until there is. So a flow within its share of the buffer loses nothing,
-//! whatever the others do, and the arriving packet is lost only where its own flow is the longest.
+//! per-flow queueing". If there is no room for a packet, the flow with the most bytes, including the arriving packet,
+//! loses packets from its tail until there is. So a flow within its share of the buffer loses nothing, whatever the
+//! others do, and the arriving packet is dropped only if its flow is the longest.
 //!
-//! *Departures:* the paper joins this buffer policy to per-flow queues served by fair queueing; here packets leave in
-//! the order in which they came, so that it can be told what the policy alone does. With deficit round robin it is
-//! `drr`, which makes room in the same way. Lengths are counted in bytes; of flows that hold equally much any may give
-//! way.
+//! *Departures:* the paper combines this buffer policy with fair queueing; here packets leave in the order of arrival,
+//! to show the effect of the policy alone. With deficit round robin it is `drr`, which makes room in the same way.
+//! Lengths are in bytes; among flows of equal length any may be chosen.
 //!
 //! *In a satellite gateway:* use it at a buffer that overflows, to keep one flow from filling it. It signals no
-//! congestion and keeps no queue short: long transfers still fill the buffer, and everybody waits behind them. At the
-//! transmit queue it discards packets that the PEP has taken over already, which are then sent again over the
-//! satellite; there the buffer should not overflow at all.
+//! congestion and keeps no queue short: long transfers still fill the buffer and delay everyone. At the transmit queue
+//! it drops packets that the PEP has already accepted, which are then retransmitted over the satellite; there the
+//! buffer should not overflow at all.
 
 use bentpipe_units::Rng;
 
@@ -37,9 +36,9 @@ pub const ALGORITHM: SchedulerAlgorithm = SchedulerAlgorithm {
 #[derive(Debug)]
 pub struct Lqd {
     flows: Flows,
-    /// Slots of `flows`, by the bytes that they hold.
+    /// Slots of `flows`, by their bytes.
     longest: Heap<(u64, u32)>,
-    /// By node of `flows`: the packets that came before and after it.
+    /// By node of `flows`: the packets before and after it in the order of arrival.
     order: Vec<(u32, u32)>,
     oldest: u32,
     newest: u32,
@@ -53,7 +52,7 @@ impl Default for Lqd {
 }
 
 impl Lqd {
-    /// A packet stands behind all others.
+    /// Appends a packet to the order.
     fn append(&mut self, node: u32) {
         if self.order.len() <= node as usize {
             self.order.resize(node as usize + 1, (NONE, NONE));
@@ -66,7 +65,7 @@ impl Lqd {
         self.newest = node;
     }
 
-    /// Takes a packet out.
+    /// Removes a packet.
     fn take(&mut self, node: u32) -> Option<Packet> {
         let slot = self.flows.slot_of(node)?;
         let pkt = self.flows.remove(node);
@@ -127,11 +126,11 @@ mod tests {
     use super::super::hand::ByHand;
     use super::*;
 
-    /// Room for five packets. Flow 1 brings three and flow 2 two; then flow 3 one: flow 1 is longest and gives up its
-    /// newest, 3. Flow 2 brings another, 7: it would be longest with three, so that is the one to go. What is left
-    /// leaves as it came.
+    /// Room for five packets. Flow 1 brings three and flow 2 two; then flow 3 one: flow 1 is longest and loses its
+    /// newest, 3. Flow 2 brings another, 7: with three it is longest, so 7 is dropped. The rest leaves in the order of
+    /// arrival.
     #[test]
-    fn the_longest_flow_gives_up_its_newest() {
+    fn longest_flow_loses_its_newest_packet() {
         let mut steps = ByHand::new(&ALGORITHM, &[], 5);
         for (handle, flow) in [(1, 1), (4, 2), (2, 1), (3, 1), (5, 2)] {
             assert_eq!(steps.push(Packet::new(1000, flow, handle)), []);
@@ -143,7 +142,7 @@ mod tests {
 
     /// Bytes count, not packets: flow 1 holds 1500 B in one packet, flow 2 1200 B in three, and flow 3 brings 100 B.
     #[test]
-    fn lengths_are_in_bytes() {
+    fn flow_lengths_are_in_bytes() {
         let mut steps = ByHand::new(&ALGORITHM, &[], 4);
         for (handle, flow, len) in [(1, 1, 1500), (2, 2, 400), (3, 2, 400), (4, 2, 400)] {
             assert_eq!(steps.push(Packet::new(len, flow, handle)), []);
@@ -152,17 +151,17 @@ mod tests {
         assert_eq!(steps.rest(), [2, 3, 4, 5]);
     }
 
-    /// Any packet can be taken out of turn, the order of the others unchanged.
+    /// Any packet can be removed; the order of the others is unchanged.
     #[test]
-    fn packets_can_be_taken_out_of_turn() {
+    fn packets_can_be_removed_out_of_order() {
         let mut steps = ByHand::new(&ALGORITHM, &[], 10);
         for handle in 1..=6 {
             steps.push(Packet::new(1000, handle % 2, handle));
         }
-        let gone = [steps.evict(), steps.evict(), steps.evict()].map(Option::unwrap);
+        let gone = [steps.remove(), steps.remove(), steps.remove()].map(Option::unwrap);
         let left: Vec<_> = (1..=6).filter(|handle| !gone.contains(handle)).collect();
         assert_eq!(left.len(), 3, "{gone:?}");
         assert_eq!(steps.rest(), left);
-        assert_eq!(steps.evict(), None);
+        assert_eq!(steps.remove(), None);
     }
 }

@@ -1,35 +1,35 @@
-//! The median of numbers that come and go.
+//! Running median of a changing set of numbers.
 //!
-//! Two heaps: the lesser half, its greatest first, and the greater half, its least first; the lesser half has as many
-//! or one more. Adding and taking out cost a step a level of the heaps.
+//! Two heaps: the lower half with its greatest number first, and the upper half with its least first; the lower half
+//! has as many numbers or one more. Insertion and removal cost one step per level of the heaps.
 
 use std::cmp::Reverse;
 
 use super::heap::Heap;
 
-/// Numbers by small indexes, the caller's.
+/// Numbers by the caller's small indexes.
 #[derive(Clone, Debug, Default)]
 pub struct Median {
     low: Heap<u64>,
     high: Heap<Reverse<u64>>,
-    /// What it was when there were numbers last.
+    /// Median when the set was last not empty.
     last: u64,
 }
 
 impl Median {
-    /// Of no numbers, the last of which was `last`.
+    /// An empty set whose last median was `last`.
     pub fn after(last: u64) -> Self {
         Self { last, ..Self::default() }
     }
 
-    /// The median, the lesser of two in the middle; where there is no number, what it was when there were any.
+    /// Returns the median, the lower of two in the middle; the last one if the set is empty.
     pub fn get(&self) -> u64 {
         self.low.first().map_or(self.last, |(middle, _)| middle)
     }
 
-    /// Adds a number under an index that has none.
+    /// Adds a number under an unused index.
     pub fn add(&mut self, index: u32, number: u64) {
-        // Between the halves it may go to either: to the lesser, for it needs it more often.
+        // Between the halves it may go to either: the lower half more often needs one.
         if self.high.first().is_none_or(|(Reverse(least), _)| number <= least) {
             self.low.set(index, number);
         } else {
@@ -38,7 +38,7 @@ impl Median {
         self.balance();
     }
 
-    /// Takes the number out that is under an index, if there is one.
+    /// Removes the number under an index, if any.
     pub fn remove(&mut self, index: u32) {
         self.last = self.get();
         self.low.remove(index);
@@ -68,9 +68,9 @@ mod tests {
 
     use super::*;
 
-    /// Beside a sorted list.
+    /// Compared with a sorted list.
     #[test]
-    fn it_is_the_middle_of_a_sorted_list() {
+    fn median_matches_a_sorted_list() {
         let mut rng = Rng::stream(1, "median", 0, "test");
         let (mut median, mut list, mut last) = (Median::default(), Vec::new(), 0);
         for step in 0..50_000_u32 {
@@ -80,7 +80,7 @@ mod tests {
                     list.remove(at);
                     median.remove(index);
                 }
-                // Few numbers, so that many are equal, around a level that moves.
+                // Few different numbers, so that many are equal, around a moving level.
                 None if rng.below(3) > 0 || step / 5000 % 2 == 0 => {
                     let number = u64::from(step / 1000) + rng.below(30);
                     list.push((number, index));

@@ -1,4 +1,4 @@
-//! Schedulers, one a file.
+//! Schedulers, one per file.
 
 pub mod buckets;
 pub mod cake;

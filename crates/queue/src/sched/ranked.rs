@@ -1,9 +1,9 @@
-//! Packets in the order of their ranks: what `swf` and `ssf` have in common.
+//! Packets ordered by rank, the common part of `swf` and `ssf`.
 //!
-//! The least rank leaves first, and where there is no room the greatest is sacrificed, the arriving packet competing;
-//! of equal ranks the first come leaves first, and the last come is sacrificed. Either each packet has its own rank, or
-//! all of a flow have that of its latest, and leave in the order in which they came. Two heaps, one for each end, hold
-//! the packets or the flows, so that adding, serving, sacrificing and taking out cost a step a level.
+//! The least rank leaves first, and if there is no room the greatest is dropped, including the arriving packet; of
+//! equal ranks the earliest arrival leaves first and the latest is dropped. Either each packet has its own rank, or all
+//! packets of a flow have the rank of its latest and leave in the order of arrival. Two heaps, one per end, hold the
+//! packets or the flows, so that insertion, service, drop and removal cost one step per level.
 
 use std::cmp::Reverse;
 
@@ -14,56 +14,56 @@ use super::heap::Heap;
 use super::median::Median;
 use crate::{Context, DropReason, Packet, Param, QueueSlot, Range, SchedulerHost, Tune, Unit, Values};
 
-/// The parameter `order`, of both.
+/// The parameter `order` of both.
 pub const ORDER: Param = Param::name(
     "order",
     &["packet", "flow"],
     "packet",
-    "Whether each packet has its own rank, or all of a flow have that of its latest and stay in order",
+    "Rank each packet by itself, or all packets of a flow by its latest, in order of arrival",
 )
-.origin("the paper's own")
+.origin("the paper's")
 .tune(Tune::Each);
 
-/// The parameter `other`, of both.
+/// The parameter `other` of both.
 pub const OTHER: Param = Param::number(
     "other",
     Unit::Bytes,
     0.0,
     Range::between(0.0, 1e15),
-    "Rank of a packet that TCP says nothing of; at 0 the median of the ranks of TCP's packets that wait",
+    "Rank of a packet without TCP; 0: the median rank of the waiting TCP packets",
 )
-.origin("a choice: neither before nor behind most");
+.origin("a choice: neither ahead of most packets nor behind them");
 
-/// Packets in the order of their ranks.
+/// Packets ordered by rank.
 #[derive(Debug)]
 pub struct Ranked {
     packets: Flows,
-    /// Whether flows are ranked, not packets.
+    /// True if flows are ranked instead of packets.
     by_flow: bool,
-    /// By node of `packets`: how many came before it.
+    /// By node of `packets`: number in the order of arrival.
     numbers: Vec<u64>,
     came: u64,
-    /// By rank and number, nodes or, where flows are ranked, slots of `packets`: which leaves first …
+    /// By rank and number, the packet or flow that leaves first: nodes, or slots of `packets` if flows are ranked.
     first: Heap<Reverse<(u64, u64)>>,
-    /// … and which is sacrificed first.
+    /// By rank and number, the packet or flow that is dropped first.
     last: Heap<(u64, u64)>,
-    /// Of the packets that TCP says something of.
+    /// Median rank of the TCP packets.
     median: Middle,
 }
 
-/// The median of ranks, as long as it takes to know it.
+/// Median of the ranks, computed from the first time that it is needed.
 #[derive(Debug)]
 enum Middle {
-    /// Another rank is given for what is not TCP's.
+    /// Not needed: packets without TCP have a given rank.
     Given,
-    /// Only TCP's packets have come so far, each with its own rank; the latest to leave had this one.
-    Asleep(u64),
+    /// Only TCP packets with individual ranks so far; the last to leave had this rank.
+    Deferred(u64),
     /// By node of the packets.
     Known(Median),
 }
 
 impl Ranked {
-    /// With the parameters [`ORDER`] and [`OTHER`].
+    /// An empty queue with the parameters [`ORDER`] and [`OTHER`].
     pub fn new(values: &Values) -> Self {
         Self {
             packets: Flows::default(),
@@ -74,16 +74,16 @@ impl Ranked {
             last: Heap::default(),
             median: match (values.number("other") < 1.0, values.name("order")) {
                 (false, _) => Middle::Given,
-                (true, "packet") => Middle::Asleep(0),
+                (true, "packet") => Middle::Deferred(0),
                 (true, _) => Middle::Known(Median::default()),
             },
         }
     }
 
-    /// The median rank of TCP's packets; none where another rank is given for what is not TCP's. The first call sorts what
-    /// waits, for a queue of TCP alone need not pay for it.
+    /// Returns the median rank of the TCP packets; `None` if packets without TCP have a given rank. The first call
+    /// sorts the waiting packets, which spares pure TCP queues the cost.
     pub fn median(&mut self) -> Option<u64> {
-        if let Middle::Asleep(last) = self.median {
+        if let Middle::Deferred(last) = self.median {
             let mut median = Median::after(last);
             for (Reverse((rank, _)), node) in self.first.iter() {
                 median.add(node, rank);
@@ -96,11 +96,11 @@ impl Ranked {
         }
     }
 
-    /// Takes a packet of this rank in, and sacrifices what there is no room for.
+    /// Adds a packet of this rank, and drops packets for which there is no room.
     pub fn push(&mut self, pkt: Packet, rank: u64, cx: &mut Context<'_>, out: &mut dyn SchedulerHost) {
         debug_assert!(
-            pkt.tcp.is_some() || !matches!(self.median, Middle::Asleep(_)),
-            "a packet that is not TCP's came without the median having been asked for"
+            pkt.tcp.is_some() || !matches!(self.median, Middle::Deferred(_)),
+            "a packet without TCP arrived before the median was computed"
         );
         let limit = cx.queue.limit;
         let (mut packets, mut bytes) = (cx.queue.packets + 1, cx.queue.bytes + u64::from(pkt.len));
@@ -131,23 +131,23 @@ impl Ranked {
         }
     }
 
-    /// Gives the packet that leaves next.
+    /// Removes the packet that leaves next.
     pub fn pop(&mut self) -> Option<Packet> {
         self.take(self.next()?)
     }
 
-    /// The packet that leaves next.
+    /// Returns the packet that leaves next.
     pub fn peek(&self) -> Option<&Packet> {
         self.packets.packet(self.next()?)
     }
 
-    /// One of all packets.
+    /// Returns a packet drawn uniformly.
     pub fn sample(&self, rng: &mut Rng) -> Option<(QueueSlot, &Packet)> {
         let node = self.packets.sample(rng)?;
         Some((QueueSlot(node), self.packets.packet(node)?))
     }
 
-    /// Takes out the packet that [`Ranked::sample`] has shown.
+    /// Removes the packet that [`Ranked::sample`] returned.
     pub fn remove(&mut self, slot: QueueSlot) -> Option<Packet> {
         self.take(slot.0)
     }
@@ -157,7 +157,7 @@ impl Ranked {
         Some(if self.by_flow { self.packets.head(item) } else { item })
     }
 
-    /// Puts a flow where it belongs: by its oldest packet at one end, by its newest at the other.
+    /// Ranks a flow: by its oldest packet at one end, by its newest at the other.
     fn rank_flow(&mut self, slot: u32, rank: u64) {
         let number = |node: u32| self.numbers[node as usize];
         let (oldest, newest) = (number(self.packets.head(slot)), number(self.packets.tail(slot)));
@@ -170,7 +170,7 @@ impl Ranked {
         let pkt = self.packets.remove(node)?;
         match &mut self.median {
             Middle::Known(median) if pkt.tcp.is_some() => median.remove(node),
-            Middle::Asleep(last) => *last = self.first.key(node).map_or(*last, |Reverse((rank, _))| rank),
+            Middle::Deferred(last) => *last = self.first.key(node).map_or(*last, |Reverse((rank, _))| rank),
             _ => {}
         }
         if !self.by_flow {
@@ -193,7 +193,7 @@ mod tests {
     use super::*;
     use crate::{Limit, Link, QueueState, Tcp, Value};
 
-    /// What waits, in no order: rank, number, handle, flow, and whether TCP says something of it.
+    /// Waiting packets, in no order: rank, number, handle, flow, and true for TCP.
     #[derive(Default)]
     struct Naive {
         waiting: Vec<(u64, u64, u32, u32, bool)>,
@@ -215,8 +215,8 @@ mod tests {
             Some(self.waiting.remove(at).2)
         }
 
-        /// A packet of a flow that is ranked as a whole leaves in its turn, and is sacrificed as the newest of its
-        /// flow: as their ranks are the same, that is the order of rank and number again.
+        /// A packet of a flow that is ranked as a whole leaves in its order, and is dropped as the newest of its flow:
+        /// as their ranks are equal, this is again the order of rank and number.
         fn first(&self) -> Option<u32> {
             self.waiting.iter().min().map(|waiting| waiting.2)
         }
@@ -239,10 +239,10 @@ mod tests {
         }
     }
 
-    /// Beside a list that is searched: packets come, some too many; leave; and are taken out. Ranks are few, so that
-    /// many are equal; flows come and go.
+    /// Compared with a list that is searched: packets arrive, some without room, leave, and are removed. Ranks are few,
+    /// so that many are equal; flows begin and end.
     #[test]
-    fn they_leave_and_are_sacrificed_as_from_a_list_that_is_searched() {
+    fn order_matches_a_list_that_is_searched() {
         for (order, seed) in [("packet", 1), ("packet", 2), ("flow", 3), ("flow", 4)] {
             let link = Link { capacity: Rate::from_bps(1_000_000), mean_packet: 1000.0 };
             let given = |name: &str| (name == "order").then_some(Value::Name(order));
@@ -290,9 +290,9 @@ mod tests {
                         assert_eq!(ranked.remove(slot).map(|pkt| pkt.handle), naive.remove(Some(handle)));
                     }
                 }
-                // Nobody asks for the median in the first half; then it is found among what waits.
+                // The median is not used in the first half; then it is found among the waiting packets.
                 if order == "packet" && handle > 10_000 {
-                    // Where flows are ranked, a packet's rank has changed since it came; then it is not the list's.
+                    // If flows are ranked, a packet's rank has changed since its arrival and differs from the list's.
                     let mut ranks: Vec<_> = naive.waiting.iter().filter(|w| w.4).map(|w| w.0).collect();
                     ranks.sort_unstable();
                     let middle = ranks.get(ranks.len().saturating_sub(1) / 2).copied();

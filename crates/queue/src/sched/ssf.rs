@@ -1,29 +1,27 @@
-//! SSF, smallest sequence number first: serves the packet that stands nearest to the beginning of its flow.
+//! SSF, smallest sequence number first: serves the packet closest to the beginning of its flow.
 //!
-//! Jain & Modiano, section II. What a flow has sent so far tells how long it is at least, so short transfers, and the
-//! beginnings of long ones, go first: packets leave by their position in the flow, the least first, and where there is
-//! no room the packet with the greatest is sacrificed, the arriving one competing. Among equal positions the first come
-//! leaves first and the last come is sacrificed. With `position = "sequence"` it is the sequence number, counted from
-//! the SYN's and unwrapped [bytes], so that a packet that is sent again ranks by its place; with `"seen"` it is how
-//! many packets of the flow have come here before it, the paper's remedy for numbers that begin anywhere. With
-//! `order = "packet"` each packet is ranked by itself, so one that is sent again overtakes its flow; with
-//! `order = "flow"` all of a flow are ranked by the position of its latest packet and leave in the order in which they
-//! came.
+//! Jain & Modiano, section II. The bytes that a flow has sent are a lower bound of its length, so short transfers, and
+//! the beginnings of long ones, go first: packets leave by their position in the flow, the least first, and if there is
+//! no room the packet with the greatest is dropped, including the arriving one. Among equal positions the earliest
+//! arrival leaves first and the latest is dropped. With `position = "sequence"` the position is the sequence number
+//! relative to the SYN's, unwrapped [bytes], so that a retransmission ranks by its position; with `"seen"` it is the
+//! number of packets of the flow that have arrived before, the paper's remedy for arbitrary initial numbers. With
+//! `order = "packet"` each packet is ranked by itself, so a retransmission overtakes its flow; with `order = "flow"`
+//! all packets of a flow are ranked by the position of its latest and leave in the order of arrival.
 //!
-//! *Departures:* the paper ranks each packet by itself; `order = "flow"` is a choice. Positions of a flow whose SYN was
-//! not seen count from its first packet here. What is not TCP's is ranked by `other` (in packets of its own length
-//! where positions are), by default the median of the positions of the TCP packets that wait (of those that waited
-//! last, where none does). A flow is forgotten when it is over; one that was never announced, when it has been silent
-//! for a minute: after that it begins anew.
+//! *Departures:* the paper ranks each packet by itself; `order = "flow"` is a choice. Positions of a flow without a SYN
+//! count from its first packet. Packets without TCP are ranked by `other` (in packets of their own length if positions
+//! are), by default the median of the positions of the waiting TCP packets (of those that waited last, if none does). A
+//! flow is removed when it ends; an unannounced one after a minute without packets: then it starts again.
 //!
-//! *In a satellite gateway:* for links that short transfers share with long ones, where pages should come sooner. A
-//! long transfer ranks ever lower, and pays more as the load nears the capacity (several times the time it needs behind
-//! a FIFO at eight tenths, little at half): while enough new flows come to fill the link it stands still, and on a link
-//! that is overloaded for minutes it may time out and fail. Many requests on one connection make it a long flow. It
-//! signals no congestion: put an AQM ahead of it. It orders the transmit queue; there a satellite packet has the
-//! position that its bytes have in the server's stream, and where the queue is full, the packet that is sacrificed is
-//! one that the PEP has taken over already and sends again. Where a user or a prefix is the flow, choose
-//! `position = "seen"`: the sequence numbers of several connections tell nothing together.
+//! *In a satellite gateway:* for links shared by short and long transfers, to speed up web pages. A long transfer ranks
+//! ever lower, and is slowed down more as the load approaches the capacity (several times its time behind a FIFO at
+//! 0.8, little at 0.5): while enough new flows arrive to fill the link it stops, and on a link overloaded for minutes
+//! it may time out and fail. Many requests on one connection make it a long flow. It signals no congestion: put an AQM
+//! ahead of it. It orders the transmit queue; there a satellite packet has the position of its bytes in the server's
+//! stream, and when the queue is full the dropped packet is one that the PEP has already accepted and retransmits. If a
+//! user or a prefix is the flow, choose `position = "seen"`: the sequence numbers of several connections are not
+//! comparable.
 
 use bentpipe_units::{Duration, Instant, Rng};
 
@@ -49,15 +47,15 @@ const PARAMS: &[Param] = &[
         "position",
         &["sequence", "seen"],
         "sequence",
-        "Position in the flow: bytes from its SYN, or packets that have been seen of it",
+        "Position in the flow: bytes since its SYN, or packets that have arrived",
     )
-    .origin("the paper's own; the other is its remedy")
+    .origin("the paper's; the other is its remedy")
     .tune(Tune::Each),
     ranked::ORDER,
     ranked::OTHER,
 ];
 
-/// How long a flow that nobody has announced is remembered without packets.
+/// Time for which an unannounced flow is kept without packets.
 const SILENCE: Duration = Duration::from_secs(60);
 
 /// SSF's state.
@@ -66,20 +64,20 @@ pub struct Ssf {
     ranked: Ranked,
     flows: FlowTable<Known>,
     seen: bool,
-    /// Rank of what is not TCP's, unless the median is to be taken [bytes].
+    /// Rank of packets without TCP, unless the median is used [bytes].
     other: u64,
 }
 
-/// What is known of a flow.
+/// State of a flow.
 #[derive(Clone, Copy, Debug, Default)]
 struct Known {
-    /// Sequence number from which positions count, once one has come.
+    /// Sequence number from which positions count; `None` before the first TCP packet.
     begin: Option<u32>,
-    /// The greatest position so far [bytes].
+    /// Greatest position so far [bytes].
     top: u64,
     /// Packets so far.
     seen: u64,
-    /// When the last packet came.
+    /// Time of the last arrival.
     heard: Instant,
     announced: bool,
 }
@@ -96,9 +94,10 @@ impl Ssf {
 }
 
 impl Known {
-    /// The position of a sequence number [bytes]: of all that it may stand for, the one nearest to the greatest so far.
+    /// Returns the position of a sequence number [bytes]: of all positions that it may stand for, the one nearest to
+    /// the greatest so far.
     fn position(&mut self, tcp: &Tcp) -> u64 {
-        // A SYN with another number is that of another connection; with the same, the first again.
+        // A SYN with another number belongs to another connection; with the same it is a retransmission.
         if self.begin.is_none() || tcp.syn && self.begin != Some(tcp.seq) {
             (self.begin, self.top) = (Some(tcp.seq), 0);
         }
@@ -172,13 +171,13 @@ mod tests {
         ByHand::new(&ALGORITHM, &given, packets)
     }
 
-    /// Flow 1 begins at 4 294 966 000, 1296 before the numbers wrap, and has sent five segments: SYN at position 0,
+    /// Flow 1 begins at 4,294,966,000, 1296 before the numbers wrap, and has sent five segments: SYN at position 0,
     /// then 1, 1001, 2001 (number 705), 3001. Flow 2 begins at 7: positions 0, 1 and 1001. The first of flow 1 is then
-    /// sent again: position 1, as the other, but come later. By sequence numbers: SYNs (1, 6), then those at 1 (2, 7,
-    /// 9), at 1001 (3, 8), 2001, 3001. By packets seen, flow 1 counts 0 to 5 and flow 2 0 to 2: in pairs, and the
+    /// retransmitted: position 1, as the other, but later. By sequence numbers: SYNs (1, 6), then those at 1 (2, 7, 9),
+    /// at 1001 (3, 8), 2001, 3001. By packets seen, flow 1 counts 0 to 5 and flow 2 0 to 2: in pairs, and the
     /// retransmission last.
     #[test]
-    fn positions_count_from_the_syn_and_do_not_wrap() {
+    fn positions_count_from_the_syn_and_are_unwrapped() {
         let begin = 4_294_966_000_u32;
         for (position, expected) in
             [("sequence", [1, 6, 2, 7, 9, 3, 8, 4, 5]), ("seen", [1, 6, 2, 7, 3, 8, 4, 5, 9])]
@@ -195,10 +194,10 @@ mod tests {
         }
     }
 
-    /// A flow of 3 · 2^32 B in steps of 2^30: its numbers come round three times, but each of its packets ranks behind
-    /// one of another flow that stands just before it, and before one just behind it.
+    /// A flow of 3 · 2^32 B in steps of 2^30: its numbers wrap three times, but each of its packets ranks after a
+    /// packet of another flow with a slightly smaller position, and before one with a slightly greater.
     #[test]
-    fn positions_go_on_beyond_four_gigabytes() {
+    fn positions_continue_beyond_four_gigabytes() {
         let mut known = Known::default();
         let begin = 0xdead_beef_u32;
         let at = |place: u64, syn| Tcp { window: 0, seq: begin.wrapping_add(place as u32), syn };
@@ -206,31 +205,31 @@ mod tests {
         for step in 1..=12_u64 {
             let place = step << 30;
             assert_eq!(known.position(&at(place, false)), place);
-            // What was sent up to 2^31 B before, once more; and the SYN, while that is no farther.
+            // A retransmission up to 2^31 B back, and the SYN, while it is no farther.
             assert_eq!(known.position(&at(place - (1 << 30), false)), place - (1 << 30));
         }
-        // A connection that reuses the flow's number begins anew.
+        // A connection that reuses the flow's number starts again.
         assert_eq!(known.position(&Tcp { window: 0, seq: 77, syn: true }), 0);
         assert_eq!(known.position(&Tcp { window: 0, seq: 78, syn: false }), 1);
-        // The SYN again is no other connection.
+        // A retransmitted SYN is no other connection.
         assert_eq!(known.position(&Tcp { window: 0, seq: 1078, syn: false }), 1001);
         assert_eq!(known.position(&Tcp { window: 0, seq: 77, syn: true }), 0);
         assert_eq!(known.position(&Tcp { window: 0, seq: 2078, syn: false }), 2001);
     }
 
-    /// Of a flow that had begun before, the first packet seen stands at 0; an earlier one that comes later does too.
+    /// In a flow without a SYN the first packet has position 0; an earlier one that arrives later has too.
     #[test]
-    fn a_flow_without_syn_begins_where_it_is_met() {
+    fn flow_without_syn_starts_at_its_first_packet() {
         let mut known = Known::default();
         let at = |seq| Tcp { window: 0, seq, syn: false };
         assert_eq!([5000, 6000, 4000, 7000].map(|seq| known.position(&at(seq))), [0, 1000, 0, 2000]);
     }
 
-    /// Room for three, taken by flow 1's positions 1, 1001 and 2001. The first of flow 2 comes: 2001 goes. The second
-    /// of flow 1 comes again: it has 1001 as well, and came last: it goes. By flows: flow 1 stands at 2001, its newest
-    /// goes; then at 1001 with all it has, the arriving packet its newest: it goes.
+    /// Room for three, taken by flow 1's positions 1, 1001 and 2001. The first of flow 2 arrives: 2001 is dropped. The
+    /// second of flow 1 arrives again: it has 1001 as well, and is the latest: dropped. By flows: flow 1 ranks at 2001,
+    /// its newest is dropped; then at 1001 with all its packets, the arriving one its newest: dropped.
     #[test]
-    fn the_farthest_is_sacrificed() {
+    fn greatest_position_is_dropped() {
         for order in ["packet", "flow"] {
             let mut steps = steps("sequence", order, 3);
             steps.flow(1, FlowEvent::Opened);
@@ -245,10 +244,10 @@ mod tests {
         }
     }
 
-    /// What is over is forgotten at once; what was never announced, after a minute of silence, found with the packets
-    /// of others; what was announced, not at all.
+    /// Flows that end are removed at once; unannounced ones a minute after their last packet, when packets of others
+    /// arrive; announced ones are kept.
     #[test]
-    fn flows_are_forgotten() {
+    fn inactive_flows_are_removed() {
         let given = [("position", Value::Name("seen"))];
         let values = Values::resolve(PARAMS, &link(), &|name| {
             given.iter().find(|(n, _)| *n == name).map(|(_, value)| *value)

@@ -1,4 +1,4 @@
-//! For tests: a scheduler in a queue, on a link of 8 Mbit/s, which sends a byte a microsecond.
+//! For tests: a scheduler in a queue on a link of 8 Mbit/s, which sends one byte per microsecond.
 
 use bentpipe_units::{Duration, Instant, Rate};
 
@@ -19,7 +19,7 @@ impl DropHandler for Vec<(u32, DropReason)> {
 }
 
 impl Steps {
-    /// The scheduler with these parameters and room for so many packets.
+    /// The scheduler with these parameters and room for `packets`.
     pub fn new(
         discipline: &SchedulerAlgorithm,
         given: &[(&str, f64)],
@@ -36,7 +36,7 @@ impl Steps {
         Self { queue: Queue::new(built, Box::new(DropTail), &setup), lost: Vec::new(), ecn: Ecn::NotEct }
     }
 
-    /// A packet of a flow comes at `us` microseconds.
+    /// A packet of a flow arrives at `us` microseconds.
     pub fn push(&mut self, us: u64, handle: u32, flow: u32, len: u32) {
         let mut pkt = Packet { ecn: self.ecn, ..Packet::new(len, flow, handle) };
         let now = Instant::ZERO + Duration::from_micros(us);
@@ -46,7 +46,7 @@ impl Steps {
         self.queue.check().unwrap();
     }
 
-    /// The packet that leaves at `us` microseconds: the one that was shown, unless some are discarded first.
+    /// Dequeues a packet at `us` microseconds: the one that `peek` showed, unless some are dropped first.
     pub fn pop(&mut self, us: u64) -> Option<Packet> {
         let shown = self.queue.peek().map(|pkt| pkt.handle);
         let lost = self.lost.len();
@@ -57,12 +57,13 @@ impl Steps {
         pkt
     }
 
-    /// Packets that leave at once, by handle.
+    /// Dequeues packets at once; returns their handles.
     pub fn take<const N: usize>(&mut self, us: u64) -> [Option<u32>; N] {
         [(); N].map(|()| self.pop(us).map(|pkt| pkt.handle))
     }
 
-    /// Serves the link until `end` microseconds, `arrivals` (in order of time) coming meanwhile: what left when [us].
+    /// Serves the link until `end` microseconds, with `arrivals` in order of time; returns the packets and times of
+    /// departure [us].
     pub fn run(&mut self, arrivals: &[(u64, u32, u32, u32)], end: u64) -> Vec<(u64, Packet)> {
         let (mut sent, mut free, mut next) = (Vec::new(), 0, 0);
         while free < end {
@@ -84,7 +85,7 @@ impl Steps {
         sent
     }
 
-    /// What the scheduler tells of itself.
+    /// Returns a probe of the scheduler.
     pub fn probe(&self, name: &str) -> f64 {
         let mut found = f64::NAN;
         self.queue.probe(&mut |_, probe, value| {

@@ -1,29 +1,28 @@
 //! SWF, smallest window first: serves the packet whose sender had the smallest congestion window.
 //!
-//! Jain & Modiano, section II. A sender at the beginning of a transfer, or one that has just lost packets, has a small
-//! window and waits for every packet of it; one with a large window has others under way. So packets leave by the
-//! window that their sender had when it sent them [bytes], the smallest first, and where there is no room the packet
-//! with the largest window is sacrificed, the arriving one competing. Among equal windows the first come leaves first
-//! and the last come is sacrificed. With `order = "packet"` each packet is ranked by its own window, so the packets of
-//! a flow whose window has halved overtake those it sent before; with `order = "flow"` all of a flow are ranked by the
-//! window of its latest packet and leave in the order in which they came.
+//! Jain & Modiano, section II. A sender at the beginning of a transfer, or just after losses, has a small window and
+//! waits for each packet of it; one with a large window has others in flight. So packets leave by the window that their
+//! sender had when it sent them [bytes], the smallest first, and if there is no room the packet with the largest window
+//! is dropped, including the arriving one. Among equal windows the earliest arrival leaves first and the latest is
+//! dropped. With `order = "packet"` each packet is ranked by its own window, so the packets of a flow whose window has
+//! halved overtake its earlier ones; with `order = "flow"` all packets of a flow are ranked by the window of its latest
+//! and leave in the order of arrival.
 //!
 //! *Departures:* the paper ranks each packet by itself; `order = "flow"` is a choice for receivers that take reordering
-//! for loss. It has a price: a window that grows takes the packets back that were sent before it grew. With files of 10
-//! and 100 KB over 1 Mbit/s, busy for eight tenths of the time, even the short ones then take longer than behind a
-//! FIFO. What is not TCP's has no window and is ranked by `other`, by default the median of the windows of the TCP
-//! packets that wait (of those that waited last, where none does). The window is exact in the simulator. A live gateway
-//! estimates it: the highest byte seen from the sender, less the last byte acknowledged to it.
+//! for loss. It has a price: a growing window delays the packets sent before it grew. With files of 10 and 100 KB over
+//! 1 Mbit/s at a load of 0.8, even the short ones then take longer than behind a FIFO. Packets without TCP have no
+//! window and are ranked by `other`, by default the median of the windows of the waiting TCP packets (of those that
+//! waited last, if none does). The window is exact in the simulator. A live gateway estimates it: the highest byte seen
+//! from the sender minus the last byte acknowledged to it.
 //!
-//! *In a satellite gateway:* for links that short transfers share with long ones, where pages should come sooner. It
-//! favours flows that TCP has slowed already, so long transfers pay but go on; still, a flow with a large window waits
-//! as long as others keep coming with smaller ones: little at half load, half as long again and more as the load nears
-//! the capacity. It signals no congestion: put an AQM ahead of it. It orders the transmit queue; there a satellite
-//! packet is ranked by the window that was last heard of from the server whose bytes it carries, and where the queue is
-//! full, the packet that is sacrificed is one that the PEP has taken over already and sends again. Where the PEP
-//! splits, reordering does no harm but that bytes wait for those before them; where it does not, TCP takes it for loss.
-//! A live gateway that ends the connection sees little of what its sender has under way, so its estimates are low
-//! there.
+//! *In a satellite gateway:* for links shared by short and long transfers, to speed up web pages. It favours flows that
+//! TCP has slowed down already, so long transfers are delayed but continue; still, a flow with a large window waits
+//! while packets with smaller ones arrive: little at half load, half as long again and more as the load approaches the
+//! capacity. It signals no congestion: put an AQM ahead of it. It orders the transmit queue; there a satellite packet
+//! is ranked by the last known window of the server whose bytes it carries, and when the queue is full the dropped
+//! packet is one that the PEP has already accepted and retransmits. Behind a PEP reordering only delays bytes that wait
+//! for earlier ones; without a PEP, TCP takes it for loss. A live gateway with split connections sees little of what a
+//! sender has in flight, so its estimates are low.
 
 use bentpipe_units::Rng;
 
@@ -47,7 +46,7 @@ const PARAMS: &[Param] = &[ranked::ORDER, ranked::OTHER];
 #[derive(Debug)]
 pub struct Swf {
     ranked: Ranked,
-    /// Rank of what is not TCP's, unless the median is to be taken [bytes].
+    /// Rank of packets without TCP, unless the median is used [bytes].
     other: u64,
 }
 
@@ -100,10 +99,10 @@ mod tests {
 
     /// Flow 1 sends 1 and 2 with a window of 8000 B, flow 2 sends 3 with 4000 and flow 3 sends 4 with 8000; then flow
     /// 1, its window halved, sends 5 with 4000. By packets: 3 and 5 have 4000, then 1, 2 and 4 have 8000, each in order
-    /// of arrival: 5 has overtaken 1 and 2. By flows: flow 1 now has 4000 for all of its packets, and its oldest came
-    /// before 3: 1, then 2 (which came before 3 too); then 3 before 5; 4 last.
+    /// of arrival: 5 has overtaken 1 and 2. By flows: flow 1 has 4000 for all of its packets, and its oldest arrived
+    /// before 3: 1, then 2 (which arrived before 3 too); then 3 before 5; 4 last.
     #[test]
-    fn the_smallest_window_first() {
+    fn smallest_window_leaves_first() {
         for (order, expected) in [("packet", [3, 5, 1, 2, 4]), ("flow", [1, 2, 3, 5, 4])] {
             let mut steps = steps(order, 0.0, 10);
             for (handle, flow, window) in
@@ -115,10 +114,11 @@ mod tests {
         }
     }
 
-    /// Room for three, taken by windows of 3000, 9000 and 5000 B. One of 4000 comes: 9000 goes. One of 6000 comes and
-    /// is itself the largest: it goes. One of 5000 comes: of the two with 5000 the last come goes, itself again.
+    /// Room for three, taken by windows of 3000, 9000 and 5000 B. One of 4000 arrives: 9000 is dropped. One of 6000
+    /// arrives and is the largest: dropped. One of 5000 arrives: of the two with 5000 the latest is dropped, the
+    /// arriving one.
     #[test]
-    fn the_largest_window_is_sacrificed_the_arriving_one_competing() {
+    fn largest_window_is_dropped_including_the_arriving_one() {
         let mut steps = steps("packet", 0.0, 3);
         for (handle, window, lost) in [
             (1, 3000, vec![]),
@@ -134,10 +134,10 @@ mod tests {
     }
 
     /// Room for three: flow 1 has 1 and 2 waiting with 2000 B, flow 2 has 3 with 5000. Then flow 1 sends 4 with a
-    /// window of 6000, and so ranks last with all it has: its newest, 4, goes; 3 leaves before 1 and 2. Had each packet
-    /// its own rank, 4 would have gone too, but 1 and 2 would have left first.
+    /// window of 6000, and so ranks last with all its packets: its newest, 4, is dropped; 3 leaves before 1 and 2. With
+    /// individual ranks 4 would have been dropped too, but 1 and 2 would have left first.
     #[test]
-    fn a_flow_ranks_by_its_latest_packet() {
+    fn flow_ranks_by_its_latest_packet() {
         for (order, expected) in [("flow", [3, 1, 2]), ("packet", [1, 2, 3])] {
             let mut steps = steps(order, 0.0, 3);
             for (handle, flow, window) in [(1, 1, 2000), (2, 1, 2000), (3, 2, 5000)] {
@@ -148,11 +148,11 @@ mod tests {
         }
     }
 
-    /// Flow 1 has a packet waiting with 2000 B, and then one with 3000; from then on a new flow brings one with 2500 for
-    /// each that leaves. By packets the first goes at once and only the second waits for the end of these; by flows the
-    /// second takes the first back behind 2500: for as long as the others come neither goes, short as the flow is.
+    /// Flow 1 has a packet waiting with 2000 B, and then one with 3000; from then on a new flow brings one with 2500
+    /// for each that leaves. By packets the first leaves at once and only the second waits until these end; by flows
+    /// the second delays the first behind 2500: while the others arrive neither leaves, short as the flow is.
     #[test]
-    fn a_window_that_grows_takes_its_flow_back() {
+    fn growing_window_delays_its_flow() {
         for (order, first) in [("packet", 0), ("flow", 100)] {
             let mut steps = steps(order, 0.0, 10);
             steps.push(sent(1000, 1, 2000));
@@ -168,10 +168,11 @@ mod tests {
         }
     }
 
-    /// Windows of 2000, 4000 and 9000 B wait: a datagram ranks with 4000, behind the packet that came before it, and a
-    /// second one with it, for datagrams move no median. With `other = "3 KB"` they rank between 2000 and 4000.
+    /// Windows of 2000, 4000 and 9000 B wait: a datagram ranks with 4000, behind the packet that arrived before it, and
+    /// so does a second one, because datagrams do not change the median. With `other = "3 KB"` they rank between 2000
+    /// and 4000.
     #[test]
-    fn datagrams_rank_with_the_median_or_as_told() {
+    fn datagrams_rank_with_the_median_or_other() {
         for (other, expected) in [(0.0, [1, 2, 4, 5, 3]), (3000.0, [1, 4, 5, 2, 3])] {
             let mut steps = steps("packet", other, 10);
             for (handle, window) in [(1, 2000), (2, 4000), (3, 9000)] {
@@ -184,10 +185,10 @@ mod tests {
         }
     }
 
-    /// Once the packets of TCP are gone, a datagram ranks as with the last of them: with 4000 B, behind one of 3000
-    /// that comes later, and before one of 5000.
+    /// Once the TCP packets have left, a datagram ranks with the last of them: with 4000 B, behind one of 3000 that
+    /// arrives later, and before one of 5000.
     #[test]
-    fn the_median_is_remembered() {
+    fn median_is_kept_without_tcp_packets() {
         let mut steps = steps("packet", 0.0, 10);
         steps.push(sent(1, 1, 4000));
         assert_eq!(steps.pop(), Some(1));
