@@ -1,4 +1,4 @@
-//! Python bindings of the simulator, the models and the registry: thin wrappers without logic of their own.
+//! Python bindings of the simulator, the models and the registry: thin wrappers without logic.
 //!
 //! - `scenario`: scenarios, read and checked
 //! - `run`: the simulation of a scenario, with `tables` (results as Arrow tables) and `captures` (pcapng files)

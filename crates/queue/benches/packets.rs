@@ -1,13 +1,15 @@
-//! What each algorithm of the registry costs: `cargo bench -p bentpipe-queue`, or `make bench`; names after `--` pick some.
+//! Cost of each algorithm of the registry: `cargo bench -p bentpipe-queue`, or `make bench`; names after `--` select
+//! some.
 //!
-//! Nanoseconds of CPU time for a packet that is judged, enters and leaves ([`Queue::judge`], [`Queue::enter`],
-//! [`Queue::leave`]): AQMs before a fifo, schedulers behind droptail. The queue stands at half way between RED's default
-//! thresholds and packets bear marks (ECN) instead of being dropped, so each meets the whole algorithm. Where less than
-//! three quarters of the packets get through even so, the queue is a quarter as long, and again (a star): discarding
-//! packets costs little, and would pass for speed. Packets come as fast as they leave, each of a flow drawn at random; flow numbers are spread over all of `u32`. The last two columns have
-//! 100 000 packets waiting, and the longest that a single one of these packets took with everything it caused: each is sent
-//! on its way several times, in runs that are alike, and its shortest time counts, for whatever else the machine does can
-//! only lengthen it. It shows work that comes in heaps, such as a scan over all flows, which the mean would hide.
+//! Nanoseconds of CPU time per packet that is offered, enqueued and dequeued ([`Queue::offer`], [`Queue::enqueue`],
+//! [`Queue::dequeue`]): AQMs on a fifo, schedulers with droptail. The queue is half way between RED's default
+//! thresholds and packets are marked (ECN) instead of dropped, so each passes through the whole algorithm. If less than
+//! three quarters of the packets get through even so, the queue is reduced to a quarter, repeatedly (a star): drops are
+//! cheap and would pass for speed. Packets arrive as fast as they leave, each of a random flow; flow numbers are spread
+//! over all of `u32`. The last two columns have 100,000 packets waiting, and the longest time of a single one of these
+//! packets with everything it caused: each is processed several times, in equal runs, and its shortest time counts,
+//! because other load on the machine only lengthens it. This shows work in bursts, such as a scan over all flows, which
+//! the mean would hide.
 
 #![allow(clippy::print_stdout)]
 
@@ -21,17 +23,17 @@ use cpu_time::ThreadTime;
 
 const CAPACITY: Rate = Rate::from_bps(1_000_000_000);
 const LEN: u32 = 1400;
-/// Packets of a measurement.
+/// Packets per measurement.
 const PACKETS: usize = 1 << 18;
 /// Measurements, of which the fastest counts.
 const RUNS: usize = 5;
-/// Packets whose single times are taken, and how often.
+/// Packets that are timed singly, and the number of repetitions.
 const SINGLE: (usize, usize) = (50_000, 4);
 const MANY: u32 = 100_000;
-/// The shortest queue is so many times shorter.
+/// Factor by which the shortest queue is shorter.
 const SHORTEST: u32 = 1024;
 
-/// What is to be reached [ns]: at how many flows, with how many packets waiting (0: half way between the thresholds).
+/// Target times [ns]: number of flows, and packets waiting (0: half way between the thresholds).
 const LIMITS: &[(&[&str], usize, f64)] = &[
     (&["red", "avq", "avqred", "pi", "codel"], 0, 30.0),
     (&["sred", "pfavqred", "vqred", "fred", "drr", "fq_codel"], 2, 120.0),
@@ -47,16 +49,16 @@ impl DropHandler for Ignore {
 }
 
 struct Load {
-    /// The flow of each packet.
+    /// Flow of each packet.
     flows: Vec<u32>,
     queue: Queue,
     now: Instant,
     between: Duration,
     standing: u32,
     next: usize,
-    /// Whether the algorithm wanted to wake when it was asked last.
+    /// True if the algorithm had a wake time when last asked.
     wakes: bool,
-    /// Share of the packets that got through once the queue stood.
+    /// Share of the packets that got through in the steady state.
     passed: f64,
 }
 
@@ -80,7 +82,7 @@ impl Load {
         let between = CAPACITY.time_to_send(u64::from(LEN));
         let mut load =
             Self { flows, queue, now: Instant::ZERO, between, standing, next: 0, wakes: false, passed: 0.0 };
-        // Twice as fast as the link until the queue stands, and on until every flow has come.
+        // Twice the link's rate until the queue has its length, and on until every flow has sent.
         while load.queue.state().packets < standing && load.next < 4 * PACKETS {
             load.offer();
             if load.next.is_multiple_of(2) {
@@ -119,7 +121,7 @@ impl Load {
     fn run(&mut self, packets: usize) {
         for _ in 0..packets {
             self.step();
-            // A host knows when the algorithm wants to wake. One that does is asked at each packet, any other now and then.
+            // A host knows the wake times. An algorithm with wake times is asked at each packet, others now and then.
             if self.wakes || self.next.is_multiple_of(64) {
                 self.wake();
             }
@@ -135,7 +137,7 @@ impl Load {
         }
     }
 
-    /// CPU time for a packet [ns].
+    /// CPU time per packet [ns].
     fn cost(&mut self) -> f64 {
         let mut best = f64::INFINITY;
         for _ in 0..RUNS {
@@ -146,7 +148,7 @@ impl Load {
         best
     }
 
-    /// The time of each single packet [ns].
+    /// Time of each single packet [ns].
     #[allow(clippy::disallowed_methods, reason = "a benchmark measures real time")]
     fn single(&mut self) -> Vec<u64> {
         (0..SINGLE.0)
@@ -160,7 +162,7 @@ impl Load {
     }
 }
 
-/// Its name, and how to make it: on which scheduler, with which AQM.
+/// Name and constructor: scheduler and AQM.
 type Made = (&'static str, Box<dyn Fn() -> (Box<dyn Scheduler>, Box<dyn Aqm>)>);
 
 fn all() -> Vec<Made> {
@@ -192,7 +194,7 @@ fn main() {
     let only: Vec<String> = std::env::args().skip(1).filter(|arg| !arg.starts_with("--")).collect();
     let standing = (1.5 * link().packets_in(0.033)) as u32;
     println!("CPU time of a packet, enqueue and dequeue together [ns]; {standing} packets wait, or 100 000");
-    println!("(*: a shorter queue, for in this one most would be discarded; !: in any)");
+    println!("(*: shorter queue, because in this one most packets would be dropped; !: in any)");
     println!(
         "{:10} {:>8} {:>12} {:>14} {:>16} {:>18}  to reach",
         "", "1 flow", "1000 flows", "100 000 flows", "100 000 waiting", "longest single"
@@ -233,7 +235,7 @@ fn main() {
         let longest = least.iter().max().copied().unwrap_or(0);
         let limit = LIMITS.iter().find(|(names, ..)| names.contains(&name));
         let verdict = limit.map_or(String::new(), |&(_, column, most)| {
-            // Of those that know no flows, the dearest of the first three columns counts.
+            // For algorithms without per-flow state the greatest of the first three columns counts.
             let found =
                 if column == 0 { cost[..3].iter().copied().fold(0.0, f64::max) } else { cost[column] };
             let word = if found <= most { "reached" } else { "missed" };

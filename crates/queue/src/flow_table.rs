@@ -50,7 +50,7 @@ impl<T> FlowTable<T> {
         self.slots[at].as_mut().map(|(_, known)| known)
     }
 
-    /// Returns the value of a flow, inserting the result of `fresh` if there is none.
+    /// Returns the value of a flow, inserting the result of `fresh` if the flow is not known.
     #[inline]
     pub fn get_or_insert_with(&mut self, flow: FlowId, fresh: impl FnOnce() -> T) -> &mut T {
         let mut at = self.find(flow);

@@ -77,7 +77,7 @@ pub struct Inputs {
     pub q: f64,
     /// Its rate of change [packets/s].
     pub dq: f64,
-    /// Arrivals at the mark point, in packets of their own length [packets/s].
+    /// Arrivals at the mark point, in packets of the length that they have there [packets/s].
     pub offered: f64,
     /// The same in packets of the link's mean length [packets/s].
     pub load: f64,

@@ -28,7 +28,7 @@ pub const ECN: MarkingMethod = MarkingMethod {
 pub const WINDOW: MarkingMethod = MarkingMethod {
     name: "window",
     title: "The gateway cuts the window that it advertises to the packet's sender; one whose connection is not split is \
-            discarded",
+            dropped",
     source: "[B07] 2.3",
     params: &[
         Param::number(

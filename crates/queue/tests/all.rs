@@ -1,4 +1,4 @@
-//! Tests of the queue, in one program: each program more is linked once more.
+//! Tests of the queue, in one program: every further program would be linked separately.
 
 mod conformance;
 mod fluid;

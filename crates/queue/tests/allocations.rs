@@ -1,5 +1,5 @@
-//! No algorithm of the registry allocates for single packets: once its tables have grown to what the traffic needs, none
-//! grows any more, whatever flows come and go.
+//! No algorithm of the registry allocates per packet: once its tables have grown to the traffic's needs, none grows
+//! further, even as flows begin and end.
 
 #![allow(unsafe_code, reason = "an allocator that counts is one")]
 
@@ -13,7 +13,7 @@ use bentpipe_queue::{
 };
 use bentpipe_units::{Duration, Instant, Rate, Rng};
 
-/// The system's allocator, which counts what each thread asks of it.
+/// The system's allocator with a count of allocations per thread.
 struct Counting;
 
 thread_local! {
@@ -45,7 +45,7 @@ static ALLOCATOR: Counting = Counting;
 
 const CAPACITY: Rate = Rate::from_bps(20_000_000);
 const PACKETS: u32 = 100_000;
-/// Flows at one time.
+/// Flows at a time.
 const FLOWS: u32 = 1000;
 
 struct Ignore;
@@ -89,7 +89,7 @@ impl Traffic {
         traffic
     }
 
-    /// Packets at `load` times the link's capacity; after each 50th a flow closes and another opens.
+    /// Packets at `load` times the link's capacity; after every 50th a flow closes and another opens.
     fn run(&mut self, packets: u32, load: f64) {
         let transmission = CAPACITY.time_to_send(1400);
         for _ in 0..packets {
@@ -128,7 +128,7 @@ fn id(flow: u32) -> u32 {
     flow.wrapping_mul(2_654_435_761)
 }
 
-/// Allocations for 100 000 packets, once 200 000 have passed, some of them in an overload that fills what can be filled.
+/// Allocations for 100,000 packets after 200,000, some of them in an overload that fills every table.
 fn allocations(algorithm: &Algorithm, discipline: &SchedulerAlgorithm, marking: Marking) -> u64 {
     let mut traffic = Traffic::new(algorithm, discipline, marking);
     traffic.run(PACKETS / 2, 20.0);

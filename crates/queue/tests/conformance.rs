@@ -1,6 +1,6 @@
-//! What must hold of every algorithm in the registry.
+//! Properties of every algorithm in the registry.
 //!
-//! Each AQM is tried on a fifo, each scheduler behind droptail, and a few AQMs on every scheduler.
+//! Each AQM is tested on a fifo, each scheduler with droptail, and a few AQMs on every scheduler.
 
 use bentpipe_queue::aqm::threshold::Threshold;
 use bentpipe_queue::descriptor::{Algorithm, SchedulerAlgorithm};
@@ -31,7 +31,7 @@ impl Pair {
         self.queue_with(marking, packets, |aqm| aqm)
     }
 
-    /// … with something around its AQM.
+    /// Builds a queue, with a wrapper around its AQM.
     fn queue_with(
         &self,
         marking: Marking,
@@ -51,19 +51,19 @@ impl Pair {
         Queue::new(scheduler, aqm, &setup)
     }
 
-    /// Whether anything here signals congestion.
+    /// Returns true if the AQM or the scheduler signals congestion.
     fn signals(&self) -> bool {
         self.0.name != "droptail" || self.1.signals
     }
 }
 
-/// Every AQM on a fifo, every scheduler behind droptail.
+/// Every AQM on a fifo, every scheduler with droptail.
 fn plain() -> impl Iterator<Item = Pair> {
     assert_eq!((AQMS[0].name, SCHEDULERS[0].name), ("droptail", "fifo"));
     AQMS.iter().map(|a| Pair(a, &SCHEDULERS[0])).chain(SCHEDULERS[1..].iter().map(|s| Pair(&AQMS[0], s)))
 }
 
-/// … and some AQMs on every scheduler.
+/// In addition some AQMs on every scheduler.
 fn pairs() -> impl Iterator<Item = Pair> {
     let mixed =
         AQMS.iter().filter(|a| ["red", "codel", "avqred", "choke", "redfc", "fred"].contains(&a.name));
@@ -79,19 +79,19 @@ impl DropHandler for Lost {
     }
 }
 
-/// What comes to a queue.
+/// Arrivals at a queue.
 #[derive(Clone, Copy)]
 struct Traffic {
     start: Instant,
     packets: u32,
-    /// Of the link's capacity.
+    /// Offered load as a share of the link's capacity.
     load: f64,
     flows: u32,
     len: u32,
     /// ECN field and split, by the packet's handle.
     kind: fn(u32) -> (Ecn, bool),
-    /// Whether flows open and close, and the capacity changes, all the time.
-    restless: bool,
+    /// True if flows open and close, and the capacity changes, all the time.
+    churn: bool,
 }
 
 const TRAFFIC: Traffic = Traffic {
@@ -101,19 +101,19 @@ const TRAFFIC: Traffic = Traffic {
     flows: 50,
     len: 1400,
     kind: |_| (Ecn::NotEct, false),
-    restless: false,
+    churn: false,
 };
 
-/// What became of the packets.
+/// Packets sent and dropped.
 #[derive(Debug, PartialEq, Eq)]
-struct Fate {
+struct Outcome {
     sent: Vec<Packet>,
     lost: Vec<(Packet, DropReason)>,
 }
 
 impl Traffic {
-    /// Offers the packets to a queue; gives what became of each.
-    fn drive(&self, queue: &mut Queue) -> Fate {
+    /// Offers the packets to a queue.
+    fn drive(&self, queue: &mut Queue) -> Outcome {
         let (mut sent, mut lost) = (Vec::new(), Lost::default());
         let mut rng = Rng::stream(9, "traffic", 0, "test");
         let transmission = CAPACITY.time_to_send(u64::from(self.len.max(40)));
@@ -138,11 +138,11 @@ impl Traffic {
                 }
             }
             let flow = self.flow(&mut rng);
-            if self.restless && handle % 7 == 0 {
+            if self.churn && handle % 7 == 0 {
                 let event = if rng.below(2) == 0 { FlowEvent::Opened } else { FlowEvent::Closed };
                 queue.flow(self.flow(&mut rng), event, now);
             }
-            if self.restless && handle % 500 == 0 {
+            if self.churn && handle % 500 == 0 {
                 queue.set_capacity(Rate::from_bps(rng.below(40_000_000)));
             }
             let (ecn, split) = (self.kind)(handle);
@@ -162,10 +162,10 @@ impl Traffic {
             });
             queue.check().unwrap();
         }
-        Fate { sent, lost: lost.0 }
+        Outcome { sent, lost: lost.0 }
     }
 
-    /// Numbers all over `u32`; the last flow has the greatest there is.
+    /// Flow numbers all over `u32`; the last flow has the greatest.
     fn flow(&self, rng: &mut Rng) -> u32 {
         match rng.below(u64::from(self.flows)) as u32 + 1 {
             last if last == self.flows => u32::MAX,
@@ -179,7 +179,7 @@ fn is_probability(name: &str) -> bool {
 }
 
 /// Checks that each packet is in one place.
-fn conserved(name: &str, queue: &Queue, fate: &Fate, packets: u32) {
+fn conserved(name: &str, queue: &Queue, fate: &Outcome, packets: u32) {
     let here = queue.state().packets + queue.state().held;
     assert_eq!(fate.sent.len() + fate.lost.len() + here as usize, packets as usize, "{name}");
     let mut gone: Vec<_> =
@@ -192,9 +192,9 @@ fn conserved(name: &str, queue: &Queue, fate: &Fate, packets: u32) {
 #[test]
 fn packets_are_conserved() {
     for pair in pairs() {
-        for restless in [false, true] {
+        for churn in [false, true] {
             let mut queue = pair.queue(Marking::Drop, 400);
-            let traffic = Traffic { restless, ..TRAFFIC };
+            let traffic = Traffic { churn, ..TRAFFIC };
             let fate = traffic.drive(&mut queue);
             conserved(&pair.name(), &queue, &fate, traffic.packets);
         }
@@ -204,14 +204,14 @@ fn packets_are_conserved() {
 #[test]
 fn equal_seeds_give_equal_verdicts() {
     for pair in pairs() {
-        let traffic = Traffic { packets: 4_000, load: 1.5, restless: true, ..TRAFFIC };
+        let traffic = Traffic { packets: 4_000, load: 1.5, churn: true, ..TRAFFIC };
         let [one, other] = [(); 2].map(|()| traffic.drive(&mut pair.queue(Marking::Drop, 400)));
         assert_eq!(one, other, "{}", pair.name());
     }
 }
 
 #[test]
-fn a_light_load_loses_nothing() {
+fn light_load_is_not_dropped() {
     for pair in pairs() {
         let traffic = Traffic { packets: 5_000, load: 0.3, flows: 10, ..TRAFFIC };
         let fate = traffic.drive(&mut pair.queue(Marking::Drop, 400));
@@ -219,14 +219,14 @@ fn a_light_load_loses_nothing() {
     }
 }
 
-/// Under threshold control a light load loses nothing either, an overload loses nothing to a full buffer, for the ramp is
-/// certain there, and probabilities are such.
+/// Under threshold control a light load loses nothing either; an overload drops nothing at a full buffer, where the
+/// ramp is 1, and probabilities are within 0 and 1.
 #[test]
-fn any_aqm_can_be_under_threshold_control() {
+fn threshold_control_works_with_any_aqm() {
     for pair in AQMS.iter().map(|a| Pair(a, &SCHEDULERS[0])) {
         for load in [0.3, 1.5, 20.0] {
             let mut queue = pair.queue_with(Marking::Drop, 400, |aqm| Box::new(Threshold::new(aqm, 0.5)));
-            let traffic = Traffic { packets: 5_000, load, restless: load > 1.0, ..TRAFFIC };
+            let traffic = Traffic { packets: 5_000, load, churn: load > 1.0, ..TRAFFIC };
             let fate = traffic.drive(&mut queue);
             let name = format!("{} under threshold control at load {load}", pair.name());
             conserved(&name, &queue, &fate, traffic.packets);
@@ -238,13 +238,13 @@ fn any_aqm_can_be_under_threshold_control() {
     }
 }
 
-/// Each takes over from each other kind in the middle of an overload: nothing is lost to sight, no count falls below zero,
-/// and from then on it signals about as often as one that was there from the beginning.
+/// Each replaces each other AQM in the middle of an overload: no packet is lost from the accounts, no count falls below
+/// zero, and from then on it signals about as often as one that was there from the beginning.
 #[test]
-fn any_aqm_can_take_over() {
+fn any_aqm_can_replace_any_other() {
     let fresh =
         |pair: Pair| (pair.0.build)(&Values::resolve(pair.0.params, &link(), &|_| None).unwrap()).unwrap();
-    let traffic = Traffic { packets: 3_000, load: 1.5, restless: false, ..TRAFFIC };
+    let traffic = Traffic { packets: 3_000, load: 1.5, churn: false, ..TRAFFIC };
     for before in ["droptail", "sfb", "fred", "codel"] {
         let before = Pair(AQMS.iter().find(|a| a.name == before).unwrap(), &SCHEDULERS[0]);
         for after in plain().filter(|pair| pair.1.name == "fifo") {
@@ -253,7 +253,7 @@ fn any_aqm_can_take_over() {
             let waiting = queue.state().packets;
             let now = Instant::ZERO + Duration::from_secs(5);
             queue.set_aqm(fresh(after), now);
-            // Those that waited leave without its verdict.
+            // Packets that waited leave without its verdict.
             let mut lost = Lost::default();
             (0..waiting).for_each(|_| assert!(queue.dequeue(now, &mut lost).is_some()));
             assert!(lost.0.is_empty(), "{}", after.name());
@@ -268,7 +268,7 @@ fn any_aqm_can_take_over() {
             let name = after.name();
             assert!(difference <= 20 + expected / 5, "{name} after {}: {marked}, {expected}", before.name());
         }
-        // … and with packets that wait, which leave between others.
+        // The same with packets that wait, which leave between others.
         for after in plain().filter(|pair| pair.1.name == "fifo") {
             let mut queue = before.queue(Marking::Drop, 400);
             traffic.drive(&mut queue);
@@ -280,13 +280,13 @@ fn any_aqm_can_take_over() {
 }
 
 #[test]
-fn an_idle_hour_upsets_nothing() {
+fn idle_hour_has_no_effect() {
     for pair in pairs() {
         let mut queue = pair.queue(Marking::Drop, 400);
         Traffic { packets: 2_000, load: 2.0, flows: 10, ..TRAFFIC }.drive(&mut queue);
         let drained = Instant::ZERO + Duration::from_secs(10);
         while queue.dequeue(drained, &mut Lost::default()).is_some() {}
-        // Those who come back after the hour find an algorithm that has caught up with the time.
+        // Flows that return after the hour find an algorithm up to date.
         let start = Instant::ZERO + Duration::from_secs(3610);
         while queue.wake_at().is_some_and(|at| at < start) {
             let at = queue.wake_at().unwrap().max(drained);
@@ -301,7 +301,7 @@ fn an_idle_hour_upsets_nothing() {
 }
 
 #[test]
-fn hundredfold_overload_odd_lengths_and_many_flows_are_survived() {
+fn overload_odd_lengths_and_many_flows_conserve_packets() {
     for (load, flows, len) in
         [(100.0, 1, 1400), (1.5, 1, 1400), (1.5, 100_000, 1400), (1.5, 10, 0), (1.5, 10, 65_535)]
     {
@@ -317,7 +317,7 @@ fn hundredfold_overload_odd_lengths_and_many_flows_are_survived() {
 }
 
 #[test]
-fn time_may_stand_still_or_be_near_its_end() {
+fn constant_time_and_the_end_of_time_conserve_packets() {
     for start in [0, 7, u64::MAX / 2, u64::MAX - 1_000_000_000, u64::MAX].map(Instant::from_nanos) {
         for pair in plain() {
             let (mut queue, mut lost, mut sent) =
@@ -331,7 +331,7 @@ fn time_may_stand_still_or_be_near_its_end() {
                     sent.extend(queue.dequeue(start, &mut lost));
                 }
             }
-            conserved(&pair.name(), &queue, &Fate { sent, lost: lost.0 }, 3_000);
+            conserved(&pair.name(), &queue, &Outcome { sent, lost: lost.0 }, 3_000);
             queue.check().unwrap();
 
             let mut queue = pair.queue(Marking::Drop, 400);
@@ -342,10 +342,9 @@ fn time_may_stand_still_or_be_near_its_end() {
     }
 }
 
-/// RFC 3168, section 5: a mark on a packet whose transport understands is no drop, on another it is; nobody else's packets
-/// are marked.
+/// RFC 3168, section 5: a mark on an ECN packet is no drop, on another it is; other packets are not marked.
 #[test]
-fn ecn_marks_what_can_be_marked_and_drops_the_rest() {
+fn ecn_marks_ecn_packets_and_drops_others() {
     for pair in plain() {
         let kind = |handle| ([Ecn::Ect, Ecn::NotEct, Ecn::Ect1][handle as usize % 3], false);
         let mut queue = pair.queue(Marking::Ecn, 400);
@@ -372,9 +371,9 @@ fn ecn_marks_what_can_be_marked_and_drops_the_rest() {
     }
 }
 
-/// [B07] 2.3: a marked packet whose connection the gateway splits goes on with its mark; another is dropped.
+/// [B07] 2.3: a marked packet of a split connection is accepted with its mark; another is dropped.
 #[test]
-fn window_marking_marks_split_connections_and_drops_the_rest() {
+fn window_marks_split_connections_and_drops_others() {
     for pair in plain() {
         let kind = |handle| (Ecn::Ect, handle % 2 == 0);
         let fate = Traffic { load: 1.1, kind, ..TRAFFIC }.drive(&mut pair.queue(Marking::Window, 400));
@@ -389,27 +388,27 @@ fn window_marking_marks_split_connections_and_drops_the_rest() {
     }
 }
 
-/// Those that only ever drop, whatever the marking method, and why.
+/// Algorithms that only drop, whatever the marking method, with the reason.
 const DROPS: &[(&str, &str)] = &[
     ("redfc", "holds packets back instead of marking them"),
-    ("fq_pie", "from `mark_ecnth` on discards what understands ECN, as all does here"),
+    ("fq_pie", "drops ECN packets from `mark_ecnth` on"),
 ];
 
 fn drops_at_once(pair: Pair) -> bool {
     DROPS.iter().any(|(name, _)| *name == pair.0.name || *name == pair.1.name)
 }
 
-/// Those that show no probability, and why.
+/// Algorithms that report no probability, with the reason.
 const NO_PROBABILITY: &[(&str, &str)] = &[
     ("droptail", "signals nothing"),
-    ("codel", "marks at times, not by chance"),
-    ("avq", "marks what would overflow its virtual queue, not by chance"),
-    ("gkvq", "marks what would overflow its virtual queue, not by chance"),
-    ("fq_codel", "its CoDels mark at times, not by chance"),
+    ("codel", "marks by a schedule, not at random"),
+    ("avq", "marks overflows of its virtual queue, not at random"),
+    ("gkvq", "marks overflows of its virtual queue, not at random"),
+    ("fq_codel", "its CoDels mark by a schedule, not at random"),
 ];
 
 #[test]
-fn whatever_signals_by_chance_shows_its_probability() {
+fn random_marking_reports_its_probability() {
     let named = plain().map(|pair| {
         let of_scheduler = pair.0.name == "droptail" && pair.1.name != "fifo";
         (if of_scheduler { pair.1.name } else { pair.0.name }, pair)
@@ -435,10 +434,11 @@ fn whatever_signals_by_chance_shows_its_probability() {
     assert!(problems.is_empty(), "{problems:#?}");
 }
 
-/// Work per packet does not grow with the flows: 1000 times as many may cost what caches cost, but a look at each of them,
-/// or at each packet that waits, would cost 1000 times as much. How long a single packet can take, the benchmark shows.
+/// The work per packet does not grow with the flows: 1000 times as many may cost as much as cache misses do, but a
+/// visit to each of them, or to each waiting packet, would cost 1000 times as much. The benchmark shows the time of
+/// single packets.
 #[test]
-fn the_cost_of_a_packet_hardly_grows_with_the_flows() {
+fn cost_per_packet_hardly_grows_with_the_flows() {
     let cost = |pair: Pair, flows: u32| {
         let mut queue = pair.queue(Marking::Ecn, 100_000);
         let mut rng = Rng::stream(3, "cost", 0, "test");
@@ -468,7 +468,7 @@ fn the_cost_of_a_packet_hardly_grows_with_the_flows() {
                 }
             }
         };
-        // As many wait as there are flows.
+        // As many packets wait as there are flows.
         offer(flows, false);
         offer(5_000, true);
         let times = [(); 5].map(|()| {
@@ -488,11 +488,11 @@ fn the_cost_of_a_packet_hardly_grows_with_the_flows() {
     }
 }
 
-/// A link stands still while 20 000 packets wait, for 100 s, long enough for every probability and every schedule. Then a
-/// call discards no more than its share for signals (an Aqm's own times a scheduler's, where both do) before it gives a
-/// packet; and it gives none only where none waits, for a host asks no more then.
+/// A link stands still for 100 s while 20,000 packets wait, long enough for every probability and every schedule. Then
+/// a call drops no more than its maximum for signals (an Aqm's times a scheduler's, if both do) before it returns a
+/// packet; and it returns none only if none waits, because a host does not ask again.
 #[test]
-fn a_queue_gives_a_packet_after_a_bounded_number_of_discards() {
+fn drops_per_dequeue_are_bounded() {
     for pair in pairs() {
         for ecn in [Ecn::NotEct, Ecn::Ect, Ecn::Ect1] {
             let (mut queue, mut lost) = (pair.queue(Marking::Drop, 20_000), Lost::default());
@@ -524,7 +524,7 @@ fn a_queue_gives_a_packet_after_a_bounded_number_of_discards() {
     }
 }
 
-/// Every parameter of the registry, with the name of what it belongs to.
+/// Every parameter of the registry, with its owner's name.
 fn params() -> impl Iterator<Item = (&'static str, &'static [Param])> {
     AQMS.iter().map(|a| (a.name, a.params)).chain(SCHEDULERS.iter().map(|s| (s.name, s.params)))
 }
@@ -552,13 +552,13 @@ fn every_parameter_has_a_default_in_its_range_and_a_description() {
     }
 }
 
-/// What is not to be tuned, and why. All else says where to search.
+/// Parameters without a search range, with the reason.
 const NOT_TUNED: &[(&str, &str)] = &[
     ("mean_packet", "the traffic decides"),
     ("mtu", "the link decides"),
     ("capacity", "the link decides"),
     ("max_capacity", "the link decides"),
-    ("other", "what is not TCP's has no best rank by itself"),
+    ("other", "packets without TCP have no best rank by themselves"),
     ("held_limit", "a bound on memory"),
     ("ns2", "there to compare with ns-2"),
     ("wait", "there to compare with ns-2"),
@@ -571,27 +571,27 @@ const NOT_TUNED: &[(&str, &str)] = &[
     ("mark_ecnth", "a safeguard"),
     ("derandomize", "a part of the algorithm, off for comparison"),
     ("cap", "a part of the algorithm, off for comparison"),
-    ("accepted", "what load means where marks drop"),
-    ("hysteresis", "a rule of its own, off by default"),
+    ("accepted", "the meaning of load if marks drop"),
+    ("hysteresis", "a separate rule, off by default"),
     ("levels", "a bound on memory"),
     ("flows", "a bound on memory"),
     ("ways", "a bound on memory"),
-    ("penalty_rate", "what is left to those who do not respond"),
-    ("penalty_burst", "what is left to those who do not respond"),
-    ("warmup", "a part of the algorithm's upkeep"),
+    ("penalty_rate", "the rate left to unresponsive flows"),
+    ("penalty_burst", "the rate left to unresponsive flows"),
+    ("warmup", "part of the algorithm's maintenance"),
     ("dualpi2.alpha", "RFC 9332 derives it from the longest round trip"),
     ("dualpi2.beta", "RFC 9332 derives it from the longest round trip"),
     ("dualpi2.k", "RFC 9332 fixes it, so that both kinds of traffic share evenly"),
     ("dualpi2.range", "the ramp of RFC 9332"),
     ("dualpi2.th_len", "a safeguard"),
-    ("dualpi2.scheduler", "both ways give way to the classic queue in time"),
+    ("dualpi2.scheduler", "both serve the classic queue in time"),
     ("dualpi2.tshift", "a part of RFC 9332's scheduler"),
     ("pie.delay", "both ways measure the same"),
     ("pie.dq_threshold", "how the delay is measured"),
 ];
 
 #[test]
-fn every_parameter_says_where_its_default_comes_from_and_where_to_search() {
+fn every_parameter_has_an_origin_and_a_search_range() {
     let mut problems = Vec::new();
     for (owner, params) in params() {
         for param in params {
@@ -650,7 +650,7 @@ fn every_preset_can_be_built() {
 }
 
 #[test]
-fn a_value_outside_its_range_is_refused_with_its_name_and_what_is_allowed() {
+fn value_out_of_range_is_refused_with_name_and_allowed_values() {
     for (_, params) in params() {
         for param in params.iter().filter(|p| p.unit != Unit::Flag) {
             let least = param.range.min - param.range.min.abs().max(1.0);

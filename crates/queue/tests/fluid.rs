@@ -1,9 +1,9 @@
-//! Every fluid model against its algorithm, packet by packet.
+//! Every fluid model compared with its algorithm, packet by packet.
 //!
-//! An algorithm and its model are shown the same: packets that arrive at a steady rate, and a watched queue of a length that is
-//! given, behind a link that sends all the time; or light traffic that never waits. What the algorithm does on the average of
-//! several runs is what the model says, with a step of Euler's method, within five standard errors and an allowance for what a
-//! fluid cannot have: packets and intervals.
+//! Algorithm and model get the same inputs: packets at a steady rate, and a watched queue of given length behind a busy
+//! link; or light traffic that never waits. The mean of several runs of the algorithm has to match the model, solved
+//! with Euler's method, within five standard errors plus an allowance for effects that a fluid does not have: packets
+//! and intervals.
 
 use bentpipe_queue::aqm::threshold::{Threshold, ThresholdFluid};
 use bentpipe_queue::descriptor::Algorithm;
@@ -15,28 +15,28 @@ use bentpipe_units::{Duration, Instant, Rate, Rng};
 const CAPACITY: Rate = Rate::from_bps(20_000_000);
 /// Length of a packet [bytes].
 const PACKET: u32 = 1000;
-/// What the link sends [packets/s].
+/// Capacity of the link [packets/s].
 const MU: f64 = 2500.0;
-/// What the queue may hold [packets].
+/// Limit of the queue [packets].
 const LIMIT: u32 = 1000;
-/// Time over which is compared [s].
+/// Length of a window of comparison [s].
 const WINDOW: f64 = 0.5;
 const WINDOWS: usize = 8;
 const MIDDLE: f64 = 2.0;
 const RUNS: u64 = 8;
 
-/// What algorithm and model are shown.
+/// Inputs of algorithm and model.
 #[derive(Clone, Copy, Debug)]
 struct Point {
-    /// What arrives, of what the link can send.
+    /// Offered load as a share of the capacity.
     load: f64,
-    /// The queue after the first window, in which it fills [s of the link's time] …
+    /// Queue after the first window, in which it fills [s of the link's time].
     from: f64,
-    /// … and at the end; nothing ever waits where it is 0.
+    /// Queue at the end; with 0 nothing ever waits.
     to: f64,
-    /// From the middle on: what arrives then. The queue drains in a window, and after that nothing waits.
+    /// Load from the middle on; the queue drains in a window, and after that nothing waits.
     then: Option<f64>,
-    /// Whether a mark discards the packet.
+    /// True if a mark drops the packet.
     drops: bool,
 }
 
@@ -56,23 +56,23 @@ impl Point {
         ];
         let point = |(load, from, to), drops| Self { load, from, to, then: None, drops };
         let steady = shown.iter().flat_map(|x| [point(*x, false), point(*x, true)]);
-        // Up and down again: while a variable is 0 nothing is seen of what lets it fall.
+        // Up and down again: while a variable is 0 its decrease cannot be observed.
         let change = [(1.4, 0.1, 0.5), (1.6, 0.05, 0.6)];
         let changing = change.map(|(load, q, then)| Self { then: Some(then), ..point((load, q, q), true) });
         steady.chain(changing).collect()
     }
 
-    /// What arrives at `t` [packets/s].
+    /// Arrival rate at `t` [packets/s].
     fn arrives(&self, t: f64) -> f64 {
         MU * if t < MIDDLE { self.load } else { self.then.unwrap_or(self.load) }
     }
 
-    /// Whether packets wait at `t`.
+    /// True if packets wait at `t`.
     fn waits(&self, t: f64) -> bool {
         self.to > 0.0 && (self.then.is_none() || t < MIDDLE + WINDOW)
     }
 
-    /// The queue at `t` [packets], and how fast it grows [packets/s].
+    /// Queue at `t` [packets] and its rate of change [packets/s].
     fn queue(&self, t: f64) -> (f64, f64) {
         if self.then.is_some() && t >= MIDDLE {
             let drains = if self.waits(t) { self.to * MU / WINDOW } else { 0.0 };
@@ -85,13 +85,13 @@ impl Point {
     }
 }
 
-/// The share of packets that was marked in each window, and the mean of each probe.
+/// Share of packets marked in each window, and mean of each probe.
 struct Course {
     marked: [f64; WINDOWS],
     probes: Vec<(&'static str, [f64; WINDOWS])>,
 }
 
-/// An algorithm in a case to be tried: its name, the parameters that differ from the defaults, and a threshold.
+/// An algorithm in a test case: name, parameters that differ from the defaults, and threshold.
 struct Case {
     algorithm: &'static Algorithm,
     given: &'static [(&'static str, Value)],
@@ -102,11 +102,11 @@ impl Case {
     fn values(&self) -> Values {
         let link = Link { capacity: CAPACITY, mean_packet: f64::from(PACKET) };
         let value = |name: &str| self.given.iter().find(|(of, _)| *of == name).map(|(_, x)| *x);
-        Values::resolve(self.algorithm.params, &link, &value).expect("these are allowed")
+        Values::resolve(self.algorithm.params, &link, &value).expect("allowed values")
     }
 
     fn aqm(&self) -> Box<dyn Aqm> {
-        let aqm = (self.algorithm.build)(&self.values()).expect("these go together");
+        let aqm = (self.algorithm.build)(&self.values()).expect("consistent values");
         match self.threshold {
             Some(th) => Box::new(Threshold::new(aqm, th)),
             None => aqm,
@@ -117,14 +117,14 @@ impl Case {
         let given =
             FluidConfig { packet: f64::from(PACKET), limit: f64::from(LIMIT), form: FluidForm::Actual };
         let make = self.algorithm.fluid.expect("it has one");
-        let model = make(&self.values(), &given).expect("there is one for these");
+        let model = make(&self.values(), &given).expect("a fluid model for these values");
         match self.threshold {
             Some(th) => Box::new(ThresholdFluid::new(model, th, &given)),
             None => model,
         }
     }
 
-    /// What the model says.
+    /// Solves the fluid model.
     fn fluid(&self, point: &Point) -> Course {
         let model = self.fluid_model();
         let mut x = [0.0; MAX_STATES];
@@ -165,7 +165,7 @@ impl Case {
         course
     }
 
-    /// What the algorithm does.
+    /// Runs the algorithm.
     fn packets(&self, point: &Point, run: u64) -> Course {
         let mut aqm = self.aqm();
         let mut traffic = Rng::stream(run, "traffic", 0, "laws");
@@ -184,14 +184,14 @@ impl Case {
         let mut course = Course { marked: [0.0; WINDOWS], probes: Vec::new() };
         aqm.probe(&mut |name, _| course.probes.push((name, [0.0; WINDOWS])));
         let (mut free, mut arrived) = (Instant::ZERO, [0.0; WINDOWS]);
-        // Since when the link has had nothing to send at a time, where it is free from `free` on.
+        // Start of the idle time at a moment, if the link is free from `free` on.
         let idle = |at: Instant, free: Instant| {
             (!point.waits((at - Instant::ZERO).as_secs_f64()) && free <= at).then_some(free)
         };
         let mut due = Instant::ZERO;
         loop {
-            // Each up to a gap late, so that they fall on no interval's beat; light traffic quite at random, for whether it
-            // finds the link busy depends on that.
+            // Each up to one gap late, so that arrivals are not in phase with any interval; light traffic is fully
+            // random, because that determines whether it finds the link busy.
             let at = (due - Instant::ZERO).as_secs_f64();
             let mut gap = transmission.scaled(MU / point.arrives(at));
             let mut now = due;
@@ -211,7 +211,7 @@ impl Case {
                 state.packets = point.queue((at - Instant::ZERO).as_secs_f64()).0.round() as u32;
                 state.bytes = u64::from(state.packets * PACKET);
             };
-            // What happens before: the link takes the next packet, or the algorithm wakes.
+            // Earlier events: the link takes the next packet, or the algorithm wakes.
             loop {
                 let wakes = aqm.wake_at().unwrap_or(now).min(now);
                 if free < wakes && point.waits((free - Instant::ZERO).as_secs_f64()) {
@@ -243,7 +243,7 @@ impl Case {
                 aqm.admit(&packet, &mut Context::new(now, &state, &mut rng));
                 aqm.enqueued(&packet, &mut Context::new(now, &state, &mut rng));
                 if !point.waits(seconds) {
-                    // It is sent at once, or after the one that is being sent.
+                    // It is sent at once, or after the packet that is being sent.
                     state.idle_since = None;
                     aqm.depart(&packet, &mut Context::new(now, &state, &mut rng));
                     state.sent_bytes += u64::from(PACKET);
@@ -269,7 +269,7 @@ impl Case {
         )
     }
 
-    /// Between two steps of the algorithm [s], where it takes any.
+    /// Time between two updates of the algorithm [s], if it has any.
     fn interval(&self) -> f64 {
         let steps = ["interval", "freeze_time", "t_update"];
         let name =
@@ -277,15 +277,15 @@ impl Case {
         name.map_or(0.0, |name| self.values().number(name))
     }
 
-    /// What a probe of that name may differ by because packets are whole, or its intervals have a length.
+    /// Allowed deviation of a probe because packets are whole or its intervals have a length.
     fn resolution(&self, probe: &str, light: bool) -> f64 {
         let packets = if light { 5.1 } else { 2.0 };
         match (probe, self.algorithm.name) {
-            // The packet that has just joined it and one that waits for it; in light traffic those of an M/D/1 queue, whose
-            // load may be 0.88, with what AVQRED serves it at: 4.1, and the one that has just joined. In the probe's unit.
+            // The packet just added and one that waits for it; in light traffic those of an M/D/1 queue, whose load may
+            // be 0.88 of AVQRED's service rate: 4.1, and the one just added. In the probe's unit.
             ("VQ", "avqred") => packets,
             ("VQ", _) => f64::from(PACKET) * packets,
-            // What AVQRED's model says of light traffic: 1.12 times 0.6 of the link at a = 1.5.
+            // See AVQRED's model on light traffic: 1.12 times 0.6 of the link at a = 1.5.
             ("v_cap", _) => {
                 if light {
                     0.12 * 12e6
@@ -293,9 +293,9 @@ impl Case {
                     0.0
                 }
             }
-            // An update of PIE's.
+            // One update of PIE.
             ("burst_allowance", _) => 0.015,
-            // A packet in the least interval, of the capacity.
+            // One packet in the shortest interval, as a share of the capacity.
             ("x" | "dx", _) => 0.01,
             ("virtual_capacity", _) => 0.0,
             ("avg", _) => 0.5,
@@ -315,7 +315,7 @@ impl Case {
                 let mean = runs.iter().map(|run| run[window]).sum::<f64>() / n;
                 let square = runs.iter().map(|run| (run[window] - mean) * (run[window] - mean)).sum::<f64>();
                 let error = (square / (n - 1.0) / n).sqrt();
-                // What the model changes by in an interval of the algorithm's.
+                // Change of the model within an interval of the algorithm.
                 let near = &course[window.saturating_sub(1)..(window + 2).min(WINDOWS)];
                 let least = near.iter().copied().fold(f64::INFINITY, f64::min);
                 let change = near.iter().copied().fold(-f64::INFINITY, f64::max) - least;
@@ -363,7 +363,7 @@ fn assert_none(wrong: &[String]) {
 }
 
 #[test]
-fn every_law_is_what_its_algorithm_does() {
+fn every_fluid_model_matches_its_algorithm() {
     let with_fluid = AQMS.iter().filter(|a| a.fluid.is_some());
     let wrong: Vec<_> =
         with_fluid.flat_map(|algorithm| Case { algorithm, given: &[], threshold: None }.try_all()).collect();
@@ -373,9 +373,9 @@ fn every_law_is_what_its_algorithm_does() {
 const ON: Value = Value::Flag(true);
 const OFF: Value = Value::Flag(false);
 
-/// With parameters that change a model.
+/// Parameters that change a model.
 #[test]
-fn options_are_in_the_laws() {
+fn options_match_their_algorithms() {
     let cases: &[(&str, &[(&str, Value)])] = &[
         ("red", &[("gentle", ON)]),
         ("red", &[("wait", ON), ("max_p", Value::Number(0.1))]),
@@ -386,7 +386,8 @@ fn options_are_in_the_laws() {
         ("avqred", &[("min_capacity", Value::Number(5e6)), ("max_capacity", Value::Number(30e6))]),
         ("pi", &[("a", Value::Number(2e-5)), ("b", Value::Number(1e-5))]),
         ("pie", &[("derandomize", OFF), ("cap", OFF)]),
-        // Batches of two whole packets: a measurement ends with the packet that passes the threshold, and the model has none.
+        // Batches of two whole packets: a measurement ends with the packet that passes the threshold, which the model
+        // does not have.
         ("pie", &[("delay", Value::Name("rate")), ("dq_threshold", Value::Number(2000.0))]),
         ("pie", &[("max_burst", Value::Number(1.0))]),
         ("vrc", &[("accepted", OFF)]),
@@ -414,9 +415,9 @@ fn options_are_in_the_laws() {
     assert_none(&wrong);
 }
 
-/// 0.25 of the limit is a queue of 0.1 s, which one of the points reaches and some pass.
+/// 0.25 of the limit is a queue of 0.1 s, which one of the points reaches and some exceed.
 #[test]
-fn threshold_control_is_in_the_laws() {
+fn threshold_control_matches_its_algorithms() {
     let wrong: Vec<_> = ["droptail", "red", "avq", "pi"]
         .iter()
         .flat_map(|name| {

@@ -1,4 +1,4 @@
-//! Random sequences of operations over random algorithms and parameters: what `make fuzz` does, for a moment.
+//! Random sequences of operations on random algorithms and parameters: a short run of `make fuzz`.
 
 #[path = "../../../fuzz/src/operations.rs"]
 mod fuzzed;
@@ -25,7 +25,7 @@ proptest! {
 
 /// Every AQM on the first scheduler and every scheduler with the first AQM, whatever their number.
 #[test]
-fn none_is_left_out() {
+fn every_algorithm_is_covered() {
     let pairs =
         (0..AQMS.len()).map(|aqm| (aqm, 0)).chain((0..SCHEDULERS.len()).map(|scheduler| (0, scheduler)));
     for (aqm, scheduler) in pairs {

@@ -1,12 +1,12 @@
-//! The laws of RED and AVQ as the papers print them, at points worked out by hand.
+//! The fluid models of RED and AVQ as printed in the papers, at points worked out by hand.
 
 use bentpipe_queue::fluid::{FluidConfig, FluidForm, Inputs, Service};
 use bentpipe_queue::registry::AQMS;
 use bentpipe_queue::{Link, Value, Values};
 use bentpipe_units::Rate;
 
-/// How fast the variables `x` of the model of `name` change where a link of 1000 packets/s, of 1000 bytes, has 50 packets waiting,
-/// `offered` arrive in a second, of which `accepted` are taken.
+/// Derivatives of the variables `x` of the model `name` on a link of 1000 packets/s of 1000 bytes with 50 packets
+/// waiting, where `offered` packets/s arrive and `accepted` are accepted.
 fn change(name: &str, given: &[(&str, Value)], x: &[f64], (offered, accepted): (f64, f64)) -> Vec<f64> {
     let algorithm = AQMS.iter().find(|a| a.name == name).unwrap();
     let link = Link { capacity: Rate::from_bps(8_000_000), mean_packet: 1000.0 };
@@ -31,7 +31,8 @@ fn change(name: &str, given: &[(&str, Value)], x: &[f64], (offered, accepted): (
     dx
 }
 
-/// `d avg/dt = ln(1 - w_q) / δ (avg - q)`, here `ln 2` times 20 packets an arrival: as many as come, or as the link could send.
+/// `d avg/dt = ln(1 - w_q) / δ (avg - q)`, here `ln 2` times 20 packets per arrival, at the arrival rate, at most the
+/// link's.
 #[test]
 fn red() {
     let given =
@@ -46,8 +47,8 @@ fn red() {
     assert!((found - 20.0 * 1e4).abs() < 1e-6, "{found}");
 }
 
-/// A buffer of 90 packets, so a threshold of 30: `dp/dt = -p` below it and `1 - p` above, in 100 ms; and `v` fills with what is
-/// accepted and is served at C', which `alpha` moves by what came too much or too little.
+/// A buffer of 90 packets, so a threshold of 30: `dp/dt = -p` below it and `1 - p` above, in 100 ms; `v` is filled by
+/// accepted packets and served at C', which `alpha` adapts to the difference of the load from the target.
 #[test]
 fn avq() {
     let given =

@@ -164,8 +164,8 @@ impl Aqm for Aaqm {
 
     fn wake(&mut self, cx: &mut Context<'_>) {
         self.add_idle_time(cx);
-        let spare = self.idle.as_secs_f64() * cx.queue.capacity.bytes_per_sec() / self.mean_packet;
-        let departed = self.departed as f64 + spare;
+        let possible = self.idle.as_secs_f64() * cx.queue.capacity.bytes_per_sec() / self.mean_packet;
+        let departed = self.departed as f64 + possible;
         self.rho = match self.arrived {
             0 => 0.0,
             // No departure: an overload with a finite ratio.

@@ -89,13 +89,13 @@ impl Active {
 
     /// Returns true if a flow with its last packet in that step is active.
     #[inline]
-    pub fn counts(&self, heard: Step) -> bool {
-        self.step.since(heard) <= self.steps
+    pub fn counts(&self, last: Step) -> bool {
+        self.step.since(last) <= self.steps
     }
 
     /// Notes a packet of a flow in the current step; `before` is the step of its last packet.
     #[inline]
-    pub fn hear(&mut self, before: Option<Step>) {
+    pub fn note(&mut self, before: Option<Step>) {
         if before == Some(self.step) {
             return;
         }
@@ -108,10 +108,10 @@ impl Active {
 
     /// Removes a flow with its last packet in that step.
     #[inline]
-    pub fn forget(&mut self, heard: Step) {
-        let count = &mut self.counts[heard.place(PLACES)];
+    pub fn forget(&mut self, last: Step) {
+        let count = &mut self.counts[last.place(PLACES)];
         // A step's number that recurs after 2^31 steps without a packet is not counted.
-        if self.step.since(heard) <= self.steps && *count > 0 {
+        if self.step.since(last) <= self.steps && *count > 0 {
             *count -= 1;
             self.active -= 1;
         }
@@ -138,26 +138,26 @@ mod tests {
     fn count_matches_a_list_of_all_flows() {
         let mut active = Active::new(Duration::from_millis(600), 6);
         let mut rng = Rng::stream(1, "active", 0, "test");
-        let (mut heard, mut now) = (BTreeMap::new(), Instant::ZERO);
+        let (mut last, mut now) = (BTreeMap::new(), Instant::ZERO);
         for _ in 0..20_000 {
             let most = if rng.below(500) == 0 { 1800 } else { 5 };
             now += Duration::from_millis(rng.below(most));
             let some = rng.below(300) + 1;
             let flow = rng.below(some);
             let step = active.at(now);
-            active.hear(heard.insert(flow, (step, now)).map(|(step, _)| step));
+            active.note(last.insert(flow, (step, now)).map(|(step, _)| step));
             if rng.below(10) == 0
-                && let Some((step, _)) = heard.remove(&flow)
+                && let Some((step, _)) = last.remove(&flow)
             {
                 active.forget(step);
             }
             let within = |ms| {
                 let old = Duration::from_millis(ms);
-                heard.values().filter(|(_, last)| now - *last < old).count() as u32
+                last.values().filter(|(_, last)| now - *last < old).count() as u32
             };
             let range = within(600)..=within(700);
             assert!(range.contains(&active.active()), "{} is not in {range:?} at {now:?}", active.active());
-            let counted = heard.values().filter(|(step, _)| active.counts(*step)).count();
+            let counted = last.values().filter(|(step, _)| active.counts(*step)).count();
             assert_eq!(counted as u32, active.active());
         }
     }

@@ -13,7 +13,7 @@
 //!
 //! *Departures:* every accepted packet, marked or not, is added to the virtual queue, at any level; the indentation of
 //! the printed listing would add it only below `min_th`, and the transmit queue then grows without bound. Adding every
-//! offered packet would halve the throughput. The listing prints `p_a` on the right-hand side of its own equation, a
+//! offered packet would halve the throughput. The listing prints `p_a` on the right-hand side of the equation for `p_a`, a
 //! misprint for `p_b`.
 //!
 //! *In a satellite gateway:* AVQRED was designed for it. It marks at the receive queue, ahead of the PEP, where the

@@ -98,7 +98,7 @@ pub struct PfAvqRed {
     /// Number of announced flows.
     announced: u32,
     /// Unannounced flows.
-    heard: Active,
+    unannounced: Active,
     /// w_f of the last packet that was not admitted below `min_th`.
     weight: f64,
 }
@@ -188,33 +188,33 @@ impl PfAvqRed {
             lifetime: v.name("rate") == "lifetime",
             flows: FlowTable::default(),
             announced: 0,
-            heard: Active::new(WINDOW, STEPS),
+            unannounced: Active::new(WINDOW, STEPS),
             weight: 0.0,
         })
     }
 
     fn open(&self) -> u32 {
-        self.announced + self.heard.active()
+        self.announced + self.unannounced.active()
     }
 }
 
 impl Aqm for PfAvqRed {
     fn arrive(&mut self, pkt: &Packet, cx: &mut Context<'_>) -> Verdict {
         self.queue.serve(cx);
-        let step = self.heard.at(cx.now);
-        let heard = &mut self.heard;
+        let step = self.unannounced.at(cx.now);
+        let unannounced = &mut self.unannounced;
         // Two slots per packet: the whole table is visited within as many packets as it has flows, or a few times that.
-        self.flows.sweep(2, |_, flow| flow.announced() || heard.counts(flow.step));
+        self.flows.sweep(2, |_, flow| flow.announced() || unannounced.counts(flow.step));
         let mut fresh = false;
         let flow = self.flows.get_or_insert_with(pkt.flow, || {
             fresh = true;
             Flow::new(step, false, cx.now)
         });
         if fresh {
-            heard.hear(None);
+            unannounced.note(None);
         } else if !flow.announced() {
-            heard.hear(Some(flow.step));
-            if !heard.counts(flow.step) {
+            unannounced.note(Some(flow.step));
+            if !unannounced.counts(flow.step) {
                 *flow = Flow::new(step, false, cx.now);
             }
         }
@@ -231,9 +231,9 @@ impl Aqm for PfAvqRed {
             let rate = if self.lifetime {
                 flow.accepted() as f64 / age.as_secs_f64()
             } else {
-                flow.within(heard.elapsed(cx.now)) / age.min(WINDOW).as_secs_f64()
+                flow.within(unannounced.elapsed(cx.now)) / age.min(WINDOW).as_secs_f64()
             };
-            let fair = self.queue.v_cap / f64::from(self.announced + heard.active());
+            let fair = self.queue.v_cap / f64::from(self.announced + unannounced.active());
             (rate / fair) * (rate / fair)
         };
         self.weight = weight;
@@ -250,10 +250,10 @@ impl Aqm for PfAvqRed {
     }
 
     fn flow(&mut self, flow: FlowId, event: FlowEvent, cx: &mut Context<'_>) {
-        let step = self.heard.at(cx.now);
+        let step = self.unannounced.at(cx.now);
         match self.flows.remove(flow) {
             Some(known) if known.announced() => self.announced -= 1,
-            Some(known) => self.heard.forget(known.step),
+            Some(known) => self.unannounced.forget(known.step),
             None => {}
         }
         if event == FlowEvent::Opened {
@@ -332,7 +332,7 @@ mod tests {
             pf.arrive_of(1_000_000, 1000, 3);
         }
         let marks = |pf: &mut Steps, flow| {
-            (0..4000).filter(|_| pf.judge(1_000_000, 1, flow) == Verdict::Mark).count()
+            (0..4000).filter(|_| pf.decide(1_000_000, 1, flow) == Verdict::Mark).count()
         };
         assert_eq!(marks(&mut pf, 0), 4000);
         assert!((pf.probe("weight") - 4.0).abs() < 0.02, "{}", pf.probe("weight"));
@@ -437,8 +437,8 @@ mod tests {
     /// The accepted bytes of a flow are counted beyond 4 GB.
     #[test]
     fn lifetime_counts_beyond_32_bits() {
-        let mut heard = Active::new(WINDOW, STEPS);
-        let mut flow = Flow::new(heard.at(Instant::ZERO), true, Instant::ZERO);
+        let mut unannounced = Active::new(WINDOW, STEPS);
+        let mut flow = Flow::new(unannounced.at(Instant::ZERO), true, Instant::ZERO);
         for _ in 0..3 {
             flow.accept(u32::MAX);
         }

@@ -202,7 +202,7 @@ impl Control {
     }
 
     /// RFC 8033, section 4.1 and appendix: decides about an arrival that finds `bytes` waiting.
-    pub(crate) fn judge(&mut self, pkt: &Packet, bytes: u64, rules: &Rules, rng: &mut Rng) -> Verdict {
+    pub(crate) fn decide(&mut self, pkt: &Packet, bytes: u64, rules: &Rules, rng: &mut Rng) -> Verdict {
         let marked = self.burst_allowance.is_zero() && self.drop_early(bytes, rules, rng);
         // Section 4.4: the allowance is renewed after congestion.
         if self.drop_prob == 0.0 && rules.low(self.current_qdelay) && rules.low(self.qdelay_old) {
@@ -361,7 +361,7 @@ impl Aqm for Pie {
     fn arrive(&mut self, pkt: &Packet, cx: &mut Context<'_>) -> Verdict {
         let mut verdict = Verdict::Pass;
         if self.active {
-            verdict = self.control.judge(pkt, cx.queue.bytes, &self.rules, cx.rng);
+            verdict = self.control.decide(pkt, cx.queue.bytes, &self.rules, cx.rng);
         }
         if self.activate > 0.0 {
             self.update_activity(cx);
@@ -708,7 +708,7 @@ mod tests {
             let mut control = Control { drop_prob: 0.5, qdelay_old: 1.0, ..Control::new(&rules) };
             control.burst_allowance = Duration::ZERO;
             let all_pass = (0..40).all(|_| {
-                let verdict = control.judge(&Packet::new(1000, 0, 0), 100_000, &rules, &mut rng);
+                let verdict = control.decide(&Packet::new(1000, 0, 0), 100_000, &rules, &mut rng);
                 if overflows {
                     control.overflowed();
                 }
@@ -752,7 +752,7 @@ mod tests {
             control.burst_allowance = Duration::ZERO;
             let (pkt, mut rng) =
                 (Packet { ecn, ..Packet::new(1000, 0, 0) }, Rng::stream(1, "pie", 0, "test"));
-            let all: Vec<_> = (0..1000).map(|_| control.judge(&pkt, 100_000, &rules, &mut rng)).collect();
+            let all: Vec<_> = (0..1000).map(|_| control.decide(&pkt, 100_000, &rules, &mut rng)).collect();
             assert!(all.contains(&verdict), "{p} {ecn:?}");
             assert!(all.iter().all(|v| [Verdict::Pass, verdict].contains(v)), "{p} {ecn:?}");
         }

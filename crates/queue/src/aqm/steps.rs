@@ -38,7 +38,7 @@ impl Steps {
 
     /// Like [`Self::arrive`], of a given flow.
     pub fn arrive_of(&mut self, us: u64, len: u32, flow: FlowId) -> Verdict {
-        let verdict = self.judge(us, len, flow);
+        let verdict = self.decide(us, len, flow);
         if verdict == Verdict::Pass {
             let (pkt, mut cx) = self.at(us, us, len);
             cx.0.admit(&Packet { flow, ..pkt }, &mut cx.1);
@@ -47,7 +47,7 @@ impl Steps {
     }
 
     /// A packet arrives and is dropped even if it passes.
-    pub fn judge(&mut self, us: u64, len: u32, flow: FlowId) -> Verdict {
+    pub fn decide(&mut self, us: u64, len: u32, flow: FlowId) -> Verdict {
         let (pkt, mut cx) = self.at(us, us, len);
         cx.0.arrive(&Packet { flow, ..pkt }, &mut cx.1)
     }

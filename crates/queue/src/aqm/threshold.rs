@@ -17,7 +17,7 @@ use crate::{Aqm, Context, FlowEvent, FlowId, Packet, Param, Range, Tune, Unit, V
 
 use bentpipe_units::{Duration, Instant};
 
-/// The threshold, a key that every algorithm's table may have; by default there is none.
+/// The threshold, an optional key of every algorithm's table.
 pub const THRESHOLD: Param = Param::number(
     "threshold",
     Unit::One,

@@ -14,7 +14,7 @@
 //! grows until something else stops it. The number of active flows is exact to a sixth of `inactivity`.
 //!
 //! *In a satellite gateway:* it watches only arrivals, so it can stand ahead of the PEP. A flow's virtual queue is the
-//! queue that it would have on a link of its own, so a heavy flow is marked before it harms light ones, which is
+//! queue that it would have on a separate link, so a heavy flow is marked before it harms light ones, which is
 //! impossible with a common queue. The queue behind is not watched; its length is the sum of the flows' allowances: the
 //! thresholds have to be small compared with the duration of a flow, and large compared with its round trip. With a
 //! long `inactivity` the shares of finished flows stay idle; with a short one flows that wait for a timeout are not
@@ -119,7 +119,7 @@ struct Flow {
     /// s: time of the last arrival.
     last: Instant,
     /// Step of the last arrival.
-    heard: Step,
+    active_step: Step,
 }
 
 const _: () = assert!(size_of::<Option<(FlowId, Flow)>>() == 24);
@@ -149,23 +149,23 @@ impl VqRed {
 impl Aqm for VqRed {
     fn arrive(&mut self, pkt: &Packet, cx: &mut Context<'_>) -> Verdict {
         self.arrived += u64::from(pkt.len);
-        let heard = self.active.at(cx.now);
+        let active_step = self.active.at(cx.now);
         let active = &mut self.active;
         // Two slots per packet: the whole table is visited within as many packets as it has flows, or a few times that.
-        self.flows.sweep(2, |_, flow| active.counts(flow.heard));
+        self.flows.sweep(2, |_, flow| active.counts(flow.active_step));
         let mut fresh = false;
         let flow = self.flows.get_or_insert_with(pkt.flow, || {
             fresh = true;
-            Flow { v: 0.0, last: cx.now, heard }
+            Flow { v: 0.0, last: cx.now, active_step }
         });
         if fresh {
-            active.hear(None);
+            active.note(None);
         } else {
-            if !active.counts(flow.heard) {
+            if !active.counts(flow.active_step) {
                 (flow.v, flow.last) = (0.0, cx.now);
             }
-            active.hear(Some(flow.heard));
-            flow.heard = heard;
+            active.note(Some(flow.active_step));
+            flow.active_step = active_step;
         }
         let share = cx.queue.capacity.bytes_per_sec() / f64::from(active.active());
         let rate = if self.measured { self.rate.max(share) } else { share };
@@ -354,7 +354,7 @@ mod tests {
         for _ in 0..5 {
             vqred.arrive(10, 1000);
         }
-        let marks = (0..10_000).filter(|_| vqred.judge(10, 1000, 0) == Verdict::Mark).count();
+        let marks = (0..10_000).filter(|_| vqred.decide(10, 1000, 0) == Verdict::Mark).count();
         assert!((4750..=5250).contains(&marks), "{marks}");
     }
 }

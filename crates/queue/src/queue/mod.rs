@@ -158,7 +158,7 @@ impl Queue {
     fn drop_waiting(&mut self, slot: QueueSlot, now: Instant, out: &mut dyn DropHandler) {
         if let Some(other) = self.scheduler.remove(slot) {
             self.watched.counters.marked += 1;
-            self.watched.discard(&other, now);
+            self.watched.account_drop(&other, now);
             out.dropped(other, DropReason::Aqm);
         }
     }
@@ -190,7 +190,7 @@ impl Queue {
     /// signal.
     #[inline]
     pub fn dequeue(&mut self, now: Instant, out: &mut dyn DropHandler) -> Option<Packet> {
-        let mut discarded = 0;
+        let mut dropped = 0;
         loop {
             let w = &mut self.watched;
             let mut log =
@@ -208,13 +208,13 @@ impl Queue {
             w.shrink(&pkt, now);
             let mut cx = Context::new(now, &w.state, &mut w.rng);
             let verdict = w.aqm.depart(&pkt, &mut cx);
-            if discarded == MAX_DROPS_PER_DEQUEUE || w.apply(verdict, &mut pkt) {
+            if dropped == MAX_DROPS_PER_DEQUEUE || w.apply(verdict, &mut pkt) {
                 w.counters.sent += 1;
                 w.state.sent_bytes += u64::from(pkt.len);
                 return Some(pkt);
             }
             w.counters.dropped_in_queue += 1;
-            discarded += 1;
+            dropped += 1;
             out.dropped(pkt, DropReason::Aqm);
         }
     }
@@ -229,7 +229,7 @@ impl Queue {
                 w.counters.overflowed += 1;
                 w.aqm.overflowed(&pkt, &mut Context::new(now, &w.state, &mut w.rng));
             } else {
-                w.discard(&pkt, now);
+                w.account_drop(&pkt, now);
             }
             out.dropped(pkt, reason);
         }
@@ -367,7 +367,7 @@ impl Watched {
     }
 
     /// Accounts for a packet dropped in the queue by a signal.
-    fn discard(&mut self, pkt: &Packet, now: Instant) {
+    fn account_drop(&mut self, pkt: &Packet, now: Instant) {
         self.shrink(pkt, now);
         self.counters.dropped_in_queue += 1;
     }

@@ -217,7 +217,7 @@ impl Scheduler for Cake {
 
     fn pop(&mut self, cx: &mut Context<'_>, out: &mut dyn SchedulerHost) -> Option<Packet> {
         self.set_capacity(cx.queue.capacity);
-        let mut discarded = 0;
+        let mut dropped = 0;
         loop {
             let bucket = self.buckets.turn()?;
             let cobalt = &mut self.cobalts[bucket as usize];
@@ -228,10 +228,10 @@ impl Scheduler for Cake {
             };
             let signal = cobalt.leaves(cx.now - pkt.arrival, cx.now, &self.set, || cx.rng.uniform());
             self.p = cobalt.p();
-            let spared = self.buckets.packets(bucket) == 0 || discarded == MAX_DROPS_PER_DEQUEUE;
+            let exempt = self.buckets.packets(bucket) == 0 || dropped == MAX_DROPS_PER_DEQUEUE;
             let next = match signal {
-                Signal::Mark if !spared => out.mark(pkt).inspect(|_| cobalt.marked(cx.now)),
-                Signal::Drop if !spared => {
+                Signal::Mark if !exempt => out.mark(pkt).inspect(|_| cobalt.marked(cx.now)),
+                Signal::Drop if !exempt => {
                     out.dropped(pkt, DropReason::Aqm);
                     None
                 }
@@ -241,7 +241,7 @@ impl Scheduler for Cake {
                 self.buckets.charge(bucket, pkt.len);
                 return Some(pkt);
             }
-            discarded += 1;
+            dropped += 1;
         }
     }
 

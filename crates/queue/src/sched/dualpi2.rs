@@ -10,7 +10,7 @@
 //!
 //! The rate of a transport like Reno is proportional to `1 / sqrt(p)`, that of one like Prague to `1 / p`: the square
 //! compensates the difference, and for `k = 2` equal round trips mean equal rates. The L queue is also marked by a ramp
-//! of its own delay, from 0 at `min_th` to 1 at `min_th + range` (0: a step), while more than `th_len` packets are in
+//! of its delay, from 0 at `min_th` to 1 at `min_th + range` (0: a step), while more than `th_len` packets are in
 //! it; the greater probability counts, `p_L = max(p'_L, p_CL)`. The gains are derived from the longest round trip for
 //! which the loop is to be stable:
 //!
@@ -352,11 +352,11 @@ impl Scheduler for DualPi2 {
     }
 
     fn pop(&mut self, cx: &mut Context<'_>, out: &mut dyn SchedulerHost) -> Option<Packet> {
-        let mut discarded = 0;
+        let mut dropped = 0;
         loop {
             let queue = self.scheduler()?;
             let pkt = self.queues[queue].waiting.pop_front()?;
-            let left = if discarded == MAX_DROPS_PER_DEQUEUE {
+            let left = if dropped == MAX_DROPS_PER_DEQUEUE {
                 Some(pkt)
             } else if queue == L {
                 self.leave_l(pkt, cx, out)
@@ -367,7 +367,7 @@ impl Scheduler for DualPi2 {
                 self.account(queue, &pkt);
                 return Some(pkt);
             }
-            discarded += 1;
+            dropped += 1;
         }
     }
 
@@ -526,7 +526,7 @@ mod tests {
     }
 
     /// Rounding of a gain in Linux: `tc` (iproute2, tc/q_dualpi2.c) truncates it to multiples of 1/256; the kernel
-    /// (net/sched/sch_dualpi2.c) to whole units of its own, in which a probability of 1 is 2^32 - 1, time is in ns, and
+    /// (net/sched/sch_dualpi2.c) to whole internal units, in which a probability of 1 is 2^32 - 1, time is in ns, and
     /// 2^6 such units are one (so that 8 - 6 bits are left of the 8). `tc` shows that value, truncated again on the way
     /// back. Returns the kernel's value and the one shown.
     fn linux(gain: f64) -> (u64, f64) {

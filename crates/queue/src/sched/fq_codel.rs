@@ -18,7 +18,7 @@
 //! batch to CoDel's `count`; the RFC does not, nor does this. After 64 dropped packets one is sent without a signal.
 //!
 //! *In a satellite gateway:* the receive queue is served in order of arrival, so this scheduler is used at the transmit
-//! queue or at the queue of a link. At the transmit queue it gives short flows and voice a queue of their own, but it
+//! queue or at the queue of a link. At the transmit queue it gives short flows and voice separate queues, but it
 //! drops behind the PEP: the packet has been acknowledged to its sender, which gets no signal, and is retransmitted
 //! over the satellite. Such a scenario is accepted with a warning, and refused with a marking method that does not
 //! drop. Without split connections (`pep.split = []`) the senders get the signals, and `interval` has to be of the
@@ -144,7 +144,7 @@ impl Scheduler for FqCodel {
     }
 
     fn pop(&mut self, cx: &mut Context<'_>, out: &mut dyn SchedulerHost) -> Option<Packet> {
-        let (mut behind, mut discarded) = (cx.queue.bytes, 0);
+        let (mut behind, mut dropped) = (cx.queue.bytes, 0);
         loop {
             let bucket = self.buckets.turn()?;
             let control = &mut self.controls[bucket as usize];
@@ -158,12 +158,12 @@ impl Scheduler for FqCodel {
             let late = self.ce_threshold.is_some_and(|threshold| waited > threshold)
                 && matches!(pkt.ecn, Ecn::Ect | Ecn::Ect1);
             let signal = control.leaves(waited, behind, cx.now, &self.codel) || late;
-            let signal = signal && discarded < MAX_DROPS_PER_DEQUEUE;
+            let signal = signal && dropped < MAX_DROPS_PER_DEQUEUE;
             if let Some(pkt) = if signal { out.mark(pkt) } else { Some(pkt) } {
                 self.buckets.charge(bucket, pkt.len);
                 return Some(pkt);
             }
-            discarded += 1;
+            dropped += 1;
         }
     }
 

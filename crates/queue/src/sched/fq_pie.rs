@@ -123,7 +123,7 @@ impl Scheduler for FqPie {
             control.overflowed();
             return out.dropped(pkt, DropReason::Overflow);
         }
-        let accepted = match control.judge(&pkt, self.buckets.bytes(bucket), &self.rules, cx.rng) {
+        let accepted = match control.decide(&pkt, self.buckets.bytes(bucket), &self.rules, cx.rng) {
             Verdict::Pass => Some(pkt),
             Verdict::Mark => out.mark(pkt),
             _ => {

@@ -10,7 +10,7 @@
 //! all packets of a flow are ranked by the position of its latest and leave in the order of arrival.
 //!
 //! *Departures:* the paper ranks each packet by itself; `order = "flow"` is a choice. Positions of a flow without a SYN
-//! count from its first packet. Packets without TCP are ranked by `other` (in packets of their own length if positions
+//! count from its first packet. Packets without TCP are ranked by `other` (in packets of the length of each if positions
 //! are), by default the median of the positions of the waiting TCP packets (of those that waited last, if none does). A
 //! flow is removed when it ends; an unannounced one after a minute without packets: then it starts again.
 //!
@@ -78,7 +78,7 @@ struct Known {
     /// Packets so far.
     seen: u64,
     /// Time of the last arrival.
-    heard: Instant,
+    last_arrival: Instant,
     announced: bool,
 }
 
@@ -112,11 +112,11 @@ impl Known {
 impl Scheduler for Ssf {
     fn push(&mut self, pkt: Packet, cx: &mut Context<'_>, out: &mut dyn SchedulerHost) {
         let now = cx.now;
-        self.flows.sweep(2, |_, known| known.announced || now - known.heard <= SILENCE);
+        self.flows.sweep(2, |_, known| known.announced || now - known.last_arrival <= SILENCE);
         let rank = match &pkt.tcp {
             Some(tcp) => {
                 let known = self.flows.get_or_insert_with(pkt.flow, Known::default);
-                known.heard = now;
+                known.last_arrival = now;
                 known.seen += 1;
                 if self.seen { known.seen - 1 } else { known.position(tcp) }
             }
