@@ -64,10 +64,10 @@ def test_an_algorithm_s_page_is_complete_and_current(name: str) -> None:
         )
     heads = re.findall(r"^## (.+)$", text, flags=re.MULTILINE)
     assert heads == [
-        "What it does",
+        "Description",
         "Departures from the source",
         "In a satellite gateway",
-        *(["In the fluid model"] if page.entry.get("law") else []),
+        *(["In the fluid model"] if page.entry.get("fluid_model") else []),
         "Parameters",
         "Presets",
         "Source",
@@ -104,7 +104,7 @@ def test_a_header_becomes_markdown(tmp_path: Path) -> None:
     file = tmp_path / page.source
     file.parent.mkdir(parents=True)
     lines = [
-        "None: [`Queue::judge`] passes all.",
+        "None: [`Queue::offer`] passes all.",
         "",
         "With",
         "    x = 1",
@@ -120,14 +120,14 @@ def test_a_header_becomes_markdown(tmp_path: Path) -> None:
     ]
     header = "".join(f"//! {line}".rstrip() + "\n" for line in lines) + "\nuse x;\n"
     file.write_text(header)
-    with pytest.raises(algorithms.HeaderError, match="has a fluid law, but no comment"):
+    with pytest.raises(algorithms.HeaderError, match="has a fluid model, but no comment"):
         page.markdown()
     file.write_text(
         header + "/// None as a fluid: with\n///\n///     p = 0\nstruct NoneLaw;\n\n/// Else.\nfn f() {}\n"
     )
     text = page.markdown()
     assert "## In the fluid model\n\nNone as a fluid: with\n\n```text\np = 0\n```\n\n## Parameters" in text
-    assert "None: `Queue::judge` passes all.\n" in text
+    assert "None: `Queue::offer` passes all.\n" in text
     assert (
         "With\n\n```text\nx = 1\ny <= x\n```\n\nso `a < b`, and a &lt; b.\n\n- one\n  still one\n- two\n"
         in text

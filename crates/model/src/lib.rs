@@ -1,6 +1,6 @@
 //! Fluid models: rates and levels in place of packets, as delay-differential equations.
 //!
-//! A model takes a scenario and the fluid laws of its algorithms, and nothing of the simulator, so that each of the two
+//! A model takes a scenario and the fluid models of its algorithms, and nothing of the simulator, so that each of the two
 //! checks the other.
 //!
 //! - [`System`] says what a scenario means to the equations: flows, round trip, capacity, delay of the PEP, law;

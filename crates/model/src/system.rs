@@ -118,7 +118,7 @@ pub struct System {
     pub equations: Equations,
     /// When the senders hear of marks.
     pub feedback: Feedback,
-    /// The fluid law of the AQM.
+    /// The fluid model of the AQM.
     pub law: Box<dyn FluidModel>,
     /// m: long-lived TCP connections, or sessions always busy with one, once all have started.
     pub connections: f64,

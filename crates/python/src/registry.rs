@@ -43,7 +43,7 @@ fn describe(a: &Algorithm) -> serde_json::Value {
         Placement::Anywhere => "anywhere",
         Placement::WatchedQueue => "must mark at the queue that it watches",
     };
-    json!({"name": a.name, "title": a.title, "source": a.source, "placement": placement, "law": a.fluid.is_some(),
+    json!({"name": a.name, "title": a.title, "source": a.source, "placement": placement, "fluid_model": a.fluid.is_some(),
            "params": a.params.iter().map(param).collect::<Vec<_>>(), "presets": presets})
 }
 

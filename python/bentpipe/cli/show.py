@@ -61,13 +61,13 @@ def list_(what: str, *, parameters: bool, form: str) -> None:
                 row["name"],
                 row["title"],
                 row["placement"],
-                "yes" if row["law"] else "no",
+                "yes" if row["fluid_model"] else "no",
                 row["source"],
                 names,
             ]
             for row, names in zip(rows, presets, strict=True)
         ]
-        heads = ["name", "what it is", "where it can stand", "fluid law", "source", "presets"]
+        heads = ["name", "what it is", "where it can stand", "fluid model", "source", "presets"]
         out.print(console.grid(heads, cells))
         for row in rows if parameters else []:
             _print_parameters(out, row)

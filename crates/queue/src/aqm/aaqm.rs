@@ -281,8 +281,8 @@ mod tests {
     }
 
     /// One byte per microsecond: a link that is idle from 4 ms to the end of the interval at 10 ms could have sent 6
-    /// packets of 1000 bytes. In the next interval it is idle up to 13 ms, when a packet arrives, and from 18 ms on: 3
-    /// + 2 packets.
+    /// packets of 1000 bytes. In the next interval it is idle up to 13 ms, when a packet arrives, and from 18 ms on:
+    /// 3 + 2 packets.
     #[test]
     fn idle_time_counts_as_departures() {
         let mut aaqm = aaqm();

@@ -5,10 +5,10 @@
 //!
 //! - `feng`: divides it by 3 when the average falls below `min_th`, and doubles it when the average rises to `max_th`:
 //!   once per crossing.
-//! - `floyd`: acts every `interval`, with a target band from `min_th + 0.4 (max_th - min_th)` to `min_th + 0.6 (max_th
-//!   - min_th)`: above it, `max_p += min(0.01, max_p / 4)`; below it, `max_p *= 0.9`; always within 0.01 and 0.5. With
-//!   `hysteresis = n` (Byun & Baras) it decreases only after the average was below the band in `n` consecutive
-//!   intervals.
+//! - `floyd`: acts every `interval`, with a target band from `min_th + 0.4 (max_th - min_th)` to
+//!   `min_th + 0.6 (max_th - min_th)`: above it, `max_p += min(0.01, max_p / 4)`; below it, `max_p *= 0.9`; always
+//!   within 0.01 and 0.5. With `hysteresis = n` (Byun & Baras) it decreases only after the average was below the band
+//!   in `n` consecutive intervals.
 //!
 //! The default weight is that of Floyd et al., section 4: `w_q = 1 - exp(-1 / C)`, where `C` is the number of packets
 //! that the link sends per second, so that the time constant of the average is 1 s on every link.

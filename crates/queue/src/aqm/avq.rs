@@ -11,9 +11,9 @@
 //! the utilization `gamma`.
 //!
 //! *Departures:* two options. With `accepted`, a dropped packet does not reduce `C'`: then a link whose marks are drops
-//! is used to the share `gamma` as well; otherwise its utilization is lower by the share that is dropped. With `adapt =
-//! false` the virtual capacity stays at `gamma C`, as in [B07]'s emulation; adaptation leaves a fifth of that link
-//! idle.
+//! is used to the share `gamma` as well; otherwise its utilization is lower by the share that is dropped. With
+//! `adapt = false` the virtual capacity stays at `gamma C`, as in [B07]'s emulation; adaptation leaves a fifth of that
+//! link idle.
 //!
 //! *In a satellite gateway:* it watches only arrivals, so it can mark ahead of the PEP without knowledge of the
 //! transmit queue. But it does not control that queue either: what the PEP has buffered, and what a fading link cannot
@@ -185,9 +185,9 @@ impl Aqm for Avq {
 }
 
 /// AVQ as a fluid: unmarked packets fill the virtual queue, which is served at `C'`; once it is full the excess is
-/// marked: `dv/dt = (1 - p) λ - C'` within 0 and `B`; `p = 0` while `v < B`, else `1 - C' / λ`. With `adapt`, `dC'/dt =
-/// alpha (gamma C - λ)` within 0 and `C`, as the algorithm has it per packet; with `accepted` the load is the accepted
-/// load.
+/// marked: `dv/dt = (1 - p) λ - C'` within 0 and `B`; `p = 0` while `v < B`, else `1 - C' / λ`. With `adapt`,
+/// `dC'/dt = alpha (gamma C - λ)` within 0 and `C`, as the algorithm has it per packet; with `accepted` the load is the
+/// accepted load.
 struct AvqFluid {
     buffer: BoundedVirtualQueue,
     service: Service,

@@ -217,12 +217,13 @@ impl Aqm for AvqRed {
     }
 }
 
-/// AVQRED as a fluid [B07 4.4]: `dv/dt = (1 - p) ω λ - τ μ`, v >= 0, and RED's marking function of `v` with `max_p =
-/// 1`. The papers' `τ`, the virtual capacity as a share of the link's, is a variable here, because `v_cap` follows the
-/// measured rate: `d v_cap / dt = alpha (output - v_cap)` per measurement. A measurement takes place at the first
-/// arrival after a millisecond, so there are `1 / (1 ms + 1/λ)` per second. With `min_capacity = max_capacity`, `v_cap`
-/// and `τ` are constant. Not modelled: a short measurement has the same weight as a long one, so the rate of light
-/// random traffic is overestimated by the factor `(1 + a) e^a E1(a)`, with `a` arrivals per millisecond; 1.12 at 1.5.
+/// AVQRED as a fluid [B07 4.4]: `dv/dt = (1 - p) ω λ - τ μ`, v >= 0, and RED's marking function of `v` with
+/// `max_p = 1`. The papers' `τ`, the virtual capacity as a share of the link's, is a variable here, because `v_cap`
+/// follows the measured rate: `d v_cap / dt = alpha (output - v_cap)` per measurement. A measurement takes place at the
+/// first arrival after a millisecond, so there are `1 / (1 ms + 1/λ)` per second. With `min_capacity = max_capacity`,
+/// `v_cap` and `τ` are constant. Not modelled: a short measurement has the same weight as a long one, so the rate of
+/// light random traffic is overestimated by the factor `(1 + a) e^a E1(a)`, with `a` arrivals per millisecond; 1.12 at
+/// 1.5.
 struct AvqRedFluid {
     ramp: Ramp,
     alpha: f64,

@@ -1,12 +1,12 @@
 //! FRED, flow random early drop: RED that takes account of each flow's packets in the queue.
 //!
 //! Lin & Morris 1997; [B07] 2.2. For each flow with packets in the queue it keeps their number, `qlen`, and the number
-//! of times that the flow exceeded its share, `strike`. A flow's share of the queue is `avgcq = max(avg / active flows,
-//! 1)`; every flow may have `min_q` packets waiting, and none more than `max_q`, which is `min_th`, or 2 once `avg >=
-//! max_th`. On arrival:
+//! of times that the flow exceeded its share, `strike`. A flow's share of the queue is
+//! `avgcq = max(avg / active flows, 1)`; every flow may have `min_q` packets waiting, and none more than `max_q`, which
+//! is `min_th`, or 2 once `avg >= max_th`. On arrival:
 //!
-//! - a flow with `qlen >= max_q`, or `avg >= max_th` and `qlen > 2 avgcq`, or `qlen >= avgcq` and `strike > 1`: `strike
-//!   += 1`, and the packet is dropped;
+//! - a flow with `qlen >= max_q`, or `avg >= max_th` and `qlen > 2 avgcq`, or `qlen >= avgcq` and `strike > 1`:
+//!   `strike += 1`, and the packet is dropped;
 //! - `min_th <= avg < max_th`: RED's decision, but only for flows with `qlen >= max(min_q, avgcq)`; `count` grows with
 //!   every packet;
 //! - `max_th <= avg`: the packet is dropped;

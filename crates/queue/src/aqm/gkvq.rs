@@ -1,9 +1,9 @@
 //! GKVQ, the Gibbens-Kelly virtual queue: marks packets that do not fit into a virtual queue.
 //!
 //! Gibbens & Kelly 1999, as described by Kunniyur & Srikant 2001. A virtual queue of `B` bytes is served at `theta C`,
-//! a little less than the link's capacity `C`. On every arrival of `b` bytes, `t - s` after the last one: `VQ = max(VQ
-//! - theta C (t - s), 0)`; if `VQ + b` exceeds `B` the packet is marked, otherwise `VQ += b`. A marked packet is not
-//! added. It is AVQ without adaptation, and equivalent to a token bucket.
+//! a little less than the link's capacity `C`. On every arrival of `b` bytes, `t - s` after the last one:
+//! `VQ = max(VQ - theta C (t - s), 0)`; if `VQ + b` exceeds `B` the packet is marked, otherwise `VQ += b`. A marked
+//! packet is not added. It is AVQ without adaptation, and equivalent to a token bucket.
 //!
 //! *Departures:* `C` is the link's present capacity, so the virtual queue follows a fading link. Gibbens & Kelly mark
 //! every packet from an overflow until the virtual queue is empty; here only packets that overflow are marked.
@@ -91,8 +91,9 @@ impl Aqm for Gkvq {
     }
 }
 
-/// GKVQ as a fluid: unmarked packets fill the virtual queue, which is served at `theta C`: `dv/dt = (1 - p) λ - theta
-/// C` within 0 and `B`, and `p = 0` while `v < B`, else the excess over the service, `1 - theta C / λ`. Derived here.
+/// GKVQ as a fluid: unmarked packets fill the virtual queue, which is served at `theta C`:
+/// `dv/dt = (1 - p) λ - theta C` within 0 and `B`, and `p = 0` while `v < B`, else the excess over the service,
+/// `1 - theta C / λ`. Derived here.
 struct GkvqFluid {
     theta: f64,
     buffer: BoundedVirtualQueue,

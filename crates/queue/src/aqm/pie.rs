@@ -415,9 +415,9 @@ impl Aqm for Pie {
 ///
 /// with `cap` at most `0.02 / T_UPDATE` from 0.1 on, and with the decay `ln(0.98) p / T_UPDATE` while `d` is below half
 /// its target. The burst allowance decreases by 1 s/s and is renewed while `p = 0` and `d` is below half its target;
-/// nothing is marked until it is used up, while at most two packets wait, and while `d` is below half its target and `p
-/// < 0.2`. Derived here. The marking function is `p`; the actual share with `derandomize` is [`share`]. Not modelled:
-/// the age of the delay, with `timestamp` the sojourn time itself; `mark_ecnth`; and `activate`.
+/// nothing is marked until it is used up, while at most two packets wait, and while `d` is below half its target and
+/// `p < 0.2`. Derived here. The marking function is `p`; the actual share with `derandomize` is [`share`]. Not
+/// modelled: the age of the delay, with `timestamp` the sojourn time itself; `mark_ecnth`; and `activate`.
 struct PieFluid {
     rules: Rules,
     unmarked: f64,

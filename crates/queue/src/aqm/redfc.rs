@@ -1,8 +1,8 @@
 //! REDFC, RED flow control: RED's decision is whether a packet is sent now or held back for a while.
 //!
-//! Shang, Hadjitheodosiou & Baras 2006; [B07] 2.2.8. The average is RED's, updated at every attempt: `avg += w_q (q -
-//! avg)`, and after an idle time `avg *= (1 - w_q)^m`, where `m` is the number of packets that the link could have
-//! sent. Then
+//! Shang, Hadjitheodosiou & Baras 2006; [B07] 2.2.8. The average is RED's, updated at every attempt:
+//! `avg += w_q (q - avg)`, and after an idle time `avg *= (1 - w_q)^m`, where `m` is the number of packets that the
+//! link could have sent. Then
 //!
 //! - `avg < min_th`: the packet is sent;
 //! - `min_th <= avg < max_th`: with RED's probability `p_a` it is held for `T` and tried again as if it had just

@@ -144,8 +144,8 @@ impl Aqm for Rem {
 }
 
 /// REM as a fluid: an update adds `gamma (alpha (b - b_ref) + x - c)` to the price, where `x` and `c` are the arrivals
-/// and the capacity in an interval: `d price / dt = gamma (alpha (b - b_ref) / interval + λ - c)`, at least 0, and `p =
-/// 1 - phi^-price`, as in Athuraliya et al. with the interval as unit of time. `c` counts packets of `mean_packet`
+/// and the capacity in an interval: `d price / dt = gamma (alpha (b - b_ref) / interval + λ - c)`, at least 0, and
+/// `p = 1 - phi^-price`, as in Athuraliya et al. with the interval as unit of time. `c` counts packets of `mean_packet`
 /// bytes.
 struct RemFluid {
     b_ref: f64,

@@ -6,8 +6,8 @@
 //! finds more than `bin_size` packets in one of its bins raises that bin's `p_m` by `d1`, one that finds it empty
 //! lowers it by `d2`, each at most once per `freeze_time`. A packet is marked with the least of its bins'
 //! probabilities, `p_min`. An unresponsive flow drives all of its bins to 1; another flow that shares some of these has
-//! at least one bin below 1, unless all its bins belong to such flows, which is rarer with more levels. Flows at `p_min
-//! = 1` together have `penalty_rate`, and the excess is dropped.
+//! at least one bin below 1, unless all its bins belong to such flows, which is rarer with more levels. Flows at
+//! `p_min = 1` together have `penalty_rate`, and the excess is dropped.
 //!
 //! A flow that shares its bins on all levels with an unresponsive flow should not do so forever: every `rehash` new
 //! hash functions are used. They are chosen in advance; during the preceding `warmup`, flows at `p_min = 1` also update

@@ -3,8 +3,8 @@
 //!
 //! Ott, Lakshman & Wong 1999; [B07] 2.2.2. A list holds `M` zombies, each a flow and a count. Every arriving packet is
 //! compared with `lookups` of them, drawn at random: `Hit = 1` if one has its flow, and that zombie's count grows by
-//! one; else `Hit = 0`, and with probability `overwrite` a random zombie is replaced by this flow with count 0. Then `P
-//! = (1 - alpha) P + alpha Hit`: for `n` flows with equal rates and one lookup, `P` converges to `1/n`. A packet is
+//! one; else `Hit = 0`, and with probability `overwrite` a random zombie is replaced by this flow with count 0. Then
+//! `P = (1 - alpha) P + alpha Hit`: for `n` flows with equal rates and one lookup, `P` converges to `1/n`. A packet is
 //! marked with a probability that depends on `mode`:
 //!
 //! - `original`: `p_zap = p_sred min(1, 1 / (256 P)^2) (1 + Hit / P)`, where `p_sred` is `max_p` for a queue of at

@@ -5,12 +5,12 @@
 //! a share of the buffer. A packet at the mark point is marked if the algorithm marks it and `q > th L`, or with
 //! probability `c`, which rises from 0 at `th L` to 1 at `L`: `c = (q / L - th) / (1 - th)`.
 //!
-//! *Departures:* the source does not say how ramp and algorithm are combined; the rule above is our reading. Up to `th
-//! L` a packet passes whatever the algorithm's verdict; above it every verdict applies, at the mark point and at the
-//! head of the queue, and the ramp marks packets at the mark point that would otherwise pass. The algorithm sees every
-//! packet, and takes a suppressed mark for one that was carried out. If packets and bytes are both limited, `q / L` is
-//! the greater share. In the last experiment of [R11] `th` has another value while half of the unresponsive flows are
-//! away; so it may change at given times, of which the algorithm is not told.
+//! *Departures:* the source does not say how ramp and algorithm are combined; the rule above is our reading. Up to
+//! `th L` a packet passes whatever the algorithm's verdict; above it every verdict applies, at the mark point and at
+//! the head of the queue, and the ramp marks packets at the mark point that would otherwise pass. The algorithm sees
+//! every packet, and takes a suppressed mark for one that was carried out. If packets and bytes are both limited,
+//! `q / L` is the greater share. In the last experiment of [R11] `th` has another value while half of the unresponsive
+//! flows are away; so it may change at given times, of which the algorithm is not told.
 
 use crate::fluid::{Arrivals, FluidConfig, FluidModel, Inputs};
 use crate::{Aqm, Context, FlowEvent, FlowId, Packet, Param, Range, Tune, Unit, Verdict};
@@ -143,9 +143,9 @@ impl Aqm for Threshold {
     }
 }
 
-/// The fluid model of an algorithm under threshold control, as [`Threshold`] acts packet by packet: no marks up to `th
-/// L`; above it the algorithm's marks, and of the rest the share `c`: `p' = 1 - (1 - p) (1 - c)`. The algorithm's state
-/// follows its own `p`, because it does not see the control, and the accepted load, which follows `p'`.
+/// The fluid model of an algorithm under threshold control, as [`Threshold`] acts packet by packet: no marks up to
+/// `th L`; above it the algorithm's marks, and of the rest the share `c`: `p' = 1 - (1 - p) (1 - c)`. The algorithm's
+/// state follows its own `p`, because it does not see the control, and the accepted load, which follows `p'`.
 pub struct ThresholdFluid {
     inner: Box<dyn FluidModel>,
     th: f64,

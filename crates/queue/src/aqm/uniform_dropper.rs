@@ -1,9 +1,9 @@
 //! RED's marking decision: from a level between two thresholds to marks at uniform distances.
 //!
 //! Floyd & Jacobson 1993, section IV: below `min_th` no packet is marked, from `max_th` on every packet. Between them
-//! `p_b = max_p (x - min_th) / (max_th - min_th)`, and a packet is marked with probability `p_a = p_b / (1 - count
-//! p_b)`, where `count` is the number of packets since the last mark. So the distance between marks is uniformly
-//! distributed instead of geometrically.
+//! `p_b = max_p (x - min_th) / (max_th - min_th)`, and a packet is marked with probability
+//! `p_a = p_b / (1 - count p_b)`, where `count` is the number of packets since the last mark. So the distance between
+//! marks is uniformly distributed instead of geometrically.
 
 use bentpipe_units::Rng;
 

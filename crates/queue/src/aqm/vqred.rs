@@ -2,9 +2,9 @@
 //!
 //! [B07] 2.2.7. Every `period`, over all bytes that arrived: `rate = 0.1 rate + 0.9 (bytes / period / active flows)`.
 //! Each flow has a virtual queue `v`, which is served at that rate. On every arrival of `b` bytes, `t - s` after the
-//! flow's last one: `v > max_th`: drop; between the thresholds mark with probability `(v - min_th) / (max_th -
-//! min_th)`; unless dropped, `v += b`; then `v = max(v - rate (t - s), 0)`. A flow without packets for `inactivity` is
-//! removed.
+//! flow's last one: `v > max_th`: drop; between the thresholds mark with probability
+//! `(v - min_th) / (max_th - min_th)`; unless dropped, `v += b`; then `v = max(v - rate (t - s), 0)`. A flow without
+//! packets for `inactivity` is removed.
 //!
 //! *Departures:* the thresholds are times in which the virtual queue would be served, `v / rate`: the same number of
 //! packets is a burst for one of 400 flows and little for one of 4. With `rate = "link"`, the default, the active flows
@@ -19,8 +19,9 @@
 //! thresholds have to be small compared with the duration of a flow, and large compared with its round trip. With a
 //! long `inactivity` the shares of finished flows stay idle; with a short one flows that wait for a timeout are not
 //! counted, and the others together get more than the capacity. The defaults reach 17.7 of 20 Mbit/s on the 2007
-//! gateway with a mean queue of 23 packets, and drop a quarter more than AVQRED; with `inactivity = "1 s"` or `rate =
-//! "arrived"` the queue fills until the PEP's buffers stop it. PFAVQRED leaves less of the link idle, and drops more.
+//! gateway with a mean queue of 23 packets, and drop a quarter more than AVQRED; with `inactivity = "1 s"` or
+//! `rate = "arrived"` the queue fills until the PEP's buffers stop it. PFAVQRED leaves less of the link idle, and drops
+//! more.
 
 use bentpipe_units::{Duration, Instant};
 

@@ -187,9 +187,9 @@ impl Aqm for Vrc {
     }
 }
 
-/// VRC as a fluid: with rates as shares of `C`, `d(dx)/dt = beta / T_s (x - x_r)` within 0 and `1 / alpha`, `p = alpha
-/// (x - x_r + dx)`. The known input rate `x` is a mean over the interval before the last update, on average `T_s` old,
-/// so `dx/dt = (rate - x) / T_s`. Derived here. Not modelled: the queue is read only once per `T_s`.
+/// VRC as a fluid: with rates as shares of `C`, `d(dx)/dt = beta / T_s (x - x_r)` within 0 and `1 / alpha`,
+/// `p = alpha (x - x_r + dx)`. The known input rate `x` is a mean over the interval before the last update, on average
+/// `T_s` old, so `dx/dt = (rate - x) / T_s`. Derived here. Not modelled: the queue is read only once per `T_s`.
 struct VrcFluid {
     q_ref: f64,
     alpha: f64,

@@ -6,11 +6,11 @@
 //! - The hash is *set-associative*: the `flows` queues form sets of `ways`. A flow looks in its set for the queue with
 //!   its own tag; else for an unused one, from its hash's own position on; and only if all are in use it shares the
 //!   queue at that position. With 100 flows and 1024 queues plain hashing puts about five flows into a queue in use,
-//!   this one practically none.
-//! - Each queue has a COBALT, CoDel and BLUE combined. `target` is a twentieth of `rtt`, and at least the time of one
-//!   and a half packets of `mtu`; a delay of at most four of them is always acceptable, and a queue's last packet is
-//!   never dropped. BLUE's probability grows by `increment`, at most once per target, when the queue drops packets for
-//!   want of room, and falls by `decrement` when it is empty: it controls unresponsive flows.
+//!   this one practically none. - Each queue has a COBALT, CoDel and BLUE combined. `target` is a twentieth of `rtt`,
+//!   and at least the time of one and a half packets of `mtu`; a delay of at most four of them is always acceptable,
+//!   and a queue's last packet is never dropped. BLUE's probability grows by `increment`, at most once per target, when
+//!   the queue drops packets for want of room, and falls by `decrement` when it is empty: it controls unresponsive
+//!   flows.
 //! - `quantum` is derived from the link's capacity, between 300 and 1514 bytes, so that on a slow link fewer flows
 //!   count as sparse.
 //!

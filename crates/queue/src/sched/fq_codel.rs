@@ -194,8 +194,8 @@ mod tests {
         arrivals
     }
 
-    /// By hand, quantum 1514, packets of 1000. Flow 1 sends 0 (514 left) and 1 (-486), then flow 2, new like it, 10 and
-    /// 11. Both are old now with 1028. Flow 1 sends 2; flow 3 is new and goes before 3.
+    /// By hand, quantum 1514, packets of 1000. Flow 1 sends 0 (514 left) and 1 (-486), then flow 2, new like it, 10
+    /// and 11. Both are old now with 1028. Flow 1 sends 2; flow 3 is new and goes before 3.
     #[test]
     fn new_flows_go_first() {
         let mut steps = bench(&[], 100, Marking::Drop);
