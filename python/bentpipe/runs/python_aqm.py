@@ -258,7 +258,7 @@ class Aqm(ABC):
 class Setting:
     """A named setting with an AQM written in Python: a class with the methods of `Aqm`, or an object of one.
 
-    A class is called with its parameters, an object is copied: each run has an AQM of its own, with the
+    A class is called with its parameters, an object is copied: each run has its own AQM, with the
     state that the object had before the first run.
     """
 
