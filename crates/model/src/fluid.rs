@@ -1,16 +1,16 @@
-//! The equations of the papers.
+//! Equations of the papers.
 //!
-//! All share a part. Senders with the mean round trip `R` have, together, a rate `λ` [packets/s]. With every round trip
-//! without a mark each adds a packet to its window, and a mark takes the share `1 - decr` of it, a half for TCP:
+//! All have a common part. Senders with the mean round-trip time `R` have the total rate `λ` [packets/s]. Each adds a packet to
+//! its window per round trip without a mark, and a mark reduces it by the share `1 - decr`, a half for TCP:
 //!
 //!     dλ/dt = (1 - p) m / R² - (1 - decr) p λ² / m
 //!
-//! That is the additive increase of `m` windows `λ R / m`, `1 / R` a second each, and their decrease at every mark, of which
-//! `p λ / m` come to each in a second.
+//! This is the additive increase of `m` windows `λ R / m` by `1 / R` per second each, and their decrease at every mark; each
+//! receives `p λ / m` marks per second.
 //!
-//! **Gateway** [B07] 4.4, reconstructed from its description. What arrives at the mark point is `ω(t) λ(t)`; what is
-//! accepted there reaches the transmit queue after the PEP's delay `d(t)`: `dq/dt = ω(t-d) (1 - p(t-d)) λ(t-d) - μ`, `q >=
-//! 0`. The senders hear of a mark at once, as printed: the terrestrial round trip is not a delay here.
+//! **Gateway** [B07] 4.4, reconstructed from its description. The load at the mark point is `ω(t) λ(t)`; the accepted part
+//! reaches the transmit queue after the PEP's delay `d(t)`: `dq/dt = ω(t-d) (1 - p(t-d)) λ(t-d) - μ`, `q >=
+//! 0`. Marks take effect at once, as published: the terrestrial round trip is not a delay here.
 //!
 //! **New connections** [B07] 6.4, reconstructed. Marks cut advertised windows and drop nothing, so the factor `1 - p` is
 //! not in the queues' equations. A share `υ(t)` of the connections is new and sends its whole `MaxRcvWin` once a round
@@ -19,29 +19,25 @@
 //!     dλ/dt = (1 - p) (1 - υ) m / R² - (1 - decr) p λ² / ((1 - υ) m) + dn/dt
 //!
 //! **Single queue** [BB] section 6, reconstructed. The queue is served as an M/M/1 queue in equilibrium with `q` packets
-//! would be, `dq/dt = λ (1 - p) - μ q / (1 + q)`, virtual queues as an M/D/1 queue ([`Service`]). The link's utilization is a
-//! variable of its own: what has been sent. `m(t)` follows the ramp of the connections; those that start, and the share
-//! `replaced` that takes the place of others in a second, begin with their initial window `W_0`, and those that go take
-//! their part of the rate along:
+//! would be, `dq/dt = λ (1 - p) - μ q / (1 + q)`, virtual queues as an M/D/1 queue ([`Service`]). The throughput of the link is a
+//! separate variable. `m(t)` follows the ramp of the connections; new ones, and the share `replaced` that replaces others
+//! per second, start with the initial window `W_0`, and those that end take their share of the rate with them:
 //!
 //!     dλ/dt = … + (dm/dt + replaced m) W_0 / R - replaced λ
 //!
-//! **End to end** (V. Misra, W. Gong & D. Towsley, SIGCOMM 2000, section 3). One queue on the senders' way, so that the round
-//! trip is `R(q) = R + q / μ` and its marks are heard of after it. The variable is the mean window `W`, `λ = m W / R(q)`:
+//! **End to end** (V. Misra, W. Gong & D. Towsley, SIGCOMM 2000, section 3). One queue on the path, so that the round-trip time
+//! is `R(q) = R + q / μ` and marks take effect after it. The variable is the mean window `W`, `λ = m W / R(q)`:
 //!
 //!     dW/dt = 1 / R(q) - (1 - decr) W W(t-R) p(t-R) / R(q(t-R))
 //!
-//! **Timeouts**. The gateway of 4.4 with senders of whom most wait for a timeout: in place of the mean rate the share of
-//! the connections in each state of TCP ([`crate::population`] has the rules), `λ = m Σ x_i λ_i`. The senders hear of a mark
-//! after the round trip `R`, as they do.
+//! **Timeouts**. The gateway of 4.4 with senders most of which wait for a timeout: in place of the mean rate, the share of
+//! connections in each state of TCP (see [`crate::population`]), `λ = m Σ x_i λ_i`. Marks take effect after the round trip `R`.
 //!
-//! Where the feedback is to take a round trip (`model.feedback`), senders of the other equations hear of marks `R` after
-//! them as well, as in C. Hollot, V. Misra, D. Towsley & W. Gong (INFOCOM 2001): of `λ(t-R)` that was sent a round trip ago
-//! the share `p(t-R)` was marked, and each mark takes its share of the window of now. With `p` and `λ²` of the equations
-//! above so replaced by `p(t-R)` and `λ λ(t-R)`, nothing changes where all stands still.
+//! With feedback after a round trip (`model.feedback`), marks take effect after `R` in the other equations too, as in C. Hollot,
+//! V. Misra, D. Towsley & W. Gong (INFOCOM 2001): of the rate `λ(t-R)` one round trip ago the share `p(t-R)` was marked, and each
+//! mark reduces the current window. Replacing `p` and `λ²` above by `p(t-R)` and `λ λ(t-R)` does not change the equilibrium.
 //!
-//! In all of them a queue that is full loses what it cannot hold, and where the senders are not split off by a PEP they
-//! take that for a mark.
+//! In all of them a full queue drops the excess; without a PEP, the senders react to that as to a mark.
 
 use bentpipe_queue::fluid::{Arrivals, Inputs, MAX_STATES, Service};
 use bentpipe_scenario::{Equations, Feedback, Ramp};
@@ -50,63 +46,62 @@ use crate::population::{MOST_WINDOW, Population, states};
 use crate::solve::Delayed;
 use crate::system::System;
 
-/// The senders' rate λ [packets/s]; their mean window [packets] with the equations "end to end".
+/// Senders' rate λ [packets/s]; with the equations `end_to_end`, their mean window [packets].
 pub(crate) const SENDERS: usize = 0;
-/// The watched queue [packets].
+/// Watched queue [packets].
 pub(crate) const QUEUE: usize = 1;
-/// What has arrived at the mark point since the start [packets].
+/// Packets arrived at the mark point since the start [packets].
 pub(crate) const OFFERED: usize = 2;
-/// What has been marked there [packets].
+/// Packets marked [packets].
 pub(crate) const MARKED: usize = 3;
-/// What the link has sent [packets].
+/// Packets sent by the link [packets].
 pub(crate) const SENT: usize = 4;
-/// What the full queue has lost [packets].
+/// Packets lost to overflow [packets].
 pub(crate) const LOST: usize = 5;
-/// Where the law's own variables begin.
+/// First variable of the AQM's fluid model.
 pub(crate) const LAW: usize = 6;
-/// Number of variables, with one to spare for a loop that is cut open; where there are more, the states of the connections
-/// follow.
+/// Number of variables, including a spare one for the opened loop; the states of the connections follow.
 pub(crate) const VARIABLES: usize = LAW + MAX_STATES + 1;
-/// Number of variables with connections of windows up to [`SMALL_WINDOW`], …
+/// Number of variables for windows up to [`SMALL_WINDOW`].
 pub(crate) const SMALL: usize = VARIABLES + states(SMALL_WINDOW);
-/// … and up to [`MOST_WINDOW`].
+/// Number of variables for windows up to [`MOST_WINDOW`].
 pub(crate) const LARGE: usize = VARIABLES + states(MOST_WINDOW);
-/// The largest window [segments] that the equations with fewer variables hold.
+/// Maximum window of the smaller system of equations [segments].
 pub(crate) const SMALL_WINDOW: usize = 16;
-/// The delay of the PEP, or the senders' with the equations "end to end"; and the feedback's where it is another.
+/// Number of delays: of the PEP (with the equations `end_to_end`, of the senders), and of the feedback if different.
 pub(crate) const LAGS: usize = 2;
 
-/// The equations of a system, in `N` variables.
+/// Equations of a system, in `N` variables.
 pub struct Fluid<'a, const N: usize> {
-    /// What they are about.
+    /// System that the equations describe.
     pub system: &'a System,
-    /// The shortest time in which a bounded variable may reach its bound [s].
+    /// Shortest time in which a bounded variable may reach its bound [s].
     grain: f64,
-    /// The connections' states, with the equations "timeouts".
+    /// States of the connections, with the equations `timeouts`.
     population: Option<Population>,
 }
 
-/// Rates at a moment [packets/s].
+/// Rates at a point in time [packets/s].
 pub(crate) struct Rates {
-    /// At the mark point.
+    /// Offered load at the mark point.
     pub(crate) offered: f64,
-    /// The same in packets of the link.
+    /// Offered load in packets of the link.
     pub(crate) load: f64,
-    /// Share that is marked there.
+    /// Mark probability.
     pub(crate) p: f64,
-    /// Accepted there, in packets of the link.
+    /// Accepted load in packets of the link.
     pub(crate) accepted: f64,
 }
 
 impl<'a, const N: usize> Fluid<'a, N> {
-    /// The equations of `system`.
+    /// Returns the equations of `system`.
     #[must_use]
     pub fn new(system: &'a System) -> Self {
-        // Half a step: the Runge-Kutta method takes a variable to its bound without passing it.
+        // Half a step: the Runge-Kutta method then does not overshoot a bound.
         Self { system, grain: 0.5 * system.step, population: system.rules.map(Population::new) }
     }
 
-    /// The variables at the start: nobody sends, all is empty.
+    /// Returns the initial variables: no traffic, empty queues.
     #[must_use]
     pub fn start(&self) -> [f64; N] {
         let mut y = [0.0; N];
@@ -121,7 +116,7 @@ impl<'a, const N: usize> Fluid<'a, N> {
         y
     }
 
-    /// The round trip with `q` packets in the queue [s].
+    /// Returns the round-trip time with `q` packets in the queue [s].
     pub(crate) fn round_trip(&self, t: f64, q: f64) -> f64 {
         let s = self.system;
         match s.equations {
@@ -130,7 +125,7 @@ impl<'a, const N: usize> Fluid<'a, N> {
         }
     }
 
-    /// Rates at the mark point at `t` with the variables `y`.
+    /// Returns the rates at the mark point at `t` with the variables `y`.
     pub(crate) fn rates(&self, t: f64, y: &[f64; N]) -> Rates {
         let s = self.system;
         let senders = match s.equations {
@@ -150,12 +145,12 @@ impl<'a, const N: usize> Fluid<'a, N> {
         Rates { offered, load, p, accepted }
     }
 
-    /// How the watched queue is served.
+    /// Returns the service model of the watched queue.
     pub(crate) fn service(&self) -> Service {
         if self.system.equations == Equations::SingleQueue { Service::Mm1 } else { Service::Full }
     }
 
-    /// How fast the queue `q` grows, and how much it loses, with `inflow` [packets/s].
+    /// Returns the growth rate of the queue `q` and its loss rate with `inflow` [packets/s].
     fn queue(&self, t: f64, q: f64, inflow: f64) -> (f64, f64) {
         let s = self.system;
         let service = self.service();
@@ -164,7 +159,7 @@ impl<'a, const N: usize> Fluid<'a, N> {
         (dq, free - dq)
     }
 
-    /// How long after a mark the senders hear of it, unless the equations themselves say so [s].
+    /// Returns the delay of the feedback, unless it is part of the equations [s].
     fn feedback(&self) -> f64 {
         let s = self.system;
         if s.feedback == Feedback::RoundTrip && s.equations != Equations::EndToEnd {
@@ -174,11 +169,11 @@ impl<'a, const N: usize> Fluid<'a, N> {
         }
     }
 
-    /// The share of marks that the senders hear of now, and `p λ λ` of their decrease, with the rates of now, what is lost
-    /// of them and the senders' rate, and the variables `then`, when what they hear of was sent.
+    /// Returns the share of marks in the current feedback, and `p λ λ` of the senders' decrease, given the current
+    /// rates, the current loss, the senders' rate, and the variables `then` at the time that the feedback is about.
     fn marks(&self, t: f64, (now, lost, senders): (&Rates, f64, f64), then: &[f64; N]) -> (f64, f64) {
         let s = self.system;
-        // Only what one queue loses is taken for marks: where there is a PEP, it is lost behind that.
+        // Senders react to overflow only without a PEP, which hides losses behind it.
         let losses = s.equations == Equations::SingleQueue;
         let late = self.feedback();
         if late == 0.0 {
@@ -193,7 +188,7 @@ impl<'a, const N: usize> Fluid<'a, N> {
         (p, p * senders * then[SENDERS].max(0.0))
     }
 
-    /// How many connections there are at `t`, and how fast they become more [1/s].
+    /// Returns the number of connections at `t`, and its growth rate [1/s].
     fn connections(&self, t: f64) -> (f64, f64) {
         let s = self.system;
         if s.equations != Equations::SingleQueue {
@@ -206,7 +201,7 @@ impl<'a, const N: usize> Fluid<'a, N> {
     }
 }
 
-/// How many of `count` sessions have started by `t`, and how fast more do [1/s].
+/// Returns how many of `count` sessions have started by `t`, and the rate of new starts [1/s].
 fn started(ramp: &Ramp, count: f64, t: f64) -> (f64, f64) {
     let (over, pause) = (ramp.over.as_secs_f64(), ramp.pause.as_secs_f64());
     let turn = over + pause;
@@ -308,7 +303,7 @@ impl<const N: usize> Delayed<N, LAGS> for Fluid<'_, N> {
     }
 }
 
-/// The share of what is sent that the senders hear a mark or a loss of.
+/// Share of sent packets whose mark or loss reaches the senders.
 fn heard(p: f64, lost: f64, accepted: f64) -> f64 {
     if lost > 0.0 && accepted > 0.0 { 1.0 - (1.0 - p) * (1.0 - (lost / accepted).min(1.0)) } else { p }
 }
@@ -322,7 +317,7 @@ mod tests {
     /// average of 20, a round trip ago 400 packets/s and 50, so p is 0.2 and was 0.5. At once: 0.8 100 / 0.01 - 0.5 0.2
     /// 200² / 100 = 7960; heard of a round trip later: 0.5 100 / 0.01 - 0.5 0.5 200 400 / 100 = 4800.
     #[test]
-    fn senders_hear_of_marks_when_told() {
+    fn feedback_delay_follows_the_setting() {
         let given = [("min_th", 0.0), ("max_th", 100.0), ("max_p", 1.0), ("w_q", 0.01)];
         let mut system = plain(Equations::Gateway, law("red", 1000.0, &given), 100.0, 0.1, 1000.0);
         for (feedback, change) in [(Feedback::None, 7960.0), (Feedback::RoundTrip, 4800.0)] {

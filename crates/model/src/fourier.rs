@@ -1,4 +1,4 @@
-//! Fourier series of measured series.
+//! Fourier series.
 
 use std::f64::consts::TAU;
 
@@ -12,25 +12,25 @@ pub struct Series {
 }
 
 impl Series {
-    /// The series `of` that begins again after `period` [s].
+    /// Returns a series with a period [s].
     #[must_use]
     pub const fn new(of: Fourier, period: f64) -> Self {
         Self { period, of }
     }
 
-    /// One that is always `value`.
+    /// Returns a constant.
     #[must_use]
     pub const fn constant(value: f64) -> Self {
         Self { period: 1.0, of: Fourier::constant(value) }
     }
 
-    /// Its mean.
+    /// Returns the mean.
     #[must_use]
     pub const fn mean(&self) -> f64 {
         self.of.mean
     }
 
-    /// Its value at `t` [s], and how fast it changes there [1/s].
+    /// Returns the value at `t` [s] and the derivative [1/s].
     #[must_use]
     pub fn at(&self, t: f64) -> (f64, f64) {
         let (mut value, mut slope) = (self.of.mean, 0.0);
@@ -38,9 +38,9 @@ impl Series {
             return (value, slope);
         }
         let base = TAU / self.period;
-        // In the first period, where angles are exact.
+        // Reduced to the first period, where angles are exact.
         let (s, c) = libm::sincos(base * (t - self.period * (t / self.period).floor()));
-        // The k-th angle by turning the one before: an error of some k roundings.
+        // The k-th angle by rotation of the previous one, with an error of about k roundings.
         let (mut sin, mut cos) = (0.0, 1.0);
         for (k, (a, b)) in self.of.cos.iter().zip(&self.of.sin).enumerate() {
             (sin, cos) = (sin * c + cos * s, cos * c - sin * s);
@@ -55,10 +55,10 @@ impl Series {
 mod tests {
     use super::*;
 
-    /// 2 + 3 cos(πt) - sin(2πt), of period 2: at 0 it is 5 with slope -2π; at 1/2, 2 with slope -3π + 2π; and 100 periods
-    /// later the same.
+    /// 2 + 3 cos(πt) - sin(2πt) with period 2: at 0 the value is 5 with slope -2π, at 1/2 it is 2 with slope -3π + 2π,
+    /// and 100 periods later the same.
     #[test]
-    fn a_series_and_its_slope() {
+    fn fourier_series_and_slope_match() {
         let pi = std::f64::consts::PI;
         let series = Series::new(Fourier { mean: 2.0, cos: vec![3.0, 0.0], sin: vec![0.0, -1.0] }, 2.0);
         for (t, value, slope) in [(0.0, 5.0, -2.0 * pi), (0.5, 2.0, -pi), (200.5, 2.0, -pi), (-1.5, 2.0, -pi)]

@@ -1,27 +1,27 @@
-//! What a scenario has given to the equations, for people to read.
+//! Parameters of the equations as a readable list.
 
 use bentpipe_scenario::Scenario;
 
 use crate::system::{Capacity, Error, System, name};
 
-/// A number that the equations are given.
+/// A parameter of the equations.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Input {
-    /// Its symbol.
+    /// Symbol.
     pub symbol: &'static str,
-    /// What it is.
+    /// Meaning.
     pub what: &'static str,
-    /// Its value; infinite: without bound.
+    /// Value; infinite if unbounded.
     pub value: f64,
-    /// Its unit; empty for a pure number.
+    /// Unit; empty if dimensionless.
     pub unit: &'static str,
 }
 
-/// The name of the equations that answer `scenario`, and the numbers that they are given. Of what changes, means: of a
-/// capacity, the lowest and the highest.
+/// Returns the name of the equations and their parameters. Variable parameters are given as means, capacities as
+/// minimum and maximum.
 ///
 /// # Errors
-/// Where the equations do not cover the scenario.
+/// A scenario that the equations do not cover.
 pub fn inputs(scenario: &Scenario, seed: u64) -> Result<(&'static str, Vec<Input>), Error> {
     let s = System::of(scenario, seed)?;
     let (low, high) = match &s.capacity {
@@ -64,9 +64,9 @@ pub fn inputs(scenario: &Scenario, seed: u64) -> Result<(&'static str, Vec<Input
 mod tests {
     use super::*;
 
-    /// The dumbbell: 50 connections, 2 x (15 + 250 + 15) ms, 20 Mbit/s in packets of 1040 B.
+    /// 50 connections, 2 x (15 + 250 + 15) ms, 20 Mbit/s in packets of 1040 B.
     #[test]
-    fn a_dumbbell_s_numbers_are_those_of_its_file() {
+    fn dumbbell_inputs_match_its_file() {
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scenarios/red-dumbbell.toml");
         let scenario = Scenario::load(path, &[]).unwrap();
         let (equations, found) = inputs(&scenario, 1).unwrap();

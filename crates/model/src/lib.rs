@@ -1,13 +1,12 @@
-//! Fluid models: rates and levels in place of packets, as delay-differential equations.
+//! Fluid models: rates and queue lengths in place of packets, as delay differential equations.
 //!
-//! A model takes a scenario and the fluid models of its algorithms, and nothing of the simulator, so that each of the two
-//! checks the other.
+//! A model uses a scenario and the fluid models of its algorithms but nothing of the simulator, so that the two check each other.
 //!
-//! - [`System`] says what a scenario means to the equations: flows, round trip, capacity, delay of the PEP, law;
-//! - [`Fluid`] is the equations themselves, those of a paper;
-//! - [`integrate`] solves them, step by step;
-//! - [`run`] does all three and writes down what a simulation would;
-//! - [`stability`] linearizes them around their operating point, and says how far it is from oscillation.
+//! - [`System`]: parameters of the equations, derived from a scenario;
+//! - [`Fluid`]: equations of a paper;
+//! - [`integrate`]: solution, step by step;
+//! - [`run`]: all three, with the columns of a simulation;
+//! - [`stability`]: linearization around the operating point, and stability margins.
 
 mod fluid;
 mod fourier;

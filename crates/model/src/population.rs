@@ -1,12 +1,12 @@
-//! TCP connections by what they do, for rates at which timeouts decide.
+//! TCP connections as Markov chains, for rates at which timeouts dominate.
 //!
-//! Below some four segments a round trip a loss ends in a timeout more often than not, and AIMD alone describes nothing any
-//! more. Here a connection is a Markov chain that TCP's rules make, and the state of the model is the share of the connections
-//! in each of its states: a mean field, as in F. Baccelli, D. McDonald & J. Reynier: A mean-field model for multiple TCP
+//! Below about four segments per round trip most losses end in a timeout, and AIMD alone is no longer a model. Here a
+//! connection is a Markov chain that follows TCP's rules, and the state of the model is the share of connections in each of its
+//! states: a mean field, as in F. Baccelli, D. McDonald & J. Reynier: A mean-field model for multiple TCP
 //! connections through a buffer implementing RED (Performance Evaluation 49, 2002), with the timeouts of J. Padhye, V. Firoiu,
 //! D. Towsley & J. Kurose: Modeling TCP throughput (SIGCOMM 1998) and the small windows of J. Chen, L. Subramanian, J. Iyengar
-//! & B. Ford: TAQ (EuroSys 2014). No number is fitted; all are the scenario's. A packet is lost with the probability `p`, each
-//! on its own; `q = 1 - p`. Rounds last `R` in the mean.
+//! & B. Ford: TAQ (EuroSys 2014). No parameter is fitted; all come from the scenario. Packets are lost independently with the
+//! probability `p`; `q = 1 - p`. Rounds last `R` on average.
 //!
 //! **Avoidance**, windows `w` = 2 … `W`, whole segments of `MaxRcvWin`: `w` packets a round. With `q^w` none is lost, and the
 //! window is `w + 1`, after every `b`-th such round if an ACK is for `b` segments. Otherwise `D`, binomial with `w - 1` and `q`,
@@ -33,56 +33,56 @@
 //! round trips, which all have their mean. Sojourns are exponential with the right mean: the share in steady state does not
 //! depend on their law, the way there does.
 
-/// The largest window [segments].
+/// Maximum window [segments].
 pub(crate) const MOST_WINDOW: usize = 64;
-/// How often a timeout can double.
+/// Maximum number of timeout doublings.
 const STAGES: usize = 8;
-/// The most states that connections of windows up to `window` have.
+/// Maximum number of states of connections with windows up to `window`.
 pub(crate) const fn states(window: usize) -> usize {
     2 * (window - 1) + 4 * STAGES
 }
 
-/// What TCP's rules are for all connections.
+/// TCP parameters of all connections.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Rules {
-    /// W: the largest window, whole segments; 2 to [`MOST_WINDOW`].
+    /// W: maximum window, whole segments; 2 to [`MOST_WINDOW`].
     pub window: usize,
-    /// A new connection's window [segments].
+    /// Initial window [segments].
     pub initial_window: f64,
-    /// b: segments for each ACK.
+    /// b: segments per ACK.
     pub segments_per_ack: f64,
-    /// The share of the connections with limited transmit.
+    /// Share of connections with limited transmit.
     pub limited_transmit: f64,
-    /// R: the round trip [s].
+    /// R: round-trip time [s].
     pub round_trip: f64,
-    /// T_0: the timeout after a round trip has been measured [s].
+    /// T_0: retransmission timeout after a round-trip measurement [s].
     pub timeout: f64,
-    /// The longest timeout [s].
+    /// Maximum retransmission timeout [s].
     pub longest: f64,
 }
 
-/// One connection's chain.
+/// Markov chain of a connection.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Population {
     rules: Rules,
-    /// The windows, 2 to the largest.
+    /// Windows, from 2 to the maximum.
     windows: usize,
-    /// How long a connection waits for each timeout [s].
+    /// Duration of each timeout [s].
     wait: [f64; STAGES],
 }
 
-/// Probabilities of what a loss leads to at a window.
+/// Probabilities of the outcomes of a loss.
 #[derive(Clone, Copy, Default)]
 struct Loss {
-    /// Recovery.
+    /// Fast recovery.
     repaired: f64,
-    /// A timeout with one segment lost.
+    /// Timeout with one segment lost.
     one: f64,
-    /// A timeout with more.
+    /// Timeout with several segments lost.
     more: f64,
 }
 
-/// The powers of p and q.
+/// Powers of p and q.
 struct Powers {
     p: [f64; MOST_WINDOW + 1],
     q: [f64; MOST_WINDOW + 1],
@@ -102,7 +102,7 @@ impl Powers {
 impl Population {
     pub fn new(rules: Rules) -> Self {
         let mut wait = [0.0; STAGES];
-        // A timer that runs no longer than the loss and its repair take goes off before either is known.
+        // A timer shorter than loss detection and recovery expires first.
         let mut timeout = rules.timeout.max(2.0 * rules.round_trip);
         for wait in &mut wait {
             *wait = timeout.min(rules.longest.max(2.0 * rules.round_trip)) - rules.round_trip;
@@ -111,7 +111,7 @@ impl Population {
         Self { rules, windows: rules.window - 1, wait }
     }
 
-    /// How many states.
+    /// Returns the number of states.
     pub fn states(&self) -> usize {
         states(self.rules.window)
     }
@@ -132,12 +132,12 @@ impl Population {
         2 * self.windows + 2 * STAGES + 2 * stage + more
     }
 
-    /// All connections are new.
+    /// Returns the initial shares: all connections are new.
     pub fn start(&self, x: &mut [f64]) {
         x[self.avoiding(self.rules.initial_window as usize)] = 1.0;
     }
 
-    /// Packets a second of a connection, with the share `x` of all in each state.
+    /// Returns the rate of a connection, given the share `x` of connections in each state [packets/s].
     pub fn rate(&self, x: &[f64]) -> f64 {
         let mut packets = 0.0;
         for w in 2..=self.rules.window {
@@ -153,13 +153,13 @@ impl Population {
         rate
     }
 
-    /// The share of the connections that waits for a timeout.
+    /// Returns the share of connections that wait for a timeout.
     #[cfg(test)]
     pub fn waiting_share(&self, x: &[f64]) -> f64 {
         x[self.waiting(0, 0)..self.resending(0, 0)].iter().sum()
     }
 
-    /// What a loss leads to at a window of `w`.
+    /// Returns the outcomes of a loss at a window of `w`.
     fn loss(&self, w: usize, of: &Powers) -> Loss {
         let (n, q) = (w - 1, of.q[1]);
         let pairs = 0.5 * n as f64 * (n as f64 - 1.0);
@@ -171,7 +171,7 @@ impl Population {
         Loss { repaired: 1.0 - missed, one, more: missed - one }
     }
 
-    /// Adds to `dx` how fast the shares `x` change [1/s] where the loss `p` is heard of.
+    /// Adds the derivatives of the shares `x` to `dx` [1/s], with the loss probability `p` in the feedback.
     pub fn derive(&self, x: &[f64], p: f64, dx: &mut [f64]) {
         let p = p.clamp(0.0, 1.0);
         let q = 1.0 - p;
@@ -199,7 +199,7 @@ impl Population {
             go(from, self.waiting(0, 0), round * p * (1.0 - again));
             go(from, self.waiting(0, 1), round * p * again);
             let over = round * q * (1.0 - again);
-            // h is no more than w, so its losses are there already.
+            // h is at most w, so the losses of w include those of h.
             let (clear, loss) = (of.q[h - 1], losses[h]);
             go(from, self.avoiding(h), over * clear);
             go(from, self.recovering(h), over * (1.0 - clear) * loss.repaired);
@@ -208,7 +208,7 @@ impl Population {
         }
         let two = losses[2];
         let limited = self.rules.limited_transmit;
-        // All that went beside the segment that was lost arrives: one more, and with limited transmit two.
+        // All other segments arrive: one, or two with limited transmit.
         let beside = q * (1.0 - limited + limited * q * q);
         for stage in 0..STAGES {
             for more in 0..2 {
@@ -231,7 +231,7 @@ impl Population {
     }
 }
 
-/// What a loss leaves of a window of `w` (RFC 5681 equation 4).
+/// Window after a loss at a window of `w` (RFC 5681 equation 4).
 const fn half(w: usize) -> usize {
     if w < 4 { 2 } else { w / 2 }
 }
@@ -242,7 +242,7 @@ mod tests {
 
     use super::*;
 
-    /// byun2007's TCP over 60 ms.
+    /// TCP of byun2007 over 60 ms.
     const RULES: Rules = Rules {
         window: 11,
         initial_window: 3.0,
@@ -253,8 +253,8 @@ mod tests {
         longest: 60.0,
     };
 
-    /// The shares in steady state: Gauss's elimination of the chain's generator, whose columns are its flows from each state
-    /// alone, with the shares' sum in place of one equation.
+    /// Shares in steady state: Gaussian elimination of the chain's generator, whose columns are its derivatives in each
+    /// pure state, with the sum of the shares in place of one equation.
     fn steady(population: &Population, p: f64) -> Vec<f64> {
         let n = population.states();
         let mut rows = vec![vec![0.0; n + 1]; n];
@@ -286,7 +286,8 @@ mod tests {
         population.rate(&steady(&population, p))
     }
 
-    /// What follows a loss at the window `w`, packet by packet: whether there are three duplicates, and how many are lost.
+    /// Outcome of a loss at the window `w`, packet by packet: true with three duplicate ACKs, and the number of lost
+    /// segments.
     fn lose(w: usize, p: f64, limited: bool, rng: &mut Rng) -> (bool, usize) {
         let mut duplicates = (1..w).filter(|_| rng.uniform() >= p).count();
         let (mut holes, mut let_go) = (w - duplicates, 0);
@@ -297,7 +298,7 @@ mod tests {
         (duplicates >= 3, holes)
     }
 
-    /// Packets a second of one connection that draws each of its packets, over `losses` losses.
+    /// Rate of a connection simulated packet by packet over `losses` losses [packets/s].
     fn drawn(rules: Rules, p: f64, losses: u32) -> f64 {
         let mut rng = Rng::stream(7, "population", 0, "test");
         let (r, limited) = (rules.round_trip, rules.limited_transmit > 0.5);
@@ -359,9 +360,9 @@ mod tests {
         packets as f64 / time
     }
 
-    /// The chain's steady state and a connection that draws its packets agree within the draw's error.
+    /// The chain's steady state and a simulated connection agree within the statistical error.
     #[test]
-    fn a_connection_that_draws_each_packet_has_the_same_rate() {
+    fn chain_rate_matches_a_simulated_connection() {
         for limited_transmit in [0.0, 1.0] {
             for p in [0.01, 0.05, 0.1, 0.2, 0.3] {
                 let rules = Rules { limited_transmit, ..RULES };
@@ -371,9 +372,10 @@ mod tests {
         }
     }
 
-    /// Without losses a connection sends its window every round trip; where all is lost, a segment each longest timeout.
+    /// Without losses a connection sends its window every round trip; with certain loss, one segment per maximum
+    /// timeout.
     #[test]
-    fn the_ends_are_known() {
+    fn limits_of_no_loss_and_certain_loss() {
         assert!((rate(RULES, 0.0) - 11.0 / 0.06).abs() < 1e-6);
         assert!((rate(RULES, 1.0 - 1e-7) * (60.0 - 0.06) - 1.0).abs() < 1e-5);
     }
@@ -382,7 +384,7 @@ mod tests {
     /// segment, is what `p w` losses take, half a window each, so that `E[w²] = 2 / p` as in the equations without
     /// timeouts, but for a segment of a window, `√p` of it.
     #[test]
-    fn without_timeouts_aimd_is_left() {
+    fn rare_losses_give_aimd() {
         for p in [0.003_f64, 0.005, 0.01] {
             let population = Population::new(Rules { window: MOST_WINDOW, ..RULES });
             let x = steady(&population, p);

@@ -1,4 +1,4 @@
-//! A model's run, written down as a simulation's.
+//! Runs of a model, with the columns of a simulation.
 
 use bentpipe_scenario::Scenario;
 
@@ -9,35 +9,35 @@ use crate::system::{Error, System};
 /// A column of a table.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Column {
-    /// Its name, that of the same column of a simulation's time series.
+    /// Name, as in a simulation's time series.
     pub name: String,
-    /// A value for each sample.
+    /// One value per sample.
     pub values: Vec<f64>,
 }
 
-/// A time series: one row a sample.
+/// A time series: one row per sample.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Table {
-    /// The columns, `time` first.
+    /// Columns, `time` first.
     pub columns: Vec<Column>,
 }
 
 impl Table {
-    /// The values of the column of that name.
+    /// Returns the values of a column by name.
     #[must_use]
     pub fn column(&self, name: &str) -> Option<&[f64]> {
         self.columns.iter().find(|column| column.name == name).map(|column| column.values.as_slice())
     }
 }
 
-/// Solves the equations of `scenario` under its subject's AQM, over its warm-up and its duration, and samples them over the
-/// duration. The columns are those of a simulation: `time` [s], `offered_load` [bit/s], `throughput` [bit/s],
+/// Solves the equations of `scenario` with its subject's AQM over warm-up and duration, and samples them over the duration. The
+/// columns are those of a simulation: `time` [s], `offered_load` [bit/s], `throughput` [bit/s],
 /// `transmit_queue` [packets], `queue_delay` [s], `mark_probability`, `capacity` [bit/s], and the law's state as `aqm.NAME`;
-/// and `loss_rate`, which a simulation counts: what a mark or a full queue discards per packet offered.
-/// Rates are means over a sample. `seed` draws what is random in the capacity.
+/// and `loss_rate`, the packets that marks or a full queue drop per packet offered.
+/// Rates are means over a sample. `seed` seeds a random capacity.
 ///
 /// # Errors
-/// Where the equations do not cover the scenario, or have no bounded solution.
+/// A scenario that the equations do not cover, or a diverging solution.
 pub fn run(scenario: &Scenario, seed: u64) -> Result<Table, Error> {
     let system = System::of(scenario, seed)?;
     match system.rules {
@@ -57,7 +57,7 @@ fn solve<const N: usize>(system: &System, scenario: &Scenario) -> Result<Table, 
     }
     let every = (interval / step) as usize;
     let count = |time: bentpipe_units::Duration| (time.as_nanos() / interval) as usize;
-    // The warm-up is as many whole samples as cover it.
+    // The warm-up is rounded up to whole samples.
     let warm = scenario.run.warmup.as_nanos().div_ceil(interval) as usize;
     let samples = warm + count(scenario.run.duration);
     let start = fluid.start();

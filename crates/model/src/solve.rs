@@ -1,25 +1,24 @@
-//! Delay-differential equations, solved by the classical Runge-Kutta method of fourth order with a fixed step.
+//! Delay differential equations, solved by the classical fourth-order Runge-Kutta method with a fixed step.
 //!
-//! What the solution was in the past is interpolated between the steps by cubic Hermite polynomials, from values and
-//! derivatives, whose error is of the method's own order (Bellen & Zennaro: Numerical Methods for Delay Differential
-//! Equations, 2003, chapter 6). Steps are evenly spaced, so a moment of the past is found by its number, however long the
-//! past is. Where a delay is shorter than a step, it counts as a step.
+//! The history is interpolated by cubic Hermite polynomials from values and derivatives at the steps, whose error has the order of
+//! the method (Bellen & Zennaro: Numerical Methods for Delay Differential Equations, 2003, chapter 6). Steps are equidistant, so
+//! finding a past value takes constant time. A delay shorter than a step counts as a step.
 
 use crate::Error;
 
-/// Delay-differential equations of `N` variables with `L` delays.
+/// Delay differential equations of `N` variables with `L` delays.
 pub trait Delayed<const N: usize, const L: usize> {
-    /// The delays at `t` [s], with the variables `y` [s].
+    /// Returns the delays at `t` [s] with the variables `y` [s].
     fn lags(&self, t: f64, y: &[f64; N]) -> [f64; L];
 
-    /// How fast the variables change at `t` [1/s], with `y` now and `past` at each delay before.
+    /// Returns the derivatives at `t` [1/s], with `y` now and `past` at each delay before.
     fn derive(&self, t: f64, y: &[f64; N], past: &[[f64; N]; L]) -> [f64; N];
 
-    /// Puts the variables back to where they belong after a step.
+    /// Restores the bounds of the variables after a step.
     fn confine(&self, _y: &mut [f64; N]) {}
 }
 
-/// The past: values and derivatives at the last steps.
+/// History: values and derivatives at the last steps.
 struct Past<const N: usize> {
     ring: Vec<([f64; N], [f64; N])>,
     /// Number of the last step.
@@ -29,7 +28,7 @@ struct Past<const N: usize> {
 }
 
 impl<const N: usize> Past<N> {
-    /// The variables at `t`, which is not after the last step; the start's before there was any step.
+    /// Returns the variables at `t`, at most the time of the last step; before the start, the initial values.
     fn at(&self, t: f64) -> Option<[f64; N]> {
         let place = t / self.step;
         if place <= 0.0 || self.last == 0 {
@@ -67,7 +66,7 @@ pub fn integrate<const N: usize, const L: usize, S: Delayed<N, L>>(
     let look = |past: &Past<N>, t: f64, y: &[f64; N]| -> Result<[[f64; N]; L], Error> {
         let mut found = [[0.0; N]; L];
         for (found, lag) in found.iter_mut().zip(system.lags(t, y)) {
-            // One that is not a number is no shorter than the history.
+            // NaN is rejected as too long.
             let before = if lag <= history { past.at(t - lag.max(step)) } else { None };
             *found = before.ok_or(Error::Delay { lag, at: t, history })?;
         }
@@ -94,7 +93,7 @@ pub fn integrate<const N: usize, const L: usize, S: Delayed<N, L>>(
         if let Some(variable) = y.iter().position(|x| !x.is_finite()) {
             return Err(Error::Diverges { variable, at: end, step });
         }
-        // The derivative at the step's end looks back at least one step, to where all is known.
+        // The derivative at the end of the step uses values at least one step old.
         k1 = system.derive(end, &y, &look(&past, end, &y)?);
         past.last = n + 1;
         let place = past.last % kept;
@@ -126,7 +125,7 @@ mod tests {
         }
     }
 
-    /// The method of steps: `y(t) = Σ (-a)^k (t - (k - 1) d)^k / k!` over k from 0 to 1 + floor(t / d).
+    /// Method of steps: `y(t) = Σ (-a)^k (t - (k - 1) d)^k / k!` over k from 0 to 1 + floor(t / d).
     fn by_steps(a: f64, d: f64, t: f64) -> f64 {
         let mut sum = 1.0;
         for k in 1..=(t / d).floor() as u32 + 1 {
@@ -142,23 +141,22 @@ mod tests {
         last
     }
 
-    /// Met to 1e-6 and better over ten delays; each halving of the step leaves a sixteenth of the error or less, until
-    /// rounding shows.
+    /// Error below 1e-6 over ten delays; halving the step divides it by at least sixteen, down to rounding errors.
     #[test]
-    fn a_linear_delay_equation_is_met() {
+    fn linear_delay_equation_converges() {
         let system = Linear { a: 1.0, d: 1.0 };
         let exact = by_steps(1.0, 1.0, 10.0);
         let error = |step| (solved(&system, step, 10.0) - exact).abs();
         assert!(error(0.01) < 1e-8, "{:e}", error(0.01));
         assert!(error(0.05) < 1.2 * error(0.1) / 16.0, "{:e} {:e}", error(0.05), error(0.1));
-        // A delay that is no multiple of the step.
+        // The delay is not a multiple of the step.
         let odd = Linear { a: 1.3, d: 0.777 };
         assert!((solved(&odd, 0.01, 7.0) - by_steps(1.3, 0.777, 7.0)).abs() < 1e-6);
     }
 
-    /// Beyond a d = π / 2 the solution oscillates and grows (Hayes 1950): at π / 2 itself cos is one.
+    /// For a d > π / 2 the solution oscillates and grows (Hayes 1950); at π / 2 it is a cosine.
     #[test]
-    fn the_border_of_stability_is_where_it_belongs() {
+    fn stability_limit_of_the_linear_equation_matches() {
         let pi = std::f64::consts::PI;
         let swing = |a: f64| {
             let (mut early, mut late) = (0.0f64, 0.0f64);
@@ -176,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn a_delay_longer_than_the_history_is_refused() {
+    fn delays_longer_than_the_history_are_rejected() {
         let wrong = integrate(&Linear { a: 1.0, d: 3.0 }, [1.0], (0.1, 10), 2.0, 1, |_, _| ());
         assert!(matches!(wrong, Err(Error::Delay { lag: 3.0, history: 2.0, .. })), "{wrong:?}");
         let nan = integrate(&Linear { a: 1.0, d: f64::NAN }, [1.0], (0.1, 10), 2.0, 1, |_, _| ());
@@ -184,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn what_grows_without_bound_is_refused() {
+    fn diverging_solutions_are_rejected() {
         let wrong = integrate(&Linear { a: -1e300, d: 0.1 }, [1.0], (0.1, 100), 2.0, 1, |_, _| ());
         assert!(matches!(wrong, Err(Error::Diverges { variable: 0, .. })), "{wrong:?}");
     }

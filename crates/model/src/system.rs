@@ -1,4 +1,4 @@
-//! What a scenario means to the equations.
+//! Parameters of the equations, derived from a scenario.
 
 use std::fmt;
 
@@ -15,27 +15,27 @@ use bentpipe_units::{Duration, Rng};
 use crate::fourier::Series;
 use crate::population::{MOST_WINDOW, Rules};
 
-/// What a model cannot do.
+/// An error of a model.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Error {
-    /// A scenario that the equations do not cover: where, what was found, and what is allowed.
+    /// A scenario that the equations do not cover: key, value found and permitted values.
     Scenario(String),
-    /// A delay longer than the past that is kept [s].
+    /// A delay longer than the history [s].
     Delay {
-        /// The delay.
+        /// Delay.
         lag: f64,
-        /// When it came up.
+        /// Time at which it occurs.
         at: f64,
-        /// How much of the past is kept.
+        /// Length of the history.
         history: f64,
     },
-    /// A solution without bound.
+    /// A diverging solution.
     Diverges {
-        /// The variable, by its number.
+        /// Variable (index).
         variable: usize,
-        /// When it left the finite numbers [s].
+        /// Time at which it is no longer finite [s].
         at: f64,
-        /// The step [s].
+        /// Step of the integration [s].
         step: f64,
     },
 }
@@ -60,26 +60,26 @@ impl fmt::Display for Error {
 
 impl std::error::Error for Error {}
 
-/// Steps of the integration in a round trip, at least: with fewer the senders' equations are not met.
+/// Minimum number of integration steps per round trip: fewer do not resolve the senders' equations.
 const STEPS_PER_ROUND_TRIP: f64 = 10.0;
 
 fn wrong<T>(text: String) -> Result<T, Error> {
     Err(Error::Scenario(text))
 }
 
-/// What the watched queue's link can send [packets/s].
+/// Capacity of the watched queue's link [packets/s].
 #[derive(Clone, Debug, PartialEq)]
 pub enum Capacity {
-    /// Always the same.
+    /// Constant.
     Fixed(f64),
-    /// Each from its time on [s]; from the beginning after the last, if there is a period.
+    /// Start times [s] and rates; repeated if there is a period.
     Steps(Vec<(f64, f64)>, Option<f64>),
-    /// Each for so long [s], the last one for ever.
+    /// Rates of equal duration [s]; the last one stays.
     Drawn(Vec<f64>, f64),
 }
 
 impl Capacity {
-    /// At `t` [s].
+    /// Returns the capacity at `t` [s].
     #[must_use]
     pub fn at(&self, t: f64) -> f64 {
         match self {
@@ -93,7 +93,8 @@ impl Capacity {
         }
     }
 
-    /// Its mean: over the period, or over all steps, with the last as long as those before on the average.
+    /// Returns the mean over the period; without a period over all steps, where the last lasts as long as the others on
+    /// average.
     #[must_use]
     pub fn mean(&self) -> f64 {
         let (steps, period) = match self {
@@ -112,63 +113,63 @@ impl Capacity {
     }
 }
 
-/// What a scenario means to the equations. Rates are in packets a second, times in seconds.
+/// Parameters of the equations. Rates are in packets/s, times in s.
 pub struct System {
-    /// Whose equations.
+    /// Equations.
     pub equations: Equations,
-    /// When the senders hear of marks.
+    /// Delay of the senders' feedback.
     pub feedback: Feedback,
-    /// The fluid model of the AQM.
+    /// Fluid model of the AQM.
     pub law: Box<dyn FluidModel>,
-    /// m: long-lived TCP connections, or sessions always busy with one, once all have started.
+    /// m: number of long-lived TCP connections, or of sessions without think time, once all have started.
     pub connections: f64,
-    /// How they start.
+    /// Ramps of connection starts.
     pub ramps: Vec<(f64, Option<Ramp>)>,
-    /// TCP's rules for them, with the equations "timeouts".
+    /// TCP parameters, with the equations `timeouts`.
     pub(crate) rules: Option<Rules>,
-    /// Share of them that is replaced by new ones [1/s].
+    /// Share of connections replaced by new ones [1/s].
     pub replaced: f64,
-    /// R: the mean round trip of a sender, queues apart [s]. With a PEP, the way to it and back.
+    /// R: mean round-trip time of a sender without queueing delay [s]; with a PEP, to the PEP and back.
     pub round_trip: f64,
-    /// μ: what the link can send.
+    /// μ: capacity of the link.
     pub capacity: Capacity,
-    /// Packets on that link that a segment becomes: one, unless a spacelink cuts it differently.
+    /// Packets on the link per segment: one, unless a spacelink splits segments differently.
     pub packets_per_segment: f64,
-    /// Length of a packet on that link [bytes].
+    /// Length of a packet on the link [bytes].
     pub packet: f64,
     /// Length of a segment at the mark point [bytes].
     pub segment: f64,
-    /// What the watched queue may hold [packets].
+    /// Capacity of the watched queue [packets].
     pub limit: f64,
-    /// MaxRcvWin: what a receiver offers [segments].
+    /// MaxRcvWin: receive window [segments].
     pub window: f64,
-    /// A new connection's window [segments].
+    /// Initial window [segments].
     pub initial_window: f64,
-    /// Datagrams that no mark slows down, at the mark point.
+    /// Datagrams at the mark point, which do not react to marks.
     pub background: f64,
-    /// Whether a mark discards the packet.
+    /// True if a mark drops the packet.
     pub drops: bool,
-    /// What a mark leaves of a connection's window: a half, or `decr` where it cuts the advertised one.
+    /// Factor of a window decrease: a half, or `decr` if marks cut advertised windows.
     pub decrease: f64,
-    /// d(t): from the receive to the transmit queue [s].
+    /// d(t): delay from the receive queue to the transmit queue [s].
     pub pep_delay: Series,
-    /// ω(t): of the offered load.
+    /// ω(t): load ratio.
     pub load_ratio: Series,
-    /// υ(t): the share of the connections that is new.
+    /// υ(t): share of new connections.
     pub new_connections: Option<Series>,
-    /// The unit of time of the paper [s].
+    /// Unit of time of the paper [s].
     pub unit: f64,
-    /// The step of the integration [s].
+    /// Step of the integration [s].
     pub step: f64,
-    /// How much of the past is kept [s].
+    /// Length of the history [s].
     pub history: f64,
 }
 
 impl System {
-    /// What `scenario` means under its subject's AQM; `seed` draws what is random in the capacity.
+    /// Derives the parameters from a scenario with its subject's AQM. `seed` seeds a random capacity.
     ///
     /// # Errors
-    /// Where the equations do not cover the scenario: [`Error::Scenario`].
+    /// [`Error::Scenario`] for a scenario that the equations do not cover.
     pub fn of(scenario: &Scenario, seed: u64) -> Result<Self, Error> {
         let found = Found::of(scenario)?;
         let models = &scenario.models;
@@ -206,7 +207,7 @@ impl System {
             );
         }
         let senders = Senders::of(scenario, &found)?;
-        // In whole nanoseconds, as a file may write it.
+        // In whole nanoseconds, as in a file.
         let longest = (1e9 * senders.round_trip / STEPS_PER_ROUND_TRIP).floor() / 1e9;
         let step = models.step.as_secs_f64();
         if step > longest {
@@ -269,7 +270,7 @@ impl System {
     }
 }
 
-/// The name of equations in a scenario file.
+/// Name of equations in a scenario file.
 pub(crate) fn name(equations: Equations) -> &'static str {
     match equations {
         Equations::Gateway => "gateway",
@@ -311,7 +312,7 @@ fn law(aqm: &AqmSpec, given: &FluidConfig) -> Result<Box<dyn FluidModel>, Error>
 /// The subject's queue.
 struct Found<'a> {
     gateway: Option<&'a Gateway>,
-    /// The link that it stands in front of, or that the gateway sends on.
+    /// Link behind the queue or gateway.
     link: usize,
     aqm: &'a AqmSpec,
     marking: Marking,
@@ -421,27 +422,27 @@ fn changing(
     }
 }
 
-/// The senders, all kinds together.
+/// Aggregate of all senders.
 struct Senders {
     connections: f64,
     ramps: Vec<(f64, Option<Ramp>)>,
-    /// Share that is replaced by new ones [1/s]; while they are counted, connections in place of a share.
+    /// Share replaced by new connections [1/s]; a number of connections until all are added.
     replaced: f64,
     round_trip: f64,
     /// Mean length of a segment on the wire [bytes].
     segment: f64,
-    /// … and of its payload.
+    /// Mean payload of a segment [bytes].
     payload: f64,
     window: f64,
     initial_window: f64,
-    /// Segments for each ACK.
+    /// Segments per ACK.
     per_ack: f64,
-    /// The share with limited transmit.
+    /// Share with limited transmit.
     limited: f64,
-    /// The shortest timeout, and the longest [s].
+    /// Minimum and maximum retransmission timeout [s].
     timeout: f64,
     longest: f64,
-    /// The first whose rules are not those of the equations "timeouts", and what they are.
+    /// First transport that the equations `timeouts` do not cover, and the reason.
     unruly: Option<(String, &'static str)>,
     /// Datagrams at the mark point [packets/s].
     background: f64,
@@ -510,7 +511,7 @@ impl Senders {
         Ok(sum)
     }
 
-    /// TCP's rules for all of them.
+    /// Returns the TCP parameters of all senders.
     fn rules(&self, marking: Marking) -> Result<Rules, Error> {
         let of = "the equations timeouts";
         if marking != Marking::Drop {
@@ -540,7 +541,7 @@ impl Senders {
         })
     }
 
-    /// Adds `count` connections; what is a mean stays one.
+    /// Adds `count` connections and updates the means.
     fn add(&mut self, count: f64, ramp: Option<Ramp>, tcp: &Tcp, round_trip: f64) {
         let (old, new) = (self.connections, self.connections + count);
         let mean = |of: &mut f64, x: f64| *of = (*of * old + x * count) / new;
@@ -559,7 +560,7 @@ impl Senders {
     }
 }
 
-/// What of a transport is not as the equations "timeouts" have it, if anything.
+/// Describes the property of a transport that the equations `timeouts` do not cover.
 fn unruly(tcp: &Tcp) -> Option<&'static str> {
     if tcp.algorithm != bentpipe_scenario::Congestion::NewReno {
         Some("another algorithm")
@@ -580,7 +581,7 @@ fn not_fluid<T>(traffic: &Traffic, what: &str) -> Result<T, Error> {
     ))
 }
 
-/// Packets a second of a source of datagrams.
+/// Mean rate of a source of datagrams [packets/s].
 fn mean_rate(name: &str, pattern: &Pattern) -> Result<f64, Error> {
     let share = match pattern {
         Pattern::Cbr { .. } | Pattern::Poisson { .. } => 1.0,
@@ -598,7 +599,7 @@ fn mean_rate(name: &str, pattern: &Pattern) -> Result<f64, Error> {
     Ok(share * pattern.nominal_rate().bytes_per_sec() / pattern.typical_packet())
 }
 
-/// The mean delay of a link there and back [s].
+/// Mean round-trip delay of a link [s].
 fn both_ways(scenario: &Scenario, hop: Hop) -> f64 {
     let link = &scenario.links[hop.link];
     mean_delay(&link.forward.delay) + mean_delay(&link.reverse.delay)
@@ -615,7 +616,7 @@ pub(crate) mod tests {
 
     use super::*;
 
-    /// An algorithm's law on a link of `capacity` packets a second, of 1000 bytes.
+    /// Fluid model of an algorithm on a link of `capacity` [packets/s] with packets of 1000 bytes.
     pub fn law(name: &str, capacity: f64, given: &[(&str, f64)]) -> Box<dyn FluidModel> {
         let algorithm = AQMS.iter().find(|a| a.name == name).unwrap();
         let link = Link { capacity: Rate::from_bps((8000.0 * capacity) as u64), mean_packet: 1000.0 };
@@ -625,7 +626,8 @@ pub(crate) mod tests {
         algorithm.fluid.unwrap()(&values, &given).unwrap()
     }
 
-    /// `connections` with a round trip of `round_trip` [s] before a link of `capacity` [packets/s]; marks drop nothing.
+    /// System of `connections` with a round-trip time of `round_trip` [s] in front of a link of `capacity` [packets/s];
+    /// marks drop nothing.
     pub fn plain(
         equations: Equations,
         law: Box<dyn FluidModel>,

@@ -1,4 +1,4 @@
-//! Tests of the models, in one program: each program more is linked once more.
+//! Tests of the models, in one program to save link time.
 
 mod equations;
 mod laws;

@@ -1,4 +1,4 @@
-//! The equations where their solution is known in closed form.
+//! Solutions of the equations that have a closed form.
 
 use bentpipe_model::{System, Table, run};
 use bentpipe_scenario::Scenario;
@@ -105,7 +105,7 @@ fn root(mut low: f64, mut high: f64, f: impl Fn(f64) -> f64) -> f64 {
 /// AVQRED at rest: what its virtual queue is served at, 20 Mbit/s of 1400-byte segments, is accepted, so λ (1 - p) = 2.5e6 /
 /// 1400; and the senders' gain is their loss, (1 - p) m / R² = p λ² / (2 m). Both give p, and v = 60 + 60 p.
 #[test]
-fn avqred_rests_where_gain_and_loss_balance() {
+fn avqred_equilibrium_matches_closed_form() {
     let (m, r, accepted) = (400.0, 0.06, 2.5e6 / 1400.0);
     let balance = |p: f64| {
         let load = accepted / (1.0 - p);
@@ -122,10 +122,10 @@ fn avqred_rests_where_gain_and_loss_balance() {
     close(mean(&table, "aqm.v_cap"), 20e6, 1e-12);
 }
 
-/// What is accepted is sent or waits: over a run that begins empty, offered less marked is sent and the queue. RED swings
-/// here, and the PEP holds what was accepted in the last 14.5 ms.
+/// Conservation: over a run that starts empty, offered minus marked equals sent plus queued. RED oscillates here, and the PEP
+/// holds the packets accepted in the last 14.5 ms.
 #[test]
-fn nothing_is_lost_or_made_on_the_way() {
+fn packets_are_conserved() {
     let table = solved(GATEWAY, &["run.warmup=0 s", "gateway.aqm.preset=RED 4", "gateway.aqm.gentle=true"]);
     let sum = |name: &str| table.column(name).unwrap().iter().sum::<f64>() * 0.1;
     let marked: f64 = {
@@ -144,7 +144,7 @@ fn nothing_is_lost_or_made_on_the_way() {
 /// At rest, N windows W fill the link, N W / R(q) = C with R(q) = R + q / C, and W² p = 2 (Misra, Gong & Towsley 2000); RED's
 /// average is the queue.
 #[test]
-fn end_to_end_rests_at_the_square_root_law() {
+fn end_to_end_equilibrium_is_the_square_root_law() {
     let (n, c, r) = (10.0, 10e6 / (8.0 * 1040.0), 0.1);
     let table = solved(LINK, &["model.laws=printed"]);
     let q = mean(&table, "transmit_queue");
@@ -160,15 +160,15 @@ fn end_to_end_rests_at_the_square_root_law() {
 
 /// A receive window of four segments keeps ten connections at 40 segments a round trip, whatever the AQM would allow.
 #[test]
-fn a_receive_window_bounds_the_senders() {
+fn receive_window_limits_the_senders() {
     let table = solved(LINK, &["transport.t.receive_window=4 segments"]);
     close(mean(&table, "offered_load"), 8.0 * 1040.0 * 40.0 / 0.1, 1e-3);
     assert_eq!(mean(&table, "mark_probability"), 0.0);
 }
 
-/// A full queue of 50 packets without an AQM: it never holds more, and what is lost keeps the senders at the link's rate.
+/// A full queue of 50 packets without an AQM never exceeds its limit, and losses keep the senders at the link's rate.
 #[test]
-fn a_full_queue_loses_what_it_cannot_hold() {
+fn full_queue_drops_the_excess() {
     let table = solved(
         LINK,
         &["link.bottleneck.queue.aqm.algorithm=droptail", "link.bottleneck.queue.limit=50 packets"],
@@ -181,7 +181,7 @@ fn a_full_queue_loses_what_it_cannot_hold() {
 /// The single queue at rest: served as an M/M/1 queue, it holds ρ / (1 - ρ) packets at its own utilization ρ; AVQRED's virtual
 /// queue as an M/D/1 queue ρ + ρ² / (2 (1 - ρ)) (Pollaczek and Khinchine).
 #[test]
-fn the_single_queue_has_the_lengths_of_queueing_theory() {
+fn single_queue_lengths_match_queueing_theory() {
     let table = solved(
         LINK,
         &[
@@ -200,7 +200,7 @@ fn the_single_queue_has_the_lengths_of_queueing_theory() {
 
 /// Sessions that start 4 every 5 s with 5 s pauses: after 22 s eight have started and the third four are at two fifths.
 #[test]
-fn connections_of_the_single_queue_follow_their_ramp() {
+fn connections_follow_their_ramp() {
     let pages = GATEWAY.replace(
         "sessions = 400",
         "sessions = 400\nramp = { sessions = 4, over = \"5 s\", pause = \"5 s\" }",
@@ -219,9 +219,9 @@ fn connections_of_the_single_queue_follow_their_ramp() {
     assert_eq!(system.connections, 400.0);
 }
 
-/// The unit of time of the papers is in AVQ's printed law alone: other laws do not know it.
+/// Only AVQ's published fluid model contains the papers' unit of time.
 #[test]
-fn the_unit_of_time_changes_only_what_is_printed_in_it() {
+fn time_unit_affects_only_printed_avq() {
     let of = |aqm: &str, unit: &str| {
         let table =
             solved(GATEWAY, &[&format!("gateway.aqm.preset={aqm}"), &format!("model.time_unit={unit}")]);
@@ -233,9 +233,9 @@ fn the_unit_of_time_changes_only_what_is_printed_in_it() {
     assert_ne!(of("AVQ", "100 ms"), of("AVQ", "1 s"));
 }
 
-/// A delay of the PEP only delays a queue that nothing watches: the virtual queue ahead of it is the same to the last bit.
+/// The PEP's delay only delays an unwatched queue: the virtual queue ahead of it is bit-identical.
 #[test]
-fn avqred_does_not_know_the_delay_of_the_pep() {
+fn avqred_virtual_queue_is_independent_of_the_pep_delay() {
     let of = |delay: &str| {
         let table = solved(GATEWAY, &[&format!("gateway.pep.delay={delay}"), "run.warmup=0 s"]);
         table.column("aqm.VQ").unwrap().to_vec()
@@ -243,9 +243,9 @@ fn avqred_does_not_know_the_delay_of_the_pep() {
     assert_eq!(of("0 ms"), of("60 ms"));
 }
 
-/// Datagrams come on top: 2 Mbit/s of them leave 8 of 10 Mbit/s to the connections.
+/// Datagrams of 2 Mbit/s leave 8 of 10 Mbit/s to the connections.
 #[test]
-fn datagrams_do_not_slow_down() {
+fn datagrams_keep_their_rate() {
     let more = format!(
         "{LINK}\n[traffic.voice]\nkind = \"cbr\"\nfrom = \"s\"\nto = \"d\"\nflows = 10\nrate = \"200 kbps\"\npacket = \"1040 B\"\n"
     );
@@ -259,10 +259,9 @@ fn refused(text: &str, changes: &[&str]) -> String {
     run(&scenario(text, changes), 1).err().map_or_else(|| "no mistake".to_owned(), |e| e.to_string())
 }
 
-/// Where nothing is marked, each of 400 connections sends the 11 whole segments of its window every 60 ms, with timeouts in the
-/// equations or not.
+/// Without marks, each of 400 connections sends its window of 11 segments every 60 ms, with either equations.
 #[test]
-fn without_marks_windows_are_full() {
+fn windows_are_full_without_marks() {
     let table = solved(GATEWAY, &["model.equations=timeouts", "gateway.aqm={ algorithm = \"droptail\" }"]);
     close(mean(&table, "offered_load"), 8.0 * 1400.0 * 400.0 * 11.0 / 0.06, 1e-9);
 }
@@ -270,7 +269,7 @@ fn without_marks_windows_are_full() {
 /// Half the step changes the mean queue by less than 1 %, or by less than a thousandth of a packet. Where AVQ's virtual queue
 /// rests at its threshold a drift takes a while to show.
 #[test]
-fn half_the_step_leaves_the_mean_queue() {
+fn halving_the_step_keeps_the_mean_queue() {
     for (equations, warmup, duration) in [("gateway", 60, 120), ("timeouts", 10, 20)] {
         for preset in ["RED 4", "AVQ", "AVQRED"] {
             let queue = |step: &str| {
@@ -289,9 +288,9 @@ fn half_the_step_leaves_the_mean_queue() {
     }
 }
 
-/// What the equations do not cover is one message: where, what was found, what is allowed.
+/// Uncovered scenarios give one message: key, value found, permitted values.
 #[test]
-fn what_is_not_covered_is_said() {
+fn uncovered_scenarios_give_messages() {
     let cases: &[(&str, &[&str], &str)] = &[
         (
             GATEWAY,
@@ -360,9 +359,9 @@ fn what_is_not_covered_is_said() {
     }
 }
 
-/// Traffic that is not fluid, and algorithms without a law.
+/// Traffic and algorithms without a fluid model.
 #[test]
-fn what_has_no_law_is_said() {
+fn algorithms_without_fluid_model_give_messages() {
     let message = refused(LINK, &["link.bottleneck.queue.aqm.algorithm=codel"]);
     assert!(
         message.starts_with("aqm.algorithm: found codel; allowed in a fluid model: droptail, red, "),

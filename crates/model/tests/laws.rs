@@ -1,4 +1,4 @@
-//! Which law of an AQM the fluid equations take, and what of it is seen in their solution.
+//! Choice of the AQM's fluid model, and its effect on the solution.
 
 use bentpipe_model::{Table, run};
 use bentpipe_queue::registry::AQMS;
@@ -53,9 +53,9 @@ fn with_aqm(aqm: &str) -> Result<Table, String> {
     run(&scenario, 1).map_err(|e| e.to_string())
 }
 
-/// Every AQM with a law is solved, and every other is refused by name.
+/// Every AQM with a fluid model is solved; others are rejected by name.
 #[test]
-fn every_aqm_is_solved_or_refused() {
+fn every_aqm_is_solved_or_rejected() {
     for algorithm in AQMS {
         let found = with_aqm(&format!("{{ algorithm = \"{}\" }}", algorithm.name));
         match (algorithm.fluid, found) {
@@ -89,7 +89,7 @@ fn every_aqm_is_solved_or_refused() {
 /// The limit is 400 packets: with a threshold of a half nothing is marked while no more than 200 wait, and then, by droptail
 /// under control, what the ramp says: `(q - 200) / 200`. The share over a sample lies between that of the queue at its ends.
 #[test]
-fn a_threshold_keeps_marks_away() {
+fn threshold_control_suppresses_marks() {
     let table = with_aqm("{ algorithm = \"droptail\", threshold = 0.5 }").expect("it is solved");
     let (queue, share) = (table.column("transmit_queue").unwrap(), table.column("mark_probability").unwrap());
     let mut above = 0;

@@ -1,4 +1,4 @@
-//! Every term of the equations at one point, worked out by hand, with a law that shows what it is shown.
+//! Every term of the equations at one point, worked out by hand, with a fluid model that records its inputs.
 
 use bentpipe_model::{Capacity, Delayed, Fluid, Series, System, integrate, run};
 use bentpipe_queue::FluidModel;
@@ -9,7 +9,7 @@ use bentpipe_units::Duration;
 const SENDERS: usize = 0;
 const QUEUE: usize = 1;
 const LAW: usize = 6;
-/// More variables than the equations need, but for timeouts.
+/// More variables than the equations need, except with timeouts.
 const N: usize = 12;
 const PI: f64 = std::f64::consts::PI;
 
@@ -69,7 +69,7 @@ fn at(senders: f64, q: f64, p: f64) -> [f64; N] {
     y
 }
 
-/// How fast senders, queue, offered, marked, sent, lost and the law's variables change.
+/// Derivatives of senders, queue, offered, marked, sent, lost and the AQM's variables.
 fn change(system: &System, t: f64, now: [f64; N], then: [f64; N]) -> [f64; 10] {
     let late = if system.feedback == Feedback::RoundTrip { then } else { now };
     let dy = Fluid::<N>::new(system).derive(t, &now, &[then, late]);
@@ -239,10 +239,10 @@ fn series_and_samples() {
     assert_ne!(of("2.05 s"), of("2 s"));
 }
 
-/// What is lost is what is offered and not sent, in segments, of which each becomes two packets here (1360 bytes, in 680 each):
-/// all that a full queue cannot hold, and what marks drop, but not where they are signals.
+/// Losses are offered minus sent segments, each of which becomes two packets here (1360 bytes, in 680 each): overflow, and
+/// marks if they drop.
 #[test]
-fn losses_are_what_is_not_sent() {
+fn losses_are_offered_minus_sent() {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scenarios/");
     let of = |name: &str, changes: &[&str]| {
         let changes: Vec<String> = changes.iter().map(|c| (*c).to_owned()).collect();
@@ -274,7 +274,7 @@ fn losses_are_what_is_not_sent() {
     assert!(told[2] > 0.0 && told[3] == 0.0, "{told:?}");
 }
 
-/// Fixed, by steps that repeat, and drawn: the last of these lasts for ever.
+/// Constant, repeated steps, and random rates, the last of which stays.
 #[test]
 fn capacity() {
     let steps = vec![(0.0, 10.0), (2.0, 20.0), (3.0, 30.0)];
@@ -317,7 +317,7 @@ fn solved(
 /// A delay may be as long as the history: `y' = -y(t - 1)` is `1 - t + (t - 1)² / 2` from 1 to 2. One that is shorter than a step
 /// counts as a step: `1 - x + (x - h)² / 2 - …` over 10 steps of h = 1/10, summed by the method of steps.
 #[test]
-fn the_longest_and_the_shortest_delay() {
+fn longest_and_shortest_delays_work() {
     assert!((solved(|_| 1.0, |_, y| -y, (0.1, 20), 1.0) + 0.5).abs() < 1e-9);
     let (mut sum, mut term) = (1.0, 1.0);
     for k in 1..=11_i32 {
@@ -333,7 +333,7 @@ fn the_longest_and_the_shortest_delay() {
 
 /// The time goes into rates and delays at every stage: `y' = cos t` is `1 + sin t`, and `y' = y(t / 2)` is `Σ tⁿ / (n! 2^(n(n-1)/2))`.
 #[test]
-fn rates_and_delays_change_with_time() {
+fn time_dependent_rates_and_delays_work() {
     assert!((solved(|_| 1.0, |t, _| libm::cos(t), (0.1, 20), 1.0) - 1.0 - libm::sin(2.0)).abs() < 1e-6);
     let series: f64 = (0..20_i32)
         .map(|n| {
@@ -343,9 +343,9 @@ fn rates_and_delays_change_with_time() {
     assert!((solved(|t| 0.5 * t, |_, y| y, (0.001, 2000), 1.0) - series).abs() < 1e-5);
 }
 
-/// What a scenario's keys mean to the equations, by hand.
+/// Parameters worked out by hand from a scenario's keys.
 #[test]
-fn keys_are_numbers_of_the_equations() {
+fn scenario_keys_map_to_parameters() {
     let of = |changes: &[&str]| {
         let text = format!(
             "{}\n[transport.short]\npreset = \"ns2\"\nreceive_window = \"100 segments\"\nmax_window = \"40 segments\"\n{}\n{}",

@@ -1,7 +1,6 @@
-//! A TOML file that is not a scenario but has a scenario's gateway in it: the live gateway's configuration.
+//! A TOML file with a scenario's gateway: the configuration of the live gateway.
 //!
-//! Its other sections are the reader's own structs, made of [`crate::schema::quantity`]; mistakes in them are told as a scenario's
-//! are, with their places.
+//! Its other sections are structs of the caller, made of [`crate::quantity`]; mistakes in them are reported with their location.
 
 use std::path::Path as FilePath;
 use std::sync::Arc;
@@ -31,33 +30,33 @@ pub struct Document {
 /// The gateway of a [`Document`].
 #[derive(Clone, Debug)]
 pub struct Section {
-    /// The gateway itself.
+    /// Gateway.
     pub gateway: Gateway,
-    /// Every key of it with the value in effect.
+    /// Every key of the gateway with its effective value.
     pub effective: Vec<Effective>,
-    /// What is allowed but most likely not meant.
+    /// Warnings: permitted combinations that are probably mistakes.
     pub warnings: Vec<String>,
 }
 
-/// The nodes around a gateway that stands alone. No gateway of a file may have the name of one.
+/// Names of the hosts around the gateway. No gateway can have them.
 const SERVERS: &str = "outside-of-the-gateway";
 const CLIENTS: &str = "outside-of-the-terminal";
 
 impl Document {
-    /// Reads a file.
+    /// Loads a file.
     ///
     /// # Errors
-    /// Where it cannot be read or is not TOML.
+    /// The file cannot be read or is not TOML.
     pub fn load(path: impl AsRef<FilePath>) -> Result<Self, Error> {
         let path = path.as_ref();
         let text = read_text(path, "a configuration")?;
         Self::parse(&text, &path.display().to_string())
     }
 
-    /// Reads `text`; `file` is what messages call it.
+    /// Parses `text`. `file` is its name in messages.
     ///
     /// # Errors
-    /// Where it is not TOML.
+    /// The text is not TOML.
     pub fn parse(text: &str, file: &str) -> Result<Self, Error> {
         if text.trim().is_empty() {
             let problem = "the file is empty; allowed: a configuration, in TOML".to_owned();
@@ -69,17 +68,17 @@ impl Document {
         })
     }
 
-    /// Whether it has a key, dotted.
+    /// Returns true if the file has a key, dotted.
     #[must_use]
     pub fn has(&self, key: &str) -> bool {
         self.input.base.find(&steps(key)).is_some()
     }
 
-    /// Reads all of it; its gateway is there as any value. `required` has the keys that cannot be left out, dotted, and
+    /// Deserializes the whole file, including the gateway's section. `required` lists the required keys, dotted, and
     /// what they are for.
     ///
     /// # Errors
-    /// The first thing that is wrong, with its place.
+    /// The first mistake, with its location.
     pub fn read<T: DeserializeOwned>(&self, required: &[(&str, &str)]) -> Result<T, Error> {
         T::deserialize(Reader(&self.input.base)).map_err(|wrong| {
             let path: Vec<Step> = wrong.way.into_iter().rev().collect();
@@ -95,13 +94,13 @@ impl Document {
         })
     }
 
-    /// The mistake `problem` in the value of a key, dotted; an element of an array is one more part, counted from zero.
+    /// Returns an error in the value of a key, dotted; an array element is a further part, counted from zero.
     #[must_use]
     pub fn error(&self, key: &str, problem: String) -> Error {
         self.input.source.error(&self.input.base, &steps(key), false, problem, "")
     }
 
-    /// Every key of `file`, which was read from here, with the value in effect.
+    /// Returns every key of `file`, which was read from this document, with its effective value.
     #[must_use]
     pub fn effective<T: Serialize>(&self, file: &T) -> Vec<Effective> {
         let Ok(serde_json::Value::Object(sections)) = serde_json::to_value(file) else { return Vec::new() };
@@ -117,10 +116,10 @@ impl Document {
         rows
     }
 
-    /// Its gateway, in front of a satellite that takes `round_trip` there and back and has `rate`, if any.
+    /// Resolves the gateway, in front of a satellite link with a round-trip delay and optionally a rate.
     ///
     /// # Errors
-    /// As [`crate::Scenario::parse`].
+    /// Those of [`crate::Scenario::parse`].
     pub fn gateway(&self, round_trip: Duration, rate: Option<Rate>) -> Result<Section, Error> {
         let base = &self.input.base;
         let key = [Step::Key("gateway".to_owned())];
@@ -131,7 +130,7 @@ impl Document {
         if let Value::Array(_) = node.value {
             return whole("found an array; allowed: one gateway, a table");
         }
-        // Whatever else is wrong with a name is told as in a scenario.
+        // Other mistakes in a name get a scenario's message.
         let name = |key: &str, default: &'static str| {
             let name = node.get_text(key).unwrap_or(default);
             if name.is_empty() { default.to_owned() } else { name.to_owned() }
@@ -143,7 +142,7 @@ impl Document {
                 problem,
             })?;
         let root = with_gateway(root, node);
-        // Only what stands in the file has a place there, so a scenario's mistakes are the gateway's.
+        // Only nodes of the file have locations in it, so all mistakes are the gateway's.
         let mut scenario = resolve::resolve_tree(&self.input, root, Vec::new(), None)?;
         let is_its = |text: &str| text.starts_with("gateway.") || text.starts_with("gateway:");
         scenario.effective.retain(|row| is_its(&row.key));
@@ -157,7 +156,7 @@ impl Document {
     }
 }
 
-/// A scenario without its gateway.
+/// A scenario around the gateway.
 fn around(gateway: &str, terminal: &str, round_trip: Duration, rate: Option<Rate>) -> Result<Node, String> {
     let quoted = |name: &str| serde_json::Value::from(name).to_string();
     let (gateway, terminal) = (quoted(gateway), quoted(terminal));
@@ -172,7 +171,7 @@ fn around(gateway: &str, terminal: &str, round_trip: Duration, rate: Option<Rate
          transport.default = {{ ecn = true }}\n\
          traffic.any = {{ kind = \"bulk\", from = \"{SERVERS}\", to = \"{CLIENTS}\" }}\n"
     );
-    read_toml(&text).map(|root| root.moved_to(At::File(0))).map_err(|(message, _)| message)
+    read_toml(&text).map(|root| root.relocated(At::File(0))).map_err(|(message, _)| message)
 }
 
 fn with_gateway(mut root: Node, gateway: &Node) -> Node {
@@ -223,7 +222,7 @@ mod tests {
 
     /// 20 Mbit/s over 600 ms are 1.5 MB, with the acknowledgements' 50 ms 1.625 MB: less than the window's 4 MB.
     #[test]
-    fn a_gateway_is_what_it_is_in_a_scenario() {
+    fn a_document_resolves_its_gateway_like_a_scenario() {
         let (document, section) = of(TEXT);
         let section = section.unwrap();
         assert_eq!(section.gateway.regulator.rate.as_bps(), 20_000_000);
@@ -244,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_have_the_places_of_the_file() {
+    fn mistakes_are_located_in_the_file() {
         for (from, to, message) in [
             ("20 Mbps", "20 Mbs", "g.toml:7:22: gateway.regulator.rate: found \"20 Mbs\"; allowed: a rate"),
             (
@@ -260,7 +259,7 @@ mod tests {
             (
                 "rate = \"20 Mbps\"",
                 "tick = \"5 ms\"",
-                "g.toml:7:1: gateway.regulator.rate: missing; required: The rate",
+                "g.toml:7:1: gateway.regulator.rate: missing; required: Rate of the regulator",
             ),
             (
                 "\"20 Mbps\"",

@@ -10,39 +10,39 @@ use crate::reader::tree::{At, Node, Path, Step, Value as NodeValue, bare_or_quot
 use crate::schema::file::File;
 use crate::schema::forms::DISTRIBUTIONS;
 
-/// A key of a scenario with the value in effect.
+/// A key of a scenario with its effective value.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Effective {
-    /// The key, dotted as `--set` takes it.
+    /// Dotted key as in `--set`.
     pub key: String,
-    /// The value with its unit, as `--set` takes it; "none" where the key has no value and needs none.
+    /// Value with its unit as in `--set`; "none" for an optional key without value.
     pub value: String,
-    /// Where the value comes from.
+    /// Origin of the value.
     pub origin: Origin,
-    /// How it came about, where there is more to say; else empty.
+    /// Explanation of the value; may be empty.
     pub note: String,
 }
 
-/// Where a value comes from.
+/// Origin of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Origin {
-    /// The scenario file.
+    /// Scenario file.
     Given,
-    /// An override.
+    /// Override.
     Override,
-    /// The setting that was asked for.
+    /// Requested setting.
     Setting,
-    /// The preset that the AQM names.
+    /// Preset that the AQM names.
     Preset,
-    /// The default.
+    /// Default.
     Default,
 }
 
 /// Origin and explanation of values, by dotted key.
 pub type Notes = BTreeMap<String, (Option<Origin>, String)>;
 
-/// Every key of `file`, in which defaults are filled in.
+/// Lists every key of `file`, whose defaults are filled in.
 pub fn list((root, notes): (&Node, &Notes), file: &File) -> Vec<Effective> {
     let mut out = Vec::new();
     let sections = serde_json::to_value(file).unwrap_or_default();
@@ -84,12 +84,12 @@ pub fn flatten((root, notes): (&Node, &Notes), path: &Path, value: &Value, out: 
     }
 }
 
-/// Whether a table is one value, set as a whole: a distribution, a law of loss, a capacity, or a limit with both bounds.
+/// True for a table that is set as a whole: a distribution, a loss model, a capacity, or a limit with both bounds.
 fn is_one_value(table: &serde_json::Map<String, Value>) -> bool {
     const MORE: [&str; 6] = ["jitter", "probability", "nth", "gilbert_elliott", "bit_error_rate", "modcod"];
     let law = |key: &String| DISTRIBUTIONS.contains(&key.as_str()) || MORE.contains(&key.as_str());
     let limit = |key: &String| matches!(key.as_str(), "packets" | "bytes");
-    // Traffic, which has a kind, may be given by a trace too.
+    // Traffic, which has a kind, may have a key `trace` too.
     (table.keys().any(law) && !table.contains_key("kind")) || (!table.is_empty() && table.keys().all(limit))
 }
 
@@ -97,7 +97,7 @@ fn origin_of(root: &Node, path: &Path) -> Origin {
     let Some((last, around)) = path.split_last() else { return Origin::Default };
     let is_last = |key: &str| matches!(last, Step::Key(k) if k == key);
     let at = root.find(around).and_then(|table| match table.value {
-        // A scheduler or a marking method that is given by its name alone.
+        // A scheduler or marking method given by name alone.
         NodeValue::Text(_) => (is_last("algorithm") || is_last("method")).then_some(table.at),
         _ => table.entries().iter().find(|e| is_last(&e.key)).map(|e| e.node.at),
     });
@@ -109,7 +109,7 @@ fn origin_of(root: &Node, path: &Path) -> Origin {
     }
 }
 
-/// A value as `--set` takes it: without quotes, unless it could be taken for something else.
+/// Formats a value as in `--set`: without quotes unless it would be taken for something else.
 fn written(value: &Value) -> String {
     match value {
         Value::Null => "none".to_owned(),
@@ -131,7 +131,7 @@ fn toml_text(value: &Value) -> String {
                 entries.map(|(key, v)| format!("{} = {}", bare_or_quoted(key), toml_text(v))).collect();
             format!("{{ {} }}", entries.join(", "))
         }
-        // JSON's texts, numbers and words are TOML's.
+        // TOML and JSON have the same strings, numbers and booleans.
         other => other.to_string(),
     }
 }

@@ -1,28 +1,28 @@
-//! One message for one mistake: where it is, what was found, what is allowed and what is nearest to it.
+//! Errors: one message per mistake, with its location, the value found, the permitted values and the nearest name.
 
 use std::fmt;
 
-/// A mistake in a scenario, in an override, or in the name of a setting.
+/// A mistake in a scenario, an override or the name of a setting.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Error {
-    /// Where the mistake is.
+    /// Location of the mistake.
     pub place: Location,
-    /// The key, dotted as `--set` takes it; empty where the mistake is no key's.
+    /// Dotted key as in `--set`; empty if the mistake concerns no key.
     pub key: String,
-    /// What was found and what is allowed, ready to be read.
+    /// Message: what was found and what is allowed.
     pub problem: String,
 }
 
-/// Where a mistake is.
+/// Location of a mistake.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Location {
-    /// At a line and a column of a file, both counted from one.
+    /// Line and column of a file, counted from one.
     File(String, usize, usize),
-    /// In a file as a whole.
+    /// A file as a whole.
     WholeFile(String),
-    /// In an override; the text is the override's own.
+    /// An override, with its text.
     Override(String),
-    /// In the setting that was asked for, by its name.
+    /// The requested setting, by name.
     Setting(String),
 }
 
@@ -31,7 +31,7 @@ impl fmt::Display for Error {
         match &self.place {
             Location::File(file, line, column) => write!(f, "{file}:{line}:{column}: ")?,
             Location::WholeFile(file) => write!(f, "{file}: ")?,
-            // One message is one line, whatever was typed.
+            // Keeps the message on one line.
             Location::Override(text) => write!(f, "--set {}: ", text.replace(char::is_control, " "))?,
             Location::Setting(name) => write!(f, "setting {}: ", quoted(name))?,
         }
@@ -44,10 +44,10 @@ impl fmt::Display for Error {
 
 impl std::error::Error for Error {}
 
-/// The one of `known` that `name` most likely was to be, capitals ignored; none where nothing is near.
+/// Returns the name in `known` that is most similar to `name`, ignoring case; `None` if none is similar.
 pub fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let wanted = name.to_lowercase();
-    // A third of the letters may be wrong: enough for two slips in "delay", too few to turn it into "rate".
+    // Up to a third of the letters may differ: enough for a typo in "delay", too few to confuse it with "rate".
     let reach = (wanted.chars().count() / 3).max(1);
     known
         .into_iter()
@@ -57,17 +57,17 @@ pub fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Opti
         .map(|(_, k)| k)
 }
 
-/// "did you mean …? allowed: …", for a name that is not among `known`.
+/// Returns "did you mean …? allowed: …" for an unknown name.
 pub fn choices<'a>(name: &str, known: impl IntoIterator<Item = &'a str> + Clone) -> String {
     let mut text = String::new();
     if let Some(near) = nearest(name, known.clone()) {
         text = format!("did you mean \"{near}\"? ");
     }
     let list = known.into_iter().collect::<Vec<_>>().join(", ");
-    text + "allowed: " + if list.is_empty() { "none, for there is none" } else { &list }
+    text + "allowed: " + if list.is_empty() { "none, because none is defined" } else { &list }
 }
 
-/// A value as it was found, shortened where it is long.
+/// Quotes a value, shortened if it is long.
 pub fn quoted(text: &str) -> String {
     const LONGEST: usize = 60;
     if text.chars().count() <= LONGEST {
@@ -81,7 +81,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_nearest_name_is_found_whatever_its_capitals() {
+    fn nearest_name_ignores_case() {
         let known = ["delay", "rate", "between"];
         assert_eq!(nearest("dealy", known), Some("delay"));
         assert_eq!(nearest("Rate", known), Some("rate"));

@@ -1,4 +1,4 @@
-//! Tests of scenario files, in one program: each program more is linked once more.
+//! Tests of scenario files, in one program to save link time.
 
 mod errors;
 mod links;

@@ -1,9 +1,9 @@
-//! Every kind of mistake is one message: file, line and column, key, value found, what is allowed, and what is
-//! nearest. The whole message is asserted, for it is what the user has.
+//! Every kind of mistake gives one message: file, line and column, key, value found, permitted values, and the nearest name.
+//! Tests compare whole messages.
 
 use bentpipe_scenario::Scenario;
 
-/// A small scenario whose lines the cases below change.
+/// A small scenario, which the cases below modify.
 const GATEWAY: &str = r#"title = "A test"
 
 [run]
@@ -39,13 +39,13 @@ sessions = 20
 object_size = "50 KB"
 "#;
 
-/// The message about `GATEWAY` with one passage changed.
+/// Message for `GATEWAY` with one passage replaced.
 fn changed(from: &str, to: &str) -> String {
     assert!(GATEWAY.contains(from), "the scenario has no {from:?}");
     message(&GATEWAY.replacen(from, to, 1), &[])
 }
 
-/// The message about `GATEWAY` with one override.
+/// Message for `GATEWAY` with one override.
 fn set(change: &str) -> String {
     message(GATEWAY, &[change.to_owned()])
 }
@@ -57,7 +57,7 @@ fn message(text: &str, overrides: &[String]) -> String {
     }
 }
 
-/// Asserts messages: the passage, what it is changed to, and the message.
+/// Asserts messages: passage, replacement, message.
 fn check(cases: &[(&str, &str, &str)]) {
     for (from, to, expected) in cases {
         assert_eq!(changed(from, to), with_lists(expected), "{from:?} changed to {to:?}");
@@ -65,7 +65,7 @@ fn check(cases: &[(&str, &str, &str)]) {
 }
 
 #[test]
-fn the_scenario_itself_is_right() {
+fn base_scenarios_are_valid() {
     assert_eq!(message(GATEWAY, &[]), "no mistake");
 }
 
@@ -103,20 +103,19 @@ fn keys() {
 #[test]
 fn missing_keys() {
     check(&[
-        ("title = \"A test\"", "", "my.toml:1:1: title: missing; required: What it is, in a line"),
+        ("title = \"A test\"", "", "my.toml:1:1: title: missing; required: Title, one line"),
         (
             "duration = \"60 s\"",
             "",
-            "my.toml:3:2: run.duration: missing; required: Simulated time that is measured, after the warm-up, such \
+            "my.toml:3:2: run.duration: missing; required: Measured simulated time, after the warm-up, such \
              as \"300 ms\"",
         ),
         (
             "rate = \"1 Mbps\"",
             "",
-            "my.toml:19:1: gateway.regulator.rate: missing; required: The rate, on the wire; \"link\": the \
-             satellite's, and its capacity where that changes, such as \"20 Mbps\"",
+            "my.toml:19:1: gateway.regulator.rate: missing; required: Rate of the regulator, on the wire; \"link\" to follow the satellite link's rate or capacity, such as \"20 Mbps\"",
         ),
-        ("sessions = 20", "", "my.toml:28:10: traffic.web.sessions: missing; required: How many sessions"),
+        ("sessions = 20", "", "my.toml:28:10: traffic.web.sessions: missing; required: Number of sessions"),
         (
             "kind = \"pages\"",
             "",
@@ -125,13 +124,12 @@ fn missing_keys() {
         (
             "between = [\"server\", \"gateway\"]",
             "",
-            "my.toml:12:7: link.ingress.between: missing; required: The two nodes that it joins; forward is from \
-             the first to the second",
+            "my.toml:12:7: link.ingress.between: missing; required: Nodes at the two ends; the forward direction leads from the first to the second",
         ),
     ]);
     assert_eq!(
         message("title = \"x\"\nrun.duration = \"1 s\"\n", &[]),
-        "my.toml:1:1: traffic: missing; at least one, such as [traffic.web]"
+        "my.toml:1:1: traffic: missing; required: at least one traffic, such as [traffic.web]"
     );
 }
 
@@ -311,13 +309,12 @@ fn ranges() {
         (
             "[traffic.web]",
             "[transport.default]\nalgorithm = \"dctcp\"\necn = true\n[traffic.web]",
-            "my.toml:30:7: transport.default.ecn: found \"classic\"; allowed: \"accurate\" where algorithm = \"dctcp\"",
+            "my.toml:30:7: transport.default.ecn: found \"classic\"; allowed: \"accurate\" if algorithm = \"dctcp\"",
         ),
         (
             "[traffic.web]",
             "[transport.default]\nalgorithm = \"bbr\"\nhystart = true\n[traffic.web]",
-            "my.toml:30:11: transport.default.hystart: found true; allowed: false where algorithm = \"bbr\", which has \
-             no slow start of RFC 5681",
+            "my.toml:30:11: transport.default.hystart: found true; allowed: false if algorithm = \"bbr\", which does not use the slow start of RFC 5681",
         ),
         (
             "[traffic.web]",
@@ -345,12 +342,12 @@ fn ranges() {
         (
             "[traffic.web]",
             "[transport.default]\nrack = true\n[traffic.web]",
-            "my.toml:29:8: transport.default.rack: found true; allowed: true only where sack is",
+            "my.toml:29:8: transport.default.rack: found true; allowed: true only with sack",
         ),
         (
             "[traffic.web]",
             "[transport.default]\nsack = true\nrack = true\neifel = true\n[traffic.web]",
-            "my.toml:31:9: transport.default.eifel: found true; allowed: true only where rack and timestamps are",
+            "my.toml:31:9: transport.default.eifel: found true; allowed: true only with rack and timestamps",
         ),
         (
             "[traffic.web]",
@@ -392,10 +389,13 @@ fn algorithms_and_their_parameters() {
         (
             aqm,
             "algorithm = \"red\", preset = \"RED 4\"",
-            "my.toml:18:21: gateway.aqm.algorithm: found \"red\"; allowed: one of the two, for there is the preset \
-             \"RED 4\" too",
+            "my.toml:18:21: gateway.aqm.algorithm: found \"red\"; allowed: either algorithm or preset, but the preset \"RED 4\" is given too",
         ),
-        (aqm, "w_q = 0.5", "my.toml:18:1: gateway.aqm.algorithm: missing, and so is preset; allowed: AQMS"),
+        (
+            aqm,
+            "w_q = 0.5",
+            "my.toml:18:1: gateway.aqm.algorithm: missing; required: algorithm or preset; allowed: AQMS",
+        ),
         (
             aqm,
             "algorithm = \"codel\", gentle = true",
@@ -437,8 +437,7 @@ fn algorithms_and_their_parameters() {
         (
             aqm,
             "algorithm = \"red\", threshold = 0.5",
-            "my.toml:18:40: gateway.aqm.threshold: found 0.5, a share of what the watched queue may hold; allowed: none \
-             without a limit there",
+            "my.toml:18:40: gateway.aqm.threshold: found 0.5, a share of the watched queue's limit; allowed: only if that queue has a limit",
         ),
         (
             aqm,
@@ -525,7 +524,7 @@ fn algorithms_and_their_parameters() {
     ]);
 }
 
-/// A message with the names that the registry has today.
+/// Message with the registry's names inserted.
 fn with_lists(expected: &str) -> String {
     use bentpipe_queue::registry::{AQMS, SCHEDULERS};
     let join = |names: Vec<&str>| names.join(", ");
@@ -589,13 +588,12 @@ fn kinds_and_names() {
         (
             "[gateway]",
             "[router.client]\n[gateway]",
-            "my.toml:17:9: router.client: found \"client\"; allowed: a name of its own, for a group of hosts has \
-             this one",
+            "my.toml:17:9: router.client: found \"client\"; allowed: a unique name; a group of hosts already has this one",
         ),
         (
             "[gateway]",
             "[gateway]\nname = \"x\"\nterminal = \"x\"",
-            "my.toml:19:1: gateway.terminal: found \"x\"; allowed: a name of its own, for a gateway has this one",
+            "my.toml:19:1: gateway.terminal: found \"x\"; allowed: a unique name; a gateway already has this one",
         ),
         (
             "[host.client]",
@@ -613,31 +611,27 @@ fn places() {
             "algorithm = \"red\"",
             "algorithm = \"codel\"",
             "my.toml:18:21: gateway.aqm.algorithm: found \"codel\" with watch = \"transmit\" and mark = \"receive\"; \
-             allowed: both the same, for it acts on packets in the queue that it watches",
+             allowed: the same value for both, because this AQM acts on packets in the queue that it watches",
         ),
         (
             "[gateway]",
             "[gateway]\nwatch = \"receive\"\nmark = \"transmit\"",
-            "my.toml:19:8: gateway.mark: found \"transmit\"; allowed: \"receive\" where watch = \"receive\", for a \
-             packet that is marked in the transmit queue has left the receive queue long ago",
+            "my.toml:19:8: gateway.mark: found \"transmit\"; allowed: \"receive\" if watch = \"receive\", because a packet that enters the transmit queue has already left the receive queue",
         ),
         (
             "[gateway]",
             "[gateway]\nmarking = \"ecn\"\nmark = \"transmit\"",
-            "my.toml:18:11: gateway.marking: found \"ecn\"; allowed: \"drop\" where mark = \"transmit\" and pep.split \
-             is not empty, for the sender had its acknowledgement, without a mark, ahead of the transmit queue",
+            "my.toml:18:11: gateway.marking: found \"ecn\"; allowed: \"drop\" if mark = \"transmit\" and pep.split is not empty, because the PEP has acknowledged the packet, without a mark, ahead of the transmit queue",
         ),
         (
             "delay = \"250 ms\"",
             "rate = \"1 Mbps\"\nqueue = {}",
-            "my.toml:24:1: link.satellite.queue: a queue in front of the satellite; allowed: none, for the transmit \
-             queue of gateway \"gateway\" is that",
+            "my.toml:24:1: link.satellite.queue: a queue in front of the satellite link; allowed: none, because the transmit queue of gateway \"gateway\" is in front of it",
         ),
         (
             "between = [\"terminal\", \"client\"]",
             "between = [\"terminal\", \"client\"]\nqueue = {}",
-            "my.toml:25:7: link.access.rate: missing; a queue needs the rate at which it is worked off, such as \
-             \"20 Mbps\", or a capacity",
+            "my.toml:25:7: link.access.rate: missing; a queue needs a service rate, such as \"20 Mbps\", or a capacity",
         ),
     ]);
     check(&[
@@ -687,26 +681,22 @@ fn places() {
         (
             "[gateway]",
             "[gateway]\nmarking = \"window\"\nmark = \"transmit\"",
-            "my.toml:18:11: gateway.marking: found \"window\"; allowed: \"drop\" where mark = \"transmit\", for a packet \
-             behind the PEP does not tell whose window is to be cut",
+            "my.toml:18:11: gateway.marking: found \"window\"; allowed: \"drop\" if mark = \"transmit\", because a packet behind the PEP does not identify the window to cut",
         ),
         (
             "[gateway]",
             "[gateway]\nmarking = \"window\"\npep.split = []",
-            "my.toml:18:11: gateway.marking: found \"window\"; allowed: \"drop\" or \"ecn\" where pep.split is empty, \
-             for the gateway then advertises no window that could be cut",
+            "my.toml:18:11: gateway.marking: found \"window\"; allowed: \"drop\" or \"ecn\" if pep.split is empty, because the gateway then advertises no window",
         ),
         (
             "[gateway]",
             "[gateway]\nmarking = \"window\"\npep.buffer_per = \"user\"",
-            "my.toml:19:18: gateway.pep.buffer_per: found \"user\"; allowed: \"connection\" where marking = \
-             \"window\", which limits what each connection may fill of a buffer of its own",
+            "my.toml:19:18: gateway.pep.buffer_per: found \"user\"; allowed: \"connection\" if marking = \"window\", which limits each connection's own buffer",
         ),
         (
             "aqm = { algorithm = \"red\" }",
             "aqm = { algorithm = \"codel\" }\nmarking = \"window\"\nmark = \"transmit\"",
-            "my.toml:19:11: gateway.marking: found \"window\"; allowed: \"drop\" where mark = \"transmit\", for a packet \
-             behind the PEP does not tell whose window is to be cut",
+            "my.toml:19:11: gateway.marking: found \"window\"; allowed: \"drop\" if mark = \"transmit\", because a packet behind the PEP does not identify the window to cut",
         ),
         (
             "aqm = { algorithm = \"red\" }",
@@ -716,8 +706,7 @@ fn places() {
         (
             "aqm = { algorithm = \"red\" }",
             "aqm = { preset = \"RED FC 1\" }\nmark = \"transmit\"",
-            "my.toml:18:18: gateway.aqm.preset: found \"RED FC 1\"; allowed: \"drop\" where mark = \"transmit\", for a \
-             packet behind the PEP does not tell whose window is to be cut",
+            "my.toml:18:18: gateway.aqm.preset: found \"RED FC 1\"; allowed: \"drop\" if mark = \"transmit\", because a packet behind the PEP does not identify the window to cut",
         ),
         (
             "[gateway]",
@@ -732,21 +721,18 @@ fn places() {
         (
             "rate = \"10 Mbps\"",
             "rate = \"10 Mbps\"\nqueue.aqm.preset = \"AVQRED FC 2\"",
-            "my.toml:15:20: link.ingress.queue.aqm.preset: found \"AVQRED FC 2\"; allowed: at a gateway, for its marks \
-             cut advertised windows (marking = \"window\"), and no connection ends at a link's queue",
+            "my.toml:15:20: link.ingress.queue.aqm.preset: found \"AVQRED FC 2\"; allowed: at a gateway, because its marks cut advertised windows (marking = \"window\") and no connection ends at a link's queue",
         ),
     ]);
     for scheduler in bentpipe_queue::registry::SCHEDULERS.iter().filter(|s| s.signals) {
         let to = format!("[gateway]\nmarking = \"window\"\ntransmit_queue.scheduler = {:?}", scheduler.name);
         let expected = format!(
-            "my.toml:19:28: gateway.transmit_queue.scheduler: found \"{}\"; allowed where marking = \"window\" and pep.split \
-             is not empty: a scheduler that signals nothing, for the sender had its acknowledgement, without a mark, ahead \
-             of the transmit queue",
+            "my.toml:19:28: gateway.transmit_queue.scheduler: found \"{}\"; allowed if marking = \"window\" and pep.split is not empty: a scheduler that signals nothing, because the PEP has acknowledged the packet, without a mark, ahead of the transmit queue",
             scheduler.name
         );
         assert_eq!(changed("[gateway]", &to), expected);
     }
-    // Where nothing is split, a mark behind the PEP is heard of.
+    // Without split connections, marks behind the PEP reach the senders.
     let unsplit = "[gateway]\nmarking = \"ecn\"\nmark = \"transmit\"\npep.split = []";
     assert_eq!(changed("[gateway]", unsplit), "no mistake");
     assert_eq!(
@@ -761,8 +747,7 @@ fn topologies() {
         (
             "[\"server\", \"gateway\"]",
             "[\"server\", \"client\"]",
-            "my.toml:13:11: link.ingress.between: found two groups of several hosts; allowed: one of them, on one \
-             side",
+            "my.toml:13:11: link.ingress.between: found two groups of several hosts; allowed: a group at one end only",
         ),
         (
             "[\"server\", \"gateway\"]",
@@ -772,26 +757,24 @@ fn topologies() {
         (
             "[\"terminal\", \"client\"]",
             "[\"terminal\", \"server\"]",
-            "my.toml:31:6: traffic.web.to: found \"client\"; allowed: hosts that links lead to from \"server\"",
+            "my.toml:31:6: traffic.web.to: found \"client\"; allowed: hosts that \"server\" can reach over links",
         ),
         (
             "to = \"client\"",
             "to = \"server\"",
-            "my.toml:31:6: traffic.web.to: found \"server\"; allowed: another group of hosts than in from",
+            "my.toml:31:6: traffic.web.to: found \"server\"; allowed: a group of hosts other than from",
         ),
         (
             "from = \"server\"\nto = \"client\"",
             "from = \"client\"\nto = \"server\"",
-            "my.toml:30:8: traffic.web.from: found \"client\"; allowed: hosts whose data enters each gateway from the \
-             internet's side and leaves it by its satellite, but data would pass gateway \"gateway\" from its \
-             terminal",
+            "my.toml:30:8: traffic.web.from: uploads through a gateway are not supported: found \"client\", whose data would pass \
+             gateway \"gateway\" from its terminal; allowed: hosts on the gateway's internet side",
         ),
         (
             "[\"terminal\", \"client\"]",
             "[\"gateway\", \"client\"]",
-            "my.toml:30:8: traffic.web.from: found \"server\"; allowed: hosts whose data enters each gateway from the \
-             internet's side and leaves it by its satellite, but data would pass gateway \"gateway\" without its \
-             satellite",
+            "my.toml:30:8: traffic.web.from: found \"server\", whose data would pass gateway \"gateway\" without its satellite link; \
+             allowed: hosts whose data takes the satellite link",
         ),
         (
             "[\"gateway\", \"terminal\"]",
@@ -824,7 +807,7 @@ fn links() {
         assert_eq!(
             with(&format!("[link.{key}]\nbetween = [\"r\", \"gateway\"]")),
             format!(
-                "my.toml:18:7: link.{key}: found {name:?}; allowed: a name of its own, for in results {by} has this one"
+                "my.toml:18:7: link.{key}: found {name:?}; allowed: a unique name; in results {by} has the same name"
             )
         );
     }
@@ -836,12 +819,12 @@ fn links() {
         (
             "[\"terminal\", \"client\"]",
             "[\"terminal\", \"relay\"]\n[host.relay]\n[link.last]\nbetween = [\"relay\", \"client\"]",
-            "my.toml:34:6: traffic.web.to: found \"client\"; allowed: hosts that links lead to from \"server\"",
+            "my.toml:34:6: traffic.web.to: found \"client\"; allowed: hosts that \"server\" can reach over links",
         ),
     ]);
 }
 
-/// The message about a rate of the ingress link that is changed to `keys`.
+/// Message for the ingress link with its rate replaced by `keys`.
 fn ingress(keys: &str) -> String {
     changed("rate = \"10 Mbps\"", keys)
 }
@@ -855,7 +838,7 @@ fn channels() {
         ),
         (
             "loss = { gilbert_elliott = { p = 0, r = 0 } }",
-            "14:41: link.ingress.loss.gilbert_elliott.r: found 0, and so is p; allowed: one of them above 0",
+            "14:41: link.ingress.loss.gilbert_elliott.r: found 0 for both p and r; allowed: at least one above 0",
         ),
         (
             "loss = { gilbert_elliott = { p = 0.1, r = 1.5 } }",
@@ -867,7 +850,7 @@ fn channels() {
         ),
         (
             "rate = \"10 Mbps\"\ncapacity.steps = [[\"0 s\", \"1 Mbps\"]]",
-            "14:1: link.ingress.rate: allowed: only without capacity, which says how fast packets are sent",
+            "14:1: link.ingress.rate: allowed: only without capacity, which determines the transmission rate",
         ),
         (
             "capacity = {}",
@@ -879,7 +862,7 @@ fn channels() {
         ),
         (
             "capacity = { uniform = [\"16 Mbps\", \"20 Mbps\"] }",
-            "14:1: link.ingress.capacity.every: missing; uniform needs how long each rate holds, such as \"1 s\"",
+            "14:1: link.ingress.capacity.every: missing; uniform needs the time between two draws, such as \"1 s\"",
         ),
         (
             "capacity = { uniform = [\"20 Mbps\", \"16 Mbps\"], every = \"1 s\" }",
@@ -897,7 +880,7 @@ fn channels() {
         ),
         (
             "capacity = { steps = [[\"0 s\", \"1 Mbps\"]], every = \"1 s\" }",
-            "14:43: link.ingress.capacity.every: allowed: only beside uniform, which it is for",
+            "14:43: link.ingress.capacity.every: allowed: only together with uniform",
         ),
         (
             "capacity.steps = []",
@@ -918,11 +901,11 @@ fn channels() {
         ),
         (
             "capacity.steps = [[\"0 s\", \"1 Mbps\"], [\"5 s\", \"0 bps\"]]",
-            "14:18: link.ingress.capacity.steps: found \"0 bps\" for ever; allowed: a rate above 0 in the end",
+            "14:18: link.ingress.capacity.steps: found \"0 bps\" for ever; allowed: a last rate above 0",
         ),
         (
             "capacity = { steps = [[\"0 s\", \"1 Mbps\"]], fade = { clear_sky = 10, median = 1, sigma = 1 } }",
-            "14:43: link.ingress.capacity.fade: allowed: only beside symbol_rate, which it is for",
+            "14:43: link.ingress.capacity.fade: allowed: only together with symbol_rate",
         ),
         (
             "capacity = { symbol_rate = \"20 Mbaud\" }",
@@ -951,16 +934,15 @@ fn channels() {
         ),
         (
             "capacity = { symbol_rate = \"20 Mbaud\", fade = { clear_sky = -2, median = 1, sigma = 1 } }",
-            "14:61: link.ingress.capacity.fade.clear_sky: found -2, of which margin takes 1; allowed: so much that the \
-             most robust modulation works without rain, which needs -2.35",
+            "14:61: link.ingress.capacity.fade.clear_sky: found -2, with a margin of 1; allowed: a value at which the most robust modulation works without rain (at least -2.35 plus the margin)",
         ),
         (
             "demand = {}",
-            "12:7: link.ingress.rate: missing; demand needs the rate at which packets are sent, such as \"20 Mbps\"",
+            "12:7: link.ingress.rate: missing; demand needs a transmission rate, such as \"20 Mbps\"",
         ),
         (
             "access = \"wifi\"\ndemand = {}",
-            "15:1: link.ingress.demand: allowed: only without access, which has its own way to share the link",
+            "15:1: link.ingress.demand: allowed: only without access, which models its own medium access",
         ),
         (
             "access = \"wife\"",
@@ -1004,8 +986,7 @@ fn channels() {
         (
             "rate = \"1 Mbps\"",
             "rate = \"link\"",
-            "my.toml:19:22: gateway.regulator.rate: found \"link\"; allowed: a rate such as \"20 Mbps\", for the \
-             satellite has none",
+            "my.toml:19:22: gateway.regulator.rate: found \"link\"; allowed: a rate such as \"20 Mbps\", because the satellite link has none",
         ),
     ]);
 }
@@ -1027,12 +1008,12 @@ fn subjects() {
     }
     assert_eq!(
         message(&dumbbell([none, none]), &[]),
-        "my.toml:2:1: run.subject: missing, and there is no gateway and no link with a queue that it could be"
+        "my.toml:2:1: run.subject: missing, and the scenario has no gateway and no link with a queue"
     );
     for queues in [[aqm, aqm], [plain, plain]] {
         assert_eq!(
             message(&dumbbell(queues), &[]),
-            "my.toml:2:1: run.subject: missing; which one the metrics are to describe: first, second"
+            "my.toml:2:1: run.subject: missing; required: the queue that metrics describe: first, second"
         );
     }
 }
@@ -1053,7 +1034,7 @@ fn settings() {
         (
             "[run]",
             "[setting.Own]\ntarget = \"5 ms\"\n[run]",
-            "my.toml:3:10: setting.Own.algorithm: missing, and so is preset; allowed: AQMS",
+            "my.toml:3:10: setting.Own.algorithm: missing; required: algorithm or preset; allowed: AQMS",
         ),
         (
             "[run]",
@@ -1075,8 +1056,7 @@ fn settings() {
         (
             "[run]",
             "[setting.all]\nalgorithm = \"red\"\n[run]",
-            "my.toml:3:10: setting.all: found as a setting's name; allowed: another one, for \"all\" stands for every \
-             algorithm",
+            "my.toml:3:10: setting.all: found as a setting's name; allowed: another name, because \"all\" means every algorithm",
         ),
         (
             "{ algorithm = \"red\" }",
@@ -1106,15 +1086,13 @@ fn settings() {
             .with_setting("RED FC 3")
             .expect_err("wrong")
             .to_string(),
-        "setting \"RED FC 3\": link.ingress.queue.aqm.preset: found \"RED FC 3\"; allowed: at a gateway, for its marks cut \
-         advertised windows (marking = \"window\"), and no connection ends at a link's queue"
+        "setting \"RED FC 3\": link.ingress.queue.aqm.preset: found \"RED FC 3\"; allowed: at a gateway, because its marks cut advertised windows (marking = \"window\") and no connection ends at a link's queue"
     );
     let behind =
         Scenario::parse(&GATEWAY.replace("[gateway]", "[gateway]\nmark = \"transmit\""), "my.toml", &[]);
     assert_eq!(
         behind.expect("right").with_setting("RED FC 3").expect_err("wrong").to_string(),
-        "setting \"RED FC 3\": gateway.marking: found \"window\"; allowed: \"drop\" where mark = \"transmit\", for a \
-         packet behind the PEP does not tell whose window is to be cut"
+        "setting \"RED FC 3\": gateway.marking: found \"window\"; allowed: \"drop\" if mark = \"transmit\", because a packet behind the PEP does not identify the window to cut"
     );
     assert_eq!(
         scenario.with_settings(&["red", "RED 4", "red"]).expect_err("wrong").to_string(),
@@ -1180,7 +1158,7 @@ fn overrides() {
 }
 
 #[test]
-fn overrides_that_no_setting_has() {
+fn overrides_unused_by_every_setting() {
     let unused = "gateway.aqm.b_ref=9".to_owned();
     let expected = "--set gateway.aqm.b_ref=9: gateway.aqm.b_ref: no parameter of red, but of rem; \
                     allowed: min_th, max_th, w_q, max_p, gentle, wait, ns2, bytes, mean_packet, threshold";
@@ -1189,7 +1167,7 @@ fn overrides_that_no_setting_has() {
     let error = scenario.with_settings(&["red", "AVQ"]).expect_err("none of them has it");
     assert_eq!(error.to_string(), expected);
 
-    // A scheduler's parameter holds for the settings with that scheduler; the others keep theirs, by default fifo.
+    // A scheduler's parameter applies to settings with that scheduler; the others keep theirs, by default fifo.
     let quantum = "gateway.transmit_queue.scheduler.quantum=3000 B".to_owned();
     let scenario = Scenario::parse(GATEWAY, "my.toml", &[quantum]).expect("may hold for a setting");
     assert_eq!(
@@ -1255,7 +1233,7 @@ fn distributions() {
         ("{}", format!("{at}: found none; allowed: one of uniform, exponential, normal, erlang, pareto, choice, trace")),
         (
             "{ pareto = { shape = 1, mean = \"1 KB\" } }",
-            "my.toml:33:36: traffic.web.object_size.pareto.shape: found 1; allowed: a number above 1, or there is no mean"
+            "my.toml:33:36: traffic.web.object_size.pareto.shape: found 1; allowed: a number above 1, so that the mean is finite"
                 .to_owned(),
         ),
         (
@@ -1278,13 +1256,12 @@ fn distributions() {
         ),
         (
             "{ choice = [\"1 KB\", { choice = [\"1 B\"] }] }",
-            "my.toml:33:35: traffic.web.object_size.choice[2]: found a choice in a choice; allowed: one choice with all \
-             of it"
+            "my.toml:33:35: traffic.web.object_size.choice[2]: found a choice within a choice; allowed: one choice with all entries"
                 .to_owned(),
         ),
         (
             "{ exponential = \"1 KB\", weights = [1] }",
-            "my.toml:33:39: traffic.web.object_size.weights: allowed: only beside choice, whose weights they are".to_owned(),
+            "my.toml:33:39: traffic.web.object_size.weights: allowed: only together with choice".to_owned(),
         ),
         (
             "{ trace = \"none.dat\" }",
@@ -1297,7 +1274,7 @@ fn distributions() {
     }
 }
 
-/// A transport has the keys of its protocol, and carries what its protocol can.
+/// A transport accepts the keys and the traffic of its protocol.
 #[test]
 fn protocols() {
     let x = |keys: &str| changed("[traffic.web]", &format!("[transport.x]\n{keys}\n[traffic.web]"));
@@ -1365,8 +1342,7 @@ fn protocols() {
     let ends = "from = \"server\"\nto = \"client\"";
     assert_eq!(
         carried("rtp", &format!("{cbr}\n[traffic.u]\n{cbr}\n{ends}\ntransport = \"udp\"")),
-        "my.toml:43:13: traffic.u.transport: found \"udp\"; allowed: x, default, reno-2003, byun2007, ns2, linux; without the \
-         key: plain datagrams (UDP)"
+        "my.toml:43:13: traffic.u.transport: found \"udp\"; allowed: x, default, reno-2003, byun2007, ns2, linux; default: UDP datagrams"
     );
     assert_eq!(
         carried("sctp", "kind = \"bulk\"\nrate_cap = \"1 Mbps\""),

@@ -1,10 +1,10 @@
-//! The page about links and channels.
+//! Examples of docs/links.md.
 
 use bentpipe_scenario::{Access, Scenario};
 
 const PAGE: &str = include_str!("../../../docs/links.md");
 
-/// The scenario with these keys for a link.
+/// Scenario with these keys of a link.
 fn load(keys: &str, overrides: &[String], folder: &std::path::Path) -> Scenario {
     let text = format!(
         "title = \"A test\"\nrun = {{ duration = \"10 s\", subject = \"last\" }}\n\
@@ -18,7 +18,7 @@ fn load(keys: &str, overrides: &[String], folder: &std::path::Path) -> Scenario 
 }
 
 #[test]
-fn the_examples_of_the_documentation_are_right() {
+fn documented_examples_load_and_round_trip() {
     let folder = std::env::temp_dir().join(format!("bentpipe-pages-{}", std::process::id()));
     std::fs::create_dir_all(&folder).expect("a folder for the test");
     std::fs::write(folder.join("drive.down"), "5\n10\n10\n20\n").expect("a file for the test");
@@ -28,7 +28,7 @@ fn the_examples_of_the_documentation_are_right() {
     for example in examples {
         let scenario = load(example, &[], &folder);
         assert_eq!(scenario.warnings, [""; 0], "{example}");
-        // What is shown can be read again, and means the same.
+        // The effective values load again as the same scenario.
         let shown = scenario.effective().iter().filter(|e| e.key.starts_with("link.wire."));
         let overrides: Vec<_> = shown
             .filter(|e| e.value != "none" && !e.key.ends_with(".between"))
@@ -40,9 +40,9 @@ fn the_examples_of_the_documentation_are_right() {
     std::fs::remove_dir_all(&folder).expect("the test's own folder");
 }
 
-/// The table of access links is what the kinds have.
+/// The table of docs/links.md matches the defaults.
 #[test]
-fn the_table_of_access_links_is_right() {
+fn documented_access_link_table_matches() {
     let kinds = ["wifi", "wimax", "umts"];
     let links = kinds.map(|kind| {
         let folder = std::path::Path::new("");
@@ -69,9 +69,9 @@ fn the_table_of_access_links_is_right() {
     assert_eq!(rates, [54_000_000, 12_670_000, 384_000]);
 }
 
-/// What never loses a packet means the same, however it is said; what loses one does not.
+/// All ways to write a lossless channel are equal; a lossy one differs.
 #[test]
-fn no_loss_is_no_loss() {
+fn equal_lossless_channels_have_one_canonical_form() {
     let canonical = |loss: &str| load(loss, &[], std::path::Path::new("")).canonical_json();
     let none = canonical("");
     for same in [

@@ -1,4 +1,4 @@
-//! The table `model`: its defaults, its mistakes, and the measured series that it names.
+//! The table `model`: defaults, mistakes and measured series.
 
 use std::fs;
 use std::path::PathBuf;
@@ -26,7 +26,7 @@ const SERIES: &str = r#"{"bentpipe": "measured series", "version": 1, "interval"
 "pep_delay": {"unit": "s", "mean": 0.01, "cos": [1e-3], "sin": [2e-3]},
 "load_ratio": {"mean": 1.0, "cos": [], "sin": []}}"#;
 
-/// A folder of its own for a test, with the scenario and, where there is one, its series.
+/// Temporary folder with the scenario and optionally its series.
 fn folder(name: &str, series: Option<&str>) -> PathBuf {
     let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("models-{name}"));
     fs::create_dir_all(&folder).unwrap();
@@ -48,9 +48,9 @@ fn read(name: &str, series: &str) -> Result<MeasuredSeries, String> {
     scenario.models.series.unwrap().map_err(|e| e.to_string().replace(&format!("{}/", folder.display()), ""))
 }
 
-/// Without the table all is as the papers have it, and no key of it is listed.
+/// Without the table, the papers' values apply and no key is listed.
 #[test]
-fn defaults_are_the_papers() {
+fn model_defaults_follow_the_papers() {
     let scenario = with(&[]).unwrap();
     let m = &scenario.models;
     assert_eq!((m.time_unit.as_nanos(), m.step.as_nanos()), (100_000_000, 1_000_000));
@@ -64,14 +64,14 @@ fn defaults_are_the_papers() {
     assert!(given.effective().iter().any(|row| row.key == "model.step" && row.value == "1 ms"));
 }
 
-/// No simulation looks at the table, so it does not count in what determines one's results.
+/// Simulations ignore the table, so it is not part of the canonical form.
 #[test]
-fn a_simulation_does_not_know_the_models() {
+fn model_keys_do_not_change_the_canonical_form() {
     assert_eq!(with(&[]).unwrap().canonical_json(), with(&["model.step=2 ms"]).unwrap().canonical_json());
 }
 
 #[test]
-fn mistakes_are_one_message() {
+fn model_mistakes_give_one_message() {
     for (changes, message) in [
         (
             &["model.step=1 s"][..],
@@ -92,14 +92,14 @@ fn mistakes_are_one_message() {
 }
 
 #[test]
-fn a_series_is_read() {
+fn measured_series_load() {
     let series = read("good", SERIES).unwrap();
     assert_eq!((series.period, series.pep_delay.mean, series.pep_delay.sin[0]), (50.0, 0.01, 2e-3));
     assert!(series.new_connections.is_none());
 }
 
 #[test]
-fn a_wrong_series_is_one_message() {
+fn invalid_series_give_one_message() {
     for (name, from, to, message) in [
         (
             "kind",
@@ -131,9 +131,9 @@ fn a_wrong_series_is_one_message() {
     }
 }
 
-/// A series that is not there is no mistake of the scenario, for a simulation does not look at it: only of a model.
+/// Simulations ignore the series, so only a model reports that it is missing.
 #[test]
-fn a_missing_series_is_kept_for_the_model() {
+fn a_missing_series_fails_only_in_the_model() {
     let scenario = with(&["model.series=nothing.json"]).unwrap();
     let message = scenario.models.series.unwrap().unwrap_err().to_string();
     assert!(

@@ -1,4 +1,4 @@
-//! Whatever is done to a scenario's text, reading it gives a scenario or a message, never a panic.
+//! Mutated scenario texts yield a scenario or a message, never a panic.
 
 use bentpipe_scenario::Scenario;
 use proptest::prelude::*;
@@ -14,7 +14,7 @@ const TEXTS: [&str; 7] = [
     include_str!("all-kinds.toml"),
 ];
 
-/// What mutations put in place of a word: the ends of every range, and what belongs elsewhere.
+/// Replacements for words: bounds of all ranges, and values of other keys.
 const WORDS: [&str; 32] = [
     "0",
     "1",
@@ -54,17 +54,17 @@ const WORDS: [&str; 32] = [
 enum Mutation {
     /// Remove a line.
     Cut(usize),
-    /// Write a line twice.
+    /// Duplicate a line.
     Double(usize),
     /// Swap two lines.
     Swap(usize, usize),
-    /// Put a word in the place of a line's value.
+    /// Replace a line's value by a word.
     Value(usize, usize),
-    /// Put the value of one line in the place of another's.
+    /// Replace a line's value by another line's.
     Take(usize, usize),
-    /// Put a character in the place of another.
+    /// Replace a character.
     Character(usize, char),
-    /// End the text here.
+    /// Truncate the text.
     End(usize),
 }
 
@@ -114,7 +114,7 @@ fn mutate(text: &str, mutation: &Mutation) -> String {
     lines.join("\n")
 }
 
-/// Reads, and does with what was read all that an engine may.
+/// Reads a scenario and calls all that an engine may call.
 fn use_it(text: &str, overrides: &[String]) {
     match Scenario::parse(text, "mutated.toml", overrides) {
         Ok(scenario) => {

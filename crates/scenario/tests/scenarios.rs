@@ -1,4 +1,4 @@
-//! The scenarios that come with Bentpipe, and what reading one promises.
+//! The shipped scenarios, and guarantees of reading a scenario.
 
 use std::path::PathBuf;
 
@@ -24,7 +24,7 @@ const NAMES: [&str; 11] = [
     "unsplit-udp",
 ];
 
-/// The kinds of traffic.
+/// Kinds of traffic.
 const KINDS: [&str; 10] =
     ["pages", "files", "bulk", "cbr", "poisson", "on_off", "mmpp", "video", "voip", "replay"];
 
@@ -42,7 +42,7 @@ fn number(scenario: &Scenario, parameter: &str) -> f64 {
 }
 
 #[test]
-fn every_scenario_of_the_folder_is_right_and_gives_no_warning() {
+fn shipped_scenarios_load_without_warnings() {
     let folder = path("x").parent().expect("a folder").to_owned();
     let mut found: Vec<String> = std::fs::read_dir(folder)
         .expect("the folder")
@@ -61,9 +61,9 @@ fn every_scenario_of_the_folder_is_right_and_gives_no_warning() {
     }
 }
 
-/// The settings under which the 2007 emulation comes out, read from the file as an engine gets them.
+/// Parameters of the 2007 emulation, as an engine gets them.
 #[test]
-fn the_2007_gateway_is_as_described() {
+fn byun2007_gateway_matches_its_description() {
     let s = load("byun2007-gateway", &[]);
     assert_eq!((s.run.warmup, s.run.duration), (Duration::from_secs(220), Duration::from_secs(1200)));
     assert_eq!(s.subject, Subject::Gateway(0));
@@ -106,7 +106,7 @@ fn the_2007_gateway_is_as_described() {
 }
 
 #[test]
-fn the_dumbbell_is_as_described() {
+fn dumbbell_matches_its_description() {
     let s = load("red-dumbbell", &[]);
     assert_eq!(s.subject, Subject::Link(1));
     let bottleneck = &s.links[1];
@@ -120,9 +120,9 @@ fn the_dumbbell_is_as_described() {
     assert_eq!(s.transports[0].tcp().expect("TCP").max_window, Some(10_000_000));
 }
 
-/// Both forms of the generic gateway, which differ in the capacity and in what AVQRED knows of it.
+/// Both variants of the generic gateway, which differ in the capacity and in AVQRED's knowledge of it.
 #[test]
-fn the_generic_gateway_is_as_described() {
+fn generic_gateway_matches_its_description() {
     for (name, low) in [("byun-generic", 20), ("byun-generic-13-25", 13)] {
         let s = load(name, &[]);
         let Subject::Link(link) = s.subject else { panic!("a link") };
@@ -141,7 +141,7 @@ fn the_generic_gateway_is_as_described() {
         let settings = s.run.settings.clone();
         let compared = s.with_settings(&settings).unwrap_or_else(|e| panic!("{name}: {e}"));
         let of = |s: &Scenario, parameter: &str| s.subject_aqm().map(|aqm| aqm.values.number(parameter));
-        // AVQ is told the mean, GKVQ follows.
+        // AVQ uses the mean, GKVQ follows the capacity.
         let avq = compared.iter().find(|s| s.label() == "AVQ 22").expect("a setting");
         assert_eq!(of(avq, "capacity"), Some((low + 25) as f64 * 5e5), "{name}");
         let ared = compared.iter().find(|s| s.label() == "ARED 11/33").expect("a setting");
@@ -156,7 +156,7 @@ fn the_generic_gateway_is_as_described() {
 }
 
 #[test]
-fn data_finds_its_way_through_two_gateways() {
+fn routes_lead_through_two_gateways() {
     let s = load("two-gateways", &[]);
     assert_eq!(s.subject, Subject::Gateway(1));
     let route = s.route("server", "client").expect("a way");
@@ -171,7 +171,7 @@ fn data_finds_its_way_through_two_gateways() {
 }
 
 #[test]
-fn defaults_follow_from_the_link() {
+fn aqm_defaults_follow_from_the_link() {
     // 33 ms of 1 Mbit/s are 4125 bytes: 2.75 packets of 1500 bytes.
     let rate = "gateway.regulator.rate=1 Mbps";
     let s = load("small-gateway", &[rate]);
@@ -185,7 +185,7 @@ fn defaults_follow_from_the_link() {
 }
 
 #[test]
-fn an_aqm_that_watches_the_receive_queue_has_its_rate() {
+fn an_aqm_at_the_receive_queue_uses_its_rate() {
     let rates = ["gateway.regulator.rate=1 Mbps", "gateway.receive_queue.rate=4 Mbps"];
     let s = load("small-gateway", &[&rates[..], &["gateway.watch=receive"]].concat());
     assert_eq!((s.gateways[0].watched_rate().as_bps(), number(&s, "min_th")), (4_000_000, 11.0));
@@ -193,9 +193,9 @@ fn an_aqm_that_watches_the_receive_queue_has_its_rate() {
     assert_eq!((s.gateways[0].watched_rate().as_bps(), number(&s, "min_th")), (1_000_000, 2.75));
 }
 
-/// Ten sessions of which one is lossy, on the way to the bottleneck or behind it.
+/// Ten sessions, one of them lossy, ahead of the bottleneck or behind it.
 #[test]
-fn one_session_can_differ_from_the_others() {
+fn one_session_can_have_its_own_loss() {
     let text = r#"
 title = "Ten sessions"
 run.duration = "2000 s"
@@ -223,7 +223,7 @@ bottleneck = { between = ["r1", "r2"], rate = "1 Mbps", delay = "1 ms", queue = 
 }
 
 #[test]
-fn a_setting_takes_the_place_of_the_subjects_aqm_alone() {
+fn a_setting_replaces_only_the_subjects_aqm() {
     let s = load("two-gateways", &[]).with_setting("avqred").expect("a setting");
     let names: Vec<_> = s.gateways.iter().map(|g| g.aqm.algorithm.name).collect();
     assert_eq!(names, ["red", "avqred"]);
@@ -236,7 +236,7 @@ fn a_setting_takes_the_place_of_the_subjects_aqm_alone() {
 }
 
 #[test]
-fn a_name_as_written_goes_before_one_in_other_capitals() {
+fn an_exact_setting_name_precedes_other_case() {
     let s = load("small-gateway", &["gateway.regulator.rate=1 Mbps"]);
     let capacity = |name: &str| {
         let s = s.with_setting(name).expect("a setting");
@@ -248,14 +248,14 @@ fn a_name_as_written_goes_before_one_in_other_capitals() {
 }
 
 #[test]
-fn overrides_hold_for_the_settings_that_have_them() {
+fn overrides_apply_to_settings_with_the_parameter() {
     let s = load("byun2007-gateway", &["gateway.aqm.max_p=0.5"]);
     assert_eq!((number(&s, "max_p"), s.label()), (0.5, "RED 4"));
     assert_eq!(s.subject_aqm().expect("an AQM").changed, ["max_p"]);
     let [red, avq] = &s.with_settings(&["RED 4", "AVQ"]).expect("RED has it")[..] else { panic!("two") };
     assert_eq!((number(red, "max_p"), number(red, "w_q")), (0.5, 0.1));
     assert_eq!((red.unused_overrides.len(), avq.unused_overrides.len()), (0, 1));
-    // Another algorithm does away with the file's parameters, but not with the command line's.
+    // Another algorithm removes the file's parameters but not the command line's.
     let s = load(
         "red-dumbbell",
         &["link.bottleneck.queue.aqm.w_q=0.5", "link.bottleneck.queue.aqm.preset=RED 3"],
@@ -265,9 +265,9 @@ fn overrides_hold_for_the_settings_that_have_them() {
     assert_eq!(s.label(), "avq");
 }
 
-/// A share of the transmit queue's limit; it is a key of the AQM's, whichever that is, and a setting has its own or none.
+/// The threshold is a share of the transmit queue's limit and a key of any AQM; a setting has its own or none.
 #[test]
-fn any_aqm_may_be_under_threshold_control() {
+fn threshold_control_works_with_any_aqm() {
     let limit = "gateway.transmit_queue.limit=400 packets";
     let s = load("byun2007-gateway", &[limit, "gateway.aqm.threshold=0.5"]);
     let th = |s: &Scenario| s.subject_aqm().expect("an AQM").threshold.clone().and_then(|th| th.constant());
@@ -283,7 +283,7 @@ fn any_aqm_may_be_under_threshold_control() {
     let plain = load("byun2007-gateway", &[limit]);
     assert_eq!((plain.label(), th(&plain)), ("RED 4", None));
     assert!(!plain.canonical_json().contains("threshold"));
-    // Without a limit there is nothing to be a share of: at the gateway, and for a setting of the file.
+    // The threshold requires a limit: at the gateway, and for a setting of the file.
     let text = std::fs::read_to_string(path("small-gateway")).expect("the scenario");
     let own = |limit: &str| {
         let text = format!("{text}\n[setting.Mine]\npreset = \"RED 4\"\nthreshold = 0.75\n");
@@ -291,8 +291,11 @@ fn any_aqm_may_be_under_threshold_control() {
     };
     assert_eq!(own(limit).expect("a limit"), Some(0.75.into()));
     let error = own("run.seed=1").expect_err("no limit").to_string();
-    assert!(error.contains("setting.Mine.threshold: found 0.75, a share of what"), "{error}");
-    // Shares that change are another result than one of them, and are listed as they are written.
+    assert!(
+        error.contains("setting.Mine.threshold: found 0.75, a share of the watched queue's limit"),
+        "{error}"
+    );
+    // Changing thresholds have their own canonical form, and are listed as written.
     let steps = "gateway.aqm.threshold=[[\"0 s\", 0.95], [\"125 s\", 0.5]]";
     let changing = load("byun2007-gateway", &[limit, steps]);
     assert_eq!((changing.label(), th(&changing)), ("RED 4, threshold 0.95, from 125 s 0.5", None));
@@ -301,9 +304,9 @@ fn any_aqm_may_be_under_threshold_control() {
     assert_eq!((listed.len(), listed[0].value.as_str()), (1, "[[\"0 s\", 0.95], [\"125 s\", 0.5]]"));
 }
 
-/// CoDel acts on packets that leave the queue, so as a setting it takes its mark point with it; RED keeps the scenario's.
+/// CoDel acts on dequeued packets, so as a setting it moves the mark point; RED keeps the scenario's.
 #[test]
-fn a_setting_marks_where_it_can() {
+fn a_setting_moves_the_mark_point_if_needed() {
     let s = load("byun2007-gateway", &[]);
     let place = |name: &str| {
         let s = s.with_setting(name).expect("a setting");
@@ -318,10 +321,10 @@ fn window(s: &Scenario) -> (f64, f64, f64) {
     (values.number("decr"), values.number("incr"), values.number("freeze"))
 }
 
-/// [B07] Table 3.2 sets the marking method with the AQM, and chapter 6 a buffer for each connection: as a setting it does away
-/// with what the file has of both.
+/// [B07] Table 3.2 sets the marking method with the AQM, and chapter 6 a buffer per connection: as a setting it replaces
+/// both.
 #[test]
-fn a_setting_brings_its_marking_method() {
+fn a_preset_sets_its_marking_method() {
     let s = load("byun2007-gateway", &[]);
     assert_eq!(s.gateways[0].marking.method.marking, Marking::Drop);
     for (name, algorithm, decr) in [
@@ -345,10 +348,10 @@ fn a_setting_brings_its_marking_method() {
     }
 }
 
-/// A preset in the file brings its method too, and keys beside it change that; so do overrides, of which one can hold for some
-/// of the settings of a comparison.
+/// A preset in the file also sets the method, which further keys and overrides modify; an override can apply to some settings
+/// of a comparison.
 #[test]
-fn parameters_of_a_marking_method_can_be_changed() {
+fn marking_parameters_can_be_overridden() {
     let s = load("small-gateway", &["gateway.aqm.preset=RED FC 3"]);
     assert_eq!((window(&s), s.gateways[0].pep.buffer_per), ((0.9, 0.01, 0.2), Sharing::PerConnection));
     let s = load("small-gateway", &["gateway.aqm.preset=RED FC 3", "gateway.marking.incr=0.05"]);
@@ -368,9 +371,9 @@ fn parameters_of_a_marking_method_can_be_changed() {
     assert_eq!(unused, expected);
 }
 
-/// A scheduler's name stands for that scheduler and no AQM; its parameters can be overridden, and those of an AQM cannot.
+/// A scheduler's name selects that scheduler without an AQM; only the scheduler's parameters can be overridden.
 #[test]
-fn a_scheduler_is_a_setting() {
+fn a_scheduler_name_is_a_setting() {
     let scheduler = "gateway.transmit_queue.scheduler.quantum=700 B";
     let s = load("byun2007-gateway", &[scheduler, "gateway.aqm.max_p=0.5"]);
     let drr = s.with_setting("DRR").expect("a setting");
@@ -382,10 +385,10 @@ fn a_scheduler_is_a_setting() {
     let red = s.with_setting("red").expect("a setting");
     assert_eq!(red.gateways[0].transmit_queue.scheduler.discipline.name, "fifo");
     assert_eq!(red.unused_overrides.len(), 1);
-    // Together they use both.
+    // Together the settings use both overrides.
     assert!(s.with_settings(&["red", "drr"]).is_ok());
     assert!(s.with_settings(&["red", "avqred"]).is_err());
-    // On a link it is the scheduler of its queue.
+    // At a link, it is the scheduler of the queue.
     let drr = load("red-dumbbell", &[]).with_setting("drr").expect("a setting");
     let Subject::Link(i) = drr.subject else { panic!("a link") };
     let queue = drr.links[i].forward.queue.as_ref().expect("a queue");
@@ -393,7 +396,7 @@ fn a_scheduler_is_a_setting() {
 }
 
 #[test]
-fn a_setting_of_the_file_may_say_its_scheduler() {
+fn a_setting_can_name_its_scheduler() {
     let text = load("byun2007-gateway", &[]).text().to_owned();
     let text = format!("{text}\n[setting.Fair]\npreset = \"AVQRED\"\nscheduler = \"drr\"\n");
     let fair = Scenario::parse(&text, "my.toml", &[]).and_then(|s| s.with_setting("Fair")).expect("right");
@@ -404,7 +407,7 @@ fn a_setting_of_the_file_may_say_its_scheduler() {
 
 /// The scenario's list, then every algorithm once.
 #[test]
-fn all_settings_are_all() {
+fn all_settings_lists_every_usable_algorithm() {
     let (able, unable) = load("byun2007-gateway", &[]).all_settings();
     assert!(unable.is_empty(), "{unable:?}");
     assert_eq!(able[..3], ["RED 4", "AVQ", "AVQRED"]);
@@ -413,7 +416,7 @@ fn all_settings_are_all() {
 }
 
 #[test]
-fn the_same_gateway_can_be_named_or_not() {
+fn a_single_gateway_is_addressed_with_or_without_name() {
     let named = load("small-gateway", &["gateway.gateway.regulator.rate=3 Mbps"]);
     let short = load("small-gateway", &["gateway.regulator.rate=\"3 Mbps\""]);
     assert_eq!(named.canonical_json(), short.canonical_json());
@@ -421,33 +424,31 @@ fn the_same_gateway_can_be_named_or_not() {
 }
 
 #[test]
-fn warnings_name_what_is_most_likely_not_meant() {
+fn warnings_name_probable_mistakes() {
     let warnings = |overrides: &[&str]| load("small-gateway", overrides).warnings;
     assert_eq!(
         warnings(&["gateway.mark=transmit"]),
         [
-            "gateway.mark: packets of split connections are dropped behind the PEP: their senders do not hear of it, \
-          the spacelink sends them again"
+            "gateway.mark: packets of split connections are dropped behind the PEP: the senders do not notice, the spacelink retransmits"
         ]
     );
     let by_user = |scheduler: &str| warnings(&["gateway.flow_key=user", scheduler]);
     assert_eq!(
         by_user("gateway.transmit_queue.scheduler=ssf"),
         [
-            "gateway.transmit_queue.scheduler: the sequence numbers of several connections tell nothing together; with \
-             flow_key = \"user\" or \"prefix\" set position = \"seen\""
+            "gateway.transmit_queue.scheduler: sequence numbers of several connections are not comparable; with flow_key = \"user\" or \"prefix\" set position = \"seen\""
         ]
     );
     assert!(by_user("gateway.transmit_queue.scheduler={ algorithm = 'ssf', position = 'seen' }").is_empty());
     assert!(warnings(&["gateway.transmit_queue.scheduler=ssf"]).is_empty());
     assert_eq!(
         warnings(&["gateway.watch=receive"]),
-        ["gateway.watch: the receive queue is worked off at once, for it has no rate, so it is always empty"]
+        ["gateway.watch: the receive queue is always empty, because it has no rate"]
     );
     assert_eq!(
         warnings(&["gateway.regulator.rate=100 Mbps"]),
         [
-            "gateway.spacelink.window: less than the regulator sends in a satellite's round trip, which is up to 6.9 MB"
+            "gateway.spacelink.window: less than the regulator sends in a round trip of the satellite link, up to 6.9 MB"
         ]
     );
     assert_eq!(
@@ -461,16 +462,16 @@ fn warnings_name_what_is_most_likely_not_meant() {
     let voice = "traffic={ talk = { kind = 'voip', from = 'server', to = 'client' } }";
     assert_eq!(
         warnings(&[voice, "gateway.marking=window"]),
-        ["gateway.marking: no connection that the gateway splits passes it, so every mark is a drop"]
+        ["gateway.marking: the gateway splits no connection, so every mark is a drop"]
     );
     assert!(warnings(&["gateway.marking=window"]).is_empty());
     assert_eq!(
         warnings(&["link.satellite.rate=500 kbps"]),
-        ["link.satellite.rate: below the regulator's rate: packets will wait in front of the satellite"]
+        ["link.satellite.rate: below the regulator's rate: packets will wait in front of the satellite link"]
     );
     assert_eq!(
         warnings(&["gateway.transmit_queue.limit=1 KB"]),
-        ["gateway.transmit_queue.limit: less than the longest packet, which will never pass"]
+        ["gateway.transmit_queue.limit: less than the longest packet, which is always dropped"]
     );
     assert_eq!(
         warnings(&[
@@ -481,7 +482,7 @@ fn warnings_name_what_is_most_likely_not_meant() {
 }
 
 #[test]
-fn the_effective_values_are_the_scenario() {
+fn effective_values_reproduce_the_scenario() {
     for name in NAMES {
         let s = load(name, &[]);
         for e in s.effective() {
@@ -502,7 +503,7 @@ fn the_effective_values_are_the_scenario() {
 }
 
 #[test]
-fn effective_values_say_where_they_come_from() {
+fn effective_values_have_origins() {
     let s = load("byun2007-gateway", &["gateway.aqm.max_p=0.5", "run.seed=7"]);
     let find = |s: &Scenario, key: &str| {
         let e = s.effective().iter().find(|e| e.key == key).unwrap_or_else(|| panic!("{key}"));
@@ -527,7 +528,7 @@ fn effective_values_say_where_they_come_from() {
     );
     let avq = s.with_setting("AVQ").expect("a setting");
     assert_eq!(find(&avq, "gateway.aqm.preset"), row("AVQ", Origin::Setting, "of avq, [B07] Table 3.1"));
-    // What is given by its name alone.
+    // Algorithms given by name alone.
     let drr = s.with_setting("drr").expect("a setting");
     assert_eq!(find(&drr, "gateway.transmit_queue.scheduler.algorithm"), row("drr", Origin::Setting, ""));
     assert_eq!(find(&drr, "gateway.transmit_queue.scheduler.head_drop").1, Origin::Default);
@@ -536,7 +537,7 @@ fn effective_values_say_where_they_come_from() {
 }
 
 #[test]
-fn the_canonical_form_has_what_decides_and_nothing_else() {
+fn canonical_form_contains_only_what_affects_results() {
     let first = load("small-gateway", &[]).canonical_json();
     for same in [
         "title=\"x\"",
@@ -570,14 +571,14 @@ fn the_canonical_form_has_what_decides_and_nothing_else() {
 }
 
 #[test]
-fn a_scenario_can_go_to_any_thread() {
+fn scenarios_are_send_and_sync() {
     fn is_free<T: Clone + Send + Sync + 'static>() {}
     is_free::<Scenario>();
 }
 
-/// Else the key of an AQM's table would have two meanings.
+/// Otherwise a key of an AQM's table would be ambiguous.
 #[test]
-fn no_algorithm_calls_a_parameter_as_a_key_is_called_that_all_have() {
+fn no_parameter_name_collides_with_common_keys() {
     for algorithm in AQMS {
         for key in ["algorithm", "preset", "scheduler", "threshold"] {
             assert!(algorithm.params.iter().all(|p| p.name != key), "{}: {key}", algorithm.name);
@@ -586,7 +587,7 @@ fn no_algorithm_calls_a_parameter_as_a_key_is_called_that_all_have() {
 }
 
 #[test]
-fn the_schema_has_every_algorithm_with_its_parameters() {
+fn schema_covers_every_algorithm_and_parameter() {
     let schema: serde_json::Value = serde_json::from_str(&json_schema()).expect("JSON");
     let alternatives = schema["$defs"]["Aqm"]["anyOf"].as_array().expect("alternatives");
     for algorithm in AQMS {
@@ -625,9 +626,9 @@ fn the_schema_has_every_algorithm_with_its_parameters() {
     assert_eq!(names, KINDS.map(Some));
 }
 
-/// The transports that the documentation shows can be read, and what is shown of them can be read again.
+/// The documented transports load, and their effective values load again.
 #[test]
-fn the_documented_transports_are_right() {
+fn documented_transports_load_and_round_trip() {
     let page = include_str!("../../../docs/transports.md");
     let examples: Vec<_> =
         page.split("```toml\n").skip(1).filter_map(|rest| rest.split("```").next()).collect();

@@ -1,10 +1,10 @@
-//! Files beside a scenario: what is read from them, and what is said of those that cannot be read.
+//! Data files of a scenario: content and error messages.
 
 use std::path::PathBuf;
 
 use bentpipe_scenario::{Distribution, Scenario, TrafficKind};
 
-/// A folder of its own for a test, with a scenario in it.
+/// Temporary folder with a scenario.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -18,7 +18,7 @@ impl Folder {
         std::fs::write(self.0.join(name), bytes).expect("a file for the test");
     }
 
-    /// The scenario with this traffic, or the message; the folder's name is left out.
+    /// Scenario with this traffic, or the message without the folder's name.
     fn load(&self, traffic: &str) -> Result<Scenario, String> {
         self.write("my.toml", format!("{HEAD}[traffic.t]\nfrom = \"server\"\nto = \"client\"\n{traffic}\n"));
         Scenario::load(self.0.join("my.toml"), &[])
@@ -46,7 +46,7 @@ queue = {}
 const PAGES: &str = "kind = \"pages\"\nsessions = 1\nobject_size = { trace = \"sizes.dat\" }";
 
 #[test]
-fn sizes_come_from_the_lines_of_a_file() {
+fn sizes_are_read_from_a_file() {
     let folder = Folder::new("sizes");
     folder.write("sizes.dat", "# bytes\n100\n250.0\n");
     let scenario = folder.load(PAGES).expect("a scenario");
@@ -58,7 +58,7 @@ fn sizes_come_from_the_lines_of_a_file() {
 }
 
 #[test]
-fn another_file_is_another_scenario_and_another_name_is_not() {
+fn canonical_form_depends_on_file_content_not_name() {
     let folder = Folder::new("digest");
     folder.write("sizes.dat", "100\n250\n");
     let first = folder.load(PAGES).expect("a scenario").canonical_json();
@@ -71,7 +71,7 @@ fn another_file_is_another_scenario_and_another_name_is_not() {
 }
 
 #[test]
-fn what_is_wrong_in_a_file_is_told_with_its_line() {
+fn file_errors_name_the_line() {
     let folder = Folder::new("lines");
     for (content, expected) in [
         (
@@ -90,9 +90,9 @@ fn what_is_wrong_in_a_file_is_told_with_its_line() {
     }
 }
 
-/// Results are stored under this text, so what a scenario says already must not be written in another way.
+/// Results are stored under this text, so it must not change.
 #[test]
-fn the_canonical_form_of_a_constant_rate() {
+fn cbr_canonical_form_is_stable() {
     let folder = Folder::new("canonical");
     let cbr =
         "kind = \"cbr\"\nrate = \"1 Mbps\"\npacket = \"1000 B\"\nstart = { uniform = [\"0 s\", \"1 s\"] }";
@@ -101,7 +101,7 @@ fn the_canonical_form_of_a_constant_rate() {
     assert!(json.contains(expected), "{json}");
 }
 
-/// A pcap file with packets at these times [us] and of these lengths.
+/// A pcap file with packets of these times [us] and lengths.
 fn pcap(packets: &[(u32, u32)]) -> Vec<u8> {
     let mut words = vec![0xa1b2_c3d4, 0x0004_0002, 0, 0, 65_535, 1];
     for (time, len) in packets {
@@ -111,7 +111,7 @@ fn pcap(packets: &[(u32, u32)]) -> Vec<u8> {
 }
 
 #[test]
-fn the_examples_of_the_documentation_are_right() {
+fn documented_examples_load_and_round_trip() {
     let folder = Folder::new("examples");
     folder.write("film.dat", "1200\n300\n");
     folder.write("morning.pcap", pcap(&[(0, 60), (7, 1514)]));
@@ -127,7 +127,7 @@ fn the_examples_of_the_documentation_are_right() {
         if !kinds.contains(&shown.value) {
             kinds.push(shown.value.clone());
         }
-        // What is shown can be read again, and means the same.
+        // The effective values load again as the same scenario.
         let key = "traffic.t.";
         let overrides: Vec<_> = scenario
             .effective()
@@ -142,7 +142,7 @@ fn the_examples_of_the_documentation_are_right() {
 }
 
 #[test]
-fn what_is_wrong_with_packets_is_told() {
+fn packet_source_mistakes_give_messages() {
     let folder = Folder::new("packets");
     folder.write("film.dat", "1200\n300\n");
     folder.write("bad.dat", "1 I 0 1200\n2 P 40\n");
@@ -164,11 +164,11 @@ fn what_is_wrong_with_packets_is_told() {
         ),
         (
             "kind = \"video\"\ntrace = \"bad.dat\"".to_owned(),
-            "14:9: traffic.t.trace: bad.dat:2: found 3 of the columns; allowed: index, type, time and size, and perhaps more",
+            "14:9: traffic.t.trace: bad.dat:2: found 3 of the columns; allowed: index, type, time and size, and possibly more",
         ),
         (
             "kind = \"video\"\ntrace = \"film.dat\"".to_owned(),
-            "10:10: traffic.t.fps: missing; allowed: a number above 0, for the times in the trace do not tell it",
+            "10:10: traffic.t.fps: missing; allowed: a number above 0, because the trace does not give the frame rate",
         ),
         ("kind = \"video\"".to_owned(), "10:10: traffic.t: found neither; allowed: either trace or gop"),
         (
@@ -177,11 +177,11 @@ fn what_is_wrong_with_packets_is_told() {
         ),
         (
             "kind = \"video\"\ngop = { i = \"1 KB\" }".to_owned(),
-            "14:1: traffic.t.gop.p: missing; the size of a frame of type P, or of all by rate",
+            "14:1: traffic.t.gop.p: missing; required: the size of a frame of type P, or rate for all types",
         ),
         (
             "kind = \"video\"\ngop = { rate = \"1 Mbps\" }\npacket = \"28 B\"".to_owned(),
-            "15:10: traffic.t.packet: found \"28 B\"; allowed: at least 29 B, for 28 B are headers",
+            "15:10: traffic.t.packet: found \"28 B\"; allowed: at least 29 B, of which 28 B are headers",
         ),
         (
             "kind = \"voip\"\ninterval = \"25 ms\"".to_owned(),
@@ -193,7 +193,7 @@ fn what_is_wrong_with_packets_is_told() {
         ),
         (
             format!("{mmpp}{states}transitions = [[1, 1], [1, 0]]"),
-            "16:17: traffic.t.transitions[1][1]: found 1; allowed: 0, for no state follows itself",
+            "16:17: traffic.t.transitions[1][1]: found 1; allowed: 0 on the diagonal",
         ),
         (
             format!("{mmpp}{states}transitions = [[0, 1]]"),
@@ -205,17 +205,16 @@ fn what_is_wrong_with_packets_is_told() {
         ),
         (
             "kind = \"cbr\"\nrate = \"1 Mbps\"\npacket = \"1 KB\"\ntransport = \"quick\"".to_owned(),
-            "16:13: traffic.t.transport: found \"quick\"; allowed: default, reno-2003, byun2007, ns2, linux; without the key: \
-             plain datagrams (UDP)",
+            "16:13: traffic.t.transport: found \"quick\"; allowed: default, reno-2003, byun2007, ns2, linux; default: UDP datagrams",
         ),
     ] {
         assert_eq!(folder.load(&traffic).expect_err("a mistake"), format!("my.toml:{expected}"), "{traffic}");
     }
 }
 
-/// A trace of capacity that cannot be one: the file, the line, what is there and what is allowed.
+/// Invalid capacity traces: file, line, value found and permitted values.
 #[test]
-fn what_is_wrong_in_a_trace_of_capacity_is_told_with_its_line() {
+fn capacity_trace_errors_name_the_line() {
     const FORMAT: &str =
         "a trace in mahimahi's format, with the time of an opportunity to send 1500 bytes in each line";
     let folder = Folder::new("capacity");
@@ -238,7 +237,7 @@ fn what_is_wrong_in_a_trace_of_capacity_is_told_with_its_line() {
         (b"1\n\xff\n", ":2: found the byte 0xff; allowed: a text, in UTF-8".to_owned()),
         (
             b"0\n0\n",
-            ": found no time above 0; allowed: a last time above 0, which is when the trace begins again"
+            ": found no time above 0; allowed: a last time above 0, which is the period of the trace"
                 .to_owned(),
         ),
     ] {
@@ -253,7 +252,7 @@ fn what_is_wrong_in_a_trace_of_capacity_is_told_with_its_line() {
 }
 
 #[test]
-fn a_packed_scenario_is_read_again_without_its_files() {
+fn a_packed_scenario_loads_without_its_files() {
     let folder = Folder::new("packed");
     folder.write("sizes.dat", "100\n250\n");
     folder.load(PAGES).expect("a scenario");
@@ -273,10 +272,10 @@ fn a_packed_scenario_is_read_again_without_its_files() {
     let again = Scenario::unpack(&packed, files).expect("the same scenario");
     assert_eq!(again.canonical_json(), scenario.canonical_json());
     assert_eq!(again.packed().as_ref(), Some(&packed));
-    // The files that are there are not looked at.
+    // Files on disk are not read.
     let error = Scenario::unpack(&packed, []).expect_err("no file came along").to_string();
     assert!(
-        error.contains("sizes.dat did not come along with the scenario; allowed: a text with one number"),
+        error.contains("sizes.dat is not packed with the scenario; allowed: a text with one number"),
         "{error}"
     );
 }

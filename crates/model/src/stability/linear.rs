@@ -1,29 +1,29 @@
-//! The equations around their operating point, cut open where the law marks.
+//! Linearization around the operating point, with the loop opened at the marks.
 //!
-//! With `x` the variables' distance from rest and `u` the marked share's,
+//! With the deviation `x` of the variables from the operating point and `u` of the share of marks,
 //!
 //!     dx/dt = Σ A_k x(t-τ_k) + Σ B_k u(t-τ_k),   y = C x
 //!
-//! where `τ_0` = 0, the others are the delays of the equations, and `y` is the share that the law would mark. The matrices
-//! are central differences of the very code that is integrated. Delays that depend on the queue stay at their value at
-//! rest: where nothing moves, what a delay's change brings in is of second order.
+//! where `τ_0` = 0, the others are the delays of the equations, and `y` is the share that the AQM would mark. The matrices are
+//! central differences of the code that is integrated. Delays that depend on the queue are constant: at the operating point,
+//! their variation is a second-order effect.
 //!
-//! Only variables that marks reach and that reach marks are kept: what is left is the loop.
+//! Variables that marks do not affect, or that do not affect marks, are removed.
 
 use bentpipe_queue::fluid::Arrivals;
 
-use super::complex::{Complex, solve};
+use super::complex::{Complex, Elementary as _, ONE, ZERO, solve};
 use super::rest::AtRest;
 use crate::fluid::{Fluid, LAGS, LAW, QUEUE, SENDERS, VARIABLES};
 use crate::solve::Delayed;
 
-/// Most variables of a loop.
+/// Maximum number of variables of a loop.
 pub(crate) const MOST: usize = VARIABLES;
-/// Now, and each delay.
+/// Number of times: now, and each delay ago.
 pub(crate) const TIMES: usize = LAGS + 1;
 
-/// A loop cut open: linear equations with delays, from the share that the senders see to the share that the law marks.
-/// [f64; VARIABLES] are in units of their own, so that all are of one size.
+/// An opened loop: linear delay equations from the share of marks that the senders see to the share that the AQM marks.
+/// Variables are scaled to the same order of magnitude.
 #[derive(Clone, Debug)]
 pub(crate) struct Linear {
     /// Number of variables.
@@ -39,7 +39,7 @@ pub(crate) struct Linear {
 }
 
 impl Linear {
-    /// Around `rest`.
+    /// Linearizes around `rest`.
     pub fn of(rest: &AtRest) -> Self {
         let fluid = Fluid::new(&rest.system);
         let all: Vec<usize> = [SENDERS, QUEUE].into_iter().chain(LAW..LAW + rest.states).collect();
@@ -84,7 +84,7 @@ impl Linear {
             .loop_only()
     }
 
-    /// Without variables that marks do not reach or that do not reach marks.
+    /// Removes variables that marks do not affect or that do not affect marks.
     fn loop_only(self) -> Self {
         let n = self.n;
         let linked = |i: usize, j: usize| self.a.iter().any(|a| a[i * n + j].abs() > NOTHING);
@@ -113,17 +113,17 @@ impl Linear {
         }
     }
 
-    /// Whether the loop waits for the `k`-th delay at all.
+    /// Returns true if the `k`-th delay is part of the loop and not zero.
     pub fn delayed(&self, k: usize) -> bool {
         self.delays[k] > 0.0 && self.passes(k)
     }
 
-    /// Whether the `k`-th delay is in the loop, even if it is zero.
+    /// Returns true if the `k`-th delay is part of the loop.
     pub fn passes(&self, k: usize) -> bool {
         self.a[k].iter().chain(&self.b[k]).any(|x| x.abs() > NOTHING)
     }
 
-    /// The loop closed: `M_k = A_k + B_k C`, row by row.
+    /// Returns the matrices of the closed loop: `M_k = A_k + B_k C`, row by row.
     pub fn closed(&self) -> [Vec<f64>; TIMES] {
         let n = self.n;
         std::array::from_fn(|k| {
@@ -131,47 +131,48 @@ impl Linear {
         })
     }
 
-    /// `e^{-s τ_k}` for each delay.
+    /// Returns `e^{-s τ_k}` for each delay.
     fn turns(&self, s: Complex) -> [Complex; TIMES] {
         std::array::from_fn(
-            |k| if self.delays[k] == 0.0 { Complex::ONE } else { s.scale(-self.delays[k]).exp() },
+            |k| if self.delays[k] == 0.0 { ONE } else { s.scale(-self.delays[k]).exponential() },
         )
     }
 
-    /// `s I - Σ M_k e^{-s τ_k}` for the matrices `of`.
+    /// Returns `s I - Σ M_k e^{-s τ_k}` for the matrices `of`.
     fn at(&self, of: &[Vec<f64>; TIMES], s: Complex, turns: &[Complex; TIMES]) -> [Complex; MOST * MOST] {
         let n = self.n;
-        let mut matrix = [Complex::ZERO; MOST * MOST];
+        let mut matrix = [ZERO; MOST * MOST];
         for (at, cell) in matrix.iter_mut().take(n * n).enumerate() {
-            *cell = if at / n == at % n { s } else { Complex::ZERO };
+            *cell = if at / n == at % n { s } else { ZERO };
             for (m, turn) in of.iter().zip(turns) {
-                *cell = *cell - turn.scale(m[at]);
+                *cell -= turn.scale(m[at]);
             }
         }
         matrix
     }
 
-    /// The loop's transfer function `L(s) = -C (s I - Σ A_k e^{-s τ_k})⁻¹ Σ B_k e^{-s τ_k}`, its feedback negative.
+    /// Returns the transfer function `L(s) = -C (s I - Σ A_k e^{-s τ_k})⁻¹ Σ B_k e^{-s τ_k}`, for negative feedback.
     pub fn transfer(&self, s: Complex) -> Complex {
         let turns = self.turns(s);
         let mut matrix = self.at(&self.a, s, &turns);
-        let mut x = [Complex::ZERO; MOST];
+        let mut x = [ZERO; MOST];
         for (b, turn) in self.b.iter().zip(&turns) {
             for (x, b) in x.iter_mut().zip(b) {
-                *x = *x + turn.scale(*b);
+                *x += turn.scale(*b);
             }
         }
         solve(&mut matrix, self.n, &mut x);
-        -x.iter().zip(&self.c).fold(Complex::ZERO, |sum, (x, c)| sum + x.scale(*c))
+        -x.iter().zip(&self.c).fold(ZERO, |sum, (x, c)| sum + x.scale(*c))
     }
 
-    /// The characteristic function `det(s I - Σ M_k e^{-s τ_k})` of the loop closed to `closed`.
+    /// Returns the characteristic function `det(s I - Σ M_k e^{-s τ_k})` of the closed loop.
     pub fn characteristic(&self, closed: &[Vec<f64>; TIMES], s: Complex) -> Complex {
         let mut matrix = self.at(closed, s, &self.turns(s));
-        solve(&mut matrix, self.n, &mut [Complex::ZERO; MOST])
+        solve(&mut matrix, self.n, &mut [ZERO; MOST])
     }
 
-    /// A size that no root in the right half of the plane exceeds: the greatest sum over a row of all matrices [1/s].
+    /// Returns an upper bound for the absolute value of roots in the right half-plane: the maximum row sum over all
+    /// matrices [1/s].
     pub fn bound(&self, closed: &[Vec<f64>; TIMES]) -> f64 {
         let row = |i: usize, of: &[Vec<f64>; TIMES]| -> f64 {
             of.iter().flat_map(|m| m[i * self.n..(i + 1) * self.n].iter()).map(|x| x.abs()).sum()
@@ -179,13 +180,13 @@ impl Linear {
         (0..self.n).map(|i| row(i, closed).max(row(i, &self.a))).fold(0.0, f64::max)
     }
 
-    /// The longest delay in the loop [s].
+    /// Returns the longest delay in the loop [s].
     pub fn longest(&self) -> f64 {
         (1..TIMES).filter(|k| self.delayed(*k)).map(|k| self.delays[k]).fold(0.0, f64::max)
     }
 }
 
-/// Step of the differences, as a share of a variable.
+/// Relative step of the central differences.
 const STEP: f64 = 1e-5;
-/// A slope that is none, in units of the variables [1/s]: what rounding leaves of differences.
+/// Slopes below this are rounding errors, in scaled units [1/s].
 const NOTHING: f64 = 1e-7;

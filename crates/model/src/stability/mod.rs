@@ -1,9 +1,8 @@
-//! How far a system is from oscillation.
+//! Stability analysis.
 //!
-//! The fluid equations at their operating point ([`OperatingPoint`]) are linearized and cut open where the law marks. Along
-//! the loop's transfer function `L(jω)` Nyquist's criterion counts the unstable roots of the closed loop, and its distance
-//! from -1 is what gain, phase and delay the loop has to spare ([`Stability`]). [`stability`] does so for many points, on
-//! all cores.
+//! The fluid equations are linearized at their operating point ([`OperatingPoint`]), and the loop is opened at the marks. On the
+//! transfer function `L(jω)` of the open loop, Nyquist's criterion counts the unstable roots of the closed loop, and the distance
+//! from -1 gives the margins of gain, phase and delay ([`Stability`]). [`stability`] analyses many points in parallel.
 
 mod complex;
 mod linear;
@@ -23,49 +22,48 @@ use bentpipe_scenario::{Equations, Scenario};
 use crate::Error;
 use crate::fourier::Series;
 use crate::system::System;
+use complex::Elementary as _;
 use linear::Linear;
 use rest::AtRest;
 pub use rest::OperatingPoint;
 
-/// What a point has in place of the scenario's; what is not a number stays.
+/// Parameters that replace the scenario's; `None` keeps them.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Change {
-    /// m, long-lived connections.
+    /// m: number of long-lived connections.
     pub connections: Option<f64>,
-    /// R, without queues [s].
+    /// R: round-trip time without queueing delay [s].
     pub round_trip: Option<f64>,
-    /// d, from the mark point to the watched queue [s].
+    /// d: delay from the mark point to the watched queue [s].
     pub pep_delay: Option<f64>,
 }
 
-/// How far a system at rest is from oscillation.
+/// Stability of a system at its operating point.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Stability {
-    /// Where it rests.
+    /// Operating point.
     pub point: OperatingPoint,
-    /// Characteristic roots of the closed loop in the right half of the plane: stable with none.
+    /// Number of characteristic roots of the closed loop in the right half-plane; zero if stable.
     pub unstable_roots: usize,
-    /// The factor by which the loop's gain may grow before it oscillates, or, below one, must shrink before it does not.
-    /// None: any.
+    /// Gain margin: factor of the loop gain at the stability limit. `None` if there is no limit.
     pub gain_margin: Option<f64>,
-    /// How much more the loop may lag before it oscillates, or, below zero, lags too much [degrees]. None: the gain is below
-    /// one at all frequencies.
+    /// Phase margin: additional phase lag at the stability limit, negative if unstable [degrees]. `None` if the gain is
+    /// below one at all frequencies.
     pub phase_margin: Option<f64>,
-    /// The same as a delay, at the frequency where it is least [s].
+    /// Delay margin: additional delay at the stability limit, the minimum over all crossovers [s].
     pub delay_margin: Option<f64>,
-    /// Where the loop's gain is one [rad/s].
+    /// Frequency at which the loop gain is one [rad/s].
     pub crossover: Option<f64>,
-    /// How fast what decays most slowly or grows fastest does: the real part of the rightmost root [1/s]. None: there is no
-    /// loop.
+    /// Real part of the rightmost root: growth or decay rate of the dominant mode [1/s]. `None` without a loop.
     pub growth: Option<f64>,
-    /// The period in which that swings [s]. None: it does not.
+    /// Period of the dominant mode [s]. `None` if it does not oscillate.
     pub period: Option<f64>,
-    /// Whether the delay of the PEP is in the loop at all.
+    /// True if the delay of the PEP is part of the loop.
     pub pep_in_loop: bool,
 }
 
 impl Stability {
-    /// Of a system at rest.
+    /// Analyses a system.
     fn of(system: System) -> Result<Self, Error> {
         let equations = system.equations;
         let rest = AtRest::of(system)?;
@@ -87,18 +85,18 @@ impl Stability {
         })
     }
 
-    /// Whether small disturbances decay.
+    /// Returns true if small disturbances decay.
     #[must_use]
     pub const fn stable(&self) -> bool {
         self.unstable_roots == 0
     }
 }
 
-/// The stability of `scenario` under its subject's AQM at each of `points`, on as many `threads`. `seed` draws what is random
-/// in the capacity, of which the mean counts.
+/// Analyses `scenario` with its subject's AQM at each of `points`, on up to `threads` threads. `seed` seeds a random
+/// capacity, whose mean is used.
 ///
 /// # Errors
-/// Where the equations do not cover the scenario. A point without an operating point has an error of its own.
+/// A scenario that the equations do not cover. A point without an operating point has its own error.
 pub fn stability(
     scenario: &Scenario,
     seed: u64,
@@ -109,7 +107,7 @@ pub fn stability(
     Ok(at_points(&|| System::of(scenario, seed), points, threads))
 }
 
-/// As [`stability`], with the system that `system` makes.
+/// As [`stability`], for systems built by `system`.
 fn at_points(
     system: &(dyn Fn() -> Result<System, Error> + Sync),
     points: &[Change],
@@ -138,7 +136,7 @@ fn at_points(
     found.into_iter().map(|one| one.unwrap_or_else(missing)).collect()
 }
 
-/// `system` with the `change`.
+/// Returns `system` with the `change`.
 fn changed(mut system: System, change: &Change) -> Result<System, Error> {
     let bad = |what: &str, value: f64, allowed: &str| {
         Err(Error::Scenario(format!("{what}: found {value}; allowed: {allowed}")))

@@ -1,45 +1,44 @@
-//! Margins of a loop from its transfer function along the imaginary axis, and the count of its unstable roots.
+//! Stability margins and number of unstable roots, from the transfer function along the imaginary axis.
 //!
-//! The closed loop's characteristic function `D(s)` has no poles. Along a line just right of the imaginary axis, from the
-//! real axis to far above, its angle would turn by `n π/2` with `n` variables, were all roots left of the line; each root
-//! right of it takes π off (the argument principle; Stépán, Retarded Dynamical Systems, 1989). The line is so little right
-//! of the axis that only what takes millions of the loop's own times to grow is missed; so that a root at zero, a sum that
-//! the equations conserve, does not count.
+//! The closed loop's characteristic function `D(s)` has no poles. Along a line just right of the imaginary axis, from the real
+//! axis upward, its phase increases by `n π/2` with `n` variables if all roots are left of the line; each root to the right
+//! reduces it by π (argument principle; Stépán, Retarded Dynamical Systems, 1989). The distance of the line excludes a root at
+//! zero, of a sum that the equations conserve, and is too small to miss any but extremely slow growth.
 
 use std::f64::consts::{FRAC_PI_2, PI, TAU};
 
-use super::complex::{Complex, complex};
+use super::complex::{Complex, Elementary as _, complex};
 use super::linear::{Linear, TIMES};
 
-/// How far the line is right of the imaginary axis, as a share of the bound on all roots.
+/// Distance of the line from the imaginary axis, relative to the bound on all roots.
 const ASIDE: f64 = 1e-7;
-/// The grid begins at this share of the bound, and ends at so many times the bound.
+/// First and last frequency of the grid, relative to the bound.
 const FIRST: f64 = 1e-9;
 const LAST: f64 = 10.0;
-/// Points in each doubling of frequency …
+/// Points per octave.
 const DENSE: f64 = 3.0;
-/// … and the most that a delay may turn, and an angle, from one to the next [rad].
+/// Maximum phase of a delay, and of the curve, between two points [rad].
 const TURN: f64 = 0.5;
-/// How often an interval is halved at most where angles turn fast.
+/// Maximum number of bisections of an interval in which the phase changes fast.
 const HALVINGS: u32 = 30;
 
-/// What the curve says.
+/// Stability margins.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Margins {
-    /// Roots of the closed loop right of the imaginary axis.
+    /// Number of roots of the closed loop in the right half-plane.
     pub unstable: usize,
-    /// By which factor the loop's gain may grow, or has to where below one.
+    /// Gain margin (factor).
     pub gain: Option<f64>,
-    /// [rad]
+    /// Phase margin [rad].
     pub phase: Option<f64>,
-    /// [s]
+    /// Delay margin [s].
     pub delay: Option<f64>,
-    /// Where the gain is one [rad/s].
+    /// Crossover frequency [rad/s].
     pub crossover: Option<f64>,
 }
 
-/// Walks from `low` to `high` [rad/s] so that neither the delays nor the angle of `of` turn by more than [`TURN`] from one
-/// point to the next, and shows each to `see`: frequency, value, and angle, unwound from `of(low)` on.
+/// Walks from `low` to `high` [rad/s] in steps over which neither the delays nor the phase of `of` change by more than
+/// [`TURN`]. Calls `see` with frequency, value and unwrapped phase.
 fn walk(
     (low, high): (f64, f64),
     longest: f64,
@@ -47,7 +46,7 @@ fn walk(
     mut see: impl FnMut(f64, Complex, f64),
 ) {
     let mut here = (low, of(low));
-    let mut angle = here.1.arg();
+    let mut angle = here.1.angle();
     see(low, here.1, angle);
     let factor = libm::exp2(1.0 / DENSE);
     while here.0 < high {
@@ -57,7 +56,7 @@ fn walk(
         }
         for halving in 0..=HALVINGS {
             let there = of(next);
-            let turn = (there / here.1).arg();
+            let turn = (there / here.1).angle();
             if turn.abs() <= TURN || halving == HALVINGS {
                 here = (next, there);
                 angle += turn;
@@ -69,17 +68,17 @@ fn walk(
     }
 }
 
-/// The count of unstable roots, and the margins.
+/// Returns the number of unstable roots and the margins.
 pub(crate) fn margins(system: &Linear, closed: &[Vec<f64>; TIMES]) -> Margins {
     if system.n == 0 {
         return Margins { unstable: 0, gain: None, phase: None, delay: None, crossover: None };
     }
     let (bound, longest) = (system.bound(closed), system.longest());
     let range = (FIRST * bound, LAST * bound);
-    // Above the bound nothing turns fast any more, whatever the delays.
+    // Above the bound, delays no longer matter.
     let mut last = 0.0;
     let aside = |w: f64| system.characteristic(closed, complex(ASIDE * bound, w));
-    let start = system.characteristic(closed, complex(ASIDE * bound, 0.0)).arg();
+    let start = system.characteristic(closed, complex(ASIDE * bound, 0.0)).angle();
     walk(range, longest, &aside, |_, _, angle| last = angle);
     let turned = last - start;
     let unstable = ((system.n as f64 * FRAC_PI_2 - turned) / PI).round().max(0.0) as usize;
@@ -91,7 +90,7 @@ pub(crate) fn margins(system: &Linear, closed: &[Vec<f64>; TIMES]) -> Margins {
     let mut whole = 0.0;
     walk(range, longest, &curve, |w, value, angle| {
         let Some((w0, value0, angle0)) = before else {
-            // A curve that comes from above the negative real axis has turned by more than half a turn already.
+            // A curve that starts above the negative real axis has a phase below -π.
             whole = if angle > FRAC_PI_2 + 0.1 { -TAU } else { 0.0 };
             before = Some((w, value, angle));
             return;
@@ -99,7 +98,7 @@ pub(crate) fn margins(system: &Linear, closed: &[Vec<f64>; TIMES]) -> Margins {
         if (value0.abs() > 1.0) != (value.abs() > 1.0) {
             let at = between(w0, w, |w| (curve(w).abs() > 1.0) == (value0.abs() > 1.0));
             let there = curve(at);
-            let angle = angle0 + whole + (there / value0).arg();
+            let angle = angle0 + whole + (there / value0).angle();
             let margin = PI + angle;
             if found.phase.is_none_or(|least| margin < least) {
                 (found.phase, found.crossover) = (Some(margin), Some(at));
@@ -117,7 +116,7 @@ pub(crate) fn margins(system: &Linear, closed: &[Vec<f64>; TIMES]) -> Margins {
             let upper = value0.im > 0.0;
             let at = between(w0, w, |w| (curve(w).im > 0.0) == upper);
             let gain = 1.0 / curve(at).abs();
-            // What brings a stable loop to its border is more gain, and an unstable one less.
+            // A stable loop reaches the limit with more gain, an unstable one with less.
             if (gain > 1.0) == stable {
                 found.gain = Some(found.gain.map_or(gain, |least| least.min(gain)));
             }
@@ -127,7 +126,7 @@ pub(crate) fn margins(system: &Linear, closed: &[Vec<f64>; TIMES]) -> Margins {
     found
 }
 
-/// Where between `low` and `high` what is so at `low` stops being so.
+/// Bisects: returns where `so` changes from true to false between `low` and `high`.
 fn between(mut low: f64, mut high: f64, so: impl Fn(f64) -> bool) -> f64 {
     for _ in 0..50 {
         let middle = 0.5 * (low + high);

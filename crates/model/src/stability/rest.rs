@@ -1,13 +1,13 @@
-//! The operating point: where all variables of the fluid equations stand still.
+//! Operating point: equilibrium of all variables of the fluid equations.
 //!
-//! A law at rest marks some share p, the senders at rest under p have a rate, and what is accepted of it must be what the
-//! queue at rest is served: one equation, in which p and the senders' rate are monotonic, so that bisection finds its
-//! solution or the step at which there is none. The senders' rate comes from the equations themselves, again by bisection.
+//! In equilibrium the AQM marks a share p, the senders have the rate that follows from p, and the accepted rate equals the
+//! service rate: one equation in which p and the senders' rate are monotonic, so that bisection finds the solution, or the jump
+//! that prevents one. The senders' rate follows from the equations, also by bisection.
 //!
-//! A law that watches arrivals, as AVQRED's, does not say where the real queue stands: where the virtual one is served at
-//! the link's own rate, the real one neither grows nor shrinks whatever its length. Both begin empty and see the same
-//! arrivals, the one after the PEP's delay: it is as long as the virtual queue. Where the virtual queue is served at less,
-//! the real one is empty.
+//! A fluid model that depends on arrivals, such as AVQRED's, does not determine the real queue: if the virtual queue is served at
+//! the link's rate, the real queue is stationary at any length. Both start empty and see the same arrivals, one of them after the
+//! PEP's delay, so the real queue is as long as the virtual one. If the virtual queue is served at a lower rate, the real queue is
+//! empty.
 
 use std::sync::Arc;
 
@@ -25,7 +25,7 @@ use crate::fourier::Series;
 use crate::solve::Delayed;
 use crate::system::{Capacity, System};
 
-/// A law in a loop that is cut open where it marks: the share that is marked is one more variable, which nothing changes.
+/// A fluid model in an opened loop: the share of marks is an additional, constant variable.
 struct Open(Arc<dyn FluidModel>);
 
 impl FluidModel for Open {
@@ -56,40 +56,40 @@ impl FluidModel for Open {
     }
 }
 
-/// Where a system stands still.
+/// An operating point.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct OperatingPoint {
-    /// The share that is marked.
+    /// Share of marked packets.
     pub p: f64,
-    /// The watched queue [packets].
+    /// Watched queue [packets].
     pub queue: f64,
-    /// What the senders send to the mark point, datagrams with it [packets/s].
+    /// Offered load at the mark point, datagrams included [packets/s].
     pub offered: f64,
-    /// The mean window of a sender [segments].
+    /// Mean window of a sender [segments].
     pub window: f64,
-    /// The senders' round trip, queues that they go through with it [s].
+    /// Senders' round-trip time, with queueing delay [s].
     pub round_trip: f64,
 }
 
-/// A system at rest, cut open where it marks.
+/// A system at its operating point, with the loop opened at the marks.
 pub(crate) struct AtRest {
     pub system: System,
-    /// The law's own number of states: the share that is marked is the variable after them.
+    /// Number of states of the AQM's fluid model; the share of marks is the variable after them.
     pub states: usize,
     pub y: [f64; VARIABLES],
     pub point: OperatingPoint,
-    /// The law itself.
+    /// Fluid model of the AQM.
     pub law: Arc<dyn FluidModel>,
 }
 
-/// A share of the capacity that a balance may be off by.
+/// Tolerance of a balance, relative to the capacity.
 const EXACT: f64 = 1e-6;
 
 impl AtRest {
-    /// Where `system` stands still, with the means of what drives it.
+    /// Finds the operating point of `system`, with the means of time-varying parameters.
     ///
     /// # Errors
-    /// [`Error::Scenario`] where it never does.
+    /// [`Error::Scenario`] if there is none.
     pub fn of(mut system: System) -> Result<Self, Error> {
         if system.equations == Equations::Timeouts {
             return Err(Error::Scenario(
@@ -102,7 +102,7 @@ impl AtRest {
         let limit = system.limit;
         let states = law.states();
         system.law = Box::new(Open(law.clone()));
-        // At rest nothing is lost at the queue's end; whether it is reached is seen below.
+        // No overflow in equilibrium; the limit is checked below.
         system.limit = f64::INFINITY;
         system.ramps = vec![(system.connections, None)];
         system.pep_delay = Series::constant(system.pep_delay.mean().max(0.0));
@@ -120,7 +120,7 @@ impl AtRest {
         Ok(found)
     }
 
-    /// The variable that the share of marks has become.
+    /// Returns the variable that holds the share of marks.
     pub const fn cut(&self) -> usize {
         LAW + self.states
     }
@@ -156,7 +156,7 @@ impl AtRest {
                  {mu:.4} that keep the queue at rest; allowed: fewer connections, or a faster link"
             )));
         }
-        // Until nothing lies between the two.
+        // Until the bounds are adjacent.
         for _ in 0..200 {
             let middle = 0.5 * (low + high);
             if excess(self, middle) > 0.0 { low = middle } else { high = middle }
@@ -177,7 +177,7 @@ impl AtRest {
         self.finish(limit)
     }
 
-    /// Puts all to rest with the law at `share`, and gives how much more is accepted than served [packets/s].
+    /// Sets the equilibrium of the AQM at `share`. Returns the accepted minus the served rate [packets/s].
     fn balance(&mut self, share: f64) -> Option<f64> {
         let fluid = Fluid::new(&self.system);
         let (mu, service) = (self.system.capacity.at(0.0), fluid.service());
@@ -210,12 +210,12 @@ impl AtRest {
         Some(accepted - served)
     }
 
-    /// What is offered where all is as [`Self::balance`] left it.
+    /// Returns the offered load in the state set by [`Self::balance`] [packets/s].
     fn offered(&self) -> f64 {
         Fluid::new(&self.system).rates(0.0, &self.y).offered
     }
 
-    /// The share of marks between `low` and `high` that balances where the law is as [`Self::balance`] left it.
+    /// Returns the share of marks between `low` and `high` that balances, in the state set by [`Self::balance`].
     fn balanced_by(&self, mut low: f64, mut high: f64) -> f64 {
         let fluid = Fluid::new(&self.system);
         let mut y = self.y;
@@ -228,7 +228,7 @@ impl AtRest {
         0.5 * (low + high)
     }
 
-    /// Sees that all that was found is finite, within bounds and at rest.
+    /// Checks that the result is finite, within bounds and stationary.
     fn finish(&mut self, limit: f64) -> Result<(), Error> {
         let fluid = Fluid::new(&self.system);
         let (y, q) = (&self.y, self.y[QUEUE]);
@@ -239,7 +239,7 @@ impl AtRest {
             )));
         }
         let rates = fluid.rates(0.0, y);
-        // What is accepted at most the capacity, or the real queue grows for ever behind a virtual one.
+        // Beyond the capacity, the real queue grows without bound behind the virtual one.
         let over = rates.accepted / self.mu();
         if over > 1.0 + 1e-5 {
             return Err(Error::Scenario(format!(
@@ -250,7 +250,7 @@ impl AtRest {
         let dy = fluid.derive(0.0, y, &[*y; LAGS]);
         let moving = (0..=self.cut()).filter(|i| matches!(*i, SENDERS | QUEUE) || *i >= LAW);
         for i in moving {
-            // In a round trip it moves by less than a thousandth of itself.
+            // It changes by less than 0.1 % per round trip.
             let moved = dy[i].abs() * self.system.round_trip;
             if !y[i].is_finite() || !dy[i].is_finite() || moved > 1e-3 * y[i].abs().max(1e-3) {
                 return Err(Error::Scenario(format!(
@@ -271,7 +271,7 @@ impl AtRest {
     }
 }
 
-/// The senders' variable where it stands still, all else as in `y`.
+/// Returns the equilibrium of the senders' variable, given the other variables of `y`.
 fn senders(fluid: &Fluid<'_, VARIABLES>, y: &[f64; VARIABLES]) -> f64 {
     let mut y = *y;
     let mut grows = |x: f64| {
@@ -293,7 +293,7 @@ fn senders(fluid: &Fluid<'_, VARIABLES>, y: &[f64; VARIABLES]) -> f64 {
     0.5 * (low + high)
 }
 
-/// The algorithms whose laws say where they stand still.
+/// Names of the algorithms whose fluid models have an equilibrium.
 fn with_rest() -> Vec<&'static str> {
     let link = Link { capacity: Rate::from_bps(8_000_000), mean_packet: 1000.0 };
     let says = |algorithm: &&bentpipe_queue::descriptor::Algorithm| {

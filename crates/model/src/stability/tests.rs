@@ -1,11 +1,11 @@
-//! Against closed forms, against each other, and against the integrated equations.
+//! Comparison with closed forms, between the methods, and with the integrated equations.
 
 use std::f64::consts::PI;
 
 use bentpipe_scenario::{Equations, Feedback};
 use bentpipe_units::Rng;
 
-use super::complex::{Complex, complex};
+use super::complex::{Complex, Elementary as _, ONE, complex};
 use super::linear::Linear;
 use super::rest::AtRest;
 use super::{Change, Stability, at_points, nyquist, roots};
@@ -42,16 +42,16 @@ fn hollot_pi() -> System {
 /// From p to q, all terms of their linearization kept: `δW' = -N/(R²C) (δW + δW(t-R)) - 1/(R²C) (δq - δq(t-R)) -
 /// RC²/(2N²) δp(t-R)`, `δq' = N/R δW - δq/R`.
 fn plant(s: Complex) -> Complex {
-    let turn = s.scale(-R).exp();
-    let senders = s + (Complex::ONE + turn).scale(N / (R * R * C));
-    let round_trips = (Complex::ONE - turn).scale(N / (R * R * R * C));
+    let turn = s.scale(-R).exponential();
+    let senders = s + (ONE + turn).scale(N / (R * R * C));
+    let round_trips = (ONE - turn).scale(N / (R * R * R * C));
     turn.scale(C * C / (2.0 * N)) / ((s + complex(1.0 / R, 0.0)) * senders + round_trips)
 }
 
-/// As they go on: `(C²/2N) e^{-sR} / ((s + 2N/(R²C)) (s + 1/R))`.
+/// Simplified: `(C²/2N) e^{-sR} / ((s + 2N/(R²C)) (s + 1/R))`.
 fn simple_plant(s: Complex) -> Complex {
     let poles = (s + complex(2.0 * N / (R * R * C), 0.0)) * (s + complex(1.0 / R, 0.0));
-    s.scale(-R).exp().scale(C * C / (2.0 * N)) / poles
+    s.scale(-R).exponential().scale(C * C / (2.0 * N)) / poles
 }
 
 fn red_controller(s: Complex) -> Complex {
@@ -64,10 +64,9 @@ fn pi_controller(s: Complex) -> Complex {
 
 type Transfer = fn(Complex) -> Complex;
 
-/// The loop that is found is the one of the paper's linearization, term by term, and at low frequencies the paper's
-/// simpler one.
+/// The loop matches the paper's full linearization, and at low frequencies its simplified one.
 #[test]
-fn the_loops_of_hollot_et_al() {
+fn transfer_functions_match_hollot_et_al() {
     for (system, controller) in
         [(hollot_red as fn() -> System, red_controller as Transfer), (hollot_pi, pi_controller)]
     {
@@ -88,7 +87,7 @@ fn the_loops_of_hollot_et_al() {
 /// Printed: RED's gain is one at 0.05 rad/s; PI's at 0.53 rad/s. Phase margins from the simple loop by hand: RED's 180 -
 /// atan(0.0503/0.005) - atan(0.0503/0.529) - atan(0.0503/4.065) - 0.0503 0.246 rad = 88.8°; PI's 75°.
 #[test]
-fn the_margins_of_hollot_et_al() {
+fn margins_match_hollot_et_al() {
     let red = Stability::of(hollot_red()).unwrap();
     assert!(red.stable() && !red.pep_in_loop);
     assert!((red.crossover.unwrap() - 0.05).abs() < 0.001, "{red:?}");
@@ -113,7 +112,7 @@ fn the_margins_of_hollot_et_al() {
     assert!((pi.delay_margin.unwrap() - delay).abs() < 1e-9);
 }
 
-/// What a random system is made of, but for the gain of its loop.
+/// A random system, except for the loop gain.
 struct Draw {
     algorithm: &'static str,
     equations: Equations,
@@ -121,10 +120,10 @@ struct Draw {
     drops: bool,
     connections: f64,
     capacity: f64,
-    /// With the queue at rest [s].
+    /// Round-trip time at the operating point [s].
     round_trip: f64,
     pep_delay: f64,
-    /// The queue at rest [packets].
+    /// Queue at the operating point [packets].
     queue: f64,
     /// RED's weight.
     w_q: f64,
@@ -208,17 +207,17 @@ impl Draw {
         None
     }
 
-    /// The gain at which the loop oscillates for ever, if there is one.
+    /// Critical gain; `None` if there is none.
     fn border(&self) -> Option<f64> {
         let first = if self.algorithm == "pi" { 1e-3 } else { 1e-2 };
         let margin = |gain: f64| Stability::of(self.system(gain)?).ok()?.gain_margin;
-        // Once more from just inside: an unstable loop's margin is that of its worst crossing.
+        // Refined from just inside: an unstable loop's margin is that of its worst crossing.
         let inside = 0.97 * first * margin(first)?;
         Some(inside * margin(inside)?)
     }
 }
 
-/// `count` random systems with their gains, those of `factors` times the one at the border.
+/// `count` random systems with gains of `factors` times the critical gain.
 fn random(seed: u64, count: usize, factors: &[f64]) -> Vec<(Draw, f64)> {
     let mut rng = Rng::stream(seed, "model", 0, "stability");
     let mut found = Vec::new();
@@ -233,10 +232,10 @@ fn random(seed: u64, count: usize, factors: &[f64]) -> Vec<(Draw, f64)> {
     found
 }
 
-/// Nyquist's count of unstable roots is that of the collocation's roots, from deep inside the margin to far outside it; and
-/// with more than 1 % to spare, the margins have the sign of the verdict.
+/// Nyquist's count equals the number of unstable collocation roots, from deep inside the margin to far outside; more than 1 %
+/// from the limit, the margins have the right sign.
 #[test]
-fn nyquist_and_the_roots_agree() {
+fn nyquist_count_matches_the_roots() {
     let (mut most, mut stable) = (0, 0);
     for (draw, gain) in random(1, 42, &[0.05, 0.5, 0.97, 1.03, 2.0, 8.0, 40.0]) {
         let system = draw.system(gain).unwrap();
@@ -259,15 +258,15 @@ fn nyquist_and_the_roots_agree() {
     assert!(most >= 4 && (10..32).contains(&stable), "{most} {stable}");
 }
 
-/// 15 % inside the margin a small disturbance of the integrated equations decays, 15 % outside it grows, each at the rate of
-/// the rightmost root.
+/// A small disturbance of the integrated equations decays 15 % inside the margin and grows 15 % outside, at the rate of the
+/// rightmost root.
 #[test]
-fn the_integrated_equations_decay_and_grow_as_predicted() {
+fn integrated_disturbances_follow_the_rightmost_root() {
     let mut swinging = 0;
     for (draw, gain) in random(2, 24, &[0.85, 1.15]) {
         let mut system = draw.system(gain).unwrap();
         let found = Stability::of(draw.system(gain).unwrap()).unwrap();
-        // What decays most slowly may be no oscillation, and hardly begun by this disturbance.
+        // The dominant mode may not oscillate and may hardly be excited by this disturbance.
         let period = found.period.unwrap_or_else(|| 2.0 * PI / found.crossover.unwrap());
         let growth = found.growth.unwrap();
         let lag = if draw.pep_delay > 0.0 { draw.pep_delay } else { draw.round_trip };
@@ -277,7 +276,7 @@ fn the_integrated_equations_decay_and_grow_as_predicted() {
         let mut start = rest.y;
         start[rest.cut()] = 0.0;
         let still = start[SENDERS];
-        // So little that it is far from both rounding and bounds at the end.
+        // Small enough to stay far from rounding errors and bounds.
         start[SENDERS] *= 1.0 + if found.stable() { 1e-5 } else { 1e-8 };
         let (wait, span) = (20.0, 5.0);
         let mut swings = [0.0f64; 2];
@@ -315,7 +314,7 @@ const RED: [(&str, f64); 4] = [("min_th", 20.0), ("max_th", 2000.0), ("max_p", 1
 /// AVQRED watches arrivals. By hand, with `p` dropped, slope k, `a = p λ / m` and `b = m / R² + λ² / 2m`: `λ' = -a λ - b
 /// p`, `v' = (1 - p) λ - λ_0 p`, so `L = k (λ_0 + (1 - p) b / (s + a)) / s`, whatever the PEP's delay, and stable.
 #[test]
-fn avqreds_loop_does_not_know_the_pep() {
+fn avqred_loop_is_independent_of_the_pep_delay() {
     let given = [("min_th", 40.0), ("max_th", 80.0)];
     let mut first = None;
     for delay in [0.0, 0.012, 0.06, 1.0] {
@@ -332,15 +331,15 @@ fn avqreds_loop_does_not_know_the_pep() {
         }
         let found = Stability::of(gateway("avqred", &given, delay)).unwrap();
         assert!(found.stable() && !found.pep_in_loop && found.gain_margin.is_none(), "{found:?}");
-        // The real queue is as long as the virtual one, which began with it.
+        // The real queue is as long as the virtual one.
         assert!((found.point.queue - 40.0 - 40.0 * found.point.p).abs() < 1e-6);
         assert_eq!(*first.get_or_insert(found), found);
     }
 }
 
-/// Under RED the PEP's delay is in the loop: its delay margin is by how much that may grow.
+/// With RED, the PEP's delay is part of the loop: the delay margin is its maximum increase.
 #[test]
-fn reds_delay_margin_is_the_peps() {
+fn red_delay_margin_limits_the_pep_delay() {
     let found = Stability::of(gateway("red", &RED, 0.001)).unwrap();
     assert!(found.stable() && found.pep_in_loop, "{found:?}");
     assert!(Stability::of(gateway("red", &RED, 0.0)).unwrap().pep_in_loop);
@@ -352,9 +351,9 @@ fn reds_delay_margin_is_the_peps() {
     }
 }
 
-/// No operating point: one message, with the values.
+/// A missing operating point gives one message with the values.
 #[test]
-fn what_never_rests_is_refused() {
+fn systems_without_operating_point_are_rejected() {
     let refused = |system: System, words: [&str; 3]| {
         let text = Stability::of(system).unwrap_err().to_string();
         assert!(words.iter().all(|word| text.contains(word)), "{text}");
@@ -381,10 +380,9 @@ fn what_never_rests_is_refused() {
     refused(gateway("avqred", &fast, 0.01), ["1.1130 times", "virtual capacity", "grows"]);
 }
 
-/// Points are independent: with several threads they are the same. One that cannot
-/// be is an error of its own.
+/// Points are independent: the number of threads does not matter, and invalid points have their own errors.
 #[test]
-fn points_side_by_side() {
+fn threads_do_not_change_results() {
     let points: Vec<Change> = (0..120)
         .map(|i| Change {
             connections: Some(300.0 + f64::from(i % 20) * 10.0),

@@ -251,7 +251,7 @@ mod tests {
 
     /// Standard errors: 0.27, 0.0018 and 0.0063; the bounds are five of each.
     #[test]
-    fn draws_have_their_means() {
+    fn sample_means_match() {
         let objects = Distribution::Uniform(250, 550);
         assert!((mean(|rng| objects.draw(rng) as f64) - objects.mean()).abs() < 1.4);
         let delay = Distribution::Uniform(Duration::from_secs(3), Duration::from_secs(5));
@@ -263,7 +263,7 @@ mod tests {
     /// A bell of 1000 ± 100 is as good as whole: mean 1000, variance 10⁴ (standard errors 0.32 and 45). Four
     /// exponentials of 250: mean 1000, variance 1000² / 4 (standard errors 1.6 and 2100, for the kurtosis is 4.5).
     #[test]
-    fn normal_and_erlang_have_their_means_and_variances() {
+    fn normal_and_erlang_moments_match() {
         let normal = Distribution::Normal { mean: 1000u64, std: 100 };
         let (mean, variance) = moments(|rng| normal.draw(rng) as f64);
         assert!((mean - 1000.0).abs() < 1.6 && (variance - 1e4).abs() < 225.0, "{mean} {variance}");
@@ -274,7 +274,7 @@ mod tests {
 
     /// Half a bell, whose mean is √(2/π) standard deviations; its standard error is 0.0019 s.
     #[test]
-    fn a_normal_law_never_gives_less_than_zero() {
+    fn normal_draws_are_not_negative() {
         let law = Distribution::Normal { mean: Duration::ZERO, std: Duration::from_secs(1) };
         let found = mean(|rng| law.draw(rng).as_secs_f64());
         let half = (2.0 / std::f64::consts::PI).sqrt();
@@ -285,7 +285,7 @@ mod tests {
     /// With shape 3 and mean 3 nothing is below 2, and an eighth is above 4 (standard error 0.001); the variance is 3,
     /// so that the standard error of the mean is 0.0055.
     #[test]
-    fn pareto_has_its_least_value_its_mean_and_its_tail() {
+    fn pareto_minimum_mean_and_tail_match() {
         let law = Distribution::Pareto { shape: 3.0, mean: Duration::from_secs(3) };
         assert!((mean(|rng| law.draw(rng).as_secs_f64()) - 3.0).abs() < 0.028);
         let above = |x: f64| mean(|rng| f64::from(law.draw(rng).as_secs_f64() > x));
@@ -295,7 +295,7 @@ mod tests {
 
     /// One file in four has 100 KB, the others 10 KB: standard error 0.12 KB.
     #[test]
-    fn a_choice_takes_each_as_often_as_its_probability_says() {
+    fn mixture_components_are_drawn_with_their_probabilities() {
         let law = Distribution::Choice(Arc::new([
             (0.75, Distribution::Fixed(10u64)),
             (0.25, Distribution::Exponential(100)),
@@ -307,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn a_trace_is_drawn_from_its_numbers() {
+    fn empirical_draws_come_from_the_samples() {
         let samples = Samples { values: Arc::new([1, 5, 9]), digest: Digest::of(b"1 5 9") };
         let law = Distribution::Trace(samples);
         let mut seen = [0; 10];
@@ -321,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn sizes_stay_within_their_bounds_and_reach_them() {
+    fn uniform_sizes_cover_their_bounds() {
         let mut rng = Rng::stream(3, "law", 1, "test");
         let law = Distribution::Uniform(1u64, 3);
         let mut seen = [0; 5];
@@ -333,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn the_widest_law_does_not_overflow() {
+    fn extreme_distributions_do_not_overflow() {
         let mut rng = Rng::stream(3, "law", 2, "test");
         assert!(Distribution::Uniform(0u64, u64::MAX).draw(&mut rng) < u64::MAX);
         assert!(Distribution::Exponential(u64::MAX).draw(&mut rng) > 0);

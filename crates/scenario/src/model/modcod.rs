@@ -1,13 +1,13 @@
-//! Modulation and coding of DVB-S2.
+//! Modulation and coding (ModCod) of DVB-S2.
 
-/// How a carrier is modulated and coded.
+/// A modulation and coding.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Modcod {
     /// Modulation and code rate.
     pub name: &'static str,
     /// Spectral efficiency [bit/symbol].
     pub efficiency: f64,
-    /// Least signal at which it works: Es/N0 for a packet error rate of 1e-7 [dB].
+    /// Required Es/N0 for a packet error rate of 1e-7 [dB].
     pub threshold: f64,
 }
 
@@ -15,7 +15,7 @@ const fn modcod(name: &'static str, efficiency: f64, threshold: f64) -> Modcod {
     Modcod { name, efficiency, threshold }
 }
 
-/// Those of ETSI EN 302 307-1 V1.4.1, table 13: normal FECFRAME, no pilots, ideal demodulation in white noise.
+/// ETSI EN 302 307-1 V1.4.1, table 13: normal FECFRAME, no pilots, ideal demodulation, white noise.
 pub const MODCODS: &[Modcod] = &[
     modcod("QPSK 1/4", 0.490_243, -2.35),
     modcod("QPSK 1/3", 0.656_448, -1.24),
@@ -48,13 +48,13 @@ pub const MODCODS: &[Modcod] = &[
 ];
 
 impl Modcod {
-    /// The one of that name.
+    /// Finds a ModCod by name.
     #[must_use]
     pub fn find(name: &str) -> Option<&'static Self> {
         MODCODS.iter().find(|m| m.name == name)
     }
 
-    /// The most efficient one that works at that signal [dB].
+    /// Returns the most efficient ModCod that works at an Es/N0 [dB].
     #[must_use]
     pub fn best(signal: f64) -> Option<&'static Self> {
         let working = MODCODS.iter().filter(|m| m.threshold <= signal);
@@ -68,7 +68,7 @@ mod tests {
 
     /// 8PSK 9/10 needs 10.98 dB, but 16APSK 3/4 carries more at 10.21.
     #[test]
-    fn the_best_is_not_the_one_with_the_highest_threshold() {
+    fn best_modcod_has_the_highest_efficiency() {
         let best = |signal| Modcod::best(signal).map(|m| m.name);
         assert_eq!(best(-2.36), None);
         assert_eq!(best(-2.35), Some("QPSK 1/4"));
@@ -77,9 +77,9 @@ mod tests {
         assert_eq!(best(30.0), Some("32APSK 9/10"));
     }
 
-    /// No coding beats Shannon: the efficiency is below log2(1 + Es/N0) at the threshold.
+    /// No code exceeds Shannon's limit: the efficiency is below log2(1 + Es/N0) at the threshold.
     #[test]
-    fn all_stay_below_shannon() {
+    fn efficiencies_stay_below_the_shannon_limit() {
         for m in MODCODS {
             let shannon = libm::log2(1.0 + libm::pow(10.0, m.threshold / 10.0));
             assert!(m.efficiency < shannon && m.efficiency > 0.6 * shannon, "{}", m.name);

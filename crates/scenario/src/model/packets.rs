@@ -211,7 +211,7 @@ pub struct State {
 pub enum Frames {
     /// Frame sizes of a file, repeated from the start.
     Trace(Movie),
-    /// Random frame sizes by position in a group of pictures.
+    /// Random frame sizes by position in a group of group_of_pictures.
     Gop(Gop),
 }
 
@@ -225,7 +225,7 @@ pub struct Movie {
     pub digest: Digest,
 }
 
-/// A group of pictures.
+/// A group of group_of_pictures.
 #[derive(Clone, Debug, Serialize)]
 pub struct Gop {
     /// Sequence of frame types: I, P and B.

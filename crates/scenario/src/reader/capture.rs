@@ -1,4 +1,4 @@
-//! Captured packets: when each came and how long it was, from a pcap or pcapng file.
+//! Packet captures: times and lengths from pcap and pcapng files.
 
 use bentpipe_units::Duration;
 use pcap_file::pcap::PcapParser;
@@ -8,21 +8,21 @@ use pcap_file::{PcapError, TsResolution};
 
 use crate::reader::files::Data;
 
-/// What messages call such a file.
+/// Name of such a file in messages.
 pub const CAPTURE: &str = "a capture, in pcap or pcapng";
 
-/// The longest packet [bytes].
+/// Maximum packet length [bytes].
 const LONGEST: u32 = 65_535;
 
-/// Reads a capture: when each packet came, from the first, and how long it was on the wire [bytes]; in order of time.
+/// Reads a capture: time since the first packet and length on the wire [bytes] of each packet, in order of time.
 ///
 /// # Errors
-/// At the first byte that is not as the format says.
+/// The first violation of the format.
 pub fn read(data: &Data) -> Result<Vec<(Duration, u32)>, String> {
     let magic = data.bytes.get(..4).unwrap_or_default();
     let mut packets = match magic {
         [0x0a, 0x0d, 0x0d, 0x0a] => pcapng(data)?,
-        // In seconds and micro- or nanoseconds, in either order of bytes.
+        // Micro- or nanosecond resolution, in either byte order.
         [0xa1, 0xb2, 0xc3, 0xd4]
         | [0xd4, 0xc3, 0xb2, 0xa1]
         | [0xa1, 0xb2, 0x3c, 0x4d]
@@ -39,7 +39,7 @@ pub fn read(data: &Data) -> Result<Vec<(Duration, u32)>, String> {
     Ok(packets.into_iter().map(|(time, len)| (since(time), len)).collect())
 }
 
-/// The packets of a pcap file: time [ns] and length [bytes].
+/// Reads a pcap file: time [ns] and length [bytes] of each packet.
 fn pcap(data: &Data) -> Result<Vec<(u128, u32)>, String> {
     let (mut rest, parser) = PcapParser::new(&data.bytes).map_err(|e| wrong(data, &data.bytes, &e))?;
     let fraction = match parser.header().ts_resolution {
@@ -48,7 +48,7 @@ fn pcap(data: &Data) -> Result<Vec<(u128, u32)>, String> {
     };
     let mut packets = Vec::new();
     while !rest.is_empty() {
-        // Raw, for what was cut short by the capture's own limit is as good as any.
+        // Raw, because packets truncated by the snaplen are valid.
         let (after, packet) = parser.next_raw_packet(rest).map_err(|e| wrong(data, rest, &e))?;
         let time = u128::from(packet.ts_sec) * 1_000_000_000 + u128::from(packet.ts_frac) * fraction;
         packets.push((time, checked(data, rest, packet.orig_len)?));
@@ -57,14 +57,14 @@ fn pcap(data: &Data) -> Result<Vec<(u128, u32)>, String> {
     Ok(packets)
 }
 
-/// The packets of a pcapng file: time [ns] and length [bytes].
+/// Reads a pcapng file: time [ns] and length [bytes] of each packet.
 fn pcapng(data: &Data) -> Result<Vec<(u128, u32)>, String> {
     let (mut rest, mut parser) = PcapNgParser::new(&data.bytes).map_err(|e| wrong(data, &data.bytes, &e))?;
     let mut packets = Vec::new();
     while !rest.is_empty() {
         let (after, block) = parser.next_block(rest).map_err(|e| wrong(data, rest, &e))?;
         let found = match block {
-            // The parser takes the number for nanoseconds, whatever the interface's resolution.
+            // The parser reports the number as nanoseconds, whatever the interface's resolution.
             Block::EnhancedPacket(p) => Some((p.interface_id, p.timestamp.as_nanos(), p.original_len)),
             Block::Packet(p) => Some((u32::from(p.interface_id), u128::from(p.timestamp), p.original_len)),
             Block::SimplePacket(_) => {
@@ -88,7 +88,8 @@ fn pcapng(data: &Data) -> Result<Vec<(u128, u32)>, String> {
     Ok(packets)
 }
 
-/// A time of an interface [ns]: in units of its if_tsresol, microseconds where it has none, and if_tsoffset seconds later.
+/// Converts an interface's time to nanoseconds: in units of if_tsresol (default: microseconds), plus if_tsoffset
+/// seconds.
 fn nanoseconds(units: u128, options: &[InterfaceDescriptionOption<'_>]) -> u128 {
     let mut resolution = 6;
     let mut offset = 0;
@@ -100,14 +101,14 @@ fn nanoseconds(units: u128, options: &[InterfaceDescriptionOption<'_>]) -> u128 
         }
     }
     let exponent = u32::from(resolution & 0x7f);
-    // The most significant bit tells powers of two from powers of ten.
+    // The most significant bit selects powers of two instead of ten.
     let base: u128 = if resolution & 0x80 == 0 { 10 } else { 2 };
     let since =
         base.checked_pow(exponent).map_or(0, |per_second| units.saturating_mul(1_000_000_000) / per_second);
     since + offset * 1_000_000_000
 }
 
-/// The length of the packet at the beginning of `rest`, within what a packet can be.
+/// Checks the length of the packet at the start of `rest`.
 fn checked(data: &Data, rest: &[u8], len: u32) -> Result<u32, String> {
     if (1..=LONGEST).contains(&len) {
         return Ok(len);
@@ -116,7 +117,7 @@ fn checked(data: &Data, rest: &[u8], len: u32) -> Result<u32, String> {
     Err(data.at_byte(at(data, rest), &format!("a packet of {len} B"), &allowed))
 }
 
-/// Where `rest`, the end of the file, begins.
+/// Offset of `rest`, the end of the file.
 fn at(data: &Data, rest: &[u8]) -> usize {
     data.bytes.len() - rest.len()
 }
@@ -157,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pcap_gives_times_and_lengths_on_the_wire() {
+    fn pcap_yields_times_and_wire_lengths() {
         let packets = [(100, 999_999, 60), (101, 1, 1514), (101, 0, 90)];
         let expected = |unit: u64| {
             let ns = |n: u64| Duration::from_nanos(n);
@@ -170,7 +171,7 @@ mod tests {
 
     /// A section, an interface in milliseconds and two packets, laid out as in the format's section 4.
     #[test]
-    fn a_pcapng_gives_times_in_its_interface_s_unit() {
+    fn pcapng_times_use_the_interface_resolution() {
         let mut bytes = words(&[0x0a0d_0d0a, 28, 0x1a2b_3c4d, 1, u32::MAX, u32::MAX, 28]);
         bytes.extend(words(&[1, 32, 1, 0, 0x0001_0009, 3, 0, 32]));
         for (time, len) in [(5000, 40), (5250, 1500)] {
@@ -187,9 +188,9 @@ mod tests {
             ..proptest::test_runner::Config::default()
         })]
 
-        /// Whatever is done to a capture, reading it gives packets in order of time or a message, never a panic.
+        /// Whatever the damage, reading gives packets in order of time or a message, never a panic.
         #[test]
-        fn a_damaged_capture_gives_packets_or_a_message(
+        fn damaged_captures_yield_packets_or_a_message(
             changes in proptest::collection::vec((0usize..400, proptest::prelude::any::<u8>()), 0..12),
             cut in 0usize..400,
             ng in proptest::prelude::any::<bool>(),
@@ -220,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_told_with_its_byte() {
+    fn errors_name_the_byte() {
         let message = |bytes: Vec<u8>| read(&data(bytes)).unwrap_err();
         let whole = pcap_bytes(0xa1b2_c3d4, &[(0, 0, 60), (1, 0, 60)]);
         assert_eq!(

@@ -1,7 +1,7 @@
-//! Reads a tree into structs, and keeps the place of whatever is wrong.
+//! Deserializes a tree into structs, and locates mistakes.
 //!
-//! Enums whose variants have contents, the kinds of traffic and the protocols of transports, are written as a table one of
-//! whose keys names the variant.
+//! Enums whose variants have fields (kinds of traffic, protocols of transports) are tables in which one key names the
+//! variant.
 
 use std::fmt::Display;
 
@@ -15,18 +15,18 @@ use serde::forward_to_deserialize_any;
 use crate::error::{choices, quoted};
 use crate::reader::tree::{Entry, Node, Step, Value};
 
-/// The enums whose variants have contents: the key that names the variant, and which one it is without that key.
+/// Enums whose variants have fields: the key that names the variant, and the default variant.
 const TAGGED: [(&str, &str, Option<&str>); 2] =
     [("Traffic", "kind", None), ("Transport", "protocol", Some("tcp"))];
 
-/// What is wrong, and the way there from the node that was to be read.
+/// An error, and the path from the node being read.
 #[derive(Debug)]
 pub struct Wrong {
-    /// The way, the last step first.
+    /// Path, last step first.
     pub way: Vec<Step>,
-    /// Whether it is the key that is wrong, and not the value under it.
+    /// True if the key is wrong, false if its value is.
     pub key: bool,
-    /// What was found and what is allowed.
+    /// Message: what was found and what is allowed.
     pub problem: String,
 }
 
@@ -89,7 +89,7 @@ impl serde::de::Error for Wrong {
     }
 }
 
-/// Reads one node.
+/// Deserializer of one node.
 pub struct Reader<'a>(pub &'a Node);
 
 impl<'a> Reader<'a> {
@@ -240,7 +240,7 @@ impl<'de> SeqAccess<'de> for Items<'de> {
 
 struct Entries<'a> {
     left: std::slice::Iter<'a, Entry>,
-    /// A key that is not the struct's.
+    /// Key that names the variant and is no field.
     tag: Option<&'static str>,
     open: Option<&'a Entry>,
 }
@@ -269,7 +269,7 @@ impl<'de> MapAccess<'de> for Entries<'de> {
 
 struct Variant<'a> {
     name: &'a str,
-    /// The table with the variant's contents, where it has any, and the key that names the variant.
+    /// Table with the variant's fields, and the key that names the variant; `None` for a variant without fields.
     entries: Option<(&'a [Entry], &'static str)>,
 }
 
@@ -314,7 +314,7 @@ impl<'de> VariantAccess<'de> for Variant<'de> {
     }
 }
 
-/// A variant's contents: the table without the key that names the variant.
+/// Fields of a variant: the table without the key that names the variant.
 struct Contents<'a>(&'a [Entry], &'static str);
 
 impl<'de> Deserializer<'de> for Contents<'de> {

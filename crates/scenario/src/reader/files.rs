@@ -10,10 +10,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use crate::error::{Error, Location, quoted};
 use crate::model::Digest;
 
-/// The largest file that can be a scenario [bytes].
+/// Maximum size of a scenario file [bytes].
 const LARGEST_TEXT: u64 = 4 << 20;
 
-/// The text of a file that is to be `what`, such as "a scenario", in TOML.
+/// Reads a TOML file. `what` is its content in messages, such as "a scenario".
 pub fn read_text(path: &Path, what: &str) -> Result<String, Error> {
     let name = path.display().to_string();
     let fault =
@@ -43,20 +43,20 @@ pub fn read_text(path: &Path, what: &str) -> Result<String, Error> {
     })
 }
 
-/// The largest file that is read [bytes].
+/// Maximum size of a data file [bytes].
 pub const LARGEST: u64 = 256 << 20;
 
-/// The files around a scenario. Each is read once, so that every setting of a comparison sees the same.
+/// Files around a scenario. Each is read once, so that all settings of a comparison see the same content.
 #[derive(Debug, Default)]
 pub struct Files {
     folder: PathBuf,
-    /// Whether those that are read already are all that there are.
+    /// True if no further files are read from disk.
     closed: bool,
     read: Mutex<BTreeMap<PathBuf, Arc<Data>>>,
 }
 
 impl Files {
-    /// Those around the scenario file of that name.
+    /// Returns the files around a scenario file.
     pub fn around(scenario: &str) -> Self {
         Self {
             folder: Path::new(scenario).parent().map(Path::to_owned).unwrap_or_default(),
@@ -64,7 +64,7 @@ impl Files {
         }
     }
 
-    /// Those that came along with the scenario file of that name, from elsewhere: none is read from the disk.
+    /// Returns files that were packed with a scenario; nothing is read from disk.
     pub fn packed(scenario: &str, files: impl IntoIterator<Item = (String, Vec<u8>)>) -> Self {
         let data = |(name, bytes): (String, Vec<u8>)| {
             (PathBuf::from(&name), Arc::new(Data { digest: Digest::of(&bytes), name, bytes }))
@@ -73,25 +73,25 @@ impl Files {
         Self { closed: true, read, ..Self::around(scenario) }
     }
 
-    /// Those that were read so far.
+    /// Returns the files read so far.
     pub fn all(&self) -> Vec<Arc<Data>> {
         self.read.lock().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()
     }
 
-    /// Reads the file `name`, which is to be `what`, as "a trace of frame sizes".
+    /// Reads a file. `what` is its content in messages, such as "a trace of frame sizes".
     ///
     /// # Errors
-    /// Where it cannot be read, is empty or is too large: what was found and what is allowed.
+    /// A file that cannot be read, is empty or too large.
     pub fn read(&self, name: &str, what: &str) -> Result<Arc<Data>, String> {
         let path = self.folder.join(name);
-        // A thread that panicked while it held the lock has left whole files.
+        // A thread that panicked while holding the lock left only complete files.
         let mut read = self.read.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(data) = read.get(&path) {
             return Ok(data.clone());
         }
         let shown = path.display().to_string();
         if self.closed {
-            return Err(format!("{shown} did not come along with the scenario; allowed: {what}"));
+            return Err(format!("{shown} is not packed with the scenario; allowed: {what}"));
         }
         let unreadable = |e: std::io::Error| format!("{shown} cannot be read: {e}; allowed: {what}");
         let about = path.metadata().map_err(unreadable)?;
@@ -120,20 +120,20 @@ impl Files {
 /// A file that was read.
 #[derive(Debug)]
 pub struct Data {
-    /// Its path, as messages call it.
+    /// Path, as in messages.
     pub name: String,
-    /// What is in it.
+    /// Content.
     pub bytes: Vec<u8>,
-    /// What tells it from every other.
+    /// Identity.
     pub digest: Digest,
 }
 
 impl Data {
-    /// The lines of a text that say something: their numbers, counted from one, and what stands before any `#`, without
-    /// the blanks around it.
+    /// Returns the non-empty lines of a text, with line numbers from one; without comments (`#`) and surrounding
+    /// blanks.
     ///
     /// # Errors
-    /// For each line that is no text: see [`Data::at_line`].
+    /// Per line that is not UTF-8, see [`Data::at_line`].
     pub fn lines(&self) -> impl Iterator<Item = Result<(usize, &str), String>> {
         let lines = self.bytes.split(|b| *b == b'\n').enumerate();
         lines.filter_map(|(i, line)| match std::str::from_utf8(line) {
@@ -148,25 +148,25 @@ impl Data {
         })
     }
 
-    /// What is wrong in a line: what was found there, and what is allowed.
+    /// Returns the message for a mistake in a line.
     pub fn at_line(&self, line: usize, found: &str, allowed: &str) -> String {
         format!("{}:{line}: found {found}; allowed: {allowed}", self.name)
     }
 
-    /// What is wrong at a byte, counted from zero.
+    /// Returns the message for a mistake at a byte, counted from zero.
     pub fn at_byte(&self, byte: usize, found: &str, allowed: &str) -> String {
         format!("{}, byte {byte}: found {found}; allowed: {allowed}", self.name)
     }
 
-    /// What is wrong with the file as a whole.
+    /// Returns the message for a mistake in the whole file.
     pub fn whole(&self, found: &str, allowed: &str) -> String {
         format!("{}: found {found}; allowed: {allowed}", self.name)
     }
 
-    /// The numbers of a text with one in a line, each read by `read`.
+    /// Reads one number per line with `read`.
     ///
     /// # Errors
-    /// At the first line that `read` makes nothing of, or where there is no number: `allowed` says what each is to be.
+    /// The first line that `read` rejects, or a file without numbers. `allowed` describes the permitted numbers.
     pub fn numbers<T>(&self, read: impl Fn(&str) -> Option<T>, allowed: &str) -> Result<Vec<T>, String> {
         let mut numbers = Vec::new();
         for line in self.lines() {
@@ -191,14 +191,14 @@ mod tests {
     }
 
     #[test]
-    fn comments_and_empty_lines_say_nothing() {
+    fn comments_and_empty_lines_are_skipped() {
         let d = data(b"# sizes\n\n 12 # the first\r\n7\n");
         assert_eq!(d.lines().collect::<Result<Vec<_>, _>>(), Ok(vec![(3, "12"), (4, "7")]));
         assert_eq!(d.numbers(|t| t.parse::<u32>().ok(), "a size"), Ok(vec![12, 7]));
     }
 
     #[test]
-    fn what_is_wrong_is_told_with_its_line() {
+    fn errors_name_the_line() {
         let read = |bytes: &[u8]| data(bytes).numbers(|t| t.parse::<u32>().ok(), "a size").unwrap_err();
         assert_eq!(read(b"12\n-7\n"), "a.dat:2: found \"-7\"; allowed: a size");
         assert_eq!(read(b"12\n\xff\n"), "a.dat:2: found the byte 0xff; allowed: a text, in UTF-8");
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_is_found_beside_the_scenario_and_read_once() {
+    fn files_are_relative_to_the_scenario_and_read_once() {
         let folder = std::env::temp_dir().join(format!("bentpipe-files-{}", std::process::id()));
         std::fs::create_dir_all(&folder).expect("a folder");
         let path = folder.join("a.dat");

@@ -5,7 +5,7 @@ use serde::Deserialize;
 use super::files::Data;
 use crate::model::{Fourier, MeasuredSeries};
 
-/// What messages call such a file.
+/// Name of such a file in messages.
 const SERIES: &str = "measured series, a file of `bentpipe model capture`";
 
 #[derive(Deserialize)]
@@ -22,7 +22,7 @@ struct Raw {
 /// Reads measured series.
 ///
 /// # Errors
-/// What is wrong with the file, and what is allowed.
+/// What was found and what is allowed.
 pub fn series(data: &Data) -> Result<MeasuredSeries, String> {
     let raw: Raw = serde_json::from_slice(&data.bytes)
         .map_err(|e| format!("{}: found JSON with a mistake, {e}; allowed: {SERIES}", data.name))?;

@@ -1,4 +1,4 @@
-//! The text of a scenario file, and the overrides that change it, as trees; and where in them a mistake is.
+//! The text of a file and the overrides as trees, and the location of mistakes.
 
 use std::fmt::Write as _;
 
@@ -7,22 +7,22 @@ use toml::de::{DeTable, DeValue};
 use crate::error::{Error, Location, quoted};
 use crate::reader::tree::{At, Node, Path, Step, Value, dotted, entries_of};
 
-/// The text that a tree was read from, with the overrides that changed it.
+/// The text of a file, and the overrides.
 #[derive(Debug)]
 pub struct Source {
-    /// The file's name, as the user gave it.
+    /// Name of the file, as given by the user.
     pub file: String,
-    /// Where each line of it begins.
+    /// Offset of each line [bytes].
     lines: Vec<usize>,
     pub text: String,
     pub overrides: Vec<Override>,
 }
 
 impl Source {
-    /// Reads `text`.
+    /// Parses a text and its overrides.
     ///
     /// # Errors
-    /// Where it is not TOML, or an override is not one.
+    /// Text that is not TOML, or an invalid override.
     pub fn parse(file: &str, text: &str, overrides: &[String]) -> Result<(Self, Node), Error> {
         let begins = text.bytes().enumerate().filter(|(_, b)| *b == b'\n').map(|(i, _)| i + 1);
         let mut source = Self {
@@ -53,8 +53,8 @@ impl Source {
         }
     }
 
-    /// The mistake `problem` at `path`: at the value there, or at the key where `key` says so; where nothing is
-    /// there, at the nearest thing around it.
+    /// Returns an error located at `path`: at the value, or at the key if `key`; if the path does not exist, at the
+    /// nearest table around it.
     pub fn error(&self, root: &Node, path: &Path, key: bool, problem: String, setting: &str) -> Error {
         let mut node = root;
         let mut at = At::File(0);
@@ -66,7 +66,7 @@ impl Source {
             let Some(next) = node.step(step) else { break };
             let last = i + 1 == path.len();
             at = match entry_at {
-                // A table's own place is its header or its brace: the key in front says more.
+                // A table is located at its header or brace; its key is more helpful.
                 Some(entry_at) if key || !last || matches!(next.value, Value::Table(_)) => entry_at,
                 _ => next.at,
             };
@@ -91,7 +91,10 @@ impl Source {
     }
 }
 
-/// The tree of a TOML document, or what is wrong with it and where.
+/// Parses TOML into a tree.
+///
+/// # Errors
+/// A message, and its offset in the text.
 pub fn read_toml(text: &str) -> Result<Node, (String, Option<usize>)> {
     let root = DeTable::parse(text).map_err(|e| {
         let mut message = e.message().trim().replace('\n', "; ");
@@ -107,16 +110,16 @@ pub fn read_toml(text: &str) -> Result<Node, (String, Option<usize>)> {
 /// An override of one key.
 #[derive(Debug)]
 pub struct Override {
-    /// As the user wrote it.
+    /// Text as given by the user.
     pub text: String,
-    /// Its key.
+    /// Parts of the key.
     pub keys: Vec<String>,
-    /// The value, at [`At::Override`].
+    /// Value, located at [`At::Override`].
     pub node: Node,
 }
 
 impl Override {
-    /// Its place in messages.
+    /// Returns its location in messages.
     pub fn place(&self) -> Location {
         Location::Override(self.text.clone())
     }
@@ -133,16 +136,16 @@ impl Override {
         };
         let keys = read_key(key).map_err(|problem| wrong("", problem))?;
         let at = At::Override(index);
-        // Quoting inside quotes is tedious in a shell, so what is not TOML is meant as text.
+        // Nested quotes are tedious in a shell, so a value that is not TOML is text.
         let node = match DeValue::parse(value.trim()) {
-            Ok(value) => Node::from_toml(value.get_ref(), 0).moved_to(at),
+            Ok(value) => Node::from_toml(value.get_ref(), 0).relocated(at),
             Err(_) => Node::text(value.trim(), at),
         };
         Ok(Self { text: text.to_owned(), keys, node })
     }
 }
 
-/// Before and after the first "=" that is not in quotes.
+/// Splits at the first "=" outside quotes.
 fn split_at_equals(text: &str) -> Option<(&str, &str)> {
     let mut quote = None;
     for (i, c) in text.char_indices() {
@@ -156,7 +159,7 @@ fn split_at_equals(text: &str) -> Option<(&str, &str)> {
     None
 }
 
-/// The parts of a dotted key.
+/// Returns the parts of a dotted key.
 fn read_key(key: &str) -> Result<Vec<String>, String> {
     let problem =
         || format!("found the key {}; allowed: a dotted key, such as gateway.regulator.rate", quoted(key));

@@ -1,25 +1,25 @@
-//! A scenario as a tree whose every node knows its place.
+//! A scenario as a tree whose nodes know their location.
 
 use std::borrow::Cow;
 use std::fmt::{self, Write as _};
 
 use toml::de::{DeTable, DeValue};
 
-/// A value and its place.
+/// A value and its location.
 #[derive(Clone, Debug)]
 pub struct Node {
     pub value: Value,
     pub at: At,
 }
 
-/// What a node holds.
+/// Content of a node.
 #[derive(Clone, Debug)]
 pub enum Value {
     Text(String),
     Integer(i64),
     Float(f64),
     Flag(bool),
-    /// What no key takes, as written: a date, or a whole number of more than 64 bits.
+    /// A value that no key accepts, as text: a date, or an integer of more than 64 bits.
     Other(String),
     Array(Vec<Node>),
     Table(Vec<Entry>),
@@ -33,25 +33,25 @@ pub struct Entry {
     pub node: Node,
 }
 
-/// Where a node comes from.
+/// Location of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum At {
-    /// The scenario file, so many bytes from its beginning.
+    /// Scenario file, offset [bytes].
     File(usize),
-    /// The override of that index.
+    /// Override (index).
     Override(usize),
-    /// The setting that was asked for.
+    /// Requested setting.
     Setting,
 }
 
-/// One step from a table to a value in it, or from an array to an element.
+/// A step from a table to a value, or from an array to an element.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
     Key(String),
     Index(usize),
 }
 
-/// The way from the root to a node.
+/// Path from the root to a node.
 pub type Path = [Step];
 
 impl Node {
@@ -63,7 +63,7 @@ impl Node {
         Self { value: Value::Text(text.to_owned()), at }
     }
 
-    /// The entries of a table; of anything else, none.
+    /// Returns the entries of a table; empty for other values.
     pub fn entries(&self) -> &[Entry] {
         match &self.value {
             Value::Table(entries) => entries,
@@ -104,8 +104,8 @@ impl Node {
         })
     }
 
-    /// Sets what `path` leads to. Tables on the way are made where they are missing, or where something else
-    /// stands in their place.
+    /// Sets the node at `path`. Missing tables on the path are created; other values on the path are replaced by
+    /// tables.
     pub fn set(&mut self, path: &Path, node: Self) {
         let at = node.at;
         let Some((step, rest)) = path.split_first() else {
@@ -138,26 +138,26 @@ impl Node {
         }
     }
 
-    /// Removes the entries of a table for which `keep` does not hold.
+    /// Removes the entries of a table for which `keep` is false.
     pub fn retain(&mut self, keep: impl FnMut(&Entry) -> bool) {
         if let Value::Table(entries) = &mut self.value {
             entries.retain(keep);
         }
     }
 
-    /// The same value, every node of it at one place.
-    pub fn moved_to(mut self, at: At) -> Self {
+    /// Returns the same value with all nodes at one location.
+    pub fn relocated(mut self, at: At) -> Self {
         self.at = at;
         match &mut self.value {
             Value::Array(items) => {
                 for item in items {
-                    *item = std::mem::replace(item, Self::table(at)).moved_to(at);
+                    *item = std::mem::replace(item, Self::table(at)).relocated(at);
                 }
             }
             Value::Table(entries) => {
                 for entry in entries {
                     entry.at = at;
-                    entry.node = std::mem::replace(&mut entry.node, Self::table(at)).moved_to(at);
+                    entry.node = std::mem::replace(&mut entry.node, Self::table(at)).relocated(at);
                 }
             }
             _ => {}
@@ -204,7 +204,7 @@ pub fn entries_of(table: &DeTable<'_>) -> Vec<Entry> {
 }
 
 impl fmt::Display for Node {
-    /// As a file would write it.
+    /// Formats the value as in a file.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.value {
             Value::Text(text) => write!(f, "{text:?}"),
@@ -225,13 +225,13 @@ impl fmt::Display for Node {
     }
 }
 
-/// A key as TOML writes it.
+/// Formats a key as in TOML.
 pub fn bare_or_quoted(key: &str) -> Cow<'_, str> {
     let bare = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
     if !key.is_empty() && key.chars().all(bare) {
         Cow::Borrowed(key)
     } else {
-        // TOML's escapes are JSON's.
+        // TOML and JSON have the same escapes.
         Cow::Owned(serde_json::Value::from(key).to_string())
     }
 }
@@ -241,7 +241,7 @@ pub fn step(path: &Path, key: &str) -> Vec<Step> {
     [path, &[Step::Key(key.to_owned())]].concat()
 }
 
-/// A path as `--set` takes it.
+/// Formats a path as in `--set`.
 pub fn dotted(root: &Node, path: &Path) -> String {
     let mut text = String::new();
     let mut node = Some(root);
@@ -250,7 +250,7 @@ pub fn dotted(root: &Node, path: &Path) -> String {
         let dot = if text.is_empty() { "" } else { "." };
         let _ = match step {
             Step::Key(key) => write!(text, "{dot}{}", bare_or_quoted(key)),
-            // Gateways are told apart by their names.
+            // Gateways are addressed by name.
             Step::Index(n) => match node.and_then(|n| n.get_text("name")) {
                 Some(name) if i == 1 => write!(text, "{dot}{}", bare_or_quoted(name)),
                 _ => write!(text, "[{}]", n + 1),

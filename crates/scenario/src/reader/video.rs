@@ -1,32 +1,32 @@
-//! Frame sizes of video, as the public library of Arizona State University keeps them (P. Seeling, M. Reisslein: Video
-//! Transport Evaluation With H.264 Video Traces, IEEE Communications Surveys and Tutorials 14(4), 2012): terse, one size
-//! in each line, or verbose, with a frame's index, type, time and size, and perhaps more.
+//! Frame sizes of video in the format of Arizona State University's public library (P. Seeling, M. Reisslein: Video Transport
+//! Evaluation With H.264 Video Traces, IEEE Communications Surveys and Tutorials 14(4), 2012): terse, one size per line, or
+//! verbose, with index, type, time and size of a frame, and possibly more.
 
 use bentpipe_units::Duration;
 
 use crate::error::quoted;
 use crate::reader::files::Data;
 
-/// What messages call such a file.
+/// Name of such a file in messages.
 pub const TRACE: &str =
     "a trace of frame sizes, terse (one in each line) or verbose (index, type, time and size)";
 
-/// The largest frame [bytes].
+/// Maximum frame size [bytes].
 const LARGEST: u32 = 1 << 24;
 
-/// The frames of a file.
+/// Frames of a file.
 #[derive(Debug, PartialEq)]
 pub struct Trace {
-    /// Their sizes; one of them at least is above zero [bytes].
+    /// Frame sizes; at least one is positive [bytes].
     pub sizes: Vec<u32>,
-    /// Time between two frames, where the file tells.
+    /// Time between two frames; `None` if the file does not give it.
     pub interval: Option<Duration>,
 }
 
-/// Reads a trace.
+/// Reads a trace of frame sizes.
 ///
 /// # Errors
-/// At the first line that is not as the lines before it.
+/// The first line that does not match the format of the lines before it.
 pub fn read(data: &Data) -> Result<Trace, String> {
     let mut sizes = Vec::new();
     let mut times: Option<(f64, f64)> = None;
@@ -35,7 +35,7 @@ pub fn read(data: &Data) -> Result<Trace, String> {
         let (number, text) = line?;
         let columns: Vec<_> =
             text.split(|c: char| c.is_whitespace() || c == ',').filter(|c| !c.is_empty()).collect();
-        // The names of the columns stand above them in some files.
+        // Some files start with the names of the columns.
         if sizes.is_empty() && columns.first().is_some_and(|c| c.to_lowercase().starts_with("frame")) {
             continue;
         }
@@ -43,7 +43,7 @@ pub fn read(data: &Data) -> Result<Trace, String> {
         let size = if *verbose.get_or_insert(columns.len() > 1) {
             let [index, kind, time, size, ..] = columns[..] else {
                 let found = format!("{} of the columns", columns.len());
-                return Err(wrong(&found, "index, type, time and size, and perhaps more"));
+                return Err(wrong(&found, "index, type, time and size, and possibly more"));
             };
             if index.parse::<u64>().is_err() {
                 return Err(wrong(&quoted(index), "a frame's index, a whole number"));
@@ -77,8 +77,8 @@ pub fn read(data: &Data) -> Result<Trace, String> {
     Ok(Trace { sizes, interval })
 }
 
-/// The time between two of `frames` frames whose times lie so far apart. Frames do not stand still for a second: times
-/// that far apart are in milliseconds, all others in seconds.
+/// Returns the frame interval from the span of the times of `frames` frames. Frame intervals are below one second:
+/// larger ones are in milliseconds, others in seconds.
 fn spacing(length: f64, frames: usize) -> Option<Duration> {
     let each = length / (frames as f64 - 1.0);
     let seconds = if each >= 1.0 { each / 1e3 } else { each };
@@ -96,14 +96,14 @@ mod tests {
     }
 
     #[test]
-    fn a_terse_trace_has_a_size_in_each_line() {
+    fn terse_traces_have_one_size_per_line() {
         let expected = Trace { sizes: vec![534, 0, 1542], interval: None };
         assert_eq!(trace("# Star Wars\n534\n0\n1542\n"), Ok(expected));
     }
 
-    /// Frames stand in the order of coding, so that times go back and forth: 0 to 160 ms in steps of 40.
+    /// Frames are in coding order, so that times are not monotonic: 0 to 160 ms in steps of 40 ms.
     #[test]
-    fn a_verbose_trace_tells_how_far_apart_its_frames_are() {
+    fn verbose_traces_give_the_frame_interval() {
         let text = "Frame No.\tFrametype\tTime[ms]\tLength [byte]\n1\tI\t0\t534\n2\tP\t120\t1542\n3\tB\t40\t134\n4\tB\t80\t390\n\
                     5\tP\t160\t20\n";
         let expected =
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_told_with_its_line() {
+    fn errors_name_the_line() {
         for (text, expected) in [
             (
                 "12\n-5\n",
@@ -127,7 +127,7 @@ mod tests {
             ),
             (
                 "1 I 0 12\n2 P 40\n",
-                "v.dat:2: found 3 of the columns; allowed: index, type, time and size, and perhaps more",
+                "v.dat:2: found 3 of the columns; allowed: index, type, time and size, and possibly more",
             ),
             ("1 I 0 12\n2 7 40 12\n", "v.dat:2: found \"7\"; allowed: a frame's type, as I, P or B"),
             ("1 I now 12\n", "v.dat:1: found \"now\"; allowed: a frame's time, not negative"),

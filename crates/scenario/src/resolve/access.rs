@@ -2,7 +2,7 @@
 
 use bentpipe_units::Duration;
 
-use super::cx::{Cx, falling};
+use super::cx::{Cx, descending};
 use crate::error::Error;
 use crate::model::{Access, Demand, Handover};
 use crate::reader::tree::{Path, step};
@@ -25,7 +25,7 @@ pub fn demand(
     Some(Demand { frame: raw.frame.time(), round_trip, free: raw.free.rate() })
 }
 
-/// What is known of a kind of access link; docs/links.md has the sources.
+/// Defaults of a kind of access link; docs/links.md has the sources.
 struct Kind {
     rate: u64,
     /// [µs]
@@ -88,7 +88,7 @@ pub fn access(
     let [low, high] = *table.overhead.get_or_insert(known.overhead.map(time));
     if low.0 > high.0 {
         let (low, high) = (low.time().to_string(), high.time().to_string());
-        return Err(falling(cx, &step(path, "overhead"), &low, &high));
+        return Err(descending(cx, &step(path, "overhead"), &low, &high));
     }
     Ok(Some(Access {
         overhead: (low.time(), high.time()),
@@ -108,7 +108,7 @@ pub fn handover(
     let Some(raw) = raw else { return Ok(None) };
     let [low, high] = raw.delay.map(|t| t.time());
     if low > high {
-        return Err(falling(cx, &step(path, "delay"), &low.to_string(), &high.to_string()));
+        return Err(descending(cx, &step(path, "delay"), &low.to_string(), &high.to_string()));
     }
     let (interval, outage) = (raw.interval.time(), raw.outage.time());
     if outage >= interval {

@@ -8,7 +8,7 @@ use bentpipe_units::Rate;
 
 use super::cx::Cx;
 use super::param::{find, parameters, read};
-use super::threshold::{spoken, thresholds};
+use super::threshold::{format_thresholds, thresholds};
 use crate::effective::Origin;
 use crate::error::{Error, choices, quoted};
 use crate::model::{AqmSpec, NO_AQM};
@@ -16,20 +16,20 @@ use crate::reader::tree::{Path, step};
 use crate::schema::aqm::{Aqm, Scalar};
 use crate::schema::param::{scalar, shown, write};
 
-/// The keys that every AQM's table may have, whatever the algorithm's parameters.
+/// Keys that every AQM's table may have, whatever the algorithm.
 const KEYS: [&str; 4] = ["algorithm", "preset", MEAN_PACKET.name, THRESHOLD.name];
 
-/// An AQM in its place.
+/// A resolved AQM.
 pub struct Resolved {
     pub spec: AqmSpec,
-    /// Mean length of a packet on the link [bytes].
+    /// Mean packet length on the link [bytes].
     pub mean_packet: f64,
-    /// The preset that was named.
+    /// Named preset.
     pub preset: Option<&'static Preset>,
 }
 
-/// The AQM that `raw` describes, at `path`, for a link of `capacity` where nothing else is said of its packets'
-/// `mean_packet` [bytes]. Leaves every parameter in `raw`.
+/// Resolves the AQM at `path` for a link of `capacity`, with `mean_packet` [bytes] unless the table gives it. Writes
+/// every parameter back to `raw`.
 pub fn resolve(
     cx: &mut Cx<'_>,
     path: &Path,
@@ -65,7 +65,7 @@ pub fn resolve(
     let spec = AqmSpec {
         algorithm,
         label: match &threshold {
-            Some(th) => format!("{name}, threshold {}", spoken(th)),
+            Some(th) => format!("{name}, threshold {}", format_thresholds(th)),
             None => name.to_owned(),
         },
         threshold,
@@ -81,7 +81,7 @@ pub fn resolve(
         {
             let (its, ours) = (Rate::from_bps(bps as u64), capacity);
             let text =
-                format!("{} was made for a link of {its}, and this one has {ours}", quoted(preset.name));
+                format!("{} was published for a link of {its}, this one has {ours}", quoted(preset.name));
             cx.warn(&step(path, param.name), &text);
             break;
         }
@@ -90,7 +90,7 @@ pub fn resolve(
     Ok(Resolved { spec, mean_packet, preset })
 }
 
-/// What a packet's length must be, under a key that every algorithm may have.
+/// Packet length, under a key that every algorithm accepts.
 const MEAN_PACKET: Param = Param::number(
     "mean_packet",
     Unit::Bytes,
@@ -111,7 +111,8 @@ fn look_up(
     };
     match (raw.get("algorithm"), raw.get("preset")) {
         (Some(found), Some(Scalar::Text(preset))) => {
-            let allowed = format!("allowed: one of the two, for there is the preset {preset:?} too");
+            let allowed =
+                format!("allowed: either algorithm or preset, but the preset {preset:?} is given too");
             wrong("algorithm", found, allowed)
         }
         (Some(found @ Scalar::Text(name)), None) => match registry::aqm(name) {
@@ -141,15 +142,17 @@ fn look_up(
         (None, None) => match registry::aqm(NO_AQM) {
             Some(algorithm) if raw.0.iter().all(|(key, _)| key == "mean_packet") => Ok((algorithm, None)),
             _ => {
-                let problem =
-                    format!("missing, and so is preset; allowed: {}", names().collect::<Vec<_>>().join(", "));
+                let problem = format!(
+                    "missing; required: algorithm or preset; allowed: {}",
+                    names().collect::<Vec<_>>().join(", ")
+                );
                 Err(cx.error(&step(path, "algorithm"), problem))
             }
         },
     }
 }
 
-/// What is wrong with a key that `algorithm` does not have.
+/// Message for a key that `algorithm` does not have.
 pub fn unknown_parameter(algorithm: &Algorithm, key: &str) -> String {
     let owners = registry::AQMS.iter().filter(|a| a.params.iter().any(|p| p.name == key));
     let owners: Vec<_> = owners.map(|a| a.name).collect();
@@ -165,7 +168,7 @@ pub fn unknown_parameter(algorithm: &Algorithm, key: &str) -> String {
     format!("no parameter of {name}, but of {}; allowed: {known}", owners.join(", "))
 }
 
-/// Leaves every parameter in `raw`, with a note on where it comes from.
+/// Writes every parameter back to `raw` and notes its origin.
 fn note(
     cx: &mut Cx<'_>,
     path: &Path,

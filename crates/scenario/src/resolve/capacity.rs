@@ -2,7 +2,7 @@
 
 use bentpipe_units::{Duration, Rate};
 
-use super::cx::{Cx, falling, one_of};
+use super::cx::{Cx, descending, one_of};
 use crate::error::{Error, quoted};
 use crate::model::{
     Capacity, Carrier, Direction, Drawn, Fade, Host, MODCODS, Modcod, Modulation, Steps, Trace,
@@ -20,7 +20,7 @@ pub fn capacity(
 ) -> Result<Option<Capacity>, Error> {
     let Some(raw) = raw else { return Ok(None) };
     let only = |key: &str, with: &str| {
-        Err(cx.key_error(&step(path, key), format!("allowed: only beside {with}, which it is for")))
+        Err(cx.key_error(&step(path, key), format!("allowed: only together with {with}")))
     };
     if raw.repeat.is_some() && raw.steps.is_none() {
         return only("repeat", "steps");
@@ -60,7 +60,7 @@ pub fn capacity(
     }))
 }
 
-/// What a trace of capacity is.
+/// Name of such a file in messages.
 const TRACE: &str =
     "a trace in mahimahi's format, with the time of an opportunity to send 1500 bytes in each line";
 
@@ -79,7 +79,7 @@ fn trace(data: &Data) -> Result<Trace, String> {
     match times.last() {
         None => Err(data.whole("no time", TRACE)),
         Some(0) => {
-            Err(data.whole("no time above 0", "a last time above 0, which is when the trace begins again"))
+            Err(data.whole("no time above 0", "a last time above 0, which is the period of the trace"))
         }
         Some(_) => Ok(Trace { times: times.into(), digest: data.digest }),
     }
@@ -115,7 +115,7 @@ fn steps(cx: &Cx<'_>, path: &Path, raw: &file::Capacity) -> Result<Steps, Error>
     }
     let goes_on = |steps: &[(Duration, Rate)]| steps.iter().any(|step| step.1.as_bps() > 0);
     if !goes_on(if repeat.is_some() { &steps } else { &steps[steps.len() - 1..] }) {
-        let problem = "found \"0 bps\" for ever; allowed: a rate above 0 in the end".to_owned();
+        let problem = "found \"0 bps\" for ever; allowed: a last rate above 0".to_owned();
         return Err(cx.error(&list, problem));
     }
     Ok(Steps { steps, repeat })
@@ -123,10 +123,10 @@ fn steps(cx: &Cx<'_>, path: &Path, raw: &file::Capacity) -> Result<Steps, Error>
 
 fn drawn(cx: &Cx<'_>, path: &Path, [low, high]: [RawRate; 2], every: Option<Span>) -> Result<Drawn, Error> {
     if low.0 > high.0 {
-        return Err(falling(cx, &step(path, "uniform"), &format!("{low:?}"), &format!("{high:?}")));
+        return Err(descending(cx, &step(path, "uniform"), &format!("{low:?}"), &format!("{high:?}")));
     }
     let Some(every) = every else {
-        let problem = "missing; uniform needs how long each rate holds, such as \"1 s\"";
+        let problem = "missing; uniform needs the time between two draws, such as \"1 s\"";
         return Err(cx.error(&step(path, "every"), problem.to_owned()));
     };
     Ok(Drawn { uniform: (low.rate(), high.rate()), every: every.time() })
@@ -189,8 +189,7 @@ fn fade_of(cx: &Cx<'_>, path: &Path, raw: &file::Fade) -> Result<Fade, Error> {
     if Modcod::best(fade.clear_sky - fade.margin).is_none() {
         let least = MODCODS.first().map_or(0.0, |m| m.threshold);
         let problem = format!(
-            "found {}, of which margin takes {}; allowed: so much that the most robust modulation works without \
-             rain, which needs {least}",
+            "found {}, with a margin of {}; allowed: a value at which the most robust modulation works without rain (at least {least} plus the margin)",
             fade.clear_sky, fade.margin
         );
         return Err(cx.error(&step(path, "clear_sky"), problem));
@@ -198,25 +197,22 @@ fn fade_of(cx: &Cx<'_>, path: &Path, raw: &file::Fade) -> Result<Fade, Error> {
     Ok(fade)
 }
 
-/// Refuses two answers to how fast a direction is.
-pub fn one_capacity(cx: &Cx<'_>, path: &Path, direction: &Direction) -> Result<(), Error> {
+/// Rejects two specifications of a direction's rate.
+pub fn check_capacity(cx: &Cx<'_>, path: &Path, direction: &Direction) -> Result<(), Error> {
     let refuse = |key: &str, problem: &str| Err(cx.key_error(&step(path, key), problem.to_owned()));
     if direction.capacity.is_some() {
         let given = |key: &str| cx.root.find(&step(path, key)).is_some();
         for key in ["rate", "access", "demand"] {
             if given(key) {
-                return refuse(key, "allowed: only without capacity, which says how fast packets are sent");
+                return refuse(key, "allowed: only without capacity, which determines the transmission rate");
             }
         }
     }
     if direction.demand.is_some() && direction.access.is_some() {
-        return refuse("demand", "allowed: only without access, which has its own way to share the link");
+        return refuse("demand", "allowed: only without access, which models its own medium access");
     }
     if direction.demand.is_some() && direction.rate.is_none() {
-        return refuse(
-            "rate",
-            "missing; demand needs the rate at which packets are sent, such as \"20 Mbps\"",
-        );
+        return refuse("rate", "missing; demand needs a transmission rate, such as \"20 Mbps\"");
     }
     Ok(())
 }

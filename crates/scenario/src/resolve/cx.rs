@@ -7,36 +7,36 @@ use crate::reader::files::{Data, Files};
 use crate::reader::source::Source;
 use crate::reader::tree::{At, Node, Path, Value as NodeValue, dotted};
 
-/// The tree being resolved, and what is to be said of it.
+/// The tree being resolved, with the warnings and notes so far.
 pub struct Cx<'a> {
     pub source: &'a Source,
     pub root: &'a Node,
     pub files: &'a Files,
-    /// The setting that was asked for, or nothing.
+    /// Requested setting; may be empty.
     pub setting: &'a str,
     pub warnings: Vec<String>,
-    /// How values came about, by dotted key.
+    /// Origin and explanation of values, by dotted key.
     pub notes: Notes,
 }
 
 impl<'a> Cx<'a> {
-    /// One of `root`, of which nothing has been said yet.
+    /// Returns a context without warnings and notes.
     pub fn of(input: &'a Input, root: &'a Node, setting: &'a str) -> Self {
         let (warnings, notes) = (Vec::new(), Notes::new());
         Self { source: &input.source, root, files: &input.files, setting, warnings, notes }
     }
 
-    /// A mistake in the value at `path`.
+    /// Returns an error in the value at `path`.
     pub fn error(&self, path: &Path, problem: String) -> Error {
         self.source.error(self.root, path, false, problem, self.setting)
     }
 
-    /// A mistake in the key at `path`.
+    /// Returns an error in the key at `path`.
     pub fn key_error(&self, path: &Path, problem: String) -> Error {
         self.source.error(self.root, path, true, problem, self.setting)
     }
 
-    /// The name `name` at `path` is none of `known`.
+    /// Returns an error for the unknown name at `path`.
     pub fn unknown<'k>(
         &self,
         path: &Path,
@@ -46,8 +46,8 @@ impl<'a> Cx<'a> {
         self.error(path, format!("found {}; {}", quoted(name), choices(name, known)))
     }
 
-    /// Reads the file `name` that the value at `path` names, and takes out of it what `take` finds there. `what` it is
-    /// to be, as "a trace of frame sizes", is for messages.
+    /// Reads the file that the value at `path` names, and parses it. `what` is its content in messages, such as "a
+    /// trace of frame sizes".
     pub fn read<T>(
         &self,
         path: &Path,
@@ -76,7 +76,7 @@ impl<'a> Cx<'a> {
 }
 
 impl Cx<'_> {
-    /// Whether a parameter of the AQM or the like at `path` comes from an override.
+    /// Returns true if a parameter of the algorithm at `path` comes from an override.
     pub fn overridden(&self, path: &Path, name: &str) -> bool {
         let aqm = self.root.find(path);
         aqm.is_some_and(|aqm| match &aqm.value {
@@ -88,12 +88,12 @@ impl Cx<'_> {
     }
 }
 
-/// The bounds of a uniform distribution are in the wrong order.
-pub fn falling(cx: &Cx<'_>, path: &Path, low: &str, high: &str) -> Error {
+/// Returns an error for bounds in descending order.
+pub fn descending(cx: &Cx<'_>, path: &Path, low: &str, high: &str) -> Error {
     cx.error(path, format!("found [\"{low}\", \"{high}\"]; allowed: the lower bound first"))
 }
 
-/// The wrong ones of the keys are there.
+/// Returns an error unless exactly one alternative of keys is present.
 pub fn one_of(cx: &Cx<'_>, path: &Path, keys: &[(&str, bool)], allowed: &str) -> Error {
     let found: Vec<_> = keys.iter().filter(|(_, is_there)| *is_there).map(|(key, _)| *key).collect();
     let found = if found.is_empty() { "none".to_owned() } else { found.join(", ") };

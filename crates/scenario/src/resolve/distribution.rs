@@ -1,13 +1,13 @@
 //! Probability distributions.
 
-use super::cx::{Cx, falling};
+use super::cx::{Cx, descending};
 use crate::error::Error;
 use crate::model::{Distribution, Samples};
 use crate::reader::tree::{Path, Step, step};
 use crate::schema::forms::{self, DISTRIBUTIONS, Either};
 use crate::schema::quantity::{Kind, Quantity};
 
-/// A distribution as it was read, with its numbers looked up. `number` makes of a file's quantity what the law is of.
+/// Resolves a distribution. `number` converts a file's quantity.
 pub fn distribution<K: Kind, T>(
     cx: &Cx<'_>,
     path: &Path,
@@ -35,12 +35,12 @@ pub fn distribution<K: Kind, T>(
         return Err(cx.error(path, format!("found {found}; allowed: one of {}", DISTRIBUTIONS.join(", "))));
     }
     if table.weights.is_some() && table.choice.is_none() {
-        let problem = "allowed: only beside choice, whose weights they are".to_owned();
+        let problem = "allowed: only together with choice".to_owned();
         return Err(cx.key_error(&at("weights"), problem));
     }
     if let Some([low, high]) = table.uniform {
         if low.0 > high.0 {
-            return Err(falling(cx, &at("uniform"), &format!("{low:?}"), &format!("{high:?}")));
+            return Err(descending(cx, &at("uniform"), &format!("{low:?}"), &format!("{high:?}")));
         }
         return Ok(Distribution::Uniform(number(low), number(high)));
     }
@@ -55,7 +55,8 @@ pub fn distribution<K: Kind, T>(
     }
     if let Some(pareto) = &table.pareto {
         if pareto.shape <= 1.0 {
-            let problem = format!("found {}; allowed: a number above 1, or there is no mean", pareto.shape);
+            let problem =
+                format!("found {}; allowed: a number above 1, so that the mean is finite", pareto.shape);
             return Err(cx.error(&step(&at("pareto"), "shape"), problem));
         }
         return Ok(Distribution::Pareto { shape: pareto.shape, mean: number(pareto.mean) });
@@ -104,7 +105,7 @@ fn choice<K: Kind, T>(
     for (i, raw) in laws.iter().enumerate() {
         let path = [at("choice"), vec![Step::Index(i)]].concat();
         if matches!(raw, Either::Table(table) if table.choice.is_some()) {
-            let problem = "found a choice in a choice; allowed: one choice with all of it".to_owned();
+            let problem = "found a choice within a choice; allowed: one choice with all entries".to_owned();
             return Err(cx.error(&path, problem));
         }
         let weight = weights.map_or(1.0, |weights| weights[i]);

@@ -1,4 +1,4 @@
-//! Gateways: where their AQM stands, and what fits together.
+//! Gateways.
 
 use bentpipe_gateway::GatewayQueue;
 use bentpipe_queue::descriptor::Placement;
@@ -17,7 +17,7 @@ use crate::model::{
 use crate::reader::tree::{Path, Step, Value, step};
 use crate::schema::gateway::{self as file, RateOrLink};
 
-/// The path of the i-th gateway: an element where there are several, else the table itself.
+/// Returns the path of the i-th gateway: an array element if there are several, else the table.
 pub fn path_of(cx: &Cx<'_>, i: usize) -> Vec<Step> {
     let key = Step::Key("gateway".to_owned());
     match cx.root.get("gateway").map(|n| &n.value) {
@@ -39,24 +39,19 @@ pub fn gateway(
     let (link, link_forward) = nodes.satellite(cx, &at("terminal"), &raw.name, &raw.terminal)?;
     let (watch, mark) = (GatewayQueue::from(raw.watch), GatewayQueue::from(raw.mark));
     if (watch, mark) == (GatewayQueue::Receive, GatewayQueue::Transmit) {
-        let problem = "found \"transmit\"; allowed: \"receive\" where watch = \"receive\", for a packet that is \
-                       marked in the transmit queue has left the receive queue long ago";
+        let problem = "found \"transmit\"; allowed: \"receive\" if watch = \"receive\", because a packet that enters the transmit queue has already left the receive queue";
         return Err(cx.error(&at("mark"), problem.to_owned()));
     }
     let receive_rate = raw.receive_queue.rate.map(|r| r.rate());
     if watch == GatewayQueue::Receive && receive_rate.is_none() {
-        cx.warn(
-            &at("watch"),
-            "the receive queue is worked off at once, for it has no rate, so it is always empty",
-        );
+        cx.warn(&at("watch"), "the receive queue is always empty, because it has no rate");
     }
     let (rate, follows_link) = match raw.regulator.rate {
         RateOrLink::Rate(rate) => (rate.rate(), false),
         RateOrLink::Link => {
             let satellite = links.get(link).map(|l| if link_forward { &l.forward } else { &l.reverse });
             let Some(rate) = satellite.and_then(Direction::mean_rate) else {
-                let problem =
-                    "found \"link\"; allowed: a rate such as \"20 Mbps\", for the satellite has none";
+                let problem = "found \"link\"; allowed: a rate such as \"20 Mbps\", because the satellite link has none";
                 return Err(cx.error(&step(&at("regulator"), "rate"), problem.to_owned()));
             };
             (rate, true)
@@ -68,7 +63,7 @@ pub fn gateway(
     let given = raw.marking.get("method").is_some();
     let (marking, changed) = marking::resolve(cx, &at("marking"), &mut raw.marking, aqm.preset, &its_link)?;
     aqm.spec.changed.extend(changed);
-    own_buffers(cx, &path, &mut raw.pep, &marking)?;
+    per_connection_buffers(cx, &path, &mut raw.pep, &marking)?;
     let longest = mean_packet.max(raw.spacelink.packet.0 as f64);
     let gateway = Gateway {
         name: raw.name.clone(),
@@ -114,7 +109,7 @@ pub fn gateway(
         regulator: Regulator { rate, follows_link, tick: raw.regulator.tick.map(|t| t.time()) },
         spacelink: spacelink(cx, &at("spacelink"), &raw.spacelink)?,
     };
-    check_place(cx, &at("aqm"), &gateway.aqm, &gateway)?;
+    check_placement(cx, &at("aqm"), &gateway.aqm, &gateway)?;
     match aqm.preset.filter(|p| p.marking.is_some() && !given) {
         Some(preset) => {
             let path = step(&at("aqm"), "preset");
@@ -131,8 +126,7 @@ pub fn gateway(
         let key = if signals { [at("transmit_queue"), at_key("scheduler")].concat() } else { at("mark") };
         if signals && gateway.marking.method.marking != Marking::Drop {
             let problem = format!(
-                "found {}; allowed where marking = {} and pep.split is not empty: a scheduler that signals nothing, \
-                 for the sender had its acknowledgement, without a mark, ahead of the transmit queue",
+                "found {}; allowed if marking = {} and pep.split is not empty: a scheduler that signals nothing, because the PEP has acknowledged the packet, without a mark, ahead of the transmit queue",
                 quoted(gateway.transmit_queue.scheduler.discipline.name),
                 quoted(gateway.marking.method.name)
             );
@@ -140,11 +134,10 @@ pub fn gateway(
         }
         cx.warn(
             &key,
-            "packets of split connections are dropped behind the PEP: their senders do not hear of it, the \
-             spacelink sends them again",
+            "packets of split connections are dropped behind the PEP: the senders do not notice, the spacelink retransmits",
         );
     }
-    sequences_of_many(cx, &path, &gateway);
+    check_sequence_ranking(cx, &path, &gateway);
     satellite(cx, &path, &gateway, links)?;
     Ok(gateway)
 }
@@ -153,21 +146,20 @@ fn at_key(key: &str) -> Vec<Step> {
     vec![Step::Key(key.to_owned())]
 }
 
-/// Refuses an AQM that acts on packets in the watched queue where it is to mark elsewhere.
-pub fn check_place(cx: &Cx<'_>, path: &Path, aqm: &AqmSpec, g: &Gateway) -> Result<(), Error> {
+/// Rejects an AQM that acts on dequeued packets unless it marks at the watched queue.
+pub fn check_placement(cx: &Cx<'_>, path: &Path, aqm: &AqmSpec, g: &Gateway) -> Result<(), Error> {
     if aqm.algorithm.placement == Placement::Anywhere || g.watch == g.mark {
         return Ok(());
     }
     let problem = format!(
-        "found \"{}\" with watch = \"transmit\" and mark = \"receive\"; allowed: both the same, for it acts on \
-         packets in the queue that it watches",
+        "found \"{}\" with watch = \"transmit\" and mark = \"receive\"; allowed: the same value for both, because this AQM acts on packets in the queue that it watches",
         aqm.algorithm.name
     );
     Err(cx.error(&step(path, "algorithm"), problem))
 }
 
-/// Gives each connection a buffer of its own where marks cut its window, unless the file says otherwise: that is an error.
-fn own_buffers(
+/// Gives each connection its own buffer if marks cut windows; rejects a file that says otherwise.
+fn per_connection_buffers(
     cx: &mut Cx<'_>,
     path: &Path,
     raw: &mut file::Pep,
@@ -178,8 +170,7 @@ fn own_buffers(
     }
     let key = step(&step(path, "pep"), "buffer_per");
     if raw.buffer_per == file::BufferPer::User && cx.root.find(&key).is_some() {
-        let problem = "found \"user\"; allowed: \"connection\" where marking = \"window\", which limits what each \
-                       connection may fill of a buffer of its own";
+        let problem = "found \"user\"; allowed: \"connection\" if marking = \"window\", which limits each connection's own buffer";
         return Err(cx.error(&key, problem.to_owned()));
     }
     raw.buffer_per = file::BufferPer::Connection;
@@ -216,20 +207,19 @@ fn spacelink(cx: &Cx<'_>, path: &Path, raw: &file::Spacelink) -> Result<Spacelin
     })
 }
 
-/// Warns of flows that are ranked by sequence numbers and are no connections.
-fn sequences_of_many(cx: &mut Cx<'_>, path: &Path, g: &Gateway) {
+/// Warns of ranking by sequence numbers if flows are not connections.
+fn check_sequence_ranking(cx: &mut Cx<'_>, path: &Path, g: &Gateway) {
     let scheduler = &g.transmit_queue.scheduler;
     let by_sequence = scheduler.discipline.name == "ssf" && scheduler.values.name("position") == "sequence";
     if by_sequence && g.flow_key != FlowKey::Connection {
         cx.warn(
             &[step(path, "transmit_queue"), at_key("scheduler")].concat(),
-            "the sequence numbers of several connections tell nothing together; with flow_key = \"user\" or \"prefix\" \
-             set position = \"seen\"",
+            "sequence numbers of several connections are not comparable; with flow_key = \"user\" or \"prefix\" set position = \"seen\"",
         );
     }
 }
 
-/// Checks the satellite against the gateway in front of it.
+/// Checks the satellite link against its gateway.
 fn satellite(cx: &mut Cx<'_>, path: &Path, g: &Gateway, links: &mut [Link]) -> Result<(), Error> {
     let Some(link) = links.get(g.link) else { return Ok(()) };
     let (down, up) =
@@ -238,7 +228,7 @@ fn satellite(cx: &mut Cx<'_>, path: &Path, g: &Gateway, links: &mut [Link]) -> R
     let link_path = if g.link_forward { link_path } else { step(&link_path, "reverse") };
     if down.queue.is_some() {
         let problem = format!(
-            "a queue in front of the satellite; allowed: none, for the transmit queue of gateway \"{}\" is that",
+            "a queue in front of the satellite link; allowed: none, because the transmit queue of gateway \"{}\" is in front of it",
             g.name
         );
         return Err(cx.key_error(&step(&link_path, "queue"), problem));
@@ -246,7 +236,7 @@ fn satellite(cx: &mut Cx<'_>, path: &Path, g: &Gateway, links: &mut [Link]) -> R
     if !g.regulator.follows_link && down.mean_rate().is_some_and(|rate| rate < g.regulator.rate) {
         cx.warn(
             &step(&link_path, "rate"),
-            "below the regulator's rate: packets will wait in front of the satellite",
+            "below the regulator's rate: packets will wait in front of the satellite link",
         );
     }
     let round_trip: Duration = down.delay.longest() + up.delay.longest() + g.spacelink.ack_delay;
@@ -255,7 +245,7 @@ fn satellite(cx: &mut Cx<'_>, path: &Path, g: &Gateway, links: &mut [Link]) -> R
         let spacelink = step(path, "spacelink");
         let least = (in_flight / 1e5).ceil() / 10.0;
         let text =
-            format!("less than the regulator sends in a satellite's round trip, which is up to {least} MB");
+            format!("less than the regulator sends in a round trip of the satellite link, up to {least} MB");
         cx.warn(&step(&spacelink, "window"), &text);
     }
     Ok(())

@@ -1,8 +1,8 @@
-//! Links: both of their directions.
+//! Links.
 
 use bentpipe_units::Duration;
 
-use super::cx::{Cx, falling, one_of};
+use super::cx::{Cx, descending, one_of};
 use super::nodes::named;
 use super::queue::queue;
 use super::{access, capacity, distribution, loss};
@@ -59,7 +59,7 @@ pub fn link(
     forward.demand = access::demand(cx, &at("demand"), raw.demand.as_mut(), round_trip);
     reverse.demand = access::demand(cx, &back_at("demand"), raw.reverse.demand.as_mut(), round_trip);
     for (path, direction) in [(&path, &forward), (&back, &reverse)] {
-        capacity::one_capacity(cx, path, direction)?;
+        capacity::check_capacity(cx, path, direction)?;
     }
     let mut link = Link {
         name: name.to_owned(),
@@ -75,7 +75,7 @@ pub fn link(
     Ok(link)
 }
 
-/// Fills in what is on the way back as on the way forward.
+/// Fills in what the reverse direction inherits from the forward direction.
 fn inherit(cx: &mut Cx<'_>, back: &Path, raw: &mut file::Link) {
     let reverse = &mut raw.reverse;
     let own = reverse.rate.is_some() || reverse.access.is_some() || reverse.demand.is_some();
@@ -109,7 +109,7 @@ fn delay(cx: &Cx<'_>, path: &Path, raw: &mut file::Delay) -> Result<Delay, Error
     let jitter = match (&table.uniform, &table.normal, fixed, &table.jitter) {
         (Some([low, high]), None, None, None) => {
             if low.0 > high.0 {
-                return Err(falling(
+                return Err(descending(
                     cx,
                     &step(path, "uniform"),
                     &low.time().to_string(),
@@ -140,15 +140,20 @@ fn delay(cx: &Cx<'_>, path: &Path, raw: &mut file::Delay) -> Result<Delay, Error
         PerName::Connection => Per::Connection,
     };
     if per == Per::Connection && table.ordered.is_some() {
-        let problem = "allowed: only with per = \"packet\"; a connection's packets keep their order, and connections do not wait \
-             for each other";
+        let problem = "allowed: only with per = \"packet\"; with per = \"connection\" the packets of a connection always keep their order";
         return Err(cx.error(&step(path, "ordered"), problem.to_owned()));
     }
     Ok(Delay { fixed, jitter, per })
 }
 
-/// Refuses a link whose name another place has in results: a gateway, one of its queues, a link's way back, or its member.
-pub fn own_names(cx: &Cx<'_>, links: &[Link], hosts: &[Host], gateways: &[Gateway]) -> Result<(), Error> {
+/// Rejects a link whose name also denotes another queue in results: of a gateway, a reverse direction, or a member
+/// link.
+pub fn check_unique_names(
+    cx: &Cx<'_>,
+    links: &[Link],
+    hosts: &[Host],
+    gateways: &[Gateway],
+) -> Result<(), Error> {
     for link in links {
         let name = link.name.as_str();
         let way_back = name.strip_suffix(" reverse");
@@ -174,7 +179,7 @@ pub fn own_names(cx: &Cx<'_>, links: &[Link], hosts: &[Host], gateways: &[Gatewa
             continue;
         };
         let problem =
-            format!("found {}; allowed: a name of its own, for in results {by} has this one", quoted(name));
+            format!("found {}; allowed: a unique name; in results {by} has the same name", quoted(name));
         return Err(cx.key_error(&named("link", name), problem));
     }
     Ok(())

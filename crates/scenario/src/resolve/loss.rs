@@ -48,7 +48,7 @@ fn gilbert_elliott(cx: &Cx<'_>, path: &Path, raw: &file::GilbertElliott) -> Resu
     let clock = match (raw.p, raw.r, raw.good, raw.bad) {
         (Some(p), Some(r), None, None) => {
             if p.0 + r.0 == 0.0 {
-                let problem = "found 0, and so is p; allowed: one of them above 0".to_owned();
+                let problem = "found 0 for both p and r; allowed: at least one above 0".to_owned();
                 return Err(cx.error(&step(path, "r"), problem));
             }
             Clock::Packet { p: p.0, r: r.0 }

@@ -1,4 +1,4 @@
-//! Looks a gateway's marking method up in the registry, works out its parameters, and checks that it fits in its place.
+//! Marking methods of gateways.
 
 use bentpipe_gateway::GatewayQueue;
 use bentpipe_queue::descriptor::{MarkingMethod, Preset};
@@ -14,8 +14,8 @@ use crate::reader::tree::{Path, step};
 use crate::schema::aqm::{self as file, Scalar};
 use crate::schema::param::{scalar, shown};
 
-/// The method that `raw` describes, at `path`, else the one that belongs to the AQM's `preset`, for the AQM's `link`. Leaves
-/// every parameter in `raw`. With it, the parameters that are given beside the preset, or by an override.
+/// Resolves the marking method at `path`: that of the file, else that of the AQM's `preset`, else the default. Writes
+/// every parameter back to `raw`. Also returns the parameters that differ from the preset or come from an override.
 pub fn resolve(
     cx: &mut Cx<'_>,
     path: &Path,
@@ -75,7 +75,7 @@ pub fn resolve(
     Ok((MarkingSpec { method, values }, changed))
 }
 
-/// What is wrong with a key that `method` does not have.
+/// Message for a key that `method` does not have.
 pub fn unknown_parameter(method: &MarkingMethod, key: &str) -> String {
     let known = method.params.iter().map(|p| p.name);
     match known.len() {
@@ -84,7 +84,7 @@ pub fn unknown_parameter(method: &MarkingMethod, key: &str) -> String {
     }
 }
 
-/// Refuses, at `path`, a method that the gateway's senders would not hear of; `found` is what brought it.
+/// Rejects a method whose marks do not reach the senders; `found` is the value that selects it.
 pub fn check(
     cx: &Cx<'_>,
     path: &Path,
@@ -96,14 +96,13 @@ pub fn check(
     let splits = !g.pep.split.is_empty();
     match (method.marking, g.mark) {
         (Marking::Ecn, GatewayQueue::Transmit) if splits => refuse(
-            "\"drop\" where mark = \"transmit\" and pep.split is not empty, for the sender had its acknowledgement, \
-             without a mark, ahead of the transmit queue",
+            "\"drop\" if mark = \"transmit\" and pep.split is not empty, because the PEP has acknowledged the packet, without a mark, ahead of the transmit queue",
         ),
-        (Marking::Window, _) if !splits => refuse(
-            "\"drop\" or \"ecn\" where pep.split is empty, for the gateway then advertises no window that could be cut",
-        ),
+        (Marking::Window, _) if !splits => {
+            refuse("\"drop\" or \"ecn\" if pep.split is empty, because the gateway then advertises no window")
+        }
         (Marking::Window, GatewayQueue::Transmit) => refuse(
-            "\"drop\" where mark = \"transmit\", for a packet behind the PEP does not tell whose window is to be cut",
+            "\"drop\" if mark = \"transmit\", because a packet behind the PEP does not identify the window to cut",
         ),
         _ => Ok(()),
     }

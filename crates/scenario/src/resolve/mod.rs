@@ -42,13 +42,13 @@ use cx::Cx;
 use nodes::{Kind, Nodes, named};
 use overrides::Choice;
 
-/// The scenario of `input`, with another AQM at its subject where one is chosen.
+/// Resolves a scenario, optionally with another algorithm at its subject.
 pub fn resolve(input: &Arc<Input>, choice: Option<&Choice>) -> Result<Scenario, Error> {
     let (root, unused_overrides) = overrides::apply(input, choice)?;
     resolve_tree(input, root, unused_overrides, choice)
 }
 
-/// The scenario that the tree `root` says, which is that of `input` but for what was put in place there.
+/// Resolves the scenario in the tree `root`, which derives from `input`.
 pub fn resolve_tree(
     input: &Arc<Input>,
     mut root: Node,
@@ -70,10 +70,10 @@ pub fn resolve_tree(
         let part = match kind {
             Kind::Host(_) => "host",
             Kind::Router => "router",
-            // A gateway without its satellite is an error of its own.
+            // A gateway without a satellite link is reported elsewhere.
             Kind::Gateway(_) | Kind::Terminal(_) => continue,
         };
-        cx.warn(&named(part, name), "no link leads to it");
+        cx.warn(&named(part, name), "no link connects it");
     }
     let transports = transport::transports(cx, &mut file)?;
     let patterns = packets::patterns(cx, &mut file)?;
@@ -86,11 +86,11 @@ pub fn resolve_tree(
     for (i, raw) in file.gateway.0.iter_mut().enumerate() {
         gateways.push(gateway::gateway(cx, i, raw, &nodes, &mut links, mean_packet)?);
     }
-    link::own_names(cx, &links, &hosts, &gateways)?;
+    link::check_unique_names(cx, &links, &hosts, &gateways)?;
     let traffic = traffic::traffic(cx, &file, &hosts, &transports, &nodes, &gateways, patterns)?;
-    warnings::late_sessions(cx, &traffic, run.warmup);
-    warnings::unheard_marks(cx, &links, &gateways, &transports);
-    warnings::unheard_windows(cx, &gateways, &traffic, &transports);
+    warnings::late_starts(cx, &traffic, run.warmup);
+    warnings::unsupported_ecn(cx, &links, &gateways, &transports);
+    warnings::unsplit_windows(cx, &gateways, &traffic, &transports);
     let mut scenario = Scenario {
         title: file.title.clone(),
         description: file.description.clone(),
@@ -123,7 +123,7 @@ pub fn resolve_tree(
     Ok(scenario)
 }
 
-/// Reads the tree into what a file may say.
+/// Deserializes the tree.
 fn read(source: &Source, root: &Node, setting: &str) -> Result<File, Error> {
     File::deserialize(Reader(root)).map_err(|wrong| {
         let path: Vec<Step> = wrong.way.into_iter().rev().collect();

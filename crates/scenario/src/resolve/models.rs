@@ -1,4 +1,4 @@
-//! How the models see a scenario.
+//! Parameters of the analytical models.
 
 use super::cx::Cx;
 use crate::error::Error;
@@ -7,7 +7,7 @@ use crate::reader::series;
 use crate::reader::tree::step;
 use crate::schema::models as file;
 
-/// The steps of an integration that a unit of time, or the time it remembers, may hold.
+/// Maximum number of integration steps in the history.
 const MOST_STEPS: u64 = 1_000_000;
 
 pub fn models(cx: &Cx<'_>, raw: Option<&file::Models>) -> Result<Models, Error> {

@@ -1,4 +1,4 @@
-//! The topology: which nodes there are, which links join them, and the ways between them.
+//! Topology: nodes, links and routes.
 
 use std::collections::VecDeque;
 
@@ -7,28 +7,28 @@ use crate::error::{Error, choices, quoted};
 use crate::model::{Gateway, Hop, Host, Link};
 use crate::reader::tree::{Path, Step, step};
 
-/// What a node is.
+/// Kind of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// A group of hosts (an index).
+    /// Group of hosts (index).
     Host(usize),
     Router,
-    /// A gateway (an index).
+    /// Gateway (index).
     Gateway(usize),
-    /// A gateway's terminal (the gateway's index).
+    /// Terminal of a gateway (index of the gateway).
     Terminal(usize),
 }
 
-/// The nodes and the links between them.
+/// Topology: nodes and the links between them.
 #[derive(Debug, Default)]
 pub struct Nodes {
     nodes: Vec<(String, Kind)>,
-    /// The two nodes of each link.
+    /// Nodes at the ends of each link (indexes).
     links: Vec<(usize, usize)>,
 }
 
 impl Nodes {
-    /// Adds a node; `path` leads to what names it.
+    /// Adds a node; `path` is that of its name.
     pub fn add(&mut self, cx: &Cx<'_>, path: &Path, name: &str, kind: Kind) -> Result<(), Error> {
         check_name(cx, path, name)?;
         if let Some((_, other)) = self.nodes.iter().find(|(n, _)| n == name) {
@@ -39,14 +39,14 @@ impl Nodes {
                 Kind::Terminal(_) => "a terminal",
             };
             let problem =
-                format!("found {}; allowed: a name of its own, for {other} has this one", quoted(name));
+                format!("found {}; allowed: a unique name; {other} already has this one", quoted(name));
             return Err(cx.key_error(path, problem));
         }
         self.nodes.push((name.to_owned(), kind));
         Ok(())
     }
 
-    /// Adds a link between two nodes; `path` leads to its `between`.
+    /// Adds a link; `path` is that of its `between`.
     pub fn join(
         &mut self,
         cx: &Cx<'_>,
@@ -70,14 +70,14 @@ impl Nodes {
             _ => false,
         };
         if several(a) && several(b) {
-            let problem = "found two groups of several hosts; allowed: one of them, on one side";
+            let problem = "found two groups of several hosts; allowed: a group at one end only";
             return Err(cx.error(path, problem.to_owned()));
         }
         self.links.push((a, b));
         Ok(())
     }
 
-    /// The groups of hosts and the routers that no link leads to.
+    /// Returns the groups of hosts and routers without a link.
     pub fn alone(&self) -> impl Iterator<Item = (&str, Kind)> {
         let joined = |node: usize| self.links.iter().any(|&(a, b)| a == node || b == node);
         let nodes = self.nodes.iter().enumerate();
@@ -88,7 +88,8 @@ impl Nodes {
         self.nodes.iter().position(|(n, _)| n == name)
     }
 
-    /// The one link that joins a gateway and its terminal, and whether its way forward leads to the terminal.
+    /// Finds the one link between a gateway and its terminal. Also returns whether its forward direction leads to the
+    /// terminal.
     pub fn satellite(
         &self,
         cx: &Cx<'_>,
@@ -115,8 +116,8 @@ impl Nodes {
         }
     }
 
-    /// The way with the fewest links from one node to another, the earlier link of the file where there are
-    /// several. Hosts pass nothing on.
+    /// Returns the route with the fewest links between two nodes; among equals the one through the earlier link of the
+    /// file. Hosts do not forward.
     pub fn route(&self, from: &str, to: &str) -> Option<Vec<Hop>> {
         let (from, to) = (self.find(from)?, self.find(to)?);
         let mut came_by: Vec<Option<(usize, Hop)>> = vec![None; self.nodes.len()];
@@ -148,26 +149,27 @@ impl Nodes {
         Some(route)
     }
 
-    /// What is wrong with a way for data, where it passes a gateway otherwise than to its terminal.
-    pub fn wrong_side(&self, from: &str, route: &[Hop], gateways: &[Gateway]) -> Option<String> {
+    /// Returns the first gateway that a route passes other than over its satellite link to its terminal, and true if it passes
+    /// the gateway from its terminal.
+    pub fn wrong_direction(&self, from: &str, route: &[Hop], gateways: &[Gateway]) -> Option<(String, bool)> {
         let mut node = self.find(from)?;
         let mut last: Option<Hop> = None;
         for hop in route {
             let (a, b) = *self.links.get(hop.link)?;
             let (kind, next) = (self.nodes[node].1, if hop.forward { b } else { a });
             let wrong = match kind {
-                Kind::Gateway(i) if hop.link != gateways.get(i)?.link => Some((i, "without its satellite")),
+                Kind::Gateway(i) if hop.link != gateways.get(i)?.link => Some((i, false)),
                 Kind::Gateway(i) if last.is_some_and(|l| Some(l.link) == gateways.get(i).map(|g| g.link)) => {
-                    Some((i, "from its terminal"))
+                    Some((i, true))
                 }
-                Kind::Terminal(i) if hop.link == gateways.get(i)?.link => Some((i, "from its terminal")),
+                Kind::Terminal(i) if hop.link == gateways.get(i)?.link => Some((i, true)),
                 Kind::Terminal(i) if last.is_none_or(|l| Some(l.link) != gateways.get(i).map(|g| g.link)) => {
-                    Some((i, "without its satellite"))
+                    Some((i, false))
                 }
                 _ => None,
             };
-            if let Some((i, how)) = wrong {
-                return Some(format!("data would pass gateway {} {how}", quoted(&gateways.get(i)?.name)));
+            if let Some((i, upload)) = wrong {
+                return Some((quoted(&gateways.get(i)?.name), upload));
             }
             (node, last) = (next, Some(*hop));
         }
@@ -175,7 +177,7 @@ impl Nodes {
     }
 }
 
-/// Refuses names that would be a nuisance in results and overrides.
+/// Rejects names that are unsuitable for results and overrides.
 pub fn check_name(cx: &Cx<'_>, path: &Path, name: &str) -> Result<(), Error> {
     if !name.is_empty() && name.chars().count() <= 64 && !name.chars().any(char::is_control) {
         return Ok(());
@@ -187,7 +189,7 @@ pub fn check_name(cx: &Cx<'_>, path: &Path, name: &str) -> Result<(), Error> {
     Err(cx.key_error(path, problem))
 }
 
-/// The nodes of links that are already resolved, to find ways through them.
+/// Returns the topology of resolved links.
 pub fn of(hosts: &[Host], routers: &[String], gateways: &[Gateway], links: &[Link]) -> Nodes {
     let mut nodes: Vec<_> = hosts.iter().enumerate().map(|(i, h)| (h.name.clone(), Kind::Host(i))).collect();
     nodes.extend(routers.iter().map(|name| (name.clone(), Kind::Router)));
@@ -199,7 +201,7 @@ pub fn of(hosts: &[Host], routers: &[String], gateways: &[Gateway], links: &[Lin
     all
 }
 
-/// The path of a table's key.
+/// Returns the path of a named table.
 pub fn named(part: &str, name: &str) -> Vec<Step> {
     step(&[Step::Key(part.to_owned())], name)
 }

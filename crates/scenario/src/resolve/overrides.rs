@@ -1,30 +1,28 @@
-//! Puts overrides, and the setting that was asked for, into the tree of a file.
+//! Applies overrides and the requested setting to the tree of a file.
 //!
-//! Parameters of an AQM come last and only where the AQM in place has them, so that one override can hold for
-//! some of the settings of a comparison.
+//! Parameters of an AQM come last and apply only if the AQM in use has them, so that one override can apply to some of the
+//! settings of a comparison.
 
 use bentpipe_queue::descriptor::{Algorithm, MarkingMethod, SchedulerAlgorithm};
 use bentpipe_queue::registry;
 
-use super::aqm::unknown_parameter;
-use super::marking::unknown_parameter as no_parameter_of;
-use super::scheduler::no_such_parameter;
+use super::{aqm, marking, scheduler};
 use crate::error::{Error, choices};
 use crate::model::NO_AQM;
 use crate::reader::Input;
 use crate::reader::source::Override;
 use crate::reader::tree::{At, Node, Path, Step, Value};
 
-/// A setting: what takes the place of keys of the file.
+/// A setting in use: the keys that it replaces.
 #[derive(Clone, Debug)]
 pub struct Choice {
-    /// What it is called in results.
+    /// Label in results.
     pub name: String,
-    /// The paths of these keys with what they become; an AQM's or a scheduler's as a whole.
+    /// Paths and new values; algorithms are replaced as a whole.
     pub changes: Vec<(Vec<Step>, Node)>,
 }
 
-/// The tree with `choice` and every override in place, and what could not be put in place.
+/// Applies overrides and the setting to the tree. Also returns the overrides that were not applicable, as errors.
 pub fn apply(input: &Input, choice: Option<&Choice>) -> Result<(Node, Vec<Error>), Error> {
     let mut root = input.base.clone();
     let mut unused = Vec::new();
@@ -34,7 +32,7 @@ pub fn apply(input: &Input, choice: Option<&Choice>) -> Result<(Node, Vec<Error>
         if parameter(&path).is_some() {
             parameters.push((change, path));
         } else if let Some(choice) = choice.filter(|c| c.changes.iter().any(|(p, _)| path.starts_with(p))) {
-            let problem = format!("the setting {:?} takes its place", choice.name);
+            let problem = format!("the setting {:?} replaces it", choice.name);
             unused.push(fault(&root, change, &path, problem));
         } else {
             put(&mut root, &path, change);
@@ -43,7 +41,7 @@ pub fn apply(input: &Input, choice: Option<&Choice>) -> Result<(Node, Vec<Error>
     for (path, node) in choice.iter().flat_map(|choice| &choice.changes) {
         let kept = root.find(path).and_then(|aqm| aqm.get("mean_packet")).cloned();
         root.set(path, node.clone());
-        // The length of a packet is the link's, not the algorithm's.
+        // The packet length belongs to the link, not to the algorithm.
         if let (Some(kept), Some(aqm)) = (kept, root.find_mut(path))
             && aqm.get("mean_packet").is_none()
         {
@@ -56,19 +54,19 @@ pub fn apply(input: &Input, choice: Option<&Choice>) -> Result<(Node, Vec<Error>
             let method = method(&root, owner);
             let known = registry::MARKINGS.iter().any(|m| m.params.iter().any(|p| p.name == name));
             let has = method.is_none_or(|method| method.params.iter().any(|p| p.name == name));
-            method.filter(|_| known && !has).map(|method| no_parameter_of(method, name))
+            method.filter(|_| known && !has).map(|method| marking::unknown_parameter(method, name))
         } else if is_scheduler(owner) {
             discipline(root.find(owner)).and_then(|discipline| {
                 let known = registry::SCHEDULERS.iter().any(|s| s.params.iter().any(|p| p.name == name));
                 let has = discipline.params.iter().any(|p| p.name == name);
-                (known && !has).then(|| no_such_parameter(discipline, name))
+                (known && !has).then(|| scheduler::unknown_parameter(discipline, name))
             })
         } else {
             algorithm(root.find(owner)).and_then(|algorithm| {
                 let known = registry::AQMS.iter().any(|a| a.params.iter().any(|p| p.name == name))
                     || input.parameters.iter().any(|known| known == name);
                 let has = name == "mean_packet" || algorithm.params.iter().any(|p| p.name == name);
-                (known && !has).then(|| unknown_parameter(algorithm, name))
+                (known && !has).then(|| aqm::unknown_parameter(algorithm, name))
             })
         };
         match problem {
@@ -90,7 +88,7 @@ fn fault(root: &Node, change: &Override, path: &Path, problem: String) -> Error 
     Error { place: change.place(), key: crate::reader::tree::dotted(root, path), problem }
 }
 
-/// Puts an override in place. Naming another algorithm or preset does away with the parameters that the file gives.
+/// Applies an override. Another algorithm or preset removes the parameters that the file gives.
 fn put(root: &mut Node, path: &Path, change: &Override) {
     if let [around @ .., Step::Key(aqm), Step::Key(key)] = path
         && aqm == "aqm"
@@ -106,7 +104,7 @@ fn put(root: &mut Node, path: &Path, change: &Override) {
     root.set(path, change.node.clone());
 }
 
-/// Makes a table of a scheduler or a marking method that is given by its name alone, so that parameters can stand beside it.
+/// Expands a scheduler or marking method given by name to a table, which can hold parameters.
 fn open(root: &mut Node, owner: &Path, key: &str) {
     let Some(node) = root.find_mut(owner) else { return };
     if let Value::Text(_) = node.value {
@@ -124,8 +122,8 @@ fn is_marking(path: &Path) -> bool {
     matches!(path.last(), Some(Step::Key(key)) if key == "marking")
 }
 
-/// The marking method in place: that of a name or a table, else the one that belongs to the AQM's preset, else the default.
-/// None where a name is no method's.
+/// Returns the marking method in use: that of the file, else that of the AQM's preset, else the default; `None` for an
+/// unknown name.
 fn method(root: &Node, path: &Path) -> Option<&'static MarkingMethod> {
     let name = root.find(path).and_then(|marking| match &marking.value {
         Value::Text(name) => Some(name.as_str()),
@@ -139,7 +137,7 @@ fn method(root: &Node, path: &Path) -> Option<&'static MarkingMethod> {
     }
 }
 
-/// The scheduler that a name or a table names, else the default; none where it names one that there is not.
+/// Returns the scheduler in use, or the default; `None` for an unknown name.
 fn discipline(scheduler: Option<&Node>) -> Option<&'static SchedulerAlgorithm> {
     match scheduler.map(|node| &node.value) {
         Some(Value::Text(name)) => registry::scheduler(name),
@@ -148,8 +146,8 @@ fn discipline(scheduler: Option<&Node>) -> Option<&'static SchedulerAlgorithm> {
     }
 }
 
-/// The owner's path and the parameter's name, where `path` leads to a parameter of an AQM, a scheduler or a marking method
-/// in its place.
+/// Splits a path to a parameter of an AQM, scheduler or marking method into the algorithm's path and the parameter's
+/// name.
 fn parameter(path: &Path) -> Option<(&Path, &str)> {
     let (last, owner) = path.split_last()?;
     match (path.first()?, owner.last()?, last) {
@@ -164,7 +162,7 @@ fn parameter(path: &Path) -> Option<(&Path, &str)> {
     }
 }
 
-/// The algorithm that an AQM's table names; none where it names one that there is not.
+/// Returns the algorithm that an AQM's table names; `None` for an unknown name.
 fn algorithm(aqm: Option<&Node>) -> Option<&'static Algorithm> {
     let text = |key| aqm.and_then(|a| a.get_text(key));
     match (text("algorithm"), text("preset")) {
@@ -174,7 +172,7 @@ fn algorithm(aqm: Option<&Node>) -> Option<&'static Algorithm> {
     }
 }
 
-/// Where an override leads: gateways are named by their names where there are several.
+/// Returns the path of an override; several gateways are addressed by name.
 pub fn path_of(root: &Node, change: &Override) -> Result<Vec<Step>, Error> {
     let keys: Vec<&str> = change.keys.iter().map(String::as_str).collect();
     let fault = |key: &str, problem| Error { place: change.place(), key: key.to_owned(), problem };

@@ -1,4 +1,4 @@
-//! Sources of packets.
+//! Packet sources.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use crate::schema::packets as file;
 use crate::schema::quantity::{PacketSizeKind, Quantity, Time};
 use crate::schema::traffic::Traffic;
 
-/// What the packet sources among the traffic send; none for other traffic.
+/// Returns the packet pattern of each traffic; `None` for traffic other than packet sources.
 pub fn patterns(cx: &mut Cx<'_>, file: &mut File) -> Result<Vec<Option<Arc<Pattern>>>, Error> {
     let mut all = Vec::new();
     for (name, raw) in &mut file.traffic.0 {
@@ -40,7 +40,7 @@ fn pattern(cx: &mut Cx<'_>, path: &Path, raw: &mut Traffic) -> Result<Option<Pat
             off: distribution(cx, &at("off"), &t.off, Quantity::time)?,
         },
         Traffic::Mmpp(t) => mmpp(cx, path, t)?,
-        Traffic::Video(t) => film(cx, path, t)?,
+        Traffic::Video(t) => video_frames(cx, path, t)?,
         Traffic::Voip(t) => voip(cx, path, t)?,
         Traffic::Replay(t) => Pattern::Replay {
             capture: cx.read(&at("capture"), &t.capture, capture::CAPTURE, |data| {
@@ -87,8 +87,7 @@ fn mmpp(cx: &Cx<'_>, path: &Path, t: &file::Mmpp) -> Result<Pattern, Error> {
         }
         for (j, x) in row.iter().enumerate() {
             if *x < 0.0 || (i == j && *x != 0.0) {
-                let allowed =
-                    if i == j { "0, for no state follows itself" } else { "a number, not negative" };
+                let allowed = if i == j { "0 on the diagonal" } else { "a number, not negative" };
                 let at = [at.clone(), vec![Step::Index(j)]].concat();
                 return Err(cx.error(&at, format!("found {x}; allowed: {allowed}")));
             }
@@ -101,7 +100,7 @@ fn mmpp(cx: &Cx<'_>, path: &Path, t: &file::Mmpp) -> Result<Pattern, Error> {
     }
     if let Some((from, to)) = unreachable(&transitions) {
         let problem = format!(
-            "found no way from state {} to state {}; allowed: a way from each to each",
+            "found no path from state {} to state {}; allowed: a path between any two states",
             from + 1,
             to + 1
         );
@@ -111,7 +110,7 @@ fn mmpp(cx: &Cx<'_>, path: &Path, t: &file::Mmpp) -> Result<Pattern, Error> {
     Ok(Pattern::Mmpp { states, transitions, packet: packet(cx, path, &t.packet)? })
 }
 
-/// A state, and one that it never leads to.
+/// Returns a state and another that it never leads to.
 fn unreachable(transitions: &[Vec<f64>]) -> Option<(usize, usize)> {
     (0..transitions.len()).find_map(|from| {
         let mut reached = vec![false; transitions.len()];
@@ -128,11 +127,12 @@ fn unreachable(transitions: &[Vec<f64>]) -> Option<(usize, usize)> {
     })
 }
 
-fn film(cx: &mut Cx<'_>, path: &Path, t: &mut file::Video) -> Result<Pattern, Error> {
+fn video_frames(cx: &mut Cx<'_>, path: &Path, t: &mut file::Video) -> Result<Pattern, Error> {
     let at = |key: &str| step(path, key);
     let least = DATAGRAM_HEADER + 1;
     if t.packet.0 < least {
-        let problem = format!("found \"{:?}\"; allowed: at least {least} B, for 28 B are headers", t.packet);
+        let problem =
+            format!("found \"{:?}\"; allowed: at least {least} B, of which 28 B are headers", t.packet);
         return Err(cx.error(&at("packet"), problem));
     }
     if let Some(fps) = t.fps
@@ -153,14 +153,15 @@ fn film(cx: &mut Cx<'_>, path: &Path, t: &mut file::Video) -> Result<Pattern, Er
                 Ok((Movie { sizes: trace.sizes.into(), digest: data.digest }, trace.interval))
             })?;
             let Some(interval) = given.or(told) else {
-                let problem = "missing; allowed: a number above 0, for the times in the trace do not tell it";
+                let problem =
+                    "missing; allowed: a number above 0, because the trace does not give the frame rate";
                 return Err(cx.error(&at("fps"), problem.to_owned()));
             };
             (Frames::Trace(movie), interval)
         }
         (None, Some(gop)) => {
             let interval = given.unwrap_or(Duration::from_millis(40));
-            (Frames::Gop(pictures(cx, &at("gop"), gop, interval)?), interval)
+            (Frames::Gop(group_of_pictures(cx, &at("gop"), gop, interval)?), interval)
         }
     };
     if t.fps.is_none() {
@@ -172,10 +173,10 @@ fn film(cx: &mut Cx<'_>, path: &Path, t: &mut file::Video) -> Result<Pattern, Er
     Ok(Pattern::Video { frames, interval, packet: t.packet.0, spread, random_start: t.random_start })
 }
 
-/// Sizes of I, P and B frames in proportion (Test Model 5, ISO/IEC JTC1/SC29/WG11 N0400, 1993, chapter 10).
+/// Proportions of the sizes of I, P and B frames (Test Model 5, ISO/IEC JTC1/SC29/WG11 N0400, 1993, chapter 10).
 const PROPORTIONS: [(char, f64); 3] = [('I', 160.0), ('P', 60.0), ('B', 30.0)];
 
-fn pictures(cx: &Cx<'_>, path: &Path, raw: &file::Gop, interval: Duration) -> Result<Gop, Error> {
+fn group_of_pictures(cx: &Cx<'_>, path: &Path, raw: &file::Gop, interval: Duration) -> Result<Gop, Error> {
     let at = |key: &str| step(path, key);
     let types: Vec<char> = raw.pattern.chars().collect();
     if types.is_empty() || types.len() > 1000 || types.iter().any(|t| !"IPB".contains(*t)) {
@@ -186,7 +187,7 @@ fn pictures(cx: &Cx<'_>, path: &Path, raw: &file::Gop, interval: Duration) -> Re
     let sizes = [("i", &raw.i), ("p", &raw.p), ("b", &raw.b)];
     if let Some(rate) = raw.rate {
         if let Some((key, _)) = sizes.iter().find(|(_, size)| size.is_some()) {
-            let problem = "allowed: only without rate, which tells all sizes".to_owned();
+            let problem = "allowed: only without rate, which determines all sizes".to_owned();
             return Err(cx.key_error(&at(key), problem));
         }
         let weight =
@@ -200,7 +201,7 @@ fn pictures(cx: &Cx<'_>, path: &Path, raw: &file::Gop, interval: Duration) -> Re
         return Ok(Gop { pattern: raw.pattern.clone(), i: law('I'), p: law('P'), b: law('B') });
     }
     if raw.shape.is_some() {
-        let problem = "allowed: only beside rate, whose sizes it spreads".to_owned();
+        let problem = "allowed: only together with rate".to_owned();
         return Err(cx.key_error(&at("shape"), problem));
     }
     let mut laws = [Distribution::Fixed(1), Distribution::Fixed(1), Distribution::Fixed(1)];
@@ -208,8 +209,10 @@ fn pictures(cx: &Cx<'_>, path: &Path, raw: &file::Gop, interval: Duration) -> Re
         match size {
             Some(size) => *law_of = distribution(cx, &at(key), size, |q| q.0)?,
             None if raw.pattern.contains(&key.to_uppercase()) => {
-                let problem =
-                    format!("missing; the size of a frame of type {}, or of all by rate", key.to_uppercase());
+                let problem = format!(
+                    "missing; required: the size of a frame of type {}, or rate for all types",
+                    key.to_uppercase()
+                );
                 return Err(cx.error(&at(key), problem));
             }
             None => {}
@@ -241,7 +244,7 @@ fn voip(cx: &Cx<'_>, path: &Path, t: &file::Voip) -> Result<Pattern, Error> {
     })
 }
 
-/// When traffic is away: times that rise, each departure before its return and after the one before.
+/// Resolves periods of absence, which must be in ascending order and disjoint.
 pub fn absences(cx: &Cx<'_>, path: &Path, raw: &[[Time; 2]]) -> Result<Vec<Absence>, Error> {
     let mut last = None;
     let mut all = Vec::new();

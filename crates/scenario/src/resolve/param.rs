@@ -8,10 +8,11 @@ use crate::reader::tree::{Path, step};
 use crate::schema::aqm::Scalar;
 use crate::schema::param::{dimension, range, shown};
 
-/// Values that were given, by parameter.
+/// Parameters given in the file.
 pub type Given = Vec<(&'static str, Value)>;
 
-/// The values of parameters: those in `raw`, else those `printed`, else the defaults. With them, those in `raw`.
+/// Resolves parameters: the values in `raw`, else those of the preset (`printed`), else the defaults. Also returns the
+/// values in `raw`.
 pub fn parameters(
     cx: &Cx<'_>,
     path: &Path,
@@ -34,7 +35,7 @@ pub fn find(list: &[(&str, Value)], name: &str) -> Option<Value> {
     list.iter().find(|(n, _)| *n == name).map(|(_, v)| *v)
 }
 
-/// The value of a parameter, in its base unit.
+/// Reads the value of a parameter, in its base unit.
 pub fn read(cx: &Cx<'_>, path: &Path, param: &Param, scalar: &Scalar) -> Result<Value, Error> {
     let wrong = |allowed: &str| {
         let unit = match (scalar, dimension(param.unit)) {

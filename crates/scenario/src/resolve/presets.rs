@@ -4,8 +4,8 @@ use crate::reader::source::read_toml;
 use crate::reader::tree::{Node, Path, Step, Value};
 use crate::schema::presets::{Preset, preset};
 
-/// Fills in what presets say, where a transport names one or traffic names a transport that is one. Gives the paths of the
-/// keys filled in, with their presets. What is filled in stands where the preset was named.
+/// Fills in presets for transports that name one, and for traffic whose transport is the name of one. Returns the paths
+/// of the filled keys with their presets. Filled values are located where the preset is named.
 pub fn fill(root: &mut Node) -> Vec<(Vec<Step>, &'static Preset)> {
     let key = |name: &str| Step::Key(name.to_owned());
     let named = |node: &Node| {
@@ -32,7 +32,7 @@ pub fn fill(root: &mut Node) -> Vec<(Vec<Step>, &'static Preset)> {
         for entry in keys.entries() {
             let path = [&path as &Path, &[key(&entry.key)]].concat();
             if root.find(&path).is_none() {
-                root.set(&path, entry.node.clone().moved_to(at));
+                root.set(&path, entry.node.clone().relocated(at));
                 filled.push((path, preset));
             }
         }
@@ -45,7 +45,7 @@ mod tests {
     use crate::schema::presets::PRESETS;
 
     #[test]
-    fn every_preset_is_one() {
+    fn every_preset_loads_without_warnings() {
         for preset in PRESETS {
             let text = format!(
                 "title = \"t\"\nrun = {{ duration = \"1 s\" }}\nhost = {{ a = {{}}, b = {{}} }}\n\

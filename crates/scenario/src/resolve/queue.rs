@@ -23,19 +23,18 @@ pub fn queue(
     let Some(raw) = raw else { return Ok(None) };
     let path = step(link, "queue");
     let Some(rate) = rate else {
-        let problem =
-            "missing; a queue needs the rate at which it is worked off, such as \"20 Mbps\", or a capacity";
+        let problem = "missing; a queue needs a service rate, such as \"20 Mbps\", or a capacity";
         return Err(cx.error(&step(link, "rate"), problem.to_owned()));
     };
     let scheduler = scheduler::resolve(cx, &step(&path, "scheduler"), &mut raw.scheduler, rate, mean_packet)?;
     let limit = limit(cx, &step(&path, "limit"), raw.limit.as_ref(), mean_packet)?;
     let aqm = aqm::resolve(cx, &step(&path, "aqm"), &mut raw.aqm, rate, mean_packet)?;
-    without_marking(cx, &step(&path, "aqm"), aqm.preset)?;
+    check_no_window_preset(cx, &step(&path, "aqm"), aqm.preset)?;
     threshold::check_threshold(cx, &step(&path, "aqm"), &aqm.spec, limit)?;
     Ok(Some(QueueSpec {
         scheduler,
         limit,
-        marking: plain_marking(raw.marking),
+        marking: marking(raw.marking),
         aqm: aqm.spec,
         mean_packet: aqm.mean_packet,
     }))
@@ -47,7 +46,7 @@ pub fn limit(
     raw: Option<&file::Limit>,
     mean_packet: f64,
 ) -> Result<Limit, Error> {
-    // A limit fits in 32 bits: the file's own bound on packets says so.
+    // The schema bounds a limit to 32 bits.
     let packets = |n: u64| u32::try_from(n).unwrap_or(u32::MAX);
     let limit = match raw {
         None => Limit::NONE,
@@ -59,24 +58,23 @@ pub fn limit(
         },
     };
     if (limit.bytes as f64) < mean_packet {
-        cx.warn(path, "less than the longest packet, which will never pass");
+        cx.warn(path, "less than the longest packet, which is always dropped");
     }
     Ok(limit)
 }
 
-/// Refuses a preset that a marking method belongs to where no gateway ends connections.
-fn without_marking(cx: &Cx<'_>, path: &Path, preset: Option<&'static Preset>) -> Result<(), Error> {
+/// Rejects a preset with a marking method at a link's queue, where no connection ends.
+fn check_no_window_preset(cx: &Cx<'_>, path: &Path, preset: Option<&'static Preset>) -> Result<(), Error> {
     let Some((preset, (method, _))) = preset.and_then(|p| Some((p, p.marking?))) else { return Ok(()) };
     let problem = format!(
-        "found {}; allowed: at a gateway, for its marks cut advertised windows (marking = {}), and no connection ends at a \
-         link's queue",
+        "found {}; allowed: at a gateway, because its marks cut advertised windows (marking = {}) and no connection ends at a link's queue",
         quoted(preset.name),
         quoted(method.name)
     );
     Err(cx.error(&step(path, "preset"), problem))
 }
 
-fn plain_marking(name: MarkingName) -> Marking {
+fn marking(name: MarkingName) -> Marking {
     match name {
         MarkingName::Drop => Marking::Drop,
         MarkingName::Ecn => Marking::Ecn,

@@ -6,7 +6,7 @@ use crate::model::Run;
 use crate::reader::tree::{Step, step};
 use crate::schema::file;
 
-/// The most samples of a time series.
+/// Maximum number of samples of a time series.
 const MOST_SAMPLES: u64 = 10_000_000;
 
 pub fn run(cx: &Cx<'_>, raw: &file::Run) -> Result<Run, Error> {

@@ -1,4 +1,4 @@
-//! Looks a scheduler up in the registry and works out its parameters.
+//! Schedulers.
 
 use bentpipe_queue::descriptor::SchedulerAlgorithm;
 use bentpipe_queue::registry;
@@ -13,8 +13,8 @@ use crate::reader::tree::{Path, step};
 use crate::schema::aqm::{Aqm, Scalar, Scheduler};
 use crate::schema::param::{scalar, shown};
 
-/// What is wrong with a key that `discipline` does not have.
-pub fn no_such_parameter(discipline: &SchedulerAlgorithm, key: &str) -> String {
+/// Message for a key that `discipline` does not have.
+pub fn unknown_parameter(discipline: &SchedulerAlgorithm, key: &str) -> String {
     let known = discipline.params.iter().map(|p| p.name);
     match known.len() {
         0 => format!("{} has no parameters", discipline.name),
@@ -22,7 +22,7 @@ pub fn no_such_parameter(discipline: &SchedulerAlgorithm, key: &str) -> String {
     }
 }
 
-/// Takes the scheduler's name out of the table of a setting, if it has one.
+/// Removes the scheduler's name from the table of a setting.
 pub fn of_setting(cx: &Cx<'_>, path: &Path, raw: &mut Aqm) -> Result<Option<&'static str>, Error> {
     let Some(i) = raw.0.iter().position(|(key, _)| key == "scheduler") else { return Ok(None) };
     let (_, found) = raw.0.remove(i);
@@ -37,7 +37,7 @@ pub fn of_setting(cx: &Cx<'_>, path: &Path, raw: &mut Aqm) -> Result<Option<&'st
     }
 }
 
-/// What is wrong with a name that no scheduler has.
+/// Error for an unknown scheduler.
 fn unknown(cx: &Cx<'_>, at: &Path, name: &str) -> Error {
     if registry::aqm(name).is_none() {
         return cx.unknown(at, name, registry::SCHEDULERS.iter().map(|s| s.name));
@@ -49,8 +49,8 @@ fn unknown(cx: &Cx<'_>, at: &Path, name: &str) -> Error {
     )
 }
 
-/// The scheduler that `raw` describes, at `path`, for a link of `capacity` with packets of `mean_packet` [bytes]. Leaves
-/// every parameter in `raw`.
+/// Resolves the scheduler at `path` for a link of `capacity` with packets of `mean_packet` [bytes]. Writes every
+/// parameter back to `raw`.
 pub fn resolve(
     cx: &mut Cx<'_>,
     path: &Path,
@@ -73,7 +73,7 @@ pub fn resolve(
     };
     for (key, _) in &raw.0 {
         if key != "algorithm" && !discipline.params.iter().any(|p| p.name == *key) {
-            return Err(cx.key_error(&step(path, key), no_such_parameter(discipline, key)));
+            return Err(cx.key_error(&step(path, key), unknown_parameter(discipline, key)));
         }
     }
     let link = Link { capacity, mean_packet };

@@ -13,7 +13,7 @@ use crate::scenario::Scenario;
 use crate::schema::file::File;
 use crate::settings::{self, Setting};
 
-/// Whose queue the settings apply to.
+/// Resolves the subject: the queue that settings apply to and metrics describe.
 pub fn subject(cx: &mut Cx<'_>, file: &mut File, s: &Scenario) -> Result<Subject, Error> {
     let path = named("run", "subject");
     let queued = || s.links.iter().enumerate().filter(|(_, l)| l.forward.queue.is_some());
@@ -58,9 +58,9 @@ pub fn subject(cx: &mut Cx<'_>, file: &mut File, s: &Scenario) -> Result<Subject
                 .chain(queued().map(|(_, l)| l.name.as_str()))
                 .collect();
             let problem = if known.is_empty() {
-                "missing, and there is no gateway and no link with a queue that it could be".to_owned()
+                "missing, and the scenario has no gateway and no link with a queue".to_owned()
             } else {
-                format!("missing; which one the metrics are to describe: {}", known.join(", "))
+                format!("missing; required: the queue that metrics describe: {}", known.join(", "))
             };
             return Err(cx.error(&path, problem));
         };
@@ -94,7 +94,7 @@ pub fn settings(cx: &mut Cx<'_>, file: &mut File, s: &mut Scenario, mean_packet:
         nodes::check_name(cx, &path, name)?;
         if name.trim().eq_ignore_ascii_case("all") {
             let problem =
-                "found as a setting's name; allowed: another one, for \"all\" stands for every algorithm";
+                "found as a setting's name; allowed: another name, because \"all\" means every algorithm";
             return Err(cx.key_error(&path, problem.to_owned()));
         }
         let scheduler = scheduler::of_setting(cx, &path, raw)?;
@@ -103,7 +103,7 @@ pub fn settings(cx: &mut Cx<'_>, file: &mut File, s: &mut Scenario, mean_packet:
         let lower = name.to_lowercase();
         let known = registry::aqm(&lower).is_some() || registry::scheduler(&lower).is_some();
         if registry::preset(name).is_some() || known {
-            cx.warn(&path, "takes the place of what every scenario knows by this name");
+            cx.warn(&path, "replaces the algorithm or preset of this name");
         }
         let mut node = cx.root.find(&path).cloned().unwrap_or_else(|| Node::table(At::Setting));
         node.retain(|entry| entry.key != "scheduler");

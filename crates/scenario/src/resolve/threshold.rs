@@ -11,13 +11,13 @@ use crate::reader::tree::{Path, Step, step};
 use crate::schema::aqm::Scalar;
 use crate::schema::param::range;
 
-/// Refuses threshold control of a queue without a limit.
+/// Rejects threshold control of an unlimited queue.
 pub fn check_threshold(cx: &Cx<'_>, path: &Path, aqm: &AqmSpec, limit: Limit) -> Result<(), Error> {
     match &aqm.threshold {
         Some(th) if !limit.is_bounded() => {
             let problem = format!(
-                "found {}, a share of what the watched queue may hold; allowed: none without a limit there",
-                spoken(th)
+                "found {}, a share of the watched queue's limit; allowed: only if that queue has a limit",
+                format_thresholds(th)
             );
             Err(cx.error(&step(path, THRESHOLD.name), problem))
         }
@@ -25,7 +25,7 @@ pub fn check_threshold(cx: &Cx<'_>, path: &Path, aqm: &AqmSpec, limit: Limit) ->
     }
 }
 
-/// The thresholds that a key gives: a share, or shares with the times that they hold from.
+/// Reads the thresholds of a key: a share, or shares with their start times.
 pub fn thresholds(cx: &Cx<'_>, path: &Path, scalar: &Scalar) -> Result<Option<Thresholds>, Error> {
     let Scalar::Steps(steps) = scalar else {
         return Ok(match read(cx, path, &THRESHOLD, scalar)? {
@@ -55,8 +55,8 @@ pub fn thresholds(cx: &Cx<'_>, path: &Path, scalar: &Scalar) -> Result<Option<Th
     Ok(Some(Thresholds::new(steps)))
 }
 
-/// Thresholds in words: `0.95`, or `0.95, from 125 s 0.5`.
-pub fn spoken(thresholds: &Thresholds) -> String {
+/// Formats thresholds: `0.95`, or `0.95, from 125 s 0.5`.
+pub fn format_thresholds(thresholds: &Thresholds) -> String {
     let steps = thresholds.steps().iter().skip(1);
     let later: String = steps.map(|(from, th)| format!(", from {from} {th}")).collect();
     format!("{}{later}", thresholds.first())

@@ -17,7 +17,7 @@ use crate::schema::presets;
 use crate::schema::quantity::Quantity;
 use crate::schema::traffic as file;
 
-/// The longest packet of the traffic: of its transport where there is any, else of its datagrams [bytes].
+/// Returns the length of the longest packet: of the transports in use, else of the datagrams [bytes].
 pub fn mean_packet(
     cx: &Cx<'_>,
     file: &File,
@@ -25,7 +25,7 @@ pub fn mean_packet(
     patterns: &[Option<Arc<Pattern>>],
 ) -> Result<f64, Error> {
     if file.traffic.0.is_empty() {
-        let problem = "missing; at least one, such as [traffic.web]".to_owned();
+        let problem = "missing; required: at least one traffic, such as [traffic.web]".to_owned();
         return Err(cx.error(&step(&[], "traffic"), problem));
     }
     let mut longest: Option<u64> = None;
@@ -40,10 +40,7 @@ pub fn mean_packet(
             let transport = transport.ok_or_else(|| match t.packets() {
                 Some(_) => {
                     let choices = choices(wanted, known);
-                    cx.error(
-                        &path,
-                        format!("found \"{wanted}\"; {choices}; without the key: plain datagrams (UDP)"),
-                    )
+                    cx.error(&path, format!("found \"{wanted}\"; {choices}; default: UDP datagrams"))
                 }
                 None => cx.unknown(&path, wanted, known),
             })?;
@@ -89,23 +86,30 @@ pub fn traffic(
         };
         let (from, to) = (find("from", from_name)?, find("to", to_name)?);
         if from == to {
-            let problem = format!("found {}; allowed: another group of hosts than in from", quoted(to_name));
+            let problem = format!("found {}; allowed: a group of hosts other than from", quoted(to_name));
             return Err(cx.error(&step(&path, "to"), problem));
         }
         let Some(route) = nodes.route(from_name, to_name) else {
             let problem = format!(
-                "found {}; allowed: hosts that links lead to from {}",
+                "found {}; allowed: hosts that {} can reach over links",
                 quoted(to_name),
                 quoted(from_name)
             );
             return Err(cx.error(&step(&path, "to"), problem));
         };
-        if let Some(how) = nodes.wrong_side(from_name, &route, gateways) {
-            let problem = format!(
-                "found {}; allowed: hosts whose data enters each gateway from the internet's side and leaves it by \
-                 its satellite, but {how}",
-                quoted(from_name)
-            );
+        if let Some((gateway, upload)) = nodes.wrong_direction(from_name, &route, gateways) {
+            let from = quoted(from_name);
+            let problem = if upload {
+                format!(
+                    "uploads through a gateway are not supported: found {from}, whose data would pass gateway {gateway} \
+                     from its terminal; allowed: hosts on the gateway's internet side"
+                )
+            } else {
+                format!(
+                    "found {from}, whose data would pass gateway {gateway} without its satellite link; allowed: hosts \
+                     whose data takes the satellite link"
+                )
+            };
             return Err(cx.error(&step(&path, "from"), problem));
         }
         let transport = raw.transport().and_then(|name| transports.iter().position(|t| t.name() == name));
@@ -171,7 +175,7 @@ fn kind(
             away: absences(cx, path, &t.away)?,
         }),
         _ => {
-            // Every other kind is a source of packets, whose pattern has been made out.
+            // Every other kind is a packet source, whose pattern is resolved.
             let (Some(t), Some(pattern)) = (raw.packets(), pattern) else {
                 return Err(cx.error(path, "no source of packets".to_owned()));
             };

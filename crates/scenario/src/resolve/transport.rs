@@ -11,16 +11,16 @@ use crate::schema::presets;
 use crate::schema::quantity::{Size, Whole};
 use crate::schema::transport::{self as file, Window};
 
-/// The name of the TCP of traffic that names none.
+/// Name of the TCP of traffic that names no transport.
 pub const DEFAULT: &str = "default";
 
-/// The longest packet there is [bytes].
+/// Maximum length of a packet [bytes].
 const LONGEST: u64 = 65_535;
 
-/// The most that options take in a TCP header [bytes].
+/// Maximum length of the options of a TCP header [bytes].
 const OPTIONS: u64 = 40;
 
-/// The file's transports, and the default one where traffic needs it.
+/// Resolves the file's transports, and the default one if traffic needs it.
 pub fn transports(cx: &mut Cx<'_>, file: &mut File) -> Result<Vec<Transport>, Error> {
     let uses_default = file.traffic.iter().any(|(_, t)| t.transport() == Some(DEFAULT));
     if uses_default && !file.transport.names().any(|name| name == DEFAULT) {
@@ -68,11 +68,11 @@ fn tcp(cx: &mut Cx<'_>, name: &str, raw: &mut file::Tcp) -> Result<Tcp, Error> {
         }
     }
     if raw.rack && !raw.sack {
-        let problem = "found true; allowed: true only where sack is".to_owned();
+        let problem = "found true; allowed: true only with sack".to_owned();
         return Err(cx.error(&step(&path, "rack"), problem));
     }
     if raw.eifel && !(raw.rack && raw.timestamps) {
-        let problem = "found true; allowed: true only where rack and timestamps are".to_owned();
+        let problem = "found true; allowed: true only with rack and timestamps".to_owned();
         return Err(cx.error(&step(&path, "eifel"), problem));
     }
     if let Some(shift) = raw.window_scale
@@ -88,13 +88,15 @@ fn tcp(cx: &mut Cx<'_>, name: &str, raw: &mut file::Tcp) -> Result<Tcp, Error> {
     }
     let algorithm = raw.algorithm;
     if raw.hystart && !matches!(algorithm, Congestion::Reno | Congestion::NewReno | Congestion::Cubic) {
-        let allowed =
-            format!("false where algorithm = \"{}\", which has no slow start of RFC 5681", algorithm.name());
+        let allowed = format!(
+            "false if algorithm = \"{}\", which does not use the slow start of RFC 5681",
+            algorithm.name()
+        );
         return Err(cx.error(&step(&path, "hystart"), format!("found true; allowed: {allowed}")));
     }
     if matches!(algorithm, Congestion::Dctcp | Congestion::Prague) && raw.ecn != Ecn::Accurate {
         let found = if raw.ecn == Ecn::Off { "false" } else { "\"classic\"" };
-        let allowed = format!("\"accurate\" where algorithm = \"{}\"", algorithm.name());
+        let allowed = format!("\"accurate\" if algorithm = \"{}\"", algorithm.name());
         return Err(cx.error(&step(&path, "ecn"), format!("found {found}; allowed: {allowed}")));
     }
     let initial_window = raw.initial_window.map_or_else(|| initial_window(mss), |w| w.0);
@@ -145,7 +147,7 @@ fn tcp(cx: &mut Cx<'_>, name: &str, raw: &mut file::Tcp) -> Result<Tcp, Error> {
     })
 }
 
-/// RFC 6928, section 2, in whole segments.
+/// Initial window in whole segments: RFC 6928, section 2.
 fn initial_window(mss: u64) -> u32 {
     let bytes = (10 * mss).min((2 * mss).max(14_600));
     u32::try_from(bytes / mss).unwrap_or(1).max(1)
@@ -165,10 +167,11 @@ fn window_text(window: Window) -> String {
     }
 }
 
-/// Headers of a packet and a DATA chunk beside the IP header, and the shortest payload (RFC 9260, 3.1, 3.3.1) [bytes].
+/// Headers of a packet and a DATA chunk without the IP header, plus the shortest payload (RFC 9260, 3.1, 3.3.1)
+/// [bytes].
 const SCTP_LEAST: u64 = 12 + 16 + 4;
 
-/// The smallest buffer that an endpoint may offer (RFC 9260, 6) [bytes].
+/// Minimum buffer that an endpoint may advertise (RFC 9260, 6) [bytes].
 const LEAST_BUFFER: u64 = 1500;
 
 pub fn sctp(cx: &mut Cx<'_>, name: &str, raw: &mut file::Sctp) -> Result<Sctp, Error> {

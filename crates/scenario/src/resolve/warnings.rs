@@ -9,8 +9,8 @@ use super::nodes::named;
 use crate::model::{Bulk, Ecn, Gateway, Link, Pages, Traffic, TrafficKind, Transport};
 use crate::reader::tree::step;
 
-/// Warns of marks that no transport understands, so that each is a drop.
-pub fn unheard_marks(cx: &mut Cx<'_>, links: &[Link], gateways: &[Gateway], transports: &[Transport]) {
+/// Warns of ECN marking without a transport that supports ECN: every mark is then a drop.
+pub fn unsupported_ecn(cx: &mut Cx<'_>, links: &[Link], gateways: &[Gateway], transports: &[Transport]) {
     if transports.iter().any(|t| matches!(t, Transport::Tcp(tcp) if tcp.ecn != Ecn::Off)) {
         return;
     }
@@ -30,20 +30,20 @@ pub fn unheard_marks(cx: &mut Cx<'_>, links: &[Link], gateways: &[Gateway], tran
     }
 }
 
-/// Warns of windows that are nobody's, because no connection passes that the gateway splits: then each mark is a drop.
-pub fn unheard_windows(cx: &mut Cx<'_>, gateways: &[Gateway], traffic: &[Traffic], transports: &[Transport]) {
+/// Warns of marks that cut windows at a gateway that splits no connection: every mark is then a drop.
+pub fn unsplit_windows(cx: &mut Cx<'_>, gateways: &[Gateway], traffic: &[Traffic], transports: &[Transport]) {
     let is_tcp = |t: &Traffic| t.kind.transport().is_some_and(|i| transports[i].tcp().is_some());
     for (i, g) in gateways.iter().enumerate() {
         let is_split = |t: &Traffic| is_tcp(t) && t.route.iter().any(|hop| hop.link == g.link);
         if g.marking.method.marking == Marking::Window && !traffic.iter().any(is_split) {
-            let text = "no connection that the gateway splits passes it, so every mark is a drop";
+            let text = "the gateway splits no connection, so every mark is a drop";
             cx.warn(&step(&gateway::path_of(cx, i), "marking"), text);
         }
     }
 }
 
-/// Warns of sessions and transfers of a ramp that start only while it is measured.
-pub fn late_sessions(cx: &mut Cx<'_>, traffic: &[Traffic], warmup: Duration) {
+/// Warns of a ramp that ends after the warm-up.
+pub fn late_starts(cx: &mut Cx<'_>, traffic: &[Traffic], warmup: Duration) {
     for t in traffic {
         let (number, ramp, what) = match &t.kind {
             TrafficKind::Pages(Pages { sessions, ramp: Some(ramp), .. }) => (*sessions, ramp, "session"),

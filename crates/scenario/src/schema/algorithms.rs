@@ -88,7 +88,7 @@ impl JsonSchema for Aqm {
     }
 }
 
-/// The scenario's own settings: each an AQM's table, and a scheduler where it goes with one.
+/// Returns the schema of the scenario's own settings: tables of AQMs with an optional scheduler.
 pub fn settings(generator: &mut SchemaGenerator) -> Schema {
     let mut aqm = Aqm::json_schema(generator).to_value();
     let names: Vec<_> = registry::SCHEDULERS.iter().map(|s| s.name).collect();
@@ -131,7 +131,7 @@ fn threshold() -> Json {
     }] })
 }
 
-/// The table of one algorithm, named by `key`.
+/// Schema of an algorithm's table, selected by `key`.
 fn alternative(algorithm: &Algorithm, key: &str, name: Json) -> Json {
     let mut properties = Map::new();
     properties.insert(key.to_owned(), name);

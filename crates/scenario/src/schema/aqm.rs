@@ -1,5 +1,5 @@
-//! AQMs, schedulers and marking methods as a file gives them. Which keys they may have depends on the algorithm, so they are read as they
-//! come, and checked against the registry later.
+//! Algorithms of a queue as a file gives them: AQMs, schedulers and marking methods. Their keys depend on the algorithm, so
+//! they are read as they are and checked against the registry later.
 
 use std::fmt;
 
@@ -8,7 +8,7 @@ use serde::{Serialize, Serializer};
 
 use super::quantity::Time;
 
-/// The keys of an AQM's table.
+/// Keys of an AQM's table.
 #[derive(Clone, Debug, Default)]
 pub struct Aqm(pub Vec<(String, Scalar)>);
 
@@ -16,8 +16,8 @@ pub struct Aqm(pub Vec<(String, Scalar)>);
 #[derive(Clone, Debug)]
 pub struct Scheduler(pub Vec<(String, Scalar)>);
 
-/// A gateway's marking method: its name, or a table with its name under `method` and its parameters. Empty where the file
-/// says nothing of it.
+/// A gateway's marking method: its name, or a table with its name under `method` and its parameters. Empty if the file
+/// gives none.
 #[derive(Clone, Debug, Default)]
 pub struct Marking(pub Vec<(String, Scalar)>);
 
@@ -37,7 +37,7 @@ impl Scheduler {
     }
 }
 
-/// A value of one of the keys.
+/// A value of a key.
 #[derive(Clone, Debug, Serialize)]
 #[serde(untagged)]
 pub enum Scalar {
@@ -45,7 +45,7 @@ pub enum Scalar {
     Integer(i64),
     Float(f64),
     Flag(bool),
-    /// Numbers, each with the time that it holds from.
+    /// Pairs of a start time and a number.
     Steps(Vec<(Time, f64)>),
 }
 

@@ -3,21 +3,21 @@
 use bentpipe_units::{Duration, Rate as BitRate};
 use schemars::{Schema, json_schema};
 
-/// A dimension: what a quantity's units are, and how it is spoken of.
+/// A physical dimension and its units.
 pub struct Dimension {
-    /// With its article: "a rate".
+    /// Name with its article: "a rate".
     pub name: &'static str,
-    /// As a file would write one.
+    /// Example as written in a file.
     pub example: &'static str,
-    /// The units, each with its size in base units; those that are not to be advertised last.
+    /// Units with their size in base units; those not listed in messages last.
     pub units: &'static [(&'static str, f64)],
-    /// How many of the units are advertised.
+    /// Number of units listed in messages.
     pub advertised: usize,
-    /// The greatest that makes sense, in base units.
+    /// Largest plausible value, in base units.
     pub max: f64,
-    /// The unit of bare numbers in files, and its size in base units.
+    /// Unit of bare numbers in data files, and its size in base units.
     pub in_files: (&'static str, f64),
-    /// How a number in base units is written.
+    /// Formats a number of base units.
     pub write: fn(u64) -> String,
 }
 
@@ -116,14 +116,13 @@ fn write_size(bytes: u64) -> String {
 }
 
 impl Dimension {
-    /// What a file may write: `a rate such as "20 Mbps" (bps, kbps, Mbps, Gbps)`.
+    /// Returns the permitted form: `a rate such as "20 Mbps" (bps, kbps, Mbps, Gbps)`.
     pub fn allowed(&self) -> String {
         let units: Vec<_> = self.units.iter().take(self.advertised).map(|(unit, _)| *unit).collect();
         format!("{} such as \"{}\" ({})", self.name, self.example, units.join(", "))
     }
 
-    /// The number that `text` stands for, in base units and not rounded; none where it is not a quantity of this
-    /// dimension.
+    /// Parses a quantity into base units, not rounded; `None` if `text` is no quantity of this dimension.
     pub fn read(&self, text: &str) -> Option<f64> {
         let text = text.trim();
         let number = text.trim_end_matches(|c: char| c.is_alphabetic() || c == '/');
@@ -138,10 +137,10 @@ impl Dimension {
         Some(number.parse::<f64>().ok()? * size)
     }
 
-    /// As [`Self::read`], rounded and between `min` and the greatest that makes sense.
+    /// Parses a quantity as [`Self::read`], rounds it and checks its bounds.
     ///
     /// # Errors
-    /// What is allowed instead.
+    /// The permitted form or range.
     pub fn read_within(&self, text: &str, min: u64, max: u64) -> Result<u64, String> {
         let found = self.read(text).ok_or_else(|| self.allowed())?;
         let max = (max as f64).min(self.max);
@@ -153,7 +152,7 @@ impl Dimension {
         Ok(rounded as u64)
     }
 
-    /// Returns the permitted range in words.
+    /// Returns the permitted range as text.
     pub fn range(&self, min: u64, max: u64) -> String {
         let most = (self.write)(max);
         match min {
@@ -162,7 +161,7 @@ impl Dimension {
         }
     }
 
-    /// The schema of a text in this dimension.
+    /// Returns the schema of a quantity as text with a unit.
     pub fn schema(&self, bounds: &str) -> Schema {
         let units: Vec<_> = self.units.iter().map(|(unit, _)| *unit).collect();
         json_schema!({
@@ -179,7 +178,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn units_mean_what_they_say() {
+    fn quantities_parse_with_their_units() {
         for (dimension, text, number) in [
             (&RATE, "20 Mbps", 20e6),
             (&RATE, "20Mbit/s", 20e6),
@@ -195,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_quantity_is_refused() {
+    fn invalid_quantities_are_rejected() {
         for text in [
             "",
             "20",
@@ -223,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_can_be_read() {
+    fn formatted_sizes_parse_back() {
         for bytes in [0, 1, 1391, 625_000, 4_000_000, 3_000_000_000] {
             assert_eq!(SIZE.read(&write_size(bytes)), Some(bytes as f64));
         }

@@ -13,18 +13,18 @@ use super::quantity::{Span, Time, Whole};
 use super::traffic::Traffic;
 use super::transport::Transport;
 
-/// A scenario: what is simulated, modelled or run.
+/// A scenario: the network, its traffic and the measurement.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(title = "Bentpipe scenario")]
 pub struct File {
-    /// What it is, in a line.
+    /// Title, one line.
     pub title: String,
-    /// What it shows, in full.
+    /// Description: what the scenario shows.
     pub description: Option<String>,
-    /// Where it comes from.
+    /// Source, such as a publication.
     pub source: Option<String>,
-    /// How long to run, and how to measure.
+    /// Length, sampling and seed of the runs.
     pub run: Run,
     /// Groups of hosts, by name.
     #[serde(default)]
@@ -35,50 +35,50 @@ pub struct File {
     /// Links, by name.
     #[serde(default)]
     pub link: Named<Link>,
-    /// The gateway, or several, each with its own name.
+    /// The gateway, or several with a name each.
     #[serde(default)]
     pub gateway: Gateways,
-    /// Transports, by name. Traffic that needs one and names none has the TCP called "default".
+    /// Transports, by name. Traffic that needs a transport and names none uses the TCP called "default".
     #[serde(default)]
     pub transport: Named<Transport>,
     /// Traffic, by name.
     #[serde(default)]
     pub traffic: Named<Traffic>,
-    /// Settings of this scenario, by name: an AQM each, beside the presets that every scenario knows.
+    /// Settings of this scenario, by name: an AQM each, in addition to the presets.
     #[serde(default)]
     #[schemars(schema_with = "crate::schema::algorithms::settings")]
     pub setting: Named<Aqm>,
-    /// How the models see the scenario.
+    /// Parameters of the analytical models.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub model: Option<Models>,
-    /// Printed values to compare with.
+    /// Published values to compare with.
     #[serde(default)]
     pub printed: Vec<Printed>,
 }
 
-/// How long to run, and how to measure.
+/// Length, sampling and seed of the runs.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Run {
-    /// Simulated time before anything is measured.
+    /// Warm-up: simulated time before the measurement.
     #[serde(default = "zero")]
     pub warmup: Time,
-    /// Simulated time that is measured, after the warm-up.
+    /// Measured simulated time, after the warm-up.
     pub duration: Span,
     /// Time between two samples of a time series.
     #[serde(default = "sample_interval")]
     pub sample_interval: Span,
-    /// Seed of the random numbers; the i-th run after the first has this seed and i.
+    /// Seed of the random numbers; run i after the first has this seed plus i.
     #[serde(default = "one")]
     pub seed: u64,
     /// Number of runs.
     #[serde(default = "once")]
     pub runs: Whole<1, 10_000>,
-    /// The settings that a comparison takes where none are named.
+    /// Settings that a comparison uses if none are named.
     #[serde(default)]
     pub settings: Vec<String>,
-    /// The gateway or link whose queue the settings apply to and the metrics describe. Absent: the only gateway,
-    /// else the only link that has a queue with an AQM, else the only link that has a queue.
+    /// Gateway or link whose queue the settings apply to and the metrics describe. Default: the only gateway, else the
+    /// only link that has a queue with an AQM, else the only link that has a queue.
     pub subject: Option<String>,
 }
 
@@ -86,33 +86,33 @@ pub struct Run {
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Host {
-    /// How many hosts are in it.
+    /// Number of hosts.
     #[serde(default = "single")]
     pub count: Whole<1, MOST>,
 }
 
-/// A router: it has no queues of its own, for those are the links'.
+/// A router. Its queues are those of its links.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Router {}
 
-/// A printed value to compare with.
+/// A published value to compare with.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Printed {
-    /// The setting it was measured with.
+    /// Setting that the value was measured with.
     pub setting: String,
-    /// The metric.
+    /// Metric.
     pub metric: String,
-    /// The value, in `unit`.
+    /// Value, in `unit`.
     pub value: f64,
-    /// Its unit.
+    /// Unit of the value.
     pub unit: String,
-    /// Its standard deviation, in `unit`.
+    /// Standard deviation, in `unit`.
     pub std: Option<f64>,
-    /// Where it is printed.
+    /// Source: where the value is printed.
     pub source: String,
-    /// Whether inputs of this scenario were chosen by looking at it, so that agreement proves nothing.
+    /// True if inputs of this scenario were fitted to the value, so that agreement is no evidence.
     #[serde(default)]
     pub calibrated: bool,
 }

@@ -1,4 +1,4 @@
-//! Forms that values of several keys share.
+//! Value forms that several keys share.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -13,7 +13,7 @@ use serde::{Serialize, Serializer};
 
 use super::quantity::{Kind, Quantity, Whole};
 
-/// A plain value, or a table that says more.
+/// A plain value, or a table.
 #[derive(Clone, Debug, Serialize)]
 #[serde(untagged)]
 pub enum Either<P, T> {
@@ -73,7 +73,7 @@ impl<P: JsonSchema, T: JsonSchema> JsonSchema for Either<P, T> {
     }
 }
 
-/// A quantity of one kind or of another; its unit tells which.
+/// A quantity of one of two kinds, which its unit tells apart.
 #[derive(Clone, Copy, Debug, Serialize)]
 #[serde(untagged, bound = "")]
 pub enum OneOf<A: Kind, B: Kind> {
@@ -130,43 +130,43 @@ impl<A: Kind, B: Kind> JsonSchema for OneOf<A, B> {
     }
 }
 
-/// How a quantity is distributed.
+/// A probability distribution; a plain quantity is a constant.
 pub type Distribution<K> = Either<Quantity<K>, Box<DistributionTable<K>>>;
 
-/// A distribution: one of the keys.
+/// A probability distribution: one of the keys.
 #[derive(Clone, Debug, serde::Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, bound = "")]
 #[schemars(inline, bound = "K: Kind")]
 pub struct DistributionTable<K: Kind> {
-    /// Uniform between the two.
+    /// Bounds of a uniform distribution.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub uniform: Option<[Quantity<K>; 2]>,
-    /// Exponential with this mean.
+    /// Mean of an exponential distribution.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub exponential: Option<Quantity<K>>,
-    /// Normal, drawn again where it is below zero.
+    /// Normal distribution, redrawn while negative.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub normal: Option<Normal<K>>,
-    /// Erlang: the sum of several exponentials.
+    /// Erlang distribution: sum of exponentials.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub erlang: Option<Erlang<K>>,
-    /// Pareto: with a tail that falls as a power.
+    /// Pareto distribution: a power-law tail.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pareto: Option<Pareto<K>>,
-    /// One of these, each a value or a distribution.
+    /// Mixture: values or distributions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "choice::<K>")]
     pub choice: Option<Vec<Distribution<K>>>,
-    /// How likely each of `choice` is, in relation to the others. Absent: each as likely.
+    /// Relative probabilities of the entries of `choice`. Default: all are equally likely.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub weights: Option<Vec<f64>>,
-    /// A file with one number in each line, of which each is as likely: bytes, or seconds. `#` begins a comment.
+    /// File with one number per line, all equally likely: bytes, or seconds. `#` starts a comment.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub trace: Option<String>,
 }
 
 impl<K: Kind> Distribution<K> {
-    /// Exponential with this mean.
+    /// Returns an exponential distribution.
     pub fn exponential(mean: Quantity<K>) -> Self {
         Self::Table(Box::new(DistributionTable {
             uniform: None,
@@ -181,11 +181,11 @@ impl<K: Kind> Distribution<K> {
     }
 }
 
-/// The keys of which a [`DistributionTable`] has one.
+/// Keys of a [`DistributionTable`] that select a distribution.
 pub const DISTRIBUTIONS: [&str; 7] =
     ["uniform", "exponential", "normal", "erlang", "pareto", "choice", "trace"];
 
-/// What a choice is between: a value, or a distribution of its own. Its keys are those of the table that it stands in.
+/// Schema of a mixture's entries: a value, or a distribution with the same keys as the table around it.
 fn choice<K: Kind>(_: &mut SchemaGenerator) -> Schema {
     json_schema!({
         "type": "array",
@@ -199,9 +199,9 @@ fn choice<K: Kind>(_: &mut SchemaGenerator) -> Schema {
 #[serde(deny_unknown_fields, bound = "")]
 #[schemars(inline, bound = "K: Kind")]
 pub struct Normal<K: Kind> {
-    /// The mean of the whole bell.
+    /// Mean before truncation at zero.
     pub mean: Quantity<K>,
-    /// Its standard deviation.
+    /// Standard deviation before truncation at zero.
     pub std: Quantity<K>,
 }
 
@@ -210,9 +210,9 @@ pub struct Normal<K: Kind> {
 #[serde(deny_unknown_fields, bound = "")]
 #[schemars(inline, bound = "K: Kind")]
 pub struct Erlang<K: Kind> {
-    /// How many exponentials it is the sum of.
+    /// Number of exponentials.
     pub shape: Whole<1, 1000>,
-    /// The mean of the sum.
+    /// Mean of the sum.
     pub mean: Quantity<K>,
 }
 
@@ -221,10 +221,10 @@ pub struct Erlang<K: Kind> {
 #[serde(deny_unknown_fields, bound = "")]
 #[schemars(inline, bound = "K: Kind")]
 pub struct Pareto<K: Kind> {
-    /// The exponent of the tail, above 1; at 2 and below there is no variance.
+    /// Exponent of the tail, above 1; the variance is infinite up to 2.
     #[schemars(range(min = 1.0))]
     pub shape: f64,
-    /// The mean.
+    /// Mean.
     pub mean: Quantity<K>,
 }
 
@@ -295,12 +295,12 @@ impl<T: JsonSchema> JsonSchema for Named<T> {
 #[serde(transparent)]
 pub struct Share(pub f64);
 
-/// A probability, 1 perhaps.
+/// A probability, up to 1.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 #[serde(transparent)]
 pub struct Chance(pub f64);
 
-/// A number from 0 to 1, of which 1 itself may be left out.
+/// A number from 0 to 1, including 1 or not.
 struct Unit {
     with_one: bool,
 }
@@ -369,7 +369,7 @@ impl JsonSchema for Chance {
     }
 }
 
-/// The schema of a table that says by `key` which one it is.
+/// Adds the key that selects a variant to the schema of the variant's table.
 pub fn tagged(mut schema: Schema, key: &str, name: &str, description: &str) -> Schema {
     let tag = serde_json::json!({ "const": name, "description": description });
     if let Some(properties) = schema.get_mut("properties").and_then(|p| p.as_object_mut()) {

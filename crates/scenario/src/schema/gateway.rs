@@ -60,55 +60,55 @@ impl JsonSchema for Gateways {
     }
 }
 
-/// A satellite gateway, with the terminal at the far end of its satellite.
+/// A satellite gateway with the terminal at the far end of its satellite link.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Gateway {
-    /// Its name as a node; its links lead to the internet, but for the satellite.
+    /// Name of the gateway's node; its links other than the satellite lead to the internet.
     #[serde(default = "gateway")]
     pub name: String,
-    /// The name of the node at the far end of the satellite; its links lead to the users, but for the satellite.
+    /// Name of the node at the far end of the satellite link; its other links lead to the users.
     #[serde(default = "terminal")]
     pub terminal: String,
-    /// What watches one of its queues. Absent: nothing, so that a full queue drops the packet that arrives.
+    /// AQM of the watched queue. Default: none (tail drop).
     #[serde(default)]
     pub aqm: Aqm,
-    /// Whose queue the AQM watches.
+    /// Queue that the AQM watches.
     #[serde(default = "transmit")]
     pub watch: QueueName,
-    /// Where the AQM's verdict is applied.
+    /// Queue at whose entry the AQM marks.
     #[serde(default = "receive")]
     pub mark: QueueName,
-    /// What a mark does. Absent: what belongs to the AQM's preset, else "drop".
+    /// Marking method. Default: that of the AQM's preset, else "drop".
     #[serde(default)]
     pub marking: Marking,
-    /// What a flow is for algorithms that keep flows apart; results have connections in any case.
+    /// Aggregation of packets into flows, for algorithms that distinguish flows. Results always list connections.
     #[serde(default)]
     pub flow_key: FlowKey,
-    /// The queue ahead of the PEP.
+    /// Queue ahead of the PEP.
     #[serde(default)]
     pub receive_queue: ReceiveQueue,
-    /// The performance enhancing proxy.
+    /// Performance enhancing proxy.
     #[serde(default)]
     pub pep: Pep,
-    /// The queue behind the PEP.
+    /// Queue behind the PEP.
     #[serde(default)]
     pub transmit_queue: TransmitQueue,
-    /// What limits the rate into the satellite.
+    /// Rate limiter into the satellite link.
     pub regulator: Regulator,
-    /// The transport between gateway and terminal.
+    /// Transport between gateway and terminal.
     #[serde(default)]
     pub spacelink: Spacelink,
 }
 
-/// A place in a gateway.
+/// One of a gateway's queues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[schemars(rename = "GatewayQueue")]
 pub enum QueueName {
-    /// The queue ahead of the PEP.
+    /// Queue ahead of the PEP.
     Receive,
-    /// The queue behind the PEP.
+    /// Queue behind the PEP.
     Transmit,
 }
 
@@ -121,27 +121,27 @@ impl From<QueueName> for GatewayQueue {
     }
 }
 
-/// The queue ahead of the PEP.
+/// Queue ahead of the PEP.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ReceiveQueue {
-    /// What it holds. Absent: any number.
+    /// Capacity of the queue. Default: unlimited.
     pub limit: Option<Limit>,
-    /// How fast it is worked off. Absent: at once.
+    /// Service rate. Default: packets pass at once.
     pub rate: Option<Rate>,
 }
 
-/// The performance enhancing proxy.
+/// Performance enhancing proxy.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Pep {
-    /// The protocols whose connections it splits.
+    /// Protocols whose connections the PEP splits.
     pub split: Vec<Protocol>,
-    /// From the receive queue to the transmit queue.
+    /// Processing time between the receive queue and the transmit queue.
     pub delay: Time,
-    /// What it buffers for each user or connection.
+    /// Size of a buffer, per user or connection.
     pub buffer: Size,
-    /// Whose the buffer is.
+    /// Connections that share a buffer.
     pub buffer_per: BufferPer,
 }
 
@@ -156,13 +156,13 @@ impl Default for Pep {
     }
 }
 
-/// Whose a PEP buffer is.
+/// Connections that share a PEP buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum BufferPer {
-    /// A user's: all of the connections of one receiving host share it.
+    /// A buffer per user: all connections of a receiving host share it.
     User,
-    /// A connection's own.
+    /// A buffer per connection.
     Connection,
 }
 
@@ -175,13 +175,13 @@ impl From<BufferPer> for Sharing {
     }
 }
 
-/// The queue behind the PEP.
+/// Queue behind the PEP.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct TransmitQueue {
-    /// Which packet goes next.
+    /// Scheduler.
     pub scheduler: Scheduler,
-    /// What it holds. Absent: any number.
+    /// Capacity of the queue. Default: unlimited.
     pub limit: Option<Limit>,
 }
 
@@ -191,22 +191,22 @@ impl Default for TransmitQueue {
     }
 }
 
-/// What limits the rate into the satellite.
+/// Rate limiter into the satellite link.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Regulator {
-    /// The rate, on the wire; "link": the satellite's, and its capacity where that changes.
+    /// Rate of the regulator, on the wire; "link" to follow the satellite link's rate or capacity.
     pub rate: RateOrLink,
-    /// How often packets are let go, each time as many as the rate allows. Absent: each packet in its time.
+    /// Time between two bursts, each of the packets that the rate allows. Default: packets leave one by one.
     pub tick: Option<Span>,
 }
 
-/// A rate, or that of the satellite.
+/// A rate, or that of the satellite link.
 #[derive(Clone, Copy, Debug)]
 pub enum RateOrLink {
-    /// As the satellite's.
+    /// That of the satellite link.
     Link,
-    /// A rate.
+    /// A constant rate.
     Rate(Rate),
 }
 
@@ -265,21 +265,21 @@ impl JsonSchema for RateOrLink {
     }
 }
 
-/// The transport between gateway and terminal.
+/// Transport between gateway and terminal.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Spacelink {
     /// Length of a full packet on the wire, headers included.
     pub packet: PacketSize,
-    /// Length of its headers.
+    /// Length of the headers of a packet.
     pub header: HeaderSize,
-    /// Bytes in flight, over all streams.
+    /// Window of the connection: bytes in flight over all streams.
     pub window: Size,
-    /// Bytes in flight of one stream.
+    /// Window of a stream: bytes in flight.
     pub stream_window: Size,
-    /// Packets for which one acknowledgement is sent.
+    /// Number of packets per acknowledgement.
     pub ack_every: Whole<1, 1_000_000>,
-    /// How long an acknowledgement may wait.
+    /// Maximum delay of an acknowledgement.
     pub ack_delay: Time,
 }
 

@@ -6,7 +6,7 @@ use serde_json::{Value as Json, json};
 use super::file::File;
 use crate::reader::tree::{Path, Step};
 
-/// The JSON Schema of a scenario file.
+/// Returns the JSON Schema of a scenario file.
 #[must_use]
 pub fn json_schema() -> String {
     let mut text = serde_json::to_string_pretty(&schema()).unwrap_or_default();
@@ -20,7 +20,7 @@ fn schema() -> Json {
     schema
 }
 
-/// TOML has no null: a key that is optional is absent.
+/// Removes null: TOML has none, optional keys are omitted.
 fn without_null(schema: &mut Json) {
     match schema {
         Json::Object(table) => {
@@ -47,7 +47,7 @@ fn without_null(schema: &mut Json) {
     }
 }
 
-/// What a required key is for, in the words of the schema.
+/// Describes a missing required key with the schema's description and example.
 pub fn required(path: &Path) -> String {
     let root = schema();
     let mut found = vec![&root];
@@ -65,7 +65,7 @@ pub fn required(path: &Path) -> String {
     format!("required: {}{example}", what.trim_end_matches('.'))
 }
 
-/// A schema with references followed, or its alternatives.
+/// Follows references and expands alternatives.
 fn alternatives<'a>(root: &'a Json, schema: &'a Json, depth: usize) -> Vec<&'a Json> {
     if depth > 8 {
         return Vec::new();

@@ -8,98 +8,99 @@ use super::channel::{Access, Capacity, Demand, Handover, Loss};
 use super::forms::{Distribution, Either, Normal, OneOf, Share};
 use super::quantity::{Packets, PacketsKind, Rate, Size, SizeKind, Time, TimeKind};
 
-/// A link, or one for each member where one of its ends is a group of hosts.
+/// A link, or one per member if one end is a group of hosts.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Link {
-    /// The two nodes that it joins; forward is from the first to the second.
+    /// Nodes at the two ends; the forward direction leads from the first to the second.
     pub between: [String; 2],
-    /// How fast packets are sent. Absent: at once.
+    /// Transmission rate. Default: transmission takes no time.
     pub rate: Option<Rate>,
-    /// A capacity that changes, instead of a rate.
+    /// Variable capacity, in place of a rate.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub capacity: Option<Capacity>,
-    /// Capacity that has to be asked for. Absent: none has.
+    /// Demand assignment of the capacity. Default: none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub demand: Option<Demand>,
-    /// A link layer that contends, schedules and repeats; without a rate, the link has that of its kind. Absent: none.
+    /// Link layer with contention, framing and retransmission; its kind has a default rate. Default: none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub access: Option<Access>,
-    /// How long they travel.
+    /// Propagation delay.
     #[serde(default = "no_delay")]
     pub delay: Delay,
-    /// A satellite that is changed for another at regular times. Absent: none.
+    /// Periodic handover between satellites. Default: none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub handover: Option<Handover>,
-    /// What is lost: the probability that a packet is, each on its own, after any queue; or a table that says more.
+    /// Loss: the probability of independent losses behind the queue, or a table with a loss model.
     #[serde(default = "no_loss")]
     pub loss: Loss,
-    /// The queue in front. Absent: first in, first out, without limit.
+    /// Queue in front of the link. Default: an unlimited FIFO queue.
     pub queue: Option<Queue>,
-    /// What is different on the way from the second node to the first. The queue in front is its own.
+    /// Differences of the reverse direction, from the second node to the first. The queue is not inherited.
     #[serde(default)]
     pub reverse: Reverse,
 }
 
-/// What is different on a link's way back.
+/// Differences of a link's reverse direction.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Reverse {
-    /// How fast packets are sent. Absent: as on the way forward.
+    /// Transmission rate. Default: that of the forward direction.
     pub rate: Option<Rate>,
-    /// A capacity that changes, instead of a rate. Absent: as on the way forward, unless there is a rate.
+    /// Variable capacity, in place of a rate. Default: that of the forward direction unless there is a rate.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub capacity: Option<Capacity>,
-    /// Capacity that has to be asked for. Absent: none has.
+    /// Demand assignment of the capacity. Default: none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub demand: Option<Demand>,
-    /// A link layer that contends, schedules and repeats. Absent: as on the way forward, unless there is a capacity.
+    /// Link layer with contention, framing and retransmission. Default: that of the forward direction unless there is a
+    /// capacity.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub access: Option<Access>,
-    /// How long they travel. Absent: as on the way forward, and the very same where it is drawn per connection.
+    /// Propagation delay. Default: that of the forward direction; if it is drawn per connection, the same draw.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub delay: Option<Delay>,
-    /// What is lost. Absent: as on the way forward.
+    /// Loss. Default: that of the forward direction.
     pub loss: Option<Loss>,
-    /// The queue in front. Absent: first in, first out, without limit.
+    /// Queue in front of the link. Default: an unlimited FIFO queue.
     pub queue: Option<Queue>,
 }
 
 /// A propagation delay.
 pub type Delay = Either<Time, DelayTable>;
 
-/// A random propagation delay: one of `uniform`, `normal`, and `fixed` with `jitter` on top.
+/// A random propagation delay: `uniform`, `normal`, or `fixed` plus `jitter`.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "Delay")]
 pub struct DelayTable {
-    /// The shortest and the longest; uniform between them.
+    /// Bounds of a uniform distribution.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub uniform: Option<[Time; 2]>,
-    /// Normal, drawn again where it is below zero.
+    /// Normal distribution, redrawn while negative.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub normal: Option<Normal<TimeKind>>,
-    /// What is always the same of it.
+    /// Constant part.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fixed: Option<Time>,
-    /// What comes on top of `fixed`.
+    /// Random part, added to `fixed`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub jitter: Option<Distribution<TimeKind>>,
-    /// What it is drawn for. Absent: "packet".
+    /// Scope of a draw. Default: "packet".
     pub per: Option<PerName>,
-    /// Whether a packet never overtakes the one before it; only where it is drawn per packet. Absent: true.
+    /// True if no packet overtakes an earlier one; only with per = "packet". Default: true.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ordered: Option<bool>,
 }
 
-/// What a delay is drawn for.
+/// Scope of a delay draw.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[schemars(rename = "Per")]
 pub enum PerName {
-    /// For each packet.
+    /// Once per packet.
     Packet,
-    /// Once for each connection.
+    /// Once per connection.
     Connection,
 }
 
@@ -107,42 +108,42 @@ pub enum PerName {
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Queue {
-    /// Which packet goes next.
+    /// Scheduler.
     #[serde(default = "fifo")]
     pub scheduler: Scheduler,
-    /// What it holds. Absent: any number.
+    /// Capacity of the queue. Default: unlimited.
     pub limit: Option<Limit>,
-    /// What a mark does.
+    /// Effect of a mark.
     #[serde(default = "drop")]
     pub marking: MarkingName,
-    /// What watches it. Absent: nothing, so that a full queue drops the packet that arrives.
+    /// AQM. Default: none (tail drop).
     #[serde(default)]
     pub aqm: Aqm,
 }
 
-/// What a mark does in front of a link.
+/// Effect of a mark at a link's queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[schemars(rename = "Marking")]
 pub enum MarkingName {
-    /// The packet is discarded.
+    /// Drops the packet.
     Drop,
-    /// The packet's ECN field says so; one whose transport would not understand is discarded.
+    /// Sets CE in the packet's ECN field; drops a packet whose transport does not support ECN.
     Ecn,
 }
 
-/// What a queue holds: packets, bytes, or a table with both.
+/// Capacity of a queue: packets, bytes, or a table with both.
 pub type Limit = Either<OneOf<PacketsKind, SizeKind>, LimitTable>;
 
-/// What a queue holds; both bounds apply.
+/// Capacity of a queue; both bounds apply.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "Limit")]
 pub struct LimitTable {
-    /// At most so many packets.
+    /// Maximum number of packets.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub packets: Option<Packets>,
-    /// At most so many bytes.
+    /// Maximum number of bytes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bytes: Option<Size>,
 }

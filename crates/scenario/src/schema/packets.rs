@@ -1,4 +1,4 @@
-//! Sources of packets as a file gives them.
+//! Packet sources.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -10,29 +10,29 @@ use super::quantity::{
 };
 use super::traffic::{no_time, one_flow};
 
-/// Kinds of packet sources: what all of them have, and what is their own.
+/// Defines the kinds of packet sources: common keys plus those of the kind.
 macro_rules! sources {
     ($($(#[$doc:meta])* $name:ident { $($own:tt)* })*) => {$(
         $(#[$doc])*
         #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
         #[serde(deny_unknown_fields)]
         pub struct $name {
-            /// Where the data comes from: a group of hosts.
+            /// Senders: a group of hosts.
             pub from: String,
-            /// Where it goes: a group of hosts.
+            /// Receivers: a group of hosts.
             pub to: String,
-            /// What carries the packets: an RTP, or the TCP or SCTP whose connection takes what they carry, one a flow.
-            /// Absent: each packet is a datagram.
+            /// Transport: RTP, or TCP or SCTP with one connection per flow, which carries the packets' payload. Default: each
+            /// packet is a UDP datagram.
             pub transport: Option<String>,
-            /// How many flows.
+            /// Number of flows.
             #[serde(default = "one_flow")]
             pub flows: Whole<1, MOST>,
             $($own)*
-            /// When each starts, from the beginning of the run: a time, or a distribution.
+            /// Start time, since the beginning of the run: a time or a distribution.
             #[serde(default = "no_time")]
             pub start: Distribution<TimeKind>,
-            /// When they leave and when they come back, as often as they do, from the beginning of the run. A flow that
-            /// comes back begins anew.
+            /// Periods of absence: pairs of departure and return, since the beginning of the run. A flow restarts at its
+            /// return.
             #[serde(default)]
             pub away: Vec<[Time; 2]>,
         }
@@ -46,7 +46,7 @@ macro_rules! sources {
     )*};
 }
 
-/// What all sources of packets have.
+/// Common keys of packet sources.
 pub struct Common<'a> {
     pub from: &'a str,
     pub to: &'a str,
@@ -56,142 +56,143 @@ pub struct Common<'a> {
     pub away: &'a [[Time; 2]],
 }
 
-/// A kind of packet source.
+/// A packet source.
 pub trait Source {
     fn common(&self) -> Common<'_>;
 }
 
 sources! {
-    /// Packets at a constant rate. Flow i goes from host i to host i, counted round and round.
+    /// Constant bit rate. Flow i connects host i of both groups, modulo the sizes of the groups.
     Cbr {
-        /// Rate of one flow, on the wire.
+        /// Rate of a flow, on the wire.
         pub rate: Rate,
-        /// Length of a packet, as a datagram on the wire: a size, or a distribution.
+        /// Packet length, as a datagram on the wire: a size or a distribution.
         pub packet: Distribution<PacketSizeKind>,
     }
 
-    /// Packets with exponential times between them. Flow i goes from host i to host i, counted round and round.
+    /// Exponential interarrival times. Flow i connects host i of both groups, modulo the sizes of the groups.
     Poisson {
-        /// Mean rate of one flow, on the wire.
+        /// Mean rate of a flow, on the wire.
         pub rate: Rate,
-        /// Length of a packet, as a datagram on the wire: a size, or a distribution.
+        /// Packet length, as a datagram on the wire: a size or a distribution.
         pub packet: Distribution<PacketSizeKind>,
     }
 
-    /// Packets at a constant rate while a flow is on, none while it is off. Flow i goes from host i to host i, counted
-    /// round and round.
+    /// Alternation between a constant bit rate and silence. Flow i connects host i of both groups, modulo the sizes of
+    /// the groups.
     OnOff {
-        /// Rate of one flow while it is on, on the wire.
+        /// Rate of a flow in the on state, on the wire.
         pub rate: Rate,
-        /// Length of a packet, as a datagram on the wire: a size, or a distribution.
+        /// Packet length, as a datagram on the wire: a size or a distribution.
         pub packet: Distribution<PacketSizeKind>,
-        /// How long a flow is on: a time, or a distribution.
+        /// Duration of the on state: a time or a distribution.
         pub on: Distribution<SpanKind>,
-        /// How long it is off: a time, or a distribution.
+        /// Duration of the off state: a time or a distribution.
         pub off: Distribution<TimeKind>,
     }
 
-    /// Packets with exponential times between them, at the rate of the state that a Markov chain is in. Flow i goes from
-    /// host i to host i, counted round and round; each has a chain of its own.
+    /// Markov-modulated Poisson process, independent for each flow. Flow i connects host i of both groups, modulo the
+    /// sizes of the groups.
     Mmpp {
-        /// The states of the chain.
+        /// States of the chain.
         pub states: Vec<State>,
-        /// How likely each state follows, in relation to the others: a row for each state, with a number for each; none
-        /// follows itself. Absent: each other one is as likely.
+        /// Relative transition probabilities: a row per state with an entry per state; the diagonal is zero. Default:
+        /// all other states are equally likely.
         pub transitions: Option<Vec<Vec<f64>>>,
-        /// Length of a packet, as a datagram on the wire: a size, or a distribution.
+        /// Packet length, as a datagram on the wire: a size or a distribution.
         pub packet: Distribution<PacketSizeKind>,
     }
 
-    /// Video: frames at regular times, each in as many packets as it needs. Flow i goes from host i to host i, counted
-    /// round and round.
+    /// Video: frames at regular times, each split into packets. Flow i connects host i of both groups, modulo the sizes
+    /// of the groups.
     Video {
-        /// A file with the frames' sizes, as in the public library of Arizona State University: one size in each line, or
-        /// index, type, time and size and perhaps more. `#` begins a comment.
+        /// File of frame sizes, as in the public library of Arizona State University: one size per line, or index,
+        /// type, time and size and possibly more. `#` starts a comment.
         pub trace: Option<String>,
-        /// Frames that are drawn, in place of a file.
+        /// Random frame sizes, in place of a file.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub gop: Option<Gop>,
-        /// Frames per second. Absent: as the times in the file say, or 25 with `gop`.
+        /// Frames per second. Default: from the times in the file, or 25 with `gop`.
         pub fps: Option<f64>,
-        /// The longest packet, as a datagram on the wire.
+        /// Maximum packet length, as a datagram on the wire.
         #[serde(default = "ethernet")]
         pub packet: PacketSize,
-        /// How the packets of a frame follow each other.
+        /// Transmission of the packets of a frame.
         #[serde(default = "burst")]
         pub send: Sending,
-        /// Whether each flow begins at a frame of its own, drawn, or at the first.
+        /// True if each flow starts at a random frame, false if at the first.
         #[serde(default = "yes")]
         pub random_start: bool,
     }
 
-    /// A voice in a conversation: packets at regular times while it talks, with 40 bytes of headers (IPv4, UDP, RTP).
-    /// Flow i goes from host i to host i, counted round and round.
+    /// Voice of one speaker in a conversation: packets at regular times during talk spurts, with 40 bytes of headers
+    /// (IPv4, UDP, RTP). Flow i connects host i of both groups, modulo the sizes of the groups.
     Voip {
-        /// How the voice is coded.
+        /// Codec.
         #[serde(default = "g711")]
         pub codec: Codec,
-        /// How much of it a packet carries: a multiple of 10 ms, at most 200 ms (RFC 3551, 4.2).
+        /// Voice per packet: a multiple of 10 ms, at most 200 ms (RFC 3551, 4.2).
         #[serde(default = "voice_interval")]
         pub interval: Span,
-        /// How long it talks. Absent: exponential with the mean of ITU-T P.59, 1.004 s.
+        /// Duration of a talk spurt. Default: exponential with the mean of ITU-T P.59, 1.004 s.
         #[serde(default = "talk")]
         pub talk: Distribution<SpanKind>,
-        /// How long it is silent. Absent: exponential with the mean of ITU-T P.59, 1.587 s.
+        /// Duration of a silence. Default: exponential with the mean of ITU-T P.59, 1.587 s.
         #[serde(default = "silence")]
         pub silence: Distribution<TimeKind>,
     }
 
-    /// The packets of a capture: each as long after the first, and as long, as it was. Flow i goes from host i to host i,
-    /// counted round and round; each sends all of it once.
+    /// Replay of a packet capture with its interarrival times and lengths. Flow i connects host i of both groups,
+    /// modulo the sizes of the groups; each replays the capture once.
     Replay {
-        /// The capture, a pcap or pcapng file. All of its packets are taken, with their lengths on the wire.
+        /// Packet capture, a pcap or pcapng file. All of its packets are used, with their lengths on the wire.
         pub capture: String,
     }
 }
 
-/// A state of a Markov chain.
+/// A state of an MMPP.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct State {
-    /// Mean rate of one flow in it, on the wire; zero perhaps.
+    /// Mean rate of a flow, on the wire; may be zero.
     pub rate: AnyRate,
-    /// How long it lasts in the mean; exponential.
+    /// Mean sojourn time, exponential.
     pub sojourn: Span,
 }
 
-/// A group of pictures: its frames' types, and their sizes, or the rate that they make.
+/// A group of group_of_pictures: its frame types, and their sizes or mean rate.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Gop {
-    /// The types of its frames, from an I frame to the last before the next.
+    /// Frame types, from an I frame to the last frame before the next.
     #[serde(default = "pattern")]
     pub pattern: String,
-    /// Mean rate of the frames, without headers. Frames of types I, P and B then are in the proportion 160 : 60 : 30, which
-    /// is how Test Model 5 of MPEG-2 begins (X of 160, 60 and 42, with K of 1 and 1.4).
+    /// Mean rate of the frames, without headers. Sizes of I, P and B frames are then in the proportion 160 : 60 : 30,
+    /// the initial values of Test Model 5 of MPEG-2 (X of 160, 60 and 42, with K of 1 and 1.4).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rate: Option<Rate>,
-    /// With `rate`: sizes of a type have an Erlang distribution of this shape. Absent: all of a type are alike.
+    /// With `rate`: shape of the Erlang distribution of the sizes of a type. Default: all frames of a type have the
+    /// same size.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub shape: Option<Whole<1, 1000>>,
-    /// Size of an I frame, in place of `rate`: a size, or a distribution.
+    /// Size of an I frame, in place of `rate`: a size or a distribution.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub i: Option<Distribution<SizeKind>>,
-    /// Size of a P frame: a size, or a distribution.
+    /// Size of a P frame: a size or a distribution.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub p: Option<Distribution<SizeKind>>,
-    /// Size of a B frame: a size, or a distribution.
+    /// Size of a B frame: a size or a distribution.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub b: Option<Distribution<SizeKind>>,
 }
 
-/// How the packets of a frame follow each other.
+/// Transmission of the packets of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Sending {
-    /// All at once.
+    /// In one burst.
     Burst,
-    /// Evenly over the time to the next frame.
+    /// Spread evenly over the frame interval.
     Spread,
 }
 

@@ -6,7 +6,7 @@ use super::aqm::Scalar;
 use super::dimension::{Dimension, PACKETS, RATE, SIZE, TIME};
 use crate::error::quoted;
 
-/// The dimension in which a unit is written, with the size of the parameter's base unit in it.
+/// Returns the dimension in which a file gives `unit`, and the size of the parameter's unit in base units.
 pub fn dimension(unit: Unit) -> Option<(&'static Dimension, f64)> {
     match unit {
         Unit::One | Unit::Count | Unit::Flag | Unit::Name(_) => None,
@@ -17,7 +17,7 @@ pub fn dimension(unit: Unit) -> Option<(&'static Dimension, f64)> {
     }
 }
 
-/// The values that a parameter may take, in the unit of files.
+/// Returns the permitted values of a parameter as text, in the file's unit.
 pub fn range(param: &Param) -> String {
     if let Unit::Name(names) = param.unit {
         return names.join(", ");
@@ -36,7 +36,7 @@ pub fn range(param: &Param) -> String {
     }
 }
 
-/// A parameter's value as a file would write it.
+/// Formats a parameter's value as in a file.
 pub fn write(unit: Unit, value: Value) -> String {
     let x = match value {
         Value::Flag(x) => return x.to_string(),
@@ -44,7 +44,7 @@ pub fn write(unit: Unit, value: Value) -> String {
         Value::Number(x) => x,
     };
     match dimension(unit) {
-        // In whole base units wherever that is the very number.
+        // In whole base units if that is exact.
         Some((dimension, base)) if (x * base).fract() == 0.0 && (0.0..9e15).contains(&(x * base)) => {
             let text = (dimension.write)((x * base) as u64);
             if dimension.read(&text).is_some_and(|y| y / base == x) { text } else { plain(unit, x) }
@@ -63,7 +63,7 @@ fn plain(unit: Unit, x: f64) -> String {
     }
 }
 
-/// A scalar as a file would write it.
+/// Formats a scalar as in a file.
 pub fn shown(scalar: &Scalar) -> String {
     match scalar {
         Scalar::Text(text) => quoted(text),
@@ -74,7 +74,7 @@ pub fn shown(scalar: &Scalar) -> String {
     }
 }
 
-/// A parameter's value as a key's.
+/// Returns a parameter's value as a key's.
 pub fn scalar(unit: Unit, value: Value) -> Scalar {
     match (unit, value) {
         (_, Value::Flag(x)) => Scalar::Flag(x),

@@ -3,17 +3,17 @@
 use schemars::{Schema, SchemaGenerator, json_schema};
 use serde_json::json;
 
-/// A transport that is known by name.
+/// A named preset of a transport.
 pub struct Preset {
-    /// Its name.
+    /// Name.
     pub name: &'static str,
-    /// What it is, in a line.
+    /// Title, one line.
     pub title: &'static str,
-    /// The keys of `[transport.NAME]`, with their source in a comment ahead of them.
+    /// Keys of `[transport.NAME]`, with their source in a comment.
     pub text: &'static str,
 }
 
-/// All there are.
+/// All presets.
 pub const PRESETS: &[Preset] = &[
     Preset {
         name: "reno-2003",
@@ -37,12 +37,12 @@ pub const PRESETS: &[Preset] = &[
     },
 ];
 
-/// The preset of that name.
+/// Finds a preset by name.
 pub fn preset(name: &str) -> Option<&'static Preset> {
     PRESETS.iter().find(|p| p.name == name)
 }
 
-/// The names of transports' presets, and what they are.
+/// Returns the schema of the key `preset`.
 pub fn transport_preset(_: &mut SchemaGenerator) -> Schema {
     let named = |p: &Preset| json!({ "type": "string", "const": p.name, "description": p.title });
     json_schema!({ "oneOf": PRESETS.iter().map(named).collect::<Vec<_>>() })

@@ -11,25 +11,25 @@ use serde::{Serialize, Serializer};
 
 pub use super::dimension::*;
 
-/// A quantity of one dimension between two bounds; the type tells them.
+/// Dimension and bounds of a quantity.
 pub trait Kind {
-    /// Its dimension.
+    /// Dimension.
     const DIMENSION: Dimension;
-    /// The least, in base units.
+    /// Minimum, in base units.
     const MIN: u64;
-    /// The greatest, in base units.
+    /// Maximum, in base units.
     const MAX: u64;
-    /// Whether a bare number will do, for the key names the unit already.
+    /// True if a number without unit is permitted, because the key names the unit.
     const BARE: bool = false;
 
-    /// The number in a line of a file: in bytes and the like, or in seconds.
+    /// Parses a line of a data file: bytes and the like, or seconds.
     fn number(text: &str) -> Option<u64> {
         let x: f64 = text.parse().ok()?;
         let x = (x * Self::DIMENSION.in_files.1).round();
         (x >= Self::MIN as f64 && x <= (Self::MAX as f64).min(Self::DIMENSION.max)).then_some(x as u64)
     }
 
-    /// What [`Kind::number`] reads.
+    /// Returns the permitted form of a line of a data file.
     fn number_allowed() -> String {
         let d = Self::DIMENSION;
         let most = (Self::MAX as f64).min(d.max) as u64;
@@ -77,7 +77,7 @@ kinds! {
     Packets = PacketsKind(PACKETS, 1, 4_000_000_000, true);
 }
 
-/// The kind of a number of segments; only ever beside another kind.
+/// Kind of a number of segments; only used beside another kind.
 #[derive(Clone, Copy, Debug)]
 pub struct SegmentsKind;
 
@@ -88,23 +88,23 @@ impl Kind for SegmentsKind {
 }
 
 impl<K: Kind> Quantity<K> {
-    /// `number` in base units.
+    /// Returns the quantity of `number` base units.
     pub const fn of(number: u64) -> Self {
         Self(number, PhantomData)
     }
 
-    /// The schema of one with its unit.
+    /// Returns the schema of the quantity as text with a unit.
     pub fn text_schema() -> Schema {
         let d = K::DIMENSION;
         d.schema(&d.range(K::MIN, (K::MAX as f64).min(d.max) as u64))
     }
 
-    /// As a span of time, where it is one.
+    /// Returns a time as a duration.
     pub const fn time(self) -> Duration {
         Duration::from_nanos(self.0)
     }
 
-    /// As a rate, where it is one.
+    /// Returns a rate as a bit rate.
     pub const fn rate(self) -> BitRate {
         BitRate::from_bps(self.0)
     }
@@ -184,7 +184,7 @@ impl<K: Kind> JsonSchema for Quantity<K> {
     }
 }
 
-/// A whole number between two bounds.
+/// An integer between two bounds.
 #[derive(Clone, Copy, Debug, Serialize)]
 #[serde(transparent)]
 pub struct Whole<const MIN: u32, const MAX: u32>(pub u32);

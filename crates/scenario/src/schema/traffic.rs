@@ -29,7 +29,7 @@ pub enum Traffic {
 }
 
 impl Traffic {
-    /// What it has in common with other packet sources, where it is one.
+    /// Returns what all packet sources have in common; `None` for other traffic.
     pub fn packets(&self) -> Option<Common<'_>> {
         match self {
             Self::Pages(_) | Self::Files(_) | Self::Bulk(_) => None,
@@ -43,7 +43,7 @@ impl Traffic {
         }
     }
 
-    /// The names of the hosts that data comes from and goes to.
+    /// Returns the names of the groups of hosts that send and receive the data.
     pub fn ends(&self) -> (&str, &str) {
         match self {
             Self::Pages(t) => (&t.from, &t.to),
@@ -53,7 +53,7 @@ impl Traffic {
         }
     }
 
-    /// The name of its TCP, where it has one.
+    /// Returns the name of the transport; `None` for datagrams.
     pub fn transport(&self) -> Option<&str> {
         match self {
             Self::Pages(t) => Some(&t.transport),
@@ -105,120 +105,120 @@ impl JsonSchema for Traffic {
             ("voip", Voip::json_schema(generator)),
             ("replay", Replay::json_schema(generator)),
         ];
-        let kinds = kinds.map(|(name, schema)| tagged(schema, "kind", name, "What kind of traffic it is."));
+        let kinds = kinds.map(|(name, schema)| tagged(schema, "kind", name, "Kind of traffic."));
         json_schema!({ "description": "Traffic of one kind.", "oneOf": kinds })
     }
 }
 
-/// HTTP-like: clients fetch pages from servers, over connections opened for it. Each session is always busy with
-/// one page, then thinks, then with the next. Session i belongs to client i and server i, counted round and round.
+/// Web traffic: clients fetch pages from servers. Each session alternates between one page and a think time. Session i
+/// belongs to client i and server i, modulo the sizes of the groups.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Pages {
-    /// The servers, where the data comes from: a group of hosts.
+    /// Servers, which send the data: a group of hosts.
     pub from: String,
-    /// The clients: a group of hosts.
+    /// Clients: a group of hosts.
     pub to: String,
-    /// The TCP.
+    /// TCP.
     #[serde(default = "default_transport")]
     pub transport: String,
-    /// How many sessions.
+    /// Number of sessions.
     pub sessions: Whole<1, MOST>,
-    /// Length of an object: a size, or a distribution.
+    /// Size of an object: a size or a distribution.
     pub object_size: Distribution<SizeKind>,
-    /// Objects of a page.
+    /// Number of objects per page.
     #[serde(default = "single")]
     pub objects_per_page: Whole<1, 10_000>,
-    /// What a connection is opened for.
+    /// Use of connections.
     #[serde(default = "page")]
     pub connection_per: ConnectionPer,
-    /// Time between two pages of a session: a time, or a distribution.
+    /// Think time between two pages of a session: a time or a distribution.
     #[serde(default = "no_time")]
     pub think_time: Distribution<TimeKind>,
-    /// Length of a request.
+    /// Size of a request.
     #[serde(default = "request_size")]
     pub request_size: Size,
-    /// Rate of a connection, paced by the server. Absent: no cap.
+    /// Rate limit of a connection, enforced by the server's pacing. Default: no limit.
     pub rate_cap: Option<Rate>,
-    /// How the sessions start. Absent: all at once.
+    /// Ramp of session starts. Default: all start at once.
     pub ramp: Option<Ramp>,
-    /// When no page is opened: from when until when, as often as there is such a time, from the beginning of the run.
+    /// Periods without new pages: pairs of start and end, since the beginning of the run.
     #[serde(default)]
     pub away: Vec<[Time; 2]>,
 }
 
-/// Sessions, or transfers, that start in steps.
+/// Staggered starts of sessions or transfers.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Ramp {
-    /// So many more start …
+    /// Number of starts per step.
     pub sessions: Whole<1, MOST>,
-    /// … spread evenly over this time, …
+    /// Duration of a step, over which its starts are spread evenly.
     pub over: Time,
-    /// … and none for this time after.
+    /// Pause after a step.
     #[serde(default = "super::link::zero")]
     pub pause: Time,
 }
 
-/// Long-lived transfers. Flow i goes from host i to host i, counted round and round.
+/// Long-lived transfers. Flow i connects host i of both groups, modulo the sizes of the groups.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Bulk {
-    /// Where the data comes from: a group of hosts.
+    /// Senders: a group of hosts.
     pub from: String,
-    /// Where it goes: a group of hosts.
+    /// Receivers: a group of hosts.
     pub to: String,
-    /// The TCP or SCTP.
+    /// TCP or SCTP.
     #[serde(default = "default_transport")]
     pub transport: String,
-    /// How many transfers.
+    /// Number of transfers.
     #[serde(default = "one_flow")]
     pub flows: Whole<1, MOST>,
-    /// When each starts, from the beginning of the run: a time, or a distribution.
+    /// Start time, since the beginning of the run: a time or a distribution.
     #[serde(default = "no_time")]
     pub start: Distribution<TimeKind>,
-    /// How they start in steps, each `start` later than its step has it. Absent: all at once.
+    /// Ramp of transfer starts, to which `start` is added. Default: all start at once.
     pub ramp: Option<Ramp>,
-    /// How long each connection lives: a time, or a distribution. Then it is given up, whether it is done or not, and a new
-    /// one takes its place at once. Absent: to the end.
+    /// Lifetime of a connection: a time or a distribution. Then it is aborted, complete or not, and a new one replaces
+    /// it. Default: to the end of the run.
     pub lifetime: Option<Distribution<SpanKind>>,
-    /// How much each transfers. Absent: without end.
+    /// Size of a transfer. Default: unlimited.
     pub bytes: Option<Size>,
-    /// Rate of a connection, paced by the sender. Absent: no cap.
+    /// Rate limit of a connection, enforced by the sender's pacing. Default: no limit.
     pub rate_cap: Option<Rate>,
-    /// When they leave and when they come back, as often as they do, from the beginning of the run. A transfer that leaves
-    /// is given up; one that comes back begins anew, on a new connection.
+    /// Periods of absence: pairs of departure and return, since the beginning of the run. Transfers are aborted at the
+    /// departure and restart on a new connection at the return.
     #[serde(default)]
     pub away: Vec<[Time; 2]>,
 }
 
-/// Files: transfers that begin at random times, each over a connection of its own. Source i belongs to receiver i; its
-/// transfers come from senders i, i + 1 and so on, all counted round and round.
+/// File transfers with random start times, one connection each. Source i belongs to receiver i; its transfers come from
+/// senders i, i + 1 and so on, modulo the sizes of the groups.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Files {
-    /// Where the data comes from: a group of hosts.
+    /// Senders: a group of hosts.
     pub from: String,
-    /// Where it goes: a group of hosts.
+    /// Receivers: a group of hosts.
     pub to: String,
-    /// The TCP or SCTP.
+    /// TCP or SCTP.
     #[serde(default = "default_transport")]
     pub transport: String,
-    /// How many sources of transfers, each for itself.
+    /// Number of independent sources of transfers.
     #[serde(default = "one_flow")]
     pub sources: Whole<1, MOST>,
-    /// Time between the beginnings of two transfers of a source: a time, or a distribution. Exponential makes them a
-    /// Poisson process.
+    /// Time between the starts of two transfers of a source: a time or a distribution. An exponential distribution
+    /// makes them a Poisson process.
     pub interval: Distribution<SpanKind>,
-    /// Length of a file: a size, or a distribution.
+    /// Size of a file: a size or a distribution.
     pub size: Distribution<SizeKind>,
-    /// Rate of a connection, paced by the sender. Absent: no cap.
+    /// Rate limit of a connection, enforced by the sender's pacing. Default: no limit.
     pub rate_cap: Option<Rate>,
-    /// When each source starts, from the beginning of the run: a time, or a distribution. The first transfer begins one
+    /// Start time of a source, since the beginning of the run: a time or a distribution. Its first transfer starts one
     /// interval later.
     #[serde(default = "no_time")]
     pub start: Distribution<TimeKind>,
-    /// When no transfer begins: from when until when, as often as there is such a time, from the beginning of the run.
+    /// Periods without new transfers: pairs of start and end, since the beginning of the run.
     #[serde(default)]
     pub away: Vec<[Time; 2]>,
 }

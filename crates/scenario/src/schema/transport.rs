@@ -10,7 +10,7 @@ use super::forms::{OneOf, Share, tagged};
 use super::quantity::{HeaderSize, PacketSize, Rate, SegmentsKind, Size, SizeKind, Span, Time, Whole};
 use crate::model::{Congestion, Ecn, Rto};
 
-/// A transport of one protocol; where none is named, of TCP.
+/// A transport; TCP unless `protocol` names another.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Transport {
@@ -20,7 +20,7 @@ pub enum Transport {
 }
 
 impl Transport {
-    /// The key `protocol`.
+    /// Returns the value of the key `protocol`.
     pub fn protocol(&self) -> &'static str {
         match self {
             Self::Tcp(_) => "tcp",
@@ -62,8 +62,8 @@ impl JsonSchema for Transport {
             ("sctp", Sctp::json_schema(generator)),
             ("rtp", Rtp::json_schema(generator)),
         ]
-        .map(|(name, schema)| tagged(schema, "protocol", name, "Its protocol."));
-        // The one that a table without the key is of.
+        .map(|(name, schema)| tagged(schema, "protocol", name, "Protocol."));
+        // TCP is the default and does not require the key.
         if let Some(required) = protocols[0].get_mut("required").and_then(|r| r.as_array_mut()) {
             required.retain(|key| key != "protocol");
         }
@@ -74,94 +74,92 @@ impl JsonSchema for Transport {
 /// A window: bytes, or full segments.
 pub type Window = OneOf<SizeKind, SegmentsKind>;
 
-/// TCP (RFC 9293). The defaults are the RFCs'.
+/// TCP (RFC 9293). The defaults are those of the RFCs.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Tcp {
-    /// A transport that is known by name, for the keys that are not given. Absent: the RFCs'.
+    /// Preset from which the other keys take their defaults. Default: the RFCs.
     #[schemars(schema_with = "crate::schema::presets::transport_preset")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub preset: Option<String>,
     /// Congestion control.
     pub algorithm: Congestion,
-    /// Payload of a full segment.
+    /// Maximum segment size: payload of a full segment.
     pub mss: PacketSize,
-    /// Headers of a segment: all that count on the wire, of whatever length options are.
+    /// Headers of a segment on the wire, all layers, independent of the options.
     pub header: HeaderSize,
-    /// Whether options count on the wire as well: timestamps, selective acknowledgements, and those of a SYN.
+    /// True if TCP options add to the length on the wire: timestamps, selective acknowledgements and those of a SYN.
     pub option_bytes: bool,
-    /// Initial window, in segments. Absent: 10, or fewer where segments are long (RFC 6928).
+    /// Initial window in segments. Default: 10, or fewer if segments are long (RFC 6928).
     pub initial_window: Option<Whole<1, 1000>>,
-    /// What a receiver offers.
+    /// Receive window.
     pub receive_window: Window,
-    /// What a receiver offers at first, if that grows: by two segments with each segment that arrives, and each of
-    /// these is acknowledged at once (Linux, `tcp_grow_window`). Absent: `receive_window`.
+    /// Initial receive window, if it grows: by two segments per arriving segment, which is acknowledged at once (Linux,
+    /// `tcp_grow_window`). Default: `receive_window`.
     pub initial_receive_window: Option<Window>,
-    /// Cap on a sender's window. Absent: none.
+    /// Upper bound of the sender's window. Default: none.
     pub max_window: Option<Window>,
-    /// Initial slow start threshold. Absent: none (RFC 5681, 3.1: arbitrarily high).
+    /// Initial slow start threshold. Default: none (RFC 5681, 3.1: arbitrarily high).
     pub initial_ssthresh: Option<Window>,
     /// Retransmission timeout before the first measurement (RFC 6298, 2.1).
     pub initial_rto: Span,
-    /// Shortest retransmission timeout (RFC 6298, 2.4).
+    /// Minimum retransmission timeout (RFC 6298, 2.4).
     pub min_rto: Span,
-    /// How the timeout follows from round trips.
+    /// Estimator of the retransmission timeout.
     pub rto: Rto,
-    /// Longest retransmission timeout (RFC 6298, 2.5).
+    /// Maximum retransmission timeout (RFC 6298, 2.5).
     pub max_rto: Span,
-    /// Granularity of the clock that times round trips (RFC 6298, G).
+    /// Granularity of the clock that measures round-trip times (RFC 6298, G).
     pub clock_granularity: Time,
-    /// Limited transmit (RFC 3042): duplicate acknowledgements let new segments out, two at the most, or with `rack` as many
-    /// as arrived.
+    /// Limited transmit (RFC 3042): duplicate acknowledgements release new segments, at most two, or with `rack` as
+    /// many as arrive.
     pub limited_transmit: bool,
-    /// Selective acknowledgements (RFC 2018), and recovery from losses by them (RFC 6675).
+    /// Selective acknowledgements (RFC 2018) and SACK-based recovery (RFC 6675).
     pub sack: bool,
-    /// Whether such a recovery approaches its window in proportion (RFC 9937), or halves it at once.
+    /// Proportional rate reduction during SACK-based recovery (RFC 9937); false to reduce the window at once.
     pub prr: bool,
-    /// Whether the window grows by the bytes acknowledged, not by the number of acknowledgements (RFC 3465).
+    /// Appropriate byte counting: the window grows by acknowledged bytes instead of acknowledgements (RFC 3465).
     pub abc: bool,
-    /// How long an acknowledgement may wait for a second segment (RFC 5681, 4.2). Absent: each segment is
-    /// acknowledged at once.
+    /// Delayed acknowledgement timeout (RFC 5681, 4.2). Default: every segment is acknowledged at once.
     pub delayed_ack: Option<Span>,
-    /// Whether only the first partial acknowledgement restarts the retransmission timer (RFC 6582, 4).
+    /// Only the first partial acknowledgement restarts the retransmission timer (RFC 6582, 4).
     pub impatient: bool,
-    /// Whether congestion leaves half (or another share) of the congestion window, not of what is outstanding (RFC 5681,
-    /// 3.1).
+    /// Congestion reduces the window to a share of cwnd instead of the bytes in flight (RFC 5681, 3.1).
     pub half_of_cwnd: bool,
-    /// Whether to recover as ns-2 does: duplicate acknowledgements let more go again of what was sent before a timeout, and in
-    /// NewReno's fast recovery an acknowledgement lets two segments go at the most.
+    /// Recovery as in ns-2: duplicate acknowledgements release retransmissions of data sent before a timeout, and in
+    /// NewReno's fast recovery an acknowledgement releases at most two segments.
     pub ns2_recovery: bool,
-    /// Whether a timeout resends everything from the first unacknowledged segment on, in slow start and without what is
-    /// selectively acknowledged. If not, one segment for each hole that shows goes again, which takes a round trip each.
+    /// A timeout retransmits everything from the first unacknowledged segment, in slow start, except for what is
+    /// selectively acknowledged. If false, one segment per detected hole is retransmitted, which takes a round trip
+    /// each.
     pub go_back_n: bool,
-    /// Whether an idle connection starts again from the initial window (RFC 5681, 4.1).
+    /// An idle connection restarts from the initial window (RFC 5681, 4.1).
     pub slow_start_restart: bool,
-    /// Whether slow start ends where the round trip grows (HyStart++, RFC 9406). For reno, newreno and cubic.
+    /// HyStart++: slow start ends when the round-trip time grows (RFC 9406). For reno, newreno and cubic.
     pub hystart: bool,
-    /// Whether a window is spread over its round trip: segments leave at twice cwnd / SRTT in slow start, else at 1.2
-    /// times. BBR paces by itself.
+    /// Pacing of the window over the round-trip time: at 2 cwnd / SRTT in slow start, else at 1.2 cwnd / SRTT. BBR
+    /// always paces.
     pub pacing: bool,
-    /// Whether it understands congestion marks, and how it hears of them: one echo in a round trip (`true` or "classic",
-    /// RFC 3168), or a count of them ("accurate", RFC 9768), which dctcp and prague need.
+    /// ECN feedback: one echo per round trip (`true` or "classic", RFC 3168), a count of marks ("accurate", RFC 9768;
+    /// required by dctcp and prague), or `false` for no ECN.
     pub ecn: Ecn,
-    /// Loss detection by time, RACK-TLP (RFC 8985), in place of RFC 6675's by number; it needs `sack`. Receivers report
-    /// duplicates (RFC 2883), and `go_back_n` has no meaning.
+    /// RACK-TLP: loss detection by time (RFC 8985) instead of RFC 6675; requires `sack`. Receivers report duplicates
+    /// (RFC 2883), and `go_back_n` has no effect.
     pub rack: bool,
-    /// Whether a timeout is undone that timestamps show to have been none (RFC 3522, RFC 4015); it needs `rack` and
-    /// `timestamps`, and does nothing for `bbr`.
+    /// Eifel detection and response: timestamps reveal a spurious timeout, which is undone (RFC 3522, RFC 4015);
+    /// requires `rack` and `timestamps`, has no effect with `bbr`.
     pub eifel: bool,
-    /// Timestamps (RFC 7323, 3): a round trip is measured by every acknowledgement of new data, of what was sent
-    /// again as well.
+    /// Timestamps (RFC 7323, 3): every acknowledgement of new data, also of retransmissions, measures a round trip.
     pub timestamps: bool,
-    /// The shift of the window scale option (RFC 7323, 2): windows are multiples of 2^n B, at most 65535 of them.
-    /// Absent: no such option, and windows as long as they need to be.
+    /// Shift of the window scale option (RFC 7323, 2): windows are multiples of 2^n B, up to 65535 of them. Default: no
+    /// option, and windows of any length.
     pub window_scale: Option<Whole<0, 14>>,
-    /// A host takes up to this long before it sends what it may, each time drawn anew and uniform from nothing up (ns-2's
-    /// `overhead_`). It breaks the lockstep in which connections of a simulation would otherwise run.
+    /// Maximum random processing delay before a host sends, uniform from zero (ns-2's `overhead_`). It avoids phase
+    /// effects between simulated connections.
     pub overhead: Time,
-    /// How often an unanswered SYN is sent again.
+    /// Maximum number of SYN retransmissions.
     pub syn_retries: Whole<0, 1000>,
-    /// How often an unacknowledged segment is sent again before the connection is given up.
+    /// Maximum number of retransmissions of a segment before the connection is aborted.
     pub retries: Whole<1, 1000>,
 }
 
@@ -211,39 +209,39 @@ impl Default for Tcp {
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Sctp {
-    /// The longest packet the path takes, with its IP header.
+    /// Path MTU: longest packet, IP header included.
     pub pmtu: PacketSize,
-    /// The IP header of a packet.
+    /// IP header of a packet.
     pub ip_header: HeaderSize,
-    /// Length of the messages that data is written in. Absent: such that each fills a packet.
+    /// Length of the messages that the data is split into. Default: each fills a packet.
     pub message: Option<Size>,
-    /// Length of the state cookie that sets an association up.
+    /// Length of the state cookie.
     pub cookie: HeaderSize,
-    /// What a receiver offers.
+    /// Advertised receiver window.
     pub a_rwnd: Size,
-    /// Initial slow start threshold. Absent: none (RFC 9260, 7.2.1: arbitrarily high).
+    /// Initial slow start threshold. Default: none (RFC 9260, 7.2.1: arbitrarily high).
     pub initial_ssthresh: Option<Size>,
-    /// The most that the window grows by for an acknowledgement in slow start, in full DATA chunks (RFC 9260, 7.2.1: L).
+    /// Maximum window growth per acknowledgement in slow start, in full DATA chunks (RFC 9260, 7.2.1: L).
     pub slow_start_limit: Whole<1, 100>,
-    /// Granularity of the clock that times round trips (RFC 9260, 6.3.1: G).
+    /// Granularity of the clock that measures round-trip times (RFC 9260, 6.3.1: G).
     pub clock_granularity: Time,
-    /// Packets for which one acknowledgement is sent (RFC 9260, 6.2).
+    /// Number of packets per acknowledgement (RFC 9260, 6.2).
     pub sack_every: Whole<1, 100>,
-    /// How long an acknowledgement may wait (SACK.Delay).
+    /// Maximum delay of an acknowledgement (SACK.Delay).
     pub sack_delay: Span,
     /// Retransmission timeout before the first measurement (RTO.Initial).
     pub rto_initial: Span,
-    /// Shortest retransmission timeout (RTO.Min).
+    /// Minimum retransmission timeout (RTO.Min).
     pub rto_min: Span,
-    /// Longest retransmission timeout (RTO.Max).
+    /// Maximum retransmission timeout (RTO.Max).
     pub rto_max: Span,
-    /// The most packets of new data that are sent at a time (Max.Burst).
+    /// Maximum number of packets of new data sent at a time (Max.Burst).
     pub max_burst: Whole<1, 1_000_000>,
-    /// How long a state cookie is good (Valid.Cookie.Life).
+    /// Lifetime of a state cookie (Valid.Cookie.Life).
     pub valid_cookie_life: Span,
-    /// How many timeouts in a row an association outlives (Association.Max.Retrans).
+    /// Maximum number of consecutive timeouts of an association (Association.Max.Retrans).
     pub association_max_retrans: Whole<1, 1000>,
-    /// How often an unanswered INIT is sent again (Max.Init.Retransmits).
+    /// Maximum number of INIT retransmissions (Max.Init.Retransmits).
     pub max_init_retransmits: Whole<0, 1000>,
 }
 
@@ -271,33 +269,32 @@ impl Default for Sctp {
     }
 }
 
-/// RTP over UDP with RTCP (RFC 3550). Its source is slowed down or sped up by the loss that is reported, as by Busse,
-/// Deffner & Schulzrinne (1996): a linear regulator with a dead zone. A source that is to send at half of its rate sends
-/// its packets twice as far apart.
+/// RTP over UDP with RTCP (RFC 3550). The source adapts its rate to the reported loss as in Busse, Deffner &
+/// Schulzrinne (1996): a linear controller with a dead zone. At half the rate, packets are twice as far apart.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Rtp {
-    /// IP and UDP headers of a report. The length of a source's packets counts all headers.
+    /// IP and UDP headers of a report. The packet length of a source includes all headers.
     pub udp_header: HeaderSize,
-    /// Ticks of the media clock in a second (RFC 3551).
+    /// Rate of the media clock in Hz (RFC 3551).
     pub clock_rate: Whole<1, 1_000_000>,
     /// Time between two reports of one end.
     pub rtcp_interval: Span,
-    /// Whether the source follows the loss.
+    /// True if the source adapts its rate to the loss.
     pub adapt: bool,
     /// Weight of a report in the smoothed loss.
     pub smoothing: Share,
-    /// Smoothed loss up to which the rate grows.
+    /// Smoothed loss up to which the rate increases.
     pub unloaded: Share,
-    /// Smoothed loss from which on the rate shrinks.
+    /// Smoothed loss from which on the rate decreases.
     pub congested: Share,
-    /// Factor by which it does.
+    /// Factor of a decrease.
     pub decrease: Share,
-    /// Summand by which it grows.
+    /// Summand of an increase.
     pub increase: Rate,
-    /// Lower bound of the rate.
+    /// Minimum rate.
     pub min_rate: Rate,
-    /// Upper bound of the rate. Absent: what the source sends by itself.
+    /// Maximum rate. Default: the source's own rate.
     pub max_rate: Option<Rate>,
 }
 
