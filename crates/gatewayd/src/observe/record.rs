@@ -4,8 +4,8 @@ use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::net::SocketAddr;
 
-use bentpipe_gateway::{Gateway, GatewayQueue, LIMIT_SERIES, PepBuffers, SERIES};
-use bentpipe_queue::{Counters, DropReason, Packet, Queue};
+use bentpipe_gateway::{Gateway, GatewayQueue, LIMIT_SERIES, Meter, PepBuffers, SERIES, Sample, Snapshot};
+use bentpipe_queue::{DropReason, Packet};
 use bentpipe_units::{Duration, Instant};
 use serde_json::{Value, json};
 
@@ -13,107 +13,6 @@ use crate::config::Record;
 use crate::sys::clock::Clock;
 
 const DROPS: [&str; 8] = ["time", "arrival", "place", "reason", "flow", "bytes", "client", "server"];
-
-/// Counters at one time.
-#[derive(Clone, Copy, Debug, Default)]
-struct Snapshot {
-    counters: Counters,
-    aqm_drops: u64,
-    overflow_drops: u64,
-    elsewhere: u64,
-    sent: u64,
-    sent_bytes: u64,
-    packet_seconds: f64,
-    arrived_bytes: u64,
-}
-
-impl Snapshot {
-    fn of(gateway: &Gateway, now: Instant) -> Self {
-        let (receive, transmit) = (gateway.receive_queue(), gateway.transmit_queue());
-        let (at_mark, other) = match gateway.mark_point() {
-            GatewayQueue::Receive => (receive, transmit),
-            GatewayQueue::Transmit => (transmit, receive),
-        };
-        let watched = gateway.watched_queue();
-        Self {
-            counters: *watched.counters(),
-            aqm_drops: watched.counters().dropped_on_arrival + at_mark.counters().dropped_in_queue,
-            overflow_drops: at_mark.counters().overflowed,
-            elsewhere: other.counters().overflowed + other.counters().dropped_in_queue,
-            sent: transmit.counters().sent,
-            sent_bytes: transmit.state().sent_bytes,
-            packet_seconds: transmit.packet_seconds(now),
-            arrived_bytes: gateway.arrived_bytes(),
-        }
-    }
-}
-
-/// Distribution of times in buckets of a thousandth, so that memory does not grow with the run.
-#[derive(Clone, Debug)]
-struct DelayDistribution {
-    counts: Vec<u64>,
-    count: u64,
-    sum: u128,
-    most: u64,
-}
-
-/// Buckets per doubling.
-const STEPS: u64 = 1024;
-
-impl DelayDistribution {
-    fn new() -> Self {
-        Self { counts: Vec::new(), count: 0, sum: 0, most: 0 }
-    }
-
-    /// Bucket of a time [ns]: one for each time below 1024, then 1024 per doubling.
-    fn bucket(ns: u64) -> usize {
-        if ns < STEPS {
-            return ns as usize;
-        }
-        let doubling = ns.ilog2() - STEPS.ilog2();
-        (u64::from(doubling) * STEPS + (ns >> doubling)) as usize
-    }
-
-    /// Shortest time of a bucket [ns].
-    fn least(bucket: usize) -> u64 {
-        let bucket = bucket as u64;
-        if bucket < STEPS {
-            return bucket;
-        }
-        let doubling = bucket / STEPS - 1;
-        (bucket - doubling * STEPS) << doubling
-    }
-
-    fn add(&mut self, time: Duration) {
-        let ns = time.as_nanos();
-        let bucket = Self::bucket(ns);
-        if self.counts.len() <= bucket {
-            self.counts.resize(bucket + 1, 0);
-        }
-        self.counts[bucket] += 1;
-        self.count += 1;
-        self.sum += u128::from(ns);
-        self.most = self.most.max(ns);
-    }
-
-    /// Mean, percentiles 50, 95 and 99, and maximum [s].
-    fn five(&self) -> [f64; 5] {
-        if self.count == 0 {
-            return [f64::NAN; 5];
-        }
-        let percentile = |share: f64| {
-            let wanted = (self.count as f64 * share).ceil().max(1.0) as u64;
-            let mut seen = 0;
-            let bucket = self.counts.iter().position(|count| {
-                seen += count;
-                seen >= wanted
-            });
-            bucket.map_or(f64::NAN, |bucket| Self::least(bucket) as f64 * 1e-9)
-        };
-        let mean = self.sum as f64 / self.count as f64 * 1e-9;
-        [mean, percentile(0.5), percentile(0.95), percentile(0.99), self.most as f64 * 1e-9]
-    }
-}
 
 /// Writes the record of a run.
 pub struct Recorder {
@@ -132,19 +31,7 @@ pub struct Recorder {
     has_limits: bool,
     /// Internal state that is recorded: owner and name.
     probes: Vec<(&'static str, &'static str)>,
-    first: Snapshot,
-    /// Time of `first`: `begin`, or later on a busy machine.
-    first_at: Instant,
-    last: Snapshot,
-    last_at: Instant,
-    delays: DelayDistribution,
-    delay: (Duration, u64),
-    transit: (Duration, u64),
-    last_delay: Option<u64>,
-    jitter: (u64, u64),
-    runs: Vec<u64>,
-    run: u64,
-    last_drop: u64,
+    meter: Meter,
     /// First error of the file.
     fault: Option<io::Error>,
 }
@@ -176,18 +63,7 @@ impl Recorder {
             finished: false,
             has_limits,
             probes: Vec::new(),
-            first: Snapshot::default(),
-            first_at: begin,
-            last: Snapshot::default(),
-            last_at: begin,
-            delays: DelayDistribution::new(),
-            delay: (Duration::ZERO, 0),
-            transit: (Duration::ZERO, 0),
-            last_delay: None,
-            jitter: (0, 0),
-            runs: Vec::new(),
-            run: 0,
-            last_drop: 0,
+            meter: Meter::new(begin, true),
             fault: None,
         };
         let limits = LIMIT_SERIES.iter().filter(|_| has_limits);
@@ -212,21 +88,15 @@ impl Recorder {
 
     /// Records a packet that leaves the transmit queue after `delay`.
     pub fn left(&mut self, delay: Duration) {
-        if !self.is_on() {
-            return;
-        }
-        self.delay = (self.delay.0 + delay, self.delay.1 + 1);
-        self.delays.add(delay);
-        let ns = delay.as_nanos();
-        if let Some(last) = self.last_delay.replace(ns) {
-            self.jitter = (self.jitter.0 + last.abs_diff(ns), self.jitter.1 + 1);
+        if self.is_on() {
+            self.meter.left(delay);
         }
     }
 
     /// Records bytes that enter the transmit queue `transit` after they came to the gateway.
     pub fn passed(&mut self, transit: Duration) {
         if self.is_on() {
-            self.transit = (self.transit.0 + transit, self.transit.1 + 1);
+            self.meter.passed(transit);
         }
     }
 
@@ -243,17 +113,9 @@ impl Recorder {
         if !self.is_on() {
             return;
         }
-        let arrival = pkt.number.checked_sub(self.first.counters.offered);
-        let arrival = arrival.filter(|_| place == gateway.mark_point());
-        if let Some(arrival) = arrival {
-            if self.run > 0 && arrival == self.last_drop + 1 {
-                self.run += 1;
-            } else {
-                self.close_run();
-                self.run = 1;
-            }
-            self.last_drop = arrival;
-        }
+        // A packet that overflows the other queue was offered to the AQM earlier, or never: it has no number.
+        let is_at_mark_point = place == gateway.mark_point();
+        let arrival = if is_at_mark_point { self.meter.dropped(pkt.number) } else { None };
         if self.drops {
             let place = match place {
                 GatewayQueue::Receive => "receive",
@@ -269,48 +131,33 @@ impl Recorder {
         }
     }
 
-    fn close_run(&mut self) {
-        let run = self.run as usize;
-        if run > 0 {
-            if self.runs.len() <= run {
-                self.runs.resize(run + 1, 0);
-            }
-            self.runs[run] += 1;
-        }
-        self.run = 0;
-    }
-
     /// Takes a sample if one is due. The one that begins the measurement only notes the counters.
     pub fn sample(&mut self, now: Instant, gateway: &Gateway, buffers: &PepBuffers) {
         if self.finished || now < self.next {
             return;
         }
-        let snapshot = Snapshot::of(gateway, now);
+        let snapshot = Snapshot::of_gateway(gateway, now);
         if !self.measuring {
-            (self.measuring, self.first, self.first_at) = (true, snapshot, now);
-            (self.last, self.last_at, self.next) = (snapshot, now, self.next + self.interval);
+            self.measuring = true;
+            self.meter.begin(snapshot, now);
+            self.next += self.interval;
             return;
         }
-        let last = std::mem::replace(&mut self.last, snapshot);
-        // A late sample covers a longer time.
-        let seconds = (now - std::mem::replace(&mut self.last_at, now)).as_secs_f64();
-        let rate = |bytes: u64| bytes as f64 * 8.0 / seconds;
-        let offered = snapshot.counters.offered - last.counters.offered;
-        let marked = snapshot.counters.marked - last.counters.marked;
-        let mean = |(sum, count): (Duration, u64)| sum.as_secs_f64() / count as f64;
-        let transmit: &Queue = gateway.transmit_queue();
+        let Sample { offered, arrived, sent, queue_delay, mark_probability, transit_time } =
+            self.meter.sample(snapshot, now);
+        let transmit = gateway.transmit_queue().state();
         let mut values = vec![
             (now - self.begin).as_secs_f64(),
-            rate(snapshot.counters.offered_bytes - last.counters.offered_bytes),
-            rate(snapshot.arrived_bytes - last.arrived_bytes),
-            rate(snapshot.sent_bytes - last.sent_bytes),
+            offered,
+            arrived,
+            sent,
             f64::from(gateway.receive_queue().state().packets),
-            f64::from(transmit.state().packets),
-            transmit.state().bytes as f64,
-            mean(std::mem::take(&mut self.delay)),
-            if offered == 0 { f64::NAN } else { marked as f64 / offered as f64 },
+            f64::from(transmit.packets),
+            transmit.bytes as f64,
+            queue_delay,
+            mark_probability,
             buffers.occupied() as f64,
-            mean(std::mem::take(&mut self.transit)),
+            transit_time,
         ];
         if self.has_limits {
             let (limit, closed) = buffers.limits().unwrap_or((f64::NAN, 0));
@@ -339,36 +186,28 @@ impl Recorder {
     /// # Errors
     /// The first error in writing the file.
     pub fn finish(mut self, now: Instant, gateway: &Gateway, more: Value) -> io::Result<()> {
-        self.close_run();
         // If the time is over, the last sample was taken at its end.
         let (end, at) =
-            if self.finished { (self.last, self.last_at) } else { (Snapshot::of(gateway, now), now) };
-        let begin = &self.first;
-        // The counters run from the first snapshot, which may have been late, to the last.
-        let seconds = (at - self.first_at).as_secs_f64();
-        let runs: Vec<_> = self
-            .runs
-            .iter()
-            .enumerate()
-            .filter(|(_, n)| **n > 0)
-            .map(|(length, n)| json!([length, n]))
-            .collect();
+            if self.finished { self.meter.last() } else { (Snapshot::of_gateway(gateway, now), now) };
+        let meter = &self.meter;
+        let summary = meter.summary(&end, at).unwrap_or_default();
+        let runs: Vec<_> = meter.drop_runs().map(|(length, n)| json!([length, n])).collect();
         let mut last = json!({ "summary": {
-            "seconds": seconds,
-            "offered_packets": end.counters.offered - begin.counters.offered,
-            "offered_bytes": end.counters.offered_bytes - begin.counters.offered_bytes,
-            "marked_packets": end.counters.marked - begin.counters.marked,
-            "aqm_drops": end.aqm_drops - begin.aqm_drops,
-            "overflow_drops": end.overflow_drops - begin.overflow_drops,
-            "drops_elsewhere": end.elsewhere - begin.elsewhere,
-            "sent_packets": end.sent - begin.sent,
-            "sent_bytes": end.sent_bytes - begin.sent_bytes,
-            "queue_time_average": (end.packet_seconds - begin.packet_seconds) / seconds,
-            "queue_delay": self.delays.five(),
-            "jitter": self.jitter.0 as f64 * 1e-9 / self.jitter.1 as f64,
+            "seconds": (at - meter.begin_at()).as_secs_f64(),
+            "offered_packets": summary.offered_packets,
+            "offered_bytes": summary.offered_bytes,
+            "marked_packets": summary.marked_packets,
+            "aqm_drops": summary.aqm_drops,
+            "overflow_drops": summary.overflow_drops,
+            "drops_elsewhere": summary.drops_elsewhere,
+            "sent_packets": summary.sent_packets,
+            "sent_bytes": summary.sent_bytes,
+            "queue_time_average": summary.queue_time_average,
+            "queue_delay": summary.queue_delay,
+            "jitter": summary.jitter,
             "drop_runs": runs,
         }, "measured": {
-            "begin_s": (self.first_at - self.begin).as_secs_f64(),
+            "begin_s": (meter.begin_at() - self.begin).as_secs_f64(),
             "end_s": (at - self.begin).as_secs_f64(),
         }});
         if let (Some(last), Value::Object(more)) = (last.as_object_mut(), more) {
@@ -390,32 +229,12 @@ impl Recorder {
 mod tests {
     use super::*;
 
-    /// The bounds of a bucket differ by a thousandth at most, and every time is in its bucket.
-    #[test]
-    fn buckets_have_a_resolution_of_a_thousandth() {
-        for ns in [0, 1, 1023, 1024, 1025, 2047, 2048, 1_000_000, 123_456_789, u64::MAX >> 1] {
-            let bucket = DelayDistribution::bucket(ns);
-            let (least, next) = (DelayDistribution::least(bucket), DelayDistribution::least(bucket + 1));
-            assert!(least <= ns && ns < next, "{ns}: {least} {next}");
-            assert!((next - least) as f64 <= 1.0 + ns as f64 / 1000.0, "{ns}: {least} {next}");
-        }
-    }
-
-    /// 1 to 100 ms.
-    #[test]
-    fn percentiles_are_right() {
-        let mut spread = DelayDistribution::new();
-        (1..=100).for_each(|ms| spread.add(Duration::from_millis(ms)));
-        let expected = [0.0505, 0.050, 0.095, 0.099, 0.100];
-        for (found, expected) in spread.five().into_iter().zip(expected) {
-            assert!((found / expected - 1.0).abs() < 0.001, "{found} {expected}");
-        }
-    }
-
     /// A gateway with room for one packet, and the setup of a record of one second after a warm-up of one second.
     fn gateway(test: &str) -> (Gateway, Record) {
         use bentpipe_gateway::{Regulator, Setup};
-        use bentpipe_queue::{Limit, Marking, QueueConfig, aqm::droptail::DropTail, sched::fifo::Fifo};
+        use bentpipe_queue::{
+            Limit, Marking, Queue, QueueConfig, aqm::droptail::DropTail, sched::fifo::Fifo,
+        };
         use bentpipe_units::Rate;
 
         let rate = Rate::from_bps(1000);
