@@ -21,17 +21,17 @@ from bentpipe.runs.plan import make_plan
 
 ROOT = Path(__file__).parents[2]
 CHARTS = {
-    "What limited the throughput": "share of the time shown",
+    "Bottleneck over time": "share of the time shown",
     "Utilization": "% of the capacity",
     "Sent into the satellite": "Mbit/s",
     "Transmit queue": "packets, mean",
-    "Signals of congestion": "packets/s",
+    "Congestion signals": "packets/s",
     "Queueing delay": "ms",
     "Received from the satellite": "Mbit/s",
     "Spacelink round trip": "ms",
     "Spacelink loss": "% of packets",
     "Connections": "split TCP",
-    "Connections that failed": "1/s",
+    "Failed connections": "1/s",
 }
 
 

@@ -195,3 +195,25 @@ impl GatewayHost {
         true
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use bentpipe_queue::aqm::droptail::DropTail;
+
+    use super::*;
+    use crate::config::Config;
+
+    /// A packet that is copied into a recycled buffer has no bytes of an earlier one in front.
+    #[test]
+    fn recycled_buffers_are_empty() {
+        let text = "role = \"gateway\"\n[gateway]\nregulator = { rate = \"20 Mbps\" }\n\
+            [satellite]\nlocal = \"10.2.0.1:4400\"\npeer = \"10.2.0.2:4400\"\nkeys = \"keys\"\n\
+            [internet]\ndevice = \"in0\"\nclients = [\"10.3.0.0/24\"]\n";
+        let config = Config::parse(text, "g.toml").unwrap();
+        let (gateway, _) = config.gateway.config().unwrap().build(Box::new(DropTail), 1);
+        let mut host = GatewayHost::new(gateway, config.rate(), Instant::ZERO);
+        host.recycle(vec![7; 100]);
+        let buffer = host.buffer();
+        assert!(buffer.is_empty() && buffer.capacity() >= 100);
+    }
+}
