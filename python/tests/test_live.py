@@ -180,10 +180,10 @@ def test_what_the_kernel_does_in_its_own_way_is_said(tmp_path: Path) -> None:
         "host.client.count": "1500",
     }
     assert planned("live-smoke", **changes)[0].notes == (
-        'transport.linux: of initial_rto, the kernel has its own (preset "linux")',
+        'transport.linux: the kernel\'s values (preset "linux") apply for initial_rto',
         # 1280 bytes less IPv4, TCP and timestamps.
-        "transport.linux: mss is 1228 B in place of 536 B, for packets have 1280 to 1500 bytes",
-        "host.client: 1500 hosts share 1000 addresses, and the links of these",
+        "transport.linux: mss is 1228 B instead of 536 B: packets have 1280 to 1500 bytes",
+        "host.client: 1500 hosts share 1000 addresses and their links",
     )
     path = tmp_path / "two.toml"
     path.write_text(
@@ -192,7 +192,8 @@ def test_what_the_kernel_does_in_its_own_way_is_said(tmp_path: Path) -> None:
         + '[transport.other]\npreset = "linux"\nmss = "1300 B"\n'
     )
     assert planned(str(path))[0].notes == (
-        "transport.other: mss are those of transport.linux, for all connections of a namespace share them",
+        "transport.other: transport.linux determines mss: all connections of a namespace share these"
+        " settings",
     )
 
 
@@ -374,7 +375,7 @@ def live_result(folder: Path, lost: int = 0, late: float = 0.0, downs: int = 0) 
         "nfqueue": {"user_dropped": lost, "queue_dropped": 0},
         "links": {"statistics": {"late": {"p99_s": late}}},
         "counters": {"downs": downs},
-        "notes": ["transport.x: of sack, the kernel has its own"],
+        "notes": ["transport.x: the kernel's values apply for sack"],
     }
     into.note(plan.settings[0], 1, 8.0, 0.1, known)
     made = bp.Result(folder / "live", unfinished=True)
@@ -408,10 +409,10 @@ def test_a_run_on_a_machine_that_was_busy_says_so(tmp_path: Path) -> None:
     said = "red, seed 1: one packet in a hundred left the emulated links at least 12 ms late"
     assert len(made.late) == 1
     assert made.late[0].startswith(said)
-    assert made.notes == ["transport.x: of sack, the kernel has its own"]
+    assert made.notes == ["transport.x: the kernel's values apply for sack"]
     page = made.report().read_text()
     assert said in page
-    assert "of sack, the kernel has its own" in page
+    assert "values apply for sack" in page
 
 
 def test_live_and_simulated_runs_are_compared_by_engine(tmp_path: Path) -> None:
@@ -470,8 +471,8 @@ def test_without_root_and_without_user_namespaces_one_message_says_what_to_do(tm
     )
     assert done.returncode == 2, done.stderr
     assert done.stderr == (
-        "error: a live run makes network namespaces and needs root: repeat it with sudo, or allow user"
-        " namespaces and /dev/net/tun to this user (as it is: unshare failed: Operation not permitted)\n"
+        "error: a live run creates network namespaces and needs root: repeat it with sudo, or allow this user"
+        " to use user namespaces and /dev/net/tun (now: unshare failed: Operation not permitted)\n"
     )
 
 
@@ -480,7 +481,7 @@ def test_a_user_who_may_not_open_the_tun_device_is_told_so(monkeypatch: pytest.M
     monkeypatch.setattr(privileges, "_TUN", "/nowhere/tun")
     said = privileges.own_system(["live"])
     assert isinstance(said, str)
-    assert said.endswith("to this user (as it is: /nowhere/tun cannot be opened)")
+    assert said.endswith("(now: /nowhere/tun cannot be opened)")
 
 
 def left(number: int) -> list[str]:
@@ -600,9 +601,7 @@ def test_a_congestion_control_that_the_kernel_lacks_is_named_before_anything_sta
     assert why_not_tcp(["reno"]) is None
     said = why_not_tcp(["reno", "nosuch"])
     assert said is not None
-    assert re.fullmatch(
-        r"this kernel's TCP does not have the congestion control nosuch; allowed: .*reno.*", said
-    )
+    assert re.fullmatch(r"this kernel's TCP lacks the congestion control nosuch; allowed: .*reno.*", said)
 
 
 # ----- real runs -----------------------------------------------------------------------------------------
@@ -746,7 +745,7 @@ def test_a_folder_that_cannot_keep_anything_is_named_before_anything_starts(tmp_
     (tmp_path / "kept").write_text("")
     done = run_cli(*SHORT, "--out", "result", "--keep", "kept/here", cwd=tmp_path)
     assert done.returncode == 2
-    assert done.stderr == "error: kept/here: nothing can be kept there: Not a directory\n"
+    assert done.stderr == "error: kept/here: cannot be created: Not a directory\n"
     assert not (tmp_path / "result").exists()
 
 

@@ -245,7 +245,7 @@ def test_lengths_that_differ_are_said_to_be_served_alike() -> None:
     smooth, rough = found.queue.classes
     assert found.packet == pytest.approx((1000 * smooth.offered + 500 * rough.offered) / found.queue.offered)
     assert found.notes[1].startswith(
-        "traffic.rough: packets of 500 B in the mean are served as all are, with "
+        "traffic.rough: packets with a mean of 500 B are served with the overall mean, "
     )
 
 
@@ -293,14 +293,14 @@ def test_the_shipped_scenario_is_solved(setting: str, states: int | None) -> Non
     ("old", "new", "text"),
     [
         ("20 packets", "20 KB", r"link\.wire\.queue\.limit: the Markov model takes a limit in packets"),
-        ('"droptail"', '"red"', r"link\.wire\.queue\.aqm: red, but the Markov model takes droptail alone"),
+        ('"droptail"', '"red"', r"link\.wire\.queue\.aqm: red, but the Markov model takes only droptail"),
         ("queue = {", "loss = 0.1\nqueue = {", r"link\.wire\.loss: the Markov model takes"),
         ("queue = {", 'queue = { scheduler = "drr",', r"link\.wire\.queue\.scheduler: drr, but"),
         ('kind = "mmpp"', 'kind = "mmpp"\naway = [["1 s", "2 s"]]', r"traffic\.smooth\.away"),
         (
             'between = ["a", "r"]',
             'between = ["a", "r"]\nloss = 0.1',
-            r"traffic\.smooth: it loses packets on link\.in",
+            r"traffic\.smooth: link\.in, ahead of the subject, is more than a constant rate",
         ),
     ],
 )
@@ -331,7 +331,7 @@ def test_a_source_that_is_never_off_is_named() -> None:
         ),
         (
             'kind = "on_off"\nrate = "1 kbps"\npacket = "100 B"\non = "1 s"\noff = { exponential = "1 s" }',
-            r"traffic\.x\.on: fixed, but the Markov model takes exponential times alone",
+            r"traffic\.x\.on: fixed, but the Markov model takes only exponential times",
         ),
         (
             'kind = "poisson"\nrate = "1 kbps"\npacket = { normal = { mean = "100 B", std = "9 B" } }',
@@ -366,7 +366,7 @@ def test_what_a_simulation_has_and_the_model_has_not_is_noted(old: str, new: str
 
 
 def test_a_link_for_each_host_is_refused() -> None:
-    with pytest.raises(bp.UsageError, match=r"link\.wire: each of the 3 hosts of b has such a link"):
+    with pytest.raises(bp.UsageError, match=r"link\.wire: each of the 3 hosts of b has its own link"):
         markov.of(parsed((QUEUE + SMOOTH).replace("[host.b]", "[host.b]\ncount = 3")))
 
 
@@ -377,7 +377,7 @@ def test_a_gateway_is_no_link() -> None:
 
 def test_a_link_on_the_way_is_noted() -> None:
     text = (QUEUE + SMOOTH).replace('between = ["a", "r"]', 'between = ["a", "r"]\nrate = "9 Mbps"')
-    assert markov.of(parsed(text)).notes[0].startswith("link.in is left out")
+    assert markov.of(parsed(text)).notes[0].startswith("link.in is ignored")
 
 
 @pytest.mark.parametrize("threshold", [None, 0.5])

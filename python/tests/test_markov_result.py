@@ -89,7 +89,7 @@ def test_what_has_no_solution_is_one_message(
 
 def test_a_note_says_what_is_left_out(bentpipe: Command) -> None:
     done = bentpipe("model", "mmpp-queue", "--set", "link.in.rate=50 Mbps", check=0)
-    assert "Note: link.in is left out" in done.stdout
+    assert "Note: link.in is ignored" in done.stdout
     assert "Note: video, multimedia, web, ftp: Poisson while on" in done.stdout
 
 

@@ -66,7 +66,7 @@ INPUTS = {
         (0.0, "is zero under A."),
     ],
 )
-def test_what_is_said_of_a_mean_follows_from_its_ratio(mean: float, words: str) -> None:
+def test_verdict_follows_from_ratio_of_means(mean: float, words: str) -> None:
     rows = rows_of({"queue": (100.0, 10.0)}, {"queue": (mean, 10.0)})
     found = findings(rows, ["simulator", "model"], {})
     assert found.lines == (f"Queue: the model's {words}".replace("× ", "×\u00a0"),)
@@ -75,30 +75,30 @@ def test_what_is_said_of_a_mean_follows_from_its_ratio(mean: float, words: str) 
     assert found.reasons == ()
 
 
-def test_a_queue_that_stands_still_or_swings_is_said_to() -> None:
+def test_steady_and_oscillating_queues_are_reported() -> None:
     still = findings(rows_of({"queue": (50.0, 20.0)}, {"queue": (50.0, 1.9)}), ["simulator", "model"], {})
-    assert "stands still under A (1.9 against 20 packets)" in still.lines[1]
+    assert "is steady under A (1.9 against 20 packets)" in still.lines[1]
     wild = findings(rows_of({"queue": (50.0, 20.0)}, {"queue": (50.0, 41.0)}), ["simulator", "model"], {})
-    assert "swings more than twice as far under A (41 against 20 packets)" in wild.lines[1]
+    assert "twice the standard deviation under A (41 against 20 packets)" in wild.lines[1]
     alike = findings(rows_of({"queue": (50.0, 20.0)}, {"queue": (50.0, 39.0)}), ["simulator", "model"], {})
     assert len(alike.lines) == 1
 
 
-def test_windows_below_a_segment_are_said_with_their_balance() -> None:
-    # 24.6 Mbit/s of 1400 B segments are 2196.4 a second, in 60 ms and among 400: 0.3295 each. Increase and
-    # decrease balance at 1 / (1 + 0.3295² / 2) = 94.9 %.
+def test_window_below_one_segment_is_reported_with_its_equilibrium() -> None:
+    # 24.6 Mbit/s of 1400 B segments are 2196.4 segments/s; in 60 ms, 400 connections have 0.3295 each.
+    # Increase and decrease are in equilibrium at 1 / (1 + 0.3295² / 2) = 94.9 %.
     rows = rows_of(
         {"offered_load": (24.6, 1.0), "mark_probability": (18.0, 4.0)},
         {"offered_load": (68.0, 1.0), "mark_probability": (70.0, 4.0)},
     )
     (reason,) = findings(rows, ["simulator", "model"], INPUTS).reasons
-    assert "under A 0.33 segments, a balance at 95 %, and 18 % in the simulator" in reason
+    assert "under A 0.33 segments, equilibrium at 95 %, 18 % in the simulator" in reason
     other = {"A": {**INPUTS["A"], "equations": "end_to_end"}}
     assert findings(rows, ["simulator", "model"], other).reasons == ()
-    # 900 Mbit/s are 12.05 segments each, of 11 that are allowed.
+    # 900 Mbit/s are 12.05 segments each; the receive window is 11.
     rows = rows_of({"offered_load": (124.6, 1.0)}, {"offered_load": (900.0, 1.0)})
     (reason,) = findings(rows, ["simulator", "model"], INPUTS).reasons
-    assert "under A (12.1 segments; it offers 11)" in reason
+    assert "under A (12.1 segments in flight, receive window 11)" in reason
 
 
 def test_the_picture_has_a_point_for_each_ratio_and_arrows_beyond_its_ends() -> None:
@@ -150,7 +150,7 @@ def test_both_pages_draw_offline_and_without_complaint(
 def test_the_page_says_what_was_computed(browser: Browser, both: bp.Validation) -> None:
     page, _, _ = opened(browser, both.report(), 1280)
     text = page.inner_text("main")
-    assert "Where the model and the simulation differ" in text
+    assert "Differences between model and simulation" in text
     assert "seeds 1, 2" in text
     assert "fluid equations: end_to_end" in text
     assert page.query_selector(".warnings") is None

@@ -157,7 +157,7 @@ def test_a_queue_over_time_and_classes_by_flows(short: Path, tmp_path: Path) -> 
     # The way alone takes 25 ms at least, and a full buffer 102 ms; UMTS may take some 100 more.
     assert 25 < delay < 300
     page = made.report.read_text(encoding="utf-8")
-    assert page.count("The numbers, with their 95 % intervals") == 2
+    assert page.count("Values with 95 % intervals") == 2
     assert "Offered load over capacity" in page
 
 

@@ -97,7 +97,7 @@ def test_printed_values_stand_beside_ours_and_calibration_is_flagged(browser: Br
     assert "59.91" in text
     assert "29.62" in text
     assert "calibrated" in text
-    assert "agreement there is no evidence" in page.inner_text("main")
+    assert "agreement with them is no evidence" in page.inner_text("main")
     assert "seeds 1, 2, 3" in page.inner_text("main")
     assert page.locator("h2", has_text="Differences from RED 4").count() == 1
     page.close()

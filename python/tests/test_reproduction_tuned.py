@@ -186,7 +186,7 @@ def test_a_small_one_from_end_to_end(small: Path, tmp_path: Path, monkeypatch: p
     assert claim.ours.mean == pytest.approx(math.fsum(by_hand) / 3)
     assert claim.unit == "%"
     text = made.report.read_text()
-    assert "How settings were found" in text
+    assert "Search for settings" in text
     assert chosen["PI"] in text
     for picture in made.paper.pictures:
         drawn = json.dumps(figure(made.judged, picture).panels[0].chart.to_dict())

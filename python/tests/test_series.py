@@ -170,7 +170,7 @@ def refusal(name: str) -> str | None:
     """Return what is said where a scenario has no such series, by its file."""
     content = tomllib.loads(plan.scenario_path(name).read_text(encoding="utf-8"))
     if "gateway" not in content:
-        return "and no PEP to measure the delay of"
+        return "which has no PEP delay to measure"
     gateways = content["gateway"] if isinstance(content["gateway"], list) else [content["gateway"]]
     follows = any(each["regulator"]["rate"] == "link" for each in gateways)
     return "capacity changes with time" if follows else None
@@ -196,13 +196,13 @@ def test_every_shipped_scenario_is_captured_or_refused(name: str) -> None:
     ("scenario", "arguments", "message"),
     [
         ("nowhere", {}, "scenario nowhere: there is no such file"),
-        ("red-dumbbell", {}, "red-dumbbell: the subject is the link bottleneck, and no PEP"),
+        ("red-dumbbell", {}, "red-dumbbell: the subject is the link bottleneck, which has no PEP delay"),
         ("small-gateway", {"points": 16}, "points is 16, but it must be from 17 to 100000"),
         ("small-gateway", {"points": 6, "harmonics": 3}, "points is 6, but it must be from 7"),
         ("small-gateway", {"harmonics": 0}, "harmonics is 0, but it must be from 1 to 100"),
         ("small-gateway", {"interval": 0.0}, "interval is 0 s, but it must be from 1 µs to 1 h"),
         ("small-gateway", {"seed": -1}, "seed is -1, but it must be from 0"),
-        ("small-gateway", {"set": ["run.duration=5 s"]}, "--set run.duration=5 s: found a time of the run"),
+        ("small-gateway", {"set": ["run.duration=5 s"]}, "points and interval determine this key"),
         ("small-gateway", {"points": 200}, "of the mean offered load"),
     ],
 )

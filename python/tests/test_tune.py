@@ -571,7 +571,7 @@ def test_the_command_prints_its_result(tmp_path: Path) -> None:
     }
     assert open_tune(tmp_path / "a").found["pruning"] is False
     text = (tmp_path / "a" / "report.html").read_text(encoding="utf-8")
-    assert "Which parameters matter" in text
+    assert "Importance of the parameters" in text
     (tmp_path / "a" / "report.html").unlink()
     written = CliRunner().invoke(cli, ["report", str(tmp_path / "a")], catch_exceptions=False)
     assert written.exit_code == 0

@@ -1,6 +1,6 @@
-"""A scenario run in real time: network namespaces, the live gateway between them, servers and users.
+"""Live runs: a scenario in real time, with the live gateway, servers and clients in network namespaces.
 
-`chain` says what of a scenario is where, `namespaces` makes and removes the network, `processes` starts what
-runs in it, `session` is one run, and `record` makes of it the tables of a simulation. `privileges` says
-whether that is allowed.
+`chain` maps a scenario to the network, `namespaces` creates and removes the namespaces, `processes` starts
+programs in them, `session` performs one run, and `record` converts its records to the tables of a simulation.
+`privileges` checks the permissions needed.
 """

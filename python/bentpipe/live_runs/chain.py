@@ -1,8 +1,8 @@
-"""What of a scenario is where in the chain of a live run, and which scenarios have one.
+"""The chain of a live run: maps a scenario's hosts, links and traffic, and rejects unsupported scenarios.
 
 servers ══ ground links ── gateway ~~ satellite ~~ terminal ── links of the users' side ══ clients
 
-Nothing is started here.
+This module starts nothing.
 """
 
 import json
@@ -19,7 +19,7 @@ from bentpipe.runs.plan import Plan, Setting
 __all__ = ["ADDRESSES", "CLIENTS", "SERVERS", "Chain", "Hosts", "Listener", "chain", "check"]
 
 ADDRESSES = 1000
-"""Hosts of a group that have addresses of their own; further ones share them, round and round."""
+"""Addresses per group of hosts; further hosts share them round-robin."""
 
 SERVERS, CLIENTS = "servers", "clients"
 _NETWORKS = {SERVERS: 1, CLIENTS: 3}
@@ -38,32 +38,32 @@ _TAKEN = {
     "receive_window",
     "initial_receive_window",
 }
-"""Keys of a transport that a live run takes over; what the others say, the kernel does in its own way."""
+"""Transport keys that a live run applies; the kernel determines the rest."""
 _OF_ALL = _TAKEN - {"name", "algorithm", "option_bytes"}
-"""Of these, what all connections of a namespace share."""
+"""Applied keys that all connections of a namespace share."""
 _OBJECTS = {"pages": "object_size", "files": "size"}
-"""Traffic that a web server answers, and which of its keys says how long objects are."""
+"""Kinds of traffic that nginx may serve, with their key of the object size."""
 _KERNEL = {"reno": "reno", "newreno": "reno", "cubic": "cubic", "cubic-linux": "cubic"}
-"""What the kernel calls congestion controls that have other names here."""
+"""Kernel names of congestion controls that have other names here."""
 _LONGEST_FILE = 64 << 20
-"""What is written to disk for nginx to serve, at most [bytes]."""
+"""Maximum size of the file that nginx serves [bytes]."""
 _PORT = 8000
-"""Of the first traffic; the next ones count on."""
+"""Port of the first traffic; the others follow."""
 
 
 @dataclass(frozen=True, slots=True)
 class Listener:
-    """How one table of traffic is served."""
+    """Server of one traffic table."""
 
     traffic: str
     kind: str
     port: int
     congestion: str
-    """The kernel's name of the senders' congestion control; empty for datagrams."""
+    """Kernel name of the senders' congestion control; empty for datagrams."""
     rate_cap: int | None
-    """Of a connection's payload [bit/s], for that is what the kernel paces."""
+    """Cap of a connection's payload rate, which the kernel paces [bit/s]."""
     largest: int | None
-    """The longest object that nginx serves [bytes]; None where the load generator's own server does."""
+    """Largest object that nginx serves [bytes]; `None` if the load generator's server serves instead."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,36 +73,36 @@ class Hosts:
     side: str
     """`SERVERS` or `CLIENTS`."""
     addresses: tuple[tuple[str, str], ...]
-    """IPv4 and IPv6 of each."""
+    """IPv4 and IPv6 address of each host."""
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A link on the way from the servers to the clients."""
+    """A link on the path from the servers to the clients."""
 
     link: str
     against: bool
-    """Whether the way goes from the link's second node to its first."""
+    """True if the path crosses the link from its second node to its first."""
 
 
 @dataclass(frozen=True)
 class Chain:
-    """A scenario's places, links and addresses in a live run."""
+    """Links, servers and addresses of a scenario in a live run."""
 
     ground: tuple[Step, ...]
-    """From the servers to the gateway."""
+    """Links from the servers to the gateway."""
     satellite: Step
     users: tuple[Step, ...]
-    """From the terminal to the clients."""
+    """Links from the terminal to the clients."""
     listeners: tuple[Listener, ...]
     hosts: Mapping[str, Hosts]
-    """By the groups' names."""
+    """Groups of hosts by name."""
     transport: Mapping[str, Any]
-    """The TCP of the first traffic that has one, as the canonical scenario has it; empty without."""
+    """First TCP of the traffic, as in the canonical scenario; empty without TCP."""
     satellite_rates: tuple[int | None, int | None]
-    """Of the satellite, to the terminal and back [bit/s]."""
+    """Rates of the satellite's forward and return link [bit/s]."""
     notes: tuple[str, ...] = ()
-    """What is otherwise than the scenario says, and why."""
+    """Deviations from the scenario, with reasons."""
 
     def addresses(self, side: str) -> list[tuple[str, str]]:
         """Return all IPv4 and IPv6 addresses of a side."""
@@ -110,7 +110,7 @@ class Chain:
 
     @property
     def receive_windows(self) -> tuple[int, int] | None:
-        """What receivers offer at first and at most [bytes]; None where that is Linux' own."""
+        """Initial and maximum receive window [bytes]; `None` for Linux defaults."""
         tcp, linux = self.transport, _linux()
         keys = ("initial_receive_window", "receive_window")
         if not tcp or all(tcp.get(key) == linux[key] for key in keys):
@@ -120,17 +120,17 @@ class Chain:
 
     @property
     def congestions(self) -> list[str]:
-        """Congestion controls of the servers, as the kernel calls them; the first is the gateways', too."""
+        """Kernel names of the servers' congestion controls; gateway and terminal use the first."""
         return list(dict.fromkeys(each.congestion for each in self.listeners if each.congestion))
 
     @property
     def mtu(self) -> int:
-        """Longest packet of the servers and the clients [bytes]."""
+        """MTU of servers and clients [bytes]."""
         return _mtu(self.transport)
 
 
 def check(plan: Plan) -> Chain:
-    """Return the chain that all settings of a plan share; `UsageError` names what cannot be live."""
+    """Return the common chain of a plan's settings; `UsageError` if the plan is not supported live."""
     if plan.trace:
         raise UsageError(f"{plan.scenario.name}: flows of a live run cannot be traced")
     chains = [_of_setting(each) for each in plan.settings]
@@ -140,14 +140,14 @@ def check(plan: Plan) -> Chain:
 def _of_setting(setting: Setting) -> Chain:
     if setting.scenario.python_aqm is not None:
         raise UsageError(
-            f"{setting.name} cannot be live: it is written in Python, and the live gateway runs those of"
+            f"{setting.name} cannot be live: it is written in Python; allowed: the AQMs of"
             " `bentpipe list aqms`"
         )
     return chain(setting.scenario.name, json.loads(setting.scenario.canonical()))
 
 
 def chain(name: str, scenario: Mapping[str, Any]) -> Chain:
-    """Return the chain of a canonical scenario called `name`; `UsageError` names what cannot be live."""
+    """Return the chain of a canonical scenario; `UsageError` if it is not supported live."""
 
     def fault(what: str) -> UsageError:
         return UsageError(
@@ -166,7 +166,7 @@ def chain(name: str, scenario: Mapping[str, Any]) -> Chain:
     route = [(hop["link"], hop["forward"]) for hop in traffic[0]["route"]]
     for each in traffic:
         if [(hop["link"], hop["forward"]) for hop in each["route"]] != route:
-            raise fault(f"traffic.{each['name']} takes another way than traffic.{traffic[0]['name']}")
+            raise fault(f"traffic.{each['name']} has another route than traffic.{traffic[0]['name']}")
     over = [at for at, (link, _) in enumerate(route) if link == gateway["link"]]
     if len(over) != 1:
         raise fault(f"traffic.{traffic[0]['name']} does not cross the satellite of {gateway['name']}")
@@ -203,7 +203,7 @@ def chain(name: str, scenario: Mapping[str, Any]) -> Chain:
 
 
 def _notes(transports: Sequence[Mapping[str, Any]], hosts: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Say what of these transports and of these groups of too many hosts a live run does in another way."""
+    """Return the deviations of a live run from these transports and these oversized groups of hosts."""
     notes = []
     linux = _linux()
     for tcp in transports:
@@ -211,23 +211,23 @@ def _notes(transports: Sequence[Mapping[str, Any]], hosts: Sequence[Mapping[str,
         own = [key for key in own if key not in _TAKEN]
         if own:
             notes.append(
-                f'transport.{tcp["name"]}: of {", ".join(own)}, the kernel has its own (preset "linux")'
+                f'transport.{tcp["name"]}: the kernel\'s values (preset "linux") apply for {", ".join(own)}'
             )
         payload = _mtu(tcp) - _headers(tcp)
         if payload != tcp["mss"]:
             notes.append(
-                f"transport.{tcp['name']}: mss is {payload} B in place of {tcp['mss']} B, for packets have"
-                " 1280 to 1500 bytes"
+                f"transport.{tcp['name']}: mss is {payload} B instead of {tcp['mss']} B: packets have 1280 to"
+                " 1500 bytes"
             )
         first = transports[0]
         shared = sorted(key for key in _OF_ALL if tcp.get(key) != first.get(key))
         if shared:
             notes.append(
-                f"transport.{tcp['name']}: {', '.join(shared)} are those of transport.{first['name']}, for"
-                " all connections of a namespace share them"
+                f"transport.{tcp['name']}: transport.{first['name']} determines {', '.join(shared)}: all"
+                " connections of a namespace share these settings"
             )
     notes += [
-        f"host.{host['name']}: {host['count']} hosts share {ADDRESSES} addresses, and the links of these"
+        f"host.{host['name']}: {host['count']} hosts share {ADDRESSES} addresses and their links"
         for host in hosts
     ]
     return notes
@@ -235,7 +235,7 @@ def _notes(transports: Sequence[Mapping[str, Any]], hosts: Sequence[Mapping[str,
 
 @cache
 def _linux() -> Mapping[str, Any]:
-    """Return the transport that is Linux' own, as canonical scenarios have it."""
+    """Return Linux's default transport, as in a canonical scenario."""
     text = """
         title = "Linux"
         [run]
@@ -259,12 +259,12 @@ def _linux() -> Mapping[str, Any]:
 
 
 def _mtu(tcp: Mapping[str, Any]) -> int:
-    """Return the longest packet of a TCP, as far as Ethernet and IPv6 let it be [bytes]."""
+    """Return the MTU for a TCP's MSS, within the limits of Ethernet and IPv6 [bytes]."""
     return max(1280, min(1500, int(tcp["mss"]) + _headers(tcp))) if tcp else 1500
 
 
 def _headers(tcp: Mapping[str, Any]) -> int:
-    """Return what a segment has besides its payload, over IPv4 [bytes]."""
+    """Return the length of a segment's headers over IPv4 [bytes]."""
     return 40 + (12 if tcp.get("timestamps") else 0)
 
 
@@ -284,7 +284,7 @@ def _listener(
     scenario: Mapping[str, Any],
     fault: Callable[[str], UsageError],
 ) -> Listener:
-    """Return how a table of traffic is served."""
+    """Return the server of traffic table number `at`."""
     kind, what = _kind(traffic)
     number = _transport(traffic)
     tcp = {} if number is None else scenario["transports"][number]
@@ -305,22 +305,22 @@ def _listener(
 
 
 def _payload(rate: int | None, tcp: Mapping[str, Any]) -> int | None:
-    """Return what of a connection's rate, which counts headers, is payload in full segments [bit/s]."""
+    """Return the payload rate of full segments for a rate that includes headers [bit/s]."""
     if rate is None:
         return None
     options = 12 if tcp.get("option_bytes") and tcp.get("timestamps") else 0
     return rate * int(tcp["mss"]) // (int(tcp["mss"]) + int(tcp["header"]) + options)
 
 
-def _file(law: Mapping[str, Any]) -> int | None:
-    """Return how long a file has to be for all that a law draws [bytes]; None where none is long enough."""
-    largest = _largest(law)
+def _file(distribution: Mapping[str, Any]) -> int | None:
+    """Return the size of a file for all object sizes of a distribution [bytes]; None if too large."""
+    largest = _largest(distribution)
     return int(largest) if largest <= _LONGEST_FILE else None
 
 
-def _largest(law: Mapping[str, Any]) -> float:
-    """Return the greatest length that a law draws [bytes]."""
-    ((name, what),) = law.items()
+def _largest(distribution: Mapping[str, Any]) -> float:
+    """Return the upper bound of a distribution of sizes [bytes]; infinite if unbounded."""
+    ((name, what),) = distribution.items()
     if name == "fixed":
         return float(what)
     if name == "uniform":
@@ -331,7 +331,7 @@ def _largest(law: Mapping[str, Any]) -> float:
 
 
 def _addresses(network: int, first: int, count: int) -> tuple[tuple[str, str], ...]:
-    """Return addresses of a side from number `first` on: 250 in each /24, and one /64 of IPv6."""
+    """Return `count` addresses of a side from number `first` on: 250 per IPv4 /24, all in one IPv6 /64."""
     return tuple(
         (f"10.{network}.{at // 250}.{at % 250 + 1}", f"fd00:b:0:{network}::{at + 1:x}")
         for at in range(first, first + count)

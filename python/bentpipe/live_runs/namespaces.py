@@ -1,7 +1,7 @@
-"""The network of a live run: five namespaces, and how they go away again whatever happens.
+"""The network of a live run: five namespaces, and their removal in every case.
 
-A run holds a lock in a folder of its own. Namespaces, folder and processes of a run whose lock nobody holds
-are left over from one that was killed: the next run removes them.
+A run holds a lock in its own folder. If the lock is free, the run was killed; the next run removes its
+namespaces, folder and processes.
 """
 
 import ctypes
@@ -28,7 +28,7 @@ PLACES = ("servers", "gateway", "satellite", "terminal", "clients")
 NETNS = Path("/run/netns")
 RUNS = Path("/run/bentpipe-live")
 STATE = Path("/run/bentpipe")
-"""Where gateways note what rules they have made, in a folder for each namespace, by its number."""
+"""Folder of the gateways' records of installed rules, one folder per namespace inode."""
 _LOCK = "lock"
 _NAME = re.compile(r"bp-(\d+)-(?:" + "|".join(PLACES) + ")")
 _CLONE_NEWNET = 0x4000_0000
@@ -37,22 +37,22 @@ Value = TypeVar("Value")
 
 
 class Network:
-    """Five empty namespaces and a folder, until the `with` that it is used in ends."""
+    """Context manager of five namespaces and a folder."""
 
     def __init__(self, number: int | None = None, *, keep: bool = False) -> None:
-        """Say which number it has, by default this process's; `keep` leaves its folder."""
+        """Choose the run's number, by default the process id; `keep` keeps its folder."""
         self.number = os.getpid() if number is None else number
         self.folder = RUNS / str(self.number)
-        """For files of this run."""
+        """Folder of the run's files."""
         self._keep = keep
         self._lock: int | None = None
 
     def path(self, place: str) -> Path:
-        """Return the namespace of a place as a file."""
+        """Return the file of a place's namespace."""
         return NETNS / f"bp-{self.number}-{place}"
 
     def __enter__(self) -> "Network":
-        """Make it, after removing what dead runs left; `LiveError` if that is not possible."""
+        """Create the network after removing those of killed runs; `LiveError` if that fails."""
         try:
             with undisturbed():
                 self._make()
@@ -65,7 +65,7 @@ class Network:
     def _make(self) -> None:
         try:
             RUNS.mkdir(mode=0o755, exist_ok=True)
-            # One at a time: a folder that is not locked yet is not a dead run's.
+            # Serialize starts: a folder that is not locked yet does not belong to a killed run.
             starting = os.open(RUNS, os.O_RDONLY | os.O_DIRECTORY)
             try:
                 fcntl.flock(starting, fcntl.LOCK_EX)
@@ -75,7 +75,7 @@ class Network:
             finally:
                 os.close(starting)
         except FileExistsError:
-            raise LiveError(f"{self.folder}: is there already; another run of this process goes on") from None
+            raise LiveError(f"{self.folder}: exists already; this process has another live run") from None
         except OSError as error:
             raise LiveError(f"{error.filename}: {error.strerror}") from None
         run(["ip", "-batch", "-"], "".join(f"netns add {self.path(each).name}\n" for each in PLACES))
@@ -91,7 +91,7 @@ class Network:
         self.close()
 
     def close(self) -> None:
-        """Remove it, with all that runs in it."""
+        """Remove the network and kill the processes in it."""
         with undisturbed():
             _remove(self.number, keep=self._keep)
             if self._lock is not None:
@@ -99,12 +99,12 @@ class Network:
                 self._lock = None
 
     def ip(self, place: str, commands: Sequence[str]) -> None:
-        """Carry out commands of `ip` in a place."""
+        """Run `ip` commands in a place."""
         text = "".join(f"{command}\n" for command in commands)
         run(in_namespace(self.path(place), ["ip", "-batch", "-"]), text)
 
     def sysctl(self, place: str, values: Mapping[str, str]) -> None:
-        """Set what the place's kernel has of these, by names with dots."""
+        """Set sysctls in a place, by dotted names; skips those that the kernel lacks."""
         lines = []
         for name, value in values.items():
             path = "/proc/sys/" + name.replace(".", "/")
@@ -112,12 +112,12 @@ class Network:
         run(in_namespace(self.path(place), ["sh", "-e", "-s"]), "".join(lines))
 
     def within(self, place: str, action: Callable[[], Value]) -> Value:
-        """Return what `action` does in the place's namespace; for sockets, which stay where they are made."""
+        """Run `action` in a place's namespace and return its result, e.g. sockets, which stay in it."""
         results: list[Value] = []
         errors: list[BaseException] = []
 
         def enter() -> None:
-            # Of a thread alone, which ends: the process stays where it is.
+            # Affects only this thread, which ends; the process stays in its namespace.
             libc = ctypes.CDLL(None, use_errno=True)
             handle = os.open(self.path(place), os.O_RDONLY)
             try:
@@ -141,7 +141,7 @@ class Network:
 def listening(port: int, congestion: str, pacing: int | None) -> list[socket.socket]:
     """Return sockets that listen on every address; connections inherit congestion control and pacing.
 
-    `pacing` is the most that a connection sends [byte/s].
+    `pacing` limits the rate of a connection [byte/s].
     """
     sockets = []
     for family in (socket.AF_INET, socket.AF_INET6):
@@ -162,7 +162,7 @@ _SO_MAX_PACING_RATE = 47
 
 
 def _remove_leftovers() -> list[int]:
-    """Remove what is left of runs that were killed; return their numbers."""
+    """Remove the leftovers of killed runs; return their numbers."""
     found = {int(match[1]) for entry in _entries(NETNS) if (match := _NAME.fullmatch(entry))}
     found |= {int(entry) for entry in _entries(RUNS) if entry.isdecimal()}
     dead = []
@@ -193,18 +193,18 @@ def _locked(folder: Path) -> int:
 
 
 def _free(folder: Path) -> int | None:
-    """Return the lock of a dead run's folder, -1 where there is none; None if the run goes on."""
+    """Return the lock of a dead run's folder, or -1 without a folder; None if the run is alive."""
     try:
         return _locked(folder)
     except BlockingIOError:
         return None
     except OSError:
-        # No folder, and so no lock: its run had removed it before it was killed.
+        # The run was killed after it had removed its folder.
         return -1
 
 
 def _remove(number: int, *, keep: bool = False) -> None:
-    """End what runs in a run's namespaces, remove these, and its folder unless it is to be kept."""
+    """Kill the processes in a run's namespaces; remove these, and the run's folder unless `keep`."""
     for place in PLACES:
         path = NETNS / f"bp-{number}-{place}"
         if not path.exists():
@@ -227,7 +227,7 @@ def _remove(number: int, *, keep: bool = False) -> None:
 
 
 def _processes(namespace: Path) -> list[int]:
-    """Return the processes whose network namespace is this one."""
+    """Return the ids of the processes in a network namespace."""
     try:
         there = namespace.stat()
     except OSError:
@@ -240,7 +240,7 @@ def _processes(namespace: Path) -> list[int]:
             mine = Path("/proc", entry, "ns", "net").stat()
         except OSError:
             continue
-        # A file of the same number on another file system is another one: before the mount, or after.
+        # Inode numbers are unique only within a file system, and the file may be mounted over.
         if (mine.st_dev, mine.st_ino) == (there.st_dev, there.st_ino):
             found.append(int(entry))
     return found

@@ -1,4 +1,4 @@
-"""Programs of a live run: where they are, how they start in a namespace, and that none outlives its run."""
+"""Programs of a live run: their paths, start in a namespace, and termination with the run."""
 
 import os
 import shutil
@@ -29,7 +29,7 @@ __all__ = [
 _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 _BIN = Path(__file__).parents[1] / "bin"
-"""Where the build puts the Rust programs, and a wheel has them."""
+"""Folder of the Rust programs, in a build and in a wheel."""
 _SYSTEM = {
     "ip": "iproute2",
     "nsenter": "util-linux",
@@ -38,19 +38,19 @@ _SYSTEM = {
     "ip6tables-nft": "iptables",
     "nginx": "nginx-light",
 }
-"""Programs that the system has, and Debian's packages of them."""
+"""Programs of the system, and their Debian packages."""
 
 
 @dataclass(frozen=True, slots=True)
 class Programs:
-    """Paths of the programs that are ours."""
+    """Paths of Bentpipe's programs."""
 
     gateway: str
     lab: str
 
 
 def programs() -> Programs:
-    """Return where the programs are; `UsageError` says of all that are missing how to come by them."""
+    """Return the paths of the programs; `UsageError` lists those that are missing and how to install them."""
     path = os.environ.get("PATH", "") + os.pathsep + "/usr/sbin" + os.pathsep + "/sbin"
     missing = [name for name in _SYSTEM if shutil.which(name, path=path) is None]
     if missing:
@@ -65,7 +65,7 @@ def programs() -> Programs:
         there = str(own) if os.access(own, os.X_OK) else shutil.which(name)
         if there is None:
             raise UsageError(
-                f"{name} was not found in {_BIN}, nor on PATH; `make live-programs` builds it from source"
+                f"{name} was not found in {_BIN} or on PATH; `make live-programs` builds it from source"
             )
         found[name] = there
     return Programs(found["bentpipe-gateway"], found["bentpipe-testbed"])
@@ -73,7 +73,7 @@ def programs() -> Programs:
 
 @contextmanager
 def interruptible() -> Iterator[None]:
-    """Let SIGTERM and SIGHUP end what goes on as Ctrl-C does, so that nothing is left behind."""
+    """Treat SIGTERM and SIGHUP like Ctrl-C, so that the run cleans up."""
 
     def interrupt(number: int, frame: FrameType | None) -> None:
         del number, frame
@@ -85,7 +85,7 @@ def interruptible() -> Iterator[None]:
 
 @contextmanager
 def undisturbed() -> Iterator[None]:
-    """Hold signals back that would end this process until what must not be left half done is done."""
+    """Defer signals that end this process until the block is complete."""
     came: list[int] = []
     try:
         with _handled(lambda number, _: came.append(number)):
@@ -97,7 +97,7 @@ def undisturbed() -> Iterator[None]:
 
 @contextmanager
 def _handled(handler: Callable[[int, FrameType | None], None]) -> Iterator[None]:
-    """Have `handler` called by signals that end a process; those come to the main thread alone."""
+    """Install `handler` for signals that end a process; no effect outside the main thread."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -110,22 +110,22 @@ def _handled(handler: Callable[[int, FrameType | None], None]) -> Iterator[None]
 
 
 def environment() -> dict[str, str]:
-    """Return the environment of children: this one's, with the folders of system programs on PATH."""
+    """Return the environment of child processes: this one's, with the system folders on PATH."""
     return os.environ | {"PATH": os.environ.get("PATH", "") + ":/usr/sbin:/sbin", "LC_ALL": "C"}
 
 
 def in_namespace(namespace: Path, command: Sequence[str]) -> list[str]:
     """Return the command line that runs `command` in a network namespace.
 
-    `ip netns exec` would mount /sys anew, which is not allowed inside a user namespace everywhere.
+    `ip netns exec` would remount /sys, which some systems forbid inside a user namespace.
     """
     return ["nsenter", f"--net={namespace}", *command]
 
 
 def run(command: Sequence[str], text: str = "", *, seconds: float = 30) -> str:
-    """Run a command that ends by itself; return what it printed. `LiveError` has its words if it fails.
+    """Run a command that ends by itself and return its output; `LiveError` with its message if it fails.
 
-    A terminal's Ctrl-C comes to this process alone, which decides what becomes of the command.
+    The command has its own process group: a terminal's Ctrl-C reaches only this process.
     """
     try:
         done = subprocess.run(  # noqa: S603
@@ -156,9 +156,9 @@ def _short(command: Sequence[str]) -> str:
 
 
 class Child:
-    """A program that goes on until it is told to stop.
+    """A program that runs until it is stopped.
 
-    It is killed when the thread that started it ends, and its standard input is a pipe that closes then.
+    It is killed when the thread that started it ends; its standard input is a pipe that closes then.
     """
 
     def __init__(
@@ -171,10 +171,10 @@ class Child:
         extra: Mapping[str, str] | None = None,
         keep: Sequence[int] = (),
     ) -> None:
-        """Start `command`; its messages go to `folder`/NAME.log.
+        """Start `command`, with standard error written to `folder`/NAME.log.
 
-        `extra` is added to its environment, and descriptors of `keep` stay open. `LiveError` if it cannot be
-        started.
+        `extra` is added to its environment; the file descriptors `keep` stay open. `LiveError` if it cannot
+        be started.
         """
         self.name = name
         self.log = folder / f"{name}.log"
@@ -196,26 +196,26 @@ class Child:
 
     @property
     def out(self) -> IO[str]:
-        """What it prints."""
+        """Standard output."""
         assert self.process.stdout is not None  # noqa: S101
         return self.process.stdout
 
     def check(self, *, well: Sequence[int] = ()) -> None:
-        """Raise `LiveError` with its last words if it has ended with another code than these."""
+        """Raise `LiveError` with its last messages if it has ended with a code not in `well`."""
         code = self.process.poll()
         if code is not None and code not in well:
             raise LiveError(f"{self.name} ended with {_ending(code)}: {self.last_words()}")
 
     def last_words(self) -> str:
-        """Return the end of what it said on standard error."""
+        """Return the last lines of its standard error."""
         try:
             lines = self.log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
         except OSError:
             lines = []
-        return " / ".join(lines[-3:]) or "it said nothing"
+        return " / ".join(lines[-3:]) or "no message"
 
     def stop(self, seconds: float = 5) -> str:
-        """Ask it to end, wait, then make it; return what it printed."""
+        """Send SIGTERM, wait, then kill; return the remaining output."""
         self._signal(signal.SIGTERM)
         try:
             out, _ = self.process.communicate(timeout=seconds)
@@ -225,13 +225,13 @@ class Child:
         return out
 
     def _signal(self, number: int) -> None:
-        """Tell it, and what it has started."""
+        """Send a signal to the program and its children."""
         if self.process.poll() is None:
             with suppress(ProcessLookupError):
                 os.killpg(self.process.pid, number)
 
     def wait(self, until: float) -> int | None:
-        """Wait for it until a moment of the monotonic clock [s]; return its exit code, or None."""
+        """Wait until a time of the monotonic clock [s]; return the exit code, or None if it still runs."""
         try:
             return self.process.wait(max(0.0, until - time.monotonic()))
         except subprocess.TimeoutExpired:

@@ -1,4 +1,4 @@
-"""What a live run writes down, as tables and counters of a simulation: the same code makes metrics of it."""
+"""Reads the records of a live run into a simulation's tables and counters, for the same metrics."""
 
 import json
 import math
@@ -22,7 +22,7 @@ _DROPS = {
     "bytes": pl.UInt32,
 }
 _ENDS = {"client": pl.String, "server": pl.String}
-"""Address and port of both ends of a flow, by which the gateway's drops find the load generator's flows."""
+"""Address and port of both ends of a flow; they join the gateway's drops with the load generator's flows."""
 _DROP_RUNS = {"length": pl.UInt32, "count": pl.UInt64}
 _FLOWS = {
     "flow": pl.UInt32,
@@ -45,7 +45,7 @@ _DELAYS = ("mean", "p50", "p95", "p99", "max")
 
 @dataclass(frozen=True)
 class Recorded:
-    """One live run, in the form in which a simulated one is stored."""
+    """One live run in the stored form of a simulated one."""
 
     series: pl.DataFrame
     drops: pl.DataFrame
@@ -53,14 +53,14 @@ class Recorded:
     drop_runs: pl.DataFrame
     counters: Mapping[str, float]
     live: Mapping[str, Any] = field(default_factory=dict)
-    """What is known of it beside that: losses at the tap, the spacelink, processor time."""
+    """Further facts about the run: losses at the tap, the spacelink, processor time."""
     trace: None = None
 
 
 def read_record(path: Path, flows: pl.DataFrame, warmup: float, duration: float) -> Recorded:
-    """Read what the gateway wrote down, beside flows as `read_flows` has them; times [s].
+    """Read the gateway's record and combine it with the flows of `read_flows`; times [s].
 
-    `LiveError` if it is not complete.
+    `LiveError` if the record is incomplete.
     """
     columns: dict[str, list[str]] = {}
     samples: list[list[float | None]] = []
@@ -79,7 +79,7 @@ def read_record(path: Path, flows: pl.DataFrame, warmup: float, duration: float)
         raise LiveError(f"{path}: the gateway ended before it had written everything")
     names = columns["series"]
     series = pl.DataFrame(samples, schema=dict.fromkeys(names, pl.Float64), orient="row", strict=False)
-    # Counters end with the last sample; drops that came until the gateway was stopped do not belong to them.
+    # Counters end with the last sample; omit drops between it and the gateway's stop.
     until = max((sample[0] or 0.0 for sample in samples), default=0.0)
     drops = [drop for drop in drops if drop[0] <= until]
     discarded, flows = _told_apart(pl.DataFrame(drops, schema={**_DROPS, **_ENDS}, orient="row"), flows)
@@ -96,10 +96,10 @@ def read_record(path: Path, flows: pl.DataFrame, warmup: float, duration: float)
 
 
 def _told_apart(drops: pl.DataFrame, flows: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Give drops the numbers of the load generator's flows, and flows the numbers of their drops.
+    """Assign drops to the load generator's flows, and count each flow's drops.
 
-    A drop's is the flow that was the last to begin between the same two ends; null where it was over before
-    measuring began, and has no row.
+    A drop belongs to the latest flow that began between the same two ends; null if that flow ended before
+    measuring began and has no row.
     """
     ends = list(_ENDS)
     begun = flows.drop_nulls(ends).select("flow", *ends, time="opened").sort("time")
@@ -118,12 +118,12 @@ def _told_apart(drops: pl.DataFrame, flows: pl.DataFrame) -> tuple[pl.DataFrame,
 def _counters(
     summary: Mapping[str, Any], spacelink: Mapping[str, Any], warmup: float, duration: float
 ) -> dict[str, float]:
-    """Return the counters of a simulation; NaN for what a live run does not know."""
+    """Return the counters of a simulation; NaN for those unknown in a live run."""
 
     def number(value: object) -> float:
         return float(value) if isinstance(value, int | float) else math.nan
 
-    # Every number of the summary is a counter, so that one added to the gateway needs no change here.
+    # Every number of the summary is a counter; a new one in the gateway needs no change here.
     found = {name: number(value) for name, value in summary.items() if not isinstance(value, list)}
     found.pop("seconds", None)
     found.pop("queue_delay", None)
@@ -140,7 +140,7 @@ def _counters(
 
 
 def read_flows(path: Path) -> pl.DataFrame:
-    """Read what the load generator wrote down: the rows of a simulation, and the ends of each."""
+    """Read the load generator's record: a simulation's flow table, with the ends of each flow."""
     names: list[str] = []
     rows = []
     schema = {**_FLOWS, **_ENDS}
@@ -154,7 +154,7 @@ def read_flows(path: Path) -> pl.DataFrame:
 
 
 def _lines(path: Path) -> Iterator[Any]:
-    """Yield the JSON values of a file; `LiveError` where one is damaged."""
+    """Yield the JSON values of a file; `LiveError` if a line is not JSON."""
     try:
         with path.open(encoding="utf-8") as file:
             for number, line in enumerate(file, 1):

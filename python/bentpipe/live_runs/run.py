@@ -31,11 +31,11 @@ def live(
 ) -> Result:
     """Run a scenario live under several settings, one after the other, in real time, and return the result.
 
-    The arguments are those of `compare`, but that there is one run of each setting by default. `keep` is a
-    folder for configurations and logs of what runs. Needs root (docs/live.md).
+    The arguments are those of `compare`, with one run per setting by default. `keep` is a folder for the
+    configurations and logs of the programs. Needs root (docs/live.md).
 
-    Raises what `compare` does, `UsageError` also where the scenario cannot be live, a program is missing or
-    the system does not allow it, and `LiveError` if a run fails.
+    Raises the errors of `compare`, `UsageError` also if the scenario is not supported live, a program is
+    missing or permissions are missing, and `LiveError` if a run fails.
     """
     loaded = scenario if isinstance(scenario, Scenario) else load(scenario)
     names = settings.split(",") if isinstance(settings, str) else settings
@@ -59,14 +59,14 @@ def live(
 def planned(
     scenario: Scenario, settings: Sequence[str] | None, runs: int, seed: int | None
 ) -> tuple[Plan, Chain]:
-    """Return what is to be run, and the chain of it; without `settings`, the scenario's own."""
+    """Return the plan and its chain; `settings` default to those of the scenario."""
     names = list(scenario.settings if settings is None else settings) or None
     plan = make_plan(scenario, settings=names, runs=runs, seed=seed)
     return plan, check(plan)
 
 
 def ready(chain: Chain, keep: Path | None) -> Programs:
-    """Return the programs of a run, if this process may run them; `UsageError` says what is missing."""
+    """Return the programs of a run; `UsageError` if permissions, programs or kernel features are missing."""
     reason = why_not() or why_not_tcp(chain.congestions)
     if reason is not None:
         raise UsageError(reason)
@@ -75,7 +75,7 @@ def ready(chain: Chain, keep: Path | None) -> Programs:
         try:
             keep.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise UsageError(f"{keep}: nothing can be kept there: {error.strerror}") from None
+            raise UsageError(f"{keep}: cannot be created: {error.strerror}") from None
     return found
 
 
@@ -86,7 +86,7 @@ def carried_out(
     watcher: Watcher | None = None,
     keep: Path | None = None,
 ) -> Result:
-    """Run every setting of the store's plan, and complete the result; SIGTERM ends it as Ctrl-C does."""
+    """Run every setting of the store's plan and complete the result; SIGTERM acts like Ctrl-C."""
     watcher = watcher or Silent()
     plan = store.plan
     total = plan.total

@@ -1,4 +1,4 @@
-"""One live run: everything is started in its namespace, goes on in real time, and is stopped again."""
+"""One live run: starts the programs in their namespaces, waits in real time, and stops them."""
 
 import base64
 import grp
@@ -36,9 +36,9 @@ if TYPE_CHECKING:
 __all__ = ["Session", "told", "versions"]
 
 _LEADS = (5.0, 15.0)
-"""From the beginning of the set-up to the run's time zero [s]: at first, and where that was not enough."""
+"""Time from the start of the set-up to time zero [s]: first attempt, and second if that is too short."""
 _READY = 10.0
-"""How long a program may take until it is ready [s]."""
+"""Longest time until a program is ready [s]."""
 _SPACELINK = ("10.2.0.1", "10.2.0.2")
 _SPACELINK_PORT = 4400
 _GATEWAYS = {"servers": ("10.1.255.254", "fd00:b:0:1::fffe"), "clients": ("10.3.255.254", "fd00:b:0:3::fffe")}
@@ -48,7 +48,7 @@ _DEVICES = {
     "space": ("sat0", "sat1"),
     "lan": ("tc0", "lan0"),
 }
-"""Of each segment, at its nearer and its further end as seen from the servers."""
+"""Devices of each segment: at the end nearer to the servers, and at the other end."""
 
 _SYSCTL = {
     "net.ipv4.ip_forward": "0",
@@ -79,24 +79,24 @@ _SYSCTL = {
     "net.ipv4.tcp_wmem": "4096 16384 4194304",
     "net.ipv4.tcp_rmem": "4096 131072 6291456",
 }
-"""Defaults of Linux wherever results hang on them, so that a machine's own settings do not."""
+"""Linux defaults of all sysctls that affect results, so that the machine's settings do not."""
 
 
 _OFFERED = 0.6
-"""Share of a receive buffer that the kernel offers: payload over what a full segment takes of memory."""
+"""Receive window as a share of the receive buffer: a full segment's payload over its memory."""
 _RECEIVE_BUFFER = 128_000
-"""Of the gateways' sockets (tcp.receive_buffer), by default [bytes]."""
+"""Default receive buffer of the sockets of gateway and terminal, tcp.receive_buffer [bytes]."""
 
 
 class _LateError(Exception):
-    """Setting up took longer than was left for it."""
+    """The set-up took longer than its lead time."""
 
 
 class Session:
-    """A scenario under one setting, live."""
+    """A live run of a scenario under one setting."""
 
     def __init__(self, setting: Setting, chain: Chain, seed: int, programs: Programs) -> None:
-        """Take what is to be run."""
+        """Prepare the run of `setting` with `seed`."""
         self.setting = setting
         self.chain = chain
         self.seed = seed
@@ -110,24 +110,24 @@ class Session:
 
     @property
     def _follows(self) -> bool:
-        """Whether the regulator follows the satellite's capacity."""
+        """True if the regulator follows the satellite's capacity."""
         (gateway,) = json.loads(self._scenario.canonical())["gateways"]
         return bool(gateway["regulator"].get("follows_link", False))
 
     @property
     def _modem(self) -> Path:
-        """Where the emulated satellite tells the gateway what it takes."""
+        """Socket by which the emulated satellite reports its capacity to the gateway."""
         return self._network.folder / "modem"
 
     @property
     def _end(self) -> float:
-        """When measuring ends, since time zero [s]."""
+        """End of the measurement since time zero [s]."""
         return self._scenario.warmup + self._scenario.duration
 
     def run(self, progress: Callable[[float], None], keep: Path | None = None) -> Recorded:
-        """Run it; `progress` is told which share is done.
+        """Perform the run; `progress` receives the completed share, 0 to 1.
 
-        `keep` is a folder for the files of the run: configurations, plans, logs. Raises `LiveError`.
+        `keep` is a folder for the run's configurations, plan and logs. Raises `LiveError`.
         """
         for lead in _LEADS:
             with suppress(_LateError):
@@ -135,7 +135,7 @@ class Session:
         raise LiveError(f"setting up took longer than {_LEADS[-1]:g} s: the machine is too busy")
 
     def _run(self, lead: float, progress: Callable[[float], None], keep: Path | None) -> Recorded:
-        """Run it, with its time zero so long after now [s]."""
+        """Perform the run with its time zero `lead` [s] from now."""
         self._origin = time.monotonic_ns() + int(lead * 1e9)
         with _ended_undisturbed() as stack:
             stack.enter_context(self._network)
@@ -163,14 +163,14 @@ class Session:
             load.check(well=(0, -signal.SIGTERM))
             for end in ends[:1]:
                 end.stop(10)
-                # It says so if it could not write everything.
+                # Its exit code reports records that could not be written.
                 end.check(well=(0,))
             links = emulator.stop()
             recorded = self._recorded(read_flows(folder / "flows.jsonl"))
             return _with(recorded, {"links": _last_json(links), "load": _last_json(said)})
 
     def _ends(self, stack: ExitStack) -> list[Child]:
-        """Start the gateway and the terminal, and wait until they have each other."""
+        """Start gateway and terminal, and wait until the spacelink between them is up."""
         folder = self._network.folder
         keys = folder / "keys"
         run([self.programs.gateway, "keygen", str(keys)])
@@ -186,7 +186,7 @@ class Session:
         return ends
 
     def _recorded(self, flows: pl.DataFrame) -> Recorded:
-        """Read what the gateway wrote down."""
+        """Read the gateway's record."""
         path = self._network.folder / "gateway.jsonl"
         return read_record(path, flows, self._scenario.warmup, self._scenario.duration)
 
@@ -195,7 +195,7 @@ class Session:
         return stack.enter_context(child)
 
     def _wait(self, others: list[Child], load: Child, progress: Callable[[float], None]) -> None:
-        """Wait for the end, as long as everything goes on."""
+        """Wait for the end of the measurement; `LiveError` if a program ends early."""
         begin, end = self._origin * 1e-9, self._origin * 1e-9 + self._end
         while (now := time.monotonic()) < end:
             for child in others:
@@ -231,10 +231,10 @@ class Session:
         return found
 
     def _plan(self) -> dict[str, Any]:
-        """Return what the emulator and the load generator are told."""
+        """Return the plan of the emulator and the load generator."""
         network = self._network
 
-        # The way to the terminal is that of the gateway's regulator.
+        # The gateway's regulator serves the direction to the terminal.
         modem = {"modem": str(self._modem)} if self._follows else {}
 
         def end(place: str, device: str) -> dict[str, str]:
@@ -310,14 +310,14 @@ class Session:
             network.ip(place, commands)
 
     def _window(self) -> str:
-        """Return how the servers' routes say what their TCP begins with."""
+        """Return the route options of the servers: initial window and minimum RTO."""
         tcp = self.chain.transport
         if not tcp:
             return ""
         return f" initcwnd {tcp['initial_window']} rto_min {max(1, tcp['min_rto'] // 1_000_000)}ms"
 
     def _serve(self, stack: ExitStack) -> list[Child]:
-        """Start the web server of the pages, if there are any, on sockets that are ready for it."""
+        """Start nginx on prepared sockets, if it serves any traffic."""
         pages = [each for each in self.chain.listeners if each.largest is not None]
         if not pages:
             return []
@@ -336,7 +336,7 @@ class Session:
             numbers = [sock.fileno() for sock in listen]
             child = Child(
                 "nginx",
-                # Of its own process namespace: the worker ends with the master.
+                # In its own PID namespace, the worker ends with the master.
                 [
                     "unshare",
                     "--pid",
@@ -352,7 +352,7 @@ class Session:
                 ],
                 self._network.path(SERVERS),
                 self._network.folder,
-                # nginx takes over the sockets of an older one; these say how their connections send.
+                # nginx inherits sockets as in an upgrade; they set congestion control and pacing.
                 extra={"NGINX": "".join(f"{number};" for number in numbers)},
                 keep=numbers,
             )
@@ -362,7 +362,7 @@ class Session:
                 sock.close()
 
     def _write_scenario(self) -> None:
-        """Write the scenario, and the files that it names, where the two ends read it."""
+        """Write the scenario and its files for gateway and terminal."""
         scenario = told(self._scenario)
         folder = self._network.folder / "scenario"
         folder.mkdir()
@@ -376,7 +376,7 @@ class Session:
             target.write_bytes(base64.b64decode(data))
 
     def _config(self, role: str, keys: Path) -> str:
-        """Return the configuration of an end."""
+        """Return the configuration of `role`, "gateway" or "terminal"."""
         scenario = told(self._scenario)
         folder = self._network.folder
         users = list(_network(*_GATEWAYS[CLIENTS]))
@@ -414,7 +414,7 @@ class Session:
             tables["users"] = {"device": _DEVICES["lan"][0], "clients": users}
         for congestion in self.chain.congestions[:1]:
             tables["tcp"] = {"congestion": congestion}
-        # Of a socket's own size the kernel makes twice as much.
+        # The kernel doubles a socket's own buffer size.
         if self.chain.receive_windows is not None:
             least = math.ceil(self.chain.receive_windows[1] / _OFFERED / 2)
             if least < _RECEIVE_BUFFER:
@@ -426,7 +426,7 @@ class Session:
 
 
 def told(scenario: Scenario) -> dict[str, Any]:
-    """Return a scenario as a plan has it; `LiveError` if its AQM is written in Python."""
+    """Return a scenario in the form of the plan; `LiveError` if its AQM is written in Python."""
     packed = scenario.packed()
     if packed is None or scenario.python_aqm is not None:
         raise LiveError(f"{scenario.name}: an AQM written in Python cannot be live")
@@ -437,7 +437,7 @@ def told(scenario: Scenario) -> dict[str, Any]:
 
 @contextmanager
 def _ended_undisturbed() -> Iterator[ExitStack]:
-    """Give a stack whose contexts are ended whatever comes meanwhile."""
+    """Yield a stack whose contexts are closed with signals deferred."""
     stack = ExitStack()
     try:
         yield stack
@@ -450,7 +450,7 @@ _ECN = {False: 0, True: 1, "classic": 1, "accurate": 3}
 
 
 def _served(listener: Listener) -> dict[str, Any]:
-    """Return how a plan says who serves a table of traffic."""
+    """Return a traffic table's server in the form of the plan."""
     if listener.largest is not None:
         return {"port": listener.port, "by": "nginx", "path": "/object", "family": 4}
     congestion = {"congestion": listener.congestion} if listener.congestion else {}
@@ -462,7 +462,7 @@ def _toml(value: object) -> str:
 
 
 def _network(four: str, six: str) -> tuple[str, str]:
-    """Return the networks that a router's addresses belong to."""
+    """Return the networks of a router's addresses."""
     return ".".join([*four.split(".")[:2], "0", "0"]) + "/16", six.rsplit("::", 1)[0] + "::/64"
 
 
@@ -472,7 +472,7 @@ def _nginx(folder: Path, ports: list[int]) -> str:
         f"    {name}_temp_path {folder}/{name};\n"
         for name in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
     )
-    # As one process it crashes with sockets that it did not open.
+    # In single-process mode, nginx crashes with inherited sockets.
     return f"""daemon off;
 worker_processes 1;
 user {_server_user()};
@@ -500,7 +500,7 @@ http {{
 
 
 def _server_user() -> str:
-    """Return the user and group of the web server's worker: nobody, where there are more users than root."""
+    """Return user and group of the web server's worker: nobody, or root in a namespace with only root."""
     lines = Path("/proc/self/uid_map").read_text(encoding="ascii").splitlines()
     if sum(int(line.split()[2]) for line in lines) > 1:
         with suppress(KeyError):
@@ -510,9 +510,9 @@ def _server_user() -> str:
 
 
 def _wait_for(child: Child, key: str, value: object) -> None:
-    """Wait until a program prints a JSON line where `key` is `value`.
+    """Wait until a program prints a JSON line with `key` equal to `value`.
 
-    `LiveError` if it ends before, or takes too long.
+    `LiveError` if the program ends first or takes too long.
     """
     lines: queue.Queue[str] = queue.Queue()
 
@@ -542,7 +542,7 @@ def _json(line: str) -> dict[str, Any]:
 
 
 def _last_json(text: str) -> dict[str, Any]:
-    """Return the last line of a program's output that is JSON."""
+    """Return the last JSON line of a program's output."""
     return next((found for line in reversed(text.splitlines()) if (found := _json(line))), {})
 
 
@@ -558,7 +558,7 @@ def _with(recorded: Recorded, more: Mapping[str, Any]) -> Recorded:
 
 
 def versions(programs: Programs) -> dict[str, str]:
-    """Return the versions of what a live run hangs on."""
+    """Return the versions of the software that affects a live run."""
     found = {"kernel": platform.release(), "cpus": str(len(os.sched_getaffinity(0)))}
     for name, path in {"bentpipe-gateway": programs.gateway, "bentpipe-testbed": programs.lab}.items():
         found[name] = f"sha256 {hashlib.sha256(Path(path).read_bytes()).hexdigest()}"

@@ -1,8 +1,8 @@
-"""What engines say of a scenario, set side by side.
+"""Comparison of engines: quantities, their moments, and each engine's `Account` of a scenario.
 
-An engine is the simulator, a model, or whatever else gives, under each setting, means and standard deviations
-over time, and where it has one the time series: its `Account`. Nothing here knows how that came about. The
-first account is the one that the others are compared with.
+An engine is the simulator, a model or the live gateway. Its account gives means and standard deviations over
+time for each setting, and time series if it has them. The first account is the reference of the comparison.
+This module does not depend on any engine.
 """
 
 import math
@@ -21,18 +21,18 @@ __all__ = ["LOSS", "QUANTITIES", "Account", "Moments", "Quantity", "compared", "
 
 @dataclass(frozen=True, slots=True)
 class Quantity:
-    """What a model and a simulation both say, column by column of their time series."""
+    """A quantity that models and simulations both give, as a column of their time series."""
 
     name: str
-    """As in tables and files."""
+    """Name in tables and files."""
     column: str
-    """The column of the time series."""
+    """Column of the time series."""
     label: str
     unit: str
     factor: float
-    """From the column's unit to `unit`."""
+    """Factor from the column's unit to `unit`."""
     weight: str | None = None
-    """The column that samples are weighted by for a mean over packets; the deviation is over time."""
+    """Column of the weights for a mean over packets; the standard deviation is over time."""
 
 
 QUANTITIES: tuple[Quantity, ...] = (
@@ -46,7 +46,7 @@ QUANTITIES: tuple[Quantity, ...] = (
 
 
 LOSS = "loss_rate."
-"""What the name of a quantity begins with that is the loss of a class of traffic, whose name follows."""
+"""Prefix of the loss rate of one class of traffic; the class's name follows."""
 
 METRICS: dict[str, tuple[str, str | None]] = {
     "throughput": ("throughput", "throughput_std"),
@@ -56,12 +56,12 @@ METRICS: dict[str, tuple[str, str | None]] = {
     "mark_probability": ("mark_rate", None),
     "loss_rate": ("loss_rate", None),
 }
-"""The metrics whose printed values stand beside a quantity: its mean and its standard deviation."""
+"""Metrics whose printed values correspond to a quantity's mean and standard deviation."""
 
 
 @dataclass(frozen=True, slots=True)
 class Moments:
-    """A quantity in one run, in its unit: mean and standard deviation over time; None where there is none."""
+    """Mean and standard deviation over time of a quantity in one run, in its unit; `None` if unknown."""
 
     mean: float | None
     std: float | None
@@ -69,20 +69,20 @@ class Moments:
 
 @dataclass(frozen=True)
 class Account:
-    """What an engine says of a scenario."""
+    """Results of one engine for a scenario."""
 
     engine: str
-    """As in tables and files: `simulator`, `model`."""
+    """Name in tables and files: `simulator`, `model`, `live`."""
     title: str
-    """What it is, in a few words."""
+    """Short description of the engine."""
     moments: Mapping[str, Mapping[str, Sequence[Moments]]]
-    """For each setting and quantity, by name: one of each run."""
+    """Moments by setting and quantity, one entry per run."""
     series: Mapping[str, pl.DataFrame]
-    """For each setting the first run's samples, in the columns of a simulation's; may be empty."""
+    """The first run's time series by setting, in the columns of a simulation's; may be empty."""
 
 
 def moments(table: pl.DataFrame, quantity: Quantity) -> tuple[float | None, float | None]:
-    """Return mean and standard deviation of a quantity over the samples of a time series, if it has any."""
+    """Return mean and standard deviation of a quantity over the samples of a time series; `None` without."""
     if quantity.column not in table.columns:
         return None, None
     value = pl.col(quantity.column).cast(pl.Float64).fill_nan(None) * quantity.factor
@@ -91,7 +91,7 @@ def moments(table: pl.DataFrame, quantity: Quantity) -> tuple[float | None, floa
     mean, std = column.mean(), column.std()
     if quantity.weight is not None and quantity.weight in known.columns:
         weight = known[quantity.weight]
-        # In a sample without packets there is nothing to take the mean of.
+        # Samples without packets have weight zero.
         total = as_float(weight.sum())
         mean = as_float((column * weight).sum()) / total if total else None
     finite = [float(x) if isinstance(x, float | int) and math.isfinite(x) else None for x in (mean, std)]
@@ -99,7 +99,7 @@ def moments(table: pl.DataFrame, quantity: Quantity) -> tuple[float | None, floa
 
 
 def quantities(table: pl.DataFrame) -> list[Quantity]:
-    """Return the quantities that a time series holds, the AQM's own state last."""
+    """Return the quantities that a time series holds, the AQM's state variables last."""
     columns = table.columns
     known = [each for each in QUANTITIES if each.column in columns]
     return known + [Quantity(name, name, name, "", 1.0) for name in columns if name.startswith("aqm.")]
@@ -108,13 +108,13 @@ def quantities(table: pl.DataFrame) -> list[Quantity]:
 def compared(
     accounts: Sequence[Account], settings: Sequence[str], printed: Sequence[Mapping[str, Any]] = ()
 ) -> list[dict[str, Any]]:
-    """Return a row for each setting and each quantity that two accounts know.
+    """Return a row for each setting and each quantity that at least two accounts give.
 
-    A row has `setting`, `quantity`, `label`, `unit`, `printed` (what the scenario's source prints: `mean`,
-    `std`, `source`, `calibrated`; or None), and for each engine a table: `mean` over the runs, `ci95` (the
-    half-width of its 95 % interval, None below two runs), `std` (over time, mean over the runs), `runs`; and
-    beside all but the first engine `difference`, that of the mean from the first one's in per cent of it, and
-    `difference_ci95`, what the first one's interval makes of that. None stands for what is not known.
+    A row has `setting`, `quantity`, `label`, `unit`, `printed` (values printed by the scenario's source:
+    `mean`, `std`, `source`, `calibrated`; or None), and a table per engine: `mean` over the runs, `ci95`
+    (half-width of its 95 % interval, None below two runs), `std` (over time, mean over the runs) and `runs`.
+    Engines after the first also have `difference`, of their mean from the first engine's [%], and
+    `difference_ci95`, its half-width due to the first engine's interval. Unknown values are None.
     """
     rows = []
     for setting in settings:
@@ -136,7 +136,7 @@ def compared(
 
 
 def _known(accounts: Sequence[Account], setting: str) -> list[Quantity]:
-    """Return the quantities of which at least two accounts know the mean."""
+    """Return the quantities whose mean at least two accounts give."""
     fixed = {each.name: each for each in QUANTITIES}
     names = dict.fromkeys([*fixed, *(name for account in accounts for name in account.moments[setting])])
     return [

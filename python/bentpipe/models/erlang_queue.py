@@ -1,9 +1,9 @@
-"""The MMPP/Erlang-k/1/L queue: where it is how often, whom it loses, and how long it keeps whom.
+"""The MMPP/Erlang-k/1/L queue: occupancy distribution, and loss and delay of each class.
 
-One server takes packets in turn. Its work on a packet is k exponential stages of rate k mu; a packet that
-arrives while there are n in the system, the one in service counted, is discarded with probability c(n), and
-always if n = L. The state is what the arrivals' chain is in, and the number of stages still to be done, 0 to
-k L. docs/markov.md derives what is computed here. Nothing here knows the simulator.
+One server serves packets in order of arrival. A service has k exponential stages of rate k mu. A packet that
+finds n packets in the system (including the one in service) is discarded with probability c(n), and always
+if n = L. The state is the state of the arrivals' chain and the number of remaining stages, 0 to k L.
+docs/markov.md has the derivation. This module does not depend on the simulator.
 """
 
 import math
@@ -21,29 +21,29 @@ Matrix = NDArray[np.float64]
 
 MOST_STAGES, MOST_PLACES = 1000, 100_000
 _MOST_NUMBERS = 2**26
-"""Numbers that the solver keeps: half a gigabyte."""
+"""Limit of the numbers that the solver stores: half a gigabyte."""
 _MOST_STEPS = 20_000_000
-"""Steps that the solver takes, k² L, about 2 µs each."""
+"""Limit of the solver's steps, k² L, about 2 µs each."""
 _TOLERANCE = 1e-8
-"""A flow that is out of balance by more, as a share of all that flows, is no solution."""
+"""Largest accepted imbalance of flows, as a share of the largest flow."""
 _HUGE = 1e100
 
 
 @dataclass(frozen=True, slots=True)
 class ClassResult:
-    """What becomes of one class of packets."""
+    """Loss and delay of one class of packets."""
 
     name: str
     offered: float
-    """Rate of arrivals [packets/s]."""
+    """Arrival rate [packets/s]."""
     loss: float
-    """Share of them that is discarded, 0 to 1."""
+    """Share of arrivals discarded, 0 to 1."""
     packets: float
-    """Mean number in the system, the one in service counted."""
+    """Mean number in the system, including the one in service."""
     wait: float
-    """Mean time from arrival to the begin of service, of those that are accepted [s]."""
+    """Mean time of accepted packets from arrival to start of service [s]."""
     delay: float
-    """Mean time in the system, service included, of those that are accepted [s]."""
+    """Mean time of accepted packets in the system, including service [s]."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -55,39 +55,39 @@ class QueueResult:
     stages: int
     """Stages of a service, k."""
     places: int
-    """Packets that the system holds at most, L, the one in service counted."""
+    """Capacity of the system, L, including the packet in service [packets]."""
     service_rate: float
-    """Packets that the server serves while it is busy, mu [packets/s]."""
+    """Service rate of the busy server, mu [packets/s]."""
     distribution: Matrix
     """Probability of n packets in the system, n = 0 to L (L + 1,)."""
     marking: Matrix
-    """Probability that a packet is marked, and so discarded, if it finds n in the system (L + 1,)."""
+    """Probability that a packet that finds n in the system is marked, and so discarded (L + 1,)."""
     classes: tuple[ClassResult, ...]
     offered: float
-    """Rate of arrivals [packets/s]."""
+    """Arrival rate [packets/s]."""
     loss: float
-    """Share of the arrivals that is discarded, 0 to 1: marked, or no room."""
+    """Share of arrivals discarded, 0 to 1: marked, or the system is full."""
     marked: float
-    """Share of the arrivals that is marked, 0 to 1."""
+    """Share of arrivals marked, 0 to 1."""
     utilization: float
     """Share of time that the server is busy, 0 to 1."""
     packets: float
     """Mean number in the system."""
     queue_mean: float
-    """Mean number that wait, the one in service not counted."""
+    """Mean number of waiting packets, without the one in service."""
     queue_std: float
-    """Standard deviation of that number over time."""
+    """Standard deviation over time of the number of waiting packets."""
     wait: float
-    """Mean time from arrival to the begin of service, of those that are accepted [s]."""
+    """Mean time of accepted packets from arrival to start of service [s]."""
     delay: float
-    """Mean time in the system, of those that are accepted [s]."""
+    """Mean time of accepted packets in the system [s]."""
     residual: float
-    """Largest net flow into a state, as a share of the largest flow; 0 but for rounding."""
+    """Largest net flow into a state, as a share of the largest flow; zero except for rounding."""
     balance: float
-    """Rate of packets accepted less rate of packets served, as a share of the latter; 0 but for rounding."""
+    """Accepted minus served rate, as a share of the served rate; zero except for rounding."""
 
     def waiting(self, share: float) -> int:
-        """Return the least number of waiting packets that is not exceeded for at least this share of time."""
+        """Return the quantile `share` of the number of waiting packets over time."""
         below = np.searchsorted(np.cumsum(self.distribution), share * (1 - 1e-15))
         return max(min(int(below), self.places) - 1, 0)
 
@@ -95,8 +95,8 @@ class QueueResult:
 def ramp(places: int, threshold: float, *, of_waiting: bool = False) -> Matrix:
     """Return the threshold control function [R11 5.3] for n = 0 to `places` packets in the system (L + 1,).
 
-    0 up to `threshold` L, from there on a straight line to 1 at L. With `of_waiting` it counts only the
-    packets that wait, of which there are L - 1 at most. `UsageError` unless 0 <= `threshold` < 1.
+    Zero up to `threshold` L, then linear up to 1 at L. With `of_waiting`, only the waiting packets count, at
+    most L - 1. `UsageError` unless 0 <= `threshold` < 1.
     """
     if not 0 <= threshold < 1:
         raise UsageError(f"threshold is {threshold}, but at least 0 and less than 1 is needed")
@@ -117,8 +117,8 @@ def solve(
     """Return the stationary MMPP/Erlang-k/1/L queue.
 
     `service_rate` is mu [packets/s], `stages` k, `places` L [packets]; `marking` gives c(n) for n = 0 to L
-    (L + 1,), by default zeros: packets are discarded for want of room alone. `UsageError` names the parameter
-    that is wrong, or all of them if their equations are not solved.
+    (L + 1,); the default is zeros, tail drop only. `UsageError` names the invalid parameter, or all of them
+    if the equations cannot be solved.
     """
     if not (math.isfinite(service_rate) and service_rate > 0):
         raise UsageError(f"service_rate is {service_rate} packets/s, but a positive number is needed")
@@ -138,23 +138,23 @@ def solve(
     rate = arrivals.rates.sum(axis=0)
     for name, row in zip(arrivals.names, arrivals.rates, strict=True):
         if not row.max() > 0:
-            raise UsageError(f"{name}: nothing arrives, for all its rates are 0 packets/s")
+            raise UsageError(f"{name}: nothing arrives: all its rates are 0 packets/s")
     # A marked packet is discarded on arrival.
     accept = np.append(1 - marks[:-1], 0.0)
     if not accept[0] > 0:
-        raise UsageError("marking is 1 for an empty system, so that no packet is ever accepted")
+        raise UsageError("marking is 1 for an empty system, so no packet is ever accepted")
     with np.errstate(all="ignore"):
         found = _levels(arrivals.generator, rate, stages * service_rate, stages, accept)
     return _result(arrivals, service_rate, stages, accept, marks, found)
 
 
 def _levels(q: Matrix, rate: Matrix, step: float, k: int, accept: Matrix) -> Matrix:
-    """Return the probability of each state (k L + 1, m): the stages to be done, and the chain's state.
+    """Return the probability of each state (k L + 1, m): remaining stages, and the chain's state.
 
-    Levels, the stages to be done, are eliminated from the top. From level s, with everything above it left
-    out, the chain leaves to level s - 1 alone, at rate `step`; down[s] says in which state it gets there,
-    from each state at s. What is inverted for it has the row sums `step` and nothing positive off its
-    diagonal, and the diagonal is made from these, so that nothing is lost by subtracting.
+    Levels (remaining stages) are eliminated from the top. With all levels above s eliminated, the chain
+    leaves level s only to level s - 1, at rate `step`; row i of down[s] is the distribution of the state in
+    which it arrives there from state i. The matrix inverted for it has row sums `step` and no positive
+    off-diagonal element, and its diagonal is computed from these, so there is no cancellation.
     """
     m, top = len(rate), k * (len(accept) - 1)
     off = q - np.diag(np.diag(q))
@@ -207,7 +207,7 @@ def _result(arrivals: Arrivals, mu: float, k: int, accept: Matrix, marks: Matrix
     balance = float(admitted.sum()) / served - 1 if served > 0 else math.nan
     if not (residual < _TOLERANCE and abs(balance) < _TOLERANCE and (p >= 0).all()):
         raise UsageError(
-            f"the queue's equations are not solved (net flow {residual:g}, balance {balance:g}):"
+            f"the queue's equations cannot be solved (net flow {residual:g}, balance {balance:g}):"
             f" {arrivals.states} states, rates up to {rate.max():g} packets/s, service_rate {mu:g} packets/s,"
             f" stages {k}, places {places}"
         )
@@ -218,7 +218,7 @@ def _result(arrivals: Arrivals, mu: float, k: int, accept: Matrix, marks: Matrix
         offered, taken = float(row.sum()), row * accept[n]
         accepted = float(taken.sum())
         if accepted <= 0:
-            raise UsageError(f"{name}: none of its packets is accepted, so that they have no delay")
+            raise UsageError(f"{name}: all its packets are discarded, so its delay is undefined")
         wait = float(taken @ left) / step / accepted
         delay = wait + 1 / mu
         loss = float(row @ (1 - accept[n])) / offered

@@ -1,4 +1,4 @@
-"""In words, where engines differ: by rules from the numbers, so that every sentence can be computed again."""
+"""Findings of a validation: sentences on where engines differ, derived from the numbers by fixed rules."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -10,27 +10,27 @@ from bentpipe.models.engines import QUANTITIES
 __all__ = ["Findings", "findings"]
 
 MODEL, LIVE = "model", "live"
-"""Engines beside the first one."""
+"""Engines that are compared with the first one."""
 AGREE = 0.05
-"""Means that are no further apart than this share agree; so do those within the first engine's interval."""
+"""Means agree if they differ by at most this share, or lie within the first engine's interval."""
 NEAR = 0.25
 STEADY = 0.1
-"""A standard deviation below this share of the other's is that of something that stands still."""
+"""A queue is steady if its standard deviation is below this share of the other engine's."""
 SWINGING = 2.0
 _WITHOUT_TIMEOUTS = ("gateway", "single_queue")
-"""Equations whose marks are losses, and whose senders do nothing but increase and decrease windows."""
+"""Equations in which marks are losses and senders only increase and decrease their windows."""
 
 
 @dataclass(frozen=True, slots=True)
 class Findings:
-    """What the rules have found."""
+    """Findings of the rules."""
 
     summary: tuple[str, ...]
-    """How many of the means agree."""
+    """Number of means that agree."""
     lines: tuple[str, ...]
-    """One for each quantity of each engine, and those on how much they vary."""
+    """A sentence for each quantity of each engine, and sentences on the queue's variation."""
     reasons: tuple[str, ...]
-    """What follows from the inputs of the model."""
+    """Explanations that follow from the model's inputs."""
 
 
 def findings(
@@ -38,10 +38,10 @@ def findings(
     engines: Sequence[str],
     inputs: Mapping[str, Mapping[str, Any]],
 ) -> Findings:
-    """Return what `rows` (as `accounts.compared` makes them) say of the `engines` after the first one.
+    """Return the findings on the `engines` after the first, from the `rows` of `engines.compared`.
 
-    `inputs` are those of the fluid equations for each setting: `equations` and `inputs`, as in the manifest
-    of a model's result; empty for other models.
+    `inputs` gives for each setting the fluid `equations` and their `inputs`, as in the manifest of a model's
+    result; empty for other models.
     """
     names = {each.name for each in QUANTITIES}
     shown = [row for row in rows if row["quantity"] in names]
@@ -75,7 +75,7 @@ def _summary(rows: Sequence[Mapping[str, Any]], first: str, engine: str) -> str:
 
 
 def _means(rows: Sequence[Mapping[str, Any]], first: str, engine: str) -> str:
-    """Return how a quantity's means compare, settings of the same verdict together."""
+    """Return a sentence that compares a quantity's means, with settings grouped by verdict."""
     groups: dict[str, list[str]] = {}
     for row in rows:
         base, mean = row[first]["mean"], row[engine]["mean"]
@@ -122,7 +122,7 @@ def _verdict(row: Mapping[str, Any], first: str, engine: str) -> str:
 
 
 def _variation(rows: Sequence[Mapping[str, Any]], first: str, engine: str) -> list[str]:
-    """Return how the queue's deviations over time compare."""
+    """Return sentences that compare the queue's standard deviations over time."""
     steady, swinging = [], []
     for row in rows:
         base, std = row[first]["std"], row[engine]["std"]
@@ -137,19 +137,19 @@ def _variation(rows: Sequence[Mapping[str, Any]], first: str, engine: str) -> li
     lines = []
     if steady:
         lines.append(
-            f"The {_called(engine)}'s queue stands still under {_listed(steady)}: its standard deviation is"
+            f"The {_called(engine)}'s queue is steady under {_listed(steady)}: its standard deviation is"
             f" less than a tenth of the {first}'s."
             + (
-                " Equations for means have come to rest there; packets and bursts, which"
-                f" keep the {first}'s queue moving, are not in them."
+                " The equations describe means, which have settled; packets and bursts, which"
+                f" keep the {first}'s queue moving, are not modelled."
                 if engine == MODEL
                 else ""
             )
         )
     if swinging:
         lines.append(
-            f"The {_called(engine)}'s queue swings more than twice as far under {_listed(swinging)}, by the"
-            " standard deviation."
+            f"The {_called(engine)}'s queue has more than twice the standard deviation under"
+            f" {_listed(swinging)}."
         )
     return lines
 
@@ -157,14 +157,14 @@ def _variation(rows: Sequence[Mapping[str, Any]], first: str, engine: str) -> li
 def _reasons(
     rows: Sequence[Mapping[str, Any]], first: str, engine: str, inputs: Mapping[str, Mapping[str, Any]]
 ) -> list[str]:
-    """Return what windows the connections have, and whether the equations know their bounds."""
+    """Return explanations from the connections' windows: below one segment, or above the receive window."""
     small, large = [], []
     for row in rows:
         given = inputs.get(row["setting"])
         if row["quantity"] != "offered_load" or given is None:
             continue
         of = {each["symbol"]: each["value"] for each in given["inputs"]}
-        # Segments that a connection has under way in a round trip, for each Mbit/s of all.
+        # Segments in flight per connection, for each Mbit/s of all connections.
         each_has = 1e6 / (8 * of["S"]) * of["R"] / of["m"]
         base, mean, most = row[first]["mean"], row[engine]["mean"], of["MaxRcvWin"]
         if base is not None and base * each_has < 1 and given["equations"] in _WITHOUT_TIMEOUTS:
@@ -176,34 +176,32 @@ def _reasons(
                 if r["setting"] == row["setting"] and r["quantity"] == "mark_probability"
             )
             small.append(
-                f"under {row['setting']} {brief(window, 2)} segments, a balance at {brief(balance, 2)} %, and"
+                f"under {row['setting']} {brief(window, 2)} segments, equilibrium at {brief(balance, 2)} %,"
                 f" {brief(marked, 2)} % in the {first}"
             )
         if mean is not None and most is not None and mean * each_has > 1.01 * most:
             large.append(
-                f"{row['setting']} ({brief(mean * each_has, 3)} segments; it offers {brief(most, 3)})"
+                f"{row['setting']} ({brief(mean * each_has, 3)} segments in flight, receive window"
+                f" {brief(most, 3)})"
             )
     lines = []
     if small:
         lines.append(
-            f"With the {first}'s offered load a connection has less than one segment under way in a round"
-            " trip,"
-            " and the equations' additive increase and multiplicative decrease balance there only at a mark"
-            f" probability that is far from the {first}'s: {'; '.join(small)}. A window in these equations"
-            " may be"
-            " as small as it likes. A TCP's is at least a segment: what keeps the load down is its waiting"
-            " for timeouts, which these equations do not have."
+            f"At the {first}'s offered load a connection has less than one segment in flight. With so small"
+            " a window, the equations' additive increase and multiplicative decrease are in equilibrium only"
+            f" at a mark probability far from the {first}'s: {'; '.join(small)}. The equations allow any"
+            " window. TCP's is at least one segment; timeouts, which these equations lack, limit its load."
         )
     if large:
         lines.append(
-            f"In the {engine} a connection has more under way in a round trip than its receiver offers, under"
-            f" {_listed(large)}: these equations do not know the receive window."
+            f"In the {engine} a connection has more in flight than its receive window, under"
+            f" {_listed(large)}: these equations have no receive window."
         )
     return lines
 
 
 def _called(engine: str) -> str:
-    """Return what a sentence calls an engine."""
+    """Return an engine's name in a sentence."""
     return "live run" if engine == LIVE else engine
 
 

@@ -1,4 +1,4 @@
-"""Models of a scenario: fluid equations, solved in place of a simulation."""
+"""Fluid model of a scenario: its equations, their solution, and the folder that stores it."""
 
 import json
 import os
@@ -22,28 +22,28 @@ __all__ = ["QUANTITIES", "ModelResult", "describe", "kind_of", "model", "open_mo
 
 @dataclass(frozen=True)
 class ModelResult:
-    """What the fluid equations say of a scenario under some settings."""
+    """Solution of the fluid equations of a scenario under some settings."""
 
     manifest: dict[str, Any]
-    """What was solved: the scenario, the settings with their parameters, equations and inputs."""
+    """The scenario, and the settings with their parameters, equations and inputs."""
     runs: dict[str, list[pl.DataFrame]]
-    """For each setting the time series of each seed: one row a sample, the columns of a simulation's.
+    """Time series by setting, one per seed: a row per sample, in the columns of a simulation's.
 
-    Only the first seed's, unless the capacity is drawn.
+    Only the first seed's, unless the capacity is random.
     """
 
     @property
     def settings(self) -> list[str]:
-        """The settings, in order."""
+        """Names of the settings, in order."""
         return list(self.runs)
 
     @property
     def tables(self) -> dict[str, pl.DataFrame]:
-        """For each setting the time series of the first seed."""
+        """Time series of the first seed, by setting."""
         return {setting: tables[0] for setting, tables in self.runs.items()}
 
     def rows(self) -> list[dict[str, Any]]:
-        """Return mean and standard deviation over time of each quantity under each setting."""
+        """Return the mean and standard deviation over time of each quantity under each setting."""
         found: list[dict[str, Any]] = []
         for setting, table in self.tables.items():
             for each in QUANTITIES:
@@ -54,7 +54,7 @@ class ModelResult:
         return found
 
     def account(self) -> Account:
-        """Return what the model says, to be set beside what others say."""
+        """Return the model's account, for comparison with other engines."""
         found = {
             setting: {
                 each.name: [Moments(*moments(table, each)) for table in tables]
@@ -72,7 +72,7 @@ class ModelResult:
     def save(self, folder: Path, *, force: bool = False) -> None:
         """Write the result and its report to `folder`.
 
-        Raises `UsageError` if that exists, unless `force` and it is a model's.
+        Raises `UsageError` if the folder exists, unless `force` is set and it holds a model's result.
         """
         make_room(folder, force=force)
         try:
@@ -90,13 +90,13 @@ class ModelResult:
 FORMAT = "bentpipe-model"
 MARKOV_FORMAT = "bentpipe-markov"
 FORMAT_VERSION = 3
-"""Version 2 has former names of metrics and series (`former_names`)."""
+"""Version 2 uses former names of metrics and series (`former_names`)."""
 MANIFEST = "manifest.json"
 COMPARISON = "comparison.json"
 
 
 def open_model(folder: Path) -> ModelResult:
-    """Open a model's result; `ResultError` if the folder does not hold one."""
+    """Open a model's result; `ResultError` if the folder holds no such result."""
     try:
         manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
         if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
@@ -171,7 +171,7 @@ def describe(scenario: _core.Scenario, settings: Sequence[Setting], seeds: Seque
 
 
 def kind_of(scenario: _core.Scenario) -> str:
-    """Return which model answers `scenario`: "fluid", or "markov" where all traffic is datagrams."""
+    """Return the model for `scenario`: the one it names, "markov" if all traffic is datagrams, or "fluid"."""
     kind = scenario.models()["kind"]
     if kind is not None:
         return str(kind)
@@ -185,7 +185,7 @@ def kind_of(scenario: _core.Scenario) -> str:
 
 
 def solve(scenario: _core.Scenario, seed: int | None = None) -> pl.DataFrame:
-    """Solve the fluid equations of `scenario` as it is: one row a sample, in a simulation's columns.
+    """Solve the fluid equations of `scenario`: a row per sample, in the columns of a simulation's.
 
     Raises `ModelError` if the equations do not cover the scenario or have no bounded solution.
     """
@@ -204,8 +204,8 @@ def model(
 ) -> ModelResult:
     """Solve the fluid equations of a scenario under several settings.
 
-    `settings` default to the scenario's own, or to the scenario as it is. Raises `ScenarioError` if the
-    scenario or a setting is wrong, `ModelError` if the equations do not cover it.
+    `settings` default to those of the scenario, or to the scenario unchanged. Raises `ScenarioError` if the
+    scenario or a setting is invalid, `ModelError` if the equations do not cover it.
     """
     loaded = scenario if isinstance(scenario, _core.Scenario) else load(scenario)
     names = list(loaded.settings if settings is None else settings) or None

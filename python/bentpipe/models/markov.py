@@ -9,8 +9,8 @@ MMPP/Erlang-k/1/L queue (`bentpipe.models.erlang_queue`), and this module reads 
     for row in markov.of(bp.load("mmpp-queue")).rows():
         print(row)
 
-docs/markov.md says what of it is exact. Nothing here knows the simulator. [R11] is Rahmani, Åhlund & Kanter
-2011.
+docs/markov.md states which parts are exact. This module does not depend on the simulator. [R11] is Rahmani,
+Åhlund & Kanter 2011.
 """
 
 import json
@@ -30,34 +30,34 @@ from bentpipe.models.mmpp import Mmpp, TwoState, fit, moments, superpose
 __all__ = ["ALL", "PAPER", "THRESHOLDS", "MarkovResult", "both", "control", "of"]
 
 ALL = 0
-"""As `states`: as many as all classes have together."""
+"""Value of `states`: all combinations of the classes' states."""
 PAPER = 8
-"""The number of states that [R11] speaks of, without saying how they come about."""
+"""Number of states that [R11] mentions, without derivation."""
 THRESHOLDS = tuple(round(0.25 + 0.05 * i, 2) for i in range(15))
-"""Where threshold control begins, as shares of the buffer: 25 to 95 % [R11 5.3]."""
+"""Thresholds of threshold control as shares of the buffer: 25 to 95 % [R11 5.3]."""
 
 _FROM_SCENARIO = -1.0
 _LONGEST = 65_535
-"""The longest datagram [bytes]."""
+"""Maximum length of a datagram [bytes]."""
 _RARE = 1e-4
 _KINDS = ("poisson", "on_off", "mmpp")
 
 
 @dataclass(frozen=True, slots=True)
 class MarkovResult:
-    """The queue of a scenario's subject, as the model has it."""
+    """The model's solution for the queue of a scenario's subject."""
 
     link: str
     """Name of the subject."""
     capacity: float
-    """Its rate [bit/s]."""
+    """Rate of the link [bit/s]."""
     packet: float
     """Mean length of a packet [bytes]."""
     threshold: float | None
-    """Where threshold control begins, as a share of the buffer; None without."""
+    """Threshold of threshold control as a share of the buffer; `None` without control."""
     queue: QueueResult
     notes: tuple[str, ...]
-    """Where the scenario is more than the model takes in."""
+    """Properties of the scenario that the model simplifies or ignores."""
 
     @property
     def states(self) -> int:
@@ -65,9 +65,9 @@ class MarkovResult:
         return self.queue.states
 
     def compared(self) -> list[dict[str, Any]]:
-        """Return what a simulation measures too: `quantity`, `unit`, `mean` and `std` over time.
+        """Return the quantities that a simulation measures too: `quantity`, `unit`, `mean` and `std`.
 
-        The model has no time series, so of all but the queue there is no `std`.
+        The model has no time series; `std` is None except for the queue.
         """
         q, bits = self.queue, 8 * self.packet * 1e-6
         rows: list[tuple[str, str, float, float | None]] = [
@@ -84,7 +84,7 @@ class MarkovResult:
     def rows(self) -> list[dict[str, Any]]:
         """Return every quantity: `quantity`, `class` (a class's name, or `all`), `unit`, `value`.
 
-        Where `class` is `all`, quantities that are a metric's name are that metric, in its unit.
+        If `class` is `all`, a quantity with the name of a metric is that metric, in its unit.
         """
         q, bits = self.queue, 8 * self.packet * 1e-6
         whole = [
@@ -137,13 +137,13 @@ def of(
     """Solve the queue of a scenario's subject, which must be a link.
 
     `stages` is k of Erlang-k service; None: the scenario's `model.erlang_stages`. `states` is the number of
-    states that arrivals shall have: to get there the last classes, as the file has them, are merged into one
-    with two states; `ALL`: each class keeps its own; None: as the scenario's `model.states` says, or `ALL`.
-    `threshold` replaces what the scenario has for threshold control; None: drop tail. Unless `fitted`, on/off
-    sources are not fitted but lumped, N flows into N + 1 states, which is exact where these are few.
+    states of the arrivals: the last classes of the file are merged into one two-state class to reach it;
+    `ALL`: no merging; None: the scenario's `model.states`, or `ALL`. `threshold` replaces the scenario's
+    threshold; None: drop tail. With `fitted` false, N on/off flows become N + 1 states, exactly, instead of a
+    fitted two-state class; feasible for few flows.
 
-    Raises `UsageError` for what the model cannot take: other traffic, another AQM, a limit in bytes, a link
-    whose rate changes; and for parameters for which there is no solution.
+    Raises `UsageError` if the model does not cover the scenario (other traffic, another AQM, a limit in
+    bytes, a link whose rate changes), or if there is no solution for the parameters.
     """
     whole, table = json.loads(scenario.canonical()), scenario.models()
     stages = table["erlang_stages"] if stages is None else stages
@@ -165,7 +165,7 @@ def of(
     if constant:
         notes.append(f"{', '.join(constant)}: Poisson while on, where a simulation sends at a constant rate")
     classes = _classes(sources, states, fitted=fitted)
-    # The link's queue holds those that wait; one more is being sent.
+    # The link's queue holds the waiting packets; one more is in transmission.
     places = limit + 1
     marking = None if threshold is None else ramp(places, threshold, of_waiting=True)
     found = solve(superpose(classes), wire["rate"] / (8 * packet), stages, places, marking)
@@ -184,7 +184,7 @@ def control(
 
 
 def both(scenario: Scenario, *, stages: int | None = None) -> list[MarkovResult]:
-    """Solve the queue with all states, and with fewer: `model.states`, or `PAPER` if merging leads there."""
+    """Solve the queue with all states, and with fewer: `model.states`, or `PAPER` if merging can reach it."""
     found = [of(scenario, stages=stages, states=ALL)]
     fewer = scenario.models()["states"]
     if fewer is not None or found[0].states > PAPER:
@@ -208,41 +208,42 @@ def _subject(whole: Mapping[str, Any]) -> Mapping[str, Any]:
     for end in link["between"]:
         if hosts.get(end, 1) > 1:
             raise UsageError(
-                f"{at}: each of the {hosts[end]} hosts of {end} has such a link, but the Markov model takes"
-                " one"
+                f"{at}: each of the {hosts[end]} hosts of {end} has its own link, but the Markov model takes"
+                " a single link"
             )
     if not wire["rate"]:
-        raise UsageError(f"{at}: the Markov model takes a link with a rate that does not change")
+        raise UsageError(f"{at}: the Markov model takes a link with a constant rate")
     if wire["loss"]:
-        raise UsageError(f"{at}.loss: the Markov model takes a link that loses nothing by itself")
+        raise UsageError(f"{at}.loss: the Markov model takes a link without random loss")
     extra = sorted(set(wire) - {"rate", "delay", "loss", "queue"})
     if extra:
         raise UsageError(
-            f"{at}: {', '.join(extra)} is more than the Markov model takes in: a fixed rate, and a queue"
+            f"{at}: found {', '.join(extra)}, but the Markov model takes a link with only a constant rate"
+            " and a queue"
         )
     return link
 
 
 def _queue(link: str, queue: Mapping[str, Any]) -> tuple[int, float | None]:
-    """Return how many packets may wait, and the threshold."""
+    """Return the queue's limit [packets] and its threshold."""
     at, limit, aqm = f"link.{link}.queue", queue["limit"], queue["aqm"]
     if limit["packets"] is None or limit["bytes"] is not None:
-        raise UsageError(f"{at}.limit: the Markov model takes a limit in packets, and none in bytes")
+        raise UsageError(f"{at}.limit: the Markov model takes a limit in packets, not in bytes")
     if queue["scheduler"] != "fifo":
         scheduler = queue["scheduler"]
         found = scheduler if isinstance(scheduler, str) else scheduler["algorithm"]
-        raise UsageError(f"{at}.scheduler: {found}, but the Markov model takes fifo alone")
+        raise UsageError(f"{at}.scheduler: {found}, but the Markov model takes only fifo")
     if aqm["algorithm"] != "droptail":
         raise UsageError(
-            f"{at}.aqm: {aqm['algorithm']}, but the Markov model takes droptail alone, with a `threshold` or"
-            " without"
+            f"{at}.aqm: {aqm['algorithm']}, but the Markov model takes only droptail, with or without a"
+            " `threshold`"
         )
     threshold = aqm.get("threshold")
     return limit["packets"], None if threshold is None else float(threshold)
 
 
 def _crossing(whole: Mapping[str, Any], notes: list[str]) -> list[Mapping[str, Any]]:
-    """Return the traffic that comes to the subject's queue, in the order of the file."""
+    """Return the traffic that passes the subject's queue, in the order of the file."""
     subject, found = whole["subject"]["link"], []
     for traffic in whole["traffic"]:
         route, at = traffic["route"], f"traffic.{traffic['name']}"
@@ -250,20 +251,20 @@ def _crossing(whole: Mapping[str, Any], notes: list[str]) -> list[Mapping[str, A
         (kind, own), *_ = traffic["kind"].items()
         if place is None:
             if {"link": subject, "forward": False} in route and own.get("transport") is not None:
-                raise UsageError(f"{at}: its acknowledgements are no traffic that the Markov model takes")
+                raise UsageError(f"{at}: the Markov model does not cover acknowledgements on the subject")
             continue
         if kind not in _KINDS:
             raise UsageError(f"{at}: kind {kind}, but the Markov model takes {', '.join(_KINDS)}")
         if own.get("transport") is not None:
             raise UsageError(
-                f"{at}.transport: the Markov model takes datagrams alone, which nothing slows down"
+                f"{at}.transport: the Markov model takes only datagrams without congestion control"
             )
         if own.get("away"):
-            raise UsageError(f"{at}.away: the Markov model takes traffic that does not leave")
+            raise UsageError(f"{at}.away: the Markov model takes only traffic that is always present")
         for hop in route[:place]:
             if "link" not in hop:
                 raise UsageError(
-                    f"{at}: it comes to the subject by a gateway, which the Markov model leaves out"
+                    f"{at}: it passes a gateway before the subject, which the Markov model does not cover"
                 )
             _check_before(at, whole["links"][hop["link"]], hop, notes)
         _note_start(whole, traffic, notes)
@@ -274,11 +275,14 @@ def _crossing(whole: Mapping[str, Any], notes: list[str]) -> list[Mapping[str, A
 
 
 def _check_before(at: str, link: Mapping[str, Any], hop: Mapping[str, Any], notes: list[str]) -> None:
-    """Look at a link on the way to the subject."""
+    """Check a link ahead of the subject: loss is an error, a rate adds a note."""
     wire = link["forward" if hop["forward"] else "reverse"]
     if wire["loss"] or set(wire) - {"rate", "delay", "loss", "queue"}:
-        raise UsageError(f"{at}: it loses packets on link.{link['name']}, which the Markov model leaves out")
-    note = f"link.{link['name']} is left out: its rate spaces packets before they come to the queue"
+        raise UsageError(
+            f"{at}: link.{link['name']}, ahead of the subject, is more than a constant rate and a queue,"
+            " which the Markov model does not cover"
+        )
+    note = f"link.{link['name']} is ignored: its rate spaces packets before they reach the queue"
     if wire["rate"] and note not in notes:
         notes.append(note)
 
@@ -290,20 +294,20 @@ def _own(traffic: Mapping[str, Any]) -> Mapping[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class _Length:
-    """How long one traffic's packets are."""
+    """Distribution of packet lengths of one traffic."""
 
     mean: float
-    """[bytes]."""
+    """Mean length [bytes]."""
     scv: float
     """Squared coefficient of variation."""
     beyond: float = 0.0
-    """Share of them that would be longer than a datagram can be."""
+    """Share of lengths above the maximum of a datagram."""
 
 
-def _length(name: str, law: object) -> _Length:
-    if isinstance(law, int | float):
-        return _Length(float(law), 0.0)
-    table: dict[str, Any] = law if isinstance(law, dict) else {"unknown": law}
+def _length(name: str, distribution: object) -> _Length:
+    if isinstance(distribution, int | float):
+        return _Length(float(distribution), 0.0)
+    table: dict[str, Any] = distribution if isinstance(distribution, dict) else {"unknown": distribution}
     (kind, value), *_ = table.items()
     match kind:
         case "fixed":
@@ -323,8 +327,8 @@ def _length(name: str, law: object) -> _Length:
             return _Length(mean, square / mean**2 - 1, sum(weight * each.beyond for weight, each in parts))
         case _:
             raise UsageError(
-                f"traffic.{name}.packet: {kind}, but the Markov model takes a fixed length or one that is"
-                " exponential, erlang, uniform or a choice of these"
+                f"traffic.{name}.packet: {kind}, but the Markov model takes a fixed, exponential, erlang or"
+                " uniform length, or a choice of these"
             )
 
 
@@ -339,7 +343,8 @@ def _note_lengths(
         at = f"traffic.{t['name']}"
         if not math.isclose(length.mean, packet, rel_tol=1e-9):
             notes.append(
-                f"{at}: packets of {length.mean:g} B in the mean are served as all are, with {packet:g} B"
+                f"{at}: packets with a mean of {length.mean:g} B are served with the overall mean,"
+                f" {packet:g} B"
             )
         elif not math.isclose(length.scv, 1 / stages, rel_tol=1e-9):
             notes.append(
@@ -348,23 +353,23 @@ def _note_lengths(
             )
         if length.beyond > _RARE:
             notes.append(
-                f"{at}: {100 * length.beyond:.2g} % of the lengths are above {_LONGEST} B, where a simulation"
-                " cuts them"
+                f"{at}: {100 * length.beyond:.2g} % of the lengths are above {_LONGEST} B, the limit in a"
+                " simulation"
             )
 
 
 def _note_start(whole: Mapping[str, Any], traffic: Mapping[str, Any], notes: list[str]) -> None:
-    """Note flows that begin while a simulation measures; the model's have always been there."""
+    """Note flows that begin after the warm-up; in the model they are always present."""
     start = _own(traffic).get("start", {})
     last = max((start.get("fixed", 0), start.get("uniform", {}).get("high", 0)))
     if last > whole["run"]["warmup"]:
         notes.append(
-            f"traffic.{traffic['name']}: it begins after the warm-up, but the model's is always there"
+            f"traffic.{traffic['name']}: it begins after the warm-up, but the model's is always present"
         )
 
 
 def _source(traffic: Mapping[str, Any], packet: float) -> TwoState | Mmpp:
-    """Return one traffic's source, in packets."""
+    """Return the source of one traffic [packets/s]."""
     name, own = traffic["name"], _own(traffic)
     kind, bits = next(iter(traffic["kind"])), 8 * packet
     if kind == "poisson":
@@ -379,12 +384,12 @@ def _source(traffic: Mapping[str, Any], packet: float) -> TwoState | Mmpp:
     return Mmpp(generator, rates, name).alike(own["flows"])
 
 
-def _exponential(name: str, key: str, law: object) -> float:
+def _exponential(name: str, key: str, distribution: object) -> float:
     """Return the mean of an exponential time [s]."""
-    if not (isinstance(law, dict) and "exponential" in law):
-        found = next(iter(law)) if isinstance(law, dict) else "fixed"
-        raise UsageError(f"traffic.{name}.{key}: {found}, but the Markov model takes exponential times alone")
-    mean = float(law["exponential"]) * 1e-9
+    if not (isinstance(distribution, dict) and "exponential" in distribution):
+        found = next(iter(distribution)) if isinstance(distribution, dict) else "fixed"
+        raise UsageError(f"traffic.{name}.{key}: {found}, but the Markov model takes only exponential times")
+    mean = float(distribution["exponential"]) * 1e-9
     if mean <= 0:
         raise UsageError(
             f"traffic.{name}.{key}: a mean of {mean:g} s, but the Markov model takes times above 0"
@@ -393,7 +398,7 @@ def _exponential(name: str, key: str, law: object) -> float:
 
 
 def _classes(sources: Sequence[TwoState | Mmpp], states: int, *, fitted: bool) -> list[Mmpp]:
-    """Return the classes as chains, the last ones merged until there are so many states together."""
+    """Return the classes as chains, with the last ones merged to reach `states` in total."""
     classes = [_alone(source, fitted=fitted) for source in sources]
     sizes = [math.prod(c.states for c in classes)]
     if states in (ALL, sizes[0]):

@@ -1,4 +1,4 @@
-"""What the Markov model says of a scenario under several settings, as a folder and as a page."""
+"""Results of the Markov model for several settings: tables, figures, folder and page."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -55,9 +55,9 @@ class Solution:
 
     scenario: _core.Scenario
     results: dict[str, list[MarkovResult]]
-    """For each setting, the model with all states, and perhaps with fewer."""
+    """For each setting, the model with all states and, if applicable, with fewer."""
     control: dict[int, list[MarkovResult]]
-    """For each number of states, the first setting under threshold control, from 25 to 95 % of the buffer."""
+    """For each number of states, the first setting under threshold control at 25 to 95 % of the buffer."""
 
     @property
     def settings(self) -> list[str]:
@@ -74,7 +74,7 @@ class Solution:
         ]
 
     def compared(self) -> list[dict[str, Any]]:
-        """Return what fluid models give too, with all states, as rows of that form."""
+        """Return the quantities that fluid models give too, with all states, in the same form."""
         return [
             {"setting": setting, **row}
             for setting, found in self.results.items()
@@ -82,7 +82,7 @@ class Solution:
         ]
 
     def tables(self) -> list[tuple[str, list[str], list[list[str]]]]:
-        """Return for each number of states title, headings and rows for people, a column for each setting."""
+        """Return for each number of states title, headings and formatted rows, with a column per setting."""
         made = []
         for alike in zip(*self.results.values(), strict=True):
             cells = [{(row["class"], row["quantity"]): row for row in one.rows()} for one in alike]
@@ -100,11 +100,11 @@ class Solution:
         return made
 
     def figures(self) -> list[Figure]:
-        """Return the figures: the queue's distribution, loss and delay of each class under control."""
+        """Return the figures: the queue's distribution, and each class's loss and delay under control."""
         return [markov_figures.distribution(dict(self.results)), *markov_figures.control(dict(self.control))]
 
     def save(self, folder: Path, *, force: bool = False) -> None:
-        """Write the result to `folder`; `UsageError` if that exists, unless `force` and it is a model's."""
+        """Write the result to `folder`; `UsageError` if it exists, unless `force` and it holds a model's."""
         make_room(folder, force=force)
         distribution = [
             {"setting": setting, "states": one.states, **row}
@@ -143,7 +143,7 @@ class Solution:
 
     @property
     def notes(self) -> list[str]:
-        """Where the scenario is more than the model takes in, each said once."""
+        """Properties of the scenario that the model simplifies or ignores, without duplicates."""
         found = [note for results in self.results.values() for one in results for note in one.notes]
         return list(dict.fromkeys(found))
 
@@ -187,15 +187,15 @@ class Solution:
 
 
 def _shown(unit: str) -> tuple[str, float]:
-    """Return the unit that people read, and the factor to it."""
+    """Return the displayed unit and the factor to it."""
     return {"": ("%", 100.0), "s": ("ms", 1e3)}.get(unit, (unit, 1.0))
 
 
 def solve(scenario: _core.Scenario, settings: Sequence[str] | None = None) -> Solution:
     """Solve the Markov model of a scenario under several settings, and under threshold control.
 
-    `settings` default to the scenario's own, or to the scenario as it is. Raises `ScenarioError` if a setting
-    is wrong, `UsageError` if the model cannot take the scenario.
+    `settings` default to those of the scenario, or to the scenario unchanged. Raises `ScenarioError` if a
+    setting is invalid, `UsageError` if the model does not cover the scenario.
     """
     names = list(scenario.settings if settings is None else settings) or None
     plan = make_plan(scenario, settings=names, runs=1, seed=None)

@@ -1,12 +1,12 @@
-"""Markov-modulated Poisson processes: what they are fitted to, and how they are added.
+"""Markov-modulated Poisson processes: fit to moments, and superposition.
 
-A Markov-modulated Poisson process (MMPP) is a Poisson process at the rate of the state that a Markov chain is
-in [W. Fischer, K. Meier-Hellstern: The Markov-modulated Poisson process (MMPP) cookbook, Performance
-Evaluation 18, 1993]. Many small sources are replaced by one MMPP with two states that has the same mean rate,
-the same index of dispersion for counts in a time t1 and in the long run, and the same third moment of the
-counts in a time t2 [H. Heffes, D. M. Lucantoni: A Markov modulated characterization of packetized voice and
-data traffic and related statistical multiplexer performance, IEEE JSAC 4(6), 1986]. docs/markov.md derives
-the closed forms that are used here. Nothing here knows the simulator.
+A Markov-modulated Poisson process (MMPP) is a Poisson process whose rate depends on the state of a Markov
+chain [W. Fischer, K. Meier-Hellstern: The Markov-modulated Poisson process (MMPP) cookbook, Performance
+Evaluation 18, 1993]. A two-state MMPP replaces many small sources. It has the same mean rate, the same index
+of dispersion for counts in an interval t1 and in the limit, and the same third moment of the counts in an
+interval t2 [H. Heffes, D. M. Lucantoni: A Markov modulated characterization of packetized voice and data
+traffic and related statistical multiplexer performance, IEEE JSAC 4(6), 1986]. docs/markov.md derives the
+closed forms. This module does not depend on the simulator.
 """
 
 import math
@@ -36,16 +36,16 @@ __all__ = [
 Matrix = NDArray[np.float64]
 
 MOST_STATES = 256
-"""States of a chain that the solver takes."""
+"""Limit of a chain's states."""
 _EXACT = 1e-12
-"""Below this a variance, as a share of what it is compared with, is rounding."""
+"""Relative size below which a variance is rounding error."""
 
 
 def stationary(generator: Matrix) -> Matrix:
     """Return the stationary distribution (m,) of an irreducible chain with this generator (m, m) [1/s].
 
-    By the elimination of Grassmann, Taksar and Heyman (Operations Research 33, 1985), which never subtracts,
-    so that every probability is right to its last digits, however small it is. The diagonal is not read.
+    Uses the elimination of Grassmann, Taksar and Heyman (Operations Research 33, 1985). It never subtracts,
+    so even small probabilities have full relative accuracy. The diagonal is not read.
     """
     a = np.array(generator, dtype=float)
     m = len(a)
@@ -68,7 +68,7 @@ class Mmpp:
     rates: Matrix
     """Rate of arrivals in each state (m,) [packets/s]."""
     name: str = "source"
-    """What messages call it."""
+    """Name in messages."""
 
     def __post_init__(self) -> None:
         q, rates = np.array(self.generator, dtype=float), np.array(self.rates, dtype=float)
@@ -78,17 +78,15 @@ class Mmpp:
         if rates.ndim != 1 or q.shape != (m, m) or not 1 <= m <= MOST_STATES:
             shape = " x ".join(map(str, q.shape))
             raise UsageError(
-                f"{self.name}: a generator of {shape} and {rates.size} rates, but both need the same"
+                f"{self.name}: generator is {shape} and there are {rates.size} rates, but both need the same"
                 f" number of states, 1 to {MOST_STATES}"
             )
         if not (np.isfinite(rates).all() and (rates >= 0).all()):
-            raise UsageError(f"{self.name}: rates of {_list(rates)} packets/s, but each must be at least 0")
+            raise UsageError(f"{self.name}: rates are {_list(rates)} packets/s, but each must be at least 0")
         off = q - np.diag(np.diag(q))
         if not (np.isfinite(q).all() and (off >= 0).all()):
             wrong = off[~(np.isfinite(off) & (off >= 0))]
-            raise UsageError(
-                f"{self.name}: rates between states of {_list(wrong)}, but each must be at least 0"
-            )
+            raise UsageError(f"{self.name}: transition rates are {_list(wrong)}, but each must be at least 0")
         scale = off.sum(axis=1)
         if not (abs(q.sum(axis=1)) <= 1e-9 * np.maximum(scale, np.finfo(float).tiny)).all():
             most = abs(q.sum(axis=1)).max()
@@ -111,16 +109,16 @@ class Mmpp:
         return Mmpp(np.zeros((1, 1)), np.array([rate]), name)
 
     def alike(self, flows: int) -> "Mmpp":
-        """Return what so many independent sources like this one make together, exactly.
+        """Return the exact superposition of `flows` independent copies of this source.
 
-        Sources that are alike need no more states than there are ways to share them out over the m states:
-        `flows` + 1 for two states. `UsageError` if these are more than `MOST_STATES`.
+        Copies are interchangeable, so a state is the number of copies in each of the m states: `flows` + 1
+        states if m = 2. `UsageError` if there are more than `MOST_STATES`.
         """
         states = math.comb(flows + self.states - 1, self.states - 1)
         if states > MOST_STATES:
             raise UsageError(
-                f"{self.name}: {flows} flows of {self.states} states make {states} states together;"
-                f" at most {MOST_STATES} are solved"
+                f"{self.name}: {flows} flows with {self.states} states each make {states} states,"
+                f" but at most {MOST_STATES} are allowed"
             )
         counts = list(_shares(flows, self.states))
         place = {count: i for i, count in enumerate(counts)}
@@ -137,14 +135,14 @@ class Mmpp:
 
 
 def _shares(flows: int, states: int) -> list[tuple[int, ...]]:
-    """Return all ways to share `flows` out over `states`."""
+    """Return all ways to distribute `flows` over `states`."""
     if states == 1:
         return [(flows,)]
     return [(n, *rest) for n in range(flows + 1) for rest in _shares(flows - n, states - 1)]
 
 
 def _check_irreducible(name: str, off: Matrix) -> None:
-    """Raise `UsageError`, naming the state, unless each state leads to each."""
+    """Raise `UsageError` unless every state can be reached from every other; name those without exit."""
     parts, part = connected_components(off > 0, directed=True, connection="strong")
     if parts == 1:
         return
@@ -152,25 +150,26 @@ def _check_irreducible(name: str, off: Matrix) -> None:
         members = np.flatnonzero(part == i)
         if not off[np.ix_(members, part != i)].any():
             what = f"state {members[0] + 1}" if len(members) == 1 else f"states {_list(members + 1)}"
-            text = f"{name}: {what} of {len(off)} cannot be left, but each state must lead to each other"
+            text = f"{name}: {what} of {len(off)} cannot be left, but each state must lead to all others"
             raise UsageError(text)
 
 
 @dataclass(frozen=True, slots=True)
 class TwoState:
-    """So many sources that are alike and independent, each Poisson at one of two rates in turn."""
+    """Identical independent sources, each alternating between Poisson processes of two rates."""
 
     low: float
-    """Rate of one in its low state [packets/s]."""
+    """Rate of one source in its low state [packets/s]."""
     high: float
-    """Rate of one in its high state [packets/s]."""
+    """Rate of one source in its high state [packets/s]."""
     stays_low: float
-    """Mean time in the low state, exponential [s]."""
+    """Mean of the exponential time in the low state [s]."""
     stays_high: float
-    """Mean time in the high state, exponential [s]."""
+    """Mean of the exponential time in the high state [s]."""
     flows: int = 1
+    """Number of sources."""
     name: str = "source"
-    """What messages call it."""
+    """Name in messages."""
 
     def __post_init__(self) -> None:
         for what, value, unit in (("low", self.low, "packets/s"), ("high", self.high, "packets/s")):
@@ -184,38 +183,38 @@ class TwoState:
 
     @staticmethod
     def on_off(rate: float, on: float, off: float, flows: int = 1, name: str = "source") -> "TwoState":
-        """Return on/off sources: `rate` [packets/s] while on, means of the times on and off [s]."""
+        """Return on/off sources: `rate` while on [packets/s], mean times on and off [s]."""
         return TwoState(0.0, rate, off, on, flows, name)
 
     @property
     def decay(self) -> float:
-        """At which the rate's autocovariance decays, r in exp(-r t) [1/s]."""
+        """Decay rate of the rate's autocovariance, r in exp(-r t) [1/s]."""
         return 1 / self.stays_low + 1 / self.stays_high
 
     @property
     def share(self) -> float:
-        """The share of time in the high state, p."""
+        """Share of time in the high state, p."""
         return self.stays_high / (self.stays_low + self.stays_high)
 
     @property
     def mean_rate(self) -> float:
-        """Mean rate of all together [packets/s]."""
+        """Mean of the total rate [packets/s]."""
         return self.flows * (self.low * (1 - self.share) + self.high * self.share)
 
     @property
     def variance(self) -> float:
-        """Variance of the rate of all together [packets²/s²]."""
+        """Variance of the total rate [packets²/s²]."""
         return self.flows * (self.high - self.low) ** 2 * self.share * (1 - self.share)
 
     @property
     def third(self) -> float:
-        """Third central moment of the rate of all together [packets³/s³]."""
+        """Third central moment of the total rate [packets³/s³]."""
         p = self.share
         return self.flows * (self.high - self.low) ** 3 * p * (1 - p) * (1 - 2 * p)
 
     @property
     def one(self) -> Mmpp:
-        """One of them, as it is."""
+        """A single source as an MMPP."""
         to_high, to_low = 1 / self.stays_low, 1 / self.stays_high
         q = np.array([[-to_high, to_high], [to_low, -to_low]])
         return Mmpp(q, np.array([self.low, self.high]), self.name)
@@ -223,7 +222,7 @@ class TwoState:
 
 @dataclass(frozen=True, slots=True)
 class Moments:
-    """What Heffes and Lucantoni match, of the number of arrivals in an interval of the stationary process."""
+    """Moments that Heffes and Lucantoni match: of the stationary number of arrivals in an interval."""
 
     rate: float
     """Mean rate [packets/s]."""
@@ -232,18 +231,18 @@ class Moments:
     dispersion: float
     """Index of dispersion for counts in t1: their variance over their mean."""
     dispersion_limit: float
-    """The same in an interval without end."""
+    """Limit of the index of dispersion for long intervals."""
     t2: float
     """Length of the interval of `third` [s]."""
     third: float
     """Third central moment of the counts in t2 [packets³]."""
     beyond: tuple[float, float, float, float] | None = None
-    """`dispersion` - 1, `dispersion_limit` - 1, and second and third cumulant of the rate's integral over t2,
-    where they are known: by subtracting they would be lost beside what a Poisson process has."""
+    """`dispersion` - 1, `dispersion_limit` - 1, and second and third cumulant of the rate's integral over t2;
+    `None` if unknown. Subtracting a Poisson process's moments would lose them to cancellation."""
 
 
 def _g(x: float) -> float:
-    """Return 1 - (1 - exp(-x)) / x: which share of its limit the dispersion has reached, x = r t."""
+    """Return 1 - (1 - exp(-x)) / x, the dispersion in t as a share of its limit, with x = r t."""
     return x / 2 - x * x / 6 if x < 1e-6 else 1 + math.expm1(-x) / x
 
 
@@ -255,16 +254,16 @@ def _h(x: float) -> float:
 
 
 def moments(sources: Sequence[TwoState | Mmpp], t1: float | None = None, t2: float | None = None) -> Moments:
-    """Return the moments of independent sources together, exactly.
+    """Return the exact moments of the superposition of independent sources.
 
-    Among `sources` an `Mmpp` may have one or two states. `t1` and `t2` [s] are by default the correlation
-    time of the rate: the area under its autocovariance over its variance. `UsageError` for other sources or
+    An `Mmpp` in `sources` may have one or two states. `t1` and `t2` [s] default to the correlation time of
+    the rate: the area under its autocovariance, divided by its variance. `UsageError` for other sources or
     times.
     """
     parts = [_two_state(source) for source in sources]
     rate, variance = sum(s.mean_rate for s in parts), sum(s.variance for s in parts)
     if rate <= 0:
-        raise UsageError(f"{_names(parts)}: nothing arrives, for all rates are 0")
+        raise UsageError(f"{_names(parts)}: nothing arrives: all rates are 0")
     time = sum(s.variance / s.decay for s in parts) / variance if variance > 0 else 1.0
     t1, t2 = time if t1 is None else t1, time if t2 is None else t2
     for what, value in (("t1", t1), ("t2", t2)):
@@ -287,36 +286,36 @@ def _two_state(source: TwoState | Mmpp) -> TwoState:
     if source.states == 2:
         (low, high), q = source.rates, source.generator
         return TwoState(float(low), float(high), 1 / q[0, 1], 1 / q[1, 0], name=source.name)
-    raise UsageError(f"{source.name}: {source.states} states, but only sources of one or two are fitted")
+    raise UsageError(f"{source.name}: {source.states} states, but only sources with one or two can be fitted")
 
 
 def fit(wanted: Moments, name: str = "source") -> Mmpp:
-    """Return the MMPP with two states that has these moments, or the Poisson process if that has them.
+    """Return the two-state MMPP with these moments, or the Poisson process if it has them.
 
-    There is one at most. `UsageError`, naming the moment, if there is none: a dispersion below 1 or above its
-    limit, or a third moment that would take a negative rate.
+    At most one exists. `UsageError` names the moment if none does: a dispersion below 1 or above its limit,
+    or a third moment that requires a negative rate.
     """
     w = wanted
     numbers = {"rate": w.rate, "t1": w.t1, "t2": w.t2, "third": w.third}
     for what, value in (*numbers.items(), ("dispersion", w.dispersion), ("limit", w.dispersion_limit)):
         if not math.isfinite(value) or (what in ("rate", "t1", "t2") and value <= 0):
-            raise UsageError(f"{name}: the moments to fit have {what} = {value}, which cannot be")
+            raise UsageError(f"{name}: the moments to fit have {what} = {value}, which is impossible")
     now, limit = w.beyond[:2] if w.beyond else (w.dispersion - 1, w.dispersion_limit - 1)
     least = 0.0 if w.beyond else _EXACT
     if limit <= least:
         if limit < -least or abs(now) > least:
             raise UsageError(
-                f"{name}: indices of dispersion of {w.dispersion:g} in {w.t1:g} s and {w.dispersion_limit:g}"
-                " in the long run; of an MMPP, the second is above 1 and above the first, or both are 1"
+                f"{name}: indices of dispersion are {w.dispersion:g} in {w.t1:g} s and {w.dispersion_limit:g}"
+                " in the limit, but an MMPP's limit is above 1 and above the first, or both are 1"
             )
         return Mmpp.poisson(w.rate, name)
     if not 0 < now < limit:
         raise UsageError(
-            f"{name}: an index of dispersion of {w.dispersion:g} in {w.t1:g} s; of an MMPP with two states it"
-            f" lies between 1 and {w.dispersion_limit:g}, what it is in the long run"
+            f"{name}: index of dispersion is {w.dispersion:g} in {w.t1:g} s, but a two-state MMPP's lies"
+            f" between 1 and its limit, {w.dispersion_limit:g}"
         )
     share = now / limit
-    # g grows from 0, as x / 2 at first, to 1, as 1 - 1 / x at last.
+    # g rises from 0 (as x / 2 for small x) to 1 (as 1 - 1 / x for large x).
     x = brentq(lambda x: _g(x) - share, share, 2 / (1 - share), xtol=1e-300, rtol=4 * np.finfo(float).eps)
     decay = float(x) / w.t1
     variance = w.rate * limit * decay / 2
@@ -327,7 +326,8 @@ def fit(wanted: Moments, name: str = "source") -> Mmpp:
     else:
         third = w.third - 3 * second - w.rate * w.t2
     third *= decay**3 / (6 * _h(decay * w.t2))
-    # The skewness of a rate with two values is 1 / y - y, y² = p / (1 - p), p the share of the high one.
+    # A rate with two values has skewness 1 / y - y, where y² = p / (1 - p) and p is the share of the high
+    # one.
     skewness = third / variance**1.5
     root = math.hypot(skewness, 2)
     y = (root - skewness) / 2 if skewness < 0 else 2 / (root + skewness)
@@ -336,8 +336,8 @@ def fit(wanted: Moments, name: str = "source") -> Mmpp:
     if low < 0:
         if low < -1e-9 * w.rate:
             raise UsageError(
-                f"{name}: no MMPP with two states has these moments: a third central moment of {w.third:g}"
-                f" packets³ in {w.t2:g} s would take a rate of {low:g} packets/s in its low state"
+                f"{name}: no two-state MMPP has these moments: a third central moment of {w.third:g}"
+                f" packets³ in {w.t2:g} s requires a rate of {low:g} packets/s in the low state"
             )
         low = 0.0
     share = y * y / (1 + y * y)
@@ -362,17 +362,17 @@ class Arrivals:
 
 
 def superpose(classes: Sequence[Mmpp]) -> Arrivals:
-    """Return independent classes side by side: their generators' Kronecker sum.
+    """Return the superposition of independent classes: the Kronecker sum of their generators.
 
-    Q1 ⊕ Q2 = Q1 ⊗ I + I ⊗ Q2; the states are all combinations of the classes' states, the last class's
-    changing fastest. `UsageError` if these are more than `MOST_STATES`, or there is no class.
+    Q1 ⊕ Q2 = Q1 ⊗ I + I ⊗ Q2; the states are all combinations of the classes' states, with the last class
+    varying fastest. `UsageError` if there are more than `MOST_STATES`, or no class.
     """
     if not classes:
-        raise UsageError("no class of arrivals is given, but at least one is needed")
+        raise UsageError("found no class of arrivals, but at least one is needed")
     total = math.prod(c.states for c in classes)
     if total > MOST_STATES:
         sizes = " x ".join(f"{c.states} ({c.name})" for c in classes)
-        raise UsageError(f"{sizes} states make {total}; at most {MOST_STATES} are solved")
+        raise UsageError(f"{sizes} states make {total}, but at most {MOST_STATES} are allowed")
     q, rates = np.zeros((1, 1)), np.zeros((0, 1))
     for c in classes:
         ones = np.ones(c.states)

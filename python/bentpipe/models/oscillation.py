@@ -1,4 +1,4 @@
-"""How the simulator's queue swings over the points of a stability map."""
+"""Oscillation of the simulator's queue at the points of a stability map."""
 
 import hashlib
 import json
@@ -21,11 +21,11 @@ Floats = np.ndarray[tuple[int], np.dtype[np.float64]]
 
 
 def oscillation(queue: Sequence[float] | pl.Series, interval: float) -> dict[str, float | None]:
-    """Return mean and deviation of a queue sampled every `interval` [s], and its strongest period.
+    """Return mean, standard deviation and dominant period of a queue sampled every `interval` [s].
 
-    `mean` and `std` [packets], `cv` = std / mean; `period` [s] is where the periodogram (Hann window) is
-    highest, and `peak` the share of the variance within a factor of 1.5 of it: near 1 for an oscillation,
-    small for noise, for which a period says nothing. Null where the queue does not vary.
+    `mean` and `std` [packets], `cv` = std / mean; `period` [s] is the peak of the periodogram (Hann window),
+    and `peak` the share of the variance within a factor of 1.5 of it: near 1 for an oscillation; small for
+    noise, whose period is meaningless. `period` and `peak` are None if the queue does not vary.
     """
     values = np.asarray(queue, dtype=float)
     mean, std = float(values.mean()), float(values.std())
@@ -39,7 +39,7 @@ def oscillation(queue: Sequence[float] | pl.Series, interval: float) -> dict[str
     if std > 0.0 and len(values) >= 16:
         power = np.abs(np.fft.rfft((values - mean) * np.hanning(len(values)))) ** 2
         frequency = np.fft.rfftfreq(len(values), interval)
-        # A period of which there were not four is not told from a drift.
+        # Fewer than four periods cannot be distinguished from drift.
         known = frequency * interval * len(values) >= 4.0
         power, frequency = power[known], frequency[known]
         top = frequency[int(power.argmax())]
@@ -59,11 +59,10 @@ def simulated(
 ) -> list[dict[str, Any]]:
     """Simulate a scenario once under each setting at every combination of `connections` and `pep_delay`.
 
-    Each row has `setting`, `at_connections` or `at_pep_delay` [s], and what `oscillation` says of the
-    transmit queue. The scenario's warm-up and duration hold. Rows are kept in the file `cache` and taken from
-    there.
+    Each row has `setting`, `at_connections`, `at_pep_delay` [s], and the transmit queue's `oscillation`.
+    Warm-up and duration are the scenario's. The file `cache` stores finished rows for reuse.
 
-    Raises `UsageError` for other axes, and where the scenario has no single key for one.
+    Raises `UsageError` for other axes, or if the scenario has no single key for one.
     """
     plain = load(path, list(overrides))
     keys = {name: _key(plain, name) for name in axes}
@@ -101,13 +100,13 @@ def _digest(scenario: _core.Scenario, setting: str) -> str:
 
 
 def _half_tick(scenario: _core.Scenario) -> float:
-    """Return what is waited for besides the PEP's delay, on average: half a tick of the regulator [s]."""
+    """Return the mean wait besides the PEP's delay: half a tick of the regulator [s]."""
     tick = json.loads(scenario.canonical())["gateways"][0]["regulator"].get("tick") or 0
     return 0.5e-9 * float(tick)
 
 
 def _key(scenario: _core.Scenario, axis: str) -> tuple[str, Callable[[float], str]]:
-    """Return which key of the scenario's file an axis is, and how a value is written there."""
+    """Return the scenario key of an axis, and the function that formats its value."""
     data = json.loads(scenario.canonical())
     if axis == "connections":
         found = [
@@ -122,6 +121,6 @@ def _key(scenario: _core.Scenario, axis: str) -> tuple[str, Callable[[float], st
         besides = _half_tick(scenario)
         return "gateway.pep.delay", lambda value: f"{max(0.0, 1e6 * (value - besides)):.3f} us"
     raise UsageError(
-        f"map: the simulator cannot vary {axis} in this scenario; allowed: connections with one kind of "
-        "long-lived traffic, pep_delay with one gateway, or --no-sim"
+        f"map: the simulator cannot vary {axis} in this scenario; allowed: connections if there is one kind"
+        " of long-lived traffic, pep_delay if there is one gateway, or --no-sim"
     )

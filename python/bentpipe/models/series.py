@@ -1,6 +1,6 @@
 """Measured series that drive the fluid models: PEP delay, load ratio and new connections, as Fourier series.
 
-[B07] 4.4 and 6.4 take them from a run without AQM and bottleneck. docs/series.md says what each of them is.
+[B07] 4.4 and 6.4 measure them in a run without AQM and bottleneck. docs/series.md defines them.
 """
 
 import hashlib
@@ -39,13 +39,13 @@ POINTS = 500
 INTERVAL = 0.1
 """Time between the points [s]."""
 HARMONICS = 8
-"""No source says how many: this is the most that the usual curve-fitting tool offers."""
+"""Default number of harmonics. No source states it; common curve-fitting tools offer up to eight."""
 MOST_POINTS, MOST_HARMONICS = 100_000, 100
 LEAST_LOAD = 0.01
-"""As a share of its mean, what must be offered at every point for mean load over load to mean something."""
+"""Least offered load at a point, as a share of the mean, for a meaningful load ratio."""
 
 _RATE, _WINDOW = "100 Gbps", "100 GB"
-"""In place of the regulator's rate and of the spacelink's windows, which would bind next."""
+"""Values for the regulator's rate and the spacelink's windows (the next limit) that never limit."""
 _TIMES = ("run.duration", "run.sample_interval")
 _KEYS = ("pep_delay", "load_ratio", "new_connections")
 
@@ -56,7 +56,7 @@ class Series:
 
     unit: str
     interval: float
-    """Time between the points [s]; their number times it is the period."""
+    """Time between the points [s]; the period is their number times this."""
     mean: float
     cos: tuple[float, ...]
     """Coefficients of cos 2πkt/P, k from 1."""
@@ -79,13 +79,13 @@ class Series:
 
     @property
     def rms(self) -> float:
-        """Root of the mean squared difference between the points and the fitted series."""
+        """Root mean square difference between the points and the fitted series."""
         squares = ((x - y) ** 2 for x, y in zip(self.measured, self.fitted, strict=True))
         return math.sqrt(math.fsum(squares) / len(self.measured))
 
     @property
     def explained(self) -> float | None:
-        """Share of the points' variance that the fitted series explains; None where they do not vary."""
+        """Share of the points' variance that the fitted series explains; `None` if they do not vary."""
         waves = math.fsum((a * a + b * b) / 2 for a, b in zip(self.cos, self.sin, strict=True))
         mean = math.fsum(self.measured) / len(self.measured)
         variance = math.fsum((x - mean) ** 2 for x in self.measured) / len(self.measured)
@@ -93,13 +93,13 @@ class Series:
 
     @property
     def noise(self) -> float:
-        """What would be explained, on average, of points that have nothing to do with each other."""
+        """Mean of `explained` for independent random points."""
         return 2 * len(self.cos) / (len(self.measured) - 1)
 
     def as_json(self) -> dict[str, Any]:
-        """Return what the file holds."""
+        """Return the series as it is written to the file."""
         explained, most = self.explained, max(map(abs, self.measured))
-        # Twelve digits of the greatest point: what a machine's cosine adds below them is not written.
+        # Twelve digits of the largest point: below, cosines differ between machines.
         places = 11 - math.floor(math.log10(most)) if most > 0 else 12
         return {
             "unit": self.unit,
@@ -119,14 +119,14 @@ class Captured:
 
     scenario: str
     digest: str
-    """SHA-256 of all that determines the run, the seed apart."""
+    """SHA-256 of everything that determines the run except the seed."""
     seed: int
     as_it_is: bool
-    """Whether the AQM and the bottleneck were left in place."""
+    """True if the AQM and the bottleneck were left in place."""
     missing: int
-    """Points without a PEP delay, taken from their neighbours on a straight line."""
+    """Points without a PEP delay, interpolated linearly."""
     dropped: int
-    """Packets that the gateway dropped during the points."""
+    """Packets that the gateway dropped during the measurement."""
     queue: float
     """Mean length of the transmit queue [packets]."""
     pep_delay: Series
@@ -142,7 +142,7 @@ class Captured:
         return dict(zip(_KEYS, (self.pep_delay, self.load_ratio, self.new_connections), strict=True))
 
     def as_json(self) -> dict[str, Any]:
-        """Return what the file holds."""
+        """Return the content of the file."""
         return {
             "bentpipe": FORMAT,
             "version": VERSION,
@@ -162,7 +162,7 @@ class Captured:
 
     @property
     def warnings(self) -> list[str]:
-        """What is doubtful about them."""
+        """Reasons to doubt the series."""
         found = []
         if not self.as_it_is and (self.dropped or self.queue > 1):
             found.append(
@@ -177,9 +177,9 @@ class Captured:
         return found
 
     def write(self, path: str | Path, figure: Path | None = None, *, force: bool = False) -> Path:
-        """Write the file, and a figure where `figure` says; each in one step.
+        """Write the file, and the figure to `figure` if given; each atomically.
 
-        `UsageError` if there is one, unless `force`, or it cannot be written.
+        `UsageError` if one of them exists, unless `force` is set, or cannot be written.
         """
         from bentpipe.report.comparison import picture
         from bentpipe.report.series import figure as drawn
@@ -206,22 +206,20 @@ def capture(
     set: Mapping[str, object] | Iterable[str] | None = None,  # noqa: A002
     as_it_is: bool = False,
 ) -> Captured:
-    """Simulate a scenario past its warm-up, measure `points` points `interval` [s] apart, fit the series.
+    """Simulate a scenario, measure `points` points `interval` [s] apart after the warm-up, fit the series.
 
-    The subject's AQM is replaced by `droptail`, and its regulator's rate, the satellite link's and the
-    spacelink's windows are raised until nothing waits for them, unless `as_it_is`. `set` overrides keys as
-    `load` does. The seed defaults to the scenario's.
+    Unless `as_it_is`, the subject's AQM is replaced by `droptail`, and the rates of its regulator and of the
+    satellite link and the spacelink's windows are raised until they no longer limit. `set` overrides keys as
+    in `load`. The seed defaults to the scenario's.
 
-    Raises `UsageError` if a number makes no sense, or the scenario has no such series: without a gateway as
-    its subject, with a capacity that changes, or with points at which next to nothing is offered.
+    Raises `UsageError` if a number is out of range, the subject is not a gateway, the capacity changes, or
+    next to nothing is offered at some points.
     """
     _check(points, interval, harmonics)
     overrides = plan.overrides_from(set)
     for each in overrides:
         if each.split("=", 1)[0].strip() in _TIMES:
-            raise UsageError(
-                f"--set {each}: found a time of the run, which points and interval say; allowed: other keys"
-            )
+            raise UsageError(f"--set {each}: points and interval determine this key; allowed: other keys")
     times = (f"{round(points * interval * 1e9)} ns", f"{round(interval * 1e9)} ns")
     overrides += [f"{key}={time}" for key, time in zip(_TIMES, times, strict=True)]
     loaded = plan.load(scenario, overrides)
@@ -236,7 +234,7 @@ def capture(
     delay, missing = _filled(table["transit_time"])
 
     def fitted(values: list[float], unit: str = "") -> Series:
-        # Points are kept, and fitted, with nine digits.
+        # Points are stored and fitted with nine digits.
         return fit([_digits(value, 9) for value in values], harmonics, interval=interval, unit=unit)
 
     return Captured(
@@ -254,10 +252,10 @@ def capture(
 
 
 def fit(measured: Sequence[float], harmonics: int, *, interval: float = INTERVAL, unit: str = "") -> Series:
-    """Fit a Fourier series whose period is that of the points, by least squares.
+    """Fit a Fourier series with the points' period by least squares.
 
-    Over whole periods of evenly spaced points the waves are orthogonal, so that each coefficient is a sum.
-    Sums are exact but for their last rounding: the same points give the same bytes everywhere.
+    Waves over whole periods of evenly spaced points are orthogonal, so each coefficient is a sum. Sums are
+    exact except for their final rounding: the same points give the same bytes on every machine.
     """
     _check(len(measured), interval, harmonics)
     values = tuple(measured)
@@ -275,7 +273,7 @@ def fit(measured: Sequence[float], harmonics: int, *, interval: float = INTERVAL
 
 
 def check_free(path: Path, figure: Path | None = None, *, force: bool = False) -> None:
-    """Raise `UsageError` if a file or a figure would be written where something is, `force` apart."""
+    """Raise `UsageError` if the file or the figure exists, unless `force` is set."""
     if figure == path:
         raise UsageError(
             f"{path}: is the figure's name too; allowed: another, such as {path.with_suffix('.json')}"
@@ -302,14 +300,15 @@ def _check(points: int, interval: float, harmonics: int) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Subject:
-    """The gateway that is measured, as in the scenario's canonical form."""
+    """The measured gateway, as in the scenario's canonical form."""
 
     gateway: Mapping[str, Any]
     link: Mapping[str, Any]
-    """Its satellite link."""
+    """The gateway's satellite link."""
     traffic: Sequence[str]
-    """Whose data goes over that link to the terminal."""
+    """Traffic whose data crosses that link towards the terminal."""
     alone: bool
+    """True if the scenario has a single gateway."""
 
 
 def _subject(scenario: _core.Scenario) -> _Subject:
@@ -317,8 +316,8 @@ def _subject(scenario: _core.Scenario) -> _Subject:
     found = json.loads(scenario.canonical())
     if "gateway" not in found["subject"]:
         raise UsageError(
-            f"{scenario.name}: the subject is the link {scenario.subject_link}, and no PEP to measure the"
-            " delay of; allowed: a scenario whose subject is a gateway"
+            f"{scenario.name}: the subject is the link {scenario.subject_link}, which has no PEP delay to"
+            " measure; allowed: a scenario whose subject is a gateway"
         )
     gateways = found["gateways"]
     gateway = gateways[found["subject"]["gateway"]]
@@ -328,13 +327,13 @@ def _subject(scenario: _core.Scenario) -> _Subject:
 
 
 def _raised(scenario: str, subject: _Subject) -> list[str]:
-    """Return the overrides that take the bottleneck away; `UsageError` if they cannot."""
+    """Return the overrides that remove the bottleneck; `UsageError` if it cannot be removed."""
     gateway, link = subject.gateway, subject.link
     way = link["forward" if gateway["link_forward"] else "reverse"]
     if "capacity" in way:
         raise UsageError(
-            f"{scenario}: link.{link['name']}.capacity changes with time, so the bottleneck cannot be taken"
-            " away; allowed: a copy of the scenario without it, or --as-it-is"
+            f"{scenario}: link.{link['name']}.capacity changes with time, so the bottleneck cannot be"
+            " removed; allowed: a copy of the scenario without it, or --as-it-is"
         )
     path = "gateway" if subject.alone else f"gateway.{gateway['name']}"
     overrides = [f"{path}.regulator.rate={_RATE}"]
@@ -358,20 +357,20 @@ def _filled(column: pl.Series) -> tuple[list[float], int]:
 
 
 def _load_ratio(column: pl.Series) -> list[float]:
-    """Mean offered load over offered load, as [B07] 4.4 prints it."""
+    """Return mean offered load over offered load at each point [B07 4.4]."""
     load = column.cast(pl.Float64).to_list()
     mean = math.fsum(load) / len(load)
     silent = sum(1 for each in load if each <= LEAST_LOAD * mean)
     if silent:
         raise UsageError(
             f"{silent} of {len(load)} points have less than {100 * LEAST_LOAD:g} % of the mean offered load,"
-            " where no wave follows mean load over load; allowed: a longer --interval, or more traffic"
+            " so the load ratio cannot be fitted; allowed: a longer --interval, or more traffic"
         )
     return [mean / each for each in load]
 
 
 def _new(flows: pl.DataFrame, ends: pl.Series, interval: float) -> list[float]:
-    """Return the connections opened in each interval as a share of those open in it; 0 where none is."""
+    """Return connections opened in each interval as a share of those open in it; 0 if none is open."""
     edges = ends.to_numpy()
     opened = np.sort(flows["opened"].to_numpy())
     closed = np.sort(flows["closed"].drop_nulls().to_numpy())
@@ -383,12 +382,12 @@ def _new(flows: pl.DataFrame, ends: pl.Series, interval: float) -> list[float]:
 
 
 def _digits(value: float, digits: int = 6) -> float:
-    """Round to so many significant digits."""
+    """Return `value` rounded to `digits` significant digits."""
     return float(f"{value:.{digits}g}")
 
 
 def _text(content: Mapping[str, Any]) -> str:
-    """Return JSON with a line for each key."""
+    """Return JSON with one line per key."""
 
     def value(of: object) -> str:
         return json.dumps(of, ensure_ascii=False, allow_nan=False)
@@ -403,7 +402,7 @@ def _text(content: Mapping[str, Any]) -> str:
 
 
 def markdown() -> str:
-    """Return the table of docs/series.md: the series of the 2007 gateway, and how much the waves explain."""
+    """Return the table of docs/series.md: the series of the 2007 gateway and the variance explained."""
     lines = [
         "| `byun2007-gateway` | series | mean | standard deviation | `rms` | `explained` | of noise |",
         "| --- | --- | --: | --: | --: | --: | --: |",

@@ -1,4 +1,4 @@
-"""How far a scenario's fluid equations are from oscillation, point by point and as a map."""
+"""Stability margins of a scenario's fluid equations, at single points and as a map."""
 
 import json
 import math
@@ -22,13 +22,13 @@ __all__ = ["AXES", "Axis", "StabilityMap", "axes", "margins", "parsed", "spread"
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """What a point of the analysis may have in place of the scenario's own."""
+    """A parameter that the analysis can vary."""
 
     name: str
     label: str
     unit: str
     factor: float
-    """From SI to `unit`."""
+    """Factor from SI to `unit`."""
 
 
 AXES: dict[str, Axis] = {
@@ -85,10 +85,10 @@ def parsed(text: str) -> tuple[str, list[float]]:
 def axes(
     scenario: _core.Scenario, varied: Mapping[str, Sequence[float]]
 ) -> tuple[tuple[str, Sequence[float]], tuple[str, Sequence[float]]]:
-    """Return the axes of a map: the two that vary, by default the PEP's delay and the connections.
+    """Return the two axes of a map.
 
-    The default is up to 60 ms, and from a tenth of the scenario's connections to all; where no PEP is in the
-    equations, the round trip from a quarter of the scenario's to twice that.
+    Missing axes default to the PEP delay, 0 to 60 ms, and a tenth to all of the scenario's connections. If
+    the equations have no PEP, the round trip from a quarter to twice the scenario's replaces the PEP delay.
     """
     given = list(varied.items())
     if len(given) > 2:
@@ -150,12 +150,12 @@ def margins(
 ) -> pl.DataFrame:
     """Return the operating point of a scenario and its stability margins under several settings.
 
-    `vary` gives values [SI units] for `connections`, `round_trip` and `pep_delay`, of which every combination
-    is a point; `threads` work on them (default: one per core). One row a setting and point: `setting`, what
-    varies as `at_connections` and so on, the operating point `p`, `queue` [packets], `offered` [packets/s],
-    `window` [segments] and `round_trip` [s]; `stable`, `unstable_roots`, `gain_margin`, `phase_margin`
-    [degrees], `delay_margin` [s], `crossover` [rad/s], and `growth` [1/s] and `period` [s] of the rightmost
-    root; `pep_in_loop`; `error` where there is no operating point. Margins that are infinite are null.
+    `vary` gives values [SI units] for `connections`, `round_trip` and `pep_delay`; every combination is a
+    point. `threads` defaults to one per core. One row per setting and point: `setting`; the varied values as
+    `at_connections` and so on; the operating point `p`, `queue` [packets], `offered` [packets/s], `window`
+    [segments] and `round_trip` [s]; `stable`, `unstable_roots`, `gain_margin`, `phase_margin` [degrees],
+    `delay_margin` [s], `crossover` [rad/s], and `growth` [1/s] and `period` [s] of the rightmost root;
+    `pep_in_loop`; `error` if there is no operating point. Infinite margins are null.
 
     Raises `ModelError` if the equations do not cover the scenario under a setting.
     """
@@ -208,7 +208,7 @@ def _schema(varied: list[str]) -> dict[str, Any]:
 
 
 def _covered(loaded: _core.Scenario) -> list[str]:
-    """Return the scenario's settings that the analysis covers, and PI for comparison; none if it has none."""
+    """Return the settings that the analysis covers, plus PI for comparison; empty without settings."""
     if not loaded.settings:
         return []
     table = margins(loaded)
@@ -219,7 +219,7 @@ def _covered(loaded: _core.Scenario) -> list[str]:
 
 @dataclass(frozen=True)
 class StabilityMap:
-    """The margins over two parameters."""
+    """Stability margins over two parameters."""
 
     scenario: str
     equations: str
@@ -227,12 +227,12 @@ class StabilityMap:
     y: Axis
     settings: list[str]
     table: pl.DataFrame
-    """One row a setting and point, as `margins` returns it."""
+    """One row per setting and point, as `margins` returns them."""
     simulated: list[dict[str, Any]] = field(default_factory=list)
-    """What the simulator's queue does at some of the points."""
+    """Oscillation of the simulator's queue at some of the points."""
 
     def save(self, folder: Path) -> None:
-        """Write table, figure and manifest to `folder`, which exists."""
+        """Write table, figure and manifest to the existing `folder`."""
         from bentpipe.report.stability import figure, page
 
         about = {"scenario": self.scenario, "equations": self.equations, "settings": self.settings}
@@ -257,7 +257,7 @@ def stability_map(
 ) -> StabilityMap:
     """Return the margins of a scenario over the values [SI units] of two of `AXES`.
 
-    `settings` default to those of the scenario's that the analysis covers, and PI.
+    `settings` default to the scenario's settings that the analysis covers, and PI.
     """
     loaded = scenario if isinstance(scenario, _core.Scenario) else load(scenario)
     if x[0] == y[0]:
@@ -274,17 +274,17 @@ def stability_map(
 
 
 def _equations(scenario: _core.Scenario) -> str:
-    """Return whose equations a map is of, once it is known that there are any."""
+    """Return the name of the scenario's equations, and of their feedback delay."""
     name = str(json.loads(_core.fluid_inputs(scenario, scenario.seed))["equations"])
     late = scenario.models().get("feedback") == "round_trip" and name != "end_to_end"
-    return name + (", marks heard of a round trip later" if late else "")
+    return name + (", marks take effect a round trip later" if late else "")
 
 
 MANIFEST, FORMAT = "manifest.json", "bentpipe-stability"
 
 
 def open_folder(folder: Path, *, force: bool) -> None:
-    """Make `folder`; `UsageError` if it exists, unless `force` and it is one of these."""
+    """Create `folder`; `UsageError` if it exists, unless `force` is set and it holds a stability analysis."""
     if os.path.lexists(folder):
         if not force:
             raise UsageError(f"{folder}: exists already; choose another folder, or replace it with --force")
@@ -295,7 +295,7 @@ def open_folder(folder: Path, *, force: bool) -> None:
         if not ours:
             raise UsageError(f"{folder}: is not a stability analysis, so --force does not replace it")
         for entry in folder.iterdir():
-            # What was simulated stays: it is asked for again only where something else is simulated.
+            # Keep the cached simulations: their keys are digests of scenario and core.
             if entry.name != CACHE:
                 shutil.rmtree(entry) if entry.is_dir() else entry.unlink()
     try:
@@ -315,7 +315,7 @@ def with_simulations(
     folder: Path,
     tell: Callable[[str], object] | None = None,
 ) -> StabilityMap:
-    """Return the map with `count` by `count` simulations of the scenario at `path`, kept in `folder`."""
+    """Return the map with `count` by `count` simulations of the scenario at `path`, cached in `folder`."""
 
     def along(axis: Axis) -> list[float]:
         values = found.table[f"at_{axis.name}"]

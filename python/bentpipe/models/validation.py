@@ -1,7 +1,7 @@
-"""A scenario's simulation and its model side by side.
+"""Validation: a scenario's simulation, its model and, if given, a live run, compared.
 
-The models know nothing of the simulator, nor it of them: here they meet. Each is an engine that gives an
-`Account` (`bentpipe.models.engines`); one more engine is one more account.
+Models and simulator do not depend on each other; this module joins them. Each engine gives an `Account`
+(`bentpipe.models.engines`).
 """
 
 import json
@@ -46,11 +46,11 @@ _TOP = {MANIFEST, COMPARISON, store.REPORT, store.FIGURES, SIMULATION, MODEL, LI
 
 
 _HEADERS = 28
-"""Of a datagram [bytes]."""
+"""IP and UDP headers of a datagram [bytes]."""
 
 
 def simulated(result: Result, classes: Sequence[str] = ()) -> Account:
-    """Return a result's account, simulated or live; of `classes` of datagrams, the loss of each, too."""
+    """Return the account of a simulated or live result, with the loss of each of these datagram `classes`."""
     found: dict[str, dict[str, list[Moments]]] = {}
     for setting in result.settings:
         mine: dict[str, list[Moments]] = {}
@@ -74,9 +74,9 @@ def simulated(result: Result, classes: Sequence[str] = ()) -> Account:
 
 
 def _losses(result: Result, setting: str, seed: int) -> dict[str, float]:
-    """Return what share of each class's payload is discarded at the mark point [%].
+    """Return the share of each class's payload that is discarded at the mark point [%].
 
-    Packets are not counted by class, but payload is; which packet is discarded does not depend on its length.
+    Results count payload by class, but not packets; discards do not depend on a packet's length.
     """
     flows = result.one("flows", setting, seed).select("flow", pl.col("traffic").cast(pl.String), "bytes")
     drops = result.one("drops", setting, seed).filter(pl.col("arrival").is_not_null())
@@ -91,15 +91,15 @@ def _losses(result: Result, setting: str, seed: int) -> dict[str, float]:
 
 @dataclass(frozen=True)
 class Stationary:
-    """What a Markov model says, which has no time series."""
+    """Result of a Markov model, without time series."""
 
     rows: list[dict[str, Any]]
-    """For each setting `quantity`, `mean` and `std`, in the form of a fluid model's."""
+    """`quantity`, `mean` and `std` for each setting, in the form of a fluid model's."""
     notes: list[str]
-    """Where the scenario is more than the model takes in."""
+    """Properties of the scenario that the model simplifies or ignores."""
 
     def account(self) -> Account:
-        """Return what the model says, to be set beside what others say."""
+        """Return the model's account, for comparison with other engines."""
         found: dict[str, dict[str, list[Moments]]] = {}
         for row in self.rows:
             found.setdefault(row["setting"], {})[row["quantity"]] = [Moments(row["mean"], row["std"])]
@@ -120,10 +120,10 @@ def _open_model(folder: Path) -> ModelResult | Stationary:
 
 
 class Validation:
-    """A scenario as several engines have it, under the same settings.
+    """Results of several engines for a scenario under the same settings.
 
-    Made by `validate` and `open_validation`. `simulation`, `model` and, where there is one, `live` are what
-    the engines wrote.
+    Returned by `validate` and `open_validation`. `simulation`, `model` and the optional `live` are the
+    engines' results.
     """
 
     def __init__(
@@ -135,9 +135,9 @@ class Validation:
         *,
         temporary: Path | None = None,
     ) -> None:
-        """Take the folder and what its engines have written; `temporary` is deleted with this object."""
+        """Hold the results of a folder; `temporary` is deleted with this object."""
         self.folder = folder
-        """Where the files are."""
+        """Folder of the files."""
         self.simulation = simulation
         self.model = model
         self.live = live
@@ -146,12 +146,12 @@ class Validation:
 
     @property
     def settings(self) -> list[str]:
-        """Names of the settings, in the order they were asked for."""
+        """Names of the settings, in the requested order."""
         return self.simulation.settings
 
     @cached_property
     def accounts(self) -> tuple[Account, ...]:
-        """What each engine says; the first one is what the others are compared with."""
+        """Accounts of the engines; the first is the reference of the comparison."""
         model = self.model.account()
         names = dict.fromkeys(name for found in model.moments.values() for name in found)
         classes = [name.removeprefix(LOSS) for name in names if name.startswith(LOSS)]
@@ -159,7 +159,7 @@ class Validation:
         return (ours, model) if self.live is None else (ours, model, simulated(self.live))
 
     def rows(self) -> list[dict[str, Any]]:
-        """Return every quantity under every setting, as `compared` describes."""
+        """Return every quantity under every setting; see `compared`."""
         return compared(self.accounts, self.settings, self.simulation.manifest["printed"])
 
     def report(self, path: str | Path | None = None) -> Path:
@@ -202,10 +202,10 @@ _TABLE = {
 def planned(
     scenario: _core.Scenario, settings: Sequence[str] | None, runs: int | None, seed: int | None
 ) -> tuple[Plan, "ModelResult | Solution"]:
-    """Return what is to be simulated and what the model says of it, which is found first.
+    """Solve the model, and return the plan of the simulations with the model's result.
 
-    Of `all` settings, those that the model does not cover are left out; others are a `ModelError` that names
-    them all.
+    With the setting `all`, settings that the model does not cover are left out. Otherwise a `ModelError`
+    names them.
     """
     names = list(scenario.settings if settings is None else settings) or None
     plan = make_plan(scenario, settings=names, runs=runs, seed=seed)
@@ -230,14 +230,15 @@ def planned(
 
 
 def _draws(table: pl.DataFrame) -> bool:
-    """Whether another seed may give another solution: the capacity is all that is drawn."""
+    """Return True if the solution depends on the seed: the capacity varies, and nothing else is random."""
     return table["capacity"].n_unique() > 1
 
 
 def same_scenario(plan: Plan, live: str | Path | None) -> Result | None:
-    """Return the live result in a folder, if one is given.
+    """Return the live result in a folder, or None if no folder is given.
 
-    Raises `ResultError` if it is none, `UsageError` unless it is one of this plan's scenario and settings.
+    Raises `ResultError` if the folder holds no result, `UsageError` unless the result is live and has this
+    plan's scenario and settings.
     """
     if live is None:
         return None
@@ -247,7 +248,7 @@ def same_scenario(plan: Plan, live: str | Path | None) -> Result | None:
     for setting in plan.settings:
         if setting.name not in found.settings:
             raise UsageError(
-                f"{live}: has no setting {setting.name}, which is to be compared; it has"
+                f"{live}: the live result has no setting {setting.name}, which is to be compared; it has"
                 f" {', '.join(found.settings)}"
             )
         info = found.setting_info(setting.name)
@@ -258,8 +259,8 @@ def same_scenario(plan: Plan, live: str | Path | None) -> Result | None:
         keys = sorted(before.keys() | after.keys())
         key = next((key for key in keys if before.get(key) != after.get(key)), "")
         raise UsageError(
-            f"{live}: is live of another scenario: {key or 'its files'} is {before.get(key, 'unset')} there"
-            f" and {after.get(key, 'unset')} here"
+            f"{live}: is a live result of another scenario: {key or 'its files'} is"
+            f" {before.get(key, 'unset')} there and {after.get(key, 'unset')} here"
         )
     return found
 
@@ -273,10 +274,10 @@ def begun(
     force: bool = False,
     resume: bool = False,
 ) -> Store:
-    """Make the folder, or go on with it, and return where the simulation goes.
+    """Create the folder, or resume it, and return the store of the simulation.
 
-    Raises `UsageError` if the folder exists (unless `force` and it is a validation's without foreign files,
-    or `resume` and it is this one's) or cannot be written.
+    Raises `UsageError` if the folder cannot be written, or exists. `force` replaces a validation without
+    foreign files; `resume` continues the same validation.
     """
     if not resume:
         if os.path.lexists(folder):
@@ -297,7 +298,7 @@ def begun(
 
 
 def finished(folder: Path, plan: Plan) -> Validation:
-    """Sum up what the engines have written, declare it complete, and return it."""
+    """Write the comparison, mark the validation complete, and return it."""
     found = Validation(folder, Result(folder / SIMULATION), _open_model(folder / MODEL), _open_live(folder))
     files.write_json(folder / COMPARISON, found.rows())
     files.write_json(folder / MANIFEST, _manifest(plan, "complete", live=found.live is not None))
@@ -305,13 +306,13 @@ def finished(folder: Path, plan: Plan) -> Validation:
 
 
 def dropped(folder: Path) -> None:
-    """Remove the folder again if nothing was simulated: what was asked for turned out to be impossible."""
+    """Remove the folder if nothing was simulated because the request turned out to be invalid."""
     if not (folder / SIMULATION).exists():
         shutil.rmtree(folder, ignore_errors=True)
 
 
 def open_validation(folder: str | Path) -> Validation:
-    """Open a validation that was written before; `ResultError` if it is not one, or not complete."""
+    """Open a saved validation; `ResultError` if the folder holds none, or an incomplete one."""
     folder = Path(folder)
     _read_manifest(folder)
     return Validation(folder, Result(folder / SIMULATION), _open_model(folder / MODEL), _open_live(folder))
@@ -322,7 +323,7 @@ def _open_live(folder: Path) -> Result | None:
 
 
 def is_validation(folder: Path) -> bool:
-    """Whether the folder is one of a validation, complete or not."""
+    """Return True if the folder holds a validation, complete or not."""
     try:
         manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -340,12 +341,12 @@ def validate(
     out: str | Path | None = None,
     live: str | Path | None = None,
 ) -> Validation:
-    """Simulate a scenario and solve its model under the same settings, and return both side by side.
+    """Simulate a scenario and solve its model under the same settings, and return the comparison.
 
-    The arguments are those of `compare`; `live` is a folder with a live result of the same scenario, to stand
-    beside both. The model comes first: where it does not cover a setting, nothing is simulated.
+    The arguments are those of `compare`; `live` is a folder with a live result of the same scenario to
+    compare too. The model is solved first; if it does not cover a setting, nothing is simulated.
 
-    Raises what `compare` does, and `ModelError` where the model does not cover the scenario or a setting.
+    Raises the errors of `compare`, and `ModelError` if the model does not cover the scenario or a setting.
     """
     if isinstance(settings, str):
         settings = settings.split(",")
@@ -393,11 +394,9 @@ def _manifest(plan: Plan, status: str, *, live: bool) -> dict[str, Any]:
 
 def _read_manifest(folder: Path) -> None:
     if not folder.is_dir():
-        raise ResultError(
-            f"{folder}: " + ("is not a folder" if folder.exists() else "there is no such folder")
-        )
+        raise ResultError(f"{folder}: " + ("is not a folder" if folder.exists() else "no such folder"))
     if not is_validation(folder):
-        raise ResultError(f"{folder}: is not a validation: its {MANIFEST} is missing, or something else's")
+        raise ResultError(f"{folder}: is not a validation: its {MANIFEST} is missing or of another kind")
 
 
 def _clear(folder: Path, *, force: bool) -> None:
