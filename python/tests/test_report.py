@@ -107,7 +107,7 @@ def test_printed_values_do_not_stand_beside_another_experiment(tmp_path: Path) -
     changed = bp.load("byun2007-gateway", set={"run.duration": "5 s", "run.warmup": "5 s"})
     text = bp.run(changed, out=tmp_path / "result").report().read_text()
     assert 'class="printed"' not in text
-    assert "The scenario was changed: values that its source may print are not shown" in text
+    assert "The scenario was changed, so values printed in its source are not shown" in text
 
 
 def test_it_is_one_small_file_without_addresses_to_load(report: Path) -> None:
@@ -135,7 +135,7 @@ def test_one_run_of_one_setting_has_a_report_too(
     result = bp.run(scenario, out=tmp_path / "out")
     page, complaints, _ = opened(browser, result.report(tmp_path / "alone.html"), 1280)
     assert complaints == []
-    assert "differences may be chance" in page.inner_text(".warnings")
+    assert "differences may be due to chance" in page.inner_text(".warnings")
     assert "Differences" not in page.inner_text("main")
     page.close()
 

@@ -116,7 +116,7 @@ def test_two_factors_are_a_map_for_each_setting_on_one_scale(tmp_path: Path) -> 
     cells = {(each["x"], each["y"]): each["mean"] for each in points(specs[0])}
     assert len(cells) == 6
     assert cells["0.1", "0.5"] == pytest.approx(3.5)
-    assert "one scale" in figure.caption
+    assert "one colour scale" in figure.caption
 
 
 def test_more_factors_are_main_effects_with_the_others_averaged(tmp_path: Path) -> None:
@@ -192,7 +192,7 @@ def test_the_table_stands_beside_every_figure(tmp_path: Path) -> None:
 
 def test_differences_stand_at_each_point(tmp_path: Path) -> None:
     page = render(swept(tmp_path / "s", {"gateway.aqm.w_q": "0.1,0.02"}))
-    assert "ared less red" in page
+    assert "ared minus red" in page
     assert "no difference seen" in page
 
 
@@ -206,12 +206,12 @@ def test_what_failed_and_what_is_unfinished_is_told(tmp_path: Path) -> None:
     plan = Sweep.plan("small-gateway", {"gateway.aqm.w_q": "0.1,0.02"}, settings=["red"], runs=2)
     result = execute(plan, tmp_path / "s", workers=_Failing())
     page = render(result)
-    assert "2 runs failed and are not in these means" in page
+    assert "2 runs failed; the means exclude them" in page
     assert "3 &lt; 2 packets" in page
     assert "<code>gateway.aqm.w_q = 0.02</code>" in page
     manifest = tmp_path / "s" / "manifest.json"
     manifest.write_text(manifest.read_text().replace('"complete"', '"incomplete"'))
-    assert "The sweep is not finished" in render(bp.open_sweep(tmp_path / "s"))
+    assert "The sweep is incomplete" in render(bp.open_sweep(tmp_path / "s"))
     changed = json.loads(manifest.read_text())
     changed["core"]["sha256"] = "another"
     manifest.write_text(json.dumps(changed))
@@ -225,7 +225,7 @@ def test_a_sweep_without_runs_has_no_report(tmp_path: Path) -> None:
                 yield run, SimulationError("no")
 
     plan = Sweep.plan("small-gateway", {}, settings=["red"], runs=1)
-    with pytest.raises(ResultError, match="has no runs that are finished"):
+    with pytest.raises(ResultError, match="has no finished runs"):
         render(execute(plan, tmp_path / "s", workers=_Broken()))
 
 

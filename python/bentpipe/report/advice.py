@@ -1,4 +1,4 @@
-"""The page of an advice: one sheet of paper, and the same as tables for the terminal."""
+"""The page of an advice, made to fit one printed sheet, and its tables for the terminal."""
 
 import math
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ from bentpipe.tuning.holdout import RESAMPLES
 
 __all__ = ["advice_page", "candidate_rows", "change_rows", "done", "legend", "metric_heads"]
 
-_ROLES = {"tuned": "", "as it is": "defaults", "present": "there now", "reference": "no AQM"}
+_ROLES = {"tuned": "", "as it is": "defaults", "present": "current", "reference": "no AQM"}
 
 
 def advice_page(found: Mapping[str, Any]) -> str:
@@ -22,7 +22,7 @@ def advice_page(found: Mapping[str, Any]) -> str:
     return page(
         "advice.html.j2",
         [],
-        title=f"Which queue for: {scenario['title'] or scenario['name']}",
+        title=f"Advice: {scenario['title'] or scenario['name']}",
         kicker=f"Bentpipe {found['core']['version']} · {scenario['name']} · {found['finished'][:10]}",
         headline=words["headline"][0],
         notes=words["answer"][1:] if found["changes"] else words["answer"],
@@ -44,7 +44,7 @@ def advice_page(found: Mapping[str, Any]) -> str:
 
 
 def metric_heads(found: Mapping[str, Any]) -> list[dict[str, str]]:
-    """Return label and unit of each metric that is shown."""
+    """Return name, label and unit of each metric in the tables."""
     known = [named_metric(name, "advice") for name in found["metrics"]]
     return [
         {"name": each.name, "label": each.label.removesuffix(", mean"), "unit": each.unit} for each in known
@@ -52,7 +52,7 @@ def metric_heads(found: Mapping[str, Any]) -> list[dict[str, str]]:
 
 
 def change_rows(found: Mapping[str, Any]) -> list[dict[str, str]]:
-    """Return what changes against the present setting, written out."""
+    """Return the formatted changes from the current setting to the advised one."""
     heads = {each["name"]: each for each in metric_heads(found)}
     return [
         {
@@ -67,7 +67,7 @@ def change_rows(found: Mapping[str, Any]) -> list[dict[str, str]]:
 
 
 def candidate_rows(found: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return the candidates in the judge's order, written out; an asterisk is for a certain difference."""
+    """Return the formatted candidates in rank order; an asterisk marks a significant difference."""
     rows = []
     for each in found["candidates"]:
         cells = []
@@ -91,7 +91,7 @@ def candidate_rows(found: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def _mean(mean: float | None, ci95: float | None) -> str:
-    """Write a mean with its half-width, but no more than five digits of the mean."""
+    """Return a mean with its half-width, with at most five digits of the mean."""
     if mean is None or ci95 is None or mean == 0 or ci95 >= 1e-3 * abs(mean):
         return quantity(mean, ci95)
     decimals = 4 - math.floor(math.log10(abs(mean)))
@@ -105,36 +105,35 @@ def _signed(value: float) -> str:
 
 
 def legend(found: Mapping[str, Any], *, short: bool = False) -> str:
-    """Return how the table of candidates is read and was judged; `short` for one without differences."""
+    """Return the explanation of the table of candidates; `short` for a table without differences."""
     if found["judge"] == "power":
         trip = found["round_trip"]
         time = (
-            "the time a byte takes from the PEP to the terminal and its acknowledgement back"
+            "the PEP delay"
             if trip is None
-            else f"the round trip, {clock(float(f'{trip:.3g}'))} without queues, and the queueing delay"
+            else f"the round trip, {clock(float(f'{trip:.3g}'))} without queues, plus the queueing delay"
         )
-        judge = f"In the order of their power, the rate on the link over the response time: {time}."
+        judge = f"Ordered by power, the link's throughput divided by the response time ({time})."
     else:
         names = ", ".join(f"{each['metric']}:{each['direction']}" for each in found["objectives"])
         share = f"{100 * found['margin']:g} %"
         judge = (
-            f"In the order of their rank sums (2 to the rank) in {names}; values within {share} of each other"
-            " share a rank."
+            f"Ordered by the sum of 2^rank over {names}; values within {share} of each other share a rank."
         )
     bounds = [str(Limit(each["metric"], each["sign"], each["bound"])) for each in found["limits"]]
     if bounds:
-        judge += f" Before that comes whether a candidate keeps {' and '.join(bounds)}."
+        judge += f" Candidates that meet the limits {' and '.join(bounds)} rank first."
     runs = len(found["seeds"]["fresh"])
-    below = "" if short else "below, the difference to the best; "
+    below = "" if short else "below, the difference from the best; "
     return (
-        f"Means over {plural(runs, 'run')} with 95 % intervals; {below}an asterisk where the difference to"
-        f" the best in that metric is certain (paired, p ≤ {LEVEL:g} after Holm's correction). {judge} First"
-        f" in: the share of {RESAMPLES} resamples of the seeds in which that order begins with it."
+        f"Means over {plural(runs, 'run')} with 95 % intervals; {below}an asterisk marks a significant"
+        f" difference from the best in that metric (paired, p ≤ {LEVEL:g} after Holm's correction). {judge}"
+        f" First in: share of {RESAMPLES} resamples of the seeds in which the candidate ranks first."
     )
 
 
 def done(found: Mapping[str, Any]) -> list[str]:
-    """Return what was tried, and at what cost."""
+    """Return sentences on the search and the holdout runs."""
     scenario, seeds = found["scenario"], found["seeds"]
     searched = [each for each in found["tried"] if each["trials"]]
     as_it_is = [each["aqm"] for each in found["tried"] if not each["trials"]]
@@ -144,15 +143,15 @@ def done(found: Mapping[str, Any]) -> list[str]:
         trials = sum(each["trials"] for each in searched)
         shortened = f" instead of {long}" if scenario["search_duration"] < scenario["duration"] else ""
         lines.append(
-            f"{trials} points of the parameters of {', '.join(each['aqm'] for each in searched)} were"
-            f" searched with {plural(len(seeds['search']), 'run')} each, measured for {short}{shortened}; the"
-            f" best few of each AQM ran again {len(seeds['again'])} times for {long}, and what remained of"
-            f" each {len(seeds['fresh'])} times, on seeds that had no part in the choice (from"
-            f" {seeds['fresh'][0]} on). Another search (--seed) may find other"
-            " parameters and, where candidates are close, another AQM."
+            f"The search simulated {trials} parameter sets of {', '.join(each['aqm'] for each in searched)}"
+            f" with {plural(len(seeds['search']), 'run')} each, measured for {short}{shortened}. The best few"
+            f" of each AQM were repeated {len(seeds['again'])} times for {long}, and the remaining candidates"
+            f" {len(seeds['fresh'])} times on seeds that the search did not use (from {seeds['fresh'][0]}"
+            " on). Another search (--seed) may find other parameters and, if candidates are close, another"
+            " AQM."
         )
     if as_it_is:
-        lines.append(f"With their defaults, not tuned: {', '.join(as_it_is)}.")
+        lines.append(f"Not tuned, with defaults: {', '.join(as_it_is)}.")
     chosen = next(each for each in found["candidates"] if each["setting"] == found["answer"])
     parts = []
     for head in metric_heads(found):
@@ -162,7 +161,7 @@ def done(found: Mapping[str, Any]) -> list[str]:
             text = f"{label} {number(cell['searched'])} against {number(cell['mean'])} {head['unit']}"
             parts.append(text.rstrip())
     if parts:
-        lines.append(f"{found['answer']} in the search, and on fresh seeds: {'; '.join(parts)}.")
+        lines.append(f"{found['answer']} in the search against fresh seeds: {'; '.join(parts)}.")
     return lines
 
 

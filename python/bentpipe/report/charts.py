@@ -1,7 +1,7 @@
-"""The figures of a result, as Vega-Lite charts: once for the report, once as files for papers.
+"""The figures of a result as Vega-Lite charts, for the report and as files for papers.
 
-Each figure is a few panels. Time series are thinned for display, never smoothed away: a bucket of samples
-becomes its mean and the band from its smallest to its largest sample.
+A figure has one or more panels. Time series are decimated for display: a bucket of samples becomes its mean
+and a band from its smallest to its largest sample.
 """
 
 import math
@@ -24,13 +24,13 @@ Width = int | Literal["container"]
 Drawing = alt.Chart | alt.LayerChart | alt.FacetChart
 
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#4D4D4D")
-"""Okabe and Ito's colours, which remain distinct under every common colour blindness."""
+"""Okabe and Ito's colours, distinct for all common types of colour blindness."""
 _DASHES = ([1, 0], [6, 3], [2, 2], [8, 3, 2, 3], [10, 4], [4, 2, 1, 2], [1, 3])
 INK, MUTED, _GRID, _GREY = "#1f2933", "#52606d", "#e4e7eb", "#9aa5b1"
 _FONT = "Inter, 'Helvetica Neue', 'Liberation Sans', Arial, sans-serif"
 _WINDOW = (50.0, 100.0)
 _WIDE = 50
-"""With queues so many times as long as the shortest, a scale is logarithmic."""
+"""Ratio of the longest queue to the shortest above which the scale is logarithmic."""
 _FIRST = 1000
 _SHOWN = 0.995
 
@@ -74,7 +74,7 @@ class Panel:
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """A figure with what it shows and how that was measured."""
+    """A figure with title, caption and panels."""
 
     name: str
     title: str
@@ -82,7 +82,7 @@ class Figure:
     panels: tuple[Panel, ...]
     columns: int = 1
     legend: tuple[tuple[str, str], ...] = ()
-    """Names with their colours, where no panel says them."""
+    """Names and colours, if the panels have no legend."""
 
 
 def colours(settings: Sequence[str], drawn: Sequence[str]) -> dict[str, str]:
@@ -149,7 +149,7 @@ class _Book:
     def _which_settings(self) -> str:
         more = len(self.all) - len(self.settings)
         return (
-            f" Coloured are the {len(self.settings)} best by rank; the other figures show them alone."
+            f" The {len(self.settings)} best by rank are coloured; the other figures show only these."
             if more
             else ""
         )
@@ -193,7 +193,7 @@ class _Book:
         note: str = "",
         limit: float | pl.DataFrame | None = None,
     ) -> Drawing:
-        """Draw a thinned series: the mean as a line, the extremes as a band; `limit` may be a series too."""
+        """Draw a decimated series: the mean as a line, the extremes as a band; `limit` may be a series."""
         data = alt.InlineData(values=rows(table))
         x = alt.X(
             "time:Q",
@@ -262,14 +262,14 @@ class _Book:
             f"Sampled every {interval * 1e3:g} ms."
             if size == 1
             else f"Sampled every {interval * 1e3:g} ms; the line is the mean of {size} samples"
-            f" ({size * interval:g} s), the band spans the smallest and the largest of them."
+            f" ({size * interval:g} s), the band spans their minimum and maximum."
         )
         dashed = " The dashed line is the link's capacity." if limits else ""
         caption = f"{quantity} in {self._which_run}. {how}{dashed}"
         return Figure(name, title, caption, tuple(panels))
 
     def _changing(self, settings: Iterable[str], span: tuple[float, float]) -> dict[str, pl.DataFrame]:
-        """Return the thinned capacity [Mbit/s] in `span` of those settings whose link changes."""
+        """Return the decimated capacity [Mbit/s] in `span` of settings whose link's capacity changes."""
         known = {setting: self._series(setting, "capacity", 1e-6) for setting in settings}
         return {
             setting: thin(table.filter(pl.col("time").is_between(*span)))
@@ -324,14 +324,14 @@ class _Book:
                     )
                 )
         caption = (
-            f"The same run from {start:g} to {end:g} s: every sample of the rate sent on the link and of the"
-            " transmit queue. Where the queue stays empty, the link idles."
+            f"The same run from {start:g} to {end:g} s: all samples of the rate sent on the link and of the"
+            " transmit queue. While the queue is empty, the link is idle."
         )
         columns = len({column for _, column in tables})
         return Figure("window", f"Magnified: {start:g} to {end:g} s", caption, tuple(panels), columns)
 
     def operating_points(self) -> Figure | None:
-        """Throughput against queue length, with intervals, beside the printed values."""
+        """Draw throughput against queue length, with intervals and printed values."""
         points_of: list[tuple[str, dict[str, float]]] = []
         printed_of: list[tuple[str, dict[str, float]]] = []
         for setting in self.all:
@@ -363,7 +363,7 @@ class _Book:
             else alt.Scale(domain=[0, rounded_up(max(spots) * 1.12)], nice=False)
         )
         span = max(capacity - low, 0.02 * capacity)
-        # The ends that labels are placed between: not nice, or Vega would move them.
+        # Labels are placed between these ends; `nice` would let Vega move them.
         up = (low - 0.25 * span, capacity + 0.05 * span)
         y_scale = alt.Scale(domain=up, zero=False, nice=False)
 
@@ -439,17 +439,17 @@ class _Book:
         bars = (
             f"bars are 95 % confidence intervals over {runs} runs"
             if runs > 1
-            else "one run; bars, if any, are 95 % confidence intervals from batches of its samples"
+            else "one run; bars, if any, are 95 % confidence intervals from batch means"
         )
         hollow = " Hollow diamonds are the printed values." if printed else ""
         caption = (
-            "What each setting pays in queue for its throughput: the better, the nearer to the upper left."
+            "Throughput and mean queue of each setting; better settings are nearer to the upper left."
             f" Dots are means, {bars}.{hollow}{self._which_settings}"
         )
         return Figure("operating-points", "Throughput against queue", caption, (Panel(chart),))
 
     def _printed(self, setting: str, metric: str) -> float | None:
-        """Return what the source prints for a metric, in the metric's unit."""
+        """Return the source's printed value of a metric, in the metric's unit."""
         known = find(metric)
         for row in self.result.manifest["printed"]:
             if known and row["setting"] == setting and row["metric"] == metric:
@@ -487,8 +487,8 @@ class _Book:
         counts = ", ".join(f"{name} {sum(row['setting'] == name for row in rows)}" for name in self.settings)
         caption = (
             f"Each tick is a dropped packet among the first {_FIRST:,} that arrived at the mark point after"
-            f" measuring began, in {self._which_run} ({counts}). Clusters are bursts of drops, which hit many"
-            " connections at once; evenly spread ticks do not."
+            f" measuring began, in {self._which_run} ({counts}). Clusters are bursts of drops, which affect"
+            " many connections at once."
         )
         return Figure("first-drops", f"Drops among the first {_FIRST:,} packets", caption, (Panel(chart),))
 
@@ -564,10 +564,9 @@ class _Book:
             for name, count, most in tails.iter_rows()
         )
         caption = (
-            f"How often so many packets in a row were dropped at the mark point, {self._all_runs}"
-            " (logarithmic scale). The dashed line is what independent drops at the same rate would give, a"
-            " geometric distribution: bars above it on the right are bursts, the sign of global"
-            f" synchronization.{cut}"
+            f"Number of runs of consecutive drops at the mark point by length, {self._all_runs} (logarithmic"
+            " scale). The dashed line is the geometric distribution for independent drops at the same rate:"
+            f" bars above it on the right are bursts, a sign of global synchronization.{cut}"
         )
         return Figure("drop-runs", "Runs of consecutive drops", caption, tuple(panels))
 
@@ -576,7 +575,7 @@ class _Book:
             "queue-distribution",
             "Distribution of the queue",
             "transmit queue [packets]",
-            "Share of the samples in which the transmit queue was at most so long",
+            "Share of samples with a transmit queue up to the given length",
             lambda setting: self._pool(setting, lambda run: run.samples("transmit_queue")),
             "samples",
         )
@@ -586,7 +585,7 @@ class _Book:
             "goodput",
             "Goodput of the flows",
             "goodput [kbit/s]",
-            "Share of the flows whose goodput was at most so much; a steeper curve is a fairer setting",
+            "Share of flows with a goodput up to the given rate; a steeper curve means a fairer setting",
             lambda setting: self._pool(setting, lambda run: run.goodput) * 1e-3,
             "flows",
         )
@@ -596,14 +595,14 @@ class _Book:
             "completion-time",
             "Completion time of the flows",
             "completion time [s]",
-            "Share of the flows completed within the measured time that took at most so long, from opening"
-            " to the last byte",
+            "Share of flows with a completion time, from opening to the last byte, up to the given time,"
+            " among those completed within the measured time",
             lambda setting: self._pool(setting, lambda run: run.completion),
             "flows",
         )
 
     def _pool(self, setting: str, of: Callable[[Recorded], pl.Series]) -> pl.Series:
-        """Return values from all the runs of a setting."""
+        """Return the values of all runs of a setting."""
         return pl.concat([of(self.result.recorded(setting, seed)) for seed in self.result.seeds])
 
     def _distribution(
@@ -645,8 +644,8 @@ class _Book:
             .properties(width=self.width, height=230)
         )
         text = (
-            f"{caption}; {self._all_runs} ({things}: {', '.join(counts)}). The axis ends where every curve"
-            f" has passed {100 * _SHOWN:g} %."
+            f"{caption}; {self._all_runs} ({things}: {', '.join(counts)}). The axis ends where all curves"
+            f" exceed {100 * _SHOWN:g} %."
         )
         return Figure(name, title, text, (Panel(chart),))
 
@@ -658,10 +657,10 @@ def labels(
     up: tuple[float, float],
     size: tuple[float, float],
 ) -> list[tuple[Literal["left", "center", "right"], int, int] | None]:
-    """Place a label beside each point so that none covers another; beside the bars too, where there is room.
+    """Place a label beside each point such that labels do not overlap each other or points.
 
     `across` and `up` are the ends of the axes, `size` their lengths [pixels]. Returns the alignment and the
-    offset of each label [pixels]; None where there is no room. Those that come first have the first choice.
+    offset of each label [pixels]; None if there is no room. Earlier labels are placed first.
     """
     spots = [
         (

@@ -1,4 +1,4 @@
-"""The report: one HTML file that opens offline, and the same figures as files for papers."""
+"""The report of a comparison: one HTML file that opens offline, and its figures as files for papers."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -76,10 +76,10 @@ def write_report(result: Result, path: Path | None = None) -> Path:
 
 
 def check_formats(names: Sequence[str]) -> list[str]:
-    """Return the figure formats, each once; `UsageError` if there is none of that name."""
+    """Return the figure formats without duplicates; `UsageError` for an unknown one."""
     for name in names:
         if name not in FORMATS:
-            raise UsageError(f'figure format "{name}" is unknown; there are {", ".join(FORMATS)}')
+            raise UsageError(f'figure format "{name}" is unknown; allowed: {", ".join(FORMATS)}')
     return list(dict.fromkeys(names))
 
 
@@ -122,7 +122,7 @@ def picture(figure: Figure, form: str = "svg") -> bytes:
 
 
 def _draw(spec: dict[str, Any], form: str) -> bytes:
-    # Only files need it, and 9 MB.
+    # Imported here because only files need it, and it takes 9 MB.
     import vl_convert
 
     if form == "svg":
@@ -146,7 +146,7 @@ def _joined(figure: Figure) -> Drawing | alt.ConcatChart | alt.VConcatChart:
 
 
 def _legend(entries: Sequence[tuple[str, str]]) -> Drawing:
-    """Draw names beside their colours in one line, as a page has them above a figure."""
+    """Draw the legend that pages have above a figure: names and colours in one line."""
     places, right = [], 8
     for name, colour in entries:
         places.append({"at": right, "name": name, "colour": colour})
@@ -171,7 +171,7 @@ def _summary(result: Result) -> list[tuple[str, str]]:
             " warm-up",
         ),
         ("Engine", _engine(result)),
-        ("Other than it says", "; ".join(result.notes)),
+        ("Deviations from the scenario", "; ".join(result.notes)),
         ("Runs", f"{plural(len(result.seeds), 'run')} per setting, {seeds}"),
         ("Link", " and ".join(f"{capacity * 1e-6:g} Mbit/s" for capacity in capacities)),
         ("Parameters from", scenario["source"]),
@@ -185,7 +185,7 @@ def _time(result: Result) -> str:
 
 
 def _engine(result: Result) -> str:
-    """Say what a live result comes from; nothing of a simulation, which every other is."""
+    """Return a live result's system; empty for a simulation."""
     if result.engine != LIVE:
         return ""
     versions = result.manifest.get("versions", {})
@@ -202,25 +202,24 @@ def _warnings(result: Result) -> list[str]:
         for warning, names in found.items()
     ]
     if result.manifest["scenario"]["overrides"] and not result.manifest["printed"]:
-        lines.append("The scenario was changed: values that its source may print are not shown beside these.")
+        lines.append("The scenario was changed, so values printed in its source are not shown.")
     lines += [*result.invalid, *result.late]
     lines += warmup_warnings(result.settled)
     if len(result.seeds) == 1:
         lines.append(
-            "One run per setting: intervals, where there are any, come from batches of its samples, and"
-            " differences may be chance."
+            "One run per setting: any intervals are from batch means, and differences may be due to chance."
         )
     return lines
 
 
 def _settled(result: Result) -> list[dict[str, Any]]:
-    """Return what MSER-5 says of the warm-up, a row for each setting and quantity."""
+    """Return MSER-5's check of the warm-up: a row for each setting and quantity."""
     return [
         {
             "setting": each.setting,
             "label": each.quantity.label,
             "unit": each.quantity.unit,
-            "end": "not within half of the time" if each.detected is None else f"{brief(each.detected)} s",
+            "end": "not in the first half" if each.detected is None else f"{brief(each.detected)} s",
             "before": number(each.before),
             "after": number(each.after),
             "certain": each.clear,
@@ -230,12 +229,12 @@ def _settled(result: Result) -> list[dict[str, Any]]:
 
 
 def _methods(result: Result) -> list[str]:
-    """Return how the intervals of a result were found."""
+    """Return the methods of a result's confidence intervals."""
     return sorted({row["method"] for row in result.rows() if row["method"] is not None})
 
 
 def _ranking(result: Result) -> dict[str, Any] | None:
-    """Return the settings in the order of their ranks, with the values that rank them; None below three."""
+    """Return the settings in rank order with their values; None for fewer than three settings."""
     if len(result.settings) < 3:
         return None
     stats = {(row["setting"], row["metric"]): row for row in result.rows()}
@@ -262,7 +261,7 @@ def _has_printed(result: Result) -> bool:
 
 
 def _metric_rows(result: Result) -> list[dict[str, Any]]:
-    """Return the table of metrics by group, each cell with its interval and what was printed."""
+    """Return the table of metrics by group, each cell with its interval and the printed value."""
     stats = {(row["setting"], row["metric"]): row for row in result.rows()}
     groups = []
     for group in GROUPS:
@@ -297,7 +296,7 @@ def _printed(result: Result, setting: str, metric: Metric) -> dict[str, Any] | N
 
 
 def _difference_rows(result: Result) -> dict[str, Any] | None:
-    """Return each other setting's paired differences from the first one."""
+    """Return the other settings' paired differences from the first one."""
     if len(result.settings) < 2:
         return None
     shown = [metric for metric in METRICS if metric.headline]

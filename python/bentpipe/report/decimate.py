@@ -1,4 +1,4 @@
-"""What a screen needs of the data: fewer points, round limits, short numbers."""
+"""Reduction of data to a screen's resolution: fewer points, round limits, short numbers."""
 
 import math
 from collections.abc import Sequence
@@ -8,14 +8,14 @@ import polars as pl
 __all__ = ["POINTS", "as_float", "bounds", "ecdf", "geometric", "rounded_up", "rows", "short", "thin"]
 
 POINTS = 500
-"""Most buckets of a thinned series."""
+"""Maximum number of buckets of a decimated series."""
 
 
 def thin(table: pl.DataFrame, points: int = POINTS) -> pl.DataFrame:
-    """Reduce a series to at most `points` buckets of equally many samples.
+    """Reduce a series to at most `points` buckets with equal numbers of samples.
 
     Takes `time` and `value`; returns `time` (middle of the bucket), `low`, `mean`, `high`. Unknown samples
-    are left out; no smallest or largest sample is lost.
+    are omitted; minima and maxima are kept.
     """
     known = table.select("time", pl.col("value").fill_nan(None)).drop_nulls()
     size = max(1, math.ceil(len(known) / points))
@@ -33,14 +33,14 @@ def thin(table: pl.DataFrame, points: int = POINTS) -> pl.DataFrame:
 
 
 def geometric(share: float, arrivals: float, length: int) -> float:
-    """Return how many drop runs of `length` packets independent drops of that `share` would give."""
+    """Return the expected number of drop runs of `length` packets if a `share` were dropped independently."""
     return arrivals * (1 - share) ** 2 * share**length
 
 
 def ecdf(values: pl.Series, points: int = 300) -> list[tuple[float, float]]:
-    """Return the empirical distribution as (value, share of all that are at most so large, in %).
+    """Return the empirical distribution function as pairs of value and share of values up to it [%].
 
-    Every step returned is exact; of more than `points` steps only so many are kept, the last among them.
+    Returned steps are exact; if there are more than `points`, about `points` of them are kept, and the last.
     """
     table = (
         pl.DataFrame({"value": values})
@@ -56,7 +56,7 @@ def ecdf(values: pl.Series, points: int = 300) -> list[tuple[float, float]]:
 
 
 def bounds(tables: Sequence[pl.DataFrame], extra: Sequence[float], *, from_zero: bool) -> tuple[float, float]:
-    """Return the limits of an axis that shows all the thinned `tables` and the `extra` values."""
+    """Return the limits of an axis for all decimated `tables` and the `extra` values."""
     lows = [as_float(table["low"].min()) for table in tables]
     highs = [*(as_float(table["high"].max()) for table in tables), *extra]
     high = max(highs)
@@ -68,7 +68,7 @@ def bounds(tables: Sequence[pl.DataFrame], extra: Sequence[float], *, from_zero:
 
 
 def rounded_up(value: float) -> float:
-    """Round up to a number with a round scale."""
+    """Return `value` rounded up to a round number for an axis."""
     if value <= 0:
         return 1.0
     step = 10.0 ** math.floor(math.log10(value)) / 4
@@ -76,15 +76,15 @@ def rounded_up(value: float) -> float:
 
 
 def rows(table: pl.DataFrame) -> list[dict[str, float]]:
-    """Return a table as Vega takes it."""
+    """Return a table in Vega's format."""
     return [{name: short(value) for name, value in row.items()} for row in table.iter_rows(named=True)]
 
 
 def short(value: float) -> float:
-    """Five digits are finer than a screen."""
+    """Return `value` with five digits, finer than a screen's resolution."""
     return float(f"{value:.5g}")
 
 
 def as_float(value: object) -> float:
-    """Return what polars calls a number of some kind as a float; 0 for none."""
+    """Return a number from polars as a float; 0 for None."""
     return float(value) if isinstance(value, int | float) else 0.0

@@ -1,4 +1,4 @@
-"""The pages of a fluid model: its own, and the one that sets it beside the simulation."""
+"""The pages of a fluid model and of a validation."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -55,7 +55,7 @@ def model_page(result: ModelResult) -> str:
 
 
 def validation_page(result: Validation) -> str:
-    """Return the report that sets engines side by side as HTML."""
+    """Return the report of a validation as HTML."""
     manifest = result.simulation.manifest
     scenario, seeds = manifest["scenario"], result.simulation.seeds
     accounts, rows = result.accounts, result.rows()
@@ -77,7 +77,7 @@ def validation_page(result: Validation) -> str:
     return page(
         "validation.html.j2",
         [*([summed_up] if summed_up else []), *drawn],
-        title=f"Side by side: {scenario['title'] or scenario['name']}",
+        title=f"Validation: {scenario['title'] or scenario['name']}",
         kicker=dated(manifest),
         description=paragraphs(scenario["description"]),
         summary=summary,
@@ -102,7 +102,7 @@ def validation_page(result: Validation) -> str:
 def _groups(
     rows: Sequence[Mapping[str, Any]], engines: Sequence[str], settings: Sequence[str]
 ) -> list[dict[str, Any]]:
-    """Return the table's rows, those of a setting together."""
+    """Return the table's rows, grouped by setting."""
     first = engines[0]
     groups = []
     for setting in settings:
@@ -155,7 +155,7 @@ def _looked_at(scenario: Mapping[str, Any]) -> list[tuple[str, str]]:
     over = f"{clock(scenario['duration'])} after {clock(scenario['warmup'])} of warm-up"
     rows = [
         ("Scenario", scenario["name"]),
-        ("Looked at", over),
+        ("Measured", over),
         ("Parameters from", scenario["source"]),
         ("Changed from the file", ", ".join(scenario["overrides"])),
     ]
@@ -168,34 +168,34 @@ def _summary(result: ModelResult, *, equations: bool = True) -> list[tuple[str, 
     return [
         *_looked_at(result.manifest["scenario"]),
         *([("Equations", ", ".join(names))] if equations else []),
-        ("Step", f"{model['step'] * 1e-6:g} ms; it remembers {model['history'] * 1e-9:g} s"),
+        ("Step", f"{model['step'] * 1e-6:g} ms, history {model['history'] * 1e-9:g} s"),
         ("Driven by", _driven(model.get("series"))),
     ]
 
 
 def _driven(series: Mapping[str, Any] | None) -> str:
-    """Return what is said of the measured series."""
+    """Return a description of the measured series."""
     if not series:
-        return "no measured series: a constant load and the mean delay of the PEP"
+        return "no measured series: constant load and mean PEP delay"
     digest = str(series["digest"])[:12]
-    return f"measured series that begin again after {series['period']:g} s, SHA-256 {digest}…"
+    return f"measured series with a period of {series['period']:g} s, SHA-256 {digest}…"
 
 
 def _warnings(result: ModelResult) -> list[str]:
-    """Return what of the inputs is not the source's."""
+    """Return warnings about inputs that the source does not give."""
     lines = []
     made_up = dict.fromkeys(each["title"] for each in _equations(result) if each["reconstructed"])
     if made_up:
-        lines.append(f"Reconstructed equations: {', '.join(made_up)}. Their source describes them only.")
+        lines.append(f"Reconstructed equations: {', '.join(made_up)}. Their source only describes them.")
     if any(row["calibrated"] for row in result.manifest["printed"]):
         lines.append(
-            "Some of the scenario's parameters were chosen by looking at values that its source prints:"
-            " see the comments in the scenario file."
+            "Some of the scenario's parameters were fitted to values printed in its source: see the comments"
+            " in the scenario file."
         )
     if result.manifest["model"].get("series"):
         lines.append(
-            "The equations are driven by series that were measured in a simulation of this project,"
-            " without AQM and bottleneck: there, model and simulation are not independent."
+            "The equations are driven by series measured in a simulation without AQM and bottleneck, so model"
+            " and simulation are not independent."
         )
     return lines
 
@@ -203,11 +203,11 @@ def _warnings(result: ModelResult) -> list[str]:
 def _few(runs: int) -> list[str]:
     if runs > 1:
         return []
-    return ["One run per setting: there are no confidence intervals, and differences may be chance."]
+    return ["One run per setting: there are no confidence intervals, and differences may be due to chance."]
 
 
 def _equations(result: ModelResult) -> list[dict[str, Any]]:
-    """Return the equations used, what they are given, and by which settings."""
+    """Return the equations with their inputs and the settings that use them."""
     docs = _docs()
     found: dict[str, dict[str, Any]] = {}
     for entry in result.manifest["settings"]:
@@ -226,10 +226,10 @@ def _equations(result: ModelResult) -> list[dict[str, Any]]:
 
 
 def _value(value: float | None) -> str:
-    return "without bound" if value is None else brief(value, 4)
+    return "unlimited" if value is None else brief(value, 4)
 
 
 def _docs() -> dict[str, str]:
-    """Return what the schema says of each kind of equations."""
+    """Return the schema's description of each kind of equations."""
     kinds = json.loads(_core.schema())["$defs"]["Equations"]["oneOf"]
     return {kind["const"]: kind["description"] for kind in kinds}

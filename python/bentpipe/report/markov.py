@@ -1,4 +1,4 @@
-"""The figures of the Markov model: how long its queue is, and what threshold control does to each class."""
+"""Figures of the Markov model: distribution of its queue, and each class under threshold control."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -14,12 +14,12 @@ from bentpipe.report.decimate import rounded_up
 __all__ = ["control", "distribution"]
 
 _LEAST = 1e-6
-"""Probabilities below are not drawn."""
+"""Smallest probability that is drawn."""
 _DASHES = ([1, 0], [6, 3], [2, 2], [8, 3, 2, 3], [10, 4])
 
 
 def distribution(settings: dict[str, Sequence[MarkovResult]], width: Width = "container") -> Figure:
-    """Draw how likely each number of packets is: panels for settings, curves for numbers of states."""
+    """Draw the distribution of packets in the system: a panel per setting, a curve per number of states."""
     names = list(dict.fromkeys(_states(one) for found in settings.values() for one in found))
     shown = [p for found in settings.values() for one in found for p in one.queue.distribution if p >= _LEAST]
     least = 10.0 ** math.floor(math.log10(min(shown)))
@@ -53,7 +53,7 @@ def distribution(settings: dict[str, Sequence[MarkovResult]], width: Width = "co
         )
         panels.append(Panel(chart))
     caption = (
-        "How likely it is to find so many packets in the system, the one in service counted."
+        "Probability of the number of packets in the system, including the one in service."
         f" Probabilities below {_LEAST:f} are not drawn."
     )
     return Figure("queue-distribution", "Distribution of the queue", caption, tuple(panels))
@@ -66,7 +66,7 @@ def control(states: dict[int, Sequence[MarkovResult]], width: Width = "container
         "control-loss",
         "Loss of each class under threshold control",
         "loss [%]",
-        "Share of its packets that each class loses",
+        "Share of each class's packets that is lost",
         lambda one: 100 * one.loss,
         states,
         half,
@@ -75,7 +75,7 @@ def control(states: dict[int, Sequence[MarkovResult]], width: Width = "container
         "control-delay",
         "Delay of each class under threshold control",
         "delay [ms]",
-        "Mean time in the system of those packets of each class that are not lost",
+        "Mean time in the system of each class's packets that are not lost",
         lambda one: 1e3 * one.delay,
         states,
         half,
@@ -122,7 +122,7 @@ def _against_threshold(
             .properties(width=width, height=200, title=f"{m} states")
         )
         panels.append(Panel(chart))
-    whole = f"{caption}. Marking begins at the threshold and is certain when the buffer is full."
+    whole = f"{caption}. The marking probability rises from 0 at the threshold to 1 at a full buffer."
     return Figure(name, title, whole, tuple(panels), len(panels))
 
 
@@ -131,14 +131,14 @@ def _states(one: MarkovResult) -> str:
 
 
 def _colour(field: str, names: Sequence[str], among: Sequence[str]) -> alt.Color:
-    """Return colours for `names`, each the same wherever there are others `among` which it stands."""
+    """Return the colours of `names`, which depend only on their position in `among`."""
     colour = colours(among, among)
     scale = alt.Scale(domain=list(names), range=[colour[name] for name in names])
     return alt.Color(f"{field}:N", title=None, scale=scale)
 
 
 def _dash(field: str, names: Sequence[str], among: Sequence[str]) -> alt.StrokeDash:
-    """Return dashes in the same way, for curves that lie upon each other."""
+    """Return dashes in the same way, to distinguish curves that coincide."""
     dash = {name: _DASHES[index % len(_DASHES)] for index, name in enumerate(among)}
     scale = alt.Scale(domain=list(names), range=[dash[name] for name in names])
     return alt.StrokeDash(f"{field}:N", title=None, scale=scale)

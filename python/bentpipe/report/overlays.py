@@ -1,6 +1,6 @@
-"""Figures of several engines over each other: what each says of a setting, over time and in the mean.
+"""Figures that overlay several engines: time series of a setting, and ratios of means.
 
-Time series are drawn as in a simulation's report: thinned for display, never smoothed away.
+Time series are decimated for display as in a simulation's report.
 """
 
 import math
@@ -21,15 +21,15 @@ __all__ = ["curves", "engine_colours", "known", "over_time", "ratios"]
 _WINDOW = (50.0, 100.0)
 _SHOWN = ("queue", "throughput", "offered_load", "mark_probability")
 _LEAST = 0.02
-"""Least share of a value that an axis spans: less of it are rounding errors."""
+"""Smallest span of an axis as a share of its values; smaller variations are rounding errors."""
 _CLOSE = 7.0
-"""Up to this ratio an axis has more ticks."""
+"""Ratio up to which an axis has more ticks."""
 _FURTHEST = 100.0
-"""Ratios beyond this, and below its inverse, are drawn at the axis' end."""
+"""Largest ratio on the axis; larger ones, and those below its inverse, are drawn at the end."""
 
 
 def engine_colours(accounts: Sequence[Account]) -> dict[str, str]:
-    """Return a colour for each engine, the same on every page; a model's is the second one even if alone."""
+    """Return a colour for each engine, the same on every page; a model always has the second colour."""
     names = dict.fromkeys(["simulator", "model", *(account.engine for account in accounts)])
     return colours(list(names), list(names))
 
@@ -43,10 +43,10 @@ def over_time(
     run: str,
     width: Width = "container",
 ) -> list[Figure]:
-    """Return a figure for each setting: every quantity as each engine has it, whole and magnified.
+    """Return a figure for each setting: all quantities of all engines, over the whole time and magnified.
 
-    `capacity` [Mbit/s] is that of each setting's link, `interval` that of the samples [s]; `run` says which
-    run of the simulator is shown, if any.
+    `capacity` is each setting's link capacity [Mbit/s], `interval` the sampling interval [s], and `run` the
+    description of the simulator's run, if any.
     """
     taken: set[str] = set()
     made = []
@@ -122,11 +122,11 @@ def _setting(
     how = f"Sampled every {interval * 1e3:g} ms" + (
         "."
         if size == 1
-        else f"; on the left, lines are means of {size} samples ({size * interval:g} s) and bands span the"
-        " smallest and the largest of them."
+        else f"; on the left, lines are means of {size} samples ({size * interval:g} s) and bands span their"
+        " minimum and maximum."
     )
-    which = f"The simulator's is {run}. " if run else ""
-    right = " On the right a part of it, every sample." if len(spans) > 1 else ""
+    which = f"The simulator's series is {run}. " if run else ""
+    right = " On the right, all samples of a part." if len(spans) > 1 else ""
     changing = any(
         "capacity" in account.series[setting].columns
         and _varies(account, setting, Quantity("capacity", "capacity", "", "", 1.0))
@@ -140,7 +140,7 @@ def _setting(
 
 
 def _quantities(accounts: Sequence[Account], setting: str) -> list[Quantity]:
-    """Return what is drawn: the queue, rates and marks that are known, then the AQM's state that all have."""
+    """Return the drawn quantities: known queue, rates and marks, then AQM state common to all engines."""
     columns = [set(account.series[setting].columns) for account in accounts]
     named = {each.name: each for each in QUANTITIES}
     shown = [
@@ -159,7 +159,7 @@ def _varies(account: Account, setting: str, quantity: Quantity) -> bool:
 
 
 def known(table: pl.DataFrame, quantity: Quantity) -> pl.DataFrame | None:
-    """Return `time` and `value` of a quantity in its unit, without unknown samples; None if there is none."""
+    """Return the known samples of a quantity as `time` and `value` in its unit; None without any."""
     if quantity.column not in table.columns:
         return None
     value = (pl.col(quantity.column).cast(pl.Float64).fill_nan(None) * quantity.factor).alias("value")
@@ -185,7 +185,7 @@ def curves(
     last: bool,
     width: Width,
 ) -> Drawing:
-    """Draw thinned series over each other: means as lines, extremes as bands; `note` may have lines."""
+    """Overlay decimated series: means as lines, extremes as bands; `note` may have several lines."""
     axis = quantity.unit or " "
     scale = alt.Scale(domain=list(domain), nice=False, zero=False)
     x = alt.X(
@@ -229,10 +229,10 @@ def curves(
 def ratios(
     accounts: Sequence[Account], found: Sequence[Mapping[str, Any]], width: Width = "container"
 ) -> Figure | None:
-    """Return the picture of how many times the first engine's values the others have."""
+    """Return the figure of the other engines' values as ratios to the first engine's."""
     first, *others = (account.engine for account in accounts)
     shade = engine_colours(accounts)
-    # The AQM's own state is in the table: here, what users see.
+    # The AQM's internal state is only in the table.
     names = {each.name for each in QUANTITIES}
     shown = [row for row in found if row["quantity"] in names]
     labels: list[str] = []
@@ -322,13 +322,12 @@ def ratios(
     ]
     chart = alt.layer(*layers).properties(width=width, height=max(120, 19 * len(labels)))
     caption = (
-        "Dots are means, hollow diamonds standard deviations over time; on the line, both agree. Bars are"
-        " what"
-        f" the {first}'s 95 % interval makes of the mean. Arrows point at what lies beyond the axis, zeros"
-        " among it."
+        "Dots are ratios of means, hollow diamonds ratios of standard deviations over time; on the line,"
+        f" engines agree. Bars follow from the {first}'s 95 % interval. Arrows mark values beyond the axis,"
+        " including zero."
     )
     legend = tuple((engine, shade[engine]) for engine in others) if len(others) > 1 else ()
-    return Figure("ratios", f"How many times the {first}'s value", caption, (Panel(chart),), 1, legend)
+    return Figure("ratios", f"Ratios to the {first}'s values", caption, (Panel(chart),), 1, legend)
 
 
 def _points(row: Mapping[str, Any], first: str, engine: str, label: str) -> list[dict[str, Any]]:

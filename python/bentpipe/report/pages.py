@@ -1,4 +1,4 @@
-"""What every page shares: one HTML file that opens offline, with its charts in it."""
+"""Common parts of all pages, each of which is one HTML file with its charts that opens offline."""
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
@@ -18,7 +18,7 @@ __all__ = ["dated", "page", "parameters", "script_json", "specification", "unwri
 
 
 def page(template: str, figures: Iterable[Figure], **context: Any) -> str:  # noqa: ANN401
-    """Return a page: `template` sees `figures` with the numbers of their charts, and `context`."""
+    """Return a page from `template`, `figures` (with the numbers of their charts) and `context`."""
     specs: list[dict[str, Any]] = []
     shown = []
     for figure in figures:
@@ -39,12 +39,12 @@ def page(template: str, figures: Iterable[Figure], **context: Any) -> str:  # no
 
 
 def dated(manifest: Mapping[str, Any]) -> str:
-    """Return which Bentpipe made a result, and when."""
+    """Return the version of Bentpipe that made a result, and the date."""
     return f"Bentpipe {manifest['core']['version']} · {(manifest['finished'] or manifest['started'])[:10]}"
 
 
 def write_page(path: Path, html: str) -> Path:
-    """Write a page to `path` and return that; `UsageError` if the file cannot be written."""
+    """Write a page to `path` and return the path; `UsageError` if the file cannot be written."""
     try:
         files.write(path, html.encode())
     except OSError as error:
@@ -55,7 +55,7 @@ def write_page(path: Path, html: str) -> Path:
 def specification(
     chart: Drawing | alt.ConcatChart | alt.VConcatChart, *, fit: bool = False
 ) -> dict[str, Any]:
-    """Return a chart's specification in the house style; `fit` makes it as wide as its place in a page."""
+    """Return a chart's specification in the common style; `fit` fits its width to the page."""
     spec: dict[str, Any] = chart.to_dict()
     background = spec.pop("background", None)
     spec["config"] = {**CONFIG, "background": background}
@@ -65,13 +65,13 @@ def specification(
 
 
 def script_json(value: object) -> str:
-    """Write JSON that may stand inside a script element."""
+    """Return JSON that is safe inside a script element."""
     text = json.dumps(value, allow_nan=False, separators=(",", ":"), ensure_ascii=False)
     return text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
 
 
 def parameters(settings: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return the effective parameters of a manifest's settings: shared by all, and not."""
+    """Return the effective parameters of a manifest's settings: `shared` by all, and `differing`."""
     per_setting = {setting["name"]: {row["key"]: row for row in setting["effective"]} for setting in settings}
     keys: dict[str, None] = {}
     for rows in per_setting.values():

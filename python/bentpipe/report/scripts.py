@@ -1,8 +1,8 @@
 """The scripts that draw a report's charts.
 
-`vl-convert-python` carries them, but needs 130 MB and a second to bundle them, so the bundle is made once
-(`python -m bentpipe.report.scripts`, which the build does) and kept beside the templates. If it is missing or
-belongs to other versions, it is made anew each time.
+`vl-convert-python` contains them, but takes 130 MB and a second to bundle them. So the build bundles them
+once (`python -m bentpipe.report.scripts`) and stores the bundle beside the templates. If it is missing or of
+another version, it is bundled each time.
 """
 
 import importlib.metadata
@@ -33,7 +33,7 @@ def _kept() -> Path:
 def _make() -> str:
     import vl_convert
 
-    # The stub demands a snippet; without one, the bundle sets `window.vegaEmbed`, which is what is wanted.
+    # The stub requires a snippet; without one, the bundle sets `window.vegaEmbed`, as needed here.
     return vl_convert.javascript_bundle(vl_version=VEGA_LITE)  # type: ignore[call-arg]
 
 

@@ -1,4 +1,4 @@
-"""The figure of measured series: the points, and the waves fitted to them."""
+"""The figure of measured series: points and fitted Fourier series."""
 
 import altair as alt
 
@@ -19,7 +19,7 @@ _WIDTH, _HEIGHT = 820, 150
 
 
 def figure(captured: Captured) -> Figure:
-    """Return the three series of a run."""
+    """Return the figure of a run's three series."""
     panels = tuple(
         Panel(
             _panel(series, *_LABELS[name], first=name == next(iter(_LABELS)), last=name == list(_LABELS)[-1])
@@ -55,7 +55,7 @@ def _panel(series: Series, title: str, unit: str, scale: float, *, first: bool, 
     points = alt.Chart(rows(series.measured, names[0])).mark_circle(size=14, opacity=0.8)
     curve = alt.Chart(rows(series.fitted, names[1])).mark_line(strokeWidth=2)
     explained = (
-        "nothing varies"
+        "constant"
         if series.explained is None
         else f"the fit explains {100 * series.explained:.1f} % of the variance"
         f" (of white noise: {100 * series.noise:.1f} %)"

@@ -1,4 +1,4 @@
-"""The stability map: phase margins in colour, the border of stability, and the simulator's queue over it."""
+"""The stability map: phase margins, the border of stability, and the simulator's queue."""
 
 import html
 import itertools
@@ -24,16 +24,16 @@ def figure(found: StabilityMap) -> bytes:
 
 
 def caption(found: StabilityMap) -> str:
-    """Return what the figure shows."""
+    """Return the caption of the figure."""
     text = (
         f"{found.scenario}, equations {found.equations}. Colour: phase margin of the linearized fluid "
         "equations at their operating point; the line is the border of stability; grey: no operating point."
     )
     if found.simulated:
         text += (
-            " Circles: one simulation each, the larger the more its queue varies (standard deviation over "
-            "mean), and the darker the more of that is within a factor of 1.5 of one period: an oscillation, "
-            "not noise."
+            " Circles: one simulation each. Their size is the queue's variation (standard deviation over "
+            "mean); darker circles have more of their variance within a factor of 1.5 of one period, which "
+            "distinguishes an oscillation from noise."
         )
     return text
 
@@ -51,7 +51,7 @@ def _values(found: StabilityMap, axis: Axis) -> list[float]:
 
 
 def _edges(values: list[float]) -> list[tuple[float, float]]:
-    """Return where the cell of each value begins and ends."""
+    """Return the lower and upper end of each value's cell."""
     if len(values) == 1:
         return [(values[0] - 0.5, values[0] + 0.5)]
     between = [0.5 * (a + b) for a, b in itertools.pairwise(values)]
@@ -89,7 +89,7 @@ def _panel(found: StabilityMap, setting: str, number: int, last: int) -> Drawing
     scale = alt.Scale(
         domain=[_LEAST, 0.0, _MOST], range=[_UNSTABLE, _NEUTRAL, _STABLE], clamp=True, interpolate="rgb"
     )
-    # One legend a panel, so that panels stay in line.
+    # One legend per panel keeps the panels aligned.
     legend = alt.Legend(
         title="Phase margin [degrees]: unstable < 0 < stable",
         gradientLength=240,
@@ -123,7 +123,7 @@ def _subtitle(found: StabilityMap, setting: str) -> str:
     table = found.table.filter(pl.col("setting") == setting)
     known = table.filter(pl.col("stable").is_not_null())
     if known.is_empty():
-        return "no operating point anywhere"
+        return "no operating point at any point"
     if found.x.name == "pep_delay" and not known["pep_in_loop"].any():
         return "the PEP's delay is not in the loop"
     share = known["stable"].mean()
@@ -135,7 +135,7 @@ def _border(
     x_cells: list[tuple[float, float]],
     y_cells: list[tuple[float, float]],
 ) -> list[dict[str, float]]:
-    """Return the sides between a stable cell and an unstable one."""
+    """Return the edges between stable and unstable cells."""
     sides = []
     for (i, j), stable in state.items():
         for beside in ((i + 1, j), (i, j + 1)):
@@ -154,7 +154,7 @@ def _border(
 def _circles(
     found: StabilityMap, setting: str, where: dict[str, Any], *, size: bool, swing: bool
 ) -> list[alt.Chart]:
-    """Return the simulations, with the legends of their size and of their filling where asked for."""
+    """Return the simulations as circles, with legends of size and filling if requested."""
     points = [
         {
             "x": row[f"at_{found.x.name}"] * found.x.factor,
@@ -168,7 +168,7 @@ def _circles(
     if not points:
         return []
     sizes = alt.Legend(
-        title="Simulated queue: deviation over mean",
+        title="Simulated queue: standard deviation / mean",
         values=[0.25, 0.5, 1, 2],
         format="~g",
         titleLimit=400,
@@ -180,7 +180,7 @@ def _circles(
     by_size = alt.Size(
         "cv:Q", scale=alt.Scale(domain=[0, 2.5], range=[0, 420], clamp=True), legend=sizes if size else None
     )
-    fills = alt.Legend(title="Share of its variance about one period", gradientLength=240, titleLimit=400)
+    fills = alt.Legend(title="Share of variance near one period", gradientLength=240, titleLimit=400)
     by_fill = alt.Fill(
         "peak:Q",
         scale=alt.Scale(domain=[0.0, 0.8], range=["#ffffff", "#000000"], clamp=True, interpolate="rgb"),
@@ -191,7 +191,7 @@ def _circles(
 
 
 def page(found: StabilityMap, drawn: bytes) -> str:
-    """Return a page with the map that opens offline."""
+    """Return a page with the map, which opens offline."""
     title = html.escape(f"Stability of {found.scenario}")
     return (
         "<!doctype html>\n"

@@ -1,4 +1,4 @@
-"""The report of a sweep: figures that suit its design, the table, differences, and what failed."""
+"""The report of a sweep: figures for its design, table of points, differences and failed runs."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -18,7 +18,7 @@ __all__ = ["render", "write_figures", "write_report"]
 
 _FIGURE_WIDTH = 620
 _MOST_ROWS = 1000
-"""Rows of the table that a page shows."""
+"""Maximum rows of a page's table."""
 _MOST_FAILURES = 100
 _DESIGNS = {"grid": "a grid", "lhs": "a Latin hypercube", "sobol": "a Sobol sequence"}
 
@@ -27,7 +27,7 @@ def render(result: SweepResult) -> str:
     """Return the report of a sweep as HTML; `ResultError` if it has no runs."""
     frame, metrics = result.frame(), check_metrics(result.metrics)
     if frame.is_empty():
-        raise ResultError(f"{result.folder}: the sweep has no runs that are finished")
+        raise ResultError(f"{result.folder}: the sweep has no finished runs")
     rows = result.rows()
     factors = axes(result, frame)
     settings = list(dict.fromkeys(row["setting"] for row in rows))
@@ -66,7 +66,7 @@ def write_report(result: SweepResult, path: Path | None = None) -> Path:
 def write_figures(
     result: SweepResult, folder: Path, formats: Sequence[str] = ("svg",), *, force: bool = False
 ) -> list[Path]:
-    """Write every figure to `folder` in every format, as `report.write_figures` does."""
+    """Write all figures to `folder` in all formats; see `comparison.write_figures`."""
     made = figures(result, result.rows(), result.frame(), result.metrics, _FIGURE_WIDTH)
     return write_pictures(made, folder, formats, force=force)
 
@@ -90,8 +90,8 @@ def _summary(
             ("Runs", f"{many} of each setting at each point, from seed {seeds[0]} on" if seeds else many),
             (
                 "Added until",
-                f"the 95 % interval of {until['metric']} is within {until['share']:.3g} of the mean"
-                f" either way, at most {until['most']} runs"
+                f"the 95 % interval of {until['metric']} is within ±{until['share']:.3g} of the mean,"
+                f" at most {until['most']} runs"
                 if until
                 else "",
             ),
@@ -115,24 +115,20 @@ def _warnings(
 ) -> list[str]:
     lines = []
     if not result.complete:
-        lines.append(
-            "The sweep is not finished: this is what there is so far. The same command goes on with it."
-        )
+        lines.append("The sweep is incomplete; these are the results so far. The same command continues it.")
     if failures:
-        lines.append(
-            f"{plural(len(failures), 'run')} failed and are not in these means; they are listed below."
-        )
+        lines.append(f"{plural(len(failures), 'run')} failed; the means exclude them. They are listed below.")
     if others := result.of_other_builds():
         lines.append(
-            f"{plural(others, 'run')} come from another build of Bentpipe; no mean at a point is over two."
+            f"{plural(others, 'run')} come from another build of Bentpipe; no mean combines two builds."
         )
     if max((row["runs"] for row in rows), default=0) == 1:
-        lines.append("One run at each point: there are no intervals, and differences may be chance.")
+        lines.append("One run at each point: there are no intervals, and differences may be due to chance.")
     lines += [f"{line}." for line in result.shortfalls()]
     if result.manifest.get("until"):
         lines.append(
-            "Runs were added until an interval was narrow: such intervals are a little too narrow. The number"
-            " of runs stands beside each."
+            "Runs were added until an interval was narrow enough; such intervals are slightly too narrow."
+            " The table gives the number of runs."
         )
     return lines
 
@@ -172,7 +168,7 @@ def _differences(
     metrics: Sequence[Metric],
     places: int,
 ) -> list[dict[str, Any]]:
-    """Return how each other setting differs from the first one, point by point; none if that is too long."""
+    """Return the other settings' differences from the first one at each point; empty if too long."""
     if len(settings) < 2 or places > _MOST_ROWS:
         return []
     found = []

@@ -21,31 +21,31 @@ Kind = Literal["none", "lines", "maps", "effects", "points"]
 _DASHES = ([1, 0], [6, 3], [2, 2], [8, 3, 2, 3])
 _NONE = "#d9dee4"
 _FAR = 20.0
-"""Means whose ends are so many times apart are drawn on a logarithmic axis."""
+"""Ratio of the largest mean to the smallest from which the axis is logarithmic."""
 _FEW = 4
-"""Settings whose bands are drawn strongly."""
+"""Maximum number of settings with strong bands."""
 _WRITTEN = 120
-"""Cells of a map up to which their values stand in them."""
+"""Maximum number of cells of a map with values in them."""
 _WIDE = 50.0
-"""A list of values whose ends are so many times apart is drawn on a logarithmic axis."""
+"""Ratio of a factor's largest value to its smallest from which its axis is logarithmic."""
 _TICKS = 9
 _BARS = 60
-"""Points of a sample up to which their intervals are drawn."""
+"""Maximum number of points of a sample with intervals."""
 
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """A factor as figures and tables show it."""
+    """A factor in figures and tables."""
 
     key: str
     values: tuple[str, ...]
-    """As the scenario file writes them, in order."""
+    """Values as in the scenario file, in order."""
     unit: str
     log: bool
     numbers: dict[str, float] | None
-    """Each value's number in `unit`; None if they are no numbers of one unit."""
+    """Number of each value in `unit`; `None` unless all are numbers with one unit."""
     labels: dict[str, str]
-    """Each value with as few digits as tell it from the others, three at least, without its unit."""
+    """Each value without its unit, with at least three digits and as many as distinguish it."""
 
     @property
     def title(self) -> str:
@@ -67,18 +67,18 @@ class Axis:
         least, most = min(numbers), max(numbers)
         kind: Literal["log", "linear"] = "log" if self.log else "linear"
         scale = alt.Scale(type=kind, nice=False, zero=False, domain=[least, most], padding=10)
-        # The values themselves are the best ticks, if they are few.
+        # If there are few values, they are the ticks.
         ticks = numbers if len(numbers) <= _TICKS else _decades(least, most) if self.log else None
         axis = alt.Axis(format="~r", tickCount=6) if ticks is None else alt.Axis(format="~r", values=ticks)
         return alt.X("x:Q", title=title, scale=scale, axis=axis)
 
     def place(self, value: str) -> float | str:
-        """Return a value as the data of a chart hold it."""
+        """Return a value in the form of a chart's data."""
         return self.labels[value] if self.numbers is None else self.numbers[value]
 
 
 def _decades(least: float, most: float) -> list[float]:
-    """Return ticks of a logarithmic axis: 1, 2 and 5 of each decade, or of many decades 1 alone."""
+    """Return the ticks of a logarithmic axis: 1, 2 and 5 of each decade, or only 1 for many decades."""
     low, high = math.floor(math.log10(least)), math.ceil(math.log10(most))
     steps = (1, 2, 5) if high - low <= 3 else (1,)
     ticks = [float(f"{step}e{power}") for power in range(low, high + 1) for step in steps]
@@ -86,7 +86,7 @@ def _decades(least: float, most: float) -> list[float]:
 
 
 def axes(result: SweepResult, frame: pl.DataFrame) -> list[Axis]:
-    """Return every factor of a sweep, with the values that its runs have."""
+    """Return the factors of a sweep with the values of its runs."""
     log = {each["key"]: each["log"] for each in result.manifest.get("vary", [])}
     return [_axis(key, frame[key].unique().to_list(), log=log.get(key)) for key in result.factors]
 
@@ -105,7 +105,7 @@ def _axis(key: str, values: Sequence[str], *, log: bool | None) -> Axis:
         return Axis(key, ordered, "", log=False, numbers=None, labels={value: value for value in ordered})
     ordered = tuple(sorted(values, key=numbers.__getitem__))
     least, most = numbers[ordered[0]], numbers[ordered[-1]]
-    # What somebody wrote is shown as it is; what a range or a sample computed is shortened.
+    # Values from the sweep file are unchanged; those computed by a range or a sample are shortened.
     exact = all(brief(numbers[value], 12) == brief(numbers[value], 5) for value in ordered)
     labels: dict[str, str] = {}
     for digits in (12,) if exact else (3, 4, 6, 12):
@@ -117,7 +117,7 @@ def _axis(key: str, values: Sequence[str], *, log: bool | None) -> Axis:
 
 
 def setting_colours(settings: Sequence[str]) -> dict[str, str]:
-    """Return a colour for each setting; of more than seven, some share one and differ in their dashes."""
+    """Return a colour for each setting; if there are more than seven, some differ only in their dashes."""
     return {name: PALETTE[index % len(PALETTE)] for index, name in enumerate(settings)}
 
 
@@ -146,11 +146,11 @@ class _Book:
         self.metrics = metrics
         self.width: Width = width
         self.alone = width != "container"
-        """Whether a figure is a file of its own."""
+        """True if each figure is a separate file."""
         self.settings = list(dict.fromkeys(row["setting"] for row in rows))
         self.colour = setting_colours(self.settings)
         self.named = self.alone or len(self.settings) > len(PALETTE)
-        """Whether charts have a legend: the page's own does not show dashes."""
+        """True if charts have legends; the page's legend does not show dashes."""
         everything = axes(result, frame)
         self.axes = [axis for axis in everything if len(axis.values) > 1]
         self.fixed = [axis for axis in everything if len(axis.values) == 1]
@@ -158,7 +158,7 @@ class _Book:
         self.sampled = result.manifest.get("design", "grid") != "grid"
 
     def figure(self, metric: Metric) -> Figure | None:
-        """Return the figure that suits the design; None if nothing varies, or nothing was measured."""
+        """Return the figure for the design; None if nothing varies or nothing was measured."""
         rows = [row for row in self.rows if row["metric"] == metric.name and row["mean"] is not None]
         if not rows or not self.axes:
             return None
@@ -179,7 +179,7 @@ class _Book:
         caption = f"{_doc(metric)} Mean over the runs at each point{self._given()}" + (
             ", with its 95 % confidence interval as a band."
             if few > 1
-            else "; one run has no interval, so that differences may be chance."
+            else "; one run has no interval, so differences may be due to chance."
         )
         return Figure(
             metric.name, _heading(metric), caption + vertical.note, (Panel(chart),), 1, self._legend()
@@ -208,7 +208,7 @@ class _Book:
     ) -> Drawing:
         """Draw means against a factor: joined by lines with bands, or as points with bars."""
         base = alt.Chart(alt.InlineData(values=list(values))).encode(x=axis.x())
-        # A page says once which colour is which; a file on its own has to say it itself.
+        # A page has one legend for all figures; a separate file needs its own.
         legend = self._named() if named else None
         colour = alt.Color("setting:N", scale=self._scale(), legend=legend, sort=self.settings)
         low, high = y.of("low"), alt.Y2("high:Q")
@@ -230,7 +230,7 @@ class _Book:
         return alt.layer(*layers).properties(width=width, height=height)
 
     def _apart(self, axis: Axis) -> dict[str, Any]:
-        """Return the offset that keeps settings apart where values are words."""
+        """Return the offset that separates settings on an axis of words."""
         if axis.numbers is not None:
             return {}
         return {"xOffset": alt.XOffset("setting:N", sort=self.settings)}
@@ -259,7 +259,7 @@ class _Book:
         runs = sorted({row["runs"] for row in rows})
         caption = (
             f"{_doc(metric)} Mean over the runs at each point ({_range(runs)}){self._given()};"
-            " the table has the intervals. All maps share one scale of colours; grey: no value."
+            " the table has the intervals. All maps share one colour scale; grey: no value."
         )
         return Figure(metric.name, _heading(metric), caption, panels, columns)
 
@@ -294,7 +294,7 @@ class _Book:
                 )
         names_x, names_y = ([axis.labels[value] for value in axis.values] for axis in (x, y))
         names_y.reverse()
-        # Labels that do not fit beside each other are turned, and if they are many, only some are shown.
+        # Labels that do not fit side by side are rotated; if there are many, some are omitted.
         room = {1: 800, 2: 370, 3: 220}[columns] / len(names_x)
         turned = 6.5 * max(map(len, names_x)) + 4 > room
         step = max(1, math.ceil(14 / room))
@@ -359,7 +359,7 @@ class _Book:
         return drawing
 
     def _effects(self, metric: Metric) -> Figure | None:
-        """Draw the main effect of each factor, the others averaged, with intervals over seeds."""
+        """Draw the main effect of each factor, averaged over the others, with intervals over seeds."""
         drawn: list[tuple[Axis, list[dict[str, Any]]]] = []
         for axis in self.axes:
             values = self._main_effect(axis, metric)
@@ -379,9 +379,9 @@ class _Book:
         )
         caption = (
             f"{_doc(metric)} Main effect of each factor: at each of its values, the mean over all values of"
-            f" the other {plural(len(self.axes) - 1, 'factor')}{self._given()}. Where factors act together,"
-            " no panel shows it: see the table. Bands: 95 % confidence intervals, over the seeds that every"
-            " point has."
+            f" the other {plural(len(self.axes) - 1, 'factor')}{self._given()}. Panels do not show"
+            " interactions between factors: see the table. Bands: 95 % confidence intervals over the seeds"
+            " common to all points."
         )
         return Figure(metric.name, _heading(metric), caption + y.note, panels, columns, self._legend())
 
@@ -390,7 +390,7 @@ class _Book:
         known = self.newest.drop_nulls(metric.name)
         for name in self.settings:
             part = known.filter(pl.col("setting") == name)
-            # Only seeds of which all points have a value: else some points would weigh more.
+            # Only seeds with values at all points: otherwise points would have unequal weights.
             counts = part.group_by("seed").len()
             seeds = counts.filter(pl.col("len") == counts["len"].max())["seed"].implode()
             by_seed = (
@@ -414,7 +414,7 @@ class _Book:
         return found
 
     def _points(self, metric: Metric, rows: Sequence[dict[str, Any]]) -> Figure:
-        """Draw the points of a sample, against each factor."""
+        """Draw the points of a sample against each factor."""
         values = {axis.key: [self._value(axis, row) for row in rows] for axis in self.axes}
         y = self._vertical(metric, [value for each in values.values() for value in each])
         columns = 1 if len(self.axes) == 1 else 2
@@ -437,19 +437,19 @@ class _Book:
         bars = " Bars: 95 % confidence intervals." if few and max(row["runs"] for row in rows) > 1 else ""
         caption = (
             f"{_doc(metric)} Each point is the mean over the runs at one point of the design"
-            f"{self._given()}, shown against every factor; the other factors differ too, and spread it.{bars}"
+            f"{self._given()}, drawn against each factor; the other factors vary too and cause spread.{bars}"
         )
         return Figure(metric.name, _heading(metric), caption + y.note, panels, columns, self._legend())
 
     def _vertical(self, metric: Metric, values: Sequence[dict[str, Any]]) -> "_Vertical":
-        """Return an axis for values and their intervals, from zero if they come near it."""
+        """Return the axis for values and their intervals, from zero if they are near it."""
         numbers = [
             value[key] for value in values for key in ("mean", "low", "high") if value[key] is not None
         ]
         title = _heading(metric) if self.alone else metric.unit or metric.label
         means = [value["mean"] for value in values]
         if min(means) > 0 and max(means) >= _FAR * min(means):
-            # An interval may reach below zero, which has no place on the axis.
+            # An interval may extend below zero, which a logarithmic axis cannot show.
             floor = 0.7 * min(means)
             for value in values:
                 value |= {key: max(value[key], floor) for key in ("low", "high") if value[key] is not None}
@@ -488,7 +488,7 @@ def _heading(metric: Metric) -> str:
 
 
 def _doc(metric: Metric) -> str:
-    """Return what a metric is, as a sentence."""
+    """Return a metric's description as a sentence."""
     return metric.doc.rstrip(".") + "."
 
 
@@ -498,7 +498,7 @@ def _range(runs: Sequence[int]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Vertical:
-    """The vertical axis that the panels of a figure share."""
+    """Common vertical axis of a figure's panels."""
 
     title: str
     domain: tuple[float, float]
@@ -516,5 +516,5 @@ class _Vertical:
 
     @property
     def note(self) -> str:
-        """What a caption has to say of the axis."""
-        return " The vertical axis is logarithmic, and bands end where it does." if self.log else ""
+        """Sentence on the axis for the caption."""
+        return " The vertical axis is logarithmic; bands are clipped to it." if self.log else ""

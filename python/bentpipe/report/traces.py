@@ -1,8 +1,7 @@
-"""The figures of traced flows: windows and data in flight over round trips and timeouts, on one time axis.
+"""The figures of traced flows: windows and data in flight above round trips and timeouts, on one time axis.
 
-What a sender knows holds until it changes, so everything is drawn as steps. Of many changes the screen gets
-those that it can show: the first, the smallest, the largest and the last of each of some hundred stretches of
-time.
+A sender's variables hold until they change, so they are drawn as steps. Many changes are decimated: the time
+axis is divided into some hundred intervals, each of which keeps its first, smallest, largest and last value.
 """
 
 import altair as alt
@@ -29,11 +28,11 @@ _WINDOWS = {
 }
 _TIMES = {_RTT: "#56B4E9", _SRTT: "#0072B2", _RTO: "#E69F00"}
 _WIDE_RANGE = 20
-"""Beyond this ratio of the longest time to the shortest, the axis is logarithmic."""
+"""Ratio of the longest time to the shortest above which the axis is logarithmic."""
 
 
 def trace_figures(result: Result, width: Width = "container") -> list[Figure]:
-    """Return a figure for each flow, or session's flows, that were traced; `width` as for `figures`."""
+    """Return a figure for each traced flow or session; `width` as for `figures`."""
     made = [_figure(result, traced, width) for traced in result.traced]
     return [figure for figure in made if figure is not None]
 
@@ -65,10 +64,9 @@ def _figure(result: Result, traced: str, width: Width) -> Figure | None:
     beyond = as_float(every["ssthresh"].max()) * _KILO > top
     hidden = " A threshold beyond the axis is not shown." if beyond else ""
     caption = (
-        f"What the sending host's TCP knew, in {which}: above, its congestion window (cwnd), what it had in"
-        " flight and its slow start threshold (ssthresh), with a triangle where it sent something again and a"
-        " line where its timer went off; below, the round trips that it measured (RTT), their smoothed mean"
-        f" (SRTT) and its retransmission timeout (RTO).{hidden}"
+        f"State of the sending host's TCP in {which}. Above: congestion window (cwnd), data in flight and"
+        " slow start threshold (ssthresh); triangles are retransmissions, vertical lines timeouts. Below:"
+        f" measured round trips (RTT), smoothed RTT (SRTT) and retransmission timeout (RTO).{hidden}"
     )
     return Figure(_name(traced), _title(traced), caption, tuple(panels))
 
@@ -86,7 +84,7 @@ def _title(traced: str) -> str:
 
 
 def _rows(result: Result, setting: str, seed: int, traced: str) -> pl.DataFrame:
-    """Return what was traced of the sending host in one run."""
+    """Return the trace of the sending host in one run."""
     table = result.one(TRACE, setting, seed).filter(pl.col("leg") == 0)
     kind, _, rest = traced.partition(":")
     if kind == "flow":
@@ -104,10 +102,10 @@ def _counts(table: pl.DataFrame) -> str:
 
 
 def steps(table: pl.DataFrame, column: str, factor: float = 1.0, *, ends: bool = True) -> pl.DataFrame:
-    """Return `column` of a trace as steps for a screen: `time`, `value`, `flow`.
+    """Return `column` of a trace as decimated steps: `time`, `value`, `flow`.
 
-    Only changes are kept, and of those in one of some hundred stretches of time the first, the smallest, the
-    largest and the last. With `ends`, each flow's last value is there again at the end of its trace.
+    Of the changes in each of some hundred intervals of time, the first, smallest, largest and last are kept.
+    With `ends`, each flow's last value is repeated at the end of its trace.
     """
     value = pl.col("value")
     known = table.select("time", "flow", value=pl.col(column).cast(pl.Float64) * factor).drop_nulls()
@@ -129,7 +127,7 @@ def steps(table: pl.DataFrame, column: str, factor: float = 1.0, *, ends: bool =
 
 
 def _events(table: pl.DataFrame, column: str, span: tuple[float, float]) -> list[dict[str, float]]:
-    """Return when a count rose, as finely as a screen shows it."""
+    """Return the times at which a count rose, at the resolution of a screen."""
     width = (span[1] - span[0]) / _STRETCHES or 1.0
     before = pl.col(column).shift(fill_value=0).over("flow")
     times = table.filter(pl.col(column) > before).select("time")
@@ -144,7 +142,7 @@ def _x(span: tuple[float, float], *, last: bool) -> alt.X:
 
 
 def _chart(values: list[dict[str, float]], colours: dict[str, str], what: str, *, legend: bool) -> alt.Chart:
-    """Return a chart of `values` in the colour, and with the legend's entry, of `what`."""
+    """Return a chart of `values` with the colour and the legend entry of `what`."""
     scale = alt.Scale(domain=list(colours), range=list(colours.values()))
     key = alt.Legend(
         title=None, symbolType="square", symbolSize=70, symbolOpacity=1, labelFontSize=11, columnPadding=2

@@ -1,4 +1,4 @@
-"""The page of a search: the winner on fresh seeds, the front, and which parameters matter."""
+"""The page of a search: the winner on fresh seeds, the Pareto front and the importance of parameters."""
 
 import json
 import math
@@ -21,7 +21,7 @@ _TRIAL, _STOPPED, _FRONT, _WINNER, _FRESH = (
     "complete trial",
     "stopped trial, mean so far",
     "member of the front",
-    "winner, as the search saw it",
+    "winner in the search",
     "winner on fresh seeds, 95 % interval",
 )
 _COLOURS = {
@@ -44,9 +44,9 @@ _SHAPES = {
 }
 _SIZES = {_TRIAL: 22, _STOPPED: 22, _FRONT: 48, _WINNER: 150, _FRESH: 150, DEFAULTS: 95, AS_GIVEN: 95}
 _GAP, _LINE = 0.08, "#d9dee4"
-"""What is left free on either side of a parameter, of its width; colour of the line between two."""
+"""Margin on either side of a parameter as a share of its width; colour of the line between two."""
 _MEMBERS = 15
-"""Members of the front that the table shows at once."""
+"""Members of the front that the table shows without unfolding."""
 
 
 def tune_page(result: TuneResult) -> str:
@@ -121,12 +121,12 @@ def _summary(result: TuneResult) -> list[tuple[str, str]]:
     again = found["seeds_again"]
     rows = [
         ("Scenario", scenario["name"]),
-        ("Looked at", f"{clock(scenario['duration'])} after {clock(scenario['warmup'])} of warm-up"),
+        ("Measured", f"{clock(scenario['duration'])} after {clock(scenario['warmup'])} of warm-up"),
         ("Changed from the file", ", ".join(scenario["overrides"])),
         ("Trials", f"{how}, {plural(found['generation'], 'trial')} at a time"),
-        ("Seeds", f"{_span(found['seeds'])}, the same for every trial"),
-        ("Judged", _judged(found)),
-        ("Run again", f"the first {len(found['again'])}, with the seeds {_span(again)}" if again else ""),
+        ("Seeds", f"{_span(found['seeds'])}, the same for all trials"),
+        ("Winner by", _judged(found)),
+        ("Repeated", f"the first {len(found['again'])}, with seeds {_span(again)}" if again else ""),
         ("Fresh seeds", _span(found["seeds_fresh"])),
     ]
     return [(name, value) for name, value in rows if value]
@@ -147,14 +147,14 @@ def _warnings(result: TuneResult) -> list[str]:
     found, lines = result.found, []
     outcomes = [each["outcome"] for each in found["trials"]]
     if outcomes.count("failed"):
-        lines.append(f"{plural(outcomes.count('failed'), 'trial')} failed and have no part in the front.")
+        lines.append(f"{plural(outcomes.count('failed'), 'trial')} failed and are not in the front.")
     if outcomes.count("valueless"):
         lines.append(
-            f"{plural(outcomes.count('valueless'), 'trial')} had no value in some objective, as where no"
-            " packet passed: they have no part in the front."
+            f"{plural(outcomes.count('valueless'), 'trial')} had no value in some objective, for example"
+            " because no packet passed, and are not in the front."
         )
     if len(found["seeds"]) < 3:
-        lines.append(f"{plural(len(found['seeds']), 'run')} a trial: intervals are wide, or there are none.")
+        lines.append(f"{plural(len(found['seeds']), 'run')} per trial: intervals are wide or missing.")
     edges = _at_edges(result)
     if edges:
         lines.append(
@@ -176,7 +176,7 @@ def _at_edges(result: TuneResult) -> list[str]:
 
 
 def _share(row: Mapping[str, Any], value: str) -> float | None:
-    """Return where in its range a parameter is, 0 to 1, on the search's scale; None off it."""
+    """Return a parameter's position in its range, 0 to 1, on the search's scale; None if off it."""
     if "low" not in row:
         last = max(1, len(row["values"]) - 1)
         return row["values"].index(value) / last if value in row["values"] else None
@@ -190,7 +190,7 @@ def _share(row: Mapping[str, Any], value: str) -> float | None:
 
 
 def _points(result: TuneResult) -> list[dict[str, Any]]:
-    """Return what the front's panels show: a row a trial and reference, with the mean of each objective."""
+    """Return the points of the front's panels: the mean of each objective by trial and reference."""
     found = result.found
     rows = []
     for each in found["trials"]:
@@ -227,20 +227,19 @@ def _front(result: TuneResult, points: Sequence[Mapping[str, Any]]) -> Figure:
         return Figure(
             "front",
             "Every trial",
-            f"Means over {seeds}, in the order in which trials were asked."
-            f" {_better(objectives[0])} is better.",
+            f"Means over {seeds}, in the order of the search. {_better(objectives[0])} is better.",
             (Panel(_over_trials(objectives[0], points)),),
             legend=legend,
         )
     aims = "; ".join(_better(each) for each in objectives)
-    edge = "" if len(objectives) == 2 else ", and need not lie on the edge of a panel"
+    edge = "" if len(objectives) == 2 else "; they need not lie on the edge of a panel"
     return Figure(
         "front",
         "All trials and the front among them"
         if len(objectives) == 2
         else "The front, two objectives at a time",
-        f"Means over {seeds}. Better is: {aims}. Members of the front are those to which no complete trial is"
-        f" better in one objective and as good in all{edge}. Trials far outside the others are cut off.",
+        f"Means over {seeds}. Better is: {aims}. Members of the front are trials that no complete trial"
+        f" dominates (better in one objective, at least as good in all){edge}. Outliers are cut off.",
         tuple(Panel(_pair(x, y, points)) for x, y in combinations(objectives, 2)),
         columns=1 if len(objectives) == 2 else 2,
         legend=legend,
@@ -258,7 +257,7 @@ def _title(objective: Objective) -> str:
 
 
 def _domain(metric: str, points: Sequence[Mapping[str, Any]]) -> list[float]:
-    """Return a span that holds what matters: the front, the references, and nine in ten of the trials."""
+    """Return the span of an axis: the front, the references and nine in ten of the trials."""
     must = [row for row in points if row["kind"] not in {_TRIAL, _STOPPED}]
     kept = [
         row[key]
@@ -403,8 +402,8 @@ def _parameters(result: TuneResult) -> Figure | None:
         "parameters",
         "Each parameter against each objective",
         "Complete trials. Within its column each parameter runs from the lowest value searched, on the left,"
-        " to the highest, on the scale of the search; the table has the ranges. A search looks more closely"
-        " where it found good values, so points are not spread evenly.",
+        " to the highest, on the scale of the search; the table has the ranges. The search concentrates on"
+        " good values, so points are not evenly spaced.",
         tuple(panels),
         legend=tuple((name, _COLOURS[name]) for name in (_TRIAL, _FRONT, _WINNER)),
     )
@@ -439,7 +438,7 @@ def _winner_rows(result: TuneResult) -> list[dict[str, Any]]:
 
 
 def _findings(result: TuneResult) -> list[str]:
-    """Say in words what the fresh seeds say of the winner."""
+    """Return sentences on the winner's differences from the defaults on fresh seeds."""
     found, winner = result.found, result.found["winner"]
     if winner is None:
         return ["No trial completed, so there is no winner."]
@@ -461,11 +460,11 @@ def _findings(result: TuneResult) -> list[str]:
     if worse:
         lines.append(f"Worse than the defaults: {_and(worse)}.")
     if unseen:
-        lines.append(f"No difference to the defaults is seen in {_and(unseen)}.")
+        lines.append(f"No significant difference from the defaults in {_and(unseen)}.")
     if kinder:
         lines.append(
-            f"The search's own figures were kinder to the winner than fresh seeds are in {_and(kinder)}: the"
-            " best of many is likely one that had luck. Quote the fresh ones."
+            f"The search's values of the winner are better than those on fresh seeds in {_and(kinder)}: the"
+            " best of many trials is partly chosen by luck. Quote the values on fresh seeds."
         )
     return lines
 
@@ -514,7 +513,7 @@ def _parameter_rows(result: TuneResult) -> list[dict[str, Any]]:
 
 
 def _short(value: str) -> str:
-    """Write a default with five digits at most."""
+    """Return a default with at most five digits."""
     number = number_of(value)
     return value if number is None else f"{brief(number[0], 5)} {number[1]}".strip()
 
@@ -550,11 +549,11 @@ def _pruning(result: TuneResult) -> str:
         how = "Wilcoxon's signed-rank test on the same seeds found it worse than the best, p < 0.1"
     else:
         how = (
-            "some member of the front was better in every objective on the same seeds: the largest of the"
-            " one-sided p-values of Student's paired tests was at most 5 %, divided by the number of members"
-            " and of looks at a trial"
+            "a member of the front was significantly better in every objective on the same seeds: the largest"
+            " of the one-sided p-values of Student's paired tests was at most 5 %, divided by the number of"
+            " members and of interim analyses per trial"
         )
     return (
-        f"A trial was stopped once {how}. That spared {runs['spared']} of {runs['wanted']} runs."
+        f"A trial was stopped once {how}. This saved {runs['spared']} of {runs['wanted']} runs."
         " Stopped trials are never in the front."
     )
