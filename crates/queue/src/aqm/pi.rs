@@ -35,17 +35,20 @@ pub const ALGORITHM: Algorithm = Algorithm {
     fluid: Some(|values, _| Ok(Box::new(PiFluid::new(values)))),
 };
 
+/// Target queue length of controllers.
+pub(super) const Q_REF: Param = Param::from_link(
+    "q_ref",
+    Unit::Packets,
+    |link| link.packets_in(0.033),
+    "33 ms of the link's capacity, at least one packet",
+    Range::between(0.0, 1e9),
+    "Target queue length",
+)
+.origin("RED's lower threshold, for the same target delay")
+.tune(Tune::Around(0.1, 4.0));
+
 const PARAMS: &[Param] = &[
-    Param::from_link(
-        "q_ref",
-        Unit::Packets,
-        |link| link.packets_in(0.033),
-        "33 ms of the link's capacity",
-        Range::between(0.0, 1e9),
-        "Target queue length",
-    )
-    .origin("RED's lower threshold, for the same target delay")
-    .tune(Tune::Around(0.1, 4.0)),
+    Q_REF,
     Param::number(
         "a",
         Unit::One,

@@ -18,6 +18,7 @@
 
 use bentpipe_units::{Duration, Instant};
 
+use super::pi::Q_REF;
 use crate::descriptor::{Algorithm, Placement};
 use crate::fluid::{Arrivals, FluidConfig, FluidModel, Inputs};
 use crate::{Aqm, Context, Packet, Param, Range, Tune, Unit, Values, Verdict};
@@ -35,17 +36,7 @@ pub const ALGORITHM: Algorithm = Algorithm {
 };
 
 const PARAMS: &[Param] = &[
-    Param::from_link(
-        "b_ref",
-        Unit::Packets,
-        |link| link.packets_in(0.033),
-        "33 ms of the link's capacity",
-        Range::between(0.0, 1e9),
-        "Target queue length",
-    )
-    .symbol("b*")
-    .origin("RED's lower threshold, for the same target delay")
-    .tune(Tune::Around(0.1, 4.0)),
+    Param { name: "b_ref", ..Q_REF }.symbol("b*"),
     Param::number("gamma", Unit::One, 0.001, Range::above(0.0, 1.0), "Step of the price")
         .symbol("γ")
         .origin("ns-2's default")

@@ -25,6 +25,7 @@
 
 use bentpipe_units::{Duration, Instant};
 
+use super::pi::Q_REF;
 use crate::descriptor::{Algorithm, Placement};
 use crate::fluid::{Arrivals, FluidConfig, FluidModel, Inputs};
 use crate::{Aqm, Context, Packet, Param, Range, Tune, Unit, Values, Verdict};
@@ -42,16 +43,7 @@ pub const ALGORITHM: Algorithm = Algorithm {
 };
 
 const PARAMS: &[Param] = &[
-    Param::from_link(
-        "q_ref",
-        Unit::Packets,
-        |link| link.packets_in(0.033),
-        "33 ms of the link's capacity, at least one packet",
-        Range::between(0.0, 1e9),
-        "Target queue length",
-    )
-    .origin("the default target delay of PI and RED")
-    .tune(Tune::Around(0.1, 4.0)),
+    Q_REF,
     Param::number(
         "alpha",
         Unit::One,

@@ -5,7 +5,26 @@
 //! lists through one array, so that nothing is allocated once the arena has grown. The queue with the most bytes is at
 //! the root of a tournament tree: an update walks up only while it changes winners.
 
-use crate::{FlowId, Packet};
+use crate::{FlowId, Packet, Param, Range, Tune, Unit};
+
+/// The parameter `flows` of schedulers with these queues.
+pub const FLOWS: Param = Param::number(
+    "flows",
+    Unit::Count,
+    1024.0,
+    Range::between(1.0, 65_536.0),
+    "Number of queues that flows are hashed to",
+);
+
+/// The parameter `quantum` of schedulers with these queues.
+pub const QUANTUM: Param = Param::number(
+    "quantum",
+    Unit::Bytes,
+    1514.0,
+    Range::between(1.0, 65_535.0),
+    "Bytes that a queue may send per turn; at least the longest packet for a constant cost per packet",
+)
+.tune(Tune::Log(300.0, 9000.0));
 
 /// No packet, no queue.
 const NONE: u32 = u32::MAX;

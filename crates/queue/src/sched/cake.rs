@@ -34,7 +34,7 @@
 
 use bentpipe_units::{Duration, Instant, Rate};
 
-use super::buckets::{Buckets, Stand, hash, spread};
+use super::buckets::{Buckets, FLOWS, Stand, hash, spread};
 use super::cobalt::{Cobalt, Settings, Signal};
 use crate::descriptor::SchedulerAlgorithm;
 use crate::{
@@ -62,14 +62,7 @@ const PARAMS: &[Param] = &[
     )
     .origin("tc-cake(8): internet, 100 ms")
     .tune(Tune::Log(0.02, 2.0)),
-    Param::number(
-        "flows",
-        Unit::Count,
-        1024.0,
-        Range::between(1.0, 65_536.0),
-        "Number of queues that flows are hashed to",
-    )
-    .origin("sch_cake: 1024 in each tin"),
+    FLOWS.origin("sch_cake: 1024 in each tin"),
     Param::number("ways", Unit::Count, 8.0, Range::between(1.0, 64.0), "Queues per set; 1: a plain hash")
         .origin("sch_cake: 8"),
     Param::from_link(

@@ -402,35 +402,14 @@ impl Scheduler for DualPi2 {
 mod tests {
     use bentpipe_units::Rate;
 
+    use super::super::bare::EcnHost;
     use super::*;
     use crate::{Limit, QueueState, Value};
-
-    #[derive(Default)]
-    struct Seen {
-        dropped: Vec<u32>,
-        marked: Vec<u32>,
-    }
-
-    /// A host with ECN: packets without ECN are dropped.
-    impl SchedulerHost for Seen {
-        fn dropped(&mut self, pkt: Packet, _: DropReason) {
-            self.dropped.push(pkt.handle);
-        }
-
-        fn mark(&mut self, pkt: Packet) -> Option<Packet> {
-            if pkt.ecn == Ecn::NotEct {
-                self.dropped(pkt, DropReason::Aqm);
-                return None;
-            }
-            self.marked.push(pkt.handle);
-            Some(Packet { ecn: Ecn::Ce, ..pkt })
-        }
-    }
 
     struct Bench {
         dual: DualPi2,
         state: QueueState,
-        seen: Seen,
+        host: EcnHost,
         rng: Rng,
         handle: u32,
     }
@@ -458,7 +437,7 @@ mod tests {
                     sent_bytes: 0,
                     idle_since: None,
                 },
-                seen: Seen::default(),
+                host: EcnHost::default(),
                 rng: Rng::stream(1, "dualpi2", 0, "test"),
                 handle: 0,
             }
@@ -474,29 +453,29 @@ mod tests {
         /// A packet of `len` bytes arrives at `us`; returns its handle.
         fn push(&mut self, us: u64, ecn: Ecn, len: u32) -> u32 {
             let pkt = Packet { ecn, arrival: at(us), ..Packet::new(len, 0, self.handle) };
-            self.dual.push(pkt, &mut Context::new(at(us), &self.state, &mut self.rng), &mut self.seen);
+            self.dual.push(pkt, &mut Context::new(at(us), &self.state, &mut self.rng), &mut self.host);
             self.handle += 1;
             self.handle - 1
         }
 
         fn pop(&mut self, us: u64) -> Option<Packet> {
-            self.dual.pop(&mut Context::new(at(us), &self.state, &mut self.rng), &mut self.seen)
+            self.dual.pop(&mut Context::new(at(us), &self.state, &mut self.rng), &mut self.host)
         }
 
         fn wake(&mut self) -> u64 {
             let now = self.dual.wake_at().unwrap();
-            self.dual.wake(&mut Context::new(now, &self.state, &mut self.rng), &mut self.seen);
+            self.dual.wake(&mut Context::new(now, &self.state, &mut self.rng), &mut self.host);
             (now - Instant::ZERO).as_nanos() / 1000
         }
 
         /// Sends `n` packets of one kind without delay; returns the numbers marked and dropped.
         fn run(&mut self, ecn: Ecn, n: u32) -> (usize, usize) {
-            let before = (self.seen.marked.len(), self.seen.dropped.len());
+            let before = (self.host.marked.len(), self.host.dropped.len());
             for _ in 0..n {
                 self.push(0, ecn, 1000);
                 self.pop(0);
             }
-            (self.seen.marked.len() - before.0, self.seen.dropped.len() - before.1)
+            (self.host.marked.len() - before.0, self.host.dropped.len() - before.1)
         }
     }
 
@@ -611,7 +590,7 @@ mod tests {
     fn coupling_is_a_square() {
         let mut bench = Bench::with(0.125, &[]);
         assert_eq!(bench.run(Ecn::Ect1, 401), (100, 0));
-        assert!(bench.seen.marked.iter().enumerate().all(|(i, &handle)| handle == 4 * i as u32 + 4));
+        assert!(bench.host.marked.iter().enumerate().all(|(i, &handle)| handle == 4 * i as u32 + 4));
         assert_eq!(bench.run(Ecn::Ect, 6401), (100, 0));
         // 6401 / 64 = 100, and the remainder of one is kept.
         assert_eq!(bench.run(Ecn::NotEct, 6400), (0, 100));
@@ -653,12 +632,12 @@ mod tests {
     fn greater_probability_counts() {
         let mut bench = Bench::with(0.125, &[("th_len", Value::Number(0.0))]);
         let marks = |bench: &mut Bench, wait: u64| {
-            let before = bench.seen.marked.len();
+            let before = bench.host.marked.len();
             for _ in 0..1000 {
                 bench.push(0, Ecn::Ect1, 1000);
                 bench.pop(wait);
             }
-            bench.seen.marked.len() - before
+            bench.host.marked.len() - before
         };
         assert!((249..=250).contains(&marks(&mut bench, 850)), "1/8 from the ramp");
         assert!((499..=501).contains(&marks(&mut bench, 1000)), "1/2 from the ramp");
@@ -738,7 +717,7 @@ mod tests {
             (0..194).for_each(|_| _ = bench.push(0, ecn, 1000));
             let sent = [0; 4].map(|_| bench.pop(0).map(|pkt| pkt.handle));
             assert_eq!(sent, [Some(0), Some(65), Some(130), None], "{ecn:?}");
-            assert_eq!(bench.seen.dropped.len(), 191);
+            assert_eq!(bench.host.dropped.len(), 191);
         }
     }
 
@@ -749,6 +728,6 @@ mod tests {
         bench.push(0, Ecn::Ect1, 1000);
         bench.state.packets = 1;
         bench.push(0, Ecn::Ect1, 1000);
-        assert_eq!(bench.seen.dropped, [1]);
+        assert_eq!(bench.host.dropped, [(1, DropReason::Overflow)]);
     }
 }

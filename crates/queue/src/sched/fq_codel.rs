@@ -27,7 +27,7 @@
 
 use bentpipe_units::Duration;
 
-use super::buckets::{Buckets, Stand, hash, spread};
+use super::buckets::{Buckets, FLOWS, QUANTUM, Stand, hash, spread};
 use crate::aqm::codel::{Control, INTERVAL, MTU, Settings, TARGET};
 use crate::descriptor::SchedulerAlgorithm;
 use crate::{
@@ -49,24 +49,8 @@ const PARAMS: &[Param] = &[
     TARGET.origin("RFC 8290 section 5.2.2"),
     INTERVAL.origin("RFC 8290 section 5.2.1"),
     MTU,
-    Param::number(
-        "flows",
-        Unit::Count,
-        1024.0,
-        Range::between(1.0, 65_536.0),
-        "Number of queues that flows are hashed to",
-    )
-    .origin("RFC 8290 section 5.2.5")
-    .tune(Tune::Log(16.0, 65_536.0)),
-    Param::number(
-        "quantum",
-        Unit::Bytes,
-        1514.0,
-        Range::between(1.0, 65_535.0),
-        "Bytes that a queue may send per turn; at least the longest packet for a constant cost per packet",
-    )
-    .origin("RFC 8290 section 5.2.4")
-    .tune(Tune::Log(300.0, 9000.0)),
+    FLOWS.origin("RFC 8290 section 5.2.5").tune(Tune::Log(16.0, 65_536.0)),
+    QUANTUM.origin("RFC 8290 section 5.2.4"),
     Param::number(
         "drop_batch",
         Unit::Packets,

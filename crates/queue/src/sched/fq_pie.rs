@@ -24,14 +24,12 @@
 
 use bentpipe_units::{Duration, Instant};
 
-use super::buckets::{Buckets, Stand, hash, spread};
+use super::buckets::{Buckets, FLOWS, QUANTUM, Stand, hash, spread};
 use crate::aqm::pie::{
     ALPHA, BETA, CAP, Control, DERANDOMIZE, MARK_ECNTH, MAX_BURST, MEAN_PACKET, Rules, T_UPDATE, TARGET,
 };
 use crate::descriptor::SchedulerAlgorithm;
-use crate::{
-    Context, DropReason, Packet, Param, Range, Scheduler, SchedulerHost, Tune, Unit, Values, Verdict,
-};
+use crate::{Context, DropReason, Packet, Param, Scheduler, SchedulerHost, Tune, Values, Verdict};
 
 /// The registry's entry.
 pub const ALGORITHM: SchedulerAlgorithm = SchedulerAlgorithm {
@@ -49,24 +47,8 @@ const PARAMS: &[Param] = &[
     ALPHA,
     BETA,
     MAX_BURST,
-    Param::number(
-        "flows",
-        Unit::Count,
-        1024.0,
-        Range::between(1.0, 65_536.0),
-        "Number of queues that flows are hashed to",
-    )
-    .origin("Linux sch_fq_pie")
-    .tune(Tune::Log(16.0, 65_536.0)),
-    Param::number(
-        "quantum",
-        Unit::Bytes,
-        1514.0,
-        Range::between(1.0, 65_535.0),
-        "Bytes that a queue may send per turn; at least the longest packet for a constant cost per packet",
-    )
-    .origin("Linux sch_fq_pie: an Ethernet packet")
-    .tune(Tune::Log(300.0, 9000.0)),
+    FLOWS.origin("Linux sch_fq_pie").tune(Tune::Log(16.0, 65_536.0)),
+    QUANTUM.origin("Linux sch_fq_pie: an Ethernet packet"),
     MARK_ECNTH.symbol("ecn_prob"),
     DERANDOMIZE,
     CAP,
@@ -189,35 +171,14 @@ impl Scheduler for FqPie {
 mod tests {
     use bentpipe_units::{Rate, Rng};
 
+    use super::super::bare::EcnHost;
     use super::*;
     use crate::{Ecn, Limit, QueueState, Value};
-
-    #[derive(Default)]
-    struct Seen {
-        dropped: Vec<(u32, DropReason)>,
-        marked: Vec<u32>,
-    }
-
-    /// A host with ECN: packets without ECN are dropped.
-    impl SchedulerHost for Seen {
-        fn dropped(&mut self, pkt: Packet, reason: DropReason) {
-            self.dropped.push((pkt.handle, reason));
-        }
-
-        fn mark(&mut self, pkt: Packet) -> Option<Packet> {
-            if pkt.ecn == Ecn::NotEct {
-                self.dropped(pkt, DropReason::Aqm);
-                return None;
-            }
-            self.marked.push(pkt.handle);
-            Some(Packet { ecn: Ecn::Ce, ..pkt })
-        }
-    }
 
     struct Bench {
         fq: FqPie,
         state: QueueState,
-        seen: Seen,
+        host: EcnHost,
         rng: Rng,
         handle: u32,
     }
@@ -241,7 +202,7 @@ mod tests {
                     sent_bytes: 0,
                     idle_since: None,
                 },
-                seen: Seen::default(),
+                host: EcnHost::default(),
                 rng: Rng::stream(1, "fq_pie", 0, "test"),
                 handle: 0,
             }
@@ -250,19 +211,19 @@ mod tests {
         fn push(&mut self, us: u64, flow: u32, ecn: Ecn) {
             let pkt = Packet { ecn, arrival: at(us), ..Packet::new(1000, flow, self.handle) };
             self.handle += 1;
-            self.fq.push(pkt, &mut Context::new(at(us), &self.state, &mut self.rng), &mut self.seen);
+            self.fq.push(pkt, &mut Context::new(at(us), &self.state, &mut self.rng), &mut self.host);
         }
 
         fn pop(&mut self, us: u64) -> Option<Packet> {
             let shown = self.fq.peek().map(|pkt| pkt.handle);
-            let pkt = self.fq.pop(&mut Context::new(at(us), &self.state, &mut self.rng), &mut self.seen);
+            let pkt = self.fq.pop(&mut Context::new(at(us), &self.state, &mut self.rng), &mut self.host);
             assert_eq!(pkt.map(|pkt| pkt.handle), shown, "peek");
             pkt
         }
 
         fn wake(&mut self) -> u64 {
             let now = self.fq.wake_at().unwrap();
-            self.fq.wake(&mut Context::new(now, &self.state, &mut self.rng), &mut self.seen);
+            self.fq.wake(&mut Context::new(now, &self.state, &mut self.rng), &mut self.host);
             (now - Instant::ZERO).as_nanos() / 1000
         }
 
@@ -315,7 +276,7 @@ mod tests {
     fn light_flow_is_not_marked_for_a_heavy_one() {
         let mut fq = Bench::new(&[("mark_ecnth", Value::Number(1.0))]);
         (0..10).for_each(|_| fq.push(0, 1, Ecn::Ect));
-        assert!(fq.seen.marked.is_empty());
+        assert!(fq.host.marked.is_empty());
         let control = fq.control(1);
         (control.drop_prob, control.burst_allowance) = (0.999, Duration::ZERO);
         for us in 0..50 {
@@ -323,16 +284,16 @@ mod tests {
             fq.push(us, 2, Ecn::Ect);
         }
         // Handles from 10 on: even ones belong to flow 1.
-        assert!(fq.seen.marked.len() >= 40, "{:?}", fq.seen.marked);
-        assert!(fq.seen.marked.iter().all(|handle| handle % 2 == 0));
-        assert!(fq.seen.dropped.is_empty());
+        assert!(fq.host.marked.len() >= 40, "{:?}", fq.host.marked);
+        assert!(fq.host.marked.iter().all(|handle| handle % 2 == 0));
+        assert!(fq.host.dropped.is_empty());
         // With the default of 0.1 they are dropped instead.
         let mut fq = Bench::new(&[]);
         (0..10).for_each(|_| fq.push(0, 1, Ecn::Ect));
         let control = fq.control(1);
         (control.drop_prob, control.burst_allowance) = (0.999, Duration::ZERO);
         (0..50).for_each(|us| fq.push(us, 1, Ecn::Ect));
-        assert!(fq.seen.marked.is_empty() && fq.seen.dropped.len() >= 40);
+        assert!(fq.host.marked.is_empty() && fq.host.dropped.len() >= 40);
     }
 
     /// Updates take place at multiples of 15 ms while any queue is in use, and skip idle ones: none is left once all
@@ -376,6 +337,6 @@ mod tests {
         fq.push(0, 1, Ecn::NotEct);
         fq.state.packets = 1;
         fq.push(0, 2, Ecn::NotEct);
-        assert_eq!(fq.seen.dropped, [(1, DropReason::Overflow)]);
+        assert_eq!(fq.host.dropped, [(1, DropReason::Overflow)]);
     }
 }

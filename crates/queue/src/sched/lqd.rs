@@ -123,7 +123,7 @@ impl Scheduler for Lqd {
 
 #[cfg(test)]
 mod tests {
-    use super::super::hand::ByHand;
+    use super::super::bare::BareScheduler;
     use super::*;
 
     /// Room for five packets. Flow 1 brings three and flow 2 two; then flow 3 one: flow 1 is longest and loses its
@@ -131,7 +131,7 @@ mod tests {
     /// arrival.
     #[test]
     fn longest_flow_loses_its_newest_packet() {
-        let mut steps = ByHand::new(&ALGORITHM, &[], 5);
+        let mut steps = BareScheduler::new(&ALGORITHM, &[], 5);
         for (handle, flow) in [(1, 1), (4, 2), (2, 1), (3, 1), (5, 2)] {
             assert_eq!(steps.push(Packet::new(1000, flow, handle)), []);
         }
@@ -143,7 +143,7 @@ mod tests {
     /// Bytes count, not packets: flow 1 holds 1500 B in one packet, flow 2 1200 B in three, and flow 3 brings 100 B.
     #[test]
     fn flow_lengths_are_in_bytes() {
-        let mut steps = ByHand::new(&ALGORITHM, &[], 4);
+        let mut steps = BareScheduler::new(&ALGORITHM, &[], 4);
         for (handle, flow, len) in [(1, 1, 1500), (2, 2, 400), (3, 2, 400), (4, 2, 400)] {
             assert_eq!(steps.push(Packet::new(len, flow, handle)), []);
         }
@@ -154,7 +154,7 @@ mod tests {
     /// Any packet can be removed; the order of the others is unchanged.
     #[test]
     fn packets_can_be_removed_out_of_order() {
-        let mut steps = ByHand::new(&ALGORITHM, &[], 10);
+        let mut steps = BareScheduler::new(&ALGORITHM, &[], 10);
         for handle in 1..=6 {
             steps.push(Packet::new(1000, handle % 2, handle));
         }

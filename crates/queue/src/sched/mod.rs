@@ -1,5 +1,7 @@
 //! Schedulers, one per file.
 
+#[cfg(test)]
+mod bare;
 pub mod buckets;
 pub mod cake;
 mod cobalt;
@@ -9,8 +11,6 @@ pub mod fifo;
 mod flows;
 pub mod fq_codel;
 pub mod fq_pie;
-#[cfg(test)]
-mod hand;
 mod heap;
 pub mod lqd;
 mod median;

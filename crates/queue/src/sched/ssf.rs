@@ -158,7 +158,7 @@ impl Scheduler for Ssf {
 
 #[cfg(test)]
 mod tests {
-    use super::super::hand::ByHand;
+    use super::super::bare::BareScheduler;
     use super::*;
     use crate::Value;
 
@@ -166,9 +166,9 @@ mod tests {
         Packet { tcp: Some(Tcp { window: 0, seq, syn }), ..Packet::new(1000, flow, handle) }
     }
 
-    fn steps(position: &'static str, order: &'static str, packets: u32) -> ByHand {
+    fn steps(position: &'static str, order: &'static str, packets: u32) -> BareScheduler {
         let given = [("position", Value::Name(position)), ("order", Value::Name(order))];
-        ByHand::new(&ALGORITHM, &given, packets)
+        BareScheduler::new(&ALGORITHM, &given, packets)
     }
 
     /// Flow 1 begins at 4,294,966,000, 1296 before the numbers wrap, and has sent five segments: SYN at position 0,
@@ -254,7 +254,7 @@ mod tests {
         });
         let mut ssf = Ssf::new(&values.unwrap());
         let mut rng = Rng::stream(1, "ssf", 0, "test");
-        let state = ByHand::new(&ALGORITHM, &[], u32::MAX).state;
+        let state = BareScheduler::new(&ALGORITHM, &[], u32::MAX).state;
         let mut push = |ssf: &mut Ssf, now: u64, flow: u32| {
             let mut cx = Context::new(Instant::ZERO + Duration::from_secs(now), &state, &mut rng);
             ssf.push(sent(0, flow, 5, false), &mut cx, &mut Deaf);

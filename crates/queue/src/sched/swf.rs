@@ -84,7 +84,7 @@ impl Scheduler for Swf {
 
 #[cfg(test)]
 mod tests {
-    use super::super::hand::ByHand;
+    use super::super::bare::BareScheduler;
     use super::*;
     use crate::{Tcp, Value};
 
@@ -92,9 +92,9 @@ mod tests {
         Packet { tcp: Some(Tcp { window, seq: 0, syn: false }), ..Packet::new(1000, flow, handle) }
     }
 
-    fn steps(order: &'static str, other: f64, packets: u32) -> ByHand {
+    fn steps(order: &'static str, other: f64, packets: u32) -> BareScheduler {
         let given = [("order", Value::Name(order)), ("other", Value::Number(other))];
-        ByHand::new(&ALGORITHM, &given, packets)
+        BareScheduler::new(&ALGORITHM, &given, packets)
     }
 
     /// Flow 1 sends 1 and 2 with a window of 8000 B, flow 2 sends 3 with 4000 and flow 3 sends 4 with 8000; then flow

@@ -4,18 +4,18 @@ use bentpipe_units::{Instant, Rate, Rng};
 
 use crate::descriptor::SchedulerAlgorithm;
 use crate::{
-    Context, DropReason, FlowEvent, FlowId, Limit, Link, Packet, QueueState, Scheduler, SchedulerHost, Value,
-    Values,
+    Context, DropReason, Ecn, FlowEvent, FlowId, Limit, Link, Packet, QueueState, Scheduler, SchedulerHost,
+    Value, Values,
 };
 
-pub(super) struct ByHand {
+pub(super) struct BareScheduler {
     pub scheduler: Box<dyn Scheduler>,
     rng: Rng,
     pub state: QueueState,
     pub now: Instant,
 }
 
-impl ByHand {
+impl BareScheduler {
     /// The scheduler with these parameters and room for `packets`.
     pub fn new(discipline: &SchedulerAlgorithm, given: &[(&str, Value)], packets: u32) -> Self {
         let capacity = Rate::from_bps(8_000_000);
@@ -90,5 +90,27 @@ impl SchedulerHost for Lost {
 
     fn mark(&mut self, pkt: Packet) -> Option<Packet> {
         Some(pkt)
+    }
+}
+
+/// A host with ECN: packets without ECN are dropped.
+#[derive(Default)]
+pub(super) struct EcnHost {
+    pub dropped: Vec<(u32, DropReason)>,
+    pub marked: Vec<u32>,
+}
+
+impl SchedulerHost for EcnHost {
+    fn dropped(&mut self, pkt: Packet, reason: DropReason) {
+        self.dropped.push((pkt.handle, reason));
+    }
+
+    fn mark(&mut self, pkt: Packet) -> Option<Packet> {
+        if pkt.ecn == Ecn::NotEct {
+            self.dropped(pkt, DropReason::Aqm);
+            return None;
+        }
+        self.marked.push(pkt.handle);
+        Some(Packet { ecn: Ecn::Ce, ..pkt })
     }
 }
