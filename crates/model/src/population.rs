@@ -29,9 +29,9 @@
 //! (counted as one), and both have to arrive. What was lost when the timer went off, one or more: with limited transmit that
 //! did not help, always more; without, one where all behind the first arrived; after a loss in recovery, more with `r`.
 //!
-//! Left out: slow start after a timeout beyond its first two rounds, the start and the end of connections, the spread of their
-//! round trips, which all have their mean. Sojourns are exponential with the right mean: the share in steady state does not
-//! depend on their law, the way there does.
+//! Not modelled: slow start after a timeout beyond its first two rounds, the start and end of connections, and the spread of
+//! their round-trip times, which all have the mean. Sojourn times are exponential with the right mean: the shares in steady
+//! state do not depend on the distribution, the transient does.
 
 /// Maximum window [segments].
 pub(crate) const MOST_WINDOW: usize = 64;
@@ -380,9 +380,9 @@ mod tests {
         assert!((rate(RULES, 1.0 - 1e-7) * (60.0 - 0.06) - 1.0).abs() < 1e-5);
     }
 
-    /// Where losses are few and windows large there are hardly any timeouts, and AIMD is left: what is won in a round trip, a
-    /// segment, is what `p w` losses take, half a window each, so that `E[w²] = 2 / p` as in the equations without
-    /// timeouts, but for a segment of a window, `√p` of it.
+    /// With rare losses and large windows there are hardly any timeouts, and AIMD remains: the gain of a segment per round trip
+    /// equals the reduction by `p w` losses of half a window each, so that `E[w²] = 2 / p` as in the equations without timeouts,
+    /// up to one segment per window, a relative error of `√p`.
     #[test]
     fn rare_losses_give_aimd() {
         for p in [0.003_f64, 0.005, 0.01] {

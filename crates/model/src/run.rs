@@ -32,8 +32,8 @@ impl Table {
 
 /// Solves the equations of `scenario` with its subject's AQM over warm-up and duration, and samples them over the duration. The
 /// columns are those of a simulation: `time` [s], `offered_load` [bit/s], `throughput` [bit/s],
-/// `transmit_queue` [packets], `queue_delay` [s], `mark_probability`, `capacity` [bit/s], and the law's state as `aqm.NAME`;
-/// and `loss_rate`, the packets that marks or a full queue drop per packet offered.
+/// `transmit_queue` [packets], `queue_delay` [s], `mark_probability`, `capacity` [bit/s], the state of the AQM's fluid model as
+/// `aqm.NAME`, and `loss_rate`, the packets that marks or a full queue drop per packet offered.
 /// Rates are means over a sample. `seed` seeds a random capacity.
 ///
 /// # Errors

@@ -7,8 +7,8 @@ use bentpipe_queue::fluid::{FluidConfig, FluidForm};
 use bentpipe_queue::registry::AQMS;
 use bentpipe_queue::{FluidModel, Limit, Marking};
 use bentpipe_scenario::{
-    AqmSpec, Capacity as LinkCapacity, Delay, Direction, Equations, Feedback, Gateway, GatewayQueue, Hop,
-    Laws, Pattern, Ramp, Run, Scenario, Subject, Tcp, Traffic, TrafficKind,
+    AqmSpec, Capacity as LinkCapacity, Delay, Direction, Equations, Feedback, FluidVariant, Gateway,
+    GatewayQueue, Hop, Pattern, Ramp, Run, Scenario, Subject, Tcp, Traffic, TrafficKind,
 };
 use bentpipe_units::{Duration, Rng};
 
@@ -223,8 +223,8 @@ impl System {
         let packets_per_segment =
             found.gateway.map_or(1.0, |g| senders.payload / (g.spacelink.packet - g.spacelink.header) as f64);
         let reading = match (models.laws, equations) {
-            (Some(Laws::Printed), _) => FluidForm::Printed,
-            (Some(Laws::Actual), _) | (None, Equations::EndToEnd) => FluidForm::Actual,
+            (Some(FluidVariant::Printed), _) => FluidForm::Printed,
+            (Some(FluidVariant::Actual), _) | (None, Equations::EndToEnd) => FluidForm::Actual,
             (None, _) => FluidForm::Printed,
         };
         let limit = f64::from(found.limit.packets).min(found.limit.bytes as f64 / packet);

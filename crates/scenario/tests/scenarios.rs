@@ -228,7 +228,7 @@ fn a_setting_replaces_only_the_subjects_aqm() {
     let names: Vec<_> = s.gateways.iter().map(|g| g.aqm.algorithm.name).collect();
     assert_eq!(names, ["red", "avqred"]);
     let s = load("red-dumbbell", &[]);
-    let slow = s.with_setting("red SLOW").expect("a setting of its own, whatever the capitals");
+    let slow = s.with_setting("red SLOW").expect("setting names ignore case");
     assert_eq!((slow.label(), number(&slow, "w_q"), number(&slow, "max_p")), ("RED slow", 0.002, 0.5));
     let back = slow.with_setting("RED 60/120").expect("a setting");
     let (back, first) = (back.canonical_json(), s.canonical_json());

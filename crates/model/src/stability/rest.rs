@@ -89,7 +89,7 @@ impl AtRest {
     /// Finds the operating point of `system`, with the means of time-varying parameters.
     ///
     /// # Errors
-    /// [`Error::Scenario`] if there is none.
+    /// [`Error::Scenario`] without an operating point.
     pub fn of(mut system: System) -> Result<Self, Error> {
         if system.equations == Equations::Timeouts {
             return Err(Error::Scenario(

@@ -156,7 +156,7 @@ impl Draw {
         }
     }
 
-    /// With the law at the same operating point whatever its `gain`: the slope of RED's and AVQRED's marking function
+    /// With the fluid model at the same operating point whatever its `gain`: the slope of RED's and AVQRED's marking function
     /// [1/packet], or the rate at which PI's p grows for each packet too many [1/s]. None: the function would begin below
     /// zero, or not reach the point.
     fn system(&self, gain: f64) -> Option<System> {
@@ -207,7 +207,7 @@ impl Draw {
         None
     }
 
-    /// Critical gain; `None` if there is none.
+    /// Critical gain; `None` if every gain is stable.
     fn border(&self) -> Option<f64> {
         let first = if self.algorithm == "pi" { 1e-3 } else { 1e-2 };
         let margin = |gain: f64| Stability::of(self.system(gain)?).ok()?.gain_margin;

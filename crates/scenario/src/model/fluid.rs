@@ -18,7 +18,7 @@ pub struct Models {
     /// Delay of the senders' feedback; `None` for that of the publication.
     pub feedback: Option<Feedback>,
     /// Variant of the AQMs' fluid models; `None` if the equations determine it.
-    pub laws: Option<Laws>,
+    pub laws: Option<FluidVariant>,
     /// Unit of time of the papers' equations.
     #[serde(serialize_with = "ns")]
     pub time_unit: Duration,
@@ -54,7 +54,7 @@ pub enum ModelKind {
 /// Variant of the AQMs' fluid models, where the published one differs from the algorithm.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum Laws {
+pub enum FluidVariant {
     /// As published: RED marks the share that its marking function gives; AVQ's probability rises while its virtual queue is
     /// above a threshold.
     Printed,

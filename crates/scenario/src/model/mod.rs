@@ -26,7 +26,7 @@ pub use channel::{
 };
 pub use digest::Digest;
 pub use distribution::{Distribution, Samples};
-pub use fluid::{Equations, Feedback, Fourier, Laws, MeasuredSeries, ModelKind, Models};
+pub use fluid::{Equations, Feedback, FluidVariant, Fourier, MeasuredSeries, ModelKind, Models};
 pub(crate) use gateway::watched_rate;
 pub use gateway::{FlowKey, Gateway, Pep, Protocol, ReceiveQueue, Regulator, Spacelink, TransmitQueue};
 pub use link::{Delay, Direction, Link, Per, QueueSpec};

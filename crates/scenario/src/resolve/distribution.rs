@@ -61,8 +61,8 @@ pub fn distribution<K: Kind, T>(
         }
         return Ok(Distribution::Pareto { shape: pareto.shape, mean: number(pareto.mean) });
     }
-    if let Some(laws) = &table.choice {
-        return choice(cx, path, laws, table.weights.as_deref(), number);
+    if let Some(entries) = &table.choice {
+        return choice(cx, path, entries, table.weights.as_deref(), number);
     }
     let name = table.trace.as_deref().unwrap_or_default();
     cx.read(&at("trace"), name, "a text with one number in each line", |data| {
@@ -75,20 +75,20 @@ pub fn distribution<K: Kind, T>(
 fn choice<K: Kind, T>(
     cx: &Cx<'_>,
     path: &Path,
-    laws: &[forms::Distribution<K>],
+    entries: &[forms::Distribution<K>],
     weights: Option<&[f64]>,
     number: fn(Quantity<K>) -> T,
 ) -> Result<Distribution<T>, Error> {
     let at = |key: &str| step(path, key);
-    if laws.is_empty() {
+    if entries.is_empty() {
         return Err(cx.error(&at("choice"), "found an empty array; allowed: one value at least".to_owned()));
     }
     if let Some(weights) = weights {
-        if weights.len() != laws.len() {
+        if weights.len() != entries.len() {
             let problem = format!(
                 "found an array of {}; allowed: an array of {}, one for each choice",
                 weights.len(),
-                laws.len()
+                entries.len()
             );
             return Err(cx.error(&at("weights"), problem));
         }
@@ -97,12 +97,12 @@ fn choice<K: Kind, T>(
             return Err(cx.error(&path, format!("found {}; allowed: a number, not negative", weights[i])));
         }
     }
-    let sum = weights.map_or(laws.len() as f64, |weights| weights.iter().sum());
+    let sum = weights.map_or(entries.len() as f64, |weights| weights.iter().sum());
     if !(sum > 0.0 && sum.is_finite()) {
         return Err(cx.error(&at("weights"), format!("found a sum of {sum}; allowed: a sum above 0")));
     }
     let mut all = Vec::new();
-    for (i, raw) in laws.iter().enumerate() {
+    for (i, raw) in entries.iter().enumerate() {
         let path = [at("choice"), vec![Step::Index(i)]].concat();
         if matches!(raw, Either::Table(table) if table.choice.is_some()) {
             let problem = "found a choice within a choice; allowed: one choice with all entries".to_owned();

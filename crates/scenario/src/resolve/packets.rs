@@ -194,20 +194,20 @@ fn group_of_pictures(cx: &Cx<'_>, path: &Path, raw: &file::Gop, interval: Durati
             |t: char| PROPORTIONS.iter().find(|(name, _)| *name == t).map_or(0.0, |(_, weight)| *weight);
         let bytes = rate.rate().bytes_per_sec() * interval.as_secs_f64() * types.len() as f64;
         let unit = bytes / types.iter().map(|t| weight(*t)).sum::<f64>();
-        let law = |t: char| {
+        let size = |t: char| {
             let mean = ((unit * weight(t)).round() as u64).max(1);
             raw.shape.map_or(Distribution::Fixed(mean), |shape| Distribution::Erlang { shape: shape.0, mean })
         };
-        return Ok(Gop { pattern: raw.pattern.clone(), i: law('I'), p: law('P'), b: law('B') });
+        return Ok(Gop { pattern: raw.pattern.clone(), i: size('I'), p: size('P'), b: size('B') });
     }
     if raw.shape.is_some() {
         let problem = "allowed: only together with rate".to_owned();
         return Err(cx.key_error(&at("shape"), problem));
     }
-    let mut laws = [Distribution::Fixed(1), Distribution::Fixed(1), Distribution::Fixed(1)];
-    for (law_of, (key, size)) in laws.iter_mut().zip(sizes) {
+    let mut resolved = [Distribution::Fixed(1), Distribution::Fixed(1), Distribution::Fixed(1)];
+    for (slot, (key, size)) in resolved.iter_mut().zip(sizes) {
         match size {
-            Some(size) => *law_of = distribution(cx, &at(key), size, |q| q.0)?,
+            Some(size) => *slot = distribution(cx, &at(key), size, |q| q.0)?,
             None if raw.pattern.contains(&key.to_uppercase()) => {
                 let problem = format!(
                     "missing; required: the size of a frame of type {}, or rate for all types",
@@ -218,7 +218,7 @@ fn group_of_pictures(cx: &Cx<'_>, path: &Path, raw: &file::Gop, interval: Durati
             None => {}
         }
     }
-    let [i, p, b] = laws;
+    let [i, p, b] = resolved;
     Ok(Gop { pattern: raw.pattern.clone(), i, p, b })
 }
 

@@ -204,7 +204,7 @@ pub struct Regulator {
 /// A rate, or that of the satellite link.
 #[derive(Clone, Copy, Debug)]
 pub enum RateOrLink {
-    /// That of the satellite link.
+    /// Rate or capacity of the satellite link.
     Link,
     /// A constant rate.
     Rate(Rate),

@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::quantity::{Span, Whole};
-use crate::model::{Equations, Feedback, Laws, ModelKind};
+use crate::model::{Equations, Feedback, FluidVariant, ModelKind};
 
 /// Parameters of the analytical models; a simulation ignores them.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
@@ -25,7 +25,7 @@ pub struct Models {
     /// Fluid: variant of the AQMs' fluid models, as published or as the algorithms act. Default: "actual" for the
     /// equations "end_to_end", else "printed".
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub laws: Option<Laws>,
+    pub laws: Option<FluidVariant>,
     /// Fluid: unit of time of the papers' equations.
     pub time_unit: Span,
     /// Fluid: step of the integration.
