@@ -39,7 +39,7 @@ def told(
     return decision, sentences(decision, candidates, 6)
 
 
-def test_a_clear_winner() -> None:
+def test_clear_winner_is_recommended_without_doubt() -> None:
     samples = made(
         RED_4=(19.9, 31.0), droptail=(20.0, 800.0), avqred_tuned=(19.8, 18.0), gkvq_tuned=(18.0, 25.0)
     )
@@ -59,7 +59,7 @@ def test_a_clear_winner() -> None:
     assert decision.cells["avqred tuned"]["queue_delay_mean"].behind is None
 
 
-def test_the_present_setting_may_be_the_best() -> None:
+def test_best_present_setting_is_kept() -> None:
     samples = made(RED_4=(19.9, 15.0), droptail=(20.0, 800.0), avqred_tuned=(19.0, 18.0))
     decision, words = told([RED, DROPTAIL, AVQRED], samples)
     assert decision.answer == "RED 4"
@@ -69,7 +69,7 @@ def test_the_present_setting_may_be_the_best() -> None:
     ]
 
 
-def test_what_cannot_be_told_apart_is_said_and_the_simpler_one_advised() -> None:
+def test_indistinguishable_candidates_are_listed_and_the_simpler_one_recommended() -> None:
     """The same values but for noise: of three parameters and one, the latter."""
     samples = made(RED_4=(19.9, 31.0), avqred_tuned=(19.8, 18.0), gkvq_tuned=(19.8, 18.0))
     three = Candidate("avqred tuned", "avqred", "tuned", {**TABLE, "alpha": "0.1"})
@@ -80,7 +80,7 @@ def test_what_cannot_be_told_apart_is_said_and_the_simpler_one_advised() -> None
     assert "cannot be told apart" in words["sure"][1]
 
 
-def test_a_close_call_is_called_one() -> None:
+def test_close_decision_is_reported() -> None:
     """Shorter here, fuller there: which comes first hangs on third ones, and on the seeds."""
     samples = made(avqred_tuned=(19.8, 18.0), gkvq_tuned=(19.0, 14.0), RED_4=(19.2, 16.0))
     noisy = {name: dict(mine) for name, mine in samples.items()}
@@ -90,7 +90,7 @@ def test_a_close_call_is_called_one() -> None:
     assert any("close call" in line for line in words["sure"])
 
 
-def test_limits_come_before_ranks() -> None:
+def test_limits_rank_before_objectives() -> None:
     samples = made(
         RED_4=(19.9, 31.0), droptail=(20.0, 800.0), avqred_tuned=(19.8, 18.0), gkvq_tuned=(18.0, 11.0)
     )
@@ -99,14 +99,14 @@ def test_limits_come_before_ranks() -> None:
     assert decision.kept
 
 
-def test_a_limit_that_nothing_keeps_is_said() -> None:
+def test_limit_that_no_candidate_meets_is_reported() -> None:
     samples = made(RED_4=(19.9, 31.0), avqred_tuned=(19.8, 18.0), gkvq_tuned=(18.0, 11.0))
     decision, words = told([RED, AVQRED, GKVQ], samples, "queue_delay_mean<=5")
     assert (decision.answer, decision.kept) == ("gkvq tuned", False)
     assert words["answer"][1] == "No candidate keeps queue_delay_mean <= 5 ms; nearest comes gkvq tuned."
 
 
-def test_the_winners_curse() -> None:
+def test_search_values_are_better_than_holdout_values() -> None:
     """What the search saw of gkvq was luck: it is judged by the fresh runs alone, and both figures stay."""
     lucky = Candidate(
         "gkvq tuned", "gkvq", "tuned", GKVQ.table, {"throughput": 19.9, "queue_delay_mean": 9.0}, 100
@@ -119,7 +119,7 @@ def test_the_winners_curse() -> None:
     assert cell.found.mean == pytest.approx(24.0, abs=0.1)
 
 
-def test_behind_the_pep_and_doubtful_settings_are_warned_of_once() -> None:
+def test_drops_behind_the_pep_and_doubtful_settings_are_warned_of_once() -> None:
     codel = Candidate(
         "codel tuned", "codel", "tuned", {"algorithm": '"codel"'}, behind_pep=True, warnings=("hm",)
     )
@@ -140,7 +140,7 @@ def powered(**settings: tuple[float, float]) -> dict[str, dict[str, list[float |
     return found
 
 
-def test_power_prices_a_shorter_queue() -> None:
+def test_power_weighs_throughput_against_response_time() -> None:
     """By hand: 20 / 0.80 = 25, 19.5 / 0.76 = 25.66, 19.4 / 0.76 = 25.53 (half a per cent less), 20 / 32."""
     samples = powered(
         RED_4=(20.0, 0.8), droptail=(20.0, 32.0), avqred_tuned=(19.5, 0.76), gkvq_tuned=(19.4, 0.76)
@@ -158,14 +158,14 @@ def test_power_prices_a_shorter_queue() -> None:
     assert within.answer == "RED 4"
 
 
-def test_the_same_power_cannot_be_told_apart() -> None:
+def test_equal_power_is_indistinguishable() -> None:
     samples = powered(RED_4=(19.0, 0.8), avqred_tuned=(19.5, 0.76), gkvq_tuned=(19.5, 0.76))
     decision = decide([RED, AVQRED, GKVQ], samples, Rule(OBJECTIVES[:1], power=True))
     assert {decision.first, *decision.alike} == {"avqred tuned", "gkvq tuned"}
     assert decision.answer == "gkvq tuned"
 
 
-def test_the_front_by_hand() -> None:
+def test_front_matches_a_worked_example() -> None:
     """c is beaten by b in both, d by a in one and equal in the other, e has no delay."""
     values: dict[str, dict[str, float | None]] = {
         "a": {"throughput": 20.0, "queue_delay_mean": 30.0},
@@ -182,7 +182,7 @@ def test_the_front_by_hand() -> None:
     assert Rule(OBJECTIVES, (Limit("queue_delay_mean", "<=", 9.0),)).pick(values)[0].name == "b"
 
 
-def test_the_middle_of_the_front_is_picked_whatever_is_behind_it() -> None:
+def test_dominated_points_do_not_change_the_pick() -> None:
     """Three points on the front; many that are beaten crowd around one end and change nothing."""
     values: dict[str, dict[str, float | None]] = {
         "full": {"throughput": 20.0, "queue_delay_mean": 40.0},
@@ -196,7 +196,7 @@ def test_the_middle_of_the_front_is_picked_whatever_is_behind_it() -> None:
     assert Rule(OBJECTIVES).pick({**crowd, **values})[0].name == "middle"
 
 
-def test_a_setting_is_written_as_a_scenario_has_it() -> None:
+def test_setting_is_written_as_toml() -> None:
     assert AVQRED.toml == '[setting."avqred tuned"]\nalgorithm = "avqred"\nmin_th = 20\nmax_th = 60'
     assert AVQRED.override == 'setting."avqred tuned"={ algorithm = "avqred", min_th = 20, max_th = 60 }'
     assert (DROPTAIL.toml, DROPTAIL.override, AVQRED.parameters, DROPTAIL.parameters) == ("", "", 2, 0)

@@ -33,7 +33,7 @@ def advice(tmp_path_factory: pytest.TempPathFactory) -> bp.Advice:
     return small(tmp_path_factory.mktemp("advice") / "whole")
 
 
-def test_all_candidates_meet_the_same_fresh_seeds(advice: bp.Advice) -> None:
+def test_all_candidates_use_the_same_holdout_seeds(advice: bp.Advice) -> None:
     found = advice.found
     names = {each["setting"] for each in found["candidates"]}
     assert names == {"blue tuned", "fq_codel", "red", "droptail"}
@@ -47,7 +47,7 @@ def test_all_candidates_meet_the_same_fresh_seeds(advice: bp.Advice) -> None:
     assert any("Drops behind the PEP" in line for line in found["words"]["warnings"])
 
 
-def test_figures_are_those_of_compare(advice: bp.Advice) -> None:
+def test_figures_equal_those_of_compare(advice: bp.Advice) -> None:
     """What compare finds on the fresh seeds, under the setting as it is to be pasted."""
     tuned = next(each for each in advice.found["candidates"] if each["setting"] == "blue tuned")
     inside = ", ".join(f"{key} = {value}" for key, value in tuned["table"].items())
@@ -60,7 +60,7 @@ def test_figures_are_those_of_compare(advice: bp.Advice) -> None:
             assert each["metrics"][row["metric"]]["ci95"] == pytest.approx(row["ci95"])
 
 
-def test_what_is_to_be_pasted_can_be(advice: bp.Advice, tmp_path: Path) -> None:
+def test_recommended_table_is_valid_in_a_scenario(advice: bp.Advice, tmp_path: Path) -> None:
     words = shlex.split(advice.command)
     assert words[:3] == ["bentpipe", "compare", "small-gateway"]
     assert words[-1].split(",")[-2:] == ["red", "droptail"]
@@ -76,7 +76,7 @@ def test_what_is_to_be_pasted_can_be(advice: bp.Advice, tmp_path: Path) -> None:
     assert there == {row["key"]: row["value"] for row in given}
 
 
-def test_an_interrupted_one_comes_to_the_same(advice: bp.Advice, tmp_path: Path) -> None:
+def test_interrupted_advice_gives_the_same_result(advice: bp.Advice, tmp_path: Path) -> None:
     left = [3, 9, 14]
 
     def interrupt(done: int, total: int, failed: int) -> None:
@@ -97,7 +97,7 @@ def test_an_interrupted_one_comes_to_the_same(advice: bp.Advice, tmp_path: Path)
     }
 
 
-def test_the_page_is_complete_and_offline(advice: bp.Advice) -> None:
+def test_page_is_complete_and_needs_no_network(advice: bp.Advice) -> None:
     html = (advice.folder / "report.html").read_text(encoding="utf-8")
     assert advice.found["words"]["headline"][0] in html.replace("&#34;", '"')
     for each in advice.found["candidates"]:
@@ -106,7 +106,7 @@ def test_the_page_is_complete_and_offline(advice: bp.Advice) -> None:
     assert "src=" not in html
 
 
-def test_the_page_prints_on_one_sheet(advice: bp.Advice, browser: Browser, tmp_path: Path) -> None:
+def test_page_prints_on_one_sheet(advice: bp.Advice, browser: Browser, tmp_path: Path) -> None:
     """With eight candidates, eight parameters and warnings, on A4 and on Letter."""
     found = json.loads(json.dumps(advice.found))
     found["candidates"] *= 2
@@ -144,7 +144,7 @@ def test_the_command_prints_the_answer_or_json(tmp_path: Path) -> None:
     assert "queue_delay_p95 <= 400 ms" in " ".join(done.stdout.split())
 
 
-def test_the_short_lists_are_there_and_act_where_they_should() -> None:
+def test_default_candidates_exist_and_act_at_the_right_queue() -> None:
     """Ahead of a PEP nothing that must drop behind it; without one, what rules the head of the queue too."""
     gateway, plain = bp.load("byun2007-gateway"), bp.load("red-dumbbell")
     assert not any(gateway.with_setting(name).behind_pep for name in BEHIND)
@@ -166,7 +166,7 @@ def test_the_short_lists_are_there_and_act_where_they_should() -> None:
         ("2000000 s", "1 s", "200000 s"),
     ],
 )
-def test_runs_are_as_long_as_the_scenario_s_or_so_many_samples(
+def test_search_duration_is_a_share_of_the_scenario_or_a_minimum_of_samples(
     duration: str, interval: str, short: str
 ) -> None:
     changes = [f"run.duration={duration}", f"run.sample_interval={interval}"]
@@ -175,7 +175,7 @@ def test_runs_are_as_long_as_the_scenario_s_or_so_many_samples(
     assert plan.run("red", plan.short).scenario.duration == float(short.removesuffix(" s"))
 
 
-def test_the_round_trip_by_hand() -> None:
+def test_round_trip_matches_a_worked_example() -> None:
     """There and back: 15 + 250 + 15 ms; and 52 to 102 ms."""
     assert _round_trip(bp.load("red-dumbbell")) == pytest.approx(0.56)
     assert _round_trip(bp.load("byun-generic")) == pytest.approx(0.154)
@@ -191,7 +191,7 @@ def test_the_round_trip_by_hand() -> None:
         ({"set": {"run.duraton": "5 s"}}, "duraton"),
     ],
 )
-def test_what_makes_no_sense_is_said_before_anything_runs(
+def test_wrong_arguments_are_refused_before_anything_runs(
     more: dict[str, Any], message: str, tmp_path: Path
 ) -> None:
     with pytest.raises((UsageError, ScenarioError), match=message):
@@ -207,12 +207,12 @@ def test_what_makes_no_sense_is_said_before_anything_runs(
         ([], "--aqms: found none"),
     ],
 )
-def test_aqms_that_make_no_sense(names: list[str], message: str, tmp_path: Path) -> None:
+def test_wrong_aqms_are_refused(names: list[str], message: str, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=message):
         bp.advise("small-gateway", names, out=tmp_path / "a")
 
 
-def test_a_message_and_no_traceback(bentpipe: Command) -> None:
+def test_wrong_command_prints_a_message_without_traceback(bentpipe: Command) -> None:
     done = bentpipe("advise", "small-gateway", "--aqms", "nonsense", check=2)
     assert done.stderr.startswith('error: --aqms: there is no AQM "nonsense"')
     assert "Traceback" not in done.stderr

@@ -112,7 +112,7 @@ def is_clean(tshark: TShark, capture: Path) -> None:
     assert tshark.frames(capture, " || ".join(faults), *CHECKED) == []
 
 
-def test_tshark_reads_sctp(tshark: TShark, tmp_path: Path) -> None:
+def test_tshark_dissects_sctp(tshark: TShark, tmp_path: Path) -> None:
     """Every packet of both associations is whole, and its CRC32c right; chunks are those that SCTP has."""
     text = SLOW.replace("[transport.plain]", '[transport.plain]\nprotocol = "sctp"')
     text = text.replace('mss = "1000 B"\nreceive_window = "200 KB"', 'pmtu = "1032 B"')
@@ -136,7 +136,7 @@ def test_tshark_reads_sctp(tshark: TShark, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("sack", [False, True])
 @pytest.mark.parametrize("loss", [0.0, 0.02, 0.05])
-def test_tshark_finds_the_retransmissions_that_were_made(
+def test_tshark_finds_every_retransmission(
     tshark: TShark, tmp_path: Path, loss: float, *, sack: bool
 ) -> None:
     """At the senders' own link nothing is lost or overtaken yet, so all that was sent is seen, in order.
@@ -168,7 +168,7 @@ def test_tshark_finds_the_retransmissions_that_were_made(
     ],
     ids=["newreno", "sack", "linux"],
 )
-def test_what_tshark_calls_out_of_order_was_sent_again(
+def test_out_of_order_segments_are_retransmissions(
     tshark: TShark, tmp_path: Path, transport: dict[str, object]
 ) -> None:
     """On a long and fast path, some retransmissions follow new data within that time.
@@ -195,7 +195,7 @@ def counted(result: bp.Result) -> int:
     return int(per_flow["retransmissions"].sum())
 
 
-def test_marks_are_where_the_queue_set_them(tshark: TShark, tmp_path: Path) -> None:
+def test_ce_marks_match_the_queue(tshark: TShark, tmp_path: Path) -> None:
     marking = {
         "link__bottleneck__queue__limit": "1000 packets",
         "link__bottleneck__queue__marking": "ecn",
@@ -229,7 +229,7 @@ def everything(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_every_kind_of_packet_can_be_read(tshark: TShark, everything: Path) -> None:
+def test_every_kind_of_packet_is_dissected(tshark: TShark, everything: Path) -> None:
     kinds = set()
     for path in sorted(everything.iterdir()):
         is_clean(tshark, path)
@@ -242,7 +242,7 @@ def test_every_kind_of_packet_can_be_read(tshark: TShark, everything: Path) -> N
     assert names == ["red-3-access.pcapng", "red-3-ingress.pcapng", "red-3-satellite.pcapng"]
 
 
-def test_a_wrong_checksum_would_be_noticed(tshark: TShark, everything: Path, tmp_path: Path) -> None:
+def test_corrupt_checksum_is_detected(tshark: TShark, everything: Path, tmp_path: Path) -> None:
     content = bytearray((everything / "red-3-access.pcapng").read_bytes())
     first = content.index(b"\x45\x00\x00")  # IPv4, twenty bytes of header, no marks, a length below 256
     content[first + 8] ^= 1
@@ -251,7 +251,7 @@ def test_a_wrong_checksum_would_be_noticed(tshark: TShark, everything: Path, tmp
         is_clean(tshark, tmp_path / "wrong.pcapng")
 
 
-def test_times_interfaces_and_names(tshark: TShark, everything: Path) -> None:
+def test_times_interfaces_and_file_names_are_correct(tshark: TShark, everything: Path) -> None:
     path = everything / "red-3-satellite.pcapng"
     rows = tshark.table(
         path, "frame.time_epoch", "frame.interface_name", "frame.interface_description", "ip.src"
@@ -273,7 +273,7 @@ def test_times_interfaces_and_names(tshark: TShark, everything: Path) -> None:
     assert re.search(r"^10\.0\.0\.1\s+server\.0$", hosts, flags=re.MULTILINE)
 
 
-def test_what_gateway_and_terminal_say_is_text(tshark: TShark, everything: Path) -> None:
+def test_pep_link_payload_is_readable_text(tshark: TShark, everything: Path) -> None:
     path = everything / "red-3-satellite.pcapng"
     payloads = tshark.table(path, "udp.payload", wanted="udp.port == 41000")
     texts = [bytes.fromhex(row[0]).split(b"\n")[0].decode() for row in payloads]
@@ -283,7 +283,7 @@ def test_what_gateway_and_terminal_say_is_text(tshark: TShark, everything: Path)
     assert [text for text in texts if not re.fullmatch(form, text)] == []
 
 
-def test_tshark_and_the_trace_agree_on_the_first_round_trip(tshark: TShark, tmp_path: Path) -> None:
+def test_first_round_trip_in_capture_and_trace_agree(tshark: TShark, tmp_path: Path) -> None:
     exact = scenario(tmp_path, run__duration="2 s", transport__plain__clock_granularity="0 s")
     result = bp.run(exact, pcap=bp.Capture(tmp_path / "pcap", ["access"]), trace=["flow:0", "flow:1"])
     (path,) = (tmp_path / "pcap").iterdir()
@@ -296,7 +296,7 @@ def test_tshark_and_the_trace_agree_on_the_first_round_trip(tshark: TShark, tmp_
     assert len(ours) == 2
 
 
-def test_only_headers_are_kept_and_the_length_is_told(tshark: TShark, tmp_path: Path) -> None:
+def test_snap_keeps_headers_and_the_original_length(tshark: TShark, tmp_path: Path) -> None:
     bp.run(scenario(tmp_path, run__duration="2 s"), pcap=tmp_path / "pcap")
     (path,) = (tmp_path / "pcap").iterdir()
     assert path.name == "droptail-1-bottleneck.pcapng"
@@ -304,7 +304,7 @@ def test_only_headers_are_kept_and_the_length_is_told(tshark: TShark, tmp_path: 
     assert set(rows) == {("1040", "40", "1040", "1000")}
 
 
-def test_a_capture_does_not_change_the_result(tmp_path: Path) -> None:
+def test_capture_does_not_change_the_result(tmp_path: Path) -> None:
     slow = scenario(tmp_path, run__duration="5 s")
     plain = bp.run(slow, out=tmp_path / "plain")
     seen = bp.run(slow, out=tmp_path / "seen", pcap=tmp_path / "one")
@@ -317,7 +317,7 @@ def test_a_capture_does_not_change_the_result(tmp_path: Path) -> None:
     assert one.read_bytes() == two.read_bytes()
 
 
-def test_a_capture_that_is_full_ends_and_says_so(tshark: TShark, bentpipe: Command, tmp_path: Path) -> None:
+def test_full_capture_ends_with_a_warning(tshark: TShark, bentpipe: Command, tmp_path: Path) -> None:
     (tmp_path / "slow.toml").write_text(SLOW)
     command = ["run", "slow.toml", "--duration", "2 s", "--pcap", "pcap", "--pcap-packets", "100"]
     done = bentpipe(*command, "--out", "here", check=0)
@@ -334,7 +334,7 @@ def test_a_capture_that_is_full_ends_and_says_so(tshark: TShark, bentpipe: Comma
         )
 
 
-def test_a_file_for_each_setting_run_and_link_and_none_is_replaced(bentpipe: Command, tmp_path: Path) -> None:
+def test_each_setting_run_and_link_has_a_file_and_none_is_replaced(bentpipe: Command, tmp_path: Path) -> None:
     command = ["compare", "small-gateway", "--duration", "2 s", "--settings", "red,avqred", "--runs", "2"]
     command += ["--pcap", "deep/pcap", "--pcap-link", "satellite", "--pcap-link", "ingress.0"]
     bentpipe(*command, "--out", "one", check=0)
@@ -383,7 +383,7 @@ QUICK = ["run", "small-gateway", "--duration", "2 s"]
         (["--pcap", "p", "--trace", "flow:99999"], "the run had"),
     ],
 )
-def test_what_cannot_be_looked_at_is_one_message(
+def test_wrong_capture_options_are_one_message(
     bentpipe: Command, tmp_path: Path, arguments: list[str], message: str
 ) -> None:
     done = bentpipe(*QUICK, *arguments, "--out", "here", check=2)
@@ -394,7 +394,7 @@ def test_what_cannot_be_looked_at_is_one_message(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_link_that_no_packet_passes_is_said(tmp_path: Path) -> None:
+def test_link_without_packets_is_refused(tmp_path: Path) -> None:
     idle = SLOW.replace(
         "[transport.plain]", '[link.idle]\nbetween = ["r", "t"]\nrate = "1 kbps"\n[transport.plain]'
     )
@@ -405,7 +405,7 @@ def test_a_link_that_no_packet_passes_is_said(tmp_path: Path) -> None:
     assert not (tmp_path / "pcap").exists()
 
 
-def test_a_disk_that_takes_no_more_leaves_no_capture(tmp_path: Path) -> None:
+def test_full_disk_leaves_no_capture(tmp_path: Path) -> None:
     (tmp_path / "slow.toml").write_text(SLOW)
     done = subprocess.run(
         command_line("run", "slow.toml", "--pcap", "pcap", "--out", "here"),

@@ -29,7 +29,7 @@ def test_compare_writes_a_result_and_prints_the_table(bentpipe: Command, tmp_pat
     assert "\x1b" not in done.stdout + done.stderr
 
 
-def test_run_takes_the_scenario_as_it_is(bentpipe: Command, tmp_path: Path) -> None:
+def test_run_simulates_the_scenario_unchanged(bentpipe: Command, tmp_path: Path) -> None:
     bentpipe("run", *QUICK, "--seed", "9", "--out", "here", check=0)
     result = bp.open(tmp_path / "here")
     assert result.settings == ["red"]
@@ -37,7 +37,7 @@ def test_run_takes_the_scenario_as_it_is(bentpipe: Command, tmp_path: Path) -> N
     assert (tmp_path / "here" / "report.html").exists()
 
 
-def test_json_is_all_there_is_on_stdout(bentpipe: Command, tmp_path: Path) -> None:
+def test_json_format_prints_nothing_else_on_stdout(bentpipe: Command, tmp_path: Path) -> None:
     done = bentpipe("compare", *QUICK, *PAIR, "--format", "json", "--out", "here", check=0)
     rows = json.loads(done.stdout)
     assert len(rows) == 2 * len(METRICS)
@@ -121,7 +121,7 @@ def test_bad_input_is_one_message_and_exit_code_2(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_scenario_that_is_no_text_is_refused(bentpipe: Command, tmp_path: Path) -> None:
+def test_binary_scenario_file_is_refused(bentpipe: Command, tmp_path: Path) -> None:
     (tmp_path / "noise.toml").write_bytes(bytes(range(128, 256)))
     done = bentpipe("run", "noise.toml", check=2)
     assert "noise.toml" in done.stderr
@@ -138,7 +138,7 @@ def test_an_existing_folder_needs_force(bentpipe: Command, tmp_path: Path) -> No
     assert bp.open(tmp_path / "here").seeds == [5]
 
 
-def test_force_spares_a_folder_that_is_no_result(bentpipe: Command, tmp_path: Path) -> None:
+def test_force_keeps_a_folder_that_is_not_a_result(bentpipe: Command, tmp_path: Path) -> None:
     (tmp_path / "home").mkdir()
     (tmp_path / "home" / "thesis.tex").write_text("precious")
     done = bentpipe("run", *QUICK, "--out", "home", "--force", check=2)
@@ -205,7 +205,7 @@ def test_a_killed_comparison_is_not_complete_and_can_be_resumed(
     assert digests(tmp_path / "long") == uninterrupted
 
 
-def test_a_disk_that_takes_no_more_is_said_plainly(bentpipe: Command, tmp_path: Path) -> None:
+def test_full_disk_is_one_message(bentpipe: Command, tmp_path: Path) -> None:
     done = subprocess.run(
         command_line("compare", *QUICK, *PAIR, "--jobs", "1", "--out", "here"),
         cwd=tmp_path,
@@ -223,14 +223,14 @@ def test_a_disk_that_takes_no_more_is_said_plainly(bentpipe: Command, tmp_path: 
     assert bentpipe("report", "here").returncode == 2
 
 
-def test_resuming_what_is_complete_prints_it_again(bentpipe: Command) -> None:
+def test_resuming_a_complete_result_prints_it_again(bentpipe: Command) -> None:
     first = bentpipe("compare", *QUICK, *PAIR, "--out", "here", check=0)
     again = bentpipe("compare", *QUICK, *PAIR, "--out", "here", "--resume", check=0)
     assert again.stdout == first.stdout
     assert "4 of them are there already" in again.stderr
 
 
-def test_report_writes_figures_and_overwrites_none(bentpipe: Command, tmp_path: Path) -> None:
+def test_report_writes_figures_without_overwriting(bentpipe: Command, tmp_path: Path) -> None:
     bentpipe("compare", *QUICK, *PAIR, "--out", "here", check=0)
     (tmp_path / "here" / "report.html").unlink()
     bentpipe("report", "here", "--figures", "paper", "--as", "svg,pdf", check=0)
@@ -293,7 +293,7 @@ def test_every_command_has_help_with_an_example(bentpipe: Command, command: str)
     assert f"\n    bentpipe {command}" in text
 
 
-def test_a_reader_that_leaves_early_is_no_error_message(tmp_path: Path) -> None:
+def test_closed_stdout_prints_no_error(tmp_path: Path) -> None:
     read, write = os.pipe()
     os.close(read)
     with os.fdopen(write, "w") as pipe:

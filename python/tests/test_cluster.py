@@ -169,7 +169,7 @@ def alive(process: psutil.Process) -> bool:
         return False
 
 
-def test_a_cluster_does_not_show(
+def test_cluster_gives_the_same_dataset_as_threads(
     by_threads: dict[str, bytes], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     here = tmp_path / "here"
@@ -185,7 +185,7 @@ def test_a_cluster_does_not_show(
     assert told[-1] == (24, 24, 0)
 
 
-def test_a_worker_that_dies_loses_the_run_under_way_and_nothing_else(
+def test_dead_worker_loses_only_its_current_run(
     processes: Processes, by_threads: dict[str, bytes], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     log = tmp_path / "log"
@@ -227,7 +227,7 @@ def test_a_worker_that_dies_loses_the_run_under_way_and_nothing_else(
     assert content(tmp_path / "cluster") == by_threads
 
 
-def test_workers_of_this_machine_are_replaced(by_threads: dict[str, bytes], tmp_path: Path) -> None:
+def test_local_workers_are_replaced(by_threads: dict[str, bytes], tmp_path: Path) -> None:
     killed: list[int] = []
 
     def kill(done: int, total: int, failed: int) -> None:
@@ -242,7 +242,7 @@ def test_workers_of_this_machine_are_replaced(by_threads: dict[str, bytes], tmp_
     assert content(tmp_path / "cluster") == by_threads
 
 
-def test_a_run_that_kills_every_worker_is_given_up(
+def test_run_that_kills_every_worker_is_given_up(
     by_threads: dict[str, bytes], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     log, spy = tmp_path / "log", tmp_path / "spy.py"
@@ -265,7 +265,7 @@ def test_a_run_that_kills_every_worker_is_given_up(
     assert content(tmp_path / "cluster") == by_threads
 
 
-def test_no_run_waits_behind_one_that_takes_long(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_runs_do_not_wait_behind_a_long_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     log, spy, shown = tmp_path / "log", tmp_path / "spy.py", tmp_path / "shown"
     waits = f"until_shown({str(shown)!r}) if seed == 20 else 0.05"
     spy.write_text(SPY.format(log=str(log), killer=None, sleep=waits) + UNTIL_SHOWN)
@@ -286,7 +286,7 @@ def test_no_run_waits_behind_one_that_takes_long(tmp_path: Path, monkeypatch: py
     assert found[found.index(20) :] == [20], "they waited behind run 20 until it gave up waiting for them"
 
 
-def test_scenarios_bring_their_files(processes: Processes, tmp_path: Path) -> None:
+def test_files_of_scenarios_are_sent_to_workers(processes: Processes, tmp_path: Path) -> None:
     text = """
         title = "Pages of given sizes"
         [run]
@@ -323,7 +323,7 @@ def test_scenarios_bring_their_files(processes: Processes, tmp_path: Path) -> No
     assert simulated("cluster", cluster=processes.address) == expected
 
 
-def test_an_interruption_frees_the_cluster(processes: Processes, tmp_path: Path) -> None:
+def test_interruption_frees_the_cluster(processes: Processes, tmp_path: Path) -> None:
     from distributed import Client
 
     processes.worker(threads=2)
@@ -375,7 +375,7 @@ def test_ctrl_c_ends_the_workers(tmp_path: Path) -> None:
     assert [each.name for each in tmp_path.iterdir()] == ["s"]
 
 
-def test_workers_of_this_machine_end_with_their_sweep_however_it_ends(tmp_path: Path) -> None:
+def test_local_workers_end_with_their_sweep(tmp_path: Path) -> None:
     arguments = ["sweep", "small-gateway", "--vary", "run.duration=1 s,10000 min", "--settings", "red"]
     arguments += ["--runs", "1", "--cluster", "local:1", "--out", "s"]
     process = subprocess.Popen(command_line(*arguments), cwd=tmp_path, stderr=subprocess.DEVNULL)
@@ -387,17 +387,17 @@ def test_workers_of_this_machine_end_with_their_sweep_however_it_ends(tmp_path: 
 
 
 @pytest.mark.parametrize("where", ["local:0", "local:x", "local", "somewhere", "http://h:1", "tcp://h", ""])
-def test_what_is_no_cluster_is_one_message(where: str) -> None:
+def test_wrong_cluster_is_one_message(where: str) -> None:
     with pytest.raises(UsageError, match=rf"cluster {where}: allowed: local:N .* tcp://host:8786"):
         workers_from(None, where)
 
 
-def test_threads_or_a_cluster() -> None:
+def test_jobs_and_cluster_exclude_each_other() -> None:
     with pytest.raises(UsageError, match="give one of them"):
         workers_from(2, "local:2")
 
 
-def test_where_nothing_answers_is_one_message(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unreachable_scheduler_is_one_message(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cluster, "_CONNECT_SECONDS", 1.0)
     with socket.create_server(("127.0.0.1", 0)) as server:
         address = f"tcp://127.0.0.1:{server.getsockname()[1]}"
@@ -408,9 +408,7 @@ def test_where_nothing_answers_is_one_message(monkeypatch: pytest.MonkeyPatch) -
         Cluster(address)
 
 
-def test_a_cluster_that_cannot_be_used_is_one_message(
-    processes: Processes, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_unusable_cluster_is_one_message(processes: Processes, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cluster, "_CONNECT_SECONDS", 1.0)
     with pytest.raises(UsageError, match=r"a cluster without workers; allowed: at least one"):
         Cluster(processes.address)
@@ -425,7 +423,7 @@ def test_a_cluster_that_cannot_be_used_is_one_message(
         Cluster(processes.address)
 
 
-def test_two_threads_may_be_1_8_times_as_fast_as_one(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_two_threads_are_1_8_times_as_fast_as_one(monkeypatch: pytest.MonkeyPatch) -> None:
     """How fast they are is measured by `make cluster`: here it would depend on what else the machine does."""
     scenario = load("byun2007-gateway", ["run.duration=60 min"]).with_setting("RED 4")
     progress = _core.Progress()

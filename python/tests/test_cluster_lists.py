@@ -217,7 +217,7 @@ def course(workers: Workers, runs: list[Run], monkeypatch: pytest.MonkeyPatch) -
 
 
 @pytest.mark.parametrize("case", range(8))
-def test_nothing_waits_behind_what_takes_long(
+def test_lists_do_not_wait_behind_a_long_run(
     case: int, runs: list[Run], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whatever the others take, and wherever in a list the long ones are, as long as they leave a thread."""

@@ -30,7 +30,7 @@ def values(result: bp.Result, setting: str, metric: str) -> list[float]:
     return [value for value in result.values()[setting][metric] if value is not None]
 
 
-def test_each_setting_is_compared_with_each_and_corrected_over_all(three: bp.Result) -> None:
+def test_settings_are_compared_pairwise_and_corrected_over_all(three: bp.Result) -> None:
     table = three.comparisons(["queue_mean", "throughput"])
     rows = table.rows(named=True)
     assert [(row["a"], row["b"], row["metric"]) for row in rows[::2]] == [
@@ -67,7 +67,7 @@ def test_results_with_the_same_traffic_are_paired_by_their_common_seeds(
     assert row["mean_a"] == pytest.approx(sum(ours) / 3)
 
 
-def test_results_of_another_traffic_are_independent(three: bp.Result, tmp_path: Path) -> None:
+def test_results_with_different_traffic_are_independent(three: bp.Result, tmp_path: Path) -> None:
     scenario = bp.load("small-gateway", set={"run.duration": "15 s", "traffic.web.sessions": 20})
     fewer = bp.compare(scenario, ["red", "avqred"], runs=3, out=tmp_path / "fewer")
     rows = three.comparisons(["queue_mean"], other=fewer).rows(named=True)
@@ -79,13 +79,13 @@ def test_results_of_another_traffic_are_independent(three: bp.Result, tmp_path: 
         assert row["p"] == pytest.approx(stats.ttest_ind(ours, theirs, equal_var=False).pvalue)
 
 
-def test_one_run_cannot_tell(tmp_path: Path) -> None:
+def test_one_run_has_no_verdict(tmp_path: Path) -> None:
     once = bp.compare("small-gateway", ["red", "avqred"], runs=1, out=tmp_path / "once")
     row = once.comparisons(["queue_mean"]).row(0, named=True)
     assert (row["p"], row["p_holm"], row["verdict"]) == (None, None, "one run cannot tell")
 
 
-def test_differences_correct_over_the_metrics_that_are_asked_for(three: bp.Result) -> None:
+def test_differences_are_corrected_over_the_chosen_metrics(three: bp.Result) -> None:
     every, one = three.differences("red"), three.differences("red", ["queue_mean"])
     assert len(every) == 2 * len(METRICS)
     assert set(one["metric"]) == {"queue_mean"}
@@ -96,7 +96,7 @@ def test_differences_correct_over_the_metrics_that_are_asked_for(three: bp.Resul
     assert all(p <= p_holm for p, p_holm in zip(one["p_holm"], wide["p_holm"], strict=True))
 
 
-def test_one_long_run_has_intervals_of_means_over_samples(tmp_path: Path) -> None:
+def test_one_long_run_has_intervals_from_batch_means(tmp_path: Path) -> None:
     scenario = bp.load("mmpp-queue", set={"run.duration": "120 s"})
     found = {row["metric"]: row for row in bp.run(scenario, out=tmp_path / "one").rows()}
     rate, share = found["throughput"], found["utilization"]
@@ -116,7 +116,7 @@ def folders(three: bp.Result, changed: bp.Result) -> list[str]:
     return [str(three.folder), str(changed.folder)]
 
 
-def test_the_command_says_what_a_result_shows(bentpipe: Command, folders: list[str]) -> None:
+def test_command_prints_the_comparisons_of_a_result(bentpipe: Command, folders: list[str]) -> None:
     done = bentpipe("compare", folders[0], "--metric", "queue_mean", check=0)
     assert done.stdout.count("droptail is higher") == 2
     assert "corrected after Holm over 3 comparisons" in done.stdout
@@ -134,7 +134,7 @@ def test_the_command_compares_two_results(bentpipe: Command, folders: list[str])
     assert avqred["ci_high"] == 0.0
 
 
-def test_a_simulation_can_be_asked_for_a_metric(bentpipe: Command) -> None:
+def test_command_compares_a_simulation_in_the_chosen_metric(bentpipe: Command) -> None:
     quick = ("compare", "small-gateway", "--duration", "10 s", "--settings", "red,droptail", "--runs", "2")
     done = bentpipe(*quick, "--metric", "queue_mean", "--out", "here", check=0)
     assert "pep_sojourn" in done.stdout
@@ -159,7 +159,7 @@ def test_a_simulation_can_be_asked_for_a_metric(bentpipe: Command) -> None:
         ([], ["SCENARIO | RESULT"]),
     ],
 )
-def test_what_cannot_be_compared_is_one_message(
+def test_impossible_comparison_is_one_message(
     bentpipe: Command, folders: list[str], arguments: list[str], words: list[str], tmp_path: Path
 ) -> None:
     given = [folders[0] if each == "RESULT" else each for each in arguments]

@@ -22,7 +22,7 @@ def digest(values: Iterable[float | None]) -> str:
     return f"{state:016x}"
 
 
-def test_a_release_build_gives_the_recorded_bytes() -> None:
+def test_release_build_gives_the_recorded_bytes() -> None:
     scenario = bp.load("small-gateway")
     run = simulate(scenario, scenario.seed, Progress())
     series, drops = pl.DataFrame(run.series), pl.DataFrame(run.drops)

@@ -13,7 +13,7 @@ def values(text: str) -> list[str]:
     return list(factors_from([f"k={text}"])[0].values)
 
 
-def test_lists_and_ranges() -> None:
+def test_lists_and_ranges_are_parsed() -> None:
     assert values("0.1,0.5, 0.9") == ["0.1", "0.5", "0.9"]
     assert values("red,avqred") == ["red", "avqred"]
     assert values("0:60:4") == ["0", "20", "40", "60"]
@@ -48,7 +48,7 @@ def test_mistakes_are_one_message(text: str, message: str) -> None:
         factors_from([text])
 
 
-def test_a_key_twice_is_refused() -> None:
+def test_repeated_key_is_refused() -> None:
     with pytest.raises(UsageError, match="k: found twice"):
         factors_from(["k=1,2", "k=3,4"])
 
@@ -90,6 +90,6 @@ def test_a_sobol_sequence_is_balanced() -> None:
         ("random", 5, "design is random; allowed: grid, lhs, sobol"),
     ],
 )
-def test_designs_and_counts_that_do_not_go_together(design: str, count: int | None, message: str) -> None:
+def test_count_must_fit_the_design(design: str, count: int | None, message: str) -> None:
     with pytest.raises(UsageError, match=message):
         points(factors_from(["a=0:1:2"]), design, count)

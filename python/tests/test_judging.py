@@ -27,7 +27,7 @@ def table(**settings: tuple[float | None, float | None, float | None]) -> dict[s
 FOUR = table(a=(20.0, 40.0, 0.1), b=(19.0, 10.0, 0.3), c=(19.0, 20.0, 0.1), d=(15.0, None, 0.1))
 
 
-def test_rank_sums_by_hand() -> None:
+def test_rank_sums_match_a_worked_example() -> None:
     """Ranks and sums, with ties and a missing value.
 
     |   | throughput | delay   | deviation | sum of 2^rank   |
@@ -78,7 +78,7 @@ def test_many_settings_have_exact_sums() -> None:
     assert order[1].total == 2**2 + 2
 
 
-def test_within_the_limits_comes_first_and_is_ranked_by_itself() -> None:
+def test_settings_within_limits_rank_first_among_themselves() -> None:
     """By hand, with a delay of at most 20 ms: b and c keep it, c is best in one metric and b in the other.
 
     Among those two the ranks are (1, 1, 2) and (1, 2, 1). Of the others, a is 100 % outside, and d's delay
@@ -93,13 +93,13 @@ def test_within_the_limits_comes_first_and_is_ranked_by_itself() -> None:
     ]
 
 
-def test_a_margin_makes_small_differences_none() -> None:
+def test_margin_ignores_small_differences() -> None:
     """19 is 5 % below 20: with a margin of 5 % a is not better than b and c."""
     order = judged(FOUR, [THROUGHPUT], margin=0.05)
     assert {each.name: each.ranks["throughput"] for each in order} == {"a": 1, "b": 1, "c": 1, "d": 4}
 
 
-def test_power_by_hand() -> None:
+def test_power_matches_a_worked_example() -> None:
     """Rates over response times, behind a PEP: 20 / 0.8 = 25, 19 / 0.75 = 25.3, 16 / 0.74 = 21.6, 20 / 32.
 
     With a round trip of 0.5 s and queues of 40, 10 and 20 ms: 20 / 0.54 = 37.0, 19 / 0.51 = 37.3,
@@ -129,7 +129,7 @@ def test_power_by_hand() -> None:
     ]
 
 
-def test_objectives_are_read() -> None:
+def test_objectives_are_parsed() -> None:
     assert objectives_from("throughput:max, queue_delay_mean:min,throughput_std:min") == [
         THROUGHPUT,
         DELAY,
@@ -153,12 +153,12 @@ def test_objectives_are_read() -> None:
         ("", r'objective \(empty\): there is no metric ""'),
     ],
 )
-def test_objectives_that_make_no_sense(text: str, message: str) -> None:
+def test_wrong_objectives_are_refused(text: str, message: str) -> None:
     with pytest.raises(UsageError, match=message):
         objectives_from(text)
 
 
-def test_limits_are_read_in_the_metrics_unit() -> None:
+def test_limits_are_parsed_in_the_metrics_unit() -> None:
     assert limits_from(["queue_delay_p95<=50", "queue_delay_p95 <= 0.05 s", "throughput>=1.5e3 kbit/s"]) == [
         Limit("queue_delay_p95", "<=", 50.0),
         Limit("queue_delay_p95", "<=", 50.0),
@@ -179,12 +179,12 @@ def test_limits_are_read_in_the_metrics_unit() -> None:
         ("utilization>=500", "utilization is a share of the link's capacity, at most 100 %"),
     ],
 )
-def test_limits_that_make_no_sense(text: str, message: str) -> None:
+def test_wrong_limits_are_refused(text: str, message: str) -> None:
     with pytest.raises(UsageError, match=message):
         limits_from([text])
 
 
-def test_fresh_seeds_are_none_of_the_search() -> None:
+def test_holdout_seeds_differ_from_those_of_the_search() -> None:
     assert fresh_seeds([3, 4, 5], 2) == [3 + APART, 4 + APART]
     assert fresh_seeds([3, 3 + APART], 2) == [4 + APART, 5 + APART]
     assert fresh_seeds([3, 4, 5, 6, 7], 2) == fresh_seeds([3, 4], 2)
@@ -193,7 +193,7 @@ def test_fresh_seeds_are_none_of_the_search() -> None:
         fresh_seeds([1], 0)
 
 
-def test_both_figures_and_the_corrected_difference() -> None:
+def test_figures_hold_search_and_holdout_means_and_the_corrected_difference() -> None:
     """Two differences by hand: their p-values are doubled or kept, the smaller one doubled."""
     samples: dict[str, dict[str, list[float | None]]] = {
         "old": {"throughput": [10.0, 12.0, 11.0], "queue_delay_mean": [30.0, 31.0, 33.0]},
@@ -217,7 +217,7 @@ def test_both_figures_and_the_corrected_difference() -> None:
     assert means(samples)["new"]["queue_delay_mean"] == 21.0
 
 
-def test_winners_of_two_runs() -> None:
+def test_winner_shares_of_two_runs_match_a_worked_example() -> None:
     """By hand: of the draws (1,1), (1,2), (2,1) and (2,2), b has the higher mean in the last only."""
     samples: dict[str, dict[str, list[float | None]]] = {
         "a": {"throughput": [12.0, 10.0]},
@@ -228,7 +228,7 @@ def test_winners_of_two_runs() -> None:
     assert sum(shares.values()) == pytest.approx(1)
 
 
-def test_equal_settings_share_the_win_and_a_setting_outside_a_limit_has_none() -> None:
+def test_equal_settings_share_the_win_and_settings_outside_limits_never_win() -> None:
     run: dict[str, list[float | None]] = {
         "throughput": [12.0, 10.0, None],
         "queue_delay_mean": [5.0, 6.0, 7.0],
@@ -245,7 +245,7 @@ def test_equal_settings_share_the_win_and_a_setting_outside_a_limit_has_none() -
         winners({"a": run, "b": {"throughput": [1.0]}}, judge)
 
 
-def test_chosen_settings_run_again_as_compare_would_run_them(tmp_path: Path) -> None:
+def test_repeated_runs_equal_those_of_compare(tmp_path: Path) -> None:
     scenario = load("small-gateway", {"run.duration": "2 s", "run.warmup": "1 s"})
     plan = make_plan(scenario, settings=["red", "avqred"])
     chosen = {each.name: Run((), each.name, each.scenario, each.digest, 1) for each in plan.settings}

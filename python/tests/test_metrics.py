@@ -51,7 +51,7 @@ def recorded(
     return Recorded(series, flows, drop_runs, COUNTERS if counters is None else counters, 20e6)
 
 
-def test_link_and_queue_by_hand() -> None:
+def test_link_and_queue_metrics_match_a_worked_example() -> None:
     values = evaluate(recorded())
     assert values["throughput"] == pytest.approx(19.0)
     assert values["throughput_std"] == pytest.approx(2 / math.sqrt(3))  # sum of squares 4, over 3
@@ -71,7 +71,7 @@ def test_delays_are_in_milliseconds() -> None:
     assert [values[name] for name in names] == pytest.approx([10, 8, 30, 40, 2])
 
 
-def test_drops_by_hand() -> None:
+def test_drop_metrics_match_a_worked_example() -> None:
     # 60 runs of one packet, 30 of two, 10 of eight: 200 packets in 100 runs.
     values = evaluate(recorded(runs=[(8, 10), (1, 60), (2, 30)]))
     assert values["drops"] == 200
@@ -81,7 +81,7 @@ def test_drops_by_hand() -> None:
     assert values["drop_run_independent"] == pytest.approx(1.25)
 
 
-def test_flows_by_hand() -> None:
+def test_flow_metrics_match_a_worked_example() -> None:
     values = evaluate(recorded(goodput=[10e3, 20e3, 30e3, None], completion=[4.0, 2.0, 1.0, None]))
     assert values["goodput_mean"] == pytest.approx(20.0)
     assert values["goodput_std"] == pytest.approx(10.0)
@@ -92,7 +92,7 @@ def test_flows_by_hand() -> None:
     assert values["failed"] == 0
 
 
-def test_a_flow_that_was_closed_before_measuring_began_is_not_counted() -> None:
+def test_flow_closed_during_the_warmup_is_not_counted() -> None:
     run = recorded(goodput=[10e3, None], completion=[4.0, 50.0])
     run.flows = run.flows.with_columns(closed=pl.Series([3.0, -0.5]))
     values = evaluate(run)
@@ -104,7 +104,7 @@ def test_equal_flows_are_perfectly_fair() -> None:
     assert evaluate(recorded(goodput=[5.0] * 9))["jain_index"] == pytest.approx(1.0)
 
 
-def test_what_was_not_seen_has_no_value() -> None:
+def test_metrics_without_data_have_no_value() -> None:
     nothing: dict[str, float | None] = dict.fromkeys(COUNTERS, None) | {
         "offered_packets": 0.0,
         "dropped_packets": 0.0,
@@ -116,18 +116,18 @@ def test_what_was_not_seen_has_no_value() -> None:
     assert values["completed"] == 0
 
 
-def test_a_sample_that_is_not_a_number_is_left_out() -> None:
+def test_nan_samples_are_left_out() -> None:
     run = recorded()
     run.series = run.series.with_columns(transmit_queue=pl.Series([math.nan, 10.0, None, 30.0]))
     assert evaluate(run)["queue_mean"] == 20.0
 
 
-def test_everything_dropped_has_no_independent_run() -> None:
+def test_independent_drop_run_is_undefined_if_everything_is_dropped() -> None:
     counters = COUNTERS | {"dropped_packets": 1000.0}
     assert evaluate(recorded(counters=counters))["drop_run_independent"] is None
 
 
-def test_every_metric_is_described_once() -> None:
+def test_metrics_have_unique_names_labels_and_docs() -> None:
     names = [metric.name for metric in METRICS]
     assert len(set(names)) == len(names)
     assert {metric.group for metric in METRICS} == set(GROUPS)
@@ -141,7 +141,7 @@ def test_a_real_run_has_every_metric(result: bp.Result) -> None:
     assert missing.is_empty(), missing
 
 
-def test_a_real_run_agrees_with_itself(result: bp.Result) -> None:
+def test_metrics_of_a_run_agree_with_its_tables(result: bp.Result) -> None:
     for setting in result.settings:
         for seed in result.seeds:
             run = result.recorded(setting, seed)

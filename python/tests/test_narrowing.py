@@ -10,7 +10,7 @@ def space(*parameters: Parameter) -> Space:
     return Space("small-gateway", (), "red", "red", "gateway.aqm", {}, {}, parameters)
 
 
-def test_ranges_span_the_best_points_and_a_quarter_beyond() -> None:
+def test_reduced_range_spans_the_best_points_with_a_margin() -> None:
     """Even: 4 to 8 is a span of 4, so 3 to 9. Logarithmic: 0.01 to 0.1 is a decade, so a quarter more."""
     wide = space(
         Parameter("even", "", "5", 0.0, 20.0),
@@ -23,13 +23,13 @@ def test_ranges_span_the_best_points_and_a_quarter_beyond() -> None:
     assert (decades.unit, decades.log) == ("ms", True)
 
 
-def test_a_range_stays_within_the_old_one_and_never_shrinks_to_a_point() -> None:
+def test_reduced_range_stays_within_the_old_one_and_has_a_minimum_width() -> None:
     """One point: a twentieth of the range either way, but not beyond its end."""
     (even,) = narrowed(space(Parameter("even", "", "5", 0.0, 20.0)), [{"even": "19.5"}] * 3).parameters
     assert (even.low, even.high) == (18.5, 20.0)
 
 
-def test_of_a_list_the_values_of_the_best_points_stay() -> None:
+def test_reduced_list_keeps_the_values_of_the_best_points() -> None:
     listed = Parameter("variant", "", "a", values=("a", "b", "c"))
     tables = [{"variant": '"c"'}, {"variant": '"a"'}, {"variant": '"c"'}]
     assert narrowed(space(listed), tables).parameters[0].values == ("c", "a")

@@ -7,25 +7,25 @@ import bentpipe as bp
 from bentpipe.runs.plan import make_plan, overrides_from, scenario_path, shipped
 
 
-def test_seeds_count_on_and_settings_keep_their_order(scenario: bp.Scenario) -> None:
+def test_seeds_are_consecutive_and_settings_keep_their_order(scenario: bp.Scenario) -> None:
     plan = make_plan(scenario, settings=["avqred", "red"], runs=3, seed=7)
     assert plan.seeds == (7, 8, 9)
     assert [setting.slug for setting in plan.settings] == ["avqred", "red"]
     assert plan.total == 6
 
 
-def test_defaults_are_the_scenario_s(scenario: bp.Scenario) -> None:
+def test_defaults_come_from_the_scenario(scenario: bp.Scenario) -> None:
     plan = make_plan(scenario, settings=scenario.settings)
     assert plan.seeds == tuple(range(scenario.seed, scenario.seed + scenario.runs))
     assert [setting.name for setting in plan.settings] == scenario.settings
 
 
-def test_a_scenario_as_it_is_is_named_after_its_aqm(scenario: bp.Scenario) -> None:
+def test_unchanged_scenario_is_named_after_its_aqm(scenario: bp.Scenario) -> None:
     plan = make_plan(scenario, settings=None, runs=1)
     assert [setting.name for setting in plan.settings] == [scenario.aqm]
 
 
-def test_presets_have_folders_of_their_own() -> None:
+def test_presets_have_separate_folders() -> None:
     plan = make_plan(bp.load("byun2007-gateway"), settings=["RED 4", "RED 1", "AVQRED"], runs=1)
     assert [setting.slug for setting in plan.settings] == ["red-4", "red-1", "avqred"]
     assert len({setting.digest for setting in plan.settings}) == 3
@@ -40,9 +40,7 @@ def test_presets_have_folders_of_their_own() -> None:
         ({"settings": []}, "lists no settings"),
     ],
 )
-def test_senseless_arguments_are_refused(
-    scenario: bp.Scenario, arguments: dict[str, object], words: str
-) -> None:
+def test_wrong_arguments_are_refused(scenario: bp.Scenario, arguments: dict[str, object], words: str) -> None:
     with pytest.raises(bp.UsageError, match=words):
         make_plan(scenario, **arguments)  # type: ignore[arg-type]
 
@@ -57,7 +55,7 @@ def test_a_setting_given_twice_is_refused_whatever_its_capitals(scenario: bp.Sce
         make_plan(scenario, settings=["RED 4", "avq", "red 4"])
 
 
-def test_names_that_differ_in_capitals_have_folders_of_their_own(scenario: bp.Scenario) -> None:
+def test_names_that_differ_in_capitals_have_separate_folders(scenario: bp.Scenario) -> None:
     plan = make_plan(scenario, settings=["avq", "AVQ"])
     assert [(setting.name, setting.slug) for setting in plan.settings] == [("avq", "avq"), ("AVQ", "avq-2")]
 
@@ -70,7 +68,9 @@ def test_an_override_without_any_effect_is_refused() -> None:
             make_plan(changed, settings=settings)
 
 
-def test_a_file_goes_before_a_shipped_scenario(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_file_takes_precedence_over_a_shipped_scenario(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert scenario_path("small-gateway") == shipped()["small-gateway"]
     monkeypatch.chdir(tmp_path)
     (tmp_path / "small-gateway").write_text("")
@@ -82,7 +82,7 @@ def test_an_unknown_scenario_names_the_nearest() -> None:
         scenario_path("smal-gateway")
 
 
-def test_overrides_from_python() -> None:
+def test_overrides_are_written_as_toml() -> None:
     assert overrides_from({"run.duration": "2 min", "run.runs": 4, "a.b": True}) == [
         "run.duration=2 min",
         "run.runs=4",

@@ -23,7 +23,7 @@ def ranked(values: dict[str, dict[str, list[float | None]]]) -> list[Ranked]:
     return ranking(cast("bp.Result", cast("Any", stub)))
 
 
-def test_only_a_certain_difference_counts() -> None:
+def test_only_significant_differences_count() -> None:
     """By hand: b - a is 1, 1, 1 (certain); c - a is 3, -1, 0: mean 2/3, half-width 5.2 (nothing seen)."""
     order = ranked(
         {
@@ -37,7 +37,7 @@ def test_only_a_certain_difference_counts() -> None:
     assert order[2].mean == pytest.approx(1 + 1 / len(CRITERIA))
 
 
-def test_less_delay_is_better_and_no_value_comes_last() -> None:
+def test_lower_delay_is_better_and_missing_values_rank_last() -> None:
     order = ranked(
         {
             "slow": {"queue_delay_mean": [5.0, 5.0, 5.0]},
@@ -59,7 +59,7 @@ def test_a_single_run_is_ranked_by_its_value() -> None:
     assert (ranks["a"]["throughput"], ranks["a"]["loss_rate"]) == (2, 1)
 
 
-def test_all_stands_for_every_algorithm(bentpipe: Command) -> None:
+def test_settings_all_includes_every_algorithm(bentpipe: Command) -> None:
     """Every AQM and scheduler there is has a row; those that drop behind the PEP are marked."""
     done = bentpipe(
         "compare", "small-gateway", "--settings", "all", "--duration", "5 s", "--runs", "1", check=0

@@ -33,7 +33,7 @@ def means(main_job: bp.Result) -> dict[tuple[str, str], float]:
         *[(setting, "drop_rate", 16, 20) for setting in ("RED 4", "AVQ", "AVQRED")],
     ],
 )
-def test_figures_are_in_reach(
+def test_figures_are_close_to_the_printed_ones(
     means: dict[tuple[str, str], float], setting: str, metric: str, low: float, high: float
 ) -> None:
     assert low <= means[setting, metric] <= high
@@ -46,7 +46,7 @@ def test_avqred_drops_in_the_shortest_runs_and_red_in_the_longest(
     assert avqred < avq < red
 
 
-def test_nothing_is_sent_twice_over_a_satellite_that_loses_nothing() -> None:
+def test_lossless_satellite_link_has_no_retransmissions() -> None:
     run = simulate(bp.load(SCENARIO, set={"run.duration": "1 min"}), 1, Progress())
     assert run.counters["space_packets"] > 100_000
     assert run.counters["space_retransmissions"] == 0

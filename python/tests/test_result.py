@@ -50,7 +50,7 @@ def test_series_have_a_row_per_sample(result: bp.Result, scenario: bp.Scenario) 
     assert series["time"].min() == pytest.approx(scenario.sample_interval)
 
 
-def test_other_tables_say_which_run(result: bp.Result) -> None:
+def test_other_tables_name_setting_and_seed(result: bp.Result) -> None:
     for table in (result.flows(), result.drops(), result.drop_runs(), result.counters()):
         assert table.columns[:2] == ["setting", "seed"]
         assert set(table["setting"]) == set(SETTINGS)
@@ -72,7 +72,7 @@ def test_an_unknown_baseline_is_refused(result: bp.Result) -> None:
         result.differences("avq")
 
 
-def test_it_opens_again(result: bp.Result) -> None:
+def test_result_opens_again(result: bp.Result) -> None:
     again = bp.open(result.folder)
     assert again.table().equals(result.table())
     assert repr(again) == repr(result)
@@ -99,12 +99,12 @@ def test_the_number_of_jobs_changes_no_byte(scenario: bp.Scenario, result: bp.Re
         assert (one.folder / name).read_bytes() == (many.folder / name).read_bytes()
 
 
-def test_another_seed_is_another_result(result: bp.Result) -> None:
+def test_another_seed_changes_the_result(result: bp.Result) -> None:
     first, second = (result.one("series", "red", seed) for seed in result.seeds)
     assert not first.equals(second)
 
 
-def test_the_manifest_says_how_it_was_made(result: bp.Result, scenario: bp.Scenario) -> None:
+def test_manifest_records_versions_and_settings(result: bp.Result, scenario: bp.Scenario) -> None:
     manifest = json.loads((result.folder / "manifest.json").read_text())
     assert manifest["status"] == "complete"
     assert manifest["core"]["version"] == bp.__version__
@@ -119,7 +119,7 @@ def test_the_manifest_says_how_it_was_made(result: bp.Result, scenario: bp.Scena
 
 
 @pytest.mark.parametrize(("jobs", "runs", "words"), [(0, 1, "jobs is 0"), (1, 0, "runs is 0")])
-def test_senseless_numbers_leave_no_folder(
+def test_numbers_out_of_range_leave_no_folder(
     scenario: bp.Scenario, tmp_path: Path, jobs: int, runs: int, words: str
 ) -> None:
     with pytest.raises(bp.UsageError, match=words):

@@ -11,7 +11,7 @@ from bentpipe.stats.intervals import BOOTSTRAP, STUDENT, difference, half_width,
 Floats = npt.NDArray[np.float64]
 
 
-def test_three_values_by_hand() -> None:
+def test_interval_of_three_values_matches_a_worked_example() -> None:
     # Mean 20, deviation 2, t(2; 0.975) = 4.302653: 4.302653 * 2 / sqrt(3).
     found = summarise([18.0, 20.0, 22.0])
     assert (found.mean, found.std, found.runs, found.method) == (20.0, 2.0, 3, STUDENT)
@@ -31,7 +31,7 @@ def test_one_run_has_a_mean_and_no_interval() -> None:
     assert (found.low, found.high, found.method, found.p) == (None, None, None, None)
 
 
-def test_no_run_has_nothing() -> None:
+def test_no_run_has_an_empty_summary() -> None:
     found = summarise([None, None])
     assert (found.mean, found.std, found.ci95, found.runs) == (None, None, None, 0)
 
@@ -69,7 +69,9 @@ def test_a_difference_of_independent_runs_is_scipy_s_welch_test() -> None:
         ([5.0, 6.0, 7.0], [4.0, 5.0, 6.0], 1.0, 0.0),
     ],
 )
-def test_differences_that_never_vary(ours: list[float], theirs: list[float], gap: float, p: float) -> None:
+def test_constant_differences_have_an_interval_of_zero(
+    ours: list[float], theirs: list[float], gap: float, p: float
+) -> None:
     found = paired(ours, theirs)
     assert (found.mean, found.ci95, found.low, found.high, found.p) == (gap, 0.0, gap, gap, p)
 
@@ -80,14 +82,14 @@ def test_too_few_runs_have_no_interval(ours: list[float | None], theirs: list[fl
     assert (found.ci95, found.p, found.method) == (None, None, None)
 
 
-def test_holm_by_hand() -> None:
+def test_holm_matches_a_worked_example() -> None:
     # Four tests: 4 * 0.01, 3 * 0.02 = 0.06, 2 * 0.022 = 0.044 but not below 0.06, 1 * 0.5.
     assert holm([0.022, 0.01, None, 0.5, 0.02]) == pytest.approx([0.06, 0.04, None, 0.5, 0.06])
     assert holm([0.9, 0.8]) == [1.0, 1.0]
     assert holm([None]) == [None]
 
 
-def test_holm_is_closed_testing_with_bonferroni() -> None:
+def test_holm_equals_closed_testing_with_bonferroni() -> None:
     """A test is corrected by the largest Bonferroni p of all sets of tests that it belongs to."""
     values = [0.013, 0.2, 0.004, 0.04, 0.012]
     sets = [[i for i in range(5) if mask >> i & 1] for mask in range(1, 32)]
@@ -100,13 +102,13 @@ def lognormal(runs: int, seed: int) -> list[float]:
     return [float(each) for each in np.random.default_rng(seed).lognormal(0, 1, runs)]
 
 
-def test_few_runs_stay_with_student_however_skew_they_are() -> None:
+def test_few_skewed_runs_use_student() -> None:
     for runs, method in ((19, STUDENT), (20, BOOTSTRAP), (1000, BOOTSTRAP), (1001, STUDENT)):
         values = [float(stats.lognorm.ppf((k + 0.5) / runs, 1)) for k in range(runs)]
         assert summarise(values).method == method
 
 
-def test_normal_runs_stay_with_student() -> None:
+def test_normal_runs_use_student() -> None:
     values = [float(stats.norm.ppf((k + 0.5) / 40)) for k in range(40)]
     found = summarise(values)
     assert found.method == STUDENT
@@ -114,7 +116,7 @@ def test_normal_runs_stay_with_student() -> None:
     assert found.p == pytest.approx(known.pvalue)
 
 
-def test_the_bootstrap_reaches_further_to_the_long_side_and_is_the_same_every_time() -> None:
+def test_bootstrap_interval_is_asymmetric_and_deterministic() -> None:
     values = lognormal(40, 3)
     found = summarise(values)
     assert found.mean is not None
@@ -147,7 +149,7 @@ def test_the_bootstrap_s_p_and_interval_agree() -> None:
         assert p == pytest.approx(0.05, abs=0.005)
 
 
-def test_too_few_different_values_for_the_bootstrap_are_said() -> None:
+def test_too_few_different_values_for_the_bootstrap_are_noted() -> None:
     found = summarise([0.0] * 24 + [1.0])
     assert found.method == STUDENT
     assert found.note is not None
@@ -174,7 +176,7 @@ def waits(random: np.random.Generator, queues: int, customers: int) -> Floats:
 @pytest.mark.parametrize(
     ("runs", "customers", "bootstrapped"), [(3, 5000, 0), (5, 5000, 0), (30, 400, 0.5), (60, 100, 0.9)]
 )
-def test_intervals_over_runs_hold_the_true_wait(runs: int, customers: int, bootstrapped: float) -> None:
+def test_intervals_over_runs_cover_the_true_wait(runs: int, customers: int, bootstrapped: float) -> None:
     random = np.random.default_rng(1)
     means = waits(random, 200 * runs, customers).mean(axis=1).reshape(200, runs)
     found = [summarise(list(each)) for each in means]
@@ -183,7 +185,7 @@ def test_intervals_over_runs_hold_the_true_wait(runs: int, customers: int, boots
     assert sum(each.method == BOOTSTRAP for each in found) >= bootstrapped * 200
 
 
-def test_intervals_of_paired_differences_hold_the_true_one() -> None:
+def test_intervals_of_paired_differences_cover_the_true_one() -> None:
     """The same customers at a server that is twice as fast: the mean wait is r / (2 - r) / 2 there."""
     random = np.random.default_rng(2)
     runs, customers = 5, 4000
@@ -203,7 +205,7 @@ def test_intervals_of_paired_differences_hold_the_true_one() -> None:
         assert 182 <= held <= (196 if compare is paired else 200)
 
 
-def test_intervals_of_the_simulator_s_own_results_hold_the_true_length() -> None:
+def test_intervals_of_simulated_results_cover_the_true_queue_length() -> None:
     """What `make coverage` does at length: two hundred times five short runs of an M/M/1 queue."""
     runs = known_queue.all_runs(known_queue.RATE, 20, 1000)
     lengths = [metrics["queue_time_average"] for metrics, _ in runs]

@@ -33,20 +33,20 @@ def mser_as_defined(series: Floats, batch: int) -> int:
 
 @pytest.mark.parametrize("seed", range(5))
 @pytest.mark.parametrize("batch", [1, 5])
-def test_mser_is_what_its_definition_says(seed: int, batch: int) -> None:
+def test_mser_equals_its_definition(seed: int, batch: int) -> None:
     series = noise(seed, 203, 0.5)
     series[:40] += np.linspace(6, 0, 40)
     best = mser_as_defined(series, batch)
     assert mser(series, batch) == (best if best // batch <= len(series) // batch // 2 else None)
 
 
-def test_mser_by_hand() -> None:
+def test_mser_matches_a_worked_example() -> None:
     # 8 | 2 1 2 1 … : the first value is far off, the rest is in balance from the second one on.
     assert mser([8.0, 2, 1, 2, 1, 2, 1, 2, 1, 2, 1], batch=1) == 1
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_mser_finds_where_a_transient_ends(seed: int) -> None:
+def test_mser_finds_the_end_of_a_transient(seed: int) -> None:
     series = noise(seed, 2000, 0.5)
     series[:300] += 10
     found = mser(series)
@@ -54,12 +54,12 @@ def test_mser_finds_where_a_transient_ends(seed: int) -> None:
     assert 300 <= found <= 340
 
 
-def test_mser_does_not_take_a_drift_for_a_transient() -> None:
+def test_mser_does_not_truncate_a_drift() -> None:
     assert mser(np.linspace(0, 10, 1000)) is None
 
 
 @pytest.mark.parametrize("samples", [0, 4, 49])
-def test_mser_says_nothing_of_a_few_samples(samples: int) -> None:
+def test_mser_gives_no_result_for_few_samples(samples: int) -> None:
     assert mser(np.arange(samples)) is None
 
 
@@ -69,7 +69,7 @@ def test_a_constant_series_is_settled_from_the_beginning() -> None:
     assert not settling([np.full(100, 3.7)]).clear
 
 
-def test_a_transient_is_clear_and_its_means_are_told() -> None:
+def test_transient_is_clear_and_has_its_means() -> None:
     runs = [noise(seed, 2000, 0.5) for seed in range(3)]
     for run in runs:
         run[:300] += 10
@@ -87,13 +87,13 @@ def test_stationary_series_rarely_have_a_clear_transient(runs: int, most: int) -
     assert sum(each.clear for each in found) <= most
 
 
-def test_a_run_that_does_not_settle_is_said() -> None:
+def test_run_that_does_not_settle_is_reported() -> None:
     steady, drifting = noise(1, 1000, 0.0), np.linspace(0, 100, 1000)
     assert settling([drifting, drifting, steady]).samples is None
     assert settling([steady, drifting, steady]).samples is not None
 
 
-def test_only_halves_that_differ_are_said_not_to_settle() -> None:
+def test_only_differing_halves_count_as_not_settled() -> None:
     """A drift is clear; a dip near the end, for which MSER cuts late, leaves the halves alike."""
     assert settling([np.linspace(0, 100, 1000) + noise(1, 1000, 0.0)] * 3).clear
     dips = np.full(1000, 20.0)
@@ -102,7 +102,7 @@ def test_only_halves_that_differ_are_said_not_to_settle() -> None:
     assert not settling(alike).clear
 
 
-def test_batch_means_by_hand() -> None:
+def test_batch_means_match_a_worked_example() -> None:
     # 240 samples: 20 batches of 12, whose means are 1 and 3 in turns: deviation sqrt(20 / 19).
     series = np.repeat(np.tile([1.0, 3.0], 10), 12) + np.tile([0.5, 0.5, -0.5, -0.5], 60)
     half = stats.t.ppf(0.975, 19) * np.sqrt(20 / 19) / np.sqrt(20)
@@ -116,7 +116,7 @@ def test_batch_means_by_hand() -> None:
     assert found.ci95 == pytest.approx(half, rel=1e-12)
 
 
-def test_correlated_batches_have_no_interval_and_say_why() -> None:
+def test_correlated_batches_have_no_interval_but_a_reason() -> None:
     found = batch_means(noise(1, 6000, 0.997))
     assert found.mean is not None
     assert (found.ci95, found.low, found.method) == (None, None, None)
@@ -124,12 +124,12 @@ def test_correlated_batches_have_no_interval_and_say_why() -> None:
     assert "lag-1 autocorrelation of 0." in found.note
 
 
-def test_a_short_series_has_no_interval_and_says_why() -> None:
+def test_short_series_has_no_interval_but_a_reason() -> None:
     assert batch_means(noise(1, 239, 0.0)).note == "no interval: 239 samples, and batch means need 240"
     assert batch_means([]).mean is None
 
 
-def test_batch_means_of_one_long_run_hold_the_true_wait() -> None:
+def test_batch_means_of_one_long_run_cover_the_true_wait() -> None:
     found = [batch_means(each) for each in waits(np.random.default_rng(3), 200, 20000)]
     given = [each for each in found if each.low is not None and each.high is not None]
     assert len(given) >= 190

@@ -84,7 +84,7 @@ def test_resuming_simulates_only_what_is_missing(plan: Plan, result: bp.Result, 
     assert digests(resumed.folder) == digests(result.folder)
 
 
-def test_what_a_killed_process_left_is_swept_away(plan: Plan, copy: Path) -> None:
+def test_unfinished_files_of_a_killed_process_are_removed(plan: Plan, copy: Path) -> None:
     damage(copy, status="incomplete")
     half = copy / "runs" / "red" / f"{files.PARTIAL}2-4711"
     shutil.move(copy / "runs" / "red" / "2", half)
@@ -103,7 +103,7 @@ def test_a_result_without_one_file_of_one_run_does_not_open(copy: Path) -> None:
         bp.open(copy)
 
 
-def test_all_runs_but_no_end_is_not_complete(copy: Path) -> None:
+def test_result_without_summary_is_incomplete(copy: Path) -> None:
     damage(copy, status="incomplete")
     with pytest.raises(bp.ResultError, match="not finished"):
         bp.open(copy)
@@ -126,7 +126,7 @@ def test_a_damaged_table_is_named(copy: Path) -> None:
         ('{"format": "bentpipe-result", "format_version": 99}', "result format 99"),
     ],
 )
-def test_other_folders_are_no_results(tmp_path: Path, content: str | None, words: str) -> None:
+def test_other_folders_are_refused(tmp_path: Path, content: str | None, words: str) -> None:
     if content is not None:
         (tmp_path / "manifest.json").write_text(content)
     with pytest.raises(bp.ResultError, match=words):
@@ -148,7 +148,7 @@ def test_force_replaces_a_result_and_an_empty_folder(plan: Plan, copy: Path, tmp
 
 
 @pytest.mark.parametrize("where", ["notes.txt", "runs/notes.txt", "runs/red/1/notes.txt", "mine/data.csv"])
-def test_force_deletes_nothing_that_is_not_bentpipe_s(plan: Plan, copy: Path, where: str) -> None:
+def test_force_deletes_only_files_of_a_result(plan: Plan, copy: Path, where: str) -> None:
     foreign = copy / where
     foreign.parent.mkdir(exist_ok=True)
     foreign.write_text("precious")
@@ -158,7 +158,9 @@ def test_force_deletes_nothing_that_is_not_bentpipe_s(plan: Plan, copy: Path, wh
     assert bp.open(copy)
 
 
-def test_force_follows_no_link_and_replaces_no_other_folder(plan: Plan, copy: Path, tmp_path: Path) -> None:
+def test_force_neither_follows_links_nor_replaces_other_folders(
+    plan: Plan, copy: Path, tmp_path: Path
+) -> None:
     link = tmp_path / "link"
     link.symlink_to(copy)
     with pytest.raises(bp.UsageError, match="is not a folder"):
@@ -172,13 +174,13 @@ def test_force_follows_no_link_and_replaces_no_other_folder(plan: Plan, copy: Pa
     assert bp.open(copy)
 
 
-def test_a_place_that_cannot_be_written_is_refused(plan: Plan, tmp_path: Path) -> None:
+def test_unwritable_place_is_refused(plan: Plan, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(bp.UsageError, match="cannot be written"):
         Store.create(tmp_path / "file" / "out", plan)
 
 
-def test_two_cannot_write_to_one_folder(plan: Plan, tmp_path: Path) -> None:
+def test_two_processes_cannot_write_to_one_folder(plan: Plan, tmp_path: Path) -> None:
     first = Store.create(tmp_path / "out", plan)
     with pytest.raises(bp.UsageError, match="another Bentpipe"):
         Store.resume(tmp_path / "out", plan)
@@ -196,7 +198,7 @@ def test_two_cannot_write_to_one_folder(plan: Plan, tmp_path: Path) -> None:
         ({"seed": 2}, "seeds 1, 2, now it is 2, 3"),
     ],
 )
-def test_resuming_something_else_is_refused(
+def test_resuming_another_experiment_is_refused(
     scenario: bp.Scenario, copy: Path, change: dict[str, object], words: str
 ) -> None:
     arguments: dict[str, object] = {"settings": SETTINGS, "runs": 2} | change
@@ -204,7 +206,7 @@ def test_resuming_something_else_is_refused(
         Store.resume(copy, make_plan(scenario, **arguments))  # type: ignore[arg-type]
 
 
-def test_resuming_with_another_duration_says_which(copy: Path) -> None:
+def test_resuming_with_another_duration_names_both(copy: Path) -> None:
     longer = bp.load("small-gateway", set={"run.duration": "21 s"})
     with pytest.raises(bp.UsageError, match=r"run\.duration 20 s, now it is 21 s"):
         Store.resume(copy, make_plan(longer, settings=SETTINGS, runs=2))
@@ -216,14 +218,12 @@ def test_resuming_with_another_version_is_refused(plan: Plan, copy: Path) -> Non
         Store.resume(copy, plan)
 
 
-def test_nothing_is_resumed_where_nothing_is(plan: Plan, tmp_path: Path) -> None:
+def test_resuming_a_missing_result_is_refused(plan: Plan, tmp_path: Path) -> None:
     with pytest.raises(bp.ResultError, match="no such folder"):
         Store.resume(tmp_path / "out", plan)
 
 
-def test_the_build_is_the_core_and_what_computes_metrics(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_build_digest_covers_core_and_metrics(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     changed = tmp_path / "metrics.py"
     changed.write_bytes(Path(metrics.__file__).read_bytes() + b"#")
     before = build_digest.__wrapped__()

@@ -36,7 +36,7 @@ def file(tmp_path: Path) -> Path:
     return tmp_path / "sweep.toml"
 
 
-def test_a_file_says_what_options_say(file: Path, tmp_path: Path) -> None:
+def test_file_equals_the_same_options(file: Path, tmp_path: Path) -> None:
     """The same dataset, byte for byte: but for the manifest, which names the file's title."""
     bp.sweep(file, out=tmp_path / "a")
     bp.sweep(
@@ -111,7 +111,7 @@ def test_options_override_the_file(file: Path) -> None:
         ("[sweep]", "[[sweep]]", 2, "sweep: found ["),
     ],
 )
-def test_what_is_wrong_is_told_with_file_line_key_and_what_is_allowed(
+def test_mistakes_name_file_line_key_and_allowed_values(
     file: Path, old: str, new: str, line: int, message: str
 ) -> None:
     assert old in SMALL
@@ -141,7 +141,7 @@ def test_what_is_wrong_is_told_with_file_line_key_and_what_is_allowed(
         ('[sweep]\nscenario = "small-gateway"\nsettings = "redd"\n', 'did you mean "red"?'),
     ],
 )
-def test_the_command_tells_it_once(
+def test_command_prints_the_mistake_once(
     text: str, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "x.toml"
@@ -157,14 +157,14 @@ def test_the_command_tells_it_once(
     assert not (tmp_path / "out").exists()
 
 
-def test_a_name_that_means_nothing_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+def test_unknown_name_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as left:
         app.main(["sweep", "byun2007-pep-delai"])
     assert left.value.code == 2
     assert "did you mean byun2007-pep-delay?" in capsys.readouterr().err
 
 
-def test_the_files_that_are_shipped_load_and_meet_their_schema() -> None:
+def test_shipped_files_load_and_match_their_schema() -> None:
     assert {"byun2007-pep-delay", "byun2007-pep-delay-aqms", "small-gateway-red"} == set(shipped_sweeps())
     for name, path in shipped_sweeps().items():
         jsonschema.validate(tomllib.loads(path.read_text()), SCHEMA)
@@ -176,7 +176,7 @@ def test_the_files_that_are_shipped_load_and_meet_their_schema() -> None:
     assert delays == ("0 ms", "10 ms", "20 ms", "30 ms", "40 ms", "50 ms", "60 ms")
 
 
-def test_the_schema_refuses_what_the_reader_refuses(capsys: pytest.CaptureFixture[str]) -> None:
+def test_schema_and_reader_refuse_the_same_files(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         app.main(["schema", "sweep"])
     schema = json.loads(capsys.readouterr().out)
@@ -187,7 +187,7 @@ def test_the_schema_refuses_what_the_reader_refuses(capsys: pytest.CaptureFixtur
     jsonschema.validate(tomllib.loads(SMALL), schema)
 
 
-def test_the_files_that_are_shipped_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
+def test_shipped_files_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         app.main(["list", "sweeps"])
     assert "byun2007-pep-delay" in capsys.readouterr().out

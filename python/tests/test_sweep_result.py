@@ -41,7 +41,7 @@ def swept(tmp_path_factory: pytest.TempPathFactory) -> SweepResult:
     )
 
 
-def test_a_folder_is_opened_again_with_all_that_it_was(swept: SweepResult) -> None:
+def test_dataset_opens_again_unchanged(swept: SweepResult) -> None:
     again = bp.open_sweep(swept.folder)
     assert again.frame().equals(swept.frame())
     assert again.factors == ("gateway.pep.delay",)
@@ -80,7 +80,7 @@ def test_differences_are_in_pairs_by_seed_and_corrected_over_the_points(swept: S
     assert sorted(found["p_holm"]) == pytest.approx([one, two, min(1.0, max(two, most))])
 
 
-def test_what_there_is_not_is_one_message(swept: SweepResult, tmp_path: Path) -> None:
+def test_unknown_settings_and_metrics_are_one_message(swept: SweepResult, tmp_path: Path) -> None:
     with pytest.raises(ResultError, match='no setting "blue"; there are red, avqred'):
         swept.differences("red", "blue")
     with pytest.raises(UsageError, match="found twice"):
@@ -95,7 +95,7 @@ def test_what_there_is_not_is_one_message(swept: SweepResult, tmp_path: Path) ->
         bp.open(swept.folder)
 
 
-def test_other_scenarios_do_not_get_into_one_mean(swept: SweepResult) -> None:
+def test_other_scenarios_are_refused(swept: SweepResult) -> None:
     before = swept.frame()
     with pytest.raises(UsageError, match="other overrides"):
         bp.sweep(
@@ -142,7 +142,7 @@ def plan_of(delays: list[str]) -> Sweep:
     )
 
 
-def test_runs_that_fail_are_listed_and_tried_again(tmp_path: Path) -> None:
+def test_failed_runs_are_listed_and_repeated(tmp_path: Path) -> None:
     folder = tmp_path / "s"
     told: list[tuple[int, int, int]] = []
     result = execute(plan_of(DELAYS), folder, workers=_Failing(2), told=lambda *each: told.append(each))
@@ -174,7 +174,7 @@ def command(folder: Path, *more: str) -> list[str]:
     ]
 
 
-def test_the_command_tells_what_failed(
+def test_command_reports_failed_runs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(workers, "Threads", _Failing)
@@ -194,7 +194,7 @@ def test_the_command_tells_what_failed(
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EROFS])
-def test_a_disk_that_takes_no_more_loses_nothing(
+def test_full_disk_loses_no_finished_run(
     number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     whole, folder = tmp_path / "whole", tmp_path / "cut"
@@ -219,7 +219,7 @@ def test_a_disk_that_takes_no_more_loses_nothing(
     assert left.value.code == 1
     captured = capsys.readouterr().err
     assert os.strerror(number) in captured
-    assert "what is finished is kept" in captured
+    assert "finished runs are kept" in captured
     assert "Traceback" not in captured
     cut = bp.open_sweep(folder)
     assert not cut.complete
@@ -231,7 +231,7 @@ def test_a_disk_that_takes_no_more_loses_nothing(
     assert not list((folder / "journal").iterdir())
 
 
-def test_a_report_that_cannot_be_written_hides_no_result(
+def test_unwritable_report_does_not_hide_the_result(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     real = files.write
@@ -251,7 +251,7 @@ def test_a_report_that_cannot_be_written_hides_no_result(
     assert bp.open_sweep(tmp_path / "s").complete
 
 
-def test_a_file_that_the_system_refuses_to_grow_is_one_message(tmp_path: Path) -> None:
+def test_file_size_limit_is_one_message(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-c", "from bentpipe.cli import main; main()", *command(tmp_path / "s")],
         capture_output=True,
@@ -276,7 +276,7 @@ def test_a_dataset_with_fewer_metrics_is_read(tmp_path: Path) -> None:
     assert rows["throughput"]["runs"] == 2
 
 
-def test_a_dataset_that_is_damaged_is_one_message(tmp_path: Path) -> None:
+def test_damaged_dataset_is_one_message(tmp_path: Path) -> None:
     folder = tmp_path / "s"
     execute(plan_of(DELAYS[:1]), folder)
     part = next((folder / "data").rglob("*.parquet"))

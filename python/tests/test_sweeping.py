@@ -45,7 +45,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_every_point_meets_every_setting_and_seed(whole: Path) -> None:
+def test_every_point_has_every_setting_and_seed(whole: Path) -> None:
     frame = SweepResult(whole).frame()
     assert len(frame) == 2 * 2 * 2 * 2
     assert frame.select("setting", *VARY, "seed").is_unique().all()
@@ -56,7 +56,7 @@ def test_every_point_meets_every_setting_and_seed(whole: Path) -> None:
     }
 
 
-def test_a_run_is_what_compare_simulates(whole: Path) -> None:
+def test_run_equals_that_of_compare(whole: Path) -> None:
     changes = {
         "run.duration": "2 s",
         "run.warmup": "1 s",
@@ -79,7 +79,7 @@ def test_a_run_is_what_compare_simulates(whole: Path) -> None:
             assert row[name] == expected[row["seed"], name]
 
 
-def test_a_factor_that_a_setting_does_not_know_costs_no_run(tmp_path: Path) -> None:
+def test_factor_unknown_to_a_setting_costs_no_run(tmp_path: Path) -> None:
     plan = Sweep.plan("small-gateway", VARY, settings=["red", "avqred"], runs=1, overrides=SHORT)
     assert len(plan.cells) == 8
     assert len({cell[3] for cell in plan.cells}) == 4 + 2
@@ -88,7 +88,7 @@ def test_a_factor_that_a_setting_does_not_know_costs_no_run(tmp_path: Path) -> N
     assert seen[0] == (2, 8, 0)
 
 
-def test_the_number_of_jobs_does_not_show(whole: Path, tmp_path: Path) -> None:
+def test_number_of_jobs_does_not_change_the_dataset(whole: Path, tmp_path: Path) -> None:
     small(tmp_path / "two", jobs=2)
     assert content(tmp_path / "two") == content(whole)
 
@@ -97,7 +97,7 @@ class _Stopped(Exception):  # noqa: N818
     pass
 
 
-def test_an_interrupted_sweep_goes_on_where_it_was(whole: Path, tmp_path: Path) -> None:
+def test_interrupted_sweep_continues(whole: Path, tmp_path: Path) -> None:
     def stop(done: int, total: int, failed: int) -> None:
         del total, failed
         if done >= 9:
@@ -120,7 +120,7 @@ def test_an_interrupted_sweep_goes_on_where_it_was(whole: Path, tmp_path: Path) 
     assert content(folder) == content(whole)
 
 
-def test_a_dataset_grows_by_what_is_new(whole: Path, tmp_path: Path) -> None:
+def test_larger_sweep_simulates_only_new_runs(whole: Path, tmp_path: Path) -> None:
     folder = tmp_path / "more"
     small(folder, settings=["red"], runs=1)
     small(folder, settings=["red"])
@@ -129,7 +129,7 @@ def test_a_dataset_grows_by_what_is_new(whole: Path, tmp_path: Path) -> None:
     assert there.equals(expected)
 
 
-def test_a_setting_may_be_called_what_looks_like_a_number(tmp_path: Path) -> None:
+def test_setting_may_have_a_numeric_name(tmp_path: Path) -> None:
     names = ["007", "2007-04-02", "true", "a=b/c %20"]
     scenario = tmp_path / "named.toml"
     own = "".join(f'\n[setting."{name}"]\nalgorithm = "red"\n' for name in names)
@@ -143,7 +143,7 @@ def test_a_setting_may_be_called_what_looks_like_a_number(tmp_path: Path) -> Non
             assert found.frame()["setting"].to_list() == [name] == found.settings
 
 
-def test_what_one_run_stands_for_is_renewed_with_it(tmp_path: Path) -> None:
+def test_shared_runs_are_renewed_at_all_their_points(tmp_path: Path) -> None:
     """Where another build simulated first, no place keeps its run beside the newer ones."""
     arguments = {"settings": ["red", "codel"], "runs": 1, "set": SHORT, "out": tmp_path / "s"}
     vary = {"gateway.pep.delay": "0 ms", "gateway.aqm.w_q": "0.02,0.2"}
@@ -154,7 +154,7 @@ def test_what_one_run_stands_for_is_renewed_with_it(tmp_path: Path) -> None:
     assert result.of_other_builds() == 0
 
 
-def test_what_is_most_likely_not_meant_is_told_once(
+def test_factors_without_effect_are_warned_of_once(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     words = ["sweep", "byun-generic", "--duration", "1 s", "--set", "run.warmup=1 s", "--runs", "1"]
@@ -173,7 +173,7 @@ def test_what_is_most_likely_not_meant_is_told_once(
 
 
 @pytest.mark.parametrize("key", ["run.seed", "run.runs", "run.settings"])
-def test_seeds_and_runs_are_no_factors(tmp_path: Path, key: str) -> None:
+def test_seeds_and_runs_cannot_be_factors(tmp_path: Path, key: str) -> None:
     with pytest.raises(UsageError, match=f"--vary {key}: is the same at all points.*allowed: --seed"):
         sweep("small-gateway", {key: "1,2"}, out=tmp_path / "s", set=SHORT)
 
@@ -197,7 +197,7 @@ def test_runs_are_added_until_the_interval_is_narrow(tmp_path: Path) -> None:
         assert found.to_list() == list(range(1, len(found) + 1))
 
 
-def test_impossible_points_and_strange_folders_are_one_message(tmp_path: Path) -> None:
+def test_impossible_points_and_wrong_folders_are_one_message(tmp_path: Path) -> None:
     with pytest.raises(ScenarioError, match="w_q"):
         sweep("small-gateway", {"gateway.aqm.w_q": "0.5,2"}, settings=["red"], out=tmp_path / "a", set=SHORT)
     assert not (tmp_path / "a").exists()
@@ -216,9 +216,7 @@ def test_impossible_points_and_strange_folders_are_one_message(tmp_path: Path) -
     assert precision_from("2%", "drops", 10) == Precision("drops", 0.02, 10)
 
 
-def test_the_folder_that_a_full_disk_left_is_taken_for_new(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_folder_left_by_a_full_disk_counts_as_new(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(path: Path, content: bytes) -> None:
         del content
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
@@ -231,7 +229,7 @@ def test_the_folder_that_a_full_disk_left_is_taken_for_new(
     assert small(tmp_path / "s", settings=["red"], runs=1).complete
 
 
-def test_progress_says_rate_time_left_and_failures() -> None:
+def test_progress_shows_rate_time_left_and_failures() -> None:
     assert progress_text(40, 100, 0, 2.0) == "40 of 100 runs, 2.0 a second, 30 s left"
     assert progress_text(100, 100, 3, 5.0) == "100 of 100 runs, 5.0 a second, 3 failed"
     assert progress_text(0, 1, 0, 0.0) == "0 of 1 run"
@@ -241,7 +239,7 @@ def test_progress_says_rate_time_left_and_failures() -> None:
     )
 
 
-def test_the_rate_is_recent_and_the_line_is_written_over(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rate_is_recent_and_the_line_is_overwritten(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [0.0]
     monkeypatch.setattr("bentpipe.cli.console.time.monotonic", lambda: now[0])
     terminal = io.StringIO()
@@ -258,7 +256,7 @@ def test_the_rate_is_recent_and_the_line_is_written_over(monkeypatch: pytest.Mon
     assert terminal.getvalue().endswith("\n")
 
 
-def test_nobody_is_shown_a_line_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_terminal_progress_is_an_occasional_line(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [0.0]
     monkeypatch.setattr("bentpipe.cli.console.time.monotonic", lambda: now[0])
     pipe = io.StringIO()
@@ -313,7 +311,7 @@ def added(folder: Path, workers: _Values, most: int = 12, seed: int = 1) -> Swee
     ],
     ids=["zero", "negative", "negative and noisy", "about zero", "no value", "no value yet", "one value"],
 )
-def test_runs_are_added_as_far_as_that_can_help(
+def test_runs_are_added_while_the_interval_can_narrow(
     tmp_path: Path, value: Callable[[int], float | None], runs: int, shortfall: str | None
 ) -> None:
     workers = _Values(value)
@@ -325,7 +323,7 @@ def test_runs_are_added_as_far_as_that_can_help(
         assert shortfall in result.shortfalls()[0]
 
 
-def test_seeds_with_gaps_and_failures_end(tmp_path: Path) -> None:
+def test_adding_runs_ends_with_seed_gaps_and_failures(tmp_path: Path) -> None:
     noisy = lambda seed: float((-1) ** seed)  # noqa: E731
     added(tmp_path / "s", _Values(noisy), most=4, seed=6)
     workers = _Values(noisy, failing=3)
@@ -336,14 +334,14 @@ def test_seeds_with_gaps_and_failures_end(tmp_path: Path) -> None:
     assert [each["seed"] for each in result.failures] == [3]
 
 
-def test_seeds_go_on_from_zero_at_the_end_of_64_bits(tmp_path: Path) -> None:
+def test_seeds_wrap_around_at_64_bits(tmp_path: Path) -> None:
     workers = _Values(lambda seed: float((-1) ** seed), failing=-1)
     result = added(tmp_path / "s", workers, most=4, seed=2**64 - 2)
     assert workers.seeds == [2**64 - 2, 2**64 - 1, 0, 1]
     assert sorted(result.frame()["seed"]) == [0, 1, 2**64 - 2, 2**64 - 1]
 
 
-def test_runs_of_another_build_are_simulated_again(tmp_path: Path) -> None:
+def test_runs_of_another_build_are_repeated(tmp_path: Path) -> None:
     added(tmp_path / "s", _Values(lambda _: 1.0))
     (part,) = (tmp_path / "s" / "data").rglob("*.parquet")
     pl.read_parquet(part).with_columns(core=pl.lit("another build")).write_parquet(part)
@@ -353,7 +351,7 @@ def test_runs_of_another_build_are_simulated_again(tmp_path: Path) -> None:
     assert result.frame()["throughput"].to_list() == [2.0, 2.0]
 
 
-def test_progress_counts_on_when_runs_are_added(tmp_path: Path) -> None:
+def test_progress_continues_when_runs_are_added(tmp_path: Path) -> None:
     seen: list[tuple[int, int, int]] = []
     plan = Sweep.plan("small-gateway", {}, settings=["red"], runs=2, overrides=SHORT)
     aim = Precision("throughput", 0.1, 8)
@@ -363,7 +361,7 @@ def test_progress_counts_on_when_runs_are_added(tmp_path: Path) -> None:
     assert all(a[0] <= b[0] and a[1] <= b[1] and a[2] <= b[2] for a, b in itertools.pairwise(seen))
 
 
-def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_command_prints_table_and_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     def run(*more: str) -> int:
         arguments = [
             "sweep",

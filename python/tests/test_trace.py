@@ -40,7 +40,7 @@ def traced(tmp_path_factory: pytest.TempPathFactory) -> bp.Result:
     )
 
 
-def test_a_trace_has_its_columns_and_makes_sense(traced: bp.Result) -> None:
+def test_trace_has_its_columns_and_plausible_values(traced: bp.Result) -> None:
     trace = traced.trace()
     assert dict(trace.schema) == COLUMNS
     assert traced.traced == ["traffic:web:3", "flow:20"]
@@ -73,7 +73,7 @@ def test_traced_flows_are_those_of_the_table_of_flows(traced: bp.Result) -> None
         assert all(begins[flow] >= opened[flow] for flow in mine)
 
 
-def test_without_a_trace_there_is_none(result: bp.Result) -> None:
+def test_reading_a_trace_of_an_untraced_run_is_refused(result: bp.Result) -> None:
     assert result.traced == []
     with pytest.raises(bp.ResultError, match="no flow was traced"):
         result.trace()
@@ -81,7 +81,7 @@ def test_without_a_trace_there_is_none(result: bp.Result) -> None:
         result.one("trace", result.settings[0], result.seeds[0])
 
 
-def test_a_trace_goes_with_its_result(traced: bp.Result, tmp_path: Path) -> None:
+def test_trace_is_copied_with_its_result(traced: bp.Result, tmp_path: Path) -> None:
     saved = traced.save(tmp_path / "saved")
     assert saved.trace().equals(traced.trace())
     (saved.folder / "runs" / "red" / "2" / "trace.parquet").unlink()

@@ -97,7 +97,7 @@ def known(
     return tune("small-gateway", "red", metrics, out=folder, workers=workers or Known(function), **given)
 
 
-def test_the_space_of_red_is_the_registrys_by_hand() -> None:
+def test_space_of_red_matches_the_registry() -> None:
     space = Space.of("small-gateway", "red")
     rows = {each.name: each for each in space.parameters}
     # 33 and 66 ms of 4 Mbit/s are 11 and 22 packets of 1500 B; from a tenth to four times as many.
@@ -123,7 +123,7 @@ def test_the_space_of_red_is_the_registrys_by_hand() -> None:
     assert point["max_p"] == "1"
 
 
-def test_a_search_begins_from_a_setting_of_the_scenario() -> None:
+def test_search_starts_from_a_setting_of_the_scenario() -> None:
     space = Space.of("byun-generic", "ARED 11/33", vary=("w_q=0.01,0.1",))
     assert (space.prefix, space.algorithm) == ("link.gateway.queue.aqm", "ared")
     # The registry has no range for it, so it stays; the others are searched, in a grid only what is varied.
@@ -174,7 +174,7 @@ def test_the_front_found_is_the_known_one(tmp_path: Path) -> None:
     assert result.frame().filter("winner")["trial"].to_list() == [result.found["winner"]]
 
 
-def test_one_objective_finds_its_optimum_and_the_pruner_stops_what_is_worse(tmp_path: Path) -> None:
+def test_one_objective_finds_its_optimum_and_prunes_worse_trials(tmp_path: Path) -> None:
     result = known(tmp_path / "a", metrics="throughput:max", trials=60, runs=6)
     winner = result.winner
     assert winner is not None
@@ -187,7 +187,7 @@ def test_one_objective_finds_its_optimum_and_the_pruner_stops_what_is_worse(tmp_
     assert result.found["runs"]["spared"] == 2 * len(stopped)
 
 
-def test_resumed_is_uninterrupted_and_jobs_do_not_matter(tmp_path: Path) -> None:
+def test_resumption_and_jobs_do_not_change_the_result(tmp_path: Path) -> None:
     whole = known(tmp_path / "whole")
     for number, after in enumerate((17, 90)):
         folder = tmp_path / f"cut {number}"
@@ -206,7 +206,7 @@ def test_resumed_is_uninterrupted_and_jobs_do_not_matter(tmp_path: Path) -> None
     assert longer.found["trials"] == whole.found["trials"]
 
 
-def test_a_small_search_of_the_simulator(tmp_path: Path) -> None:
+def test_small_search_with_the_simulator(tmp_path: Path) -> None:
     result = tune(
         "small-gateway",
         "red",
@@ -253,14 +253,14 @@ def trial(number: int, *runs: tuple[float, float]) -> Trial:
     return Trial(number, Proposal({}, {}, {}), COMPLETE, known, "", "", waiting=False, id=number)
 
 
-def test_the_front_by_hand() -> None:
+def test_front_matches_a_worked_example() -> None:
     objectives = objectives_from(TWO)
     # More throughput and less delay are better: 1 is worse than 0 in both, 3 worse than 2 in one.
     trials = [trial(0, (3, 3)), trial(1, (2, 4)), trial(2, (1, 1)), trial(3, (1, 2)), trial(4, (3, 3))]
     assert [each.number for each in front(trials, objectives)] == [0, 2, 4]
 
 
-def test_a_trial_is_stopped_only_where_it_is_certainly_worse_in_every_objective() -> None:
+def test_only_trials_significantly_worse_in_every_objective_are_stopped() -> None:
     search = Search(Space.of("small-gateway", "red", vary=VARY, fix=FIX), objectives_from(TWO))
     values = [(10.0, 20.0), (12.0, 22.0), (11.0, 21.0)]
     member = trial(0, *values)
@@ -281,7 +281,7 @@ def test_a_trial_is_stopped_only_where_it_is_certainly_worse_in_every_objective(
     assert search.verdict({1: (0.0, 99.0), 2: (0.0, 99.0)}, [member], 1) is None
 
 
-def test_hardly_any_trial_that_is_as_good_as_the_front_is_stopped() -> None:
+def test_trials_as_good_as_the_front_are_rarely_stopped() -> None:
     search = Search(Space.of("small-gateway", "red", vary=VARY, fix=FIX), objectives_from(TWO))
     stopped = 0
     for number in range(300):
@@ -298,9 +298,7 @@ def test_hardly_any_trial_that_is_as_good_as_the_front_is_stopped() -> None:
 
 
 @pytest.mark.parametrize(("alike", "least", "most"), [(0.0, 0, 3), (1.0, 7, 35)], ids=["apart", "together"])
-def test_members_that_the_same_seeds_chose_look_better_than_they_are(
-    alike: float, least: int, most: int
-) -> None:
+def test_selection_on_the_same_seeds_biases_the_front(alike: float, least: int, most: int) -> None:
     """Of 100 trials that are as good as thirty others, how many are stopped: docs/tune.md says why."""
     search = Search(Space.of("small-gateway", "red", vary=VARY, fix=FIX), objectives_from(TWO))
 
@@ -323,7 +321,7 @@ def far(x: float, y: float, seed: int) -> tuple[float, float]:
     return a + 0.002 * noise(x, y, seed, "a"), b + 0.002 * noise(x, y, seed, "b")
 
 
-def test_pruning_spares_runs_and_leaves_the_front_alone(tmp_path: Path) -> None:
+def test_pruning_saves_runs_and_keeps_the_front(tmp_path: Path) -> None:
     workers = Known(far)
     result = known(tmp_path / "a", workers=workers, trials=40, runs=8)
     stopped = {each["number"] for each in result.found["trials"] if each["outcome"] == "stopped"}
@@ -345,7 +343,7 @@ def test_pruning_spares_runs_and_leaves_the_front_alone(tmp_path: Path) -> None:
     assert whole.found["runs"]["spared"] == 0
 
 
-def test_every_sampler_goes_on_as_if_never_interrupted(tmp_path: Path) -> None:
+def test_every_sampler_continues_deterministically(tmp_path: Path) -> None:
     for sampler in ("nsga2", "random", "grid"):
         options: dict[str, Any] = {"sampler": sampler, "trials": 25, "runs": 2, "generation": 6, "fresh": 2}
         whole = known(tmp_path / sampler, **options)
@@ -357,7 +355,7 @@ def test_every_sampler_goes_on_as_if_never_interrupted(tmp_path: Path) -> None:
         assert len(points) == 25 or sampler == "nsga2"
 
 
-def test_the_rank_rule_on_a_grid_and_the_best_run_again(tmp_path: Path) -> None:
+def test_rank_rule_on_a_grid_repeats_the_best_trials(tmp_path: Path) -> None:
     workers = Known(bowls)
     vary = ("w_q=0.001,0.01,0.1", "max_p=0.1,0.55,1")
     result = known(tmp_path / "a", workers=workers, judge="rank", vary=vary, trials=None, runs=3)
@@ -380,7 +378,7 @@ def test_the_rank_rule_on_a_grid_and_the_best_run_again(tmp_path: Path) -> None:
     assert set(seeds) == again | fresh | set(result.found["seeds"])
 
 
-def test_the_search_flatters_its_winner_and_fresh_seeds_do_not(tmp_path: Path) -> None:
+def test_search_overestimates_its_winner_and_holdout_does_not(tmp_path: Path) -> None:
     def flat(x: float, y: float, seed: int) -> tuple[float, float]:
         return noise(x, y, seed), 0.0
 
@@ -395,7 +393,7 @@ def test_the_search_flatters_its_winner_and_fresh_seeds_do_not(tmp_path: Path) -
 SHARED: dict[str, Any] = {"trials": 12, "generation": 6, "runs": 2, "fresh": 2}
 
 
-def test_trials_without_a_value_are_told_apart(tmp_path: Path) -> None:
+def test_trials_without_a_value_have_their_own_outcome(tmp_path: Path) -> None:
     def starved(x: float, y: float, seed: int) -> tuple[float | None, float | None]:
         return (1.0, None) if x > 0.5 else bowls(x, y, seed)
 
@@ -481,7 +479,7 @@ def test_two_processes_share_a_study(tmp_path: Path, kind: str) -> None:
     assert min(counts) > 0
 
 
-def test_what_a_killed_process_has_left_is_repeated(tmp_path: Path) -> None:
+def test_unfinished_trials_of_a_killed_process_are_repeated(tmp_path: Path) -> None:
     storage = str(tmp_path / "study")
     killed = start(tmp_path / "a", storage, 1)
     deadline = time.monotonic() + 120
@@ -496,7 +494,7 @@ def test_what_a_killed_process_has_left_is_repeated(tmp_path: Path) -> None:
     assert result.found["trials"] == known(tmp_path / "alone", **SHARED).found["trials"]
 
 
-def test_going_on_with_something_else_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_continuing_with_other_arguments_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     known(tmp_path / "a", trials=2, runs=1, fresh=2)
     refused: list[tuple[dict[str, Any], str]] = [
         ({"runs": 2}, "has not the same seeds: found 1, 1, wanted 1, 2; allowed: the same, or another"),
@@ -542,7 +540,7 @@ def test_going_on_with_something_else_is_refused(tmp_path: Path, monkeypatch: py
         (["--metrics", "utilisation:max"], "did you mean throughput"),
     ],
 )
-def test_messages(tmp_path: Path, options: list[str], message: str) -> None:
+def test_mistakes_are_one_message(tmp_path: Path, options: list[str], message: str) -> None:
     given = ["tune", "small-gateway", "--out", str(tmp_path / "out"), "--jobs", "1"]
     for option, value in (
         ("--aqm", "red"),
@@ -578,14 +576,14 @@ def test_the_command_prints_its_result(tmp_path: Path) -> None:
     assert (tmp_path / "a" / "report.html").read_text(encoding="utf-8") == text
 
 
-def test_a_search_without_a_winner_is_told_with_its_reason(tmp_path: Path) -> None:
+def test_search_without_a_winner_reports_the_reason(tmp_path: Path) -> None:
     given = ["tune", "small-gateway", "--duration", "1 s", "--aqm", "red", "--metrics", "throughput:max"]
     given += ["--vary", "w_q=2,3", "--trials", "2", "--runs", "1", "--out", str(tmp_path / "a")]
     with pytest.raises(Failed, match=r"no trial completed; the first is impossible: .*w_q: found"):
         CliRunner().invoke(cli, given, catch_exceptions=False)
 
 
-def test_a_difference_is_written_by_its_own_method() -> None:
+def test_difference_is_written_by_its_method() -> None:
     samples = {"a": {"drops": [0.0] * 25 + [9.0]}, "defaults": {"drops": [seed / 26 for seed in range(26)]}}
     row = figures(samples, ["drops"], baseline="defaults")[0].row()
     assert row["difference_method"] == "bootstrap"
@@ -593,7 +591,7 @@ def test_a_difference_is_written_by_its_own_method() -> None:
     assert difference(row).endswith(f"[{low}, {high}]")
 
 
-def test_grids_that_begin_from_two_settings_are_two_studies() -> None:
+def test_grids_from_two_settings_are_two_studies() -> None:
     one, other = (
         Tuning.plan("byun2007-gateway", aqm, TWO, vary=["max_p=0.1,0.5"], judge="rank")
         for aqm in ("RED 1", "RED 4")
@@ -602,7 +600,7 @@ def test_grids_that_begin_from_two_settings_are_two_studies() -> None:
     assert one.determined_by() != other.determined_by()
 
 
-def test_a_plan_needs_no_run_to_be_checked() -> None:
+def test_plan_is_checked_without_runs() -> None:
     plan = Tuning.plan("byun2007-gateway", "red", TWO, runs=5)
     assert (plan.trials, plan.looks, plan.seeds) == (100, 5 - FEWEST, [1, 2, 3, 4, 5])
     assert set(plan.references()) == {"defaults", "scenario's own"}

@@ -21,7 +21,7 @@ def table(seed: int, rise: int) -> pl.DataFrame:
     return pl.DataFrame({"throughput": rate, "transmit_queue": queue.fill_null(0)})
 
 
-def test_a_queue_that_grows_into_the_measured_time_is_told_with_numbers() -> None:
+def test_transient_in_the_measured_time_is_reported_with_numbers() -> None:
     tables = {("slow", seed): table(seed, 400) for seed in (1, 2, 3)}
     tables |= {("quick", seed): table(seed, 0) for seed in (1, 2, 3)}
     found = detected(
@@ -46,7 +46,7 @@ def test_a_queue_that_grows_into_the_measured_time_is_told_with_numbers() -> Non
     assert line.endswith(f"use --warmup {slow.detected:g}s")
 
 
-def test_a_queue_that_grows_all_the_time_does_not_settle() -> None:
+def test_growing_queue_does_not_settle() -> None:
     scenario = {"warmup": 10.0, "sample_interval": INTERVAL}
     found = detected(["slow"], [1], lambda _, seed: table(seed, 2000), scenario)
     assert found[1].detected is None
@@ -54,7 +54,7 @@ def test_a_queue_that_grows_all_the_time_does_not_settle() -> None:
     assert "not settled within the first half of the measured time by MSER-5: transmit queue;" in line
 
 
-def test_the_manifest_and_the_frame_say_what_was_detected(result: bp.Result) -> None:
+def test_manifest_and_frame_hold_the_detected_warmup(result: bp.Result) -> None:
     frame = result.warmup()
     assert frame.rows(named=True) == read_manifest(result.folder)["warmup"]
     assert set(frame["series"]) == {"throughput", "transmit_queue", "pep_buffers"}
@@ -64,9 +64,7 @@ def test_the_manifest_and_the_frame_say_what_was_detected(result: bp.Result) -> 
         assert 10 <= row["detected"] <= 20
 
 
-def test_the_command_warns_of_a_short_warm_up_and_takes_a_longer_one(
-    bentpipe: Command, tmp_path: Path
-) -> None:
+def test_command_warns_of_a_short_warmup_and_accepts_a_longer_one(bentpipe: Command, tmp_path: Path) -> None:
     quick = ("run", "small-gateway", "--duration", "40 s", "--runs", "3")
     done = bentpipe(*quick, "--warmup", "0s", "--out", "short", check=0)
     assert (

@@ -19,29 +19,31 @@ from bentpipe.format import brief, clock, convert, likelihood, measured, number,
         (None, None, "–"),
     ],
 )
-def test_quantity(mean: float | None, ci95: float | None, text: str) -> None:
+def test_quantity_rounds_to_two_digits_of_the_half_width(
+    mean: float | None, ci95: float | None, text: str
+) -> None:
     assert quantity(mean, ci95) == text
 
 
 @pytest.mark.parametrize(
     ("method", "text"), [("student", "11.1 ± 1.0"), ("bootstrap", "11.1 [10.3, 12.4]"), (None, "11.1 ± 1.0")]
 )
-def test_measured(method: str | None, text: str) -> None:
+def test_measured_writes_bootstrap_intervals_with_both_ends(method: str | None, text: str) -> None:
     found = {"mean": 11.12, "ci95": 1.04, "ci_low": 10.31, "ci_high": 12.39, "method": method}
     assert measured(found) == text
 
 
-def test_likelihood() -> None:
+def test_likelihood_is_bounded_below() -> None:
     values = (None, 0.00004, 0.00123, 0.0478, 1.0)
     assert [likelihood(p) for p in values] == ["–", "< 0.0001", "0.0012", "0.048", "1.00"]
 
 
-def test_numbers() -> None:
+def test_numbers_have_four_significant_digits() -> None:
     assert [number(value) for value in (0.012345, 1234.5, 12.0, None)] == ["0.01235", "1,234", "12", "–"]
     assert [brief(value) for value in (19.80, 0.0471, 486932.0, 60.0)] == ["19.8", "0.0471", "486,932", "60"]
 
 
-def test_units() -> None:
+def test_units_are_converted() -> None:
     assert convert(19.8e6, "bit/s", "Mbit/s") == pytest.approx(19.8)
     assert convert(3.0, "s", "ms") == pytest.approx(3000)
     assert convert(0.2, "", "%") == pytest.approx(20)
