@@ -455,6 +455,8 @@ def test_two_threads_are_1_8_times_as_fast_as_one(monkeypatch: pytest.MonkeyPatc
 
 
 def test_help_does_not_load_dask() -> None:
-    code = "import sys; from bentpipe import cli; cli.cli.main(['sweep', '--help'], standalone_mode=False)"
+    code = (
+        "import sys; from bentpipe.cli import app; app.cli.main(['sweep', '--help'], standalone_mode=False)"
+    )
     code += "; assert not {'dask', 'distributed', 'optuna'} & set(sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, timeout=240)

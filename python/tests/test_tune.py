@@ -184,7 +184,7 @@ def test_one_objective_finds_its_optimum_and_prunes_worse_trials(tmp_path: Path)
     stopped = [each for each in result.found["trials"] if each["outcome"] == "stopped"]
     assert stopped
     assert {len(each["runs"]) for each in stopped} == {4}
-    assert result.found["runs"]["spared"] == 2 * len(stopped)
+    assert result.found["runs"]["saved"] == 2 * len(stopped)
 
 
 def test_resumption_and_jobs_do_not_change_the_result(tmp_path: Path) -> None:
@@ -217,7 +217,7 @@ def test_small_search_with_the_simulator(tmp_path: Path) -> None:
         fresh=2,
         set={"run.duration": "5 s", "run.warmup": "5 s"},
     )
-    assert result.found["runs"] == {"wanted": 12, "done": 12, "spared": 0}
+    assert result.found["runs"] == {"wanted": 12, "done": 12, "saved": 0}
     table = pl.read_parquet(tmp_path / "a" / "trials.parquet")
     assert table.equals(open_tune(tmp_path / "a").frame())
     # The setting that is written stands in a scenario, and gives the winner's figures there.
@@ -240,9 +240,8 @@ def _scenario(name: str) -> str:
 
 
 def test_help_does_not_import_optuna() -> None:
-    code = (
-        "import sys, bentpipe.cli; bentpipe.cli._main(['tune', '--help']); sys.exit('optuna' in sys.modules)"
-    )
+    code = "import sys; from bentpipe.cli import app; app._main(['tune', '--help'])"
+    code += "; sys.exit('optuna' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=240, check=False)
     assert done.returncode == 0
 
@@ -325,11 +324,11 @@ def test_pruning_saves_runs_and_keeps_the_front(tmp_path: Path) -> None:
     workers = Known(far)
     result = known(tmp_path / "a", workers=workers, trials=40, runs=8)
     stopped = {each["number"] for each in result.found["trials"] if each["outcome"] == "stopped"}
-    spared = result.found["runs"]["spared"]
-    assert spared > 20
+    saved = result.found["runs"]["saved"]
+    assert saved > 20
     assert not stopped & set(result.found["front"])
     in_search = [run for run in workers.runs if run[1] == "red" and run[2] < 1000]
-    assert len(in_search) == 40 * 8 - spared
+    assert len(in_search) == 40 * 8 - saved
     # Finished, each would have been behind some member of the front in both objectives.
     members = [
         [result.summary(number, each.metric).mean or 0.0 for each in result.objectives]
@@ -340,7 +339,7 @@ def test_pruning_saves_runs_and_keeps_the_front(tmp_path: Path) -> None:
         more, delay = (sum(column) / 8 for column in zip(*runs, strict=True))
         assert any(member[0] > more and member[1] < delay for member in members)
     whole = known(tmp_path / "b", far, trials=40, runs=8, pruning=False)
-    assert whole.found["runs"]["spared"] == 0
+    assert whole.found["runs"]["saved"] == 0
 
 
 def test_every_sampler_continues_deterministically(tmp_path: Path) -> None:
@@ -561,7 +560,7 @@ def test_the_command_prints_its_result(tmp_path: Path) -> None:
     assert "3 trials: 3 complete; 6 runs." in done.stdout
     again = CliRunner().invoke(cli, [*given, "--format", "json"], catch_exceptions=False)
     found = json.loads(again.stdout)
-    assert found["counts"] == {"wanted": 6, "done": 6, "spared": 0, "trials": 3}
+    assert found["counts"] == {"wanted": 6, "done": 6, "saved": 0, "trials": 3}
     assert {row["setting"] for row in found["figures"]} == {
         str(found["winner"]),
         "defaults",

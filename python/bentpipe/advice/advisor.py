@@ -187,7 +187,7 @@ class Advice:
     """Advice and the evidence for it."""
 
     def __init__(self, folder: str | Path) -> None:
-        """Read the advice in `folder`; `ResultError` if there is none."""
+        """Read the advice in `folder`; `ResultError` for any other folder."""
         self.folder = Path(folder)
         """Folder of the files."""
         try:

@@ -554,6 +554,6 @@ def _pruning(result: TuneResult) -> str:
             " members and of interim analyses per trial"
         )
     return (
-        f"A trial was stopped once {how}. This saved {runs['spared']} of {runs['wanted']} runs."
+        f"A trial was stopped once {how}. This saved {runs['saved']} of {runs['wanted']} runs."
         " Stopped trials are never in the front."
     )

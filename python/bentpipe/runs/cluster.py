@@ -1,8 +1,8 @@
-"""Where runs are simulated: the workers of a Dask cluster, or worker processes of this machine.
+"""Simulation of runs on the workers of a Dask cluster, or on worker processes of this machine.
 
-Each worker is given lists of runs, about two seconds' work, and tells of each result as it is found. So a
-worker that dies takes nothing with it but the run that it was at; this one is repeated, and the rest of its
-list goes to others. Dask itself could repeat only whole lists, which is why a list is bound to its worker.
+Each worker is given lists of runs, about two seconds of work, and reports each result as it is found. A
+worker that dies loses only its current run: this run is repeated, and the rest of its list goes to other
+workers. Dask itself could repeat only whole lists, therefore each list is bound to its worker.
 """
 
 import contextlib
@@ -31,19 +31,19 @@ if TYPE_CHECKING:
 __all__ = ["LOST", "Cluster"]
 
 LOST = 3
-"""Workers that a run may lose before it is given up."""
+"""Number of workers that may die with a run before it is given up."""
 
 _POLL_SECONDS = 0.2
 _CONNECT_SECONDS = 5.0
 _NO_WORKER_SECONDS = 300.0
 _CHUNK_SECONDS = 2.0
 _CHUNK_SECONDS_A_SLOT = 0.02
-"""With many workers lists are longer, so that the scheduler sees no more than fifty in a second."""
+"""Lists are longer with many workers, so that the scheduler handles at most fifty per second."""
 _SHORTEST_CHUNK_SECONDS = 0.1
 _SEND_SHARE = 0.05
-"""Results of short runs are gathered for this share of a list's time."""
+"""Share of a list's time for which results of short runs are collected."""
 _AHEAD_SECONDS = 0.25
-"""The next list goes to a worker so long before it is done with one."""
+"""Time before the end of a list at which the worker gets its next one [s]."""
 _ALLOWED = (
     "local:N for N processes of this machine, or a scheduler's address as tcp://host:8786 or tls://host:8786"
 )
@@ -55,7 +55,7 @@ class _Worker:
     id: str
     threads: int
     chunks: "list[_Chunk]" = field(default_factory=list)
-    """What it was given and has not finished, in order; as many as there are threads are under way."""
+    """Unfinished runs of the worker in order; as many as it has threads are being simulated."""
 
 
 @dataclass(eq=False)
@@ -64,21 +64,21 @@ class _Chunk:
     worker: _Worker
     runs: list[Run]
     left: dict[int, Run]
-    """The runs without a result, by index."""
+    """Runs without a result, by index."""
     heard: float
-    """When it was given to the worker, or last heard of [s]."""
+    """Time when it was given to the worker, or when the worker last reported [s]."""
     alone: bool = False
-    """Nothing else may be at the worker meanwhile."""
+    """True if nothing else may be at the worker at the same time."""
     future: "Future[None] | None" = None
 
 
 class Cluster:
-    """The workers of a Dask cluster."""
+    """Workers of a Dask cluster."""
 
     def __init__(self, where: str) -> None:
         """Start worker processes (`local:N`), or connect to a scheduler's address.
 
-        Raises `UsageError` if there is nothing, if it has no workers, or workers of another build.
+        Raises `UsageError` without a scheduler, without workers, or with workers of another build.
         """
         self._where = where
         count = _local_count(where)
@@ -95,13 +95,13 @@ class Cluster:
 
     @property
     def client(self) -> "Client":
-        """The connection."""
+        """Connection to the scheduler."""
         if self._client is None:
             raise UsageError(f"{self._where}: is closed")
         return self._client
 
     def _check_workers(self) -> None:
-        """Raise `UsageError` unless there are workers, all of them of this build."""
+        """Raise `UsageError` unless there are workers, all of this build."""
         deadline = time.monotonic() + _CONNECT_SECONDS
         found: dict[str, Any] = {}
         while not found:
@@ -119,16 +119,16 @@ class Cluster:
             raise UsageError(f"worker {address}: {fault}{several}")
 
     def results(self, runs: Iterable[Run]) -> Generator[tuple[Run, Outcome] | None]:
-        """Simulate the runs, see `Workers`.
+        """Simulate the runs, see `Workers.results`.
 
-        Raises `ClusterError` if the scheduler goes away, or stays without workers.
+        Raises `ClusterError` if the scheduler disappears, or remains without workers.
         """
         client = self.client
         sweep = _Sweep(client, self._where, self._local, runs)
         try:
             yield from sweep.results()
         except Exception:
-            # Whatever fails where the scheduler is gone, that is why.
+            # If the scheduler is gone, that is the cause of any failure.
             if client.status == "running":
                 raise
             raise ClusterError(f"cluster {self._where}: its scheduler is gone") from None
@@ -136,7 +136,7 @@ class Cluster:
             sweep.close()
 
     def close(self) -> None:
-        """Leave the cluster; end the processes of this machine."""
+        """Leave the cluster; end the worker processes of this machine."""
         if self._client is not None:
             with contextlib.suppress(Exception):
                 self._client.close()
@@ -163,7 +163,7 @@ def _local_count(where: str) -> int:
 
 
 def _quiet() -> list[tuple[logging.Logger, int]]:
-    """Keep Dask from writing to the terminal; return what was set before."""
+    """Keep Dask from writing to the terminal; return the former settings."""
     import distributed  # noqa: F401
 
     names = [name for name in logging.root.manager.loggerDict if name.split(".")[0] == "distributed"]
@@ -184,7 +184,7 @@ def _connect(where: str, address: str) -> "Client":
         except Exception as error:
             found.append(error)
 
-    # In a thread, for Dask waits for ever where somebody takes the call and says nothing.
+    # In a thread, because Dask waits forever for a server that accepts the connection and stays silent.
     thread = threading.Thread(target=connect, name="bentpipe-connect", daemon=True)
     thread.start()
     thread.join(_CONNECT_SECONDS + 1)
@@ -196,7 +196,7 @@ def _connect(where: str, address: str) -> "Client":
 
 
 def _fault(about: dict[str, Any] | Exception) -> str | None:
-    """Return why a worker cannot take part."""
+    """Return the reason why a worker cannot take part."""
     if isinstance(about, Exception):
         return f"Bentpipe cannot be used there: {about}"
     here = _core.__version__, build_digest()
@@ -210,7 +210,7 @@ def _fault(about: dict[str, Any] | Exception) -> str | None:
 
 
 class _Sweep:
-    """Some runs on a cluster."""
+    """Simulation of some runs on a cluster."""
 
     def __init__(self, client: "Client", where: str, local: LocalWorkers | None, runs: Iterable[Run]) -> None:
         self.client = client
@@ -219,29 +219,29 @@ class _Sweep:
         self.id = f"bentpipe-{uuid.uuid4().hex}"
         self.queue: Iterator[Run] = iter(runs)
         self.queued: int | None = len(runs) if isinstance(runs, Sized) else None
-        """How many are in the queue, where that is known."""
+        """Number of runs in the queue, if known."""
         self.again: deque[Run] = deque()
-        """Runs that were given out and came back."""
+        """Runs returned to be assigned again."""
         self.suspects: deque[Run] = deque()
-        """Runs of which one may have ended its worker: each is a list of its own."""
+        """Runs that may have killed their worker; each becomes a separate list."""
         self.lost: dict[tuple[str, int], int] = {}
-        """Workers that ended with the run, by digest and seed."""
+        """Number of workers that died with a run, by digest and seed."""
         self.workers: dict[str, _Worker] = {}
         self.there: set[str] = set()
-        """Addresses of all workers that the scheduler has, whether they take part or not."""
+        """Addresses of all workers of the scheduler, whether they take part or not."""
         self.seen: set[str] = set()
-        """Names of all workers that there were."""
+        """Names of all workers seen."""
         self.chunks: dict[int, _Chunk] = {}
         self.next = 0
         self.pace = 0.0
-        """A run's time, about [s]."""
+        """Approximate time of a run [s]."""
         self.files: dict[str, bytes] = {}
-        """What was sent to all workers, by digest; a path's digest never changes within a sweep."""
+        """File contents sent to all workers, by digest; the digest of a path never changes within a sweep."""
         self.inbox: queue.SimpleQueue[tuple[Any, ...]] = queue.SimpleQueue()
         self.looked = self.manned = time.monotonic()
 
     def results(self) -> Generator[tuple[Run, Outcome] | None]:
-        # The client keeps what listens to a topic for good: no more of this sweep than its inbox.
+        # The client keeps handlers of topics forever: they hold no more of this sweep than its inbox.
         inbox = self.inbox
         self.client.subscribe_topic(self.id, lambda event: inbox.put(("found", *event[1])))
         self.client.subscribe_topic("all", self._hear)
@@ -273,7 +273,7 @@ class _Sweep:
                 case "admitted":
                     self._admit(*rest)
 
-    # What comes in; `_hear` is called in a thread of the client.
+    # Incoming messages; `_hear` is called in a thread of the client.
 
     def _hear(self, event: tuple[float, Any]) -> None:
         _, message = event
@@ -283,7 +283,7 @@ class _Sweep:
             self.inbox.put(("came", message["worker"]))
 
     def _ask(self, address: str) -> None:
-        """Ask a worker who it is; in a thread, for it may never answer."""
+        """Ask a worker for its properties; in a thread, since it may never answer."""
         self.there.add(address)
 
         def ask() -> None:
@@ -295,7 +295,7 @@ class _Sweep:
         threading.Thread(target=ask, name="bentpipe-admit", daemon=True).start()
 
     def _admit(self, found: dict[str, Any]) -> None:
-        """Let workers take part; a late one of another build is left alone."""
+        """Admit workers; a late worker of another build is ignored."""
         for address, about in found.items():
             if _fault(about) is None and address in self.there and address not in self.workers:
                 self.workers[address] = _Worker(address, about["id"], about["threads"])
@@ -322,7 +322,7 @@ class _Sweep:
                 yield run, worker_tasks.found(outcome)
 
     def _ended(self, number: int, future: "Future[None]") -> None:
-        """Hear from Dask that a list is over: nothing new, unless results were lost, or it failed."""
+        """Handle Dask's news that a list ended: it failed, or its results should have arrived."""
         chunk = self.chunks.get(number)
         if chunk is None:
             return
@@ -331,18 +331,18 @@ class _Sweep:
 
             error = future.exception()
             if isinstance(error, KilledWorker):
-                # That its worker is gone is said, too.
+                # The death of the worker is reported separately.
                 return
             raise error
         self._close(chunk)
         self.again.extend(chunk.left.values())
         if len(chunk.left) == len(chunk.runs) and chunk.worker.address in self.workers:
-            # Another worker may have come to its address.
+            # Another worker may have the same address now.
             del self.workers[chunk.worker.address]
             self._ask(chunk.worker.address)
 
     def _gone(self, address: str, expected: bool) -> Generator[tuple[Run, Outcome]]:
-        """Give out again what a worker has not finished; yield the runs that have ended too many."""
+        """Assign the unfinished runs of a worker again; yield the runs that killed too many workers."""
         self.there.discard(address)
         worker = self.workers.pop(address, None)
         for chunk in list(worker.chunks) if worker else ():
@@ -351,7 +351,7 @@ class _Sweep:
             if expected:
                 self.again.extendleft(reversed(left))
             elif len(chunk.runs) > 1:
-                # Results may have been lost on their way, even all of a list: any that is left may be it.
+                # Results may have been lost, even those of a whole list: any unfinished run may be the cause.
                 self.suspects.extend(left)
             else:
                 for run in left:
@@ -362,7 +362,7 @@ class _Sweep:
                         yield run, SimulationError(f"given up: {lost} workers died while they simulated it")
 
     def _look(self, now: float) -> None:
-        """See whether the cluster is still there, and whether work is stuck."""
+        """Check that the cluster is alive, and whether work is stuck."""
         if self.client.status != "running":
             raise ClusterError(f"cluster {self.where}: its scheduler is gone")
         if self.local is not None:
@@ -373,10 +373,10 @@ class _Sweep:
             raise ClusterError(f"cluster {self.where}: without workers for {_NO_WORKER_SECONDS:.0f} s")
         self._take_back(now)
 
-    # What goes out.
+    # Outgoing lists.
 
     def _hand_out(self) -> None:
-        # First to those with nothing to do: what is left may be little.
+        # Idle workers first: little may be left.
         for has_room in (self._is_idle, self._is_soon_idle):
             for worker in self.workers.values():
                 while has_room(worker):
@@ -386,22 +386,22 @@ class _Sweep:
                     self._give(worker, runs, alone)
 
     def _is_idle(self, worker: _Worker) -> bool:
-        """Return whether a thread of the worker has nothing to do."""
+        """Return True if a thread of the worker is idle."""
         return len(worker.chunks) < worker.threads and not any(chunk.alone for chunk in worker.chunks)
 
     def _is_soon_idle(self, worker: _Worker) -> bool:
-        """Return whether a thread of the worker will soon have nothing to do, and no next list waits."""
+        """Return True if a thread of the worker will soon be idle, and no next list waits."""
         if any(chunk.alone for chunk in worker.chunks):
             return False
         if len(worker.chunks) >= 2 * worker.threads or self.pace == 0:
             return False
-        # One that takes long is not soon done: what is given now would wait behind it.
+        # A long list is not soon done: another one would wait behind it.
         now = time.monotonic()
         soon = [chunk for chunk in worker.chunks if not self._is_late(chunk, now)]
         return any(len(chunk.left) * self.pace < _AHEAD_SECONDS for chunk in soon)
 
     def _is_late(self, chunk: _Chunk, now: float) -> bool:
-        """Return whether nothing has been heard of a list for longer than all of it was to take."""
+        """Return True if a list was silent for longer than its whole planned time."""
         return now - chunk.heard > self.seconds + 2 * _POLL_SECONDS
 
     @property
@@ -410,20 +410,20 @@ class _Sweep:
 
     @property
     def seconds(self) -> float:
-        """The time that a list is to take [s]."""
+        """Planned time of a list [s]."""
         return max(_CHUNK_SECONDS, _CHUNK_SECONDS_A_SLOT * self.slots)
 
     def _next(self, worker: _Worker) -> tuple[list[Run], bool]:
-        """Return the runs that a worker gets, and whether it may have nothing else."""
+        """Return the runs for a worker, and whether it must have nothing else."""
         for _ in range(len(self.suspects)):
             run = self.suspects.popleft()
-            # Its last chance: if the worker dies once more, nothing else can be the cause.
+            # Its last chance: if the worker dies again, nothing else can be the cause.
             alone = self.lost.get((run.digest, run.seed), 0) == LOST - 1
             if not alone or not worker.chunks:
                 return [run], alone
             self.suspects.append(run)
         if self.suspects and worker is min(self.workers.values(), key=lambda each: len(each.chunks)):
-            # It gets one of them as soon as it has nothing else.
+            # It gets one of them as soon as it is idle.
             return [], False
         count = self._count()
         runs: list[Run] = []
@@ -440,7 +440,7 @@ class _Sweep:
         return runs, False
 
     def _count(self) -> int:
-        """Return how many runs make a list."""
+        """Return the number of runs in a list."""
         if self.pace == 0:
             return 1
         seconds = self.seconds
@@ -497,7 +497,7 @@ class _Sweep:
         )
 
     def _take_back(self, now: float) -> None:
-        """Where workers are idle, give them what waits behind a run that takes long."""
+        """Give the runs that wait behind a long one to idle workers."""
         if self.queued != 0 or self.again or self.suspects:
             return
         if all(len(worker.chunks) >= worker.threads for worker in self.workers.values()):
@@ -506,7 +506,7 @@ class _Sweep:
             under_way, waiting = worker.chunks[: worker.threads], worker.chunks[worker.threads :]
             late = [chunk for chunk in under_way if self._is_late(chunk, now)]
             for chunk in late:
-                # The worker begins none of them any more: the list's time is over.
+                # The worker starts none of them any more: the list's time is over.
                 for index in list(chunk.left)[1:]:
                     self.again.append(chunk.left.pop(index))
             for chunk in waiting if len(late) == worker.threads else ():
@@ -514,21 +514,21 @@ class _Sweep:
                 self.again.extend(chunk.left.values())
 
     def _close(self, chunk: _Chunk, *, cancel: bool = False) -> None:
-        """Be done with a list."""
+        """Finish a list."""
         self.chunks.pop(chunk.number, None)
         given, threads = chunk.worker.chunks, chunk.worker.threads
         if chunk in given:
             was_under_way = given.index(chunk) < threads
             given.remove(chunk)
             if was_under_way and len(given) >= threads:
-                # Now it is its turn.
+                # The worker has come to it.
                 given[threads - 1].heard = time.monotonic()
         if chunk.future is not None and cancel:
             chunk.future.cancel()
         chunk.future = None
 
     def close(self) -> None:
-        """Stop what is under way, and leave nothing behind."""
+        """Cancel all lists, and leave nothing behind."""
         with contextlib.suppress(Exception):
             if self.chunks and self.client.status == "running":
                 futures = [chunk.future for chunk in self.chunks.values() if chunk.future is not None]
@@ -539,6 +539,7 @@ class _Sweep:
                 self.client.run(worker_tasks.forget, self.id, on_error="ignore")
             for topic in (self.id, "all"):
                 self.client.unsubscribe_topic(topic)
-            # The scheduler keeps a topic's last messages. A lambda goes as it is: Bentpipe need not be there.
+            # The scheduler keeps a topic's last messages. A lambda is pickled by value: no Bentpipe needed
+            # there.
             topic = self.id
             self.client.run_on_scheduler(lambda dask_scheduler: dask_scheduler._broker.truncate(topic))

@@ -186,10 +186,10 @@ class Dataset:
     def spread(self, runs: Sequence[Run]) -> None:
         """Copy the result of a run to every point and setting with the same digest."""
         for run in runs:
-            there = self._by_digest.get(run.digest, {}).get(run.seed)
+            stored = self._by_digest.get(run.digest, {}).get(run.seed)
             here = self._rows.get((run.setting, run.point, run.seed), {})
-            if there is not None and (here.get("digest"), here.get("core")) != (run.digest, self._core):
-                self.add(run, {name: there[name] for name in _METRIC_NAMES})
+            if stored is not None and (here.get("digest"), here.get("core")) != (run.digest, self._core):
+                self.add(run, {name: stored[name] for name in _METRIC_NAMES})
         self.flush(0.0)
 
     def flush(self, seconds: float) -> None:

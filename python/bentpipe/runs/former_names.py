@@ -16,6 +16,7 @@ __all__ = ["COUNTERS", "SERIES", "present_counters", "present_document", "presen
 
 _METRICS: Mapping[str, str] = {**DEPRECATED, "utilization": "throughput"}
 """In files of the first format `utilization` is a rate [Mbit/s]."""
+_KEYS: Mapping[str, str] = {**_METRICS, "spared": "saved"}
 SERIES: Mapping[str, str] = {"utilization_out": "throughput", "utilization_in": "arrival_rate"}
 COUNTERS: Mapping[str, str] = {"queue_time_mean": "queue_time_average"}
 
@@ -27,7 +28,7 @@ def present_document(document: Any) -> Any:  # noqa: ANN401
     `metrics`.
     """
     if isinstance(document, dict):
-        return {_METRICS.get(key, key): _value(key, value) for key, value in document.items()}
+        return {_KEYS.get(key, key): _value(key, value) for key, value in document.items()}
     if isinstance(document, list):
         return [present_document(each) for each in document]
     return document

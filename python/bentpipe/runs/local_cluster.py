@@ -67,8 +67,7 @@ class LocalWorkers:
         name = f"local-{self._started}"
         self._started += 1
         # A plain process: multiprocessing would run the caller's script again. Its own session, because
-        # Ctrl-C must reach only this process, which then ends the workers. session of its own, for Ctrl-C is
-        # to reach this process alone, which then ends it.
+        # Ctrl-C must reach only this process, which then ends the workers.
         command = [sys.executable, "-P", "-m", "distributed.cli.dask_worker", self.address, "--no-nanny"]
         command += ["--name", name, "--nthreads", "1", "--memory-limit", "0", "--no-dashboard"]
         command += ["--host", "127.0.0.1", "--death-timeout", "60", "--preload", _PRELOAD]

@@ -54,7 +54,7 @@ class Runs(Protocol):
         """Seeds of the runs of every setting."""
 
     def setting_info(self, name: str) -> dict[str, Any]:
-        """Return the manifest's entry of a setting; raise `ResultError` if there is none."""
+        """Return the manifest's entry of a setting; raise `ResultError` for an unknown name."""
 
     def values(self) -> dict[str, dict[str, list[float | None]]]:
         """Return every metric of every setting: one value per seed, in the order of the seeds."""

@@ -549,7 +549,7 @@ def find(name: str) -> Metric | None:
 
 
 def named_metric(name: str, where: str = "") -> Metric:
-    """Return the metric called `name`; raise `UsageError`, which begins with `where`, if there is none."""
+    """Return the metric called `name`; raise `UsageError`, prefixed by `where`, for an unknown name."""
     metric = find(name)
     if metric is None:
         near = difflib.get_close_matches(name, _BY_NAME, n=3)

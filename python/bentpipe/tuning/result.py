@@ -41,7 +41,7 @@ class TuneResult:
     """A finished search."""
 
     def __init__(self, folder: str | Path) -> None:
-        """Read the result in `folder`; `ResultError` if there is none."""
+        """Read the result in `folder`; `ResultError` for any other folder."""
         self.folder = Path(folder)
         """Folder of the files."""
         try:
@@ -134,8 +134,8 @@ class TuneResult:
         ]
         runs = self.found["runs"]
         text = f"{plural(len(outcomes), 'trial')}: {', '.join(parts)}; {plural(runs['done'], 'run')}"
-        if runs["spared"]:
-            text += f", {runs['spared']} spared by stopping what was certainly worse"
+        if runs["saved"]:
+            text += f", {runs['saved']} saved by stopping trials that were certainly worse"
         return text + "."
 
     def front_rows(self) -> list[dict[str, Any]]:

@@ -319,7 +319,7 @@ def _trial(each: FrozenTrial) -> Trial:
 
 
 def _began(pid: int) -> str:
-    """Return the start time of a process of this machine, in kernel ticks; empty if there is none."""
+    """Return the start time of a process of this machine, in kernel ticks; empty for an unknown process."""
     try:
         text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
     except OSError:

@@ -499,7 +499,7 @@ class _Work:
         second: int,
     ) -> dict[str, Any]:
         plan = self.plan
-        spared = sum(len(plan.seeds) - len(each.runs) for each in trials if each.outcome == STOPPED)
+        saved = sum(len(plan.seeds) - len(each.runs) for each in trials if each.outcome == STOPPED)
         given = plan.space.as_given()
         return {
             "format": "bentpipe-tune",
@@ -545,7 +545,7 @@ class _Work:
             "runs": {
                 "wanted": plan.trials * len(plan.seeds),
                 "done": sum(len(each.runs) for each in trials),
-                "spared": spared,
+                "saved": saved,
             },
             "front": [each.number for each in best],
             "order": [
