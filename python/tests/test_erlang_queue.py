@@ -116,7 +116,7 @@ def test_m_e_k_1_l(k: int, load: Fraction) -> None:
     sound(found)
 
 
-def test_many_stages_come_near_to_a_fixed_service() -> None:
+def test_many_stages_approach_deterministic_service() -> None:
     """M/D/1/L has Poisson arrivals in a service. The error of k stages falls as 1 / k."""
     load, places = 0.8, 12
     arrivals = [Fraction(math.exp(-load) * load**j / math.factorial(j)) for j in range(places)]
@@ -131,7 +131,9 @@ def test_many_stages_come_near_to_a_fixed_service() -> None:
 
 @pytest.mark.parametrize(("k", "places"), [(1, 7), (3, 6), (4, 1), (2, 10)])
 @pytest.mark.parametrize("threshold", [None, 0.25, 0.6])
-def test_modulated_arrivals_with_and_without_control(k: int, places: int, threshold: float | None) -> None:
+def test_modulated_arrivals_match_a_direct_solution_with_and_without_control(
+    k: int, places: int, threshold: float | None
+) -> None:
     arrivals, mu = modulated(), 20.0
     marks = np.zeros(places + 1) if threshold is None else ramp(places, threshold)
     found = solve(arrivals, mu, k, places, marks)
@@ -148,7 +150,7 @@ def test_modulated_arrivals_with_and_without_control(k: int, places: int, thresh
     sound(found)
 
 
-def test_classes_of_one_stage_wait_for_those_they_find() -> None:
+def test_delay_of_exponential_service_follows_from_the_packets_found() -> None:
     """With k = 1, who is accepted behind n packets waits n / mu."""
     arrivals, mu, places = modulated(), 20.0, 8
     p = dense(arrivals, mu, 1, places, np.zeros(places + 1))
@@ -158,7 +160,7 @@ def test_classes_of_one_stage_wait_for_those_they_find() -> None:
         assert one.delay == pytest.approx(one.wait + 1 / mu, rel=1e-12)
 
 
-def test_one_state_under_control_is_a_birth_and_death_process() -> None:
+def test_one_state_under_control_is_a_birth_death_process() -> None:
     """p_n is the product of the (1 - c) lambda / mu below it."""
     marks = ramp(100, 0.5)
     found = solve(poisson(120.0), 100.0, 1, 100, marks)
@@ -167,13 +169,13 @@ def test_one_state_under_control_is_a_birth_and_death_process() -> None:
     sound(found)
 
 
-def test_states_that_are_alike_make_no_difference() -> None:
+def test_identical_states_do_not_change_the_result() -> None:
     one = solve(poisson(70.0), 80.0, 4, 50)
     same = superpose([TwoState(70.0, 70.0, 0.3, 0.8).one])
     assert solve(same, 80.0, 4, 50).distribution == pytest.approx(one.distribution, rel=1e-10)
 
 
-def test_the_ramp_is_a_line_from_the_threshold_to_the_end() -> None:
+def test_ramp_is_linear_from_threshold_to_capacity() -> None:
     assert ramp(8, 0.5) == pytest.approx([0, 0, 0, 0, 0, 0.25, 0.5, 0.75, 1])
     assert ramp(4, 0.25) == pytest.approx([0, 0, 1 / 3, 2 / 3, 1])
     # Five in the system, four that wait.
@@ -192,7 +194,7 @@ def sixteen() -> Arrivals:
     return superpose([fit(moments([source]), source.name) for source in sources])
 
 
-def test_a_hundred_packets_take_less_than_a_second() -> None:
+def test_100_packets_are_solved_in_less_than_a_second() -> None:
     """About 11 ms of the processor; the bound leaves room for a slow one."""
     arrivals = sixteen()
     start = time.process_time()
@@ -204,13 +206,13 @@ def test_a_hundred_packets_take_less_than_a_second() -> None:
 
 @pytest.mark.parametrize("mu", [1e-6, 1.0, 100.0, 1e4, 1e9])
 @pytest.mark.parametrize("threshold", [None, 0.95])
-def test_no_load_is_too_high_or_too_low(mu: float, threshold: float | None) -> None:
+def test_extreme_loads_are_solved(mu: float, threshold: float | None) -> None:
     marks = None if threshold is None else ramp(100, threshold)
     sound(solve(sixteen(), mu, 4, 100, marks))
 
 
 @pytest.mark.parametrize("share", [0.1, 0.5, 0.95, 0.999])
-def test_quantiles_are_the_least_that_are_not_exceeded(share: float) -> None:
+def test_waiting_returns_quantiles(share: float) -> None:
     found = solve(poisson(90.0), 100.0, 2, 40)
     waiting = found.waiting(share)
     assert found.distribution[: waiting + 2].sum() >= share
@@ -231,18 +233,18 @@ def test_quantiles_are_the_least_that_are_not_exceeded(share: float) -> None:
         ({"arrivals": poisson(0.0)}, "data: nothing arrives"),
     ],
 )
-def test_bad_parameters_are_named(change: dict[str, object], text: str) -> None:
+def test_invalid_parameters_are_named(change: dict[str, object], text: str) -> None:
     good: dict[str, object] = {"arrivals": poisson(5.0), "service_rate": 10.0, "stages": 2, "places": 10}
     with pytest.raises(UsageError, match=text):
         solve(**(good | change))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("threshold", [-0.1, 1.0, math.nan])
-def test_a_threshold_lies_below_one(threshold: float) -> None:
+def test_threshold_of_one_is_rejected(threshold: float) -> None:
     with pytest.raises(UsageError, match="threshold is"):
         ramp(10, threshold)
 
 
-def test_more_steps_than_are_taken_are_refused_at_once() -> None:
+def test_too_many_steps_are_rejected_immediately() -> None:
     with pytest.raises(UsageError, match="1 states, 1000 stages and 21 places take"):
         solve(poisson(1.0), 1.0, 1000, 21)

@@ -11,7 +11,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "models-gateway.md"
 
 
 @pytest.mark.parametrize("point", [(400, 60), (100, 60)])
-def test_timeouts_balance_where_the_simulator_does(point: tuple[int, int]) -> None:
+def test_timeout_model_has_the_simulator_s_equilibrium(point: tuple[int, int]) -> None:
     change = {**changes(*point), **SHORT}
     true = simulated(change, ("AVQRED",))["AVQRED"]
     found = {
@@ -22,7 +22,7 @@ def test_timeouts_balance_where_the_simulator_does(point: tuple[int, int]) -> No
     assert abs(found["gateway"].load - true.load) > 3.0 * abs(found["timeouts"].load - true.load)
 
 
-def test_the_page_has_every_case_and_point() -> None:
+def test_page_has_all_cases_and_points() -> None:
     lines = PAGE.read_text(encoding="utf-8").splitlines()
     heads = [tuple(cell.strip() for cell in line.split("|")[1:4]) for line in lines if line.startswith("|")]
     assert {case.name for case in CASES} <= {head[0] for head in heads}

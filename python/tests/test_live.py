@@ -42,7 +42,7 @@ def planned(name: str, **changes: str) -> tuple[Chain, Session]:
 # ----- which scenarios ---------------------------------------------------------------------------------
 
 
-def test_links_stand_where_the_scenario_has_them() -> None:
+def test_links_are_assigned_to_segments() -> None:
     found, _ = planned("live-gateway")
     assert [step.link for step in found.ground] == ["servers", "ingress"]
     assert found.satellite.link == "satellite"
@@ -50,7 +50,7 @@ def test_links_stand_where_the_scenario_has_them() -> None:
     assert not any(step.against for step in (*found.ground, found.satellite, *found.users))
 
 
-def test_a_link_named_from_its_far_end_is_taken_against_its_direction(tmp_path: Path) -> None:
+def test_link_named_from_its_far_end_is_reversed(tmp_path: Path) -> None:
     changed = bp.load("live-smoke").text.replace(
         'between = ["terminal", "client"]', 'between = ["client", "terminal"]'
     )
@@ -61,7 +61,7 @@ def test_a_link_named_from_its_far_end_is_taken_against_its_direction(tmp_path: 
     assert [step.against for step in found.ground] == [False]
 
 
-def test_every_host_has_an_address_of_its_own_on_its_side() -> None:
+def test_every_host_has_its_own_address_on_its_side() -> None:
     found, _ = planned("live-gateway", **{"host.client.count": "260"})
     networks = {SERVERS: ("10.1.0.0/16", "fd00:b:0:1::/64"), CLIENTS: ("10.3.0.0/16", "fd00:b:0:3::/64")}
     for side, count in ((SERVERS, 60), (CLIENTS, 260)):
@@ -72,7 +72,7 @@ def test_every_host_has_an_address_of_its_own_on_its_side() -> None:
                 assert ipaddress.ip_address(address) in ipaddress.ip_network(network)
 
 
-def test_a_segment_s_length_on_the_ground_is_the_mtu() -> None:
+def test_mtu_is_the_segment_length_with_headers() -> None:
     found, _ = planned("live-gateway")
     assert found.mtu == 1360 + 20 + 20 + 12  # IPv4, TCP, timestamps
 
@@ -85,7 +85,7 @@ def test_a_segment_s_length_on_the_ground_is_the_mtu() -> None:
         ("mmpp-queue", "it has no gateway"),
     ],
 )
-def test_what_cannot_be_live_is_said_in_one_message(name: str, problem: str) -> None:
+def test_unsupported_scenario_gives_one_message(name: str, problem: str) -> None:
     plan = make_plan(bp.load(name), settings=None, runs=1)
     with pytest.raises(
         bp.UsageError, match=f"{name} cannot be live: {problem}; allowed: one gateway"
@@ -101,7 +101,7 @@ def test_what_cannot_be_live_is_said_in_one_message(name: str, problem: str) -> 
         ({"algorithm": "prague"}, "traffic.web has the congestion control prague"),
     ],
 )
-def test_traffic_that_the_load_generator_does_not_know(change: dict[str, str], problem: str) -> None:
+def test_unsupported_transport_is_rejected(change: dict[str, str], problem: str) -> None:
     scenario = json.loads(bp.load("live-smoke").canonical())
     if "transport" in change:
         scenario["transports"][0]["protocol"] = "sctp"
@@ -155,7 +155,7 @@ def with_everything(folder: Path) -> Path:
     return path
 
 
-def test_every_kind_of_traffic_has_its_server(tmp_path: Path) -> None:
+def test_every_kind_of_traffic_has_a_server(tmp_path: Path) -> None:
     found, made = planned(str(with_everything(tmp_path)))
     by = {name: each["by"] for name, each in made._plan()["traffic"].items()}
     assert by == {"web": "nginx", "files": "nginx", "long": "serve", "ticks": "serve", "voice": "serve"}
@@ -166,12 +166,12 @@ def test_every_kind_of_traffic_has_its_server(tmp_path: Path) -> None:
     assert served["web"].rate_cap is None
 
 
-def test_objects_without_a_greatest_length_are_not_files() -> None:
+def test_unbounded_object_sizes_are_not_served_by_nginx() -> None:
     found, _ = planned("live-smoke", **{"traffic.web.object_size": "{ exponential = '20 KB' }"})
     assert found.listeners[0].largest is None
 
 
-def test_what_the_kernel_does_in_its_own_way_is_said(tmp_path: Path) -> None:
+def test_deviations_of_the_kernel_are_noted(tmp_path: Path) -> None:
     assert planned("live-smoke")[0].notes == ()
     changes = {
         "transport.linux.initial_rto": "3 s",
@@ -197,7 +197,7 @@ def test_what_the_kernel_does_in_its_own_way_is_said(tmp_path: Path) -> None:
     )
 
 
-def test_receive_windows_are_the_scenario_s() -> None:
+def test_receive_windows_follow_the_scenario() -> None:
     found, made = planned("live-smoke")
     assert found.receive_windows is None
     assert made._sysctls("clients")["net.ipv4.tcp_rmem"] == "4096 131072 6291456"
@@ -211,7 +211,7 @@ def test_receive_windows_are_the_scenario_s() -> None:
     assert config["tcp"] == {"congestion": "cubic", "receive_buffer": "50000 B"}
 
 
-def test_the_documentation_says_of_every_shipped_scenario_whether_it_can_be_live() -> None:
+def test_docs_list_live_support_of_all_shipped_scenarios() -> None:
     rows = []
     for name in shipped():
         try:
@@ -228,7 +228,7 @@ def test_the_documentation_says_of_every_shipped_scenario_whether_it_can_be_live
 # ----- plans and configurations ------------------------------------------------------------------------
 
 
-def test_the_plan_names_every_place_and_carries_the_scenario() -> None:
+def test_plan_has_all_namespaces_and_the_scenario() -> None:
     found, made = planned("live-smoke")
     plan = json.loads(json.dumps(made._plan()))
     assert [segment["name"] for segment in plan["segments"]] == ["internet", "space", "lan"]
@@ -240,7 +240,7 @@ def test_the_plan_names_every_place_and_carries_the_scenario() -> None:
     assert plan["traffic"]["web"]["by"] == "nginx"
 
 
-def test_both_ends_are_told_the_same_scenario_and_each_other() -> None:
+def test_gateway_and_terminal_have_the_same_scenario_and_each_other_s_address() -> None:
     _, made = planned("live-smoke", **{"gateway.regulator.rate": "4 Mbps"})
     gateway, terminal = (tomllib.loads(made._config(role, Path("/keys"))) for role in ("gateway", "terminal"))
     assert gateway["scenario"] == terminal["scenario"]
@@ -318,7 +318,7 @@ def loaded(folder: Path) -> pl.DataFrame:
     return read_flows(path)
 
 
-def test_a_record_has_the_columns_and_types_of_a_simulation(tmp_path: Path, result: bp.Result) -> None:
+def test_record_has_the_columns_and_types_of_a_simulation(tmp_path: Path, result: bp.Result) -> None:
     found = read_record(written(tmp_path), loaded(tmp_path), 2, 6)
     for name in ("drops", "flows", "drop_runs"):
         table: pl.DataFrame = getattr(found, name)
@@ -336,7 +336,7 @@ def test_a_record_has_the_columns_and_types_of_a_simulation(tmp_path: Path, resu
     assert found.flows["drops"].to_list() == [1, 0, 0, 0]
 
 
-def test_metrics_of_a_record_are_those_worked_out_by_hand(tmp_path: Path) -> None:
+def test_metrics_of_a_record_match_a_worked_example(tmp_path: Path) -> None:
     scenario = bp.load("live-smoke")
     plan = make_plan(scenario, settings=None)
     into = store.Store.create(tmp_path / "result", plan, engine=store.LIVE, versions={"kernel": "6.1"})
@@ -358,7 +358,7 @@ def test_metrics_of_a_record_are_those_worked_out_by_hand(tmp_path: Path) -> Non
     into.close()
 
 
-def test_a_record_without_its_end_is_not_taken_for_a_run(tmp_path: Path) -> None:
+def test_incomplete_record_is_rejected(tmp_path: Path) -> None:
     with pytest.raises(LiveError, match="ended before it had written everything"):
         read_record(written(tmp_path, complete=False), loaded(tmp_path), 2, 6)
 
@@ -384,7 +384,7 @@ def live_result(folder: Path, lost: int = 0, late: float = 0.0, downs: int = 0) 
     return bp.open(folder / "live")
 
 
-def test_a_run_that_lost_packets_unseen_is_not_valid(tmp_path: Path) -> None:
+def test_run_with_uncounted_losses_is_invalid(tmp_path: Path) -> None:
     made = live_result(tmp_path, lost=3)
     assert made.invalid == [
         "red, seed 1: not valid: 3 packets overflowed the kernel's queue before the gateway's AQM;"
@@ -397,12 +397,12 @@ def test_a_run_that_lost_packets_unseen_is_not_valid(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("downs", "lost"), [(1, "lost, and"), (2, "lost 2 times, and")])
-def test_a_run_whose_spacelink_was_lost_is_not_valid(tmp_path: Path, downs: int, lost: str) -> None:
+def test_run_with_lost_spacelink_is_invalid(tmp_path: Path, downs: int, lost: str) -> None:
     (said,) = live_result(tmp_path, downs=downs).invalid
     assert said.startswith(f"red, seed 1: not valid: the spacelink was {lost} packets bypassed")
 
 
-def test_a_run_on_a_machine_that_was_busy_says_so(tmp_path: Path) -> None:
+def test_late_emulator_is_reported(tmp_path: Path) -> None:
     assert live_result(tmp_path, late=0.009).late == []
     (tmp_path / "busy").mkdir()
     made = live_result(tmp_path / "busy", late=0.0123)
@@ -433,14 +433,14 @@ def run_cli(*arguments: str, within: tuple[str, ...] = (), cwd: Path) -> subproc
     )
 
 
-def test_the_command_says_what_cannot_be_live_before_it_asks_for_root(tmp_path: Path) -> None:
+def test_unsupported_scenario_is_reported_before_missing_root(tmp_path: Path) -> None:
     done = run_cli("red-dumbbell", cwd=tmp_path)
     assert done.returncode == 2
     assert done.stderr.startswith("error: red-dumbbell cannot be live: it has no gateway")
     assert not list(tmp_path.iterdir())
 
 
-def test_what_can_be_live_is_said_without_running_it(tmp_path: Path) -> None:
+def test_check_option_reports_live_support(tmp_path: Path) -> None:
     done = run_cli("live-smoke", "--check", "--settings", "red", cwd=tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout == "live-smoke can be live: 8 s for red\n"
@@ -453,7 +453,7 @@ def test_what_can_be_live_is_said_without_running_it(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
-def test_without_root_and_without_user_namespaces_one_message_says_what_to_do(tmp_path: Path) -> None:
+def test_missing_root_and_user_namespaces_give_one_message_with_remedy(tmp_path: Path) -> None:
     # A process namespace's own /proc hides nothing; what is taken away is the program that would help.
     tools = tmp_path / "bin"
     tools.mkdir()
@@ -476,7 +476,7 @@ def test_without_root_and_without_user_namespaces_one_message_says_what_to_do(tm
     )
 
 
-def test_a_user_who_may_not_open_the_tun_device_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_inaccessible_tun_device_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(privileges, "_able", lambda: False)
     monkeypatch.setattr(privileges, "_TUN", "/nowhere/tun")
     said = privileges.own_system(["live"])
@@ -491,7 +491,7 @@ def left(number: int) -> list[str]:
 
 
 @needs_root
-def test_what_a_killed_run_leaves_is_removed_by_the_next_and_nothing_else() -> None:
+def test_next_run_removes_only_leftovers_of_killed_runs() -> None:
     # A run that makes a network with a process in it, which outlives its parent.
     code = """
 import subprocess, sys, time
@@ -531,7 +531,7 @@ def _alive(process: int) -> bool:
 
 
 @needs_root
-def test_a_child_ends_with_the_thread_that_started_it(tmp_path: Path) -> None:
+def test_child_ends_with_the_thread_that_started_it(tmp_path: Path) -> None:
     code = f"""
 import os, signal, sys
 from pathlib import Path
@@ -559,7 +559,7 @@ with Network() as network:
 
 
 @needs_root
-def test_a_program_that_ends_early_is_quoted(tmp_path: Path) -> None:
+def test_last_messages_of_a_failed_program_are_quoted(tmp_path: Path) -> None:
     with Network() as network:
         command = ["sh", "-c", "echo something is wrong >&2; exit 3"]
         with Child("gateway", command, network.path("gateway"), tmp_path) as child:
@@ -569,7 +569,7 @@ def test_a_program_that_ends_early_is_quoted(tmp_path: Path) -> None:
 
 
 @needs_root
-def test_what_interrupts_the_end_of_a_run_waits_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_signals_are_deferred_during_clean_up(monkeypatch: pytest.MonkeyPatch) -> None:
     remove = namespaces._remove
 
     def interrupted(number: int, *, keep: bool = False) -> None:
@@ -583,7 +583,7 @@ def test_what_interrupts_the_end_of_a_run_waits_for_it(monkeypatch: pytest.Monke
     assert not left(network.number)
 
 
-def test_all_that_runs_is_ended_whatever_comes_meanwhile() -> None:
+def test_all_programs_are_stopped_despite_signals() -> None:
     ended: list[str] = []
 
     def run() -> None:
@@ -597,7 +597,7 @@ def test_all_that_runs_is_ended_whatever_comes_meanwhile() -> None:
     assert ended == ["load", "emulator"]
 
 
-def test_a_congestion_control_that_the_kernel_lacks_is_named_before_anything_starts() -> None:
+def test_missing_congestion_control_is_reported_before_the_run() -> None:
     assert why_not_tcp(["reno"]) is None
     said = why_not_tcp(["reno", "nosuch"])
     assert said is not None
@@ -656,7 +656,7 @@ def check_run(made: bp.Result) -> None:
 
 
 @needs_everything
-def test_a_short_run_gives_a_result_like_a_simulation_s_and_leaves_nothing(tmp_path: Path) -> None:
+def test_short_run_gives_a_result_like_a_simulation_and_cleans_up(tmp_path: Path) -> None:
     done = run_cli(*SHORT, "--out", "result", "--keep", "kept", "--format", "json", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert {row["metric"] for row in json.loads(done.stdout)} >= {"throughput", "queue_mean"}
@@ -673,7 +673,7 @@ def test_a_short_run_gives_a_result_like_a_simulation_s_and_leaves_nothing(tmp_p
 
 
 @needs_everything
-def test_every_kind_of_traffic_comes_to_its_users(tmp_path: Path) -> None:
+def test_every_kind_of_traffic_is_delivered(tmp_path: Path) -> None:
     changes = {"run.warmup": "1 s", "run.duration": "3 s", "gateway.regulator.rate": "50 Mbps"}
     made = bp.live(bp.load(with_everything(tmp_path), set=changes), "red", out=tmp_path / "result")
     assert made.invalid == []
@@ -692,7 +692,7 @@ def test_every_kind_of_traffic_comes_to_its_users(tmp_path: Path) -> None:
 
 
 @needs_everything
-def test_a_connection_keeps_to_its_receive_window(tmp_path: Path) -> None:
+def test_receive_window_limits_a_connection(tmp_path: Path) -> None:
     text = bp.load("live-smoke").text.split("[traffic.web]")[0]
     path = tmp_path / "window.toml"
     bulk = '[traffic.long]\nkind = "bulk"\nfrom = "server"\nto = "client"\ntransport = "linux"\n'
@@ -712,7 +712,7 @@ def test_a_connection_keeps_to_its_receive_window(tmp_path: Path) -> None:
 
 
 @needs_everything
-def test_tcp_that_is_not_split_is_judged_and_comes_through_whole(tmp_path: Path) -> None:
+def test_unsplit_tcp_passes_the_aqm_and_arrives_intact(tmp_path: Path) -> None:
     changes = {"run.warmup": "1 s", "run.duration": "3 s", "gateway.pep.split": "[]"}
     made = bp.live(bp.load("live-smoke", set=changes), "red", out=tmp_path / "result")
     assert made.invalid == []
@@ -727,7 +727,7 @@ def test_tcp_that_is_not_split_is_judged_and_comes_through_whole(tmp_path: Path)
 
 
 @needs_everything
-def test_a_gateway_that_cannot_write_everything_down_is_no_result() -> None:
+def test_incomplete_gateway_record_fails_the_run() -> None:
     class Full(Session):
         def _config(self, role: str, keys: Path) -> str:
             return re.sub('"[^"]*gateway.jsonl"', '"/dev/full"', super()._config(role, keys))
@@ -741,7 +741,7 @@ def test_a_gateway_that_cannot_write_everything_down_is_no_result() -> None:
 
 
 @needs_everything
-def test_a_folder_that_cannot_keep_anything_is_named_before_anything_starts(tmp_path: Path) -> None:
+def test_unwritable_keep_folder_is_reported_before_the_run(tmp_path: Path) -> None:
     (tmp_path / "kept").write_text("")
     done = run_cli(*SHORT, "--out", "result", "--keep", "kept/here", cwd=tmp_path)
     assert done.returncode == 2
@@ -750,7 +750,7 @@ def test_a_folder_that_cannot_keep_anything_is_named_before_anything_starts(tmp_
 
 
 @needs_everything
-def test_without_root_a_run_has_namespaces_of_its_own(tmp_path: Path) -> None:
+def test_unprivileged_run_uses_a_user_namespace(tmp_path: Path) -> None:
     drop = ("setpriv", "--bounding-set", "-sys_admin,-net_admin")
     probe = subprocess.run(
         [*drop, "unshare", "--user", "--map-root-user", "--net", "--mount", "true"],
@@ -769,7 +769,7 @@ def test_without_root_a_run_has_namespaces_of_its_own(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("number", "code"), [(signal.SIGTERM, 130), (signal.SIGINT, 130), (signal.SIGKILL, -signal.SIGKILL)]
 )
-def test_what_ends_a_run_ends_all_of_it(tmp_path: Path, number: signal.Signals, code: int) -> None:
+def test_terminated_run_stops_all_its_programs(tmp_path: Path, number: signal.Signals, code: int) -> None:
     command = [sys.executable, "-c", "from bentpipe.cli import main; main()", "live", *SHORT]
     with subprocess.Popen(
         [*command, "--out", "result"], cwd=tmp_path, stderr=subprocess.PIPE, text=True, env=environment()
@@ -803,7 +803,7 @@ def test_what_ends_a_run_ends_all_of_it(tmp_path: Path, number: signal.Signals, 
 
 
 @needs_root
-def test_a_gateway_follows_what_its_satellite_can_carry() -> None:
+def test_gateway_follows_the_satellite_s_capacity() -> None:
     begin, low, high = 4.0, 1e6, 5e6
     steps = f'[["0 s", "{high:.0f} bps"], ["{begin} s", "{low:.0f} bps"]]'
     changes = {
@@ -832,7 +832,7 @@ def test_a_gateway_follows_what_its_satellite_can_carry() -> None:
     assert satellite["delay_mean_s"] < 0.075
 
 
-def test_the_gateway_and_the_emulated_satellite_are_told_the_same_socket() -> None:
+def test_gateway_and_emulator_share_the_modem_socket() -> None:
     _, session = planned("live-smoke", **{"gateway.regulator.rate": "link", "link.satellite.rate": "5 Mbps"})
     config = tomllib.loads(session._config("gateway", Path("/keys")))
     (space,) = (each for each in session._plan()["segments"] if each["name"] == "space")

@@ -25,7 +25,7 @@ def module(name: str) -> ModuleType:
 rig, bench = module("rig"), module("bench")
 
 
-def test_a_rate_is_that_of_the_half_second_before() -> None:
+def test_rate_is_over_the_previous_half_second() -> None:
     # 1000 bytes a tenth of a second from 1 s on: 80 kbit/s half a second later, 64 at four fifths of it.
     samples = [rig.Sample(0.1 * n, max(0, n - 10) * 1000, 0, {}) for n in range(31)]
     seen = rig.Observed(1.0, 2.0, samples, None)
@@ -58,21 +58,21 @@ def test_jains_index() -> None:
     ("sign", "value", "inside", "outside"),
     [("≥", 95, 95.0, 94.9), ("≤", 4, 4.0, 4.1), ("=", 0, 0.0, 1.0), ("±", 3, -3.0, -3.1)],
 )
-def test_a_verdict_is_that_of_the_median(sign: str, value: float, inside: float, outside: float) -> None:
+def test_verdict_uses_the_median(sign: str, value: float, inside: float, outside: float) -> None:
     target = bench.Target(sign, value)
     assert bench.Row("c", "q", "", [outside, inside, inside], target).verdict == bench.IN
     assert bench.Row("c", "q", "", [outside, inside, outside], target).verdict == bench.OUT
     assert bench.Row("c", "q", "", [outside]).verdict == ""
 
 
-def test_what_never_came_about_is_more_than_anything_and_no_target_is_reached_by_it() -> None:
+def test_missing_measurement_is_infinite_and_misses_the_target() -> None:
     target = bench.Target("≤", 4)
     row = bench.Row("c", "90 % after", "s", [None, 3.0, 2.0], target)
     assert (row.middle, row.verdict) == (3.0, bench.IN)
     assert bench.Row("c", "90 % after", "s", [None, 3.0, None], target).verdict == bench.OUT
 
 
-def test_a_table_is_made_of_what_was_kept_and_says_what_was_missed() -> None:
+def test_table_is_made_from_stored_results_and_reports_missed_targets() -> None:
     rows = [
         bench.Row("20 Mbit/s", "of the ceiling", "%", [98.3, 97.1, 99.0], bench.Target("≥", 95)),
         bench.Row("20 Mbit/s", "90 % after", "s", [5.25, None, 4.5], bench.Target("≤", 4)),
@@ -89,7 +89,7 @@ def test_a_table_is_made_of_what_was_kept_and_says_what_was_missed() -> None:
     assert "|  | goodput | 19 Mbit/s | 18 – 19.0 |  |  |" in text
 
 
-def test_the_links_scenario_differs_by_the_modem_s_queue_alone() -> None:
+def test_links_scenario_differs_only_in_the_modem_s_queue() -> None:
     made = bench.Bench(None, quick=False, keep=None)
     ours, links = (json.loads(each.canonical()) for each in made.bulk(20_000_000, 100))
     satellite = next(link for link in links["links"] if link["name"] == "satellite")
@@ -102,7 +102,7 @@ def test_the_links_scenario_differs_by_the_modem_s_queue_alone() -> None:
     assert ours["gateways"][0]["pep"]["buffer"] == 60_000
 
 
-def test_what_tests_tell_of_a_rate_becomes_rows() -> None:
+def test_rates_from_test_output_become_rows() -> None:
     said = (
         "\nrunning 1 test\n"
         "10.1.0.1:80: W 60000 B, RTT 100.1 ms, 599000 B/s, -0.1 % of W/RTT\n"
@@ -117,7 +117,7 @@ def test_what_tests_tell_of_a_rate_becomes_rows() -> None:
     }
 
 
-def test_the_page_says_what_was_measured() -> None:
+def test_page_shows_the_measurements() -> None:
     generated = bench.PAGE.read_text().split(bench.BEGIN)[1].split(bench.END)[0]
     data = json.loads(bench.DATA.read_text())
     assert set(data) == set(bench.PARTS)

@@ -57,7 +57,7 @@ def text(page: Page, where: str) -> str:
     return page.locator(where).inner_text()
 
 
-def test_the_page_shows_what_is_going_on(server: tuple[str, subprocess.Popen[str]], browser: Browser) -> None:
+def test_page_shows_the_gateway_s_state(server: tuple[str, subprocess.Popen[str]], browser: Browser) -> None:
     """Everything is labelled, comes from here, moves on, and says so when it does not."""
     url, process = server
     page = browser.new_page(viewport={"width": 1360, "height": 1500})
@@ -110,7 +110,7 @@ def test_the_page_shows_what_is_going_on(server: tuple[str, subprocess.Popen[str
     assert text(page, "#alive").startswith("no answer since ")
 
 
-def test_it_is_light_or_dark_and_fits_a_telephone(
+def test_page_has_light_and_dark_themes_and_fits_a_phone(
     server: tuple[str, subprocess.Popen[str]], browser: Browser
 ) -> None:
     grounds = []
@@ -172,7 +172,7 @@ class Shown(Session):
 
 
 @pytest.mark.skipif(bool(why_no_live_run()), reason=why_no_live_run())
-def test_the_page_shows_a_gateway_at_work() -> None:
+def test_page_shows_a_running_gateway() -> None:
     run = Shown(programs())
     run.run(lambda _: None)
     seen = run.seen

@@ -61,7 +61,7 @@ def satellite(run: Recorded, direction: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("family", [4, 6])
-def test_bytes_are_intact_over_loss_repetition_and_reordering(family: int) -> None:
+def test_bytes_arrive_intact_despite_loss_duplication_and_reordering(family: int) -> None:
     extras = {"loss": 0.03, "duplicate": 0.03, "reorder": {"probability": 0.05, "by_s": 0.02}}
     run = Rough(programs(), {}, extras, family).run(lambda _: None)
     check_load(run)
@@ -74,7 +74,7 @@ def test_bytes_are_intact_over_loss_repetition_and_reordering(family: int) -> No
     assert run.live["spacelink"]["lost_packets"] > 0
 
 
-def test_loss_costs_no_more_than_what_goes_again() -> None:
+def test_loss_costs_only_its_retransmissions() -> None:
     # One download at 20 Mbit/s over 600 ms, of whose packets every fiftieth is lost. Nothing but the
     # spacelink limits it: the queue may be long, and there are buffers for what waits for the lost.
     changes = {
@@ -98,7 +98,7 @@ def test_loss_costs_no_more_than_what_goes_again() -> None:
     assert 0.95 * 20e6 < goodput < 0.99 * 20e6
 
 
-def test_connections_outlive_half_a_minute_without_a_satellite() -> None:
+def test_connections_survive_an_outage_of_30_s() -> None:
     begin, end, warmup, users = 3.0, 33.0, 1.0, 30
     changes = {"run.warmup": "1 s", "run.duration": "39 s", "traffic.web.sessions": str(users)}
     run = Rough(programs(), changes, {"outage": [[begin, end]]}).run(lambda _: None)

@@ -129,7 +129,7 @@ def per_run(result: bp.Result, metric: str) -> list[float]:
     return result.metrics().filter(pl.col("metric") == metric)["value"].to_list()
 
 
-def test_the_simulator_fed_by_the_same_mmpp_agrees() -> None:
+def test_simulator_agrees_for_the_same_mmpp() -> None:
     scenario = parsed(QUEUE + SMOOTH + ROUGH)
     found = markov.of(scenario)
     assert (found.states, found.queue.places, found.notes) == (6, 21, ())
@@ -148,7 +148,7 @@ def test_the_simulator_fed_by_the_same_mmpp_agrees() -> None:
 
 
 @pytest.mark.parametrize("threshold", [0.25, 0.75])
-def test_the_simulator_agrees_under_threshold_control(threshold: float) -> None:
+def test_simulator_agrees_under_threshold_control(threshold: float) -> None:
     control = f'algorithm = "droptail", threshold = {threshold}'
     scenario = parsed((QUEUE + SMOOTH + ROUGH).replace('algorithm = "droptail"', control))
     found = markov.of(scenario)
@@ -160,7 +160,7 @@ def test_the_simulator_agrees_under_threshold_control(threshold: float) -> None:
     holds(per_run(result, "queue_delay_mean"), 1e3 * found.queue.wait)
 
 
-def test_a_scenario_is_read_as_it_stands() -> None:
+def test_scenario_is_converted_to_the_queue_model() -> None:
     """Two of 200 kbit/s in 1000 B are 25 packets a second each; 1 Mbit/s serves 125; 20 wait, one is sent."""
     smooth = SMOOTH.replace("[traffic.smooth]", "[traffic.smooth]\nflows = 2")
     found = markov.of(parsed(QUEUE + smooth + ROUGH), stages=2, threshold=0.5)
@@ -195,7 +195,7 @@ def test_on_off_sources_are_fitted_and_the_last_are_merged() -> None:
         markov.of(scenario, states=5)
 
 
-def test_the_fit_is_near_to_all_mini_sources_lumped() -> None:
+def test_fit_is_close_to_the_exact_superposition() -> None:
     """Three moments are the same, the rest is not: 40 states of mini-sources against the fit's 8."""
     scenario = parsed(QUEUE + ON_OFF)
     exact, fitted = markov.of(scenario, fitted=False), markov.of(scenario)
@@ -206,7 +206,7 @@ def test_the_fit_is_near_to_all_mini_sources_lumped() -> None:
     assert fitted.queue.loss != pytest.approx(exact.queue.loss, rel=1e-6)
 
 
-def test_what_the_fit_costs_is_what_the_docs_say() -> None:
+def test_errors_of_the_fit_match_the_docs() -> None:
     """The shipped scenario, 125 packets/s to 1 Mbit/s: FTP's four sources lumped, or all classes fitted."""
     others = [
         TwoState.on_off(187.5, 0.8, 0.2, 4, "video"),
@@ -227,7 +227,7 @@ def test_what_the_fit_costs_is_what_the_docs_say() -> None:
     assert round(100 * eight.loss, 2) == 2.57
 
 
-def test_poisson_traffic_is_one_class_of_one_state() -> None:
+def test_poisson_traffic_is_a_class_with_one_state() -> None:
     text = (
         QUEUE
         + '[traffic.x]\nkind = "poisson"\nfrom = "a"\nto = "b"\nflows = 3\nrate = "200 kbps"\npacket = "1 KB"'
@@ -239,7 +239,7 @@ def test_poisson_traffic_is_one_class_of_one_state() -> None:
     assert "lengths have a squared coefficient of variation of 0, Erlang-4 service has 0.25" in found.notes[0]
 
 
-def test_lengths_that_differ_are_said_to_be_served_alike() -> None:
+def test_different_packet_lengths_are_noted() -> None:
     text = QUEUE + SMOOTH + ROUGH.replace("1000 B", "500 B")
     found = markov.of(parsed(text))
     smooth, rough = found.queue.classes
@@ -249,7 +249,7 @@ def test_lengths_that_differ_are_said_to_be_served_alike() -> None:
     )
 
 
-def test_rows_name_what_they_hold() -> None:
+def test_rows_have_unique_names_and_units() -> None:
     found = markov.of(parsed(QUEUE + SMOOTH + ROUGH))
     rows = found.rows()
     assert {row["class"] for row in rows} == {"all", "smooth", "rough"}
@@ -267,7 +267,7 @@ def test_rows_name_what_they_hold() -> None:
     assert sum(row["probability"] for row in found.distribution()) == pytest.approx(1)
 
 
-def test_more_control_loses_more_and_waits_less() -> None:
+def test_lower_threshold_means_more_loss_and_less_delay() -> None:
     found = markov.control(parsed(QUEUE + ON_OFF), (0.25, 0.5, 0.95))
     assert [one.threshold for one in found] == [0.25, 0.5, 0.95]
     assert found[0].queue.loss > found[1].queue.loss > found[2].queue.loss
@@ -278,7 +278,7 @@ def test_more_control_loses_more_and_waits_less() -> None:
 
 @pytest.mark.parametrize("setting", ["drop tail", "threshold 25 %", "threshold 75 %"])
 @pytest.mark.parametrize("states", [None, 8])
-def test_the_shipped_scenario_is_solved(setting: str, states: int | None) -> None:
+def test_shipped_scenario_is_solved(setting: str, states: int | None) -> None:
     found = markov.of(bp.load("mmpp-queue").with_setting(setting), states=states)
     assert found.states == (states or 16)
     assert found.queue.places == 101
@@ -304,14 +304,14 @@ def test_the_shipped_scenario_is_solved(setting: str, states: int | None) -> Non
         ),
     ],
 )
-def test_what_the_model_cannot_take_is_named(old: str, new: str, text: str) -> None:
+def test_unsupported_link_or_queue_is_rejected(old: str, new: str, text: str) -> None:
     whole = QUEUE + SMOOTH
     assert old in whole
     with pytest.raises(bp.UsageError, match=text):
         markov.of(parsed(whole.replace(old, new, 1)))
 
 
-def test_a_source_that_is_never_off_is_named() -> None:
+def test_source_that_is_never_off_is_rejected() -> None:
     changed = bp.load("mmpp-queue", ['traffic.ftp.off={ exponential = "0 s" }'])
     with pytest.raises(bp.UsageError, match=r"traffic\.ftp\.off: a mean of 0 s, but the Markov model takes"):
         markov.of(changed.with_setting("drop tail"))
@@ -339,7 +339,7 @@ def test_a_source_that_is_never_off_is_named() -> None:
         ),
     ],
 )
-def test_other_traffic_is_refused_by_name(traffic: str, text: str) -> None:
+def test_unsupported_traffic_is_rejected(traffic: str, text: str) -> None:
     whole = f'{QUEUE}[transport.linux]\npreset = "linux"\n[traffic.x]\nfrom = "a"\nto = "b"\n{traffic}\n'
     with pytest.raises(bp.UsageError, match=text):
         markov.of(parsed(whole))
@@ -358,30 +358,30 @@ def test_other_traffic_is_refused_by_name(traffic: str, text: str) -> None:
         ),
     ],
 )
-def test_what_a_simulation_has_and_the_model_has_not_is_noted(old: str, new: str, text: str) -> None:
+def test_differences_from_a_simulation_are_noted(old: str, new: str, text: str) -> None:
     whole = QUEUE + SMOOTH
     assert old in whole
     assert any(text in note for note in markov.of(parsed(whole.replace(old, new))).notes)
     assert not any(text in note for note in markov.of(parsed(whole)).notes)
 
 
-def test_a_link_for_each_host_is_refused() -> None:
+def test_link_per_host_is_rejected() -> None:
     with pytest.raises(bp.UsageError, match=r"link\.wire: each of the 3 hosts of b has its own link"):
         markov.of(parsed((QUEUE + SMOOTH).replace("[host.b]", "[host.b]\ncount = 3")))
 
 
-def test_a_gateway_is_no_link() -> None:
+def test_gateway_as_subject_is_rejected() -> None:
     with pytest.raises(bp.UsageError, match=r"gateway\.gateway: the Markov model takes a link"):
         markov.of(bp.load("small-gateway"))
 
 
-def test_a_link_on_the_way_is_noted() -> None:
+def test_link_ahead_of_the_subject_is_noted() -> None:
     text = (QUEUE + SMOOTH).replace('between = ["a", "r"]', 'between = ["a", "r"]\nrate = "9 Mbps"')
     assert markov.of(parsed(text)).notes[0].startswith("link.in is ignored")
 
 
 @pytest.mark.parametrize("threshold", [None, 0.5])
-def test_units_by_a_birth_and_death_chain(threshold: float | None) -> None:
+def test_units_match_a_birth_death_chain(threshold: float | None) -> None:
     """2 Mbit/s of 1000 B for 1 Mbit/s: 250 packets a second come, 125 are served, 21 are held."""
     text = (
         '[traffic.x]\nkind = "poisson"\nfrom = "a"\nto = "b"\nflows = 10\nrate = "200 kbps"\npacket = "1 KB"'

@@ -19,7 +19,7 @@ def solution() -> markov_result.Solution:
     return markov_result.solve(bp.load("mmpp-queue"))
 
 
-def test_the_command_prints_both_numbers_of_states(bentpipe: Command, tmp_path: Path) -> None:
+def test_markov_command_prints_both_numbers_of_states(bentpipe: Command, tmp_path: Path) -> None:
     done = bentpipe("model", "mmpp-queue", "--out", "here", check=0)
     lines = done.stdout.splitlines()
     assert lines.index("16 states") < lines.index("8 states")
@@ -36,7 +36,7 @@ def test_the_command_prints_both_numbers_of_states(bentpipe: Command, tmp_path: 
     }
 
 
-def test_json_is_all_there_is_on_stdout(bentpipe: Command, tmp_path: Path) -> None:
+def test_stdout_has_only_json(bentpipe: Command, tmp_path: Path) -> None:
     done = bentpipe(
         "model", "mmpp-queue", "--settings", "drop tail", "--format", "json", "--out", "here", check=0
     )
@@ -50,7 +50,7 @@ def test_json_is_all_there_is_on_stdout(bentpipe: Command, tmp_path: Path) -> No
     bentpipe("model", "mmpp-queue", "--out", "here", "--force", check=0)
 
 
-def test_the_scenario_says_stages_and_states(bentpipe: Command) -> None:
+def test_scenario_sets_stages_and_states(bentpipe: Command) -> None:
     done = bentpipe(
         "model", "mmpp-queue", "--set", "model.erlang_stages=2", "--set", "model.states=4",
         "--settings", "drop tail", "--format", "json", check=0,
@@ -78,7 +78,7 @@ def test_the_scenario_says_stages_and_states(bentpipe: Command) -> None:
         (["mmpp-queue", "--set", "traffic.web.rate=0 bps"], "traffic.web.rate"),
     ],
 )
-def test_what_has_no_solution_is_one_message(
+def test_unsolvable_scenario_gives_one_message(
     bentpipe: Command, tmp_path: Path, arguments: list[str], text: str
 ) -> None:
     done = bentpipe("model", *arguments, "--out", "here", check=2)
@@ -87,7 +87,7 @@ def test_what_has_no_solution_is_one_message(
     assert not (tmp_path / "here").exists()
 
 
-def test_a_note_says_what_is_left_out(bentpipe: Command) -> None:
+def test_note_reports_ignored_link(bentpipe: Command) -> None:
     done = bentpipe("model", "mmpp-queue", "--set", "link.in.rate=50 Mbps", check=0)
     assert "Note: link.in is ignored" in done.stdout
     assert "Note: video, multimedia, web, ftp: Poisson while on" in done.stdout
@@ -99,7 +99,7 @@ def values(chart: dict[str, Any]) -> list[dict[str, Any]]:
     return found
 
 
-def test_figures_draw_what_the_tables_hold(solution: markov_result.Solution) -> None:
+def test_figures_match_the_tables(solution: markov_result.Solution) -> None:
     queue, loss, delay = solution.figures()
     assert [figure.name for figure in (queue, loss, delay)] == [
         "queue-distribution",
@@ -126,7 +126,7 @@ def test_figures_draw_what_the_tables_hold(solution: markov_result.Solution) -> 
             assert at["value"] == factor * getattr(found[0].queue.classes[0], of)
 
 
-def test_what_fluid_models_give_too_has_their_names(solution: markov_result.Solution) -> None:
+def test_common_quantities_have_the_names_of_fluid_models(solution: markov_result.Solution) -> None:
     rows = solution.compared()
     count = len(QUANTITIES)
     assert [row["quantity"] for row in rows[:count]] == [each.name for each in QUANTITIES]
@@ -139,7 +139,7 @@ def test_what_fluid_models_give_too_has_their_names(solution: markov_result.Solu
     assert rows[count]["mean"] == 100 * queue.classes[0].loss
 
 
-def test_the_page_holds_every_chart(solution: markov_result.Solution) -> None:
+def test_page_has_all_charts(solution: markov_result.Solution) -> None:
     page = solution.page()
     assert page.count("data-chart=") == 3 + 2 + 2
     assert "Four classes of on/off sources" in page

@@ -83,14 +83,14 @@ def agree(source: Mmpp, wanted: Moments) -> None:
     ],
 )
 @pytest.mark.parametrize(("t1", "t2"), [(None, None), (0.02, 0.5), (3.0, 0.1)])
-def test_moments_are_those_of_every_mini_source_together(
+def test_moments_match_the_superposition_of_mini_sources(
     sources: list[TwoState], t1: float | None, t2: float | None
 ) -> None:
     agree(together(*sources), moments(sources, t1, t2))
 
 
 @pytest.mark.parametrize("flows", [1, 2, 7, 40, 400])
-def test_the_fit_has_the_moments_of_its_mini_sources(flows: int) -> None:
+def test_fit_has_the_moments_of_its_mini_sources(flows: int) -> None:
     for source in (
         TwoState.on_off(50.0, 0.8, 0.2, flows),
         TwoState.on_off(50.0, 0.2, 0.8, flows),
@@ -106,12 +106,12 @@ def test_the_fit_has_the_moments_of_its_mini_sources(flows: int) -> None:
             agree(found, moments([source], 0.37, 0.11))
 
 
-def test_the_two_ways_to_count_agree() -> None:
+def test_both_counting_methods_agree() -> None:
     for source in (TwoState.on_off(3.0, 2.0, 5.0).one, TwoState(1.0, 6.0, 0.5, 0.2).one.alike(3)):
         assert counted(source, 0.7) == pytest.approx(counted_plainly(source, 0.7), rel=1e-9)
 
 
-def test_the_fit_of_unlike_sources_has_their_four_moments() -> None:
+def test_fit_of_different_sources_has_their_four_moments() -> None:
     wanted = moments([WEB, FTP], 0.2, 0.3)
     both = superpose([WEB.one.alike(8), FTP.one.alike(3)])
     agree(Mmpp(both.generator, both.rates.sum(axis=0)), wanted)
@@ -121,7 +121,7 @@ def test_the_fit_of_unlike_sources_has_their_four_moments() -> None:
     assert counted(fit(wanted), 2.0)[1] != pytest.approx(other.dispersion * other.rate * 2, rel=1e-3)
 
 
-def test_one_mini_source_is_found_again() -> None:
+def test_fit_recovers_a_single_mini_source() -> None:
     one = TwoState.on_off(250.0, 0.8, 0.2)
     found = fit(moments([one]))
     assert found.generator == pytest.approx(one.one.generator, rel=1e-9)
@@ -131,7 +131,7 @@ def test_one_mini_source_is_found_again() -> None:
 @pytest.mark.parametrize("rate", [1e-9, 1.0, 1e9])
 @pytest.mark.parametrize(("on", "off"), [(1e-6, 1e-6), (1e-6, 1e3), (1e3, 1e-6), (1e3, 1e3)])
 @pytest.mark.parametrize("flows", [1, 3, 1000])
-def test_sources_alike_always_have_a_fit(rate: float, on: float, off: float, flows: int) -> None:
+def test_identical_sources_always_have_a_fit(rate: float, on: float, off: float, flows: int) -> None:
     """However rare packets are in a time on, or however many."""
     source = TwoState.on_off(rate, on, off, flows)
     found = fit(moments([source]))
@@ -141,7 +141,7 @@ def test_sources_alike_always_have_a_fit(rate: float, on: float, off: float, flo
         assert getattr(one, name) == pytest.approx(getattr(source, name), rel=1e-6)
 
 
-def test_what_does_not_vary_is_poisson() -> None:
+def test_constant_rate_gives_a_poisson_process() -> None:
     for sources in ([TwoState(7.0, 7.0, 1.0, 1.0, 3)], [Mmpp.poisson(4.0), Mmpp.poisson(17.0)]):
         found = fit(moments(sources))
         assert found.states == 1
@@ -161,7 +161,7 @@ def test_what_does_not_vary_is_poisson() -> None:
         ({"t2": -1.0}, "t2 = -1.0"),
     ],
 )
-def test_impossible_moments_are_refused(change: dict[str, float], text: str) -> None:
+def test_impossible_moments_are_rejected(change: dict[str, float], text: str) -> None:
     good = moments([VIDEO], 0.1, 0.1)
     assert fit(
         Moments(good.rate, good.t1, good.dispersion, good.dispersion_limit, good.t2, good.third)
@@ -173,7 +173,7 @@ def test_impossible_moments_are_refused(change: dict[str, float], text: str) -> 
 
 
 @pytest.mark.parametrize("flows", [1, 2, 5])
-def test_sources_alike_are_lumped_without_loss(flows: int) -> None:
+def test_superposition_of_identical_sources_is_exact(flows: int) -> None:
     three = Mmpp(np.array([[-3.0, 1, 2], [4, -4, 0], [0, 5, -5]]), np.array([1.0, 10, 30]), "three")
     q, rates = np.zeros((1, 1)), np.zeros(1)
     for _ in range(flows):
@@ -184,7 +184,7 @@ def test_sources_alike_are_lumped_without_loss(flows: int) -> None:
     assert counted(lumped, 0.4) == pytest.approx(counted(Mmpp(q, rates), 0.4), rel=1e-9)
 
 
-def test_the_sum_of_classes_keeps_each() -> None:
+def test_superposition_keeps_each_class() -> None:
     classes = [fit(moments([source]), source.name) for source in (VIDEO, WEB, FTP)]
     both = superpose(classes)
     assert (both.states, both.names) == (8, ("video", "web", "ftp"))
@@ -196,7 +196,7 @@ def test_the_sum_of_classes_keeps_each() -> None:
     assert whole == pytest.approx(np.sum([counted(one, 0.3) for one in classes], axis=0), rel=1e-9)
 
 
-def test_the_elimination_finds_the_null_space() -> None:
+def test_stationary_distribution_solves_the_balance_equations() -> None:
     rng = np.random.default_rng(1)
     q = rng.random((9, 9)) * (rng.random((9, 9)) < 0.6) + np.eye(9, k=1) + np.eye(9, k=-8)
     q -= np.diag(q.sum(axis=1))
@@ -235,19 +235,19 @@ def test_the_elimination_finds_the_null_space() -> None:
         ),
     ],
 )
-def test_bad_sources_are_refused_by_name(make: object, text: str) -> None:
+def test_invalid_sources_are_rejected_by_name(make: object, text: str) -> None:
     with pytest.raises(UsageError, match=text):
         make()  # type: ignore[operator]
 
 
-def test_a_chain_of_two_states_has_the_moments_of_its_source() -> None:
+def test_two_state_chain_has_the_moments_of_its_source() -> None:
     """Its states last 5 s and 1/4 s."""
     source = TwoState(2.0, 30.0, 5.0, 0.25)
     assert moments([source.one], 0.3, 0.7) == moments([source], 0.3, 0.7)
     agree(source.one, moments([source.one], 0.3, 0.7))
 
 
-def test_intervals_of_the_moments_may_differ() -> None:
+def test_moments_may_use_different_intervals() -> None:
     """Fitted from the bare moments, as they would be measured."""
     m = moments([VIDEO, WEB], 0.2, 1.5)
     bare = Moments(m.rate, m.t1, m.dispersion, m.dispersion_limit, m.t2, m.third)

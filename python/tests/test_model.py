@@ -63,7 +63,7 @@ def by_euler(seconds: float, start: float, max_p: float, w_q: float) -> tuple[fl
     return sums[0] / count, sums[1] / count, sums[2] / count
 
 
-def test_the_gateway_equations_are_those_of_a_second_writing() -> None:
+def test_gateway_equations_match_an_independent_implementation() -> None:
     """RED 4, gentle so that its marking function has no step, over 20 s of measured series."""
     changes = {
         "run.warmup": "5 s",
@@ -87,7 +87,7 @@ def test_the_gateway_equations_are_those_of_a_second_writing() -> None:
         ("red-dumbbell", ["RED 60/120", "avqred", "droptail"]),
     ],
 )
-def test_half_the_step_changes_the_mean_queue_by_less_than_a_hundredth(
+def test_halving_the_step_changes_the_mean_queue_by_less_than_1_percent(
     name: str, settings: list[str]
 ) -> None:
     """With the equations of each paper, as their scenarios are shipped."""
@@ -99,7 +99,7 @@ def test_half_the_step_changes_the_mean_queue_by_less_than_a_hundredth(
     assert queue["0.5 ms"] == pytest.approx(queue["1 ms"], rel=0.01)
 
 
-def test_columns_are_those_of_a_simulation() -> None:
+def test_columns_match_a_simulation() -> None:
     scenario = bp.load("red-dumbbell", {"run.warmup": "1 s", "run.duration": "2 s"})
     simulated = bp.compare(scenario, ["RED 60/120"], runs=1).one("series", "RED 60/120", 1)
     table = model(scenario, ["RED 60/120"]).tables["RED 60/120"]
@@ -109,7 +109,7 @@ def test_columns_are_those_of_a_simulation() -> None:
     assert table["time"].to_list() == pytest.approx(simulated["time"].to_list())
 
 
-def test_moments_are_those_of_the_samples() -> None:
+def test_moments_match_the_samples() -> None:
     table = pl.DataFrame({"transmit_queue": [1.0, 2.0, None, 6.0], "mark_probability": [None] * 4})
     named = {each.name: each for each in QUANTITIES}
     assert moments(table, named["queue"]) == pytest.approx((3.0, math.sqrt(7)))
@@ -123,7 +123,7 @@ def _run(*arguments: str) -> int:
     return int(left.value.code or 0)
 
 
-def test_the_command_prints_a_row_a_quantity(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_model_command_prints_a_row_per_quantity(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "m"
     short = ["--duration", "2 s", "--set", "run.warmup=1 s"]
     assert _run("model", "red-dumbbell", *short, "--settings", "RED slow,pi", "--out", str(out)) == 0
@@ -157,7 +157,7 @@ def test_the_command_prints_a_row_a_quantity(tmp_path: Path, capsys: pytest.Capt
         (["red-dumbbell", "--set", "model.step=30 ms"], "model.step: found 0.03 s; allowed"),
     ],
 )
-def test_what_cannot_be_solved_is_one_message(
+def test_unsolvable_model_gives_one_message(
     arguments: list[str], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert _run("model", *arguments, "--out", str(tmp_path / "m")) == 2
@@ -167,9 +167,7 @@ def test_what_cannot_be_solved_is_one_message(
     assert not (tmp_path / "m").exists()
 
 
-def test_where_nothing_is_offered_there_is_no_share(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_shares_are_null_without_offered_load(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A load ratio of 0 lets no packet come: what is a share of them has no value, and no figure fails."""
     path = Path(str(bp.__file__)).parent / "data/scenarios/series/byun2007-gateway.json"
     series = json.loads(path.read_text())

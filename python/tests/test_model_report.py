@@ -101,7 +101,7 @@ def test_window_below_one_segment_is_reported_with_its_equilibrium() -> None:
     assert "under A (12.1 segments in flight, receive window 11)" in reason
 
 
-def test_the_picture_has_a_point_for_each_ratio_and_arrows_beyond_its_ends() -> None:
+def test_ratio_figure_has_a_point_per_ratio_and_arrows_beyond_the_axis() -> None:
     rows = rows_of(
         {"queue": (100.0, 10.0), "queue_delay": (10.0, 2.0)},
         {"queue": (25.0, 20.0), "queue_delay": (0.0, 0.0)},
@@ -121,7 +121,7 @@ def test_the_picture_has_a_point_for_each_ratio_and_arrows_beyond_its_ends() -> 
 
 
 @pytest.mark.parametrize("width", [1280, 390])
-def test_both_pages_draw_offline_and_without_complaint(
+def test_model_pages_draw_offline_without_errors(
     browser: Browser, both: bp.Validation, tmp_path: Path, width: int
 ) -> None:
     assert isinstance(both.model, bp.ModelResult)
@@ -147,7 +147,7 @@ def test_both_pages_draw_offline_and_without_complaint(
         page.close()
 
 
-def test_the_page_says_what_was_computed(browser: Browser, both: bp.Validation) -> None:
+def test_page_shows_summary_and_table(browser: Browser, both: bp.Validation) -> None:
     page, _, _ = opened(browser, both.report(), 1280)
     text = page.inner_text("main")
     assert "Differences between model and simulation" in text
@@ -176,7 +176,7 @@ def test_printed_values_and_reconstruction_are_shown(browser: Browser, tmp_path:
     page.close()
 
 
-def test_all_equations_have_a_sentence_in_the_schema() -> None:
+def test_schema_describes_all_equations() -> None:
     kinds = json.loads(_core.schema())["$defs"]["Equations"]["oneOf"]
     assert {kind["const"] for kind in kinds} >= {"gateway", "new_connections", "single_queue", "end_to_end"}
     assert all(kind["description"].endswith(".") for kind in kinds)
@@ -185,7 +185,7 @@ def test_all_equations_have_a_sentence_in_the_schema() -> None:
     assert not found["end_to_end"]
 
 
-def test_a_markov_scenario_is_validated_too(browser: Browser, tmp_path: Path) -> None:
+def test_markov_scenario_can_be_validated(browser: Browser, tmp_path: Path) -> None:
     scenario = bp.load("mmpp-queue", set={"run.duration": "5 s", "run.warmup": "1 s"})
     both = bp.validate(scenario, ["drop tail"], runs=2, out=tmp_path / "out")
     assert isinstance(both.model, Stationary)
@@ -199,7 +199,7 @@ def test_a_markov_scenario_is_validated_too(browser: Browser, tmp_path: Path) ->
     page.close()
 
 
-def test_the_commands_write_their_pages(bentpipe: Command, tmp_path: Path) -> None:
+def test_commands_write_their_pages(bentpipe: Command, tmp_path: Path) -> None:
     quick = ["red-dumbbell", "--duration", "3 s", "--set", "run.warmup=1 s", "--settings", "RED 60/120"]
     done = bentpipe("model", *quick, "--out", "m", check=0)
     assert "Report: m/report.html" in done.stdout
@@ -209,7 +209,7 @@ def test_the_commands_write_their_pages(bentpipe: Command, tmp_path: Path) -> No
         assert (tmp_path / path).stat().st_size > 500_000
 
 
-def test_a_validation_s_page_can_be_written_again(bentpipe: Command, both: bp.Validation) -> None:
+def test_validation_page_can_be_rewritten(bentpipe: Command, both: bp.Validation) -> None:
     page = both.folder / "report.html"
     before = both.report().read_bytes()
     page.unlink()
@@ -219,7 +219,7 @@ def test_a_validation_s_page_can_be_written_again(bentpipe: Command, both: bp.Va
     assert "simulation" in done.stderr
 
 
-def test_what_a_file_says_to_models_leaves_printed_values_in_place() -> None:
+def test_model_table_of_a_scenario_keeps_printed_values() -> None:
     quick = {"run.duration": "1 s", "run.warmup": "1 s"}
     same = bp.load("byun2007-gateway", set={"model.step": "2 ms"})
     other = bp.load("byun2007-gateway", set={**quick, "model.step": "2 ms"})

@@ -56,7 +56,7 @@ def opened(browser: Browser, path: Path, width: int) -> tuple[Page, list[str], l
 
 
 @pytest.mark.parametrize("width", [1280, 390])
-def test_every_chart_draws_offline_and_without_complaint(browser: Browser, report: Path, width: int) -> None:
+def test_all_charts_draw_offline_without_errors(browser: Browser, report: Path, width: int) -> None:
     page, complaints, requests = opened(browser, report, width)
     assert complaints == []
     assert requests == [report.as_uri()]
@@ -80,7 +80,7 @@ def test_every_chart_draws_offline_and_without_complaint(browser: Browser, repor
     page.close()
 
 
-def test_a_broken_chart_is_noticed(browser: Browser, report: Path, tmp_path: Path) -> None:
+def test_broken_chart_is_reported_on_the_page(browser: Browser, report: Path, tmp_path: Path) -> None:
     broken = tmp_path / "broken.html"
     broken.write_text(report.read_text().replace('"mark":{"type":"tick"', '"mark":{"type":"nonsense"'))
     page, complaints, _ = opened(browser, broken, 1280)
@@ -89,7 +89,7 @@ def test_a_broken_chart_is_noticed(browser: Browser, report: Path, tmp_path: Pat
     page.close()
 
 
-def test_printed_values_stand_beside_ours_and_calibration_is_flagged(browser: Browser, report: Path) -> None:
+def test_printed_values_are_shown_and_calibration_is_flagged(browser: Browser, report: Path) -> None:
     page, _, _ = opened(browser, report, 1280)
     row = page.locator("table.metrics:not(.ranking)").first.locator("tr", has_text="Queue, mean").first
     text = row.inner_text()
@@ -103,21 +103,21 @@ def test_printed_values_stand_beside_ours_and_calibration_is_flagged(browser: Br
     page.close()
 
 
-def test_printed_values_do_not_stand_beside_another_experiment(tmp_path: Path) -> None:
+def test_printed_values_are_hidden_for_a_changed_scenario(tmp_path: Path) -> None:
     changed = bp.load("byun2007-gateway", set={"run.duration": "5 s", "run.warmup": "5 s"})
     text = bp.run(changed, out=tmp_path / "result").report().read_text()
     assert 'class="printed"' not in text
     assert "The scenario was changed, so values printed in its source are not shown" in text
 
 
-def test_it_is_one_small_file_without_addresses_to_load(report: Path) -> None:
+def test_report_is_one_small_file_without_external_resources(report: Path) -> None:
     html = report.read_text()
     assert len(html) < 5_000_000
     html = re.sub(r"(<script[^>]*>).*?</script>", r"\1", html, flags=re.DOTALL)
     assert not re.search(r'<(script|img|iframe)[^>]+src=|<link[^>]+href="(?!data:)|@import|url\(', html)
 
 
-def test_text_from_a_scenario_cannot_break_the_page(browser: Browser, tmp_path: Path) -> None:
+def test_text_from_a_scenario_is_escaped(browser: Browser, tmp_path: Path) -> None:
     text = (Path(bp.__file__).parent / "data/scenarios" / "small-gateway.toml").read_text()
     nasty = 'title = "</script><script>document.title = 1</script> & <b>"'
     path = tmp_path / "nasty.toml"
@@ -129,7 +129,7 @@ def test_text_from_a_scenario_cannot_break_the_page(browser: Browser, tmp_path: 
     page.close()
 
 
-def test_one_run_of_one_setting_has_a_report_too(
+def test_single_run_of_a_single_setting_has_a_report(
     browser: Browser, scenario: bp.Scenario, tmp_path: Path
 ) -> None:
     result = bp.run(scenario, out=tmp_path / "out")
@@ -140,7 +140,7 @@ def test_one_run_of_one_setting_has_a_report_too(
     page.close()
 
 
-def test_a_scenario_without_a_gateway_has_a_report_too(browser: Browser, tmp_path: Path) -> None:
+def test_scenario_without_gateway_has_a_report(browser: Browser, tmp_path: Path) -> None:
     scenario = bp.load("red-dumbbell", set={"run.duration": "5 s", "run.warmup": "5 s"})
     result = bp.compare(scenario, ["RED", "droptail"], runs=1, out=tmp_path / "out")
     page, complaints, _ = opened(browser, result.report(), 1280)
@@ -173,11 +173,11 @@ def test_traced_flows_are_drawn(browser: Browser, tmp_path: Path) -> None:
     assert all(caption.endswith(".") and "seed" in caption for caption in captions)
 
 
-def test_the_same_result_gives_the_same_report(result: bp.Result) -> None:
+def test_same_result_gives_the_same_report(result: bp.Result) -> None:
     assert render(result) == render(bp.open(result.folder))
 
 
-def test_figures_as_files(result: bp.Result, tmp_path: Path) -> None:
+def test_figures_are_written_as_files(result: bp.Result, tmp_path: Path) -> None:
     paths = write_figures(result, tmp_path / "figures", ["svg", "png", "pdf"])
     assert len(paths) == 3 * len(figures(result))
     beginnings = {"svg": b"<svg", "png": b"\x89PNG", "pdf": b"%PDF"}
@@ -189,13 +189,13 @@ def test_figures_as_files(result: bp.Result, tmp_path: Path) -> None:
         write_figures(result, tmp_path / "figures", ["svg"])
 
 
-def test_captions_say_how_and_how_often(result: bp.Result) -> None:
+def test_captions_state_the_runs(result: bp.Result) -> None:
     for figure in figures(result):
         assert figure.caption.endswith("."), figure.name
         assert re.search(r"run|seed", figure.caption), figure.name
 
 
-def test_points_stand_where_their_labels_were_placed(result: bp.Result) -> None:
+def test_points_match_the_scale_of_their_labels(result: bp.Result) -> None:
     """Ends that Vega rounds would move the points, and not the boxes that labels were kept apart by."""
     (points,) = (figure for figure in figures(result) if figure.name == "operating-points")
     layers = json.loads(points.panels[0].chart.to_json())["layer"]
@@ -204,7 +204,7 @@ def test_points_stand_where_their_labels_were_placed(result: bp.Result) -> None:
     assert all(scale["nice"] is False and len(scale["domain"]) == 2 for scale in scales)
 
 
-def test_every_axis_has_a_unit_or_a_number(result: bp.Result) -> None:
+def test_all_axes_have_a_unit(result: bp.Result) -> None:
     def titles(value: object) -> Iterator[str]:
         if isinstance(value, dict):
             for key, inner in value.items():
@@ -223,7 +223,7 @@ def test_every_axis_has_a_unit_or_a_number(result: bp.Result) -> None:
 
 
 @pytest.mark.parametrize("width", [1280, 390])
-def test_the_page_of_a_markov_model_draws_too(browser: Browser, tmp_path: Path, width: int) -> None:
+def test_markov_page_draws(browser: Browser, tmp_path: Path, width: int) -> None:
     path = tmp_path / "report.html"
     path.write_text(markov_result.solve(bp.load("mmpp-queue"), ["drop tail"]).page(), encoding="utf-8")
     page, complaints, requests = opened(browser, path, width)
@@ -233,7 +233,7 @@ def test_the_page_of_a_markov_model_draws_too(browser: Browser, tmp_path: Path, 
     assert page.evaluate("document.documentElement.scrollWidth") <= width
 
 
-def test_a_link_that_changes_shows_its_capacity(tmp_path: Path) -> None:
+def test_changing_capacity_is_drawn(tmp_path: Path) -> None:
     steps = '{steps = [["0 s", "4 Mbps"], ["3 s", "1 Mbps"]]}'
     text = (
         'title = "steps"\nrun = { duration = "6 s" }\nhost = { s = {}, d = {} }\n[link.l]\n'

@@ -30,7 +30,7 @@ def wave(time: float, period: float, mean: float, cos: tuple[float, ...], sin: t
     )
 
 
-def test_a_synthetic_series_is_recovered() -> None:
+def test_synthetic_series_is_recovered() -> None:
     cos, sin = (0.5, -0.25, 0.0, 1e-3), (0.0, 2.0, -1.0, 0.125)
     found = fit([wave(0.1 * i, 50.0, 3.0, cos, sin) for i in range(500)], 4, interval=0.1)
     assert found.mean == pytest.approx(3.0, abs=1e-12)
@@ -44,9 +44,7 @@ def test_a_synthetic_series_is_recovered() -> None:
 
 
 @pytest.mark.parametrize(("points", "harmonics"), [(500, 8), (499, 8), (17, 8), (18, 8), (64, 5)])
-def test_the_fit_is_that_of_the_fast_fourier_transform_and_of_least_squares(
-    points: int, harmonics: int
-) -> None:
+def test_fit_matches_fft_and_least_squares(points: int, harmonics: int) -> None:
     measured = noisy(points)
     found = fit(measured, harmonics)
     spectrum = np.fft.rfft(measured)[: harmonics + 1] / points
@@ -68,20 +66,20 @@ def test_the_fit_is_that_of_the_fast_fourier_transform_and_of_least_squares(
     assert found.explained == pytest.approx(1 - np.mean(residual**2) / np.var(measured), abs=1e-12)
 
 
-def test_noise_is_explained_as_little_as_expected() -> None:
+def test_explained_variance_of_noise_is_as_expected() -> None:
     rng = np.random.default_rng(2)
     shares = [fit(rng.normal(size=500).tolist(), 8).explained or 0.0 for _ in range(100)]
     assert np.mean(shares) == pytest.approx(fit(noisy(500), 8).noise, abs=0.003)
 
 
-def test_what_does_not_vary_leaves_nothing_to_explain() -> None:
+def test_constant_series_has_no_explained_variance() -> None:
     found = fit([0.25] * 20, 3)
     assert (found.mean, found.explained) == (0.25, None)
     assert found.rms < 1e-15
     assert fit([0.0] * 20, 3).as_json()["cos"] == [0.0] * 3
 
 
-def test_new_connections_by_hand() -> None:
+def test_new_connections_match_a_worked_example() -> None:
     # Three intervals from 0 to 3 s. A is open all the time, B from 0.5 to 1.5, C opens and closes at 1.0 (an
     # edge begins an interval), D is open from 2.5 on: one of two is new, one of three, one of two.
     flows = pl.DataFrame({"opened": [-5.0, 0.5, 1.0, 2.5, 3.0], "closed": [None, 1.5, 1.0, None, None]})
@@ -90,20 +88,20 @@ def test_new_connections_by_hand() -> None:
     assert _new(nobody, pl.Series([1.0, 2.0]), 1.0) == [1.0, 0.0]
 
 
-def test_gaps_are_bridged_and_counted() -> None:
+def test_gaps_are_interpolated_and_counted() -> None:
     column = pl.Series([None, 1.0, math.nan, 3.0, None])
     assert _filled(column) == ([1.0, 1.0, 2.0, 3.0, 3.0], 3)
     with pytest.raises(UsageError, match="no packet entered the transmit queue"):
         _filled(pl.Series([None, math.nan], dtype=pl.Float64))
 
 
-def test_the_load_ratio_is_mean_over_load_and_refuses_silence() -> None:
+def test_load_ratio_is_mean_over_load_and_rejects_silence() -> None:
     assert _load_ratio(pl.Series([1.0, 2.0, 6.0])) == [3.0, 1.5, 0.5]
     with pytest.raises(UsageError, match=r"1 of 3 points have less than 1 % of the mean offered load"):
         _load_ratio(pl.Series([5.0, 0.0, 5.0]))
 
 
-def test_the_shipped_series_is_what_the_code_makes(tmp_path: Path) -> None:
+def test_shipped_series_is_reproduced(tmp_path: Path) -> None:
     made = capture("byun2007-gateway").write(tmp_path / "made.json").read_text(encoding="utf-8")
     shipped = SHIPPED.read_text(encoding="utf-8")
 
@@ -130,7 +128,7 @@ def test_the_shipped_series_is_what_the_code_makes(tmp_path: Path) -> None:
         assert series["lowest"] >= 0
 
 
-def test_a_seed_an_override_and_the_run_as_it_is_make_another_series() -> None:
+def test_seed_override_and_as_it_is_change_the_series() -> None:
     quick = {"points": 40, "set": {"run.warmup": "5 s"}, "interval": 0.5, "harmonics": 3}
     first = capture("small-gateway", **quick)  # type: ignore[arg-type]
     assert first == capture("small-gateway", **quick)  # type: ignore[arg-type]
@@ -145,7 +143,7 @@ def test_a_seed_an_override_and_the_run_as_it_is_make_another_series() -> None:
     assert loaded.pep_delay.mean > 2 * first.pep_delay.mean
 
 
-def test_only_connections_through_the_subject_count(tmp_path: Path) -> None:
+def test_only_connections_through_the_subject_are_counted(tmp_path: Path) -> None:
     # Files for hosts on the island pass the first gateway, but not the ship's, which is the subject.
     islanders = """
 [host.islander]
@@ -177,7 +175,7 @@ def refusal(name: str) -> str | None:
 
 
 @pytest.mark.parametrize("name", sorted(plan.shipped()))
-def test_every_shipped_scenario_is_captured_or_refused(name: str) -> None:
+def test_every_shipped_scenario_is_captured_or_rejected(name: str) -> None:
     arguments = {"points": 30, "interval": 1.0, "harmonics": 4}
     message = refusal(name)
     if message is not None:
@@ -206,16 +204,14 @@ def test_every_shipped_scenario_is_captured_or_refused(name: str) -> None:
         ("small-gateway", {"points": 200}, "of the mean offered load"),
     ],
 )
-def test_what_cannot_be_captured_is_one_message(
-    scenario: str, arguments: dict[str, object], message: str
-) -> None:
+def test_invalid_capture_gives_one_message(scenario: str, arguments: dict[str, object], message: str) -> None:
     with pytest.raises(UsageError) as caught:
         capture(scenario, **arguments)  # type: ignore[arg-type]
     assert message in str(caught.value)
     assert "\n" not in str(caught.value)
 
 
-def test_a_file_is_replaced_only_by_force(tmp_path: Path) -> None:
+def test_file_is_replaced_only_with_force(tmp_path: Path) -> None:
     found = capture("unsplit-udp", points=20, interval=1.0, harmonics=2)
     path = found.write(tmp_path / "new" / "series.json")
     before = path.read_bytes()
@@ -228,7 +224,7 @@ def test_a_file_is_replaced_only_by_force(tmp_path: Path) -> None:
         found.write(path / "below")
 
 
-def test_the_command_writes_a_file_a_figure_and_a_table(bentpipe: Command, tmp_path: Path) -> None:
+def test_series_command_writes_file_figure_and_table(bentpipe: Command, tmp_path: Path) -> None:
     arguments = ["model", "capture", "unsplit-udp", "--points", "40", "--interval", "0.5", "--harmonics", "3"]
     done = bentpipe(*arguments, "--figure")
     assert (done.returncode, done.stderr) == (0, "")
@@ -256,7 +252,7 @@ def test_the_command_writes_a_file_a_figure_and_a_table(bentpipe: Command, tmp_p
     assert (again["seed"], again["without"]) == (7, [])
 
 
-def test_a_scenario_may_name_the_file_that_is_to_be_made(tmp_path: Path) -> None:
+def test_scenario_may_name_the_file_that_capture_will_write(tmp_path: Path) -> None:
     path = tmp_path / "mine.toml"
     path.write_text(plan.load("unsplit-udp").text + '\n[model]\nseries = "mine.json"\n', encoding="utf-8")
     with pytest.raises(bp.ModelError, match=r"mine\.json cannot be read"):

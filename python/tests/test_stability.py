@@ -23,7 +23,7 @@ SHORT = [
 ]
 
 
-def test_only_avqred_does_not_know_the_pep() -> None:
+def test_pep_is_in_the_loop_of_all_aqms_but_avqred() -> None:
     """As printed: 40 connections, PEP delays of 0 and 60 ms. By hand, the share that balances is
     that of ω (1 - p) (m / R) sqrt(2 (1 - p) / p) = μ, with μ = 20e6 / 8 / 1391."""
     inputs = json.loads(_core.fluid_inputs(load(GATEWAY), 1))["inputs"]
@@ -47,7 +47,7 @@ def test_only_avqred_does_not_know_the_pep() -> None:
     assert differs == {"at_pep_delay"}
 
 
-def test_a_thousand_points_take_less_than_a_minute() -> None:
+def test_1000_points_take_less_than_a_minute() -> None:
     started = time.process_time()
     table = margins(
         load(GATEWAY), ["RED 4"], vary={"connections": spread(20, 140, 25), "pep_delay": spread(0, 0.06, 40)}
@@ -57,7 +57,7 @@ def test_a_thousand_points_take_less_than_a_minute() -> None:
     assert table["stable"].is_not_null().all()
 
 
-def test_what_never_rests_says_why() -> None:
+def test_missing_operating_point_is_explained() -> None:
     (row,) = margins(load(GATEWAY), ["RED 4"]).to_dicts()
     assert "0.705" in row["error"]
     assert "from 0.700000 to 1.000000" in row["error"]
@@ -73,7 +73,7 @@ def test_what_never_rests_says_why() -> None:
 @pytest.mark.parametrize(
     "text", ["max_p=1:2:3", "connections=1:2", "connections=a:2:3", "connections=nan", "x"]
 )
-def test_a_wrong_range_is_refused(text: str) -> None:
+def test_invalid_range_is_rejected(text: str) -> None:
     with pytest.raises(UsageError, match="allowed is KEY=LOW:HIGH:N"):
         parsed(text)
 
@@ -87,7 +87,7 @@ def test_ranges() -> None:
         parsed("connections=1:2:0")
 
 
-def test_an_oscillation_is_told_from_noise() -> None:
+def test_oscillation_is_distinguished_from_noise() -> None:
     """100 + 20 sin(2πt/2): a deviation of 20 / sqrt(2)."""
     times = np.arange(0, 100, 0.05)
     swings = oscillation(list(100 + 20 * np.sin(np.pi * times)), 0.05)
@@ -102,7 +102,7 @@ def test_an_oscillation_is_told_from_noise() -> None:
     assert oscillation([5.0] * 100, 0.05)["period"] is None
 
 
-def test_the_simulator_s_oscillation_is_kept(tmp_path: Path) -> None:
+def test_simulated_oscillation_is_cached(tmp_path: Path) -> None:
     """A longer delay of the PEP makes RED's queue swing more, and AVQRED's no more."""
     cache = tmp_path / "cache.json"
     points = {"pep_delay": [0.0, 0.06], "connections": [100.0]}
@@ -118,7 +118,7 @@ def test_the_simulator_s_oscillation_is_kept(tmp_path: Path) -> None:
         simulated(GATEWAY, SHORT, ["avqred"], {"round_trip": [0.1], "connections": [9]})
 
 
-def test_a_map_is_drawn(tmp_path: Path) -> None:
+def test_map_is_drawn(tmp_path: Path) -> None:
     scenario = load(GATEWAY)
     found = stability_map(
         scenario,

@@ -54,7 +54,7 @@ def points(spec: dict[str, Any]) -> list[dict[str, Any]]:
     return found
 
 
-def test_one_factor_is_a_line_for_each_setting_with_its_band(tmp_path: Path) -> None:
+def test_one_factor_is_drawn_as_lines_with_bands(tmp_path: Path) -> None:
     figure, (spec,) = drawn(swept(tmp_path / "s", {"gateway.aqm.w_q": "0.001:0.1:log:3"}))
     assert [layer["mark"]["type"] for layer in spec["layer"]] == ["area", "line", "point"]
     x = spec["layer"][1]["encoding"]["x"]
@@ -69,7 +69,7 @@ def test_one_factor_is_a_line_for_each_setting_with_its_band(tmp_path: Path) -> 
     assert [name for name, _ in figure.legend] == ["red", "ared"]
 
 
-def test_units_are_read_and_words_are_places(tmp_path: Path) -> None:
+def test_values_with_units_are_numbers_and_words_are_categories(tmp_path: Path) -> None:
     result = swept(tmp_path / "s", {"gateway.pep.delay": "5 ms,0.01 s,500 us,2 ms"})
     (axis,) = axes(result, result.frame())
     assert axis.title == "gateway.pep.delay [ms]"
@@ -82,7 +82,7 @@ def test_units_are_read_and_words_are_places(tmp_path: Path) -> None:
     assert axis.values == ("drr", "fifo")
 
 
-def test_means_far_apart_are_on_a_logarithmic_axis(tmp_path: Path) -> None:
+def test_wide_range_of_means_has_a_logarithmic_axis(tmp_path: Path) -> None:
     figure, (spec,) = drawn(swept(tmp_path / "s", {"gateway.pep.delay": "0 ms,1 ms,5 ms"}, settings=["red"]))
     y = spec["layer"][1]["encoding"]["y"]
     assert y["scale"]["type"] == "log"
@@ -93,7 +93,7 @@ def test_means_far_apart_are_on_a_logarithmic_axis(tmp_path: Path) -> None:
     assert "logarithmic" in figure.caption
 
 
-def test_values_that_somebody_wrote_are_shown_as_they_are(tmp_path: Path) -> None:
+def test_values_of_the_sweep_file_are_shown_unchanged(tmp_path: Path) -> None:
     result = swept(tmp_path / "s", {"gateway.aqm.w_q": "0.01:0.1:log:4"}, settings=["red"])
     (axis,) = axes(result, result.frame())
     assert list(axis.written.values()) == ["0.01", "0.0215", "0.0464", "0.1"]
@@ -105,7 +105,7 @@ def test_values_that_somebody_wrote_are_shown_as_they_are(tmp_path: Path) -> Non
     assert len(set(axis.written.values())) == 6
 
 
-def test_two_factors_are_a_map_for_each_setting_on_one_scale(tmp_path: Path) -> None:
+def test_two_factors_are_maps_with_a_common_scale(tmp_path: Path) -> None:
     vary = {"gateway.aqm.w_q": "0.02,0.2,0.1", "gateway.aqm.max_p": "0.5,0.1"}
     figure, specs = drawn(swept(tmp_path / "s", vary))
     assert [spec["title"]["text"] for spec in specs] == ["red", "ared"]
@@ -119,7 +119,7 @@ def test_two_factors_are_a_map_for_each_setting_on_one_scale(tmp_path: Path) -> 
     assert "one colour scale" in figure.caption
 
 
-def test_more_factors_are_main_effects_with_the_others_averaged(tmp_path: Path) -> None:
+def test_three_factors_are_main_effects(tmp_path: Path) -> None:
     vary = {
         "gateway.aqm.w_q": "0.02,0.2",
         "gateway.aqm.max_p": "0.1,0.5",
@@ -136,7 +136,7 @@ def test_more_factors_are_main_effects_with_the_others_averaged(tmp_path: Path) 
     assert w_q[0]["high"] - w_q[0]["mean"] == pytest.approx(4.3027 / 3**0.5, rel=1e-4)
 
 
-def test_a_seed_that_some_points_lack_moves_no_main_effect(tmp_path: Path) -> None:
+def test_seed_missing_at_some_points_does_not_change_main_effects(tmp_path: Path) -> None:
     vary = {
         "gateway.aqm.w_q": [0.02, 0.2],
         "gateway.aqm.max_p": [0.1, 0.5],
@@ -149,7 +149,7 @@ def test_a_seed_that_some_points_lack_moves_no_main_effect(tmp_path: Path) -> No
     assert [each["mean"] for each in points(specs[0])] == pytest.approx([2.5, 4.3])
 
 
-def test_runs_of_an_older_build_are_in_no_main_effect(tmp_path: Path) -> None:
+def test_main_effects_exclude_runs_of_an_older_build(tmp_path: Path) -> None:
     vary = {
         "gateway.aqm.w_q": [0.02, 0.2],
         "gateway.aqm.max_p": [0.1, 0.5],
@@ -168,7 +168,7 @@ def test_runs_of_an_older_build_are_in_no_main_effect(tmp_path: Path) -> None:
     assert [each["mean"] for each in points(specs[0])] == pytest.approx([1.5, 3.3])
 
 
-def test_a_sample_is_drawn_as_points(tmp_path: Path) -> None:
+def test_sample_is_drawn_as_points(tmp_path: Path) -> None:
     vary = {"gateway.aqm.w_q": "0.01:0.1:log:2", "gateway.aqm.max_p": "0.1:0.9:2"}
     figure, specs = drawn(swept(tmp_path / "s", vary, settings=["red"], design="lhs", count=5))
     assert len(specs) == 2
@@ -178,7 +178,7 @@ def test_a_sample_is_drawn_as_points(tmp_path: Path) -> None:
     assert "one point of the design" in figure.caption
 
 
-def test_the_table_stands_beside_every_figure(tmp_path: Path) -> None:
+def test_page_has_a_table_even_without_figures(tmp_path: Path) -> None:
     result = swept(tmp_path / "s", {"gateway.aqm.w_q": "0.1,0.02"}, settings=["red"])
     page = render(result)
     cells = re.findall(r"<td[^>]*>([^<]*)</td>", page)
@@ -190,13 +190,13 @@ def test_the_table_stands_beside_every_figure(tmp_path: Path) -> None:
     assert "–" in page
 
 
-def test_differences_stand_at_each_point(tmp_path: Path) -> None:
+def test_differences_are_listed_by_point(tmp_path: Path) -> None:
     page = render(swept(tmp_path / "s", {"gateway.aqm.w_q": "0.1,0.02"}))
     assert "ared minus red" in page
     assert "no difference seen" in page
 
 
-def test_what_failed_and_what_is_unfinished_is_told(tmp_path: Path) -> None:
+def test_failed_runs_and_incomplete_sweeps_are_reported(tmp_path: Path) -> None:
     class _Failing(_Known):
         def results(self, runs: Iterable[Run]) -> Generator[tuple[Run, Outcome] | None]:
             for run in runs:
@@ -218,7 +218,7 @@ def test_what_failed_and_what_is_unfinished_is_told(tmp_path: Path) -> None:
     assert "2 runs come from another build" in render(bp.open_sweep(tmp_path / "s"))
 
 
-def test_a_sweep_without_runs_has_no_report(tmp_path: Path) -> None:
+def test_report_of_a_sweep_without_runs_is_an_error(tmp_path: Path) -> None:
     class _Broken(_Known):
         def results(self, runs: Iterable[Run]) -> Generator[tuple[Run, Outcome] | None]:
             for run in runs:
@@ -229,7 +229,7 @@ def test_a_sweep_without_runs_has_no_report(tmp_path: Path) -> None:
         render(execute(plan, tmp_path / "s", workers=_Broken()))
 
 
-def test_the_command_writes_it_again_with_figures(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_command_rewrites_the_report_with_figures(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = tmp_path / "s"
     swept(folder, {"gateway.aqm.w_q": "0.02,0.1"})
     figures = tmp_path / "figures"
@@ -244,7 +244,7 @@ def test_the_command_writes_it_again_with_figures(tmp_path: Path, capsys: pytest
         assert text in (figures / "queue_mean.svg").read_text()
 
 
-def test_a_long_table_is_cut_and_says_so(tmp_path: Path) -> None:
+def test_long_table_is_truncated_with_a_note(tmp_path: Path) -> None:
     result = swept(tmp_path / "s", {"gateway.aqm.w_q": "0.01:0.5:600"}, runs=2)
     page = render(result)
     assert "The first 1000 of 1,200 rows" in page

@@ -16,7 +16,7 @@ def table(values: list[float | None]) -> pl.DataFrame:
 
 
 @given(samples, st.integers(1, 50))
-def test_thinning_loses_no_extreme_and_no_mean(values: list[float | None], points: int) -> None:
+def test_decimation_keeps_extremes_and_means(values: list[float | None], points: int) -> None:
     known = [value for value in values if value is not None and not math.isnan(value)]
     thinned = thin(table(values), points)
     assert len(thinned) <= points
@@ -30,7 +30,7 @@ def test_thinning_loses_no_extreme_and_no_mean(values: list[float | None], point
     assert thinned["time"].is_sorted()
 
 
-def test_thinning_by_hand() -> None:
+def test_decimation_matches_a_worked_example() -> None:
     thinned = thin(table([1.0, 3.0, 5.0, 4.0, 9.0]), 3)
     assert thinned.rows() == [
         (pytest.approx(0.15), 1.0, 2.0, 3.0),
@@ -39,12 +39,12 @@ def test_thinning_by_hand() -> None:
     ]
 
 
-def test_the_distribution_counts_repeated_values() -> None:
+def test_distribution_counts_repeated_values() -> None:
     steps = ecdf(pl.Series([2.0, 1.0, 2.0, 4.0]))
     assert steps == [(1.0, 0.0), (1.0, 25.0), (2.0, 75.0), (4.0, 100.0)]
 
 
-def test_a_long_distribution_is_thinned_and_ends_at_all() -> None:
+def test_long_distribution_is_decimated_and_ends_at_100_percent() -> None:
     steps = ecdf(pl.Series([float(value) for value in range(10_000)]))
     assert len(steps) <= 302
     assert steps[-1] == (9999.0, 100.0)
@@ -52,14 +52,14 @@ def test_a_long_distribution_is_thinned_and_ends_at_all() -> None:
         assert share == pytest.approx((value + 1) / 100, rel=1e-4)
 
 
-def test_independent_drops_make_as_many_packets_as_there_are() -> None:
+def test_expected_drop_runs_sum_to_the_dropped_packets() -> None:
     packets = sum(length * geometric(0.2, 1e6, length) for length in range(1, 200))
     runs = sum(geometric(0.2, 1e6, length) for length in range(1, 200))
     assert packets == pytest.approx(0.2 * 1e6)
     assert packets / runs == pytest.approx(1.25)
 
 
-def test_axes_show_everything() -> None:
+def test_axis_limits_include_all_values() -> None:
     tables = [thin(table([3.0, 8.0])), thin(table([1.0, 7.0]))]
     assert bounds(tables, [], from_zero=True) == (0.0, 8.0)
     low, high = bounds(tables, [20.0], from_zero=False)

@@ -32,7 +32,7 @@ def account(engine: str, **given: list[tuple[float | None, float | None]]) -> Ac
     return Account(engine, engine, {"A": found}, {})
 
 
-def test_rows_are_those_worked_out_by_hand() -> None:
+def test_rows_match_a_worked_example() -> None:
     # Two runs of 10 and 14 packets: mean 12, deviation √8 between them, and with Student's 12.706 for one
     # degree of freedom a half-width of 12.7062 √8 / √2 = 25.4124.
     ours = account("simulator", queue=[(10.0, 3.0), (14.0, 5.0)], offered_load=[(20.0, 1.0)] * 2)
@@ -62,7 +62,7 @@ def test_rows_are_those_worked_out_by_hand() -> None:
     }
 
 
-def test_losses_of_classes_add_up_and_stand_beside_the_model_s() -> None:
+def test_class_losses_add_up_and_are_compared_with_the_model() -> None:
     found = validate(bp.load("mmpp-queue", {"run.duration": "60 s"}), ["threshold 25 %"], runs=2)
     rows = {row["quantity"]: row for row in found.rows()}
     classes = ["video", "multimedia", "web", "ftp"]
@@ -86,18 +86,18 @@ def test_losses_of_classes_add_up_and_stand_beside_the_model_s() -> None:
     assert first == pytest.approx(counted, rel=0.05)
 
 
-def test_a_third_engine_is_one_more_account() -> None:
+def test_third_engine_adds_an_account() -> None:
     accounts = [account(name, queue=[(mean, 1.0)]) for name, mean in (("x", 4.0), ("y", 5.0), ("z", 6.0))]
     (row,) = compared(accounts, ["A"])
     assert [row[name].get("difference") for name in "xyz"] == [None, 25.0, 50.0]
 
 
-def test_nothing_to_divide_by_is_no_difference() -> None:
+def test_difference_is_null_for_a_zero_mean() -> None:
     (row,) = compared([account("x", queue=[(0.0, 0.0)]), account("y", queue=[(5.0, 1.0)])], ["A"])
     assert row["y"]["difference"] is None
 
 
-def test_moments_leave_out_what_is_unknown_and_weigh_shares() -> None:
+def test_moments_ignore_unknown_samples_and_weight_shares() -> None:
     table = pl.DataFrame({"p": [0.1, None, math.nan, 0.3], "load": [1.0, 5.0, 7.0, 3.0]})
     mean, std = moments(table, Quantity("p", "p", "p", "%", 100.0))
     assert mean == pytest.approx(20.0)
@@ -109,7 +109,7 @@ def test_moments_leave_out_what_is_unknown_and_weigh_shares() -> None:
     assert moments(table, Quantity("q", "q", "q", "", 1.0)) == (None, None)
 
 
-def test_both_engines_are_estimated_alike(both: Validation) -> None:
+def test_both_engines_use_the_same_estimators(both: Validation) -> None:
     row = next(row for row in both.rows() if row["quantity"] == "queue" and row["setting"] == "RED 60/120")
     runs = [both.simulation.one("series", "RED 60/120", seed)["transmit_queue"] for seed in (1, 2)]
     assert row["simulator"]["mean"] == pytest.approx(sum(as_float(run.mean()) for run in runs) / 2)
@@ -121,7 +121,7 @@ def test_both_engines_are_estimated_alike(both: Validation) -> None:
     assert len(table) == len(runs[0])
 
 
-def test_every_row_is_whole(both: Validation) -> None:
+def test_all_rows_are_complete(both: Validation) -> None:
     rows = both.rows()
     assert json.loads(json.dumps(rows, allow_nan=False)) == rows
     assert {row["setting"] for row in rows} == {"RED 60/120", "droptail"}
@@ -137,7 +137,7 @@ def test_every_row_is_whole(both: Validation) -> None:
     assert json.loads((both.folder / "comparison.json").read_text()) == rows
 
 
-def test_without_a_law_nothing_is_simulated(tmp_path: Path) -> None:
+def test_nothing_is_simulated_without_a_fluid_model(tmp_path: Path) -> None:
     with pytest.raises(ModelError) as caught:
         validate("red-dumbbell", ["codel", "RED 60/120", "sred"], out=tmp_path / "out")
     text = str(caught.value)
@@ -147,14 +147,14 @@ def test_without_a_law_nothing_is_simulated(tmp_path: Path) -> None:
     assert not (tmp_path / "out").exists()
 
 
-def test_of_all_settings_those_with_a_law_are_looked_at(tmp_path: Path) -> None:
+def test_all_selects_settings_with_a_fluid_model(tmp_path: Path) -> None:
     scenario = bp.load("red-dumbbell", set={"run.duration": "1 s", "run.warmup": "1 s"})
     found = validate(scenario, ["RED slow", "all"], runs=1, out=tmp_path / "out")
     assert {"RED slow", "RED 60/120", "droptail", "avqred"} <= set(found.settings)
     assert "sfb" not in found.settings
 
 
-def test_the_command_writes_what_it_prints(bentpipe: Command, tmp_path: Path) -> None:
+def test_command_writes_what_it_prints(bentpipe: Command, tmp_path: Path) -> None:
     done = bentpipe("validate", *QUICK, *PAIR, "--out", "here", check=0)
     assert "simulator" in done.stdout
     assert "difference" in done.stdout
@@ -168,7 +168,7 @@ def test_the_command_writes_what_it_prints(bentpipe: Command, tmp_path: Path) ->
     assert bp.open(tmp_path / "here" / "simulation").settings == ["RED 60/120", "droptail"]
 
 
-def test_bad_input_is_one_message(bentpipe: Command, tmp_path: Path) -> None:
+def test_invalid_input_gives_one_message(bentpipe: Command, tmp_path: Path) -> None:
     for arguments, words in (
         ([*QUICK, "--settings", "codel"], ["setting codel", "allowed in a fluid model"]),
         ([*QUICK, "--runs", "0"], ["--runs 0"]),
@@ -186,7 +186,7 @@ def test_bad_input_is_one_message(bentpipe: Command, tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_an_existing_folder_needs_force_and_keeps_what_is_foreign(bentpipe: Command, tmp_path: Path) -> None:
+def test_existing_folder_needs_force_and_keeps_foreign_files(bentpipe: Command, tmp_path: Path) -> None:
     quick = [*QUICK, "--settings", "RED 60/120", "--runs", "1", "--out", "here"]
     bentpipe("validate", *quick, check=0)
     assert "--force" in bentpipe("validate", *quick, check=2).stderr
@@ -201,7 +201,7 @@ def test_an_existing_folder_needs_force_and_keeps_what_is_foreign(bentpipe: Comm
     assert "replaces only a validation" in done.stderr
 
 
-def test_a_folder_that_is_none_is_refused(tmp_path: Path) -> None:
+def test_folder_without_validation_is_rejected(tmp_path: Path) -> None:
     with pytest.raises(ResultError, match="no such folder"):
         open_validation(tmp_path / "nowhere")
     with pytest.raises(ResultError, match="is not a validation"):
@@ -210,7 +210,7 @@ def test_a_folder_that_is_none_is_refused(tmp_path: Path) -> None:
         validate("red-dumbbell", out=tmp_path)
 
 
-def test_ctrl_c_keeps_finished_runs_and_says_how_to_continue(bentpipe: Command, tmp_path: Path) -> None:
+def test_ctrl_c_keeps_finished_runs_and_tells_how_to_continue(bentpipe: Command, tmp_path: Path) -> None:
     long = ["red-dumbbell", "--duration", "20 min", "--settings", "RED 60/120,avq", "--runs", "1"]
     command = command_line("validate", *long, "--jobs", "1", "--out", "long")
     with subprocess.Popen(

@@ -27,7 +27,7 @@ def results() -> dict[str, Result]:
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_goodput_is_the_kernels(results: dict[str, Result], name: str) -> None:
+def test_goodput_matches_the_kernel(results: dict[str, Result], name: str) -> None:
     if name not in results:
         pytest.skip("this kernel does not have the algorithm")
     result = results[name]
