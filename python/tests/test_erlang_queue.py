@@ -54,7 +54,7 @@ def dense(arrivals: Arrivals, mu: float, k: int, places: int, marks: Matrix) -> 
 
 
 def sound(found: QueueResult) -> None:
-    """What holds of every solution."""
+    """Check properties of every solution."""
     assert found.residual < 1e-10
     assert abs(found.balance) < 1e-10
     assert (found.distribution >= 0).all()
@@ -88,7 +88,7 @@ def test_m_m_1_l(load: float, places: int) -> None:
 
 
 def embedded(arrivals: list[Fraction], load: Fraction, places: int) -> list[Fraction]:
-    """M/G/1/L, by the chain of what departures leave behind; `arrivals`: P(0), P(1), … in a service.
+    """M/G/1/L by the chain embedded at departures; `arrivals`: P(0), P(1), … in a service.
 
     A departure leaves n < L. With pi the shares of those that leave n, p_n = pi_n / (pi_0 + load) for n < L.
     """
@@ -151,7 +151,7 @@ def test_modulated_arrivals_match_a_direct_solution_with_and_without_control(
 
 
 def test_delay_of_exponential_service_follows_from_the_packets_found() -> None:
-    """With k = 1, who is accepted behind n packets waits n / mu."""
+    """With k = 1, a packet accepted behind n packets waits n / mu."""
     arrivals, mu, places = modulated(), 20.0, 8
     p = dense(arrivals, mu, 1, places, np.zeros(places + 1))
     for rates, one in zip(arrivals.rates, solve(arrivals, mu, 1, places).classes, strict=True):
@@ -195,7 +195,7 @@ def sixteen() -> Arrivals:
 
 
 def test_100_packets_are_solved_in_less_than_a_second() -> None:
-    """About 11 ms of the processor; the bound leaves room for a slow one."""
+    """Takes about 11 ms; the bound allows for a slow processor."""
     arrivals = sixteen()
     start = time.process_time()
     found = solve(arrivals, 1250.0, 4, 100)

@@ -1,4 +1,4 @@
-"""The equations with timeouts against the simulator, and the page that says so."""
+"""The equations with timeouts compared with the simulator, and their page."""
 
 from pathlib import Path
 

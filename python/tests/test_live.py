@@ -1,4 +1,4 @@
-"""Live runs: what is planned for them and made of them, without root; and small real ones, as root."""
+"""Live runs: plans, configurations and records without root; small real runs as root."""
 
 import ipaddress
 import json
@@ -204,7 +204,7 @@ def test_receive_windows_follow_the_scenario() -> None:
     changes = {"transport.linux.receive_window": "60 KB", "transport.linux.initial_receive_window": "30 KB"}
     found, made = planned("live-smoke", **changes)
     assert found.receive_windows == (30_000, 60_000)
-    # The kernel offers six tenths of what it holds; of what a socket asks for it holds twice as much.
+    # The kernel's receive window is 0.6 of its buffer; it doubles the buffer size that a socket sets.
     assert made._sysctls("clients")["net.ipv4.tcp_rmem"] == "4096 50000 100000"
     assert made._sysctls("servers")["net.ipv4.tcp_rmem"] == "4096 131072 6291456"
     config = tomllib.loads(made._config("gateway", Path("/keys")))
@@ -638,13 +638,13 @@ def check_run(made: bp.Result) -> None:
     for column, counter in (("offered_load", "offered_bytes"), ("throughput", "sent_bytes")):
         sampled = sum(rate * span for rate, span in zip(series[column], spans, strict=True))
         assert sampled == pytest.approx(counters[counter] * 8, rel=1e-9)
-    # Drops are those of connections that there were, and each of these tells how many.
+    # Drops belong to existing connections, and the flows' drop counts agree.
     flows = made.one("flows", "red", 1)
     assert flows["drops"].sum() == drops["flow"].drop_nulls().len()
     assert drops["flow"].null_count() < 0.05 * len(drops)
     longest = flows.sort("bytes")
     assert longest.tail(10)["drops"].sum() > longest.head(10)["drops"].sum()
-    # What users got came over the satellite, with headers and what is still under way beside it.
+    # The satellite carried the users' payload plus headers and data in flight.
     got = made.flows()["bytes"].sum()
     assert 0.5 < got / counters["sent_bytes"] < 1.1
     # The emulator has seen what the gateway has sent, over a longer time; nothing was lost on the way.

@@ -1,4 +1,4 @@
-"""What the live gateway's bench makes of what it measures: times, indexes, verdicts and tables."""
+"""Evaluation of the live gateway's benchmark: times, indexes, verdicts and tables."""
 
 import importlib.util
 import json

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.skipif(bool(why_no_live_run()), reason=why_no_live_run(
 
 
 class Rough(Session):
-    """A live run whose satellite does more to packets than the scenario says."""
+    """A live run whose satellite impairs packets beyond the scenario."""
 
     def __init__(
         self,
@@ -45,7 +45,7 @@ class Rough(Session):
 
 
 def check_load(run: Recorded, users: int = 10) -> None:
-    """Every page that was asked for came as it was sent, or was still on its way to its user in the end."""
+    """Check that every requested page arrived intact or was still in transit at the end."""
     web = run.live["load"]["summary"]["traffic"]["web"]
     assert run.live["load"]["summary"]["errors"] == {}
     assert (web["failed"], web["corrupt"]) == (0, 0)
@@ -54,7 +54,7 @@ def check_load(run: Recorded, users: int = 10) -> None:
 
 
 def satellite(run: Recorded, direction: str) -> dict[str, Any]:
-    """Return what the emulator counted."""
+    """Return the emulator's counters."""
     links = run.live["links"]["statistics"]["links"]
     (found,) = (each for each in links if (each["link"], each["direction"]) == ("satellite", direction))
     return dict(found)

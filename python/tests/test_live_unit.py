@@ -43,7 +43,7 @@ def test_systemd_starts_reloads_and_restarts_the_gateway(tmp_path: Path) -> None
     # A reload is no restart; a process that was killed, and one that hangs, are.
     assert (facts["reloaded"], facts["same"]) == ("1250000", "yes")
     assert (facts["killed"], facts["hung"]) == ("active 1", "active 2")
-    # What cannot start is not started again and again, and leaves no rules.
+    # A gateway that cannot start is not restarted repeatedly and leaves no rules.
     assert facts["broken"] == "failed 2 3 0"
     assert facts["mended"] == "active"
     assert facts["stopped"] == "inactive 0"

@@ -1,4 +1,4 @@
-"""The Markov model of a scenario: against the simulator fed by the same MMPP, and what it refuses."""
+"""The Markov model of a scenario, compared with the simulator for the same MMPP, and its errors."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def parsed(text: str) -> bp.Scenario:
 
 
 class Spy(bp.Aqm):
-    """A drop tail that keeps the books of each flow after the warm-up: arrivals, losses, waits."""
+    """Drop tail that counts arrivals, losses and waits of each flow after the warm-up."""
 
     copies: ClassVar[list[Spy]] = []
 

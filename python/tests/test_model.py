@@ -1,4 +1,4 @@
-"""`bentpipe model`: the equations against a second writing of them, and what the command says."""
+"""`bentpipe model`: the equations against an independent implementation, and the command's output."""
 
 import json
 import math
@@ -13,7 +13,7 @@ from bentpipe.models.engines import QUANTITIES, moments
 from bentpipe.models.fluid import model, solve
 
 STEP = 1e-4
-"""Of the second writing [s]: a tenth of the model's."""
+"""Step of the independent implementation, a tenth of the model's [s]."""
 
 
 class _Wave:
@@ -168,7 +168,7 @@ def test_unsolvable_model_gives_one_message(
 
 
 def test_shares_are_null_without_offered_load(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A load ratio of 0 lets no packet come: what is a share of them has no value, and no figure fails."""
+    """Without packets, shares of packets are null, and the figures can be drawn."""
     path = Path(str(bp.__file__)).parent / "data/scenarios/series/byun2007-gateway.json"
     series = json.loads(path.read_text())
     series["load_ratio"].update(mean=0.0, cos=[], sin=[])

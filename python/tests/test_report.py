@@ -34,7 +34,7 @@ def report(main_job: bp.Result) -> Path:
 
 
 def opened(browser: Browser, path: Path, width: int) -> tuple[Page, list[str], list[str]]:
-    """Open a report; return the page, what the console complained of, and what was requested."""
+    """Open a report; return the page, the console's errors and the requests."""
     page = browser.new_page(viewport={"width": width, "height": 900})
     complaints: list[str] = []
     requests: list[str] = []

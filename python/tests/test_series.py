@@ -165,7 +165,7 @@ flows = 100
 
 
 def refusal(name: str) -> str | None:
-    """Return what is said where a scenario has no such series, by its file."""
+    """Return the expected error for a scenario that cannot be captured, from its file; None if it can."""
     content = tomllib.loads(plan.scenario_path(name).read_text(encoding="utf-8"))
     if "gateway" not in content:
         return "which has no PEP delay to measure"

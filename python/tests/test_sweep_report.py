@@ -1,4 +1,4 @@
-"""The report of a sweep: which figure a design gets, what it draws, and what is always beside it."""
+"""The report of a sweep: figures by design, their data, and the table."""
 
 import json
 import re
@@ -239,7 +239,7 @@ def test_command_rewrites_the_report_with_figures(tmp_path: Path, capsys: pytest
     assert "Report:" in capsys.readouterr().out
     assert (folder / "report.html").read_text() == render(bp.open_sweep(folder))
     assert sorted(path.name for path in figures.iterdir()) == ["queue_mean.png", "queue_mean.svg"]
-    # A file stands alone: it says what the axes and the colours are.
+    # A separate file has its own axis titles and legend.
     for text in ("gateway.aqm.w_q", "Queue, mean [packets]", ">red<", ">ared<"):
         assert text in (figures / "queue_mean.svg").read_text()
 

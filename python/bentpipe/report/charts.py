@@ -13,7 +13,7 @@ import altair as alt
 import polars as pl
 
 from bentpipe.format import brief, convert
-from bentpipe.report.decimate import POINTS, as_float, bounds, ecdf, geometric, rounded_up, rows, thin
+from bentpipe.report.decimate import POINTS, as_float, bounds, decimate, ecdf, geometric, rounded_up, rows
 from bentpipe.runs.result import Result
 from bentpipe.stats.metrics import Recorded, find
 from bentpipe.stats.ranking import MANY, drawn
@@ -230,13 +230,13 @@ class _Book:
         known = {setting: table for setting, table in series.items() if table is not None}
         if not known:
             return None
-        thinned = {setting: thin(table) for setting, table in known.items()}
+        decimated = {setting: decimate(table) for setting, table in known.items()}
         limits = dict(self.capacity) if column == "throughput" else {}
         changing = self._changing(limits, (0.0, self.duration))
         fixed = [limit for setting, limit in limits.items() if setting not in changing]
-        domain = bounds([*thinned.values(), *changing.values()], fixed, from_zero=not limits)
+        domain = bounds([*decimated.values(), *changing.values()], fixed, from_zero=not limits)
         panels = []
-        for setting, table in thinned.items():
+        for setting, table in decimated.items():
             values = known[setting]["value"].drop_nulls()
             mean, std = values.mean(), values.std()
             note = f"mean {_plain(mean)}, standard deviation {_plain(std)} {unit}"
@@ -248,7 +248,7 @@ class _Book:
                         (0.0, self.duration),
                         domain,
                         unit,
-                        last=setting == list(thinned)[-1],
+                        last=setting == list(decimated)[-1],
                         height=110,
                         width=self.width,
                         note=note,
@@ -272,7 +272,7 @@ class _Book:
         """Return the decimated capacity [Mbit/s] in `span` of settings whose link's capacity changes."""
         known = {setting: self._series(setting, "capacity", 1e-6) for setting in settings}
         return {
-            setting: thin(table.filter(pl.col("time").is_between(*span)))
+            setting: decimate(table.filter(pl.col("time").is_between(*span)))
             for setting, table in known.items()
             if table is not None
         }
@@ -292,7 +292,7 @@ class _Book:
                 if series is not None:
                     inside = series.filter(pl.col("time").is_between(start, end, closed="right"))
                     if len(inside.drop_nulls()):
-                        tables[setting, column] = thin(inside)
+                        tables[setting, column] = decimate(inside)
         if not tables:
             return None
         changing = self._changing(self.capacity, (start, end))

@@ -5,13 +5,13 @@ from collections.abc import Sequence
 
 import polars as pl
 
-__all__ = ["POINTS", "as_float", "bounds", "ecdf", "geometric", "rounded_up", "rows", "short", "thin"]
+__all__ = ["POINTS", "as_float", "bounds", "decimate", "ecdf", "geometric", "rounded_up", "rows", "short"]
 
 POINTS = 500
 """Maximum number of buckets of a decimated series."""
 
 
-def thin(table: pl.DataFrame, points: int = POINTS) -> pl.DataFrame:
+def decimate(table: pl.DataFrame, points: int = POINTS) -> pl.DataFrame:
     """Reduce a series to at most `points` buckets with equal numbers of samples.
 
     Takes `time` and `value`; returns `time` (middle of the bucket), `low`, `mean`, `high`. Unknown samples

@@ -13,7 +13,7 @@ import polars as pl
 from bentpipe.format import brief
 from bentpipe.models.engines import QUANTITIES, Account, Quantity, quantities
 from bentpipe.report.charts import INK, MUTED, Drawing, Figure, Panel, Width, colours
-from bentpipe.report.decimate import POINTS, bounds, rows, short, thin
+from bentpipe.report.decimate import POINTS, bounds, decimate, rows, short
 from bentpipe.runs.plan import slug
 
 __all__ = ["curves", "engine_colours", "known", "over_time", "ratios"]
@@ -83,7 +83,7 @@ def _setting(
             for account in accounts
             if (table := known(account.series[setting], quantity)) is not None
         }
-        whole = {engine: thin(table) for engine, table in series.items()}
+        whole = {engine: decimate(table) for engine, table in series.items()}
         rate = quantity.name in ("throughput", "offered_load")
         from_zero = quantity.name != "throughput"
         domain = bounds(list(whole.values()), [capacity] if rate else [], from_zero=from_zero)
@@ -91,7 +91,7 @@ def _setting(
             domain = (1 - _LEAST) * domain[1], (1 + _LEAST) * domain[1]
         for span in spans:
             inside = {
-                engine: thin(table.filter(pl.col("time").is_between(*span, closed="right")))
+                engine: decimate(table.filter(pl.col("time").is_between(*span, closed="right")))
                 for engine, table in series.items()
             }
             note = ""

@@ -1,6 +1,6 @@
 """Figures of single runs and of settings side by side, beyond curves over an experiment's points.
 
-All series are of the first run of each case, and thinned, not smoothed.
+All series are of the first run of each case, and decimated, not smoothed.
 """
 
 import math
@@ -14,7 +14,7 @@ from bentpipe.format import brief
 from bentpipe.models.engines import QUANTITIES as BOTH
 from bentpipe.models.engines import moments
 from bentpipe.report.charts import INK, MUTED, Drawing, Figure, Panel, colours
-from bentpipe.report.decimate import bounds, rounded_up, rows, short, thin
+from bentpipe.report.decimate import bounds, decimate, rounded_up, rows, short
 from bentpipe.report.overlays import curves, known
 from bentpipe.reproduction.judged import Judged
 from bentpipe.reproduction.kinds import QUANTITIES, Quantity
@@ -87,11 +87,11 @@ def series(judged: Judged, picture: Picture) -> Figure:
             span = (max(0.0, seen.seconds - (span[1] - span[0])), seen.seconds)
         start, end = span or (0.0, seen.seconds)
         inside = known.filter(pl.col("time").is_between(start, end, closed="right"))
-        thinned = thin(inside, len(inside) if span else _POINTS)
-        if thinned.is_empty():
+        decimated = decimate(inside, len(inside) if span else _POINTS)
+        if decimated.is_empty():
             continue
-        samples = max(samples, math.ceil(len(inside) / len(thinned)))
-        tables[case] = thinned
+        samples = max(samples, math.ceil(len(inside) / len(decimated)))
+        tables[case] = decimated
         mean, std = inside["value"].mean(), inside["value"].std()
         notes[case] = f"{_text(mean)} ± {_text(std)} {quantity.unit}"
     names = list(tables)
@@ -289,7 +289,7 @@ def models(judged: Judged, picture: Picture) -> Figure:
                 if found is None:
                     continue
                 inside = found.filter(pl.col("time").is_between(*ends, closed="right"))
-                tables[label] = thin(inside, len(inside) if span else _POINTS)
+                tables[label] = decimate(inside, len(inside) if span else _POINTS)
                 samples = max(samples, math.ceil(len(inside) / max(1, len(tables[label]))))
                 during = seen.recorded.series.filter(pl.col("time").is_between(*ends, closed="right"))
                 notes.append(f"{label} {_moments(*moments(during, named[name]))}")

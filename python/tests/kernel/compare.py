@@ -21,11 +21,11 @@ from bentpipe._core import Progress, Scenario, simulate
 MSS = 1448
 """Payload beside the timestamps of a 1500-byte packet [bytes]."""
 LATE_MEAN, LATE_MAX = 0.5, 20.0
-"""More lateness than this [ms], on the average or once, and a run says nothing."""
+"""Limits of the mean and maximum lateness of a valid run [ms]."""
 ATTEMPTS = 3
 
 ALGORITHMS = {"cubic": "cubic-linux", "reno": "newreno", "bbr": "bbr"}
-"""What the kernel's congestion controls are called in a scenario."""
+"""Scenario names of the kernel's congestion controls."""
 
 SCENARIO = """
 title = "{name}"
@@ -58,7 +58,7 @@ class Result:
 
     case: Case
     kernel: list[Trace]
-    """Runs in the kernel, by goodput; none where the machine was too busy."""
+    """Valid runs in the kernel by goodput; empty if the machine was too busy."""
     ours: float
     """Goodput in the simulator [bit/s]."""
 
@@ -69,7 +69,7 @@ class Result:
 
     @property
     def ratio(self) -> float:
-        """Ours over the kernel's."""
+        """Ratio of the simulator's goodput to the kernel's."""
         return self.ours / self.goodput
 
 
@@ -98,7 +98,7 @@ def simulated(case: Case) -> float:
 
 
 def measured(case: Case, runs: int) -> list[Trace]:
-    """Return so many runs in the kernel, less those for which the machine was too busy each time."""
+    """Return valid runs in the kernel; runs are repeated if the machine was too busy."""
     traces = []
     for _ in range(runs):
         for _ in range(ATTEMPTS):
@@ -111,7 +111,7 @@ def measured(case: Case, runs: int) -> list[Trace]:
 
 
 def compare(cases: Iterable[Case], runs: int = 1, jobs: int = 4) -> Iterator[Result]:
-    """Compare cases, so many at a time."""
+    """Compare cases in parallel."""
     with ThreadPoolExecutor(jobs) as pool:
         cases = list(cases)
         for case, kernel in zip(cases, pool.map(measured, cases, repeat(runs)), strict=True):
@@ -164,7 +164,7 @@ def row(result: Result) -> str:
 
 
 def main() -> int:
-    """Print the table; the status is 1 where a case is off by more than 10 %."""
+    """Print the table; the exit code is 1 if a case differs by more than 10 %."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("parts", nargs="*", help="parts of the names of cases; default: all")
     parser.add_argument("--runs", type=int, default=1, help="runs of each case in the kernel")

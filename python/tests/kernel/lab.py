@@ -2,9 +2,9 @@
 
     sender ══ TUN ── relay: FIFO queue, rate, delay, losses ── TUN ══ receiver
 
-`measure(case)` runs it in a process of its own; the namespaces have no names and end with that process, so
-nothing is left behind. The relay keeps an absolute timetable and notes how late it was in keeping it: where
-it was late, the machine was too busy for the run to say anything about TCP.
+`measure(case)` runs it in a separate process; the namespaces have no names and end with that process. The
+relay follows an absolute timetable and records its lateness: if it was late, the machine was too busy and the
+run is not valid.
 """
 
 import contextlib
@@ -28,9 +28,9 @@ SENDER, RECEIVER = "10.77.0.1", "10.77.0.2"
 PORT = 5001
 MTU = 1500
 BUFFER = 4 << 20
-"""What the sender may have written and not sent [bytes]: no case needs as much."""
+"""Send buffer, larger than any case needs [bytes]."""
 RECEIVE_WINDOW = 6_000_000
-"""What the receiver offers in the end [bytes]."""
+"""Maximum receive window [bytes]."""
 
 CLONE_NEWNET = 0x4000_0000
 PR_SET_PDEATHSIG, PR_SET_TIMERSLACK = 1, 29
@@ -57,55 +57,55 @@ SYSCTL = {
     "net.ipv4.tcp_rmem": "4096 131072 6291456",
     "net.ipv4.tcp_wmem": f"4096 16384 {BUFFER}",
 }
-"""Defaults of Linux wherever results hang on them, so that a machine's own settings do not."""
+"""Linux defaults of all sysctls that affect results, so that the machine's settings do not."""
 
 
 @dataclass(frozen=True)
 class Case:
-    """What is sent over which path."""
+    """A transfer and its path."""
 
     name: str
     congestion: str = "cubic"
     rate: int = 10_000_000
-    """Of the bottleneck [bit/s]."""
+    """Rate of the bottleneck [bit/s]."""
     rtt: int = 40
-    """Propagation, both ways together [ms]."""
+    """Round-trip propagation delay [ms]."""
     queue: int = 100
-    """Packets that wait, beside the one on the link."""
+    """Limit of the queue, without the packet on the link [packets]."""
     lost: tuple[int, ...] = ()
-    """Which of the packets with data that left the queue are lost, counted from 1."""
+    """Lost data packets, counted from 1 as they leave the queue."""
     seconds: float = 15
-    """How long, from the SYN on [s]."""
+    """Duration from the SYN on [s]."""
     bytes: int = 0
-    """How much is sent; 0: no end."""
+    """Length of the transfer [bytes]; 0: unlimited."""
 
 
 @dataclass
 class Trace:
-    """What became of a case in the kernel."""
+    """Result of a case in the kernel."""
 
     goodput: float = 0.0
-    """Payload that had arrived in order by the end, over the time from the SYN on [bit/s]."""
+    """Payload received in order, divided by the time since the SYN [bit/s]."""
     finished: float | None = None
-    """When the last byte of a finite transfer arrived [s]."""
+    """Arrival of the last byte of a finite transfer [s]."""
     sent: int = 0
-    """Packets with data, retransmissions included."""
+    """Data packets, including retransmissions."""
     retransmitted: int = 0
     overflowed: int = 0
-    """Those that found the queue full."""
+    """Data packets dropped because the queue was full."""
     lost: int = 0
-    """Those that were lost as the case asks for."""
+    """Data packets lost by the case's definition."""
     late_mean: float = 0.0
-    """How much later than due the relay handed packets over [ms]."""
+    """Mean lateness of the relay's packets [ms]."""
     late_max: float = 0.0
     packets: list[tuple[float, str, int, int, str]] = field(default_factory=list)
     """Time [s]; "data" or "ack"; position; payload, of ACKs length [bytes]; "", "lost" or "overflow"."""
     samples: list[tuple[float, int, int, int, int, int]] = field(default_factory=list)
-    """The sender's: time [s], cwnd, ssthresh [segments], smoothed RTT [µs], recovery state, lost segments."""
+    """Sender state: time [s], cwnd, ssthresh [segments], smoothed RTT [µs], recovery state, lost segments."""
 
 
 def unavailable() -> str | None:
-    """Say why the kernel cannot be measured here, if it cannot."""
+    """Return why the kernel cannot be measured here; None if it can."""
     if sys.platform != "linux":
         return "there is no Linux kernel here"
     if os.geteuid() != 0:
@@ -119,7 +119,7 @@ def unavailable() -> str | None:
 
 
 def is_short_of_memory() -> bool:
-    """Whether the kernel has little memory left for TCP, for then windows do not open (tcp_mem)."""
+    """Return True if TCP is under memory pressure, which keeps windows small (tcp_mem)."""
     counts = Path("/proc/net/sockstat").read_text().split("TCP:")[1].split()
     return int(counts[counts.index("mem") + 1]) > int(
         Path("/proc/sys/net/ipv4/tcp_mem").read_text().split()[0]
@@ -255,24 +255,24 @@ class Relay:
         self.delay = case.rtt * 500_000
         self.losses = frozenset(case.lost)
         self.begun = 0
-        """When the SYN came."""
+        """Time of the SYN."""
         self.isn = 0
         """The sender's initial sequence number."""
         self.forward: deque[tuple[int, bytes]] = deque()
-        """What is due at the receiver, and when."""
+        """Packets on their way to the receiver, with their due times."""
         self.back: deque[tuple[int, bytes]] = deque()
         self.free, self.free_back = 0, 0
-        """When the link is free again."""
+        """Times at which the links are free again."""
         self.waiting: deque[int] = deque()
-        """When the packets in the queue begin to be sent."""
+        """Transmission start of each queued packet."""
         self.late: list[int] = []
         self.log: list[tuple[float, str, int, int, str]] = []
         self.arrived: list[tuple[int, int, int]] = []
-        """When payload arrives, its position, its length."""
+        """Payload: arrival time, position, length."""
         self.sent = 0
 
     def run(self) -> None:
-        """Carry packets until the time is over, counted from the SYN."""
+        """Relay packets until the case's duration since the SYN has passed."""
         end = time.monotonic_ns() + 10_000_000_000
         while (now := time.monotonic_ns()) < end:
             self._deliver(self.forward, self.far)

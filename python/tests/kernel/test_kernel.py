@@ -1,4 +1,4 @@
-"""The preset `linux` beside the kernel: the same path, the same losses, goodput within 10 %."""
+"""The preset `linux` against the kernel: the same path, the same losses, goodput within 10 %."""
 
 import lab
 import pytest

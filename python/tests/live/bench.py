@@ -1,8 +1,8 @@
-"""What the live gateway reaches, beside what was aimed at: `make live-bench`, as root, in half an hour.
+"""Benchmark of the live gateway against its targets: `make live-bench`, as root, in half an hour.
 
-Every part runs its cases one after the other, three times each, and keeps what it measured with its targets
-in results/live-bench.json. The tables of docs/live-bench.md are made of that file alone, so that parts can be
-measured one at a time: `bench.py --only web`. With `--quick` each case runs once, and shorter.
+Every part runs its cases one after the other, three times each, and stores measurements and targets in
+results/live-bench.json. The tables of docs/live-bench.md are made only from that file, so parts can be
+measured separately: `bench.py --only web`. With `--quick` each case runs once and shorter.
 """
 
 import argparse
@@ -43,11 +43,11 @@ PARTS = {
     "window": "Window marking: the rate",
     "follow": "Window marking: how soon the rate follows",
 }
-"""What can be measured, and its heading."""
+"""Parts of the benchmark with their headings."""
 IN, OUT = "in", "**out**"
 RUNS = 3
 BUFFER = 0.1
-"""What the satellite's modem holds [s]."""
+"""Queue limit of the satellite's modem [s]."""
 MSS = 1360
 """Payload of a segment [bytes]."""
 
@@ -103,19 +103,19 @@ FOLLOW = {
 _FOLLOWED = re.compile(r"^(.+): W (\d+) B, RTT [\d.]+ ms, \d+ B/s, ([+-][\d.]+) % of W/RTT$", re.MULTILINE)
 
 
-# ----- what is measured ------------------------------------------------------------------------------------
+# ----- targets and measurements ----------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Target:
-    """What a quantity should be."""
+    """Target value of a quantity."""
 
     sign: str
     """`≥`, `≤`, `=`, or `±`: from -value to value."""
     value: float
 
     def holds(self, found: float | None) -> bool:
-        """Say whether a value is as it should be; nothing measured never is."""
+        """Return True if a value meets the target; None never does."""
         if found is None:
             return False
         checks = {
@@ -173,7 +173,7 @@ class Bench:
     """The parts, each with its cases."""
 
     def __init__(self, found: Programs, *, quick: bool, keep: Path | None) -> None:
-        """Say with which programs, and how long."""
+        """Set the programs and the durations."""
         self.programs = found
         self.quick = quick
         self.keep = keep
@@ -182,7 +182,7 @@ class Bench:
     def run(
         self, case: str, make: Callable[[int], Watched], read: Callable[[Observed], Values]
     ) -> list[Values]:
-        """Run a case as often as it is to be run."""
+        """Run a case repeatedly."""
         found = []
         for seed in range(1, self.runs + 1):
             start = time.monotonic()
@@ -221,7 +221,7 @@ class Bench:
             "algorithm": algorithm,
             "flows": flows,
             "rate": rate,
-            # Together four times what is under way, and a few segments for each in any case.
+            # Four times the bandwidth-delay product in total, and at least a few segments per connection.
             "buffer": max(4 * product // flows, 4 * MSS) if buffer is None else buffer,
             "window": 8 * product,
             "aqm": aqm,
@@ -236,7 +236,7 @@ class Bench:
         return Scenario.parse(ours, "live-bench", []), Scenario.parse(links, "live-bench-links", [])
 
     def split(self) -> list[Row]:
-        """One flow and a hundred, through the gateway and without it."""
+        """One flow and 100 flows through gateway and terminal."""
         found = []
         for rate, cores in ((20, 0.15), (200, 0.7)):
             for flows in (1, 100):
@@ -260,7 +260,7 @@ class Bench:
         return found
 
     def kernel(self) -> list[Row]:
-        """The same without a gateway: the kernel's congestion controls from end to end."""
+        """The same flows without a gateway: the kernel's congestion controls end to end."""
         found = []
         for rate in (20, 200):
             for flows in (1, 100):
@@ -281,7 +281,7 @@ class Bench:
         return found
 
     def unshaped(self) -> list[Row]:
-        """As fast as it goes."""
+        """Transfers without rate limits."""
 
         def make(seed: int) -> Watched:
             scenario, _ = self.bulk(10**10, 10, buffer=8 << 20, seconds=(3, 10))
@@ -299,7 +299,7 @@ class Bench:
         return rows("unshaped, 10 flows", self.run("unshaped", make, read), targets)
 
     def web(self) -> list[Row]:
-        """Four hundred web users, live beside simulated."""
+        """400 web users, live and simulated."""
         change = {"run.warmup": "10 s", "run.duration": "10 s"} if self.quick else {}
         scenario = bp.load(str(ROOT / "scenarios" / "live-gateway.toml"), set=change)
         metrics = {
@@ -342,7 +342,7 @@ class Bench:
         return found
 
     def many(self) -> list[Row]:
-        """Four thousand web users: ten times the four hundred, at ten times the rate."""
+        """4000 web users at ten times the rate of 400."""
         users = 4000
         seconds = ("8 s", "8 s") if self.quick else ("12 s", "15 s")
         change = {
@@ -362,7 +362,7 @@ class Bench:
         scenario = bp.load(str(ROOT / "scenarios" / "live-gateway.toml"), set=change)
 
         def make(seed: int) -> Watched:
-            # All ask at once, and none is to be led past the gateway for that.
+            # All users start at once, and none should bypass the PEP because of it.
             return Watched(scenario, self.programs, seed=seed, limits={"handshakes": users + 1000})
 
         def read(seen: Observed) -> Values:
@@ -394,7 +394,7 @@ class Bench:
         return rows("4000 web users at 200 Mbit/s", self.run("4000 users", make, read), targets)
 
     def window(self) -> list[Row]:
-        """The window that a server is offered, and its rate."""
+        """Rate of a server for a given receive window."""
         found = []
         for size in (50_000, 100_000, 200_000):
             case = f"window marking, W = {size // 1000} kB"
@@ -404,7 +404,7 @@ class Bench:
                 return Watched(scenario, self.programs, seed=seed, emulated=links)
 
             def read(seen: Observed, size: int = size) -> Values:
-                # Over the satellite and the ground and back; acknowledgements are gathered for 50 ms at most.
+                # Round trip over satellite and ground; acknowledgements are delayed by at most 50 ms.
                 trip = 0.604
                 expected = size * 8 / trip
                 return {
@@ -417,7 +417,7 @@ class Bench:
         return found
 
     def follow(self) -> list[Row]:
-        """The rate after a change of the window, in the gateway's own tests of that."""
+        """Rate after a change of the window, in the gateway's own tests."""
         found: dict[tuple[str, str], list[float | None]] = {}
         for _ in range(self.runs):
             for case, (file, test) in FOLLOW.items():
@@ -436,7 +436,7 @@ class Bench:
 
 
 def followed(said: str) -> dict[str, float]:
-    """Return how far a rate was off its window's after each change that a test tells of [%]."""
+    """Return the deviation of the rate from window / RTT after each change in a test's output [%]."""
     found: dict[str, float] = {}
     before: dict[str, str] = {}
     for what, size, off in _FOLLOWED.findall(said):
@@ -454,7 +454,7 @@ def _named(rate: int, flows: int) -> str:
 
 
 def transfers(seen: Observed, ceiling: float) -> Values:
-    """Return what long transfers got of a ceiling [bit/s]."""
+    """Return the goodput of long transfers compared with a ceiling [bit/s]."""
     goodputs = [float(each) for each in seen.recorded.flows["goodput"].fill_null(0.0)]
     dropped = sum(seen.satellite()["dropped"].values())
     return {
@@ -470,7 +470,7 @@ def transfers(seen: Observed, ceiling: float) -> Values:
 
 
 def ends(seen: Observed) -> Values:
-    """Return the processor time of the gateway and the terminal."""
+    """Return the processor time of gateway and terminal."""
     return {
         ("gateway", "cores"): seen.cores("gateway"),
         ("terminal", "cores"): seen.cores("terminal"),
@@ -479,7 +479,7 @@ def ends(seen: Observed) -> Values:
 
 
 LATER = "queue_mean of the last third"
-"""Long after the beginning, when all ask at once and the queue is longer for a while."""
+"""Start of the steady part, after the longer queue of the simultaneous start."""
 
 
 def later(series: pl.DataFrame) -> float:
@@ -489,7 +489,7 @@ def later(series: pl.DataFrame) -> float:
 
 
 def tapped(seen: Observed) -> Values:
-    """Return packets that were lost on their way to the AQM."""
+    """Return the number of packets lost before the AQM."""
     lost = seen.live["nfqueue"]
     return {("lost unseen", "packets"): float(lost["user_dropped"] + lost["queue_dropped"])}
 
@@ -510,13 +510,13 @@ def _with(unit: str, value: float | None) -> str:
 
 
 def _spread(values: Iterable[float | None]) -> str:
-    """Return the least and the most of several values."""
+    """Return the minimum and maximum of several values."""
     ordered = sorted(values, key=_order)
     return "" if len(ordered) < 2 else f"{_number(ordered[0])} – {_number(ordered[-1])}"
 
 
 def stored(found: Iterable[Row], *, quick: bool, versions: Mapping[str, str]) -> dict[str, Any]:
-    """Return a part as it is kept, with when and on what it was measured."""
+    """Return a part in its stored form, with date and system of the measurement."""
     return {
         "date": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
         "quick": quick,
@@ -526,7 +526,7 @@ def stored(found: Iterable[Row], *, quick: bool, versions: Mapping[str, str]) ->
 
 
 def restored(part: Mapping[str, Any]) -> list[Row]:
-    """Return the rows of a part that was kept."""
+    """Return the rows of a stored part."""
     return [
         Row(
             each["case"],
@@ -540,7 +540,7 @@ def restored(part: Mapping[str, Any]) -> list[Row]:
 
 
 def table(found: Iterable[Row]) -> str:
-    """Return rows as Markdown; a case is named once."""
+    """Return rows as Markdown; only a case's first row names it."""
     lines = ["| case | | median | range | target | |", "| --- | --- | ---: | --- | --- | --- |"]
     before = ""
     for row in found:
@@ -553,7 +553,7 @@ def table(found: Iterable[Row]) -> str:
 
 
 def markdown(data: Mapping[str, Mapping[str, Any]]) -> str:
-    """Return what the page says of everything that was kept."""
+    """Return the page's text on all stored parts."""
     text = []
     every = [row for part in data.values() for row in restored(part) if row.target is not None]
     missed = [row for row in every if row.verdict != IN]
@@ -578,7 +578,7 @@ def markdown(data: Mapping[str, Mapping[str, Any]]) -> str:
 
 
 def system(found: Programs) -> dict[str, str]:
-    """Return the versions of what the figures hang on."""
+    """Return the versions of software that affects the figures."""
     cpus = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
     processor = next(
         (line.split(":")[1].strip() for line in cpus if line.startswith("model name")), "unknown"
@@ -595,14 +595,14 @@ def system(found: Programs) -> dict[str, str]:
 
 
 def renew(data: Mapping[str, Mapping[str, Any]]) -> None:
-    """Write the generated part of the page anew."""
+    """Rewrite the generated part of the page."""
     text = PAGE.read_text(encoding="utf-8")
     head, rest = text.split(BEGIN)
     PAGE.write_text(f"{head}{BEGIN}\n\n{markdown(data)}\n\n{END}{rest.split(END)[1]}", encoding="utf-8")
 
 
 def main() -> int:
-    """Measure, and renew the page; the exit code says whether every target that was measured is reached."""
+    """Measure and update the page; the exit code is 0 if all measured targets are met."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

@@ -1,7 +1,7 @@
-"""Live runs that are looked at from outside while they go on, and the same load without a gateway.
+"""Live runs sampled from outside, and the same load without a gateway.
 
-A run is sampled ten times a second: what devices have received and how much processor time programs have
-used is read from /proc, so that nothing that is measured counts itself.
+A run is sampled ten times a second: bytes received by devices and processor time of programs are read from
+/proc, independently of the programs' own counters.
 """
 
 import os
@@ -26,32 +26,32 @@ from bentpipe.runs.plan import make_plan
 __all__ = ["HEADERS", "Direct", "Observed", "Sample", "Unshaped", "Watched", "first_at", "jain"]
 
 SAMPLE = 0.1
-"""Between two looks [s]."""
+"""Sampling interval [s]."""
 SPAN = 5
-"""Looks that a rate is the mean of."""
+"""Number of samples over which a rate is averaged."""
 HEADERS = 52
-"""IPv4, and TCP with timestamps [bytes]."""
+"""Headers of IPv4 and of TCP with timestamps [bytes]."""
 _TICKS = os.sysconf("SC_CLK_TCK")
 _ETHERNET = "02:00:00:00:00:01"
 
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """What a run had come to at one time."""
+    """State of a run at one time."""
 
     time: float
-    """Since its time zero [s]."""
+    """Time since the run's time zero [s]."""
     payload: int
-    """That the clients' device has received [bytes]."""
+    """Payload that the clients' device has received [bytes]."""
     wire: int
-    """That the satellite has delivered [bytes]."""
+    """Bytes that the satellite has delivered."""
     cpu: Mapping[str, float]
     """Processor time of each program [s]."""
 
 
 @dataclass(frozen=True)
 class Observed:
-    """A run, and what was seen of it."""
+    """A run with its samples."""
 
     warmup: float
     duration: float
@@ -65,38 +65,38 @@ class Observed:
 
     @property
     def wire(self) -> float:
-        """What the satellite delivered while measuring [bit/s]."""
+        """Rate that the satellite delivered while measuring [bit/s]."""
         first, last = self._ends()
         return (last.wire - first.wire) * 8 / (last.time - first.time)
 
     def cores(self, *names: str) -> float:
-        """Return how much of a core programs used while measuring."""
+        """Return the processor time of programs while measuring [cores]."""
         first, last = self._ends()
         return sum(last.cpu[name] - first.cpu[name] for name in names) / (last.time - first.time)
 
     def _ends(self) -> tuple[Sample, Sample]:
         measured = [each for each in self.samples if each.time >= self.warmup]
         if len(measured) < 2:
-            raise LiveError("the run was not looked at while it measured")
+            raise LiveError("the run has fewer than two samples of the measured time")
         return measured[0], measured[-1]
 
     @property
     def live(self) -> Mapping[str, Any]:
-        """What the programs themselves counted."""
+        """Counters of the programs."""
         return self.recorded.live
 
     def satellite(self) -> Mapping[str, Any]:
-        """Return what the emulator counted of the satellite, towards the terminal."""
+        """Return the emulator's counters of the forward link."""
         links = self.live["links"]["statistics"]["links"]
         return next(each for each in links if (each["link"], each["direction"]) == ("satellite", "forward"))
 
     @property
     def late(self) -> float:
-        """How late the emulator let packets out, of a hundred the latest [ms]."""
+        """99th percentile of the emulator's lateness [ms]."""
         return float(self.live["links"]["statistics"]["late"]["p99_s"]) * 1e3
 
     def rates(self) -> list[tuple[float, float]]:
-        """Return times [s] and the payload that came in the half second before each [bit/s]."""
+        """Return times [s] with the payload rate of the half second before each [bit/s]."""
         return [
             (b.time, (b.payload - a.payload) * 8 / (b.time - a.time))
             for a, b in zip(self.samples, self.samples[SPAN:], strict=False)
@@ -104,7 +104,7 @@ class Observed:
 
 
 def first_at(rates: list[tuple[float, float]], least: float) -> float | None:
-    """Return the first time [s] at which a rate was at least so much [bit/s]; None: never."""
+    """Return the first time [s] with a rate of at least `least` [bit/s]; None if there is none."""
     return next((at for at, rate in rates if rate >= least), None)
 
 

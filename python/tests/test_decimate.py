@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bentpipe.report.decimate import bounds, ecdf, geometric, rounded_up, thin
+from bentpipe.report.decimate import bounds, decimate, ecdf, geometric, rounded_up
 
 samples = st.lists(st.one_of(st.none(), st.floats(-1e9, 1e9), st.just(math.nan)), min_size=1, max_size=200)
 
@@ -18,21 +18,21 @@ def table(values: list[float | None]) -> pl.DataFrame:
 @given(samples, st.integers(1, 50))
 def test_decimation_keeps_extremes_and_means(values: list[float | None], points: int) -> None:
     known = [value for value in values if value is not None and not math.isnan(value)]
-    thinned = thin(table(values), points)
-    assert len(thinned) <= points
+    decimated = decimate(table(values), points)
+    assert len(decimated) <= points
     if not known:
-        assert thinned.is_empty()
+        assert decimated.is_empty()
         return
-    assert thinned["low"].min() == min(known)
-    assert thinned["high"].max() == max(known)
-    for low, mean, high in thinned.select("low", "mean", "high").iter_rows():
+    assert decimated["low"].min() == min(known)
+    assert decimated["high"].max() == max(known)
+    for low, mean, high in decimated.select("low", "mean", "high").iter_rows():
         assert low - 1e-6 <= mean <= high + 1e-6
-    assert thinned["time"].is_sorted()
+    assert decimated["time"].is_sorted()
 
 
 def test_decimation_matches_a_worked_example() -> None:
-    thinned = thin(table([1.0, 3.0, 5.0, 4.0, 9.0]), 3)
-    assert thinned.rows() == [
+    decimated = decimate(table([1.0, 3.0, 5.0, 4.0, 9.0]), 3)
+    assert decimated.rows() == [
         (pytest.approx(0.15), 1.0, 2.0, 3.0),
         (pytest.approx(0.35), 4.0, 4.5, 5.0),
         (pytest.approx(0.5), 9.0, 9.0, 9.0),
@@ -60,7 +60,7 @@ def test_expected_drop_runs_sum_to_the_dropped_packets() -> None:
 
 
 def test_axis_limits_include_all_values() -> None:
-    tables = [thin(table([3.0, 8.0])), thin(table([1.0, 7.0]))]
+    tables = [decimate(table([3.0, 8.0])), decimate(table([1.0, 7.0]))]
     assert bounds(tables, [], from_zero=True) == (0.0, 8.0)
     low, high = bounds(tables, [20.0], from_zero=False)
     assert low < 1
