@@ -1,27 +1,27 @@
-//! A link layer that contends, schedules and repeats.
+//! A link layer with contention, scheduling and retries.
 //!
-//! Each packet is tried until a try succeeds or there have been too many; each try takes the link for its overhead and
-//! its bits. From a try that failed to the next may pass more time, in which other packets are sent. Packets are
-//! delivered in order, at the end of a frame where there are frames.
+//! Each packet is tried until a try succeeds or the limit of tries is reached. A try occupies the link for its overhead
+//! and its bits. After a failed try more time may pass, in which other packets are sent. Packets are delivered in order; with
+//! framing, at the end of a frame.
 
 use bentpipe_scenario as scenario;
 use bentpipe_units::{Duration, Instant, Rate, Rng};
 
-/// A link with a link layer of its own.
+/// A link layer at a rate.
 #[derive(Clone, Debug)]
 pub struct Access {
     access: scenario::Access,
     rate: Rate,
 }
 
-/// What became of a packet.
+/// Result of sending a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Tried {
-    /// When the link is free again.
+pub struct Attempts {
+    /// Time at which the link is free again.
     pub free: Instant,
-    /// What is to be added until it arrives.
+    /// Delay that the link layer adds.
     pub delay: Duration,
-    /// Whether no try succeeded.
+    /// True if no try succeeded.
     pub lost: bool,
 }
 
@@ -33,7 +33,7 @@ impl Access {
     }
 
     /// Sends a packet of `len` bytes at `now`.
-    pub fn send(&self, len: u32, now: Instant, rng: &mut Rng) -> Tried {
+    pub fn send(&self, len: u32, now: Instant, rng: &mut Rng) -> Attempts {
         let a = &self.access;
         let (low, high) = (a.overhead.0.as_nanos(), a.overhead.1.as_nanos());
         let bits = self.rate.time_to_send(u64::from(len) + a.header);
@@ -44,10 +44,10 @@ impl Access {
             lost = a.frame_loss > 0.0 && rng.uniform() < a.frame_loss;
             failed += u32::from(lost);
         }
-        // The last try's failure is not waited for.
+        // No delay follows the last try.
         let waits = u64::from(failed.min(a.tries - 1));
         let arrives = (free + a.try_delay.times(waits)).round_up_to(a.frame);
-        Tried { free, delay: arrives - free, lost }
+        Attempts { free, delay: arrives - free, lost }
     }
 }
 
@@ -67,22 +67,22 @@ mod tests {
         Access::new(&access, Rate::from_bps(10_000_000))
     }
 
-    /// 1225 bytes and 25 of header take 1 ms at 10 Mbit/s; with the overhead 1.1 ms.
+    /// 1225 bytes and a header of 25 take 1 ms at 10 Mbit/s; with the overhead 1.1 ms.
     #[test]
     fn a_try_takes_its_overhead_and_its_bits() {
         let mut rng = Rng::stream(1, "access", 0, "test");
         let sent = access(0.0, 3, Duration::ZERO).send(1225, Instant::ZERO, &mut rng);
         let free = Instant::ZERO + Duration::from_micros(1100);
-        assert_eq!(sent, Tried { free, delay: Duration::ZERO, lost: false });
+        assert_eq!(sent, Attempts { free, delay: Duration::ZERO, lost: false });
         let framed = access(0.0, 3, Duration::from_millis(5)).send(1225, Instant::ZERO, &mut rng);
-        assert_eq!(framed, Tried { free, delay: Duration::from_micros(3900), lost: false });
+        assert_eq!(framed, Attempts { free, delay: Duration::from_micros(3900), lost: false });
     }
 
     /// Of packets tried three times with failures of 0.2 each, 0.2^3 = 0.008 are lost, and there are 1 + 0.2 + 0.04 = 1.24
-    /// tries to a packet; those that arrive were repeated 0.2 x 0.8 + 2 x 0.04 x 0.8 = 0.224 / 0.992 times, at 20 ms.
-    /// Standard errors of 200000: 0.0002, 0.0012 tries and 0.0011 repeats.
+    /// tries to a packet; packets that arrive were retried 0.2 x 0.8 + 2 x 0.04 x 0.8 = 0.224 / 0.992 times, at 20 ms.
+    /// Standard errors of 200000: 0.0002, 0.0012 tries and 0.0011 retries.
     #[test]
-    fn repeating_leaves_a_power_of_the_loss_and_costs_time() {
+    fn loss_falls_with_the_power_of_tries_and_retries_take_time() {
         let mut rng = Rng::stream(1, "access", 1, "test");
         let link = access(0.2, 3, Duration::ZERO);
         let (mut lost, mut busy, mut delay, n) = (0, 0.0, 0.0, 200_000);

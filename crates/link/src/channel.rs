@@ -67,7 +67,7 @@ impl Channel {
 
     /// True if packets are lost before they reach the queue.
     pub(crate) fn loses_on_arrival(&self) -> bool {
-        !self.loss.is_nothing() && self.at == LossAt::BeforeQueue
+        !self.loss.is_none() && self.at == LossAt::BeforeQueue
     }
 
     /// Decides whether the loss model takes a packet at `now`.

@@ -69,11 +69,18 @@ impl<P> DelayLine<P> {
         (self.packets.len() == 1).then_some(arrival)
     }
 
-    /// Removes the packet that arrives now. Returns it, and the time for which the host schedules the line again.
+    /// Removes the packet that arrives now; then the host schedules the line for the [next
+    /// arrival](Self::next_arrival).
     #[inline]
-    pub fn pop(&mut self) -> Option<(P, Option<Instant>)> {
-        let (_, packet) = self.packets.pop_front()?;
-        Some((packet, self.packets.front().map(|&(arrival, _)| arrival)))
+    pub fn pop(&mut self) -> Option<P> {
+        self.packets.pop_front().map(|(_, packet)| packet)
+    }
+
+    /// Arrival time of the first packet.
+    #[inline]
+    #[must_use]
+    pub fn next_arrival(&self) -> Option<Instant> {
+        self.packets.front().map(|&(arrival, _)| arrival)
     }
 
     /// Arrival time of the last packet added.
@@ -94,8 +101,8 @@ mod tests {
         assert_eq!(line.push(at(10), 'a'), Some(at(10)));
         assert_eq!(line.push(at(5), 'b'), None);
         assert_eq!(line.last_arrival(), at(10));
-        assert_eq!(line.pop(), Some(('a', Some(at(10)))));
-        assert_eq!(line.pop(), Some(('b', None)));
+        assert_eq!((line.pop(), line.next_arrival()), (Some('a'), Some(at(10))));
+        assert_eq!((line.pop(), line.next_arrival()), (Some('b'), None));
         assert_eq!(line.pop(), None);
     }
 }

@@ -1,20 +1,20 @@
-//! A rate that is drawn at regular times.
+//! A rate drawn at regular times.
 
 use bentpipe_scenario as scenario;
 use bentpipe_units::{Instant, Rate, Rng};
 
-/// A rate that is drawn at regular times, each on its own.
+/// A rate drawn independently at regular times.
 #[derive(Clone, Debug)]
 pub struct Drawn {
     drawn: scenario::Drawn,
     rate: Rate,
-    /// When the next is drawn.
+    /// Time of the next draw.
     next: Instant,
     rng: Rng,
 }
 
 impl Drawn {
-    /// The rates that `drawn` describes, the first from the beginning of the run; `rng` is their own.
+    /// Rates as `drawn` describes, from the beginning of the run; `rng` is used for nothing else.
     #[must_use]
     pub fn new(drawn: scenario::Drawn, rng: Rng) -> Self {
         let mut new = Self { drawn, rate: Rate::default(), next: Instant::ZERO + drawn.every, rng };
@@ -22,7 +22,7 @@ impl Drawn {
         new
     }
 
-    /// The rate at `now`, and until when it holds.
+    /// The rate at `now`, and the time until which it holds.
     pub fn at(&mut self, now: Instant) -> (Rate, Instant) {
         while self.next <= now {
             self.next += self.drawn.every;
@@ -57,7 +57,7 @@ mod tests {
     /// for the mean, of 0.0033 Mbit²/s² for the variance (1.333; the fourth moment of a uniform is 1.8 times its square)
     /// and of 0.0032 for the correlation of each with the next; the bounds are five of each.
     #[test]
-    fn rates_are_uniform_between_the_two_and_each_on_its_own() {
+    fn rates_are_uniform_and_independent() {
         let mut drawn = drawn();
         let n = 100_000u64;
         let rates: Vec<f64> = (0..n)
@@ -76,9 +76,9 @@ mod tests {
         assert!((next / variance).abs() < 0.016, "{}", next / variance);
     }
 
-    /// Asked at every time or seldom, it is the same.
+    /// The rates do not depend on how often they are asked for.
     #[test]
-    fn a_rate_holds_until_the_next_and_does_not_depend_on_who_asks_when() {
+    fn a_rate_holds_until_the_next_draw() {
         let (mut often, mut seldom) = (drawn(), drawn());
         let at = |ms: u64| Instant::ZERO + Duration::from_millis(ms);
         for ms in 0..10_000 {
@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn between_two_rates_that_are_one_there_is_no_other() {
+    fn equal_bounds_give_a_constant_rate() {
         let rate = Rate::from_bps(5_000_000);
         let every = Duration::from_secs(1);
         let fixed = scenario::Drawn { uniform: (rate, rate), every };

@@ -191,7 +191,7 @@ impl LinkEngine {
 
     /// Sends the next packet, or the rest of one. `terminal` is the host of a packet, for a capacity that differs from
     /// host to host.
-    #[inline]
+    #[inline(always)]
     pub fn serve(
         &mut self,
         now: Instant,

@@ -1,4 +1,4 @@
-//! Rain fade, and a carrier that adapts to it.
+//! Rain fade, and a carrier with adaptive coding and modulation.
 //!
 //! ITU-R P.1853, Annex 1, section 2: a white Gaussian sequence n(kT) is filtered to
 //!
@@ -8,34 +8,34 @@
 //! ```
 //!
 //! where Q^-1 is the inverse of the complementary normal distribution. Without an offset (p_rain = 1) this is the
-//! process of Maseng & Bakken (1981). At each step the carrier takes the most efficient modulation of DVB-S2 whose
-//! threshold is below Es/N0 without rain, less A and a margin; where none is, nothing can be sent.
+//! process of Maseng & Bakken (1981). At each step the carrier uses the most efficient DVB-S2 ModCod whose threshold is below
+//! the clear-sky Es/N0 less A and a margin; below all thresholds the rate is zero.
 //!
-//! Departures: the process begins in its stationary state, so that nothing is thrown away; rain does not raise the
-//! receiver's noise; the modulation follows the signal at once, and the margin stands for what that takes.
+//! *Departures:* the process starts in its stationary state, so that no start has to be discarded; rain does not raise the
+//! noise of the receiver; the ModCod follows the signal at once, and the margin accounts for the delay of that.
 
 use bentpipe_scenario::{self as scenario, Modcod};
 use bentpipe_units::{Instant, Rate, Rng};
 
-/// A carrier that adapts to the rain.
+/// A carrier under rain fade.
 #[derive(Clone, Debug)]
 pub struct Fade {
     carrier: scenario::Carrier,
     fade: scenario::Fade,
-    /// What the last value counts for in the next.
+    /// Correlation of successive values.
     rho: f64,
-    /// [dB]
+    /// `A_offset` [dB].
     offset: f64,
-    /// The Gaussian process.
+    /// The Gaussian process `X`.
     x: f64,
-    /// When it takes its next value.
+    /// Time of its next value.
     next: Instant,
     rate: Rate,
     rng: Rng,
 }
 
 impl Fade {
-    /// The rain `fade` on the way of `carrier`; `rng` is its own.
+    /// The rain fade of `carrier`; `rng` is used for nothing else.
     #[must_use]
     pub fn new(carrier: &scenario::Carrier, fade: scenario::Fade, mut rng: Rng) -> Self {
         let x = rng.normal();
@@ -60,13 +60,13 @@ impl Fade {
         new
     }
 
-    /// The attenuation now [dB].
+    /// Current attenuation [dB].
     #[must_use]
     pub fn attenuation(&self) -> f64 {
         (self.fade.median * libm::exp(self.fade.sigma * self.x) - self.offset).max(0.0)
     }
 
-    /// The rate at `now`, and until when it holds.
+    /// The rate at `now`, and the time until which it holds.
     pub fn at(&mut self, now: Instant) -> (Rate, Instant) {
         while self.next <= now {
             self.x = self.rho * self.x + (1.0 - self.rho * self.rho).sqrt() * self.rng.normal();
@@ -76,13 +76,14 @@ impl Fade {
         (self.rate, self.next)
     }
 
+    /// Chooses the ModCod.
     fn choose(&mut self) {
         let signal = self.fade.clear_sky - self.attenuation() - self.fade.margin;
         self.rate = Modcod::best(signal).map_or(Rate::default(), |m| self.carrier.rate(m));
     }
 }
 
-/// The value that a standard normal variable exceeds with probability `p`, by bisection: it is wanted once.
+/// The value that a standard normal variable exceeds with probability `p`, by bisection, as it is needed only once.
 fn upper_quantile(p: f64) -> f64 {
     let (mut low, mut high) = (-40.0, 40.0);
     for _ in 0..100 {
@@ -114,9 +115,9 @@ mod tests {
         Fade::new(&carrier, fade, Rng::stream(2, "fade", 0, "capacity"))
     }
 
-    /// Values of the normal distribution's table.
+    /// Against a table of the normal distribution.
     #[test]
-    fn quantiles_are_the_tables() {
+    fn quantiles_agree_with_the_table() {
         for (p, x) in [(0.5, 0.0), (0.158_655_254, 1.0), (0.05, 1.644_853_627), (0.975, -1.959_963_985)] {
             assert!((upper_quantile(p) - x).abs() < 1e-8, "{p}");
         }
@@ -126,7 +127,7 @@ mod tests {
     /// 2000 independent values (two correlation times each): standard errors of the mean 0.022, of the variance (the
     /// correlation's square counts: 4000 values) 0.022, of the share of rain (0.3) below 0.011.
     #[test]
-    fn the_attenuation_is_distributed_and_correlated_as_p_1853_says() {
+    fn attenuation_has_the_distribution_and_correlation_of_p_1853() {
         let mut rain = fade(1.0);
         let n = 400_000u64;
         let x: Vec<f64> = (0..n)
@@ -154,8 +155,8 @@ mod tests {
         assert!((share - 0.3).abs() < 0.055, "{share}");
     }
 
-    /// 14 dB less a margin of 1: 32APSK 3/4 (12.73 dB, 3.703295 bit/symbol) where it is dry; with 2.5 dB of rain 10.5 dB
-    /// are left for 16APSK 3/4 (10.21 dB); with 15.4 dB nothing works, for QPSK 1/4 needs -2.35 dB.
+    /// 14 dB less a margin of 1: 32APSK 3/4 (12.73 dB, 3.703295 bit/symbol) in clear sky; 2.5 dB of rain leave
+    /// 10.5 dB, for 16APSK 3/4 (10.21 dB); with 15.4 dB nothing can be sent, as QPSK 1/4 needs -2.35 dB.
     #[test]
     fn the_modulation_follows_the_rain() {
         let mut dry = fade(0.0);

@@ -1,16 +1,16 @@
-//! Satellites that are changed for others at regular times.
+//! Handovers between satellites at regular times.
 
 use bentpipe_scenario as scenario;
 use bentpipe_units::{Duration, Instant, Rng};
 
-/// The satellite that serves, one after the other.
+/// The serving satellite.
 #[derive(Clone, Debug)]
 pub struct Satellite {
     handover: scenario::Handover,
-    /// Random numbers of the k-th satellite hang on these two, so that both ways meet the same.
+    /// The random stream of the k-th satellite derives from these, so that both directions use the same satellite.
     seed: u64,
     name: String,
-    /// The satellite that serves, and when it goes.
+    /// Number of the serving satellite, and the time of the next handover.
     number: Option<u64>,
     until: Instant,
     delay: Duration,
@@ -30,12 +30,12 @@ impl Satellite {
         }
     }
 
-    /// What the satellite that serves at `now` adds to the delay.
+    /// Delay that the serving satellite adds at `now`.
     pub fn delay(&mut self, now: Instant) -> Duration {
         if now >= self.until || self.number.is_none() {
             let number = self.number_at(now);
             self.number = Some(number);
-            self.until = self.change(number);
+            self.until = self.end_of(number);
             let (low, high) = self.handover.delay;
             let mut rng = Rng::stream(self.seed, &self.name, number, "satellite");
             self.delay = if low == high {
@@ -47,35 +47,35 @@ impl Satellite {
         self.delay
     }
 
-    /// When the outage is over that `now` falls into; none where it falls into none.
+    /// End of the outage at `now`; `None` outside outages.
     #[must_use]
     pub fn outage(&self, now: Instant) -> Option<Instant> {
         let number = self.number_at(now);
-        let began = self.change(number.checked_sub(1)?);
+        let began = self.end_of(number.checked_sub(1)?);
         let end = began + self.handover.outage;
         (now < end).then_some(end)
     }
 
-    /// Whether there is a time without any satellite.
+    /// True if each handover has an outage.
     #[must_use]
     pub const fn has_outages(&self) -> bool {
         !self.handover.outage.is_zero()
     }
 
-    /// Whether what is sent in an outage is lost; else it waits.
+    /// True if packets sent in an outage are lost, false if they wait.
     #[must_use]
     pub const fn loses(&self) -> bool {
         self.handover.loses
     }
 
-    /// How many changes there have been up to `now`.
+    /// Number of handovers up to `now`.
     fn number_at(&self, now: Instant) -> u64 {
         let first = Instant::ZERO + self.handover.offset;
         if now < first { 0 } else { 1 + (now - first).as_nanos() / self.handover.interval.as_nanos().max(1) }
     }
 
-    /// When the satellite of that number goes.
-    fn change(&self, number: u64) -> Instant {
+    /// Time of the handover from satellite `number`.
+    fn end_of(&self, number: u64) -> Instant {
         Instant::ZERO + self.handover.offset + self.handover.interval.times(number)
     }
 }
@@ -85,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn satellites_change_at_their_times_and_leave_a_gap() {
+    fn handovers_change_the_delay_and_have_an_outage() {
         let handover = scenario::Handover {
             interval: Duration::from_secs(15),
             offset: Duration::from_secs(12),
@@ -101,7 +101,7 @@ mod tests {
         assert!(delays[0] == delays[1] && delays[1] != delays[2]);
         assert!(delays[2] == delays[3] && delays[3] != delays[4]);
         assert!(delays.iter().all(|d| (handover.delay.0..handover.delay.1).contains(d)));
-        // The other way meets the same satellites, whenever it is used.
+        // The other direction has the same satellites.
         assert_eq!([26_999, 100_000].map(|ms| back.delay(at(ms))), [delays[3], delays[5]]);
 
         assert_eq!(there.outage(at(11_999)), None);
@@ -109,7 +109,7 @@ mod tests {
         assert_eq!(there.outage(at(12_199)), Some(at(12_200)));
         assert_eq!(there.outage(at(12_200)), None);
         assert_eq!(there.outage(at(27_100)), Some(at(27_200)));
-        // Before the first change there is no gap.
+        // No outage before the first handover.
         assert_eq!(there.outage(at(0)), None);
     }
 }

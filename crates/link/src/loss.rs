@@ -1,31 +1,31 @@
-//! Which packets are lost.
+//! Loss models.
 
 use bentpipe_scenario::{self as scenario, Clock, LossModel};
 use bentpipe_units::{Instant, Rng};
 
-/// A channel that loses packets.
+/// A loss model.
 #[derive(Clone, Debug)]
 pub enum Loss {
-    /// None.
-    Nothing,
-    /// Each on its own, with this probability.
+    /// No loss.
+    None,
+    /// Independent, with this probability.
     Independent(f64),
-    /// Those with given numbers.
+    /// Packets with given numbers.
     Nth(Nth),
-    /// As the channel is good or bad.
+    /// A channel with a good and a bad state.
     GilbertElliott(GilbertElliott),
-    /// Those with a wrong bit: the logarithm of the probability that a bit is right.
+    /// Packets with a bit error: logarithm of the probability that a bit is correct.
     BitErrors(f64),
 }
 
-/// Loses the packets with given numbers.
+/// Loss of packets with given numbers.
 #[derive(Clone, Debug)]
 pub struct Nth {
-    /// Counted from 1, rising.
+    /// Numbers, counted from 1, ascending.
     numbers: Vec<u32>,
     /// Packets seen.
     seen: u64,
-    /// How many of the numbers have come up.
+    /// Numbers reached.
     done: usize,
 }
 
@@ -33,16 +33,16 @@ pub struct Nth {
 #[derive(Clone, Debug)]
 pub struct GilbertElliott {
     channel: scenario::GilbertElliott,
-    /// Whether it was bad at the last packet, and when that was; none before the first.
+    /// True if the state was bad, and the time, at the last packet; `None` before the first.
     last: Option<(bool, Instant)>,
 }
 
 impl Loss {
-    /// The channel that `loss` describes.
+    /// The model that `loss` describes.
     #[must_use]
     pub fn new(loss: &scenario::Loss) -> Self {
         match &loss.model {
-            _ if loss.is_none() => Self::Nothing,
+            _ if loss.is_none() => Self::None,
             LossModel::Probability(p) => Self::Independent(*p),
             LossModel::Nth(numbers) => Self::Nth(Nth { numbers: numbers.clone(), seen: 0, done: 0 }),
             LossModel::GilbertElliott(channel) => {
@@ -52,17 +52,17 @@ impl Loss {
         }
     }
 
-    /// Whether it never loses a packet.
+    /// True if it never loses a packet.
     #[must_use]
-    pub const fn is_nothing(&self) -> bool {
-        matches!(self, Self::Nothing)
+    pub const fn is_none(&self) -> bool {
+        matches!(self, Self::None)
     }
 
-    /// Whether the next packet, of `len` bytes at `now`, is lost.
+    /// Decides whether the next packet, of `len` bytes at `now`, is lost.
     #[inline]
     pub fn loses(&mut self, len: u32, now: Instant, rng: &mut Rng) -> bool {
         match self {
-            Self::Nothing => false,
+            Self::None => false,
             Self::Independent(p) => rng.uniform() < *p,
             Self::Nth(nth) => nth.loses(),
             Self::GilbertElliott(channel) => channel.loses(now, rng),
@@ -89,7 +89,7 @@ impl GilbertElliott {
         loss > 0.0 && rng.uniform() < loss
     }
 
-    /// The probability that the channel is bad at `now`, given what it was at the last packet.
+    /// Probability of the bad state at `now`, given the state at the last packet.
     fn probability_bad(&self, now: Instant) -> f64 {
         match self.channel.clock {
             Clock::Packet { p, r } => match self.last {
@@ -116,35 +116,35 @@ mod tests {
 
     use super::*;
 
-    fn channel(law: LossModel) -> Loss {
-        Loss::new(&scenario::Loss { model: law, of: LossOf::All, at: LossAt::AfterQueue })
+    fn channel(model: LossModel) -> Loss {
+        Loss::new(&scenario::Loss { model, of: LossOf::All, at: LossAt::AfterQueue })
     }
 
-    /// The numbers of the packets lost of so many, of 1000 bytes and 10 ms apart.
+    /// Numbers of the packets lost, of 1000 bytes each and 10 ms apart.
     fn lost(channel: &mut Loss, packets: u32) -> Vec<u32> {
         let mut rng = Rng::stream(1, "channel", 0, "loss");
         let at = |n: u32| Instant::ZERO + Duration::from_millis(10).times(u64::from(n));
         (1..=packets).filter(|n| channel.loses(1000, at(*n), &mut rng)).collect()
     }
 
-    /// Share of packets lost, and mean length of a run of them.
+    /// Share of packets lost, and mean length of a run of losses.
     fn share_and_run(lost: &[u32], packets: u32) -> (f64, f64) {
         let runs = 1 + lost.windows(2).filter(|pair| pair[1] != pair[0] + 1).count();
         (lost.len() as f64 / f64::from(packets), lost.len() as f64 / runs as f64)
     }
 
     #[test]
-    fn the_packets_with_the_given_numbers_are_lost() {
+    fn packets_with_given_numbers_are_lost() {
         let mut nth = channel(LossModel::Nth(vec![1, 5, 17]));
         assert_eq!(lost(&mut nth, 40), [1, 5, 17]);
         assert!(lost(&mut nth, 40).is_empty());
     }
 
     #[test]
-    fn without_probability_or_numbers_nothing_is_lost() {
-        assert!(channel(LossModel::Probability(0.0)).is_nothing());
-        assert!(channel(LossModel::Nth(Vec::new())).is_nothing());
-        assert!(channel(LossModel::BitErrorRate(0.0)).is_nothing());
+    fn zero_probability_or_no_numbers_lose_nothing() {
+        assert!(channel(LossModel::Probability(0.0)).is_none());
+        assert!(channel(LossModel::Nth(Vec::new())).is_none());
+        assert!(channel(LossModel::BitErrorRate(0.0)).is_none());
     }
 
     /// Standard error of the share: sqrt(0.1 x 0.9 / 100000) = 0.00095; the bound is five of it.
@@ -156,7 +156,7 @@ mod tests {
 
     /// 1000 bytes with a bit error rate of 1e-5: 1 - exp(8000 ln(1 - 1e-5)) = 0.076884. Standard error 0.00084.
     #[test]
-    fn a_packet_is_lost_where_any_of_its_bits_is() {
+    fn a_packet_with_any_bit_error_is_lost() {
         let share = lost(&mut channel(LossModel::BitErrorRate(1e-5)), 100_000).len() as f64 / 1e5;
         assert!((share - 0.076_884).abs() < 0.0042, "{share}");
         let mut rng = Rng::stream(1, "channel", 0, "loss");
@@ -165,21 +165,21 @@ mod tests {
         assert!((lost - 0.003_195).abs() < 0.0009, "{lost}");
     }
 
-    /// Bad for p / (p + r) = 0.02 / 0.27 of the packets, 1 / r = 4 at a time. Bad packets come in runs whose lengths are
+    /// The bad state holds for p / (p + r) = 0.02 / 0.27 of the packets, for 1 / r = 4 at a time. Lost packets come in runs whose lengths are
     /// geometric with variance (1 - r) / r^2 = 12: of some 74000 / 4 runs the mean's standard error is 0.026. The
     /// share's, with the correlation 1 - p - r = 0.73 from packet to packet: sqrt(0.0741 x 0.926 / 1e6 x 1.73 / 0.27) =
     /// 0.00066. The bounds are five of each.
     #[test]
-    fn a_packet_clocked_channel_is_bad_as_often_and_as_long_as_it_should_be() {
-        let law = |loss_good, loss_bad| {
+    fn a_packet_clocked_channel_has_its_loss_share_and_run_length() {
+        let model = |loss_good, loss_bad| {
             let clock = Clock::Packet { p: 0.02, r: 0.25 };
             channel(LossModel::GilbertElliott(scenario::GilbertElliott { clock, loss_good, loss_bad }))
         };
-        let (share, run) = share_and_run(&lost(&mut law(0.0, 1.0), 1_000_000), 1_000_000);
+        let (share, run) = share_and_run(&lost(&mut model(0.0, 1.0), 1_000_000), 1_000_000);
         assert!((share - 0.02 / 0.27).abs() < 0.0033, "{share}");
         assert!((run - 4.0).abs() < 0.13, "{run}");
         // With loss in both states: 0.01 x 25 / 27 + 0.5 x 2 / 27.
-        let (share, _) = share_and_run(&lost(&mut law(0.01, 0.5), 1_000_000), 1_000_000);
+        let (share, _) = share_and_run(&lost(&mut model(0.01, 0.5), 1_000_000), 1_000_000);
         assert!((share - (0.01 * 25.0 + 0.5 * 2.0) / 27.0).abs() < 0.0033, "{share}");
     }
 
@@ -188,10 +188,10 @@ mod tests {
     /// 10.566 packets on average; some 9460 of them, with a standard deviation of about 10: standard error 0.10. That of
     /// the share: sqrt(0.09 / 1e6 x 1.8948 / 0.1052) = 0.00127.
     #[test]
-    fn a_time_clocked_channel_is_bad_as_often_and_as_long_as_it_should_be() {
+    fn a_time_clocked_channel_has_its_loss_share_and_run_length() {
         let clock = Clock::Time { good: Duration::from_millis(900), bad: Duration::from_millis(100) };
-        let law = scenario::GilbertElliott { clock, loss_good: 0.0, loss_bad: 1.0 };
-        let mut both = channel(LossModel::GilbertElliott(law));
+        let model = scenario::GilbertElliott { clock, loss_good: 0.0, loss_bad: 1.0 };
+        let mut both = channel(LossModel::GilbertElliott(model));
         let (share, run) = share_and_run(&lost(&mut both, 1_000_000), 1_000_000);
         assert!((share - 0.1).abs() < 0.0064, "{share}");
         assert!((run - 10.566).abs() < 0.5, "{run}");

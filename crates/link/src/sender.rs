@@ -1,8 +1,8 @@
-//! The sending end of a link that is more than a rate.
+//! The sender of a link that is more than a constant rate.
 //!
-//! Whoever holds the queue asks [`Sender::ready`] when the packet at its head may go; then, at that time, takes it from
-//! the queue and tells [`Sender::send`]; and when that says the packet has gone, asks for the next. Where nothing waits
-//! any more it says so by [`Sender::on_idle`].
+//! The owner of the queue asks [`Sender::ready`] for the time at which the next packet may be sent; at that time it dequeues
+//! the packet and calls [`Sender::send`], which returns the time at which the packet has been sent. It calls
+//! [`Sender::on_idle`] when the queue is empty.
 
 use bentpipe_scenario as scenario;
 use bentpipe_scenario::{Direction, Modulation};
@@ -10,59 +10,59 @@ use bentpipe_units::{Duration, Instant, Rate, Rng};
 
 use crate::{Access, Demand, Drawn, Fade, Satellite, Steps, Trace};
 
-/// The sending end of a link that is more than a rate.
+/// The sender of a link that is more than a constant rate.
 #[derive(Clone, Debug)]
 pub struct Sender {
     capacity: Capacity,
-    /// Outages that it waits for to pass.
+    /// Handovers whose outages it waits for.
     outages: Option<Satellite>,
     rng: Rng,
 }
 
-/// What says how long a packet takes.
+/// Model of a capacity.
 #[derive(Clone, Debug)]
 pub enum Capacity {
-    /// A rate; none: at once.
+    /// A rate; `None` if unlimited.
     Rate(Option<Rate>),
-    /// A rate that changes at given times.
+    /// A rate with steps at given times.
     Steps(Steps),
-    /// A rate that is drawn at regular times.
+    /// A rate drawn at regular times.
     Drawn(Drawn),
-    /// A rate that changes with the rain.
+    /// A rate under rain fade.
     Fade(Fade),
     /// Opportunities of a trace.
     Trace(Trace),
-    /// A rate for each host; for packets of none of them, the lowest, which all understand.
+    /// A rate for each host; for packets of no host the lowest, which every receiver decodes.
     Hosts(Vec<Rate>),
-    /// What is asked for.
+    /// Capacity on demand.
     Demand(Demand),
-    /// What the link layer makes of a rate.
+    /// A link layer at a rate.
     Access(Access),
 }
 
-/// What became of a packet that was to be sent.
+/// Result of [`Sender::send`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sent {
-    /// It has been sent, or nearly.
+    /// All of the packet is sent.
     Whole {
-        /// When it has gone, and the next may.
+        /// Time at which it has been sent, and the next packet may be.
         at: Instant,
-        /// What its link layer adds until it arrives.
+        /// Delay that the link layer adds.
         delay: Duration,
-        /// Whether its link layer has given it up.
+        /// True if the link layer has given it up.
         lost: bool,
     },
-    /// It has been sent in part.
+    /// Part of the packet is sent.
     Part {
-        /// What is left of it [bytes].
+        /// Rest of the packet [bytes].
         left: u32,
-        /// When to ask for it again.
+        /// Time at which to ask for the rest.
         again: Instant,
     },
 }
 
 impl Sender {
-    /// The sending end of one direction of the link `name`; none where a rate, or nothing, says it all.
+    /// The sender of the direction `name`; `None` if the direction is a constant rate, or unlimited.
     #[must_use]
     pub fn new(direction: &Direction, handover: Option<&Satellite>, seed: u64, name: &str) -> Option<Self> {
         let outages = handover.filter(|h| h.has_outages() && !h.loses()).cloned();
@@ -78,7 +78,7 @@ impl Sender {
         Some(Self { capacity, outages, rng: stream("access") })
     }
 
-    /// When the packet that waits at `now`, the first of `backlog` bytes, may go: now, or ask again at that time.
+    /// Time at which the next packet of a backlog [bytes] may be sent: `now`, or a time at which to ask again.
     pub fn ready(&mut self, now: Instant, backlog: u64) -> Instant {
         if let Some(end) = self.outages.as_ref().and_then(|o| o.outage(now)) {
             return end;
@@ -90,7 +90,7 @@ impl Sender {
         }
     }
 
-    /// Sends `len` bytes, for `host` where the capacity is a host's own.
+    /// Sends `len` bytes; `host` selects the rate if each host has its own.
     pub fn send(&mut self, len: u32, host: Option<u32>, now: Instant) -> Sent {
         let whole = |at| Sent::Whole { at, delay: Duration::ZERO, lost: false };
         match &mut self.capacity {
@@ -115,14 +115,14 @@ impl Sender {
         }
     }
 
-    /// Nothing waits any more.
+    /// The queue is empty.
     pub fn on_idle(&mut self) {
         if let Capacity::Trace(trace) = &mut self.capacity {
             trace.on_idle();
         }
     }
 
-    /// Its capacity, where that changes with time: a copy that shows what it will be, without sending anything.
+    /// A copy of its capacity that can be read ahead without sending; `None` if it does not change with time.
     #[must_use]
     pub fn variable_capacity(&self) -> Option<Capacity> {
         let changes = matches!(
@@ -133,8 +133,8 @@ impl Sender {
     }
 }
 
-/// A trace's capacity is told as its mean over so long.
-const TOLD: Duration = Duration::from_secs(1);
+/// Time over which the capacity of a trace is averaged.
+const AVERAGED: Duration = Duration::from_secs(1);
 
 impl Capacity {
     fn new(capacity: &scenario::Capacity, rng: Rng) -> Self {
@@ -152,17 +152,17 @@ impl Capacity {
         }
     }
 
-    /// When to ask first what it is.
+    /// Time of the first [`Capacity::update`].
     #[must_use]
     pub const fn first_update(&self) -> Instant {
         match self {
-            Self::Trace(_) => Instant::from_nanos(TOLD.as_nanos()),
+            Self::Trace(_) => Instant::from_nanos(AVERAGED.as_nanos()),
             _ => Instant::ZERO,
         }
     }
 
-    /// The capacity at `now`, and when to ask again; only of a [`Sender::variable_capacity`] copy, at the times it asks for. Of a
-    /// trace, what it let through in the last second.
+    /// The capacity at `now`, and the time of the next update; for copies from [`Sender::variable_capacity`]. The capacity of a
+    /// trace is its mean over the last second.
     pub fn update(&mut self, now: Instant) -> (Rate, Instant) {
         match self {
             Self::Steps(steps) => steps.at(now),
@@ -170,28 +170,28 @@ impl Capacity {
             Self::Fade(fade) => fade.at(now),
             Self::Trace(trace) => {
                 let bits = trace.passed(now) * 8;
-                (Rate::from_bps((bits as f64 / TOLD.as_secs_f64()) as u64), now + TOLD)
+                (Rate::from_bps((bits as f64 / AVERAGED.as_secs_f64()) as u64), now + AVERAGED)
             }
             _ => (Rate::default(), Instant::FAR_FUTURE),
         }
     }
 }
 
-/// So many rates at most are looked at in one call, for rain may stop a carrier for long.
-const MOST_RATES: usize = 1000;
+/// Most rates that one call goes through, as rain may stop a carrier for long.
+const MAX_RATES: usize = 1000;
 
-/// What becomes of `len` bytes that go at `now`, over a rate that holds for a while each.
+/// Sends `len` bytes from `now` on, at rates that hold for a time each.
 fn finish(len: u32, now: Instant, mut rate_at: impl FnMut(Instant) -> (Rate, Instant)) -> Sent {
-    // Bits, times a billion: what a rate moves in a nanosecond is a whole number of these.
+    // In billionths of a bit, of which a rate sends a whole number in each nanosecond.
     const BYTE: u128 = 8_000_000_000;
     let whole = |at| Sent::Whole { at, delay: Duration::ZERO, lost: false };
     let mut left = u128::from(len) * BYTE;
     let mut at = now;
-    for _ in 0..MOST_RATES {
+    for _ in 0..MAX_RATES {
         let (rate, until) = rate_at(at);
         let room = u128::from(rate.as_bps()) * u128::from((until - at).as_nanos());
         if room >= left {
-            // The rate is not zero, for there is room.
+            // The rate is positive, as there is room.
             let ns = left.div_ceil(u128::from(rate.as_bps()).max(1));
             return whole(at + Duration::from_nanos(u64::try_from(ns).unwrap_or(u64::MAX)));
         }
@@ -201,7 +201,7 @@ fn finish(len: u32, now: Instant, mut rate_at: impl FnMut(Instant) -> (Rate, Ins
         left -= room;
         at = until;
     }
-    // A byte that has begun goes again: no more than one in so many changes.
+    // A byte sent in part is sent again: at most one in each call.
     Sent::Part { left: left.div_ceil(BYTE) as u32, again: at }
 }
 
@@ -213,10 +213,10 @@ mod tests {
         Instant::ZERO + Duration::from_millis(ms)
     }
 
-    /// 8 Mbit/s for 10 ms (10 000 bytes), nothing for 5 ms, then 4 Mbit/s: of 1000-byte packets, of 1 and 2 ms, that wait
-    /// from 0.5 ms on the tenth is sent half before and half after the gap: 0.5 ms at 8 Mbit/s, 1 ms at 4.
+    /// 8 Mbit/s for 10 ms (10 000 bytes), nothing for 5 ms, then 4 Mbit/s. Packets of 1000 bytes (1 and 2 ms) wait from
+    /// 0.5 ms on: half of the tenth is sent before the gap, half after it: 0.5 ms at 8 Mbit/s, 1 ms at 4.
     #[test]
-    fn a_packet_is_sent_at_the_rates_that_hold_meanwhile() {
+    fn a_packet_across_steps_is_sent_at_each_rate_in_turn() {
         let rate = |mbps: u64| Rate::from_bps(mbps * 1_000_000);
         let steps = vec![
             (Duration::ZERO, rate(8)),
@@ -231,7 +231,7 @@ mod tests {
         let mut gone = Vec::new();
         for _ in 0..12 {
             assert_eq!(sender.ready(now, 1000), now);
-            let Sent::Whole { at, .. } = sender.send(1000, None, now) else { panic!("in part") };
+            let Sent::Whole { at, .. } = sender.send(1000, None, now) else { panic!("sent in part") };
             gone.push(at);
             now = at;
         }
@@ -240,9 +240,9 @@ mod tests {
         assert_eq!(gone[9..], [at(16), at(18), at(20)]);
     }
 
-    /// A byte each millisecond, in steps of one: 1500 bytes take 1500 steps, more than are looked at in one call.
+    /// One byte each millisecond, in steps of one millisecond: 1500 bytes take more steps than one call goes through.
     #[test]
-    fn a_packet_that_takes_very_long_is_sent_in_parts() {
+    fn a_packet_across_many_steps_is_sent_in_parts() {
         let steps = (0..2000).map(|ms| (Duration::from_millis(ms), Rate::from_bps(8000))).collect();
         let capacity = Capacity::Steps(Steps::new(&scenario::Steps { steps, repeat: None }));
         let mut sender = Sender { capacity, outages: None, rng: Rng::stream(1, "sender", 0, "access") };
@@ -252,9 +252,9 @@ mod tests {
         assert_eq!(sent, Sent::Whole { at: at(1500), delay: Duration::ZERO, lost: false });
     }
 
-    /// It always rains 100 dB, so that nothing ever goes; asking for it comes back all the same.
+    /// A permanent attenuation of 100 dB: nothing is ever sent, but the call returns.
     #[test]
-    fn rain_without_end_stops_a_packet_and_not_the_caller() {
+    fn an_endless_fade_blocks_the_packet_but_not_the_caller() {
         let fade = scenario::Fade {
             clear_sky: 14.0,
             median: 100.0,
@@ -270,7 +270,7 @@ mod tests {
         assert_eq!(sender.send(1500, None, at(0)), Sent::Part { left: 1500, again: at(1_000_000) });
     }
 
-    /// All the bytes that are sent in a busy time are the integral of the rate, to a bit.
+    /// The bytes sent in a busy period are the integral of the rate, to a bit.
     #[test]
     fn the_bytes_sent_are_the_integral_of_the_capacity() {
         let mut rng = Rng::stream(5, "sender", 0, "steps");
@@ -286,7 +286,7 @@ mod tests {
         let (mut now, mut bytes) = (Instant::ZERO, 0u64);
         while now < Instant::ZERO + from.times(3) {
             let len = 1 + rng.below(1500) as u32;
-            let Sent::Whole { at, .. } = sender.send(len, None, now) else { panic!("in part") };
+            let Sent::Whole { at, .. } = sender.send(len, None, now) else { panic!("sent in part") };
             bytes += u64::from(len);
             now = at;
         }
@@ -299,7 +299,7 @@ mod tests {
             integral += rate.as_bps() as f64 * (until - at).as_secs_f64();
             at = until;
         }
-        // Each packet's end is rounded up to a nanosecond.
+        // The end of each packet is rounded up to a nanosecond.
         assert!((integral / 8.0 - bytes as f64).abs() < 5.0, "{integral} {bytes}");
     }
 }

@@ -1,26 +1,26 @@
-//! A rate that changes at given times.
+//! A rate with steps at given times.
 
 use bentpipe_scenario as scenario;
 use bentpipe_units::{Duration, Instant, Rate};
 
-/// A rate that changes at given times.
+/// A rate with steps at given times.
 #[derive(Clone, Debug)]
 pub struct Steps {
     steps: Vec<(Duration, Rate)>,
     repeat: Option<Duration>,
-    /// The step that holds, and when the first of its round began.
+    /// The current step, and the time at which its round began.
     index: usize,
     began: Instant,
 }
 
 impl Steps {
-    /// Those that `steps` describes, from the beginning of the run.
+    /// Steps as `steps` describes, from the beginning of the run.
     #[must_use]
     pub fn new(steps: &scenario::Steps) -> Self {
         Self { steps: steps.steps.clone(), repeat: steps.repeat, index: 0, began: Instant::ZERO }
     }
 
-    /// The rate at `now`, and until when it holds.
+    /// The rate at `now`, and the time until which it holds.
     pub fn at(&mut self, now: Instant) -> (Rate, Instant) {
         if let Some(repeat) = self.repeat
             && now >= self.began + repeat
@@ -45,7 +45,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_step_holds_from_its_time_on_and_they_begin_again() {
+    fn steps_follow_each_other_and_repeat() {
         let s = Duration::from_secs;
         let rate = Rate::from_bps;
         let steps = vec![(s(0), rate(20)), (s(60), rate(12)), (s(90), rate(0))];

@@ -1,9 +1,8 @@
-//! Capacity from a trace of opportunities, as mahimahi's `link_queue` has it.
+//! Capacity from a trace of delivery opportunities, as in mahimahi's `link_queue`.
 //!
-//! Each opportunity lets 1500 bytes go, at one instant. Packets follow each other in it; one that does not fit is sent in
-//! part, and its rest goes first at the next opportunity. What an opportunity has left when the queue is empty is lost,
-//! and a packet that comes at the time of an opportunity has missed it. At the time of the last opportunity the trace
-//! begins again.
+//! Each opportunity sends up to 1500 bytes at one instant. A packet that does not fit is sent in part, and the rest goes
+//! first at the next opportunity. What is left of an opportunity when the queue is empty is lost, and a packet that arrives
+//! at the time of an opportunity has missed it. The trace repeats from the time of its last opportunity.
 
 use std::sync::Arc;
 
@@ -12,23 +11,23 @@ use bentpipe_units::{Duration, Instant};
 
 const OPPORTUNITY: u32 = scenario::Trace::OPPORTUNITY;
 
-/// Opportunities to send.
+/// Opportunities to send, repeated.
 #[derive(Clone, Debug)]
 pub struct Trace {
-    /// [ms], never falling.
+    /// Times of the opportunities [ms], ascending.
     times: Arc<[u32]>,
-    /// The next opportunity, and when the round began that it is in.
+    /// The next opportunity, and the time at which its round began.
     index: usize,
     began: Instant,
-    /// What is left of the one before [bytes], and when it was.
+    /// Rest of the current opportunity [bytes], and its time.
     left: u32,
     taken: Instant,
-    /// Whether there was nothing to send when it was last asked.
+    /// True if the queue was empty.
     idle: bool,
 }
 
 impl Trace {
-    /// Those of `trace`, from the beginning of the run.
+    /// Opportunities of `trace`, from the beginning of the run.
     #[must_use]
     pub fn new(trace: &scenario::Trace) -> Self {
         Self {
@@ -41,7 +40,7 @@ impl Trace {
         }
     }
 
-    /// When the next opportunity is.
+    /// Time of the next opportunity.
     fn next(&self) -> Instant {
         let ms = self.times.get(self.index).copied().unwrap_or(0);
         self.began + Duration::from_millis(u64::from(ms))
@@ -56,10 +55,10 @@ impl Trace {
         }
     }
 
-    /// Passes over opportunities that were not used: those before `now`, and those at `now` where `and_now` says so.
+    /// Skips unused opportunities: those before `now`, and with `and_now` those at `now`.
     fn skip(&mut self, now: Instant, and_now: bool) {
         let period = Duration::from_millis(u64::from(self.times.last().copied().unwrap_or(0).max(1)));
-        // Whole rounds at once.
+        // Whole rounds in one step.
         if now > self.began + period {
             let rounds = (now - self.began).as_nanos().saturating_sub(1) / period.as_nanos();
             if rounds > 0 && self.next() < now {
@@ -72,7 +71,7 @@ impl Trace {
         }
     }
 
-    /// When the packet that waits at `now` may go.
+    /// Time at which the next packet may be sent.
     pub fn ready(&mut self, now: Instant) -> Instant {
         if self.left > 0 && self.taken == now && !self.idle {
             return now;
@@ -83,7 +82,7 @@ impl Trace {
         self.next()
     }
 
-    /// When a packet of `len` bytes that goes at `now` has gone.
+    /// Sends a packet of `len` bytes from `now` on; returns the time at which it has been sent.
     pub fn send(&mut self, len: u32, now: Instant) -> Instant {
         let mut to_go = len;
         if self.taken != now {
@@ -103,13 +102,13 @@ impl Trace {
         }
     }
 
-    /// Nothing waits any more.
+    /// The queue is empty.
     pub fn on_idle(&mut self) {
         self.idle = true;
         self.left = 0;
     }
 
-    /// What can be sent up to `now`, since the last time this was asked [bytes]; only of a trace that nothing is sent by.
+    /// Bytes that could be sent since the last call; only for a copy that sends nothing.
     pub fn passed(&mut self, now: Instant) -> u64 {
         let mut bytes = 0;
         while self.next() <= now {
@@ -133,9 +132,9 @@ mod tests {
         Instant::ZERO + Duration::from_millis(ms)
     }
 
-    /// Worked out from mahimahi's link_queue.cc for the trace 5, 10, 10, 20 [ms]:
+    /// Derived from mahimahi's link_queue.cc for the trace 5, 10, 10, 20 [ms]:
     ///
-    /// | packet | comes at | bytes | goes at | because |
+    /// | packet | arrives at | bytes | sent at | reason |
     /// |---|---|---|---|---|
     /// | a | 0 | 1500 | 5 | a whole opportunity |
     /// | b | 5 | 1000 | 10 | that at 5 is over |
@@ -145,13 +144,13 @@ mod tests {
     /// | f | 21 | 2000 | 30 | 1500 at 25 (20 + 5), 500 in the first at 30 |
     /// | g | 22 | 500 | 30 | what f leaves of it |
     #[test]
-    fn packets_go_as_mahimahi_lets_them() {
+    fn packets_are_sent_at_the_times_of_mahimahi() {
         let mut t = trace(&[5, 10, 10, 20]);
         let mut free = at(0);
         let mut gone = Vec::new();
         for (comes, bytes) in [(0, 1500), (5, 1000), (6, 1000), (7, 1000), (10, 500), (21, 2000), (22, 500)] {
             if at(comes) >= free {
-                // The queue was found empty after the last packet.
+                // The queue was empty after the last packet.
                 t.on_idle();
             }
             let now = t.ready(at(comes).max(free));
@@ -161,9 +160,9 @@ mod tests {
         assert_eq!(gone, [at(5), at(10), at(10), at(10), at(20), at(30), at(30)]);
     }
 
-    /// A packet every 100 ms finds one opportunity of ten, at 10 ms after it came; three rounds are as one.
+    /// A packet every 100 ms uses one opportunity of ten, 10 ms after it arrives, in each of three rounds.
     #[test]
-    fn what_is_not_used_is_lost() {
+    fn unused_opportunities_are_lost() {
         let times: Vec<u32> = (1..=100).map(|i| 10 * i).collect();
         let mut t = trace(&times);
         for n in 0..30 {
@@ -172,14 +171,14 @@ mod tests {
             assert_eq!(now, at(100 * n + 10));
             assert_eq!(t.send(1500, now), now);
         }
-        // Whole rounds are passed over.
+        // Whole rounds are skipped.
         t.on_idle();
         assert_eq!(t.ready(at(1_000_005)), at(1_000_010));
     }
 
-    /// A trace that begins at 0 has an opportunity there in every round.
+    /// A trace that begins at 0 has an opportunity at the beginning of every round.
     #[test]
-    fn the_last_time_is_when_it_begins_again() {
+    fn the_trace_repeats_from_its_last_opportunity() {
         let mut t = trace(&[0, 50]);
         let mut now = at(0);
         let sent: Vec<_> = (0..5)
@@ -189,7 +188,7 @@ mod tests {
                 now
             })
             .collect();
-        // At 0 it is over: the packet came then. 50 is the first round's last and the second's first.
+        // The packet arrives at 0 and misses that one. 50 is the last of the first round and the first of the second.
         assert_eq!(sent, [at(50), at(50), at(100), at(100), at(150)]);
         assert_eq!(trace(&[0, 50]).passed(at(100)), 5 * 1500);
     }

@@ -1,7 +1,6 @@
-//! How fast the simulator is: `cargo bench -p bentpipe-sim`, or `make bench`.
+//! Speed of the simulator: `cargo bench -p bentpipe-sim`, or `make bench`.
 //!
-//! Each scenario runs a few times with one seed; the fastest run counts, for whatever else the machine does can only
-//! slow a run down.
+//! Each scenario runs a few times with one seed; the fastest run counts, as other load can only slow a run down.
 
 #![allow(clippy::print_stdout)]
 

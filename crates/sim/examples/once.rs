@@ -1,4 +1,4 @@
-//! One run, its figures on a few lines: `cargo run --release -p bentpipe-sim --example once -- FILE [SETTING]`.
+//! One run, summarized: `cargo run --release -p bentpipe-sim --example once -- FILE [SETTING]`.
 
 #![allow(clippy::print_stdout)]
 

@@ -1,22 +1,59 @@
 //! The packet-level simulator.
 //!
-//! A run is a [`world`](World): links with their packets, gateways, TCP connections and what uses them, all in flat
-//! arrays and named by index, moved by one agenda of typed events. Time is integer nanoseconds, and every random
-//! number comes from a stream that hangs on the run's seed and the drawing component's name, so that the same seed
-//! gives the same bytes, and two algorithms meet the same traffic.
+//! # Rooms
+//!
+//! ```text
+//! build ─▶ engine ─┬─▶ apps ─▶ endpoints ─▶ network
+//!                  ├─▶ gateways ───────────▶ network
+//!                  └─▶ record
+//! ```
+//!
+//! | room | state |
+//! |---|---|
+//! | `clock` | the time, and the agenda of events |
+//! | `network` | packets in flight, links (each a [`bentpipe_link::LinkEngine`]), delay lines, paths |
+//! | `gateways` | gateways ([`bentpipe_gateway::Gateway`]), the PEP's buffers, both ends of the PEP links and their streams |
+//! | `endpoints` | ends of TCP connections and SCTP associations, RTP sessions; slots that tie them to a flow |
+//! | `apps` | traffic, sessions and sources with their random streams; the answers of hosts to received data |
+//! | `record` | series, drops, flows, counters; observed packets and traced senders |
+//! | `engine` | all of these, and nothing else: it passes between them |
+//! | `build` | no state: it makes an engine from a scenario |
+//!
+//! Parts are fields of `Engine` and hold no references to each other, only typed indexes (`ids`). A method of a part gets
+//! the clock and whatever else it needs as arguments, schedules its own events, and returns what the engine has to do.
+//!
+//! # One packet
+//!
+//! 1. An event goes to its part, and its effect to the sender: `Engine::dispatch`, for instance
+//!    `TcpEnds::on_timer`, then `Engine::pump` and `Engine::send`.
+//! 2. `TcpEnds::poll_transmit` makes a `PacketInFlight`; `Engine::send_packet` puts it into `Packets`, and
+//!    `Engine::forward` looks at its next hop.
+//! 3. A link: `Network::enter`; if it has a queue `Engine::describe`, `Network::offer` (AQM), `Network::enqueue`,
+//!    `Network::serve`; then `Network::propagate` (channel, delay) puts it on a `DelayLine`.
+//! 4. `Event::Line`: `Network::pop_line`, `Engine::arrive`, and again `Engine::forward`.
+//! 5. A gateway: `Engine::describe_at`, `Gateway::arrive`; `Engine::drain_gateway` acts on what the gateway did. A split
+//!    flow ends here (`Engine::end_segment`, `Engine::serve_split`) and continues on a stream of the PEP link
+//!    (`Engine::pump_pep`).
+//! 6. The end of the path: `Engine::deliver`, `TcpEnds::receive`, `Engine::pump`: the application reads
+//!    (`Apps::serve_receiver`), and acknowledgements are sent.
+//! 7. A drop or loss on the way: `Engine::drop_packet`. When nothing of a closing flow is left, `Engine::free_if_idle`
+//!    frees its slot.
+//!
+//! # Reproducibility
+//!
+//! Time is integer nanoseconds. Every random number comes from a stream derived from the run's seed and the name of the
+//! component that draws it, so that the same seed gives the same bytes, and two algorithms meet the same traffic.
 
-mod agenda;
-mod association;
+mod apps;
 mod build;
-mod circuit;
-mod media;
+mod clock;
+mod endpoints;
+mod engine;
+mod gateways;
+mod ids;
 mod network;
-mod queued;
-mod recorder;
-mod traffic;
-mod transit;
-mod watch;
-mod world;
+mod record;
+mod side;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -24,19 +61,20 @@ use bentpipe_queue::Aqm;
 use bentpipe_scenario::Scenario;
 use bentpipe_units::Instant;
 
-pub use recorder::{Drops, Flow, PepLinkCounters, REASONS, Series, Summary};
-pub use watch::{Ends, Interface, Observation, Packet, Selector, TraceRow, TraceState, Watch, interfaces};
+pub use record::observe::{Ends, Interface, Observation, Packet, Watch, interfaces};
+pub use record::trace::{Selector, TraceRow, TraceState};
+pub use record::{Drops, Flow, PepLinkCounters, REASONS, Series, Summary};
 
-/// Why a run has no results.
+/// Reason for which a run has no results.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Error {
-    /// It was asked to stop.
+    /// The caller stopped it.
     Cancelled,
-    /// The scenario asks for more than can be simulated.
+    /// The scenario is too large, or needs an AQM that was not given.
     Unsupported(String),
-    /// There is not what was to be watched.
+    /// A link or flow to observe does not exist.
     NotFound(String),
-    /// A counter identity does not hold: the results cannot be trusted.
+    /// A counter identity does not hold, so the results are wrong.
     Inconsistent(String),
 }
 
@@ -53,7 +91,7 @@ impl std::fmt::Display for Error {
 
 impl std::error::Error for Error {}
 
-/// How far a run is, seen from another thread.
+/// Progress of a run, seen from another thread.
 #[derive(Debug, Default)]
 pub struct Progress {
     now: AtomicU64,
@@ -62,7 +100,7 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// The share of the simulated time that is done, 0 to 1.
+    /// Share of the simulated time that has passed, 0 to 1.
     #[must_use]
     pub fn fraction(&self) -> f64 {
         match self.end.load(Ordering::Relaxed) {
@@ -71,38 +109,38 @@ impl Progress {
         }
     }
 
-    /// Asks the run to stop.
+    /// Stops the run.
     pub fn cancel(&self) {
         self.cancelled.store(true, Ordering::Relaxed);
     }
 }
 
-/// What a run has found.
+/// Results of a run.
 #[derive(Debug)]
 pub struct Results {
-    /// Names of the traffic that [`Flow::traffic`] points at.
+    /// Names of the traffic, to which [`Flow::traffic`] refers.
     pub traffic: Vec<String>,
-    /// Names of the places that [`Drops::place`] points at.
+    /// Names of the places, to which [`Drops::place`] refers.
     pub places: Vec<String>,
-    /// When measuring began; flows' times count from the run's beginning.
+    /// Begin of the measurement; flows' times count from the beginning of the run.
     pub begin: Instant,
-    /// When the run ended.
+    /// End of the run.
     pub end: Instant,
-    /// Time series, the time itself first.
+    /// Time series; the first is the time.
     pub series: Vec<Series>,
-    /// Every packet discarded while measuring.
+    /// Packets dropped or lost during the measurement.
     pub drops: Drops,
-    /// Every connection, in the order of opening.
+    /// Flows, in the order of opening.
     pub flows: Vec<Flow>,
-    /// Runs of consecutive drops at the subject's mark point: length, and how many.
+    /// Runs of consecutive drops at the subject's mark point: length, and number of runs.
     pub drop_runs: Vec<(u32, u64)>,
-    /// The subject's counters over the measured time.
+    /// Counters of the subject over the measurement.
     pub summary: Summary,
-    /// What went over the spacelinks.
+    /// Packets on the PEP links.
     pub pep_link: PepLinkCounters,
-    /// What the traced flows' senders knew, in the order of time for each.
+    /// States of the traced senders, for each in order of time.
     pub trace: Vec<TraceRow>,
-    /// Events that happened.
+    /// Number of events.
     pub events: u64,
 }
 
@@ -112,93 +150,87 @@ pub type MakeAqm<'a> = &'a mut dyn FnMut() -> Box<dyn Aqm>;
 /// Simulates a scenario with one seed.
 ///
 /// # Errors
-/// When `progress` asks for a stop, the scenario is too large, or a counter identity does not hold in the end.
+/// A scenario that is too large, a counter identity that does not hold, or a stop through `progress`.
 pub fn run(scenario: &Scenario, seed: u64, progress: &Progress) -> Result<Results, Error> {
     run_watched(scenario, seed, progress, &Watch::default(), &mut |_| {})
 }
 
-/// Checks that there are the links to be watched, and that packets pass them; whether there are the flows, a run tells.
+/// Checks that the links to observe exist, and that packets take them. Whether flows to trace exist, only a run tells.
 ///
 /// # Errors
-/// When there are not, or the scenario is too large.
+/// A link that does not exist or that no packet takes; a scenario that is too large.
 pub fn check_watch(scenario: &Scenario, watch: &Watch) -> Result<(), Error> {
-    let mut world = build::build(scenario, scenario.run.seed, None)
-        .map_err(|build::Error(why)| Error::Unsupported(why))?;
-    world.watch(scenario, watch).map_err(Error::NotFound)
+    let mut engine = build::build(scenario, scenario.run.seed, None).map_err(Error::Unsupported)?;
+    engine.watch(scenario, watch).map_err(Error::NotFound)
 }
 
-/// Simulates a scenario as [`run`] does, with the same results, and shows `see` the packets that pass the watched links,
-/// in the order of time.
+/// Simulates a scenario as [`run`] does, with the same results, and passes the packets on observed links to `observe`, in
+/// order of time.
 ///
 /// # Errors
-/// Those of [`run`], and when there is not what is to be watched.
+/// Those of [`run`] and [`check_watch`]; flows to trace that the run did not have.
 pub fn run_watched(
     scenario: &Scenario,
     seed: u64,
     progress: &Progress,
     watch: &Watch,
-    see: &mut dyn FnMut(&Observation),
+    observe: &mut dyn FnMut(&Observation),
 ) -> Result<Results, Error> {
-    run_with(scenario, seed, progress, watch, see, None)
+    run_with(scenario, seed, progress, watch, observe, None)
 }
 
-/// Simulates a scenario as [`run_watched`] does, with an AQM made outside in place of the one that watches the subject's
-/// queue. It judges where the scenario says, whatever it needs.
+/// Simulates a scenario as [`run_watched`] does; `make_aqm` makes the AQM of the subject's queue. It decides where the
+/// scenario says, whatever the algorithm needs.
 ///
 /// # Errors
-/// Those of [`run_watched`]; that refuses a scenario in which an AQM made outside stands, and nobody makes it.
+/// Those of [`run_watched`]; a scenario whose subject needs an AQM from `make_aqm`, without one.
 pub fn run_with(
     scenario: &Scenario,
     seed: u64,
     progress: &Progress,
     watch: &Watch,
-    see: &mut dyn FnMut(&Observation),
+    observe: &mut dyn FnMut(&Observation),
     make_aqm: Option<MakeAqm<'_>>,
 ) -> Result<Results, Error> {
     if let Some(spec) = scenario.subject_aqm().filter(|spec| make_aqm.is_none() && !spec.outside.is_empty()) {
         return Err(Error::Unsupported(format!("the AQM {} is made outside, and was not given", spec.label)));
     }
-    let mut world =
-        build::build(scenario, seed, make_aqm).map_err(|build::Error(why)| Error::Unsupported(why))?;
-    world.watch(scenario, watch).map_err(Error::NotFound)?;
+    let mut engine = build::build(scenario, seed, make_aqm).map_err(Error::Unsupported)?;
+    engine.watch(scenario, watch).map_err(Error::NotFound)?;
     let end = Instant::ZERO + scenario.run.warmup + scenario.run.duration;
     progress.end.store(end.as_nanos(), Ordering::Relaxed);
-    let finished = world.run_until(end, |world| {
-        progress.now.store(world.now.as_nanos(), Ordering::Relaxed);
-        world.observations.drain(..).for_each(|observation| see(&observation));
+    let finished = engine.run_until(end, |engine| {
+        progress.now.store(engine.clock.now().as_nanos(), Ordering::Relaxed);
+        engine.record.observations.drain(..).for_each(|observation| observe(&observation));
         !progress.cancelled.load(Ordering::Relaxed)
     });
-    if let Some(why) = world.fault {
+    if let Some(why) = engine.fault {
         return Err(Error::Unsupported(why));
     }
     if !finished {
         return Err(Error::Cancelled);
     }
     progress.now.store(end.as_nanos(), Ordering::Relaxed);
-    world.observations.drain(..).for_each(|observation| see(&observation));
-    world.check_traced().map_err(Error::NotFound)?;
-    world.recorder.finish(end, &world.links, &world.stations);
-    world.check().map_err(Error::Inconsistent)?;
-    let mut pep_link = PepLinkCounters::default();
-    for end in world.stations.iter().flat_map(|s| [&s.near, &s.far]) {
-        let stats = end.stats();
-        pep_link.sent += stats.sent;
-        pep_link.retransmitted += stats.retransmissions;
-        pep_link.acks += stats.acks_sent;
-    }
-    let recorder = world.recorder;
+    engine.record.observations.drain(..).for_each(|observation| observe(&observation));
+    let names: Vec<_> = engine.apps.traffic.iter().map(|t| t.name.as_str()).collect();
+    engine.record.tracer.check(engine.record.recorder.flows(), &names).map_err(Error::NotFound)?;
+    engine.record.recorder.finish(end, &engine.network.links, &engine.gateways);
+    engine.check().map_err(Error::Inconsistent)?;
+    let (pep_link, events) = (engine.pep_link_counters(), engine.clock.scheduled());
+    let begin = engine.record.recorder.begin();
+    let tables = engine.record.recorder.into_tables();
     Ok(Results {
-        traffic: world.traffic.into_iter().map(|t| t.name).collect(),
-        begin: recorder.begin(),
+        traffic: engine.apps.traffic.into_iter().map(|t| t.name).collect(),
+        places: tables.places,
+        begin,
         end,
-        drop_runs: recorder.drop_runs().collect(),
-        places: recorder.place_names,
-        series: recorder.series,
-        drops: recorder.drops,
-        flows: recorder.flows,
-        summary: recorder.summary,
+        series: tables.series,
+        drops: tables.drops,
+        flows: tables.flows,
+        drop_runs: tables.drop_runs,
+        summary: tables.summary,
         pep_link,
-        trace: world.tracer.rows,
-        events: world.agenda.entered(),
+        trace: engine.record.tracer.rows,
+        events,
     })
 }

@@ -1,10 +1,11 @@
-//! The permitted dependencies between the crates, and no others.
+//! Dependencies between the crates, and between the rooms of the simulator: these, and no others.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
+use std::path::Path;
 
-/// Crate, and what it may use.
-const ARROWS: &[(&str, &[&str])] = &[
+/// Each crate, and the crates that it uses.
+const CRATES: &[(&str, &[&str])] = &[
     ("units", &[]),
     ("queue", &["units"]),
     ("transport", &["units"]),
@@ -18,27 +19,67 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("capture", &["units", "packet", "transport", "scenario", "sim"]),
     ("spacelink", &["units"]),
     ("gatewayd", &["units", "packet", "queue", "scenario", "gateway", "spacelink"]),
-    // Its tests hold its users against the simulator's.
+    // Its tests compare its users with the simulator's.
     ("testbed", &["units", "packet", "queue", "scenario", "link", "traffic", "gatewayd", "sim"]),
     ("python", &["units", "queue", "scenario", "model", "sim", "capture"]),
 ];
 
+/// Each room of the simulator, and the rooms that it uses; `build` and the crate's root use all.
+const ROOMS: &[(&str, &[&str])] = &[
+    ("ids", &[]),
+    ("side", &[]),
+    ("clock", &["ids"]),
+    ("network", &["ids", "side", "clock"]),
+    ("gateways", &["ids", "side", "clock", "network"]),
+    ("endpoints", &["ids", "side", "clock", "network"]),
+    ("record", &["ids", "network", "gateways"]),
+    ("apps", &["ids", "clock", "endpoints", "record"]),
+    ("engine", &["ids", "side", "clock", "network", "gateways", "endpoints", "record", "apps"]),
+];
+
+type Arrows = BTreeMap<String, BTreeSet<String>>;
+
+fn arrows(listed: &[(&str, &[&str])]) -> Arrows {
+    let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
+    listed.iter().map(|(name, used)| ((*name).to_owned(), names(used))).collect()
+}
+
 #[test]
-fn crates_use_only_what_they_may() {
+fn crates_use_exactly_the_crates_listed() {
     let manifest = concat!(env!("CARGO_MANIFEST_DIR"), "/../../Cargo.toml");
     let metadata = cargo_metadata::MetadataCommand::new().manifest_path(manifest).no_deps().exec().unwrap();
     let short = |name: &str| name.strip_prefix("bentpipe-").map(str::to_owned);
-    let allowed: BTreeMap<_, BTreeSet<_>> =
-        ARROWS.iter().map(|(name, uses)| (*name, uses.iter().copied().collect())).collect();
+    let found: Arrows = metadata
+        .packages
+        .iter()
+        .map(|p| (short(&p.name).unwrap(), p.dependencies.iter().filter_map(|d| short(&d.name)).collect()))
+        .collect();
+    assert_eq!(found, arrows(CRATES));
+}
 
-    let packages: BTreeSet<_> = metadata.packages.iter().filter_map(|p| short(&p.name)).collect();
-    assert_eq!(packages, ARROWS.iter().map(|(name, _)| (*name).to_owned()).collect());
-    for package in &metadata.packages {
-        let name = short(&package.name).unwrap();
-        for used in package.dependencies.iter().filter_map(|d| short(&d.name)) {
-            assert!(allowed[name.as_str()].contains(used.as_str()), "{name} must not use {used}");
+#[test]
+fn rooms_of_the_simulator_use_exactly_the_rooms_listed() {
+    let mut found: Arrows = ROOMS.iter().map(|(name, _)| ((*name).to_owned(), BTreeSet::new())).collect();
+    let source = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/src"));
+    for (room, used) in &mut found {
+        let folder = source.join(room);
+        let files = match fs::read_dir(&folder) {
+            Ok(files) => files.map(|file| file.unwrap().path()).collect(),
+            Err(_) => vec![source.join(format!("{room}.rs"))],
+        };
+        for file in files {
+            let text = fs::read_to_string(&file).unwrap();
+            // Tests may use any room.
+            let code = text.split("#[cfg(test)]").next().unwrap();
+            let names = code.split("crate::").skip(1);
+            let names =
+                names.map(|rest| rest.split(|c: char| !c.is_alphanumeric() && c != '_').next().unwrap());
+            let rooms = names.filter(|name| ROOMS.iter().any(|(room, _)| room == name));
+            used.extend(rooms.map(str::to_owned));
         }
+        used.remove(room);
     }
+    assert_eq!(found, arrows(ROOMS));
 }
 
 /// A crate without `autotests` runs a test file only if its manifest or `tests/all.rs` names it.

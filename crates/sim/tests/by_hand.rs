@@ -1,4 +1,4 @@
-//! Runs whose outcome can be worked out by hand.
+//! Runs compared with results computed by hand.
 
 use crate::common::{mean, results, shipped};
 use bentpipe_scenario::{Distribution, Pattern, Scenario, TrafficKind};
@@ -42,7 +42,7 @@ think_time = "100 s"
 /// second ACK, 8.32 ms later, the one that is left. They leave one after the other: the last has been sent at 262.00 +
 /// 3 x 8.32 = 286.96 and arrives at 336.96 ms.
 #[test]
-fn a_page_takes_as_long_as_slow_start_says() {
+fn a_page_takes_the_time_of_its_slow_start_rounds() {
     let r = results(&scenario(FETCH), 1);
     let flow = r.flows[0];
     assert!(flow.completed);
@@ -54,7 +54,7 @@ fn a_page_takes_as_long_as_slow_start_says() {
 /// take 2.816 ms and 1052 take 8.416 ms. So the request arrives at 2 x 50.48 + 52.816 = 153.776, the first ACK at 153.776
 /// + 58.416 + 50.416 = 262.608, and the last segment at 262.608 + 3 x 8.416 + 50 = 337.856 ms.
 #[test]
-fn options_take_their_time_where_they_count() {
+fn tcp_options_lengthen_packets_if_they_are_counted() {
     let options = "mss = \"1000 B\"\nsack = true\ntimestamps = true\nwindow_scale = 7\noption_bytes = true";
     let r = results(&scenario(&FETCH.replace("mss = \"1000 B\"", options)), 1);
     let flow = r.flows[0];
@@ -66,11 +66,11 @@ fn options_take_their_time_where_they_count() {
     assert!((r.flows[0].completion_time() - 0.336_96).abs() < 1e-9, "{}", r.flows[0].completion_time());
 }
 
-/// The page of above: of three segments that leave at once, the i-th is under way for 50 + 8.32 i ms; so is the fourth for
-/// 58.32. The fifth leaves with it and the sixth, by the second ACK, when the fourth has just been sent: these are under
-/// way for 66.64 ms both. Requests and handshakes do not count.
+/// The page above: of three segments sent at once, the i-th has a delay of 50 + 8.32 i ms; the fourth has 58.32 ms. The fifth
+/// leaves with it, and the sixth, with the second ACK, when the fourth has just been sent: both have 66.64 ms. Requests and
+/// handshakes do not count.
 #[test]
-fn packets_take_as_long_as_they_wait_and_travel() {
+fn packet_delay_is_queueing_plus_propagation() {
     let flow = results(&scenario(FETCH), 1).flows[0];
     assert_eq!(flow.received_packets, 6);
     let mean = (58.32 + 66.64 + 74.96 + 58.32 + 66.64 + 66.64) / 6.0;
@@ -84,9 +84,9 @@ fn packets_take_as_long_as_they_wait_and_travel() {
     assert!(none.received_packets == 0 && none.delay().is_nan());
 }
 
-/// The last of six segments is lost: without a loss probe only a timeout of 1 s tells.
+/// The last of six segments is lost: without a tail loss probe it takes a timeout of 1 s to detect that.
 #[test]
-fn a_lost_tail_takes_a_timeout_or_a_probe() {
+fn a_lost_tail_is_recovered_by_timeout_or_probe() {
     let loss = "rate = \"1 Mbps\"\nloss = { nth = [6], of = \"data\" }\nreverse.loss = 0";
     let fetch = |options: &str| {
         let text = FETCH.replace("rate = \"1 Mbps\"", loss).replace("initial_window = 3", options);
@@ -101,7 +101,7 @@ fn a_lost_tail_takes_a_timeout_or_a_probe() {
 /// A window of ten segments on a path that holds far more: ten segments a round trip. The round trip is twice
 /// 100 ms and the time to send a segment (0.832 ms at 10 Mbit/s) and an ACK (0.032 ms).
 #[test]
-fn a_window_limited_transfer_sends_a_window_a_round_trip() {
+fn a_window_limited_transfer_sends_one_window_per_rtt() {
     let text = FETCH
         .replace("1 Mbps", "10 Mbps")
         .replace("50 ms", "100 ms")
@@ -116,9 +116,9 @@ fn a_window_limited_transfer_sends_a_window_a_round_trip() {
 }
 
 /// 800 kbit/s of 1000-byte datagrams over 1 Mbit/s: a packet every 10 ms that takes 8 ms, so none ever waits, and
-/// four fifths of the link are used. At 2 Mbit/s half of them are lost once the queue of 10 is full.
+/// the utilization is 80 %. At 2 Mbit/s half of the packets are lost once the queue of 10 is full.
 #[test]
-fn a_constant_rate_uses_what_it_asks_for_or_what_there_is() {
+fn a_constant_rate_gets_its_rate_or_the_capacity() {
     let (head, _) = FETCH.split_once("[transport.plain]").unwrap();
     let head =
         head.replace("1000 packets", "10 packets").replace("duration =", "warmup = \"1 s\"\nduration =");
@@ -141,10 +141,10 @@ fn a_constant_rate_uses_what_it_asks_for_or_what_there_is() {
     assert!((0.072..=0.0801).contains(&longest), "{longest}");
 }
 
-/// A delay that belongs to a connection is the same for all of its packets, there and back: the page takes as long as
-/// with a fixed delay of some value between the bounds, nothing is overtaken and so nothing is sent twice.
+/// A delay per connection is the same for all packets of the connection in both directions: the page takes as long as with a
+/// fixed delay between the bounds, no packet is overtaken, and none is retransmitted.
 #[test]
-fn a_connections_own_delay_is_the_same_for_all_of_its_packets() {
+fn a_delay_per_connection_holds_for_all_its_packets() {
     let own = FETCH
         .replace(r#"delay = "50 ms""#, r#"delay = { uniform = ["20 ms", "80 ms"], per = "connection" }"#)
         .replace("sessions = 1", "sessions = 20")
@@ -161,8 +161,8 @@ fn a_connections_own_delay_is_the_same_for_all_of_its_packets() {
     assert_eq!(r.summary.offered_packets, 20 * (6 + 1 + 1));
 }
 
-/// Datagrams that are not split pass the gateway and reach the client, all of them where nothing is in their way: a flow's
-/// goodput is its rate less the 28 bytes of headers in each packet.
+/// All datagrams pass the gateway unsplit if there is no bottleneck: the goodput of a flow is its rate less the 28 bytes of
+/// headers in each packet.
 #[test]
 fn unsplit_datagrams_pass_the_gateway() {
     let scenario = shipped("unsplit-udp", &["traffic.web.sessions=1"]).with_setting("droptail").unwrap();
@@ -188,9 +188,9 @@ fn unsplit_datagrams_pass_the_gateway() {
     }
 }
 
-/// A satellite without delay, and nothing behind it: the regulator's 1 Mbit/s hold all the same.
+/// A satellite without delay and no link behind it: the regulator limits the rate to 1 Mbit/s all the same.
 #[test]
-fn no_traffic_slips_past_the_regulator() {
+fn the_regulator_limits_a_path_without_delay() {
     let text = r#"
 title = "Four times too much"
 [run]
@@ -243,10 +243,10 @@ fn fifty_flows_fill_a_link_as_in_ns_2() {
     assert!((queue / 59.6 - 1.0).abs() < 0.1, "{queue}");
 }
 
-/// On a path of 560 ms with one packet in five hundred lost, a window that grows by the clock (CUBIC) carries more than
-/// one that grows by the round trip; and recovery by selective acknowledgements carries no less than NewReno's.
+/// On a path of 560 ms with one packet in five hundred lost, CUBIC, whose window grows with time, carries more than a
+/// window that grows with each RTT; recovery by SACK carries no less than NewReno.
 #[test]
-fn long_round_trips_want_another_tcp() {
+fn cubic_and_sack_carry_more_on_a_long_lossy_path() {
     let goodput = |overrides: &[&str]| {
         let more =
             ["traffic.bulk.flows=4", "link.bottleneck.loss=0.002", "run.warmup=20 s", "run.duration=100 s"];
@@ -307,17 +307,17 @@ think_time = "100 s"
 /// the five packets of it were on their way for 3 + (0 + 125.28 + 116.96 + 108.64 + 100.32) / 5 = 93.24 ms on average,
 /// and all six for (3 + 5 x 93.24) / 6 = 78.2 ms.
 #[test]
-fn bytes_wait_in_the_pep_for_those_that_were_lost() {
+fn bytes_wait_in_the_pep_for_lost_ones_before_them() {
     let r = results(&scenario(SPLIT), 1);
     assert!((mean(&r, "transit_time") - 0.0782).abs() < 1e-9, "{}", mean(&r, "transit_time"));
     let whole = results(&scenario(&SPLIT.replace("nth = [2]", "nth = [100]")), 1);
     assert!((mean(&whole, "transit_time") - 0.003).abs() < 1e-12, "{}", mean(&whole, "transit_time"));
 }
 
-/// Datagrams that no PEP splits: 200 bytes take 1.6 ms, so that one a tenth of a second is at the gateway 51.6 ms after
-/// it left, is done with at 54.6, and enters the transmit queue with the tick at 55: 3.4 ms.
+/// Unsplit datagrams: 200 bytes take 1.6 ms, so that one every 100 ms arrives at the gateway 51.6 ms after it was sent, is
+/// processed at 54.6, and enters the transmit queue with the tick at 55: 3.4 ms.
 #[test]
-fn what_is_not_split_waits_for_the_work_and_the_tick() {
+fn unsplit_packets_wait_for_processing_and_the_next_tick() {
     let (head, _) = SPLIT.split_once("[transport.plain]").unwrap();
     let voice = "[traffic.voice]\nkind = \"cbr\"\nfrom = \"server\"\nto = \"client\"\nflows = 1\nrate = \"16 kbps\"\n\
                  packet = \"200 B\"\nstart = \"0 s\"";

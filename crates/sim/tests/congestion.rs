@@ -1,4 +1,4 @@
-//! Congestion control against what theory says of it.
+//! Congestion control compared with theory.
 
 use crate::common::{mean, results};
 use bentpipe_scenario::Scenario;
@@ -39,7 +39,7 @@ flows = 1
     Scenario::parse(&text, "test.toml", &overrides).unwrap_or_else(|e| panic!("{e}"))
 }
 
-/// What all flows delivered while it was measured [bit/s].
+/// Goodput of all flows [bit/s].
 fn goodput(r: &Results) -> f64 {
     r.flows.iter().map(|flow| flow.goodput(r.begin, r.end)).sum()
 }
@@ -57,10 +57,10 @@ fn cubic_and_bbr_fill_a_path_of_600_ms() {
     }
 }
 
-/// One packet in a hundred is lost. BBR does not take that for congestion; for NewReno the law of Mathis et al. (1997)
-/// leaves 8000 sqrt(1.5 / 0.01) / 0.6 = 0.16 Mbit/s.
+/// One packet in a hundred is lost, which BBR does not treat as congestion; NewReno gets 8000 sqrt(1.5 / 0.01) / 0.6 =
+/// 0.16 Mbit/s by the formula of Mathis et al. (1997).
 #[test]
-fn bbr_fills_a_path_that_loses() {
+fn bbr_fills_a_lossy_path() {
     let lossy = |algorithm: &str| {
         let transport = format!("algorithm = \"{algorithm}\"\nsack = true");
         goodput(&results(&bulk(&transport, &["link.wire.loss=0.01"]), 1)) / 1e6
@@ -76,7 +76,7 @@ fn bbr_fills_a_path_that_loses() {
 /// K + N - A / 2 long: 36.5, 35.7 and 35.1 packets for 1, 2 and 4 flows. The law has whole windows, all at one moment; a
 /// queue of packets is off by some of them, but not by three. NewReno halves its windows and leaves the link idle.
 #[test]
-fn dctcp_keeps_a_queue_near_the_step_that_marks() {
+fn dctcp_keeps_its_queue_near_the_marking_threshold() {
     let step = |flows: u32, transport: &str| {
         let queue = r#"link.wire.queue={ limit = "1500 KB", marking = "ecn", aqm = { algorithm = "red", min_th = 40,
                        max_th = 40.5, w_q = 1, max_p = 1 } }"#;
@@ -136,7 +136,7 @@ fn lossy(transport: &str, p: f64, rtt: f64) -> Scenario {
 /// Kemperman and Mathis, "The stationary behavior of ideal TCP congestion avoidance", 1996), for windows of many
 /// segments. What is measured lies between the two, as far as eight seeds can tell.
 #[test]
-fn newreno_obeys_the_square_root_law() {
+fn newreno_throughput_follows_the_square_root_formula() {
     for (p, rtt) in [(0.0005, 0.05), (0.002, 0.05), (0.002, 0.2), (0.002, 0.6)] {
         let (mean, half) = interval(&lossy("sack = true", p, rtt));
         let unit = 8000.0 / rtt / f64::sqrt(p);
@@ -150,7 +150,7 @@ fn newreno_obeys_the_square_root_law() {
 /// first timeout of T0 = 1 s. Their formula leaves out what recovery takes and takes losses of a round to be together, so
 /// it is given a tenth; where p is this large the square-root law is far off: by a quarter and more.
 #[test]
-fn reno_obeys_the_law_with_timeouts() {
+fn reno_throughput_follows_the_formula_of_padhye() {
     for (p, rtt) in [(0.008, 0.05), (0.03, 0.1), (0.06, 0.1)] {
         let (mean, half) = interval(&lossy("algorithm = \"reno\"", p, rtt));
         let root = |x: f64| x.sqrt();
@@ -165,7 +165,7 @@ fn reno_obeys_the_law_with_timeouts() {
 /// How long follows from RFC 9438 alone: windows grow by eq. (1) up to a packet more than path and queue hold; every other
 /// time W_max is 0.85 of that (fast convergence, section 4.7), for the window did not get beyond W_max.
 #[test]
-fn cubic_leaves_a_short_queue_idle_as_its_curve_says() {
+fn cubic_leaves_a_short_queue_idle_as_its_window_curve_predicts() {
     let packet = 1040.0 * 8.0;
     let (path, queue) = (20e6 * 0.6 / packet, 20e6 * 0.1 / packet);
     let full = path + queue;

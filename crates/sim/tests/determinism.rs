@@ -1,4 +1,4 @@
-//! The same seed gives the same bytes, whatever the build and the machine.
+//! Reproducibility: the same seed gives the same bytes in every build and on every machine.
 
 use std::fmt::Write as _;
 
@@ -25,9 +25,9 @@ fn digests(results: &Results) -> String {
     text
 }
 
-/// After a change that is meant to change results: `BLESS=1 cargo test -p bentpipe-sim --test all determinism`.
+/// To record results after an intended change: `BLESS=1 cargo test -p bentpipe-sim --test all determinism`.
 #[test]
-fn a_debug_build_gives_the_recorded_bytes() {
+fn results_equal_the_recorded_digests() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/small-gateway.digests");
     let found = digests(&results(&shipped("small-gateway", &[]), 1));
     if std::env::var_os("BLESS").is_some() {
@@ -37,7 +37,7 @@ fn a_debug_build_gives_the_recorded_bytes() {
 }
 
 #[test]
-fn the_same_seed_gives_the_same_bytes_and_another_seed_others() {
+fn the_seed_determines_the_results() {
     for name in ["two-gateways", "unsplit-udp"] {
         let scenario = shipped(name, &["run.duration=20 s"]);
         let first = digests(&results(&scenario, 7));
@@ -46,10 +46,10 @@ fn the_same_seed_gives_the_same_bytes_and_another_seed_others() {
     }
 }
 
-/// Two algorithms meet the same traffic: the sizes of a session's pages do not depend on the queue. They share a
-/// stream with the delays of its connections, so these do not either.
+/// Two algorithms meet the same traffic: page sizes do not depend on the queue, nor do the delays per connection, which are
+/// drawn from the same stream.
 #[test]
-fn comparisons_are_paired() {
+fn traffic_does_not_depend_on_the_queue() {
     let short =
         ["run.duration=60 s", "run.warmup=60 s", "traffic.web.ramp.over=1 s", "traffic.web.ramp.pause=1 s"];
     let scenario = shipped("byun2007-gateway", &short);

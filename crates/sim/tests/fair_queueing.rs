@@ -1,10 +1,10 @@
-//! What a fair queue with an Aqm in each queue does for a sparse flow beside a bulk one, against what theory allows.
+//! A sparse flow beside a bulk flow behind fair queues with an AQM each, compared with bounds from theory.
 
 use bentpipe_scenario::Scenario;
 use bentpipe_sim::{Packet, Progress, Results, Watch, run_watched};
 
-/// A bulk connection (Reno, 1500 bytes on the wire) and datagrams of 200 bytes every 20 ms, from a host of its own
-/// each, over 10 Mbit/s; the round trip is 42 ms and a packet's time is 1.2 ms.
+/// A bulk connection (Reno, 1500 bytes on the wire) and datagrams of 200 bytes every 20 ms from another host, over
+/// 10 Mbit/s; the round trip is 42 ms, and a bulk packet takes 1.2 ms.
 fn dumbbell(scheduler: &str) -> Scenario {
     let text = format!(
         r#"
@@ -67,11 +67,11 @@ fn run(scheduler: &str) -> (Results, Vec<f64>) {
     (results.unwrap_or_else(|e| panic!("{scheduler}: {e}")), waits)
 }
 
-/// Without fair queueing the sparse flow waits as the bulk one does. Reno fills the 200 packets and halves its
-/// window: that swings between 117 and 235 packets (35 fit in the round trip), so there are always 82 packets in
+/// Without fair queueing the sparse flow waits as long as the bulk flow. Reno fills the 200 packets and halves its window,
+/// which varies between 117 and 235 packets (35 fit in the round trip), so there are always 82 packets in
 /// the queue, or 98 ms.
 #[test]
-fn a_fifo_makes_the_sparse_flow_wait() {
+fn a_sparse_flow_waits_behind_bulk_in_a_fifo() {
     let (_, waits) = run("fifo");
     let settled = &waits[500..];
     let least = settled.iter().copied().fold(f64::INFINITY, f64::min);
@@ -87,7 +87,7 @@ fn a_fifo_makes_the_sparse_flow_wait() {
 /// less. What that costs: Reno without any queue uses 75 % of a link, for its window swings between a half and all
 /// of what fits; this one uses more.
 #[test]
-fn fair_queues_spare_the_sparse_flow_and_keep_the_bulk_ones_queue_short() {
+fn fair_queues_keep_the_delay_of_sparse_and_bulk_flows_low() {
     for scheduler in ["fq_codel", "cake"] {
         let (results, waits) = run(scheduler);
         assert!(waits.len() >= 3499, "{scheduler}: {} of 3500 datagrams", waits.len());

@@ -1,4 +1,4 @@
-//! Every run checks at its end that nothing appeared from nowhere or vanished; these make it hard.
+//! Conservation: every run checks at its end that no packet appeared or vanished; these runs are difficult cases.
 
 use std::collections::BTreeSet;
 
@@ -6,8 +6,8 @@ use crate::common::{results, shipped};
 use bentpipe_queue::registry::SCHEDULERS;
 use bentpipe_scenario::Scenario;
 
-/// Overrides that bend the small gateway, and whether anything may be sent again over the satellite.
-const BENT: &[(&[&str], bool)] = &[
+/// Overrides of the small gateway, and true if they may cause retransmissions on the PEP link.
+const VARIANTS: &[(&[&str], bool)] = &[
     (&[], false),
     (&["link.satellite.loss=0.05"], true),
     (&["link.ingress.loss=0.05"], false),
@@ -64,8 +64,8 @@ const BENT: &[(&[&str], bool)] = &[
 ];
 
 #[test]
-fn nothing_appears_or_vanishes_however_the_gateway_is_bent() {
-    for (overrides, may_repeat) in BENT {
+fn packets_are_conserved_in_every_variant_of_the_gateway() {
+    for (overrides, may_repeat) in VARIANTS {
         let scenario = shipped("small-gateway", overrides);
         for setting in ["red", "avq", "avqred"] {
             let scenario = if overrides.iter().any(|o| o.contains("codel")) {
@@ -85,9 +85,9 @@ fn nothing_appears_or_vanishes_however_the_gateway_is_bent() {
     }
 }
 
-/// Packets that are held back, taken out of a queue, or marked because a buffer fills up.
+/// Packets held back, dropped from inside a queue, or marked by threshold control.
 #[test]
-fn what_is_held_evicted_or_controlled_is_accounted_for() {
+fn held_and_evicted_packets_are_counted() {
     let receive = "gateway.receive_queue={ limit = \"400 packets\", rate = \"5 Mbps\" }";
     let limit = "gateway.transmit_queue.limit=100 packets";
     for overrides in [
@@ -106,9 +106,9 @@ fn what_is_held_evicted_or_controlled_is_accounted_for() {
     }
 }
 
-/// An AQM and a composite that both call something `p` show both.
+/// An AQM and a scheduler that both have a state named `p`.
 #[test]
-fn every_series_has_a_name_of_its_own() {
+fn series_names_are_unique() {
     for scheduler in SCHEDULERS {
         let chosen = format!("gateway.transmit_queue.scheduler={}", scheduler.name);
         let r = results(
@@ -126,15 +126,15 @@ fn two_gateways_in_a_row_carry_every_byte() {
     let completed: Vec<_> = r.flows.iter().filter(|f| f.completed).collect();
     assert!(completed.len() > 200, "{}", completed.len());
     assert!(completed.iter().all(|f| (100_000..=300_000).contains(&f.delivered)));
-    // Two satellites of at least 250 ms each way, a handshake and a request with its answer on the last leg: no page can be
-    // fetched in less than two times the way there and back.
+    // Two satellites of at least 250 ms each way; a handshake and a request on the last leg: no page takes less than two
+    // round trips.
     assert!(completed.iter().all(|f| f.completion_time() > 2.0 * 0.5));
     assert_eq!(r.pep_link.retransmitted, 0);
 }
 
-/// A lost packet is sent again over the satellite and nowhere else: the servers never hear of it.
+/// A lost packet is retransmitted over the satellite only: servers do not notice.
 #[test]
-fn what_the_satellite_loses_the_spacelink_repeats() {
+fn the_pep_link_retransmits_losses_on_the_satellite() {
     let clean = results(&shipped("small-gateway", &["traffic.web.sessions=3"]), 1);
     let lossy = results(&shipped("small-gateway", &["traffic.web.sessions=3", "link.satellite.loss=0.1"]), 1);
     assert_eq!(clean.pep_link.retransmitted, 0);
@@ -144,27 +144,27 @@ fn what_the_satellite_loses_the_spacelink_repeats() {
     assert!(lossy.flows.iter().filter(|f| f.completed).all(|f| (20_000..=60_000).contains(&f.delivered)));
 }
 
-/// A scheduler that serves flows in turn changes the order of packets ahead of the satellite; none is taken for lost.
+/// A round-robin scheduler changes the order of packets ahead of the satellite; none is considered lost.
 #[test]
-fn a_fair_transmit_queue_has_nothing_repeated() {
+fn fair_queueing_causes_no_retransmission() {
     let more = ["gateway.transmit_queue.scheduler=drr", "gateway.aqm={ algorithm = \"droptail\" }"];
     let r = results(&shipped("small-gateway", &more), 1);
     assert!(r.pep_link.sent > 1000, "{:?}", r.pep_link);
     assert_eq!(r.pep_link.retransmitted, 0);
 }
 
-/// What overflows behind the PEP and is sent again is counted apart: a packet is dropped at the mark point once at most.
+/// Overflows behind the PEP are counted apart: a packet is dropped at the mark point at most once.
 #[test]
-fn repetitions_do_not_count_as_drops_of_what_was_offered() {
+fn drops_of_retransmissions_are_counted_elsewhere() {
     let r = results(&shipped("small-gateway", &["gateway.transmit_queue.limit=10 packets"]), 1);
     let s = &r.summary;
     assert!(s.aqm_drops + s.overflow_drops < s.offered_packets, "{s:?}");
     assert!(s.drops_elsewhere > s.offered_packets, "{s:?}");
 }
 
-/// Two endless transfers of one user share a buffer of 30 KB. One gives up; the other must go on with all of it.
+/// Two endless transfers of one user share a buffer of 30 KB. One fails; the other continues with the whole buffer.
 #[test]
-fn a_failed_connection_leaves_its_buffer_to_the_others() {
+fn a_failed_connection_frees_its_shared_buffer() {
     let text = r#"
 title = "A frail neighbour"
 [run]
@@ -226,10 +226,9 @@ start = "2 s"
     assert!(failed >= 3, "{failed}");
 }
 
-/// The run itself checks that every packet and every byte is somewhere; here flows also leave and come back, and packets
-/// are written into connections that a gateway splits.
+/// Flows leave and return, and packets are written into split connections; the run itself checks conservation.
 #[test]
-fn nothing_appears_or_vanishes_whatever_the_traffic() {
+fn packets_are_conserved_with_every_kind_of_traffic() {
     let text = include_str!("../../scenario/tests/all-kinds.toml");
     for overrides in
         [&[][..], &["gateway.pep.split=[]"], &["gateway.pep.buffer=3 KB"], &["link.access.loss=0.05"]]
@@ -251,11 +250,10 @@ fn nothing_appears_or_vanishes_whatever_the_traffic() {
     }
 }
 
-/// The generic gateway over a few seconds, all of its connections there after half a second: the run itself checks that every
-/// packet is somewhere. 200 connections are replaced in each second: 2000 in ten, with a standard error of 45; each of the
+/// The generic gateway over a few seconds, with all connections open after half a second; the run itself checks conservation. 200 connections are replaced in each second: 2000 in ten, with a standard error of 45; each of the
 /// 4000 is there at the end, whatever the AQM; and what goes is no more than the capacity.
 #[test]
-fn connections_of_the_generic_gateway_come_and_go() {
+fn connections_of_the_generic_gateway_are_replaced_at_their_rate() {
     for name in ["byun-generic", "byun-generic-13-25"] {
         let more = [
             "run.warmup=1 s",

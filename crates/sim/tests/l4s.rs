@@ -1,4 +1,4 @@
-//! Flows that answer marks in proportion beside flows that halve their windows, behind a coupled dual queue.
+//! Scalable beside classic congestion control, behind a coupled dual queue (RFC 9332).
 
 use crate::common::{mean, results};
 use bentpipe_scenario::Scenario;
@@ -52,7 +52,7 @@ flows = {n}
     Scenario::parse(&text, "l4s.toml", &[]).unwrap_or_else(|e| panic!("{e}"))
 }
 
-/// What Prague's flows got over what CUBIC's did.
+/// Goodput of Prague's flows over that of CUBIC's.
 fn ratio(r: &Results) -> f64 {
     let rate = |name: &str| -> f64 {
         let traffic = r.traffic.iter().position(|t| t == name).unwrap() as u32;

@@ -1,4 +1,4 @@
-//! What links do to packets, against what can be worked out by hand.
+//! Links, compared with results computed by hand.
 
 use crate::common::{results, shipped};
 use bentpipe_scenario::Scenario;
@@ -42,7 +42,7 @@ fn lost(r: &Results) -> Vec<(u32, u32)> {
 }
 
 #[test]
-fn the_packets_with_the_given_numbers_are_lost() {
+fn packets_with_given_numbers_are_lost() {
     for at in ["before_queue", "after_queue"] {
         let r = wire(&format!("{WIRE}loss = {{ nth = [1, 5, 17], at = \"{at}\" }}"), CBR);
         assert_eq!(lost(&r), [(1, 1000), (5, 1000), (17, 1000)], "{at}");
@@ -51,10 +51,10 @@ fn the_packets_with_the_given_numbers_are_lost() {
     }
 }
 
-/// Of a transfer's packets only those with payload are lost: a SYN and the client's ACKs do not count. 40 bytes of
+/// Only packets with payload are lost: SYNs and ACKs do not count. 40 bytes of
 /// headers make 1040 of a full segment.
 #[test]
-fn only_packets_with_payload_are_lost_where_data_is_asked_for() {
+fn loss_of_data_spares_packets_without_payload() {
     let there = wire(&format!("{WIRE}loss = {{ nth = [1, 2, 60], of = \"data\" }}"), BULK);
     assert_eq!(lost(&there).iter().map(|l| l.1).collect::<Vec<_>>(), [1040; 3]);
     assert!(there.flows[0].completed);
@@ -68,13 +68,13 @@ fn only_packets_with_payload_are_lost_where_data_is_asked_for() {
     );
 }
 
-/// All ten segments of the first window are lost. RFC 5681 section 3.1: after the timeout, slow start, so that they go again
-/// in 1 + 2 + 4 + 3. The SYN leaves at 10 ms and its answer is back at 410.64: RTO = 401 + 4 x 200.5 = 1203 ms in whole
+/// All ten segments of the first window are lost. RFC 5681 section 3.1: after the timeout slow start resends them in groups of
+/// 1 + 2 + 4 + 3. The SYN leaves at 10 ms and its answer is back at 410.64: RTO = 401 + 4 x 200.5 = 1203 ms in whole
 /// ones, and the timer goes off at 1613.64. A segment takes 8.32 ms, and is acknowledged 408.64 ms after it began: the
 /// second segment leaves at 2022.28, the fourth at 2430.92, the eighth at 2839.56; the tenth is the third in that row, and
 /// is there 3 x 8.32 + 200 ms later, at 3064.52 ms.
 #[test]
-fn a_window_that_is_lost_goes_again_in_slow_start() {
+fn a_lost_window_is_resent_in_slow_start() {
     let ten = BULK.replace("100 KB", "10 KB");
     let far = WIRE.replace("50 ms", "200 ms");
     let r = wire(&format!("{far}loss = {{ nth = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10], of = \"data\" }}"), &ten);
@@ -83,7 +83,7 @@ fn a_window_that_is_lost_goes_again_in_slow_start() {
 
 /// 1600 kbit/s of 1000-byte datagrams at a link of 1 Mbit/s, of which half are lost before the queue: the rest fit.
 #[test]
-fn what_is_lost_before_the_queue_takes_no_room_in_it() {
+fn packets_lost_before_the_queue_take_no_room_in_it() {
     let heavy = CBR.replace("800 kbps", "1600 kbps");
     let queue = WIRE.replace("1000 packets", "50 packets");
     let early = wire(&format!("{queue}loss = {{ probability = 0.5, at = \"before_queue\" }}"), &heavy);
@@ -99,26 +99,24 @@ fn what_is_lost_before_the_queue_takes_no_room_in_it() {
 const FLOOD: &str = "kind = \"cbr\"\nflows = 1\nrate = \"4 Mbps\"\npacket = \"1000 B\"\nstart = \"10 ms\"\n";
 const QUEUE: &str = "delay = \"50 ms\"\nqueue = { limit = \"10 packets\" }\n";
 
-/// From 10 ms on: 1.99 s at 1 Mbit/s, 3 s at 3, 1 s at nothing, and 4 s at 2: 18.99 Mbit, or 2 373 750 bytes. The packet
-/// that is under way at the end was counted when it left the queue, and the queue of ten is never empty but for the
-/// 2 ms at each step up in which ten packets, and those that come meanwhile, last.
+/// From 10 ms on: 1.99 s at 1 Mbit/s, 3 s at 3, 1 s at 0 and 4 s at 2: 18.99 Mbit, or 2 373 750 bytes. The packet being sent
+/// at the end was counted when it left the queue, and the queue of ten never empties.
 #[test]
 fn the_bytes_sent_are_the_integral_of_the_steps() {
     let steps = "capacity.steps = [[\"0 s\", \"1 Mbps\"], [\"2 s\", \"3 Mbps\"], [\"5 s\", \"0 bps\"], [\"6 s\", \"2 Mbps\"]]\n";
     let r = wire(&format!("{QUEUE}{steps}"), FLOOD);
     let sent = r.summary.sent_bytes;
     assert!((2_373_750..=2_374_750).contains(&sent), "{sent}");
-    // Within the gap nothing arrives: of what was sent, the last is on its way.
     let lost = r.summary.overflow_drops;
     assert_eq!(r.summary.offered_packets, lost + r.summary.sent_packets + 10);
 }
 
 /// A rate drawn every 10 ms between 0.5 and 1.5 Mbit/s: in 10 s a thousand, of 10 ms each, that move 10 Mbit with a standard
 /// error of sqrt(1000) x 10 ms x 1 Mbit/s / sqrt(12) = 91.3 kbit, less the 10 ms before the first packet; the bound is five
-/// standard errors. The queue is never empty, so that what is sent is the rates' sum and nothing of the queue: whatever
-/// drops in front of the link, it is the same to a packet; with other seeds it is not.
+/// standard errors. The queue is never empty, so that the bytes sent depend on the rates alone: with every AQM they
+/// are the same to a packet; with other seeds they are not.
 #[test]
-fn what_a_drawn_capacity_moves_is_the_same_whatever_the_queue() {
+fn a_drawn_capacity_does_not_depend_on_the_queue() {
     let drawn = "capacity = { uniform = [\"500 kbps\", \"1500 kbps\"], every = \"10 ms\" }\n";
     let sent = |aqm: &str, seed| {
         let queue =
@@ -136,10 +134,9 @@ fn what_a_drawn_capacity_moves_is_the_same_whatever_the_queue() {
     assert!(r.summary.sent_bytes.abs_diff(1_248_750) <= 1000, "{}", r.summary.sent_bytes);
 }
 
-/// Opportunities at 20, 40 and twice at 100 ms, then again from there. Packets of 1000 bytes come every 2 ms, so that one
-/// always waits: each round of four opportunities takes 6000 bytes, six packets; in 10 s there are a hundred rounds.
+/// Opportunities at 20, 40 and twice at 100 ms, repeated. Packets of 1000 bytes arrive every 2 ms, so that one always waits: each round of four opportunities takes 6000 bytes, six packets; in 10 s there are a hundred rounds.
 #[test]
-fn a_trace_lets_its_opportunities_be_used() {
+fn a_backlogged_link_uses_every_opportunity_of_its_trace() {
     let folder = std::env::temp_dir().join(format!("bentpipe-links-{}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();
     let path = folder.join("short.down");
@@ -149,11 +146,11 @@ fn a_trace_lets_its_opportunities_be_used() {
     assert_eq!(r.summary.sent_packets, 600);
 }
 
-/// The satellite changes at 5 s and is away for half a second. Where packets wait, that of 5 s waits longest; where they
-/// are lost, it is those whose last bit is sent between 5.0 and 5.5 s: from the 500th (8 ms after 5 s) to the 549th; and
-/// the very last, for at 10 s the satellite changes again.
+/// A handover at 5 s with an outage of 500 ms. If packets wait, that of 5 s waits longest; if they are lost, those whose last
+/// bit is sent between 5.0 and 5.5 s are: from the 500th (8 ms after 5 s) to the 549th; and the very last, in the handover at
+/// 10 s.
 #[test]
-fn packets_wait_or_are_lost_while_satellites_change() {
+fn packets_wait_or_are_lost_during_a_handover() {
     let handover = |during: &str| {
         let keys =
             format!("handover = {{ interval = \"5 s\", outage = \"500 ms\", during = \"{during}\" }}\n");
@@ -161,7 +158,7 @@ fn packets_wait_or_are_lost_while_satellites_change() {
     };
     let held = handover("hold");
     assert!(lost(&held).is_empty());
-    // A thousandth is what the histogram of delays tells apart.
+    // The resolution of the delay histogram is a thousandth.
     assert!((held.summary.queue_delay[4] - 0.5).abs() < 0.000_5, "{:?}", held.summary.queue_delay);
     let gone = handover("lose");
     assert_eq!(
@@ -171,17 +168,17 @@ fn packets_wait_or_are_lost_while_satellites_change() {
     assert_eq!(gone.summary.queue_delay[4], 0.0);
 }
 
-/// A satellite that adds 100 ms: the n-th datagram, sent at n x 10 ms + 8 ms, is there 150 ms later, so that 984 of them
-/// are there in 10 s, with 972 bytes of payload each.
+/// A satellite that adds 100 ms: the n-th datagram, sent at n x 10 ms + 8 ms, arrives 150 ms later, so that 984 arrive in
+/// 10 s, with 972 bytes of payload each.
 #[test]
-fn a_satellite_adds_its_delay() {
+fn the_delay_of_the_satellite_is_added() {
     let r =
         wire(&format!("{WIRE}handover = {{ interval = \"3 s\", delay = [\"100 ms\", \"100 ms\"] }}\n"), CBR);
     assert_eq!(r.flows[0].delivered, 984 * 972);
 }
 
-/// One datagram, at 20 ms. In frames of 50 ms it is asked for at 50 ms; the link's round trip of 100 ms makes that the
-/// frame at 150 ms: it leaves the queue after 130 ms, is sent in 8 ms and is there at 208 ms.
+/// One datagram, at 20 ms. With frames of 50 ms it is requested at 50 ms; after the round trip of 100 ms it has the frame at
+/// 150 ms: it leaves the queue after 130 ms, is sent in 8 ms and arrives at 208 ms.
 #[test]
 fn on_demand_the_first_packet_waits_for_request_round_trip_and_grant() {
     let traffic = CBR.replace("10 ms", "20 ms").replace("800 kbps", "1 kbps");
@@ -202,7 +199,7 @@ fn on_demand_the_first_packet_waits_for_request_round_trip_and_grant() {
 /// 802.11g, 1000-byte packets: 98 to 233 us and 1036 bytes at 54 Mbit/s (153.5 us) make 319 us a try on average, and
 /// with a tenth of the tries failing 1.1111 tries a packet. Seven tries leave a ten-millionth lost.
 #[test]
-fn wifi_carries_what_its_overheads_leave() {
+fn wifi_throughput_is_the_rate_less_overheads_and_retries() {
     let flood = FLOOD.replace("4 Mbps", "100 Mbps");
     let r = wire("access = \"wifi\"\ndelay = \"1 ms\"\nqueue = { limit = \"100 packets\" }\n", &flood);
     let expected = 9.99 / (319e-6 * (1.0 + 0.1 + 0.01 + 0.001 + 0.0001));
@@ -230,17 +227,17 @@ fn each_host_of_a_carrier_has_its_own_modulation() {
         [traffic.t]\nkind = \"cbr\"\nfrom = \"hub\"\nto = \"client\"\nflows = 2\nrate = \"2 Mbps\"\n\
         packet = \"1000 B\"\nstart = \"10 ms\"\n";
     let r = results(&Scenario::parse(text, "carrier.toml", &[]).unwrap_or_else(|e| panic!("{e}")), 1);
-    // Whose packet finds the place that is free is settled by the order in which they come, so that their shares differ.
+    // Which packet finds the free place depends on the order of arrival, so that the shares differ.
     let [slow, fast] = [0, 1].map(|i| r.flows[i].delivered as f64 / 972.0);
     let took = slow * 0.016_318 + fast * 0.002_696_6;
     assert!((took - 9.99).abs() < 0.03, "{slow} {fast} {took}");
     assert!(slow > 1.0 && fast > 1.0, "{slow} {fast}");
 }
 
-/// A gateway that is told the satellite's capacity: 1 Mbit/s for 5 s, then half of it, and its own queue is where packets
-/// wait, not that in front of the satellite.
+/// A regulator that follows the capacity: 1 Mbit/s for 5 s, then half of it. Packets wait in the gateway's queue, not in front
+/// of the satellite.
 #[test]
-fn a_regulator_can_follow_its_satellite() {
+fn a_regulator_follows_the_capacity_of_its_satellite() {
     let text = "title = \"Rain\"\nrun = { warmup = \"1 s\", duration = \"10 s\", sample_interval = \"1 s\" }\n\
         host = { server = {}, client = {} }\n\
         [link.ingress]\nbetween = [\"server\", \"gateway\"]\n\
@@ -262,10 +259,8 @@ fn a_regulator_can_follow_its_satellite() {
     assert!(series("transmit_queue").iter().all(|n| *n >= 95.0));
 }
 
-/// With a jitter of up to 100 ms and 10 ms between datagrams, packets keep their order where they are told to: all but
-/// the last few arrive either way, and every draw is made.
 #[test]
-fn delays_are_drawn_from_their_law() {
+fn mean_delay_is_that_of_the_distribution() {
     let mean = |delay: &str| {
         // A window of one segment: a round trip for each, of twice the delay and the time to send 1040 and 40 bytes.
         let link = format!("rate = \"1 Gbps\"\nqueue = {{}}\n{delay}");
@@ -278,18 +273,18 @@ fn delays_are_drawn_from_their_law() {
         let r = results(&Scenario::parse(&text, "delays.toml", &[]).unwrap_or_else(|e| panic!("{e}")), 1);
         (r.end - r.begin).as_secs_f64() / (r.flows[0].delivered as f64 / 1000.0) / 2.0
     };
-    // Some 2000 round trips of two draws each. Standard errors: 0.16 ms of a normal law of 10 ms, 0.32 ms of an
-    // exponential one of 20 ms; the bounds are five of each.
+    // Some 2000 round trips of two draws each. Standard errors: 0.16 ms of a normal distribution of 10 ms, 0.32 ms of
+    // an exponential one of 20 ms; the bounds are five of each.
     let normal = mean("delay = { normal = { mean = \"100 ms\", std = \"10 ms\" } }");
     assert!((normal - 0.100).abs() < 0.000_8, "{normal}");
     let jitter = mean("delay = { fixed = \"80 ms\", jitter = { exponential = \"20 ms\" }, ordered = false }");
     assert!((jitter - 0.100).abs() < 0.001_6, "{jitter}");
 }
 
-/// Under rain the carrier is used as well as it can be: what is sent stays below the 6.6 Mbit/s of clear sky (12 dB: 16APSK
-/// 5/6) and the queue is the gateway's, for the regulator follows.
+/// Under rain fade the throughput stays below the 6.6 Mbit/s of clear sky (12 dB: 16APSK 5/6), and packets wait in the
+/// gateway, as the regulator follows the capacity.
 #[test]
-fn a_gateway_in_the_rain_keeps_its_queue() {
+fn the_gateway_keeps_its_queue_under_rain_fade() {
     let r = results(&shipped("rain-fade", &["run.duration=60 s"]), 1);
     let series =
         |name: &str| &r.series.iter().find(|s| s.name == name).unwrap_or_else(|| panic!("{name}")).values;

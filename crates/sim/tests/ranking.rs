@@ -1,4 +1,4 @@
-//! Serving by window or by position, against what Jain & Modiano found.
+//! Scheduling by window or by position in the stream, compared with the results of Jain & Modiano.
 
 use crate::common::results;
 use bentpipe_scenario::Scenario;
@@ -55,7 +55,7 @@ preset = "ns2"
     Scenario::parse(&text, "test.toml", &[]).unwrap_or_else(|e| panic!("{e}"))
 }
 
-/// What the flows of one traffic delivered while it was measured [bit/s].
+/// Goodput of the flows of one traffic [bit/s].
 fn goodput(r: &Results, traffic: u32) -> f64 {
     r.flows.iter().filter(|flow| flow.traffic == traffic).map(|flow| flow.goodput(r.begin, r.end)).sum()
 }
@@ -65,7 +65,7 @@ fn goodput(r: &Results, traffic: u32) -> f64 {
 /// others 3 to 5 %. Here it has three times what it has behind the FIFO; where flows are ranked by window the others
 /// pay a tenth.
 #[test]
-fn a_session_that_loses_has_twice_as_much_and_the_others_hardly_less() {
+fn ranking_helps_a_lossy_session_at_little_cost_to_others() {
     let traffic = |name: &str, from: &str, flows: u32| {
         format!(
             "[traffic.{name}]\nkind = \"bulk\"\nfrom = \"{from}\"\nto = \"d\"\ntransport = \"tcp\"\nflows = {flows}\n\
@@ -90,7 +90,7 @@ fn a_session_that_loses_has_twice_as_much_and_the_others_hardly_less() {
 /// behind a FIFO, and the longer ones somewhat later, while the link is busy six tenths of the time. Where it is busy
 /// eight tenths, the short ones gain more, and the longer ones lose far more.
 #[test]
-fn short_transfers_come_sooner() {
+fn ranking_shortens_short_transfers() {
     let found = |scheduler: &str, interval: u32| {
         let files = format!(
             "[traffic.files]\nkind = \"files\"\nfrom = \"s\"\nto = \"d\"\ntransport = \"tcp\"\nsources = 9\n\

@@ -1,4 +1,4 @@
-//! Kinds of traffic in whole runs: what arrives, when flows are there, and what their rows say.
+//! Kinds of traffic in whole runs: arrivals, presence of flows, and their records.
 
 use crate::common::results;
 use bentpipe_scenario::Scenario;
@@ -47,7 +47,7 @@ fn at(seconds: f64) -> Instant {
     Instant::ZERO + Duration::from_secs_f64(seconds)
 }
 
-/// What went over the wire in each second [bit/s].
+/// Throughput of the wire in each second [bit/s].
 fn wire(r: &Results) -> &[f64] {
     &r.series.iter().find(|s| s.name == "throughput").unwrap().values
 }
@@ -55,7 +55,7 @@ fn wire(r: &Results) -> &[f64] {
 /// JM section IV: transfers every 2 s in the mean, half of 10 KB and half of 100 KB. In 4000 s there are 2000 ± 45 of
 /// each of two sources, and as many of either size.
 #[test]
-fn files_come_as_a_poisson_process_each_with_its_own_connection() {
+fn file_transfers_form_a_poisson_process() {
     let r = run(
         "4000 s",
         r#"
@@ -88,10 +88,10 @@ size = { choice = ["10 KB", "100 KB"] }
     }
 }
 
-/// R11 section 7.5: away from 125 s to 175 s. Whatever it is, it has two rows; nothing is sent meanwhile; and what it sends
-/// before and after is the same.
+/// R11 section 7.5: away from 125 s to 175 s. Each kind has two records, sends nothing meanwhile, and sends the same before and
+/// after.
 #[test]
-fn flows_leave_and_come_back() {
+fn flows_leave_and_return() {
     for traffic in [
         "kind = \"bulk\"\n",
         "kind = \"cbr\"\nrate = \"1 Mbps\"\npacket = \"1000 B\"\n",
@@ -123,7 +123,7 @@ fn flows_leave_and_come_back() {
 /// Three transfers in steps of two, each replaced every 3 s from its own start on; the third is due at 5 s. One that is done
 /// waits for its successor, one that is away leaves out what would have begun meanwhile.
 #[test]
-fn connections_are_replaced_when_they_have_lived() {
+fn connections_are_replaced_at_the_end_of_their_lifetime() {
     let bulk = "kind = \"bulk\"\nflows = 3\nlifetime = \"3 s\"\n\
                 ramp = { sessions = 2, over = \"1 s\", pause = \"4 s\" }\n";
     let rows = |keys: &str| -> Vec<_> {
@@ -174,11 +174,11 @@ fn connections_are_replaced_when_they_have_lived() {
     }));
 }
 
-/// Exponential lives of 2 s, 5 % in a tenth of a second: of 100 transfers in 100 s, 5000 are replaced, with a standard error
+/// Exponential lifetimes of 2 s, 5 % in a tenth of a second: of 100 transfers in 100 s, 5000 are replaced, with a standard error
 /// of 71. Each takes its predecessor's place at once, so that there are 100 at any time; and whatever the queue does to
 /// them, the same ones are replaced at the same times.
 #[test]
-fn lives_are_the_same_whatever_the_queue() {
+fn lifetimes_do_not_depend_on_the_queue() {
     let bulk = "kind = \"bulk\"\nflows = 100\nlifetime = { exponential = \"2 s\" }\n";
     for (protocol, carrier) in
         [("tcp", ""), ("sctp", "transport = \"s\"\n[transport.s]\nprotocol = \"sctp\"\n")]
@@ -194,9 +194,9 @@ fn lives_are_the_same_whatever_the_queue() {
     }
 }
 
-/// Away at its start: it comes when it would come back. Files and pages that are away begin nothing.
+/// A source away at its start arrives at the end of its absence. Sources of files and pages begin nothing while away.
 #[test]
-fn who_is_away_begins_nothing() {
+fn absent_users_begin_nothing() {
     let away = "away = [[\"0 s\", \"10 s\"], [\"20 s\", \"30 s\"]]\n";
     let cbr = "kind = \"cbr\"\nrate = \"1 Mbps\"\npacket = \"1000 B\"\nstart = \"5 s\"\n";
     let opened: Vec<_> = run("40 s", &format!("{cbr}{away}")).flows.iter().map(|f| f.opened).collect();
@@ -213,7 +213,7 @@ fn who_is_away_begins_nothing() {
     }
 }
 
-/// What 1 Mbit/s of 1000-byte datagrams carry is the same over TCP, to which their 28 bytes of headers are nothing.
+/// 1 Mbit/s of 1000-byte datagrams carry the same payload over TCP, which leaves out their 28 bytes of headers.
 #[test]
 fn packets_can_be_written_into_a_connection() {
     let cbr = "kind = \"cbr\"\nrate = \"1 Mbps\"\npacket = \"1000 B\"\n";
@@ -252,7 +252,7 @@ fn video_and_voice_arrive_at_their_rates() {
     assert!((mean - 12_800.0 * 1.004 / 2.591).abs() < 180.0, "{mean}");
 }
 
-/// Packets of a capture, written down here: every one is lost on the wire, where the record shows its time and length.
+/// Packets of a capture: each is lost on the wire, so that the record of drops shows its time and length.
 #[test]
 fn a_replay_sends_each_packet_at_its_time() {
     let words = |words: &[u32]| words.iter().flat_map(|w| w.to_le_bytes()).collect::<Vec<u8>>();

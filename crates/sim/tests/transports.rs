@@ -1,4 +1,4 @@
-//! Transports other than TCP, on the simulator's links.
+//! Transports other than TCP.
 
 use crate::common::{mean, results};
 use bentpipe_scenario::Scenario;
@@ -55,7 +55,7 @@ protocol = "sctp"
 /// out, 12 ms each. The first arrives at 265.04 and is acknowledged at once (48 bytes): the SACK is back at 315.424 and
 /// lets the last two out. They have been sent 24 ms later and are there after 50: at 389.424 ms.
 #[test]
-fn a_transfer_by_sctp_takes_as_long_as_slow_start_says() {
+fn an_sctp_transfer_takes_the_time_of_its_slow_start_rounds() {
     let traffic = "[transport.s]\nprotocol = \"sctp\"\n[traffic.t]\nkind = \"bulk\"\nfrom = \"a\"\nto = \"b\"\n\
                    transport = \"s\"\nbytes = \"7260 B\"\n";
     let r = results(&scenario(&format!("{WIRE}{traffic}")), 1);
@@ -115,7 +115,7 @@ fn sctp_and_newreno_share_within_a_factor_of_two() {
     assert!((0.5..2.0).contains(&(sctp / tcp)), "TCP {tcp}, SCTP {sctp} bit/s");
 }
 
-/// A gateway that splits TCP lets SCTP through: nothing goes over the spacelink, and the regulator's rate is filled.
+/// A gateway that splits TCP forwards SCTP: the PEP link stays unused, and the regulator's rate is filled.
 #[test]
 fn sctp_passes_a_gateway_unsplit() {
     let text = format!(
@@ -152,9 +152,9 @@ protocol = "sctp"
     assert!((0.9..=1.0).contains(&(goodput / (1e6 * 1452.0 / 1500.0))), "{goodput}");
 }
 
-/// Files and packets go by SCTP too: each file over an association of its own, each packet as a message.
+/// Over SCTP each file has its own association, and each packet is a message.
 #[test]
-fn files_and_packets_go_by_sctp() {
+fn sctp_carries_files_and_packets() {
     let transport = "[transport.s]\nprotocol = \"sctp\"\n";
     let files = "[traffic.files]\nkind = \"files\"\nfrom = \"a\"\nto = \"b\"\ntransport = \"s\"\ninterval = \"500 ms\"\n\
                  size = \"7260 B\"\n";
@@ -172,11 +172,11 @@ fn files_and_packets_go_by_sctp() {
     assert!((packets - 2..=packets).contains(&found), "{found} of {packets}");
 }
 
-/// Twice what the link carries. A source that does not care loses half. One that does comes down by an eighth with each
-/// report until little is lost, and goes on about there: below 4 % smoothed loss it is not slower than the link, and one
+/// Twice the capacity of the link. A source without adaptation loses half. With adaptation it slows down by an eighth with each
+/// report until the loss is small, and stays near that: below 4 % smoothed loss it is not slower than the link, and one
 /// step above it is 50 kbit/s of 1 Mbit/s faster.
 #[test]
-fn a_medium_adapts_to_the_link() {
+fn an_rtp_source_adapts_to_the_link() {
     let text = |adapt: bool| {
         format!(
             "{}[transport.r]\nprotocol = \"rtp\"\nadapt = {adapt}\n[traffic.m]\nkind = \"cbr\"\nfrom = \"a\"\nto = \"b\"\n\

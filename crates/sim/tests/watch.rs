@@ -1,4 +1,4 @@
-//! Looking on at a run: what is seen, and that seeing changes nothing.
+//! Observation of a run: its results, and that it changes nothing.
 
 use crate::common::{results, shipped};
 use bentpipe_scenario::Scenario;
@@ -29,7 +29,7 @@ fn short() -> Scenario {
 }
 
 #[test]
-fn watching_changes_nothing() {
+fn observation_does_not_change_the_results() {
     let scenario = short();
     let plain = results(&scenario, 1);
     let (seen, observations) =
@@ -87,7 +87,7 @@ fn fetch() -> Scenario {
 /// completes the handshake after another 50.32 + 52.72 ms; three segments are sent from then on, 8.32 ms each; the
 /// first ACK is back 8.32 + 50 + 50.32 ms after the first of them, at 262.00 ms, and lets two more go.
 #[test]
-fn packets_are_seen_where_the_first_node_would_see_them() {
+fn packets_are_observed_at_the_first_node_of_a_link() {
     let (_, seen) = watched(&fetch(), &["wire"], &[]).unwrap();
     let row = |s: &Observation| {
         let Packet::Tcp { ends, segment, .. } = &s.packet else { panic!("not TCP") };
@@ -112,7 +112,7 @@ fn packets_are_seen_where_the_first_node_would_see_them() {
 /// The SYN-ACK leaves at 50.32 ms and its ACK comes, with the request, at 153.36: a round trip of 103.04 ms, so the RTO
 /// is 3 x 103.04 ms, but no less than the least of 1 s. The first segment's takes 8.32 + 50 + 0.32 + 50 = 108.64 ms.
 #[test]
-fn a_trace_says_what_the_sender_knew() {
+fn a_trace_has_the_state_of_the_sender() {
     let (r, _) = watched(&fetch(), &[], &["flow:0"]).unwrap();
     let at = |ms: u64| r.trace.iter().rfind(|row| row.time.as_nanos() <= ms * 1_000_000).unwrap();
     let micros = Duration::from_micros;
@@ -134,7 +134,7 @@ fn a_trace_says_what_the_sender_knew() {
     }
 }
 
-/// SCTP by hand: INIT and INIT-ACK take the path's round trip, which is the first measurement; the window begins with
+/// INIT and INIT-ACK take the path's round trip, which is the first measurement; the window begins with
 /// min(4 PMTU, max(2 PMTU, 4404)) bytes (RFC 9260, section 7.2.1).
 #[test]
 fn an_association_is_traced_too() {
@@ -153,7 +153,7 @@ fn an_association_is_traced_too() {
     assert!(r.trace.iter().any(|row| row.state.cwnd > 100_000));
 }
 
-/// Where a PEP splits, the flow's data has two senders.
+/// A split flow has two senders of data.
 #[test]
 fn both_senders_of_a_split_flow_are_traced() {
     let (r, _) = watched(&short(), &[], &["traffic:web:3"]).unwrap();
@@ -164,7 +164,7 @@ fn both_senders_of_a_split_flow_are_traced() {
 }
 
 #[test]
-fn what_is_not_there_cannot_be_watched() {
+fn unknown_links_and_flows_are_refused() {
     let scenario = short();
     let unseen = |links: &[&str], flows: &[&str]| match watched(&scenario, links, flows) {
         Err(Error::NotFound(why)) => why,

@@ -1,4 +1,4 @@
-//! Marks that cut the window that a gateway advertises ([B07] 2.3 and chapter 6), and what a flow is to a gateway.
+//! Marks that cut the window advertised by a gateway ([B07] 2.3 and chapter 6), and the flow keys of a gateway.
 
 use std::collections::BTreeMap;
 
@@ -18,7 +18,7 @@ fn chapter_6(setting: &str, duration: &str) -> Scenario {
 /// A mark costs no packet, and the deeper it cuts, the less comes in. FC 4 and FC 5 leave next to the same, as they do in
 /// [B07] Table 6.2 (15.4 and 15.2 Mbit/s; 14.80 and 14.82), so their order is not asked for.
 #[test]
-fn marks_drop_nothing_and_deeper_cuts_leave_less_load() {
+fn deeper_window_cuts_reduce_the_load_without_drops() {
     for base in ["RED", "AVQRED"] {
         let loads = (1..=5).map(|number| {
             let r = results(&chapter_6(&format!("{base} FC {number}"), "120 s"), 1);
@@ -37,9 +37,9 @@ fn marks_drop_nothing_and_deeper_cuts_leave_less_load() {
     }
 }
 
-/// What one gateway's window said.
+/// Observed state of a gateway's window.
 struct Window {
-    /// Since when it is closed.
+    /// Time since which it is closed.
     closed: Option<Instant>,
     edge: u64,
 }
@@ -49,7 +49,7 @@ struct Window {
 /// 0.85 s and its queue, so that a window is never closed for long, even where every hundredth packet is lost on the ground,
 /// window updates among them, and it takes a probe to find out (3.8.6.1): after 1 s, then 2 s, then 4 s.
 #[test]
-fn windows_close_and_open_again() {
+fn closed_windows_open_again() {
     for (loss, longest) in [("0", 3), ("0.01", 8)] {
         let overrides =
             ["run.duration=30 s", &format!("link.ingress.loss={loss}"), "traffic.web.sessions=100"];
@@ -134,10 +134,10 @@ one = {{ kind = "bulk", from = "server", to = "light" }}
     results(&Scenario::parse(&text, "test.toml", &[]).unwrap_or_else(|e| panic!("{e}")), 1)
 }
 
-/// Deficit round robin gives each flow as much. By connection that is an eleventh for the single one, by user a sixth, for
-/// the ten go to five hosts, and by group of hosts a half. In results a flow is a connection all the same.
+/// Deficit round robin gives each flow the same share: keyed by connection an eleventh for the single one, by user a sixth, as
+/// the ten go to five hosts, and by group of hosts a half. In results a flow is always a connection.
 #[test]
-fn connections_gain_nothing_where_users_are_flows() {
+fn more_connections_gain_nothing_with_flows_keyed_by_user() {
     for (key, share) in [("connection", 1.0 / 11.0), ("user", 1.0 / 6.0), ("prefix", 1.0 / 2.0)] {
         let r = flows_by(key);
         assert_eq!(r.flows.len(), 11);
@@ -148,10 +148,10 @@ fn connections_gain_nothing_where_users_are_flows() {
     }
 }
 
-/// Voice that the gateway does not split has no window that could be cut: its marks are drops, and no other's are. They are
-/// noted for the connection, whatever a flow is to the gateway.
+/// Unsplit voice has no window to cut: only its marks are drops. They are recorded for the connection, whatever the flow key of
+/// the gateway.
 #[test]
-fn marks_drop_what_is_not_split() {
+fn marks_drop_packets_of_unsplit_flows() {
     let voice = "traffic={ web = { kind = 'pages', from = 'server', to = 'client', sessions = 40, object_size = '40 KB' }, \
                  voice = { kind = 'cbr', from = 'server', to = 'client', flows = 10, rate = '64 kbps', packet = '200 B' } }";
     let scenario = shipped(

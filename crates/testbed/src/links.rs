@@ -394,8 +394,9 @@ impl Links {
 
     /// Passes on the first packet of a delay line.
     fn pop_line(&mut self, lane: LaneId, now: Instant, out: &mut Vec<Passed>) {
-        let Some((id, next)) = self.lane(lane).line.pop() else { return };
-        if let Some(at) = next {
+        let line = &mut self.lane(lane).line;
+        let Some(id) = line.pop() else { return };
+        if let Some(at) = line.next_arrival() {
             self.enter(at, Event::Line(lane));
         }
         self.leave_hop(id, now, out);

@@ -1,4 +1,4 @@
-//! What the tests of whole runs share.
+//! Helpers for tests of whole runs.
 
 use bentpipe_scenario::Scenario;
 use bentpipe_sim::{Progress, Results, run};

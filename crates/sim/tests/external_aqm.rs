@@ -1,4 +1,4 @@
-//! An AQM that is made outside and given to the run.
+//! Runs with an AQM supplied by the caller.
 
 use crate::common::{results, shipped};
 use bentpipe_scenario::Scenario;
@@ -17,9 +17,9 @@ fn given(scenario: &Scenario, other: &Scenario) -> (Results, u32) {
     (found, made)
 }
 
-/// It stands where a setting puts its own, at a gateway and on a link, and draws from the same stream.
+/// It replaces the AQM of a setting, at a gateway and on a link, and draws from the same random stream.
 #[test]
-fn it_is_the_same_as_a_setting() {
+fn a_supplied_aqm_gives_the_results_of_the_same_setting() {
     for (name, setting) in [("small-gateway", "avqred"), ("red-dumbbell", "avq")] {
         let scenario = shipped(name, &["run.duration=20 s"]);
         let set = scenario.with_setting(setting).unwrap();
@@ -33,9 +33,9 @@ fn it_is_the_same_as_a_setting() {
     }
 }
 
-/// Threshold control holds for it as for any other.
+/// Threshold control applies to it as to any other.
 #[test]
-fn it_may_be_under_threshold_control() {
+fn a_supplied_aqm_can_be_under_threshold_control() {
     let overrides =
         ["run.duration=20 s", "gateway.aqm.threshold=0.5", "gateway.transmit_queue.limit=60 packets"];
     let scenario = shipped("small-gateway", &overrides);

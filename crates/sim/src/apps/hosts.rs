@@ -1,0 +1,157 @@
+//! The hosts at both ends of a flow.
+
+use bentpipe_transport::sctp;
+use bentpipe_units::Instant;
+
+use super::{Apps, Kind};
+use crate::clock::Clock;
+use crate::endpoints::sctp::SctpEnd;
+use crate::endpoints::tcp::Conn;
+use crate::endpoints::{FlowSlot, Owner, Phase};
+use crate::ids::SlotId;
+use crate::record::Recorder;
+
+/// Bytes of a transfer without end.
+const ENDLESS: u64 = u64::MAX / 8;
+
+impl Apps {
+    /// The host that sends the data answers requests, or sends by itself.
+    pub fn serve_sender(&self, c: &mut Conn, slot: &mut FlowSlot) {
+        let transfer = &mut slot.transfer;
+        match self.traffic[slot.traffic].kind {
+            Kind::Pages { request_size, .. } => {
+                let n = c.tcp.readable();
+                c.tcp.read(n);
+                transfer.request_bytes += n;
+                while transfer.request_bytes >= (transfer.answered + 1) * request_size
+                    && transfer.objects > 0
+                    && transfer.size > 0
+                {
+                    transfer.answered += 1;
+                    c.tcp.write(transfer.size);
+                    if transfer.objects == 1 {
+                        c.tcp.close();
+                        break;
+                    }
+                }
+                if c.tcp.peer_closed() {
+                    c.tcp.close();
+                }
+            }
+            Kind::Bulk { bytes, .. } => {
+                if c.tcp.is_established() && !c.is_greeted {
+                    c.is_greeted = true;
+                    c.tcp.write(bytes.unwrap_or(ENDLESS));
+                    if bytes.is_some() {
+                        c.tcp.close();
+                    }
+                }
+            }
+            Kind::Files { .. } => {
+                if c.tcp.is_established() && !c.is_greeted {
+                    c.is_greeted = true;
+                    c.tcp.write(transfer.size);
+                    c.tcp.close();
+                }
+            }
+            // The source writes when a packet is due.
+            Kind::Packets { .. } => {}
+        }
+    }
+
+    /// The host that receives the data requests it, and counts it.
+    pub fn serve_receiver(
+        &mut self,
+        c: &mut Conn,
+        id: SlotId,
+        slot: &mut FlowSlot,
+        recorder: &mut Recorder,
+        clock: &mut Clock,
+    ) {
+        let n = c.tcp.readable();
+        c.tcp.read(n);
+        slot.transfer.received += n;
+        if n > 0 {
+            recorder.delivered(slot.flow, n);
+        }
+        if let Kind::Pages { request_size, .. } = self.traffic[slot.traffic].kind {
+            let transfer = &mut slot.transfer;
+            let is_complete = transfer.size > 0 && transfer.received >= transfer.size;
+            if c.tcp.is_established() && !c.is_greeted {
+                c.is_greeted = true;
+                c.tcp.write(request_size);
+            } else if slot.phase == Phase::Live && is_complete {
+                transfer.objects -= 1;
+                if transfer.objects > 0 {
+                    transfer.received = 0;
+                    c.tcp.write(request_size);
+                    self.draw_object(slot);
+                } else {
+                    slot.phase = Phase::Closing;
+                    recorder.close_flow(clock.now(), slot.flow, true);
+                    if let Owner::Session(session) = slot.owner {
+                        self.page_connection_done(session, clock);
+                    }
+                }
+            }
+        } else {
+            self.check_completed(id, slot, recorder, clock.now());
+        }
+        if c.tcp.peer_closed() {
+            c.tcp.close();
+        }
+    }
+
+    /// Closes a bulk or file transfer once all its bytes have been received.
+    #[inline(always)]
+    fn check_completed(&mut self, id: SlotId, slot: &mut FlowSlot, recorder: &mut Recorder, now: Instant) {
+        let (size, is_bulk) = match self.traffic[slot.traffic].kind {
+            Kind::Bulk { bytes: Some(bytes), .. } => (bytes, true),
+            Kind::Files { .. } => (slot.transfer.size, false),
+            _ => return,
+        };
+        if slot.transfer.received < size || slot.phase != Phase::Live {
+            return;
+        }
+        slot.phase = Phase::Closing;
+        recorder.close_flow(now, slot.flow, true);
+        if let Owner::Source(source) = slot.owner
+            && is_bulk
+        {
+            self.detach(source, id);
+        }
+    }
+
+    /// [`Apps::serve_sender`] over SCTP.
+    pub fn serve_sctp_sender(&self, end: &mut SctpEnd, config: &sctp::Config, slot: &FlowSlot) {
+        if !end.sctp.is_established() || std::mem::replace(&mut end.is_greeted, true) {
+            return;
+        }
+        let bytes = match self.traffic[slot.traffic].kind {
+            Kind::Bulk { bytes: None, .. } => return end.sctp.write(config, ENDLESS),
+            Kind::Bulk { bytes: Some(bytes), .. } => bytes,
+            Kind::Files { .. } => slot.transfer.size,
+            // The source writes when a packet is due.
+            Kind::Packets { .. } | Kind::Pages { .. } => return,
+        };
+        end.sctp.write(config, bytes);
+        end.sctp.close();
+    }
+
+    /// [`Apps::serve_receiver`] over SCTP.
+    pub fn serve_sctp_receiver(
+        &mut self,
+        end: &mut SctpEnd,
+        slot: &mut FlowSlot,
+        recorder: &mut Recorder,
+        now: Instant,
+    ) {
+        let n = end.sctp.readable();
+        end.sctp.read(n);
+        slot.transfer.received += n;
+        if n > 0 {
+            recorder.delivered(slot.flow, n);
+        }
+        self.check_completed(end.slot, slot, recorder, now);
+    }
+}

@@ -1,0 +1,163 @@
+//! Sources: long-lived transfers, flows of packets, and what begins transfers.
+
+use bentpipe_traffic::Generator;
+use bentpipe_units::{Instant, Rng};
+
+use super::{Apps, Kind, present};
+use crate::clock::{Clock, Event};
+use crate::ids::{SlotId, SourceId, TrafficId};
+
+/// A source of transfers or packets.
+pub struct Source {
+    pub traffic: TrafficId,
+    /// Number within the traffic.
+    pub number: u32,
+    pub(super) rng: Rng,
+    /// Time of its next action. Events at other times are out of date.
+    due: Instant,
+    /// Time at which it leaves.
+    leaves: Instant,
+    /// The slot of its flow, while it is present.
+    pub slot: Option<SlotId>,
+    generator: Option<Generator>,
+    /// Length of the packet that is due [bytes].
+    pub len: u32,
+    /// Transfers begun.
+    transfers: u32,
+}
+
+/// Action of a source that is due.
+#[derive(Clone, Copy, Debug)]
+pub enum Due {
+    /// None: the event is out of date.
+    Nothing,
+    /// Leave, and give up the flow.
+    Leave,
+    /// Begin a transfer.
+    Transfer,
+    /// Arrive, and open a long-lived transfer.
+    OpenBulk,
+    /// Arrive, and open a flow of packets.
+    OpenPackets,
+    /// Send a packet.
+    Packet(SlotId),
+}
+
+impl Source {
+    pub fn new(traffic: TrafficId, number: u32, rng: Rng, due: Instant) -> Self {
+        let leaves = Instant::FAR_FUTURE;
+        Self { traffic, number, rng, due, leaves, slot: None, generator: None, len: 0, transfers: 0 }
+    }
+}
+
+impl Apps {
+    /// Decides what a source does at its event.
+    pub fn due(&mut self, id: SourceId, now: Instant) -> Due {
+        let s = &mut self.sources[id];
+        if now == s.leaves {
+            return Due::Leave;
+        }
+        if now != s.due {
+            return Due::Nothing;
+        }
+        match &self.traffic[s.traffic].kind {
+            Kind::Pages { .. } => Due::Nothing,
+            Kind::Files { .. } => Due::Transfer,
+            Kind::Bulk { .. } => {
+                s.due = Instant::FAR_FUTURE;
+                Due::OpenBulk
+            }
+            Kind::Packets { pattern } => match s.slot {
+                Some(slot) => Due::Packet(slot),
+                None => {
+                    s.generator = Some(Generator::new(pattern, &mut s.rng));
+                    Due::OpenPackets
+                }
+            },
+        }
+    }
+
+    /// A source arrives: schedules its leaving, and gives its traffic and hosts.
+    pub fn arrive(&mut self, id: SourceId, clock: &mut Clock) -> (TrafficId, (u32, u32)) {
+        let (s, now) = (&mut self.sources[id], clock.now());
+        let t = &self.traffic[s.traffic];
+        let absence = t.away.iter().map(|absence| Instant::ZERO + absence.from).find(|from| *from > now);
+        let over = match &t.kind {
+            Kind::Bulk { lifetime: Some(lifetime), .. } => Some(now + lifetime.draw(&mut s.rng)),
+            _ => None,
+        };
+        let next = absence.into_iter().chain(over).min();
+        s.leaves = next.unwrap_or(Instant::FAR_FUTURE);
+        if let Some(at) = next {
+            clock.at(at, Event::Source(id));
+        }
+        (s.traffic, (s.number % t.from.count, s.number % t.to.count))
+    }
+
+    /// A source leaves: schedules its return, at once after the end of a lifetime; gives the slot of its flow.
+    pub fn leave(&mut self, id: SourceId, clock: &mut Clock) -> Option<SlotId> {
+        let s = &mut self.sources[id];
+        s.due = present(&self.traffic[s.traffic].away, clock.now());
+        clock.at(s.due, Event::Source(id));
+        s.leaves = Instant::FAR_FUTURE;
+        s.generator = None;
+        s.slot.take()
+    }
+
+    /// The flow of a source is completed, or has failed: the source sends no more until it returns.
+    pub fn detach(&mut self, id: SourceId, slot: SlotId) {
+        let s = &mut self.sources[id];
+        if s.slot == Some(slot) {
+            (s.slot, s.generator, s.due) = (None, None, Instant::FAR_FUTURE);
+        }
+    }
+
+    /// Draws a source's next packet. `rate_share` is the share of the nominal rate that its transport asks for: packets at
+    /// a lower rate are farther apart.
+    pub fn draw_packet(&mut self, id: SourceId, rate_share: Option<f64>, now: Instant) {
+        let s = &mut self.sources[id];
+        let mut step = s.generator.as_mut().and_then(|generator| generator.next(&mut s.rng));
+        if let (Some(share), Some(step)) = (rate_share, &mut step) {
+            step.gap = step.gap.scaled(1.0 / share);
+        }
+        (s.due, s.len) = step.map_or((Instant::FAR_FUTURE, 0), |step| (now + step.gap, step.len));
+    }
+
+    /// True if a source's next packet is due now.
+    pub fn is_packet_due(&self, id: SourceId, now: Instant) -> bool {
+        self.sources[id].due == now
+    }
+
+    /// Schedules a source's next packet.
+    pub fn schedule_packet(&self, id: SourceId, clock: &mut Clock) {
+        let due = self.sources[id].due;
+        if due < Instant::FAR_FUTURE {
+            clock.at(due, Event::Source(id));
+        }
+    }
+
+    /// Begins a source's next transfer: its traffic, hosts and size [bytes].
+    pub fn next_transfer(&mut self, id: SourceId) -> Option<(TrafficId, (u32, u32), u64)> {
+        let s = &mut self.sources[id];
+        let t = &self.traffic[s.traffic];
+        let Kind::Files { size, .. } = &t.kind else { return None };
+        let size = size.draw(&mut s.rng);
+        let hosts = (s.number.wrapping_add(s.transfers) % t.from.count, s.number % t.to.count);
+        s.transfers += 1;
+        Some((s.traffic, hosts, size))
+    }
+
+    /// Schedules the transfer of a source that follows one at `last`. A transfer that would begin while the source is away
+    /// is left out, and the next interval begins with its return.
+    pub fn schedule_transfer(&mut self, id: SourceId, last: Instant, clock: &mut Clock) {
+        let s = &mut self.sources[id];
+        let t = &self.traffic[s.traffic];
+        let Kind::Files { interval, .. } = &t.kind else { return };
+        let mut at = last + interval.draw(&mut s.rng);
+        while present(&t.away, at) > at {
+            at = present(&t.away, at) + interval.draw(&mut s.rng);
+        }
+        s.due = at;
+        clock.at(at, Event::Source(id));
+    }
+}

@@ -1,0 +1,76 @@
+//! Traffic between two groups of hosts.
+
+use std::sync::Arc;
+
+use bentpipe_scenario::{Absence, ConnectionPer, Distribution, Pattern};
+use bentpipe_units::{Duration, Rate};
+
+use crate::endpoints::Layout;
+use crate::ids::{RtpConfigId, SctpConfigId, SlotId, TcpConfigId};
+
+/// Traffic between two groups of hosts.
+pub struct Traffic {
+    pub name: String,
+    /// Layout of its flows.
+    pub layout: Layout,
+    /// The group that sends the data.
+    pub from: Group,
+    /// The group that receives the data.
+    pub to: Group,
+    pub kind: Kind,
+    pub transport: Transport,
+    /// Times at which its users are away.
+    pub away: Vec<Absence>,
+    /// Slots that are not in use.
+    pub free_slots: Vec<SlotId>,
+}
+
+/// A group of hosts.
+#[derive(Clone, Copy, Debug)]
+pub struct Group {
+    /// Number of the group's first host among all hosts.
+    pub first: u32,
+    pub count: u32,
+}
+
+/// Application of a traffic.
+pub enum Kind {
+    /// Users who request pages.
+    Pages {
+        object_size: Distribution<u64>,
+        objects_per_page: u32,
+        connection_per: ConnectionPer,
+        think_time: Distribution<Duration>,
+        request_size: u64,
+    },
+    /// Sources that begin transfers.
+    Files { interval: Distribution<Duration>, size: Distribution<u64> },
+    /// Long-lived transfers.
+    Bulk {
+        /// `None` if a transfer has no end.
+        bytes: Option<u64>,
+        lifetime: Option<Distribution<Duration>>,
+    },
+    /// Sources that send packets.
+    Packets { pattern: Arc<Pattern> },
+}
+
+/// Transport of a traffic, with its configuration.
+#[derive(Clone, Copy, Debug)]
+pub enum Transport {
+    Tcp {
+        /// Of the host that sends the data.
+        sender: TcpConfigId,
+        /// Of every other end.
+        other: TcpConfigId,
+    },
+    Udp,
+    Sctp {
+        config: SctpConfigId,
+    },
+    Rtp {
+        config: RtpConfigId,
+        /// Rate of a source without adaptation.
+        nominal: Rate,
+    },
+}

@@ -1,0 +1,155 @@
+//! From a scenario to an engine.
+
+mod traffic;
+mod transports;
+
+use bentpipe_link::{DelayLine, LinkEngine, Names};
+use bentpipe_queue::Aqm;
+use bentpipe_scenario::{AqmSpec, Capacity, Direction, Gateway, Modulation, Scenario, Subject};
+use bentpipe_transport::pep_link;
+use bentpipe_units::{Duration, Rng};
+
+use crate::MakeAqm;
+use crate::clock::{Clock, MAX_INDEX};
+use crate::endpoints::Endpoints;
+use crate::endpoints::tcp::TcpEnds;
+use crate::engine::Engine;
+use crate::gateways::GatewayNode;
+use crate::ids::{GatewayId, Id, IdVec, LinkId};
+use crate::network::{Hop, Link, Network, Path};
+use crate::record::observe::members;
+use crate::record::trace::Tracer;
+use crate::record::{PlaceKind, Record, Recorder, Setup};
+use crate::side::BySide;
+use transports::{Transports, small};
+
+/// The engine of a scenario before its first event; `make_aqm` replaces the AQM of the subject.
+///
+/// # Errors
+/// A scenario that is too large, or parameters that an AQM refuses.
+pub fn build(scenario: &Scenario, seed: u64, make_aqm: Option<MakeAqm<'_>>) -> Result<Engine, String> {
+    let network = Network::default();
+    let mut builder = Builder { scenario, seed, make_aqm, first_links: Vec::new(), network };
+    builder.links()?;
+    let gateways: IdVec<GatewayId, _> =
+        scenario.gateways.iter().enumerate().map(|(i, g)| builder.gateway(i, g)).collect::<Result<_, _>>()?;
+    let mut transports = Transports::default();
+    let traffic = scenario.traffic.iter().map(|t| builder.traffic(t, &mut transports)).collect();
+    let Builder { first_links, network, .. } = builder;
+    let recorder = Recorder::new(&Setup {
+        warmup: scenario.run.warmup,
+        duration: scenario.run.duration,
+        interval: scenario.run.sample_interval,
+        gateways: &gateways,
+        gateway_names: scenario.gateways.iter().map(|g| g.name.as_str()).collect(),
+        links: &network.links,
+        subject: match scenario.subject {
+            Subject::Gateway(gateway) => PlaceKind::Gateway(Id::new(gateway as u32)),
+            Subject::Link(link) => PlaceKind::Link(first_links[link]),
+        },
+    });
+    let mut endpoints = Endpoints::default();
+    endpoints.tcp = TcpEnds::new(transports.tcp, Rng::stream(seed, "hosts", 0, "overhead"));
+    endpoints.sctp.configs = transports.sctp.into_iter().collect();
+    endpoints.rtp.configs = transports.rtp.into_iter().collect();
+    let mut clock = Clock::default();
+    let apps = traffic::apps(scenario, traffic, seed, &mut clock);
+    let record = Record { recorder, tracer: Tracer::default(), observations: Vec::new() };
+    let mut engine = Engine { clock, network, gateways, endpoints, apps, record, fault: None };
+    engine.start();
+    Ok(engine)
+}
+
+struct Builder<'a, 'b> {
+    scenario: &'a Scenario,
+    seed: u64,
+    make_aqm: Option<MakeAqm<'b>>,
+    /// The first direction of each scenario link; each of its members takes two places, forward and reverse.
+    first_links: Vec<LinkId>,
+    network: Network,
+}
+
+impl Builder<'_, '_> {
+    fn links(&mut self) -> Result<(), String> {
+        let scenario = self.scenario;
+        for (number, link) in scenario.links.iter().enumerate() {
+            self.first_links.push(self.network.links.next_id());
+            let members = members(scenario, link);
+            for member in 0..members {
+                for (direction, is_forward) in [(&link.forward, true), (&link.reverse, false)] {
+                    let is_subject = is_forward && scenario.subject == Subject::Link(number);
+                    let names = Names::new(&link.name, (members > 1).then_some(member), is_forward);
+                    let (seed, handover) = (self.seed, link.handover);
+                    let make_aqm = |spec: &AqmSpec| self.aqm(spec, is_subject);
+                    let engine = LinkEngine::new(direction, handover, &names, seed, None, make_aqm)?;
+                    let line = self.network.lines.push(DelayLine::default());
+                    let terminals = self.terminals(direction);
+                    self.network.links.push(Link::new(names.direction, engine, terminals, line));
+                }
+            }
+        }
+        let links = self.network.links.len();
+        if links > MAX_INDEX as usize {
+            return Err(format!("{links} links are more than the {MAX_INDEX} that can be simulated"));
+        }
+        Ok(())
+    }
+
+    /// The hosts with a rate each on a link: number of the first, and how many.
+    fn terminals(&self, direction: &Direction) -> (u32, u32) {
+        match &direction.capacity {
+            Some(Capacity::Carrier(carrier)) => match carrier.modulation {
+                Modulation::Hosts { group, .. } => (self.first_host(group), self.scenario.hosts[group].count),
+                _ => (0, 0),
+            },
+            _ => (0, 0),
+        }
+    }
+
+    /// Number of a group's first host among all hosts.
+    fn first_host(&self, group: usize) -> u32 {
+        self.scenario.hosts[..group].iter().map(|host| host.count).sum()
+    }
+
+    /// The AQM that the scenario describes; at the subject the one that replaces it.
+    fn aqm(&mut self, spec: &AqmSpec, is_subject: bool) -> Result<Box<dyn Aqm>, String> {
+        match self.make_aqm.as_mut().filter(|_| is_subject) {
+            Some(make) => Ok(spec.controlled(make())),
+            None => spec.build().map_err(|e| e.to_string()),
+        }
+    }
+
+    fn gateway(&mut self, number: usize, g: &Gateway) -> Result<GatewayNode, String> {
+        let is_subject = self.scenario.subject == Subject::Gateway(number);
+        let aqm = self.aqm(&g.aqm, is_subject).map_err(|e| format!("{}: {e}", g.name))?;
+        let config = g.config().map_err(|e| format!("{}: {e}", g.name))?;
+        let (gateway, buffers) = config.build(aqm, self.seed);
+        let s = &g.spacelink;
+        let config = pep_link::Config {
+            max_payload: small(s.packet.saturating_sub(s.header)),
+            header_len: small(s.header),
+            window: s.window,
+            stream_window: s.stream_window,
+            packet_threshold: 3,
+            ack_every: s.ack_every,
+            ack_delay: s.ack_delay,
+            initial_rtt: Duration::from_secs(1),
+        };
+        let (there, back) = self.directions(g.link, g.link_forward);
+        let paths = BySide::new(self.one_link(there), self.one_link(back));
+        let follows = g.regulator.follows_link.then_some(there);
+        Ok(GatewayNode::new(gateway, buffers, g.flow_key, config, paths, follows))
+    }
+
+    /// The two directions of a scenario link's first member, as seen by a path that takes it forward or not.
+    fn directions(&self, link: usize, is_forward: bool) -> (LinkId, LinkId) {
+        let base = self.first_links[link].index();
+        (LinkId::new(base + u32::from(!is_forward)), LinkId::new(base + u32::from(is_forward)))
+    }
+
+    /// A path of a single link.
+    fn one_link(&mut self, link: LinkId) -> Path {
+        let line = self.network.links[link].line;
+        self.network.paths.add([Hop::Link { link, line }])
+    }
+}

@@ -1,0 +1,207 @@
+//! Traffic: applications, transports, and the layout of flows.
+
+use bentpipe_scenario::{self as scenario, Protocol, Ramp, Scenario, TrafficKind};
+use bentpipe_units::{Duration, Instant, Rate, Rng};
+
+use super::Builder;
+use super::transports::Transports;
+use crate::apps::{Apps, Group, Kind, Session, Source, Traffic, Transport, present};
+use crate::clock::{Clock, Event};
+use crate::endpoints::{Direction, Layout, LegLayout, LinkStep, Member, OwnDelay, Step};
+use crate::ids::{GatewayId, Id, IdVec, TrafficId};
+
+impl Builder<'_, '_> {
+    pub(super) fn traffic(&self, t: &scenario::Traffic, transports: &mut Transports) -> Traffic {
+        // A cap holds for the host that sends the data.
+        let (kind, cap, away) = match &t.kind {
+            TrafficKind::Pages(p) => (
+                Kind::Pages {
+                    object_size: p.object_size.clone(),
+                    objects_per_page: p.objects_per_page,
+                    connection_per: p.connection_per,
+                    think_time: p.think_time.clone(),
+                    request_size: p.request_size,
+                },
+                p.rate_cap,
+                &p.away,
+            ),
+            TrafficKind::Bulk(b) => {
+                (Kind::Bulk { bytes: b.bytes, lifetime: b.lifetime.clone() }, b.rate_cap, &b.away)
+            }
+            TrafficKind::Files(f) => {
+                (Kind::Files { interval: f.interval.clone(), size: f.size.clone() }, f.rate_cap, &f.away)
+            }
+            TrafficKind::Packets(p) => (Kind::Packets { pattern: p.pattern.clone() }, None, &p.away),
+        };
+        let transport = self.transport(t, cap, transports);
+        let protocol = matches!(transport, Transport::Tcp { .. }).then_some(Protocol::Tcp);
+        let group = |index| Group { first: self.first_host(index), count: self.scenario.hosts[index].count };
+        Traffic {
+            name: t.name.clone(),
+            layout: self.layout(t, protocol),
+            from: group(t.from),
+            to: group(t.to),
+            kind,
+            transport,
+            away: away.clone(),
+            free_slots: Vec::new(),
+        }
+    }
+
+    fn transport(&self, t: &scenario::Traffic, cap: Option<Rate>, transports: &mut Transports) -> Transport {
+        match t.kind.transport().map(|index| &self.scenario.transports[index]) {
+            None => Transport::Udp,
+            Some(scenario::Transport::Tcp(tcp)) => {
+                Transport::Tcp { other: transports.tcp(tcp, None), sender: transports.tcp(tcp, cap) }
+            }
+            Some(scenario::Transport::Sctp(sctp)) => Transport::Sctp { config: transports.sctp(sctp) },
+            Some(scenario::Transport::Rtp(rtp)) => {
+                let nominal = match &t.kind {
+                    TrafficKind::Packets(p) => p.pattern.nominal_rate(),
+                    _ => Rate::default(),
+                };
+                Transport::Rtp { config: transports.rtp(rtp), nominal }
+            }
+        }
+    }
+
+    // ----- layout --------------------------------------------------------------------------------------------
+
+    /// Lays out the flows of a traffic: cut where a gateway splits them, through a gateway that does not.
+    fn layout(&self, t: &scenario::Traffic, protocol: Option<Protocol>) -> Layout {
+        let mut layout = Layout::default();
+        let mut leg = LegLayout::default();
+        for (i, hop) in t.route.iter().enumerate() {
+            // The scenario ensures that data meets a gateway before its satellite.
+            if let Some(index) = self.scenario.gateways.iter().position(|g| g.link == hop.link) {
+                let gateway = GatewayId::new(index as u32);
+                let splits = protocol.is_some_and(|p| self.scenario.gateways[index].pep.split.contains(&p));
+                leg.down.push(Step::Gateway { gateway, splits });
+                if splits {
+                    self.finish_leg(&mut layout, std::mem::take(&mut leg));
+                    layout.joints.push(gateway);
+                    continue;
+                }
+            }
+            self.add_hop(&mut layout, &mut leg, t, i);
+        }
+        self.finish_leg(&mut layout, leg);
+        layout
+    }
+
+    /// Adds a leg to a layout. Links without effect are left out, unless that leaves none.
+    fn finish_leg(&self, layout: &mut Layout, mut leg: LegLayout) {
+        leg.up.reverse();
+        for steps in [&mut leg.down, &mut leg.up] {
+            let is_transparent = |step: &Step| match step {
+                Step::Link(step) => self.network.links[step.link(0, 0)].engine.is_transparent(),
+                Step::Gateway { .. } => false,
+            };
+            let is_link = |step: &&Step| matches!(step, Step::Link { .. });
+            let has_none = steps.iter().filter(is_link).all(is_transparent);
+            let only = steps.iter().find(is_link).copied().filter(|_| has_none);
+            steps.retain(|step| !is_transparent(step));
+            steps.splice(0..0, only);
+        }
+        layout.legs.push(leg);
+    }
+
+    /// Adds both directions of a link to a leg.
+    fn add_hop(&self, layout: &mut Layout, leg: &mut LegLayout, t: &scenario::Traffic, i: usize) {
+        let hop = t.route[i];
+        let link = &self.scenario.links[hop.link];
+        let touches = |host: usize| {
+            let name = &self.scenario.hosts[host].name;
+            link.between.0 == *name || link.between.1 == *name
+        };
+        let member = if i == 0 && touches(t.from) {
+            Member::From
+        } else if i + 1 == t.route.len() && touches(t.to) {
+            Member::To
+        } else {
+            Member::One
+        };
+        let (base, links) = (self.first_links[hop.link], self.directions(hop.link, hop.forward));
+        let has_own = |link| self.network.links[link].engine.has_own_delays();
+        let own = (has_own(links.0) || has_own(links.1)).then(|| {
+            layout.own_delays.push(OwnDelay { links, is_shared: link.shared_delay });
+            layout.own_delays.len() - 1
+        });
+        let step = |link, is_reverse, direction| {
+            let own_line = own.filter(|_| has_own(link)).map(|own| (own, direction));
+            Step::Link(LinkStep { base, member, is_reverse, own_line })
+        };
+        leg.down.push(step(links.0, !hop.forward, Direction::Down));
+        leg.up.push(step(links.1, hop.forward, Direction::Up));
+    }
+}
+
+// ----- applications ----------------------------------------------------------------------------------------------
+
+/// The applications of a run, with their first events scheduled.
+pub(super) fn apps(
+    scenario: &Scenario,
+    traffic: IdVec<TrafficId, Traffic>,
+    seed: u64,
+    clock: &mut Clock,
+) -> Apps {
+    let mut apps = Apps { traffic, ..Apps::default() };
+    let mut first_transfers = Vec::new();
+    for (id, t) in apps.traffic.ids().zip(&scenario.traffic) {
+        let away = &apps.traffic[id].away;
+        let rng = |number| Rng::stream(seed, &format!("traffic.{}", t.name), u64::from(number), "flow");
+        let mut add_source = |number, at, rng| apps.sources.push(Source::new(id, number, rng, at));
+        let mut add_sources = |flows: u32, ramp: Option<Ramp>, start: &scenario::Distribution<Duration>| {
+            for number in 0..flows {
+                let mut rng = rng(number);
+                let at = Instant::ZERO + start_in(ramp, number) + start.draw(&mut rng);
+                let at = present(away, at);
+                let source = add_source(number, at, rng);
+                clock.at(at, Event::Source(source));
+            }
+        };
+        match &t.kind {
+            TrafficKind::Pages(p) => {
+                for number in 0..p.sessions {
+                    let at = present(away, Instant::ZERO + start_in(p.ramp, number));
+                    let session = apps.sessions.push(Session::new(id, number, rng(number)));
+                    clock.at(at, Event::Session(session));
+                }
+            }
+            TrafficKind::Bulk(b) => add_sources(b.flows, b.ramp, &b.start),
+            TrafficKind::Packets(p) => add_sources(p.flows, None, &p.start),
+            TrafficKind::Files(f) => {
+                for number in 0..f.sources {
+                    let mut rng = rng(number);
+                    let at = Instant::ZERO + f.start.draw(&mut rng);
+                    first_transfers.push((add_source(number, at, rng), at));
+                }
+            }
+        }
+    }
+    for (source, at) in first_transfers {
+        apps.schedule_transfer(source, at, clock);
+    }
+    apps
+}
+
+/// Start of a session or flow within its ramp.
+fn start_in(ramp: Option<Ramp>, number: u32) -> Duration {
+    let Some(ramp) = ramp else { return Duration::ZERO };
+    let (step, place) = (number / ramp.sessions.max(1), number % ramp.sessions.max(1));
+    let within = ramp.over.times(u64::from(place)).part(u64::from(ramp.sessions.max(1)));
+    (ramp.over + ramp.pause).times(u64::from(step)) + within
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Twenty sessions within five seconds, then five seconds' pause.
+    #[test]
+    fn sessions_start_in_steps() {
+        let ramp = Ramp { sessions: 20, over: Duration::from_secs(5), pause: Duration::from_secs(5) };
+        let start = |number| start_in(Some(ramp), number).as_secs_f64();
+        assert_eq!([start(0), start(1), start(19), start(20), start(399)], [0.0, 0.25, 4.75, 10.0, 194.75]);
+    }
+}

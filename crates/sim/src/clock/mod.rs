@@ -1,0 +1,55 @@
+//! The clock: the current time, and the agenda of events.
+
+mod agenda;
+
+use bentpipe_units::Instant;
+
+pub use agenda::{Event, MAX_INDEX};
+
+use agenda::Agenda;
+
+/// The current time and the agenda of events.
+#[derive(Default)]
+pub struct Clock {
+    now: Instant,
+    agenda: Agenda,
+}
+
+impl Clock {
+    /// The current time.
+    #[inline(always)]
+    pub fn now(&self) -> Instant {
+        self.now
+    }
+
+    /// Schedules an event.
+    #[inline(always)]
+    pub fn at(&mut self, time: Instant, event: Event) {
+        self.agenda.at(time, event);
+    }
+
+    /// Moves on to the next event; without one before `end`, to `end`.
+    #[inline(always)]
+    pub fn advance(&mut self, end: Instant) -> Option<Event> {
+        match self.agenda.next(end) {
+            Some((time, event)) => {
+                self.now = time;
+                Some(event)
+            }
+            None => {
+                self.now = end;
+                None
+            }
+        }
+    }
+
+    /// Events scheduled so far.
+    pub fn scheduled(&self) -> u64 {
+        self.agenda.added()
+    }
+
+    /// True once events of the same time may be out of order.
+    pub fn is_exhausted(&self) -> bool {
+        self.agenda.is_exhausted()
+    }
+}

@@ -1,0 +1,24 @@
+//! Endpoints: the hosts' transports, and the slots that tie them to flows.
+//!
+//! Each transport has a table of its ends. It handles what arrives, schedules its timers, and gives the packets that it
+//! wants to send; the engine puts these on the network.
+
+pub mod rtp;
+pub mod sctp;
+mod slot;
+pub mod tcp;
+
+use crate::ids::{IdVec, SlotId};
+
+pub use slot::{
+    Direction, FlowSlot, Layout, LegLayout, LinkStep, Member, OwnDelay, Owner, Phase, Step, Transfer,
+};
+
+/// All endpoints of a run.
+#[derive(Default)]
+pub struct Endpoints {
+    pub slots: IdVec<SlotId, FlowSlot>,
+    pub tcp: tcp::TcpEnds,
+    pub sctp: sctp::SctpEnds,
+    pub rtp: rtp::RtpSessions,
+}

@@ -1,0 +1,162 @@
+//! Slots for end-to-end flows.
+//!
+//! A flow runs from the sending host to the receiving host in as many legs as the gateways on the way make of it. Each TCP
+//! leg has two ends, the first nearer the data's sender; at a gateway that splits the flow, a stream of its PEP link joins
+//! the second end of one leg to the first of the next. A slot has the ends, streams, paths and delay lines of one flow, laid
+//! out once; when the flow is over, another flow of the same traffic uses the slot.
+
+use bentpipe_queue::FlowId;
+
+use crate::ids::{
+    ConnId, GatewayId, Id, IdRange, LineId, LinkId, RtpId, SctpEndId, SessionId, SourceId, StreamId,
+    TrafficId,
+};
+use crate::network::Path;
+
+/// The link of a group that a path takes.
+#[derive(Clone, Copy, Debug)]
+pub enum Member {
+    /// There is only one.
+    One,
+    /// The link of the sending host.
+    From,
+    /// The link of the receiving host.
+    To,
+}
+
+/// One hop of a layout, before the hosts are known.
+#[derive(Clone, Copy, Debug)]
+pub enum Step {
+    /// Over a link.
+    Link(LinkStep),
+    /// Into a gateway.
+    Gateway { gateway: GatewayId, splits: bool },
+}
+
+/// A hop over a link of a group.
+#[derive(Clone, Copy, Debug)]
+pub struct LinkStep {
+    /// The forward direction of the group's first link; each link takes two places, forward and reverse.
+    pub base: LinkId,
+    pub member: Member,
+    pub is_reverse: bool,
+    /// The slot's own delay line that it uses, if any: an index of [`FlowSlot::own_lines`], and which of the two.
+    pub own_line: Option<(usize, Direction)>,
+}
+
+/// A direction along a flow's path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Direction {
+    /// With the data.
+    Down,
+    /// Against the data.
+    Up,
+}
+
+impl LinkStep {
+    /// The link between two hosts, each numbered within its group.
+    pub fn link(&self, from: u32, to: u32) -> LinkId {
+        let member = match self.member {
+            Member::One => 0,
+            Member::From => from,
+            Member::To => to,
+        };
+        LinkId::new(self.base.index() + 2 * member + u32::from(self.is_reverse))
+    }
+}
+
+/// One leg of a layout: the steps with the data, and against it.
+#[derive(Clone, Debug, Default)]
+pub struct LegLayout {
+    pub down: Vec<Step>,
+    pub up: Vec<Step>,
+}
+
+/// A propagation delay that is drawn for each connection.
+#[derive(Clone, Copy, Debug)]
+pub struct OwnDelay {
+    /// The directions whose delays apply: with the data, and against it.
+    pub links: (LinkId, LinkId),
+    /// True if one draw holds in both directions.
+    pub is_shared: bool,
+}
+
+/// Layout of the slots of one traffic.
+#[derive(Clone, Debug, Default)]
+pub struct Layout {
+    pub legs: Vec<LegLayout>,
+    /// The gateways at which one leg ends and the next begins.
+    pub joints: Vec<GatewayId>,
+    /// Each takes two delay lines of the slot: with the data, and against it.
+    pub own_delays: Vec<OwnDelay>,
+}
+
+/// Progress of a flow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Phase {
+    /// The slot is not in use.
+    Free,
+    /// Data are being transferred.
+    Live,
+    /// Completed or failed; the connections are draining.
+    Closing,
+}
+
+/// The user or source that a flow works for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Owner {
+    Session(SessionId),
+    Source(SourceId),
+}
+
+/// A slot for end-to-end flows.
+pub struct FlowSlot {
+    pub traffic: TrafficId,
+    pub flow: FlowId,
+    /// The hosts that send and receive the data, each numbered within its group.
+    pub hosts: (u32, u32),
+    /// The ends of its TCP legs, two for each.
+    pub conns: IdRange<ConnId>,
+    /// The sending end of its SCTP association; the receiving end follows.
+    pub sctp: Option<SctpEndId>,
+    pub rtp: Option<RtpId>,
+    /// Its streams at the gateways that split it.
+    pub streams: Vec<(GatewayId, StreamId)>,
+    /// The paths of each leg: with the data, and against it.
+    pub paths: Vec<(Path, Path)>,
+    /// Delay lines of the slot: with the data, and against it.
+    pub own_lines: Vec<(LineId, LineId)>,
+    pub owner: Owner,
+    pub phase: Phase,
+    pub has_failed: bool,
+    pub transfer: Transfer,
+}
+
+/// State of the applications at the two ends of a flow.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Transfer {
+    /// Objects left, the current one included.
+    pub objects: u32,
+    /// Size of the current object [bytes].
+    pub size: u64,
+    /// Bytes of it received.
+    pub received: u64,
+    /// Bytes of requests that the server has received.
+    pub request_bytes: u64,
+    /// Requests that the server has answered.
+    pub answered: u64,
+}
+
+impl FlowSlot {
+    /// Begins another flow between two hosts.
+    pub fn begin(&mut self, flow: FlowId, hosts: (u32, u32)) {
+        (self.flow, self.hosts) = (flow, hosts);
+        (self.phase, self.has_failed) = (Phase::Live, false);
+        self.transfer = Transfer { objects: 1, ..Transfer::default() };
+    }
+
+    /// True if a transport with a handshake carries it: then its beginning and end can be seen on the way.
+    pub fn has_handshake(&self) -> bool {
+        !self.conns.is_empty() || self.sctp.is_some()
+    }
+}

@@ -1,0 +1,278 @@
+//! The ends of TCP connections.
+
+use bentpipe_queue::FlowId;
+use bentpipe_transport::tcp;
+use bentpipe_units::{Duration, Instant, Rng};
+
+use crate::clock::{Clock, Event};
+use crate::ids::{ConnId, GatewayId, IdVec, SlotId, StreamId, TcpConfigId, TraceId};
+use crate::network::{Body, NO_FLOW, PacketInFlight, Path};
+use crate::side::Side;
+
+/// One end of a TCP leg.
+pub struct Conn {
+    pub tcp: tcp::Connection,
+    pub config: TcpConfigId,
+    pub slot: SlotId,
+    flow: FlowId,
+    /// The other end of the leg.
+    pub peer: ConnId,
+    /// The path there.
+    path: Path,
+    pub role: Role,
+    /// Times for which its timer and its pacing are scheduled.
+    timer_at: Instant,
+    pace_at: Instant,
+    /// Congestion window of the peer when the latest segment from it left [bytes].
+    pub peer_window: u32,
+    /// Bytes acknowledged by the peer that the PEP link has been told of.
+    consumed: u64,
+    /// True if it opened the leg.
+    pub is_active: bool,
+    /// True once the application, or the other side of the split, knows that it is established.
+    pub is_greeted: bool,
+    /// True once the other side of the split knows that the peer sends no more.
+    end_passed_on: bool,
+    pub trace: Option<TraceId>,
+}
+
+/// User of a connection.
+#[derive(Clone, Copy, Debug)]
+pub enum Role {
+    /// The host that sends the data.
+    Sender,
+    /// The host that receives the data.
+    Receiver,
+    /// One side of a split flow.
+    Split { gateway: GatewayId, stream: StreamId, side: Side },
+}
+
+/// Bytes received on one side of a split flow.
+#[derive(Clone, Copy, Debug)]
+pub struct Received {
+    pub bytes: u64,
+    /// True if the peer sends no more, for the first time.
+    pub fin: bool,
+}
+
+/// All ends of TCP connections.
+#[derive(Default)]
+pub struct TcpEnds {
+    conns: IdVec<ConnId, Conn>,
+    configs: IdVec<TcpConfigId, tcp::Config>,
+    /// Longest time that a host takes before it sends, by configuration; empty if none takes any.
+    overheads: IdVec<TcpConfigId, Duration>,
+    rng: Option<Rng>,
+}
+
+impl TcpEnds {
+    /// Ends with these configurations and host overheads; `rng` draws the overheads.
+    pub fn new(hosts: Vec<(tcp::Config, Duration)>, rng: Rng) -> Self {
+        let has_overheads = hosts.iter().any(|(_, overhead)| !overhead.is_zero());
+        let overheads = hosts.iter().filter(|_| has_overheads).map(|(_, overhead)| *overhead).collect();
+        let configs = hosts.into_iter().map(|(config, _)| config).collect();
+        Self { conns: IdVec::default(), configs, overheads, rng: Some(rng) }
+    }
+
+    /// Adds an end.
+    pub fn add(&mut self, config: TcpConfigId, slot: SlotId, peer: ConnId, path: Path, role: Role) -> ConnId {
+        self.conns.push(Conn {
+            tcp: tcp::Connection::listen(&self.configs[config]),
+            config,
+            slot,
+            flow: NO_FLOW,
+            peer,
+            path,
+            role,
+            timer_at: Instant::FAR_FUTURE,
+            pace_at: Instant::FAR_FUTURE,
+            peer_window: 0,
+            consumed: 0,
+            is_active: false,
+            is_greeted: false,
+            end_passed_on: false,
+            trace: None,
+        })
+    }
+
+    pub fn next_id(&self) -> ConnId {
+        self.conns.next_id()
+    }
+
+    pub fn len(&self) -> usize {
+        self.conns.len()
+    }
+
+    pub fn get(&self, id: ConnId) -> Option<&Conn> {
+        self.conns.get(id)
+    }
+
+    /// Configuration of a connection.
+    pub fn config(&self, id: ConnId) -> &tcp::Config {
+        &self.configs[self.conns[id].config]
+    }
+
+    /// Listens for another flow.
+    pub fn listen(&mut self, id: ConnId, flow: FlowId, trace: Option<TraceId>) {
+        let c = &mut self.conns[id];
+        c.tcp = tcp::Connection::listen(&self.configs[c.config]);
+        (c.flow, c.trace) = (flow, trace);
+        (c.timer_at, c.pace_at) = (Instant::FAR_FUTURE, Instant::FAR_FUTURE);
+        (c.peer_window, c.consumed) = (0, 0);
+        (c.is_active, c.is_greeted, c.end_passed_on) = (false, false, false);
+    }
+
+    /// Opens a leg.
+    pub fn connect(&mut self, id: ConnId, now: Instant) {
+        let c = &mut self.conns[id];
+        c.tcp = tcp::Connection::connect(&self.configs[c.config], now);
+        c.is_active = true;
+    }
+
+    /// Handles a segment.
+    #[inline]
+    pub fn receive(&mut self, id: ConnId, segment: &tcp::Segment, now: Instant) {
+        let c = &mut self.conns[id];
+        c.peer_window = segment.cwnd;
+        c.tcp.on_segment(&self.configs[c.config], now, segment);
+    }
+
+    /// Gives the next segment to send.
+    #[inline(always)]
+    pub fn poll_transmit(&mut self, id: ConnId, now: Instant) -> Option<PacketInFlight> {
+        let c = &mut self.conns[id];
+        let config = &self.configs[c.config];
+        let segment = c.tcp.poll_transmit(config, now)?;
+        let body = Body::Tcp { to: c.peer, segment };
+        Some(PacketInFlight::new(body, c.slot, c.flow, config.wire_len(&segment), c.path))
+    }
+
+    /// Delays the sending of a host that takes time before it sends; true if it does.
+    #[inline]
+    pub fn defer(&mut self, id: ConnId, clock: &mut Clock) -> bool {
+        self.overheads.len() > 0 && self.defer_by_overhead(id, clock)
+    }
+
+    #[inline(never)]
+    fn defer_by_overhead(&mut self, id: ConnId, clock: &mut Clock) -> bool {
+        let c = &mut self.conns[id];
+        let overhead = self.overheads[c.config];
+        let Some(rng) = self.rng.as_mut().filter(|_| !overhead.is_zero()) else { return false };
+        if !matches!(c.role, Role::Sender) || !c.tcp.is_established() {
+            return false;
+        }
+        if c.pace_at == Instant::FAR_FUTURE {
+            c.pace_at = clock.now() + overhead.scaled(rng.uniform());
+            clock.at(c.pace_at, Event::ConnPace(id));
+        }
+        self.arm(id, clock);
+        true
+    }
+
+    /// Schedules a connection's timers. A timer that moves later stays scheduled, and is checked when it goes off.
+    #[inline]
+    pub fn arm(&mut self, id: ConnId, clock: &mut Clock) {
+        let c = &mut self.conns[id];
+        if let Some(at) = c.tcp.poll_timeout()
+            && at < c.timer_at
+        {
+            c.timer_at = at;
+            clock.at(at, Event::ConnTimer(id));
+        }
+        if let Some(at) = c.tcp.paced_until()
+            && at < c.pace_at
+        {
+            c.pace_at = at;
+            clock.at(at, Event::ConnPace(id));
+        }
+    }
+
+    /// Handles a scheduled timer; true if it has gone off.
+    pub fn on_timer(&mut self, id: ConnId, clock: &mut Clock) -> bool {
+        let (c, now) = (&mut self.conns[id], clock.now());
+        if c.timer_at != now {
+            return false;
+        }
+        c.timer_at = Instant::FAR_FUTURE;
+        let is_due = c.tcp.poll_timeout().is_some_and(|at| at <= now);
+        if is_due {
+            c.tcp.handle_timeout(&self.configs[c.config], now);
+        } else {
+            self.arm(id, clock);
+        }
+        is_due
+    }
+
+    /// Handles scheduled pacing; true if the connection may send.
+    pub fn on_pace(&mut self, id: ConnId, now: Instant) -> bool {
+        let c = &mut self.conns[id];
+        let is_due = c.pace_at == now;
+        if is_due {
+            c.pace_at = Instant::FAR_FUTURE;
+        }
+        is_due
+    }
+
+    /// Resets a connection; false if it was closed already.
+    pub fn abort(&mut self, id: ConnId) -> bool {
+        let tcp = &mut self.conns[id].tcp;
+        let is_open = !tcp.is_closed();
+        if is_open {
+            tcp.abort();
+        }
+        is_open
+    }
+
+    /// True if a connection is over, apart from waiting for late segments.
+    pub fn is_over(&self, id: ConnId) -> bool {
+        let tcp = &self.conns[id].tcp;
+        tcp.is_closed() || tcp.in_time_wait()
+    }
+}
+
+impl Conn {
+    /// Tells the other side of a split that the connection is established. Returns true the first time, if the peer opened
+    /// the connection.
+    #[inline]
+    pub fn greet_split(&mut self) -> bool {
+        let is_new = !self.is_greeted && self.tcp.is_established();
+        self.is_greeted |= is_new;
+        is_new && !self.is_active
+    }
+
+    /// Reads what one side of a split received; `None` if nothing.
+    #[inline]
+    pub fn read_split(&mut self) -> Option<Received> {
+        let bytes = self.tcp.readable();
+        let fin = self.tcp.peer_closed() && !self.end_passed_on;
+        self.end_passed_on |= fin;
+        if bytes == 0 && !fin {
+            return None;
+        }
+        self.tcp.read(bytes);
+        Some(Received { bytes, fin })
+    }
+
+    /// Bytes that the peer has newly acknowledged.
+    #[inline]
+    pub fn newly_acked(&mut self) -> u64 {
+        let acked = self.tcp.acked() - self.consumed;
+        self.consumed += acked;
+        acked
+    }
+}
+
+impl std::ops::Index<ConnId> for TcpEnds {
+    type Output = Conn;
+    #[inline(always)]
+    fn index(&self, id: ConnId) -> &Conn {
+        &self.conns[id]
+    }
+}
+
+impl std::ops::IndexMut<ConnId> for TcpEnds {
+    #[inline(always)]
+    fn index_mut(&mut self, id: ConnId) -> &mut Conn {
+        &mut self.conns[id]
+    }
+}

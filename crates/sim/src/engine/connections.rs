@@ -1,0 +1,145 @@
+//! Transports: from what an end received to what it sends.
+
+use bentpipe_units::Instant;
+
+use super::Engine;
+use crate::endpoints::tcp::Role;
+use crate::endpoints::{Phase, sctp};
+use crate::ids::{ConnId, RtpId, SctpEndId};
+use crate::network::{Body, PacketInFlight};
+
+impl Engine {
+    // ----- TCP -----------------------------------------------------------------------------------------------
+
+    /// A connection opens its leg.
+    pub(super) fn connect(&mut self, conn: ConnId) {
+        self.endpoints.tcp.connect(conn, self.clock.now());
+        if let Role::Split { gateway, stream, side } = self.endpoints.tcp[conn].role
+            && !side.is_far()
+        {
+            self.offer_window(gateway, stream);
+        }
+        self.pump(conn);
+    }
+
+    /// Lets the user of a connection act on what it received, then sends.
+    pub(super) fn pump(&mut self, conn: ConnId) {
+        let c = &mut self.endpoints.tcp[conn];
+        let id = c.slot;
+        if c.tcp.failed() {
+            self.fail(id);
+        } else {
+            let slot = &mut self.endpoints.slots[id];
+            match c.role {
+                Role::Sender => self.apps.serve_sender(c, slot),
+                Role::Receiver => {
+                    self.apps.serve_receiver(c, id, slot, &mut self.record.recorder, &mut self.clock);
+                }
+                Role::Split { gateway, stream, side } => self.serve_split(conn, gateway, stream, side),
+            }
+        }
+        self.transmit(conn);
+        self.free_if_idle(id);
+    }
+
+    /// Sends what a connection has to send, at once or after its host's overhead.
+    #[inline]
+    pub(super) fn transmit(&mut self, conn: ConnId) {
+        if !self.endpoints.tcp.defer(conn, &mut self.clock) {
+            self.send(conn);
+        }
+    }
+
+    pub(super) fn send(&mut self, conn: ConnId) {
+        while let Some(packet) = self.endpoints.tcp.poll_transmit(conn, self.clock.now()) {
+            self.send_packet(packet);
+        }
+        self.endpoints.tcp.arm(conn, &mut self.clock);
+        let c = &self.endpoints.tcp[conn];
+        if let Some(trace) = c.trace {
+            self.record.tracer.note(self.clock.now(), trace, c.tcp.stats().into());
+        }
+    }
+
+    // ----- SCTP ----------------------------------------------------------------------------------------------
+
+    /// Lets the user of an SCTP end act on what it received, then sends.
+    pub(super) fn pump_sctp(&mut self, id: SctpEndId) {
+        let (end, config) = self.endpoints.sctp.with_config(id);
+        let slot_id = end.slot;
+        let slot = &mut self.endpoints.slots[slot_id];
+        if end.sctp.failed() {
+            self.fail(slot_id);
+        } else if end.is_sender {
+            self.apps.serve_sctp_sender(end, config, slot);
+        } else {
+            self.apps.serve_sctp_receiver(end, slot, &mut self.record.recorder, self.clock.now());
+        }
+        self.transmit_sctp(id);
+        self.free_if_idle(slot_id);
+    }
+
+    /// Sends what an SCTP end has to send.
+    pub(super) fn transmit_sctp(&mut self, id: SctpEndId) {
+        while let Some((packet, len)) = self.endpoints.sctp.poll_transmit(id, self.clock.now()) {
+            let end = &self.endpoints.sctp[id];
+            let has_data = !packet.data().is_empty();
+            let body =
+                Body::Sctp { to: end.peer, packet: self.network.packets.sctp.insert(packet), has_data };
+            self.send_packet(PacketInFlight::new(body, end.slot, end.flow, len, end.path));
+        }
+        let end = &self.endpoints.sctp[id];
+        if let Some(trace) = end.trace {
+            self.record.tracer.note(self.clock.now(), trace, end.sctp.stats().into());
+        }
+        self.endpoints.sctp.arm(id, &mut self.clock);
+    }
+
+    /// Resets both ends of an association.
+    pub(super) fn abort_sctp(&mut self, sender: SctpEndId) {
+        for end in sctp::both(sender) {
+            if self.endpoints.sctp.abort(end) {
+                self.transmit_sctp(end);
+            }
+        }
+    }
+
+    // ----- RTP -----------------------------------------------------------------------------------------------
+
+    /// An RTP packet or a report arrives.
+    pub(super) fn deliver_rtp(&mut self, packet: &PacketInFlight) {
+        let Some(session) = packet.slot.and_then(|slot| self.endpoints.slots[slot].rtp) else { return };
+        let received = self.endpoints.rtp.receive(session, &packet.body, packet.len, &mut self.clock);
+        if let Some(payload) = received {
+            self.record.recorder.delivered(packet.flow, payload);
+        }
+    }
+
+    pub(super) fn send_sender_report(&mut self, session: RtpId) {
+        let now = self.clock.now();
+        if self.endpoints.rtp.begin_sender_report(session, now) && self.is_live(session) {
+            let report = self.endpoints.rtp.sender_report(session, now);
+            self.send_report(session, report);
+        }
+    }
+
+    pub(super) fn send_receiver_report(&mut self, session: RtpId) {
+        let now: Instant = self.clock.now();
+        if self.endpoints.rtp.begin_receiver_report(session, now) && self.is_live(session) {
+            let report = self.endpoints.rtp.receiver_report(session, now);
+            self.send_report(session, report);
+        }
+    }
+
+    fn send_report(&mut self, session: RtpId, report: Option<PacketInFlight>) {
+        if let Some(report) = report {
+            self.send_packet(report);
+        }
+        self.endpoints.rtp.arm(session, &mut self.clock);
+    }
+
+    /// True while the source of an RTP session is present; then reports are sent.
+    fn is_live(&self, session: RtpId) -> bool {
+        self.endpoints.slots[self.endpoints.rtp.slot(session)].phase == Phase::Live
+    }
+}

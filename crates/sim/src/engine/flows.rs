@@ -1,0 +1,190 @@
+//! Flows: opened, announced to queues, failed, and their slots freed.
+
+use bentpipe_queue::{FlowEvent, FlowId};
+use bentpipe_scenario::FlowKey;
+
+use super::Engine;
+use crate::apps::Kind;
+use crate::endpoints::{FlowSlot, Owner, Phase};
+use crate::ids::{GatewayId, Id, SlotId, TrafficId};
+use crate::network::{Hop, Path};
+use crate::side::Side;
+
+impl Engine {
+    /// Opens a flow between two hosts, each numbered within its group; then either end may connect.
+    pub(super) fn open_flow(&mut self, traffic: TrafficId, hosts: (u32, u32), owner: Owner) -> SlotId {
+        let id = match self.apps.traffic[traffic].free_slots.pop() {
+            Some(slot) => slot,
+            None => self.lay_out(traffic, owner),
+        };
+        self.endpoints.slots[id].owner = owner;
+        self.aim(id, hosts);
+        let t = &self.apps.traffic[traffic];
+        let user = t.to.first + hosts.1;
+        let is_finite = match t.kind {
+            Kind::Pages { .. } | Kind::Files { .. } => true,
+            Kind::Bulk { bytes, .. } => bytes.is_some(),
+            Kind::Packets { .. } => false,
+        };
+        let number = self.apps.number(owner);
+        let flow = self.record.recorder.open_flow(self.clock.now(), traffic, number, is_finite);
+        let slot = &mut self.endpoints.slots[id];
+        slot.begin(flow, hosts);
+        if let Some(session) = slot.rtp {
+            self.endpoints.rtp.start(session, flow, &mut self.clock);
+        }
+        let is_traced = slot.has_handshake() && self.record.tracer.wants(flow, traffic, number);
+        if let Some(sender) = slot.sctp {
+            let trace = is_traced.then(|| self.record.tracer.begin(flow, 0));
+            self.endpoints.sctp.listen(sender, flow, trace);
+        }
+        for (place, conn) in (0..).zip(slot.conns.iter()) {
+            // The first end of each leg sends the data.
+            let trace = (is_traced && place % 2 == 0).then(|| self.record.tracer.begin(flow, place / 2));
+            self.endpoints.tcp.listen(conn, flow, trace);
+        }
+        for i in 0..self.endpoints.slots[id].streams.len() {
+            let (gateway, stream) = self.endpoints.slots[id].streams[i];
+            let node = &mut self.gateways[gateway];
+            let s = &mut node.streams[stream];
+            s.pep_delay.clear();
+            let mss = self.endpoints.tcp.config(s.conns[Side::Near]).mss;
+            node.buffers.open(stream.index(), user, u64::from(mss));
+            self.offer_window(gateway, stream);
+        }
+        self.announce(id, FlowEvent::Opened);
+        id
+    }
+
+    /// The host that sends the data opens the connection.
+    pub(super) fn connect_from_sender(&mut self, id: SlotId) {
+        let slot = &self.endpoints.slots[id];
+        match slot.sctp {
+            Some(sender) => {
+                self.endpoints.sctp.connect(sender);
+                self.pump_sctp(sender);
+            }
+            None => self.connect(slot.conns.start),
+        }
+    }
+
+    /// Gives up a flow: resets its connections and streams, and tells its user.
+    pub(super) fn fail(&mut self, id: SlotId) {
+        let slot = &mut self.endpoints.slots[id];
+        if std::mem::replace(&mut slot.has_failed, true) {
+            return;
+        }
+        let was_live = slot.phase == Phase::Live;
+        slot.phase = Phase::Closing;
+        let FlowSlot { flow, owner, traffic, conns, sctp, .. } = *slot;
+        let streams = slot.streams.clone();
+        if was_live {
+            self.record.recorder.close_flow(self.clock.now(), flow, false);
+        }
+        for conn in conns.iter() {
+            if self.endpoints.tcp.abort(conn) {
+                self.transmit(conn);
+            }
+        }
+        if let Some(sender) = sctp {
+            self.abort_sctp(sender);
+        }
+        for (gateway, stream) in streams {
+            // The bytes are of no use any more, but their room is.
+            let held = self.gateways[gateway].streams[stream].held;
+            self.release(gateway, stream, held);
+            self.reset_stream(gateway, stream);
+        }
+        match (&self.apps.traffic[traffic].kind, owner) {
+            (Kind::Pages { .. }, Owner::Session(session)) if was_live => {
+                self.apps.page_connection_done(session, &mut self.clock);
+            }
+            (Kind::Bulk { .. } | Kind::Packets { .. }, Owner::Source(source)) => self.apps.detach(source, id),
+            _ => {}
+        }
+    }
+
+    /// Frees the slot of a closing flow once nothing of the flow is left.
+    #[inline]
+    pub(super) fn free_if_idle(&mut self, id: SlotId) {
+        if self.endpoints.slots[id].phase == Phase::Closing && !self.network.packets.has_any_of(id) {
+            self.free_if_closed(id);
+        }
+    }
+
+    /// [`Engine::free_if_idle`] for a flow without packets in flight.
+    #[inline(never)]
+    fn free_if_closed(&mut self, id: SlotId) {
+        let slot = &self.endpoints.slots[id];
+        let are_conns_over = slot.conns.iter().all(|conn| self.endpoints.tcp.is_over(conn));
+        let is_stream_open = |&(gateway, stream): &(GatewayId, _)| {
+            self.gateways[gateway].streams[stream].is_open.iter().any(|is_open| *is_open)
+        };
+        if !are_conns_over
+            || slot.streams.iter().any(is_stream_open)
+            || slot.sctp.is_some_and(|sender| !self.endpoints.sctp.is_over(sender))
+        {
+            return;
+        }
+        self.announce(id, FlowEvent::Closed);
+        self.endpoints.slots[id].phase = Phase::Free;
+        for i in 0..self.endpoints.slots[id].streams.len() {
+            let (gateway, stream) = self.endpoints.slots[id].streams[i];
+            let held = self.gateways[gateway].streams[stream].held;
+            self.release(gateway, stream, held);
+            self.gateways[gateway].buffers.close(stream.index(), 0);
+        }
+        let traffic = self.endpoints.slots[id].traffic;
+        self.apps.traffic[traffic].free_slots.push(id);
+    }
+
+    // ----- announcements -------------------------------------------------------------------------------------
+
+    /// Announces the beginning or end of a flow to every queue on its paths. Only flows with a handshake are announced: the
+    /// beginning and end of others cannot be seen on the way.
+    fn announce(&mut self, id: SlotId, event: FlowEvent) {
+        if !self.endpoints.slots[id].has_handshake() {
+            return;
+        }
+        for leg in 0..self.endpoints.slots[id].paths.len() {
+            let (down, up) = self.endpoints.slots[id].paths[leg];
+            self.announce_along(down, id, event);
+            self.announce_along(up, id, event);
+        }
+        for i in 0..self.endpoints.slots[id].streams.len() {
+            let (gateway, _) = self.endpoints.slots[id].streams[i];
+            let paths = self.gateways[gateway].paths;
+            paths.iter().for_each(|path| self.announce_along(*path, id, event));
+        }
+    }
+
+    fn announce_along(&mut self, path: Path, id: SlotId, event: FlowEvent) {
+        let (flow, now) = (self.endpoints.slots[id].flow, self.clock.now());
+        for place in 0..self.network.paths.hops(path).len() {
+            match self.network.paths.hops(path)[place] {
+                Hop::Link { link, .. } => {
+                    self.network.links[link].engine.announce(flow, event, now);
+                    self.network.arm(link, &mut self.clock);
+                }
+                Hop::Gateway { gateway, .. } => {
+                    let flow = self.flow_at(gateway, id);
+                    let node = &mut self.gateways[gateway];
+                    if node.announce(flow, event, now) {
+                        node.arm(gateway, &mut self.clock);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Number under which a gateway's queues know a flow.
+    pub(super) fn flow_at(&self, gateway: GatewayId, id: SlotId) -> FlowId {
+        let slot = &self.endpoints.slots[id];
+        let first_user = self.apps.traffic[slot.traffic].to.first;
+        match self.gateways[gateway].flow_key {
+            FlowKey::Connection => slot.flow,
+            FlowKey::User => first_user + slot.hosts.1,
+            FlowKey::Prefix => first_user,
+        }
+    }
+}

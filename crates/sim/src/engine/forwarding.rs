@@ -1,0 +1,246 @@
+//! Packets from hop to hop, and at the end of their paths.
+
+use bentpipe_link::{Progress, Release, Service};
+use bentpipe_queue::Packet;
+use bentpipe_scenario::DATAGRAM_HEADER;
+use bentpipe_units::Instant;
+
+use super::Engine;
+use crate::ids::{ConnId, Id, LineId, LinkId, PacketId, SlotId};
+use crate::network::{Body, Crossing, Entry, Hop, PacketInFlight};
+
+impl Engine {
+    /// Sends a packet along its path.
+    #[inline]
+    pub(super) fn send_packet(&mut self, packet: PacketInFlight) {
+        let id = self.network.packets.insert(packet, self.clock.now());
+        self.forward(id);
+    }
+
+    /// A packet arrives at the end of a link.
+    pub(super) fn arrive(&mut self, id: PacketId) {
+        if let Some(interface) = self.network.leave_link(id) {
+            self.observe(interface, id, false);
+        }
+        self.forward(id);
+    }
+
+    /// Moves a packet on from where it is.
+    #[inline]
+    pub(super) fn forward(&mut self, id: PacketId) {
+        match self.network.next_hop(id) {
+            None => self.deliver(id),
+            Some(Hop::Link { link, line }) => self.enter_link(id, link, line),
+            Some(Hop::Gateway { gateway, .. }) => {
+                let pkt = self.describe_at(gateway, id);
+                self.gateways[gateway].gateway.arrive(pkt, self.clock.now());
+                self.drain_gateway(gateway);
+            }
+        }
+    }
+
+    // ----- links ---------------------------------------------------------------------------------------------
+
+    fn enter_link(&mut self, id: PacketId, link: LinkId, line: LineId) {
+        match self.network.enter(id, link, self.clock.now()) {
+            Entry::Lost => self.lose(id, link),
+            Entry::Sent(sent) => self.propagate(id, link, line, sent),
+            Entry::Queue => {
+                let mut pkt = self.describe(id);
+                if self.network.offer(&mut pkt, link, self.clock.now()) {
+                    self.enqueue(pkt, link);
+                }
+                self.drop_discarded(link);
+                self.network.arm(link, &mut self.clock);
+            }
+        }
+    }
+
+    fn enqueue(&mut self, pkt: Packet, link: LinkId) {
+        if self.network.enqueue(pkt, link, self.clock.now()) {
+            self.serve_link(link);
+        }
+    }
+
+    /// A link sends its next packet.
+    pub(super) fn serve_link(&mut self, link: LinkId) {
+        let (slots, traffic) = (&self.endpoints.slots, &self.apps.traffic);
+        let terminal = |slot: SlotId, (first, count): (u32, u32)| {
+            let (slot, t) = (&slots[slot], &traffic[slots[slot].traffic]);
+            let hosts = [t.to.first + slot.hosts.1, t.from.first + slot.hosts.0];
+            hosts.into_iter().filter_map(|host| host.checked_sub(first)).find(|host| *host < count)
+        };
+        let service = self.network.serve(link, &mut self.clock, terminal);
+        if let Service::Sending { pkt, dequeued, progress, .. } = service {
+            if dequeued {
+                self.record.recorder.left_link(link, self.clock.now() - pkt.arrival);
+            }
+            let id = PacketId::new(pkt.handle);
+            match progress {
+                Progress::Partial => {}
+                Progress::Sent(sent) => {
+                    if let Some(Hop::Link { line, .. }) = self.network.next_hop(id) {
+                        self.propagate(id, link, line, sent);
+                    }
+                }
+                Progress::Lost => self.lose_at_sender(id, link),
+            }
+        }
+        self.drop_discarded(link);
+    }
+
+    /// The AQM of a link's queue acts on packets that it holds back.
+    pub(super) fn wake_queue(&mut self, link: LinkId) {
+        let now = self.clock.now();
+        if !self.network.links[link].engine.wake(now) {
+            return;
+        }
+        loop {
+            match self.network.links[link].engine.release(now, &mut self.network.discarded) {
+                Release::Done => break,
+                Release::None => {}
+                Release::Packet(pkt) => self.enqueue(pkt, link),
+            }
+            self.drop_discarded(link);
+        }
+        self.network.arm(link, &mut self.clock);
+    }
+
+    /// The capacity of a link changes: the gateways that follow it set their rate.
+    pub(super) fn update_capacity(&mut self, link: LinkId) {
+        let Some(rate) = self.network.update_capacity(link, &mut self.clock) else { return };
+        for id in self.gateways.ids() {
+            let node = &mut self.gateways[id];
+            if node.follows == Some(link) {
+                node.gateway.set_rate(rate, self.clock.now());
+                node.arm(id, &mut self.clock);
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn propagate(&mut self, id: PacketId, link: LinkId, line: LineId, sent: Instant) {
+        match self.network.propagate(id, link, line, sent, &mut self.clock) {
+            Crossing::Passed => {}
+            Crossing::Observed(interface) => self.observe(interface, id, false),
+            Crossing::Lost(interface) => {
+                if let Some(interface) = interface {
+                    self.observe(interface, id, true);
+                }
+                self.lose(id, link);
+            }
+        }
+    }
+
+    // ----- losses and drops ----------------------------------------------------------------------------------
+
+    /// A link layer gives up a packet.
+    #[inline(never)]
+    fn lose_at_sender(&mut self, id: PacketId, link: LinkId) {
+        if let Some(interface) = self.network.count_lost_by_sender(link) {
+            self.observe(interface, id, true);
+        }
+        self.lose(id, link);
+    }
+
+    /// A link loses a packet.
+    fn lose(&mut self, id: PacketId, link: LinkId) {
+        let PacketInFlight { flow, len, .. } = self.network.packets[id];
+        self.record.recorder.lost(self.clock.now(), link, flow, len);
+        self.drop_packet(id);
+    }
+
+    /// Drops the packets that a link's queue has discarded.
+    #[inline]
+    fn drop_discarded(&mut self, link: LinkId) {
+        if !self.network.discarded.is_empty() {
+            self.drop_all_discarded(link);
+        }
+    }
+
+    #[inline(never)]
+    fn drop_all_discarded(&mut self, link: LinkId) {
+        let mut discarded = self.network.discarded.take();
+        for (pkt, reason) in discarded.drain(..) {
+            self.record.recorder.dropped_at_link(self.clock.now(), link, &pkt, reason);
+            self.drop_packet(Id::new(pkt.handle));
+        }
+        self.network.discarded.give_back(discarded);
+    }
+
+    /// Removes a packet that was lost or dropped.
+    pub(super) fn drop_packet(&mut self, id: PacketId) {
+        let packet = self.network.packets.discard(id);
+        if let Some(slot) = packet.slot {
+            self.record.recorder.count_drop(packet.flow);
+            self.free_if_idle(slot);
+        }
+    }
+
+    // ----- delivery ------------------------------------------------------------------------------------------
+
+    /// A packet arrives at the end of its path.
+    pub(super) fn deliver(&mut self, id: PacketId) {
+        if let &Body::Tcp { to, ref segment } = &self.network.packets[id].body {
+            // Most packets are segments, which are read without copying them.
+            let has_data = segment.len > 0;
+            self.endpoints.tcp.receive(to, segment, self.clock.now());
+            if has_data {
+                self.time_segment(id, to);
+            }
+            self.network.packets.remove(id);
+            return self.pump(to);
+        }
+        let packet = self.network.packets.remove(id);
+        match packet.body {
+            Body::PepData { gateway, to, data } => {
+                self.gateways[gateway].ends[to].on_data(self.clock.now(), &data);
+                self.pump_pep(gateway, to);
+            }
+            Body::PepAck { gateway, to, ack } => {
+                let ack = self.network.packets.acks.remove(ack);
+                self.gateways[gateway].ends[to].on_ack(self.clock.now(), &ack);
+                self.pump_pep(gateway, to);
+            }
+            Body::Sctp { to, packet: sctp, has_data } => {
+                // The receiving end sends only acknowledgements.
+                if has_data {
+                    self.time_packet(id, &packet);
+                }
+                let sctp = self.network.packets.sctp.take(sctp);
+                self.endpoints.sctp.receive(to, &sctp, self.clock.now());
+                self.pump_sctp(to);
+            }
+            Body::Rtp { .. } | Body::SenderReport { .. } | Body::ReceiverReport { .. } => {
+                if packet.body.has_payload() {
+                    self.time_packet(id, &packet);
+                }
+                self.deliver_rtp(&packet);
+            }
+            Body::Datagram => {
+                self.time_packet(id, &packet);
+                let payload = u64::from(packet.len).saturating_sub(DATAGRAM_HEADER);
+                self.record.recorder.delivered(packet.flow, payload);
+            }
+            Body::Tcp { .. } | Body::Chunk { .. } => {}
+        }
+        if let Some(slot) = packet.slot {
+            self.free_if_idle(slot);
+        }
+    }
+
+    /// Records the delay of a packet with data, which has been removed.
+    #[inline]
+    fn time_packet(&mut self, id: PacketId, packet: &PacketInFlight) {
+        self.record.recorder.received(packet.flow, self.network.packets.age(id, self.clock.now()));
+    }
+
+    /// Records the delay of a segment with payload if it is data, not a request, and no gateway splits its flow.
+    #[inline]
+    fn time_segment(&mut self, id: PacketId, to: ConnId) {
+        let slot = &self.endpoints.slots[self.endpoints.tcp[to].slot];
+        if slot.streams.is_empty() && to != slot.conns.start {
+            self.record.recorder.received(slot.flow, self.network.packets.age(id, self.clock.now()));
+        }
+    }
+}

@@ -1,0 +1,160 @@
+//! The engine: takes events in order of time, and passes between the parts what one needs of another.
+//!
+//! Parts hold no references to each other. An event goes to the part that owns its component; whatever crosses from one
+//! part to another is a method of [`Engine`], in a file by subject: [`forwarding`] from hop to hop, [`splitting`] at
+//! gateways, [`flows`] from opening to closing, [`connections`] for transports, [`users`] for applications.
+
+mod connections;
+mod descriptor;
+mod flows;
+mod forwarding;
+mod observation;
+mod slots;
+mod splitting;
+mod users;
+
+use bentpipe_units::Instant;
+
+use crate::apps::Apps;
+use crate::clock::{Clock, Event, MAX_INDEX};
+use crate::endpoints::Endpoints;
+use crate::gateways::GatewayNode;
+use crate::ids::{GatewayId, IdVec};
+use crate::network::Network;
+use crate::record::{PepLinkCounters, Record};
+use crate::side::Side;
+
+/// Packets in flight at most: half of what the agenda can index, as the limit is not checked at every event.
+const MAX_PACKETS: usize = MAX_INDEX as usize / 2;
+
+/// A run in progress.
+pub struct Engine {
+    pub clock: Clock,
+    pub network: Network,
+    pub gateways: IdVec<GatewayId, GatewayNode>,
+    pub endpoints: Endpoints,
+    pub apps: Apps,
+    pub record: Record,
+    /// Reason for which the run cannot go on, once it has grown beyond a limit.
+    pub fault: Option<String>,
+}
+
+impl Engine {
+    /// Handles the events up to and including `end`; `proceed` is asked now and then whether to go on.
+    pub fn run_until(&mut self, end: Instant, mut proceed: impl FnMut(&mut Self) -> bool) -> bool {
+        let mut countdown = 0u32;
+        while let Some(event) = self.clock.advance(end) {
+            self.dispatch(event);
+            countdown = countdown.wrapping_sub(1) & 0xfff;
+            if countdown == 0 {
+                if self.network.packets.len() > MAX_PACKETS {
+                    let packets = self.network.packets.len();
+                    self.fault =
+                        Some(format!("{packets} packets in flight; at most {MAX_PACKETS} are possible"));
+                }
+                if self.fault.is_some() || !proceed(self) {
+                    return false;
+                }
+            }
+        }
+        true
+    }
+
+    #[inline]
+    fn dispatch(&mut self, event: Event) {
+        match event {
+            Event::Line(line) => {
+                if let Some(packet) = self.network.pop_line(line, &mut self.clock) {
+                    self.arrive(packet);
+                }
+            }
+            Event::Packet(packet) => self.arrive(packet),
+            Event::LinkFree(link) => self.serve_link(link),
+            Event::QueueWake(link) => self.wake_queue(link),
+            Event::Capacity(link) => self.update_capacity(link),
+            Event::ConnTimer(conn) => {
+                if self.endpoints.tcp.on_timer(conn, &mut self.clock) {
+                    self.pump(conn);
+                }
+            }
+            Event::ConnPace(conn) => {
+                if self.endpoints.tcp.on_pace(conn, self.clock.now()) {
+                    self.send(conn);
+                }
+            }
+            Event::Gateway(gateway) => self.wake_gateway(gateway),
+            Event::NearPepTimer(gateway) => self.pep_timer(gateway, Side::Near),
+            Event::FarPepTimer(gateway) => self.pep_timer(gateway, Side::Far),
+            Event::Session(session) => self.open_page(session),
+            Event::Source(source) => self.source_due(source),
+            Event::SctpTimer(end) => {
+                if self.endpoints.sctp.on_timer(end, &mut self.clock) {
+                    self.pump_sctp(end);
+                }
+            }
+            Event::SenderReport(session) => self.send_sender_report(session),
+            Event::ReceiverReport(session) => self.send_receiver_report(session),
+            Event::Sample => self.sample(),
+        }
+    }
+
+    fn pep_timer(&mut self, gateway: GatewayId, side: Side) {
+        if self.gateways[gateway].on_timer(side, self.clock.now()) {
+            self.pump_pep(gateway, side);
+        }
+    }
+
+    fn sample(&mut self) {
+        let next = self.record.recorder.sample(self.clock.now(), &self.network.links, &self.gateways);
+        if let Some(at) = next {
+            self.clock.at(at, Event::Sample);
+        }
+    }
+
+    /// Schedules what does not depend on traffic.
+    pub fn start(&mut self) {
+        for link in self.network.links.ids() {
+            self.network.arm(link, &mut self.clock);
+        }
+        for link in self.network.links.ids() {
+            if let Some(at) = self.network.links[link].engine.first_update() {
+                self.clock.at(at, Event::Capacity(link));
+            }
+        }
+        for gateway in self.gateways.ids() {
+            self.gateways[gateway].arm(gateway, &mut self.clock);
+        }
+        self.clock.at(self.record.recorder.begin(), Event::Sample);
+    }
+
+    /// Packets on all PEP links.
+    pub fn pep_link_counters(&self) -> PepLinkCounters {
+        let mut counters = PepLinkCounters::default();
+        for end in self.gateways.iter().flat_map(|node| node.ends.iter()) {
+            let stats = end.stats();
+            counters.sent += stats.sent;
+            counters.retransmitted += stats.retransmissions;
+            counters.acks += stats.acks_sent;
+        }
+        counters
+    }
+
+    /// Checks that no packet appeared or vanished.
+    ///
+    /// # Errors
+    /// The identity that does not hold, with its figures.
+    pub fn check(&self) -> Result<(), String> {
+        let mut found = self.network.count()?;
+        for gateway in self.gateways.iter() {
+            found += gateway.count()?;
+        }
+        let in_flight = self.network.packets.len();
+        if found != in_flight as u64 {
+            return Err(format!("{in_flight} packets are in flight, but {found} can be found"));
+        }
+        if self.clock.is_exhausted() {
+            return Err("more events than the agenda can keep in order".to_owned());
+        }
+        self.record.recorder.check()
+    }
+}

@@ -1,0 +1,149 @@
+//! Slots of flows: laid out once, and aimed at the hosts of each flow.
+
+use bentpipe_link::DelayLine;
+use bentpipe_transport::pep_link;
+
+use super::Engine;
+use crate::apps::Transport;
+use crate::clock::MAX_INDEX;
+use crate::endpoints::tcp::Role;
+use crate::endpoints::{Direction, FlowSlot, Layout, Owner, Phase, Step, Transfer};
+use crate::gateways::SplitStream;
+use crate::ids::{ConnId, GatewayId, IdRange, SlotId, StreamId, TcpConfigId, TrafficId};
+use crate::network::{Hop, NO_FLOW, Path};
+use crate::side::{BySide, Side};
+
+/// Connection ends at most: as many as fit in the memory of most machines (some 3 GB) if transfers begin faster than they
+/// end.
+const MAX_ENDS: usize = 1 << 22;
+
+impl Engine {
+    /// Lays out a slot for flows of a traffic: connections, streams, hops and delay lines.
+    pub(super) fn lay_out(&mut self, traffic: TrafficId, owner: Owner) -> SlotId {
+        let id = self.endpoints.slots.next_id();
+        let t = &self.apps.traffic[traffic];
+        let (layout, transport) = (t.layout.clone(), t.transport);
+        let lines = &mut self.network.lines;
+        let mut line = || lines.push(DelayLine::default());
+        let own_lines = layout.own_delays.iter().map(|_| (line(), line())).collect();
+        // The hops are set when the slot is aimed.
+        let paths = &mut self.network.paths;
+        let mut room = |steps: &[Step]| {
+            let unset = Hop::Gateway { gateway: crate::ids::Id::new(0), splits: false };
+            paths.add(steps.iter().map(|_| unset))
+        };
+        let paths: Vec<_> = layout.legs.iter().map(|leg| (room(&leg.down), room(&leg.up))).collect();
+
+        let (mut sctp, mut rtp, mut streams) = (None, None, Vec::new());
+        let mut conns = IdRange { start: self.endpoints.tcp.next_id(), len: 0 };
+        match (transport, paths.first()) {
+            (Transport::Tcp { sender, other }, _) => {
+                (conns, streams) = self.lay_out_tcp(id, (sender, other), &layout, &paths);
+            }
+            (Transport::Sctp { config }, Some(&paths)) => {
+                sctp = Some(self.endpoints.sctp.add(id, config, paths))
+            }
+            (Transport::Rtp { config, nominal }, Some(&paths)) => {
+                rtp = Some(self.endpoints.rtp.add(id, config, nominal, paths, self.clock.now()));
+            }
+            _ => {}
+        }
+        self.network.packets.add_slot();
+        self.endpoints.slots.push(FlowSlot {
+            traffic,
+            flow: NO_FLOW,
+            hosts: (0, 0),
+            conns,
+            sctp,
+            rtp,
+            streams,
+            paths,
+            own_lines,
+            owner,
+            phase: Phase::Free,
+            has_failed: false,
+            transfer: Transfer::default(),
+        });
+        self.check_size(&layout);
+        id
+    }
+
+    /// Lays out the TCP legs of a slot, with a stream at each gateway that splits it. The configurations are those of the
+    /// host that sends the data, and of every other end.
+    fn lay_out_tcp(
+        &mut self,
+        slot: SlotId,
+        (sender, other): (TcpConfigId, TcpConfigId),
+        layout: &Layout,
+        paths: &[(Path, Path)],
+    ) -> (IdRange<ConnId>, Vec<(GatewayId, StreamId)>) {
+        let tcp = &mut self.endpoints.tcp;
+        let conns = IdRange { start: tcp.next_id(), len: 2 * paths.len() as u32 };
+        for (leg, &(down, up)) in (0..).zip(paths) {
+            let (first, second) = (conns.at(2 * leg), conns.at(2 * leg + 1));
+            let (config, role) = if leg == 0 { (sender, Role::Sender) } else { (other, Role::Receiver) };
+            tcp.add(config, slot, second, down, role);
+            tcp.add(other, slot, first, up, Role::Receiver);
+        }
+        let streams = (0..).zip(&layout.joints).map(|(leg, &gateway)| {
+            let ends = BySide::new(conns.at(2 * leg + 1), conns.at(2 * leg + 2));
+            let stream = self.gateways[gateway].streams.push(SplitStream::new(slot, ends));
+            for side in Side::BOTH {
+                self.endpoints.tcp[ends[side]].role = Role::Split { gateway, stream, side };
+            }
+            (gateway, stream)
+        });
+        (conns, streams.collect())
+    }
+
+    /// Stops the run if it has grown too large.
+    fn check_size(&mut self, layout: &Layout) {
+        let Self { endpoints, network, gateways, .. } = self;
+        let ends = endpoints.tcp.len().max(endpoints.sctp.len()).max(2 * endpoints.rtp.len());
+        let streams = layout.joints.iter().map(|&gateway| gateways[gateway].streams.len()).max();
+        if ends > MAX_ENDS
+            || network.lines.len() > MAX_INDEX as usize
+            || streams > Some(pep_link::MAX_STREAMS as usize)
+        {
+            let slots = endpoints.slots.len() - 1;
+            self.fault = Some(format!("more than {slots} connections at a time are too many"));
+        }
+    }
+
+    /// Aims the paths of a slot at two hosts, each numbered within its group, and draws the delays of its delay lines.
+    pub(super) fn aim(&mut self, id: SlotId, (from, to): (u32, u32)) {
+        let slot = &self.endpoints.slots[id];
+        let layout = &self.apps.traffic[slot.traffic].layout;
+        for (leg, &(down, up)) in layout.legs.iter().zip(&slot.paths) {
+            for (steps, path) in [(&leg.down, down), (&leg.up, up)] {
+                for (hop, step) in self.network.paths.hops_mut(path).iter_mut().zip(steps) {
+                    *hop = match *step {
+                        Step::Gateway { gateway, splits } => Hop::Gateway { gateway, splits },
+                        Step::Link(step) => {
+                            let link = step.link(from, to);
+                            let line = match step.own_line {
+                                None => self.network.links[link].line,
+                                Some((own, Direction::Down)) => slot.own_lines[own].0,
+                                Some((own, Direction::Up)) => slot.own_lines[own].1,
+                            };
+                            Hop::Link { link, line }
+                        }
+                    };
+                }
+            }
+        }
+        let FlowSlot { owner, traffic, .. } = *slot;
+        for place in 0..self.endpoints.slots[id].own_lines.len() {
+            let (down, up) = self.endpoints.slots[id].own_lines[place];
+            let own = self.apps.traffic[traffic].layout.own_delays[place];
+            // Drawn from the owner's stream, so that they are the same whatever the queues do.
+            let rng = self.apps.rng(owner);
+            let links = &self.network.links;
+            let there = links[own.links.0].engine.delay_distribution().draw(rng);
+            let back =
+                if own.is_shared { there } else { links[own.links.1].engine.delay_distribution().draw(rng) };
+            self.network.lines[down].delay = there;
+            self.network.lines[up].delay = back;
+        }
+    }
+}

@@ -1,0 +1,331 @@
+//! Gateways: their queues, and the PEP that splits flows.
+
+use bentpipe_gateway::Event as GatewayEvent;
+use bentpipe_queue::Packet;
+use bentpipe_transport::pep_link;
+
+use super::Engine;
+use crate::endpoints::tcp::{Received, Role};
+use crate::ids::{ConnId, GatewayId, Id, PacketId, StreamId};
+use crate::network::{Body, Hop, PacketInFlight, Path};
+use crate::side::Side;
+
+impl Engine {
+    // ----- queues --------------------------------------------------------------------------------------------
+
+    pub(super) fn wake_gateway(&mut self, id: GatewayId) {
+        let now = self.clock.now();
+        if !self.gateways[id].begin_wake(now) {
+            return;
+        }
+        loop {
+            self.gateways[id].gateway.wake(now);
+            self.drain_gateway(id);
+            if self.gateways[id].gateway.wake_at().is_none_or(|at| at > now) {
+                break;
+            }
+        }
+        self.gateways[id].arm(id, &mut self.clock);
+    }
+
+    /// Acts on what a gateway did.
+    pub(super) fn drain_gateway(&mut self, id: GatewayId) {
+        if std::mem::replace(&mut self.gateways[id].is_draining, true) {
+            return;
+        }
+        while let Some(event) = self.gateways[id].gateway.poll() {
+            match event {
+                GatewayEvent::Received(pkt) => self.received_at(id, pkt),
+                GatewayEvent::Processed(pkt) => self.processed_at(id, pkt),
+                GatewayEvent::Sent(pkt) => {
+                    self.record.recorder.left_gateway(id, self.clock.now() - pkt.arrival);
+                    self.left_transmit_queue(id, Id::new(pkt.handle));
+                    self.network.write_mark(&pkt);
+                    self.forward(Id::new(pkt.handle));
+                }
+                GatewayEvent::Dropped(pkt, reason, place) => {
+                    let packet = PacketId::new(pkt.handle);
+                    let pkt = Packet { flow: self.network.packets[packet].flow, ..pkt };
+                    let gateway = &self.gateways[id].gateway;
+                    self.record.recorder.dropped_at_gateway(
+                        self.clock.now(),
+                        id,
+                        gateway,
+                        &pkt,
+                        reason,
+                        place,
+                    );
+                    self.left_transmit_queue(id, packet);
+                    self.drop_packet(packet);
+                }
+            }
+        }
+        self.gateways[id].is_draining = false;
+    }
+
+    /// A packet has been sent from the transmit queue, or dropped: a packet of the PEP link now gets its number.
+    fn left_transmit_queue(&mut self, id: GatewayId, packet: PacketId) {
+        if let Body::PepData { gateway, to: Side::Far, data } = &mut self.network.packets[packet].body
+            && *gateway == id
+        {
+            let node = &mut self.gateways[id];
+            node.ends[Side::Near].assign_number(self.clock.now(), data);
+            node.arm_end(id, Side::Near, &mut self.clock);
+        }
+    }
+
+    /// A packet has passed the receive queue: a split connection ends here, any other packet goes through.
+    fn received_at(&mut self, id: GatewayId, pkt: Packet) {
+        self.network.write_mark(&pkt);
+        if let Hop::Gateway { splits: true, .. } = self.network.pass_hop(Id::new(pkt.handle)) {
+            if self.gateways[id].buffers.has_control() {
+                self.control_window(id, &pkt);
+            }
+            return self.end_segment(id, &pkt);
+        }
+        let node = &mut self.gateways[id];
+        node.gateway.process(pkt, self.clock.now());
+        node.arm(id, &mut self.clock);
+    }
+
+    /// The PEP has processed a chunk of a stream, or a packet that it does not split.
+    fn processed_at(&mut self, id: GatewayId, pkt: Packet) {
+        let node = &mut self.gateways[id];
+        let packet = PacketId::new(pkt.handle);
+        if let Body::Chunk { stream, bytes, fin } = self.network.packets[packet].body {
+            node.ends[Side::Near].write(stream.index(), bytes);
+            node.streams[stream].pep_delay.write(bytes, pkt.arrival);
+            if fin {
+                node.ends[Side::Near].finish(stream.index());
+            }
+            let slot = self.network.packets.remove(packet).slot;
+            self.pump_pep(id, Side::Near);
+            if let Some(slot) = slot {
+                self.free_if_idle(slot);
+            }
+        } else {
+            self.record.recorder.passed_pep(id, self.clock.now() - pkt.arrival);
+            node.gateway.transmit(pkt, self.clock.now());
+            node.arm(id, &mut self.clock);
+        }
+    }
+
+    // ----- split connections ---------------------------------------------------------------------------------
+
+    /// A segment of a split connection ends at the gateway.
+    fn end_segment(&mut self, id: GatewayId, pkt: &Packet) {
+        let packet = PacketId::new(pkt.handle);
+        let &Body::Tcp { to, ref segment } = &self.network.packets[packet].body else {
+            return self.deliver(packet);
+        };
+        let conn = &self.endpoints.tcp[to];
+        let Role::Split { stream, side: Side::Near, .. } = conn.role else { return self.deliver(packet) };
+        let before = conn.tcp.received();
+        self.endpoints.tcp.receive(to, segment, self.clock.now());
+        if segment.len > 0 {
+            // The first byte of the stream follows the SYN.
+            let start = segment.seq.saturating_sub(1);
+            let in_order = (before, self.endpoints.tcp[to].tcp.received());
+            let pep_delay = &mut self.gateways[id].streams[stream].pep_delay;
+            pep_delay.segment((start, start + u64::from(segment.len)), pkt.arrival, in_order);
+        }
+        self.network.packets.remove(packet);
+        self.pump(to);
+    }
+
+    /// A packet of a split connection arrived, marked or not: the limit of its window may change.
+    #[inline(never)]
+    fn control_window(&mut self, id: GatewayId, pkt: &Packet) {
+        let Body::Tcp { to, .. } = self.network.packets[PacketId::new(pkt.handle)].body else { return };
+        let Role::Split { stream, .. } = self.endpoints.tcp[to].role else { return };
+        if self.gateways[id].buffers.on_packet(stream.index(), pkt.marked, self.clock.now()) {
+            self.offer_window(id, stream);
+        }
+    }
+
+    /// Passes on between one side of a split flow and the PEP link.
+    pub(super) fn serve_split(&mut self, conn: ConnId, id: GatewayId, stream: StreamId, side: Side) {
+        let c = &mut self.endpoints.tcp[conn];
+        let mut has_changed = false;
+        if c.greet_split() {
+            let node = &mut self.gateways[id];
+            node.streams[stream].is_open[side] = true;
+            node.ends[side].open(stream.index());
+            has_changed = true;
+        }
+        if let Some(received) = c.read_split() {
+            if side.is_far() {
+                let end = &mut self.gateways[id].ends[Side::Far];
+                end.write(stream.index(), received.bytes);
+                if received.fin {
+                    end.finish(stream.index());
+                }
+                has_changed = true;
+            } else {
+                self.process_chunk(conn, id, stream, received);
+            }
+        }
+        let acked = self.endpoints.tcp[conn].newly_acked();
+        if acked > 0 {
+            self.gateways[id].ends[side].consume(stream.index(), acked);
+            has_changed = true;
+        }
+        if has_changed {
+            self.pump_pep(id, side);
+        }
+    }
+
+    /// The PEP takes received bytes into its buffers, and processes them.
+    #[inline]
+    fn process_chunk(&mut self, conn: ConnId, id: GatewayId, stream: StreamId, received: Received) {
+        let Received { bytes, fin } = received;
+        self.gateways[id].hold(stream, bytes);
+        if self.is_tight(id, stream) {
+            // The room of connections that share the buffer has shrunk as well. Windows already advertised stay.
+            self.offer_windows(id, stream);
+        } else {
+            self.offer_window(id, stream);
+        }
+        let (len, slot) = (u32::try_from(bytes).unwrap_or(u32::MAX), self.endpoints.tcp[conn].slot);
+        let body = Body::Chunk { stream, bytes, fin };
+        let packet = PacketInFlight::new(body, slot, self.endpoints.slots[slot].flow, len, Path::default());
+        let packet = self.network.packets.insert(packet, self.clock.now());
+        let pkt = self.describe(packet);
+        let node = &mut self.gateways[id];
+        let pkt = Packet { arrival: node.streams[stream].pep_delay.arrival(), ..pkt };
+        node.gateway.process(pkt, self.clock.now());
+        node.arm(id, &mut self.clock);
+    }
+
+    // ----- PEP link ------------------------------------------------------------------------------------------
+
+    /// Sends what one end of the PEP link has to send, and acts on what it has received.
+    pub(super) fn pump_pep(&mut self, id: GatewayId, side: Side) {
+        let (now, to) = (self.clock.now(), side.peer());
+        let path = self.gateways[id].paths[side];
+        while let Some(ack) = self.gateways[id].ends[side].poll_ack(now) {
+            let len = ack.wire_len(&self.gateways[id].config);
+            let body = Body::PepAck { gateway: id, to, ack: self.network.packets.acks.insert(ack) };
+            self.send_pep(id, side, PacketInFlight::without_flow(body, len, path));
+        }
+        loop {
+            let node = &mut self.gateways[id];
+            let end = &mut node.ends[side];
+            let data = if side.is_far() { end.poll_data(now) } else { end.poll_unnumbered(now) };
+            let Some(data) = data else { break };
+            let stream = &mut node.streams[StreamId::new(data.stream)];
+            if !side.is_far()
+                && data.len > 0
+                && !data.retransmission
+                && let Some(arrival) = stream.pep_delay.send(data.offset + u64::from(data.len), data.len)
+            {
+                self.record.recorder.passed_pep(id, now - arrival);
+            }
+            let (slot, len) = (stream.slot, data.wire_len(&node.config));
+            let body = Body::PepData { gateway: id, to, data };
+            let flow = self.endpoints.slots[slot].flow;
+            self.send_pep(id, side, PacketInFlight::new(body, slot, flow, len, path));
+        }
+        if !side.is_far() {
+            self.drain_gateway(id);
+            self.gateways[id].arm(id, &mut self.clock);
+        }
+        while let Some(event) = self.gateways[id].ends[side].poll_event() {
+            self.on_pep_event(id, side, event);
+        }
+        self.gateways[id].arm_end(id, side, &mut self.clock);
+    }
+
+    /// Sends a packet of the PEP link; from the gateway through its transmit queue.
+    fn send_pep(&mut self, id: GatewayId, side: Side, packet: PacketInFlight) {
+        let packet = self.network.packets.insert(packet, self.clock.now());
+        if side.is_far() {
+            self.forward(packet);
+        } else {
+            let pkt = self.describe_at(id, packet);
+            self.gateways[id].gateway.transmit(pkt, self.clock.now());
+        }
+    }
+
+    fn on_pep_event(&mut self, id: GatewayId, side: Side, event: pep_link::Event) {
+        use pep_link::Event::{Acked, Closed, Finished, Opened, Readable, Reset};
+        let (Opened { stream }
+        | Readable { stream, .. }
+        | Acked { stream, .. }
+        | Finished { stream }
+        | Reset { stream }
+        | Closed { stream }) = event;
+        let stream = StreamId::new(stream);
+        let s = &mut self.gateways[id].streams[stream];
+        let (slot, conn) = (s.slot, s.conns[side]);
+        match event {
+            Opened { .. } => {
+                s.is_open[side] = true;
+                self.connect(conn);
+            }
+            Readable { bytes, .. } => {
+                self.endpoints.tcp[conn].tcp.write(bytes);
+                self.pump(conn);
+            }
+            Acked { bytes, .. } if !side.is_far() => self.release(id, stream, bytes),
+            Acked { .. } => {}
+            Finished { .. } => {
+                self.endpoints.tcp[conn].tcp.close();
+                self.pump(conn);
+            }
+            Reset { .. } => {
+                self.endpoints.tcp[conn].tcp.abort();
+                self.pump(conn);
+            }
+            Closed { .. } => {
+                s.is_open[side] = false;
+                self.free_if_idle(slot);
+            }
+        }
+    }
+
+    /// Resets the ends of a stream that are still open.
+    pub(super) fn reset_stream(&mut self, id: GatewayId, stream: StreamId) {
+        let is_open = self.gateways[id].streams[stream].is_open;
+        for side in Side::BOTH {
+            if is_open[side] {
+                self.gateways[id].ends[side].reset(stream.index());
+                self.pump_pep(id, side);
+            }
+        }
+    }
+
+    // ----- buffers -------------------------------------------------------------------------------------------
+
+    /// Frees room in the PEP's buffers: the bytes have reached the terminal.
+    pub(super) fn release(&mut self, id: GatewayId, stream: StreamId, bytes: u64) {
+        let was_tight = self.is_tight(id, stream);
+        self.gateways[id].release(stream, bytes);
+        if was_tight {
+            self.offer_windows(id, stream);
+        }
+    }
+
+    /// True if a stream's buffer limits the window of its near connection.
+    fn is_tight(&self, id: GatewayId, stream: StreamId) -> bool {
+        let node = &self.gateways[id];
+        let conn = node.streams[stream].conns[Side::Near];
+        node.is_tight(stream, self.endpoints.tcp.config(conn).receive_window)
+    }
+
+    /// Offers the room of a buffer to all connections that share it.
+    fn offer_windows(&mut self, id: GatewayId, stream: StreamId) {
+        for sharer in self.gateways[id].buffers.sharers(stream.index()).to_vec() {
+            let sharer = StreamId::new(sharer);
+            self.offer_window(id, sharer);
+            self.transmit(self.gateways[id].streams[sharer].conns[Side::Near]);
+        }
+    }
+
+    /// Offers the room of its buffer to the near connection of a stream, as its receive window.
+    pub(super) fn offer_window(&mut self, id: GatewayId, stream: StreamId) {
+        let node = &self.gateways[id];
+        let conn = node.streams[stream].conns[Side::Near];
+        self.endpoints.tcp[conn].tcp.limit_receive_buffer(node.window(stream));
+    }
+}

@@ -1,0 +1,119 @@
+//! Applications: pages, transfers and packets, from their events to the flows that carry them.
+
+use bentpipe_scenario::DATAGRAM_HEADER;
+
+use super::Engine;
+use crate::apps::Due;
+use crate::apps::Transport;
+use crate::endpoints::{Owner, Phase};
+use crate::ids::{SessionId, SlotId, SourceId};
+use crate::network::{Body, PacketInFlight};
+
+impl Engine {
+    /// A session opens its next page.
+    pub(super) fn open_page(&mut self, session: SessionId) {
+        let Some(page) = self.apps.next_page(session) else { return };
+        for _ in 0..page.connections {
+            let id = self.open_flow(page.traffic, page.hosts, Owner::Session(session));
+            let slot = &mut self.endpoints.slots[id];
+            slot.transfer.objects = page.objects;
+            self.apps.draw_object(slot);
+            if let Some(user) = slot.conns.last() {
+                self.connect(user);
+            }
+        }
+    }
+
+    /// The event of a source: it arrives, acts, or leaves.
+    pub(super) fn source_due(&mut self, source: SourceId) {
+        match self.apps.due(source, self.clock.now()) {
+            Due::Nothing => {}
+            Due::Leave => self.leave(source),
+            Due::Transfer => self.begin_transfer(source),
+            Due::OpenBulk => {
+                let slot = self.arrive_at(source);
+                self.connect_from_sender(slot);
+            }
+            Due::OpenPackets => {
+                let slot = self.arrive_at(source);
+                let traffic = self.endpoints.slots[slot].traffic;
+                if matches!(
+                    self.apps.traffic[traffic].transport,
+                    Transport::Tcp { .. } | Transport::Sctp { .. }
+                ) {
+                    self.connect_from_sender(slot);
+                }
+                self.draw_packet(source);
+                if self.apps.is_packet_due(source, self.clock.now()) {
+                    self.send_due_packet(source, slot);
+                } else {
+                    self.apps.schedule_packet(source, &mut self.clock);
+                }
+            }
+            Due::Packet(slot) => self.send_due_packet(source, slot),
+        }
+    }
+
+    /// A source arrives, and opens its flow.
+    fn arrive_at(&mut self, source: SourceId) -> SlotId {
+        let (traffic, hosts) = self.apps.arrive(source, &mut self.clock);
+        let slot = self.open_flow(traffic, hosts, Owner::Source(source));
+        self.apps.sources[source].slot = Some(slot);
+        slot
+    }
+
+    /// A source leaves, and gives up its flow.
+    fn leave(&mut self, source: SourceId) {
+        let Some(id) = self.apps.leave(source, &mut self.clock) else { return };
+        let slot = &mut self.endpoints.slots[id];
+        slot.phase = Phase::Closing;
+        self.record.recorder.leave_flow(self.clock.now(), slot.flow);
+        self.fail(id);
+        self.free_if_idle(id);
+    }
+
+    /// A source begins a transfer, and schedules the next.
+    fn begin_transfer(&mut self, source: SourceId) {
+        let Some((traffic, hosts, size)) = self.apps.next_transfer(source) else { return };
+        let slot = self.open_flow(traffic, hosts, Owner::Source(source));
+        self.endpoints.slots[slot].transfer.size = size;
+        self.connect_from_sender(slot);
+        self.apps.schedule_transfer(source, self.clock.now(), &mut self.clock);
+    }
+
+    fn draw_packet(&mut self, source: SourceId) {
+        let session = self.apps.sources[source].slot.and_then(|slot| self.endpoints.slots[slot].rtp);
+        let rate_share = session.map(|session| self.endpoints.rtp.rate_share(session));
+        self.apps.draw_packet(source, rate_share, self.clock.now());
+    }
+
+    /// Sends the packet that is due, and schedules the next.
+    fn send_due_packet(&mut self, source: SourceId, slot: SlotId) {
+        let len = self.apps.sources[source].len;
+        if len > 0 {
+            self.send_payload(slot, len);
+        }
+        self.draw_packet(source);
+        self.apps.schedule_packet(source, &mut self.clock);
+    }
+
+    /// Sends a packet of `len` bytes: as a datagram, or its payload over the flow's transport.
+    fn send_payload(&mut self, id: SlotId, len: u32) {
+        let slot = &self.endpoints.slots[id];
+        let payload = u64::from(len).saturating_sub(DATAGRAM_HEADER);
+        if let Some(session) = slot.rtp {
+            let packet = self.endpoints.rtp.send(session, len, self.clock.now());
+            self.send_packet(packet);
+        } else if let Some(sender) = slot.sctp {
+            self.endpoints.sctp.send_message(sender, payload as u32);
+            self.transmit_sctp(sender);
+        } else if slot.conns.is_empty() {
+            let packet = PacketInFlight::new(Body::Datagram, id, slot.flow, len, slot.paths[0].0);
+            self.send_packet(packet);
+        } else {
+            let conn = slot.conns.start;
+            self.endpoints.tcp[conn].tcp.write(payload);
+            self.transmit(conn);
+        }
+    }
+}

@@ -1,0 +1,312 @@
+//! The network: links, delay lines, paths, and the packets on them.
+//!
+//! It moves packets and schedules its own events; it knows nothing of what packets mean to their ends.
+
+mod packet;
+mod path;
+
+use bentpipe_link::{DelayLine, LinkEngine, Service};
+use bentpipe_queue::{DropHandler, DropReason, Ecn, Packet};
+use bentpipe_transport::tcp;
+use bentpipe_units::{Instant, Rate};
+
+use crate::clock::{Clock, Event};
+use crate::ids::{Id, IdVec, InterfaceId, LineId, LinkId, PacketId, SlotId};
+
+pub use packet::{Body, NO_FLOW, PacketInFlight, Packets};
+pub use path::{Hop, Path, Paths};
+
+/// One direction of a link, with its counters.
+pub struct Link {
+    pub name: String,
+    pub engine: LinkEngine,
+    /// Hosts with a rate each on this link: number of the first, and how many.
+    pub terminals: (u32, u32),
+    /// Its delay line, unless each connection has one.
+    pub line: LineId,
+    pub counters: LinkCounters,
+    /// Interface at which packets are observed when they have been sent.
+    pub observed_sent: Option<InterfaceId>,
+    /// Interface at which packets are observed when they arrive.
+    pub observed_arriving: Option<InterfaceId>,
+    /// True if the channel may affect packets, or they are observed when sent.
+    is_eventful: bool,
+}
+
+/// Packets that a link has carried since the run began.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct LinkCounters {
+    pub sent: u64,
+    pub lost: u64,
+    pub arrived: u64,
+}
+
+impl Link {
+    pub fn new(name: String, engine: LinkEngine, terminals: (u32, u32), line: LineId) -> Self {
+        Self {
+            name,
+            is_eventful: engine.has_channel(),
+            engine,
+            terminals,
+            line,
+            counters: LinkCounters::default(),
+            observed_sent: None,
+            observed_arriving: None,
+        }
+    }
+
+    /// Observes packets at an interface: when they have been sent, or when they arrive.
+    pub fn observe(&mut self, interface: InterfaceId, sent: bool) {
+        if sent {
+            (self.observed_sent, self.is_eventful) = (Some(interface), true);
+        } else {
+            self.observed_arriving = Some(interface);
+        }
+    }
+}
+
+/// First step of a packet on a link.
+pub enum Entry {
+    /// The link lost it.
+    Lost,
+    /// The link has no queue, and sends the packet up to this time.
+    Sent(Instant),
+    /// The packet has to pass the link's queue.
+    Queue,
+}
+
+/// Effect of a link's channel on a packet.
+pub enum Crossing {
+    /// It is on its way.
+    Passed,
+    /// It is on its way, and is observed.
+    Observed(InterfaceId),
+    /// The channel lost it; it may be observed.
+    Lost(Option<InterfaceId>),
+}
+
+/// Packets that queues discarded and the engine has not dropped yet.
+#[derive(Debug, Default)]
+pub struct Discarded(Vec<(Packet, DropReason)>);
+
+impl DropHandler for Discarded {
+    fn dropped(&mut self, pkt: Packet, reason: DropReason) {
+        self.0.push((pkt, reason));
+    }
+}
+
+impl Discarded {
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Takes the packets out; [`Discarded::give_back`] returns the room.
+    pub fn take(&mut self) -> Vec<(Packet, DropReason)> {
+        std::mem::take(&mut self.0)
+    }
+
+    pub fn give_back(&mut self, room: Vec<(Packet, DropReason)>) {
+        debug_assert!(self.0.is_empty() && room.is_empty(), "dropping a packet discards no other");
+        self.0 = room;
+    }
+}
+
+/// Links, delay lines, paths, and packets.
+#[derive(Default)]
+pub struct Network {
+    pub packets: Packets,
+    pub links: IdVec<LinkId, Link>,
+    pub lines: IdVec<LineId, DelayLine<PacketId>>,
+    pub paths: Paths,
+    pub discarded: Discarded,
+}
+
+impl Network {
+    // ----- packets -------------------------------------------------------------------------------------------
+
+    /// Next hop of a packet; `None` at the end of its path.
+    #[inline]
+    pub fn next_hop(&self, id: PacketId) -> Option<Hop> {
+        self.paths.first(self.packets[id].path)
+    }
+
+    /// Moves a packet past its next hop, which is returned; there is one.
+    #[inline]
+    pub fn pass_hop(&mut self, id: PacketId) -> Hop {
+        let path = &mut self.packets[id].path;
+        let hop = self.paths.at(path.start);
+        path.start += 1;
+        hop
+    }
+
+    /// Removes the packet that arrives on a delay line.
+    #[inline(always)]
+    pub fn pop_line(&mut self, line: LineId, clock: &mut Clock) -> Option<PacketId> {
+        let l = &mut self.lines[line];
+        let packet = l.pop()?;
+        if let Some(at) = l.next_arrival() {
+            clock.at(at, Event::Line(line));
+        }
+        Some(packet)
+    }
+
+    /// A packet arrives at the end of its link; returns the interface at which it is observed.
+    #[inline]
+    pub fn leave_link(&mut self, id: PacketId) -> Option<InterfaceId> {
+        let Hop::Link { link, .. } = self.pass_hop(id) else { return None };
+        let link = &mut self.links[link];
+        link.counters.arrived += 1;
+        link.observed_arriving
+    }
+
+    /// Writes a congestion mark of a queue into the packet.
+    #[inline]
+    pub fn write_mark(&mut self, pkt: &Packet) {
+        if pkt.ecn == Ecn::Ce
+            && let Body::Tcp { segment, .. } = &mut self.packets[Id::new(pkt.handle)].body
+        {
+            segment.ecn = tcp::Ecn::Ce;
+        }
+    }
+
+    // ----- links ---------------------------------------------------------------------------------------------
+
+    /// A packet enters a link.
+    #[inline(always)]
+    pub fn enter(&mut self, id: PacketId, link: LinkId, now: Instant) -> Entry {
+        let (packet, engine) = (&self.packets[id], &mut self.links[link].engine);
+        if engine.loses_on_arrival(packet.len, || packet.body.has_payload(), now) {
+            Entry::Lost
+        } else if engine.queue().is_none() {
+            Entry::Sent(engine.transmit(packet.len, now))
+        } else {
+            Entry::Queue
+        }
+    }
+
+    /// Offers a packet to the AQM of a link's queue; true if it may enter the queue now.
+    #[inline]
+    pub fn offer(&mut self, pkt: &mut Packet, link: LinkId, now: Instant) -> bool {
+        self.links[link].engine.offer(pkt, now, &mut self.discarded)
+    }
+
+    /// Puts a packet in a link's queue; true if the link is free to send.
+    #[inline]
+    pub fn enqueue(&mut self, pkt: Packet, link: LinkId, now: Instant) -> bool {
+        self.write_mark(&pkt);
+        self.links[link].engine.enqueue(pkt, now, &mut self.discarded)
+    }
+
+    /// Lets a link send its next packet. `terminal` gives the number of the host, among all, that a slot's packets go to or
+    /// come from and that is one of the link's terminals.
+    #[inline(always)]
+    pub fn serve(
+        &mut self,
+        link: LinkId,
+        clock: &mut Clock,
+        terminal: impl FnOnce(SlotId, (u32, u32)) -> Option<u32>,
+    ) -> Service {
+        let Self { packets, links, discarded, .. } = self;
+        let Link { engine, terminals, .. } = &mut links[link];
+        let terminal = |pkt: &Packet| match packets[PacketId::new(pkt.handle)].slot {
+            Some(slot) if terminals.1 > 0 => terminal(slot, *terminals),
+            _ => None,
+        };
+        let service = engine.serve(clock.now(), discarded, terminal);
+        match &service {
+            Service::Idle => {}
+            Service::Blocked(until) => clock.at(*until, Event::LinkFree(link)),
+            Service::Sending { pkt, next, .. } => {
+                clock.at(*next, Event::LinkFree(link));
+                self.write_mark(pkt);
+            }
+        }
+        service
+    }
+
+    /// Sends a packet on its way that left the sender of its link at `sent`.
+    #[inline(always)]
+    pub fn propagate(
+        &mut self,
+        id: PacketId,
+        link: LinkId,
+        line: LineId,
+        mut sent: Instant,
+        clock: &mut Clock,
+    ) -> Crossing {
+        let mut l = &mut self.links[link];
+        l.counters.sent += 1;
+        let mut crossing = Crossing::Passed;
+        if l.is_eventful {
+            let fate = self.apply_channel(id, link, sent);
+            l = &mut self.links[link];
+            match fate {
+                None => return Crossing::Lost(l.observed_sent),
+                Some(late) => sent = late,
+            }
+            if let Some(interface) = l.observed_sent {
+                crossing = Crossing::Observed(interface);
+            }
+        }
+        let (delay, ordered) = l.engine.delay(|| self.lines[line].delay);
+        if !ordered {
+            clock.at(sent + delay, Event::Packet(id));
+        } else if let Some(at) = self.lines[line].push(sent + delay, id) {
+            clock.at(at, Event::Line(line));
+        }
+        crossing
+    }
+
+    /// Applies the channel to a packet; `None` if it is lost.
+    #[inline(never)]
+    fn apply_channel(&mut self, id: PacketId, link: LinkId, sent: Instant) -> Option<Instant> {
+        let (packet, l) = (&self.packets[id], &mut self.links[link]);
+        let fate = l.engine.apply_channel(packet.len, packet.body.has_payload(), sent).ok();
+        l.counters.lost += u64::from(fate.is_none());
+        fate
+    }
+
+    /// Counts a packet that the link layer gave up; returns the interface at which it is observed.
+    pub fn count_lost_by_sender(&mut self, link: LinkId) -> Option<InterfaceId> {
+        let link = &mut self.links[link];
+        link.counters.sent += 1;
+        link.counters.lost += 1;
+        link.observed_sent
+    }
+
+    /// Schedules a link's queue.
+    #[inline]
+    pub fn arm(&mut self, link: LinkId, clock: &mut Clock) {
+        if let Some(at) = self.links[link].engine.next_wake() {
+            clock.at(at, Event::QueueWake(link));
+        }
+    }
+
+    /// Updates the capacity of a link; returns it if it has changed.
+    pub fn update_capacity(&mut self, link: LinkId, clock: &mut Clock) -> Option<Rate> {
+        let (rate, next) = self.links[link].engine.update_capacity(clock.now())?;
+        if let Some(next) = next {
+            clock.at(next, Event::Capacity(link));
+        }
+        Some(rate)
+    }
+
+    // ----- checks --------------------------------------------------------------------------------------------
+
+    /// Counts the packets on links and in their queues.
+    ///
+    /// # Errors
+    /// A queue whose counters contradict each other.
+    pub fn count(&self) -> Result<u64, String> {
+        let mut count = 0;
+        for link in self.links.iter() {
+            let LinkCounters { sent, lost, arrived } = link.counters;
+            count += sent - lost - arrived + link.engine.queued();
+            if let Some(queue) = link.engine.queue() {
+                queue.check().map_err(|e| format!("{}: {e}", link.name))?;
+            }
+        }
+        Ok(count)
+    }
+}

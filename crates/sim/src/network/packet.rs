@@ -1,0 +1,159 @@
+//! Packets in flight.
+
+use bentpipe_queue::FlowId;
+use bentpipe_transport::{pep_link, rtp, sctp, tcp};
+use bentpipe_units::{Duration, Instant};
+
+use super::Path;
+use crate::ids::{
+    AckId, ConnId, GatewayId, Id, IdVec, PacketId, SctpEndId, SctpPacketId, Slab, SlotId, StreamId,
+};
+use crate::side::Side;
+
+/// Flow of a packet that belongs to none.
+pub const NO_FLOW: FlowId = FlowId::MAX;
+
+/// A packet from one end of its path to the other.
+#[derive(Clone, Copy, Debug)]
+pub struct PacketInFlight {
+    pub body: Body,
+    /// The slot of its flow; `None` if it belongs to no flow.
+    pub slot: Option<SlotId>,
+    /// Its flow, or [`NO_FLOW`].
+    pub flow: FlowId,
+    /// Length on the wire [bytes].
+    pub len: u32,
+    /// The hops that are left.
+    pub(super) path: Path,
+}
+
+impl PacketInFlight {
+    pub fn new(body: Body, slot: SlotId, flow: FlowId, len: u32, path: Path) -> Self {
+        Self { body, slot: Some(slot), flow, len, path }
+    }
+
+    /// A packet that belongs to no flow.
+    pub fn without_flow(body: Body, len: u32, path: Path) -> Self {
+        Self { body, slot: None, flow: NO_FLOW, len, path }
+    }
+}
+
+/// Content of a packet.
+#[derive(Clone, Copy, Debug)]
+pub enum Body {
+    /// A TCP segment for one end of a connection.
+    Tcp { to: ConnId, segment: tcp::Segment },
+    /// Stream data between a gateway and its terminal.
+    PepData { gateway: GatewayId, to: Side, data: pep_link::Data },
+    /// An acknowledgement between a gateway and its terminal, stored apart for its size.
+    PepAck { gateway: GatewayId, to: Side, ack: AckId },
+    /// A packet for one end of an SCTP association, stored apart for its size.
+    Sctp { to: SctpEndId, packet: SctpPacketId, has_data: bool },
+    /// An RTP packet.
+    Rtp { packet: rtp::Packet },
+    /// An RTCP sender report.
+    SenderReport { report: rtp::SenderReport },
+    /// An RTCP receiver report.
+    ReceiverReport { report: rtp::ReceiverReport },
+    /// A UDP datagram.
+    Datagram,
+    /// Bytes of a stream that the PEP is processing; they are on no link.
+    Chunk { stream: StreamId, bytes: u64, fin: bool },
+}
+
+impl Body {
+    /// True if it carries payload.
+    pub fn has_payload(&self) -> bool {
+        match self {
+            Self::Tcp { segment, .. } => segment.len > 0,
+            Self::PepData { data, .. } => data.len > 0,
+            Self::Rtp { .. } | Self::Datagram | Self::Chunk { .. } => true,
+            Self::SenderReport { .. } | Self::ReceiverReport { .. } | Self::PepAck { .. } => false,
+            Self::Sctp { has_data, .. } => *has_data,
+        }
+    }
+}
+
+/// All packets in flight.
+#[derive(Default)]
+pub struct Packets {
+    slab: Slab<PacketId, PacketInFlight>,
+    /// Time at which each packet left its sender; kept until its place is used again.
+    sent_at: Vec<Instant>,
+    /// Packets in flight of each slot.
+    of_slot: IdVec<SlotId, u32>,
+    pub acks: Slab<AckId, pep_link::Ack>,
+    pub sctp: Slab<SctpPacketId, sctp::Packet>,
+}
+
+impl Packets {
+    /// Makes room for the packets of another slot.
+    pub fn add_slot(&mut self) {
+        self.of_slot.push(0);
+    }
+
+    #[inline]
+    pub fn insert(&mut self, packet: PacketInFlight, now: Instant) -> PacketId {
+        if let Some(slot) = packet.slot {
+            self.of_slot[slot] += 1;
+        }
+        let id = self.slab.insert(packet);
+        match self.sent_at.get_mut(id.index() as usize) {
+            Some(sent_at) => *sent_at = now,
+            None => self.sent_at.push(now),
+        }
+        id
+    }
+
+    #[inline]
+    pub fn remove(&mut self, id: PacketId) -> PacketInFlight {
+        let packet = self.slab.remove(id);
+        if let Some(slot) = packet.slot {
+            self.of_slot[slot] -= 1;
+        }
+        packet
+    }
+
+    /// Removes a packet with the content that is stored apart.
+    pub fn discard(&mut self, id: PacketId) -> PacketInFlight {
+        let packet = self.remove(id);
+        match packet.body {
+            Body::PepAck { ack, .. } => drop(self.acks.remove(ack)),
+            Body::Sctp { packet, .. } => drop(self.sctp.take(packet)),
+            _ => {}
+        }
+        packet
+    }
+
+    /// Time since a packet left its sender; also of one just removed.
+    #[inline]
+    pub fn age(&self, id: PacketId, now: Instant) -> Duration {
+        now - self.sent_at[id.index() as usize]
+    }
+
+    /// True if packets of a slot are in flight.
+    #[inline]
+    pub fn has_any_of(&self, slot: SlotId) -> bool {
+        self.of_slot[slot] > 0
+    }
+
+    /// Packets in flight.
+    pub fn len(&self) -> usize {
+        self.slab.len()
+    }
+}
+
+impl std::ops::Index<PacketId> for Packets {
+    type Output = PacketInFlight;
+    #[inline(always)]
+    fn index(&self, id: PacketId) -> &PacketInFlight {
+        &self.slab[id]
+    }
+}
+
+impl std::ops::IndexMut<PacketId> for Packets {
+    #[inline(always)]
+    fn index_mut(&mut self, id: PacketId) -> &mut PacketInFlight {
+        &mut self.slab[id]
+    }
+}

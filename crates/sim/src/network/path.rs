@@ -1,0 +1,51 @@
+//! Paths: the hops of packets.
+
+use crate::ids::{GatewayId, LineId, LinkId};
+
+/// One hop of a path.
+#[derive(Clone, Copy, Debug)]
+pub enum Hop {
+    /// Over a link, on one of its delay lines.
+    Link { link: LinkId, line: LineId },
+    /// Into a gateway from the internet: through it, or, if it splits the flow, to its end of the connection.
+    Gateway { gateway: GatewayId, splits: bool },
+}
+
+/// A range of hops.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Path {
+    pub(super) start: u32,
+    pub(super) end: u32,
+}
+
+/// The hops of all paths.
+#[derive(Default)]
+pub struct Paths(Vec<Hop>);
+
+impl Paths {
+    pub fn add(&mut self, hops: impl IntoIterator<Item = Hop>) -> Path {
+        let start = self.0.len() as u32;
+        self.0.extend(hops);
+        Path { start, end: self.0.len() as u32 }
+    }
+
+    /// The first hop of a path; `None` at its end.
+    #[inline]
+    pub fn first(&self, path: Path) -> Option<Hop> {
+        (path.start < path.end).then(|| self.0[path.start as usize])
+    }
+
+    /// One hop.
+    #[inline]
+    pub(super) fn at(&self, place: u32) -> Hop {
+        self.0[place as usize]
+    }
+
+    pub fn hops(&self, path: Path) -> &[Hop] {
+        &self.0[path.start as usize..path.end as usize]
+    }
+
+    pub fn hops_mut(&mut self, path: Path) -> &mut [Hop] {
+        &mut self.0[path.start as usize..path.end as usize]
+    }
+}

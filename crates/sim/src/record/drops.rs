@@ -1,0 +1,83 @@
+//! Records of dropped and lost packets.
+
+/// Every packet that was dropped or lost during the measurement, column by column.
+#[derive(Clone, Debug, Default)]
+pub struct Drops {
+    /// Time [s since the measurement began].
+    pub time: Vec<f64>,
+    /// Number of the packet among the arrivals at the place's mark point since the measurement began; `u64::MAX` if it has
+    /// none.
+    pub arrival: Vec<u64>,
+    /// Place (an index of [`crate::Results::places`]).
+    pub place: Vec<u32>,
+    /// Reason (an index of [`REASONS`]).
+    pub reason: Vec<u8>,
+    /// Flow of the packet; `u32::MAX` if it has none.
+    pub flow: Vec<u32>,
+    /// Length of the packet [bytes].
+    pub bytes: Vec<u32>,
+}
+
+/// Reasons for which packets are dropped or lost.
+pub const REASONS: [&str; 3] = ["aqm", "overflow", "loss"];
+
+/// One row of [`Drops`].
+pub(super) struct Drop {
+    pub(super) time: f64,
+    pub(super) arrival: Option<u64>,
+    pub(super) place: u32,
+    pub(super) reason: u8,
+    pub(super) flow: u32,
+    pub(super) bytes: u32,
+}
+
+impl Drops {
+    pub(super) fn push(&mut self, drop: &Drop) {
+        self.time.push(drop.time);
+        self.arrival.push(drop.arrival.unwrap_or(u64::MAX));
+        self.place.push(drop.place);
+        self.reason.push(drop.reason);
+        self.flow.push(drop.flow);
+        self.bytes.push(drop.bytes);
+    }
+}
+
+/// Runs of consecutive drops.
+#[derive(Default)]
+pub(super) struct Runs {
+    /// Number of runs of each length.
+    counts: Vec<u64>,
+    length: usize,
+    last: u64,
+}
+
+impl Runs {
+    /// Notes the drop of the `arrival`-th packet.
+    pub(super) fn drop(&mut self, arrival: u64) {
+        if self.length > 0 && arrival == self.last + 1 {
+            self.length += 1;
+        } else {
+            self.close();
+            self.length = 1;
+        }
+        self.last = arrival;
+    }
+
+    /// Ends the current run.
+    pub(super) fn close(&mut self) {
+        if self.length == 0 {
+            return;
+        }
+        if self.counts.len() <= self.length {
+            self.counts.resize(self.length + 1, 0);
+        }
+        self.counts[self.length] += 1;
+        self.length = 0;
+    }
+
+    /// Lengths, and how many runs have each.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (u32, u64)> {
+        let counts = self.counts.iter().enumerate().filter(|(_, n)| **n > 0);
+        counts.map(|(length, n)| (length as u32, *n))
+    }
+}

@@ -1,0 +1,119 @@
+//! Records of flows.
+
+use bentpipe_queue::FlowId;
+use bentpipe_units::{Duration, Instant};
+
+/// One flow from end to end.
+#[derive(Clone, Copy, Debug)]
+pub struct Flow {
+    /// Its traffic (an index of [`crate::Results::traffic`]).
+    pub traffic: u32,
+    /// Number of its session or source within the traffic.
+    pub session: u32,
+    /// Time at which it was opened.
+    pub opened: Instant,
+    /// Time at which its last byte arrived, or at which it failed; `None` if it is open.
+    pub closed: Option<Instant>,
+    /// True if all of it arrived.
+    pub completed: bool,
+    /// True if it was closed because its source left, as the scenario says.
+    pub left: bool,
+    /// True if its size is given.
+    pub finite: bool,
+    /// Payload delivered [bytes].
+    pub delivered: u64,
+    /// Payload delivered during the measurement [bytes].
+    pub measured: u64,
+    /// Its packets dropped or lost anywhere during the measurement.
+    pub drops: u32,
+    /// Its packets with data that arrived from end to end during the measurement, retransmissions included; 0 if a PEP
+    /// splits it.
+    pub received_packets: u32,
+    /// Sums of their delays, and of the differences between successive delays [ns].
+    delay_sum: u64,
+    jitter_sum: u64,
+    /// Delay of the last one [ns].
+    last_delay: u64,
+}
+
+impl Flow {
+    /// Time from opening to the last byte [s]; NaN if it was not completed.
+    #[must_use]
+    pub fn completion_time(&self) -> f64 {
+        match self.closed {
+            Some(closed) if self.completed => (closed - self.opened).as_secs_f64(),
+            _ => f64::NAN,
+        }
+    }
+
+    /// Mean one-way delay of its packets [s]; NaN without any.
+    #[must_use]
+    pub fn delay(&self) -> f64 {
+        self.delay_sum as f64 * 1e-9 / f64::from(self.received_packets)
+    }
+
+    /// Mean difference between the delays of successive packets (RFC 3550, section 6.4.1, D; RFC 3393) [s]; NaN without
+    /// two.
+    #[must_use]
+    pub fn jitter(&self) -> f64 {
+        self.jitter_sum as f64 * 1e-9 / (f64::from(self.received_packets) - 1.0).max(0.0)
+    }
+
+    /// Goodput [bit/s] in a measurement from `begin` to `end`: of a finite flow, if it was completed in that time, over its
+    /// completion time; of an endless flow, over the time that it was open. NaN otherwise.
+    #[must_use]
+    pub fn goodput(&self, begin: Instant, end: Instant) -> f64 {
+        if !self.finite {
+            let until = self.closed.unwrap_or(end);
+            return self.measured as f64 * 8.0 / (until - self.opened.max(begin)).as_secs_f64();
+        }
+        if self.closed.is_none_or(|closed| closed < begin) {
+            return f64::NAN;
+        }
+        self.delivered as f64 * 8.0 / self.completion_time()
+    }
+}
+
+/// The records of all flows; the number of a flow is its place.
+#[derive(Debug, Default)]
+pub(super) struct Flows {
+    pub(super) all: Vec<Flow>,
+}
+
+impl Flows {
+    pub(super) fn open(&mut self, now: Instant, traffic: u32, session: u32, finite: bool) -> FlowId {
+        self.all.push(Flow {
+            traffic,
+            session,
+            opened: now,
+            closed: None,
+            completed: false,
+            left: false,
+            finite,
+            delivered: 0,
+            measured: 0,
+            drops: 0,
+            received_packets: 0,
+            delay_sum: 0,
+            jitter_sum: 0,
+            last_delay: 0,
+        });
+        self.all.len() as FlowId - 1
+    }
+
+    #[inline]
+    pub(super) fn get(&mut self, flow: FlowId) -> &mut Flow {
+        &mut self.all[flow as usize]
+    }
+
+    #[inline]
+    pub(super) fn received(&mut self, flow: FlowId, delay: Duration) {
+        let (flow, delay) = (self.get(flow), delay.as_nanos());
+        if flow.received_packets > 0 {
+            flow.jitter_sum += flow.last_delay.abs_diff(delay);
+        }
+        flow.delay_sum += delay;
+        flow.last_delay = delay;
+        flow.received_packets += 1;
+    }
+}

@@ -1,0 +1,35 @@
+//! Records of a run: time series, drops, flows, the counters behind the metrics; observed packets and traced senders.
+
+mod drops;
+mod flow;
+pub mod observe;
+mod place;
+mod recorder;
+mod summary;
+pub mod trace;
+
+pub use drops::{Drops, REASONS};
+pub use flow::Flow;
+pub use place::PlaceKind;
+pub use recorder::{Recorder, Setup};
+pub use summary::{PepLinkCounters, Summary};
+
+use observe::Observation;
+use trace::Tracer;
+
+/// A quantity sampled at regular times.
+#[derive(Clone, Debug)]
+pub struct Series {
+    /// Its name; the place comes first unless it is the subject.
+    pub name: String,
+    /// One value for each sample; NaN if there was nothing to measure.
+    pub values: Vec<f64>,
+}
+
+/// All records of a run.
+pub struct Record {
+    pub recorder: Recorder,
+    pub tracer: Tracer,
+    /// Observed packets that the caller has not been shown yet.
+    pub observations: Vec<Observation>,
+}

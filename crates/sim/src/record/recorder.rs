@@ -1,0 +1,329 @@
+//! The recorder: it is told what happens, and takes samples at regular times.
+
+use bentpipe_gateway::{Gateway, GatewayQueue};
+use bentpipe_queue::{DropReason, FlowId, Packet};
+use bentpipe_units::{Duration, Instant};
+
+use super::drops::{Drop, Drops};
+use super::flow::{Flow, Flows};
+use super::place::{Place, PlaceKind};
+use super::{Series, Summary};
+use crate::gateways::GatewayNode;
+use crate::ids::{GatewayId, Id, IdVec, LinkId, PlaceId, TrafficId};
+use crate::network::Link;
+
+/// Records of a run.
+pub struct Recorder {
+    warmup: Instant,
+    end: Instant,
+    interval: Duration,
+    is_measuring: bool,
+    samples: u64,
+    places: IdVec<PlaceId, Place>,
+    of_link: IdVec<LinkId, Option<PlaceId>>,
+    of_gateway: IdVec<GatewayId, PlaceId>,
+    subject: PlaceId,
+    place_names: Vec<String>,
+    /// The first name of a link, for the packets that it loses.
+    first_link_name: u32,
+    series: Vec<Series>,
+    drops: Drops,
+    flows: Flows,
+    summary: Summary,
+}
+
+/// Settings of a recorder, and the places that it records.
+pub struct Setup<'a> {
+    pub warmup: Duration,
+    pub duration: Duration,
+    pub interval: Duration,
+    pub gateways: &'a IdVec<GatewayId, GatewayNode>,
+    pub gateway_names: Vec<&'a str>,
+    pub links: &'a IdVec<LinkId, Link>,
+    pub subject: PlaceKind,
+}
+
+/// The tables of a finished run.
+pub struct Tables {
+    pub series: Vec<Series>,
+    pub drops: Drops,
+    pub drop_runs: Vec<(u32, u64)>,
+    pub places: Vec<String>,
+    pub flows: Vec<Flow>,
+    pub summary: Summary,
+}
+
+impl Recorder {
+    pub fn new(setup: &Setup<'_>) -> Self {
+        let mut recorder = Self {
+            warmup: Instant::ZERO + setup.warmup,
+            end: Instant::ZERO + setup.warmup + setup.duration,
+            interval: setup.interval,
+            is_measuring: false,
+            samples: 0,
+            places: IdVec::default(),
+            of_link: IdVec::default(),
+            of_gateway: IdVec::default(),
+            subject: Id::new(0),
+            place_names: Vec::new(),
+            first_link_name: 0,
+            series: vec![Series { name: "time".to_owned(), values: Vec::new() }],
+            drops: Drops::default(),
+            flows: Flows::default(),
+            summary: Summary::default(),
+        };
+        for (id, name) in setup.gateways.ids().zip(&setup.gateway_names) {
+            let names = [format!("{name} receive"), format!("{name} transmit")];
+            let place = recorder.add(PlaceKind::Gateway(id), name, &names, setup);
+            recorder.of_gateway.push(place.unwrap_or(recorder.subject));
+        }
+        for id in setup.links.ids() {
+            let name = &setup.links[id].name;
+            let place = recorder.add(PlaceKind::Link(id), name, std::slice::from_ref(name), setup);
+            recorder.of_link.push(place);
+        }
+        recorder.first_link_name = recorder.place_names.len() as u32;
+        recorder.place_names.extend(setup.links.iter().map(|link| link.name.clone()));
+        recorder
+    }
+
+    /// Adds a place; `None` if it has no queue.
+    fn add(&mut self, kind: PlaceKind, name: &str, names: &[String], setup: &Setup<'_>) -> Option<PlaceId> {
+        let (series, has_capacity) = kind.series(setup.links, setup.gateways)?;
+        let is_subject = kind == setup.subject;
+        let prefix = if is_subject { String::new() } else { format!("{name}.") };
+        let first_name = self.place_names.len() as u32;
+        self.place_names.extend(names.iter().cloned());
+        let first_series = self.series.len();
+        let series =
+            series.into_iter().map(|column| Series { name: format!("{prefix}{column}"), values: Vec::new() });
+        self.series.extend(series);
+        let names = [first_name, first_name + names.len() as u32 - 1];
+        let place = self.places.push(Place::new(kind, names, first_series, has_capacity, is_subject));
+        if is_subject {
+            self.subject = place;
+        }
+        Some(place)
+    }
+
+    // ----- flows ---------------------------------------------------------------------------------------------
+
+    pub fn open_flow(&mut self, now: Instant, traffic: TrafficId, session: u32, finite: bool) -> FlowId {
+        self.flows.open(now, traffic.index(), session, finite)
+    }
+
+    /// A flow is completed, or has failed.
+    pub fn close_flow(&mut self, now: Instant, flow: FlowId, completed: bool) {
+        let flow = self.flows.get(flow);
+        flow.closed = Some(now);
+        flow.completed = completed;
+    }
+
+    /// The source of a flow leaves.
+    pub fn leave_flow(&mut self, now: Instant, flow: FlowId) {
+        let flow = self.flows.get(flow);
+        flow.closed = Some(now);
+        flow.left = true;
+    }
+
+    /// The receiving host of a flow reads payload.
+    #[inline]
+    pub fn delivered(&mut self, flow: FlowId, bytes: u64) {
+        let flow = self.flows.get(flow);
+        flow.delivered += bytes;
+        flow.measured += if self.is_measuring { bytes } else { 0 };
+    }
+
+    /// A packet with a flow's data arrives from end to end.
+    #[inline]
+    pub fn received(&mut self, flow: FlowId, delay: Duration) {
+        if self.is_measuring {
+            self.flows.received(flow, delay);
+        }
+    }
+
+    /// A packet of a flow is dropped or lost.
+    pub fn count_drop(&mut self, flow: FlowId) {
+        self.flows.get(flow).drops += u32::from(self.is_measuring);
+    }
+
+    /// The flows so far.
+    pub fn flows(&self) -> &[Flow] {
+        &self.flows.all
+    }
+
+    // ----- queues --------------------------------------------------------------------------------------------
+
+    /// A packet leaves the queue of a link.
+    #[inline]
+    pub fn left_link(&mut self, link: LinkId, delay: Duration) {
+        if let Some(place) = self.of_link[link].filter(|_| self.is_measuring) {
+            self.places[place].left(delay);
+        }
+    }
+
+    /// A packet leaves a gateway's transmit queue.
+    #[inline]
+    pub fn left_gateway(&mut self, gateway: GatewayId, delay: Duration) {
+        if self.is_measuring {
+            self.places[self.of_gateway[gateway]].left(delay);
+        }
+    }
+
+    /// A packet first arrives at a gateway's transmit queue, so long after its bytes arrived at the receive queue.
+    #[inline]
+    pub fn passed_pep(&mut self, gateway: GatewayId, delay: Duration) {
+        if self.is_measuring {
+            self.places[self.of_gateway[gateway]].passed_pep(delay);
+        }
+    }
+
+    /// A link's queue drops a packet.
+    pub fn dropped_at_link(&mut self, now: Instant, link: LinkId, pkt: &Packet, reason: DropReason) {
+        if let Some(place) = self.of_link[link] {
+            self.dropped(now, place, self.places[place].names[0], true, pkt, reason);
+        }
+    }
+
+    /// A gateway drops a packet.
+    pub fn dropped_at_gateway(
+        &mut self,
+        now: Instant,
+        id: GatewayId,
+        gateway: &Gateway,
+        pkt: &Packet,
+        reason: DropReason,
+        at: GatewayQueue,
+    ) {
+        let place = self.of_gateway[id];
+        let name = self.places[place].names[usize::from(at == GatewayQueue::Transmit)];
+        // A packet that overflows the other queue was offered to the AQM earlier, or never: it has no number.
+        self.dropped(now, place, name, at == gateway.mark_point(), pkt, reason);
+    }
+
+    fn dropped(
+        &mut self,
+        now: Instant,
+        place: PlaceId,
+        name: u32,
+        has_number: bool,
+        pkt: &Packet,
+        reason: DropReason,
+    ) {
+        if !self.is_measuring {
+            return;
+        }
+        let place = &mut self.places[place];
+        let arrival = place.arrival_number(pkt.number).filter(|_| has_number);
+        if let Some(arrival) = arrival {
+            place.runs.drop(arrival);
+        }
+        let reason = match reason {
+            DropReason::Aqm => 0,
+            DropReason::Overflow => 1,
+        };
+        let time = self.time(now);
+        self.drops.push(&Drop { time, arrival, place: name, reason, flow: pkt.flow, bytes: pkt.len });
+    }
+
+    /// A link loses a packet.
+    pub fn lost(&mut self, now: Instant, link: LinkId, flow: FlowId, bytes: u32) {
+        if self.is_measuring {
+            let (time, place) = (self.time(now), self.first_link_name + link.index());
+            self.drops.push(&Drop { time, arrival: None, place, reason: 2, flow, bytes });
+        }
+    }
+
+    // ----- measurement ---------------------------------------------------------------------------------------
+
+    /// Time since the measurement began [s].
+    fn time(&self, now: Instant) -> f64 {
+        (now - self.warmup).as_secs_f64()
+    }
+
+    /// Begin of the measurement, which is the time of the first sample.
+    pub fn begin(&self) -> Instant {
+        self.warmup
+    }
+
+    /// Takes a sample; returns the time of the next. The first one only begins the measurement.
+    pub fn sample(
+        &mut self,
+        now: Instant,
+        links: &IdVec<LinkId, Link>,
+        gateways: &IdVec<GatewayId, GatewayNode>,
+    ) -> Option<Instant> {
+        if self.is_measuring {
+            let time = self.time(now);
+            self.series[0].values.push(time);
+            self.samples += 1;
+            for place in self.places.iter_mut() {
+                let put = |series: usize, value| self.series[series].values.push(value);
+                place.sample(now, self.interval, links, gateways, put);
+            }
+        } else {
+            self.is_measuring = true;
+            self.places.iter_mut().for_each(|place| place.begin(now, links, gateways));
+        }
+        let next = now + self.interval;
+        (next <= self.end).then_some(next)
+    }
+
+    /// Summarizes the measurement at the end of the run.
+    pub fn finish(
+        &mut self,
+        now: Instant,
+        links: &IdVec<LinkId, Link>,
+        gateways: &IdVec<GatewayId, GatewayNode>,
+    ) {
+        let place = &mut self.places[self.subject];
+        place.runs.close();
+        self.summary = place.summary(self.warmup, now, links, gateways).unwrap_or_default();
+    }
+
+    /// Checks that the records agree with each other.
+    ///
+    /// # Errors
+    /// The records that do not agree.
+    pub fn check(&self) -> Result<(), String> {
+        for series in &self.series {
+            if series.values.len() as u64 != self.samples {
+                return Err(format!(
+                    "{}: {} values, {} samples",
+                    series.name,
+                    series.values.len(),
+                    self.samples
+                ));
+            }
+        }
+        let subject = &self.places[self.subject];
+        let placed = self.drops.place.iter().zip(&self.drops.arrival);
+        let (mut here, mut numbered) = (0, 0);
+        for (_, &arrival) in placed.filter(|(place, _)| subject.names.contains(place)) {
+            here += 1;
+            numbered += u64::from(arrival != u64::MAX);
+        }
+        let s = &self.summary;
+        let counted = s.aqm_drops + s.overflow_drops + s.drops_elsewhere;
+        if counted != here {
+            return Err(format!("{here} drops recorded at the subject, {counted} counted"));
+        }
+        let runs: u64 = subject.runs.iter().map(|(length, n)| u64::from(length) * n).sum();
+        if runs != numbered {
+            return Err(format!("{runs} drops in runs, {numbered} numbered"));
+        }
+        Ok(())
+    }
+
+    /// The tables of the finished run.
+    pub fn into_tables(self) -> Tables {
+        Tables {
+            drop_runs: self.places[self.subject].runs.iter().collect(),
+            series: self.series,
+            drops: self.drops,
+            places: self.place_names,
+            flows: self.flows.all,
+            summary: self.summary,
+        }
+    }
+}
