@@ -82,7 +82,7 @@ impl Namespace {
     pub fn spawn<T: Send + 'static>(&self, what: impl FnOnce() -> T + Send + 'static) -> JoinHandle<T> {
         let file = self.0.try_clone().expect("a descriptor");
         thread::spawn(move || {
-            setns(file, CloneFlags::CLONE_NEWNET).expect("to enter a namespace of its own");
+            setns(file, CloneFlags::CLONE_NEWNET).expect("to enter the namespace");
             what()
         })
     }
