@@ -1,4 +1,4 @@
-"""The MMPP/Erlang-k/1/L queue against closed forms and other ways to solve it."""
+"""The MMPP/Erlang-k/1/L queue against closed forms and other solution methods."""
 
 import math
 import time
@@ -18,7 +18,7 @@ def poisson(rate: float) -> Arrivals:
 
 
 def modulated(k: int = 1) -> Arrivals:
-    """Two classes of two and three states, in which one class or the other sends nothing at times."""
+    """Two classes with two and three states, including states without arrivals."""
     two = TwoState.on_off(30.0 * k, 0.3, 0.2, name="on-off").one
     three = Mmpp(np.array([[-3.0, 1, 2], [4, -4, 0], [0, 5, -5]]), np.array([0.0, 4, 12]), "three")
     return superpose([two, three])
@@ -178,7 +178,7 @@ def test_identical_states_do_not_change_the_result() -> None:
 def test_ramp_is_linear_from_threshold_to_capacity() -> None:
     assert ramp(8, 0.5) == pytest.approx([0, 0, 0, 0, 0, 0.25, 0.5, 0.75, 1])
     assert ramp(4, 0.25) == pytest.approx([0, 0, 1 / 3, 2 / 3, 1])
-    # Five in the system, four that wait.
+    # Five in the system, four of them waiting.
     assert ramp(5, 0.25, of_waiting=True) == pytest.approx([0, 0, 0, 1 / 3, 2 / 3, 1])
     assert ramp(1, 0.5, of_waiting=True) == pytest.approx([0, 0])
 

@@ -364,7 +364,7 @@ def test_incomplete_record_is_rejected(tmp_path: Path) -> None:
 
 
 def live_result(folder: Path, lost: int = 0, late: float = 0.0, downs: int = 0) -> bp.Result:
-    """Store the hand-written record as a live result of live-smoke."""
+    """Store the record above as a live result of live-smoke."""
     plan = make_plan(bp.load("live-smoke"), settings=None)
     into = store.Store.create(
         folder / "live", plan, engine=store.LIVE, versions={"kernel": "6.1", "cpus": "2"}
@@ -485,7 +485,7 @@ def test_inaccessible_tun_device_is_reported(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def left(number: int) -> list[str]:
-    """Return what there is of the live run of a process."""
+    """Return the namespaces and the folder of a process's live run."""
     folders = ((namespaces.NETNS, f"bp-{number}-*"), (namespaces.RUNS, str(number)))
     return [str(path) for folder, pattern in folders if folder.is_dir() for path in folder.glob(pattern)]
 
@@ -507,7 +507,7 @@ time.sleep(600)
         assert killed.stdout is not None
         number, sleeper = killed.stdout.readline().split()
         with Network() as mine:
-            # It goes on: nobody touches it.
+            # The run is alive and is not removed.
             assert Path(f"/run/netns/bp-{number}-servers").exists()
             assert Path("/proc", sleeper).exists()
             killed.send_signal(signal.SIGKILL)
@@ -612,7 +612,7 @@ SHORT = ("live-smoke", "--setting", "red", "--duration", "3 s", "--warmup", "1 s
 
 
 def check_run(made: bp.Result) -> None:
-    """Look at a short live run of live-smoke from several sides."""
+    """Check a short live run of live-smoke."""
     assert made.engine == "live"
     assert made.invalid == []
     values = {name: per[0] or 0.0 for name, per in made.values()["red"].items()}
@@ -825,7 +825,7 @@ def test_gateway_follows_the_satellite_s_capacity() -> None:
     change = begin - session._scenario.warmup
     assert 2 * low < mean(0.5, change) < 1.02 * high
     assert 0.6 * low < mean(change + 0.5, session._scenario.duration) < 1.02 * low
-    # It waited in the gateway, and not in front of the satellite: nothing was too late there.
+    # Packets queued in the gateway, not at the satellite, which dropped none.
     links = run.live["links"]["statistics"]["links"]
     (satellite,) = (each for each in links if (each["link"], each["direction"]) == ("satellite", "forward"))
     assert satellite["dropped"] == {}

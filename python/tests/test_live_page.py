@@ -37,7 +37,7 @@ CHARTS = {
 
 @pytest.fixture(scope="module")
 def program() -> Path:
-    """Build what serves the page, as `make build-tests` does, so that nothing is compiled twice."""
+    """Build the server of the page as `make build-tests` does, so nothing is compiled twice."""
     cargo = shutil.which("cargo")
     assert cargo, "cargo is missing"
     build = [cargo, "build", "--locked", "--quiet", "--profile", "test", "--workspace", "--example", "look"]
@@ -58,7 +58,7 @@ def text(page: Page, where: str) -> str:
 
 
 def test_page_shows_the_gateway_s_state(server: tuple[str, subprocess.Popen[str]], browser: Browser) -> None:
-    """Everything is labelled, comes from here, moves on, and says so when it does not."""
+    """All charts are labelled, load no external resource, update, and report a lost connection."""
     url, process = server
     page = browser.new_page(viewport={"width": 1360, "height": 1500})
     complaints: list[str] = []
@@ -148,7 +148,7 @@ with sync_playwright() as playwright:
 
 
 class Shown(Session):
-    """A live run whose gateway has its page looked at."""
+    """A live run during which a browser opens the gateway's page."""
 
     def __init__(self, programs: Programs) -> None:
         plan = make_plan(bp.load("live-smoke", set={"run.duration": "240 s"}), settings=["red"], runs=1)
@@ -165,7 +165,7 @@ class Shown(Session):
         command = [*inside, str(shutil.which("chromium")), *cards]
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as looking:
             try:
-                # The run takes as long as the browser, not the other way round.
+                # The run lasts as long as the browser needs.
                 self.seen = json.loads(looking.communicate(timeout=200)[0])
             finally:
                 looking.kill()

@@ -1,4 +1,4 @@
-"""The live gateway over a satellite that loses, repeats, reorders and goes away: every byte comes.
+"""The live gateway over a satellite with loss, duplication, reordering and outages: all bytes arrive.
 
 The load generator compares every byte of every page with what its place says it must be.
 """
@@ -70,7 +70,7 @@ def test_bytes_arrive_intact_despite_loss_duplication_and_reordering(family: int
         assert seen["dropped"]["extra_loss"] > 0
         assert seen["duplicated"] > 0
         assert seen["reordered"] > 0
-    # What was lost was sent again by the spacelink: TCP never learned of it.
+    # The spacelink retransmitted lost packets; TCP saw no loss.
     assert run.live["spacelink"]["lost_packets"] > 0
 
 
@@ -115,7 +115,7 @@ def test_connections_survive_an_outage_of_30_s() -> None:
     assert waited["completed"].all()
     assert (waited["closed"] + warmup < end + 5).all()
     assert (opened > end).sum() >= 20
-    # Why anything was reset: the end of the run, and nothing else.
+    # Only the end of the run resets connections.
     resets = run.live["counters"]["resets"]
     assert {cause for cause, count in resets.items() if count} <= {"stopped"}
     assert run.live["counters"]["aqm_bypassed"] > 0

@@ -119,7 +119,7 @@ class Spy(bp.Aqm):
 
 
 def holds(found: list[float], expected: float) -> None:
-    """The model lies within the 99 % confidence interval of the runs' mean, which is narrow."""
+    """Check that the model lies within the narrow 99 % confidence interval of the runs' mean."""
     half = float(student.ppf(0.995, len(found) - 1)) * float(np.std(found, ddof=1)) / math.sqrt(len(found))
     assert abs(float(np.mean(found)) - expected) < half, f"{np.mean(found)} ± {half}, but {expected}"
     assert half < 0.1 * expected
@@ -196,7 +196,7 @@ def test_on_off_sources_are_fitted_and_the_last_are_merged() -> None:
 
 
 def test_fit_is_close_to_the_exact_superposition() -> None:
-    """Three moments are the same, the rest is not: 40 states of mini-sources against the fit's 8."""
+    """Only three moments are fitted: 40 states of mini-sources against 8 of the fit."""
     scenario = parsed(QUEUE + ON_OFF)
     exact, fitted = markov.of(scenario, fitted=False), markov.of(scenario)
     assert (exact.states, fitted.states) == (40, 8)
@@ -259,7 +259,7 @@ def test_rows_have_unique_names_and_units() -> None:
     assert by["all", "throughput"]["value"] == pytest.approx(found.queue.utilization)
     assert by["all", "offered_load"]["value"] == pytest.approx(found.queue.offered * 8e-3)
     assert by["rough", "delay"]["unit"] == "s"
-    # What stands for a metric has its unit.
+    # Quantities with a metric's name have its unit.
     units = {metric.name: metric.unit for metric in METRICS}
     for (name, quantity), row in by.items():
         assert name != "all" or row["unit"] == units.get(quantity, row["unit"]), quantity
@@ -402,7 +402,7 @@ def test_units_match_a_birth_death_chain(threshold: float | None) -> None:
         "queue_delay": 1e3 * sum(n * x for n, x in enumerate(taken)) / 125 / sum(taken),
         "mark_probability": 100 * sum(x * c for x, c in zip(p, shares, strict=True)),
         "loss_rate": 100 * (1 - sum(taken)),
-        # The only class loses what is lost.
+        # The only class has all losses.
         "loss_rate.x": 100 * (1 - sum(taken)),
     }
     compared = {row["quantity"]: row for row in model.compared()}

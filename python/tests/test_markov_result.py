@@ -45,7 +45,7 @@ def test_stdout_has_only_json(bentpipe: Command, tmp_path: Path) -> None:
     assert pl.read_parquet(tmp_path / "here" / "quantities.parquet").to_dicts() == rows
     manifest = json.loads((tmp_path / "here" / "manifest.json").read_text())
     assert manifest["model"]["kind"] == "markov"
-    # The same again is refused, and replaced only if asked for.
+    # An existing folder is rejected, and replaced only with --force.
     assert "exists already" in bentpipe("model", "mmpp-queue", "--out", "here", check=2).stderr
     bentpipe("model", "mmpp-queue", "--out", "here", "--force", check=0)
 

@@ -1,4 +1,4 @@
-"""Sources and what is fitted to them, against moments from a matrix exponential."""
+"""Sources and their fits, against moments from a matrix exponential."""
 
 import math
 
@@ -58,7 +58,7 @@ def counted_plainly(source: Mmpp, t: float) -> tuple[float, float, float]:
 
 
 def long_run(source: Mmpp) -> float:
-    """The index of dispersion without end, by the fundamental matrix."""
+    """Limit of the index of dispersion, by the fundamental matrix."""
     pi, m = balance(source.generator), source.states
     rate = float(pi @ source.rates)
     fundamental = np.linalg.inv(np.outer(np.ones(m), pi) - source.generator)
@@ -116,7 +116,8 @@ def test_fit_of_different_sources_has_their_four_moments() -> None:
     both = superpose([WEB.one.alike(8), FTP.one.alike(3)])
     agree(Mmpp(both.generator, both.rates.sum(axis=0)), wanted)
     agree(fit(wanted), wanted)
-    # But not those of other times: their autocovariance is a sum of two exponentials, the fit's is one.
+    # Moments at other times differ: the sources' autocovariance is a sum of two exponentials, the fit's is
+    # one.
     other = moments([WEB, FTP], 2.0, 2.0)
     assert counted(fit(wanted), 2.0)[1] != pytest.approx(other.dispersion * other.rate * 2, rel=1e-3)
 
@@ -132,7 +133,7 @@ def test_fit_recovers_a_single_mini_source() -> None:
 @pytest.mark.parametrize(("on", "off"), [(1e-6, 1e-6), (1e-6, 1e3), (1e3, 1e-6), (1e3, 1e3)])
 @pytest.mark.parametrize("flows", [1, 3, 1000])
 def test_identical_sources_always_have_a_fit(rate: float, on: float, off: float, flows: int) -> None:
-    """However rare packets are in a time on, or however many."""
+    """For few and for many packets per on time."""
     source = TwoState.on_off(rate, on, off, flows)
     found = fit(moments([source]))
     (low, high), q = found.rates, found.generator
@@ -201,7 +202,7 @@ def test_stationary_distribution_solves_the_balance_equations() -> None:
     q = rng.random((9, 9)) * (rng.random((9, 9)) < 0.6) + np.eye(9, k=1) + np.eye(9, k=-8)
     q -= np.diag(q.sum(axis=1))
     assert stationary(q) == pytest.approx(balance(q), rel=1e-10)
-    # Of states that are very rare too: 1 to 1e-9 each, so the third has 1e-18 of the first.
+    # Also for rare states: 1e-9 from each to the next, so the third has 1e-18 of the first.
     rare = np.array([[0, 1e-9, 0], [1, 0, 1e-9], [0, 1, 0]])
     assert stationary(rare)[2] == pytest.approx(1e-18, rel=1e-8)
 

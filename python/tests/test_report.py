@@ -29,7 +29,7 @@ FIGURES = {
 
 @pytest.fixture(scope="module")
 def report(main_job: bp.Result) -> Path:
-    """The report of the 2007 gateway, which carries printed values."""
+    """The report of the 2007 gateway, which has printed values."""
     return main_job.report()
 
 
@@ -196,7 +196,7 @@ def test_captions_state_the_runs(result: bp.Result) -> None:
 
 
 def test_points_match_the_scale_of_their_labels(result: bp.Result) -> None:
-    """Ends that Vega rounds would move the points, and not the boxes that labels were kept apart by."""
+    """If Vega rounded the axes' ends, points would move but not the boxes used for labels."""
     (points,) = (figure for figure in figures(result) if figure.name == "operating-points")
     layers = json.loads(points.panels[0].chart.to_json())["layer"]
     scales = [layer["encoding"][axis]["scale"] for layer in layers for axis in ("x", "y")]

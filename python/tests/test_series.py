@@ -138,7 +138,7 @@ def test_seed_override_and_as_it_is_change_the_series() -> None:
     assert other.pep_delay != first.pep_delay
     loaded = capture("small-gateway", **quick, as_it_is=True)  # type: ignore[arg-type]
     assert loaded.digest != first.digest
-    # Drops ahead of the PEP make bytes wait there for those that are missing.
+    # Drops ahead of the PEP make later bytes wait there for retransmissions.
     assert loaded.dropped > 0
     assert loaded.pep_delay.mean > 2 * first.pep_delay.mean
 
@@ -183,7 +183,7 @@ def test_every_shipped_scenario_is_captured_or_rejected(name: str) -> None:
             capture(name, **arguments)  # type: ignore[arg-type]
         return
     found = capture(name, **arguments)  # type: ignore[arg-type]
-    # Nothing is dropped, and nothing waits beyond the burst of a tick.
+    # Nothing is dropped, and the queue is only the burst of a tick.
     assert (found.dropped, found.missing) == (0, 0)
     assert found.queue < 1
     assert all(math.isfinite(x) and x >= 0 for series in found.series.values() for x in series.measured)

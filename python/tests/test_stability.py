@@ -39,7 +39,7 @@ def test_pep_is_in_the_loop_of_all_aqms_but_avqred() -> None:
     assert not slow_red["stable"]
     assert slow_red["phase_margin"] < 0 < red["phase_margin"]
     assert slow_red["gain_margin"] < 1
-    # Without a delay the angle of RED's loop never comes to half a turn.
+    # Without a delay the phase of RED's loop never reaches −180°.
     assert red["gain_margin"] is None
     assert not avqred["pep_in_loop"]
     assert avqred["stable"]
@@ -103,12 +103,12 @@ def test_oscillation_is_distinguished_from_noise() -> None:
 
 
 def test_simulated_oscillation_is_cached(tmp_path: Path) -> None:
-    """A longer delay of the PEP makes RED's queue swing more, and AVQRED's no more."""
+    """A longer PEP delay increases the oscillation of RED's queue, but not of AVQRED's."""
     cache = tmp_path / "cache.json"
     points = {"pep_delay": [0.0, 0.06], "connections": [100.0]}
     rows = simulated(GATEWAY, SHORT, ["RED 4", "avqred"], points, cache)
     cv = {(row["setting"], row["at_pep_delay"]): row["cv"] for row in rows}
-    # Half a tick is waited for whatever the PEP's delay.
+    # Half a tick of waiting is added to any PEP delay.
     assert cv["RED 4", 0.06] > 2 * cv["RED 4", 0.0025]
     assert cv["avqred", 0.06] < 1.3 * cv["avqred", 0.0025]
     stamp = cache.stat().st_mtime_ns
@@ -142,7 +142,7 @@ def test_the_command(tmp_path: Path) -> None:
     shown = CliRunner().invoke(cli, [*arguments, "--vary", "connections=40:60:2"])
     assert shown.exit_code == 0, shown.output
     assert "no operating point" in shown.output
-    # What is in brackets is a unit, not markup.
+    # Brackets contain units, not markup.
     assert "delay [ms]" in CliRunner().invoke(cli, arguments).stdout
     rows = json.loads(CliRunner().invoke(cli, [*arguments, "--format", "json"]).stdout)
     assert [row["setting"] for row in rows] == ["pi", "droptail"]

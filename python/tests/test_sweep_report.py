@@ -86,7 +86,7 @@ def test_wide_range_of_means_has_a_logarithmic_axis(tmp_path: Path) -> None:
     figure, (spec,) = drawn(swept(tmp_path / "s", {"gateway.pep.delay": "0 ms,1 ms,5 ms"}, settings=["red"]))
     y = spec["layer"][1]["encoding"]["y"]
     assert y["scale"]["type"] == "log"
-    # Means of 2, 12 and 52; the lower end of the first interval, -0.48, has no place on it.
+    # Means of 2, 12 and 52; the lower end of the first interval, -0.48, is clipped.
     assert y["scale"]["domain"][0] == pytest.approx(1.4)
     assert min(each["low"] for each in points(spec)) == pytest.approx(1.4)
     assert y["axis"]["values"] == [2, 5, 10, 20, 50]
@@ -132,7 +132,7 @@ def test_three_factors_are_main_effects(tmp_path: Path) -> None:
     assert [each["mean"] for each in w_q] == pytest.approx([0.2 + 0.3 + 2, 2.0 + 0.3 + 2])
     assert [each["mean"] for each in max_p] == pytest.approx([1.1 + 0.1 + 2, 1.1 + 0.5 + 2])
     assert [each["mean"] for each in delay] == pytest.approx([3.4, 3.4])
-    # Three seeds, not twelve runs, tell how sure it is.
+    # The interval is over three seeds, not twelve runs.
     assert w_q[0]["high"] - w_q[0]["mean"] == pytest.approx(4.3027 / 3**0.5, rel=1e-4)
 
 

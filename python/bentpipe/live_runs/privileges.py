@@ -12,7 +12,7 @@ from bentpipe.live_runs.processes import environment
 __all__ = ["INSIDE", "own_system", "prepare", "why_not", "why_not_tcp"]
 
 INSIDE = "BENTPIPE_OWN_SYSTEM"
-"""Environment variable of a process that runs as root of its own user namespace."""
+"""Environment variable of a process that runs as root in a separate user namespace."""
 _TUN = "/dev/net/tun"
 _CAP_NET_ADMIN, _CAP_SYS_ADMIN = 12, 21
 _OPTIONS = ("--user", "--map-root-user", "--net", "--mount")
@@ -64,7 +64,7 @@ def why_not_tcp(congestions: Sequence[str]) -> str | None:
 
 
 def own_system(arguments: Sequence[str]) -> list[str] | str | None:
-    """Return the command that repeats this one as root of its own namespaces, or a message why that fails.
+    """Return the command that repeats this one as root in separate namespaces, or a message why that fails.
 
     None if this process has the permissions itself.
     """

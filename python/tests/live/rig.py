@@ -104,7 +104,7 @@ class Observed:
 
 
 def first_at(rates: list[tuple[float, float]], least: float) -> float | None:
-    """Return the first time [s] with a rate of at least `least` [bit/s]; None if there is none."""
+    """Return the first time [s] with a rate of at least `least` [bit/s]; None if it is never reached."""
     return next((at for at, rate in rates if rate >= least), None)
 
 
