@@ -203,39 +203,47 @@ fn datagrams_are_limited_by_the_aqm() {
     for (server, client) in SERVER.into_iter().zip(CLIENT) {
         let server = SocketAddr::new(server.parse().expect("an address"), 7);
         let client = SocketAddr::new(client.parse().expect("an address"), 7007);
-        let (tell, bound) = channel();
-        let receiver = world.clients.spawn(move || {
-            let socket = UdpSocket::bind(client).expect("a socket");
-            tell.send(()).expect("somebody waits");
-            socket.set_read_timeout(Some(Duration::from_millis(1000))).expect("a time-out");
-            let (mut got, mut first, mut last, mut buffer) = (0, None, None, [0; 2000]);
-            while let Ok(len) = socket.recv(&mut buffer) {
-                #[expect(clippy::disallowed_methods, reason = "a test on real links has real times")]
-                let now = std::time::Instant::now();
-                first.get_or_insert(now);
-                last = Some(now);
-                got += len + if client.is_ipv4() { 28 } else { 48 };
-            }
-            let time = first.zip(last).map_or(0.0, |(first, last)| (last - first).as_secs_f64());
-            got as f64 * 8.0 / time
-        });
-        bound.recv().expect("it is bound");
-        world.servers.run(move || {
-            let socket = UdpSocket::bind(server).expect("a socket");
-            // 1000 bytes in 0.667 ms are 12 Mbit/s, for two seconds.
-            #[expect(clippy::disallowed_methods, reason = "a test on real links has real times")]
-            let begin = std::time::Instant::now();
-            for i in 1..=400 {
-                for _ in 0..8 {
-                    socket.send_to(&[7; 1000], client).expect("it is taken");
+        let rate = || {
+            let (tell, bound) = channel();
+            let receiver = world.clients.spawn(move || {
+                let socket = crate::common::bound(|| UdpSocket::bind(client));
+                tell.send(()).expect("somebody waits");
+                socket.set_read_timeout(Some(Duration::from_millis(1000))).expect("a time-out");
+                let (mut got, mut first, mut last, mut buffer) = (0, None, None, [0; 2000]);
+                while let Ok(len) = socket.recv(&mut buffer) {
+                    #[expect(clippy::disallowed_methods, reason = "a test on real links has real times")]
+                    let now = std::time::Instant::now();
+                    first.get_or_insert(now);
+                    last = Some(now);
+                    got += len + if client.is_ipv4() { 28 } else { 48 };
                 }
-                // Catches up after a delay.
-                thread::sleep((i * Duration::from_micros(5333)).saturating_sub(begin.elapsed()));
-            }
+                let time = first.zip(last).map_or(0.0, |(first, last)| (last - first).as_secs_f64());
+                got as f64 * 8.0 / time
+            });
+            bound.recv().expect("it is bound");
+            world.servers.run(move || {
+                let socket = crate::common::bound(|| UdpSocket::bind(server));
+                // 1000 bytes in 0.667 ms are 12 Mbit/s, for two seconds.
+                #[expect(clippy::disallowed_methods, reason = "a test on real links has real times")]
+                let begin = std::time::Instant::now();
+                for i in 1..=400 {
+                    for _ in 0..8 {
+                        socket.send_to(&[7; 1000], client).expect("it is taken");
+                    }
+                    // Catches up after a delay.
+                    thread::sleep((i * Duration::from_micros(5333)).saturating_sub(begin.elapsed()));
+                }
+            });
+            receiver.join().expect("no panic")
+        };
+        // Never faster; as fast as it may in one of several tries, for a sender that waits for a processor leaves gaps.
+        let is_used = (0..6).any(|_| {
+            let rate = rate();
+            println!("{rate:.0} bit/s of UDP at {RATE:.0}");
+            assert!(rate < RATE, "{rate} bit/s");
+            rate > 0.85 * RATE
         });
-        let rate = receiver.join().expect("no panic");
-        println!("{rate:.0} bit/s of UDP at {RATE:.0}");
-        assert!(rate > 0.85 * RATE && rate < RATE, "{rate} bit/s");
+        assert!(is_used, "the rate is never used");
     }
     let last = world.gateway.finish();
     let summary = &last["summary"];
@@ -521,12 +529,26 @@ fn bypasses(world: &World, end: usize) -> bool {
 }
 
 fn metrics(world: &World, end: usize) -> String {
-    world.ends[end].run(|| {
+    get(world, end, "/metrics")
+}
+
+/// Body of an end's answer to a request.
+fn get(world: &World, end: usize, path: &str) -> String {
+    let request = format!("GET {path} HTTP/1.1\r\n\r\n");
+    let text = world.ends[end].run(move || {
         let mut stream = TcpStream::connect("127.0.0.1:9180").expect("it listens");
-        stream.write_all(b"GET /metrics HTTP/1.1\r\n\r\n").expect("it reads");
+        stream.write_all(request.as_bytes()).expect("it reads");
         let mut text = String::new();
         stream.read_to_string(&mut text).map(|_| text).expect("text")
-    })
+    });
+    text.split_once("\r\n\r\n").expect("a head").1.to_owned()
+}
+
+/// Time of the terminal's last sample [ms].
+fn last_sample(world: &World) -> f64 {
+    let body = get(world, 1, "/state.json");
+    let state: Value = serde_json::from_str(&body).expect("JSON");
+    state["samples"].as_array().and_then(|rows| rows.last()?[0].as_f64()).unwrap_or_else(|| panic!("{body}"))
 }
 
 /// Connections split so far, by the terminal's metrics.
@@ -555,8 +577,9 @@ fn talk(world: &World) -> u64 {
         stream.read_exact(&mut got).expect("an answer");
         assert_eq!(&got, b"hello");
     });
-    // Waits for the next sample.
-    thread::sleep(Duration::from_millis(300));
+    // A sample covers an interval of 100 ms, and one may have been under way.
+    let told = last_sample(world);
+    wait_until("a later sample", || last_sample(world) >= told + 200.0);
     split(world) - before
 }
 

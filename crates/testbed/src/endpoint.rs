@@ -235,7 +235,8 @@ impl<'a, C: Connection> Endpoint<'a, C> {
             if let Some(due) = self.due().filter(|due| *due <= self.now) {
                 self.late = self.late.max(self.now - due);
             }
-            if !self.clock.is_early() {
+            // What is due at the end is not begun any more.
+            if !self.clock.is_early() && self.now < end {
                 self.users.advance(self.now, &mut self.tasks);
             }
             self.connections.close_due(self.now);
