@@ -8,11 +8,12 @@ mod recorder;
 mod summary;
 pub mod trace;
 
+pub use bentpipe_gateway::Summary;
 pub use drops::{Drops, REASONS};
 pub use flow::Flow;
 pub use place::PlaceKind;
 pub use recorder::{Recorder, Setup};
-pub use summary::{PepLinkCounters, Summary};
+pub use summary::PepLinkCounters;
 
 use observe::Observation;
 use trace::Tracer;

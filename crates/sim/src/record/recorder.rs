@@ -99,7 +99,8 @@ impl Recorder {
             series.into_iter().map(|column| Series { name: format!("{prefix}{column}"), values: Vec::new() });
         self.series.extend(series);
         let names = [first_name, first_name + names.len() as u32 - 1];
-        let place = self.places.push(Place::new(kind, names, first_series, has_capacity, is_subject));
+        let place =
+            self.places.push(Place::new(kind, names, first_series, has_capacity, self.warmup, is_subject));
         if is_subject {
             self.subject = place;
         }
@@ -158,7 +159,7 @@ impl Recorder {
     #[inline]
     pub fn left_link(&mut self, link: LinkId, delay: Duration) {
         if let Some(place) = self.of_link[link].filter(|_| self.is_measuring) {
-            self.places[place].left(delay);
+            self.places[place].meter.left(delay);
         }
     }
 
@@ -166,7 +167,7 @@ impl Recorder {
     #[inline]
     pub fn left_gateway(&mut self, gateway: GatewayId, delay: Duration) {
         if self.is_measuring {
-            self.places[self.of_gateway[gateway]].left(delay);
+            self.places[self.of_gateway[gateway]].meter.left(delay);
         }
     }
 
@@ -174,7 +175,7 @@ impl Recorder {
     #[inline]
     pub fn passed_pep(&mut self, gateway: GatewayId, delay: Duration) {
         if self.is_measuring {
-            self.places[self.of_gateway[gateway]].passed_pep(delay);
+            self.places[self.of_gateway[gateway]].meter.passed(delay);
         }
     }
 
@@ -214,10 +215,7 @@ impl Recorder {
             return;
         }
         let place = &mut self.places[place];
-        let arrival = place.arrival_number(pkt.number).filter(|_| has_number);
-        if let Some(arrival) = arrival {
-            place.runs.drop(arrival);
-        }
+        let arrival = if has_number { place.meter.dropped(pkt.number) } else { None };
         let reason = match reason {
             DropReason::Aqm => 0,
             DropReason::Overflow => 1,
@@ -259,7 +257,7 @@ impl Recorder {
             self.samples += 1;
             for place in self.places.iter_mut() {
                 let put = |series: usize, value| self.series[series].values.push(value);
-                place.sample(now, self.interval, links, gateways, put);
+                place.sample(now, links, gateways, put);
             }
         } else {
             self.is_measuring = true;
@@ -276,9 +274,7 @@ impl Recorder {
         links: &IdVec<LinkId, Link>,
         gateways: &IdVec<GatewayId, GatewayNode>,
     ) {
-        let place = &mut self.places[self.subject];
-        place.runs.close();
-        self.summary = place.summary(self.warmup, now, links, gateways).unwrap_or_default();
+        self.summary = self.places[self.subject].summary(now, links, gateways).unwrap_or_default();
     }
 
     /// Checks that the records agree with each other.
@@ -308,7 +304,7 @@ impl Recorder {
         if counted != here {
             return Err(format!("{here} drops recorded at the subject, {counted} counted"));
         }
-        let runs: u64 = subject.runs.iter().map(|(length, n)| u64::from(length) * n).sum();
+        let runs: u64 = subject.meter.drop_runs().map(|(length, n)| u64::from(length) * n).sum();
         if runs != numbered {
             return Err(format!("{runs} drops in runs, {numbered} numbered"));
         }
@@ -318,7 +314,7 @@ impl Recorder {
     /// The tables of the finished run.
     pub fn into_tables(self) -> Tables {
         Tables {
-            drop_runs: self.places[self.subject].runs.iter().collect(),
+            drop_runs: self.places[self.subject].meter.drop_runs().collect(),
             series: self.series,
             drops: self.drops,
             places: self.place_names,

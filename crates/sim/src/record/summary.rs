@@ -11,33 +11,6 @@ pub struct PepLinkCounters {
     pub acks: u64,
 }
 
-/// Counters of the subject over the measurement.
-#[derive(Clone, Debug, Default)]
-pub struct Summary {
-    /// Packets offered at the mark point.
-    pub offered_packets: u64,
-    /// Bytes offered at the mark point.
-    pub offered_bytes: u64,
-    /// Packets with which the AQM signalled congestion.
-    pub marked_packets: u64,
-    /// Packets dropped at the mark point by the AQM.
-    pub aqm_drops: u64,
-    /// Packets dropped at the mark point for lack of room.
-    pub overflow_drops: u64,
-    /// Packets dropped at the gateway's other queue.
-    pub drops_elsewhere: u64,
-    /// Packets sent over the link.
-    pub sent_packets: u64,
-    /// Bytes sent over the link.
-    pub sent_bytes: u64,
-    /// Mean backlog over time [packets].
-    pub queue_time_average: f64,
-    /// Queueing delay of packets that left [s]: mean, percentiles 50, 95 and 99, maximum.
-    pub queue_delay: [f64; 5],
-    /// Mean difference between the queueing delays of successive packets (RFC 3393) [s].
-    pub jitter: f64,
-}
-
 impl crate::Results {
     /// Counters of the run by name, from which metrics are computed; NaN where nothing was measured.
     ///
