@@ -48,8 +48,8 @@ pub fn build(scenario: &Scenario, seed: u64, make_aqm: Option<MakeAqm<'_>>) -> R
             Subject::Link(link) => PlaceKind::Link(first_links[link]),
         },
     });
-    let mut endpoints = Endpoints::default();
-    endpoints.tcp = TcpEnds::new(transports.tcp, Rng::stream(seed, "hosts", 0, "overhead"));
+    let tcp = TcpEnds::new(transports.tcp, Rng::stream(seed, "hosts", 0, "overhead"));
+    let mut endpoints = Endpoints { tcp, ..Endpoints::default() };
     endpoints.sctp.configs = transports.sctp.into_iter().collect();
     endpoints.rtp.configs = transports.rtp.into_iter().collect();
     let mut clock = Clock::default();
