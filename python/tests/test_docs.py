@@ -46,6 +46,19 @@ def test_the_architecture_figure_is_current() -> None:
     )
 
 
+def test_the_architecture_page_names_functions_and_files_that_exist() -> None:
+    page = (DOCS / "ARCHITECTURE.md").read_text(encoding="utf-8")
+    steps = re.findall(r"^\| [^|]+ \| ([^|]+) \| ([^|]+) \|$", page, flags=re.MULTILINE)
+    steps = [(functions, files) for functions, files in steps if ".rs" in files]
+    assert len(steps) > 15
+    for functions, files in steps:
+        text = "".join((ROOT / file).read_text(encoding="utf-8") for file in re.findall(r"`([^`]+)`", files))
+        for function in re.findall(r"`(\w+)`", functions):
+            assert re.search(rf"\bfn {function}\b", text), f"{function} is not in {files}"
+    for path in re.findall(r"`((?:crates|python|tools|papers)/[^`]*)`", page):
+        assert (ROOT / path).exists(), f"{path} does not exist"
+
+
 ALGORITHMS = {page.name: page for page in algorithms.pages()}
 
 
