@@ -131,10 +131,10 @@ def svg() -> str:
     height = 2 * MARGIN + (len(rows) + 1) * ROW + len(rows) * GAP
     place: dict[str, tuple[float, float]] = {}
     for index, row in enumerate(rows):
-        y = height - MARGIN - ROW - index * (ROW + GAP)
+        floor = height - MARGIN - ROW - index * (ROW + GAP)
         step = (WIDTH - 2 * MARGIN) / COLUMNS
         for name in row:
-            place[name] = (MARGIN + step * (PLACES[name] + 0.5), y)
+            place[name] = (MARGIN + step * (PLACES[name] + 0.5), floor)
     parts = []
     for name, targets in arrows.items():
         x, y = place[name]

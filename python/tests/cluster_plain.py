@@ -34,7 +34,8 @@ def task(chunk: Sequence[tuple[str, int]], scenarios: dict[str, Any]) -> list[tu
     found = []
     for digest, seed in chunk:
         if digest not in _PARSED:
-            _PARSED[digest] = _core.Scenario.unpack(*scenarios[digest], {})
+            file, text, overrides, setting, parameters = scenarios[digest]
+            _PARSED[digest] = _core.Scenario.unpack(file, text, overrides, setting, parameters, {})
         found.append(tuple(measure(_PARSED[digest], seed, _core.Progress()).values()))
     return found
 
@@ -43,11 +44,14 @@ def plain(cluster: Cluster, runs: Sequence[Run], size: int) -> int:
     """Simulate runs as tasks of `size` runs each; return the number of results."""
     from distributed import Client, as_completed
 
-    packed = {run.digest: run.scenario.packed()[:5] for run in {run.digest: run for run in runs}.values()}
+    scenarios = {run.digest: run.scenario for run in runs}
+    packed = {digest: found[:5] for digest, each in scenarios.items() if (found := each.packed())}
     wanted = [(run.digest, run.seed) for run in runs]
     chunks = [wanted[first : first + size] for first in range(0, len(wanted), size)]
     done = 0
-    with Client(cluster.client.scheduler.address, set_as_default=False) as client:
+    scheduler = cluster.client.scheduler
+    assert scheduler is not None
+    with Client(scheduler.address, set_as_default=False) as client:
         futures = [client.submit(task, each, packed, retries=2, pure=False) for each in chunks]
         for _, result in as_completed(futures, loop=client.loop, with_results=True):
             done += len(result)

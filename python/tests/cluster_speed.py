@@ -92,7 +92,10 @@ def short_runs(count: int) -> list[Run]:
 def child() -> None:
     """Simulate a list of runs; it comes in by the standard input."""
     scenarios, runs = pickle.load(sys.stdin.buffer)  # noqa: S301
-    parsed = {digest: _core.Scenario.unpack(*packed, {}) for digest, packed in scenarios.items()}
+    parsed = {
+        digest: _core.Scenario.unpack(file, text, overrides, setting, parameters, {})
+        for digest, (file, text, overrides, setting, parameters) in scenarios.items()
+    }
     print("ready", flush=True)
     sys.stdin.buffer.readline()
     found = [tuple(measure(parsed[digest], seed, _core.Progress()).values()) for digest, seed in runs]

@@ -108,7 +108,11 @@ def test_a_sweep_of_avqred_in_python_equals_the_built_in_one(tmp_path: Path) -> 
 def test_a_cluster_gives_the_same_as_threads(tmp_path: Path) -> None:
     import own_aqms  # type: ignore[import-not-found]
 
-    settings = ["own_aqms.Limit", bp.Setting("object", own_aqms.Limit(30.0, 0.2, 0.0, "ramp")), "red"]
+    settings: list[str | bp.Setting] = [
+        "own_aqms.Limit",
+        bp.Setting("object", own_aqms.Limit(30.0, 0.2, 0.0, "ramp")),
+        "red",
+    ]
     threads, cluster = (
         bp.sweep(
             "small-gateway",
@@ -117,7 +121,7 @@ def test_a_cluster_gives_the_same_as_threads(tmp_path: Path) -> None:
             set=SHORT,
             runs=2,
             out=tmp_path / name,
-            **where,  # type: ignore[arg-type]
+            **where,
         )
         for name, where in (("threads", {"jobs": 2}), ("cluster", {"cluster": "local:2"}))
     )
@@ -138,7 +142,7 @@ def test_a_fault_is_the_failure_of_a_run(tmp_path: Path) -> None:
             set=SHORT,
             runs=1,
             out=tmp_path / name,
-            **where,  # type: ignore[arg-type]
+            **where,
         )
         (failure,) = found.failures
         assert failure["setting"] == "own_aqms.Broken"
@@ -359,4 +363,4 @@ def test_advice_considers_an_aqm_in_python(tmp_path: Path) -> None:
 def test_a_live_run_refuses_it() -> None:
     scenario = load("small-gateway", SHORT)
     with pytest.raises(bp.UsageError, match="cannot be live: it is written in Python"):
-        bp.live(scenario, [bp.Setting("mine", imported("own_aqms.Limit"))])
+        bp.live(scenario, [bp.Setting("mine", imported("own_aqms.Limit"))])  # type: ignore[list-item]

@@ -123,7 +123,7 @@ def rows(name: str) -> list[dict[str, str]]:
 
 
 def canonical(setting: str) -> dict[str, Any]:
-    scenario, _ = under(load("byun2007-gateway"), setting)
+    scenario = under(load("byun2007-gateway"), setting)
     gateway: dict[str, Any] = json.loads(scenario.canonical())["gateways"][0]
     return gateway
 

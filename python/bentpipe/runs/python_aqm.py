@@ -17,7 +17,7 @@ from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Generic, Literal, Protocol
+from typing import Any, ClassVar, Generic, Literal, Protocol
 
 from bentpipe._core import Context, Packet, QueueSlot, QueueState, Rng, Verdict
 from bentpipe.errors import UsageError
@@ -219,7 +219,7 @@ class Aqm(ABC):
     placement: Literal["anywhere", "watched queue"] = "anywhere"
     """Allowed mark point: an AQM that marks packets in `depart` must mark at the queue that it watches."""
 
-    params: Sequence[Param] = ()
+    params: ClassVar[Sequence[Param]] = ()
     """The parameters, each a keyword argument of the constructor."""
 
     @abstractmethod
