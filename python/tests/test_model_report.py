@@ -167,7 +167,7 @@ def test_printed_values_and_reconstruction_are_shown(browser: Browser, tmp_path:
     assert complaints == []
     warnings = page.inner_text(".warnings")
     assert "Reconstructed equations: gateway" in warnings
-    assert "chosen by looking at values" in warnings
+    assert "fitted to values printed in its source" in warnings
     assert "not independent" in warnings
     assert "measured series" in page.inner_text("dl.summary")
     inputs = page.inner_text("main")
