@@ -130,7 +130,7 @@ def test_map_is_drawn(tmp_path: Path) -> None:
     assert len(found.simulated) == 8
     found.save(tmp_path)
     text = (tmp_path / "map.svg").read_text()
-    for words in ("RED 4", "Phase margin", "Delay of the PEP [ms]", "not in the loop", "deviation over mean"):
+    for words in ("RED 4", "Phase margin", "Delay of the PEP [ms]", "not in the loop", "deviation / mean"):
         assert words in text
     assert "equations gateway. Colour: phase margin" in (tmp_path / "map.html").read_text()
     assert axes(scenario, {})[1][1][-1] == 400
