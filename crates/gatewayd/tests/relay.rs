@@ -544,11 +544,10 @@ fn get(world: &World, end: usize, path: &str) -> String {
     text.split_once("\r\n\r\n").expect("a head").1.to_owned()
 }
 
-/// Time of the terminal's last sample [ms].
-fn last_sample(world: &World) -> f64 {
-    let body = get(world, 1, "/state.json");
-    let state: Value = serde_json::from_str(&body).expect("JSON");
-    state["samples"].as_array().and_then(|rows| rows.last()?[0].as_f64()).unwrap_or_else(|| panic!("{body}"))
+/// Time of the terminal's last sample [ms]; `None` before the first.
+fn last_sample(world: &World) -> Option<f64> {
+    let state: Value = serde_json::from_str(&get(world, 1, "/state.json")).expect("JSON");
+    state["samples"].as_array()?.last()?[0].as_f64()
 }
 
 /// Connections split so far, by the terminal's metrics.
@@ -578,8 +577,9 @@ fn talk(world: &World) -> u64 {
         assert_eq!(&got, b"hello");
     });
     // A sample covers an interval of 100 ms, and one may have been under way.
+    wait_until("a sample", || last_sample(world).is_some());
     let told = last_sample(world);
-    wait_until("a later sample", || last_sample(world) >= told + 200.0);
+    wait_until("a later sample", || last_sample(world) >= told.map(|time| time + 200.0));
     split(world) - before
 }
 

@@ -2,13 +2,19 @@
 
 use std::io::Read;
 use std::net::UdpSocket;
+use std::os::fd::AsRawFd;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 use std::thread::sleep;
 use std::time::Duration;
 
 use crate::common::{Namespace, Testbed, address, now, plan, two};
-use nix::sys::socket::{AddressFamily, SockFlag, SockType, socket};
+use nix::sys::socket::{
+    AddressFamily, ControlMessageOwned, MsgFlags, SockFlag, SockType, SockaddrStorage, recvmsg, setsockopt,
+    socket, sockopt,
+};
+use nix::sys::time::{TimeSpec, TimeValLike};
+use nix::time::ClockId;
 use serde_json::{Value, json};
 
 /// A received packet: number, send and receive time [ns], length [bytes].
@@ -19,7 +25,8 @@ fn flood([a, b]: &[Namespace; 2], to: &'static str, count: u32, len: usize, gap:
     let from = if to.contains("::") { "[::]:0" } else { "0.0.0.0:0" };
     let receiver = b.run(move || {
         let socket = UdpSocket::bind(to).unwrap();
-        nix::sys::socket::setsockopt(&socket, nix::sys::socket::sockopt::RcvBufForce, &(8 << 20)).unwrap();
+        setsockopt(&socket, sockopt::RcvBufForce, &(8 << 20)).unwrap();
+        setsockopt(&socket, sockopt::ReceiveTimestampns, &true).unwrap();
         socket
     });
     let sent = a.spawn(move || {
@@ -41,16 +48,31 @@ fn flood([a, b]: &[Namespace; 2], to: &'static str, count: u32, len: usize, gap:
     loop {
         // Ends one second after the last packet.
         all_sent |= sent.try_recv().is_ok();
-        let len = match receiver.recv(&mut packet) {
-            Ok(len) => len,
+        let (len, arrived) = match receive(&receiver, &mut packet) {
+            Ok(found) => found,
             Err(_) if all_sent => break,
             Err(_) => continue,
         };
         let number = u32::from_be_bytes(packet[..4].try_into().unwrap());
         let time = u64::from_be_bytes(packet[4..12].try_into().unwrap());
-        received.push((number, time, now(), len));
+        received.push((number, time, arrived, len));
     }
     received
+}
+
+/// Receives a packet: its length and, by the kernel, the time when it arrived [ns]. The test may get a processor later.
+fn receive(socket: &UdpSocket, packet: &mut [u8]) -> nix::Result<(usize, u64)> {
+    let mut control = nix::cmsg_space!(TimeSpec);
+    let mut parts = [std::io::IoSliceMut::new(packet)];
+    let message =
+        recvmsg::<SockaddrStorage>(socket.as_raw_fd(), &mut parts, Some(&mut control), MsgFlags::empty())?;
+    let stamp = message.cmsgs()?.find_map(|control| match control {
+        ControlMessageOwned::ScmTimestampns(stamp) => Some(stamp),
+        _ => None,
+    });
+    // The stamp is of CLOCK_REALTIME.
+    let age = ClockId::CLOCK_REALTIME.now()? - stamp.unwrap();
+    Ok((message.bytes, now() - age.num_nanoseconds() as u64))
 }
 
 /// Quantile of the delays [s].
