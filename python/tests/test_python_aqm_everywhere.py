@@ -363,4 +363,4 @@ def test_advice_considers_an_aqm_in_python(tmp_path: Path) -> None:
 def test_a_live_run_refuses_it() -> None:
     scenario = load("small-gateway", SHORT)
     with pytest.raises(bp.UsageError, match="cannot be live: it is written in Python"):
-        bp.live(scenario, [bp.Setting("mine", imported("own_aqms.Limit"))])  # type: ignore[list-item]
+        bp.live(scenario, ["own_aqms.Limit"])
