@@ -177,9 +177,11 @@ def test_commands_and_links_in_the_docs_exist(page: str) -> None:
             assert ((ROOT / page).parent / target).exists(), target
 
 
-def test_the_readme_leads_to_every_page() -> None:
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
-    missing = [page for page in PAGES[1:] if f"]({page})" not in text]
+def test_readme_and_index_lead_to_every_page() -> None:
+    index = (DOCS / "README.md").read_text(encoding="utf-8")
+    assert "](docs/README.md)" in (ROOT / "README.md").read_text(encoding="utf-8")
+    pages = {page.removeprefix("docs/") for page in PAGES if page.startswith("docs/")} - {"README.md"}
+    missing = [page for page in sorted(pages) if f"]({page})" not in index]
     assert not missing, missing
 
 
@@ -210,7 +212,7 @@ def test_the_stub_has_what_the_core_has() -> None:
     names = {name for name in dir(bentpipe._core) if not name.startswith("__")}
     declared = set(re.findall(r"^(?:class|def) (\w+)", stub, flags=re.MULTILINE))
     assert names == declared
-    for name in ("Scenario", "Progress", "Run", "Table", "Verdict", "Packet", "Cx", "QueueState", "Rng"):
+    for name in ("Scenario", "Progress", "Run", "Table", "Verdict", "Packet", "Context", "QueueState", "Rng"):
         members = {
             member
             for member in vars(getattr(bentpipe._core, name))
