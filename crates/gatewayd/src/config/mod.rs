@@ -294,7 +294,8 @@ mod tests {
             (
                 "\"20 Mbps\" }",
                 "\"link\" }",
-                "g.toml:4:22: gateway.regulator.rate: found \"link\"; allowed: a rate such as \"20 Mbps\", for the satellite",
+                "g.toml:4:22: gateway.regulator.rate: found \"link\"; allowed: a rate such as \"20 Mbps\", because the satellite link \
+                 has none",
             ),
             (
                 "[internet]",
