@@ -536,7 +536,7 @@ def test_continuing_with_other_arguments_is_refused(tmp_path: Path, monkeypatch:
         (["--generation", "0"], "--generation 0: at least 1 is needed"),
         (["--storage", "postgres9://x/y"], "cannot be opened"),
         (["--storage", "/nowhere/study"], "--storage /nowhere/study: cannot be opened: No such file"),
-        (["--metrics", "utilisation:max"], "did you mean throughput"),
+        (["--metrics", "utilisation:max"], "did you mean utilization"),
     ],
 )
 def test_mistakes_are_one_message(tmp_path: Path, options: list[str], message: str) -> None:
