@@ -56,7 +56,7 @@ def test_twenty_minutes_take_less_than_200_megabytes(tmp_path: Path) -> None:
     # The process reports its own peak: the one that its parent sees begins with the parent's memory.
     code = """
 import sys
-from bentpipe.cli import _main
+from bentpipe.cli.app import _main
 code = _main(sys.argv[1:])
 print(next(line for line in open("/proc/self/status") if line.startswith("VmHWM")), file=sys.stderr)
 sys.exit(code)
