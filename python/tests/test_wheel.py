@@ -14,7 +14,7 @@ def test_every_file_of_a_linked_folder_is_in_the_wheel(name: str) -> None:
     packed = {
         path for each in maturin["include"] if each["format"] == "wheel" for path in ROOT.glob(each["path"])
     }
-    link = ROOT / "python" / "bentpipe" / name
+    link = ROOT / "python" / "bentpipe" / "data" / name
     assert link.is_symlink()
     there = {link / path.relative_to(ROOT / name) for path in (ROOT / name).rglob("*") if path.is_file()}
     assert there
