@@ -311,7 +311,6 @@ fn datagrams_are_recorded_with_delay_and_loss() {
         let text = [traffic("down", "server", "client"), traffic("up", "client", "server")].concat();
         let entries = json!({ "down": { "family": family }, "up": { "family": family } });
         let (mut plan, out) = play(&spaces, &text, entries, HANGS, json!({ "loss": 0.1 }));
-        // 2.2 s suffice; the rest is for a server that waits for a processor.
         let (down, up, load, serve) = run_until(&spaces, &mut plan, &out, |load| lasts(load, 3.0));
         let due = load["seconds"].as_f64().unwrap() * 100.0 + 1.0;
         assert_eq!((down.len(), up.len()), (2, 2), "{load} {serve}");
@@ -319,7 +318,8 @@ fn datagrams_are_recorded_with_delay_and_loss() {
         for flow in down.iter().chain(&up) {
             // One per 10 ms. The IPv6 header is 20 bytes longer.
             let (packets, bytes) = (number(flow, "packets"), if family == 4 { 172.0 } else { 152.0 });
-            assert!((170.0..=due).contains(&packets), "{packets} of {due}");
+            let sent = packets + number(flow, "lost");
+            assert!((0.85 * due..=due).contains(&sent), "{sent} of {due}");
             assert_eq!(number(flow, "delivered"), packets * bytes);
             assert!((0.02..0.03).contains(&number(flow, "delay")), "{flow:?}");
             assert!(number(flow, "jitter") < 0.01, "{flow:?}");
@@ -343,14 +343,13 @@ fn packet_sources_can_send_over_connections() {
     let text = [transport.to_owned(), traffic("down", "server", "client"), traffic("up", "client", "server")]
         .concat();
     let (mut plan, out) = play(&spaces, &text, json!({ "down": {}, "up": {} }), HANGS, json!({}));
-    // 2 s suffice; the rest is for a server that waits for a processor.
     let (down, up, load, _) = run_until(&spaces, &mut plan, &out, |load| lasts(load, 3.0));
     assert_eq!((down.len(), up.len()), (1, 1), "{load}");
     let due = load["seconds"].as_f64().unwrap() * 50.0 + 1.0;
     for flow in down.iter().chain(&up) {
         // 100 packets; those due before the handshake completes are sent at once.
         let bytes = number(flow, "delivered");
-        assert!((93.0 * 172.0..=due * 172.0).contains(&bytes), "{bytes} of {due} packets");
+        assert!((0.92 * due * 172.0..=due * 172.0).contains(&bytes), "{bytes} of {due} packets");
         assert_eq!(flow["intact"], json!(true));
     }
 }

@@ -22,7 +22,7 @@ struct Raw {
 /// Reads measured series.
 ///
 /// # Errors
-/// What was found and what is allowed.
+/// The value found and the values allowed.
 pub fn series(data: &Data) -> Result<MeasuredSeries, String> {
     let raw: Raw = serde_json::from_slice(&data.bytes)
         .map_err(|e| format!("{}: found JSON with a mistake, {e}; allowed: {SERIES}", data.name))?;

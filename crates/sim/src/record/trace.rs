@@ -26,7 +26,7 @@ impl Selector {
     /// Parses `flow:17` or `traffic:NAME:3`.
     ///
     /// # Errors
-    /// What was found, and what is allowed.
+    /// The value found and the values allowed.
     pub fn parse(text: &str, scenario: &Scenario) -> Result<Self, String> {
         const FORMS: &str =
             "flow:17 (the number of a flow) or traffic:NAME:3 (a traffic and its session's number)";
