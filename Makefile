@@ -86,6 +86,7 @@ check: $(VENV)/.dev ## run formatters, linters and type checks: under a minute o
 check-rust: | $(VENV)/.created
 	cargo fmt --all --check
 	cargo clippy --locked --workspace --all-targets --quiet -- -D warnings
+	RUSTDOCFLAGS="-D warnings" cargo doc --locked --workspace --no-deps --quiet
 
 check-python: $(VENV)/.dev
 	$(BIN)/ruff check --quiet $(PYTHON_SOURCES)

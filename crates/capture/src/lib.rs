@@ -1,6 +1,6 @@
 //! Captures of simulated links as pcapng (draft-ietf-opsawg-pcapng), for Wireshark and similar tools.
 //!
-//! The simulator's packets have no bytes; [`packet`] gives them the headers of a real network.
+//! The simulator's packets have no bytes; `packet` gives them the headers of a real network.
 //!
 //! - A file holds one watched link: one interface per direction, raw IPv4, timestamps in nanoseconds since the start of
 //!   the run. Packets are captured at the link's first node: outgoing ones when they leave the queue (or reach the link,

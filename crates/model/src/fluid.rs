@@ -3,7 +3,9 @@
 //! All have a common part. Senders with the mean round-trip time `R` have the total rate `λ` [packets/s]. Each adds a packet to
 //! its window per round trip without a mark, and a mark reduces it by the share `1 - decr`, a half for TCP:
 //!
-//!     dλ/dt = (1 - p) m / R² - (1 - decr) p λ² / m
+//! ```text
+//! dλ/dt = (1 - p) m / R² - (1 - decr) p λ² / m
+//! ```
 //!
 //! This is the additive increase of `m` windows `λ R / m` by `1 / R` per second each, and their decrease at every mark; each
 //! receives `p λ / m` marks per second.
@@ -16,19 +18,25 @@
 //! not in the queues' equations. A share `υ(t)` of the connections is new and sends its whole `MaxRcvWin` once a round
 //! trip, `n = υ m MaxRcvWin / R`; the others are `(1 - υ) m`:
 //!
-//!     dλ/dt = (1 - p) (1 - υ) m / R² - (1 - decr) p λ² / ((1 - υ) m) + dn/dt
+//! ```text
+//! dλ/dt = (1 - p) (1 - υ) m / R² - (1 - decr) p λ² / ((1 - υ) m) + dn/dt
+//! ```
 //!
 //! **Single queue** [BB] section 6, reconstructed. The queue is served as an M/M/1 queue in equilibrium with `q` packets
 //! would be, `dq/dt = λ (1 - p) - μ q / (1 + q)`, virtual queues as an M/D/1 queue ([`Service`]). The throughput of the link is a
 //! separate variable. `m(t)` follows the ramp of the connections; new ones, and the share `replaced` that replaces others
 //! per second, start with the initial window `W_0`, and those that end take their share of the rate with them:
 //!
-//!     dλ/dt = … + (dm/dt + replaced m) W_0 / R - replaced λ
+//! ```text
+//! dλ/dt = … + (dm/dt + replaced m) W_0 / R - replaced λ
+//! ```
 //!
 //! **End to end** (V. Misra, W. Gong & D. Towsley, SIGCOMM 2000, section 3). One queue on the path, so that the round-trip time
 //! is `R(q) = R + q / μ` and marks take effect after it. The variable is the mean window `W`, `λ = m W / R(q)`:
 //!
-//!     dW/dt = 1 / R(q) - (1 - decr) W W(t-R) p(t-R) / R(q(t-R))
+//! ```text
+//! dW/dt = 1 / R(q) - (1 - decr) W W(t-R) p(t-R) / R(q(t-R))
+//! ```
 //!
 //! **Timeouts**. The gateway of 4.4 with senders most of which wait for a timeout: in place of the mean rate, the share of
 //! connections in each state of TCP (see [`crate::population`]), `λ = m Σ x_i λ_i`. Marks take effect after the round trip `R`.

@@ -74,7 +74,7 @@ impl<C: Connection> Connections<C> {
         }
     }
 
-    /// Leaves a finished connection to the peer to close, and closes it after [`CLOSE_TIMEOUT`].
+    /// Leaves a finished connection to the peer to close, and closes it after `CLOSE_TIMEOUT`.
     pub fn close_later(&mut self, token: Token, now: Instant) {
         self.closing.push(Reverse((now + CLOSE_TIMEOUT, token)));
     }

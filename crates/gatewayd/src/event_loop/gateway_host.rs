@@ -124,7 +124,7 @@ impl GatewayHost {
         self.gateway.wake_at().map(|due| now.since(due).as_nanos())
     }
 
-    /// Time of the next wake-up, not sooner than [`MERGE`] after the last.
+    /// Time of the next wake-up, not sooner than `MERGE` after the last.
     #[must_use]
     pub fn next_wake(&self) -> Option<Instant> {
         self.gateway.wake_at().map(|at| at.max(self.woken + MERGE))

@@ -1,6 +1,6 @@
 //! The event loop: one thread that waits for sockets, netfilter queues, signals and one timer together.
 //!
-//! A turn does a bounded amount of everything that is ready, so that nothing starves anything else. [`Daemon::turn`] lists
+//! A turn does a bounded amount of everything that is ready, so that nothing starves anything else. `Daemon::turn` lists
 //! its steps:
 //!
 //! 1. what the gateway had due before this turn, each thing at its own time;

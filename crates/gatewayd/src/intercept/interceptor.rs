@@ -37,7 +37,7 @@ pub struct Interceptor {
 }
 
 impl Interceptor {
-    /// Reads packets for clients, at most [`MOST_BATCHES`] batches, and has `each` decide.
+    /// Reads packets for clients, at most `MOST_BATCHES` batches, and has `each` decide.
     ///
     /// The queue is the caller's meanwhile (see [`Self::packets`]), so that `each` can use everything else.
     pub fn receive(

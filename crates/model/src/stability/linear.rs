@@ -2,7 +2,9 @@
 //!
 //! With the deviation `x` of the variables from the operating point and `u` of the share of marks,
 //!
-//!     dx/dt = Σ A_k x(t-τ_k) + Σ B_k u(t-τ_k),   y = C x
+//! ```text
+//! dx/dt = Σ A_k x(t-τ_k) + Σ B_k u(t-τ_k),   y = C x
+//! ```
 //!
 //! where `τ_0` = 0, the others are the delays of the equations, and `y` is the share that the AQM would mark. The matrices are
 //! central differences of the code that is integrated. Delays that depend on the queue are constant: at the operating point,

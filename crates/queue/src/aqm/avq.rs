@@ -3,9 +3,11 @@
 //! Kunniyur & Srikant 2001; [B07] 2.2.6. A virtual queue of `buffer` bytes is served at the virtual capacity `C'`. On
 //! every arrival of `b` bytes at time `t`, with the last one at `s`:
 //!
-//!     VQ = max(VQ - C' (t - s), 0)
-//!     VQ + b > B:  mark;  else VQ = VQ + b
-//!     C' = max(min(C' + alpha gamma C (t - s), C) - alpha b, 0)
+//! ```text
+//! VQ = max(VQ - C' (t - s), 0)
+//! VQ + b > B:  mark;  else VQ = VQ + b
+//! C' = max(min(C' + alpha gamma C (t - s), C) - alpha b, 0)
+//! ```
 //!
 //! The virtual queue only counts bytes. `C'` falls with the arrivals and rises with `gamma C`, so the load settles at
 //! the utilization `gamma`.

@@ -3,9 +3,11 @@
 //!
 //! [B07] 4.2; [BB]. On every arrival, `delta` after the last measurement, if `delta` exceeds 1 ms:
 //!
-//!     output_rate = bytes sent since then / delta
-//!     v_cap = clamp(alpha output_rate + (1 - alpha) v_cap, min_capacity, max_capacity)
-//!     VQ = max(VQ - v_cap delta, 0)
+//! ```text
+//! output_rate = bytes sent since then / delta
+//! v_cap = clamp(alpha output_rate + (1 - alpha) v_cap, min_capacity, max_capacity)
+//! VQ = max(VQ - v_cap delta, 0)
+//! ```
 //!
 //! Then RED's decision on `x = VQ / mean_packet` with `max_p = 1`: no mark below `min_th`, always from `max_th` on, and
 //! between them `p_b = (x - min_th) / (max_th - min_th)`, spread evenly by `p_a = p_b / (1 - count p_b)`, where `count`

@@ -145,7 +145,9 @@ impl Aqm for Blue {
 /// `dp/dt = d1 / (freeze_time + 1 / 2λ)`; while the link is idle for the share `u` of the time, one of `-d2` per
 /// `freeze_time` plus the time until it is idle next:
 ///
-///     dp/dt = -d2 / (freeze_time + (1 - u) / (u μ))
+/// ```text
+/// dp/dt = -d2 / (freeze_time + (1 - u) / (u μ))
+/// ```
 ///
 /// Derived here. A link that sends `μ` packets per second and is idle for the share `u` of the time has busy periods of
 /// `1 / (u μ)`, as an M/D/1 queue, and `p` becomes free to change within one in the share `1 - u` of the cases. Both

@@ -6,7 +6,9 @@
 //! `mtu` behind them, CoDel enters its dropping state and signals with the present packet; while the delay stays above
 //! `target` it signals again, at intervals that shrink as TCP's throughput falls with the square root of the loss:
 //!
-//!     count += 1,   drop_next += interval / sqrt(count)
+//! ```text
+//! count += 1,   drop_next += interval / sqrt(count)
+//! ```
 //!
 //! The first packet with a shorter sojourn time, or with no more than an `mtu` behind it, ends the state. If it is
 //! entered again within 16 intervals, `count` resumes from the value that was needed last time, `count - lastcount`,

@@ -3,8 +3,10 @@
 //! [B07] 5.2. The virtual queue, its measured capacity `v_cap` and the marking decision are AVQRED's; the probability
 //! `p_a` is multiplied by a weight of the packet's flow:
 //!
-//!     w_f = (r_f / r_fair)^2        r_fair = v_cap / open flows
-//!     p   = min(1, w_f p_a)         min(1, w_f) from max_th on
+//! ```text
+//! w_f = (r_f / r_fair)^2        r_fair = v_cap / open flows
+//! p   = min(1, w_f p_a)         min(1, w_f) from max_th on
+//! ```
 //!
 //! and `w_f = 0` for a connection younger than 100 ms. So a flow at half its fair share is marked a quarter as often as
 //! one at its share, and even a full virtual queue does not starve it.

@@ -3,7 +3,9 @@
 //! Hollot, Misra, Towsley & Gong 2001. At times `1 / w` apart, with `q` packets in the watched queue and `q_old` at the
 //! previous time:
 //!
-//!     p = p + a (q - q_ref) - b (q_old - q_ref), within 0 and 1
+//! ```text
+//! p = p + a (q - q_ref) - b (q_old - q_ref), within 0 and 1
+//! ```
 //!
 //! Each arrival at the mark point is marked with probability `p`. `a` and `b` are almost equal, so `p` changes mostly
 //! with the growth of the queue, and is constant only at a length of `q_ref`.

@@ -411,7 +411,9 @@ impl Aqm for Pie {
 
 /// PIE as a fluid. The delay is `d = q / C`, and there is an update per `T_UPDATE`, so with the damping of section 4.2
 ///
-///     dp/dt = (alpha (d - QDELAY_REF) / T_UPDATE + beta dd/dt) / damping(p)
+/// ```text
+/// dp/dt = (alpha (d - QDELAY_REF) / T_UPDATE + beta dd/dt) / damping(p)
+/// ```
 ///
 /// with `cap` at most `0.02 / T_UPDATE` from 0.1 on, and with the decay `ln(0.98) p / T_UPDATE` while `d` is below half
 /// its target. The burst allowance decreases by 1 s/s and is renewed while `p = 0` and `d` is below half its target;
@@ -449,7 +451,9 @@ impl PieFluid {
 /// the probability that none of the first `k` packets after a mark is marked, `a` times 1 and then powers of `1 - p` up
 /// to the `b - a`-th:
 ///
-///     a - 1 + (1 - (1 - p)^(b - a + 1)) / p
+/// ```text
+/// a - 1 + (1 - (1 - p)^(b - a + 1)) / p
+/// ```
 ///
 /// For small `p` this is `(1.85 - e^-7.65) / p`, so the share is little more than half of `p`.
 fn share(p: f64) -> f64 {

@@ -2,13 +2,17 @@
 //!
 //! Floyd & Jacobson 1993; [B07] 2.2.1. On every arrival at the mark point, with `q` packets in the watched queue:
 //!
-//!     link busy:                           avg = avg + w_q (q - avg)
-//!     link idle, could have sent m:        avg = avg (1 - w_q)^m
+//! ```text
+//! link busy:                           avg = avg + w_q (q - avg)
+//! link idle, could have sent m:        avg = avg (1 - w_q)^m
+//! ```
 //!
 //! Below `min_th` nothing is marked, from `max_th` on everything. Between them
 //!
-//!     p_b = max_p (avg - min_th) / (max_th - min_th)
-//!     p_a = p_b / (1 - count p_b)
+//! ```text
+//! p_b = max_p (avg - min_th) / (max_th - min_th)
+//! p_a = p_b / (1 - count p_b)
+//! ```
 //!
 //! and a packet is marked with probability `p_a`, where `count` is the number of packets since the last mark: so marks
 //! are spread evenly instead of in clusters.

@@ -3,8 +3,10 @@
 //! Athuraliya, Li, Low & Yin 2001. At times `interval` apart, with `x` packets arrived since the previous time, `b`
 //! packets in the watched queue and `c` packets that the link could have sent in an interval:
 //!
-//!     price = max(price + gamma (alpha (b - b_ref) + x - c), 0)
-//!     p = 1 - phi^-price
+//! ```text
+//! price = max(price + gamma (alpha (b - b_ref) + x - c), 0)
+//! p = 1 - phi^-price
+//! ```
 //!
 //! Each arrival at the mark point is marked with probability `p`. The exponential makes the end-to-end probability
 //! along a path of independently marking links a function of the sum of their prices.

@@ -143,12 +143,16 @@ pub(super) fn share_of(form: FluidForm, wait: bool) -> fn(f64) -> f64 {
 ///
 /// The first packet after a mark has count 1. With probability
 ///
-///     Π (1 - p_b / (1 - i p_b)) = Π (1 - (i+1) p_b) / (1 - i p_b) = (1 - (k+1) p_b) / (1 - p_b),   i = 1 … k
+/// ```text
+/// Π (1 - p_b / (1 - i p_b)) = Π (1 - (i+1) p_b) / (1 - i p_b) = (1 - (k+1) p_b) / (1 - p_b),   i = 1 … k
+/// ```
 ///
 /// none of `k` packets after a mark is marked, as long as this is not below 0, that is for `k < n = floor(1 / p_b)`,
 /// and 0 from there on. The mean distance is the sum over `k = 0, 1, …`, and the share its reciprocal:
 ///
-///     (1 - p_b) / (n - p_b n (n+1) / 2)
+/// ```text
+/// (1 - p_b) / (n - p_b n (n+1) / 2)
+/// ```
 ///
 /// With `p_b = 1/n` this is `2 / n`: twice as many marks as the marking function says. From `p_b = 1/2` on it is 1.
 #[must_use]
@@ -167,11 +171,15 @@ pub(super) fn share(p_b: f64) -> f64 {
 ///
 /// With `m = ceil(1 / p_b)` the first `m - 1` are never marked, and none of `k >= m` with probability
 ///
-///     Π (1 - p_b / (2 - i p_b)) = (2 - (k+1) p_b) / (2 - m p_b),   i = m … k
+/// ```text
+/// Π (1 - p_b / (2 - i p_b)) = (2 - (k+1) p_b) / (2 - m p_b),   i = m … k
+/// ```
 ///
 /// for `k < n = floor(2 / p_b)`. The mean distance is `m` plus the sum over `k = m … n-1`:
 ///
-///     m + (2 (n - m) - p_b (n (n+1) - m (m+1)) / 2) / (2 - m p_b)
+/// ```text
+/// m + (2 (n - m) - p_b (n (n+1) - m (m+1)) / 2) / (2 - m p_b)
+/// ```
 ///
 /// With `p_b = 1/m` this is `(3m - 1) / 2`, so for small `p_b` the share is two thirds of `p_b`. A little below `1/m`
 /// one more packet is never marked, so the share has a jump there of about a third of `p_b` times itself.

@@ -4,10 +4,12 @@
 //! Lim, Park, Park & Choi 2002; [B07] 2.2.5. Every `T_s`, with the input rate `x` since the previous time, `q` packets
 //! in the watched queue and a link of capacity `C`:
 //!
-//!     x_r = C + gamma (q_ref - q)          target rate, which empties or fills the queue
-//!     dx += beta (x - x_r)                 accumulated excess
-//!     x_v = x_r - dx                       virtual target rate
-//!     p   = alpha (x - x_v) / C
+//! ```text
+//! x_r = C + gamma (q_ref - q)          target rate, which empties or fills the queue
+//! dx += beta (x - x_r)                 accumulated excess
+//! x_v = x_r - dx                       virtual target rate
+//! p   = alpha (x - x_v) / C
+//! ```
 //!
 //! Each arrival at the mark point is marked with probability `p`. The sum `dx` maintains `p` once `x` is on target: a
 //! PI controller of the rate, with a target that depends on the queue.

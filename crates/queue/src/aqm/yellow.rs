@@ -3,8 +3,10 @@
 //! Long, Zhao, Guan & Yang 2005; [B07] 2.2.3. The load `z = offered / c'` is measured over `freeze_time`, against a
 //! virtual capacity `c' = f(q) c` of the link's `c`. `f` is a hyperbola on either side of `q_ref`, where it is `gamma`:
 //!
-//!     f(q) = gamma beta q_ref / ((beta - 1) q + q_ref)                  0 <= q <= q_ref
-//!     f(q) = max(ODLF, gamma alpha q_ref / ((alpha - 1) q + q_ref))     q > q_ref
+//! ```text
+//! f(q) = gamma beta q_ref / ((beta - 1) q + q_ref)                  0 <= q <= q_ref
+//! f(q) = max(ODLF, gamma alpha q_ref / ((alpha - 1) q + q_ref))     q > q_ref
+//! ```
 //!
 //! so an empty queue admits a load of `gamma beta c`, and a long one reserves part of the link for its own draining, at
 //! most `1 - ODLF`. Then `z >= 1 + delta`: `p += d z`; `z < 1`: `p -= d / z`, and `p = 0` without any load. Each
