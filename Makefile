@@ -118,14 +118,14 @@ kernel: $(CORE) $(VENV)/.dev ## compare our TCP with the TCP of this machine's k
 	$(BIN)/python python/tests/kernel/compare.py
 
 coverage: $(CORE) $(VENV)/.dev ## count how often intervals of a known queue hold the true value: a quarter of a minute
-	$(BIN)/python python/tests/known_queue.py
+	$(BIN)/python python/tests/interval_coverage.py
 
 CLUSTER_RUNS ?= 20000
 cluster: $(CORE) $(VENV)/.dev ## measure what Dask adds to CLUSTER_RUNS (20000) short runs, and what a second thread gains: some minutes
-	$(BIN)/python python/tests/cluster_speed.py $(CLUSTER_RUNS) 3
+	$(BIN)/python python/tests/cluster_benchmark.py $(CLUSTER_RUNS) 3
 
 cluster-costs: $(CORE) ## measure what a run costs, and renew the table of docs/cluster.md: a quarter of a minute
-	$(BIN)/python python/tests/cluster_speed.py docs/cluster.md
+	$(BIN)/python python/tests/cluster_benchmark.py docs/cluster.md
 
 bench: ## measure the speed of each algorithm and of the simulator
 	cargo bench --locked --quiet -p bentpipe-queue

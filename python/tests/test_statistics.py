@@ -1,6 +1,6 @@
 import math
 
-import known_queue
+import interval_coverage
 import numpy as np
 import numpy.typing as npt
 import pytest
@@ -207,9 +207,11 @@ def test_intervals_of_paired_differences_cover_the_true_one() -> None:
 
 def test_intervals_of_simulated_results_cover_the_true_queue_length() -> None:
     """What `make coverage` does at length: two hundred times five short runs of an M/M/1 queue."""
-    runs = known_queue.all_runs(known_queue.RATE, 20, 1000)
+    runs = interval_coverage.all_runs(interval_coverage.RATE, 20, 1000)
     lengths = [metrics["queue_time_average"] for metrics, _ in runs]
     found = [summarise(lengths[5 * n : 5 * n + 5]) for n in range(200)]
     assert {each.method for each in found} == {STUDENT}
-    _, good = known_queue.line("queue", known_queue.true(known_queue.RATE)["queue_time_average"], found)
+    _, good = interval_coverage.line(
+        "queue", interval_coverage.true(interval_coverage.RATE)["queue_time_average"], found
+    )
     assert good

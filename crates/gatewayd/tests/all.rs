@@ -3,12 +3,12 @@
 mod common;
 mod deploy;
 mod ends;
-mod exported;
 mod inputs;
 mod metrics;
 mod nfqueue;
-mod operate;
+mod prometheus;
 mod relay;
 mod rules;
 mod satellite;
+mod service;
 mod windows;

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::{env, fs, process};
 
-use crate::exported::{parse, shared};
+use crate::prometheus::{parse, shared};
 use bentpipe_gatewayd::config::Config;
 use serde_json::Value;
 
@@ -28,10 +28,10 @@ fn shipped_configurations_are_valid() {
     }
 }
 
-/// Every expression of the dashboard uses exported metrics, and label values that exist.
+/// Every expression of the dashboard uses prometheus metrics, and label values that exist.
 #[test]
 fn the_dashboard_uses_exported_metrics() {
-    let exported = parse(&shared().prometheus().expect("there was a snapshot"));
+    let prometheus = parse(&shared().prometheus().expect("there was a snapshot"));
     let dashboard: Value = serde_json::from_str(&read("deploy/grafana-dashboard.json")).expect("JSON");
     let panels = dashboard["panels"].as_array().expect("panels");
     assert!(panels.len() >= 15);
@@ -55,8 +55,8 @@ fn the_dashboard_uses_exported_metrics() {
                     .map(|(key, value)| (key.to_owned(), value.trim_matches('"').to_owned()))
                     .collect();
                 let matches = |labels: &[(String, String)]| wanted.iter().all(|pair| labels.contains(pair));
-                let there = exported.samples.iter().any(|s| s.0 == name && matches(&s.1));
-                assert!(there, "{}: {name} {wanted:?} is not exported", panel["title"]);
+                let there = prometheus.samples.iter().any(|s| s.0 == name && matches(&s.1));
+                assert!(there, "{}: {name} {wanted:?} is not prometheus", panel["title"]);
                 found += 1;
                 shown.insert(name);
             }
@@ -65,7 +65,7 @@ fn the_dashboard_uses_exported_metrics() {
             let legend = target["legendFormat"].as_str().unwrap_or_default();
             for label in legend.split("{{").skip(1).map(|part| part.split("}}").next().unwrap_or_default()) {
                 let has = |labels: &[(String, String)]| labels.iter().any(|(key, _)| key == label);
-                let known = exported.samples.iter().any(|s| text.contains(&s.0) && has(&s.1));
+                let known = prometheus.samples.iter().any(|s| text.contains(&s.0) && has(&s.1));
                 assert!(label == "instance" || known, "{text}: no label {label}");
             }
         }
@@ -80,12 +80,12 @@ fn the_dashboard_uses_exported_metrics() {
 #[test]
 fn the_documentation_lists_every_metric_and_key() {
     let text = read("docs/gateway.md");
-    let exported = parse(&shared().prometheus().expect("there was a snapshot"));
-    let metrics = exported.types.keys();
+    let prometheus = parse(&shared().prometheus().expect("there was a snapshot"));
+    let metrics = prometheus.types.keys();
     metrics.for_each(|name| assert!(text.contains(&format!("`{name}`")), "{name} is not documented"));
     let words = text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
     for word in words.filter(|word| word.starts_with("bentpipe_")) {
-        assert!(exported.types.contains_key(word), "{word} is not exported");
+        assert!(prometheus.types.contains_key(word), "{word} is not exported");
     }
     let folder = root().join("deploy");
     let file = folder.join("all.toml");

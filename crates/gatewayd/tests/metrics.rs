@@ -6,7 +6,7 @@ use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration as Wait;
 
-use crate::exported::{Buckets, Labels, Parsed, about, parse, shared, snapshot};
+use crate::prometheus::{Buckets, Labels, Parsed, about, parse, shared, snapshot};
 use bentpipe_gatewayd::observe::http::serve;
 use bentpipe_gatewayd::observe::metrics::Histogram;
 use bentpipe_gatewayd::observe::state::{COLUMNS, Shared};

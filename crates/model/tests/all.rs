@@ -1,5 +1,5 @@
 //! Tests of the models, in one program to save link time.
 
 mod equations;
-mod laws;
+mod fluid_models;
 mod terms;

@@ -1,7 +1,7 @@
 //! Tests of the simulator, in one program: each program more is linked once more.
 
 mod arrows;
-mod by_hand;
+mod closed_forms;
 mod common;
 mod congestion;
 mod determinism;
@@ -10,9 +10,9 @@ mod fair_queueing;
 mod identities;
 mod l4s;
 mod links;
+mod observation;
 mod queueing;
 mod ranking;
 mod traffic;
 mod transports;
-mod watch;
 mod windows;

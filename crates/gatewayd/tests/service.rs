@@ -12,7 +12,7 @@ use std::time::Duration;
 use std::{env, fs, process, thread};
 
 use crate::common::Namespace;
-use crate::exported::parse;
+use crate::prometheus::parse;
 use bentpipe_spacelink::keygen;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -30,7 +30,7 @@ impl Drop for Running {
 }
 
 fn folder(name: &str) -> PathBuf {
-    let folder = env::temp_dir().join(format!("bentpipe-operate-{name}-{}", process::id()));
+    let folder = env::temp_dir().join(format!("bentpipe-service-{name}-{}", process::id()));
     let _ = fs::remove_dir_all(&folder);
     fs::create_dir_all(&folder).expect("a folder");
     ["gateway", "terminal"]
@@ -86,7 +86,7 @@ fn heard(manager: &UnixDatagram, wanted: &str) -> usize {
 }
 
 /// Polls the metrics ten times a second until `is_so`, for at most twenty seconds.
-fn wait_for(namespace: &Namespace, is_so: impl Fn(&str) -> bool) -> crate::exported::Parsed {
+fn wait_for(namespace: &Namespace, is_so: impl Fn(&str) -> bool) -> crate::prometheus::Parsed {
     let mut text = get(namespace, "/metrics");
     for _ in 0..200 {
         if is_so(&text) {

@@ -45,7 +45,7 @@ fn observation_does_not_change_the_results() {
     assert!(left.abs_diff(seen.summary.sent_packets) <= 1, "{left} {}", seen.summary.sent_packets);
 }
 
-/// A link of 1 Mbit/s and 50 ms; a client asks for 6000 bytes, as in `by_hand.rs`.
+/// A link of 1 Mbit/s and 50 ms; a client asks for 6000 bytes, as in `closed_forms.rs`.
 const FETCH: &str = r#"
 title = "One page"
 [run]

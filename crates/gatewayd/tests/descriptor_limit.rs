@@ -1,7 +1,7 @@
 //! Without descriptors the HTTP server waits instead of spinning. A separate process, since the limit is that of all
 //! threads.
 
-mod exported;
+mod prometheus;
 
 use std::fs;
 use std::io::{Read as _, Write as _};
@@ -12,9 +12,9 @@ use std::time::Duration as Wait;
 use bentpipe_gatewayd::observe::http::serve;
 use bentpipe_gatewayd::observe::state::Shared;
 use bentpipe_units::Duration;
-use exported::about;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, SockaddrStorage, connect, socket};
+use prometheus::about;
 
 /// Clock ticks used by the server's thread; `None` until the thread has its name.
 fn ticks() -> Option<u64> {

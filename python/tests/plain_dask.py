@@ -1,6 +1,6 @@
 """Compare the lists of runs of `runs.cluster` with plain Dask tasks (docs/decisions/0016-clusters.md).
 
-    python python/tests/cluster_plain.py RUNS ROUNDS
+    python python/tests/plain_dask.py RUNS ROUNDS
 
 Plain tasks are submitted with retries and gathered as they complete, one task per run or one per chunk of
 runs. All variants simulate the same runs on the same worker processes, in turns; processor time is that of
@@ -18,7 +18,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from cluster_speed import counted, short_runs
+from cluster_benchmark import counted, short_runs
 
 from bentpipe import _core
 from bentpipe.runs.cluster import Cluster
@@ -109,6 +109,6 @@ def main(count: int, rounds: int) -> None:
 
 
 if __name__ == "__main__":
-    import cluster_plain  # workers find the task by the name of its module
+    import plain_dask  # workers find the task by the name of its module
 
-    cluster_plain.main(*map(int, sys.argv[1:]))
+    plain_dask.main(*map(int, sys.argv[1:]))
