@@ -82,9 +82,11 @@ def advise(
     best of each AQM is compared with the present setting and with DropTail on new seeds. The answer is one
     page. An interrupted search continues with the same command and --out.
 
-    \b Examples: bentpipe advise byun2007-gateway bentpipe advise small-gateway --aqms red,pi,avqred --limit
-    "queue_delay_p95<=50" bentpipe advise my-link.toml --metrics
-    throughput:max,queue_delay_mean:min,loss_rate:min
+    \b
+    Examples:
+      bentpipe advise byun2007-gateway
+      bentpipe advise small-gateway --aqms red,pi,avqred --limit "queue_delay_p95<=50"
+      bentpipe advise my-link.toml --metrics throughput:max,queue_delay_mean:min,loss_rate:min
     """
     names = None if aqms is None else aqms.split(",")
     look_here(names or [])
