@@ -171,7 +171,7 @@ def test_printed_values_and_reconstruction_are_shown(browser: Browser, tmp_path:
     assert "not independent" in warnings
     assert "measured series" in page.inner_text("dl.summary")
     inputs = page.inner_text("main")
-    assert "TCP connections that always have something to send" in inputs
+    assert "long-lived TCP connections" in inputs
     assert "400" in inputs
     page.close()
 

@@ -67,9 +67,9 @@ pub(crate) const SENT: usize = 4;
 /// Packets lost to overflow [packets].
 pub(crate) const LOST: usize = 5;
 /// First variable of the AQM's fluid model.
-pub(crate) const LAW: usize = 6;
+pub(crate) const AQM: usize = 6;
 /// Number of variables, including a spare one for the opened loop; the states of the connections follow.
-pub(crate) const VARIABLES: usize = LAW + MAX_STATES + 1;
+pub(crate) const VARIABLES: usize = AQM + MAX_STATES + 1;
 /// Number of variables for windows up to [`SMALL_WINDOW`].
 pub(crate) const SMALL: usize = VARIABLES + states(SMALL_WINDOW);
 /// Number of variables for windows up to [`MOST_WINDOW`].
@@ -119,8 +119,8 @@ impl<'a, const N: usize> Fluid<'a, N> {
         if self.system.equations == Equations::EndToEnd {
             y[SENDERS] = self.system.initial_window;
         }
-        let states = self.system.law.states();
-        self.system.law.start(&mut y[LAW..LAW + states]);
+        let states = self.system.aqm.states();
+        self.system.aqm.start(&mut y[AQM..AQM + states]);
         y
     }
 
@@ -148,7 +148,7 @@ impl<'a, const N: usize> Fluid<'a, N> {
         let offered = senders.max(0.0) + s.background;
         let load = offered * s.packets_per_segment;
         let arrivals = Arrivals { q: y[QUEUE].max(0.0), load, capacity: s.capacity.at(t) };
-        let p = s.law.mark(&y[LAW..LAW + s.law.states()], &arrivals);
+        let p = s.aqm.mark(&y[AQM..AQM + s.aqm.states()], &arrivals);
         let accepted = if s.drops { load * (1.0 - p) } else { load };
         Rates { offered, load, p, accepted }
     }
@@ -300,8 +300,8 @@ impl<const N: usize> Delayed<N, LAGS> for Fluid<'_, N> {
             unit: s.unit,
             grain: self.grain,
         };
-        let states = s.law.states();
-        s.law.derivatives(&y[LAW..LAW + states], now.p, &seen, &mut dy[LAW..LAW + states]);
+        let states = s.aqm.states();
+        s.aqm.derivatives(&y[AQM..AQM + states], now.p, &seen, &mut dy[AQM..AQM + states]);
         dy
     }
 
@@ -319,7 +319,7 @@ fn heard(p: f64, lost: f64, accepted: f64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::system::tests::{law, plain};
+    use crate::system::tests::{aqm, plain};
 
     /// 100 connections with a round trip of 0.1 s under RED from 0 to 100 packets, `max_p` 1: now 200 packets/s and an
     /// average of 20, a round trip ago 400 packets/s and 50, so p is 0.2 and was 0.5. At once: 0.8 100 / 0.01 - 0.5 0.2
@@ -327,13 +327,13 @@ mod tests {
     #[test]
     fn feedback_delay_follows_the_setting() {
         let given = [("min_th", 0.0), ("max_th", 100.0), ("max_p", 1.0), ("w_q", 0.01)];
-        let mut system = plain(Equations::Gateway, law("red", 1000.0, &given), 100.0, 0.1, 1000.0);
+        let mut system = plain(Equations::Gateway, aqm("red", 1000.0, &given), 100.0, 0.1, 1000.0);
         for (feedback, change) in [(Feedback::None, 7960.0), (Feedback::RoundTrip, 4800.0)] {
             system.feedback = feedback;
             let fluid = Fluid::<VARIABLES>::new(&system);
             let (mut now, mut then) = ([0.0; VARIABLES], [0.0; VARIABLES]);
-            (now[SENDERS], now[LAW]) = (200.0, 20.0);
-            (then[SENDERS], then[LAW]) = (400.0, 50.0);
+            (now[SENDERS], now[AQM]) = (200.0, 20.0);
+            (then[SENDERS], then[AQM]) = (400.0, 50.0);
             assert!((fluid.derive(0.0, &now, &[now, then])[SENDERS] - change).abs() < 1e-9, "{feedback:?}");
         }
     }

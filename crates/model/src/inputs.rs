@@ -2,7 +2,9 @@
 
 use bentpipe_scenario::Scenario;
 
-use crate::system::{Capacity, Error, System, name};
+use crate::capacity::Capacity;
+use crate::error::Error;
+use crate::system::{System, name};
 
 /// A parameter of the equations.
 #[derive(Clone, Debug, PartialEq)]
@@ -35,27 +37,32 @@ pub fn inputs(scenario: &Scenario, seed: u64) -> Result<(&'static str, Vec<Input
     };
     let input = |symbol, what, value, unit| Input { symbol, what, value, unit };
     let mut found = vec![
-        input("m", "TCP connections that always have something to send", s.connections, ""),
-        input("R", "mean round trip of a sender, queues apart", s.round_trip, "s"),
-        input("μ", "what the link can send", low, "packets/s"),
+        input("m", "long-lived TCP connections", s.connections, ""),
+        input("R", "mean round-trip time of a sender without queueing delay", s.round_trip, "s"),
+        input(
+            "μ",
+            if high > low { "minimum capacity of the link" } else { "capacity of the link" },
+            low,
+            "packets/s",
+        ),
     ];
     if high > low {
-        found.push(input("μ", "what the link can send, at most", high, "packets/s"));
+        found.push(input("μ", "maximum capacity of the link", high, "packets/s"));
     }
     found.extend([
         input("P", "length of a packet on the link", s.packet, "bytes"),
         input("S", "length of a segment at the mark point", s.segment, "bytes"),
-        input("", "what the watched queue may hold", s.limit, "packets"),
-        input("1 - decr", "share of its window that a mark takes from a sender", 1.0 - s.decrease, ""),
-        input("MaxRcvWin", "what a receiver offers", s.window, "segments"),
-        input("W_0", "a new connection's window", s.initial_window, "segments"),
-        input("", "datagrams that no mark slows down", s.background, "packets/s"),
-        input("", "share of the connections replaced in a second", s.replaced, "1/s"),
-        input("d", "delay of the PEP, mean", s.pep_delay.mean(), "s"),
-        input("ω", "of the offered load, mean", s.load_ratio.mean(), ""),
+        input("", "limit of the watched queue", s.limit, "packets"),
+        input("1 - decr", "share of its window by which a mark reduces it", 1.0 - s.decrease, ""),
+        input("MaxRcvWin", "receive window", s.window, "segments"),
+        input("W_0", "initial window", s.initial_window, "segments"),
+        input("", "datagrams, which do not react to marks", s.background, "packets/s"),
+        input("", "share of connections replaced per second", s.replaced, "1/s"),
+        input("d", "mean PEP delay", s.pep_delay.mean(), "s"),
+        input("ω", "mean load ratio", s.load_ratio.mean(), ""),
     ]);
     if let Some(series) = &s.new_connections {
-        found.push(input("υ", "share of the connections that is new, mean", series.mean(), ""));
+        found.push(input("υ", "mean share of new connections", series.mean(), ""));
     }
     Ok((name(s.equations), found))
 }

@@ -8,18 +8,24 @@
 //! - [`run`]: all three, with the columns of a simulation;
 //! - [`stability`]: linearization around the operating point, and stability margins.
 
+mod capacity;
+mod error;
 mod fluid;
 mod fourier;
 mod inputs;
 mod population;
 mod run;
+mod senders;
 mod solve;
 pub mod stability;
 mod system;
+mod watched_queue;
 
+pub use capacity::Capacity;
+pub use error::Error;
 pub use fluid::Fluid;
 pub use fourier::Series;
 pub use inputs::{Input, inputs};
 pub use run::{Column, Table, run};
 pub use solve::{Delayed, integrate};
-pub use system::{Capacity, Error, System};
+pub use system::System;

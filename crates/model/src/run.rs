@@ -2,9 +2,10 @@
 
 use bentpipe_scenario::Scenario;
 
-use crate::fluid::{Fluid, LARGE, LAW, LOST, MARKED, OFFERED, QUEUE, SENT, SMALL, SMALL_WINDOW, VARIABLES};
+use crate::error::Error;
+use crate::fluid::{AQM, Fluid, LARGE, LOST, MARKED, OFFERED, QUEUE, SENT, SMALL, SMALL_WINDOW, VARIABLES};
 use crate::solve::integrate;
-use crate::system::{Error, System};
+use crate::system::System;
 
 /// A column of a table.
 #[derive(Clone, Debug, PartialEq)]
@@ -61,9 +62,9 @@ fn solve<const N: usize>(system: &System, scenario: &Scenario) -> Result<Table, 
     let warm = scenario.run.warmup.as_nanos().div_ceil(interval) as usize;
     let samples = warm + count(scenario.run.duration);
     let start = fluid.start();
-    let mut law_names: Vec<&'static str> = Vec::new();
-    let states = system.law.states();
-    system.law.probe(&start[LAW..LAW + states], &mut |name, _| law_names.push(name));
+    let mut aqm_names: Vec<&'static str> = Vec::new();
+    let states = system.aqm.states();
+    system.aqm.probe(&start[AQM..AQM + states], &mut |name, _| aqm_names.push(name));
     let names = [
         "time",
         "offered_load",
@@ -77,7 +78,7 @@ fn solve<const N: usize>(system: &System, scenario: &Scenario) -> Result<Table, 
     let mut columns: Vec<Column> = names
         .iter()
         .map(|name| (*name).to_owned())
-        .chain(law_names.iter().map(|name| format!("aqm.{name}")))
+        .chain(aqm_names.iter().map(|name| format!("aqm.{name}")))
         .map(|name| Column { name, values: Vec::with_capacity(samples - warm) })
         .collect();
     let seconds = scenario.run.sample_interval.as_secs_f64();
@@ -99,7 +100,7 @@ fn solve<const N: usize>(system: &System, scenario: &Scenario) -> Result<Table, 
             let marked = if system.drops { since(MARKED) } else { 0.0 };
             let lost = marked + since(LOST) / system.packets_per_segment;
             row.push(if offered > 0.0 { lost / offered } else { f64::NAN });
-            system.law.probe(&y[LAW..LAW + states], &mut |_, value| row.push(value));
+            system.aqm.probe(&y[AQM..AQM + states], &mut |_, value| row.push(value));
             for (column, value) in columns.iter_mut().zip(&row) {
                 column.values.push(*value);
             }

@@ -68,7 +68,7 @@ fn every_aqm_is_solved_or_rejected() {
                     format!("aqm.algorithm: found {}; allowed in a fluid model: droptail, ", algorithm.name);
                 assert!(message.starts_with(&start), "{message}");
             }
-            (law, _) => panic!("{}: has a law: {}", algorithm.name, law.is_some()),
+            (fluid, _) => panic!("{}: has a fluid model: {}", algorithm.name, fluid.is_some()),
         }
     }
     for (aqm, message) in [

@@ -8,7 +8,7 @@ use bentpipe_units::Duration;
 
 const SENDERS: usize = 0;
 const QUEUE: usize = 1;
-const LAW: usize = 6;
+const AQM: usize = 6;
 /// More variables than the equations need, except with timeouts.
 const N: usize = 12;
 const PI: f64 = std::f64::consts::PI;
@@ -45,7 +45,7 @@ fn system(equations: Equations) -> System {
     let scenario = Scenario::parse(text, "t.toml", &[]).unwrap();
     let mut system = System::of(&scenario, 1).unwrap();
     system.equations = equations;
-    system.law = Box::new(Shows);
+    system.aqm = Box::new(Shows);
     system.connections = 100.0;
     system.ramps = vec![(100.0, None)];
     system.round_trip = 0.1;
@@ -65,7 +65,7 @@ fn system(equations: Equations) -> System {
 /// The variables with this rate or window, this queue, this share marked, and 3/4 of a packet in the virtual queue.
 fn at(senders: f64, q: f64, p: f64) -> [f64; N] {
     let mut y = [0.0; N];
-    (y[SENDERS], y[QUEUE], y[LAW], y[LAW + 3]) = (senders, q, p, 0.75);
+    (y[SENDERS], y[QUEUE], y[AQM], y[AQM + 3]) = (senders, q, p, 0.75);
     y
 }
 
@@ -103,7 +103,7 @@ fn gateway() {
     // λ >= 0, and where marks drop nothing all comes.
     system.drops = false;
     let many = change(&system, 2.0, at(1e6, 0.0, 1.0), then);
-    assert_eq!((many[SENDERS], many[LAW]), (-2e9, 1_000_020.0));
+    assert_eq!((many[SENDERS], many[AQM]), (-2e9, 1_000_020.0));
     system.limit = 1000.0;
     assert!((change(&system, 2.0, now, then)[QUEUE] - 520.0).abs() < 1e-9);
 }

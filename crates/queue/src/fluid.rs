@@ -8,9 +8,9 @@
 /// Maximum number of state variables.
 pub const MAX_STATES: usize = 4;
 
-/// Form of the equations, where the papers print another one than the algorithm has.
+/// Variant of the equations, where the printed one differs from the algorithm.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum FluidForm {
+pub enum FluidVariant {
     /// As printed in the paper; reproduces the paper's results.
     Printed,
     /// As the algorithm acts, packet by packet.
@@ -24,8 +24,8 @@ pub struct FluidConfig {
     pub packet: f64,
     /// Limit of the watched queue [packets].
     pub limit: f64,
-    /// Form of the equations.
-    pub form: FluidForm,
+    /// Variant of the equations.
+    pub variant: FluidVariant,
 }
 
 /// Arrivals at the mark point, and the queue that they find.

@@ -7,7 +7,7 @@
 
 use bentpipe_queue::aqm::threshold::{Threshold, ThresholdFluid};
 use bentpipe_queue::descriptor::Algorithm;
-use bentpipe_queue::fluid::{Arrivals, FluidConfig, FluidForm, Inputs, MAX_STATES, Service};
+use bentpipe_queue::fluid::{Arrivals, FluidConfig, FluidVariant, Inputs, MAX_STATES, Service};
 use bentpipe_queue::registry::AQMS;
 use bentpipe_queue::{Aqm, Context, FluidModel, Limit, Link, Packet, QueueState, Value, Values, Verdict};
 use bentpipe_units::{Duration, Instant, Rate, Rng};
@@ -115,7 +115,7 @@ impl Case {
 
     fn fluid_model(&self) -> Box<dyn FluidModel> {
         let given =
-            FluidConfig { packet: f64::from(PACKET), limit: f64::from(LIMIT), form: FluidForm::Actual };
+            FluidConfig { packet: f64::from(PACKET), limit: f64::from(LIMIT), variant: FluidVariant::Actual };
         let make = self.algorithm.fluid.expect("it has one");
         let model = make(&self.values(), &given).expect("a fluid model for these values");
         match self.threshold {
@@ -168,8 +168,8 @@ impl Case {
     /// Runs the algorithm.
     fn packets(&self, point: &Point, run: u64) -> Course {
         let mut aqm = self.aqm();
-        let mut traffic = Rng::stream(run, "traffic", 0, "laws");
-        let mut rng = Rng::stream(run, "aqm", 0, "laws");
+        let mut traffic = Rng::stream(run, "traffic", 0, "fluid");
+        let mut rng = Rng::stream(run, "aqm", 0, "fluid");
         let transmission = Duration::from_secs_f64(1.0 / MU);
         let limit = Limit { packets: LIMIT, bytes: u64::MAX };
         let mut state = QueueState {

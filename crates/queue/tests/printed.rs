@@ -1,6 +1,6 @@
 //! The fluid models of RED and AVQ as printed in the papers, at points worked out by hand.
 
-use bentpipe_queue::fluid::{FluidConfig, FluidForm, Inputs, Service};
+use bentpipe_queue::fluid::{FluidConfig, FluidVariant, Inputs, Service};
 use bentpipe_queue::registry::AQMS;
 use bentpipe_queue::{Link, Value, Values};
 use bentpipe_units::Rate;
@@ -12,7 +12,7 @@ fn change(name: &str, given: &[(&str, Value)], x: &[f64], (offered, accepted): (
     let link = Link { capacity: Rate::from_bps(8_000_000), mean_packet: 1000.0 };
     let value = |name: &str| given.iter().find(|(of, _)| *of == name).map(|(_, x)| *x);
     let values = Values::resolve(algorithm.params, &link, &value).unwrap();
-    let given = FluidConfig { packet: 1000.0, limit: 1e9, form: FluidForm::Printed };
+    let given = FluidConfig { packet: 1000.0, limit: 1e9, variant: FluidVariant::Printed };
     let model = algorithm.fluid.unwrap()(&values, &given).unwrap();
     let inputs = Inputs {
         q: 50.0,

@@ -1229,7 +1229,7 @@ fn files() {
 #[test]
 fn distributions() {
     let at = "my.toml:33:1: traffic.web.object_size";
-    for (law, expected) in [
+    for (distribution, expected) in [
         ("{}", format!("{at}: found none; allowed: one of uniform, exponential, normal, erlang, pareto, choice, trace")),
         (
             "{ pareto = { shape = 1, mean = \"1 KB\" } }",
@@ -1270,7 +1270,7 @@ fn distributions() {
                 .to_owned(),
         ),
     ] {
-        assert_eq!(changed("\"50 KB\"", law), expected, "{law}");
+        assert_eq!(changed("\"50 KB\"", distribution), expected, "{distribution}");
     }
 }
 

@@ -16,7 +16,7 @@ use bentpipe_queue::fluid::Arrivals;
 
 use super::complex::{Complex, Elementary as _, ONE, ZERO, solve};
 use super::rest::AtRest;
-use crate::fluid::{Fluid, LAGS, LAW, QUEUE, SENDERS, VARIABLES};
+use crate::fluid::{AQM, Fluid, LAGS, QUEUE, SENDERS, VARIABLES};
 use crate::solve::Delayed;
 
 /// Maximum number of variables of a loop.
@@ -44,7 +44,7 @@ impl Linear {
     /// Linearizes around `rest`.
     pub fn of(rest: &AtRest) -> Self {
         let fluid = Fluid::new(&rest.system);
-        let all: Vec<usize> = [SENDERS, QUEUE].into_iter().chain(LAW..LAW + rest.states).collect();
+        let all: Vec<usize> = [SENDERS, QUEUE].into_iter().chain(AQM..AQM + rest.states).collect();
         let size = |i: usize| if i == QUEUE { rest.y[i].abs().max(1.0) } else { rest.y[i].abs().max(1e-3) };
         let lags = fluid.lags(0.0, &rest.y);
         let n = all.len();
@@ -75,7 +75,7 @@ impl Linear {
             let mut y = rest.y;
             y[variable] += by;
             let arrivals = Arrivals { q: y[QUEUE].max(0.0), ..arrivals };
-            rest.law.mark(&y[LAW..LAW + rest.states], &arrivals)
+            rest.aqm.mark(&y[AQM..AQM + rest.states], &arrivals)
         };
         let c = all.iter().map(|&i| {
             let step = STEP * size(i);

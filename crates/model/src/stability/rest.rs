@@ -12,7 +12,7 @@
 use std::sync::Arc;
 
 use bentpipe_queue::fluid::{
-    Arrivals, Equilibrium, FluidConfig, FluidForm, FluidModel, Inputs, MAX_STATES, Service,
+    Arrivals, Equilibrium, FluidConfig, FluidModel, FluidVariant, Inputs, MAX_STATES, Service,
 };
 use bentpipe_queue::registry::AQMS;
 use bentpipe_queue::{Link, Values};
@@ -20,10 +20,11 @@ use bentpipe_scenario::Equations;
 use bentpipe_units::Rate;
 
 use crate::Error;
-use crate::fluid::{Fluid, LAGS, LAW, QUEUE, SENDERS, VARIABLES};
+use crate::capacity::Capacity;
+use crate::fluid::{AQM, Fluid, LAGS, QUEUE, SENDERS, VARIABLES};
 use crate::fourier::Series;
 use crate::solve::Delayed;
-use crate::system::{Capacity, System};
+use crate::system::System;
 
 /// A fluid model in an opened loop: the share of marks is an additional, constant variable.
 struct Open(Arc<dyn FluidModel>);
@@ -79,7 +80,7 @@ pub(crate) struct AtRest {
     pub y: [f64; VARIABLES],
     pub point: OperatingPoint,
     /// Fluid model of the AQM.
-    pub law: Arc<dyn FluidModel>,
+    pub aqm: Arc<dyn FluidModel>,
 }
 
 /// Tolerance of a balance, relative to the capacity.
@@ -98,10 +99,10 @@ impl AtRest {
                     .to_owned(),
             ));
         }
-        let law: Arc<dyn FluidModel> = Arc::from(system.law);
+        let aqm: Arc<dyn FluidModel> = Arc::from(system.aqm);
         let limit = system.limit;
-        let states = law.states();
-        system.law = Box::new(Open(law.clone()));
+        let states = aqm.states();
+        system.aqm = Box::new(Open(aqm.clone()));
         // No overflow in equilibrium; the limit is checked below.
         system.limit = f64::INFINITY;
         system.ramps = vec![(system.connections, None)];
@@ -114,7 +115,7 @@ impl AtRest {
             states,
             y: [0.0; VARIABLES],
             point: OperatingPoint { p: 0.0, queue: 0.0, offered: 0.0, window: 0.0, round_trip: 0.0 },
-            law,
+            aqm,
         };
         found.search(limit)?;
         Ok(found)
@@ -122,7 +123,7 @@ impl AtRest {
 
     /// Returns the variable that holds the share of marks.
     pub const fn cut(&self) -> usize {
-        LAW + self.states
+        AQM + self.states
     }
 
     fn mu(&self) -> f64 {
@@ -132,7 +133,7 @@ impl AtRest {
     fn search(&mut self, limit: f64) -> Result<(), Error> {
         if self.balance(0.5).is_none() {
             return Err(Error::Scenario(format!(
-                "aqm: found a law that marks nothing, switches, or does not say where it stands still; allowed for an \
+                "aqm: found an algorithm that marks nothing, switches, or has no known equilibrium; allowed for an \
                  operating point: {}",
                 with_rest().join(", ")
             )));
@@ -171,7 +172,7 @@ impl AtRest {
                 "aqm: found no operating point: {senders} and the link balance where a share of {p:.6} is marked, and \
                  the marking function jumps over it, from {p_below:.6} to {p_above:.6} at {:.4} packets; allowed: \
                  parameters that mark as much below the step, such as a greater max_p or gentle",
-                self.y[QUEUE].max(self.y[LAW])
+                self.y[QUEUE].max(self.y[AQM])
             )));
         }
         self.finish(limit)
@@ -182,9 +183,9 @@ impl AtRest {
         let fluid = Fluid::new(&self.system);
         let (mu, service) = (self.system.capacity.at(0.0), fluid.service());
         let mut x = [0.0; MAX_STATES + 1];
-        let rest = self.system.law.equilibrium(share, mu, service, &mut x[..=self.states])?;
+        let rest = self.system.aqm.equilibrium(share, mu, service, &mut x[..=self.states])?;
         let mut y = [0.0; VARIABLES];
-        y[LAW..=LAW + self.states].copy_from_slice(&x[..=self.states]);
+        y[AQM..=AQM + self.states].copy_from_slice(&x[..=self.states]);
         let served = match rest {
             Equilibrium::Queue(q) => {
                 y[QUEUE] = q;
@@ -243,12 +244,12 @@ impl AtRest {
         let over = rates.accepted / self.mu();
         if over > 1.0 + 1e-5 {
             return Err(Error::Scenario(format!(
-                "aqm: found no operating point: the law accepts {over:.4} times what the link can send, and the queue \
-                 grows without bound; allowed: a virtual capacity up to the link's"
+                "aqm: found no operating point: the AQM accepts {over:.4} times the capacity of the link, and the \
+                 queue grows without bound; allowed: a virtual capacity up to the link's"
             )));
         }
         let dy = fluid.derive(0.0, y, &[*y; LAGS]);
-        let moving = (0..=self.cut()).filter(|i| matches!(*i, SENDERS | QUEUE) || *i >= LAW);
+        let moving = (0..=self.cut()).filter(|i| matches!(*i, SENDERS | QUEUE) || *i >= AQM);
         for i in moving {
             // It changes by less than 0.1 % per round trip.
             let moved = dy[i].abs() * self.system.round_trip;
@@ -298,10 +299,10 @@ fn with_rest() -> Vec<&'static str> {
     let link = Link { capacity: Rate::from_bps(8_000_000), mean_packet: 1000.0 };
     let says = |algorithm: &&bentpipe_queue::descriptor::Algorithm| {
         let values = Values::resolve(algorithm.params, &link, &|_| None).ok()?;
-        let given = FluidConfig { packet: link.mean_packet, limit: 1000.0, form: FluidForm::Actual };
-        let law = algorithm.fluid?(&values, &given).ok()?;
+        let given = FluidConfig { packet: link.mean_packet, limit: 1000.0, variant: FluidVariant::Actual };
+        let model = algorithm.fluid?(&values, &given).ok()?;
         let mut x = [0.0; MAX_STATES];
-        law.equilibrium(0.5, 1000.0, Service::Full, &mut x[..law.states()])
+        model.equilibrium(0.5, 1000.0, Service::Full, &mut x[..model.states()])
     };
     AQMS.iter().filter(|algorithm| says(algorithm).is_some()).map(|algorithm| algorithm.name).collect()
 }

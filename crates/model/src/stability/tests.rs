@@ -13,7 +13,7 @@ use crate::fluid::{Fluid, SENDERS};
 use crate::fourier::Series;
 use crate::solve::integrate;
 use crate::system::System;
-use crate::system::tests::{law, plain};
+use crate::system::tests::{aqm, plain};
 
 /// Hollot, Misra, Towsley & Gong (INFOCOM 2001 and 2002): 60 connections, 3750 packets/s, a round trip of 0.246 s.
 const N: f64 = 60.0;
@@ -30,13 +30,13 @@ fn hollot_red() -> System {
         ("max_p", 0.1),
         ("w_q", -libm::expm1(-0.005 / C)),
     ];
-    plain(Equations::EndToEnd, law("red", C, &given), N, R - queue / C, C)
+    plain(Equations::EndToEnd, aqm("red", C, &given), N, R - queue / C, C)
 }
 
 /// Their PI: a = 1.822e-5, b = 1.816e-5 at 160 looks a second, 200 packets.
 fn hollot_pi() -> System {
     let given = [("a", 1.822e-5), ("b", 1.816e-5), ("w", 160.0), ("q_ref", 200.0)];
-    plain(Equations::EndToEnd, law("pi", C, &given), N, R - 200.0 / C, C)
+    plain(Equations::EndToEnd, aqm("pi", C, &given), N, R - 200.0 / C, C)
 }
 
 /// From p to q, all terms of their linearization kept: `δW' = -N/(R²C) (δW + δW(t-R)) - 1/(R²C) (δq - δq(t-R)) -
@@ -163,7 +163,7 @@ impl Draw {
         let mut p = 0.1;
         for pass in 0..2 {
             let below = p / gain;
-            let (law_, given) = if pass == 0 {
+            let (algorithm, given) = if pass == 0 {
                 ("pi", vec![("a", 1e-3), ("b", 5e-4), ("w", 100.0), ("q_ref", self.queue)])
             } else {
                 match self.algorithm {
@@ -194,8 +194,8 @@ impl Draw {
                 Equations::EndToEnd => self.round_trip - self.queue / self.capacity,
                 _ => self.round_trip,
             };
-            let law = law(law_, self.capacity, &given);
-            let mut system = plain(self.equations, law, self.connections, empty, self.capacity);
+            let model = aqm(algorithm, self.capacity, &given);
+            let mut system = plain(self.equations, model, self.connections, empty, self.capacity);
             system.feedback = self.feedback;
             system.drops = self.drops;
             system.pep_delay = Series::constant(self.pep_delay);
@@ -303,7 +303,7 @@ fn integrated_disturbances_follow_the_rightmost_root() {
 
 /// 400 connections, 1797 packets/s, RED from 60 to 180 packets; drops, and a round trip of 60 ms.
 fn gateway(algorithm: &str, given: &[(&str, f64)], pep_delay: f64) -> System {
-    let mut system = plain(Equations::Gateway, law(algorithm, 1797.0, given), 400.0, 0.06, 1797.0);
+    let mut system = plain(Equations::Gateway, aqm(algorithm, 1797.0, given), 400.0, 0.06, 1797.0);
     system.drops = true;
     system.pep_delay = Series::constant(pep_delay);
     system

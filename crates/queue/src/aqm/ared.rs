@@ -227,7 +227,7 @@ impl AredFluid {
             max_p: v.number("max_p").clamp(LEAST_P, GREATEST_P),
             interval: v.number("interval"),
             ramp,
-            share: uniform_dropper::share_of(given.form, false),
+            share: uniform_dropper::share_of(given.variant, false),
         })
     }
 }

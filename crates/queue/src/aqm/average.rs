@@ -6,7 +6,7 @@
 
 use bentpipe_units::Instant;
 
-use crate::fluid::{FluidConfig, FluidForm, Inputs};
+use crate::fluid::{FluidConfig, FluidVariant, Inputs};
 use crate::{Context, Param, Range, Tune, Unit, Values};
 
 /// Weight of a sample, by default that of RED 1.
@@ -89,12 +89,12 @@ impl Average {
 /// The average of a fluid queue: see RED's fluid model.
 pub(super) struct Follow {
     w_q: f64,
-    form: FluidForm,
+    variant: FluidVariant,
 }
 
 impl Follow {
     pub fn new(v: &Values, given: &FluidConfig) -> Self {
-        Self { w_q: v.number("w_q"), form: given.form }
+        Self { w_q: v.number("w_q"), variant: given.variant }
     }
 
     /// Rate of change of the average `avg` [packets/s]. With a weight of 1 it follows the queue as closely as the grain
@@ -104,9 +104,9 @@ impl Follow {
     /// it could send had found the queue empty. In the papers' models the time between samples is that between
     /// arrivals; here it is at most that between packets on the link.
     pub fn change(&self, avg: f64, inputs: &Inputs) -> f64 {
-        let samples = match self.form {
-            FluidForm::Printed => inputs.offered.max(inputs.capacity),
-            FluidForm::Actual => inputs.offered + inputs.idle() * (inputs.capacity - inputs.offered),
+        let samples = match self.variant {
+            FluidVariant::Printed => inputs.offered.max(inputs.capacity),
+            FluidVariant::Actual => inputs.offered + inputs.idle() * (inputs.capacity - inputs.offered),
         };
         let rate = (-libm::log1p(-self.w_q) * samples).min(1.0 / inputs.grain);
         rate * (inputs.q - avg)

@@ -26,7 +26,7 @@
 use bentpipe_units::Instant;
 
 use crate::descriptor::{Algorithm, Placement, Preset};
-use crate::fluid::{Arrivals, BoundedVirtualQueue, FluidConfig, FluidForm, FluidModel, Inputs};
+use crate::fluid::{Arrivals, BoundedVirtualQueue, FluidConfig, FluidModel, FluidVariant, Inputs};
 use crate::{Aqm, Context, Packet, Param, ParamError, Range, Tune, Unit, Value, Values, Verdict};
 
 /// The registry's entry.
@@ -38,7 +38,7 @@ pub const ALGORITHM: Algorithm = Algorithm {
     presets: PRESETS,
     placement: Placement::Anywhere,
     build: |values| Ok(Box::new(Avq::new(values)?)),
-    fluid: Some(law),
+    fluid: Some(fluid),
 };
 
 const PARAMS: &[Param] = &[
@@ -302,11 +302,11 @@ impl Service {
     }
 }
 
-fn law(v: &Values, given: &FluidConfig) -> Result<Box<dyn FluidModel>, ParamError> {
+fn fluid(v: &Values, given: &FluidConfig) -> Result<Box<dyn FluidModel>, ParamError> {
     let (buffer, service) = (v.number("buffer") / given.packet, Service::new(v, given.packet));
-    Ok(match given.form {
-        FluidForm::Printed => Box::new(AvqPrinted { threshold: buffer / 3.0, service }),
-        FluidForm::Actual => Box::new(AvqFluid { buffer: BoundedVirtualQueue(buffer), service }),
+    Ok(match given.variant {
+        FluidVariant::Printed => Box::new(AvqPrinted { threshold: buffer / 3.0, service }),
+        FluidVariant::Actual => Box::new(AvqFluid { buffer: BoundedVirtualQueue(buffer), service }),
     })
 }
 

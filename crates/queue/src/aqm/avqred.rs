@@ -247,7 +247,7 @@ impl AvqRedFluid {
             min_capacity: packets("min_capacity"),
             max_capacity: packets("max_capacity"),
             mean_packet: v.number("mean_packet"),
-            share: uniform_dropper::share_of(given.form, false),
+            share: uniform_dropper::share_of(given.variant, false),
         })
     }
 }

@@ -379,7 +379,7 @@ mod tests {
             (Some(pkt), ok_to_drop)
         }
 
-        fn law(&self, t: u64) -> u64 {
+        fn control_law(&self, t: u64) -> u64 {
             let interval = Duration::from_nanos(Self::INTERVAL);
             t + interval.scaled(1.0 / f64::from(self.count).sqrt()).as_nanos()
         }
@@ -395,7 +395,7 @@ mod tests {
                     self.count += 1;
                     (pkt, ok_to_drop) = self.dodequeue(now);
                     if ok_to_drop {
-                        self.drop_next = self.law(self.drop_next);
+                        self.drop_next = self.control_law(self.drop_next);
                     } else {
                         self.dropping = false;
                     }
@@ -409,7 +409,7 @@ mod tests {
                 if delta > 1 && now as i64 - (self.drop_next as i64) < 16 * Self::INTERVAL as i64 {
                     self.count = delta;
                 }
-                self.drop_next = self.law(now);
+                self.drop_next = self.control_law(now);
                 self.lastcount = self.count;
             }
             pkt.map(|pkt| pkt.2)

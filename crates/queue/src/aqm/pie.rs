@@ -32,7 +32,7 @@
 use bentpipe_units::{Duration, Instant, Rng};
 
 use crate::descriptor::{Algorithm, Placement};
-use crate::fluid::{Arrivals, FluidConfig, FluidForm, FluidModel, Inputs};
+use crate::fluid::{Arrivals, FluidConfig, FluidModel, FluidVariant, Inputs};
 use crate::{Aqm, Context, Ecn, Packet, Param, ParamError, Range, Tune, Unit, Values, Verdict};
 
 /// The registry's entry.
@@ -434,7 +434,7 @@ impl PieFluid {
             return Err(ParamError { name: "activate", problem });
         }
         let rules = Rules::new(v);
-        let even = rules.derandomize && given.form == FluidForm::Actual;
+        let even = rules.derandomize && given.variant == FluidVariant::Actual;
         let unmarked = rules.unmarked as f64 / given.packet;
         Ok(Self { rules, unmarked, share: if even { share } else { |p| p } })
     }

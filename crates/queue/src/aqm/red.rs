@@ -149,7 +149,7 @@ impl Aqm for Red {
 
 /// RED as a fluid [B07 4.4]: each arrival moves the average by the share `w_q` towards the queue, so within the time
 /// `δ` between two arrivals `avg - q` shrinks by the factor `1 - w_q`: `d avg / dt = ln(1 - w_q) / δ (avg - q)`. The
-/// printed form marks `p_b`; the actual share, with marks spread evenly or with `wait`, is [`uniform_dropper::share`].
+/// printed variant marks `p_b`; the actual share, with marks spread evenly or with `wait`, is [`uniform_dropper::share`].
 /// `ns2` and the packet lengths of byte mode are not modelled.
 struct RedFluid {
     average: Follow,
@@ -162,7 +162,7 @@ impl RedFluid {
     fn new(v: &Values, given: &FluidConfig) -> Result<Self, ParamError> {
         v.in_order("min_th", "max_th")?;
         let ramp = Ramp { min_th: v.number("min_th"), max_th: v.number("max_th"), gentle: v.flag("gentle") };
-        let share = uniform_dropper::share_of(given.form, v.flag("wait"));
+        let share = uniform_dropper::share_of(given.variant, v.flag("wait"));
         Ok(Self { average: Follow::new(v, given), max_p: v.number("max_p"), ramp, share })
     }
 }

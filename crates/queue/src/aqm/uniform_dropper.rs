@@ -7,7 +7,7 @@
 
 use bentpipe_units::Rng;
 
-use crate::fluid::FluidForm;
+use crate::fluid::FluidVariant;
 use crate::{Param, Range, Tune, Unit};
 
 /// Lower threshold, by default a target delay of 33 ms.
@@ -129,13 +129,13 @@ fn spread_late(p_b: f64, count: i64) -> f64 {
     }
 }
 
-/// Returns the share of packets marked as a function of `p_b`: `p_b` itself in the printed form; else [`share`], or
+/// Returns the share of packets marked as a function of `p_b`: `p_b` itself in the printed variant; else [`share`], or
 /// [`share_late`] with `wait`.
-pub(super) fn share_of(form: FluidForm, wait: bool) -> fn(f64) -> f64 {
-    match (form, wait) {
-        (FluidForm::Printed, _) => |p_b| p_b,
-        (FluidForm::Actual, false) => share,
-        (FluidForm::Actual, true) => share_late,
+pub(super) fn share_of(variant: FluidVariant, wait: bool) -> fn(f64) -> f64 {
+    match (variant, wait) {
+        (FluidVariant::Printed, _) => |p_b| p_b,
+        (FluidVariant::Actual, false) => share,
+        (FluidVariant::Actual, true) => share_late,
     }
 }
 
@@ -229,7 +229,7 @@ mod tests {
                 let mut dropper = UniformDropper { wait, gentle: true, ..UniformDropper::new(0.0, 1.0, 1.0) };
                 let mut rng = Rng::stream(3, "dropper", 0, "share");
                 let marks = (0..40_000).filter(|_| dropper.draw(p_b, 1.0, &mut rng)).count() as f64 / 4e4;
-                let expected = share_of(FluidForm::Actual, wait)(p_b);
+                let expected = share_of(FluidVariant::Actual, wait)(p_b);
                 let error = (expected / 4e4).sqrt();
                 assert!(
                     (marks - expected).abs() < 4.0 * error,

@@ -239,7 +239,7 @@ mod tests {
 
     /// Mean and variance of many draws.
     fn moments(draw: impl Fn(&mut Rng) -> f64) -> (f64, f64) {
-        let mut rng = Rng::stream(3, "law", 0, "test");
+        let mut rng = Rng::stream(3, "distribution", 0, "test");
         let draws: Vec<f64> = (0..DRAWS).map(|_| draw(&mut rng)).collect();
         let mean = draws.iter().sum::<f64>() / f64::from(DRAWS);
         (mean, draws.iter().map(|x| (x - mean) * (x - mean)).sum::<f64>() / f64::from(DRAWS))
@@ -275,10 +275,10 @@ mod tests {
     /// Half a bell, whose mean is √(2/π) standard deviations; its standard error is 0.0019 s.
     #[test]
     fn normal_draws_are_not_negative() {
-        let law = Distribution::Normal { mean: Duration::ZERO, std: Duration::from_secs(1) };
-        let found = mean(|rng| law.draw(rng).as_secs_f64());
+        let distribution = Distribution::Normal { mean: Duration::ZERO, std: Duration::from_secs(1) };
+        let found = mean(|rng| distribution.draw(rng).as_secs_f64());
         let half = (2.0 / std::f64::consts::PI).sqrt();
-        assert!((law.mean().as_secs_f64() - half).abs() < 1e-8);
+        assert!((distribution.mean().as_secs_f64() - half).abs() < 1e-8);
         assert!((found - half).abs() < 0.01, "{found}");
     }
 
@@ -286,9 +286,9 @@ mod tests {
     /// so that the standard error of the mean is 0.0055.
     #[test]
     fn pareto_minimum_mean_and_tail_match() {
-        let law = Distribution::Pareto { shape: 3.0, mean: Duration::from_secs(3) };
-        assert!((mean(|rng| law.draw(rng).as_secs_f64()) - 3.0).abs() < 0.028);
-        let above = |x: f64| mean(|rng| f64::from(law.draw(rng).as_secs_f64() > x));
+        let distribution = Distribution::Pareto { shape: 3.0, mean: Duration::from_secs(3) };
+        assert!((mean(|rng| distribution.draw(rng).as_secs_f64()) - 3.0).abs() < 0.028);
+        let above = |x: f64| mean(|rng| f64::from(distribution.draw(rng).as_secs_f64() > x));
         assert_eq!(above(1.999_999), 1.0);
         assert!((above(4.0) - 0.125).abs() < 0.005);
     }
@@ -296,37 +296,37 @@ mod tests {
     /// One file in four has 100 KB, the others 10 KB: standard error 0.12 KB.
     #[test]
     fn mixture_components_are_drawn_with_their_probabilities() {
-        let law = Distribution::Choice(Arc::new([
+        let distribution = Distribution::Choice(Arc::new([
             (0.75, Distribution::Fixed(10u64)),
             (0.25, Distribution::Exponential(100)),
         ]));
-        assert_eq!(law.mean(), 32.5);
+        assert_eq!(distribution.mean(), 32.5);
         // Variance 0.75 x 10² + 0.25 x 2 x 100² - 32.5² = 4019: standard error 0.2.
-        let found = mean(|rng| law.draw(rng) as f64);
+        let found = mean(|rng| distribution.draw(rng) as f64);
         assert!((found - 32.5).abs() < 1.0, "{found}");
     }
 
     #[test]
     fn empirical_draws_come_from_the_samples() {
         let samples = Samples { values: Arc::new([1, 5, 9]), digest: Digest::of(b"1 5 9") };
-        let law = Distribution::Trace(samples);
+        let distribution = Distribution::Trace(samples);
         let mut seen = [0; 10];
-        let mut rng = Rng::stream(3, "law", 3, "test");
+        let mut rng = Rng::stream(3, "distribution", 3, "test");
         for _ in 0..3000 {
-            seen[law.draw(&mut rng) as usize] += 1;
+            seen[distribution.draw(&mut rng) as usize] += 1;
         }
         assert_eq!(seen.iter().sum::<i32>(), seen[1] + seen[5] + seen[9]);
         assert!(seen[1] > 850 && seen[5] > 850 && seen[9] > 850, "{seen:?}");
-        assert_eq!(law.mean(), 5.0);
+        assert_eq!(distribution.mean(), 5.0);
     }
 
     #[test]
     fn uniform_sizes_cover_their_bounds() {
-        let mut rng = Rng::stream(3, "law", 1, "test");
-        let law = Distribution::Uniform(1u64, 3);
+        let mut rng = Rng::stream(3, "distribution", 1, "test");
+        let distribution = Distribution::Uniform(1u64, 3);
         let mut seen = [0; 5];
         for _ in 0..1000 {
-            seen[law.draw(&mut rng) as usize] += 1;
+            seen[distribution.draw(&mut rng) as usize] += 1;
         }
         assert_eq!((seen[0], seen[4]), (0, 0));
         assert!(seen[1] > 250 && seen[2] > 250 && seen[3] > 250);
@@ -334,7 +334,7 @@ mod tests {
 
     #[test]
     fn extreme_distributions_do_not_overflow() {
-        let mut rng = Rng::stream(3, "law", 2, "test");
+        let mut rng = Rng::stream(3, "distribution", 2, "test");
         assert!(Distribution::Uniform(0u64, u64::MAX).draw(&mut rng) < u64::MAX);
         assert!(Distribution::Exponential(u64::MAX).draw(&mut rng) > 0);
         assert!(Distribution::Pareto { shape: 1.001, mean: u64::MAX }.draw(&mut rng) > 0);

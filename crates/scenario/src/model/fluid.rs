@@ -18,7 +18,8 @@ pub struct Models {
     /// Delay of the senders' feedback; `None` for that of the publication.
     pub feedback: Option<Feedback>,
     /// Variant of the AQMs' fluid models; `None` if the equations determine it.
-    pub laws: Option<FluidVariant>,
+    #[serde(rename = "laws")]
+    pub fluid_variant: Option<FluidVariant>,
     /// Unit of time of the papers' equations.
     #[serde(serialize_with = "ns")]
     pub time_unit: Duration,

@@ -35,7 +35,7 @@ pub fn models(cx: &Cx<'_>, raw: Option<&file::Models>) -> Result<Models, Error> 
         kind: raw.kind,
         equations: raw.equations,
         feedback: raw.feedback,
-        laws: raw.laws,
+        fluid_variant: raw.laws,
         time_unit: unit,
         step: at,
         history,

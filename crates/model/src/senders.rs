@@ -1,0 +1,186 @@
+//! TCP senders and sources of datagrams whose packets pass the watched queue.
+
+use bentpipe_queue::Marking;
+use bentpipe_scenario::{
+    Congestion, ConnectionPer, Delay, Hop, Pattern, Ramp, Scenario, Tcp, Traffic, TrafficKind,
+};
+
+use crate::error::{Error, wrong};
+use crate::population::{MOST_WINDOW, Rules};
+use crate::watched_queue::WatchedQueue;
+
+/// Aggregate of all senders.
+#[derive(Default)]
+pub(crate) struct Senders {
+    pub(crate) connections: f64,
+    pub(crate) ramps: Vec<(f64, Option<Ramp>)>,
+    /// Share replaced by new connections [1/s]; a number of connections until all are added.
+    pub(crate) replaced: f64,
+    pub(crate) round_trip: f64,
+    /// Mean length of a segment on the wire [bytes].
+    pub(crate) segment: f64,
+    /// Mean payload of a segment [bytes].
+    pub(crate) payload: f64,
+    pub(crate) window: f64,
+    pub(crate) initial_window: f64,
+    /// Segments per ACK.
+    per_ack: f64,
+    /// Share with limited transmit.
+    limited: f64,
+    /// Minimum and maximum retransmission timeout [s].
+    timeout: f64,
+    longest: f64,
+    /// First transport that the equations `timeouts` do not cover, and the reason.
+    uncovered: Option<(String, &'static str)>,
+    /// Datagrams at the mark point [packets/s].
+    pub(crate) background: f64,
+}
+
+impl Senders {
+    /// Sums up the senders of `scenario` whose packets pass `queue`.
+    pub(crate) fn of(scenario: &Scenario, queue: &WatchedQueue<'_>) -> Result<Self, Error> {
+        let mut sum = Self::default();
+        for traffic in &scenario.traffic {
+            let Some(at) = traffic.route.iter().position(|hop| hop.link == queue.link) else { continue };
+            let tcp = traffic.kind.transport().and_then(|i| scenario.transports[i].tcp());
+            let (count, ramp) = match &traffic.kind {
+                TrafficKind::Pages(pages) => {
+                    let side_by_side = match pages.connection_per {
+                        ConnectionPer::Page => 1,
+                        ConnectionPer::Object => pages.objects_per_page,
+                    };
+                    (f64::from(pages.sessions) * f64::from(side_by_side), pages.ramp)
+                }
+                TrafficKind::Bulk(bulk) => {
+                    let lifetime = bulk
+                        .lifetime
+                        .as_ref()
+                        .map_or(f64::INFINITY, |lifetime| lifetime.mean().as_secs_f64());
+                    sum.replaced += f64::from(bulk.flows) / lifetime;
+                    (f64::from(bulk.flows), bulk.ramp)
+                }
+                TrafficKind::Packets(packets) if packets.transport.is_none() => {
+                    sum.background += f64::from(packets.flows) * mean_rate(&traffic.name, &packets.pattern)?;
+                    continue;
+                }
+                _ => return not_fluid(traffic, "short transfers, or a source behind a transport"),
+            };
+            let Some(tcp) = tcp else { return not_fluid(traffic, "a transport other than TCP") };
+            let split = queue.gateway.is_some_and(|g| !g.pep.split.is_empty());
+            let way = if split { &traffic.route[..at] } else { &traffic.route[..] };
+            if sum.uncovered.is_none() {
+                sum.uncovered = uncovered(tcp).map(|what| (tcp.name.clone(), what));
+            }
+            sum.add(count, ramp, tcp, way.iter().map(|hop| both_ways(scenario, *hop)).sum());
+        }
+        if sum.connections == 0.0 {
+            return wrong(
+                "traffic: found no long-lived TCP through the subject's queue; allowed in a fluid model: kinds pages and \
+                 bulk, with datagrams beside them"
+                    .to_owned(),
+            );
+        }
+        sum.replaced /= sum.connections;
+        if sum.round_trip <= 0.0 {
+            return wrong("link: found no delay on the way of the senders; allowed in a fluid model: a round trip above 0 s".to_owned());
+        }
+        Ok(sum)
+    }
+
+    /// Returns the TCP parameters of all senders.
+    pub(crate) fn rules(&self, marking: Marking) -> Result<Rules, Error> {
+        let of = "the equations timeouts";
+        if marking != Marking::Drop {
+            let found = "marks that do not drop";
+            return wrong(format!("gateway.marking: found {found}; allowed with {of}: \"drop\""));
+        }
+        if let Some((name, what)) = &self.uncovered {
+            return wrong(format!(
+                "transport.{name}: found {what}; allowed with {of}: newreno with sack = false and go_back_n = true"
+            ));
+        }
+        let window = self.window.floor();
+        if !(2.0..=MOST_WINDOW as f64).contains(&window) {
+            return wrong(format!(
+                "transport.receive_window: found {} segments in the mean; allowed with {of}: from 2 to {MOST_WINDOW}",
+                self.window
+            ));
+        }
+        Ok(Rules {
+            window: window as usize,
+            initial_window: self.initial_window,
+            segments_per_ack: self.per_ack,
+            limited_transmit: self.limited,
+            round_trip: self.round_trip,
+            timeout: self.timeout,
+            longest: self.longest,
+        })
+    }
+
+    /// Adds `count` connections and updates the means.
+    fn add(&mut self, count: f64, ramp: Option<Ramp>, tcp: &Tcp, round_trip: f64) {
+        let (old, new) = (self.connections, self.connections + count);
+        let mean = |of: &mut f64, x: f64| *of = (*of * old + x * count) / new;
+        mean(&mut self.round_trip, round_trip);
+        mean(&mut self.segment, tcp.full_segment() as f64);
+        mean(&mut self.payload, tcp.mss as f64);
+        let window = tcp.receive_window.min(tcp.max_window.unwrap_or(u64::MAX));
+        mean(&mut self.window, window as f64 / tcp.mss as f64);
+        mean(&mut self.initial_window, f64::from(tcp.initial_window));
+        mean(&mut self.per_ack, if tcp.delayed_ack.is_some() { 2.0 } else { 1.0 });
+        mean(&mut self.limited, f64::from(tcp.limited_transmit));
+        mean(&mut self.timeout, tcp.min_rto.as_secs_f64());
+        mean(&mut self.longest, tcp.max_rto.as_secs_f64());
+        self.connections = new;
+        self.ramps.push((count, ramp));
+    }
+}
+
+/// Describes the property of a transport that the equations `timeouts` do not cover.
+fn uncovered(tcp: &Tcp) -> Option<&'static str> {
+    if tcp.algorithm != Congestion::NewReno {
+        Some("another algorithm")
+    } else if tcp.sack {
+        Some("sack = true")
+    } else if !tcp.go_back_n {
+        Some("go_back_n = false")
+    } else {
+        None
+    }
+}
+
+fn not_fluid<T>(traffic: &Traffic, what: &str) -> Result<T, Error> {
+    wrong(format!(
+        "traffic.{}: found {what}; allowed in a fluid model: TCP that always has something to send (kinds pages and \
+         bulk), and datagrams (cbr, poisson, on_off)",
+        traffic.name
+    ))
+}
+
+/// Mean rate of a source of datagrams [packets/s].
+fn mean_rate(name: &str, pattern: &Pattern) -> Result<f64, Error> {
+    let share = match pattern {
+        Pattern::Cbr { .. } | Pattern::Poisson { .. } => 1.0,
+        Pattern::OnOff { on, off, .. } => {
+            let (on, off) = (on.mean().as_secs_f64(), off.mean().as_secs_f64());
+            on / (on + off)
+        }
+        _ => {
+            return wrong(format!(
+                "traffic.{name}.kind: found {}; allowed for datagrams in a fluid model: cbr, poisson, on_off",
+                pattern.name()
+            ));
+        }
+    };
+    Ok(share * pattern.nominal_rate().bytes_per_sec() / pattern.typical_packet())
+}
+
+/// Mean round-trip delay of a link [s].
+fn both_ways(scenario: &Scenario, hop: Hop) -> f64 {
+    let link = &scenario.links[hop.link];
+    mean_delay(&link.forward.delay) + mean_delay(&link.reverse.delay)
+}
+
+fn mean_delay(delay: &Delay) -> f64 {
+    delay.fixed.as_secs_f64() + delay.jitter.mean().as_secs_f64()
+}

@@ -1,0 +1,92 @@
+//! The watched queue: queue of the scenario's subject, with its AQM and limit.
+
+use bentpipe_queue::{Limit, Marking};
+use bentpipe_scenario::{AqmSpec, Gateway, GatewayQueue, Scenario, Subject};
+
+use crate::capacity::Capacity;
+use crate::error::{Error, wrong};
+
+/// The watched queue.
+pub(crate) struct WatchedQueue<'a> {
+    pub(crate) gateway: Option<&'a Gateway>,
+    /// Link behind the queue or gateway.
+    pub(crate) link: usize,
+    pub(crate) aqm: &'a AqmSpec,
+    pub(crate) marking: Marking,
+    /// Factor of a window decrease.
+    pub(crate) decrease: f64,
+    pub(crate) limit: Limit,
+}
+
+impl<'a> WatchedQueue<'a> {
+    /// Returns the queue of the subject.
+    pub(crate) fn of(scenario: &'a Scenario) -> Result<Self, Error> {
+        match scenario.subject {
+            Subject::Gateway(i) => {
+                let gateway = &scenario.gateways[i];
+                let scheduler = gateway.transmit_queue.scheduler.discipline;
+                if scheduler.signals {
+                    return wrong(format!(
+                        "transmit_queue.scheduler: found {}, which signals congestion itself; allowed in a fluid model: \
+                         one that does not",
+                        scheduler.name
+                    ));
+                }
+                if !gateway.aqm.is_none()
+                    && (gateway.watch, gateway.mark) != (GatewayQueue::Transmit, GatewayQueue::Receive)
+                {
+                    let name = |place| if place == GatewayQueue::Receive { "receive" } else { "transmit" };
+                    return wrong(format!(
+                        "gateway: found watch = {} and mark = {}; allowed in a fluid model: an AQM that watches the \
+                         transmit queue and marks at the receive queue",
+                        name(gateway.watch),
+                        name(gateway.mark)
+                    ));
+                }
+                let marking = gateway.marking.method.marking;
+                let decrease =
+                    if marking == Marking::Window { gateway.marking.values.number("decr") } else { 0.5 };
+                let (link, limit) = (gateway.link, gateway.transmit_queue.limit);
+                Ok(Self { gateway: Some(gateway), link, aqm: &gateway.aqm, marking, decrease, limit })
+            }
+            Subject::Link(link) => {
+                let Some(queue) = &scenario.links[link].forward.queue else {
+                    let problem = "found no queue; allowed in a fluid model: one with a limit or an AQM";
+                    return wrong(format!("link.{}: {problem}", scenario.links[link].name));
+                };
+                if queue.scheduler.discipline.signals {
+                    return wrong(format!(
+                        "queue.scheduler: found {}, which signals congestion itself; allowed in a fluid model: one that \
+                         does not",
+                        queue.scheduler.discipline.name
+                    ));
+                }
+                Ok(Self {
+                    gateway: None,
+                    link,
+                    aqm: &queue.aqm,
+                    marking: queue.marking,
+                    decrease: 0.5,
+                    limit: queue.limit,
+                })
+            }
+        }
+    }
+
+    /// Returns the capacity of its link; `seed` seeds a random one.
+    pub(crate) fn capacity(&self, scenario: &Scenario, packet: f64, seed: u64) -> Result<Capacity, Error> {
+        let link = &scenario.links[self.link];
+        let rate = match self.gateway {
+            Some(g) if !g.regulator.follows_link => Some(g.regulator.rate),
+            Some(g) if g.link_forward => {
+                return Capacity::of(&link.forward, &link.name, packet, (&scenario.run, seed));
+            }
+            Some(_) => return Capacity::of(&link.reverse, &link.name, packet, (&scenario.run, seed)),
+            None => link.forward.rate.filter(|_| link.forward.capacity.is_none()),
+        };
+        match rate {
+            Some(rate) => Ok(Capacity::fixed(rate, packet)),
+            None => Capacity::of(&link.forward, &link.name, packet, (&scenario.run, seed)),
+        }
+    }
+}
