@@ -40,7 +40,7 @@ SHORT = ["run.duration=100 ms", "run.warmup=0 s"]
 
 @dataclass
 class Cost:
-    """What some runs took."""
+    """Time and instructions of some runs."""
 
     wall: float
     """[s]"""
@@ -197,7 +197,7 @@ def gained(rounds: int) -> float:
 def costs() -> str:
     """Return what a run of shipped scenarios takes, and a million of them, as Markdown."""
     lines = [
-        "| scenario, setting | simulated | a run | 10⁶ runs | on 100 cores |",
+        "| scenario, setting | simulated | per run | 10⁶ runs | on 100 cores |",
         "| --- | --: | --: | --: | --: |",
         *(
             cost(name, label, changes)
@@ -215,8 +215,8 @@ def costs() -> str:
         [
             *lines,
             "",
-            f"The dataset takes {disk / 1e3:.2f} kB a run on the disk, and {memory / 1e3:.1f} kB in the"
-            f" memory of the process that sweeps: {disk / 1e3:.1f} and {memory / 1e3:.1f} GB for 10⁶ runs.",
+            f"Per run, the dataset takes {disk / 1e3:.2f} kB on the disk and {memory / 1e3:.1f} kB in the"
+            f" memory of the sweeping process: {disk / 1e3:.1f} and {memory / 1e3:.1f} GB for 10⁶ runs.",
             "",
         ]
     )
@@ -251,7 +251,7 @@ def dataset() -> tuple[float, float]:
         with Dataset(result.folder, ("gateway.pep.delay",), plan.about()) as there:
             before = tracemalloc.get_traced_memory()[0]
             for run in plan.runs(range(1000, 1000 + count)):
-                # Numbers of its own, as a run has them.
+                # Distinct numbers, as of a real run.
                 found = there.metrics(next(plan.runs())) or {}
                 there.add(run, {name: value and 1.5 * value for name, value in found.items()})
             memory = (tracemalloc.get_traced_memory()[0] - before) / count

@@ -67,15 +67,15 @@ def test_verdict_uses_the_median(sign: str, value: float, inside: float, outside
 
 def test_missing_measurement_is_infinite_and_misses_the_target() -> None:
     target = bench.Target("≤", 4)
-    row = bench.Row("c", "90 % after", "s", [None, 3.0, 2.0], target)
+    row = bench.Row("c", "time", "s", [None, 3.0, 2.0], target)
     assert (row.middle, row.verdict) == (3.0, bench.IN)
-    assert bench.Row("c", "90 % after", "s", [None, 3.0, None], target).verdict == bench.OUT
+    assert bench.Row("c", "time", "s", [None, 3.0, None], target).verdict == bench.OUT
 
 
 def test_table_is_made_from_stored_results_and_reports_missed_targets() -> None:
     rows = [
-        bench.Row("20 Mbit/s", "of the ceiling", "%", [98.3, 97.1, 99.0], bench.Target("≥", 95)),
-        bench.Row("20 Mbit/s", "90 % after", "s", [5.25, None, 4.5], bench.Target("≤", 4)),
+        bench.Row("20 Mbit/s", "share of the ceiling", "%", [98.3, 97.1, 99.0], bench.Target("≥", 95)),
+        bench.Row("20 Mbit/s", "time to 90 % of the ceiling", "s", [5.25, None, 4.5], bench.Target("≤", 4)),
         bench.Row("20 Mbit/s", "goodput", "Mbit/s", [19.0, 19.04, 18.0]),
     ]
     system = dict.fromkeys(("kernel", "cpus", "processor", "bentpipe", "nginx", "iptables"), "x")
@@ -83,9 +83,9 @@ def test_table_is_made_from_stored_results_and_reports_missed_targets() -> None:
     assert bench.restored(kept["split"]) == rows
     assert [each["verdict"] for each in kept["split"]["rows"]] == [bench.IN, bench.OUT, ""]
     text = bench.markdown(kept)
-    assert text.startswith("1 of 2 targets are reached:")
-    assert "| 20 Mbit/s | of the ceiling | 98.3 % | 97.1 – 99 | ≥ 95 | in |" in text
-    assert text.count("|  | 90 % after | 5.25 s | 4.50 – never | ≤ 4 | **out** |") == 1
+    assert text.startswith("1 of 2 targets are met:")
+    assert "| 20 Mbit/s | share of the ceiling | 98.3 % | 97.1 – 99 | ≥ 95 | met |" in text
+    assert text.count("|  | time to 90 % of the ceiling | 5.25 s | 4.50 – never | ≤ 4 | **missed** |") == 1
     assert "|  | goodput | 19 Mbit/s | 18 – 19.0 |  |  |" in text
 
 
@@ -110,10 +110,10 @@ def test_rates_from_test_output_become_rows() -> None:
         "cut by marks: W 45187 B, RTT 600.5 ms, 70000 B/s, -7.0 % of W/RTT\n"
         "cut by marks: W 45190 B, RTT 600.5 ms, 72783 B/s, -3.3 % of W/RTT\n.\n"
     )
-    # Of what was repeated the last counts.
+    # The last line of a repeated measurement counts.
     assert bench.followed(said) == {
-        "IPv4, W from 60000 to 20000 B, off W/RTT 0.9 to 1.4 s later": -0.4,
-        "W cut by marks, off W/RTT": -3.3,
+        "IPv4, W from 60000 to 20000 B, deviation 0.9 to 1.4 s later": -0.4,
+        "W cut by marks, deviation from W/RTT": -3.3,
     }
 
 
