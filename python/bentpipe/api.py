@@ -11,6 +11,7 @@ from pathlib import Path
 from bentpipe.advice.advisor import Advice, advise
 from bentpipe.live_runs.run import live
 from bentpipe.models.fluid import ModelResult, model
+from bentpipe.models.markov_result import Solution
 from bentpipe.models.validation import Validation, validate
 from bentpipe.pages import render
 from bentpipe.runs.compare import compare, run
@@ -101,6 +102,13 @@ def _(result: ModelResult) -> str:
     from bentpipe.report.fluid import model_page
 
     return model_page(result)
+
+
+@render.register
+def _(result: Solution) -> str:
+    from bentpipe.report.markov import markov_page
+
+    return markov_page(result)
 
 
 @render.register

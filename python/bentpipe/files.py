@@ -13,6 +13,7 @@ __all__ = [
     "PARTIAL",
     "is_empty",
     "lock",
+    "manifest_format",
     "remove_partials",
     "sync_folder",
     "write",
@@ -42,6 +43,15 @@ def lock(folder: Path) -> int:
 def is_empty(folder: Path) -> bool:
     """Return True if a folder is empty, apart from unfinished files of a process that ended."""
     return all(entry.name.startswith(PARTIAL) for entry in folder.iterdir())
+
+
+def manifest_format(folder: Path) -> str | None:
+    """Return the `format` in a folder's manifest.json; `None` if the folder holds no result."""
+    try:
+        manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    return manifest.get("format") if isinstance(manifest, dict) else None
 
 
 def remove_partials(folder: Path) -> None:

@@ -12,6 +12,7 @@ import bentpipe as bp
 from bentpipe.models import markov, markov_result
 from bentpipe.models.fluid import QUANTITIES
 from bentpipe.report.comparison import specification
+from bentpipe.report.markov import figures, markov_page
 
 
 @pytest.fixture(scope="module")
@@ -100,7 +101,7 @@ def values(chart: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def test_figures_match_the_tables(solution: markov_result.Solution) -> None:
-    queue, loss, delay = solution.figures()
+    queue, loss, delay = figures(solution)
     assert [figure.name for figure in (queue, loss, delay)] == [
         "queue-distribution",
         "control-loss",
@@ -140,7 +141,7 @@ def test_common_quantities_have_the_names_of_fluid_models(solution: markov_resul
 
 
 def test_page_has_all_charts(solution: markov_result.Solution) -> None:
-    page = solution.page()
+    page = markov_page(solution)
     assert page.count("data-chart=") == 3 + 2 + 2
     assert "Four classes of on/off sources" in page
     assert "http://" not in page.split("<script>")[0]

@@ -225,7 +225,7 @@ def test_all_axes_have_a_unit(result: bp.Result) -> None:
 @pytest.mark.parametrize("width", [1280, 390])
 def test_markov_page_draws(browser: Browser, tmp_path: Path, width: int) -> None:
     path = tmp_path / "report.html"
-    path.write_text(markov_result.solve(bp.load("mmpp-queue"), ["drop tail"]).page(), encoding="utf-8")
+    markov_result.solve(bp.load("mmpp-queue"), ["drop tail"]).report(path)
     page, complaints, requests = opened(browser, path, width)
     assert complaints == []
     assert requests == [path.as_uri()]

@@ -12,6 +12,7 @@ from bentpipe.cli.app import cli
 from bentpipe.errors import ModelError, UsageError
 from bentpipe.models.oscillation import oscillation, simulated
 from bentpipe.models.stability import axes, margins, parsed, spread, stability_map, with_simulations
+from bentpipe.report.stability import write_map
 from bentpipe.runs.plan import load
 
 GATEWAY = "byun2007-gateway"
@@ -129,6 +130,7 @@ def test_map_is_drawn(tmp_path: Path) -> None:
     found = with_simulations(found, GATEWAY, SHORT, 2, tmp_path)
     assert len(found.simulated) == 8
     found.save(tmp_path)
+    write_map(found, tmp_path)
     text = (tmp_path / "map.svg").read_text()
     for words in ("RED 4", "Phase margin", "Delay of the PEP [ms]", "not in the loop", "deviation / mean"):
         assert words in text

@@ -19,7 +19,7 @@ from bentpipe.cli.options import (
 )
 from bentpipe.errors import ModelError
 from bentpipe.format import brief, number, spread
-from bentpipe.models import stability
+from bentpipe.models import markov_result, stability
 from bentpipe.models.fluid import QUANTITIES, kind_of, model
 from bentpipe.models.series import capture, check_free
 from bentpipe.models.validation import begun, dropped, finished, planned, same_scenario
@@ -171,6 +171,8 @@ def model_stability(
       bentpipe model stability byun2007-gateway --settings avqred --vary connections=20:140:7
       bentpipe model stability byun2007-gateway --settings "RED 4,avqred" --map --no-sim
     """
+    from bentpipe.report.stability import write_map
+
     changed = list(overrides) + ([] if duration is None else [f"run.duration={duration}"])
     loaded = load_scenario(scenario, overrides, duration)
     chosen = None if settings is None else settings.split(",")
@@ -197,6 +199,7 @@ def model_stability(
             found, scenario, changed, sim_points, folder, console.stderr().print if form == "table" else None
         )
     found.save(folder)
+    write_map(found, folder)
     if form == "json":
         click.echo(json.dumps(found.table.to_dicts(), indent=2, ensure_ascii=False, allow_nan=False))
         return
@@ -262,7 +265,13 @@ def model_capture(
         set=overrides,
         as_it_is=as_it_is,
     )
-    captured.write(path, drawing, force=force)
+    if drawing is None:
+        captured.write(path, force=force)
+    else:
+        from bentpipe.report.comparison import picture
+        from bentpipe.report.series import figure as draw
+
+        captured.write(path, (drawing, picture(draw(captured))), force=force)
     rows = [
         [
             name,
@@ -287,8 +296,6 @@ def model_capture(
 def _solve_markov(
     scenario: _core.Scenario, settings: list[str] | None, folder: Path, form: str, *, force: bool
 ) -> None:
-    from bentpipe.models import markov_result
-
     result = markov_result.solve(scenario, settings)
     result.save(folder, force=force)
     if form == "json":

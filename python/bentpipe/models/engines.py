@@ -13,7 +13,6 @@ from typing import Any
 import polars as pl
 
 from bentpipe.format import convert
-from bentpipe.report.decimate import as_float
 from bentpipe.stats.intervals import summarise
 
 __all__ = ["LOSS", "QUANTITIES", "Account", "Moments", "Quantity", "compared", "moments", "quantities"]
@@ -92,8 +91,8 @@ def moments(table: pl.DataFrame, quantity: Quantity) -> tuple[float | None, floa
     if quantity.weight is not None and quantity.weight in known.columns:
         weight = known[quantity.weight]
         # Samples without packets have weight zero.
-        total = as_float(weight.sum())
-        mean = as_float((column * weight).sum()) / total if total else None
+        total = float(weight.sum())
+        mean = float((column * weight).sum()) / total if total else None
     finite = [float(x) if isinstance(x, float | int) and math.isfinite(x) else None for x in (mean, std)]
     return finite[0], finite[1]
 

@@ -15,7 +15,7 @@ from bentpipe.errors import ModelError, ResultError, UsageError
 from bentpipe.models.engines import QUANTITIES, Account, Moments, moments, quantities
 from bentpipe.runs.former_names import present_printed, present_table
 from bentpipe.runs.plan import Setting, load, make_plan
-from bentpipe.runs.store import REPORT
+from bentpipe.runs.store import REPORT, described
 
 __all__ = ["QUANTITIES", "ModelResult", "describe", "kind_of", "model", "open_model", "solve"]
 
@@ -125,17 +125,9 @@ def make_room(folder: Path, *, force: bool) -> None:
     if os.path.lexists(folder):
         if not force:
             raise UsageError(f"{folder}: exists already; choose another folder, or replace it with --force")
-        if not _is_ours(folder):
+        if files.manifest_format(folder) not in (FORMAT, MARKOV_FORMAT):
             raise UsageError(f"{folder}: is not a model's result, so --force does not replace it")
         shutil.rmtree(folder)
-
-
-def _is_ours(folder: Path) -> bool:
-    try:
-        manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return False
-    return isinstance(manifest, dict) and manifest.get("format") in (FORMAT, MARKOV_FORMAT)
 
 
 def describe(scenario: _core.Scenario, settings: Sequence[Setting], seeds: Sequence[int]) -> dict[str, Any]:
@@ -144,17 +136,7 @@ def describe(scenario: _core.Scenario, settings: Sequence[Setting], seeds: Seque
         "format": FORMAT,
         "format_version": FORMAT_VERSION,
         "core": {"version": _core.__version__},
-        "scenario": {
-            "name": scenario.name,
-            "title": scenario.title,
-            "description": scenario.description,
-            "source": scenario.source,
-            "text": scenario.text,
-            "overrides": scenario.overrides,
-            "duration": scenario.duration,
-            "warmup": scenario.warmup,
-            "sample_interval": scenario.sample_interval,
-        },
+        "scenario": described(scenario),
         "seeds": list(seeds),
         "model": scenario.models(),
         "printed": present_printed(scenario.printed()),

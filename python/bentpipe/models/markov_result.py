@@ -1,25 +1,21 @@
-"""Results of the Markov model for several settings: tables, figures, folder and page."""
+"""Results of the Markov model for several settings: tables and folder."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import jinja2
 import polars as pl
 
-from bentpipe import _core, files
+from bentpipe import _core, files, pages
 from bentpipe.errors import UsageError
-from bentpipe.format import brief, paragraphs
-from bentpipe.models import markov
+from bentpipe.format import brief
 from bentpipe.models.fluid import MANIFEST, MARKOV_FORMAT, make_room
-from bentpipe.models.markov import MarkovResult
-from bentpipe.report import markov as markov_figures
-from bentpipe.report.charts import Figure
-from bentpipe.report.comparison import script_json, specification
-from bentpipe.report.scripts import bundle
 from bentpipe.runs.plan import make_plan
 from bentpipe.runs.store import REPORT
+
+if TYPE_CHECKING:
+    from bentpipe.models.markov import MarkovResult
 
 __all__ = ["Solution", "solve"]
 
@@ -54,9 +50,9 @@ class Solution:
     """The Markov model of a scenario under some settings."""
 
     scenario: _core.Scenario
-    results: dict[str, list[MarkovResult]]
+    results: "dict[str, list[MarkovResult]]"
     """For each setting, the model with all states and, if applicable, with fewer."""
-    control: dict[int, list[MarkovResult]]
+    control: "dict[int, list[MarkovResult]]"
     """For each number of states, the first setting under threshold control at 25 to 95 % of the buffer."""
 
     @property
@@ -99,9 +95,9 @@ class Solution:
             made.append((f"{alike[0].states} states", ["quantity", "unit", *self.settings], rows))
         return made
 
-    def figures(self) -> list[Figure]:
-        """Return the figures: the queue's distribution, and each class's loss and delay under control."""
-        return [markov_figures.distribution(dict(self.results)), *markov_figures.control(dict(self.control))]
+    def report(self, path: str | Path) -> Path:
+        """Write the report as one HTML file that opens offline; return its path."""
+        return pages.write(self, Path(path))
 
     def save(self, folder: Path, *, force: bool = False) -> None:
         """Write the result to `folder`; `UsageError` if it exists, unless `force` and it holds a model's."""
@@ -124,7 +120,7 @@ class Solution:
             pl.DataFrame(distribution).write_parquet(folder / "distribution.parquet")
             pl.DataFrame(control).write_parquet(folder / "control.parquet")
             files.write_json(folder / "comparison.json", self.compared())
-            files.write(folder / REPORT, self.page().encode())
+            self.report(folder / REPORT)
             files.write_json(folder / MANIFEST, self._manifest())
         except OSError as error:
             raise UsageError(f"{folder}: cannot be written: {error.strerror}") from None
@@ -147,44 +143,6 @@ class Solution:
         found = [note for results in self.results.values() for one in results for note in one.notes]
         return list(dict.fromkeys(found))
 
-    def page(self) -> str:
-        """Return the result as one HTML page that opens offline."""
-        specs: list[dict[str, Any]] = []
-        shown = []
-        for figure in self.figures():
-            first = len(specs)
-            specs += [specification(panel.chart, fit=True) for panel in figure.panels]
-            shown.append({"figure": figure, "charts": range(first, len(specs))})
-        environment = jinja2.Environment(
-            loader=jinja2.PackageLoader("bentpipe.report"),
-            autoescape=True,
-            trim_blocks=True,
-            lstrip_blocks=True,
-            undefined=jinja2.StrictUndefined,
-        )
-        one = next(iter(self.results.values()))[0]
-        queue = one.queue
-        balances = [abs(each.queue.balance) for found in self.results.values() for each in found]
-        return environment.get_template("markov.html.j2").render(
-            version=_core.__version__,
-            title=self.scenario.title or self.scenario.name,
-            description=paragraphs(self.scenario.description),
-            summary=[
-                ("Scenario", self.scenario.name),
-                ("Link", f"{one.link}, {one.capacity * 1e-6:g} Mbit/s"),
-                ("Service", f"Erlang-{queue.stages}, {queue.service_rate:g} packets/s"),
-                ("Places", f"{queue.places} packets, the one in service counted"),
-                ("Parameters from", self.scenario.source),
-            ],
-            notes=self.notes,
-            tables=self.tables(),
-            balance=f"{max(balances):.1e}",
-            figures=shown,
-            specs=script_json(specs),
-            bundle=bundle(),
-            text=self.scenario.text,
-        )
-
 
 def _shown(unit: str) -> tuple[str, float]:
     """Return the displayed unit and the factor to it."""
@@ -197,6 +155,8 @@ def solve(scenario: _core.Scenario, settings: Sequence[str] | None = None) -> So
     `settings` default to those of the scenario, or to the scenario unchanged. Raises `ScenarioError` if a
     setting is invalid, `UsageError` if the model does not cover the scenario.
     """
+    from bentpipe.models import markov
+
     names = list(scenario.settings if settings is None else settings) or None
     plan = make_plan(scenario, settings=names, runs=1, seed=None)
     results = {}

@@ -176,20 +176,19 @@ class Captured:
                 found.append(f"the curve of {name} falls to {brief(min(series.fitted), 3)}, below any point")
         return found
 
-    def write(self, path: str | Path, figure: Path | None = None, *, force: bool = False) -> Path:
-        """Write the file, and the figure to `figure` if given; each atomically.
+    def write(
+        self, path: str | Path, figure: tuple[Path, bytes] | None = None, *, force: bool = False
+    ) -> Path:
+        """Write the file, and `figure` as path and content if given; each atomically.
 
         `UsageError` if one of them exists, unless `force` is set, or cannot be written.
         """
-        from bentpipe.report.comparison import picture
-        from bentpipe.report.series import figure as drawn
-
         path = Path(path)
-        check_free(path, figure, force=force)
+        check_free(path, figure and figure[0], force=force)
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             if figure is not None:
-                files.write(figure, picture(drawn(self)))
+                files.write(*figure)
             files.write(path, _text(self.as_json()).encode())
         except OSError as error:
             raise UsageError(f"{path}: cannot be written: {error.strerror or error}") from None

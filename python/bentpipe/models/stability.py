@@ -232,18 +232,13 @@ class StabilityMap:
     """Oscillation of the simulator's queue at some of the points."""
 
     def save(self, folder: Path) -> None:
-        """Write table, figure and manifest to the existing `folder`."""
-        from bentpipe.report.stability import figure, page
-
+        """Write table, simulations and manifest to the existing `folder`."""
         about = {"scenario": self.scenario, "equations": self.equations, "settings": self.settings}
         files.write_json(
             folder / MANIFEST, {"format": FORMAT, "format_version": 1, "core": _core.__version__, **about}
         )
         self.table.write_parquet(folder / "map.parquet")
         files.write_json(folder / "simulated.json", self.simulated)
-        drawn = figure(self)
-        files.write(folder / "map.svg", drawn)
-        files.write(folder / "map.html", page(self, drawn).encode())
 
 
 def stability_map(
@@ -288,11 +283,7 @@ def open_folder(folder: Path, *, force: bool) -> None:
     if os.path.lexists(folder):
         if not force:
             raise UsageError(f"{folder}: exists already; choose another folder, or replace it with --force")
-        try:
-            ours = json.loads((folder / MANIFEST).read_text(encoding="utf-8")).get("format") == FORMAT
-        except (OSError, ValueError, AttributeError):
-            ours = False
-        if not ours:
+        if files.manifest_format(folder) != FORMAT:
             raise UsageError(f"{folder}: is not a stability analysis, so --force does not replace it")
         for entry in folder.iterdir():
             # Keep the cached simulations: their keys are digests of scenario and core.

@@ -13,15 +13,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import polars as pl
 
 from bentpipe import _core, files, pages
 from bentpipe.errors import AlgorithmError, ModelError, ResultError, ScenarioError, UsageError
 from bentpipe.format import plural
+from bentpipe.models import markov_result
 from bentpipe.models.engines import LOSS, Account, Moments, compared, moments, quantities
 from bentpipe.models.fluid import MARKOV_FORMAT, ModelResult, describe, kind_of, open_model, solve
+from bentpipe.models.markov_result import Solution
 from bentpipe.runs import store
 from bentpipe.runs.experiment import checked_jobs, execute
 from bentpipe.runs.former_names import present_document
@@ -29,9 +31,6 @@ from bentpipe.runs.plan import ALL, Plan, load, make_plan
 from bentpipe.runs.result import Result
 from bentpipe.runs.store import Store
 from bentpipe.stats.metrics import find
-
-if TYPE_CHECKING:
-    from bentpipe.models.markov_result import Solution
 
 __all__ = ["Validation", "open_validation", "validate"]
 
@@ -201,7 +200,7 @@ _TABLE = {
 
 def planned(
     scenario: _core.Scenario, settings: Sequence[str] | None, runs: int | None, seed: int | None
-) -> tuple[Plan, "ModelResult | Solution"]:
+) -> tuple[Plan, ModelResult | Solution]:
     """Solve the model, and return the plan of the simulations with the model's result.
 
     With the setting `all`, settings that the model does not cover are left out. Otherwise a `ModelError`
@@ -210,8 +209,6 @@ def planned(
     names = list(scenario.settings if settings is None else settings) or None
     plan = make_plan(scenario, settings=names, runs=runs, seed=seed)
     if kind_of(scenario) == "markov":
-        from bentpipe.models import markov_result
-
         return plan, markov_result.solve(scenario, names and [each.name for each in plan.settings])
     every = any(name.strip().lower() == ALL for name in names or [])
     able, tables, reasons = [], {}, []
@@ -268,7 +265,7 @@ def same_scenario(plan: Plan, live: str | Path | None) -> Result | None:
 def begun(
     folder: Path,
     plan: Plan,
-    model: "ModelResult | Solution",
+    model: ModelResult | Solution,
     live: Result | None = None,
     *,
     force: bool = False,
@@ -324,11 +321,7 @@ def _open_live(folder: Path) -> Result | None:
 
 def is_validation(folder: Path) -> bool:
     """Return True if the folder holds a validation, complete or not."""
-    try:
-        manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return False
-    return isinstance(manifest, dict) and manifest.get("format") == FORMAT
+    return files.manifest_format(folder) == FORMAT
 
 
 def validate(
@@ -366,7 +359,7 @@ def validate(
 
 
 def _carried_out(
-    folder: Path, plan: Plan, model: "ModelResult | Solution", live: Result | None, jobs: int
+    folder: Path, plan: Plan, model: ModelResult | Solution, live: Result | None, jobs: int
 ) -> Validation:
     into = begun(folder, plan, model, live)
     try:

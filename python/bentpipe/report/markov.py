@@ -1,4 +1,4 @@
-"""Figures of the Markov model: distribution of its queue, and each class under threshold control."""
+"""The page of a Markov model: distribution of its queue, and each class under threshold control."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -6,16 +6,52 @@ from typing import Any
 
 import altair as alt
 
+from bentpipe import _core
+from bentpipe.format import paragraphs
 from bentpipe.models.erlang_queue import ClassResult
 from bentpipe.models.markov import MarkovResult
+from bentpipe.models.markov_result import Solution
 from bentpipe.report.charts import Figure, Panel, Width, colours
 from bentpipe.report.decimate import rounded_up
+from bentpipe.report.pages import page
 
-__all__ = ["control", "distribution"]
+__all__ = ["control", "distribution", "figures", "markov_page"]
 
 _LEAST = 1e-6
 """Smallest probability that is drawn."""
 _DASHES = ([1, 0], [6, 3], [2, 2], [8, 3, 2, 3], [10, 4])
+
+
+def markov_page(solution: Solution) -> str:
+    """Return the report of a Markov model's solution as HTML."""
+    scenario = solution.scenario
+    one = next(iter(solution.results.values()))[0]
+    queue = one.queue
+    balances = [abs(each.queue.balance) for found in solution.results.values() for each in found]
+    return page(
+        "markov.html.j2",
+        figures(solution),
+        title=f"Markov model: {scenario.title or scenario.name}",
+        kicker=f"Bentpipe {_core.__version__}",
+        description=paragraphs(scenario.description),
+        summary=[
+            ("Scenario", scenario.name),
+            ("Link", f"{one.link}, {one.capacity * 1e-6:g} Mbit/s"),
+            ("Service", f"Erlang-{queue.stages}, {queue.service_rate:g} packets/s"),
+            ("Places", f"{queue.places} packets, the one in service counted"),
+            *([("Parameters from", scenario.source)] if scenario.source else []),
+        ],
+        warnings=[],
+        notes=solution.notes,
+        tables=solution.tables(),
+        balance=f"{max(balances):.1e}",
+        text=scenario.text,
+    )
+
+
+def figures(solution: Solution) -> list[Figure]:
+    """Return the queue's distribution, and each class's loss and delay under threshold control."""
+    return [distribution(dict(solution.results)), *control(dict(solution.control))]
 
 
 def distribution(settings: dict[str, Sequence[MarkovResult]], width: Width = "container") -> Figure:

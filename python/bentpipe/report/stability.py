@@ -2,28 +2,32 @@
 
 import html
 import itertools
+from pathlib import Path
 from typing import Any
 
 import altair as alt
 import polars as pl
 
+from bentpipe import files
 from bentpipe.models.stability import Axis, StabilityMap
 from bentpipe.report.charts import Drawing, Figure, Panel
 from bentpipe.report.comparison import picture
 
-__all__ = ["figure", "page"]
+__all__ = ["write_map"]
 
 _UNSTABLE, _NEUTRAL, _STABLE, _NONE, _INK = "#D55E00", "#ffffff", "#0072B2", "#b8bfc7", "#1f2933"
 _LEAST, _MOST = -90.0, 90.0
 _WIDTH, _HEIGHT = 270, 250
 
 
-def figure(found: StabilityMap) -> bytes:
-    """Return the map as SVG: a panel for each setting."""
-    return picture(_figure(found))
+def write_map(found: StabilityMap, folder: Path) -> None:
+    """Write the map to `folder`, as a figure and as a page."""
+    drawn = picture(_figure(found))
+    files.write(folder / "map.svg", drawn)
+    files.write(folder / "map.html", _page(found, drawn).encode())
 
 
-def caption(found: StabilityMap) -> str:
+def _caption(found: StabilityMap) -> str:
     """Return the caption of the figure."""
     text = (
         f"{found.scenario}, equations {found.equations}. Colour: phase margin of the linearized fluid "
@@ -43,7 +47,7 @@ def _figure(found: StabilityMap) -> Figure:
         Panel(_panel(found, setting, number, last=len(found.settings) - 1))
         for number, setting in enumerate(found.settings)
     )
-    return Figure("map", "Stability", caption(found), panels, columns=3)
+    return Figure("map", "Stability", _caption(found), panels, columns=3)
 
 
 def _values(found: StabilityMap, axis: Axis) -> list[float]:
@@ -190,13 +194,13 @@ def _circles(
     return [marks.encode(**where, size=by_size, fill=by_fill)]
 
 
-def page(found: StabilityMap, drawn: bytes) -> str:
-    """Return a page with the map, which opens offline."""
+def _page(found: StabilityMap, drawn: bytes) -> str:
+    """Return a page with the drawn map, which opens offline."""
     title = html.escape(f"Stability of {found.scenario}")
     return (
         "<!doctype html>\n"
         f'<html lang="en"><head><meta charset="utf-8"><title>{title}</title>\n'
         "<style>body{font:15px/1.5 Inter,'Helvetica Neue',Arial,sans-serif;color:#1f2933;max-width:1100px;"
         "margin:2em auto;padding:0 1em}svg{max-width:100%;height:auto}</style></head>\n"
-        f"<body><h1>{title}</h1>\n<p>{html.escape(caption(found))}</p>\n{drawn.decode()}\n</body></html>\n"
+        f"<body><h1>{title}</h1>\n<p>{html.escape(_caption(found))}</p>\n{drawn.decode()}\n</body></html>\n"
     )

@@ -372,6 +372,21 @@ def _check_same(folder: Path, there: dict[str, Any], asked: dict[str, Any]) -> N
             raise UsageError(f"{folder}: cannot be resumed: its scenario has changed since")
 
 
+def described(scenario: _core.Scenario) -> dict[str, Any]:
+    """Return the entry of a manifest that describes the scenario."""
+    return {
+        "name": scenario.name,
+        "title": scenario.title,
+        "description": scenario.description,
+        "source": scenario.source,
+        "text": scenario.text,
+        "overrides": scenario.overrides,
+        "duration": scenario.duration,
+        "warmup": scenario.warmup,
+        "sample_interval": scenario.sample_interval,
+    }
+
+
 def _manifest(
     plan: Plan, engine: str = SIMULATOR, versions: Mapping[str, str] | None = None
 ) -> dict[str, Any]:
@@ -387,17 +402,7 @@ def _manifest(
         "python": platform.python_version(),
         "system": f"{platform.system()} {platform.machine()}",
         "git": _git_state(),
-        "scenario": {
-            "name": scenario.name,
-            "title": scenario.title,
-            "description": scenario.description,
-            "source": scenario.source,
-            "text": scenario.text,
-            "overrides": scenario.overrides,
-            "duration": scenario.duration,
-            "warmup": scenario.warmup,
-            "sample_interval": scenario.sample_interval,
-        },
+        "scenario": described(scenario),
         "settings": [
             {
                 "name": setting.name,

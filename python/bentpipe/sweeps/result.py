@@ -7,7 +7,7 @@ from typing import Any
 
 import polars as pl
 
-from bentpipe import pages
+from bentpipe import files, pages
 from bentpipe.errors import ResultError, UsageError
 from bentpipe.runs.dataset import FORMAT, MANIFEST, failures_of, read_all
 from bentpipe.runs.former_names import present_document
@@ -228,11 +228,7 @@ def check_metrics(names: Sequence[str]) -> list[Metric]:
 
 def is_sweep(folder: Path) -> bool:
     """Return True if a folder holds the dataset of a sweep."""
-    try:
-        manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return False
-    return isinstance(manifest, dict) and manifest.get("format") == FORMAT
+    return files.manifest_format(folder) == FORMAT
 
 
 def open_sweep(folder: str | Path) -> SweepResult:
