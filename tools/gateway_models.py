@@ -191,7 +191,7 @@ def markdown() -> str:
             _one_at_a_time(),
             "\nMean ± standard deviation over time; five minutes each, one run.\n",
             "### Over the grid\n",
-            "Difference from the simulator (relative in %, queues absolute): median over the grid (maximum):\n",
+            "Difference from the simulator (relative, queues absolute): median over the grid (maximum):\n",
             _summary(found),
             "\np [%] and queue [packets] at each point:\n",
             _grid(found),
