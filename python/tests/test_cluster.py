@@ -2,6 +2,7 @@
 
 import json
 import os
+import pickle
 import signal
 import socket
 import subprocess
@@ -23,7 +24,7 @@ from conftest import command_line, environment
 from bentpipe import _core
 from bentpipe.api import sweep
 from bentpipe.errors import UsageError
-from bentpipe.runs import cluster, local_cluster, workers
+from bentpipe.runs import cluster, local_cluster, worker_tasks, workers
 from bentpipe.runs.cluster import Cluster
 from bentpipe.runs.dataset import Run
 from bentpipe.runs.plan import load
@@ -185,37 +186,35 @@ def test_cluster_gives_the_same_dataset_as_threads(
     assert told[-1] == (24, 24, 0)
 
 
-def test_dead_worker_loses_only_its_current_run(
+def test_unfinished_task_of_a_dead_worker_is_repeated_once(
     processes: Processes, by_threads: dict[str, bytes], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     log = tmp_path / "log"
-    # One of them is at its fourth run until it is killed; no list is late, and no results are gathered.
-    monkeypatch.setattr(cluster, "_CHUNK_SECONDS", 600.0)
-    monkeypatch.setattr(cluster, "_SEND_SHARE", 0.0)
+    # The victim stays in its fourth run until it is killed.
     stays = "600 if begun.append(seed) or len(begun) == 4 else 0.02"
     victim = processes.worker("begun = []" + SPY.format(log=str(log), killer=None, sleep=stays))
     processes.worker(SPY.format(log=str(log), killer=None, sleep=0.02))
     processes.wait(2)
-    killed: list[str] = []
-    found: set[str] = set()
+    arrived: set[str] = set()
+    arrived_before_death: set[str] = set()
     results = Cluster.results
 
     def noted(self: Cluster, runs: Iterable[Run]) -> Generator[tuple[Run, Outcome] | None]:
         for each in results(self, runs):
             if each is not None:
                 run = each[0]
-                found.add(" ".join([str(run.seed), run.scenario.aqm, *run.scenario.overrides[-2:]]))
+                arrived.add(" ".join([str(run.seed), run.scenario.aqm, *run.scenario.overrides[-2:]]))
             yield each
 
     monkeypatch.setattr(Cluster, "results", noted)
 
-    def its_runs() -> list[str]:
+    def victims_runs() -> list[str]:
         return [run for process, run in begun(log) if process == str(victim.pid)]
 
     def kill() -> None:
-        wait_for(lambda: len(its_runs()) == 4 and found.issuperset(its_runs()[:3]))
+        wait_for(lambda: len(victims_runs()) == 4)
+        arrived_before_death.update(arrived)
         victim.send_signal(signal.SIGKILL)
-        killed.append(its_runs()[-1])
 
     thread = threading.Thread(target=kill)
     thread.start()
@@ -223,7 +222,10 @@ def test_dead_worker_loses_only_its_current_run(
     thread.join()
     times = Counter(run for _, run in begun(log))
     assert len(times) == 18
-    assert {run: n for run, n in times.items() if n > 1} == {killed[0]: 2}
+    assert max(times.values()) == 2
+    repeated = {run for run, count in times.items() if count == 2}
+    assert victims_runs()[-1] in repeated
+    assert repeated <= set(victims_runs()) - arrived_before_death
     assert content(tmp_path / "cluster") == by_threads
 
 
@@ -257,20 +259,20 @@ def test_run_that_kills_every_worker_is_given_up(
             "given up: 3 workers died while they simulated it",
         )
     ]
-    # Three times in a list of its own, and before in one with others if it was not the first of a worker.
-    assert Counter(run for _, run in begun(log))[killer] in (3, 4)
+    # Three times in a task of its own, and before that three times with others unless it was alone at once.
+    assert Counter(run for _, run in begun(log))[killer] in (3, 6)
     assert len(result.frame()) == 12 - 1
     monkeypatch.undo()
     small(tmp_path / "cluster", cluster="local:1")
     assert content(tmp_path / "cluster") == by_threads
 
 
-def test_runs_do_not_wait_behind_a_long_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    log, spy, shown = tmp_path / "log", tmp_path / "spy.py", tmp_path / "shown"
-    waits = f"until_shown({str(shown)!r}) if seed == 20 else 0.05"
+def test_long_run_delays_only_the_runs_of_its_task(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    log, spy, release = tmp_path / "log", tmp_path / "spy.py", tmp_path / "release"
+    waits = f"until_shown({str(release)!r}) if seed == 20 else 0.05"
     spy.write_text(SPY.format(log=str(log), killer=None, sleep=waits) + UNTIL_SHOWN)
     monkeypatch.setattr(local_cluster, "_PRELOAD", str(spy))
-    monkeypatch.setattr(cluster, "_CHUNK_SECONDS", 0.5)
+    monkeypatch.setattr(cluster, "_TASK_SECONDS", 0.5)
     plan = Sweep.plan(
         "small-gateway", {"gateway.pep.delay": "1 ms"}, settings=["red"], runs=40, overrides=SHORT
     )
@@ -279,11 +281,35 @@ def test_runs_do_not_wait_behind_a_long_one(tmp_path: Path, monkeypatch: pytest.
         for each in both.results(list(plan.runs())):
             if each is not None:
                 found.append(each[0].seed)
-            if len(found) == 39:
-                shown.touch()
+            # A task has at most 0.5 s / 0.05 s = 10 runs.
+            if len(found) == 30:
+                release.touch()
     assert sorted(found) == plan.seeds
-    # It ends when all others are here: whatever comes after it has waited for it.
-    assert found[found.index(20) :] == [20], "they waited behind run 20 until it gave up waiting for them"
+    assert found.index(20) >= 30, "others waited for run 20 until it gave up waiting for them"
+
+
+@pytest.mark.parametrize(
+    ("run_seconds", "left", "threads", "length"),
+    [
+        (0.0, 1000, 2, 1),  # The duration of a run is unknown.
+        (0.01, 100_000, 2, 200),  # 2 s of work
+        (60.0, 1000, 2, 1),
+        (0.01, 10_000_000, 400, 800),  # 8 s, so that 400 threads end fifty tasks per second
+        (0.01, 200, 2, 50),  # Two tasks for each thread are left.
+        (0.01, 8, 2, 10),  # 0.1 s at least
+        (0.01, None, 2, 200),
+    ],
+)
+def test_task_has_runs_for_two_seconds(
+    run_seconds: float, left: int | None, threads: int, length: int
+) -> None:
+    assert cluster.task_length(run_seconds, left, threads) == length
+
+
+def test_task_on_a_worker_of_another_build_is_refused() -> None:
+    job = worker_tasks.Job("sweep", ("0.0.1", "1" * 64), [], [], [], 2.0)
+    with pytest.raises(UsageError, match=r"a worker cannot take part: .* allowed: .* 0\.0\.1 of build 1{12}"):
+        worker_tasks.work(pickle.dumps(job), {})
 
 
 def test_files_of_scenarios_are_sent_to_workers(processes: Processes, tmp_path: Path) -> None:
@@ -418,7 +444,7 @@ def test_unusable_cluster_is_one_message(processes: Processes, monkeypatch: pyte
     with pytest.raises(
         UsageError,
         match=r"worker tcp://.*: found Bentpipe \S+ of build 000000000000; allowed: the same as"
-        r" here, .* \(1 of 2 workers cannot take part\)",
+        r" the sweep's, .* \(1 of 2 workers cannot take part\)",
     ):
         Cluster(processes.address)
 

@@ -1,8 +1,7 @@
 """Simulation of runs on the workers of a Dask cluster, or on worker processes of this machine.
 
-Each worker is given lists of runs, about two seconds of work, and reports each result as it is found. A
-worker that dies loses only its current run: this run is repeated, and the rest of its list goes to other
-workers. Dask itself could repeat only whole lists, therefore each list is bound to its worker.
+A task simulates runs for about two seconds. Dask repeats the task of a worker that died; the runs of a task
+that ended too many workers are simulated again one by one.
 """
 
 import contextlib
@@ -14,62 +13,35 @@ import time
 import uuid
 from collections import deque
 from collections.abc import Generator, Iterable, Iterator, Sized
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from concurrent.futures import CancelledError
+from itertools import islice
 
-from bentpipe import _core
+from distributed import Client, Future, KilledWorker
+
 from bentpipe.errors import ClusterError, SimulationError, UsageError
 from bentpipe.runs import worker_tasks
 from bentpipe.runs.dataset import Run
 from bentpipe.runs.local_cluster import LocalWorkers
-from bentpipe.runs.store import build_digest
 from bentpipe.runs.workers import Outcome
 
-if TYPE_CHECKING:
-    from distributed import Client, Future
-
-__all__ = ["LOST", "Cluster"]
-
-LOST = 3
-"""Number of workers that may die with a run before it is given up."""
+__all__ = ["Cluster", "task_length"]
 
 _POLL_SECONDS = 0.2
 _CONNECT_SECONDS = 5.0
 _NO_WORKER_SECONDS = 300.0
-_CHUNK_SECONDS = 2.0
-_CHUNK_SECONDS_A_SLOT = 0.02
-"""Lists are longer with many workers, so that the scheduler handles at most fifty per second."""
-_SHORTEST_CHUNK_SECONDS = 0.1
-_SEND_SHARE = 0.05
-"""Share of a list's time for which results of short runs are collected."""
-_AHEAD_SECONDS = 0.25
-"""Time before the end of a list at which the worker gets its next one [s]."""
+_LOOK_SECONDS = 0.5
+"""Interval of checks of the scheduler and the workers [s]."""
+_RESULT_SECONDS = 1.0
+"""Longest wait for the result of a finished task [s]."""
+_TASK_SECONDS = 2.0
+_TASK_SECONDS_PER_THREAD = 0.02
+"""Tasks are longer with many workers, so that the scheduler handles at most fifty per second."""
+_SHORTEST_TASK_SECONDS = 0.1
+_TASKS_PER_THREAD = 2
+"""Number of submitted tasks per thread: one is simulated while the next waits."""
 _ALLOWED = (
     "local:N for N processes of this machine, or a scheduler's address as tcp://host:8786 or tls://host:8786"
 )
-
-
-@dataclass(eq=False)
-class _Worker:
-    address: str
-    id: str
-    threads: int
-    chunks: "list[_Chunk]" = field(default_factory=list)
-    """Unfinished runs of the worker in order; as many as it has threads are being simulated."""
-
-
-@dataclass(eq=False)
-class _Chunk:
-    number: int
-    worker: _Worker
-    runs: list[Run]
-    left: dict[int, Run]
-    """Runs without a result, by index."""
-    heard: float
-    """Time when it was given to the worker, or when the worker last reported [s]."""
-    alone: bool = False
-    """True if nothing else may be at the worker at the same time."""
-    future: "Future[None] | None" = None
 
 
 class Cluster:
@@ -80,41 +52,43 @@ class Cluster:
 
         Raises `UsageError` without a scheduler, without workers, or with workers of another build.
         """
-        self._where = where
+        self.where = where
         count = _local_count(where)
-        self._local: LocalWorkers | None = None
+        self.local: LocalWorkers | None = None
         self._client: Client | None = None
         self._levels = _quiet()
         try:
-            self._local = LocalWorkers(count) if count else None
-            self._client = _connect(where, self._local.address if self._local else where)
+            self.local = LocalWorkers(count) if count else None
+            self._client = _connect(where, self.local.address if self.local else where)
             self._check_workers()
         except BaseException:
             self.close()
             raise
 
     @property
-    def client(self) -> "Client":
+    def client(self) -> Client:
         """Connection to the scheduler."""
         if self._client is None:
-            raise UsageError(f"{self._where}: is closed")
+            raise UsageError(f"{self.where}: is closed")
         return self._client
 
     def _check_workers(self) -> None:
         """Raise `UsageError` unless there are workers, all of this build."""
         deadline = time.monotonic() + _CONNECT_SECONDS
-        found: dict[str, Any] = {}
+        found: dict[str, str | Exception | None] = {}
         while not found:
-            found = self.client.run(worker_tasks.admit, on_error="return")
+            found = self.client.run(worker_tasks.build_fault, worker_tasks.build(), on_error="return")
             if not found and time.monotonic() > deadline:
                 raise UsageError(
-                    f"{self._where}: a cluster without workers; allowed: at least one, for example of"
-                    f" `dask worker {self._where}`"
+                    f"{self.where}: a cluster without workers; allowed: at least one, for example of"
+                    f" `dask worker {self.where}`"
                 )
             time.sleep(0 if found else _POLL_SECONDS)
-        wrong = {address: fault for address, about in found.items() if (fault := _fault(about))}
+        wrong = {address: fault for address, fault in found.items() if fault is not None}
         if wrong:
             address, fault = next(iter(wrong.items()))
+            if isinstance(fault, Exception):
+                fault = f"Bentpipe cannot be used there: {fault}"
             several = f" ({len(wrong)} of {len(found)} workers cannot take part)" if len(found) > 1 else ""
             raise UsageError(f"worker {address}: {fault}{several}")
 
@@ -123,15 +97,14 @@ class Cluster:
 
         Raises `ClusterError` if the scheduler disappears, or remains without workers.
         """
-        client = self.client
-        sweep = _Sweep(client, self._where, self._local, runs)
+        sweep = _Sweep(self, runs)
         try:
             yield from sweep.results()
-        except Exception:
-            # If the scheduler is gone, that is the cause of any failure.
-            if client.status == "running":
+        except Exception as error:
+            # If the scheduler is gone, that is the cause of any failure, and of cancelled tasks.
+            if self.client.status == "running" and not isinstance(error, CancelledError):
                 raise
-            raise ClusterError(f"cluster {self._where}: its scheduler is gone") from None
+            raise ClusterError(f"cluster {self.where}: its scheduler is gone") from None
         finally:
             sweep.close()
 
@@ -141,9 +114,9 @@ class Cluster:
             with contextlib.suppress(Exception):
                 self._client.close()
             self._client = None
-        if self._local is not None:
-            self._local.close()
-            self._local = None
+        if self.local is not None:
+            self.local.close()
+            self.local = None
         for logger, level in self._levels:
             logger.setLevel(level)
         self._levels = []
@@ -164,8 +137,6 @@ def _local_count(where: str) -> int:
 
 def _quiet() -> list[tuple[logging.Logger, int]]:
     """Keep Dask from writing to the terminal; return the former settings."""
-    import distributed  # noqa: F401
-
     names = [name for name in logging.root.manager.loggerDict if name.split(".")[0] == "distributed"]
     levels = [(logging.getLogger(name), logging.getLogger(name).level) for name in names]
     for logger, _ in levels:
@@ -173,9 +144,7 @@ def _quiet() -> list[tuple[logging.Logger, int]]:
     return levels
 
 
-def _connect(where: str, address: str) -> "Client":
-    from distributed import Client
-
+def _connect(where: str, address: str) -> Client:
     found: list[Client | Exception] = []
 
     def connect() -> None:
@@ -195,284 +164,100 @@ def _connect(where: str, address: str) -> "Client":
     return client
 
 
-def _fault(about: dict[str, Any] | Exception) -> str | None:
-    """Return the reason why a worker cannot take part."""
-    if isinstance(about, Exception):
-        return f"Bentpipe cannot be used there: {about}"
-    here = _core.__version__, build_digest()
-    there = about["version"], about["build"]
-    if there == here:
-        return None
-    return (
-        f"found Bentpipe {there[0]} of build {there[1][:12]};"
-        f" allowed: the same as here, {here[0]} of build {here[1][:12]}"
-    )
-
-
 class _Sweep:
-    """Simulation of some runs on a cluster."""
+    """Simulation of some runs on a cluster, as tasks of about two seconds."""
 
-    def __init__(self, client: "Client", where: str, local: LocalWorkers | None, runs: Iterable[Run]) -> None:
-        self.client = client
-        self.where = where
-        self.local = local
+    def __init__(self, cluster: Cluster, runs: Iterable[Run]) -> None:
+        self.cluster = cluster
+        self.client = cluster.client
         self.id = f"bentpipe-{uuid.uuid4().hex}"
         self.queue: Iterator[Run] = iter(runs)
         self.queued: int | None = len(runs) if isinstance(runs, Sized) else None
         """Number of runs in the queue, if known."""
         self.again: deque[Run] = deque()
-        """Runs returned to be assigned again."""
+        """Runs that a task returned without a result."""
         self.suspects: deque[Run] = deque()
-        """Runs that may have killed their worker; each becomes a separate list."""
-        self.lost: dict[tuple[str, int], int] = {}
-        """Number of workers that died with a run, by digest and seed."""
-        self.workers: dict[str, _Worker] = {}
-        self.there: set[str] = set()
-        """Addresses of all workers of the scheduler, whether they take part or not."""
-        self.seen: set[str] = set()
-        """Names of all workers seen."""
-        self.chunks: dict[int, _Chunk] = {}
-        self.next = 0
-        self.pace = 0.0
-        """Approximate time of a run [s]."""
-        self.files: dict[str, bytes] = {}
-        """File contents sent to all workers, by digest; the digest of a path never changes within a sweep."""
-        self.inbox: queue.SimpleQueue[tuple[Any, ...]] = queue.SimpleQueue()
-        self.looked = self.manned = time.monotonic()
+        """Runs whose task ended its workers: each is simulated alone when nothing else is left."""
+        self.tasks: dict[Future[worker_tasks.Done], list[Run]] = {}
+        self.finished: queue.SimpleQueue[Future[worker_tasks.Done]] = queue.SimpleQueue()
+        self.files: dict[str, Future[bytes]] = {}
+        """Contents of the files that scenarios name, by digest."""
+        self.threads = 0
+        """Number of threads of all workers."""
+        self.run_seconds = 0.0
+        """Approximate duration of a run [s]."""
+        self.looked = self.manned = 0.0
 
     def results(self) -> Generator[tuple[Run, Outcome] | None]:
-        # The client keeps handlers of topics forever: they hold no more of this sweep than its inbox.
-        inbox = self.inbox
-        self.client.subscribe_topic(self.id, lambda event: inbox.put(("found", *event[1])))
-        self.client.subscribe_topic("all", self._hear)
-        found = self.client.run(worker_tasks.admit, on_error="return")
-        self.there |= set(found)
-        self._admit(found)
+        self.manned = time.monotonic()
         while True:
-            self._hand_out()
-            if not self.chunks and not self.again and not self.suspects and self.queued == 0:
-                return
             now = time.monotonic()
-            if now - self.looked >= _POLL_SECONDS:
+            if now - self.looked >= _LOOK_SECONDS:
                 self.looked = now
                 self._look(now)
+            self._submit()
+            if not self.tasks and (self.threads or self._is_done()):
+                return
             try:
-                what, *rest = self.inbox.get(timeout=_POLL_SECONDS)
+                future = self.finished.get(timeout=_POLL_SECONDS)
             except queue.Empty:
                 yield None
                 continue
-            match what:
-                case "found":
-                    yield from self._found(*rest)
-                case "ended":
-                    self._ended(*rest)
-                case "gone":
-                    yield from self._gone(*rest)
-                case "came":
-                    self._ask(*rest)
-                case "admitted":
-                    self._admit(*rest)
+            yield from self._results_of(future)
 
-    # Incoming messages; `_hear` is called in a thread of the client.
-
-    def _hear(self, event: tuple[float, Any]) -> None:
-        _, message = event
-        if isinstance(message, dict) and message.get("action") == "remove-worker":
-            self.inbox.put(("gone", message["worker"], bool(message.get("expected"))))
-        elif isinstance(message, dict) and message.get("action") == "add-worker":
-            self.inbox.put(("came", message["worker"]))
-
-    def _ask(self, address: str) -> None:
-        """Ask a worker for its properties; in a thread, since it may never answer."""
-        self.there.add(address)
-
-        def ask() -> None:
-            with contextlib.suppress(Exception):
-                found = self.client.run(worker_tasks.admit, workers=[address], on_error="return")
-                self.client.run(worker_tasks.keep, self.id, self.files, workers=[address], on_error="ignore")
-                self.inbox.put(("admitted", found))
-
-        threading.Thread(target=ask, name="bentpipe-admit", daemon=True).start()
-
-    def _admit(self, found: dict[str, Any]) -> None:
-        """Admit workers; a late worker of another build is ignored."""
-        for address, about in found.items():
-            if _fault(about) is None and address in self.there and address not in self.workers:
-                self.workers[address] = _Worker(address, about["id"], about["threads"])
-                self.seen.add(about["name"])
-
-    def _found(
-        self, number: int, last: bool, seconds: float, packed: bytes
-    ) -> Generator[tuple[Run, Outcome] | None]:
-        chunk = self.chunks.get(number)
-        if chunk is None:
-            return
-        chunk.heard = time.monotonic()
-        results = pickle.loads(packed)  # noqa: S301
-        if results:
-            pace = seconds / len(results)
-            self.pace = pace if self.pace == 0 else (self.pace + pace) / 2
-        finished = [(chunk.left.pop(index, None), outcome) for index, outcome in results]
-        if last or not chunk.left:
-            self._close(chunk)
-            self.again.extend(chunk.left.values())
-        self._hand_out()
-        for run, outcome in finished:
-            if run is not None:
-                yield run, worker_tasks.found(outcome)
-
-    def _ended(self, number: int, future: "Future[None]") -> None:
-        """Handle Dask's news that a list ended: it failed, or its results should have arrived."""
-        chunk = self.chunks.get(number)
-        if chunk is None:
-            return
-        if future.status == "error":
-            from distributed import KilledWorker
-
-            error = future.exception()
-            if isinstance(error, KilledWorker):
-                # The death of the worker is reported separately.
-                return
-            raise error
-        self._close(chunk)
-        self.again.extend(chunk.left.values())
-        if len(chunk.left) == len(chunk.runs) and chunk.worker.address in self.workers:
-            # Another worker may have the same address now.
-            del self.workers[chunk.worker.address]
-            self._ask(chunk.worker.address)
-
-    def _gone(self, address: str, expected: bool) -> Generator[tuple[Run, Outcome]]:
-        """Assign the unfinished runs of a worker again; yield the runs that killed too many workers."""
-        self.there.discard(address)
-        worker = self.workers.pop(address, None)
-        for chunk in list(worker.chunks) if worker else ():
-            left = list(chunk.left.values())
-            self._close(chunk)
-            if expected:
-                self.again.extendleft(reversed(left))
-            elif len(chunk.runs) > 1:
-                # Results may have been lost, even those of a whole list: any unfinished run may be the cause.
-                self.suspects.extend(left)
-            else:
-                for run in left:
-                    lost = self.lost[run.digest, run.seed] = self.lost.get((run.digest, run.seed), 0) + 1
-                    if lost < LOST:
-                        self.suspects.append(run)
-                    else:
-                        yield run, SimulationError(f"given up: {lost} workers died while they simulated it")
+    def _is_done(self) -> bool:
+        return self.queued == 0 and not self.again and not self.suspects
 
     def _look(self, now: float) -> None:
-        """Check that the cluster is alive, and whether work is stuck."""
+        """Replace ended worker processes and count threads.
+
+        Raises `ClusterError` if the scheduler is gone, or after a long time without workers.
+        """
         if self.client.status != "running":
-            raise ClusterError(f"cluster {self.where}: its scheduler is gone")
-        if self.local is not None:
-            self.local.replace_dead(self.seen)
-        if self.workers:
+            raise ClusterError(f"cluster {self.cluster.where}: its scheduler is gone")
+        if self.cluster.local is not None:
+            self.cluster.local.replace_dead()
+        self.threads = sum(self.client.nthreads().values())
+        if self.threads:
             self.manned = now
         elif now - self.manned > _NO_WORKER_SECONDS:
-            raise ClusterError(f"cluster {self.where}: without workers for {_NO_WORKER_SECONDS:.0f} s")
-        self._take_back(now)
+            raise ClusterError(
+                f"cluster {self.cluster.where}: without workers for {_NO_WORKER_SECONDS:.0f} s"
+            )
 
-    # Outgoing lists.
+    def _submit(self) -> None:
+        """Keep as many tasks submitted as workers need to stay busy."""
+        while len(self.tasks) < _TASKS_PER_THREAD * self.threads:
+            runs = self._next()
+            if not runs:
+                break
+            self._submit_task(runs)
+        if not self.tasks and self.threads and self.suspects:
+            self._submit_task([self.suspects.popleft()])
 
-    def _hand_out(self) -> None:
-        # Idle workers first: little may be left.
-        for has_room in (self._is_idle, self._is_soon_idle):
-            for worker in self.workers.values():
-                while has_room(worker):
-                    runs, alone = self._next(worker)
-                    if not runs:
-                        break
-                    self._give(worker, runs, alone)
-
-    def _is_idle(self, worker: _Worker) -> bool:
-        """Return True if a thread of the worker is idle."""
-        return len(worker.chunks) < worker.threads and not any(chunk.alone for chunk in worker.chunks)
-
-    def _is_soon_idle(self, worker: _Worker) -> bool:
-        """Return True if a thread of the worker will soon be idle, and no next list waits."""
-        if any(chunk.alone for chunk in worker.chunks):
-            return False
-        if len(worker.chunks) >= 2 * worker.threads or self.pace == 0:
-            return False
-        # A long list is not soon done: another one would wait behind it.
-        now = time.monotonic()
-        soon = [chunk for chunk in worker.chunks if not self._is_late(chunk, now)]
-        return any(len(chunk.left) * self.pace < _AHEAD_SECONDS for chunk in soon)
-
-    def _is_late(self, chunk: _Chunk, now: float) -> bool:
-        """Return True if a list was silent for longer than its whole planned time."""
-        return now - chunk.heard > self.seconds + 2 * _POLL_SECONDS
-
-    @property
-    def slots(self) -> int:
-        return sum(worker.threads for worker in self.workers.values())
-
-    @property
-    def seconds(self) -> float:
-        """Planned time of a list [s]."""
-        return max(_CHUNK_SECONDS, _CHUNK_SECONDS_A_SLOT * self.slots)
-
-    def _next(self, worker: _Worker) -> tuple[list[Run], bool]:
-        """Return the runs for a worker, and whether it must have nothing else."""
-        for _ in range(len(self.suspects)):
-            run = self.suspects.popleft()
-            # Its last chance: if the worker dies again, nothing else can be the cause.
-            alone = self.lost.get((run.digest, run.seed), 0) == LOST - 1
-            if not alone or not worker.chunks:
-                return [run], alone
-            self.suspects.append(run)
-        if self.suspects and worker is min(self.workers.values(), key=lambda each: len(each.chunks)):
-            # It gets one of them as soon as it is idle.
-            return [], False
-        count = self._count()
+    def _next(self) -> list[Run]:
+        left = None if self.queued is None else self.queued + len(self.again)
+        count = task_length(self.run_seconds, left, self.threads)
         runs: list[Run] = []
         while self.again and len(runs) < count:
             runs.append(self.again.popleft())
-        while self.queued != 0 and len(runs) < count:
-            run_ = next(self.queue, None)
-            if run_ is None:
-                self.queued = 0
-                break
-            if self.queued is not None:
-                self.queued -= 1
-            runs.append(run_)
-        return runs, False
-
-    def _count(self) -> int:
-        """Return the number of runs in a list."""
-        if self.pace == 0:
-            return 1
-        seconds = self.seconds
+        new = list(islice(self.queue, count - len(runs)))
         if self.queued is not None:
-            # Towards the end lists are shorter, so that all workers finish together.
-            left = (self.queued + len(self.again)) * self.pace
-            seconds = max(min(seconds, left / (2 * self.slots)), _SHORTEST_CHUNK_SECONDS)
-        return max(1, int(seconds / self.pace))
+            self.queued -= len(new)
+        return runs + new
 
-    def _give(self, worker: _Worker, runs: list[Run], alone: bool) -> None:
-        number = self.next
-        self.next += 1
-        job = self._job(number, worker, runs)
-        chunk = _Chunk(number, worker, runs, dict(enumerate(runs)), time.monotonic(), alone)
-        self.chunks[number] = chunk
-        worker.chunks.append(chunk)
-        chunk.future = self.client.submit(
-            worker_tasks.work,
-            pickle.dumps(job),
-            key=f"{self.id}-{number}",
-            workers=[worker.address],
-            allow_other_workers=False,
-            pure=False,
-        )
-        chunk.future.add_done_callback(lambda future: self.inbox.put(("ended", number, future)))
+    def _submit_task(self, runs: list[Run]) -> None:
+        job, files = self._job(runs)
+        future = self.client.submit(worker_tasks.work, pickle.dumps(job), files, pure=False)
+        self.tasks[future] = runs
+        future.add_done_callback(self.finished.put)
 
-    def _job(self, number: int, worker: _Worker, runs: list[Run]) -> worker_tasks.Job:
+    def _job(self, runs: list[Run]) -> tuple[worker_tasks.Job, dict[str, Future[bytes]]]:
         bases: dict[worker_tasks.Base, int] = {}
         sources: dict[str, int] = {}
         listed: list[worker_tasks.Source] = []
         entries: list[tuple[int, int]] = []
-        missing: dict[str, bytes] = {}
+        needed: dict[str, Future[bytes]] = {}
         for run in runs:
             if run.digest not in sources:
                 packed = run.scenario.packed()
@@ -484,62 +269,70 @@ class _Sweep:
                 base = bases.setdefault((file, text, tuple(files)), len(bases))
                 sources[run.digest] = len(listed)
                 listed.append((base, tuple(overrides), setting, tuple(parameters), code, run.digest))
-                for path, digest in files:
-                    if digest not in self.files and (content := run.scenario.file(path)) is not None:
-                        missing[digest] = content
+                needed |= {digest: self._file(run, path, digest) for path, digest in files}
             entries.append((sources[run.digest], run.seed))
-        if missing:
-            self.files |= missing
-            self.client.run(worker_tasks.keep, self.id, missing, on_error="ignore")
-        seconds = self.seconds
         return worker_tasks.Job(
-            self.id, number, worker.id, list(bases), listed, entries, seconds, _SEND_SHARE * seconds
-        )
+            self.id, worker_tasks.build(), list(bases), listed, entries, _task_seconds(self.threads)
+        ), needed
 
-    def _take_back(self, now: float) -> None:
-        """Give the runs that wait behind a long one to idle workers."""
-        if self.queued != 0 or self.again or self.suspects:
-            return
-        if all(len(worker.chunks) >= worker.threads for worker in self.workers.values()):
-            return
-        for worker in self.workers.values():
-            under_way, waiting = worker.chunks[: worker.threads], worker.chunks[worker.threads :]
-            late = [chunk for chunk in under_way if self._is_late(chunk, now)]
-            for chunk in late:
-                # The worker starts none of them any more: the list's time is over.
-                for index in list(chunk.left)[1:]:
-                    self.again.append(chunk.left.pop(index))
-            for chunk in waiting if len(late) == worker.threads else ():
-                self._close(chunk, cancel=True)
-                self.again.extend(chunk.left.values())
+    def _file(self, run: Run, path: str, digest: str) -> Future[bytes]:
+        """Return the content of a file as a task: Dask sends it to the workers that need it."""
+        if digest not in self.files:
+            content = run.scenario.file(path)
+            if content is None:
+                raise UsageError(f"setting {run.setting}: {path} cannot be sent to a cluster")
+            self.files[digest] = self.client.submit(bytes, content, pure=False)
+        return self.files[digest]
 
-    def _close(self, chunk: _Chunk, *, cancel: bool = False) -> None:
-        """Finish a list."""
-        self.chunks.pop(chunk.number, None)
-        given, threads = chunk.worker.chunks, chunk.worker.threads
-        if chunk in given:
-            was_under_way = given.index(chunk) < threads
-            given.remove(chunk)
-            if was_under_way and len(given) >= threads:
-                # The worker has come to it.
-                given[threads - 1].heard = time.monotonic()
-        if chunk.future is not None and cancel:
-            chunk.future.cancel()
-        chunk.future = None
+    def _results_of(self, future: Future[worker_tasks.Done]) -> Generator[tuple[Run, Outcome] | None]:
+        runs = self.tasks[future]
+        try:
+            done = future.result(timeout=_RESULT_SECONDS)
+        except TimeoutError:
+            # Its worker died after the task: Dask repeats it as soon as there is a worker.
+            self.finished.put(future)
+            yield None
+            return
+        except KilledWorker as error:
+            del self.tasks[future]
+            if len(runs) > 1:
+                self.suspects.extend(runs)
+            else:
+                deaths = error.allowed_failures + 1
+                yield runs[0], SimulationError(f"given up: {deaths} workers died while they simulated it")
+            return
+        del self.tasks[future]
+        pace = done.seconds / len(done.outcomes)
+        self.run_seconds = (self.run_seconds + pace) / 2 if self.run_seconds else pace
+        self.again.extend(runs[len(done.outcomes) :])
+        self._submit()
+        for run, outcome in zip(runs, done.outcomes, strict=False):
+            yield run, worker_tasks.unpacked_outcome(outcome)
 
     def close(self) -> None:
-        """Cancel all lists, and leave nothing behind."""
+        """Cancel all tasks."""
         with contextlib.suppress(Exception):
-            if self.chunks and self.client.status == "running":
-                futures = [chunk.future for chunk in self.chunks.values() if chunk.future is not None]
-                self.client.cancel(futures)
-                self.client.run(worker_tasks.stop, self.id, on_error="ignore")
-            self.chunks.clear()
-            if self.files:
-                self.client.run(worker_tasks.forget, self.id, on_error="ignore")
-            for topic in (self.id, "all"):
-                self.client.unsubscribe_topic(topic)
-            # The scheduler keeps a topic's last messages. A lambda is pickled by value: no Bentpipe needed
-            # there.
-            topic = self.id
-            self.client.run_on_scheduler(lambda dask_scheduler: dask_scheduler._broker.truncate(topic))
+            if self.client.status == "running":
+                self.client.cancel([*self.tasks, *self.files.values()])
+                if self.tasks:
+                    self.client.run(worker_tasks.stop, self.id, on_error="ignore")
+        self.tasks.clear()
+
+
+def _task_seconds(threads: int) -> float:
+    return max(_TASK_SECONDS, _TASK_SECONDS_PER_THREAD * threads)
+
+
+def task_length(run_seconds: float, left: int | None, threads: int) -> int:
+    """Return the number of runs of a task.
+
+    A task lasts about two seconds, and less towards the end, so that all workers finish together.
+    `run_seconds` is the duration of a run [s], zero if unknown; `left` the number of runs left, if known;
+    `threads` the number of threads of all workers.
+    """
+    if run_seconds == 0:
+        return 1
+    seconds = _task_seconds(threads)
+    if left is not None:
+        seconds = max(min(seconds, left * run_seconds / (2 * threads)), _SHORTEST_TASK_SECONDS)
+    return max(1, int(seconds / run_seconds))

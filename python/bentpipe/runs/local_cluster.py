@@ -7,8 +7,10 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Container
 from pathlib import Path
+
+import dask
+from distributed import LocalCluster, Scheduler, SchedulerPlugin
 
 from bentpipe.errors import UsageError
 from bentpipe.runs.worker_preload import PARENT
@@ -21,8 +23,10 @@ _CALM = {
     "distributed.admin.system-monitor.interval": "10 s",
     "distributed.scheduler.http.routes": [],
     "distributed.worker.http.routes": [],
+    "distributed.scheduler.allowed-failures": 2,
 }
-"""Dask's settings: no HTTP server, and monitoring intervals that cost less processor time."""
+"""Dask's settings: no HTTP server, monitoring intervals that cost less processor time, and two repetitions of
+the task of a worker that died."""
 
 _PRELOAD = "bentpipe.runs.worker_preload"
 """Module that workers import before they join."""
@@ -32,21 +36,30 @@ _MOST_STARTS = 3
 """Consecutive workers that may end before joining."""
 
 
+class _Names(SchedulerPlugin):
+    """Notes the name of each worker that joins."""
+
+    def __init__(self, names: set[str]) -> None:
+        self._names = names
+
+    def add_worker(self, scheduler: Scheduler, worker: str) -> None:
+        self._names.add(str(scheduler.workers[worker].name))
+
+
 class LocalWorkers:
     """A scheduler in this process and a number of worker processes, over TCP on 127.0.0.1."""
 
     def __init__(self, count: int) -> None:
         """Start scheduler and workers; `UsageError` if they do not start."""
-        import dask
-        from distributed import LocalCluster
-
         self._folder = Path(tempfile.mkdtemp(prefix="bentpipe-workers-"))
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
         self._started = self._failed = 0
+        self._joined: set[str] = set()
+        """Names of all workers that have ever joined."""
         self._cluster: LocalCluster | None = None
         try:
             with dask.config.set(_CALM):
-                self._cluster = LocalCluster(
+                cluster = self._cluster = LocalCluster(
                     n_workers=0,
                     threads_per_worker=1,
                     host="127.0.0.1",
@@ -55,7 +68,9 @@ class LocalWorkers:
                     scheduler_kwargs={"dashboard_address": "127.0.0.1:0"},
                     silence_logs=logging.CRITICAL,
                 )
-            self.address: str = self._cluster.scheduler_address
+            if cluster.scheduler is not None:
+                cluster.scheduler.add_plugin(_Names(self._joined))
+            self.address: str = cluster.scheduler_address
             for _ in range(count):
                 self._start()
             self._wait(count)
@@ -86,13 +101,9 @@ class LocalWorkers:
                 env=os.environ | calm | {PARENT: str(os.getpid())},
             )
 
-    def _joined(self) -> set[str]:
-        scheduler = self._cluster.scheduler if self._cluster is not None else None
-        return {str(each.name) for each in list(scheduler.workers.values())} if scheduler else set()
-
     def _wait(self, count: int) -> None:
         deadline = time.monotonic() + _START_SECONDS
-        while len(self._joined()) < count:
+        while len(self._joined) < count:
             for name, process in self._processes.items():
                 if process.poll() is not None:
                     raise UsageError(f"a worker process ended while it started: {self._last_words(name)}")
@@ -104,15 +115,12 @@ class LocalWorkers:
         text = (self._folder / f"{name}.log").read_text(encoding="utf-8", errors="replace")
         return next((line.strip() for line in reversed(text.splitlines()) if line.strip()), "it said nothing")
 
-    def replace_dead(self, seen: Container[str]) -> None:
-        """Replace every worker that has ended.
-
-        Raises `UsageError` if several in a row end before they work, that is, are missing in `seen`.
-        """
+    def replace_dead(self) -> None:
+        """Replace every worker that has ended; `UsageError` if several in a row end before they join."""
         for name, process in list(self._processes.items()):
             if process.poll() is None:
                 continue
-            self._failed = 0 if name in seen else self._failed + 1
+            self._failed = 0 if name in self._joined else self._failed + 1
             if self._failed == _MOST_STARTS:
                 raise UsageError(
                     f"worker processes end as soon as they are started: {self._last_words(name)}"

@@ -1,8 +1,6 @@
-"""Work of a Dask worker for a sweep: simulates a list of runs and sends the results.
+"""Work of a Dask worker for a sweep: simulates the runs of a task and returns the results.
 
 Scenarios are sent as text with the contents of the files that they name, since workers share no folders.
-Results are sent through the scheduler as they are found, not at the end of the list, so that they survive the
-worker.
 """
 
 import hashlib
@@ -11,9 +9,8 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Mapping
-from contextlib import closing
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
 
 from bentpipe import _core
 from bentpipe.errors import AlgorithmError, Cancelled, ScenarioError, SimulationError, UsageError
@@ -22,10 +19,7 @@ from bentpipe.runs.store import build_digest
 from bentpipe.runs.workers import Outcome, measure
 from bentpipe.stats.metrics import METRICS
 
-if TYPE_CHECKING:
-    from distributed import Worker
-
-__all__ = ["Base", "Job", "Source", "admit", "forget", "found", "keep", "stop", "work"]
+__all__ = ["Base", "Done", "Job", "Source", "build", "build_fault", "stop", "unpacked_outcome", "work"]
 
 _CACHED = 2000
 """Number of parsed scenarios to keep."""
@@ -44,47 +38,51 @@ text."""
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A list of runs for one worker."""
+    """Runs of one task."""
 
     sweep: str
-    """Identifier of the sweep, and topic of its results."""
-    number: int
-    worker: str
-    """Identifier of the worker; another worker at the same address ignores the job."""
+    """Identifier of the sweep."""
+    build: tuple[str, str]
+    """Version and build of the sweep's Bentpipe."""
     bases: list[Base]
     sources: list[Source]
     runs: list[tuple[int, int]]
     """Index of the scenario, and seed."""
-    budget: float
+    seconds: float
     """Time after which no further run is started [s]."""
-    interval: float
-    """Time for which results are collected before they are sent [s]."""
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """Result of a task."""
+
+    outcomes: list[Packed]
+    """Outcomes of the first runs of the job; its time was over before the others."""
+    seconds: float
+    """Duration of the task [s]."""
 
 
 _lock = threading.Lock()
-_files: dict[tuple[str, str], bytes] = {}
-"""Contents of files, by sweep and digest."""
 _scenarios: OrderedDict[str, _core.Scenario] = OrderedDict()
 """Parsed scenarios by digest, the most recently used last."""
 _under_way: dict[str, set[_core.Progress]] = {}
 _stopped: set[str] = set()
 
 
-def admit(dask_worker: "Worker") -> dict[str, Any]:
-    """Return the properties of this worker that the sweep checks."""
-    return {
-        "id": dask_worker.id,
-        "name": str(dask_worker.name),
-        "threads": dask_worker.state.nthreads,
-        "version": _core.__version__,
-        "build": build_digest(),
-    }
+def build() -> tuple[str, str]:
+    """Return the version and the build of this Bentpipe."""
+    return _core.__version__, build_digest()
 
 
-def keep(sweep: str, files: Mapping[str, bytes]) -> None:
-    """Keep the contents of files, by digest, until the sweep ends."""
-    with _lock:
-        _files.update({(sweep, digest): content for digest, content in files.items()})
+def build_fault(wanted: tuple[str, str]) -> str | None:
+    """Return why this worker cannot simulate for a sweep of the wanted build."""
+    found = build()
+    if found == wanted:
+        return None
+    return (
+        f"found Bentpipe {found[0]} of build {found[1][:12]};"
+        f" allowed: the same as the sweep's, {wanted[0]} of build {wanted[1][:12]}"
+    )
 
 
 def stop(sweep: str) -> None:
@@ -95,94 +93,32 @@ def stop(sweep: str) -> None:
             progress.cancel()
 
 
-def forget(sweep: str) -> None:
-    """Forget the sweep's files."""
-    with _lock:
-        for key in [key for key in _files if key[0] == sweep]:
-            del _files[key]
+def work(packed: bytes, files: Mapping[str, bytes]) -> Done:
+    """Simulate the runs of a `Job` in order until its time is over; `files` has contents by digest.
 
-
-def work(packed: bytes) -> None:
-    """Simulate the runs of a `Job` in order, sending messages `(number, last, seconds, results)`.
-
-    `results` is a pickled list of run indexes and outcomes. A list of which a part was started late ends
-    early.
+    Raises `UsageError` on a worker of another build.
     """
-    from distributed import get_worker
-
     job: Job = pickle.loads(packed)  # noqa: S301
-    worker = get_worker()
-    if worker.id != job.worker:
-        return
-    begun = time.monotonic()
-    last = len(job.runs) - 1
-    with closing(_Outbox(job, worker)) as outbox:
-        for index, (source, seed) in enumerate(job.runs):
-            try:
-                outcome = _packed(_outcome(job, source, seed))
-            except Cancelled:
+    if fault := build_fault(job.build):
+        raise UsageError(f"a worker cannot take part: {fault}")
+    begin = time.monotonic()
+    outcomes: list[Packed] = []
+    with suppress(Cancelled):
+        for source, seed in job.runs:
+            outcomes.append(_packed(_outcome(job, files, source, seed)))
+            if time.monotonic() - begin >= job.seconds:
                 break
-            over = index == last or time.monotonic() - begun >= job.budget
-            outbox.put(index, outcome, over=over)
-            if over:
-                break
+    return Done(outcomes, time.monotonic() - begin)
 
 
-class _Outbox:
-    """Results of a list on their way to the sweep; none waits longer than the job's interval."""
-
-    def __init__(self, job: Job, worker: "Worker") -> None:
-        self._job = job
-        self._worker = worker
-        self._lock = threading.Lock()
-        self._ready: list[tuple[int, Packed]] = []
-        self._since = self._until = time.monotonic()
-        """Times of the first and the last result that wait to be sent."""
-        self._timer: threading.Timer | None = None
-
-    def put(self, index: int, outcome: Packed, *, over: bool) -> None:
-        """Add a run's result; the last one of the list sends all."""
-        with self._lock:
-            self._ready.append((index, outcome))
-            self._until = time.monotonic()
-            wait = self._since + self._job.interval - self._until
-            if over or wait <= 0:
-                self._send(over=over)
-            elif self._timer is None:
-                # The next run may take long: results do not wait for its end.
-                self._timer = threading.Timer(wait, self._on_time)
-                self._timer.daemon = True
-                self._timer.start()
-
-    def close(self) -> None:
-        """Stop sending."""
-        with self._lock:
-            self._ready = []
-            if self._timer is not None:
-                self._timer.cancel()
-
-    def _on_time(self) -> None:
-        with self._lock:
-            if self._ready:
-                self._send(over=False)
-
-    def _send(self, *, over: bool) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-        found = pickle.dumps(self._ready)
-        self._worker.log_event(self._job.sweep, (self._job.number, over, self._until - self._since, found))
-        self._ready, self._since = [], self._until
-
-
-def _outcome(job: Job, source: int, seed: int) -> Outcome:
+def _outcome(job: Job, files: Mapping[str, bytes], source: int, seed: int) -> Outcome:
     progress = _core.Progress()
     with _lock:
         if job.sweep in _stopped:
             raise Cancelled
         _under_way.setdefault(job.sweep, set()).add(progress)
     try:
-        return measure(_scenario(job, source), seed, progress)
+        return measure(_scenario(job, files, source), seed, progress)
     except (SimulationError, ScenarioError, AlgorithmError) as error:
         return error
     finally:
@@ -190,16 +126,15 @@ def _outcome(job: Job, source: int, seed: int) -> Outcome:
             _under_way[job.sweep].discard(progress)
 
 
-def _scenario(job: Job, index: int) -> _core.Scenario:
+def _scenario(job: Job, files: Mapping[str, bytes], index: int) -> _core.Scenario:
     base, overrides, setting, parameters, aqm, digest = job.sources[index]
     with _lock:
         if digest in _scenarios:
             _scenarios.move_to_end(digest)
             return _scenarios[digest]
     file, text, named = job.bases[base]
-    with _lock:
-        files = {path: _files[job.sweep, content] for path, content in named}
-    scenario = _core.Scenario.unpack(file, text, list(overrides), setting, list(parameters), files)
+    contents = {path: files[content] for path, content in named}
+    scenario = _core.Scenario.unpack(file, text, list(overrides), setting, list(parameters), contents)
     if aqm is not None:
         scenario = scenario.with_python_aqm(unpacked(aqm))
     there = hashlib.sha256(scenario.canonical().encode()).hexdigest()
@@ -220,7 +155,7 @@ def _packed(outcome: Outcome) -> Packed:
     return tuple(outcome[metric.name] for metric in METRICS)
 
 
-def found(packed: Packed) -> Outcome:
+def unpacked_outcome(packed: Packed) -> Outcome:
     """Return the outcome from its sent form."""
     if isinstance(packed[0], bool):
         scenario, text = packed
