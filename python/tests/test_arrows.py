@@ -44,8 +44,6 @@ LAZY = {
     "bentpipe.tuning.space_reduction": "imports bentpipe.tuning.tune",
     "bentpipe.runs.cluster": "imports Dask, which takes half a second to import",
     "cloudpickle": "needed for clusters only",
-    "dask": "takes half a second to import",
-    "distributed": "takes half a second to import",
     "numpy": "takes a tenth of a second to import",
     "scipy": "takes as long to import as the package",
     "sqlalchemy": "needed for databases only",
