@@ -222,6 +222,16 @@ def test_the_stub_has_what_the_core_has() -> None:
         assert members == set(re.findall(r"    def ([a-z]\w+)", body)), name
 
 
+def test_gateway_page_lists_every_log_event() -> None:
+    page = (DOCS / "gateway.md").read_text(encoding="utf-8").split("### The log")[1].split("\n## ")[0]
+    listed = re.findall(r"^\| `(\w+)` \|", page, flags=re.MULTILINE)
+    call = re.compile(r'(?:log::(?:error|warn|info|debug)|\bwrite\)?)\((?:\*level, )?"(\w+)"')
+    sources = sorted((ROOT / "crates/gatewayd/src").rglob("*.rs"))
+    logged = {event for path in sources for event in call.findall(path.read_text(encoding="utf-8"))}
+    assert len(logged) > 10
+    assert set(listed) == logged
+
+
 def test_the_page_on_choosing_has_every_algorithm() -> None:
     text = (DOCS / "choosing.md").read_text(encoding="utf-8")
     missing = [name for name in ALGORITHMS if f"| `{name}`" not in text]
