@@ -89,6 +89,23 @@ def test_table_is_made_from_stored_results_and_reports_missed_targets() -> None:
     assert "|  | goodput | 19 Mbit/s | 18 – 19.0 |  |  |" in text
 
 
+def test_cases_with_the_same_quantities_become_columns() -> None:
+    target = bench.Target("≤", 4)
+    rows = [
+        bench.Row("CUBIC", "goodput", "Mbit/s", [19.0, 19.0, 19.0]),
+        bench.Row("CUBIC", "time", "s", [5.25, None, 4.5], target),
+        bench.Row("BBR", "goodput", "Mbit/s", [18.0, 17.0, 18.5]),
+        bench.Row("BBR", "time", "s", [3.0, 3.0, 3.0], target),
+    ]
+    assert bench.comparison(rows).splitlines() == [
+        "| | CUBIC | BBR |",
+        "| --- | --- | --- |",
+        "| goodput [Mbit/s] | 19 | 18 (17 – 18.5) |",
+        "| time [s] | 5.25 (4.50 – never; ≤ 4 **missed**) | 3 (≤ 4 met) |",
+    ]
+    assert bench.comparison(rows[:3]) == bench.table(rows[:3])
+
+
 def test_links_scenario_differs_only_in_the_modem_s_queue() -> None:
     made = bench.Bench(None, quick=False, keep=None)
     ours, links = (json.loads(each.canonical()) for each in made.bulk(20_000_000, 100))

@@ -255,7 +255,7 @@ class Bench:
                 def read(seen: Observed, bits: int = bits) -> Values:
                     return transfers(seen, bits * seen.goodput / seen.wire) | ends(seen)
 
-                case = f"{_named(rate, flows)}: gateway and terminal"
+                case = _named(rate, flows)
                 found += rows(case, self.run(case, ours, read), targets)
         return found
 
@@ -265,7 +265,7 @@ class Bench:
         for rate in (20, 200):
             for flows in (1, 100):
                 for algorithm in ("cubic", "bbr"):
-                    case = f"{_named(rate, flows)}: no gateway, {algorithm.upper()}"
+                    case = f"{_named(rate, flows)}, {algorithm.upper()}"
                     bits = rate * 10**6
 
                     def direct(
@@ -397,7 +397,7 @@ class Bench:
         """Rate of a server for a given receive window."""
         found = []
         for size in (50_000, 100_000, 200_000):
-            case = f"window marking, W = {size // 1000} kB"
+            case = f"W = {size // 1000} kB"
 
             def make(seed: int, size: int = size) -> Watched:
                 scenario, links = self.bulk(20 * 10**6, 1, marking="window", buffer=size, seconds=(4, 6))
@@ -510,9 +510,10 @@ def _with(unit: str, value: float | None) -> str:
 
 
 def _spread(values: Iterable[float | None]) -> str:
-    """Return the minimum and maximum of several values."""
+    """Return the minimum and maximum of several values; empty if they read the same."""
     ordered = sorted(values, key=_order)
-    return "" if len(ordered) < 2 else f"{_number(ordered[0])} – {_number(ordered[-1])}"
+    least, most = _number(ordered[0]), _number(ordered[-1])
+    return "" if least == most else f"{least} – {most}"
 
 
 def stored(found: Iterable[Row], *, quick: bool, versions: Mapping[str, str]) -> dict[str, Any]:
@@ -552,6 +553,27 @@ def table(found: Iterable[Row]) -> str:
     return "\n".join(lines)
 
 
+def comparison(found: Sequence[Row]) -> str:
+    """Return rows with a column per case; as `table` unless all cases have the same quantities."""
+    cases = {
+        case: [row for row in found if row.case == case] for case in dict.fromkeys(r.case for r in found)
+    }
+    names = [[(row.quantity, row.unit) for row in each] for each in cases.values()]
+    if len(cases) == 1 or any(each != names[0] for each in names):
+        return table(found)
+    lines = [f"| | {' | '.join(cases)} |", f"| --- |{' --- |' * len(cases)}"]
+    for (quantity, unit), *same in zip(names[0], *cases.values(), strict=True):
+        label = f"{quantity} [{unit}]" if unit else quantity
+        lines.append(f"| {label} | {' | '.join(_cell(row) for row in same)} |")
+    return "\n".join(lines)
+
+
+def _cell(row: Row) -> str:
+    target = "" if row.target is None else f"{row.target.sign} {_number(row.target.value)} {row.verdict}"
+    notes = "; ".join(filter(None, (_spread(row.values), target)))
+    return f"{_number(row.middle)} ({notes})" if notes else _number(row.middle)
+
+
 def markdown(data: Mapping[str, Mapping[str, Any]]) -> str:
     """Return the page's text on all stored parts."""
     text = []
@@ -570,7 +592,7 @@ def markdown(data: Mapping[str, Mapping[str, Any]]) -> str:
             f"### {title}",
             f"{part['date']}, {how}; Linux {on['kernel']}, {on['cpus']} cores, {on['processor']}; Bentpipe"
             f" {on['bentpipe']}, {on['nginx']}, {on['iptables']}.",
-            table(restored(part)),
+            comparison(restored(part)),
         ]
     return "\n\n".join(text)
 
