@@ -1,4 +1,4 @@
-"""Hold the two sets of fluid equations for a gateway against the simulator, over a grid of settings.
+"""Compare the two sets of fluid equations for a gateway with the simulator over a grid of settings.
 
 `python tools/gateway_models.py docs/models-gateway.md`, or `make gateway-models`, renews that page.
 """
@@ -20,9 +20,9 @@ SCENARIO = "byun2007-gateway"
 MODELS: dict[str, "Change"] = {
     "gateway": {"model.equations": "gateway"},
     "timeouts": {"model.equations": "timeouts"},
-    "timeouts at once": {"model.equations": "timeouts", "model.feedback": "none"},
+    "timeouts, no delay": {"model.equations": "timeouts", "model.feedback": "none"},
 }
-"""The equations as printed; those with timeouts; and those where marks are heard of at once."""
+"""The equations as printed, with timeouts, and with timeouts and immediate feedback."""
 SETTINGS = ("RED 1", "RED 4", "AVQ", "AVQRED", "pi")
 POINTS = ((50, 60), (100, 60), (200, 60), (400, 60), (100, 200), (400, 40), (400, 200))
 """Sessions and mean round trip [ms]; as in the scenario, round trips are up to a third shorter or longer."""
@@ -32,7 +32,7 @@ Change = Mapping[str, object]
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What a simulation or a model says."""
+    """Results of a simulation or a model."""
 
     load: float
     """Offered load [Mbit/s]."""
@@ -47,7 +47,7 @@ class Found:
 
 
 def changes(sessions: int, round_trip: int) -> Change:
-    """Return what a point of the grid changes : the scenario starts faster, and runs two minutes."""
+    """Return the overrides of a grid point; the scenario also starts faster and runs two minutes."""
     return {
         "run.warmup": "1 min",
         "run.duration": "2 min",
@@ -89,7 +89,7 @@ def modelled(change: Change, settings: tuple[str, ...] = SETTINGS) -> dict[str, 
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One thing changed."""
+    """A single change of the scenario or the model."""
 
     name: str
     change: Change
@@ -97,28 +97,28 @@ class Case:
 
 
 CASES = (
-    Case("simulator: as the scenario is", {}, False),
+    Case("simulator: the scenario unchanged", {}, False),
     Case(
-        "simulator: objects of 1 GB, so that connections do not end",
+        "simulator: objects of 1 GB, so that connections never end",
         {"traffic.web.object_size": "1 GB"},
         False,
     ),
-    Case("simulator: all round trips 60 ms", {"link.ingress.delay": "30 ms"}, False),
-    Case("simulator: no bound on the windows", {"transport.byun2007.receive_window": "1 MB"}, False),
-    Case("simulator: timeouts of two round trips", {"transport.byun2007.min_rto": "120 ms"}, False),
+    Case("simulator: all round-trip times 60 ms", {"link.ingress.delay": "30 ms"}, False),
+    Case("simulator: unbounded windows", {"transport.byun2007.receive_window": "1 MB"}, False),
+    Case("simulator: timeouts of two round-trip times", {"transport.byun2007.min_rto": "120 ms"}, False),
     Case("gateway: as printed", {}, True),
-    Case("gateway: marks heard of after R", {"model.feedback": "round_trip"}, True),
-    Case("gateway: RED marks what it does", {"model.laws": "actual"}, True),
+    Case("gateway: feedback after R", {"model.feedback": "round_trip"}, True),
+    Case("gateway: RED's actual marking", {"model.laws": "actual"}, True),
     Case("timeouts", {"model.equations": "timeouts"}, True),
-    Case("timeouts: marks heard of at once", {"model.equations": "timeouts", "model.feedback": "none"}, True),
-    Case("timeouts: RED marks what it does", {"model.equations": "timeouts", "model.laws": "actual"}, True),
+    Case("timeouts: immediate feedback", {"model.equations": "timeouts", "model.feedback": "none"}, True),
+    Case("timeouts: RED's actual marking", {"model.equations": "timeouts", "model.laws": "actual"}, True),
     Case(
-        "timeouts: of two round trips",
+        "timeouts: of two round-trip times",
         {"model.equations": "timeouts", "transport.byun2007.min_rto": "120 ms"},
         True,
     ),
 )
-"""One thing at a time."""
+"""Single changes."""
 
 CASE_SETTINGS = ("RED 4", "AVQRED")
 
@@ -127,7 +127,7 @@ def _one_at_a_time() -> str:
     heads = [
         f"{each}: {what}" for each in CASE_SETTINGS for what in ("load [Mbit/s]", "p [%]", "queue [packets]")
     ]
-    lines = [f"| what | {' | '.join(heads)} |", f"| --- |{' --: |' * len(heads)}"]
+    lines = [f"| case | {' | '.join(heads)} |", f"| --- |{' --: |' * len(heads)}"]
     for case in CASES:
         change = {"run.duration": "5 min", **case.change}
         found = (modelled if case.modelled else simulated)(change, CASE_SETTINGS)
@@ -165,11 +165,11 @@ def _summary(found: Mapping[tuple[int, int], Mapping[str, Mapping[str, Found]]])
     kinds = (
         ("load", "offered load [%]", True),
         ("throughput", "throughput [%]", True),
-        ("p", "p [% of it]", True),
+        ("p", "p [%]", True),
         ("queue", "queue [packets]", False),
-        ("std", "its deviation [packets]", False),
+        ("std", "queue, std [packets]", False),
     )
-    lines = [f"| AQM | of | {' | '.join(MODELS)} |", f"| --- | --- |{' --: |' * len(MODELS)}"]
+    lines = [f"| AQM | quantity | {' | '.join(MODELS)} |", f"| --- | --- |{' --: |' * len(MODELS)}"]
     for setting in SETTINGS:
         for of, label, relative in kinds:
             cells = [off(who, setting, of, relative) for who in MODELS]
@@ -187,11 +187,11 @@ def markdown() -> str:
             found[point][name] = modelled({**change, **of})
     return "\n".join(
         [
-            "### One thing at a time\n",
+            "### Single changes\n",
             _one_at_a_time(),
             "\nMean ± standard deviation over time; five minutes each, one run.\n",
             "### Over the grid\n",
-            "How far from the simulator, the median over the grid and in parentheses the most:\n",
+            "Difference from the simulator (relative, queues absolute): median over the grid (maximum):\n",
             _summary(found),
             "\np [%] and queue [packets] at each point:\n",
             _grid(found),
