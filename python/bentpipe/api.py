@@ -18,7 +18,7 @@ from bentpipe.runs.compare import compare, run
 from bentpipe.runs.plan import load, overrides_from
 from bentpipe.runs.python_aqm import Setting
 from bentpipe.runs.result import Result
-from bentpipe.runs.workers import Teller, workers_from
+from bentpipe.runs.workers import OnProgress, workers_from
 from bentpipe.sweeps.file import request
 from bentpipe.sweeps.result import SweepResult
 from bentpipe.sweeps.sweep import Precision, execute
@@ -42,7 +42,7 @@ def sweep(
     jobs: int | None = None,
     cluster: str | None = None,
     precision: Precision | None = None,
-    told: Teller | None = None,
+    on_progress: OnProgress | None = None,
 ) -> SweepResult:
     """Simulate every point of a design under every setting with the same seeds, into the dataset `out`.
 
@@ -66,7 +66,7 @@ def sweep(
     )
     plan, precision = asked.plan(), precision or asked.precision()
     with closing(workers_from(jobs, cluster)) as workers:
-        return execute(plan, Path(out), workers=workers, precision=precision, told=told)
+        return execute(plan, Path(out), workers=workers, precision=precision, on_progress=on_progress)
 
 
 @render.register

@@ -1,10 +1,9 @@
-"""Measure what a cluster adds to runs, what a second thread gains, and what runs cost: `make cluster`.
+"""Measure the overhead of a cluster, the speed-up by a second thread, and the cost of runs: `make cluster`.
 
-The runs are given to worker processes by `--cluster local:2`, and directly, as whole lists, to as many
-processes with nothing between them; in turns, for machines are not steady. Wall and processor time are
-printed, and the instructions that were executed where `perf` is there to count them: those do not depend on
-what else the machine does. The exit code says whether two threads are 1.8 times as fast as one. With a page
-as argument, the costs are written to it.
+The same runs are simulated by `--cluster local:2` and by as many processes that get whole lists on_processes,
+alternating, since the speed of a machine varies. Wall and processor time are printed, and executed
+instructions if `perf` is installed: those do not depend on other load. The exit code is 0 if two threads are
+1.8 times as fast as one. With a page as argument, the costs are written to it.
 """
 
 import os
@@ -33,9 +32,9 @@ from bentpipe.sweeps.sweep import Sweep, execute
 from reference import with_generated
 
 PROCESSES = 2
-LEAST_GAIN = 1.8
+LEAST_SPEED_UP = 1.8
 SHORT = ["run.duration=100 ms", "run.warmup=0 s"]
-"""Next to nothing is simulated: most of a run is to work out its metrics."""
+"""Runs so short that they mostly compute metrics."""
 
 
 @dataclass
@@ -50,7 +49,7 @@ class Cost:
 
 
 class Counter:
-    """The instructions that processes execute outside the kernel, by `perf`."""
+    """Counts instructions of processes outside the kernel, by `perf`."""
 
     def __init__(self, pids: Sequence[int]) -> None:
         command = ["perf", "stat", "-x,", "-e", "instructions:u", "-p", ",".join(map(str, pids))]
@@ -68,7 +67,7 @@ class Counter:
 
 
 def cpu_of(pids: Sequence[int]) -> float:
-    """Return the processor time that processes have taken [s]."""
+    """Return the processor time of processes so far [s]."""
     ticks = 0
     for pid in pids:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
@@ -90,7 +89,7 @@ def short_runs(count: int) -> list[Run]:
 
 
 def child() -> None:
-    """Simulate a list of runs; it comes in by the standard input."""
+    """Simulate a list of runs from the standard input."""
     scenarios, runs = pickle.load(sys.stdin.buffer)  # noqa: S301
     parsed = {
         digest: _core.Scenario.unpack(file, text, overrides, setting, parameters, {})
@@ -103,8 +102,8 @@ def child() -> None:
     sys.stdin.buffer.readline()
 
 
-def directly(runs: Sequence[Run]) -> Cost:
-    """Return what processes take for their shares of the runs with nothing between them."""
+def on_processes(runs: Sequence[Run]) -> Cost:
+    """Return the cost of the runs on processes that get their shares on_processes."""
     packed = {run.digest: packed[:5] for run in runs[:100] if (packed := run.scenario.packed())}
     shares = [[(run.digest, run.seed) for run in runs[n::PROCESSES]] for n in range(PROCESSES)]
     processes = [
@@ -114,34 +113,34 @@ def directly(runs: Sequence[Run]) -> Cost:
         for _ in range(PROCESSES)
     ]
 
-    def tell(text: bytes) -> None:
+    def send(text: bytes) -> None:
         for process in processes:
             if process.stdin is not None:
                 process.stdin.write(text)
 
-    def hear() -> list[bytes]:
+    def receive() -> list[bytes]:
         return [process.stdout.readline() for process in processes if process.stdout is not None]
 
     for process, share in zip(processes, shares, strict=True):
         if process.stdin is not None:
             process.stdin.write(pickle.dumps((packed, share)))
-    hear()
+    receive()
 
     def work() -> None:
-        tell(b"go\n")
-        if sum(map(int, hear())) != len(runs):
+        send(b"go\n")
+        if sum(map(int, receive())) != len(runs):
             sys.exit("runs are missing")
 
     try:
         return counted([process.pid for process in processes], work)
     finally:
-        tell(b"end\n")
+        send(b"end\n")
         for process in processes:
             process.wait()
 
 
 def on_cluster(cluster: Cluster, runs: Sequence[Run]) -> Cost:
-    """Return what the same takes by way of the scheduler, all processes together."""
+    """Return the cost of the runs on a cluster, of all its processes."""
 
     def work() -> None:
         if sum(1 for each in cluster.results(runs) if each is not None) != len(runs):
@@ -151,13 +150,13 @@ def on_cluster(cluster: Cluster, runs: Sequence[Run]) -> Cost:
     return counted([os.getpid(), *map(int, children)], work)
 
 
-def added(count: int, rounds: int) -> None:
-    """Print what Dask adds."""
+def print_overhead(count: int, rounds: int) -> None:
+    """Print the overhead of Dask."""
     runs = short_runs(count)
     with closing(Cluster(f"local:{PROCESSES}")) as cluster:
         on_cluster(cluster, runs[:1000])
-        found = [(directly(runs), on_cluster(cluster, runs)) for _ in range(rounds)]
-    print(f"{count} runs on {PROCESSES} processes, directly and by Dask:")
+        found = [(on_processes(runs), on_cluster(cluster, runs)) for _ in range(rounds)]
+    print(f"{count} runs on {PROCESSES} processes, on_processes and by Dask:")
     rows = [
         [
             str(number),
@@ -179,8 +178,8 @@ def cell(without: float | None, by: float | None, count: int) -> str:
     return f"{without * scale:.3f}, {by * scale:.3f}: {by / without - 1:+.1%}"
 
 
-def gained(rounds: int) -> float:
-    """Return how many times as fast two threads are as one: the fastest of each."""
+def speed_up(rounds: int) -> float:
+    """Return the speed-up by a second thread, from the fastest round of each."""
     plan = make_plan(load("byun2007-gateway", ["run.duration=2 min"]), settings=["RED 4"], runs=8)
     setting = plan.settings[0]
     runs = [Run((), setting.name, setting.scenario, setting.digest, seed) for seed in plan.seeds]
@@ -195,7 +194,7 @@ def gained(rounds: int) -> float:
 
 
 def costs() -> str:
-    """Return what a run of shipped scenarios takes, and a million of them, as Markdown."""
+    """Return the cost of a run of some shipped scenarios, and of a million runs, as Markdown."""
     lines = [
         "| scenario, setting | simulated | per run | 10⁶ runs | on 100 cores |",
         "| --- | --: | --: | --: | --: |",
@@ -240,7 +239,7 @@ def cost(name: str, label: str, changes: list[str]) -> str:
 
 
 def dataset() -> tuple[float, float]:
-    """Return the bytes that a run takes in a dataset: on the disk, and in memory while it is written."""
+    """Return the bytes of a run in a dataset: on the disk, and in memory while the dataset is open."""
     count = 500
     plan = Sweep.plan("small-gateway", {"gateway.pep.delay": "1 ms"}, settings=["red"], runs=count)
     with tempfile.TemporaryDirectory() as folder, closing(Threads()) as workers:
@@ -251,7 +250,7 @@ def dataset() -> tuple[float, float]:
         with Dataset(result.folder, ("gateway.pep.delay",), plan.about()) as there:
             before = tracemalloc.get_traced_memory()[0]
             for run in plan.runs(range(1000, 1000 + count)):
-                # Distinct numbers, as of a real run.
+                # Distinct numbers, like those of a real run.
                 found = there.metrics(next(plan.runs())) or {}
                 there.add(run, {name: value and 1.5 * value for name, value in found.items()})
             memory = (tracemalloc.get_traced_memory()[0] - before) / count
@@ -269,10 +268,10 @@ def main(arguments: Sequence[str]) -> int:
             path.write_text(with_generated(path.read_text(encoding="utf-8"), costs()), encoding="utf-8")
             return 0
         case [count, rounds]:
-            added(int(count), int(rounds))
-    gain = gained(5)
-    print(f"Two threads are {gain:.2f} times as fast as one; at least {LEAST_GAIN} are asked for.")
-    return int(gain < LEAST_GAIN)
+            print_overhead(int(count), int(rounds))
+    found = speed_up(5)
+    print(f"Two threads are {found:.2f} times as fast as one; required: at least {LEAST_SPEED_UP}.")
+    return int(found < LEAST_SPEED_UP)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""What the tests share: a quick scenario, one result to look at, and the command as a user runs it."""
+"""Fixtures of several test files: a quick scenario, a result, and the command line in a process."""
 
 import hashlib
 import os
@@ -13,10 +13,10 @@ from hypothesis import settings
 from playwright.sync_api import Browser, sync_playwright
 
 import bentpipe as bp
-from bentpipe.live_runs.privileges import why_not
+from bentpipe.live_runs.privileges import missing_permission
 from bentpipe.live_runs.processes import programs
 
-# The same examples every time, and no files of its own.
+# The same examples every time, and no database of examples.
 settings.register_profile("bentpipe", derandomize=True, database=None, deadline=None)
 settings.load_profile("bentpipe")
 
@@ -34,8 +34,8 @@ _FLAGS = [
 
 
 def why_no_live_run() -> str:
-    """Say why nothing can run live here; nothing if it can."""
-    reason = why_not()
+    """Return why live runs are impossible here; empty if they are possible."""
+    reason = missing_permission()
     if reason is None:
         try:
             programs()
@@ -61,7 +61,7 @@ def result(scenario: bp.Scenario, tmp_path_factory: pytest.TempPathFactory) -> b
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    """A browser that asks nobody for anything."""
+    """A browser without background requests."""
     path = shutil.which("chromium")
     assert path, "chromium is missing; `make test` installs it"
     with sync_playwright() as playwright:
@@ -72,12 +72,12 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture(scope="session")
 def main_job(tmp_path_factory: pytest.TempPathFactory) -> bp.Result:
-    """What `make run` does: the 2007 gateway under RED 4, AVQ and AVQRED, three seeds of 20 minutes."""
+    """The result of `make run`: the 2007 gateway under RED 4, AVQ and AVQRED, three seeds of 20 minutes."""
     return bp.compare("byun2007-gateway", out=tmp_path_factory.mktemp("main-job") / "result")
 
 
 def digests(folder: Path) -> dict[str, str]:
-    """Return what determines whether two results are the same, byte for byte: every file of every run."""
+    """Return the SHA-256 of every file of every run of a result."""
     files = sorted(path for path in (folder / "runs").rglob("*") if path.is_file())
     return {str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
 
@@ -88,13 +88,13 @@ def command_line(*arguments: str) -> list[str]:
 
 
 def environment() -> dict[str, str]:
-    """Return an environment in which a terminal's width does not matter."""
+    """Return an environment without the variables of a terminal."""
     return {name: value for name, value in os.environ.items() if name not in {"COLUMNS", "FORCE_COLOR"}}
 
 
 @pytest.fixture
 def bentpipe(tmp_path: Path) -> Command:
-    """Run the command in a fresh folder."""
+    """Function that runs the command in a fresh folder."""
 
     def run(*arguments: str, check: int | None = None) -> subprocess.CompletedProcess[str]:
         done = subprocess.run(

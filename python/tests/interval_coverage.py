@@ -1,9 +1,8 @@
-"""Count how often 95 % intervals of the simulator's own results hold what theory says: `make coverage`.
+"""Count how often 95 % intervals of simulated results cover the value of queueing theory: `make coverage`.
 
-Poisson packets of exponential length at a link are an M/M/1 queue: at a load r, the packets that wait are
-r² / (1 - r) in the mean, and the wait is r / (1 - r) times the time that sending one takes. Of 200
-experiments of five runs, or of one long run, 91 to 98 % must hold the true value. The exit code says whether
-all do.
+Poisson packets of exponential length at a link are an M/M/1 queue: at a load r, the mean number of waiting
+packets is r² / (1 - r), and the mean wait is r / (1 - r) times the mean transmission time. Of 200 experiments
+of five runs, or of one long run, 91 to 98 % must cover the true value. The exit code is 0 if all do.
 """
 
 import sys
@@ -70,14 +69,14 @@ def run(what: Scenario, rate: float, seed: int) -> tuple[dict[str, float | None]
 
 
 def all_runs(rate: float, duration: float, runs: int) -> list[tuple[dict[str, float | None], pl.Series]]:
-    """Simulate so many runs, a seed each, on all cores."""
+    """Simulate `runs` runs, each with its own seed, on all cores."""
     what = scenario(rate, duration)
     with ThreadPoolExecutor(cores()) as pool:
         return list(pool.map(partial(run, what, rate), range(1, runs + 1)))
 
 
 def line(what: str, value: float, found: Sequence[Summary]) -> tuple[list[str], bool]:
-    """Return a row of the table, and whether the coverage is as it must be."""
+    """Return a row of the table, and True if the coverage is within its limits."""
     given = [(each.low, each.high) for each in found if each.low is not None and each.high is not None]
     share = sum(low <= value <= high for low, high in given) / len(given)
     good = LEAST <= share <= MOST
@@ -99,10 +98,10 @@ def main() -> int:
             for group in groups
         ]
         value = true(RATE)[metric] - true(1.2 * RATE)[metric]
-        lines.append(line(f"{metric}, less that at 1.2 times the rate, in pairs", value, gaps))
+        lines.append(line(f"{metric}, minus that at 1.2 times the rate, paired", value, gaps))
     long = [batch_means(queue.to_numpy()) for _, queue in all_runs(RATE, 1000, EXPERIMENTS)]
     lines.append(line("queue_mean, 1 run of 1000 s, batch means", true(RATE)["queue_mean"], long))
-    headings = ["M/M/1, load 60 %", "true value", "intervals", "hold it", "within 91 to 98 %"]
+    headings = ["M/M/1, load 60 %", "true value", "intervals", "coverage", "within 91 to 98 %"]
     stdout().print(grid(headings, [cells for cells, _ in lines], right=1))
     return 0 if all(good for _, good in lines) else 1
 

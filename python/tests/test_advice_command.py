@@ -1,4 +1,4 @@
-"""Advice from beginning to end, with a budget of seconds."""
+"""The command `advise` and its function, with a budget of seconds."""
 
 import json
 import re
@@ -48,7 +48,7 @@ def test_all_candidates_use_the_same_holdout_seeds(advice: bp.Advice) -> None:
 
 
 def test_figures_equal_those_of_compare(advice: bp.Advice) -> None:
-    """What compare finds on the fresh seeds, under the setting as it is to be pasted."""
+    """The setting to be pasted gives the same values in `compare` on the fresh seeds."""
     tuned = next(each for each in advice.found["candidates"] if each["setting"] == "blue tuned")
     inside = ", ".join(f"{key} = {value}" for key, value in tuned["table"].items())
     scenario = bp.load("small-gateway", {**SHORT, 'setting."blue tuned"': f"{{ {inside} }}"})
@@ -89,7 +89,7 @@ def test_interrupted_advice_gives_the_same_result(advice: bp.Advice, tmp_path: P
     while left:
         counted = [0]
         with pytest.raises(KeyboardInterrupt):
-            small(tmp_path / "again", told=interrupt, jobs=1)
+            small(tmp_path / "again", on_progress=interrupt, jobs=1)
     again = small(tmp_path / "again", jobs=1)
     clock = {"seconds", "finished"}
     assert {k: v for k, v in again.found.items() if k not in clock} == {
@@ -107,7 +107,7 @@ def test_page_is_complete_and_needs_no_network(advice: bp.Advice) -> None:
 
 
 def test_page_prints_on_one_sheet(advice: bp.Advice, browser: Browser, tmp_path: Path) -> None:
-    """With eight candidates, eight parameters and warnings, on A4 and on Letter."""
+    """Eight candidates, eight parameters and warnings fit on A4 and on Letter."""
     found = json.loads(json.dumps(advice.found))
     found["candidates"] *= 2
     found["paste"]["toml"] += 6 * "\nparameter = 0.12345"
@@ -120,7 +120,7 @@ def test_page_prints_on_one_sheet(advice: bp.Advice, browser: Browser, tmp_path:
         assert len(pages) == 1, form
 
 
-def test_the_command_prints_the_answer_or_json(tmp_path: Path) -> None:
+def test_command_prints_the_answer_or_json(tmp_path: Path) -> None:
     words = [
         "advise",
         "small-gateway",
@@ -145,7 +145,7 @@ def test_the_command_prints_the_answer_or_json(tmp_path: Path) -> None:
 
 
 def test_default_candidates_exist_and_act_at_the_right_queue() -> None:
-    """Ahead of a PEP nothing that must drop behind it; without one, what rules the head of the queue too."""
+    """No candidate drops behind the PEP; without a PEP, AQMs at the head of the queue are included."""
     gateway, plain = bp.load("byun2007-gateway"), bp.load("red-dumbbell")
     assert not any(gateway.with_setting(name).behind_pep for name in BEHIND)
     assert set(PLAIN) <= set(plain.setting_names)
@@ -158,10 +158,10 @@ def test_default_candidates_exist_and_act_at_the_right_queue() -> None:
     ("duration", "interval", "short"),
     [
         ("1200 s", "100 ms", "120 s"),
-        # A tenth is 123.45 s, which no whole number of samples is.
+        # A tenth, 123.45 s, is not a whole number of samples.
         ("1234.5 s", "100 ms", "123.5 s"),
         ("70 s", "7 s", "63 s"),
-        # Seven digits and more.
+        # Times of seven digits.
         ("12345.67 s", "10 ms", "1234.57 s"),
         ("2000000 s", "1 s", "200000 s"),
     ],
@@ -176,7 +176,7 @@ def test_search_duration_is_a_share_of_the_scenario_or_a_minimum_of_samples(
 
 
 def test_round_trip_matches_a_worked_example() -> None:
-    """There and back: 15 + 250 + 15 ms; and 52 to 102 ms."""
+    """Twice 15 + 250 + 15 ms; and twice 52 to 102 ms on average."""
     assert _round_trip(bp.load("red-dumbbell")) == pytest.approx(0.56)
     assert _round_trip(bp.load("byun-generic")) == pytest.approx(0.154)
 

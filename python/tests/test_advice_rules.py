@@ -1,4 +1,4 @@
-"""What is advised, by made-up values: each table has one thing to see."""
+"""Rules of advice on samples_around-up values; each table shows one rule."""
 
 import pytest
 
@@ -12,12 +12,12 @@ DROPTAIL = Candidate("droptail", "droptail", "reference")
 TABLE = {"algorithm": '"avqred"', "min_th": "20", "max_th": "60"}
 AVQRED = Candidate("avqred tuned", "avqred", "tuned", TABLE)
 GKVQ = Candidate("gkvq tuned", "gkvq", "tuned", {"algorithm": '"gkvq"', "theta": "0.97"})
-# What the seeds have in common: all candidates meet the same traffic.
+# Common effect of a seed on all candidates, which have the same traffic.
 TRAFFIC = (-0.3, 0.1, 0.0, 0.25, -0.15, 0.1)
 
 
-def made(**settings: tuple[float, float]) -> dict[str, dict[str, list[float | None]]]:
-    """Return six runs of each setting around a throughput and a delay: common traffic, and some noise."""
+def samples_around(**settings: tuple[float, float]) -> dict[str, dict[str, list[float | None]]]:
+    """Return six runs of each setting around a throughput and a delay, with common and separate noise."""
     found: dict[str, dict[str, list[float | None]]] = {}
     for index, (name, (throughput, delay)) in enumerate(settings.items()):
         noise = [0.01 * (((index + 2) * (run + 3)) % 5 - 2) for run in range(6)]
@@ -32,7 +32,7 @@ def made(**settings: tuple[float, float]) -> dict[str, dict[str, list[float | No
     return found
 
 
-def told(
+def decided(
     candidates: list[Candidate], samples: Samples, *limits: str
 ) -> tuple[Decision, dict[str, list[str]]]:
     decision = decide(candidates, samples, Rule(OBJECTIVES, tuple(limits_from(limits))))
@@ -40,10 +40,10 @@ def told(
 
 
 def test_clear_winner_is_recommended_without_doubt() -> None:
-    samples = made(
+    samples = samples_around(
         RED_4=(19.9, 31.0), droptail=(20.0, 800.0), avqred_tuned=(19.8, 18.0), gkvq_tuned=(18.0, 25.0)
     )
-    decision, words = told([RED, DROPTAIL, AVQRED, GKVQ], samples)
+    decision, words = decided([RED, DROPTAIL, AVQRED, GKVQ], samples)
     assert (decision.answer, decision.first, decision.alike) == ("avqred tuned", "avqred tuned", ())
     assert decision.shares["avqred tuned"] == 1
     assert words["answer"] == [
@@ -60,8 +60,8 @@ def test_clear_winner_is_recommended_without_doubt() -> None:
 
 
 def test_best_present_setting_is_kept() -> None:
-    samples = made(RED_4=(19.9, 15.0), droptail=(20.0, 800.0), avqred_tuned=(19.0, 18.0))
-    decision, words = told([RED, DROPTAIL, AVQRED], samples)
+    samples = samples_around(RED_4=(19.9, 15.0), droptail=(20.0, 800.0), avqred_tuned=(19.0, 18.0))
+    decision, words = decided([RED, DROPTAIL, AVQRED], samples)
     assert decision.answer == "RED 4"
     assert decision.changes == ()
     assert words["answer"] == [
@@ -70,67 +70,67 @@ def test_best_present_setting_is_kept() -> None:
 
 
 def test_indistinguishable_candidates_are_listed_and_the_simpler_one_recommended() -> None:
-    """The same values but for noise: of three parameters and one, the latter."""
-    samples = made(RED_4=(19.9, 31.0), avqred_tuned=(19.8, 18.0), gkvq_tuned=(19.8, 18.0))
+    """Equal values except for noise; one parameter is simpler than three."""
+    samples = samples_around(RED_4=(19.9, 31.0), avqred_tuned=(19.8, 18.0), gkvq_tuned=(19.8, 18.0))
     three = Candidate("avqred tuned", "avqred", "tuned", {**TABLE, "alpha": "0.1"})
-    decision, words = told([RED, three, GKVQ], samples)
+    decision, words = decided([RED, three, GKVQ], samples)
     assert {decision.first, *decision.alike} == {"avqred tuned", "gkvq tuned"}
     assert decision.answer == "gkvq tuned"
     assert words["answer"][0].startswith("Use gkvq with theta = 0.97. Against RED 4")
-    assert "cannot be told apart" in words["sure"][1]
+    assert "cannot be decided apart" in words["sure"][1]
 
 
 def test_close_decision_is_reported() -> None:
-    """Shorter here, fuller there: which comes first hangs on third ones, and on the seeds."""
-    samples = made(avqred_tuned=(19.8, 18.0), gkvq_tuned=(19.0, 14.0), RED_4=(19.2, 16.0))
+    """One has less delay, the other more throughput; the rank sums depend on a third one and on the seeds."""
+    samples = samples_around(avqred_tuned=(19.8, 18.0), gkvq_tuned=(19.0, 14.0), RED_4=(19.2, 16.0))
     noisy = {name: dict(mine) for name, mine in samples.items()}
     noisy["RED 4"]["queue_delay_mean"] = [10.0, 25.0, 11.0, 24.0, 12.0, 14.0]
-    decision, words = told([RED, AVQRED, GKVQ], noisy)
+    decision, words = decided([RED, AVQRED, GKVQ], noisy)
     assert 0.05 < decision.shares[decision.first] < 0.9
     assert any("close call" in line for line in words["sure"])
 
 
 def test_limits_rank_before_objectives() -> None:
-    samples = made(
+    samples = samples_around(
         RED_4=(19.9, 31.0), droptail=(20.0, 800.0), avqred_tuned=(19.8, 18.0), gkvq_tuned=(18.0, 11.0)
     )
-    decision, _ = told([RED, DROPTAIL, AVQRED, GKVQ], samples, "queue_delay_mean<=12")
+    decision, _ = decided([RED, DROPTAIL, AVQRED, GKVQ], samples, "queue_delay_mean<=12")
     assert decision.answer == "gkvq tuned"
     assert decision.kept
 
 
 def test_limit_that_no_candidate_meets_is_reported() -> None:
-    samples = made(RED_4=(19.9, 31.0), avqred_tuned=(19.8, 18.0), gkvq_tuned=(18.0, 11.0))
-    decision, words = told([RED, AVQRED, GKVQ], samples, "queue_delay_mean<=5")
+    samples = samples_around(RED_4=(19.9, 31.0), avqred_tuned=(19.8, 18.0), gkvq_tuned=(18.0, 11.0))
+    decision, words = decided([RED, AVQRED, GKVQ], samples, "queue_delay_mean<=5")
     assert (decision.answer, decision.kept) == ("gkvq tuned", False)
     assert words["answer"][1] == "No candidate keeps queue_delay_mean <= 5 ms; nearest comes gkvq tuned."
 
 
-def test_search_values_are_better_than_holdout_values() -> None:
-    """What the search saw of gkvq was luck: it is judged by the fresh runs alone, and both figures stay."""
+def test_holdout_values_decide_instead_of_search_values() -> None:
+    """The search values of gkvq were luck; only fresh runs decide, and both values are reported."""
     lucky = Candidate(
         "gkvq tuned", "gkvq", "tuned", GKVQ.table, {"throughput": 19.9, "queue_delay_mean": 9.0}, 100
     )
-    samples = made(RED_4=(19.9, 31.0), avqred_tuned=(19.8, 18.0), gkvq_tuned=(19.5, 24.0))
-    decision, _ = told([RED, AVQRED, lucky], samples)
+    samples = samples_around(RED_4=(19.9, 31.0), avqred_tuned=(19.8, 18.0), gkvq_tuned=(19.5, 24.0))
+    decision, _ = decided([RED, AVQRED, lucky], samples)
     assert decision.answer == "avqred tuned"
     cell = decision.cells["gkvq tuned"]["queue_delay_mean"]
     assert cell.searched == 9.0
     assert cell.found.mean == pytest.approx(24.0, abs=0.1)
 
 
-def test_drops_behind_the_pep_and_doubtful_settings_are_warned_of_once() -> None:
+def test_warnings_of_a_candidate_are_reported_once() -> None:
     codel = Candidate(
         "codel tuned", "codel", "tuned", {"algorithm": '"codel"'}, behind_pep=True, warnings=("hm",)
     )
-    samples = made(RED_4=(19.9, 31.0), codel_tuned=(18.0, 40.0), gkvq_tuned=(17.0, 50.0))
-    _, words = told([RED, codel, GKVQ], samples)
+    samples = samples_around(RED_4=(19.9, 31.0), codel_tuned=(18.0, 40.0), gkvq_tuned=(17.0, 50.0))
+    _, words = decided([RED, codel, GKVQ], samples)
     assert words["warnings"][0].startswith("codel tuned: Drops behind the PEP")
     assert words["warnings"][1:] == ["codel tuned: hm"]
 
 
-def powered(**settings: tuple[float, float]) -> dict[str, dict[str, list[float | None]]]:
-    """Return six runs of each setting with a rate and a response time, by the rate alone not the same."""
+def samples_of_power(**settings: tuple[float, float]) -> dict[str, dict[str, list[float | None]]]:
+    """Return six runs of each setting with a throughput that varies and a constant response time."""
     found: dict[str, dict[str, list[float | None]]] = {}
     for index, (name, (rate, response)) in enumerate(settings.items()):
         noise = [0.005 * (((index + 2) * (run + 3)) % 5 - 2) for run in range(6)]
@@ -141,8 +141,8 @@ def powered(**settings: tuple[float, float]) -> dict[str, dict[str, list[float |
 
 
 def test_power_weighs_throughput_against_response_time() -> None:
-    """By hand: 20 / 0.80 = 25, 19.5 / 0.76 = 25.66, 19.4 / 0.76 = 25.53 (half a per cent less), 20 / 32."""
-    samples = powered(
+    """Powers: 20 / 0.80 = 25, 19.5 / 0.76 = 25.66, 19.4 / 0.76 = 25.53 (half a per cent less), 20 / 32."""
+    samples = samples_of_power(
         RED_4=(20.0, 0.8), droptail=(20.0, 32.0), avqred_tuned=(19.5, 0.76), gkvq_tuned=(19.4, 0.76)
     )
     candidates = [RED, DROPTAIL, AVQRED, GKVQ]
@@ -159,14 +159,14 @@ def test_power_weighs_throughput_against_response_time() -> None:
 
 
 def test_equal_power_is_indistinguishable() -> None:
-    samples = powered(RED_4=(19.0, 0.8), avqred_tuned=(19.5, 0.76), gkvq_tuned=(19.5, 0.76))
+    samples = samples_of_power(RED_4=(19.0, 0.8), avqred_tuned=(19.5, 0.76), gkvq_tuned=(19.5, 0.76))
     decision = decide([RED, AVQRED, GKVQ], samples, Rule(OBJECTIVES[:1], power=True))
     assert {decision.first, *decision.alike} == {"avqred tuned", "gkvq tuned"}
     assert decision.answer == "gkvq tuned"
 
 
 def test_front_matches_a_worked_example() -> None:
-    """c is beaten by b in both, d by a in one and equal in the other, e has no delay."""
+    """b dominates c in both metrics, a dominates d in one and equals it in the other, and e has no delay."""
     values: dict[str, dict[str, float | None]] = {
         "a": {"throughput": 20.0, "queue_delay_mean": 30.0},
         "b": {"throughput": 19.0, "queue_delay_mean": 10.0},
@@ -178,21 +178,21 @@ def test_front_matches_a_worked_example() -> None:
     assert [
         each.name for each in Rule(OBJECTIVES, (Limit("queue_delay_mean", "<=", 20.0),)).pick(values)
     ] == ["b"]
-    # No point keeps this limit, so all are judged, the nearest first.
+    # No point meets this limit, so all are ranked, the nearest first.
     assert Rule(OBJECTIVES, (Limit("queue_delay_mean", "<=", 9.0),)).pick(values)[0].name == "b"
 
 
 def test_dominated_points_do_not_change_the_pick() -> None:
-    """Three points on the front; many that are beaten crowd around one end and change nothing."""
+    """Many dominated points around one end of a front of three do not change the pick."""
     values: dict[str, dict[str, float | None]] = {
         "full": {"throughput": 20.0, "queue_delay_mean": 40.0},
         "middle": {"throughput": 19.5, "queue_delay_mean": 20.0},
         "short": {"throughput": 17.0, "queue_delay_mean": 10.0},
     }
     crowd: dict[str, dict[str, float | None]] = {
-        f"beaten {n}": {"throughput": 17.0 - 0.1 * n, "queue_delay_mean": 10.0 + n} for n in range(9)
+        f"dominated {n}": {"throughput": 17.0 - 0.1 * n, "queue_delay_mean": 10.0 + n} for n in range(9)
     }
-    del crowd["beaten 0"]
+    del crowd["dominated 0"]
     assert Rule(OBJECTIVES).pick({**crowd, **values})[0].name == "middle"
 
 

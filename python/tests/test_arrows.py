@@ -1,4 +1,4 @@
-"""Which part of the package may import which.
+"""Allowed imports between the parts of the package.
 
 The mathematics of the models never sees the simulator, so that each checks the other. Reports import data and
 are imported by none of them.
@@ -52,13 +52,13 @@ LAZY = {
 """Modules that functions may import when they are called, and why they are not imported with the package."""
 
 MODELS = ("models.mmpp", "models.erlang_queue", "models.markov")
-"""Modules that hold a model's mathematics, and everything they import."""
+"""Modules with a model's mathematics; their imports are checked too."""
 CORE = {"AlgorithmError", "Cancelled", "Scenario", "ScenarioError", "SimulationError", "Table"}
-"""Names of the compiled core that these modules may use: none of them simulates."""
-DRIVES = {"api", "reproduction.ns2"} | {
+"""Names of the compiled core that these modules may use; none simulates."""
+SIMULATING = {"api", "reproduction.ns2"} | {
     f"runs.{name}" for name in ("python_aqm", "capture", "compare", "experiment", "plan", "store")
 }
-"""Modules that run the simulator, or hold what it runs."""
+"""Modules that run the simulator, or hold its input."""
 
 
 def file(module: str) -> Path:
@@ -77,7 +77,7 @@ def imported(tree: ast.AST) -> Iterator[tuple[str, str]]:
 
 
 def imports(path: Path) -> set[tuple[str, str]]:
-    """Return what a file imports of this package as (module, name), at any depth of the file."""
+    """Return the imports of this package in a file, at any depth, as (module, name)."""
     return {
         (module, name)
         for module, name in imported(ast.parse(path.read_text()))
@@ -86,12 +86,12 @@ def imports(path: Path) -> set[tuple[str, str]]:
 
 
 def room(module: str) -> str:
-    """Return the room of a module named from the package on: its first part."""
+    """Return the room of a module: the first part of its name within the package."""
     return module.split(".")[0]
 
 
 def arrows() -> dict[tuple[str, str], list[str]]:
-    """Return the imports between rooms, each with the files that have it."""
+    """Return the imports between rooms, each with its files."""
     found: dict[tuple[str, str], list[str]] = {}
     for path in sorted(PACKAGE.rglob("*.py")):
         inner = path.relative_to(PACKAGE)
@@ -109,7 +109,7 @@ def arrows() -> dict[tuple[str, str], list[str]]:
 
 
 def reached(start: str) -> set[tuple[str, str]]:
-    """Return all that `start` imports of this package, directly or through other modules."""
+    """Return the imports of this package by `start`, direct and indirect."""
     found: set[tuple[str, str]] = set()
     todo, seen = [start], {start}
     while todo:
@@ -132,7 +132,7 @@ def test_rooms_import_only_what_the_table_allows() -> None:
     assert not wrong
 
 
-def test_the_table_names_every_room_and_no_other() -> None:
+def test_table_has_exactly_the_existing_rooms() -> None:
     there = {path.name for path in PACKAGE.iterdir() if (path / "__init__.py").exists()}
     there |= {path.stem for path in PACKAGE.glob("*.py")}
     assert set(ROOMS) == there
@@ -144,7 +144,7 @@ def test_rooms_import_each_other_only_where_listed() -> None:
     assert {(a, b) for a, b in found if a < b and (b, a) in found} <= CIRCLES
 
 
-def test_functions_import_only_what_is_slow_to_import() -> None:
+def test_functions_import_only_modules_listed_as_slow() -> None:
     wrong = []
     for path in sorted(PACKAGE.rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_text())):
@@ -157,21 +157,21 @@ def test_functions_import_only_what_is_slow_to_import() -> None:
     assert not wrong
 
 
-def test_modules_that_functions_import_exist_and_are_imported_so() -> None:
-    lazily = set()
+def test_every_module_listed_as_slow_is_imported_by_a_function() -> None:
+    lazy_imports = set()
     for path in PACKAGE.rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.FunctionDef):
-                lazily |= {f"{module}.{name}" for module, name in imported(node)}
+                lazy_imports |= {f"{module}.{name}" for module, name in imported(node)}
     for lazy in LAZY:
-        assert any(f"{each}.".startswith(f"{lazy}.") for each in lazily), lazy
+        assert any(f"{each}.".startswith(f"{lazy}.") for each in lazy_imports), lazy
 
 
 @pytest.mark.parametrize("model", MODELS)
-def test_models_never_see_the_simulator(model: str) -> None:
+def test_models_do_not_import_the_simulator(model: str) -> None:
     for name, what in reached(model):
         inner = what if name == "bentpipe" else name.removeprefix("bentpipe.")
-        assert inner not in DRIVES, f"{model} imports {inner}"
+        assert inner not in SIMULATING, f"{model} imports {inner}"
         if inner == "_core":
             assert what in CORE, f"{model} imports {what or 'all'} of the core"
         elif name == "bentpipe":
@@ -179,12 +179,12 @@ def test_models_never_see_the_simulator(model: str) -> None:
             assert (PACKAGE / f"{inner}.py").exists(), f"{model} imports {what or 'all'} of the package"
 
 
-@pytest.mark.parametrize("module", [*MODELS, *sorted(DRIVES)])
-def test_every_module_named_here_exists(module: str) -> None:
+@pytest.mark.parametrize("module", [*MODELS, *sorted(SIMULATING)])
+def test_listed_modules_exist(module: str) -> None:
     assert file(module).exists()
 
 
-def test_imports_of_imports_are_found() -> None:
+def test_indirect_imports_are_found() -> None:
     assert ("bentpipe._core", "simulate") in reached("api")
     assert ("bentpipe._core", "simulate") in reached("runs.experiment")
     assert "bentpipe.runs.experiment" in {name for name, _ in reached("cli.app")}

@@ -1,4 +1,4 @@
-"""Captures, judged by Wireshark's own reading of them."""
+"""Captures, checked by Wireshark's dissection of them."""
 
 import os
 import re
@@ -19,8 +19,8 @@ RETRANSMISSION = (
 )
 OURS = 'frame.comment contains "retransmission"'
 
-# Two long transfers. Nothing but the queue in front of the bottleneck takes time to speak of: a segment takes
-# 4.2 ms there, a round trip through the empty queue less than 2 ms.
+# Two long transfers. Most delay is in the bottleneck's queue: a segment takes 4.2 ms there, and a round trip
+# through the empty queue less than 2 ms.
 SLOW = """
 title = "Two transfers over a slow link"
 [run]
@@ -65,7 +65,7 @@ def tshark(tmp_path_factory: pytest.TempPathFactory) -> "TShark":
 
 
 class TShark:
-    """Reads captures, without anybody's preferences."""
+    """Runs tshark on captures, without a user's preferences."""
 
     def __init__(self, home: Path) -> None:
         self.environment = {**os.environ, "HOME": str(home), "LC_ALL": "C.UTF-8"}
@@ -84,12 +84,12 @@ class TShark:
         return done.stdout
 
     def frames(self, capture: Path, wanted: str, *options: str) -> list[int]:
-        """Return the numbers of the frames that a display filter lets through."""
+        """Return the numbers of the frames that pass a display filter."""
         text = self("-r", capture, *options, "-Y", wanted, "-T", "fields", "-e", "frame.number")
         return [int(line) for line in text.splitlines()]
 
     def table(self, capture: Path, *fields: str, wanted: str = "frame") -> list[tuple[str, ...]]:
-        """Return some fields of the frames that a display filter lets through."""
+        """Return fields of the frames that pass a display filter."""
         names = [word for field in fields for word in ("-e", field)]
         text = self("-r", capture, "-Y", wanted, "-T", "fields", *names)
         return [tuple(line.split("\t")) for line in text.splitlines()]
@@ -105,7 +105,7 @@ CHECKED = [word for layer in ("ip", "tcp", "udp") for word in ("-o", f"{layer}.c
 
 
 def is_clean(tshark: TShark, capture: Path) -> None:
-    """Assert that nothing is malformed, no checksum wrong and nothing missing."""
+    """Assert that no packet is malformed, damaged or missing."""
     faults = [f"{layer}.checksum.status == Bad" for layer in ("ip", "tcp", "udp")]
     faults += ["_ws.malformed", "_ws.expert.severity == error"]
     faults += ["tcp.analysis.lost_segment", "tcp.analysis.ack_lost_segment"]
@@ -113,7 +113,7 @@ def is_clean(tshark: TShark, capture: Path) -> None:
 
 
 def test_tshark_dissects_sctp(tshark: TShark, tmp_path: Path) -> None:
-    """Every packet of both associations is whole, and its CRC32c right; chunks are those that SCTP has."""
+    """All packets of both associations are complete and have a correct CRC32c and known chunks."""
     text = SLOW.replace("[transport.plain]", '[transport.plain]\nprotocol = "sctp"')
     text = text.replace('mss = "1000 B"\nreceive_window = "200 KB"', 'pmtu = "1032 B"')
     path = tmp_path / "slow.toml"
@@ -130,7 +130,7 @@ def test_tshark_dissects_sctp(tshark: TShark, tmp_path: Path) -> None:
         assert len(tshark.frames(capture, "sctp.chunk_type == 0 && " + OURS)) > 0
         for (types,) in tshark.table(capture, "sctp.chunk_type", wanted="sctp"):
             kinds.update(types.split(","))
-    # DATA, INIT, INIT ACK, SACK, SHUTDOWN and its ACK, COOKIE ECHO, COOKIE ACK, SHUTDOWN COMPLETE: no other.
+    # DATA, INIT, INIT ACK, SACK, SHUTDOWN, SHUTDOWN ACK, COOKIE ECHO, COOKIE ACK, SHUTDOWN COMPLETE.
     assert {int(kind) for kind in kinds} == {0, 1, 2, 3, 7, 8, 10, 11, 14}
 
 
@@ -139,13 +139,12 @@ def test_tshark_dissects_sctp(tshark: TShark, tmp_path: Path) -> None:
 def test_tshark_finds_every_retransmission(
     tshark: TShark, tmp_path: Path, loss: float, *, sack: bool
 ) -> None:
-    """At the senders' own link nothing is lost or overtaken yet, so all that was sent is seen, in order.
+    """The senders' link neither loses nor reorders packets, so the capture has all segments in order.
 
-    Wireshark takes a repeated segment for one out of order if the latest new data was seen less than the
-    handshake's round trip before it, or 3 ms (Wireshark User's Guide, "TCP Analysis"). That cannot be here:
-    whatever is sent answers an ACK or a timeout, ACKs come no faster than the bottleneck lets segments
-    through, every 4.2 ms, while the handshake takes less than 2 ms; and of what answers one ACK, repeated
-    segments go first.
+    Wireshark takes a retransmission for an out-of-order segment if it follows new data by less than 3 ms or
+    the round trip of the handshake (Wireshark User's Guide, "TCP Analysis"). This does not happen here:
+    segments are sent on ACKs and timeouts, ACKs are at least 4.2 ms apart because of the bottleneck, the
+    handshake takes less than 2 ms, and on one ACK retransmissions are sent before new data.
     """
     slow = scenario(tmp_path, link__bottleneck__loss=loss, transport__plain__sack=sack)
     capture = bp.Capture(tmp_path / "pcap", links=["access"])
@@ -174,8 +173,8 @@ def test_out_of_order_segments_are_retransmissions(
     """On a long and fast path, some retransmissions follow new data within that time.
 
     Wireshark before 4.2 calls these out of order, although it has seen the same segment before (its issues
-    13284 and 13843). Nothing can have been overtaken on the way from a sender to its own link, so they are
-    retransmissions: frame by frame, what it calls either is what we sent again.
+    13284 and 13843). A sender's link does not reorder packets, so both classes together are exactly our
+    retransmissions.
     """
     longer = scenario(
         tmp_path, link__bottleneck__rate="20 Mbps", link__bottleneck__delay="30 ms", **transport
@@ -190,7 +189,7 @@ def test_out_of_order_segments_are_retransmissions(
 
 
 def counted(result: bp.Result) -> int:
-    """Return how many segments the traced senders sent again, as they counted themselves."""
+    """Return the number of retransmissions counted by the traced senders."""
     per_flow = result.trace().group_by("flow").agg(pl.col("retransmissions").max())
     return int(per_flow["retransmissions"].sum())
 
@@ -210,7 +209,7 @@ def test_ce_marks_match_the_queue(tshark: TShark, tmp_path: Path) -> None:
     is_marked = "ip.dsfield.ecn == 3"
     seen = len(tshark.frames(path, is_marked))
     known = {row["counter"]: row["value"] for row in result.counters().iter_rows(named=True)}
-    # What was not capable of ECN was dropped instead; what waits at the end is on no link yet.
+    # Packets without ECN capability were dropped instead; packets in the queue at the end were not captured.
     waiting = as_float(result.series("transmit_queue")["value"].tail(1).item())
     assert 0 <= known["marked_packets"] - known["aqm_drops"] - seen <= waiting
     assert seen > 50
@@ -222,7 +221,7 @@ def test_ce_marks_match_the_queue(tshark: TShark, tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def everything(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """All links of a gateway's scenario with TCP and datagrams, whole packets."""
+    """Captures of all links of a gateway scenario with TCP and datagrams, with complete packets."""
     folder = tmp_path_factory.mktemp("everything") / "pcap"
     voice = bp.load("unsplit-udp", set={"run.duration": "5 s", "run.warmup": "2 s"})
     bp.run(voice, seed=3, pcap=bp.Capture(folder, links=["ingress", "satellite", "access"], snap=65_535))
@@ -233,7 +232,7 @@ def test_every_kind_of_packet_is_dissected(tshark: TShark, everything: Path) -> 
     kinds = set()
     for path in sorted(everything.iterdir()):
         is_clean(tshark, path)
-        # With all of every packet there, every checksum can be verified.
+        # The packets are complete, so every checksum can be verified.
         assert tshark.frames(path, "tcp && tcp.checksum.status != Good", *CHECKED) == []
         assert tshark.frames(path, "udp && udp.checksum.status != Good", *CHECKED) == []
         kinds |= {line[0] for line in tshark.table(path, "frame.protocols")}
@@ -264,7 +263,7 @@ def test_times_interfaces_and_file_names_are_correct(tshark: TShark, everything:
         ("satellite", "gateway to terminal, on departure"),
         ("satellite reverse", "terminal to gateway, on arrival"),
     }
-    # The gateway and its terminal on their own behalf, and the servers, whose datagrams are not split.
+    # Sources: the gateway, its terminal, and the servers, whose datagrams are not split.
     sources = {row[3] for row in rows}
     assert {"172.16.0.1", "172.16.0.2"} < sources
     assert all(source.startswith(("172.16.0.", "10.0.0.")) for source in sources)
@@ -353,7 +352,7 @@ def test_each_setting_run_and_link_has_a_file_and_none_is_replaced(bentpipe: Com
     assert {path: path.stat().st_mtime_ns for path in folder.iterdir()} == before
     bentpipe(*command, "--out", "one", "--force", check=0)
     assert all(path.stat().st_mtime_ns > time for path, time in before.items())
-    # All runs are there, so nothing is written, and what is there is not in the way.
+    # All runs are complete, so no capture is written, and existing captures are no error.
     bentpipe(*command, "--out", "one", "--resume", check=0)
 
 

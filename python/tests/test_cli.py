@@ -150,7 +150,7 @@ LONG = ["compare", "byun2007-gateway", "--duration", "8 min", "--settings", "RED
 
 
 def interrupt_after_first_run(folder: Path, how: signal.Signals) -> tuple[int, str]:
-    """Start a long comparison, send it a signal when the first run is finished; return code and stderr."""
+    """Start a long comparison and send it a signal after its first run; return exit code and stderr."""
     with subprocess.Popen(
         command_line(*LONG, "--jobs", "1", "--out", "long"),
         cwd=folder,
@@ -160,13 +160,13 @@ def interrupt_after_first_run(folder: Path, how: signal.Signals) -> tuple[int, s
         env=environment(),
     ) as process:
         assert process.stderr is not None
-        seen = ""
+        stderr = ""
         for line in process.stderr:
-            seen += line
+            stderr += line
             if line.startswith("Run 1 of 4"):
                 process.send_signal(how)
         code = process.wait(timeout=240)
-    return code, seen
+    return code, stderr
 
 
 @pytest.fixture(scope="module")
@@ -178,14 +178,14 @@ def uninterrupted(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     return digests(folder / "long")
 
 
-def test_ctrl_c_keeps_finished_runs_and_says_how_to_continue(
+def test_ctrl_c_keeps_finished_runs_and_prints_how_to_continue(
     bentpipe: Command, tmp_path: Path, uninterrupted: dict[str, str]
 ) -> None:
-    code, seen = interrupt_after_first_run(tmp_path, signal.SIGINT)
+    code, stderr = interrupt_after_first_run(tmp_path, signal.SIGINT)
     assert code == 130
-    assert "Traceback" not in seen
-    assert "1 of 4 runs are finished" in seen
-    words = next(line.strip() for line in seen.splitlines() if line.strip().startswith("bentpipe compare"))
+    assert "Traceback" not in stderr
+    assert "1 of 4 runs are finished" in stderr
+    words = next(line.strip() for line in stderr.splitlines() if line.strip().startswith("bentpipe compare"))
     assert bentpipe("report", "long", check=2).stderr.count("1 of 4 runs") == 1
     (first,) = (tmp_path / "long" / "runs").glob("*/*")
     before = first.stat().st_mtime_ns
@@ -243,7 +243,7 @@ def test_report_writes_figures_without_overwriting(bentpipe: Command, tmp_path: 
     bentpipe("report", "here", "--figures", "paper", "--as", "svg", "--force", check=0)
 
 
-def test_list_and_show(bentpipe: Command) -> None:
+def test_list_and_show_print_scenarios_and_algorithms(bentpipe: Command) -> None:
     aqms = bentpipe("list", "aqms", "--parameters", check=0).stdout
     for word in ("avqred", "min_capacity", "RED 4", "max_th = 120"):
         assert word in aqms
@@ -271,7 +271,7 @@ def test_list_has_every_transport_and_kind_of_traffic(bentpipe: Command) -> None
         "preset": {"reno-2003", "byun2007", "ns2", "linux"},
     }
     for row in rows:
-        # The reader takes each by the key that the list gives for it.
+        # The scenario reader accepts each name at the listed key.
         more = ["--set", "transport.t.ecn=accurate"] if row["name"] in {"dctcp", "prague"} else []
         chosen = f"transport.t.{row['key']}={row['name']}"
         bentpipe("show", "small-gateway", "--set", chosen, *more, check=0)
@@ -309,5 +309,5 @@ def test_closed_stdout_prints_no_error(tmp_path: Path) -> None:
     assert "Traceback" not in done.stderr
 
 
-def test_the_scenario_of_the_readme_is_shipped() -> None:
+def test_scenario_in_the_readme_is_shipped() -> None:
     assert (ROOT / "scenarios" / "byun2007-gateway.toml").exists()

@@ -128,7 +128,7 @@ def test_the_command_compares_two_results(bentpipe: Command, folders: list[str])
     done = bentpipe("compare", *folders, "--metric", "throughput", "--format", "json", check=0)
     found = json.loads(done.stdout)
     assert (found["correction"], found["family"], found["level"]) == ("holm", 2, 0.05)
-    # AVQRED has no max_p: both results hold the same runs of it.
+    # AVQRED has no max_p, so both results have the same runs of it.
     red, avqred = found["comparisons"]
     assert (red["runs"], avqred["verdict"]) == (3, "no difference seen")
     assert avqred["ci_high"] == 0.0

@@ -1,4 +1,4 @@
-"""The release build behind the package gives the bytes that a debug build of the core has recorded."""
+"""The package's release build gives the results that a debug build of the core recorded."""
 
 import math
 import struct

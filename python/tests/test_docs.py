@@ -16,19 +16,19 @@ from bentpipe.cli.app import cli
 DOCS = ROOT / "docs"
 
 
-def test_the_package_s_quick_start_works() -> None:
+def test_examples_in_the_package_docstring_work() -> None:
     found = doctest.testmod(bentpipe, optionflags=doctest.ELLIPSIS)
     assert found.attempted > 5
     assert found.failed == 0
 
 
-def test_the_python_page_works() -> None:
+def test_examples_in_python_md_work() -> None:
     found = doctest.testfile(str(DOCS / "python.md"), module_relative=False, optionflags=doctest.ELLIPSIS)
     assert found.attempted > 5
     assert found.failed == 0
 
 
-def test_the_page_of_the_markov_model_works() -> None:
+def test_examples_in_markov_md_work() -> None:
     found = doctest.testfile(str(DOCS / "markov.md"), module_relative=False)
     assert found.attempted > 5
     assert found.failed == 0
@@ -40,13 +40,13 @@ def test_generated_pages_are_current(name: str) -> None:
     assert text == reference.updated(name, text), "run `make docs`"
 
 
-def test_the_architecture_figure_is_current() -> None:
+def test_architecture_figure_is_current() -> None:
     assert architecture_figure.FIGURE.read_text(encoding="utf-8") == architecture_figure.svg(), (
         "run `make docs`"
     )
 
 
-def test_the_architecture_page_names_functions_and_files_that_exist() -> None:
+def test_functions_and_files_named_in_architecture_md_exist() -> None:
     page = (DOCS / "ARCHITECTURE.md").read_text(encoding="utf-8")
     steps = re.findall(r"^\| [^|]+ \| ([^|]+) \| ([^|]+) \|$", page, flags=re.MULTILINE)
     steps = [(functions, files) for functions, files in steps if ".rs" in files]
@@ -63,7 +63,7 @@ ALGORITHMS = {page.name: page for page in algorithms.pages()}
 
 
 @pytest.mark.parametrize("name", sorted(ALGORITHMS))
-def test_an_algorithm_s_page_is_complete_and_current(name: str) -> None:
+def test_page_of_an_algorithm_is_complete_and_current(name: str) -> None:
     page = ALGORITHMS[name]
     try:
         text = page.markdown()
@@ -72,9 +72,7 @@ def test_an_algorithm_s_page_is_complete_and_current(name: str) -> None:
     path = DOCS / "algorithms" / f"{name}.md"
     assert path.exists(), f"docs/algorithms/{name}.md is missing: run `make docs`"
     if path.read_text(encoding="utf-8") != text:
-        pytest.fail(
-            f"docs/algorithms/{name}.md is not what {page.source} says: run `make docs`", pytrace=False
-        )
+        pytest.fail(f"docs/algorithms/{name}.md differs from {page.source}: run `make docs`", pytrace=False)
     heads = re.findall(r"^## (.+)$", text, flags=re.MULTILINE)
     assert heads == [
         "Description",
@@ -91,14 +89,14 @@ def test_an_algorithm_s_page_is_complete_and_current(name: str) -> None:
         assert target.startswith("http") or (path.parent / target).exists(), target
 
 
-def test_the_algorithms_index_is_current() -> None:
+def test_index_of_algorithms_is_current() -> None:
     text = (DOCS / "algorithms/README.md").read_text(encoding="utf-8")
     assert text == algorithms.index(list(ALGORITHMS.values())), "docs/algorithms/README.md: run `make docs`"
     found = {path.stem for path in (DOCS / "algorithms").glob("*.md")}
     assert found == {"README", *ALGORITHMS}, "docs/algorithms: run `make docs`"
 
 
-def test_a_header_that_lacks_a_part_is_named_with_its_file(tmp_path: Path) -> None:
+def test_incomplete_header_is_reported_with_its_file(tmp_path: Path) -> None:
     entry = {**ALGORITHMS["red"].entry, "name": "none"}
     page = algorithms.Page("aqms", entry, tmp_path)
     with pytest.raises(algorithms.HeaderError, match=r"crates/queue/src/aqm/none\.rs: missing"):
@@ -112,7 +110,7 @@ def test_a_header_that_lacks_a_part_is_named_with_its_file(tmp_path: Path) -> No
         page.markdown()
 
 
-def test_a_header_becomes_markdown(tmp_path: Path) -> None:
+def test_header_is_converted_to_markdown(tmp_path: Path) -> None:
     page = algorithms.Page("aqms", {**ALGORITHMS["droptail"].entry, "name": "none"}, tmp_path)
     file = tmp_path / page.source
     file.parent.mkdir(parents=True)
@@ -177,7 +175,7 @@ def test_commands_and_links_in_the_docs_exist(page: str) -> None:
             assert ((ROOT / page).parent / target).exists(), target
 
 
-def test_readme_and_index_lead_to_every_page() -> None:
+def test_index_links_to_every_page() -> None:
     index = (DOCS / "README.md").read_text(encoding="utf-8")
     assert "](docs/README.md)" in (ROOT / "README.md").read_text(encoding="utf-8")
     pages = {page.removeprefix("docs/") for page in PAGES if page.startswith("docs/")} - {"README.md"}
@@ -195,7 +193,7 @@ def test_make_targets_in_the_readme_exist() -> None:
     assert {"run", "test", "bench"} <= targets
 
 
-def test_requirements_record_hashes_and_no_addresses() -> None:
+def test_requirements_have_hashes_and_no_urls() -> None:
     for name in ("requirements.txt", "requirements-dev.txt"):
         text = (ROOT / name).read_text(encoding="utf-8")
         assert "://" not in text
@@ -207,7 +205,7 @@ def test_requirements_record_hashes_and_no_addresses() -> None:
         assert text.count("--hash=sha256:") >= len(pins)
 
 
-def test_the_stub_has_what_the_core_has() -> None:
+def test_stub_declares_exactly_the_names_of_the_core() -> None:
     stub = (Path(bentpipe.__file__).parent / "_core.pyi").read_text(encoding="utf-8")
     names = {name for name in dir(bentpipe._core) if not name.startswith("__")}
     declared = set(re.findall(r"^(?:class|def) (\w+)", stub, flags=re.MULTILINE))
@@ -232,7 +230,7 @@ def test_gateway_page_lists_every_log_event() -> None:
     assert set(listed) == logged
 
 
-def test_the_page_on_choosing_has_every_algorithm() -> None:
+def test_choosing_md_lists_every_algorithm() -> None:
     text = (DOCS / "choosing.md").read_text(encoding="utf-8")
     missing = [name for name in ALGORITHMS if f"| `{name}`" not in text]
     assert not missing, f"run `make choosing`: {missing}"

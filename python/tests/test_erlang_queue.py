@@ -25,9 +25,9 @@ def modulated(k: int = 1) -> Arrivals:
 
 
 def dense(arrivals: Arrivals, mu: float, k: int, places: int, marks: Matrix) -> Matrix:
-    """The probability of (packets, stage of the one in service, state), by the null space of the generator.
+    """Return the probability of (packets, stage in service, state), by the null space of the generator.
 
-    States are numbered otherwise than in the solver: by the stages that are done, not by those that are left.
+    Stages are numbered by those completed; the solver numbers them by those left.
     """
     m, rate = arrivals.states, arrivals.rates.sum(axis=0)
     index = {(0, 0): 0} | {(n, j): 1 + (n - 1) * k + j for n in range(1, places + 1) for j in range(k)}
@@ -59,7 +59,7 @@ def sound(found: QueueResult) -> None:
     assert abs(found.balance) < 1e-10
     assert (found.distribution >= 0).all()
     assert found.distribution.sum() == pytest.approx(1, abs=1e-12)
-    # Little's law for each class, whose delays come from what its packets find; the chain has the sum.
+    # Little's law for each class, whose delays follow from the queue that its packets find.
     assert sum(c.packets for c in found.classes) == pytest.approx(found.packets, rel=1e-10)
     assert sum(c.offered * c.loss for c in found.classes) == pytest.approx(
         found.offered * found.loss, rel=1e-10
@@ -74,7 +74,7 @@ def sound(found: QueueResult) -> None:
 
 @pytest.mark.parametrize("load", [0.1, 0.7, 1.0, 1.3, 20.0])
 @pytest.mark.parametrize("places", [1, 2, 100])
-def test_m_m_1_l(load: float, places: int) -> None:
+def test_m_m_1_l_matches_its_closed_form(load: float, places: int) -> None:
     found = solve(poisson(load * 50), 50.0, 1, places)
     weights = np.array([load**n for n in range(places + 1)])
     assert found.distribution == pytest.approx(weights / weights.sum(), rel=1e-10)
@@ -88,9 +88,9 @@ def test_m_m_1_l(load: float, places: int) -> None:
 
 
 def embedded(arrivals: list[Fraction], load: Fraction, places: int) -> list[Fraction]:
-    """M/G/1/L by the chain embedded at departures; `arrivals`: P(0), P(1), … in a service.
+    """Solve M/G/1/L by the chain embedded at departures; `arrivals`: P(0), P(1), … in a service.
 
-    A departure leaves n < L. With pi the shares of those that leave n, p_n = pi_n / (pi_0 + load) for n < L.
+    With pi_n the share of departures that leave n packets, p_n = pi_n / (pi_0 + load) for n < L.
     """
     left = [Fraction(1)]
     for n in range(places - 1):
@@ -104,8 +104,8 @@ def embedded(arrivals: list[Fraction], load: Fraction, places: int) -> list[Frac
 
 @pytest.mark.parametrize("k", [1, 2, 4, 9])
 @pytest.mark.parametrize("load", [Fraction(1, 2), Fraction(9, 10), Fraction(3, 2)])
-def test_m_e_k_1_l(k: int, load: Fraction) -> None:
-    """In exact fractions: the arrivals in a sum of k exponential stages are negative binomial."""
+def test_m_e_k_1_l_matches_the_embedded_chain(k: int, load: Fraction) -> None:
+    """Exact fractions; the arrivals in a sum of k exponential stages are negative binomial."""
     places = 30
     stage = k / (k + load)
     arrivals = [math.comb(k + j - 1, j) * stage**k * (1 - stage) ** j for j in range(places)]

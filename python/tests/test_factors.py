@@ -43,7 +43,7 @@ def test_lists_and_ranges_are_parsed() -> None:
         ("k=1 s:2 ms:3", "found units s and ms"),
     ],
 )
-def test_mistakes_are_one_message(text: str, message: str) -> None:
+def test_mistake_gives_one_message(text: str, message: str) -> None:
     with pytest.raises(UsageError, match=message):
         factors_from([text])
 
@@ -69,15 +69,15 @@ def test_a_latin_hypercube_has_one_point_in_each_stratum() -> None:
 
 
 def test_a_sobol_sequence_is_balanced() -> None:
-    """Of 64 points each of 8 x 8 equal cells holds one: it is a (0, 6, 2)-net in base 2."""
+    """Each of 8 x 8 equal cells has one of 64 points: a (0, 6, 2)-net in base 2."""
     found = points(factors_from(["a=0:1:2", "b=0:1:2"]), "sobol", 64, seed=1)
     cells = Counter((int(8 * float(a)), int(8 * float(b))) for a, b in found)
     assert cells == {(i, j): 1 for i in range(8) for j in range(8)}
-    # Values of a list are taken as often as each other.
+    # Values of a list are equally frequent.
     named = points(factors_from(["a=0:1:2", "b=w,x,y,z"]), "sobol", 64, seed=1)
     assert Counter(b for _, b in named) == dict.fromkeys("wxyz", 16)
     assert len(points(factors_from(["a=0:1:2"]), "sobol", 5)) == 5
-    # Scrambled by the seed.
+    # The seed scrambles the sequence.
     assert found != points(factors_from(["a=0:1:2", "b=0:1:2"]), "sobol", 64, seed=2)
 
 

@@ -51,7 +51,7 @@ def test_units_are_converted() -> None:
     assert convert(5.0, "packets", "ms") is None
 
 
-def test_words() -> None:
+def test_durations_plurals_and_paragraphs_are_written() -> None:
     assert [clock(value) for value in (0.5, 45, 120, 200, 5400)] == [
         "0.5 s",
         "45 s",

@@ -11,7 +11,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "models-gateway.md"
 
 
 @pytest.mark.parametrize("point", [(400, 60), (100, 60)])
-def test_timeout_model_has_the_simulator_s_equilibrium(point: tuple[int, int]) -> None:
+def test_timeout_model_has_the_equilibrium_of_the_simulator(point: tuple[int, int]) -> None:
     change = {**changes(*point), **SHORT}
     true = simulated(change, ("AVQRED",))["AVQRED"]
     found = {

@@ -20,7 +20,7 @@ from bentpipe.errors import LiveError
 from bentpipe.live_runs import namespaces, privileges, session
 from bentpipe.live_runs.chain import CLIENTS, SERVERS, Chain, chain, check
 from bentpipe.live_runs.namespaces import Network
-from bentpipe.live_runs.privileges import why_not, why_not_tcp
+from bentpipe.live_runs.privileges import missing_congestion_control, missing_permission
 from bentpipe.live_runs.processes import Child, Programs, interruptible, programs
 from bentpipe.live_runs.record import _ENDS, _FLOWS, read_flows, read_record
 from bentpipe.live_runs.session import Session
@@ -29,7 +29,7 @@ from bentpipe.runs.plan import make_plan, shipped
 from bentpipe.stats.differences import between, chosen
 
 ROOT = Path(__file__).parents[2]
-needs_root = pytest.mark.skipif(why_not() is not None, reason=str(why_not()))
+needs_root = pytest.mark.skipif(missing_permission() is not None, reason=str(missing_permission()))
 NOWHERE = Programs("bentpipe-gateway", "bentpipe-testbed")
 
 
@@ -39,7 +39,7 @@ def planned(name: str, **changes: str) -> tuple[Chain, Session]:
     return found, Session(plan.settings[0], found, 1, NOWHERE)
 
 
-# ----- which scenarios ---------------------------------------------------------------------------------
+# ----- supported scenarios -----------------------------------------------------------------------------
 
 
 def test_links_are_assigned_to_segments() -> None:
@@ -146,7 +146,7 @@ flows = 2
 rate = "102.8 kbps"
 packet = "1028 B"
 """
-"""Kinds of traffic, beside live-smoke's pages."""
+"""Kinds of traffic in addition to the pages of live-smoke."""
 
 
 def with_everything(folder: Path) -> Path:
@@ -216,10 +216,10 @@ def test_docs_list_live_support_of_all_shipped_scenarios() -> None:
     for name in shipped():
         try:
             found = check(make_plan(bp.load(name), settings=None, runs=1))
-            said = "; ".join(("yes", *found.notes))
+            text = "; ".join(("yes", *found.notes))
         except bp.UsageError as error:
-            said = "no: " + str(error).split(": ", 1)[1].split("; allowed")[0]
-        rows.append(f"| `{name}` | {said} |\n")
+            text = "no: " + str(error).split(": ", 1)[1].split("; allowed")[0]
+        rows.append(f"| `{name}` | {text} |\n")
     text = (ROOT / "docs" / "live.md").read_text(encoding="utf-8")
     table = text.split("| scenario | live |\n| --- | --- |\n")[1].split("\n\n")[0] + "\n"
     assert table == "".join(rows)
@@ -240,7 +240,7 @@ def test_plan_has_all_namespaces_and_the_scenario() -> None:
     assert plan["traffic"]["web"]["by"] == "nginx"
 
 
-def test_gateway_and_terminal_have_the_same_scenario_and_each_other_s_address() -> None:
+def test_configurations_have_the_same_scenario_and_opposite_addresses() -> None:
     _, made = planned("live-smoke", **{"gateway.regulator.rate": "4 Mbps"})
     gateway, terminal = (tomllib.loads(made._config(role, Path("/keys"))) for role in ("gateway", "terminal"))
     assert gateway["scenario"] == terminal["scenario"]
@@ -302,7 +302,7 @@ def written(folder: Path, *, complete: bool = True) -> Path:
 
 COLUMNS = [*_FLOWS, "connected", "intact", *_ENDS]
 FLOWS = [
-    # 50 000 B in 2 s: 200 kbit/s; in 4 s: 100 kbit/s; one that goes on, between the ends of another.
+    # 50 000 B in 2 s: 200 kbit/s; in 4 s: 100 kbit/s; one unfinished, with the ends of another.
     [1, 4, "web", 1.0, 3.0, True, False, 50_000, 2.0, 200e3, None, 0, None, None, 0.1, True],
     [0, 3, "web", -1.0, 3.0, True, False, 40_000, 4.0, 100e3, None, 0, None, None, 0.1, True],
     [2, 5, "web", 5.0, None, False, False, 100, None, None, None, 0, None, None, 0.1, None],
@@ -330,7 +330,7 @@ def test_record_has_the_columns_and_types_of_a_simulation(tmp_path: Path, result
     assert set(found.counters) == simulated
     assert found.counters["dropped_packets"] == 7
     assert found.drops["time"].to_list() == [0.05, 0.15, 0.16]
-    # The last to begin between the first drop's ends; the second's had not begun, and the third's has no row.
+    # The first drop's flow is the latest with its ends; the second's began later; the third's has no row.
     assert found.drops["flow"].to_list() == [0, None, None]
     assert found.flows["flow"].to_list() == [0, 1, 2, 3]
     assert found.flows["drops"].to_list() == [1, 0, 0, 0]
@@ -398,20 +398,20 @@ def test_run_with_uncounted_losses_is_invalid(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("downs", "lost"), [(1, "lost, and"), (2, "lost 2 times, and")])
 def test_run_with_lost_spacelink_is_invalid(tmp_path: Path, downs: int, lost: str) -> None:
-    (said,) = live_result(tmp_path, downs=downs).invalid
-    assert said.startswith(f"red, seed 1: not valid: the spacelink was {lost} packets bypassed")
+    (text,) = live_result(tmp_path, downs=downs).invalid
+    assert text.startswith(f"red, seed 1: not valid: the spacelink was {lost} packets bypassed")
 
 
 def test_late_emulator_is_reported(tmp_path: Path) -> None:
     assert live_result(tmp_path, late=0.009).late == []
     (tmp_path / "busy").mkdir()
     made = live_result(tmp_path / "busy", late=0.0123)
-    said = "red, seed 1: one packet in a hundred left the emulated links at least 12 ms late"
+    text = "red, seed 1: one packet in a hundred left the emulated links at least 12 ms late"
     assert len(made.late) == 1
-    assert made.late[0].startswith(said)
+    assert made.late[0].startswith(text)
     assert made.notes == ["transport.x: the kernel's values apply for sack"]
     page = made.report().read_text()
-    assert said in page
+    assert text in page
     assert "values apply for sack" in page
 
 
@@ -454,7 +454,7 @@ def test_check_option_reports_live_support(tmp_path: Path) -> None:
 
 
 def test_missing_root_and_user_namespaces_give_one_message_with_remedy(tmp_path: Path) -> None:
-    # A process namespace's own /proc hides nothing; what is taken away is the program that would help.
+    # /proc of a process namespace hides nothing, so the helper program is hidden instead.
     tools = tmp_path / "bin"
     tools.mkdir()
     (tools / "unshare").write_text("#!/bin/sh\necho 'unshare failed: Operation not permitted' >&2\nexit 1\n")
@@ -477,11 +477,11 @@ def test_missing_root_and_user_namespaces_give_one_message_with_remedy(tmp_path:
 
 
 def test_inaccessible_tun_device_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(privileges, "_able", lambda: False)
+    monkeypatch.setattr(privileges, "_has_capabilities", lambda: False)
     monkeypatch.setattr(privileges, "_TUN", "/nowhere/tun")
-    said = privileges.own_system(["live"])
-    assert isinstance(said, str)
-    assert said.endswith("(now: /nowhere/tun cannot be opened)")
+    text = privileges.user_namespace_command(["live"])
+    assert isinstance(text, str)
+    assert text.endswith("(now: /nowhere/tun cannot be opened)")
 
 
 def left(number: int) -> list[str]:
@@ -492,7 +492,7 @@ def left(number: int) -> list[str]:
 
 @needs_root
 def test_next_run_removes_only_leftovers_of_killed_runs() -> None:
-    # A run that makes a network with a process in it, which outlives its parent.
+    # A run creates a network with a process that outlives its parent.
     code = """
 import subprocess, sys, time
 from bentpipe.live_runs.namespaces import Network
@@ -507,7 +507,7 @@ time.sleep(600)
         assert killed.stdout is not None
         number, sleeper = killed.stdout.readline().split()
         with Network() as mine:
-            # The run is alive and is not removed.
+            # A living run is not removed.
             assert Path(f"/run/netns/bp-{number}-servers").exists()
             assert Path("/proc", sleeper).exists()
             killed.send_signal(signal.SIGKILL)
@@ -587,7 +587,7 @@ def test_all_programs_are_stopped_despite_signals() -> None:
     ended: list[str] = []
 
     def run() -> None:
-        with interruptible(), session._ended_undisturbed() as stack:
+        with interruptible(), session._exit_stack_without_signals() as stack:
             stack.callback(ended.append, "emulator")
             stack.callback(os.kill, os.getpid(), signal.SIGTERM)
             stack.callback(ended.append, "load")
@@ -598,10 +598,10 @@ def test_all_programs_are_stopped_despite_signals() -> None:
 
 
 def test_missing_congestion_control_is_reported_before_the_run() -> None:
-    assert why_not_tcp(["reno"]) is None
-    said = why_not_tcp(["reno", "nosuch"])
-    assert said is not None
-    assert re.fullmatch(r"this kernel's TCP lacks the congestion control nosuch; allowed: .*reno.*", said)
+    assert missing_congestion_control(["reno"]) is None
+    text = missing_congestion_control(["reno", "nosuch"])
+    assert text is not None
+    assert re.fullmatch(r"this kernel's TCP lacks the congestion control nosuch; allowed: .*reno.*", text)
 
 
 # ----- real runs -----------------------------------------------------------------------------------------
@@ -622,7 +622,7 @@ def check_run(made: bp.Result) -> None:
     series, drops = made.one("series", "red", 1), made.one("drops", "red", 1)
     (run,) = made.manifest["runs"]
     measured = run["live"]["measured"]
-    # Samples every 100 ms while measuring, none early. A late one leaves out those that were due meanwhile.
+    # Samples are due every 100 ms while measuring and never early; a late one replaces those it missed.
     times = series["time"].to_list()
     slots = [int(time * 10 + 1e-6) for time in times]
     assert slots == sorted(set(slots))
@@ -633,12 +633,12 @@ def check_run(made: bp.Result) -> None:
     assert measured["end_s"] == pytest.approx(times[-1], abs=1e-9)
     counters = {row["counter"]: row["value"] for row in made.counters().iter_rows(named=True)}
     assert len(drops) == counters["dropped_packets"] + counters["drops_elsewhere"] > 0
-    # The samples, each for its time, and the counters say the same of the measured time.
+    # Samples weighted by their intervals agree with the counters of the measured time.
     spans = [to - begin for begin, to in zip([measured["begin_s"], *times], times, strict=False)]
     for column, counter in (("offered_load", "offered_bytes"), ("throughput", "sent_bytes")):
         sampled = sum(rate * span for rate, span in zip(series[column], spans, strict=True))
         assert sampled == pytest.approx(counters[counter] * 8, rel=1e-9)
-    # Drops belong to existing connections, and the flows' drop counts agree.
+    # Drops belong to existing connections and agree with the flows' drop counts.
     flows = made.one("flows", "red", 1)
     assert flows["drops"].sum() == drops["flow"].drop_nulls().len()
     assert drops["flow"].null_count() < 0.05 * len(drops)
@@ -647,7 +647,7 @@ def check_run(made: bp.Result) -> None:
     # The satellite carried the users' payload plus headers and data in flight.
     got = made.flows()["bytes"].sum()
     assert 0.5 < got / counters["sent_bytes"] < 1.1
-    # The emulator has seen what the gateway has sent, over a longer time; nothing was lost on the way.
+    # The emulator counted at least the bytes that the gateway sent while measuring; no packet was lost.
     links = {(link["link"], link["direction"]): link for link in run["live"]["links"]["statistics"]["links"]}
     satellite = links["satellite", "forward"]
     assert satellite["bytes"] > counters["sent_bytes"]
@@ -682,7 +682,7 @@ def test_every_kind_of_traffic_is_delivered(tmp_path: Path) -> None:
     got = dict(flows.group_by(pl.col("traffic").cast(pl.String)).agg(pl.col("bytes").sum()).iter_rows())
     assert set(got) == {"web", "files", "long", "ticks", "voice"}
     assert min(got.values()) > 0
-    # Two sources of 12.5 packets a second, of 1000 bytes beside the headers that rates count. No queue.
+    # Two sources of 12.5 packets/s with 1000 bytes; rates include headers. The queue is empty.
     assert got["voice"] == pytest.approx(2 * 12.5 * 1000 * 3, abs=2000)
     assert got["ticks"] == pytest.approx(2 * 12.5 * 1000 * 3, rel=0.1)
     by_kind = made.manifest["runs"][0]["live"]["load"]["summary"]["traffic"]
@@ -707,7 +707,7 @@ def test_receive_window_limits_a_connection(tmp_path: Path) -> None:
     }
     made = bp.live(bp.load(path, set=changes), "droptail", out=tmp_path / "result")
     (rate,) = made.one("flows", "droptail", 1)["goodput"]
-    # 150 + 10 + 1 ms, there and back.
+    # Twice 150 + 10 + 1 ms.
     assert rate == pytest.approx(64_000 * 8 / 0.322, rel=0.1)
 
 
@@ -786,7 +786,7 @@ def test_terminated_run_stops_all_its_programs(tmp_path: Path, number: signal.Si
         # The emulator, nginx and its worker, both ends, the load generator.
         assert len(inside) >= 6
         running.send_signal(number)
-        said = running.communicate(timeout=240)[1]
+        text = running.communicate(timeout=240)[1]
         assert running.returncode == code
     until = time.monotonic() + 60
     while any(map(_alive, inside)) and time.monotonic() < until:
@@ -797,13 +797,13 @@ def test_terminated_run_stops_all_its_programs(tmp_path: Path, number: signal.Si
         with Network():
             pass
     else:
-        assert "everything was stopped" in said
+        assert "everything was stopped" in text
         assert not (tmp_path / "result").exists()
     assert not left(running.pid)
 
 
 @needs_root
-def test_gateway_follows_the_satellite_s_capacity() -> None:
+def test_gateway_follows_the_capacity_of_the_satellite() -> None:
     begin, low, high = 4.0, 1e6, 5e6
     steps = f'[["0 s", "{high:.0f} bps"], ["{begin} s", "{low:.0f} bps"]]'
     changes = {
@@ -820,12 +820,12 @@ def test_gateway_follows_the_satellite_s_capacity() -> None:
         there = run.series.filter(pl.col("time").is_between(start, end, closed="right"))
         return sum(there["throughput"]) / len(there)
 
-    # Times are those since measuring began; half a second for what was let go before. RED lets thirty users
-    # have two thirds of the high rate, and all of the low one but for a moment now and then.
+    # Times are counted from the start of measuring; half a second is for bytes released before. With RED,
+    # thirty users get two thirds of the high rate, and nearly all of the low one.
     change = begin - session._scenario.warmup
     assert 2 * low < mean(0.5, change) < 1.02 * high
     assert 0.6 * low < mean(change + 0.5, session._scenario.duration) < 1.02 * low
-    # Packets queued in the gateway, not at the satellite, which dropped none.
+    # Packets waited in the gateway; the satellite dropped none.
     links = run.live["links"]["statistics"]["links"]
     (satellite,) = (each for each in links if (each["link"], each["direction"]) == ("satellite", "forward"))
     assert satellite["dropped"] == {}

@@ -12,7 +12,7 @@ FOLDER = Path(__file__).parent / "live"
 
 
 def module(name: str) -> ModuleType:
-    """Load a module of the bench, which is no package."""
+    """Load a module of the benchmark from its file; the folder is not a package."""
     spec = importlib.util.spec_from_file_location(name, FOLDER / f"{name}.py")
     assert spec is not None
     assert spec.loader is not None
@@ -26,7 +26,7 @@ rig, bench = module("rig"), module("bench")
 
 
 def test_rate_is_over_the_previous_half_second() -> None:
-    # 1000 bytes a tenth of a second from 1 s on: 80 kbit/s half a second later, 64 at four fifths of it.
+    # 1000 bytes per 0.1 s from 1 s on: 80 kbit/s once half a second has passed, 64 kbit/s at 0.4 s.
     samples = [rig.Sample(0.1 * n, max(0, n - 10) * 1000, 0, {}) for n in range(31)]
     seen = rig.Observed(1.0, 2.0, samples, None)
     assert rig.first_at(seen.rates(), 64_000 - 1) == pytest.approx(1.4)
@@ -48,7 +48,7 @@ def test_cores_and_the_wire_count_from_the_warm_up_on() -> None:
     assert seen.wire == pytest.approx(1e6)
 
 
-def test_jains_index() -> None:
+def test_jains_index_matches_worked_examples() -> None:
     assert rig.jain([3.0, 3.0, 3.0]) == pytest.approx(1)
     assert rig.jain([1.0, 0.0, 0.0, 0.0]) == pytest.approx(0.25)
     assert rig.jain([0.0]) == 0
@@ -106,7 +106,7 @@ def test_cases_with_the_same_quantities_become_columns() -> None:
     assert bench.comparison(rows[:3]) == bench.table(rows[:3])
 
 
-def test_links_scenario_differs_only_in_the_modem_s_queue() -> None:
+def test_links_scenario_differs_only_in_the_queue_of_the_modem() -> None:
     made = bench.Bench(None, quick=False, keep=None)
     ours, links = (json.loads(each.canonical()) for each in made.bulk(20_000_000, 100))
     satellite = next(link for link in links["links"] if link["name"] == "satellite")
@@ -115,7 +115,7 @@ def test_links_scenario_differs_only_in_the_modem_s_queue() -> None:
     assert satellite["forward"]["queue"]["limit"]["bytes"] == 250_000
     assert [link["name"] for link in links["links"]] == [link["name"] for link in ours["links"]]
     assert links["traffic"] == ours["traffic"]
-    # Four times the product of 20 Mbit/s and 600 ms, for each of a hundred.
+    # Four times the product of 20 Mbit/s and 600 ms, divided by a hundred connections.
     assert ours["gateways"][0]["pep"]["buffer"] == 60_000
 
 

@@ -1,6 +1,6 @@
 """The live gateway over a satellite with loss, duplication, reordering and outages: all bytes arrive.
 
-The load generator compares every byte of every page with what its place says it must be.
+The load generator checks every byte of every page: it follows from its position.
 """
 
 from typing import Any
@@ -18,7 +18,7 @@ from bentpipe.runs.plan import make_plan
 pytestmark = pytest.mark.skipif(bool(why_no_live_run()), reason=why_no_live_run())
 
 
-class Rough(Session):
+class ImpairedSession(Session):
     """A live run whose satellite impairs packets beyond the scenario."""
 
     def __init__(
@@ -63,20 +63,20 @@ def satellite(run: Recorded, direction: str) -> dict[str, Any]:
 @pytest.mark.parametrize("family", [4, 6])
 def test_bytes_arrive_intact_despite_loss_duplication_and_reordering(family: int) -> None:
     extras = {"loss": 0.03, "duplicate": 0.03, "reorder": {"probability": 0.05, "by_s": 0.02}}
-    run = Rough(programs(), {}, extras, family).run(lambda _: None)
+    run = ImpairedSession(programs(), {}, extras, family).run(lambda _: None)
     check_load(run)
     for direction in ("forward", "reverse"):
-        seen = satellite(run, direction)
-        assert seen["dropped"]["extra_loss"] > 0
-        assert seen["duplicated"] > 0
-        assert seen["reordered"] > 0
+        counters = satellite(run, direction)
+        assert counters["dropped"]["extra_loss"] > 0
+        assert counters["duplicated"] > 0
+        assert counters["reordered"] > 0
     # The spacelink retransmitted lost packets; TCP saw no loss.
     assert run.live["spacelink"]["lost_packets"] > 0
 
 
 def test_loss_costs_only_its_retransmissions() -> None:
-    # One download at 20 Mbit/s over 600 ms, of whose packets every fiftieth is lost. Nothing but the
-    # spacelink limits it: the queue may be long, and there are buffers for what waits for the lost.
+    # One download at 20 Mbit/s over 600 ms with a loss of 2 %. Only the spacelink limits it: the queue may be
+    # long, and buffers hold the bytes that wait for retransmissions.
     changes = {
         "run.warmup": "3 s",
         "run.duration": "6 s",
@@ -88,11 +88,11 @@ def test_loss_costs_only_its_retransmissions() -> None:
         "traffic.web.sessions": "1",
         "traffic.web.object_size": "40 MB",
     }
-    run = Rough(programs(), changes, {"loss": 0.02}, setting="droptail").run(lambda _: None)
+    run = ImpairedSession(programs(), changes, {"loss": 0.02}, setting="droptail").run(lambda _: None)
     web = run.live["load"]["summary"]["traffic"]["web"]
     assert (web["failed"], web["corrupt"]) == (0, 0)
     assert run.live["spacelink"]["lost_packets"] > 200
-    # What the regulator let go besides what went again, of 98 % that the channel leaves.
+    # The channel delivers 98 % of what the regulator releases, retransmissions included.
     goodput = run.series["throughput"].mean()
     assert isinstance(goodput, float)
     assert 0.95 * 20e6 < goodput < 0.99 * 20e6
@@ -101,16 +101,15 @@ def test_loss_costs_only_its_retransmissions() -> None:
 def test_connections_survive_an_outage_of_30_s() -> None:
     begin, end, warmup, users = 3.0, 33.0, 1.0, 30
     changes = {"run.warmup": "1 s", "run.duration": "39 s", "traffic.web.sessions": str(users)}
-    run = Rough(programs(), changes, {"outage": [[begin, end]]}).run(lambda _: None)
+    run = ImpairedSession(programs(), changes, {"outage": [[begin, end]]}).run(lambda _: None)
     check_load(run, users)
     opened, closed = run.flows["opened"] + warmup, run.flows["closed"] + warmup
     assert not ((closed > begin + 1) & (closed < end)).any()
-    # Each user has a page on its way when the satellite goes, or asks for the next one; some with a handshake
-    # to its server not over and an AQM that drops all that comes. What had been asked for comes soon after
-    # the satellite is back: one page for each takes two seconds.
-    on_way = (opened < end) & ~(closed < end).fill_null(value=False)
-    assert on_way.sum() == users
-    waited = run.flows.filter(on_way & (opened < begin - 0.1))
+    # Each user has an unfinished page at the end of the outage: requested before it, or during it. Pages that
+    # were requested before arrive soon after the outage: one page per user takes two seconds.
+    unfinished = (opened < end) & ~(closed < end).fill_null(value=False)
+    assert unfinished.sum() == users
+    waited = run.flows.filter(unfinished & (opened < begin - 0.1))
     assert waited.height >= users / 2
     assert waited["completed"].all()
     assert (waited["closed"] + warmup < end + 5).all()

@@ -1,4 +1,4 @@
-"""The live gateway's built-in page, in a real browser: made-up figures of `examples/look.rs`, and a run's."""
+"""The live gateway's page in a browser, with made-up values of `examples/look.rs` and in a run."""
 
 import json
 import re
@@ -37,7 +37,7 @@ CHARTS = {
 
 @pytest.fixture(scope="module")
 def program() -> Path:
-    """Build the server of the page as `make build-tests` does, so nothing is compiled twice."""
+    """Path of the page's server, built as by `make build-tests` to avoid a second compilation."""
     cargo = shutil.which("cargo")
     assert cargo, "cargo is missing"
     build = [cargo, "build", "--locked", "--quiet", "--profile", "test", "--workspace", "--example", "look"]
@@ -57,8 +57,8 @@ def text(page: Page, where: str) -> str:
     return page.locator(where).inner_text()
 
 
-def test_page_shows_the_gateway_s_state(server: tuple[str, subprocess.Popen[str]], browser: Browser) -> None:
-    """All charts are labelled, load no external resource, update, and report a lost connection."""
+def test_page_shows_the_gateway_state(server: tuple[str, subprocess.Popen[str]], browser: Browser) -> None:
+    """Charts have labels, load no external resource, update, and report a lost connection."""
     url, process = server
     page = browser.new_page(viewport={"width": 1360, "height": 1500})
     complaints: list[str] = []
@@ -78,20 +78,20 @@ def test_page_shows_the_gateway_s_state(server: tuple[str, subprocess.Popen[str]
     page.wait_for_function(f"before => ({last})() > before", arg=before, timeout=120_000)
     assert page.evaluate("rows.length") == 600, "older samples make room"
     page.wait_for_function("document.querySelector('#bottleneck .big').textContent !== 'servers'")
-    # The gateway is full: 20 Mbit/s, of which nine tenths and more are used.
+    # The gateway is saturated: over 90 % of 20 Mbit/s are used.
     assert text(page, "#bottleneck .big") == "the satellite’s rate"
     assert 95 < float(text(page, "#utilization .big").split()[0]) <= 100
     assert text(page, "#utilization .more").endswith("of 20 Mbit/s")
     assert re.fullmatch(r"\d+(\.\d)? ms", text(page, "#delay .big"))
     assert 600 <= float(text(page, "#spacelink .big").split()[0]) <= 610
     assert "AQM AVQRED" in text(page, "#what")
-    # A minute without anything, half a minute without a spacelink: its line has a gap there.
+    # A minute without traffic; a line has a gap during half a minute without spacelink.
     strip = page.locator("figure").first
     assert "the spacelink 5 %" in strip.inner_text()
     assert strip.locator("rect").count() >= 8
     assert figures.nth(7).locator("path.line").count() == 2
 
-    # Under the pointer, the legend tells of that time: the middle of the outage, which moves on meanwhile.
+    # The legend shows the values under the pointer, in the middle of the moving outage.
     outage = page.evaluate("rows.flatMap((row, i) => value(row, 'up') === 0 ? [i] : [])")
     assert len(outage) == 30
     box = figures.nth(1).locator("svg").bounding_box()
@@ -148,7 +148,7 @@ with sync_playwright() as playwright:
 
 
 class Shown(Session):
-    """A live run during which a browser opens the gateway's page."""
+    """A live run while a browser shows the gateway's page."""
 
     def __init__(self, programs: Programs) -> None:
         plan = make_plan(bp.load("live-smoke", set={"run.duration": "240 s"}), settings=["red"], runs=1)
@@ -181,6 +181,6 @@ def test_page_shows_a_running_gateway() -> None:
     assert "AQM red, scheduler fifo, marking drop" in seen["#what"]
     assert seen["#bottleneck .big"] in {"the satellite’s rate", "servers", "nothing"}
     assert re.fullmatch(r"[\d.]+ Mbit/s of 5 Mbit/s", seen["#utilization .more"])
-    # 100 ms, and what acknowledgements wait to be gathered.
+    # 100 ms plus the delay of acknowledgements.
     assert 100 <= float(seen["#spacelink .big"].split()[0]) < 200
     assert 1 <= int(seen["#connections .big"]) <= 10

@@ -35,7 +35,7 @@ rate = "1 Mbps"
 queue = { limit = "20 packets", aqm = { algorithm = "droptail" } }
 """
 
-# 125 packets a second are served. Lengths of 1000 B in the mean are rounded to bytes; none is above 65535 B.
+# 125 packets/s are served. Lengths with a mean of 1000 B are rounded to bytes and at most 65535 B.
 SMOOTH = """
 [traffic.smooth]
 kind = "mmpp"
@@ -91,16 +91,16 @@ def parsed(text: str) -> bp.Scenario:
     return bp.Scenario.parse(text, "test.toml", [])
 
 
-class Spy(bp.Aqm):
+class CountingDropTail(bp.Aqm):
     """Drop tail that counts arrivals, losses and waits of each flow after the warm-up."""
 
-    copies: ClassVar[list[Spy]] = []
+    copies: ClassVar[list[CountingDropTail]] = []
 
     def __init__(self) -> None:
         self.arrived, self.lost, self.left, self.waited = [0, 0], [0, 0], [0, 0], [0.0, 0.0]
 
-    def __deepcopy__(self, _: dict[int, Any]) -> Spy:
-        fresh = Spy()
+    def __deepcopy__(self, _: dict[int, Any]) -> CountingDropTail:
+        fresh = CountingDropTail()
         self.copies.append(fresh)
         return fresh
 
@@ -118,7 +118,7 @@ class Spy(bp.Aqm):
         self.lost[pkt.flow] += cx.now >= 10
 
 
-def holds(found: list[float], expected: float) -> None:
+def assert_within_interval(found: list[float], expected: float) -> None:
     """Check that the model lies within the narrow 99 % confidence interval of the runs' mean."""
     half = float(student.ppf(0.995, len(found) - 1)) * float(np.std(found, ddof=1)) / math.sqrt(len(found))
     assert abs(float(np.mean(found)) - expected) < half, f"{np.mean(found)} ± {half}, but {expected}"
@@ -133,18 +133,18 @@ def test_simulator_agrees_for_the_same_mmpp() -> None:
     scenario = parsed(QUEUE + SMOOTH + ROUGH)
     found = markov.of(scenario)
     assert (found.states, found.queue.places, found.notes) == (6, 21, ())
-    Spy.copies.clear()
-    result = bp.compare(scenario, [bp.Setting("spy", aqm=Spy())], runs=RUNS)
-    books = [spy for spy in Spy.copies if sum(spy.arrived)]
+    CountingDropTail.copies.clear()
+    result = bp.compare(scenario, [bp.Setting("spy", aqm=CountingDropTail())], runs=RUNS)
+    books = [spy for spy in CountingDropTail.copies if sum(spy.arrived)]
     assert len(books) == RUNS
-    holds(per_run(result, "queue_time_average"), found.queue.queue_mean)
-    holds(per_run(result, "drop_rate"), 100 * found.queue.loss)
-    holds(per_run(result, "queue_delay_mean"), 1e3 * found.queue.wait)
-    holds(per_run(result, "throughput"), found.queue.utilization)
+    assert_within_interval(per_run(result, "queue_time_average"), found.queue.queue_mean)
+    assert_within_interval(per_run(result, "drop_rate"), 100 * found.queue.loss)
+    assert_within_interval(per_run(result, "queue_delay_mean"), 1e3 * found.queue.wait)
+    assert_within_interval(per_run(result, "throughput"), found.queue.utilization)
     for i, one in enumerate(found.queue.classes):
-        holds([book.arrived[i] / 1600 for book in books], one.offered)
-        holds([book.lost[i] / book.arrived[i] for book in books], one.loss)
-        holds([book.waited[i] / book.left[i] for book in books], one.wait)
+        assert_within_interval([book.arrived[i] / 1600 for book in books], one.offered)
+        assert_within_interval([book.lost[i] / book.arrived[i] for book in books], one.loss)
+        assert_within_interval([book.waited[i] / book.left[i] for book in books], one.wait)
 
 
 @pytest.mark.parametrize("threshold", [0.25, 0.75])
@@ -154,18 +154,18 @@ def test_simulator_agrees_under_threshold_control(threshold: float) -> None:
     found = markov.of(scenario)
     assert found.threshold == threshold
     result = bp.run(scenario, runs=RUNS)
-    holds(per_run(result, "queue_time_average"), found.queue.queue_mean)
-    holds(per_run(result, "drop_rate"), 100 * found.queue.loss)
-    holds(per_run(result, "mark_rate"), 100 * found.queue.marked)
-    holds(per_run(result, "queue_delay_mean"), 1e3 * found.queue.wait)
+    assert_within_interval(per_run(result, "queue_time_average"), found.queue.queue_mean)
+    assert_within_interval(per_run(result, "drop_rate"), 100 * found.queue.loss)
+    assert_within_interval(per_run(result, "mark_rate"), 100 * found.queue.marked)
+    assert_within_interval(per_run(result, "queue_delay_mean"), 1e3 * found.queue.wait)
 
 
 def test_scenario_is_converted_to_the_queue_model() -> None:
-    """Two of 200 kbit/s in 1000 B are 25 packets a second each; 1 Mbit/s serves 125; 20 wait, one is sent."""
+    """Two sources of 25 packets/s (200 kbit/s in 1000 B); service of 125 packets/s; 20 wait, one is sent."""
     smooth = SMOOTH.replace("[traffic.smooth]", "[traffic.smooth]\nflows = 2")
     found = markov.of(parsed(QUEUE + smooth + ROUGH), stages=2, threshold=0.5)
     one = Mmpp(np.array([[-2.0, 2], [2, -2]]), np.array([37.5, 75]), "smooth")
-    # Mean stays of 0.3, 0.2 and 0.05 s, and whither.
+    # Transition probabilities over the mean stays of 0.3, 0.2 and 0.05 s.
     jumps = np.array([[0, 0.75, 0.25], [1, 0, 0], [0.5, 0.5, 0]]) / np.array([[0.3], [0.2], [0.05]])
     three = Mmpp(jumps - np.diag(jumps.sum(axis=1)), np.array([0, 75.0, 150]), "rough")
     marks = np.clip((np.maximum(np.arange(22) - 1, 0) / 20 - 0.5) / 0.5, 0, 1)
@@ -196,7 +196,7 @@ def test_on_off_sources_are_fitted_and_the_last_are_merged() -> None:
 
 
 def test_fit_is_close_to_the_exact_superposition() -> None:
-    """Only three moments are fitted: 40 states of mini-sources against 8 of the fit."""
+    """The fit has three moments and 8 states; the superposition has 40."""
     scenario = parsed(QUEUE + ON_OFF)
     exact, fitted = markov.of(scenario, fitted=False), markov.of(scenario)
     assert (exact.states, fitted.states) == (40, 8)
@@ -207,7 +207,7 @@ def test_fit_is_close_to_the_exact_superposition() -> None:
 
 
 def test_errors_of_the_fit_match_the_docs() -> None:
-    """The shipped scenario, 125 packets/s to 1 Mbit/s: FTP's four sources lumped, or all classes fitted."""
+    """The shipped scenario at 125 packets/s: the four FTP sources lumped, or all classes fitted."""
     others = [
         TwoState.on_off(187.5, 0.8, 0.2, 4, "video"),
         TwoState.on_off(50.0, 0.4, 0.6, 6, "multimedia"),
@@ -382,7 +382,7 @@ def test_link_ahead_of_the_subject_is_noted() -> None:
 
 @pytest.mark.parametrize("threshold", [None, 0.5])
 def test_units_match_a_birth_death_chain(threshold: float | None) -> None:
-    """2 Mbit/s of 1000 B for 1 Mbit/s: 250 packets a second come, 125 are served, 21 are held."""
+    """250 packets/s (2 Mbit/s in 1000 B) arrive, 125 packets/s are served, 21 packets fit."""
     text = (
         '[traffic.x]\nkind = "poisson"\nfrom = "a"\nto = "b"\nflows = 10\nrate = "200 kbps"\npacket = "1 KB"'
     )
@@ -402,7 +402,7 @@ def test_units_match_a_birth_death_chain(threshold: float | None) -> None:
         "queue_delay": 1e3 * sum(n * x for n, x in enumerate(taken)) / 125 / sum(taken),
         "mark_probability": 100 * sum(x * c for x, c in zip(p, shares, strict=True)),
         "loss_rate": 100 * (1 - sum(taken)),
-        # The only class has all losses.
+        # There is one class, which has all losses.
         "loss_rate.x": 100 * (1 - sum(taken)),
     }
     compared = {row["quantity"]: row for row in model.compared()}

@@ -25,7 +25,7 @@ def recorded(
     runs: list[tuple[int, int]] | None = None,
     counters: dict[str, float | None] | None = None,
 ) -> Recorded:
-    """Four samples of a 20 Mbit/s link, and what is said of the flows and the drops."""
+    """Return a run with four samples of a 20 Mbit/s link and the given flows, drop runs and counters."""
     goodput = [] if goodput is None else goodput
     completion = [None] * len(goodput) if completion is None else completion
     series = pl.DataFrame(

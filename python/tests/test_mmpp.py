@@ -15,7 +15,7 @@ FTP = TwoState.on_off(200.0, 0.5, 2.0, 3, "ftp")
 
 
 def together(*sources: TwoState) -> Mmpp:
-    """Every combination of every mini-source's states, by plain Kronecker sums."""
+    """Return the chain of all mini-sources, by plain Kronecker sums."""
     q, rates = np.zeros((1, 1)), np.zeros(1)
     for source in sources:
         one = source.one
@@ -32,11 +32,11 @@ def balance(q: Matrix) -> Matrix:
 
 
 def counted(source: Mmpp, t: float) -> tuple[float, float, float]:
-    """Mean, variance and third central moment of the counts in t.
+    """Return mean, variance and third central moment of the number of arrivals in a time t.
 
     A block-triangular matrix exponential [C. F. Van Loan, IEEE Transactions on Automatic Control 23(3), 1978]
-    holds E[Y^j] / j! of the rate's integral Y. It is taken of the rate less its mean, so that no digits are
-    lost. Given Y, counts are Poisson: the cumulants of N follow from those of Y.
+    gives E[Y^j] / j! of the rate's integral Y. The mean is subtracted from the rate to avoid cancellation.
+    Given Y, counts are Poisson: the cumulants of N follow from those of Y.
     """
     m, pi = source.states, balance(source.generator)
     rate, scale = float(pi @ source.rates), float(source.rates.max())
@@ -49,7 +49,7 @@ def counted(source: Mmpp, t: float) -> tuple[float, float, float]:
 
 
 def counted_plainly(source: Mmpp, t: float) -> tuple[float, float, float]:
-    """The same by factorial moments: derivatives of pi exp((Q + (z - 1) R) t) 1 at z = 1."""
+    """Return the same by factorial moments: derivatives of pi exp((Q + (z - 1) R) t) 1 at z = 1."""
     m, pi = source.states, balance(source.generator)
     block = expm(t * (np.kron(np.eye(4), source.generator) + np.kron(np.eye(4, k=1), np.diag(source.rates))))
     f1, f2, f3 = (math.factorial(j) * float((pi @ block[:m, j * m : (j + 1) * m]).sum()) for j in (1, 2, 3))
@@ -58,7 +58,7 @@ def counted_plainly(source: Mmpp, t: float) -> tuple[float, float, float]:
 
 
 def long_run(source: Mmpp) -> float:
-    """Limit of the index of dispersion, by the fundamental matrix."""
+    """Return the limit of the index of dispersion, by the fundamental matrix."""
     pi, m = balance(source.generator), source.states
     rate = float(pi @ source.rates)
     fundamental = np.linalg.inv(np.outer(np.ones(m), pi) - source.generator)
@@ -102,7 +102,7 @@ def test_fit_has_the_moments_of_its_mini_sources(flows: int) -> None:
             found = fit(wanted)
             assert found.states == 2
             agree(found, wanted)
-            # Mini-sources that are alike have one correlation time, so that the fit's is right at every time.
+            # Equal mini-sources have one correlation time, so the fit is exact at every time.
             agree(found, moments([source], 0.37, 0.11))
 
 
@@ -116,8 +116,7 @@ def test_fit_of_different_sources_has_their_four_moments() -> None:
     both = superpose([WEB.one.alike(8), FTP.one.alike(3)])
     agree(Mmpp(both.generator, both.rates.sum(axis=0)), wanted)
     agree(fit(wanted), wanted)
-    # Moments at other times differ: the sources' autocovariance is a sum of two exponentials, the fit's is
-    # one.
+    # Moments at other times differ: the autocovariance is a sum of two exponentials, that of the fit is one.
     other = moments([WEB, FTP], 2.0, 2.0)
     assert counted(fit(wanted), 2.0)[1] != pytest.approx(other.dispersion * other.rate * 2, rel=1e-3)
 
@@ -192,7 +191,7 @@ def test_superposition_keeps_each_class() -> None:
     assert both.generator.sum(axis=1) == pytest.approx(np.zeros(8), abs=1e-12)
     for row, one in zip(both.rates, classes, strict=True):
         assert counted(Mmpp(both.generator, row), 0.3) == pytest.approx(counted(one, 0.3), rel=1e-9)
-    # Independent: cumulants add.
+    # The sources are independent, so cumulants add.
     whole = counted(Mmpp(both.generator, both.rates.sum(axis=0)), 0.3)
     assert whole == pytest.approx(np.sum([counted(one, 0.3) for one in classes], axis=0), rel=1e-9)
 
@@ -202,7 +201,7 @@ def test_stationary_distribution_solves_the_balance_equations() -> None:
     q = rng.random((9, 9)) * (rng.random((9, 9)) < 0.6) + np.eye(9, k=1) + np.eye(9, k=-8)
     q -= np.diag(q.sum(axis=1))
     assert stationary(q) == pytest.approx(balance(q), rel=1e-10)
-    # Also for rare states: 1e-9 from each to the next, so the third has 1e-18 of the first.
+    # Also for rare states: with rates of 1e-9 the third has 1e-18 of the probability of the first.
     rare = np.array([[0, 1e-9, 0], [1, 0, 1e-9], [0, 1, 0]])
     assert stationary(rare)[2] == pytest.approx(1e-18, rel=1e-8)
 
@@ -242,14 +241,14 @@ def test_invalid_sources_are_rejected_by_name(make: object, text: str) -> None:
 
 
 def test_two_state_chain_has_the_moments_of_its_source() -> None:
-    """Its states last 5 s and 1/4 s."""
+    """The states last 5 s and 0.25 s."""
     source = TwoState(2.0, 30.0, 5.0, 0.25)
     assert moments([source.one], 0.3, 0.7) == moments([source], 0.3, 0.7)
     agree(source.one, moments([source.one], 0.3, 0.7))
 
 
 def test_moments_may_use_different_intervals() -> None:
-    """Fitted from the bare moments, as they would be measured."""
+    """Fit from moments alone, as from measurements."""
     m = moments([VIDEO, WEB], 0.2, 1.5)
     bare = Moments(m.rate, m.t1, m.dispersion, m.dispersion_limit, m.t2, m.third)
     agree(fit(bare), bare)

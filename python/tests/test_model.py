@@ -29,7 +29,7 @@ class _Wave:
         return total
 
 
-def by_euler(seconds: float, start: float, max_p: float, w_q: float) -> tuple[float, float, float]:
+def euler_solution(seconds: float, start: float, max_p: float, w_q: float) -> tuple[float, float, float]:
     """Return mean queue, mark probability and load from `start` on: [B07] 4.4, gentle RED, by Euler."""
     m, r, mu = 400, 0.06, 20e6 / 8 / 1391
     file = Path(str(bp.__file__)).parent / "data/scenarios/series/byun2007-gateway.json"
@@ -64,7 +64,7 @@ def by_euler(seconds: float, start: float, max_p: float, w_q: float) -> tuple[fl
 
 
 def test_gateway_equations_match_an_independent_implementation() -> None:
-    """RED 4, gentle so that its marking function has no step, over 20 s of measured series."""
+    """RED 4 over 20 s of measured series; gentle, so that its marking function is continuous."""
     changes = {
         "run.warmup": "5 s",
         "run.duration": "15 s",
@@ -72,7 +72,7 @@ def test_gateway_equations_match_an_independent_implementation() -> None:
         "gateway.aqm.preset": "RED 4",
     }
     table = solve(bp.load("byun2007-gateway", changes))
-    queue, mark, load = by_euler(20.0, 5.0, 0.7, 0.1)
+    queue, mark, load = euler_solution(20.0, 5.0, 0.7, 0.1)
     found = table.select(pl.col("transmit_queue", "mark_probability", "offered_load").mean()).row(0)
     assert found[0] == pytest.approx(queue, rel=0.01)
     assert found[1] == pytest.approx(mark, rel=0.002)
@@ -90,7 +90,7 @@ def test_gateway_equations_match_an_independent_implementation() -> None:
 def test_halving_the_step_changes_the_mean_queue_by_less_than_1_percent(
     name: str, settings: list[str]
 ) -> None:
-    """With the equations of each paper, as their scenarios are shipped."""
+    """True for the equations of each paper, in its shipped scenario."""
     queue = {}
     for step in ("1 ms", "0.5 ms"):
         scenario = bp.load(name, {"model.step": step, "run.warmup": "60 s", "run.duration": "60 s"})
@@ -104,7 +104,7 @@ def test_columns_match_a_simulation() -> None:
     simulated = bp.compare(scenario, ["RED 60/120"], runs=1).one("series", "RED 60/120", 1)
     table = model(scenario, ["RED 60/120"]).tables["RED 60/120"]
     assert len(table) == len(simulated) == 20
-    # A simulation counts what is lost, and knows that the capacity does not change.
+    # A simulation also counts losses, and has no column for a constant capacity.
     assert set(table.columns) - {"capacity", "loss_rate"} <= set(simulated.columns)
     assert table["time"].to_list() == pytest.approx(simulated["time"].to_list())
 
@@ -133,7 +133,7 @@ def test_model_command_prints_a_row_per_quantity(tmp_path: Path, capsys: pytest.
     assert {"Throughput", "Queue", "Mark"} <= set(text.split())
     comparison = json.loads((out / "comparison.json").read_text())
     assert [row["setting"] for row in comparison[:: len(QUANTITIES)]] == ["RED slow", "pi"]
-    # What is there is kept, unless it is a model's and --force says so.
+    # An existing folder is kept, except a model's result with --force.
     assert _run("model", "red-dumbbell", *short, "--out", str(out)) == 2
     assert "exists already" in capsys.readouterr().err
     assert _run("model", "red-dumbbell", *short, "--out", str(out), "--force", "--format", "json") == 0

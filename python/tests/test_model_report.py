@@ -28,7 +28,7 @@ def both(tmp_path_factory: pytest.TempPathFactory) -> bp.Validation:
 def rows_of(
     simulator: dict[str, tuple[float, float]], model: dict[str, tuple[float, float]]
 ) -> list[dict[str, Any]]:
-    """Rows of one setting, with a hundredth of the mean as the simulator's interval."""
+    """Return rows of one setting, with a hundredth of the mean as the simulator's interval."""
     ours = {
         name: [Moments(mean * (1 + side * 0.01 / 12.7062), std) for side in (-1, 1)]
         for name, (mean, std) in simulator.items()
@@ -134,7 +134,7 @@ def test_model_pages_draw_offline_without_errors(
         over_time = {"over-time-red-60-120", "over-time-droptail"}
         assert ids == over_time | ({"ratios"} if engines == 2 else set())
         charts = page.query_selector_all("[data-chart]")
-        # Whole and magnified: queue, throughput, load and marks, under RED its average as well.
+        # Queue, throughput, load and marks, and under RED the average; each whole and magnified.
         assert len(charts) == 2 * (5 + 4) + (1 if engines == 2 else 0)
         for chart in charts:
             ink = [

@@ -1,4 +1,4 @@
-"""The simulator beside ns-2.35: every published cell that says something about a TCP or a queue."""
+"""The simulator compared with ns-2.35: every published cell about a TCP or a queue."""
 
 import csv
 import json
@@ -25,12 +25,12 @@ def cells(published: list[Experiment]) -> list[Cell]:
     return verify(published)
 
 
-def test_all_figures_are_there(published: list[Experiment]) -> None:
+def test_published_tables_have_all_cells(published: list[Experiment]) -> None:
     assert len(published) == 48 + 3
     assert sum(len(experiment.targets) for experiment in published) == 48 * 5 + 3 * 4
 
 
-def test_figures_that_must_be_met_are(cells: list[Cell]) -> None:
+def test_required_cells_are_within_tolerance(cells: list[Cell]) -> None:
     asked = [cell for cell in cells if cell.target.asked]
     assert len(asked) > 150
     failed = [
@@ -41,7 +41,7 @@ def test_figures_that_must_be_met_are(cells: list[Cell]) -> None:
     assert not failed
 
 
-def test_more_cells_are_met_but_for_avq_without_sack() -> None:
+def test_additional_cells_are_met_except_avq_with_newreno() -> None:
     # Made on ns-2.35 by truth/ns2.py: other buffers, windows, transports, queues and round trips.
     more = [experiment for table in sorted(MORE.glob("*_more.csv")) for experiment in experiments(table)]
     assert len(more) == 74 + 20
@@ -50,8 +50,8 @@ def test_more_cells_are_met_but_for_avq_without_sack() -> None:
     assert missed == {(avq, "queue"), (avq, "drop_rate")}
 
 
-def test_a_transport_that_differs_is_found_out(published: list[Experiment]) -> None:
-    # A clock of a second makes timeouts late; a session that loses a tenth of its packets feels it.
+def test_clock_of_one_second_fails_a_cell(published: list[Experiment]) -> None:
+    # Timeouts are late, which slows a session that loses a tenth of its packets.
     (experiment,) = (e for e in published if e.name == "a/base/Reno/RED buffer 50 window 64")
     slow = experiment.scenario.replace('preset = "ns2"', 'preset = "ns2"\nclock_granularity = "1 s"')
     (cell,) = (
@@ -62,7 +62,7 @@ def test_a_transport_that_differs_is_found_out(published: list[Experiment]) -> N
     assert cell.verdict == "fail"
 
 
-def test_a_session_may_differ_by_a_tenth_and_a_queue_too(published: list[Experiment]) -> None:
+def test_tolerances_of_goodput_and_queue(published: list[Experiment]) -> None:
     (experiment,) = (e for e in published if e.name == "a/base/Reno/RED buffer 50 window 64")
     allowed = {target.metric: target.tolerance for target in experiment.targets}
     assert allowed["goodput lossy10pct"] == pytest.approx(3 * 976)
@@ -70,7 +70,7 @@ def test_a_session_may_differ_by_a_tenth_and_a_queue_too(published: list[Experim
     assert allowed["queue"] == pytest.approx(1.87)
 
 
-def test_the_command_prints_cells(bentpipe: Command) -> None:
+def test_command_prints_cells(bentpipe: Command) -> None:
     done = bentpipe(
         "verify", "truth", "--only", "rtt", "--only", "RED", "--seeds", "2", "--format", "json", check=0
     )
@@ -81,7 +81,7 @@ def test_the_command_prints_cells(bentpipe: Command) -> None:
     assert "4 of 4 figures pass" in table
 
 
-def test_a_table_of_ones_own_fails_with_exit_code_1(bentpipe: Command, tmp_path: Path) -> None:
+def test_failed_cell_gives_exit_code_1(bentpipe: Command, tmp_path: Path) -> None:
     (dumbbell,) = (table for table in shipped() if table.stem == "red_dumbbell")
     lines = dumbbell.read_text().splitlines()
     wrong = lines[-1].replace("59.5992", "99.5992")
@@ -105,7 +105,7 @@ def test_a_table_of_ones_own_fails_with_exit_code_1(bentpipe: Command, tmp_path:
         (b"\xff\xfe", "invalid start byte"),
     ],
 )
-def test_bad_tables(tmp_path: Path, text: str | bytes, message: str) -> None:
+def test_invalid_table_is_reported_with_its_place(tmp_path: Path, text: str | bytes, message: str) -> None:
     (dumbbell,) = (table for table in shipped() if table.stem == "red_dumbbell")
     head, *_, row = dumbbell.read_text().splitlines()
     if isinstance(text, str) and "|" in text:
@@ -120,7 +120,7 @@ def test_bad_tables(tmp_path: Path, text: str | bytes, message: str) -> None:
     assert str(raised.value).startswith(str(table))
 
 
-def test_an_absent_table(bentpipe: Command) -> None:
+def test_missing_table_and_empty_selection_are_refused(bentpipe: Command) -> None:
     done = bentpipe("verify", "truth", "--table", "absent.csv", check=2)
     assert done.stderr == "error: absent.csv: No such file or directory\n"
     assert "no experiment of 51" in bentpipe("verify", "truth", "--only", "SFQ", check=2).stderr
@@ -131,8 +131,8 @@ FLOWS = list(csv.DictReader((MORE / "one_flow.csv").read_text(encoding="utf-8").
 
 
 @pytest.mark.parametrize("flow", FLOWS, ids=[f"{flow['tcp']} {flow['lost']}" for flow in FLOWS])
-def test_a_lossy_flow_sends_what_ns2_sends_packet_by_packet(flow: dict[str, str], tmp_path: Path) -> None:
-    # Made by truth/one_flow.tcl: when each data packet was sent since the SYN, and its number.
+def test_lossy_flow_sends_the_packets_of_ns2_at_their_times(flow: dict[str, str], tmp_path: Path) -> None:
+    # Made by truth/one_flow.tcl: time of each data packet since the SYN, and its number.
     theirs = [(float(time), int(number)) for time, number in map(_pair, flow["sent_ms_and_number"].split())]
     text = f"""
 title = "one flow"
@@ -176,7 +176,7 @@ transport = "tcp"
         for time, seq in map(str.split, done.stdout.splitlines())
     ]
     assert [number for _, number in ours[: len(theirs)]] == [number for _, number in theirs]
-    # Timeouts are whole ticks of 10 ms, of clocks that do not tick together, and double.
+    # Timeouts are whole ticks of 10 ms and double; the clocks of simulator and ns-2 tick at different times.
     for (time, number), (expected, _) in zip(ours, theirs, strict=False):
         assert time == pytest.approx(expected, rel=0.05), number
 

@@ -50,17 +50,17 @@ def test_an_unknown_setting_names_the_nearest(scenario: bp.Scenario) -> None:
         make_plan(scenario, settings=["avqerd"])
 
 
-def test_a_setting_given_twice_is_refused_whatever_its_capitals(scenario: bp.Scenario) -> None:
+def test_duplicate_setting_is_refused_ignoring_case(scenario: bp.Scenario) -> None:
     with pytest.raises(bp.ScenarioError, match="twice"):
         make_plan(scenario, settings=["RED 4", "avq", "red 4"])
 
 
-def test_names_that_differ_in_capitals_have_separate_folders(scenario: bp.Scenario) -> None:
+def test_names_that_differ_in_case_have_separate_folders(scenario: bp.Scenario) -> None:
     plan = make_plan(scenario, settings=["avq", "AVQ"])
     assert [(setting.name, setting.slug) for setting in plan.settings] == [("avq", "avq"), ("AVQ", "avq-2")]
 
 
-def test_an_override_without_any_effect_is_refused() -> None:
+def test_override_without_effect_is_refused() -> None:
     changed = bp.load("small-gateway", set={"gateway.aqm.gamma": 0.9})
     assert make_plan(changed, settings=["red", "avq"]).total > 0
     for settings in (["red"], None):

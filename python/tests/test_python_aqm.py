@@ -54,19 +54,19 @@ def greatest(run: _core.Run, series: str) -> float:
 
 
 def simulated(scenario: bp.Scenario, aqm: object, seed: int = 1) -> _core.Run:
-    """Return a run of `scenario` with an AQM of our own."""
+    """Return a run of `scenario` under an AQM written in Python."""
     plan = make_plan(scenario, settings=[bp.Setting("mine", aqm)], runs=1, seed=seed)  # type: ignore[arg-type]
     (setting,) = plan.settings
     assert setting.scenario.python_aqm is not None
     return _core.simulate(setting.scenario, seed, _core.Progress())
 
 
-# ----- the same as what is built in ---------------------------------------------------------------------
+# ----- agreement with the built-in AQMs ---------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", ["byun2007-gateway", "small-gateway"])
 @pytest.mark.parametrize("seed", [1, 2])
-def test_avqred_in_python_is_avqred_byte_for_byte(name: str, seed: int, avqred: ModuleType) -> None:
+def test_avqred_in_python_equals_the_built_in_one(name: str, seed: int, avqred: ModuleType) -> None:
     scenario = bp.load(name, set={"run.duration": "60 s"})
     built_in = scenario.with_setting("AVQRED" if name.startswith("byun") else "avqred")
     theirs = _core.simulate(built_in, seed, _core.Progress())
@@ -79,7 +79,7 @@ def test_avqred_in_python_is_avqred_byte_for_byte(name: str, seed: int, avqred: 
         assert greatest(ours, "aqm.VQ") > 60
 
 
-def test_its_files_are_the_same_too(avqred: ModuleType, tmp_path: Path) -> None:
+def test_avqred_in_python_writes_the_files_of_the_built_in_one(avqred: ModuleType, tmp_path: Path) -> None:
     scenario = bp.load("byun2007-gateway", set={"run.duration": "20 s"})
     settings: list[str | bp.Setting] = ["AVQRED", bp.Setting("mine", avqred.AvqRed)]
     bp.compare(scenario, settings, runs=1, out=tmp_path / "both")
@@ -90,7 +90,7 @@ def test_its_files_are_the_same_too(avqred: ModuleType, tmp_path: Path) -> None:
     assert ours == theirs
 
 
-def test_avqred_in_python_takes_no_more_than_twenty_times_as_long(avqred: ModuleType) -> None:
+def test_avqred_in_python_takes_at_most_twenty_times_as_long(avqred: ModuleType) -> None:
     scenario = bp.load("byun2007-gateway", set={"run.duration": "30 s"})
     built_in = scenario.with_setting("AVQRED")
 
@@ -99,7 +99,7 @@ def test_avqred_in_python_takes_no_more_than_twenty_times_as_long(avqred: Module
         simulate()
         return time.thread_time() - start
 
-    # In turns, and the least of three: what else the machine does makes either slower.
+    # Alternating, and the least of three: other load on the machine slows both down.
     both = [
         (
             cpu(lambda: _core.simulate(built_in, 1, _core.Progress())),
@@ -113,7 +113,7 @@ def test_avqred_in_python_takes_no_more_than_twenty_times_as_long(avqred: Module
 
 
 class Pi:
-    """PI as the core has it, which wakes itself."""
+    """PI with the wake times of the core's."""
 
     def __init__(self, q_ref: float, a: float, b: float, w: float) -> None:
         self.q_ref, self.a, self.b = q_ref, a, b
@@ -139,7 +139,7 @@ class Pi:
         return {"p": self.p}
 
 
-def test_pi_in_python_wakes_as_pi_does() -> None:
+def test_pi_in_python_is_woken_like_the_built_in_one() -> None:
     overrides = {"run.duration": "60 s", "gateway.aqm.w": 170}
     scenario = bp.load("byun2007-gateway", set={"run.duration": "60 s"})
     built_in = bp.load("byun2007-gateway", set=overrides).with_setting("pi")
@@ -151,17 +151,17 @@ def test_pi_in_python_wakes_as_pi_does() -> None:
     assert greatest(ours, "aqm.p") > 0
 
 
-# ----- what it hears ------------------------------------------------------------------------------------
+# ----- calls of the methods -------------------------------------------------------------------------------
 
 
-class Listener:
-    """Counts its calls, and what it is told, by the method."""
+class CountsCalls:
+    """Counts the calls of each method, and checks their arguments."""
 
-    heard: Counter[str] = Counter()  # noqa: RUF012
+    calls: Counter[str] = Counter()  # noqa: RUF012
 
     def arrive(self, pkt: bp.Packet, cx: bp.Context) -> bp.Verdict:
-        self.heard["arrive"] += 1
-        assert pkt.number + 1 == self.heard["arrive"]
+        self.calls["arrive"] += 1
+        assert pkt.number + 1 == self.calls["arrive"]
         assert cx.now * 1e9 == pytest.approx(cx.now_ns)
         queue = cx.queue
         assert (queue.packets == 0) == (queue.bytes == 0)
@@ -174,52 +174,52 @@ class Listener:
         return PASS
 
     def admit(self, pkt: bp.Packet, cx: bp.Context) -> None:
-        self.heard["admit"] += 1
+        self.calls["admit"] += 1
 
     def enqueued(self, pkt: bp.Packet, cx: bp.Context) -> None:
-        self.heard["enqueued"] += 1
+        self.calls["enqueued"] += 1
 
     def depart(self, pkt: bp.Packet, cx: bp.Context) -> bp.Verdict:
-        self.heard["depart"] += 1
+        self.calls["depart"] += 1
         assert 0 <= pkt.arrival <= cx.now
         return PASS
 
     def overflowed(self, pkt: bp.Packet, cx: bp.Context) -> None:
-        self.heard["overflowed"] += 1
+        self.calls["overflowed"] += 1
 
     def flow(self, flow: int, event: str, cx: bp.Context) -> None:
-        self.heard[event] += 1
+        self.calls[event] += 1
 
 
-def test_every_method_is_called_when_it_should_be() -> None:
+def test_methods_are_called_once_per_event() -> None:
     scenario = bp.load(
         "red-dumbbell",
         set={"run.duration": "30 s", "run.warmup": "0 s", "link.bottleneck.queue.limit": "40 packets"},
     )
-    Listener.heard.clear()
-    run = simulated(scenario, Listener)
-    heard, counters = Listener.heard, run.counters
+    CountsCalls.calls.clear()
+    run = simulated(scenario, CountsCalls)
+    calls, counters = CountsCalls.calls, run.counters
     drops = pl.DataFrame(run.drops)
-    assert heard["arrive"] == heard["admit"] == heard["enqueued"]
-    assert heard["enqueued"] - heard["depart"] - heard["overflowed"] in range(41)
-    assert heard["overflowed"] == drops.filter(pl.col("reason") == "overflow").height > 0
-    assert heard["depart"] == counters["sent_packets"]
-    assert heard["opened"] == pl.DataFrame(run.flows).height
+    assert calls["arrive"] == calls["admit"] == calls["enqueued"]
+    assert calls["enqueued"] - calls["depart"] - calls["overflowed"] in range(41)
+    assert calls["overflowed"] == drops.filter(pl.col("reason") == "overflow").height > 0
+    assert calls["depart"] == counters["sent_packets"]
+    assert calls["opened"] == pl.DataFrame(run.flows).height
 
 
-def test_a_method_that_is_not_defined_is_not_called(brief: bp.Scenario) -> None:
-    class Least(bp.Aqm):
+def test_undefined_methods_are_not_called(brief: bp.Scenario) -> None:
+    class ArriveOnly(bp.Aqm):
         def arrive(self, pkt: bp.Packet, cx: bp.Context) -> bp.Verdict:
             return PASS
 
-    assert set(PythonAqm("least", Least).methods()) == {"arrive"}
-    bare = simulated(brief, Least)
+    assert set(PythonAqm("least", ArriveOnly).methods()) == {"arrive"}
+    bare = simulated(brief, ArriveOnly)
     for table, frame in tables(_core.simulate(brief.with_setting("droptail"), 1, _core.Progress())).items():
         assert frame.equals(tables(bare)[table]), table
 
 
-class Refuser:
-    """Says one thing of every hundredth packet."""
+class EveryHundredth:
+    """Returns one verdict for every hundredth packet, and PASS for the others."""
 
     def __init__(self, verdict: bp.Verdict) -> None:
         self.verdict = verdict
@@ -228,21 +228,21 @@ class Refuser:
         return self.verdict if pkt.number % 100 == 99 else PASS
 
 
-def test_mark_and_drop_differ_where_marks_are_in_the_ecn_field() -> None:
+def test_mark_and_drop_differ_under_ecn_marking() -> None:
     overrides = {"run.duration": "20 s", "link.bottleneck.queue.marking": "ecn"}
     dropped: dict[tuple[bool, str], int] = {}
     for ecn in (False, True):
         scenario = bp.load("red-dumbbell", set=overrides | {"transport.ns2.ecn": ecn})
         for name, verdict in (("mark", MARK), ("drop", DROP)):
-            drops = pl.DataFrame(simulated(scenario, Refuser(verdict)).drops)
+            drops = pl.DataFrame(simulated(scenario, EveryHundredth(verdict)).drops)
             dropped[ecn, name] = drops.filter(pl.col("reason") == "aqm").height
     assert dropped[False, "mark"] == dropped[False, "drop"] > 0
     assert dropped[True, "drop"] > 0
     assert dropped[True, "mark"] == 0
 
 
-class Holder:
-    """Holds every packet back once for 10 ms."""
+class HoldsOnce:
+    """Holds every packet once, for 10 ms."""
 
     def __init__(self) -> None:
         self.seen = -1
@@ -257,17 +257,17 @@ class Holder:
         return {"seen": self.seen}
 
 
-def test_packets_can_be_held_back() -> None:
+def test_held_packets_are_sent_later() -> None:
     scenario = bp.load("red-dumbbell", set={"run.duration": "20 s", "run.warmup": "0 s"})
-    plain, held = simulated(scenario, Refuser(PASS)), simulated(scenario, Holder)
+    plain, held = simulated(scenario, EveryHundredth(PASS)), simulated(scenario, HoldsOnce)
     assert held.counters["sent_packets"] > 0
-    # Ten milliseconds on top of a round trip of 560.
+    # The round trip is 10 ms longer than 560 ms, so most packets are still sent.
     assert greatest(held, "aqm.seen") > 1000
     assert not tables(held)["series"].drop("aqm.seen").equals(tables(plain)["series"])
 
 
-class Pairs:
-    """Discards every hundredth packet with one that waits."""
+class DropsPairs:
+    """Discards every hundredth packet together with one from the queue."""
 
     pairs = 0
 
@@ -283,19 +283,19 @@ class Pairs:
         return bp.Verdict.drop_both(spot)
 
 
-def test_a_waiting_packet_can_be_discarded_with_the_new_one() -> None:
+def test_drop_both_discards_a_queued_packet_too() -> None:
     scenario = bp.load("red-dumbbell", set={"run.duration": "30 s", "run.warmup": "0 s"})
-    Pairs.pairs = 0
-    run = simulated(scenario, Pairs)
+    DropsPairs.pairs = 0
+    run = simulated(scenario, DropsPairs)
     drops = pl.DataFrame(run.drops)
-    assert drops.filter(pl.col("reason") == "aqm").height == 2 * Pairs.pairs > 0
+    assert drops.filter(pl.col("reason") == "aqm").height == 2 * DropsPairs.pairs > 0
 
 
-# ----- what goes wrong ----------------------------------------------------------------------------------
+# ----- errors -------------------------------------------------------------------------------------------
 
 
-class Late:
-    """Raises an exception, or returns something, after a second."""
+class FailsAfterASecond:
+    """Raises `what` in `method`, or returns it, from the first second on."""
 
     def __init__(self, what: object, method: str = "arrive") -> None:
         self.what = what
@@ -328,12 +328,12 @@ class Late:
         self._do("wake", cx, None)
 
 
-def test_an_exception_stops_the_run_and_says_when(brief: bp.Scenario, tmp_path: Path) -> None:
-    setting = bp.Setting("mine", Late(ZeroDivisionError("by nought")))
+def test_exception_stops_the_run_and_names_time_setting_and_seed(brief: bp.Scenario, tmp_path: Path) -> None:
+    setting = bp.Setting("mine", FailsAfterASecond(ZeroDivisionError("by zero")))
     with pytest.raises(bp.AlgorithmError) as caught:
         bp.compare(brief, [setting], runs=2, seed=5, jobs=2, out=tmp_path / "out")
     text = str(caught.value)
-    assert "arrive raised ZeroDivisionError: by nought, at simulated time 1." in text
+    assert "arrive raised ZeroDivisionError: by zero, at simulated time 1." in text
     assert ", in setting mine, seed " in text
     cause = caught.value.__cause__
     assert isinstance(cause, ZeroDivisionError)
@@ -342,8 +342,8 @@ def test_an_exception_stops_the_run_and_says_when(brief: bp.Scenario, tmp_path: 
     assert not (tmp_path / "out").exists()
 
 
-def test_finished_runs_are_kept(brief: bp.Scenario, tmp_path: Path) -> None:
-    settings: list[str | bp.Setting] = ["red", bp.Setting("mine", Late(ValueError("no")))]
+def test_runs_finished_before_an_exception_are_kept(brief: bp.Scenario, tmp_path: Path) -> None:
+    settings: list[str | bp.Setting] = ["red", bp.Setting("mine", FailsAfterASecond(ValueError("no")))]
     with pytest.raises(bp.AlgorithmError):
         bp.compare(brief, settings, runs=1, jobs=1, out=tmp_path / "out")
     assert (tmp_path / "out" / "runs" / "red" / "1").is_dir()
@@ -352,7 +352,7 @@ def test_finished_runs_are_kept(brief: bp.Scenario, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("method", "what", "words"),
+    ("method", "what", "expected"),
     [
         (
             "arrive",
@@ -378,16 +378,18 @@ def test_finished_runs_are_kept(brief: bp.Scenario, tmp_path: Path) -> None:
         ("probe", 3, "probe returned 3; allowed"),
     ],
 )
-def test_a_wrong_answer_is_said_clearly(brief: bp.Scenario, method: str, what: object, words: str) -> None:
+def test_wrong_return_value_is_reported_with_the_allowed_ones(
+    brief: bp.Scenario, method: str, what: object, expected: str
+) -> None:
     with pytest.raises(bp.AlgorithmError) as caught:
-        simulated(brief, Late(what, method))
-    assert words in str(caught.value)
+        simulated(brief, FailsAfterASecond(what, method))
+    assert expected in str(caught.value)
     assert "at simulated time " in str(caught.value)
     assert caught.value.__cause__ is None
 
 
-def test_the_names_of_what_it_shows_stay_the_same(brief: bp.Scenario) -> None:
-    class Fickle(Refuser):
+def test_probe_with_changing_names_is_refused(brief: bp.Scenario) -> None:
+    class ChangingNames(EveryHundredth):
         calls = 0
 
         def probe(self) -> dict[str, float]:
@@ -395,11 +397,11 @@ def test_the_names_of_what_it_shows_stay_the_same(brief: bp.Scenario) -> None:
             return {"a": 1.0} if self.calls < 20 else {"b": 1.0}
 
     with pytest.raises(bp.AlgorithmError, match="probe returned b, but a in the first call"):
-        simulated(brief, Fickle(PASS))
+        simulated(brief, ChangingNames(PASS))
 
 
-def test_a_slot_of_an_earlier_call_is_refused() -> None:
-    class Stale:
+def test_slot_of_an_earlier_call_is_refused() -> None:
+    class KeepsSlot:
         slot: bp.QueueSlot | None = None
 
         def arrive(self, pkt: bp.Packet, cx: bp.Context) -> bp.Verdict:
@@ -410,95 +412,95 @@ def test_a_slot_of_an_earlier_call_is_refused() -> None:
             return PASS
 
     with pytest.raises(bp.AlgorithmError, match="a slot from an earlier call"):
-        simulated(bp.load("red-dumbbell", set={"run.duration": "5 s"}), Stale)
+        simulated(bp.load("red-dumbbell", set={"run.duration": "5 s"}), KeepsSlot)
 
 
-def test_what_it_is_handed_cannot_be_used_later(brief: bp.Scenario) -> None:
+def test_context_is_unusable_after_the_call(brief: bp.Scenario) -> None:
     kept: list[bp.Context] = []
 
-    class Keeper:
+    class KeepsContext:
         def arrive(self, pkt: bp.Packet, cx: bp.Context) -> bp.Verdict:
             kept[:] = [cx]
             return PASS
 
-    simulated(brief, Keeper)
-    looks: list[Any] = [
+    simulated(brief, KeepsContext)
+    uses: list[Any] = [
         lambda cx: cx.now,
         lambda cx: cx.queue.packets,
         lambda cx: cx.rng.uniform(),
         lambda cx: cx.sample(),
     ]
-    for look in looks:
+    for use in uses:
         with pytest.raises(RuntimeError, match="only during the call"):
-            look(kept[0])
+            use(kept[0])
 
 
-def test_keyboard_interrupt_goes_on_as_it_is(brief: bp.Scenario) -> None:
+def test_keyboard_interrupt_is_passed_on(brief: bp.Scenario) -> None:
     with pytest.raises(KeyboardInterrupt):
-        simulated(brief, Late(KeyboardInterrupt()))
+        simulated(brief, FailsAfterASecond(KeyboardInterrupt()))
 
 
-def test_a_time_to_hold_is_a_nanosecond_at_least() -> None:
+def test_hold_time_below_a_nanosecond_is_refused() -> None:
     for seconds in (0.0, 1e-12, -1.0, float("nan"), float("inf")):
         with pytest.raises(ValueError, match="allowed: a time of at least 1e-9 s"):
             bp.Verdict.hold(seconds)
 
 
-class Unsuited:
+class WithoutArrive:
     pass
 
 
-class Half(Refuser):
+class WakeOnly(EveryHundredth):
     def wake(self, cx: bp.Context) -> None:
         pass
 
 
-class Misplaced(bp.Aqm):
+class WrongPlacement(bp.Aqm):
     placement = "somewhere"  # type: ignore[assignment]
 
     def arrive(self, pkt: bp.Packet, cx: bp.Context) -> bp.Verdict:
         return PASS
 
 
-class Locked(Refuser):
+class NotCopyable(EveryHundredth):
     def __init__(self) -> None:
         self.module = sys
 
 
 @pytest.mark.parametrize(
-    ("aqm", "words"),
+    ("aqm", "expected"),
     [
-        (Unsuited(), "is not an AQM: it has no method arrive(pkt, cx)"),
+        (WithoutArrive(), "is not an AQM: it has no method arrive(pkt, cx)"),
         (None, "builtins.NoneType is not an AQM"),
-        (Half(PASS), "has only one of wake_at and wake; allowed: both or neither"),
-        (Misplaced(), "placement is 'somewhere'; allowed: anywhere, watched queue"),
-        (Locked(), "cannot be copied, and each run needs a copy: TypeError"),
-        (Refuser, "Refuser() failed: TypeError"),
+        (WakeOnly(PASS), "has only one of wake_at and wake; allowed: both or neither"),
+        (WrongPlacement(), "placement is 'somewhere'; allowed: anywhere, watched queue"),
+        (NotCopyable(), "cannot be copied, and each run needs a copy: TypeError"),
+        (EveryHundredth, "EveryHundredth() failed: TypeError"),
         (bp.Aqm, "Aqm() failed: TypeError"),
     ],
 )
-def test_what_is_no_aqm_is_refused_before_anything_runs(
+def test_unsuitable_object_is_refused_before_any_run(
     scenario: bp.Scenario,
     aqm: Any,  # noqa: ANN401
-    words: str,
+    expected: str,
 ) -> None:
     with pytest.raises(bp.UsageError) as caught:
         bp.compare(scenario, ["red", bp.Setting("mine", aqm)])
     assert str(caught.value).startswith("setting mine: ")
-    assert words in str(caught.value)
+    assert expected in str(caught.value)
 
 
-def test_settings_are_names_or_settings(scenario: bp.Scenario) -> None:
+def test_settings_other_than_names_and_settings_are_refused(scenario: bp.Scenario) -> None:
     with pytest.raises(bp.UsageError, match=r"allowed: names, and bentpipe.Setting\(name, aqm\)"):
-        make_plan(scenario, settings=[Refuser(PASS)])  # type: ignore[list-item]
+        make_plan(scenario, settings=[EveryHundredth(PASS)])  # type: ignore[list-item]
     with pytest.raises(bp.UsageError, match="empty entry"):
-        make_plan(scenario, settings=[bp.Setting(" ", Refuser(PASS))])
-    twice: list[str | bp.Setting] = [bp.Setting("red", Refuser(PASS)), "red"]
+        make_plan(scenario, settings=[bp.Setting(" ", EveryHundredth(PASS))])
+    duplicates: list[str | bp.Setting] = [bp.Setting("red", EveryHundredth(PASS)), "red"]
     with pytest.raises(bp.UsageError, match="red: found twice"):
-        make_plan(scenario, settings=twice)
+        make_plan(scenario, settings=duplicates)
 
 
-def test_an_override_that_no_setting_takes_is_refused(avqred: ModuleType) -> None:
+def test_override_unknown_to_every_setting_is_refused(avqred: ModuleType) -> None:
     scenario = bp.load("small-gateway", set={"gateway.aqm.max_p": 0.3})
     mine = bp.Setting("mine", avqred.AvqRed)
     with pytest.raises(bp.ScenarioError, match="max_p: no parameter of mine; allowed: min_th, max_th"):
@@ -508,14 +510,14 @@ def test_an_override_that_no_setting_takes_is_refused(avqred: ModuleType) -> Non
     assert "no effect under mine" in plan.settings[0].scenario.warnings[0]
 
 
-def test_another_setting_replaces_the_aqm(brief: bp.Scenario, avqred: ModuleType) -> None:
+def test_with_setting_replaces_the_python_aqm(brief: bp.Scenario, avqred: ModuleType) -> None:
     mine = brief.with_python_aqm(PythonAqm("mine", avqred.AvqRed))
     assert mine.python_aqm is not None
     assert mine.with_setting("red").python_aqm is None
     assert mine.canonical() != brief.canonical()
 
 
-# ----- each run for itself, and each result its own -----------------------------------------------------
+# ----- state of runs, and identity of results -----------------------------------------------------------
 
 
 def test_runs_do_not_share_state(brief: bp.Scenario, avqred: ModuleType) -> None:
@@ -527,7 +529,7 @@ def test_runs_do_not_share_state(brief: bp.Scenario, avqred: ModuleType) -> None
     assert vars(mine.dropper) == before
 
 
-def test_results_say_what_made_them(brief: bp.Scenario, avqred: ModuleType) -> None:
+def test_manifest_identifies_the_python_aqm(brief: bp.Scenario, avqred: ModuleType) -> None:
     result = bp.compare(brief, ["red", bp.Setting("mine", avqred.AvqRed)], runs=1)
     built_in, mine = result.manifest["settings"]
     assert built_in["python"] is None
@@ -546,7 +548,7 @@ def digest(scenario: bp.Scenario, aqm: Any) -> str:  # noqa: ANN401
     return setting.digest
 
 
-def test_state_and_source_are_part_of_what_a_result_is_known_by(
+def test_digest_depends_on_state_and_source(
     scenario: bp.Scenario, avqred: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first = digest(scenario, avqred.AvqRed())
@@ -567,21 +569,21 @@ def test_state_and_source_are_part_of_what_a_result_is_known_by(
     assert before != digest(scenario, mine)
 
 
-def test_what_cannot_be_identified_is_known_as_such() -> None:
-    class Holding(Refuser):
+def test_aqm_with_unreadable_state_is_not_identified() -> None:
+    class Holding(EveryHundredth):
         def __init__(self, held: object) -> None:
             self.held = held
 
     for held in ({1, 2}, bytearray(b"x"), print, Path(), object(), {1: 2}):
         assert not PythonAqm("mine", Holding(held)).identified, held
-    for known in (None, 1, 2.5, "x", [1, (2,)], {"a": {"b": [float("nan")]}}, Refuser(DROP), MARK):
+    for known in (None, 1, 2.5, "x", [1, (2,)], {"a": {"b": [float("nan")]}}, EveryHundredth(DROP), MARK):
         assert PythonAqm("mine", Holding(known)).identified, known
-    made: dict[str, Any] = {}
-    exec("class Typed:\n    def arrive(self, pkt, cx): return None\n", {"__name__": "nowhere"}, made)  # noqa: S102
-    assert not PythonAqm("mine", made["Typed"]).identified
+    namespace: dict[str, Any] = {}
+    exec("class Typed:\n    def arrive(self, pkt, cx): return None\n", {"__name__": "nowhere"}, namespace)  # noqa: S102
+    assert not PythonAqm("mine", namespace["Typed"]).identified
 
 
-# ----- by name, from the command line -------------------------------------------------------------------
+# ----- names on the command line -----------------------------------------------------------------------
 
 QUICK = ["small-gateway", "--duration", "5 s", "--runs", "1"]
 
@@ -619,7 +621,7 @@ def mine(tmp_path: Path) -> Path:
 
 
 @pytest.mark.usefixtures("mine")
-def test_a_class_of_the_current_folder_can_be_named(bentpipe: Command, tmp_path: Path) -> None:
+def test_class_in_the_current_folder_is_found_by_name(bentpipe: Command, tmp_path: Path) -> None:
     settings = "RED 4,mypkg.Mine, mypkg.mine.tuned"
     bentpipe("compare", *QUICK, "--settings", settings, "--out", "out", check=0)
     result = bp.open(tmp_path / "out")
@@ -630,7 +632,7 @@ def test_a_class_of_the_current_folder_can_be_named(bentpipe: Command, tmp_path:
     assert "written in Python" in shown
 
 
-def test_the_traceback_is_shown_with_the_time_and_the_run(
+def test_command_prints_traceback_time_setting_and_seed(
     bentpipe: Command, tmp_path: Path, mine: Path
 ) -> None:
     done = bentpipe(
@@ -652,7 +654,7 @@ def test_the_traceback_is_shown_with_the_time_and_the_run(
 
 
 @pytest.mark.parametrize(
-    ("name", "words"),
+    ("name", "expected"),
     [
         ("nopkg.Mine", ["no Python module is called nopkg", "bentpipe list aqms", "MODULE.CLASS"]),
         ("mypkg.Mime", ["module mypkg has no Mime", "allowed: Broken, Holding, Mine, tuned", "mypkg.Mine?"]),
@@ -664,8 +666,8 @@ def test_the_traceback_is_shown_with_the_time_and_the_run(
     ],
 )
 @pytest.mark.usefixtures("mine")
-def test_what_cannot_be_found_is_said_in_one_message(
-    bentpipe: Command, tmp_path: Path, name: str, words: list[str]
+def test_name_that_cannot_be_imported_gives_one_message(
+    bentpipe: Command, tmp_path: Path, name: str, expected: list[str]
 ) -> None:
     (tmp_path / "wrong.py").write_text("x = 1\ny = = 2\n")
     (tmp_path / "lacking.py").write_text("import nothing_of_the_kind\n")
@@ -674,10 +676,10 @@ def test_what_cannot_be_found_is_said_in_one_message(
     assert done.stdout == ""
     (message,) = done.stderr.splitlines()
     assert message.startswith(f"error: setting {name}: ")
-    assert all(word in message for word in words), message
+    assert all(word in message for word in expected), message
 
 
-def test_only_the_same_algorithm_can_be_resumed(bentpipe: Command, mine: Path) -> None:
+def test_changed_algorithm_cannot_be_resumed(bentpipe: Command, mine: Path) -> None:
     command = ["compare", *QUICK, "--settings", "mypkg.Mine", "--out", "out"]
     bentpipe(*command, check=0)
     bentpipe(*command, "--resume", check=0)
@@ -692,7 +694,7 @@ def test_only_the_same_algorithm_can_be_resumed(bentpipe: Command, mine: Path) -
     assert "its state does not show whether mypkg.mine.Holding is still the same" in refused
 
 
-def test_a_scenario_file_names_no_python(bentpipe: Command, mine: Path) -> None:
+def test_scenario_file_cannot_name_python_code(bentpipe: Command, mine: Path) -> None:
     text = (ROOT / "scenarios" / "small-gateway.toml").read_text()
     (mine.parent / "own.toml").write_text(text.replace('"avqred"]', '"mypkg.Mine"]'))
     (mine / "__init__.py").write_text("raise SystemExit('imported')\n")
@@ -701,15 +703,15 @@ def test_a_scenario_file_names_no_python(bentpipe: Command, mine: Path) -> None:
     assert "imported" not in message
 
 
-def test_ctrl_c_stops_it_and_keeps_what_is_finished(tmp_path: Path, mine: Path) -> None:
-    telling = "from pathlib import Path\nclass Telling(Mine):\n    def arrive(self, pkt, cx):\n"
-    telling += '        Path("begun").touch()\n        return super().arrive(pkt, cx)\n'
-    (mine / "mine.py").write_text(MINE + telling)
+def test_ctrl_c_stops_a_python_aqm(tmp_path: Path, mine: Path) -> None:
+    code = "from pathlib import Path\nclass Touching(Mine):\n    def arrive(self, pkt, cx):\n"
+    code += '        Path("begun").touch()\n        return super().arrive(pkt, cx)\n'
+    (mine / "mine.py").write_text(MINE + code)
     command = [
         "compare",
         "byun2007-gateway",
         "--settings",
-        "mypkg.mine.Telling",
+        "mypkg.mine.Touching",
         "--runs",
         "4",
         "--jobs",
@@ -727,22 +729,22 @@ def test_ctrl_c_stops_it_and_keeps_what_is_finished(tmp_path: Path, mine: Path) 
         assert running.poll() is None
         assert time.monotonic() < deadline
         time.sleep(0.02)
-    # A run would take hours.
+    # Each run would take hours.
     running.send_signal(signal.SIGINT)
-    _, seen = running.communicate(timeout=120)
+    _, stderr = running.communicate(timeout=120)
     assert running.returncode == 130
-    assert "0 of 4 runs are finished" in seen
-    assert "Traceback" not in seen
+    assert "0 of 4 runs are finished" in stderr
+    assert "Traceback" not in stderr
 
 
-def test_a_path_is_told_from_a_name() -> None:
+def test_dotted_path_is_distinguished_from_a_setting_name() -> None:
     assert is_path("mypkg.MyAqm")
     assert is_path("a.b.C")
     for name in ("RED 4", "red", "a.", ".b", "1.5", "RED 0.5", "a..b", "a b.c"):
         assert not is_path(name), name
 
 
-def test_the_example_compares_equal_from_its_folder(bentpipe: Command, tmp_path: Path) -> None:
+def test_example_gives_the_series_of_the_built_in_avqred(bentpipe: Command, tmp_path: Path) -> None:
     (tmp_path / "avqred.py").write_text((ROOT / "examples" / "avqred.py").read_text())
     command = ["compare", "byun2007-gateway", "--duration", "10 s", "--runs", "1", "--out", "out"]
     bentpipe(*command, "--settings", "AVQRED,avqred.AvqRed", check=0)

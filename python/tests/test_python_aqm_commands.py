@@ -24,7 +24,7 @@ AVQRED = {
     "gateway.aqm.max_capacity": "4 Mbps",
     "gateway.aqm.mean_packet": "1500 B",
 }
-"""Parameters of AVQRED on the small gateway, which the two implementations have by different defaults."""
+"""Parameters of AVQRED on the small gateway whose defaults differ between the implementations."""
 TWO = "utilization:max,queue_delay_mean:min"
 
 
@@ -35,7 +35,7 @@ def _examples(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """Return a folder with a module `own_aqms`, which only this process can import."""
+    """Folder with the module `own_aqms`, which only this process can import."""
     folder = tmp_path / "modules"
     folder.mkdir()
     (folder / "own_helper.py").write_text("def is_long(packets, limit):\n    return packets > limit\n")
@@ -89,7 +89,7 @@ def values(result: bp.SweepResult, setting: str) -> list[tuple[Any, ...]]:
 # ----- sweeps -------------------------------------------------------------------------------------------
 
 
-def test_a_sweep_of_avqred_in_python_equals_the_built_in_one(tmp_path: Path) -> None:
+def test_sweep_of_avqred_in_python_equals_the_built_in_one(tmp_path: Path) -> None:
     found = bp.sweep(
         "small-gateway",
         {"gateway.aqm.alpha": "0.02,0.05"},
@@ -105,7 +105,7 @@ def test_a_sweep_of_avqred_in_python_equals_the_built_in_one(tmp_path: Path) -> 
 
 
 @pytest.mark.usefixtures("own")
-def test_a_cluster_gives_the_same_as_threads(tmp_path: Path) -> None:
+def test_cluster_gives_the_values_of_threads(tmp_path: Path) -> None:
     import own_aqms  # type: ignore[import-not-found]
 
     settings: list[str | bp.Setting] = [
@@ -133,7 +133,7 @@ def test_a_cluster_gives_the_same_as_threads(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("own")
-def test_a_fault_is_the_failure_of_a_run(tmp_path: Path) -> None:
+def test_exception_fails_only_its_run(tmp_path: Path) -> None:
     for name, where in (("threads", {"jobs": 1}), ("cluster", {"cluster": "local:1"})):
         found = bp.sweep(
             "small-gateway",
@@ -151,7 +151,7 @@ def test_a_fault_is_the_failure_of_a_run(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("own")
-def test_a_sweep_file_cannot_name_python_code(tmp_path: Path) -> None:
+def test_sweep_file_cannot_name_python_code(tmp_path: Path) -> None:
     (tmp_path / "mine.toml").write_text(
         '[sweep]\nscenario = "small-gateway"\nsettings = ["red", "own_aqms.Limit"]\n'
         '[vary]\n"gateway.pep.delay" = ["10 ms"]\n'
@@ -161,7 +161,7 @@ def test_a_sweep_file_cannot_name_python_code(tmp_path: Path) -> None:
     assert "own_aqms" not in sys.modules
 
 
-def test_an_aqm_travels_with_its_modules(own: Path) -> None:
+def test_packed_aqm_contains_its_modules(own: Path) -> None:
     aqm = PythonAqm("mine", imported("own_aqms.Limit"), {"limit": "7", "form": '"ramp"'})
     packed = aqm.packed()
     for name in ("own_aqms", "own_helper"):
@@ -205,7 +205,7 @@ def test_overrides_apply_to_declared_parameters() -> None:
 
 
 @pytest.mark.parametrize(
-    ("override", "words"),
+    ("override", "expected"),
     [
         ("limit=0", "limit: found 0.0; allowed: at least 1 and at most 1000"),
         ("limit=9 ms", "limit: found 9 ms; allowed: a number with its unit, as 20 packets"),
@@ -214,15 +214,15 @@ def test_overrides_apply_to_declared_parameters() -> None:
     ],
 )
 @pytest.mark.usefixtures("own")
-def test_a_value_that_is_not_allowed_is_refused(override: str, words: str) -> None:
+def test_value_out_of_range_is_refused(override: str, expected: str) -> None:
     scenario = load("small-gateway", [f"gateway.aqm.{override}"], ["own_aqms.Limit"])
     with pytest.raises(bp.UsageError) as caught:
         make_plan(scenario, settings=["own_aqms.Limit"], runs=1)
-    assert str(caught.value) == f"setting own_aqms.Limit: {words}"
+    assert str(caught.value) == f"setting own_aqms.Limit: {expected}"
 
 
 @pytest.mark.parametrize(
-    ("given", "words"),
+    ("given", "expected"),
     [
         ({"default": 2.0, "range": (0, 1)}, "found 2.0; allowed: at least 0 and at most 1"),
         ({"default": 1.0, "unit": "ms"}, "found the unit 'ms'"),
@@ -236,11 +236,11 @@ def test_a_value_that_is_not_allowed_is_refused(override: str, words: str) -> No
         ({"default": 1.5, "whole": True}, "found 1.5; allowed: a whole number"),
     ],
 )
-def test_a_wrong_declaration_is_refused(given: dict[str, Any], words: str) -> None:
+def test_wrong_declaration_is_refused(given: dict[str, Any], expected: str) -> None:
     with pytest.raises(bp.UsageError) as caught:
         bp.Param("x", **given)
     assert str(caught.value).startswith("parameter x: ")
-    assert words in str(caught.value)
+    assert expected in str(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -255,7 +255,7 @@ def test_a_wrong_declaration_is_refused(given: dict[str, Any], words: str) -> No
         ("bit/s", 0.0, "0 bps"),
     ],
 )
-def test_a_value_reads_as_it_is_written(unit: Any, value: float, text: str) -> None:  # noqa: ANN401
+def test_written_value_reads_back(unit: Any, value: float, text: str) -> None:  # noqa: ANN401
     param = bp.Param("x", value, unit)
     assert param.write(value) == text
     assert param.read(text, "") == value
@@ -275,7 +275,7 @@ def test_show_lists_the_parameters() -> None:
 # ----- searches and advice ------------------------------------------------------------------------------
 
 
-def test_a_search_of_avqred_in_python_equals_that_of_the_built_in_one(tmp_path: Path) -> None:
+def test_search_of_avqred_in_python_equals_that_of_the_built_in_one(tmp_path: Path) -> None:
     found = [
         bp.tune(
             "small-gateway",
@@ -298,7 +298,7 @@ def test_a_search_of_avqred_in_python_equals_that_of_the_built_in_one(tmp_path: 
 
 
 @pytest.mark.usefixtures("own")
-def test_a_search_covers_the_declared_ranges(tmp_path: Path) -> None:
+def test_search_covers_the_declared_ranges(tmp_path: Path) -> None:
     space = Space.of("small-gateway", "own_aqms.Limit")
     assert [each.row() for each in space.parameters] == [
         {
@@ -325,7 +325,7 @@ def test_a_search_covers_the_declared_ranges(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("aqm", "words"),
+    ("aqm", "expected"),
     [
         ("own_aqms.Fixed", "declares no parameters to search; allowed: a class with params = "),
         ("own_aqms.limit", "is an object, whose parameters are fixed; allowed: its class own_aqms.Limit"),
@@ -337,14 +337,14 @@ def test_a_search_covers_the_declared_ranges(tmp_path: Path) -> None:
     ],
 )
 @pytest.mark.usefixtures("own")
-def test_a_search_says_why_it_refuses(aqm: str, words: str) -> None:
+def test_refused_search_names_the_reason(aqm: str, expected: str) -> None:
     with pytest.raises(bp.UsageError) as caught:
         Space.of("small-gateway", aqm)
-    assert words in str(caught.value)
+    assert expected in str(caught.value)
 
 
 @pytest.mark.usefixtures("own")
-def test_advice_considers_an_aqm_in_python(tmp_path: Path) -> None:
+def test_advice_includes_an_aqm_in_python(tmp_path: Path) -> None:
     command = ["advise", "small-gateway", "--aqms", "red,own_aqms.Limit,own_aqms.Fixed", "--duration", "10 s"]
     command += ["--trials", "4", "--search-runs", "1", "--runs", "2", "--out", "out", "--format", "json"]
     done = CliRunner().invoke(cli, command)
@@ -360,7 +360,7 @@ def test_advice_considers_an_aqm_in_python(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("own")
-def test_a_live_run_refuses_it() -> None:
+def test_live_run_of_an_aqm_in_python_is_refused() -> None:
     scenario = load("small-gateway", SHORT)
     with pytest.raises(bp.UsageError, match="cannot be live: it is written in Python"):
         bp.live(scenario, ["own_aqms.Limit"])

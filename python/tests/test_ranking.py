@@ -1,4 +1,4 @@
-"""The order of settings, and what it looks like where there are many."""
+"""Ranking of settings, and its display for many settings."""
 
 import json
 from types import SimpleNamespace
@@ -24,7 +24,7 @@ def ranked(values: dict[str, dict[str, list[float | None]]]) -> list[Ranked]:
 
 
 def test_only_significant_differences_count() -> None:
-    """By hand: b - a is 1, 1, 1 (certain); c - a is 3, -1, 0: mean 2/3, half-width 5.2 (nothing seen)."""
+    """b - a is 1, 1, 1 (significant); c - a is 3, -1, 0: mean 2/3, half-width 5.2 (not significant)."""
     order = ranked(
         {
             "a": {"throughput": [10.0, 12.0, 11.0]},
@@ -60,7 +60,7 @@ def test_a_single_run_is_ranked_by_its_value() -> None:
 
 
 def test_settings_all_includes_every_algorithm(bentpipe: Command) -> None:
-    """Every AQM and scheduler there is has a row; those that drop behind the PEP are marked."""
+    """Every AQM and scheduler has a row; those that drop behind the PEP are marked."""
     done = bentpipe(
         "compare", "small-gateway", "--settings", "all", "--duration", "5 s", "--runs", "1", check=0
     )

@@ -1,4 +1,4 @@
-"""Measured capacity of mobile links, in mahimahi's format, where a folder with such traces is at hand."""
+"""Measured capacity of mobile links in mahimahi's format; skipped without a folder of such traces."""
 
 import os
 from pathlib import Path
@@ -14,10 +14,10 @@ NAMES = ["TMobile-UMTS-driving.down", "TMobile-UMTS-driving.up", "ATT-LTE-drivin
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_every_opportunity_is_used_where_packets_wait(name: str) -> None:
+def test_backlogged_link_uses_every_opportunity(name: str) -> None:
     trace = FOLDER / name
     if not trace.is_file():
-        pytest.skip(f"{trace} is not there; BENTPIPE_TRACES names the folder of mahimahi's traces")
+        pytest.skip(f"{trace} does not exist; BENTPIPE_TRACES names the folder of mahimahi's traces")
     text = f"""
 title = "a mobile link"
 run = {{ duration = "10 s", subject = "wire" }}
@@ -37,6 +37,6 @@ start = "10 ms"
 """
     run = simulate(bp.Scenario.parse(text, "mobile", []), 1, Progress())
     times = [int(line) for line in trace.read_text(encoding="ascii").split()]
-    # The flood begins at 10 ms; the last packet may be under way.
+    # The flood begins at 10 ms; the last packet may be in flight.
     due = 1500 * sum(11 <= time <= 10_000 for time in times)
     assert abs(due - run.counters["sent_bytes"]) < 1500

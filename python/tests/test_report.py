@@ -29,7 +29,7 @@ FIGURES = {
 
 @pytest.fixture(scope="module")
 def report(main_job: bp.Result) -> Path:
-    """The report of the 2007 gateway, which has printed values."""
+    """Report of the 2007 gateway, which has printed values."""
     return main_job.report()
 
 
@@ -62,7 +62,7 @@ def test_all_charts_draw_offline_without_errors(browser: Browser, report: Path, 
     assert requests == [report.as_uri()]
     assert {figure.get_attribute("id") for figure in page.query_selector_all("figure")} == FIGURES
     charts = page.query_selector_all("[data-chart]")
-    # For each setting one over time (three figures) and one of drop runs, two in the window; five others.
+    # Per setting: three over time, one of drop runs and two in the window; five others.
     assert len(charts) == 3 * 3 + 3 + 2 * 3 + 5
     for chart in charts:
         svg = chart.query_selector("svg")

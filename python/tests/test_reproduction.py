@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from bentpipe.cli.app import cli
-from bentpipe.cli.options import again
+from bentpipe.cli.options import resume_command
 from bentpipe.cli.papers import reproduce as reproduce_command
 from bentpipe.errors import ResultError, UsageError
 from bentpipe.reproduction import load_paper, papers, reproduce
@@ -605,7 +605,7 @@ def test_the_command_that_goes_on_has_its_flags() -> None:
         "reproduce", ["jain2004", "--quick", "--only", "phase"], help_option_names=help_names
     ) as context:
         assert (
-            again(context, Path("out"))
+            resume_command(context, Path("out"))
             == "bentpipe reproduce jain2004 --quick --only phase --out out --resume"
         )
 

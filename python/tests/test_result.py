@@ -72,7 +72,7 @@ def test_an_unknown_baseline_is_refused(result: bp.Result) -> None:
         result.differences("avq")
 
 
-def test_result_opens_again(result: bp.Result) -> None:
+def test_saved_result_opens_with_the_same_tables(result: bp.Result) -> None:
     again = bp.open(result.folder)
     assert again.table().equals(result.table())
     assert repr(again) == repr(result)
@@ -90,7 +90,9 @@ def test_a_temporary_result_can_be_saved(scenario: bp.Scenario, tmp_path: Path) 
         saved.save(tmp_path / "kept")
 
 
-def test_the_number_of_jobs_changes_no_byte(scenario: bp.Scenario, result: bp.Result, tmp_path: Path) -> None:
+def test_number_of_jobs_does_not_change_the_result(
+    scenario: bp.Scenario, result: bp.Result, tmp_path: Path
+) -> None:
     one = bp.compare(scenario, SETTINGS, runs=2, jobs=1, out=tmp_path / "one")
     many = bp.compare(scenario, SETTINGS, runs=2, jobs=4, out=tmp_path / "many")
     assert digests(one.folder) == digests(many.folder) == digests(result.folder)

@@ -1,4 +1,4 @@
-"""The schema accepts the scenarios that come with Bentpipe, and refuses what the reader refuses."""
+"""The schema accepts all shipped scenarios, and refuses the same mistakes as the reader."""
 
 import json
 import re

@@ -80,8 +80,8 @@ def test_constant_series_has_no_explained_variance() -> None:
 
 
 def test_new_connections_match_a_worked_example() -> None:
-    # Three intervals from 0 to 3 s. A is open all the time, B from 0.5 to 1.5, C opens and closes at 1.0 (an
-    # edge begins an interval), D is open from 2.5 on: one of two is new, one of three, one of two.
+    # Three intervals from 0 to 3 s. A is always open, B from 0.5 to 1.5, C opens and closes at 1.0 (which
+    # belongs to the second interval), D is open from 2.5 on: 1 of 2 is new, then 1 of 3, then 1 of 2.
     flows = pl.DataFrame({"opened": [-5.0, 0.5, 1.0, 2.5, 3.0], "closed": [None, 1.5, 1.0, None, None]})
     assert _new(flows, pl.Series([1.0, 2.0, 3.0]), 1.0) == [1 / 2, 1 / 3, 1 / 2]
     nobody = pl.DataFrame({"opened": [0.5], "closed": [0.7]})
@@ -116,7 +116,7 @@ def test_shipped_series_is_reproduced(tmp_path: Path) -> None:
         0,
         0.0,
     )
-    # 12 ms, and the wait for a tick of 5 ms, which is half of it on average; 400 sessions always busy.
+    # 12 ms plus half a tick of 5 ms on average; 400 busy sessions.
     assert content["pep_delay"]["mean"] == pytest.approx(0.0145, abs=1e-4)
     for name, unit in (("pep_delay", "s"), ("load_ratio", ""), ("new_connections", "")):
         series = content[name]
@@ -128,7 +128,7 @@ def test_shipped_series_is_reproduced(tmp_path: Path) -> None:
         assert series["lowest"] >= 0
 
 
-def test_seed_override_and_as_it_is_change_the_series() -> None:
+def test_seed_override_and_as_it_is_option_change_the_series() -> None:
     quick = {"points": 40, "set": {"run.warmup": "5 s"}, "interval": 0.5, "harmonics": 3}
     first = capture("small-gateway", **quick)  # type: ignore[arg-type]
     assert first == capture("small-gateway", **quick)  # type: ignore[arg-type]
@@ -144,7 +144,7 @@ def test_seed_override_and_as_it_is_change_the_series() -> None:
 
 
 def test_only_connections_through_the_subject_are_counted(tmp_path: Path) -> None:
-    # Files for hosts on the island pass the first gateway, but not the ship's, which is the subject.
+    # Files for hosts on the island pass the first gateway, but not the subject, the ship's.
     islanders = """
 [host.islander]
 count = 1
@@ -160,12 +160,12 @@ flows = 100
     path.write_text(plan.load("two-gateways").text + islanders, encoding="utf-8")
     assert _subject(plan.load(path)).traffic == ["web"]
     found, alone = (capture(name, points=20, interval=1.0, harmonics=2) for name in (path, "two-gateways"))
-    # The hundred take a part of the load, but were they among some 130 that are open, the share would halve.
+    # The hundred transfers take some load; if counted among the 130 open ones, the share would halve.
     assert found.new_connections.mean == pytest.approx(alone.new_connections.mean, rel=0.3)
 
 
 def refusal(name: str) -> str | None:
-    """Return the expected error for a scenario that cannot be captured, from its file; None if it can."""
+    """Return the expected error for a scenario that cannot be captured; None if it can."""
     content = tomllib.loads(plan.scenario_path(name).read_text(encoding="utf-8"))
     if "gateway" not in content:
         return "which has no PEP delay to measure"
@@ -183,7 +183,7 @@ def test_every_shipped_scenario_is_captured_or_rejected(name: str) -> None:
             capture(name, **arguments)  # type: ignore[arg-type]
         return
     found = capture(name, **arguments)  # type: ignore[arg-type]
-    # Nothing is dropped, and the queue is only the burst of a tick.
+    # No packet is dropped, and the queue is at most the burst of a tick.
     assert (found.dropped, found.missing) == (0, 0)
     assert found.queue < 1
     assert all(math.isfinite(x) and x >= 0 for series in found.series.values() for x in series.measured)
@@ -252,7 +252,7 @@ def test_series_command_writes_file_figure_and_table(bentpipe: Command, tmp_path
     assert (again["seed"], again["without"]) == (7, [])
 
 
-def test_scenario_may_name_the_file_that_capture_will_write(tmp_path: Path) -> None:
+def test_scenario_may_name_a_series_file_that_does_not_exist_yet(tmp_path: Path) -> None:
     path = tmp_path / "mine.toml"
     path.write_text(plan.load("unsplit-udp").text + '\n[model]\nseries = "mine.json"\n', encoding="utf-8")
     with pytest.raises(bp.ModelError, match=r"mine\.json cannot be read"):

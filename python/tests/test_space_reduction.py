@@ -1,4 +1,4 @@
-"""The second round of a search: ranges around points, by hand."""
+"""The second round of a search: ranges around the best points, compared with worked examples."""
 
 import pytest
 
@@ -11,7 +11,7 @@ def space(*parameters: Parameter) -> Space:
 
 
 def test_reduced_range_spans_the_best_points_with_a_margin() -> None:
-    """Even: 4 to 8 is a span of 4, so 3 to 9. Logarithmic: 0.01 to 0.1 is a decade, so a quarter more."""
+    """The margin is a quarter of the span: 4 to 8 becomes 3 to 9, and a decade grows by a quarter decade."""
     wide = space(
         Parameter("even", "", "5", 0.0, 20.0),
         Parameter("decades", "ms", "5 ms", 1e-4, 10.0, log=True),
@@ -24,7 +24,7 @@ def test_reduced_range_spans_the_best_points_with_a_margin() -> None:
 
 
 def test_reduced_range_stays_within_the_old_one_and_has_a_minimum_width() -> None:
-    """One point: a twentieth of the range either way, but not beyond its end."""
+    """A single point gets a twentieth of the range on each side, within the range."""
     (even,) = narrowed(space(Parameter("even", "", "5", 0.0, 20.0)), [{"even": "19.5"}] * 3).parameters
     assert (even.low, even.high) == (18.5, 20.0)
 

@@ -25,8 +25,10 @@ SHORT = [
 
 
 def test_pep_is_in_the_loop_of_all_aqms_but_avqred() -> None:
-    """As printed: 40 connections, PEP delays of 0 and 60 ms. By hand, the share that balances is
-    that of ω (1 - p) (m / R) sqrt(2 (1 - p) / p) = μ, with μ = 20e6 / 8 / 1391."""
+    """The printed case has 40 connections and PEP delays of 0 and 60 ms.
+
+    The mark probability in equilibrium solves ω (1 - p) (m / R) sqrt(2 (1 - p) / p) = μ = 20e6 / 8 / 1391.
+    """
     inputs = json.loads(_core.fluid_inputs(load(GATEWAY), 1))["inputs"]
     (ratio,) = (each["value"] for each in inputs if each["symbol"] == "ω")
     vary = {"connections": [40.0], "pep_delay": [0.0, 0.06]}
@@ -79,7 +81,7 @@ def test_invalid_range_is_rejected(text: str) -> None:
         parsed(text)
 
 
-def test_ranges() -> None:
+def test_ranges_are_parsed() -> None:
     name, values = parsed("pep_delay=0:0.06:4")
     assert name == "pep_delay"
     assert values == pytest.approx([0.0, 0.02, 0.04, 0.06])
@@ -139,7 +141,7 @@ def test_map_is_drawn(tmp_path: Path) -> None:
     assert axes(load("red-dumbbell"), {})[0][0] == "round_trip"
 
 
-def test_the_command(tmp_path: Path) -> None:
+def test_command_prints_margins_and_draws_the_map(tmp_path: Path) -> None:
     arguments = ["model", "stability", "red-dumbbell", "--settings", "pi,droptail"]
     shown = CliRunner().invoke(cli, [*arguments, "--vary", "connections=40:60:2"])
     assert shown.exit_code == 0, shown.output

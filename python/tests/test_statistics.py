@@ -42,7 +42,7 @@ def test_equal_values_have_an_interval_of_zero() -> None:
     assert found.ci95 == pytest.approx(0.0, abs=1e-15)
 
 
-def test_a_paired_difference_is_scipy_s_paired_t_test() -> None:
+def test_paired_difference_equals_the_paired_t_test_of_scipy() -> None:
     ours, theirs = [3.1, 4.7, 5.2, 4.4], [2.9, 4.9, 4.1, 3.2]
     found = paired(ours, theirs)
     known = stats.ttest_rel(ours, theirs)
@@ -52,7 +52,7 @@ def test_a_paired_difference_is_scipy_s_paired_t_test() -> None:
     assert paired([*ours, None, 7.0], [*theirs, 1.0, None]) == found
 
 
-def test_a_difference_of_independent_runs_is_scipy_s_welch_test() -> None:
+def test_independent_difference_equals_the_welch_test_of_scipy() -> None:
     ours, theirs = [3.1, 4.7, 5.2, 4.4, 9.0], [2.9, 4.9, 4.1]
     found = difference([*ours, None], theirs)
     known = stats.ttest_ind(ours, theirs, equal_var=False)
@@ -65,7 +65,7 @@ def test_a_difference_of_independent_runs_is_scipy_s_welch_test() -> None:
 @pytest.mark.parametrize(
     ("ours", "theirs", "gap", "p"),
     [
-        ([0.1 + 0.2, 0.3], [0.3, 0.1 + 0.2], 0.0, 1.0),  # 0.1 + 0.2 is not quite 0.3
+        ([0.1 + 0.2, 0.3], [0.3, 0.1 + 0.2], 0.0, 1.0),  # 0.1 + 0.2 != 0.3 in binary
         ([5.0, 6.0, 7.0], [4.0, 5.0, 6.0], 1.0, 0.0),
     ],
 )
@@ -90,7 +90,7 @@ def test_holm_matches_a_worked_example() -> None:
 
 
 def test_holm_equals_closed_testing_with_bonferroni() -> None:
-    """A test is corrected by the largest Bonferroni p of all sets of tests that it belongs to."""
+    """The corrected p is the largest Bonferroni p over all sets of tests that contain the test."""
     values = [0.013, 0.2, 0.004, 0.04, 0.012]
     sets = [[i for i in range(5) if mask >> i & 1] for mask in range(1, 32)]
     for index, found in enumerate(holm(values)):
@@ -127,18 +127,18 @@ def test_bootstrap_interval_is_asymmetric_and_deterministic() -> None:
     assert summarise(values) == found
 
 
-def test_the_bootstrap_agrees_with_scipy_s_where_there_are_many_runs() -> None:
+def test_bootstrap_agrees_with_scipy_for_many_runs() -> None:
     values = np.array(lognormal(800, 5))
     found = summarise(list(values))
     known = stats.bootstrap((values,), np.mean, method="BCa", rng=1).confidence_interval
     assert found.method == BOOTSTRAP
-    # Both are of second order: they differ by less than they do from Student's.
+    # Both are of second order, so they differ less from each other than from Student's.
     assert (found.low, found.high) == pytest.approx((known.low, known.high), rel=0.01)
     assert found.high is not None
     assert abs(found.high - known.high) < abs(found.high - (values.mean() + half_width(values.std(), 800)))
 
 
-def test_the_bootstrap_s_p_and_interval_agree() -> None:
+def test_p_and_interval_of_the_bootstrap_agree() -> None:
     values = np.array(lognormal(30, 7))
     found = summarise(list(values))
     assert found.low is not None
@@ -156,15 +156,14 @@ def test_too_few_different_values_for_the_bootstrap_are_noted() -> None:
     assert "too few different values" in found.note
 
 
-# --- Coverage: a queue with one server, Poisson arrivals and exponential service (M/M/1), whose mean wait is
-# known: with load r and a service of 1 in the mean, r / (1 - r).
+# --- Coverage on an M/M/1 queue, whose mean wait is r / (1 - r) with load r and mean service time 1.
 
 LOAD = 0.6
 WAIT = LOAD / (1 - LOAD)
 
 
 def waits(random: np.random.Generator, queues: int, customers: int) -> Floats:
-    """Return the waits of successive customers in so many queues, by Lindley's recursion, in steady state."""
+    """Return the waits of successive customers in `queues` queues in steady state, by Lindley's recursion."""
     found = np.empty((queues, customers))
     now = np.where(random.random(queues) < LOAD, random.exponential(1 / (1 - LOAD), queues), 0.0)
     for customer in range(customers):
@@ -180,13 +179,13 @@ def test_intervals_over_runs_cover_the_true_wait(runs: int, customers: int, boot
     random = np.random.default_rng(1)
     means = waits(random, 200 * runs, customers).mean(axis=1).reshape(200, runs)
     found = [summarise(list(each)) for each in means]
-    held = sum(each.low <= WAIT <= each.high for each in found if each.low and each.high)
-    assert 182 <= held <= 196
+    covered = sum(each.low <= WAIT <= each.high for each in found if each.low and each.high)
+    assert 182 <= covered <= 196
     assert sum(each.method == BOOTSTRAP for each in found) >= bootstrapped * 200
 
 
 def test_intervals_of_paired_differences_cover_the_true_one() -> None:
-    """The same customers at a server that is twice as fast: the mean wait is r / (2 - r) / 2 there."""
+    """The same customers at a server of twice the speed, where the mean wait is r / (2 - r) / 2."""
     random = np.random.default_rng(2)
     runs, customers = 5, 4000
     slow, fast = np.zeros(200 * runs), np.zeros(200 * runs)
@@ -200,13 +199,13 @@ def test_intervals_of_paired_differences_cover_the_true_one() -> None:
     true = WAIT - LOAD / 2 / (1 - LOAD / 2) / 2
     for compare in (paired, difference):
         found = [compare(list(a), list(b)) for a, b in zip(ours, theirs, strict=True)]
-        held = sum(each.low <= true <= each.high for each in found if each.low and each.high)
-        # Runs that met the same customers and are compared as if they had not: the interval is too wide.
-        assert 182 <= held <= (196 if compare is paired else 200)
+        covered = sum(each.low <= true <= each.high for each in found if each.low and each.high)
+        # The difference of independent runs ignores the common customers, so its interval is too wide.
+        assert 182 <= covered <= (196 if compare is paired else 200)
 
 
 def test_intervals_of_simulated_results_cover_the_true_queue_length() -> None:
-    """What `make coverage` does at length: two hundred times five short runs of an M/M/1 queue."""
+    """A short form of `make coverage`: two hundred times five short runs of an M/M/1 queue."""
     runs = interval_coverage.all_runs(interval_coverage.RATE, 20, 1000)
     lengths = [metrics["queue_time_average"] for metrics, _ in runs]
     found = [summarise(lengths[5 * n : 5 * n + 5]) for n in range(200)]

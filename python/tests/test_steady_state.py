@@ -22,7 +22,7 @@ def noise(seed: int, samples: int, correlation: float) -> Floats:
 
 
 def mser_as_defined(series: Floats, batch: int) -> int:
-    """Try every truncation: the squared error of the rest's mean, as White (1997) defines it."""
+    """Return the truncation with the least squared error of the remaining mean (White 1997)."""
     means = [float(series[k : k + batch].mean()) for k in range(0, len(series) - batch + 1, batch)]
     errors = []
     for cut in range(len(means) - 4):
@@ -41,7 +41,7 @@ def test_mser_equals_its_definition(seed: int, batch: int) -> None:
 
 
 def test_mser_matches_a_worked_example() -> None:
-    # 8 | 2 1 2 1 … : the first value is far off, the rest is in balance from the second one on.
+    # 8 | 2 1 2 1 …: only the first value is an outlier.
     assert mser([8.0, 2, 1, 2, 1, 2, 1, 2, 1, 2, 1], batch=1) == 1
 
 
@@ -94,7 +94,7 @@ def test_run_that_does_not_settle_is_reported() -> None:
 
 
 def test_only_differing_halves_count_as_not_settled() -> None:
-    """A drift is clear; a dip near the end, for which MSER cuts late, leaves the halves alike."""
+    """A drift is clear; with a dip near the end MSER truncates late, but the halves do not differ."""
     assert settling([np.linspace(0, 100, 1000) + noise(1, 1000, 0.0)] * 3).clear
     dips = np.full(1000, 20.0)
     dips[[100, 300, 495, 700, 900]] = 10.0
@@ -103,12 +103,12 @@ def test_only_differing_halves_count_as_not_settled() -> None:
 
 
 def test_batch_means_match_a_worked_example() -> None:
-    # 240 samples: 20 batches of 12, whose means are 1 and 3 in turns: deviation sqrt(20 / 19).
+    # 240 samples: 20 batches of 12 with means of 1 and 3 alternately: deviation sqrt(20 / 19).
     series = np.repeat(np.tile([1.0, 3.0], 10), 12) + np.tile([0.5, 0.5, -0.5, -0.5], 60)
     half = stats.t.ppf(0.975, 19) * np.sqrt(20 / 19) / np.sqrt(20)
-    # Within a batch its parts are alike, so that those are correlated: no interval.
+    # The parts of a batch have equal means, so they are correlated: no interval.
     assert batch_means(series).note is not None
-    # Whichever way parts of 2 samples alternate, batches of 12 have a mean of their own.
+    # Alternating parts of 2 samples do not change the means of batches of 12.
     swing = series + np.tile([9.0, 9.0, -9.0, -9.0], 60)
     found = batch_means(swing)
     assert found.mean == pytest.approx(2.0)

@@ -22,7 +22,7 @@ def plan(scenario: bp.Scenario) -> Plan:
 
 @pytest.fixture
 def copy(result: bp.Result, tmp_path: Path) -> Path:
-    """A result that a test may damage."""
+    """Copy of a result, to be damaged."""
     return Path(shutil.copytree(result.folder, tmp_path / "copy"))
 
 
@@ -31,7 +31,7 @@ def damage(folder: Path, **changes: object) -> None:
     path.write_text(json.dumps(json.loads(path.read_text()) | changes))
 
 
-def test_a_full_disk_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_full_disk_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "file"
     files.write(path, b"old")
 
@@ -45,7 +45,7 @@ def test_a_full_disk_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.Mon
     assert [entry.name for entry in tmp_path.iterdir()] == ["file"]
 
 
-def test_a_disk_that_fills_up_during_a_run_leaves_no_half_run(
+def test_full_disk_during_a_run_leaves_no_partial_run(
     plan: Plan, result: bp.Result, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write_new, written = files.write_new, 0
@@ -53,7 +53,7 @@ def test_a_disk_that_fills_up_during_a_run_leaves_no_half_run(
     def fills_up(path: Path, content: bytes) -> None:
         nonlocal written
         written += 1
-        if written > 7:  # in the midst of the second run
+        if written > 7:  # during the second run
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         write_new(path, content)
 
@@ -97,7 +97,7 @@ def test_unfinished_files_of_a_killed_process_are_removed(plan: Plan, copy: Path
     assert bp.open(copy).seeds == [1, 2]
 
 
-def test_a_result_without_one_file_of_one_run_does_not_open(copy: Path) -> None:
+def test_result_with_a_missing_file_does_not_open(copy: Path) -> None:
     (copy / "runs" / "avqred" / "1" / "flows.parquet").unlink()
     with pytest.raises(bp.ResultError, match="avqred, seed 1"):
         bp.open(copy)
@@ -109,7 +109,7 @@ def test_result_without_summary_is_incomplete(copy: Path) -> None:
         bp.open(copy)
 
 
-def test_a_damaged_table_is_named(copy: Path) -> None:
+def test_damaged_table_is_named_in_the_error(copy: Path) -> None:
     path = copy / "runs" / "red" / "1" / "series.parquet"
     path.write_bytes(path.read_bytes()[:100])
     with pytest.raises(bp.ResultError, match=r"series\.parquet"):
@@ -126,14 +126,14 @@ def test_a_damaged_table_is_named(copy: Path) -> None:
         ('{"format": "bentpipe-result", "format_version": 99}', "result format 99"),
     ],
 )
-def test_other_folders_are_refused(tmp_path: Path, content: str | None, words: str) -> None:
+def test_folder_without_a_result_is_refused(tmp_path: Path, content: str | None, words: str) -> None:
     if content is not None:
         (tmp_path / "manifest.json").write_text(content)
     with pytest.raises(bp.ResultError, match=words):
         bp.open(tmp_path)
 
 
-def test_an_existing_folder_is_left_alone(plan: Plan, copy: Path) -> None:
+def test_existing_folder_is_not_replaced_without_force(plan: Plan, copy: Path) -> None:
     with pytest.raises(bp.UsageError, match="exists already"):
         Store.create(copy, plan)
     assert bp.open(copy)
@@ -174,7 +174,7 @@ def test_force_neither_follows_links_nor_replaces_other_folders(
     assert bp.open(copy)
 
 
-def test_unwritable_place_is_refused(plan: Plan, tmp_path: Path) -> None:
+def test_unwritable_folder_is_refused(plan: Plan, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(bp.UsageError, match="cannot be written"):
         Store.create(tmp_path / "file" / "out", plan)

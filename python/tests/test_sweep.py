@@ -1,4 +1,4 @@
-"""Sweeps: what is simulated, what is kept, and that how it went does not show."""
+"""Sweeps: simulated runs, kept runs, and independence of the result from interruptions and threads."""
 
 import errno
 import io
@@ -84,7 +84,7 @@ def test_factor_unknown_to_a_setting_costs_no_run(tmp_path: Path) -> None:
     assert len(plan.cells) == 8
     assert len({cell[3] for cell in plan.cells}) == 4 + 2
     seen: list[tuple[int, int, int]] = []
-    execute(plan, tmp_path / "s", told=lambda *each: seen.append(each))
+    execute(plan, tmp_path / "s", on_progress=lambda *each: seen.append(each))
     assert seen[0] == (2, 8, 0)
 
 
@@ -105,17 +105,17 @@ def test_interrupted_sweep_continues(whole: Path, tmp_path: Path) -> None:
 
     folder = tmp_path / "cut"
     with pytest.raises(_Stopped):
-        small(folder, jobs=1, told=stop)
+        small(folder, jobs=1, on_progress=stop)
     assert json.loads((folder / "manifest.json").read_text())["status"] == "incomplete"
     kept = len(pl.read_parquet(list((folder / "journal").glob("*.parquet"))))
     assert kept > 0
     seen: list[tuple[int, int, int]] = []
-    small(folder, jobs=1, told=lambda *each: seen.append(each))
-    # Of the runs, four stand for two points each.
+    small(folder, jobs=1, on_progress=lambda *each: seen.append(each))
+    # Four runs count for two points each.
     assert seen[0][0] >= kept
     assert content(folder) == content(whole)
     seen.clear()
-    small(folder, told=lambda *each: seen.append(each))
+    small(folder, on_progress=lambda *each: seen.append(each))
     assert seen == [(16, 16, 0)]
     assert content(folder) == content(whole)
 
@@ -144,7 +144,7 @@ def test_setting_may_have_a_numeric_name(tmp_path: Path) -> None:
 
 
 def test_shared_runs_are_renewed_at_all_their_points(tmp_path: Path) -> None:
-    """Where another build simulated first, no place keeps its run beside the newer ones."""
+    """Runs of an older build are replaced at every point that shares them."""
     arguments = {"settings": ["red", "codel"], "runs": 1, "set": SHORT, "out": tmp_path / "s"}
     vary = {"gateway.pep.delay": "0 ms", "gateway.aqm.w_q": "0.02,0.2"}
     sweep("small-gateway", vary, **arguments)  # type: ignore[arg-type]
@@ -168,8 +168,8 @@ def test_factors_without_effect_are_warned_of_once(
     ]
     with pytest.raises(SystemExit):
         app.main(words)
-    told = capsys.readouterr().err
-    assert told.count("warning: traffic.connections.ramp: the last transfer starts after the warm-up") == 1
+    errors = capsys.readouterr().err
+    assert errors.count("warning: traffic.connections.ramp: the last transfer starts after the warm-up") == 1
 
 
 @pytest.mark.parametrize("key", ["run.seed", "run.runs", "run.settings"])
@@ -245,9 +245,9 @@ def test_rate_is_recent_and_the_line_is_overwritten(monkeypatch: pytest.MonkeyPa
     terminal = io.StringIO()
     rate = Rate(Console(file=terminal, force_terminal=True, width=40, highlight=False))
     for done in range(101):
-        # Fifty runs in five seconds, and from then on one in two seconds.
+        # Fifty runs in five seconds, then one every two seconds.
         now[0] += 0.1 if done < 50 else 2.0
-        rate.tell(done, 1000, 0)
+        rate.update(done, 1000, 0)
     lines = terminal.getvalue().split("\r")
     assert lines[-2].rstrip() == "100 of 1000 runs, 30.0 a minute, 30 min"
     assert max(map(len, lines)) == 39
@@ -263,8 +263,8 @@ def test_without_terminal_progress_is_an_occasional_line(monkeypatch: pytest.Mon
     rate = Rate(Console(file=pipe, width=100, highlight=False))
     for done in range(4, 31):
         now[0] += 1.0
-        rate.tell(done, 30, 0)
-    rate.tell(30, 40, 0)
+        rate.update(done, 30, 0)
+    rate.update(30, 40, 0)
     rate.close()
     assert pipe.getvalue().splitlines() == [
         "Simulating 30 runs, 4 of them are there already",
@@ -276,7 +276,7 @@ def test_without_terminal_progress_is_an_occasional_line(monkeypatch: pytest.Mon
 
 
 class _Values(Threads):
-    """Workers whose throughput is given by seed: no simulation."""
+    """Workers that return a throughput by seed, without simulation."""
 
     def __init__(self, value: Callable[[int], float | None], failing: int = 0) -> None:
         super().__init__(1)
@@ -328,7 +328,7 @@ def test_adding_runs_ends_with_seed_gaps_and_failures(tmp_path: Path) -> None:
     added(tmp_path / "s", _Values(noisy), most=4, seed=6)
     workers = _Values(noisy, failing=3)
     result = added(tmp_path / "s", workers, most=12)
-    # Seeds 6 to 9 are there; 3 fails and counts as tried.
+    # Seeds 6 to 9 exist; seed 3 fails and counts as tried.
     assert workers.seeds == [1, 2, 3, 4, 5, 10, 11, 12]
     assert len(result.frame()) == 11
     assert [each["seed"] for each in result.failures] == [3]
@@ -356,7 +356,7 @@ def test_progress_continues_when_runs_are_added(tmp_path: Path) -> None:
     plan = Sweep.plan("small-gateway", {}, settings=["red"], runs=2, overrides=SHORT)
     aim = Precision("throughput", 0.1, 8)
     workers = _Values(lambda seed: float((-1) ** (seed // 2)), failing=2)
-    execute(plan, tmp_path / "s", workers=workers, precision=aim, told=lambda *each: seen.append(each))
+    execute(plan, tmp_path / "s", workers=workers, precision=aim, on_progress=lambda *each: seen.append(each))
     assert seen[-1] == (8, 8, 1)
     assert all(a[0] <= b[0] and a[1] <= b[1] and a[2] <= b[2] for a, b in itertools.pairwise(seen))
 

@@ -1,4 +1,4 @@
-"""Sweep files: what they may say, what overrides them, and the message for everything else."""
+"""Sweep files: their keys, options that override them, and messages on mistakes."""
 
 import json
 import tomllib
@@ -37,7 +37,7 @@ def file(tmp_path: Path) -> Path:
 
 
 def test_file_equals_the_same_options(file: Path, tmp_path: Path) -> None:
-    """The same dataset, byte for byte: but for the manifest, which names the file's title."""
+    """The datasets are equal byte for byte, except for the title in the manifest."""
     bp.sweep(file, out=tmp_path / "a")
     bp.sweep(
         file.with_name("mine.toml"),
@@ -116,10 +116,10 @@ def test_mistakes_name_file_line_key_and_allowed_values(
 ) -> None:
     assert old in SMALL
     file.write_text(SMALL.replace(old, new))
-    with pytest.raises(UsageError) as told:
+    with pytest.raises(UsageError) as raised:
         request(file)
-    assert str(told.value).startswith(f"{file}:{line}: ")
-    assert message in str(told.value)
+    assert str(raised.value).startswith(f"{file}:{line}: ")
+    assert message in str(raised.value)
 
 
 @pytest.mark.parametrize(

@@ -27,7 +27,7 @@ NONE: dict[str, float | None] = {metric.name: None for metric in METRICS}
 
 
 class _Known(Threads):
-    """Workers whose queue is known: 10 w + p + seed, with the first two factors' numbers for w and p."""
+    """Workers that return a queue of 10 w + p + seed; w and p number the values of the first two factors."""
 
     def results(self, runs: Iterable[Run]) -> Generator[tuple[Run, Outcome] | None]:
         for run in runs:
@@ -63,7 +63,7 @@ def test_one_factor_is_drawn_as_lines_with_bands(tmp_path: Path) -> None:
     assert spec["layer"][1]["encoding"]["y"]["title"] == "packets"
     values = [each for each in points(spec) if each["setting"] == "red"]
     assert [each["x"] for each in values] == pytest.approx([0.001, 0.01, 0.1])
-    # Seeds 1, 2, 3 about a mean of 2: Student's half-width is 4.3027 / sqrt(3).
+    # Seeds 1, 2, 3 with a mean of 2: Student's half-width is 4.3027 / sqrt(3).
     assert [each["mean"] for each in values] == pytest.approx([2.01, 2.1, 3.0])
     assert values[0]["high"] - values[0]["mean"] == pytest.approx(4.3027 / 3**0.5, rel=1e-4)
     assert [name for name, _ in figure.legend] == ["red", "ared"]
@@ -164,7 +164,7 @@ def test_main_effects_exclude_runs_of_an_older_build(tmp_path: Path) -> None:
     )
     changed.write_parquet(part)
     _, specs = drawn(result)
-    # Seed 1 alone is of this build.
+    # Only seed 1 is from this build.
     assert [each["mean"] for each in points(specs[0])] == pytest.approx([1.5, 3.3])
 
 

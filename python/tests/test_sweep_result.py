@@ -1,4 +1,4 @@
-"""A sweep's dataset opened again: means, paired differences, failures, and a disk that is full."""
+"""A sweep's dataset opened again: means, paired differences, failures, and a full disk."""
 
 import errno
 import json
@@ -73,7 +73,7 @@ def test_differences_are_in_pairs_by_seed_and_corrected_over_the_points(swept: S
         assert math.isclose(row["ci_low"], interval.low, rel_tol=1e-6)
         assert math.isclose(row["ci_high"], interval.high, rel_tol=1e-6)
         p_values.append(expected.pvalue)
-    # Holm's correction by hand: the smallest of three times three, the next times two, none below the former.
+    # Holm's correction: the smallest of three p-values times 3, the next times 2; each at least the former.
     least, middle, most = sorted(p_values)
     one = min(1.0, 3 * least)
     two = min(1.0, max(one, 2 * middle))
@@ -107,7 +107,7 @@ def test_other_scenarios_are_refused(swept: SweepResult) -> None:
             out=swept.folder,
         )
     assert swept.frame().equals(before)
-    # A setting's own table is not in the scenario as it is.
+    # The table of a setting is not part of the unchanged scenario.
     with pytest.raises(UsageError, match="other overrides"):
         bp.sweep(
             "small-gateway",
@@ -120,7 +120,7 @@ def test_other_scenarios_are_refused(swept: SweepResult) -> None:
 
 
 class _Failing(Threads):
-    """Threads, on which some runs fail: no scenario is known that passes its checks and then fails."""
+    """Threads on which some runs fail; no real scenario passes its checks and then fails."""
 
     error: SimulationError | ScenarioError = SimulationError("the queue has 3 packets and counts 2")
 
@@ -144,9 +144,11 @@ def plan_of(delays: list[str]) -> Sweep:
 
 def test_failed_runs_are_listed_and_repeated(tmp_path: Path) -> None:
     folder = tmp_path / "s"
-    told: list[tuple[int, int, int]] = []
-    result = execute(plan_of(DELAYS), folder, workers=_Failing(2), told=lambda *each: told.append(each))
-    assert told[-1] == (6, 6, 1)
+    calls: list[tuple[int, int, int]] = []
+    result = execute(
+        plan_of(DELAYS), folder, workers=_Failing(2), on_progress=lambda *each: calls.append(each)
+    )
+    assert calls[-1] == (6, 6, 1)
     listed = [
         {
             "setting": "red",
@@ -157,11 +159,11 @@ def test_failed_runs_are_listed_and_repeated(tmp_path: Path) -> None:
     ]
     assert result.failures == listed == json.loads((folder / "failures.json").read_text())
     assert len(result.frame()) == 5
-    # A call that does not try it leaves it listed.
+    # The failure stays listed until the run is tried again.
     assert execute(plan_of(DELAYS[:1]), folder).failures == listed
-    told.clear()
-    result = execute(plan_of(DELAYS), folder, told=lambda *each: told.append(each))
-    assert told[0] == (5, 6, 0)
+    calls.clear()
+    result = execute(plan_of(DELAYS), folder, on_progress=lambda *each: calls.append(each))
+    assert calls[0] == (5, 6, 0)
     assert result.failures == []
     assert len(result.frame()) == 6
 
@@ -267,7 +269,7 @@ def test_file_size_limit_is_one_message(tmp_path: Path) -> None:
     assert json.loads((tmp_path / "s" / "manifest.json").read_text())["status"] == "incomplete"
 
 
-def test_a_dataset_with_fewer_metrics_is_read(tmp_path: Path) -> None:
+def test_dataset_with_fewer_metrics_is_read(tmp_path: Path) -> None:
     result = execute(plan_of(DELAYS[:1]), tmp_path / "s")
     part = next((tmp_path / "s" / "data").rglob("*.parquet"))
     pl.read_parquet(part).drop("jain_index").write_parquet(part)

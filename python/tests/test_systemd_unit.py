@@ -1,4 +1,4 @@
-"""The systemd unit under a real systemd, which is process 1 of namespaces made for it."""
+"""The systemd unit under a real systemd, which is process 1 in separate namespaces."""
 
 import os
 import subprocess
@@ -27,9 +27,9 @@ def test_systemd_starts_reloads_and_restarts_the_gateway(tmp_path: Path) -> None
     command += [str(Path(sys.executable).resolve()), sys.base_prefix]
     done = subprocess.run(command, timeout=280, stdin=subprocess.DEVNULL, capture_output=True, text=True)
     logs = {p.name: p.read_text() for p in out.iterdir() if p.is_file()}
-    said = "\n".join([done.stdout, done.stderr, *(f"== {name}\n{text}" for name, text in logs.items())])
+    output = "\n".join([done.stdout, done.stderr, *(f"== {name}\n{text}" for name, text in logs.items())])
     facts = dict(line.split(" ", 1) for line in logs.get("facts", "").splitlines())
-    assert "unsplit" in facts, said[-20_000:]
+    assert "unsplit" in facts, output[-20_000:]
     blob = facts["blob"]
 
     assert facts["started"] == "active"
@@ -40,7 +40,7 @@ def test_systemd_starts_reloads_and_restarts_the_gateway(tmp_path: Path) -> None
     # CAP_NET_ADMIN and CAP_NET_RAW, and a filter of system calls.
     assert (int(facts["capabilities"], 16), facts["seccomp"]) == (1 << 12 | 1 << 13, "2")
     assert int(facts["rules"]) > 5
-    # A reload is no restart; a process that was killed, and one that hangs, are.
+    # A reload keeps the process; a killed or hanging process is restarted.
     assert (facts["reloaded"], facts["same"]) == ("1250000", "yes")
     assert (facts["killed"], facts["hung"]) == ("active 1", "active 2")
     # A gateway that cannot start is not restarted repeatedly and leaves no rules.

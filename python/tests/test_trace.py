@@ -29,7 +29,7 @@ COLUMNS = {
 
 @pytest.fixture(scope="module")
 def traced(tmp_path_factory: pytest.TempPathFactory) -> bp.Result:
-    """Two settings and two seeds of the small gateway, with a session's flows and one flow by its number."""
+    """Two settings and two seeds of the small gateway; a session's flows and one flow are traced."""
     scenario = bp.load("small-gateway", set={"run.duration": "20 s"})
     return bp.compare(
         scenario,
@@ -56,12 +56,12 @@ def test_trace_has_its_columns_and_plausible_values(traced: bp.Result) -> None:
     per = ["setting", "seed", "flow", "leg"]
     for column in ("time", "retransmissions", "timeouts"):
         assert trace.select((pl.col(column).diff().over(per) >= 0).all()).item(), column
-    # No more than one row in a millisecond.
+    # At most one row per millisecond.
     milliseconds = trace.select(*per, stretch=((pl.col("time") + 10) * 1e3 + 1e-6).floor())
     assert milliseconds.n_unique() == len(trace)
 
 
-def test_traced_flows_are_those_of_the_table_of_flows(traced: bp.Result) -> None:
+def test_traced_flows_are_rows_of_the_flow_table(traced: bp.Result) -> None:
     for setting in traced.settings:
         flows = traced.one("flows", setting, 1)
         mine = flows.filter((pl.col("session") == 3) & (pl.col("opened") > 0))["flow"]
@@ -73,7 +73,7 @@ def test_traced_flows_are_those_of_the_table_of_flows(traced: bp.Result) -> None
         assert all(begins[flow] >= opened[flow] for flow in mine)
 
 
-def test_reading_a_trace_of_an_untraced_run_is_refused(result: bp.Result) -> None:
+def test_trace_of_an_untraced_run_is_refused(result: bp.Result) -> None:
     assert result.traced == []
     with pytest.raises(bp.ResultError, match="no flow was traced"):
         result.trace()
@@ -116,7 +116,7 @@ def test_datagrams_cannot_be_traced(tmp_path: Path) -> None:
 
 
 @given(st.lists(st.integers(0, 50), min_size=1, max_size=3000))
-def test_steps_for_a_screen_lose_no_extreme(values: list[int]) -> None:
+def test_reduced_steps_keep_the_extremes(values: list[int]) -> None:
     table = pl.DataFrame(
         {"time": [0.5 * n for n in range(len(values))], "flow": [7] * len(values), "x": values}
     )
@@ -127,11 +127,11 @@ def test_steps_for_a_screen_lose_no_extreme(values: list[int]) -> None:
     assert kept.row(0) == (0.0, 2.0 * values[0], 7)
     assert kept.row(-1) == (0.5 * (len(values) - 1), 2.0 * values[-1], 7)
     assert len(kept) <= 4 * 401
-    # Every step is one of the table's.
+    # Every step is a row of the table.
     assert set(kept.rows()) <= {(0.5 * n, 2.0 * value, 7) for n, value in enumerate(values)}
 
 
-def test_steps_of_several_flows_do_not_mix() -> None:
+def test_steps_of_flows_are_separate() -> None:
     table = pl.DataFrame(
         {"time": [0.0, 1.0, 2.0, 3.0, 4.0], "flow": [1, 1, 2, 2, 2], "x": [5, 5, 5, None, 6]}
     )

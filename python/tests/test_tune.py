@@ -1,4 +1,4 @@
-"""The search of parameters, on functions whose optimum is known and on a small simulation."""
+"""Search of parameters, on functions with tuned optimum and on a small simulation."""
 
 import json
 import math
@@ -39,13 +39,13 @@ Function = Callable[[float, float, int], tuple[float | None, float | None]]
 
 
 def shares(point: Iterable[str]) -> tuple[float, float]:
-    """Return where a point is in the ranges of `VARY`."""
+    """Return the position of a point in the ranges of `VARY`, from 0 to 1."""
     w_q, max_p = map(float, point)
     return math.log(w_q / 0.001) / math.log(100), (max_p - 0.1) / 0.9
 
 
-class Known:
-    """Workers that know a function of two shares and the seed, in place of the simulator."""
+class FunctionWorkers:
+    """Workers that evaluate a function of two shares and the seed instead of simulating."""
 
     jobs = 2
 
@@ -54,7 +54,7 @@ class Known:
         self.runs: list[tuple[tuple[str, ...], str, int]] = []
 
     def results(self, runs: Iterable[Run]) -> Generator[tuple[Run, Outcome] | None]:
-        # Backwards, for the order in which runs come is not to matter.
+        # In reverse, since the order of results must not matter.
         for run in list(runs)[::-1]:
             if self.die_after is not None and len(self.runs) >= self.die_after:
                 raise KeyboardInterrupt
@@ -65,36 +65,38 @@ class Known:
             yield run, found
 
     def close(self) -> None:
-        """Hold nothing."""
+        """Release nothing."""
 
 
 @pytest.fixture(autouse=True)
 def _not_on_the_disk(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Do not wait for the disk: hundreds of small writes take longer than what is tested."""
+    """Do not sync files: hundreds of small writes take longer than the search."""
     monkeypatch.setattr(os, "fsync", lambda _: None)
 
 
 def noise(*key: object) -> float:
-    """Return a number of the normal law that follows from the key."""
+    """Return a normally distributed number determined by the key."""
     return random.Random(repr(key)).gauss(0, 1)  # noqa: S311
 
 
 def bowls(x: float, y: float, seed: int) -> tuple[float, float]:
-    """Two bowls around (0.3, 0.5) and (0.7, 0.5): the front is the segment between them."""
+    """Return two quadratic functions around (0.3, 0.5) and (0.7, 0.5), whose front is the segment between."""
     common = 0.05 * noise(seed)
     return 1 + common - (x - 0.3) ** 2 - (y - 0.5) ** 2, 1 + common + (x - 0.7) ** 2 + (y - 0.5) ** 2
 
 
-def known(
+def tuned(
     folder: Path,
     function: Function = bowls,
     *,
-    workers: Known | None = None,
+    workers: FunctionWorkers | None = None,
     metrics: str = TWO,
     **options: Any,  # noqa: ANN401
 ) -> TuneResult:
     given: dict[str, Any] = {"trials": 30, "runs": 4, "fresh": 3, "vary": VARY, "fix": FIX} | options
-    return tune("small-gateway", "red", metrics, out=folder, workers=workers or Known(function), **given)
+    return tune(
+        "small-gateway", "red", metrics, out=folder, workers=workers or FunctionWorkers(function), **given
+    )
 
 
 def test_space_of_red_matches_the_registry() -> None:
@@ -116,7 +118,7 @@ def test_space_of_red_matches_the_registry() -> None:
         "bytes": "false",
     }
     point = space.point(shares)
-    # Half way from 2.2 to 88 on a log scale; the lower threshold ends 1 % below; sqrt(0.0002 * 0.2).
+    # The middle of 2.2 to 88 on a log scale; the lower threshold is 1 % below; sqrt(0.0002 * 0.2).
     assert float(point["max_th"]) == pytest.approx(math.sqrt(2.2 * 88), rel=1e-4)
     assert float(point["min_th"]) == pytest.approx(0.99 * math.sqrt(2.2 * 88), rel=1e-4)
     assert point["w_q"] == "0.0063246"
@@ -126,7 +128,7 @@ def test_space_of_red_matches_the_registry() -> None:
 def test_search_starts_from_a_setting_of_the_scenario() -> None:
     space = Space.of("byun-generic", "ARED 11/33", vary=("w_q=0.01,0.1",))
     assert (space.prefix, space.algorithm) == ("link.gateway.queue.aqm", "ared")
-    # The registry has no range for it, so it stays; the others are searched, in a grid only what is varied.
+    # The registry has no range for it, so it stays fixed; a grid searches only varied parameters.
     assert space.given == {"hysteresis": "4.0"}
     assert [(point["w_q"], point["min_th"], point["max_th"]) for point in space.grid()] == [
         ("0.01", "11", "33"),
@@ -139,7 +141,7 @@ def test_search_starts_from_a_setting_of_the_scenario() -> None:
 
 
 @pytest.mark.parametrize("aqm", [each["name"] for each in json.loads(_core.registry())["aqms"]])
-def test_every_point_of_every_space_is_possible(aqm: str) -> None:
+def test_every_point_of_every_space_can_be_built(aqm: str) -> None:
     if aqm == "droptail":
         with pytest.raises(UsageError, match="droptail has no parameters to search; those that have: red,"):
             Space.of("small-gateway", aqm)
@@ -159,23 +161,23 @@ def test_every_point_of_every_space_is_possible(aqm: str) -> None:
     assert 2 <= len(space.grid()) <= 27
 
 
-def test_the_front_found_is_the_known_one(tmp_path: Path) -> None:
-    result = known(tmp_path / "a", trials=80)
+def test_search_finds_the_known_front(tmp_path: Path) -> None:
+    result = tuned(tmp_path / "a", trials=80)
     near = 0
     for row in result.front().iter_rows(named=True):
         x = math.log(float(row["w_q"]) / 0.001) / math.log(100)
         y = (float(row["max_p"]) - 0.1) / 0.9
-        # On the front the roots of both distances sum up to 0.4, that between the bowls' centres.
+        # On the front the distances to both centres add up to 0.4, their distance.
         total = math.hypot(x - 0.3, y - 0.5) + math.hypot(x - 0.7, y - 0.5)
         near += total < 0.43
     assert near >= 0.7 * len(result.front())
     assert len(result.front()) >= 8
-    # Chance alone comes as near with 2 % of its points: the area of that ellipse.
+    # Of random points 2 % come as near, the area of that ellipse.
     assert result.frame().filter("winner")["trial"].to_list() == [result.found["winner"]]
 
 
 def test_one_objective_finds_its_optimum_and_prunes_worse_trials(tmp_path: Path) -> None:
-    result = known(tmp_path / "a", metrics="throughput:max", trials=60, runs=6)
+    result = tuned(tmp_path / "a", metrics="throughput:max", trials=60, runs=6)
     winner = result.winner
     assert winner is not None
     assert math.log(float(winner["point"]["w_q"]) / 0.001) / math.log(100) == pytest.approx(0.3, abs=0.06)
@@ -188,25 +190,25 @@ def test_one_objective_finds_its_optimum_and_prunes_worse_trials(tmp_path: Path)
 
 
 def test_resumption_and_jobs_do_not_change_the_result(tmp_path: Path) -> None:
-    whole = known(tmp_path / "whole")
+    whole = tuned(tmp_path / "whole")
     for number, after in enumerate((17, 90)):
         folder = tmp_path / f"cut {number}"
         with pytest.raises(KeyboardInterrupt):
-            known(folder, workers=Known(bowls, die_after=after))
-        workers = Known(bowls)
+            tuned(folder, workers=FunctionWorkers(bowls, die_after=after))
+        workers = FunctionWorkers(bowls)
         workers.jobs = 5
-        again = known(folder, workers=workers)
+        again = tuned(folder, workers=workers)
         assert again.found["trials"] == whole.found["trials"]
         assert again.found["figures"] == whole.found["figures"]
-        # What was finished is not simulated again.
+        # Finished runs are not simulated again.
         assert len(workers.runs) + after == len({tuple(run) for run in workers.runs}) + after
-    first = known(tmp_path / "shorter", trials=15)
-    longer = known(tmp_path / "shorter")
+    first = tuned(tmp_path / "shorter", trials=15)
+    longer = tuned(tmp_path / "shorter")
     assert first.found["trials"] == whole.found["trials"][:15]
     assert longer.found["trials"] == whole.found["trials"]
 
 
-def test_small_search_with_the_simulator(tmp_path: Path) -> None:
+def test_search_with_the_simulator_gives_a_valid_setting(tmp_path: Path) -> None:
     result = tune(
         "small-gateway",
         "red",
@@ -220,7 +222,7 @@ def test_small_search_with_the_simulator(tmp_path: Path) -> None:
     assert result.found["runs"] == {"wanted": 12, "done": 12, "saved": 0}
     table = pl.read_parquet(tmp_path / "a" / "trials.parquet")
     assert table.equals(open_tune(tmp_path / "a").frame())
-    # The setting that is written stands in a scenario, and gives the winner's figures there.
+    # The written setting gives the winner's values in a scenario.
     text = (_scenario("small-gateway") + (tmp_path / "a" / "best.toml").read_text()).encode()
     path = tmp_path / "pasted.toml"
     path.write_bytes(text)
@@ -248,8 +250,8 @@ def test_help_does_not_import_optuna() -> None:
 
 def trial(number: int, *runs: tuple[float, float]) -> Trial:
     """Return a complete trial with the values of its runs, of the seeds 1, 2, …."""
-    known = dict(enumerate(runs, 1))
-    return Trial(number, Proposal({}, {}, {}), COMPLETE, known, "", "", waiting=False, id=number)
+    tuned = dict(enumerate(runs, 1))
+    return Trial(number, Proposal({}, {}, {}), COMPLETE, tuned, "", "", waiting=False, id=number)
 
 
 def test_front_matches_a_worked_example() -> None:
@@ -264,19 +266,19 @@ def test_only_trials_significantly_worse_in_every_objective_are_stopped() -> Non
     values = [(10.0, 20.0), (12.0, 22.0), (11.0, 21.0)]
     member = trial(0, *values)
 
-    def verdict(worse: tuple[float, ...], slower: tuple[float, ...], looks: int = 1) -> str | None:
+    def verdict(worse: tuple[float, ...], slower: tuple[float, ...], prefixes: int = 1) -> str | None:
         pairs = zip(values, worse, slower, strict=True)
         runs = {seed: (a - x, b + y) for seed, ((a, b), x, y) in enumerate(pairs, 1)}
-        return search.verdict(runs, [member], looks)
+        return search.verdict(runs, [member], prefixes)
 
     # Differences 1, 2, 3: mean 2, standard error 1 / sqrt 3, t = 3.46 with 2 degrees of freedom, one-sided
     # p = 0.037; with 5, 6, 7 t = 10.4, p = 0.0046. The larger of the two decides.
     assert verdict((5, 6, 7), (1, 2, 3)) is not None
-    assert verdict((5, 6, 7), (1, 2, 3), looks=2) is None
-    assert verdict((5, 6, 7), (5, 6, 7), looks=2) is not None
+    assert verdict((5, 6, 7), (1, 2, 3), prefixes=2) is None
+    assert verdict((5, 6, 7), (5, 6, 7), prefixes=2) is not None
     assert verdict((5, 6, 7), (-5, -6, -7)) is None
     assert verdict((5, 6, 7), (0, 0, 0)) is None
-    # Two runs are too few, however far apart.
+    # Two runs are too few, however little_noise apart.
     assert search.verdict({1: (0.0, 99.0), 2: (0.0, 99.0)}, [member], 1) is None
 
 
@@ -290,15 +292,15 @@ def test_trials_as_good_as_the_front_are_rarely_stopped() -> None:
         ]
         before = [trial(place, *of) for place, of in enumerate(values[:2])]
         mine = dict(enumerate(values[2], 1))
-        looks = [dict(list(mine.items())[:count]) for count in (3, 4)]
-        stopped += any(search.verdict(runs, before, len(looks)) is not None for runs in looks)
-    # 5 % is the bound; two objectives of independent noise make it far less.
+        prefixes = [dict(list(mine.items())[:count]) for count in (3, 4)]
+        stopped += any(search.verdict(runs, before, len(prefixes)) is not None for runs in prefixes)
+    # 5 % is the bound; two objectives of independent noise make it little_noise less.
     assert stopped <= 0.05 * 300
 
 
 @pytest.mark.parametrize(("alike", "least", "most"), [(0.0, 0, 3), (1.0, 7, 35)], ids=["apart", "together"])
 def test_selection_on_the_same_seeds_biases_the_front(alike: float, least: int, most: int) -> None:
-    """Of 100 trials that are as good as thirty others, how many are stopped: docs/tune.md says why."""
+    """Number of stopped trials of 100 that are as good as thirty others; docs/tune.md gives the reasons."""
     search = Search(Space.of("small-gateway", "red", vary=VARY, fix=FIX), objectives_from(TWO))
 
     def values(*key: object) -> tuple[float, float]:
@@ -309,61 +311,64 @@ def test_selection_on_the_same_seeds_biases_the_front(alike: float, least: int, 
     for number in range(100):
         before = [trial(who, *(values(number, who, seed) for seed in range(5))) for who in range(30)]
         mine = {seed + 1: values(number, "mine", seed) for seed in range(5)}
-        looks = [dict(list(mine.items())[:count]) for count in (3, 4)]
-        stopped += any(search.verdict(runs, before, len(looks)) is not None for runs in looks)
+        prefixes = [dict(list(mine.items())[:count]) for count in (3, 4)]
+        stopped += any(search.verdict(runs, before, len(prefixes)) is not None for runs in prefixes)
     assert least <= stopped <= most
 
 
-def far(x: float, y: float, seed: int) -> tuple[float, float]:
-    """Two bowls with hardly any noise of a trial's own: what is worse is seen soon."""
+def little_noise(x: float, y: float, seed: int) -> tuple[float, float]:
+    """Return `bowls` with little separate noise per trial, so that worse trials are detected soon."""
     a, b = bowls(x, y, seed)
     return a + 0.002 * noise(x, y, seed, "a"), b + 0.002 * noise(x, y, seed, "b")
 
 
 def test_pruning_saves_runs_and_keeps_the_front(tmp_path: Path) -> None:
-    workers = Known(far)
-    result = known(tmp_path / "a", workers=workers, trials=40, runs=8)
+    workers = FunctionWorkers(little_noise)
+    result = tuned(tmp_path / "a", workers=workers, trials=40, runs=8)
     stopped = {each["number"] for each in result.found["trials"] if each["outcome"] == "stopped"}
     saved = result.found["runs"]["saved"]
     assert saved > 20
     assert not stopped & set(result.found["front"])
     in_search = [run for run in workers.runs if run[1] == "red" and run[2] < 1000]
     assert len(in_search) == 40 * 8 - saved
-    # Finished, each would have been behind some member of the front in both objectives.
+    # If finished, each would have been worse than a member of the front in both objectives.
     members = [
         [result.summary(number, each.metric).mean or 0.0 for each in result.objectives]
         for number in result.found["front"]
     ]
     for number in stopped:
-        runs = [far(*shares(result.found["trials"][number]["point"].values()), seed) for seed in range(1, 9)]
+        runs = [
+            little_noise(*shares(result.found["trials"][number]["point"].values()), seed)
+            for seed in range(1, 9)
+        ]
         more, delay = (sum(column) / 8 for column in zip(*runs, strict=True))
         assert any(member[0] > more and member[1] < delay for member in members)
-    whole = known(tmp_path / "b", far, trials=40, runs=8, pruning=False)
+    whole = tuned(tmp_path / "b", little_noise, trials=40, runs=8, pruning=False)
     assert whole.found["runs"]["saved"] == 0
 
 
 def test_every_sampler_continues_deterministically(tmp_path: Path) -> None:
     for sampler in ("nsga2", "random", "grid"):
         options: dict[str, Any] = {"sampler": sampler, "trials": 25, "runs": 2, "generation": 6, "fresh": 2}
-        whole = known(tmp_path / sampler, **options)
+        whole = tuned(tmp_path / sampler, **options)
         with pytest.raises(KeyboardInterrupt):
-            known(tmp_path / f"{sampler} cut", workers=Known(bowls, die_after=30), **options)
-        assert known(tmp_path / f"{sampler} cut", **options).found["trials"] == whole.found["trials"]
+            tuned(tmp_path / f"{sampler} cut", workers=FunctionWorkers(bowls, die_after=30), **options)
+        assert tuned(tmp_path / f"{sampler} cut", **options).found["trials"] == whole.found["trials"]
         # A population of NSGA-II may have the same child twice.
         points = {json.dumps(each["point"]) for each in whole.found["trials"]}
         assert len(points) == 25 or sampler == "nsga2"
 
 
 def test_rank_rule_on_a_grid_repeats_the_best_trials(tmp_path: Path) -> None:
-    workers = Known(bowls)
+    workers = FunctionWorkers(bowls)
     vary = ("w_q=0.001,0.01,0.1", "max_p=0.1,0.55,1")
-    result = known(tmp_path / "a", workers=workers, judge="rank", vary=vary, trials=None, runs=3)
+    result = tuned(tmp_path / "a", workers=workers, judge="rank", vary=vary, trials=None, runs=3)
     assert [each["point"] for each in result.found["trials"]][:2] == [
         {"w_q": "0.001", "max_p": "0.1"},
         {"w_q": "0.001", "max_p": "0.55"},
     ]
     assert len(result.found["trials"]) == 9
-    # In the middle the shares are (0.5, 0.5), 0.2 from both centres: second to the ends' nearer one in none.
+    # In the middle the shares are (0.5, 0.5), 0.2 from both centres.
     order = result.found["order"]
     assert order[0]["trial"] == 4
     assert order[0]["total"] == 2**1 + 2**1
@@ -381,9 +386,9 @@ def test_search_overestimates_its_winner_and_holdout_does_not(tmp_path: Path) ->
     def flat(x: float, y: float, seed: int) -> tuple[float, float]:
         return noise(x, y, seed), 0.0
 
-    result = known(tmp_path / "a", flat, metrics="throughput:max", trials=40, runs=3, fresh=40)
+    result = tuned(tmp_path / "a", flat, metrics="throughput:max", trials=40, runs=3, fresh=40)
     row = result.figures().row(0, named=True)
-    # The best of forty means of three: some 2.2 / sqrt 3 above the truth, which is 0.
+    # The best of forty means of three runs is about 2.2 / sqrt(3) above the true value 0.
     assert row["searched"] > 0.8
     assert abs(row["mean"]) < 3.5 / math.sqrt(40)
     assert row["p_holm"] > 0.01
@@ -393,10 +398,10 @@ SHARED: dict[str, Any] = {"trials": 12, "generation": 6, "runs": 2, "fresh": 2}
 
 
 def test_trials_without_a_value_have_their_own_outcome(tmp_path: Path) -> None:
-    def starved(x: float, y: float, seed: int) -> tuple[float | None, float | None]:
+    def without_delay(x: float, y: float, seed: int) -> tuple[float | None, float | None]:
         return (1.0, None) if x > 0.5 else bowls(x, y, seed)
 
-    result = known(tmp_path / "a", starved, trials=10, runs=2)
+    result = tuned(tmp_path / "a", without_delay, trials=10, runs=2)
     empty = [each for each in result.found["trials"] if each["outcome"] == "valueless"]
     assert empty
     assert {each["note"] for each in empty} == {"no run has a value of queue_delay_mean"}
@@ -429,8 +434,8 @@ TWO_PROCESSES = """
 import sys, time
 from pathlib import Path
 sys.path.insert(0, {tests!r})
-from test_tune import SHARED, Known, bowls, known
-class Together(Known):
+from test_tune import SHARED, FunctionWorkers, bowls, tuned
+class Together(FunctionWorkers):
     jobs = 1
     def results(self, runs):
         # With its first trial it waits for the other process, if there is one.
@@ -443,7 +448,7 @@ class Together(Known):
             time.sleep(0.004)
             yield each
 own = Path(sys.argv[1])
-result = known(own, workers=Together(bowls), storage=sys.argv[2], **SHARED)
+result = tuned(own, workers=Together(bowls), storage=sys.argv[2], **SHARED)
 print(len(result.found["trials"]))
 """
 
@@ -465,7 +470,7 @@ def test_two_processes_share_a_study(tmp_path: Path, kind: str) -> None:
     for each in both:
         out, err = each.communicate(timeout=240)
         assert (out, err) == ("12\n", "")
-    alone = known(tmp_path / "alone", **SHARED)
+    alone = tuned(tmp_path / "alone", **SHARED)
     found = [open_tune(tmp_path / name).found for name in ("a", "b")]
     assert found[0]["trials"] == found[1]["trials"] == alone.found["trials"]
     assert found[0]["winner"] == found[1]["winner"] == alone.found["winner"]
@@ -473,7 +478,7 @@ def test_two_processes_share_a_study(tmp_path: Path, kind: str) -> None:
     for name in ("a", "b"):
         table = pl.read_parquet(tmp_path / name / "data", hive_partitioning=True)
         counts.append(len(table.filter((pl.col("setting") == "red") & (pl.col("seed") < 1000))))
-    # Nothing is simulated by both, and neither leaves all to the other.
+    # No run is simulated by both, and both simulate some.
     assert sum(counts) == 24
     assert min(counts) > 0
 
@@ -487,14 +492,14 @@ def test_unfinished_trials_of_a_killed_process_are_repeated(tmp_path: Path) -> N
         time.sleep(0.01)
     killed.kill()
     killed.communicate()
-    # A lock that it may have held is Optuna's to break, after half a minute; here nobody else wants it.
+    # Optuna breaks a stale lock after half a minute; no other process uses it here.
     (tmp_path / "study.lock").unlink(missing_ok=True)
-    result = known(tmp_path / "b", storage=storage, **SHARED)
-    assert result.found["trials"] == known(tmp_path / "alone", **SHARED).found["trials"]
+    result = tuned(tmp_path / "b", storage=storage, **SHARED)
+    assert result.found["trials"] == tuned(tmp_path / "alone", **SHARED).found["trials"]
 
 
 def test_continuing_with_other_arguments_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    known(tmp_path / "a", trials=2, runs=1, fresh=2)
+    tuned(tmp_path / "a", trials=2, runs=1, fresh=2)
     refused: list[tuple[dict[str, Any], str]] = [
         ({"runs": 2}, "has not the same seeds: found 1, 1, wanted 1, 2; allowed: the same, or another"),
         ({"metrics": "throughput:max"}, "the same objectives: found throughput:max, queue_delay_mean:min"),
@@ -505,13 +510,13 @@ def test_continuing_with_other_arguments_is_refused(tmp_path: Path, monkeypatch:
     ]
     for options, message in refused:
         with pytest.raises(UsageError, match=re.escape(message)):
-            known(tmp_path / "a", **({"trials": 2, "runs": 1, "fresh": 2} | options))
+            tuned(tmp_path / "a", **({"trials": 2, "runs": 1, "fresh": 2} | options))
     storage = str(tmp_path / "a" / "study.journal")
     with pytest.raises(UsageError, match="the same scenario: found"):
-        known(tmp_path / "b", trials=2, runs=1, fresh=2, storage=storage, set={"run.duration": "20 s"})
+        tuned(tmp_path / "b", trials=2, runs=1, fresh=2, storage=storage, set={"run.duration": "20 s"})
     monkeypatch.setattr(tuning, "build_digest", lambda: "another")
     with pytest.raises(UsageError, match=r"the same core: found .*, wanted another"):
-        known(tmp_path / "a", trials=2, runs=1, fresh=2)
+        tuned(tmp_path / "a", trials=2, runs=1, fresh=2)
 
 
 @pytest.mark.parametrize(
@@ -539,7 +544,7 @@ def test_continuing_with_other_arguments_is_refused(tmp_path: Path, monkeypatch:
         (["--metrics", "utilisation:max"], "did you mean utilization"),
     ],
 )
-def test_mistakes_are_one_message(tmp_path: Path, options: list[str], message: str) -> None:
+def test_mistake_gives_one_message(tmp_path: Path, options: list[str], message: str) -> None:
     given = ["tune", "small-gateway", "--out", str(tmp_path / "out"), "--jobs", "1"]
     for option, value in (
         ("--aqm", "red"),
@@ -552,7 +557,7 @@ def test_mistakes_are_one_message(tmp_path: Path, options: list[str], message: s
         CliRunner().invoke(cli, [*given, *options], catch_exceptions=False)
 
 
-def test_the_command_prints_its_result(tmp_path: Path) -> None:
+def test_command_prints_its_result(tmp_path: Path) -> None:
     given = ["tune", "small-gateway", "--duration", "5 s", "--aqm", "pi", "--metrics", TWO]
     given += ["--trials", "3", "--runs", "2", "--fresh", "2", "--no-pruning", "--out", str(tmp_path / "a")]
     done = CliRunner().invoke(cli, given, catch_exceptions=False)
@@ -603,6 +608,6 @@ def test_plan_is_checked_without_runs() -> None:
     plan = Tuning.plan("byun2007-gateway", "red", TWO, runs=5)
     assert (plan.trials, plan.looks, plan.seeds) == (100, 5 - FEWEST, [1, 2, 3, 4, 5])
     assert set(plan.references()) == {"defaults", "scenario's own"}
-    # Where the scenario has the defaults, they are simulated once.
+    # If the scenario has the defaults, they are simulated once.
     assert set(Tuning.plan("small-gateway", "red", TWO).references()) == {"defaults"}
     assert plan.references()["scenario's own"].point[:4] == ("60", "120", "0.1", "0.7")

@@ -73,14 +73,14 @@ def test_class_losses_add_up_and_are_compared_with_the_model() -> None:
         lost = {name: rows[f"loss_rate.{name}"][engine]["mean"] for name in classes}
         assert lost["ftp"] == max(lost.values())
     assert rows["loss_rate.ftp"]["label"] == "Loss rate, ftp"
-    # Each class's loss, weighted by the packets it offers: by what the scenario's sources send in the mean.
+    # Each class's loss is weighted by the mean packet rate of its sources.
     share = {"video": 600, "multimedia": 120, "web": 125, "ftp": 250}
     whole = sum(share[name] * rows[f"loss_rate.{name}"]["model"]["mean"] for name in classes) / 1095
     assert whole == pytest.approx(rows["loss_rate"]["model"]["mean"], rel=1e-6)
     flows, drops = (found.simulation.one(name, "threshold 25 %", 1) for name in ("flows", "drops"))
     video = flows.filter(pl.col("traffic").cast(pl.String) == "video")
     gone = len(drops.filter(pl.col("flow").is_in(video["flow"].implode())))
-    # 972 bytes of payload in the mean: what was delivered as packets, and what was not.
+    # Delivered and lost payload in packets of 972 bytes on average.
     counted = 100 * gone / (gone + video["bytes"].sum() / 972)
     first = found.accounts[0].moments["threshold 25 %"]["loss_rate.video"][0].mean
     assert first == pytest.approx(counted, rel=0.05)
@@ -102,7 +102,7 @@ def test_moments_ignore_unknown_samples_and_weight_shares() -> None:
     mean, std = moments(table, Quantity("p", "p", "p", "%", 100.0))
     assert mean == pytest.approx(20.0)
     assert std == pytest.approx(math.sqrt(200.0))
-    # (1 · 10 % + 3 · 30 %) / 4: of all that was offered, so much was lost.
+    # Lost share of all offered packets: (1 · 10 % + 3 · 30 %) / 4.
     mean, std = moments(table, Quantity("p", "p", "p", "%", 100.0, "load"))
     assert mean == pytest.approx(25.0)
     assert std == pytest.approx(math.sqrt(200.0))

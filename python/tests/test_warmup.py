@@ -34,7 +34,7 @@ def test_transient_in_the_measured_time_is_reported_with_numbers() -> None:
         ("quick", "transmit_queue"),
     ]
     slow = found[1]
-    # The ramp is 40 s long, and its last few seconds are hardly to be told from the rest.
+    # The ramp lasts 40 s, and its last few seconds hardly differ from the rest.
     assert slow.detected is not None
     assert 40 <= slow.detected <= 52
     assert slow.clear

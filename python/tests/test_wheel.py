@@ -1,4 +1,4 @@
-"""What a wheel has to hold: the package's links to folders are not followed, so patterns name their files."""
+"""Contents of the wheel: maturin does not follow links to folders, so patterns name their files."""
 
 import tomllib
 from pathlib import Path
@@ -16,9 +16,9 @@ def test_every_file_of_a_linked_folder_is_in_the_wheel(name: str) -> None:
     }
     link = ROOT / "python" / "bentpipe" / "data" / name
     assert link.is_symlink()
-    there = {link / path.relative_to(ROOT / name) for path in (ROOT / name).rglob("*") if path.is_file()}
-    assert there
-    assert not there - packed
+    files = {link / path.relative_to(ROOT / name) for path in (ROOT / name).rglob("*") if path.is_file()}
+    assert files
+    assert not files - packed
 
 
 def test_no_other_folder_of_the_package_is_a_link() -> None:

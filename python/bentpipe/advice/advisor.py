@@ -24,7 +24,7 @@ from bentpipe.runs.dataset import Dataset, Failure, Run
 from bentpipe.runs.former_names import present_document
 from bentpipe.runs.plan import is_python, load, overrides_from, scenario_path, slug
 from bentpipe.runs.python_aqm import PythonAqm, imported, is_path
-from bentpipe.runs.workers import Teller, Threads, Workers
+from bentpipe.runs.workers import OnProgress, Threads, Workers
 from bentpipe.stats.objectives import Limit, Objective, kept, limits_from, objectives_from
 from bentpipe.tuning.holdout import fresh_seeds, means, rerun
 
@@ -46,7 +46,7 @@ _SHORTEST, _SHARE = 60.0, 0.1
 """Minimum duration of the search's runs [s], and as a share of the scenario's; the larger one counts."""
 _DURATION = "run.duration"
 
-Say = Callable[[str], None]
+OnMessage = Callable[[str], None]
 
 
 @dataclass(frozen=True)
@@ -241,8 +241,8 @@ def advise(
     seed: int | None = None,
     jobs: int | None = None,
     workers: Workers | None = None,
-    told: Teller | None = None,
-    say: Say | None = None,
+    on_progress: OnProgress | None = None,
+    on_message: OnMessage | None = None,
 ) -> Advice:
     """Tune candidate AQMs on a scenario's link, and recommend one with its parameters and its confidence.
 
@@ -265,24 +265,29 @@ def advise(
         seed=seed,
     )
     if workers is not None:
-        return execute(plan, Path(out), workers=workers, told=told, say=say)
+        return execute(plan, Path(out), workers=workers, on_progress=on_progress, on_message=on_message)
     with closing(Threads(jobs)) as threads:
-        return execute(plan, Path(out), workers=threads, told=told, say=say)
+        return execute(plan, Path(out), workers=threads, on_progress=on_progress, on_message=on_message)
 
 
 def execute(
-    plan: Advising, folder: Path, *, workers: Workers, told: Teller | None = None, say: Say | None = None
+    plan: Advising,
+    folder: Path,
+    *,
+    workers: Workers,
+    on_progress: OnProgress | None = None,
+    on_message: OnMessage | None = None,
 ) -> Advice:
     """Search, judge and write the advice to `folder`; an interruption keeps the finished runs."""
     began = time.monotonic()
-    say = say or (lambda _: None)
+    on_message = on_message or (lambda _: None)
     failures: list[Failure] = []
     with Dataset(folder / "runs", (_DURATION,), plan.about()) as dataset:
 
         def again(
             chosen: Mapping[str, Run], seeds: Sequence[int]
         ) -> dict[str, dict[str, list[float | None]]]:
-            samples, failed = rerun(chosen, seeds, plan.metrics, dataset, workers, told)
+            samples, failed = rerun(chosen, seeds, plan.metrics, dataset, workers, on_progress)
             failures.extend(failed)
             return samples
 
@@ -294,12 +299,16 @@ def execute(
                 found[name] = [_as_it_is(plan, name)]
                 tried.append({"aqm": name, "trials": 0, "runs": 0, "impossible": 0})
                 continue
-            say(f"Searching {name}, {number} of {len(plan.searches)}: {plan.trials} points, {short} a run")
-            found[name], cost = _tuned(plan, name, search, folder / "search" / slug(name, ()), workers, told)
+            on_message(
+                f"Searching {name}, {number} of {len(plan.searches)}: {plan.trials} points, {short} a run"
+            )
+            found[name], cost = _tuned(
+                plan, name, search, folder / "search" / slug(name, ()), workers, on_progress
+            )
             tried.append(cost)
         rivals = {name: mine for name, mine in found.items() if len(mine) > 1}
         if rivals:
-            say(f"The best of each AQM again: {long} a run")
+            on_message(f"The best of each AQM again: {long} a run")
             runs = {each.name: _run(plan, each) for mine in rivals.values() for each in mine}
             samples = again(runs, plan.again)
             for name, mine in rivals.items():
@@ -309,7 +318,7 @@ def execute(
         candidates = _references(plan)
         there = {_run(plan, each).digest for each in candidates}
         candidates += [each for each in finalists if _run(plan, each).digest not in there]
-        say(f"What remains on fresh seeds: {long} a run")
+        on_message(f"What remains on fresh seeds: {long} a run")
         samples = again({each.name: _run(plan, each) for each in candidates}, plan.fresh)
         dataset.finish(failures)
     shown = [name for name in EXTRA if all(_any(samples[each.name][name]) for each in candidates)]
@@ -491,12 +500,12 @@ def _tuned(
     search: "Tuning",
     folder: Path,
     workers: Workers,
-    told: Teller | None,
+    on_progress: OnProgress | None,
 ) -> tuple[list[Candidate], dict[str, Any]]:
     """Search an AQM's parameters; return its best few points, and the cost."""
     from bentpipe.tuning.space_reduction import explored
 
-    points, cost = explored(search, folder, plan.rule.pick, plan.metrics, workers, told)
+    points, cost = explored(search, folder, plan.rule.pick, plan.metrics, workers, on_progress)
     names = kept(plan.rule.pick({key: each.values for key, each in points.items()}), _KEPT) if points else []
     candidates = [
         Candidate(

@@ -1,7 +1,6 @@
 """The command `advise`."""
 
 import json
-from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,17 +9,13 @@ import click
 from bentpipe.advice import advisor
 from bentpipe.cli import console
 from bentpipe.cli.options import (
-    Failed,
-    Interrupted,
-    again,
-    cluster_option,
-    format_option,
-    jobs_option,
-    look_here,
+    changes,
+    import_from_current_folder,
     scenario_options,
+    worker_options,
+    workers_and_progress,
 )
 from bentpipe.runs.store import default_folder
-from bentpipe.runs.workers import workers_from
 
 if TYPE_CHECKING:
     from bentpipe.advice.advisor import Advice
@@ -49,15 +44,9 @@ if TYPE_CHECKING:
 @click.option("--search-runs", type=int, metavar="N", help="Seeds of each point; default: 2.")
 @click.option("--runs", type=int, metavar="N", help="New seeds for the decision; default: 10.")
 @click.option("--seed", type=int, metavar="N", help="First seed of the search; default: the scenario's.")
-@jobs_option
-@cluster_option
-@click.option(
-    "--out",
-    type=click.Path(path_type=Path),
-    metavar="DIR",
-    help="Folder of the advice; runs in it are not repeated. Default: results/SCENARIO-advise-DATE-TIME.",
+@worker_options(
+    "Folder of the advice; runs in it are not repeated. Default: results/SCENARIO-advise-DATE-TIME."
 )
-@format_option
 @click.pass_context
 def advise(
     context: click.Context,
@@ -89,13 +78,13 @@ def advise(
       bentpipe advise my-link.toml --metrics throughput:max,queue_delay_mean:min,loss_rate:min
     """
     names = None if aqms is None else aqms.split(",")
-    look_here(names or [])
+    import_from_current_folder(names or [])
     plan = advisor.Advising.plan(
         scenario,
         aqms=names,
         metrics=metrics,
         limits=limits,
-        overrides=[*overrides, *([f"run.duration={duration}"] if duration is not None else [])],
+        overrides=changes(overrides, duration),
         trials=advisor.TRIALS if trials is None else trials,
         runs=advisor.RUNS if search_runs is None else search_runs,
         fresh=advisor.FRESH if runs is None else runs,
@@ -103,23 +92,14 @@ def advise(
     )
     folder = out if out is not None else default_folder(f"{plan.base.name}-advise")
     err = console.stderr()
-    bar = console.Rate(err)
-
-    def kept() -> str:
-        bar.close()
-        return f"finished runs are kept. To continue:\n    {again(context, folder).removesuffix(' --resume')}"
-
-    try:
-        with closing(workers_from(jobs, cluster)) as workers:
-            found = advisor.execute(
-                plan, folder, workers=workers, told=bar.tell, say=lambda text: err.print(text, markup=False)
-            )
-    except KeyboardInterrupt:
-        raise Interrupted(kept()) from None
-    except OSError as error:
-        raise Failed(f"{folder}: {error.strerror or error}\n{kept()}") from None
-    finally:
-        bar.close()
+    with workers_and_progress(context, folder, jobs, cluster) as (workers, bar):
+        found = advisor.execute(
+            plan,
+            folder,
+            workers=workers,
+            on_progress=bar.update,
+            on_message=lambda text: err.print(text, markup=False),
+        )
     if form == "json":
         click.echo(json.dumps(found.found, indent=2, ensure_ascii=False, allow_nan=False))
     else:

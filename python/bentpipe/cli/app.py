@@ -68,32 +68,34 @@ def _main(arguments: list[str] | None) -> int:
     except click.exceptions.Exit as leave:
         return leave.exit_code
     except click.ClickException as error:
-        return _say(f"error: {error.format_message()}", 2)
+        return _print_error(f"error: {error.format_message()}", 2)
     except (BentpipeError, ScenarioError) as error:
-        return _say(f"error: {error}", 2)
+        return _print_error(f"error: {error}", 2)
     except AlgorithmError as error:
         if error.__cause__ is not None:
             traceback.print_exception(error.__cause__)
-        return _say(f"error: {error}", 2)
+        return _print_error(f"error: {error}", 2)
     except Interrupted as error:
-        return _say(f"interrupted: {error}", 130)
+        return _print_error(f"interrupted: {error}", 130)
     except Failed as error:
-        return _say(f"error: {error}", 1)
+        return _print_error(f"error: {error}", 1)
     except (KeyboardInterrupt, click.Abort):
-        return _say("interrupted", 130)
+        return _print_error("interrupted", 130)
     except OSError as error:
         # The reader of the output is gone, or the disk is full: flushing the buffers must not fail again.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         if isinstance(error, BrokenPipeError):
             return 1
         where = f"{error.filename}: " if error.filename else "output: "
-        return _say(f"error: {where}{error.strerror or error}", 1)
+        return _print_error(f"error: {where}{error.strerror or error}", 1)
     except Exception as error:
         traceback.print_exc()
-        return _say(f"internal error: {error}\nThis is a defect in Bentpipe; the lines above say where.", 1)
+        return _print_error(
+            f"internal error: {error}\nThis is a defect in Bentpipe; the lines above say where.", 1
+        )
     return code if isinstance(code, int) else 0
 
 
-def _say(message: str, code: int) -> int:
+def _print_error(message: str, code: int) -> int:
     print(message, file=sys.stderr)
     return code

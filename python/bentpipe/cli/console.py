@@ -151,7 +151,7 @@ class Rate:
         self._drawn = 0
         """Characters of the current line on the terminal."""
 
-    def tell(self, done: int, total: int, failed: int) -> None:
+    def update(self, done: int, total: int, failed: int) -> None:
         """Show the progress."""
         now = time.monotonic()
         if self._finished and (done < self._finished[-1][1] or total < self._total):

@@ -23,7 +23,7 @@ from bentpipe.cli.options import (
 from bentpipe.errors import LiveError, UsageError
 from bentpipe.format import clock
 from bentpipe.live_runs import privileges
-from bentpipe.live_runs.run import carried_out, planned, ready
+from bentpipe.live_runs.run import plan_and_chain, required_programs, run_all
 from bentpipe.live_runs.session import versions
 from bentpipe.runs.store import LIVE, REPORT, Store, default_folder
 from bentpipe.stats.warmup import warmup_warnings
@@ -97,21 +97,21 @@ def live(
         overrides = (*overrides, f"run.warmup={warmup}")
     loaded = load_scenario(scenario, overrides, duration)
     names = [each.strip() for setting in settings for each in setting.split(",")]
-    plan, chain = planned(loaded, names or None, runs, seed)
+    plan, chain = plan_and_chain(loaded, names or None, runs, seed)
     warned = dict.fromkeys(warning for each in plan.settings for warning in each.scenario.warnings)
     warnings = [*warned, *chain.notes]
     if check:
-        _say_what(plan, warnings, form)
+        _print_support(plan, warnings, form)
         return
-    command = privileges.own_system(sys.argv[1:])
+    command = privileges.user_namespace_command(sys.argv[1:])
     if isinstance(command, str):
         raise UsageError(command)
     if command is not None:
-        os.environ[privileges.INSIDE] = "1"
+        os.environ[privileges.IN_USER_NAMESPACE] = "1"
         os.execvp(command[0], command)  # noqa: S606
-    if os.environ.pop(privileges.INSIDE, None):
+    if os.environ.pop(privileges.IN_USER_NAMESPACE, None):
         privileges.prepare()
-    found = ready(chain, keep)
+    found = required_programs(chain, keep)
     folder = out if out is not None else default_folder(f"{loaded.name}-live")
     err = console.stderr()
     for warning in warnings:
@@ -120,7 +120,7 @@ def live(
     store = Store.create(folder, plan, force=force, engine=LIVE, versions=engine)
     watcher = console.watcher("Running live")
     try:
-        result = carried_out(store, chain, found, watcher, keep)
+        result = run_all(store, chain, found, watcher, keep)
         watcher.close()
         result.report()
     except KeyboardInterrupt:
@@ -148,7 +148,7 @@ def live(
     print(f"Result: {folder}\nReport: {folder / REPORT}")
 
 
-def _say_what(plan: "Plan", notes: list[str], form: str) -> None:
+def _print_support(plan: "Plan", notes: list[str], form: str) -> None:
     """Report that a plan can run live, its duration, and its differences from the scenario."""
     scenario, settings = plan.scenario, [each.name for each in plan.settings]
     seconds = (scenario.warmup + scenario.duration) * plan.total

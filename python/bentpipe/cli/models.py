@@ -8,6 +8,7 @@ import click
 from bentpipe import _core
 from bentpipe.cli import console
 from bentpipe.cli.options import (
+    changes,
     check_counts,
     form_option,
     jobs_option,
@@ -22,7 +23,7 @@ from bentpipe.format import brief, number, spread
 from bentpipe.models import markov_result, stability
 from bentpipe.models.fluid import QUANTITIES, kind_of, model
 from bentpipe.models.series import capture, check_free
-from bentpipe.models.validation import begun, dropped, finished, planned, same_scenario
+from bentpipe.models.validation import discard_if_unstarted, finish, plan_and_solve, same_scenario, start
 from bentpipe.runs.experiment import cores, execute
 from bentpipe.runs.store import REPORT, default_folder
 
@@ -173,7 +174,6 @@ def model_stability(
     """
     from bentpipe.report.stability import write_map
 
-    changed = list(overrides) + ([] if duration is None else [f"run.duration={duration}"])
     loaded = load_scenario(scenario, overrides, duration)
     chosen = None if settings is None else settings.split(",")
     varied = dict(stability.parsed(each) for each in vary)
@@ -196,7 +196,12 @@ def model_stability(
     stability.open_folder(folder, force=force)
     if not no_sim:
         found = stability.with_simulations(
-            found, scenario, changed, sim_points, folder, console.stderr().print if form == "table" else None
+            found,
+            scenario,
+            changes(overrides, duration),
+            sim_points,
+            folder,
+            console.stderr().print if form == "table" else None,
         )
     found.save(folder)
     write_map(found, folder)
@@ -362,10 +367,10 @@ def validate(
     """
     check_counts(runs, jobs, force=force, resume=resume, out=out)
     loaded = load_scenario(scenario, overrides, duration)
-    plan, model = planned(loaded, None if settings is None else settings.split(","), runs, seed)
+    plan, model = plan_and_solve(loaded, None if settings is None else settings.split(","), runs, seed)
     folder = out if out is not None else default_folder(f"{loaded.name}-validate")
     third = same_scenario(plan, live)
-    store = begun(folder, plan, model, third, force=force, resume=resume)
+    store = start(folder, plan, model, third, force=force, resume=resume)
     err = console.stderr()
     for warning in dict.fromkeys(warning for each in plan.settings for warning in each.scenario.warnings):
         err.print(f"warning: {warning}", markup=False)
@@ -375,9 +380,9 @@ def validate(
         try:
             execute(store, jobs or cores(), watcher)
         finally:
-            dropped(folder)
+            discard_if_unstarted(folder)
         watcher.close()
-        result = finished(folder, plan)
+        result = finish(folder, plan)
         result.report()
     if form == "json":
         click.echo(json.dumps(result.rows(), indent=2, ensure_ascii=False, allow_nan=False))

@@ -3,7 +3,7 @@
 import shlex
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -12,14 +12,16 @@ from click.core import ParameterSource
 
 from bentpipe import _core
 from bentpipe.cli import console
-from bentpipe.errors import AlgorithmError, UsageError
+from bentpipe.errors import AlgorithmError, ClusterError, UsageError
 from bentpipe.runs.plan import load
 from bentpipe.runs.python_aqm import is_path
 from bentpipe.runs.store import RUNS
+from bentpipe.runs.workers import workers_from
 
 if TYPE_CHECKING:
-    from bentpipe.cli.console import Bar, Lines
+    from bentpipe.cli.console import Bar, Lines, Rate
     from bentpipe.runs.store import Store
+    from bentpipe.runs.workers import Workers
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -129,17 +131,31 @@ def run_options(function: Function) -> Function:
     return function
 
 
-def cluster_option(function: Function) -> Function:
-    """Add the option for simulating on a cluster instead of threads."""
-    return click.option(
-        "--cluster",
-        metavar="ADDRESS",
-        help="Simulate on a Dask cluster, by its scheduler's address (tcp://host:8786), or on N processes of"
-        " this machine (local:N).",
-    )(function)
+def worker_options(folder: str) -> Callable[[Function], Function]:
+    """Return the options of commands that simulate on workers and can be continued.
+
+    `folder` is the help text of --out.
+    """
+
+    def add(function: Function) -> Function:
+        for option in (
+            format_option,
+            click.option("--out", type=click.Path(path_type=Path), metavar="DIR", help=folder),
+            click.option(
+                "--cluster",
+                metavar="ADDRESS",
+                help="Simulate on a Dask cluster, by its scheduler's address (tcp://host:8786), or on N"
+                " processes of this machine (local:N).",
+            ),
+            jobs_option,
+        ):
+            function = option(function)
+        return function
+
+    return add
 
 
-def given(context: click.Context) -> list[str]:
+def given_options(context: click.Context) -> list[str]:
     """Return the options given on the command line."""
     return [
         parameter.opts[0]
@@ -149,7 +165,7 @@ def given(context: click.Context) -> list[str]:
     ]
 
 
-def look_here(names: Iterable[str]) -> None:
+def import_from_current_folder(names: Iterable[str]) -> None:
     """Make modules of the current folder importable, as `python -m` does, if a name may be a class in one."""
     here = str(Path.cwd())
     if here not in sys.path and any(is_path(name.strip()) for name in names):
@@ -159,12 +175,11 @@ def look_here(names: Iterable[str]) -> None:
 def how_to_continue(context: click.Context, store: "Store", folder: Path) -> str:
     """Return how many runs are kept, and the command that continues."""
     done = sum(1 for _ in (store.folder / RUNS).glob("*/[0-9]*"))
-    return (
-        f"{done} of {store.plan.total} runs are finished and kept. To continue:\n    {again(context, folder)}"
-    )
+    command = resume_command(context, folder)
+    return f"{done} of {store.plan.total} runs are finished and kept. To continue:\n    {command}"
 
 
-def again(context: click.Context, folder: Path) -> str:
+def resume_command(context: click.Context, folder: Path) -> str:
     """Return the command that continues in `folder`: the given one, with --out and --resume."""
     words = ["bentpipe", str(context.info_name)]
     for parameter in context.command.params:
@@ -182,19 +197,22 @@ def again(context: click.Context, folder: Path) -> str:
     return shlex.join([*words, "--out", str(folder), "--resume"])
 
 
-def kept(context: click.Context, folder: Path) -> str:
+def how_to_repeat(context: click.Context, folder: Path) -> str:
     """Return that finished runs are kept, and the command that continues: the same one, with --out."""
-    return f"finished runs are kept. To continue:\n    {again(context, folder).removesuffix(' --resume')}"
+    command = resume_command(context, folder).removesuffix(" --resume")
+    return f"finished runs are kept. To continue:\n    {command}"
+
+
+def changes(overrides: Iterable[str], duration: str | None) -> list[str]:
+    """Return the overrides of --set and --duration."""
+    return [*overrides, *([] if duration is None else [f"run.duration={duration}"])]
 
 
 def load_scenario(
     scenario: str, overrides: tuple[str, ...], duration: str | None, settings: Iterable[str] = ()
 ) -> _core.Scenario:
     """Read a scenario with overrides, which may name parameters of `settings` written in Python."""
-    changed = list(overrides)
-    if duration is not None:
-        changed.append(f"run.duration={duration}")
-    return load(scenario, changed, settings)
+    return load(scenario, changes(overrides, duration), settings)
 
 
 def check_counts(runs: int | None, jobs: int | None, *, force: bool, resume: bool, out: Path | None) -> None:
@@ -234,3 +252,29 @@ def resumable(
     finally:
         watcher.close()
         store.close()
+
+
+@contextmanager
+def workers_and_progress(
+    context: click.Context, folder: Path, jobs: int | None, cluster: str | None, *, open_end: bool = False
+) -> Iterator[tuple["Workers", "Rate"]]:
+    """Provide workers and a progress line; interruptions become a message that says how to continue.
+
+    The command continues without --resume. With `open_end` more runs may follow.
+    """
+    bar = console.Rate(console.stderr(), open_end=open_end)
+
+    try:
+        with closing(workers_from(jobs, cluster)) as workers:
+            yield workers, bar
+    except KeyboardInterrupt:
+        bar.close()
+        raise Interrupted(how_to_repeat(context, folder)) from None
+    except ClusterError as error:
+        bar.close()
+        raise Failed(f"{error}\n{how_to_repeat(context, folder)}") from None
+    except OSError as error:
+        bar.close()
+        raise Failed(f"{folder}: {error.strerror or error}\n{how_to_repeat(context, folder)}") from None
+    finally:
+        bar.close()

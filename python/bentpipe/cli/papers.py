@@ -6,7 +6,7 @@ from pathlib import Path
 import click
 
 from bentpipe.cli import console
-from bentpipe.cli.options import Failed, Interrupted, jobs_option, kept
+from bentpipe.cli.options import Failed, Interrupted, how_to_repeat, jobs_option
 
 
 @click.command(short_help="Repeat a paper's experiments and judge its claims.")
@@ -64,11 +64,11 @@ def reproduce(
     bar = console.Rate(console.stderr())
     try:
         made = reproduction.reproduce(
-            list(dict.fromkeys(names)), out=out, quick=quick, only=only, jobs=jobs, told=bar.tell
+            list(dict.fromkeys(names)), out=out, quick=quick, only=only, jobs=jobs, told=bar.update
         )
     except KeyboardInterrupt:
         bar.close()
-        raise Interrupted(kept(context, out)) from None
+        raise Interrupted(how_to_repeat(context, out)) from None
     except OSError as error:
         raise Failed(f"{error.filename or out}: {error.strerror or error}") from None
     finally:

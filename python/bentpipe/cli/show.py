@@ -8,7 +8,13 @@ import click
 
 from bentpipe import _core
 from bentpipe.cli import console, kinds
-from bentpipe.cli.options import format_option, jobs_option, load_scenario, look_here, scenario_options
+from bentpipe.cli.options import (
+    format_option,
+    import_from_current_folder,
+    jobs_option,
+    load_scenario,
+    scenario_options,
+)
 from bentpipe.errors import UsageError
 from bentpipe.format import brief, number, paragraphs
 from bentpipe.models.validation import is_validation, open_validation
@@ -166,7 +172,7 @@ def show(
       bentpipe show byun2007-gateway
       bentpipe show byun2007-gateway --setting "AVQRED" --set run.duration="5 min"
     """
-    look_here([] if setting is None else [setting])
+    import_from_current_folder([] if setting is None else [setting])
     loaded = load_scenario(scenario, overrides, duration, [] if setting is None else [setting])
     if setting is not None:
         loaded = under(loaded, setting)

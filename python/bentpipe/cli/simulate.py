@@ -10,9 +10,9 @@ import click
 from bentpipe.cli import console
 from bentpipe.cli.options import (
     check_counts,
-    given,
+    given_options,
+    import_from_current_folder,
     load_scenario,
-    look_here,
     resumable,
     run_options,
     scenario_options,
@@ -108,7 +108,7 @@ def compare(
     first, *others = operands
     names = [] if settings is None else settings.split(",")
     if Path(first).is_dir():
-        foreign = [option for option in given(context) if option not in _FOR_RESULTS]
+        foreign = [option for option in given_options(context) if option not in _FOR_RESULTS]
         if foreign:
             raise UsageError(f"{', '.join(foreign)}: has no effect on {first}, which is simulated already")
         _compare_results(Path(first), others, names, wanted, options["form"])
@@ -139,12 +139,12 @@ def _compare_results(
             f" there are {', '.join(result.settings)}"
         )
     if rest:
-        _tell(between(result, Result(Path(rest[0])), metrics, names or None), form)
+        _print_comparisons(between(result, Result(Path(rest[0])), metrics, names or None), form)
     else:
-        _tell(within(result, metrics, names or None), form)
+        _print_comparisons(within(result, metrics, names or None), form)
 
 
-def _tell(comparisons: "list[Comparison]", form: str) -> None:
+def _print_comparisons(comparisons: "list[Comparison]", form: str) -> None:
 
     found = document(comparisons)
     if form == "json":
@@ -198,7 +198,7 @@ def _simulate(
         )
     if warmup is not None:
         overrides = (*overrides, f"run.warmup={warmup}")
-    look_here(settings or [])
+    import_from_current_folder(settings or [])
     loaded = load_scenario(scenario, overrides, duration, settings or ())
     # None: the scenario unchanged; no names: the scenario's own list.
     names = loaded.settings if settings == [] else settings
@@ -232,7 +232,7 @@ def _simulate(
         if metrics is None:
             click.echo(json.dumps(result.rows(), indent=2, ensure_ascii=False, allow_nan=False))
         else:
-            _tell(within(result, metrics), form)
+            _print_comparisons(within(result, metrics), form)
         err.print(f"Result: {folder}", markup=False)
         return
     out_console = console.stdout()
@@ -249,7 +249,7 @@ def _simulate(
     elif any(row["ci95"] is not None for row in result.rows()):
         out_console.print("Mean ± 95 % confidence interval of one run's mean, from batches of its samples.")
     if metrics is not None:
-        _tell(within(result, metrics), form)
+        _print_comparisons(within(result, metrics), form)
     if loaded.overrides:
         out_console.print(f"Changed from the file: {', '.join(loaded.overrides)}.", markup=False)
     print(f"Result: {folder}\nReport: {folder / REPORT}")

@@ -1,7 +1,6 @@
 """The command `sweep`."""
 
 import json
-from contextlib import closing
 from pathlib import Path
 
 import click
@@ -9,19 +8,15 @@ import click
 from bentpipe.cli import console
 from bentpipe.cli.options import (
     Failed,
-    Interrupted,
-    cluster_option,
-    format_option,
-    jobs_option,
-    kept,
-    look_here,
+    changes,
+    import_from_current_folder,
     scenario_options,
+    worker_options,
+    workers_and_progress,
 )
-from bentpipe.errors import ClusterError
 from bentpipe.format import measured, plural
 from bentpipe.runs.dataset import FAILURES
 from bentpipe.runs.store import default_folder
-from bentpipe.runs.workers import workers_from
 from bentpipe.sweeps.file import request
 from bentpipe.sweeps.result import check_metrics
 from bentpipe.sweeps.sweep import execute
@@ -63,15 +58,9 @@ _MOST_WARNINGS = 10
     help="Add runs until the 95 % interval of the first --metric is this narrow, for example 2%.",
 )
 @click.option("--max-runs", type=int, metavar="N", help="Limit of runs with --until-ci; default: 100.")
-@jobs_option
-@cluster_option
-@click.option(
-    "--out",
-    type=click.Path(path_type=Path),
-    metavar="DIR",
-    help="Folder of the dataset; an existing one is continued. Default: results/SCENARIO-sweep-DATE-TIME.",
+@worker_options(
+    "Folder of the dataset; an existing one is continued. Default: results/SCENARIO-sweep-DATE-TIME."
 )
-@format_option
 @click.pass_context
 def sweep(
     context: click.Context,
@@ -111,11 +100,11 @@ def sweep(
 
     check_metrics(metrics)
     names = None if settings is None else settings.split(",")
-    look_here(names or [])
+    import_from_current_folder(names or [])
     asked = request(
         scenario,
         vary,
-        [*overrides, *([f"run.duration={duration}"] if duration is not None else [])],
+        changes(overrides, duration),
         settings=names,
         runs=runs,
         seed=seed,
@@ -133,21 +122,9 @@ def sweep(
         console.stderr().print(f"warning: {warning}", markup=False)
     for reason in plan.left_out:
         console.stderr().print(f"left out: {reason}", markup=False)
-    bar = console.Rate(console.stderr(), open_end=precision is not None)
-    try:
-        with closing(workers_from(jobs, cluster)) as workers:
-            result = execute(plan, folder, workers=workers, precision=precision, told=bar.tell)
-    except KeyboardInterrupt:
-        bar.close()
-        raise Interrupted(kept(context, folder)) from None
-    except ClusterError as error:
-        bar.close()
-        raise Failed(f"{error}\n{kept(context, folder)}") from None
-    except OSError as error:
-        bar.close()
-        raise Failed(f"{folder}: {error.strerror or error}\n{kept(context, folder)}") from None
-    finally:
-        bar.close()
+    open_end = precision is not None
+    with workers_and_progress(context, folder, jobs, cluster, open_end=open_end) as (workers, bar):
+        result = execute(plan, folder, workers=workers, precision=precision, on_progress=bar.update)
     rows = result.rows(shown)
     if form == "json":
         click.echo(json.dumps(rows, indent=2, ensure_ascii=False, allow_nan=False))

@@ -1,7 +1,6 @@
 """The command `tune`."""
 
 import json
-from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,18 +9,15 @@ import click
 from bentpipe.cli import console
 from bentpipe.cli.options import (
     Failed,
-    Interrupted,
-    cluster_option,
-    format_option,
-    jobs_option,
-    kept,
-    look_here,
+    changes,
+    import_from_current_folder,
     scenario_options,
+    worker_options,
+    workers_and_progress,
 )
 from bentpipe.format import likelihood, measured, plural
 from bentpipe.runs.plan import slug
 from bentpipe.runs.store import REPORT, default_folder
-from bentpipe.runs.workers import workers_from
 from bentpipe.tuning.result import BEST, TRIALS, difference
 
 if TYPE_CHECKING:
@@ -94,8 +90,6 @@ _SHOWN = 12
     metavar="N",
     help="Runs of the winner with seeds unused in the search.",
 )
-@jobs_option
-@cluster_option
 @click.option(
     "--storage",
     metavar="URL",
@@ -103,14 +97,9 @@ _SHOWN = 12
     " Default: a file in --out.",
 )
 @click.option("--study", metavar="NAME", help="Name of the study; default: the scenario's and the AQM's.")
-@click.option(
-    "--out",
-    type=click.Path(path_type=Path),
-    metavar="DIR",
-    help="Folder of the result; an existing search is continued."
-    " Default: results/SCENARIO-tune-AQM-DATE-TIME.",
+@worker_options(
+    "Folder of the result; an existing search is continued. Default: results/SCENARIO-tune-AQM-DATE-TIME."
 )
-@format_option
 @click.pass_context
 def tune(
     context: click.Context,
@@ -143,33 +132,22 @@ def tune(
     """
     from bentpipe.tuning.tune import Tuning, execute
 
-    changes = [*overrides, *([f"run.duration={duration}"] if duration is not None else [])]
-    look_here([aqm])
-    plan = Tuning.plan(scenario, aqm, metrics, overrides=changes, **options)
+    import_from_current_folder([aqm])
+    plan = Tuning.plan(scenario, aqm, metrics, overrides=changes(overrides, duration), **options)
     folder = out if out is not None else default_folder(f"{Path(plan.scenario).stem}-tune-{slug(aqm, ())}")
     err = console.stderr()
     for warning in plan.space.as_given().warnings:
         err.print(f"warning: {warning}", markup=False)
-    bar = console.Rate(err)
-    try:
-        with closing(workers_from(jobs, cluster)) as workers:
-            result = execute(
-                plan,
-                folder,
-                workers=workers,
-                storage=storage,
-                study=study,
-                told=bar.tell,
-                say=lambda text: err.print(text, markup=False),
-            )
-    except KeyboardInterrupt:
-        bar.close()
-        raise Interrupted(kept(context, folder)) from None
-    except OSError as error:
-        bar.close()
-        raise Failed(f"{folder}: {error.strerror or error}\n{kept(context, folder)}") from None
-    finally:
-        bar.close()
+    with workers_and_progress(context, folder, jobs, cluster) as (workers, bar):
+        result = execute(
+            plan,
+            folder,
+            workers=workers,
+            storage=storage,
+            study=study,
+            on_progress=bar.update,
+            on_message=lambda text: err.print(text, markup=False),
+        )
     if form == "json":
         click.echo(json.dumps(result.document(), indent=2, ensure_ascii=False, allow_nan=False))
     else:

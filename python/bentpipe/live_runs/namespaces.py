@@ -20,7 +20,7 @@ from types import TracebackType
 from typing import TypeVar
 
 from bentpipe.errors import LiveError
-from bentpipe.live_runs.processes import in_namespace, run, undisturbed
+from bentpipe.live_runs.processes import in_namespace, run, signals_deferred
 
 __all__ = ["PLACES", "Network", "listening"]
 
@@ -54,7 +54,7 @@ class Network:
     def __enter__(self) -> "Network":
         """Create the network after removing those of killed runs; `LiveError` if that fails."""
         try:
-            with undisturbed():
+            with signals_deferred():
                 self._make()
         except BaseException:
             if self._lock is not None:
@@ -92,7 +92,7 @@ class Network:
 
     def close(self) -> None:
         """Remove the network and kill the processes in it."""
-        with undisturbed():
+        with signals_deferred():
             _remove(self.number, keep=self._keep)
             if self._lock is not None:
                 os.close(self._lock)

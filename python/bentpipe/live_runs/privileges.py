@@ -9,9 +9,15 @@ from pathlib import Path
 
 from bentpipe.live_runs.processes import environment
 
-__all__ = ["INSIDE", "own_system", "prepare", "why_not", "why_not_tcp"]
+__all__ = [
+    "IN_USER_NAMESPACE",
+    "missing_congestion_control",
+    "missing_permission",
+    "prepare",
+    "user_namespace_command",
+]
 
-INSIDE = "BENTPIPE_OWN_SYSTEM"
+IN_USER_NAMESPACE = "BENTPIPE_OWN_SYSTEM"
 """Environment variable of a process that runs as root in a separate user namespace."""
 _TUN = "/dev/net/tun"
 _CAP_NET_ADMIN, _CAP_SYS_ADMIN = 12, 21
@@ -25,7 +31,7 @@ _ADVICE = (
 )
 
 
-def _able() -> bool:
+def _has_capabilities() -> bool:
     """Return True if this process has the capabilities to create namespaces and networks."""
     try:
         status = Path("/proc/self/status").read_text(encoding="ascii")
@@ -36,9 +42,9 @@ def _able() -> bool:
     return bool(held >> _CAP_NET_ADMIN & 1 and held >> _CAP_SYS_ADMIN & 1)
 
 
-def why_not() -> str | None:
+def missing_permission() -> str | None:
     """Return why this process cannot run live, and the remedy; None if it can."""
-    if not _able():
+    if not _has_capabilities():
         return _ADVICE
     if not _has_tun():
         return f"{_TUN} cannot be opened, but a live run needs it: load the module tun, or allow access"
@@ -49,7 +55,7 @@ def _has_tun() -> bool:
     return os.access(_TUN, os.R_OK | os.W_OK)
 
 
-def why_not_tcp(congestions: Sequence[str]) -> str | None:
+def missing_congestion_control(congestions: Sequence[str]) -> str | None:
     """Return a message on the first congestion control that the kernel's TCP lacks; None if it has all."""
     for name in congestions:
         with socket.socket() as probe:
@@ -63,12 +69,12 @@ def why_not_tcp(congestions: Sequence[str]) -> str | None:
     return None
 
 
-def own_system(arguments: Sequence[str]) -> list[str] | str | None:
+def user_namespace_command(arguments: Sequence[str]) -> list[str] | str | None:
     """Return the command that repeats this one as root in separate namespaces, or a message why that fails.
 
     None if this process has the permissions itself.
     """
-    if _able() or INSIDE in os.environ:
+    if _has_capabilities() or IN_USER_NAMESPACE in os.environ:
         return None
     if not _has_tun():
         return f"{_ADVICE} (now: {_TUN} cannot be opened)"
@@ -81,11 +87,11 @@ def own_system(arguments: Sequence[str]) -> list[str] | str | None:
             check=False,
             env=environment(),
         )
-        said = done.stderr.strip().splitlines()
+        messages = done.stderr.strip().splitlines()
     except (OSError, subprocess.SubprocessError) as error:
         return f"{_ADVICE} ({error})"
     if done.returncode:
-        return f"{_ADVICE} (now: {said[-1] if said else 'not allowed'})"
+        return f"{_ADVICE} (now: {messages[-1] if messages else 'not allowed'})"
     again = [sys.executable, "-c", "from bentpipe.cli import main; main()", *arguments]
     return ["unshare", *_OPTIONS, *again]
 

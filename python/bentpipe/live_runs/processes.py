@@ -23,7 +23,7 @@ __all__ = [
     "interruptible",
     "programs",
     "run",
-    "undisturbed",
+    "signals_deferred",
 ]
 
 _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -84,15 +84,15 @@ def interruptible() -> Iterator[None]:
 
 
 @contextmanager
-def undisturbed() -> Iterator[None]:
+def signals_deferred() -> Iterator[None]:
     """Defer signals that end this process until the block is complete."""
-    came: list[int] = []
+    received: list[int] = []
     try:
-        with _handled(lambda number, _: came.append(number)):
+        with _handled(lambda number, _: received.append(number)):
             yield
     finally:
-        if came:
-            signal.raise_signal(came[0])
+        if received:
+            signal.raise_signal(received[0])
 
 
 @contextmanager
@@ -143,8 +143,8 @@ def run(command: Sequence[str], text: str = "", *, seconds: float = 30) -> str:
     except OSError as error:
         raise LiveError(f"{_short(command)} cannot be run: {error.strerror}") from None
     if done.returncode:
-        said = " / ".join((done.stderr.strip() or done.stdout.strip()).splitlines()[-3:])
-        raise LiveError(f"{_short(command)} failed: {said or done.returncode}")
+        message = " / ".join((done.stderr.strip() or done.stdout.strip()).splitlines()[-3:])
+        raise LiveError(f"{_short(command)} failed: {message or done.returncode}")
     return done.stdout
 
 

@@ -82,7 +82,9 @@ def read_record(path: Path, flows: pl.DataFrame, warmup: float, duration: float)
     # Counters end with the last sample; omit drops between it and the gateway's stop.
     until = max((sample[0] or 0.0 for sample in samples), default=0.0)
     drops = [drop for drop in drops if drop[0] <= until]
-    discarded, flows = _told_apart(pl.DataFrame(drops, schema={**_DROPS, **_ENDS}, orient="row"), flows)
+    discarded, flows = _assigned_to_flows(
+        pl.DataFrame(drops, schema={**_DROPS, **_ENDS}, orient="row"), flows
+    )
     summary = last["summary"]
     lengths = pl.DataFrame(summary["drop_runs"], schema=_DROP_RUNS, orient="row")
     return Recorded(
@@ -95,7 +97,7 @@ def read_record(path: Path, flows: pl.DataFrame, warmup: float, duration: float)
     )
 
 
-def _told_apart(drops: pl.DataFrame, flows: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
+def _assigned_to_flows(drops: pl.DataFrame, flows: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Assign drops to the load generator's flows, and count each flow's drops.
 
     A drop belongs to the latest flow that began between the same two ends; null if that flow ended before

@@ -9,7 +9,7 @@ from pathlib import Path
 from bentpipe._core import Scenario
 from bentpipe.errors import LiveError, UsageError
 from bentpipe.live_runs.chain import Chain, check
-from bentpipe.live_runs.privileges import why_not, why_not_tcp
+from bentpipe.live_runs.privileges import missing_congestion_control, missing_permission
 from bentpipe.live_runs.processes import Programs, interruptible, programs
 from bentpipe.live_runs.session import Session, versions
 from bentpipe.runs.experiment import Silent, Watcher
@@ -17,7 +17,7 @@ from bentpipe.runs.plan import Plan, load, make_plan
 from bentpipe.runs.result import Result
 from bentpipe.runs.store import LIVE, Store, pairs
 
-__all__ = ["carried_out", "live", "planned", "ready"]
+__all__ = ["live", "plan_and_chain", "required_programs", "run_all"]
 
 
 def live(
@@ -39,14 +39,14 @@ def live(
     """
     loaded = scenario if isinstance(scenario, Scenario) else load(scenario)
     names = settings.split(",") if isinstance(settings, str) else settings
-    plan, chain = planned(loaded, names, runs, seed)
-    found = ready(chain, None if keep is None else Path(keep))
+    plan, chain = plan_and_chain(loaded, names, runs, seed)
+    found = required_programs(chain, None if keep is None else Path(keep))
     temporary = None if out is not None else Path(tempfile.mkdtemp(prefix="bentpipe-"))
     folder = Path(out) if out is not None else Path(str(temporary)) / "result"
     try:
         store = Store.create(folder, plan, engine=LIVE, versions=versions(found))
         try:
-            carried_out(store, chain, found, keep=None if keep is None else Path(keep))
+            run_all(store, chain, found, keep=None if keep is None else Path(keep))
         finally:
             store.close()
         return Result(folder, temporary=temporary)
@@ -56,7 +56,7 @@ def live(
         raise
 
 
-def planned(
+def plan_and_chain(
     scenario: Scenario, settings: Sequence[str] | None, runs: int, seed: int | None
 ) -> tuple[Plan, Chain]:
     """Return the plan and its chain; `settings` default to those of the scenario."""
@@ -65,9 +65,9 @@ def planned(
     return plan, check(plan)
 
 
-def ready(chain: Chain, keep: Path | None) -> Programs:
+def required_programs(chain: Chain, keep: Path | None) -> Programs:
     """Return the programs of a run; `UsageError` if permissions, programs or kernel features are missing."""
-    reason = why_not() or why_not_tcp(chain.congestions)
+    reason = missing_permission() or missing_congestion_control(chain.congestions)
     if reason is not None:
         raise UsageError(reason)
     found = programs()
@@ -79,7 +79,7 @@ def ready(chain: Chain, keep: Path | None) -> Programs:
     return found
 
 
-def carried_out(
+def run_all(
     store: Store,
     chain: Chain,
     found: Programs,

@@ -26,14 +26,14 @@ from bentpipe._core import Scenario
 from bentpipe.errors import LiveError
 from bentpipe.live_runs.chain import CLIENTS, SERVERS, Chain, Listener, Step
 from bentpipe.live_runs.namespaces import Network, listening
-from bentpipe.live_runs.processes import Child, Programs, environment, run, undisturbed
+from bentpipe.live_runs.processes import Child, Programs, environment, run, signals_deferred
 from bentpipe.live_runs.record import Recorded, read_flows, read_record
 from bentpipe.runs.plan import Setting
 
 if TYPE_CHECKING:
     import socket
 
-__all__ = ["Session", "told", "versions"]
+__all__ = ["Session", "scenario_entry", "versions"]
 
 _LEADS = (5.0, 15.0)
 """Time from the start of the set-up to time zero [s]: first attempt, and second if that is too short."""
@@ -137,7 +137,7 @@ class Session:
     def _run(self, lead: float, progress: Callable[[float], None], keep: Path | None) -> Recorded:
         """Perform the run with its time zero `lead` [s] from now."""
         self._origin = time.monotonic_ns() + int(lead * 1e9)
-        with _ended_undisturbed() as stack:
+        with _exit_stack_without_signals() as stack:
             stack.enter_context(self._network)
             if keep is not None:
                 stack.callback(self._keep, keep)
@@ -159,7 +159,7 @@ class Session:
             load = self._start(stack, "load", "clients", [self.programs.lab, "load", str(plan)])
             self._wait([emulator, *web, *ends], load, progress)
             load.wait(time.monotonic() + 10)
-            said = load.stop(10)
+            output = load.stop(10)
             load.check(well=(0, -signal.SIGTERM))
             for end in ends[:1]:
                 end.stop(10)
@@ -167,7 +167,7 @@ class Session:
                 end.check(well=(0,))
             links = emulator.stop()
             recorded = self._recorded(read_flows(folder / "flows.jsonl"))
-            return _with(recorded, {"links": _last_json(links), "load": _last_json(said)})
+            return _with(recorded, {"links": _last_json(links), "load": _last_json(output)})
 
     def _ends(self, stack: ExitStack) -> list[Child]:
         """Start gateway and terminal, and wait until the spacelink between them is up."""
@@ -252,7 +252,7 @@ class Session:
             }
 
         return {
-            "scenario": told(self._scenario),
+            "scenario": scenario_entry(self._scenario),
             "seed": self.seed,
             "origin_ns": self._origin,
             "until_s": self._end,
@@ -363,7 +363,7 @@ class Session:
 
     def _write_scenario(self) -> None:
         """Write the scenario and its files for gateway and terminal."""
-        scenario = told(self._scenario)
+        scenario = scenario_entry(self._scenario)
         folder = self._network.folder / "scenario"
         folder.mkdir()
         (folder / "scenario.toml").write_text(scenario["text"], encoding="utf-8")
@@ -377,7 +377,7 @@ class Session:
 
     def _config(self, role: str, keys: Path) -> str:
         """Return the configuration of `role`, "gateway" or "terminal"."""
-        scenario = told(self._scenario)
+        scenario = scenario_entry(self._scenario)
         folder = self._network.folder
         users = list(_network(*_GATEWAYS[CLIENTS]))
         near, far = _SPACELINK if role == "gateway" else _SPACELINK[::-1]
@@ -425,7 +425,7 @@ class Session:
         return "\n".join(lines) + "\n"
 
 
-def told(scenario: Scenario) -> dict[str, Any]:
+def scenario_entry(scenario: Scenario) -> dict[str, Any]:
     """Return a scenario in the form of the plan; `LiveError` if its AQM is written in Python."""
     packed = scenario.packed()
     if packed is None or scenario.python_aqm is not None:
@@ -436,13 +436,13 @@ def told(scenario: Scenario) -> dict[str, Any]:
 
 
 @contextmanager
-def _ended_undisturbed() -> Iterator[ExitStack]:
+def _exit_stack_without_signals() -> Iterator[ExitStack]:
     """Yield a stack whose contexts are closed with signals deferred."""
     stack = ExitStack()
     try:
         yield stack
     finally:
-        with undisturbed():
+        with signals_deferred():
             stack.close()
 
 

@@ -55,7 +55,7 @@ def simulated(
     settings: Sequence[str],
     axes: Mapping[str, Sequence[float]],
     cache: Path | None = None,
-    tell: Callable[[int, int], None] | None = None,
+    on_progress: Callable[[int, int], None] | None = None,
 ) -> list[dict[str, Any]]:
     """Simulate a scenario once under each setting at every combination of `connections` and `pep_delay`.
 
@@ -89,8 +89,8 @@ def simulated(
         if "pep_delay" in at:
             found["at_pep_delay"] = max(at["pep_delay"], _half_tick(plain))
         rows += [{"setting": name, **found, **kept[_digest(scenario, name)]} for name in settings]
-        if tell is not None:
-            tell(done + 1, len(points))
+        if on_progress is not None:
+            on_progress(done + 1, len(points))
     return rows
 
 

@@ -304,7 +304,7 @@ def with_simulations(
     overrides: Sequence[str],
     count: int,
     folder: Path,
-    tell: Callable[[str], object] | None = None,
+    on_message: Callable[[str], object] | None = None,
 ) -> StabilityMap:
     """Return the map with `count` by `count` simulations of the scenario at `path`, cached in `folder`."""
 
@@ -314,8 +314,8 @@ def with_simulations(
         return spread(low, high, count if high > low else 1)
 
     def progress(done: int, total: int) -> None:
-        if tell is not None and (done == total or done % count == 0):
-            tell(f"Simulated {done} of {total} points")
+        if on_message is not None and (done == total or done % count == 0):
+            on_message(f"Simulated {done} of {total} points")
 
     points = {axis.name: along(axis) for axis in (found.x, found.y)}
     rows = simulated(path, overrides, found.settings, points, folder / CACHE, progress)

@@ -67,8 +67,8 @@ def simulated(result: Result, classes: Sequence[str] = ()) -> Account:
     series = {name: result.one("series", name, result.seeds[0]) for name in result.settings}
     if result.engine == store.LIVE:
         what = "live gateway: real TCP connections, in real time"
-        said = [f"{what}, {plural(len(result.seeds), 'run')} per setting", *result.notes]
-        return Account(store.LIVE, "; ".join([*said, *result.invalid, *result.late]), found, series)
+        parts = [f"{what}, {plural(len(result.seeds), 'run')} per setting", *result.notes]
+        return Account(store.LIVE, "; ".join([*parts, *result.invalid, *result.late]), found, series)
     return Account(store.SIMULATOR, "packet simulator", found, series)
 
 
@@ -198,7 +198,7 @@ _TABLE = {
 }
 
 
-def planned(
+def plan_and_solve(
     scenario: _core.Scenario, settings: Sequence[str] | None, runs: int | None, seed: int | None
 ) -> tuple[Plan, ModelResult | Solution]:
     """Solve the model, and return the plan of the simulations with the model's result.
@@ -262,7 +262,7 @@ def same_scenario(plan: Plan, live: str | Path | None) -> Result | None:
     return found
 
 
-def begun(
+def start(
     folder: Path,
     plan: Plan,
     model: ModelResult | Solution,
@@ -294,7 +294,7 @@ def begun(
     return into
 
 
-def finished(folder: Path, plan: Plan) -> Validation:
+def finish(folder: Path, plan: Plan) -> Validation:
     """Write the comparison, mark the validation complete, and return it."""
     found = Validation(folder, Result(folder / SIMULATION), _open_model(folder / MODEL), _open_live(folder))
     files.write_json(folder / COMPARISON, found.rows())
@@ -302,7 +302,7 @@ def finished(folder: Path, plan: Plan) -> Validation:
     return found
 
 
-def dropped(folder: Path) -> None:
+def discard_if_unstarted(folder: Path) -> None:
     """Remove the folder if nothing was simulated because the request turned out to be invalid."""
     if not (folder / SIMULATION).exists():
         shutil.rmtree(folder, ignore_errors=True)
@@ -345,31 +345,31 @@ def validate(
         settings = settings.split(",")
     loaded = scenario if isinstance(scenario, _core.Scenario) else load(scenario)
     jobs = checked_jobs(jobs)
-    plan, model = planned(loaded, settings, runs, seed)
+    plan, model = plan_and_solve(loaded, settings, runs, seed)
     third = same_scenario(plan, live)
     if out is not None:
-        return _carried_out(Path(out), plan, model, third, jobs)
+        return _run(Path(out), plan, model, third, jobs)
     temporary = Path(tempfile.mkdtemp(prefix="bentpipe-"))
     try:
-        found = _carried_out(temporary / "result", plan, model, third, jobs)
+        found = _run(temporary / "result", plan, model, third, jobs)
     except BaseException:
         shutil.rmtree(temporary, ignore_errors=True)
         raise
     return Validation(found.folder, found.simulation, found.model, found.live, temporary=temporary)
 
 
-def _carried_out(
+def _run(
     folder: Path, plan: Plan, model: ModelResult | Solution, live: Result | None, jobs: int
 ) -> Validation:
-    into = begun(folder, plan, model, live)
+    into = start(folder, plan, model, live)
     try:
         execute(into, jobs)
     except (AlgorithmError, ScenarioError, UsageError):
-        dropped(folder)
+        discard_if_unstarted(folder)
         raise
     finally:
         into.close()
-    return finished(folder, plan)
+    return finish(folder, plan)
 
 
 def _manifest(plan: Plan, status: str, *, live: bool) -> dict[str, Any]:

@@ -94,7 +94,7 @@ def colours(settings: Sequence[str], drawn: Sequence[str]) -> dict[str, str]:
 
 def figures(result: Result, width: Width = "container") -> list[Figure]:
     """Return every figure that the result has data for; `width` is that of one column's panels [pixels]."""
-    book = _Book(result, width)
+    book = _Charts(result, width)
     made = [
         book.operating_points(),
         book.over_time(
@@ -121,7 +121,7 @@ def figures(result: Result, width: Width = "container") -> list[Figure]:
     return [figure for figure in made if figure is not None]
 
 
-class _Book:
+class _Charts:
     """Draws the figures of one result."""
 
     def __init__(self, result: Result, width: Width) -> None:

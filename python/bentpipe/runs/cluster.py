@@ -56,7 +56,7 @@ class Cluster:
         count = _local_count(where)
         self.local: LocalWorkers | None = None
         self._client: Client | None = None
-        self._levels = _quiet()
+        self._levels = _silence_loggers()
         try:
             self.local = LocalWorkers(count) if count else None
             self._client = _connect(where, self.local.address if self.local else where)
@@ -135,7 +135,7 @@ def _local_count(where: str) -> int:
     return 0
 
 
-def _quiet() -> list[tuple[logging.Logger, int]]:
+def _silence_loggers() -> list[tuple[logging.Logger, int]]:
     """Keep Dask from writing to the terminal; return the former settings."""
     names = [name for name in logging.root.manager.loggerDict if name.split(".")[0] == "distributed"]
     levels = [(logging.getLogger(name), logging.getLogger(name).level) for name in names]
@@ -194,7 +194,7 @@ class _Sweep:
             now = time.monotonic()
             if now - self.looked >= _LOOK_SECONDS:
                 self.looked = now
-                self._look(now)
+                self._update_workers(now)
             self._submit()
             if not self.tasks and (self.threads or self._is_done()):
                 return
@@ -208,7 +208,7 @@ class _Sweep:
     def _is_done(self) -> bool:
         return self.queued == 0 and not self.again and not self.suspects
 
-    def _look(self, now: float) -> None:
+    def _update_workers(self, now: float) -> None:
         """Replace ended worker processes and count threads.
 
         Raises `ClusterError` if the scheduler is gone, or after a long time without workers.

@@ -123,8 +123,10 @@ class Result:
     @property
     def notes(self) -> list[str]:
         """Differences between the live runs and their scenario, as notes."""
-        said = (note for entry in self.manifest["runs"] for note in entry.get("live", {}).get("notes", []))
-        return list(dict.fromkeys(said))
+        notes_of_runs = (
+            note for entry in self.manifest["runs"] for note in entry.get("live", {}).get("notes", [])
+        )
+        return list(dict.fromkeys(notes_of_runs))
 
     @property
     def invalid(self) -> list[str]:

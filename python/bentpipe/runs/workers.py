@@ -15,12 +15,12 @@ from bentpipe.runs.dataset import Dataset, Failure, Run
 from bentpipe.runs.experiment import checked_jobs
 from bentpipe.stats.metrics import Recorded, evaluate
 
-__all__ = ["Outcome", "Teller", "Threads", "Workers", "measure", "simulate", "workers_from"]
+__all__ = ["OnProgress", "Outcome", "Threads", "Workers", "measure", "simulate", "workers_from"]
 
 _POLL_SECONDS = 0.2
 _FLUSH_SECONDS = 2.0
 
-Teller = Callable[[int, int, int], None]
+OnProgress = Callable[[int, int, int], None]
 """Progress callback: numbers of finished, wanted and failed runs, on every change and periodically."""
 
 Outcome = dict[str, float | None] | SimulationError | ScenarioError | AlgorithmError
@@ -127,7 +127,7 @@ def measure(scenario: _core.Scenario, seed: int, progress: _core.Progress) -> di
 
 
 def simulate(
-    runs: Iterable[Run], dataset: Dataset, workers: Workers, told: Teller | None = None
+    runs: Iterable[Run], dataset: Dataset, workers: Workers, on_progress: OnProgress | None = None
 ) -> list[Failure]:
     """Simulate the runs missing in `dataset`, add their results, and return the failures.
 
@@ -142,8 +142,8 @@ def simulate(
             same.add((run.digest, run.seed))
     failures: list[Failure] = []
     done = len(wanted) - len(todo)
-    tell = told or (lambda *_: None)
-    tell(done, len(wanted), 0)
+    notify = on_progress or (lambda *_: None)
+    notify(done, len(wanted), 0)
     with closing(workers.results(todo)) as results:
         try:
             for result in results:
@@ -154,7 +154,7 @@ def simulate(
                         failures.append(Failure(run, str(outcome)))
                     else:
                         dataset.add(run, outcome)
-                tell(done, len(wanted), len(failures))
+                notify(done, len(wanted), len(failures))
                 dataset.flush(_FLUSH_SECONDS)
         finally:
             dataset.flush(0.0)

@@ -13,7 +13,7 @@ from bentpipe.errors import UsageError
 from bentpipe.runs.dataset import Dataset, Run
 from bentpipe.runs.plan import load, make_plan, scenario_path
 from bentpipe.runs.python_aqm import Setting
-from bentpipe.runs.workers import Teller, Threads, Workers, simulate
+from bentpipe.runs.workers import OnProgress, Threads, Workers, simulate
 from bentpipe.stats.intervals import summarise
 from bentpipe.sweeps.factors import Factor, factors_from, points
 from bentpipe.sweeps.result import DEFAULT_METRICS, SweepResult, check_metrics, narrow
@@ -167,7 +167,7 @@ def execute(
     *,
     workers: Workers | None = None,
     precision: Precision | None = None,
-    told: Teller | None = None,
+    on_progress: OnProgress | None = None,
 ) -> SweepResult:
     """Simulate the runs missing in the dataset in `folder`, by default on one thread per core.
 
@@ -178,15 +178,15 @@ def execute(
     keys = tuple(factor.key for factor in plan.factors)
     about = plan.about() | ({} if precision is None else {"until": asdict(precision)})
     with Dataset(folder, keys, about) as dataset:
-        told_of = _Count(told)
-        failures = simulate(plan.runs(), dataset, workers, told_of.tell)
+        counter = _Count(on_progress)
+        failures = simulate(plan.runs(), dataset, workers, counter.update)
         failed = {(each.run.digest, each.run.seed) for each in failures}
         while precision is not None:
             more = _wider(plan, dataset, precision, failed)
             if not more:
                 break
-            told_of.next()
-            new = simulate(more, dataset, workers, told_of.tell)
+            counter.next()
+            new = simulate(more, dataset, workers, counter.update)
             failures += new
             failed |= {(each.run.digest, each.run.seed) for each in new}
         dataset.finish(failures)
@@ -196,15 +196,15 @@ def execute(
 class _Count:
     """Adds up the progress of several calls of `simulate`, each of which counts from zero."""
 
-    def __init__(self, told: Teller | None) -> None:
-        self.told = told
+    def __init__(self, on_progress: OnProgress | None) -> None:
+        self.on_progress = on_progress
         self.before = self.now = (0, 0, 0)
 
-    def tell(self, done: int, total: int, failed: int) -> None:
+    def update(self, done: int, total: int, failed: int) -> None:
         before = self.before
         self.now = (before[0] + done, before[1] + total, before[2] + failed)
-        if self.told is not None:
-            self.told(*self.now)
+        if self.on_progress is not None:
+            self.on_progress(*self.now)
 
     def next(self) -> None:
         self.before = self.now

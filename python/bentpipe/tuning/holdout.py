@@ -10,7 +10,7 @@ from typing import Any
 
 from bentpipe.errors import UsageError
 from bentpipe.runs.dataset import Dataset, Failure, Run
-from bentpipe.runs.workers import Teller, Workers, simulate
+from bentpipe.runs.workers import OnProgress, Workers, simulate
 from bentpipe.stats.intervals import Summary, holm, paired, summarise
 from bentpipe.stats.objectives import Judge, Values
 
@@ -88,7 +88,7 @@ def rerun(
     metrics: Iterable[str],
     dataset: Dataset,
     workers: Workers,
-    told: Teller | None = None,
+    on_progress: OnProgress | None = None,
 ) -> tuple[dict[str, dict[str, list[float | None]]], list[Failure]]:
     """Simulate each of `chosen` with each seed, into `dataset`; runs in the dataset are not repeated.
 
@@ -97,7 +97,7 @@ def rerun(
     wanted = {name: [replace(run, seed=seed) for seed in seeds] for name, run in chosen.items()}
     # Seed by seed, so that an interrupted call has results of every candidate.
     runs = [of[index] for index in range(len(seeds)) for of in wanted.values()]
-    failures = simulate(runs, dataset, workers, told)
+    failures = simulate(runs, dataset, workers, on_progress)
     samples: dict[str, dict[str, list[float | None]]] = {}
     for name, mine in wanted.items():
         rows = [dataset.metrics(run) or {} for run in mine]

@@ -14,7 +14,7 @@ import polars as pl
 
 from bentpipe.format import number_of
 from bentpipe.runs.dataset import read_all
-from bentpipe.runs.workers import Teller, Workers
+from bentpipe.runs.workers import OnProgress, Workers
 from bentpipe.stats.intervals import summarise
 from bentpipe.stats.objectives import Judge
 from bentpipe.tuning.result import DEFAULTS
@@ -45,14 +45,14 @@ def explored(
     judge: Judge,
     metrics: Sequence[str],
     workers: Workers,
-    told: Teller | None = None,
+    on_progress: OnProgress | None = None,
 ) -> tuple[dict[str, Point], dict[str, Any]]:
     """Search in two rounds with half of the trials each; return the points by name, and the cost.
 
     Only complete trials are returned; the defaults are a point like the others.
     """
     first = math.ceil(search.trials / 2)
-    points, cost = _round("", replace(search, trials=first), folder / "wide", metrics, workers, told)
+    points, cost = _round("", replace(search, trials=first), folder / "wide", metrics, workers, on_progress)
     second = search.trials - first
     if not second or not points:
         return points, cost
@@ -63,7 +63,7 @@ def explored(
         return points, cost
     near = replace(search.search, space=narrowed(search.space, best))
     more, spent = _round(
-        "near ", replace(search, search=near, trials=second), folder / "near", metrics, workers, told
+        "near ", replace(search, search=near, trials=second), folder / "near", metrics, workers, on_progress
     )
     more.pop(DEFAULTS, None)
     return points | more, {key: cost[key] + spent[key] for key in cost}
@@ -97,9 +97,9 @@ def _round(
     folder: Path,
     metrics: Sequence[str],
     workers: Workers,
-    told: Teller | None,
+    on_progress: OnProgress | None,
 ) -> tuple[dict[str, Point], dict[str, Any]]:
-    found = execute(search, folder, workers=workers, told=told).found
+    found = execute(search, folder, workers=workers, on_progress=on_progress).found
     keys = tuple(f"{search.space.prefix}.{each}" for each in search.space.names)
     runs = read_all(folder, keys).filter(pl.col("seed").is_in(search.seeds))
     by_digest = {str(digest): table for (digest,), table in runs.group_by("digest")}

@@ -15,7 +15,7 @@ from bentpipe.errors import ScenarioError, UsageError
 from bentpipe.runs.dataset import Dataset, Failure, Run
 from bentpipe.runs.plan import MOST_RUNS, overrides_from, scenario_path
 from bentpipe.runs.store import build_digest
-from bentpipe.runs.workers import Teller, Threads, Workers, simulate, workers_from
+from bentpipe.runs.workers import OnProgress, Threads, Workers, simulate, workers_from
 from bentpipe.stats.objectives import Objective, judged, kept, objectives_from
 from bentpipe.tuning.holdout import figures, fresh_seeds, rerun
 from bentpipe.tuning.holdout import means as sample_means
@@ -41,7 +41,7 @@ MOST_TRIALS = 1_000_000
 _POLL_SECONDS = 0.5
 _KEEP = {"front": 1, "rank": 3}
 
-Say = Callable[[str], None]
+OnMessage = Callable[[str], None]
 
 
 @dataclass
@@ -224,8 +224,8 @@ def tune(
     workers: Workers | None = None,
     storage: str | Path | None = None,
     study: str | None = None,
-    told: Teller | None = None,
-    say: Say | None = None,
+    on_progress: OnProgress | None = None,
+    on_message: OnMessage | None = None,
 ) -> TuneResult:
     """Search the parameters of `aqm` for the best `metrics`, into the folder `out`.
 
@@ -253,9 +253,25 @@ def tune(
         fresh=fresh,
     )
     if workers is not None:
-        return execute(plan, Path(out), workers=workers, storage=storage, study=study, told=told, say=say)
+        return execute(
+            plan,
+            Path(out),
+            workers=workers,
+            storage=storage,
+            study=study,
+            on_progress=on_progress,
+            on_message=on_message,
+        )
     with closing(workers_from(jobs, cluster)) as found:
-        return execute(plan, Path(out), workers=found, storage=storage, study=study, told=told, say=say)
+        return execute(
+            plan,
+            Path(out),
+            workers=found,
+            storage=storage,
+            study=study,
+            on_progress=on_progress,
+            on_message=on_message,
+        )
 
 
 def execute(
@@ -265,8 +281,8 @@ def execute(
     workers: Workers | None = None,
     storage: str | Path | None = None,
     study: str | None = None,
-    told: Teller | None = None,
-    say: Say | None = None,
+    on_progress: OnProgress | None = None,
+    on_message: OnMessage | None = None,
 ) -> TuneResult:
     """Search, judge, and write the result to `folder`; an interruption keeps the finished runs."""
     workers = workers or Threads()
@@ -280,7 +296,7 @@ def execute(
         ledger = Ledger(open_storage(where), name, maximise, plan.determined_by(), where)
         try:
             with closing(ledger):
-                work = _Work(plan, ledger, dataset, workers, told, say)
+                work = _Work(plan, ledger, dataset, workers, on_progress, on_message)
                 trials = work.until_done()
             found = work.judge(trials, references)
         finally:
@@ -302,16 +318,16 @@ class _Work:
         ledger: Ledger,
         dataset: Dataset,
         workers: Workers,
-        told: Teller | None,
-        say: Say | None,
+        on_progress: OnProgress | None,
+        on_message: OnMessage | None,
     ) -> None:
         self.plan = plan
         self.ledger = ledger
         self.dataset = dataset
         self.workers = workers
         self.failures: list[Failure] = []
-        self._told = told or (lambda *_: None)
-        self._say = say or (lambda _: None)
+        self._on_progress = on_progress or (lambda *_: None)
+        self._on_message = on_message or (lambda _: None)
         self._waited_for: list[str] = []
         self._total = plan.trials * len(plan.seeds)
         self._done = 0
@@ -362,7 +378,7 @@ class _Work:
         others = self.ledger.repeat_left(self.plan.search.distributions())
         if others and others != self._waited_for:
             names = ", ".join(":".join(who.split(":")[:2]) for who in others)
-            self._say(f"Waiting for trials of another process: {names}")
+            self._on_message(f"Waiting for trials of another process: {names}")
         self._waited_for = others
         if others:
             time.sleep(_POLL_SECONDS)
@@ -431,10 +447,10 @@ class _Work:
         """Simulate the runs missing in the dataset."""
         base = self._done
 
-        def told(done: int, _: int, failed: int) -> None:
-            self._told(min(self._total, base + done), self._total, failed + len(self.failures))
+        def on_progress(done: int, _: int, failed: int) -> None:
+            self._on_progress(min(self._total, base + done), self._total, failed + len(self.failures))
 
-        self.failures += simulate(runs, self.dataset, self.workers, told)
+        self.failures += simulate(runs, self.dataset, self.workers, on_progress)
         self._done = min(self._total, base + len(runs))
 
     def judge(self, trials: Sequence[Trial], references: Mapping[str, Run]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The preset `linux` against the kernel: the same path, the same losses, goodput within 10 %."""
+"""The preset `linux` compared with the kernel on the same path with the same losses: goodput within 10 %."""
 
 import lab
 import pytest
@@ -19,7 +19,7 @@ CASES = [
 
 @pytest.fixture(scope="module")
 def results() -> dict[str, Result]:
-    """Compare all cases side by side, for the kernel's take their time."""
+    """Compare all cases in parallel, since the kernel's take real time."""
     if why := lab.unavailable():
         pytest.skip(f"the kernel cannot be measured: {why}")
     chosen = [case for case in cases() if case.name in CASES and case.congestion in lab.algorithms()]
@@ -32,7 +32,7 @@ def test_goodput_matches_the_kernel(results: dict[str, Result], name: str) -> No
         pytest.skip("this kernel does not have the algorithm")
     result = results[name]
     if not result.kernel:
-        pytest.skip("the machine was too busy to emulate a link in real time, three times in a row")
+        pytest.skip("three attempts failed to emulate a link in real time: the machine is too busy")
     trace = result.kernel[0]
     assert trace.lost == sum(n <= trace.sent - trace.overflowed for n in result.case.lost)
     assert 0.9 <= result.ratio <= 1.1

@@ -24,7 +24,7 @@ from rig import Direct, Observed, Unshaped, Watched
 
 import bentpipe as bp
 from bentpipe import Scenario
-from bentpipe.live_runs.privileges import why_not
+from bentpipe.live_runs.privileges import missing_permission
 from bentpipe.live_runs.processes import Programs, programs
 from bentpipe.live_runs.session import versions
 from bentpipe.stats.metrics import Recorded, evaluate
@@ -630,7 +630,7 @@ def main() -> int:
     parser.add_argument("--quick", action="store_true", help="one run of each case, and shorter; no page")
     parser.add_argument("--keep", type=Path, help="keep what each run wrote in this folder")
     asked = parser.parse_args()
-    reason = why_not()
+    reason = missing_permission()
     if reason is not None:
         print(f"error: {reason}", file=sys.stderr)
         return 2

@@ -184,7 +184,7 @@ class Watched(Session):
     def _plan(self) -> dict[str, Any]:
         plan = super()._plan()
         if self._emulated is not None:
-            plan["scenario"] = session.told(self._emulated)
+            plan["scenario"] = session.scenario_entry(self._emulated)
         for each in plan["traffic"].values():
             each["verify"] = self._verify
         return plan
