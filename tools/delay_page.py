@@ -40,7 +40,7 @@ def table(made: Reproduction, measures: Sequence[str] = _MEASURES) -> str:
         for point in made.paper.experiments[shown.experiment].points:
             cells = []
             for case in shown.cases:
-                found = summarise(made.judged.values(shown.experiment, case, measure, point.label))
+                found = summarise(made.verdicts.values(shown.experiment, case, measure, point.label))
                 cells.append(quantity(found.mean, found.ci95))
             parts.append(f"| {point.label} | {' | '.join(cells)} |")
         parts.append("")
@@ -52,7 +52,7 @@ def renew(docs: Path, out: Path) -> None:
     (made,) = reproduce(["byun2007"], out=out, only=FIGURES)
     (docs / "figures").mkdir(exist_ok=True)
     for shown in made.paper.pictures:
-        drawn = figure(made.judged, shown)
+        drawn = figure(made.verdicts, shown)
         panels = tuple(Panel(panel.chart.properties(width=_WIDTH)) for panel in drawn.panels)
         fixed = Figure(drawn.name, drawn.title, drawn.caption, panels, drawn.columns, drawn.legend)
         files.write(docs / "figures" / f"{shown.name}.svg", picture(fixed))

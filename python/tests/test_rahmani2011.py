@@ -1,4 +1,4 @@
-"""Rahmani et al. 2011: measures of classes by hand, the set-up as it is described, and a short run."""
+"""Rahmani et al. 2011: measures of traffic classes by hand, the set-up, and a short run."""
 
 import shutil
 from pathlib import Path
@@ -8,22 +8,22 @@ import pytest
 
 from bentpipe.errors import UsageError
 from bentpipe.reproduction import load_paper, papers, reproduce
+from bentpipe.reproduction.experiments import CLAIMS
 from bentpipe.reproduction.figures import figure
-from bentpipe.reproduction.measures import Measure, Seen, measure_from
-from bentpipe.reproduction.paper import CLAIMS
+from bentpipe.reproduction.measures import Measure, RunData, measure_from
 from bentpipe.reproduction.runs import plan
-from bentpipe.reproduction.table import Table
+from bentpipe.reproduction.toml_table import TomlTable
 from bentpipe.stats.metrics import Recorded
 
 NETS = ("wifi", "wimax", "umts")
 
 
 def measure(**given: object) -> Measure:
-    return measure_from("one", Table({"label": "One"} | given, "test"))
+    return measure_from("one", TomlTable({"label": "One"} | given, "test"))
 
 
 @pytest.fixture
-def seen() -> Seen:
+def seen() -> RunData:
     flows = pl.DataFrame(
         {
             "traffic": ["a", "a", "b", "a"],
@@ -39,41 +39,41 @@ def seen() -> Seen:
         {"time": [1.0, 2.0, 3.0, 4.0], "offered_load": [1e6, 2e6, 3e6, 6e6], "q": [1.0, 3.0, None, 5.0]}
     )
     runs = pl.DataFrame({"length": [1], "count": [1]})
-    return Seen(Recorded(series, flows, runs, {}, 2e6), 4.0)
+    return RunData(Recorded(series, flows, runs, {}, 2e6), 4.0)
 
 
-def test_packets_weigh_alike_in_a_class(seen: Seen) -> None:
+def test_measures_of_a_class_weight_all_packets_equally(seen: RunData) -> None:
     # 10 packets of 100 ms and 30 of 200; the flow without any has no weight.
-    assert measure(kind="delay", traffic=["a"]).of(seen) == pytest.approx((10 * 100 + 30 * 200) / 40)
+    assert measure(kind="delay", traffic=["a"]).compute(seen) == pytest.approx((10 * 100 + 30 * 200) / 40)
     # 9 and 29 differences.
-    assert measure(kind="jitter", traffic=["a"]).of(seen) == pytest.approx((9 * 10 + 29 * 20) / 38)
-    assert measure(kind="delay").of(seen) == pytest.approx((10 * 100 + 30 * 200 + 400) / 41)
+    assert measure(kind="jitter", traffic=["a"]).compute(seen) == pytest.approx((9 * 10 + 29 * 20) / 38)
+    assert measure(kind="delay").compute(seen) == pytest.approx((10 * 100 + 30 * 200 + 400) / 41)
     # One packet has a delay and no jitter; no packet has neither.
-    assert measure(kind="delay", traffic=["b"]).of(seen) == pytest.approx(400)
-    assert measure(kind="jitter", traffic=["b"]).of(seen) is None
-    assert measure(kind="delay", traffic=["c"]).of(seen) is None
+    assert measure(kind="delay", traffic=["b"]).compute(seen) == pytest.approx(400)
+    assert measure(kind="jitter", traffic=["b"]).compute(seen) is None
+    assert measure(kind="delay", traffic=["c"]).compute(seen) is None
     # 6 of 46 packets.
-    assert measure(kind="loss", traffic=["a"]).of(seen) == pytest.approx(100 * 6 / 46)
-    assert measure(kind="loss", traffic=["c"]).of(seen) is None
+    assert measure(kind="loss", traffic=["a"]).compute(seen) == pytest.approx(100 * 6 / 46)
+    assert measure(kind="loss", traffic=["c"]).compute(seen) is None
 
 
-def test_the_load_is_what_is_offered_over_the_capacity(seen: Seen) -> None:
-    assert measure(kind="load").of(seen) == pytest.approx(1.5)
+def test_the_load_is_the_offered_load_over_the_capacity(seen: RunData) -> None:
+    assert measure(kind="load").compute(seen) == pytest.approx(1.5)
 
 
-def test_a_series_is_averaged_between_two_times(seen: Seen) -> None:
+def test_a_series_is_averaged_between_two_times(seen: RunData) -> None:
     whole = measure(kind="series", column="q", unit="packets", scale=2)
-    assert whole.of(seen) == pytest.approx(2 * 3)
-    assert whole.course == ("q", 2.0)
-    # A sample is of the time before it: those at 3 and 4 s are from 2 to 4 s.
+    assert whole.compute(seen) == pytest.approx(2 * 3)
+    assert whole.series == ("q", 2.0)
+    # A sample covers the time before it: those at 3 and 4 s cover 2 to 4 s.
     late = measure(kind="series", column="q", unit="packets", **{"from": 2, "until": 4})
-    assert late.of(seen) == pytest.approx(5)
-    assert late.course is None
-    assert measure(kind="series", column="q", unit="packets", **{"from": 4}).of(seen) is None
-    assert measure(kind="series", column="none", unit="packets").of(seen) is None
+    assert late.compute(seen) == pytest.approx(5)
+    assert late.series is None
+    assert measure(kind="series", column="q", unit="packets", **{"from": 4}).compute(seen) is None
+    assert measure(kind="series", column="none", unit="packets").compute(seen) is None
 
 
-def test_the_assumed_rates_make_the_load_that_is_stated() -> None:
+def test_the_assumed_rates_add_up_to_the_stated_load() -> None:
     """0.24 of the capacity for each ten flows of a sender, without the FTP flows."""
     paper = load_paper("rahmani2011")
     for (experiment, _, point), cell in plan(paper, quick=False).items():
@@ -99,7 +99,7 @@ def test_the_assumed_rates_make_the_load_that_is_stated() -> None:
         assert rate / 10e6 == pytest.approx(0.024 * int(point))
 
 
-def test_thresholds_and_flows_change_as_described() -> None:
+def test_thresholds_and_flows_change_as_the_paper_describes() -> None:
     cells = plan(load_paper("rahmani2011"), quick=False)
     low = {"ARED": 0.5, "VQ": 0.5, "PI": 0.75, "AAQM": None, "BLUE": None}
     for case, th in low.items():
@@ -138,23 +138,23 @@ def short(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_a_queue_over_time_and_classes_by_flows(short: Path, tmp_path: Path) -> None:
+def test_a_quick_run_draws_the_queue_over_time_and_classes_by_flows(short: Path, tmp_path: Path) -> None:
     (made,) = reproduce([short], out=tmp_path / "out", quick=True, only=["queue", "delay"])
     drawn = {each.name: each for each in made.paper.pictures}
-    over_time = figure(made.judged, drawn["queue"])
+    over_time = figure(made.verdicts, drawn["queue"])
     assert [panel.chart.to_dict()["title"] for panel in over_time.panels] == list(drawn["queue"].cases)
-    (queue,) = (each for each in drawn["queue"].measures if each.course)
-    course = made.judged.course("change", "AAQM", queue)
+    (queue,) = (each for each in drawn["queue"].measures if each.series)
+    course = made.verdicts.over_time("change", "AAQM", queue)
     assert len(course) == 30 / 0.2
-    # Nothing is sent before 25 s; behind it the buffer fills, and holds 100 packets.
+    # Traffic starts at 25 s and fills the buffer of 100 packets.
     assert all(mean == 0 for time, mean, _ in course if time < 25)
     assert 50 < max(mean for _, mean, _ in course) <= 100
-    spots = {(spot.curve, spot.measure.name): spot.found.mean for spot in made.judged.items[0].spots}
+    spots = {(spot.curve, spot.measure.name): spot.found.mean for spot in made.verdicts.items[0].spots}
     load, delay = spots["AAQM", "load"], spots["AAQM", "udp-delay"]
     assert load is not None
     assert delay is not None
     assert load > 0.24
-    # The way alone takes 25 ms at least, and a full buffer 102 ms; UMTS may take some 100 more.
+    # Propagation takes at least 25 ms, a full buffer 102 ms, and UMTS up to about 100 ms more.
     assert 25 < delay < 300
     page = made.report.read_text(encoding="utf-8")
     assert page.count("Values with 95 % intervals") == 2
@@ -171,10 +171,12 @@ def test_a_queue_over_time_and_classes_by_flows(short: Path, tmp_path: Path) -> 
         ),
         ('law = "one value"\nvalues = [10,', 'law = "one value"\nvalues = ["x",', "values: found 'x'"),
         ('listed = ["load"]', 'listed = ["loud"]', "listed: found 'loud'; allowed: load,"),
-        ('column = "transmit_queue"\n', "", "column: missing; needed: a text"),
+        ('column = "transmit_queue"\n', "", "column: missing; needed: a string"),
     ],
 )
-def test_wrong_data_is_refused(short: Path, tmp_path: Path, old: str, new: str, message: str) -> None:
+def test_wrong_data_is_rejected_with_key_and_value(
+    short: Path, tmp_path: Path, old: str, new: str, message: str
+) -> None:
     folder = tmp_path / "wrong"
     shutil.copytree(short, folder)
     text = (folder / CLAIMS).read_text()

@@ -1,4 +1,4 @@
-"""Papers, claim by claim: the rules by hand, the papers' data, and a quick run from end to end."""
+"""Reproduction of papers: hand-worked rules, the papers' data, and quick runs from end to end."""
 
 import csv
 import hashlib
@@ -17,10 +17,10 @@ from bentpipe.cli.options import resume_command
 from bentpipe.cli.papers import reproduce as reproduce_command
 from bentpipe.errors import ResultError, UsageError
 from bentpipe.reproduction import load_paper, papers, reproduce
+from bentpipe.reproduction.experiments import CLAIMS
 from bentpipe.reproduction.figures import SHADES, figure, overview
-from bentpipe.reproduction.judged import TABLE
 from bentpipe.reproduction.measures import MEASURES
-from bentpipe.reproduction.paper import CLAIMS, FIELD, Paper
+from bentpipe.reproduction.paper import FIELD, Paper
 from bentpipe.reproduction.report import QUICK
 from bentpipe.reproduction.rules import (
     CALIBRATED,
@@ -35,6 +35,7 @@ from bentpipe.reproduction.rules import (
     prediction,
 )
 from bentpipe.reproduction.runs import plan
+from bentpipe.reproduction.verdicts import TABLE
 from bentpipe.runs.plan import load
 from bentpipe.stats.intervals import summarise
 from reproduction_page import markdown
@@ -42,7 +43,7 @@ from reproduction_page import markdown
 TWO = Near("two", 0.02)
 TEN = Near("ten", 0.10)
 
-# Beginning of the SHA-256 of each printed table, as it was copied from the papers.
+# First half of the SHA-256 of each printed table as copied from the papers.
 DIGESTS = {
     "byun2007/t4_1_link_utilization.csv": "f68b547fc4e2fd198994a78e8a14edb7",
     "byun2007/t4_2_queue_size.csv": "5baf148ef67ba7c0207bb4db421d5952",
@@ -75,7 +76,7 @@ def test_a_printed_value_inside_the_prediction_interval_is_reproduced() -> None:
     assert high == pytest.approx(110 + 9.617, abs=1e-3)
     assert TWO.judge(100.5, ours).verdict == REPRODUCED
     assert TWO.judge(100.3, ours).verdict == NOT_REPRODUCED
-    # Of four runs it is not asked.
+    # It does not count below five runs.
     assert TWO.judge(110.0 - 4, [107.0, 109.0, 111.0, 113.0]).verdict == NOT_REPRODUCED
 
 
@@ -86,35 +87,35 @@ def test_a_difference_of_the_printed_sign_is_direction_only() -> None:
     assert found.verdict == DIRECTION_ONLY
     assert "+50 %" in found.reason
     assert "above FIFO" in found.reason
-    # Printed below: ours is on the other side.
+    # Printed below: ours is on the opposite side.
     other = TEN.judge(20.0, ours, base=("FIFO", 25.0, base))
     assert other.verdict == NOT_REPRODUCED
-    assert "on the other side" in other.reason
-    # The pairs differ by −9, 0 and +12: nothing to be told.
+    assert "on the opposite side" in other.reason
+    # The pairs differ by −9, 0 and +12: not significant.
     vague = TEN.judge(20.0, [21.0, 30.0, 42.0], base=("FIFO", 10.0, [30.0, 30.0, 30.0]))
     assert vague.verdict == NOT_REPRODUCED
-    assert "not told from it" in vague.reason
+    assert "not significantly different" in vague.reason
 
 
-def test_printed_without_a_difference_has_no_direction() -> None:
+def test_equal_printed_values_have_no_direction() -> None:
     found = TEN.judge(20.0, [29.0, 30.0, 31.0], base=("FIFO", 20.0, [1.0, 2.0, 3.0]))
     assert found.verdict == NOT_REPRODUCED
 
 
 def test_runs_without_a_value_are_not_reproduced() -> None:
     assert TEN.judge(20.0, [None, None]).verdict == NOT_REPRODUCED
-    # One that has none is left out, and is not taken for zero.
+    # A run without a value is left out, not counted as zero.
     assert TEN.judge(20.0, [20.0, None, 21.0]).verdict == REPRODUCED
 
 
-def test_a_negative_printed_value_has_its_tolerance_on_either_side() -> None:
+def test_a_negative_printed_value_has_its_tolerance_on_both_sides() -> None:
     assert TEN.judge(-20.0, [-21.0, -22.0, -23.0]).verdict == REPRODUCED
     assert TEN.judge(-20.0, [-17.0, -17.5, -18.0]).verdict == NOT_REPRODUCED
 
 
-def test_an_order_holds_where_the_interval_excludes_zero() -> None:
+def test_an_order_holds_if_the_interval_excludes_zero() -> None:
     order = Order("order")
-    # The differences are 1, 2 and 3: 2 ± 4.303 / sqrt(3) = [−0.48, 4.48], which holds zero.
+    # The differences are 1, 2 and 3: 2 ± 4.303 / sqrt(3) = [−0.48, 4.48], which includes zero.
     assert not order.holds([2.0, 4.0, 6.0], [1.0, 2.0, 3.0])[0]
     # 2, 2.5 and 3: 2.5 ± 4.303 * 0.5 / sqrt(3) = [1.26, 3.74].
     holds, found = order.holds([3.0, 4.5, 6.0], [1.0, 2.0, 3.0])
@@ -123,17 +124,17 @@ def test_an_order_holds_where_the_interval_excludes_zero() -> None:
     assert not order.holds([1.0, 2.0, 3.0], [3.0, 4.5, 6.0])[0]
 
 
-def test_a_change_is_judged_by_its_range() -> None:
+def test_a_change_is_reproduced_inside_the_claimed_range() -> None:
     rule = Change("loss", -50.0, -28.0)
     base = [100.0, 200.0, 400.0]
     # −40, −42 and −38 %.
     assert rule.judge([60.0, 116.0, 248.0], base)[1].mean == pytest.approx(-40)
     assert rule.judge([60.0, 116.0, 248.0], base)[0].verdict == REPRODUCED
-    # −10, −12 and −8 %: as claimed, but less.
+    # −10, −12 and −8 %: the claimed sign, but too little.
     assert rule.judge([90.0, 176.0, 368.0], base)[0].verdict == DIRECTION_ONLY
     # −20, +10 and +5 %: no direction.
     assert rule.judge([80.0, 220.0, 420.0], base)[0].verdict == NOT_REPRODUCED
-    # The other way.
+    # The opposite sign.
     assert rule.judge([140.0, 290.0, 560.0], base)[0].verdict == NOT_REPRODUCED
     at_most = Change("cost", -math.inf, 5.0)
     assert at_most.judge([104.0, 206.0, 412.0], base)[0].verdict == REPRODUCED
@@ -145,14 +146,14 @@ def paper(request: pytest.FixtureRequest) -> Paper:
     return load_paper(str(request.param))
 
 
-def test_every_scenario_of_a_paper_can_be_run(paper: Paper) -> None:
+def test_every_experiment_of_a_paper_can_be_planned(paper: Paper) -> None:
     cells = plan(paper, quick=False)
     quick = plan(paper, quick=True)
     assert set(quick) <= set(cells)
     for key, cell in quick.items():
         assert len(cell.seeds) <= len(cells[key].seeds)
         assert cell.scenario.duration <= cells[key].scenario.duration
-    # Nothing is simulated that is neither judged nor drawn.
+    # Every experiment is judged or drawn.
     used = {name for table in paper.tables for name in table.experiments}
     checks = [check for claim in paper.claims for check in claim.checks]
     used |= {name for check in checks for name in (check.experiment, check.against) if name}
@@ -160,7 +161,7 @@ def test_every_scenario_of_a_paper_can_be_run(paper: Paper) -> None:
     assert used == set(paper.experiments)
 
 
-def test_every_number_and_claim_says_where_it_stands_and_by_which_rule(paper: Paper) -> None:
+def test_every_number_and_claim_has_its_location_and_its_rule(paper: Paper) -> None:
     assert paper.source
     for table in paper.tables:
         assert table.where
@@ -175,10 +176,10 @@ def test_every_number_and_claim_says_where_it_stands_and_by_which_rule(paper: Pa
     for chosen in paper.inputs.values():
         assert chosen.on
     used = {chosen.name for table in paper.tables for chosen, _ in table.calibrated}
-    assert used == set(paper.inputs), "an input that is calibrated on nothing"
+    assert used == set(paper.inputs), "an input that is fitted to nothing"
 
 
-def test_the_printed_tables_are_those_of_the_papers(paper: Paper) -> None:
+def test_the_printed_tables_are_unchanged(paper: Paper) -> None:
     files = sorted((paper.folder / "tables").glob("*.csv"))
     assert files or not paper.tables
     for path in files:
@@ -187,8 +188,8 @@ def test_the_printed_tables_are_those_of_the_papers(paper: Paper) -> None:
     assert {table.file for table in paper.tables} == set(files)
 
 
-def test_the_printed_sums_of_jain2004_agree() -> None:
-    """The total is one affected session and nine others, or five of each: the columns are what they seem."""
+def test_the_printed_totals_of_jain2004_are_the_sums_of_their_sessions() -> None:
+    """One affected session and nine others, or five of each: this confirms the meaning of the columns."""
     for number, path in enumerate(sorted((papers()["jain2004"] / "tables").glob("*.csv")), start=1):
         affected = 5 if number == 4 else 1
         with path.open(newline="") as file:
@@ -229,7 +230,7 @@ def _bytes(text: str) -> float:
 
 @pytest.fixture(scope="module")
 def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The first paper with runs of some seconds, in a folder of its own."""
+    """A copy of jain2004 with short runs."""
     folder = tmp_path_factory.mktemp("papers") / "small"
     shutil.copytree(papers()["jain2004"], folder)
     path = folder / CLAIMS
@@ -246,28 +247,28 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_a_quick_reproduction_from_end_to_end(small: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     told: list[tuple[int, int, int]] = []
-    (made,) = reproduce([small], out=out, quick=True, told=lambda *state: told.append(state))
+    (made,) = reproduce([small], out=out, quick=True, progress=lambda *state: told.append(state))
     done, total, _ = told[-1]
     assert done == total == made.about["runs"] == made.about["new_runs"]
     rows = made.rows()
     assert all(row["quick"] for row in rows)
     assert {row["verdict"] for row in rows} <= set(VERDICTS)
-    # Four tables of four rows and three columns, beside the variants.
+    # Four tables of four rows and three columns, without the variants.
     numbers = [row for row in rows if row["kind"] == TABLE and not row["variant"]]
     assert len(numbers) == 4 * 4 * 3
     assert all(row["printed"] and row["mean"] and row["runs"] == 3 for row in numbers)
-    # What was looked at is calibrated, whatever comes out, and nothing else is.
+    # Exactly the cells that inputs were fitted to are calibrated.
     fitted = {(row["where"], row["row"]) for row in numbers if row["verdict"] == CALIBRATED}
     every = [f"Table {number}" for number in ("I", "II", "III", "IV")]
     assert fitted == {(where, "DRR") for where in every} | {("Table I", "FIFO"), ("Table II", "FIFO")}
     (claim,) = (row for row in rows if row["id"] == "fifo-total")
     assert claim["in_print"].startswith("contradicted by Table II (FIFO 954.8, SSF 959.6")
-    # Both printed figures are judged by the claim about them, our pictures by nothing.
+    # Printed figures have the verdict of the claim about them; pictures have none.
     (sooner,) = (row for row in rows if row["id"] == "short-sooner")
     figures = {row["id"]: row["verdict"] for row in rows if row["kind"] == "figure"}
     assert figures == {"figure-1": sooner["verdict"], "figure-2": sooner["verdict"]}
     assert {row["verdict"] for row in rows if row["kind"] == "picture"} == {NO_NUMBER}
-    # The report holds every table, claim and figure, and says that it was quick.
+    # The report has every table, claim and figure, and is marked as quick.
     page = made.report.read_text(encoding="utf-8")
     for each in made.paper.ids:
         assert f'id="{each}' in page
@@ -275,7 +276,7 @@ def test_a_quick_reproduction_from_end_to_end(small: Path, tmp_path: Path) -> No
     kept = json.loads((made.folder / "verdicts.json").read_text())
     assert kept["quick"] is True
     assert len(kept["items"]) == len(rows)
-    # Nothing is simulated twice, and what is lost is simulated again, to the same result.
+    # No run is repeated; a deleted one is simulated again with the same result.
     (again,) = reproduce([small], out=out, quick=True)
     assert again.about["new_runs"] == 0
     run = next((out / "runs").glob("*/*/1"))
@@ -285,21 +286,21 @@ def test_a_quick_reproduction_from_end_to_end(small: Path, tmp_path: Path) -> No
     assert [row | {"quick": None} for row in third.rows()] == [row | {"quick": None} for row in rows]
 
 
-def test_the_page_of_full_reproductions_holds_every_number(small: Path, tmp_path: Path) -> None:
+def test_the_generated_page_has_every_number(small: Path, tmp_path: Path) -> None:
     (made,) = reproduce([small], out=tmp_path / "out", quick=True, only=["table-1", "fifo-total", "phase"])
     for name in papers():
         (tmp_path / name).mkdir()
         shutil.copy(made.folder / "verdicts.json", tmp_path / name)
     text = next(part for part in markdown(tmp_path).split("\n## ") if part.startswith("jain2004:"))
-    for item in made.judged.items:
-        # A figure of ours is not the paper's, and has no verdict there.
+    for item in made.verdicts.items:
+        # Pictures have no verdict on the page.
         assert (item.reason in text and item.verdict in text) or item.kind == "picture"
     assert "| 953.099 |" in text
     assert "contradicted by Table II" in text
-    # A row for each measure at each point of the figure.
+    # One row per measure and point of the picture.
     assert text.count("| Goodput of another session [kbit/s] |") == 6
     assert "Calibrated inputs" in text
-    # These were quick, which the page says to readers and in its data.
+    # Quick results are marked in the text and in the data.
     assert QUICK in text
     about = json.loads(text.split("<!-- ")[1].split(" -->")[0])
     assert about == {each: made.about[each] for each in ("paper", "version", "date", "quick", "runs")}
@@ -309,7 +310,7 @@ def test_the_page_of_full_reproductions_holds_every_number(small: Path, tmp_path
         markdown(tmp_path)
 
 
-def test_two_do_not_write_to_one_folder(small: Path, tmp_path: Path) -> None:
+def test_a_folder_is_locked_against_a_second_reproduction(small: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
 
     def again(*state: int) -> None:
@@ -317,12 +318,12 @@ def test_two_do_not_write_to_one_folder(small: Path, tmp_path: Path) -> None:
             with pytest.raises(UsageError, match="another Bentpipe is writing to this folder"):
                 reproduce([small], out=out, quick=True, only=["table-1"])
 
-    (made,) = reproduce([small], out=out, quick=True, only=["table-1"], told=again)
+    (made,) = reproduce([small], out=out, quick=True, only=["table-1"], progress=again)
     assert made.about["new_runs"] > 0
 
 
 def _with_claim(small: Path, folder: Path, rule: str, claim: str) -> Path:
-    """Return a paper with one rule and one claim more."""
+    """Return a copy of a paper with another rule and claim."""
     shutil.copytree(small, folder)
     path = folder / CLAIMS
     head, tables = path.read_text().split("[rule.order]")
@@ -336,14 +337,14 @@ def _with_claim(small: Path, folder: Path, rule: str, claim: str) -> Path:
 @pytest.mark.parametrize(
     ("rule", "more", "verdict"),
     [
-        # Twice as much and more behind a FIFO: in no scheduler's row; in SWF's and SSF's, which are alike.
+        # SWF and SSF more than double the affected goodput of a FIFO.
         ("low = 20", ["SWF", "SSF"], REPRODUCED),
         ("high = 1", ["SWF", "SSF"], NOT_REPRODUCED),
         ("low = 5000", ["SWF", "SSF"], DIRECTION_ONLY),
         ("low = 5000", ["SWF", "FIFO"], NOT_REPRODUCED),
     ],
 )
-def test_a_claimed_change_is_as_good_as_its_worst_comparison(
+def test_a_claimed_change_has_the_worst_verdict_of_its_comparisons(
     small: Path, tmp_path: Path, rule: str, more: list[str], verdict: str
 ) -> None:
     checks = f'[{{ experiments = ["loss-10"], measure = "affected", more = {more}, than = ["FIFO"] }}]'
@@ -351,64 +352,63 @@ def test_a_claimed_change_is_as_good_as_its_worst_comparison(
         small, tmp_path / "paper", f'kind = "change"\n{rule}', f'rule = "mine"\nchecks = {checks}'
     )
     (made,) = reproduce([folder], out=tmp_path / "out", quick=True, only=["mine"])
-    (item,) = made.judged.items
+    (item,) = made.verdicts.items
     assert item.verdict == verdict, item.reason
 
 
-def test_a_claim_that_nothing_was_simulated_for_is_not_reproduced(small: Path, tmp_path: Path) -> None:
-    # A quick run has no share of 50 %.
+def test_a_claim_without_simulated_runs_is_not_reproduced(small: Path, tmp_path: Path) -> None:
+    # A quick reproduction has no point at 50 %.
     sides = 'more = ["FIFO"], than = ["SSF"], points = ["50 %"]'
     checks = f'[{{ experiments = ["files-mb"], measure = "short-time", {sides} }}]'
     folder = _with_claim(small, tmp_path / "paper", 'kind = "order"', f'rule = "mine"\nchecks = {checks}')
     (made,) = reproduce([folder], out=tmp_path / "out", quick=True, only=["mine"])
-    (item,) = made.judged.items
+    (item,) = made.verdicts.items
     assert item.verdict == NOT_REPRODUCED
     assert "nothing was simulated" in item.reason
 
 
-def test_an_interrupted_reproduction_goes_on(small: Path, tmp_path: Path) -> None:
+def test_an_interrupted_reproduction_continues(small: Path, tmp_path: Path) -> None:
     def interrupt(*state: int) -> None:
         if state[0] >= 3:
             raise KeyboardInterrupt
 
     out = tmp_path / "out"
     with pytest.raises(KeyboardInterrupt):
-        reproduce([small], out=out, quick=True, only=["table-1"], told=interrupt)
+        reproduce([small], out=out, quick=True, only=["table-1"], progress=interrupt)
     kept = len(list((out / "runs").glob("*/*/[0-9]*/counters.json")))
     assert kept >= 3
     (made,) = reproduce([small], out=out, quick=True, only=["table-1"])
     assert made.about["new_runs"] == made.about["runs"] - kept
 
 
-def test_some_of_a_paper(small: Path, tmp_path: Path) -> None:
+def test_only_the_selected_claims_and_pictures_are_reproduced(small: Path, tmp_path: Path) -> None:
     (made,) = reproduce([small], out=tmp_path / "out", quick=True, only=["fifo-total", "phase"])
-    assert [item.name for item in made.judged.items] == ["fifo-total", "phase"]
-    # Two measures of two curves at the six points of a quick run.
-    spots = made.judged.items[1].spots
+    assert [item.name for item in made.verdicts.items] == ["fifo-total", "phase"]
+    # Two measures of two curves at six points.
+    spots = made.verdicts.items[1].spots
     assert len(spots) == 2 * 2 * 6
-    assert made.judged.printed(made.paper.pictures[0], spots[0].measure) == pytest.approx(19.822)
-    # The printed tables are known though they are not judged.
-    assert "Table II" in made.judged.items[0].in_print
-    assert {cell[0] for cell in made.judged.cells} == {"loss-10", "loss-1", "rtt-1s", "rtt-10ms", "phase"}
-    drawn = figure(made.judged, made.paper.pictures[0])
+    assert made.verdicts.printed(made.paper.pictures[0], spots[0].measure) == pytest.approx(19.822)
+    # The claim is compared with printed tables that are not selected.
+    assert "Table II" in made.verdicts.items[0].in_print
+    assert {cell[0] for cell in made.verdicts.cases} == {"loss-10", "loss-1", "rtt-1s", "rtt-10ms", "phase"}
+    drawn = figure(made.verdicts, made.paper.pictures[0])
     assert len(drawn.panels) == 2
     assert made.folder.name == "small-part-quick"
 
 
-def test_a_table_s_picture_shows_every_cell(small: Path, tmp_path: Path) -> None:
+def test_the_overview_of_a_table_shows_every_cell(small: Path, tmp_path: Path) -> None:
     (made,) = reproduce([small], out=tmp_path / "out", quick=True, only=["table-1"])
     (table,) = made.paper.tables
-    shown = overview(made.judged, table, "loss-10")
+    shown = overview(made.verdicts, table, "loss-10")
     assert shown is not None
     spec = json.dumps(shown.panels[0].chart.to_dict())
     assert spec.count('"ratio"') >= 12
     assert {name for name, _ in shown.legend} <= set(SHADES)
 
 
-def test_the_measures_are_what_the_flows_say(small: Path, tmp_path: Path) -> None:
-    """The goodput of all is one affected session's and nine times another's."""
+def test_the_goodputs_of_sessions_add_up_to_the_total(small: Path, tmp_path: Path) -> None:
     (made,) = reproduce([small], out=tmp_path / "out", quick=True, only=["table-1"])
-    items = {(item.row, item.column): item.ours.mean for item in made.judged.items if not item.variant}
+    items = {(item.row, item.column): item.ours.mean for item in made.verdicts.items if not item.variant}
     for row in ("SWF", "SSF", "DRR", "FIFO"):
         one, other = items[row, "affected_goodput_bps"], items[row, "other_avg_goodput_bps"]
         total = items[row, "total_goodput_bps"]
@@ -416,7 +416,7 @@ def test_the_measures_are_what_the_flows_say(small: Path, tmp_path: Path) -> Non
         assert other is not None
         assert total is not None
         assert one + 9 * other == pytest.approx(total, rel=1e-9)
-        # No more than the link carries of payload.
+        # The payload that the link can carry bounds it.
         assert total < 1000 * 1000 / 1040
 
 
@@ -443,7 +443,7 @@ BAD: list[tuple[str, str, str]] = [
     (
         'unit = "bit/s"',
         'unit = "packets"',
-        "unit: found 'packets'; allowed: kbit/s, or what measures the same",
+        "unit: found 'packets'; allowed: kbit/s, or a unit that converts to it",
     ),
     (
         'experiments = ["loss-10", "loss',
@@ -456,8 +456,12 @@ BAD: list[tuple[str, str, str]] = [
     ("share = 50", "share = 100", "share: found 100.0; allowed: above 0 and below 100 %"),
     ("sizes_kb = [5,", "sizes_kb = [0,", "sizes_kb: found 0.0; allowed: above 0 KB"),
     ("shares = [10, 30", "shares = [30, 30", "points: found '30 %'; allowed: each label once"),
-    ("shares = [10, 30, 50, 70, 90]", "shares = []", "experiment.files-kb.points: found []; allowed: one at"),
-    ('cases = "phase"', "cases = []", "experiment.phase.cases: found []; allowed: one at least"),
+    (
+        "shares = [10, 30, 50, 70, 90]",
+        "shares = []",
+        "experiment.files-kb.points: found []; allowed: at least one",
+    ),
+    ('cases = "phase"', "cases = []", "experiment.phase.cases: found []; allowed: at least one"),
     ('label = "SSF", setting = "ssf"', 'label = "SWF", setting = "ssf"', "cases: found 'SWF'; allowed: each"),
     ('basis = "sentence"', 'basis = "hearsay"', "basis: found 'hearsay'; allowed: sentence, tables, figure"),
     ('title = "Serving', "title = Serving", "cannot be read: Invalid value"),
@@ -466,7 +470,7 @@ BAD: list[tuple[str, str, str]] = [
 
 
 @pytest.mark.parametrize(("old", "new", "message"), BAD, ids=[new for _, new, _ in BAD])
-def test_wrong_data_is_refused_with_its_place(
+def test_wrong_data_is_rejected_with_file_key_and_value(
     small: Path, tmp_path: Path, old: str, new: str, message: str
 ) -> None:
     folder = tmp_path / "wrong"
@@ -483,13 +487,13 @@ def test_wrong_data_is_refused_with_its_place(
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("SWF,1", "row 5 has not as many cells as there are headings, 4"),
-        ("SWF,1,2,3,4", "row 5 has not as many cells as there are headings, 4"),
+        ("SWF,1", "row 5: its number of cells differs from that of headings, 4"),
+        ("SWF,1,2,3,4", "row 5: its number of cells differs from that of headings, 4"),
         ("SWF,1,2,3", "scheduler: found 'SWF' twice; allowed: each once"),
         ("RED,1,2,3", "scheduler: found 'RED'; allowed: a case of loss-10"),
     ],
 )
-def test_a_wrong_printed_table_is_refused_with_its_place(
+def test_a_malformed_printed_table_is_rejected_with_file_and_row(
     small: Path, tmp_path: Path, line: str, message: str
 ) -> None:
     folder = tmp_path / "wrong"
@@ -501,13 +505,13 @@ def test_a_wrong_printed_table_is_refused_with_its_place(
         load_paper(folder)
     assert message in str(caught.value)
     assert str(table) in str(caught.value)
-    # A number that is none.
+    # Not a number.
     table.write_text(text.replace("\nSWF,", "\nSWF,about "))
     with pytest.raises(UsageError, match=r"found 'about .*; allowed: a number"):
         load_paper(folder)
 
 
-def test_a_paper_has_a_folder_of_its_own_for_its_report(
+def test_two_papers_with_one_report_folder_are_rejected(
     small: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(small / "tables")
@@ -521,7 +525,7 @@ def test_a_paper_has_a_folder_of_its_own_for_its_report(
     assert not (tmp_path / "out").exists()
 
 
-def test_two_columns_may_have_one_measure(small: Path, tmp_path: Path) -> None:
+def test_two_columns_may_have_the_same_measure(small: Path, tmp_path: Path) -> None:
     folder = tmp_path / "twice"
     shutil.copytree(small, folder)
     text = (folder / CLAIMS).read_text()
@@ -530,34 +534,34 @@ def test_two_columns_may_have_one_measure(small: Path, tmp_path: Path) -> None:
     new = 'unit = "bit/s", measure = "affected", rule = "others"'
     (folder / CLAIMS).write_text(text.replace(old, new, 1))
     (made,) = reproduce([folder], out=tmp_path / "out", quick=True, only=["table-1"])
-    mine = [item for item in made.judged.items if item.kind == TABLE and item.experiment == "loss-10"]
+    mine = [item for item in made.verdicts.items if item.kind == TABLE and item.experiment == "loss-10"]
     measured = {(item.row, item.column): item.ours.mean for item in mine}
     for row in ("SWF", "SSF", "DRR", "FIFO"):
         assert measured[row, "affected_goodput_bps"] == measured[row, "other_avg_goodput_bps"]
 
 
-def test_an_unknown_paper_is_named() -> None:
+def test_an_unknown_paper_is_rejected_with_a_suggestion() -> None:
     with pytest.raises(
-        UsageError, match=r"paper jain2005: there is none of that name.*did you mean jain2004"
+        UsageError, match=r"paper jain2005: neither a shipped paper nor a folder.*did you mean jain2004"
     ):
         load_paper("jain2005")
 
 
-def test_a_folder_of_something_else_is_left_alone(tmp_path: Path) -> None:
+def test_a_folder_that_is_no_reproduction_is_left_unchanged(tmp_path: Path) -> None:
     (tmp_path / "mine.txt").write_text("mine")
-    with pytest.raises(UsageError, match="is not a reproduction's; choose another folder"):
+    with pytest.raises(UsageError, match="not the folder of a reproduction; choose another folder"):
         reproduce(["jain2004"], out=tmp_path, quick=True)
     assert [path.name for path in tmp_path.iterdir()] == ["mine.txt"]
 
 
-def test_an_unknown_id_is_named(tmp_path: Path) -> None:
-    message = "--only table-9: there is none of that id; allowed: figure-1, figure-2, table-1"
+def test_an_unknown_id_is_rejected_with_the_allowed_ones(tmp_path: Path) -> None:
+    message = "--only table-9: unknown id; allowed: figure-1, figure-2, table-1"
     with pytest.raises(UsageError, match=message):
         reproduce(["jain2004"], out=tmp_path / "out", only=["table-9"])
     assert not (tmp_path / "out").exists()
 
 
-def test_the_command(small: Path, tmp_path: Path) -> None:
+def test_the_command_prints_tables_json_and_errors(small: Path, tmp_path: Path) -> None:
     def bentpipe(*arguments: str) -> subprocess.CompletedProcess[str]:
         command = [sys.executable, "-c", "from bentpipe.cli import main; main()", "reproduce", *arguments]
         return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
@@ -572,12 +576,12 @@ def test_the_command(small: Path, tmp_path: Path) -> None:
     assert {row["paper"] for row in rows} == {"small"}
     wrong = bentpipe("nobody1999")
     assert wrong.returncode == 2
-    assert wrong.stderr.startswith("error: paper nobody1999: there is none of that name")
+    assert wrong.stderr.startswith("error: paper nobody1999: neither a shipped paper nor a folder")
     assert wrong.stderr.endswith(f"allowed: {', '.join(papers())}, all\n")
     assert wrong.stderr.count("\n") == 1
 
 
-def test_the_committed_page_has_what_the_papers_data_ask_for() -> None:
+def test_the_committed_page_matches_the_papers_data() -> None:
     page = (Path(__file__).parents[2] / "docs" / "reproduction.md").read_text(encoding="utf-8")
     sections = {part.split(":")[0]: part for part in page.split("\n## ")[1:]}
     assert set(sections) <= set(papers())
@@ -598,8 +602,8 @@ def test_the_committed_page_has_what_the_papers_data_ask_for() -> None:
         assert about["quick"] is False
 
 
-def test_the_command_that_goes_on_has_its_flags() -> None:
-    # As the group has it: click remembers a command's help option, and other tests read it.
+def test_the_command_to_resume_has_the_same_flags() -> None:
+    # The same as the group's: click caches a command's help option, and other tests read it.
     help_names = cli.context_settings["help_option_names"]
     with reproduce_command.make_context(
         "reproduce", ["jain2004", "--quick", "--only", "phase"], help_option_names=help_names
@@ -610,7 +614,7 @@ def test_the_command_that_goes_on_has_its_flags() -> None:
         )
 
 
-def test_measures_are_documented() -> None:
+def test_measures_and_verdicts_are_documented() -> None:
     page = (Path(__file__).parents[2] / "docs" / "reproduce.md").read_text(encoding="utf-8")
     for name in MEASURES:
         assert f"`{name}`" in page

@@ -1,4 +1,4 @@
-"""The paper byun2007: its settings as printed, its rules by hand, and a short run with every figure."""
+"""The paper byun2007: settings as printed, hand-worked rules, and a short run with every figure."""
 
 import csv
 import io
@@ -12,19 +12,27 @@ import polars as pl
 import pytest
 from rich.console import Console
 
+from bentpipe.cli.paper_tables import show
 from bentpipe.errors import ResultError, UsageError
 from bentpipe.models.fluid import solve
 from bentpipe.reproduction import Reproduction, load_paper, papers, reproduce
+from bentpipe.reproduction.experiments import CLAIMS
 from bentpipe.reproduction.figures import figure
-from bentpipe.reproduction.judged import CLAIM, RELATION, TABLE
-from bentpipe.reproduction.laws import formula_from, marks_to_window
-from bentpipe.reproduction.measures import Seen, measure_from
-from bentpipe.reproduction.paper import CLAIMS
-from bentpipe.reproduction.part import part
-from bentpipe.reproduction.rules import CALIBRATED, DIRECTION_ONLY, NOT_REPRODUCED, REPRODUCED, Agree, Ratio
+from bentpipe.reproduction.measures import RunData, measure_from
+from bentpipe.reproduction.paper import select
+from bentpipe.reproduction.rules import (
+    CALIBRATED,
+    DIRECTION_ONLY,
+    NOT_REPRODUCED,
+    REPRODUCED,
+    Agree,
+    Ratio,
+    formula_from,
+    marks_to_window,
+)
 from bentpipe.reproduction.runs import plan
-from bentpipe.reproduction.table import Table
-from bentpipe.reproduction.terminal import show
+from bentpipe.reproduction.toml_table import TomlTable
+from bentpipe.reproduction.verdicts import CLAIM, RELATION, TABLE
 from bentpipe.runs.plan import load, under
 from bentpipe.stats.metrics import Recorded
 from reproduction_page import markdown
@@ -42,43 +50,43 @@ def test_a_ratio_near_the_printed_one_on_its_side_is_reproduced() -> None:
     assert TENTH.judge(0.99, ours).verdict == NOT_REPRODUCED
 
 
-def test_a_ratio_that_is_not_told_from_one_shows_no_direction() -> None:
-    # Mean 1.01, deviation 0.02: 1.01 ± 0.05 holds 1, though it is within a tenth of 1.03.
+def test_a_ratio_not_significantly_different_from_one_is_not_reproduced() -> None:
+    # Mean 1.01, deviation 0.02: 1.01 ± 0.05 includes 1, though it is within a tenth of 1.03.
     verdict = TENTH.judge(1.03, [0.99, 1.01, 1.03])
     assert verdict.verdict == NOT_REPRODUCED
-    assert verdict.reason.endswith("not told from 1")
-    assert TENTH.judge(1.03, [0.95, 0.95, 0.951]).reason.endswith("on the other side of 1")
+    assert verdict.reason.endswith("not significantly different from 1")
+    assert TENTH.judge(1.03, [0.95, 0.95, 0.951]).reason.endswith("on the opposite side of 1")
 
 
-def test_two_printed_values_that_are_equal_have_no_side() -> None:
+def test_the_ratio_of_equal_printed_values_has_no_direction() -> None:
     assert TENTH.judge(1.0, [1.05, 1.06]).verdict == REPRODUCED
     assert TENTH.judge(1.0, [1.15, 1.16]).verdict == NOT_REPRODUCED
 
 
 @pytest.mark.parametrize("decr", [0.97, 0.95, 0.9, 0.8, 0.5])
 @pytest.mark.parametrize("limit", [625_000.0, 640_000.0])
-def test_marks_are_counted_as_cutting_one_by_one_counts_them(decr: float, limit: float) -> None:
+def test_the_formula_for_marks_agrees_with_single_cuts(decr: float, limit: float) -> None:
     left, marks = limit, 0
     while left >= 16_000:
         left, marks = left * decr, marks + 1
     assert marks_to_window(limit, 16_000, decr) == marks
 
 
-def test_figure_6_1_has_36_marks_only_of_1024_bytes() -> None:
+def test_figure_6_1_has_36_marks_only_with_kilobytes_of_1024_bytes() -> None:
     given = {"law": "marks to window", "window_bytes": 16_000, "decr": 0.9, "printed": 36}
-    thousand = formula_from(Table({**given, "limit_bytes": 625_000}, "here"))
+    thousand = formula_from(TomlTable({**given, "limit_bytes": 625_000}, "here"))
     assert (thousand.ours, thousand.judge().verdict) == (35, NOT_REPRODUCED)
-    assert formula_from(Table({**given, "limit_bytes": 640_000}, "here")).judge().verdict == REPRODUCED
+    assert formula_from(TomlTable({**given, "limit_bytes": 640_000}, "here")).judge().verdict == REPRODUCED
     with pytest.raises(UsageError, match=r"here\.decr: found 1\.5; allowed: above 0 and below 1"):
-        formula_from(Table({**given, "limit_bytes": 640_000, "decr": 1.5}, "here"))
+        formula_from(TomlTable({**given, "limit_bytes": 640_000, "decr": 1.5}, "here"))
 
 
-def seen(flows: dict[str, Any], queue: list[float]) -> Seen:
+def seen(flows: dict[str, Any], queue: list[float]) -> RunData:
     series = pl.DataFrame({"time": [0.1 * (n + 1) for n in range(len(queue))], "transmit_queue": queue})
-    return Seen(Recorded(series, pl.DataFrame(flows), pl.DataFrame(), {}, 1e6), 0.1 * len(queue))
+    return RunData(Recorded(series, pl.DataFrame(flows), pl.DataFrame(), {}, 1e6), 0.1 * len(queue))
 
 
-def test_the_goodput_of_flows_leaves_out_other_traffic_and_what_did_not_complete() -> None:
+def test_the_goodput_of_flows_ignores_other_traffic_and_incomplete_flows() -> None:
     flows = {
         "traffic": ["web", "web", "web", "udp"],
         "completed": [True, True, False, False],
@@ -88,7 +96,7 @@ def test_the_goodput_of_flows_leaves_out_other_traffic_and_what_did_not_complete
 
     def measured(of: str) -> float | None:
         given = {"kind": "flow_goodput", "label": "x", "traffic": ["web"], "of": of}
-        return measure_from("x", Table(given, "here")).of(run)
+        return measure_from("x", TomlTable(given, "here")).compute(run)
 
     assert measured("mean") == pytest.approx(20)
     assert measured("std") == pytest.approx(10 * math.sqrt(2))
@@ -96,20 +104,20 @@ def test_the_goodput_of_flows_leaves_out_other_traffic_and_what_did_not_complete
     assert measured("jain") == pytest.approx(0.8)
 
 
-def test_rates_are_averaged_before_their_deviation_is_taken() -> None:
-    # Means over 1 s: 2, 4 and 6 Mbit/s. What is left over does not count, nor what varies within a second.
+def test_averaged_std_is_the_deviation_of_interval_means() -> None:
+    # Means over 1 s: 2, 4 and 6 Mbit/s. An incomplete interval and variation within a second do not count.
     rate = [1e6, 3e6] * 5 + [3e6, 5e6] * 5 + [5e6, 7e6] * 5 + [99e6] * 4
     series = pl.DataFrame({"time": [0.1 * (n + 1) for n in range(len(rate))], "throughput": rate})
-    run = Seen(Recorded(series, pl.DataFrame(), pl.DataFrame(), {}, 1e6), 3.4)
+    run = RunData(Recorded(series, pl.DataFrame(), pl.DataFrame(), {}, 1e6), 3.4)
     given = {"kind": "averaged_std", "label": "x", "of": "throughput", "seconds": 1}
-    assert measure_from("x", Table(given, "here")).of(run) == pytest.approx(2.0)
+    assert measure_from("x", TomlTable(given, "here")).compute(run) == pytest.approx(2.0)
 
 
-def test_a_sine_swings_with_its_period() -> None:
+def test_the_swing_of_a_sine_has_its_period() -> None:
     queue = [50 + 20 * math.sin(2 * math.pi * 0.1 * n / 2.5) for n in range(1000)]
     run = seen({"traffic": [], "completed": [], "goodput": []}, queue)
     found = {
-        of: measure_from(of, Table({"kind": "swing", "label": "x", "of": of}, "here")).of(run)
+        of: measure_from(of, TomlTable({"kind": "swing", "label": "x", "of": of}, "here")).compute(run)
         for of in ("cv", "peak", "period")
     }
     assert found["cv"] == pytest.approx(20 / math.sqrt(2) / 50, rel=1e-3)
@@ -164,7 +172,7 @@ def test_settings_are_those_of_table_3_2() -> None:
         }
 
 
-def test_chapter_5_differs_from_chapter_4_in_its_traffic_alone() -> None:
+def test_chapter_5_differs_from_chapter_4_only_in_its_traffic() -> None:
     four = json.loads(load("byun2007-gateway").canonical())
     five = json.loads(load(FOLDER / "chapter-5.toml", {"traffic.web.sessions": 400}).canonical())
     assert {key for key in four if four[key] != five[key]} == {"run", "traffic"}
@@ -175,7 +183,7 @@ def test_chapter_5_differs_from_chapter_4_in_its_traffic_alone() -> None:
 
 @pytest.fixture(scope="module")
 def short(tmp_path_factory: pytest.TempPathFactory) -> Reproduction:
-    """Every experiment and figure, with few sessions and for some seconds."""
+    """Every experiment and figure, with few sessions and short runs."""
     folder = tmp_path_factory.mktemp("papers") / "byun2007"
     shutil.copytree(FOLDER, folder)
     path = folder / CLAIMS
@@ -195,8 +203,8 @@ def short(tmp_path_factory: pytest.TempPathFactory) -> Reproduction:
 
 
 def test_relations_are_ratios_of_runs_with_the_same_seed(short: Reproduction) -> None:
-    items = [each for each in short.judged.items if each.kind == RELATION and each.name == "table-4-2"]
-    # Two columns of five rows over AVQRED's.
+    items = [each for each in short.verdicts.items if each.kind == RELATION and each.name == "table-4-2"]
+    # Two columns of five rows relative to AVQRED's.
     assert len(items) == 10
     (item,) = (each for each in items if (each.row, each.column) == ("RED 1", "mean_packets"))
     assert item.printed == pytest.approx(63.39 / 29.62)
@@ -206,16 +214,16 @@ def test_relations_are_ratios_of_runs_with_the_same_seed(short: Reproduction) ->
         if table.name == "table-4-2"
         for each in table.columns[:1]
     }
-    red, avqred = (short.judged.values("chapter-4", case, measure) for case in ("RED 1", "AVQRED"))
+    red, avqred = (short.verdicts.values("chapter-4", case, measure) for case in ("RED 1", "AVQRED"))
     by_hand = [a / b for a, b in zip(red, avqred, strict=True) if a is not None and b]
     assert item.ours.runs == len(by_hand) == 3
     assert item.ours.mean == pytest.approx(sum(by_hand) / 3)
-    # The delay was chosen by RED's levels, and AVQRED does not look at the queue behind it.
+    # The delay was fitted to RED's levels; AVQRED does not depend on the queue behind it.
     assert (item.verdict, item.calibrated) == (CALIBRATED, "pep-delay; transport")
-    # Chapter 6's rows all have it alike: how they are to each other is judged.
+    # All rows of chapter 6 share it, so their ratios are judged.
     (alike,) = (
         each
-        for each in short.judged.items
+        for each in short.verdicts.items
         if (each.kind, each.name, each.row, each.column)
         == (RELATION, "table-6-3", "RED FC 1", "mean_packets")
     )
@@ -223,13 +231,13 @@ def test_relations_are_ratios_of_runs_with_the_same_seed(short: Reproduction) ->
     assert "pep-delay" in alike.calibrated
 
 
-def test_what_was_chosen_for_one_row_is_calibrated_in_its_relations_too(short: Reproduction) -> None:
-    items = [each for each in short.judged.items if each.kind in (TABLE, RELATION)]
+def test_inputs_fitted_to_one_row_make_its_relations_calibrated(short: Reproduction) -> None:
+    items = [each for each in short.verdicts.items if each.kind in (TABLE, RELATION)]
     levels = {each.name for each in items if each.kind == TABLE and each.verdict == CALIBRATED}
     numbers = ("4-1", "4-1-smooth", "4-2", "4-3", "5-1", "5-2", "6-1", "6-2", "6-3")
     assert levels == {f"table-{n}" for n in numbers}
     fitted = {(each.name, each.row) for each in items if each.kind == RELATION and each.verdict == CALIBRATED}
-    # The weight is PFAVQRED's, the growth of a limit that of settings which cut, and only RED sees the delay.
+    # Only PFAVQRED has the weight, only settings with cuts the growth, and only RED depends on the delay.
     cuts = [f"{aqm} FC {n}" for aqm in ("RED", "AVQRED") for n in range(1, 6)]
     weighed = {("table-5-1", "PFAVQRED"), ("table-5-2", "PFAVQRED")}
     delayed = {(f"table-{n}", f"RED {m}") for n in ("4-1", "4-2") for m in range(1, 5)}
@@ -238,11 +246,11 @@ def test_what_was_chosen_for_one_row_is_calibrated_in_its_relations_too(short: R
     }
 
 
-def test_every_figure_is_drawn_and_named(short: Reproduction) -> None:
+def test_every_picture_is_drawn_with_its_panels(short: Reproduction) -> None:
     page = short.report.read_text(encoding="utf-8")
     panels = {}
     for picture in short.paper.pictures:
-        drawn = figure(short.judged, picture)
+        drawn = figure(short.verdicts, picture)
         panels[picture.name] = drawn.panels
         assert f'id="{picture.name}"' in page
     counts = {name: len(drawn) for name, drawn in panels.items()}
@@ -251,15 +259,15 @@ def test_every_figure_is_drawn_and_named(short: Reproduction) -> None:
     assert counts["queue-6"] == 12
     assert counts["models-4"] == 3 * 3
     assert counts["models-6"] == 10 * 2
-    # Chapter 6 reads down: RED on the left, AVQRED on the right.
+    # Chapter 6 is ordered by columns: RED on the left, AVQRED on the right.
     titles = [panel.chart.to_dict()["title"]["text"] for panel in panels["marks-6"]]
     assert titles[:4] == ["RED", "AVQRED", "RED FC 1", "AVQRED FC 1"]
     assert titles[-2:] == ["RED FC 5", "AVQRED FC 5"]
 
 
-def test_a_model_agrees_within_its_share_of_the_simulator() -> None:
+def test_a_model_agrees_within_a_share_of_the_simulator() -> None:
     rule = Agree("agree", 0.25)
-    # The simulator's runs have a mean of 40: 30 and 50 are the ends.
+    # The simulator's runs have a mean of 40: 30 and 50 are the bounds.
     assert rule.holds([50.0], [39.0, 41.0])[0]
     assert not rule.holds([50.1], [39.0, 41.0])[0]
     holds, why = rule.holds([29.0], [39.0, 41.0])
@@ -268,23 +276,23 @@ def test_a_model_agrees_within_its_share_of_the_simulator() -> None:
     assert not rule.holds([None], [39.0, 41.0])[0]
 
 
-def test_what_a_model_says_is_measured_as_what_the_simulator_does(short: Reproduction) -> None:
-    """Means and deviations of the solution, taken from the equations' own table."""
+def test_solutions_are_measured_as_simulations_are(short: Reproduction) -> None:
+    """Means and deviations come from the table of the solution."""
     (queue,) = {
         check.measure
         for claim in short.paper.claims
         if claim.name == "model-4-queue"
         for check in claim.checks
     }
-    cell = short.judged.cells["model-4", "RED 4", ""]
+    cell = short.verdicts.cases["model-4", "RED 4", ""]
     table = solve(cell.scenario, 1)
-    assert short.judged.values("model-4", "RED 4", queue) == [pytest.approx(table["transmit_queue"].mean())]
+    assert short.verdicts.values("model-4", "RED 4", queue) == [pytest.approx(table["transmit_queue"].mean())]
     assert cell.seeds == (1,)
-    # The same scenario, another engine or other equations: none takes another's place.
+    # Another engine or other equations give another digest.
     kinds = ("chapter-4", "model-4", "timeouts-4")
-    assert len({short.judged.cells[kind, "RED 4", ""].digest for kind in kinds}) == 3
+    assert len({short.verdicts.cases[kind, "RED 4", ""].digest for kind in kinds}) == 3
     assert short.about["solutions"] == 3 + 3 + 10
-    (item,) = (each for each in short.judged.items if each.name == "models-4")
+    (item,) = (each for each in short.verdicts.items if each.name == "models-4")
     curves = {spot.curve for spot in item.spots}
     assert {"RED 4, simulator", "RED 4, dissertation's model", "RED 4, model with timeouts"} <= curves
     spots = {spot.curve: spot.found for spot in item.spots if spot.measure == queue}
@@ -292,26 +300,26 @@ def test_what_a_model_says_is_measured_as_what_the_simulator_does(short: Reprodu
     assert spots["RED 4, dissertation's model"].mean == pytest.approx(table["transmit_queue"].mean())
 
 
-def test_a_model_is_held_against_the_simulator_s_mean(short: Reproduction) -> None:
+def test_a_model_is_compared_with_the_mean_of_the_simulator(short: Reproduction) -> None:
     (claim,) = (each for each in short.paper.claims if each.name == "model-6-marks")
-    (item,) = (each for each in short.judged.items if each.name == claim.name)
+    (item,) = (each for each in short.verdicts.items if each.name == claim.name)
     far = []
     for check in claim.checks:
-        (model,) = short.judged.values("model-6", check.more, check.measure)
-        runs = short.judged.values("chapter-6", check.more, check.measure)
+        (model,) = short.verdicts.values("model-6", check.more, check.measure)
+        runs = short.verdicts.values("chapter-6", check.more, check.measure)
         assert model is not None
         mean = sum(each for each in runs if each is not None) / len(runs)
-        # A tenth of the simulator's mean, of which no run lacks a value.
+        # Every run has a value.
         assert None not in runs
         if abs(model - mean) > 0.1 * mean:
             far.append(check.more)
     assert far
     assert item.verdict == NOT_REPRODUCED
-    assert item.reason.startswith(f"not in {len(far)} of 10 comparisons: {far[0]}: model ")
+    assert item.reason.startswith(f"fails in {len(far)} of 10 comparisons: {far[0]}: model ")
 
 
-def test_the_models_figures_are_judged_by_the_claims_about_them(short: Reproduction) -> None:
-    found = {each.name: each for each in short.judged.items}
+def test_figures_of_models_have_the_worst_verdict_of_their_claims(short: Reproduction) -> None:
+    found = {each.name: each for each in short.verdicts.items}
     for chapter, numbers in (("4", range(12, 15)), ("6", range(33, 40))):
         claims = [found[f"model-{chapter}-{what}"] for what in ("throughput", "queue", "marks")]
         assert all(each.verdict in (REPRODUCED, NOT_REPRODUCED) for each in claims)
@@ -320,44 +328,44 @@ def test_the_models_figures_are_judged_by_the_claims_about_them(short: Reproduct
             assert found[f"figure-{chapter}.{number}"].verdict == worst
 
 
-def test_the_terminal_has_figures_that_are_answered_alike_in_one_row(short: Reproduction) -> None:
+def test_the_terminal_groups_figures_with_the_same_pictures(short: Reproduction) -> None:
     out = io.StringIO()
     show(short, Console(file=out, width=160, highlight=False))
     text = out.getvalue()
     for where in ("4.2 to 4.11", "4.12 to 4.14", "5.1 to 5.10", "6.2 to 6.32", "6.33 to 6.39"):
         assert text.count(f" Figures {where} ") == 1, where
-    for item in short.judged.items:
+    for item in short.verdicts.items:
         if item.kind == CLAIM:
             assert f" {item.name} " in text
-    assert "Table 4.1, read otherwise" in text
+    assert "Table 4.1, other interpretation" in text
     assert "Table 5.2, chapter-5-lifetime" in text
-    counts = short.judged.counts(CLAIM)
+    counts = short.verdicts.counts(CLAIM)
     assert f"Claims: {counts[REPRODUCED]} reproduced" in text
 
 
-def test_a_figure_of_models_needs_its_simulations_and_its_solutions() -> None:
-    cells = plan(part(load_paper("byun2007"), ["figure-4.13"]), quick=False)
+def test_a_figure_of_models_plans_simulations_and_solutions() -> None:
+    cells = plan(select(load_paper("byun2007"), ["figure-4.13"]), quick=False)
     assert {key[0] for key in cells} == {"chapter-4", "model-4", "timeouts-4"}
     assert {key[1] for key in cells} == {"RED 4", "AVQ", "AVQRED"}
     assert {len(cell.seeds) for cell in cells.values() if cell.fluid} == {1}
 
 
-def test_a_paper_without_a_result_keeps_its_section(tmp_path: Path) -> None:
-    sections = [f"## {name}: its title\n\nWhat came out of {name}.\n" for name in papers()]
+def test_the_generated_page_keeps_sections_of_papers_without_results(tmp_path: Path) -> None:
+    sections = [f"## {name}: its title\n\nResults of {name}.\n" for name in papers()]
     page = markdown(tmp_path, "# Papers\n\n" + "\n".join(sections))
     assert all(section.strip() in page for section in sections)
     with pytest.raises(ResultError, match=f"run `bentpipe reproduce {next(iter(papers()))}`"):
         markdown(tmp_path)
 
 
-def test_wrong_keys_of_figures_and_relations_are_named(tmp_path: Path) -> None:
+def test_wrong_figures_and_relations_are_rejected_with_the_value(tmp_path: Path) -> None:
     folder = tmp_path / "paper"
     shutil.copytree(FOLDER, folder)
     path = folder / CLAIMS
     text = path.read_text()
-    for old, new, said in (
+    for old, new, message in (
         ('quantity = "transmit_queue"', 'quantity = "queue"', "found 'queue'; allowed: transmit_queue"),
-        ("span = [50, 100]", "span = [100, 50]", "the first the lesser"),
+        ("span = [50, 100]", "span = [100, 50]", "the first below the second"),
         ('to = "AVQRED", rule = "drops-ratio"', 'to = "BLUE", rule = "drops-ratio"', "found 'BLUE'"),
         ('rule = "drops-ratio" }', 'rule = "order" }', "found 'order'; allowed: throughput-ratio"),
         ('engine = "model"', 'engine = "markov"', "found 'markov'; allowed: simulator, model"),
@@ -365,7 +373,7 @@ def test_wrong_keys_of_figures_and_relations_are_named(tmp_path: Path) -> None:
         (
             'rule = "agree-queue"',
             'rule = "order"',
-            "against another experiment with a rule of the kind agree",
+            "against another experiment only with a rule of the kind agree",
         ),
         (
             'experiment = "model-4", label',
@@ -378,4 +386,4 @@ def test_wrong_keys_of_figures_and_relations_are_named(tmp_path: Path) -> None:
         path.write_text(text.replace(old, new, 1))
         with pytest.raises(UsageError, match=r"claims\.toml") as raised:
             load_paper(folder)
-        assert said in str(raised.value)
+        assert message in str(raised.value)

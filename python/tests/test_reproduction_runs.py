@@ -1,4 +1,4 @@
-"""The runs of papers on disk: simulated once, never stale, and in nobody's way after a crash."""
+"""Stored runs of papers: simulated once, never stale, and consistent after a crash."""
 
 import errno
 import json
@@ -16,7 +16,7 @@ import pytest
 from bentpipe import files
 from bentpipe.errors import UsageError
 from bentpipe.reproduction import MANIFEST, Reproduction, papers, reproduce, runs
-from bentpipe.reproduction.paper import CLAIMS
+from bentpipe.reproduction.experiments import CLAIMS
 
 SMALL = """
 title = "Ten sessions"
@@ -79,7 +79,7 @@ from bentpipe.reproduction import reproduce
 
 def killed(path, content, write=files.write_new):
     write(path, content)
-    # In the middle of the third run's files.
+    # While the files of the third run are written.
     if path.name == "drop_runs.parquet" and len(list(Path(sys.argv[2]).rglob("counters.json"))) == 2:
         os.kill(os.getpid(), signal.SIGKILL)
 
@@ -88,7 +88,7 @@ reproduce([sys.argv[1]], out=sys.argv[2], jobs=1)
 """
 
 
-def test_a_killed_reproduction_goes_on_to_the_same_result(small: Path, tmp_path: Path) -> None:
+def test_a_killed_reproduction_continues_with_the_same_result(small: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     command = [sys.executable, "-c", KILLED, str(small), str(out)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
@@ -102,7 +102,7 @@ def test_a_killed_reproduction_goes_on_to_the_same_result(small: Path, tmp_path:
 
 
 @pytest.mark.parametrize("name", [MANIFEST, "drop_runs.parquet", "counters.json", "verdicts.json"])
-def test_a_full_disk_leaves_nothing_to_be_removed(
+def test_a_full_disk_leaves_no_partial_files(
     small: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     out = tmp_path / "out"
@@ -123,7 +123,7 @@ def test_a_full_disk_leaves_nothing_to_be_removed(
     assert made(small, out).about["new_runs"] == RUNS - there
 
 
-def test_what_a_crash_left_of_a_folder_is_taken_for_new(small: Path, tmp_path: Path) -> None:
+def test_a_folder_with_only_partial_files_is_used_as_new(small: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     out.mkdir()
     (out / f"{files.PARTIAL}x").write_text("{")
@@ -131,7 +131,7 @@ def test_what_a_crash_left_of_a_folder_is_taken_for_new(small: Path, tmp_path: P
     assert {each.name for each in out.iterdir()} == {MANIFEST, "runs", "small"}
 
 
-def test_a_run_that_lacks_a_file_is_simulated_again(small: Path, tmp_path: Path) -> None:
+def test_a_run_with_a_missing_file_is_simulated_again(small: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     before = made(small, out)
     some = sorted(out.glob("runs/*/*/*"))
@@ -142,7 +142,7 @@ def test_a_run_that_lacks_a_file_is_simulated_again(small: Path, tmp_path: Path)
     assert again.rows() == before.rows()
 
 
-def test_runs_are_known_by_what_determines_them(
+def test_stored_runs_are_found_by_core_scenario_and_seed(
     small: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     out = tmp_path / "out"
@@ -155,22 +155,22 @@ def test_runs_are_known_by_what_determines_them(
         (small / file).write_text(text.replace(old, new))
         return made(small, out)
 
-    # Words are no part of a run, and measures are taken from what was kept.
+    # A title does not determine a run, and measures are computed from stored runs.
     assert changed("ten-sessions.toml", "Ten sessions over 1 Mbit/s", "Ten").about["new_runs"] == 0
     mean = changed(CLAIMS, 'of = "total"', 'of = "mean"')
     assert mean.about["new_runs"] == 0
     assert mean.rows() == made(small, tmp_path / "anew").rows() != first.rows()
-    # Some runs more are some runs more, and another network is another.
+    # One more seed adds one run per case; a changed network changes all runs.
     assert changed(CLAIMS, "runs = 3", "runs = 4").about["new_runs"] == 2
     assert changed("ten-sessions.toml", '"248 ms"', '"247 ms"').about["new_runs"] == 8
     assert changed("ten-sessions.toml", '"247 ms"', '"248 ms"').about["new_runs"] == 0
-    # So is another build of the core, whatever was changed in it.
+    # Another build of the core changes all runs.
     monkeypatch.setattr(runs, "core_digest", lambda: "0" * 64)
     assert made(small, out).about["new_runs"] == 8
 
 
-def test_numbers_of_the_discussion_are_those_of_the_runs(small: Path, tmp_path: Path) -> None:
-    words = """
+def test_numbers_in_the_discussion_are_computed_from_the_runs(small: Path, tmp_path: Path) -> None:
+    discussion = """
 discussion = \"\"\"
 SWF carries {less} less than FIFO, and is {off} off print, {share} times that.
 
@@ -180,7 +180,7 @@ FIFO carries {none} less at a point that is not simulated.
 \"\"\"
 [quick]"""
     check = '{ experiments = ["loss-10"], measure = "all", more = ["%s"], than = ["%s"] }'
-    said = f"""
+    numbers = f"""
 [said.less]
 kind = "less"
 checks = [{check % ("SWF", "FIFO")}]
@@ -199,12 +199,12 @@ rows = ["SWF"]
 kind = "less"
 checks = []
 """
-    text = SMALL.replace("[quick]", words) + said
+    text = SMALL.replace("[quick]", discussion) + numbers
     (small / CLAIMS).write_text(text)
     found = made(small, tmp_path / "out")
     ours = {row["row"]: row for row in found.rows()}
     swf, fifo = (
-        found.judged.values("loss-10", case, found.paper.tables[0].columns[0].measure)
+        found.verdicts.values("loss-10", case, found.paper.tables[0].columns[0].measure)
         for case in ("SWF", "FIFO")
     )
     pairs = [(a, b) for a, b in zip(swf, fifo, strict=True) if a is not None and b is not None]

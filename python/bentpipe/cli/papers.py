@@ -58,13 +58,13 @@ def reproduce(
       bentpipe reproduce all --format json
     """
     from bentpipe import reproduction
-    from bentpipe.reproduction import terminal
+    from bentpipe.cli import paper_tables
 
     names = [name for each in papers for name in (reproduction.papers() if each == "all" else [each])]
     bar = console.Rate(console.stderr())
     try:
         made = reproduction.reproduce(
-            list(dict.fromkeys(names)), out=out, quick=quick, only=only, jobs=jobs, told=bar.update
+            list(dict.fromkeys(names)), out=out, quick=quick, only=only, jobs=jobs, progress=bar.update
         )
     except KeyboardInterrupt:
         bar.close()
@@ -80,4 +80,4 @@ def reproduce(
             console.stderr().print(f"Report: {each.report}", markup=False)
         return
     for each in made:
-        terminal.show(each, console.stdout())
+        paper_tables.show(each, console.stdout())

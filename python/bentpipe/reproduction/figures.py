@@ -1,20 +1,36 @@
-"""The figures of a reproduction: printed tables beside ours, and the paper's own figures from our runs."""
+"""Figures of a reproduction: ours over printed values per table, and the pictures of a paper.
+
+Series are those of the first run of each case, decimated and not smoothed.
+"""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import altair as alt
+import polars as pl
 
-from bentpipe.format import plural
+from bentpipe.format import brief, plural
+from bentpipe.models.engines import QUANTITIES as MODEL_QUANTITIES
+from bentpipe.models.engines import moments
 from bentpipe.report.charts import INK, MUTED, Drawing, Figure, Panel, colours
-from bentpipe.report.decimate import short
-from bentpipe.reproduction import comparison, pictures
-from bentpipe.reproduction.judged import PICTURE, TABLE, Item, Judged, Spot
-from bentpipe.reproduction.paper import Picture, Printed
-from bentpipe.reproduction.rules import CALIBRATED, DIRECTION_ONLY, NO_NUMBER, NOT_REPRODUCED, REPRODUCED
+from bentpipe.report.decimate import bounds, decimate, rounded_up, rows, short
+from bentpipe.report.overlays import curves, known
+from bentpipe.reproduction.measures import Measure
+from bentpipe.reproduction.paper import QUANTITIES, Picture, PrintedTable, Quantity
+from bentpipe.reproduction.rules import (
+    CALIBRATED,
+    DIRECTION_ONLY,
+    NO_NUMBER,
+    NOT_REPRODUCED,
+    REPRODUCED,
+    marks_to_window,
+)
+from bentpipe.reproduction.runs import CaseRuns
+from bentpipe.reproduction.verdicts import TABLE, CurveValue, Item, Verdicts
+from bentpipe.stats.intervals import summarise
 
-__all__ = ["DRAWINGS", "SHADES", "figure", "overview"]
+__all__ = ["SHADES", "figure", "overview"]
 
 SHADES = {
     REPRODUCED: "#0072B2",
@@ -23,40 +39,81 @@ SHADES = {
     CALIBRATED: "#9aa5b1",
     NO_NUMBER: "#4D4D4D",
 }
-"""A colour for each verdict."""
-_FURTHEST = 10.0
-"""Ratios beyond so many times are drawn at the edge."""
+"""Colours of the verdicts."""
+_MAX_RATIO = 10.0
+"""Ratios beyond it, or below its inverse, are drawn at the edge."""
+_POINTS = 240
+"""Buckets of a series in a panel of half a page."""
+_SERIES_HEIGHT = 84
+_ROW_HEIGHT = 24
+_LINES = ("#D55E00", "#009E73", "#CC79A7")
 
 
-def overview(judged: Judged, table: Printed, experiment: str) -> Figure | None:
-    """Return ours over what is printed, for every cell of a table, with the prediction interval."""
-    items = [
-        item
-        for item in judged.items
-        if item.kind == TABLE and item.name == table.name and item.experiment == experiment
+def figure(verdicts: Verdicts, picture: Picture) -> Figure:
+    """Draw a picture from our runs."""
+    return _DRAWINGS[picture.kind](verdicts, picture)
+
+
+def _figure(
+    picture: Picture,
+    caption: str,
+    charts: Sequence[Drawing],
+    columns: int = 1,
+    legend: Mapping[str, str] | None = None,
+) -> Figure:
+    panels = tuple(map(Panel, charts))
+    return Figure(
+        picture.name, picture.heading, caption, panels, max(1, columns), tuple((legend or {}).items())
+    )
+
+
+def _data(values: Sequence[Mapping[str, Any]]) -> alt.Chart:
+    return alt.Chart(alt.InlineData(values=[dict(each) for each in values]))
+
+
+def _colour(name: str, shade: Mapping[str, str]) -> alt.Color:
+    scale = alt.Scale(domain=list(shade), range=list(shade.values()))
+    return alt.Color(f"{name}:N", scale=scale, legend=None)
+
+
+def _rows_axis(name: str, names: Sequence[str], **options: Any) -> alt.Y:  # noqa: ANN401
+    axis = alt.Axis(labelColor=INK, **options)
+    return alt.Y(f"{name}:N", title=None, sort=list(names), scale=alt.Scale(domain=list(names)), axis=axis)
+
+
+def _shades(names: Sequence[str]) -> dict[str, str]:
+    return colours(names, names)
+
+
+def _row(label: str, found: CurveValue) -> dict[str, Any]:
+    """Return a value as a chart's row, with its interval if it has one."""
+    mean, low, high = found.found.mean, found.found.low, found.found.high
+    row: dict[str, Any] = {label: found.curve, "mean": short(mean or 0.0), "x": found.x}
+    return row if low is None or high is None else row | {"low": short(low), "high": short(high)}
+
+
+def overview(verdicts: Verdicts, table: PrintedTable, experiment: str) -> Figure | None:
+    """Draw the ratio of ours to the printed value of every cell, with the prediction interval."""
+    dots: list[dict[str, Any]] = [
+        {"cell": f"{item.row}, {item.text}", "verdict": item.verdict} | ratio
+        for item in verdicts.table_items(TABLE, table, experiment)
+        if (ratio := _ratio(item)) is not None
     ]
-    dots: list[dict[str, Any]] = []
-    labels = []
-    for item in items:
-        ratio = _ratio(item)
-        if ratio is not None:
-            label = f"{item.row}, {item.text}"
-            labels.append(label)
-            dots.append({"cell": label, "verdict": item.verdict} | ratio)
     if not dots:
         return None
+    labels = [dot["cell"] for dot in dots]
     spread = max(1.25, *(max(dot["ratio"], 1 / dot["ratio"]) for dot in dots))
-    end = min(_FURTHEST, 1.08 * spread)
+    end = min(_MAX_RATIO, 1.08 * spread)
     for dot in dots:
-        for key in ("ratio", "low", "high"):
-            if key in dot:
-                dot[key] = short(min(max(dot[key], 1 / end), end))
+        dot |= {
+            key: short(min(max(dot[key], 1 / end), end)) for key in ("ratio", "low", "high") if key in dot
+        }
     scale = alt.Scale(type="log", domain=[1 / end, end], nice=False, clamp=True)
     ticks = [tick for tick in (0.1, 0.2, 0.5, 0.8, 1, 1.25, 2, 5, 10) if 1 / end <= tick <= end]
 
-    def x(field: str) -> alt.X:
+    def x(name: str) -> alt.X:
         return alt.X(
-            f"{field}:Q",
+            f"{name}:Q",
             title="ours over the printed value, logarithmic",
             scale=scale,
             axis=alt.Axis(values=ticks, format="~g", grid=True),
@@ -68,13 +125,10 @@ def overview(judged: Judged, table: Printed, experiment: str) -> Figure | None:
         sort=labels,
         axis=alt.Axis(labelLimit=320, labelFontSize=11, labelColor=INK, labelPadding=12),
     )
-    known = [verdict for verdict in SHADES if any(dot["verdict"] == verdict for dot in dots)]
-    colour = alt.Color(
-        "verdict:N", scale=alt.Scale(domain=known, range=[SHADES[each] for each in known]), legend=None
-    )
-    base = alt.Chart(alt.InlineData(values=dots)).encode(color=colour)
+    shade = {verdict: SHADES[verdict] for verdict in SHADES if any(dot["verdict"] == verdict for dot in dots)}
+    base = _data(dots).encode(color=_colour("verdict", shade))
     chart = alt.layer(
-        alt.Chart(alt.InlineData(values=[{"one": 1.0}])).mark_rule(color=INK).encode(x=x("one")),
+        _data([{"one": 1.0}]).mark_rule(color=INK).encode(x=x("one")),
         base.mark_rule(strokeWidth=1.5).encode(x=x("low"), x2="high:Q", y=y),
         base.mark_point(filled=True, size=70, opacity=1).encode(
             x=x("ratio"),
@@ -86,9 +140,8 @@ def overview(judged: Judged, table: Printed, experiment: str) -> Figure | None:
             ],
         ),
     ).properties(width="container", height=max(90, 20 * len(labels)))
-    legend = tuple((verdict, SHADES[verdict]) for verdict in known)
-    caption = "Bars are where one more run of ours would be in 95 of 100 cases."
-    return Figure(f"{table.name}-{experiment}", "", caption, (Panel(chart),), 1, legend)
+    caption = "Bars are 95 % prediction intervals of one more run of ours."
+    return Figure(f"{table.name}-{experiment}", "", caption, (Panel(chart),), 1, tuple(shade.items()))
 
 
 def _ratio(item: Item) -> dict[str, float] | None:
@@ -97,85 +150,44 @@ def _ratio(item: Item) -> dict[str, float] | None:
     found = {"ratio": item.ours.mean / item.printed}
     low, high = item.predicted
     if low is not None and high is not None:
-        found |= {
-            "low": max(low / item.printed, 1 / _FURTHEST),
-            "high": max(high / item.printed, 1 / _FURTHEST),
-        }
+        found["low"] = max(low / item.printed, 1 / _MAX_RATIO)
+        found["high"] = max(high / item.printed, 1 / _MAX_RATIO)
     return found
 
 
-def figure(judged: Judged, picture: Picture) -> Figure:
-    """Draw one of the paper's figures, or of ours, from our runs."""
-    return DRAWINGS.get(picture.kind, _curves)(judged, picture)
+# Measures over points.
 
 
-def _curves(judged: Judged, picture: Picture) -> Figure:
-    """Draw measures against an experiment's points: a line a curve, with its 95 % interval."""
-    (item,) = (each for each in judged.items if each.kind == PICTURE and each.name == picture.name)
-    names = list(dict.fromkeys(spot.curve for spot in item.spots))
-    shade = colours(names, names)
-    axis = judged.paper.experiments[picture.experiment].axis
-    panels = []
-    for measure in picture.measures:
-        spots = [spot for spot in item.spots if spot.measure == measure]
-        chart = _panel(spots, shade, axis, picture, judged.printed(picture, measure))
-        panels.append(Panel(chart.properties(title=measure.label)))
-    runs = max((spot.found.runs for spot in item.spots), default=0)
+def _curves(verdicts: Verdicts, picture: Picture) -> Figure:
+    """Draw measures against an experiment's points: a line per curve, with its 95 % interval."""
+    values = verdicts.picture_values(picture)
+    shade = _shades(list(dict.fromkeys(each.curve for each in values)))
+    axis = verdicts.paper.experiments[picture.experiment].axis
+    charts = [
+        _curve_panel(
+            [each for each in values if each.measure == measure],
+            shade,
+            axis,
+            picture,
+            verdicts.printed(picture, measure),
+        ).properties(title=measure.label)
+        for measure in picture.measures
+    ]
+    runs = max((each.found.runs for each in values), default=0)
     dashed = f" Dashed: {picture.row}'s row, as printed." if picture.row else ""
-    return Figure(
-        picture.name,
-        picture.heading,
-        f"{picture.caption}{dashed} {plural(runs, 'run')} at each point.",
-        tuple(panels),
-        min(2, len(panels)),
-        tuple(shade.items()) if len(names) > 1 else (),
-    )
+    caption = f"{picture.caption}{dashed} {plural(runs, 'run')} at each point."
+    return _figure(picture, caption, charts, min(2, len(charts)), shade if len(shade) > 1 else None)
 
 
-def _course(judged: Judged, picture: Picture) -> Figure:
-    """Draw a measure over time, a panel a case, with the 95 % interval of its mean over the runs."""
-    measure = next(each for each in picture.measures if each.course)
-    shade = colours(picture.cases, picture.cases)
-    found = {case: judged.course(picture.experiment, case, measure) for case in picture.cases}
-    ends = [mean + (half or 0.0) for rows in found.values() for _, mean, half in rows]
-    scale = alt.Scale(domain=[0.0, 1.05 * max(ends, default=1.0)], nice=False)
-    panels = []
-    for case, rows in found.items():
-        values = [
-            {"time": short(time), "mean": short(mean)}
-            | ({} if half is None else {"low": short(max(mean - half, 0.0)), "high": short(mean + half)})
-            for time, mean, half in rows
-        ]
-        x = alt.X("time:Q", title="time [s]", scale=alt.Scale(nice=False))
-        base = alt.Chart(alt.InlineData(values=values)).encode(x=x)
-        chart = alt.layer(
-            base.mark_area(opacity=0.3, color=shade[case]).encode(
-                y=alt.Y("low:Q", title=measure.unit, scale=scale), y2=alt.Y2("high:Q")
-            ),
-            base.mark_line(strokeWidth=1, color=shade[case]).encode(
-                y=alt.Y("mean:Q", title=measure.unit, scale=scale)
-            ),
-        )
-        panels.append(Panel(chart.properties(width="container", height=160, title=case)))
-    runs = max(
-        (len(cell.seeds) for key, cell in judged.cells.items() if key[0] == picture.experiment), default=0
-    )
-    caption = f"{picture.caption} {plural(runs, 'run')} of each."
-    return Figure(picture.name, picture.heading, caption, tuple(panels), min(2, len(panels)))
-
-
-def _panel(
-    spots: Sequence[Spot], shade: dict[str, str], axis: str, picture: Picture, printed: float | None
+def _curve_panel(
+    found: Sequence[CurveValue],
+    shade: Mapping[str, str],
+    axis: str,
+    picture: Picture,
+    printed: float | None,
 ) -> Drawing:
-    values = []
-    for spot in spots:
-        one = spot.found
-        if one.mean is not None:
-            row: dict[str, Any] = {"x": spot.x, "curve": spot.curve, "mean": short(one.mean)}
-            if one.low is not None and one.high is not None:
-                row |= {"low": short(one.low), "high": short(one.high)}
-            values.append(row)
-    unit = spots[0].unit if spots else ""
+    values = [_row("curve", each) for each in found if each.found.mean is not None]
+    unit = found[0].unit if found else ""
     xs = sorted({row["x"] for row in values})
     x = alt.X(
         "x:Q",
@@ -185,19 +197,21 @@ def _panel(
     )
     ends = [row[key] for row in values for key in ("low", "high", "mean") if key in row] or [0.0, 1.0]
     ends += [] if printed is None else [printed]
-    # What is never negative is not drawn so, however wide its interval.
+    # The axis of a measure that is never negative begins at zero, however wide its interval.
     least = min(0.0, *ends) if any(row["mean"] < 0 for row in values) else 0.0
     most = max(0.0, *ends)
     room = 0.05 * (most - least or 1.0)
     scale = alt.Scale(domain=[least - room if least < 0 else 0.0, most + room], nice=False, clamp=True)
 
-    def y(field: str) -> alt.Y:
-        return alt.Y(f"{field}:Q", title=unit, scale=scale)
+    def y(name: str) -> alt.Y:
+        return alt.Y(f"{name}:Q", title=unit, scale=scale)
 
-    colour = alt.Color(
-        "curve:N", scale=alt.Scale(domain=list(shade), range=list(shade.values())), legend=None
-    )
-    base = alt.Chart(alt.InlineData(values=values)).encode(x=x, color=colour)
+    def level(value: float, dash: list[float], colour: str) -> alt.Chart:
+        rule = _data([{"level": value}]).mark_rule(color=colour, strokeWidth=1, strokeDash=dash)
+        chart: alt.Chart = rule.encode(y=y("level"))
+        return chart
+
+    base = _data(values).encode(x=x, color=_colour("curve", shade))
     layers = [
         base.mark_area(opacity=0.2).encode(y=y("low"), y2=alt.Y2("high:Q")),
         base.mark_line(strokeWidth=1.6).encode(y=y("mean")),
@@ -211,29 +225,434 @@ def _panel(
         ),
     ]
     if least < 0:
-        layers.insert(0, _rule(0.0, y("level"), [1, 0], MUTED))
+        layers.insert(0, level(0.0, [1, 0], MUTED))
     if printed is not None:
-        layers.insert(0, _rule(printed, y("level"), [4, 3], INK))
+        layers.insert(0, level(printed, [4, 3], INK))
     return alt.layer(*layers).properties(width="container", height=230)
 
 
-def _rule(level: float, y: alt.Y, dash: list[float], colour: str) -> alt.Chart:
-    chart: alt.Chart = (
-        alt.Chart(alt.InlineData(values=[{"level": level}]))
-        .mark_rule(color=colour, strokeWidth=1, strokeDash=dash)
-        .encode(y=y)
+def _course(verdicts: Verdicts, picture: Picture) -> Figure:
+    """Draw a measure over time, a panel per case, with the 95 % interval of its mean over the runs."""
+    measure = next(each for each in picture.measures if each.series)
+    shade = _shades(picture.cases)
+    found = {case: verdicts.over_time(picture.experiment, case, measure) for case in picture.cases}
+    ends = [mean + (half or 0.0) for some in found.values() for _, mean, half in some]
+    scale = alt.Scale(domain=[0.0, 1.05 * max(ends, default=1.0)], nice=False)
+
+    def y(name: str) -> alt.Y:
+        return alt.Y(f"{name}:Q", title=measure.unit, scale=scale)
+
+    charts = []
+    for case, some in found.items():
+        values = [
+            {"time": short(time), "mean": short(mean)}
+            | ({} if half is None else {"low": short(max(mean - half, 0.0)), "high": short(mean + half)})
+            for time, mean, half in some
+        ]
+        base = _data(values).encode(x=alt.X("time:Q", title="time [s]", scale=alt.Scale(nice=False)))
+        chart = alt.layer(
+            base.mark_area(opacity=0.3, color=shade[case]).encode(y=y("low"), y2=alt.Y2("high:Q")),
+            base.mark_line(strokeWidth=1, color=shade[case]).encode(y=y("mean")),
+        )
+        charts.append(chart.properties(width="container", height=160, title=case))
+    runs = max(
+        (len(case.seeds) for key, case in verdicts.cases.items() if key[0] == picture.experiment), default=0
     )
-    return chart
+    return _figure(picture, f"{picture.caption} {plural(runs, 'run')} of each.", charts, min(2, len(charts)))
 
 
-DRAWINGS: dict[str, Callable[[Judged, Picture], Figure]] = {
+# Cases side by side.
+
+
+def _gains(verdicts: Verdicts, picture: Picture) -> Figure:
+    """Draw gains, a panel per measure: a dot with its 95 % interval in the row of each other case."""
+    values = verdicts.picture_values(picture)
+    shade = _shades(list(dict.fromkeys(each.curve for each in values)))
+    measures = dict.fromkeys(each.measure for each in values)
+    charts = [_gain_panel([each for each in values if each.measure == one], shade) for one in measures]
+    runs = max((each.found.runs for each in values), default=0)
+    caption = f"{picture.caption} {plural(runs, 'run')} of each; bars are 95 % intervals of the mean."
+    return _figure(picture, caption, charts, min(3, len(charts)))
+
+
+def _gain_panel(found: Sequence[CurveValue], shade: Mapping[str, str]) -> Drawing:
+    values: list[dict[str, Any]] = []
+    for each in found:
+        if each.found.mean is not None:
+            mean = short(each.found.mean)
+            row = {"low": mean, "high": mean} | _row("curve", each)
+            values.append(row | {"text": brief(each.found.mean, 3)})
+    ends = [row[key] for row in values for key in ("low", "high")] + [0.0]
+    least = min(ends)
+    span = max(ends) - least or 1.0
+    # Leaves room for the number right of each interval.
+    scale = alt.Scale(domain=[least - 0.04 * span if least < 0 else 0.0, max(ends) + 0.2 * span], nice=False)
+    unit = found[0].unit
+
+    def x(name: str) -> alt.X:
+        return alt.X(f"{name}:Q", title=unit, scale=scale, axis=alt.Axis(tickCount=5, format=",.6~g"))
+
+    names = [each.curve for each in found]
+    colour = _colour("curve", {name: shade[name] for name in names})
+    base = _data(values).encode(y=_rows_axis("curve", names))
+    return alt.layer(
+        _data([{"zero": 0.0}]).mark_rule(color=MUTED).encode(x=x("zero")),
+        base.mark_rule(strokeWidth=1.8).encode(x=x("low"), x2="high:Q", color=colour),
+        base.mark_point(filled=True, size=64, opacity=1).encode(
+            x=x("mean"),
+            color=colour,
+            tooltip=[alt.Tooltip("curve:N"), alt.Tooltip("mean:Q", title=unit, format=".4g")],
+        ),
+        base.mark_text(align="left", dx=7, fontSize=11, color=INK).encode(x=x("high"), text="text:N"),
+    ).properties(width="container", height=_ROW_HEIGHT * len(names), title=found[0].measure.label)
+
+
+def _bars(verdicts: Verdicts, picture: Picture) -> Figure:
+    """Draw a bar with its interval for every case, a panel per measure."""
+    marks = picture.options["marks"]
+    charts = [
+        _bar_panel(verdicts, picture, measure, marks[i] if i < len(marks) else None)
+        for i, measure in enumerate(picture.measures)
+    ]
+    runs = max((len(case.seeds) for _, case in _cases(verdicts, picture)), default=0)
+    caption = f"{picture.caption} Means over {runs} runs with their 95 % intervals."
+    return _figure(picture, caption, charts, min(3, len(charts)))
+
+
+def _bar_panel(verdicts: Verdicts, picture: Picture, measure: Measure, mark: float | None) -> Drawing:
+    values: list[dict[str, Any]] = []
+    names = [name for name, _ in _cases(verdicts, picture)]
+    for name, case in _cases(verdicts, picture):
+        found = summarise(verdicts.values(case.experiment, case.case, measure, case.point))
+        if found.mean is not None:
+            row = _row("case", CurveValue(name, measure, "", "", 0.0, found))
+            values.append(row | {"text": brief(found.mean, 3), "end": short(found.high or found.mean)})
+    top = max([*(row.get("high", row["mean"]) for row in values), mark or 0.0, 1e-9])
+    scale = alt.Scale(domain=[0, 1.18 * top], nice=False)
+
+    def x(name: str, **options: Any) -> alt.X:  # noqa: ANN401
+        return alt.X(f"{name}:Q", title=measure.unit, scale=scale, **options)
+
+    base = _data(values).encode(y=_rows_axis("case", names))
+    layers = [
+        base.mark_bar(opacity=0.7, height=11).encode(
+            x=x("mean", axis=alt.Axis(tickCount=5)), color=_colour("case", _shades(names))
+        ),
+        base.mark_rule(color=INK, strokeWidth=1.5).encode(x=x("low"), x2="high:Q"),
+        base.mark_text(align="left", dx=6, fontSize=11, color=INK).encode(x=x("end"), text="text:N"),
+    ]
+    if mark is not None:
+        layers.append(_data([{"mark": mark}]).mark_rule(color=INK, strokeDash=[4, 3]).encode(x=x("mark")))
+    return alt.layer(*layers).properties(width="container", height=21 * len(names), title=measure.label)
+
+
+def _cuts(_: Verdicts, picture: Picture) -> Figure:
+    """Draw a buffer's limit after a number of cuts, down to the window, for each size of a cut."""
+    limit, window = picture.options["limit"], picture.options["window"]
+    points: list[dict[str, Any]] = []
+    ends: list[dict[str, Any]] = []
+    for decr in picture.options["decr"]:
+        needed = marks_to_window(limit, window, decr)
+        name = f"× {decr:g}"
+        points += [{"case": name, "n": n, "left": short(1e-3 * limit * decr**n)} for n in range(needed + 1)]
+        ends.append(points[-1] | {"text": str(needed)})
+    shade = _shades([each["case"] for each in ends])
+    most = max(each["n"] for each in ends)
+    x = alt.X("n:Q", title="marks", scale=alt.Scale(nice=False, domain=[0, 1.06 * most]))
+    y = alt.Y(
+        "left:Q",
+        title="limit [KB], logarithmic",
+        scale=alt.Scale(type="log", domain=[0.4e-3 * window, 1.4e-3 * limit], nice=False),
+        axis=alt.Axis(values=[5, 10, 20, 50, 100, 200, 500], format="~g"),
+    )
+    colour = _colour("case", shade)
+    last = _data(ends).encode(x=x, y=y, color=colour)
+    chart = alt.layer(
+        _data([{"left": 1e-3 * window}]).mark_rule(color=INK, strokeDash=[4, 3]).encode(y=y),
+        _data(points).mark_line(strokeWidth=1.8).encode(x=x, y=y, color=colour),
+        last.mark_point(filled=True, size=50, opacity=1),
+        last.mark_text(dy=15, fontSize=12).encode(text="text:N"),
+    ).properties(width="container", height=260)
+    return _figure(picture, picture.caption, [chart], 1, shade)
+
+
+# First runs.
+
+
+def _cases(verdicts: Verdicts, picture: Picture) -> Iterator[tuple[str, CaseRuns]]:
+    """Yield the simulated cases of a picture with their labels, at its points or at the first."""
+    points = picture.options.get("points", [])
+    first = verdicts.paper.experiments[picture.experiment].points[0].label
+    for point in points or [first]:
+        for case in picture.cases:
+            found = verdicts.cases.get((picture.experiment, case, point))
+            if found is not None:
+                yield f"{case}, {point}" if points else case, found
+
+
+def _heading(name: str, colour: str, note: str) -> alt.TitleParams:
+    return alt.TitleParams(
+        text=name,
+        color=colour,
+        subtitle=note or alt.Undefined,
+        subtitleColor=MUTED,
+        subtitleFontSize=11,
+        subtitlePadding=1,
+        offset=3,
+    )
+
+
+def _decimated(inside: pl.DataFrame, *, all_samples: bool) -> tuple[pl.DataFrame, int]:
+    """Return a series decimated for a panel, and the number of samples per point."""
+    found = decimate(inside, len(inside) if all_samples else _POINTS)
+    return found, math.ceil(len(inside) / max(1, len(found)))
+
+
+def _sampling(samples: int) -> str:
+    if samples == 1:
+        return "Every sample."
+    return f"Lines are means of {samples} samples, bands span the smallest and the largest of them."
+
+
+def _series(verdicts: Verdicts, picture: Picture) -> Figure:
+    """Draw a quantity over time, a panel per case, all with the same axes."""
+    options = picture.options
+    name, columns, by_rows = options["quantity"], options["columns"], options["order"] == "rows"
+    quantity = QUANTITIES[name]
+    tables: dict[str, pl.DataFrame] = {}
+    notes: dict[str, str] = {}
+    span, seed, samples = options["span"], 0, 1
+    for label, case in _cases(verdicts, picture):
+        run = verdicts.first_run(case)
+        table, seed = run.recorded.series, case.seeds[0]
+        if name not in table.columns:
+            continue
+        if span and span[1] > run.seconds:
+            # The end of a run that is too short.
+            span = (max(0.0, run.seconds - (span[1] - span[0])), run.seconds)
+        start, end = span or (0.0, run.seconds)
+        values = table.select("time", (pl.col(name).cast(pl.Float64) * quantity.factor).alias("value"))
+        inside = values.filter(pl.col("time").is_between(start, end, closed="right"))
+        decimated, per_point = _decimated(inside, all_samples=bool(span))
+        if not decimated.is_empty():
+            tables[label], samples = decimated, max(samples, per_point)
+            mean, std = inside["value"].mean(), inside["value"].std()
+            notes[label] = f"{_text(mean)} ± {_text(std)} {quantity.unit}"
+    caption = (
+        f"{picture.caption} {_sampling(samples)} Above each panel, mean ± standard deviation of its samples."
+        f" Run with seed {seed}. Axis: {quantity.label} [{quantity.unit}]."
+    )
+    if not tables:
+        return _figure(picture, f"{caption} No run has it.", [])
+    names = list(tables)
+    deep = math.ceil(len(names) / columns)
+    # Cases at several points share a colour, and so do neighbours if columns are compared.
+    groups = names if by_rows else [f"row {n % deep}" for n in range(len(names))]
+    if options["points"]:
+        groups = [label.rpartition(", ")[0] for label in names]
+    by_group = _shades(list(dict.fromkeys(groups)))
+    domain = bounds(list(tables.values()), [], from_zero=quantity.from_zero)
+    last = max(float(table["time"].max() or 0.0) for table in tables.values())  # type: ignore[arg-type]
+    charts = []
+    for place, (label, group) in enumerate(zip(names, groups, strict=True)):
+        below = place >= len(names) - columns if by_rows else place % deep == deep - 1
+        chart = _series_panel(
+            tables[label], quantity, span or (0.0, last), domain, by_group[group], below=below
+        )
+        title = _heading(label, by_group[group], notes[label])
+        charts.append(chart.properties(width="container", height=_SERIES_HEIGHT, title=title))
+    if not by_rows:
+        # Panels fill the grid by rows; this order makes them read down the columns.
+        places = (column * deep + row for row in range(deep) for column in range(columns))
+        charts = [charts[place] for place in places if place < len(charts)]
+    return _figure(picture, caption, charts, columns)
+
+
+def _series_panel(
+    table: pl.DataFrame,
+    quantity: Quantity,
+    span: tuple[float, float],
+    domain: tuple[float, float],
+    colour: str,
+    *,
+    below: bool,
+) -> Drawing:
+    x = alt.X(
+        "time:Q",
+        title="time since measuring began [s]" if below else None,
+        scale=alt.Scale(domain=list(span), nice=False),
+        axis=alt.Axis(labels=below, tickCount=6),
+    )
+    scale = alt.Scale(domain=list(domain), nice=False, zero=False)
+
+    def y(name: str) -> alt.Y:
+        return alt.Y(f"{name}:Q", title=quantity.unit, scale=scale)
+
+    base = _data(rows(table)).encode(x=x)
+    layers = [base.mark_line(color=colour, strokeWidth=1.1, clip=True).encode(y=y("mean"))]
+    if not table["low"].equals(table["high"]):
+        band = base.mark_area(color=colour, opacity=0.28, clip=True)
+        layers.insert(0, band.encode(y=y("low"), y2=alt.Y2("high:Q")))
+    return alt.layer(*layers)
+
+
+def _first_drops(verdicts: Verdicts, picture: Picture) -> Figure:
+    """Mark the dropped ones of the first packets that arrived at the mark point, a row per case."""
+    count = picture.options["count"]
+    found: list[dict[str, Any]] = []
+    names, seed = [], 0
+    for label, case in _cases(verdicts, picture):
+        drops, seed = verdicts.drops(case), case.seeds[0]
+        early = drops.filter((pl.col("arrival") < count) & (pl.col("reason").cast(pl.String) == "aqm"))
+        names.append(f"{label}: {early.height}")
+        found += [{"case": names[-1], "arrival": each} for each in early["arrival"].to_list()]
+    x = alt.X(
+        "arrival:Q",
+        title="number of the packet since measuring began",
+        scale=alt.Scale(domain=[0, count], nice=False),
+    )
+    chart = (
+        _data(found)
+        .mark_tick(thickness=1, opacity=0.85, size=20)
+        .encode(
+            x=x,
+            y=_rows_axis("case", names, labelFontSize=12, labelLimit=240),
+            color=_colour("case", _shades(names)),
+        )
+        .properties(width="container", height=30 * len(names))
+    )
+    caption = f"{picture.caption} Beside each name, the number of drops. Run with seed {seed}."
+    return _figure(picture, caption, [chart])
+
+
+def _flow_throughput(verdicts: Verdicts, picture: Picture) -> Figure:
+    """Draw the throughput of flows: a dot for each that completed, a line for each that does not end."""
+    traffic, lines, count, columns = (
+        picture.options[key] for key in ("traffic", "lines", "count", "columns")
+    )
+    dots: dict[str, list[dict[str, Any]]] = {}
+    steady: dict[str, list[dict[str, Any]]] = {}
+    notes, seed, top = {}, 0, 0.0
+    for label, case in _cases(verdicts, picture):
+        run, seed = verdicts.first_run(case), case.seeds[0]
+        flows = run.recorded.flows.with_columns(pl.col("traffic").cast(pl.String))
+        some = (
+            flows.filter(pl.col("traffic").is_in(traffic) & pl.col("completed") & (pl.col("opened") >= 0))
+            .sort("opened", "flow")
+            .head(count)
+        )
+        rates = (some["goodput"].cast(pl.Float64) / 1e3).to_list()
+        dots[label] = [{"n": n, "rate": short(rate)} for n, rate in enumerate(rates, start=1)]
+        sent = {name: float(flows.filter(pl.col("traffic") == name)["bytes"].sum()) for name in lines}
+        steady[label] = [
+            {"flow": name, "rate": short(total * 8e-3 / run.seconds)} for name, total in sent.items()
+        ]
+        top = max([top, *rates, *(each["rate"] for each in steady[label])])
+        known_rates = pl.Series(rates, dtype=pl.Float64)
+        notes[label] = f"{_text(known_rates.mean())} ± {_text(known_rates.std())} kbit/s"
+    shade = _shades(list(dots))
+    line_shade = {name: _LINES[i % len(_LINES)] for i, name in enumerate(lines)}
+    y = alt.Y(
+        "rate:Q",
+        title="kbit/s",
+        scale=alt.Scale(type="symlog", constant=20, domain=[0, rounded_up(top)], nice=False),
+        axis=alt.Axis(values=[0, 20, 50, 100, 200, 500, 1000]),
+    )
+    charts = []
+    for place, label in enumerate(dots):
+        below = place >= len(dots) - columns
+        x = alt.X(
+            "n:Q",
+            title="connection, in the order of opening" if below else None,
+            scale=alt.Scale(domain=[0, count], nice=False),
+            axis=alt.Axis(labels=below, tickCount=5),
+        )
+        chart = alt.layer(
+            _data(dots[label]).mark_circle(size=9, opacity=0.65, color="#0072B2").encode(x=x, y=y),
+            _data(steady[label]).mark_rule(strokeWidth=1.8).encode(y=y, color=_colour("flow", line_shade)),
+        )
+        title = _heading(label, shade[label], notes[label])
+        charts.append(chart.properties(width="container", height=130, title=title))
+    caption = (
+        f"{picture.caption} Above each panel, mean ± standard deviation of the dots. The axis is logarithmic"
+        f" above 20 kbit/s. Run with seed {seed}."
+    )
+    return _figure(picture, caption, charts, columns, {"a connection": "#0072B2"} | line_shade)
+
+
+def _models(verdicts: Verdicts, picture: Picture) -> Figure:
+    """Draw simulator and models over each other: a row per case, a column per quantity."""
+    engines, span = verdicts.engines(picture), picture.options["span"]
+    shade = _shades([label for _, label in engines])
+    quantities = {each.name: each for each in MODEL_QUANTITIES}
+    charts, seed, samples = [], 0, 1
+    for case in picture.cases:
+        found = {
+            label: each
+            for experiment, label in engines
+            if (each := verdicts.cases.get((experiment, case, ""))) is not None
+        }
+        runs = {label: verdicts.first_run(each) for label, each in found.items()}
+        seed = next((each.seeds[0] for each in found.values() if not each.fluid), seed)
+        begin, end = 0.0, max(run.seconds for run in runs.values())
+        if span:
+            begin, end = max(0.0, min(span[0], end - (span[1] - span[0]))), min(span[1], end)
+        inside = pl.col("time").is_between(begin, end, closed="right")
+        for quantity in map(quantities.__getitem__, picture.options["quantities"]):
+            tables: dict[str, pl.DataFrame] = {}
+            notes = []
+            for label, run in runs.items():
+                series = known(run.recorded.series, quantity)
+                if series is None:
+                    continue
+                tables[label], per_point = _decimated(series.filter(inside), all_samples=bool(span))
+                samples = max(samples, per_point)
+                notes.append(f"{label} {_moments(*moments(run.recorded.series.filter(inside), quantity))}")
+            domain = bounds(list(tables.values()), [], from_zero=quantity.name != "throughput")
+            if quantity.unit == "%":
+                domain = domain[0], min(100.0, domain[1])
+            charts.append(
+                curves(
+                    tables,
+                    shade,
+                    quantity,
+                    (begin, end),
+                    domain,
+                    heading=f"{case}: {quantity.label.lower()}",
+                    note="\n".join(notes),
+                    limit=None,
+                    last=case == picture.cases[-1],
+                    width="container",
+                )
+            )
+    caption = (
+        f"{picture.caption} {_sampling(samples)} Above each panel, mean ± standard deviation. Run with seed"
+        f" {seed}."
+    )
+    return _figure(picture, caption, charts, len(picture.options["quantities"]), shade)
+
+
+def _moments(mean: float | None, std: float | None) -> str:
+    """Return a mean with three digits, and a standard deviation with at most as many decimals."""
+    if mean is None:
+        return "–"
+    decimals = 2 - math.floor(math.log10(abs(mean))) if mean else 2
+    return f"{brief(mean, 3)}" + ("" if std is None else f" ± {brief(round(std, max(0, decimals)), 3)}")
+
+
+def _text(value: object) -> str:
+    return brief(float(value), 3) if isinstance(value, int | float) else "–"
+
+
+_DRAWINGS: dict[str, Callable[[Verdicts, Picture], Figure]] = {
+    "curves": _curves,
+    "change": _curves,
     "course": _course,
-    "series": pictures.series,
-    "first drops": pictures.first_drops,
-    "flow throughput": pictures.flow_throughput,
-    "bars": pictures.bars,
-    "cuts": pictures.cuts,
-    "models": pictures.models,
-    "gains": comparison.gains,
+    "bars": _bars,
+    "gains": _gains,
+    "series": _series,
+    "first drops": _first_drops,
+    "flow throughput": _flow_throughput,
+    "cuts": _cuts,
+    "models": _models,
 }
-"""What draws each kind of figure that is no curve."""

@@ -1,6 +1,6 @@
-"""What a paper's figures are, measured on one run: metrics, and quantities that metrics do not have.
+"""Measures of one run: metrics, and quantities of papers that are no metrics.
 
-A measure of a paper's data names one of `MEASURES` with parameters, or a metric of docs/results.md.
+A paper's data define a measure by one of `MEASURES` with its parameters, or by a metric of docs/results.md.
 """
 
 import functools
@@ -12,268 +12,254 @@ import polars as pl
 
 from bentpipe.models.engines import QUANTITIES, moments
 from bentpipe.models.oscillation import oscillation
-from bentpipe.reproduction.table import Table
+from bentpipe.reproduction.toml_table import TomlTable
+from bentpipe.stats import objectives
 from bentpipe.stats.metrics import METRICS, Recorded, find
 
-__all__ = ["MEASURES", "Measure", "Seen", "measure_from", "metric"]
+__all__ = ["MEASURES", "Measure", "Objective", "RunData", "measure_from", "metric"]
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
-    """One run, as measures see it."""
+class RunData:
+    """Recorded tables and counters of one run, and its measured time."""
 
     recorded: Recorded
     seconds: float
-    """Measured time."""
+    """Measured time [s]."""
+
+
+_Compute = Callable[[RunData], float | None]
 
 
 @dataclass(frozen=True, slots=True)
 class Measure:
-    """A number that a run has."""
+    """A number computed from a run."""
 
     name: str
     label: str
     unit: str
-    doc: str
-    of: Callable[[Seen], float | None] = field(repr=False)
-    course: tuple[str, float] | None = None
-    """The column of the series that it is the mean of, and a factor; None of a part of the time."""
+    compute: _Compute = field(repr=False)
+    series: tuple[str, float] | None = None
+    """Column of the series and its scale if the measure is the column's mean over the whole run."""
 
 
-def _flows(seen: Seen, traffic: Sequence[str]) -> pl.DataFrame:
-    flows = seen.recorded.flows
+@dataclass(frozen=True, slots=True)
+class Objective:
+    """A measure and its better direction."""
+
+    measure: Measure
+    less: bool
+    """True if less is better."""
+
+    @property
+    def ranked(self) -> objectives.Objective:
+        """Objective as the rank sums use it."""
+        return objectives.Objective(self.measure.name, "min" if self.less else "max")
+
+    def gain(self, ours: float | None, theirs: float | None) -> float | None:
+        """Return the improvement of `ours` over `theirs` [%], negative if worse; `None` without either."""
+        if ours is None or not theirs:
+            return None
+        return 100 * (theirs - ours if self.less else ours - theirs) / abs(theirs)
+
+
+def _flows(run: RunData, traffic: Sequence[str]) -> pl.DataFrame:
+    flows = run.recorded.flows
     return flows.filter(pl.col("traffic").cast(pl.String).is_in(list(traffic))) if traffic else flows
 
 
-def _goodput(given: Table) -> tuple[str, str, Callable[[Seen], float | None]]:
-    """Payload delivered over the measured time, of all flows of some traffic or of each session's mean."""
-    traffic, of = given.texts("traffic", []), given.choice("of", ["total", "mean"])
+def _goodput(table: TomlTable) -> tuple[str, _Compute]:
+    """Payload over the measured time: of all flows together, or the mean over the sessions."""
+    traffic, of = table.strings("traffic", []), table.choice("of", ["total", "mean"])
 
-    def measure(seen: Seen) -> float | None:
-        flows = _flows(seen, traffic)
+    def compute(run: RunData) -> float | None:
+        flows = _flows(run, traffic)
         sessions = 1 if of == "total" else flows["session"].n_unique()
         total = float(flows["bytes"].sum())
-        return total * 8e-3 / seen.seconds / sessions if flows.height else None
+        return total * 8e-3 / run.seconds / sessions if flows.height else None
 
-    return "kbit/s", "Payload delivered over the measured time" + _whose(traffic), measure
+    return "kbit/s", compute
 
 
-def _completion_time(given: Table) -> tuple[str, str, Callable[[Seen], float | None]]:
+def _completion_time(table: TomlTable) -> tuple[str, _Compute]:
     """Time from opening to the last byte, of the flows that completed within the measured time."""
-    traffic, of = given.texts("traffic", []), given.choice("of", ["mean", "p50", "p95"], "mean")
+    traffic, of = table.strings("traffic", []), table.choice("of", ["mean", "p50", "p95"], "mean")
 
-    def measure(seen: Seen) -> float | None:
-        flows = _flows(seen, traffic).filter(pl.col("completed") & (pl.col("closed") >= 0))
+    def compute(run: RunData) -> float | None:
+        flows = _flows(run, traffic).filter(pl.col("completed") & (pl.col("closed") >= 0))
         times = flows["completion_time"].cast(pl.Float64)
         if times.is_empty():
             return None
-        found = times.mean() if of == "mean" else times.quantile(float(of[1:]) / 100, "linear")
-        return float(found) if isinstance(found, int | float) else None
+        return _number(times.mean() if of == "mean" else times.quantile(float(of[1:]) / 100, "linear"))
 
-    return "s", "Time from opening to the last byte" + _whose(traffic), measure
-
-
-def _weighted(values: str, weights: pl.Expr) -> Callable[[Sequence[str]], Callable[[Seen], float | None]]:
-    """Return what takes the mean of a column of flows [s], each flow with its weight, in milliseconds."""
-
-    def of(traffic: Sequence[str]) -> Callable[[Seen], float | None]:
-        def measure(seen: Seen) -> float | None:
-            flows = _flows(seen, traffic).filter(pl.col(values).is_not_null())
-            weight = flows.select(weights.cast(pl.Float64))
-            total = float(weight.to_series().sum())
-            return 1e3 * float((flows[values] * weight.to_series()).sum()) / total if total else None
-
-        return measure
-
-    return of
+    return "s", compute
 
 
-_DELAY = _weighted("delay", pl.col("packets"))
-_JITTER = _weighted("jitter", pl.col("packets").cast(pl.Int64) - 1)
+def _packet_mean(column: str, weight: pl.Expr) -> Callable[[TomlTable], tuple[str, _Compute]]:
+    """Return a measure that is the weighted mean over the flows of a column in seconds."""
+
+    def build(table: TomlTable) -> tuple[str, _Compute]:
+        traffic = table.strings("traffic", [])
+
+        def compute(run: RunData) -> float | None:
+            flows = _flows(run, traffic).filter(pl.col(column).is_not_null())
+            weights = flows.select(weight.cast(pl.Float64)).to_series()
+            total = float(weights.sum())
+            return 1e3 * float((flows[column] * weights).sum()) / total if total else None
+
+        return "ms", compute
+
+    return build
 
 
-def _delay(given: Table) -> tuple[str, str, Callable[[Seen], float | None]]:
-    """Time that packets with data are under way from host to host: mean over the packets of some traffic."""
-    traffic = given.texts("traffic", [])
-    return "ms", "Mean time of packets with data from host to host" + _whose(traffic), _DELAY(traffic)
+def _loss(table: TomlTable) -> tuple[str, _Compute]:
+    """Share of dropped packets among dropped and delivered data packets."""
+    traffic = table.strings("traffic", [])
+
+    def compute(run: RunData) -> float | None:
+        flows = _flows(run, traffic)
+        dropped, delivered = int(flows["drops"].sum()), int(flows["packets"].sum())
+        return 100 * dropped / (dropped + delivered) if dropped + delivered else None
+
+    return "%", compute
 
 
-def _jitter(given: Table) -> tuple[str, str, Callable[[Seen], float | None]]:
-    """Difference between the delays of a flow's packets that came one after the other: mean over them."""
-    traffic = given.texts("traffic", [])
-    doc = "Mean difference between the delays of a flow's packets that came one after the other"
-    return "ms", doc + _whose(traffic), _JITTER(traffic)
+def _load(table: TomlTable) -> tuple[str, _Compute]:
+    """Offered load at the mark point over the capacity of the subject's link."""
+    del table
+
+    def compute(run: RunData) -> float | None:
+        offered = _number(run.recorded.samples("offered_load").mean())
+        return None if offered is None else offered / run.recorded.capacity
+
+    return "", compute
 
 
-def _loss(given: Table) -> tuple[str, str, Callable[[Seen], float | None]]:
-    """Share of some traffic's packets that were dropped: of these and of those with data that came."""
-    traffic = given.texts("traffic", [])
+def _series(table: TomlTable) -> tuple[str, _Compute]:
+    """Mean or standard deviation of a series column between two times since measuring began."""
+    of = table.choice("of", ["mean", "std"], "mean")
+    column, unit, scale = table.take("column", str), table.take("unit", str), table.take("scale", float, 1.0)
+    begin, end = table.take("from", float, -math.inf), table.take("until", float, math.inf)
 
-    def measure(seen: Seen) -> float | None:
-        flows = _flows(seen, traffic)
-        dropped, came = int(flows["drops"].sum()), int(flows["packets"].sum())
-        return 100 * dropped / (dropped + came) if dropped + came else None
-
-    return "%", "Share of the packets that were dropped" + _whose(traffic), measure
-
-
-def _load(given: Table) -> tuple[str, str, Callable[[Seen], float | None]]:
-    """Rate that arrives at the mark point over the capacity of the subject's link."""
-    del given
-
-    def measure(seen: Seen) -> float | None:
-        offered = seen.recorded.samples("offered_load").mean()
-        return float(offered) / seen.recorded.capacity if isinstance(offered, int | float) else None
-
-    return "", "Rate that arrives at the mark point over the link's capacity", measure
-
-
-def _series(given: Table) -> tuple[str, str, Callable[[Seen], float | None], tuple[str, float] | None]:
-    """Mean or deviation of a column of the series between two times, counted from when measuring began."""
-    of = given.choice("of", ["mean", "std"], "mean")
-    column, unit, scale = given.take("column", str), given.take("unit", str), given.take("scale", float, 1.0)
-    begin, end = given.maybe("from", float), given.maybe("until", float)
-
-    def measure(seen: Seen) -> float | None:
-        series, time = seen.recorded.series, pl.col("time")
+    def compute(run: RunData) -> float | None:
+        series, time = run.recorded.series, pl.col("time")
         if column not in series.columns:
             return None
-        within = series.filter(
-            time > (-math.inf if begin is None else begin), time <= (math.inf if end is None else end)
-        )
-        known = within[column].fill_nan(None)
-        found = known.mean() if of == "mean" else known.std()
-        return scale * float(found) if isinstance(found, int | float) else None
+        known = series.filter(time > begin, time <= end)[column].fill_nan(None)
+        return _scaled(_number(known.mean() if of == "mean" else known.std()), scale)
 
-    whole = begin is None and end is None and of == "mean"
-    return (
-        unit,
-        f"{'Mean' if of == 'mean' else 'Deviation between samples'} of {column}",
-        measure,
-        (column, scale) if whole else None,
-    )
+    return unit, compute
 
 
-def _flow_goodput(given: Table) -> tuple[str, str, Callable[[Seen], float | None]]:
-    """Payload over the time from opening to the last byte, of the flows that completed while measuring."""
-    traffic, of = given.texts("traffic", []), given.choice("of", ["mean", "std", "jain"])
+def _whole_series(table: TomlTable) -> tuple[str, float] | None:
+    """Return column and scale of a `_series` measure that is a mean over the whole run."""
+    if "from" in table or "until" in table or table.take("of", str, "mean") != "mean":
+        return None
+    return table.take("column", str), table.take("scale", float, 1.0)
 
-    def measure(seen: Seen) -> float | None:
-        values = _flows(seen, traffic).filter(pl.col("completed"))["goodput"].cast(pl.Float64).drop_nulls()
+
+def _flow_goodput(table: TomlTable) -> tuple[str, _Compute]:
+    """Goodput from opening to the last byte, of the flows that completed while measuring."""
+    traffic, of = table.strings("traffic", []), table.choice("of", ["mean", "std", "jain"])
+
+    def compute(run: RunData) -> float | None:
+        values = _flows(run, traffic).filter(pl.col("completed"))["goodput"].cast(pl.Float64).drop_nulls()
         if len(values) < 2:
             return None
         if of == "jain":
             squares = float((values**2).sum())
             return float(values.sum()) ** 2 / (len(values) * squares) if squares else None
-        found = values.mean() if of == "mean" else values.std()
-        return 1e-3 * float(found) if isinstance(found, int | float) else None
+        return _scaled(_number(values.mean() if of == "mean" else values.std()), 1e-3)
 
-    unit = "" if of == "jain" else "kbit/s"
-    return unit, "Goodput of a completed flow" + _whose(traffic), measure
+    return "" if of == "jain" else "kbit/s", compute
 
 
-def _averaged(given: Table) -> tuple[str, str, Callable[[Seen], float | None]]:
-    """Take the standard deviation of a rate's means over so many seconds each."""
-    rates = ("throughput", "arrival_rate")
-    column, seconds = given.choice("of", rates), given.take("seconds", float)
+def _averaged(table: TomlTable) -> tuple[str, _Compute]:
+    """Compute the standard deviation of a rate's means over intervals of some seconds."""
+    column = table.choice("of", ("throughput", "arrival_rate"))
+    seconds = table.take("seconds", float)
     if not seconds > 0:
-        raise given.wrong("seconds", seconds, "above 0 s")
+        raise table.error("seconds", seconds, "above 0 s")
 
-    def measure(seen: Seen) -> float | None:
-        times, rate = seen.recorded.series["time"], seen.recorded.samples(column)
+    def compute(run: RunData) -> float | None:
+        times, rate = run.recorded.series["time"], run.recorded.samples(column)
         size = round(seconds / float(times[1] - times[0])) if len(times) > 1 else 0
         if size < 1 or len(rate) < 2 * size:
             return None
         means = rate.head(len(rate) // size * size).to_numpy().reshape(-1, size).mean(axis=1)
         return 1e-6 * float(means.std(ddof=1))
 
-    return "Mbit/s", f"Standard deviation of the rate's means over {seconds:g} s", measure
+    return "Mbit/s", compute
 
 
-def _swing(given: Table) -> tuple[str, str, Callable[[Seen], float | None]]:
-    """How the transmit queue swings: `bentpipe.models.oscillation` says what each number is."""
+def _swing(table: TomlTable) -> tuple[str, _Compute]:
+    """Oscillation of the transmit queue; `bentpipe.models.oscillation` defines each number."""
     units = {"cv": "", "peak": "%", "period": "s"}
-    of = given.choice("of", units)
+    of = table.choice("of", units)
 
-    def measure(seen: Seen) -> float | None:
-        times = seen.recorded.series["time"]
+    def compute(run: RunData) -> float | None:
+        times = run.recorded.series["time"]
         if len(times) < 2:
             return None
-        found = oscillation(seen.recorded.samples("transmit_queue"), float(times[1] - times[0]))[of]
-        return _over(found, 100 if of == "peak" else 1)
+        found = oscillation(run.recorded.samples("transmit_queue"), float(times[1] - times[0]))[of]
+        return _scaled(found, 100 if of == "peak" else 1)
 
-    return units[of], "How the transmit queue swings", measure
+    return units[of], compute
 
 
-def _quantity(given: Table) -> tuple[str, str, Callable[[Seen], float | None]]:
-    """Take the mean or the deviation over time of what simulator and models both have."""
+def _quantity(table: TomlTable) -> tuple[str, _Compute]:
+    """Mean or standard deviation over time of a quantity that both simulator and models have."""
     known = {each.name: each for each in QUANTITIES}
-    found = known[given.choice("quantity", known)]
-    of = given.choice("of", ["mean", "std"], "mean")
-
-    def measure(seen: Seen) -> float | None:
-        mean, std = moments(seen.recorded.series, found)
-        return mean if of == "mean" else std
-
-    return (
-        found.unit,
-        f"{'Mean' if of == 'mean' else 'Deviation'} of {found.label.lower()} over time",
-        measure,
-    )
+    found = known[table.choice("quantity", known)]
+    of = table.choice("of", ["mean", "std"], "mean")
+    return found.unit, lambda run: moments(run.recorded.series, found)[of == "std"]
 
 
-def _over(value: float | None, times: float) -> float | None:
-    return None if value is None else value * times
+def _number(value: object) -> float | None:
+    return float(value) if isinstance(value, int | float) else None
 
 
-def _whose(traffic: Sequence[str]) -> str:
-    return f" of the traffic {', '.join(traffic)}" if traffic else ""
+def _scaled(value: float | None, factor: float) -> float | None:
+    return None if value is None else value * factor
 
 
-MEASURES: dict[str, Callable[[Table], tuple[str, str, Callable[[Seen], float | None]]]] = {
+MEASURES: dict[str, Callable[[TomlTable], tuple[str, _Compute]]] = {
     "goodput": _goodput,
     "completion_time": _completion_time,
-    "delay": _delay,
-    "jitter": _jitter,
+    "delay": _packet_mean("delay", pl.col("packets")),
+    # n packets have n - 1 differences of delay.
+    "jitter": _packet_mean("jitter", pl.col("packets").cast(pl.Int64) - 1),
     "loss": _loss,
     "load": _load,
     "flow_goodput": _flow_goodput,
     "averaged_std": _averaged,
     "swing": _swing,
     "quantity": _quantity,
+    "series": _series,
 }
-"""Takes the parameters that it needs, and returns unit, meaning and computation."""
+"""Builders by kind; each reads its parameters and returns unit and computation."""
 
 
 @functools.cache
 def metric(name: str) -> Measure | None:
-    """Return a metric as a measure, None if there is none of that name."""
+    """Return a metric as a measure, or `None` for an unknown name."""
     found = find(name)
     if found is None:
         return None
-    return Measure(name, found.label, found.unit, found.doc, lambda seen: found.of(seen.recorded))
+    return Measure(name, found.label, found.unit, lambda run: found.of(run.recorded))
 
 
-def measure_from(name: str, given: Table) -> Measure:
-    """Read a measure of a paper's data: `of` (or `metric`), `label`, and the parameters of `of`."""
-    if "metric" in given:
-        known = given.choice("metric", [each.name for each in METRICS])
-        found = metric(known)
+def measure_from(name: str, table: TomlTable) -> Measure:
+    """Read a measure of a paper's data: `kind` (or `metric`), `label`, and the parameters of the kind."""
+    if "metric" in table:
+        found = metric(table.choice("metric", [each.name for each in METRICS]))
         assert found is not None  # noqa: S101
-        label, of = given.take("label", str, found.label), found.of
-        over = given.maybe("over_seconds", float)
-        given.done()
+        label, compute = table.take("label", str, found.label), found.compute
+        over = table.optional("over_seconds", float)
         if over is None:
-            return Measure(name, label, found.unit, found.doc, of)
-        # What a paper counts over its own time, where ours may be another.
-        doc = f"{found.doc} As many as in {over:g} s."
-        return Measure(name, label, found.unit, doc, lambda seen: _over(of(seen), over / seen.seconds))
-    kind = given.choice("kind", [*MEASURES, "series"])
-    label = given.take("label", str)
-    course = None
-    if kind == "series":
-        unit, doc, of, course = _series(given)
-    else:
-        unit, doc, of = MEASURES[kind](given)
-    given.done()
-    return Measure(name, label, unit, doc, of, course)
+            return Measure(name, label, found.unit, compute)
+        # A paper's count refers to its own run length, which ours may not have.
+        return Measure(name, label, found.unit, lambda run: _scaled(compute(run), over / run.seconds))
+    kind, label = table.choice("kind", MEASURES), table.take("label", str)
+    unit, compute = MEASURES[kind](table)
+    return Measure(name, label, unit, compute, _whole_series(table) if kind == "series" else None)

@@ -1,9 +1,8 @@
-"""Compare the simulator with figures that another simulator has given for the same experiments.
+"""Comparison of the simulator with published figures of ns-2 for the same experiments.
 
-Two experiments, published with their set-up: ten sessions over 1 Mbit/s (after Jain & Modiano 2004,
-section III) and fifty flows over 20 Mbit/s. A table of either kind holds one experiment's figures in one or
-several rows; an experiment is set up from its columns alone, so a table with other buffers, windows, round
-trips or transports is checked in the same way.
+Two kinds of experiments: ten sessions over 1 Mbit/s (after Jain & Modiano 2004, section III) and fifty flows
+over 20 Mbit/s. A table holds an experiment's figures in one or several rows; its columns define the set-up,
+so tables with other buffers, windows, round trips or transports are checked in the same way.
 """
 
 import csv
@@ -32,7 +31,7 @@ _FOLDER = Path(__file__).parents[1] / "data/truth"
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A figure of the other simulator: where it is found, and how it is to be met."""
+    """A figure of ns-2 with its tolerance."""
 
     metric: str
     unit: str
@@ -41,63 +40,63 @@ class Target:
     relative: float
     """Allowed difference as a share of `mean`."""
     deviations: float
-    """Allowed difference in `std`; the wider of the two counts."""
-    asked: bool
-    """Whether it must be met; figures of artefacts are compared all the same."""
+    """Allowed difference in standard deviations `std`; the larger of the two counts."""
+    required: bool
+    """True if it must be met; figures that are artefacts of ns-2 are only compared."""
 
     @property
     def tolerance(self) -> float:
-        """The allowed difference, in `unit`."""
+        """Allowed difference, in `unit`."""
         return max(self.relative * abs(self.mean), self.deviations * self.std)
 
 
 @dataclass(frozen=True, slots=True)
 class Experiment:
-    """One set-up with the figures to meet."""
+    """One set-up with its target figures."""
 
     name: str
     scenario: str
-    """The scenario file's text."""
+    """Text of the scenario file."""
     targets: tuple[Target, ...]
     measure: Callable[[Run], Mapping[str, float]]
-    """From a run to its figures, by metric."""
+    """Computes a run's figures, by metric."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """A figure of the other simulator beside ours."""
+    """A figure of ns-2 with ours."""
 
     experiment: str
     target: Target
     values: tuple[float, ...]
-    """Ours, one a seed."""
+    """Ours, one per seed."""
 
     @property
     def mean(self) -> float:
-        """Ours, over the seeds."""
+        """Our mean over the seeds."""
         return fmean(self.values)
 
     @property
     def std(self) -> float:
-        """Its sample standard deviation over the seeds; zero of a single one."""
+        """Our sample standard deviation over the seeds; zero for a single seed."""
         return stdev(self.values) if len(self.values) > 1 else 0.0
 
     @property
     def difference(self) -> float:
-        """Ours less the other's."""
+        """Our mean minus ns-2's."""
         return self.mean - self.target.mean
 
     @property
     def passed(self) -> bool:
-        """Whether the difference is within the tolerance."""
+        """True if the difference is within the tolerance."""
         return abs(self.difference) <= self.target.tolerance
 
     @property
     def verdict(self) -> str:
-        """`pass` or `fail`, or `differs` where the figure need not be met."""
+        """`pass` or `fail`; `differs` if the figure is not required."""
         if self.passed:
             return "pass"
-        return "fail" if self.target.asked else "differs"
+        return "fail" if self.target.required else "differs"
 
     def row(self) -> dict[str, Any]:
         """Return the cell as a JSON object."""
@@ -112,18 +111,18 @@ class Cell:
             "seeds": len(self.values),
             "difference": self.difference,
             "tolerance": self.target.tolerance,
-            "required": self.target.asked,
+            "required": self.target.required,
             "verdict": self.verdict,
         }
 
 
 def shipped() -> list[Path]:
-    """Return the tables that come with Bentpipe: figures of ns-2.35."""
+    """Return the shipped tables of ns-2.35."""
     return sorted(_FOLDER.glob("*.csv"))
 
 
 def experiments(table: Path) -> list[Experiment]:
-    """Read a table of either kind; `UsageError` says what is wrong with it."""
+    """Read a table of either kind; raises `UsageError` for a wrong one."""
     try:
         with table.open(newline="", encoding="utf-8") as file:
             reader = csv.DictReader(file)
@@ -141,7 +140,7 @@ def experiments(table: Path) -> list[Experiment]:
                 raise UsageError(f"{table}: no row below the headings; at least one experiment is needed")
             return list(_grouped(table, kind, rows))
     needed = " or ".join(", ".join(kind.key) for kind in (_TEN, _DUMBBELL))
-    raise UsageError(f"{table}:1: neither kind of table; needed are the columns {needed}")
+    raise UsageError(f"{table}:1: unknown kind of table; needed: the columns {needed}")
 
 
 def _grouped(table: Path, kind: "_Kind", rows: Sequence[Mapping[str, str | None]]) -> Iterator[Experiment]:
@@ -154,19 +153,19 @@ def _grouped(table: Path, kind: "_Kind", rows: Sequence[Mapping[str, str | None]
 
 
 class _Row:
-    """A row of a table, with its place for messages."""
+    """A row of a table, with its location for messages."""
 
-    def __init__(self, place: str, cells: Mapping[str, str | None]) -> None:
-        self.place = place
+    def __init__(self, location: str, cells: Mapping[str, str | None]) -> None:
+        self.location = location
         self._cells = cells
 
     def text(self, column: str, allowed: Iterable[str] = ()) -> str:
         value = self._cells.get(column)
         if value is None or not value.strip():
-            raise UsageError(f"{self.place}: {column}: missing")
+            raise UsageError(f"{self.location}: {column}: missing")
         choices = list(allowed)
         if choices and value not in choices:
-            raise UsageError(f"{self.place}: {column}: found {value!r}; allowed: {', '.join(choices)}")
+            raise UsageError(f"{self.location}: {column}: found {value!r}; allowed: {', '.join(choices)}")
         return value
 
     def number(self, column: str, least: float = 0.0) -> float:
@@ -176,19 +175,21 @@ class _Row:
         except ValueError:
             value = math.nan
         if not (math.isfinite(value) and value >= least):
-            raise UsageError(f"{self.place}: {column}: found {text!r}; allowed: a number, at least {least:g}")
+            raise UsageError(
+                f"{self.location}: {column}: found {text!r}; allowed: a number, at least {least:g}"
+            )
         return value
 
     def whole(self, column: str, least: int = 1) -> int:
         value = self.number(column, least)
         if value != int(value):
-            raise UsageError(f"{self.place}: {column}: found {value:g}; allowed: a whole number")
+            raise UsageError(f"{self.location}: {column}: found {value:g}; allowed: a whole number")
         return int(value)
 
 
 @dataclass(frozen=True, slots=True)
 class _Kind:
-    """A kind of table: the columns that tell experiments apart, all that are needed, and the set-up."""
+    """A kind of table: the columns that identify an experiment, all required columns, and the set-up."""
 
     key: tuple[str, ...]
     columns: tuple[str, ...]
@@ -196,7 +197,7 @@ class _Kind:
 
 
 SEGMENT = 1040
-"""Length of a data packet on every wire [bytes]: 1000 of payload."""
+"""Length of a data packet on every link [bytes], of which 1000 are payload."""
 
 _TRANSPORTS = {
     "Reno": 'algorithm = "reno"',
@@ -204,7 +205,7 @@ _TRANSPORTS = {
     "Sack1": 'algorithm = "newreno"\nsack = true\nprr = false',
 }
 _VARIANTS = {
-    # Where the loss is, and what else the transport has.
+    # Side of the loss relative to the bottleneck, and further transport parameters.
     "base": ("before", ""),
     "loss_after_bottleneck": ("after", ""),
     "minrto_1s": ("before", 'min_rto = "1 s"'),
@@ -215,11 +216,11 @@ _VARIANTS = {
 
 
 class _Sessions(NamedTuple):
-    """Sessions that are alike."""
+    """Sessions with the same round trip and loss."""
 
     sessions: int
     rtt: float
-    """Round trip without serialization [s]."""
+    """Round-trip time without serialization [s]."""
     loss: float
     """Probability that a data packet is lost."""
 
@@ -256,19 +257,19 @@ def _ten_sessions(rows: Sequence[_Row]) -> Experiment:
             _link(f"{name} right", "r2", f"{name} receivers", "10 Mbps", 0.001, loss=losses["after"]),
             _bulk(name, count),
         ]
-    asked = queue in {"RED", "DRR"} or variant == "overhead_8.32ms"
+    required = queue in {"RED", "DRR"} or variant == "overhead_8.32ms"
     targets: list[Target] = []
     for row in rows:
         sessions = row.text("sessions_class")
         relative, deviations = (0.10, 3.0) if row.whole("n_sessions") == 1 else (0.05, 2.5)
         mean, std = row.number("goodput_bps_mean"), row.number("goodput_bps_std")
-        targets.append(Target(f"goodput {sessions}", "bit/s", mean, std, relative, deviations, asked))
+        targets.append(Target(f"goodput {sessions}", "bit/s", mean, std, relative, deviations, required))
     drops, sent = first.number("drops_mean"), first.number("bottleneck_departures_mean")
     queue_mean, queue_std = first.number("qlen_pkts_mean"), first.number("qlen_pkts_mean_std_over_seeds")
     rate, rate_std = drops / (drops + sent), first.number("drops_std") / (drops + sent)
     targets += [
-        Target("queue", "packets", queue_mean, queue_std, 0.10, 0.0, asked),
-        Target("drop_rate", "", rate, rate_std, 0.10, 0.0, asked),
+        Target("queue", "packets", queue_mean, queue_std, 0.10, 0.0, required),
+        Target("drop_rate", "", rate, rate_std, 0.10, 0.0, required),
     ]
     names = [row.text("sessions_class") for row in rows]
     return Experiment(
@@ -288,7 +289,7 @@ def _ten_figures(run: Run, names: Sequence[str], classes: Sequence[_Sessions]) -
         for name in ("first", "second")
     }
     figures = _queue_figures(run)
-    # A table names its classes in the order of the sessions, and then the aggregate.
+    # A table lists its classes in the order of the sessions, then the aggregate.
     separate = [name for name in names if name != "aggregate"]
     for name, (key, each) in zip(separate, zip(of_class, classes, strict=True), strict=False):
         figures[f"goodput {name}"] = of_class[key] / each.sessions
@@ -302,7 +303,7 @@ def _dumbbell(rows: Sequence[_Row]) -> Experiment:
     queue = row.text("queue", ("DropTail", "RED", "DRR", "PI", "REM", "Vq"))
     tcp, buffer = row.text("tcp", _TRANSPORTS), row.whole("buffer_pkts", 4)
     window = row.whole("max_window", 2)
-    # Round trips of 0.06 and 0.56 s are published: access links of 10 and 15 ms.
+    # The published round trips of 0.06 and 0.56 s have access links of 10 and 15 ms.
     access = 0.010 if rtt <= 0.06 else 0.015
     parts = [
         _head("Dumbbell", warmup=50, duration=150),
@@ -343,7 +344,7 @@ def _dumbbell(rows: Sequence[_Row]) -> Experiment:
 
 def _target(row: _Row, metric: str, unit: str, column: str, relative: float, deviations: float) -> Target:
     mean, std = row.number(f"{column}_mean"), row.number(f"{column}_std")
-    return Target(metric, unit, mean, std, relative, deviations, asked=True)
+    return Target(metric, unit, mean, std, relative, deviations, required=True)
 
 
 def _queue_figures(run: Run) -> dict[str, float]:
@@ -392,7 +393,7 @@ def _bulk(name: str, count: int, group: str | None = None) -> str:
 
 
 def _queue(name: str, buffer: int, *, fast: bool = False) -> str:
-    """Return the queue of that name in ns-2, as a scenario has it."""
+    """Return a queue of ns-2 in a scenario's keys."""
     packet = f'mean_packet = "{SEGMENT} B"'
     aim = 90
     spread = "wait = true, ns2 = true"
@@ -450,11 +451,11 @@ def verify(
     *,
     seeds: int = SEEDS,
     jobs: int | None = None,
-    told: Callable[[float], None] = lambda _share: None,
+    progress: Callable[[float], None] = lambda _: None,
 ) -> list[Cell]:
     """Run every experiment with seeds 1, 2, … and return its cells, in order.
 
-    `told` hears which share of the runs is done. Raises `ScenarioError` and `SimulationError`.
+    `progress` receives the share of finished runs. Raises `ScenarioError` and `SimulationError`.
     """
     if seeds < 1:
         raise UsageError(f"seeds is {seeds}, but at least 1 is needed")
@@ -466,8 +467,8 @@ def verify(
         nonlocal done
         experiment = wanted[index]
         scenario = Scenario.parse(experiment.scenario, experiment.name, [])
-        progress = running[index * seeds + seed - 1]
-        measured = experiment.measure(simulate(scenario, seed, progress))
+        control = running[index * seeds + seed - 1]
+        measured = experiment.measure(simulate(scenario, seed, control))
         with lock:
             figures[index, seed] = measured
             done += 1
@@ -477,10 +478,10 @@ def verify(
         pairs = product(range(len(wanted)), range(1, seeds + 1))
         for future in as_completed([pool.submit(one, index, seed) for index, seed in pairs]):
             future.result()
-            told(done / len(running))
+            progress(done / len(running))
     except BaseException:
-        for progress in running:
-            progress.cancel()
+        for control in running:
+            control.cancel()
         pool.shutdown(wait=True, cancel_futures=True)
         raise
     pool.shutdown(wait=True)

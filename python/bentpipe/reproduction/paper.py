@@ -1,52 +1,77 @@
-"""A paper as data: what it printed and claimed, how that is simulated, and by which rule it is judged.
+"""A paper as data: its printed tables, claims and figures, and the experiments and rules that judge them.
 
-A paper is a folder with `claims.toml`, the printed tables as CSV, and scenarios that no other use has.
+A paper is a folder with `claims.toml`, the printed tables as CSV, and scenarios that only it uses.
 `bentpipe.reproduction.reading` reads it; docs/reproduce.md describes the file.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from bentpipe.reproduction.grids import Aim, Tuning
-from bentpipe.reproduction.laws import Formula
-from bentpipe.reproduction.measures import Measure
-from bentpipe.reproduction.rules import Agree, Change, Gain, Near, Order, Ratio
-from bentpipe.reproduction.shown import Shown
+from bentpipe.errors import UsageError
+from bentpipe.reproduction.experiments import Experiment
+from bentpipe.reproduction.measures import Measure, Objective
+from bentpipe.reproduction.rules import Agree, Change, Formula, Gain, Near, Order, Ratio
 
 __all__ = [
     "BASES",
-    "CLAIMS",
+    "COMPUTED",
     "FIELD",
-    "SAID",
-    "Case",
+    "FIRST_RUN",
+    "QUANTITIES",
     "Cells",
     "Check",
     "Claim",
     "Column",
-    "Experiment",
+    "ComputedNumber",
     "Explanation",
     "Input",
     "Paper",
     "Picture",
-    "Point",
-    "Printed",
+    "PrintedFigure",
+    "PrintedTable",
+    "Quantity",
     "Relation",
-    "Said",
+    "expand_range",
+    "format_locations",
+    "resolve_ids",
+    "select",
 ]
 
-CLAIMS = "claims.toml"
 BASES = {
-    "sentence": "said in words",
+    "sentence": "stated in the text",
     "tables": "read off the tables",
-    "figure": "what the figure is about",
+    "figure": "shown by the figure",
 }
-"""What a claim stands in."""
-SAID = ("less", "more", "times", "off print", "times print")
-"""How one case is to another, or to print, [%, or times]; of `off print` the furthest."""
+"""Evidence of a claim in the paper."""
+COMPUTED = ("less", "more", "times", "off print", "times print")
+"""Kinds of computed numbers: one case relative to another, or to the printed value [%, or times]."""
 FIELD = r"\{([\w-]+)\}"
-"""Where a number stands in a discussion: `{its-name}`."""
+"""Placeholder of a computed number in the discussion: `{its-name}`."""
+FIRST_RUN = ("series", "first drops", "flow throughput")
+"""Kinds of pictures that show the first run of each case only."""
+
+
+@dataclass(frozen=True, slots=True)
+class Quantity:
+    """A column of a run's series, as pictures show it."""
+
+    label: str
+    unit: str
+    factor: float = 1.0
+    from_zero: bool = True
+
+
+QUANTITIES: Mapping[str, Quantity] = {
+    "transmit_queue": Quantity("transmit queue", "packets"),
+    "throughput": Quantity("throughput of the satellite link", "Mbit/s", 1e-6, from_zero=False),
+    "arrival_rate": Quantity("arrival rate at the gateway", "Mbit/s", 1e-6, from_zero=False),
+    "mark_probability": Quantity("share of marked packets", "%", 100.0),
+    "queue_delay": Quantity("queueing delay", "ms", 1e3),
+}
+"""Quantities by the column's name in docs/results.md."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,78 +81,31 @@ class Input:
     name: str
     what: str
     on: str
-    """Which printed figures were looked at."""
+    """Printed values that it was fitted to."""
     shared: bool
-    """Whether every setting has it alike: then how settings differ from each other is judged all the same."""
-
-
-@dataclass(frozen=True, slots=True)
-class Case:
-    """One row or curve of an experiment: a setting, and what else it changes."""
-
-    label: str
-    setting: str | None
-    """None: the scenario as it is."""
-    overrides: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Point:
-    """One place on an experiment's axis."""
-
-    label: str
-    x: float
-    overrides: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Experiment:
-    """A scenario under every case, at every point, with the same seeds."""
-
-    name: str
-    title: str
-    scenario: Path
-    overrides: tuple[str, ...]
-    cases: tuple[Case, ...]
-    points: tuple[Point, ...]
-    axis: str
-    """What the points differ in, with its unit; empty for a single point."""
-    runs: int
-    seed: int
-    drops: bool
-    """Whether its figures need every drop."""
-    quick_runs: int
-    quick_overrides: tuple[str, ...]
-    quick_points: tuple[str, ...]
-    """Points that a quick reproduction has."""
-    flows: bool = True
-    """Whether its table of flows is kept, which may be far longer than all else."""
-    tuning: Tuning | None = None
-    """What chooses the settings of its cases; None: they are given."""
-    fluid: bool = False
-    """Whether the scenarios' equations are solved, in place of simulations."""
+    """True if all settings share it, so that differences between settings are judged all the same."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cells:
-    """Some cells of a table as it came out; what is empty means all."""
+    """Some cells of a table as measured; an empty field stands for all."""
 
     rows: tuple[str, ...]
     columns: tuple[str, ...]
     experiments: tuple[str, ...]
 
-    def hold(self, row: str, column: str, experiment: str) -> bool:
-        """Whether a cell is among them."""
-        asked = ((self.rows, row), (self.columns, column), (self.experiments, experiment))
-        return all(not some or each in some for some, each in asked)
+    def contains(self, row: str, column: str, experiment: str) -> bool:
+        """Return whether a cell is among them."""
+        pairs = ((self.rows, row), (self.columns, column), (self.experiments, experiment))
+        return all(not some or each in some for some, each in pairs)
 
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """Why something comes out as it does, shown where the verdict is `verdict`."""
+    """Reason of a result, shown with the verdict `verdict`."""
 
     verdict: str
-    cells: "Cells"
+    cells: Cells
     text: str
 
 
@@ -138,14 +116,14 @@ class Column:
     name: str
     measure: Measure
     rule: Near | None
-    """None: not judged."""
+    """Rule of the verdict; `None` if the column is not judged."""
     printed: Mapping[str, float]
-    """By row, in the measure's unit."""
+    """Printed values by row, in the measure's unit."""
 
 
 @dataclass(frozen=True, slots=True)
 class Relation:
-    """How many times one row's value another row's is, as printed."""
+    """Printed ratio of one row's value to another row's."""
 
     row: str
     to: str
@@ -159,24 +137,24 @@ class Relation:
 
 
 @dataclass(frozen=True, slots=True)
-class Printed:
-    """A printed table: a row a case, a column a measure."""
+class PrintedTable:
+    """A printed table: a row per case, a column per measure."""
 
     name: str
     where: str
     title: str
     file: Path
     baseline: str | None
-    """The row that directions are told from."""
+    """Row that directions refer to."""
     experiments: tuple[str, ...]
-    """Those that it is judged beside; the first is the paper's own."""
+    """Experiments that it is compared with; the first is the paper's."""
     columns: tuple[Column, ...]
     calibrated: tuple[tuple[Input, Cells], ...]
-    """Inputs that were chosen by looking at some of its cells."""
+    """Inputs that were fitted to some of its cells."""
     relations: tuple[Relation, ...]
-    """Those between its rows that are judged."""
-    beside: bool
-    """Whether it is another reading of a table that stands elsewhere, shown and not counted."""
+    """Ratios between its rows that are judged."""
+    variant: bool
+    """True for another interpretation of a table that is counted elsewhere."""
     explanations: tuple[Explanation, ...]
 
     @property
@@ -187,89 +165,112 @@ class Printed:
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """Part of a claim: a case of an experiment has more of something than another."""
+    """Comparison of a claim: one case of an experiment has more of a measure than another."""
 
     experiment: str
     measure: Measure
     more: str
     than: str
     points: tuple[str, ...]
-    aim: Aim | None = None
-    """Of the rule `gain`, which way is better."""
+    objective: Objective | None = None
+    """Measure with its better direction, for the rule `gain`."""
     against: str = ""
-    """Of the rule `agree`, the experiment that has the other case."""
+    """Experiment of the case `than`, for the rule `agree`."""
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
-    """A number in the discussion, which is computed."""
+class ComputedNumber:
+    """A number in the discussion that is computed from runs."""
 
     kind: str
-    """One of `SAID`."""
+    """One of `COMPUTED`."""
     checks: tuple[Check, ...]
-    """What is compared; several make a range."""
+    """Comparisons; several make a range."""
     tables: tuple[str, ...]
-    """What is compared with print: some cells of these."""
+    """Tables of which some cells are compared with the printed values."""
     cells: Cells
 
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """A claim in words, in our own."""
+    """A claim of the paper, in our own words."""
 
     name: str
     where: str
     text: str
     basis: str
-    """What it stands in: one of `BASES`, in words."""
+    """Evidence in the paper: one of the texts of `BASES`."""
     rule: Agree | Order | Change | Gain | None
-    """None: nothing survives that could be judged, or it is a formula."""
+    """Rule of the verdict; `None` for a formula, or if nothing printed survives."""
     formula: Formula | None
     checks: tuple[Check, ...]
     explanations: tuple[Explanation, ...]
 
 
 @dataclass(frozen=True, slots=True)
+class PrintedFigure:
+    """A printed figure, or a printed table whose numbers are lost."""
+
+    name: str
+    """Id, for example `figure-4.5`."""
+    noun: str
+    """Figure or Table."""
+    number: str
+    """Printed number, for example 4.5."""
+    of: str
+    """Other paper in which it is printed; empty for this one."""
+    text: str
+    """Description of its content."""
+    by: tuple[str, ...]
+    """Ids of the pictures that correspond to it, and of the claims about it."""
+
+    @property
+    def where(self) -> str:
+        """Location, for example `Figure 4.5`."""
+        return f"{self.noun} {self.number}" + (f" of {self.of}" if self.of else "")
+
+
+@dataclass(frozen=True, slots=True)
 class Picture:
-    """A figure of the paper, or one of ours, drawn from experiments."""
+    """A figure of ours, drawn from experiments."""
 
     name: str
     where: str
-    """Which figures of the paper it answers; empty for one of ours."""
+    """Printed figures that it corresponds to; empty without."""
     title: str
     caption: str
     kind: str
     experiment: str
-    """Empty where it needs none."""
+    """Experiment that it shows; empty if it needs none."""
     measures: tuple[Measure, ...]
     cases: tuple[str, ...]
     than: tuple[str, ...]
-    """Of the kind `change`, what the cases are compared with."""
+    """Cases that `cases` are compared with."""
     log: bool
-    """Whether the axis of points is logarithmic."""
+    """True for a logarithmic axis of points."""
     table: str
     row: str
-    """Of the kind `curves`, a printed row that is drawn too; empty without."""
+    """Row of the printed `table` that is drawn too; empty without."""
     listed: tuple[Measure, ...]
-    """What its table of numbers has and it does not draw; without any the report has no such table."""
+    """Measures that are listed below the picture and not drawn; without any the report lists no numbers."""
     options: Mapping[str, Any]
-    """What its kind needs besides."""
-    aims: tuple[Aim, ...] = ()
-    """Of the kind `gains`, what gets better which way."""
+    """Further keys of its kind."""
+    objectives: tuple[Objective, ...] = ()
+    """Objectives of the kind `gains`."""
     together: bool = False
-    """Whether the mean of all gains is shown instead of each."""
-    beside: tuple[tuple[str, str], ...] = ()
-    """Of the kind `models`, the experiments whose solutions stand beside, and what they are called."""
+    """True to show the mean of all gains instead of each."""
+    models: tuple[tuple[str, str], ...] = ()
+    """Experiments of the kind `models` that solve equations, with their labels."""
 
     @property
     def heading(self) -> str:
-        """Its title, after the printed figures that it answers."""
+        """Title after the printed figures that it corresponds to."""
         return f"{self.where}: {self.title}" if self.where else self.title
 
     @property
     def experiments(self) -> tuple[str, ...]:
         """All experiments that it shows, its own first."""
-        return (*([self.experiment] if self.experiment else []), *(name for name, _ in self.beside))
+        return (*([self.experiment] if self.experiment else []), *(name for name, _ in self.models))
 
 
 @dataclass(frozen=True, slots=True)
@@ -282,24 +283,198 @@ class Paper:
     source: str
     about: tuple[str, ...]
     choices: tuple[str, ...]
-    """What the paper leaves open, and what was chosen."""
+    """Inputs that the paper leaves open, with the values chosen."""
     discussion: tuple[str, ...]
-    """What came out and what did not, in words."""
+    """Paragraphs on the results."""
     inputs: Mapping[str, Input]
     experiments: Mapping[str, Experiment]
-    tables: tuple[Printed, ...]
+    tables: tuple[PrintedTable, ...]
+    """Tables that are judged."""
     claims: tuple[Claim, ...]
-    shown: tuple[Shown, ...]
-    """Its figures, and its tables without numbers, in its own order."""
+    figures: tuple[PrintedFigure, ...]
+    """Printed figures, and tables without numbers, in the paper's order."""
     pictures: tuple[Picture, ...]
-    """Ours, which answer them or stand beside."""
-    printed: tuple[Printed, ...]
-    """All of its tables, where `tables` are some of them."""
-    said: Mapping[str, Said]
-    """The numbers of its discussion."""
+    all_tables: tuple[PrintedTable, ...]
+    """All printed tables, of which `tables` may be some."""
+    numbers: Mapping[str, ComputedNumber]
+    """Computed numbers of the discussion."""
 
     @property
     def ids(self) -> list[str]:
-        """Ids of the tables, claims, printed figures and our figures."""
-        parts = (self.tables, self.claims, self.shown, self.pictures)
+        """Ids of the tables, claims, printed figures and pictures."""
+        parts = (self.tables, self.claims, self.figures, self.pictures)
         return [each.name for part in parts for each in part]
+
+
+def expand_range(text: str) -> list[str]:
+    """Return the numbers of a range: `4.2 to 4.4` as 4.2, 4.3 and 4.4; empty if it is malformed."""
+    ends = [re.fullmatch(r"(\d+\.)?(\d+)", part.strip()) for part in text.split(" to ")]
+    known = [end for end in ends if end is not None]
+    if len(known) < len(ends) or len(ends) > 2 or known[0][1] != known[-1][1]:
+        return []
+    return [f"{known[0][1] or ''}{n}" for n in range(int(known[0][2]), int(known[-1][2]) + 1)]
+
+
+def format_locations(some: Sequence[PrintedFigure]) -> str:
+    """Return the locations of several figures, `Figures 5 and 10 to 16`; empty for none."""
+    groups: dict[tuple[str, str], list[str]] = {}
+    for each in some:
+        groups.setdefault((each.noun, each.of), []).append(each.number)
+    texts = [
+        f"{noun}{'s' if len(numbers) > 1 else ''} {_ranges(numbers)}" + (f" of {of}" if of else "")
+        for (noun, of), numbers in groups.items()
+    ]
+    return ", and ".join([*texts[:1], *(text[0].lower() + text[1:] for text in texts[1:])])
+
+
+def _ranges(numbers: Sequence[str]) -> str:
+    runs: list[list[str]] = []
+    for number in numbers:
+        if runs and number in expand_range(f"{runs[-1][-1]} to {number}")[1:2]:
+            runs[-1].append(number)
+        else:
+            runs.append([number])
+    parts = [f"{run[0]} to {run[-1]}" if len(run) > 2 else " and ".join(run) for run in runs]
+    return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"
+
+
+def resolve_ids(papers: Sequence[Paper], texts: Sequence[str]) -> list[str]:
+    """Return the ids that `texts` refer to: `figure-4.5`, `Figure 4.5` and `4.5` are the same.
+
+    Raises `UsageError` for a text that refers to nothing, or to several.
+    """
+    ids = {_normalized(name): name for paper in papers for name in paper.ids}
+    locations: dict[str, dict[str, None]] = {}
+    for paper in papers:
+        tables = [(table.where, table.name) for table in paper.tables if not table.variant]
+        for where, name in [*tables, *((each.where, each.name) for each in paper.figures)]:
+            for text in (where, where.partition(" ")[2]):
+                locations.setdefault(_normalized(text), {})[name] = None
+    found: dict[str, None] = {}
+    for text in texts:
+        key = _normalized(text)
+        matching = [ids[key]] if key in ids else list(locations.get(key, {}))
+        if not matching:
+            raise UsageError(f"--only {text}: unknown id; allowed: {_allowed_ids(papers)}")
+        if len(matching) > 1:
+            raise UsageError(f"--only {text}: ambiguous; allowed: {', '.join(matching)}")
+        found[matching[0]] = None
+    return list(found)
+
+
+def _normalized(text: str) -> str:
+    """Return an id without variations in writing: `fig. 4.5` as figure-4-5."""
+    words = re.split(r"[\s._-]+", text.strip().lower())
+    return "-".join("figure" if word == "fig" else word for word in words if word)
+
+
+def _allowed_ids(papers: Sequence[Paper]) -> str:
+    """Return all ids; a range of printed figures is given by its first and last."""
+    parts = []
+    for paper in papers:
+        ranges: dict[tuple[str, ...], list[str]] = {}
+        for each in paper.figures:
+            ranges.setdefault((each.of, each.noun, *each.by), []).append(each.name)
+        parts += [names[0] if len(names) == 1 else f"{names[0]} to {names[-1]}" for names in ranges.values()]
+        parts += [name for name in paper.ids if name not in {each.name for each in paper.figures}]
+    return ", ".join(parts)
+
+
+@dataclass(slots=True)
+class _Need:
+    """Cases, points and runs that are needed of an experiment."""
+
+    cases: set[str] = field(default_factory=set)
+    points: set[str] = field(default_factory=set)
+    runs: int = 1
+
+
+_Needed = tuple[str, Iterable[str], Iterable[str], bool]
+"""Experiment, cases, points, and True if all runs are needed, not the first only."""
+
+
+def select(paper: Paper, names: Sequence[str]) -> Paper:
+    """Return the paper with these tables, claims and figures only, and the experiments that they need.
+
+    `names` are ids; a printed figure includes the pictures and claims that correspond to it. The discussion
+    keeps the paragraphs whose numbers come from the same runs as in the whole paper.
+    """
+    figures = tuple(each for each in paper.figures if each.name in names)
+    wanted = {*names, *(name for each in figures for name in each.by)}
+    tables = tuple(each for each in paper.tables if each.name in wanted)
+    claims = tuple(each for each in paper.claims if each.name in wanted)
+    pictures = tuple(each for each in paper.pictures if each.name in wanted)
+    needed = [*_needed(paper, tables, claims, pictures)]
+    if wanted.issuperset(paper.ids):
+        needed += [each for number in paper.numbers.values() for each in _compared(number.checks)]
+    needs: dict[str, _Need] = {}
+    for name, cases, points, all_runs in needed:
+        need = needs.setdefault(name, _Need())
+        need.cases |= set(cases)
+        need.points |= set(points)
+        need.runs = max(need.runs, paper.experiments[name].runs if all_runs else 1)
+    experiments = {
+        name: _reduced(each, needs[name]) for name, each in paper.experiments.items() if name in needs
+    }
+    numbers = {name: each for name, each in paper.numbers.items() if _is_covered(paper, each, tables, needs)}
+    discussion = tuple(each for each in paper.discussion if numbers.keys() >= set(re.findall(FIELD, each)))
+    return replace(
+        paper,
+        figures=figures,
+        tables=tables,
+        claims=claims,
+        pictures=pictures,
+        experiments=experiments,
+        numbers=numbers,
+        discussion=discussion,
+    )
+
+
+def _is_covered(
+    paper: Paper, number: ComputedNumber, tables: Sequence[PrintedTable], needs: Mapping[str, _Need]
+) -> bool:
+    """Return whether all runs of a number in the discussion are needed anyway."""
+    return set(number.tables) <= {table.name for table in tables} and all(
+        name in needs
+        and needs[name].runs == paper.experiments[name].runs
+        and needs[name].cases.issuperset(cases)
+        and needs[name].points.issuperset(points)
+        for name, cases, points, _ in _compared(number.checks)
+    )
+
+
+def _compared(checks: Sequence[Check]) -> Iterator[_Needed]:
+    for check in checks:
+        yield check.experiment, [check.more, check.than], check.points, True
+        if check.against:
+            yield check.against, [check.than], check.points, True
+
+
+def _needed(
+    paper: Paper, tables: Sequence[PrintedTable], claims: Sequence[Claim], pictures: Sequence[Picture]
+) -> Iterator[_Needed]:
+    for table in tables:
+        for name in table.experiments:
+            yield name, table.rows, [""], True
+    for claim in claims:
+        yield from _compared(claim.checks)
+    for picture in pictures:
+        first = picture.kind in FIRST_RUN
+        for name in picture.experiments:
+            known = [point.label for point in paper.experiments[name].points]
+            points = picture.options.get("points") or known[:1] if first else known
+            yield name, [*picture.cases, *picture.than], points, not first
+
+
+def _reduced(experiment: Experiment, need: _Need) -> Experiment:
+    if experiment.tuning is not None:
+        # Ranking needs all cases.
+        return experiment
+    return replace(
+        experiment,
+        cases=tuple(each for each in experiment.cases if each.label in need.cases),
+        points=tuple(each for each in experiment.points if each.label in need.points),
+        quick_points=tuple(each for each in experiment.quick_points if each in need.points),
+        runs=min(experiment.runs, need.runs),
+        quick_runs=min(experiment.quick_runs, need.runs),
+    )

@@ -1,75 +1,108 @@
-"""The report of a reproduction: one page with every printed number, claim and figure beside ours."""
+"""Result of a reproduction and its report: a page with every printed number, claim and figure beside ours."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
+from bentpipe import files
 from bentpipe.format import brief, clock, measured, number, plural
 from bentpipe.report.charts import Figure
-from bentpipe.report.pages import page
+from bentpipe.report.pages import page, write_page
 from bentpipe.reproduction.figures import SHADES, figure, overview
-from bentpipe.reproduction.judged import CLAIM, FIGURE, PICTURE, RELATION, TABLE, Item
-from bentpipe.reproduction.paper import Picture, Printed
+from bentpipe.reproduction.paper import Paper, Picture, PrintedTable
 from bentpipe.reproduction.rules import NO_NUMBER, VERDICTS
-from bentpipe.reproduction.said import discussion
-from bentpipe.reproduction.tuned import Trial, Tuned
-from bentpipe.stats.intervals import BOOTSTRAP
+from bentpipe.reproduction.search import Trial, Tuned
+from bentpipe.reproduction.verdicts import CLAIM, FIGURE, RELATION, TABLE, Item, Verdicts
+from bentpipe.stats.intervals import BOOTSTRAP, Summary
 
-if TYPE_CHECKING:
-    from bentpipe.reproduction import Reproduction
-    from bentpipe.reproduction.measures import Measure
+__all__ = ["QUICK", "VERDICTS_FILE", "Reproduction", "format_counts", "format_mean"]
 
-__all__ = ["QUICK", "beside", "counted", "report_page"]
-
+REPORT_FILE = "report.html"
+VERDICTS_FILE = "verdicts.json"
 QUICK = (
-    "Quick: fewer and shorter runs than the paper's data ask for. Verdicts may be others than those of a full"
+    "Quick: fewer and shorter runs than the paper's data specify. Verdicts may differ from those of a full"
     " reproduction."
 )
 
 
-def counted(counts: dict[str, int]) -> str:
-    """Write how many items have each verdict: `3 reproduced, 1 calibrated`."""
+@dataclass(frozen=True)
+class Reproduction:
+    """A paper with its verdicts."""
+
+    paper: Paper
+    verdicts: Verdicts
+    folder: Path
+    """Folder of its report."""
+    quick: bool
+    """True if runs were fewer and shorter than the paper's data specify."""
+    about: dict[str, Any]
+    """Version of Bentpipe, digest of its core, date, runs, and simulated and elapsed time."""
+    tuned: tuple[Tuned, ...] = ()
+    """Results of the searches for settings."""
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Return every item as a JSON object, with the paper's name and `quick`."""
+        label = {"paper": self.paper.name, "quick": self.quick}
+        return [label | item.as_row() for item in self.verdicts.items]
+
+    @property
+    def report(self) -> Path:
+        """Path of the report."""
+        return self.folder / REPORT_FILE
+
+    def save(self) -> Path:
+        """Write the verdicts and the report, and return the report's path."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        content = {**self.about, "discussion": self.verdicts.discussion, "items": self.rows()}
+        if self.tuned:
+            content["tuned"] = [each.as_row() for each in self.tuned]
+        files.write_json(self.folder / VERDICTS_FILE, content)
+        return write_page(self.report, report_page(self))
+
+
+def format_counts(counts: dict[str, int]) -> str:
+    """Return the number of items by verdict as text: `3 reproduced, 1 calibrated`."""
     return ", ".join(f"{count} {verdict}" for verdict, count in counts.items()) or "none"
 
 
-def beside(item: Item) -> str:
-    """Write ours with its 95 % interval."""
-    return measured(item.as_row() | {"ci95": item.ours.ci95, "method": item.ours.method or BOOTSTRAP})
+def format_mean(found: Summary) -> str:
+    """Return a mean with its 95 % interval as text."""
+    return measured(
+        {
+            "mean": found.mean,
+            "ci95": found.ci95,
+            "ci_low": found.low,
+            "ci_high": found.high,
+            "method": found.method or BOOTSTRAP,
+        }
+    )
 
 
-def report_page(made: "Reproduction") -> str:
+def report_page(made: Reproduction) -> str:
     """Return the report as HTML."""
-    paper, judged, about = made.paper, made.judged, made.about
+    paper, verdicts, about = made.paper, made.verdicts, made.about
     drawn: list[Figure] = []
     tables = []
     for table in paper.tables:
         for experiment in table.experiments:
-            items = [
-                item
-                for item in judged.items
-                if item.kind == TABLE and item.name == table.name and item.experiment == experiment
-            ]
+            items = verdicts.table_items(TABLE, table, experiment)
             if items:
-                shown = overview(judged, table, experiment)
-                drawn += [shown] if shown else []
-                first = experiment == table.experiments[0]
-                between = [
-                    item
-                    for item in judged.items
-                    if first and item.kind == RELATION and item.name == table.name
-                ]
-                tables.append(_table(made, table, experiment, items, shown, between))
-    drawn += [figure(judged, picture) for picture in paper.pictures]
-    seeds = sorted({len(cell.seeds) for cell in judged.cells.values() if not cell.fluid})
+                found = overview(verdicts, table, experiment)
+                drawn += [found] if found else []
+                tables.append(_table(made, table, experiment, items, found))
+    drawn += [figure(verdicts, picture) for picture in paper.pictures]
+    seeds = sorted({len(case.seeds) for case in verdicts.cases.values() if not case.fluid})
     each = f", {' or '.join(map(str, seeds))} of each case, each with its own seed" if seeds else ""
     summary = [
         ("Source", paper.source),
-        ("Printed numbers", counted(judged.counts(TABLE))),
-        ("How rows are to each other", counted(judged.counts(RELATION))),
-        ("Claims", counted(judged.counts(CLAIM))),
-        ("Figures", counted(judged.counts(FIGURE))),
+        ("Printed numbers", format_counts(verdicts.counts(TABLE))),
+        ("Ratios between rows", format_counts(verdicts.counts(RELATION))),
+        ("Claims", format_counts(verdicts.counts(CLAIM))),
+        ("Figures", format_counts(verdicts.counts(FIGURE))),
         ("Runs", f"{about['runs']}{each}"),
         ("Models solved", str(about["solutions"]) if about["solutions"] else "none"),
-        ("Settings tried", ", ".join(str(len(each.first)) for each in made.tuned) or "none"),
+        ("Settings tried", ", ".join(str(len(one.first)) for one in made.tuned) or "none"),
         ("Simulated time", clock(round(about["simulated_seconds"])) if seeds else "none"),
         ("Made", f"with Bentpipe {about['version']} on {about['date']}{', quick' if made.quick else ''}"),
     ]
@@ -82,86 +115,67 @@ def report_page(made: "Reproduction") -> str:
         summary=[(name, text) for name, text in summary if text != "none"],
         warnings=[QUICK] if made.quick else [],
         paper=paper,
-        discussion=discussion(judged),
-        verdicts=[(each, SHADES[each]) for each in VERDICTS],
+        discussion=verdicts.discussion,
+        verdicts=[(name, SHADES[name]) for name in VERDICTS],
         shades=SHADES,
         tables=tables,
-        claims=[_claim(item) for item in judged.items if item.kind == CLAIM],
-        shown=_shown(made),
+        claims=[_claim(item) for item in verdicts.items if item.kind == CLAIM],
+        shown=_printed_figures(made),
         pictures=[picture.name for picture in paper.pictures],
-        listings={
-            each.name: _listing(made, each, item)
-            for each in paper.pictures
-            for item in judged.items
-            if each.listed and item.kind == PICTURE and item.name == each.name
-        },
+        listings={each.name: _listing(made, each) for each in paper.pictures if each.listed},
         tuned=[_tuned(made, each) for each in made.tuned],
         scenarios=_scenarios(made),
     )
 
 
 def _table(
-    made: "Reproduction",
-    table: Printed,
-    experiment: str,
-    items: Sequence[Item],
-    shown: Figure | None,
-    between: Sequence[Item],
+    made: Reproduction, table: PrintedTable, experiment: str, items: Sequence[Item], overview: Figure | None
 ) -> dict[str, Any]:
+    first = experiment == table.experiments[0]
+    relations = made.verdicts.table_items(RELATION, table, experiment)
     columns = [column for column in table.columns if any(item.column == column.name for item in items)]
     rows = []
     for row in table.rows:
         mine = {item.column: item for item in items if item.row == row}
         if mine:
-            rows.append({"name": row, "cells": [_cell(mine.get(column.name)) for column in columns]})
-    notes = list(dict.fromkeys(item.explanation for item in items if item.explanation))
-    first = experiment == table.experiments[0]
+            cells = [_cell(mine[each.name]) if each.name in mine else None for each in columns]
+            rows.append({"name": row, "cells": cells})
     return {
         "id": table.name,
         "heading": f"{table.where}: {table.title}" if first else made.paper.experiments[experiment].title,
-        "variant": table.beside or not first,
+        "variant": table.variant or not first,
         "baseline": table.baseline,
         "columns": [{"label": each.measure.label, "unit": each.measure.unit} for each in columns],
-        "rules": [f"{each.measure.label}: {each.rule.text}." for each in columns if each.rule]
-        if first
-        else [],
+        "rules": [f"{each.measure.label}: {each.rule.text}." for each in columns if each.rule and first],
         "rows": rows,
-        "relations": [_relation(item) for item in between],
-        "relation_rules": [f"{each}." for each in dict.fromkeys(item.rule for item in between)],
-        "notes": notes,
-        "figure": shown.name if shown else None,
+        "relations": [{"text": item.text, "calibrated": item.calibrated} | _cell(item) for item in relations],
+        "relation_rules": [f"{each}." for each in dict.fromkeys(item.rule for item in relations)],
+        "notes": list(dict.fromkeys(item.explanation for item in items if item.explanation)),
+        "figure": overview.name if overview else None,
         "runs": plural(max(item.ours.runs for item in items), "run"),
     }
 
 
-def _relation(item: Item) -> dict[str, str]:
-    return {"text": item.text, "calibrated": item.calibrated} | (_cell(item) or {})
-
-
-def _cell(item: Item | None) -> dict[str, str] | None:
-    if item is None:
-        return None
+def _cell(item: Item) -> dict[str, str]:
     return {
         "printed": "–" if item.printed is None else brief(item.printed),
-        "ours": beside(item),
+        "ours": format_mean(item.ours),
         "verdict": item.verdict,
         "reason": item.reason,
     }
 
 
-def _claim(item: Item) -> dict[str, str]:
-    row: dict[str, str] = item.as_row()
-    basis = "" if item.verdict == NO_NUMBER else item.rule
-    return row | {"rule": basis}
+def _claim(item: Item) -> dict[str, Any]:
+    return item.as_row() | {"rule": "" if item.verdict == NO_NUMBER else item.rule}
 
 
-def _shown(made: "Reproduction") -> list[dict[str, Any]]:
-    """Return the printed figures, those with the same content and answers together."""
+def _printed_figures(made: Reproduction) -> list[dict[str, Any]]:
+    """Return the printed figures, grouped by content and answers."""
     titles = {picture.name: picture.title for picture in made.paper.pictures}
     titles |= {claim.name: claim.text for claim in made.paper.claims}
-    verdicts = {item.name: item.verdict for item in made.judged.items if item.kind == CLAIM}
+    verdicts = {item.name: item.verdict for item in made.verdicts.items if item.kind == CLAIM}
     groups: list[dict[str, Any]] = []
-    for item in made.judged.items:
+    for item in made.verdicts.items:
         if item.kind != FIGURE:
             continue
         if not groups or (groups[-1]["text"], groups[-1]["by"]) != (item.text, item.by):
@@ -171,36 +185,29 @@ def _shown(made: "Reproduction") -> list[dict[str, Any]]:
     return groups
 
 
-def _listing(made: "Reproduction", picture: Picture, item: Item) -> dict[str, Any]:
-    """Return the numbers of a figure: a row a point and curve, a column a measure."""
+def _listing(made: Reproduction, picture: Picture) -> dict[str, Any]:
+    """Return the numbers of a picture: a row per point and curve, a column per measure."""
     axis = made.paper.experiments[picture.experiment].axis
-    columns = list(dict.fromkeys((spot.measure, spot.unit) for spot in item.spots))
-    rows: dict[tuple[str, ...], dict[Measure, str]] = {}
-    points = sorted({(spot.x, spot.point) for spot in item.spots})
-    for _, point in points:
-        for spot in item.spots:
-            if spot.point == point:
-                names = (spot.point, spot.curve) if axis else (spot.curve,)
-                row = {
-                    "mean": spot.found.mean,
-                    "ci95": spot.found.ci95,
-                    "method": spot.found.method or BOOTSTRAP,
-                }
-                ends = {"ci_low": spot.found.low, "ci_high": spot.found.high}
-                rows.setdefault(names, {})[spot.measure] = measured(row | ends)
+    values = made.verdicts.picture_values(picture)
+    columns = list(dict.fromkeys((each.measure, each.unit) for each in values))
+    rows: dict[tuple[str, ...], dict[tuple[Any, str], str]] = {}
+    # Sorting is stable: curves stay in order at each point.
+    for each in sorted(values, key=lambda one: (one.x, one.point)):
+        names = (each.point, each.curve) if axis else (each.curve,)
+        rows.setdefault(names, {})[each.measure, each.unit] = format_mean(each.found)
     return {
         "axis": axis,
         "columns": [{"label": each.label, "unit": unit} for each, unit in columns],
         "rows": [
-            {"names": names, "cells": [cells.get(each, "–") for each, _ in columns]}
+            {"names": names, "cells": [cells.get(each, "–") for each in columns]}
             for names, cells in rows.items()
         ],
     }
 
 
-def _tuned(made: "Reproduction", found: Tuned) -> dict[str, Any]:
-    """Return what a tuning tried: those that ran again across AQMs, and every setting of each AQM."""
-    aims = found.tuning.aims
+def _tuned(made: Reproduction, found: Tuned) -> dict[str, Any]:
+    """Return the trials of a search: the second round across AQMs, and all settings of each AQM."""
+    measures = [each.measure for each in found.tuning.objectives]
 
     def rows(trials: Sequence[Trial]) -> list[dict[str, Any]]:
         return [
@@ -210,9 +217,7 @@ def _tuned(made: "Reproduction", found: Tuned) -> dict[str, Any]:
                 "parameters": each.parameters,
                 "chosen": each.chosen,
                 "total": f"{each.total:,}".replace(",", "\u202f"),
-                "cells": [
-                    (number(each.values[aim.measure.name]), each.ranks[aim.measure.name]) for aim in aims
-                ],
+                "cells": [(number(each.values[one.name]), each.ranks[one.name]) for one in measures],
             }
             for each in trials
         ]
@@ -220,15 +225,15 @@ def _tuned(made: "Reproduction", found: Tuned) -> dict[str, Any]:
     return {
         "title": made.paper.experiments[found.experiment].title,
         "rule": found.rule,
-        "heads": [(aim.measure.label, aim.measure.unit) for aim in aims],
+        "heads": [(each.label, each.unit) for each in measures],
         "again": rows(found.again),
         "first": rows(found.first),
         "tried": len(found.first),
     }
 
 
-def _scenarios(made: "Reproduction") -> list[dict[str, Any]]:
-    """Return each experiment with what it changes, and each scenario's file once."""
+def _scenarios(made: Reproduction) -> list[dict[str, Any]]:
+    """Return each experiment with its changes to its scenario."""
     return [
         {
             "name": each.name,

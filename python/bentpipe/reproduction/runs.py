@@ -1,13 +1,14 @@
-"""The runs of a paper's experiments: what is wanted, what is there already, and how the rest is simulated.
+"""Runs of a paper's experiments: planned, found on disk, or simulated.
 
-A run is kept under what determines it (the build of the core, the scenario's digest, the seed), so that it is
-simulated once, whichever experiment or paper asks for it, and an interrupted reproduction goes on. The core's
-own tables and counters are kept, and measures taken from them each time, so that no change of a measure or a
-metric makes a run stale.
+A run is stored under everything that determines it: the build of the core, the scenario's digest and the
+seed. So each is simulated once, whichever experiment or paper needs it, and an interrupted reproduction
+continues. The core's own tables and counters are stored, and measures are computed from them each time, so a
+changed measure or metric makes no run stale.
 """
 
+import hashlib
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,59 +16,65 @@ from pathlib import Path
 import polars as pl
 
 from bentpipe import _core
-from bentpipe.errors import ResultError
-from bentpipe.reproduction.fluid import Solution, checked, digest_of, solved
-from bentpipe.reproduction.measures import Measure, Seen
-from bentpipe.reproduction.paper import Experiment, Paper
+from bentpipe.errors import ModelError, ResultError
+from bentpipe.models.fluid import solve
+from bentpipe.reproduction.experiments import Experiment
+from bentpipe.reproduction.measures import Measure, RunData
+from bentpipe.reproduction.paper import Paper
 from bentpipe.runs.experiment import checked_jobs
 from bentpipe.runs.plan import load, make_plan
 from bentpipe.runs.store import COUNTERS, core_digest, write_run
 from bentpipe.stats.metrics import Recorded
 
-__all__ = ["Cell", "Library", "Teller", "cells_of", "plan", "simulate"]
+__all__ = ["CaseRuns", "Library", "Plan", "ProgressCallback", "keys_of", "plan", "runs_of", "simulate"]
 
 _POLL_SECONDS = 0.2
 _TABLES = ("series", "flows", "drop_runs")
 _DROPS, _FLOWS = "drops", "flows"
 _NO_FLOWS = "no-flows"
-"""The table of flows without a row, where they are not kept."""
+"""Empty table with the columns of flows, stored for experiments that do not keep flows."""
 
-Teller = Callable[[int, int, int], None]
-"""Is told how many runs are done, wanted and failed."""
+ProgressCallback = Callable[[int, int, int], None]
+"""Receives the numbers of finished, required and failed runs."""
 
 
 @dataclass(frozen=True, slots=True)
-class Cell:
-    """One case of an experiment at one point, and its seeds."""
+class CaseRuns:
+    """Runs of one case of an experiment at one point: a scenario and its seeds."""
 
     experiment: str
     case: str
     point: str
     scenario: _core.Scenario
     digest: str
-    """SHA-256 of all that determines its results, the seed apart."""
+    """SHA-256 of everything that determines its results, except the seed."""
     seeds: tuple[int, ...]
     drops: bool
+    """True to keep every drop."""
     flows: bool = True
-    """Whether the table of flows is kept."""
+    """True to keep the table of flows."""
     fluid: bool = False
-    """Whether its equations are solved, in place of a simulation."""
+    """True to solve the scenario's equations instead of simulating."""
 
 
-def plan(paper: Paper, *, quick: bool) -> dict[tuple[str, str, str], Cell]:
-    """Return every cell of a paper's experiments, by experiment, case and point, before anything runs.
+Plan = Mapping[tuple[str, str, str], CaseRuns]
+"""Runs by experiment, case and point."""
 
-    Raises `ScenarioError`, `UsageError` or `ModelError` for the first that is impossible.
+
+def plan(paper: Paper, *, quick: bool) -> Plan:
+    """Plan all runs of a paper's experiments.
+
+    Raises `ScenarioError`, `UsageError` or `ModelError` for the first impossible one.
     """
     return {
-        (cell.experiment, cell.case, cell.point): cell
+        (each.experiment, each.case, each.point): each
         for experiment in paper.experiments.values()
-        for cell in cells_of(experiment, quick=quick)
+        for each in runs_of(experiment, quick=quick)
     }
 
 
-def cells_of(experiment: Experiment, *, quick: bool) -> Iterator[Cell]:
-    """Yield every case of one experiment at each point."""
+def runs_of(experiment: Experiment, *, quick: bool) -> Iterator[CaseRuns]:
+    """Yield the runs of every case of an experiment at each point."""
     runs = experiment.quick_runs if quick else experiment.runs
     last = experiment.quick_overrides if quick else ()
     for point in experiment.points:
@@ -81,9 +88,8 @@ def cells_of(experiment: Experiment, *, quick: bool) -> Iterator[Cell]:
             (setting,) = found.settings
             digest = setting.digest
             if experiment.fluid:
-                checked(setting.scenario, found.seeds[0])
-                digest = digest_of(setting.scenario, digest)
-            yield Cell(
+                digest = _model_digest(setting.scenario, digest, found.seeds[0])
+            yield CaseRuns(
                 experiment.name,
                 case.label,
                 point.label,
@@ -96,96 +102,133 @@ def cells_of(experiment: Experiment, *, quick: bool) -> Iterator[Cell]:
             )
 
 
+def _model_digest(scenario: _core.Scenario, digest: str, seed: int) -> str:
+    """Return the digest of a scenario's solution; raises `ModelError` if the equations do not cover it."""
+    try:
+        _core.fluid_inputs(scenario, seed)
+    except _core.ModelError as error:
+        label = f", setting {scenario.aqm}" if scenario.aqm else ""
+        raise ModelError(f"{scenario.name}{label}: {error}") from None
+    return hashlib.sha256(f"{digest} {json.dumps(scenario.models(), sort_keys=True)}".encode()).hexdigest()
+
+
+def keys_of(some: Iterable[CaseRuns]) -> set[tuple[str, int]]:
+    """Return digest and seed of each run, once."""
+    return {(each.digest, seed) for each in some for seed in each.seeds}
+
+
+@dataclass(frozen=True, slots=True)
+class _Solution:
+    """Solution of a scenario's equations as the tables of a run; it has neither flows nor single drops."""
+
+    series: pl.DataFrame
+    flows: pl.DataFrame
+    drop_runs: pl.DataFrame
+    drops: pl.DataFrame
+    counters: Mapping[str, float]
+
+
+def _solve(scenario: _core.Scenario, seed: int) -> _Solution:
+    """Solve a scenario's equations; the seed draws a variable capacity."""
+    empty = pl.DataFrame({"flow": []})
+    return _Solution(solve(scenario, seed), empty, pl.DataFrame({"length": [], "count": []}), empty, {})
+
+
 class Library:
     """Runs on disk, each in a folder that appears when it is complete."""
 
     def __init__(self, folder: Path) -> None:
-        """Keep them in `folder`, which is made when the first is written."""
+        """Use `folder`, which is created with the first run."""
         self._folder = folder / core_digest()[:16]
-        self._known: dict[tuple[str, int, Measure], float | None] = {}
+        self._values: dict[tuple[str, int, Measure], float | None] = {}
 
-    def _run(self, cell: Cell, seed: int) -> Path:
-        return self._folder / cell.digest[:32] / str(seed)
+    def _path(self, case: CaseRuns, seed: int) -> Path:
+        return self._folder / case.digest[:32] / str(seed)
 
-    def has(self, cell: Cell, seed: int) -> bool:
-        """Whether a run is there with all that its experiment needs."""
-        folder = self._run(cell, seed)
-        needed = {f"{name}.parquet" for name in (*_TABLES, *([_DROPS] if cell.drops else []))} | {COUNTERS}
-        there = {entry.name for entry in folder.iterdir()} if folder.is_dir() else set()
-        if not cell.flows and f"{_NO_FLOWS}.parquet" in there:
+    def has(self, case: CaseRuns, seed: int) -> bool:
+        """Return whether a run is stored with all tables that its experiment needs."""
+        folder = self._path(case, seed)
+        needed = {f"{name}.parquet" for name in (*_TABLES, *([_DROPS] if case.drops else []))} | {COUNTERS}
+        stored = {entry.name for entry in folder.iterdir()} if folder.is_dir() else set()
+        if not case.flows and f"{_NO_FLOWS}.parquet" in stored:
             needed.remove(f"{_FLOWS}.parquet")
-        return needed <= there
+        return needed <= stored
 
-    def add(self, cell: Cell, seed: int, run: _core.Run | Solution) -> None:
-        """Write a run; safe from any thread. Raises `OSError` and leaves nothing if it cannot."""
-        names = (*_TABLES, _DROPS) if cell.drops else _TABLES
+    def count(self, some: Iterable[CaseRuns]) -> int:
+        """Return the number of runs that are stored."""
+        return len({(each.digest, s) for each in some for s in each.seeds if self.has(each, s)})
+
+    def add(self, case: CaseRuns, seed: int, run: _core.Run | _Solution) -> None:
+        """Write a run; safe from any thread. Raises `OSError` and leaves nothing behind on failure."""
+        names = (*_TABLES, _DROPS) if case.drops else _TABLES
         tables = {name: pl.DataFrame(getattr(run, name)) for name in names}
-        if not cell.flows:
+        if not case.flows:
             tables[_NO_FLOWS] = tables.pop(_FLOWS).head(0)
-        # One without its drops or flows may stand there.
-        write_run(self._run(cell, seed), tables, run.counters)
+        # May replace a run without its drops or flows.
+        write_run(self._path(case, seed), tables, run.counters)
 
-    def seen(self, cell: Cell, seed: int) -> Seen:
-        """Return a run as measures see it; `ResultError` if it cannot be read."""
-        folder = self._run(cell, seed)
+    def load(self, case: CaseRuns, seed: int) -> RunData:
+        """Return a run; raises `ResultError` if it cannot be read."""
+        folder = self._path(case, seed)
         try:
-            there = {name: folder / f"{name}.parquet" for name in _TABLES}
-            if not there[_FLOWS].is_file():
-                there[_FLOWS] = folder / f"{_NO_FLOWS}.parquet"
-            tables = {name: pl.read_parquet(path) for name, path in there.items()}
+            paths = {name: folder / f"{name}.parquet" for name in _TABLES}
+            if not paths[_FLOWS].is_file():
+                paths[_FLOWS] = folder / f"{_NO_FLOWS}.parquet"
+            tables = {name: pl.read_parquet(path) for name, path in paths.items()}
             counters = json.loads((folder / COUNTERS).read_text(encoding="utf-8"))
         except (OSError, ValueError, pl.exceptions.PolarsError) as error:
             raise ResultError(f"{folder}: cannot be read: {error}; delete this folder") from None
-        return Seen(
-            Recorded(**tables, counters=counters, capacity=cell.scenario.capacity), cell.scenario.duration
-        )
+        recorded = Recorded(**tables, counters=counters, capacity=case.scenario.capacity)
+        return RunData(recorded, case.scenario.duration)
 
-    def drops(self, cell: Cell, seed: int) -> pl.DataFrame:
-        """Return every drop of a run that was kept with them; `ResultError` if it cannot be read."""
-        path = self._run(cell, seed) / f"{_DROPS}.parquet"
+    def drops(self, case: CaseRuns, seed: int) -> pl.DataFrame:
+        """Return every drop of a run that keeps them; raises `ResultError` if it cannot be read."""
+        path = self._path(case, seed) / f"{_DROPS}.parquet"
         try:
             return pl.read_parquet(path)
         except (OSError, pl.exceptions.PolarsError) as error:
             raise ResultError(f"{path}: cannot be read: {error}; delete its folder") from None
 
-    def measure(self, cell: Cell, measures: Sequence[Measure]) -> None:
-        """Measure every run of a cell at once, for each is read from the disk once."""
-        for seed in cell.seeds:
-            missing = [each for each in measures if (cell.digest, seed, each) not in self._known]
+    def measure(self, case: CaseRuns, measures: Sequence[Measure]) -> None:
+        """Compute several measures at once, so that each run is read from disk once."""
+        for seed in case.seeds:
+            missing = [each for each in measures if (case.digest, seed, each) not in self._values]
             if missing:
-                seen = self.seen(cell, seed)
+                run = self.load(case, seed)
                 for each in missing:
-                    self._known[cell.digest, seed, each] = each.of(seen)
+                    self._values[case.digest, seed, each] = each.compute(run)
 
-    def values(self, cell: Cell, measure: Measure) -> list[float | None]:
-        """Return a measure of every run of a cell, in the order of its seeds."""
-        self.measure(cell, [measure])
-        return [self._known[cell.digest, seed, measure] for seed in cell.seeds]
+    def values(self, case: CaseRuns, measure: Measure) -> list[float | None]:
+        """Return a measure of every run, in the order of the seeds."""
+        self.measure(case, [measure])
+        return [self._values[case.digest, seed, measure] for seed in case.seeds]
 
 
 def simulate(
-    cells: Sequence[Cell], library: Library, jobs: int | None = None, told: Teller | None = None
+    cases: Sequence[CaseRuns],
+    library: Library,
+    jobs: int | None = None,
+    progress: ProgressCallback = lambda *_: None,
 ) -> int:
-    """Simulate the runs that `library` lacks, on a thread per core by default, and return how many.
+    """Simulate the runs that `library` lacks, by default on one thread per core, and return their number.
 
-    On an interruption or an error, the runs under way are stopped and the finished ones stay. Raises
+    An interruption or an error stops the unfinished runs; the finished ones are kept. Raises
     `SimulationError`, `ScenarioError` and `OSError`.
     """
     jobs = checked_jobs(jobs)
-    tell = told or (lambda *_: None)
-    wanted: dict[tuple[str, int], Cell] = {}
-    for cell in cells:
-        for seed in cell.seeds:
-            # One run stands for all that ask for it, so it keeps what any of them needs.
-            other = wanted.setdefault((cell.digest, seed), cell)
-            wanted[cell.digest, seed] = replace(
-                cell, drops=cell.drops or other.drops, flows=cell.flows or other.flows
+    wanted: dict[tuple[str, int], CaseRuns] = {}
+    for case in cases:
+        for seed in case.seeds:
+            # One run serves all cases that need it, so it keeps the tables that any of them needs.
+            other = wanted.setdefault((case.digest, seed), case)
+            wanted[case.digest, seed] = replace(
+                case, drops=case.drops or other.drops, flows=case.flows or other.flows
             )
-    todo = [(cell, seed) for (_, seed), cell in wanted.items() if not library.has(cell, seed)]
-    # The longest first, so that no thread is left alone with one at the end.
-    todo.sort(key=lambda each: -_weight(each[0]))
-    there = len(wanted) - len(todo)
-    tell(there, len(wanted), 0)
+    todo = [(case, seed) for (_, seed), case in wanted.items() if not library.has(case, seed)]
+    # The longest first, so that no thread is left alone at the end.
+    todo.sort(key=lambda each: -each[0].scenario.duration * each[0].scenario.capacity)
+    stored = len(wanted) - len(todo)
+    progress(stored, len(wanted), 0)
     if not todo:
         return 0
     pool = ThreadPoolExecutor(jobs, thread_name_prefix="bentpipe")
@@ -193,9 +236,9 @@ def simulate(
     done, queue = 0, iter(todo)
 
     def submit() -> None:
-        for cell, seed in queue:
-            progress = _core.Progress()
-            running[pool.submit(_one, library, cell, seed, progress)] = progress
+        for case, seed in queue:
+            control = _core.Progress()
+            running[pool.submit(_run, library, case, seed, control)] = control
             if len(running) >= 2 * jobs:
                 return
 
@@ -208,18 +251,14 @@ def simulate(
                 del running[future]
                 done += 1
             submit()
-            tell(there + done, len(wanted), 0)
+            progress(stored + done, len(wanted), 0)
     finally:
-        for progress in running.values():
-            progress.cancel()
+        for control in running.values():
+            control.cancel()
         pool.shutdown(wait=True, cancel_futures=True)
     return len(todo)
 
 
-def _weight(cell: Cell) -> float:
-    return cell.scenario.duration * cell.scenario.capacity
-
-
-def _one(library: Library, cell: Cell, seed: int, progress: _core.Progress) -> None:
-    run = solved(cell.scenario, seed) if cell.fluid else _core.simulate(cell.scenario, seed, progress)
-    library.add(cell, seed, run)
+def _run(library: Library, case: CaseRuns, seed: int, control: _core.Progress) -> None:
+    run = _solve(case.scenario, seed) if case.fluid else _core.simulate(case.scenario, seed, control)
+    library.add(case, seed, run)
