@@ -1,4 +1,4 @@
-"""AVQRED written in Python: packet by packet the same as the built-in one.
+"""AVQRED written in Python, equal to the built-in one packet by packet.
 
 RED's uniform dropper on a virtual queue that follows the measured output rate ([B07] 4.2). To compare the
 two, to vary a parameter, and to search the parameters:
@@ -17,7 +17,7 @@ from typing import ClassVar
 import bentpipe as bp
 
 MEASURE_NS = 1_000_000
-"""Least interval of a rate measurement."""
+"""Minimum interval of a rate measurement."""
 
 
 class UniformDropper:
@@ -97,7 +97,7 @@ class AvqRed(bp.Aqm):
         self.last_ns = 0
         """Time of the last measurement [ns]."""
         self.sent = 0
-        """Bytes sent up to then."""
+        """Bytes sent until then."""
 
     def arrive(self, pkt: bp.Packet, cx: bp.Context) -> bp.Verdict:
         """Serve the virtual queue, at most once per millisecond, then draw."""

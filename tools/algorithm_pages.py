@@ -1,4 +1,4 @@
-"""Generates the pages of docs/algorithms from the registry and the headers of the algorithms' files.
+"""Generate the pages of docs/algorithms from the registry and the headers of the algorithms' files.
 
 The header of an algorithm's file (its lines of `//!`) begins with a title and a sentence, describes the
 algorithm, and ends with two paragraphs that begin with `*Departures:*` and `*In a satellite gateway:*`. If
@@ -206,7 +206,7 @@ def index(every: list[Page]) -> str:
 
 
 def _markdown(lines: list[str]) -> list[str]:
-    """Turn a header's lines into Markdown: indented lines and links become code."""
+    """Convert a header's lines to Markdown; indented lines and links become code."""
     out: list[str] = []
     fenced = in_list = False
     code: list[str] = []
@@ -247,7 +247,7 @@ def _markdown(lines: list[str]) -> list[str]:
 
 def _prose(line: str) -> str:
     line = re.sub(r"\[(`[^`]+`)\](?:\([^)]*\))?", r"\1", line)
-    # Text in backticks is not changed.
+    # Text in backticks stays unchanged.
     return "".join(
         part if i % 2 else part.replace("<", "&lt;") for i, part in enumerate(re.split(r"(`[^`]*`)", line))
     )

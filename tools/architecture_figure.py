@@ -1,7 +1,7 @@
 """Draw docs/figures/architecture.svg from the crates' manifests: `make docs`.
 
-A box is a crate. An arrow points to a crate that it uses; arrows that follow from others are left out. Crates
-stand above everything that they use.
+A box is a crate. An arrow points to a used crate; arrows implied by others are omitted. Crates are above all
+crates that they use.
 """
 
 import tomllib
@@ -68,11 +68,11 @@ NOTES = {
     "testbed": "emulated links, load",
     "python": "bindings",
 }
-"""What each crate holds, in a few words."""
+"""Content of each crate in a few words."""
 
 
 def uses() -> dict[str, set[str]]:
-    """Return, for each crate, the crates that it uses itself; tests' dependencies do not count."""
+    """Return the direct dependencies of each crate, without those of its tests."""
     found = {}
     for manifest in sorted(ROOT.glob("crates/*/Cargo.toml")):
         table = tomllib.loads(manifest.read_text(encoding="utf-8"))
@@ -83,8 +83,8 @@ def uses() -> dict[str, set[str]]:
     return found
 
 
-def reached(graph: dict[str, set[str]], start: str) -> set[str]:
-    """Return every crate that `start` uses, directly or not."""
+def dependencies(graph: dict[str, set[str]], start: str) -> set[str]:
+    """Return the direct and indirect dependencies of `start`."""
     found: set[str] = set()
     todo = list(graph[start])
     while todo:
@@ -96,17 +96,19 @@ def reached(graph: dict[str, set[str]], start: str) -> set[str]:
 
 
 def reduced(graph: dict[str, set[str]]) -> dict[str, set[str]]:
-    """Return the graph without the arrows that follow from others."""
+    """Return the graph without the arrows implied by others."""
     return {
         name: {
-            each for each in targets if not any(each in reached(graph, other) for other in targets - {each})
+            each
+            for each in targets
+            if not any(each in dependencies(graph, other) for other in targets - {each})
         }
         for name, targets in graph.items()
     }
 
 
-def floors(graph: dict[str, set[str]]) -> list[list[str]]:
-    """Return the crates by floor, the ground floor first; each stands above all that it uses."""
+def layers(graph: dict[str, set[str]]) -> list[list[str]]:
+    """Return the crates by row, the lowest first; each is above all that it uses."""
     level: dict[str, int] = {}
     while len(level) < len(graph):
         for name, targets in graph.items():
@@ -127,7 +129,7 @@ def svg() -> str:
             f"architecture_figure.py: NOTES, PLACES and crates/ differ in {', '.join(sorted(missing))}"
         )
     arrows = reduced(graph)
-    rows = floors(graph)
+    rows = layers(graph)
     height = 2 * MARGIN + (len(rows) + 1) * ROW + len(rows) * GAP
     place: dict[str, tuple[float, float]] = {}
     for index, row in enumerate(rows):

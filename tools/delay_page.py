@@ -19,14 +19,14 @@ from reference import with_generated
 __all__ = ["FIGURES", "renew", "table"]
 
 FIGURES = ("delay-operation", "delay-queue", "delay-timeouts")
-"""The figures of byun2007 that the page shows."""
+"""Figures of byun2007 on the page."""
 _MEASURES = ("throughput", "cv")
 _WIDTH = 390
 PAGE = "delay.md"
 
 
 def table(made: Reproduction, measures: Sequence[str] = _MEASURES) -> str:
-    """Return measures of the first figure as Markdown, a row a delay: means with 95 % intervals."""
+    """Return measures of the first figure as Markdown, with a row per delay: means with 95 % intervals."""
     (shown,) = (each for each in made.paper.pictures if each.name == FIGURES[0])
     parts = []
     for name in measures:
@@ -48,7 +48,7 @@ def table(made: Reproduction, measures: Sequence[str] = _MEASURES) -> str:
 
 
 def renew(docs: Path, out: Path) -> None:
-    """Simulate what `out` lacks, and write the page's generated part and its figures."""
+    """Simulate the runs missing in `out`, and write the page's generated part and its figures."""
     (made,) = reproduce(["byun2007"], out=out, only=FIGURES)
     (docs / "figures").mkdir(exist_ok=True)
     for shown in made.paper.pictures:

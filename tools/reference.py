@@ -1,9 +1,9 @@
 """Keep the generated parts of the docs current: `python tools/reference.py docs`, or `make docs`.
 
-With a result as well, it renews the table of docs/choosing.md from it: `make choosing`.
+With a result, it renews the table of docs/choosing.md from it: `make choosing`.
 
-A page holds its generated part between two comments; the rest is written by hand. Those in the
-folder `algorithms` are generated as a whole.
+The generated part of a page is between two comments; pages in the folder `algorithms` are generated
+completely.
 """
 
 import sys
@@ -34,7 +34,7 @@ def _helps(name: str, group: click.Group) -> list[str]:
     parts = []
     for each, command in group.commands.items():
         whole = f"{name} {each}"
-        # With the names that the command itself gives its option for help, whoever asked for that first.
+        # Click caches a command's help option, so its names are set explicitly.
         context = click.Context(
             command,
             info_name=whole,
@@ -53,11 +53,11 @@ PAGES: dict[str, Callable[[], str]] = {
     "results.md": metrics.markdown,
     "series.md": series.markdown,
 }
-"""What makes the generated part of each page."""
+"""Function that generates the generated part of each page."""
 
 
 def updated(name: str, text: str) -> str:
-    """Return page `name` with its generated part made anew from `text`."""
+    """Return the `text` of page `name` with its generated part renewed."""
     return with_generated(text, PAGES[name]())
 
 
@@ -69,7 +69,7 @@ def with_generated(text: str, generated: str) -> str:
 
 
 def choices(result: Result) -> str:
-    """Return the ranking of a result as Markdown, with what each metric is ranked by."""
+    """Return the ranking of a result as Markdown, with the values of the ranked metrics."""
     stats = {(row["setting"], row["metric"]): row["mean"] for row in result.rows()}
     heads = [f"{each.label}{f' [{each.unit}]' if each.unit else ''}" for each in CRITERIA]
     lines = [
@@ -101,7 +101,7 @@ def _main(folder: Path, result: Path | None = None) -> None:
 
 
 def _algorithms(folder: Path) -> list[str]:
-    """Write a page for every algorithm and their index; return what the headers of files lack."""
+    """Write a page for every algorithm and their index; return messages on incomplete headers."""
     folder.mkdir(exist_ok=True)
     every = algorithms.pages()
     problems = []

@@ -1,10 +1,10 @@
-"""Runs make targets as the parts of one job, and prints how long each took.
+"""Run make targets as the parts of one job, and print their times.
 
     python tools/run_parts.py STAGE...
 
 A stage is one argument: lanes that run in parallel, separated by `|`, each with targets that run one after
-the other. The next stage begins when all lanes of the last have ended well. A part's output is shown when it
-ends.
+the other. The next stage begins when all lanes of the former have succeeded. The output of a part is printed
+when it ends.
 """
 
 import os
@@ -20,7 +20,7 @@ from pathlib import Path
 
 @dataclass
 class Part:
-    """A target that was run."""
+    """Result of a target."""
 
     name: str
     code: int
@@ -31,23 +31,23 @@ class Part:
 
 
 class Job:
-    """Parts that run, and those that have ended."""
+    """Running and finished parts."""
 
     def __init__(self) -> None:
-        """Begin with nothing."""
+        """Start without parts."""
         self.parts: list[Part] = []
         self._running: set[int] = set()
         self._lock = threading.Lock()
         self._stopped = False
 
     def run_lane(self, names: list[str]) -> None:
-        """Run targets one after the other, until one fails."""
+        """Run targets one after the other until one fails."""
         for name in names:
             if self._stopped or self._run(name).code:
                 return
 
     def stop(self) -> None:
-        """End what runs."""
+        """End all running parts."""
         with self._lock:
             self._stopped = True
             for pid in self._running:
@@ -66,7 +66,7 @@ class Job:
                     start_new_session=True,
                 )
                 self._running.add(process.pid)
-            # `Popen.wait` does not tell the processor time.
+            # `Popen.wait` does not return the processor time.
             _, status, used = os.wait4(process.pid, 0)
             process.returncode = os.waitstatus_to_exitcode(status)
             part = Part(name, process.returncode, time.monotonic() - begin, used.ru_utime + used.ru_stime)

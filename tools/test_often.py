@@ -1,9 +1,9 @@
-"""Runs `make test` again and again in fresh clones, and prints a table of times and results.
+"""Run `make test` repeatedly in fresh clones, and print a table of times and results.
 
     python tools/test_often.py [RUNS] [--share-builds] [--folder FOLDER] [--keep]
 
-Of ten runs two are below /tmp and one is in a path with a space; each second run shares the machine with four
-busy loops. The logs stay in FOLDER. Exit code 1 if a run failed.
+Of ten runs two are below /tmp and one is in a path with a space; every second run shares the machine with
+four busy loops. The logs stay in FOLDER. The exit code is 1 if a run failed.
 """
 
 import argparse
@@ -40,7 +40,7 @@ class Run:
 
 
 def planned(count: int, folder: Path, below_tmp: Path) -> list[Run]:
-    """Return where each run takes place, and whether beside busy loops."""
+    """Return the place of each run, and the runs beside busy loops."""
     runs = []
     for number in range(1, count + 1):
         name = "with a space" if number % 10 == 3 else "clone"
@@ -51,7 +51,7 @@ def planned(count: int, folder: Path, below_tmp: Path) -> list[Run]:
 
 @contextmanager
 def busy_loops(count: int) -> Iterator[None]:
-    """Keep the processors busy meanwhile."""
+    """Run busy loops while the block runs."""
     loops = [subprocess.Popen(["yes"], stdout=subprocess.DEVNULL) for _ in range(count)]  # noqa: S607
     try:
         yield
@@ -62,13 +62,13 @@ def busy_loops(count: int) -> Iterator[None]:
 
 
 def make_test(run: Run, log: Path, target: Path | None) -> None:
-    """Clone, test, and note how it went."""
+    """Clone, run `make test`, and store code, time and failed tests in `run`."""
     run.place.parent.mkdir(parents=True)
     subprocess.run(["git", "clone", "--quiet", str(ROOT), str(run.place)], check=True)  # noqa: S603, S607
     if target is not None:
         target.mkdir(exist_ok=True)
         (run.place / "target").symlink_to(target)
-    # Nothing of a `make` around this one, nor of an activated virtual environment.
+    # Without variables of an outer `make` or an activated virtual environment.
     environment = {
         name: value
         for name, value in os.environ.items()
@@ -111,7 +111,7 @@ def show(runs: list[Run]) -> None:
 
 
 def main() -> int:
-    """Run as the command line says."""
+    """Parse the command line and run."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("runs", nargs="?", type=int, default=10, help="number of runs (default: 10)")
     parser.add_argument("--folder", type=Path, help="folder for clones and logs (default: one in ~/.cache)")

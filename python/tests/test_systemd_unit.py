@@ -45,6 +45,6 @@ def test_systemd_starts_reloads_and_restarts_the_gateway(tmp_path: Path) -> None
     assert (facts["killed"], facts["hung"]) == ("active 1", "active 2")
     # A gateway that cannot start is not restarted repeatedly and leaves no rules.
     assert facts["broken"] == "failed 2 3 0"
-    assert facts["mended"] == "active"
+    assert facts["repaired"] == "active"
     assert facts["stopped"] == "inactive 0"
     assert "event=spacelink_up" in logs["journal"]

@@ -1,7 +1,7 @@
-"""The transport preset `linux` beside the kernel it is named after: the same path, the same losses.
+"""Compare the transport preset `linux` with the kernel, on the same path with the same losses.
 
-`python compare.py` measures every case and prints the table of docs/kernel.md; names of cases, or parts of
-them, choose some. The kernel takes as long as it takes: about ten seconds a case, several at a time.
+`python compare.py` measures every case and prints the table of docs/kernel.md; arguments select cases by
+parts of their names. A case takes about ten seconds of real time; several run in parallel.
 """
 
 import argparse

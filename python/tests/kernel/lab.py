@@ -140,13 +140,13 @@ def measure(case: Case, *, verbose: bool = False) -> Trace:
     return Trace(**json.loads(done.stdout))
 
 
-# What follows runs in the case's own process.
+# The rest runs in the process of the case.
 
 libc = ctypes.CDLL(None, use_errno=True)
 
 
 def _namespace(address: str, peer: str) -> int:
-    """Move into a fresh namespace with a TUN device, whose descriptor stays of use elsewhere."""
+    """Move into a fresh namespace with a TUN device; return its descriptor, which stays valid elsewhere."""
     if libc.unshare(CLONE_NEWNET) != 0:
         raise OSError(ctypes.get_errno(), "unshare(CLONE_NEWNET)")
     tun = os.open("/dev/net/tun", os.O_RDWR | os.O_NONBLOCK)
@@ -155,7 +155,7 @@ def _namespace(address: str, peer: str) -> int:
         path = Path("/proc/sys", *name.split("."))
         if path.exists():
             path.write_text(value)
-    # One segment at a time: the relay is to see packets as a network would.
+    # Without segmentation offload, so that the relay gets packets as a network does.
     _ip("link", "set", "path", "mtu", str(MTU), "txqueuelen", "20000", "gso_max_segs", "1", "up")
     _ip("address", "add", address, "peer", peer, "dev", "path")
     return tun
@@ -168,7 +168,7 @@ def _ip(*arguments: str) -> None:
 def _socket() -> socket.socket:
     sock = socket.socket()
     sock.setsockopt(socket.SOL_SOCKET, SO_SNDBUFFORCE, BUFFER)
-    # Ends with its process, at once: else what was not sent yet takes the kernel's memory for minutes.
+    # Closes at once with its process; otherwise unsent data occupies kernel memory for minutes.
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     return sock
 
@@ -178,21 +178,21 @@ def _child(priority: int) -> bool:
     if os.fork() != 0:
         return False
     libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-    _prefer(priority)
+    _schedule(priority)
     return True
 
 
-def _prefer(priority: int) -> None:
-    """Run before all that is not as urgent; where that is not allowed, the lateness shows."""
+def _schedule(priority: int) -> None:
+    """Request real-time scheduling; without the permission, the recorded lateness grows."""
     libc.prctl(PR_SET_TIMERSLACK, 1)
     with contextlib.suppress(PermissionError):
         os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(priority))
 
 
 def _receive(server: socket.socket) -> None:
-    """Read all there is, and throw it away."""
+    """Read and discard everything."""
     connection, _ = server.accept()
-    # Its window grows from what a connection begins with, 64 KiB, to a fixed one: 5/4 of this.
+    # The window grows from the initial 64 KiB to a fixed one, 5/4 of this buffer.
     connection.setsockopt(socket.SOL_SOCKET, SO_RCVBUFFORCE, RECEIVE_WINDOW * 4 // 5)
     while connection.recv(1 << 20, socket.MSG_TRUNC):
         pass
@@ -200,7 +200,7 @@ def _receive(server: socket.socket) -> None:
 
 
 def _send(case: Case, sock: socket.socket, report: int) -> None:
-    """Send so many bytes and close, or without end; write the socket's state to `report`, every 10 ms."""
+    """Send the bytes of the case and close, or send forever; write the TCP state to `report` every 10 ms."""
     sock.connect((RECEIVER, PORT))
     sock.setblocking(False)
     left = case.bytes or sys.maxsize
@@ -214,7 +214,7 @@ def _send(case: Case, sock: socket.socket, report: int) -> None:
             if not left:
                 sock.shutdown(socket.SHUT_WR)
         info = sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 104)
-        # struct tcp_info: eight bytes, the second of them the state, then words.
+        # struct tcp_info: eight bytes, the second of which is the state, then words.
         word = struct.unpack_from("<24I", info, 8)
         os.write(report, SAMPLE.pack(time.monotonic(), word[18], word[17], word[15], info[1], word[6]))
         time.sleep(0.01)
@@ -231,10 +231,10 @@ def _run(case: Case) -> Trace:
     sock = _socket()
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, case.congestion.encode())
     samples, report = os.pipe()
-    fcntl.fcntl(samples, fcntl.F_SETPIPE_SZ, 1 << 20)  # room for a whole run
+    fcntl.fcntl(samples, fcntl.F_SETPIPE_SZ, 1 << 20)  # capacity for a whole run
     if _child(10):
         _send(case, sock, report)
-    _prefer(20)
+    _schedule(20)
     relay = Relay(case, near, far)
     relay.run()
     trace = relay.trace()
@@ -247,7 +247,7 @@ def _run(case: Case) -> Trace:
 
 
 class Relay:
-    """The path: what leaves one TUN device arrives at the other when it should. Times are in nanoseconds."""
+    """The path between two TUN devices, with queue, rate, delay and losses. Times are in nanoseconds."""
 
     def __init__(self, case: Case, near: int, far: int) -> None:
         self.case = case
@@ -259,7 +259,7 @@ class Relay:
         self.isn = 0
         """The sender's initial sequence number."""
         self.forward: deque[tuple[int, bytes]] = deque()
-        """Packets on their way to the receiver, with their due times."""
+        """Packets in flight to the receiver, with their due times."""
         self.back: deque[tuple[int, bytes]] = deque()
         self.free, self.free_back = 0, 0
         """Times at which the links are free again."""
@@ -278,9 +278,9 @@ class Relay:
             self._deliver(self.forward, self.far)
             self._deliver(self.back, self.near)
             for packet in _packets(self.near):
-                self._take_forward(packet)
+                self._forward(packet)
             for packet in _packets(self.far):
-                self._take_back(packet)
+                self._return(packet)
             if self.begun:
                 end = self.begun + int(self.case.seconds * 1e9)
             now = time.monotonic_ns()
@@ -288,17 +288,17 @@ class Relay:
             if due > now:
                 select.select([self.near, self.far], [], [], (due - now) / 1e9)
         if not self.begun:
-            raise TimeoutError("no SYN came")
+            raise TimeoutError("no SYN arrived within 10 s")
 
     def _deliver(self, line: deque[tuple[int, bytes]], tun: int) -> None:
-        """Hand over what is due."""
+        """Deliver packets that are due."""
         while line and line[0][0] <= (now := time.monotonic_ns()):
             due, packet = line.popleft()
             os.write(tun, packet)
             self.late.append(now - due)
 
-    def _take_forward(self, packet: bytes) -> None:
-        """Take in what the sender sent: into the queue, over the link, lost or not."""
+    def _forward(self, packet: bytes) -> None:
+        """Put a packet of the sender through queue, link and loss."""
         now = time.monotonic_ns()
         (seq,) = struct.unpack_from(">I", packet, 24)
         if not self.begun:
@@ -321,8 +321,8 @@ class Relay:
             self.forward.append((self.free + self.delay, packet))
             self.arrived.append((self.free + self.delay, position, payload))
 
-    def _take_back(self, packet: bytes) -> None:
-        """Take in what the receiver sent: it waits for the link alone."""
+    def _return(self, packet: bytes) -> None:
+        """Put a packet of the receiver on the return link, which has no losses and no queue limit."""
         now = time.monotonic_ns()
         (ack,) = struct.unpack_from(">I", packet, 28)
         self.free_back = max(self.free_back, now) + len(packet) * 8_000_000_000 // self.case.rate
@@ -333,7 +333,7 @@ class Relay:
         return (at - self.begun) / 1e9
 
     def trace(self) -> Trace:
-        """Sum it up."""
+        """Return the result of the case."""
         trace = Trace()
         end = self.begun + int(self.case.seconds * 1e9)
         expected = 1
@@ -361,7 +361,7 @@ class Relay:
 
 
 def _packets(tun: int) -> Iterator[bytes]:
-    """Yield the TCP packets that wait at a device."""
+    """Yield the TCP packets that are ready at a device."""
     try:
         while True:
             packet = os.read(tun, 2048)
@@ -372,7 +372,7 @@ def _packets(tun: int) -> Iterator[bytes]:
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Probe for what is needed, or run a case."""
+    """Check that a namespace can be created, or run a case."""
     if arguments[0] == "probe":
         os.close(_namespace(RECEIVER, SENDER))
         return

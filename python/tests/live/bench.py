@@ -20,7 +20,7 @@ from typing import Any
 
 import polars as pl
 import rig
-from rig import Direct, Observed, Unshaped, Watched
+from rig import Direct, Observed, SampledSession, Unshaped
 
 import bentpipe as bp
 from bentpipe import Scenario
@@ -140,7 +140,7 @@ class Row:
 
     @property
     def middle(self) -> float | None:
-        """The median, of an odd number; None counts as more than anything."""
+        """Median of an odd number of values; None counts as infinite."""
         return sorted(self.values, key=_order)[len(self.values) // 2]
 
     @property
@@ -180,7 +180,7 @@ class Bench:
         self.runs = 1 if quick else RUNS
 
     def run(
-        self, case: str, make: Callable[[int], Watched], read: Callable[[Observed], Values]
+        self, case: str, make: Callable[[int], SampledSession], read: Callable[[Observed], Values]
     ) -> list[Values]:
         """Run a case repeatedly."""
         found = []
@@ -205,10 +205,10 @@ class Bench:
         buffer: int | None = None,
         seconds: tuple[int, int] = (6, 10),
     ) -> tuple[Scenario, Scenario]:
-        """Return a scenario of long transfers at `rate` [bit/s], and one of its links.
+        """Return a scenario of long transfers at `rate` [bit/s], and one for the emulated links.
 
-        The links' one has no gateway, and the queue of a modem before the satellite. `buffer` is a
-        connection's in the PEP [bytes], `seconds` are the warm-up's and the measured ones.
+        The latter has no gateway and has the queue of a modem before the satellite. `buffer` is the PEP's
+        buffer of a connection [bytes], `seconds` are warm-up and measured time.
         """
         product = rate * 6 // 80
         warmup, duration = (5, 5) if self.quick else seconds
@@ -248,14 +248,14 @@ class Bench:
                 } | ({"Jain's index": Target("≥", 0.98)} if flows > 1 else {})
                 bits = rate * 10**6
 
-                def ours(seed: int, bits: int = bits, flows: int = flows) -> Watched:
+                def ours(seed: int, bits: int = bits, flows: int = flows) -> SampledSession:
                     scenario, links = self.bulk(bits, flows)
-                    return Watched(scenario, self.programs, seed=seed, emulated=links)
+                    return SampledSession(scenario, self.programs, seed=seed, emulated=links)
 
                 def read(seen: Observed, bits: int = bits) -> Values:
                     return transfers(seen, bits * seen.goodput / seen.wire) | ends(seen)
 
-                case = _named(rate, flows)
+                case = _case_name(rate, flows)
                 found += rows(case, self.run(case, ours, read), targets)
         return found
 
@@ -265,12 +265,12 @@ class Bench:
         for rate in (20, 200):
             for flows in (1, 100):
                 for algorithm in ("cubic", "bbr"):
-                    case = f"{_named(rate, flows)}, {algorithm.upper()}"
+                    case = f"{_case_name(rate, flows)}, {algorithm.upper()}"
                     bits = rate * 10**6
 
                     def direct(
                         seed: int, bits: int = bits, flows: int = flows, algorithm: str = algorithm
-                    ) -> Watched:
+                    ) -> SampledSession:
                         scenario, links = self.bulk(bits, flows, algorithm=algorithm, seconds=(10, 15))
                         return Direct(scenario, self.programs, seed=seed, emulated=links)
 
@@ -283,7 +283,7 @@ class Bench:
     def unshaped(self) -> list[Row]:
         """Transfers without rate limits."""
 
-        def make(seed: int) -> Watched:
+        def make(seed: int) -> SampledSession:
             scenario, _ = self.bulk(10**10, 10, buffer=8 << 20, seconds=(3, 10))
             return Unshaped(scenario, self.programs, seed=seed, verify=False)
 
@@ -292,7 +292,7 @@ class Bench:
             return (
                 {("goodput", "Mbit/s"): seen.goodput * 1e-6}
                 | {(name, "cores"): seen.cores(name) for name in names}
-                | tapped(seen)
+                | lost_before_aqm(seen)
             )
 
         targets = {"goodput": Target("≥", 500), "lost ahead of the AQM": Target("=", 0)}
@@ -312,15 +312,15 @@ class Bench:
         for setting in scenario.settings:
             case = f"400 web users, {setting}"
 
-            def make(seed: int, setting: str = setting) -> Watched:
-                return Watched(scenario, self.programs, setting=setting, seed=seed)
+            def make(seed: int, setting: str = setting) -> SampledSession:
+                return SampledSession(scenario, self.programs, setting=setting, seed=seed)
 
             def read(seen: Observed) -> Values:
                 run = seen.recorded
                 values = evaluate(Recorded(run.series, run.flows, run.drop_runs, run.counters, 20e6))
                 values[LATER] = later(run.series)
                 ours = {(name, unit): values[name] for name, (unit, _) in metrics.items()}
-                return ours | ends(seen) | tapped(seen)
+                return ours | ends(seen) | lost_before_aqm(seen)
 
             targets = {"both ends": Target("≤", 0.15), "lost ahead of the AQM": Target("=", 0)}
             live = rows(case, self.run(case, make, read), targets)
@@ -361,9 +361,9 @@ class Bench:
         }
         scenario = bp.load(str(ROOT / "scenarios" / "live-gateway.toml"), set=change)
 
-        def make(seed: int) -> Watched:
-            # All users start at once, and none should bypass the PEP because of it.
-            return Watched(scenario, self.programs, seed=seed, limits={"handshakes": users + 1000})
+        def make(seed: int) -> SampledSession:
+            # All users start at once; none should bypass the PEP for that reason.
+            return SampledSession(scenario, self.programs, seed=seed, limits={"handshakes": users + 1000})
 
         def read(seen: Observed) -> Values:
             flows = seen.recorded.flows
@@ -380,7 +380,7 @@ class Bench:
                     ("emulator lateness (p99)", "ms"): seen.late,
                 }
                 | ends(seen)
-                | tapped(seen)
+                | lost_before_aqm(seen)
             )
 
         targets = {
@@ -399,9 +399,9 @@ class Bench:
         for size in (50_000, 100_000, 200_000):
             case = f"W = {size // 1000} kB"
 
-            def make(seed: int, size: int = size) -> Watched:
+            def make(seed: int, size: int = size) -> SampledSession:
                 scenario, links = self.bulk(20 * 10**6, 1, marking="window", buffer=size, seconds=(4, 6))
-                return Watched(scenario, self.programs, seed=seed, emulated=links)
+                return SampledSession(scenario, self.programs, seed=seed, emulated=links)
 
             def read(seen: Observed, size: int = size) -> Values:
                 # Round trip over satellite and ground; acknowledgements are delayed by at most 50 ms.
@@ -449,7 +449,7 @@ def followed(said: str) -> dict[str, float]:
     return found
 
 
-def _named(rate: int, flows: int) -> str:
+def _case_name(rate: int, flows: int) -> str:
     return f"{rate} Mbit/s, {flows} flow{'s' if flows > 1 else ''}"
 
 
@@ -488,7 +488,7 @@ def later(series: pl.DataFrame) -> float:
     return fmean(queue[-max(1, len(queue) // 3) :])
 
 
-def tapped(seen: Observed) -> Values:
+def lost_before_aqm(seen: Observed) -> Values:
     """Return the number of packets lost before the AQM."""
     lost = seen.live["nfqueue"]
     return {("lost ahead of the AQM", "packets"): float(lost["user_dropped"] + lost["queue_dropped"])}

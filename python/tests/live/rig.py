@@ -1,4 +1,4 @@
-"""Live runs sampled from outside, and the same load without a gateway.
+"""Live runs sampled by an observer, and the same load without a gateway.
 
 A run is sampled ten times a second: bytes received by devices and processor time of programs are read from
 /proc, independently of the programs' own counters.
@@ -23,7 +23,7 @@ from bentpipe.live_runs.record import Recorded
 from bentpipe.live_runs.session import Session
 from bentpipe.runs.plan import make_plan
 
-__all__ = ["HEADERS", "Direct", "Observed", "Sample", "Unshaped", "Watched", "first_at", "jain"]
+__all__ = ["HEADERS", "Direct", "Observed", "Sample", "SampledSession", "Unshaped", "first_at", "jain"]
 
 SAMPLE = 0.1
 """Sampling interval [s]."""
@@ -134,11 +134,11 @@ def _received(pid: int, device: str) -> tuple[int, int]:
     return 0, 0
 
 
-class Watched(Session):
+class SampledSession(Session):
     """A live run that is sampled."""
 
     far_end = ("terminal", "sat1")
-    """A program in whose namespace the satellite ends, and its device there."""
+    """Program in whose namespace the satellite ends, and its device there."""
 
     def __init__(
         self,
@@ -151,11 +151,11 @@ class Watched(Session):
         verify: bool = True,
         limits: Mapping[str, int] | None = None,
     ) -> None:
-        """Take what is to be run.
+        """Take the scenario and the options of the run.
 
-        Links and load are those of the scenario `emulated`, if there is one: it may have a queue where a
-        gateway's own is thought to be the only one. Without `verify` the load generator compares no bytes,
-        which costs it most. `limits` are those of the gateways' configuration.
+        Links and load follow the scenario `emulated` if given; it may have a queue that the gateway's
+        scenario lacks. Without `verify` the load generator does not compare bytes, which is its main cost.
+        `limits` are those of the gateways' configuration.
         """
         plan = make_plan(scenario, settings=None if setting is None else [setting], seed=seed)
         super().__init__(plan.settings[0], check(plan), seed, programs)
@@ -166,7 +166,7 @@ class Watched(Session):
         self._limits = dict(limits or {})
 
     def observed(self, keep: Path | None = None) -> Observed:
-        """Run it. Raises `LiveError`."""
+        """Run and return the samples and the record. Raises `LiveError`."""
         recorded = self.run(lambda _: None, keep)
         warmup, duration = self._scenario.warmup, self._scenario.duration
         return Observed(warmup, duration, self._samples, recorded)
@@ -193,18 +193,18 @@ class Watched(Session):
         begin, end = self._origin * 1e-9, self._origin * 1e-9 + self._end
         self._samples.clear()
         due = begin
-        # Not at the very end, when programs go.
+        # No sample at the very end, when programs stop.
         while due < end - SAMPLE / 2:
             time.sleep(max(0.0, due - time.monotonic()))
             for child in others:
                 child.check()
             if load.process.poll():
                 load.check()
-            self._samples.append(self._look(time.monotonic() - begin))
+            self._samples.append(self._sample(time.monotonic() - begin))
             due += SAMPLE
         super()._wait(others, load, progress)
 
-    def _look(self, now: float) -> Sample:
+    def _sample(self, now: float) -> Sample:
         pids = {name: child.process.pid for name, child in self._children.items()}
         received, packets = _received(pids["load"], "lan0")
         program, device = self.far_end
@@ -213,14 +213,14 @@ class Watched(Session):
         return Sample(now, received - HEADERS * packets, wire, cpu)
 
 
-class Unshaped(Watched):
-    """Gateway and terminal with nothing between them and others but virtual Ethernet."""
+class Unshaped(SampledSession):
+    """Gateway and terminal connected to each other and to the hosts by virtual Ethernet only."""
 
     def _plan(self) -> dict[str, Any]:
         return super()._plan() | {"segments": []}
 
     def _address(self) -> None:
-        # One address for all, and no questions for it: as the TUN devices, which have none.
+        # One Ethernet address for all devices and no ARP, since TUN devices have neither.
         for near, far, segment in (
             ("servers", "gateway", "internet"),
             ("gateway", "terminal", "space"),
@@ -240,8 +240,8 @@ class Unshaped(Watched):
         super()._address()
 
 
-class Direct(Watched):
-    """The same servers, links and clients with no gateway between: connections go from end to end."""
+class Direct(SampledSession):
+    """The same servers, links and clients without a gateway: connections are end to end."""
 
     far_end = ("load", "lan0")
     _BUFFERS = "4096 131072 67108864"

@@ -1,10 +1,10 @@
 #!/bin/bash
-# Starts systemd as process 1 of namespaces of its own, over a copy of the file system that is thrown away, and has it run
-# deploy/bentpipe-gateway@.service in the middle of a small network. What was seen is written to OUT/facts, a `name value` a line.
+# Starts systemd as process 1 of separate namespaces on a temporary overlay of the file system. It runs
+# deploy/bentpipe-gateway@.service in a small network. Observations are written to OUT/facts, one `name value` per line.
 #
 #   unshare --mount --pid --uts --ipc --net --cgroup --fork --kill-child bash unit.sh GATEWAY-PROGRAM DEPLOY-FOLDER OUT PYTHON PREFIX
 #
-# PYTHON is an interpreter, not one of a virtual environment, and PREFIX the folder of its library.
+# PYTHON is an interpreter outside any virtual environment, PREFIX the folder of its library.
 set -eu -o pipefail
 
 boot() {
@@ -12,7 +12,7 @@ boot() {
   mount --make-rprivate /
   mount -t tmpfs bentpipe "$out/root"
   mkdir "$out"/root/{changes,scratch,all}
-  # Relative paths: a comma or a colon in them would separate options.
+  # Relative paths, because a comma or colon in a path would separate options.
   (cd "$out/root" && mount -t overlay bentpipe all -o lowerdir=/,upperdir=changes,workdir=scratch)
   root=$out/root/all
   mount -t proc proc "$root/proc"
@@ -21,7 +21,7 @@ boot() {
   mount --rbind /dev "$root/dev"
   mount -t tmpfs tmpfs "$root/run"
   mount -t tmpfs tmpfs "$root/tmp"
-  # Hidden by the new /tmp, or on a file system that the overlay does not reach.
+  # The interpreter may be hidden by the new /tmp or be on another file system than the overlay.
   if ! [ -x "$root$python" ]; then mkdir -p "$root$prefix"; mount --bind "$prefix" "$root$prefix"; fi
   mkdir -p "$root/out" "$root/etc/bentpipe" "$root/etc/terminal" "$root/usr/local/bin" "$root/etc/systemd/system"
   mount --bind "$out" "$root/out"
@@ -46,17 +46,17 @@ main() { systemctl show -p MainPID --value "$unit"; }
 state() { systemctl is-active "$unit" || true; }
 restarts() { systemctl show -p NRestarts --value "$unit"; }
 read_url='import sys, urllib.request as u; sys.stdout.buffer.write(u.urlopen(sys.argv[2], timeout=float(sys.argv[1])).read())'
-# get SECONDS URL [COMMAND…]: what is there, as the command before it sees it.
+# get SECONDS URL [COMMAND…]: prints the content of URL; COMMAND runs the request, for example in a namespace.
 get() { "${@:3}" /python -c "$read_url" "$1" "$2"; }
 gauge() { get 60 http://127.0.0.1:9180/metrics | awk -v name="$1" '$1 == name { print $2 }'; }
 rules() { { iptables-save; ip rule; } | grep -c -e bentpipe -e 'proto 98' || true; }
 fetch() { get 60 http://10.1.0.2:8000/blob ip netns exec clients | sha256sum | cut -d' ' -f1; }
-# until COMMAND…: waits until the command succeeds. The test's own time limit ends a wait that never does.
+# until_ COMMAND…: waits until the command succeeds; the time limit of the test ends an endless wait.
 until_() { until "$@"; do sleep 0.1; done; }
 are_split() { [ "$(gauge 'bentpipe_connections_total{event="accepted"}')" -ge "$1" ]; }
-goes_by() { [ "$(fetch)" = "$1" ]; }
+bypasses_pep() { [ "$(fetch)" = "$1" ]; }
 is_up() { [ "$(gauge bentpipe_spacelink_up)" = 1 ]; }
-is_new() { [ "$(main)" != "$1" ] && [ "$(main)" != 0 ] && [ "$(state)" = active ]; }
+is_restarted() { [ "$(main)" != "$1" ] && [ "$(main)" != 0 ] && [ "$(state)" = active ]; }
 
 drive() {
   exec >/out/log 2>&1
@@ -87,7 +87,7 @@ drive() {
   ip netns exec terminal bentpipe-gateway run /etc/terminal/terminal.toml >/out/terminal.log 2>&1 &
   fact blob "$(sha256sum </srv/blob | cut -d' ' -f1)"
 
-  # Type=notify: it is ready when this returns.
+  # Type=notify: the service is ready when this returns.
   systemctl start $unit
   fact started "$(state)"
   until_ is_up
@@ -108,16 +108,16 @@ drive() {
   fact same "$([ "$(main)" = "$first" ] && echo yes || echo no)"
 
   kill -KILL "$first"
-  until_ is_new "$first"
+  until_ is_restarted "$first"
   fact killed "$(state) $(restarts)"
   second=$(main)
   kill -STOP "$second"
-  until_ is_new "$second"
+  until_ is_restarted "$second"
   fact hung "$(state) $(restarts)"
   until_ is_up
   fact again "$(fetch)"
 
-  # A configuration that was broken meanwhile: no start over and over, and no rules left.
+  # With an invalid configuration the service is not restarted forever and leaves no rules.
   third=$(main)
   echo 'nonsense = 1' >>/etc/bentpipe/gateway.toml
   kill -KILL "$third"
@@ -126,11 +126,11 @@ drive() {
   sed -i '/nonsense/d' /etc/bentpipe/gateway.toml
   systemctl reset-failed $unit
   systemctl start $unit
-  fact mended "$(state)"
+  fact repaired "$(state)"
   systemctl stop $unit
   fact stopped "$(systemctl is-active $unit || true) $(rules)"
-  # The terminal hears of it, and lets new connections go by.
-  until_ goes_by "$(sha256sum </srv/blob | cut -d' ' -f1)"
+  # The terminal notices the stop, and new connections bypass the PEP.
+  until_ bypasses_pep "$(sha256sum </srv/blob | cut -d' ' -f1)"
   fact unsplit "$(fetch)"
   journalctl --no-pager -u $unit >/out/journal
 }

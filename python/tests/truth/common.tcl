@@ -1,4 +1,4 @@
-# What both experiments have in common: random numbers, TCP, queues, and a session that starts within the first second.
+# Common parts of the experiments: random numbers, TCP, queues, and a session that starts within the first second.
 $defaultRNG seed 12345
 set starts [new RNG]
 for {set i 1} {$i < $seed} {incr i} { $defaultRNG next-substream; $starts next-substream }
@@ -23,7 +23,7 @@ foreach {name value} {gentle_ false bytes_ false queue_in_bytes_ false mean_pkts
 }
 foreach {name value} "blimit_ [expr $buffer * 1040] buckets_ 101 quantum_ 1040 mask_ 0" { Queue/DRR set $name $value }
 
-# A long-lived connection; gives its agent.
+# Creates a long-lived connection; returns its agent.
 proc session {from to} {
   global ns tcp window start
   set agent [new Agent/TCP/$tcp]

@@ -1,5 +1,5 @@
 # Fifty flows over 20 Mbit/s on ns-2.35: ns dumbbell.tcl RTT WINDOW TCP QUEUE BUFFER FLOWS SEED
-# Prints, of 50 to 200 s: the mean queue [packets], drops, arrivals, departures, and the goodput of all flows [bit/s].
+# Prints for the time from 50 to 200 s: the mean queue [packets], drops, arrivals, departures, and the goodput of all flows [bit/s].
 foreach {rtt window tcp queue buffer flows seed} $argv break
 source [file join [file dirname [info script]] common.tcl]
 Queue/RED set thresh_ 60

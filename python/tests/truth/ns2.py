@@ -1,8 +1,8 @@
-"""Run more cells on ns-2.35 (Debian's package ns2) and write them as the tables beside this file.
+"""Run additional cells on ns-2.35 (Debian's package ns2) and write them as tables in this folder.
 
     python python/tests/truth/ns2.py
 
-It takes some minutes. The published cells come out of the same Tcl to the last figure, seed by seed.
+It takes some minutes. The same Tcl gives the published cells exactly, for each seed.
 """
 
 import csv
@@ -35,11 +35,11 @@ DUMBBELL = (
 
 
 def ten_sessions() -> Iterator[tuple[str, ...]]:
-    """Other buffers, windows and transports than the published ones, and the variants that those lack."""
+    """Yield cells with unpublished buffers, windows and transports, and missing variants."""
     for case, queue in product("abcd", ("RED", "DRR")):
         for cell in product(("50", "100", "200"), ("20", "64", "1000"), ("Reno", "Newreno", "Sack1")):
-            differs = sum(here != usual for here, usual in zip(cell, ("100", "64", "Reno"), strict=True))
-            if differs == 1 and cell != ("50", "64", "Reno"):
+            changed = sum(here != usual for here, usual in zip(cell, ("100", "64", "Reno"), strict=True))
+            if changed == 1 and cell != ("50", "64", "Reno"):
                 yield (case, "base", *cell, queue)
     for case in "abcd":
         for variant, queue in (("minrto_1s", "DRR"), ("minrto_1s", "RED"), ("era", "DRR")):
@@ -52,53 +52,60 @@ def ten_sessions() -> Iterator[tuple[str, ...]]:
 
 
 def dumbbell() -> Iterator[tuple[str, ...]]:
-    """A long path too, more queues, and SACK."""
+    """Yield cells with a long path, more queues, and SACK."""
     queues = ("DropTail", "RED", "PI", "REM", "Vq")
     for rtt, queue, tcp in product(("0.06", "0.56"), queues, ("Newreno", "Sack1")):
         yield (rtt, "10000", tcp, queue, "400", "50")
 
 
 def run(script: str, cell: Sequence[str]) -> list[list[float]]:
-    """Run one cell with every seed; the numbers that it prints."""
+    """Run one cell with every seed; return the printed numbers."""
 
-    def once(seed: int) -> list[float]:
+    def run_with(seed: int) -> list[float]:
         command = ["ns", str(HERE / script), *cell, str(seed)]
         done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=True)
         return [float(word) for word in done.stdout.split() if word != "|"]
 
-    return [once(seed) for seed in SEEDS]
+    return [run_with(seed) for seed in SEEDS]
 
 
-def both(values: Sequence[float]) -> list[str]:
-    """Mean and standard deviation."""
+def mean_and_std(values: Sequence[float]) -> list[str]:
+    """Return mean and standard deviation."""
     return [f"{fmean(values):.6g}", f"{stdev(values):.6g}"]
 
 
 def ten_rows(cell: Sequence[str], seeds: Sequence[Sequence[float]]) -> Iterator[list[str]]:
-    """One row a class of sessions."""
+    """Yield a row for each class of sessions."""
     first = CLASSES[cell[0]][0][1]
-    queue, drops = both([seed[10] for seed in seeds]), both([seed[11] for seed in seeds])
+    queue, drops = mean_and_std([seed[10] for seed in seeds]), mean_and_std([seed[11] for seed in seeds])
     tail = [str(len(seeds)), *queue, *drops, f"{fmean(seed[12] for seed in seeds):.6g}"]
     parts = [slice(0, first), slice(first, 10)]
     for (name, count), part in zip(CLASSES[cell[0]], parts, strict=True):
-        yield ["ns-2.35", *cell, name, str(count), *both([fmean(seed[part]) for seed in seeds]), *tail]
-    yield ["ns-2.35", *cell, "aggregate", "10", *both([sum(seed[:10]) for seed in seeds]), *tail]
+        yield [
+            "ns-2.35",
+            *cell,
+            name,
+            str(count),
+            *mean_and_std([fmean(seed[part]) for seed in seeds]),
+            *tail,
+        ]
+    yield ["ns-2.35", *cell, "aggregate", "10", *mean_and_std([sum(seed[:10]) for seed in seeds]), *tail]
 
 
 def dumbbell_row(cell: Sequence[str], seeds: Sequence[Sequence[float]]) -> list[str]:
-    """The row of a cell."""
+    """Return the row of a cell."""
     rtt, window, tcp, queue, buffer, flows = cell
     return [
         *("ns-2.35", rtt, queue, tcp, flows, "2e7", buffer, window, str(len(seeds))),
-        *both([seed[3] * 1040 * 8 / 150 / 2e7 for seed in seeds]),
-        *both([seed[0] for seed in seeds]),
-        *both([seed[1] / seed[2] for seed in seeds]),
-        *both([seed[4] for seed in seeds]),
+        *mean_and_std([seed[3] * 1040 * 8 / 150 / 2e7 for seed in seeds]),
+        *mean_and_std([seed[0] for seed in seeds]),
+        *mean_and_std([seed[1] / seed[2] for seed in seeds]),
+        *mean_and_std([seed[4] for seed in seeds]),
     ]
 
 
 def main() -> None:
-    """Write both tables."""
+    """Write mean_and_std tables."""
     with ThreadPoolExecutor() as pool:
         ten, bells = list(ten_sessions()), list(dumbbell())
         ten_runs = list(pool.map(lambda cell: run("ten_sessions.tcl", cell), ten))

@@ -1,4 +1,4 @@
-# One flow over 1 Mbit/s whose data packets of the given numbers are lost, on ns-2.35: ns one_flow.tcl TCP "NUMBERS" SECONDS TRACE
+# One flow over 1 Mbit/s that loses the data packets with the given numbers, on ns-2.35: ns one_flow.tcl TCP "NUMBERS" SECONDS TRACE
 foreach {tcp drops seconds trace} $argv break
 set window 30
 set buffer 1000
