@@ -1,7 +1,7 @@
 """Compare the transport preset `linux` with the kernel, on the same path with the same losses.
 
-`python compare.py` measures every case and prints the table of docs/kernel.md; arguments select cases by
-parts of their names. A case takes about ten seconds of real time; several run in parallel.
+`python compare.py` measures every case and prints a row for each; docs/kernel.md shows the medians. Arguments
+select cases by parts of their names. A case takes about ten seconds of real time; several run in parallel.
 """
 
 import argparse
@@ -175,7 +175,7 @@ def main() -> int:
         return 2
     chosen = [case for case in cases() if case.congestion in lab.algorithms()]
     chosen = [case for case in chosen if all(part in case.name for part in arguments.parts)]
-    print("| case | kernel [Mbit/s] | least–most | ours | ratio | latest [ms] |\n|---|---|---|---|---|---|")
+    print("| case | kernel [Mbit/s] | range | simulator | ratio | latest [ms] |\n|---|---|---|---|---|---|")
     off = 0
     for result in compare(chosen, arguments.runs, arguments.jobs):
         print(row(result), flush=True)
