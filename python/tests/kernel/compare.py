@@ -1,7 +1,8 @@
 """Compare the transport preset `linux` with the kernel, on the same path with the same losses.
 
-`python compare.py` measures every case and prints a row for each; docs/kernel.md shows the medians. Arguments
-select cases by parts of their names. A case takes about ten seconds of real time; several run in parallel.
+`python compare.py` measures every case and prints a row for each; docs/kernel.md shows the medians.
+Arguments select cases by parts of their names. A case takes about ten seconds of real time; several run
+in parallel.
 """
 
 import argparse
