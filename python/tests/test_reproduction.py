@@ -18,10 +18,10 @@ from bentpipe.cli.papers import reproduce as reproduce_command
 from bentpipe.errors import ResultError, UsageError
 from bentpipe.reproduction import load_paper, papers, reproduce
 from bentpipe.reproduction.experiments import CLAIMS
-from bentpipe.reproduction.figures import SHADES, figure, overview
+from bentpipe.reproduction.figures import figure
 from bentpipe.reproduction.measures import MEASURES
 from bentpipe.reproduction.paper import FIELD, Paper
-from bentpipe.reproduction.report import QUICK
+from bentpipe.reproduction.report import QUICK, SHADES, overview
 from bentpipe.reproduction.rules import (
     CALIBRATED,
     DIRECTION_ONLY,
@@ -247,7 +247,7 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_a_quick_reproduction_from_end_to_end(small: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     told: list[tuple[int, int, int]] = []
-    (made,) = reproduce([small], out=out, quick=True, progress=lambda *state: told.append(state))
+    (made,) = reproduce([small], out=out, quick=True, on_progress=lambda *state: told.append(state))
     done, total, _ = told[-1]
     assert done == total == made.about["runs"] == made.about["new_runs"]
     rows = made.rows()
@@ -318,7 +318,7 @@ def test_a_folder_is_locked_against_a_second_reproduction(small: Path, tmp_path:
             with pytest.raises(UsageError, match="another Bentpipe is writing to this folder"):
                 reproduce([small], out=out, quick=True, only=["table-1"])
 
-    (made,) = reproduce([small], out=out, quick=True, only=["table-1"], progress=again)
+    (made,) = reproduce([small], out=out, quick=True, only=["table-1"], on_progress=again)
     assert made.about["new_runs"] > 0
 
 
@@ -374,7 +374,7 @@ def test_an_interrupted_reproduction_continues(small: Path, tmp_path: Path) -> N
 
     out = tmp_path / "out"
     with pytest.raises(KeyboardInterrupt):
-        reproduce([small], out=out, quick=True, only=["table-1"], progress=interrupt)
+        reproduce([small], out=out, quick=True, only=["table-1"], on_progress=interrupt)
     kept = len(list((out / "runs").glob("*/*/[0-9]*/counters.json")))
     assert kept >= 3
     (made,) = reproduce([small], out=out, quick=True, only=["table-1"])

@@ -146,7 +146,7 @@ def test_the_lowest_rank_sums_run_again_and_the_best_of_each_aqm_is_compared(sma
 def test_a_small_search_from_end_to_end(small: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     told: list[tuple[int, int]] = []
     (made,) = reproduce(
-        [small], out=tmp_path / "out", jobs=2, progress=lambda done, wanted, _: told.append((done, wanted))
+        [small], out=tmp_path / "out", jobs=2, on_progress=lambda done, wanted, _: told.append((done, wanted))
     )
     # Seven settings run twice, three of them again, and the best of each of two AQMs three times.
     assert made.about["runs"] == made.about["new_runs"] == 14 + 6 + 6
@@ -220,12 +220,12 @@ def test_an_interrupted_search_continues_with_the_same_result(small: Path, tmp_p
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        reproduce([small], out=tmp_path / "out", jobs=1, progress=interrupting)
+        reproduce([small], out=tmp_path / "out", jobs=1, on_progress=interrupting)
     kept = len(list((tmp_path / "out").rglob("counters.json")))
     assert runs <= kept < 26
     told: list[tuple[int, int]] = []
     (resumed,) = reproduce(
-        [small], out=tmp_path / "out", jobs=1, progress=lambda done, wanted, _: told.append((done, wanted))
+        [small], out=tmp_path / "out", jobs=1, on_progress=lambda done, wanted, _: told.append((done, wanted))
     )
     assert resumed.about["new_runs"] == 26 - kept
     # Progress counts the stored and required runs of all rounds from the beginning.

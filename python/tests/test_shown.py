@@ -122,7 +122,7 @@ def test_locations_of_several_figures_are_written_as_ranges() -> None:
         ('figures = ["1"]', 'figures = ["4.1 to 5.2"]', "figures: found '4.1 to 5.2'; allowed: a number"),
         ('figures = ["1"]', 'figures = ["2"]', "found the id 'figure-2' twice"),
         ('by = ["files-kb"', 'by = ["files"', "by: found 'files'; allowed: table-1"),
-        ('shows = "By how', 'show = "By how', "printed[2].shows: missing; needed: a string"),
+        ('shows = "Improvement', 'show = "Improvement', "printed[2].shows: missing; needed: a string"),
     ],
 )
 def test_wrong_entries_are_rejected_with_key_and_value(

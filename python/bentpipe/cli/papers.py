@@ -64,7 +64,7 @@ def reproduce(
     bar = console.Rate(console.stderr())
     try:
         made = reproduction.reproduce(
-            list(dict.fromkeys(names)), out=out, quick=quick, only=only, jobs=jobs, progress=bar.update
+            list(dict.fromkeys(names)), out=out, quick=quick, only=only, jobs=jobs, on_progress=bar.update
         )
     except KeyboardInterrupt:
         bar.close()

@@ -304,7 +304,7 @@ def verify(
     bar = console.watcher()
     bar.begin(len(wanted) * seeds, 0)
     try:
-        cells = ns2.verify(wanted, seeds=seeds, jobs=jobs, progress=bar.progress)
+        cells = ns2.verify(wanted, seeds=seeds, jobs=jobs, on_progress=bar.progress)
     finally:
         bar.close()
     failed = sum(cell.verdict == "fail" for cell in cells)

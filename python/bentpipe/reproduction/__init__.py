@@ -16,11 +16,12 @@ from bentpipe.errors import UsageError
 from bentpipe.reproduction.paper import resolve_ids, select
 from bentpipe.reproduction.reading import load_paper, papers
 from bentpipe.reproduction.report import Reproduction
-from bentpipe.reproduction.runs import Library, ProgressCallback
+from bentpipe.reproduction.runs import Library
 from bentpipe.reproduction.search import PaperRuns, Simulation
 from bentpipe.reproduction.verdicts import Verdicts
 from bentpipe.runs.experiment import checked_jobs
 from bentpipe.runs.store import core_digest
+from bentpipe.runs.workers import OnProgress
 
 __all__ = ["MANIFEST", "Reproduction", "load_paper", "papers", "reproduce"]
 
@@ -36,7 +37,7 @@ def reproduce(
     quick: bool = False,
     only: Sequence[str] = (),
     jobs: int | None = None,
-    progress: ProgressCallback = lambda *_: None,
+    on_progress: OnProgress = lambda *_: None,
 ) -> list[Reproduction]:
     """Simulate the experiments of papers, compute the verdicts, and write a report of each below `out`.
 
@@ -59,7 +60,7 @@ def reproduce(
     chosen = [select(paper, ids) for paper in chosen if not set(ids).isdisjoint(paper.ids)]
     folder = Path(out)
     library = Library(folder / RUNS)
-    simulation = Simulation(chosen, library, jobs, progress, quick=quick)
+    simulation = Simulation(chosen, library, jobs, on_progress, quick=quick)
     start = time.monotonic()
     with _opened(folder):
         found = simulation.run()

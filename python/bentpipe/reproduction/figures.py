@@ -1,4 +1,4 @@
-"""Figures of a reproduction: ours over printed values per table, and the pictures of a paper.
+"""Drawings of a paper's pictures, by kind.
 
 Series are those of the first run of each case, decimated and not smoothed.
 """
@@ -17,31 +17,16 @@ from bentpipe.report.charts import INK, MUTED, Drawing, Figure, Panel, colours
 from bentpipe.report.decimate import bounds, decimate, rounded_up, rows, short
 from bentpipe.report.overlays import curves, known
 from bentpipe.reproduction.measures import Measure
-from bentpipe.reproduction.paper import QUANTITIES, Picture, PrintedTable, Quantity
+from bentpipe.reproduction.paper import QUANTITIES, Picture, Quantity
 from bentpipe.reproduction.rules import (
-    CALIBRATED,
-    DIRECTION_ONLY,
-    NO_NUMBER,
-    NOT_REPRODUCED,
-    REPRODUCED,
     marks_to_window,
 )
 from bentpipe.reproduction.runs import CaseRuns
-from bentpipe.reproduction.verdicts import TABLE, CurveValue, Item, Verdicts
+from bentpipe.reproduction.verdicts import CurveValue, Verdicts
 from bentpipe.stats.intervals import summarise
 
-__all__ = ["SHADES", "figure", "overview"]
+__all__ = ["figure"]
 
-SHADES = {
-    REPRODUCED: "#0072B2",
-    DIRECTION_ONLY: "#E69F00",
-    NOT_REPRODUCED: "#D55E00",
-    CALIBRATED: "#9aa5b1",
-    NO_NUMBER: "#4D4D4D",
-}
-"""Colours of the verdicts."""
-_MAX_RATIO = 10.0
-"""Ratios beyond it, or below its inverse, are drawn at the edge."""
 _POINTS = 240
 """Buckets of a series in a panel of half a page."""
 _SERIES_HEIGHT = 84
@@ -90,69 +75,6 @@ def _row(label: str, found: CurveValue) -> dict[str, Any]:
     mean, low, high = found.found.mean, found.found.low, found.found.high
     row: dict[str, Any] = {label: found.curve, "mean": short(mean or 0.0), "x": found.x}
     return row if low is None or high is None else row | {"low": short(low), "high": short(high)}
-
-
-def overview(verdicts: Verdicts, table: PrintedTable, experiment: str) -> Figure | None:
-    """Draw the ratio of ours to the printed value of every cell, with the prediction interval."""
-    dots: list[dict[str, Any]] = [
-        {"cell": f"{item.row}, {item.text}", "verdict": item.verdict} | ratio
-        for item in verdicts.table_items(TABLE, table, experiment)
-        if (ratio := _ratio(item)) is not None
-    ]
-    if not dots:
-        return None
-    labels = [dot["cell"] for dot in dots]
-    spread = max(1.25, *(max(dot["ratio"], 1 / dot["ratio"]) for dot in dots))
-    end = min(_MAX_RATIO, 1.08 * spread)
-    for dot in dots:
-        dot |= {
-            key: short(min(max(dot[key], 1 / end), end)) for key in ("ratio", "low", "high") if key in dot
-        }
-    scale = alt.Scale(type="log", domain=[1 / end, end], nice=False, clamp=True)
-    ticks = [tick for tick in (0.1, 0.2, 0.5, 0.8, 1, 1.25, 2, 5, 10) if 1 / end <= tick <= end]
-
-    def x(name: str) -> alt.X:
-        return alt.X(
-            f"{name}:Q",
-            title="ours over the printed value, logarithmic",
-            scale=scale,
-            axis=alt.Axis(values=ticks, format="~g", grid=True),
-        )
-
-    y = alt.Y(
-        "cell:N",
-        title=None,
-        sort=labels,
-        axis=alt.Axis(labelLimit=320, labelFontSize=11, labelColor=INK, labelPadding=12),
-    )
-    shade = {verdict: SHADES[verdict] for verdict in SHADES if any(dot["verdict"] == verdict for dot in dots)}
-    base = _data(dots).encode(color=_colour("verdict", shade))
-    chart = alt.layer(
-        _data([{"one": 1.0}]).mark_rule(color=INK).encode(x=x("one")),
-        base.mark_rule(strokeWidth=1.5).encode(x=x("low"), x2="high:Q", y=y),
-        base.mark_point(filled=True, size=70, opacity=1).encode(
-            x=x("ratio"),
-            y=y,
-            tooltip=[
-                alt.Tooltip("cell:N"),
-                alt.Tooltip("verdict:N"),
-                alt.Tooltip("ratio:Q", format=".3g"),
-            ],
-        ),
-    ).properties(width="container", height=max(90, 20 * len(labels)))
-    caption = "Bars are 95 % prediction intervals of one more run of ours."
-    return Figure(f"{table.name}-{experiment}", "", caption, (Panel(chart),), 1, tuple(shade.items()))
-
-
-def _ratio(item: Item) -> dict[str, float] | None:
-    if not item.printed or item.ours.mean is None or item.ours.mean / item.printed <= 0:
-        return None
-    found = {"ratio": item.ours.mean / item.printed}
-    low, high = item.predicted
-    if low is not None and high is not None:
-        found["low"] = max(low / item.printed, 1 / _MAX_RATIO)
-        found["high"] = max(high / item.printed, 1 / _MAX_RATIO)
-    return found
 
 
 # Measures over points.

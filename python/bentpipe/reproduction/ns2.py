@@ -451,11 +451,11 @@ def verify(
     *,
     seeds: int = SEEDS,
     jobs: int | None = None,
-    progress: Callable[[float], None] = lambda _: None,
+    on_progress: Callable[[float], None] = lambda _: None,
 ) -> list[Cell]:
     """Run every experiment with seeds 1, 2, … and return its cells, in order.
 
-    `progress` receives the share of finished runs. Raises `ScenarioError` and `SimulationError`.
+    `on_progress` receives the share of finished runs. Raises `ScenarioError` and `SimulationError`.
     """
     if seeds < 1:
         raise UsageError(f"seeds is {seeds}, but at least 1 is needed")
@@ -478,7 +478,7 @@ def verify(
         pairs = product(range(len(wanted)), range(1, seeds + 1))
         for future in as_completed([pool.submit(one, index, seed) for index, seed in pairs]):
             future.result()
-            progress(done / len(running))
+            on_progress(done / len(running))
     except BaseException:
         for control in running:
             control.cancel()

@@ -5,18 +5,36 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import altair as alt
+
 from bentpipe import files
 from bentpipe.format import brief, clock, measured, number, plural
-from bentpipe.report.charts import Figure
+from bentpipe.report.charts import INK, Figure, Panel
+from bentpipe.report.decimate import short
 from bentpipe.report.pages import page, write_page
-from bentpipe.reproduction.figures import SHADES, figure, overview
+from bentpipe.reproduction.figures import figure
 from bentpipe.reproduction.paper import Paper, Picture, PrintedTable
-from bentpipe.reproduction.rules import NO_NUMBER, VERDICTS
+from bentpipe.reproduction.rules import (
+    CALIBRATED,
+    DIRECTION_ONLY,
+    NO_NUMBER,
+    NOT_REPRODUCED,
+    REPRODUCED,
+    VERDICTS,
+)
 from bentpipe.reproduction.search import Trial, Tuned
 from bentpipe.reproduction.verdicts import CLAIM, FIGURE, RELATION, TABLE, Item, Verdicts
 from bentpipe.stats.intervals import BOOTSTRAP, Summary
 
-__all__ = ["QUICK", "VERDICTS_FILE", "Reproduction", "format_counts", "format_mean"]
+__all__ = [
+    "QUICK",
+    "SHADES",
+    "VERDICTS_FILE",
+    "Reproduction",
+    "format_counts",
+    "format_mean",
+    "overview",
+]
 
 REPORT_FILE = "report.html"
 VERDICTS_FILE = "verdicts.json"
@@ -24,6 +42,16 @@ QUICK = (
     "Quick: fewer and shorter runs than the paper's data specify. Verdicts may differ from those of a full"
     " reproduction."
 )
+SHADES = {
+    REPRODUCED: "#0072B2",
+    DIRECTION_ONLY: "#E69F00",
+    NOT_REPRODUCED: "#D55E00",
+    CALIBRATED: "#9aa5b1",
+    NO_NUMBER: "#4D4D4D",
+}
+"""Colours of the verdicts."""
+_MAX_RATIO = 10.0
+"""Ratios beyond it, or below its inverse, are drawn at the edge."""
 
 
 @dataclass(frozen=True)
@@ -79,6 +107,72 @@ def format_mean(found: Summary) -> str:
     )
 
 
+def overview(verdicts: Verdicts, table: PrintedTable, experiment: str) -> Figure | None:
+    """Draw the ratio of ours to the printed value of every cell, with the prediction interval."""
+    dots: list[dict[str, Any]] = [
+        {"cell": f"{item.row}, {item.text}", "verdict": item.verdict} | ratio
+        for item in verdicts.table_items(TABLE, table, experiment)
+        if (ratio := _ratio(item)) is not None
+    ]
+    if not dots:
+        return None
+    labels = [dot["cell"] for dot in dots]
+    spread = max(1.25, *(max(dot["ratio"], 1 / dot["ratio"]) for dot in dots))
+    end = min(_MAX_RATIO, 1.08 * spread)
+    for dot in dots:
+        dot |= {
+            key: short(min(max(dot[key], 1 / end), end)) for key in ("ratio", "low", "high") if key in dot
+        }
+    scale = alt.Scale(type="log", domain=[1 / end, end], nice=False, clamp=True)
+    ticks = [tick for tick in (0.1, 0.2, 0.5, 0.8, 1, 1.25, 2, 5, 10) if 1 / end <= tick <= end]
+
+    def x(name: str) -> alt.X:
+        return alt.X(
+            f"{name}:Q",
+            title="ours over the printed value, logarithmic",
+            scale=scale,
+            axis=alt.Axis(values=ticks, format="~g", grid=True),
+        )
+
+    y = alt.Y(
+        "cell:N",
+        title=None,
+        sort=labels,
+        axis=alt.Axis(labelLimit=320, labelFontSize=11, labelColor=INK, labelPadding=12),
+    )
+    shade = {verdict: SHADES[verdict] for verdict in SHADES if any(dot["verdict"] == verdict for dot in dots)}
+    colour = alt.Color(
+        "verdict:N", scale=alt.Scale(domain=list(shade), range=list(shade.values())), legend=None
+    )
+    base = alt.Chart(alt.InlineData(values=dots)).encode(color=colour)
+    chart = alt.layer(
+        alt.Chart(alt.InlineData(values=[{"one": 1.0}])).mark_rule(color=INK).encode(x=x("one")),
+        base.mark_rule(strokeWidth=1.5).encode(x=x("low"), x2="high:Q", y=y),
+        base.mark_point(filled=True, size=70, opacity=1).encode(
+            x=x("ratio"),
+            y=y,
+            tooltip=[
+                alt.Tooltip("cell:N"),
+                alt.Tooltip("verdict:N"),
+                alt.Tooltip("ratio:Q", format=".3g"),
+            ],
+        ),
+    ).properties(width="container", height=max(90, 20 * len(labels)))
+    caption = "Bars are 95 % prediction intervals of one more run of ours."
+    return Figure(f"{table.name}-{experiment}", "", caption, (Panel(chart),), 1, tuple(shade.items()))
+
+
+def _ratio(item: Item) -> dict[str, float] | None:
+    if not item.printed or item.ours.mean is None or item.ours.mean / item.printed <= 0:
+        return None
+    found = {"ratio": item.ours.mean / item.printed}
+    low, high = item.predicted
+    if low is not None and high is not None:
+        found["low"] = max(low / item.printed, 1 / _MAX_RATIO)
+        found["high"] = max(high / item.printed, 1 / _MAX_RATIO)
+    return found
+
+
 def report_page(made: Reproduction) -> str:
     """Return the report as HTML."""
     paper, verdicts, about = made.paper, made.verdicts, made.about
@@ -129,7 +223,7 @@ def report_page(made: Reproduction) -> str:
 
 
 def _table(
-    made: Reproduction, table: PrintedTable, experiment: str, items: Sequence[Item], overview: Figure | None
+    made: Reproduction, table: PrintedTable, experiment: str, items: Sequence[Item], drawn: Figure | None
 ) -> dict[str, Any]:
     first = experiment == table.experiments[0]
     relations = made.verdicts.table_items(RELATION, table, experiment)
@@ -151,7 +245,7 @@ def _table(
         "relations": [{"text": item.text, "calibrated": item.calibrated} | _cell(item) for item in relations],
         "relation_rules": [f"{each}." for each in dict.fromkeys(item.rule for item in relations)],
         "notes": list(dict.fromkeys(item.explanation for item in items if item.explanation)),
-        "figure": overview.name if overview else None,
+        "figure": drawn.name if drawn else None,
         "runs": plural(max(item.ours.runs for item in items), "run"),
     }
 

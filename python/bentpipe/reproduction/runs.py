@@ -8,7 +8,7 @@ changed measure or metric makes no run stale.
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -24,18 +24,16 @@ from bentpipe.reproduction.paper import Paper
 from bentpipe.runs.experiment import checked_jobs
 from bentpipe.runs.plan import load, make_plan
 from bentpipe.runs.store import COUNTERS, core_digest, write_run
+from bentpipe.runs.workers import OnProgress
 from bentpipe.stats.metrics import Recorded
 
-__all__ = ["CaseRuns", "Library", "Plan", "ProgressCallback", "keys_of", "plan", "runs_of", "simulate"]
+__all__ = ["CaseRuns", "Library", "Plan", "keys_of", "plan", "runs_of", "simulate"]
 
 _POLL_SECONDS = 0.2
 _TABLES = ("series", "flows", "drop_runs")
 _DROPS, _FLOWS = "drops", "flows"
 _NO_FLOWS = "no-flows"
 """Empty table with the columns of flows, stored for experiments that do not keep flows."""
-
-ProgressCallback = Callable[[int, int, int], None]
-"""Receives the numbers of finished, required and failed runs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,7 +206,7 @@ def simulate(
     cases: Sequence[CaseRuns],
     library: Library,
     jobs: int | None = None,
-    progress: ProgressCallback = lambda *_: None,
+    on_progress: OnProgress = lambda *_: None,
 ) -> int:
     """Simulate the runs that `library` lacks, by default on one thread per core, and return their number.
 
@@ -228,7 +226,7 @@ def simulate(
     # The longest first, so that no thread is left alone at the end.
     todo.sort(key=lambda each: -each[0].scenario.duration * each[0].scenario.capacity)
     stored = len(wanted) - len(todo)
-    progress(stored, len(wanted), 0)
+    on_progress(stored, len(wanted), 0)
     if not todo:
         return 0
     pool = ThreadPoolExecutor(jobs, thread_name_prefix="bentpipe")
@@ -251,7 +249,7 @@ def simulate(
                 del running[future]
                 done += 1
             submit()
-            progress(stored + done, len(wanted), 0)
+            on_progress(stored + done, len(wanted), 0)
     finally:
         for control in running.values():
             control.cancel()

@@ -13,12 +13,12 @@ from bentpipe.reproduction.runs import (
     CaseRuns,
     Library,
     Plan,
-    ProgressCallback,
     keys_of,
     plan,
     runs_of,
     simulate,
 )
+from bentpipe.runs.workers import OnProgress
 from bentpipe.stats.intervals import summarise
 from bentpipe.stats.objectives import judged, kept
 
@@ -228,12 +228,12 @@ class Simulation:
     """Simulates papers: first the runs that depend on no result, then those that the searches choose."""
 
     def __init__(
-        self, papers: Sequence[Paper], library: Library, jobs: int, progress: ProgressCallback, *, quick: bool
+        self, papers: Sequence[Paper], library: Library, jobs: int, on_progress: OnProgress, *, quick: bool
     ) -> None:
         """Plan all runs that depend on no result."""
         self._library = library
         self._jobs = jobs
-        self._progress = progress
+        self._on_progress = on_progress
         self._quick = quick
         self._papers = [(each, plan(each, quick=quick), searches(each, quick=quick)) for each in papers]
         self._done = 0
@@ -275,8 +275,8 @@ class Simulation:
             return
         before = self._done
 
-        def progress(done: int, wanted: int, failed: int) -> None:
+        def on_progress(done: int, wanted: int, failed: int) -> None:
             self._done = before + done
-            self._progress(self._done + stored, before + wanted + required, failed)
+            self._on_progress(self._done + stored, before + wanted + required, failed)
 
-        self.new_runs += simulate(cases, self._library, self._jobs, progress)
+        self.new_runs += simulate(cases, self._library, self._jobs, on_progress)
