@@ -13,7 +13,9 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 
-OPENERS = re.compile(r"(What|Whether|How|Where|Who|Whose|That|Of (these|those|them)|And|…)\b|…")
+OPENERS = re.compile(
+    r"(What|Whether|How|Where|Who|Whose|Why|That|When (to|it|they)|Of (these|those|them)|And|…)\b|…"
+)
 """Words that a doc comment or docstring must not begin with: they leave a fragment instead of a sentence."""
 
 PHRASES = {
@@ -37,11 +39,22 @@ PHRASES = {
     r"\bnought\b": "say `zero`",
     r"\bso long as\b": "say `while`",
     r"\bmeanwhile\b.*\bmeanwhile\b": "say it once",
+    r"\bnothing but\b": "say `only`",
+    r"\b(says?|hears?|heard|tells?) of\b": "name the action: `reports`, `receives`",
+    r"\bgoes on(?! (the|a|its)\b)": "say `continues`",
+    r"\btold from\b": "say `distinguished from`",
+    r"\b(whoever|somebody|anybody)\b": "name the party",
+    r"\bin turns\b": "say `alternately` or `round-robin`",
+    r"\b(is|are) there( now| already|[.,;:]|$)": "say `exists`, `is present` or `has arrived`",
+    r"\ball there is\b": "say `everything`, or name it",
+    r"\b(of|in|for|after|open) so many\b": "name the number",
+    r"\bto speak of\b": "give the bound",
 }
 """Phrases that a reader stumbles over, with what to say."""
 
 NAMES = re.compile(
-    r"\b(mind_limits|mind_flood|thirsty|starved|befall|bury|heed|Lottery|spared|next_care|told_full)\b"
+    r"\b(mind_limits|mind_flood|thirsty|starved|befall|bury|heed|Lottery|spared|next_care|told_full"
+    r"|Teller|look_here|why_not)\b"
 )
 """Identifiers that were replaced by standard terms."""
 

@@ -227,7 +227,7 @@ def test_resuming_a_complete_result_prints_it_again(bentpipe: Command) -> None:
     first = bentpipe("compare", *QUICK, *PAIR, "--out", "here", check=0)
     again = bentpipe("compare", *QUICK, *PAIR, "--out", "here", "--resume", check=0)
     assert again.stdout == first.stdout
-    assert "4 of them are there already" in again.stderr
+    assert "4 of them already finished" in again.stderr
 
 
 def test_report_writes_figures_without_overwriting(bentpipe: Command, tmp_path: Path) -> None:

@@ -347,7 +347,7 @@ def test_runs_finished_before_an_exception_are_kept(brief: bp.Scenario, tmp_path
     with pytest.raises(bp.AlgorithmError):
         bp.compare(brief, settings, runs=1, jobs=1, out=tmp_path / "out")
     assert (tmp_path / "out" / "runs" / "red" / "1").is_dir()
-    with pytest.raises(bp.ResultError, match="1 of 2 runs are there"):
+    with pytest.raises(bp.ResultError, match="1 of 2 runs are complete"):
         bp.open(tmp_path / "out")
 
 

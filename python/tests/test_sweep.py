@@ -267,7 +267,7 @@ def test_without_terminal_progress_is_an_occasional_line(monkeypatch: pytest.Mon
     rate.update(30, 40, 0)
     rate.close()
     assert pipe.getvalue().splitlines() == [
-        "Simulating 30 runs, 4 of them are there already",
+        "Simulating 30 runs, 4 of them already finished",
         "14 of 30 runs, 1.0 a second, 16 s left",
         "24 of 30 runs, 1.0 a second, 6 s left",
         "30 of 30 runs, 1.0 a second",

@@ -95,7 +95,7 @@ def test_a_result_is_resumed_with_the_same_trace_only(bentpipe: Command) -> None
     done = bentpipe(*command, "--trace", "flow:2", "--resume", check=2)
     assert "it was started with traced flows flow:1, now it is flow:2" in done.stderr
     done = bentpipe(*command, "--resume", check=2)
-    assert "it was started with traced flows flow:1, now it is none" in done.stderr
+    assert "it was started with traced flows flow:1, now it is none" in done.stderr  # words: ok
     bentpipe(*command, "--trace", "flow:1", "--trace", "flow:1", "--resume", check=0)
     bentpipe(*command, "--trace", "flow:2", "--force", check=0)
 

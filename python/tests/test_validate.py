@@ -164,7 +164,7 @@ def test_command_writes_what_it_prints(bentpipe: Command, tmp_path: Path) -> Non
     assert rows == json.loads((tmp_path / "here" / "comparison.json").read_text())
     again = bentpipe("validate", *QUICK, *PAIR, "--out", "there", "--format", "json", "--resume", check=0)
     assert again.stdout == done.stdout
-    assert "4 of them are there already" in again.stderr
+    assert "4 of them already finished" in again.stderr
     assert bp.open(tmp_path / "here" / "simulation").settings == ["RED 60/120", "droptail"]
 
 
@@ -235,4 +235,4 @@ def test_ctrl_c_keeps_finished_runs_and_tells_how_to_continue(bentpipe: Command,
     with pytest.raises(ResultError, match="1 of 2 runs"):
         open_validation(tmp_path / "long")
     done = bentpipe("validate", *long, "--out", "long", "--resume", check=0)
-    assert "1 of them are there already" in done.stderr
+    assert "1 of them already finished" in done.stderr

@@ -46,7 +46,7 @@ impl Regulator {
         now.round_up_to(self.tick)
     }
 
-    /// When to call [`Self::tick`]; `None` if no packet waits.
+    /// Time of the next call of [`Self::tick`]; `None` if no packet waits.
     #[must_use]
     pub fn wake_at(&self) -> Option<Instant> {
         self.wake_at

@@ -323,7 +323,7 @@ mod tests {
 
     /// 100 connections with a round trip of 0.1 s under RED from 0 to 100 packets, `max_p` 1: now 200 packets/s and an
     /// average of 20, a round trip ago 400 packets/s and 50, so p is 0.2 and was 0.5. At once: 0.8 100 / 0.01 - 0.5 0.2
-    /// 200² / 100 = 7960; heard of a round trip later: 0.5 100 / 0.01 - 0.5 0.5 200 400 / 100 = 4800.
+    /// 200² / 100 = 7960; with feedback a round trip later: 0.5 100 / 0.01 - 0.5 0.5 200 400 / 100 = 4800.
     #[test]
     fn feedback_delay_follows_the_setting() {
         let given = [("min_th", 0.0), ("max_th", 100.0), ("max_p", 1.0), ("w_q", 0.01)];

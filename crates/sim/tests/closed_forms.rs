@@ -60,7 +60,7 @@ fn tcp_options_lengthen_packets_if_they_are_counted() {
     let flow = r.flows[0];
     assert_eq!(flow.delivered, 6000);
     assert!((flow.completion_time() - 0.337_856).abs() < 1e-9, "{}", flow.completion_time());
-    // Where they do not, the header is all there is.
+    // Without them a packet has only the header.
     let text = FETCH.replace("mss = \"1000 B\"", &options.replace("option_bytes = true", ""));
     let r = results(&scenario(&text), 1);
     assert!((r.flows[0].completion_time() - 0.336_96).abs() < 1e-9, "{}", r.flows[0].completion_time());

@@ -21,7 +21,7 @@ struct Case {
     /// Chunks written before anything is sent, and datagrams sent at once.
     chunks: usize,
     segments: usize,
-    /// One datagram in so many is lost; 0 for no losses.
+    /// One of `lose` datagrams is lost; 0 for no losses.
     lose: u64,
 }
 

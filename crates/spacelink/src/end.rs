@@ -299,7 +299,7 @@ impl Spacelink {
         }
     }
 
-    /// Handles an ICMP error: nobody listens at a port of `host`. As anybody can forge it, the peer is pinged, and given up only
+    /// Handles an ICMP error: nobody listens at a port of `host`. It can be forged, so the peer is pinged, and given up only
     /// when its answer is overdue as well.
     pub fn unreachable(&mut self, now: Instant, host: IpAddr) {
         self.now = now;

@@ -417,13 +417,13 @@ def _answer(decision: Decision, candidates: Mapping[str, Candidate]) -> list[str
             lines[0] = f"{head}: no other candidate is seen to do better."
         return lines
     parts = "; ".join(_change(each) for each in decision.changes[:_TOLD])
-    lines.insert(0, f"{head}. Against {present.name}, which is there now: {parts}.")
+    lines.insert(0, f"{head}. Against {present.name}, the present setting: {parts}.")
     return lines
 
 
 def _headline(candidate: Candidate) -> str:
     if candidate.role == "present":
-        return f"Keep {candidate.name}, which is there now"
+        return f"Keep {candidate.name}, the present setting"
     if candidate.role == "reference":
         return "Use no AQM (droptail)"
     if candidate.table:
@@ -481,7 +481,7 @@ def _sure(decision: Decision, candidates: Mapping[str, Candidate], runs: int) ->
     if decision.answer != decision.first:
         mine, other = candidates[decision.answer], candidates[decision.first]
         why = (
-            "is there already"
+            "is the present setting"
             if mine.role == "present"
             else "needs no AQM"
             if mine.role == "reference"

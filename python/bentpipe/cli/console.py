@@ -114,7 +114,7 @@ class Lines:
     def begin(self, total: int, done: int) -> None:
         """Write the number of runs."""
         self._total, self._done = total, done
-        there = f", {done} of them are there already" if done else ""
+        there = f", {done} of them already finished" if done else ""
         self._console.print(f"{self._doing} {plural(total, 'run')}{there}", markup=False)
 
     def progress(self, share: float) -> None:
@@ -188,7 +188,7 @@ class Rate:
         if self._live or done >= total:
             return
         self._told = time.monotonic()
-        there = f", {done} of them are there already" if done else ""
+        there = f", {done} of them already finished" if done else ""
         text = f"{plural(total, 'run')}{there}" if before < 0 else plural(total - before, "more run")
         self._console.print(f"Simulating {text}", markup=False)
 

@@ -16,7 +16,7 @@ __all__ = ["COUNTERS", "SERIES", "present_counters", "present_document", "presen
 
 _METRICS: Mapping[str, str] = {**DEPRECATED, "utilization": "throughput"}
 """In files of the first format `utilization` is a rate [Mbit/s]."""
-_KEYS: Mapping[str, str] = {**_METRICS, "spared": "saved"}
+_KEYS: Mapping[str, str] = {**_METRICS, "spared": "saved"}  # words: ok
 SERIES: Mapping[str, str] = {"utilization_out": "throughput", "utilization_in": "arrival_rate"}
 COUNTERS: Mapping[str, str] = {"queue_time_mean": "queue_time_average"}
 

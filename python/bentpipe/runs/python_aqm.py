@@ -430,8 +430,8 @@ def _checked(label: str, kind: type) -> tuple[Param, ...]:
 def declared(settings: Iterable[object]) -> list[str]:
     """Return the parameter names that the AQMs written in Python among `settings` declare.
 
-    A scenario accepts overrides of these. Settings that cannot be imported are reported later, by whoever
-    uses them.
+    A scenario accepts overrides of these. Settings that cannot be imported are reported later, when they
+    are used.
     """
     found: list[str] = []
     for each in settings:

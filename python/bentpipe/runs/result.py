@@ -106,7 +106,7 @@ class Result:
                 "its files are incomplete" if self.manifest["status"] == "complete" else "it is not finished"
             )
             raise ResultError(
-                f"{folder}: {what}: {done} of {total} runs are there"
+                f"{folder}: {what}: {done} of {total} runs are complete"
                 + (f", the first one missing is {missing[0]}" if missing else "")
                 + "; repeat the command that made it with --resume"
             )

@@ -64,7 +64,7 @@ pub struct Admission {
 }
 
 impl Admission {
-    /// Admission by the limits of a configuration, in a process that may open so many descriptors.
+    /// Admission by the limits of a configuration, in a process that may open `descriptors` files.
     pub fn new(config: &Config, descriptors: u64, now: Instant) -> Self {
         let mut admission = Self {
             role: config.role,

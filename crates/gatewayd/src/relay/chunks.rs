@@ -10,7 +10,7 @@ use super::outbound::Outbound;
 /// A chunk that the transmit queue dropped.
 #[derive(Clone, Copy, Debug)]
 pub struct Retry {
-    /// When it is sent again.
+    /// Time of the next attempt.
     pub at: Instant,
     /// Its stream.
     pub key: StreamKey,

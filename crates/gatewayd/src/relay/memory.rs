@@ -1,7 +1,7 @@
 //! Memory of the PEP: its buffers, and the connections that wait for room in them.
 //!
 //! A connection reads only while its buffer has room and the PEP as a whole may hold more. Otherwise it waits in a list,
-//! and whoever releases bytes wakes as many of the list as find room, the longest waiting first.
+//! and a release of bytes wakes as many connections of the list as find room, the longest waiting first.
 
 use std::collections::VecDeque;
 

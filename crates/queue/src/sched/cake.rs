@@ -328,7 +328,7 @@ mod tests {
         assert_eq!(steps.probe("collisions"), 2.0);
     }
 
-    /// One set of two queues, three flows that send in turns: a flow that finds the set full takes over the tag of the
+    /// One set of two queues, three flows that send alternately: a flow that finds the set full takes over the tag of the
     /// queue that it shares, and the next packets of the former owner may then be in the other queue, ahead of those
     /// left behind: flows are reordered, as in Linux. With a plain hash, or a queue per flow, they never are.
     #[test]

@@ -352,7 +352,7 @@ mod tests {
     }
 
     /// Quantum 1000; flows 0 and 1 have three packets of 1000 B each. Three packets drawn at random are removed; the
-    /// rest leave in turns, and a flow without packets has no turn.
+    /// rest leave round-robin, and a flow without packets is skipped.
     #[test]
     fn packets_can_be_removed_out_of_order() {
         for seed in 0..20 {

@@ -1,4 +1,4 @@
-//! FQ-CoDel, flow queueing with controlled delay: a queue per flow, served in turns, with a CoDel each.
+//! FQ-CoDel, flow queueing with controlled delay: a queue per flow, served round-robin, with a CoDel each.
 //!
 //! RFC 8290 (Høiland-Jørgensen, McKenney, Täht, Gettys & Dumazet 2018). Flows are hashed to `flows` queues, with a new
 //! hash per run. A queue that becomes active joins the *new* queues with `quantum` bytes to send; new queues are served

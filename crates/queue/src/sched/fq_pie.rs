@@ -1,4 +1,4 @@
-//! FQ-PIE, flow queueing with PIE: a queue per flow, served in turns, with a PIE each.
+//! FQ-PIE, flow queueing with PIE: a queue per flow, served round-robin, with a PIE each.
 //!
 //! Linux `sch_fq_pie` (Tahiliani et al. 2020, tc-fq_pie(8)); RFC 8033; the queues are served as in RFC 8290. Flows are
 //! hashed to `flows` queues, with a new hash per run. A queue that becomes active joins the *new* queues with `quantum`

@@ -341,7 +341,7 @@ impl Endpoint {
         }
     }
 
-    /// When to call [`Self::handle_timeout`]; `None` if no timer runs. Any call may change it.
+    /// Time of the next call of [`Self::handle_timeout`]; `None` if no timer runs. Any call may change it.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
         let earlier = |a: Option<Instant>, b: Option<Instant>| match (a, b) {

@@ -210,7 +210,7 @@ impl Recovery {
         }
     }
 
-    /// When to call [`Self::handle_timeout`]; `None` if no timer runs.
+    /// Time of the next call of [`Self::handle_timeout`]; `None` if no timer runs.
     pub(super) fn poll_timeout(&self) -> Option<Instant> {
         // RFC 9002, 6.2.1: no probe while the time threshold is running.
         self.loss_at.or_else(|| {

@@ -107,7 +107,7 @@ impl Receiver {
         (self.lsr, self.lsr_at) = (report.ntp, now);
     }
 
-    /// When to call [`poll_report`](Self::poll_report); `None` before the first packet.
+    /// Time of the next call of [`poll_report`](Self::poll_report); `None` before the first packet.
     #[must_use]
     pub fn next_report(&self) -> Option<Instant> {
         (self.report_at != Instant::FAR_FUTURE).then_some(self.report_at)

@@ -66,7 +66,7 @@ impl Sender {
         }
     }
 
-    /// When to call [`poll_report`](Self::poll_report).
+    /// Time of the next call of [`poll_report`](Self::poll_report).
     #[must_use]
     pub fn next_report(&self) -> Instant {
         self.report_at

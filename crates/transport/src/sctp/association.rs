@@ -213,7 +213,7 @@ impl Association {
         }
     }
 
-    /// When to call [`handle_timeout`](Self::handle_timeout); `None` if no timer runs.
+    /// Time of the next call of [`handle_timeout`](Self::handle_timeout); `None` if no timer runs.
     #[inline]
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {

@@ -263,8 +263,8 @@ impl Connection {
         }
     }
 
-    /// When to call [`handle_timeout`](Self::handle_timeout); `None` if no timer runs. The earlier of the delayed ACK
-    /// and the sender's timer (retransmission, window probe, tail loss probe or reordering).
+    /// Time of the next call of [`handle_timeout`](Self::handle_timeout): the earlier of the delayed ACK and the sender's
+    /// timer (retransmission, window probe, tail loss probe or reordering); `None` if no timer runs.
     #[inline]
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
@@ -272,8 +272,8 @@ impl Connection {
         (at != Instant::FAR_FUTURE).then_some(at)
     }
 
-    /// When to call [`poll_transmit`](Self::poll_transmit) for the next data segment; `None` unless pacing alone delays
-    /// it. Valid until the next call of `poll_transmit`.
+    /// Time of the next call of [`poll_transmit`](Self::poll_transmit) for data; `None` unless pacing alone delays it.
+    /// Valid until the next call of `poll_transmit`.
     #[inline]
     #[must_use]
     pub fn paced_until(&self) -> Option<Instant> {

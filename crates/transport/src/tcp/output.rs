@@ -107,7 +107,7 @@ impl Connection {
         }
         let mut len = unsent.min(cfg.smss());
         if room < wanted {
-            // RFC 9293 section 3.8.6.2.1: new data of less than a full segment, unless it is all there is, is sent only
+            // RFC 9293 section 3.8.6.2.1: new data of less than a full segment, unless no more is buffered, is sent only
             // if it is at least half of the largest window seen, or when the timer overrides.
             len = room;
             let avoid_silly_window = self.nxt == self.max && room < u64::from(self.largest_window / 2);

@@ -28,7 +28,7 @@ pub trait End {
     fn run(&mut self, now: Instant);
     fn poll_transmit(&mut self, now: Instant) -> Option<Self::Packet>;
     fn on_packet(&mut self, now: Instant, packet: &Self::Packet);
-    /// When to call `run` next.
+    /// Time of the next call of `run`.
     fn next_call(&self) -> Option<Instant>;
     fn is_done(&self) -> bool;
     fn failed(&self) -> bool;

@@ -4,7 +4,7 @@ use bentpipe_transport::tcp::Config;
 
 use crate::trace::{config, run};
 
-/// A configuration with SACK and an initial window of so many segments, no limited transmit.
+/// A configuration with SACK and an initial window of `initial_window` segments, without limited transmit.
 pub fn selective(initial_window: u32) -> Config {
     Config { sack: true, initial_window, limited_transmit: false, ..config() }
 }

@@ -231,7 +231,7 @@ fn unanswered_window_probes_fail_the_connection() {
     );
 }
 
-/// RFC 9293 section 3.8.6.2.1: less than a segment waits, unless it is half of the largest window or all there is.
+/// RFC 9293 section 3.8.6.2.1: less than a segment waits, unless it is half of the largest window or the last data.
 #[test]
 fn sender_avoids_silly_windows() {
     established(

@@ -11,7 +11,7 @@
 //! TPROXY takes only SYNs, so that connections that bypassed the PEP continue undisturbed. Its listener is bound to the
 //! loopback address, which only TPROXY reaches.
 //!
-//! Everything installed can be told from others' rules: chains are named `bentpipe-NAME-…`, routing rules and routes have
+//! Everything installed is recognizable: chains are named `bentpipe-NAME-…`, routing rules and routes have
 //! protocol number [`PROTOCOL`]. Kernel settings and offloads, which have no name, are recorded in a file before they are
 //! changed. So [`remove`] removes exactly what a killed process has left, and [`Rules::install`] begins with it. The tools
 //! needed are `iptables-nft-restore` and `-save`, their IPv6 variants, and `ip`.
