@@ -1,4 +1,4 @@
-//! Tests of the queue, in one program: every further program would be linked separately.
+//! Tests of the queue in one program, since every test program is linked separately.
 
 mod conformance;
 mod fluid;

@@ -1,4 +1,4 @@
-//! Tests of the simulator, in one program: each program more is linked once more.
+//! Tests of the simulator in one program, since every test program is linked separately.
 
 mod arrows;
 mod closed_forms;

@@ -1,4 +1,4 @@
-//! Dependencies between the crates, and between the rooms of the simulator: these, and no others.
+//! Allowed dependencies between the crates, and between the rooms of the simulator.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;

@@ -1,4 +1,4 @@
-//! Runs compared with results computed by hand.
+//! Runs compared with values computed by hand or by another simulator.
 
 use crate::common::{mean, results, shipped};
 use bentpipe_scenario::{Distribution, Pattern, Scenario, TrafficKind};
@@ -36,11 +36,11 @@ request_size = "300 B"
 think_time = "100 s"
 "#;
 
-/// The client's SYN leaves at 0 and is there at 50.32 ms; the answer is back at 100.64. The request (340 bytes on the
-/// wire) completes the handshake and is there at 100.64 + 2.72 + 50 = 153.36. Three segments leave in 24.96 ms; the
-/// first arrives at 153.36 + 8.32 + 50 = 211.68, and its ACK is back at 262.00: the window lets two more go, and the
-/// second ACK, 8.32 ms later, the one that is left. They leave one after the other: the last has been sent at 262.00 +
-/// 3 x 8.32 = 286.96 and arrives at 336.96 ms.
+/// The client's SYN leaves at 0 and arrives at 50.32 ms; the SYN-ACK arrives at 100.64. The request (340 bytes on the
+/// wire) completes the handshake and arrives at 100.64 + 2.72 + 50 = 153.36. Three segments take 24.96 ms to send; the
+/// first arrives at 153.36 + 8.32 + 50 = 211.68, and its ACK at 262.00, which allows two more segments. The second ACK,
+/// 8.32 ms later, allows the last one. These three leave back to back: the last is sent by 262.00 + 3 x 8.32 = 286.96
+/// and arrives at 336.96 ms.
 #[test]
 fn a_page_takes_the_time_of_its_slow_start_rounds() {
     let r = results(&scenario(FETCH), 1);
@@ -50,7 +50,7 @@ fn a_page_takes_the_time_of_its_slow_start_rounds() {
     assert!((flow.completion_time() - 0.336_96).abs() < 1e-9, "{}", flow.completion_time());
 }
 
-/// The same with 20 bytes of options in both SYNs and 12 in all others: 60 bytes take 0.48 ms, 52 take 0.416 ms, 352
+/// The same with 20 bytes of options in both SYNs and 12 bytes in all other packets: 60 bytes take 0.48 ms, 52 take 0.416 ms, 352
 /// take 2.816 ms and 1052 take 8.416 ms. So the request arrives at 2 x 50.48 + 52.816 = 153.776, the first ACK at 153.776
 /// + 58.416 + 50.416 = 262.608, and the last segment at 262.608 + 3 x 8.416 + 50 = 337.856 ms.
 #[test]
@@ -67,17 +67,17 @@ fn tcp_options_lengthen_packets_if_they_are_counted() {
 }
 
 /// The page above: of three segments sent at once, the i-th has a delay of 50 + 8.32 i ms; the fourth has 58.32 ms. The fifth
-/// leaves with it, and the sixth, with the second ACK, when the fourth has just been sent: both have 66.64 ms. Requests and
-/// handshakes do not count.
+/// is queued behind the fourth, and the sixth, sent on the second ACK, behind the fifth: both have 66.64 ms. Requests and
+/// handshakes are not counted.
 #[test]
 fn packet_delay_is_queueing_plus_propagation() {
     let flow = results(&scenario(FETCH), 1).flows[0];
     assert_eq!(flow.received_packets, 6);
     let mean = (58.32 + 66.64 + 74.96 + 58.32 + 66.64 + 66.64) / 6.0;
     assert!((flow.delay() * 1e3 - mean).abs() < 1e-6, "{} ms", flow.delay() * 1e3);
-    // From one to the next: 8.32, 8.32, -16.64, 8.32 and 0.
+    // Differences of successive delays: 8.32, 8.32, -16.64, 8.32 and 0.
     assert!((flow.jitter() * 1e3 - 5.0 * 8.32 / 5.0).abs() < 1e-6, "{} ms", flow.jitter() * 1e3);
-    // Of the first segment alone, no difference; of none, no delay.
+    // One segment has no difference, no segment has no delay.
     let cut = |duration: &str| results(&scenario(&FETCH.replace("10 s\"", duration)), 1).flows[0];
     let (one, none) = (cut("215 ms\"\nsample_interval = \"5 ms\""), cut("200 ms\""));
     assert!(one.received_packets == 1 && (one.delay() * 1e3 - 58.32).abs() < 1e-6 && one.jitter().is_nan());
@@ -98,8 +98,8 @@ fn a_lost_tail_is_recovered_by_timeout_or_probe() {
     assert!(by_count > 1.2 && by_time < 1.0, "{by_count} s, {by_time} s");
 }
 
-/// A window of ten segments on a path that holds far more: ten segments a round trip. The round trip is twice
-/// 100 ms and the time to send a segment (0.832 ms at 10 Mbit/s) and an ACK (0.032 ms).
+/// A window of ten segments on a path with a larger bandwidth-delay product: ten segments per round trip, which is twice
+/// 100 ms plus the time to send a segment (0.832 ms at 10 Mbit/s) and an ACK (0.032 ms).
 #[test]
 fn a_window_limited_transfer_sends_one_window_per_rtt() {
     let text = FETCH
@@ -115,8 +115,8 @@ fn a_window_limited_transfer_sends_one_window_per_rtt() {
     assert!((found / expected - 1.0).abs() < 0.006, "{found} bit/s, by hand {expected}");
 }
 
-/// 800 kbit/s of 1000-byte datagrams over 1 Mbit/s: a packet every 10 ms that takes 8 ms, so none ever waits, and
-/// the utilization is 80 %. At 2 Mbit/s half of the packets are lost once the queue of 10 is full.
+/// 800 kbit/s of 1000-byte datagrams over 1 Mbit/s: a packet every 10 ms takes 8 ms to send, so no packet waits, and
+/// the utilization is 80 %. At 2 Mbit/s half of the packets are dropped once the queue of 10 is full.
 #[test]
 fn a_constant_rate_gets_its_rate_or_the_capacity() {
     let (head, _) = FETCH.split_once("[transport.plain]").unwrap();
@@ -133,10 +133,10 @@ fn a_constant_rate_gets_its_rate_or_the_capacity() {
     assert!((mean(&heavy, "throughput") - 1e6).abs() < 2000.0);
     let share = heavy.summary.overflow_drops as f64 / heavy.summary.offered_packets as f64;
     assert!((share - 0.5).abs() < 0.002, "{share}");
-    // Every second packet finds one of the ten places free, so no two drops follow each other.
+    // Every second packet finds room in the queue, so drops are never consecutive.
     assert_eq!(heavy.drop_runs.len(), 1);
     assert_eq!(heavy.drop_runs[0].0, 1);
-    // Ten packets wait when a packet is let in: it leaves 80 ms later, less the rest of the one being sent.
+    // An accepted packet is the tenth in the queue: its delay is 80 ms less the remaining time of the packet being sent.
     let longest = heavy.summary.queue_delay[4];
     assert!((0.072..=0.0801).contains(&longest), "{longest}");
 }
@@ -150,14 +150,14 @@ fn a_delay_per_connection_holds_for_all_its_packets() {
         .replace("sessions = 1", "sessions = 20")
         .replace(r#"rate = "1 Mbps""#, r#"rate = "1 Gbps""#);
     let r = results(&scenario(&own), 1);
-    // Three round trips and a half, as worked out above, and the handshake's: SYN, request, three segments, the rest.
+    // Three and a half round trips, as above: SYN, request, three segments, the other segments.
     let (least, most) = (6.0 * 0.020, 6.0 * 0.080 + 0.001);
     let times: Vec<f64> = r.flows.iter().map(|flow| flow.completion_time()).collect();
     assert_eq!(times.len(), 20);
     assert!(times.iter().all(|time| (least..most).contains(time)), "{times:?}");
     let spread = times.iter().copied().fold(0.0, f64::max) - times.iter().copied().fold(1.0, f64::min);
     assert!(spread > 0.1, "{times:?}");
-    // Six full segments and a SYN-ACK each, and the FIN that rides on the last one's back.
+    // Per page six full segments, the last with the FIN, and a SYN-ACK.
     assert_eq!(r.summary.offered_packets, 20 * (6 + 1 + 1));
 }
 
@@ -188,7 +188,7 @@ fn unsplit_datagrams_pass_the_gateway() {
     }
 }
 
-/// A satellite without delay and no link behind it: the regulator limits the rate to 1 Mbit/s all the same.
+/// A satellite without delay and without a link behind it: the regulator still limits the rate to 1 Mbit/s.
 #[test]
 fn the_regulator_limits_a_path_without_delay() {
     let text = r#"
@@ -262,7 +262,7 @@ fn cubic_and_sack_carry_more_on_a_long_lossy_path() {
     assert!(sack > 0.9 * newreno && reno > 0.5 * newreno, "{reno} {newreno} {sack}");
 }
 
-/// A gateway that works at once and sends packet by packet; its spacelink's packets carry a segment's 1000 bytes.
+/// A gateway without processing delay or ticks; a packet of its spacelink carries a segment of 1000 bytes.
 const SPLIT: &str = r#"
 title = "A page through a PEP"
 [run]
@@ -301,11 +301,11 @@ object_size = "6000 B"
 think_time = "100 s"
 "#;
 
-/// Of six segments the second is lost. The first, at the gateway at T, is handed on after 3 ms. The others come 8.32 ms
-/// apart: the third of them at T + 33.28 brings the third duplicate ACK, which is at the server 50.32 ms later; what it
-/// sends again takes 58.32 ms, and ends the wait at T + 141.92 of those that came at T + 16.64, 24.96, 33.28 and 41.60. So
-/// the five packets of it were on their way for 3 + (0 + 125.28 + 116.96 + 108.64 + 100.32) / 5 = 93.24 ms on average,
-/// and all six for (3 + 5 x 93.24) / 6 = 78.2 ms.
+/// The second of six segments is lost. The first arrives at the gateway at T and is processed for 3 ms. The others arrive
+/// 8.32 ms apart, those after the lost one at T + 16.64, 24.96, 33.28 and 41.60. The one at T + 33.28 causes the third
+/// duplicate ACK, which takes 50.32 ms to the server; the retransmission takes 58.32 ms and arrives at T + 141.92, when
+/// the waiting segments are released. So these five have a transit time of 3 + (0 + 125.28 + 116.96 + 108.64 + 100.32) / 5
+/// = 93.24 ms on average, and all six of (3 + 5 x 93.24) / 6 = 78.2 ms.
 #[test]
 fn bytes_wait_in_the_pep_for_lost_ones_before_them() {
     let r = results(&scenario(SPLIT), 1);
@@ -314,8 +314,8 @@ fn bytes_wait_in_the_pep_for_lost_ones_before_them() {
     assert!((mean(&whole, "transit_time") - 0.003).abs() < 1e-12, "{}", mean(&whole, "transit_time"));
 }
 
-/// Unsplit datagrams: 200 bytes take 1.6 ms, so that one every 100 ms arrives at the gateway 51.6 ms after it was sent, is
-/// processed at 54.6, and enters the transmit queue with the tick at 55: 3.4 ms.
+/// Unsplit datagrams: one of 200 bytes every 100 ms takes 1.6 + 50 ms to the gateway, is processed for 3 ms, until
+/// 54.6 ms, and enters the transmit queue at the tick at 55 ms: a transit time of 3.4 ms.
 #[test]
 fn unsplit_packets_wait_for_processing_and_the_next_tick() {
     let (head, _) = SPLIT.split_once("[transport.plain]").unwrap();

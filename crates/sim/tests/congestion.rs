@@ -4,7 +4,7 @@ use crate::common::{mean, results};
 use bentpipe_scenario::Scenario;
 use bentpipe_sim::Results;
 
-/// Bulk transfers over one link: `transport`'s lines are the TCP's, and overrides change the rest.
+/// Bulk transfers over one link; `transport` has the TCP's keys, and overrides change the rest.
 fn bulk(transport: &str, overrides: &[&str]) -> Scenario {
     let text = format!(
         r#"
@@ -44,10 +44,9 @@ fn goodput(r: &Results) -> f64 {
     r.flows.iter().map(|flow| flow.goodput(r.begin, r.end)).sum()
 }
 
-/// A path of 600 ms holds 1.5 MB at 20 Mbit/s, and the queue as much again: CUBIC's window is never below 0.7 of what
-/// both hold, so the link is never idle once slow start is over. BBR fills it but for its probes of the round trip: every
-/// 10 s it sends nothing while what is under way arrives, and next to nothing for a round trip after, 1.2 s of 11.2 s.
-/// What the link forwards meanwhile is what waits.
+/// The bandwidth-delay product of 600 ms and 20 Mbit/s is 1.5 MB, and the queue holds as much. CUBIC's window is never
+/// below 0.7 of the sum, so the link is busy after slow start. BBR fills the link except while it probes the round trip:
+/// every 10 s it sends nearly nothing for two round trips, 1.2 s of 11.2 s; the link then forwards queued packets.
 #[test]
 fn cubic_and_bbr_fill_a_path_of_600_ms() {
     for (algorithm, least) in [("cubic", 0.99), ("bbr", 0.9)] {
@@ -70,11 +69,11 @@ fn bbr_fills_a_lossy_path() {
     assert!((0.1..0.2).contains(&newreno), "{newreno} Mbit/s");
 }
 
-/// A queue that marks whatever finds K = 40 packets before it. Alizadeh et al., "Data center TCP (DCTCP)", SIGCOMM 2010,
+/// A queue that marks packets that arrive behind K = 40 others. Alizadeh et al., "Data center TCP (DCTCP)", SIGCOMM 2010,
 /// section 3.3, for N flows in step, with 100 Mbit/s of packets of 1040 bytes and 10 ms C RTT = 120 packets: W* = (C RTT +
-/// K) / N, the queue is K + N at most (9) and goes down by A = N / 2 sqrt(2 W*) from there (8), so on the average it is
-/// K + N - A / 2 long: 36.5, 35.7 and 35.1 packets for 1, 2 and 4 flows. The law has whole windows, all at one moment; a
-/// queue of packets is off by some of them, but not by three. NewReno halves its windows and leaves the link idle.
+/// K) / N, the queue is at most K + N (9) and its amplitude is A = N / 2 sqrt(2 W*) (8), so its mean is K + N - A / 2:
+/// 36.5, 35.7 and 35.1 packets for 1, 2 and 4 flows. The formula has synchronized windows; a queue of packets differs from
+/// it by less than three packets. NewReno halves its windows and leaves the link idle.
 #[test]
 fn dctcp_keeps_its_queue_near_the_marking_threshold() {
     let step = |flows: u32, transport: &str| {
@@ -102,7 +101,7 @@ fn dctcp_keeps_its_queue_near_the_marking_threshold() {
             let (average, longest, used) =
                 step(flows, &format!("algorithm = \"{algorithm}\"\necn = \"accurate\""));
             assert!((average - expected).abs() < 3.0, "{algorithm} {n}: {average}, not {expected}");
-            // The packet being sent is one more.
+            // One more packet is being sent.
             assert!((k..=k + n + 2.0).contains(&longest), "{algorithm} {n}: {longest}");
             assert!(used > 0.999, "{algorithm} {n}: {used}");
         }
@@ -132,9 +131,9 @@ fn lossy(transport: &str, p: f64, rtt: f64) -> Scenario {
 }
 
 /// Mathis et al., "The macroscopic behavior of the TCP congestion avoidance algorithm", CCR 27(3), 1997: MSS / RTT sqrt(3 /
-/// 2) / sqrt(p) where losses are evenly spread. Where each packet is lost by itself the constant is 1.3094, not 1.2247 (Ott,
-/// Kemperman and Mathis, "The stationary behavior of ideal TCP congestion avoidance", 1996), for windows of many
-/// segments. What is measured lies between the two, as far as eight seeds can tell.
+/// 2) / sqrt(p) for evenly spaced losses. For independent losses and large windows the constant is 1.3094 instead of
+/// 1.2247 (Ott, Kemperman and Mathis, "The stationary behavior of ideal TCP congestion avoidance", 1996). The measured
+/// value lies between the two, within the interval of eight seeds.
 #[test]
 fn newreno_throughput_follows_the_square_root_formula() {
     for (p, rtt) in [(0.0005, 0.05), (0.002, 0.05), (0.002, 0.2), (0.002, 0.6)] {
@@ -147,8 +146,8 @@ fn newreno_throughput_follows_the_square_root_formula() {
 }
 
 /// Padhye et al., "Modeling TCP throughput", SIGCOMM 1998, eq. (30), for Reno with an ACK of each packet (b = 1) and a
-/// first timeout of T0 = 1 s. Their formula leaves out what recovery takes and takes losses of a round to be together, so
-/// it is given a tenth; where p is this large the square-root law is far off: by a quarter and more.
+/// first timeout of T0 = 1 s. The formula ignores the time of recovery and assumes correlated losses within a round, so
+/// a difference of a tenth is allowed; at these p the square-root formula is wrong by a quarter and more.
 #[test]
 fn reno_throughput_follows_the_formula_of_padhye() {
     for (p, rtt) in [(0.008, 0.05), (0.03, 0.1), (0.06, 0.1)] {
@@ -161,9 +160,10 @@ fn reno_throughput_follows_the_formula_of_padhye() {
     }
 }
 
-/// With a queue of 100 ms behind a path of 600 ms CUBIC's window, reduced to 0.7, is below what the path holds for a while.
-/// How long follows from RFC 9438 alone: windows grow by eq. (1) up to a packet more than path and queue hold; every other
-/// time W_max is 0.85 of that (fast convergence, section 4.7), for the window did not get beyond W_max.
+/// With a queue of 100 ms and a path of 600 ms, CUBIC's window after a reduction to 0.7 is below the path's
+/// bandwidth-delay product for some time, which follows from RFC 9438: the window grows by eq. (1) to one packet more
+/// than path and queue hold. Every other time W_max is 0.85 of that (fast convergence, section 4.7), since the window did
+/// not exceed W_max.
 #[test]
 fn cubic_leaves_a_short_queue_idle_as_its_window_curve_predicts() {
     let packet = 1040.0 * 8.0;
@@ -191,9 +191,9 @@ fn cubic_leaves_a_short_queue_idle_as_its_window_curve_predicts() {
     assert!((measured - expected).abs() < 0.01, "{measured}, not {expected}");
 }
 
-/// Caini and Firrincieli 2004: Hybla over a long path is as fast as NewReno over one of 25 ms, whose rate the square-root
-/// law tells, where a link does not stop it first. It is not without SACK, for the windows of losses that its large steps
-/// bring take NewReno's recovery a round trip each.
+/// Caini and Firrincieli 2004: Hybla over a long path is as fast as NewReno over a path of 25 ms, whose rate follows from
+/// the square-root formula, unless the link limits it. Without SACK it is slower, since its large steps lose many packets
+/// of a window, and NewReno's recovery takes a round trip for each.
 #[test]
 fn hybla_is_as_fast_as_a_path_of_25_ms() {
     let rate = |transport: &str, p: f64| {
@@ -203,12 +203,12 @@ fn hybla_is_as_fast_as_a_path_of_25_ms() {
     };
     let law = |p: f64, rtt: f64| 0.008 / rtt * (1.5 / p).sqrt();
     let sack = "algorithm = \"hybla\"\nsack = true";
-    // 12.4 Mbit/s of a link of 20; and 39, of which the link lets 19 pass.
+    // The formula gives 12.4 Mbit/s on a link of 20 Mbit/s; and 39 Mbit/s, which the link limits to 19 Mbit/s.
     let (some, few) = (rate(sack, 0.001), rate(sack, 0.0001));
     assert!((0.8..1.1).contains(&(some / law(0.001, 0.025))), "{some} Mbit/s");
     assert!(few > 0.85 * 19.2, "{few} Mbit/s");
     let newreno = rate("sack = true", 0.0001);
-    // The law leaves it 1.7.
+    // The formula gives NewReno 1.7 Mbit/s.
     assert!(newreno < 2.0, "{newreno} Mbit/s");
     let without = rate("algorithm = \"hybla\"", 0.001);
     assert!(without < 0.7 * some, "{without} Mbit/s");

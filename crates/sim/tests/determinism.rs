@@ -12,13 +12,13 @@ fn digest(bytes: impl IntoIterator<Item = u8>) -> u64 {
         .fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
 }
 
-/// A line for each series, and one for the drops' times. The release build behind the Python package is held to
-/// the same file by `python/tests/test_determinism.py`.
+/// A line for each series, and one for the times of drops. `python/tests/test_determinism.py` compares the Python package's
+/// release build with the same file.
 fn digests(results: &Results) -> String {
     let mut text = String::new();
     let drops = ("drops.time", &results.drops.time);
     for (name, values) in results.series.iter().map(|s| (s.name.as_str(), &s.values)).chain([drops]) {
-        // A value that is missing is written as one NaN, whatever its bits.
+        // A missing value counts as one particular NaN.
         let bits = values.iter().map(|x| if x.is_nan() { f64::NAN.to_bits() } else { x.to_bits() });
         writeln!(text, "{name} {:016x}", digest(bits.flat_map(u64::to_le_bytes))).unwrap();
     }
@@ -46,8 +46,7 @@ fn the_seed_determines_the_results() {
     }
 }
 
-/// Two algorithms meet the same traffic: page sizes do not depend on the queue, nor do the delays per connection, which are
-/// drawn from the same stream.
+/// Page sizes and delays per connection, which are drawn from the same stream, do not depend on the queue's algorithm.
 #[test]
 fn traffic_does_not_depend_on_the_queue() {
     let short =

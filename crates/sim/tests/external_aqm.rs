@@ -4,7 +4,7 @@ use crate::common::{results, shipped};
 use bentpipe_scenario::Scenario;
 use bentpipe_sim::{Progress, Results, Watch, run_with};
 
-/// The results of `scenario` with the AQM of `other`, made outside; with how many were made.
+/// Results of `scenario` with the AQM of `other` supplied by the caller, and the number of AQMs built.
 fn given(scenario: &Scenario, other: &Scenario) -> (Results, u32) {
     let spec = other.subject_aqm().unwrap();
     let mut made = 0;
@@ -17,7 +17,7 @@ fn given(scenario: &Scenario, other: &Scenario) -> (Results, u32) {
     (found, made)
 }
 
-/// It replaces the AQM of a setting, at a gateway and on a link, and draws from the same random stream.
+/// A supplied AQM replaces that of a setting, at a gateway and on a link, and draws from the same random stream.
 #[test]
 fn a_supplied_aqm_gives_the_results_of_the_same_setting() {
     for (name, setting) in [("small-gateway", "avqred"), ("red-dumbbell", "avq")] {
@@ -33,7 +33,7 @@ fn a_supplied_aqm_gives_the_results_of_the_same_setting() {
     }
 }
 
-/// Threshold control applies to it as to any other.
+/// Threshold control applies to a supplied AQM as to any other.
 #[test]
 fn a_supplied_aqm_can_be_under_threshold_control() {
     let overrides =

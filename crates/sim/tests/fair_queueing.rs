@@ -52,9 +52,9 @@ packet = "200 B"
     Scenario::parse(&text, "test.toml", &[]).unwrap_or_else(|e| panic!("{e}"))
 }
 
-/// The results, and how long each datagram waited before the bottleneck [ms].
+/// Results, and the queueing delay of each datagram at the bottleneck [ms].
 ///
-/// The n-th is sent at n x 20 ms and has come to the queue 16 us (its transmission) and 1 ms later.
+/// The n-th datagram is sent at n x 20 ms and arrives at the queue 16 µs (transmission) and 1 ms later.
 fn run(scheduler: &str) -> (Results, Vec<f64>) {
     let watch = Watch { links: vec!["bottleneck".to_owned()], flows: Vec::new() };
     let mut left = Vec::new();
@@ -68,8 +68,8 @@ fn run(scheduler: &str) -> (Results, Vec<f64>) {
 }
 
 /// Without fair queueing the sparse flow waits as long as the bulk flow. Reno fills the 200 packets and halves its window,
-/// which varies between 117 and 235 packets (35 fit in the round trip), so there are always 82 packets in
-/// the queue, or 98 ms.
+/// which varies between 117 and 235 packets (35 are in flight elsewhere), so the queue always has at least 82 packets, or
+/// 98 ms.
 #[test]
 fn a_sparse_flow_waits_behind_bulk_in_a_fifo() {
     let (_, waits) = run("fifo");
@@ -78,14 +78,13 @@ fn a_sparse_flow_waits_behind_bulk_in_a_fifo() {
     assert!(least > 70.0, "{least}");
 }
 
-/// With it none is lost, and a datagram waits for no more than two packets, 2.4 ms: the one on the link, and one
-/// more if the bulk flow's queue had run empty, is as new and came first (its quantum covers a second packet by 14
-/// bytes). In the mean it is half a packet's time and little more. And the bulk flow's own queue does not stand: it
-/// has to exceed the target of 5 ms for an interval of 100 ms and is then halved a round trip (47 ms) later, in
-/// which a window that grows by a packet in 42 ms adds (100 + 47)/42 packets, or 4.2 ms; the packet on the link and
-/// a datagram add 1.4 ms. So hardly any packet waits longer than 10.6 ms, and most wait for about the target or
-/// less. What that costs: Reno without any queue uses 75 % of a link, for its window swings between a half and all
-/// of what fits; this one uses more.
+/// With fair queueing no datagram is lost, and none waits for more than two packets, 2.4 ms: the one on the link, and one
+/// more if the bulk flow is new as well, because its queue was empty, and came first (its quantum has 14 bytes left for a
+/// second packet). The mean is about half a packet's time. The bulk flow has no standing queue: its delay must exceed the
+/// target of 5 ms for an interval of 100 ms, and the window is halved a round trip (47 ms) later. Meanwhile the window,
+/// which grows by a packet in 42 ms, adds (100 + 47)/42 packets, or 4.2 ms; the packet on the link and a datagram add
+/// 1.4 ms. So hardly any packet waits longer than 10.6 ms, and most wait for about the target or less. The utilization
+/// exceeds the 75 % of Reno without a queue, whose window varies between half and all of the bandwidth-delay product.
 #[test]
 fn fair_queues_keep_the_delay_of_sparse_and_bulk_flows_low() {
     for scheduler in ["fq_codel", "cake"] {

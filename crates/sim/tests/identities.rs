@@ -126,7 +126,7 @@ fn two_gateways_in_a_row_carry_every_byte() {
     let completed: Vec<_> = r.flows.iter().filter(|f| f.completed).collect();
     assert!(completed.len() > 200, "{}", completed.len());
     assert!(completed.iter().all(|f| (100_000..=300_000).contains(&f.delivered)));
-    // Two satellites of at least 250 ms each way; a handshake and a request on the last leg: no page takes less than two
+    // Two satellites of at least 250 ms each way; handshake and request cross the last one: a page takes at least two
     // round trips.
     assert!(completed.iter().all(|f| f.completion_time() > 2.0 * 0.5));
     assert_eq!(r.pep_link.retransmitted, 0);
@@ -221,7 +221,7 @@ start = "2 s"
         failed += r.flows.iter().filter(|f| f.closed.is_some()).count();
         let out = &r.series.iter().find(|s| s.name == "throughput").unwrap().values;
         let last: f64 = out[200..].iter().sum();
-        assert!(last > 0.0, "seed {seed}: nothing is sent any more");
+        assert!(last > 0.0, "seed {seed}: the transfer has stopped");
     }
     assert!(failed >= 3, "{failed}");
 }
@@ -241,7 +241,7 @@ fn packets_are_conserved_with_every_kind_of_traffic() {
                 let flows = || r.flows.iter().filter(|f| f.traffic as usize == index);
                 assert!(flows().any(|f| f.measured > 0), "{name} {overrides:?}");
             }
-            // Two transfers, there four times each.
+            // Two transfers, present four times each.
             let bulk = r.traffic.iter().position(|name| name == "bulk").unwrap();
             let rows = r.flows.iter().filter(|f| f.traffic as usize == bulk);
             assert_eq!(rows.clone().count(), 8, "{overrides:?}");
@@ -250,8 +250,9 @@ fn packets_are_conserved_with_every_kind_of_traffic() {
     }
 }
 
-/// The generic gateway over a few seconds, with all connections open after half a second; the run itself checks conservation. 200 connections are replaced in each second: 2000 in ten, with a standard error of 45; each of the
-/// 4000 is there at the end, whatever the AQM; and what goes is no more than the capacity.
+/// The generic gateway over a few seconds, with all connections open after half a second; the run itself checks
+/// conservation. 200 connections are replaced per second: 2000 in ten, with a standard error of 45. All 4000 are open at
+/// the end under every AQM, and the throughput does not exceed the capacity.
 #[test]
 fn connections_of_the_generic_gateway_are_replaced_at_their_rate() {
     for name in ["byun-generic", "byun-generic-13-25"] {

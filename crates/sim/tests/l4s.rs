@@ -4,7 +4,7 @@ use crate::common::{mean, results};
 use bentpipe_scenario::Scenario;
 use bentpipe_sim::Results;
 
-/// `n` Prague flows and as many CUBIC ones over one link of 40 Mbit/s, whose marks are ECN's.
+/// `n` Prague flows and as many CUBIC flows over one link of 40 Mbit/s with ECN marks.
 fn beside(n: u32, rtt_ms: u32, queue: &str) -> Scenario {
     let text = format!(
         r#"
@@ -61,12 +61,11 @@ fn ratio(r: &Results) -> f64 {
     rate("prague") / rate("cubic")
 }
 
-/// RFC 9332, section 2.1 and appendix C: at a base probability p' Prague's window is 2 / (k p') packets (DCTCP's law, marks at
-/// random), CUBIC's, where it follows its Reno-friendly law, 1.68 / p' (1.68 / sqrt(p) with p = p'^2): for k = 2 they
-/// differ by 1.68, and over a path so short CUBIC's packets wait for another 15 ms, so its rate is less by that much. Both laws leave out
-/// the ramp, bursts and Prague's slower growth over short round trips: within a factor of two, as the RFC has it of flows that
-/// are to be "roughly" equal. In one queue, where both are marked alike, the same two flows are far from it: Prague
-/// takes most of the link.
+/// RFC 9332, section 2.1 and appendix C: at a base probability p' Prague's window is 2 / (k p') packets (DCTCP with random
+/// marks), CUBIC's in its Reno-friendly region 1.68 / p' (1.68 / sqrt(p) with p = p'^2). For k = 2 they differ by a factor
+/// of 1.68, and over such a short path CUBIC's packets wait for another 15 ms, which lowers its rate accordingly. Both
+/// formulas ignore the ramp, bursts and Prague's slower growth over short round trips, so the rates are equal within a
+/// factor of two; the RFC calls them "roughly" equal. In a single queue that marks both alike, Prague takes most of the link.
 #[test]
 fn prague_and_cubic_share_a_link_behind_a_coupled_dual_queue() {
     for (n, rtt) in [(1, 10), (1, 20), (5, 20), (1, 40)] {

@@ -1,10 +1,10 @@
-//! Links, compared with results computed by hand.
+//! Links, compared with values computed by hand.
 
 use crate::common::{results, shipped};
 use bentpipe_scenario::Scenario;
 use bentpipe_sim::Results;
 
-/// Two hosts on a wire of 1 Mbit/s and 50 ms whose keys and traffic the tests give.
+/// Two hosts on a wire of 1 Mbit/s and 50 ms; `keys` and traffic are those of a test.
 fn wire(link: &str, traffic: &str) -> Results {
     seeded(link, traffic, 1)
 }
@@ -27,12 +27,12 @@ fn seeded(link: &str, traffic: &str, seed: u64) -> Results {
 }
 
 const WIRE: &str = "rate = \"1 Mbps\"\ndelay = \"50 ms\"\nqueue = { limit = \"1000 packets\" }\n";
-/// 1000-byte datagrams, the n-th at n x 10 ms: a thousand, the last at the end.
+/// A thousand datagrams of 1000 bytes, the n-th at n x 10 ms.
 const CBR: &str = "kind = \"cbr\"\nflows = 1\nrate = \"800 kbps\"\npacket = \"1000 B\"\nstart = \"10 ms\"\n";
 const BULK: &str =
     "kind = \"bulk\"\nflows = 1\ntransport = \"plain\"\nbytes = \"100 KB\"\nstart = \"10 ms\"\n";
 
-/// The packets that the wire lost: when each had come to the wire, in units of 10 ms, and its length.
+/// Packets lost by the wire: arrival time in units of 10 ms, and length.
 fn lost(r: &Results) -> Vec<(u32, u32)> {
     let drops = r.drops.time.iter().zip(&r.drops.bytes).zip(&r.drops.reason);
     drops
@@ -51,8 +51,7 @@ fn packets_with_given_numbers_are_lost() {
     }
 }
 
-/// Only packets with payload are lost: SYNs and ACKs do not count. 40 bytes of
-/// headers make 1040 of a full segment.
+/// Only packets with payload are lost, not SYNs and ACKs. A full segment has 1040 bytes with headers.
 #[test]
 fn loss_of_data_spares_packets_without_payload() {
     let there = wire(&format!("{WIRE}loss = {{ nth = [1, 2, 60], of = \"data\" }}"), BULK);
@@ -69,10 +68,10 @@ fn loss_of_data_spares_packets_without_payload() {
 }
 
 /// All ten segments of the first window are lost. RFC 5681 section 3.1: after the timeout slow start resends them in groups of
-/// 1 + 2 + 4 + 3. The SYN leaves at 10 ms and its answer is back at 410.64: RTO = 401 + 4 x 200.5 = 1203 ms in whole
-/// ones, and the timer goes off at 1613.64. A segment takes 8.32 ms, and is acknowledged 408.64 ms after it began: the
-/// second segment leaves at 2022.28, the fourth at 2430.92, the eighth at 2839.56; the tenth is the third in that row, and
-/// is there 3 x 8.32 + 200 ms later, at 3064.52 ms.
+/// 1 + 2 + 4 + 3. The SYN leaves at 10 ms and the SYN-ACK arrives at 410.64: RTO = 401 + 4 x 200.5 = 1203 ms in whole
+/// milliseconds, so the timer expires at 1613.64. A segment takes 8.32 ms and is acknowledged 408.64 ms after its start:
+/// the second segment leaves at 2022.28, the fourth at 2430.92, the eighth at 2839.56. The tenth is the third of that
+/// group and arrives 3 x 8.32 + 200 ms later, at 3064.52 ms.
 #[test]
 fn a_lost_window_is_resent_in_slow_start() {
     let ten = BULK.replace("100 KB", "10 KB");
@@ -81,13 +80,13 @@ fn a_lost_window_is_resent_in_slow_start() {
     assert_eq!(r.flows[0].closed.map(|at| at.as_nanos()), Some(3_064_520_000));
 }
 
-/// 1600 kbit/s of 1000-byte datagrams at a link of 1 Mbit/s, of which half are lost before the queue: the rest fit.
+/// 1600 kbit/s of 1000-byte datagrams for a link of 1 Mbit/s; half of them are lost ahead of the queue, so the others fit.
 #[test]
 fn packets_lost_before_the_queue_take_no_room_in_it() {
     let heavy = CBR.replace("800 kbps", "1600 kbps");
     let queue = WIRE.replace("1000 packets", "50 packets");
     let early = wire(&format!("{queue}loss = {{ probability = 0.5, at = \"before_queue\" }}"), &heavy);
-    // Standard error of 2000 draws: 22 packets; the bound is five of it.
+    // The standard error of 2000 draws is 22 packets; the bound is five standard errors.
     assert!(early.summary.offered_packets.abs_diff(1000) < 112, "{}", early.summary.offered_packets);
     assert_eq!(early.summary.overflow_drops, 0);
     let late = wire(&format!("{queue}loss = 0.5"), &heavy);
@@ -95,12 +94,12 @@ fn packets_lost_before_the_queue_take_no_room_in_it() {
     assert!(late.summary.offered_packets == 1999);
 }
 
-/// 4 Mbit/s of 1000-byte datagrams, more than any of the links below takes.
+/// 4 Mbit/s of 1000-byte datagrams, more than the capacity of the links below.
 const FLOOD: &str = "kind = \"cbr\"\nflows = 1\nrate = \"4 Mbps\"\npacket = \"1000 B\"\nstart = \"10 ms\"\n";
 const QUEUE: &str = "delay = \"50 ms\"\nqueue = { limit = \"10 packets\" }\n";
 
-/// From 10 ms on: 1.99 s at 1 Mbit/s, 3 s at 3, 1 s at 0 and 4 s at 2: 18.99 Mbit, or 2 373 750 bytes. The packet being sent
-/// at the end was counted when it left the queue, and the queue of ten never empties.
+/// From 10 ms on: 1.99 s at 1 Mbit/s, 3 s at 3, 1 s at 0 and 4 s at 2: 18.99 Mbit, or 2 373 750 bytes. The last packet is
+/// counted when it leaves the queue, and the queue of ten is never empty.
 #[test]
 fn the_bytes_sent_are_the_integral_of_the_steps() {
     let steps = "capacity.steps = [[\"0 s\", \"1 Mbps\"], [\"2 s\", \"3 Mbps\"], [\"5 s\", \"0 bps\"], [\"6 s\", \"2 Mbps\"]]\n";
@@ -111,10 +110,10 @@ fn the_bytes_sent_are_the_integral_of_the_steps() {
     assert_eq!(r.summary.offered_packets, lost + r.summary.sent_packets + 10);
 }
 
-/// A rate drawn every 10 ms between 0.5 and 1.5 Mbit/s: in 10 s a thousand, of 10 ms each, that move 10 Mbit with a standard
-/// error of sqrt(1000) x 10 ms x 1 Mbit/s / sqrt(12) = 91.3 kbit, less the 10 ms before the first packet; the bound is five
-/// standard errors. The queue is never empty, so that the bytes sent depend on the rates alone: with every AQM they
-/// are the same to a packet; with other seeds they are not.
+/// A rate drawn every 10 ms between 0.5 and 1.5 Mbit/s: a thousand draws in 10 s send 10 Mbit with a standard error of
+/// sqrt(1000) x 10 ms x 1 Mbit/s / sqrt(12) = 91.3 kbit, less the 10 ms before the first packet; the bound is five
+/// standard errors. The queue is never empty, so the bytes sent depend only on the rates: they are equal within a packet
+/// for all AQMs, and differ for other seeds.
 #[test]
 fn a_drawn_capacity_does_not_depend_on_the_queue() {
     let drawn = "capacity = { uniform = [\"500 kbps\", \"1500 kbps\"], every = \"10 ms\" }\n";
@@ -134,7 +133,8 @@ fn a_drawn_capacity_does_not_depend_on_the_queue() {
     assert!(r.summary.sent_bytes.abs_diff(1_248_750) <= 1000, "{}", r.summary.sent_bytes);
 }
 
-/// Opportunities at 20, 40 and twice at 100 ms, repeated. Packets of 1000 bytes arrive every 2 ms, so that one always waits: each round of four opportunities takes 6000 bytes, six packets; in 10 s there are a hundred rounds.
+/// Opportunities at 20, 40 and twice at 100 ms, repeated. Packets of 1000 bytes arrive every 2 ms, so one always waits:
+/// each round of four opportunities sends 6000 bytes, six packets; 10 s have a hundred rounds.
 #[test]
 fn a_backlogged_link_uses_every_opportunity_of_its_trace() {
     let folder = std::env::temp_dir().join(format!("bentpipe-links-{}", std::process::id()));
@@ -146,9 +146,9 @@ fn a_backlogged_link_uses_every_opportunity_of_its_trace() {
     assert_eq!(r.summary.sent_packets, 600);
 }
 
-/// A handover at 5 s with an outage of 500 ms. If packets wait, that of 5 s waits longest; if they are lost, those whose last
-/// bit is sent between 5.0 and 5.5 s are: from the 500th (8 ms after 5 s) to the 549th; and the very last, in the handover at
-/// 10 s.
+/// A handover at 5 s with an outage of 500 ms. If packets wait, the packet of 5 s waits longest. If they are lost, those
+/// whose last bit is sent between 5.0 and 5.5 s are lost: the 500th (8 ms after 5 s) to the 549th, and the last one, during
+/// the handover at 10 s.
 #[test]
 fn packets_wait_or_are_lost_during_a_handover() {
     let handover = |during: &str| {
@@ -168,7 +168,7 @@ fn packets_wait_or_are_lost_during_a_handover() {
     assert_eq!(gone.summary.queue_delay[4], 0.0);
 }
 
-/// A satellite that adds 100 ms: the n-th datagram, sent at n x 10 ms + 8 ms, arrives 150 ms later, so that 984 arrive in
+/// A satellite that adds 100 ms: the n-th datagram, sent at n x 10 ms + 8 ms, arrives 150 ms later, so 984 arrive in
 /// 10 s, with 972 bytes of payload each.
 #[test]
 fn the_delay_of_the_satellite_is_added() {
@@ -177,8 +177,8 @@ fn the_delay_of_the_satellite_is_added() {
     assert_eq!(r.flows[0].delivered, 984 * 972);
 }
 
-/// One datagram, at 20 ms. With frames of 50 ms it is requested at 50 ms; after the round trip of 100 ms it has the frame at
-/// 150 ms: it leaves the queue after 130 ms, is sent in 8 ms and arrives at 208 ms.
+/// One datagram at 20 ms. With frames of 50 ms, capacity is requested at 50 ms and granted after the round trip of 100 ms
+/// for the frame at 150 ms: the datagram leaves the queue after 130 ms, is sent in 8 ms and arrives at 208 ms.
 #[test]
 fn on_demand_the_first_packet_waits_for_request_round_trip_and_grant() {
     let traffic = CBR.replace("10 ms", "20 ms").replace("800 kbps", "1 kbps");
@@ -196,8 +196,8 @@ fn on_demand_the_first_packet_waits_for_request_round_trip_and_grant() {
     assert_eq!(run("208 ms").flows[0].delivered, 972);
 }
 
-/// 802.11g, 1000-byte packets: 98 to 233 us and 1036 bytes at 54 Mbit/s (153.5 us) make 319 us a try on average, and
-/// with a tenth of the tries failing 1.1111 tries a packet. Seven tries leave a ten-millionth lost.
+/// 802.11g, 1000-byte packets: 98 to 233 µs and 1036 bytes at 54 Mbit/s (153.5 µs) are 319 µs per try on average. A tenth
+/// of the tries fail, so a packet takes 1.1111 tries; after seven tries a ten-millionth is lost.
 #[test]
 fn wifi_throughput_is_the_rate_less_overheads_and_retries() {
     let flood = FLOOD.replace("4 Mbps", "100 Mbps");
@@ -206,7 +206,7 @@ fn wifi_throughput_is_the_rate_less_overheads_and_retries() {
     let sent = r.summary.sent_packets as f64;
     assert!((sent / expected - 1.0).abs() < 0.005, "{sent} {expected}");
     assert!(lost(&r).is_empty());
-    // With two tries a hundredth is lost: of some 25 000 packets 284 (1.1 tries each), give or take 5 x 17.
+    // With two tries a hundredth is lost: 284 of about 25 000 packets (1.1 tries each), plus or minus 5 x 17.
     let two = wire(
         "access = { kind = \"wifi\", tries = 2 }\ndelay = \"1 ms\"\nqueue = { limit = \"100 packets\" }\n",
         &flood,
@@ -216,7 +216,7 @@ fn wifi_throughput_is_the_rate_less_overheads_and_retries() {
 }
 
 /// A carrier of 1 Mbaud for two hosts, with 0.490243 and 2.966728 bit/symbol: a packet of 1000 bytes takes 16.318 and
-/// 2.6966 ms, and these make up the time there is.
+/// 2.6966 ms, and together they use all the time.
 #[test]
 fn each_host_of_a_carrier_has_its_own_modulation() {
     let text = "title = \"Two terminals\"\nrun = { duration = \"10 s\", subject = \"carrier\" }\n\
@@ -227,7 +227,7 @@ fn each_host_of_a_carrier_has_its_own_modulation() {
         [traffic.t]\nkind = \"cbr\"\nfrom = \"hub\"\nto = \"client\"\nflows = 2\nrate = \"2 Mbps\"\n\
         packet = \"1000 B\"\nstart = \"10 ms\"\n";
     let r = results(&Scenario::parse(text, "carrier.toml", &[]).unwrap_or_else(|e| panic!("{e}")), 1);
-    // Which packet finds the free place depends on the order of arrival, so that the shares differ.
+    // The order of arrival decides which packet is accepted, so the shares differ.
     let [slow, fast] = [0, 1].map(|i| r.flows[i].delivered as f64 / 972.0);
     let took = slow * 0.016_318 + fast * 0.002_696_6;
     assert!((took - 9.99).abs() < 0.03, "{slow} {fast} {took}");
@@ -262,7 +262,7 @@ fn a_regulator_follows_the_capacity_of_its_satellite() {
 #[test]
 fn mean_delay_is_that_of_the_distribution() {
     let mean = |delay: &str| {
-        // A window of one segment: a round trip for each, of twice the delay and the time to send 1040 and 40 bytes.
+        // A window of one segment: each takes a round trip of twice the delay plus the time to send 1040 and 40 bytes.
         let link = format!("rate = \"1 Gbps\"\nqueue = {{}}\n{delay}");
         let text = format!(
             "title = \"Delays\"\nrun = {{ duration = \"400 s\", subject = \"wire\" }}\nhost = {{ a = {{}}, b = {{}} }}\n\
@@ -273,8 +273,8 @@ fn mean_delay_is_that_of_the_distribution() {
         let r = results(&Scenario::parse(&text, "delays.toml", &[]).unwrap_or_else(|e| panic!("{e}")), 1);
         (r.end - r.begin).as_secs_f64() / (r.flows[0].delivered as f64 / 1000.0) / 2.0
     };
-    // Some 2000 round trips of two draws each. Standard errors: 0.16 ms of a normal distribution of 10 ms, 0.32 ms of
-    // an exponential one of 20 ms; the bounds are five of each.
+    // About 2000 round trips with two draws each. Standard errors: 0.16 ms for a normal distribution of 10 ms, 0.32 ms
+    // for an exponential one of 20 ms; the bounds are five standard errors.
     let normal = mean("delay = { normal = { mean = \"100 ms\", std = \"10 ms\" } }");
     assert!((normal - 0.100).abs() < 0.000_8, "{normal}");
     let jitter = mean("delay = { fixed = \"80 ms\", jitter = { exponential = \"20 ms\" }, ordered = false }");

@@ -1,4 +1,4 @@
-//! Observation of a run: its results, and that it changes nothing.
+//! Observation of runs: observed packets, links and senders; results are the same as without.
 
 use crate::common::{results, shipped};
 use bentpipe_scenario::Scenario;
@@ -40,7 +40,7 @@ fn observation_does_not_change_the_results() {
     assert_eq!(format!("{:?}", seen.flows), format!("{:?}", plain.flows));
     assert!(plain.trace.is_empty() && !seen.trace.is_empty());
     assert!(observations.is_sorted_by_key(|observation| observation.time));
-    // All that left over the satellite while measuring, as the gateway counts it.
+    // All packets sent over the satellite while measuring, as counted by the gateway.
     let left = observations.iter().filter(|s| s.interface == 0 && s.time > seen.begin).count() as u64;
     assert!(left.abs_diff(seen.summary.sent_packets) <= 1, "{left} {}", seen.summary.sent_packets);
 }
@@ -83,9 +83,9 @@ fn fetch() -> Scenario {
     Scenario::parse(FETCH, "test.toml", &[]).unwrap_or_else(|e| panic!("{e}"))
 }
 
-/// At the server: the client's SYN has come after 0.32 + 50 ms, and the answer leaves at once. The request, 340 bytes,
-/// completes the handshake after another 50.32 + 52.72 ms; three segments are sent from then on, 8.32 ms each; the
-/// first ACK is back 8.32 + 50 + 50.32 ms after the first of them, at 262.00 ms, and lets two more go.
+/// At the server: the client's SYN arrives after 0.32 + 50 ms, and the SYN-ACK leaves at once. The request, 340 bytes,
+/// completes the handshake after another 50.32 + 52.72 ms; then three segments of 8.32 ms each are sent. The first ACK
+/// arrives 8.32 + 50 + 50.32 ms after the start of the first segment, at 262.00 ms, and allows two more.
 #[test]
 fn packets_are_observed_at_the_first_node_of_a_link() {
     let (_, seen) = watched(&fetch(), &["wire"], &[]).unwrap();
@@ -109,8 +109,8 @@ fn packets_are_observed_at_the_first_node_of_a_link() {
     assert_eq!(first, by_hand);
 }
 
-/// The SYN-ACK leaves at 50.32 ms and its ACK comes, with the request, at 153.36: a round trip of 103.04 ms, so the RTO
-/// is 3 x 103.04 ms, but no less than the least of 1 s. The first segment's takes 8.32 + 50 + 0.32 + 50 = 108.64 ms.
+/// The SYN-ACK leaves at 50.32 ms and its ACK arrives, with the request, at 153.36: a round trip of 103.04 ms, so the RTO
+/// is 3 x 103.04 ms, raised to the minimum of 1 s. The first segment's round trip is 8.32 + 50 + 0.32 + 50 = 108.64 ms.
 #[test]
 fn a_trace_has_the_state_of_the_sender() {
     let (r, _) = watched(&fetch(), &[], &["flow:0"]).unwrap();
@@ -121,20 +121,20 @@ fn a_trace_has_the_state_of_the_sender() {
     assert_eq!((begun.cwnd, begun.ssthresh, begun.in_flight), (3000, u64::MAX, 3000));
     assert_eq!((begun.rtt, begun.srtt), (Some(micros(103_040)), Some(micros(103_040))));
     assert_eq!(begun.rto, micros(1_000_000));
-    // In slow start, one ACK of a segment: one segment more in the window, one less in flight, two sent.
+    // In slow start the ACK of a segment adds one segment to the window and takes one from flight: two are sent.
     let later = at(263).state;
     assert_eq!((later.cwnd, later.in_flight, later.rtt), (4000, 4000, Some(micros(108_640))));
     // 7/8 of 103.04 and 1/8 of 108.64.
     assert_eq!(later.srtt, Some(micros(103_740)));
     assert_eq!((later.retransmissions, later.timeouts), (0, 0));
-    // The rows of one connection are at least a millisecond's number apart, and each differs from the one before.
+    // Rows of a connection have different milliseconds, and each differs from the one before.
     for pair in r.trace.windows(2) {
         assert!(pair[0].time.as_nanos() / 1_000_000 < pair[1].time.as_nanos() / 1_000_000);
         assert_ne!(pair[0].state, pair[1].state);
     }
 }
 
-/// INIT and INIT-ACK take the path's round trip, which is the first measurement; the window begins with
+/// INIT and INIT-ACK give the first round-trip sample; the initial window is
 /// min(4 PMTU, max(2 PMTU, 4404)) bytes (RFC 9260, section 7.2.1).
 #[test]
 fn an_association_is_traced_too() {

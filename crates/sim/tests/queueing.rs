@@ -1,14 +1,14 @@
-//! Waiting times behind Poisson sources, against Pollaczek and Khinchine: W = λ E[S²] / (2 (1 - λ E[S])).
+//! Waiting times behind Poisson sources, compared with the formula of Pollaczek and Khinchine: W = λ E[S²] / (2 (1 - λ E[S])).
 
 use crate::common::results;
 use bentpipe_scenario::Scenario;
 
-/// Runs of each cell, and the 99.5 % quantile of Student's t with as many degrees of freedom less one.
+/// Runs per case, and the 99.5 % quantile of Student's t with one degree of freedom less.
 const RUNS: u64 = 16;
 const QUANTILE: f64 = 2.947;
 
-/// Mean waits of packets of 1000 bytes in the mean, at 1 Mbit/s, hence of 8 ms: mean over the runs, and half the width of
-/// its 99 % confidence interval [s].
+/// Mean wait of packets with a mean of 1000 bytes at 1 Mbit/s, 8 ms each: mean over the runs, and half-width of its 99 %
+/// confidence interval [s].
 fn wait(load: f64, packet: &str) -> (f64, f64) {
     let text = format!(
         r#"
@@ -50,7 +50,7 @@ fn check(packet: &str, square: f64) {
             (found - expected).abs() < half,
             "{packet} at {load}: {found} ± {half}, in theory {expected}"
         );
-        // An interval that holds everything would show nothing.
+        // A wide interval would prove nothing.
         assert!(half < 0.08 * expected, "{packet} at {load}: {found} ± {half}");
     }
 }

@@ -60,10 +60,10 @@ fn goodput(r: &Results, traffic: u32) -> f64 {
     r.flows.iter().filter(|flow| flow.traffic == traffic).map(|flow| flow.goodput(r.begin, r.end)).sum()
 }
 
-/// Jain & Modiano, table 1: of ten sessions one loses a tenth of its data. Behind a FIFO it has 13.5 kbit/s and the
-/// others 104.4 each; serving the smallest window or the smallest sequence number first gives it 31, and costs the
-/// others 3 to 5 %. Here it has three times what it has behind the FIFO; where flows are ranked by window the others
-/// pay a tenth.
+/// Jain & Modiano, table 1: one of ten sessions loses a tenth of its data. Behind a FIFO it gets 13.5 kbit/s and the
+/// others 104.4 kbit/s each; serving the smallest window or the smallest sequence number first gives it 31 kbit/s and
+/// costs the others 3 to 5 %. Here it gets three times its rate behind the FIFO; ranking by window costs the others a
+/// tenth.
 #[test]
 fn ranking_helps_a_lossy_session_at_little_cost_to_others() {
     let traffic = |name: &str, from: &str, flows: u32| {
@@ -86,9 +86,9 @@ fn ranking_helps_a_lossy_session_at_little_cost_to_others() {
     }
 }
 
-/// Jain & Modiano, section IV: files of 10 KB and 100 KB, as likely, at random times. Short ones come sooner than
-/// behind a FIFO, and the longer ones somewhat later, while the link is busy six tenths of the time. Where it is busy
-/// eight tenths, the short ones gain more, and the longer ones lose far more.
+/// Jain & Modiano, section IV: files of 10 KB and 100 KB, equally likely, at random times. At a load of 0.6 short files
+/// complete sooner than behind a FIFO and long ones somewhat later. At a load of 0.8 the short ones gain more, and the
+/// long ones lose far more.
 #[test]
 fn ranking_shortens_short_transfers() {
     let found = |scheduler: &str, interval: u32| {
@@ -108,7 +108,7 @@ fn ranking_shortens_short_transfers() {
     for (interval, gain, loss) in [(7, 0.95, 1.4), (5, 0.8, f64::INFINITY)] {
         let (short, long) = found("\"fifo\"", interval);
         for scheduler in RANKED {
-            // Ranked by their windows as a whole, even the short ones lose at the greater load.
+            // Ranked by window, even the short files lose at the greater load.
             if interval == 7 || scheduler != RANKED[1] {
                 let (sooner, later) = found(scheduler, interval);
                 assert!(sooner < gain * short, "{scheduler}, {interval} s: {sooner} s after {short} s");

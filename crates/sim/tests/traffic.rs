@@ -52,8 +52,8 @@ fn wire(r: &Results) -> &[f64] {
     &r.series.iter().find(|s| s.name == "throughput").unwrap().values
 }
 
-/// JM section IV: transfers every 2 s in the mean, half of 10 KB and half of 100 KB. In 4000 s there are 2000 ± 45 of
-/// each of two sources, and as many of either size.
+/// JM section IV: a transfer every 2 s on average, half of 10 KB and half of 100 KB. In 4000 s there are 2000 ± 45 of each
+/// of two sources, and equally many of both sizes.
 #[test]
 fn file_transfers_form_a_poisson_process() {
     let r = run(
@@ -69,11 +69,11 @@ size = { choice = ["10 KB", "100 KB"] }
     assert!((count - 4000.0).abs() < 4.0 * 4000f64.sqrt(), "{count}");
     assert!(r.flows.iter().all(|f| f.finite));
     let done: Vec<_> = r.flows.iter().filter(|f| f.completed).collect();
-    assert!(r.flows.len() - done.len() <= 2, "all but those that had just begun");
+    assert!(r.flows.len() - done.len() <= 2, "all transfers but the latest complete");
     assert!(done.iter().all(|f| f.delivered == 10_000 || f.delivered == 100_000));
     let small = done.iter().filter(|f| f.delivered == 10_000).count() as f64;
     assert!((small / count - 0.5).abs() < 4.0 * 0.5 / count.sqrt(), "{small} of {count}");
-    // Ten segments at once: a handshake, then SYN and ACK apart, 10 KB in one round trip of 20 ms more.
+    // Ten segments at once: after the handshake 10 KB take one round trip of 20 ms.
     let least = done.iter().map(|f| f.completion_time()).fold(f64::MAX, f64::min);
     assert!((0.030..0.045).contains(&least), "{least}");
     for source in 0..2 {
@@ -82,14 +82,14 @@ size = { choice = ["10 KB", "100 KB"] }
         let n = gaps.len() as f64;
         let mean = gaps.iter().sum::<f64>() / n;
         let std = (gaps.iter().map(|g| (g - mean) * (g - mean)).sum::<f64>() / n).sqrt();
-        // Exponential: as wide as it is long.
+        // The standard deviation of an exponential distribution equals its mean.
         assert!((mean - 2.0).abs() < 4.0 * 2.0 / n.sqrt(), "{mean}");
         assert!((std - 2.0).abs() < 4.0 * 2.0 * (2.0 / n).sqrt(), "{std}");
     }
 }
 
-/// R11 section 7.5: away from 125 s to 175 s. Each kind has two records, sends nothing meanwhile, and sends the same before and
-/// after.
+/// R11 section 7.5: absent from 125 s to 175 s. Each kind of traffic has two records, sends nothing during the absence, and
+/// the same rate before and after.
 #[test]
 fn flows_leave_and_return() {
     for traffic in [
@@ -112,7 +112,7 @@ fn flows_leave_and_return() {
         let left: Vec<_> = r.flows.iter().map(|f| (f.left, f.completed)).collect();
         assert_eq!(left, [(true, false), (true, false), (false, false), (false, false)], "{traffic}");
         let wire = wire(&r);
-        // A second for what was under way, and the one up to 175 s with what is sent then.
+        // The first second of the absence has packets in flight, the last one the packet sent at 175 s.
         assert!(wire[127..174].iter().all(|x| *x == 0.0), "{traffic}: {:?}", &wire[120..180]);
         assert!(wire[90..120].iter().chain(&wire[180..]).all(|x| *x > 1e6), "{traffic}");
         let rate = |f: &bentpipe_sim::Flow| f.goodput(r.begin, r.end);
@@ -120,8 +120,8 @@ fn flows_leave_and_return() {
     }
 }
 
-/// Three transfers in steps of two, each replaced every 3 s from its own start on; the third is due at 5 s. One that is done
-/// waits for its successor, one that is away leaves out what would have begun meanwhile.
+/// Three transfers in steps of two, each replaced every 3 s from its start; the third is due at 5 s. A completed transfer
+/// waits for its successor, an absent one skips the successors due during its absence.
 #[test]
 fn connections_are_replaced_at_the_end_of_their_lifetime() {
     let bulk = "kind = \"bulk\"\nflows = 3\nlifetime = \"3 s\"\n\
@@ -148,7 +148,7 @@ fn connections_are_replaced_at_the_end_of_their_lifetime() {
     ];
     assert_eq!(rows(""), endless);
     let away = rows("away = [[\"4 s\", \"7 s\"]]");
-    // Those that come back at a time do so in any order.
+    // Transfers that return at the same time do so in any order.
     let mut opened: Vec<_> = away.iter().map(|(session, opened, ..)| (*opened, *session)).collect();
     opened.sort();
     assert_eq!(
@@ -175,8 +175,8 @@ fn connections_are_replaced_at_the_end_of_their_lifetime() {
 }
 
 /// Exponential lifetimes of 2 s, 5 % in a tenth of a second: of 100 transfers in 100 s, 5000 are replaced, with a standard error
-/// of 71. Each takes its predecessor's place at once, so that there are 100 at any time; and whatever the queue does to
-/// them, the same ones are replaced at the same times.
+/// of 71. Each replaces its predecessor at once, so there are always 100, and the replacements and their times do not
+/// depend on the queue.
 #[test]
 fn lifetimes_do_not_depend_on_the_queue() {
     let bulk = "kind = \"bulk\"\nflows = 100\nlifetime = { exponential = \"2 s\" }\n";
@@ -194,7 +194,7 @@ fn lifetimes_do_not_depend_on_the_queue() {
     }
 }
 
-/// A source away at its start arrives at the end of its absence. Sources of files and pages begin nothing while away.
+/// A source absent at its start begins at the end of its absence. Sources of files and pages start no transfer while absent.
 #[test]
 fn absent_users_begin_nothing() {
     let away = "away = [[\"0 s\", \"10 s\"], [\"20 s\", \"30 s\"]]\n";
@@ -213,23 +213,23 @@ fn absent_users_begin_nothing() {
     }
 }
 
-/// 1 Mbit/s of 1000-byte datagrams carry the same payload over TCP, which leaves out their 28 bytes of headers.
+/// Datagrams of 1000 bytes at 1 Mbit/s have the same payload over TCP, which replaces their 28 bytes of headers.
 #[test]
 fn packets_can_be_written_into_a_connection() {
     let cbr = "kind = \"cbr\"\nrate = \"1 Mbps\"\npacket = \"1000 B\"\n";
     let datagrams = run("100 s", cbr);
     let tcp = run("100 s", &format!("{cbr}transport = \"default\""));
-    // A packet each 8 ms: 12501, of which those of the last 10 ms and a bit are under way.
+    // A packet every 8 ms: 12501, of which those of the last 10 ms are in flight.
     let expected = 12_499 * 972;
     assert_eq!(datagrams.flows[0].delivered, expected);
     assert!(
         (i64::try_from(tcp.flows[0].delivered).unwrap() - i64::try_from(expected).unwrap()).abs() <= 2 * 972
     );
     let lossy = run_over("loss = 0.01\nqueue = {}", "100 s", &format!("{cbr}transport = \"default\""));
-    assert!(lossy.flows[0].delivered as f64 > 0.99 * expected as f64, "what is lost is sent again");
+    assert!(lossy.flows[0].delivered as f64 > 0.99 * expected as f64, "losses are retransmitted");
 }
 
-/// 25 frames a second of 4000 bytes: packets of 1472, 1472 and 1056 bytes of them.
+/// 25 frames of 4000 bytes per second, each in packets of 1472, 1472 and 1056 bytes.
 #[test]
 fn video_and_voice_arrive_at_their_rates() {
     let folder = std::env::temp_dir().join(format!("bentpipe-sim-traffic-{}", std::process::id()));
@@ -239,7 +239,7 @@ fn video_and_voice_arrive_at_their_rates() {
     let video = format!("kind = \"video\"\nfps = 25\ntrace = \"{}\"\n", path.display());
     let r = run("100 s", &video);
     std::fs::remove_dir_all(&folder).unwrap();
-    // The frame at 100 s itself is under way.
+    // The frame of 100 s is still in flight.
     assert_eq!(r.flows[0].delivered, 2500 * 4000);
     let gop = "kind = \"video\"\ngop = { rate = \"800 kbps\", shape = 4 }\nsend = \"spread\"\nflows = 4\n";
     let r = run("400 s", gop);
@@ -247,12 +247,12 @@ fn video_and_voice_arrive_at_their_rates() {
     assert!((mean / 800e3 - 1.0).abs() < 0.02, "{mean}");
     let voice = "kind = \"voip\"\ncodec = \"g729\"\nflows = 50\nstart = { uniform = [\"0 s\", \"1 s\"] }\n";
     let r = run("400 s", voice);
-    // 32 bytes with RTP's header, 50 a second, 1.004 s of 2.591: 4960 bit/s, with a standard error of 45.
+    // 32 bytes with RTP's header 50 times per second, during 1.004 s of 2.591 s: 4960 bit/s with a standard error of 45.
     let mean = r.flows.iter().map(|f| f.goodput(r.begin, r.end)).sum::<f64>() / 50.0;
     assert!((mean - 12_800.0 * 1.004 / 2.591).abs() < 180.0, "{mean}");
 }
 
-/// Packets of a capture: each is lost on the wire, so that the record of drops shows its time and length.
+/// Packets of a capture; all are lost on the wire, so the record of drops has their times and lengths.
 #[test]
 fn a_replay_sends_each_packet_at_its_time() {
     let words = |words: &[u32]| words.iter().flat_map(|w| w.to_le_bytes()).collect::<Vec<u8>>();

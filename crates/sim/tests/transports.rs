@@ -22,7 +22,7 @@ delay = "50 ms"
 queue = { limit = "1000 packets" }
 "#;
 
-/// Pairs of hosts on a link of 10 Mbit/s with a round trip of 40 ms, and a queue of as much.
+/// Pairs of hosts on a link of 10 Mbit/s with a round trip of 40 ms, and a queue of 40 ms.
 const DUMBBELL: &str = r#"
 title = "A dumbbell"
 [run]
@@ -50,10 +50,10 @@ rate = "100 Mbps"
 protocol = "sctp"
 "#;
 
-/// The INIT leaves at 0 (52 bytes, 0.416 ms) and is there at 50.416 ms, the INIT ACK (156) back at 101.664, the COOKIE ECHO
-/// (136) there at 152.752 and the COOKIE ACK (36) back at 203.04. The window, 4404 bytes, lets three DATA chunks of 1468
-/// out, 12 ms each. The first arrives at 265.04 and is acknowledged at once (48 bytes): the SACK is back at 315.424 and
-/// lets the last two out. They have been sent 24 ms later and are there after 50: at 389.424 ms.
+/// The INIT leaves at 0 (52 bytes, 0.416 ms) and arrives at 50.416 ms, the INIT ACK (156 bytes) at 101.664, the COOKIE ECHO
+/// (136 bytes) at 152.752 and the COOKIE ACK (36 bytes) at 203.04. The window, 4404 bytes, allows three DATA chunks of 1468
+/// bytes, 12 ms each. The first arrives at 265.04 and is acknowledged at once (48 bytes): the SACK arrives at 315.424 and
+/// allows the last two. They take 24 ms to send and arrive 50 ms later, at 389.424 ms.
 #[test]
 fn an_sctp_transfer_takes_the_time_of_its_slow_start_rounds() {
     let traffic = "[transport.s]\nprotocol = \"sctp\"\n[traffic.t]\nkind = \"bulk\"\nfrom = \"a\"\nto = \"b\"\n\
@@ -159,7 +159,7 @@ fn sctp_carries_files_and_packets() {
     let files = "[traffic.files]\nkind = \"files\"\nfrom = \"a\"\nto = \"b\"\ntransport = \"s\"\ninterval = \"500 ms\"\n\
                  size = \"7260 B\"\n";
     let r = results(&scenario(&format!("{WIRE}{transport}{files}")), 1);
-    // 19 begin at 0.5, 1.0 … 9.5 s and are done long before the next; the one that begins at 10 s is not.
+    // 19 transfers start at 0.5, 1.0 … 9.5 s and complete before the next; the one at 10 s does not complete.
     let done = r.flows.iter().filter(|f| f.completed).count();
     assert_eq!(done, 19);
     assert!(r.flows.iter().filter(|f| f.completed).all(|f| (f.completion_time() - 0.389_424).abs() < 1e-9));
@@ -172,9 +172,9 @@ fn sctp_carries_files_and_packets() {
     assert!((packets - 2..=packets).contains(&found), "{found} of {packets}");
 }
 
-/// Twice the capacity of the link. A source without adaptation loses half. With adaptation it slows down by an eighth with each
-/// report until the loss is small, and stays near that: below 4 % smoothed loss it is not slower than the link, and one
-/// step above it is 50 kbit/s of 1 Mbit/s faster.
+/// A source at twice the capacity of the link. Without adaptation it loses half. With adaptation each report slows it down by
+/// an eighth until the loss is small, and its rate stays near the capacity: with a smoothed loss below 4 % it is not below
+/// the capacity, and a step of increase is 50 kbit/s of 1 Mbit/s.
 #[test]
 fn an_rtp_source_adapts_to_the_link() {
     let text = |adapt: bool| {
@@ -198,8 +198,8 @@ fn an_rtp_source_adapts_to_the_link() {
     assert!((0.85..=1.0).contains(&goodput), "{goodput}");
 }
 
-/// The first packet is there at 8 + 50 ms, and from then on a report leaves every 900 ms: 88 bytes, so it is back after
-/// another 0.704 + 50 ms. The sender's reports, 84 bytes, leave every 900 ms from the beginning.
+/// The first packet arrives at 8 + 50 ms, and then a report of 88 bytes leaves every 900 ms and arrives 0.704 + 50 ms
+/// later. The sender's reports, 84 bytes, leave every 900 ms from the start.
 #[test]
 fn reports_are_sent_every_900_ms() {
     let text = format!(
@@ -218,7 +218,7 @@ fn reports_are_sent_every_900_ms() {
     assert_eq!(times(1, 88).len(), 10);
     let sender = times(0, 84);
     assert_eq!(sender.len(), 11);
-    // Each may wait for a packet of 8 ms to be sent.
+    // Each may wait 8 ms for a packet that is being sent.
     assert!(
         (1..).zip(&sender).all(|(i, at)| (0..=8_000_000).contains(&(at - i * 900_000_000))),
         "{sender:?}"

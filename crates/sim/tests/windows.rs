@@ -7,7 +7,7 @@ use bentpipe_scenario::Scenario;
 use bentpipe_sim::{Packet, Progress, Results, Watch, run_watched};
 use bentpipe_units::{Duration, Instant};
 
-/// The gateway of 2007 with all of its sessions, begun within 40 s, and then measured.
+/// The gateway of 2007 with all its sessions, which start within 40 s before measuring.
 fn chapter_6(setting: &str, duration: &str) -> Scenario {
     let duration = format!("run.duration={duration}");
     let ramp = "traffic.web.ramp={ sessions = 400, over = '40 s' }";
@@ -15,8 +15,8 @@ fn chapter_6(setting: &str, duration: &str) -> Scenario {
     s.with_setting(setting).unwrap_or_else(|e| panic!("{e}"))
 }
 
-/// A mark costs no packet, and the deeper it cuts, the less comes in. FC 4 and FC 5 leave next to the same, as they do in
-/// [B07] Table 6.2 (15.4 and 15.2 Mbit/s; 14.80 and 14.82), so their order is not asked for.
+/// Marks drop no packet, and the arrival rate falls with the depth of the cuts. FC 4 and FC 5 have nearly the same rate, as
+/// in [B07] Table 6.2 (15.4 and 15.2 Mbit/s; 14.80 and 14.82), so their order is not checked.
 #[test]
 fn deeper_window_cuts_reduce_the_load_without_drops() {
     for base in ["RED", "AVQRED"] {
@@ -30,7 +30,7 @@ fn deeper_window_cuts_reduce_the_load_without_drops() {
         let loads: Vec<f64> = loads.collect();
         assert!(loads[..4].windows(2).all(|pair| pair[0] > pair[1] + 0.5), "{base}: {loads:?}");
         assert!(loads[4] < loads[2] - 0.5, "{base}: {loads:?}");
-        // Dropping the same marks leaves a load above the capacity.
+        // If the same marks are drops, the load exceeds the capacity.
         let dropping = results(&chapter_6(if base == "RED" { "RED 4" } else { base }, "120 s"), 1);
         assert!(mean(&dropping, "arrival_rate") / 1e6 > 20.0 && dropping.summary.aqm_drops > 0);
         assert!(loads[0] < 20.1, "{base}: {loads:?}");
@@ -44,10 +44,10 @@ struct Window {
     edge: u64,
 }
 
-/// As seen on the link to the servers: windows close and open again, no right edge moves back (RFC 9293 section 3.8.6), and a
-/// window opens by no less than a segment (3.8.6.2.2). The satellite acknowledges what the PEP holds within its round trip of
-/// 0.85 s and its queue, so that a window is never closed for long, even where every hundredth packet is lost on the ground,
-/// window updates among them, and it takes a probe to find out (3.8.6.1): after 1 s, then 2 s, then 4 s.
+/// On the link to the servers, windows close and open again, no right edge moves back (RFC 9293 section 3.8.6), and a window
+/// opens by at least a segment (3.8.6.2.2). The satellite acknowledges the PEP's data within its round trip of 0.85 s plus
+/// its queueing delay, so no window stays closed for long, even with a loss of 1 % on the ground. If a window update is
+/// lost, a probe discovers the open window (3.8.6.1): after 1 s, 2 s or 4 s.
 #[test]
 fn closed_windows_open_again() {
     for (loss, longest) in [("0", 3), ("0.01", 8)] {
@@ -61,14 +61,14 @@ fn closed_windows_open_again() {
         let (mut closed, mut opened) = (0, 0);
         let r = run_watched(&scenario, 1, &Progress::default(), &watch, &mut |observation| {
             let Packet::Tcp { ends, segment, .. } = &observation.packet else { return };
-            // What the gateway sends, for the receiver of the data, as it arrives ahead of the servers.
+            // Packets of the gateway in the receiver's name, as they arrive at the servers.
             if ends.with_data || observation.interface != 1 {
                 return;
             }
             let edge = segment.ack + u64::from(segment.window);
             let w = windows.entry(ends.flow).or_insert(Window { closed: None, edge });
-            assert!(edge >= w.edge, "an edge was taken back");
-            // Where acknowledgements are lost, it may have moved before.
+            assert!(edge >= w.edge, "a right edge moved back");
+            // If acknowledgements are lost, an earlier one may have moved it.
             if edge > w.edge && segment.ack > 0 && loss == "0" {
                 assert!(segment.window >= 1360, "opened by {} to {}", edge - w.edge, segment.window);
             }
@@ -80,7 +80,7 @@ fn closed_windows_open_again() {
             {
                 opened += 1;
                 let time = observation.time - since;
-                assert!(time < Duration::from_secs(longest), "flow {} stood for {time}", ends.flow);
+                assert!(time < Duration::from_secs(longest), "the window of flow {} was closed for {time}", ends.flow);
             }
             w.edge = edge;
         })
@@ -134,8 +134,8 @@ one = {{ kind = "bulk", from = "server", to = "light" }}
     results(&Scenario::parse(&text, "test.toml", &[]).unwrap_or_else(|e| panic!("{e}")), 1)
 }
 
-/// Deficit round robin gives each flow the same share: keyed by connection an eleventh for the single one, by user a sixth, as
-/// the ten go to five hosts, and by group of hosts a half. In results a flow is always a connection.
+/// Deficit round robin gives each flow the same share: keyed by connection an eleventh for the single connection, by user a
+/// sixth, since the other ten go to five hosts, and by group of hosts a half. In results a flow is always a connection.
 #[test]
 fn more_connections_gain_nothing_with_flows_keyed_by_user() {
     for (key, share) in [("connection", 1.0 / 11.0), ("user", 1.0 / 6.0), ("prefix", 1.0 / 2.0)] {
@@ -148,8 +148,8 @@ fn more_connections_gain_nothing_with_flows_keyed_by_user() {
     }
 }
 
-/// Unsplit voice has no window to cut: only its marks are drops. They are recorded for the connection, whatever the flow key of
-/// the gateway.
+/// Unsplit voice has no window to cut, so only its marks are drops. They are recorded for the connection under every flow key
+/// of the gateway.
 #[test]
 fn marks_drop_packets_of_unsplit_flows() {
     let voice = "traffic={ web = { kind = 'pages', from = 'server', to = 'client', sessions = 40, object_size = '40 KB' }, \

@@ -11,7 +11,7 @@ pub fn shipped(name: &str, overrides: &[&str]) -> Scenario {
     Scenario::load(&path, &overrides).unwrap_or_else(|e| panic!("{e}"))
 }
 
-/// A run that must succeed; its counter identities are checked by the run itself.
+/// Results of a run that must succeed; the run itself checks its counter identities.
 pub fn results(scenario: &Scenario, seed: u64) -> Results {
     run(scenario, seed, &Progress::default()).unwrap_or_else(|e| panic!("{}: {e}", scenario.title))
 }
