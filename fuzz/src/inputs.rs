@@ -78,11 +78,11 @@ fn frames(bytes: &[u8]) -> Result<(), String> {
             let mut left: Vec<_> = credits.collect();
             must(left.len() <= bytes.len() / 2, "more credits than the input can hold")?;
             left.reverse();
-            let (said, again) = (left.clone(), frames::credits_datagram(&mut left, usize::MAX));
-            let Ok(Datagram::Credits(heard)) = Datagram::parse(&again) else {
+            let (encoded, again) = (left.clone(), frames::credits_datagram(&mut left, usize::MAX));
+            let Ok(Datagram::Credits(parsed)) = Datagram::parse(&again) else {
                 return Err("encoded credits do not parse".to_owned());
             };
-            must(heard.eq(said.into_iter().rev()), "credits parse to others after encoding")
+            must(parsed.eq(encoded.into_iter().rev()), "credits parse to others after encoding")
         }
         Err(frames::Malformed) => Ok(()),
     }

@@ -31,7 +31,7 @@ fn shipped_configurations_are_valid() {
 /// Every expression of the dashboard uses prometheus metrics, and label values that exist.
 #[test]
 fn the_dashboard_uses_exported_metrics() {
-    let prometheus = parse(&shared().prometheus().expect("there was a snapshot"));
+    let prometheus = parse(&shared().prometheus().expect("a snapshot"));
     let dashboard: Value = serde_json::from_str(&read("deploy/grafana-dashboard.json")).expect("JSON");
     let panels = dashboard["panels"].as_array().expect("panels");
     assert!(panels.len() >= 15);
@@ -80,7 +80,7 @@ fn the_dashboard_uses_exported_metrics() {
 #[test]
 fn the_documentation_lists_every_metric_and_key() {
     let text = read("docs/gateway.md");
-    let prometheus = parse(&shared().prometheus().expect("there was a snapshot"));
+    let prometheus = parse(&shared().prometheus().expect("a snapshot"));
     let metrics = prometheus.types.keys();
     metrics.for_each(|name| assert!(text.contains(&format!("`{name}`")), "{name} is not documented"));
     let words = text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
@@ -115,9 +115,9 @@ fn systemd_accepts_the_unit() {
     let analyze = |verb: &[&str]| Command::new("systemd-analyze").args(verb).arg(&unit).output();
     let verified = analyze(&["verify"]);
     let secure = analyze(&["security", "--offline=yes", "--threshold=30", "--no-pager"]);
-    fs::remove_dir_all(&folder).expect("it was there");
+    fs::remove_dir_all(&folder).expect("an existing file");
     let (Ok(verified), Ok(secure)) = (verified, secure) else { return };
-    let told = String::from_utf8_lossy(&verified.stderr).into_owned();
-    assert!(verified.status.success() && told.is_empty(), "{told}");
+    let stderr = String::from_utf8_lossy(&verified.stderr).into_owned();
+    assert!(verified.status.success() && stderr.is_empty(), "{stderr}");
     assert!(secure.status.success(), "{}", String::from_utf8_lossy(&secure.stdout));
 }

@@ -29,7 +29,7 @@ fn ticks() -> Option<u64> {
 #[test]
 fn the_server_waits_without_descriptors() {
     let shared = Shared::new(about(), Duration::from_secs(1), Duration::from_secs(3));
-    let address = serve("127.0.0.1:0".parse().expect("an address"), shared).expect("it listens");
+    let address = serve("127.0.0.1:0".parse().expect("an address"), shared).expect("a listener");
     let client =
         socket(AddressFamily::Inet, SockType::Stream, SockFlag::SOCK_CLOEXEC, None).expect("a socket");
     let (soft, hard) = getrlimit(Resource::RLIMIT_NOFILE).expect("a limit");
@@ -40,15 +40,15 @@ fn the_server_waits_without_descriptors() {
         }
     };
     setrlimit(Resource::RLIMIT_NOFILE, 3, hard).expect("a lower limit");
-    connect(std::os::fd::AsRawFd::as_raw_fd(&client), &SockaddrStorage::from(address)).expect("it listens");
+    connect(std::os::fd::AsRawFd::as_raw_fd(&client), &SockaddrStorage::from(address)).expect("a listener");
     sleep(Wait::from_millis(500));
-    setrlimit(Resource::RLIMIT_NOFILE, soft, hard).expect("the limit that was");
+    setrlimit(Resource::RLIMIT_NOFILE, soft, hard).expect("the former limit");
     // Of some fifty ticks of 10 ms each.
-    let used = ticks().expect("the server goes on") - before;
+    let used = ticks().expect("a running server") - before;
     assert!(used < 10, "{used} ticks in half a second");
     // It continues afterwards.
     let mut client = TcpStream::from(client);
-    client.write_all(b"GET /healthz HTTP/1.1\r\n\r\n").expect("it reads");
+    client.write_all(b"GET /healthz HTTP/1.1\r\n\r\n").expect("a request sent");
     let mut text = String::new();
     client.read_to_string(&mut text).expect("an answer");
     assert!(text.starts_with("HTTP/1.1 503 "), "{text}");

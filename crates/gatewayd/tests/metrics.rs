@@ -52,7 +52,7 @@ fn check_histograms(parsed: &Parsed) {
 
 #[test]
 fn metrics_are_in_prometheus_text_format() {
-    let text = shared().prometheus().expect("there was a snapshot");
+    let text = shared().prometheus().expect("a snapshot");
     let parsed = parse(&text);
     check_names(&parsed);
     check_histograms(&parsed);
@@ -88,10 +88,9 @@ fn cpu_time_includes_the_system() {
     }
     let sum = |(user, system): (f64, f64)| user + system;
     let before = sum(cpu_time());
-    let told =
-        parse(&shared().prometheus().expect("there was a snapshot")).value("process_cpu_seconds_total", &[]);
+    let cpu = parse(&shared().prometheus().expect("a snapshot")).value("process_cpu_seconds_total", &[]);
     // To one tick of each.
-    assert!((before - 0.02..=sum(cpu_time()) + 0.02).contains(&told), "{told} after {before}");
+    assert!((before - 0.02..=sum(cpu_time()) + 0.02).contains(&cpu), "{cpu} after {before}");
 }
 
 /// A parser that accepts everything would prove nothing.
@@ -149,7 +148,7 @@ fn samples_are_rates_of_their_interval() {
     assert_eq!(json(104_000)["samples"].as_array().map(Vec::len), Some(1));
     assert_eq!(json(105_000)["samples"].as_array().map(Vec::len), Some(0));
     // The last sample is of second 105; it is stale once three more are missing.
-    let health = |ms| shared().health(ms).map_err(|said| said.clone());
+    let health = |ms| shared().health(ms).map_err(|error| error.clone());
     assert!(health(108_000).is_ok());
     assert_eq!(health(108_001), Err("no sample for 3 s".to_owned()));
 }
@@ -167,9 +166,9 @@ fn quantiles_interpolate_within_buckets() {
 }
 
 fn ask(address: SocketAddr, request: &[u8]) -> String {
-    let mut stream = TcpStream::connect(address).expect("it listens");
+    let mut stream = TcpStream::connect(address).expect("a listener");
     stream.set_read_timeout(Some(Wait::from_secs(10))).expect("a time-out");
-    stream.write_all(request).expect("it reads");
+    stream.write_all(request).expect("a request sent");
     let mut text = String::new();
     let _ = stream.read_to_string(&mut text);
     text
@@ -178,7 +177,7 @@ fn ask(address: SocketAddr, request: &[u8]) -> String {
 #[test]
 fn the_server_responds_and_limits_clients() {
     let shared = Shared::new(about(), Duration::from_secs(1), Duration::from_secs(3));
-    let address = serve("127.0.0.1:0".parse().expect("an address"), shared.clone()).expect("it listens");
+    let address = serve("127.0.0.1:0".parse().expect("an address"), shared.clone()).expect("a listener");
     let get = |path: &str| ask(address, format!("GET {path} HTTP/1.1\r\nHost: x\r\n\r\n").as_bytes());
     assert!(get("/metrics").starts_with("HTTP/1.1 503 "));
     assert!(get("/healthz").starts_with("HTTP/1.1 503 "));
@@ -202,8 +201,8 @@ fn the_server_responds_and_limits_clients() {
     }
     assert!(ask(address, &[b'a'; 8000]).starts_with("HTTP/1.1 431 "));
     // A client that sends too much gets a response, not a reset.
-    let mut stream = TcpStream::connect(address).expect("it listens");
-    stream.write_all(&[b'a'; 8000]).expect("it reads");
+    let mut stream = TcpStream::connect(address).expect("a listener");
+    stream.write_all(&[b'a'; 8000]).expect("a request sent");
     std::thread::sleep(Wait::from_millis(50));
     stream.write_all(&[b'a'; 100_000]).expect("it still reads");
     stream.shutdown(std::net::Shutdown::Write).expect("it is open");
@@ -211,7 +210,7 @@ fn the_server_responds_and_limits_clients() {
     stream.read_to_string(&mut text).expect("an answer to its end");
     assert!(text.starts_with("HTTP/1.1 431 "), "{text}");
     // Forty silent clients time out one after the other and do not block others for longer.
-    let silent: Vec<_> = (0..40).map(|_| TcpStream::connect(address).expect("it listens")).collect();
+    let silent: Vec<_> = (0..40).map(|_| TcpStream::connect(address).expect("a listener")).collect();
     assert!(get("/healthz").starts_with("HTTP/1.1 503 "));
     drop(silent);
     assert!(get("/healthz").starts_with("HTTP/1.1 503 "));

@@ -99,9 +99,9 @@ fn receiver(b: &crate::common::Namespace, at: &str) -> UdpSocket {
         let socket = crate::common::bound(|| UdpSocket::bind(at));
         setsockopt(&socket, sockopt::RcvBuf, &(8 << 20)).expect("as large a buffer as is allowed");
         if at.is_ipv4() {
-            setsockopt(&socket, sockopt::IpRecvTos, &true).expect("ECN to be told");
+            setsockopt(&socket, sockopt::IpRecvTos, &true).expect("ECN reported");
         } else {
-            setsockopt(&socket, sockopt::Ipv6RecvTClass, &true).expect("ECN to be told");
+            setsockopt(&socket, sockopt::Ipv6RecvTClass, &true).expect("ECN reported");
         }
         socket
     })
@@ -120,7 +120,7 @@ fn verdicts_apply_to_each_packet_in_order() {
         let seeing = Arc::clone(&seen);
         let judging = b.spawn(move || {
             let mut queue = Queue::open(0, &Settings::default()).expect("a queue");
-            opened.send(()).expect("a test that waits");
+            opened.send(()).expect("a receiver");
             let mut later = None;
             let judged = judge(&mut queue, &stopped, &mut |id, packet| {
                 seeing.fetch_add(1, Ordering::Relaxed);
@@ -310,7 +310,7 @@ fn packets_are_segments_with_complete_checksums() {
             let (stopped, opened) = (Arc::clone(&stop), opened.clone());
             judging.push(namespace.spawn(move || {
                 let mut queue = Queue::open(number, &Settings::default()).expect("a queue");
-                opened.send(()).expect("a test that waits");
+                opened.send(()).expect("a receiver");
                 let (mut longest, mut changed) = (0, 0);
                 let packets = judge(&mut queue, &stopped, &mut |_, packet| {
                     let info = bentpipe_packet::parse(packet).expect("an IP packet");
@@ -360,7 +360,7 @@ fn a_queue_keeps_up_with_tcp() {
     let stopped = Arc::clone(&stop);
     let judging = b.spawn(move || {
         let mut queue = Queue::open(0, &Settings::default()).expect("a queue");
-        opened.send(()).expect("a test that waits");
+        opened.send(()).expect("a receiver");
         // First unchanged, then with every packet changed.
         let mut changing = false;
         let mut costs = Vec::new();

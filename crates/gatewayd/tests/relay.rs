@@ -41,23 +41,23 @@ fn bytes_are_unchanged_and_the_server_sees_the_client() {
     world.serve(80, |mut stream| {
         let mut other = stream.try_clone().expect("a copy");
         let back = thread::spawn(move || {
-            other.write_all(&bytes(2, SENT)).expect("it is taken");
+            other.write_all(&bytes(2, SENT)).expect("a write");
             let peer = other.peer_addr().expect("a peer").to_string();
-            other.write_all(peer.as_bytes()).expect("it is taken");
-            other.shutdown(Shutdown::Write).expect("it is told");
+            other.write_all(peer.as_bytes()).expect("a write");
+            other.shutdown(Shutdown::Write).expect("a shutdown");
         });
         assert!(read_all(&mut stream) == bytes(1, SENT), "bytes to the server");
-        back.join().expect("all is sent");
+        back.join().expect("a sender");
     });
     for (server, client) in SERVER.into_iter().zip(CLIENT) {
         let (local, all) = world.call(server, 80, |mut stream| {
             let mut other = stream.try_clone().expect("a copy");
             let forth = thread::spawn(move || {
-                other.write_all(&bytes(1, SENT)).expect("it is taken");
-                other.shutdown(Shutdown::Write).expect("it is told");
+                other.write_all(&bytes(1, SENT)).expect("a write");
+                other.shutdown(Shutdown::Write).expect("a shutdown");
             });
             let all = read_all(&mut stream);
-            forth.join().expect("all is sent");
+            forth.join().expect("a sender");
             (stream.local_addr().expect("an address"), all)
         });
         assert_eq!(local.ip().to_string(), client);
@@ -81,11 +81,11 @@ fn half_close_and_resets_are_carried_through() {
     world.serve(80, |mut stream| {
         let asked = read_all(&mut stream);
         thread::sleep(Duration::from_millis(300));
-        stream.write_all(&asked).expect("it is taken");
+        stream.write_all(&asked).expect("a write");
     });
     let answer = world.call(SERVER[0], 80, |mut stream| {
-        stream.write_all(b"the last word").expect("it is taken");
-        stream.shutdown(Shutdown::Write).expect("it is told");
+        stream.write_all(b"the last word").expect("a write");
+        stream.shutdown(Shutdown::Write).expect("a shutdown");
         read_all(&mut stream)
     });
     assert_eq!(answer, b"the last word");
@@ -103,32 +103,34 @@ fn half_close_and_resets_are_carried_through() {
         stream.read_exact(&mut [0; 5]).expect("a word");
         reset(stream);
     });
-    let told = world.call(SERVER[0], 81, |mut stream| {
-        stream.write_all(b"hello").expect("it is taken");
+    let reset_seen = world.call(SERVER[0], 81, |mut stream| {
+        stream.write_all(b"hello").expect("a write");
         is_reset(stream)
     });
-    assert!(told, "the client hears of the server's reset");
+    assert!(reset_seen, "the client sees the server's reset");
 
     // The server records whether it was reset, and tells the next client.
-    static TOLD: std::sync::Mutex<Option<bool>> = std::sync::Mutex::new(None);
+    static SERVER_RESET: std::sync::Mutex<Option<bool>> = std::sync::Mutex::new(None);
     world.serve(82, |mut stream| {
-        stream.write_all(b"hello").expect("it is taken");
-        *TOLD.lock().expect("no panic") = Some(is_reset(stream));
+        stream.write_all(b"hello").expect("a write");
+        *SERVER_RESET.lock().expect("no panic") = Some(is_reset(stream));
     });
     world.call(SERVER[0], 82, |mut stream| {
         stream.read_exact(&mut [0; 5]).expect("a word");
         reset(stream);
     });
-    wait_until("the server hears of its client", || TOLD.lock().expect("no panic").is_some());
-    assert_eq!(*TOLD.lock().expect("no panic"), Some(true), "the server hears of the client's reset");
+    wait_until("the server sees the end of its connection", || {
+        SERVER_RESET.lock().expect("no panic").is_some()
+    });
+    assert_eq!(*SERVER_RESET.lock().expect("no panic"), Some(true), "the server sees the client's reset");
 
     // The terminal accepts the connection before it can know.
     let address: SocketAddr = format!("{}:9", SERVER[0]).parse().expect("an address");
-    let told = world.clients.run(move || match TcpStream::connect_timeout(&address, LONG) {
+    let reset_seen = world.clients.run(move || match TcpStream::connect_timeout(&address, LONG) {
         Ok(stream) => stream.set_read_timeout(Some(LONG)).is_ok() && is_reset(stream),
         Err(e) => e.kind() == std::io::ErrorKind::ConnectionReset,
     });
-    assert!(told, "nobody listens there");
+    assert!(reset_seen, "the connection to a closed port is reset");
 }
 
 /// A thousand connections, opened and reset, leave no descriptor or memory behind.
@@ -143,7 +145,7 @@ fn reset_connections_leave_nothing_behind() {
             let streams: Vec<_> = (0..COUNT)
                 .map(|_| {
                     let mut stream = TcpStream::connect_timeout(&address, LONG).expect("a connection");
-                    stream.write_all(b"hello").expect("it is taken");
+                    stream.write_all(b"hello").expect("a write");
                     stream
                 })
                 .collect();
@@ -203,10 +205,10 @@ fn datagrams_are_limited_by_the_aqm() {
     for (server, client) in SERVER.into_iter().zip(CLIENT) {
         let server = SocketAddr::new(server.parse().expect("an address"), 7);
         let client = SocketAddr::new(client.parse().expect("an address"), 7007);
-        let (tell, bound) = channel();
+        let (ready, bound) = channel();
         let receiver = world.clients.spawn(move || {
             let socket = crate::common::bound(|| UdpSocket::bind(client));
-            tell.send(()).expect("somebody waits");
+            ready.send(()).expect("a receiver");
             socket.set_read_timeout(Some(Duration::from_millis(1000))).expect("a time-out");
             let (mut got, mut first, mut last, mut buffer) = (0, None, None, [0; 2000]);
             while let Ok(len) = socket.recv(&mut buffer) {
@@ -219,7 +221,7 @@ fn datagrams_are_limited_by_the_aqm() {
             let time = first.zip(last).map_or(0.0, |(first, last)| (last - first).as_secs_f64());
             (got as f64 * 8.0, time)
         });
-        bound.recv().expect("it is bound");
+        bound.recv().expect("a bound socket");
         // Time that the sender lost because it waited for a processor [s]; the link may idle for as long.
         let stalled = world.servers.run(move || {
             let socket = crate::common::bound(|| UdpSocket::bind(server));
@@ -230,7 +232,7 @@ fn datagrams_are_limited_by_the_aqm() {
             let (mut before, mut stalled) = (Duration::ZERO, Duration::ZERO);
             for i in 1..=400 {
                 for _ in 0..8 {
-                    socket.send_to(&[7; 1000], client).expect("it is taken");
+                    socket.send_to(&[7; 1000], client).expect("a write");
                 }
                 // Catches up after a delay.
                 thread::sleep((i * BATCH).saturating_sub(begin.elapsed()));
@@ -265,8 +267,8 @@ fn a_killed_terminal_is_bypassed_until_it_restarts() {
     });
     let echo = |world: &World| {
         world.call(SERVER[0], 80, |mut stream| {
-            stream.write_all(b"hello").expect("it is taken");
-            stream.shutdown(Shutdown::Write).expect("it is told");
+            stream.write_all(b"hello").expect("a write");
+            stream.shutdown(Shutdown::Write).expect("a shutdown");
             read_all(&mut stream)
         })
     };
@@ -376,8 +378,8 @@ fn a_reload_keeps_connections() {
     });
     let metrics = || {
         world.ends[0].run(|| {
-            let mut stream = TcpStream::connect("127.0.0.1:9180").expect("it listens");
-            stream.write_all(b"GET /metrics HTTP/1.1\r\n\r\n").expect("it reads");
+            let mut stream = TcpStream::connect("127.0.0.1:9180").expect("a listener");
+            stream.write_all(b"GET /metrics HTTP/1.1\r\n\r\n").expect("a request sent");
             let mut text = String::new();
             stream.read_to_string(&mut text).map(|_| text).expect("text")
         })
@@ -392,7 +394,7 @@ fn a_reload_keeps_connections() {
     let path = world.folder.join("gateway.toml");
     let text = fs::read_to_string(&path).expect("its configuration");
     fs::write(&path, text.replace("\"red\"", "\"avq\"").replace("20 Mbps", "40 Mbps")).expect("a file");
-    kill(Pid::from_raw(world.gateway.child.id().cast_signed()), Signal::SIGHUP).expect("it runs");
+    kill(Pid::from_raw(world.gateway.child.id().cast_signed()), Signal::SIGHUP).expect("a running process");
     wait_until("another algorithm, another rate, and the same connection", || {
         let after = metrics();
         ["aqm=\"avq\"", "bentpipe_capacity_bytes_per_second 5000000\n", open]
@@ -420,7 +422,7 @@ fn the_rate_follows_the_modem_and_the_file() {
         stream.set_read_timeout(Some(LONG)).expect("a time-out");
         let mut buffer = vec![0; 1 << 16];
         while !stopped.load(Ordering::Relaxed) {
-            let read = stream.read(&mut buffer).expect("it goes on");
+            let read = stream.read(&mut buffer).expect("more bytes");
             counter.fetch_add(read as u64, Ordering::Relaxed);
         }
     });
@@ -442,42 +444,45 @@ fn the_rate_follows_the_modem_and_the_file() {
         assert!(follows, "{what}: not {bits} bit/s");
     };
     let path = world.folder.join("gateway.toml");
-    let tell = |rate: &str| {
-        let told =
+    let set_rate = |rate: &str| {
+        let output =
             Command::new(env!("CARGO_BIN_EXE_bentpipe-gateway")).arg("rate").arg(&path).arg(rate).output();
-        told.expect("it runs")
+        output.expect("a running process")
     };
     for (text, bits) in [("8 Mbps", 8e6), ("2 Mbps", 2e6)] {
-        assert!(tell(text).status.success());
+        assert!(set_rate(text).status.success());
         is_near(text, bits);
     }
-    assert!(tell("0 bps").status.success());
-    assert!((0..6).any(|_| rate() < 1.0), "nothing may go");
-    assert!(tell("4 Mbps").status.success());
+    assert!(set_rate("0 bps").status.success());
+    assert!((0..6).any(|_| rate() < 1.0), "no byte may be sent at rate zero");
+    assert!(set_rate("4 Mbps").status.success());
     is_near("4 Mbps again", 4e6);
     // An invalid rate changes nothing, whether the command or the daemon refuses it.
-    let refused = tell("4 Mbs");
-    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+    let refused = set_rate("4 Mbs");
+    let stderr = String::from_utf8_lossy(&refused.stderr).into_owned();
     assert_eq!(refused.status.code(), Some(2));
-    assert!(said.starts_with("bentpipe-gateway: rate: found \"4 Mbs\"; allowed: a rate such as"), "{said}");
+    assert!(
+        stderr.starts_with("bentpipe-gateway: rate: found \"4 Mbs\"; allowed: a rate such as"),
+        "{stderr}"
+    );
     let stranger = UnixDatagram::unbound().expect("a socket");
-    stranger.send_to(b"nonsense", world.folder.join("modem")).expect("it listens");
+    stranger.send_to(b"nonsense", world.folder.join("modem")).expect("a listener");
 
     // The file's rate applies until the modem reports another.
     world.reload("gateway", |text| text.replace("rate = \"100 Mbps\"", "rate = \"10 Mbps\""));
     is_near("the file", 10e6);
     world.reload("terminal", |text| text.replace("rate = \"100 Mbps\"", "rate = \"1 Mbps\""));
-    let told = |world: &World| {
+    let follows = |world: &World| {
         let text = world.ends[1].run(|| {
-            let mut stream = TcpStream::connect("127.0.0.1:9180").expect("it listens");
-            stream.write_all(b"GET /metrics HTTP/1.1\r\n\r\n").expect("it reads");
+            let mut stream = TcpStream::connect("127.0.0.1:9180").expect("a listener");
+            stream.write_all(b"GET /metrics HTTP/1.1\r\n\r\n").expect("a request sent");
             let mut text = String::new();
             stream.read_to_string(&mut text).map(|_| text).expect("text")
         });
         text.contains("bentpipe_capacity_bytes_per_second 125000\n")
     };
     let start = now();
-    while !told(&world) {
+    while !follows(&world) {
         assert!(start.elapsed() < LONG, "the terminal keeps its rate");
         thread::sleep(Duration::from_millis(50));
     }
@@ -496,7 +501,7 @@ fn connections_beyond_the_limit_bypass_the_pep() {
         }
     });
     fn talk(stream: &mut TcpStream) {
-        stream.write_all(b"hello").expect("it is taken");
+        stream.write_all(b"hello").expect("a write");
         let mut got = [0; 5];
         stream.read_exact(&mut got).expect("an answer");
         assert_eq!(&got, b"hello");
@@ -537,8 +542,8 @@ fn metrics(world: &World, end: usize) -> String {
 fn get(world: &World, end: usize, path: &str) -> String {
     let request = format!("GET {path} HTTP/1.1\r\n\r\n");
     let text = world.ends[end].run(move || {
-        let mut stream = TcpStream::connect("127.0.0.1:9180").expect("it listens");
-        stream.write_all(request.as_bytes()).expect("it reads");
+        let mut stream = TcpStream::connect("127.0.0.1:9180").expect("a listener");
+        stream.write_all(request.as_bytes()).expect("a request sent");
         let mut text = String::new();
         stream.read_to_string(&mut text).map(|_| text).expect("text")
     });
@@ -572,15 +577,15 @@ fn hello(mut stream: TcpStream) {
 fn talk(world: &World) -> u64 {
     let before = split(world);
     world.call(SERVER[0], 80, |mut stream| {
-        stream.write_all(b"hello").expect("it is taken");
+        stream.write_all(b"hello").expect("a write");
         let mut got = [0; 5];
         stream.read_exact(&mut got).expect("an answer");
         assert_eq!(&got, b"hello");
     });
     // A sample covers an interval of 100 ms, and one may have been under way.
     wait_until("a sample", || last_sample(world).is_some());
-    let told = last_sample(world);
-    wait_until("a later sample", || last_sample(world) >= told.map(|time| time + 200.0));
+    let earlier = last_sample(world);
+    wait_until("a later sample", || last_sample(world) >= earlier.map(|time| time + 200.0));
     split(world) - before
 }
 
@@ -667,7 +672,7 @@ fn full_memory_makes_new_connections_bypass() {
     let held = held(0);
     assert!(held > MEMORY / 10 * 9 && held <= MEMORY, "{held} bytes held");
     // A connection split before continues.
-    early.write_all(b"hello").expect("it is taken");
+    early.write_all(b"hello").expect("a write");
     early.read_exact(&mut [0; 5]).expect("an answer");
     let got = world.clients.run(move || {
         stream.set_read_timeout(Some(LONG)).expect("a time-out");
@@ -691,12 +696,12 @@ fn idle_connections_are_reset() {
     });
     world.call(SERVER[0], 80, |mut stream| {
         for _ in 0..10 {
-            stream.write_all(b"x").expect("it is taken");
+            stream.write_all(b"x").expect("a write");
             stream.read_exact(&mut [0]).expect("an answer");
             thread::sleep(Duration::from_millis(400));
         }
         let ended = stream.read(&mut [0]);
-        assert!(ended.is_err_and(|e| e.kind() == std::io::ErrorKind::ConnectionReset), "it is not told");
+        assert!(ended.is_err_and(|e| e.kind() == std::io::ErrorKind::ConnectionReset), "it is not reset");
     });
     // One end notices first and tells the other.
     let ends = [world.terminal.finish(), world.gateway.finish()];

@@ -200,7 +200,7 @@ fn connections_end_at_the_terminal_or_bypass_it() {
         let switch = |mut rules: Rules, on| {
             t.run(move || {
                 rules.bypass(on).expect("a command");
-                while !rules.settle().expect("a command that ends well") {
+                while !rules.settle().expect("a successful command") {
                     std::thread::sleep(Duration::from_millis(1));
                 }
                 assert_eq!(rules.bypassing(), on);
@@ -209,7 +209,7 @@ fn connections_end_at_the_terminal_or_bypass_it() {
         };
         rules = switch(rules, true);
         let mut by = connection(&c, at);
-        let mut by_end = accepted(&server).expect("a connection that goes by");
+        let mut by_end = accepted(&server).expect("an unsplit connection");
         rules = switch(rules, false);
         talk(&mut by, &mut by_end);
         talk(&mut split, &mut split_end);
@@ -353,7 +353,7 @@ fn device_names_may_contain_a_point() {
 #[test]
 fn values_for_scripts_are_checked() {
     let folder = Folder::new();
-    for (setup, said) in [
+    for (setup, expected) in [
         (Setup { name: "a b".to_owned(), ..terminal(&folder) }, "name \"a b\""),
         (Setup { name: String::new(), ..terminal(&folder) }, "name \"\""),
         (Setup { interface: "e0\nCOMMIT".to_owned(), ..terminal(&folder) }, "interface \"e0\\nCOMMIT\""),
@@ -363,7 +363,7 @@ fn values_for_scripts_are_checked() {
         (Setup { clients: Vec::new(), ..terminal(&folder) }, "clients"),
     ] {
         let error = Rules::install(setup).expect_err("an invalid setup").to_string();
-        assert!(error.starts_with(said), "{error}");
+        assert!(error.starts_with(expected), "{error}");
     }
 }
 
@@ -415,7 +415,7 @@ fn judge(namespace: &Namespace, number: u16, stop: &Arc<AtomicBool>) -> std::thr
     let stop = Arc::clone(stop);
     let thread = namespace.spawn(move || {
         let mut queue = Queue::open(number, &Settings::default()).expect("a queue");
-        opened.send(()).expect("a test that waits");
+        opened.send(()).expect("a receiver");
         let mut seen = Seen::default();
         loop {
             if !crate::common::ready(&queue, PollFlags::POLLIN, 20) && stop.load(Ordering::Relaxed) {
@@ -447,7 +447,7 @@ fn judge(namespace: &Namespace, number: u16, stop: &Arc<AtomicBool>) -> std::thr
 }
 
 /// Acknowledged segments with a congestion mark, and retransmitted segments.
-fn told(stream: &TcpStream) -> (u32, u32) {
+fn marks_and_retransmissions(stream: &TcpStream) -> (u32, u32) {
     let mut info = [0u8; 256];
     let mut length = info.len() as libc::socklen_t;
     #[expect(unsafe_code, reason = "the libc crate's tcp_info ends before the field")]
@@ -502,7 +502,7 @@ fn servers_see_clients_and_packets_are_queued() {
                 split_end.write_all(&vec![7; 1 << 20]).expect("to send");
                 split_end.shutdown(std::net::Shutdown::Write).expect("to end");
                 let _ = split_end.read(&mut [0]);
-                told(&split_end)
+                marks_and_retransmissions(&split_end)
             });
             let mut all = Vec::new();
             split.read_to_end(&mut all).expect("to receive");
@@ -513,7 +513,7 @@ fn servers_see_clients_and_packets_are_queued() {
             drop(split);
             let (marks, again) = sending.join().expect("no panic");
             // A segment broken by marking would never arrive; a busy machine retransmits a few.
-            assert!(again < 100, "{again} of some 750 segments were sent again");
+            assert!(again < 100, "{again} of about 750 segments were retransmitted");
 
             // An ICMP error about the gateway's SYN reaches its socket, not the user with that address.
             let refuse = format!(

@@ -22,8 +22,8 @@ const SEGMENT: f64 = 1448.0;
 /// A value of the gateway's metrics.
 fn metric(world: &World, name: &'static str) -> f64 {
     let text = world.ends[0].run(|| {
-        let mut stream = TcpStream::connect("127.0.0.1:9180").expect("it listens");
-        stream.write_all(b"GET /metrics HTTP/1.1\r\n\r\n").expect("it reads");
+        let mut stream = TcpStream::connect("127.0.0.1:9180").expect("a listener");
+        stream.write_all(b"GET /metrics HTTP/1.1\r\n\r\n").expect("a request sent");
         let mut text = String::new();
         stream.read_to_string(&mut text).map(|_| text).expect("text")
     });
@@ -43,18 +43,18 @@ impl Download {
     /// Starts a server on port 80 that sends without limit, and a client that reads.
     fn start(world: &World) -> Self {
         let at: SocketAddr = format!("{}:80", SERVER[0]).parse().expect("an address");
-        let (tell, listening) = channel();
+        let (started, listening) = channel();
         world.servers.spawn(move || {
             let listener = TcpListener::bind(at).expect("a listener");
             // BBR, if it is the default, would discover a larger window only slowly.
             setsockopt(&listener, sockopt::TcpCongestion, &"reno".into())
                 .expect("Reno, present in every kernel");
-            tell.send(()).expect("somebody waits");
+            started.send(()).expect("a receiver");
             let (mut stream, _) = listener.accept().expect("a connection");
             let data = vec![5; 1 << 16];
             while stream.write_all(&data).is_ok() {}
         });
-        listening.recv().expect("it listens");
+        listening.recv().expect("a listener");
         let download = Self::default();
         let ours = download.clone();
         world.clients.spawn(move || {
@@ -110,7 +110,7 @@ impl Download {
             if let Some(both) = self.passing(at, 2 * window as u64) {
                 break both;
             }
-            assert!(at.elapsed() < LONG, "nothing comes any more");
+            assert!(at.elapsed() < LONG, "no more bytes arrive");
         };
         let held = [0, 1].map(|way| satellite[way].held());
         let in_time = held.iter().all(|held| held.most < DELAY + Duration::from_millis(20));
@@ -189,7 +189,7 @@ fn follow() -> Option<()> {
     let before = limit();
     world.reload("gateway", |text| text.replace(&quiet, &busy));
     while limit() > 0.6 * before {
-        assert!(first.elapsed() < LONG, "nothing is marked");
+        assert!(first.elapsed() < LONG, "no packet is marked");
     }
     world.reload("gateway", |text| text.replace(&busy, &quiet));
     let changed = |than: &dyn Fn(f64) -> bool| {

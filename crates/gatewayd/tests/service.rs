@@ -101,8 +101,8 @@ fn wait_for(namespace: &Namespace, is_so: impl Fn(&str) -> bool) -> crate::prome
 fn get(namespace: &Namespace, path: &str) -> String {
     let request = format!("GET {path} HTTP/1.1\r\nHost: x\r\n\r\n");
     namespace.run(move || {
-        let mut stream = TcpStream::connect(("127.0.0.1", PORT)).expect("it listens");
-        stream.write_all(request.as_bytes()).expect("it reads");
+        let mut stream = TcpStream::connect(("127.0.0.1", PORT)).expect("a listener");
+        stream.write_all(request.as_bytes()).expect("a request sent");
         let mut text = String::new();
         let _ = stream.read_to_string(&mut text);
         text.split_once("\r\n\r\n").expect("a head").1.to_owned()
@@ -146,7 +146,7 @@ fn the_service_manager_starts_watches_reloads_and_stops_it() {
         .replace("red\", max_p = 0.1", "avq\"")
         .replace("keys =", "mtu = \"1400 B\"\nkeys =");
     fs::write(&config, changed).expect("a file");
-    kill(pid, Signal::SIGHUP).expect("it runs");
+    kill(pid, Signal::SIGHUP).expect("a running process");
     heard(&manager, "RELOADING=1\nMONOTONIC_USEC=");
     heard(&manager, "READY=1");
     let metrics = wait_for(&a, |metrics| metrics.contains("bentpipe_capacity_bytes_per_second 1250000\n"));
@@ -155,7 +155,7 @@ fn the_service_manager_starts_watches_reloads_and_stops_it() {
 
     // An invalid file changes nothing.
     fs::write(&config, text("7", "5 Mbps", "")).expect("a file");
-    kill(pid, Signal::SIGHUP).expect("it runs");
+    kill(pid, Signal::SIGHUP).expect("a running process");
     heard(&manager, "RELOADING=1");
     heard(&manager, "READY=1");
     let refused = "bentpipe_config_last_reload_successful 0\n";
@@ -163,9 +163,9 @@ fn the_service_manager_starts_watches_reloads_and_stops_it() {
     assert_eq!(metrics.value("bentpipe_config_last_reload_successful", &[]), 0.0);
     assert_eq!(metrics.value("bentpipe_capacity_bytes_per_second", &[]), 1_250_000.0);
 
-    kill(pid, Signal::SIGTERM).expect("it runs");
+    kill(pid, Signal::SIGTERM).expect("a running process");
     heard(&manager, "STOPPING=1");
-    assert!(daemon.0.wait().expect("it ends").success());
+    assert!(daemon.0.wait().expect("an exit").success());
     let mut log = String::new();
     daemon.0.stderr.take().expect("its log").read_to_string(&mut log).expect("text");
     for line in [
@@ -183,7 +183,7 @@ fn the_service_manager_starts_watches_reloads_and_stops_it() {
     };
     assert!(!comments(&a.command("iptables-nft-save")).iter().any(|line| line.contains("bentpipe")));
     assert!(comments(&rules).iter().all(|line| comments(&a.command("iptables-nft-save")).contains(line)));
-    fs::remove_dir_all(&folder).expect("it was there");
+    fs::remove_dir_all(&folder).expect("an existing file");
 }
 
 /// Started as by the unit: root with two capabilities, none gained by exec.
@@ -205,15 +205,17 @@ fn two_capabilities_suffice() {
     let mut daemon = start(&a, &config, &socket, under);
     heard(&manager, "READY=1");
     assert!(a.command("iptables-nft-save").contains("-j NFQUEUE"));
-    kill(Pid::from_raw(daemon.0.id().cast_signed()), Signal::SIGTERM).expect("it runs");
-    assert!(daemon.0.wait().expect("it ends").success());
+    kill(Pid::from_raw(daemon.0.id().cast_signed()), Signal::SIGTERM).expect("a running process");
+    assert!(daemon.0.wait().expect("an exit").success());
     assert!(!a.command("iptables-nft-save").contains("-j NFQUEUE"));
-    fs::remove_dir_all(&folder).expect("it was there");
+    fs::remove_dir_all(&folder).expect("an existing file");
 }
 
 fn gateway(arguments: &[&str]) -> (Option<i32>, String, String) {
-    let output =
-        Command::new(env!("CARGO_BIN_EXE_bentpipe-gateway")).args(arguments).output().expect("it runs");
+    let output = Command::new(env!("CARGO_BIN_EXE_bentpipe-gateway"))
+        .args(arguments)
+        .output()
+        .expect("a running process");
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     (output.status.code(), text(&output.stdout), text(&output.stderr))
 }
@@ -252,7 +254,7 @@ fn check_lists_values_and_errors() {
         assert!(err.contains("g.toml:4:22: gateway.regulator.rate: found \"20 Mbs\"; allowed: "), "{err}");
         assert!(err.lines().count() == 1 || verb == "cleanup", "{err}");
     }
-    fs::remove_dir_all(&folder).expect("it was there");
+    fs::remove_dir_all(&folder).expect("an existing file");
 }
 
 /// Arguments that are not UTF-8, and a reader that closes the pipe.
@@ -260,15 +262,16 @@ fn check_lists_values_and_errors() {
 fn odd_arguments_and_closed_pipes_are_handled() {
     let odd = OsStr::from_bytes(b"/none/\xff.toml");
     let program = || Command::new(env!("CARGO_BIN_EXE_bentpipe-gateway"));
-    for (words, said) in [(&["check".as_ref(), odd][..], "/none/\u{fffd}.toml"), (&[odd], "usage: ")] {
-        let output = program().args(words).output().expect("it runs");
+    for (words, expected) in [(&["check".as_ref(), odd][..], "/none/\u{fffd}.toml"), (&[odd], "usage: ")] {
+        let output = program().args(words).output().expect("a running process");
         let err = String::from_utf8_lossy(&output.stderr).into_owned();
         assert_eq!(output.status.code(), Some(2), "{err}");
-        assert!(err.contains(said), "{err}");
+        assert!(err.contains(expected), "{err}");
     }
     let (reader, writer) = std::io::pipe().expect("a pipe");
     drop(reader);
-    let output = program().arg("help").stdout(writer).stderr(Stdio::piped()).output().expect("it runs");
+    let output =
+        program().arg("help").stdout(writer).stderr(Stdio::piped()).output().expect("a running process");
     assert_eq!((output.status.code(), output.stderr), (Some(0), Vec::new()));
 }
 
@@ -291,5 +294,5 @@ fn cleanup_removes_rules_despite_an_invalid_file() {
     assert_eq!((code, out.as_str(), err.lines().count()), (Some(2), "", 1), "{err}");
     assert!(!a.command("iptables-nft-save").contains("bentpipe"));
     assert!(!a.ip("rule show").contains("9800"));
-    fs::remove_dir_all(&folder).expect("it was there");
+    fs::remove_dir_all(&folder).expect("an existing file");
 }

@@ -300,24 +300,25 @@ fn marked(namespace: &crate::common::Namespace, room: u64, delay: Duration) -> M
     }
     let room = Arc::new(AtomicU64::new(room));
     let (updates, stop) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
-    let (told, told_updates, told_stop) = (Arc::clone(&room), Arc::clone(&updates), Arc::clone(&stop));
+    let (thread_room, thread_updates, thread_stop) =
+        (Arc::clone(&room), Arc::clone(&updates), Arc::clone(&stop));
     let (opened, open) = std::sync::mpsc::channel();
     let thread = namespace.spawn(move || {
         let mut inward = Queue::open(0, &Settings::default()).expect("a queue");
         let mut outward = Queue::open(1, &Settings::default()).expect("a queue");
         let injector = Injector::open().expect("raw sockets");
-        opened.send(()).expect("a test that waits");
+        opened.send(()).expect("a receiver");
         let mut windows = Windows::new();
         let (mut held, mut pair, mut update, mut sent) = (VecDeque::new(), None, Vec::new(), 0);
-        while !told_stop.load(Ordering::Relaxed) {
+        while !thread_stop.load(Ordering::Relaxed) {
             let mut polled = [
                 PollFd::new(inward.as_fd(), PollFlags::POLLIN),
                 PollFd::new(outward.as_fd(), PollFlags::POLLIN),
             ];
-            // An interruption makes no difference.
+            // Interrupted calls are repeated.
             let _ = poll(&mut polled, PollTimeout::from(1u16));
             let time = now();
-            let room = told.load(Ordering::Relaxed);
+            let room = thread_room.load(Ordering::Relaxed);
             inward
                 .receive(&mut |id, packet| {
                     let info = bentpipe_packet::parse(packet).expect("a packet");
@@ -345,7 +346,7 @@ fn marked(namespace: &crate::common::Namespace, room: u64, delay: Duration) -> M
             inward.flush().expect("verdicts");
             outward.flush().expect("verdicts");
             if let Some((client, server)) = pair
-                && told_updates.load(Ordering::Relaxed)
+                && thread_updates.load(Ordering::Relaxed)
                 && windows.update(client, server, room, &mut update)
             {
                 injector.send(&update).expect("to send a window update");
@@ -374,10 +375,10 @@ fn stream(
     });
     let (come, stop) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicBool::new(false)));
     let (counter, stopped) = (Arc::clone(&come), Arc::clone(&stop));
-    let (tell, told) = std::sync::mpsc::channel();
+    let (sender, receiver) = std::sync::mpsc::channel();
     a.spawn(move || {
         let (mut stream, _) = listener.accept().expect("a connection");
-        tell.send(stream.try_clone().expect("a copy")).expect("somebody waits");
+        sender.send(stream.try_clone().expect("a copy")).expect("a receiver");
         let data = vec![5; 1 << 16];
         while stream.write_all(&data).is_ok() {}
     });
@@ -398,7 +399,7 @@ fn stream(
             }
         }
     });
-    (told.recv().expect("a connection"), come, stop)
+    (receiver.recv().expect("a connection"), come, stop)
 }
 
 /// The sender's smoothed round trip [s] and acknowledged bytes, from its kernel.
@@ -488,7 +489,7 @@ fn a_stopped_server_resumes_within_a_round_trip() {
         let before = come.load(Ordering::Relaxed);
         let start = now();
         while come.load(Ordering::Relaxed) < before + bytes {
-            assert!(start.elapsed() < Duration::from_secs(30), "{bytes} bytes do not come");
+            assert!(start.elapsed() < Duration::from_secs(30), "{bytes} bytes do not arrive");
             std::thread::sleep(Duration::from_millis(1));
         }
         start.elapsed()

@@ -1,9 +1,9 @@
-//! Solutions of the equations that have a closed form.
+//! Solutions of the equations, compared with closed forms.
 
 use bentpipe_model::{System, Table, run};
 use bentpipe_scenario::Scenario;
 
-/// 400 connections, 60 ms to the PEP and back, 20 Mbit/s behind it, packets of 1391 bytes there and 1400 ahead of it.
+/// 400 connections with 60 ms to the PEP and back; 20 Mbit/s and packets of 1391 bytes behind it, 1400 bytes ahead of it.
 const GATEWAY: &str = r#"
 title = "t"
 [run]
@@ -37,7 +37,7 @@ sessions = 400
 object_size = "50 KB"
 "#;
 
-/// Ten connections through one queue, a round trip of 100 ms, marks that cost no packet.
+/// Ten connections through one queue with a round trip of 100 ms; marks are not drops.
 const LINK: &str = r#"
 title = "t"
 [run]
@@ -102,8 +102,9 @@ fn root(mut low: f64, mut high: f64, f: impl Fn(f64) -> f64) -> f64 {
     low
 }
 
-/// AVQRED at rest: what its virtual queue is served at, 20 Mbit/s of 1400-byte segments, is accepted, so λ (1 - p) = 2.5e6 /
-/// 1400; and the senders' gain is their loss, (1 - p) m / R² = p λ² / (2 m). Both give p, and v = 60 + 60 p.
+/// AVQRED in equilibrium: the accepted rate is the service rate of the virtual queue, 20 Mbit/s of 1400-byte segments, so
+/// λ (1 - p) = 2.5e6 / 1400; the senders' increase equals their decrease, (1 - p) m / R² = p λ² / (2 m). These determine p,
+/// and v = 60 + 60 p.
 #[test]
 fn avqred_equilibrium_matches_closed_form() {
     let (m, r, accepted) = (400.0, 0.06, 2.5e6 / 1400.0);
@@ -122,7 +123,7 @@ fn avqred_equilibrium_matches_closed_form() {
     close(mean(&table, "aqm.v_cap"), 20e6, 1e-12);
 }
 
-/// Conservation: over a run that starts empty, offered minus marked equals sent plus queued. RED oscillates here, and the PEP
+/// In a run that starts empty, offered minus marked packets equal sent plus queued ones. RED oscillates here, and the PEP
 /// holds the packets accepted in the last 14.5 ms.
 #[test]
 fn packets_are_conserved() {
@@ -141,7 +142,7 @@ fn packets_are_conserved() {
     assert!(held > 0.0 && held < 3.0 * 0.0145 * last, "{held} of {accepted} packets in a PEP of 14.5 ms");
 }
 
-/// At rest, N windows W fill the link, N W / R(q) = C with R(q) = R + q / C, and W² p = 2 (Misra, Gong & Towsley 2000); RED's
+/// In equilibrium, N windows W fill the link, N W / R(q) = C with R(q) = R + q / C, and W² p = 2 (Misra, Gong & Towsley 2000); RED's
 /// average is the queue.
 #[test]
 fn end_to_end_equilibrium_is_the_square_root_law() {
@@ -150,7 +151,7 @@ fn end_to_end_equilibrium_is_the_square_root_law() {
     let q = mean(&table, "transmit_queue");
     let p = mean(&table, "mark_probability");
     let spread = table.column("transmit_queue").unwrap().iter().map(|x| (x - q).abs()).fold(0.0, f64::max);
-    assert!(spread < 1e-3 * q, "it does not rest: {spread} around {q}");
+    assert!(spread < 1e-3 * q, "no equilibrium: {spread} around {q}");
     let w = (r + q / c) * c / n;
     close(w * w * p, 2.0, 1e-3);
     close(p, 0.05 * (q - 10.0) / 900.0, 1e-3);
@@ -158,7 +159,7 @@ fn end_to_end_equilibrium_is_the_square_root_law() {
     close(mean(&table, "queue_delay"), q / c, 1e-9);
 }
 
-/// A receive window of four segments keeps ten connections at 40 segments a round trip, whatever the AQM would allow.
+/// A receive window of four segments limits ten connections to 40 segments per round trip, although the AQM allows more.
 #[test]
 fn receive_window_limits_the_senders() {
     let table = solved(LINK, &["transport.t.receive_window=4 segments"]);
@@ -178,8 +179,8 @@ fn full_queue_drops_the_excess() {
     assert!(mean(&table, "throughput") > 0.8 * 10e6 && mean(&table, "throughput") < 10e6 * (1.0 + 1e-9));
 }
 
-/// The single queue at rest: served as an M/M/1 queue, it holds ρ / (1 - ρ) packets at its own utilization ρ; AVQRED's virtual
-/// queue as an M/D/1 queue ρ + ρ² / (2 (1 - ρ)) (Pollaczek and Khinchine).
+/// The single queue in equilibrium is an M/M/1 queue with ρ / (1 - ρ) packets at its utilization ρ; AVQRED's virtual queue is
+/// an M/D/1 queue with ρ + ρ² / (2 (1 - ρ)) packets (Pollaczek and Khinchine).
 #[test]
 fn single_queue_lengths_match_queueing_theory() {
     let table = solved(
@@ -198,7 +199,8 @@ fn single_queue_lengths_match_queueing_theory() {
     assert!(rho > 0.9 && rho < 1.0, "{rho}");
 }
 
-/// Sessions that start 4 every 5 s with 5 s pauses: after 22 s eight have started and the third four are at two fifths.
+/// Four sessions start in 5 s, followed by a pause of 5 s, repeatedly: after 22 s eight have started and a third four are
+/// starting.
 #[test]
 fn connections_follow_their_ramp() {
     let pages = GATEWAY.replace(
@@ -213,7 +215,7 @@ fn connections_follow_their_ramp() {
     ];
     let early = run(&scenario(&pages, &changes), 1).unwrap();
     let load = early.column("offered_load").unwrap();
-    // Nothing is marked so early: each connection begins with its initial window and adds a segment a round trip.
+    // Without marks each connection begins with its initial window and adds a segment per round trip.
     assert!(load[0] > 0.0 && load[49] > 10.0 * load[0]);
     let system = System::of(&scenario(&pages, &changes), 1).unwrap();
     assert_eq!(system.connections, 400.0);
@@ -259,15 +261,15 @@ fn refused(text: &str, changes: &[&str]) -> String {
     run(&scenario(text, changes), 1).err().map_or_else(|| "no mistake".to_owned(), |e| e.to_string())
 }
 
-/// Without marks, each of 400 connections sends its window of 11 segments every 60 ms, with either equations.
+/// Without marks, each of 400 connections sends its window of 11 segments every 60 ms under both sets of equations.
 #[test]
 fn windows_are_full_without_marks() {
     let table = solved(GATEWAY, &["model.equations=timeouts", "gateway.aqm={ algorithm = \"droptail\" }"]);
     close(mean(&table, "offered_load"), 8.0 * 1400.0 * 400.0 * 11.0 / 0.06, 1e-9);
 }
 
-/// Half the step changes the mean queue by less than 1 %, or by less than a thousandth of a packet. Where AVQ's virtual queue
-/// rests at its threshold a drift takes a while to show.
+/// Half the step changes the mean queue by less than 1 %, or by less than a thousandth of a packet. If AVQ's virtual queue is
+/// in equilibrium at its threshold, a drift is slow.
 #[test]
 fn halving_the_step_keeps_the_mean_queue() {
     for (equations, warmup, duration) in [("gateway", 60, 120), ("timeouts", 10, 20)] {

@@ -4,8 +4,8 @@ use bentpipe_model::{Table, run};
 use bentpipe_queue::registry::AQMS;
 use bentpipe_scenario::Scenario;
 
-/// Fifty connections with a round trip of 100 ms behind a RED that lets their queue stand still, without the `wait` of ns-2,
-/// under `rest` of the table `[model]`.
+/// Fifty connections with a round trip of 100 ms and a RED whose queue reaches an equilibrium, without the `wait` of ns-2;
+/// `rest` are other keys of `[model]`.
 fn solved(rest: &str) -> Table {
     let text = include_str!("../../../scenarios/red-dumbbell.toml");
     let aqm = "{ algorithm = \"red\", min_th = 0, max_th = 400, max_p = 0.5, w_q = 0.0001 }";
@@ -16,16 +16,16 @@ fn solved(rest: &str) -> Table {
     ];
     let scenario =
         Scenario::parse(&format!("{text}\n[model]\n{rest}\n"), "test.toml", &change).expect("no mistake");
-    run(&scenario, 1).expect("it is covered")
+    run(&scenario, 1).expect("a covered scenario")
 }
 
 fn mean(table: &Table, column: &str) -> f64 {
-    let values = table.column(column).expect("it is there");
+    let values = table.column(column).expect("a column");
     values.iter().sum::<f64>() / values.len() as f64
 }
 
-/// RED's marking function rises from 0 at an average of no packets to 1/2 at 400. Printed, that is the share of marks; the
-/// algorithm spreads marks evenly, and with a probability of 1/n marks 2/n.
+/// RED's marking function rises from 0 at an average of 0 packets to 1/2 at 400. In the printed model this is the share of
+/// marks; the algorithm spaces marks uniformly, so a probability of 1/n marks a share of 2/n.
 #[test]
 fn red_marks_its_function_or_twice_that() {
     for (rest, low, high) in [
@@ -86,11 +86,11 @@ fn every_aqm_is_solved_or_rejected() {
     }
 }
 
-/// The limit is 400 packets: with a threshold of a half nothing is marked while no more than 200 wait, and then, by droptail
-/// under control, what the ramp says: `(q - 200) / 200`. The share over a sample lies between that of the queue at its ends.
+/// The limit is 400 packets: with a threshold of 1/2 no packet is marked up to a queue of 200; above it droptail under control
+/// marks the share `(q - 200) / 200`. The share over a sample lies between those at its ends.
 #[test]
 fn threshold_control_suppresses_marks() {
-    let table = with_aqm("{ algorithm = \"droptail\", threshold = 0.5 }").expect("it is solved");
+    let table = with_aqm("{ algorithm = \"droptail\", threshold = 0.5 }").expect("a solution");
     let (queue, share) = (table.column("transmit_queue").unwrap(), table.column("mark_probability").unwrap());
     let mut above = 0;
     for (q, p) in queue.windows(2).zip(&share[1..]) {

@@ -1,4 +1,4 @@
-//! Every term of the equations at one point, worked out by hand, with a fluid model that records its inputs.
+//! Every term of the equations at single points, compared with values computed by hand; the fluid model records its inputs.
 
 use bentpipe_model::{Capacity, Delayed, Fluid, Series, System, integrate, run};
 use bentpipe_queue::FluidModel;
@@ -9,15 +9,15 @@ use bentpipe_units::Duration;
 const SENDERS: usize = 0;
 const QUEUE: usize = 1;
 const AQM: usize = 6;
-/// More variables than the equations need, except with timeouts.
+/// Number of variables, enough for all equations except those with timeouts.
 const N: usize = 12;
 const PI: f64 = std::f64::consts::PI;
 
-/// Marks the share that its first variable is, and writes down as changes what it sees: what is accepted, what is sent, the
-/// share, and how fast a virtual queue of as many packets as the fourth variable falls, served at 100 packets/s.
-struct Shows;
+/// A fluid model whose mark probability is its first variable. Its derivatives are its inputs: accepted rate, output rate,
+/// mark probability, and rate of change of a virtual queue that the fourth variable holds, served at 100 packets/s.
+struct RecordsInputs;
 
-impl FluidModel for Shows {
+impl FluidModel for RecordsInputs {
     fn states(&self) -> usize {
         4
     }
@@ -38,14 +38,14 @@ fn wave(mean: f64, cos: f64, sin: f64) -> Series {
     Series::new(Fourier { mean, cos: vec![cos], sin: vec![sin] }, 4.0)
 }
 
-/// 100 connections, a round trip of 0.1 s, 300 packets/s on the link, of which a segment becomes two, 10 datagrams a second, a
-/// step of 1 ms. ω is 1/2 at 2 s and 1 at 1 s, to where the delay at 2 s looks back.
+/// 100 connections with a round trip of 0.1 s, a link of 300 packets/s, two packets per segment, 10 datagrams/s and a step
+/// of 1 ms. ω is 1/2 at 2 s and 1 at 1 s, which is the delayed time at 2 s.
 fn system(equations: Equations) -> System {
     let text = include_str!("../../../scenarios/red-dumbbell.toml");
     let scenario = Scenario::parse(text, "t.toml", &[]).unwrap();
     let mut system = System::of(&scenario, 1).unwrap();
     system.equations = equations;
-    system.aqm = Box::new(Shows);
+    system.aqm = Box::new(RecordsInputs);
     system.connections = 100.0;
     system.ramps = vec![(100.0, None)];
     system.round_trip = 0.1;
@@ -62,7 +62,7 @@ fn system(equations: Equations) -> System {
     system
 }
 
-/// The variables with this rate or window, this queue, this share marked, and 3/4 of a packet in the virtual queue.
+/// Variables with this rate or window, queue and mark probability, and 3/4 of a packet in the virtual queue.
 fn at(senders: f64, q: f64, p: f64) -> [f64; N] {
     let mut y = [0.0; N];
     (y[SENDERS], y[QUEUE], y[AQM], y[AQM + 3]) = (senders, q, p, 0.75);
@@ -83,24 +83,24 @@ fn same(found: [f64; 10], expected: [f64; 10]) {
     }
 }
 
-/// Now 200 packets/s, 50 waiting and p = 0.2; a delay ago 400 packets/s and p = 1/2. What arrives is 0.5 200 + 10 = 110, 220 on
-/// the link, of which 176 are accepted; a delay ago 1 400 + 10 = 410, 820 on the link, and 410 of them come now. dλ/dt = 0.8
-/// 100 / 0.01 - 0.2 200² / (2 100).
+/// Now 200 packets/s, a queue of 50 and p = 0.2; a delay ago 400 packets/s and p = 1/2. The offered rate is 0.5 200 + 10 =
+/// 110, 220 packets/s on the link, of which 176 are accepted; a delay ago it was 1 400 + 10 = 410, 820 on the link, of which
+/// 410 arrive now. dλ/dt = 0.8 100 / 0.01 - 0.2 200² / (2 100).
 #[test]
-fn gateway() {
+fn gateway_equations_match_hand_computed_values() {
     let mut system = system(Equations::Gateway);
     let (now, then) = (at(200.0, 50.0, 0.2), at(400.0, 20.0, 0.5));
     let sent = |dq: f64, lost: f64| [7960.0, dq, 110.0, 22.0, 300.0, lost, 176.0, 300.0, 0.2, -100.0];
     same(change(&system, 2.0, now, then), sent(110.0, 0.0));
-    // Two hundredths of a packet fit, in half a step; and what is too much already goes as fast as it comes.
+    // 0.02 packets fit, in half a step; a queue above its limit shrinks at the same rate.
     system.limit = 50.02;
     same(change(&system, 2.0, now, then), sent(40.0, 70.0));
     system.limit = 40.0;
     same(change(&system, 2.0, now, then), sent(-410.0, 520.0));
-    // q >= 0: what comes is sent at once, and a hundredth of a packet more in half a step.
+    // q >= 0: arrivals are sent at once, plus 0.01 packets in half a step.
     let empty = change(&system, 2.0, at(200.0, 0.01, 0.2), at(400.0, 0.0, 0.9));
     assert_eq!((empty[QUEUE], empty[4].round()), (-20.0, 102.0));
-    // λ >= 0, and where marks drop nothing all comes.
+    // λ >= 0, and if marks are not drops, all packets are accepted.
     system.drops = false;
     let many = change(&system, 2.0, at(1e6, 0.0, 1.0), then);
     assert_eq!((many[SENDERS], many[AQM]), (-2e9, 1_000_020.0));
@@ -108,10 +108,11 @@ fn gateway() {
     assert!((change(&system, 2.0, now, then)[QUEUE] - 520.0).abs() < 1e-9);
 }
 
-/// [B07] 6.4: a fifth of the connections is new at 2 s, and falls by π/20 a second; marks take a quarter and drop nothing. dλ/dt
-/// = 0.8 80 / 0.01 - (1/4) 0.2 200² / 80 + dn/dt, n = υ 100 8 / 0.1. At 0 s the share rises as fast, and ω is 3/2.
+/// [B07] 6.4: a fifth of the connections is new at 2 s, and this share falls by π/20 per second; marks reduce a window by a
+/// quarter and are not drops. dλ/dt = 0.8 80 / 0.01 - (1/4) 0.2 200² / 80 + dn/dt, n = υ 100 8 / 0.1. At 0 s the share rises
+/// as fast, and ω is 3/2.
 #[test]
-fn new_connections() {
+fn equations_with_new_connections_match_hand_computed_values() {
     let mut system = system(Equations::NewConnections);
     (system.drops, system.decrease, system.new_connections) = (false, 0.75, Some(wave(0.2, 0.0, 0.1)));
     let (now, then) = (at(200.0, 50.0, 0.2), at(400.0, 20.0, 0.5));
@@ -119,18 +120,19 @@ fn new_connections() {
     same(change(&system, 2.0, now, then), all);
     let all = [6375.0 + 400.0 * PI, 920.0, 310.0, 62.0, 300.0, 0.0, 620.0, 300.0, 0.2, -100.0];
     same(change(&system, 0.0, now, then), all);
-    // Where all are new nobody is left to hear of marks; where a wave falls below 0, as printed, none is new and more take part.
+    // If all connections are new, marks have no effect; a negative share, as printed, adds connections that react.
     system.new_connections = Some(wave(1.0, 0.0, 0.0));
     assert_eq!(change(&system, 2.0, now, then)[SENDERS], 0.0);
     system.new_connections = Some(wave(-0.25, 0.0, 0.0));
     assert!((change(&system, 2.0, now, then)[SENDERS] - (10_000.0 - 16.0)).abs() < 1e-9);
 }
 
-/// [BB] section 6: 4 packets keep an M/M/1 queue busy for 4/5, 3/4 of a packet an M/D/1 queue for 1/2. 210 arrive, 420 on the link,
-/// 336 are accepted, 240 sent. 40 of the 100 connections start ten in 2 s with pauses of 2 s: at 5 s 15 have, and 5 a second do;
-/// at 7 s 20 and none; from 16 s on all. A fiftieth a second is replaced, with windows of 3.
+/// [BB] section 6: an M/M/1 queue with 4 packets has a utilization of 4/5, an M/D/1 queue with 3/4 of a packet one of 1/2.
+/// 210 packets/s are offered, 420 on the link, of which 336 are accepted; 240 are sent. 40 of the 100 connections start, ten
+/// in 2 s with pauses of 2 s: 15 have started at 5 s, at 5 per second; 20 at 7 s, at 0 per second; all from 16 s on. A
+/// fiftieth per second is replaced, with windows of 3.
 #[test]
-fn single_queue() {
+fn single_queue_equations_match_hand_computed_values() {
     let mut system = system(Equations::SingleQueue);
     let ramp = |over, pause| Ramp {
         sessions: 10,
@@ -144,33 +146,35 @@ fn single_queue() {
         let all = [senders, 96.0, 210.0, 42.0, 240.0, 0.0, 336.0, 240.0, 0.2, -50.0];
         same(change(&system, t, now, then), all);
     }
-    // What a full queue loses, 96 of 336, is heard of as marks are: 1 - 0.8 (1 - 2/7) = 3/7.
+    // Losses of a full queue, 96 of 336, act like marks: 1 - 0.8 (1 - 2/7) = 3/7.
     system.limit = 4.0;
     let senders = 4.0 / 7.0 * 7500.0 - 0.5 * 3.0 / 7.0 * 40_000.0 / 75.0 + 195.0 - 4.0;
     let all = [senders, 0.0, 210.0, 42.0, 240.0, 96.0, 336.0, 240.0, 0.2, -50.0];
     same(change(&system, 5.0, now, then), all);
-    // Heard of a round trip later: then 820 came, half was marked, 320 of the rest could be sent: 1 - 1/2 (1 - 90/410) = 25/41.
+    // Feedback a round trip later: then 820 arrived, half were marked, 320 of the others were sent: 1 - 1/2 (1 - 90/410) =
+    // 25/41.
     system.feedback = Feedback::RoundTrip;
     system.capacity = Capacity::Steps(vec![(0.0, 400.0), (5.0, 300.0)], None);
     let senders = 16.0 / 41.0 * 7500.0 - 0.5 * 25.0 / 41.0 * 80_000.0 / 75.0 + 195.0 - 4.0;
     assert!((change(&system, 5.0, now, then)[SENDERS] - senders).abs() < 1e-9);
-    // Two kinds that start side by side.
+    // Two groups that start in parallel.
     system.feedback = Feedback::None;
     system.ramps = vec![(40.0, Some(ramp(2.0, 2.0))), (30.0, Some(ramp(4.0, 0.0)))];
     system.limit = 1000.0;
     let senders = 80.0 * 27.5 - 4000.0 / 27.5 + (7.5 + 0.02 * 27.5) * 30.0 - 4.0;
     assert!((change(&system, 5.0, now, then)[SENDERS] - senders).abs() < 1e-9);
-    // Ten at once every 2 s: at 3 s twenty have started. And nobody at all: no division by 0.
+    // Ten at once every 2 s: at 3 s twenty have started. Without connections there is no division by 0.
     system.ramps = vec![(40.0, Some(ramp(0.0, 2.0)))];
     assert!((change(&system, 3.0, now, then)[SENDERS] - (1600.0 - 200.0 + 12.0 - 4.0)).abs() < 1e-9);
     system.ramps = vec![(40.0, Some(ramp(2.0, 2.0)))];
     assert!((change(&system, 0.0, at(0.0, 0.0, 0.0), then)[SENDERS] - 150.0).abs() < 1e-9);
 }
 
-/// The round trip is 0.1 + 60 / 300 = 0.3 s, so it looks back to 1.7 s, when the link sent 600 packets/s: with 30 waiting the round
-/// trip was 0.15 s. 100 windows of 3 are 1000 packets/s and 10 more, 808 accepted. dW/dt = 1 / 0.3 - (1/2) 3 5 (1/2) / 0.15.
+/// The round trip is 0.1 + 60 / 300 = 0.3 s, so the delayed time is 1.7 s, when the link sent 600 packets/s: with a queue of 30
+/// the round trip was 0.15 s. 100 windows of 3 offer 1000 packets/s; with datagrams it is 1010, of which 808 are accepted.
+/// dW/dt = 1 / 0.3 - (1/2) 3 5 (1/2) / 0.15.
 #[test]
-fn end_to_end() {
+fn end_to_end_equations_match_hand_computed_values() {
     let mut system = system(Equations::EndToEnd);
     system.packets_per_segment = 1.0;
     system.capacity = Capacity::Steps(vec![(0.0, 600.0), (1.8, 300.0)], None);
@@ -178,19 +182,20 @@ fn end_to_end() {
     let rest = |dq: f64, lost: f64| [dq, 1010.0, 202.0, 300.0, lost, 808.0, 300.0, 0.2, -100.0];
     let all = |dw: f64, rest: [f64; 9]| std::array::from_fn(|i| if i == 0 { dw } else { rest[i - 1] });
     same(change(&system, 2.0, now, at(5.0, 30.0, 0.5)), all(1.0 / 0.3 - 25.0, rest(508.0, 0.0)));
-    // Full, now and then: 100 5 / 0.2 + 10 came then, half was marked, and of 1255 the link sent 600: 1 - 1/2 600/1255 = 191/251.
+    // Full at both times: 100 5 / 0.2 + 10 arrived then, half were marked, and of 1255 the link sent 600: 1 - 1/2 600/1255 =
+    // 191/251.
     system.limit = 60.0;
     let dw = 1.0 / 0.3 - 0.5 * 15.0 * 191.0 / 251.0 / 0.2;
     same(change(&system, 2.0, now, at(5.0, 60.0, 0.5)), all(dw, rest(0.0, 508.0)));
-    // A window that is open to a thousandth of a segment gets no further in half a step.
+    // A window within 0.001 segments of its limit grows only to the limit in half a step.
     system.window = 3.001;
     assert!((change(&system, 2.0, now, at(5.0, 30.0, 0.0))[SENDERS] - 2.0).abs() < 1e-9);
 }
 
-/// A PEP's delay is cut at 0, where a fitted wave may fall below; senders hear of marks a round trip later where told. After a
-/// step neither rate nor queue is below 0, nor the queue above its limit.
+/// A fitted PEP delay below 0 counts as 0; marks take effect a round trip later if configured. After a step, rate and queue
+/// are at least 0, and the queue is at most its limit.
 #[test]
-fn bounds() {
+fn delays_rates_and_queues_stay_within_bounds() {
     let mut of = system(Equations::Gateway);
     let lags = |system: &System, t| Fluid::<N>::new(system).lags(t, &at(3.0, 60.0, 0.0));
     assert_eq!(lags(&of, 2.0), [1.0, 0.0]);
@@ -209,9 +214,9 @@ fn bounds() {
     }
 }
 
-/// Connections that all have a window of 5 send that once in a round trip, and ω of it comes to the mark point: half at 2 s.
+/// Connections with a window of 5 send it once per round trip, and the share ω of it, half at 2 s, arrives at the mark point.
 #[test]
-fn timeouts() {
+fn windows_determine_the_offered_rate_with_timeouts() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scenarios/byun2007-gateway.toml");
     let changes = ["model.equations=timeouts", "transport.byun2007.initial_window=5"].map(str::to_owned);
     let mut system = System::of(&Scenario::load(path, &changes).unwrap(), 1).unwrap();
@@ -225,9 +230,9 @@ fn timeouts() {
     );
 }
 
-/// A series has both waves; and a warm-up lasts as many whole samples as cover it: 2.05 s are 21 of 100 ms.
+/// A series has a cosine and a sine; a warm-up is rounded up to whole samples: 2.05 s are 21 samples of 100 ms.
 #[test]
-fn series_and_samples() {
+fn series_add_waves_and_warm_up_is_rounded_up_to_samples() {
     let (value, slope) = wave(1.0, 2.0, 3.0).at(1.0);
     assert!((value - 4.0).abs() < 1e-12 && (slope + PI).abs() < 1e-12);
     let of = |warmup: &str| {
@@ -239,8 +244,8 @@ fn series_and_samples() {
     assert_ne!(of("2.05 s"), of("2 s"));
 }
 
-/// Losses are offered minus sent segments, each of which becomes two packets here (1360 bytes, in 680 each): overflow, and
-/// marks if they drop.
+/// Losses are offered minus sent segments, each of two packets here (1360 bytes in 680 each): overflow, and marks if they are
+/// drops.
 #[test]
 fn losses_are_offered_minus_sent() {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scenarios/");
@@ -270,13 +275,13 @@ fn losses_are_offered_minus_sent() {
         "model.equations=single_queue",
         "link.bottleneck.queue.aqm.min_th=0",
     ];
-    let told = of("red-dumbbell", &[&signals[..], &["run.warmup=20 s", "run.duration=1 s"]].concat());
-    assert!(told[2] > 0.0 && told[3] == 0.0, "{told:?}");
+    let ecn = of("red-dumbbell", &[&signals[..], &["run.warmup=20 s", "run.duration=1 s"]].concat());
+    assert!(ecn[2] > 0.0 && ecn[3] == 0.0, "{ecn:?}");
 }
 
-/// Constant, repeated steps, and random rates, the last of which stays.
+/// Repeated steps, steps without repetition, and random rates; the last rate stays.
 #[test]
-fn capacity() {
+fn capacity_follows_steps_and_draws() {
     let steps = vec![(0.0, 10.0), (2.0, 20.0), (3.0, 30.0)];
     let repeated = Capacity::Steps(steps.clone(), Some(5.0));
     let once = Capacity::Steps(steps, None);
@@ -314,7 +319,7 @@ fn solved(
     last
 }
 
-/// A delay may be as long as the history: `y' = -y(t - 1)` is `1 - t + (t - 1)² / 2` from 1 to 2. One that is shorter than a step
+/// A delay may be as long as the history: `y' = -y(t - 1)` is `1 - t + (t - 1)² / 2` from 1 to 2. A delay shorter than a step
 /// counts as a step: `1 - x + (x - h)² / 2 - …` over 10 steps of h = 1/10, summed by the method of steps.
 #[test]
 fn longest_and_shortest_delays_work() {
@@ -331,7 +336,7 @@ fn longest_and_shortest_delays_work() {
     }
 }
 
-/// The time goes into rates and delays at every stage: `y' = cos t` is `1 + sin t`, and `y' = y(t / 2)` is `Σ tⁿ / (n! 2^(n(n-1)/2))`.
+/// Rates and delays are evaluated at the time of each stage: `y' = cos t` is `1 + sin t`, and `y' = y(t / 2)` is `Σ tⁿ / (n! 2^(n(n-1)/2))`.
 #[test]
 fn time_dependent_rates_and_delays_work() {
     assert!((solved(|_| 1.0, |t, _| libm::cos(t), (0.1, 20), 1.0) - 1.0 - libm::sin(2.0)).abs() < 1e-6);
@@ -380,11 +385,11 @@ fn scenario_keys_map_to_parameters() {
         let changes: Vec<String> = changes.iter().map(|c| (*c).to_owned()).collect();
         System::of(&Scenario::load(path, &changes).unwrap(), 1).unwrap()
     };
-    let told = gateway(&[
+    let ecn = gateway(&[
         "gateway.marking={ method = \"window\", decr = 0.3 }",
         "gateway.pep.buffer_per=connection",
     ]);
-    assert_eq!((told.decrease, told.drops, told.equations), (0.3, false, Equations::NewConnections));
+    assert_eq!((ecn.decrease, ecn.drops, ecn.equations), (0.3, false, Equations::NewConnections));
     assert_eq!(gateway(&["model.equations=timeouts"]).feedback, Feedback::RoundTrip);
     close(
         gateway(&["traffic.web.connection_per=object", "traffic.web.objects_per_page=3"]).connections,

@@ -168,13 +168,13 @@ type Made = (&'static str, Box<dyn Fn() -> (Box<dyn Scheduler>, Box<dyn Aqm>)>);
 fn all() -> Vec<Made> {
     fn scheduler(name: &str) -> Box<dyn Scheduler> {
         let found = SCHEDULERS.iter().find(|s| s.name == name).expect("a scheduler of that name");
-        let values = Values::resolve(found.params, &link(), &|_| None).expect("defaults are allowed");
-        (found.build)(&values).expect("defaults go together")
+        let values = Values::resolve(found.params, &link(), &|_| None).expect("allowed defaults");
+        (found.build)(&values).expect("consistent defaults")
     }
     fn aqm(name: &str) -> Box<dyn Aqm> {
         let found = AQMS.iter().find(|a| a.name == name).expect("an AQM of that name");
-        let values = Values::resolve(found.params, &link(), &|_| None).expect("defaults are allowed");
-        (found.build)(&values).expect("defaults go together")
+        let values = Values::resolve(found.params, &link(), &|_| None).expect("allowed defaults");
+        (found.build)(&values).expect("consistent defaults")
     }
     let mut all: Vec<Made> = Vec::new();
     for a in AQMS {

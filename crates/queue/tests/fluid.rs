@@ -116,7 +116,7 @@ impl Case {
     fn fluid_model(&self) -> Box<dyn FluidModel> {
         let given =
             FluidConfig { packet: f64::from(PACKET), limit: f64::from(LIMIT), variant: FluidVariant::Actual };
-        let make = self.algorithm.fluid.expect("it has one");
+        let make = self.algorithm.fluid.expect("a fluid model");
         let model = make(&self.values(), &given).expect("a fluid model for these values");
         match self.threshold {
             Some(th) => Box::new(ThresholdFluid::new(model, th, &given)),
@@ -158,7 +158,7 @@ impl Case {
                 course.marked[window] += p / f64::from(steps);
                 let mut probes = course.probes.iter_mut();
                 model.probe(x, &mut |_, value| {
-                    probes.next().expect("as many as before").1[window] += value / f64::from(steps);
+                    probes.next().expect("as many probes as before").1[window] += value / f64::from(steps);
                 });
             }
         }
@@ -251,7 +251,7 @@ impl Case {
                 }
             }
             let mut probes = course.probes.iter_mut();
-            aqm.probe(&mut |_, value| probes.next().expect("as many as before").1[window] += value);
+            aqm.probe(&mut |_, value| probes.next().expect("as many probes as before").1[window] += value);
         }
         for (window, arrived) in arrived.into_iter().enumerate() {
             course.marked[window] /= arrived;
@@ -408,7 +408,7 @@ fn options_match_their_algorithms() {
     let wrong: Vec<_> = cases
         .iter()
         .flat_map(|(name, given)| {
-            let algorithm = AQMS.iter().find(|a| a.name == *name).expect("it is there");
+            let algorithm = AQMS.iter().find(|a| a.name == *name).expect("a registered AQM");
             Case { algorithm, given, threshold: None }.try_all()
         })
         .collect();
@@ -421,7 +421,7 @@ fn threshold_control_matches_its_algorithms() {
     let wrong: Vec<_> = ["droptail", "red", "avq", "pi"]
         .iter()
         .flat_map(|name| {
-            let algorithm = AQMS.iter().find(|a| a.name == *name).expect("it is there");
+            let algorithm = AQMS.iter().find(|a| a.name == *name).expect("a registered AQM");
             Case { algorithm, given: &[], threshold: Some(0.25) }.try_all()
         })
         .collect();

@@ -80,7 +80,11 @@ fn closed_windows_open_again() {
             {
                 opened += 1;
                 let time = observation.time - since;
-                assert!(time < Duration::from_secs(longest), "the window of flow {} was closed for {time}", ends.flow);
+                assert!(
+                    time < Duration::from_secs(longest),
+                    "the window of flow {} was closed for {time}",
+                    ends.flow
+                );
             }
             w.edge = edge;
         })

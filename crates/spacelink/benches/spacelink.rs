@@ -50,7 +50,7 @@ fn main() {
             continue;
         }
         let runs: Vec<Cost> = (0..RUNS).map(|_| run(case)).collect();
-        let best = runs.iter().min_by_key(|cost| cost.sender + cost.receiver).expect("it ran");
+        let best = runs.iter().min_by_key(|cost| cost.sender + cost.receiver).expect("a run");
         let mbps = |time: Duration| BYTES as f64 * 8e-6 / time.as_secs_f64();
         let chunks = BYTES as f64 / CHUNK as f64;
         println!(
@@ -67,15 +67,15 @@ fn main() {
 
 /// Transfers [`BYTES`] from the listening end to the connecting one.
 fn run(case: &Case) -> Cost {
-    let [g, t] = ["gateway", "terminal"].map(|name| Identity::generate(name).expect("there is randomness"));
+    let [g, t] = ["gateway", "terminal"].map(|name| Identity::generate(name).expect("random bytes"));
     let (of_g, of_t) = (g.certificate(), t.certificate());
     #[expect(clippy::disallowed_methods, reason = "an origin for times that are then counted on")]
     let mut now = Instant::now();
     let setup = |identity, peer| Setup::new(identity, peer, None, Duration::from_millis(100));
     let addresses = ["192.0.2.1:4433", "192.0.2.2:4433"].map(|a| a.parse().expect("an address"));
     let mut ends = [
-        Spacelink::listen(&setup(g, of_t), now).expect("the keys fit"),
-        Spacelink::connect(&setup(t, of_g), addresses[0], now).expect("the keys fit"),
+        Spacelink::listen(&setup(g, of_t), now).expect("matching keys"),
+        Spacelink::connect(&setup(t, of_g), addresses[0], now).expect("matching keys"),
     ];
     let header = Open { client: addresses[1], server: addresses[0] };
     let data = vec![0x5a; CHUNK * case.chunks];
@@ -118,7 +118,7 @@ fn run(case: &Case) -> Cost {
                 }
             }
             if at == 1 && ends[1].is_up() && opened < case.streams {
-                let stream = ends[1].open(&header).expect("there is room for a stream");
+                let stream = ends[1].open(&header).expect("a free stream");
                 ends[1].write(stream, b"x");
                 opened += 1;
             }

@@ -82,7 +82,7 @@ fn bursts(on: Distribution<Duration>) -> Vec<u32> {
     let mut generator = Generator::new(&pattern, &mut rng);
     let (mut all, mut packets, mut is_on) = (Vec::new(), 0, false);
     while all.len() < 40_000 {
-        let step = generator.next(&mut rng).expect("it never ends");
+        let step = generator.next(&mut rng).expect("an endless source");
         if step.len > 0 {
             packets += 1;
             is_on = true;
@@ -154,7 +154,7 @@ fn mmpp_dispersion_matches_the_closed_form() {
             let mut generator = Generator::new(&pattern, &mut rng);
             let (mut now, mut count) = (Duration::ZERO, 0.0);
             loop {
-                let step = generator.next(&mut rng).expect("it never ends");
+                let step = generator.next(&mut rng).expect("an endless source");
                 now += step.gap;
                 if now.as_secs_f64() >= window {
                     return count;
@@ -227,7 +227,7 @@ fn video_bytes_are_conserved_from_any_start() {
             let mut generator = Generator::new(&pattern, &mut rng);
             let (mut now, mut bytes) = (Duration::ZERO, 0);
             loop {
-                let step = generator.next(&mut rng).expect("it never ends");
+                let step = generator.next(&mut rng).expect("an endless source");
                 now += step.gap;
                 // One complete cycle of 500 frames of 40 ms each.
                 if now >= Duration::from_secs(20) {

@@ -82,7 +82,7 @@ impl Namespace {
     pub fn spawn<T: Send + 'static>(&self, what: impl FnOnce() -> T + Send + 'static) -> JoinHandle<T> {
         let file = self.0.try_clone().expect("a descriptor");
         thread::spawn(move || {
-            setns(file, CloneFlags::CLONE_NEWNET).expect("to enter the namespace");
+            setns(file, CloneFlags::CLONE_NEWNET).expect("the namespace");
             what()
         })
     }
@@ -105,8 +105,8 @@ impl Namespace {
                 .stdin(Stdio::null())
                 .output()
                 .unwrap_or_else(|error| panic!("{line}: {error}"));
-            let said = String::from_utf8_lossy(&output.stderr);
-            assert!(output.status.success(), "{line}: {said}");
+            let stderr = String::from_utf8_lossy(&output.stderr);
+            assert!(output.status.success(), "{line}: {stderr}");
             String::from_utf8_lossy(&output.stdout).into_owned()
         })
     }

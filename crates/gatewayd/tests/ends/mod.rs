@@ -32,7 +32,7 @@ pub const LONG: Duration = Duration::from_secs(60);
 /// A running daemon and its output.
 pub struct End {
     pub child: Child,
-    said: Receiver<String>,
+    lines: Receiver<String>,
     record: PathBuf,
 }
 
@@ -44,20 +44,22 @@ impl End {
             command.arg("run").arg(config).stdin(Stdio::null()).stdout(Stdio::piped());
             command.spawn().expect("the daemon")
         });
-        let (tell, said) = channel();
+        let (sender, received) = channel();
         let lines = BufReader::new(child.stdout.take().expect("its output")).lines();
-        thread::spawn(move || lines.map_while(Result::ok).try_for_each(|line| tell.send(line).map_err(drop)));
-        Self { child, said, record }
+        thread::spawn(move || {
+            lines.map_while(Result::ok).try_for_each(|line| sender.send(line).map_err(drop))
+        });
+        Self { child, lines: received, record }
     }
 
     /// Waits for a line that contains `word`.
     pub fn wait_for(&self, word: &str) {
         loop {
-            match self.said.recv_timeout(LONG) {
+            match self.lines.recv_timeout(LONG) {
                 Ok(line) if line.contains(word) => return,
                 Ok(_) => {}
                 Err(e @ (RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected)) => {
-                    panic!("it never said {word}: {e}")
+                    panic!("no line contains {word}: {e}")
                 }
             }
         }
@@ -82,7 +84,7 @@ impl End {
 
     /// Stops it. Returns the last line of its record.
     pub fn finish(&mut self) -> Value {
-        assert!(self.kill(Signal::SIGTERM), "it did not end well");
+        assert!(self.kill(Signal::SIGTERM), "it did not exit with success");
         let record = fs::read_to_string(&self.record).expect("its record");
         serde_json::from_str(record.lines().last().expect("a line")).expect("JSON")
     }
@@ -181,23 +183,23 @@ impl World {
         let text = fs::read_to_string(&path).expect("its configuration");
         fs::write(&path, change(text)).expect("a file");
         let end = if role == "gateway" { &self.gateway } else { &self.terminal };
-        kill(Pid::from_raw(end.child.id().cast_signed()), Signal::SIGHUP).expect("it runs");
+        kill(Pid::from_raw(end.child.id().cast_signed()), Signal::SIGHUP).expect("a running process");
     }
 
     /// Serves a port: calls `serve` for each connection.
     pub fn serve(&self, port: u16, serve: fn(TcpStream)) {
         for address in SERVER {
             let address = SocketAddr::new(address.parse().expect("an address"), port);
-            let (tell, listening) = channel();
+            let (started, listening) = channel();
             self.servers.spawn(move || {
                 let listener = TcpListener::bind(address).expect("a listener");
-                tell.send(()).expect("somebody waits");
+                started.send(()).expect("a receiver");
                 for stream in listener.incoming().map_while(Result::ok) {
                     stream.set_read_timeout(Some(LONG)).expect("a time-out");
                     thread::spawn(move || serve(stream));
                 }
             });
-            listening.recv().expect("it listens");
+            listening.recv().expect("a listener");
         }
     }
 

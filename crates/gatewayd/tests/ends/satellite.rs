@@ -48,13 +48,13 @@ impl Satellite {
         let (opened, open) = channel();
         namespace.spawn(move || {
             let mut queue = Queue::open(NUMBER, &Settings::default()).expect("a queue");
-            opened.send(()).expect("a test that waits");
+            opened.send(()).expect("a receiver");
             let mut waiting: VecDeque<(Instant, PacketId)> = VecDeque::new();
             while !stop.load(Ordering::Relaxed) {
                 let next =
                     waiting.front().map_or(100, |(due, _)| due.saturating_duration_since(now()).as_millis());
                 let timeout = PollTimeout::from(next.min(100) as u16);
-                // An interruption makes no difference.
+                // Interrupted calls are repeated.
                 let _ = poll(&mut [PollFd::new(queue.as_fd(), PollFlags::POLLIN)], timeout);
                 let time = now();
                 let come = |id, _: &mut [u8]| {

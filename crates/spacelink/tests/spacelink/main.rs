@@ -96,7 +96,7 @@ fn ip_packets_of_any_length_are_carried() {
 fn a_wrong_certificate_is_refused_at_both_ends() {
     for wrong in [GATEWAY, TERMINAL] {
         let mut setups = setups(None, ROUND_TRIP);
-        setups[wrong].peer = Identity::generate("somebody").unwrap().certificate();
+        setups[wrong].peer = Identity::generate("another").unwrap().certificate();
         let mut net = Net::new(&setups, 1);
         net.run(s(20.0));
         for host in &net.hosts {
@@ -200,7 +200,7 @@ fn bytes_survive_loss_duplication_and_reordering() {
     }
     download.run(s(40.0));
     let [gateway, terminal] = &download.net.hosts;
-    // Every byte was compared when it was read.
+    // Every byte is compared when it is read.
     assert_eq!((terminal.read, gateway.acknowledged), (10_000_000, 10_000_000));
     assert!(terminal.saw(|e| matches!(e, Event::Finished(_))).is_some());
 }
@@ -229,8 +229,8 @@ fn an_idle_connection_is_not_silent() {
 #[test]
 fn the_link_is_full_within_a_round_trip_after_an_outage() {
     let rate = Rate::from_bps(20_000_000);
-    // An outage of both directions, or of the data's alone: then the peer is heard but acknowledges nothing. Two round trips'
-    // worth of data is lost, and one more until answers under way have arrived.
+    // An outage of both directions, or of the data's direction only: then packets of the peer arrive without acknowledgements.
+    // Two round trips of data are lost, and a third until answers in flight have arrived.
     for (directions, most) in [(&[GATEWAY, TERMINAL][..], 4_000_000), (&[GATEWAY], 5_500_000)] {
         let mut download = Download::new(rate, u64::MAX, 5);
         for &way in directions {
@@ -325,7 +325,7 @@ fn a_stopping_end_notifies_the_peer() {
 fn garbage_is_ignored() {
     let mut download = Download::new(Rate::from_bps(5_000_000), 2_000_000, 8);
     let net = &mut download.net;
-    let mut told = 0;
+    let mut received = 0;
     for round in 0..600u64 {
         for end in [GATEWAY, TERMINAL] {
             let from = [net.hosts[1 - end].address, "198.51.100.7:9".parse().unwrap()][net.random(2)];
@@ -345,12 +345,12 @@ fn garbage_is_ignored() {
             };
             let now = net.now;
             net.hosts[end].link.receive(now, from, None, (round % 4) as u8, &bytes);
-            told += 1;
+            received += 1;
         }
         let until = net.time() + s(0.01);
         download.source.run(net, until);
     }
-    assert_eq!(told, 1200);
+    assert_eq!(received, 1200);
     download.run(s(20.0));
     assert_eq!(download.net.hosts[TERMINAL].read, 2_000_000);
     for host in &download.net.hosts {
@@ -485,7 +485,7 @@ fn outages_delay_connecting_and_time_out() {
     assert!(net.hosts.iter().all(|host| host.up), "{:?}", net.hosts[TERMINAL].events);
 }
 
-/// An ICMP error about the peer's port counts only while the peer is silent, and silence alone is an outage.
+/// An ICMP error about the peer's port counts only while the peer is silent; silence without an error is an outage.
 #[test]
 fn a_peer_that_stopped_listening_is_given_up() {
     let reports = |net: &mut Net, until: Duration, from: &str| {
@@ -503,14 +503,14 @@ fn a_peer_that_stopped_listening_is_given_up() {
     for way in &mut net.directions {
         way.outage = Some((s(30.0), s(100.0)));
     }
-    // About another host; then no error at all.
+    // An error about another host, then no error.
     reports(&mut net, s(40.0), "192.0.2.77");
     net.run(s(50.0));
     assert!(net.hosts[GATEWAY].up, "an outage");
     reports(&mut net, s(53.0), &peer);
     let gone = net.hosts[GATEWAY].saw(|e| *e == Event::Down(Reason::Gone)).unwrap();
     assert!(gone >= s(50.0) && gone < s(52.0), "{gone:?}");
-    assert!(net.hosts[TERMINAL].up, "nobody told it");
+    assert!(net.hosts[TERMINAL].up, "the terminal has not been notified");
 }
 
 #[test]

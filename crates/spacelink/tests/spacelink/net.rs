@@ -118,7 +118,7 @@ impl Host {
                 Event::Up => self.up = true,
                 Event::Down(_) => {
                     self.up = false;
-                    assert!(self.streams.is_empty(), "streams are told before");
+                    assert!(self.streams.is_empty(), "all streams end before the link");
                 }
                 Event::Opened { stream, header } => {
                     let new = Stream { header: Some(*header), ..Stream::default() };
@@ -240,7 +240,7 @@ impl Net {
         self.rng.below(n as u64) as usize
     }
 
-    /// A datagram on its way to `end`.
+    /// A datagram in flight to `end`.
     pub fn in_transit(&mut self, end: usize) -> Option<Vec<u8>> {
         let all: Vec<_> = self.air.values().filter(|(to, _, _)| *to == end).collect();
         (!all.is_empty()).then(|| all[self.rng.below(all.len() as u64) as usize].2.clone())
@@ -269,7 +269,7 @@ impl Net {
         }
     }
 
-    /// Puts a datagram from `end` on its way.
+    /// Sends a datagram from `end`.
     pub fn carry(&mut self, end: usize, ecn: u8, datagram: &[u8]) {
         let time = self.time();
         let way = &mut self.directions[end];

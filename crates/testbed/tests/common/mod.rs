@@ -26,12 +26,12 @@ impl Namespace {
     /// A new namespace with loopback up; `None` without the permission to create one.
     pub fn new() -> Option<Self> {
         let (work, todo): (Sender<Work>, Receiver<Work>) = channel();
-        let (told, path) = channel();
+        let (sender, path) = channel();
         thread::spawn(move || {
             let made = unshare(CloneFlags::CLONE_NEWNET).is_ok();
             let tid = nix::unistd::gettid();
             let path = PathBuf::from(format!("/proc/{}/task/{tid}/ns/net", std::process::id()));
-            told.send(made.then_some(path)).unwrap();
+            sender.send(made.then_some(path)).unwrap();
             while let Ok(work) = todo.recv() {
                 work();
             }
@@ -48,8 +48,8 @@ impl Namespace {
 
     /// Queues `work` in the namespace.
     pub fn spawn<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> Receiver<T> {
-        let (told, done) = channel();
-        self.work.send(Box::new(move || drop(told.send(work())))).unwrap();
+        let (sender, done) = channel();
+        self.work.send(Box::new(move || drop(sender.send(work())))).unwrap();
         done
     }
 
@@ -117,10 +117,10 @@ impl Testbed {
             .spawn()
             .unwrap();
         let out = child.stdout.take().unwrap();
-        let (told, lines) = channel();
+        let (sender, lines) = channel();
         thread::spawn(move || {
             for line in BufReader::new(out).lines().map_while(Result::ok) {
-                let _ = told.send(serde_json::from_str(&line).unwrap());
+                let _ = sender.send(serde_json::from_str(&line).unwrap());
             }
         });
         let testbed = Self { input: child.stdin.take(), child, lines };
