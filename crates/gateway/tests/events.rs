@@ -1,4 +1,4 @@
-//! Event sequences of a gateway, worked out by hand: 20 Mbit/s and ticks of 5 ms release 12 500 bytes at a time.
+//! Event sequences of a gateway, compared with hand-computed ones: 20 Mbit/s and ticks of 5 ms release 12 500 bytes per tick.
 
 use bentpipe_gateway::{Event, Gateway, GatewayQueue, Regulator, Setup};
 use bentpipe_queue::{
@@ -49,7 +49,7 @@ fn packet(handle: u32) -> Packet {
     Packet::new(1000, 0, handle)
 }
 
-/// A host that passes everything on. Returns the events until `end`: time, kind, packet.
+/// Runs a host that forwards every packet. Returns the events until `end`: time, kind, packet.
 fn drive(gateway: &mut Gateway, end: Instant) -> Vec<(u64, &'static str, u32)> {
     let mut log = Vec::new();
     let mut note = |gateway: &mut Gateway, now: Instant| {

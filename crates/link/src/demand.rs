@@ -146,7 +146,7 @@ mod tests {
         Demand::new(&demand, Rate::from_bps(1_000_000))
     }
 
-    /// Sends packets of 1000 bytes that all come at `from`: when each has gone.
+    /// Sends packets of 1000 bytes that arrive at `from`. Returns the times at which they have been sent.
     fn send(t: &mut Demand, from: Instant, packets: u32) -> Vec<Instant> {
         let (mut now, mut gone, mut left) = (from, Vec::new(), 1000);
         while gone.len() < packets as usize {

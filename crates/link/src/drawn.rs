@@ -55,7 +55,7 @@ mod tests {
 
     /// Of 100 000 rates the standard deviation is 4 / sqrt(12) = 1.155 Mbit/s, which makes standard errors of 3.65 kbit/s
     /// for the mean, of 0.0033 Mbit²/s² for the variance (1.333; the fourth moment of a uniform is 1.8 times its square)
-    /// and of 0.0032 for the correlation of each with the next; the bounds are five of each.
+    /// and of 0.0032 for the correlation of each with the next; the bounds are five standard errors.
     #[test]
     fn rates_are_uniform_and_independent() {
         let mut drawn = drawn();
@@ -76,7 +76,7 @@ mod tests {
         assert!((next / variance).abs() < 0.016, "{}", next / variance);
     }
 
-    /// The rates do not depend on how often they are asked for.
+    /// The rates do not depend on the times of the calls.
     #[test]
     fn a_rate_holds_until_the_next_draw() {
         let (mut often, mut seldom) = (drawn(), drawn());

@@ -115,7 +115,7 @@ mod tests {
         Fade::new(&carrier, fade, Rng::stream(2, "fade", 0, "capacity"))
     }
 
-    /// Against a table of the normal distribution.
+    /// Compared with a table of the normal distribution.
     #[test]
     fn quantiles_agree_with_the_table() {
         for (p, x) in [(0.5, 0.0), (0.158_655_254, 1.0), (0.05, 1.644_853_627), (0.975, -1.959_963_985)] {

@@ -147,7 +147,7 @@ mod tests {
         assert!(channel(LossModel::BitErrorRate(0.0)).is_none());
     }
 
-    /// Standard error of the share: sqrt(0.1 x 0.9 / 100000) = 0.00095; the bound is five of it.
+    /// Standard error of the share: sqrt(0.1 x 0.9 / 100000) = 0.00095; the bound is five standard errors.
     #[test]
     fn independent_loss_has_its_probability() {
         let share = lost(&mut channel(LossModel::Probability(0.1)), 100_000).len() as f64 / 1e5;
@@ -168,7 +168,7 @@ mod tests {
     /// The bad state holds for p / (p + r) = 0.02 / 0.27 of the packets, for 1 / r = 4 at a time. Lost packets come in runs whose lengths are
     /// geometric with variance (1 - r) / r^2 = 12: of some 74000 / 4 runs the mean's standard error is 0.026. The
     /// share's, with the correlation 1 - p - r = 0.73 from packet to packet: sqrt(0.0741 x 0.926 / 1e6 x 1.73 / 0.27) =
-    /// 0.00066. The bounds are five of each.
+    /// 0.00066. The bounds are five standard errors.
     #[test]
     fn a_packet_clocked_channel_has_its_loss_share_and_run_length() {
         let model = |loss_good, loss_bad| {

@@ -121,7 +121,7 @@ impl Load {
     fn run(&mut self, packets: usize) {
         for _ in 0..packets {
             self.step();
-            // A host knows the wake times. An algorithm with wake times is asked at each packet, others now and then.
+            // Like a host, reads the wake time: at each packet for algorithms with wake times, otherwise rarely.
             if self.wakes || self.next.is_multiple_of(64) {
                 self.wake();
             }

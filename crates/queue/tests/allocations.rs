@@ -20,7 +20,7 @@ thread_local! {
     static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
 }
 
-// SAFETY: every call goes to the system's allocator as it came; the counter allocates nothing.
+// SAFETY: every call is forwarded unchanged to the system's allocator; the counter does not allocate.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         ALLOCATIONS.with(|count| count.set(count.get() + 1));
@@ -128,7 +128,7 @@ fn id(flow: u32) -> u32 {
     flow.wrapping_mul(2_654_435_761)
 }
 
-/// Allocations for 100,000 packets after 200,000, some of them in an overload that fills every table.
+/// Allocations for 100,000 packets after 200,000 others, some of them in an overload that fills every table.
 fn allocations(algorithm: &Algorithm, discipline: &SchedulerAlgorithm, marking: Marking) -> u64 {
     let mut traffic = Traffic::new(algorithm, discipline, marking);
     traffic.run(PACKETS / 2, 20.0);
@@ -141,7 +141,10 @@ fn allocations(algorithm: &Algorithm, discipline: &SchedulerAlgorithm, marking: 
 
 #[test]
 fn packets_allocate_nothing() {
-    assert!(Vec::<u8>::with_capacity(1).capacity() > 0 && ALLOCATIONS.get() > 0, "nothing is counted");
+    assert!(
+        Vec::<u8>::with_capacity(1).capacity() > 0 && ALLOCATIONS.get() > 0,
+        "the allocator does not count"
+    );
     let (fifo, droptail) = (&SCHEDULERS[0], &AQMS[0]);
     assert_eq!((fifo.name, droptail.name), ("fifo", "droptail"));
     let mut found = Vec::new();

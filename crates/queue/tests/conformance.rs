@@ -219,8 +219,8 @@ fn light_load_is_not_dropped() {
     }
 }
 
-/// Under threshold control a light load loses nothing either; an overload drops nothing at a full buffer, where the
-/// ramp is 1, and probabilities are within 0 and 1.
+/// Under threshold control a light load has no losses either; an overload has no overflow, since the ramp is 1 at a full
+/// buffer; and probabilities are between 0 and 1.
 #[test]
 fn threshold_control_works_with_any_aqm() {
     for pair in AQMS.iter().map(|a| Pair(a, &SCHEDULERS[0])) {
@@ -238,8 +238,8 @@ fn threshold_control_works_with_any_aqm() {
     }
 }
 
-/// Each replaces each other AQM in the middle of an overload: no packet is lost from the accounts, no count falls below
-/// zero, and from then on it signals about as often as one that was there from the beginning.
+/// Each AQM replaces each other one during an overload: packets are conserved, no count falls below zero, and the new AQM
+/// then signals about as often as one that was present from the start.
 #[test]
 fn any_aqm_can_replace_any_other() {
     let fresh =
@@ -253,7 +253,7 @@ fn any_aqm_can_replace_any_other() {
             let waiting = queue.state().packets;
             let now = Instant::ZERO + Duration::from_secs(5);
             queue.set_aqm(fresh(after), now);
-            // Packets that waited leave without its verdict.
+            // Packets queued before leave without its verdict.
             let mut lost = Lost::default();
             (0..waiting).for_each(|_| assert!(queue.dequeue(now, &mut lost).is_some()));
             assert!(lost.0.is_empty(), "{}", after.name());
@@ -286,7 +286,7 @@ fn idle_hour_has_no_effect() {
         Traffic { packets: 2_000, load: 2.0, flows: 10, ..TRAFFIC }.drive(&mut queue);
         let drained = Instant::ZERO + Duration::from_secs(10);
         while queue.dequeue(drained, &mut Lost::default()).is_some() {}
-        // Flows that return after the hour find an algorithm up to date.
+        // Flows that return after an hour find a current state.
         let start = Instant::ZERO + Duration::from_secs(3610);
         while queue.wake_at().is_some_and(|at| at < start) {
             let at = queue.wake_at().unwrap().max(drained);
@@ -311,7 +311,7 @@ fn overload_odd_lengths_and_many_flows_conserve_packets() {
             let fate = traffic.drive(&mut queue);
             let name = format!("{} at load {load} of {flows} flows with {len} bytes", pair.name());
             conserved(&name, &queue, &fate, traffic.packets);
-            assert!(!fate.sent.is_empty(), "{name} sends nothing");
+            assert!(!fate.sent.is_empty(), "{name} sends no packet");
         }
     }
 }
@@ -342,7 +342,7 @@ fn constant_time_and_the_end_of_time_conserve_packets() {
     }
 }
 
-/// RFC 3168, section 5: a mark on an ECN packet is no drop, on another it is; other packets are not marked.
+/// RFC 3168, section 5: a mark on an ECN-capable packet is not a drop; a mark on another packet is a drop.
 #[test]
 fn ecn_marks_ecn_packets_and_drops_others() {
     for pair in plain() {
@@ -362,9 +362,9 @@ fn ecn_marks_ecn_packets_and_drops_others() {
         if pair.signals() {
             assert!(
                 fate.sent.iter().any(|pkt| pkt.ecn == Ecn::Ce) || drops_at_once(pair),
-                "{name} marks nothing"
+                "{name} marks no packet"
             );
-            assert!(queue.counters().marked > 0, "{name} signals nothing");
+            assert!(queue.counters().marked > 0, "{name} sends no signal");
         } else {
             assert_eq!(queue.counters().marked, 0, "{name}");
         }
@@ -383,7 +383,7 @@ fn window_marks_split_connections_and_drops_others() {
             assert_eq!(pkt.ecn, Ecn::Ect, "{name}");
         }
         if pair.signals() {
-            assert!(fate.sent.iter().any(|pkt| pkt.marked) || drops_at_once(pair), "{name} marks nothing");
+            assert!(fate.sent.iter().any(|pkt| pkt.marked) || drops_at_once(pair), "{name} marks no packet");
         }
     }
 }
@@ -434,9 +434,8 @@ fn random_marking_reports_its_probability() {
     assert!(problems.is_empty(), "{problems:#?}");
 }
 
-/// The work per packet does not grow with the flows: 1000 times as many may cost as much as cache misses do, but a
-/// visit to each of them, or to each waiting packet, would cost 1000 times as much. The benchmark shows the time of
-/// single packets.
+/// The work per packet does not grow with the number of flows: 1000 times as many flows may cost cache misses, but a visit
+/// to each flow or packet would cost 1000 times as much. The benchmark measures single packets.
 #[test]
 fn cost_per_packet_hardly_grows_with_the_flows() {
     let cost = |pair: Pair, flows: u32| {
@@ -488,9 +487,9 @@ fn cost_per_packet_hardly_grows_with_the_flows() {
     }
 }
 
-/// A link stands still for 100 s while 20,000 packets wait, long enough for every probability and every schedule. Then
-/// a call drops no more than its maximum for signals (an Aqm's times a scheduler's, if both do) before it returns a
-/// packet; and it returns none only if none waits, because a host does not ask again.
+/// A link is blocked for 100 s while 20,000 packets wait, long enough for every probability and schedule. Then a call drops
+/// at most its maximum for signals (an AQM's times a scheduler's, if both signal) before it returns a packet; it returns
+/// `None` only if the queue is empty, because a host does not call again.
 #[test]
 fn drops_per_dequeue_are_bounded() {
     for pair in pairs() {

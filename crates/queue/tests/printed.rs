@@ -1,4 +1,4 @@
-//! The fluid models of RED and AVQ as printed in the papers, at points worked out by hand.
+//! The printed fluid models of RED and AVQ, compared with values computed by hand.
 
 use bentpipe_queue::fluid::{FluidConfig, FluidVariant, Inputs, Service};
 use bentpipe_queue::registry::AQMS;
@@ -34,7 +34,7 @@ fn change(name: &str, given: &[(&str, Value)], x: &[f64], (offered, accepted): (
 /// `d avg/dt = ln(1 - w_q) / δ (avg - q)`, here `ln 2` times 20 packets per arrival, at the arrival rate, at most the
 /// link's.
 #[test]
-fn red() {
+fn printed_red_matches_hand_computed_values() {
     let given =
         [("w_q", Value::Number(0.5)), ("min_th", Value::Number(5.0)), ("max_th", Value::Number(90.0))];
     let halved = 20.0 * libm::log(2.0);
@@ -42,7 +42,7 @@ fn red() {
         let found = change("red", &given, &[30.0], (offered, 0.5 * offered))[0];
         assert!((found / (samples * halved) - 1.0).abs() < 1e-12, "{found}");
     }
-    // No faster than the grain of time allows, so a weight of 1 has a solution.
+    // The rate of change is limited by the time step, so a weight of 1 has a solution.
     let found = change("red", &[("w_q", Value::Number(1.0)), given[1], given[2]], &[30.0], (400.0, 200.0))[0];
     assert!((found - 20.0 * 1e4).abs() < 1e-6, "{found}");
 }
@@ -50,7 +50,7 @@ fn red() {
 /// A buffer of 90 packets, so a threshold of 30: `dp/dt = -p` below it and `1 - p` above, in 100 ms; `v` is filled by
 /// accepted packets and served at C', which `alpha` adapts to the difference of the load from the target.
 #[test]
-fn avq() {
+fn printed_avq_matches_hand_computed_values() {
     let given =
         [("buffer", Value::Number(90_000.0)), ("alpha", Value::Number(0.5)), ("gamma", Value::Number(0.9))];
     for (v, dp) in [(28.0, -2.5), (29.0, -2.5), (31.0, 7.5), (46.0, 7.5)] {

@@ -70,7 +70,7 @@ fn base_scenarios_are_valid() {
 }
 
 #[test]
-fn keys() {
+fn unknown_keys_are_reported() {
     check(&[
         (
             "delay = \"20 ms\"",
@@ -101,7 +101,7 @@ fn keys() {
 }
 
 #[test]
-fn missing_keys() {
+fn missing_keys_are_reported() {
     check(&[
         ("title = \"A test\"", "", "my.toml:1:1: title: missing; required: Title, one line"),
         (
@@ -134,7 +134,7 @@ fn missing_keys() {
 }
 
 #[test]
-fn units() {
+fn wrong_units_are_reported() {
     const RATES: &str = "allowed: a rate such as \"20 Mbps\" (bps, kbps, Mbps, Gbps)";
     for (found, shown) in [
         ("\"1 Mbs\"", "\"1 Mbs\""),
@@ -169,7 +169,7 @@ fn units() {
 }
 
 #[test]
-fn types() {
+fn wrong_types_are_reported() {
     check(&[
         ("title = \"A test\"", "title = 3", "my.toml:1:9: title: found 3; allowed: a text in quotes"),
         (
@@ -208,7 +208,7 @@ fn types() {
 }
 
 #[test]
-fn ranges() {
+fn values_out_of_range_are_reported() {
     const RATE: &str = "allowed: a rate above 0 and at most 1000000 Gbps, such as \"20 Mbps\"";
     const SPAN: &str = "allowed: a time above 0 and at most 1000000000 s, such as \"300 ms\"";
     for found in ["\"0 Mbps\"", "\"-5 Mbps\"", "\"0.1 bps\"", "\"10000000 Gbps\""] {
@@ -363,7 +363,7 @@ fn ranges() {
 }
 
 #[test]
-fn algorithms_and_their_parameters() {
+fn mistakes_in_algorithms_are_reported() {
     let aqm = "algorithm = \"red\"";
     check(&[
         (
@@ -536,7 +536,7 @@ fn with_lists(expected: &str) -> String {
 }
 
 #[test]
-fn kinds_and_names() {
+fn unknown_kinds_and_names_are_reported() {
     check(&[
         (
             "kind = \"pages\"",
@@ -605,7 +605,7 @@ fn kinds_and_names() {
 }
 
 #[test]
-fn places() {
+fn mistakes_in_placement_are_reported() {
     check(&[
         (
             "algorithm = \"red\"",
@@ -742,7 +742,7 @@ fn places() {
 }
 
 #[test]
-fn topologies() {
+fn impossible_topologies_are_reported() {
     check(&[
         (
             "[\"server\", \"gateway\"]",
@@ -792,7 +792,7 @@ fn topologies() {
 }
 
 #[test]
-fn links() {
+fn mistakes_in_links_are_reported() {
     const ROUTER: &str = "[gateway]\n";
     let with = |link: &str| changed("[gateway]", &format!("[router.r]\n{link}\n[gateway]"));
     assert!(GATEWAY.contains(ROUTER));
@@ -830,7 +830,7 @@ fn ingress(keys: &str) -> String {
 }
 
 #[test]
-fn channels() {
+fn mistakes_in_channels_are_reported() {
     for (keys, expected) in [
         (
             "loss = { gilbert_elliott = { p = 0.1, good = \"1 s\" } }",
@@ -992,7 +992,7 @@ fn channels() {
 }
 
 #[test]
-fn subjects() {
+fn missing_and_ambiguous_subjects_are_reported() {
     let dumbbell = |queues: [&str; 2]| {
         format!(
             "title = \"Two queues\"\nrun.duration = \"1 s\"\nhost.a = {{}}\nhost.b = {{}}\nrouter.r = {{}}\n\
@@ -1019,7 +1019,7 @@ fn subjects() {
 }
 
 #[test]
-fn settings() {
+fn mistakes_in_settings_are_reported() {
     check(&[
         (
             "[run]",
@@ -1070,7 +1070,7 @@ fn settings() {
             "my.toml:18:21: gateway.aqm.algorithm: found \"window\"; that is a marking method: marking = \"window\"",
         ),
     ]);
-    let scenario = Scenario::parse(GATEWAY, "my.toml", &[]).expect("right");
+    let scenario = Scenario::parse(GATEWAY, "my.toml", &[]).expect("a valid scenario");
     let asked = |name: &str| scenario.with_setting(name).expect_err("wrong").to_string();
     assert_eq!(
         asked("RED 44"),
@@ -1082,7 +1082,7 @@ fn settings() {
     let plain = plain.replace("[run]", "[run]\nsubject = \"ingress\"");
     assert_eq!(
         Scenario::parse(&plain, "my.toml", &[])
-            .expect("right")
+            .expect("a valid scenario")
             .with_setting("RED FC 3")
             .expect_err("wrong")
             .to_string(),
@@ -1091,7 +1091,7 @@ fn settings() {
     let behind =
         Scenario::parse(&GATEWAY.replace("[gateway]", "[gateway]\nmark = \"transmit\""), "my.toml", &[]);
     assert_eq!(
-        behind.expect("right").with_setting("RED FC 3").expect_err("wrong").to_string(),
+        behind.expect("a valid scenario").with_setting("RED FC 3").expect_err("wrong").to_string(),
         "setting \"RED FC 3\": gateway.marking: found \"window\"; allowed: \"drop\" if mark = \"transmit\", because a packet behind the PEP does not identify the window to cut"
     );
     assert_eq!(
@@ -1101,7 +1101,7 @@ fn settings() {
 }
 
 #[test]
-fn overrides() {
+fn mistakes_in_overrides_are_reported() {
     for (change, expected) in [
         (
             "gateway.aqm.max_p=2",
@@ -1158,30 +1158,30 @@ fn overrides() {
 }
 
 #[test]
-fn overrides_unused_by_every_setting() {
+fn overrides_unused_by_every_setting_are_reported() {
     let unused = "gateway.aqm.b_ref=9".to_owned();
     let expected = "--set gateway.aqm.b_ref=9: gateway.aqm.b_ref: no parameter of red, but of rem; \
                     allowed: min_th, max_th, w_q, max_p, gentle, wait, ns2, bytes, mean_packet, threshold";
-    let scenario = Scenario::parse(GATEWAY, "my.toml", &[unused]).expect("may hold for a setting");
+    let scenario = Scenario::parse(GATEWAY, "my.toml", &[unused]).expect("an override for some settings");
     assert_eq!(scenario.all_used().expect_err("unused").to_string(), expected);
     let error = scenario.with_settings(&["red", "AVQ"]).expect_err("none of them has it");
     assert_eq!(error.to_string(), expected);
 
     // A scheduler's parameter applies to settings with that scheduler; the others keep theirs, by default fifo.
     let quantum = "gateway.transmit_queue.scheduler.quantum=3000 B".to_owned();
-    let scenario = Scenario::parse(GATEWAY, "my.toml", &[quantum]).expect("may hold for a setting");
+    let scenario = Scenario::parse(GATEWAY, "my.toml", &[quantum]).expect("an override for some settings");
     assert_eq!(
         scenario.all_used().expect_err("unused").to_string(),
         "--set gateway.transmit_queue.scheduler.quantum=3000 B: gateway.transmit_queue.scheduler.quantum: fifo has no \
          parameters"
     );
-    let both = scenario.with_settings(&["drr", "red"]).expect("drr has it");
+    let both = scenario.with_settings(&["drr", "red"]).expect("a parameter of drr");
     let values = &both[0].gateways[0].transmit_queue.scheduler.values;
     assert_eq!(values.number("quantum"), 3000.0);
 }
 
 #[test]
-fn syntax() {
+fn syntax_errors_are_located() {
     check(&[
         ("[run]", "[run", "my.toml:3:5: not TOML: unclosed table, expected `]`"),
         ("count = 5", "count == 5", "my.toml:7:8: not TOML: extra `=`, expected nothing"),
@@ -1193,7 +1193,7 @@ fn syntax() {
 }
 
 #[test]
-fn files() {
+fn unreadable_files_are_reported() {
     let folder = std::env::temp_dir().join(format!("bentpipe-scenario-{}", std::process::id()));
     std::fs::create_dir_all(&folder).expect("a folder for the test");
     let load = |name: &str, bytes: Option<&[u8]>| {
@@ -1227,7 +1227,7 @@ fn files() {
 }
 
 #[test]
-fn distributions() {
+fn mistakes_in_distributions_are_reported() {
     let at = "my.toml:33:1: traffic.web.object_size";
     for (distribution, expected) in [
         ("{}", format!("{at}: found none; allowed: one of uniform, exponential, normal, erlang, pareto, choice, trace")),
@@ -1274,9 +1274,8 @@ fn distributions() {
     }
 }
 
-/// A transport accepts the keys and the traffic of its protocol.
 #[test]
-fn protocols() {
+fn transports_accept_only_keys_and_traffic_of_their_protocol() {
     let x = |keys: &str| changed("[traffic.web]", &format!("[transport.x]\n{keys}\n[traffic.web]"));
     assert_eq!(x("protocol = \"sctp\""), "no mistake");
     assert_eq!(x("protocol = \"rtp\""), "no mistake");
@@ -1323,7 +1322,7 @@ fn protocols() {
     );
     let carried = |protocol: &str, traffic: &str| {
         let transport = format!("[transport.x]\nprotocol = \"{protocol}\"\n[traffic.t]\ntransport = \"x\"");
-        let (head, _) = GATEWAY.split_once("[traffic.web]").expect("it has traffic");
+        let (head, _) = GATEWAY.split_once("[traffic.web]").expect("traffic");
         message(&format!("{head}{transport}\nfrom = \"server\"\nto = \"client\"\n{traffic}\n"), &[])
     };
     let found = |protocol: &str, allowed: &str| {

@@ -114,7 +114,7 @@ fn mutate(text: &str, mutation: &Mutation) -> String {
     lines.join("\n")
 }
 
-/// Reads a scenario and calls all that an engine may call.
+/// Reads a scenario and calls every function that an engine may call.
 fn use_it(text: &str, overrides: &[String]) {
     match Scenario::parse(text, "mutated.toml", overrides) {
         Ok(scenario) => {

@@ -61,7 +61,7 @@ fn shipped_scenarios_load_without_warnings() {
     }
 }
 
-/// Parameters of the 2007 emulation, as an engine gets them.
+/// Parameters of the 2007 emulation, as passed to an engine.
 #[test]
 fn byun2007_gateway_matches_its_description() {
     let s = load("byun2007-gateway", &[]);
@@ -112,7 +112,7 @@ fn dumbbell_matches_its_description() {
     let bottleneck = &s.links[1];
     let queue = bottleneck.forward.queue.as_ref().expect("a queue");
     assert_eq!((queue.limit.packets, queue.mean_packet), (400, 1040.0));
-    assert!(bottleneck.reverse.queue.is_none(), "the queue is the forward direction's");
+    assert!(bottleneck.reverse.queue.is_none(), "only the forward direction has a queue");
     assert_eq!(bottleneck.reverse.rate, Some(Rate::from_bps(20_000_000)));
     let round_trip =
         s.links.iter().fold(Duration::ZERO, |t, l| t + l.forward.delay.longest() + l.reverse.delay.longest());
@@ -159,7 +159,7 @@ fn generic_gateway_matches_its_description() {
 fn routes_lead_through_two_gateways() {
     let s = load("two-gateways", &[]);
     assert_eq!(s.subject, Subject::Gateway(1));
-    let route = s.route("server", "client").expect("a way");
+    let route = s.route("server", "client").expect("a route");
     assert_eq!(route, s.traffic[0].route);
     assert_eq!(route.iter().map(|hop| hop.link).collect::<Vec<_>>(), [0, 1, 2, 3, 4, 5]);
     let back: Vec<_> = route.iter().rev().map(|hop| Hop { forward: false, ..*hop }).collect();
@@ -211,7 +211,8 @@ d = { between = ["r2", "d"], rate = "10 Mbps", delay = "1 ms" }
 bottleneck = { between = ["r1", "r2"], rate = "1 Mbps", delay = "1 ms", queue = { limit = "50 packets" } }
 "#;
     for lossy in ["s0", "d0"] {
-        let s = Scenario::parse(text, "ten.toml", &[format!("link.{lossy}.loss=0.1")]).expect("right");
+        let s =
+            Scenario::parse(text, "ten.toml", &[format!("link.{lossy}.loss=0.1")]).expect("a valid scenario");
         let name = |hop: &Hop| s.links[hop.link].name.as_str();
         assert_eq!(s.traffic[0].route.iter().map(name).collect::<Vec<_>>(), ["s0", "bottleneck", "d0"]);
         assert_eq!(s.traffic[1].route.iter().map(name).collect::<Vec<_>>(), ["s", "bottleneck", "d"]);
@@ -252,7 +253,9 @@ fn overrides_apply_to_settings_with_the_parameter() {
     let s = load("byun2007-gateway", &["gateway.aqm.max_p=0.5"]);
     assert_eq!((number(&s, "max_p"), s.label()), (0.5, "RED 4"));
     assert_eq!(s.subject_aqm().expect("an AQM").changed, ["max_p"]);
-    let [red, avq] = &s.with_settings(&["RED 4", "AVQ"]).expect("RED has it")[..] else { panic!("two") };
+    let [red, avq] = &s.with_settings(&["RED 4", "AVQ"]).expect("a parameter of RED")[..] else {
+        panic!("two")
+    };
     assert_eq!((number(red, "max_p"), number(red, "w_q")), (0.5, 0.1));
     assert_eq!((red.unused_overrides.len(), avq.unused_overrides.len()), (0, 1));
     // Another algorithm removes the file's parameters but not the command line's.
@@ -361,7 +364,9 @@ fn marking_parameters_can_be_overridden() {
     assert_eq!((window(&s), s.label()), ((0.97, 0.01, 1.0), "red"));
     let s = load("byun2007-gateway", &["gateway.marking.freeze=100 ms"]);
     assert_eq!(s.unused_overrides.len(), 1);
-    let [fc, red] = &s.with_settings(&["RED FC 1", "RED 4"]).expect("one has it")[..] else { panic!("two") };
+    let [fc, red] = &s.with_settings(&["RED FC 1", "RED 4"]).expect("an override for one setting")[..] else {
+        panic!("two")
+    };
     assert_eq!(
         (window(fc), fc.unused_overrides.len(), red.unused_overrides.len()),
         ((0.97, 0.01, 0.1), 0, 1)
@@ -399,7 +404,9 @@ fn a_scheduler_name_is_a_setting() {
 fn a_setting_can_name_its_scheduler() {
     let text = load("byun2007-gateway", &[]).text().to_owned();
     let text = format!("{text}\n[setting.Fair]\npreset = \"AVQRED\"\nscheduler = \"drr\"\n");
-    let fair = Scenario::parse(&text, "my.toml", &[]).and_then(|s| s.with_setting("Fair")).expect("right");
+    let fair = Scenario::parse(&text, "my.toml", &[])
+        .and_then(|s| s.with_setting("Fair"))
+        .expect("a valid scenario");
     let gateway = &fair.gateways[0];
     assert_eq!((gateway.aqm.algorithm.name, fair.label()), ("avqred", "Fair"));
     assert_eq!(gateway.transmit_queue.scheduler.discipline.name, "drr");
@@ -572,11 +579,11 @@ fn canonical_form_contains_only_what_affects_results() {
 
 #[test]
 fn scenarios_are_send_and_sync() {
-    fn is_free<T: Clone + Send + Sync + 'static>() {}
-    is_free::<Scenario>();
+    fn requires_send_and_sync<T: Clone + Send + Sync + 'static>() {}
+    requires_send_and_sync::<Scenario>();
 }
 
-/// Otherwise a key of an AQM's table would be ambiguous.
+/// A collision would make a key of an AQM's table ambiguous.
 #[test]
 fn no_parameter_name_collides_with_common_keys() {
     for algorithm in AQMS {

@@ -259,7 +259,7 @@ fn a_packed_scenario_loads_without_its_files() {
     let overrides = ["run.duration=3 s".to_owned()];
     let scenario = Scenario::load(folder.0.join("my.toml"), &overrides).expect("a scenario");
     let scenario = scenario.with_setting("red 4").expect("a preset");
-    let packed = scenario.packed().expect("no AQM made outside");
+    let packed = scenario.packed().expect("an AQM of the registry");
     assert_eq!(packed.setting.as_deref(), Some("RED 4"));
     let files: Vec<_> = packed
         .files

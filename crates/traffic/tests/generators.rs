@@ -103,7 +103,7 @@ fn pareto_bursts_have_the_heavier_tail() {
     };
     let pareto = bursts(Distribution::Pareto { shape: 1.5, mean: secs(1.0) });
     let exponential = bursts(Distribution::Exponential(secs(1.0)));
-    // Standard errors: 0.00039, 0.0025, 0.000034 and 0.0025; the tolerances are four of each.
+    // Standard errors: 0.00039, 0.0025, 0.000034 and 0.0025; the tolerances are four standard errors.
     assert!((share(&pareto, 1000) - 1.0 / 164.3).abs() < 0.0016, "{}", share(&pareto, 1000));
     assert!((share(&pareto, 53) - 0.5).abs() < 0.015, "{}", share(&pareto, 53));
     assert!(share(&exponential, 1000) < 0.0002);

@@ -99,7 +99,7 @@ mod tests {
         Config::parse(&text.replace(change.0, change.1), "g.toml").unwrap()
     }
 
-    /// Changeable keys change, others are listed, and a change that was taken over is no difference any more.
+    /// Changeable keys change, others are listed, and an applied change is not listed again.
     #[test]
     fn changeable_keys_change_and_others_are_listed() {
         let old = || config(("", ""));

@@ -271,7 +271,7 @@ mod tests {
             parts.push(bytes.len());
             if parts.len() == 2 { Err(io::ErrorKind::Other.into()) } else { Ok(()) }
         };
-        // After a part that the kernel refuses the rest is sent all the same, and the error is returned.
+        // If the kernel refuses a part, the rest is still sent, and the error is returned.
         assert!(decisions.send_verdicts(0, &mut Vec::new(), &mut count).is_err());
         assert_eq!(parts.iter().sum::<usize>(), 100 * (20 + 12 + 4 + 1500));
         assert!(parts.len() > 3 && parts.iter().all(|part| *part < DATAGRAM + 1600), "{parts:?}");

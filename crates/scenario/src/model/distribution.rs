@@ -249,7 +249,7 @@ mod tests {
         moments(draw).0
     }
 
-    /// Standard errors: 0.27, 0.0018 and 0.0063; the bounds are five of each.
+    /// Standard errors: 0.27, 0.0018 and 0.0063; the bounds are five standard errors.
     #[test]
     fn sample_means_match() {
         let objects = Distribution::Uniform(250, 550);
@@ -260,7 +260,7 @@ mod tests {
         assert!((mean(|rng| think.draw(rng).as_secs_f64()) - think.mean().as_secs_f64()).abs() < 0.032);
     }
 
-    /// A bell of 1000 ± 100 is as good as whole: mean 1000, variance 10⁴ (standard errors 0.32 and 45). Four
+    /// A normal distribution of 1000 ± 100 is hardly truncated: mean 1000, variance 10⁴ (standard errors 0.32 and 45). Four
     /// exponentials of 250: mean 1000, variance 1000² / 4 (standard errors 1.6 and 2100, for the kurtosis is 4.5).
     #[test]
     fn normal_and_erlang_moments_match() {
@@ -272,7 +272,7 @@ mod tests {
         assert!((mean - 1000.0).abs() < 8.0 && (variance - 250_000.0).abs() < 10_000.0, "{mean} {variance}");
     }
 
-    /// Half a bell, whose mean is √(2/π) standard deviations; its standard error is 0.0019 s.
+    /// Half a normal distribution, whose mean is √(2/π) standard deviations; its standard error is 0.0019 s.
     #[test]
     fn normal_draws_are_not_negative() {
         let distribution = Distribution::Normal { mean: Duration::ZERO, std: Duration::from_secs(1) };

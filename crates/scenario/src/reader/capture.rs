@@ -188,7 +188,7 @@ mod tests {
             ..proptest::test_runner::Config::default()
         })]
 
-        /// Whatever the damage, reading gives packets in order of time or a message, never a panic.
+        /// Reading a damaged file gives packets in order of time or a message, never a panic.
         #[test]
         fn damaged_captures_yield_packets_or_a_message(
             changes in proptest::collection::vec((0usize..400, proptest::prelude::any::<u8>()), 0..12),

@@ -296,7 +296,7 @@ mod tests {
         assert_eq!(order, [Event::LinkFree(Id::new(1)), line(9), line(3), Event::Sample]);
     }
 
-    /// Against a sorted list: random times, added before and between removals.
+    /// Compared with a sorted list: random times, added before and between removals.
     #[test]
     fn events_come_in_order_of_time() {
         let mut rng = bentpipe_units::Rng::stream(1, "agenda", 0, "test");

@@ -129,7 +129,7 @@ mod tests {
         log.lock().unwrap().clone()
     }
 
-    /// For every flow with a handshake a queue is told of its beginning, then its packets, then its end. Only
+    /// For every flow with a handshake a queue gets its start, its packets and its end, in this order. Only
     /// acknowledgements between the gateway and its terminal have no flow.
     #[test]
     fn flows_open_before_their_first_packet_and_close_after_their_last() {

@@ -199,7 +199,7 @@ mod tests {
         assert!(pep_delay.parts.is_empty());
     }
 
-    /// Against an arrival time for each byte: segments of any length, lost, late and duplicated; packets of any length.
+    /// Compared with an arrival time for each byte: segments of any length, lost, late and duplicated; packets of any length.
     #[test]
     fn means_agree_with_one_arrival_time_per_byte() {
         let mut rng = Rng::stream(3, "transit", 0, "test");
