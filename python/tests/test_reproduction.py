@@ -246,9 +246,9 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_a_quick_reproduction_from_end_to_end(small: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
-    told: list[tuple[int, int, int]] = []
-    (made,) = reproduce([small], out=out, quick=True, on_progress=lambda *state: told.append(state))
-    done, total, _ = told[-1]
+    calls: list[tuple[int, int, int]] = []
+    (made,) = reproduce([small], out=out, quick=True, on_progress=lambda *state: calls.append(state))
+    done, total, _ = calls[-1]
     assert done == total == made.about["runs"] == made.about["new_runs"]
     rows = made.rows()
     assert all(row["quick"] for row in rows)

@@ -221,14 +221,14 @@ def test_relations_are_ratios_of_runs_with_the_same_seed(short: Reproduction) ->
     # The delay was fitted to RED's levels; AVQRED does not depend on the queue behind it.
     assert (item.verdict, item.calibrated) == (CALIBRATED, "pep-delay; transport")
     # All rows of chapter 6 share it, so their ratios are judged.
-    (alike,) = (
+    (relation,) = (
         each
         for each in short.verdicts.items
         if (each.kind, each.name, each.row, each.column)
         == (RELATION, "table-6-3", "RED FC 1", "mean_packets")
     )
-    assert alike.verdict != CALIBRATED
-    assert "pep-delay" in alike.calibrated
+    assert relation.verdict != CALIBRATED
+    assert "pep-delay" in relation.calibrated
 
 
 def test_inputs_fitted_to_one_row_make_its_relations_calibrated(short: Reproduction) -> None:

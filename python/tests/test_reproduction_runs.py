@@ -53,9 +53,9 @@ RUNS = 6
 def small(tmp_path: Path) -> Path:
     folder = tmp_path / "small"
     folder.mkdir()
-    there = papers()["jain2004"]
-    shutil.copy(there / "ten-sessions.toml", folder)
-    printed = (there / "tables" / "t1_one_session_loss_10pct.csv").read_text().splitlines()
+    source = papers()["jain2004"]
+    shutil.copy(source / "ten-sessions.toml", folder)
+    printed = (source / "tables" / "t1_one_session_loss_10pct.csv").read_text().splitlines()
     kept = [line for line in printed if line.split(",")[0] in ("scheduler", "SWF", "FIFO")]
     (folder / "t1_one_session_loss_10pct.csv").write_text("\n".join(kept) + "\n")
     (folder / CLAIMS).write_text(SMALL)
@@ -118,9 +118,9 @@ def test_a_full_disk_leaves_no_partial_files(
         with pytest.raises((OSError, UsageError), match="No space left on device"):
             made(small, out)
     assert not list(out.rglob(f"{files.PARTIAL}*"))
-    there = kept(out)
-    assert there == (RUNS if name == "verdicts.json" else 0)
-    assert made(small, out).about["new_runs"] == RUNS - there
+    stored = kept(out)
+    assert stored == (RUNS if name == "verdicts.json" else 0)
+    assert made(small, out).about["new_runs"] == RUNS - stored
 
 
 def test_a_folder_with_only_partial_files_is_used_as_new(small: Path, tmp_path: Path) -> None:

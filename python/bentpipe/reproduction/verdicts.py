@@ -435,14 +435,14 @@ class Verdicts:
     def _in_print(self, claim: Claim) -> str:
         """Compare a claim with the paper's own tables."""
         against: dict[str, None] = {}
-        seen = 0
+        compared = 0
         # Two cells do not decide a claim about a model or about the mean over several cases.
         for check in claim.checks if not isinstance(claim.rule, Agree | Gain) else ():
             for table, column in self._printed_columns(check.experiment, check.measure):
                 more, than = column.printed.get(check.more), column.printed.get(check.than)
                 if more is None or than is None:
                     continue
-                seen += 1
+                compared += 1
                 if isinstance(claim.rule, Change):
                     change = 100 * (more - than) / abs(than) if than else math.nan
                     agrees = claim.rule.low <= change <= claim.rule.high
@@ -451,7 +451,7 @@ class Verdicts:
                 if not agrees:
                     sizes = f"{check.more} {number(more)}, {check.than} {number(than)} {check.measure.unit}"
                     against[f"{table.where} ({sizes})"] = None
-        if not seen:
+        if not compared:
             return ""
         return f"contradicted by {'; '.join(against)}" if against else "the printed tables agree"
 

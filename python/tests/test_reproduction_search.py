@@ -144,15 +144,18 @@ def test_the_lowest_rank_sums_run_again_and_the_best_of_each_aqm_is_compared(sma
 
 
 def test_a_small_search_from_end_to_end(small: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    told: list[tuple[int, int]] = []
+    calls: list[tuple[int, int]] = []
     (made,) = reproduce(
-        [small], out=tmp_path / "out", jobs=2, on_progress=lambda done, wanted, _: told.append((done, wanted))
+        [small],
+        out=tmp_path / "out",
+        jobs=2,
+        on_progress=lambda done, wanted, _: calls.append((done, wanted)),
     )
     # Seven settings run twice, three of them again, and the best of each of two AQMs three times.
     assert made.about["runs"] == made.about["new_runs"] == 14 + 6 + 6
-    assert told[-1] == (26, 26)
-    assert {wanted for _, wanted in told} == {26}
-    assert [done for done, _ in told] == sorted(done for done, _ in told)
+    assert calls[-1] == (26, 26)
+    assert {wanted for _, wanted in calls} == {26}
+    assert [done for done, _ in calls] == sorted(done for done, _ in calls)
     (tuned,) = made.tuned
     # One trial, simulated separately.
     trial = next(each for each in tuned.first if each.parameters == "min_th 2, max_th 6")
@@ -223,15 +226,18 @@ def test_an_interrupted_search_continues_with_the_same_result(small: Path, tmp_p
         reproduce([small], out=tmp_path / "out", jobs=1, on_progress=interrupting)
     kept = len(list((tmp_path / "out").rglob("counters.json")))
     assert runs <= kept < 26
-    told: list[tuple[int, int]] = []
+    calls: list[tuple[int, int]] = []
     (resumed,) = reproduce(
-        [small], out=tmp_path / "out", jobs=1, on_progress=lambda done, wanted, _: told.append((done, wanted))
+        [small],
+        out=tmp_path / "out",
+        jobs=1,
+        on_progress=lambda done, wanted, _: calls.append((done, wanted)),
     )
     assert resumed.about["new_runs"] == 26 - kept
     # Progress counts the stored and required runs of all rounds from the beginning.
-    assert told[0] == (kept, 26)
-    assert {wanted for _, wanted in told} == {26}
-    assert [done for done, _ in told] == sorted(done for done, _ in told)
+    assert calls[0] == (kept, 26)
+    assert {wanted for _, wanted in calls} == {26}
+    assert [done for done, _ in calls] == sorted(done for done, _ in calls)
     (whole,) = reproduce([small], out=tmp_path / "whole", jobs=2)
     assert resumed.rows() == whole.rows()
     assert [each.as_row() for each in resumed.tuned] == [each.as_row() for each in whole.tuned]
