@@ -395,7 +395,7 @@ def _bulk(name: str, count: int, group: str | None = None) -> str:
 def _queue(name: str, buffer: int, *, fast: bool = False) -> str:
     """Return a queue of ns-2 in a scenario's keys."""
     packet = f'mean_packet = "{SEGMENT} B"'
-    aim = 90
+    target = 90
     spread = "wait = true, ns2 = true"
     if name == "RED" and fast:
         red = f'algorithm = "red", min_th = 60, max_th = 120, max_p = 0.5, w_q = 0.02, {spread}, {packet}'
@@ -412,11 +412,11 @@ def _queue(name: str, buffer: int, *, fast: bool = False) -> str:
             f"max_th = {3 * buffer / 4:g}, max_p = 0.1, w_q = 0.002, {spread}, {packet} }}"
         ),
         "PI": (
-            f'limit = "{buffer} packets"\naqm = {{ algorithm = "pi", q_ref = {aim}, a = 1.822e-5, '
+            f'limit = "{buffer} packets"\naqm = {{ algorithm = "pi", q_ref = {target}, a = 1.822e-5, '
             "b = 1.816e-5, w = 170 }"
         ),
         "REM": (
-            f'limit = "{buffer} packets"\naqm = {{ algorithm = "rem", b_ref = {aim}, gamma = 0.001, '
+            f'limit = "{buffer} packets"\naqm = {{ algorithm = "rem", b_ref = {target}, gamma = 0.001, '
             f'phi = 1.001, interval = "2 ms", {packet} }}'
         ),
         "Vq": (
