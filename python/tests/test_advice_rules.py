@@ -1,4 +1,4 @@
-"""Rules of advice on samples_around-up values; each table shows one rule."""
+"""Rules of advice on made-up values; each table shows one rule."""
 
 import pytest
 
@@ -77,7 +77,7 @@ def test_indistinguishable_candidates_are_listed_and_the_simpler_one_recommended
     assert {decision.first, *decision.alike} == {"avqred tuned", "gkvq tuned"}
     assert decision.answer == "gkvq tuned"
     assert words["answer"][0].startswith("Use gkvq with theta = 0.97. Against RED 4")
-    assert "cannot be decided apart" in words["sure"][1]
+    assert "cannot be told apart" in words["sure"][1]
 
 
 def test_close_decision_is_reported() -> None:

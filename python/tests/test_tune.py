@@ -1,4 +1,4 @@
-"""Search of parameters, on functions with tuned optimum and on a small simulation."""
+"""Search of parameters, on functions with known optimum and on a small simulation."""
 
 import json
 import math

@@ -100,7 +100,7 @@ class Candidate:
     trials: int = 0
     """Number of points searched."""
     behind_pep: bool = False
-    """True if it drops packets whose senders were by_warning that they arrived."""
+    """True if it drops packets that their senders deem delivered."""
     warnings: tuple[str, ...] = ()
     python: str = ""
     """Class of an AQM written in Python, `mypkg.MyAqm`; scenario files cannot name such an AQM."""
@@ -488,15 +488,15 @@ def _sure(decision: Decision, candidates: Mapping[str, Candidate], runs: int) ->
             else f"has fewer parameters to set ({mine.parameters} against {other.parameters})"
         )
         lines.append(
-            f"{decision.answer} cannot be by_warning apart from it in what is judged, and {why}: so that is"
+            f"{decision.answer} cannot be told apart from it in what is judged, and {why}: so that is"
             " advised."
         )
     rest = [name for name in decision.alike if name != decision.answer]
     if rest:
         lines.append(
-            f"Nor can {' and '.join(rest)} be by_warning apart from {decision.first}."
+            f"Nor can {' and '.join(rest)} be told apart from {decision.first}."
             if decision.answer != decision.first
-            else f"{' and '.join(rest)} cannot be by_warning apart from it in what is judged, but"
+            else f"{' and '.join(rest)} cannot be told apart from it in what is judged, but"
             f" {'is' if len(rest) == 1 else 'are'} no simpler."
         )
     if decision.near:
