@@ -10,7 +10,7 @@ const CRATES: &[(&str, &[&str])] = &[
     ("queue", &["units"]),
     ("transport", &["units"]),
     ("packet", &["units", "queue"]),
-    ("scenario", &["units", "queue", "gateway"]),
+    ("scenario", &["units", "queue", "transport", "gateway"]),
     ("link", &["units", "queue", "scenario"]),
     ("traffic", &["units", "scenario"]),
     ("gateway", &["units", "queue"]),

@@ -4,6 +4,7 @@ use bentpipe_gateway::{GatewayQueue, Sharing};
 use bentpipe_queue::aqm::threshold::Thresholds;
 use bentpipe_queue::descriptor::Algorithm;
 use bentpipe_queue::{Limit, Marking, Value, Values};
+use bentpipe_transport::tcp::Algorithm as Congestion;
 use bentpipe_units::{Duration, Rate};
 use serde::Serialize;
 use serde::ser::{SerializeMap, Serializer};
@@ -30,6 +31,10 @@ pub fn bps_opt<S: Serializer>(rate: &Option<Rate>, to: S) -> Result<S::Ok, S::Er
 
 pub fn bps_range<S: Serializer>(range: &(Rate, Rate), to: S) -> Result<S::Ok, S::Error> {
     (range.0.as_bps(), range.1.as_bps()).serialize(to)
+}
+
+pub fn congestion<S: Serializer>(algorithm: &Congestion, to: S) -> Result<S::Ok, S::Error> {
+    algorithm.name().serialize(to)
 }
 
 /// True for a switch that the canonical form omits because it is off.

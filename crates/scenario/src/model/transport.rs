@@ -2,12 +2,13 @@
 
 use std::fmt;
 
+pub use bentpipe_transport::tcp::Algorithm as Congestion;
 use bentpipe_units::{Duration, Rate};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::{Deserializer, Error, Unexpected, Visitor};
 use serde::{Deserialize, Serialize, Serializer};
 
-use super::canonical::{bps, bps_opt, is_off, is_zero, ns, ns_opt};
+use super::canonical::{bps, bps_opt, congestion, is_off, is_zero, ns, ns_opt};
 
 /// A transport.
 #[derive(Clone, Debug)]
@@ -84,6 +85,7 @@ pub struct Tcp {
     /// Name.
     pub name: String,
     /// Congestion control.
+    #[serde(serialize_with = "congestion")]
     pub algorithm: Congestion,
     /// Maximum segment size: payload of a full segment [bytes].
     pub mss: u64,
@@ -195,58 +197,6 @@ pub enum Rto {
 impl Rto {
     fn is_rfc6298(&self) -> bool {
         *self == Self::Rfc6298
-    }
-}
-
-/// A congestion control algorithm.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum Congestion {
-    /// RFC 5681: the first acknowledgement of new data ends fast recovery.
-    Reno,
-    /// RFC 6582: fast recovery continues through partial acknowledgements.
-    NewReno,
-    /// RFC 9438.
-    Cubic,
-    /// CUBIC and HyStart as implemented in Linux.
-    #[serde(rename = "cubic-linux")]
-    CubicLinux,
-    /// Caini and Firrincieli 2004: a window growth independent of the round-trip time, as over 25 ms.
-    Hybla,
-    /// BBR version 1 (draft-cardwell-iccrg-bbr-congestion-control-00): window and pacing rate follow a model of the path.
-    Bbr,
-    /// RFC 8257: the window shrinks in proportion to the share of marked packets.
-    Dctcp,
-    /// draft-briscoe-iccrg-prague-congestion-control: DCTCP for the Internet, paced, with the L4S identifier (RFC 9331).
-    Prague,
-}
-
-impl Congestion {
-    /// All algorithms.
-    pub const ALL: &'static [Self] = &[
-        Self::Reno,
-        Self::NewReno,
-        Self::Cubic,
-        Self::CubicLinux,
-        Self::Hybla,
-        Self::Bbr,
-        Self::Dctcp,
-        Self::Prague,
-    ];
-
-    /// Returns its name in a scenario file.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Reno => "reno",
-            Self::NewReno => "newreno",
-            Self::Cubic => "cubic",
-            Self::CubicLinux => "cubic-linux",
-            Self::Hybla => "hybla",
-            Self::Bbr => "bbr",
-            Self::Dctcp => "dctcp",
-            Self::Prague => "prague",
-        }
     }
 }
 

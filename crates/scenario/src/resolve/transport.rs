@@ -3,7 +3,7 @@
 use super::cx::Cx;
 use super::nodes::{check_name, named};
 use crate::error::Error;
-use crate::model::{Congestion, Ecn, Rtp, Sctp, Tcp, Transport};
+use crate::model::{Ecn, Rtp, Sctp, Tcp, Transport};
 use crate::reader::tree::step;
 use crate::schema::file::File;
 use crate::schema::forms::OneOf;
@@ -86,15 +86,15 @@ fn tcp(cx: &mut Cx<'_>, name: &str, raw: &mut file::Tcp) -> Result<Tcp, Error> {
             return refuse(key, format!("{rto:?}"), format!("at most max_rto (\"{:?}\")", raw.max_rto));
         }
     }
-    let algorithm = raw.algorithm;
-    if raw.hystart && !matches!(algorithm, Congestion::Reno | Congestion::NewReno | Congestion::Cubic) {
+    let algorithm = raw.algorithm.0;
+    if raw.hystart && !algorithm.has_slow_start() {
         let allowed = format!(
             "false if algorithm = \"{}\", which does not use the slow start of RFC 5681",
             algorithm.name()
         );
         return Err(cx.error(&step(&path, "hystart"), format!("found true; allowed: {allowed}")));
     }
-    if matches!(algorithm, Congestion::Dctcp | Congestion::Prague) && raw.ecn != Ecn::Accurate {
+    if algorithm.is_proportional() && raw.ecn != Ecn::Accurate {
         let found = if raw.ecn == Ecn::Off { "false" } else { "\"classic\"" };
         let allowed = format!("\"accurate\" if algorithm = \"{}\"", algorithm.name());
         return Err(cx.error(&step(&path, "ecn"), format!("found {found}; allowed: {allowed}")));
@@ -110,7 +110,7 @@ fn tcp(cx: &mut Cx<'_>, name: &str, raw: &mut file::Tcp) -> Result<Tcp, Error> {
     }
     Ok(Tcp {
         name: name.to_owned(),
-        algorithm: raw.algorithm,
+        algorithm,
         mss,
         header: raw.header.0,
         option_bytes: raw.option_bytes,

@@ -1,8 +1,10 @@
 //! Transports.
 
 use std::borrow::Cow;
+use std::fmt;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::de::{Deserializer, EnumAccess, Error as _, VariantAccess, Visitor};
 use serde::ser::Error as _;
 use serde::{Deserialize, Serialize, Serializer};
 
@@ -83,7 +85,7 @@ pub struct Tcp {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub preset: Option<String>,
     /// Congestion control.
-    pub algorithm: Congestion,
+    pub algorithm: CongestionName,
     /// Maximum segment size: payload of a full segment.
     pub mss: PacketSize,
     /// Headers of a segment on the wire, all layers, independent of the options.
@@ -163,11 +165,56 @@ pub struct Tcp {
     pub retries: Whole<1, 1000>,
 }
 
+/// Congestion control as a file names it.
+#[derive(Clone, Copy, Debug)]
+pub struct CongestionName(pub Congestion);
+
+impl Serialize for CongestionName {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        self.0.name().serialize(to)
+    }
+}
+
+impl<'de> Deserialize<'de> for CongestionName {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        struct Reader;
+        impl<'de> Visitor<'de> for Reader {
+            type Value = CongestionName;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("the name of a congestion control algorithm")
+            }
+
+            fn visit_enum<A: EnumAccess<'de>>(self, data: A) -> Result<CongestionName, A::Error> {
+                let (name, content): (String, _) = data.variant()?;
+                content.unit_variant()?;
+                let found = Congestion::ALL.iter().find(|algorithm| algorithm.name() == name);
+                let unknown = || A::Error::unknown_variant(&name, Congestion::NAMES);
+                found.copied().map(CongestionName).ok_or_else(unknown)
+            }
+        }
+        from.deserialize_enum("Congestion", Congestion::NAMES, Reader)
+    }
+}
+
+impl JsonSchema for CongestionName {
+    fn schema_name() -> Cow<'static, str> {
+        "Congestion".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        let each = Congestion::ALL.iter().map(
+            |algorithm| json_schema!({ "description": algorithm.title(), "type": "string", "const": algorithm.name() }),
+        );
+        json_schema!({ "description": "A congestion control algorithm.", "oneOf": each.collect::<Vec<_>>() })
+    }
+}
+
 impl Default for Tcp {
     fn default() -> Self {
         Self {
             preset: None,
-            algorithm: Congestion::NewReno,
+            algorithm: CongestionName(Congestion::NewReno),
             mss: PacketSize::of(1460),
             header: HeaderSize::of(40),
             option_bytes: false,

@@ -1,7 +1,7 @@
 //! Configurations of the transports.
 
 use bentpipe_scenario as scenario;
-use bentpipe_scenario::{Congestion, Ecn};
+use bentpipe_scenario::Ecn;
 use bentpipe_transport::{rtp, sctp, tcp};
 use bentpipe_units::{Duration, Rate};
 
@@ -76,16 +76,10 @@ fn tcp_config(t: &scenario::Tcp, pacing: Option<Rate>) -> tcp::Config {
         sack: t.sack,
         prr: t.prr,
         abc: t.abc,
-        algorithm: algorithm(t.algorithm),
+        algorithm: t.algorithm,
         syn_retries: t.syn_retries,
         retries: t.retries,
     }
-}
-
-/// The algorithm with this name; a test ensures that there is one for each.
-fn algorithm(congestion: Congestion) -> tcp::Algorithm {
-    let all = tcp::Algorithm::ALL.iter();
-    all.copied().find(|a| a.name() == congestion.name()).unwrap_or(tcp::Algorithm::NewReno)
 }
 
 fn sctp_config(s: &scenario::Sctp) -> sctp::Config {
@@ -132,16 +126,4 @@ fn rtp_config(r: &scenario::Rtp) -> rtp::Config {
 /// A size that the scenario has bounded.
 pub(super) fn small(bytes: u64) -> u32 {
     u32::try_from(bytes).unwrap_or(u32::MAX)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_scenario_can_name_exactly_the_algorithms_of_the_transport() {
-        let in_scenarios: Vec<_> = Congestion::ALL.iter().map(|c| c.name()).collect();
-        let in_transport: Vec<_> = tcp::Algorithm::ALL.iter().map(|a| a.name()).collect();
-        assert_eq!(in_scenarios, in_transport);
-    }
 }

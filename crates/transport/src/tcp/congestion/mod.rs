@@ -107,14 +107,23 @@ trait Control {
 
 /// Generates the public enum of algorithms and the state of a connection from one line per algorithm.
 macro_rules! registry {
-    ($($(#[$doc:meta])* $name:ident = $state:ty, $text:literal, $recovery:ident;)+) => {
+    ($(#[doc = $doc:literal] $name:ident = $state:ty, $text:literal, $recovery:ident;)+) => {
         /// A congestion control algorithm.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-        pub enum Algorithm { $($(#[$doc])* $name,)+ }
+        pub enum Algorithm { $(#[doc = $doc] $name,)+ }
 
         impl Algorithm {
             /// All algorithms.
             pub const ALL: &'static [Self] = &[$(Self::$name),+];
+
+            /// Names of all algorithms, in the same order.
+            pub const NAMES: &'static [&'static str] = &[$($text),+];
+
+            /// Description in one sentence, with its source.
+            #[must_use]
+            pub const fn title(self) -> &'static str {
+                match self { $(Self::$name => $doc.trim_ascii(),)+ }
+            }
 
             /// Name in scenario files.
             #[must_use]
@@ -137,6 +146,12 @@ macro_rules! registry {
             /// True if its packets are L4S and may be marked early, RFC 9331.
             pub(super) const fn is_l4s(self) -> bool {
                 matches!(self, Self::Prague)
+            }
+
+            /// True if it reduces its window in proportion to accurate ECN feedback.
+            #[must_use]
+            pub const fn is_proportional(self) -> bool {
+                matches!(self, Self::Dctcp | Self::Prague)
             }
 
             /// True if its slow start is that of RFC 5681, which HyStart++ may end.
