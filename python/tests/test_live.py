@@ -267,6 +267,7 @@ NAMES = [
 SUMMARY = {
     "offered_packets": 100,
     "offered_bytes": 150_000,
+    "dropped_packets": 7,
     "marked_packets": 7,
     "aqm_drops": 6,
     "overflow_drops": 1,
@@ -274,7 +275,11 @@ SUMMARY = {
     "sent_packets": 93,
     "sent_bytes": 139_500,
     "queue_time_average": 2.5,
-    "queue_delay": [0.1, 0.09, 0.2, 0.3, 0.4],
+    "queue_delay_mean": 0.1,
+    "queue_delay_p50": 0.09,
+    "queue_delay_p95": 0.2,
+    "queue_delay_p99": 0.3,
+    "queue_delay_max": 0.4,
     "jitter": 0.002,
     "drop_runs": [[1, 3], [2, 2]],
 }

@@ -111,6 +111,34 @@ pub struct Summary {
     pub jitter: f64,
 }
 
+impl Summary {
+    /// Counters by name, from which metrics are computed; times in seconds.
+    ///
+    /// A counter added here reaches the results of simulated and live runs.
+    #[must_use]
+    pub fn counters(&self) -> [(&'static str, f64); 16] {
+        let [mean, p50, p95, p99, max] = self.queue_delay;
+        [
+            ("offered_packets", self.offered_packets as f64),
+            ("offered_bytes", self.offered_bytes as f64),
+            ("dropped_packets", (self.aqm_drops + self.overflow_drops) as f64),
+            ("aqm_drops", self.aqm_drops as f64),
+            ("overflow_drops", self.overflow_drops as f64),
+            ("drops_elsewhere", self.drops_elsewhere as f64),
+            ("marked_packets", self.marked_packets as f64),
+            ("sent_packets", self.sent_packets as f64),
+            ("sent_bytes", self.sent_bytes as f64),
+            ("queue_time_average", self.queue_time_average),
+            ("queue_delay_mean", mean),
+            ("queue_delay_p50", p50),
+            ("queue_delay_p95", p95),
+            ("queue_delay_p99", p99),
+            ("queue_delay_max", max),
+            ("jitter", self.jitter),
+        ]
+    }
+}
+
 /// Sum and number of times.
 #[derive(Clone, Copy, Debug, Default)]
 struct MeanTime {

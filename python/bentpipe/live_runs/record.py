@@ -40,7 +40,6 @@ _FLOWS = {
     "delay": pl.Float64,
     "jitter": pl.Float64,
 }
-_DELAYS = ("mean", "p50", "p95", "p99", "max")
 
 
 @dataclass(frozen=True)
@@ -125,13 +124,7 @@ def _counters(
     def number(value: object) -> float:
         return float(value) if isinstance(value, int | float) else math.nan
 
-    # Every number of the summary is a counter; a new one in the gateway needs no change here.
-    found = {name: number(value) for name, value in summary.items() if not isinstance(value, list)}
-    found.pop("seconds", None)
-    found.pop("queue_delay", None)
-    found["dropped_packets"] = found["aqm_drops"] + found["overflow_drops"]
-    delays = summary.get("queue_delay") or [None] * len(_DELAYS)
-    found |= {f"queue_delay_{name}": number(value) for name, value in zip(_DELAYS, delays, strict=True)}
+    found = {name: number(value) for name, value in summary.items() if name not in {"seconds", "drop_runs"}}
     found["space_packets"] = number(spacelink.get("sent_packets"))
     found["space_retransmissions"] = number(spacelink.get("lost_packets"))
     found["space_acks"] = math.nan

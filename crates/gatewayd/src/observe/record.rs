@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 use bentpipe_gateway::{Gateway, GatewayQueue, LIMIT_SERIES, Meter, PepBuffers, SERIES, Sample, Snapshot};
 use bentpipe_queue::{DropReason, Packet};
 use bentpipe_units::{Duration, Instant};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use crate::config::Record;
 use crate::sys::clock::Clock;
@@ -192,21 +192,14 @@ impl Recorder {
         let meter = &self.meter;
         let summary = meter.summary(&end, at).unwrap_or_default();
         let runs: Vec<_> = meter.drop_runs().map(|(length, n)| json!([length, n])).collect();
-        let mut last = json!({ "summary": {
-            "seconds": (at - meter.begin_at()).as_secs_f64(),
-            "offered_packets": summary.offered_packets,
-            "offered_bytes": summary.offered_bytes,
-            "marked_packets": summary.marked_packets,
-            "aqm_drops": summary.aqm_drops,
-            "overflow_drops": summary.overflow_drops,
-            "drops_elsewhere": summary.drops_elsewhere,
-            "sent_packets": summary.sent_packets,
-            "sent_bytes": summary.sent_bytes,
-            "queue_time_average": summary.queue_time_average,
-            "queue_delay": summary.queue_delay,
-            "jitter": summary.jitter,
-            "drop_runs": runs,
-        }, "measured": {
+        let mut counters: Map<String, Value> = (summary.counters().into_iter())
+            .map(|(name, value)| {
+                (name.to_owned(), if value.fract() == 0.0 { json!(value as u64) } else { json!(value) })
+            })
+            .collect();
+        counters.insert("seconds".to_owned(), json!((at - meter.begin_at()).as_secs_f64()));
+        counters.insert("drop_runs".to_owned(), json!(runs));
+        let mut last = json!({ "summary": counters, "measured": {
             "begin_s": (meter.begin_at() - self.begin).as_secs_f64(),
             "end_s": (at - self.begin).as_secs_f64(),
         }});
