@@ -13,7 +13,7 @@ from typing import Any
 from bentpipe.errors import UsageError
 from bentpipe.reproduction.experiments import Experiment
 from bentpipe.reproduction.measures import Measure, Objective
-from bentpipe.reproduction.rules import Agree, Change, Formula, Gain, Near, Order, Ratio
+from bentpipe.reproduction.rules import Agree, CellRule, Change, Formula, Gain, Order, Ratio
 
 __all__ = [
     "BASES",
@@ -115,7 +115,7 @@ class Column:
 
     name: str
     measure: Measure
-    rule: Near | None
+    rule: CellRule | None
     """Rule of the verdict; `None` if the column is not judged."""
     printed: Mapping[str, float]
     """Printed values by row, in the measure's unit."""

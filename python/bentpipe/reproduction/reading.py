@@ -40,9 +40,9 @@ from bentpipe.reproduction.paper import (
 from bentpipe.reproduction.rules import (
     VERDICTS,
     Agree,
+    CellRule,
     Change,
     Gain,
-    Near,
     Order,
     Ratio,
     formula_from,
@@ -212,7 +212,7 @@ class _Reader:
             if found is None:
                 raise table.error("unit", unit, f"{measure.unit or 'none'}, or a unit that converts to it")
             printed[row[key]] = found
-        return Column(name, measure, self._rule(table, Near), printed)
+        return Column(name, measure, self._rule(table, CellRule), printed)
 
     def _claim(self, table: TomlTable) -> Claim:
         rule = self._rule(table, Agree, Order, Change, Gain)

@@ -4,6 +4,7 @@ docs/reproduce.md defines the verdicts.
 """
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -21,6 +22,7 @@ __all__ = [
     "RULES",
     "VERDICTS",
     "Agree",
+    "CellRule",
     "Change",
     "Formula",
     "Gain",
@@ -55,8 +57,29 @@ class Verdict:
     reason: str
 
 
+class CellRule(ABC):
+    """Rule for a printed value of a table."""
+
+    name: str
+
+    @property
+    @abstractmethod
+    def text(self) -> str:
+        """Description of the rule."""
+
+    @abstractmethod
+    def judge(
+        self,
+        printed: float,
+        ours: Values,
+        *,
+        base: tuple[str, float, Values] | None = None,
+    ) -> Verdict:
+        """Compare `ours` with `printed`; `base` is the baseline of directions: name, printed, ours."""
+
+
 @dataclass(frozen=True, slots=True)
-class Near:
+class Near(CellRule):
     """Rule: ours is within a share of the printed value, or the latter is in our prediction interval."""
 
     name: str
@@ -249,7 +272,7 @@ GAINS = {
 }
 """Aggregates of the gains over several settings, with their descriptions."""
 
-Rule = Near | Agree | Order | Change | Ratio | Gain
+Rule = CellRule | Agree | Order | Change | Ratio | Gain
 
 
 def _within(table: TomlTable) -> float:
