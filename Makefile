@@ -6,7 +6,7 @@ SHELL := bash
 MAKEFLAGS += --no-print-directory
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := help
-.PHONY: help run live live-programs live-packages unit-packages live-bench test test-often check check-rust check-python build-tests test-packages test-rust test-namespaces test-python kernel coverage cluster cluster-costs bench fuzz fmt docs choosing reproduction delay gateway-models series lock setup clean
+.PHONY: help run live live-programs live-packages unit-packages live-bench test test-often check check-rust check-python build-tests test-packages test-rust test-namespaces test-python test-recipes kernel coverage cluster cluster-costs bench fuzz fmt docs choosing reproduction delay gateway-models series lock setup clean
 
 PYTHON ?= python3
 VENV := .venv
@@ -74,7 +74,7 @@ unit-packages:
 # What is compiled comes first, by itself: cargo lets one build at a time into target. Much of test-namespaces waits for real time,
 # so that it runs beside test-python.
 test: $(CORE) $(LIVE) $(VENV)/.dev test-packages ## set up, run every linter and test, Rust and Python, and print what each part took
-	@$(BIN)/python tools/run_parts.py "check-rust build-tests" "test-namespaces test-rust | check-python test-python"
+	@$(BIN)/python tools/run_parts.py "check-rust build-tests" "test-namespaces test-rust | check-python test-python | test-recipes"
 
 RUNS ?= 10
 test-often: $(VENV)/.created ## run `make test` RUNS (10) times in fresh clones, each second one on a busy machine, and print the results: hours
@@ -112,7 +112,11 @@ test-packages:
 	@[ "$$(id -u)" != 0 ] || $(MAKE) live-packages unit-packages
 
 test-python: $(CORE) $(LIVE) $(VENV)/.dev test-packages
-	$(BIN)/pytest -n logical --dist loadfile
+	$(BIN)/pytest -n logical --dist loadfile --ignore python/tests/test_recipes.py
+
+# What it builds stays in target/recipes, so that only the first run compiles the dependencies.
+test-recipes: $(VENV)/.dev ## follow the recipes of CONTRIBUTING.md on a copy of the tree
+	$(BIN)/pytest --quiet python/tests/test_recipes.py
 
 kernel: $(CORE) $(VENV)/.dev ## compare our TCP with the TCP of this machine's kernel, as root: four minutes
 	$(BIN)/python python/tests/kernel/compare.py
