@@ -51,9 +51,9 @@ live: $(CORE) $(LIVE) live-packages ## run a scenario on real connections, as ro
 	@$(BIN)/bentpipe compare live-smoke --settings red --runs 1 --out results/live-smoke-simulated --force >/dev/null
 	@$(BIN)/bentpipe compare results/live-smoke-simulated results/live-smoke --metric throughput,queue_mean,drop_rate,goodput_mean
 
-live-programs: $(LIVE) ## build the live gateway and what a live run has around it
+live-programs: $(LIVE) ## build the live gateway and the testbed of live runs
 
-live-bench: $(CORE) $(LIVE) live-packages ## measure what the live gateway reaches, as root, and renew docs/live-bench.md: half an hour (QUICK=1: five minutes, and only the terminal)
+live-bench: $(CORE) $(LIVE) live-packages ## benchmark the live gateway, as root, and renew docs/live-bench.md: half an hour (QUICK=1: five minutes, and only the terminal)
 	$(BIN)/python python/tests/live/bench.py $(if $(QUICK),--quick)
 
 # nginx-light would start a web server of the system's own: a policy forbids that while it is installed.
@@ -92,6 +92,7 @@ check-python: $(VENV)/.dev
 	$(BIN)/ruff check --quiet $(PYTHON_SOURCES)
 	$(BIN)/ruff format --check --quiet $(PYTHON_SOURCES)
 	$(BIN)/mypy
+	$(BIN)/python tools/check_words.py
 
 build-tests: | $(VENV)/.created
 	cargo test --locked --workspace --quiet --no-run
@@ -118,17 +119,17 @@ test-python: $(CORE) $(LIVE) $(VENV)/.dev test-packages
 test-recipes: $(VENV)/.dev ## follow the recipes of CONTRIBUTING.md on a copy of the tree
 	$(BIN)/pytest --quiet python/tests/test_recipes.py
 
-kernel: $(CORE) $(VENV)/.dev ## compare our TCP with the TCP of this machine's kernel, as root: four minutes
+kernel: $(CORE) $(VENV)/.dev ## compare the simulated TCP with the kernel's, as root: four minutes
 	$(BIN)/python python/tests/kernel/compare.py
 
-coverage: $(CORE) $(VENV)/.dev ## count how often intervals of a known queue hold the true value: a quarter of a minute
+coverage: $(CORE) $(VENV)/.dev ## count how often confidence intervals cover the true value of a known queue: a quarter of a minute
 	$(BIN)/python python/tests/interval_coverage.py
 
 CLUSTER_RUNS ?= 20000
-cluster: $(CORE) $(VENV)/.dev ## measure what Dask adds to CLUSTER_RUNS (20000) short runs, and what a second thread gains: some minutes
+cluster: $(CORE) $(VENV)/.dev ## measure the cost of Dask for CLUSTER_RUNS (20000) short runs, and the gain of a second thread: some minutes
 	$(BIN)/python python/tests/cluster_benchmark.py $(CLUSTER_RUNS) 3
 
-cluster-costs: $(CORE) ## measure what a run costs, and renew the table of docs/cluster.md: a quarter of a minute
+cluster-costs: $(CORE) ## measure the cost of a run and renew the table of docs/cluster.md: a quarter of a minute
 	$(BIN)/python python/tests/cluster_benchmark.py docs/cluster.md
 
 bench: ## measure the speed of each algorithm and of the simulator
@@ -140,7 +141,7 @@ bench: ## measure the speed of each algorithm and of the simulator
 FUZZ ?= operations
 FUZZ_SECONDS ?= 60
 FUZZ_SEED ?= 1
-fuzz: ## look for what breaks an algorithm (FUZZ=operations) or the live gateway's parsers (FUZZ=wire), for FUZZ_SECONDS (60) from FUZZ_SEED (1)
+fuzz: ## fuzz the algorithms (FUZZ=operations) or the live gateway's parsers (FUZZ=wire) for FUZZ_SECONDS (60) from FUZZ_SEED (1)
 	@command -v c++ >/dev/null || { $(call debian,g++,libFuzzer is written in C++); }
 	mkdir -p target/fuzz/corpus/$(FUZZ)
 	cd fuzz && CARGO_TARGET_DIR=../target/fuzz RUSTFLAGS="--cfg fuzzing -Cpasses=sancov-module -Ccodegen-units=1 \
@@ -162,17 +163,17 @@ choosing: $(CORE) ## run every algorithm on the 2007 gateway and renew the table
 	$(BIN)/bentpipe compare scenarios/byun2007-gateway.toml --settings all --out results/choosing --force
 	$(BIN)/python tools/reference.py docs results/choosing
 
-reproduction: $(CORE) ## repeat every paper's experiments and renew docs/reproduction.md: an hour and more
+reproduction: $(CORE) ## reproduce all papers and renew docs/reproduction.md: over an hour
 	$(BIN)/bentpipe reproduce all
 	$(BIN)/python tools/reproduction_page.py docs/reproduction.md results/reproduce
 
 delay: $(CORE) ## sweep the delay between a gateway's two queues and renew docs/delay.md with its figures: five minutes
 	$(BIN)/python tools/delay_page.py docs results/reproduce
 
-gateway-models: $(CORE) ## hold the fluid equations against the simulator and renew docs/models-gateway.md: three minutes
+gateway-models: $(CORE) ## compare the fluid equations with the simulator and renew docs/models-gateway.md: three minutes
 	$(BIN)/python tools/gateway_models.py docs/models-gateway.md
 
-series: $(CORE) ## measure again what drives the fluid model of the 2007 gateway
+series: $(CORE) ## measure the series that drive the fluid model of the 2007 gateway
 	$(BIN)/bentpipe model capture scenarios/byun2007-gateway.toml --out scenarios/series/byun2007-gateway.json --force
 
 setup: $(CORE) $(VENV)/.dev ## set up everything without running anything
