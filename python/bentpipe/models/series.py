@@ -403,12 +403,12 @@ def _text(content: Mapping[str, Any]) -> str:
 def markdown() -> str:
     """Return the table of docs/series.md: the series of the 2007 gateway and the variance explained."""
     lines = [
-        "| `byun2007-gateway` | series | mean | standard deviation | `rms` | `explained` | of noise |",
+        "| `byun2007-gateway` | series | mean | standard deviation | `rms` | `explained` | noise |",
         "| --- | --- | --: | --: | --: | --: | --: |",
     ]
     for as_it_is in (False, True):
         found = capture("byun2007-gateway", as_it_is=as_it_is)
-        name = f"as it is: {plan.load(found.scenario).aqm}" if as_it_is else "without AQM and bottleneck"
+        name = f"unchanged: {plan.load(found.scenario).aqm}" if as_it_is else "without AQM and bottleneck"
         for key, series in found.series.items():
             scale, unit = {"pep_delay": (1e3, " ms"), "load_ratio": (1, ""), "new_connections": (100, " %")}[
                 key
