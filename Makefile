@@ -1,5 +1,5 @@
 # Bentpipe: `make run` does the main job, `make test` checks everything, `make help` lists the rest.
-# Each step leaves a stamp in .venv, so that a repeated call does only what has changed.
+# Each step leaves a stamp in .venv, so a repeated call repeats only what has changed.
 
 SHELL := bash
 .SHELLFLAGS := -eu -o pipefail -c
@@ -14,7 +14,7 @@ BIN := $(VENV)/bin
 CORE := python/bentpipe/_core.abi3.so
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 
-# Every cargo call sees the same Python, so that none recompiles what another has built.
+# All cargo calls use the same Python, which avoids recompilation.
 export PYO3_PYTHON := $(CURDIR)/$(BIN)/python
 export PYO3_BUILD_EXTENSION_MODULE := 1
 # Chromium comes from Debian.
@@ -26,7 +26,7 @@ LIVE := python/bentpipe/bin/bentpipe-gateway python/bentpipe/bin/bentpipe-testbe
 
 RUST_SOURCES := $(shell find Cargo.toml Cargo.lock crates -type f -not -path '*/.*' 2>/dev/null)
 
-# $(call debian,PACKAGE,WHY): install it as root, otherwise say exactly how.
+# $(call debian,PACKAGE,REASON): install it as root, otherwise print the command.
 define debian
 	if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
 	  echo "Installing $(1) ($(2))"; \
@@ -56,7 +56,7 @@ live-programs: $(LIVE) ## build the live gateway and the testbed of live runs
 live-bench: $(CORE) $(LIVE) live-packages ## benchmark the live gateway, as root, and renew docs/live-bench.md: half an hour (QUICK=1: five minutes, and only the terminal)
 	$(BIN)/python python/tests/live/bench.py $(if $(QUICK),--quick)
 
-# nginx-light would start a web server of the system's own: a policy forbids that while it is installed.
+# A policy keeps nginx-light from starting a web server at its installation.
 live-packages:
 	@PATH="$$PATH:/usr/sbin:/sbin"; command -v ip >/dev/null || { $(call debian,iproute2,live runs make namespaces); }
 	@PATH="$$PATH:/usr/sbin:/sbin"; command -v iptables-nft >/dev/null || { $(call debian,iptables,the live gateway taps packets); }
@@ -67,17 +67,17 @@ live-packages:
 	  fi; \
 	  $(call debian,nginx-light,live runs have a real web server); }
 
-# Nothing is started by it, nor does it become process 1: the tests start it in namespaces of their own.
+# systemd is installed but not started: the tests start it in separate namespaces.
 unit-packages:
 	@command -v systemd-analyze >/dev/null || { $(call debian,systemd,the gateway's unit is tried under it); }
 
-# What is compiled comes first, by itself: cargo lets one build at a time into target. Much of test-namespaces waits for real time,
-# so that it runs beside test-python.
-test: $(CORE) $(LIVE) $(VENV)/.dev test-packages ## set up, run every linter and test, Rust and Python, and print what each part took
+# Compilation comes first and alone, since cargo allows one build at a time. test-namespaces mostly waits for real time, so it runs
+# in parallel with test-python.
+test: $(CORE) $(LIVE) $(VENV)/.dev test-packages ## set up, run every linter and test, Rust and Python, and print the time of each part
 	@$(BIN)/python tools/run_parts.py "check-rust build-tests" "test-namespaces test-rust | check-python test-python | test-recipes"
 
 RUNS ?= 10
-test-often: $(VENV)/.created ## run `make test` RUNS (10) times in fresh clones, each second one on a busy machine, and print the results: hours
+test-often: $(VENV)/.created ## run `make test` RUNS (10) times in fresh clones, every second one on a busy machine, and print the results: hours
 	@$(BIN)/python tools/test_often.py $(RUNS) $(OFTEN)
 
 check: $(VENV)/.dev ## run formatters, linters and type checks: under a minute once they have run
@@ -102,7 +102,7 @@ test-rust: | $(VENV)/.created
 	cargo test --locked --workspace --quiet --lib --bins --test '[!n]*'
 	cargo test --locked --workspace --quiet --doc
 
-# Tests in network namespaces, with real sockets and timers. Four at a time, for most of them wait.
+# Tests in network namespaces, with real sockets and timers. Four at a time, since most of them wait.
 test-namespaces: | $(VENV)/.created
 	cargo test --locked --workspace --quiet --test namespaces -- --test-threads 4
 
@@ -137,7 +137,7 @@ bench: ## measure the speed of each algorithm and of the simulator
 	cargo bench --locked --quiet -p bentpipe-sim
 	cargo bench --locked --quiet -p bentpipe-spacelink
 
-# libFuzzer with the compiler that is installed: what `cargo fuzz` does, without a nightly one.
+# libFuzzer with the installed compiler, as `cargo fuzz` does with a nightly one.
 FUZZ ?= operations
 FUZZ_SECONDS ?= 60
 FUZZ_SEED ?= 1
@@ -209,7 +209,7 @@ $(VENV)/.dev: requirements-dev.txt $(VENV)/.runtime
 	$(PIP) install --require-hashes -r requirements-dev.txt
 	@touch $@
 
-# Both by one call of cargo; a program that is running is replaced, not written to.
+# One call of cargo builds both; running programs are replaced, not overwritten.
 $(LIVE) &: $(RUST_SOURCES) | $(VENV)/.created
 	@echo "Building the live gateway (a minute or two the first time)"
 	cargo build --locked --release --quiet -p bentpipe-gatewayd -p bentpipe-testbed

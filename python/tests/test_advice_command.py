@@ -12,7 +12,7 @@ from conftest import Command
 from playwright.sync_api import Browser
 
 import bentpipe as bp
-from bentpipe.advice.advisor import BEHIND, PLAIN, Advising, _round_trip
+from bentpipe.advice.advisor import BEHIND, PLAIN, AdvicePlan, _round_trip
 from bentpipe.advice.rules import Candidate
 from bentpipe.cli.app import cli
 from bentpipe.errors import ScenarioError, UsageError
@@ -150,8 +150,8 @@ def test_default_candidates_exist_and_act_at_the_right_queue() -> None:
     assert not any(gateway.with_setting(name).behind_pep for name in BEHIND)
     assert set(PLAIN) <= set(plain.setting_names)
     assert gateway.with_setting("codel").behind_pep
-    assert Advising.plan("red-dumbbell", trials=1).aqms == PLAIN
-    assert Advising.plan("small-gateway", trials=1).aqms == BEHIND
+    assert AdvicePlan.plan("red-dumbbell", trials=1).aqms == PLAIN
+    assert AdvicePlan.plan("small-gateway", trials=1).aqms == BEHIND
 
 
 @pytest.mark.parametrize(
@@ -170,7 +170,7 @@ def test_search_duration_is_a_share_of_the_scenario_or_a_minimum_of_samples(
     duration: str, interval: str, short: str
 ) -> None:
     changes = [f"run.duration={duration}", f"run.sample_interval={interval}"]
-    plan = Advising.plan("small-gateway", aqms=["red"], overrides=changes)
+    plan = AdvicePlan.plan("small-gateway", aqms=["red"], overrides=changes)
     assert (plan.long, plan.short) == (duration, short)
     assert plan.run("red", plan.short).scenario.duration == float(short.removesuffix(" s"))
 

@@ -71,3 +71,8 @@ def test_command_lists_findings_and_fails(
     assert check_words.main(["good.md"]) == 0
     assert check_words.main(["."]) == 1
     assert capsys.readouterr().out == "bad.py:2: 'of its own': say `its own ...` or `separate`\n"
+
+
+def test_project_has_no_findings(capsys: pytest.CaptureFixture[str]) -> None:
+    check_words.main([])
+    assert capsys.readouterr().out == ""

@@ -113,7 +113,7 @@ def test_avqred_in_python_takes_at_most_twenty_times_as_long(avqred: ModuleType)
 
 
 class Pi:
-    """PI with the wake times of the core's."""
+    """PI that wakes at the times of the built-in one."""
 
     def __init__(self, q_ref: float, a: float, b: float, w: float) -> None:
         self.q_ref, self.a, self.b = q_ref, a, b

@@ -10,7 +10,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 5000, failure_persistence: None, rng_seed: RngSeed::Fixed(1), ..ProptestConfig::default() })]
 
     #[test]
-    fn any_bytes_are_parsed_without_contradiction(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+    fn parsers_treat_any_bytes_consistently(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
         prop_assert_eq!(fuzzed::run(&bytes), Ok(()));
     }
 

@@ -53,7 +53,7 @@ fn packets_with_given_numbers_are_lost() {
 
 /// Only packets with payload are lost, not SYNs and ACKs. A full segment has 1040 bytes with headers.
 #[test]
-fn loss_of_data_spares_packets_without_payload() {
+fn loss_of_data_skips_packets_without_payload() {
     let there = wire(&format!("{WIRE}loss = {{ nth = [1, 2, 60], of = \"data\" }}"), BULK);
     assert_eq!(lost(&there).iter().map(|l| l.1).collect::<Vec<_>>(), [1040; 3]);
     assert!(there.flows[0].completed);

@@ -142,7 +142,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn agrees_with_one_bit_per_number() {
+    fn ranges_agree_with_one_bit_per_number() {
         let mut rng = bentpipe_units::Rng::stream(7, "ranges", 0, "test");
         for _ in 0..500 {
             let (mut ranges, mut bits) = (Ranges::<{ usize::MAX }>::new(), [false; 64]);

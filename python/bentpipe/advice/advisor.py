@@ -31,7 +31,7 @@ from bentpipe.tuning.holdout import fresh_seeds, means, rerun
 if TYPE_CHECKING:
     from bentpipe.tuning.tune import Tuning
 
-__all__ = ["ADVICE", "BEHIND", "PLAIN", "REPORT", "Advice", "Advising", "advise", "execute"]
+__all__ = ["ADVICE", "BEHIND", "PLAIN", "REPORT", "Advice", "AdvicePlan", "advise", "execute"]
 
 ADVICE, REPORT = "advice.json", "report.html"
 BEHIND: tuple[str, ...] = ("red", "vrc", "gkvq", "avqred", "pfavqred")
@@ -50,7 +50,7 @@ OnMessage = Callable[[str], None]
 
 
 @dataclass(frozen=True)
-class Advising:
+class AdvicePlan:
     """Plan of an advice, checked before anything runs."""
 
     scenario: Path
@@ -83,7 +83,7 @@ class Advising:
         runs: int = RUNS,
         fresh: int = FRESH,
         seed: int | None = None,
-    ) -> "Advising":
+    ) -> "AdvicePlan":
         """Read everything; `UsageError` and `ScenarioError` for wrong arguments."""
         for option, value, least, most in (
             ("--trials", trials, 1, 100_000),
@@ -253,7 +253,7 @@ def advise(
     that the search never used, decide. Runs in the folder `out` are not repeated. Raises `UsageError` and
     `ScenarioError` before anything runs.
     """
-    plan = Advising.plan(
+    plan = AdvicePlan.plan(
         scenario,
         aqms=aqms,
         metrics=metrics,
@@ -271,7 +271,7 @@ def advise(
 
 
 def execute(
-    plan: Advising,
+    plan: AdvicePlan,
     folder: Path,
     *,
     workers: Workers,
@@ -495,7 +495,7 @@ def _is_searched(path: str) -> bool:
 
 
 def _tuned(
-    plan: Advising,
+    plan: AdvicePlan,
     name: str,
     search: "Tuning",
     folder: Path,
@@ -522,12 +522,12 @@ def _tuned(
     return candidates, {"aqm": name, **cost, "space": [each.row() for each in search.space.parameters]}
 
 
-def _as_it_is(plan: Advising, name: str) -> Candidate:
+def _as_it_is(plan: AdvicePlan, name: str) -> Candidate:
     python = name if is_python(plan.base, name) else ""
     return _with_doubts(plan, Candidate(name, name, "as it is", python=python))
 
 
-def _named(plan: Advising, name: str, candidate: Candidate) -> Candidate:
+def _named(plan: AdvicePlan, name: str, candidate: Candidate) -> Candidate:
     """Return a candidate of the last round under its final name."""
     if candidate.role != "tuned":
         return candidate
@@ -536,7 +536,7 @@ def _named(plan: Advising, name: str, candidate: Candidate) -> Candidate:
     return _with_doubts(plan, replace(candidate, name=f"{name} defaults", role="as it is"))
 
 
-def _references(plan: Advising) -> list[Candidate]:
+def _references(plan: AdvicePlan) -> list[Candidate]:
     """Return the present setting, and DropTail if that differs."""
     present = _with_doubts(plan, Candidate(plan.base.aqm, plan.base.aqm, "present"))
     droptail = _with_doubts(plan, Candidate("droptail", "droptail", "reference"))
@@ -545,7 +545,7 @@ def _references(plan: Advising) -> list[Candidate]:
     return [present, droptail]
 
 
-def _run(plan: Advising, candidate: Candidate) -> Run:
+def _run(plan: AdvicePlan, candidate: Candidate) -> Run:
     if candidate.role == "present":
         return plan.run(candidate.name, plan.long)
     if candidate.python:
@@ -555,14 +555,14 @@ def _run(plan: Advising, candidate: Candidate) -> Run:
     return plan.run(candidate.name, plan.long, candidate.override, candidate.name)
 
 
-def _with_doubts(plan: Advising, candidate: Candidate) -> Candidate:
+def _with_doubts(plan: AdvicePlan, candidate: Candidate) -> Candidate:
     """Return a candidate with its scenario's warnings, except that of drops behind the PEP."""
     scenario = _run(plan, candidate).scenario
     doubts = tuple(each for each in scenario.warnings if "dropped behind the PEP" not in each)
     return replace(candidate, behind_pep=scenario.behind_pep, warnings=doubts)
 
 
-def _command(plan: Advising, answer: Candidate) -> str:
+def _command(plan: AdvicePlan, answer: Candidate) -> str:
     """Return the command that compares the recommendation with DropTail, and with the present setting."""
     words = ["bentpipe", "compare", plan.given]
     for each in plan.overrides:

@@ -79,7 +79,7 @@ def advise(
     """
     names = None if aqms is None else aqms.split(",")
     import_from_current_folder(names or [])
-    plan = advisor.Advising.plan(
+    plan = advisor.AdvicePlan.plan(
         scenario,
         aqms=names,
         metrics=metrics,

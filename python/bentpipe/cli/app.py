@@ -91,7 +91,7 @@ def _main(arguments: list[str] | None) -> int:
     except Exception as error:
         traceback.print_exc()
         return _print_error(
-            f"internal error: {error}\nThis is a defect in Bentpipe; the lines above say where.", 1
+            f"internal error: {error}\nThis is a defect in Bentpipe; the traceback above shows where.", 1
         )
     return code if isinstance(code, int) else 0
 

@@ -15,7 +15,7 @@ from bentpipe.errors import ModelError, ResultError, UsageError
 from bentpipe.models.engines import QUANTITIES, Account, Moments, moments, quantities
 from bentpipe.runs.former_names import present_printed, present_table
 from bentpipe.runs.plan import Setting, load, make_plan
-from bentpipe.runs.store import REPORT, described
+from bentpipe.runs.store import REPORT, scenario_description
 
 __all__ = ["QUANTITIES", "ModelResult", "describe", "kind_of", "model", "open_model", "solve"]
 
@@ -136,7 +136,7 @@ def describe(scenario: _core.Scenario, settings: Sequence[Setting], seeds: Seque
         "format": FORMAT,
         "format_version": FORMAT_VERSION,
         "core": {"version": _core.__version__},
-        "scenario": described(scenario),
+        "scenario": scenario_description(scenario),
         "seeds": list(seeds),
         "model": scenario.models(),
         "printed": present_printed(scenario.printed()),

@@ -94,17 +94,17 @@ def colours(settings: Sequence[str], drawn: Sequence[str]) -> dict[str, str]:
 
 def figures(result: Result, width: Width = "container") -> list[Figure]:
     """Return every figure that the result has data for; `width` is that of one column's panels [pixels]."""
-    book = _Charts(result, width)
+    charts = _Charts(result, width)
     made = [
-        book.operating_points(),
-        book.over_time(
+        charts.operating_points(),
+        charts.over_time(
             "throughput", "throughput", "Throughput over time", "Rate sent on the link", "Mbit/s", 1e-6
         ),
-        book.over_time(
+        charts.over_time(
             "queue", "transmit_queue", "Queue over time", "Length of the transmit queue", "packets"
         ),
-        book.window(),
-        book.over_time(
+        charts.window(),
+        charts.over_time(
             "mark-probability",
             "mark_probability",
             "Mark probability over time",
@@ -112,11 +112,11 @@ def figures(result: Result, width: Width = "container") -> list[Figure]:
             "%",
             100,
         ),
-        book.first_drops(),
-        book.drop_runs(),
-        book.queue_distribution(),
-        book.goodput(),
-        book.completion_time(),
+        charts.first_drops(),
+        charts.drop_runs(),
+        charts.queue_distribution(),
+        charts.goodput(),
+        charts.completion_time(),
     ]
     return [figure for figure in made if figure is not None]
 

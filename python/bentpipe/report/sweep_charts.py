@@ -129,8 +129,8 @@ def figures(
     width: Width = "container",
 ) -> list[Figure]:
     """Return the figures of a sweep's `rows` and `frame`; `width` is that of one column's panels [pixels]."""
-    book = _Charts(result, rows, frame, metrics, width)
-    return [figure for metric in check_metrics(metrics) if (figure := book.figure(metric)) is not None]
+    charts = _Charts(result, rows, frame, metrics, width)
+    return [figure for metric in check_metrics(metrics) if (figure := charts.figure(metric)) is not None]
 
 
 class _Charts:

@@ -372,7 +372,7 @@ def _check_same(folder: Path, there: dict[str, Any], asked: dict[str, Any]) -> N
             raise UsageError(f"{folder}: cannot be resumed: its scenario has changed since")
 
 
-def described(scenario: _core.Scenario) -> dict[str, Any]:
+def scenario_description(scenario: _core.Scenario) -> dict[str, Any]:
     """Return the entry of a manifest that describes the scenario."""
     return {
         "name": scenario.name,
@@ -402,7 +402,7 @@ def _manifest(
         "python": platform.python_version(),
         "system": f"{platform.system()} {platform.machine()}",
         "git": _git_state(),
-        "scenario": described(scenario),
+        "scenario": scenario_description(scenario),
         "settings": [
             {
                 "name": setting.name,

@@ -156,7 +156,7 @@ def _order(value: float | None) -> tuple[bool, float]:
 def rows(
     case: str, runs: Sequence[Mapping[tuple[str, str], float | None]], targets: Mapping[str, Target]
 ) -> list[Row]:
-    """Return the rows of a case of which each run has the same quantities with their units."""
+    """Return the rows of a case; all its runs have the same quantities with their units."""
     return [
         Row(case, quantity, unit, [each[quantity, unit] for each in runs], targets.get(quantity))
         for quantity, unit in runs[0]

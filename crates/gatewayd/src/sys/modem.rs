@@ -89,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_last_rate_counts_and_errors_are_reported() {
+    fn the_latest_rate_applies_and_errors_are_reported() {
         let path = std::env::temp_dir().join(format!("bentpipe-modem-{}", std::process::id()));
         let _ = fs::remove_file(&path);
         assert!(send_rate(&path, Rate::from_bps(1)).is_err());

@@ -206,7 +206,7 @@ fn bytes_survive_loss_duplication_and_reordering() {
 }
 
 #[test]
-fn an_idle_connection_is_not_silent() {
+fn an_idle_connection_sends_keep_alives() {
     let rate = Rate::from_bps(2_000_000);
     let mut net = Net::new(&setups(Some(rate), ROUND_TRIP), 1);
     net.connect();

@@ -64,7 +64,7 @@ mod tests {
     }
 
     #[test]
-    fn follows_the_equations_of_rfc_9002_section_5() {
+    fn rtt_and_variation_follow_rfc_9002_section_5() {
         let mut rtt = Rtt::new(ms(700), ms(50));
         assert_eq!(rtt.probe_timeout(), ms(2150));
         rtt.sample(ms(800), ms(50));

@@ -326,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn agrees_with_a_plain_list() {
+    fn records_agree_with_a_plain_list() {
         let mut rng = bentpipe_units::Rng::stream(7, "sent", 0, "test");
         for _ in 0..300 {
             let (mut segments, mut plain) = (Segments::default(), Vec::<Plain>::new());

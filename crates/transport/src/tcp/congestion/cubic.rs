@@ -172,7 +172,7 @@ mod tests {
 
     /// With an RTT of 10 ms and 20 segments Reno is faster: alpha segments per RTT up to W_max.
     #[test]
-    fn never_slower_than_reno() {
+    fn window_is_at_least_that_of_reno() {
         let mut cubic = Cubic::default();
         let mut window = reduced(&mut cubic, 20_000);
         run(&mut cubic, &mut window, &mut Instant::ZERO.clone(), 10, 100);

@@ -219,7 +219,7 @@ mod tests {
 
     /// Before the first loss: one segment per 20 acknowledged, although the curve is still flat.
     #[test]
-    fn grows_by_one_twentieth_before_the_first_loss() {
+    fn window_grows_by_a_twentieth_before_the_first_loss() {
         let mut cubic = CubicLinux::default();
         let mut window = Window { cwnd: 100_000, ssthresh: 100_000 };
         let ack = Acked { bytes: 1000, slow_start: 1000, avoidance: 1000, rtt: Duration::from_millis(100) };
@@ -232,7 +232,7 @@ mod tests {
     /// 14 segments (of 20) and an RTT of 10 ms: Reno's window grows by one for 26 acknowledged, then 28, 30, 31 and 33,
     /// so by five within 148.
     #[test]
-    fn never_slower_than_its_reno_window() {
+    fn window_is_at_least_its_reno_window() {
         let mut cubic = CubicLinux::default();
         let mut window = reduced(&mut cubic, 20);
         assert_eq!(window.cwnd, 14_000);

@@ -107,7 +107,7 @@ mod tests {
 
     /// rho = 75 / 25 = 3: 2^3 - 1 segments for each ACK, up to ssthresh; then 9 segments per window.
     #[test]
-    fn grows_by_rho() {
+    fn window_grows_by_rho() {
         let mut hybla = Hybla::default();
         let mut window = Window { cwnd: 2000, ssthresh: 30_000 };
         for expected in [9000, 16_000, 23_000, 30_000, 30_300] {
@@ -119,7 +119,7 @@ mod tests {
     /// ACKs of one segment each, after 1 ms and 2 ms: one segment per 1 ms times an RTT of 100 ms is 100 segments,
     /// where slow start, which grows by 15 with the third ACK, ends.
     #[test]
-    fn first_acks_set_ssthresh() {
+    fn the_first_acks_set_ssthresh() {
         let mut hybla = Hybla::default();
         let mut window = Window { cwnd: 10_000, ssthresh: u64::MAX };
         let mut at = |ms: u64, window: &mut Window| {
@@ -137,7 +137,7 @@ mod tests {
 
     /// Below RTT0 it equals Reno.
     #[test]
-    fn equals_reno_below_rtt0() {
+    fn window_equals_renos_below_rtt0() {
         let mut hybla = Hybla::default();
         let mut window = Window { cwnd: 9000, ssthresh: 10_000 };
         for expected in [10_000, 10_100] {

@@ -155,7 +155,7 @@ mod tests {
 
     /// With 15 segments it is inactive; having ended one slow start, it ends another only after a timeout.
     #[test]
-    fn inactive_below_16_segments_and_after_ending_slow_start_once() {
+    fn hystart_is_inactive_below_16_segments_and_after_its_first_exit() {
         let acks: Vec<_> = (0..30).map(|i| (100 + 2 * i, 40)).collect();
         let (mut h, mut window) = start(15);
         assert_eq!(round(&mut h, &mut window, 0, &acks), None);
