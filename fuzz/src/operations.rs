@@ -9,8 +9,8 @@ use std::collections::VecDeque;
 
 use bentpipe_queue::registry::{AQMS, MARKINGS, SCHEDULERS};
 use bentpipe_queue::{
-    DropHandler, DropReason, Ecn, FlowEvent, Limit, Link, Packet, Param, Queue, QueueConfig, Tcp, Unit,
-    Value, Values,
+    DropHandler, DropReason, Ecn, FlowEvent, FlowId, Limit, Link, Packet, Param, Queue, QueueConfig, Tcp,
+    Unit, Value, Values,
 };
 use bentpipe_units::{Duration, Instant, Rate};
 
@@ -229,7 +229,7 @@ impl Run<'_> {
             14 => {
                 let event = if operation < 128 { FlowEvent::Opened } else { FlowEvent::Closed };
                 let flow = self.flow();
-                self.queue.flow(flow, event, self.now);
+                self.queue.flow(FlowId(flow), event, self.now);
                 self.model.remove_dropped()
             }
             _ => {
@@ -256,7 +256,7 @@ impl Run<'_> {
             ecn: [Ecn::NotEct, Ecn::Ect, Ecn::Ect1, Ecn::Ce][usize::from(kind >> 4 & 3)],
             split: kind & 64 != 0,
             tcp: tcp.then(|| Tcp { window: self.bytes.word(), seq: self.bytes.word(), syn: kind & 128 != 0 }),
-            ..Packet::new(len, self.flow(), self.model.add(len))
+            ..Packet::new(len, FlowId(self.flow()), self.model.add(len))
         };
         let mut offered = pkt;
         let passes = self.queue.offer(&mut offered, self.now, &mut self.model);

@@ -100,21 +100,27 @@ mod tests {
         let begin = 0_u32.wrapping_sub(3001);
         let at = |place: u32| begin.wrapping_add(place);
         let mut flight = InFlight::default();
-        assert_eq!(flight.segment(7, begin, 1, true, NOW), 1);
-        flight.acknowledged(7, at(1), NOW);
+        assert_eq!(flight.segment(FlowId(7), begin, 1, true, NOW), 1);
+        flight.acknowledged(FlowId(7), at(1), NOW);
         for segment in 0..10 {
-            assert_eq!(flight.segment(7, at(1 + 1000 * segment), 1000, false, NOW), 1000 * (segment + 1));
+            assert_eq!(
+                flight.segment(FlowId(7), at(1 + 1000 * segment), 1000, false, NOW),
+                1000 * (segment + 1)
+            );
         }
-        flight.acknowledged(7, at(2001), NOW);
+        flight.acknowledged(FlowId(7), at(2001), NOW);
         for segment in [10, 12, 13] {
-            assert_eq!(flight.segment(7, at(1 + 1000 * segment), 1000, false, NOW), 1000 * (segment - 1));
+            assert_eq!(
+                flight.segment(FlowId(7), at(1 + 1000 * segment), 1000, false, NOW),
+                1000 * (segment - 1)
+            );
         }
-        assert_eq!(flight.segment(7, at(11_001), 1000, false, NOW), 12_000);
-        assert_eq!(flight.segment(7, at(11_001), 1000, false, NOW), 12_000);
+        assert_eq!(flight.segment(FlowId(7), at(11_001), 1000, false, NOW), 12_000);
+        assert_eq!(flight.segment(FlowId(7), at(11_001), 1000, false, NOW), 12_000);
         // Reordered old acknowledgements change nothing; a pure acknowledgement takes no numbers.
-        flight.acknowledged(7, at(14_001), NOW);
-        flight.acknowledged(7, at(1), NOW);
-        assert_eq!(flight.segment(7, at(14_001), 0, false, NOW), 0);
+        flight.acknowledged(FlowId(7), at(14_001), NOW);
+        flight.acknowledged(FlowId(7), at(1), NOW);
+        assert_eq!(flight.segment(FlowId(7), at(14_001), 0, false, NOW), 0);
     }
 
     /// A connection first seen in the middle starts with that segment; acknowledgements of segments that took another
@@ -123,18 +129,18 @@ mod tests {
     #[test]
     fn connections_are_added_and_forgotten() {
         let mut flight = InFlight::default();
-        flight.acknowledged(1, 500, NOW);
+        flight.acknowledged(FlowId(1), 500, NOW);
         assert!(flight.is_empty());
-        assert_eq!(flight.segment(1, 70_000, 1000, false, NOW), 1000);
-        flight.acknowledged(1, 80_000, NOW);
-        assert_eq!(flight.segment(1, 80_000, 500, false, NOW), 500);
-        assert_eq!(flight.segment(1, 9, 1, true, NOW), 1);
-        assert_eq!(flight.segment(1, 9, 1, true, NOW), 1);
-        flight.forget(1);
-        assert_eq!((flight.len(), flight.segment(1, 4_000_000_000, 100, false, NOW)), (0, 100));
+        assert_eq!(flight.segment(FlowId(1), 70_000, 1000, false, NOW), 1000);
+        flight.acknowledged(FlowId(1), 80_000, NOW);
+        assert_eq!(flight.segment(FlowId(1), 80_000, 500, false, NOW), 500);
+        assert_eq!(flight.segment(FlowId(1), 9, 1, true, NOW), 1);
+        assert_eq!(flight.segment(FlowId(1), 9, 1, true, NOW), 1);
+        flight.forget(FlowId(1));
+        assert_eq!((flight.len(), flight.segment(FlowId(1), 4_000_000_000, 100, false, NOW)), (0, 100));
         let later = NOW + Duration::from_secs(61);
         for _ in 0..100 {
-            flight.segment(2, 1, 0, false, later);
+            flight.segment(FlowId(2), 1, 0, false, later);
         }
         assert_eq!(flight.len(), 1);
     }

@@ -2,8 +2,8 @@
 
 use bentpipe_gateway::{Event, Gateway, GatewayQueue, Regulator, Setup};
 use bentpipe_queue::{
-    Aqm, Context, DropReason, Limit, Link, Marking, Packet, Queue, QueueConfig, Value, Values, Verdict,
-    aqm::droptail::DropTail, aqm::redfc, sched::fifo::Fifo,
+    Aqm, Context, DropReason, FlowId, Limit, Link, Marking, Packet, Queue, QueueConfig, Value, Values,
+    Verdict, aqm::droptail::DropTail, aqm::redfc, sched::fifo::Fifo,
 };
 use bentpipe_units::{Duration, Instant, Rate};
 
@@ -46,7 +46,7 @@ fn at(us: u64) -> Instant {
 }
 
 fn packet(handle: u32) -> Packet {
-    Packet::new(1000, 0, handle)
+    Packet::new(1000, FlowId(0), handle)
 }
 
 /// Runs a host that forwards every packet. Returns the events until `end`: time, kind, packet.

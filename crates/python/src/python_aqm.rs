@@ -307,7 +307,7 @@ impl Aqm for PyAqm {
         self.called(cx);
         if let Some(method) = &self.flow {
             let event = &self.events[usize::from(event == FlowEvent::Closed)];
-            Python::attach(|py| self.call(py, "flow", method, (flow, event, &self.cx), cx, |_| Ok(())));
+            Python::attach(|py| self.call(py, "flow", method, (flow.0, event, &self.cx), cx, |_| Ok(())));
         }
     }
 

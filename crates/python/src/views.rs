@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 
 use bentpipe_queue as queue;
-use bentpipe_queue::{Ecn, FlowId, Limit};
+use bentpipe_queue::{Ecn, Limit};
 use bentpipe_units::{Duration, Instant};
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
@@ -94,8 +94,8 @@ impl Packet {
     }
 
     #[getter]
-    fn flow(&self) -> FlowId {
-        self.0.flow
+    fn flow(&self) -> u32 {
+        self.0.flow.0
     }
 
     #[getter]
@@ -151,7 +151,7 @@ impl Packet {
     }
 
     fn __repr__(&self) -> String {
-        format!("<Packet {}: {} B of flow {}>", self.0.number, self.0.len, self.0.flow)
+        format!("<Packet {}: {} B of flow {}>", self.0.number, self.0.len, self.0.flow.0)
     }
 }
 

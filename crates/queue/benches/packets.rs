@@ -15,7 +15,7 @@
 
 use bentpipe_queue::registry::{AQMS, SCHEDULERS};
 use bentpipe_queue::{
-    Aqm, DropHandler, DropReason, Ecn, FlowEvent, Limit, Link, Marking, Packet, Queue, QueueConfig,
+    Aqm, DropHandler, DropReason, Ecn, FlowEvent, FlowId, Limit, Link, Marking, Packet, Queue, QueueConfig,
     Scheduler, Tcp, Values,
 };
 use bentpipe_units::{Duration, Instant, Rate, Rng};
@@ -75,7 +75,7 @@ impl Load {
         // An odd factor makes a permutation of the numbers below 2^32.
         let id = |flow: u32| flow.wrapping_mul(2_654_435_761);
         for flow in 0..flows {
-            queue.flow(id(flow), FlowEvent::Opened, Instant::ZERO);
+            queue.flow(FlowId(id(flow)), FlowEvent::Opened, Instant::ZERO);
         }
         let mut rng = Rng::stream(1, "bench", 0, "traffic");
         let flows = (0..PACKETS).map(|_| id(rng.below(u64::from(flows)) as u32)).collect();
@@ -103,7 +103,7 @@ impl Load {
         self.next += 1;
         let tcp = Tcp { window: LEN * (2 + handle % 512), seq: handle.wrapping_mul(LEN), syn: false };
         let flow = self.flows[handle as usize % PACKETS];
-        let mut pkt = Packet { ecn: Ecn::Ect, tcp: Some(tcp), ..Packet::new(LEN, flow, handle) };
+        let mut pkt = Packet { ecn: Ecn::Ect, tcp: Some(tcp), ..Packet::new(LEN, FlowId(flow), handle) };
         if self.queue.offer(&mut pkt, self.now, &mut Ignore) {
             self.queue.enqueue(pkt, self.now, &mut Ignore);
         }

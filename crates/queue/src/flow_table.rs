@@ -104,7 +104,7 @@ impl<T> FlowTable<T> {
     /// numbers with common factors.
     #[inline]
     fn home(&self, flow: FlowId) -> usize {
-        let mut x = flow;
+        let FlowId(mut x) = flow;
         x = (x ^ (x >> 16)).wrapping_mul(0x85eb_ca6b);
         x = (x ^ (x >> 13)).wrapping_mul(0xc2b2_ae35);
         (x ^ (x >> 16)) as usize & (self.slots.len() - 1)
@@ -159,11 +159,11 @@ mod tests {
         let (mut table, mut map) = (FlowTable::default(), BTreeMap::new());
         for step in 0..200_000_u64 {
             let i = rng.below(600) as u32;
-            let flow = match i % 3 {
+            let flow = FlowId(match i % 3 {
                 0 => i,
                 1 => u32::MAX - i,
                 _ => i << 20,
-            };
+            });
             match rng.below(4) {
                 0 => assert_eq!(table.remove(flow), map.remove(&flow)),
                 1 => assert_eq!(table.get(flow), map.get(&flow)),
@@ -187,15 +187,15 @@ mod tests {
     fn sweep_removes_the_refused_flows() {
         let mut table = FlowTable::default();
         for flow in 0..1000_u32 {
-            table.get_or_insert_with(flow, || flow);
+            table.get_or_insert_with(FlowId(flow), || flow);
         }
         for _ in 0..2048 {
             table.sweep(2, |_, known| *known % 3 == 0);
         }
         assert_eq!(table.len(), 334);
-        assert!((0..1000).all(|flow| table.get(flow).is_some() == (flow % 3 == 0)));
+        assert!((0..1000).all(|flow| table.get(FlowId(flow)).is_some() == (flow % 3 == 0)));
         table.clear();
-        assert!(table.is_empty() && table.get(3).is_none());
+        assert!(table.is_empty() && table.get(FlowId(3)).is_none());
     }
 
     /// Dense numbers, numbers 10,000 apart, and multiples of the array's length form short chains.
@@ -204,7 +204,7 @@ mod tests {
         for stride in [1, 10_000, 1 << 18, 0x9e37_79b9] {
             let mut table = FlowTable::default();
             for i in 0..10_000_u32 {
-                table.get_or_insert_with(i.wrapping_mul(stride), || ());
+                table.get_or_insert_with(FlowId(i.wrapping_mul(stride)), || ());
             }
             let mut longest = 0;
             let mut chain = 0;

@@ -3,7 +3,8 @@
 use bentpipe_units::{Duration, Instant, Rate, Rng};
 
 /// Number of a flow. The host defines what a flow is (connection, user, prefix).
-pub type FlowId = u32;
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct FlowId(pub u32);
 
 /// A packet as a queue sees it; the host keeps its bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -9,7 +9,8 @@ use std::cell::Cell;
 use bentpipe_queue::descriptor::{Algorithm, SchedulerAlgorithm};
 use bentpipe_queue::registry::{AQMS, SCHEDULERS};
 use bentpipe_queue::{
-    DropHandler, DropReason, Ecn, FlowEvent, Limit, Link, Marking, Packet, Queue, QueueConfig, Tcp, Values,
+    DropHandler, DropReason, Ecn, FlowEvent, FlowId, Limit, Link, Marking, Packet, Queue, QueueConfig, Tcp,
+    Values,
 };
 use bentpipe_units::{Duration, Instant, Rate, Rng};
 
@@ -84,7 +85,7 @@ impl Traffic {
             sent: 0,
         };
         for flow in 0..FLOWS {
-            traffic.queue.flow(id(flow), FlowEvent::Opened, Instant::ZERO);
+            traffic.queue.flow(FlowId(id(flow)), FlowEvent::Opened, Instant::ZERO);
         }
         traffic
     }
@@ -107,14 +108,14 @@ impl Traffic {
             }
             let oldest = self.sent / 50;
             if self.sent.is_multiple_of(50) {
-                self.queue.flow(id(oldest), FlowEvent::Closed, self.now);
-                self.queue.flow(id(oldest + FLOWS), FlowEvent::Opened, self.now);
+                self.queue.flow(FlowId(id(oldest)), FlowEvent::Closed, self.now);
+                self.queue.flow(FlowId(id(oldest + FLOWS)), FlowEvent::Opened, self.now);
             }
             let flow = oldest + 1 + self.rng.below(u64::from(FLOWS)) as u32;
             let window = 1400 * (2 + self.rng.below(500) as u32);
             let tcp = Some(Tcp { window, seq: self.sent.wrapping_mul(1400), syn: self.rng.below(100) == 0 });
             let mut pkt =
-                Packet { ecn: Ecn::Ect, tcp, split: true, ..Packet::new(1400, id(flow), self.sent) };
+                Packet { ecn: Ecn::Ect, tcp, split: true, ..Packet::new(1400, FlowId(id(flow)), self.sent) };
             if self.queue.offer(&mut pkt, self.now, &mut Ignore) {
                 self.queue.enqueue(pkt, self.now, &mut Ignore);
             }

@@ -6,8 +6,8 @@ use bentpipe_queue::aqm::threshold::Threshold;
 use bentpipe_queue::descriptor::{Algorithm, SchedulerAlgorithm};
 use bentpipe_queue::registry::{AQMS, SCHEDULERS};
 use bentpipe_queue::{
-    Aqm, Default, DropHandler, DropReason, Ecn, FlowEvent, Limit, Link, MAX_DROPS_PER_DEQUEUE, Marking,
-    Packet, Param, Queue, QueueConfig, Tcp, Tune, Unit, Value, Values,
+    Aqm, Default, DropHandler, DropReason, Ecn, FlowEvent, FlowId, Limit, Link, MAX_DROPS_PER_DEQUEUE,
+    Marking, Packet, Param, Queue, QueueConfig, Tcp, Tune, Unit, Value, Values,
 };
 use bentpipe_units::{Duration, Instant, Rate, Rng};
 use cpu_time::ThreadTime;
@@ -140,7 +140,7 @@ impl Traffic {
             let flow = self.flow(&mut rng);
             if self.churn && handle % 7 == 0 {
                 let event = if rng.below(2) == 0 { FlowEvent::Opened } else { FlowEvent::Closed };
-                queue.flow(self.flow(&mut rng), event, now);
+                queue.flow(FlowId(self.flow(&mut rng)), event, now);
             }
             if self.churn && handle % 500 == 0 {
                 queue.set_capacity(Rate::from_bps(rng.below(40_000_000)));
@@ -152,7 +152,7 @@ impl Traffic {
                 syn: handle % 20 == 0,
             };
             let tcp = (handle % 3 > 0).then_some(tcp);
-            let mut pkt = Packet { ecn, split, tcp, ..Packet::new(self.len, flow, handle) };
+            let mut pkt = Packet { ecn, split, tcp, ..Packet::new(self.len, FlowId(flow), handle) };
             if queue.offer(&mut pkt, now, &mut lost) {
                 queue.enqueue(pkt, now, &mut lost);
             }
@@ -323,7 +323,7 @@ fn constant_time_and_the_end_of_time_conserve_packets() {
             let (mut queue, mut lost, mut sent) =
                 (pair.queue(Marking::Drop, 400), Lost::default(), Vec::new());
             for handle in 0..3_000 {
-                let mut pkt = Packet::new(1400, handle % 3, handle);
+                let mut pkt = Packet::new(1400, FlowId(handle % 3), handle);
                 if queue.offer(&mut pkt, start, &mut lost) {
                     queue.enqueue(pkt, start, &mut lost);
                 }
@@ -444,7 +444,7 @@ fn cost_per_packet_hardly_grows_with_the_flows() {
         let mut now = Instant::ZERO;
         let traffic = Traffic { flows, ..TRAFFIC };
         for flow in 0..flows {
-            queue.flow((flow + 1).wrapping_mul(2_654_435_761), FlowEvent::Opened, now);
+            queue.flow(FlowId((flow + 1).wrapping_mul(2_654_435_761)), FlowEvent::Opened, now);
         }
         let mut offer = |packets: u32, drain: bool| {
             for handle in 0..packets {
@@ -454,8 +454,11 @@ fn cost_per_packet_hardly_grows_with_the_flows() {
                     seq: rng.bits() as u32,
                     syn: false,
                 });
-                let mut pkt =
-                    Packet { ecn: Ecn::Ect, tcp, ..Packet::new(1400, traffic.flow(&mut rng), handle) };
+                let mut pkt = Packet {
+                    ecn: Ecn::Ect,
+                    tcp,
+                    ..Packet::new(1400, FlowId(traffic.flow(&mut rng)), handle)
+                };
                 if queue.offer(&mut pkt, now, &mut Lost::default()) {
                     queue.enqueue(pkt, now, &mut Lost::default());
                 }
@@ -498,7 +501,7 @@ fn drops_per_dequeue_are_bounded() {
             let most = if pair.1.signals { MAX_DROPS_PER_DEQUEUE } else { 0 };
             let most = (most + 1) * (MAX_DROPS_PER_DEQUEUE + 1) - 1;
             for handle in 0..20_000 {
-                let pkt = Packet { ecn, ..Packet::new(1400, handle % 5, handle) };
+                let pkt = Packet { ecn, ..Packet::new(1400, FlowId(handle % 5), handle) };
                 queue.enqueue(pkt, Instant::ZERO, &mut lost);
             }
             let mut now = Instant::ZERO + Duration::from_secs(100);

@@ -9,7 +9,9 @@ use bentpipe_queue::aqm::threshold::{Threshold, ThresholdFluid};
 use bentpipe_queue::descriptor::Algorithm;
 use bentpipe_queue::fluid::{Arrivals, FluidConfig, FluidVariant, Inputs, MAX_STATES, Service};
 use bentpipe_queue::registry::AQMS;
-use bentpipe_queue::{Aqm, Context, FluidModel, Limit, Link, Packet, QueueState, Value, Values, Verdict};
+use bentpipe_queue::{
+    Aqm, Context, FlowId, FluidModel, Limit, Link, Packet, QueueState, Value, Values, Verdict,
+};
 use bentpipe_units::{Duration, Instant, Rate, Rng};
 
 const CAPACITY: Rate = Rate::from_bps(20_000_000);
@@ -206,7 +208,7 @@ impl Case {
             if window >= WINDOWS {
                 break;
             }
-            let packet = Packet { arrival: now, ..Packet::new(PACKET, 0, 0) };
+            let packet = Packet { arrival: now, ..Packet::new(PACKET, FlowId(0), 0) };
             let queue_at = |state: &mut QueueState, at: Instant| {
                 state.packets = point.queue((at - Instant::ZERO).as_secs_f64()).0.round() as u32;
                 state.bytes = u64::from(state.packets * PACKET);

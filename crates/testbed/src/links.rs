@@ -9,7 +9,7 @@ use std::net::IpAddr;
 
 use bentpipe_link::{DelayLine, Impairments, LinkEngine, LossCause, Names, Progress, Release, Service};
 use bentpipe_packet::{Info, set_ce};
-use bentpipe_queue::{DropHandler, DropReason, Ecn, Packet};
+use bentpipe_queue::{DropHandler, DropReason, Ecn, FlowId, Packet};
 use bentpipe_scenario::{AqmSpec, Capacity, Carrier, Link, Modulation, Scenario};
 use bentpipe_units::{Duration, Instant, Rate, Rng};
 use slab::Slab;
@@ -456,7 +456,7 @@ impl Links {
             return self.propagate(id, lane, sent);
         }
         // Queues have flow ids of 32 bits: of 10 000 connections, two share an id with a probability of 1 %.
-        let mut pkt = Packet { ecn: info.ecn, ..Packet::new(len, info.connection() as u32, id) };
+        let mut pkt = Packet { ecn: info.ecn, ..Packet::new(len, FlowId(info.connection() as u32), id) };
         if engine.offer(&mut pkt, now, &mut self.dropped) {
             self.enqueue(pkt, lane, now);
         }

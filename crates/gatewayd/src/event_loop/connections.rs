@@ -3,7 +3,7 @@
 use std::io;
 use std::net::{SocketAddr, TcpStream};
 
-use bentpipe_queue::{FlowEvent, Packet};
+use bentpipe_queue::{FlowEvent, FlowId, Packet};
 use bentpipe_spacelink::{Open, StreamKey};
 use nix::sys::epoll::EpollFlags;
 
@@ -198,7 +198,7 @@ impl Daemon {
         let more = relay.is_readable();
         let item = self.host.insert(Item::Read { key: relay.key, bytes: read as u64 });
         let len = u32::try_from(read).unwrap_or(u32::MAX);
-        let pkt = Packet { arrival: self.host.at, ..Packet::new(len, 0, item.handle()) };
+        let pkt = Packet { arrival: self.host.at, ..Packet::new(len, FlowId(0), item.handle()) };
         self.host.gateway.process(pkt, self.host.at);
         Ok(more)
     }

@@ -27,13 +27,13 @@ impl FlowClassifier {
             FlowKey::Connection => pair_number(client, server, protocol),
             FlowKey::User => {
                 let user = SocketAddr::new(client.ip(), 0);
-                connection_hash(user, user, 0) as FlowId
+                FlowId(connection_hash(user, user, 0) as u32)
             }
             FlowKey::Prefix => self
                 .clients
                 .iter()
                 .position(|prefix| prefix.contains(client.ip()))
-                .map_or(FlowId::MAX, |at| at as FlowId),
+                .map_or(FlowId(u32::MAX), |at| FlowId(at as u32)),
         }
     }
 
@@ -46,7 +46,7 @@ impl FlowClassifier {
 
 /// A number for the traffic between a client and a server. Two pairs share one with a probability of 2^-32.
 pub fn pair_number(client: SocketAddr, server: SocketAddr, protocol: u8) -> FlowId {
-    connection_hash(client, server, protocol) as FlowId
+    FlowId(connection_hash(client, server, protocol) as u32)
 }
 
 /// A number for a TCP connection: [`pair_number`].

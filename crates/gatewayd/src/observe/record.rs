@@ -126,7 +126,7 @@ impl Recorder {
             let [client, server] =
                 [ends.map(|ends| ends.0), ends.map(|ends| ends.1)].map(|end| end.map(|end| end.to_string()));
             self.line(
-                &json!({ "drop": [time, arrival, place, reason.name(), pkt.flow, pkt.len, client, server] }),
+                &json!({ "drop": [time, arrival, place, reason.name(), pkt.flow.0, pkt.len, client, server] }),
             );
         }
     }
@@ -226,7 +226,7 @@ mod tests {
     fn gateway(test: &str) -> (Gateway, Record) {
         use bentpipe_gateway::{Regulator, Setup};
         use bentpipe_queue::{
-            Limit, Marking, Queue, QueueConfig, aqm::droptail::DropTail, sched::fifo::Fifo,
+            FlowId, Limit, Marking, Queue, QueueConfig, aqm::droptail::DropTail, sched::fifo::Fifo,
         };
         use bentpipe_units::Rate;
 
@@ -282,7 +282,7 @@ mod tests {
         let mut recorder = recorder(&record, &gateway);
         for tenth in 0..=24 {
             let now = Instant::ZERO + Duration::from_millis(100 * tenth + 50);
-            gateway.transmit(Packet::new(1000, 0, 0), now);
+            gateway.transmit(Packet::new(1000, bentpipe_queue::FlowId(0), 0), now);
             while let Some(event) = gateway.poll() {
                 if let bentpipe_gateway::Event::Dropped(pkt, reason, place) = event {
                     recorder.dropped(&pkt, None, reason, place, &gateway, now);
@@ -310,7 +310,7 @@ mod tests {
         let mut recorder = recorder(&record, &gateway);
         for ms in (0..3000).step_by(10) {
             let now = Instant::ZERO + Duration::from_millis(ms);
-            gateway.arrive(Packet::new(1000, 0, 0), now);
+            gateway.arrive(Packet::new(1000, bentpipe_queue::FlowId(0), 0), now);
             while gateway.poll().is_some() {}
             // Due at 1 s, 1.5 s and 2 s.
             if [1230, 1510, 2170].contains(&ms) {

@@ -97,7 +97,7 @@ mod tests {
 
     use super::*;
     use crate::{
-        DropHandler, DropReason, Limit, Link, Marking, Queue, QueueConfig, Value, sched::fifo::Fifo,
+        DropHandler, DropReason, FlowId, Limit, Link, Marking, Queue, QueueConfig, Value, sched::fifo::Fifo,
     };
 
     #[derive(Default)]
@@ -148,7 +148,7 @@ mod tests {
         /// A packet of a flow arrives, with the number of those before it as handle. Returns the number of waiting
         /// packets and those lost.
         fn arrive(&mut self, flow: u32) -> (u32, Vec<u32>) {
-            let mut pkt = Packet::new(1000, flow, self.arrived);
+            let mut pkt = Packet::new(1000, FlowId(flow), self.arrived);
             self.arrived += 1;
             if self.queue.offer(&mut pkt, Instant::ZERO, &mut self.lost) {
                 self.queue.enqueue(pkt, Instant::ZERO, &mut self.lost);

@@ -429,7 +429,7 @@ mod tests {
     /// packet drops the same packets as the RFC's loop.
     #[test]
     fn drops_match_the_rfcs_listing() {
-        use crate::{Limit, Link, Marking, Queue, QueueConfig};
+        use crate::{FlowId, Limit, Link, Marking, Queue, QueueConfig};
         use bentpipe_units::{Rate, Rng};
         let capacity = Rate::from_bps(8_000_000);
         let link = Link { capacity, mean_packet: 1000.0 };
@@ -459,7 +459,7 @@ mod tests {
                 free = if sent.is_some() { free + 1_000_000 } else { arrival + 1 };
             }
             let now = Instant::from_nanos(arrival);
-            let mut pkt = Packet::new(1000, 0, handle);
+            let mut pkt = Packet::new(1000, FlowId(0), handle);
             if queue.offer(&mut pkt, now, &mut lost) {
                 queue.enqueue(pkt, now, &mut lost);
             }

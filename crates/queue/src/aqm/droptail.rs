@@ -61,7 +61,7 @@ mod tests {
 
     use super::*;
     use crate::sched::fifo::Fifo;
-    use crate::{DropHandler, DropReason, Limit, Marking, Queue, QueueConfig};
+    use crate::{DropHandler, DropReason, FlowId, Limit, Marking, Queue, QueueConfig};
 
     #[derive(Default)]
     struct Lost(Vec<u32>);
@@ -93,7 +93,7 @@ mod tests {
             (3, 1600, false, &[2, 3]),
             (4, 1500, false, &[2, 3]),
         ] {
-            let mut pkt = Packet::new(len, 0, handle);
+            let mut pkt = Packet::new(len, FlowId(0), handle);
             assert!(queue.offer(&mut pkt, now, &mut lost), "nothing is marked");
             queue.enqueue(pkt, now, &mut lost);
             assert_eq!(lost.0, gone, "after packet {handle}");

@@ -166,8 +166,8 @@ mod tests {
     use crate::Value;
 
     /// Two flows whose numbers are far apart.
-    const A: FlowId = 0;
-    const B: FlowId = u32::MAX;
+    const A: u32 = 0;
+    const B: u32 = u32::MAX;
 
     /// The average is the queue's length (`w_q` is 1).
     fn fred(given: &[(&'static str, f64)]) -> Steps {
@@ -178,12 +178,12 @@ mod tests {
         fred
     }
 
-    fn arrive(fred: &mut Steps, flow: FlowId) -> Verdict {
+    fn arrive(fred: &mut Steps, flow: u32) -> Verdict {
         fred.flow = flow;
         fred.arrive(1, 1000)
     }
 
-    fn enter(fred: &mut Steps, flow: FlowId, packets: u32) {
+    fn enter(fred: &mut Steps, flow: u32, packets: u32) {
         fred.flow = flow;
         for _ in 0..packets {
             fred.state.packets += 1;
@@ -191,7 +191,7 @@ mod tests {
         }
     }
 
-    fn leave(fred: &mut Steps, flow: FlowId, packets: u32) {
+    fn leave(fred: &mut Steps, flow: u32, packets: u32) {
         fred.flow = flow;
         for _ in 0..packets {
             fred.state.packets -= 1;

@@ -508,7 +508,7 @@ impl FluidModel for PieFluid {
 mod tests {
     use super::super::steps::Steps;
     use super::*;
-    use crate::Value;
+    use crate::{FlowId, Value};
 
     /// By hand. At 1 every packet is marked. At 1/2 one packet is skipped, and the 17th is certain: 1 + 2 (1 - 1/2^16).
     /// At 1/10 eight are skipped and the 85th is certain: 8 + 10 (1 - (9/10)^77).
@@ -712,7 +712,7 @@ mod tests {
             let mut control = Control { drop_prob: 0.5, qdelay_old: 1.0, ..Control::new(&rules) };
             control.burst_allowance = Duration::ZERO;
             let all_pass = (0..40).all(|_| {
-                let verdict = control.decide(&Packet::new(1000, 0, 0), 100_000, &rules, &mut rng);
+                let verdict = control.decide(&Packet::new(1000, FlowId(0), 0), 100_000, &rules, &mut rng);
                 if overflows {
                     control.overflowed();
                 }
@@ -755,7 +755,7 @@ mod tests {
             let mut control = Control { drop_prob: p, qdelay_old: 1.0, ..Control::new(&rules) };
             control.burst_allowance = Duration::ZERO;
             let (pkt, mut rng) =
-                (Packet { ecn, ..Packet::new(1000, 0, 0) }, Rng::stream(1, "pie", 0, "test"));
+                (Packet { ecn, ..Packet::new(1000, FlowId(0), 0) }, Rng::stream(1, "pie", 0, "test"));
             let all: Vec<_> = (0..1000).map(|_| control.decide(&pkt, 100_000, &rules, &mut rng)).collect();
             assert!(all.contains(&verdict), "{p} {ecn:?}");
             assert!(all.iter().all(|v| [Verdict::Pass, verdict].contains(v)), "{p} {ecn:?}");

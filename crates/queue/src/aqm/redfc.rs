@@ -114,7 +114,7 @@ mod tests {
     use super::super::steps::Steps;
     use super::*;
     use crate::{
-        DropHandler, DropReason, Limit, Link, Marking, Queue, QueueConfig, Value, sched::fifo::Fifo,
+        DropHandler, DropReason, FlowId, Limit, Link, Marking, Queue, QueueConfig, Value, sched::fifo::Fifo,
     };
 
     #[derive(Default)]
@@ -160,7 +160,7 @@ mod tests {
 
         /// A packet arrives; returns true if it enters.
         fn arrive(&mut self, ms: u64, handle: u32) -> bool {
-            let mut pkt = Packet::new(1000, 0, handle);
+            let mut pkt = Packet::new(1000, FlowId(0), handle);
             let passes = self.queue.offer(&mut pkt, at(ms), &mut self.lost);
             self.enter(passes.then_some(pkt), ms)
         }

@@ -410,12 +410,12 @@ mod tests {
         }
 
         fn arrive(&mut self, ms: u64, flow: u32) -> Verdict {
-            let pkt = Packet { arrival: at(ms), ..Packet::new(1000, flow, 0) };
+            let pkt = Packet { arrival: at(ms), ..Packet::new(1000, FlowId(flow), 0) };
             self.sfb.arrive(&pkt, &mut Context::new(at(ms), &self.state, &mut self.rng))
         }
 
         fn enter(&mut self, ms: u64, flow: u32) -> Packet {
-            let pkt = Packet { arrival: at(ms), ..Packet::new(1000, flow, 0) };
+            let pkt = Packet { arrival: at(ms), ..Packet::new(1000, FlowId(flow), 0) };
             self.sfb.enqueued(&pkt, &mut Context::new(at(ms), &self.state, &mut self.rng));
             pkt
         }
@@ -428,21 +428,21 @@ mod tests {
         fn bin(&mut self, flow: u32) -> (f64, u32) {
             let mut found = None;
             let set = self.sfb.in_use;
-            self.sfb.sets[set].each(flow, |bin| _ = found.get_or_insert((bin.p_m, bin.qlen)));
+            self.sfb.sets[set].each(FlowId(flow), |bin| _ = found.get_or_insert((bin.p_m, bin.qlen)));
             found.unwrap()
         }
 
         /// Least probability of a flow's bins.
         fn p_min(&mut self, flow: u32) -> f64 {
             let (mut least, set) = (1.0f64, self.sfb.in_use);
-            self.sfb.sets[set].each(flow, |bin| least = least.min(bin.p_m));
+            self.sfb.sets[set].each(FlowId(flow), |bin| least = least.min(bin.p_m));
             least
         }
 
         /// Drives all bins of a flow to 1.
         fn saturate(&mut self, flow: u32) {
             let set = self.sfb.in_use;
-            self.sfb.sets[set].each(flow, |bin| bin.p_m = 1.0);
+            self.sfb.sets[set].each(FlowId(flow), |bin| bin.p_m = 1.0);
         }
     }
 
@@ -486,7 +486,7 @@ mod tests {
         let mut sfb = Bench::new(&[("d1", 1e-9), ("d2", 1e-9)]);
         sfb.arrive(0, 1);
         let mut p = 0.1;
-        sfb.sfb.sets[0].each(1, |bin| {
+        sfb.sfb.sets[0].each(FlowId(1), |bin| {
             bin.p_m = p;
             p += 0.4;
         });
@@ -517,7 +517,7 @@ mod tests {
     fn unresponsive_flows_share_the_penalty_rate() {
         let mut sfb = Bench::new(&[("d2", 1e-12)]);
         sfb.arrive(0, 1);
-        sfb.sfb.sets[0].each(1, |bin| (bin.p_m, bin.qlen) = (1.0, 1));
+        sfb.sfb.sets[0].each(FlowId(1), |bin| (bin.p_m, bin.qlen) = (1.0, 1));
         let all: Vec<_> = (0..10_000).map(|ms| sfb.arrive(ms, 1)).collect();
         let passed = all.iter().filter(|&&verdict| verdict == Verdict::Pass).count();
         assert!((69..=70).contains(&passed), "{passed}");
@@ -533,7 +533,7 @@ mod tests {
         sfb.enter(0, 1);
         assert_eq!(sfb.arrive(0, 1), Verdict::Drop);
         let mut first = true;
-        sfb.sfb.sets[0].each(1, |bin| bin.qlen *= u32::from(std::mem::take(&mut first)));
+        sfb.sfb.sets[0].each(FlowId(1), |bin| bin.qlen *= u32::from(std::mem::take(&mut first)));
         assert_eq!(sfb.arrive(0, 1), Verdict::Pass);
     }
 

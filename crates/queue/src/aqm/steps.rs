@@ -10,7 +10,7 @@ pub(super) struct Steps {
     rng: Rng,
     pub state: QueueState,
     /// Flow of the packets.
-    pub flow: FlowId,
+    pub flow: u32,
 }
 
 impl Steps {
@@ -37,19 +37,19 @@ impl Steps {
     }
 
     /// Like [`Self::arrive`], of a given flow.
-    pub fn arrive_of(&mut self, us: u64, len: u32, flow: FlowId) -> Verdict {
+    pub fn arrive_of(&mut self, us: u64, len: u32, flow: u32) -> Verdict {
         let verdict = self.decide(us, len, flow);
         if verdict == Verdict::Pass {
             let (pkt, mut cx) = self.at(us, us, len);
-            cx.0.admit(&Packet { flow, ..pkt }, &mut cx.1);
+            cx.0.admit(&Packet { flow: FlowId(flow), ..pkt }, &mut cx.1);
         }
         verdict
     }
 
     /// A packet arrives and is dropped even if it passes.
-    pub fn decide(&mut self, us: u64, len: u32, flow: FlowId) -> Verdict {
+    pub fn decide(&mut self, us: u64, len: u32, flow: u32) -> Verdict {
         let (pkt, mut cx) = self.at(us, us, len);
-        cx.0.arrive(&Packet { flow, ..pkt }, &mut cx.1)
+        cx.0.arrive(&Packet { flow: FlowId(flow), ..pkt }, &mut cx.1)
     }
 
     /// A packet enters the queue.
@@ -59,9 +59,9 @@ impl Steps {
     }
 
     /// A flow begins or ends.
-    pub fn flow(&mut self, us: u64, flow: FlowId, event: FlowEvent) {
+    pub fn flow(&mut self, us: u64, flow: u32, event: FlowEvent) {
         let (_, mut cx) = self.at(us, us, 0);
-        cx.0.flow(flow, event, &mut cx.1);
+        cx.0.flow(FlowId(flow), event, &mut cx.1);
     }
 
     /// A packet that arrived at `since` leaves at `us` microseconds.
@@ -85,7 +85,7 @@ impl Steps {
 
     fn at(&mut self, us: u64, since: u64, len: u32) -> (Packet, (&mut dyn Aqm, Context<'_>)) {
         let time = |us| Instant::ZERO + Duration::from_micros(us);
-        let pkt = Packet { arrival: time(since), ..Packet::new(len, self.flow, 0) };
+        let pkt = Packet { arrival: time(since), ..Packet::new(len, FlowId(self.flow), 0) };
         let cx = Context::new(time(us), &self.state, &mut self.rng);
         (pkt, (self.aqm.as_mut(), cx))
     }

@@ -443,7 +443,7 @@ mod tests {
         };
         let mut queue = Queue::new(Box::<Fifo>::default(), Box::new(Holds), &setup);
         let mut now = Instant::ZERO;
-        assert!(!queue.offer(&mut Packet::new(1000, 1, 0), now, &mut Nothing));
+        assert!(!queue.offer(&mut Packet::new(1000, FlowId(1), 0), now, &mut Nothing));
         for _ in 0..3 {
             let due = queue.wake_at();
             assert!(due > Some(now), "{due:?} at {now:?}");

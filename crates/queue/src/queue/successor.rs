@@ -134,7 +134,7 @@ mod tests {
         let at = |ms| Instant::ZERO + Duration::from_millis(ms);
         let here = || counted.load(Ordering::Relaxed);
         for (ms, expected) in [(1, 0), (2, 0), (5, 0), (5, 0), (6, 1), (7, 2), (8, 2)] {
-            queue.enqueue(Packet::new(1000, 1, 0), at(ms), &mut lost);
+            queue.enqueue(Packet::new(1000, FlowId(1), 0), at(ms), &mut lost);
             if ms == 5 && queue.state().packets == 3 {
                 queue.set_aqm(Box::new(Counts(counted.clone())), at(5));
             }

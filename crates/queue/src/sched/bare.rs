@@ -71,8 +71,8 @@ impl BareScheduler {
     }
 
     /// Announces the beginning or end of a flow.
-    pub fn flow(&mut self, flow: FlowId, event: FlowEvent) {
-        self.scheduler.flow(flow, event);
+    pub fn flow(&mut self, flow: u32, event: FlowEvent) {
+        self.scheduler.flow(FlowId(flow), event);
     }
 
     fn left(&mut self, pkt: &Packet) {

@@ -5,6 +5,8 @@
 //! lists through one array, so that nothing is allocated once the arena has grown. The queue with the most bytes is at
 //! the root of a tournament tree: an update walks up only while it changes winners.
 
+use bentpipe_units::{Id as _, IdVec, Slab, optional_id_types};
+
 use crate::{FlowId, Packet, Param, Range, Tune, Unit};
 
 /// The parameter `flows` of schedulers with these queues.
@@ -26,8 +28,12 @@ pub const QUANTUM: Param = Param::number(
 )
 .tune(Tune::Log(300.0, 9000.0));
 
-/// No packet, no queue.
-const NONE: u32 = u32::MAX;
+optional_id_types! {
+    /// A queue.
+    pub BucketId,
+    /// A position in the arena of packets.
+    NodeId,
+}
 
 /// List of a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,10 +49,8 @@ pub enum Stand {
 /// Queues by number, and the lists in which they wait for their turn.
 #[derive(Debug)]
 pub struct Buckets {
-    nodes: Vec<Node>,
-    /// First unused node; unused nodes are linked like packets.
-    free: u32,
-    buckets: Vec<Bucket>,
+    nodes: Slab<NodeId, Node>,
+    buckets: IdVec<BucketId, Bucket>,
     /// New and old queues.
     lists: [List; 2],
     quantum: i64,
@@ -55,28 +59,28 @@ pub struct Buckets {
     weights: Vec<u64>,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 struct Node {
     pkt: Packet,
-    after: u32,
+    after: Option<NodeId>,
 }
 
 #[derive(Clone, Debug)]
 struct Bucket {
-    head: u32,
-    tail: u32,
+    head: Option<NodeId>,
+    tail: Option<NodeId>,
     packets: u32,
     bytes: u64,
     deficit: i64,
     stand: Stand,
-    before: u32,
-    after: u32,
+    before: Option<BucketId>,
+    after: Option<BucketId>,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct List {
-    first: u32,
-    last: u32,
+    first: Option<BucketId>,
+    last: Option<BucketId>,
     len: u32,
 }
 
@@ -85,21 +89,20 @@ impl Buckets {
     #[must_use]
     pub fn new(count: u32, quantum: u32) -> Self {
         let empty = Bucket {
-            head: NONE,
-            tail: NONE,
+            head: None,
+            tail: None,
             packets: 0,
             bytes: 0,
             deficit: 0,
             stand: Stand::Out,
-            before: NONE,
-            after: NONE,
+            before: None,
+            after: None,
         };
         let count = count.max(1) as usize;
         Self {
-            nodes: Vec::new(),
-            free: NONE,
-            buckets: vec![empty; count],
-            lists: [List { first: NONE, last: NONE, len: 0 }; 2],
+            nodes: Slab::default(),
+            buckets: std::iter::repeat_n(empty, count).collect(),
+            lists: [List { first: None, last: None, len: 0 }; 2],
             quantum: i64::from(quantum.max(1)),
             weights: vec![0; 2 * count.next_power_of_two()],
         }
@@ -111,16 +114,22 @@ impl Buckets {
         self.buckets.len() as u32
     }
 
+    /// Returns the queue that a flow is hashed to.
+    #[must_use]
+    pub fn of(&self, flow: FlowId, salt: u64) -> BucketId {
+        BucketId::new(spread(hash(flow, salt), self.count()))
+    }
+
     /// Appends a packet to a queue. A queue that is in no list becomes a new one with a full quantum (RFC 8290, section
     /// 4.1). Returns true in that case.
-    pub fn push(&mut self, bucket: u32, pkt: Packet) -> bool {
-        let node = self.store(pkt);
-        let b = &mut self.buckets[bucket as usize];
+    pub fn push(&mut self, bucket: BucketId, pkt: Packet) -> bool {
+        let node = self.nodes.insert(Node { pkt, after: None });
+        let b = &mut self.buckets[bucket];
         match b.tail {
-            NONE => b.head = node,
-            tail => self.nodes[tail as usize].after = node,
+            None => b.head = Some(node),
+            Some(tail) => self.nodes[tail].after = Some(node),
         }
-        b.tail = node;
+        b.tail = Some(node);
         b.packets += 1;
         b.bytes += u64::from(pkt.len);
         let joins = b.stand == Stand::Out;
@@ -135,10 +144,10 @@ impl Buckets {
     /// Returns the queue whose turn it is, which may be empty (RFC 8290, section 4.2): the first of the new ones, else
     /// of the old ones, with a deficit above zero; each queue passed over gets a quantum and moves to the end of the
     /// old ones. So a queue is passed over once per quantum that it has sent.
-    pub fn turn(&mut self) -> Option<u32> {
+    pub fn turn(&mut self) -> Option<BucketId> {
         loop {
             let bucket = self.first(Stand::New).or_else(|| self.first(Stand::Old))?;
-            let b = &mut self.buckets[bucket as usize];
+            let b = &mut self.buckets[bucket];
             if b.deficit > 0 {
                 return Some(bucket);
             }
@@ -148,73 +157,69 @@ impl Buckets {
     }
 
     /// Removes the oldest packet of a queue; the queue keeps its position.
-    pub fn take(&mut self, bucket: u32) -> Option<Packet> {
-        let b = &mut self.buckets[bucket as usize];
-        let node = b.head;
-        let &Node { pkt, after } = self.nodes.get(node as usize)?;
+    pub fn take(&mut self, bucket: BucketId) -> Option<Packet> {
+        let b = &mut self.buckets[bucket];
+        let Node { pkt, after } = self.nodes.remove(b.head?);
         b.head = after;
-        if after == NONE {
-            b.tail = NONE;
+        if after.is_none() {
+            b.tail = None;
         }
         b.packets -= 1;
         b.bytes -= u64::from(pkt.len);
-        self.nodes[node as usize].after = self.free;
-        self.free = node;
         self.weigh(bucket);
         Some(pkt)
     }
 
     /// Charges a queue for sent bytes.
-    pub fn charge(&mut self, bucket: u32, len: u32) {
-        self.buckets[bucket as usize].deficit -= i64::from(len);
+    pub fn charge(&mut self, bucket: BucketId, len: u32) {
+        self.buckets[bucket].deficit -= i64::from(len);
     }
 
     /// Moves an empty queue whose turn it is (RFC 8290, section 4.2): a new one to the end of the old ones, so that new
     /// queues cannot starve these; an old one out of the lists.
-    pub fn pass(&mut self, bucket: u32) {
+    pub fn pass(&mut self, bucket: BucketId) {
         let stand = if self.stands(bucket) == Stand::New { Stand::Old } else { Stand::Out };
         self.stand(bucket, stand);
     }
 
     /// Moves a queue to the end of a list, or out of all lists.
-    pub fn stand(&mut self, bucket: u32, stand: Stand) {
-        let Bucket { before, after, stand: was, .. } = self.buckets[bucket as usize];
+    pub fn stand(&mut self, bucket: BucketId, stand: Stand) {
+        let Bucket { before, after, stand: was, .. } = self.buckets[bucket];
         if let Some(list) = index_of(was) {
             match before {
-                NONE => self.lists[list].first = after,
-                before => self.buckets[before as usize].after = after,
+                None => self.lists[list].first = after,
+                Some(before) => self.buckets[before].after = after,
             }
             match after {
-                NONE => self.lists[list].last = before,
-                after => self.buckets[after as usize].before = before,
+                None => self.lists[list].last = before,
+                Some(after) => self.buckets[after].before = before,
             }
             self.lists[list].len -= 1;
         }
-        let mut last = NONE;
+        let mut last = None;
         if let Some(list) = index_of(stand) {
             last = self.lists[list].last;
             match last {
-                NONE => self.lists[list].first = bucket,
-                last => self.buckets[last as usize].after = bucket,
+                None => self.lists[list].first = Some(bucket),
+                Some(last) => self.buckets[last].after = Some(bucket),
             }
-            self.lists[list].last = bucket;
+            self.lists[list].last = Some(bucket);
             self.lists[list].len += 1;
         }
-        let b = &mut self.buckets[bucket as usize];
-        (b.before, b.after, b.stand) = (last, NONE, stand);
+        let b = &mut self.buckets[bucket];
+        (b.before, b.after, b.stand) = (last, None, stand);
     }
 
     /// Returns the list of a queue.
     #[must_use]
-    pub fn stands(&self, bucket: u32) -> Stand {
-        self.buckets[bucket as usize].stand
+    pub fn stands(&self, bucket: BucketId) -> Stand {
+        self.buckets[bucket].stand
     }
 
     /// Returns the first queue of a list.
     #[must_use]
-    pub fn first(&self, stand: Stand) -> Option<u32> {
-        let first = index_of(stand).map_or(NONE, |list| self.lists[list].first);
-        (first != NONE).then_some(first)
+    pub fn first(&self, stand: Stand) -> Option<BucketId> {
+        self.lists[index_of(stand)?].first
     }
 
     /// Returns the number of queues in a list.
@@ -225,26 +230,25 @@ impl Buckets {
 
     /// Returns the oldest packet of a queue.
     #[must_use]
-    pub fn head(&self, bucket: u32) -> Option<&Packet> {
-        let head = self.buckets[bucket as usize].head;
-        self.nodes.get(head as usize).map(|node| &node.pkt)
+    pub fn head(&self, bucket: BucketId) -> Option<&Packet> {
+        self.buckets[bucket].head.map(|head| &self.nodes[head].pkt)
     }
 
     /// Returns the bytes of a queue.
     #[must_use]
-    pub fn bytes(&self, bucket: u32) -> u64 {
-        self.buckets[bucket as usize].bytes
+    pub fn bytes(&self, bucket: BucketId) -> u64 {
+        self.buckets[bucket].bytes
     }
 
     /// Returns the packets of a queue.
     #[must_use]
-    pub fn packets(&self, bucket: u32) -> u32 {
-        self.buckets[bucket as usize].packets
+    pub fn packets(&self, bucket: BucketId) -> u32 {
+        self.buckets[bucket].packets
     }
 
     /// Returns the queue with the most bytes; of equals the one with the lowest number.
     #[must_use]
-    pub fn fattest(&self) -> Option<u32> {
+    pub fn fattest(&self) -> Option<BucketId> {
         let half = self.weights.len() / 2;
         if self.weights[1] == 0 {
             return None;
@@ -253,17 +257,17 @@ impl Buckets {
         while at < half {
             at = if self.weights[2 * at] == self.weights[at] { 2 * at } else { 2 * at + 1 };
         }
-        Some((at - half) as u32)
+        Some(BucketId::new((at - half) as u32))
     }
 
     /// Returns the packet that [`Buckets::turn`] leads to, without serving a queue: usually at once; if all queues have
     /// sent more than they may, that of the queue that a quantum per round brings above zero first.
     #[must_use]
     pub fn peek(&self) -> Option<&Packet> {
-        let after = |&b: &u32| Some(self.buckets[b as usize].after).filter(|&b| b != NONE);
-        let holds = |&b: &u32| self.buckets[b as usize].head != NONE;
+        let after = |&b: &BucketId| self.buckets[b].after;
+        let holds = |&b: &BucketId| self.buckets[b].head.is_some();
         let listed = |stand| std::iter::successors(self.first(stand), after).filter(holds);
-        let deficit = |b: u32| self.buckets[b as usize].deficit;
+        let deficit = |b| self.buckets[b].deficit;
         if let Some(b) = listed(Stand::New).find(|&b| deficit(b) > 0) {
             return self.head(b);
         }
@@ -282,23 +286,11 @@ impl Buckets {
         next.and_then(|b| self.head(b))
     }
 
-    fn store(&mut self, pkt: Packet) -> u32 {
-        let node = Node { pkt, after: NONE };
-        if self.free == NONE {
-            self.nodes.push(node);
-            return self.nodes.len() as u32 - 1;
-        }
-        let at = self.free;
-        self.free = self.nodes[at as usize].after;
-        self.nodes[at as usize] = node;
-        at
-    }
-
     /// Updates a queue's bytes in the tournament. A queue with packets, even empty ones, outweighs one without.
-    fn weigh(&mut self, bucket: u32) {
-        let b = &self.buckets[bucket as usize];
+    fn weigh(&mut self, bucket: BucketId) {
+        let b = &self.buckets[bucket];
         let weight = b.bytes + u64::from(b.packets > 0);
-        let mut at = self.weights.len() / 2 + bucket as usize;
+        let mut at = self.weights.len() / 2 + bucket.index() as usize;
         self.weights[at] = weight;
         while at > 1 {
             at /= 2;
@@ -324,7 +316,7 @@ fn index_of(stand: Stand) -> Option<usize> {
 /// used.
 #[must_use]
 pub fn hash(flow: FlowId, salt: u64) -> u32 {
-    let mut x = u64::from(flow) ^ salt;
+    let mut x = u64::from(flow.0) ^ salt;
     x = (x ^ x >> 33).wrapping_mul(0xff51_afd7_ed55_8ccd);
     x = (x ^ x >> 33).wrapping_mul(0xc4ce_b9fe_1a85_ec53);
     ((x ^ x >> 33) >> 32) as u32
@@ -365,7 +357,7 @@ mod tests {
     }
 
     fn push(buckets: &mut Buckets, bucket: u32, handle: u32, len: u32) {
-        buckets.push(bucket, Packet::new(len, bucket, handle));
+        buckets.push(BucketId::new(bucket), Packet::new(len, FlowId(bucket), handle));
     }
 
     /// DRR++ by hand, quantum 1000. Queue 0 holds four packets of 600 (handles 0 to 3), queue 1 two (10, 11). Queue 0
@@ -385,16 +377,16 @@ mod tests {
         assert_eq!(first, [0, 1, 10, 11, 2]);
         push(&mut b, 2, 20, 600);
         assert_eq!(serve(&mut b), Some(20));
-        assert_eq!(b.stands(2), Stand::New);
+        assert_eq!(b.stands(BucketId::new(2)), Stand::New);
         push(&mut b, 0, 4, 600);
         // Queue 2 is checked, found empty and moved to the end.
         assert_eq!(serve(&mut b), Some(3));
-        assert_eq!(b.stands(2), Stand::Old);
+        assert_eq!(b.stands(BucketId::new(2)), Stand::Old);
         push(&mut b, 2, 21, 600);
         // Queue 0 is down to -400, gets a quantum and moves behind queue 1, which is found empty and removed, and queue
         // 2.
         assert_eq!(drain(&mut b), [21, 4]);
-        assert!([0, 1, 2].iter().all(|&bucket| b.stands(bucket) == Stand::Out));
+        assert!([0, 1, 2].iter().all(|&bucket| b.stands(BucketId::new(bucket)) == Stand::Out));
         assert_eq!((b.len(Stand::New), b.len(Stand::Old)), (0, 0));
     }
 
@@ -428,7 +420,7 @@ mod tests {
                 push(&mut b, bucket, handle, len);
                 held[bucket as usize].push_back((handle, len));
             } else {
-                let taken = b.take(bucket).map(|pkt| (pkt.handle, pkt.len));
+                let taken = b.take(BucketId::new(bucket)).map(|pkt| (pkt.handle, pkt.len));
                 assert_eq!(taken, held[bucket as usize].pop_front());
             }
             let weigh = |queue: &std::collections::VecDeque<(u32, u32)>| {
@@ -436,7 +428,7 @@ mod tests {
             };
             let best = held.iter().filter_map(weigh).max();
             let expected = best.and_then(|best| held.iter().position(|queue| weigh(queue) == Some(best)));
-            assert_eq!(b.fattest(), expected.map(|bucket| bucket as u32));
+            assert_eq!(b.fattest(), expected.map(|bucket| BucketId::new(bucket as u32)));
         }
     }
 
@@ -446,7 +438,7 @@ mod tests {
     fn flows_are_spread_uniformly() {
         for salt in [0, 1, 0x1234_5678_9abc_def0] {
             let mut counts = [0.0f64; 1024];
-            (0..100_000).for_each(|flow| counts[spread(hash(flow, salt), 1024) as usize] += 1.0);
+            (0..100_000).for_each(|flow| counts[spread(hash(FlowId(flow), salt), 1024) as usize] += 1.0);
             let mean = 100_000.0 / 1024.0;
             let chi2: f64 = counts.iter().map(|n| (n - mean) * (n - mean) / mean).sum();
             assert!((chi2 - 1023.0).abs() < 4.0 * 45.3, "salt {salt}: {chi2}");

@@ -32,9 +32,11 @@
 //! it. Its strength, many flows without collisions, suits a gateway with hundreds of users; a sender that ignores all
 //! signals, datagrams above all, is limited by BLUE and by the queue's limit.
 
-use bentpipe_units::{Duration, Instant, Rate};
+use std::iter::repeat_n;
 
-use super::buckets::{Buckets, FLOWS, Stand, hash, spread};
+use bentpipe_units::{Duration, Id as _, IdVec, Instant, Rate};
+
+use super::buckets::{BucketId, Buckets, FLOWS, Stand};
 use super::cobalt::{Cobalt, Settings, Signal};
 use crate::descriptor::SchedulerAlgorithm;
 use crate::{
@@ -116,9 +118,9 @@ pub struct Cake {
     set: Settings,
     buckets: Buckets,
     /// By queue.
-    cobalts: Vec<Cobalt>,
+    cobalts: IdVec<BucketId, Cobalt>,
     /// Owner of each queue.
-    tags: Vec<Option<FlowId>>,
+    tags: IdVec<BucketId, Option<FlowId>>,
     salt: Option<u64>,
     collisions: u64,
     /// BLUE's probability in the queue that was served last.
@@ -141,8 +143,8 @@ impl Cake {
             capacity: None,
             set: Settings { target: none, interval: none, four_packets: none, increment, decrement },
             buckets: Buckets::new(flows, v.number("quantum") as u32),
-            cobalts: vec![Cobalt::REST; flows as usize],
-            tags: vec![None; flows as usize],
+            cobalts: repeat_n(Cobalt::REST, flows as usize).collect(),
+            tags: repeat_n(None, flows as usize).collect(),
             salt: None,
             collisions: 0,
             p: 0.0,
@@ -163,27 +165,27 @@ impl Cake {
     }
 
     /// Returns the queue of a flow.
-    fn classify(&mut self, flow: FlowId, salt: u64, now: Instant) -> u32 {
-        let direct = spread(hash(flow, salt), self.buckets.count());
-        if self.tags[direct as usize] == Some(flow) {
+    fn classify(&mut self, flow: FlowId, salt: u64, now: Instant) -> BucketId {
+        let direct = self.buckets.of(flow, salt);
+        if self.tags[direct] == Some(flow) {
             return direct;
         }
-        let first = direct - direct % self.ways;
-        let set = &self.tags[first as usize..(first + self.ways) as usize];
-        let own = set.iter().position(|&tag| tag == Some(flow)).map(|way| first + way as u32);
-        let mut ways = (direct..first + self.ways).chain(first..direct);
+        let index = direct.index();
+        let first = index - index % self.ways;
+        let own = (first..first + self.ways).map(BucketId::new).find(|&way| self.tags[way] == Some(flow));
+        let mut ways = (index..first + self.ways).chain(first..index).map(BucketId::new);
         let found = own.or_else(|| ways.find(|&way| self.is_free(way, now)));
         let way = found.unwrap_or_else(|| {
             self.collisions += 1;
             direct
         });
-        self.tags[way as usize] = Some(flow);
+        self.tags[way] = Some(flow);
         way
     }
 
     /// Returns true if a queue is unused.
-    fn is_free(&mut self, bucket: u32, now: Instant) -> bool {
-        self.buckets.stands(bucket) == Stand::Out && self.cobalts[bucket as usize].rest(now, &self.set)
+    fn is_free(&mut self, bucket: BucketId, now: Instant) -> bool {
+        self.buckets.stands(bucket) == Stand::Out && self.cobalts[bucket].rest(now, &self.set)
     }
 }
 
@@ -193,7 +195,7 @@ impl Scheduler for Cake {
         let salt = *self.salt.get_or_insert_with(|| cx.rng.bits());
         let bucket = self.classify(pkt.flow, salt, cx.now);
         if self.buckets.stands(bucket) == Stand::Out {
-            self.cobalts[bucket as usize].rest(cx.now, &self.set);
+            self.cobalts[bucket].rest(cx.now, &self.set);
         }
         self.buckets.push(bucket, pkt);
         let limit = cx.queue.limit;
@@ -201,7 +203,7 @@ impl Scheduler for Cake {
         while packets > limit.packets || bytes > limit.bytes {
             let Some(fattest) = self.buckets.fattest() else { break };
             let Some(victim) = self.buckets.take(fattest) else { break };
-            self.cobalts[fattest as usize].full(cx.now, &self.set);
+            self.cobalts[fattest].full(cx.now, &self.set);
             packets -= 1;
             bytes -= u64::from(victim.len);
             out.dropped(victim, DropReason::Overflow);
@@ -213,7 +215,7 @@ impl Scheduler for Cake {
         let mut dropped = 0;
         loop {
             let bucket = self.buckets.turn()?;
-            let cobalt = &mut self.cobalts[bucket as usize];
+            let cobalt = &mut self.cobalts[bucket];
             let Some(pkt) = self.buckets.take(bucket) else {
                 cobalt.empty(cx.now, &self.set);
                 self.buckets.pass(bucket);
@@ -339,7 +341,7 @@ mod tests {
                 let (mut rng, mut last) = (bentpipe_units::Rng::stream(seed, "cake", 0, "turns"), [0; 3]);
                 (1..=60u32).for_each(|handle| steps.push(0, handle, rng.below(3) as u32, 1000));
                 std::iter::from_fn(|| steps.pop(0)).any(|pkt| {
-                    let before = std::mem::replace(&mut last[pkt.flow as usize], pkt.handle);
+                    let before = std::mem::replace(&mut last[pkt.flow.0 as usize], pkt.handle);
                     before > pkt.handle
                 })
             })
@@ -398,7 +400,7 @@ mod tests {
         let sent = steps.run(&arrivals, end);
         let waits: Vec<_> = sent
             .iter()
-            .filter(|(_, pkt)| pkt.flow == 2)
+            .filter(|(_, pkt)| pkt.flow == FlowId(2))
             .map(|(us, pkt)| us - pkt.arrival.as_nanos() / 1000)
             .collect();
         assert_eq!(waits.len(), 200);

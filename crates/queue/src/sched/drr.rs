@@ -15,9 +15,9 @@
 //! high that the PEP's buffers throttle the senders. When full it drops packets behind the PEP, which the gateway has
 //! to retransmit.
 
-use bentpipe_units::Rng;
+use bentpipe_units::{Id as _, Rng};
 
-use super::flows::{Flows, NONE};
+use super::flows::{Flows, NodeId, SlotId};
 use super::heap::Heap;
 use crate::descriptor::SchedulerAlgorithm;
 use crate::{
@@ -57,18 +57,18 @@ pub struct Drr {
     head_drop: bool,
     flows: Flows,
     /// Slots of `flows`, by their bytes.
-    longest: Heap<(u64, u32)>,
+    longest: Heap<SlotId, (u64, SlotId)>,
     /// By slot of `flows`.
     turns: Vec<Turn>,
     /// Slot of the flow whose turn it is.
-    current: u32,
+    current: Option<SlotId>,
 }
 
 /// A flow's entry in the ring.
 #[derive(Clone, Copy, Debug)]
 struct Turn {
-    before: u32,
-    after: u32,
+    before: SlotId,
+    after: SlotId,
     deficit: u64,
 }
 
@@ -80,33 +80,36 @@ impl Drr {
             flows: Flows::default(),
             longest: Heap::default(),
             turns: Vec::new(),
-            current: NONE,
+            current: None,
         }
     }
 
     /// Adds a flow that was empty to the end of the ring.
-    fn join(&mut self, slot: u32) {
+    fn join(&mut self, slot: SlotId) {
         let alone = Turn { before: slot, after: slot, deficit: 0 };
-        if self.turns.len() <= slot as usize {
-            self.turns.resize(slot as usize + 1, alone);
+        let index = slot.index() as usize;
+        if self.turns.len() <= index {
+            self.turns.resize(index + 1, alone);
         }
-        self.turns[slot as usize] = alone;
-        if self.current == NONE {
-            return self.begin(slot);
-        }
-        let last = self.turns[self.current as usize].before;
-        self.turns[slot as usize] = Turn { before: last, after: self.current, deficit: 0 };
-        self.turns[last as usize].after = slot;
-        self.turns[self.current as usize].before = slot;
+        self.turns[index] = alone;
+        let Some(current) = self.current else { return self.begin(slot) };
+        let last = self.turn(current).before;
+        *self.turn(slot) = Turn { before: last, after: current, deficit: 0 };
+        self.turn(last).after = slot;
+        self.turn(current).before = slot;
+    }
+
+    fn turn(&mut self, slot: SlotId) -> &mut Turn {
+        &mut self.turns[slot.index() as usize]
     }
 
     /// Removes a flow without packets from the ring; its counter is lost.
-    fn quit(&mut self, slot: u32) {
-        let Turn { before, after, .. } = self.turns[slot as usize];
-        self.turns[before as usize].after = after;
-        self.turns[after as usize].before = before;
-        if self.current == slot {
-            self.current = NONE;
+    fn quit(&mut self, slot: SlotId) {
+        let Turn { before, after, .. } = *self.turn(slot);
+        self.turn(before).after = after;
+        self.turn(after).before = before;
+        if self.current == Some(slot) {
+            self.current = None;
             if after != slot {
                 self.begin(after);
             }
@@ -114,51 +117,50 @@ impl Drr {
     }
 
     /// Begins a flow's turn.
-    fn begin(&mut self, slot: u32) {
-        self.current = slot;
-        self.turns[slot as usize].deficit += self.quantum;
+    fn begin(&mut self, slot: SlotId) {
+        self.current = Some(slot);
+        self.turn(slot).deficit += self.quantum;
     }
 
     /// Returns the oldest packet of a flow.
-    fn head(&self, slot: u32) -> Option<&Packet> {
-        self.flows.packet(self.flows.head(slot))
+    fn head(&self, slot: SlotId) -> Option<&Packet> {
+        self.flows.head(slot).map(|node| self.flows.packet(node))
     }
 
     /// Returns the bytes that a flow's counter lacks for its next packet.
-    fn lacks(&self, slot: u32) -> u64 {
+    fn lacks(&self, slot: SlotId) -> u64 {
         let len = self.head(slot).map_or(0, |pkt| u64::from(pkt.len));
-        len.saturating_sub(self.turns[slot as usize].deficit)
+        len.saturating_sub(self.turns[slot.index() as usize].deficit)
     }
 
     /// Advances the turn to a flow that can send.
     fn advance(&mut self) {
-        if self.current == NONE {
-            return;
-        }
-        let (start, mut least) = (self.current, u64::MAX);
-        while self.lacks(self.current) > 0 {
-            let next = self.turns[self.current as usize].after;
-            least = least.min(self.lacks(self.current).div_ceil(self.quantum));
+        let Some(start) = self.current else { return };
+        let (mut current, mut least) = (start, u64::MAX);
+        while self.lacks(current) > 0 {
+            let next = self.turn(current).after;
+            least = least.min(self.lacks(current).div_ceil(self.quantum));
             if next == start && least > 1 {
                 // No flow can send: skip the rounds until one can, except the one that begins here.
                 let mut slot = start;
                 loop {
-                    self.turns[slot as usize].deficit += (least - 1) * self.quantum;
-                    slot = self.turns[slot as usize].after;
+                    self.turn(slot).deficit += (least - 1) * self.quantum;
+                    slot = self.turn(slot).after;
                     if slot == start {
                         break;
                     }
                 }
             }
             self.begin(next);
+            current = next;
         }
     }
 
     /// Removes a packet, and its flow from the ring if it was the last.
-    fn take(&mut self, node: u32) -> Option<Packet> {
+    fn take(&mut self, node: NodeId) -> Option<Packet> {
         let slot = self.flows.slot_of(node)?;
         let pkt = self.flows.remove(node);
-        if self.flows.head(slot) == NONE {
+        if self.flows.head(slot).is_none() {
             self.longest.remove(slot);
             self.quit(slot);
         } else {
@@ -170,7 +172,7 @@ impl Drr {
     /// Removes a packet of the longest queue.
     fn steal(&mut self) -> Option<Packet> {
         let (_, slot) = self.longest.first()?;
-        self.take(if self.head_drop { self.flows.head(slot) } else { self.flows.tail(slot) })
+        self.take(if self.head_drop { self.flows.head(slot) } else { self.flows.tail(slot) }?)
     }
 }
 
@@ -180,7 +182,7 @@ impl Scheduler for Drr {
         let (mut packets, mut bytes) = (cx.queue.packets + 1, cx.queue.bytes + u64::from(pkt.len));
         let (node, slot) = self.flows.push(pkt);
         self.longest.set(slot, (self.flows.bytes(slot), slot));
-        if self.flows.head(slot) == node {
+        if self.flows.head(slot) == Some(node) {
             self.join(slot);
         }
         while packets > limit.packets || bytes > limit.bytes {
@@ -193,29 +195,24 @@ impl Scheduler for Drr {
     }
 
     fn pop(&mut self, _cx: &mut Context<'_>, _out: &mut dyn SchedulerHost) -> Option<Packet> {
-        if self.current == NONE {
-            return None;
-        }
-        let slot = self.current;
-        let node = self.flows.head(slot);
-        let len = self.flows.packet(node).map_or(0, |pkt| u64::from(pkt.len));
-        self.turns[slot as usize].deficit -= len;
+        let slot = self.current?;
+        let node = self.flows.head(slot)?;
+        self.turn(slot).deficit -= u64::from(self.flows.packet(node).len);
         let pkt = self.take(node);
         self.advance();
         pkt
     }
 
     fn peek(&self) -> Option<&Packet> {
-        self.head(self.current)
+        self.head(self.current?)
     }
 
     fn sample(&self, rng: &mut Rng) -> Option<(QueueSlot, &Packet)> {
-        let node = self.flows.sample(rng)?;
-        Some((QueueSlot(node), self.flows.packet(node)?))
+        self.flows.sample(rng).map(|(node, pkt)| (node.into(), pkt))
     }
 
     fn remove(&mut self, slot: QueueSlot) -> Option<Packet> {
-        let pkt = self.take(slot.0);
+        let pkt = self.take(slot.into());
         self.advance();
         pkt
     }
@@ -226,7 +223,7 @@ mod tests {
     use bentpipe_units::{Instant, Rate};
 
     use super::*;
-    use crate::{Limit, QueueState, Value};
+    use crate::{FlowId, Limit, QueueState, Value};
 
     #[derive(Default)]
     struct Lost(Vec<u32>);
@@ -272,7 +269,7 @@ mod tests {
         }
 
         fn push(&mut self, handle: u32, flow: u32, len: u32) {
-            let pkt = Packet::new(len, flow, handle);
+            let pkt = Packet::new(len, FlowId(flow), handle);
             let lost = self.lost.0.len();
             let mut cx = Context::new(Instant::ZERO, &self.state, &mut self.rng);
             self.drr.push(pkt, &mut cx, &mut self.lost);
@@ -364,7 +361,7 @@ mod tests {
                 let (slot, &shown) = bench.drr.sample(&mut bench.rng).unwrap();
                 assert_eq!(bench.drr.remove(slot), Some(shown));
                 assert_eq!(bench.drr.remove(slot), None);
-                left[shown.flow as usize].retain(|&handle| handle != shown.handle);
+                left[shown.flow.0 as usize].retain(|&handle| handle != shown.handle);
                 bench.state.packets -= 1;
                 bench.state.bytes -= 1000;
             }

@@ -404,7 +404,7 @@ mod tests {
 
     use super::super::bare::EcnHost;
     use super::*;
-    use crate::{Limit, QueueState, Value};
+    use crate::{FlowId, Limit, QueueState, Value};
 
     struct Bench {
         dual: DualPi2,
@@ -452,7 +452,7 @@ mod tests {
 
         /// A packet of `len` bytes arrives at `us`; returns its handle.
         fn push(&mut self, us: u64, ecn: Ecn, len: u32) -> u32 {
-            let pkt = Packet { ecn, arrival: at(us), ..Packet::new(len, 0, self.handle) };
+            let pkt = Packet { ecn, arrival: at(us), ..Packet::new(len, FlowId(0), self.handle) };
             self.dual.push(pkt, &mut Context::new(at(us), &self.state, &mut self.rng), &mut self.host);
             self.handle += 1;
             self.handle - 1

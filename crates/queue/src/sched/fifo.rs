@@ -106,7 +106,7 @@ mod tests {
     use bentpipe_units::{Instant, Rate};
 
     use super::*;
-    use crate::{Limit, QueueState};
+    use crate::{FlowId, Limit, QueueState};
 
     struct Nobody;
 
@@ -143,7 +143,7 @@ mod tests {
     }
 
     fn push(fifo: &mut Fifo, handle: u32, rng: &mut Rng) {
-        with(rng, |cx| fifo.push(Packet::new(1000, 0, handle), cx, &mut Nobody));
+        with(rng, |cx| fifo.push(Packet::new(1000, FlowId(0), handle), cx, &mut Nobody));
     }
 
     fn pop(fifo: &mut Fifo, rng: &mut Rng) -> Option<u32> {

@@ -25,9 +25,11 @@
 //! order of their round trip, at least 600 ms over a geostationary satellite. With more than a few hundred flows at a
 //! time some share a queue; `cake` makes that rarer.
 
-use bentpipe_units::Duration;
+use std::iter::repeat_n;
 
-use super::buckets::{Buckets, FLOWS, QUANTUM, Stand, hash, spread};
+use bentpipe_units::{Duration, IdVec};
+
+use super::buckets::{BucketId, Buckets, FLOWS, QUANTUM, Stand};
 use crate::aqm::codel::{Control, INTERVAL, MTU, Settings, TARGET};
 use crate::descriptor::SchedulerAlgorithm;
 use crate::{
@@ -77,7 +79,7 @@ pub struct FqCodel {
     ce_threshold: Option<Duration>,
     buckets: Buckets,
     /// By queue.
-    controls: Vec<Control>,
+    controls: IdVec<BucketId, Control>,
     salt: Option<u64>,
 }
 
@@ -90,7 +92,7 @@ impl FqCodel {
             drop_batch: v.number("drop_batch") as u32,
             ce_threshold: (threshold > 0.0).then(|| Duration::from_secs_f64(threshold)),
             buckets: Buckets::new(flows, v.number("quantum") as u32),
-            controls: vec![Control::REST; flows as usize],
+            controls: repeat_n(Control::REST, flows as usize).collect(),
             salt: None,
         }
     }
@@ -116,7 +118,7 @@ impl FqCodel {
 impl Scheduler for FqCodel {
     fn push(&mut self, pkt: Packet, cx: &mut Context<'_>, out: &mut dyn SchedulerHost) {
         let salt = *self.salt.get_or_insert_with(|| cx.rng.bits());
-        let bucket = spread(hash(pkt.flow, salt), self.buckets.count());
+        let bucket = self.buckets.of(pkt.flow, salt);
         self.buckets.push(bucket, pkt);
         let limit = cx.queue.limit;
         let (mut packets, mut bytes) = (cx.queue.packets + 1, cx.queue.bytes + u64::from(pkt.len));
@@ -131,7 +133,7 @@ impl Scheduler for FqCodel {
         let (mut behind, mut dropped) = (cx.queue.bytes, 0);
         loop {
             let bucket = self.buckets.turn()?;
-            let control = &mut self.controls[bucket as usize];
+            let control = &mut self.controls[bucket];
             let Some(pkt) = self.buckets.take(bucket) else {
                 control.empty();
                 self.buckets.pass(bucket);
@@ -165,7 +167,7 @@ impl Scheduler for FqCodel {
 mod tests {
     use super::super::steps::Steps;
     use super::*;
-    use crate::Marking;
+    use crate::{FlowId, Marking};
 
     fn bench(given: &[(&str, f64)], packets: u32, marking: Marking) -> Steps {
         Steps::new(&ALGORITHM, given, packets, marking, 1)
@@ -225,7 +227,7 @@ mod tests {
         let mut steps = bench(&[], 1000, Marking::Drop);
         let sent = steps.run(&bulk_and_sparse(500), 400_000);
         let waits = |(us, pkt): &(u64, Packet)| us - pkt.arrival.as_nanos() / 1000;
-        let sparse: Vec<_> = sent.iter().filter(|(_, pkt)| pkt.flow == 2).map(waits).collect();
+        let sparse: Vec<_> = sent.iter().filter(|(_, pkt)| pkt.flow == FlowId(2)).map(waits).collect();
         assert_eq!(sparse.len(), 20);
         assert!(sparse[0] == 1500 && sparse[1..].iter().all(|&us| us < 1000), "{sparse:?}");
         assert!(steps.lost.iter().all(|&(handle, reason)| handle < 500 && reason == DropReason::Aqm));
@@ -233,9 +235,11 @@ mod tests {
         let times: Vec<_> = steps
             .lost
             .iter()
-            .map(|(handle, _)| sent.iter().find(|(_, pkt)| pkt.flow == 1 && pkt.handle > *handle).unwrap().0)
+            .map(|(handle, _)| {
+                sent.iter().find(|(_, pkt)| pkt.flow == FlowId(1) && pkt.handle > *handle).unwrap().0
+            })
             .collect();
-        let bulk = |due: u64| sent.iter().find(|(us, pkt)| pkt.flow == 1 && *us >= due).unwrap().0;
+        let bulk = |due: u64| sent.iter().find(|(us, pkt)| pkt.flow == FlowId(1) && *us >= due).unwrap().0;
         let first = bulk(105_100);
         let due = [0, 100_000, 170_711, 228_446, 278_446].map(|ms| bulk(first + ms));
         assert_eq!(times, due);
@@ -248,7 +252,7 @@ mod tests {
         steps.ecn = Ecn::Ect;
         let sent = steps.run(&bulk_and_sparse(500), 400_000);
         assert!(steps.lost.is_empty());
-        assert!(sent.iter().all(|(_, pkt)| pkt.flow == 1 || pkt.ecn == Ecn::Ect));
+        assert!(sent.iter().all(|(_, pkt)| pkt.flow == FlowId(1) || pkt.ecn == Ecn::Ect));
         assert_eq!(sent.iter().filter(|(_, pkt)| pkt.ecn == Ecn::Ce).count(), 5);
         assert_eq!(steps.queue.counters().marked, 5);
     }
@@ -259,7 +263,7 @@ mod tests {
         let mut steps = bench(&[("ce_threshold", 0.01)], 1000, Marking::Ecn);
         steps.ecn = Ecn::Ect1;
         let sent = steps.run(&bulk_and_sparse(50), 60_000);
-        assert!(sent.iter().all(|(us, pkt)| (pkt.ecn == Ecn::Ce) == (pkt.flow == 1 && *us > 10_000)));
+        assert!(sent.iter().all(|(us, pkt)| (pkt.ecn == Ecn::Ce) == (pkt.flow == FlowId(1) && *us > 10_000)));
         steps.ecn = Ecn::NotEct;
         steps.run(&bulk_and_sparse(50), 60_000);
         assert!(steps.lost.is_empty(), "it concerns nobody else");

@@ -22,9 +22,11 @@
 //! only once its probability has grown, and until then a full buffer affects everyone. Its gains are designed for round
 //! trips up to about 100 ms, as `pie`'s.
 
-use bentpipe_units::{Duration, Instant};
+use std::iter::repeat_n;
 
-use super::buckets::{Buckets, FLOWS, QUANTUM, Stand, hash, spread};
+use bentpipe_units::{Duration, IdVec, Instant};
+
+use super::buckets::{BucketId, Buckets, FLOWS, QUANTUM, Stand};
 use crate::aqm::pie::{
     ALPHA, BETA, CAP, Control, DERANDOMIZE, MARK_ECNTH, MAX_BURST, MEAN_PACKET, Rules, T_UPDATE, TARGET,
 };
@@ -61,12 +63,12 @@ pub struct FqPie {
     rules: Rules,
     buckets: Buckets,
     /// By queue.
-    controls: Vec<Control>,
+    controls: IdVec<BucketId, Control>,
     salt: Option<u64>,
     /// Queues that need updates, in no order.
-    active_queues: Vec<u32>,
+    active_queues: Vec<BucketId>,
     /// By queue: true if it needs updates.
-    is_active: Vec<bool>,
+    is_active: IdVec<BucketId, bool>,
     /// Time of the next update, while any queue needs one.
     next: Option<Instant>,
 }
@@ -76,18 +78,18 @@ impl FqPie {
         let (rules, flows) = (Rules::new(v), v.number("flows") as usize);
         Self {
             buckets: Buckets::new(flows as u32, v.number("quantum") as u32),
-            controls: vec![Control::new(&rules); flows],
+            controls: repeat_n(Control::new(&rules), flows).collect(),
             salt: None,
             active_queues: Vec::new(),
-            is_active: vec![false; flows],
+            is_active: repeat_n(false, flows).collect(),
             next: None,
             rules,
         }
     }
 
     /// Schedules updates for a queue that is about to become active, from the next multiple of `t_update` on.
-    fn activate(&mut self, bucket: u32, now: Instant) {
-        if !std::mem::replace(&mut self.is_active[bucket as usize], true) {
+    fn activate(&mut self, bucket: BucketId, now: Instant) {
+        if !std::mem::replace(&mut self.is_active[bucket], true) {
             self.active_queues.push(bucket);
         }
         if self.next.is_none() {
@@ -99,8 +101,8 @@ impl FqPie {
 impl Scheduler for FqPie {
     fn push(&mut self, pkt: Packet, cx: &mut Context<'_>, out: &mut dyn SchedulerHost) {
         let salt = *self.salt.get_or_insert_with(|| cx.rng.bits());
-        let bucket = spread(hash(pkt.flow, salt), self.buckets.count());
-        let control = &mut self.controls[bucket as usize];
+        let bucket = self.buckets.of(pkt.flow, salt);
+        let control = &mut self.controls[bucket];
         if !cx.queue.limit.has_room(cx.queue.packets, cx.queue.bytes, pkt.len) {
             control.overflowed();
             return out.dropped(pkt, DropReason::Overflow);
@@ -129,7 +131,7 @@ impl Scheduler for FqPie {
             self.buckets.charge(bucket, pkt.len);
             let empty = self.buckets.packets(bucket) == 0;
             let waited = if empty { Duration::ZERO } else { cx.now - pkt.arrival };
-            self.controls[bucket as usize].current_qdelay = waited.as_secs_f64();
+            self.controls[bucket].current_qdelay = waited.as_secs_f64();
             return Some(pkt);
         }
     }
@@ -145,10 +147,10 @@ impl Scheduler for FqPie {
     fn wake(&mut self, _cx: &mut Context<'_>, _out: &mut dyn SchedulerHost) {
         let mut i = 0;
         while let Some(&bucket) = self.active_queues.get(i) {
-            let control = &mut self.controls[bucket as usize];
+            let control = &mut self.controls[bucket];
             control.update(&self.rules);
             if control.is_settled() && self.buckets.packets(bucket) == 0 {
-                self.is_active[bucket as usize] = false;
+                self.is_active[bucket] = false;
                 self.active_queues.swap_remove(i);
             } else {
                 i += 1;
@@ -159,7 +161,7 @@ impl Scheduler for FqPie {
     }
 
     fn probe(&self, out: &mut dyn FnMut(&'static str, f64)) {
-        let active = self.active_queues.iter().map(|&bucket| &self.controls[bucket as usize]);
+        let active = self.active_queues.iter().map(|&bucket| &self.controls[bucket]);
         out("p", active.clone().map(|control| control.drop_prob).fold(0.0, f64::max));
         out("qdelay", active.map(|control| control.current_qdelay).fold(0.0, f64::max));
         out("new_flows", f64::from(self.buckets.len(Stand::New)));
@@ -173,7 +175,7 @@ mod tests {
 
     use super::super::bare::EcnHost;
     use super::*;
-    use crate::{Ecn, Limit, QueueState, Value};
+    use crate::{Ecn, FlowId, Limit, QueueState, Value};
 
     struct Bench {
         fq: FqPie,
@@ -209,7 +211,7 @@ mod tests {
         }
 
         fn push(&mut self, us: u64, flow: u32, ecn: Ecn) {
-            let pkt = Packet { ecn, arrival: at(us), ..Packet::new(1000, flow, self.handle) };
+            let pkt = Packet { ecn, arrival: at(us), ..Packet::new(1000, FlowId(flow), self.handle) };
             self.handle += 1;
             self.fq.push(pkt, &mut Context::new(at(us), &self.state, &mut self.rng), &mut self.host);
         }
@@ -229,8 +231,8 @@ mod tests {
 
         fn control(&mut self, flow: u32) -> &mut Control {
             let salt = self.fq.salt.unwrap();
-            let bucket = spread(hash(flow, salt), self.fq.buckets.count());
-            &mut self.fq.controls[bucket as usize]
+            let bucket = self.fq.buckets.of(FlowId(flow), salt);
+            &mut self.fq.controls[bucket]
         }
     }
 
@@ -248,7 +250,7 @@ mod tests {
             // leave.
             for _ in 0..2 {
                 let pkt = fq.pop(tick - 1).unwrap();
-                if pkt.flow == 1 {
+                if pkt.flow == FlowId(1) {
                     fq.control(1).current_qdelay = 0.035;
                 }
             }
@@ -325,7 +327,7 @@ mod tests {
         (0..2000).for_each(|i| fq.push(0, i % 2, Ecn::NotEct));
         let mut sent = [0u32; 2];
         for _ in 0..500 {
-            sent[fq.pop(0).unwrap().flow as usize] += 1;
+            sent[fq.pop(0).unwrap().flow.0 as usize] += 1;
         }
         assert!(sent[0].abs_diff(sent[1]) <= 3, "{sent:?}");
     }

@@ -1,29 +1,34 @@
 //! A heap with update and removal of items, for schedulers that rank packets or flows.
 //!
-//! Items are the caller's small indexes. Each has a key; the greatest key is first (the least with
+//! Each item has a key; the greatest key is first (the least with
 //! [`std::cmp::Reverse`]). Each item has four children instead of two, which halves the depth, and four keys are
 //! adjacent in memory. Insertion, update and removal cost one step per level.
 
-/// Not in the heap.
-const NONE: u32 = u32::MAX;
+use bentpipe_units::{Id, optional_id_types};
+
+optional_id_types! {
+    /// Position among the entries.
+    Place,
+}
+
 /// Children per item.
 const WIDTH: usize = 4;
 
 /// Items by their keys, the greatest first.
 #[derive(Clone, Debug)]
-pub struct Heap<K> {
-    entries: Vec<(K, u32)>,
-    /// Position of each item among the entries.
-    places: Vec<u32>,
+pub struct Heap<I, K> {
+    entries: Vec<(K, I)>,
+    /// Position of each item among the entries; `None` for those not in the heap.
+    places: Vec<Option<Place>>,
 }
 
-impl<K> Default for Heap<K> {
+impl<I, K> Default for Heap<I, K> {
     fn default() -> Self {
         Self { entries: Vec::new(), places: Vec::new() }
     }
 }
 
-impl<K: Copy + Ord> Heap<K> {
+impl<I: Id + PartialEq, K: Copy + Ord> Heap<I, K> {
     /// Returns the number of items.
     pub fn len(&self) -> usize {
         self.entries.len()
@@ -31,56 +36,53 @@ impl<K: Copy + Ord> Heap<K> {
 
     /// Returns the greatest key and its item.
     #[inline]
-    pub fn first(&self) -> Option<(K, u32)> {
+    pub fn first(&self) -> Option<(K, I)> {
         self.entries.first().copied()
     }
 
     /// Returns all items with their keys, in no order.
-    pub fn iter(&self) -> impl Iterator<Item = (K, u32)> + '_ {
+    pub fn iter(&self) -> impl Iterator<Item = (K, I)> + '_ {
         self.entries.iter().copied()
     }
 
     /// Returns the key of an item; `None` if it is not in the heap.
     #[inline]
-    pub fn key(&self, item: u32) -> Option<K> {
-        let place = *self.places.get(item as usize)?;
-        self.entries.get(place as usize).map(|&(key, _)| key)
+    pub fn key(&self, item: I) -> Option<K> {
+        let place = (*self.places.get(item.index() as usize)?)?;
+        self.entries.get(place.index() as usize).map(|&(key, _)| key)
     }
 
     /// Inserts an item or changes its key.
     #[inline]
-    pub fn set(&mut self, item: u32, key: K) {
-        if self.places.len() <= item as usize {
-            self.places.resize(item as usize + 1, NONE);
+    pub fn set(&mut self, item: I, key: K) {
+        let index = item.index() as usize;
+        if self.places.len() <= index {
+            self.places.resize(index + 1, None);
         }
-        let place = match self.places[item as usize] {
-            NONE => {
+        let place = match self.places[index] {
+            None => {
                 self.entries.push((key, item));
                 self.entries.len() - 1
             }
-            place => place as usize,
+            Some(place) => place.index() as usize,
         };
         self.settle(place, (key, item));
     }
 
     /// Removes an item, if present.
     #[inline]
-    pub fn remove(&mut self, item: u32) {
-        let place = self.places.get(item as usize).map_or(NONE, |&place| place);
-        if place == NONE {
-            return;
-        }
-        self.places[item as usize] = NONE;
+    pub fn remove(&mut self, item: I) {
+        let Some(place) = self.places.get_mut(item.index() as usize).and_then(Option::take) else { return };
         if let Some(last) = self.entries.pop()
             && last.1 != item
         {
-            self.settle(place as usize, last);
+            self.settle(place.index() as usize, last);
         }
     }
 
     /// Places an entry, starting at a free position.
     #[inline]
-    fn settle(&mut self, mut place: usize, entry: (K, u32)) {
+    fn settle(&mut self, mut place: usize, entry: (K, I)) {
         let started = place;
         while place > 0 {
             let above = (place - 1) / WIDTH;
@@ -117,9 +119,9 @@ impl<K: Copy + Ord> Heap<K> {
     }
 
     #[inline]
-    fn put(&mut self, place: usize, entry: (K, u32)) {
+    fn put(&mut self, place: usize, entry: (K, I)) {
         self.entries[place] = entry;
-        self.places[entry.1 as usize] = place as u32;
+        self.places[entry.1.index() as usize] = Some(Place::new(place as u32));
     }
 }
 
@@ -127,9 +129,11 @@ impl<K: Copy + Ord> Heap<K> {
 mod tests {
     use std::collections::BTreeMap;
 
-    use bentpipe_units::Rng;
+    use bentpipe_units::{Rng, id_types};
 
     use super::*;
+
+    id_types! { Item }
 
     /// The heap and an ordered map have the same first item after the same operations; every item has a position.
     #[test]
@@ -139,7 +143,7 @@ mod tests {
         for step in 0..200_000_u64 {
             // Grows to hundreds, shrinks to nothing, and again.
             let grows = step / 2000 % 2 == 0;
-            let item = rng.below(600) as u32;
+            let item = Item::new(rng.below(600) as u32);
             if rng.below(4) < if grows { 3 } else { 1 } {
                 // Few keys, so that many are equal; the item makes them distinct.
                 let key = (rng.below(20), item);
@@ -154,6 +158,6 @@ mod tests {
             assert_eq!(heap.len(), map.len());
             assert_eq!(heap.key(item), map.get(&item).copied());
         }
-        assert_eq!(heap.key(u32::MAX), None);
+        assert_eq!(heap.key(Item::new(u32::MAX)), None);
     }
 }

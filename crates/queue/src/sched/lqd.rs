@@ -15,9 +15,9 @@
 //! it drops packets that the PEP has already accepted, which are then retransmitted over the satellite; there the
 //! buffer should not overflow at all.
 
-use bentpipe_units::Rng;
+use bentpipe_units::{Id as _, Rng};
 
-use super::flows::{Flows, NONE};
+use super::flows::{Flows, NodeId, SlotId};
 use super::heap::Heap;
 use crate::descriptor::SchedulerAlgorithm;
 use crate::{Context, DropReason, Packet, QueueSlot, Scheduler, SchedulerHost};
@@ -33,55 +33,49 @@ pub const ALGORITHM: SchedulerAlgorithm = SchedulerAlgorithm {
 };
 
 /// LQD's state.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Lqd {
     flows: Flows,
     /// Slots of `flows`, by their bytes.
-    longest: Heap<(u64, u32)>,
+    longest: Heap<SlotId, (u64, SlotId)>,
     /// By node of `flows`: the packets before and after it in the order of arrival.
-    order: Vec<(u32, u32)>,
-    oldest: u32,
-    newest: u32,
-}
-
-impl Default for Lqd {
-    fn default() -> Self {
-        let (flows, longest, order) = (Flows::default(), Heap::default(), Vec::new());
-        Self { flows, longest, order, oldest: NONE, newest: NONE }
-    }
+    order: Vec<(Option<NodeId>, Option<NodeId>)>,
+    oldest: Option<NodeId>,
+    newest: Option<NodeId>,
 }
 
 impl Lqd {
     /// Appends a packet to the order.
-    fn append(&mut self, node: u32) {
-        if self.order.len() <= node as usize {
-            self.order.resize(node as usize + 1, (NONE, NONE));
+    fn append(&mut self, node: NodeId) {
+        let index = node.index() as usize;
+        if self.order.len() <= index {
+            self.order.resize(index + 1, (None, None));
         }
-        self.order[node as usize] = (self.newest, NONE);
+        self.order[index] = (self.newest, None);
         match self.newest {
-            NONE => self.oldest = node,
-            newest => self.order[newest as usize].1 = node,
+            None => self.oldest = Some(node),
+            Some(newest) => self.order[newest.index() as usize].1 = Some(node),
         }
-        self.newest = node;
+        self.newest = Some(node);
     }
 
     /// Removes a packet.
-    fn take(&mut self, node: u32) -> Option<Packet> {
+    fn take(&mut self, node: NodeId) -> Option<Packet> {
         let slot = self.flows.slot_of(node)?;
         let pkt = self.flows.remove(node);
-        if self.flows.head(slot) == NONE {
+        if self.flows.head(slot).is_none() {
             self.longest.remove(slot);
         } else {
             self.longest.set(slot, (self.flows.bytes(slot), slot));
         }
-        let (before, after) = self.order[node as usize];
+        let (before, after) = self.order[node.index() as usize];
         match before {
-            NONE => self.oldest = after,
-            before => self.order[before as usize].1 = after,
+            None => self.oldest = after,
+            Some(before) => self.order[before.index() as usize].1 = after,
         }
         match after {
-            NONE => self.newest = before,
-            after => self.order[after as usize].0 = before,
+            None => self.newest = before,
+            Some(after) => self.order[after.index() as usize].0 = before,
         }
         pkt
     }
@@ -96,7 +90,7 @@ impl Scheduler for Lqd {
         self.longest.set(slot, (self.flows.bytes(slot), slot));
         while packets > limit.packets || bytes > limit.bytes {
             let Some((_, slot)) = self.longest.first() else { break };
-            let Some(victim) = self.take(self.flows.tail(slot)) else { break };
+            let Some(victim) = self.flows.tail(slot).and_then(|node| self.take(node)) else { break };
             packets -= 1;
             bytes -= u64::from(victim.len);
             out.dropped(victim, DropReason::Overflow);
@@ -104,20 +98,19 @@ impl Scheduler for Lqd {
     }
 
     fn pop(&mut self, _cx: &mut Context<'_>, _out: &mut dyn SchedulerHost) -> Option<Packet> {
-        self.take(self.oldest)
+        self.take(self.oldest?)
     }
 
     fn peek(&self) -> Option<&Packet> {
-        self.flows.packet(self.oldest)
+        self.oldest.map(|node| self.flows.packet(node))
     }
 
     fn sample(&self, rng: &mut Rng) -> Option<(QueueSlot, &Packet)> {
-        let node = self.flows.sample(rng)?;
-        Some((QueueSlot(node), self.flows.packet(node)?))
+        self.flows.sample(rng).map(|(node, pkt)| (node.into(), pkt))
     }
 
     fn remove(&mut self, slot: QueueSlot) -> Option<Packet> {
-        self.take(slot.0)
+        self.take(slot.into())
     }
 }
 
@@ -125,6 +118,7 @@ impl Scheduler for Lqd {
 mod tests {
     use super::super::bare::BareScheduler;
     use super::*;
+    use crate::FlowId;
 
     /// Room for five packets. Flow 1 brings three and flow 2 two; then flow 3 one: flow 1 is longest and loses its
     /// newest, 3. Flow 2 brings another, 7: with three it is longest, so 7 is dropped. The rest leaves in the order of
@@ -133,10 +127,10 @@ mod tests {
     fn longest_flow_loses_its_newest_packet() {
         let mut steps = BareScheduler::new(&ALGORITHM, &[], 5);
         for (handle, flow) in [(1, 1), (4, 2), (2, 1), (3, 1), (5, 2)] {
-            assert_eq!(steps.push(Packet::new(1000, flow, handle)), []);
+            assert_eq!(steps.push(Packet::new(1000, FlowId(flow), handle)), []);
         }
-        assert_eq!(steps.push(Packet::new(1000, 3, 6)), [3]);
-        assert_eq!(steps.push(Packet::new(1000, 2, 7)), [7]);
+        assert_eq!(steps.push(Packet::new(1000, FlowId(3), 6)), [3]);
+        assert_eq!(steps.push(Packet::new(1000, FlowId(2), 7)), [7]);
         assert_eq!(steps.rest(), [1, 4, 2, 5, 6]);
     }
 
@@ -145,9 +139,9 @@ mod tests {
     fn flow_lengths_are_in_bytes() {
         let mut steps = BareScheduler::new(&ALGORITHM, &[], 4);
         for (handle, flow, len) in [(1, 1, 1500), (2, 2, 400), (3, 2, 400), (4, 2, 400)] {
-            assert_eq!(steps.push(Packet::new(len, flow, handle)), []);
+            assert_eq!(steps.push(Packet::new(len, FlowId(flow), handle)), []);
         }
-        assert_eq!(steps.push(Packet::new(100, 3, 5)), [1]);
+        assert_eq!(steps.push(Packet::new(100, FlowId(3), 5)), [1]);
         assert_eq!(steps.rest(), [2, 3, 4, 5]);
     }
 
@@ -156,7 +150,7 @@ mod tests {
     fn packets_can_be_removed_out_of_order() {
         let mut steps = BareScheduler::new(&ALGORITHM, &[], 10);
         for handle in 1..=6 {
-            steps.push(Packet::new(1000, handle % 2, handle));
+            steps.push(Packet::new(1000, FlowId(handle % 2), handle));
         }
         let gone = [steps.remove(), steps.remove(), steps.remove()].map(Option::unwrap);
         let left: Vec<_> = (1..=6).filter(|handle| !gone.contains(handle)).collect();

@@ -5,18 +5,26 @@
 
 use std::cmp::Reverse;
 
+use bentpipe_units::Id;
+
 use super::heap::Heap;
 
-/// Numbers by the caller's small indexes.
-#[derive(Clone, Debug, Default)]
-pub struct Median {
-    low: Heap<u64>,
-    high: Heap<Reverse<u64>>,
+/// Numbers by the caller's ids.
+#[derive(Clone, Debug)]
+pub struct Median<I> {
+    low: Heap<I, u64>,
+    high: Heap<I, Reverse<u64>>,
     /// Median when the set was last not empty.
     last: u64,
 }
 
-impl Median {
+impl<I> Default for Median<I> {
+    fn default() -> Self {
+        Self { low: Heap::default(), high: Heap::default(), last: 0 }
+    }
+}
+
+impl<I: Id + PartialEq> Median<I> {
     /// An empty set whose last median was `last`.
     pub fn after(last: u64) -> Self {
         Self { last, ..Self::default() }
@@ -27,46 +35,48 @@ impl Median {
         self.low.first().map_or(self.last, |(middle, _)| middle)
     }
 
-    /// Adds a number under an unused index.
-    pub fn add(&mut self, index: u32, number: u64) {
+    /// Adds a number under an unused id.
+    pub fn add(&mut self, id: I, number: u64) {
         // Between the halves it may go to either: the lower half more often needs one.
         if self.high.first().is_none_or(|(Reverse(least), _)| number <= least) {
-            self.low.set(index, number);
+            self.low.set(id, number);
         } else {
-            self.high.set(index, Reverse(number));
+            self.high.set(id, Reverse(number));
         }
         self.balance();
     }
 
-    /// Removes the number under an index, if any.
-    pub fn remove(&mut self, index: u32) {
+    /// Removes the number under an id, if any.
+    pub fn remove(&mut self, id: I) {
         self.last = self.get();
-        self.low.remove(index);
-        self.high.remove(index);
+        self.low.remove(id);
+        self.high.remove(id);
         self.balance();
     }
 
     fn balance(&mut self) {
         if self.low.len() > self.high.len() + 1
-            && let Some((greatest, index)) = self.low.first()
+            && let Some((greatest, id)) = self.low.first()
         {
-            self.low.remove(index);
-            self.high.set(index, Reverse(greatest));
+            self.low.remove(id);
+            self.high.set(id, Reverse(greatest));
         }
         if self.low.len() < self.high.len()
-            && let Some((Reverse(least), index)) = self.high.first()
+            && let Some((Reverse(least), id)) = self.high.first()
         {
-            self.high.remove(index);
-            self.low.set(index, least);
+            self.high.remove(id);
+            self.low.set(id, least);
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use bentpipe_units::Rng;
+    use bentpipe_units::{Rng, id_types};
 
     use super::*;
+
+    id_types! { Number }
 
     /// Compared with a sorted list.
     #[test]
@@ -74,19 +84,19 @@ mod tests {
         let mut rng = Rng::stream(1, "median", 0, "test");
         let (mut median, mut list, mut last) = (Median::default(), Vec::new(), 0);
         for step in 0..50_000_u32 {
-            let index = rng.below(200) as u32;
-            match list.iter().position(|&(_, other)| other == index) {
+            let id = Number::new(rng.below(200) as u32);
+            match list.iter().position(|&(_, other)| other == id) {
                 Some(at) => {
                     list.remove(at);
-                    median.remove(index);
+                    median.remove(id);
                 }
                 // Few different numbers, so that many are equal, around a moving level.
                 None if rng.below(3) > 0 || step / 5000 % 2 == 0 => {
                     let number = u64::from(step / 1000) + rng.below(30);
-                    list.push((number, index));
-                    median.add(index, number);
+                    list.push((number, id));
+                    median.add(id, number);
                 }
-                None => median.remove(index),
+                None => median.remove(id),
             }
             list.sort_unstable();
             last = list.get(list.len().saturating_sub(1) / 2).map_or(last, |&(number, _)| number);

@@ -7,9 +7,9 @@
 
 use std::cmp::Reverse;
 
-use bentpipe_units::Rng;
+use bentpipe_units::{Id as _, Rng, id_types};
 
-use super::flows::{Flows, NONE};
+use super::flows::{Flows, NodeId, SlotId};
 use super::heap::Heap;
 use super::median::Median;
 use crate::{Context, DropReason, Packet, Param, QueueSlot, Range, SchedulerHost, Tune, Unit, Values};
@@ -34,6 +34,23 @@ pub const OTHER: Param = Param::number(
 )
 .origin("a choice: neither ahead of most packets nor behind them");
 
+id_types! {
+    /// Item of the heaps: a node of the packets, or a slot if flows are ranked.
+    Item,
+}
+
+impl From<NodeId> for Item {
+    fn from(node: NodeId) -> Self {
+        Self::new(node.index())
+    }
+}
+
+impl From<SlotId> for Item {
+    fn from(slot: SlotId) -> Self {
+        Self::new(slot.index())
+    }
+}
+
 /// Packets ordered by rank.
 #[derive(Debug)]
 pub struct Ranked {
@@ -43,10 +60,10 @@ pub struct Ranked {
     /// By node of `packets`: number in the order of arrival.
     numbers: Vec<u64>,
     came: u64,
-    /// By rank and number, the packet or flow that leaves first: nodes, or slots of `packets` if flows are ranked.
-    first: Heap<Reverse<(u64, u64)>>,
+    /// By rank and number, the packet or flow that leaves first.
+    first: Heap<Item, Reverse<(u64, u64)>>,
     /// By rank and number, the packet or flow that is dropped first.
-    last: Heap<(u64, u64)>,
+    last: Heap<Item, (u64, u64)>,
     /// Median rank of the TCP packets.
     median: Middle,
 }
@@ -59,7 +76,7 @@ enum Middle {
     /// Only TCP packets with individual ranks so far; the last to leave had this rank.
     Deferred(u64),
     /// By node of the packets.
-    Known(Median),
+    Known(Median<NodeId>),
 }
 
 impl Ranked {
@@ -85,8 +102,8 @@ impl Ranked {
     pub fn median(&mut self) -> Option<u64> {
         if let Middle::Deferred(last) = self.median {
             let mut median = Median::after(last);
-            for (Reverse((rank, _)), node) in self.first.iter() {
-                median.add(node, rank);
+            for (Reverse((rank, _)), item) in self.first.iter() {
+                median.add(NodeId::new(item.index()), rank);
             }
             self.median = Middle::Known(median);
         }
@@ -105,15 +122,16 @@ impl Ranked {
         let limit = cx.queue.limit;
         let (mut packets, mut bytes) = (cx.queue.packets + 1, cx.queue.bytes + u64::from(pkt.len));
         let (node, slot) = self.packets.push(pkt);
-        if self.numbers.len() <= node as usize {
-            self.numbers.resize(node as usize + 1, 0);
+        let index = node.index() as usize;
+        if self.numbers.len() <= index {
+            self.numbers.resize(index + 1, 0);
         }
-        self.numbers[node as usize] = self.came;
+        self.numbers[index] = self.came;
         if self.by_flow {
             self.rank_flow(slot, rank);
         } else {
-            self.first.set(node, Reverse((rank, self.came)));
-            self.last.set(node, (rank, self.came));
+            self.first.set(node.into(), Reverse((rank, self.came)));
+            self.last.set(node.into(), (rank, self.came));
         }
         self.came += 1;
         if pkt.tcp.is_some()
@@ -123,8 +141,12 @@ impl Ranked {
         }
         while packets > limit.packets || bytes > limit.bytes {
             let Some((_, item)) = self.last.first() else { break };
-            let node = if self.by_flow { self.packets.tail(item) } else { item };
-            let Some(victim) = self.take(node) else { break };
+            let node = if self.by_flow {
+                self.packets.tail(SlotId::new(item.index()))
+            } else {
+                Some(NodeId::new(item.index()))
+            };
+            let Some(victim) = node.and_then(|node| self.take(node)) else { break };
             packets -= 1;
             bytes -= u64::from(victim.len);
             out.dropped(victim, DropReason::Overflow);
@@ -138,48 +160,54 @@ impl Ranked {
 
     /// Returns the packet that leaves next.
     pub fn peek(&self) -> Option<&Packet> {
-        self.packets.packet(self.next()?)
+        Some(self.packets.packet(self.next()?))
     }
 
     /// Returns a packet drawn uniformly.
     pub fn sample(&self, rng: &mut Rng) -> Option<(QueueSlot, &Packet)> {
-        let node = self.packets.sample(rng)?;
-        Some((QueueSlot(node), self.packets.packet(node)?))
+        self.packets.sample(rng).map(|(node, pkt)| (node.into(), pkt))
     }
 
     /// Removes the packet that [`Ranked::sample`] returned.
     pub fn remove(&mut self, slot: QueueSlot) -> Option<Packet> {
-        self.take(slot.0)
+        self.take(slot.into())
     }
 
-    fn next(&self) -> Option<u32> {
+    fn next(&self) -> Option<NodeId> {
         let (_, item) = self.first.first()?;
-        Some(if self.by_flow { self.packets.head(item) } else { item })
+        if self.by_flow {
+            self.packets.head(SlotId::new(item.index()))
+        } else {
+            Some(NodeId::new(item.index()))
+        }
     }
 
-    /// Ranks a flow: by its oldest packet at one end, by its newest at the other.
-    fn rank_flow(&mut self, slot: u32, rank: u64) {
-        let number = |node: u32| self.numbers[node as usize];
-        let (oldest, newest) = (number(self.packets.head(slot)), number(self.packets.tail(slot)));
-        self.first.set(slot, Reverse((rank, oldest)));
-        self.last.set(slot, (rank, newest));
+    /// Ranks a flow by its oldest packet at one end and by its newest at the other, or removes it without packets.
+    fn rank_flow(&mut self, slot: SlotId, rank: u64) {
+        if let (Some(oldest), Some(newest)) = (self.packets.head(slot), self.packets.tail(slot)) {
+            let number = |node: NodeId| self.numbers[node.index() as usize];
+            self.first.set(slot.into(), Reverse((rank, number(oldest))));
+            self.last.set(slot.into(), (rank, number(newest)));
+        } else {
+            self.first.remove(slot.into());
+            self.last.remove(slot.into());
+        }
     }
 
-    fn take(&mut self, node: u32) -> Option<Packet> {
+    fn take(&mut self, node: NodeId) -> Option<Packet> {
         let slot = self.packets.slot_of(node)?;
         let pkt = self.packets.remove(node)?;
         match &mut self.median {
             Middle::Known(median) if pkt.tcp.is_some() => median.remove(node),
-            Middle::Deferred(last) => *last = self.first.key(node).map_or(*last, |Reverse((rank, _))| rank),
+            Middle::Deferred(last) => {
+                *last = self.first.key(node.into()).map_or(*last, |Reverse((rank, _))| rank)
+            }
             _ => {}
         }
         if !self.by_flow {
-            self.first.remove(node);
-            self.last.remove(node);
-        } else if self.packets.head(slot) == NONE {
-            self.first.remove(slot);
-            self.last.remove(slot);
-        } else if let Some((rank, _)) = self.last.key(slot) {
+            self.first.remove(node.into());
+            self.last.remove(node.into());
+        } else if let Some((rank, _)) = self.last.key(slot.into()) {
             self.rank_flow(slot, rank);
         }
         Some(pkt)
@@ -191,7 +219,7 @@ mod tests {
     use bentpipe_units::{Instant, Rate};
 
     use super::*;
-    use crate::{Limit, Link, QueueState, Tcp, Value};
+    use crate::{FlowId, Limit, Link, QueueState, Tcp, Value};
 
     /// Waiting packets, in no order: rank, number, handle, flow, and true for TCP.
     #[derive(Default)]
@@ -271,7 +299,7 @@ mod tests {
                             seq: 0,
                             syn: false,
                         });
-                        let pkt = Packet { tcp, ..Packet::new(1000, flow, handle) };
+                        let pkt = Packet { tcp, ..Packet::new(1000, FlowId(flow), handle) };
                         let (mut lost, mut cx) =
                             (Lost::default(), Context::new(Instant::ZERO, &state, &mut own));
                         ranked.push(pkt, rank, &mut cx, &mut lost);

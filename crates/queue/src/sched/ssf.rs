@@ -163,7 +163,7 @@ mod tests {
     use crate::Value;
 
     fn sent(handle: u32, flow: u32, seq: u32, syn: bool) -> Packet {
-        Packet { tcp: Some(Tcp { window: 0, seq, syn }), ..Packet::new(1000, flow, handle) }
+        Packet { tcp: Some(Tcp { window: 0, seq, syn }), ..Packet::new(1000, FlowId(flow), handle) }
     }
 
     fn steps(position: &'static str, order: &'static str, packets: u32) -> BareScheduler {
@@ -260,13 +260,13 @@ mod tests {
             ssf.push(sent(0, flow, 5, false), &mut cx, &mut Deaf);
         };
         for flow in [1, 2] {
-            ssf.flow(flow, FlowEvent::Opened);
+            ssf.flow(FlowId(flow), FlowEvent::Opened);
         }
         for flow in 0..1000 {
             push(&mut ssf, 0, flow);
         }
-        ssf.flow(2, FlowEvent::Closed);
-        assert_eq!((ssf.flows.len(), ssf.flows.get(1).unwrap().seen), (999, 1));
+        ssf.flow(FlowId(2), FlowEvent::Closed);
+        assert_eq!((ssf.flows.len(), ssf.flows.get(FlowId(1)).unwrap().seen), (999, 1));
         for _ in 0..2000 {
             push(&mut ssf, 60, 5000);
         }
@@ -275,7 +275,7 @@ mod tests {
             push(&mut ssf, 61, 5000);
         }
         assert_eq!(ssf.flows.len(), 2);
-        assert!(ssf.flows.get(1).is_some() && ssf.flows.get(5000).unwrap().seen == 4000);
+        assert!(ssf.flows.get(FlowId(1)).is_some() && ssf.flows.get(FlowId(5000)).unwrap().seen == 4000);
     }
 
     fn link() -> crate::Link {

@@ -4,7 +4,9 @@ use bentpipe_units::{Duration, Instant, Rate};
 
 use crate::aqm::droptail::DropTail;
 use crate::descriptor::SchedulerAlgorithm;
-use crate::{DropHandler, DropReason, Ecn, Limit, Link, Marking, Packet, Queue, QueueConfig, Value, Values};
+use crate::{
+    DropHandler, DropReason, Ecn, FlowId, Limit, Link, Marking, Packet, Queue, QueueConfig, Value, Values,
+};
 
 pub(super) struct Steps {
     pub queue: Queue,
@@ -38,7 +40,7 @@ impl Steps {
 
     /// A packet of a flow arrives at `us` microseconds.
     pub fn push(&mut self, us: u64, handle: u32, flow: u32, len: u32) {
-        let mut pkt = Packet { ecn: self.ecn, ..Packet::new(len, flow, handle) };
+        let mut pkt = Packet { ecn: self.ecn, ..Packet::new(len, FlowId(flow), handle) };
         let now = Instant::ZERO + Duration::from_micros(us);
         if self.queue.offer(&mut pkt, now, &mut self.lost) {
             self.queue.enqueue(pkt, now, &mut self.lost);

@@ -86,10 +86,10 @@ impl Scheduler for Swf {
 mod tests {
     use super::super::bare::BareScheduler;
     use super::*;
-    use crate::{Tcp, Value};
+    use crate::{FlowId, Tcp, Value};
 
     fn sent(handle: u32, flow: u32, window: u32) -> Packet {
-        Packet { tcp: Some(Tcp { window, seq: 0, syn: false }), ..Packet::new(1000, flow, handle) }
+        Packet { tcp: Some(Tcp { window, seq: 0, syn: false }), ..Packet::new(1000, FlowId(flow), handle) }
     }
 
     fn steps(order: &'static str, other: f64, packets: u32) -> BareScheduler {
@@ -179,7 +179,7 @@ mod tests {
                 steps.push(sent(handle, handle, window));
             }
             for handle in [4, 5] {
-                steps.push(Packet::new(1000, 9, handle));
+                steps.push(Packet::new(1000, FlowId(9), handle));
             }
             assert_eq!(steps.rest(), expected, "other {other}");
         }
@@ -192,7 +192,7 @@ mod tests {
         let mut steps = steps("packet", 0.0, 10);
         steps.push(sent(1, 1, 4000));
         assert_eq!(steps.pop(), Some(1));
-        for packet in [Packet::new(1000, 9, 2), sent(3, 1, 5000), sent(4, 1, 3000)] {
+        for packet in [Packet::new(1000, FlowId(9), 2), sent(3, 1, 5000), sent(4, 1, 3000)] {
             steps.push(packet);
         }
         assert_eq!(steps.rest(), [4, 2, 3]);

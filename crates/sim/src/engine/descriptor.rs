@@ -55,7 +55,7 @@ impl Engine {
 /// Initial sequence number of the data that a connection receives on a flow: as good as random (RFC 9293, section 3.4.1),
 /// without a draw from a random stream.
 fn initial_seq(flow: FlowId, conn: ConnId) -> u32 {
-    let x = (u64::from(flow) << 32 | u64::from(conn.index())).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    let x = (u64::from(flow.0) << 32 | u64::from(conn.index())).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     ((x ^ (x >> 32)).wrapping_mul(0xd6e8_feb8_6659_fd93) >> 32) as u32
 }
 
@@ -64,6 +64,7 @@ mod tests {
     use std::collections::BTreeMap;
     use std::sync::{Arc, Mutex};
 
+    use crate::network::NO_FLOW;
     use bentpipe_gateway::{Gateway, GatewayQueue, Regulator, Setup};
     use bentpipe_queue::sched::fifo::Fifo;
     use bentpipe_queue::{Aqm, Context, FlowEvent, Limit, Marking, Queue, Verdict};
@@ -145,15 +146,15 @@ mod tests {
             let state = |flow| (place == GatewayQueue::Receive, flow);
             match told {
                 Told::Flow(flow, FlowEvent::Opened) => {
-                    assert_ne!(open.insert(state(flow), true), Some(true), "flow {flow} opens twice");
+                    assert_ne!(open.insert(state(flow), true), Some(true), "{flow:?} opens twice");
                     opened += 1;
                 }
                 Told::Flow(flow, FlowEvent::Closed) => {
-                    assert_eq!(open.insert(state(flow), false), Some(true), "flow {flow}");
+                    assert_eq!(open.insert(state(flow), false), Some(true), "{flow:?}");
                     closed += 1;
                 }
-                Told::Packet(pkt) if pkt.tcp.is_none() => assert_eq!(pkt.flow, FlowId::MAX),
-                Told::Packet(pkt) => assert_eq!(open.get(&state(pkt.flow)), Some(&true), "flow {}", pkt.flow),
+                Told::Packet(pkt) if pkt.tcp.is_none() => assert_eq!(pkt.flow, NO_FLOW),
+                Told::Packet(pkt) => assert_eq!(open.get(&state(pkt.flow)), Some(&true), "{:?}", pkt.flow),
             }
         }
         assert!(closed > least && opened >= closed, "{overrides:?}: {opened} opened, {closed} closed");

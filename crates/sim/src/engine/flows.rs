@@ -183,8 +183,8 @@ impl Engine {
         let first_user = self.apps.traffic[slot.traffic].to.first;
         match self.gateways[gateway].flow_key {
             FlowKey::Connection => slot.flow,
-            FlowKey::User => first_user + slot.hosts.1,
-            FlowKey::Prefix => first_user,
+            FlowKey::User => FlowId(first_user + slot.hosts.1),
+            FlowKey::Prefix => FlowId(first_user),
         }
     }
 }

@@ -95,7 +95,7 @@ impl Engine {
         let t = &self.apps.traffic[slot.traffic];
         let first: ConnId = slot.conns.start;
         Ends {
-            flow: slot.flow,
+            flow: slot.flow.0,
             traffic: slot.traffic.index(),
             leg,
             sender: t.from.first + slot.hosts.0,

@@ -11,7 +11,7 @@ use crate::ids::{
 use crate::side::Side;
 
 /// Flow of a packet that belongs to none.
-pub const NO_FLOW: FlowId = FlowId::MAX;
+pub const NO_FLOW: FlowId = FlowId(u32::MAX);
 
 /// A packet from one end of its path to the other.
 #[derive(Clone, Copy, Debug)]

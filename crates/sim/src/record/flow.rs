@@ -98,12 +98,12 @@ impl Flows {
             jitter_sum: 0,
             last_delay: 0,
         });
-        self.all.len() as FlowId - 1
+        FlowId(self.all.len() as u32 - 1)
     }
 
     #[inline]
     pub(super) fn get(&mut self, flow: FlowId) -> &mut Flow {
-        &mut self.all[flow as usize]
+        &mut self.all[flow.0 as usize]
     }
 
     #[inline]

@@ -221,14 +221,14 @@ impl Recorder {
             DropReason::Overflow => 1,
         };
         let time = self.time(now);
-        self.drops.push(&Drop { time, arrival, place: name, reason, flow: pkt.flow, bytes: pkt.len });
+        self.drops.push(&Drop { time, arrival, place: name, reason, flow: pkt.flow.0, bytes: pkt.len });
     }
 
     /// A link loses a packet.
     pub fn lost(&mut self, now: Instant, link: LinkId, flow: FlowId, bytes: u32) {
         if self.is_measuring {
             let (time, place) = (self.time(now), self.first_link_name + link.index());
-            self.drops.push(&Drop { time, arrival: None, place, reason: 2, flow, bytes });
+            self.drops.push(&Drop { time, arrival: None, place, reason: 2, flow: flow.0, bytes });
         }
     }
 

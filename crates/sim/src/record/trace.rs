@@ -148,7 +148,7 @@ impl Tracer {
         let mut wanted = false;
         for (selector, met) in self.selectors.iter().zip(&mut self.met) {
             let hit = match *selector {
-                Selector::Flow(number) => number == flow,
+                Selector::Flow(number) => FlowId(number) == flow,
                 Selector::Traffic { traffic, number } => traffic == of_traffic.index() && number == of_number,
             };
             *met |= hit;
@@ -159,7 +159,7 @@ impl Tracer {
 
     /// Begins to trace the sender of a leg.
     pub fn begin(&mut self, flow: FlowId, leg: u32) -> TraceId {
-        self.cursors.push(Cursor { flow, leg, last: None })
+        self.cursors.push(Cursor { flow: flow.0, leg, last: None })
     }
 
     /// Records the state of a sender, if it has changed.
