@@ -1,7 +1,7 @@
 //! The watched queue: queue of the scenario's subject, with its AQM and limit.
 
 use bentpipe_queue::{Limit, Marking};
-use bentpipe_scenario::{AqmSpec, Gateway, GatewayQueue, Scenario, Subject};
+use bentpipe_scenario::{AqmSpec, Gateway, GatewayQueue, LinkIndex, Scenario, Subject};
 
 use crate::capacity::Capacity;
 use crate::error::{Error, wrong};
@@ -10,7 +10,7 @@ use crate::error::{Error, wrong};
 pub(crate) struct WatchedQueue<'a> {
     pub(crate) gateway: Option<&'a Gateway>,
     /// Link behind the queue or gateway.
-    pub(crate) link: usize,
+    pub(crate) link: LinkIndex,
     pub(crate) aqm: &'a AqmSpec,
     pub(crate) marking: Marking,
     /// Factor of a window decrease.

@@ -28,11 +28,11 @@ pub use load::{OutsideKey, Packed};
 pub use model::{
     Absence, Access, AqmSpec, Bulk, Capacity, Capture, Carrier, Clock, Congestion, ConnectionPer,
     DATAGRAM_HEADER, Delay, Demand, Digest, Direction, Distribution, Drawn, Ecn, Equations, Fade, Feedback,
-    Files, FlowKey, FluidVariant, Fourier, Frames, Gateway, GilbertElliott, Gop, Handover, Hop, Host, Link,
-    Loss, LossAt, LossModel, LossOf, MODCODS, MarkingSpec, MeasuredSeries, Modcod, ModelKind, Models,
-    Modulation, Movie, Packets, Pages, Pattern, Pep, Per, Printed, Protocol, QueueSpec, Ramp, ReceiveQueue,
-    Regulator, Rto, Rtp, Run, Samples, SchedulerSpec, Sctp, Spacelink, State, Steps, Subject, Tcp, Trace,
-    Traffic, TrafficKind, TransmitQueue, Transport,
+    Files, FlowKey, FluidVariant, Fourier, Frames, Gateway, GatewayIndex, GilbertElliott, Gop, Handover, Hop,
+    Host, HostIndex, Link, LinkIndex, Loss, LossAt, LossModel, LossOf, MODCODS, MarkingSpec, MeasuredSeries,
+    Modcod, ModelKind, Models, Modulation, Movie, Packets, Pages, Pattern, Pep, Per, Printed, Protocol,
+    QueueSpec, Ramp, ReceiveQueue, Regulator, Rto, Rtp, Run, Samples, SchedulerSpec, Sctp, Spacelink, State,
+    Steps, Subject, Tcp, Trace, Traffic, TrafficKind, TransmitQueue, Transport, TransportIndex,
 };
 pub use scenario::Scenario;
 pub use schema::json::json_schema;

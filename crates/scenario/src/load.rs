@@ -213,7 +213,7 @@ impl Scenario {
         let at = |keys: &[&str]| [subject.as_slice(), &steps(keys)].concat();
         let mut changes = vec![(at(&["aqm"]), found.aqm)];
         let gateway = match self.subject {
-            Subject::Gateway(i) => self.gateways.get(i),
+            Subject::Gateway(i) => Some(&self.gateways[i]),
             Subject::Link(_) => None,
         };
         if let Some(name) = found.scheduler {
@@ -299,13 +299,10 @@ impl Scenario {
     fn subject_path(&self) -> Vec<Step> {
         match self.subject {
             Subject::Gateway(i) => match self.input.base.get("gateway").map(|n| &n.value) {
-                Some(Value::Array(_)) => [steps(&["gateway"]), vec![Step::Index(i)]].concat(),
+                Some(Value::Array(_)) => [steps(&["gateway"]), vec![Step::Index(i.0)]].concat(),
                 _ => steps(&["gateway"]),
             },
-            Subject::Link(i) => {
-                let name = self.links.get(i).map_or("", |l| l.name.as_str());
-                steps(&["link", name, "queue"])
-            }
+            Subject::Link(i) => steps(&["link", &self.links[i].name, "queue"]),
         }
     }
 }

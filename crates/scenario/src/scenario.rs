@@ -70,7 +70,7 @@ impl Scenario {
     #[must_use]
     pub fn signals_behind_pep(&self) -> bool {
         let Subject::Gateway(i) = self.subject else { return false };
-        self.gateways.get(i).is_some_and(Gateway::signals_behind_pep)
+        self.gateways[i].signals_behind_pep()
     }
 
     /// Returns the first unused override as an error; for a single run.
@@ -102,15 +102,15 @@ impl Scenario {
     #[must_use]
     pub fn subject_aqm(&self) -> Option<&AqmSpec> {
         match self.subject {
-            Subject::Gateway(i) => self.gateways.get(i).map(|g| &g.aqm),
-            Subject::Link(i) => self.links.get(i)?.forward.queue.as_ref().map(|q| &q.aqm),
+            Subject::Gateway(i) => Some(&self.gateways[i].aqm),
+            Subject::Link(i) => self.links[i].forward.queue.as_ref().map(|q| &q.aqm),
         }
     }
 
     pub(crate) fn subject_aqm_mut(&mut self) -> Option<&mut AqmSpec> {
         match self.subject {
-            Subject::Gateway(i) => self.gateways.get_mut(i).map(|g| &mut g.aqm),
-            Subject::Link(i) => self.links.get_mut(i)?.forward.queue.as_mut().map(|q| &mut q.aqm),
+            Subject::Gateway(i) => self.gateways.get_mut(i.0).map(|g| &mut g.aqm),
+            Subject::Link(i) => self.links.get_mut(i.0)?.forward.queue.as_mut().map(|q| &mut q.aqm),
         }
     }
 

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use bentpipe_queue::registry::{self, AQMS, MARKINGS};
 use bentpipe_queue::{Limit, Marking, Value};
 use bentpipe_scenario::{
-    Capacity, Distribution, Drawn, GatewayQueue, Hop, Origin, Per, Scenario, Sharing, Subject, TrafficKind,
-    json_schema,
+    Capacity, Distribution, Drawn, GatewayIndex, GatewayQueue, Hop, LinkIndex, Origin, Per, Scenario,
+    Sharing, Subject, TrafficKind, json_schema,
 };
 use bentpipe_units::{Duration, Rate};
 
@@ -66,7 +66,7 @@ fn shipped_scenarios_load_without_warnings() {
 fn byun2007_gateway_matches_its_description() {
     let s = load("byun2007-gateway", &[]);
     assert_eq!((s.run.warmup, s.run.duration), (Duration::from_secs(220), Duration::from_secs(1200)));
-    assert_eq!(s.subject, Subject::Gateway(0));
+    assert_eq!(s.subject, Subject::Gateway(GatewayIndex(0)));
     let g = &s.gateways[0];
     assert_eq!(
         (g.watch, g.mark, g.aqm.label.as_str()),
@@ -108,7 +108,7 @@ fn byun2007_gateway_matches_its_description() {
 #[test]
 fn dumbbell_matches_its_description() {
     let s = load("red-dumbbell", &[]);
-    assert_eq!(s.subject, Subject::Link(1));
+    assert_eq!(s.subject, Subject::Link(LinkIndex(1)));
     let bottleneck = &s.links[1];
     let queue = bottleneck.forward.queue.as_ref().expect("a queue");
     assert_eq!((queue.limit.packets, queue.mean_packet), (400, 1040.0));
@@ -158,10 +158,10 @@ fn generic_gateway_matches_its_description() {
 #[test]
 fn routes_lead_through_two_gateways() {
     let s = load("two-gateways", &[]);
-    assert_eq!(s.subject, Subject::Gateway(1));
+    assert_eq!(s.subject, Subject::Gateway(GatewayIndex(1)));
     let route = s.route("server", "client").expect("a route");
     assert_eq!(route, s.traffic[0].route);
-    assert_eq!(route.iter().map(|hop| hop.link).collect::<Vec<_>>(), [0, 1, 2, 3, 4, 5]);
+    assert_eq!(route.iter().map(|hop| hop.link.0).collect::<Vec<_>>(), [0, 1, 2, 3, 4, 5]);
     let back: Vec<_> = route.iter().rev().map(|hop| Hop { forward: false, ..*hop }).collect();
     assert_eq!(s.route("client", "server"), Some(back));
     assert_eq!(s.route("client", "nowhere"), None);

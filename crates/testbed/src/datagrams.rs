@@ -7,7 +7,7 @@
 use std::io;
 use std::net::{SocketAddr, UdpSocket};
 
-use bentpipe_scenario::TrafficKind;
+use bentpipe_scenario::{HostIndex, TrafficKind};
 use bentpipe_units::Instant;
 
 use crate::flows::{End, Flow, Flows};
@@ -51,7 +51,7 @@ fn first_ports(plan: &Plan) -> Result<Vec<u32>, PlanError> {
 /// Addresses and ports of a flow: sender and receiver.
 fn ends(plan: &Plan, workload: &Workload, number: u32, first_port: u32) -> Option<(SocketAddr, SocketAddr)> {
     let traffic = plan.traffic(workload);
-    let count = |group: usize| plan.scenario.hosts[group].count;
+    let count = |group: HostIndex| plan.scenario.hosts[group].count;
     let from = plan.address(traffic.from, number % count(traffic.from), workload.ipv6)?;
     let to = plan.address(traffic.to, number % count(traffic.to), workload.ipv6)?;
     let (client, server) = ((first_port + number) as u16, workload.port);

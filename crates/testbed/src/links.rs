@@ -290,7 +290,7 @@ impl Links {
         let first = LaneId(self.lanes.len() as u32);
         let rates_of = match &direction.capacity {
             Some(Capacity::Carrier(Carrier { modulation: Modulation::Hosts { group, .. }, .. })) => {
-                Some(*group as u32)
+                Some(group.0 as u32)
             }
             _ => None,
         };

@@ -5,7 +5,7 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
 use bentpipe_scenario::{
-    Absence, ConnectionPer, Delay, Distribution, Pages, Per, Ramp, Scenario, TrafficKind,
+    Absence, ConnectionPer, Delay, Distribution, HostIndex, Pages, Per, Ramp, Scenario, TrafficKind,
 };
 use bentpipe_traffic::Generator;
 use bentpipe_units::{Duration, Instant, Rng};
@@ -153,7 +153,7 @@ impl Users {
         let mut all = Self { kinds: Vec::new(), users: Vec::new(), agenda: BinaryHeap::new(), entries: 0 };
         for (id, workload) in plan.workloads().filter(|(_, workload)| wanted(workload)) {
             let traffic = plan.traffic(workload);
-            let count_of = |group: usize| plan.scenario.hosts[group].count;
+            let count_of = |group: HostIndex| plan.scenario.hosts[group].count;
             all.kinds.push(Kind {
                 workload: id,
                 name: traffic.name.clone(),

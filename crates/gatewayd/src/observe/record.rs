@@ -226,7 +226,7 @@ mod tests {
     fn gateway(test: &str) -> (Gateway, Record) {
         use bentpipe_gateway::{Regulator, Setup};
         use bentpipe_queue::{
-            FlowId, Limit, Marking, Queue, QueueConfig, aqm::droptail::DropTail, sched::fifo::Fifo,
+            Limit, Marking, Queue, QueueConfig, aqm::droptail::DropTail, sched::fifo::Fifo,
         };
         use bentpipe_units::Rate;
 

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize, Serializer};
 
 use super::canonical::{bps, bps_range, ns, ns_opt, ns_range};
 use super::digest::Digest;
+use super::indexes::HostIndex;
 use super::modcod::Modcod;
 
 /// Packet loss of a channel.
@@ -267,8 +268,8 @@ pub enum Modulation {
     Fixed(#[serde(serialize_with = "name")] &'static Modcod),
     /// Per host.
     Hosts {
-        /// Group of hosts (index).
-        group: usize,
+        /// Group of hosts.
+        group: HostIndex,
         /// ModCods; host i uses number i modulo their count.
         #[serde(serialize_with = "names")]
         modcods: Vec<&'static Modcod>,

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::aqm::{AqmSpec, MarkingSpec, SchedulerSpec};
 use super::canonical::{bps, bps_opt, is_off, limit, ns, ns_opt, queue, sharing};
+use super::indexes::LinkIndex;
 
 /// A satellite gateway with the terminal at the far end of its satellite link.
 #[derive(Clone, Debug, Serialize)]
@@ -16,8 +17,8 @@ pub struct Gateway {
     pub name: String,
     /// Name of the terminal's node.
     pub terminal: String,
-    /// Satellite link: the one link between the two nodes (index).
-    pub link: usize,
+    /// Satellite link: the one link between the two nodes.
+    pub link: LinkIndex,
     /// True if the satellite link's forward direction leads from the gateway to the terminal.
     pub link_forward: bool,
     /// AQM of the watched queue.

@@ -8,13 +8,14 @@ use serde::{Serialize, Serializer};
 use super::canonical::{bps, ns};
 use super::digest::Digest;
 use super::distribution::Distribution;
+use super::indexes::TransportIndex;
 
 /// Flows of a packet source.
 #[derive(Clone, Debug, Serialize)]
 pub struct Packets {
-    /// Transport (index); `None` for datagrams.
+    /// Transport; `None` for datagrams.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub transport: Option<usize>,
+    pub transport: Option<TransportIndex>,
     /// Number of flows.
     pub flows: u32,
     /// Packet pattern of a flow.

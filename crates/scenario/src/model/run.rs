@@ -4,6 +4,7 @@ use bentpipe_units::Duration;
 use serde::Serialize;
 
 use super::canonical::ns;
+use super::indexes::{GatewayIndex, LinkIndex};
 
 /// Length, sampling and seed of the runs.
 #[derive(Clone, Debug, Serialize)]
@@ -40,10 +41,10 @@ pub struct Host {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Subject {
-    /// The watched queue of a gateway (index).
-    Gateway(usize),
-    /// The queue of a link's forward direction (index).
-    Link(usize),
+    /// The watched queue of a gateway.
+    Gateway(GatewayIndex),
+    /// The queue of a link's forward direction.
+    Link(LinkIndex),
 }
 
 /// A published value to compare results with.

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::canonical::{bps_opt, ns};
 use super::distribution::Distribution;
+use super::indexes::{HostIndex, LinkIndex, TransportIndex};
 use super::packets::{Absence, Packets};
 
 /// Traffic between two groups of hosts. Flow i goes from host `i mod count(from)` to host `i mod count(to)`.
@@ -13,10 +14,10 @@ use super::packets::{Absence, Packets};
 pub struct Traffic {
     /// Name.
     pub name: String,
-    /// Group of hosts that sends the data (index).
-    pub from: usize,
-    /// Group of hosts that receives the data (index).
-    pub to: usize,
+    /// Group of hosts that sends the data.
+    pub from: HostIndex,
+    /// Group of hosts that receives the data.
+    pub to: HostIndex,
     /// Route of the data; acknowledgements take it in reverse.
     pub route: Vec<Hop>,
     /// Kind of traffic.
@@ -26,8 +27,8 @@ pub struct Traffic {
 /// A hop of a route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Hop {
-    /// Link (index).
-    pub link: usize,
+    /// Link.
+    pub link: LinkIndex,
     /// True if the hop leads from the link's first node to its second.
     pub forward: bool,
 }
@@ -46,9 +47,9 @@ pub enum TrafficKind {
 }
 
 impl TrafficKind {
-    /// Returns the transport (index); `None` for datagrams.
+    /// Returns the transport; `None` for datagrams.
     #[must_use]
-    pub fn transport(&self) -> Option<usize> {
+    pub fn transport(&self) -> Option<TransportIndex> {
         match self {
             Self::Pages(t) => Some(t.transport),
             Self::Files(t) => Some(t.transport),
@@ -73,8 +74,8 @@ impl Serialize for TrafficKind {
 /// one page and a think time.
 #[derive(Clone, Debug, Serialize)]
 pub struct Pages {
-    /// TCP (index).
-    pub transport: usize,
+    /// TCP .
+    pub transport: TransportIndex,
     /// Number of sessions.
     pub sessions: u32,
     /// Size of an object [bytes].
@@ -123,8 +124,8 @@ pub struct Ramp {
 /// Long-lived transfers.
 #[derive(Clone, Debug, Serialize)]
 pub struct Bulk {
-    /// TCP or SCTP (index).
-    pub transport: usize,
+    /// TCP or SCTP .
+    pub transport: TransportIndex,
     /// Number of transfers.
     pub flows: u32,
     /// Start time, since the beginning of the run.
@@ -149,8 +150,8 @@ pub struct Bulk {
 /// i, i + 1 and so on of `from`, modulo the sizes of the groups.
 #[derive(Clone, Debug, Serialize)]
 pub struct Files {
-    /// TCP or SCTP (index).
-    pub transport: usize,
+    /// TCP or SCTP .
+    pub transport: TransportIndex,
     /// Number of sources.
     pub sources: u32,
     /// Time between the starts of two transfers of a source.

@@ -5,7 +5,7 @@ use bentpipe_units::{Duration, Rate};
 use super::cx::{Cx, descending, one_of};
 use crate::error::{Error, quoted};
 use crate::model::{
-    Capacity, Carrier, Direction, Drawn, Fade, Host, MODCODS, Modcod, Modulation, Steps, Trace,
+    Capacity, Carrier, Direction, Drawn, Fade, Host, HostIndex, MODCODS, Modcod, Modulation, Steps, Trace,
 };
 use crate::reader::files::Data;
 use crate::reader::tree::{Path, Step, step};
@@ -162,7 +162,7 @@ fn modulation(cx: &Cx<'_>, path: &Path, raw: &file::Capacity, hosts: &[Host]) ->
         return Err(cx.error(&list, "found an empty array; allowed: one at least".to_owned()));
     }
     let known = hosts.iter().map(|h| h.name.as_str());
-    let group = hosts.iter().position(|h| h.name == *name);
+    let group = hosts.iter().position(|h| h.name == *name).map(HostIndex);
     let group = group.ok_or_else(|| cx.unknown(&step(path, "of"), name, known))?;
     Ok(Modulation::Hosts { group, modcods })
 }

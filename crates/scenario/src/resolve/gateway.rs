@@ -11,8 +11,8 @@ use super::queue::limit;
 use super::{aqm, marking, scheduler, threshold};
 use crate::error::{Error, quoted};
 use crate::model::{
-    AqmSpec, Direction, FlowKey, Gateway, Link, MarkingSpec, Pep, ReceiveQueue, Regulator, Spacelink,
-    TransmitQueue, watched_rate,
+    AqmSpec, FlowKey, Gateway, Link, MarkingSpec, Pep, ReceiveQueue, Regulator, Spacelink, TransmitQueue,
+    watched_rate,
 };
 use crate::reader::tree::{Path, Step, Value, step};
 use crate::schema::gateway::{self as file, RateOrLink};
@@ -49,8 +49,8 @@ pub fn gateway(
     let (rate, follows_link) = match raw.regulator.rate {
         RateOrLink::Rate(rate) => (rate.rate(), false),
         RateOrLink::Link => {
-            let satellite = links.get(link).map(|l| if link_forward { &l.forward } else { &l.reverse });
-            let Some(rate) = satellite.and_then(Direction::mean_rate) else {
+            let satellite = if link_forward { &links[link].forward } else { &links[link].reverse };
+            let Some(rate) = satellite.mean_rate() else {
                 let problem = "found \"link\"; allowed: a rate such as \"20 Mbps\", because the satellite link has none";
                 return Err(cx.error(&step(&at("regulator"), "rate"), problem.to_owned()));
             };
@@ -221,7 +221,7 @@ fn check_sequence_ranking(cx: &mut Cx<'_>, path: &Path, g: &Gateway) {
 
 /// Checks the satellite link against its gateway.
 fn satellite(cx: &mut Cx<'_>, path: &Path, g: &Gateway, links: &mut [Link]) -> Result<(), Error> {
-    let Some(link) = links.get(g.link) else { return Ok(()) };
+    let link = &links[g.link];
     let (down, up) =
         if g.link_forward { (&link.forward, &link.reverse) } else { (&link.reverse, &link.forward) };
     let link_path = named("link", &link.name);

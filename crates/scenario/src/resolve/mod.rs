@@ -30,7 +30,7 @@ use serde::Deserialize as _;
 
 use crate::effective::{self, Origin};
 use crate::error::Error;
-use crate::model::{Host, Subject};
+use crate::model::{GatewayIndex, Host, HostIndex, LinkIndex, Subject};
 use crate::reader::Input;
 use crate::reader::de::Reader;
 use crate::reader::source::Source;
@@ -105,7 +105,7 @@ pub fn resolve_tree(
         settings: Vec::new(),
         printed: Vec::new(),
         models: models::models(cx, file.model.as_ref())?,
-        subject: Subject::Link(0),
+        subject: Subject::Link(LinkIndex(0)),
         warnings: Vec::new(),
         unused_overrides,
         input: input.clone(),
@@ -138,15 +138,15 @@ fn read(source: &Source, root: &Node, setting: &str) -> Result<File, Error> {
 fn topology(cx: &Cx<'_>, file: &File, hosts: &[Host]) -> Result<Nodes, Error> {
     let mut nodes = Nodes::default();
     for (i, name) in file.host.names().enumerate() {
-        nodes.add(cx, &named("host", name), name, Kind::Host(i))?;
+        nodes.add(cx, &named("host", name), name, Kind::Host(HostIndex(i)))?;
     }
     for name in file.router.names() {
         nodes.add(cx, &named("router", name), name, Kind::Router)?;
     }
     for (i, g) in file.gateway.0.iter().enumerate() {
         let path = gateway::path_of(cx, i);
-        nodes.add(cx, &step(&path, "name"), &g.name, Kind::Gateway(i))?;
-        nodes.add(cx, &step(&path, "terminal"), &g.terminal, Kind::Terminal(i))?;
+        nodes.add(cx, &step(&path, "name"), &g.name, Kind::Gateway(GatewayIndex(i)))?;
+        nodes.add(cx, &step(&path, "terminal"), &g.terminal, Kind::Terminal(GatewayIndex(i)))?;
     }
     for (name, link) in file.link.iter() {
         let path = named("link", name);

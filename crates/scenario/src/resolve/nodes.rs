@@ -4,19 +4,19 @@ use std::collections::VecDeque;
 
 use super::cx::Cx;
 use crate::error::{Error, choices, quoted};
-use crate::model::{Gateway, Hop, Host, Link};
+use crate::model::{Gateway, GatewayIndex, Hop, Host, HostIndex, Link, LinkIndex};
 use crate::reader::tree::{Path, Step, step};
 
 /// Kind of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Group of hosts (index).
-    Host(usize),
+    /// Group of hosts.
+    Host(HostIndex),
     Router,
-    /// Gateway (index).
-    Gateway(usize),
-    /// Terminal of a gateway (index of the gateway).
-    Terminal(usize),
+    /// Gateway.
+    Gateway(GatewayIndex),
+    /// Terminal of this gateway.
+    Terminal(GatewayIndex),
 }
 
 /// Topology: nodes and the links between them.
@@ -66,7 +66,7 @@ impl Nodes {
             return Err(cx.error(path, format!("found {} twice; allowed: two nodes", quoted(&between[0]))));
         }
         let several = |node: usize| match self.nodes[node].1 {
-            Kind::Host(i) => hosts.get(i).is_some_and(|h| h.count > 1),
+            Kind::Host(i) => hosts[i].count > 1,
             _ => false,
         };
         if several(a) && several(b) {
@@ -96,14 +96,14 @@ impl Nodes {
         path: &Path,
         name: &str,
         terminal: &str,
-    ) -> Result<(usize, bool), Error> {
+    ) -> Result<(LinkIndex, bool), Error> {
         let (a, b) = (self.find(name), self.find(terminal));
         let joins = |&(_, &(x, y)): &(usize, &(usize, usize))| {
             (Some(x), Some(y)) == (a, b) || (Some(x), Some(y)) == (b, a)
         };
         let found: Vec<_> = self.links.iter().enumerate().filter(joins).collect();
         match found.as_slice() {
-            [(i, (x, _))] => Ok((*i, Some(*x) == a)),
+            [(i, (x, _))] => Ok((LinkIndex(*i), Some(*x) == a)),
             _ => {
                 let problem = format!(
                     "found {} links between {} and {}; allowed: one, the satellite",
@@ -133,7 +133,7 @@ impl Nodes {
                     _ => continue,
                 };
                 if other != from && came_by[other].is_none() {
-                    came_by[other] = Some((node, Hop { link, forward }));
+                    came_by[other] = Some((node, Hop { link: LinkIndex(link), forward }));
                     next.push_back(other);
                 }
             }
@@ -155,21 +155,17 @@ impl Nodes {
         let mut node = self.find(from)?;
         let mut last: Option<Hop> = None;
         for hop in route {
-            let (a, b) = *self.links.get(hop.link)?;
+            let (a, b) = *self.links.get(hop.link.0)?;
             let (kind, next) = (self.nodes[node].1, if hop.forward { b } else { a });
             let wrong = match kind {
-                Kind::Gateway(i) if hop.link != gateways.get(i)?.link => Some((i, false)),
-                Kind::Gateway(i) if last.is_some_and(|l| Some(l.link) == gateways.get(i).map(|g| g.link)) => {
-                    Some((i, true))
-                }
-                Kind::Terminal(i) if hop.link == gateways.get(i)?.link => Some((i, true)),
-                Kind::Terminal(i) if last.is_none_or(|l| Some(l.link) != gateways.get(i).map(|g| g.link)) => {
-                    Some((i, false))
-                }
+                Kind::Gateway(i) if hop.link != gateways[i].link => Some((i, false)),
+                Kind::Gateway(i) if last.is_some_and(|l| l.link == gateways[i].link) => Some((i, true)),
+                Kind::Terminal(i) if hop.link == gateways[i].link => Some((i, true)),
+                Kind::Terminal(i) if last.is_none_or(|l| l.link != gateways[i].link) => Some((i, false)),
                 _ => None,
             };
             if let Some((i, upload)) = wrong {
-                return Some((quoted(&gateways.get(i)?.name), upload));
+                return Some((quoted(&gateways[i].name), upload));
             }
             (node, last) = (next, Some(*hop));
         }
@@ -191,10 +187,13 @@ pub fn check_name(cx: &Cx<'_>, path: &Path, name: &str) -> Result<(), Error> {
 
 /// Returns the topology of resolved links.
 pub fn of(hosts: &[Host], routers: &[String], gateways: &[Gateway], links: &[Link]) -> Nodes {
-    let mut nodes: Vec<_> = hosts.iter().enumerate().map(|(i, h)| (h.name.clone(), Kind::Host(i))).collect();
+    let mut nodes: Vec<_> =
+        hosts.iter().enumerate().map(|(i, h)| (h.name.clone(), Kind::Host(HostIndex(i)))).collect();
     nodes.extend(routers.iter().map(|name| (name.clone(), Kind::Router)));
-    nodes.extend(gateways.iter().enumerate().map(|(i, g)| (g.name.clone(), Kind::Gateway(i))));
-    nodes.extend(gateways.iter().enumerate().map(|(i, g)| (g.terminal.clone(), Kind::Terminal(i))));
+    nodes.extend(gateways.iter().enumerate().map(|(i, g)| (g.name.clone(), Kind::Gateway(GatewayIndex(i)))));
+    nodes.extend(
+        gateways.iter().enumerate().map(|(i, g)| (g.terminal.clone(), Kind::Terminal(GatewayIndex(i)))),
+    );
     let mut all = Nodes { nodes, links: Vec::new() };
     all.links =
         links.iter().filter_map(|l| Some((all.find(&l.between.0)?, all.find(&l.between.1)?))).collect();

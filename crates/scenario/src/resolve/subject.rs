@@ -7,7 +7,7 @@ use super::cx::Cx;
 use super::nodes::{self, named};
 use super::{aqm, scheduler, threshold};
 use crate::error::{Error, quoted};
-use crate::model::{Link, Printed, Subject};
+use crate::model::{GatewayIndex, Link, LinkIndex, Printed, Subject};
 use crate::reader::tree::{At, Node, Step, step};
 use crate::scenario::Scenario;
 use crate::schema::file::File;
@@ -19,10 +19,10 @@ pub fn subject(cx: &mut Cx<'_>, file: &mut File, s: &Scenario) -> Result<Subject
     let queued = || s.links.iter().enumerate().filter(|(_, l)| l.forward.queue.is_some());
     if let Some(name) = &file.run.subject {
         if let Some(i) = s.gateways.iter().position(|g| g.name == *name) {
-            return Ok(Subject::Gateway(i));
+            return Ok(Subject::Gateway(GatewayIndex(i)));
         }
         return match s.links.iter().position(|l| l.name == *name) {
-            Some(i) if s.links[i].forward.queue.is_some() => Ok(Subject::Link(i)),
+            Some(i) if s.links[i].forward.queue.is_some() => Ok(Subject::Link(LinkIndex(i))),
             Some(_) => {
                 let problem =
                     format!("found {}; allowed: a link with a queue on its way forward", quoted(name));
@@ -43,7 +43,7 @@ pub fn subject(cx: &mut Cx<'_>, file: &mut File, s: &Scenario) -> Result<Subject
         _ => None,
     };
     let subject = if s.gateways.len() == 1 {
-        Subject::Gateway(0)
+        Subject::Gateway(GatewayIndex(0))
     } else {
         let link = if s.gateways.is_empty() {
             only(Box::new(queued().filter(with_aqm))).or_else(|| only(Box::new(queued())))
@@ -64,7 +64,7 @@ pub fn subject(cx: &mut Cx<'_>, file: &mut File, s: &Scenario) -> Result<Subject
             };
             return Err(cx.error(&path, problem));
         };
-        Subject::Link(link)
+        Subject::Link(LinkIndex(link))
     };
     let (name, why) = match subject {
         Subject::Gateway(i) => (&s.gateways[i].name, "the only gateway"),

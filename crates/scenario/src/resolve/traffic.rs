@@ -9,7 +9,8 @@ use super::packets::absences;
 use super::transport::DEFAULT;
 use crate::error::{Error, choices, quoted};
 use crate::model::{
-    Bulk, Files, Gateway, Host, Packets, Pages, Pattern, Ramp, Traffic, TrafficKind, Transport,
+    Bulk, Files, Gateway, Host, HostIndex, Packets, Pages, Pattern, Ramp, Traffic, TrafficKind, Transport,
+    TransportIndex,
 };
 use crate::reader::tree::{Path, step};
 use crate::schema::file::File;
@@ -82,7 +83,7 @@ pub fn traffic(
         let find = |key: &str, wanted: &str| {
             let known = hosts.iter().map(|h| h.name.as_str());
             let found = hosts.iter().position(|h| h.name == wanted);
-            found.ok_or_else(|| cx.unknown(&step(&path, key), wanted, known))
+            found.map(HostIndex).ok_or_else(|| cx.unknown(&step(&path, key), wanted, known))
         };
         let (from, to) = (find("from", from_name)?, find("to", to_name)?);
         if from == to {
@@ -112,7 +113,10 @@ pub fn traffic(
             };
             return Err(cx.error(&step(&path, "from"), problem));
         }
-        let transport = raw.transport().and_then(|name| transports.iter().position(|t| t.name() == name));
+        let transport = raw
+            .transport()
+            .and_then(|name| transports.iter().position(|t| t.name() == name))
+            .map(TransportIndex);
         let cap = match raw {
             file::Traffic::Bulk(t) => t.rate_cap,
             file::Traffic::Files(t) => t.rate_cap,
@@ -134,10 +138,10 @@ fn kind(
     cx: &Cx<'_>,
     path: &Path,
     raw: &file::Traffic,
-    carrier: Option<usize>,
+    carrier: Option<TransportIndex>,
     pattern: Option<Arc<Pattern>>,
 ) -> Result<TrafficKind, Error> {
-    let transport = carrier.unwrap_or(0);
+    let transport = carrier.unwrap_or(TransportIndex(0));
     let at = |key: &str| step(path, key);
     Ok(match raw {
         file::Traffic::Pages(t) => TrafficKind::Pages(Pages {

@@ -5,7 +5,9 @@ mod transports;
 
 use bentpipe_link::{DelayLine, LinkEngine, Names};
 use bentpipe_queue::Aqm;
-use bentpipe_scenario::{AqmSpec, Capacity, Direction, Gateway, Modulation, Scenario, Subject};
+use bentpipe_scenario::{
+    AqmSpec, Capacity, Direction, Gateway, GatewayIndex, HostIndex, LinkIndex, Modulation, Scenario, Subject,
+};
 use bentpipe_transport::pep_link;
 use bentpipe_units::{Duration, Rng};
 
@@ -44,8 +46,8 @@ pub fn build(scenario: &Scenario, seed: u64, make_aqm: Option<MakeAqm<'_>>) -> R
         gateway_names: scenario.gateways.iter().map(|g| g.name.as_str()).collect(),
         links: &network.links,
         subject: match scenario.subject {
-            Subject::Gateway(gateway) => PlaceKind::Gateway(Id::new(gateway as u32)),
-            Subject::Link(link) => PlaceKind::Link(first_links[link]),
+            Subject::Gateway(gateway) => PlaceKind::Gateway(Id::new(gateway.0 as u32)),
+            Subject::Link(link) => PlaceKind::Link(first_links[link.0]),
         },
     });
     let tcp = TcpEnds::new(transports.tcp, Rng::stream(seed, "hosts", 0, "overhead"));
@@ -77,7 +79,7 @@ impl Builder<'_, '_> {
             let members = members(scenario, link);
             for member in 0..members {
                 for (direction, is_forward) in [(&link.forward, true), (&link.reverse, false)] {
-                    let is_subject = is_forward && scenario.subject == Subject::Link(number);
+                    let is_subject = is_forward && scenario.subject == Subject::Link(LinkIndex(number));
                     let names = Names::new(&link.name, (members > 1).then_some(member), is_forward);
                     let (seed, handover) = (self.seed, link.handover);
                     let make_aqm = |spec: &AqmSpec| self.aqm(spec, is_subject);
@@ -107,8 +109,8 @@ impl Builder<'_, '_> {
     }
 
     /// Number of a group's first host among all hosts.
-    fn first_host(&self, group: usize) -> u32 {
-        self.scenario.hosts[..group].iter().map(|host| host.count).sum()
+    fn first_host(&self, group: HostIndex) -> u32 {
+        self.scenario.hosts[..group.0].iter().map(|host| host.count).sum()
     }
 
     /// The AQM that the scenario describes; at the subject the one that replaces it.
@@ -120,7 +122,7 @@ impl Builder<'_, '_> {
     }
 
     fn gateway(&mut self, number: usize, g: &Gateway) -> Result<GatewayNode, String> {
-        let is_subject = self.scenario.subject == Subject::Gateway(number);
+        let is_subject = self.scenario.subject == Subject::Gateway(GatewayIndex(number));
         let aqm = self.aqm(&g.aqm, is_subject).map_err(|e| format!("{}: {e}", g.name))?;
         let config = g.config().map_err(|e| format!("{}: {e}", g.name))?;
         let (gateway, buffers) = config.build(aqm, self.seed);
@@ -142,8 +144,8 @@ impl Builder<'_, '_> {
     }
 
     /// The two directions of a scenario link's first member, as seen by a path that takes it forward or not.
-    fn directions(&self, link: usize, is_forward: bool) -> (LinkId, LinkId) {
-        let base = self.first_links[link].index();
+    fn directions(&self, link: LinkIndex, is_forward: bool) -> (LinkId, LinkId) {
+        let base = self.first_links[link.0].index();
         (LinkId::new(base + u32::from(!is_forward)), LinkId::new(base + u32::from(is_forward)))
     }
 

@@ -1,6 +1,6 @@
 //! Traffic: applications, transports, and the layout of flows.
 
-use bentpipe_scenario::{self as scenario, Protocol, Ramp, Scenario, TrafficKind};
+use bentpipe_scenario::{self as scenario, HostIndex, Protocol, Ramp, Scenario, TrafficKind};
 use bentpipe_units::{Duration, Instant, Rate, Rng};
 
 use super::Builder;
@@ -110,7 +110,7 @@ impl Builder<'_, '_> {
     fn add_hop(&self, layout: &mut Layout, leg: &mut LegLayout, t: &scenario::Traffic, i: usize) {
         let hop = t.route[i];
         let link = &self.scenario.links[hop.link];
-        let touches = |host: usize| {
+        let touches = |host: HostIndex| {
             let name = &self.scenario.hosts[host].name;
             link.between.0 == *name || link.between.1 == *name
         };
@@ -121,7 +121,7 @@ impl Builder<'_, '_> {
         } else {
             Member::One
         };
-        let (base, links) = (self.first_links[hop.link], self.directions(hop.link, hop.forward));
+        let (base, links) = (self.first_links[hop.link.0], self.directions(hop.link, hop.forward));
         let has_own = |link| self.network.links[link].engine.has_own_delays();
         let own = (has_own(links.0) || has_own(links.1)).then(|| {
             layout.own_delays.push(OwnDelay { links, is_shared: link.shared_delay });

@@ -1,7 +1,7 @@
 //! Traces: the states of selected senders over time.
 
 use bentpipe_queue::FlowId;
-use bentpipe_scenario::{Scenario, TrafficKind, Transport};
+use bentpipe_scenario::{Scenario, TrafficKind, Transport, TransportIndex};
 use bentpipe_transport::{sctp, tcp};
 use bentpipe_units::{Duration, Instant};
 
@@ -46,7 +46,7 @@ impl Selector {
             let names: Vec<_> = scenario.traffic.iter().map(|t| t.name.as_str()).collect();
             return Err(format!("trace {text}: found traffic \"{name}\"; allowed: {}", names.join(", ")));
         };
-        let rtp = |transport: usize| matches!(scenario.transports[transport], Transport::Rtp(_));
+        let rtp = |transport: TransportIndex| matches!(scenario.transports[transport], Transport::Rtp(_));
         if matches!(&scenario.traffic[traffic].kind, TrafficKind::Packets(p) if p.transport.is_none_or(rtp)) {
             return Err(format!("trace {text}: traffic {name} has no congestion window"));
         }

@@ -368,7 +368,7 @@ impl TrafficFile {
         let mut sides = Vec::new();
         for group in [traffic.from, traffic.to] {
             let name = &scenario.hosts[group].name;
-            let Some(hosts) = &hosts[group] else {
+            let Some(hosts) = &hosts[group.0] else {
                 return wrong(
                     &format!("hosts.{name}"),
                     "nothing",

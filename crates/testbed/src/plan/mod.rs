@@ -6,7 +6,7 @@ use std::fmt;
 use std::net::IpAddr;
 use std::path::PathBuf;
 
-use bentpipe_scenario::{Scenario, Traffic};
+use bentpipe_scenario::{HostIndex, Scenario, Traffic};
 use bentpipe_units::{Duration, Instant};
 use serde::Deserialize;
 
@@ -212,8 +212,8 @@ impl Plan {
 
     /// Address of a host of a group; hosts beyond the group's address list share its addresses in turn.
     #[must_use]
-    pub fn address(&self, group: usize, host: u32, ipv6: bool) -> Option<IpAddr> {
-        let hosts = self.hosts.get(group)?.as_ref()?;
+    pub fn address(&self, group: HostIndex, host: u32, ipv6: bool) -> Option<IpAddr> {
+        let hosts = self.hosts.get(group.0)?.as_ref()?;
         let addresses = hosts.addresses.get(host as usize % hosts.addresses.len().max(1))?;
         addresses.iter().find(|address| address.is_ipv6() == ipv6).copied()
     }
@@ -231,9 +231,9 @@ mod tests {
         let plan = Plan::parse(&text.replace("scenarios/", folder), "example").unwrap();
         assert_eq!((plan.segments.len(), plan.workloads.len()), (3, 1));
         assert_eq!(plan.scenario.label(), "avqred");
-        assert_eq!(plan.address(0, 5, true), Some("fd01::1".parse().unwrap()));
-        assert_eq!(plan.address(1, 12, false), Some("10.3.0.3".parse().unwrap()));
-        assert_eq!(plan.address(1, 0, true), None);
+        assert_eq!(plan.address(HostIndex(0), 5, true), Some("fd01::1".parse().unwrap()));
+        assert_eq!(plan.address(HostIndex(1), 12, false), Some("10.3.0.3".parse().unwrap()));
+        assert_eq!(plan.address(HostIndex(1), 0, true), None);
         let extras = &plan.segments[1].links[0].extras;
         assert_eq!(extras.reorder, (0.01, Duration::from_millis(20)));
         assert_eq!(extras.outages[0].1, Instant::ZERO + Duration::from_secs(70));
