@@ -19,8 +19,8 @@ pub struct Demand {
     /// Constant share of a frame, and its total capacity [bytes].
     free: u64,
     most: u64,
-    /// The current frame.
-    number: u64,
+    /// The current frame; `None` before the first.
+    number: Option<u64>,
     /// Capacity left in it [bytes], and the time from which it can be used.
     left: u64,
     free_at: Instant,
@@ -41,8 +41,7 @@ impl Demand {
             rate,
             free: bytes(demand.free),
             most: bytes(rate).max(1),
-            // Before the first frame.
-            number: u64::MAX,
+            number: None,
             left: 0,
             free_at: Instant::ZERO,
             grants: VecDeque::new(),
@@ -57,12 +56,12 @@ impl Demand {
     /// Time at which the next packet may be sent while `backlog` bytes wait: `now`, or a time at which to ask again.
     pub fn ready(&mut self, now: Instant, backlog: u64) -> Instant {
         let number = now.as_nanos() / self.frame.as_nanos().max(1);
-        if number != self.number && self.begin(number) == now {
-            self.number = number;
+        if self.number != Some(number) && self.begin(number) == now {
+            self.number = Some(number);
             self.begin_frame(number);
             self.request(number, backlog);
         }
-        if number == self.number && self.left > 0 && self.free_at == now {
+        if self.number == Some(number) && self.left > 0 && self.free_at == now {
             return now;
         }
         self.begin(number + 1)
@@ -124,7 +123,11 @@ impl Demand {
         self.left -= part;
         self.free_at = now + self.rate.time_to_send(part);
         let rest = len - part as u32;
-        if rest == 0 { Ok(self.free_at) } else { Err((rest, self.begin(self.number.wrapping_add(1)))) }
+        if rest == 0 {
+            Ok(self.free_at)
+        } else {
+            Err((rest, self.begin(self.number.map_or(0, |number| number + 1))))
+        }
     }
 }
 

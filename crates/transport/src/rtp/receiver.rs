@@ -17,7 +17,7 @@ pub struct Receiver {
     max_seq: u16,
     cycles: u32,
     base_seq: u32,
-    bad_seq: u32,
+    bad_seq: Option<u16>,
     started: bool,
     received: u64,
     /// A.3: values at the last report block.
@@ -38,7 +38,7 @@ impl Default for Receiver {
             max_seq: 0,
             cycles: 0,
             base_seq: 0,
-            bad_seq: u32::MAX,
+            bad_seq: None,
             started: false,
             received: 0,
             expected_prior: 0,
@@ -85,8 +85,8 @@ impl Receiver {
             self.max_seq = seq;
         } else if delta <= u16::MAX - MAX_MISORDER + 1 {
             // A large jump: after two consecutive packets, the source has restarted.
-            if u32::from(seq) != self.bad_seq {
-                self.bad_seq = u32::from(seq.wrapping_add(1));
+            if self.bad_seq != Some(seq) {
+                self.bad_seq = Some(seq.wrapping_add(1));
                 return false;
             }
             self.restart(seq);
@@ -97,7 +97,7 @@ impl Receiver {
     }
 
     fn restart(&mut self, seq: u16) {
-        (self.base_seq, self.max_seq, self.bad_seq) = (seq.into(), seq, u32::MAX);
+        (self.base_seq, self.max_seq, self.bad_seq) = (seq.into(), seq, None);
         (self.cycles, self.received) = (0, 0);
         (self.expected_prior, self.received_prior) = (0, 0);
     }

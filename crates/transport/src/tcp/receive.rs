@@ -1,5 +1,7 @@
 //! Receive half: reassembly, the advertised window, and when to acknowledge.
 
+use std::num::NonZeroU64;
+
 use bentpipe_units::{Duration, Instant};
 
 use super::Config;
@@ -18,8 +20,8 @@ pub(super) struct Receiver {
     last_ack_sent: u64,
     /// Latest time of a delayed ACK.
     pub(super) ack_at: Instant,
-    /// Position of the peer's FIN; `u64::MAX` if unknown.
-    pub(super) fin_at: u64,
+    /// Position of the peer's FIN; `None` if unknown.
+    pub(super) fin_at: Option<NonZeroU64>,
     /// Data received out of order, above `next`.
     pub(super) ahead: Ranges,
     /// Position of the latest out-of-order data.
@@ -36,12 +38,9 @@ pub(super) struct Receiver {
     pub(super) finished: bool,
     /// ACKs carry ECN-Echo.
     pub(super) echo: bool,
-    /// Windows are multiples of `1 << shift`, RFC 7323 section 2; with `UNSCALED`, any number.
-    shift: u8,
+    /// Windows are multiples of `1 << shift`, RFC 7323 section 2; `None` without scaling: any number of 32 bits.
+    shift: Option<u8>,
 }
-
-/// No window scaling: windows are any 32-bit number.
-const UNSCALED: u8 = u8::MAX;
 
 /// Largest value of the 16-bit window field.
 const MAX_FIELD: u64 = 65_535;
@@ -54,7 +53,7 @@ impl Receiver {
             unread: 0,
             last_ack_sent: 0,
             ack_at: Instant::FAR_FUTURE,
-            fin_at: u64::MAX,
+            fin_at: None,
             ahead: Ranges::new(),
             newest: 0,
             offered: cfg.initial_receive_window.unwrap_or(u32::MAX),
@@ -64,7 +63,7 @@ impl Receiver {
             finished: false,
             echo: false,
             // RFC 7323 section 2.3: no scaling unless both ends offered it.
-            shift: cfg.shift().map_or(UNSCALED, |_| 0),
+            shift: cfg.shift().map(|_| 0),
         }
     }
 
@@ -94,7 +93,7 @@ impl Receiver {
 
     /// Enables window scaling, which both ends offered.
     pub(super) fn set_scale(&mut self, cfg: &Config) {
-        self.shift = cfg.shift().unwrap_or(UNSCALED);
+        self.shift = cfg.shift();
     }
 
     /// The first part of the `len` bytes from `seq` on that has arrived before, RFC 2883 section 4.
@@ -128,12 +127,13 @@ impl Receiver {
     pub(super) fn on_data(&mut self, cfg: &Config, now: Instant, seq: u64, len: u32, fin: bool) -> bool {
         let end = seq.saturating_add(u64::from(len));
         // RFC 9293 section 3.10.7.4: what lies outside the window is trimmed, including a FIN.
-        let end_kept = end.min(self.edge).min(self.fin_at);
-        if fin && end < self.edge && end >= self.next && end < self.fin_at {
-            self.fin_at = end;
+        let fin_at = self.fin_at.map_or(u64::MAX, NonZeroU64::get);
+        let end_kept = end.min(self.edge).min(fin_at);
+        if fin && end < self.edge && end >= self.next && end < fin_at {
+            self.fin_at = NonZeroU64::new(end);
         }
         if end_kept <= self.next.max(seq) || self.finished {
-            if self.fin_at == self.next && !self.finished {
+            if self.fin_is_next() && !self.finished {
                 return self.finish();
             }
             // RFC 9293 section 3.10.7.4: an unacceptable segment is answered with an ACK.
@@ -158,7 +158,7 @@ impl Receiver {
             self.next = self.ahead.take_from(self.next);
         }
         self.unread += self.next - before;
-        if self.fin_at == self.next {
+        if self.fin_is_next() {
             return self.finish();
         }
         // RFC 5681 section 4.2: an immediate ACK for a segment that fills all or part of a gap and for every second
@@ -172,6 +172,12 @@ impl Receiver {
             _ => self.ack_now = true,
         }
         false
+    }
+
+    /// Returns true if all data before the peer's FIN has arrived.
+    #[inline]
+    fn fin_is_next(&self) -> bool {
+        self.fin_at.is_some_and(|at| at.get() == self.next)
     }
 
     fn delay_ack(&mut self, now: Instant, delay: Duration) {
@@ -199,8 +205,8 @@ impl Receiver {
     #[inline]
     fn scaled(&self, window: u64) -> u64 {
         match self.shift {
-            UNSCALED => window.min(u64::from(u32::MAX)),
-            shift => (window >> shift).min(MAX_FIELD) << shift,
+            None => window.min(u64::from(u32::MAX)),
+            Some(shift) => (window >> shift).min(MAX_FIELD) << shift,
         }
     }
 
@@ -220,7 +226,7 @@ impl Receiver {
         let mut window = self.scaled(buffer.saturating_sub(self.unread));
         if window == 0 && self.unread == 0 && buffer > 0 {
             // A buffer of less than one unit counts as one, or the window would never open.
-            window = 1 << self.shift;
+            window = 1 << self.shift.unwrap_or(0);
         }
         let gain = window.saturating_sub(self.known_window());
         // RFC 9293 section 3.8.6.2.2: the edge stays until it can advance by min(RCV.BUFF / 2, SMSS).
@@ -230,7 +236,7 @@ impl Receiver {
     /// The window to advertise in a SYN, which the peer counts from the first data byte.
     pub(super) fn first_window(&mut self, cfg: &Config) -> u32 {
         // RFC 7323 section 2.2: a SYN's window is not scaled.
-        let max_window = if self.shift == UNSCALED { u64::from(u32::MAX) } else { MAX_FIELD };
+        let max_window = if self.shift.is_none() { u64::from(u32::MAX) } else { MAX_FIELD };
         self.edge = self.edge.max(1 + self.buffer(cfg).min(max_window));
         self.last_ack_sent = self.next;
         self.stop();

@@ -7,6 +7,8 @@
 //!   It is found from the highest three ranges.
 //! - SetPipe: octets not SACKed count once if not lost, and once if resent.
 
+use std::num::NonZeroU64;
+
 use super::Ranges;
 use super::rack::Rack;
 use super::segment::Sack;
@@ -164,7 +166,13 @@ impl Scoreboard {
     /// The blocks of an ACK of `next`, RFC 2018 section 4. `ahead` has arrived above it, `newest` most recently. A FIN
     /// at `fin_at` is part of the block that reaches it.
     #[cold]
-    pub(super) fn sack_blocks(&mut self, next: u64, ahead: &Ranges, newest: u64, fin_at: u64) -> Sack {
+    pub(super) fn sack_blocks(
+        &mut self,
+        next: u64,
+        ahead: &Ranges,
+        newest: u64,
+        fin_at: Option<NonZeroU64>,
+    ) -> Sack {
         // The first block contains the segment that caused this ACK. The others repeat the first blocks of earlier
         // ACKs, so that each is reported several times.
         if let Some((start, end)) = ahead.containing(newest) {
@@ -182,7 +190,7 @@ impl Scoreboard {
         let mut blocks = [(0, 0); Sack::MAX_BLOCKS];
         let mut count = 0;
         for (start, end) in self.recent.iter().filter_map(|&position| ahead.containing(position)) {
-            let block = (start, end + u64::from(end == fin_at));
+            let block = (start, end + u64::from(fin_at.is_some_and(|at| at.get() == end)));
             if count < Sack::MAX_BLOCKS && !blocks[..count].contains(&block) {
                 blocks[count] = block;
                 count += 1;

@@ -5,6 +5,7 @@
 //! distances, because positions in the ring change.
 
 use std::collections::VecDeque;
+use std::num::{NonZeroI32, NonZeroU64};
 
 use bentpipe_units::Instant;
 
@@ -18,9 +19,9 @@ pub(super) struct SentSegment {
     pub(super) order: u64,
     /// Sequence space taken, including a FIN [bytes].
     len: u32,
-    /// Distances in the ring to the next and the previous segment in order of transmission; 0 at the ends of the list.
-    later: i32,
-    earlier: i32,
+    /// Distances in the ring to the next and the previous segment in order of transmission.
+    later: Option<NonZeroI32>,
+    earlier: Option<NonZeroI32>,
     pub(super) resent: bool,
     pub(super) sacked: bool,
     /// Lost and not resent since.
@@ -34,20 +35,35 @@ impl SentSegment {
     }
 }
 
-/// Marks the end of the list.
-const NONE: u64 = u64::MAX;
+/// Number of a segment, counted from 1 at the start of the connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Number(NonZeroU64);
+
+impl Number {
+    /// Returns the number `distance` further on.
+    #[inline]
+    fn at(self, distance: NonZeroI32) -> Option<Self> {
+        NonZeroU64::new(self.0.get().wrapping_add_signed(i64::from(distance.get()))).map(Self)
+    }
+
+    /// Returns the distance from `other` to this number.
+    #[inline]
+    fn since(self, other: Self) -> Option<NonZeroI32> {
+        NonZeroI32::new(self.0.get().wrapping_sub(other.0.get()) as i32)
+    }
+}
 
 /// All segments sent and not acknowledged.
 #[derive(Clone, Debug)]
 pub(super) struct Segments {
     ring: VecDeque<SentSegment>,
-    /// Number of the first segment in the ring, counted from the start of the connection.
-    first: u64,
+    /// Number of the first segment in the ring.
+    first: Number,
     /// Number of transmissions so far.
     sent: u64,
     /// Numbers of the first and the last segment in order of transmission.
-    oldest: u64,
-    latest: u64,
+    oldest: Option<Number>,
+    latest: Option<Number>,
     /// No segment before this position is lost.
     lost_hint: u64,
     /// Lost and not resent [bytes].
@@ -62,11 +78,11 @@ impl Default for Segments {
     fn default() -> Self {
         Self {
             ring: VecDeque::new(),
-            first: 0,
+            first: Number(NonZeroU64::MIN),
             sent: 0,
-            oldest: NONE,
-            latest: NONE,
-            lost_hint: NONE,
+            oldest: None,
+            latest: None,
+            lost_hint: u64::MAX,
             lost: 0,
             newly_lost: 0,
             sacked: 0,
@@ -76,13 +92,25 @@ impl Default for Segments {
 
 impl Segments {
     #[inline]
-    fn get(&self, number: u64) -> Option<&SentSegment> {
-        self.ring.get(number.wrapping_sub(self.first) as usize)
+    fn get(&self, number: Number) -> Option<&SentSegment> {
+        self.ring.get(self.place(number))
     }
 
     #[inline]
-    fn get_mut(&mut self, number: u64) -> Option<&mut SentSegment> {
-        self.ring.get_mut(number.wrapping_sub(self.first) as usize)
+    fn get_mut(&mut self, number: Number) -> Option<&mut SentSegment> {
+        self.ring.get_mut(self.place(number))
+    }
+
+    /// Returns the place of a segment in the ring.
+    #[inline]
+    fn place(&self, number: Number) -> usize {
+        number.0.get().wrapping_sub(self.first.0.get()) as usize
+    }
+
+    /// Returns the number of the segment at a place in the ring.
+    #[inline]
+    fn number(&self, place: usize) -> Number {
+        Number(self.first.0.saturating_add(place as u64))
     }
 
     fn next_send_order(&mut self) -> u64 {
@@ -92,33 +120,30 @@ impl Segments {
 
     /// Appends a segment to the transmission order.
     #[inline]
-    fn link(&mut self, number: u64) {
-        let latest = self.latest;
-        let distance = number.wrapping_sub(latest) as i32;
-        if let Some(before) = self.get_mut(latest) {
-            before.later = distance;
-        } else {
-            self.oldest = number;
+    fn link(&mut self, number: Number) {
+        let latest = self.latest.replace(number);
+        match latest.and_then(|latest| self.get_mut(latest).map(|before| (before, latest))) {
+            Some((before, latest)) => before.later = number.since(latest),
+            None => self.oldest = Some(number),
         }
         if let Some(segment) = self.get_mut(number) {
-            segment.later = 0;
-            segment.earlier = if latest == NONE { 0 } else { -distance };
+            segment.later = None;
+            segment.earlier = latest.and_then(|latest| latest.since(number));
         }
-        self.latest = number;
     }
 
     /// Removes a segment from the transmission order.
     #[inline]
-    fn unlink(&mut self, number: u64) {
+    fn unlink(&mut self, number: Number) {
         let Some(&SentSegment { earlier, later, .. }) = self.get(number) else { return };
-        let to = |distance: i32| number.wrapping_add_signed(i64::from(distance));
-        match self.get_mut(to(earlier)).filter(|_| earlier != 0) {
-            Some(before) => before.later = if later == 0 { 0 } else { later - earlier },
-            None => self.oldest = if later == 0 { NONE } else { to(later) },
+        let [before, after] = [earlier, later].map(|distance| number.at(distance?));
+        match before.and_then(|before| self.get_mut(before)) {
+            Some(segment) => segment.later = after.and_then(|after| after.since(before?)),
+            None => self.oldest = after,
         }
-        match self.get_mut(to(later)).filter(|_| later != 0) {
-            Some(after) => after.earlier = if earlier == 0 { 0 } else { earlier - later },
-            None => self.latest = if earlier == 0 { NONE } else { to(earlier) },
+        match after.and_then(|after| self.get_mut(after)) {
+            Some(segment) => segment.earlier = before.and_then(|before| before.since(after?)),
+            None => self.latest = before,
         }
     }
 
@@ -127,8 +152,9 @@ impl Segments {
     pub(super) fn on_sent(&mut self, now: Instant, seq: u64, end: u64) {
         let known = self.ring.back().map_or(seq, SentSegment::end);
         if seq < known {
-            let mut number = self.first + self.ring.partition_point(|s| s.end() <= seq) as u64;
-            while let Some(&segment) = self.get(number).filter(|s| s.start < end) {
+            let mut place = self.ring.partition_point(|s| s.end() <= seq);
+            while let Some(&segment) = self.ring.get(place).filter(|s| s.start < end) {
+                let number = self.number(place);
                 if !segment.sacked {
                     if segment.lost {
                         self.lost -= u64::from(segment.len);
@@ -142,21 +168,21 @@ impl Segments {
                     }
                     self.link(number);
                 }
-                number += 1;
+                place += 1;
             }
         }
         let start = seq.max(known);
         if start < end {
             let len = (end - start) as u32;
-            let number = self.first + self.ring.len() as u64;
+            let number = self.number(self.ring.len());
             let order = self.next_send_order();
             self.ring.push_back(SentSegment {
                 start,
                 at: now,
                 order,
                 len,
-                later: 0,
-                earlier: 0,
+                later: None,
+                earlier: None,
                 resent: false,
                 sacked: false,
                 lost: false,
@@ -184,13 +210,13 @@ impl Segments {
         self.leave_flight(self.first, &front);
         self.sacked -= usize::from(front.sacked);
         self.ring.pop_front();
-        self.first += 1;
+        self.first = self.number(1);
         Some(front)
     }
 
     /// Removes a segment from those in flight or lost.
     #[inline]
-    fn leave_flight(&mut self, number: u64, segment: &SentSegment) {
+    fn leave_flight(&mut self, number: Number, segment: &SentSegment) {
         if segment.lost {
             self.lost -= u64::from(segment.len);
         } else if !segment.sacked {
@@ -207,31 +233,32 @@ impl Segments {
         is_sacked: impl Fn(&SentSegment) -> bool,
         mut each: impl FnMut(&SentSegment),
     ) {
-        let mut number = self.first + self.ring.partition_point(|s| s.end() <= from) as u64;
-        while let Some(&segment) = self.get(number).filter(|s| s.start < to) {
+        let mut place = self.ring.partition_point(|s| s.end() <= from);
+        while let Some(&segment) = self.ring.get(place).filter(|s| s.start < to) {
             if !segment.sacked && is_sacked(&segment) {
-                self.leave_flight(number, &segment);
-                if let Some(segment) = self.get_mut(number) {
+                self.leave_flight(self.number(place), &segment);
+                if let Some(segment) = self.ring.get_mut(place) {
                     (segment.sacked, segment.lost) = (true, false);
                 }
                 self.sacked += 1;
                 each(&segment);
             }
-            number += 1;
+            place += 1;
         }
     }
 
     /// Visits the segments in flight in order of transmission and marks those lost that `classify` calls lost, until it
     /// returns `Stop`.
     pub(super) fn classify(&mut self, mut classify: impl FnMut(&SentSegment) -> Verdict) {
-        let mut number = self.oldest;
-        while let Some(&segment) = self.get(number) {
+        let mut next = self.oldest;
+        while let Some(number) = next
+            && let Some(&segment) = self.get(number)
+        {
             let verdict = classify(&segment);
             if verdict == Verdict::Stop {
                 return;
             }
-            let later = number.wrapping_add_signed(i64::from(segment.later));
-            let next = if segment.later == 0 { NONE } else { later };
+            next = segment.later.and_then(|distance| number.at(distance));
             if verdict == Verdict::Lost {
                 self.unlink(number);
                 if let Some(segment) = self.get_mut(number) {
@@ -241,7 +268,6 @@ impl Segments {
                 self.newly_lost += u64::from(segment.len);
                 self.lost_hint = self.lost_hint.min(segment.start);
             }
-            number = next;
         }
     }
 
@@ -253,12 +279,12 @@ impl Segments {
     /// The first lost segment.
     pub(super) fn next_lost(&mut self) -> Option<SentSegment> {
         if self.lost == 0 {
-            self.lost_hint = NONE;
+            self.lost_hint = u64::MAX;
             return None;
         }
         let at = self.ring.partition_point(|s| s.end() <= self.lost_hint);
         let lost = self.ring.iter().skip(at).find(|s| s.lost).copied();
-        self.lost_hint = lost.map_or(NONE, |segment| segment.start);
+        self.lost_hint = lost.map_or(u64::MAX, |segment| segment.start);
         lost
     }
 
@@ -274,18 +300,18 @@ impl Segments {
 
     /// Puts lost segments that were not resent back in flight.
     pub(super) fn unmark_lost(&mut self) {
-        let mut numbers: Vec<(u64, u64)> = (self.first..)
-            .zip(&self.ring)
+        let mut places: Vec<(u64, usize)> = self
+            .ring
+            .iter()
+            .enumerate()
             .filter(|(_, segment)| !segment.sacked)
-            .map(|(number, segment)| (segment.order, number))
+            .map(|(place, segment)| (segment.order, place))
             .collect();
-        numbers.sort_unstable();
-        (self.oldest, self.latest, self.lost) = (NONE, NONE, 0);
-        for (_, number) in numbers {
-            if let Some(segment) = self.get_mut(number) {
-                segment.lost = false;
-            }
-            self.link(number);
+        places.sort_unstable();
+        (self.oldest, self.latest, self.lost) = (None, None, 0);
+        for (_, place) in places {
+            self.ring[place].lost = false;
+            self.link(self.number(place));
         }
     }
 
