@@ -20,6 +20,58 @@ pub struct Channel {
     pub jitter: Duration,
 }
 
+/// Behaviour of the application at one end.
+#[derive(Clone, Debug)]
+pub struct Application {
+    /// Data to write in total, and at a time [bytes].
+    pub bytes: u64,
+    #[allow(dead_code, reason = "the SCTP application writes all its data at once")]
+    pub chunk: u64,
+    /// Maximum size of a read [bytes], and the interval between reads.
+    pub read: u64,
+    pub read_every: Duration,
+}
+
+/// Reads of an application.
+pub struct Reader {
+    most: u64,
+    every: Duration,
+    next: Instant,
+    /// Read so far [bytes].
+    pub total: u64,
+}
+
+impl Reader {
+    pub fn new(application: &Application) -> Self {
+        let every = application.read_every;
+        Self { most: application.read, every, next: Instant::ZERO + every, total: 0 }
+    }
+
+    /// Returns how much of the `readable` bytes the application reads now; `None` before its next read.
+    pub fn read(&mut self, now: Instant, readable: u64) -> Option<u64> {
+        let n = (now >= self.next).then(|| readable.min(self.most))?;
+        self.total += n;
+        self.next = now + self.every;
+        Some(n)
+    }
+
+    /// Returns the time of the next read.
+    pub fn next(&self, readable: u64) -> Option<Instant> {
+        (readable > 0).then_some(self.next)
+    }
+}
+
+/// Result of a transfer.
+pub struct Outcome<E> {
+    pub ends: [E; 2],
+    pub took: Duration,
+}
+
+/// Panics if a timer that has just expired is due again.
+pub fn assert_later(again: Option<Instant>, now: Instant) {
+    assert!(again.is_none_or(|at| at > now), "the timer is due again at {again:?}, it is {now:?}");
+}
+
 /// An endpoint with its application.
 pub trait End {
     type Packet: Clone;

@@ -43,7 +43,12 @@ fn channels() -> impl Strategy<Value = Channel> {
 
 fn applications() -> impl Strategy<Value = Application> {
     (prop_oneof![0u64..3000, 0u64..100_000], 1u64..100_000, 0u64..500).prop_map(|(bytes, read, every)| {
-        Application { bytes, read: read.max(bytes / 50), read_every: Duration::from_millis(every) }
+        Application {
+            bytes,
+            chunk: bytes,
+            read: read.max(bytes / 50),
+            read_every: Duration::from_millis(every),
+        }
     })
 }
 
@@ -63,7 +68,7 @@ proptest! {
         let limit = Duration::from_secs(1_000_000);
         let outcome = transfer([&cfgs.0, &cfgs.1], [apps.0, apps.1], &channel, seed, limit);
         for (i, end) in outcome.ends.iter().enumerate() {
-            prop_assert_eq!(end.read, bytes[1 - i]);
+            prop_assert_eq!(end.reader.total, bytes[1 - i]);
             prop_assert_eq!(end.association.acked(), bytes[i]);
             // No timer storm: a timer expires only after something was sent or received.
             let stats = end.association.stats();
@@ -135,7 +140,7 @@ proptest! {
 fn throughput_follows_window_and_loss_rate() {
     const BYTES: u64 = 300_000_000;
     let cfg = Config { pmtu: 1032, message_len: 984, a_rwnd: 49_200, sack_every: 1, ..Config::default() };
-    let bulk = Application { bytes: BYTES, read: u64::MAX, read_every: Duration::ZERO };
+    let bulk = Application { bytes: BYTES, chunk: BYTES, read: u64::MAX, read_every: Duration::ZERO };
     let idle = Application { bytes: 0, ..bulk.clone() };
     let run = |cfg: &Config, loss: f64| {
         let channel = Channel {

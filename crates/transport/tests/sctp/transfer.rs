@@ -3,32 +3,16 @@
 use bentpipe_transport::sctp::{Association, Config, Packet};
 use bentpipe_units::{Duration, Instant};
 
-use crate::channel::{self, Channel, carry};
-
-/// Behaviour of the application at one end.
-#[derive(Clone, Debug)]
-pub struct Application {
-    /// Data to write in total [bytes].
-    pub bytes: u64,
-    /// Maximum size of a read [bytes], and the interval between reads.
-    pub read: u64,
-    pub read_every: Duration,
-}
+pub use crate::channel::Application;
+use crate::channel::{self, Channel, Outcome, Reader, assert_later, carry};
 
 /// One end and its observed behaviour.
 pub struct End {
     pub association: Association,
     cfg: Config,
     application: Application,
-    pub read: u64,
-    next_read: Instant,
+    pub reader: Reader,
     pub timer_calls: u64,
-}
-
-/// Result of a transfer.
-pub struct Outcome {
-    pub ends: [End; 2],
-    pub took: Duration,
 }
 
 /// Lets both ends transfer their data and shut down.
@@ -38,13 +22,12 @@ pub fn transfer(
     channel: &Channel,
     seed: u64,
     limit: Duration,
-) -> Outcome {
+) -> Outcome<End> {
     let [first, second] = apps;
     let end = |mut association: Association, cfg: &Config, application: Application| {
         association.write(cfg, application.bytes);
         association.close();
-        let next_read = Instant::ZERO + application.read_every;
-        End { association, cfg: cfg.clone(), next_read, application, read: 0, timer_calls: 0 }
+        End { association, cfg: cfg.clone(), reader: Reader::new(&application), application, timer_calls: 0 }
     };
     let mut ends = [
         end(Association::connect(cfgs[0]), cfgs[0], first),
@@ -52,7 +35,7 @@ pub fn transfer(
     ];
     let took = carry(&mut ends, channel, seed, limit);
     for end in &mut ends {
-        end.read += end.association.readable();
+        end.reader.total += end.association.readable();
     }
     Outcome { ends, took }
 }
@@ -64,14 +47,10 @@ impl channel::End for End {
         if self.association.poll_timeout().is_some_and(|at| at <= now) {
             self.association.handle_timeout(&self.cfg, now);
             self.timer_calls += 1;
-            let again = self.association.poll_timeout();
-            assert!(again.is_none_or(|at| at > now), "the timer is due again at {again:?}, it is {now:?}");
+            assert_later(self.association.poll_timeout(), now);
         }
-        if now >= self.next_read {
-            let n = self.association.readable().min(self.application.read);
+        if let Some(n) = self.reader.read(now, self.association.readable()) {
             self.association.read(n);
-            self.read += n;
-            self.next_read = now + self.application.read_every;
         }
     }
 
@@ -86,7 +65,7 @@ impl channel::End for End {
     }
 
     fn next_call(&self) -> Option<Instant> {
-        let read = (self.association.readable() > 0).then_some(self.next_read);
+        let read = self.reader.next(self.association.readable());
         [self.association.poll_timeout(), read].into_iter().flatten().min()
     }
 
@@ -101,7 +80,7 @@ impl channel::End for End {
     fn check(&self) {
         let stats = self.association.stats();
         assert!(stats.cwnd >= self.cfg.pmdcs(), "cwnd {}", stats.cwnd);
-        assert!(self.association.readable() + self.read <= self.association.received());
+        assert!(self.association.readable() + self.reader.total <= self.association.received());
         assert!(self.association.acked() + self.association.send_queue() == self.application.bytes);
     }
 }

@@ -125,7 +125,7 @@ proptest! {
         let limit = Duration::from_secs(1_000_000);
         let outcome = transfer([&cfgs.0, &cfgs.1], [apps.0, apps.1], &channel, seed, limit);
         for (i, end) in outcome.ends.iter().enumerate() {
-            prop_assert_eq!(end.read, bytes[1 - i]);
+            prop_assert_eq!(end.reader.total, bytes[1 - i]);
             prop_assert_eq!(end.connection.acked(), bytes[i]);
             prop_assert!(end.connection.peer_closed());
             // No timer storm: a timer expires only after something was sent or received.
@@ -155,7 +155,7 @@ proptest! {
         let apps = [app(bytes.0), app(bytes.1)];
         let outcome = transfer([&cfgs.0, &cfgs.1], apps, &channel, seed, limit);
         for (end, (sent, received)) in outcome.ends.iter().zip([bytes, (bytes.1, bytes.0)]) {
-            prop_assert_eq!((end.connection.acked(), end.read), (sent, received));
+            prop_assert_eq!((end.connection.acked(), end.reader.total), (sent, received));
             let stats = end.connection.stats();
             prop_assert!(end.timer_calls <= 2 * (stats.segments_sent + stats.segments_received));
         }

@@ -3,18 +3,8 @@
 use bentpipe_transport::tcp::{Config, Connection, Ecn, Flags, Segment};
 use bentpipe_units::{Duration, Instant};
 
-use crate::channel::{self, Channel, carry};
-
-/// Behaviour of the application at one end.
-#[derive(Clone, Debug)]
-pub struct Application {
-    /// Data to write in total, and at a time [bytes].
-    pub bytes: u64,
-    pub chunk: u64,
-    /// Maximum size of a read [bytes], and the interval between reads.
-    pub read: u64,
-    pub read_every: Duration,
-}
+pub use crate::channel::Application;
+use crate::channel::{self, Channel, Outcome, Reader, assert_later, carry};
 
 /// One end and its observed behaviour.
 pub struct End {
@@ -22,18 +12,11 @@ pub struct End {
     cfg: Config,
     application: Application,
     written: u64,
-    pub read: u64,
-    next_read: Instant,
+    pub reader: Reader,
     /// The right edge it advertised last, and the highest one it received.
     advertised: u64,
     granted: u64,
     pub timer_calls: u64,
-}
-
-/// Result of a transfer.
-pub struct Outcome {
-    pub ends: [End; 2],
-    pub took: Duration,
 }
 
 /// Lets both ends transfer their data and close.
@@ -43,15 +26,14 @@ pub fn transfer(
     channel: &Channel,
     seed: u64,
     limit: Duration,
-) -> Outcome {
+) -> Outcome<End> {
     let [first, second] = apps;
     let end = |connection, cfg: &Config, application: Application| End {
         connection,
         cfg: cfg.clone(),
-        next_read: Instant::ZERO + application.read_every,
+        reader: Reader::new(&application),
         application,
         written: 0,
-        read: 0,
         advertised: 0,
         granted: 0,
         timer_calls: 0,
@@ -62,7 +44,7 @@ pub fn transfer(
     ];
     let took = carry(&mut ends, channel, seed, limit);
     for end in &mut ends {
-        end.read += end.connection.readable();
+        end.reader.total += end.connection.readable();
     }
     Outcome { ends, took }
 }
@@ -74,8 +56,7 @@ impl channel::End for End {
         if self.connection.poll_timeout().is_some_and(|at| at <= now) {
             self.connection.handle_timeout(&self.cfg, now);
             self.timer_calls += 1;
-            let again = self.connection.poll_timeout();
-            assert!(again.is_none_or(|at| at > now), "the timer is due again at {again:?}, it is {now:?}");
+            assert_later(self.connection.poll_timeout(), now);
         }
         if self.connection.send_queue() < self.application.chunk && self.written < self.application.bytes {
             let chunk = self.application.chunk.min(self.application.bytes - self.written);
@@ -85,11 +66,8 @@ impl channel::End for End {
         if self.written == self.application.bytes {
             self.connection.close();
         }
-        if now >= self.next_read {
-            let n = self.connection.readable().min(self.application.read);
+        if let Some(n) = self.reader.read(now, self.connection.readable()) {
             self.connection.read(n);
-            self.read += n;
-            self.next_read = now + self.application.read_every;
         }
     }
 
@@ -117,7 +95,7 @@ impl channel::End for End {
     }
 
     fn next_call(&self) -> Option<Instant> {
-        let read = (self.connection.readable() > 0).then_some(self.next_read);
+        let read = self.reader.next(self.connection.readable());
         [self.connection.poll_timeout(), self.connection.paced_until(), read].into_iter().flatten().min()
     }
 
@@ -132,7 +110,7 @@ impl channel::End for End {
     fn check(&self) {
         let stats = self.connection.stats();
         assert!(stats.cwnd >= u64::from(self.cfg.mss));
-        assert!(self.connection.readable() + self.read == self.connection.received());
+        assert!(self.connection.readable() + self.reader.total == self.connection.received());
         assert!(self.connection.readable() <= u64::from(self.cfg.receive_window));
         assert!(self.connection.acked() + self.connection.send_queue() == self.written);
         // RFC 6675 counts data twice that is resent without being lost.
