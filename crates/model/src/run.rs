@@ -2,7 +2,7 @@
 
 use bentpipe_scenario::Scenario;
 
-use crate::error::Error;
+use crate::error::{Error, wrong};
 use crate::fluid::{AQM, Fluid, LARGE, LOST, MARKED, OFFERED, QUEUE, SENT, SMALL, SMALL_WINDOW, VARIABLES};
 use crate::solve::integrate;
 use crate::system::System;
@@ -54,7 +54,7 @@ fn solve<const N: usize>(system: &System, scenario: &Scenario) -> Result<Table, 
     let step = scenario.models.step.as_nanos();
     if !interval.is_multiple_of(step) {
         let text = format!("model.step: found {} s; allowed: a part of run.sample_interval", system.step);
-        return Err(Error::Scenario(text));
+        return wrong(text);
     }
     let every = (interval / step) as usize;
     let count = |time: bentpipe_units::Duration| (time.as_nanos() / interval) as usize;

@@ -19,8 +19,8 @@ use bentpipe_queue::{Link, Values};
 use bentpipe_scenario::Equations;
 use bentpipe_units::Rate;
 
-use crate::Error;
 use crate::capacity::Capacity;
+use crate::error::{Error, wrong};
 use crate::fluid::{AQM, Fluid, LAGS, QUEUE, SENDERS, VARIABLES};
 use crate::fourier::Series;
 use crate::solve::Delayed;
@@ -93,11 +93,10 @@ impl AtRest {
     /// [`Error::Scenario`] without an operating point.
     pub fn of(mut system: System) -> Result<Self, Error> {
         if system.equations == Equations::Timeouts {
-            return Err(Error::Scenario(
+            return wrong(
                 "model.equations: found timeouts, whose connections are a chain of many states; allowed for an operating \
                  point: gateway, new_connections, single_queue, end_to_end"
-                    .to_owned(),
-            ));
+                    .to_owned());
         }
         let aqm: Arc<dyn FluidModel> = Arc::from(system.aqm);
         let limit = system.limit;
@@ -132,11 +131,11 @@ impl AtRest {
 
     fn search(&mut self, limit: f64) -> Result<(), Error> {
         if self.balance(0.5).is_none() {
-            return Err(Error::Scenario(format!(
+            return wrong(format!(
                 "aqm: found an algorithm that marks nothing, switches, or has no known equilibrium; allowed for an \
                  operating point: {}",
                 with_rest().join(", ")
-            )));
+            ));
         }
         let excess = |of: &mut Self, share: f64| of.balance(share).unwrap_or(f64::NAN);
         let mu = self.mu();
@@ -144,18 +143,18 @@ impl AtRest {
         let senders = format!("{} connections with a round trip of {} s", s.connections, s.round_trip);
         if excess(self, 0.0) < 0.0 {
             let rate = self.offered();
-            return Err(Error::Scenario(format!(
+            return wrong(format!(
                 "model: found no operating point: unmarked, {senders} send {rate:.4} packets/s, less than the {mu:.4} \
                  that keep the queue at rest; allowed: more connections, longer windows or a slower link"
-            )));
+            ));
         }
         let (mut low, mut high) = (0.0, 1.0);
         if excess(self, high) > 0.0 {
             let rate = self.offered();
-            return Err(Error::Scenario(format!(
+            return wrong(format!(
                 "model: found no operating point: all marked, {senders} still send {rate:.4} packets/s, more than the \
                  {mu:.4} that keep the queue at rest; allowed: fewer connections, or a faster link"
-            )));
+            ));
         }
         // Until the bounds are adjacent.
         for _ in 0..200 {
@@ -168,12 +167,12 @@ impl AtRest {
             excess(self, low);
             let p_below = self.y[self.cut()];
             let p = self.balanced_by(p_below, p_above);
-            return Err(Error::Scenario(format!(
+            return wrong(format!(
                 "aqm: found no operating point: {senders} and the link balance where a share of {p:.6} is marked, and \
                  the marking function jumps over it, from {p_below:.6} to {p_above:.6} at {:.4} packets; allowed: \
                  parameters that mark as much below the step, such as a greater max_p or gentle",
                 self.y[QUEUE].max(self.y[AQM])
-            )));
+            ));
         }
         self.finish(limit)
     }
@@ -234,19 +233,19 @@ impl AtRest {
         let fluid = Fluid::new(&self.system);
         let (y, q) = (&self.y, self.y[QUEUE]);
         if q >= limit {
-            return Err(Error::Scenario(format!(
+            return wrong(format!(
                 "queue.limit: found {limit:.4} packets, and no operating point: the queue at rest would hold {q:.4}; \
                  allowed: more than that"
-            )));
+            ));
         }
         let rates = fluid.rates(0.0, y);
         // Beyond the capacity, the real queue grows without bound behind the virtual one.
         let over = rates.accepted / self.mu();
         if over > 1.0 + 1e-5 {
-            return Err(Error::Scenario(format!(
+            return wrong(format!(
                 "aqm: found no operating point: the AQM accepts {over:.4} times the capacity of the link, and the \
                  queue grows without bound; allowed: a virtual capacity up to the link's"
-            )));
+            ));
         }
         let dy = fluid.derive(0.0, y, &[*y; LAGS]);
         let moving = (0..=self.cut()).filter(|i| matches!(*i, SENDERS | QUEUE) || *i >= AQM);
@@ -254,11 +253,11 @@ impl AtRest {
             // It changes by less than 0.1 % per round trip.
             let moved = dy[i].abs() * self.system.round_trip;
             if !y[i].is_finite() || !dy[i].is_finite() || moved > 1e-3 * y[i].abs().max(1e-3) {
-                return Err(Error::Scenario(format!(
+                return wrong(format!(
                     "model: found no operating point: variable {i} is {} and changes by {}/s; allowed: parameters under \
                      which the equations come to rest",
                     y[i], dy[i]
-                )));
+                ));
             }
         }
         let s = &self.system;
