@@ -38,6 +38,7 @@ use bentpipe_units::{Duration, Id as _, IdVec, Instant, Rate};
 
 use super::buckets::{BucketId, Buckets, FLOWS, Stand};
 use super::cobalt::{Cobalt, Settings, Signal};
+use super::flows::make_room;
 use crate::descriptor::SchedulerAlgorithm;
 use crate::{
     Context, DropReason, FlowId, MAX_DROPS_PER_DEQUEUE, Packet, Param, ParamError, Range, Scheduler,
@@ -198,16 +199,12 @@ impl Scheduler for Cake {
             self.cobalts[bucket].rest(cx.now, &self.set);
         }
         self.buckets.push(bucket, pkt);
-        let limit = cx.queue.limit;
-        let (mut packets, mut bytes) = (cx.queue.packets + 1, cx.queue.bytes + u64::from(pkt.len));
-        while packets > limit.packets || bytes > limit.bytes {
-            let Some(fattest) = self.buckets.fattest() else { break };
-            let Some(victim) = self.buckets.take(fattest) else { break };
+        make_room(cx, &pkt, out, || {
+            let fattest = self.buckets.fattest()?;
+            let victim = self.buckets.take(fattest)?;
             self.cobalts[fattest].full(cx.now, &self.set);
-            packets -= 1;
-            bytes -= u64::from(victim.len);
-            out.dropped(victim, DropReason::Overflow);
-        }
+            Some(victim)
+        });
     }
 
     fn pop(&mut self, cx: &mut Context<'_>, out: &mut dyn SchedulerHost) -> Option<Packet> {

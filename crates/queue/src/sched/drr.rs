@@ -17,12 +17,10 @@
 
 use bentpipe_units::{Id as _, Rng};
 
-use super::flows::{Flows, NodeId, SlotId};
+use super::flows::{Flows, NodeId, SlotId, make_room};
 use super::heap::Heap;
 use crate::descriptor::SchedulerAlgorithm;
-use crate::{
-    Context, DropReason, Packet, Param, QueueSlot, Range, Scheduler, SchedulerHost, Tune, Unit, Values,
-};
+use crate::{Context, Packet, Param, QueueSlot, Range, Scheduler, SchedulerHost, Tune, Unit, Values};
 
 /// The registry's entry.
 pub const ALGORITHM: SchedulerAlgorithm = SchedulerAlgorithm {
@@ -178,19 +176,12 @@ impl Drr {
 
 impl Scheduler for Drr {
     fn push(&mut self, pkt: Packet, cx: &mut Context<'_>, out: &mut dyn SchedulerHost) {
-        let limit = cx.queue.limit;
-        let (mut packets, mut bytes) = (cx.queue.packets + 1, cx.queue.bytes + u64::from(pkt.len));
         let (node, slot) = self.flows.push(pkt);
         self.longest.set(slot, (self.flows.bytes(slot), slot));
         if self.flows.head(slot) == Some(node) {
             self.join(slot);
         }
-        while packets > limit.packets || bytes > limit.bytes {
-            let Some(victim) = self.steal() else { break };
-            packets -= 1;
-            bytes -= u64::from(victim.len);
-            out.dropped(victim, DropReason::Overflow);
-        }
+        make_room(cx, &pkt, out, || self.steal());
         self.advance();
     }
 
@@ -223,7 +214,7 @@ mod tests {
     use bentpipe_units::{Instant, Rate};
 
     use super::*;
-    use crate::{FlowId, Limit, QueueState, Value};
+    use crate::{DropReason, FlowId, Limit, QueueState, Value};
 
     #[derive(Default)]
     struct Lost(Vec<u32>);

@@ -6,7 +6,7 @@
 
 use bentpipe_units::{Id as _, Rng, Slab, optional_id_types};
 
-use crate::{FlowId, FlowTable, Packet, QueueSlot};
+use crate::{Context, DropReason, FlowId, FlowTable, Packet, QueueSlot, SchedulerHost};
 
 optional_id_types! {
     /// A packet's position in the arena.
@@ -24,6 +24,25 @@ impl From<NodeId> for QueueSlot {
 impl From<QueueSlot> for NodeId {
     fn from(slot: QueueSlot) -> Self {
         Self::new(slot.0)
+    }
+}
+
+/// Drops the packets that `victim` removes until the queue is within its limits, together with `pkt`, which has just
+/// arrived.
+#[inline]
+pub fn make_room(
+    cx: &Context<'_>,
+    pkt: &Packet,
+    out: &mut dyn SchedulerHost,
+    mut victim: impl FnMut() -> Option<Packet>,
+) {
+    let limit = cx.queue.limit;
+    let (mut packets, mut bytes) = (cx.queue.packets + 1, cx.queue.bytes + u64::from(pkt.len));
+    while packets > limit.packets || bytes > limit.bytes {
+        let Some(victim) = victim() else { break };
+        packets -= 1;
+        bytes -= u64::from(victim.len);
+        out.dropped(victim, DropReason::Overflow);
     }
 }
 

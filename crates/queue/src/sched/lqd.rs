@@ -17,10 +17,10 @@
 
 use bentpipe_units::{Id as _, Rng};
 
-use super::flows::{Flows, NodeId, SlotId};
+use super::flows::{Flows, NodeId, SlotId, make_room};
 use super::heap::Heap;
 use crate::descriptor::SchedulerAlgorithm;
-use crate::{Context, DropReason, Packet, QueueSlot, Scheduler, SchedulerHost};
+use crate::{Context, Packet, QueueSlot, Scheduler, SchedulerHost};
 
 /// The registry's entry.
 pub const ALGORITHM: SchedulerAlgorithm = SchedulerAlgorithm {
@@ -83,18 +83,13 @@ impl Lqd {
 
 impl Scheduler for Lqd {
     fn push(&mut self, pkt: Packet, cx: &mut Context<'_>, out: &mut dyn SchedulerHost) {
-        let limit = cx.queue.limit;
-        let (mut packets, mut bytes) = (cx.queue.packets + 1, cx.queue.bytes + u64::from(pkt.len));
         let (node, slot) = self.flows.push(pkt);
         self.append(node);
         self.longest.set(slot, (self.flows.bytes(slot), slot));
-        while packets > limit.packets || bytes > limit.bytes {
-            let Some((_, slot)) = self.longest.first() else { break };
-            let Some(victim) = self.flows.tail(slot).and_then(|node| self.take(node)) else { break };
-            packets -= 1;
-            bytes -= u64::from(victim.len);
-            out.dropped(victim, DropReason::Overflow);
-        }
+        make_room(cx, &pkt, out, || {
+            let (_, slot) = self.longest.first()?;
+            self.take(self.flows.tail(slot)?)
+        });
     }
 
     fn pop(&mut self, _cx: &mut Context<'_>, _out: &mut dyn SchedulerHost) -> Option<Packet> {

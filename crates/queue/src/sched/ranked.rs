@@ -9,10 +9,10 @@ use std::cmp::Reverse;
 
 use bentpipe_units::{Id as _, Rng, id_types};
 
-use super::flows::{Flows, NodeId, SlotId};
+use super::flows::{Flows, NodeId, SlotId, make_room};
 use super::heap::Heap;
 use super::median::Median;
-use crate::{Context, DropReason, Packet, Param, QueueSlot, Range, SchedulerHost, Tune, Unit, Values};
+use crate::{Context, Packet, Param, QueueSlot, Range, SchedulerHost, Tune, Unit, Values};
 
 /// The parameter `order` of both.
 pub const ORDER: Param = Param::name(
@@ -37,6 +37,16 @@ pub const OTHER: Param = Param::number(
 id_types! {
     /// Item of the heaps: a node of the packets, or a slot if flows are ranked.
     Item,
+}
+
+impl Item {
+    fn node(self) -> NodeId {
+        NodeId::new(self.index())
+    }
+
+    fn slot(self) -> SlotId {
+        SlotId::new(self.index())
+    }
 }
 
 impl From<NodeId> for Item {
@@ -103,7 +113,7 @@ impl Ranked {
         if let Middle::Deferred(last) = self.median {
             let mut median = Median::after(last);
             for (Reverse((rank, _)), item) in self.first.iter() {
-                median.add(NodeId::new(item.index()), rank);
+                median.add(item.node(), rank);
             }
             self.median = Middle::Known(median);
         }
@@ -119,8 +129,6 @@ impl Ranked {
             pkt.tcp.is_some() || !matches!(self.median, Middle::Deferred(_)),
             "a packet without TCP arrived before the median was computed"
         );
-        let limit = cx.queue.limit;
-        let (mut packets, mut bytes) = (cx.queue.packets + 1, cx.queue.bytes + u64::from(pkt.len));
         let (node, slot) = self.packets.push(pkt);
         let index = node.index() as usize;
         if self.numbers.len() <= index {
@@ -139,18 +147,10 @@ impl Ranked {
         {
             median.add(node, rank);
         }
-        while packets > limit.packets || bytes > limit.bytes {
-            let Some((_, item)) = self.last.first() else { break };
-            let node = if self.by_flow {
-                self.packets.tail(SlotId::new(item.index()))
-            } else {
-                Some(NodeId::new(item.index()))
-            };
-            let Some(victim) = node.and_then(|node| self.take(node)) else { break };
-            packets -= 1;
-            bytes -= u64::from(victim.len);
-            out.dropped(victim, DropReason::Overflow);
-        }
+        make_room(cx, &pkt, out, || {
+            let (_, item) = self.last.first()?;
+            self.take(if self.by_flow { self.packets.tail(item.slot())? } else { item.node() })
+        });
     }
 
     /// Removes the packet that leaves next.
@@ -175,11 +175,7 @@ impl Ranked {
 
     fn next(&self) -> Option<NodeId> {
         let (_, item) = self.first.first()?;
-        if self.by_flow {
-            self.packets.head(SlotId::new(item.index()))
-        } else {
-            Some(NodeId::new(item.index()))
-        }
+        if self.by_flow { self.packets.head(item.slot()) } else { Some(item.node()) }
     }
 
     /// Ranks a flow by its oldest packet at one end and by its newest at the other, or removes it without packets.
@@ -219,7 +215,7 @@ mod tests {
     use bentpipe_units::{Instant, Rate};
 
     use super::*;
-    use crate::{FlowId, Limit, Link, QueueState, Tcp, Value};
+    use crate::{DropReason, FlowId, Limit, Link, QueueState, Tcp, Value};
 
     /// Waiting packets, in no order: rank, number, handle, flow, and true for TCP.
     #[derive(Default)]

@@ -150,7 +150,7 @@ impl TcpEnds {
     /// Delays the sending of a host that takes time before it sends; true if it does.
     #[inline]
     pub fn defer(&mut self, id: ConnId, clock: &mut Clock) -> bool {
-        self.overheads.len() > 0 && self.defer_by_overhead(id, clock)
+        !self.overheads.is_empty() && self.defer_by_overhead(id, clock)
     }
 
     #[inline(never)]
