@@ -79,8 +79,8 @@ class TShark:
             timeout=120,
             env=self.environment,
         )
-        said = [line for line in done.stderr.splitlines() if line and "Running as user" not in line]
-        assert said == []
+        messages = [line for line in done.stderr.splitlines() if line and "Running as user" not in line]
+        assert messages == []
         return done.stdout
 
     def frames(self, capture: Path, wanted: str, *options: str) -> list[int]:
@@ -207,12 +207,12 @@ def test_ce_marks_match_the_queue(tshark: TShark, tmp_path: Path) -> None:
     )
     (path,) = (tmp_path / "pcap").iterdir()
     is_marked = "ip.dsfield.ecn == 3"
-    seen = len(tshark.frames(path, is_marked))
+    marked = len(tshark.frames(path, is_marked))
     known = {row["counter"]: row["value"] for row in result.counters().iter_rows(named=True)}
     # Packets without ECN capability were dropped instead; packets in the queue at the end were not captured.
     waiting = as_float(result.series("transmit_queue")["value"].tail(1).item())
-    assert 0 <= known["marked_packets"] - known["aqm_drops"] - seen <= waiting
-    assert seen > 50
+    assert 0 <= known["marked_packets"] - known["aqm_drops"] - marked <= waiting
+    assert marked > 50
     # RFC 3168: offered with ECE and CWR, accepted with ECE, echoed, and answered with CWR.
     assert len(tshark.frames(path, "tcp.flags.syn == 1 && tcp.flags.ece == 1 && tcp.flags.cwr == 1")) == 2
     assert tshark.frames(path, "tcp.flags.syn == 0 && tcp.flags.ece == 1 && ip.src == 10.0.0.3")
@@ -306,9 +306,9 @@ def test_snap_keeps_headers_and_the_original_length(tshark: TShark, tmp_path: Pa
 def test_capture_does_not_change_the_result(tmp_path: Path) -> None:
     slow = scenario(tmp_path, run__duration="5 s")
     plain = bp.run(slow, out=tmp_path / "plain")
-    seen = bp.run(slow, out=tmp_path / "seen", pcap=tmp_path / "one")
+    captured = bp.run(slow, out=tmp_path / "captured", pcap=tmp_path / "one")
     again = bp.run(slow, out=tmp_path / "again", pcap=tmp_path / "two", trace="flow:1")
-    assert digests(plain.folder) == digests(seen.folder)
+    assert digests(plain.folder) == digests(captured.folder)
     traced = digests(again.folder)
     assert set(traced) - set(digests(plain.folder)) == {"runs/droptail/1/trace.parquet"}
     assert digests(plain.folder).items() <= traced.items()
@@ -321,9 +321,11 @@ def test_full_capture_ends_with_a_warning(tshark: TShark, bentpipe: Command, tmp
     command = ["run", "slow.toml", "--duration", "2 s", "--pcap", "pcap", "--pcap-packets", "100"]
     done = bentpipe(*command, "--out", "here", check=0)
     assert "Packets: 1 file in pcap" in done.stdout
-    said = re.search(r"warning: (\S+): holds the first 100 packets; ([\d,]+) more were left out", done.stderr)
-    assert said
-    path = tmp_path / said[1]
+    warning = re.search(
+        r"warning: (\S+): holds the first 100 packets; ([\d,]+) more were left out", done.stderr
+    )
+    assert warning
+    path = tmp_path / warning[1]
     assert len(tshark.frames(path, "frame")) == 100
     assert [entry.name for entry in (tmp_path / "pcap").iterdir()] == [path.name]
     with pytest.warns(UserWarning, match="holds the first 10 packets"):

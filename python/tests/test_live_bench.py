@@ -28,10 +28,10 @@ rig, bench = module("rig"), module("bench")
 def test_rate_is_over_the_previous_half_second() -> None:
     # 1000 bytes per 0.1 s from 1 s on: 80 kbit/s once half a second has passed, 64 kbit/s at 0.4 s.
     samples = [rig.Sample(0.1 * n, max(0, n - 10) * 1000, 0, {}) for n in range(31)]
-    seen = rig.Observed(1.0, 2.0, samples, None)
-    assert rig.first_at(seen.rates(), 64_000 - 1) == pytest.approx(1.4)
-    assert rig.first_at(seen.rates(), 80_000 - 1) == pytest.approx(1.5)
-    assert rig.first_at(seen.rates(), 80_001) is None
+    observed = rig.Observed(1.0, 2.0, samples, None)
+    assert rig.first_at(observed.rates(), 64_000 - 1) == pytest.approx(1.4)
+    assert rig.first_at(observed.rates(), 80_000 - 1) == pytest.approx(1.5)
+    assert rig.first_at(observed.rates(), 80_001) is None
 
 
 def test_cores_and_the_wire_count_from_the_warm_up_on() -> None:
@@ -42,10 +42,10 @@ def test_cores_and_the_wire_count_from_the_warm_up_on() -> None:
         rig.Sample(2.0, 0, 60_000, {"a": 10.1, "b": 1.0}),
         rig.Sample(3.0, 0, 300_000, {"a": 10.3, "b": 1.2}),
     ]
-    seen = rig.Observed(1.0, 2.0, samples, None)
-    assert seen.cores("a") == pytest.approx(0.15)
-    assert seen.cores("a", "b") == pytest.approx(0.25)
-    assert seen.wire == pytest.approx(1e6)
+    observed = rig.Observed(1.0, 2.0, samples, None)
+    assert observed.cores("a") == pytest.approx(0.15)
+    assert observed.cores("a", "b") == pytest.approx(0.25)
+    assert observed.wire == pytest.approx(1e6)
 
 
 def test_jains_index_matches_worked_examples() -> None:
@@ -120,7 +120,7 @@ def test_links_scenario_differs_only_in_the_queue_of_the_modem() -> None:
 
 
 def test_rates_from_test_output_become_rows() -> None:
-    said = (
+    output = (
         "\nrunning 1 test\n"
         "10.1.0.1:80: W 60000 B, RTT 100.1 ms, 599000 B/s, -0.1 % of W/RTT\n"
         "10.1.0.1:80: W 20000 B, RTT 100.1 ms, 199000 B/s, -0.4 % of W/RTT\n"
@@ -128,7 +128,7 @@ def test_rates_from_test_output_become_rows() -> None:
         "cut by marks: W 45190 B, RTT 600.5 ms, 72783 B/s, -3.3 % of W/RTT\n.\n"
     )
     # The last line of a repeated measurement counts.
-    assert bench.followed(said) == {
+    assert bench.followed(output) == {
         "IPv4, W from 60000 to 20000 B, deviation 0.9 to 1.4 s later": -0.4,
         "W cut by marks, deviation from W/RTT": -3.3,
     }

@@ -83,9 +83,9 @@ def test_factor_unknown_to_a_setting_costs_no_run(tmp_path: Path) -> None:
     plan = Sweep.plan("small-gateway", VARY, settings=["red", "avqred"], runs=1, overrides=SHORT)
     assert len(plan.cells) == 8
     assert len({cell[3] for cell in plan.cells}) == 4 + 2
-    seen: list[tuple[int, int, int]] = []
-    execute(plan, tmp_path / "s", on_progress=lambda *each: seen.append(each))
-    assert seen[0] == (2, 8, 0)
+    calls: list[tuple[int, int, int]] = []
+    execute(plan, tmp_path / "s", on_progress=lambda *each: calls.append(each))
+    assert calls[0] == (2, 8, 0)
 
 
 def test_number_of_jobs_does_not_change_the_dataset(whole: Path, tmp_path: Path) -> None:
@@ -109,14 +109,14 @@ def test_interrupted_sweep_continues(whole: Path, tmp_path: Path) -> None:
     assert json.loads((folder / "manifest.json").read_text())["status"] == "incomplete"
     kept = len(pl.read_parquet(list((folder / "journal").glob("*.parquet"))))
     assert kept > 0
-    seen: list[tuple[int, int, int]] = []
-    small(folder, jobs=1, on_progress=lambda *each: seen.append(each))
+    calls: list[tuple[int, int, int]] = []
+    small(folder, jobs=1, on_progress=lambda *each: calls.append(each))
     # Four runs count for two points each.
-    assert seen[0][0] >= kept
+    assert calls[0][0] >= kept
     assert content(folder) == content(whole)
-    seen.clear()
-    small(folder, on_progress=lambda *each: seen.append(each))
-    assert seen == [(16, 16, 0)]
+    calls.clear()
+    small(folder, on_progress=lambda *each: calls.append(each))
+    assert calls == [(16, 16, 0)]
     assert content(folder) == content(whole)
 
 
@@ -352,13 +352,15 @@ def test_runs_of_another_build_are_repeated(tmp_path: Path) -> None:
 
 
 def test_progress_continues_when_runs_are_added(tmp_path: Path) -> None:
-    seen: list[tuple[int, int, int]] = []
+    calls: list[tuple[int, int, int]] = []
     plan = Sweep.plan("small-gateway", {}, settings=["red"], runs=2, overrides=SHORT)
     aim = Precision("throughput", 0.1, 8)
     workers = _Values(lambda seed: float((-1) ** (seed // 2)), failing=2)
-    execute(plan, tmp_path / "s", workers=workers, precision=aim, on_progress=lambda *each: seen.append(each))
-    assert seen[-1] == (8, 8, 1)
-    assert all(a[0] <= b[0] and a[1] <= b[1] and a[2] <= b[2] for a, b in itertools.pairwise(seen))
+    execute(
+        plan, tmp_path / "s", workers=workers, precision=aim, on_progress=lambda *each: calls.append(each)
+    )
+    assert calls[-1] == (8, 8, 1)
+    assert all(a[0] <= b[0] and a[1] <= b[1] and a[2] <= b[2] for a, b in itertools.pairwise(calls))
 
 
 def test_command_prints_table_and_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

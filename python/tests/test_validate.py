@@ -222,15 +222,15 @@ def test_ctrl_c_keeps_finished_runs_and_tells_how_to_continue(bentpipe: Command,
         env=environment(),
     ) as process:
         assert process.stderr is not None
-        seen = ""
+        stderr = ""
         for line in process.stderr:
-            seen += line
+            stderr += line
             if line.startswith("Run 1 of 2"):
                 process.send_signal(signal.SIGINT)
         assert process.wait(timeout=240) == 130
-    assert "Traceback" not in seen
-    assert "1 of 2 runs are finished" in seen
-    words = next(line for line in seen.splitlines() if line.strip().startswith("bentpipe validate"))
+    assert "Traceback" not in stderr
+    assert "1 of 2 runs are finished" in stderr
+    words = next(line for line in stderr.splitlines() if line.strip().startswith("bentpipe validate"))
     assert words.endswith("--out long --resume")
     with pytest.raises(ResultError, match="1 of 2 runs"):
         open_validation(tmp_path / "long")

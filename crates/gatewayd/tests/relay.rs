@@ -346,7 +346,7 @@ fn connections_survive_an_outage() {
         let (got, end) = got.join().expect("no panic");
         assert_eq!(got.len(), len);
         assert_eq!(got, bytes(seed, len));
-        // All of it takes 1.2 s; a server that lost everything would back off for as long again.
+        // The transfer takes 1.2 s; a server with a retransmission timeout would back off for as long again.
         let after = end.duration_since(back).as_secs_f64();
         assert!(after < 4.0, "{len} bytes {after} s after the outage");
     }

@@ -119,7 +119,7 @@ fn windows_are_scaled_if_both_syns_have_the_option() {
 fn unknown_connections_are_not_changed() {
     let mut windows = Windows::new();
     assert_eq!(acknowledge(&mut windows, 0, 502, 128), 502);
-    // Without room it is no relayed connection.
+    // A connection without room is not relayed.
     let mut syn = packet(true, flag::SYN, 99, 0, 64_240, &OPTIONS);
     assert!(!windows.outgoing(&mut syn, &mut |_, _| None));
     assert!(windows.is_empty());

@@ -252,8 +252,8 @@ class Bench:
                     scenario, links = self.bulk(bits, flows)
                     return SampledSession(scenario, self.programs, seed=seed, emulated=links)
 
-                def read(seen: Observed, bits: int = bits) -> Values:
-                    return transfers(seen, bits * seen.goodput / seen.wire) | ends(seen)
+                def read(observed: Observed, bits: int = bits) -> Values:
+                    return transfers(observed, bits * observed.goodput / observed.wire) | ends(observed)
 
                 case = _case_name(rate, flows)
                 found += rows(case, self.run(case, ours, read), targets)
@@ -274,8 +274,8 @@ class Bench:
                         scenario, links = self.bulk(bits, flows, algorithm=algorithm, seconds=(10, 15))
                         return Direct(scenario, self.programs, seed=seed, emulated=links)
 
-                    def read(seen: Observed, bits: int = bits) -> Values:
-                        return transfers(seen, bits * MSS / (MSS + rig.HEADERS))
+                    def read(observed: Observed, bits: int = bits) -> Values:
+                        return transfers(observed, bits * MSS / (MSS + rig.HEADERS))
 
                     found += rows(case, self.run(case, direct, read), {})
         return found
@@ -287,12 +287,12 @@ class Bench:
             scenario, _ = self.bulk(10**10, 10, buffer=8 << 20, seconds=(3, 10))
             return Unshaped(scenario, self.programs, seed=seed, verify=False)
 
-        def read(seen: Observed) -> Values:
+        def read(observed: Observed) -> Values:
             names = ("gateway", "terminal", "serve", "load")
             return (
-                {("goodput", "Mbit/s"): seen.goodput * 1e-6}
-                | {(name, "cores"): seen.cores(name) for name in names}
-                | lost_before_aqm(seen)
+                {("goodput", "Mbit/s"): observed.goodput * 1e-6}
+                | {(name, "cores"): observed.cores(name) for name in names}
+                | lost_before_aqm(observed)
             )
 
         targets = {"goodput": Target("≥", 500), "lost ahead of the AQM": Target("=", 0)}
@@ -315,12 +315,12 @@ class Bench:
             def make(seed: int, setting: str = setting) -> SampledSession:
                 return SampledSession(scenario, self.programs, setting=setting, seed=seed)
 
-            def read(seen: Observed) -> Values:
-                run = seen.recorded
+            def read(observed: Observed) -> Values:
+                run = observed.recorded
                 values = evaluate(Recorded(run.series, run.flows, run.drop_runs, run.counters, 20e6))
                 values[LATER] = later(run.series)
                 ours = {(name, unit): values[name] for name, (unit, _) in metrics.items()}
-                return ours | ends(seen) | lost_before_aqm(seen)
+                return ours | ends(observed) | lost_before_aqm(observed)
 
             targets = {"both ends": Target("≤", 0.15), "lost ahead of the AQM": Target("=", 0)}
             live = rows(case, self.run(case, make, read), targets)
@@ -365,22 +365,22 @@ class Bench:
             # All users start at once; none should bypass the PEP for that reason.
             return SampledSession(scenario, self.programs, seed=seed, limits={"handshakes": users + 1000})
 
-        def read(seen: Observed) -> Values:
-            flows = seen.recorded.flows
-            load, counters = seen.live["load"]["summary"], seen.live["counters"]
+        def read(observed: Observed) -> Values:
+            flows = observed.recorded.flows
+            load, counters = observed.live["load"]["summary"], observed.live["counters"]
             return (
                 {
                     ("open at the end", "connections"): float(flows["closed"].is_null().sum()),
                     ("errors", ""): float(sum(load["errors"].values())),
                     ("refused or unreachable", ""): float(counters["refused"] + counters["unreachable"]),
                     ("unsplit packets", ""): float(counters["tunnel_out"]),
-                    ("pages", "/s"): float(flows["completed"].sum()) / seen.duration,
-                    ("throughput of the satellite", "Mbit/s"): seen.wire * 1e-6,
-                    ("goodput", "Mbit/s"): seen.goodput * 1e-6,
-                    ("emulator lateness (p99)", "ms"): seen.late,
+                    ("pages", "/s"): float(flows["completed"].sum()) / observed.duration,
+                    ("throughput of the satellite", "Mbit/s"): observed.wire * 1e-6,
+                    ("goodput", "Mbit/s"): observed.goodput * 1e-6,
+                    ("emulator lateness (p99)", "ms"): observed.late,
                 }
-                | ends(seen)
-                | lost_before_aqm(seen)
+                | ends(observed)
+                | lost_before_aqm(observed)
             )
 
         targets = {
@@ -403,14 +403,14 @@ class Bench:
                 scenario, links = self.bulk(20 * 10**6, 1, marking="window", buffer=size, seconds=(4, 6))
                 return SampledSession(scenario, self.programs, seed=seed, emulated=links)
 
-            def read(seen: Observed, size: int = size) -> Values:
+            def read(observed: Observed, size: int = size) -> Values:
                 # Round trip over satellite and ground; acknowledgements are delayed by at most 50 ms.
                 trip = 0.604
                 expected = size * 8 / trip
                 return {
-                    ("rate", "Mbit/s"): seen.goodput * 1e-6,
+                    ("rate", "Mbit/s"): observed.goodput * 1e-6,
                     ("W/RTT", "Mbit/s"): expected * 1e-6,
-                    ("deviation from W/RTT", "%"): 100 * (seen.goodput / expected - 1),
+                    ("deviation from W/RTT", "%"): 100 * (observed.goodput / expected - 1),
                 }
 
             found += rows(case, self.run(case, make, read), {"deviation from W/RTT": Target("±", 10)})
@@ -422,7 +422,7 @@ class Bench:
         for _ in range(self.runs):
             for case, test in FOLLOW.items():
                 command = ["/usr/bin/env", "cargo", "test", "--locked", "--quiet", "-p", "bentpipe-gatewayd"]
-                said = subprocess.run(
+                output = subprocess.run(
                     [*command, "--test", "namespaces", "--", "--nocapture", "--exact", test],
                     cwd=ROOT,
                     capture_output=True,
@@ -430,16 +430,16 @@ class Bench:
                     check=True,
                     timeout=900,
                 ).stdout
-                for quantity, off in followed(said).items():
+                for quantity, off in followed(output).items():
                     found.setdefault((case, quantity), []).append(off)
         return [Row(*name, "%", values, Target("±", 10)) for name, values in found.items()]
 
 
-def followed(said: str) -> dict[str, float]:
+def followed(output: str) -> dict[str, float]:
     """Return the deviation of the rate from window / RTT after each change in a test's output [%]."""
     found: dict[str, float] = {}
     before: dict[str, str] = {}
-    for what, size, off in _FOLLOWED.findall(said):
+    for what, size, off in _FOLLOWED.findall(output):
         if what not in {"10.1.0.1:80", "[fd01::1]:80"}:
             found[f"W {what}, deviation from W/RTT"] = float(off)
         elif what in before:
@@ -453,28 +453,28 @@ def _case_name(rate: int, flows: int) -> str:
     return f"{rate} Mbit/s, {flows} flow{'s' if flows > 1 else ''}"
 
 
-def transfers(seen: Observed, ceiling: float) -> Values:
+def transfers(observed: Observed, ceiling: float) -> Values:
     """Return the goodput of long transfers compared with a ceiling [bit/s]."""
-    goodputs = [float(each) for each in seen.recorded.flows["goodput"].fill_null(0.0)]
-    dropped = sum(seen.satellite()["dropped"].values())
+    goodputs = [float(each) for each in observed.recorded.flows["goodput"].fill_null(0.0)]
+    dropped = sum(observed.satellite()["dropped"].values())
     return {
-        ("goodput", "Mbit/s"): seen.goodput * 1e-6,
+        ("goodput", "Mbit/s"): observed.goodput * 1e-6,
         ("ceiling", "Mbit/s"): ceiling * 1e-6,
-        ("share of the ceiling", "%"): 100 * seen.goodput / ceiling,
-        ("payload share of the wire", "%"): 100 * seen.goodput / seen.wire,
-        ("time to 90 % of the ceiling", "s"): rig.first_at(seen.rates(), 0.9 * ceiling),
+        ("share of the ceiling", "%"): 100 * observed.goodput / ceiling,
+        ("payload share of the wire", "%"): 100 * observed.goodput / observed.wire,
+        ("time to 90 % of the ceiling", "s"): rig.first_at(observed.rates(), 0.9 * ceiling),
         ("drops at the satellite", "packets"): float(dropped),
         ("Jain's index", ""): rig.jain(goodputs),
-        ("emulator lateness (p99)", "ms"): seen.late,
+        ("emulator lateness (p99)", "ms"): observed.late,
     }
 
 
-def ends(seen: Observed) -> Values:
+def ends(observed: Observed) -> Values:
     """Return the processor time of gateway and terminal."""
     return {
-        ("gateway", "cores"): seen.cores("gateway"),
-        ("terminal", "cores"): seen.cores("terminal"),
-        ("both ends", "cores"): seen.cores("gateway", "terminal"),
+        ("gateway", "cores"): observed.cores("gateway"),
+        ("terminal", "cores"): observed.cores("terminal"),
+        ("both ends", "cores"): observed.cores("gateway", "terminal"),
     }
 
 
@@ -488,9 +488,9 @@ def later(series: pl.DataFrame) -> float:
     return fmean(queue[-max(1, len(queue) // 3) :])
 
 
-def lost_before_aqm(seen: Observed) -> Values:
+def lost_before_aqm(observed: Observed) -> Values:
     """Return the number of packets lost before the AQM."""
-    lost = seen.live["nfqueue"]
+    lost = observed.live["nfqueue"]
     return {("lost ahead of the AQM", "packets"): float(lost["user_dropped"] + lost["queue_dropped"])}
 
 
