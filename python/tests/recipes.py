@@ -23,13 +23,10 @@ __all__ = ["Block", "Recipe", "RecipeError", "Workshop", "apply", "missing", "re
 _FENCE = re.compile(r"```(?P<kind>\w+)(?: file=(?P<file>\S+))?")
 CORE = Path("python/bentpipe/_core.abi3.so")
 _PROFILES = """\
-# Quick to compile: only the dependencies, which stay, are optimized.
+# Quick to compile.
 [profile.dev]
 opt-level = 0
 debug = false
-
-[profile.dev.package."*"]
-opt-level = 1
 
 [profile.test]
 opt-level = 0
@@ -170,13 +167,18 @@ class Workshop:
         """Return the copy."""
         return self.folder / "tree"
 
-    def copy(self, recipes: Iterable[Recipe]) -> None:
-        """Make the copy equal to the tree with every recipe. Equal files stay untouched, for cargo."""
-        wanted = dict(self._tracked())
+    def planned(self, recipes: Iterable[Recipe]) -> dict[str, bytes]:
+        """Return the files of the tree with every recipe: path and contents, or the target of a link."""
+        files = dict(self._tracked())
         for block in (block for recipe in recipes for block in recipe.blocks if block.file):
             file = str(block.file)
-            before = wanted[file].decode() if file in wanted else None
-            wanted[file] = apply(block, before).encode()
+            before = files[file].decode() if file in files else None
+            files[file] = apply(block, before).encode()
+        return files
+
+    def copy(self, recipes: Iterable[Recipe]) -> None:
+        """Make the copy equal to the tree with every recipe. Equal files stay untouched, for cargo."""
+        wanted = self.planned(recipes)
         for path in sorted(self.tree.rglob("*"), reverse=True):
             if _KEPT.isdisjoint(path.parts) and str(path.relative_to(self.tree)) not in wanted:
                 if path.is_dir() and not path.is_symlink():
