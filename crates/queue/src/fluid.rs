@@ -138,14 +138,18 @@ pub enum Equilibrium {
 
 /// An algorithm in a fluid model.
 pub trait FluidModel: Send + Sync {
-    /// Returns the number of state variables, at most [`MAX_STATES`].
-    fn states(&self) -> usize;
+    /// Returns the number of state variables, at most [`MAX_STATES`]; 1 by default.
+    fn states(&self) -> usize {
+        1
+    }
 
     /// Writes the initial values of the state variables; zeros by default.
     fn start(&self, _x: &mut [f64]) {}
 
-    /// Returns the share of packets that is marked, 0 to 1, for the state variables `x`.
-    fn mark(&self, x: &[f64], arrivals: &Arrivals) -> f64;
+    /// Returns the share of packets that is marked, 0 to 1, for the state variables `x`; by default the first of them.
+    fn mark(&self, x: &[f64], _arrivals: &Arrivals) -> f64 {
+        x[0].clamp(0.0, 1.0)
+    }
 
     /// Writes the derivatives of the state variables `x` [1/s] to `dx`, while the share `p` is marked.
     fn derivatives(&self, x: &[f64], p: f64, inputs: &Inputs, dx: &mut [f64]);

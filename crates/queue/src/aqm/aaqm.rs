@@ -20,7 +20,7 @@
 use bentpipe_units::{Duration, Instant};
 
 use crate::descriptor::{Algorithm, Placement};
-use crate::fluid::{Arrivals, FluidModel, Inputs};
+use crate::fluid::{FluidModel, Inputs};
 use crate::{Aqm, Context, Packet, Param, ParamError, Range, Tune, Unit, Values, Verdict};
 
 /// The registry's entry.
@@ -32,7 +32,9 @@ pub const ALGORITHM: Algorithm = Algorithm {
     presets: &[],
     placement: Placement::Anywhere,
     build: |values| Ok(Box::new(Aaqm::new(values)?)),
-    fluid: Some(|values, _| Ok(Box::new(AaqmFluid::new(values)?))),
+    fluid: Some(|values, _| {
+        Ok(Box::new(AaqmFluid { rule: Aaqm::new(values)?, interval: values.number("interval") }))
+    }),
 };
 
 const PARAMS: &[Param] = &[
@@ -191,40 +193,16 @@ impl Aqm for Aaqm {
 /// here. The scatter of packet counts is not modelled: near a bound the algorithm steps up and down alternately, or
 /// beyond it if the other bound is far, and the fluid stays on it.
 struct AaqmFluid {
+    rule: Aaqm,
     interval: f64,
-    u_low: f64,
-    u_high: f64,
-    p1: f64,
-    p2: f64,
-}
-
-impl AaqmFluid {
-    fn new(v: &Values) -> Result<Self, ParamError> {
-        Aaqm::new(v)?;
-        Ok(Self {
-            interval: v.number("interval"),
-            u_low: v.number("u_low"),
-            u_high: v.number("u_high"),
-            p1: v.number("p1"),
-            p2: v.number("p2"),
-        })
-    }
 }
 
 impl FluidModel for AaqmFluid {
-    fn states(&self) -> usize {
-        1
-    }
-
-    fn mark(&self, x: &[f64], _arrivals: &Arrivals) -> f64 {
-        x[0].clamp(0.0, 1.0)
-    }
-
     fn derivatives(&self, x: &[f64], _p: f64, inputs: &Inputs, dx: &mut [f64]) {
-        let step = if inputs.accepted > self.u_high * inputs.capacity {
-            self.p1
-        } else if inputs.accepted < self.u_low * inputs.capacity {
-            -self.p2
+        let step = if inputs.accepted > self.rule.u_high * inputs.capacity {
+            self.rule.p1
+        } else if inputs.accepted < self.rule.u_low * inputs.capacity {
+            -self.rule.p2
         } else {
             0.0
         };

@@ -19,7 +19,7 @@
 use bentpipe_units::{Duration, Instant};
 
 use crate::descriptor::{Algorithm, Placement};
-use crate::fluid::{Arrivals, FluidConfig, FluidModel, Inputs};
+use crate::fluid::{FluidConfig, FluidModel, Inputs};
 use crate::{Aqm, Context, Packet, Param, Range, Tune, Unit, Values, Verdict};
 
 /// The registry's entry.
@@ -172,14 +172,6 @@ impl BlueFluid {
 }
 
 impl FluidModel for BlueFluid {
-    fn states(&self) -> usize {
-        1
-    }
-
-    fn mark(&self, x: &[f64], _arrivals: &Arrivals) -> f64 {
-        x[0].clamp(0.0, 1.0)
-    }
-
     fn derivatives(&self, x: &[f64], _p: f64, inputs: &Inputs, dx: &mut [f64]) {
         let idle = inputs.idle();
         let up = if inputs.q > self.full && inputs.offered > 0.0 {

@@ -109,10 +109,6 @@ impl GkvqFluid {
 }
 
 impl FluidModel for GkvqFluid {
-    fn states(&self) -> usize {
-        1
-    }
-
     fn mark(&self, x: &[f64], arrivals: &Arrivals) -> f64 {
         self.buffer.mark(x[0], arrivals.load, self.theta * arrivals.capacity)
     }

@@ -22,7 +22,7 @@
 use bentpipe_units::{Duration, Instant};
 
 use crate::descriptor::{Algorithm, Placement};
-use crate::fluid::{Arrivals, Equilibrium, FluidModel, Inputs, Service};
+use crate::fluid::{Equilibrium, FluidModel, Inputs, Service};
 use crate::{Aqm, Context, Packet, Param, Range, Tune, Unit, Values, Verdict};
 
 /// The registry's entry.
@@ -34,7 +34,7 @@ pub const ALGORITHM: Algorithm = Algorithm {
     presets: &[],
     placement: Placement::Anywhere,
     build: |values| Ok(Box::new(Pi::new(values))),
-    fluid: Some(|values, _| Ok(Box::new(PiFluid::new(values)))),
+    fluid: Some(|values, _| Ok(Box::new(PiFluid { rule: Pi::new(values), w: values.number("w") }))),
 };
 
 /// Target queue length of controllers.
@@ -126,29 +126,14 @@ impl Aqm for Pi {
 /// PI as a fluid: with `q_old = q - dq / (w dt)`, an update changes `p` by `(a - b) (q - q_ref) + b (q - q_old)`, and
 /// there are `w` updates per second: `dp/dt = w (a - b) (q - q_ref) + b dq/dt`.
 struct PiFluid {
-    q_ref: f64,
-    a: f64,
-    b: f64,
+    rule: Pi,
     w: f64,
 }
 
-impl PiFluid {
-    fn new(v: &Values) -> Self {
-        Self { q_ref: v.number("q_ref"), a: v.number("a"), b: v.number("b"), w: v.number("w") }
-    }
-}
-
 impl FluidModel for PiFluid {
-    fn states(&self) -> usize {
-        1
-    }
-
-    fn mark(&self, x: &[f64], _arrivals: &Arrivals) -> f64 {
-        x[0].clamp(0.0, 1.0)
-    }
-
     fn derivatives(&self, x: &[f64], _p: f64, inputs: &Inputs, dx: &mut [f64]) {
-        let change = self.w * (self.a - self.b) * (inputs.q - self.q_ref) + self.b * inputs.dq;
+        let Pi { q_ref, a, b, .. } = self.rule;
+        let change = self.w * (a - b) * (inputs.q - q_ref) + b * inputs.dq;
         dx[0] = inputs.within(x[0], change, 0.0, 1.0);
     }
 
@@ -161,7 +146,7 @@ impl FluidModel for PiFluid {
         x: &mut [f64],
     ) -> Option<Equilibrium> {
         x[0] = share;
-        Some(Equilibrium::Queue(self.q_ref))
+        Some(Equilibrium::Queue(self.rule.q_ref))
     }
 
     fn probe(&self, x: &[f64], out: &mut dyn FnMut(&'static str, f64)) {

@@ -168,10 +168,6 @@ impl RedFluid {
 }
 
 impl FluidModel for RedFluid {
-    fn states(&self) -> usize {
-        1
-    }
-
     fn mark(&self, x: &[f64], _arrivals: &Arrivals) -> f64 {
         (self.share)(self.ramp.at(x[0], self.max_p))
     }

@@ -141,9 +141,7 @@ impl Aqm for Rem {
 /// `p = 1 - phi^-price`, as in Athuraliya et al. with the interval as unit of time. `c` counts packets of `mean_packet`
 /// bytes.
 struct RemFluid {
-    b_ref: f64,
-    gamma: f64,
-    alpha: f64,
+    rule: Rem,
     ln_phi: f64,
     interval: f64,
     /// Packets of `mean_packet` bytes per packet of the link.
@@ -153,9 +151,7 @@ struct RemFluid {
 impl RemFluid {
     fn new(v: &Values, given: &FluidConfig) -> Self {
         Self {
-            b_ref: v.number("b_ref"),
-            gamma: v.number("gamma"),
-            alpha: v.number("alpha"),
+            rule: Rem::new(v),
             ln_phi: libm::log(v.number("phi")),
             interval: v.number("interval"),
             packets: given.packet / v.number("mean_packet"),
@@ -168,17 +164,14 @@ impl RemFluid {
 }
 
 impl FluidModel for RemFluid {
-    fn states(&self) -> usize {
-        1
-    }
-
     fn mark(&self, x: &[f64], _arrivals: &Arrivals) -> f64 {
         self.probability(x[0])
     }
 
     fn derivatives(&self, x: &[f64], _p: f64, inputs: &Inputs, dx: &mut [f64]) {
         let mismatch = inputs.offered - inputs.capacity * self.packets;
-        let change = self.gamma * (self.alpha * (inputs.q - self.b_ref) / self.interval + mismatch);
+        let change =
+            self.rule.gamma * (self.rule.alpha * (inputs.q - self.rule.b_ref) / self.interval + mismatch);
         dx[0] = inputs.within(x[0], change, 0.0, f64::INFINITY);
     }
 

@@ -185,32 +185,21 @@ impl Aqm for Vrc {
 /// `p = alpha (x - x_r + dx)`. The known input rate `x` is a mean over the interval before the last update, on average
 /// `T_s` old, so `dx/dt = (rate - x) / T_s`. Derived here. Not modelled: the queue is read only once per `T_s`.
 struct VrcFluid {
-    q_ref: f64,
-    alpha: f64,
-    beta: f64,
-    gamma: f64,
+    rule: Vrc,
     every: f64,
-    accepted: bool,
     /// Packets of the link per packet of `mean_packet` bytes.
     packets: f64,
 }
 
 impl VrcFluid {
     fn new(v: &Values, given: &FluidConfig) -> Self {
-        Self {
-            q_ref: v.number("q_ref"),
-            alpha: v.number("alpha"),
-            beta: v.number("beta"),
-            gamma: v.number("gamma"),
-            every: v.number("interval"),
-            accepted: v.flag("accepted"),
-            packets: v.number("mean_packet") / given.packet,
-        }
+        let packets = v.number("mean_packet") / given.packet;
+        Self { rule: Vrc::new(v), every: v.number("interval"), packets }
     }
 
     /// x_r: target rate.
     fn target(&self, q: f64, capacity: f64) -> f64 {
-        1.0 + self.gamma * (self.q_ref - q) * self.packets / capacity.max(f64::MIN_POSITIVE)
+        1.0 + self.rule.gamma * (self.rule.q_ref - q) * self.packets / capacity.max(f64::MIN_POSITIVE)
     }
 }
 
@@ -220,14 +209,14 @@ impl FluidModel for VrcFluid {
     }
 
     fn mark(&self, x: &[f64], arrivals: &Arrivals) -> f64 {
-        (self.alpha * (x[0] - self.target(arrivals.q, arrivals.capacity) + x[1])).clamp(0.0, 1.0)
+        (self.rule.alpha * (x[0] - self.target(arrivals.q, arrivals.capacity) + x[1])).clamp(0.0, 1.0)
     }
 
     fn derivatives(&self, x: &[f64], _p: f64, inputs: &Inputs, dx: &mut [f64]) {
-        let rate = if self.accepted { inputs.accepted } else { inputs.load };
+        let rate = if self.rule.accepted { inputs.accepted } else { inputs.load };
         dx[0] = (rate / inputs.capacity.max(f64::MIN_POSITIVE) - x[0]) / self.every.max(inputs.grain);
-        let missed = self.beta * (x[0] - self.target(inputs.q, inputs.capacity));
-        dx[1] = inputs.within(x[1], missed / self.every, 0.0, 1.0 / self.alpha);
+        let missed = self.rule.beta * (x[0] - self.target(inputs.q, inputs.capacity));
+        dx[1] = inputs.within(x[1], missed / self.every, 0.0, 1.0 / self.rule.alpha);
     }
 
     fn probe(&self, x: &[f64], out: &mut dyn FnMut(&'static str, f64)) {

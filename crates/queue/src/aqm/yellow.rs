@@ -28,7 +28,7 @@ use bentpipe_units::{Duration, Instant};
 
 use super::pi::Q_REF;
 use crate::descriptor::{Algorithm, Placement};
-use crate::fluid::{Arrivals, FluidModel, Inputs};
+use crate::fluid::{FluidModel, Inputs};
 use crate::{Aqm, Context, Packet, Param, Range, Tune, Unit, Values, Verdict};
 
 /// The registry's entry.
@@ -221,14 +221,6 @@ struct YellowFluid {
 }
 
 impl FluidModel for YellowFluid {
-    fn states(&self) -> usize {
-        1
-    }
-
-    fn mark(&self, x: &[f64], _arrivals: &Arrivals) -> f64 {
-        x[0].clamp(0.0, 1.0)
-    }
-
     fn derivatives(&self, x: &[f64], _p: f64, inputs: &Inputs, dx: &mut [f64]) {
         let load = if self.rule.accepted { inputs.accepted } else { inputs.load };
         let z = load / (self.rule.f(inputs.q) * inputs.capacity.max(f64::MIN_POSITIVE));

@@ -7,36 +7,28 @@ use serde::Serialize;
 use super::{Gateway, Host, Link, Transport};
 
 macro_rules! indexes {
-    ($($(#[$doc:meta])* $name:ident of $item:ty,)*) => {$(
+    ($($(#[$doc:meta])* $name:ident: $($list:ty),*;)*) => {$(
         $(#[$doc])*
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
         pub struct $name(pub usize);
 
-        impl Index<$name> for [$item] {
-            type Output = $item;
+        $(impl Index<$name> for $list {
+            type Output = <$list as Index<usize>>::Output;
 
-            fn index(&self, index: $name) -> &$item {
+            fn index(&self, index: $name) -> &Self::Output {
                 &self[index.0]
             }
-        }
-
-        impl Index<$name> for Vec<$item> {
-            type Output = $item;
-
-            fn index(&self, index: $name) -> &$item {
-                &self[index.0]
-            }
-        }
+        })*
     )*};
 }
 
 indexes! {
     /// Index of a group of hosts.
-    HostIndex of Host,
+    HostIndex: [Host], Vec<Host>;
     /// Index of a link.
-    LinkIndex of Link,
+    LinkIndex: [Link], Vec<Link>;
     /// Index of a gateway.
-    GatewayIndex of Gateway,
+    GatewayIndex: [Gateway], Vec<Gateway>;
     /// Index of a transport.
-    TransportIndex of Transport,
+    TransportIndex: [Transport], Vec<Transport>;
 }

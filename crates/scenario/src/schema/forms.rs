@@ -5,10 +5,8 @@ use std::fmt;
 use std::marker::PhantomData;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
-use serde::de::value::{
-    BoolDeserializer, F64Deserializer, I64Deserializer, MapAccessDeserializer, StrDeserializer,
-};
-use serde::de::{Deserialize, Deserializer, Error, IntoDeserializer as _, MapAccess, Unexpected, Visitor};
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{Deserialize, Deserializer, Error, IntoDeserializer, MapAccess, Unexpected, Visitor};
 use serde::{Serialize, Serializer};
 
 use super::quantity::{Kind, Quantity, Whole};
@@ -32,23 +30,19 @@ impl<'de, P: Deserialize<'de>, T: Deserialize<'de>> Deserialize<'de> for Either<
             }
 
             fn visit_str<E: Error>(self, x: &str) -> Result<Self::Value, E> {
-                let from: StrDeserializer<'_, E> = x.into_deserializer();
-                P::deserialize(from).map(Either::Plain)
+                P::deserialize(IntoDeserializer::<E>::into_deserializer(x)).map(Either::Plain)
             }
 
             fn visit_i64<E: Error>(self, x: i64) -> Result<Self::Value, E> {
-                let from: I64Deserializer<E> = x.into_deserializer();
-                P::deserialize(from).map(Either::Plain)
+                P::deserialize(IntoDeserializer::<E>::into_deserializer(x)).map(Either::Plain)
             }
 
             fn visit_f64<E: Error>(self, x: f64) -> Result<Self::Value, E> {
-                let from: F64Deserializer<E> = x.into_deserializer();
-                P::deserialize(from).map(Either::Plain)
+                P::deserialize(IntoDeserializer::<E>::into_deserializer(x)).map(Either::Plain)
             }
 
             fn visit_bool<E: Error>(self, x: bool) -> Result<Self::Value, E> {
-                let from: BoolDeserializer<E> = x.into_deserializer();
-                P::deserialize(from).map(Either::Plain)
+                P::deserialize(IntoDeserializer::<E>::into_deserializer(x)).map(Either::Plain)
             }
 
             fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Self::Value, A::Error> {
