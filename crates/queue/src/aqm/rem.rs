@@ -87,7 +87,7 @@ pub struct Rem {
     mean_packet: f64,
     every: Duration,
     /// x: packets that arrived since the last update.
-    came: f64,
+    arrived: f64,
     price: f64,
     p: f64,
     next: Instant,
@@ -103,7 +103,7 @@ impl Rem {
             phi: v.number("phi"),
             mean_packet: v.number("mean_packet"),
             every,
-            came: 0.0,
+            arrived: 0.0,
             price: 0.0,
             p: 0.0,
             next: Instant::ZERO + every,
@@ -113,7 +113,7 @@ impl Rem {
 
 impl Aqm for Rem {
     fn arrive(&mut self, _pkt: &Packet, cx: &mut Context<'_>) -> Verdict {
-        self.came += 1.0;
+        self.arrived += 1.0;
         if cx.rng.uniform() < self.p { Verdict::Mark } else { Verdict::Pass }
     }
 
@@ -123,10 +123,10 @@ impl Aqm for Rem {
 
     fn wake(&mut self, cx: &mut Context<'_>) {
         let c = cx.queue.capacity.bytes_per_sec() * self.every.as_secs_f64() / self.mean_packet;
-        let mismatch = self.alpha * (f64::from(cx.queue.packets) - self.b_ref) + self.came - c;
+        let mismatch = self.alpha * (f64::from(cx.queue.packets) - self.b_ref) + self.arrived - c;
         self.price = (self.price + self.gamma * mismatch).max(0.0);
         self.p = 1.0 - libm::pow(self.phi, -self.price);
-        self.came = 0.0;
+        self.arrived = 0.0;
         self.next += self.every;
     }
 

@@ -116,7 +116,7 @@ pub struct Vrc {
     mean_packet: f64,
     accepted: bool,
     /// Bytes that arrived since the last update.
-    came: u64,
+    arrived: u64,
     dx: f64,
     x: f64,
     p: f64,
@@ -134,7 +134,7 @@ impl Vrc {
             every,
             mean_packet: v.number("mean_packet"),
             accepted: v.flag("accepted"),
-            came: 0,
+            arrived: 0,
             dx: 0.0,
             x: 0.0,
             p: 0.0,
@@ -146,14 +146,14 @@ impl Vrc {
 impl Aqm for Vrc {
     fn arrive(&mut self, pkt: &Packet, cx: &mut Context<'_>) -> Verdict {
         if !self.accepted {
-            self.came += u64::from(pkt.len);
+            self.arrived += u64::from(pkt.len);
         }
         if cx.rng.uniform() < self.p { Verdict::Mark } else { Verdict::Pass }
     }
 
     fn admit(&mut self, pkt: &Packet, _cx: &mut Context<'_>) {
         if self.accepted {
-            self.came += u64::from(pkt.len);
+            self.arrived += u64::from(pkt.len);
         }
     }
 
@@ -164,13 +164,13 @@ impl Aqm for Vrc {
     fn wake(&mut self, cx: &mut Context<'_>) {
         // A link without capacity counts as one byte per second, so that shares of it are finite.
         let c = cx.queue.capacity.bytes_per_sec().max(1.0);
-        self.x = self.came as f64 / self.every.as_secs_f64() / c;
+        self.x = self.arrived as f64 / self.every.as_secs_f64() / c;
         let missing = (self.q_ref - f64::from(cx.queue.packets)) * self.mean_packet / c;
         let x_r = 1.0 + self.gamma * missing;
         self.dx = (self.dx + self.beta * (self.x - x_r)).clamp(0.0, 1.0 / self.alpha);
         let x_v = x_r - self.dx;
         self.p = (self.alpha * (self.x - x_v)).clamp(0.0, 1.0);
-        self.came = 0;
+        self.arrived = 0;
         self.next += self.every;
     }
 
@@ -250,7 +250,7 @@ mod tests {
     #[test]
     fn updates_follow_the_printed_equations() {
         let mut vrc = vrc(false);
-        for (came, q, dx, p) in [
+        for (arrived, q, dx, p) in [
             // x_r = 1, x = 2: dx = 0.5, x_v = 0.5, p = (2 - 0.5) / 4.
             (20, 10, 0.5, 0.375),
             // On target: dx is unchanged, and p = 0.5 / 4.
@@ -265,12 +265,12 @@ mod tests {
             (100, 10, 4.0, 1.0),
         ] {
             vrc.state.packets = q;
-            for _ in 0..came {
+            for _ in 0..arrived {
                 vrc.arrive(1, 1000);
             }
             vrc.wake();
-            assert!((vrc.probe("dx") - dx).abs() < 1e-12, "dx is {} after {came}", vrc.probe("dx"));
-            assert!((vrc.probe("p") - p).abs() < 1e-12, "p is {} after {came}", vrc.probe("p"));
+            assert!((vrc.probe("dx") - dx).abs() < 1e-12, "dx is {} after {arrived}", vrc.probe("dx"));
+            assert!((vrc.probe("p") - p).abs() < 1e-12, "p is {} after {arrived}", vrc.probe("p"));
         }
     }
 

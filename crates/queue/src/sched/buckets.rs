@@ -35,11 +35,9 @@ optional_id_types! {
     NodeId,
 }
 
-/// List of a queue.
+/// A list of queues that wait for their turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Stand {
-    /// None.
-    Out,
+pub enum List {
     /// Queues that recently became active: served first.
     New,
     /// Queues that have used up a quantum.
@@ -52,7 +50,7 @@ pub struct Buckets {
     nodes: Slab<NodeId, Node>,
     buckets: IdVec<BucketId, Bucket>,
     /// New and old queues.
-    lists: [List; 2],
+    lists: [ListEnds; 2],
     quantum: i64,
     /// Winner of each pairing: an entry's weight is the greater of those at twice its index and one more. The second
     /// half holds the queues' own weights.
@@ -72,13 +70,13 @@ struct Bucket {
     packets: u32,
     bytes: u64,
     deficit: i64,
-    stand: Stand,
+    list: Option<List>,
     before: Option<BucketId>,
     after: Option<BucketId>,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct List {
+struct ListEnds {
     first: Option<BucketId>,
     last: Option<BucketId>,
     len: u32,
@@ -94,7 +92,7 @@ impl Buckets {
             packets: 0,
             bytes: 0,
             deficit: 0,
-            stand: Stand::Out,
+            list: None,
             before: None,
             after: None,
         };
@@ -102,7 +100,7 @@ impl Buckets {
         Self {
             nodes: Slab::default(),
             buckets: std::iter::repeat_n(empty, count).collect(),
-            lists: [List { first: None, last: None, len: 0 }; 2],
+            lists: [ListEnds { first: None, last: None, len: 0 }; 2],
             quantum: i64::from(quantum.max(1)),
             weights: vec![0; 2 * count.next_power_of_two()],
         }
@@ -132,12 +130,12 @@ impl Buckets {
         b.tail = Some(node);
         b.packets += 1;
         b.bytes += u64::from(pkt.len);
-        let joins = b.stand == Stand::Out;
+        let joins = b.list.is_none();
         if joins {
             b.deficit = self.quantum;
-            self.stand(bucket, Stand::New);
+            self.move_to(bucket, Some(List::New));
         }
-        self.weigh(bucket);
+        self.update_weight(bucket);
         joins
     }
 
@@ -146,13 +144,13 @@ impl Buckets {
     /// old ones. So a queue is passed over once per quantum that it has sent.
     pub fn turn(&mut self) -> Option<BucketId> {
         loop {
-            let bucket = self.first(Stand::New).or_else(|| self.first(Stand::Old))?;
+            let bucket = self.first(List::New).or_else(|| self.first(List::Old))?;
             let b = &mut self.buckets[bucket];
             if b.deficit > 0 {
                 return Some(bucket);
             }
             b.deficit += self.quantum;
-            self.stand(bucket, Stand::Old);
+            self.move_to(bucket, Some(List::Old));
         }
     }
 
@@ -166,7 +164,7 @@ impl Buckets {
         }
         b.packets -= 1;
         b.bytes -= u64::from(pkt.len);
-        self.weigh(bucket);
+        self.update_weight(bucket);
         Some(pkt)
     }
 
@@ -177,55 +175,57 @@ impl Buckets {
 
     /// Moves an empty queue whose turn it is (RFC 8290, section 4.2): a new one to the end of the old ones, so that new
     /// queues cannot starve these; an old one out of the lists.
-    pub fn pass(&mut self, bucket: BucketId) {
-        let stand = if self.stands(bucket) == Stand::New { Stand::Old } else { Stand::Out };
-        self.stand(bucket, stand);
+    pub fn on_empty(&mut self, bucket: BucketId) {
+        let list = (self.list(bucket) == Some(List::New)).then_some(List::Old);
+        self.move_to(bucket, list);
     }
 
     /// Moves a queue to the end of a list, or out of all lists.
-    pub fn stand(&mut self, bucket: BucketId, stand: Stand) {
-        let Bucket { before, after, stand: was, .. } = self.buckets[bucket];
-        if let Some(list) = index_of(was) {
+    pub fn move_to(&mut self, bucket: BucketId, list: Option<List>) {
+        let Bucket { before, after, list: was, .. } = self.buckets[bucket];
+        if let Some(list) = was {
+            let list = &mut self.lists[list as usize];
             match before {
-                None => self.lists[list].first = after,
+                None => list.first = after,
                 Some(before) => self.buckets[before].after = after,
             }
             match after {
-                None => self.lists[list].last = before,
+                None => list.last = before,
                 Some(after) => self.buckets[after].before = before,
             }
-            self.lists[list].len -= 1;
+            list.len -= 1;
         }
         let mut last = None;
-        if let Some(list) = index_of(stand) {
-            last = self.lists[list].last;
+        if let Some(list) = list {
+            let list = &mut self.lists[list as usize];
+            last = list.last;
             match last {
-                None => self.lists[list].first = Some(bucket),
+                None => list.first = Some(bucket),
                 Some(last) => self.buckets[last].after = Some(bucket),
             }
-            self.lists[list].last = Some(bucket);
-            self.lists[list].len += 1;
+            list.last = Some(bucket);
+            list.len += 1;
         }
         let b = &mut self.buckets[bucket];
-        (b.before, b.after, b.stand) = (last, None, stand);
+        (b.before, b.after, b.list) = (last, None, list);
     }
 
-    /// Returns the list of a queue.
+    /// Returns the list that a queue waits in; `None` if in none.
     #[must_use]
-    pub fn stands(&self, bucket: BucketId) -> Stand {
-        self.buckets[bucket].stand
+    pub fn list(&self, bucket: BucketId) -> Option<List> {
+        self.buckets[bucket].list
     }
 
     /// Returns the first queue of a list.
     #[must_use]
-    pub fn first(&self, stand: Stand) -> Option<BucketId> {
-        self.lists[index_of(stand)?].first
+    pub fn first(&self, list: List) -> Option<BucketId> {
+        self.lists[list as usize].first
     }
 
     /// Returns the number of queues in a list.
     #[must_use]
-    pub fn len(&self, stand: Stand) -> u32 {
-        index_of(stand).map_or(0, |list| self.lists[list].len)
+    pub fn len(&self, list: List) -> u32 {
+        self.lists[list as usize].len
     }
 
     /// Returns the oldest packet of a queue.
@@ -266,15 +266,15 @@ impl Buckets {
     pub fn peek(&self) -> Option<&Packet> {
         let after = |&b: &BucketId| self.buckets[b].after;
         let holds = |&b: &BucketId| self.buckets[b].head.is_some();
-        let listed = |stand| std::iter::successors(self.first(stand), after).filter(holds);
+        let listed = |list| std::iter::successors(self.first(list), after).filter(holds);
         let deficit = |b| self.buckets[b].deficit;
-        if let Some(b) = listed(Stand::New).find(|&b| deficit(b) > 0) {
+        if let Some(b) = listed(List::New).find(|&b| deficit(b) > 0) {
             return self.head(b);
         }
         // New queues that are passed over are behind the old ones, with a quantum more.
-        let later = listed(Stand::New).map(|b| (b, deficit(b) + self.quantum));
+        let later = listed(List::New).map(|b| (b, deficit(b) + self.quantum));
         let (mut next, mut rounds) = (None, i64::MAX);
-        for (b, deficit) in listed(Stand::Old).map(|b| (b, deficit(b))).chain(later) {
+        for (b, deficit) in listed(List::Old).map(|b| (b, deficit(b))).chain(later) {
             let lacks = if deficit > 0 { 0 } else { -deficit / self.quantum + 1 };
             if lacks < rounds {
                 (next, rounds) = (Some(b), lacks);
@@ -287,7 +287,7 @@ impl Buckets {
     }
 
     /// Updates a queue's bytes in the tournament. A queue with packets, even empty ones, outweighs one without.
-    fn weigh(&mut self, bucket: BucketId) {
+    fn update_weight(&mut self, bucket: BucketId) {
         let b = &self.buckets[bucket];
         let weight = b.bytes + u64::from(b.packets > 0);
         let mut at = self.weights.len() / 2 + bucket.index() as usize;
@@ -300,15 +300,6 @@ impl Buckets {
             }
             self.weights[at] = winner;
         }
-    }
-}
-
-/// Index of a list.
-fn index_of(stand: Stand) -> Option<usize> {
-    match stand {
-        Stand::Out => None,
-        Stand::New => Some(0),
-        Stand::Old => Some(1),
     }
 }
 
@@ -352,7 +343,7 @@ mod tests {
                 assert_eq!(shown, Some(pkt.handle), "peek");
                 return Some(pkt.handle);
             }
-            buckets.pass(bucket);
+            buckets.on_empty(bucket);
         }
     }
 
@@ -377,17 +368,17 @@ mod tests {
         assert_eq!(first, [0, 1, 10, 11, 2]);
         push(&mut b, 2, 20, 600);
         assert_eq!(serve(&mut b), Some(20));
-        assert_eq!(b.stands(BucketId::new(2)), Stand::New);
+        assert_eq!(b.list(BucketId::new(2)), Some(List::New));
         push(&mut b, 0, 4, 600);
         // Queue 2 is checked, found empty and moved to the end.
         assert_eq!(serve(&mut b), Some(3));
-        assert_eq!(b.stands(BucketId::new(2)), Stand::Old);
+        assert_eq!(b.list(BucketId::new(2)), Some(List::Old));
         push(&mut b, 2, 21, 600);
         // Queue 0 is down to -400, gets a quantum and moves behind queue 1, which is found empty and removed, and queue
         // 2.
         assert_eq!(drain(&mut b), [21, 4]);
-        assert!([0, 1, 2].iter().all(|&bucket| b.stands(BucketId::new(bucket)) == Stand::Out));
-        assert_eq!((b.len(Stand::New), b.len(Stand::Old)), (0, 0));
+        assert!([0, 1, 2].iter().all(|&bucket| b.list(BucketId::new(bucket)).is_none()));
+        assert_eq!((b.len(List::New), b.len(List::Old)), (0, 0));
     }
 
     /// A packet of ten quanta is paid for over ten rounds, in which others send as much: queue 0 sends 10,000 bytes

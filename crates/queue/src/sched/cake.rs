@@ -36,7 +36,7 @@ use std::iter::repeat_n;
 
 use bentpipe_units::{Duration, Id as _, IdVec, Instant, Rate};
 
-use super::buckets::{BucketId, Buckets, FLOWS, Stand};
+use super::buckets::{BucketId, Buckets, FLOWS, List};
 use super::cobalt::{Cobalt, Settings, Signal};
 use super::flows::make_room;
 use crate::descriptor::SchedulerAlgorithm;
@@ -186,7 +186,7 @@ impl Cake {
 
     /// Returns true if a queue is unused.
     fn is_free(&mut self, bucket: BucketId, now: Instant) -> bool {
-        self.buckets.stands(bucket) == Stand::Out && self.cobalts[bucket].rest(now, &self.set)
+        self.buckets.list(bucket).is_none() && self.cobalts[bucket].rest(now, &self.set)
     }
 }
 
@@ -195,7 +195,7 @@ impl Scheduler for Cake {
         self.set_capacity(cx.queue.capacity);
         let salt = *self.salt.get_or_insert_with(|| cx.rng.bits());
         let bucket = self.classify(pkt.flow, salt, cx.now);
-        if self.buckets.stands(bucket) == Stand::Out {
+        if self.buckets.list(bucket).is_none() {
             self.cobalts[bucket].rest(cx.now, &self.set);
         }
         self.buckets.push(bucket, pkt);
@@ -215,7 +215,7 @@ impl Scheduler for Cake {
             let cobalt = &mut self.cobalts[bucket];
             let Some(pkt) = self.buckets.take(bucket) else {
                 cobalt.empty(cx.now, &self.set);
-                self.buckets.pass(bucket);
+                self.buckets.on_empty(bucket);
                 continue;
             };
             let signal = cobalt.leaves(cx.now - pkt.arrival, cx.now, &self.set, || cx.rng.uniform());
@@ -242,8 +242,8 @@ impl Scheduler for Cake {
     }
 
     fn probe(&self, out: &mut dyn FnMut(&'static str, f64)) {
-        out("new_flows", f64::from(self.buckets.len(Stand::New)));
-        out("old_flows", f64::from(self.buckets.len(Stand::Old)));
+        out("new_flows", f64::from(self.buckets.len(List::New)));
+        out("old_flows", f64::from(self.buckets.len(List::Old)));
         out("p", self.p);
         out("collisions", self.collisions as f64);
     }

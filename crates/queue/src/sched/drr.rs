@@ -102,7 +102,7 @@ impl Drr {
     }
 
     /// Removes a flow without packets from the ring; its counter is lost.
-    fn quit(&mut self, slot: SlotId) {
+    fn leave(&mut self, slot: SlotId) {
         let Turn { before, after, .. } = *self.turn(slot);
         self.turn(before).after = after;
         self.turn(after).before = before;
@@ -126,7 +126,7 @@ impl Drr {
     }
 
     /// Returns the bytes that a flow's counter lacks for its next packet.
-    fn lacks(&self, slot: SlotId) -> u64 {
+    fn shortfall(&self, slot: SlotId) -> u64 {
         let len = self.head(slot).map_or(0, |pkt| u64::from(pkt.len));
         len.saturating_sub(self.turns[slot.index() as usize].deficit)
     }
@@ -135,9 +135,9 @@ impl Drr {
     fn advance(&mut self) {
         let Some(start) = self.current else { return };
         let (mut current, mut least) = (start, u64::MAX);
-        while self.lacks(current) > 0 {
+        while self.shortfall(current) > 0 {
             let next = self.turn(current).after;
-            least = least.min(self.lacks(current).div_ceil(self.quantum));
+            least = least.min(self.shortfall(current).div_ceil(self.quantum));
             if next == start && least > 1 {
                 // No flow can send: skip the rounds until one can, except the one that begins here.
                 let mut slot = start;
@@ -160,7 +160,7 @@ impl Drr {
         let pkt = self.flows.remove(node);
         if self.flows.head(slot).is_none() {
             self.longest.remove(slot);
-            self.quit(slot);
+            self.leave(slot);
         } else {
             self.longest.set(slot, (self.flows.bytes(slot), slot));
         }

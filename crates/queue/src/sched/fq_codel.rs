@@ -29,7 +29,7 @@ use std::iter::repeat_n;
 
 use bentpipe_units::{Duration, IdVec};
 
-use super::buckets::{BucketId, Buckets, FLOWS, QUANTUM, Stand};
+use super::buckets::{BucketId, Buckets, FLOWS, List, QUANTUM};
 use crate::aqm::codel::{Control, INTERVAL, MTU, Settings, TARGET};
 use crate::descriptor::SchedulerAlgorithm;
 use crate::{
@@ -136,7 +136,7 @@ impl Scheduler for FqCodel {
             let control = &mut self.controls[bucket];
             let Some(pkt) = self.buckets.take(bucket) else {
                 control.empty();
-                self.buckets.pass(bucket);
+                self.buckets.on_empty(bucket);
                 continue;
             };
             behind -= u64::from(pkt.len);
@@ -158,8 +158,8 @@ impl Scheduler for FqCodel {
     }
 
     fn probe(&self, out: &mut dyn FnMut(&'static str, f64)) {
-        out("new_flows", f64::from(self.buckets.len(Stand::New)));
-        out("old_flows", f64::from(self.buckets.len(Stand::Old)));
+        out("new_flows", f64::from(self.buckets.len(List::New)));
+        out("old_flows", f64::from(self.buckets.len(List::Old)));
     }
 }
 

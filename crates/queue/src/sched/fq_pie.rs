@@ -26,7 +26,7 @@ use std::iter::repeat_n;
 
 use bentpipe_units::{Duration, IdVec, Instant};
 
-use super::buckets::{BucketId, Buckets, FLOWS, QUANTUM, Stand};
+use super::buckets::{BucketId, Buckets, FLOWS, List, QUANTUM};
 use crate::aqm::pie::{
     ALPHA, BETA, CAP, Control, DERANDOMIZE, MARK_ECNTH, MAX_BURST, MEAN_PACKET, Rules, T_UPDATE, TARGET,
 };
@@ -125,7 +125,7 @@ impl Scheduler for FqPie {
         loop {
             let bucket = self.buckets.turn()?;
             let Some(pkt) = self.buckets.take(bucket) else {
-                self.buckets.pass(bucket);
+                self.buckets.on_empty(bucket);
                 continue;
             };
             self.buckets.charge(bucket, pkt.len);
@@ -164,8 +164,8 @@ impl Scheduler for FqPie {
         let active = self.active_queues.iter().map(|&bucket| &self.controls[bucket]);
         out("p", active.clone().map(|control| control.drop_prob).fold(0.0, f64::max));
         out("qdelay", active.map(|control| control.current_qdelay).fold(0.0, f64::max));
-        out("new_flows", f64::from(self.buckets.len(Stand::New)));
-        out("old_flows", f64::from(self.buckets.len(Stand::Old)));
+        out("new_flows", f64::from(self.buckets.len(List::New)));
+        out("old_flows", f64::from(self.buckets.len(List::Old)));
     }
 }
 

@@ -66,7 +66,7 @@ impl<I: Id + PartialEq, K: Copy + Ord> Heap<I, K> {
             }
             Some(place) => place.index() as usize,
         };
-        self.settle(place, (key, item));
+        self.sift(place, (key, item));
     }
 
     /// Removes an item, if present.
@@ -76,13 +76,13 @@ impl<I: Id + PartialEq, K: Copy + Ord> Heap<I, K> {
         if let Some(last) = self.entries.pop()
             && last.1 != item
         {
-            self.settle(place.index() as usize, last);
+            self.sift(place.index() as usize, last);
         }
     }
 
     /// Places an entry, starting at a free position.
     #[inline]
-    fn settle(&mut self, mut place: usize, entry: (K, I)) {
+    fn sift(&mut self, mut place: usize, entry: (K, I)) {
         let started = place;
         while place > 0 {
             let above = (place - 1) / WIDTH;

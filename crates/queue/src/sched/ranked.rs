@@ -69,18 +69,18 @@ pub struct Ranked {
     by_flow: bool,
     /// By node of `packets`: number in the order of arrival.
     numbers: Vec<u64>,
-    came: u64,
+    arrivals: u64,
     /// By rank and number, the packet or flow that leaves first.
     first: Heap<Item, Reverse<(u64, u64)>>,
     /// By rank and number, the packet or flow that is dropped first.
     last: Heap<Item, (u64, u64)>,
     /// Median rank of the TCP packets.
-    median: Middle,
+    median: MedianState,
 }
 
 /// Median of the ranks, computed from the first time that it is needed.
 #[derive(Debug)]
-enum Middle {
+enum MedianState {
     /// Not needed: packets without TCP have a given rank.
     Given,
     /// Only TCP packets with individual ranks so far; the last to leave had this rank.
@@ -96,13 +96,13 @@ impl Ranked {
             packets: Flows::default(),
             by_flow: values.name("order") == "flow",
             numbers: Vec::new(),
-            came: 0,
+            arrivals: 0,
             first: Heap::default(),
             last: Heap::default(),
             median: match (values.number("other") < 1.0, values.name("order")) {
-                (false, _) => Middle::Given,
-                (true, "packet") => Middle::Deferred(0),
-                (true, _) => Middle::Known(Median::default()),
+                (false, _) => MedianState::Given,
+                (true, "packet") => MedianState::Deferred(0),
+                (true, _) => MedianState::Known(Median::default()),
             },
         }
     }
@@ -110,15 +110,15 @@ impl Ranked {
     /// Returns the median rank of the TCP packets; `None` if packets without TCP have a given rank. The first call
     /// sorts the waiting packets, which spares pure TCP queues the cost.
     pub fn median(&mut self) -> Option<u64> {
-        if let Middle::Deferred(last) = self.median {
+        if let MedianState::Deferred(last) = self.median {
             let mut median = Median::after(last);
             for (Reverse((rank, _)), item) in self.first.iter() {
                 median.add(item.node(), rank);
             }
-            self.median = Middle::Known(median);
+            self.median = MedianState::Known(median);
         }
         match &self.median {
-            Middle::Known(median) => Some(median.get()),
+            MedianState::Known(median) => Some(median.get()),
             _ => None,
         }
     }
@@ -126,7 +126,7 @@ impl Ranked {
     /// Adds a packet of this rank, and drops packets for which there is no room.
     pub fn push(&mut self, pkt: Packet, rank: u64, cx: &mut Context<'_>, out: &mut dyn SchedulerHost) {
         debug_assert!(
-            pkt.tcp.is_some() || !matches!(self.median, Middle::Deferred(_)),
+            pkt.tcp.is_some() || !matches!(self.median, MedianState::Deferred(_)),
             "a packet without TCP arrived before the median was computed"
         );
         let (node, slot) = self.packets.push(pkt);
@@ -134,16 +134,16 @@ impl Ranked {
         if self.numbers.len() <= index {
             self.numbers.resize(index + 1, 0);
         }
-        self.numbers[index] = self.came;
+        self.numbers[index] = self.arrivals;
         if self.by_flow {
             self.rank_flow(slot, rank);
         } else {
-            self.first.set(node.into(), Reverse((rank, self.came)));
-            self.last.set(node.into(), (rank, self.came));
+            self.first.set(node.into(), Reverse((rank, self.arrivals)));
+            self.last.set(node.into(), (rank, self.arrivals));
         }
-        self.came += 1;
+        self.arrivals += 1;
         if pkt.tcp.is_some()
-            && let Middle::Known(median) = &mut self.median
+            && let MedianState::Known(median) = &mut self.median
         {
             median.add(node, rank);
         }
@@ -194,8 +194,8 @@ impl Ranked {
         let slot = self.packets.slot_of(node)?;
         let pkt = self.packets.remove(node)?;
         match &mut self.median {
-            Middle::Known(median) if pkt.tcp.is_some() => median.remove(node),
-            Middle::Deferred(last) => {
+            MedianState::Known(median) if pkt.tcp.is_some() => median.remove(node),
+            MedianState::Deferred(last) => {
                 *last = self.first.key(node.into()).map_or(*last, |Reverse((rank, _))| rank)
             }
             _ => {}
@@ -222,7 +222,7 @@ mod tests {
     struct Naive {
         waiting: Vec<(u64, u64, u32, u32, bool)>,
         by_flow: bool,
-        came: u64,
+        arrivals: u64,
     }
 
     impl Naive {
@@ -230,8 +230,8 @@ mod tests {
             if self.by_flow {
                 self.waiting.iter_mut().filter(|other| other.3 == flow).for_each(|other| other.0 = rank);
             }
-            self.waiting.push((rank, self.came, handle, flow, tcp));
-            self.came += 1;
+            self.waiting.push((rank, self.arrivals, handle, flow, tcp));
+            self.arrivals += 1;
         }
 
         fn remove(&mut self, handle: Option<u32>) -> Option<u32> {
