@@ -31,6 +31,9 @@ def test_goodput_matches_the_kernel(results: dict[str, Result], name: str) -> No
     if name not in results:
         pytest.skip("this kernel does not have the algorithm")
     result = results[name]
+    if result.kernel and not 0.9 <= result.ratio <= 1.1:
+        # A busy machine delays the kernel's own work, unseen by the relay: the median of three runs decides.
+        result = next(compare([result.case], runs=3))
     if not result.kernel:
         pytest.skip("three attempts failed to emulate a link in real time: the machine is too busy")
     trace = result.kernel[0]
