@@ -119,7 +119,7 @@ fn verdicts_apply_to_each_packet_in_order() {
         let seen = Arc::new(AtomicU32::new(0));
         let seeing = Arc::clone(&seen);
         let judging = b.spawn(move || {
-            let mut queue = Queue::open(0, &Settings::default()).expect("a queue");
+            let mut queue = crate::common::bound(|| Queue::open(0, &Settings::default()));
             opened.send(()).expect("a receiver");
             let mut later = None;
             let judged = judge(&mut queue, &stopped, &mut |id, packet| {
@@ -181,7 +181,7 @@ fn packets_pass_without_a_listener() {
         assert_eq!(come(&socket, 10).len(), 10, "before there is a queue");
         // A truncated packet cannot be changed.
         let part = Settings { copy: 64, ..Settings::default() };
-        let mut queue = b.run(move || Queue::open(7, &part).expect("a queue"));
+        let mut queue = b.run(move || crate::common::bound(|| Queue::open(7, &part)));
         let second = b.run(|| Queue::open(7, &Settings::default()).expect_err("the number is taken"));
         assert_eq!(second.to_string(), "NFQUEUE 7: bound by another process, or CAP_NET_ADMIN is missing");
         numbered(&a, at, 10, 100);
@@ -217,7 +217,7 @@ fn lost_packets_are_counted() {
         (Settings { fail_open: true, ..small }, "open"),
     ] {
         let socket = receiver(&b, B[0]);
-        let mut queue = b.run(move || Queue::open(0, &settings).expect("a queue"));
+        let mut queue = b.run(move || crate::common::bound(|| Queue::open(0, &settings)));
         numbered(&a, B[0], 500, 1000);
         let mut judged = Vec::new();
         while queue
@@ -309,7 +309,7 @@ fn packets_are_segments_with_complete_checksums() {
         for (namespace, number) in [(&b, 0), (&a, 1)] {
             let (stopped, opened) = (Arc::clone(&stop), opened.clone());
             judging.push(namespace.spawn(move || {
-                let mut queue = Queue::open(number, &Settings::default()).expect("a queue");
+                let mut queue = crate::common::bound(|| Queue::open(number, &Settings::default()));
                 opened.send(()).expect("a receiver");
                 let (mut longest, mut changed) = (0, 0);
                 let packets = judge(&mut queue, &stopped, &mut |_, packet| {
@@ -333,6 +333,7 @@ fn packets_are_segments_with_complete_checksums() {
                 (packets, longest, changed, queue.refused(), queue.lost().expect("counters"))
             }));
         }
+        drop(opened);
         open.recv().and_then(|()| open.recv()).expect("both queues");
         transfer(&a, &b, at, 3_000_000, |_| ());
         stop.store(true, Ordering::Relaxed);
@@ -359,7 +360,7 @@ fn a_queue_keeps_up_with_tcp() {
     let (opened, open) = std::sync::mpsc::channel();
     let stopped = Arc::clone(&stop);
     let judging = b.spawn(move || {
-        let mut queue = Queue::open(0, &Settings::default()).expect("a queue");
+        let mut queue = crate::common::bound(|| Queue::open(0, &Settings::default()));
         opened.send(()).expect("a receiver");
         // First unchanged, then with every packet changed.
         let mut changing = false;

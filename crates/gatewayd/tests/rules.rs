@@ -414,7 +414,7 @@ fn judge(namespace: &Namespace, number: u16, stop: &Arc<AtomicBool>) -> std::thr
     let (opened, open) = mpsc::channel();
     let stop = Arc::clone(stop);
     let thread = namespace.spawn(move || {
-        let mut queue = Queue::open(number, &Settings::default()).expect("a queue");
+        let mut queue = crate::common::bound(|| Queue::open(number, &Settings::default()));
         opened.send(()).expect("a receiver");
         let mut seen = Seen::default();
         loop {

@@ -304,8 +304,8 @@ fn marked(namespace: &crate::common::Namespace, room: u64, delay: Duration) -> M
         (Arc::clone(&room), Arc::clone(&updates), Arc::clone(&stop));
     let (opened, open) = std::sync::mpsc::channel();
     let thread = namespace.spawn(move || {
-        let mut inward = Queue::open(0, &Settings::default()).expect("a queue");
-        let mut outward = Queue::open(1, &Settings::default()).expect("a queue");
+        let mut inward = crate::common::bound(|| Queue::open(0, &Settings::default()));
+        let mut outward = crate::common::bound(|| Queue::open(1, &Settings::default()));
         let injector = Injector::open().expect("raw sockets");
         opened.send(()).expect("a receiver");
         let mut windows = Windows::new();

@@ -26,18 +26,20 @@ pub fn ready(what: &impl AsFd, how: PollFlags, milliseconds: u16) -> bool {
     }
 }
 
-/// Binds a socket to an address that an earlier one had. Another test's child process holds the earlier descriptor until it
-/// executes its program.
+/// Binds a socket to an address, or to an NFQUEUE's number, that an earlier one had. Another test's child process holds the
+/// earlier descriptor until it executes its program.
 pub fn bound<T>(bind: impl Fn() -> io::Result<T>) -> T {
     for _ in 0..6000 {
         match bind() {
-            Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
+            Err(error)
+                if matches!(error.kind(), io::ErrorKind::AddrInUse | io::ErrorKind::PermissionDenied) =>
+            {
                 thread::sleep(Duration::from_millis(10));
             }
             other => return other.expect("a socket"),
         }
     }
-    panic!("the address is in use for a minute");
+    panic!("in use for a minute");
 }
 
 /// A network namespace.

@@ -47,7 +47,7 @@ impl Satellite {
         let (held, stop) = (Arc::clone(&satellite.held), Arc::clone(&satellite.stop));
         let (opened, open) = channel();
         namespace.spawn(move || {
-            let mut queue = Queue::open(NUMBER, &Settings::default()).expect("a queue");
+            let mut queue = crate::common::bound(|| Queue::open(NUMBER, &Settings::default()));
             opened.send(()).expect("a receiver");
             let mut waiting: VecDeque<(Instant, PacketId)> = VecDeque::new();
             while !stop.load(Ordering::Relaxed) {
