@@ -112,8 +112,9 @@ test-packages:
 	@command -v tshark >/dev/null || { $(call debian,tshark,the captures' test reads them with Wireshark); }
 	@[ "$$(id -u)" != 0 ] || $(MAKE) live-packages unit-packages
 
+# More processes than processors, for live runs and commands wait.
 test-python: $(CORE) $(LIVE) $(VENV)/.dev test-packages
-	$(BIN)/pytest -n logical --dist loadfile --ignore python/tests/test_recipes.py
+	$(BIN)/pytest -n $$(( $$(nproc) * 3 / 2 )) --dist loadfile --ignore python/tests/test_recipes.py
 
 # What it builds stays in target/recipes, so that only the first run compiles the dependencies.
 test-recipes: $(VENV)/.dev ## follow the recipes of CONTRIBUTING.md on a copy of the tree
