@@ -193,9 +193,9 @@ def test_two_processes_cannot_write_to_one_folder(plan: Plan, tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"settings": ["red", "avq"]}, "settings red, avqred, now it is red, avq"),
-        ({"runs": 3}, "seeds 1, 2, now it is 1, 2, 3"),
-        ({"seed": 2}, "seeds 1, 2, now it is 2, 3"),
+        ({"settings": ["red", "avq"]}, "settings red, avqred, now with red, avq"),
+        ({"runs": 3}, "seeds 1, 2, now with 1, 2, 3"),
+        ({"seed": 2}, "seeds 1, 2, now with 2, 3"),
     ],
 )
 def test_resuming_another_experiment_is_refused(
@@ -208,7 +208,7 @@ def test_resuming_another_experiment_is_refused(
 
 def test_resuming_with_another_duration_names_both(copy: Path) -> None:
     longer = bp.load("small-gateway", set={"run.duration": "21 s"})
-    with pytest.raises(bp.UsageError, match=r"run\.duration 20 s, now it is 21 s"):
+    with pytest.raises(bp.UsageError, match=r"run\.duration 20 s, now with 21 s"):
         Store.resume(copy, make_plan(longer, settings=SETTINGS, runs=2))
 
 

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.skipif(
 
 def test_systemd_starts_reloads_and_restarts_the_gateway(tmp_path: Path) -> None:
     out = tmp_path / "out"
-    (out / "root").mkdir(parents=True)
+    (out / "system").mkdir(parents=True)
     unshare = ["unshare", "--mount", "--pid", "--uts", "--ipc", "--net", "--cgroup", "--fork", "--kill-child"]
     deploy = HERE.parent.parent / "deploy"
     command = [*unshare, "bash", str(HERE / "live" / "unit.sh"), programs().gateway, str(deploy), str(out)]

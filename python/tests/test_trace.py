@@ -93,9 +93,9 @@ def test_a_result_is_resumed_with_the_same_trace_only(bentpipe: Command) -> None
     command = ["run", "small-gateway", "--duration", "2 s", "--out", "here"]
     bentpipe(*command, "--trace", "flow:1", check=0)
     done = bentpipe(*command, "--trace", "flow:2", "--resume", check=2)
-    assert "it was started with traced flows flow:1, now it is flow:2" in done.stderr
+    assert "it was started with traced flows flow:1, now with flow:2" in done.stderr
     done = bentpipe(*command, "--resume", check=2)
-    assert "it was started with traced flows flow:1, now it is none" in done.stderr  # words: ok
+    assert "it was started with traced flows flow:1, now with none" in done.stderr
     bentpipe(*command, "--trace", "flow:1", "--trace", "flow:1", "--resume", check=0)
     bentpipe(*command, "--trace", "flow:2", "--force", check=0)
 

@@ -213,7 +213,7 @@ impl Gateway {
         }
     }
 
-    /// Time of the next call of [`Gateway::wake`]; `None` if there is nothing to do.
+    /// Time of the next call of [`Gateway::wake`]; `None` while idle.
     #[must_use]
     pub fn wake_at(&self) -> Option<Instant> {
         let mut next = self.serving.map(|(done, _)| done);

@@ -343,7 +343,7 @@ def _check_same(folder: Path, there: dict[str, Any], asked: dict[str, Any]) -> N
     """Raise `UsageError` unless the result in `folder` and the requested one are the same."""
 
     def differ(what: str, old: object, new: object) -> UsageError:
-        return UsageError(f"{folder}: cannot be resumed: it was started with {what} {old}, now it is {new}")
+        return UsageError(f"{folder}: cannot be resumed: it was started with {what} {old}, now with {new}")
 
     if there["core"] != asked["core"]:
         old, new = there["core"], asked["core"]

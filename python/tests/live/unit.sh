@@ -10,11 +10,11 @@ set -eu -o pipefail
 boot() {
   program=$1 deploy=$2 out=$3 python=$4 prefix=$5 self=$6
   mount --make-rprivate /
-  mount -t tmpfs bentpipe "$out/root"
-  mkdir "$out"/root/{changes,scratch,all}
+  mount -t tmpfs bentpipe "$out/system"
+  mkdir "$out"/system/{changes,scratch,all}
   # Relative paths, because a comma or colon in a path would separate options.
-  (cd "$out/root" && mount -t overlay bentpipe all -o lowerdir=/,upperdir=changes,workdir=scratch)
-  root=$out/root/all
+  (cd "$out/system" && mount -t overlay bentpipe all -o lowerdir=/,upperdir=changes,workdir=scratch)
+  root=$out/system/all
   mount -t proc proc "$root/proc"
   mount -t sysfs sysfs "$root/sys"
   mount -t cgroup2 cgroup2 "$root/sys/fs/cgroup" || mount -t tmpfs tmpfs "$root/sys/fs/cgroup"
