@@ -20,6 +20,7 @@ ROOMS: dict[str, set[str]] = {
     "files": {"errors"},
     "format": set(),
     "pages": {"errors", "files"},
+    "qoe": {"errors"},
     "stats": {"errors", "format"},
     "runs": COMMON | {"pages", "stats"},
     "sweeps": DATA,

@@ -1,0 +1,130 @@
+"""Thresholds of quality: values of their sources, grades, and changes by the user."""
+
+import math
+
+import pytest
+
+from bentpipe.errors import UsageError
+from bentpipe.qoe import voice
+from bentpipe.qoe.thresholds import THRESHOLDS, Grade, rating, with_overrides
+
+
+@pytest.mark.parametrize(
+    ("measure", "value", "grade"),
+    [
+        ("voice.mos", 4.41, "good"),
+        ("voice.mos", 4.03, "good"),
+        ("voice.mos", 4.02, "fair"),
+        ("voice.mos", 3.10, "fair"),
+        ("voice.mos", 3.09, "bad"),
+        ("voice.delay", 150, "good"),
+        ("voice.delay", 151, "fair"),
+        ("voice.delay", 400, "fair"),
+        ("voice.delay", 401, "bad"),
+        ("page.ttfb", 0.8, "good"),
+        ("page.ttfb", 1.9, "bad"),
+        ("page.load", 3, "fair"),
+        ("video.mos", 2.9, "bad"),
+        ("video.startup", 1, "good"),
+        ("video.stalls", 0, "good"),
+        ("game.delay", 300, "bad"),
+        ("game.loss", 1, "fair"),
+        ("download.time", 16, "fair"),
+        ("download.plan", 79, "bad"),
+        ("responsiveness", 300, "fair"),
+        ("responsiveness", 6000, "good"),
+    ],
+)
+def test_value_has_the_grade_of_its_source(measure: str, value: float, grade: Grade) -> None:
+    assert rating(measure, value) == grade
+
+
+def test_missing_value_has_no_grade() -> None:
+    assert rating("voice.mos", None) is None
+    assert rating("voice.mos", math.nan) is None
+
+
+def test_infinite_time_is_bad() -> None:
+    assert rating("page.load", math.inf) == "bad"
+
+
+@pytest.mark.parametrize("measure", sorted(THRESHOLDS))
+def test_threshold_has_a_source_and_consistent_limits(measure: str) -> None:
+    each = THRESHOLDS[measure]
+    assert each.measure == measure
+    assert each.source
+    assert "http" not in each.source
+    assert each.higher == (each.good > each.bad)
+    assert each.good != each.bad
+    assert (each.grade(each.good), each.grade(each.bad)) == ("good", "fair")
+
+
+@pytest.mark.parametrize("measure", sorted(THRESHOLDS))
+def test_grade_never_improves_as_values_get_worse(measure: str) -> None:
+    each = THRESHOLDS[measure]
+    worse = (each.bad - each.good) / 10
+    grades = [each.grade(each.good + step * worse) for step in range(-5, 20)]
+    assert grades == sorted(grades, key=("good", "fair", "bad").index)
+    assert set(grades) == {"good", "fair", "bad"}
+
+
+def test_opinion_of_a_call_has_the_grade_of_its_rating() -> None:
+    """Except within the rounding of G.107, Table B.1, at R = 80 and 60."""
+    for r in (0, 30, 59, 61, 70, 79, 81, 93.2):
+        assert rating("voice.mos", voice.mos(r)) == rating("voice.r", r)
+
+
+def test_stall_limit_follows_from_the_formula_of_its_source() -> None:
+    """Hoßfeld et al., ISM 2011: MOS = 3.5 exp(-(0.15 L + 0.19) N) + 1.5 for N stalls of L seconds each.
+
+    Their videos lasted up to a minute. One stall of a share of 60 s has MOS 3 at the limit, rounded down.
+    """
+    length = (math.log(3.5 / (3 - 1.5)) - 0.19) / 0.15
+    assert length == pytest.approx(4.38, abs=0.01)
+    assert math.floor(100 * length / 60) == THRESHOLDS["video.stalls"].bad
+
+
+def test_limits_can_be_changed() -> None:
+    changed = with_overrides({"voice.mos": {"good": 3.6, "bad": 2}, "page.load": {"bad": 10}})
+    assert rating("voice.mos", 3.7) == "fair"
+    assert rating("voice.mos", 3.7, changed) == "good"
+    assert rating("page.load", 9, changed) == "fair"
+    assert changed["page.load"].good == THRESHOLDS["page.load"].good
+    assert changed["page.load"].source == "set by the user"
+    assert changed["page.ttfb"] is THRESHOLDS["page.ttfb"]
+    assert with_overrides({}) == THRESHOLDS
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        ({"voice": {"good": 4}}, r"^thresholds have no measure 'voice': voice.r, voice.mos, .* are allowed$"),
+        ({"voice.mos": {"godo": 4}}, r"^thresholds of voice.mos have a limit 'godo': good, bad are allowed$"),
+        ({"voice.mos": {"good": "4"}}, r"^threshold 'good' of voice.mos is '4': a finite number is allowed$"),
+        ({"voice.mos": {"bad": True}}, r"^threshold 'bad' of voice.mos is True: a finite number is allowed$"),
+        (
+            {"voice.mos": {"bad": math.nan}},
+            r"^threshold 'bad' of voice.mos is nan: a finite number is allowed$",
+        ),
+        (
+            {"voice.mos": {"good": 2}},
+            r"^thresholds of voice.mos are good 2 and bad 3.1: good at least 3.1 is allowed, "
+            r"because higher values are better$",
+        ),
+        (
+            {"page.load": {"good": 5}},
+            r"^thresholds of page.load are good 5 and bad 4: good at most 4 is allowed, "
+            r"because lower values are better$",
+        ),
+    ],
+)
+def test_wrong_limits_are_refused_with_what_is_allowed(
+    overrides: dict[str, dict[str, object]], message: str
+) -> None:
+    with pytest.raises(UsageError, match=message):
+        with_overrides(overrides)
+
+
+def test_unknown_measure_is_refused() -> None:
+    with pytest.raises(UsageError, match=r"^thresholds have no measure 'fun': voice.r, "):
+        rating("fun", 1)
