@@ -34,6 +34,12 @@ def test_examples_in_markov_md_work() -> None:
     assert found.failed == 0
 
 
+def test_examples_in_qoe_md_work() -> None:
+    found = doctest.testfile(str(DOCS / "qoe.md"), module_relative=False)
+    assert found.attempted > 5
+    assert found.failed == 0
+
+
 @pytest.mark.parametrize("name", sorted(reference.PAGES))
 def test_generated_pages_are_current(name: str) -> None:
     text = (DOCS / name).read_text(encoding="utf-8")

@@ -20,7 +20,6 @@ from bentpipe.qoe.voice import (
     Sensitivity,
     burst_ratio,
     call,
-    jitter_buffer,
     mos,
     out_of_range,
     r_from_mos,
@@ -262,20 +261,6 @@ def test_burst_ratio_of_a_gilbert_channel_is_that_of_g107() -> None:
     assert burst_ratio(states) == pytest.approx(2, rel=0.05)
 
 
-def test_jitter_buffer_plays_all_packets_with_one_delay() -> None:
-    played = jitter_buffer([None, 250, 260, 291, 289, None, 240, 290], 40)
-    assert played.delay == 290
-    assert played.loss == pytest.approx(100 * 3 / 8)
-    assert played.burst_r == pytest.approx(1)
-    assert jitter_buffer([None, None], 40).loss == 100
-
-
-def test_deeper_jitter_buffer_trades_delay_for_loss() -> None:
-    delays = (250 + np.random.default_rng(3).exponential(20, 1000)).tolist()
-    played = [jitter_buffer(delays, depth) for depth in range(0, 200, 20)]
-    assert all(a.delay < b.delay and a.loss >= b.loss for a, b in pairwise(played))
-
-
 def test_impossible_values_are_refused_by_name() -> None:
     with pytest.raises(
         UsageError, match=r"^one-way delay Ta \[ms\] of a voice connection is -1: at least 0 is allowed$"
@@ -297,10 +282,6 @@ def test_impossible_values_are_refused_by_name() -> None:
         call(0, 0, "opus")
     with pytest.raises(UsageError, match=r"^a voice MOS is 4.6: 1 to 4.5 is allowed$"):
         r_from_mos(4.6)
-    with pytest.raises(UsageError, match=r"^depth of a jitter buffer is -1 ms: at least 0 is allowed$"):
-        jitter_buffer([1.0], -1)
-    with pytest.raises(UsageError, match=r"^a jitter buffer has no packets"):
-        jitter_buffer([], 1)
 
 
 def test_loss_with_a_codec_of_unknown_robustness_is_refused() -> None:

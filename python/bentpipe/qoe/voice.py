@@ -24,12 +24,10 @@ __all__ = [
     "SENSITIVITY",
     "Codec",
     "Connection",
-    "Playout",
     "Rating",
     "Sensitivity",
     "burst_ratio",
     "call",
-    "jitter_buffer",
     "markdown",
     "mos",
     "out_of_range",
@@ -417,33 +415,6 @@ def call(
     connection = replace(base or Connection(), ta=delay, ppl=loss, burst_r=burst_r, ie=chosen.ie)
     connection = replace(connection, t=delay, tr=2 * delay)
     return rate(connection if chosen.bpl is None else replace(connection, bpl=chosen.bpl))
-
-
-@dataclass(frozen=True, slots=True)
-class Playout:
-    """Packets of a call as they leave a jitter buffer."""
-
-    delay: float
-    """Time of the played packets from sending to playing [ms]; the buffer's depth if no packet arrived."""
-    loss: float
-    """Packets lost or too late [%]."""
-    burst_r: float
-    """Burst ratio of these packets."""
-
-
-def jitter_buffer(delays: Sequence[float | None], depth: float) -> Playout:
-    """Return the effect of a fixed jitter buffer on packets in order of sending.
-
-    `delays` are their one-way delays [ms], None if lost. The first packet to arrive waits `depth` [ms], and the
-    others are played with the same total delay; packets with a longer delay are too late.
-    """
-    if not (math.isfinite(depth) and depth >= 0):
-        raise UsageError(f"depth of a jitter buffer is {depth:g} ms: at least 0 is allowed")
-    if not delays:
-        raise UsageError("a jitter buffer has no packets: at least one is needed")
-    limit = next((delay for delay in delays if delay is not None), 0.0) + depth
-    lost = [delay is None or delay > limit for delay in delays]
-    return Playout(limit, 100 * sum(lost) / len(lost), burst_ratio(lost))
 
 
 def burst_ratio(lost: Sequence[bool]) -> float:
