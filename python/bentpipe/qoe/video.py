@@ -183,7 +183,7 @@ def _mos_from_r(r: float) -> float:
 
 
 def _r_from_mos(mos: float) -> float:
-    """Return the rating 0 to 100 with a MOS, which increases with the rating."""
+    """Return the rating 0 to 100 of a MOS; above 1.05 it is unique."""
     if mos <= _LEAST:
         return 0.0
     least, most = 0.0, 100.0
