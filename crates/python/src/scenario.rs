@@ -122,6 +122,12 @@ impl Scenario {
         self.inner.overrides().collect()
     }
 
+    /// Classes of traffic, in the order of the file.
+    #[getter]
+    fn classes(&self) -> Vec<&str> {
+        self.inner.classes()
+    }
+
     #[getter]
     fn title(&self) -> &str {
         &self.inner.title

@@ -9,7 +9,7 @@ use arrow_array::{
     StringArray, UInt32Array, UInt64Array,
 };
 use arrow_schema::{Field, Schema};
-use bentpipe_sim::{Flow, REASONS, Results, Series, TraceRow, TraceState};
+use bentpipe_sim::{Call, Flow, REASONS, Results, Series, TraceRow, TraceState};
 use bentpipe_units::{Duration, Instant};
 use pyo3::prelude::*;
 use pyo3::types::PyCapsule;
@@ -110,10 +110,21 @@ pub fn flows(results: &Results) -> Columns {
     let count_of =
         |f: &dyn Fn(&Flow) -> u32| UInt32Array::from_iter_values(flows.iter().map(|(_, flow)| f(flow)));
     let traffic = flows.iter().map(|(_, flow)| flow.traffic as i32).collect();
+    let class_names: Vec<_> = results.classes.iter().map(|class| class.name.as_str()).collect();
+    let class = flows.iter().map(|(_, flow)| results.class_of[flow.traffic as usize] as i32).collect();
+    let of_call = |f: &dyn Fn(&Call) -> f64| -> Float64Array {
+        flows.iter().map(|(_, flow)| results.call(flow).map(f).filter(|x| !x.is_nan())).collect()
+    };
+    let codecs: StringArray =
+        flows.iter().map(|(_, flow)| results.call(flow).map(|call| call.voice.codec.name())).collect();
+    let count_of_call = |f: &dyn Fn(&Call) -> u64| -> UInt64Array {
+        flows.iter().map(|(_, flow)| results.call(flow).map(f)).collect()
+    };
     vec![
         column("flow", UInt32Array::from_iter_values(flows.iter().map(|(index, _)| *index as u32))),
         column("session", count_of(&|flow| flow.session)),
         column("traffic", names(traffic, &results.traffic)),
+        column("class", names(class, &class_names)),
         column("opened", column_of(&|flow| since(flow.opened))),
         column("closed", column_of(&|flow| flow.closed.map_or(f64::NAN, since))),
         column("completed", flag_of(&|flow| flow.completed)),
@@ -125,6 +136,13 @@ pub fn flows(results: &Results) -> Columns {
         column("packets", count_of(&|flow| flow.received_packets)),
         column("delay", column_of(&|flow| flow.delay())),
         column("jitter", column_of(&|flow| flow.jitter())),
+        column("received_units", count_of(&|flow| flow.received_units)),
+        column("lost_units", count_of(&|flow| flow.lost_units)),
+        column("played", count_of_call(&|call| call.played)),
+        column("late", count_of_call(&|call| call.late)),
+        column("mouth_to_ear", of_call(&Call::mouth_to_ear_delay)),
+        column("burst_ratio", of_call(&Call::burst_ratio)),
+        column("codec", codecs),
     ]
 }
 

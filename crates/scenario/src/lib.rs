@@ -26,7 +26,7 @@ pub use effective::{Effective, Origin};
 pub use error::{Error, Location};
 pub use load::{OutsideKey, Packed};
 pub use model::{
-    Absence, Access, AqmSpec, Bulk, Capacity, Capture, Carrier, Clock, Congestion, ConnectionPer,
+    Absence, Access, AqmSpec, Bulk, Capacity, Capture, Carrier, Clock, Codec, Congestion, ConnectionPer,
     DATAGRAM_HEADER, Delay, Demand, Digest, Direction, Distribution, Drawn, Ecn, Equations, Fade, Feedback,
     Files, FlowKey, FluidVariant, Fourier, Frames, Gateway, GatewayIndex, GilbertElliott, Gop, Handover, Hop,
     Host, HostIndex, Link, LinkIndex, Loss, LossAt, LossModel, LossOf, MODCODS, MarkingSpec, MeasuredSeries,

@@ -73,6 +73,18 @@ impl Scenario {
         self.gateways[i].signals_behind_pep()
     }
 
+    /// Returns the classes of traffic, in the order of the file.
+    #[must_use]
+    pub fn classes(&self) -> Vec<&str> {
+        let mut classes = Vec::new();
+        for class in self.traffic.iter().map(Traffic::class) {
+            if !classes.contains(&class) {
+                classes.push(class);
+            }
+        }
+        classes
+    }
+
     /// Returns the first unused override as an error; for a single run.
     ///
     /// # Errors

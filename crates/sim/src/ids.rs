@@ -32,6 +32,8 @@ id_types! {
     pub SessionId,
     /// A source of transfers or packets.
     pub SourceId,
+    /// A class of traffic.
+    pub ClassId,
 }
 
 optional_id_types! {
@@ -47,4 +49,6 @@ optional_id_types! {
     pub InterfaceId,
     /// A place with a queue, as recorded.
     pub PlaceId,
+    /// A call, as recorded at its listener.
+    pub CallId,
 }

@@ -61,9 +61,11 @@ use bentpipe_queue::Aqm;
 use bentpipe_scenario::Scenario;
 use bentpipe_units::Instant;
 
+use ids::{CallId, IdVec};
+
 pub use record::observe::{Ends, Interface, Observation, Packet, Watch, interfaces};
 pub use record::trace::{Selector, TraceRow, TraceState};
-pub use record::{Drops, Flow, PepLinkCounters, REASONS, Series, Summary};
+pub use record::{Call, Class, Drops, Flow, PepLinkCounters, REASONS, Series, Summary, Voice};
 
 /// Reason for which a run has no results.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -132,6 +134,12 @@ pub struct Results {
     pub drops: Drops,
     /// Flows, in the order of opening.
     pub flows: Vec<Flow>,
+    /// Classes of traffic, in the order of the scenario.
+    pub classes: Vec<Class>,
+    /// Class of each traffic (an index of [`Results::classes`]).
+    pub class_of: Vec<u32>,
+    /// Calls, to which flows refer.
+    calls: IdVec<CallId, Call>,
     /// Runs of consecutive drops at the subject's mark point: length, and number of runs.
     pub drop_runs: Vec<(u32, u64)>,
     /// Counters of the subject over the measurement.
@@ -142,6 +150,14 @@ pub struct Results {
     pub trace: Vec<TraceRow>,
     /// Number of events.
     pub events: u64,
+}
+
+impl Results {
+    /// The call that a flow carries; `None` if it carries no voice.
+    #[must_use]
+    pub fn call(&self, flow: &Flow) -> Option<&Call> {
+        flow.call.map(|call| &self.calls[call])
+    }
 }
 
 /// Makes the AQM of a queue; called for each queue that it is to watch.
@@ -227,6 +243,9 @@ pub fn run_with(
         series: tables.series,
         drops: tables.drops,
         flows: tables.flows,
+        classes: tables.classes,
+        class_of: tables.class_of,
+        calls: tables.calls,
         drop_runs: tables.drop_runs,
         summary: tables.summary,
         pep_link,

@@ -60,7 +60,7 @@ impl Generator {
             Pattern::OnOff { rate, packet, on, off } => {
                 Self::OnOff(OnOff::new(Spacing::Rate(*rate), packet, on, off, rng))
             }
-            Pattern::Voip { packet, interval, talk, silence } => Self::OnOff(OnOff::new(
+            Pattern::Voip { packet, interval, talk, silence, .. } => Self::OnOff(OnOff::new(
                 Spacing::Time(*interval),
                 &Distribution::Fixed(*packet),
                 talk,

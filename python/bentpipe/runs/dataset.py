@@ -9,7 +9,7 @@ import json
 import math
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ from bentpipe import _core, files
 from bentpipe.errors import ResultError, UsageError
 from bentpipe.runs.former_names import present_table
 from bentpipe.runs.store import build_digest
+from bentpipe.stats.class_metrics import class_metric
 from bentpipe.stats.metrics import METRICS
 
 __all__ = [
@@ -164,7 +165,7 @@ class Dataset:
     def metrics(self, run: Run) -> dict[str, float | None] | None:
         """Return every metric of a run, None if the run is missing."""
         row = self._by_digest.get(run.digest, {}).get(run.seed)
-        return None if row is None else {name: row[name] for name in _METRIC_NAMES}
+        return None if row is None else {name: row[name] for name in _metric_names([row])}
 
     def values(self, digest: str, metric: str) -> dict[int, float | None]:
         """Return a metric of the runs with a digest, by seed."""
@@ -189,7 +190,7 @@ class Dataset:
             stored = self._by_digest.get(run.digest, {}).get(run.seed)
             here = self._rows.get((run.setting, run.point, run.seed), {})
             if stored is not None and (here.get("digest"), here.get("core")) != (run.digest, self._core):
-                self.add(run, {name: stored[name] for name in _METRIC_NAMES})
+                self.add(run, {name: stored[name] for name in _metric_names([stored])})
         self.flush(0.0)
 
     def flush(self, seconds: float) -> None:
@@ -254,11 +255,20 @@ def _natural(value: str) -> tuple[float, str]:
         return math.inf, value
 
 
-def _table(rows: Sequence[dict[str, Any]], keys: tuple[str, ...]) -> pl.DataFrame:
+def _metric_names(rows: Iterable[Iterable[str]]) -> list[str]:
+    """Return the metrics in columns of runs: all of `METRICS`, then those of classes of traffic."""
+    of_classes = (name for row in rows for name in row if class_metric(name) is not None)
+    return list(dict.fromkeys([*_METRIC_NAMES, *of_classes]))
+
+
+def _table(
+    rows: Sequence[dict[str, Any]], keys: tuple[str, ...], columns: Iterable[Iterable[str]] = ()
+) -> pl.DataFrame:
+    """Return runs as a table with the metrics in the rows, and those among further `columns`."""
     schema: dict[str, Any] = {"setting": pl.String, **dict.fromkeys(keys, pl.String), "seed": pl.UInt64}
-    schema |= {"digest": pl.String, "core": pl.String, **dict.fromkeys(_METRIC_NAMES, pl.Float64)}
-    columns = {name: [row[name] for row in rows] for name in schema}
-    return pl.DataFrame(columns, schema=schema)
+    metrics = [name for name in _metric_names([*rows, *columns]) if name not in keys]
+    schema |= {"digest": pl.String, "core": pl.String, **dict.fromkeys(metrics, pl.Float64)}
+    return pl.DataFrame({name: [row.get(name) for row in rows] for name in schema}, schema=schema)
 
 
 def read(folder: Path, keys: tuple[str, ...]) -> pl.DataFrame:
@@ -267,9 +277,10 @@ def read(folder: Path, keys: tuple[str, ...]) -> pl.DataFrame:
 
 
 def _read(folder: Path, parts: Sequence[Path], keys: tuple[str, ...]) -> pl.DataFrame:
-    empty = _table([], keys)
     try:
-        return pl.concat([empty, *(_part(path).select(empty.columns).cast(empty.schema) for path in parts)])
+        tables = [_part(path) for path in parts]
+        empty = _table([], keys, [table.columns for table in tables])
+        return pl.concat([empty, *(_as(table, empty) for table in tables)])
     except (OSError, pl.exceptions.PolarsError) as error:
         raise ResultError(f"{folder}: cannot be read: {error}") from None
 
@@ -277,12 +288,17 @@ def _read(folder: Path, parts: Sequence[Path], keys: tuple[str, ...]) -> pl.Data
 def _part(path: Path) -> pl.DataFrame:
     # Polars would read the setting 007 as a number, and take parent folders for partitions too.
     table = present_table(pl.read_parquet(path, hive_partitioning=False))
-    # Metrics that an earlier version did not compute have no value.
-    later = [name for name in _METRIC_NAMES if name not in table.columns]
-    table = table.with_columns(pl.lit(None, pl.Float64).alias(name) for name in later)
     if "setting" in table.columns:
         return table
     return table.with_columns(setting=pl.lit(unquote(path.parent.name.removeprefix(_SETTING))))
+
+
+def _as(table: pl.DataFrame, wanted: pl.DataFrame) -> pl.DataFrame:
+    """Return a table with the columns of `wanted`."""
+    # Metrics that an earlier version did not compute have no value.
+    later = [name for name in _metric_names([wanted.columns]) if name not in table.columns]
+    table = table.with_columns(pl.lit(None, pl.Float64).alias(name) for name in later)
+    return table.select(wanted.columns).cast(dict(wanted.schema))
 
 
 def read_all(folder: Path, keys: tuple[str, ...]) -> pl.DataFrame:

@@ -29,7 +29,8 @@ from bentpipe.runs.store import (
 )
 from bentpipe.stats.differences import between, chosen, frame, verdict, within
 from bentpipe.stats.intervals import Summary, holm, paired, summarise
-from bentpipe.stats.metrics import METRICS, Recorded, evaluate
+from bentpipe.stats.metrics import evaluate, metrics_of
+from bentpipe.stats.recorded import Metric, Recorded
 from bentpipe.stats.ranking import ranking
 from bentpipe.stats.steady import batch_means
 from bentpipe.stats.warmup import SCHEMA, Warmup, detected
@@ -196,12 +197,22 @@ class Result:
             capacity=self._setting(setting)["capacity"],
         )
 
+    @cached_property
+    def classes(self) -> list[str]:
+        """Classes of traffic; none if an earlier version made the result."""
+        return self.recorded(self.settings[0], self.seeds[0]).classes
+
+    @cached_property
+    def known_metrics(self) -> list[Metric]:
+        """All metrics of the result, those of its classes of traffic last."""
+        return metrics_of(self.classes)
+
     def values(self) -> dict[str, dict[str, list[float | None]]]:
         """Return every metric of every setting: one value per seed, in the order of the seeds."""
         return {
             setting: {
                 metric.name: [self._values[setting, seed][metric.name] for seed in self.seeds]
-                for metric in METRICS
+                for metric in self.known_metrics
             }
             for setting in self.settings
         }
@@ -211,7 +222,7 @@ class Result:
         rows = [
             (setting, seed, metric.name, metric.unit, values[metric.name])
             for (setting, seed), values in self._values.items()
-            for metric in METRICS
+            for metric in self.known_metrics
         ]
         return pl.DataFrame(rows, schema=_METRICS, orient="row")
 
@@ -232,16 +243,16 @@ class Result:
                 "note": found.note,
             }
             for setting in self.settings
-            for metric, found in zip(METRICS, self._summaries[setting], strict=True)
+            for metric, found in zip(self.known_metrics, self._summaries[setting], strict=True)
         ]
 
     @cached_property
     def _summaries(self) -> dict[str, list[Summary]]:
-        """Summaries of every metric of each setting, in the order of `METRICS`."""
+        """Summaries of every metric of each setting, in the order of `known_metrics`."""
         if len(self.seeds) == 1:
             return {setting: self._one_run(setting) for setting in self.settings}
         return {
-            setting: [summarise(values[metric.name]) for metric in METRICS]
+            setting: [summarise(values[metric.name]) for metric in self.known_metrics]
             for setting, values in self.values().items()
         }
 
@@ -250,7 +261,7 @@ class Result:
         seed = self.seeds[0]
         recorded, values = self.recorded(setting, seed), self._values[setting, seed]
         found = []
-        for metric in METRICS:
+        for metric in self.known_metrics:
             plain, value = summarise([values[metric.name]]), values[metric.name]
             if metric.mean_of is None or value is None:
                 found.append(plain)
@@ -280,7 +291,7 @@ class Result:
         """
         baseline = self.settings[0] if baseline is None else baseline
         self._setting(baseline)
-        wanted = METRICS if metrics is None else chosen(metrics)
+        wanted = self.known_metrics if metrics is None else chosen(metrics)
         values = self.values()
         labels, summaries = list[tuple[str, str, str, str]](), list[Summary]()
         for setting in self.settings:

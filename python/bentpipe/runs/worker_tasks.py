@@ -8,7 +8,7 @@ import pickle
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -17,7 +17,7 @@ from bentpipe.errors import AlgorithmError, Cancelled, ScenarioError, Simulation
 from bentpipe.runs.python_aqm import unpacked
 from bentpipe.runs.store import build_digest
 from bentpipe.runs.workers import Outcome, measure
-from bentpipe.stats.metrics import METRICS
+from bentpipe.stats.metrics import metrics_of
 
 __all__ = ["Base", "Done", "Job", "Source", "build", "build_fault", "stop", "unpacked_outcome", "work"]
 
@@ -32,7 +32,7 @@ Source = tuple[int, tuple[str, ...], str | None, tuple[str, ...], bytes | None, 
 and its expected digest."""
 
 Packed = tuple[float | None, ...] | tuple[bool, str]
-"""An outcome as sent: metrics without their names, or a failure (True if the scenario is wrong) and its
+"""An outcome as sent: metrics without their names, in the order of `metrics_of`, or a failure (True if the scenario is wrong) and its
 text."""
 
 
@@ -152,12 +152,13 @@ def _scenario(job: Job, files: Mapping[str, bytes], index: int) -> _core.Scenari
 def _packed(outcome: Outcome) -> Packed:
     if isinstance(outcome, Exception):
         return type(outcome) is ScenarioError, str(outcome)
-    return tuple(outcome[metric.name] for metric in METRICS)
+    return tuple(outcome.values())
 
 
-def unpacked_outcome(packed: Packed) -> Outcome:
-    """Return the outcome from its sent form."""
+def unpacked_outcome(packed: Packed, classes: Sequence[str]) -> Outcome:
+    """Return the outcome of a run with these classes of traffic from its sent form."""
     if isinstance(packed[0], bool):
         scenario, text = packed
         return ScenarioError(text) if scenario else SimulationError(text)
-    return {metric.name: value for metric, value in zip(METRICS, packed, strict=True)}  # type: ignore[misc]
+    names = (metric.name for metric in metrics_of(classes))
+    return dict(zip(names, packed, strict=True))  # type: ignore[arg-type]

@@ -5,14 +5,13 @@ The command line, the reports and docs/results.md are generated from that table.
 
 import difflib
 import math
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from functools import cached_property
-from typing import Literal
+from collections.abc import Callable, Iterable, Sequence
 
 import polars as pl
 
 from bentpipe.errors import UsageError
+from bentpipe.stats.class_metrics import CLASS_METRICS, class_metric, class_metrics
+from bentpipe.stats.recorded import Metric, Recorded, jain, maximum, mean, number, quantile, scaled, std
 
 __all__ = [
     "DEPRECATED",
@@ -20,91 +19,13 @@ __all__ = [
     "METRICS",
     "Metric",
     "Recorded",
+    "check_classes",
     "evaluate",
     "find",
     "markdown",
+    "metrics_of",
     "named_metric",
 ]
-
-
-class Recorded:
-    """Tables and counters of one run, from which its metrics are computed."""
-
-    def __init__(
-        self,
-        series: pl.DataFrame,
-        flows: pl.DataFrame,
-        drop_runs: pl.DataFrame,
-        counters: Mapping[str, float | None],
-        capacity: float,
-    ) -> None:
-        """Take the tables and counters of one run; `capacity` is that of the subject's link [bit/s]."""
-        self.series = series
-        self.flows = flows
-        self.drop_runs = drop_runs
-        self.counters = counters
-        self.capacity = capacity
-
-    def samples(self, column: str) -> pl.Series:
-        """Return the finite samples of one column of the series, empty if the subject has no such column."""
-        return (
-            _known(self.series[column]) if column in self.series.columns else pl.Series([], dtype=pl.Float64)
-        )
-
-    @cached_property
-    def goodput(self) -> pl.Series:
-        """Goodput of each flow that has one [bit/s]."""
-        return _known(self.flows["goodput"])
-
-    @cached_property
-    def closed(self) -> pl.DataFrame:
-        """Flows that closed within the measured time, including those opened during the warm-up."""
-        return self.flows.filter(pl.col("closed") >= 0)
-
-    @cached_property
-    def completion(self) -> pl.Series:
-        """Completion time of each flow that completed within the measured time [s]."""
-        return _known(self.closed.filter(pl.col("completed"))["completion_time"])
-
-    @property
-    def drop_share(self) -> float | None:
-        """Share of the offered packets that were dropped at the mark point, 0 to 1; None without packets."""
-        offered, dropped = self.counters["offered_packets"], self.counters["dropped_packets"]
-        return dropped / offered if offered and dropped is not None else None
-
-
-def _known(column: pl.Series) -> pl.Series:
-    return column.cast(pl.Float64).fill_nan(None).drop_nulls()
-
-
-def _mean(values: pl.Series) -> float | None:
-    return _number(values.mean())
-
-
-def _std(values: pl.Series) -> float | None:
-    return _number(values.std())
-
-
-def _max(values: pl.Series) -> float | None:
-    return _number(values.max())
-
-
-def _quantile(values: pl.Series, share: float) -> float | None:
-    return _number(values.quantile(share, interpolation="linear"))
-
-
-def _number(value: object) -> float | None:
-    return float(value) if isinstance(value, int | float) and math.isfinite(value) else None
-
-
-def _scaled(value: float | None, factor: float) -> float | None:
-    return None if value is None else value * factor
-
-
-def _jain(values: pl.Series) -> float | None:
-    squares = _number((values**2).sum())
-    total = _number(values.sum())
-    return total**2 / (len(values) * squares) if total is not None and squares else None
 
 
 def _share(run: Recorded, counter: str) -> float | None:
@@ -118,20 +39,20 @@ def _sum(value: float | None, other: float | None) -> float | None:
 
 
 def _pep_sojourn(run: Recorded) -> float | None:
-    held, rate = _mean(run.samples("pep_buffers")), _mean(run.samples("throughput"))
+    held, rate = mean(run.samples("pep_buffers")), mean(run.samples("throughput"))
     return 8 * held / rate if held is not None and rate else None
 
 
 def _run_mean(run: Recorded) -> float | None:
     count = run.drop_runs["count"].cast(pl.Float64)
-    runs = _number(count.sum())
-    packets = _number((run.drop_runs["length"] * count).sum())
+    runs = number(count.sum())
+    packets = number((run.drop_runs["length"] * count).sum())
     return packets / runs if runs and packets is not None else None
 
 
 def _run_quantile(run: Recorded, share: float) -> float | None:
     table = run.drop_runs.sort("length")
-    runs = _number(table["count"].sum())
+    runs = number(table["count"].sum())
     if not runs:
         return None
     reached = table.filter(pl.col("count").cum_sum() >= share * runs)
@@ -143,36 +64,14 @@ def _independent_run(run: Recorded) -> float | None:
     return None if share is None or share >= 1 else 1 / (1 - share)
 
 
-@dataclass(frozen=True, slots=True)
-class Metric:
-    """One figure of a run."""
-
-    name: str
-    """Name in files, tables and on the command line."""
-    label: str
-    """Name in reports."""
-    unit: str
-    """Unit; empty for a pure number."""
-    group: str
-    doc: str
-    of: Callable[[Recorded], float | None]
-    """Computes the value of one run; None if the run has none (a completion time without flows)."""
-    headline: bool = False
-    """True if the terminal's table shows it; reports and files hold every metric."""
-    better: Literal["more", "less"] | None = None
-    """Better direction, for metrics that rank settings; None for the others."""
-    mean_of: str | None = None
-    """Column of the series whose mean the metric is, up to a factor; None for other metrics."""
-
-
 def _series(
     column: str, of: Callable[[pl.Series], float | None], factor: float = 1
 ) -> Callable[..., float | None]:
-    return lambda run: _scaled(of(run.samples(column)), factor)
+    return lambda run: scaled(of(run.samples(column)), factor)
 
 
 def _counter(name: str, factor: float = 1) -> Callable[[Recorded], float | None]:
-    return lambda run: _scaled(_number(run.counters.get(name)), factor)
+    return lambda run: scaled(number(run.counters.get(name)), factor)
 
 
 LINK, QUEUE, DELAY, DROPS, FLOWS = GROUPS = ("Link", "Queue", "Delay", "Drops", "Flows")
@@ -184,7 +83,7 @@ METRICS: tuple[Metric, ...] = (
         "Mbit/s",
         LINK,
         "Rate sent on the subject's link: mean over the samples.",
-        _series("throughput", _mean, 1e-6),
+        _series("throughput", mean, 1e-6),
         headline=True,
         better="more",
         mean_of="throughput",
@@ -195,7 +94,7 @@ METRICS: tuple[Metric, ...] = (
         "Mbit/s",
         LINK,
         "Standard deviation of the throughput between samples.",
-        _series("throughput", _std, 1e-6),
+        _series("throughput", std, 1e-6),
     ),
     Metric(
         "utilization",
@@ -203,7 +102,7 @@ METRICS: tuple[Metric, ...] = (
         "%",
         LINK,
         "Mean throughput as a share of the link's capacity, or of the long-term mean of a varying capacity.",
-        lambda run: _scaled(_mean(run.samples("throughput")), 100 / run.capacity),
+        lambda run: scaled(mean(run.samples("throughput")), 100 / run.capacity),
         mean_of="throughput",
     ),
     Metric(
@@ -212,7 +111,7 @@ METRICS: tuple[Metric, ...] = (
         "Mbit/s",
         LINK,
         "Rate arriving at the gateway from the internet, before any drop: mean over the samples.",
-        _series("arrival_rate", _mean, 1e-6),
+        _series("arrival_rate", mean, 1e-6),
         mean_of="arrival_rate",
     ),
     Metric(
@@ -221,7 +120,7 @@ METRICS: tuple[Metric, ...] = (
         "Mbit/s",
         LINK,
         "Standard deviation of the arrival rate between samples.",
-        _series("arrival_rate", _std, 1e-6),
+        _series("arrival_rate", std, 1e-6),
     ),
     Metric(
         "offered_load",
@@ -229,7 +128,7 @@ METRICS: tuple[Metric, ...] = (
         "Mbit/s",
         LINK,
         "Rate arriving at the mark point, before any drop: mean over the samples.",
-        _series("offered_load", _mean, 1e-6),
+        _series("offered_load", mean, 1e-6),
         headline=True,
         mean_of="offered_load",
     ),
@@ -239,7 +138,7 @@ METRICS: tuple[Metric, ...] = (
         "packets",
         QUEUE,
         "Length of the transmit queue: mean over the samples.",
-        _series("transmit_queue", _mean),
+        _series("transmit_queue", mean),
         headline=True,
         mean_of="transmit_queue",
     ),
@@ -249,7 +148,7 @@ METRICS: tuple[Metric, ...] = (
         "packets",
         QUEUE,
         "Standard deviation of the transmit queue's length between samples.",
-        _series("transmit_queue", _std),
+        _series("transmit_queue", std),
         headline=True,
         better="less",
     ),
@@ -259,7 +158,7 @@ METRICS: tuple[Metric, ...] = (
         "packets",
         QUEUE,
         "Median of the sampled queue length.",
-        _series("transmit_queue", lambda values: _quantile(values, 0.5)),
+        _series("transmit_queue", lambda values: quantile(values, 0.5)),
     ),
     Metric(
         "queue_p95",
@@ -267,7 +166,7 @@ METRICS: tuple[Metric, ...] = (
         "packets",
         QUEUE,
         "95th percentile of the sampled queue length.",
-        _series("transmit_queue", lambda values: _quantile(values, 0.95)),
+        _series("transmit_queue", lambda values: quantile(values, 0.95)),
     ),
     Metric(
         "queue_p99",
@@ -275,7 +174,7 @@ METRICS: tuple[Metric, ...] = (
         "packets",
         QUEUE,
         "99th percentile of the sampled queue length.",
-        _series("transmit_queue", lambda values: _quantile(values, 0.99)),
+        _series("transmit_queue", lambda values: quantile(values, 0.99)),
     ),
     Metric(
         "queue_max",
@@ -283,7 +182,7 @@ METRICS: tuple[Metric, ...] = (
         "packets",
         QUEUE,
         "Maximum of the sampled queue length.",
-        _series("transmit_queue", _max),
+        _series("transmit_queue", maximum),
     ),
     Metric(
         "queue_time_average",
@@ -299,7 +198,7 @@ METRICS: tuple[Metric, ...] = (
         "KB",
         QUEUE,
         "Bytes held by the PEP until the terminal acknowledges them: mean over the samples.",
-        _series("pep_buffers", _mean, 1e-3),
+        _series("pep_buffers", mean, 1e-3),
         mean_of="pep_buffers",
     ),
     Metric(
@@ -308,7 +207,7 @@ METRICS: tuple[Metric, ...] = (
         "KB",
         QUEUE,
         "95th percentile of the bytes held by the PEP.",
-        _series("pep_buffers", lambda values: _quantile(values, 0.95), 1e-3),
+        _series("pep_buffers", lambda values: quantile(values, 0.95), 1e-3),
     ),
     Metric(
         "queue_delay_mean",
@@ -442,7 +341,7 @@ METRICS: tuple[Metric, ...] = (
         FLOWS,
         "Goodput of a flow: mean over the flows. A finite flow counts if it completed within the measured"
         " time; an endless flow counts with the bytes it moved in that time.",
-        lambda run: _scaled(_mean(run.goodput), 1e-3),
+        lambda run: scaled(mean(run.goodput), 1e-3),
         headline=True,
     ),
     Metric(
@@ -451,7 +350,7 @@ METRICS: tuple[Metric, ...] = (
         "kbit/s",
         FLOWS,
         "Standard deviation of the goodput between those flows.",
-        lambda run: _scaled(_std(run.goodput), 1e-3),
+        lambda run: scaled(std(run.goodput), 1e-3),
         headline=True,
     ),
     Metric(
@@ -460,7 +359,7 @@ METRICS: tuple[Metric, ...] = (
         "",
         FLOWS,
         "Jain's fairness index of the goodput of those flows: 1 if all are equal.",
-        lambda run: _jain(run.goodput),
+        lambda run: jain(run.goodput),
         headline=True,
         better="more",
     ),
@@ -471,7 +370,7 @@ METRICS: tuple[Metric, ...] = (
         FLOWS,
         "Time from opening a flow to its last byte: mean over the flows that completed within the measured"
         " time.",
-        lambda run: _mean(run.completion),
+        lambda run: mean(run.completion),
     ),
     Metric(
         "fct_p50",
@@ -479,7 +378,7 @@ METRICS: tuple[Metric, ...] = (
         "s",
         FLOWS,
         "Median of the flow completion time.",
-        lambda run: _quantile(run.completion, 0.5),
+        lambda run: quantile(run.completion, 0.5),
         headline=True,
     ),
     Metric(
@@ -488,7 +387,7 @@ METRICS: tuple[Metric, ...] = (
         "s",
         FLOWS,
         "95th percentile of the flow completion time.",
-        lambda run: _quantile(run.completion, 0.95),
+        lambda run: quantile(run.completion, 0.95),
         headline=True,
         better="less",
     ),
@@ -498,7 +397,7 @@ METRICS: tuple[Metric, ...] = (
         "s",
         FLOWS,
         "99th percentile of the flow completion time.",
-        lambda run: _quantile(run.completion, 0.99),
+        lambda run: quantile(run.completion, 0.99),
     ),
     Metric(
         "completed",
@@ -506,7 +405,7 @@ METRICS: tuple[Metric, ...] = (
         "flows",
         FLOWS,
         "Flows that completed within the measured time.",
-        lambda run: _number(run.closed["completed"].sum()),
+        lambda run: number(run.closed["completed"].sum()),
         headline=True,
     ),
     Metric(
@@ -515,7 +414,7 @@ METRICS: tuple[Metric, ...] = (
         "flows",
         FLOWS,
         "Flows still open at the end. Completion times and the goodput of finite flows exclude them.",
-        lambda run: _number(run.flows["closed"].is_null().sum()),
+        lambda run: number(run.flows["closed"].is_null().sum()),
     ),
     Metric(
         "failed",
@@ -523,7 +422,7 @@ METRICS: tuple[Metric, ...] = (
         "flows",
         FLOWS,
         "Flows that failed within the measured time.",
-        lambda run: _number(run.closed["failed"].sum()),
+        lambda run: number(run.closed["failed"].sum()),
     ),
 )
 
@@ -544,8 +443,8 @@ The former `utilization` [Mbit/s] is `throughput`; `utilization` now names a sha
 
 
 def find(name: str) -> Metric | None:
-    """Return the metric called `name`, or None."""
-    return _BY_NAME.get(name)
+    """Return the metric called `name`, or `CLASS.METRIC` for a class of traffic; None if there is none."""
+    return _BY_NAME.get(name) or class_metric(name)
 
 
 def named_metric(name: str, where: str = "") -> Metric:
@@ -553,17 +452,41 @@ def named_metric(name: str, where: str = "") -> Metric:
     metric = find(name)
     if metric is None:
         near = difflib.get_close_matches(name, _BY_NAME, n=3)
+        traffic_class, dot, last = name.rpartition(".")
         if name in DEPRECATED:
             hint = f"it is now called {DEPRECATED[name]}"
+        elif dot:
+            of_classes = [each.name for each in CLASS_METRICS]
+            near = difflib.get_close_matches(last, of_classes, n=1)
+            hint = (
+                f"did you mean {traffic_class}.{near[0]}?"
+                if near
+                else f"a class of traffic has {', '.join(of_classes)}"
+            )
         else:
             hint = f"did you mean {', '.join(near)}?" if near else "docs/results.md lists them"
         raise UsageError(f'{where}{": " if where else ""}there is no metric "{name}"; {hint}')
     return metric
 
 
+def check_classes(names: Iterable[str], classes: Sequence[str]) -> None:
+    """Raise `UsageError` if a metric in `names` is of a class of traffic that is not among `classes`."""
+    for name in names:
+        traffic_class, dot, _ = name.rpartition(".")
+        if dot and name not in _BY_NAME and traffic_class not in classes:
+            raise UsageError(
+                f'metric {name}: found the class of traffic "{traffic_class}"; allowed: {", ".join(classes)}'
+            )
+
+
+def metrics_of(classes: Sequence[str]) -> list[Metric]:
+    """Return all metrics of a scenario with these classes of traffic: `METRICS`, then those of each class."""
+    return [*METRICS, *class_metrics(classes)]
+
+
 def evaluate(run: Recorded) -> dict[str, float | None]:
-    """Return every metric of one run, in the order of `METRICS`; None for a metric without a value."""
-    values = ((metric.name, metric.of(run)) for metric in METRICS)
+    """Return every metric of one run, in the order of `metrics_of`; None for a metric without a value."""
+    values = ((metric.name, metric.of(run)) for metric in metrics_of(run.classes))
     return {name: value if value is None or math.isfinite(value) else None for name, value in values}
 
 

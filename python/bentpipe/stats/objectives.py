@@ -35,7 +35,7 @@ __all__ = [
 Values = Mapping[str, Mapping[str, float | None]]
 """Mean over the runs, by setting and metric; None without a value."""
 
-_LIMIT = re.compile(r"\s*(\w+)\s*(<=|>=)\s*(.+?)\s*")
+_LIMIT = re.compile(r"\s*(.+?)\s*(<=|>=)\s*(.+?)\s*")
 _BETTER: Mapping[str | None, Literal["max", "min"]] = {"more": "max", "less": "min"}
 
 

@@ -33,7 +33,7 @@ pub use gateway::{FlowKey, Gateway, Pep, Protocol, ReceiveQueue, Regulator, Spac
 pub use indexes::{GatewayIndex, HostIndex, LinkIndex, TransportIndex};
 pub use link::{Delay, Direction, Link, Per, QueueSpec};
 pub use modcod::{MODCODS, Modcod};
-pub use packets::{Absence, Capture, DATAGRAM_HEADER, Frames, Gop, Movie, Packets, Pattern, State};
+pub use packets::{Absence, Capture, Codec, DATAGRAM_HEADER, Frames, Gop, Movie, Packets, Pattern, State};
 pub use run::{Host, Printed, Run, Subject};
 pub use traffic::{Bulk, ConnectionPer, Files, Hop, Pages, Ramp, Traffic, TrafficKind};
 pub use transport::{Congestion, Ecn, Rto, Rtp, Sctp, Tcp, Transport};

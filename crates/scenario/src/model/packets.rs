@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use bentpipe_units::{Duration, Rate};
-use serde::{Serialize, Serializer};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize, Serializer};
 
-use super::canonical::{bps, ns};
+use super::canonical::{bps, ns, ns_opt};
 use super::digest::Digest;
 use super::distribution::Distribution;
 use super::indexes::TransportIndex;
@@ -113,12 +114,48 @@ pub enum Pattern {
         talk: Distribution<Duration>,
         /// Duration of a silence.
         silence: Distribution<Duration>,
+        /// Codec.
+        #[serde(skip)]
+        codec: Codec,
+        /// Delay that the jitter buffer adds to that of a call's first packet; `None` if it adapts.
+        #[serde(skip_serializing_if = "Option::is_none", serialize_with = "ns_opt")]
+        jitter_buffer: Option<Duration>,
     },
     /// Replay of a packet capture, once.
     Replay {
         /// Capture.
         capture: Capture,
     },
+}
+
+/// A codec.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Codec {
+    /// ITU-T G.711: 64 kbit/s.
+    G711,
+    /// ITU-T G.729: 8 kbit/s.
+    G729,
+}
+
+impl Codec {
+    /// Returns the value of the key `codec` in a scenario file.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::G711 => "g711",
+            Self::G729 => "g729",
+        }
+    }
+
+    /// Returns the look-ahead of the encoder: voice after a packet's that it needs (ITU-T G.729, section 2.3).
+    #[must_use]
+    pub fn look_ahead(self) -> Duration {
+        match self {
+            Self::G711 => Duration::ZERO,
+            Self::G729 => Duration::from_millis(5),
+        }
+    }
 }
 
 /// IPv4 and UDP headers of a datagram (RFC 791, RFC 768) [bytes].

@@ -22,6 +22,17 @@ pub struct Traffic {
     pub route: Vec<Hop>,
     /// Kind of traffic.
     pub kind: TrafficKind,
+    /// Class of traffic; `None` if it is named after the traffic.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub class: Option<String>,
+}
+
+impl Traffic {
+    /// Returns the class of traffic, for which results are given.
+    #[must_use]
+    pub fn class(&self) -> &str {
+        self.class.as_deref().unwrap_or(&self.name)
+    }
 }
 
 /// A hop of a route.

@@ -175,14 +175,18 @@ impl Nodes {
 
 /// Rejects names that are unsuitable for results and overrides.
 pub fn check_name(cx: &Cx<'_>, path: &Path, name: &str) -> Result<(), Error> {
-    if !name.is_empty() && name.chars().count() <= 64 && !name.chars().any(char::is_control) {
-        return Ok(());
-    }
-    let problem = format!(
-        "found the name {}; allowed: 1 to 64 characters, none of them control characters",
-        quoted(name)
-    );
-    Err(cx.key_error(path, problem))
+    name_problem(name).map_or(Ok(()), |problem| Err(cx.key_error(path, problem)))
+}
+
+/// Returns what is wrong with a name; `None` if nothing is.
+pub fn name_problem(name: &str) -> Option<String> {
+    let is_valid = !name.is_empty() && name.chars().count() <= 64 && !name.chars().any(char::is_control);
+    (!is_valid).then(|| {
+        format!(
+            "found the name {}; allowed: 1 to 64 characters, none of them control characters",
+            quoted(name)
+        )
+    })
 }
 
 /// Returns the topology of resolved links.

@@ -8,7 +8,9 @@ use super::cx::Cx;
 use super::distribution::distribution;
 use super::nodes::named;
 use crate::error::{Error, quoted};
-use crate::model::{Absence, Capture, DATAGRAM_HEADER, Distribution, Frames, Gop, Movie, Pattern, State};
+use crate::model::{
+    Absence, Capture, Codec, DATAGRAM_HEADER, Distribution, Frames, Gop, Movie, Pattern, State,
+};
 use crate::reader::tree::{Path, Step, step};
 use crate::reader::{capture, video};
 use crate::schema::file::File;
@@ -233,14 +235,16 @@ fn voip(cx: &Cx<'_>, path: &Path, t: &file::Voip) -> Result<Pattern, Error> {
         return Err(cx.error(&at("interval"), problem));
     }
     let per_frame = match t.codec {
-        file::Codec::G711 => 80,
-        file::Codec::G729 => 10,
+        Codec::G711 => 80,
+        Codec::G729 => 10,
     };
     Ok(Pattern::Voip {
         packet: VOICE_HEADER + per_frame * (interval.as_nanos() / frame.as_nanos()),
         interval,
         talk: distribution(cx, &at("talk"), &t.talk, Quantity::time)?,
         silence: distribution(cx, &at("silence"), &t.silence, Quantity::time)?,
+        codec: t.codec,
+        jitter_buffer: t.jitter_buffer.map(|time| time.time()),
     })
 }
 

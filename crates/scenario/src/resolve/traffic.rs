@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::cx::Cx;
 use super::distribution::distribution;
-use super::nodes::{Nodes, check_name, named};
+use super::nodes::{Nodes, check_name, name_problem, named};
 use super::packets::absences;
 use super::transport::DEFAULT;
 use crate::error::{Error, choices, quoted};
@@ -129,7 +129,11 @@ pub fn traffic(
             return Err(cx.error(&step(&path, "rate_cap"), problem));
         }
         let kind = kind(cx, &path, raw, transport, pattern)?;
-        all.push(Traffic { name: name.to_owned(), from, to, route, kind });
+        if let Some(problem) = raw.class().and_then(name_problem) {
+            return Err(cx.error(&step(&path, "class"), problem));
+        }
+        let class = raw.class().filter(|class| *class != name).map(str::to_owned);
+        all.push(Traffic { name: name.to_owned(), from, to, route, kind, class });
     }
     Ok(all)
 }

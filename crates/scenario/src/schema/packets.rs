@@ -9,6 +9,7 @@ use super::quantity::{
     AnyRate, PacketSize, PacketSizeKind, Rate, SizeKind, Span, SpanKind, Time, TimeKind, Whole,
 };
 use super::traffic::{no_time, one_flow};
+use crate::model::Codec;
 
 /// Defines the kinds of packet sources: common keys plus those of the kind.
 macro_rules! sources {
@@ -35,12 +36,16 @@ macro_rules! sources {
             /// return.
             #[serde(default)]
             pub away: Vec<[Time; 2]>,
+            /// Class of traffic, for which results are given. Default: the name of the traffic.
+            #[serde(skip_serializing_if = "Option::is_none")]
+            pub class: Option<String>,
         }
 
         impl Source for $name {
             fn common(&self) -> Common<'_> {
-                let Self { from, to, transport, flows, start, away, .. } = self;
-                Common { from, to, transport: transport.as_deref(), flows: flows.0, start, away }
+                let Self { from, to, transport, flows, start, away, class, .. } = self;
+                let (transport, class) = (transport.as_deref(), class.as_deref());
+                Common { from, to, transport, flows: flows.0, start, away, class }
             }
         }
     )*};
@@ -54,6 +59,7 @@ pub struct Common<'a> {
     pub flows: u32,
     pub start: &'a Distribution<TimeKind>,
     pub away: &'a [[Time; 2]],
+    pub class: Option<&'a str>,
 }
 
 /// A packet source.
@@ -140,6 +146,10 @@ sources! {
         /// Duration of a silence. Default: exponential with the mean of ITU-T P.59, 1.587 s.
         #[serde(default = "silence")]
         pub silence: Distribution<TimeKind>,
+        /// Delay that the receiver's jitter buffer adds to that of a call's first packet; later packets are lost to the
+        /// listener. Default: the delay follows that of the packets (Ramjee et al. 1994, algorithm 1).
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub jitter_buffer: Option<Time>,
     }
 
     /// Replay of a packet capture with its interarrival times and lengths. Flow i connects host i of both groups,
@@ -194,16 +204,6 @@ pub enum Sending {
     Burst,
     /// Spread evenly over the frame interval.
     Spread,
-}
-
-/// A codec.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum Codec {
-    /// ITU-T G.711: 64 kbit/s.
-    G711,
-    /// ITU-T G.729: 8 kbit/s.
-    G729,
 }
 
 fn ethernet() -> PacketSize {

@@ -53,6 +53,16 @@ impl Traffic {
         }
     }
 
+    /// Returns the class of traffic; `None` if it is named after the traffic.
+    pub fn class(&self) -> Option<&str> {
+        match self {
+            Self::Pages(t) => t.class.as_deref(),
+            Self::Files(t) => t.class.as_deref(),
+            Self::Bulk(t) => t.class.as_deref(),
+            _ => self.packets().and_then(|t| t.class),
+        }
+    }
+
     /// Returns the name of the transport; `None` for datagrams.
     pub fn transport(&self) -> Option<&str> {
         match self {
@@ -145,6 +155,9 @@ pub struct Pages {
     /// Periods without new pages: pairs of start and end, since the beginning of the run.
     #[serde(default)]
     pub away: Vec<[Time; 2]>,
+    /// Class of traffic, for which results are given. Default: the name of the traffic.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub class: Option<String>,
 }
 
 /// Staggered starts of sessions or transfers.
@@ -190,6 +203,9 @@ pub struct Bulk {
     /// departure and restart on a new connection at the return.
     #[serde(default)]
     pub away: Vec<[Time; 2]>,
+    /// Class of traffic, for which results are given. Default: the name of the traffic.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub class: Option<String>,
 }
 
 /// File transfers with random start times, one connection each. Source i belongs to receiver i; its transfers come from
@@ -221,6 +237,9 @@ pub struct Files {
     /// Periods without new transfers: pairs of start and end, since the beginning of the run.
     #[serde(default)]
     pub away: Vec<[Time; 2]>,
+    /// Class of traffic, for which results are given. Default: the name of the traffic.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub class: Option<String>,
 }
 
 fn default_transport() -> String {

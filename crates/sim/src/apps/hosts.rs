@@ -72,7 +72,7 @@ impl Apps {
         c.tcp.read(n);
         slot.transfer.received += n;
         if n > 0 {
-            recorder.delivered(slot.flow, n);
+            read_units(slot, n, recorder, clock.now());
         }
         if let Kind::Pages { request_size, .. } = self.traffic[slot.traffic].kind {
             let transfer = &mut slot.transfer;
@@ -150,8 +150,18 @@ impl Apps {
         end.sctp.read(n);
         slot.transfer.received += n;
         if n > 0 {
-            recorder.delivered(slot.flow, n);
+            read_units(slot, n, recorder, now);
         }
         self.check_completed(end.slot, slot, recorder, now);
+    }
+}
+
+/// Records payload that the receiving application reads, and the units that it completes.
+#[inline]
+fn read_units(slot: &mut FlowSlot, bytes: u64, recorder: &mut Recorder, now: Instant) {
+    recorder.delivered(slot.flow, bytes);
+    slot.units.read(bytes);
+    while let Some(sent_at) = slot.units.next_received() {
+        recorder.received_unit(slot.flow, sent_at, now);
     }
 }

@@ -39,11 +39,8 @@ pub fn build(scenario: &Scenario, seed: u64, make_aqm: Option<MakeAqm<'_>>) -> R
     let traffic = scenario.traffic.iter().map(|t| builder.traffic(t, &mut transports)).collect();
     let Builder { first_links, network, .. } = builder;
     let recorder = Recorder::new(&Setup {
-        warmup: scenario.run.warmup,
-        duration: scenario.run.duration,
-        interval: scenario.run.sample_interval,
+        scenario,
         gateways: &gateways,
-        gateway_names: scenario.gateways.iter().map(|g| g.name.as_str()).collect(),
         links: &network.links,
         subject: match scenario.subject {
             Subject::Gateway(gateway) => PlaceKind::Gateway(Id::new(gateway.0 as u32)),

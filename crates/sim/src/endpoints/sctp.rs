@@ -24,6 +24,9 @@ pub struct SctpEnd {
     timer_at: Instant,
     /// True once the application knows that it is established.
     pub is_greeted: bool,
+    /// Data sent at least once: the last TSN, and its end in the stream [bytes].
+    tsn_sent: u64,
+    stream_sent: u64,
     pub trace: Option<TraceId>,
 }
 
@@ -54,6 +57,8 @@ impl SctpEnds {
                 is_sender,
                 timer_at: Instant::FAR_FUTURE,
                 is_greeted: false,
+                tsn_sent: 0,
+                stream_sent: 0,
                 trace: None,
             });
         }
@@ -70,6 +75,7 @@ impl SctpEnds {
             let end = &mut self.ends[id];
             end.sctp = sctp::Association::listen(&self.configs[end.config]);
             (end.flow, end.timer_at, end.is_greeted) = (flow, Instant::FAR_FUTURE, false);
+            (end.tsn_sent, end.stream_sent) = (0, 0);
         }
         self.ends[sender].trace = trace;
     }
@@ -92,6 +98,18 @@ impl SctpEnds {
         let packet = end.sctp.poll_transmit(config, now)?;
         let len = packet.wire_len(config);
         Some((packet, len))
+    }
+
+    /// End in the stream of the data sent so far, if a packet carries data for the first time.
+    pub fn stream_sent(&mut self, id: SctpEndId, packet: &sctp::Packet) -> Option<u64> {
+        let end = &mut self.ends[id];
+        let before = end.stream_sent;
+        for chunk in packet.data() {
+            if chunk.tsn > end.tsn_sent {
+                (end.tsn_sent, end.stream_sent) = (chunk.tsn, end.stream_sent + u64::from(chunk.len));
+            }
+        }
+        (end.stream_sent > before).then_some(end.stream_sent)
     }
 
     /// Queues one message for sending.

@@ -12,6 +12,7 @@ use crate::ids::{
     TrafficId,
 };
 use crate::network::Path;
+use crate::record::UnitsInFlight;
 
 /// The link of a group that a path takes.
 #[derive(Clone, Copy, Debug)]
@@ -130,6 +131,8 @@ pub struct FlowSlot {
     pub phase: Phase,
     pub has_failed: bool,
     pub transfer: Transfer,
+    /// Data units on their way, if it is a byte stream.
+    pub units: UnitsInFlight,
 }
 
 /// State of the applications at the two ends of a flow.
@@ -153,6 +156,7 @@ impl FlowSlot {
         (self.flow, self.hosts) = (flow, hosts);
         (self.phase, self.has_failed) = (Phase::Live, false);
         self.transfer = Transfer { objects: 1, ..Transfer::default() };
+        self.units.clear();
     }
 
     /// True if a transport with a handshake carries it: then its beginning and end can be seen on the way.

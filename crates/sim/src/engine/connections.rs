@@ -52,12 +52,25 @@ impl Engine {
 
     pub(super) fn send(&mut self, conn: ConnId) {
         while let Some(packet) = self.endpoints.tcp.poll_transmit(conn, self.clock.now()) {
+            self.count_units(conn, &packet);
             self.send_packet(packet);
         }
         self.endpoints.tcp.arm(conn, &mut self.clock);
         let c = &self.endpoints.tcp[conn];
         if let Some(trace) = c.trace {
             self.record.tracer.note(self.clock.now(), trace, c.tcp.stats().into());
+        }
+    }
+
+    /// Counts a segment of a transfer as a unit when the host that sends the data sends it for the first time.
+    #[inline]
+    fn count_units(&mut self, conn: ConnId, packet: &PacketInFlight) {
+        if let (Role::Sender, Body::Tcp { segment, .. }) = (self.endpoints.tcp[conn].role, &packet.body)
+            && segment.len > 0
+        {
+            // The first byte of the stream follows the SYN.
+            let end = segment.seq.saturating_sub(1) + u64::from(segment.len);
+            self.endpoints.slots[self.endpoints.tcp[conn].slot].units.send_to(end, self.clock.now());
         }
     }
 
@@ -82,7 +95,11 @@ impl Engine {
     /// Sends what an SCTP end has to send.
     pub(super) fn transmit_sctp(&mut self, id: SctpEndId) {
         while let Some((packet, len)) = self.endpoints.sctp.poll_transmit(id, self.clock.now()) {
+            let stream_sent = self.endpoints.sctp.stream_sent(id, &packet);
             let end = &self.endpoints.sctp[id];
+            if let Some(position) = stream_sent {
+                self.endpoints.slots[end.slot].units.send_to(position, self.clock.now());
+            }
             let has_data = !packet.data().is_empty();
             let body =
                 Body::Sctp { to: end.peer, packet: self.network.packets.sctp.insert(packet), has_data };

@@ -80,6 +80,7 @@ impl Engine {
         let streams = slot.streams.clone();
         if was_live {
             self.record.recorder.close_flow(self.clock.now(), flow, false);
+            slot.units.take().for_each(|sent_at| self.record.recorder.lost_unit(flow, sent_at));
         }
         for conn in conns.iter() {
             if self.endpoints.tcp.abort(conn) {

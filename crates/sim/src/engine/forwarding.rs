@@ -173,6 +173,9 @@ impl Engine {
         let packet = self.network.packets.discard(id);
         if let Some(slot) = packet.slot {
             self.record.recorder.count_drop(packet.flow);
+            if matches!(packet.body, Body::Datagram | Body::Rtp { .. }) {
+                self.record.recorder.lost_unit(packet.flow, self.network.packets.sent_at(id));
+            }
             self.free_if_idle(slot);
         }
     }
@@ -214,11 +217,13 @@ impl Engine {
             Body::Rtp { .. } | Body::SenderReport { .. } | Body::ReceiverReport { .. } => {
                 if packet.body.has_payload() {
                     self.time_packet(id, &packet);
+                    self.time_datagram(id, &packet);
                 }
                 self.deliver_rtp(&packet);
             }
             Body::Datagram => {
                 self.time_packet(id, &packet);
+                self.time_datagram(id, &packet);
                 let payload = u64::from(packet.len).saturating_sub(DATAGRAM_HEADER);
                 self.record.recorder.delivered(packet.flow, payload);
             }
@@ -233,6 +238,13 @@ impl Engine {
     #[inline]
     fn time_packet(&mut self, id: PacketId, packet: &PacketInFlight) {
         self.record.recorder.received(packet.flow, self.network.packets.age(id, self.clock.now()));
+    }
+
+    /// Records the unit of a datagram, which has been removed.
+    #[inline]
+    fn time_datagram(&mut self, id: PacketId, packet: &PacketInFlight) {
+        let sent_at = self.network.packets.sent_at(id);
+        self.record.recorder.received_unit(packet.flow, sent_at, self.clock.now());
     }
 
     /// Records the delay of a segment with payload if it is data, not a request, and no gateway splits its flow.

@@ -11,6 +11,7 @@ use crate::endpoints::{Direction, FlowSlot, Layout, Owner, Phase, Step, Transfer
 use crate::gateways::SplitStream;
 use crate::ids::{ConnId, GatewayId, IdRange, SlotId, StreamId, TcpConfigId, TrafficId};
 use crate::network::{Hop, NO_FLOW, Path};
+use crate::record::UnitsInFlight;
 use crate::side::{BySide, Side};
 
 /// Connection ends at most: as many as fit in the memory of most machines (some 3 GB) if transfers begin faster than they
@@ -63,6 +64,7 @@ impl Engine {
             phase: Phase::Free,
             has_failed: false,
             transfer: Transfer::default(),
+            units: UnitsInFlight::default(),
         });
         self.check_size(&layout);
         id

@@ -99,8 +99,13 @@ impl Engine {
 
     /// Sends a packet of `len` bytes: as a datagram, or its payload over the flow's transport.
     fn send_payload(&mut self, id: SlotId, len: u32) {
-        let slot = &self.endpoints.slots[id];
+        let now = self.clock.now();
+        let slot = &mut self.endpoints.slots[id];
         let payload = u64::from(len).saturating_sub(DATAGRAM_HEADER);
+        if slot.has_handshake() {
+            slot.units.send(payload, now);
+        }
+        self.record.recorder.sent_unit(slot.flow, now);
         if let Some(session) = slot.rtp {
             let packet = self.endpoints.rtp.send(session, len, self.clock.now());
             self.send_packet(packet);

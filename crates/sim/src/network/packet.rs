@@ -125,10 +125,16 @@ impl Packets {
         packet
     }
 
+    /// Time at which a packet left its sender; also of one just removed.
+    #[inline]
+    pub fn sent_at(&self, id: PacketId) -> Instant {
+        self.sent_at[id.index() as usize]
+    }
+
     /// Time since a packet left its sender; also of one just removed.
     #[inline]
     pub fn age(&self, id: PacketId, now: Instant) -> Duration {
-        now - self.sent_at[id.index() as usize]
+        now - self.sent_at(id)
     }
 
     /// True if packets of a slot are in flight.

@@ -3,6 +3,8 @@
 use bentpipe_queue::FlowId;
 use bentpipe_units::{Duration, Instant};
 
+use crate::ids::CallId;
+
 /// One flow from end to end.
 #[derive(Clone, Copy, Debug)]
 pub struct Flow {
@@ -34,6 +36,15 @@ pub struct Flow {
     jitter_sum: u64,
     /// Delay of the last one [ns].
     last_delay: u64,
+    /// Data units sent during the measurement and received by the application.
+    pub received_units: u32,
+    /// Data units sent during the measurement and lost for good.
+    pub lost_units: u32,
+    /// Delay of the last unit received [ns], and the jitter estimate (RFC 3550, section 6.4.1, J) [ns].
+    last_unit_delay: u64,
+    jitter: f64,
+    /// The call that it carries; `None` if it carries no voice.
+    pub(crate) call: Option<CallId>,
 }
 
 impl Flow {
@@ -74,6 +85,21 @@ impl Flow {
     }
 }
 
+impl Flow {
+    /// A unit is received after `delay`; returns the jitter estimate [ns].
+    #[inline]
+    pub(super) fn receive_unit(&mut self, delay: Duration) -> f64 {
+        let delay = delay.as_nanos();
+        if self.received_units > 0 {
+            let difference = self.last_unit_delay.abs_diff(delay) as f64;
+            self.jitter += (difference - self.jitter) / 16.0;
+        }
+        self.last_unit_delay = delay;
+        self.received_units += 1;
+        self.jitter
+    }
+}
+
 /// The records of all flows; the number of a flow is its place.
 #[derive(Debug, Default)]
 pub(super) struct Flows {
@@ -97,6 +123,11 @@ impl Flows {
             delay_sum: 0,
             jitter_sum: 0,
             last_delay: 0,
+            received_units: 0,
+            lost_units: 0,
+            last_unit_delay: 0,
+            jitter: 0.0,
+            call: None,
         });
         FlowId(self.all.len() as u32 - 1)
     }
@@ -115,5 +146,19 @@ impl Flows {
         flow.delay_sum += delay;
         flow.last_delay = delay;
         flow.received_packets += 1;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Delays of 50, 66, 50 and 66 ms: D is 16 ms each time, so J is 1, 1 + 15/16 and 1.9375 + 14.0625/16 ms.
+    #[test]
+    fn jitter_estimate_follows_rfc_3550() {
+        let mut flows = Flows::default();
+        let flow = flows.open(Instant::ZERO, 0, 0, false);
+        let found = [50, 66, 50, 66].map(|ms| flows.get(flow).receive_unit(Duration::from_millis(ms)) * 1e-6);
+        assert_eq!(found, [0.0, 1.0, 1.9375, 2.816_406_25]);
     }
 }

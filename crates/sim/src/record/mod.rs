@@ -7,6 +7,8 @@ mod place;
 mod recorder;
 mod summary;
 pub mod trace;
+mod units;
+mod voice;
 
 pub use bentpipe_gateway::Summary;
 pub use drops::{Drops, REASONS};
@@ -14,6 +16,8 @@ pub use flow::Flow;
 pub use place::PlaceKind;
 pub use recorder::{Recorder, Setup};
 pub use summary::PepLinkCounters;
+pub use units::{Class, UnitsInFlight};
+pub use voice::{Call, Voice};
 
 use observe::Observation;
 use trace::Tracer;

@@ -2,14 +2,17 @@
 
 use bentpipe_gateway::{Gateway, GatewayQueue};
 use bentpipe_queue::{DropReason, FlowId, Packet};
+use bentpipe_scenario::Scenario;
 use bentpipe_units::{Duration, Instant};
 
 use super::drops::{Drop, Drops};
 use super::flow::{Flow, Flows};
 use super::place::{Place, PlaceKind};
+use super::units::{Class, Classes};
+use super::voice::Call;
 use super::{Series, Summary};
 use crate::gateways::GatewayNode;
-use crate::ids::{GatewayId, Id, IdVec, LinkId, PlaceId, TrafficId};
+use crate::ids::{CallId, GatewayId, Id, IdVec, LinkId, PlaceId, TrafficId};
 use crate::network::Link;
 
 /// Records of a run.
@@ -29,16 +32,15 @@ pub struct Recorder {
     series: Vec<Series>,
     drops: Drops,
     flows: Flows,
+    classes: Classes,
+    calls: IdVec<CallId, Call>,
     summary: Summary,
 }
 
 /// Settings of a recorder, and the places that it records.
 pub struct Setup<'a> {
-    pub warmup: Duration,
-    pub duration: Duration,
-    pub interval: Duration,
+    pub scenario: &'a Scenario,
     pub gateways: &'a IdVec<GatewayId, GatewayNode>,
-    pub gateway_names: Vec<&'a str>,
     pub links: &'a IdVec<LinkId, Link>,
     pub subject: PlaceKind,
 }
@@ -50,15 +52,19 @@ pub struct Tables {
     pub drop_runs: Vec<(u32, u64)>,
     pub places: Vec<String>,
     pub flows: Vec<Flow>,
+    pub classes: Vec<Class>,
+    pub class_of: Vec<u32>,
+    pub calls: IdVec<CallId, Call>,
     pub summary: Summary,
 }
 
 impl Recorder {
     pub fn new(setup: &Setup<'_>) -> Self {
+        let run = &setup.scenario.run;
         let mut recorder = Self {
-            warmup: Instant::ZERO + setup.warmup,
-            end: Instant::ZERO + setup.warmup + setup.duration,
-            interval: setup.interval,
+            warmup: Instant::ZERO + run.warmup,
+            end: Instant::ZERO + run.warmup + run.duration,
+            interval: run.sample_interval,
             is_measuring: false,
             samples: 0,
             places: IdVec::default(),
@@ -70,9 +76,11 @@ impl Recorder {
             series: vec![Series { name: "time".to_owned(), values: Vec::new() }],
             drops: Drops::default(),
             flows: Flows::default(),
+            classes: Classes::new(setup.scenario),
+            calls: IdVec::default(),
             summary: Summary::default(),
         };
-        for (id, name) in setup.gateways.ids().zip(&setup.gateway_names) {
+        for (id, name) in setup.gateways.ids().zip(setup.scenario.gateways.iter().map(|g| &g.name)) {
             let names = [format!("{name} receive"), format!("{name} transmit")];
             let place = recorder.add(PlaceKind::Gateway(id), name, &names, setup);
             recorder.of_gateway.push(place.unwrap_or(recorder.subject));
@@ -110,7 +118,11 @@ impl Recorder {
     // ----- flows ---------------------------------------------------------------------------------------------
 
     pub fn open_flow(&mut self, now: Instant, traffic: TrafficId, session: u32, finite: bool) -> FlowId {
-        self.flows.open(now, traffic.index(), session, finite)
+        let id = self.flows.open(now, traffic.index(), session, finite);
+        if let Some(voice) = self.classes.voice[traffic] {
+            self.flows.get(id).call = Some(self.calls.push(Call::new(voice, self.warmup)));
+        }
+        id
     }
 
     /// A flow is completed, or has failed.
@@ -146,6 +158,44 @@ impl Recorder {
     /// A packet of a flow is dropped or lost.
     pub fn count_drop(&mut self, flow: FlowId) {
         self.flows.get(flow).drops += u32::from(self.is_measuring);
+    }
+
+    // ----- data units ----------------------------------------------------------------------------------------
+
+    /// A packet source sends a unit.
+    #[inline]
+    pub fn sent_unit(&mut self, flow: FlowId, now: Instant) {
+        if let Some(call) = self.flows.get(flow).call {
+            self.calls[call].send(now);
+        }
+    }
+
+    /// The receiving application has read all of a unit.
+    #[inline]
+    pub fn received_unit(&mut self, flow: FlowId, sent_at: Instant, now: Instant) {
+        let flow = self.flows.get(flow);
+        if let Some(call) = flow.call {
+            self.calls[call].receive(sent_at, now);
+        }
+        if sent_at >= self.warmup {
+            let delay = now - sent_at;
+            let jitter = flow.receive_unit(delay);
+            let class = self.classes.of_traffic[Id::new(flow.traffic)];
+            self.classes.all[class].receive(delay, jitter);
+        }
+    }
+
+    /// A unit is lost for good.
+    pub fn lost_unit(&mut self, flow: FlowId, sent_at: Instant) {
+        let flow = self.flows.get(flow);
+        if let Some(call) = flow.call {
+            self.calls[call].lose(sent_at);
+        }
+        if sent_at >= self.warmup {
+            flow.lost_units += 1;
+            let class = self.classes.of_traffic[Id::new(flow.traffic)];
+            self.classes.all[class].lost += 1;
+        }
     }
 
     /// The flows so far.
@@ -319,6 +369,9 @@ impl Recorder {
             drops: self.drops,
             places: self.place_names,
             flows: self.flows.all,
+            class_of: self.classes.of_traffic.iter().map(|class| class.index()).collect(),
+            classes: self.classes.all.into_iter().collect(),
+            calls: self.calls,
             summary: self.summary,
         }
     }

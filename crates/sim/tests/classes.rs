@@ -1,0 +1,174 @@
+//! Data units of classes of traffic, compared with values computed by hand.
+
+use crate::common::{results, shipped};
+use bentpipe_scenario::Scenario;
+use bentpipe_sim::{Class, Results};
+
+fn run(text: &str) -> Results {
+    results(&Scenario::parse(text, "test.toml", &[]).unwrap_or_else(|e| panic!("{e}")), 1)
+}
+
+fn class<'a>(results: &'a Results, name: &str) -> &'a Class {
+    results.classes.iter().find(|class| class.name == name).unwrap()
+}
+
+/// A counter of a class in milliseconds.
+fn ms(class: &Class, name: &str) -> f64 {
+    class.counters().into_iter().find(|(counter, _)| *counter == name).unwrap().1 * 1e3
+}
+
+/// Two hosts on a link of 50 ms, and one packet of 972 bytes of payload each 100 ms.
+fn packets(transport: &str, link: &str) -> String {
+    format!(
+        r#"
+title = "Packets"
+[run]
+warmup = "1 s"
+duration = "10 s"
+subject = "wire"
+[host.client]
+count = 1
+[host.server]
+count = 1
+[link.wire]
+between = ["server", "client"]
+delay = "50 ms"
+{link}
+[transport.tcp]
+[transport.sctp]
+protocol = "sctp"
+[transport.rtp]
+protocol = "rtp"
+[traffic.telemetry]
+kind = "cbr"
+from = "server"
+to = "client"
+{transport}
+rate = "80 kbps"
+packet = "1000 B"
+"#
+    )
+}
+
+const QUEUE: &str =
+    "rate = \"1 Gbps\"\nqueue = { limit = \"1000 packets\", aqm = { algorithm = \"droptail\" } }";
+
+#[test]
+fn one_way_delay_is_the_same_over_every_transport() {
+    for transport in ["", "transport = \"tcp\"", "transport = \"sctp\"", "transport = \"rtp\""] {
+        let r = run(&packets(transport, QUEUE));
+        let telemetry = class(&r, "telemetry");
+        assert!((99..=101).contains(&telemetry.received), "{transport}: {}", telemetry.received);
+        assert_eq!(telemetry.lost, 0, "{transport}");
+        // At 1 Gbit/s a packet of up to 1100 bytes takes less than 10 µs.
+        let delay = ms(telemetry, "delay_mean");
+        assert!((50.0..50.01).contains(&delay), "{transport}: {delay} ms");
+        assert!(ms(telemetry, "jitter") < 1e-3, "{transport}");
+    }
+}
+
+/// 20 ms to the gateway, 12 ms in the PEP, 250 ms over the satellite, 2 ms to the client.
+#[test]
+fn delay_behind_a_pep_includes_both_halves_and_the_pep() {
+    let split = r#"
+title = "Behind a PEP"
+[run]
+warmup = "5 s"
+duration = "20 s"
+[host.server]
+count = 1
+[host.client]
+count = 1
+[link.ingress]
+between = ["server", "gateway"]
+delay = "20 ms"
+[gateway]
+aqm = { algorithm = "droptail" }
+regulator = { rate = "1 Gbps" }
+pep = { delay = "12 ms" }
+[link.satellite]
+between = ["gateway", "terminal"]
+delay = "250 ms"
+[link.access]
+between = ["terminal", "client"]
+delay = "2 ms"
+[traffic.telemetry]
+kind = "cbr"
+from = "server"
+to = "client"
+transport = "default"
+rate = "8 kbps"
+packet = "1000 B"
+"#;
+    let r = run(split);
+    let telemetry = class(&r, "telemetry");
+    assert!(telemetry.received >= 19);
+    let delay = ms(telemetry, "delay_mean");
+    // The regulator takes up to a tick.
+    assert!((284.0..284.1).contains(&delay), "{delay} ms");
+    assert!(r.flows[0].delay().is_nan(), "no packet crosses from end to end");
+}
+
+/// One packet is lost: a datagram for good, a segment until it is retransmitted.
+#[test]
+fn a_lost_datagram_is_lost_and_a_lost_segment_is_late() {
+    let lossy = format!("{QUEUE}\nloss = {{ nth = [31], of = \"data\" }}");
+    let r = run(&packets("", &lossy));
+    let telemetry = class(&r, "telemetry");
+    assert_eq!(telemetry.lost, 1);
+    assert_eq!((r.flows[0].lost_units, u64::from(r.flows[0].received_units)), (1, telemetry.received));
+    assert!((50.0..50.1).contains(&ms(telemetry, "delay_p99")));
+
+    let r = run(&packets("transport = \"tcp\"", &lossy));
+    let telemetry = class(&r, "telemetry");
+    assert_eq!(telemetry.lost, 0);
+    assert!((50.0..50.1).contains(&ms(telemetry, "delay_p50")));
+    // Three duplicate ACKs report it, one for each of the next packets, 100 ms apart.
+    let late = ms(telemetry, "delay_p99");
+    assert!(late > 250.0, "{late} ms");
+}
+
+#[test]
+fn traffic_of_one_class_is_counted_together() {
+    let text = packets("class = \"business\"", QUEUE);
+    let (head, tail) = text.split_once("[traffic.telemetry]").unwrap();
+    let other = tail.replace("80 kbps", "160 kbps");
+    let r = run(&format!("{head}[traffic.telemetry]{tail}\n[traffic.control]{other}"));
+    assert_eq!(r.classes.len(), 1);
+    let both = class(&r, "business");
+    assert_eq!(both.received, r.flows.iter().map(|flow| u64::from(flow.received_units)).sum::<u64>());
+    assert!((297..=303).contains(&both.received), "{}", both.received);
+    assert_eq!(r.class_of, [0, 0]);
+}
+
+/// Every packet that a queue drops is a unit lost, and none that a PEP's spacelink repeats.
+#[test]
+fn lost_units_are_the_dropped_datagrams() {
+    let r = results(&shipped("unsplit-udp", &["run.warmup=0 s", "run.duration=30 s"]), 1);
+    let flows: Vec<_> = r.flows.iter().map(|flow| r.traffic[flow.traffic as usize].as_str()).collect();
+    let dropped = |name: &str| {
+        r.drops.flow.iter().filter(|&&flow| flow != u32::MAX && flows[flow as usize] == name).count()
+    };
+    assert!(dropped("voice") > 0 && dropped("web") > 0);
+    assert_eq!(class(&r, "voice").lost, dropped("voice") as u64);
+    assert_eq!(class(&r, "web").lost, 0);
+}
+
+/// The network delays each packet by 100 ms. The jitter buffer adds one interval, 20 ms, and the sender waited for the
+/// 20 ms of voice in the packet.
+#[test]
+fn a_call_is_heard_after_packet_network_and_jitter_buffer() {
+    let text = packets("", QUEUE)
+        .replace("delay = \"50 ms\"", "delay = \"100 ms\"")
+        .replace("kind = \"cbr\"", "kind = \"voip\"")
+        .replace("rate = \"80 kbps\"\npacket = \"1000 B\"\n", "");
+    let r = run(&text);
+    let call = r.call(&r.flows[0]).unwrap();
+    assert!(call.played > 50);
+    assert_eq!((call.late, call.lost), (0, 0));
+    assert!((call.mouth_to_ear_delay() - 0.140).abs() < 1e-5, "{}", call.mouth_to_ear_delay());
+    let fixed =
+        run(&text.replace("kind = \"voip\"", "kind = \"voip\"\njitter_buffer = \"60 ms\"\ncodec = \"g729\""));
+    let call = fixed.call(&fixed.flows[0]).unwrap();
+    assert!((call.mouth_to_ear_delay() - 0.185).abs() < 1e-5, "{}", call.mouth_to_ear_delay());
+}

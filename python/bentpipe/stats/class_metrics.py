@@ -1,0 +1,304 @@
+"""The metrics of a class of traffic, `CLASS.METRIC`, such as `voice.loss_rate`.
+
+A class is a traffic of the scenario, or several with the same `class`. A data unit is a packet of a packet
+source; of a transfer, a segment sent for the first time. It is sent when the application hands it over, or
+when the transport takes it from a transfer, and received when the receiving application has all of it: behind
+a PEP too, both halves of the way are included.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache, partial
+from typing import Literal
+
+import polars as pl
+
+from bentpipe.qoe import voice
+from bentpipe.stats.recorded import Metric, Recorded, jain, known, mean, number, quantile, scaled
+
+__all__ = ["CLASS_METRICS", "ClassMetric", "class_metric", "class_metrics", "markdown"]
+
+
+@dataclass(frozen=True, slots=True)
+class ClassMetric:
+    """One figure of a class of traffic."""
+
+    name: str
+    label: str
+    unit: str
+    doc: str
+    of: Callable[[Recorded, str], float | None]
+    """Computes the value of a class in one run; None if it has none."""
+    better: Literal["more", "less"] | None = None
+    """Better direction; None if there is none."""
+
+
+def _counter(name: str, factor: float = 1) -> Callable[[Recorded, str], float | None]:
+    return lambda run, traffic_class: scaled(number(run.counters.get(f"{traffic_class}.{name}")), factor)
+
+
+def _loss_rate(run: Recorded, traffic_class: str) -> float | None:
+    received, lost = (
+        run.counters.get(f"{traffic_class}.{name}_units") for name in ("received", "lost")
+    )
+    if received is None or lost is None or received + lost == 0:
+        return None
+    return 100 * lost / (received + lost)
+
+
+def _goodput(run: Recorded, traffic_class: str) -> float | None:
+    seconds = run.counters.get("measured_seconds")
+    delivered = number(run.flows_of(traffic_class)["bytes"].sum())
+    return 8e-6 * delivered / seconds if seconds and delivered is not None else None
+
+
+def _flow_goodput(run: Recorded, traffic_class: str) -> pl.Series:
+    return known(run.flows_of(traffic_class)["goodput"])
+
+
+def _completed(run: Recorded, traffic_class: str) -> pl.DataFrame:
+    """Return the flows of a class that completed within the measured time."""
+    return run.flows_of(traffic_class).filter((pl.col("closed") >= 0) & pl.col("completed"))
+
+
+def _completion(share: float) -> Callable[[Recorded, str], float | None]:
+    return lambda run, traffic_class: quantile(
+        known(_completed(run, traffic_class)["completion_time"]), share
+    )
+
+
+def _count_completed(run: Recorded, traffic_class: str) -> float | None:
+    return float(len(_completed(run, traffic_class)))
+
+
+def _count_failed(run: Recorded, traffic_class: str) -> float | None:
+    return number(run.flows_of(traffic_class).filter(pl.col("closed") >= 0)["failed"].sum())
+
+
+def _calls(run: Recorded, traffic_class: str) -> list[voice.Rating]:
+    """Rate each call of a class of which a packet was played."""
+    flows = run.flows_of(traffic_class)
+    if "codec" not in flows.columns:
+        return []
+    rated = flows.filter(pl.col("mouth_to_ear").is_not_null())
+    found = []
+    for call in rated.select(
+        "played", "late", "lost_units", "mouth_to_ear", "burst_ratio", "codec"
+    ).iter_rows(named=True):
+        lost = call["late"] + call["lost_units"]
+        found.append(
+            voice.call(
+                1e3 * call["mouth_to_ear"],
+                100 * lost / (lost + call["played"]),
+                _CODECS[call["codec"]],
+                burst_r=max(1.0, call["burst_ratio"] or 1.0),
+            )
+        )
+    return found
+
+
+_CODECS = {"g711": "g711-plc", "g729": "g729a-vad"}
+"""Codecs of G.113 by codec of the scenario. G.711 has the packet loss concealment of its Appendix I. G.729 is rated as
+G.729A with voice activity detection, for which alone G.113 has a robustness factor."""
+
+
+def _silent_calls(run: Recorded, traffic_class: str) -> int:
+    """Return the number of calls of a class of which packets were sent and none was played."""
+    flows = run.flows_of(traffic_class)
+    if "codec" not in flows.columns:
+        return 0
+    return flows.filter(
+        pl.col("mouth_to_ear").is_null() & (pl.col("late") + pl.col("lost_units") > 0)
+    ).height
+
+
+def _mos(share: float | None) -> Callable[[Recorded, str], float | None]:
+    def of(run: Recorded, traffic_class: str) -> float | None:
+        values = [voice.mos(rating.r) for rating in _calls(run, traffic_class)]
+        values += [voice.mos(0.0)] * _silent_calls(run, traffic_class)
+        series = pl.Series(values, dtype=pl.Float64)
+        return mean(series) if share is None else quantile(series, share)
+
+    return of
+
+
+def _late_rate(run: Recorded, traffic_class: str) -> float | None:
+    flows = run.flows_of(traffic_class)
+    if "codec" not in flows.columns:
+        return None
+    late, played = number(flows["late"].sum()), number(flows["played"].sum())
+    return 100 * late / (late + played) if late is not None and played is not None and late + played else None
+
+
+CLASS_METRICS: tuple[ClassMetric, ...] = (
+    ClassMetric(
+        "goodput",
+        "Goodput",
+        "Mbit/s",
+        "Payload that the applications of the class received, over the measured time.",
+        _goodput,
+        better="more",
+    ),
+    ClassMetric(
+        "flow_goodput",
+        "Goodput per flow, mean",
+        "kbit/s",
+        "Goodput of a flow: mean over the flows, as `goodput_mean`.",
+        lambda run, traffic_class: scaled(mean(_flow_goodput(run, traffic_class)), 1e-3),
+        better="more",
+    ),
+    ClassMetric(
+        "loss_rate",
+        "Loss rate",
+        "%",
+        "Data units lost for good, as a share of those sent: packets of datagrams; of a reliable transport, what"
+        " failed connections had not delivered. Retransmissions do not count.",
+        _loss_rate,
+        better="less",
+    ),
+    ClassMetric(
+        "delay_mean",
+        "One-way delay, mean",
+        "ms",
+        "Time from the sending application to the receiving one: mean over the data units.",
+        _counter("delay_mean", 1e3),
+        better="less",
+    ),
+    ClassMetric(
+        "delay_p50",
+        "One-way delay, median",
+        "ms",
+        "Median of the one-way delay.",
+        _counter("delay_p50", 1e3),
+        better="less",
+    ),
+    ClassMetric(
+        "delay_p95",
+        "One-way delay, 95th percentile",
+        "ms",
+        "95th percentile of the one-way delay.",
+        _counter("delay_p95", 1e3),
+        better="less",
+    ),
+    ClassMetric(
+        "delay_p99",
+        "One-way delay, 99th percentile",
+        "ms",
+        "99th percentile of the one-way delay.",
+        _counter("delay_p99", 1e3),
+        better="less",
+    ),
+    ClassMetric(
+        "jitter",
+        "Jitter",
+        "ms",
+        "Interarrival jitter (RFC 3550, section 6.4.1): mean over the data units of their flow's estimate J.",
+        _counter("jitter", 1e3),
+        better="less",
+    ),
+    ClassMetric(
+        "jain_index",
+        "Jain's fairness index",
+        "",
+        "Jain's fairness index of the goodput of the flows: 1 if all are equal.",
+        lambda run, traffic_class: jain(_flow_goodput(run, traffic_class)),
+        better="more",
+    ),
+    ClassMetric(
+        "fct_p50",
+        "Flow completion time, median",
+        "s",
+        "Median of the completion time of the flows that completed within the measured time.",
+        _completion(0.5),
+        better="less",
+    ),
+    ClassMetric(
+        "fct_p95",
+        "Flow completion time, 95th percentile",
+        "s",
+        "95th percentile of the completion time.",
+        _completion(0.95),
+        better="less",
+    ),
+    ClassMetric(
+        "completed",
+        "Completed flows",
+        "flows",
+        "Flows that completed within the measured time.",
+        _count_completed,
+    ),
+    ClassMetric(
+        "failed",
+        "Failed flows",
+        "flows",
+        "Flows that failed within the measured time.",
+        _count_failed,
+        better="less",
+    ),
+    ClassMetric(
+        "mos",
+        "MOS, mean",
+        "",
+        "Voice quality as a mean opinion score, 1 to 4.5 (E-model, ITU-T G.107, from the delay from mouth to ear and"
+        " the packets lost or late at the jitter buffer): mean over the calls.",
+        _mos(None),
+        better="more",
+    ),
+    ClassMetric(
+        "mos_p5",
+        "MOS, 5th percentile",
+        "",
+        "5th percentile of the calls' mean opinion scores: what the worst served hear.",
+        _mos(0.05),
+        better="more",
+    ),
+    ClassMetric(
+        "late_rate",
+        "Late packets",
+        "%",
+        "Voice packets that missed their time at the jitter buffer, as a share of those that arrived.",
+        _late_rate,
+        better="less",
+    ),
+)
+"""Metrics of every class; those of voice have values only for traffic of kind `voip`."""
+
+_BY_NAME = {metric.name: metric for metric in CLASS_METRICS}
+
+
+@cache
+def class_metric(name: str) -> Metric | None:
+    """Return the metric called `CLASS.METRIC`; None if there is no such metric of a class."""
+    traffic_class, dot, last = name.rpartition(".")
+    found = _BY_NAME.get(last)
+    if found is None or not dot or not traffic_class:
+        return None
+    return Metric(
+        name=name,
+        label=f"{traffic_class}: {found.label}",
+        unit=found.unit,
+        group=traffic_class,
+        doc=found.doc,
+        of=partial(_of_class, found, traffic_class),
+        better=found.better,
+    )
+
+
+def _of_class(metric: ClassMetric, traffic_class: str, run: Recorded) -> float | None:
+    return metric.of(run, traffic_class) if traffic_class in run.classes else None
+
+
+def class_metrics(classes: Sequence[str]) -> Iterator[Metric]:
+    """Yield every metric of every class."""
+    for traffic_class in classes:
+        for metric in CLASS_METRICS:
+            found = class_metric(f"{traffic_class}.{metric.name}")
+            if found is not None:
+                yield found
+
+
+def markdown() -> str:
+    """Return the table of the metrics of a class for docs/results.md."""
+    lines = ["| metric | unit | description |", "| --- | --- | --- |"]
+    lines += [f"| `CLASS.{metric.name}` | {metric.unit or '–'} | {metric.doc} |" for metric in CLASS_METRICS]
+    return "\n".join(lines) + "\n"

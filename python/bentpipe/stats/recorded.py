@@ -1,0 +1,131 @@
+"""A run's records, and a figure of it: what the tables of metrics are made of."""
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal
+
+import polars as pl
+
+__all__ = ["Metric", "Recorded"]
+
+
+class Recorded:
+    """Tables and counters of one run, from which its metrics are computed."""
+
+    def __init__(
+        self,
+        series: pl.DataFrame,
+        flows: pl.DataFrame,
+        drop_runs: pl.DataFrame,
+        counters: Mapping[str, float | None],
+        capacity: float,
+    ) -> None:
+        """Take the tables and counters of one run; `capacity` is that of the subject's link [bit/s]."""
+        self.series = series
+        self.flows = flows
+        self.drop_runs = drop_runs
+        self.counters = counters
+        self.capacity = capacity
+
+    def samples(self, column: str) -> pl.Series:
+        """Return the finite samples of one column of the series, empty if the subject has no such column."""
+        return (
+            known(self.series[column]) if column in self.series.columns else pl.Series([], dtype=pl.Float64)
+        )
+
+    @cached_property
+    def goodput(self) -> pl.Series:
+        """Goodput of each flow that has one [bit/s]."""
+        return known(self.flows["goodput"])
+
+    @cached_property
+    def closed(self) -> pl.DataFrame:
+        """Flows that closed within the measured time, including those opened during the warm-up."""
+        return self.flows.filter(pl.col("closed") >= 0)
+
+    @cached_property
+    def completion(self) -> pl.Series:
+        """Completion time of each flow that completed within the measured time [s]."""
+        return known(self.closed.filter(pl.col("completed"))["completion_time"])
+
+    @cached_property
+    def classes(self) -> list[str]:
+        """Classes of traffic, in the order of the scenario; none if an earlier version recorded the run."""
+        marker = ".received_units"
+        return [name.removesuffix(marker) for name in self.counters if name.endswith(marker)]
+
+    def flows_of(self, traffic_class: str) -> pl.DataFrame:
+        """Return the flows of a class of traffic."""
+        return self.flows.filter(pl.col("class").cast(pl.String) == traffic_class)
+
+    @property
+    def drop_share(self) -> float | None:
+        """Share of the offered packets that were dropped at the mark point, 0 to 1; None without packets."""
+        offered, dropped = self.counters["offered_packets"], self.counters["dropped_packets"]
+        return dropped / offered if offered and dropped is not None else None
+
+
+def known(column: pl.Series) -> pl.Series:
+    """Return the finite values of a column."""
+    return column.cast(pl.Float64).fill_nan(None).drop_nulls()
+
+
+def mean(values: pl.Series) -> float | None:
+    """Return the mean; None without values."""
+    return number(values.mean())
+
+
+def std(values: pl.Series) -> float | None:
+    """Return the standard deviation; None below two values."""
+    return number(values.std())
+
+
+def maximum(values: pl.Series) -> float | None:
+    """Return the maximum; None without values."""
+    return number(values.max())
+
+
+def quantile(values: pl.Series, share: float) -> float | None:
+    """Return the quantile `share`, interpolated; None without values."""
+    return number(values.quantile(share, interpolation="linear"))
+
+
+def number(value: object) -> float | None:
+    """Return a finite number; None for anything else."""
+    return float(value) if isinstance(value, int | float) and math.isfinite(value) else None
+
+
+def scaled(value: float | None, factor: float) -> float | None:
+    """Return `factor` times the value; None without one."""
+    return None if value is None else value * factor
+
+
+def jain(values: pl.Series) -> float | None:
+    """Return Jain's fairness index; None without values or if all are zero."""
+    squares = number((values**2).sum())
+    total = number(values.sum())
+    return total**2 / (len(values) * squares) if total is not None and squares else None
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """One figure of a run."""
+
+    name: str
+    """Name in files, tables and on the command line."""
+    label: str
+    """Name in reports."""
+    unit: str
+    """Unit; empty for a pure number."""
+    group: str
+    doc: str
+    of: Callable[[Recorded], float | None]
+    """Computes the value of one run; None if the run has none (a completion time without flows)."""
+    headline: bool = False
+    """True if the terminal's table shows it; reports and files hold every metric."""
+    better: Literal["more", "less"] | None = None
+    """Better direction, for metrics that rank settings; None for the others."""
+    mean_of: str | None = None
+    """Column of the series whose mean the metric is, up to a factor; None for other metrics."""
