@@ -2,7 +2,7 @@
 
 use bentpipe_queue::Marking;
 use bentpipe_scenario::{
-    Congestion, ConnectionPer, Delay, Hop, Pattern, Ramp, Scenario, Tcp, Traffic, TrafficKind,
+    Congestion, ConnectionPer, Delay, Hop, Http, Pattern, Ramp, Scenario, Tcp, Traffic, TrafficKind,
 };
 
 use crate::error::{Error, wrong};
@@ -45,9 +45,10 @@ impl Senders {
             let tcp = traffic.kind.transport().and_then(|i| scenario.transports[i].tcp());
             let (count, ramp) = match &traffic.kind {
                 TrafficKind::Pages(pages) => {
-                    let side_by_side = match pages.connection_per {
-                        ConnectionPer::Page => 1,
-                        ConnectionPer::Object => pages.objects_per_page,
+                    let side_by_side = match (pages.http, pages.connection_per) {
+                        (Some(Http::One), _) => pages.objects_per_page.min(6),
+                        (Some(Http::Two), _) | (None, ConnectionPer::Page) => 1,
+                        (None, ConnectionPer::Object) => pages.objects_per_page,
                     };
                     (f64::from(pages.sessions) * f64::from(side_by_side), pages.ramp)
                 }

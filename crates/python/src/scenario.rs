@@ -128,6 +128,12 @@ impl Scenario {
         self.inner.classes()
     }
 
+    /// Traffic: name, class and kind of each.
+    #[getter]
+    fn traffic(&self) -> Vec<(&str, &str, &str)> {
+        self.inner.traffic.iter().map(|t| (t.name.as_str(), t.class(), t.kind.name())).collect()
+    }
+
     #[getter]
     fn title(&self) -> &str {
         &self.inner.title

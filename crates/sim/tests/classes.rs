@@ -172,3 +172,38 @@ fn a_call_is_heard_after_packet_network_and_jitter_buffer() {
     let call = fixed.call(&fixed.flows[0]).unwrap();
     assert!((call.mouth_to_ear_delay() - 0.185).abs() < 1e-5, "{}", call.mouth_to_ear_delay());
 }
+
+/// Eight objects of one segment each, on a path of 50 ms one way. The first object arrives after the handshake and one
+/// round trip, at 200 ms. Over HTTP/1.1 its connection requests another one, which arrives at 300 ms, and then the last,
+/// which arrives at 400 ms; five more connections take 200 ms each for one object. Over HTTP/2 all others arrive one round
+/// trip later.
+#[test]
+fn page_time_is_that_of_its_last_object() {
+    let pages = |loading: &str| {
+        let text = packets("", QUEUE)
+            .replace("kind = \"cbr\"", &format!("kind = \"pages\"\n{loading}"))
+            .replace("telemetry", "web")
+            .replace(
+                "rate = \"80 kbps\"\npacket = \"1000 B\"\n",
+                "sessions = 1\nobjects_per_page = 8\nobject_size = \"1000 B\"\nthink_time = \"1 s\"\n",
+            );
+        let r = run(&text);
+        let web = class(&r, "web");
+        let of = |name: &str| web.counters().into_iter().find(|(counter, _)| *counter == name).unwrap().1;
+        assert!(of("pages") > 4.0 && of("pages_failed") == 0.0);
+        assert!((of("first_byte_p95") - 0.2).abs() < 1e-3, "{}", of("first_byte_p95"));
+        (of("page_time_mean"), of("pages"), r.flows.len() as f64)
+    };
+    let per_page = |(_, pages, flows): (f64, f64, f64)| flows / pages;
+    for (loading, expected, connections) in [
+        ("", 0.9, 1.0),
+        ("connection_per = \"object\"", 0.2, 8.0),
+        ("http = \"1.1\"", 0.4, 6.0),
+        ("http = \"2\"", 0.3, 1.0),
+    ] {
+        let found = pages(loading);
+        assert!((found.0 - expected).abs() < 1e-3, "{loading}: {} s", found.0);
+        // A page that began before the measurement or ends after the run has connections too.
+        assert!((per_page(found) - connections).abs() < 0.3 * connections, "{loading}: {}", per_page(found));
+    }
+}

@@ -35,5 +35,5 @@ pub use link::{Delay, Direction, Link, Per, QueueSpec};
 pub use modcod::{MODCODS, Modcod};
 pub use packets::{Absence, Capture, Codec, DATAGRAM_HEADER, Frames, Gop, Movie, Packets, Pattern, State};
 pub use run::{Host, Printed, Run, Subject};
-pub use traffic::{Bulk, ConnectionPer, Files, Hop, Pages, Ramp, Traffic, TrafficKind};
+pub use traffic::{Bulk, ConnectionPer, Files, Hop, Http, Pages, Ramp, Traffic, TrafficKind};
 pub use transport::{Congestion, Ecn, Rto, Rtp, Sctp, Tcp, Transport};

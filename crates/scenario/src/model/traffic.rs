@@ -58,6 +58,17 @@ pub enum TrafficKind {
 }
 
 impl TrafficKind {
+    /// Returns the value of the key `kind` in a scenario file.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Pages(_) => "pages",
+            Self::Files(_) => "files",
+            Self::Bulk(_) => "bulk",
+            Self::Packets(t) => t.pattern.name(),
+        }
+    }
+
     /// Returns the transport; `None` for datagrams.
     #[must_use]
     pub fn transport(&self) -> Option<TransportIndex> {
@@ -72,11 +83,12 @@ impl TrafficKind {
 
 impl Serialize for TrafficKind {
     fn serialize<S: serde::Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        let name = self.name();
         match self {
-            Self::Pages(t) => to.serialize_newtype_variant("TrafficKind", 0, "pages", t),
-            Self::Files(t) => to.serialize_newtype_variant("TrafficKind", 1, "files", t),
-            Self::Bulk(t) => to.serialize_newtype_variant("TrafficKind", 2, "bulk", t),
-            Self::Packets(t) => to.serialize_newtype_variant("TrafficKind", 3, t.pattern.name(), t),
+            Self::Pages(t) => to.serialize_newtype_variant("TrafficKind", 0, name, t),
+            Self::Files(t) => to.serialize_newtype_variant("TrafficKind", 1, name, t),
+            Self::Bulk(t) => to.serialize_newtype_variant("TrafficKind", 2, name, t),
+            Self::Packets(t) => to.serialize_newtype_variant("TrafficKind", 3, name, t),
         }
     }
 }
@@ -95,6 +107,9 @@ pub struct Pages {
     pub objects_per_page: u32,
     /// Use of connections.
     pub connection_per: ConnectionPer,
+    /// Loading as a browser does, in place of `connection_per`; `None` if that holds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub http: Option<Http>,
     /// Think time between two pages of a session.
     pub think_time: Distribution<Duration>,
     /// Size of a request [bytes].
@@ -117,6 +132,17 @@ pub enum ConnectionPer {
     Page,
     /// One connection per object, those of a page in parallel.
     Object,
+}
+
+/// Loading of a page by a browser: its first object, then all others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+pub enum Http {
+    /// HTTP/1.1: up to six connections, one request at a time on each.
+    #[serde(rename = "1.1")]
+    One,
+    /// HTTP/2: all requests on one connection.
+    #[serde(rename = "2")]
+    Two,
 }
 
 /// Staggered starts of sessions or transfers.

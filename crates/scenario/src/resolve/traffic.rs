@@ -9,8 +9,8 @@ use super::packets::absences;
 use super::transport::DEFAULT;
 use crate::error::{Error, choices, quoted};
 use crate::model::{
-    Bulk, Files, Gateway, Host, HostIndex, Packets, Pages, Pattern, Ramp, Traffic, TrafficKind, Transport,
-    TransportIndex,
+    Bulk, ConnectionPer, Files, Gateway, Host, HostIndex, Packets, Pages, Pattern, Ramp, Traffic,
+    TrafficKind, Transport, TransportIndex,
 };
 use crate::reader::tree::{Path, step};
 use crate::schema::file::File;
@@ -147,13 +147,24 @@ fn kind(
 ) -> Result<TrafficKind, Error> {
     let transport = carrier.unwrap_or(TransportIndex(0));
     let at = |key: &str| step(path, key);
+    if let file::Traffic::Pages(t) = raw
+        && let (Some(_), Some(per)) = (t.http, t.connection_per)
+    {
+        let per = match per {
+            ConnectionPer::Page => "page",
+            ConnectionPer::Object => "object",
+        };
+        let problem = format!("found {} beside http; allowed: one of the two", quoted(per));
+        return Err(cx.error(&at("connection_per"), problem));
+    }
     Ok(match raw {
         file::Traffic::Pages(t) => TrafficKind::Pages(Pages {
             transport,
             sessions: t.sessions.0,
             object_size: distribution(cx, &at("object_size"), &t.object_size, |q| q.0)?,
             objects_per_page: t.objects_per_page.0,
-            connection_per: t.connection_per,
+            connection_per: t.connection_per.unwrap_or(ConnectionPer::Page),
+            http: t.http,
             think_time: distribution(cx, &at("think_time"), &t.think_time, Quantity::time)?,
             request_size: t.request_size.0,
             rate_cap: t.rate_cap.map(|r| r.rate()),

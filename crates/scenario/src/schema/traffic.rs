@@ -10,7 +10,7 @@ use super::MOST;
 use super::forms::{Distribution, tagged};
 use super::packets::{Cbr, Common, Mmpp, OnOff, Poisson, Replay, Source as _, Video, Voip};
 use super::quantity::{Rate, Size, SizeKind, SpanKind, Time, TimeKind, Whole};
-use crate::model::ConnectionPer;
+use crate::model::{ConnectionPer, Http};
 
 /// Traffic of one kind.
 #[derive(Clone, Debug, Deserialize)]
@@ -139,9 +139,12 @@ pub struct Pages {
     /// Number of objects per page.
     #[serde(default = "single")]
     pub objects_per_page: Whole<1, 10_000>,
-    /// Use of connections.
-    #[serde(default = "page")]
-    pub connection_per: ConnectionPer,
+    /// Use of connections. Default: `page`, unless `http` is given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub connection_per: Option<ConnectionPer>,
+    /// Loading as a browser does, in place of `connection_per`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub http: Option<Http>,
     /// Think time between two pages of a session: a time or a distribution.
     #[serde(default = "no_time")]
     pub think_time: Distribution<TimeKind>,
@@ -252,10 +255,6 @@ fn single() -> Whole<1, 10_000> {
 
 pub fn one_flow() -> Whole<1, MOST> {
     Whole(1)
-}
-
-fn page() -> ConnectionPer {
-    ConnectionPer::Page
 }
 
 pub fn no_time() -> Distribution<TimeKind> {

@@ -3,7 +3,7 @@
 use bentpipe_transport::sctp;
 use bentpipe_units::Instant;
 
-use super::{Apps, Kind};
+use super::{Apps, Kind, Loading, Page};
 use crate::clock::Clock;
 use crate::endpoints::sctp::SctpEnd;
 use crate::endpoints::tcp::Conn;
@@ -74,24 +74,37 @@ impl Apps {
         if n > 0 {
             read_units(slot, n, recorder, clock.now());
         }
-        if let Kind::Pages { request_size, .. } = self.traffic[slot.traffic].kind {
+        if let (&Kind::Pages { request_size, objects_per_page, loading, .. }, Owner::Session(session)) =
+            (&self.traffic[slot.traffic].kind, slot.owner)
+        {
             let transfer = &mut slot.transfer;
             let is_complete = transfer.size > 0 && transfer.received >= transfer.size;
+            if n > 0 {
+                self.sessions[session].page.first_byte.get_or_insert(clock.now());
+            }
             if c.tcp.is_established() && !c.is_greeted {
                 c.is_greeted = true;
                 c.tcp.write(request_size);
             } else if slot.phase == Phase::Live && is_complete {
-                transfer.objects -= 1;
-                if transfer.objects > 0 {
-                    transfer.received = 0;
-                    c.tcp.write(request_size);
-                    self.draw_object(slot);
+                let has_more = if transfer.objects == Page::UNTIL_CLOSED {
+                    self.next_object(session, clock)
                 } else {
+                    transfer.objects -= 1;
+                    transfer.objects > 0
+                };
+                if has_more {
+                    slot.transfer.received = 0;
+                    let requests =
+                        if loading == Loading::Http2 { u64::from(objects_per_page) - 1 } else { 1 };
+                    c.tcp.write(requests * request_size);
+                    self.draw_object(slot, false);
+                } else {
+                    if loading == Loading::Http1 {
+                        c.tcp.close();
+                    }
                     slot.phase = Phase::Closing;
                     recorder.close_flow(clock.now(), slot.flow, true);
-                    if let Owner::Session(session) = slot.owner {
-                        self.page_connection_done(session, clock);
-                    }
+                    self.page_connection_done(session, true, recorder, clock);
                 }
             }
         } else {

@@ -7,15 +7,16 @@ mod hosts;
 mod source;
 mod traffic;
 
-use bentpipe_scenario::{Absence, ConnectionPer};
+use bentpipe_scenario::Absence;
 use bentpipe_units::{Instant, Rng};
 
 use crate::clock::{Clock, Event};
 use crate::endpoints::{FlowSlot, Owner};
 use crate::ids::{IdVec, SessionId, SourceId, TrafficId};
+use crate::record::Recorder;
 
 pub use source::{Due, Source};
-pub use traffic::{Group, Kind, Traffic, Transport};
+pub use traffic::{Group, Kind, Loading, Traffic, Transport};
 
 /// A user of pages: always waiting for one, or thinking.
 pub struct Session {
@@ -23,14 +24,33 @@ pub struct Session {
     /// Number within the traffic.
     pub number: u32,
     pages: u32,
-    /// Connections of the current page that are not done yet.
-    pending: u32,
+    /// The current page.
+    page: PageLoad,
     rng: Rng,
 }
 
+/// A page that is being loaded.
+#[derive(Clone, Copy, Debug, Default)]
+struct PageLoad {
+    opened: Instant,
+    /// Arrival of the first byte of an object.
+    first_byte: Option<Instant>,
+    /// Connections that are not done yet.
+    pending: u32,
+    /// Objects that no connection has requested yet, over HTTP/1.1.
+    waiting: u32,
+    /// Connections to open for them.
+    to_open: u32,
+    has_first_object: bool,
+    has_failed: bool,
+}
+
+/// Connections of a browser to one server over HTTP/1.1.
+const BROWSER_CONNECTIONS: u32 = 6;
+
 impl Session {
     pub fn new(traffic: TrafficId, number: u32, rng: Rng) -> Self {
-        Self { traffic, number, pages: 0, pending: 0, rng }
+        Self { traffic, number, pages: 0, page: PageLoad::default(), rng }
     }
 }
 
@@ -41,8 +61,13 @@ pub struct Page {
     /// The server and the user, each numbered within its group.
     pub hosts: (u32, u32),
     pub connections: u32,
-    /// Objects on each connection.
+    /// Objects on each connection, or [`Page::UNTIL_CLOSED`].
     pub objects: u32,
+}
+
+impl Page {
+    /// Objects until the client closes the connection.
+    pub const UNTIL_CLOSED: u32 = u32::MAX;
 }
 
 /// All applications of a run.
@@ -77,39 +102,80 @@ impl Apps {
         }
     }
 
-    /// Begins the next page of a session.
-    pub fn next_page(&mut self, id: SessionId) -> Option<Page> {
+    /// Begins the next page of a session, or continues the current one on more connections.
+    pub fn next_page(&mut self, id: SessionId, now: Instant) -> Option<Page> {
         let s = &mut self.sessions[id];
-        let page = s.pages;
-        s.pages += 1;
         let t = &self.traffic[s.traffic];
-        let Kind::Pages { objects_per_page, connection_per, .. } = t.kind else { return None };
-        let (connections, objects) = match connection_per {
-            ConnectionPer::Page => (1, objects_per_page),
-            ConnectionPer::Object => (objects_per_page, 1),
+        let Kind::Pages { objects_per_page, loading, .. } = t.kind else { return None };
+        let (connections, objects) = if s.page.to_open > 0 {
+            let connections = std::mem::take(&mut s.page.to_open);
+            s.page.pending += connections;
+            (connections, 1)
+        } else {
+            s.pages += 1;
+            let (connections, objects) = match loading {
+                Loading::InSequence => (1, objects_per_page),
+                Loading::AtOnce => (objects_per_page, 1),
+                Loading::Http1 => (1, 1),
+                Loading::Http2 => (1, objects_per_page.min(2)),
+            };
+            let waiting = if loading == Loading::Http1 { objects_per_page - 1 } else { 0 };
+            s.page = PageLoad { opened: now, pending: connections, waiting, ..PageLoad::default() };
+            (connections, objects)
         };
-        s.pending = connections;
+        let page = s.pages - 1;
         let hosts = (s.number.wrapping_add(page) % t.from.count, s.number % t.to.count);
+        // Over HTTP/1.1 a server cannot know which object is a connection's last: the client closes.
+        let objects = if loading == Loading::Http1 { Page::UNTIL_CLOSED } else { objects };
         Some(Page { traffic: s.traffic, hosts, connections, objects })
     }
 
-    /// Draws the size of a flow's next object.
-    pub fn draw_object(&mut self, slot: &mut FlowSlot) {
-        if let Kind::Pages { object_size, .. } = &self.traffic[slot.traffic].kind
+    /// Gives a connection the next object of an HTTP/1.1 page, if one is waiting. After the first object of the page, the
+    /// session opens more connections for the others.
+    fn next_object(&mut self, id: SessionId, clock: &mut Clock) -> bool {
+        let page = &mut self.sessions[id].page;
+        if page.waiting == 0 {
+            return false;
+        }
+        page.waiting -= 1;
+        if !std::mem::replace(&mut page.has_first_object, true) {
+            page.to_open = page.waiting.min(BROWSER_CONNECTIONS - 1);
+            page.waiting -= page.to_open;
+            if page.to_open > 0 {
+                clock.at(clock.now(), Event::Session(id));
+            }
+        }
+        true
+    }
+
+    /// Draws the size of a flow's next object; over HTTP/2 of all objects but the first together.
+    pub fn draw_object(&mut self, slot: &mut FlowSlot, is_first: bool) {
+        if let Kind::Pages { object_size, objects_per_page, loading, .. } = &self.traffic[slot.traffic].kind
             && let Owner::Session(session) = slot.owner
         {
-            slot.transfer.size = object_size.draw(&mut self.sessions[session].rng);
+            let rng = &mut self.sessions[session].rng;
+            let count = if *loading == Loading::Http2 && !is_first { objects_per_page - 1 } else { 1 };
+            slot.transfer.size = (0..count).map(|_| object_size.draw(rng)).sum();
         }
     }
 
     /// A connection of a session's page is done, or has failed. After the last the session thinks, then opens its next
     /// page.
-    pub fn page_connection_done(&mut self, id: SessionId, clock: &mut Clock) {
+    pub fn page_connection_done(
+        &mut self,
+        id: SessionId,
+        completed: bool,
+        recorder: &mut Recorder,
+        clock: &mut Clock,
+    ) {
         let s = &mut self.sessions[id];
-        s.pending -= 1;
-        if s.pending > 0 {
+        s.page.pending -= 1;
+        s.page.has_failed |= !completed;
+        if s.page.pending > 0 || s.page.to_open > 0 {
             return;
         }
+        let PageLoad { opened, first_byte, has_failed, .. } = s.page;
+        recorder.finish_page(s.traffic, opened, first_byte, clock.now(), !has_failed);
         let t = &self.traffic[s.traffic];
         if let Kind::Pages { think_time, .. } = &t.kind {
             let think = think_time.draw(&mut s.rng);

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use bentpipe_scenario::{Absence, ConnectionPer, Distribution, Pattern};
+use bentpipe_scenario::{Absence, Distribution, Pattern};
 use bentpipe_units::{Duration, Rate};
 
 use crate::endpoints::Layout;
@@ -39,7 +39,7 @@ pub enum Kind {
     Pages {
         object_size: Distribution<u64>,
         objects_per_page: u32,
-        connection_per: ConnectionPer,
+        loading: Loading,
         think_time: Distribution<Duration>,
         request_size: u64,
     },
@@ -53,6 +53,19 @@ pub enum Kind {
     },
     /// Sources that send packets.
     Packets { pattern: Arc<Pattern> },
+}
+
+/// Loading of a page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Loading {
+    /// All objects in sequence on one connection.
+    InSequence,
+    /// Each object on a connection of its own, all at once.
+    AtOnce,
+    /// The first object; then all others on up to six connections, each with one request at a time.
+    Http1,
+    /// The first object; then all others at once on the same connection.
+    Http2,
 }
 
 /// Transport of a traffic, with its configuration.

@@ -1,11 +1,13 @@
 //! Traffic: applications, transports, and the layout of flows.
 
-use bentpipe_scenario::{self as scenario, HostIndex, Protocol, Ramp, Scenario, TrafficKind};
+use bentpipe_scenario::{
+    self as scenario, ConnectionPer, HostIndex, Http, Protocol, Ramp, Scenario, TrafficKind,
+};
 use bentpipe_units::{Duration, Instant, Rate, Rng};
 
 use super::Builder;
 use super::transports::Transports;
-use crate::apps::{Apps, Group, Kind, Session, Source, Traffic, Transport, present};
+use crate::apps::{Apps, Group, Kind, Loading, Session, Source, Traffic, Transport, present};
 use crate::clock::{Clock, Event};
 use crate::endpoints::{Direction, Layout, LegLayout, LinkStep, Member, OwnDelay, Step};
 use crate::ids::{GatewayId, Id, IdVec, TrafficId};
@@ -18,7 +20,12 @@ impl Builder<'_, '_> {
                 Kind::Pages {
                     object_size: p.object_size.clone(),
                     objects_per_page: p.objects_per_page,
-                    connection_per: p.connection_per,
+                    loading: match (p.http, p.connection_per) {
+                        (Some(Http::One), _) => Loading::Http1,
+                        (Some(Http::Two), _) => Loading::Http2,
+                        (None, ConnectionPer::Page) => Loading::InSequence,
+                        (None, ConnectionPer::Object) => Loading::AtOnce,
+                    },
                     think_time: p.think_time.clone(),
                     request_size: p.request_size,
                 },

@@ -98,7 +98,8 @@ impl Engine {
         }
         match (&self.apps.traffic[traffic].kind, owner) {
             (Kind::Pages { .. }, Owner::Session(session)) if was_live => {
-                self.apps.page_connection_done(session, &mut self.clock);
+                let Self { apps, record, clock, .. } = self;
+                apps.page_connection_done(session, false, &mut record.recorder, clock);
             }
             (Kind::Bulk { .. } | Kind::Packets { .. }, Owner::Source(source)) => self.apps.detach(source, id),
             _ => {}

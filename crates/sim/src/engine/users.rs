@@ -10,14 +10,14 @@ use crate::ids::{SessionId, SlotId, SourceId};
 use crate::network::{Body, PacketInFlight};
 
 impl Engine {
-    /// A session opens its next page.
+    /// A session opens its next page, or more connections for the current one.
     pub(super) fn open_page(&mut self, session: SessionId) {
-        let Some(page) = self.apps.next_page(session) else { return };
+        let Some(page) = self.apps.next_page(session, self.clock.now()) else { return };
         for _ in 0..page.connections {
             let id = self.open_flow(page.traffic, page.hosts, Owner::Session(session));
             let slot = &mut self.endpoints.slots[id];
             slot.transfer.objects = page.objects;
-            self.apps.draw_object(slot);
+            self.apps.draw_object(slot, true);
             if let Some(user) = slot.conns.last() {
                 self.connect(user);
             }

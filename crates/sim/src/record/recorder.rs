@@ -198,6 +198,21 @@ impl Recorder {
         }
     }
 
+    /// A page is loaded, or one of its connections has failed.
+    pub fn finish_page(
+        &mut self,
+        traffic: TrafficId,
+        opened: Instant,
+        first_byte: Option<Instant>,
+        now: Instant,
+        completed: bool,
+    ) {
+        if now >= self.warmup {
+            let class = &mut self.classes.all[self.classes.of_traffic[traffic]];
+            class.finish_page(completed, now - opened, first_byte.map(|at| at - opened));
+        }
+    }
+
     /// The flows so far.
     pub fn flows(&self) -> &[Flow] {
         &self.flows.all

@@ -32,8 +32,10 @@ impl crate::Results {
         ];
         counters.extend(of_run.map(|(name, value)| (name.into(), value)));
         for class in &self.classes {
-            let of_class =
-                class.counters().map(|(name, value)| (format!("{}.{name}", class.name).into(), value));
+            let of_class = class
+                .counters()
+                .into_iter()
+                .map(|(name, value)| (format!("{}.{name}", class.name).into(), value));
             counters.extend(of_class);
         }
         counters

@@ -15,8 +15,51 @@ use hdrhistogram::Histogram;
 use super::voice::Voice;
 use crate::ids::{ClassId, Id, IdVec, TrafficId};
 
-/// Delays above this are recorded as this [ns].
-const MAX_DELAY: u64 = 1_000_000_000_000;
+/// Times above this are recorded as this [µs].
+const MAX_TIME: u64 = 1_000_000_000;
+
+/// Distribution of times, exact to a thousandth or a microsecond.
+#[derive(Clone, Debug)]
+struct Times {
+    histogram: Option<Histogram<u64>>,
+    /// Sum of the times [ns].
+    sum: u64,
+    count: u64,
+}
+
+impl Times {
+    fn new() -> Self {
+        Self { histogram: Histogram::new_with_max(MAX_TIME, 3).ok(), sum: 0, count: 0 }
+    }
+
+    #[inline]
+    fn add(&mut self, time: Duration) {
+        self.sum += time.as_nanos();
+        self.count += 1;
+        if let Some(histogram) = &mut self.histogram {
+            histogram.saturating_record(time.as_nanos() / 1000);
+        }
+    }
+
+    /// Mean [s]; NaN without any.
+    fn mean(&self) -> f64 {
+        self.sum as f64 * 1e-9 / self.count as f64
+    }
+
+    /// Quantile [s]; NaN without any.
+    fn quantile(&self, share: f64) -> f64 {
+        let histogram = self.histogram.as_ref().filter(|histogram| !histogram.is_empty());
+        histogram.map_or(f64::NAN, |histogram| histogram.value_at_quantile(share) as f64 * 1e-6)
+    }
+}
+
+/// Pages of a class that were loaded, or failed, during the measurement.
+#[derive(Clone, Debug)]
+struct Pages {
+    load: Times,
+    first_byte: Times,
+    failed: u64,
+}
 
 /// Units of one byte stream between its two applications.
 #[derive(Debug, Default)]
@@ -74,7 +117,7 @@ impl UnitsInFlight {
     }
 }
 
-/// Units of one class that were sent during the measurement and whose fate is known.
+/// Units of one class that were sent during the measurement and whose fate is known, and its pages.
 #[derive(Clone, Debug)]
 pub struct Class {
     /// Its name.
@@ -83,48 +126,73 @@ pub struct Class {
     pub received: u64,
     /// Units lost: dropped or lost datagrams, and units of streams that failed.
     pub lost: u64,
-    /// Delays of the received units, and their sum [ns].
-    delays: Option<Histogram<u64>>,
-    delay_sum: u64,
+    /// Delays of the received units.
+    delays: Times,
     /// Sum over the received units of their flow's jitter estimate [ns].
     jitter_sum: f64,
+    /// `None` if the class has no pages.
+    pages: Option<Box<Pages>>,
 }
 
 impl Class {
-    fn new(name: &str) -> Self {
-        let delays = Histogram::new_with_max(MAX_DELAY, 3).ok();
-        Self { name: name.to_owned(), received: 0, lost: 0, delays, delay_sum: 0, jitter_sum: 0.0 }
+    fn new(name: &str, has_pages: bool) -> Self {
+        let pages = has_pages.then(|| Pages { load: Times::new(), first_byte: Times::new(), failed: 0 });
+        Self {
+            name: name.to_owned(),
+            received: 0,
+            lost: 0,
+            delays: Times::new(),
+            jitter_sum: 0.0,
+            pages: pages.map(Box::new),
+        }
     }
 
     #[inline]
     pub(super) fn receive(&mut self, delay: Duration, jitter: f64) {
         self.received += 1;
-        self.delay_sum += delay.as_nanos();
         self.jitter_sum += jitter;
-        if let Some(delays) = &mut self.delays {
-            delays.saturating_record(delay.as_nanos());
+        self.delays.add(delay);
+    }
+
+    pub(super) fn finish_page(&mut self, completed: bool, load: Duration, first_byte: Option<Duration>) {
+        let Some(pages) = &mut self.pages else { return };
+        if completed {
+            pages.load.add(load);
+            first_byte.into_iter().for_each(|time| pages.first_byte.add(time));
+        } else {
+            pages.failed += 1;
         }
     }
 
-    /// Counters by name; delays [s] are NaN without units.
+    /// Counters by name; times [s] are NaN without data.
     ///
-    /// `jitter` is the interarrival jitter (RFC 3550, section 6.4.1, J): mean over the units of their flow's estimate.
-    /// Quantiles are exact to a thousandth.
+    /// `jitter` is the interarrival jitter (RFC 3550, section 6.4.1, J): mean over the units of their flow's estimate. A
+    /// page's time begins with the opening of its first connection.
     #[must_use]
-    pub fn counters(&self) -> [(&'static str, f64); 7] {
-        let delays = self.delays.as_ref().filter(|delays| !delays.is_empty());
-        let quantile =
-            |share| delays.map_or(f64::NAN, |delays| delays.value_at_quantile(share) as f64 * 1e-9);
-        let mean = |sum: f64| sum * 1e-9 / self.received as f64;
-        [
+    pub fn counters(&self) -> Vec<(&'static str, f64)> {
+        let delays = &self.delays;
+        let mut counters = vec![
             ("received_units", self.received as f64),
             ("lost_units", self.lost as f64),
-            ("delay_mean", mean(self.delay_sum as f64)),
-            ("delay_p50", quantile(0.5)),
-            ("delay_p95", quantile(0.95)),
-            ("delay_p99", quantile(0.99)),
-            ("jitter", mean(self.jitter_sum)),
-        ]
+            ("delay_mean", delays.mean()),
+            ("delay_p50", delays.quantile(0.5)),
+            ("delay_p95", delays.quantile(0.95)),
+            ("delay_p99", delays.quantile(0.99)),
+            ("jitter", self.jitter_sum * 1e-9 / self.received as f64),
+        ];
+        if let Some(pages) = &self.pages {
+            counters.extend([
+                ("pages", pages.load.count as f64),
+                ("pages_failed", pages.failed as f64),
+                ("page_time_mean", pages.load.mean()),
+                ("page_time_p50", pages.load.quantile(0.5)),
+                ("page_time_p75", pages.load.quantile(0.75)),
+                ("page_time_p95", pages.load.quantile(0.95)),
+                ("first_byte_p50", pages.first_byte.quantile(0.5)),
+                ("first_byte_p95", pages.first_byte.quantile(0.95)),
+            ]);
+        }
+        counters
     }
 }
 
@@ -141,12 +209,16 @@ pub(super) struct Classes {
 impl Classes {
     pub(super) fn new(scenario: &Scenario) -> Self {
         let names = scenario.classes();
+        let has_pages = |name: &str| {
+            let is_pages = |traffic: &&Traffic| matches!(traffic.kind, TrafficKind::Pages(_));
+            scenario.traffic.iter().filter(is_pages).any(|traffic| traffic.class() == name)
+        };
         let class_of = |traffic: &Traffic| {
             let place = names.iter().position(|name| *name == traffic.class());
             ClassId::new(place.unwrap_or_default() as u32)
         };
         Self {
-            all: names.iter().map(|name| Class::new(name)).collect(),
+            all: names.iter().map(|name| Class::new(name, has_pages(name))).collect(),
             of_traffic: scenario.traffic.iter().map(class_of).collect(),
             voice: scenario.traffic.iter().map(|traffic| voice_of(&traffic.kind)).collect(),
         }
