@@ -54,6 +54,12 @@ class Scenario:
     def overrides(self) -> list[str]:
         """Overrides that it was read with, unchanged."""
     @property
+    def classes(self) -> list[str]:
+        """Classes of traffic, in the order of the file."""
+    @property
+    def traffic(self) -> list[tuple[str, str, str]]:
+        """Traffic: name, class and kind of each."""
+    @property
     def title(self) -> str:
         """One-line description."""
     @property

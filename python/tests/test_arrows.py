@@ -21,7 +21,7 @@ ROOMS: dict[str, set[str]] = {
     "format": set(),
     "pages": {"errors", "files"},
     "qoe": {"errors"},
-    "stats": {"errors", "format"},
+    "stats": {"errors", "format", "qoe"},
     "runs": COMMON | {"pages", "stats"},
     "sweeps": DATA,
     "tuning": DATA,

@@ -25,6 +25,7 @@ from bentpipe.runs.former_names import present_document
 from bentpipe.runs.plan import is_python, load, overrides_from, scenario_path, slug
 from bentpipe.runs.python_aqm import PythonAqm, imported, is_path
 from bentpipe.runs.workers import OnProgress, Threads, Workers
+from bentpipe.stats.metrics import check_classes
 from bentpipe.stats.objectives import Limit, Objective, kept, limits_from, objectives_from
 from bentpipe.tuning.holdout import fresh_seeds, means, rerun
 
@@ -98,6 +99,7 @@ class AdvicePlan:
         _check_names(base, names)
         bounds = limits_from(limits)
         objectives = objectives_from(_metrics(split=split) if metrics is None else metrics)
+        check_classes([each.metric for each in objectives] + [each.metric for each in bounds], base.traffic)
         rule = Rule(tuple(objectives), tuple(bounds), metrics is None, None if split else _round_trip(base))
         first = base.seed if seed is None else seed
         if not 0 <= first < 2**63:

@@ -28,6 +28,7 @@ from bentpipe.runs.result import Result
 from bentpipe.stats.differences import PAIRED, Comparison
 from bentpipe.stats.metrics import METRICS
 from bentpipe.stats.ranking import CRITERIA, MANY, ranking
+from bentpipe.stats.services import served
 
 __all__ = [
     "Bar",
@@ -35,6 +36,7 @@ __all__ = [
     "comparison_table",
     "grid",
     "metrics_table",
+    "services_table",
     "stderr",
     "stdout",
     "validation_table",
@@ -232,6 +234,31 @@ def grid(headings: Sequence[str], rows: Iterable[Sequence[str]], *, right: int |
         )
     for row in rows:
         table.add_row(*map(Text, row))
+    return table
+
+
+_STYLES = {"good": "green", "fair": "yellow", "bad": "bold red"}
+
+
+def services_table(result: Result) -> Table | None:
+    """Return who gets what: a row per setting and a column per class of traffic; None without classes."""
+    rows = served(result)
+    if not rows or not rows[0]:
+        return None
+    table = grid(["who gets what"], [])
+    for each in rows[0]:
+        figure = each.service.metric.label.partition(": ")[2]
+        unit = f" [{each.service.metric.unit}]" if each.service.metric.unit else ""
+        heading = Text(f"{each.service.traffic_class}\n{figure}{unit}")
+        table.add_column(heading, justify="right", overflow="fold")
+    for row in rows:
+        cells = []
+        for each in row:
+            text = Text(quantity(each.found.mean, each.found.ci95))
+            if each.grade:
+                text.append(f" {each.grade}", style=_STYLES[each.grade])
+            cells.append(text)
+        table.add_row(Text(row[0].setting), *cells)
     return table
 
 

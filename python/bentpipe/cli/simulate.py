@@ -26,7 +26,9 @@ from bentpipe.runs.result import Result
 from bentpipe.runs.store import REPORT, Store, default_folder, pairs, run_folder
 from bentpipe.stats.differences import INDEPENDENT, NOTHING_SEEN, PAIRED, between, chosen, document, within
 from bentpipe.stats.intervals import BOOTSTRAP
+from bentpipe.stats.metrics import check_classes
 from bentpipe.stats.ranking import BEHIND_PEP
+from bentpipe.stats.services import findings
 from bentpipe.stats.warmup import warmup_warnings
 
 if TYPE_CHECKING:
@@ -200,6 +202,7 @@ def _simulate(
         overrides = (*overrides, f"run.warmup={warmup}")
     import_from_current_folder(settings or [])
     loaded = load_scenario(scenario, overrides, duration, settings or ())
+    check_classes([metric.name for metric in metrics or ()], loaded.traffic)
     # None: the scenario unchanged; no names: the scenario's own list.
     names = loaded.settings if settings == [] else settings
     plan = make_plan(loaded, settings=names, runs=runs, seed=seed, trace=trace)
@@ -236,6 +239,10 @@ def _simulate(
         err.print(f"Result: {folder}", markup=False)
         return
     out_console = console.stdout()
+    if (table := console.services_table(result)) is not None:
+        out_console.print(table)
+        for sentence in findings(result):
+            out_console.print(sentence, markup=False)
     out_console.print(console.metrics_table(result))
     if behind := [name for name in result.settings if result.setting_info(name).get("behind_pep")]:
         out_console.print(f"* {BEHIND_PEP}: {', '.join(behind)}.", markup=False)

@@ -292,6 +292,8 @@ def _listener(
     if number is not None and tcp.get("protocol", "tcp") != "tcp":
         raise fault(f"{where} goes over {tcp['protocol']}")
     algorithm = tcp.get("algorithm", "")
+    if "http" in what:
+        raise fault(f"{where} has http, which only the simulator loads pages by")
     if algorithm == "prague":
         raise fault(f"{where} has the congestion control prague, which no kernel offers")
     return Listener(

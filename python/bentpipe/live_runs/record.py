@@ -3,12 +3,13 @@
 import json
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 
+from bentpipe._core import Scenario
 from bentpipe.errors import LiveError
 
 __all__ = ["Recorded", "read_flows", "read_record"]
@@ -54,6 +55,12 @@ class Recorded:
     live: Mapping[str, Any] = field(default_factory=dict)
     """Further facts about the run: losses at the tap, the spacelink, processor time."""
     trace: None = None
+
+    def with_classes(self, scenario: Scenario) -> "Recorded":
+        """Return the run with the class of each flow."""
+        class_of = {name: traffic_class for name, traffic_class, _ in scenario.traffic}
+        names = pl.col("traffic").cast(pl.String).replace_strict(class_of, return_dtype=pl.String)
+        return replace(self, flows=self.flows.with_columns(names.alias("class")))
 
 
 def read_record(path: Path, flows: pl.DataFrame, warmup: float, duration: float) -> Recorded:

@@ -188,7 +188,8 @@ class Session:
     def _recorded(self, flows: pl.DataFrame) -> Recorded:
         """Read the gateway's record."""
         path = self._network.folder / "gateway.jsonl"
-        return read_record(path, flows, self._scenario.warmup, self._scenario.duration)
+        recorded = read_record(path, flows, self._scenario.warmup, self._scenario.duration)
+        return recorded.with_classes(self._scenario)
 
     def _start(self, stack: ExitStack, name: str, place: str, command: list[str]) -> Child:
         child = Child(name, command, self._network.path(place), self._network.folder)

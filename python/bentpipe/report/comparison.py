@@ -8,7 +8,7 @@ import altair as alt
 
 from bentpipe import files
 from bentpipe.errors import UsageError
-from bentpipe.format import brief, clock, convert, likelihood, measured, number, paragraphs, plural
+from bentpipe.format import brief, clock, convert, likelihood, measured, number, paragraphs, plural, quantity
 from bentpipe.report.charts import INK, Drawing, Figure, colours, figures
 from bentpipe.report.pages import dated, page, parameters, script_json, specification, unwritable, write_page
 from bentpipe.report.scripts import VEGA_LITE
@@ -18,6 +18,7 @@ from bentpipe.runs.store import LIVE, REPORT
 from bentpipe.stats.intervals import LEVEL
 from bentpipe.stats.metrics import GROUPS, METRICS, Metric
 from bentpipe.stats.ranking import BEHIND_PEP, CRITERIA, MANY, drawn, ranking
+from bentpipe.stats.services import findings, served, services
 from bentpipe.stats.warmup import warmup_warnings
 
 __all__ = [
@@ -49,6 +50,9 @@ def render(result: Result) -> str:
         colours=colours(result.settings, drawn(result)),
         behind={name for name in result.settings if result.setting_info(name).get("behind_pep")},
         behind_pep=BEHIND_PEP,
+        served=_served(result),
+        findings=findings(result),
+        thresholds=_thresholds(result),
         ranking=_ranking(result),
         seeds=result.seeds,
         methods=_methods(result),
@@ -159,6 +163,40 @@ def _legend(entries: Sequence[tuple[str, str]]) -> Drawing:
     ).properties(width=right, height=18)
 
 
+def _served(result: Result) -> list[list[dict[str, Any]]]:
+    """Return who gets what: a list of classes per setting; empty without classes."""
+    return [
+        [
+            {
+                "service": each.service,
+                "setting": each.setting,
+                "figure": each.service.metric.label.partition(": ")[2],
+                "text": quantity(each.found.mean, each.found.ci95),
+                "grade": each.grade,
+            }
+            for each in row
+        ]
+        for row in served(result)
+        if row
+    ]
+
+
+def _thresholds(result: Result) -> list[str]:
+    """Return the limits of good and bad of the figures of a result's classes, with their sources."""
+    lines = []
+    for service in services(result.traffic):
+        limits = service.threshold
+        if limits is None:
+            continue
+        unit = f" {limits.unit}" if limits.unit else ""
+        best, worst = ("from", "below") if limits.higher else ("up to", "above")
+        lines.append(
+            f"{service.traffic_class}: good {best} {number(limits.good)}{unit}, bad {worst}"
+            f" {number(limits.bad)}{unit} ({limits.source})"
+        )
+    return lines
+
+
 def _summary(result: Result) -> list[tuple[str, str]]:
     scenario, manifest = result.manifest["scenario"], result.manifest
     capacities = sorted({setting["capacity"] for setting in manifest["settings"]})
@@ -264,10 +302,14 @@ def _metric_rows(result: Result) -> list[dict[str, Any]]:
     """Return the table of metrics by group, each cell with its interval and the printed value."""
     stats = {(row["setting"], row["metric"]): row for row in result.rows()}
     groups = []
-    for group in GROUPS:
+    for group in (*GROUPS, *result.classes):
         rows = []
-        for metric in METRICS:
+        for metric in result.known_metrics:
             if metric.group != group:
+                continue
+            if metric.group not in GROUPS and all(
+                stats[setting, metric.name]["mean"] is None for setting in result.settings
+            ):
                 continue
             cells = [
                 {

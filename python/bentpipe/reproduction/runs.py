@@ -176,7 +176,8 @@ class Library:
             counters = json.loads((folder / COUNTERS).read_text(encoding="utf-8"))
         except (OSError, ValueError, pl.exceptions.PolarsError) as error:
             raise ResultError(f"{folder}: cannot be read: {error}; delete this folder") from None
-        recorded = Recorded(**tables, counters=counters, capacity=case.scenario.capacity)
+        series, flows, drop_runs = (tables[name] for name in _TABLES)
+        recorded = Recorded(series, flows, drop_runs, counters, case.scenario.capacity)
         return RunData(recorded, case.scenario.duration)
 
     def drops(self, case: CaseRuns, seed: int) -> pl.DataFrame:

@@ -307,7 +307,7 @@ class _Sweep:
         self.again.extend(runs[len(done.outcomes) :])
         self._submit()
         for run, outcome in zip(runs, done.outcomes, strict=False):
-            yield run, worker_tasks.unpacked_outcome(outcome, run.scenario.classes)
+            yield run, worker_tasks.unpacked_outcome(outcome, run.scenario.traffic)
 
     def close(self) -> None:
         """Cancel all tasks."""

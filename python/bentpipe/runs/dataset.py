@@ -298,7 +298,7 @@ def _as(table: pl.DataFrame, wanted: pl.DataFrame) -> pl.DataFrame:
     # Metrics that an earlier version did not compute have no value.
     later = [name for name in _metric_names([wanted.columns]) if name not in table.columns]
     table = table.with_columns(pl.lit(None, pl.Float64).alias(name) for name in later)
-    return table.select(wanted.columns).cast(dict(wanted.schema))
+    return table.select(wanted.columns).cast(wanted.schema)
 
 
 def read_all(folder: Path, keys: tuple[str, ...]) -> pl.DataFrame:

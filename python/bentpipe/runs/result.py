@@ -29,9 +29,9 @@ from bentpipe.runs.store import (
 )
 from bentpipe.stats.differences import between, chosen, frame, verdict, within
 from bentpipe.stats.intervals import Summary, holm, paired, summarise
-from bentpipe.stats.metrics import evaluate, metrics_of
-from bentpipe.stats.recorded import Metric, Recorded
+from bentpipe.stats.metrics import check_classes, evaluate, metrics_of
 from bentpipe.stats.ranking import ranking
+from bentpipe.stats.recorded import Metric, Recorded
 from bentpipe.stats.steady import batch_means
 from bentpipe.stats.warmup import SCHEMA, Warmup, detected
 
@@ -195,17 +195,28 @@ class Result:
             drop_runs=self._read(setting, seed, "drop_runs"),
             counters=self._counters(setting, seed),
             capacity=self._setting(setting)["capacity"],
+            traffic=self.traffic,
         )
 
-    @cached_property
+    @property
     def classes(self) -> list[str]:
-        """Classes of traffic; none if an earlier version made the result."""
-        return self.recorded(self.settings[0], self.seeds[0]).classes
+        """Classes of traffic, in the order of the scenario; none if an earlier version made the result."""
+        return list(dict.fromkeys(each[1] for each in self.traffic))
+
+    @property
+    def traffic(self) -> list[tuple[str, str, str]]:
+        """Name, class and kind of each traffic; none if an earlier version made the result."""
+        return [(name, of, kind) for name, of, kind in self.manifest.get("traffic", [])]
+
+    def summary(self, setting: str, metric: str) -> Summary:
+        """Return the mean of a metric of a setting over its runs, with its interval."""
+        place = [each.name for each in self.known_metrics].index(metric)
+        return self._summaries[setting][place]
 
     @cached_property
     def known_metrics(self) -> list[Metric]:
         """All metrics of the result, those of its classes of traffic last."""
-        return metrics_of(self.classes)
+        return metrics_of(self.traffic)
 
     def values(self) -> dict[str, dict[str, list[float | None]]]:
         """Return every metric of every setting: one value per seed, in the order of the seeds."""
@@ -292,6 +303,7 @@ class Result:
         baseline = self.settings[0] if baseline is None else baseline
         self._setting(baseline)
         wanted = self.known_metrics if metrics is None else chosen(metrics)
+        check_classes([metric.name for metric in wanted], self.traffic)
         values = self.values()
         labels, summaries = list[tuple[str, str, str, str]](), list[Summary]()
         for setting in self.settings:

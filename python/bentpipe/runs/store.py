@@ -417,6 +417,7 @@ def _manifest(
             }
             for setting in plan.settings
         ],
+        "traffic": [list(each) for each in scenario.traffic],
         "seeds": list(plan.seeds),
         "trace": list(plan.trace),
         "printed": [] if _is_changed(scenario) else present_printed(scenario.printed()),

@@ -8,7 +8,7 @@ import pickle
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -18,6 +18,7 @@ from bentpipe.runs.python_aqm import unpacked
 from bentpipe.runs.store import build_digest
 from bentpipe.runs.workers import Outcome, measure
 from bentpipe.stats.metrics import metrics_of
+from bentpipe.stats.recorded import Traffic
 
 __all__ = ["Base", "Done", "Job", "Source", "build", "build_fault", "stop", "unpacked_outcome", "work"]
 
@@ -32,8 +33,8 @@ Source = tuple[int, tuple[str, ...], str | None, tuple[str, ...], bytes | None, 
 and its expected digest."""
 
 Packed = tuple[float | None, ...] | tuple[bool, str]
-"""An outcome as sent: metrics without their names, in the order of `metrics_of`, or a failure (True if the scenario is wrong) and its
-text."""
+"""An outcome as sent: metrics without their names, in the order of `metrics_of`, or a failure (True if the
+scenario is wrong) and its text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,10 +156,10 @@ def _packed(outcome: Outcome) -> Packed:
     return tuple(outcome.values())
 
 
-def unpacked_outcome(packed: Packed, classes: Sequence[str]) -> Outcome:
-    """Return the outcome of a run with these classes of traffic from its sent form."""
+def unpacked_outcome(packed: Packed, traffic: Traffic) -> Outcome:
+    """Return the outcome of a run with this traffic from its sent form."""
     if isinstance(packed[0], bool):
         scenario, text = packed
         return ScenarioError(text) if scenario else SimulationError(text)
-    names = (metric.name for metric in metrics_of(classes))
+    names = (metric.name for metric in metrics_of(traffic))
     return dict(zip(names, packed, strict=True))  # type: ignore[arg-type]

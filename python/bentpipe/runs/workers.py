@@ -122,6 +122,7 @@ def measure(scenario: _core.Scenario, seed: int, progress: _core.Progress) -> di
             drop_runs=pl.DataFrame(found.drop_runs),
             counters=known,
             capacity=scenario.capacity,
+            traffic=scenario.traffic,
         )
     )
 

@@ -6,7 +6,7 @@ when the transport takes it from a transfer, and received when the receiving app
 a PEP too, both halves of the way are included.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache, partial
 from typing import Literal
@@ -14,7 +14,7 @@ from typing import Literal
 import polars as pl
 
 from bentpipe.qoe import voice
-from bentpipe.stats.recorded import Metric, Recorded, jain, known, mean, number, quantile, scaled
+from bentpipe.stats.recorded import Metric, Recorded, Traffic, jain, known, mean, number, quantile, scaled
 
 __all__ = ["CLASS_METRICS", "ClassMetric", "class_metric", "class_metrics", "markdown"]
 
@@ -31,6 +31,8 @@ class ClassMetric:
     """Computes the value of a class in one run; None if it has none."""
     better: Literal["more", "less"] | None = None
     """Better direction; None if there is none."""
+    kinds: frozenset[str] | None = None
+    """Kinds of traffic that have it; None for all."""
 
 
 def _counter(name: str, factor: float = 1) -> Callable[[Recorded, str], float | None]:
@@ -38,9 +40,7 @@ def _counter(name: str, factor: float = 1) -> Callable[[Recorded, str], float | 
 
 
 def _loss_rate(run: Recorded, traffic_class: str) -> float | None:
-    received, lost = (
-        run.counters.get(f"{traffic_class}.{name}_units") for name in ("received", "lost")
-    )
+    received, lost = (run.counters.get(f"{traffic_class}.{name}_units") for name in ("received", "lost"))
     if received is None or lost is None or received + lost == 0:
         return None
     return 100 * lost / (received + lost)
@@ -79,6 +79,7 @@ def _calls(run: Recorded, traffic_class: str) -> list[voice.Rating]:
     """Rate each call of a class of which a packet was played."""
     flows = run.flows_of(traffic_class)
     if "codec" not in flows.columns:
+        # A live run.
         return []
     rated = flows.filter(pl.col("mouth_to_ear").is_not_null())
     found = []
@@ -98,8 +99,11 @@ def _calls(run: Recorded, traffic_class: str) -> list[voice.Rating]:
 
 
 _CODECS = {"g711": "g711-plc", "g729": "g729a-vad"}
-"""Codecs of G.113 by codec of the scenario. G.711 has the packet loss concealment of its Appendix I. G.729 is rated as
-G.729A with voice activity detection, for which alone G.113 has a robustness factor."""
+"""Codecs of G.113 by codec of the scenario.
+
+G.711 has the packet loss concealment of its Appendix I. G.729 is rated as G.729A with voice activity
+detection, for which alone G.113 has a robustness factor.
+"""
 
 
 def _silent_calls(run: Recorded, traffic_class: str) -> int:
@@ -107,9 +111,7 @@ def _silent_calls(run: Recorded, traffic_class: str) -> int:
     flows = run.flows_of(traffic_class)
     if "codec" not in flows.columns:
         return 0
-    return flows.filter(
-        pl.col("mouth_to_ear").is_null() & (pl.col("late") + pl.col("lost_units") > 0)
-    ).height
+    return flows.filter(pl.col("mouth_to_ear").is_null() & (pl.col("late") + pl.col("lost_units") > 0)).height
 
 
 def _mos(share: float | None) -> Callable[[Recorded, str], float | None]:
@@ -129,6 +131,10 @@ def _late_rate(run: Recorded, traffic_class: str) -> float | None:
     late, played = number(flows["late"].sum()), number(flows["played"].sum())
     return 100 * late / (late + played) if late is not None and played is not None and late + played else None
 
+
+_TRANSFERS = frozenset({"pages", "files", "bulk"})
+_PAGES = frozenset({"pages"})
+_VOICE = frozenset({"voip"})
 
 CLASS_METRICS: tuple[ClassMetric, ...] = (
     ClassMetric(
@@ -151,8 +157,8 @@ CLASS_METRICS: tuple[ClassMetric, ...] = (
         "loss_rate",
         "Loss rate",
         "%",
-        "Data units lost for good, as a share of those sent: packets of datagrams; of a reliable transport, what"
-        " failed connections had not delivered. Retransmissions do not count.",
+        "Data units lost for good, as a share of those sent: datagrams dropped or lost; over a reliable"
+        " transport, units that a failed connection had not delivered. Retransmissions do not count.",
         _loss_rate,
         better="less",
     ),
@@ -211,6 +217,7 @@ CLASS_METRICS: tuple[ClassMetric, ...] = (
         "Median of the completion time of the flows that completed within the measured time.",
         _completion(0.5),
         better="less",
+        kinds=_TRANSFERS,
     ),
     ClassMetric(
         "fct_p95",
@@ -219,6 +226,7 @@ CLASS_METRICS: tuple[ClassMetric, ...] = (
         "95th percentile of the completion time.",
         _completion(0.95),
         better="less",
+        kinds=_TRANSFERS,
     ),
     ClassMetric(
         "completed",
@@ -226,6 +234,7 @@ CLASS_METRICS: tuple[ClassMetric, ...] = (
         "flows",
         "Flows that completed within the measured time.",
         _count_completed,
+        kinds=_TRANSFERS,
     ),
     ClassMetric(
         "failed",
@@ -234,15 +243,71 @@ CLASS_METRICS: tuple[ClassMetric, ...] = (
         "Flows that failed within the measured time.",
         _count_failed,
         better="less",
+        kinds=_TRANSFERS,
+    ),
+    ClassMetric(
+        "page_time_p50",
+        "Page load time, median",
+        "s",
+        "Median of the time from opening the first connection of a page to the last byte of its last object.",
+        _counter("page_time_p50"),
+        better="less",
+        kinds=_PAGES,
+    ),
+    ClassMetric(
+        "page_time_p75",
+        "Page load time, 75th percentile",
+        "s",
+        "75th percentile of the page load time.",
+        _counter("page_time_p75"),
+        better="less",
+        kinds=_PAGES,
+    ),
+    ClassMetric(
+        "page_time_p95",
+        "Page load time, 95th percentile",
+        "s",
+        "95th percentile of the page load time.",
+        _counter("page_time_p95"),
+        better="less",
+        kinds=_PAGES,
+    ),
+    ClassMetric(
+        "first_byte_p50",
+        "Time to first byte, median",
+        "s",
+        "Median of the time from opening the first connection of a page to the first byte of an object.",
+        _counter("first_byte_p50"),
+        better="less",
+        kinds=_PAGES,
+    ),
+    ClassMetric(
+        "pages",
+        "Pages",
+        "pages",
+        "Pages loaded within the measured time.",
+        _counter("pages"),
+        better="more",
+        kinds=_PAGES,
+    ),
+    ClassMetric(
+        "pages_failed",
+        "Failed pages",
+        "pages",
+        "Pages of which a connection failed within the measured time.",
+        _counter("pages_failed"),
+        better="less",
+        kinds=_PAGES,
     ),
     ClassMetric(
         "mos",
         "MOS, mean",
         "",
-        "Voice quality as a mean opinion score, 1 to 4.5 (E-model, ITU-T G.107, from the delay from mouth to ear and"
-        " the packets lost or late at the jitter buffer): mean over the calls.",
+        "Voice quality as a mean opinion score, 1 to 4.5 (E-model, ITU-T G.107, from the delay from mouth to"
+        " ear and the packets lost or late at the jitter buffer): mean over the calls.",
         _mos(None),
         better="more",
+        kinds=_VOICE,
     ),
     ClassMetric(
         "mos_p5",
@@ -251,6 +316,7 @@ CLASS_METRICS: tuple[ClassMetric, ...] = (
         "5th percentile of the calls' mean opinion scores: what the worst served hear.",
         _mos(0.05),
         better="more",
+        kinds=_VOICE,
     ),
     ClassMetric(
         "late_rate",
@@ -259,9 +325,10 @@ CLASS_METRICS: tuple[ClassMetric, ...] = (
         "Voice packets that missed their time at the jitter buffer, as a share of those that arrived.",
         _late_rate,
         better="less",
+        kinds=_VOICE,
     ),
 )
-"""Metrics of every class; those of voice have values only for traffic of kind `voip`."""
+"""Metrics of a class of traffic."""
 
 _BY_NAME = {metric.name: metric for metric in CLASS_METRICS}
 
@@ -285,16 +352,21 @@ def class_metric(name: str) -> Metric | None:
 
 
 def _of_class(metric: ClassMetric, traffic_class: str, run: Recorded) -> float | None:
-    return metric.of(run, traffic_class) if traffic_class in run.classes else None
+    return metric.of(run, traffic_class)
 
 
-def class_metrics(classes: Sequence[str]) -> Iterator[Metric]:
-    """Yield every metric of every class."""
-    for traffic_class in classes:
-        for metric in CLASS_METRICS:
-            found = class_metric(f"{traffic_class}.{metric.name}")
-            if found is not None:
-                yield found
+def class_metrics(traffic: Traffic) -> list[Metric]:
+    """Return the metrics of every class that its kinds of traffic have."""
+    kinds: dict[str, set[str]] = {}
+    for _, traffic_class, kind in traffic:
+        kinds.setdefault(traffic_class, set()).add(kind)
+    found = (
+        class_metric(f"{traffic_class}.{metric.name}")
+        for traffic_class, present in kinds.items()
+        for metric in CLASS_METRICS
+        if metric.kinds is None or metric.kinds & present
+    )
+    return [metric for metric in found if metric is not None]
 
 
 def markdown() -> str:

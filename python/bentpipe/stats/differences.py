@@ -160,6 +160,7 @@ def within(
 
     Raises `ResultError` for an unknown setting, `UsageError` for fewer than two settings.
     """
+    _check_metrics(metrics, result)
     names = list(dict.fromkeys(result.settings if settings is None else settings))
     for name in names:
         result.setting_info(name)
@@ -193,12 +194,26 @@ def between(
             f"{ours.folder} and {theirs.folder} have no setting in common: one has"
             f" {', '.join(ours.settings)}, the other {', '.join(theirs.settings)}"
         )
+    for side in (ours, theirs):
+        _check_metrics(metrics, side)
     first, second = _labels(ours, theirs)
     found = []
     for mine, other in pairs:
         a, b = Side(f"{first}: {mine}", ours, mine), Side(f"{second}: {other}", theirs, other)
         found += [_compare(a, b, metric) for metric in metrics]
     return corrected(found)
+
+
+def _check_metrics(metrics: Sequence[Metric], result: Runs) -> None:
+    """Raise `UsageError` for a metric of a class of traffic that the result does not have."""
+    known = next(iter(result.values().values()), {})
+    for metric in metrics:
+        if metric.name not in known:
+            classes = dict.fromkeys(name.rpartition(".")[0] for name in known if "." in name)
+            raise UsageError(
+                f"{result.folder}: has no metric {metric.name}; its classes of traffic are"
+                f" {', '.join(classes) or 'not recorded'}"
+            )
 
 
 def corrected(family: Sequence[Comparison]) -> list[Comparison]:

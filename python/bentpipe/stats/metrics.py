@@ -5,13 +5,24 @@ The command line, the reports and docs/results.md are generated from that table.
 
 import difflib
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 
 import polars as pl
 
 from bentpipe.errors import UsageError
 from bentpipe.stats.class_metrics import CLASS_METRICS, class_metric, class_metrics
-from bentpipe.stats.recorded import Metric, Recorded, jain, maximum, mean, number, quantile, scaled, std
+from bentpipe.stats.recorded import (
+    Metric,
+    Recorded,
+    Traffic,
+    jain,
+    maximum,
+    mean,
+    number,
+    quantile,
+    scaled,
+    std,
+)
 
 __all__ = [
     "DEPRECATED",
@@ -469,24 +480,34 @@ def named_metric(name: str, where: str = "") -> Metric:
     return metric
 
 
-def check_classes(names: Iterable[str], classes: Sequence[str]) -> None:
-    """Raise `UsageError` if a metric in `names` is of a class of traffic that is not among `classes`."""
+def check_classes(names: Iterable[str], traffic: Traffic) -> None:
+    """Raise `UsageError` for a metric of a class that `traffic` does not have, or not of its kind."""
+    known = {metric.name: None for metric in class_metrics(traffic)}
     for name in names:
-        traffic_class, dot, _ = name.rpartition(".")
-        if dot and name not in _BY_NAME and traffic_class not in classes:
+        if name in _BY_NAME or name in known:
+            continue
+        traffic_class, _, metric = name.rpartition(".")
+        classes = dict.fromkeys(each[1] for each in traffic)
+        if traffic_class not in classes:
             raise UsageError(
-                f'metric {name}: found the class of traffic "{traffic_class}"; allowed: {", ".join(classes)}'
+                f'metric {name}: found the class of traffic "{traffic_class}";'
+                f" allowed: {', '.join(classes) or 'none, as the result has no classes'}"
             )
+        kinds = ", ".join(sorted({kind for _, of, kind in traffic if of == traffic_class}))
+        raise UsageError(
+            f'metric {name}: found "{metric}" for traffic of kind {kinds}; allowed:'
+            f" {', '.join(each.rpartition('.')[2] for each in known if each.startswith(f'{traffic_class}.'))}"
+        )
 
 
-def metrics_of(classes: Sequence[str]) -> list[Metric]:
-    """Return all metrics of a scenario with these classes of traffic: `METRICS`, then those of each class."""
-    return [*METRICS, *class_metrics(classes)]
+def metrics_of(traffic: Traffic) -> list[Metric]:
+    """Return all metrics of a scenario with this traffic: `METRICS`, then those of each class."""
+    return [*METRICS, *class_metrics(traffic)]
 
 
 def evaluate(run: Recorded) -> dict[str, float | None]:
     """Return every metric of one run, in the order of `metrics_of`; None for a metric without a value."""
-    values = ((metric.name, metric.of(run)) for metric in metrics_of(run.classes))
+    values = ((metric.name, metric.of(run)) for metric in metrics_of(run.traffic))
     return {name: value if value is None or math.isfinite(value) else None for name, value in values}
 
 

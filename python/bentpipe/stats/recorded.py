@@ -1,14 +1,30 @@
 """A run's records, and a figure of it: what the tables of metrics are made of."""
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
 
 import polars as pl
 
-__all__ = ["Metric", "Recorded"]
+__all__ = [
+    "Metric",
+    "Recorded",
+    "Traffic",
+    "jain",
+    "known",
+    "maximum",
+    "mean",
+    "number",
+    "quantile",
+    "scaled",
+    "std",
+]
+
+
+Traffic = Sequence[tuple[str, str, str]]
+"""Name, class and kind of each traffic of a scenario, in its order."""
 
 
 class Recorded:
@@ -21,13 +37,19 @@ class Recorded:
         drop_runs: pl.DataFrame,
         counters: Mapping[str, float | None],
         capacity: float,
+        traffic: Traffic = (),
     ) -> None:
-        """Take the tables and counters of one run; `capacity` is that of the subject's link [bit/s]."""
+        """Take the tables and counters of one run; `capacity` is that of the subject's link [bit/s].
+
+        Without `traffic` the run has no metrics of classes.
+        """
         self.series = series
         self.flows = flows
         self.drop_runs = drop_runs
         self.counters = counters
         self.capacity = capacity
+        self.traffic = traffic
+        self._flows_of: dict[str, pl.DataFrame] = {}
 
     def samples(self, column: str) -> pl.Series:
         """Return the finite samples of one column of the series, empty if the subject has no such column."""
@@ -50,15 +72,13 @@ class Recorded:
         """Completion time of each flow that completed within the measured time [s]."""
         return known(self.closed.filter(pl.col("completed"))["completion_time"])
 
-    @cached_property
-    def classes(self) -> list[str]:
-        """Classes of traffic, in the order of the scenario; none if an earlier version recorded the run."""
-        marker = ".received_units"
-        return [name.removesuffix(marker) for name in self.counters if name.endswith(marker)]
-
     def flows_of(self, traffic_class: str) -> pl.DataFrame:
         """Return the flows of a class of traffic."""
-        return self.flows.filter(pl.col("class").cast(pl.String) == traffic_class)
+        found = self._flows_of.get(traffic_class)
+        if found is None:
+            found = self.flows.filter(pl.col("class").cast(pl.String) == traffic_class)
+            self._flows_of[traffic_class] = found
+        return found
 
     @property
     def drop_share(self) -> float | None:

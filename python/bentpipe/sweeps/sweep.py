@@ -15,6 +15,7 @@ from bentpipe.runs.plan import load, make_plan, scenario_path
 from bentpipe.runs.python_aqm import Setting
 from bentpipe.runs.workers import OnProgress, Threads, Workers, simulate
 from bentpipe.stats.intervals import summarise
+from bentpipe.stats.metrics import check_classes
 from bentpipe.sweeps.factors import Factor, factors_from, points
 from bentpipe.sweeps.result import DEFAULT_METRICS, SweepResult, check_metrics, narrow
 
@@ -87,6 +88,7 @@ class Sweep:
         shown = list(dict.fromkeys(DEFAULT_METRICS if metrics is None else metrics))
         check_metrics(shown)
         base = load(scenario, overrides, settings or ())
+        check_classes(shown, base.traffic)
         factors = factors_from(vary)
         for factor in factors:
             if factor.key in _OF_THE_SWEEP:

@@ -16,6 +16,7 @@ from bentpipe.runs.dataset import Dataset, Failure, Run
 from bentpipe.runs.plan import MOST_RUNS, overrides_from, scenario_path
 from bentpipe.runs.store import build_digest
 from bentpipe.runs.workers import OnProgress, Threads, Workers, simulate, workers_from
+from bentpipe.stats.metrics import check_classes
 from bentpipe.stats.objectives import Objective, judged, kept, objectives_from
 from bentpipe.tuning.holdout import figures, fresh_seeds, rerun
 from bentpipe.tuning.holdout import means as sample_means
@@ -98,6 +99,7 @@ class Tuning:
         objectives = objectives_from(metrics)
         space = Space.of(scenario, aqm, vary=vary, fix=fix, overrides=overrides)
         base = space.as_given()
+        check_classes([each.metric for each in objectives], base.traffic)
         first = base.seed if seed is None else seed
         if not 0 <= first <= 2**64 - runs:
             raise UsageError(f"seed is {first}, but it must be from 0 to {2**64 - runs}")

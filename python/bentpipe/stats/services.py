@@ -1,0 +1,160 @@
+"""Who gets what: the figure by which the users of each class of traffic judge it, and its grade."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from bentpipe.format import number, plural
+from bentpipe.qoe.thresholds import THRESHOLDS, Grade, Threshold
+from bentpipe.stats.class_metrics import class_metric
+from bentpipe.stats.intervals import Summary, paired
+from bentpipe.stats.recorded import Metric, Traffic
+
+__all__ = ["GRADES", "Served", "Service", "findings", "served", "services"]
+
+GRADES: tuple[Grade, ...] = ("bad", "fair", "good")
+"""Grades, the worst first."""
+
+_FIGURES: Mapping[str, tuple[str, str | None]] = {
+    "voip": ("mos", "voice.mos"),
+    "pages": ("page_time_p75", "page.load"),
+    "files": ("fct_p95", "download.time"),
+    "bulk": ("flow_goodput", None),
+}
+"""Metric of a class and measure of its thresholds, by kind of traffic, in the order of precedence."""
+_PACKETS = ("delay_p95", "game.delay")
+"""The same for packets of an unknown application."""
+
+
+class Graded(Protocol):
+    """A result with classes of traffic, as `bentpipe.Result`."""
+
+    @property
+    def traffic(self) -> list[tuple[str, str, str]]:
+        """Name, class and kind of each traffic."""
+
+    @property
+    def settings(self) -> list[str]:
+        """Names of the settings."""
+
+    def values(self) -> dict[str, dict[str, list[float | None]]]:
+        """Return every metric of every setting: one value per seed."""
+
+    def summary(self, setting: str, metric: str) -> Summary:
+        """Return the mean of a metric of a setting with its interval."""
+
+
+@dataclass(frozen=True, slots=True)
+class Service:
+    """A class of traffic, and the figure by which its users judge it."""
+
+    traffic_class: str
+    metric: Metric
+    threshold: Threshold | None
+    """None if the figure has no grades, as the goodput of an endless transfer."""
+
+    def grade(self, value: float | None) -> Grade | None:
+        """Return the grade of a value; None without a value or thresholds."""
+        return None if value is None or self.threshold is None else self.threshold.grade(value)
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """One class under one setting."""
+
+    service: Service
+    setting: str
+    found: Summary
+
+    @property
+    def grade(self) -> Grade | None:
+        """Grade of the mean."""
+        return self.service.grade(self.found.mean)
+
+
+def services(traffic: Traffic) -> list[Service]:
+    """Return the service of each class, in order."""
+    found = []
+    for traffic_class in dict.fromkeys(each[1] for each in traffic):
+        kinds = {kind for _, of, kind in traffic if of == traffic_class}
+        figure, measure = next((_FIGURES[kind] for kind in _FIGURES if kind in kinds), _PACKETS)
+        metric = class_metric(f"{traffic_class}.{figure}")
+        if metric is not None:
+            found.append(Service(traffic_class, metric, THRESHOLDS[measure] if measure else None))
+    return found
+
+
+def served(result: Graded) -> list[list[Served]]:
+    """Return each class under each setting: a list per setting."""
+    known = services(result.traffic)
+    return [
+        [Served(each, setting, result.summary(setting, each.metric.name)) for each in known]
+        for setting in result.settings
+    ]
+
+
+def findings(result: Graded) -> list[str]:
+    """Return sentences on which setting serves whom best, and on what cannot be told apart.
+
+    A setting is as good as the best if the 95 % interval of their paired difference includes zero.
+    """
+    if len(result.settings) < 2:
+        return []
+    values = result.values()
+    sentences, alike = list[str](), list[str]()
+    for service in services(result.traffic):
+        name = service.metric.name
+        means = {
+            setting: mean
+            for setting in result.settings
+            if (mean := result.summary(setting, name).mean) is not None
+        }
+        if not means:
+            continue
+        best = (max if service.metric.better == "more" else min)(means, key=means.__getitem__)
+        equal = [
+            setting
+            for setting in means
+            if setting == best or not _differ(values[best][name], values[setting][name])
+        ]
+        bad = [setting for setting in means if service.grade(means[setting]) == "bad"]
+        end = "; bad under " + ("every setting" if len(bad) == len(means) else _listed(bad)) if bad else ""
+        if len(equal) == len(means):
+            if end:
+                sentences.append(f"{service.traffic_class}: no difference can be seen{end}.")
+            else:
+                alike.append(service.traffic_class)
+            continue
+        figure = f"{_figure(service)} {number(means[best])}{_unit(service)}{_graded(service, means[best])}"
+        sentences.append(f"{service.traffic_class}: best served by {_listed(equal)} ({figure}){end}.")
+    if alike:
+        sentences.append(f"{_listed(alike)}: no difference between the settings can be seen.")
+    return sentences
+
+
+def _differ(ours: Sequence[float | None], theirs: Sequence[float | None]) -> bool:
+    found = paired(list(ours), list(theirs))
+    return found.low is not None and found.high is not None and not found.low <= 0 <= found.high
+
+
+def _figure(service: Service) -> str:
+    return service.metric.label.partition(": ")[2]
+
+
+def _unit(service: Service) -> str:
+    return f" {service.metric.unit}" if service.metric.unit else ""
+
+
+def _graded(service: Service, value: float) -> str:
+    grade = service.grade(value)
+    return f", {grade}" if grade else ""
+
+
+def _listed(names: Sequence[str]) -> str:
+    """Write `a`, `a and b`, `a, b and c`; many names as a number of settings."""
+    if len(names) > _MANY:
+        return plural(len(names), "setting")
+    return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else list(names))
+
+
+_MANY = 6

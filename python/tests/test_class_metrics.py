@@ -1,0 +1,207 @@
+"""Metrics of classes of traffic, and who gets what, compared with values worked by hand."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import polars as pl
+import pytest
+from conftest import Command
+
+import bentpipe as bp
+from bentpipe.errors import UsageError
+from bentpipe.qoe import voice
+from bentpipe.stats.class_metrics import CLASS_METRICS
+from bentpipe.stats.intervals import Summary, summarise
+from bentpipe.stats.metrics import METRICS, check_classes, find, named_metric
+from bentpipe.stats.recorded import Recorded, Traffic
+from bentpipe.stats.services import findings, served, services
+
+TRAFFIC: Traffic = [("calls", "voice", "voip"), ("browsing", "web", "pages"), ("updates", "web", "files")]
+COUNTERS = {
+    "measured_seconds": 10.0,
+    "voice.received_units": 950.0,
+    "voice.lost_units": 50.0,
+    "voice.delay_p95": 0.310,
+    "voice.jitter": 0.002,
+    "web.received_units": 0.0,
+    "web.lost_units": 0.0,
+    "web.pages": 7.0,
+    "web.page_time_p75": 2.5,
+}
+FLOWS = pl.DataFrame(
+    {
+        "class": ["voice", "voice", "voice", "web", "web"],
+        "bytes": [1000, 2000, 0, 500_000, 750_000],
+        "goodput": [800.0, 1600.0, None, 4e6, 2e6],
+        "closed": [None, None, None, 4.0, 8.0],
+        "completed": [False, False, False, True, False],
+        "failed": [False, False, False, False, True],
+        "completion_time": [None, None, None, 1.5, None],
+        "codec": ["g711", "g729", "g711", None, None],
+        "mouth_to_ear": [0.1, 0.3, None, None, None],
+        "played": [100, 90, 0, None, None],
+        "late": [0, 6, 3, None, None],
+        "lost_units": [0, 4, 47, 0, 0],
+        "burst_ratio": [None, 1.5, 1.0, None, None],
+    }
+)
+
+
+def run() -> Recorded:
+    return Recorded(pl.DataFrame(), FLOWS, pl.DataFrame(), COUNTERS, 1e6, TRAFFIC)
+
+
+def value(name: str) -> float | None:
+    return named_metric(name).of(run())
+
+
+def test_loss_rate_is_the_share_of_units_lost() -> None:
+    assert value("voice.loss_rate") == pytest.approx(5.0)
+    assert value("web.loss_rate") is None, "nothing was sent"
+
+
+def test_goodput_of_a_class_is_its_payload_over_the_measured_time() -> None:
+    assert value("web.goodput") == pytest.approx(8 * 1.25e6 / 10 / 1e6)
+    assert value("web.flow_goodput") == pytest.approx(3000.0)
+    assert value("web.jain_index") == pytest.approx(36 / (2 * 20))
+
+
+def test_times_are_in_the_units_of_their_metrics() -> None:
+    assert value("voice.delay_p95") == pytest.approx(310.0)
+    assert value("voice.jitter") == pytest.approx(2.0)
+    assert value("web.page_time_p75") == 2.5
+    assert value("web.fct_p50") == 1.5
+    assert (value("web.completed"), value("web.failed"), value("web.pages")) == (1, 1, 7)
+
+
+def test_a_call_of_which_nothing_is_heard_has_the_worst_score() -> None:
+    heard = voice.call(100.0, 0.0, "g711-plc"), voice.call(300.0, 10.0, "g729a-vad", burst_r=1.5)
+    scores = sorted([1.0, *(voice.mos(each.r) for each in heard)])
+    assert value("voice.mos") == pytest.approx(sum(scores) / 3)
+    assert value("voice.mos_p5") == pytest.approx(1.0 + 0.1 * (scores[1] - 1.0))
+    assert value("voice.late_rate") == pytest.approx(100 * 9 / 199)
+
+
+def test_a_class_has_the_metrics_of_its_kinds_of_traffic() -> None:
+    known = {f"{of}.{each.name}" for of in ("voice", "web") for each in CLASS_METRICS}
+    refused = set()
+    for name in known:
+        try:
+            check_classes([name], TRAFFIC)
+        except UsageError:
+            refused.add(name)
+    assert refused == {
+        *(f"web.{name}" for name in ("mos", "mos_p5", "late_rate")),
+        *(f"voice.{name}" for name in ("fct_p50", "fct_p95", "completed", "failed", "pages", "pages_failed")),
+        *(f"voice.{name}" for name in ("page_time_p50", "page_time_p75", "page_time_p95", "first_byte_p50")),
+    }
+
+
+def test_messages_name_the_class_and_what_it_has() -> None:
+    with pytest.raises(UsageError, match=r'found the class of traffic "vioce"; allowed: voice, web'):
+        check_classes(["vioce.mos"], TRAFFIC)
+    with pytest.raises(UsageError, match=r'found "mos" for traffic of kind files, pages; allowed: goodput'):
+        check_classes(["web.mos"], TRAFFIC)
+    with pytest.raises(UsageError, match=r"did you mean voice\.loss_rate\?"):
+        named_metric("voice.loss_rat")
+    check_classes([metric.name for metric in METRICS], [])
+    assert find("voice.nothing") is None
+
+
+# ----- a real run ----------------------------------------------------------------------------------------
+
+
+def test_metrics_of_a_class_reach_every_table(result: bp.Result) -> None:
+    assert result.classes == ["web"]
+    names = result.table()["metric"].unique().to_list()
+    assert {"web.page_time_p75", "web.loss_rate"} <= set(names)
+    assert "web.mos" not in names
+    found = result.differences(metrics=["web.page_time_p75"])
+    assert found["verdict"].to_list() != ["no values"]
+    with pytest.raises(UsageError, match='found the class of traffic "voice"; allowed: web'):
+        result.differences(metrics=["voice.mos"])
+
+
+def test_sweeps_store_and_show_metrics_of_classes(tmp_path: Path) -> None:
+    found = bp.sweep(
+        "small-gateway",
+        {"gateway.aqm.max_p": [0.1, 0.5]},
+        settings=["red"],
+        set={"run.duration": "5 s"},
+        runs=2,
+        metrics=["web.page_time_p75"],
+        out=tmp_path / "sweep",
+    )
+    assert found.frame()["web.page_time_p75"].null_count() == 0
+    assert [row["metric"] for row in found.rows()] == ["web.page_time_p75"] * 2
+    with pytest.raises(UsageError, match='found the class of traffic "voice"'):
+        bp.sweep("small-gateway", {"gateway.aqm.max_p": [0.1]}, metrics=["voice.mos"], out=tmp_path / "none")
+
+
+def test_compare_prints_who_gets_what_first(bentpipe: Command, tmp_path: Path) -> None:
+    done = bentpipe(
+        "compare", "unsplit-udp", "--duration", "10 s", "--settings", "red,droptail", "--runs", "2",
+        "--out", "here", check=0,
+    )  # fmt: skip
+    assert done.stdout.index("who gets what") < done.stdout.index("throughput")
+    assert "no difference" in done.stdout
+    refused = bentpipe("compare", "unsplit-udp", "--metric", "video.mos", "--out", "there", check=2)
+    assert 'found the class of traffic "video"; allowed: web, voice' in refused.stderr
+    assert not (tmp_path / "there").exists()
+
+
+# ----- who gets what -------------------------------------------------------------------------------------
+
+
+@dataclass
+class Made:
+    """A result with these values of each metric, by setting."""
+
+    traffic: list[tuple[str, str, str]]
+    by_setting: dict[str, dict[str, list[float | None]]]
+
+    @property
+    def settings(self) -> list[str]:
+        return list(self.by_setting)
+
+    def values(self) -> dict[str, dict[str, list[float | None]]]:
+        return self.by_setting
+
+    def summary(self, setting: str, metric: str) -> Summary:
+        return summarise(self.by_setting[setting][metric])
+
+
+def made(**mos: list[float]) -> Made:
+    pages: list[float | None] = [2.5, 2.6, 2.7]
+    values = {
+        setting: {"voice.mos": list[float | None](scores), "web.page_time_p75": pages}
+        for setting, scores in mos.items()
+    }
+    return Made([("calls", "voice", "voip"), ("web", "web", "pages")], values)
+
+
+def test_each_class_is_judged_by_the_figure_of_its_kind() -> None:
+    figures = {each.traffic_class: each.metric.name for each in services(TRAFFIC)}
+    assert figures == {"voice": "voice.mos", "web": "web.page_time_p75"}
+    packets, bulk = services([("t", "telemetry", "cbr"), ("b", "backup", "bulk")])
+    assert (packets.metric.name, bulk.metric.name) == ("telemetry.delay_p95", "backup.flow_goodput")
+    assert bulk.grade(1.0) is None
+
+
+def test_grades_follow_the_thresholds() -> None:
+    rows = served(made(red=[2.0, 2.1, 2.2], cake=[4.1, 4.2, 4.3]))
+    assert [[each.grade for each in row] for row in rows] == [["bad", "fair"], ["good", "fair"]]
+
+
+def test_the_best_setting_is_named_with_those_that_cannot_be_told_apart() -> None:
+    sentences = findings(made(red=[2.0, 2.1, 2.2], cake=[4.1, 4.2, 4.3], fq_codel=[4.1, 4.3, 4.2]))
+    assert sentences == [
+        "voice: best served by cake and fq_codel (MOS, mean 4.200, good); bad under red.",
+        "web: no difference between the settings can be seen.",
+    ]
+    assert findings(made(red=[2.0, 2.1, 2.2])) == []
+
+
+def test_a_class_that_no_setting_serves_well_is_said_to_be_bad() -> None:
+    sentences = findings(made(red=[2.0, 2.1, 2.2], avq=[2.0, 2.2, 2.1]))
+    assert sentences[0] == "voice: no difference can be seen; bad under every setting."
