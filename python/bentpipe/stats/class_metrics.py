@@ -30,7 +30,7 @@ class ClassMetric:
     of: Callable[[Recorded, str], float | None]
     """Computes the value of a class in one run; None if it has none."""
     better: Literal["more", "less"] | None = None
-    """Better direction; None if there is none."""
+    """Better direction; None for a metric without one."""
     kinds: frozenset[str] | None = None
     """Kinds of traffic that have it; None for all."""
 

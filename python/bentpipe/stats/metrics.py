@@ -454,7 +454,7 @@ The former `utilization` [Mbit/s] is `throughput`; `utilization` now names a sha
 
 
 def find(name: str) -> Metric | None:
-    """Return the metric called `name`, or `CLASS.METRIC` for a class of traffic; None if there is none."""
+    """Return the metric called `name`, or `CLASS.METRIC` for a class of traffic; None for an unknown name."""
     return _BY_NAME.get(name) or class_metric(name)
 
 

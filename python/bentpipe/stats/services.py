@@ -1,4 +1,4 @@
-"""Who gets what: the figure by which the users of each class of traffic judge it, and its grade."""
+"""The figure by which the users of each class of traffic judge their service, and its grade."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -60,7 +60,7 @@ pub enum Kind {
 pub enum Loading {
     /// All objects in sequence on one connection.
     InSequence,
-    /// Each object on a connection of its own, all at once.
+    /// Each object on a separate connection, all at once.
     AtOnce,
     /// The first object; then all others on up to six connections, each with one request at a time.
     Http1,

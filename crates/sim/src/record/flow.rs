@@ -3,7 +3,7 @@
 use bentpipe_queue::FlowId;
 use bentpipe_units::{Duration, Instant};
 
-use crate::ids::CallId;
+use crate::ids::{CallId, ClassId};
 
 /// One flow from end to end.
 #[derive(Clone, Copy, Debug)]
@@ -42,7 +42,9 @@ pub struct Flow {
     pub lost_units: u32,
     /// Delay of the last unit received [ns], and the jitter estimate (RFC 3550, section 6.4.1, J) [ns].
     last_unit_delay: u64,
-    jitter: f64,
+    jitter: u64,
+    /// Its class of traffic.
+    pub(crate) class: ClassId,
     /// The call that it carries; `None` if it carries no voice.
     pub(crate) call: Option<CallId>,
 }
@@ -88,11 +90,11 @@ impl Flow {
 impl Flow {
     /// A unit is received after `delay`; returns the jitter estimate [ns].
     #[inline]
-    pub(super) fn receive_unit(&mut self, delay: Duration) -> f64 {
+    pub(super) fn receive_unit(&mut self, delay: Duration) -> u64 {
         let delay = delay.as_nanos();
         if self.received_units > 0 {
-            let difference = self.last_unit_delay.abs_diff(delay) as f64;
-            self.jitter += (difference - self.jitter) / 16.0;
+            let difference = self.last_unit_delay.abs_diff(delay);
+            self.jitter = self.jitter - self.jitter / 16 + difference / 16;
         }
         self.last_unit_delay = delay;
         self.received_units += 1;
@@ -107,7 +109,14 @@ pub(super) struct Flows {
 }
 
 impl Flows {
-    pub(super) fn open(&mut self, now: Instant, traffic: u32, session: u32, finite: bool) -> FlowId {
+    pub(super) fn open(
+        &mut self,
+        now: Instant,
+        traffic: u32,
+        session: u32,
+        class: ClassId,
+        finite: bool,
+    ) -> FlowId {
         self.all.push(Flow {
             traffic,
             session,
@@ -126,7 +135,8 @@ impl Flows {
             received_units: 0,
             lost_units: 0,
             last_unit_delay: 0,
-            jitter: 0.0,
+            jitter: 0,
+            class,
             call: None,
         });
         FlowId(self.all.len() as u32 - 1)
@@ -152,13 +162,14 @@ impl Flows {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ids::Id;
 
     /// Delays of 50, 66, 50 and 66 ms: D is 16 ms each time, so J is 1, 1 + 15/16 and 1.9375 + 14.0625/16 ms.
     #[test]
     fn jitter_estimate_follows_rfc_3550() {
         let mut flows = Flows::default();
-        let flow = flows.open(Instant::ZERO, 0, 0, false);
-        let found = [50, 66, 50, 66].map(|ms| flows.get(flow).receive_unit(Duration::from_millis(ms)) * 1e-6);
-        assert_eq!(found, [0.0, 1.0, 1.9375, 2.816_406_25]);
+        let flow = flows.open(Instant::ZERO, 0, 0, Id::new(0), false);
+        let found = [50, 66, 50, 66].map(|ms| flows.get(flow).receive_unit(Duration::from_millis(ms)));
+        assert_eq!(found, [0, 1_000_000, 1_937_500, 2_816_407]);
     }
 }

@@ -118,7 +118,7 @@ impl Recorder {
     // ----- flows ---------------------------------------------------------------------------------------------
 
     pub fn open_flow(&mut self, now: Instant, traffic: TrafficId, session: u32, finite: bool) -> FlowId {
-        let id = self.flows.open(now, traffic.index(), session, finite);
+        let id = self.flows.open(now, traffic.index(), session, self.classes.of_traffic[traffic], finite);
         if let Some(voice) = self.classes.voice[traffic] {
             self.flows.get(id).call = Some(self.calls.push(Call::new(voice, self.warmup)));
         }
@@ -180,8 +180,7 @@ impl Recorder {
         if sent_at >= self.warmup {
             let delay = now - sent_at;
             let jitter = flow.receive_unit(delay);
-            let class = self.classes.of_traffic[Id::new(flow.traffic)];
-            self.classes.all[class].receive(delay, jitter);
+            self.classes.all[flow.class].receive(delay, jitter);
         }
     }
 
@@ -193,8 +192,7 @@ impl Recorder {
         }
         if sent_at >= self.warmup {
             flow.lost_units += 1;
-            let class = self.classes.of_traffic[Id::new(flow.traffic)];
-            self.classes.all[class].lost += 1;
+            self.classes.all[flow.class].lost += 1;
         }
     }
 

@@ -24,18 +24,16 @@ struct Times {
     histogram: Option<Histogram<u64>>,
     /// Sum of the times [ns].
     sum: u64,
-    count: u64,
 }
 
 impl Times {
     fn new() -> Self {
-        Self { histogram: Histogram::new_with_max(MAX_TIME, 3).ok(), sum: 0, count: 0 }
+        Self { histogram: Histogram::new_with_max(MAX_TIME, 3).ok(), sum: 0 }
     }
 
     #[inline]
     fn add(&mut self, time: Duration) {
         self.sum += time.as_nanos();
-        self.count += 1;
         if let Some(histogram) = &mut self.histogram {
             histogram.saturating_record(time.as_nanos() / 1000);
         }
@@ -43,7 +41,11 @@ impl Times {
 
     /// Mean [s]; NaN without any.
     fn mean(&self) -> f64 {
-        self.sum as f64 * 1e-9 / self.count as f64
+        self.sum as f64 * 1e-9 / self.count() as f64
+    }
+
+    fn count(&self) -> u64 {
+        self.histogram.as_ref().map_or(0, Histogram::len)
     }
 
     /// Quantile [s]; NaN without any.
@@ -129,7 +131,7 @@ pub struct Class {
     /// Delays of the received units.
     delays: Times,
     /// Sum over the received units of their flow's jitter estimate [ns].
-    jitter_sum: f64,
+    jitter_sum: u64,
     /// `None` if the class has no pages.
     pages: Option<Box<Pages>>,
 }
@@ -142,13 +144,13 @@ impl Class {
             received: 0,
             lost: 0,
             delays: Times::new(),
-            jitter_sum: 0.0,
+            jitter_sum: 0,
             pages: pages.map(Box::new),
         }
     }
 
     #[inline]
-    pub(super) fn receive(&mut self, delay: Duration, jitter: f64) {
+    pub(super) fn receive(&mut self, delay: Duration, jitter: u64) {
         self.received += 1;
         self.jitter_sum += jitter;
         self.delays.add(delay);
@@ -178,11 +180,11 @@ impl Class {
             ("delay_p50", delays.quantile(0.5)),
             ("delay_p95", delays.quantile(0.95)),
             ("delay_p99", delays.quantile(0.99)),
-            ("jitter", self.jitter_sum * 1e-9 / self.received as f64),
+            ("jitter", self.jitter_sum as f64 * 1e-9 / self.received as f64),
         ];
         if let Some(pages) = &self.pages {
             counters.extend([
-                ("pages", pages.load.count as f64),
+                ("pages", pages.load.count() as f64),
                 ("pages_failed", pages.failed as f64),
                 ("page_time_mean", pages.load.mean()),
                 ("page_time_p50", pages.load.quantile(0.5)),
