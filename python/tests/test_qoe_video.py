@@ -46,6 +46,8 @@ def test_segment_has_the_quality_of_the_reference_tests(segment: Segment, mos: f
 def test_low_frame_rate_has_the_quality_of_the_reference() -> None:
     """Computed with itu-p1203."""
     assert segment_mos(Segment(1, 1500, 1280, 720, 15)) == pytest.approx(3.2182987, abs=1e-4)
+    assert segment_mos(Segment(1, 1500, 1280, 720, 23.9)) == pytest.approx(3.7174123, abs=1e-4)
+    assert segment_mos(Segment(1, 1500, 1280, 720, 24)) == pytest.approx(3.7230713, abs=1e-4)
 
 
 def test_seconds_have_the_quality_of_the_reference_example() -> None:
@@ -94,11 +96,22 @@ def test_stalls_have_the_quality_of_the_reference_tests(session: Session, stalli
         ([3.8815643211] * 5 + [3.7669812861] * 5 + [3.6712013388] * 4, 4.5595879322, 4.7581715920),
         ([4.2] * 6 + [2.1] * 6 + [4.0] * 6 + [1.8] * 6 + [4.4] * 6 + [2.5] * 6, 4.0, 3.3636971268),
         ([2.0] * 30 + [4.0] * 30, 4.5, 3.6469254553),
+        (([3.0] * 9 + [2.6] * 9) * 6, 4.0, 3.2353717668),
+        (([3.4] * 6 + [2.1] * 6) * 8, 4.0, 1.7745933766),
+        (([1.5] * 3 + [2.5] * 3 + [3.5] * 3 + [2.5] * 3) * 6, 4.0, 1.5928565596),
+        (([3.1] * 7 + [2.3] * 5 + [3.6] * 8 + [1.9] * 4) * 5, 4.0, 1.9045337363),
+        (([4.6] * 3 + [2.5] * 3) * 30, 4.0, 2.1130865637),
+        (([3.4] * 9 + [2.1] * 9) * 5, 4.0, 3.1068025701),
     ],
 )
 def test_switches_have_the_quality_of_the_reference(video: list[float], audio: float, coding: float) -> None:
-    """Outputs O35 in itu-p1203's test suite; the last two were computed with it, to see every term."""
+    """Outputs O35 in itu-p1203's test suite; those of two or more patterns were computed with it."""
     assert coding_quality(video, audio) == pytest.approx(coding, abs=1e-6)
+
+
+def test_quality_stays_on_the_scale_under_fast_oscillation() -> None:
+    """The reference implementation returns 0.896, below the scale."""
+    assert coding_quality(([3.8] * 3 + [1.2] * 3) * 30, 4.0) == 1
 
 
 def test_overall_quality_is_the_formula_with_the_final_mapping() -> None:
@@ -171,6 +184,18 @@ def test_values_outside_the_validated_ranges_are_reported() -> None:
     assert out_of_range(Session([LADDER[3]] * 15)) == ()
     strange = Session([Segment(10, 50, *FULL_HD, 60)], display=(3840, 2160))
     assert out_of_range(strange) == ("bitrate", "frame_rate", "display_pixels", "duration")
+
+
+def test_limits_of_the_validated_ranges_are_those_of_p1203() -> None:
+    """P.1203 (10/2017), summary and Table 1."""
+    for segment in (Segment(30, 75, 1280, 720, 8), Segment(300, 12_500, 1280, 720, 30)):
+        assert out_of_range(Session([segment])) == ()
+    assert out_of_range(Session([Segment(29, 74, 1280, 720, 7)])) == ("bitrate", "frame_rate", "duration")
+    assert out_of_range(Session([Segment(301, 12_501, 1280, 720, 31)])) == (
+        "bitrate",
+        "frame_rate",
+        "duration",
+    )
 
 
 def test_impossible_sessions_are_refused() -> None:

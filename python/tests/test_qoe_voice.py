@@ -37,6 +37,9 @@ OTHER_IMPLEMENTATION = [
     (Connection(stmr=5, t=100, ta=100, tr=200), 86.844631),
     (Connection(stmr=25, t=100, ta=100, tr=200, qdu=4, ps=60), 61.172335),
     (Connection(ie=11, bpl=19, ppl=5, burst_r=2), 62.671324),
+    (Connection(t=2, ta=2, tr=4, telr=10), 67.321170),
+    (Connection(t=1.5, tr=3, telr=25, stmr=8.9), 89.922193),
+    (Connection(t=30, tr=60, telr=30, stmr=20.5), 63.274324),
     (Connection(slr=3, rlr=-2, lstr=14, wepl=40, tr=200, nc=-50, pr=60), 70.557405),
 ]
 """Ratings by the Go program manucorporat/e-model, written from G.107 (06/2015); its README has the first."""
@@ -233,6 +236,37 @@ def test_echo_below_1_ms_counts_as_sidetone() -> None:
 def test_defaults_are_in_range_and_extreme_values_are_reported() -> None:
     assert out_of_range(Connection()) == ()
     assert out_of_range(Connection(ta=600, ppl=72, bpl=41)) == ("ta", "bpl", "ppl")
+
+
+@pytest.mark.parametrize(
+    ("name", "least", "most"),
+    [
+        ("slr", 0, 18),
+        ("rlr", -5, 14),
+        ("stmr", 10, 20),
+        ("lstr", 13, 23),
+        ("ds", -3, 3),
+        ("dr", -3, 3),
+        ("telr", 5, 65),
+        ("wepl", 5, 110),
+        ("t", 0, 500),
+        ("tr", 0, 1000),
+        ("ta", 0, 500),
+        ("qdu", 1, 14),
+        ("ie", 0, 40),
+        ("bpl", 1, 40),
+        ("ppl", 0, 20),
+        ("nc", -80, -40),
+        ("ps", 35, 85),
+        ("pr", 35, 85),
+    ],
+)
+def test_range_of_a_parameter_is_that_of_g107(name: str, least: float, most: float) -> None:
+    """G.107 (06/2015), clause 7.7, as in the form of a public PHP implementation."""
+    assert RANGES[name] == (least, most)
+    for value, names in ((least, ()), (most, ()), (most + 0.1, (name,))):
+        changed: dict[str, Any] = {name: value}
+        assert out_of_range(Connection(**changed)) == names
 
 
 def test_long_bursts_are_in_range_at_low_loss_only() -> None:

@@ -255,7 +255,7 @@ def coding_quality(video: Sequence[float], audio: float) -> float:
         a, b = _ADAPTATION
         changes = sum(abs(after - before) > _VISIBLE for before, after in pairwise(video)) / n
         adaptation = min(max(a * spread * changes + b, 0.0), 0.5)
-    return baseline - bias - oscillation - adaptation
+    return max(baseline - bias - oscillation - adaptation, 1.0)
 
 
 _VISIBLE = 0.2

@@ -17,7 +17,6 @@ from typing import Literal
 from bentpipe.errors import UsageError
 
 __all__ = [
-    "ADVANTAGE",
     "CODECS",
     "RANGES",
     "SATISFACTION",
@@ -46,16 +45,6 @@ SENSITIVITY: Mapping[Sensitivity, tuple[float, float]] = MappingProxyType(
 
 Carrier and enterprise telephony must be rated with `default`.
 """
-
-ADVANTAGE: Mapping[str, float] = MappingProxyType(
-    {
-        "wireline": 0.0,
-        "mobile in a building": 5.0,
-        "mobile in an area or a vehicle": 10.0,
-        "hard to reach, such as by several satellite hops": 20.0,
-    }
-)
-"""Largest advantage factor A by kind of access (G.107, clause 7.6, provisional)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +149,7 @@ class Connection:
     pr: float = 35.0
     """Room noise at the receive side, Pr [dB(A)]."""
     a: float = 0.0
-    """Advantage factor, A."""
+    """Advantage factor, A: at most 5 if mobile in a building, 10 in an area, 20 in places hard to reach."""
     sensitivity: Sensitivity = "default"
     """Class of delay sensitivity, which sets sT and mT."""
 
