@@ -105,7 +105,7 @@ def test_stalls_have_the_quality_of_the_reference_tests(session: Session, stalli
     ],
 )
 def test_switches_have_the_quality_of_the_reference(video: list[float], audio: float, coding: float) -> None:
-    """Outputs O35 in itu-p1203's test suite; those of two or more patterns were computed with it."""
+    """Outputs O35 of itu-p1203: the first four are in its test suite, the others were computed with it."""
     assert coding_quality(video, audio) == pytest.approx(coding, abs=1e-6)
 
 
