@@ -22,6 +22,7 @@ ROOMS: dict[str, set[str]] = {
     "pages": {"errors", "files"},
     "qoe": {"errors"},
     "stats": {"errors", "format", "qoe"},
+    "new_scenario": {"_core", "errors", "format"},
     "runs": COMMON | {"pages", "stats"},
     "sweeps": DATA,
     "tuning": DATA,
@@ -31,7 +32,8 @@ ROOMS: dict[str, set[str]] = {
     "report": DATA | {"models", "sweeps", "tuning"},
     "reproduction": DATA | {"models", "report"},
     "api": DATA | {"advice", "live_runs", "models", "report", "sweeps", "tuning"},
-    "cli": DATA | {"advice", "live_runs", "models", "report", "reproduction", "sweeps", "tuning"},
+    "cli": DATA
+    | {"advice", "live_runs", "models", "new_scenario", "report", "reproduction", "sweeps", "tuning"},
     "__init__": DATA | {"advice", "api", "models", "sweeps", "tuning"},
 }
 """Folders and modules at the top of the package, and what each may import of the others."""

@@ -11,7 +11,7 @@ import traceback
 import click
 
 from bentpipe import _core
-from bentpipe.cli import advise, live, models, papers, show, simulate, sweep, tune
+from bentpipe.cli import advise, live, models, new, papers, show, simulate, sweep, tune
 from bentpipe.cli.options import Failed, Interrupted
 from bentpipe.errors import AlgorithmError, BentpipeError, ScenarioError
 
@@ -38,6 +38,7 @@ def cli(context: click.Context) -> None:
 
 
 for _each in (
+    new.new,
     simulate.run,
     simulate.compare,
     live.live,

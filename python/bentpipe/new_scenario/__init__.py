@@ -1,0 +1,1 @@
+"""Writes new scenario files from a few answers: `bentpipe new`."""

@@ -1,0 +1,194 @@
+"""Orbits and traffic kinds of new scenarios, with the sources of their numbers."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from bentpipe.format import brief
+
+__all__ = ["CLEAR_SKY", "LADDER", "ORBITS", "USES", "Demand", "Orbit", "Use", "rate_text"]
+
+
+@dataclass(frozen=True, slots=True)
+class Orbit:
+    """An orbit and the delay over its satellite."""
+
+    name: str
+    title: str
+    delay_ms: int
+    """One-way delay from the gateway over the satellite to the terminal [ms]."""
+    source: str
+    handover_ms: int = 0
+    """Greatest additional delay of a satellite with handovers, from which `delay_ms` then differs [ms]."""
+    handover_delay_ms: int = 0
+    """Smallest one-way delay with handovers [ms]."""
+
+
+ORBITS: Mapping[str, Orbit] = {
+    each.name: each
+    for each in (
+        Orbit(
+            "geo",
+            "GEO",
+            260,
+            "RFC 2488, section 2: 240 ms below the satellite, 279 ms at the edge of its view",
+        ),
+        Orbit("meo", "MEO", 70, "at a height of 8062 km, 54 ms below the satellite, 86 ms at the horizon"),
+        Orbit(
+            "leo",
+            "LEO",
+            20,
+            "an assumption: half of a round trip of about 40 ms to a satellite at 550 km",
+            handover_ms=15,
+            handover_delay_ms=15,
+        ),
+    )
+}
+"""Orbits by name, in the order in which they are offered."""
+
+CLEAR_SKY = {"es_n0": 13, "margin": 1, "efficiency": 3.300184, "lowest": 0.490243}
+"""Carrier of a fading link: Es/N0 and margin [dB], and the efficiencies [bit/symbol] in clear sky (16APSK
+5/6) and of the most robust ModCod (QPSK 1/4), from ETSI EN 302 307-1, table 13."""
+
+LADDER = (145e3, 365e3, 730e3, 1.1e6, 2e6, 3e6)
+"""Bitrates of H.264 video up to 720p [bit/s], of Apple's HLS Authoring Specification."""
+
+
+@dataclass(frozen=True, slots=True)
+class Demand:
+    """The number of users of one kind, and the rates that bound what they get."""
+
+    count: int
+    down: float
+    """Rate of the carrier to the subscribers [bit/s]."""
+    plan: float | None
+    """Rate of a subscriber [bit/s]."""
+
+
+@dataclass(frozen=True, slots=True)
+class Use:
+    """One use of the link in a traffic mix; its name is that of the traffic."""
+
+    name: str
+    noun: str
+    """One of them, for messages."""
+    share: float
+    """Default share of the subscribers."""
+    comment: str
+    """Model and sources, one or more lines."""
+    keys: Callable[[Demand], list[str]]
+    """Lines of its table, without `from` and `to`."""
+    rate: Callable[[Demand], float] | None
+    """Mean rate of one user [bit/s]; `None` if each takes all that it gets."""
+
+
+def rate_text(rate: float) -> str:
+    """Write a rate as TOML, for example `20 Mbps`."""
+    for unit, size in (("Gbps", 1e9), ("Mbps", 1e6), ("kbps", 1e3)):
+        if rate >= size:
+            return f"{brief(rate / size, 9).replace(',', '')} {unit}"
+    return f"{rate:.0f} bps"
+
+
+def _rung(demand: Demand) -> float:
+    """Return the bitrate of each stream [bit/s].
+
+    That is the highest of the ladder that fits in 70 % of a plan and, for all streams together, in 60 % of
+    the carrier; otherwise the lowest.
+    """
+    bounds = [0.6 * demand.down / demand.count, *([] if demand.plan is None else [0.7 * demand.plan])]
+    return max((each for each in LADDER if each <= min(bounds)), default=LADDER[0])
+
+
+_PAGE = 8 * (2311e3 + 2652e3) / 2
+"""Mean length of a page [bit]."""
+_CYCLE = 35.0
+"""Assumed time from one page to the next: reading, and 5 s of loading [s]."""
+
+
+def _web(demand: Demand) -> list[str]:
+    return [
+        'kind = "pages"',
+        'transport = "linux"',
+        f"sessions = {demand.count}",
+        'object_size = { choice = ["2311 KB", "2652 KB"] }',
+        'think_time = { exponential = "30 s" }',
+        f'ramp = {{ sessions = {demand.count}, over = "40 s" }}',
+    ]
+
+
+def _video(demand: Demand) -> list[str]:
+    return [
+        'kind = "video"',
+        'transport = "linux"',
+        f"flows = {demand.count}",
+        f'gop = {{ rate = "{rate_text(_rung(demand))}", shape = 4 }}',
+        'start = { uniform = ["0 s", "10 s"] }',
+    ]
+
+
+def _voice(demand: Demand) -> list[str]:
+    return [
+        'kind = "voip"',
+        f"flows = {demand.count}",
+        'codec = "g729"   # or "g711": 80 kbit/s in packets of 200 B',
+        'start = { uniform = ["0 s", "10 s"] }',
+    ]
+
+
+def _downloads(demand: Demand) -> list[str]:
+    return [
+        'kind = "pages"   # one file after the other',
+        'transport = "linux"',
+        f"sessions = {demand.count}",
+        'object_size = { uniform = ["10 MB", "40 MB"] }',
+        f'ramp = {{ sessions = {demand.count}, over = "10 s" }}',
+    ]
+
+
+USES: Mapping[str, Use] = {
+    each.name: each
+    for each in (
+        Use(
+            "web",
+            "web session",
+            0.6,
+            "Page sizes: medians of mobile and desktop pages (HTTP Archive, Web Almanac 2024). A page is"
+            " one object, since"
+            " HTTP/2 loads its parts over one connection. Reading time: 3GPP TR 25.892.",
+            _web,
+            lambda _: _PAGE / _CYCLE,
+        ),
+        Use(
+            "video",
+            "video stream",
+            0.15,
+            "A bitrate of Apple's HLS Authoring Specification (H.264, up to 720p): the highest that fits"
+            " in 70 % of a plan"
+            " and, for all streams together, in 60 % of the carrier. The stream does not adapt; each runs"
+            " over one"
+            " TCP connection.",
+            _video,
+            lambda demand: 1.05 * _rung(demand),
+        ),
+        Use(
+            "voice",
+            "call",
+            0.2,
+            "ITU-T G.729: 20 ms of speech in packets of 60 B with headers (RFC 3551); talk spurts and"
+            " silences of ITU-T"
+            " P.59.",
+            _voice,
+            lambda _: 24e3 * 1.004 / (1.004 + 1.587),
+        ),
+        Use(
+            "downloads",
+            "download",
+            0.04,
+            "Each downloads one file after the other and takes all the rate that it gets. The sizes are"
+            " assumptions.",
+            _downloads,
+            None,
+        ),
+    )
+}
+"""Uses by name, in the order of the file."""
