@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from bentpipe import _core
+from bentpipe import _core, files
 from bentpipe.cli import console, kinds
 from bentpipe.cli.options import (
     format_option,
@@ -18,6 +18,7 @@ from bentpipe.cli.options import (
 from bentpipe.errors import UsageError
 from bentpipe.format import brief, number, paragraphs
 from bentpipe.models.validation import is_validation, open_validation
+from bentpipe.pages import unwritable
 from bentpipe.runs.plan import shipped, under
 from bentpipe.runs.result import Result
 from bentpipe.sweeps.file import SCHEMA, request, shipped_sweeps
@@ -161,21 +162,40 @@ def _sweeps() -> list[dict[str, Any]]:
 @click.argument("scenario")
 @scenario_options
 @click.option("--setting", metavar="NAME", help="Under this setting instead of the scenario's own AQM.")
+@click.option(
+    "--picture",
+    is_flag=False,
+    flag_value="",
+    metavar="[FILE.svg]",
+    help="Draw the scenario instead; default: SCENARIO.svg beside its file.",
+)
+@click.option("--force", is_flag=True, help="Replace the picture.")
 @format_option
 def show(
-    scenario: str, overrides: tuple[str, ...], duration: str | None, setting: str | None, form: str
+    scenario: str,
+    *,
+    overrides: tuple[str, ...],
+    duration: str | None,
+    setting: str | None,
+    picture: str | None,
+    force: bool,
+    form: str,
 ) -> None:
-    """Show every effective parameter of SCENARIO, with its unit and its origin.
+    """Show every effective parameter of SCENARIO, with its unit and its origin, or draw SCENARIO.
 
     \b
     Examples:
       bentpipe show byun2007-gateway
       bentpipe show byun2007-gateway --setting "AVQRED" --set run.duration="5 min"
+      bentpipe show my-scenario.toml --picture
     """
     import_from_current_folder([] if setting is None else [setting])
     loaded = load_scenario(scenario, overrides, duration, [] if setting is None else [setting])
     if setting is not None:
         loaded = under(loaded, setting)
+    if picture is not None:
+        _draw(scenario, loaded, picture, force=force)
+        return
     rows = loaded.effective()
     if form == "json":
         click.echo(json.dumps(rows, indent=2, ensure_ascii=False))
@@ -190,6 +210,26 @@ def show(
         out.print(f"Compared by default: {', '.join(loaded.settings)}", markup=False)
     for warning in loaded.warnings:
         out.print(f"warning: {warning}", markup=False)
+
+
+def _draw(scenario: str, loaded: _core.Scenario, picture: str, *, force: bool) -> None:
+    """Write the picture of a scenario to the file `picture`, or beside the scenario if that is empty."""
+    from bentpipe.report import picture as drawing
+
+    path = Path(picture or f"{loaded.name}.svg")
+    if not picture and Path(scenario).exists():
+        path = Path(scenario).with_suffix(".svg")
+    if path.suffix != ".svg":
+        raise UsageError(f'--picture: found "{path}"; allowed: a file name that ends in .svg')
+    if path.exists() and not force:
+        raise UsageError(
+            f"{path}: exists already; choose another --picture FILE.svg, or replace it with --force"
+        )
+    try:
+        files.write(path, drawing.picture(loaded).encode())
+    except OSError as error:
+        raise unwritable(path, error) from None
+    print(f"Picture: {path}")
 
 
 @click.command(short_help="Write a result's report again, or its figures as files.")
