@@ -85,6 +85,7 @@ class Network:
 
 
 _VERBS = {"drop": "drops", "ecn": "sets CE", "window": "shrinks window"}
+_NO_PARAMETERS = {"algorithm", "preset", "source", "mean_packet"}
 _COUNTS = ("sessions", "flows", "sources")
 _NOT_SHOWN = {"kind", "from", "to", "transport", "start", "away", "request_size", *_COUNTS}
 
@@ -197,10 +198,8 @@ def _algorithm(values: _Values, *path: str) -> tuple[str, list[str]]:
     name = values.plain(*path) or values.plain(*path, "preset") or values.plain(*path, "algorithm") or ""
     shown = []
     for key, row in values.below(*path):
-        derived = path[-1] == "aqm" and row["note"]
-        if key in {"algorithm", "preset", "source", "mean_packet"} or not (row["origin"] == "given" or derived):
-            continue
-        if row["value"] not in {"none", "false"}:
+        chosen = row["origin"] == "given" or (path[-1] == "aqm" and row["note"])
+        if chosen and key not in _NO_PARAMETERS and row["value"] not in {"none", "false"}:
             shown.append(key if row["value"] == "true" else f"{key} {_plain(_parsed(row['value']))}")
     return name, shown
 
