@@ -226,7 +226,8 @@ def _link(
     words = {}
     for back in (False, True):
         path = ("link", name, *(["reverse"] if back else []))
-        words[back] = _direction(values, path, regulated=gateway is not None and not back)
+        regulator = None if gateway is None or back else values.plain(*gateway, "regulator", "rate")
+        words[back] = _direction(values, path, regulator)
         queue = _link_queue(values, path, f"{end} → {start}: " if back else "")
         if queue is not None:
             stages.append(queue)
@@ -262,8 +263,8 @@ def _link_queue(values: _Values, path: tuple[str, ...], lead: str) -> Stage | No
     return Stage("aqm", "queue", f"{stage.text}. AQM {aqm.name}{detail} watches it and {aqm.verb}")
 
 
-def _direction(values: _Values, path: tuple[str, ...], *, regulated: bool) -> str:
-    """Return rate, delay, loss and access of one direction."""
+def _direction(values: _Values, path: tuple[str, ...], regulator: str | None) -> str:
+    """Return rate, delay, loss and access of one direction; `regulator` is the rate that a gateway sets."""
     parts = []
     rate = values.plain(*path, "rate")
     capacity = values.parsed(*path, "capacity")
@@ -272,21 +273,20 @@ def _direction(values: _Values, path: tuple[str, ...], *, regulated: bool) -> st
     elif rate is not None:
         parts.append(rate)
     else:
-        parts.append("the regulator's rate" if regulated else "unlimited rate")
-    if access := values.below(*path, "access"):
-        kind = values.plain(*path, "access", "kind") or _plain(_parsed(access[0][1]["value"]))
+        parts.append("unlimited rate" if regulator is None else f"{regulator} (regulator)")
+    if values.below(*path, "access"):
+        # The way back has a kind only if it differs.
+        kind = values.plain(*path, "access", "kind") or values.plain(*path[:2], "access", "kind")
         parts.append(f"access {kind}")
-    elif access_kind := values.plain(*path, "access"):
-        parts.append(f"access {access_kind}")
     delay = values.parsed(*path, "delay")
     # A delay drawn per connection is the same on the way back, which then has no key for it.
     parts.append("the same delay" if delay is None else _delay(delay))
     loss = values.parsed(*path, "loss")
-    if loss not in {None, 0} if not isinstance(loss, dict) else True:
-        parts.append(f"loss {_plain(loss)}" if isinstance(loss, dict) else f"loss {brief(100 * loss, 3)} %")
-    if demand := values.below(*path, "demand"):
-        keys = dict(demand)
-        frame = keys["frame"]["value"] if "frame" in keys else ""
+    if isinstance(loss, dict):
+        parts.append(f"loss {_plain(loss)}")
+    elif loss:
+        parts.append(f"loss {brief(100 * loss, 3)} %")
+    if frame := values.plain(*path, "demand", "frame"):
         parts.append(f"capacity on demand, frames of {frame}")
     return ", ".join(parts)
 
