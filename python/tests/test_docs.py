@@ -172,7 +172,10 @@ def test_commands_and_links_in_the_docs_exist(page: str) -> None:
             command = command.commands.get(words[2]) or command.commands.get(default) or command
         if command is not None:
             known = {
-                option for each in command.params if isinstance(each, click.Option) for option in each.opts
+                option
+                for each in command.params
+                if isinstance(each, click.Option)
+                for option in (*each.opts, *each.secondary_opts)
             }
             used = {word for word in words[2:] if word.startswith("--")}
             assert used <= known | {"--help"}, line
