@@ -72,6 +72,8 @@ def new(
     if file.exists() and not force:
         raise UsageError(f"{file}: exists already; choose another FILE, or replace it with --force")
     ask = not yes and sys.stdin.isatty()
+    if ask:
+        print(f"Writing {file}. Enter takes the default in brackets.")
     question = _Question(ask)
     where = question.value(orbit, "Orbit (geo, meo, leo)", "geo", "--orbit", checks.check_orbit)
     # A wrong combination of flags is reported before the questions.
@@ -144,7 +146,7 @@ class _Question:
             try:
                 return check(answer, text)
             except UsageError as error:
-                raise click.BadParameter(str(error)) from None
+                raise click.BadParameter(str(error).removeprefix(f"{text}: ")) from None
 
         found: Value = click.prompt(text, default=default, value_proc=checked)
         return found

@@ -101,6 +101,7 @@ class _Plan:
         people = f"{a.subscribers} {'subscriber' if a.subscribers == 1 else 'subscribers'}"
         rates = f"{_rate(a.down)} down, {_rate(a.up)} up"
         extra = [
+            *([] if a.plan is None else [f"{_rate(a.plan)} per subscriber"]),
             "a PEP that splits TCP" if a.pep else "no PEP",
             *(["rain fade"] if a.rain else []),
             *(["handovers"] if a.handover else []),
@@ -169,11 +170,12 @@ class _Plan:
             )
         else:
             lines.append(f"aqm = {self._table(a.aqm)}")
-        at_transmit = marks_where_it_watches(a.aqm) or not a.pep
-        if at_transmit:
-            lines.append('mark = "transmit"   # where it watches')
+        if not a.pep:
+            lines.append('mark = "transmit"   # where it watches: without a PEP, all senders notice a drop')
+        elif marks_where_it_watches(a.aqm):
+            lines.append(f'mark = "transmit"   # {a.aqm} marks only where it watches')
         else:
-            lines.append('mark = "receive"    # ahead of the PEP, where senders notice a drop')
+            lines.append('mark = "receive"   # ahead of the PEP, where senders notice a drop')
         lines += ["", "[gateway.pep]"]
         if a.pep:
             share = "a plan" if a.plan else "the carrier"

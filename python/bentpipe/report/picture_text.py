@@ -393,8 +393,8 @@ def _plain(value: Any) -> str:  # noqa: ANN401
 
 
 def _quantity(number: float, unit: str) -> str:
-    """Write a number with its unit, in the next larger unit from 1000 on."""
-    for units in (("B", "KB", "MB", "GB"), ("bps", "kbps", "Mbps", "Gbps"), ("ns", "us", "ms", "s")):
+    """Write a number with its unit, in the next larger unit from 1000 on; packet lengths stay in bytes."""
+    for units in (("KB", "MB", "GB"), ("bps", "kbps", "Mbps", "Gbps"), ("ns", "us", "ms", "s")):
         while unit in units[:-1] and abs(number) >= 1000:
             number, unit = number / 1000, units[units.index(unit) + 1]
     return f"{brief(number, 4)} {unit}"
