@@ -124,8 +124,7 @@ def mix_of(text: str, subscribers: int, where: str = "--mix") -> dict[str, int]:
         if key.startswith(("upload", "backup")):
             raise UsageError(
                 f'{where}: found "{name}": uploads through a gateway are not supported, the return link'
-                " carries"
-                f" requests and acknowledgements; allowed: {', '.join(USES)}"
+                f" carries requests and acknowledgements; allowed: {', '.join(USES)}"
             )
         if key not in USES:
             raise UsageError(
@@ -154,8 +153,7 @@ def _count(text: str, subscribers: int, where: str) -> int:
     if not 0 <= count <= _MOST or not (share or value == int(value)):
         raise UsageError(
             f'{where}: found "{text}"; allowed: a count such as 20, or a share of the subscribers such as'
-            " 20%,"
-            f" up to {_MOST} in total"
+            f" 20%, up to {_MOST} in total"
         )
     return max(round(count), 1) if count > 0 else 0
 
@@ -178,8 +176,7 @@ def check_handover(orbit: Orbit, *, handover: bool, where: str = "--handover") -
         able = [each.name for each in ORBITS.values() if each.handover_ms]
         raise UsageError(
             f"{where}: found --orbit {orbit.name}, whose satellites do not change within minutes; allowed:"
-            " with"
-            f" --orbit {', '.join(able)}"
+            f" with --orbit {', '.join(able)}"
         )
     return handover
 

@@ -165,8 +165,7 @@ USES: Mapping[str, Use] = {
             "A bitrate of Apple's HLS Authoring Specification (H.264, up to 720p): the highest that fits"
             " in 70 % of a plan"
             " and, for all streams together, in 60 % of the carrier. The stream does not adapt; each runs"
-            " over one"
-            " TCP connection.",
+            " over one TCP connection.",
             _video,
             lambda demand: 1.05 * _rung(demand),
         ),

@@ -115,10 +115,8 @@ class _Plan:
             "#",
             *_comment(
                 "Data flows to the subscribers only: uploads through a gateway are not supported, and the"
-                " return"
-                " link carries requests and acknowledgements. Values without a source are assumptions;"
-                " change them"
-                " to yours."
+                " return link carries requests and acknowledgements. Values without a source are assumptions;"
+                " change them to yours."
             ),
             "",
             f'title = "{people} behind a {a.orbit.title} satellite"',
@@ -183,8 +181,7 @@ class _Plan:
                 'split = ["tcp"]',
                 *_comment(
                     f"One window of {share} over the satellite, at most 6 MB (Linux's largest receive"
-                    " buffer): less"
-                    " limits a connection, more lets data wait where no scheduler orders it."
+                    " buffer): less limits a connection, more lets data wait where no scheduler orders it."
                 ),
                 f'buffer = "{self._buffer()}"',
                 'buffer_per = "connection"',
@@ -202,10 +199,8 @@ class _Plan:
                 "[gateway.spacelink]",
                 *_comment(
                     f"A round trip of {self.satellite_rtt} ms, {_ACK_DELAY} ms for acknowledgements and a"
-                    " backlog of"
-                    f" {_BACKLOG} ms, at {_rate(a.down)}: a smaller window leaves the link idle, a larger"
-                    " one makes"
-                    " the transmit queue longer."
+                    f" backlog of {_BACKLOG} ms, at {_rate(a.down)}: a smaller window leaves the link idle,"
+                    " a larger one makes the transmit queue longer."
                 ),
                 f'window = "{self._window(a.down)}"',
                 f'stream_window = "{self._buffer()}"   # as the PEP\'s buffer',
@@ -230,8 +225,7 @@ class _Plan:
             lines += [
                 "",
                 "# Starlink changes satellites every 15 s (Tanveer et al., CoNEXT 2023); delays and outage"
-                " are"
-                " assumptions.",
+                " are assumptions.",
                 "[link.satellite.handover]",
                 'interval = "15 s"',
                 f'delay = ["0 ms", "{a.orbit.handover_ms} ms"]',
@@ -242,10 +236,9 @@ class _Plan:
                 "",
                 *_comment(
                     "Rain fade with adaptive coding and modulation. The attenuation follows ITU-R P.1853"
-                    " with its time"
-                    " constant of 5000 s divided by 100, so that a run of minutes has several fades;"
-                    " median and sigma"
-                    f" are assumptions. {_rate(a.down)} is the capacity in clear sky, with 16APSK 5/6."
+                    " with its time constant of 5000 s divided by 100, so that a run of minutes has several"
+                    " fades; median and sigma are assumptions."
+                    f" {_rate(a.down)} is the capacity in clear sky, with 16APSK 5/6."
                 ),
                 "[link.satellite.capacity]",
                 f'symbol_rate = "{self.symbol_rate / 1e6:.6g} Mbaud"',
@@ -273,8 +266,7 @@ class _Plan:
             lines += [
                 *_comment(
                     "The plan. Hubs enforce it ahead of the satellite; here the terminal does, with the"
-                    " same rate for"
-                    " the subscriber."
+                    " same rate for the subscriber."
                 ),
                 f'rate = "{rate_text(a.plan)}"',
             ]
@@ -293,8 +285,7 @@ class _Plan:
             "\n".join(
                 _comment(
                     "Session i, stream i and call i belong to subscriber i: the first subscribers do"
-                    " several things"
-                    " at a time."
+                    " several things at a time."
                 )
             ),
             '[transport.linux]   # CUBIC, as Linux has it by default\npreset = "linux"',

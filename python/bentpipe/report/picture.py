@@ -6,7 +6,7 @@ picture stays narrow enough for a page in print and a small window.
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from html import escape
 from itertools import pairwise
 
@@ -78,11 +78,8 @@ class _Band:
     height: float = 0
 
 
-@dataclass(slots=True)
-class _Row:
-    """Bands side by side."""
-
-    bands: list[_Band] = field(default_factory=list)
+_Row = list[_Band]
+"""Bands side by side."""
 
 
 class _Drawing:
@@ -96,8 +93,7 @@ class _Drawing:
         self.level = _levels(found)
         self.rows = self._rows()
         needed = max(
-            sum(_GATEWAY if _is_gateway(band.item) else _COLUMN for band in row.bands)
-            + _PAD * (len(row.bands) - 1)
+            sum(_GATEWAY if _is_gateway(band.item) else _COLUMN for band in row) + _PAD * (len(row) - 1)
             for row in self.rows
         )
         self.width = max(_WIDTH, needed + 2 * _MARGIN)
@@ -113,7 +109,7 @@ class _Drawing:
             y = self._place(row, y) + _GAP
         self._connect()
         for row in self.rows:
-            for band in row.bands:
+            for band in row:
                 if isinstance(band.item, Node):
                     self._draw_node(band, band.item)
                 else:
@@ -134,39 +130,39 @@ class _Drawing:
     def _rows(self) -> list[_Row]:
         """Return the rows of nodes and, between them, of links."""
         depth = max(self.level.values())
-        nodes = [_Row() for _ in range(depth + 1)]
-        links = [_Row() for _ in range(depth + 1)]
+        nodes: list[_Row] = [[] for _ in range(depth + 1)]
+        links: list[_Row] = [[] for _ in range(depth + 1)]
         for node in self.network.nodes.values():
-            nodes[self.level[node.name]].bands.append(_Band(node))
+            nodes[self.level[node.name]].append(_Band(node))
         for link in self.network.links:
             upper = min(self.level[end] for end in link.between)
-            links[min(upper, depth)].bands.append(_Band(link))
+            links[min(upper, depth)].append(_Band(link))
         rows = [row for pair in zip(nodes, links, strict=True) for row in pair]
-        return [row for row in rows if row.bands]
+        return [row for row in rows if row]
 
     def _place(self, row: _Row, y: float) -> float:
         """Set the places of a row from `y` on, and return its lower edge."""
         whole = self.width - 2 * _MARGIN
-        weights = [_GATEWAY if _is_gateway(band.item) else _COLUMN for band in row.bands]
-        spare = whole - _PAD * (len(row.bands) - 1)
+        weights = [_GATEWAY if _is_gateway(band.item) else _COLUMN for band in row]
+        spare = whole - _PAD * (len(row) - 1)
         x = float(_MARGIN)
-        for band, weight in zip(row.bands, weights, strict=True):
+        for band, weight in zip(row, weights, strict=True):
             band.x, band.y = x, y
             band.width = spare * weight / sum(weights)
             x += band.width + _PAD
             item = band.item
             band.height = _node_height(item, band) if isinstance(item, Node) else _link_height(item, band)
-        height = max(band.height for band in row.bands)
+        height = max(band.height for band in row)
         if _is_node(row):
-            for band in row.bands:
+            for band in row:
                 band.height = height
         return y + height
 
     def _connect(self) -> None:
         """Draw the lines of the links between their nodes."""
-        nodes = {band.item.name: band for row in self.rows for band in row.bands if _is_node(row)}
+        nodes = {band.item.name: band for row in self.rows for band in row if _is_node(row)}
         for row in self.rows:
-            for band in row.bands:
+            for band in row:
                 if not isinstance(band.item, Link):
                     continue
                 ends = sorted(band.item.between, key=lambda name: self.level[name])
@@ -358,7 +354,7 @@ class _Drawing:
 
 
 def _is_node(row: _Row) -> bool:
-    return isinstance(row.bands[0].item, Node)
+    return isinstance(row[0].item, Node)
 
 
 def _is_gateway(item: Node | Link) -> bool:

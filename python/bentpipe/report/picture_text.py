@@ -11,7 +11,7 @@ from bentpipe import _core
 from bentpipe._core import Scenario
 from bentpipe.format import brief, number_of
 
-__all__ = ["Aqm", "Gateway", "Link", "Network", "Node", "Stage", "Traffic", "network"]
+__all__ = ["Aqm", "Link", "Network", "Node", "Stage", "Traffic", "network"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,9 +49,6 @@ class Node:
     count: int = 1
     stages: list[Stage] = field(default_factory=list)
     aqm: Aqm | None = None
-
-
-Gateway = Node
 
 
 @dataclass(frozen=True, slots=True)
