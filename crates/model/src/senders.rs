@@ -64,6 +64,7 @@ impl Senders {
                     sum.background += f64::from(packets.flows) * mean_rate(&traffic.name, &packets.pattern)?;
                     continue;
                 }
+                TrafficKind::Dash(_) => return not_fluid(traffic, "adaptive video"),
                 _ => return not_fluid(traffic, "short transfers, or a source behind a transport"),
             };
             let Some(tcp) = tcp else { return not_fluid(traffic, "a transport other than TCP") };

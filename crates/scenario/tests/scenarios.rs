@@ -25,8 +25,8 @@ const NAMES: [&str; 11] = [
 ];
 
 /// Kinds of traffic.
-const KINDS: [&str; 10] =
-    ["pages", "files", "bulk", "cbr", "poisson", "on_off", "mmpp", "video", "voip", "replay"];
+const KINDS: [&str; 11] =
+    ["pages", "files", "bulk", "dash", "cbr", "poisson", "on_off", "mmpp", "video", "voip", "replay"];
 
 fn path(name: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(format!("../../scenarios/{name}.toml"))

@@ -51,4 +51,6 @@ optional_id_types! {
     pub PlaceId,
     /// A call, as recorded at its listener.
     pub CallId,
+    /// A viewing, as recorded at its viewer.
+    pub ViewingId,
 }

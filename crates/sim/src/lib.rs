@@ -61,11 +61,14 @@ use bentpipe_queue::Aqm;
 use bentpipe_scenario::Scenario;
 use bentpipe_units::Instant;
 
-use ids::{CallId, IdVec};
+use ids::{CallId, IdVec, ViewingId};
 
 pub use record::observe::{Ends, Interface, Observation, Packet, Watch, interfaces};
 pub use record::trace::{Selector, TraceRow, TraceState};
-pub use record::{Call, Class, Drops, Flow, PepLinkCounters, REASONS, Series, Summary, Voice};
+pub use record::{
+    Call, Class, Drops, Flow, PepLinkCounters, Period, Playback, REASONS, Rung, Series, Summary, Viewing,
+    Voice,
+};
 
 /// Reason for which a run has no results.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -140,6 +143,8 @@ pub struct Results {
     pub class_of: Vec<u32>,
     /// Calls, to which flows refer.
     calls: IdVec<CallId, Call>,
+    /// Viewings, to which flows refer.
+    viewings: IdVec<ViewingId, Viewing>,
     /// Runs of consecutive drops at the subject's mark point: length, and number of runs.
     pub drop_runs: Vec<(u32, u64)>,
     /// Counters of the subject over the measurement.
@@ -157,6 +162,12 @@ impl Results {
     #[must_use]
     pub fn call(&self, flow: &Flow) -> Option<&Call> {
         flow.call.map(|call| &self.calls[call])
+    }
+
+    /// The viewing that a flow carries; `None` if it carries no adaptive video.
+    #[must_use]
+    pub fn viewing(&self, flow: &Flow) -> Option<&Viewing> {
+        flow.viewing.map(|viewing| &self.viewings[viewing])
     }
 }
 
@@ -230,6 +241,7 @@ pub fn run_with(
     engine.record.observations.drain(..).for_each(|observation| observe(&observation));
     let names: Vec<_> = engine.apps.traffic.iter().map(|t| t.name.as_str()).collect();
     engine.record.tracer.check(engine.record.recorder.flows(), &names).map_err(Error::NotFound)?;
+    engine.end_viewings(end);
     engine.record.recorder.finish(end, &engine.network.links, &engine.gateways);
     engine.check().map_err(Error::Inconsistent)?;
     let (pep_link, events) = (engine.pep_link_counters(), engine.clock.scheduled());
@@ -246,6 +258,7 @@ pub fn run_with(
         classes: tables.classes,
         class_of: tables.class_of,
         calls: tables.calls,
+        viewings: tables.viewings,
         drop_runs: tables.drop_runs,
         summary: tables.summary,
         pep_link,

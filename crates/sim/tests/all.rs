@@ -5,6 +5,7 @@ mod classes;
 mod closed_forms;
 mod common;
 mod congestion;
+mod dash;
 mod determinism;
 mod external_aqm;
 mod fair_queueing;

@@ -185,7 +185,7 @@ fn pacing_rate(plan: &Plan, workload: &Workload) -> Option<Rate> {
         TrafficKind::Pages(t) => (t.rate_cap?, t.transport),
         TrafficKind::Files(t) => (t.rate_cap?, t.transport),
         TrafficKind::Bulk(t) => (t.rate_cap?, t.transport),
-        TrafficKind::Packets(_) => return None,
+        TrafficKind::Packets(_) | TrafficKind::Dash(_) => return None,
     };
     let share = match &plan.scenario.transports[transport] {
         Transport::Tcp(tcp) => tcp.mss as f64 / tcp.full_segment() as f64,

@@ -119,6 +119,7 @@ pub fn count(kind: &TrafficKind) -> u32 {
         TrafficKind::Pages(t) => t.sessions,
         TrafficKind::Files(t) => t.sources,
         TrafficKind::Bulk(t) => t.flows,
+        TrafficKind::Dash(t) => t.flows,
         TrafficKind::Packets(t) => t.flows,
     }
 }
@@ -128,6 +129,7 @@ fn away(kind: &TrafficKind) -> &[Absence] {
         TrafficKind::Pages(t) => &t.away,
         TrafficKind::Files(t) => &t.away,
         TrafficKind::Bulk(t) => &t.away,
+        TrafficKind::Dash(t) => &t.away,
         TrafficKind::Packets(t) => &t.away,
     }
 }
@@ -180,6 +182,7 @@ impl Users {
                 present(&t.away, zero + step + t.start.draw(&mut rng))
             }
             TrafficKind::Packets(t) => present(&t.away, zero + t.start.draw(&mut rng)),
+            TrafficKind::Dash(t) => present(&t.away, zero + t.start.draw(&mut rng)),
             TrafficKind::Files(t) => {
                 let start = zero + t.start.draw(&mut rng);
                 next_transfer(&t.away, &t.interval, start, &mut rng)
@@ -276,6 +279,8 @@ impl Users {
                 u.due = None;
                 self.arrive(user, now, tasks);
             }
+            // Plans refuse adaptive video.
+            TrafficKind::Dash(_) => u.due = None,
             TrafficKind::Packets(t) => {
                 if !u.is_present {
                     u.generator = Some(Generator::new(&t.pattern, &mut u.rng));
@@ -409,7 +414,7 @@ impl Users {
                 u.generator = None;
                 u.due = None;
             }
-            TrafficKind::Bulk(_) | TrafficKind::Files(_) => {}
+            TrafficKind::Bulk(_) | TrafficKind::Files(_) | TrafficKind::Dash(_) => {}
         }
     }
 }

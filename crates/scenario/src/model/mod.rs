@@ -8,6 +8,7 @@
 mod aqm;
 mod canonical;
 mod channel;
+mod dash;
 mod digest;
 mod distribution;
 mod fluid;
@@ -25,6 +26,7 @@ pub use channel::{
     Access, Capacity, Carrier, Clock, Demand, Drawn, Fade, GilbertElliott, Handover, Loss, LossAt, LossModel,
     LossOf, Modulation, Steps, Trace,
 };
+pub use dash::{Controller, Dash};
 pub use digest::Digest;
 pub use distribution::{Distribution, Samples};
 pub use fluid::{Equations, Feedback, FluidVariant, Fourier, MeasuredSeries, ModelKind, Models};

@@ -5,6 +5,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::canonical::{bps_opt, ns};
+use super::dash::Dash;
 use super::distribution::Distribution;
 use super::indexes::{HostIndex, LinkIndex, TransportIndex};
 use super::packets::{Absence, Packets};
@@ -53,6 +54,8 @@ pub enum TrafficKind {
     Files(Files),
     /// Long-lived transfers.
     Bulk(Bulk),
+    /// Adaptive video.
+    Dash(Box<Dash>),
     /// Packet sources.
     Packets(Packets),
 }
@@ -65,6 +68,7 @@ impl TrafficKind {
             Self::Pages(_) => "pages",
             Self::Files(_) => "files",
             Self::Bulk(_) => "bulk",
+            Self::Dash(_) => "dash",
             Self::Packets(t) => t.pattern.name(),
         }
     }
@@ -76,6 +80,7 @@ impl TrafficKind {
             Self::Pages(t) => Some(t.transport),
             Self::Files(t) => Some(t.transport),
             Self::Bulk(t) => Some(t.transport),
+            Self::Dash(t) => Some(t.transport),
             Self::Packets(t) => t.transport,
         }
     }
@@ -89,6 +94,7 @@ impl Serialize for TrafficKind {
             Self::Files(t) => to.serialize_newtype_variant("TrafficKind", 1, name, t),
             Self::Bulk(t) => to.serialize_newtype_variant("TrafficKind", 2, name, t),
             Self::Packets(t) => to.serialize_newtype_variant("TrafficKind", 3, name, t),
+            Self::Dash(t) => to.serialize_newtype_variant("TrafficKind", 4, name, t),
         }
     }
 }

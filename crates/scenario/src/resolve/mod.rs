@@ -4,6 +4,7 @@ mod access;
 pub mod aqm;
 mod capacity;
 pub mod cx;
+mod dash;
 mod distribution;
 mod gateway;
 mod link;

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::cx::Cx;
+use super::dash::dash;
 use super::distribution::distribution;
 use super::nodes::{Nodes, check_name, name_problem, named};
 use super::packets::absences;
@@ -46,7 +47,7 @@ pub fn mean_packet(
                 None => cx.unknown(&path, wanted, known),
             })?;
             let carried = match t {
-                file::Traffic::Pages(_) => ["tcp"].as_slice(),
+                file::Traffic::Pages(_) | file::Traffic::Dash(_) => ["tcp"].as_slice(),
                 file::Traffic::Files(_) | file::Traffic::Bulk(_) => &["tcp", "sctp"],
                 _ => &["tcp", "sctp", "rtp"],
             };
@@ -193,6 +194,7 @@ fn kind(
             rate_cap: t.rate_cap.map(|r| r.rate()),
             away: absences(cx, path, &t.away)?,
         }),
+        file::Traffic::Dash(t) => TrafficKind::Dash(Box::new(dash(cx, path, t, transport)?)),
         _ => {
             // Every other kind is a packet source, whose pattern is resolved.
             let (Some(t), Some(pattern)) = (raw.packets(), pattern) else {
@@ -205,6 +207,6 @@ fn kind(
     })
 }
 
-fn ramp(raw: &file::Ramp) -> Ramp {
+pub fn ramp(raw: &file::Ramp) -> Ramp {
     Ramp { sessions: raw.sessions.0, over: raw.over.time(), pause: raw.pause.time() }
 }

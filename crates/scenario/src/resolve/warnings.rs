@@ -48,6 +48,10 @@ pub fn late_starts(cx: &mut Cx<'_>, traffic: &[Traffic], warmup: Duration) {
         let (number, ramp, what) = match &t.kind {
             TrafficKind::Pages(Pages { sessions, ramp: Some(ramp), .. }) => (*sessions, ramp, "session"),
             TrafficKind::Bulk(Bulk { flows, ramp: Some(ramp), .. }) => (*flows, ramp, "transfer"),
+            TrafficKind::Dash(dash) => match &dash.ramp {
+                Some(ramp) => (dash.flows, ramp, "viewer"),
+                None => continue,
+            },
             _ => continue,
         };
         let steps = u64::from(number.div_ceil(ramp.sessions));

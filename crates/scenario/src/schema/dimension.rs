@@ -105,6 +105,17 @@ pub const SEGMENTS: Dimension = Dimension {
     write: |n| format!("{n} segments"),
 };
 
+/// Percentages, in millionths.
+pub const PERCENT: Dimension = Dimension {
+    name: "a percentage",
+    example: "100 %",
+    units: &[("%", 1e4)],
+    advertised: 1,
+    max: 1e9,
+    in_files: ("percent", 1e4),
+    write: |millionths| format!("{} %", millionths as f64 / 1e4),
+};
+
 fn write_size(bytes: u64) -> String {
     match bytes {
         0 => "0 B".to_owned(),

@@ -4,6 +4,7 @@
 mod algorithms;
 pub mod aqm;
 pub mod channel;
+pub mod dash;
 pub mod dimension;
 pub mod file;
 pub mod forms;

@@ -73,6 +73,8 @@ kinds! {
     PacketSize = PacketSizeKind(SIZE, 1, 65_535);
     /// The length of headers, zero perhaps [bytes].
     HeaderSize = HeaderSizeKind(SIZE, 0, 65_535);
+    /// A percentage above zero [1e-6].
+    Percentage = PercentageKind(PERCENT, 1, u64::MAX);
     /// A number of packets under a key that says so; a bare number will do.
     Packets = PacketsKind(PACKETS, 1, 4_000_000_000, true);
 }

@@ -7,6 +7,7 @@ use serde::ser::Error as _;
 use serde::{Deserialize, Serialize, Serializer};
 
 use super::MOST;
+use super::dash::Dash;
 use super::forms::{Distribution, tagged};
 use super::packets::{Cbr, Common, Mmpp, OnOff, Poisson, Replay, Source as _, Video, Voip};
 use super::quantity::{Rate, Size, SizeKind, SpanKind, Time, TimeKind, Whole};
@@ -19,6 +20,7 @@ pub enum Traffic {
     Pages(Pages),
     Files(Files),
     Bulk(Bulk),
+    Dash(Box<Dash>),
     Cbr(Cbr),
     Poisson(Poisson),
     OnOff(OnOff),
@@ -32,7 +34,7 @@ impl Traffic {
     /// Returns what all packet sources have in common; `None` for other traffic.
     pub fn packets(&self) -> Option<Common<'_>> {
         match self {
-            Self::Pages(_) | Self::Files(_) | Self::Bulk(_) => None,
+            Self::Pages(_) | Self::Files(_) | Self::Bulk(_) | Self::Dash(_) => None,
             Self::Cbr(t) => Some(t.common()),
             Self::Poisson(t) => Some(t.common()),
             Self::OnOff(t) => Some(t.common()),
@@ -49,6 +51,7 @@ impl Traffic {
             Self::Pages(t) => (&t.from, &t.to),
             Self::Files(t) => (&t.from, &t.to),
             Self::Bulk(t) => (&t.from, &t.to),
+            Self::Dash(t) => (&t.from, &t.to),
             _ => self.packets().map_or(("", ""), |t| (t.from, t.to)),
         }
     }
@@ -59,6 +62,7 @@ impl Traffic {
             Self::Pages(t) => t.class.as_deref(),
             Self::Files(t) => t.class.as_deref(),
             Self::Bulk(t) => t.class.as_deref(),
+            Self::Dash(t) => t.class.as_deref(),
             _ => self.packets().and_then(|t| t.class),
         }
     }
@@ -69,6 +73,7 @@ impl Traffic {
             Self::Pages(t) => Some(&t.transport),
             Self::Files(t) => Some(&t.transport),
             Self::Bulk(t) => Some(&t.transport),
+            Self::Dash(t) => Some(&t.transport),
             _ => self.packets().and_then(|t| t.transport),
         }
     }
@@ -81,6 +86,7 @@ impl Serialize for Traffic {
             Self::Pages(t) => ("pages", to_value(t)),
             Self::Files(t) => ("files", to_value(t)),
             Self::Bulk(t) => ("bulk", to_value(t)),
+            Self::Dash(t) => ("dash", to_value(t)),
             Self::Cbr(t) => ("cbr", to_value(t)),
             Self::Poisson(t) => ("poisson", to_value(t)),
             Self::OnOff(t) => ("on_off", to_value(t)),
@@ -107,6 +113,7 @@ impl JsonSchema for Traffic {
             ("pages", Pages::json_schema(generator)),
             ("files", Files::json_schema(generator)),
             ("bulk", Bulk::json_schema(generator)),
+            ("dash", Dash::json_schema(generator)),
             ("cbr", Cbr::json_schema(generator)),
             ("poisson", Poisson::json_schema(generator)),
             ("on_off", OnOff::json_schema(generator)),
@@ -245,7 +252,7 @@ pub struct Files {
     pub class: Option<String>,
 }
 
-fn default_transport() -> String {
+pub fn default_transport() -> String {
     "default".to_owned()
 }
 
@@ -261,6 +268,6 @@ pub fn no_time() -> Distribution<TimeKind> {
     Distribution::Plain(Time::of(0))
 }
 
-fn request_size() -> Size {
+pub fn request_size() -> Size {
     Size::of(300)
 }

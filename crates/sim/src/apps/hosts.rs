@@ -3,6 +3,7 @@
 use bentpipe_transport::sctp;
 use bentpipe_units::Instant;
 
+use super::dash::serve_segments;
 use super::{Apps, Kind, Loading, Page};
 use crate::clock::Clock;
 use crate::endpoints::sctp::SctpEnd;
@@ -54,6 +55,7 @@ impl Apps {
                     c.tcp.close();
                 }
             }
+            Kind::Dash(ref dash) => serve_segments(c, transfer, dash),
             // The source writes when a packet is due.
             Kind::Packets { .. } => {}
         }
@@ -107,6 +109,8 @@ impl Apps {
                     self.page_connection_done(session, true, recorder, clock);
                 }
             }
+        } else if let Kind::Dash(_) = self.traffic[slot.traffic].kind {
+            self.serve_viewer(c, slot, recorder, clock);
         } else {
             self.check_completed(id, slot, recorder, clock.now());
         }
@@ -145,7 +149,7 @@ impl Apps {
             Kind::Bulk { bytes: Some(bytes), .. } => bytes,
             Kind::Files { .. } => slot.transfer.size,
             // The source writes when a packet is due.
-            Kind::Packets { .. } | Kind::Pages { .. } => return,
+            Kind::Packets { .. } | Kind::Pages { .. } | Kind::Dash(_) => return,
         };
         end.sctp.write(config, bytes);
         end.sctp.close();

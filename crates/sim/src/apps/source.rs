@@ -1,8 +1,9 @@
 //! Sources: long-lived transfers, flows of packets, and what begins transfers.
 
 use bentpipe_traffic::Generator;
-use bentpipe_units::{Instant, Rng};
+use bentpipe_units::{Duration, Instant, Rng};
 
+use super::player::Player;
 use super::{Apps, Kind, present};
 use crate::clock::{Clock, Event};
 use crate::ids::{SlotId, SourceId, TrafficId};
@@ -14,12 +15,14 @@ pub struct Source {
     pub number: u32,
     pub(super) rng: Rng,
     /// Time of its next action. Events at other times are out of date.
-    due: Instant,
+    pub(super) due: Instant,
     /// Time at which it leaves.
-    leaves: Instant,
+    pub(super) leaves: Instant,
     /// The slot of its flow, while it is present.
     pub slot: Option<SlotId>,
     generator: Option<Generator>,
+    /// Player of the current viewing.
+    pub(super) player: Option<Box<Player>>,
     /// Length of the packet that is due [bytes].
     pub len: u32,
     /// Transfers begun.
@@ -41,12 +44,27 @@ pub enum Due {
     OpenPackets,
     /// Send a packet.
     Packet(SlotId),
+    /// Begin a viewing.
+    BeginViewing,
+    /// Request a segment of a viewing.
+    RequestSegment(SlotId),
 }
 
 impl Source {
     pub fn new(traffic: TrafficId, number: u32, rng: Rng, due: Instant) -> Self {
         let leaves = Instant::FAR_FUTURE;
-        Self { traffic, number, rng, due, leaves, slot: None, generator: None, len: 0, transfers: 0 }
+        Self {
+            traffic,
+            number,
+            rng,
+            due,
+            leaves,
+            slot: None,
+            generator: None,
+            player: None,
+            len: 0,
+            transfers: 0,
+        }
     }
 }
 
@@ -67,6 +85,10 @@ impl Apps {
                 s.due = Instant::FAR_FUTURE;
                 Due::OpenBulk
             }
+            Kind::Dash(_) => {
+                s.due = Instant::FAR_FUTURE;
+                s.slot.map_or(Due::BeginViewing, Due::RequestSegment)
+            }
             Kind::Packets { pattern } => match s.slot {
                 Some(slot) => Due::Packet(slot),
                 None => {
@@ -84,6 +106,7 @@ impl Apps {
         let absence = t.away.iter().map(|absence| Instant::ZERO + absence.from).find(|from| *from > now);
         let over = match &t.kind {
             Kind::Bulk { lifetime: Some(lifetime), .. } => Some(now + lifetime.draw(&mut s.rng)),
+            Kind::Dash(dash) => dash.watch.as_ref().map(|watch| now + watch.draw(&mut s.rng)),
             _ => None,
         };
         let next = absence.into_iter().chain(over).min();
@@ -94,10 +117,16 @@ impl Apps {
         (s.traffic, (s.number % t.from.count, s.number % t.to.count))
     }
 
-    /// A source leaves: schedules its return, at once after the end of a lifetime; gives the slot of its flow.
+    /// A source leaves: schedules its return, at once after the end of a lifetime, after a think time if it is a viewer;
+    /// gives the slot of its flow.
     pub fn leave(&mut self, id: SourceId, clock: &mut Clock) -> Option<SlotId> {
         let s = &mut self.sources[id];
-        s.due = present(&self.traffic[s.traffic].away, clock.now());
+        let t = &self.traffic[s.traffic];
+        let pause = match &t.kind {
+            Kind::Dash(dash) => dash.think_time.draw(&mut s.rng),
+            _ => Duration::ZERO,
+        };
+        s.due = present(&t.away, clock.now() + pause);
         clock.at(s.due, Event::Source(id));
         s.leaves = Instant::FAR_FUTURE;
         s.generator = None;

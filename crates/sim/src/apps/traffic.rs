@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use bentpipe_scenario::{Absence, Distribution, Pattern};
+use bentpipe_scenario::{Absence, Dash, Distribution, Pattern};
 use bentpipe_units::{Duration, Rate};
 
 use crate::endpoints::Layout;
@@ -51,6 +51,8 @@ pub enum Kind {
         bytes: Option<u64>,
         lifetime: Option<Distribution<Duration>>,
     },
+    /// Viewers of adaptive video.
+    Dash(Box<Dash>),
     /// Sources that send packets.
     Packets { pattern: Arc<Pattern> },
 }

@@ -38,6 +38,7 @@ impl Builder<'_, '_> {
             TrafficKind::Files(f) => {
                 (Kind::Files { interval: f.interval.clone(), size: f.size.clone() }, f.rate_cap, &f.away)
             }
+            TrafficKind::Dash(d) => (Kind::Dash(d.clone()), None, &d.away),
             TrafficKind::Packets(p) => (Kind::Packets { pattern: p.pattern.clone() }, None, &p.away),
         };
         let transport = self.transport(t, cap, transports);
@@ -176,6 +177,7 @@ pub(super) fn apps(
                 }
             }
             TrafficKind::Bulk(b) => add_sources(b.flows, b.ramp, &b.start),
+            TrafficKind::Dash(d) => add_sources(d.flows, d.ramp, &d.start),
             TrafficKind::Packets(p) => add_sources(p.flows, None, &p.start),
             TrafficKind::Files(f) => {
                 for number in 0..f.sources {

@@ -24,7 +24,7 @@ impl Engine {
         let is_finite = match t.kind {
             Kind::Pages { .. } | Kind::Files { .. } => true,
             Kind::Bulk { bytes, .. } => bytes.is_some(),
-            Kind::Packets { .. } => false,
+            Kind::Dash(_) | Kind::Packets { .. } => false,
         };
         let number = self.apps.number(owner);
         let flow = self.record.recorder.open_flow(self.clock.now(), traffic, number, is_finite);
@@ -100,6 +100,12 @@ impl Engine {
             (Kind::Pages { .. }, Owner::Session(session)) if was_live => {
                 let Self { apps, record, clock, .. } = self;
                 apps.page_connection_done(session, false, &mut record.recorder, clock);
+            }
+            (Kind::Dash(_), Owner::Source(source)) => {
+                self.apps.end_viewing(source, flow, self.clock.now(), &mut self.record.recorder);
+                if was_live {
+                    self.apps.schedule_viewing(source, &mut self.clock);
+                }
             }
             (Kind::Bulk { .. } | Kind::Packets { .. }, Owner::Source(source)) => self.apps.detach(source, id),
             _ => {}

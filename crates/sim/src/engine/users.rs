@@ -1,6 +1,7 @@
-//! Applications: pages, transfers and packets, from their events to the flows that carry them.
+//! Applications: pages, transfers, viewings and packets, from their events to the flows that carry them.
 
 use bentpipe_scenario::DATAGRAM_HEADER;
+use bentpipe_units::Instant;
 
 use super::Engine;
 use crate::apps::Due;
@@ -51,6 +52,8 @@ impl Engine {
                 }
             }
             Due::Packet(slot) => self.send_due_packet(source, slot),
+            Due::BeginViewing => self.begin_viewing(source),
+            Due::RequestSegment(slot) => self.request_segment(source, slot),
         }
     }
 
@@ -79,6 +82,35 @@ impl Engine {
         self.endpoints.slots[slot].transfer.size = size;
         self.connect_from_sender(slot);
         self.apps.schedule_transfer(source, self.clock.now(), &mut self.clock);
+    }
+
+    /// A viewer begins a viewing: its player connects.
+    fn begin_viewing(&mut self, source: SourceId) {
+        let slot = self.arrive_at(source);
+        self.apps.begin_viewing(source, self.clock.now());
+        if let Some(player) = self.endpoints.slots[slot].conns.last() {
+            self.connect(player);
+        }
+    }
+
+    /// The player of a viewing requests the next segment.
+    fn request_segment(&mut self, source: SourceId, id: SlotId) {
+        let slot = &mut self.endpoints.slots[id];
+        if let Some(player) = slot.conns.last() {
+            let c = &mut self.endpoints.tcp[player];
+            self.apps.request_segment(source, c, &mut slot.transfer, self.clock.now());
+            self.transmit(player);
+        }
+    }
+
+    /// Ends the viewings that are in progress at the end of the run.
+    pub fn end_viewings(&mut self, end: Instant) {
+        for source in self.apps.sources.ids() {
+            if let Some(slot) = self.apps.sources[source].slot {
+                let flow = self.endpoints.slots[slot].flow;
+                self.apps.end_viewing(source, flow, end, &mut self.record.recorder);
+            }
+        }
     }
 
     fn draw_packet(&mut self, source: SourceId) {

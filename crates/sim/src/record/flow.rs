@@ -3,7 +3,7 @@
 use bentpipe_queue::FlowId;
 use bentpipe_units::{Duration, Instant};
 
-use crate::ids::{CallId, ClassId};
+use crate::ids::{CallId, ClassId, ViewingId};
 
 /// One flow from end to end.
 #[derive(Clone, Copy, Debug)]
@@ -47,6 +47,8 @@ pub struct Flow {
     pub(crate) class: ClassId,
     /// The call that it carries; `None` if it carries no voice.
     pub(crate) call: Option<CallId>,
+    /// The viewing that it carries; `None` if it carries no adaptive video.
+    pub(crate) viewing: Option<ViewingId>,
 }
 
 impl Flow {
@@ -138,6 +140,7 @@ impl Flows {
             jitter: 0,
             class,
             call: None,
+            viewing: None,
         });
         FlowId(self.all.len() as u32 - 1)
     }

@@ -8,6 +8,7 @@ mod recorder;
 mod summary;
 pub mod trace;
 mod units;
+mod viewing;
 mod voice;
 
 pub use bentpipe_gateway::Summary;
@@ -17,6 +18,7 @@ pub use place::PlaceKind;
 pub use recorder::{Recorder, Setup};
 pub use summary::PepLinkCounters;
 pub use units::{Class, UnitsInFlight};
+pub use viewing::{Period, Playback, Rung, Viewing};
 pub use voice::{Call, Voice};
 
 use observe::Observation;

@@ -1,18 +1,21 @@
 //! The recorder: it is told what happens, and takes samples at regular times.
 
+use std::sync::Arc;
+
 use bentpipe_gateway::{Gateway, GatewayQueue};
 use bentpipe_queue::{DropReason, FlowId, Packet};
-use bentpipe_scenario::Scenario;
-use bentpipe_units::{Duration, Instant};
+use bentpipe_scenario::{Scenario, TrafficKind};
+use bentpipe_units::{Duration, Instant, Rate};
 
 use super::drops::{Drop, Drops};
 use super::flow::{Flow, Flows};
 use super::place::{Place, PlaceKind};
 use super::units::{Class, Classes};
+use super::viewing::{Period, Viewing};
 use super::voice::Call;
 use super::{Series, Summary};
 use crate::gateways::GatewayNode;
-use crate::ids::{CallId, GatewayId, Id, IdVec, LinkId, PlaceId, TrafficId};
+use crate::ids::{CallId, GatewayId, Id, IdVec, LinkId, PlaceId, TrafficId, ViewingId};
 use crate::network::Link;
 
 /// Records of a run.
@@ -34,6 +37,9 @@ pub struct Recorder {
     flows: Flows,
     classes: Classes,
     calls: IdVec<CallId, Call>,
+    /// Ladder of each traffic; `None` if it is not adaptive video.
+    ladders: IdVec<TrafficId, Option<Arc<[Rate]>>>,
+    viewings: IdVec<ViewingId, Viewing>,
     summary: Summary,
 }
 
@@ -55,6 +61,7 @@ pub struct Tables {
     pub classes: Vec<Class>,
     pub class_of: Vec<u32>,
     pub calls: IdVec<CallId, Call>,
+    pub viewings: IdVec<ViewingId, Viewing>,
     pub summary: Summary,
 }
 
@@ -78,6 +85,8 @@ impl Recorder {
             flows: Flows::default(),
             classes: Classes::new(setup.scenario),
             calls: IdVec::default(),
+            ladders: setup.scenario.traffic.iter().map(|traffic| ladder_of(&traffic.kind)).collect(),
+            viewings: IdVec::default(),
             summary: Summary::default(),
         };
         for (id, name) in setup.gateways.ids().zip(setup.scenario.gateways.iter().map(|g| &g.name)) {
@@ -122,6 +131,10 @@ impl Recorder {
         if let Some(voice) = self.classes.voice[traffic] {
             self.flows.get(id).call = Some(self.calls.push(Call::new(voice, self.warmup)));
         }
+        if let Some(ladder) = &self.ladders[traffic] {
+            let viewing = Viewing::new(ladder.clone(), now, self.warmup);
+            self.flows.get(id).viewing = Some(self.viewings.push(viewing));
+        }
         id
     }
 
@@ -158,6 +171,13 @@ impl Recorder {
     /// A packet of a flow is dropped or lost.
     pub fn count_drop(&mut self, flow: FlowId) {
         self.flows.get(flow).drops += u32::from(self.is_measuring);
+    }
+
+    /// A viewer has seen a period of a viewing.
+    pub fn viewed(&mut self, flow: FlowId, period: Period) {
+        if let Some(viewing) = self.flows.get(flow).viewing {
+            self.viewings[viewing].add(period);
+        }
     }
 
     // ----- data units ----------------------------------------------------------------------------------------
@@ -385,7 +405,15 @@ impl Recorder {
             class_of: self.classes.of_traffic.iter().map(|class| class.index()).collect(),
             classes: self.classes.all.into_iter().collect(),
             calls: self.calls,
+            viewings: self.viewings,
             summary: self.summary,
         }
+    }
+}
+
+fn ladder_of(kind: &TrafficKind) -> Option<Arc<[Rate]>> {
+    match kind {
+        TrafficKind::Dash(dash) => Some(dash.ladder.clone()),
+        _ => None,
     }
 }

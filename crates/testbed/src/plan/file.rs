@@ -360,6 +360,9 @@ impl TrafficFile {
             let found = format!("transport.{}, which is {}", transport.name(), transport.protocol());
             return wrong(place, found, "TCP or datagrams, since the kernel carries them");
         }
+        if matches!(traffic.kind, TrafficKind::Dash(_)) {
+            return wrong(place, "kind dash", "a kind other than dash: there is no live player");
+        }
         let ipv6 = match self.family.unwrap_or(4) {
             4 => false,
             6 => true,

@@ -1,0 +1,323 @@
+//! A player of adaptive video: its buffer, its playback, and the controller that chooses the rate of each segment.
+//!
+//! Playback is continuous. The player looks at it only when a segment arrives or the viewing ends, and computes the time at
+//! which the buffer ran empty in between.
+
+use std::collections::VecDeque;
+
+use bentpipe_scenario::{Controller, Dash};
+use bentpipe_units::{Duration, Instant, Rng};
+
+use crate::record::{Period, Playback, Rung};
+
+/// Segments whose throughput the controller `rate` remembers (Jiang, Sekar & Zhang 2012, FESTIVE).
+const REMEMBERED: usize = 20;
+
+/// Share of the estimated throughput that the controller `rate` uses (Jiang, Sekar & Zhang 2012, FESTIVE).
+const USED: f64 = 0.85;
+
+/// A player during one viewing.
+pub struct Player {
+    state: State,
+    /// Time up to which playback is known.
+    at: Instant,
+    /// Segments in the buffer.
+    segments: VecDeque<Rung>,
+    /// Media of the first segment that have been played.
+    played: Duration,
+    /// Segment that was requested last, and the time of its request.
+    rung: Rung,
+    requested: Instant,
+    /// Inverse throughputs of the last segments [s/bit], and the number of segments received.
+    history: [f64; REMEMBERED],
+    received: usize,
+    sizes: Rng,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum State {
+    /// Waits until playback can begin.
+    Startup,
+    Playing,
+    /// Waits until playback can continue.
+    Stalled,
+}
+
+impl Player {
+    /// A player whose viewing begins now; `sizes` draws the sizes of segments.
+    pub fn new(now: Instant, sizes: Rng) -> Self {
+        Self {
+            state: State::Startup,
+            at: now,
+            segments: VecDeque::new(),
+            played: Duration::ZERO,
+            rung: Rung(0),
+            requested: now,
+            history: [0.0; REMEMBERED],
+            received: 0,
+            sizes,
+        }
+    }
+
+    /// Requests the next segment; returns its size [bytes].
+    pub fn request(&mut self, dash: &Dash, now: Instant) -> u64 {
+        self.rung = match dash.controller {
+            Controller::Bba => bba(dash, self.level(dash, now), self.rung),
+            Controller::Rate => self.by_throughput(dash),
+        };
+        self.requested = now;
+        let bits = dash.ladder[self.rung.index()].as_bps() as f64 * dash.segment.as_secs_f64();
+        let variation = dash.size_variation.as_ref().map_or(1.0, |v| v.draw(&mut self.sizes) as f64 * 1e-6);
+        ((bits * variation / 8.0).round() as u64).max(1)
+    }
+
+    /// The requested segment has arrived; returns the time at which to request the next.
+    pub fn receive(&mut self, dash: &Dash, bytes: u64, now: Instant, seen: impl FnMut(Period)) -> Instant {
+        self.advance(dash, now, seen);
+        self.history[self.received % REMEMBERED] =
+            (now - self.requested).as_secs_f64() / (bytes as f64 * 8.0);
+        self.received += 1;
+        self.segments.push_back(self.rung);
+        let level = self.level(dash, now);
+        let needed = match self.state {
+            State::Startup => dash.startup,
+            State::Playing => Duration::ZERO,
+            State::Stalled => dash.rebuffer,
+        };
+        if level >= needed {
+            self.state = State::Playing;
+        }
+        // What is too much for another segment is played first. A player that waits has room: the thresholds of playback are at
+        // most the whole segments that fit.
+        now + (level + dash.segment).saturating_sub(dash.buffer)
+    }
+
+    /// Plays until `now`; `seen` gets the periods that the viewer has seen since the last call.
+    pub fn advance(&mut self, dash: &Dash, now: Instant, mut seen: impl FnMut(Period)) {
+        while self.at < now {
+            let (playback, until) = match (self.state, self.segments.front()) {
+                (State::Startup, _) => (Playback::Startup, now),
+                (State::Playing, Some(&rung)) => {
+                    (Playback::Playing(rung), now.min(self.at + (dash.segment.saturating_sub(self.played))))
+                }
+                (State::Playing, None) | (State::Stalled, _) => {
+                    self.state = State::Stalled;
+                    (Playback::Stalled, now)
+                }
+            };
+            seen(Period { playback, from: self.at, until });
+            if let Playback::Playing(_) = playback {
+                self.played = self.played + (until - self.at);
+                if self.played == dash.segment {
+                    self.segments.pop_front();
+                    self.played = Duration::ZERO;
+                }
+            }
+            self.at = until;
+        }
+    }
+
+    /// Media in the buffer at `now`.
+    fn level(&self, dash: &Dash, now: Instant) -> Duration {
+        let level = dash.segment.times(self.segments.len() as u64).saturating_sub(self.played);
+        if self.state == State::Playing { level.saturating_sub(now.since(self.at)) } else { level }
+    }
+
+    /// Highest rate of at most a share of the throughput, which is the harmonic mean of the last segments'.
+    fn by_throughput(&self, dash: &Dash) -> Rung {
+        let known = &self.history[..self.received.min(REMEMBERED)];
+        let throughput = known.len() as f64 / known.iter().sum::<f64>();
+        // NaN before the first segment.
+        Rung::last(dash.ladder.iter().filter(|rate| rate.as_bps() as f64 <= USED * throughput).count())
+    }
+}
+
+/// BBA-0 (Huang, Johari, McKeown, Trunnell & Watson 2014, section 4, algorithm 1): maps the buffer's level to a rate, and
+/// keeps the rung until the map passes the next higher or lower one.
+///
+/// The reservoir is 90 s and the map reaches the highest rate at 216 s, of a buffer of 240 s; both are scaled to the buffer at
+/// hand. The map reaches the highest rate at the latest when one segment has room: the level at a request is never higher.
+fn bba(dash: &Dash, level: Duration, previous: Rung) -> Rung {
+    let (ladder, buffer) = (&dash.ladder, dash.buffer.as_nanos());
+    let top = ladder.len() - 1;
+    let reservoir = buffer / 240 * 90 + buffer % 240 * 90 / 240;
+    let full = (buffer - buffer / 10).min(buffer - dash.segment.as_nanos());
+    let level = level.as_nanos();
+    if level <= reservoir {
+        return Rung(0);
+    }
+    if level >= full {
+        return Rung::last(ladder.len());
+    }
+    let above_lowest = |rung: usize| u128::from(ladder[rung].as_bps() - ladder[0].as_bps());
+    // The map and the rates are compared as products, which are exact.
+    let map = above_lowest(top) * u128::from(level - reservoir);
+    let rate = |rung: usize| above_lowest(rung) * u128::from(full - reservoir);
+    let (higher, lower) = ((previous.index() + 1).min(top), previous.index().saturating_sub(1));
+    if map >= rate(higher) {
+        Rung::last((0..=top).take_while(|&rung| rate(rung) < map).count())
+    } else if map <= rate(lower) {
+        Rung::last(1 + (0..=top).take_while(|&rung| rate(rung) <= map).count())
+    } else {
+        previous
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bentpipe_scenario::{Distribution, TransportIndex};
+    use bentpipe_units::Rate;
+
+    use super::*;
+
+    const START: Playback = Playback::Startup;
+    const STALL: Playback = Playback::Stalled;
+
+    fn play(rung: u8) -> Playback {
+        Playback::Playing(Rung(rung))
+    }
+
+    /// Segments of 4 s at these rates [kbit/s], and a buffer [s].
+    fn dash(ladder: &[u64], buffer: u64) -> Dash {
+        let segment = Duration::from_secs(4);
+        Dash {
+            transport: TransportIndex(0),
+            flows: 1,
+            ladder: ladder.iter().map(|kbps| Rate::from_bps(1000 * kbps)).collect(),
+            segment,
+            buffer: Duration::from_secs(buffer),
+            startup: segment,
+            rebuffer: segment,
+            controller: Controller::Bba,
+            size_variation: None,
+            request_size: 300,
+            watch: None,
+            think_time: Distribution::Fixed(Duration::ZERO),
+            start: Distribution::Fixed(Duration::ZERO),
+            ramp: None,
+            away: Vec::new(),
+        }
+    }
+
+    /// What a viewer sees until `end` [s] over a network of constant throughput [kbit/s] that delivers nothing during an
+    /// outage: states, and their ends [s]. Periods of the same state are one.
+    fn watch(dash: &Dash, kbps: u64, outage: (u64, u64), end: u64) -> Vec<(Playback, f64)> {
+        let secs = |s| Instant::ZERO + Duration::from_secs(s);
+        let outage = (secs(outage.0), secs(outage.1));
+        let mut seen: Vec<(Playback, f64)> = Vec::new();
+        let mut add = |period: Period| {
+            assert!(period.from < period.until);
+            let until = period.until.as_secs_f64();
+            match seen.last_mut() {
+                Some(last) if last.0 == period.playback => last.1 = until,
+                _ => seen.push((period.playback, until)),
+            }
+        };
+        let mut player = Player::new(Instant::ZERO, Rng::stream(1, "player", 0, "test"));
+        let mut now = Instant::ZERO;
+        while now < secs(end) {
+            let bytes = player.request(dash, now);
+            let mut arrival = now + Duration::from_nanos(bytes * 8_000_000 / kbps);
+            if now < outage.1 && arrival > outage.0 {
+                arrival = arrival + (outage.1 - outage.0.max(now));
+            }
+            if arrival > secs(end) {
+                break;
+            }
+            now = player.receive(dash, bytes, arrival, &mut add);
+        }
+        player.advance(dash, secs(end), &mut add);
+        seen
+    }
+
+    /// The map is linear from 235 kbit/s at 90 s to 5000 kbit/s at 216 s: 2617.5 kbit/s at 153 s.
+    #[test]
+    fn bba_keeps_the_rung_until_the_map_passes_its_neighbour() {
+        let dash = dash(&[235, 375, 560, 750, 1050, 1750, 2350, 3000, 5000], 240);
+        let at = |ms, previous| bba(&dash, Duration::from_millis(ms), Rung(previous)).0;
+        assert_eq!((at(90_000, 5), at(216_000, 5), at(240_000, 0)), (0, 8, 8));
+        assert_eq!([0, 5, 6, 7, 8].map(|previous| at(153_000, previous)), [6, 6, 6, 7, 7]);
+        assert_eq!((at(90_001, 0), at(90_001, 8), at(215_999, 0)), (0, 1, 7));
+    }
+
+    /// Of 20 s, 7.5 s are the reservoir; 16 s are the highest level at a request. A segment takes 0.5 s at 1 Mbit/s. Those at
+    /// 0.5, 1, 1.5, 2 and 2.5 s bring 4, 7.5, 11, 14.5 and 18 s; 2 s later the level is 16 s and the next segment has 2 Mbit/s.
+    #[test]
+    fn throughput_above_the_ladder_ends_at_the_highest_rung() {
+        let seen = watch(&dash(&[1000, 2000], 20), 8000, (0, 0), 60);
+        assert_eq!(seen, [(START, 0.5), (play(0), 20.5), (play(1), 60.0)]);
+    }
+
+    /// Each segment of 4 s takes 5 s.
+    #[test]
+    fn throughput_below_the_ladder_stalls_at_every_segment() {
+        let seen = watch(&dash(&[1000], 20), 800, (0, 0), 22);
+        let p = play(0);
+        let expected = [
+            (START, 5.0),
+            (p, 9.0),
+            (STALL, 10.0),
+            (p, 14.0),
+            (STALL, 15.0),
+            (p, 19.0),
+            (STALL, 20.0),
+            (p, 22.0),
+        ];
+        assert_eq!(seen, expected);
+    }
+
+    /// As above, but a stall ends with two segments: that of 9 s at 15 s. The media then last 8 s and 4 s more for each segment in
+    /// time, those of 20 s to 35 s: until 39 s.
+    #[test]
+    fn a_stall_ends_when_the_buffer_has_enough() {
+        let dash = Dash { rebuffer: Duration::from_secs(8), ..dash(&[1000], 20) };
+        let seen = watch(&dash, 800, (0, 0), 66);
+        let p = play(0);
+        assert_eq!(seen, [(START, 5.0), (p, 9.0), (STALL, 15.0), (p, 39.0), (STALL, 45.0), (p, 66.0)]);
+    }
+
+    /// A segment takes 1 s. With 12 s at most, requests are at 1, 2, 5 s and every 4 s from there, at a level of 8 s; that of
+    /// 21 s is answered after the outage of 20 s, at 42 s. The media last until 29 s.
+    #[test]
+    fn an_outage_longer_than_the_buffer_is_one_stall() {
+        let seen = watch(&dash(&[1000], 12), 4000, (21, 41), 60);
+        assert_eq!(seen, [(START, 1.0), (play(0), 29.0), (STALL, 42.0), (play(0), 60.0)]);
+        let short = watch(&dash(&[1000], 12), 4000, (21, 28), 60);
+        assert_eq!(short, [(START, 1.0), (play(0), 60.0)], "the segment arrives when the buffer runs empty");
+    }
+
+    /// 85 % of 2.4 Mbit/s are 2.04 Mbit/s. The first segment has the lowest rate.
+    #[test]
+    fn throughput_controller_uses_a_share_of_the_throughput() {
+        let mut dash = dash(&[1000, 2000, 3000], 20);
+        dash.controller = Controller::Rate;
+        let seen = watch(&dash, 2400, (0, 0), 40);
+        assert_eq!(seen.len(), 3);
+        assert_eq!((seen[1].0, seen[2].0), (play(0), play(1)));
+        assert!((seen[2].1 - 40.0).abs() < 1e-9 && (seen[1].1 - seen[0].1 - 4.0).abs() < 1e-6, "{seen:?}");
+    }
+
+    /// Throughputs of 1 and 3 Mbit/s: their harmonic mean is 1.5 Mbit/s, of which 85 % are 1.275 Mbit/s.
+    #[test]
+    fn throughput_estimate_is_a_harmonic_mean() {
+        let dash = Dash { controller: Controller::Rate, ..dash(&[1000, 1275, 1300], 20) };
+        let mut player = Player::new(Instant::ZERO, Rng::stream(1, "player", 0, "test"));
+        let mut now = Instant::ZERO;
+        for time in [Duration::from_secs(3), Duration::from_secs(1)] {
+            player.request(&dash, now);
+            now = now + time;
+            player.receive(&dash, 375_000, now, |_| ());
+        }
+        player.request(&dash, now);
+        assert_eq!(player.rung, Rung(1));
+    }
+
+    #[test]
+    fn a_segment_is_its_rate_times_its_duration_times_its_variation() {
+        let mut dash = dash(&[1000], 20);
+        let mut player = Player::new(Instant::ZERO, Rng::stream(1, "player", 0, "test"));
+        assert_eq!(player.request(&dash, Instant::ZERO), 500_000);
+        dash.size_variation = Some(Distribution::Fixed(1_250_000));
+        assert_eq!(player.request(&dash, Instant::ZERO), 625_000);
+    }
+}
