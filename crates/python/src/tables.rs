@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use arrow_array::ffi_stream::FFI_ArrowArrayStream;
-use arrow_array::types::Int32Type;
+use arrow_array::types::{Float64Type, Int32Type};
 use arrow_array::{
-    ArrayRef, BooleanArray, DictionaryArray, Float64Array, Int32Array, RecordBatch, RecordBatchIterator,
-    StringArray, UInt32Array, UInt64Array,
+    ArrayRef, BooleanArray, DictionaryArray, Float64Array, Int32Array, ListArray, RecordBatch,
+    RecordBatchIterator, StringArray, UInt32Array, UInt64Array,
 };
 use arrow_schema::{Field, Schema};
-use bentpipe_sim::{Call, Flow, REASONS, Results, Series, TraceRow, TraceState};
+use bentpipe_sim::{Call, Flow, Period, REASONS, Results, Series, TraceRow, TraceState, Viewing};
 use bentpipe_units::{Duration, Instant};
 use pyo3::prelude::*;
 use pyo3::types::PyCapsule;
@@ -120,6 +120,16 @@ pub fn flows(results: &Results) -> Columns {
     let count_of_call = |f: &dyn Fn(&Call) -> u64| -> UInt64Array {
         flows.iter().map(|(_, flow)| results.call(flow).map(f)).collect()
     };
+    let viewings = || flows.iter().map(|(_, flow)| results.viewing(flow));
+    let of_viewing = |f: &dyn Fn(&Viewing) -> f64| -> Float64Array {
+        viewings().map(|viewing| viewing.map(f).filter(|x| !x.is_nan())).collect()
+    };
+    let count_of_viewing =
+        |f: &dyn Fn(&Viewing) -> u32| -> UInt32Array { viewings().map(|viewing| viewing.map(f)).collect() };
+    let of_periods = |f: &dyn Fn(&Viewing, &Period) -> Option<f64>| {
+        let values = |viewing: &Viewing| viewing.periods().iter().map(|p| f(viewing, p)).collect::<Vec<_>>();
+        ListArray::from_iter_primitive::<Float64Type, _, _>(viewings().map(|viewing| viewing.map(values)))
+    };
     vec![
         column("flow", UInt32Array::from_iter_values(flows.iter().map(|(index, _)| *index as u32))),
         column("session", count_of(&|flow| flow.session)),
@@ -143,6 +153,20 @@ pub fn flows(results: &Results) -> Columns {
         column("mouth_to_ear", of_call(&Call::mouth_to_ear_delay)),
         column("burst_ratio", of_call(&Call::burst_ratio)),
         column("codec", codecs),
+        column(
+            "startup_delay",
+            of_viewing(&|viewing| viewing.startup_delay().map_or(f64::NAN, Duration::as_secs_f64)),
+        ),
+        column("stalls", count_of_viewing(&Viewing::stalls)),
+        column("stalled", of_viewing(&|viewing| viewing.stalled_time().as_secs_f64())),
+        column("played_time", of_viewing(&|viewing| viewing.played_time().as_secs_f64())),
+        column("bitrate", of_viewing(&Viewing::bitrate)),
+        column("switches", count_of_viewing(&Viewing::switches)),
+        column("playback_until", of_periods(&|_, period| Some(since(period.until)))),
+        column(
+            "playback_bitrate",
+            of_periods(&|viewing, period| viewing.rate(period).map(|rate| rate.as_bps() as f64)),
+        ),
     ]
 }
 

@@ -63,6 +63,8 @@ pub struct Dash {
 pub enum Controller {
     /// By the buffer's level: BBA-0 (Huang, Johari, McKeown, Trunnell & Watson, SIGCOMM 2014, section 4, algorithm 1).
     Bba,
+    /// By the buffer's level: BOLA-BASIC (Spiteri, Urgaonkar & Sitaraman, INFOCOM 2016).
+    Bola,
     /// By the throughput of the last segments: the highest rate of at most 85 % of the harmonic mean of the last 20 (Jiang,
     /// Sekar & Zhang: FESTIVE, CoNEXT 2012).
     Rate,

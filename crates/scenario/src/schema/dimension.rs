@@ -136,7 +136,7 @@ impl Dimension {
     /// Parses a quantity into base units, not rounded; `None` if `text` is no quantity of this dimension.
     pub fn read(&self, text: &str) -> Option<f64> {
         let text = text.trim();
-        let number = text.trim_end_matches(|c: char| c.is_alphabetic() || c == '/');
+        let number = text.trim_end_matches(|c: char| c.is_alphabetic() || c == '/' || c == '%');
         let unit = text.get(number.len()..)?;
         let number = number.trim_end();
         // "inf", "nan" and "1e3" are numbers to Rust, but not to a scenario.
@@ -199,6 +199,8 @@ mod tests {
             (&SIZE, "625 KB", 625_000.0),
             (&SIZE, "4 KiB", 4096.0),
             (&PACKETS, "1 packet", 1.0),
+            (&PERCENT, "12.5 %", 125_000.0),
+            (&PERCENT, "150%", 1_500_000.0),
         ] {
             assert_eq!(dimension.read_within(text, 0, u64::MAX), Ok(number as u64), "{text}");
         }

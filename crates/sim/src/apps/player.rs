@@ -1,4 +1,4 @@
-//! A player of adaptive video: its buffer, its playback, and the controller that chooses the rate of each segment.
+//! A player of adaptive video: its buffer and its playback.
 //!
 //! Playback is continuous. The player looks at it only when a segment arrives or the viewing ends, and computes the time at
 //! which the buffer ran empty in between.
@@ -8,13 +8,8 @@ use std::collections::VecDeque;
 use bentpipe_scenario::{Controller, Dash};
 use bentpipe_units::{Duration, Instant, Rng};
 
+use super::controller::{Throughput, bba, bola};
 use crate::record::{Period, Playback, Rung};
-
-/// Segments whose throughput the controller `rate` remembers (Jiang, Sekar & Zhang 2012, FESTIVE).
-const REMEMBERED: usize = 20;
-
-/// Share of the estimated throughput that the controller `rate` uses (Jiang, Sekar & Zhang 2012, FESTIVE).
-const USED: f64 = 0.85;
 
 /// A player during one viewing.
 pub struct Player {
@@ -28,9 +23,7 @@ pub struct Player {
     /// Segment that was requested last, and the time of its request.
     rung: Rung,
     requested: Instant,
-    /// Inverse throughputs of the last segments [s/bit], and the number of segments received.
-    history: [f64; REMEMBERED],
-    received: usize,
+    throughput: Throughput,
     sizes: Rng,
 }
 
@@ -53,8 +46,7 @@ impl Player {
             played: Duration::ZERO,
             rung: Rung(0),
             requested: now,
-            history: [0.0; REMEMBERED],
-            received: 0,
+            throughput: Throughput::default(),
             sizes,
         }
     }
@@ -63,7 +55,8 @@ impl Player {
     pub fn request(&mut self, dash: &Dash, now: Instant) -> u64 {
         self.rung = match dash.controller {
             Controller::Bba => bba(dash, self.level(dash, now), self.rung),
-            Controller::Rate => self.by_throughput(dash),
+            Controller::Bola => bola(dash, self.level(dash, now)),
+            Controller::Rate => self.throughput.choose(&dash.ladder),
         };
         self.requested = now;
         let bits = dash.ladder[self.rung.index()].as_bps() as f64 * dash.segment.as_secs_f64();
@@ -74,9 +67,7 @@ impl Player {
     /// The requested segment has arrived; returns the time at which to request the next.
     pub fn receive(&mut self, dash: &Dash, bytes: u64, now: Instant, seen: impl FnMut(Period)) -> Instant {
         self.advance(dash, now, seen);
-        self.history[self.received % REMEMBERED] =
-            (now - self.requested).as_secs_f64() / (bytes as f64 * 8.0);
-        self.received += 1;
+        self.throughput.add(bytes, now - self.requested);
         self.segments.push_back(self.rung);
         let level = self.level(dash, now);
         let needed = match self.state {
@@ -122,49 +113,10 @@ impl Player {
         let level = dash.segment.times(self.segments.len() as u64).saturating_sub(self.played);
         if self.state == State::Playing { level.saturating_sub(now.since(self.at)) } else { level }
     }
-
-    /// Highest rate of at most a share of the throughput, which is the harmonic mean of the last segments'.
-    fn by_throughput(&self, dash: &Dash) -> Rung {
-        let known = &self.history[..self.received.min(REMEMBERED)];
-        let throughput = known.len() as f64 / known.iter().sum::<f64>();
-        // NaN before the first segment.
-        Rung::last(dash.ladder.iter().filter(|rate| rate.as_bps() as f64 <= USED * throughput).count())
-    }
-}
-
-/// BBA-0 (Huang, Johari, McKeown, Trunnell & Watson 2014, section 4, algorithm 1): maps the buffer's level to a rate, and
-/// keeps the rung until the map passes the next higher or lower one.
-///
-/// The reservoir is 90 s and the map reaches the highest rate at 216 s, of a buffer of 240 s; both are scaled to the buffer at
-/// hand. The map reaches the highest rate at the latest when one segment has room: the level at a request is never higher.
-fn bba(dash: &Dash, level: Duration, previous: Rung) -> Rung {
-    let (ladder, buffer) = (&dash.ladder, dash.buffer.as_nanos());
-    let top = ladder.len() - 1;
-    let reservoir = buffer / 240 * 90 + buffer % 240 * 90 / 240;
-    let full = (buffer - buffer / 10).min(buffer - dash.segment.as_nanos());
-    let level = level.as_nanos();
-    if level <= reservoir {
-        return Rung(0);
-    }
-    if level >= full {
-        return Rung::last(ladder.len());
-    }
-    let above_lowest = |rung: usize| u128::from(ladder[rung].as_bps() - ladder[0].as_bps());
-    // The map and the rates are compared as products, which are exact.
-    let map = above_lowest(top) * u128::from(level - reservoir);
-    let rate = |rung: usize| above_lowest(rung) * u128::from(full - reservoir);
-    let (higher, lower) = ((previous.index() + 1).min(top), previous.index().saturating_sub(1));
-    if map >= rate(higher) {
-        Rung::last((0..=top).take_while(|&rung| rate(rung) < map).count())
-    } else if map <= rate(lower) {
-        Rung::last(1 + (0..=top).take_while(|&rung| rate(rung) <= map).count())
-    } else {
-        previous
-    }
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use bentpipe_scenario::{Distribution, TransportIndex};
     use bentpipe_units::Rate;
 
@@ -178,7 +130,7 @@ mod tests {
     }
 
     /// Segments of 4 s at these rates [kbit/s], and a buffer [s].
-    fn dash(ladder: &[u64], buffer: u64) -> Dash {
+    pub fn dash(ladder: &[u64], buffer: u64) -> Dash {
         let segment = Duration::from_secs(4);
         Dash {
             transport: TransportIndex(0),
@@ -228,16 +180,6 @@ mod tests {
         }
         player.advance(dash, secs(end), &mut add);
         seen
-    }
-
-    /// The map is linear from 235 kbit/s at 90 s to 5000 kbit/s at 216 s: 2617.5 kbit/s at 153 s.
-    #[test]
-    fn bba_keeps_the_rung_until_the_map_passes_its_neighbour() {
-        let dash = dash(&[235, 375, 560, 750, 1050, 1750, 2350, 3000, 5000], 240);
-        let at = |ms, previous| bba(&dash, Duration::from_millis(ms), Rung(previous)).0;
-        assert_eq!((at(90_000, 5), at(216_000, 5), at(240_000, 0)), (0, 8, 8));
-        assert_eq!([0, 5, 6, 7, 8].map(|previous| at(153_000, previous)), [6, 6, 6, 7, 7]);
-        assert_eq!((at(90_001, 0), at(90_001, 8), at(215_999, 0)), (0, 1, 7));
     }
 
     /// Of 20 s, 7.5 s are the reservoir; 16 s are the highest level at a request. A segment takes 0.5 s at 1 Mbit/s. Those at
@@ -295,21 +237,6 @@ mod tests {
         assert_eq!(seen.len(), 3);
         assert_eq!((seen[1].0, seen[2].0), (play(0), play(1)));
         assert!((seen[2].1 - 40.0).abs() < 1e-9 && (seen[1].1 - seen[0].1 - 4.0).abs() < 1e-6, "{seen:?}");
-    }
-
-    /// Throughputs of 1 and 3 Mbit/s: their harmonic mean is 1.5 Mbit/s, of which 85 % are 1.275 Mbit/s.
-    #[test]
-    fn throughput_estimate_is_a_harmonic_mean() {
-        let dash = Dash { controller: Controller::Rate, ..dash(&[1000, 1275, 1300], 20) };
-        let mut player = Player::new(Instant::ZERO, Rng::stream(1, "player", 0, "test"));
-        let mut now = Instant::ZERO;
-        for time in [Duration::from_secs(3), Duration::from_secs(1)] {
-            player.request(&dash, now);
-            now = now + time;
-            player.receive(&dash, 375_000, now, |_| ());
-        }
-        player.request(&dash, now);
-        assert_eq!(player.rung, Rung(1));
     }
 
     #[test]
