@@ -374,6 +374,11 @@ fn algorithms_without_fluid_model_give_messages() {
         .replace("flows = 10", "sources = 10\ninterval = \"1 s\"\nsize = \"50 KB\"");
     let message = refused(&files, &[]);
     assert!(message.starts_with("traffic.bulk: found short transfers"), "{message}");
+    let message = refused(&LINK.replace("kind = \"bulk\"", "kind = \"dash\""), &[]);
+    assert!(
+        message.starts_with("traffic.bulk: found adaptive video; allowed in a fluid model: "),
+        "{message}"
+    );
     let message = refused(
         LINK,
         &["link.bottleneck.queue.scheduler=fq_codel", "link.bottleneck.queue.aqm.algorithm=droptail"],

@@ -1348,3 +1348,46 @@ fn transports_accept_only_keys_and_traffic_of_their_protocol() {
         "my.toml:35:12: traffic.t.rate_cap: found \"1 Mbps\"; allowed: only with a transport whose protocol is tcp"
     );
 }
+
+#[test]
+fn adaptive_video_mistakes_give_messages() {
+    let (head, _) = GATEWAY.split_once("[traffic.web]").expect("traffic");
+    let video = |keys: &str| {
+        let text =
+            format!("{head}[traffic.tv]\nkind = \"dash\"\nfrom = \"server\"\nto = \"client\"\n{keys}\n");
+        message(&text, &[])
+    };
+    assert_eq!(video(""), "no mistake");
+    assert_eq!(video("segment = \"15 s\""), "no mistake");
+    for (keys, expected) in [
+        ("ladder = []", "32:10: traffic.tv.ladder: found 0; allowed: at least 1 rate and at most 64"),
+        (
+            "ladder = [\"1 Mbps\", \"2 Mbps\", \"2 Mbps\"]",
+            "32:31: traffic.tv.ladder[3]: found \"2 Mbps\" after \"2 Mbps\"; allowed: rates in ascending order",
+        ),
+        (
+            "segment = \"16 s\"",
+            "28:12: traffic.tv.buffer: found \"30 s\"; allowed: at least two segments, \"32 s\"",
+        ),
+        (
+            "startup = \"29 s\"",
+            "32:11: traffic.tv.startup: found \"29 s\"; allowed: at most the whole segments that fit into the buffer, \
+             \"28 s\"",
+        ),
+        (
+            "buffer = \"8 s\"\nrebuffer = \"9 s\"",
+            "33:12: traffic.tv.rebuffer: found \"9 s\"; allowed: at most the whole segments that fit into the buffer, \
+             \"8 s\"",
+        ),
+        (
+            "controller = \"bbb\"",
+            "32:14: traffic.tv.controller: found \"bbb\"; did you mean \"bba\"? allowed: bba, bola, rate",
+        ),
+        (
+            "size_variation = 1",
+            "32:18: traffic.tv.size_variation: found 1, without a unit; allowed: a percentage such as \"100 %\" (%)",
+        ),
+    ] {
+        assert_eq!(video(keys), format!("my.toml:{expected}"), "{keys}");
+    }
+}

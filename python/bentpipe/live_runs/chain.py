@@ -291,6 +291,8 @@ def _listener(
     where = f"traffic.{traffic['name']}"
     if number is not None and tcp.get("protocol", "tcp") != "tcp":
         raise fault(f"{where} goes over {tcp['protocol']}")
+    if kind == "dash":
+        raise fault(f"{where} is adaptive video, for which there is no live player")
     algorithm = tcp.get("algorithm", "")
     if "http" in what:
         raise fault(f"{where} has http, which only the simulator loads pages by")
