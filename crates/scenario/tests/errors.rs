@@ -1367,7 +1367,7 @@ fn adaptive_video_mistakes_give_messages() {
         ),
         (
             "segment = \"16 s\"",
-            "28:12: traffic.tv.buffer: found \"30 s\"; allowed: at least two segments, \"32 s\"",
+            "28:10: traffic.tv.buffer: found \"30 s\"; allowed: at least two segments, \"32 s\"",
         ),
         (
             "startup = \"29 s\"",

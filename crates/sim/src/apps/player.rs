@@ -89,7 +89,7 @@ impl Player {
             let (playback, until) = match (self.state, self.segments.front()) {
                 (State::Startup, _) => (Playback::Startup, now),
                 (State::Playing, Some(&rung)) => {
-                    (Playback::Playing(rung), now.min(self.at + (dash.segment.saturating_sub(self.played))))
+                    (Playback::Playing(rung), now.min(self.at + dash.segment.saturating_sub(self.played)))
                 }
                 (State::Playing, None) | (State::Stalled, _) => {
                     self.state = State::Stalled;
@@ -98,7 +98,7 @@ impl Player {
             };
             seen(Period { playback, from: self.at, until });
             if let Playback::Playing(_) = playback {
-                self.played = self.played + (until - self.at);
+                self.played += until - self.at;
                 if self.played == dash.segment {
                     self.segments.pop_front();
                     self.played = Duration::ZERO;
@@ -171,7 +171,7 @@ pub(super) mod tests {
             let bytes = player.request(dash, now);
             let mut arrival = now + Duration::from_nanos(bytes * 8_000_000 / kbps);
             if now < outage.1 && arrival > outage.0 {
-                arrival = arrival + (outage.1 - outage.0.max(now));
+                arrival += outage.1 - outage.0.max(now);
             }
             if arrival > secs(end) {
                 break;
