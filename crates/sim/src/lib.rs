@@ -14,7 +14,7 @@
 //! | `network` | packets in flight, links (each a [`bentpipe_link::LinkEngine`]), delay lines, paths |
 //! | `gateways` | gateways ([`bentpipe_gateway::Gateway`]), the PEP's buffers, both ends of the PEP links and their streams |
 //! | `endpoints` | ends of TCP connections and SCTP associations, RTP sessions; slots that tie them to a flow |
-//! | `apps` | traffic, sessions and sources with their random streams; the answers of hosts to received data |
+//! | `apps` | traffic, sessions and sources with their random streams, players; the answers of hosts to received data |
 //! | `record` | series, drops, flows, counters; observed packets and traced senders |
 //! | `engine` | all of these, and nothing else: it passes between them |
 //! | `build` | no state: it makes an engine from a scenario |

@@ -69,7 +69,7 @@ pub fn bba(dash: &Dash, level: Duration, previous: Rung) -> Rung {
     }
 }
 
-/// BOLA-BASIC (Spiteri, Urgaonkar & Sitaraman 2016, sections III and IV): the rate S of the highest (V (ln S + γp) - Q) / S,
+/// BOLA-BASIC (Spiteri, Urgaonkar & Sitaraman 2016): the rate S of the highest (V (ln S + γp) - Q) / S,
 /// where S is relative to the lowest rate, Q is the level in segments, and V = (Qmax - 1) / (ln Smax + γp).
 pub fn bola(dash: &Dash, level: Duration) -> Rung {
     let relative = |rung: usize| dash.ladder[rung].as_bps() as f64 / dash.ladder[0].as_bps() as f64;

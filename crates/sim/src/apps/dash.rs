@@ -28,8 +28,8 @@ pub(super) fn serve_segments(c: &mut Conn, transfer: &mut Transfer, dash: &Dash)
 }
 
 impl Apps {
-    /// A viewer begins a viewing. The sizes of its segments come from a stream of their own, so that their number does not
-    /// change what follows.
+    /// A viewer begins a viewing. The sizes of its segments come from a separate random stream, so that their number does not
+    /// change later viewings.
     pub fn begin_viewing(&mut self, id: SourceId, now: Instant) {
         let s = &mut self.sources[id];
         let sizes = Rng::stream(s.rng.bits(), "segment", 0, "size");

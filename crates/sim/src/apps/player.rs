@@ -151,7 +151,7 @@ pub(super) mod tests {
         }
     }
 
-    /// What a viewer sees until `end` [s] over a network of constant throughput [kbit/s] that delivers nothing during an
+    /// Playback until `end` [s] over a network of constant throughput [kbit/s] that delivers nothing during an
     /// outage: states, and their ends [s]. Periods of the same state are one.
     fn watch(dash: &Dash, kbps: u64, outage: (u64, u64), end: u64) -> Vec<(Playback, f64)> {
         let secs = |s| Instant::ZERO + Duration::from_secs(s);

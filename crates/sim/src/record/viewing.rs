@@ -21,7 +21,7 @@ impl Rung {
     }
 }
 
-/// What a viewer sees.
+/// State of playback, as the viewer sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Playback {
     /// Nothing yet.
@@ -32,10 +32,10 @@ pub enum Playback {
     Stalled,
 }
 
-/// A time during which a viewer sees the same.
+/// A time during which the state of playback does not change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Period {
-    /// What the viewer sees.
+    /// State of playback.
     pub playback: Playback,
     /// Begin.
     pub from: Instant,
@@ -81,7 +81,7 @@ impl Viewing {
         }
     }
 
-    /// What the viewer saw, in order of time.
+    /// The periods, in order of time; successive ones differ.
     #[must_use]
     pub fn periods(&self) -> &[Period] {
         &self.periods
