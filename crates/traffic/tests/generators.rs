@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use bentpipe_scenario::{Capture, Digest, Distribution, Frames, Gop, Movie, Pattern, State};
+use bentpipe_scenario::{Capture, Codec, Digest, Distribution, Frames, Gop, Movie, Pattern, State};
 use bentpipe_traffic::{Generator, Step};
 use bentpipe_units::{Duration, Rate, Rng};
 
@@ -77,6 +77,8 @@ fn bursts(on: Distribution<Duration>) -> Vec<u32> {
         interval: Duration::from_millis(10),
         talk: on,
         silence: Distribution::Fixed(Duration::from_secs(1)),
+        codec: Codec::G711,
+        jitter_buffer: None,
     };
     let mut rng = rng(9);
     let mut generator = Generator::new(&pattern, &mut rng);
@@ -118,6 +120,8 @@ fn voice_rate_is_the_talk_share_of_the_rate() {
         interval: Duration::from_millis(20),
         talk: Distribution::Exponential(secs(1.004)),
         silence: Distribution::Exponential(secs(1.587)),
+        codec: Codec::G711,
+        jitter_buffer: None,
     };
     check_rate(&voip, 80_000.0 * 1.004 / 2.591);
 }
