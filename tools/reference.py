@@ -20,7 +20,7 @@ from bentpipe.format import clock, number
 from bentpipe.models import series
 from bentpipe.qoe import thresholds, voice
 from bentpipe.runs.result import Result
-from bentpipe.stats import metrics
+from bentpipe.stats import class_metrics, metrics
 from bentpipe.stats.ranking import CRITERIA, ranking
 
 __all__ = ["PAGES", "choices", "commands", "quality_tables", "updated", "with_generated"]
@@ -79,10 +79,18 @@ def quality_tables() -> str:
     return f"## Thresholds\n\n{thresholds.markdown()}\n## Voice codecs\n\n{voice.markdown()}"
 
 
+def metrics_tables() -> str:
+    """Return the tables of metrics, of a run and of a class of traffic, as Markdown."""
+    heading = (
+        "## Metrics of a class of traffic\n\nThose of pages, calls and viewings exist only for such traffic."
+    )
+    return f"{metrics.markdown()}\n{heading}\n\n{class_metrics.markdown()}"
+
+
 PAGES: dict[str, Callable[[], str]] = {
     "cli.md": commands,
     "qoe.md": quality_tables,
-    "results.md": metrics.markdown,
+    "results.md": metrics_tables,
     "series.md": series.markdown,
 }
 """Function that generates the generated part of each page."""

@@ -9,7 +9,7 @@ from conftest import Command
 
 import bentpipe as bp
 from bentpipe.errors import UsageError
-from bentpipe.qoe import voice
+from bentpipe.qoe import video, voice
 from bentpipe.stats.class_metrics import CLASS_METRICS
 from bentpipe.stats.intervals import Summary, summarise
 from bentpipe.stats.metrics import METRICS, check_classes, find, named_metric
@@ -82,6 +82,50 @@ def test_a_call_of_which_nothing_is_heard_has_the_worst_score() -> None:
     assert value("voice.late_rate") == pytest.approx(100 * 9 / 199)
 
 
+def viewings() -> Recorded:
+    """Return a viewing with a stall, one from before the measurement, and two without a picture."""
+    flows = pl.DataFrame(
+        {
+            "class": ["video"] * 4,
+            "opened": [10.0, -5.0, 0.0, 58.0],
+            "startup_delay": [2.0, None, None, None],
+            "stalls": [1, 0, 0, 0],
+            "stalled": [3.0, 0.0, 0.0, 0.0],
+            "played_time": [45.0, 60.0, 0.0, 0.0],
+            "bitrate": [2e6, 4.5e6, None, None],
+            "switches": [1, 0, 0, 0],
+            "playback_until": [[12.0, 42.0, 45.0, 60.0], [60.0], [60.0], [60.0]],
+            "playback_bitrate": [[None, 2e6, None, 3e6], [4.5e6], [None], [None]],
+        }
+    )
+    return Recorded(pl.DataFrame(), flows, pl.DataFrame(), {}, 1e6, [("tv", "video", "dash")])
+
+
+def test_viewings_are_rated_by_bitrates_stalls_and_startup_delay() -> None:
+    first = video.Session(
+        [video.Segment(30.0, 2000.0, 960, 540, 30.0), video.Segment(15.0, 3000.0, 1280, 720, 30.0)],
+        2.0,
+        [(30.0, 3.0)],
+    )
+    second = video.Session([video.Segment(60.0, 4500.0, 1280, 720, 30.0)])
+    scores = [video.quality(first).mos, video.quality(second).mos, 1.0]
+    assert scores[2] < scores[0] < scores[1]
+    found = named_metric("video.mos").of(viewings())
+    assert found == pytest.approx(sum(scores) / 3), "the last viewer has waited for two seconds only"
+
+
+def test_stalls_and_switches_are_per_time_played() -> None:
+    values = {
+        name: named_metric(f"video.{name}").of(viewings())
+        for name in ("stalls", "stalled", "switches", "bitrate", "startup_p95")
+    }
+    assert values["stalls"] == pytest.approx(60 / 105)
+    assert values["stalled"] == pytest.approx(300 / 105)
+    assert values["switches"] == pytest.approx(60 / 105)
+    assert values["bitrate"] == pytest.approx((2 * 45 + 4.5 * 60) / 105)
+    assert values["startup_p95"] == 2.0
+
+
 def test_a_class_has_the_metrics_of_its_kinds_of_traffic() -> None:
     known = {f"{of}.{each.name}" for of in ("voice", "web") for each in CLASS_METRICS}
     refused = set()
@@ -93,6 +137,11 @@ def test_a_class_has_the_metrics_of_its_kinds_of_traffic() -> None:
     assert refused == {
         *(f"web.{name}" for name in ("mos", "mos_p5", "late_rate")),
         *(f"voice.{name}" for name in ("fct_p50", "fct_p95", "completed", "failed", "pages", "pages_failed")),
+        *(
+            f"{of}.{name}"
+            for of in ("voice", "web")
+            for name in ("startup_p95", "stalls", "stalled", "bitrate", "switches")
+        ),
         *(f"voice.{name}" for name in ("page_time_p50", "page_time_p75", "page_time_p95", "first_byte_p50")),
     }
 

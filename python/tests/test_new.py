@@ -213,15 +213,11 @@ def test_codel_interval_is_the_longest_round_trip_without_a_pep() -> None:
     assert values["gateway.transmit_queue.scheduler.target"] == "30 ms"
 
 
-def test_video_bitrate_fits_plan_and_carrier() -> None:
-    def bitrate(*, plan: float | None = None, down: float = 100e6) -> object:
-        text = write(answers(mix="video=20", plan=plan, down=down)).text
-        return tomllib.loads(text)["traffic"]["video"]["gop"]["rate"]
-
-    assert bitrate() == "3 Mbps"
-    # 70 % of 2 Mbit/s; 60 % of 20 Mbit/s among 20.
-    assert bitrate(plan=2e6) == "1.1 Mbps"
-    assert bitrate(down=20e6) == "365 kbps"
+def test_classes_are_judged_as_what_they_are() -> None:
+    traffic = tomllib.loads(write(answers()).text)["traffic"]
+    kinds = {name: table["kind"] for name, table in traffic.items()}
+    assert kinds == {"web": "pages", "video": "dash", "voice": "voip", "downloads": "bulk"}
+    assert traffic["web"]["http"] == "2"
 
 
 def test_doubtful_answers_are_written_with_a_warning() -> None:

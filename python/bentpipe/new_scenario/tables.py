@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from bentpipe.format import brief
 
-__all__ = ["CLEAR_SKY", "LADDER", "ORBITS", "USES", "Demand", "Orbit", "Use", "rate_text"]
+__all__ = ["CLEAR_SKY", "LOWEST_VIDEO", "ORBITS", "USES", "Demand", "Orbit", "Use", "rate_text"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,8 +49,8 @@ CLEAR_SKY = {"es_n0": 13, "margin": 1, "efficiency": 3.300184, "lowest": 0.49024
 """Carrier of a fading link: Es/N0 and margin [dB], and the efficiencies [bit/symbol] in clear sky (16APSK
 5/6) and of the most robust ModCod (QPSK 1/4), from ETSI EN 302 307-1, table 13."""
 
-LADDER = (145e3, 365e3, 730e3, 1.1e6, 2e6, 3e6)
-"""Bitrates of H.264 video up to 720p [bit/s], of Apple's HLS Authoring Specification."""
+LOWEST_VIDEO = 145e3
+"""Lowest bitrate of adaptive video [bit/s], of Apple's HLS Authoring Specification."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,18 +89,8 @@ def rate_text(rate: float) -> str:
     return f"{rate:.0f} bps"
 
 
-def _rung(demand: Demand) -> float:
-    """Return the bitrate of each stream [bit/s].
-
-    That is the highest of the ladder that fits in 70 % of a plan and, for all streams together, in 60 % of
-    the carrier; otherwise the lowest.
-    """
-    bounds = [0.6 * demand.down / demand.count, *([] if demand.plan is None else [0.7 * demand.plan])]
-    return max((each for each in LADDER if each <= min(bounds)), default=LADDER[0])
-
-
-_PAGE = 8 * (2311e3 + 2652e3) / 2
-"""Mean length of a page [bit]."""
+_OBJECTS, _OBJECT_SIZE = 68, 36
+"""Objects of a page, and the mean size of one [KB]."""
 _CYCLE = 35.0
 """Assumed time from one page to the next: reading, and 5 s of loading [s]."""
 
@@ -110,7 +100,9 @@ def _web(demand: Demand) -> list[str]:
         'kind = "pages"',
         'transport = "linux"',
         f"sessions = {demand.count}",
-        'object_size = { choice = ["2311 KB", "2652 KB"] }',
+        'http = "2"   # or "1.1"',
+        f"objects_per_page = {_OBJECTS}",
+        f'object_size = {{ exponential = "{_OBJECT_SIZE} KB" }}',
         'think_time = { exponential = "30 s" }',
         f'ramp = {{ sessions = {demand.count}, over = "40 s" }}',
     ]
@@ -118,10 +110,9 @@ def _web(demand: Demand) -> list[str]:
 
 def _video(demand: Demand) -> list[str]:
     return [
-        'kind = "video"',
+        'kind = "dash"',
         'transport = "linux"',
         f"flows = {demand.count}",
-        f'gop = {{ rate = "{rate_text(_rung(demand))}", shape = 4 }}',
         'start = { uniform = ["0 s", "10 s"] }',
     ]
 
@@ -130,18 +121,17 @@ def _voice(demand: Demand) -> list[str]:
     return [
         'kind = "voip"',
         f"flows = {demand.count}",
-        'codec = "g729"   # or "g711": 80 kbit/s in packets of 200 B',
+        'codec = "g711"   # or "g729": 24 kbit/s in packets of 60 B',
         'start = { uniform = ["0 s", "10 s"] }',
     ]
 
 
 def _downloads(demand: Demand) -> list[str]:
     return [
-        'kind = "pages"   # one file after the other',
+        'kind = "bulk"',
         'transport = "linux"',
-        f"sessions = {demand.count}",
-        'object_size = { uniform = ["10 MB", "40 MB"] }',
-        f'ramp = {{ sessions = {demand.count}, over = "10 s" }}',
+        f"flows = {demand.count}",
+        'start = { uniform = ["0 s", "10 s"] }',
     ]
 
 
@@ -152,39 +142,34 @@ USES: Mapping[str, Use] = {
             "web",
             "web session",
             0.6,
-            "Page sizes: medians of mobile and desktop pages (HTTP Archive, Web Almanac 2024). A page is"
-            " one object, since"
-            " HTTP/2 loads its parts over one connection. Reading time: 3GPP TR 25.892.",
+            "Objects and their sizes: 71 and 66 requests, 2652 and 2311 KB, medians of desktop and mobile"
+            " pages (HTTP Archive, Web Almanac 2024). Reading time: 3GPP TR 25.892.",
             _web,
-            lambda _: _PAGE / _CYCLE,
+            lambda _: 8e3 * _OBJECTS * _OBJECT_SIZE / _CYCLE,
         ),
         Use(
             "video",
             "video stream",
             0.15,
-            "A bitrate of Apple's HLS Authoring Specification (H.264, up to 720p): the highest that fits"
-            " in 70 % of a plan"
-            " and, for all streams together, in 60 % of the carrier. The stream does not adapt; each runs"
-            " over one TCP connection.",
+            "Adapts to the throughput: bitrates of Apple's HLS Authoring Specification (H.264), 0.145 to"
+            " 7.8 Mbit/s, by the player's buffer (BBA-0).",
             _video,
-            lambda demand: 1.05 * _rung(demand),
+            None,
         ),
         Use(
             "voice",
             "call",
             0.2,
-            "ITU-T G.729: 20 ms of speech in packets of 60 B with headers (RFC 3551); talk spurts and"
-            " silences of ITU-T"
-            " P.59.",
+            "ITU-T G.711: 20 ms of speech in packets of 200 B with headers (RFC 3551); talk spurts and"
+            " silences of ITU-T P.59.",
             _voice,
-            lambda _: 24e3 * 1.004 / (1.004 + 1.587),
+            lambda _: 80e3 * 1.004 / (1.004 + 1.587),
         ),
         Use(
             "downloads",
             "download",
             0.04,
-            "Each downloads one file after the other and takes all the rate that it gets. The sizes are"
-            " assumptions.",
+            "Each takes all the rate that it gets, to the end of the run.",
             _downloads,
             None,
         ),

@@ -12,7 +12,7 @@ from bentpipe.new_scenario.answers import (
     is_scheduler,
     marks_where_it_watches,
 )
-from bentpipe.new_scenario.tables import CLEAR_SKY, LADDER, USES, Demand, rate_text
+from bentpipe.new_scenario.tables import CLEAR_SKY, LOWEST_VIDEO, USES, Demand, rate_text
 
 __all__ = ["Written", "command", "write"]
 
@@ -316,7 +316,9 @@ class _Plan:
             parts = ", ".join(f"{users[name]} {_rate(rate)}" for name, rate in rates.items())
             share = 100 * sum(rates.values()) / self.answers.down
             texts.append(f"Load: {parts}; together {brief(share, 2)} % of the carrier.")
-        texts += [f"{users[name].capitalize()}: all that is left." for name in users if name not in rates]
+        rest = " and ".join(users[name] for name in users if name not in rates)
+        if rest:
+            texts.append(f"{rest}: all that is left.")
         return " ".join(texts)
 
     def _rates(self) -> dict[str, float]:
@@ -346,8 +348,8 @@ class _Plan:
                 " the return link"
                 " limits the downloads; raise --up or use --pep"
             )
-        if "video" in self.demands and a.plan is not None and a.plan < LADDER[0]:
-            notes.append(f"--plan {rate_text(a.plan)}: below the lowest video bitrate, {_rate(LADDER[0])}")
+        if "video" in self.demands and a.plan is not None and a.plan < LOWEST_VIDEO:
+            notes.append(f"--plan {rate_text(a.plan)}: below the lowest video bitrate, {_rate(LOWEST_VIDEO)}")
         return notes
 
     def _window(self, rate: float, largest: float = math.inf) -> str:

@@ -6,14 +6,15 @@ when the transport takes it from a transfer, and received when the receiving app
 a PEP too, both halves of the way are included.
 """
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache, partial
-from typing import Literal
+from typing import Any, Literal
 
 import polars as pl
 
-from bentpipe.qoe import voice
+from bentpipe.qoe import video, voice
 from bentpipe.stats.recorded import Metric, Recorded, Traffic, jain, known, mean, number, quantile, scaled
 
 __all__ = ["CLASS_METRICS", "ClassMetric", "class_metric", "class_metrics", "markdown"]
@@ -114,14 +115,93 @@ def _silent_calls(run: Recorded, traffic_class: str) -> int:
     return flows.filter(pl.col("mouth_to_ear").is_null() & (pl.col("late") + pl.col("lost_units") > 0)).height
 
 
+_PICTURES = (
+    (145, 416, 234),
+    (365, 640, 360),
+    (1100, 768, 432),
+    (2000, 960, 540),
+    (4500, 1280, 720),
+    (math.inf, 1920, 1080),
+)
+"""Bitrate up to which a picture has a width and height [kbit/s, pixels, pixels].
+
+H.264 variants of Apple's *HLS Authoring Specification for Apple Devices*.
+"""
+_FRAME_RATE = 30.0
+"""Frames per second of the same variants."""
+
+
+def _viewings(run: Recorded, traffic_class: str) -> pl.DataFrame:
+    """Return the viewings of a class of which a period lies in the measured time."""
+    flows = run.flows_of(traffic_class)
+    if "playback_until" not in flows.columns:
+        # A live run.
+        return flows.clear()
+    return flows.filter(pl.col("playback_until").list.len() > 0)
+
+
+_PATIENCE = 10.0
+"""Time after which a viewing without a picture counts as one of the worst quality [s]: P.1203 rates none."""
+
+
+def _opinion(viewing: Mapping[str, Any]) -> float | None:
+    """Return the MOS of a viewing; None if it was too short to be judged."""
+    segments, stalls, media, begin = list[video.Segment](), list[tuple[float, float]](), 0.0, None
+    for until, bitrate in zip(viewing["playback_until"], viewing["playback_bitrate"], strict=True):
+        start = max(viewing["opened"], 0.0) if begin is None else begin
+        seconds, begin = until - start, until
+        if seconds <= 0:
+            continue
+        if bitrate is not None:
+            rate = 1e-3 * bitrate
+            width, height = next((w, h) for most, w, h in _PICTURES if rate <= most)
+            segments.append(video.Segment(seconds, rate, width, height, _FRAME_RATE))
+            media += seconds
+        elif segments or viewing["startup_delay"] is None:
+            stalls.append((media, seconds))
+    if media < 1:
+        waited = (begin or 0.0) - max(viewing["opened"], 0.0)
+        return 1.0 if waited >= _PATIENCE else None
+    return video.quality(video.Session(segments, viewing["startup_delay"] or 0.0, stalls)).mos
+
+
+def _opinions(run: Recorded, traffic_class: str) -> list[float]:
+    """Return the MOS of each call and viewing of a class."""
+    found = [voice.mos(rating.r) for rating in _calls(run, traffic_class)]
+    found += [voice.mos(0.0)] * _silent_calls(run, traffic_class)
+    viewed = (_opinion(each) for each in _viewings(run, traffic_class).iter_rows(named=True))
+    return found + [each for each in viewed if each is not None]
+
+
 def _mos(share: float | None) -> Callable[[Recorded, str], float | None]:
     def of(run: Recorded, traffic_class: str) -> float | None:
-        values = [voice.mos(rating.r) for rating in _calls(run, traffic_class)]
-        values += [voice.mos(0.0)] * _silent_calls(run, traffic_class)
-        series = pl.Series(values, dtype=pl.Float64)
-        return mean(series) if share is None else quantile(series, share)
+        known = run.opinions.get(traffic_class)
+        if known is None:
+            known = pl.Series(_opinions(run, traffic_class), dtype=pl.Float64)
+            run.opinions[traffic_class] = known
+        return mean(known) if share is None else quantile(known, share)
 
     return of
+
+
+def _of_viewings(of: Callable[[pl.DataFrame], float | None]) -> Callable[[Recorded, str], float | None]:
+    def value(run: Recorded, traffic_class: str) -> float | None:
+        viewings = _viewings(run, traffic_class)
+        return of(viewings) if len(viewings) else None
+
+    return value
+
+
+def _per(viewings: pl.DataFrame, column: str, over: str, factor: float) -> float | None:
+    counted, seconds = number(viewings[column].sum()), number(viewings[over].sum())
+    return factor * counted / seconds if counted is not None and seconds else None
+
+
+def _bitrate(viewings: pl.DataFrame) -> float | None:
+    """Return the mean bitrate of what was played, over all viewings [Mbit/s]."""
+    played = viewings.select(pl.col("bitrate") * pl.col("played_time"), pl.col("played_time")).sum()
+    bits, seconds = (number(value) for value in played.row(0))
+    return 1e-6 * bits / seconds if bits is not None and seconds else None
 
 
 def _late_rate(run: Recorded, traffic_class: str) -> float | None:
@@ -135,6 +215,8 @@ def _late_rate(run: Recorded, traffic_class: str) -> float | None:
 _TRANSFERS = frozenset({"pages", "files", "bulk"})
 _PAGES = frozenset({"pages"})
 _VOICE = frozenset({"voip"})
+_VIDEO = frozenset({"dash"})
+_OPINION = _VOICE | _VIDEO
 
 CLASS_METRICS: tuple[ClassMetric, ...] = (
     ClassMetric(
@@ -303,20 +385,66 @@ CLASS_METRICS: tuple[ClassMetric, ...] = (
         "mos",
         "MOS, mean",
         "",
-        "Voice quality as a mean opinion score, 1 to 4.5 (E-model, ITU-T G.107, from the delay from mouth to"
-        " ear and the packets lost or late at the jitter buffer): mean over the calls.",
+        "Mean opinion score, mean over the calls or viewings. Calls, 1 to 4.5: E-model (ITU-T G.107) of the"
+        " delay from mouth to ear and the packets lost or late at the jitter buffer. Viewings, 1 to 5: ITU-T"
+        " P.1203, mode 0, of bitrates, stalls and start-up delay (docs/qoe.md).",
         _mos(None),
         better="more",
-        kinds=_VOICE,
+        kinds=_OPINION,
     ),
     ClassMetric(
         "mos_p5",
         "MOS, 5th percentile",
         "",
-        "5th percentile of the calls' mean opinion scores: what the worst served hear.",
+        "5th percentile of the mean opinion scores of the calls or viewings: the worst served.",
         _mos(0.05),
         better="more",
-        kinds=_VOICE,
+        kinds=_OPINION,
+    ),
+    ClassMetric(
+        "startup_p95",
+        "Start-up delay, 95th percentile",
+        "s",
+        "95th percentile of the time from a viewer's request to the begin of playback, over the viewings that"
+        " began within the measured time.",
+        _of_viewings(lambda viewings: quantile(known(viewings["startup_delay"]), 0.95)),
+        better="less",
+        kinds=_VIDEO,
+    ),
+    ClassMetric(
+        "stalls",
+        "Stalls",
+        "1/min",
+        "Interruptions of playback per minute played.",
+        _of_viewings(lambda viewings: _per(viewings, "stalls", "played_time", 60)),
+        better="less",
+        kinds=_VIDEO,
+    ),
+    ClassMetric(
+        "stalled",
+        "Stalled time",
+        "%",
+        "Time during which playback was interrupted, as a share of the time played.",
+        _of_viewings(lambda viewings: _per(viewings, "stalled", "played_time", 100)),
+        better="less",
+        kinds=_VIDEO,
+    ),
+    ClassMetric(
+        "bitrate",
+        "Video bitrate, mean",
+        "Mbit/s",
+        "Bitrate of the media played: mean over the time played.",
+        _of_viewings(_bitrate),
+        better="more",
+        kinds=_VIDEO,
+    ),
+    ClassMetric(
+        "switches",
+        "Switches of bitrate",
+        "1/min",
+        "Changes of the bitrate per minute played.",
+        _of_viewings(lambda viewings: _per(viewings, "switches", "played_time", 60)),
+        kinds=_VIDEO,
     ),
     ClassMetric(
         "late_rate",

@@ -50,6 +50,8 @@ class Recorded:
         self.capacity = capacity
         self.traffic = traffic
         self._flows_of: dict[str, pl.DataFrame] = {}
+        self.opinions: dict[str, pl.Series] = {}
+        """Mean opinion scores of the calls and viewings of a class, once computed."""
 
     def samples(self, column: str) -> pl.Series:
         """Return the finite samples of one column of the series, empty if the subject has no such column."""

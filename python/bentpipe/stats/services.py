@@ -17,6 +17,7 @@ GRADES: tuple[Grade, ...] = ("bad", "fair", "good")
 
 _FIGURES: Mapping[str, tuple[str, str | None]] = {
     "voip": ("mos", "voice.mos"),
+    "dash": ("mos", "video.mos"),
     "pages": ("page_time_p75", "page.load"),
     "files": ("fct_p95", "download.time"),
     "bulk": ("flow_goodput", None),
