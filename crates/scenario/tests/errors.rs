@@ -88,7 +88,7 @@ fn unknown_keys_are_reported() {
             "sessions = 20",
             "sessions = 20\nflows = 3",
             "my.toml:33:1: traffic.web.flows: no such key; allowed: from, to, transport, sessions, object_size, \
-             objects_per_page, connection_per, think_time, request_size, rate_cap, ramp, away",
+             objects_per_page, connection_per, http, think_time, request_size, rate_cap, ramp, away, class",
         ),
         (
             "delay = \"20 ms\"",

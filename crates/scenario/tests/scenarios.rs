@@ -10,10 +10,11 @@ use bentpipe_scenario::{
 };
 use bentpipe_units::{Duration, Rate};
 
-const NAMES: [&str; 11] = [
+const NAMES: [&str; 12] = [
     "byun-generic",
     "byun-generic-13-25",
     "byun2007-gateway",
+    "geo-operator",
     "live-gateway",
     "live-smoke",
     "mmpp-queue",

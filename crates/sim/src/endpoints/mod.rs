@@ -7,12 +7,15 @@ pub mod rtp;
 pub mod sctp;
 mod slot;
 pub mod tcp;
+mod units;
 
 use crate::ids::{IdVec, SlotId};
 
 pub use slot::{
     Direction, FlowSlot, Layout, LegLayout, LinkStep, Member, OwnDelay, Owner, Phase, Step, Transfer,
 };
+
+pub use units::UnitsInFlight;
 
 /// All endpoints of a run.
 #[derive(Default)]

@@ -7,12 +7,12 @@
 
 use bentpipe_queue::FlowId;
 
+use super::UnitsInFlight;
 use crate::ids::{
     ConnId, GatewayId, Id, IdRange, LineId, LinkId, RtpId, SctpEndId, SessionId, SourceId, StreamId,
     TrafficId,
 };
 use crate::network::Path;
-use crate::record::UnitsInFlight;
 
 /// The link of a group that a path takes.
 #[derive(Clone, Copy, Debug)]

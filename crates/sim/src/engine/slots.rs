@@ -7,11 +7,10 @@ use super::Engine;
 use crate::apps::Transport;
 use crate::clock::MAX_INDEX;
 use crate::endpoints::tcp::Role;
-use crate::endpoints::{Direction, FlowSlot, Layout, Owner, Phase, Step, Transfer};
+use crate::endpoints::{Direction, FlowSlot, Layout, Owner, Phase, Step, Transfer, UnitsInFlight};
 use crate::gateways::SplitStream;
 use crate::ids::{ConnId, GatewayId, IdRange, SlotId, StreamId, TcpConfigId, TrafficId};
 use crate::network::{Hop, NO_FLOW, Path};
-use crate::record::UnitsInFlight;
 use crate::side::{BySide, Side};
 
 /// Connection ends at most: as many as fit in the memory of most machines (some 3 GB) if transfers begin faster than they

@@ -17,7 +17,7 @@ pub use flow::Flow;
 pub use place::PlaceKind;
 pub use recorder::{Recorder, Setup};
 pub use summary::PepLinkCounters;
-pub use units::{Class, UnitsInFlight};
+pub use units::Class;
 pub use viewing::{Period, Playback, Rung, Viewing};
 pub use voice::{Call, Voice};
 
