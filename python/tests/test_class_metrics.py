@@ -245,7 +245,7 @@ def test_grades_follow_the_thresholds() -> None:
 def test_the_best_setting_is_named_with_those_that_cannot_be_told_apart() -> None:
     sentences = findings(made(red=[2.0, 2.1, 2.2], cake=[4.1, 4.2, 4.3], fq_codel=[4.1, 4.3, 4.2]))
     assert sentences == [
-        "voice: best served by cake and fq_codel (MOS, mean 4.200, good); bad under red.",
+        "voice: best under cake (MOS, mean 4.200, good); fq_codel cannot be told apart from it; bad under red.",
         "web: no difference between the settings can be seen.",
     ]
     assert findings(made(red=[2.0, 2.1, 2.2])) == []

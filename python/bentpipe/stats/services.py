@@ -127,7 +127,9 @@ def findings(result: Graded) -> list[str]:
                 alike.append(service.traffic_class)
             continue
         figure = f"{_figure(service)} {number(means[best])}{_unit(service)}{_graded(service, means[best])}"
-        sentences.append(f"{service.traffic_class}: best served by {_listed(equal)} ({figure}){end}.")
+        others = [setting for setting in equal if setting != best]
+        alike_best = f"; {_listed(others)} cannot be told apart from it" if others else ""
+        sentences.append(f"{service.traffic_class}: best under {best} ({figure}){alike_best}{end}.")
     if alike:
         sentences.append(f"{_listed(alike)}: no difference between the settings can be seen.")
     return sentences
