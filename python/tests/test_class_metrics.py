@@ -1,13 +1,16 @@
 """Metrics of classes of traffic, and who gets what, compared with values worked by hand."""
 
+import json
 from dataclasses import dataclass
 from pathlib import Path
 
 import polars as pl
 import pytest
+from click.shell_completion import ShellComplete
 from conftest import Command
 
 import bentpipe as bp
+from bentpipe.cli.app import cli
 from bentpipe.errors import UsageError
 from bentpipe.qoe import video, voice
 from bentpipe.stats.class_metrics import CLASS_METRICS
@@ -187,6 +190,32 @@ def test_sweeps_store_and_show_metrics_of_classes(tmp_path: Path) -> None:
         bp.sweep("small-gateway", {"gateway.aqm.max_p": [0.1]}, metrics=["voice.mos"], out=tmp_path / "none")
 
 
+@pytest.mark.parametrize(
+    ("words", "incomplete", "expected"),
+    [
+        (["compare", "geo-operator", "--metric"], "voice.mos", ["voice.mos", "voice.mos_p5"]),
+        (
+            ["tune", "geo-operator", "--metrics"],
+            "utilization:max,video.st",
+            [f"utilization:max,video.{name}" for name in ("startup_p95", "stalls", "stalled")],
+        ),
+        (["sweep", "--metric"], "utili", ["utilization"]),
+        (["advise", "no-such-scenario", "--limit"], "queue_delay_p9", ["queue_delay_p95", "queue_delay_p99"]),
+    ],
+)
+def test_shells_complete_metrics_with_those_of_the_scenarios_classes(
+    words: list[str], incomplete: str, expected: list[str]
+) -> None:
+    found = ShellComplete(cli, {}, "bentpipe", "").get_completions(words, incomplete)
+    assert [each.value for each in found] == expected
+
+
+def test_list_metrics_has_those_of_runs_and_of_classes(bentpipe: Command) -> None:
+    rows = json.loads(bentpipe("list", "metrics", "--format", "json", check=0).stdout)
+    names = [row["name"] for row in rows]
+    assert names == [each.name for each in METRICS] + [f"CLASS.{each.name}" for each in CLASS_METRICS]
+
+
 def test_compare_prints_who_gets_what_first(bentpipe: Command, tmp_path: Path) -> None:
     done = bentpipe(
         "compare", "unsplit-udp", "--duration", "10 s", "--settings", "red,droptail", "--runs", "2",
@@ -245,7 +274,8 @@ def test_grades_follow_the_thresholds() -> None:
 def test_the_best_setting_is_named_with_those_that_cannot_be_told_apart() -> None:
     sentences = findings(made(red=[2.0, 2.1, 2.2], cake=[4.1, 4.2, 4.3], fq_codel=[4.1, 4.3, 4.2]))
     assert sentences == [
-        "voice: best under cake (MOS, mean 4.200, good); fq_codel cannot be told apart from it; bad under red.",
+        "voice: best under cake (MOS, mean 4.200, good); fq_codel cannot be told apart from it;"
+        " bad under red.",
         "web: no difference between the settings can be seen.",
     ]
     assert findings(made(red=[2.0, 2.1, 2.2])) == []

@@ -11,6 +11,7 @@ from bentpipe.cli import console
 from bentpipe.cli.options import (
     changes,
     import_from_current_folder,
+    metric_names,
     scenario_options,
     worker_options,
     workers_and_progress,
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 @click.option(
     "--metrics",
     metavar="METRIC:max|min,…",
+    shell_complete=metric_names,
     help="Judge by rank sums of these, for example throughput:max,queue_delay_p95:min; default: by the power,"
     " throughput over response time.",
 )
@@ -38,6 +40,7 @@ if TYPE_CHECKING:
     "limits",
     multiple=True,
     metavar="METRIC<=VALUE",
+    shell_complete=metric_names,
     help="Limit to meet first, for example queue_delay_p95<=50; may be repeated.",
 )
 @click.option("--trials", type=int, metavar="N", help="Points of each AQM's parameters to try; default: 40.")

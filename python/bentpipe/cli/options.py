@@ -12,11 +12,12 @@ from click.core import ParameterSource
 
 from bentpipe import _core
 from bentpipe.cli import console
-from bentpipe.errors import AlgorithmError, ClusterError, UsageError
+from bentpipe.errors import AlgorithmError, BentpipeError, ClusterError, UsageError
 from bentpipe.runs.plan import load
 from bentpipe.runs.python_aqm import is_path
 from bentpipe.runs.store import RUNS
 from bentpipe.runs.workers import workers_from
+from bentpipe.stats.metrics import metrics_of
 
 if TYPE_CHECKING:
     from bentpipe.cli.console import Bar, Lines, Rate
@@ -32,6 +33,19 @@ class Interrupted(Exception):  # noqa: N818
 
 class Failed(Exception):  # noqa: N818
     """A failure outside Bentpipe during a simulation, for example a full disk."""
+
+
+def metric_names(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
+    """Complete the last metric of a list, with those of the classes of the scenario named before."""
+    del parameter
+    before, comma, last = incomplete.rpartition(",")
+    # Click leaves arguments unassigned while an option has no value.
+    named = context.params.get("scenario") or next(iter(context.args), None)
+    try:
+        traffic = load(named).traffic if named else []
+    except BentpipeError:
+        traffic = []
+    return [f"{before}{comma}{each.name}" for each in metrics_of(traffic) if each.name.startswith(last)]
 
 
 jobs_option = click.option(

@@ -21,20 +21,24 @@ from bentpipe.models.validation import is_validation, open_validation
 from bentpipe.pages import unwritable
 from bentpipe.runs.plan import shipped, under
 from bentpipe.runs.result import Result
+from bentpipe.stats.class_metrics import CLASS_METRICS, ClassMetric
+from bentpipe.stats.metrics import METRICS, Metric
 from bentpipe.sweeps.file import SCHEMA, request, shipped_sweeps
 from bentpipe.sweeps.result import SweepResult, is_sweep
 from bentpipe.tuning.result import is_tune, open_tune
 
 
-@click.command("list", short_help="List algorithms or shipped scenarios.")
+@click.command("list", short_help="List algorithms, metrics or shipped scenarios.")
 @click.argument(
     "what",
-    type=click.Choice(["aqms", "schedulers", "markings", "transports", "traffic", "scenarios", "sweeps"]),
+    type=click.Choice(
+        ["aqms", "schedulers", "markings", "transports", "traffic", "metrics", "scenarios", "sweeps"]
+    ),
 )
 @click.option("--parameters", is_flag=True, help="Include every parameter and preset; not for scenarios.")
 @format_option
 def list_(what: str, *, parameters: bool, form: str) -> None:
-    """List algorithms, transports and traffic for scenarios, or the shipped scenarios and sweep files.
+    """List algorithms, transports and traffic for scenarios, metrics, shipped scenarios or sweep files.
 
     AQMs and schedulers manage queues; markings define the effect of an AQM's marks; transports, with their
     algorithms and presets, carry traffic of several kinds.
@@ -43,6 +47,7 @@ def list_(what: str, *, parameters: bool, form: str) -> None:
     Examples:
       bentpipe list aqms --parameters
       bentpipe list transports
+      bentpipe list metrics
       bentpipe list scenarios
     """
     rows: list[dict[str, Any]]
@@ -55,6 +60,8 @@ def list_(what: str, *, parameters: bool, form: str) -> None:
             rows = kinds.transports()
         case "traffic":
             rows = kinds.traffic()
+        case "metrics":
+            rows = _metrics()
         case _:
             rows = json.loads(_core.registry())[what]
     if form == "json":
@@ -85,6 +92,10 @@ def list_(what: str, *, parameters: bool, form: str) -> None:
             out.print("Packets whose traffic names no transport are plain datagrams (UDP).")
         for row in rows if parameters else []:
             _print_keys(out, row)
+    elif what == "metrics":
+        cells = [[row["name"], row["unit"], row["better"] or "", row["description"]] for row in rows]
+        out.print(console.grid(["name", "unit", "better", "what it is"], cells))
+        out.print("CLASS is a class of the scenario's traffic, as in voice.mos.")
     elif what == "sweeps":
         cells = [[row["name"], row["title"], row["scenario"], ", ".join(row["vary"])] for row in rows]
         out.print(console.grid(["name", "what it shows", "scenario", "varies"], cells))
@@ -142,6 +153,14 @@ def _shipped() -> list[dict[str, Any]]:
 
     scenarios = [(name, _core.Scenario.load(str(path), [])) for name, path in shipped().items()]
     return [{"name": name, "title": each.title, "source": each.source} for name, each in scenarios]
+
+
+def _metrics() -> list[dict[str, Any]]:
+    def row(name: str, metric: Metric | ClassMetric) -> dict[str, Any]:
+        return {"name": name, "unit": metric.unit, "better": metric.better, "description": metric.doc}
+
+    of_class = [row(f"CLASS.{each.name}", each) for each in CLASS_METRICS]
+    return [*(row(each.name, each) for each in METRICS), *of_class]
 
 
 def _sweeps() -> list[dict[str, Any]]:

@@ -13,6 +13,7 @@ from bentpipe.cli.options import (
     given_options,
     import_from_current_folder,
     load_scenario,
+    metric_names,
     resumable,
     run_options,
     scenario_options,
@@ -66,6 +67,7 @@ def run(context: click.Context, /, **options: Any) -> None:  # noqa: ANN401
     "metrics",
     metavar="NAME",
     multiple=True,
+    shell_complete=metric_names,
     help="Compare settings pairwise in this metric; may be repeated. Default for results:"
     " the metrics that rank settings.",
 )

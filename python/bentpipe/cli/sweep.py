@@ -10,6 +10,7 @@ from bentpipe.cli.options import (
     Failed,
     changes,
     import_from_current_folder,
+    metric_names,
     scenario_options,
     worker_options,
     workers_and_progress,
@@ -50,6 +51,7 @@ _MOST_WARNINGS = 10
     "metrics",
     multiple=True,
     metavar="NAME",
+    shell_complete=metric_names,
     help="Metric to print; may be repeated. Default: throughput, queue_delay_mean.",
 )
 @click.option(

@@ -11,6 +11,7 @@ from bentpipe.cli.options import (
     Failed,
     changes,
     import_from_current_folder,
+    metric_names,
     scenario_options,
     worker_options,
     workers_and_progress,
@@ -40,6 +41,7 @@ _SHOWN = 12
     "--metrics",
     required=True,
     metavar="METRIC:max|min,…",
+    shell_complete=metric_names,
     help="Objectives, for example throughput:max,queue_delay_mean:min.",
 )
 @click.option("--trials", type=int, metavar="N", help="Points to try; default: 100, or all points of a grid.")
