@@ -165,6 +165,79 @@ def test_equal_power_is_indistinguishable() -> None:
     assert decision.answer == "gkvq tuned"
 
 
+VOICE = Limit("voice.mos", ">=", 3.1)
+WEB = Limit("web.page_time_p75", "<=", 4.0)
+
+
+def with_service(
+    samples: dict[str, dict[str, list[float | None]]], **service: tuple[float, float]
+) -> dict[str, dict[str, list[float | None]]]:
+    """Add a MOS of calls and a page load time to the runs of each setting."""
+    for name, (mos, page) in service.items():
+        mine = samples[name.replace("_", " ")]
+        mine["voice.mos"] = [mos + 0.01 * run for run in range(6)]
+        mine["web.page_time_p75"] = [page + 0.01 * run for run in range(6)]
+    return samples
+
+
+def guarded(candidates: list[Candidate], samples: Samples) -> tuple[Decision, dict[str, list[str]]]:
+    rule = Rule(OBJECTIVES, (Limit("queue_delay_mean", "<=", 20.0),), guards=(VOICE, WEB))
+    decision = decide(candidates, samples, rule)
+    return decision, sentences(decision, candidates, 6)
+
+
+def test_setting_that_makes_a_class_bad_is_not_advised() -> None:
+    """AVQRED meets the limit and has the better queue, but ruins calls; GKVQ serves everybody."""
+    samples = with_service(
+        samples_around(RED_4=(19.9, 31.0), avqred_tuned=(19.8, 11.0), gkvq_tuned=(18.0, 25.0)),
+        RED_4=(2.0, 5.0),
+        avqred_tuned=(2.0, 2.0),
+        gkvq_tuned=(3.6, 3.0),
+    )
+    decision, words = guarded([RED, AVQRED, GKVQ], samples)
+    assert decision.answer == "gkvq tuned"
+    assert [each.name for each in decision.order] == ["gkvq tuned", "avqred tuned", "RED 4"]
+    assert decision.alike == ()
+    assert words["answer"][0].startswith("Use gkvq")
+    assert words["answer"][-1] == (
+        "It does not keep queue_delay_mean <= 20 ms: the candidates that do serve a class badly."
+    )
+    assert words["answer"][-2] == (
+        "Not advised, since they serve a class badly: RED 4 (voice: MOS 2.025, bad below 3.1;"
+        " web: Page load time, 75th percentile 5.025 s, bad above 4 s), avqred tuned (voice: MOS 2.025, bad"
+        " below 3.1)."
+    )
+
+
+def test_class_that_every_candidate_serves_badly_is_reported_first() -> None:
+    samples = with_service(
+        samples_around(avqred_tuned=(19.8, 11.0), gkvq_tuned=(18.0, 10.9)),
+        avqred_tuned=(3.5, 6.0),
+        gkvq_tuned=(3.5, 6.1),
+    )
+    decision, words = guarded([AVQRED, GKVQ], samples)
+    assert words["answer"][0] == (
+        "No candidate serves web well (web: Page load time, 75th percentile 6.025 s, bad above 4 s); more"
+        " rate, fewer subscribers, a plan for each or another scheduler may."
+    )
+    assert words["answer"][1].startswith("Use ")
+    # The rule decides among those that fail as many classes.
+    assert decision.first == "avqred tuned"
+
+
+def test_search_picks_among_points_that_serve_most_classes() -> None:
+    values: dict[str, dict[str, float | None]] = {
+        "fast": {"throughput": 20.0, "queue_delay_mean": 10.0, "voice.mos": 2.0},
+        "kind": {"throughput": 18.0, "queue_delay_mean": 30.0, "voice.mos": 3.5},
+        "silent": {"throughput": 21.0, "queue_delay_mean": 5.0, "voice.mos": None},
+    }
+    for rule in (
+        Rule(OBJECTIVES, guards=(VOICE,)),
+        Rule(OBJECTIVES, (), power=True, round_trip=0.5, guards=(VOICE,)),
+    ):
+        assert [each.name for each in rule.pick(values)] == ["kind"]
+
+
 def test_front_matches_a_worked_example() -> None:
     """b dominates c in both metrics, a dominates d in one and equals it in the other, and e has no delay."""
     values: dict[str, dict[str, float | None]] = {

@@ -262,7 +262,7 @@ def test_each_class_is_judged_by_the_figure_of_its_kind() -> None:
     figures = {each.traffic_class: each.metric.name for each in services(TRAFFIC)}
     assert figures == {"voice": "voice.mos", "web": "web.page_time_p75"}
     packets, bulk = services([("t", "telemetry", "cbr"), ("b", "backup", "bulk")])
-    assert (packets.metric.name, bulk.metric.name) == ("telemetry.delay_p95", "backup.flow_goodput")
+    assert (packets.metric.name, bulk.metric.name) == ("telemetry.loss_rate", "backup.flow_goodput")
     assert bulk.grade(1.0) is None
 
 

@@ -27,6 +27,7 @@ from bentpipe.runs.python_aqm import PythonAqm, imported, is_path
 from bentpipe.runs.workers import OnProgress, Threads, Workers
 from bentpipe.stats.metrics import check_classes
 from bentpipe.stats.objectives import Limit, Objective, kept, limits_from, objectives_from
+from bentpipe.stats.services import services
 from bentpipe.tuning.holdout import fresh_seeds, means, rerun
 
 if TYPE_CHECKING:
@@ -35,8 +36,8 @@ if TYPE_CHECKING:
 __all__ = ["ADVICE", "BEHIND", "PLAIN", "REPORT", "Advice", "AdvicePlan", "advise", "execute"]
 
 ADVICE, REPORT = "advice.json", "report.html"
-BEHIND: tuple[str, ...] = ("red", "vrc", "gkvq", "avqred", "pfavqred")
-PLAIN: tuple[str, ...] = ("red", "vrc", "pi", "avqred", "codel", "fq_codel")
+BEHIND: tuple[str, ...] = ("red", "vrc", "gkvq", "avqred", "pfavqred", "drr", "fq_codel", "cake")
+PLAIN: tuple[str, ...] = ("red", "vrc", "pi", "avqred", "codel", "drr", "fq_codel", "cake")
 """Default candidates with and without a PEP; docs/advise.md gives the reasons."""
 EXTRA = ("fct_p95",)
 """Metrics shown if all candidates have them."""
@@ -100,7 +101,8 @@ class AdvicePlan:
         bounds = limits_from(limits)
         objectives = objectives_from(_metrics(split=split) if metrics is None else metrics)
         check_classes([each.metric for each in objectives] + [each.metric for each in bounds], base.traffic)
-        rule = Rule(tuple(objectives), tuple(bounds), metrics is None, None if split else _round_trip(base))
+        round_trip = None if split else _round_trip(base)
+        rule = Rule(tuple(objectives), tuple(bounds), metrics is None, round_trip, _guards(base))
         first = base.seed if seed is None else seed
         if not 0 <= first < 2**63:
             raise UsageError(f"seed is {first}, but it must be from 0 to {2**63 - 1}")
@@ -148,8 +150,7 @@ class AdvicePlan:
     @property
     def metrics(self) -> list[str]:
         """Metrics of the candidates: objectives, limits, and those shown beside them."""
-        found = [*(each.metric for each in self.rule.objectives), *(each.metric for each in self.rule.limits)]
-        return list(dict.fromkeys([*found, *EXTRA]))
+        return list(dict.fromkeys([*self.rule.metrics, *EXTRA]))
 
     def about(self) -> dict[str, Any]:
         """Return the manifest entries of the runs outside the searches."""
@@ -385,6 +386,15 @@ def execute(
     advice = Advice(folder)
     advice.report()
     return advice
+
+
+def _guards(scenario: _core.Scenario) -> tuple[Limit, ...]:
+    """Return the limits beyond which the service of a class of a scenario is bad."""
+    return tuple(
+        Limit(each.metric.name, ">=" if each.threshold.higher else "<=", each.threshold.bad)
+        for each in services(scenario.traffic)
+        if each.threshold is not None
+    )
 
 
 def _metrics(*, split: bool) -> list[str]:

@@ -3,7 +3,7 @@
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from bentpipe.format import brief, number, plural
@@ -57,9 +57,33 @@ class Rule:
     """True for the power (`objectives.by_power`), False for rank sums."""
     round_trip: float | None = None
     """Round-trip time without queues [s], for the power without a PEP."""
+    guards: tuple[Limit, ...] = ()
+    """Limits beyond which the service of a class of traffic is bad."""
+
+    @property
+    def metrics(self) -> list[str]:
+        """Metrics that the rule needs, those of classes first."""
+        return [each.metric for each in self.guards] + [
+            *(each.metric for each in self.objectives),
+            *(each.metric for each in self.limits),
+        ]
 
     def judge(self, values: Values) -> list[Judged]:
-        """Order settings, the best first."""
+        """Order settings, the best first.
+
+        Those that make fewer classes bad come before all others.
+        """
+        found: list[Judged] = []
+        for count in sorted({len(self.broken(mine)) for mine in values.values()}):
+            group = {name: mine for name, mine in values.items() if len(self.broken(mine)) == count}
+            found += [replace(each, place=each.place + len(found)) for each in self._ordered(group)]
+        return found
+
+    def broken(self, values: Mapping[str, float | None]) -> list[Limit]:
+        """Return the guards that the values of a setting break."""
+        return [guard for guard in self.guards if guard.excess(values.get(guard.metric)) > 0]
+
+    def _ordered(self, values: Values) -> list[Judged]:
         if self.power:
             return by_power(values, self.round_trip, self.limits)
         return judged(values, self.objectives, self.limits, MARGIN)
@@ -67,12 +91,15 @@ class Rule:
     def pick(self, values: Values) -> list[Judged]:
         """Order the points of a search, the best first.
 
-        Rank sums are computed over the Pareto front of the points that meet the limits: a search samples its
+        Only points that make the fewest classes bad are considered. Rank sums are computed over the Pareto
+        front of the points that meet the limits: a search samples its
         space unevenly, and dominated points would shift the ranks of the others. If no point meets the
         limits, all are ranked.
         """
+        least = min((len(self.broken(mine)) for mine in values.values()), default=0)
+        values = {name: mine for name, mine in values.items() if len(self.broken(mine)) == least}
         if self.power:
-            return self.judge(values)
+            return self._ordered(values)
         within = {
             name: mine
             for name, mine in values.items()
@@ -205,6 +232,8 @@ class Decision:
     changes: tuple[Change, ...]
     """Changes from the present setting to the recommendation; empty if they are the same, or without one."""
     rule: Rule
+    bad: Mapping[str, tuple[Limit, ...]] = field(default_factory=dict)
+    """Guards that each candidate breaks: the classes whose service it makes bad."""
 
     @property
     def near(self) -> list[str]:
@@ -268,14 +297,16 @@ def decide(
     order = rule.judge(means(known))
     first = order[0].name
     excess = {each.name: each.excess for each in order}
+    averages = means(known)
+    bad = {name: tuple(rule.broken(averages[name])) for name in by_name}
     shares = winners(known, rule.judge)
     alike = [
         name
         for name in (_same_power if rule.power else _alike)(known, first, rule)
-        if excess[name] <= excess[first] and shares[first] < CLOSE
+        if excess[name] <= excess[first] and len(bad[name]) <= len(bad[first]) and shares[first] < CLOSE
     ]
     answer = min([first, *alike], key=lambda name: (_burden(by_name[name]), name != first))
-    judged_by = [*(each.metric for each in rule.objectives), *(each.metric for each in rule.limits)]
+    judged_by = rule.metrics
     metrics = list(dict.fromkeys([*judged_by, *shown]))
     present = next((each.name for each in candidates if each.role == "present"), None)
     return Decision(
@@ -287,6 +318,7 @@ def decide(
         _cells(by_name, known, rule.objectives, metrics),
         () if present in {None, answer} else _changes(known, answer, str(present), metrics),
         rule,
+        bad,
     )
 
 
@@ -406,19 +438,58 @@ def _answer(decision: Decision, candidates: Mapping[str, Candidate]) -> list[str
     mine = candidates[decision.answer]
     present = next((each for each in candidates.values() if each.role == "present"), None)
     head = _headline(mine)
-    lines = []
+    before, lines = _service(decision)
     if not decision.kept:
         bounds = " and ".join(map(str, decision.rule.limits))
-        lines.append(f"No candidate keeps {bounds}; nearest comes {decision.answer}.")
+        lines.append(
+            f"It does not keep {bounds}: the candidates that do serve a class badly."
+            if any(each.excess == 0 for each in decision.order)
+            else f"No candidate keeps {bounds}; nearest comes {decision.answer}."
+        )
     if present is None or not decision.changes:
         others = [name for name in candidates if name != mine.name]
         lines.insert(0, f"{head}: the judge puts none of {plural(len(others), 'other candidate')} before it.")
         if decision.answer != decision.first:
             lines[0] = f"{head}: no other candidate is seen to do better."
-        return lines
+        return before + lines
     parts = "; ".join(_change(each) for each in decision.changes[:_TOLD])
     lines.insert(0, f"{head}. Against {present.name}, the present setting: {parts}.")
-    return lines
+    return before + lines
+
+
+def _service(decision: Decision) -> tuple[list[str], list[str]]:
+    """Write which classes are served badly: by every candidate, and by some."""
+    mine = decision.bad.get(decision.answer, ())
+    by_all, by_some = list[str](), list[str]()
+    for guard in mine:
+        what = f"{_class(guard)} well ({_cause(decision, decision.answer, guard)})"
+        if all(guard in others for others in decision.bad.values()):
+            by_all.append(
+                f"No candidate serves {what}; more rate, fewer subscribers, a plan for each or another"
+                " scheduler may."
+            )
+        else:
+            by_some.append(f"It does not serve {what}, but every other candidate fails as many classes.")
+    worse = [
+        f"{name} ({'; '.join(_cause(decision, name, guard) for guard in guards)})"
+        for name, guards in decision.bad.items()
+        if len(guards) > len(mine)
+    ]
+    if worse:
+        by_some.append(f"Not advised, since they serve a class badly: {', '.join(worse)}.")
+    return by_all, by_some
+
+
+def _class(guard: Limit) -> str:
+    return guard.metric.rpartition(".")[0]
+
+
+def _cause(decision: Decision, name: str, guard: Limit) -> str:
+    """Write the value of a candidate that breaks a guard, and the guard."""
+    metric, sign = guard.known, "above" if guard.sign == "<=" else "below"
+    unit = f" {metric.unit}" if metric.unit else ""
+    value = _brief(decision.cells[name][guard.metric].found.mean)
+    return f"{_lower(metric)} {value}{unit}, bad {sign} {guard.bound:g}{unit}"
 
 
 def _headline(candidate: Candidate) -> str:
@@ -563,6 +634,7 @@ def rows(decision: Decision, candidates: Sequence[Candidate]) -> list[dict[str, 
                 "rank_sum": None if decision.rule.power else place.total,
                 "ranks": place.ranks,
                 "power": 1 / place.total if decision.rule.power and place.total else None,
+                "bad": [_class(guard) for guard in decision.bad.get(mine.name, ())],
                 "outside_limits": place.excess if math.isfinite(place.excess) else None,
                 "first_in": decision.shares[mine.name],
                 "alike": mine.name in decision.alike,

@@ -23,8 +23,8 @@ _FIGURES: Mapping[str, tuple[str, str | None]] = {
     "bulk": ("flow_goodput", None),
 }
 """Metric of a class and measure of its thresholds, by kind of traffic, in the order of precedence."""
-_PACKETS = ("delay_p95", "game.delay")
-"""The same for packets of an unknown application."""
+_PACKETS = ("loss_rate", "game.loss")
+"""The same for packets of an unknown application, which may bear any delay but hardly any loss."""
 
 
 class Graded(Protocol):
