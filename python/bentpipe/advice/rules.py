@@ -539,7 +539,7 @@ def _signed(value: float, decimals: int) -> str:
 
 def _lower(metric: Metric) -> str:
     label = metric.label.removesuffix(", mean")
-    return label[0].lower() + label[1:]
+    return label if label[:2].isupper() else label[0].lower() + label[1:]
 
 
 def _sure(decision: Decision, candidates: Mapping[str, Candidate], runs: int) -> list[str]:
