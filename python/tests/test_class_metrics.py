@@ -46,6 +46,7 @@ FLOWS = pl.DataFrame(
         "late": [0, 6, 3, None, None],
         "lost_units": [0, 4, 47, 0, 0],
         "burst_ratio": [None, 1.5, 1.0, None, None],
+        "playback_until": pl.Series([None] * 5, dtype=pl.List(pl.Float64)),
     }
 )
 
@@ -99,6 +100,10 @@ def viewings() -> Recorded:
             "switches": [1, 0, 0, 0],
             "playback_until": [[12.0, 42.0, 45.0, 60.0], [60.0], [60.0], [60.0]],
             "playback_bitrate": [[None, 2e6, None, 3e6], [4.5e6], [None], [None]],
+            "mouth_to_ear": pl.Series([None] * 4, dtype=pl.Float64),
+            "late": pl.Series([None] * 4, dtype=pl.UInt64),
+            "lost_units": [0] * 4,
+            **dict.fromkeys(("played", "burst_ratio", "codec")),
         }
     )
     return Recorded(pl.DataFrame(), flows, pl.DataFrame(), {}, 1e6, [("tv", "video", "dash")])

@@ -41,6 +41,25 @@ _FLOWS = {
     "delay": pl.Float64,
     "jitter": pl.Float64,
 }
+"""Columns that the load generator writes."""
+_UNKNOWN: dict[str, pl.DataType | type[pl.DataType]] = {
+    "received_units": pl.UInt32,
+    "lost_units": pl.UInt32,
+    "played": pl.UInt64,
+    "late": pl.UInt64,
+    "mouth_to_ear": pl.Float64,
+    "burst_ratio": pl.Float64,
+    "codec": pl.String,
+    "startup_delay": pl.Float64,
+    "stalls": pl.UInt32,
+    "stalled": pl.Float64,
+    "played_time": pl.Float64,
+    "bitrate": pl.Float64,
+    "switches": pl.UInt32,
+    "playback_until": pl.List(pl.Float64),
+    "playback_bitrate": pl.List(pl.Float64),
+}
+"""Columns of a simulation's flows that a live run does not have: null."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +79,8 @@ class Recorded:
         """Return the run with the class of each flow."""
         class_of = {name: traffic_class for name, traffic_class, _ in scenario.traffic}
         names = pl.col("traffic").cast(pl.String).replace_strict(class_of, return_dtype=pl.String)
-        return replace(self, flows=self.flows.with_columns(names.alias("class")))
+        flows = self.flows.with_columns(names.cast(pl.Categorical).alias("class"))
+        return replace(self, flows=flows)
 
 
 def read_record(path: Path, flows: pl.DataFrame, warmup: float, duration: float) -> Recorded:
@@ -120,7 +140,16 @@ def _assigned_to_flows(drops: pl.DataFrame, flows: pl.DataFrame) -> tuple[pl.Dat
     )
     counts = numbered.drop_nulls("flow").group_by("flow").agg(drops=pl.len().cast(pl.UInt32))
     counted = flows.drop("drops").join(counts, on="flow", how="left", maintain_order="left")
-    return numbered.select(*_DROPS), counted.with_columns(pl.col("drops").fill_null(0)).select(*_FLOWS)
+    counted = counted.with_columns(pl.col("drops").fill_null(0))
+    return numbered.select(*_DROPS), _as_simulated(counted.select(*_FLOWS))
+
+
+def _as_simulated(flows: pl.DataFrame) -> pl.DataFrame:
+    """Return flows with the columns of a simulation's; each traffic is a class."""
+    unknown = [pl.lit(None, kind).alias(name) for name, kind in _UNKNOWN.items()]
+    first = list(_FLOWS)[: list(_FLOWS).index("traffic") + 1]
+    rest = [name for name in _FLOWS if name not in first]
+    return flows.select(*first, pl.col("traffic").alias("class"), *rest, *unknown)
 
 
 def _counters(

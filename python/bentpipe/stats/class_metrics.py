@@ -79,9 +79,6 @@ def _count_failed(run: Recorded, traffic_class: str) -> float | None:
 def _calls(run: Recorded, traffic_class: str) -> list[voice.Rating]:
     """Rate each call of a class of which a packet was played."""
     flows = run.flows_of(traffic_class)
-    if "codec" not in flows.columns:
-        # A live run.
-        return []
     rated = flows.filter(pl.col("mouth_to_ear").is_not_null())
     found = []
     for call in rated.select(
@@ -110,8 +107,6 @@ detection, for which alone G.113 has a robustness factor.
 def _silent_calls(run: Recorded, traffic_class: str) -> int:
     """Return the number of calls of a class of which packets were sent and none was played."""
     flows = run.flows_of(traffic_class)
-    if "codec" not in flows.columns:
-        return 0
     return flows.filter(pl.col("mouth_to_ear").is_null() & (pl.col("late") + pl.col("lost_units") > 0)).height
 
 
@@ -133,11 +128,7 @@ _FRAME_RATE = 30.0
 
 def _viewings(run: Recorded, traffic_class: str) -> pl.DataFrame:
     """Return the viewings of a class of which a period lies in the measured time."""
-    flows = run.flows_of(traffic_class)
-    if "playback_until" not in flows.columns:
-        # A live run.
-        return flows.clear()
-    return flows.filter(pl.col("playback_until").list.len() > 0)
+    return run.flows_of(traffic_class).filter(pl.col("playback_until").list.len() > 0)
 
 
 _PATIENCE = 10.0
@@ -206,8 +197,6 @@ def _bitrate(viewings: pl.DataFrame) -> float | None:
 
 def _late_rate(run: Recorded, traffic_class: str) -> float | None:
     flows = run.flows_of(traffic_class)
-    if "codec" not in flows.columns:
-        return None
     late, played = number(flows["late"].sum()), number(flows["played"].sum())
     return 100 * late / (late + played) if late is not None and played is not None and late + played else None
 
