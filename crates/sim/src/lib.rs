@@ -15,7 +15,7 @@
 //! | `gateways` | gateways ([`bentpipe_gateway::Gateway`]), the PEP's buffers, both ends of the PEP links and their streams |
 //! | `endpoints` | ends of TCP connections and SCTP associations, RTP sessions; slots that tie them to a flow |
 //! | `apps` | traffic, sessions and sources with their random streams, players; the answers of hosts to received data |
-//! | `record` | series, drops, flows, counters; observed packets and traced senders |
+//! | `record` | series, drops, flows, data units of classes, calls, viewings, counters; observed packets and traced senders |
 //! | `engine` | all of these, and nothing else: it passes between them |
 //! | `build` | no state: it makes an engine from a scenario |
 //!
