@@ -177,8 +177,5 @@ impl Apps {
 #[inline]
 fn read_units(slot: &mut FlowSlot, bytes: u64, recorder: &mut Recorder, now: Instant) {
     recorder.delivered(slot.flow, bytes);
-    slot.units.read(bytes);
-    while let Some(sent_at) = slot.units.next_received() {
-        recorder.received_unit(slot.flow, sent_at, now);
-    }
+    recorder.received_units(slot.flow, slot.units.read(bytes), now);
 }

@@ -36,22 +36,17 @@ impl UnitsInFlight {
         }
     }
 
-    /// The receiving application reads `bytes`.
+    /// The receiving application reads `bytes`: yields the times at which the units were sent that it has received with
+    /// them.
     #[inline]
-    pub fn read(&mut self, bytes: u64) {
+    pub fn read(&mut self, bytes: u64) -> impl Iterator<Item = Instant> {
         self.received += bytes;
-    }
-
-    /// Takes the next unit that has been received; returns the time at which it was sent.
-    #[inline]
-    pub fn next_received(&mut self) -> Option<Instant> {
-        match self.units.front() {
-            Some(&(end, sent_at)) if end <= self.received => {
-                self.units.pop_front();
-                Some(sent_at)
-            }
-            _ => None,
-        }
+        let received = self.received;
+        let units = &mut self.units;
+        std::iter::from_fn(move || {
+            units.front().filter(|(end, _)| *end <= received)?;
+            units.pop_front().map(|(_, sent_at)| sent_at)
+        })
     }
 
     /// Takes all units left; yields the times at which they were sent.
@@ -75,11 +70,8 @@ mod tests {
         let mut units = UnitsInFlight::default();
         units.send(100, at(1));
         units.send(50, at(2));
-        units.read(99);
-        assert_eq!(units.next_received(), None);
-        units.read(51);
-        let received: Vec<_> = std::iter::from_fn(|| units.next_received()).collect();
-        assert_eq!(received, [at(1), at(2)]);
+        assert_eq!(units.read(99).next(), None);
+        assert_eq!(units.read(51).collect::<Vec<_>>(), [at(1), at(2)]);
     }
 
     #[test]
@@ -88,8 +80,6 @@ mod tests {
         units.send_to(100, at(1));
         units.send_to(100, at(5));
         units.send_to(60, at(6));
-        units.read(100);
-        assert_eq!(units.next_received(), Some(at(1)));
-        assert_eq!(units.next_received(), None);
+        assert_eq!(units.read(100).collect::<Vec<_>>(), [at(1)]);
     }
 }

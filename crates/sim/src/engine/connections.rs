@@ -65,8 +65,9 @@ impl Engine {
     /// Counts a segment of a transfer as a unit when the host that sends the data sends it for the first time.
     #[inline]
     fn count_units(&mut self, conn: ConnId, packet: &PacketInFlight) {
-        if let (Role::Sender, Body::Tcp { segment, .. }) = (self.endpoints.tcp[conn].role, &packet.body)
+        if let Body::Tcp { segment, .. } = &packet.body
             && segment.len > 0
+            && let Role::Sender = self.endpoints.tcp[conn].role
         {
             // The first byte of the stream follows the SYN.
             let end = segment.seq.saturating_sub(1) + u64::from(segment.len);

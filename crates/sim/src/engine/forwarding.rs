@@ -244,7 +244,7 @@ impl Engine {
     #[inline]
     fn time_datagram(&mut self, id: PacketId, packet: &PacketInFlight) {
         let sent_at = self.network.packets.sent_at(id);
-        self.record.recorder.received_unit(packet.flow, sent_at, self.clock.now());
+        self.record.recorder.received_units(packet.flow, std::iter::once(sent_at), self.clock.now());
     }
 
     /// Records the delay of a segment with payload if it is data, not a request, and no gateway splits its flow.

@@ -190,17 +190,19 @@ impl Recorder {
         }
     }
 
-    /// The receiving application has read all of a unit.
+    /// The receiving application has read all of the units that were sent at these times.
     #[inline]
-    pub fn received_unit(&mut self, flow: FlowId, sent_at: Instant, now: Instant) {
+    pub fn received_units(&mut self, flow: FlowId, sent: impl Iterator<Item = Instant>, now: Instant) {
         let flow = self.flows.get(flow);
-        if let Some(call) = flow.call {
-            self.calls[call].receive(sent_at, now);
-        }
-        if sent_at >= self.warmup {
-            let delay = now - sent_at;
-            let jitter = flow.receive_unit(delay);
-            self.classes.all[flow.class].receive(delay, jitter);
+        let class = &mut self.classes.all[flow.class];
+        for sent_at in sent {
+            if let Some(call) = flow.call {
+                self.calls[call].receive(sent_at, now);
+            }
+            if sent_at >= self.warmup {
+                let delay = now - sent_at;
+                class.receive(delay, flow.receive_unit(delay));
+            }
         }
     }
 

@@ -13,8 +13,9 @@ use hdrhistogram::Histogram;
 use super::voice::Voice;
 use crate::ids::{ClassId, Id, IdVec, TrafficId};
 
-/// Times above this are recorded as this [µs].
-const MAX_TIME: u64 = 1_000_000_000;
+/// Times above this are recorded as this, and those below the least as equal [ns].
+const MAX_TIME: u64 = 1_000_000_000_000;
+const LEAST_TIME: u64 = 1_000;
 
 /// Distribution of times, exact to a thousandth or a microsecond.
 #[derive(Clone, Debug)]
@@ -26,14 +27,14 @@ struct Times {
 
 impl Times {
     fn new() -> Self {
-        Self { histogram: Histogram::new_with_max(MAX_TIME, 3).ok(), sum: 0 }
+        Self { histogram: Histogram::new_with_bounds(LEAST_TIME, MAX_TIME, 3).ok(), sum: 0 }
     }
 
     #[inline]
     fn add(&mut self, time: Duration) {
         self.sum += time.as_nanos();
         if let Some(histogram) = &mut self.histogram {
-            histogram.saturating_record(time.as_nanos() / 1000);
+            histogram.saturating_record(time.as_nanos());
         }
     }
 
@@ -49,7 +50,7 @@ impl Times {
     /// Quantile [s]; NaN without any.
     fn quantile(&self, share: f64) -> f64 {
         let histogram = self.histogram.as_ref().filter(|histogram| !histogram.is_empty());
-        histogram.map_or(f64::NAN, |histogram| histogram.value_at_quantile(share) as f64 * 1e-6)
+        histogram.map_or(f64::NAN, |histogram| histogram.value_at_quantile(share) as f64 * 1e-9)
     }
 }
 
