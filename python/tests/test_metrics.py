@@ -1,4 +1,5 @@
 import math
+from pathlib import Path
 
 import polars as pl
 import pytest
@@ -79,6 +80,53 @@ def test_drop_metrics_match_a_worked_example() -> None:
     assert values["drop_run_mean"] == pytest.approx(2.0)
     assert values["drop_run_p95"] == 8
     assert values["drop_run_independent"] == pytest.approx(1.25)
+
+
+def test_loss_is_the_probability_of_being_lost_at_any_place() -> None:
+    counters: dict[str, float | None] = {
+        "receive_packets": 1000.0,
+        "receive_drops": 100.0,
+        "transmit_packets": 2000.0,
+        "transmit_drops": 1000.0,
+        "link_packets": 1000.0,
+        "link_losses": 50.0,
+        "link_given_up": 10.0,
+        "repeated_bytes": 30.0,
+        "sent_bytes": 120.0,
+    }
+    values = evaluate(recorded(counters=COUNTERS | counters))
+    names = ("receive_drop_rate", "transmit_drop_rate", "link_loss_rate", "link_give_up_rate")
+    assert [values[name] for name in names] == pytest.approx([10, 50, 5, 1])
+    assert values["loss_rate"] == pytest.approx(100 * (1 - 0.9 * 0.5 * 0.95 * 0.99))
+    assert values["retransmitted"] == pytest.approx(25)
+
+
+def test_links_that_cannot_lose_packets_lose_none() -> None:
+    none: dict[str, float | None] = dict.fromkeys(("link_packets", "link_losses", "link_given_up"), 0.0)
+    values = evaluate(recorded(counters=COUNTERS | none))
+    assert values["link_loss_rate"] == values["link_give_up_rate"] == 0
+    assert values["receive_drop_rate"] is None
+
+
+def test_drops_at_each_queue_are_the_rows_of_the_table_of_drops(result: bp.Result) -> None:
+    for setting in result.settings:
+        for seed in result.seeds:
+            counters = result.recorded(setting, seed).counters
+            places = result.one("drops", setting, seed)["place"].cast(pl.String)
+            for queue in ("receive", "transmit"):
+                assert counters[f"{queue}_drops"] == places.str.ends_with(queue).sum(), (setting, queue)
+
+
+def test_repeated_data_are_as_frequent_as_losses_behind_a_pep(tmp_path: Path) -> None:
+    """A PEP link sends each lost packet again, so a share p of all its packets is repeated if p are lost."""
+    scenario = bp.load("small-gateway", {"link.satellite.loss": 0.1, "gateway.regulator.rate": "9 Mbps"})
+    found = bp.compare(scenario, ["droptail"], runs=1, out=tmp_path / "out")
+    values = evaluate(found.recorded("droptail", found.seeds[0]))
+    packets = found.recorded("droptail", found.seeds[0]).counters["sent_packets"]
+    assert packets is not None
+    error = 4 * 100 * math.sqrt(0.1 * 0.9 / packets)
+    assert values["link_loss_rate"] == pytest.approx(10, abs=error)
+    assert values["retransmitted"] == pytest.approx(10, abs=2 * error)
 
 
 def test_flow_metrics_match_a_worked_example() -> None:

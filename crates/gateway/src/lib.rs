@@ -25,7 +25,7 @@ use bentpipe_units::{Duration, Instant, Rate};
 
 pub use config::Config;
 pub use flight::InFlight;
-pub use meter::{Meter, Sample, Snapshot, Summary};
+pub use meter::{Meter, QueueCounters, Sample, Snapshot, Summary};
 pub use pep::{Connection, FlowControl, PepBuffers, Sharing};
 pub use regulator::Regulator;
 
@@ -100,6 +100,7 @@ pub struct Gateway {
     mark: GatewayQueue,
     regulator: Regulator,
     events: VecDeque<Event>,
+    arrived_packets: u64,
     arrived_bytes: u64,
 }
 
@@ -118,13 +119,14 @@ impl Gateway {
             mark: setup.mark,
             regulator: setup.regulator,
             events: VecDeque::new(),
+            arrived_packets: 0,
             arrived_bytes: 0,
         }
     }
 
     /// Accepts a packet from the internet.
     pub fn arrive(&mut self, mut pkt: Packet, now: Instant) {
-        self.arrived_bytes += u64::from(pkt.len);
+        self.count_arrival(&pkt);
         if self.offer(&mut pkt, now, GatewayQueue::Receive) {
             self.receive(pkt, now);
         }
@@ -133,8 +135,13 @@ impl Gateway {
     /// Accepts a packet from the internet that bypasses the AQM in front of the PEP: during an outage, the queue behind
     /// the PEP says nothing about the load.
     pub fn admit(&mut self, pkt: Packet, now: Instant) {
-        self.arrived_bytes += u64::from(pkt.len);
+        self.count_arrival(&pkt);
         self.receive(pkt, now);
+    }
+
+    fn count_arrival(&mut self, pkt: &Packet) {
+        self.arrived_packets += 1;
+        self.arrived_bytes += u64::from(pkt.len);
     }
 
     /// Puts a packet that the AQM let pass into the receive queue; without a service rate it leaves at once.
@@ -292,6 +299,12 @@ impl Gateway {
     #[must_use]
     pub fn mark_point(&self) -> GatewayQueue {
         self.mark
+    }
+
+    /// Packets received from the internet since the start of the run.
+    #[must_use]
+    pub fn arrived_packets(&self) -> u64 {
+        self.arrived_packets
     }
 
     /// Bytes received from the internet since the start of the run.

@@ -21,6 +21,8 @@ pub struct Snapshot {
     overflow_drops: u64,
     /// Packets dropped at the gateway's other queue.
     drops_elsewhere: u64,
+    receive: QueueCounters,
+    transmit: QueueCounters,
     /// Packets and bytes that left the transmit queue.
     sent_packets: u64,
     sent_bytes: u64,
@@ -28,6 +30,27 @@ pub struct Snapshot {
     packet_seconds: f64,
     /// Bytes that arrived at the gateway.
     arrived_bytes: u64,
+}
+
+/// Packets at one of a gateway's queues.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct QueueCounters {
+    /// Packets that arrived at the queue.
+    pub arrived: u64,
+    /// Packets dropped on arrival or in the queue, for whatever reason.
+    pub dropped: u64,
+}
+
+impl QueueCounters {
+    /// Counters of a queue at which `arrived` packets arrived, and its AQM, if it decides there, dropped `on_arrival`.
+    fn new(queue: &Queue, arrived: u64, on_arrival: u64) -> Self {
+        let counters = queue.counters();
+        Self { arrived, dropped: on_arrival + counters.overflowed + counters.dropped_in_queue }
+    }
+
+    fn since(self, begin: Self) -> Self {
+        Self { arrived: self.arrived - begin.arrived, dropped: self.dropped - begin.dropped }
+    }
 }
 
 impl Snapshot {
@@ -40,6 +63,8 @@ impl Snapshot {
             aqm_drops: counters.dropped_on_arrival + counters.dropped_in_queue,
             overflow_drops: counters.overflowed,
             drops_elsewhere: 0,
+            receive: QueueCounters::default(),
+            transmit: QueueCounters::new(queue, counters.offered, counters.dropped_on_arrival),
             sent_packets: counters.sent,
             sent_bytes: queue.state().sent_bytes,
             packet_seconds: queue.packet_seconds(now),
@@ -56,11 +81,21 @@ impl Snapshot {
             GatewayQueue::Transmit => (transmit, receive),
         };
         let watched = *gateway.watched_queue().counters();
+        let (transmit_arrived, early_receive_drops, early_transmit_drops) = match gateway.mark_point() {
+            GatewayQueue::Receive => (transmit.enqueued, watched.dropped_on_arrival, 0),
+            GatewayQueue::Transmit => (watched.offered, 0, watched.dropped_on_arrival),
+        };
         Self {
             counters: watched,
             aqm_drops: watched.dropped_on_arrival + at_mark.dropped_in_queue,
             overflow_drops: at_mark.overflowed,
             drops_elsewhere: other.overflowed + other.dropped_in_queue,
+            receive: QueueCounters::new(
+                gateway.receive_queue(),
+                gateway.arrived_packets(),
+                early_receive_drops,
+            ),
+            transmit: QueueCounters::new(gateway.transmit_queue(), transmit_arrived, early_transmit_drops),
             arrived_bytes: gateway.arrived_bytes(),
             ..Self::of_queue(gateway.transmit_queue(), now)
         }
@@ -99,6 +134,10 @@ pub struct Summary {
     pub overflow_drops: u64,
     /// Packets dropped at the gateway's other queue.
     pub drops_elsewhere: u64,
+    /// Packets at the receive queue; none if the subject is a link's queue.
+    pub receive: QueueCounters,
+    /// Packets at the transmit queue, or at the link's queue.
+    pub transmit: QueueCounters,
     /// Packets sent over the link.
     pub sent_packets: u64,
     /// Bytes sent over the link.
@@ -116,7 +155,7 @@ impl Summary {
     ///
     /// A counter added here reaches the results of simulated and live runs.
     #[must_use]
-    pub fn counters(&self) -> [(&'static str, f64); 16] {
+    pub fn counters(&self) -> [(&'static str, f64); 20] {
         let [mean, p50, p95, p99, max] = self.queue_delay;
         [
             ("offered_packets", self.offered_packets as f64),
@@ -125,6 +164,10 @@ impl Summary {
             ("aqm_drops", self.aqm_drops as f64),
             ("overflow_drops", self.overflow_drops as f64),
             ("drops_elsewhere", self.drops_elsewhere as f64),
+            ("receive_packets", self.receive.arrived as f64),
+            ("receive_drops", self.receive.dropped as f64),
+            ("transmit_packets", self.transmit.arrived as f64),
+            ("transmit_drops", self.transmit.dropped as f64),
             ("marked_packets", self.marked_packets as f64),
             ("sent_packets", self.sent_packets as f64),
             ("sent_bytes", self.sent_bytes as f64),
@@ -323,6 +366,8 @@ impl Meter {
             aqm_drops: end.aqm_drops - begin.aqm_drops,
             overflow_drops: end.overflow_drops - begin.overflow_drops,
             drops_elsewhere: end.drops_elsewhere - begin.drops_elsewhere,
+            receive: end.receive.since(begin.receive),
+            transmit: end.transmit.since(begin.transmit),
             sent_packets: end.sent_packets - begin.sent_packets,
             sent_bytes: end.sent_bytes - begin.sent_bytes,
             queue_time_average: (end.packet_seconds - begin.packet_seconds) / seconds,

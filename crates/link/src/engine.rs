@@ -273,6 +273,13 @@ impl LinkEngine {
         self.channel.is_some()
     }
 
+    /// True if the link may lose packets: in the channel, or at the limit of tries of its link layer.
+    #[must_use]
+    pub fn may_lose(&self) -> bool {
+        let sender = self.egress.as_ref().and_then(|egress| egress.sender.as_ref());
+        self.has_channel() || sender.is_some_and(Sender::may_give_up)
+    }
+
     /// Applies the channel to a packet sent at `sent`; returns `sent` plus the delay that the satellite adds.
     ///
     /// # Errors

@@ -62,6 +62,11 @@ pub enum Sent {
 }
 
 impl Sender {
+    /// True if it may give up packets ([`LossCause::LinkLayer`](crate::LossCause::LinkLayer)).
+    pub(crate) fn may_give_up(&self) -> bool {
+        matches!(self.capacity, Capacity::Access(_))
+    }
+
     /// The sender of the direction `name`; `None` if the direction is a constant rate, or unlimited.
     #[must_use]
     pub fn new(direction: &Direction, handover: Option<&Satellite>, seed: u64, name: &str) -> Option<Self> {

@@ -66,8 +66,8 @@ use ids::{CallId, IdVec, ViewingId};
 pub use record::observe::{Ends, Interface, Observation, Packet, Watch, interfaces};
 pub use record::trace::{Selector, TraceRow, TraceState};
 pub use record::{
-    Call, Class, Drops, Flow, PepLinkCounters, Period, Playback, REASONS, Rung, Series, Summary, Viewing,
-    Voice,
+    Call, Carried, Class, Drops, Flow, LOSS, PepLinkCounters, Period, Playback, REASONS,
+    RETRANSMISSION_LIMIT, Rung, Series, Summary, Viewing, Voice,
 };
 
 /// Reason for which a run has no results.
@@ -149,6 +149,8 @@ pub struct Results {
     pub drop_runs: Vec<(u32, u64)>,
     /// Counters of the subject over the measurement.
     pub summary: Summary,
+    /// Packets on links that may lose some, and repeated data, over the measurement.
+    pub carried: Carried,
     /// Packets on the PEP links.
     pub pep_link: PepLinkCounters,
     /// States of the traced senders, for each in order of time.
@@ -261,6 +263,7 @@ pub fn run_with(
         viewings: tables.viewings,
         drop_runs: tables.drop_runs,
         summary: tables.summary,
+        carried: tables.carried,
         pep_link,
         trace: engine.record.tracer.rows,
         events,

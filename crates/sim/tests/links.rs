@@ -2,7 +2,7 @@
 
 use crate::common::{results, shipped};
 use bentpipe_scenario::Scenario;
-use bentpipe_sim::Results;
+use bentpipe_sim::{LOSS, RETRANSMISSION_LIMIT, Results};
 
 /// Two hosts on a wire of 1 Mbit/s and 50 ms; `keys` and traffic are those of a test.
 fn wire(link: &str, traffic: &str) -> Results {
@@ -36,7 +36,7 @@ const BULK: &str =
 fn lost(r: &Results) -> Vec<(u32, u32)> {
     let drops = r.drops.time.iter().zip(&r.drops.bytes).zip(&r.drops.reason);
     drops
-        .filter(|(_, reason)| **reason == 2)
+        .filter(|(_, reason)| **reason == LOSS)
         .map(|((t, bytes), _)| ((t * 100.0).round() as u32, *bytes))
         .collect()
 }
@@ -211,8 +211,10 @@ fn wifi_throughput_is_the_rate_less_overheads_and_retries() {
         "access = { kind = \"wifi\", tries = 2 }\ndelay = \"1 ms\"\nqueue = { limit = \"100 packets\" }\n",
         &flood,
     );
-    let share = lost(&two).len() as f64 / two.summary.sent_packets as f64;
+    let share = two.carried.link_given_up as f64 / two.carried.link_packets as f64;
     assert!((share - 0.01).abs() < 0.003, "{share}");
+    let given_up = two.drops.reason.iter().filter(|&&reason| reason == RETRANSMISSION_LIMIT).count();
+    assert_eq!((given_up as u64, two.carried.link_losses), (two.carried.link_given_up, 0));
 }
 
 /// A carrier of 1 Mbaud for two hosts, with 0.490243 and 2.966728 bit/symbol: a packet of 1000 bytes takes 16.318 and

@@ -263,7 +263,7 @@ def services_table(result: Result) -> Table | None:
 
 
 def metrics_table(result: Result) -> Table:
-    """Return the headline metrics, a column per setting: mean and 95 % half-width.
+    """Return the headline metrics that have a value, a column per setting: mean and 95 % half-width.
 
     Many settings get a row each, the best first, with the metrics that rank them. An asterisk marks those
     that drop behind the PEP.
@@ -294,6 +294,7 @@ def metrics_table(result: Result) -> Table:
         ]
         for metric in METRICS
         if metric.headline
+        and any(stats[setting, metric.name]["mean"] is not None for setting in result.settings)
     ]
     return grid(["metric", "unit", *starred.values()], rows, right=2)
 

@@ -45,8 +45,31 @@ def _share(run: Recorded, counter: str) -> float | None:
     return 100 * counted / offered if offered and counted is not None else None
 
 
-def _sum(value: float | None, other: float | None) -> float | None:
-    return value if other is None else None if value is None else value + other
+def _ratio(run: Recorded, counted: str, total: str) -> float | None:
+    """Return a counter as a share of another [%]; None if either is missing, or the total is 0."""
+    part, whole = run.counters.get(counted), run.counters.get(total)
+    return 100 * part / whole if whole and part is not None else None
+
+
+def _link_loss(run: Recorded, counted: str) -> float | None:
+    """Return the share of packets lost on links [%]; 0 if no link can lose any, None if it is unknown."""
+    return 0.0 if run.counters.get("link_packets") == 0 else _ratio(run, counted, "link_packets")
+
+
+def _loss(run: Recorded) -> float | None:
+    """Return the share of packets lost at any of the places that a packet passes in turn [%]."""
+    places = [_ratio(run, *place) for place in _PLACES]
+    lost = [100 - share for share in places if share is not None]
+    return 100 - 100 * math.prod(passed / 100 for passed in lost) if lost else None
+
+
+_PLACES = (
+    ("receive_drops", "receive_packets"),
+    ("transmit_drops", "transmit_packets"),
+    ("link_losses", "link_packets"),
+    ("link_given_up", "link_packets"),
+)
+"""Counters of dropped or lost packets, and of the packets sent there."""
 
 
 def _pep_sojourn(run: Recorded) -> float | None:
@@ -281,7 +304,6 @@ METRICS: tuple[Metric, ...] = (
         DROPS,
         "Packets dropped at the mark point: by the AQM, or by tail drop.",
         _counter("dropped_packets"),
-        headline=True,
     ),
     Metric(
         "drop_rate",
@@ -290,7 +312,6 @@ METRICS: tuple[Metric, ...] = (
         DROPS,
         "Packets dropped at the mark point, as a share of the packets offered to it.",
         lambda run: _share(run, "dropped_packets"),
-        headline=True,
     ),
     Metric(
         "drops_elsewhere",
@@ -306,9 +327,60 @@ METRICS: tuple[Metric, ...] = (
         "Loss rate",
         "%",
         DROPS,
-        "Packets dropped at either of the gateway's queues, as a share of those offered to the mark point.",
-        lambda run: _sum(_share(run, "dropped_packets"), _share(run, "drops_elsewhere")),
+        "Packets dropped or lost on the way from the receive queue over the links, as a share of those sent:"
+        " 100 % less the product of the shares that pass each place in turn.",
+        _loss,
+        headline=True,
         better="less",
+    ),
+    Metric(
+        "receive_drop_rate",
+        "Dropped at the receive queue",
+        "%",
+        DROPS,
+        "Packets dropped at the gateway's receive queue, by the AQM or for lack of room, as a share of those"
+        " that arrived there.",
+        lambda run: _ratio(run, "receive_drops", "receive_packets"),
+        headline=True,
+    ),
+    Metric(
+        "transmit_drop_rate",
+        "Dropped at the transmit queue",
+        "%",
+        DROPS,
+        "The same for the transmit queue, or for the queue of the subject's link. Behind a PEP, dropped"
+        " packets are sent again over the satellite, and arrive again at the queue.",
+        lambda run: _ratio(run, "transmit_drops", "transmit_packets"),
+        headline=True,
+    ),
+    Metric(
+        "link_loss_rate",
+        "Lost on links",
+        "%",
+        DROPS,
+        "Packets lost to errors, outages and handovers, as a share of those sent over links that can lose"
+        " packets.",
+        lambda run: _link_loss(run, "link_losses"),
+        headline=True,
+    ),
+    Metric(
+        "link_give_up_rate",
+        "Given up at the retransmission limit",
+        "%",
+        DROPS,
+        "Packets that a link layer gave up at its limit of tries, as a share of those sent over links that"
+        " can lose packets.",
+        lambda run: _link_loss(run, "link_given_up"),
+    ),
+    Metric(
+        "retransmitted",
+        "Repeated over the satellite",
+        "%",
+        DROPS,
+        "Packets with data that the PEP link or a transport sends again, as a share of the bytes sent from"
+        " the transmit queue; also if the queue had dropped the first copy.",
+        lambda run: _ratio(run, "repeated_bytes", "sent_bytes"),
+        headline=True,
     ),
     Metric(
         "mark_rate",

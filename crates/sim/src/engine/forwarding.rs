@@ -8,6 +8,7 @@ use bentpipe_units::Instant;
 use super::Engine;
 use crate::ids::{ConnId, Id, LineId, LinkId, PacketId, SlotId};
 use crate::network::{Body, Crossing, Entry, Hop, PacketInFlight};
+use crate::record::{LOSS, RETRANSMISSION_LIMIT};
 
 impl Engine {
     /// Sends a packet along its path.
@@ -43,7 +44,7 @@ impl Engine {
 
     fn enter_link(&mut self, id: PacketId, link: LinkId, line: LineId) {
         match self.network.enter(id, link, self.clock.now()) {
-            Entry::Lost => self.lose(id, link),
+            Entry::Lost => self.lose(id, link, LOSS),
             Entry::Sent(sent) => self.propagate(id, link, line, sent),
             Entry::Queue => {
                 let mut pkt = self.describe(id);
@@ -73,7 +74,8 @@ impl Engine {
         let service = self.network.serve(link, &mut self.clock, terminal);
         if let Service::Sending { pkt, dequeued, progress, .. } = service {
             if dequeued {
-                self.record.recorder.left_link(link, self.clock.now() - pkt.arrival);
+                let repeated = self.network.repeated_bytes(PacketId::new(pkt.handle));
+                self.record.recorder.left_link(link, self.clock.now() - pkt.arrival, repeated);
             }
             let id = PacketId::new(pkt.handle);
             match progress {
@@ -127,7 +129,7 @@ impl Engine {
                 if let Some(interface) = interface {
                     self.observe(interface, id, true);
                 }
-                self.lose(id, link);
+                self.lose(id, link, LOSS);
             }
         }
     }
@@ -140,13 +142,13 @@ impl Engine {
         if let Some(interface) = self.network.count_lost_by_sender(link) {
             self.observe(interface, id, true);
         }
-        self.lose(id, link);
+        self.lose(id, link, RETRANSMISSION_LIMIT);
     }
 
-    /// A link loses a packet.
-    fn lose(&mut self, id: PacketId, link: LinkId) {
+    /// A link loses a packet, for one of [`REASONS`](crate::record::REASONS).
+    fn lose(&mut self, id: PacketId, link: LinkId, reason: u8) {
         let PacketInFlight { flow, len, .. } = self.network.packets[id];
-        self.record.recorder.lost(self.clock.now(), link, flow, len);
+        self.record.recorder.lost(self.clock.now(), link, flow, len, reason);
         self.drop_packet(id);
     }
 

@@ -38,7 +38,8 @@ impl Engine {
                 GatewayEvent::Received(pkt) => self.received_at(id, pkt),
                 GatewayEvent::Processed(pkt) => self.processed_at(id, pkt),
                 GatewayEvent::Sent(pkt) => {
-                    self.record.recorder.left_gateway(id, self.clock.now() - pkt.arrival);
+                    let repeated = self.network.repeated_bytes(Id::new(pkt.handle));
+                    self.record.recorder.left_gateway(id, self.clock.now() - pkt.arrival, repeated);
                     self.left_transmit_queue(id, Id::new(pkt.handle));
                     self.network.write_mark(&pkt);
                     self.forward(Id::new(pkt.handle));

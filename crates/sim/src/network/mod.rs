@@ -38,6 +38,8 @@ pub struct Link {
 pub struct LinkCounters {
     pub sent: u64,
     pub lost: u64,
+    /// Packets among the lost that the link layer gave up.
+    pub given_up: u64,
     pub arrived: u64,
 }
 
@@ -160,6 +162,19 @@ impl Network {
         link.observed_arriving
     }
 
+    /// Length of a packet if a transport repeats data with it, otherwise 0 [bytes].
+    #[inline]
+    pub fn repeated_bytes(&self, id: PacketId) -> u32 {
+        let packet = &self.packets[id];
+        let is_repeated = match &packet.body {
+            Body::Tcp { segment, .. } => segment.retransmission,
+            Body::PepData { data, .. } => data.retransmission,
+            Body::Sctp { packet, .. } => self.packets.sctp[*packet].retransmission,
+            _ => false,
+        };
+        if is_repeated { packet.len } else { 0 }
+    }
+
     /// Writes a congestion mark of a queue into the packet.
     #[inline]
     pub fn write_mark(&mut self, pkt: &Packet) {
@@ -177,6 +192,9 @@ impl Network {
     pub fn enter(&mut self, id: PacketId, link: LinkId, now: Instant) -> Entry {
         let (packet, engine) = (&self.packets[id], &mut self.links[link].engine);
         if engine.loses_on_arrival(packet.len, || packet.body.has_payload(), now) {
+            let counters = &mut self.links[link].counters;
+            counters.sent += 1;
+            counters.lost += 1;
             Entry::Lost
         } else if engine.queue().is_none() {
             Entry::Sent(engine.transmit(packet.len, now))
@@ -272,6 +290,7 @@ impl Network {
         let link = &mut self.links[link];
         link.counters.sent += 1;
         link.counters.lost += 1;
+        link.counters.given_up += 1;
         link.observed_sent
     }
 
@@ -301,7 +320,7 @@ impl Network {
     pub fn count(&self) -> Result<u64, String> {
         let mut count = 0;
         for link in self.links.iter() {
-            let LinkCounters { sent, lost, arrived } = link.counters;
+            let LinkCounters { sent, lost, arrived, .. } = link.counters;
             count += sent - lost - arrived + link.engine.queued();
             if let Some(queue) = link.engine.queue() {
                 queue.check().map_err(|e| format!("{}: {e}", link.name))?;

@@ -19,7 +19,11 @@ pub struct Drops {
 }
 
 /// Reasons for which packets are dropped or lost.
-pub const REASONS: [&str; 3] = ["aqm", "overflow", "loss"];
+pub const REASONS: [&str; 4] = ["aqm", "overflow", "loss", "retransmission_limit"];
+/// A link lost the packet (an index of [`REASONS`]).
+pub const LOSS: u8 = 2;
+/// The link layer gave the packet up (an index of [`REASONS`]).
+pub const RETRANSMISSION_LIMIT: u8 = 3;
 
 /// One row of [`Drops`].
 pub(super) struct Drop {

@@ -12,11 +12,11 @@ mod viewing;
 mod voice;
 
 pub use bentpipe_gateway::Summary;
-pub use drops::{Drops, REASONS};
+pub use drops::{Drops, LOSS, REASONS, RETRANSMISSION_LIMIT};
 pub use flow::Flow;
 pub use place::PlaceKind;
 pub use recorder::{Recorder, Setup};
-pub use summary::PepLinkCounters;
+pub use summary::{Carried, PepLinkCounters};
 pub use units::Class;
 pub use viewing::{Period, Playback, Rung, Viewing};
 pub use voice::{Call, Voice};

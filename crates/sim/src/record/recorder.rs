@@ -10,6 +10,7 @@ use bentpipe_units::{Duration, Instant, Rate};
 use super::drops::{Drop, Drops};
 use super::flow::{Flow, Flows};
 use super::place::{Place, PlaceKind};
+use super::summary::Carried;
 use super::units::{Class, Classes};
 use super::viewing::{Period, Viewing};
 use super::voice::Call;
@@ -41,6 +42,8 @@ pub struct Recorder {
     ladders: IdVec<TrafficId, Option<Arc<[Rate]>>>,
     viewings: IdVec<ViewingId, Viewing>,
     summary: Summary,
+    /// Packets on links when the measurement began, then those of the measurement.
+    carried: Carried,
 }
 
 /// Settings of a recorder, and the places that it records.
@@ -63,6 +66,7 @@ pub struct Tables {
     pub calls: IdVec<CallId, Call>,
     pub viewings: IdVec<ViewingId, Viewing>,
     pub summary: Summary,
+    pub carried: Carried,
 }
 
 impl Recorder {
@@ -88,6 +92,7 @@ impl Recorder {
             ladders: setup.scenario.traffic.iter().map(|traffic| ladder_of(&traffic.kind)).collect(),
             viewings: IdVec::default(),
             summary: Summary::default(),
+            carried: Carried::default(),
         };
         for (id, name) in setup.gateways.ids().zip(setup.scenario.gateways.iter().map(|g| &g.name)) {
             let names = [format!("{name} receive"), format!("{name} transmit")];
@@ -240,19 +245,27 @@ impl Recorder {
 
     // ----- queues --------------------------------------------------------------------------------------------
 
-    /// A packet leaves the queue of a link.
+    /// A packet leaves the queue of a link; `repeated` bytes of it are repeated data.
     #[inline]
-    pub fn left_link(&mut self, link: LinkId, delay: Duration) {
-        if let Some(place) = self.of_link[link].filter(|_| self.is_measuring) {
-            self.places[place].meter.left(delay);
+    pub fn left_link(&mut self, link: LinkId, delay: Duration, repeated: u32) {
+        if let Some(place) = self.of_link[link] {
+            self.left(place, delay, repeated);
         }
     }
 
-    /// A packet leaves a gateway's transmit queue.
+    /// A packet leaves a gateway's transmit queue; `repeated` bytes of it are repeated data.
     #[inline]
-    pub fn left_gateway(&mut self, gateway: GatewayId, delay: Duration) {
+    pub fn left_gateway(&mut self, gateway: GatewayId, delay: Duration, repeated: u32) {
+        self.left(self.of_gateway[gateway], delay, repeated);
+    }
+
+    #[inline]
+    fn left(&mut self, place: PlaceId, delay: Duration, repeated: u32) {
         if self.is_measuring {
-            self.places[self.of_gateway[gateway]].meter.left(delay);
+            self.places[place].meter.left(delay);
+            if place == self.subject {
+                self.carried.repeated_bytes += u64::from(repeated);
+            }
         }
     }
 
@@ -309,11 +322,11 @@ impl Recorder {
         self.drops.push(&Drop { time, arrival, place: name, reason, flow: pkt.flow.0, bytes: pkt.len });
     }
 
-    /// A link loses a packet.
-    pub fn lost(&mut self, now: Instant, link: LinkId, flow: FlowId, bytes: u32) {
+    /// A link loses a packet, for one of [`REASONS`](super::REASONS).
+    pub fn lost(&mut self, now: Instant, link: LinkId, flow: FlowId, bytes: u32, reason: u8) {
         if self.is_measuring {
             let (time, place) = (self.time(now), self.first_link_name + link.index());
-            self.drops.push(&Drop { time, arrival: None, place, reason: 2, flow: flow.0, bytes });
+            self.drops.push(&Drop { time, arrival: None, place, reason, flow: flow.0, bytes });
         }
     }
 
@@ -346,6 +359,7 @@ impl Recorder {
             }
         } else {
             self.is_measuring = true;
+            self.carried = Carried::of(links);
             self.places.iter_mut().for_each(|place| place.begin(now, links, gateways));
         }
         let next = now + self.interval;
@@ -360,6 +374,8 @@ impl Recorder {
         gateways: &IdVec<GatewayId, GatewayNode>,
     ) {
         self.summary = self.places[self.subject].summary(now, links, gateways).unwrap_or_default();
+        let repeated_bytes = self.carried.repeated_bytes;
+        self.carried = Carried { repeated_bytes, ..Carried::of(links) }.since(self.carried);
     }
 
     /// Checks that the records agree with each other.
@@ -409,6 +425,7 @@ impl Recorder {
             calls: self.calls,
             viewings: self.viewings,
             summary: self.summary,
+            carried: self.carried,
         }
     }
 }

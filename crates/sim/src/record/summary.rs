@@ -2,6 +2,9 @@
 
 use std::borrow::Cow;
 
+use crate::ids::{IdVec, LinkId};
+use crate::network::{Link, LinkCounters};
+
 /// Packets on the PEP links since the run began.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PepLinkCounters {
@@ -11,6 +14,44 @@ pub struct PepLinkCounters {
     pub retransmitted: u64,
     /// Acknowledgements.
     pub acks: u64,
+}
+
+/// Packets on links that may lose some, and repeated data, over the measurement.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Carried {
+    /// Packets sent over links that may lose packets.
+    pub link_packets: u64,
+    /// Packets among them that the link lost: errors, outages, handovers.
+    pub link_losses: u64,
+    /// Packets among them that the link layer gave up.
+    pub link_given_up: u64,
+    /// Bytes of packets sent from the subject's queue that repeat data: retransmissions of the transport, or of the PEP
+    /// link.
+    pub repeated_bytes: u64,
+}
+
+impl Carried {
+    /// Packets on all links so far; `repeated_bytes` is 0.
+    pub(super) fn of(links: &IdVec<LinkId, Link>) -> Self {
+        let mut all = Self::default();
+        for link in links.iter().filter(|link| link.engine.may_lose()) {
+            let LinkCounters { sent, lost, given_up, .. } = link.counters;
+            all.link_packets += sent;
+            all.link_losses += lost - given_up;
+            all.link_given_up += given_up;
+        }
+        all
+    }
+
+    /// Packets on links since `begin`.
+    pub(super) fn since(self, begin: Self) -> Self {
+        Self {
+            link_packets: self.link_packets - begin.link_packets,
+            link_losses: self.link_losses - begin.link_losses,
+            link_given_up: self.link_given_up - begin.link_given_up,
+            repeated_bytes: self.repeated_bytes,
+        }
+    }
 }
 
 impl crate::Results {
@@ -23,6 +64,10 @@ impl crate::Results {
         let mut counters: Vec<_> =
             self.summary.counters().into_iter().map(|(name, value)| (name.into(), value)).collect();
         let of_run = [
+            ("link_packets", self.carried.link_packets as f64),
+            ("link_losses", self.carried.link_losses as f64),
+            ("link_given_up", self.carried.link_given_up as f64),
+            ("repeated_bytes", self.carried.repeated_bytes as f64),
             ("space_packets", self.pep_link.sent as f64),
             ("space_retransmissions", self.pep_link.retransmitted as f64),
             ("space_acks", self.pep_link.acks as f64),
