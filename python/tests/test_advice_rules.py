@@ -103,7 +103,7 @@ def test_limit_that_no_candidate_meets_is_reported() -> None:
     samples = samples_around(RED_4=(19.9, 31.0), avqred_tuned=(19.8, 18.0), gkvq_tuned=(18.0, 11.0))
     decision, words = decided([RED, AVQRED, GKVQ], samples, "queue_delay_mean<=5")
     assert (decision.answer, decision.kept) == ("gkvq tuned", False)
-    assert words["answer"][1] == "No candidate keeps queue_delay_mean <= 5 ms; nearest comes gkvq tuned."
+    assert words["answer"][1] == "No candidate meets queue_delay_mean <= 5 ms; gkvq tuned comes nearest."
 
 
 def test_holdout_values_decide_instead_of_search_values() -> None:
@@ -200,7 +200,7 @@ def test_setting_that_makes_a_class_bad_is_not_advised() -> None:
     assert decision.alike == ()
     assert words["answer"][0].startswith("Use gkvq")
     assert words["answer"][-1] == (
-        "It does not keep queue_delay_mean <= 20 ms: the candidates that do serve a class badly."
+        "It misses queue_delay_mean <= 20 ms, because every candidate that meets it serves a class badly."
     )
     assert words["answer"][-2] == (
         "Not advised, since they serve a class badly: RED 4 (voice: MOS 2.025, bad below 3.1;"
@@ -217,8 +217,8 @@ def test_class_that_every_candidate_serves_badly_is_reported_first() -> None:
     )
     decision, words = guarded([AVQRED, GKVQ], samples)
     assert words["answer"][0] == (
-        "No candidate serves web well (web: Page load time, 75th percentile 6.025 s, bad above 4 s); more"
-        " rate, fewer subscribers, a plan for each or another scheduler may."
+        "No candidate serves web well (web: Page load time, 75th percentile 6.025 s, bad above 4 s). More"
+        " capacity, fewer subscribers, a plan for each subscriber or another scheduler may help."
     )
     assert words["answer"][1].startswith("Use ")
     # The rule decides among those that fail as many classes.

@@ -257,7 +257,7 @@ class Made:
 def made(**mos: list[float]) -> Made:
     pages: list[float | None] = [2.5, 2.6, 2.7]
     values = {
-        setting: {"voice.mos": list[float | None](scores), "web.page_time_p75": pages}
+        setting: {"voice.mos": list[float | None](scores), "web.page_time_p75": pages[: len(scores)]}
         for setting, scores in mos.items()
     }
     return Made([("calls", "voice", "voip"), ("web", "web", "pages")], values)
@@ -289,3 +289,10 @@ def test_the_best_setting_is_named_with_those_that_cannot_be_told_apart() -> Non
 def test_a_class_that_no_setting_serves_well_is_said_to_be_bad() -> None:
     sentences = findings(made(red=[2.0, 2.1, 2.2], avq=[2.0, 2.2, 2.1]))
     assert sentences[0] == "voice: no difference can be seen; bad under every setting."
+
+
+def test_one_run_per_setting_names_bad_classes_but_no_best_setting() -> None:
+    assert findings(made(red=[2.0], cake=[4.1])) == [
+        "voice: bad under red.",
+        "One run per setting cannot tell which is best: simulate more with --runs.",
+    ]

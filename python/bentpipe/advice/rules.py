@@ -442,9 +442,9 @@ def _answer(decision: Decision, candidates: Mapping[str, Candidate]) -> list[str
     if not decision.kept:
         bounds = " and ".join(map(str, decision.rule.limits))
         lines.append(
-            f"It does not keep {bounds}: the candidates that do serve a class badly."
+            f"It misses {bounds}, because every candidate that meets it serves a class badly."
             if any(each.excess == 0 for each in decision.order)
-            else f"No candidate keeps {bounds}; nearest comes {decision.answer}."
+            else f"No candidate meets {bounds}; {decision.answer} comes nearest."
         )
     if present is None or not decision.changes:
         others = [name for name in candidates if name != mine.name]
@@ -465,8 +465,8 @@ def _service(decision: Decision) -> tuple[list[str], list[str]]:
         what = f"{_class(guard)} well ({_cause(decision, decision.answer, guard)})"
         if all(guard in others for others in decision.bad.values()):
             by_all.append(
-                f"No candidate serves {what}; more rate, fewer subscribers, a plan for each or another"
-                " scheduler may."
+                f"No candidate serves {what}. More capacity, fewer subscribers, a plan for each subscriber or"
+                " another scheduler may help."
             )
         else:
             by_some.append(f"It does not serve {what}, but every other candidate fails as many classes.")

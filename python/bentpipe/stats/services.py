@@ -10,10 +10,7 @@ from bentpipe.stats.class_metrics import class_metric
 from bentpipe.stats.intervals import Summary, paired
 from bentpipe.stats.recorded import Metric, Traffic
 
-__all__ = ["GRADES", "Served", "Service", "findings", "served", "services"]
-
-GRADES: tuple[Grade, ...] = ("bad", "fair", "good")
-"""Grades, the worst first."""
+__all__ = ["Served", "Service", "findings", "served", "services"]
 
 _FIGURES: Mapping[str, tuple[str, str | None]] = {
     "voip": ("mos", "voice.mos"),
@@ -97,12 +94,13 @@ def served(result: Graded) -> list[list[Served]]:
 def findings(result: Graded) -> list[str]:
     """Return sentences on which setting serves whom best, and on what cannot be told apart.
 
-    A setting is as good as the best if the 95 % interval of their paired difference includes zero.
+    A setting is as good as the best if the 95 % interval of their paired difference includes zero. One run per
+    setting has no interval and decides nothing.
     """
     if len(result.settings) < 2:
         return []
     values = result.values()
-    sentences, alike = list[str](), list[str]()
+    sentences, alike, untold = list[str](), list[str](), False
     for service in services(result.traffic):
         name = service.metric.name
         means = {
@@ -119,7 +117,12 @@ def findings(result: Graded) -> list[str]:
             if setting == best or not _differ(values[best][name], values[setting][name])
         ]
         bad = [setting for setting in means if service.grade(means[setting]) == "bad"]
-        end = "; bad under " + ("every setting" if len(bad) == len(means) else _listed(bad)) if bad else ""
+        badly = "bad under " + ("every setting" if len(bad) == len(means) else _listed(bad)) if bad else ""
+        if max(result.summary(setting, name).runs for setting in means) < 2:
+            untold = True
+            sentences += [f"{service.traffic_class}: {badly}."] if badly else []
+            continue
+        end = f"; {badly}" if badly else ""
         if len(equal) == len(means):
             if end:
                 sentences.append(f"{service.traffic_class}: no difference can be seen{end}.")
@@ -132,6 +135,8 @@ def findings(result: Graded) -> list[str]:
         sentences.append(f"{service.traffic_class}: best under {best} ({figure}){alike_best}{end}.")
     if alike:
         sentences.append(f"{_listed(alike)}: no difference between the settings can be seen.")
+    if untold:
+        sentences.append("One run per setting cannot tell which is best: simulate more with --runs.")
     return sentences
 
 
