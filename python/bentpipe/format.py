@@ -12,6 +12,7 @@ __all__ = [
     "clock",
     "convert",
     "difference",
+    "ends",
     "likelihood",
     "measured",
     "number",
@@ -42,6 +43,9 @@ _NUMBER = re.compile(r"\s*([-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)\s*([^\d\s]
 
 ROUNDING = 1e-9
 """Share of the mean below which a standard deviation is a rounding error."""
+_PAIR = math.tan(0.475 * math.pi)
+"""Student's t with one degree of freedom, t(1; 0.975): the half-width of the interval of two runs, as a
+multiple of half of their difference."""
 _FAR = 900.0
 """Percentage above which a difference is written as a multiple."""
 
@@ -64,12 +68,14 @@ def brief(value: float, digits: int = 6) -> str:
     return text.replace("-", "−")
 
 
-def quantity(mean: float | None, ci95: float | None) -> str:
-    """Write a mean with its half-width, rounded to two digits of the half-width."""
+def quantity(mean: float | None, ci95: float | None, runs: int | None = None) -> str:
+    """Write a mean with its half-width, rounded to two digits of the half-width; the values of two runs."""
     if mean is None:
         return "–"
     if ci95 is None:
         return number(mean)
+    if runs == 2:
+        return ", ".join(_two(mean, ci95))
     # Two digits of the half-width, but at most six of the mean.
     size = math.floor(math.log10(abs(mean))) if mean else 0
     decimals = 5 - size if ci95 == 0 else min(5 - size, 1 - math.floor(math.log10(ci95)))
@@ -79,14 +85,44 @@ def quantity(mean: float | None, ci95: float | None) -> str:
     return f"{number(mean, decimals)} ± {number(ci95, decimals)}"
 
 
-def measured(found: Mapping[str, Any], name: str = "mean") -> str:
-    """Write a mean with its interval: `12.3 ± 0.4`, or `12.3 [12.0, 12.9]` for a bootstrap interval."""
+def _two(mean: float, ci95: float) -> list[str]:
+    """Write the values of two runs, the smaller one first, with four digits of the larger."""
+    low, high = mean - ci95 / _PAIR, mean + ci95 / _PAIR
+    most = max(abs(low), abs(high))
+    decimals = 3 - math.floor(math.log10(most)) if most else 0
+    low, high = (round(value, max(0, decimals)) for value in (low, high))
+    decimals = 0 if low == int(low) and high == int(high) else max(0, decimals)
+    return [number(low, decimals), number(high, decimals)]
+
+
+def ends(found: Mapping[str, Any], name: str = "mean") -> tuple[float | None, float | None]:
+    """Return the ends of a bar around a mean: those of its interval, of two runs their values."""
     mean, ci95 = found[name], found["ci95"]
+    if found["runs"] == 2 and mean is not None and ci95 is not None:
+        return mean - ci95 / _PAIR, mean + ci95 / _PAIR
+    return found["ci_low"], found["ci_high"]
+
+
+def measured(found: Mapping[str, Any], name: str = "mean", *, signed: bool = False) -> str:
+    """Write a mean with its interval: `12.3 ± 0.4`, or `12.3 [12.0, 12.9]` for a bootstrap interval.
+
+    Two runs have no useful interval, and are written as their values: `441, 459`. `signed` writes `+` before
+    values above zero. `found` may lack `runs`.
+    """
+    mean, ci95, runs = found[name], found["ci95"], found.get("runs")
+    plus = "+" if signed and mean and mean > 0 else ""
+    if runs == 2 and mean is not None and ci95 is not None:
+        if found.get("pairing") == "independent":
+            return plus + number(mean)
+        values = _two(mean, ci95)
+        return ", ".join(
+            f"+{each}" if signed and each.strip("0.,") and each[0] != "−" else each for each in values
+        )
     if found["method"] != "bootstrap" or not ci95:
-        return quantity(mean, ci95)
+        return plus + quantity(mean, ci95)
     decimals = max(0, min(5, 1 - math.floor(math.log10(ci95))))
     low, high = number(found["ci_low"], decimals), number(found["ci_high"], decimals)
-    return f"{number(mean, decimals)} [{low}, {high}]"
+    return f"{plus}{number(mean, decimals)} [{low}, {high}]"
 
 
 def likelihood(p: float | None) -> str:

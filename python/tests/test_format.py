@@ -1,6 +1,18 @@
 import pytest
 
-from bentpipe.format import brief, clock, convert, likelihood, measured, number, paragraphs, plural, quantity
+from bentpipe.format import (
+    brief,
+    clock,
+    convert,
+    ends,
+    likelihood,
+    measured,
+    number,
+    paragraphs,
+    plural,
+    quantity,
+)
+from bentpipe.stats.intervals import summarise
 
 
 @pytest.mark.parametrize(
@@ -31,6 +43,36 @@ def test_quantity_rounds_to_two_digits_of_the_half_width(
 def test_measured_writes_bootstrap_intervals_with_both_ends(method: str | None, text: str) -> None:
     found = {"mean": 11.12, "ci95": 1.04, "ci_low": 10.31, "ci_high": 12.39, "method": method}
     assert measured(found) == text
+
+
+@pytest.mark.parametrize(
+    ("values", "text"),
+    [
+        ([441.0, 459.0], "441, 459"),
+        ([458.8, 441.2], "441.2, 458.8"),
+        ([0.5, -0.125], "−0.1250, 0.5000"),
+        ([3.0, 3.0], "3, 3"),
+        ([0.0, 0.0], "0, 0"),
+        ([12345.6, 9876.5], "9,876, 12,346"),
+    ],
+)
+def test_two_runs_are_written_as_their_values(values: list[float], text: str) -> None:
+    found = summarise(values)
+    assert found.low is not None
+    assert quantity(found.mean, found.ci95, found.runs) == text
+    row = {"mean": found.mean, "ci95": found.ci95, "ci_low": found.low, "ci_high": found.high, "runs": 2}
+    assert measured({**row, "method": "student"}) == text
+    assert ends(row) == pytest.approx(sorted(values))
+
+
+def test_differences_have_signs() -> None:
+    row = {"mean": 2.0, "ci95": 0.5, "ci_low": 1.5, "ci_high": 2.5, "method": "student", "runs": 3}
+    assert measured(row, signed=True) == "+2.00 ± 0.50"
+    assert measured({**row, "mean": -2.0}, signed=True) == "−2.00 ± 0.50"
+    two = summarise([-1.0, 4.0])
+    pair = {"mean": two.mean, "ci95": two.ci95, "method": "student", "runs": 2}
+    assert measured(pair, signed=True) == "−1, +4"
+    assert measured({**pair, "pairing": "independent"}, signed=True) == "+1.500"
 
 
 def test_likelihood_is_bounded_below() -> None:

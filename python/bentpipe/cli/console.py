@@ -254,7 +254,7 @@ def services_table(result: Result) -> Table | None:
     for row in rows:
         cells = []
         for each in row:
-            text = Text(quantity(each.found.mean, each.found.ci95))
+            text = Text(quantity(each.found.mean, each.found.ci95, each.found.runs))
             if each.grade:
                 text.append(f" {each.grade}", style=_STYLES[each.grade])
             cells.append(text)
@@ -335,10 +335,10 @@ def validation_table(result: Validation) -> Table:
     for row in rows:
         found = row[first.engine]
         line = ["" if row["setting"] == before else row["setting"], row["label"], row["unit"]]
-        line += [quantity(found["mean"], found["ci95"]), spread(found)]
+        line += [quantity(found["mean"], found["ci95"], found["runs"]), spread(found)]
         for account in others:
             found = row[account.engine]
-            line += [quantity(found["mean"], found["ci95"]), spread(found), difference(found)]
+            line += [quantity(found["mean"], found["ci95"], found["runs"]), spread(found), difference(found)]
         if printed:
             line.append(as_printed(row["printed"]))
         cells.append(line)

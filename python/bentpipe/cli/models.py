@@ -390,8 +390,8 @@ def validate(
         return
     console.stdout().print(console.validation_table(result))
     print(
-        "Mean over the runs ± its 95 % interval; std: standard deviation over time. Differences are\n"
-        "from the simulator's mean, with what its interval makes of them."
+        "Mean over the runs ± its 95 % interval (of two runs, both values); std: standard deviation\n"
+        "over time. Differences are from the simulator's mean, with what its interval makes of them."
     )
     if loaded.overrides:
         console.stdout().print(f"Changed from the file: {', '.join(loaded.overrides)}.", markup=False)

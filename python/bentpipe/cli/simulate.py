@@ -167,7 +167,8 @@ def _print_comparisons(comparisons: "list[Comparison]", form: str) -> None:
         out.print("One run of a setting cannot tell a difference from chance: simulate more with --runs.")
         return
     comparing = plural(found["family"], "comparison")
-    out.print(f"Differences with 95 % intervals; p-values corrected after Holm over {comparing}.")
+    few = ", of two runs both values" if any(each.found.runs == 2 for each in comparisons) else ""
+    out.print(f"Differences with 95 % intervals{few}; p-values corrected after Holm over {comparing}.")
     if any(each.verdict == NOTHING_SEEN for each in comparisons):
         out.print("Where no difference is seen there may yet be one, as large as its interval allows.")
 
@@ -248,7 +249,9 @@ def _simulate(
     out_console.print(console.metrics_table(result))
     if behind := [name for name in result.settings if result.setting_info(name).get("behind_pep")]:
         out_console.print(f"* {BEHIND_PEP}: {', '.join(behind)}.", markup=False)
-    if len(result.seeds) > 1:
+    if len(result.seeds) == 2:
+        out_console.print("Values of the two runs of each setting; --runs 3 or more give intervals.")
+    elif len(result.seeds) > 2:
         skew = any(row["method"] == BOOTSTRAP for row in result.rows())
         out_console.print(
             f"Mean ± 95 % confidence interval over {len(result.seeds)} runs per setting"

@@ -188,7 +188,7 @@ def _show(result: "TuneResult") -> None:
     more = f" {len(lines) - _SHOWN} more are in {TRIALS}." if len(lines) > _SHOWN else ""
     out.print(
         f"The front: trials to which none is better in one objective and as good in all.{more} * the winner."
-        f" Mean ± 95 % interval over {plural(len(found['seeds']), 'run')} of the search.",
+        f" Mean ± 95 % interval over {plural(len(found['seeds']), 'run')} of the search (of 2, both values).",
         markup=False,
     )
     cells = []

@@ -75,7 +75,7 @@ def candidate_rows(found: Mapping[str, Any]) -> list[dict[str, Any]]:
             cell = each["metrics"][metric]
             behind = cell["behind_best"]
             text = "" if behind is None else _signed(behind) + ("*" if cell["certain"] else "")
-            cells.append({"mean": _mean(cell["mean"], cell["ci95"]), "behind": text})
+            cells.append({"mean": _mean(cell["mean"], cell["ci95"], cell["runs"]), "behind": text})
         rows.append(
             {
                 "name": each["setting"],
@@ -90,10 +90,10 @@ def candidate_rows(found: Mapping[str, Any]) -> list[dict[str, Any]]:
     return rows
 
 
-def _mean(mean: float | None, ci95: float | None) -> str:
-    """Return a mean with its half-width, with at most five digits of the mean."""
-    if mean is None or ci95 is None or mean == 0 or ci95 >= 1e-3 * abs(mean):
-        return quantity(mean, ci95)
+def _mean(mean: float | None, ci95: float | None, runs: int) -> str:
+    """Return a mean with its half-width, with at most five digits of the mean; the values of two runs."""
+    if mean is None or ci95 is None or runs == 2 or mean == 0 or ci95 >= 1e-3 * abs(mean):
+        return quantity(mean, ci95, runs)
     decimals = 4 - math.floor(math.log10(abs(mean)))
     decimals = max(0, decimals if ci95 == 0 else min(decimals, -math.floor(math.log10(ci95))))
     half = number(ci95, decimals) if ci95 >= 0.5 * 10.0**-decimals else "0"
@@ -125,8 +125,9 @@ def legend(found: Mapping[str, Any], *, short: bool = False) -> str:
         judge += f" Candidates that meet the limits {' and '.join(bounds)} rank first."
     runs = len(found["seeds"]["fresh"])
     below = "" if short else "below, the difference from the best; "
+    means = "The values of two runs" if runs == 2 else f"Means over {runs} runs with 95 % intervals"
     return (
-        f"Means over {plural(runs, 'run')} with 95 % intervals; {below}an asterisk marks a significant"
+        f"{means}; {below}an asterisk marks a significant"
         f" difference from the best in that metric (paired, p ≤ {LEVEL:g} after Holm's correction). {judge}"
         f" First in: share of {RESAMPLES} resamples of the seeds in which the candidate ranks first."
     )

@@ -12,7 +12,7 @@ from typing import Any, Literal
 import altair as alt
 import polars as pl
 
-from bentpipe.format import brief, convert
+from bentpipe.format import brief, convert, ends
 from bentpipe.report.decimate import POINTS, as_float, bounds, decimate, ecdf, geometric, rounded_up, rows
 from bentpipe.runs.result import Result
 from bentpipe.stats.metrics import Recorded, find
@@ -438,7 +438,9 @@ class _Charts:
         runs = len(self.result.seeds)
         bars = (
             f"bars are 95 % confidence intervals over {runs} runs"
-            if runs > 1
+            if runs > 2
+            else "bars span the two runs"
+            if runs == 2
             else "one run; bars, if any, are 95 % confidence intervals from batch means"
         )
         hollow = " Hollow diamonds are the printed values." if printed else ""
@@ -703,7 +705,7 @@ def labels(
 
 
 def _cross(axis: str, found: dict[str, Any]) -> dict[str, float]:
-    low, high = (found[end] if found[end] is not None else found["mean"] for end in ("ci_low", "ci_high"))
+    low, high = (found["mean"] if end is None else end for end in ends(found))
     return {axis: found["mean"], f"{axis}_low": low, f"{axis}_high": high}
 
 

@@ -171,7 +171,7 @@ def _served(result: Result) -> list[list[dict[str, Any]]]:
                 "service": each.service,
                 "setting": each.setting,
                 "figure": each.service.metric.label.partition(": ")[2],
-                "text": quantity(each.found.mean, each.found.ci95),
+                "text": quantity(each.found.mean, each.found.ci95, each.found.runs),
                 "grade": each.grade,
             }
             for each in row
@@ -350,10 +350,10 @@ def _difference_rows(result: Result) -> dict[str, Any] | None:
         cells = []
         for setting in others:
             row = found[setting, metric.name]
-            mean, p, p_holm = row["difference"], row["p"], row["p_holm"]
-            text = measured(row, "difference")
+            p, p_holm = row["p"], row["p_holm"]
+            text = measured(row, "difference", signed=True)
             cell = {
-                "text": f"+{text}" if mean and mean > 0 else text,
+                "text": text,
                 "certain": p_holm is not None and p_holm <= LEVEL,
                 "alone": p is not None and p <= LEVEL < p_holm,
                 "title": f"{row['verdict']}: p {likelihood(p)}, corrected {likelihood(p_holm)}" if p else "",

@@ -113,7 +113,10 @@ def _groups(
             cells = []
             for engine in engines:
                 entry = row[engine]
-                cell: dict[str, Any] = {"mean": quantity(entry["mean"], entry["ci95"]), "std": spread(entry)}
+                cell: dict[str, Any] = {
+                    "mean": quantity(entry["mean"], entry["ci95"], entry["runs"]),
+                    "std": spread(entry),
+                }
                 if engine != first:
                     base, half = row[first]["mean"], row[first]["ci95"]
                     apart = None not in (entry["mean"], base, half) and abs(entry["mean"] - base) > half

@@ -179,10 +179,13 @@ def _differences(
             continue
         lines: dict[tuple[str, ...], list[dict[str, Any]]] = {}
         for row in table.iter_rows(named=True):
-            text, p = measured(row, "difference"), (likelihood(row["p"]), likelihood(row["p_holm"]))
+            text, p = (
+                measured(row, "difference", signed=True),
+                (likelihood(row["p"]), likelihood(row["p_holm"])),
+            )
             lines.setdefault(tuple(row[axis.key] for axis in factors), []).append(
                 {
-                    "text": f"+{text}" if row["difference"] and row["difference"] > 0 else text,
+                    "text": text,
                     "certain": row["p_holm"] is not None and row["p_holm"] <= LEVEL,
                     "title": f"{row['verdict']}: p {p[0]}, corrected {p[1]}",
                 }

@@ -8,7 +8,7 @@ from typing import Any, Literal
 import altair as alt
 import polars as pl
 
-from bentpipe.format import brief, convert, number_of, plural
+from bentpipe.format import brief, convert, ends, number_of, plural
 from bentpipe.report.charts import INK, PALETTE, Drawing, Figure, Panel, Width
 from bentpipe.stats.intervals import summarise
 from bentpipe.stats.metrics import Metric
@@ -178,7 +178,9 @@ class _Charts:
         few = min(row["runs"] for row in rows)
         caption = f"{_doc(metric)} Mean over the runs at each point{self._given()}" + (
             ", with its 95 % confidence interval as a band."
-            if few > 1
+            if few > 2
+            else "; the band spans the two runs."
+            if few == 2
             else "; one run has no interval, so differences may be due to chance."
         )
         return Figure(
@@ -186,11 +188,12 @@ class _Charts:
         )
 
     def _value(self, axis: Axis, row: dict[str, Any]) -> dict[str, Any]:
+        low, high = ends(row)
         return {
             "x": axis.place(row[axis.key]),
             "mean": row["mean"],
-            "low": row["ci_low"],
-            "high": row["ci_high"],
+            "low": low,
+            "high": high,
             "setting": row["setting"],
         }
 
@@ -381,7 +384,7 @@ class _Charts:
             f"{_doc(metric)} Main effect of each factor: at each of its values, the mean over all values of"
             f" the other {plural(len(self.axes) - 1, 'factor')}{self._given()}. Panels do not show"
             " interactions between factors: see the table. Bands: 95 % confidence intervals over the seeds"
-            " common to all points."
+            " common to all points, or the values of two seeds."
         )
         return Figure(metric.name, _heading(metric), caption + y.note, panels, columns, self._legend())
 
@@ -434,7 +437,12 @@ class _Charts:
             )
             for index, axis in enumerate(self.axes)
         )
-        bars = " Bars: 95 % confidence intervals." if few and max(row["runs"] for row in rows) > 1 else ""
+        most = max(row["runs"] for row in rows)
+        bars = (
+            f" Bars: {'95 % confidence intervals' if most > 2 else 'the two runs'}."
+            if few and most > 1
+            else ""
+        )
         caption = (
             f"{_doc(metric)} Each point is the mean over the runs at one point of the design"
             f"{self._given()}, drawn against each factor; the other factors vary too and cause spread.{bars}"

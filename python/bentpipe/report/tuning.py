@@ -426,7 +426,7 @@ def _winner_rows(result: TuneResult) -> list[dict[str, Any]]:
             {
                 "label": f"{objective.known.label} {'↑' if objective.direction == 'max' else '↓'}",
                 "unit": objective.known.unit,
-                "searched": quantity(searched.mean, searched.ci95),
+                "searched": quantity(searched.mean, searched.ci95, searched.runs),
                 "fresh": measured(mine),
                 "others": others,
                 "difference": difference(mine),

@@ -103,6 +103,7 @@ def format_mean(found: Summary) -> str:
             "ci_low": found.low,
             "ci_high": found.high,
             "method": found.method or BOOTSTRAP,
+            "runs": found.runs,
         }
     )
 

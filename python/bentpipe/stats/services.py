@@ -94,8 +94,8 @@ def served(result: Graded) -> list[list[Served]]:
 def findings(result: Graded) -> list[str]:
     """Return sentences on which setting serves whom best, and on what cannot be told apart.
 
-    A setting is as good as the best if the 95 % interval of their paired difference includes zero. One run per
-    setting has no interval and decides nothing.
+    A setting is as good as the best if the 95 % interval of their paired difference includes zero. One run
+    per setting has no interval and decides nothing.
     """
     if len(result.settings) < 2:
         return []

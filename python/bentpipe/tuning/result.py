@@ -146,7 +146,7 @@ class TuneResult:
             cells = []
             for objective in self.objectives:
                 summary = self.summary(number, objective.metric)
-                cells.append(quantity(summary.mean, summary.ci95))
+                cells.append(quantity(summary.mean, summary.ci95, summary.runs))
             rows.append(
                 {"trial": number, "point": trial["point"], "runs": len(trial["runs"]), "cells": cells}
             )
@@ -209,7 +209,7 @@ class TuneResult:
 def difference(figure: Mapping[str, Any]) -> str:
     """Format the difference from the defaults with its interval, of a row of `figures`."""
     names = {"mean": "difference", "ci95": "difference_ci95", "method": "difference_method"}
-    names |= {"ci_low": "difference_low", "ci_high": "difference_high"}
+    names |= {"ci_low": "difference_low", "ci_high": "difference_high", "runs": "runs"}
     return measured({name: figure[key] for name, key in names.items()})
 
 
