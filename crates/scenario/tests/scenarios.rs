@@ -431,6 +431,44 @@ fn a_single_gateway_is_addressed_with_or_without_name() {
     assert_eq!(short.gateways[0].regulator.rate.as_bps(), 3_000_000);
 }
 
+/// 100 Mbit/s over 250 + 250 ms and 50 ms for acknowledgements are 6.875 MB.
+#[test]
+fn spacelink_windows_follow_the_bandwidth_delay_product() {
+    let windows = |overrides: &[&str]| {
+        let s = load("small-gateway", overrides);
+        let note = |key: &str| {
+            let found = s.effective().iter().find(|row| row.key == format!("gateway.spacelink.{key}"));
+            found.map(|row| row.note.clone()).unwrap_or_default()
+        };
+        let link = &s.gateways[0].spacelink;
+        assert!(s.warnings.is_empty(), "{:?}", s.warnings);
+        (link.window, link.stream_window, note("window"), note("stream_window"))
+    };
+    // 4 Mbit/s: 0.275 MB, below the least defaults.
+    let (window, stream, why, _) = windows(&[]);
+    assert_eq!((window, stream), (4_000_000, 1_000_000));
+    assert_eq!(why, "the least default; twice 4 Mbps x 550 ms (round trip and ack_delay) are 0.6 MB");
+    let fast = "gateway.regulator.rate=100 Mbps";
+    let (window, stream, why, each) = windows(&[fast]);
+    assert_eq!((window, stream), (13_800_000, 6_900_000));
+    assert_eq!(
+        why,
+        "the bandwidth-delay product: twice 100 Mbps x 550 ms (round trip and ack_delay), rounded up"
+    );
+    assert_eq!(each, "the bandwidth-delay product: 100 Mbps x 550 ms (round trip and ack_delay), rounded up");
+    // A given window bounds the other's default.
+    let (window, stream, ..) = windows(&["gateway.spacelink.window=500 KB"]);
+    assert_eq!((window, stream), (500_000, 500_000));
+    let (window, stream, ..) = windows(&["gateway.spacelink.stream_window=9 MB"]);
+    assert_eq!((window, stream), (9_000_000, 9_000_000));
+    // A regulator that follows the link counts with the highest rate. Steps repeat with a mean of 52 and a maximum of 100 Mbit/s; each satellite adds up to 25 ms, there and back.
+    let steps =
+        "link.satellite.capacity={ steps = [['0 s', '4 Mbps'], ['10 s', '100 Mbps']], repeat = '20 s' }";
+    let handover = "link.satellite.handover={ interval = '15 s', delay = ['0 ms', '25 ms'] }";
+    let (window, stream, ..) = windows(&["gateway.regulator.rate=link", steps, handover]);
+    assert_eq!((window, stream), (15_000_000, 7_500_000));
+}
+
 #[test]
 fn warnings_name_probable_mistakes() {
     let warnings = |overrides: &[&str]| load("small-gateway", overrides).warnings;
@@ -454,7 +492,7 @@ fn warnings_name_probable_mistakes() {
         ["gateway.watch: the receive queue is always empty, because it has no rate"]
     );
     assert_eq!(
-        warnings(&["gateway.regulator.rate=100 Mbps"]),
+        warnings(&["gateway.regulator.rate=100 Mbps", "gateway.spacelink.window=4 MB"]),
         [
             "gateway.spacelink.window: less than the regulator sends in a round trip of the satellite link, up to 6.9 MB"
         ]

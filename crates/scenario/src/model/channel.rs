@@ -152,6 +152,23 @@ impl Capacity {
             Self::Carrier(carrier) => carrier.mean(),
         }
     }
+
+    /// Returns the highest rate: of a trace over a second, of a carrier with hosts of different ModCods that of the most
+    /// efficient one.
+    #[must_use]
+    pub fn highest(&self) -> Rate {
+        match self {
+            Self::Trace(trace) => trace.highest(),
+            Self::Steps(steps) => steps.steps.iter().map(|step| step.1).max().unwrap_or_default(),
+            Self::Drawn(drawn) => drawn.uniform.1,
+            Self::Carrier(carrier) => match &carrier.modulation {
+                Modulation::Hosts { modcods, .. } => {
+                    modcods.iter().map(|m| carrier.rate(m)).max().unwrap_or_default()
+                }
+                Modulation::Fixed(_) | Modulation::Fade(_) => carrier.mean(),
+            },
+        }
+    }
 }
 
 /// Measured transmission opportunities.
@@ -174,6 +191,21 @@ impl Trace {
         let period = self.times.last().map_or(1, |ms| u64::from(*ms).max(1));
         let bits = self.times.len() as u64 * u64::from(Self::OPPORTUNITY) * 8;
         Rate::from_bps((bits * 1000 / period).max(1))
+    }
+
+    /// Returns the highest capacity over a second of the trace, at least the mean.
+    #[must_use]
+    pub fn highest(&self) -> Rate {
+        let (mut first, mut most) = (0, 0);
+        for (last, ms) in self.times.iter().enumerate() {
+            while ms - self.times[first] >= 1000 {
+                first += 1;
+            }
+            most = most.max(last + 1 - first);
+        }
+        let period = self.times.last().copied().unwrap_or_default();
+        let rate = Rate::from_bps(most as u64 * u64::from(Self::OPPORTUNITY) * 8);
+        if period < 1000 { self.mean() } else { rate.max(self.mean()) }
     }
 }
 

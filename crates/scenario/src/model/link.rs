@@ -58,6 +58,12 @@ impl Direction {
     pub fn mean_rate(&self) -> Option<Rate> {
         self.capacity.as_ref().map(Capacity::mean).or(self.rate)
     }
+
+    /// Returns the highest transmission rate: the rate, or the maximum of the capacity.
+    #[must_use]
+    pub fn highest_rate(&self) -> Option<Rate> {
+        self.capacity.as_ref().map(Capacity::highest).or(self.rate)
+    }
 }
 
 /// A propagation delay.

@@ -3,7 +3,7 @@
 use bentpipe_gateway::GatewayQueue;
 use bentpipe_queue::descriptor::Placement;
 use bentpipe_queue::{Link as AqmLink, Marking};
-use bentpipe_units::Duration;
+use bentpipe_units::{Duration, Rate};
 
 use super::cx::Cx;
 use super::nodes::{Nodes, named};
@@ -16,6 +16,7 @@ use crate::model::{
 };
 use crate::reader::tree::{Path, Step, Value, step};
 use crate::schema::gateway::{self as file, RateOrLink};
+use crate::schema::quantity::Size;
 
 /// Returns the path of the i-th gateway: an array element if there are several, else the table.
 pub fn path_of(cx: &Cx<'_>, i: usize) -> Vec<Step> {
@@ -57,6 +58,8 @@ pub fn gateway(
             (rate, true)
         }
     };
+    let ack_delay = raw.spacelink.ack_delay.time();
+    let bdp = Bdp::of(&links[link], link_forward, rate, follows_link, ack_delay);
     let drain = watched_rate(watch, receive_rate, rate);
     let mut aqm = aqm::resolve(cx, &at("aqm"), &mut raw.aqm, drain, mean_packet)?;
     let its_link = AqmLink { capacity: drain, mean_packet: aqm.mean_packet };
@@ -107,7 +110,7 @@ pub fn gateway(
             )?,
         },
         regulator: Regulator { rate, follows_link, tick: raw.regulator.tick.map(|t| t.time()) },
-        spacelink: spacelink(cx, &at("spacelink"), &raw.spacelink)?,
+        spacelink: spacelink(cx, &at("spacelink"), &mut raw.spacelink, &bdp)?,
     };
     check_placement(cx, &at("aqm"), &gateway.aqm, &gateway)?;
     match aqm.preset.filter(|p| p.marking.is_some() && !given) {
@@ -138,7 +141,7 @@ pub fn gateway(
         );
     }
     check_sequence_ranking(cx, &path, &gateway);
-    satellite(cx, &path, &gateway, links)?;
+    satellite(cx, &path, &gateway, links, &bdp)?;
     Ok(gateway)
 }
 
@@ -178,30 +181,95 @@ fn per_connection_buffers(
     Ok(())
 }
 
-fn spacelink(cx: &Cx<'_>, path: &Path, raw: &file::Spacelink) -> Result<Spacelink, Error> {
-    let refuse = |key: &str, found: String, allowed: String| {
+/// Least default of the spacelink's window [bytes].
+const LEAST_WINDOW: u64 = 4_000_000;
+/// Least default of a stream's window [bytes].
+const LEAST_STREAM_WINDOW: u64 = 1_000_000;
+/// Step to which derived windows are rounded up [bytes].
+const WINDOW_STEP: f64 = 1e5;
+
+/// Bandwidth-delay product of a gateway's satellite link: the highest rate times the longest round trip.
+struct Bdp {
+    rate: Rate,
+    round_trip: Duration,
+}
+
+impl Bdp {
+    fn of(link: &Link, link_forward: bool, regulator: Rate, follows_link: bool, ack_delay: Duration) -> Self {
+        let (down, up) =
+            if link_forward { (&link.forward, &link.reverse) } else { (&link.reverse, &link.forward) };
+        let handover = link.handover.map(|h| h.delay.1.times(2)).unwrap_or_default();
+        let highest = down.highest_rate().filter(|_| follows_link);
+        Self {
+            rate: highest.unwrap_or(regulator),
+            round_trip: down.delay.longest() + up.delay.longest() + handover + ack_delay,
+        }
+    }
+
+    fn bytes(&self) -> f64 {
+        self.rate.bytes_per_sec() * self.round_trip.as_secs_f64()
+    }
+
+    /// Returns `factor` times the product, rounded up, but not less than `least` [bytes], and how it was found.
+    fn window(&self, factor: f64, least: u64) -> (u64, String) {
+        let bytes = ((factor * self.bytes() / WINDOW_STEP).ceil() * WINDOW_STEP) as u64;
+        let times = if factor == 2.0 { "twice " } else { "" };
+        let product = format!("{times}{} x {} (round trip and ack_delay)", self.rate, self.round_trip);
+        if bytes > least {
+            (bytes, format!("the bandwidth-delay product: {product}, rounded up"))
+        } else {
+            (least, format!("the least default; {product} are {:.1} MB", factor * self.bytes() / 1e6))
+        }
+    }
+}
+
+/// Resolves the spacelink. Windows that the file does not give follow from the bandwidth-delay product: a stream's is one
+/// product, with which one stream can fill the link, and the connection's is two, because data behind a loss stays in
+/// flight for a second round trip while it is repaired. Receivers that tune their buffers use the same factor: Semke, Mahdavi
+/// & Mathis 1998, section 3.1; Linux, `tcp_rcv_space_adjust`.
+fn spacelink(cx: &mut Cx<'_>, path: &Path, raw: &mut file::Spacelink, bdp: &Bdp) -> Result<Spacelink, Error> {
+    let refuse = |cx: &Cx<'_>, key: &str, found: String, allowed: String| {
         Err(cx.error(&step(path, key), format!("found \"{found}\"; allowed: {allowed}")))
     };
     if raw.header.0 >= raw.packet.0 {
-        return refuse(
-            "header",
-            format!("{:?}", raw.header),
-            format!("less than the packet (\"{:?}\")", raw.packet),
-        );
+        let allowed = format!("less than the packet (\"{:?}\")", raw.packet);
+        return refuse(cx, "header", format!("{:?}", raw.header), allowed);
     }
-    if raw.stream_window.0 < raw.packet.0 {
+    let stream_window = match raw.stream_window {
+        Some(stream_window) => stream_window,
+        None => {
+            let (mut bytes, mut how) = bdp.window(1.0, LEAST_STREAM_WINDOW);
+            if let Some(window) = raw.window.filter(|window| window.0 < bytes) {
+                (bytes, how) = (window.0.max(raw.packet.0), "as window".to_owned());
+            }
+            cx.note(&step(path, "stream_window"), None, how);
+            *raw.stream_window.insert(Size::of(bytes))
+        }
+    };
+    let window = match raw.window {
+        Some(window) => window,
+        None => {
+            let (mut bytes, mut how) = bdp.window(2.0, LEAST_WINDOW);
+            if stream_window.0 > bytes {
+                (bytes, how) = (stream_window.0, "as stream_window".to_owned());
+            }
+            cx.note(&step(path, "window"), None, how);
+            *raw.window.insert(Size::of(bytes))
+        }
+    };
+    if stream_window.0 < raw.packet.0 {
         let allowed = format!("at least a packet (\"{:?}\")", raw.packet);
-        return refuse("stream_window", format!("{:?}", raw.stream_window), allowed);
+        return refuse(cx, "stream_window", format!("{stream_window:?}"), allowed);
     }
-    if raw.window.0 < raw.stream_window.0 {
-        let allowed = format!("at least stream_window (\"{:?}\")", raw.stream_window);
-        return refuse("window", format!("{:?}", raw.window), allowed);
+    if window.0 < stream_window.0 {
+        let allowed = format!("at least stream_window (\"{stream_window:?}\")");
+        return refuse(cx, "window", format!("{window:?}"), allowed);
     }
     Ok(Spacelink {
         packet: raw.packet.0,
         header: raw.header.0,
-        window: raw.window.0,
-        stream_window: raw.stream_window.0,
+        window: window.0,
+        stream_window: stream_window.0,
         ack_every: raw.ack_every.0,
         ack_delay: raw.ack_delay.time(),
     })
@@ -220,10 +288,9 @@ fn check_sequence_ranking(cx: &mut Cx<'_>, path: &Path, g: &Gateway) {
 }
 
 /// Checks the satellite link against its gateway.
-fn satellite(cx: &mut Cx<'_>, path: &Path, g: &Gateway, links: &mut [Link]) -> Result<(), Error> {
+fn satellite(cx: &mut Cx<'_>, path: &Path, g: &Gateway, links: &[Link], bdp: &Bdp) -> Result<(), Error> {
     let link = &links[g.link];
-    let (down, up) =
-        if g.link_forward { (&link.forward, &link.reverse) } else { (&link.reverse, &link.forward) };
+    let down = if g.link_forward { &link.forward } else { &link.reverse };
     let link_path = named("link", &link.name);
     let link_path = if g.link_forward { link_path } else { step(&link_path, "reverse") };
     if down.queue.is_some() {
@@ -239,11 +306,9 @@ fn satellite(cx: &mut Cx<'_>, path: &Path, g: &Gateway, links: &mut [Link]) -> R
             "below the regulator's rate: packets will wait in front of the satellite link",
         );
     }
-    let round_trip: Duration = down.delay.longest() + up.delay.longest() + g.spacelink.ack_delay;
-    let in_flight = g.regulator.rate.bytes_per_sec() * round_trip.as_secs_f64();
-    if !g.pep.split.is_empty() && (g.spacelink.window as f64) < in_flight {
+    if !g.pep.split.is_empty() && (g.spacelink.window as f64) < bdp.bytes() {
         let spacelink = step(path, "spacelink");
-        let least = (in_flight / 1e5).ceil() / 10.0;
+        let least = (bdp.bytes() / WINDOW_STEP).ceil() / 10.0;
         let text =
             format!("less than the regulator sends in a round trip of the satellite link, up to {least} MB");
         cx.warn(&step(&spacelink, "window"), &text);

@@ -273,10 +273,11 @@ pub struct Spacelink {
     pub packet: PacketSize,
     /// Length of the headers of a packet.
     pub header: HeaderSize,
-    /// Window of the connection: bytes in flight over all streams.
-    pub window: Size,
-    /// Window of a stream: bytes in flight.
-    pub stream_window: Size,
+    /// Window of the connection: bytes in flight over all streams. Default: twice the bandwidth-delay product of the
+    /// satellite link, at least 4 MB.
+    pub window: Option<Size>,
+    /// Window of a stream: bytes in flight. Default: the bandwidth-delay product of the satellite link, at least 1 MB.
+    pub stream_window: Option<Size>,
     /// Number of packets per acknowledgement.
     pub ack_every: Whole<1, 1_000_000>,
     /// Maximum delay of an acknowledgement.
@@ -288,8 +289,8 @@ impl Default for Spacelink {
         Self {
             packet: PacketSize::of(1491),
             header: HeaderSize::of(31),
-            window: Size::of(4_000_000),
-            stream_window: Size::of(1_000_000),
+            window: None,
+            stream_window: None,
             ack_every: Whole(32),
             ack_delay: Time::of(50_000_000),
         }
