@@ -26,7 +26,9 @@ mod queue;
 pub mod registry;
 pub mod sched;
 
-pub use crate::descriptor::{Default, Link, Param, ParamError, Range, Tune, Unit, Value, Values};
+pub use crate::descriptor::{
+    Default, FollowedRate, Link, Param, ParamError, Range, Tune, Unit, Value, Values,
+};
 pub use crate::flow_table::FlowTable;
 pub use crate::fluid::FluidModel;
 pub use crate::interface::{

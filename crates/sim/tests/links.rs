@@ -1,6 +1,6 @@
 //! Links, compared with values computed by hand.
 
-use crate::common::{results, shipped};
+use crate::common::{mean, results, shipped};
 use bentpipe_scenario::Scenario;
 use bentpipe_sim::{LOSS, RETRANSMISSION_LIMIT, Results};
 
@@ -297,4 +297,26 @@ fn the_gateway_keeps_its_queue_under_rain_fade() {
     let ahead = series("satellite.transmit_queue");
     let behind = series("transmit_queue");
     assert!(ahead.iter().sum::<f64>() < 0.2 * behind.iter().sum::<f64>());
+}
+
+/// A regulator falls with its link from 8 to 4 Mbit/s before the measurement. Thresholds are 33 and 66 ms of 8 Mbit/s, 22 and 44
+/// packets. A virtual queue that is served at 8 Mbit/s stays short, so only the limit of 200 packets holds, as in DropTail.
+#[test]
+fn virtual_queue_with_default_capacity_follows_a_falling_link() {
+    let step = "link.satellite.capacity={ steps = [['0 s', '8 Mbps'], ['50 s', '4 Mbps']] }";
+    let queue = |aqm: &str| {
+        let aqm = format!("gateway.aqm={{ {aqm} }}");
+        let overrides = ["run.warmup=60 s", "run.duration=120 s", step, &aqm];
+        mean(&results(&shipped("rain-fade", &overrides), 1), "transmit_queue")
+    };
+    let droptail = queue("algorithm = 'droptail'");
+    for (name, options, fixed) in [
+        ("avqred", "", ", min_capacity = '8 Mbps', max_capacity = '8 Mbps'"),
+        ("avq", ", gamma = 1.0, adapt = false", ", capacity = '8 Mbps'"),
+    ] {
+        let follows = queue(&format!("algorithm = '{name}'{options}"));
+        let fixed = queue(&format!("algorithm = '{name}'{options}{fixed}"));
+        assert!(follows < 44.0, "{name}: {follows} packets");
+        assert!((fixed / droptail - 1.0).abs() < 0.1, "{name}: {fixed} packets, DropTail {droptail}");
+    }
 }

@@ -21,7 +21,6 @@ __all__ = [
     "check_plan",
     "check_subscribers",
     "default_aqm",
-    "follows_capacity",
     "is_scheduler",
     "marks_where_it_watches",
     "mix_of",
@@ -196,12 +195,6 @@ def is_scheduler(name: str) -> bool:
 def marks_where_it_watches(name: str) -> bool:
     """Return True for an AQM that can mark only at the queue that it watches."""
     return not is_scheduler(name) and _registry()["aqms"][name]["placement"] != "anywhere"
-
-
-def follows_capacity(name: str) -> bool:
-    """Return True if an AQM has bounds of a capacity that it measures."""
-    params = _registry()["aqms"].get(name, {}).get("params", [])
-    return isinstance(params, list) and any(each["name"] == "min_capacity" for each in params)
 
 
 def _near(name: str, known: Mapping[str, object] | list[str]) -> str:

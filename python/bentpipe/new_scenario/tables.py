@@ -45,9 +45,9 @@ ORBITS: Mapping[str, Orbit] = {
 }
 """Orbits by name, in the order in which they are offered."""
 
-CLEAR_SKY = {"es_n0": 13, "margin": 1, "efficiency": 3.300184, "lowest": 0.490243}
-"""Carrier of a fading link: Es/N0 and margin [dB], and the efficiencies [bit/symbol] in clear sky (16APSK
-5/6) and of the most robust ModCod (QPSK 1/4), from ETSI EN 302 307-1, table 13."""
+CLEAR_SKY = {"es_n0": 13, "margin": 1, "efficiency": 3.300184}
+"""Carrier of a fading link: Es/N0 and margin [dB], and the efficiency [bit/symbol] in clear sky (16APSK 5/6),
+from ETSI EN 302 307-1, table 13."""
 
 LOWEST_VIDEO = 145e3
 """Lowest bitrate of adaptive video [bit/s], of Apple's HLS Authoring Specification."""

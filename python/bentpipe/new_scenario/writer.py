@@ -8,7 +8,6 @@ from bentpipe.format import brief, plural
 from bentpipe.new_scenario.answers import (
     Answers,
     default_aqm,
-    follows_capacity,
     is_scheduler,
     marks_where_it_watches,
 )
@@ -373,11 +372,7 @@ class _Plan:
         return [f"scheduler = {scheduler}", *_comment(reason), f'limit = "{limit}"']
 
     def _parameters(self, name: str) -> list[str]:
-        """Return parameters that depend on the answers: the round trip, and the capacity of a fading link."""
-        a = self.answers
-        if follows_capacity(name) and a.rain:
-            low = rate_text(float(f"{self.symbol_rate * CLEAR_SKY['lowest']:.4g}"))
-            return [f'min_capacity = "{low}"', f'max_capacity = "{rate_text(a.down)}"']
+        """Return parameters that depend on the answers: the round trip."""
         match name:
             case "codel" | "fq_codel":
                 # RFC 8289, sections 4.2 and 4.3: the longest round trip, and 5 % of it.

@@ -18,16 +18,17 @@
 //! link idle.
 //!
 //! *In a satellite gateway:* it watches only arrivals, so it can mark ahead of the PEP without knowledge of the
-//! transmit queue. But it does not control that queue either: what the PEP has buffered, and what a fading link cannot
-//! carry, is not in the virtual queue. `capacity` must be set to the link's long-term rate. It marks in runs, because
-//! all packets are marked while the virtual buffer is full, and long runs hit one connection several times. With drops
+//! transmit queue. But it does not control that queue either: what the PEP has buffered is not in the virtual queue. By
+//! default `C` follows the link's present rate, also while that fades. It marks in runs, because all packets are marked while the virtual buffer is full, and long runs hit one connection several times. With drops
 //! as marks, `adapt` and overload, much of the link stays idle; set `accepted = true` or `adapt = false`.
 
 use bentpipe_units::Instant;
 
 use crate::descriptor::{Algorithm, Placement, Preset};
 use crate::fluid::{Arrivals, BoundedVirtualQueue, FluidConfig, FluidModel, FluidVariant, Inputs};
-use crate::{Aqm, Context, Packet, Param, ParamError, Range, Tune, Unit, Value, Values, Verdict};
+use crate::{
+    Aqm, Context, FollowedRate, Packet, Param, ParamError, Range, Tune, Unit, Value, Values, Verdict,
+};
 
 /// The registry's entry.
 pub const ALGORITHM: Algorithm = Algorithm {
@@ -92,7 +93,8 @@ const PARAMS: &[Param] = &[
         "Capacity of which the virtual capacity is a share",
     )
     .symbol("C")
-    .origin("the link"),
+    .origin("the link")
+    .following_capacity(),
 ];
 
 const PRESETS: &[Preset] = &[Preset {
@@ -115,8 +117,9 @@ pub struct Avq {
     adapt: bool,
     accepted: bool,
     buffer: f64,
+    capacity: FollowedRate,
     /// C [bytes/s].
-    capacity: f64,
+    c: f64,
     /// C' [bytes/s].
     virtual_capacity: f64,
     /// VQ [bytes].
@@ -129,7 +132,7 @@ impl Avq {
     /// # Errors
     /// None beyond the ranges of single parameters.
     pub fn new(v: &Values) -> Result<Self, ParamError> {
-        let capacity = v.number("capacity") / 8.0;
+        let capacity = v.capacity("capacity");
         let gamma = v.number("gamma");
         Ok(Self {
             gamma,
@@ -138,7 +141,8 @@ impl Avq {
             accepted: v.flag("accepted"),
             buffer: v.number("buffer"),
             capacity,
-            virtual_capacity: gamma * capacity,
+            c: capacity.initial,
+            virtual_capacity: gamma * capacity.initial,
             vq: 0.0,
             last: Instant::ZERO,
         })
@@ -146,6 +150,15 @@ impl Avq {
 }
 
 impl Avq {
+    /// Adopts a capacity of `c` bytes/s.
+    #[inline]
+    fn follow(&mut self, c: f64) {
+        if c != self.c {
+            self.c = c;
+            self.virtual_capacity = if self.adapt { self.virtual_capacity.min(c) } else { self.gamma * c };
+        }
+    }
+
     /// Reduces the virtual capacity for `b` bytes of load.
     fn load(&mut self, b: f64) {
         self.virtual_capacity = (self.virtual_capacity - self.alpha * b).max(0.0);
@@ -158,6 +171,7 @@ impl Aqm for Avq {
         let b = f64::from(pkt.len);
         self.last = cx.now;
         self.vq = (self.vq - self.virtual_capacity * since).max(0.0);
+        self.follow(self.capacity.at(cx.queue.capacity));
         let verdict = if self.vq + b > self.buffer {
             Verdict::Mark
         } else {
@@ -165,8 +179,8 @@ impl Aqm for Avq {
             Verdict::Pass
         };
         if self.adapt {
-            let grown = self.virtual_capacity + self.alpha * self.gamma * self.capacity * since;
-            self.virtual_capacity = grown.min(self.capacity);
+            let grown = self.virtual_capacity + self.alpha * self.gamma * self.c * since;
+            self.virtual_capacity = grown.min(self.c);
             if !self.accepted {
                 self.load(b);
             }
@@ -345,6 +359,25 @@ mod tests {
                 Steps::new(&ALGORITHM, &[&given[..], &[("accepted", Value::Flag(accepted))]].concat());
             assert_eq!([avq.arrive(1000, 1000), avq.arrive(1000, 1000)], [Verdict::Pass, Verdict::Mark]);
             assert!((avq.probe("virtual_capacity") / 8.0 - capacity).abs() < 1e-6);
+        }
+    }
+
+    /// The link falls from 8 to 2 Mbit/s.
+    #[test]
+    fn default_capacity_follows_the_link_and_a_set_one_stays() {
+        let fixed = ("capacity", Value::Number(8e6));
+        for (adapt, given, expected) in
+            [(false, None, 2e6), (false, Some(fixed), 8e6), (true, None, 2e6), (true, Some(fixed), 8e6)]
+        {
+            let given: Vec<_> = [("adapt", Value::Flag(adapt)), ("gamma", Value::Number(1.0))]
+                .into_iter()
+                .chain([("alpha", Value::Number(1e-9))])
+                .chain(given)
+                .collect();
+            let mut avq = Steps::new(&ALGORITHM, &given);
+            avq.state.capacity = bentpipe_units::Rate::from_bps(2_000_000);
+            avq.arrive(1000, 1000);
+            assert!((avq.probe("virtual_capacity") - expected).abs() < 1.0, "{given:?}");
         }
     }
 

@@ -20,18 +20,20 @@
 //!
 //! *In a satellite gateway:* AVQRED was designed for it. It marks at the receive queue, ahead of the PEP, where the
 //! sender retransmits a dropped segment, and it needs only the number of bytes that the transmit queue has sent, so it
-//! works at any distance from that queue; unlike in RED, the delay between the two points causes no oscillation. With
-//! `min_capacity` below the link's rate it follows a fading link; by default the virtual queue is served at the nominal
-//! rate. The length of the transmit queue is not watched: a standing queue remains until the load falls below the
+//! works at any distance from that queue; unlike in RED, the delay between the two points causes no oscillation. By
+//! default the virtual queue is served at the link's present rate, also while that fades; the thresholds stay packets of
+//! the nominal rate. The length of the transmit queue is not watched: a standing queue remains until the load falls below the
 //! link's capacity.
 
-use bentpipe_units::{Duration, Instant};
+use bentpipe_units::{Duration, Instant, Rate};
 
 use super::uniform_dropper::{self, UniformDropper};
 use crate::descriptor::{Algorithm, Placement, Preset};
 use crate::fluid::{Arrivals, Equilibrium, FluidConfig, FluidModel, Inputs, Ramp, Service};
 use crate::marking;
-use crate::{Aqm, Context, Link, Packet, Param, ParamError, Range, Tune, Unit, Value, Values, Verdict};
+use crate::{
+    Aqm, Context, FollowedRate, Link, Packet, Param, ParamError, Range, Tune, Unit, Value, Values, Verdict,
+};
 
 /// The registry's entry.
 pub const ALGORITHM: Algorithm = Algorithm {
@@ -74,6 +76,7 @@ pub(super) const MIN_CAPACITY: Param = Param::from_link(
     "Least virtual capacity",
 )
 .origin("[B07] Table 3.1: the link's")
+.following_capacity()
 .tune(Tune::Around(0.1, 1.0));
 
 /// Greatest virtual capacity, by default the link's.
@@ -85,7 +88,8 @@ pub(super) const MAX_CAPACITY: Param = Param::from_link(
     Range::above(0.0, 1e15),
     "Greatest virtual capacity",
 )
-.origin("[B07] Table 3.1: the link's");
+.origin("[B07] Table 3.1: the link's")
+.following_capacity();
 
 /// Mean length of a packet.
 pub(super) const MEAN_PACKET: Param = Param::from_link(
@@ -121,10 +125,8 @@ const PRINTED: &[(&str, Value)] = &[
 #[derive(Debug)]
 pub(super) struct VirtualQueue {
     alpha: f64,
-    /// [bytes/s]
-    min_capacity: f64,
-    /// [bytes/s]
-    max_capacity: f64,
+    min_capacity: FollowedRate,
+    max_capacity: FollowedRate,
     mean_packet: f64,
     /// Virtual capacity [bytes/s].
     pub v_cap: f64,
@@ -147,14 +149,21 @@ impl VirtualQueue {
         }
         Ok(Self {
             alpha: v.number("alpha"),
-            min_capacity: min / 8.0,
-            max_capacity: max / 8.0,
+            min_capacity: v.capacity("min_capacity"),
+            max_capacity: v.capacity("max_capacity"),
             mean_packet: v.number("mean_packet"),
             v_cap: max / 8.0,
             vq: 0.0,
             last: Instant::ZERO,
             sent: 0,
         })
+    }
+
+    /// Returns the bounds of the virtual capacity [bytes/s]. A set bound holds where the link's capacity crosses it.
+    #[inline]
+    fn bounds(&self, capacity: Rate) -> (f64, f64) {
+        let (least, most) = (self.min_capacity.at(capacity), self.max_capacity.at(capacity));
+        if self.min_capacity.follows { (least.min(most), most) } else { (least, most.max(least)) }
     }
 
     /// Measures the output rate and serves the virtual queue, at most once per millisecond.
@@ -165,8 +174,8 @@ impl VirtualQueue {
         }
         let delta = delta.as_secs_f64();
         let output_rate = (cx.queue.sent_bytes - self.sent) as f64 / delta;
-        self.v_cap = (self.alpha * output_rate + (1.0 - self.alpha) * self.v_cap)
-            .clamp(self.min_capacity, self.max_capacity);
+        let (least, most) = self.bounds(cx.queue.capacity);
+        self.v_cap = (self.alpha * output_rate + (1.0 - self.alpha) * self.v_cap).clamp(least, most);
         self.vq = (self.vq - self.v_cap * delta).max(0.0);
         self.last = cx.now;
         self.sent = cx.queue.sent_bytes;
@@ -332,6 +341,27 @@ mod tests {
         assert_eq!(verdicts[..4], [Verdict::Pass; 4]);
         assert_eq!(verdicts[4..], [Verdict::Mark; 2]);
         assert_eq!(avqred.probe("VQ"), 4.0);
+    }
+
+    /// The link falls from 1 byte/us to a quarter. By default the virtual queue is served at the present rate; a set bound
+    /// stays, and bounds a default.
+    #[test]
+    fn default_bounds_follow_the_link_and_set_bounds_stay() {
+        for (given, v_cap) in [
+            (vec![], 2e6),
+            (vec![("min_capacity", 8e6), ("max_capacity", 8e6)], 8e6),
+            (vec![("min_capacity", 4e6)], 4e6),
+            (vec![("max_capacity", 8e6)], 4e6),
+        ] {
+            let given: Vec<_> = given.into_iter().map(|(name, x)| (name, Value::Number(x))).collect();
+            let alpha = [("alpha", Value::Number(1.0))];
+            let mut avqred = Steps::new(&ALGORITHM, &[&alpha[..], &given].concat());
+            avqred.state.capacity = Rate::from_bps(2_000_000);
+            // 1000 bytes in 2 ms: 4 Mbit/s.
+            avqred.state.sent_bytes = 1000;
+            avqred.arrive(2000, 1000);
+            assert_eq!(avqred.probe("v_cap"), v_cap, "{given:?}");
+        }
     }
 
     /// alpha = 1/2 and wide bounds: v_cap starts at the upper one, 8 Mbit/s = 1e6 bytes/s. In 2 ms 1000 bytes were

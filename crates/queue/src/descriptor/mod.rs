@@ -5,7 +5,7 @@
 
 mod params;
 
-pub use params::{Default, Link, Param, ParamError, Range, Tune, Unit, Value, Values};
+pub use params::{Default, FollowedRate, Link, Param, ParamError, Range, Tune, Unit, Value, Values};
 
 use crate::fluid::{FluidConfig, FluidModel};
 use crate::{Aqm, Marking, Scheduler};

@@ -124,6 +124,8 @@ pub struct Param {
     pub range: Range,
     /// Range of a search; `None` if it is not searched.
     pub tune: Option<Tune>,
+    /// True if the default is the link's capacity, and follows it where it varies.
+    pub follows_capacity: bool,
 }
 
 /// Range of a search for a parameter's best value.
@@ -183,7 +185,8 @@ impl Param {
     }
 
     const fn new(name: &'static str, unit: Unit, doc: &'static str, default: Default, range: Range) -> Self {
-        Self { name, symbol: name, unit, doc, default, origin: "", range, tune: None }
+        let (symbol, origin, tune) = (name, "", None);
+        Self { name, symbol, unit, doc, default, origin, range, tune, follows_capacity: false }
     }
 
     /// Sets the symbol in the source.
@@ -196,6 +199,12 @@ impl Param {
     #[must_use]
     pub const fn origin(self, origin: &'static str) -> Self {
         Self { origin, ..self }
+    }
+
+    /// Lets the default follow the link's capacity; see [`Values::capacity`].
+    #[must_use]
+    pub const fn following_capacity(self) -> Self {
+        Self { follows_capacity: true, ..self }
     }
 
     /// Sets the range of a search.
@@ -227,6 +236,27 @@ impl std::error::Error for ParamError {}
 pub struct Values {
     params: &'static [Param],
     values: Vec<Value>,
+    /// True for a default that follows the link's capacity.
+    following: Vec<bool>,
+}
+
+/// A rate that a parameter sets, or that follows the link.
+#[derive(Clone, Copy, Debug)]
+pub struct FollowedRate {
+    /// Set rate; that of the link before the run if it follows the link [bytes/s].
+    pub initial: f64,
+    /// True if it follows the link.
+    pub follows: bool,
+}
+
+impl FollowedRate {
+    /// Returns the rate while the link has `capacity` [bytes/s]. A link without capacity counts as one byte per second, so
+    /// that shares of it are finite.
+    #[must_use]
+    #[inline]
+    pub fn at(&self, capacity: Rate) -> f64 {
+        if self.follows { capacity.bytes_per_sec().max(1.0) } else { self.initial }
+    }
 }
 
 impl Values {
@@ -250,7 +280,30 @@ impl Values {
                 }),
             })
             .collect::<Result<_, _>>()?;
-        Ok(Self { params, values })
+        let following = params.iter().map(|p| p.follows_capacity && given(p.name).is_none()).collect();
+        Ok(Self { params, values, following })
+    }
+
+    /// Fixes all defaults at the capacity that they were derived from, as on a link of constant rate.
+    #[must_use]
+    pub fn fixed(mut self) -> Self {
+        self.following.fill(false);
+        self
+    }
+
+    /// Returns true if `name` is a default that follows the link's capacity.
+    #[must_use]
+    pub fn follows(&self, name: &str) -> bool {
+        self.params.iter().zip(&self.following).any(|(param, follows)| param.name == name && *follows)
+    }
+
+    /// Returns the rate `name`, a parameter in bits per second.
+    ///
+    /// # Panics
+    /// As [`Values::number`].
+    #[must_use]
+    pub fn capacity(&self, name: &str) -> FollowedRate {
+        FollowedRate { initial: self.number(name) / 8.0, follows: self.follows(name) }
     }
 
     /// Returns the parameters with their values, in the order of their descriptions.

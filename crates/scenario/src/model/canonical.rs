@@ -112,6 +112,7 @@ pub fn named<S: Serializer>(
 fn entries<M: SerializeMap>(values: &Values, map: &mut M) -> Result<(), M::Error> {
     for (param, value) in values.iter() {
         match value {
+            Value::Number(_) if values.follows(param.name) => map.serialize_entry(param.name, "link")?,
             Value::Number(x) => map.serialize_entry(param.name, &x)?,
             Value::Flag(x) => map.serialize_entry(param.name, &x)?,
             Value::Name(x) => map.serialize_entry(param.name, &x)?,

@@ -153,6 +153,15 @@ impl Capacity {
         }
     }
 
+    /// Returns true if the rate changes over time. It does not on a carrier whose ModCods are fixed.
+    #[must_use]
+    pub fn varies(&self) -> bool {
+        !matches!(
+            self,
+            Self::Carrier(Carrier { modulation: Modulation::Fixed(_) | Modulation::Hosts { .. }, .. })
+        )
+    }
+
     /// Returns the highest rate: of a trace over a second, of a carrier with hosts of different ModCods that of the most
     /// efficient one.
     #[must_use]

@@ -64,6 +64,12 @@ impl Gateway {
         watched_rate(self.watch, self.receive_queue.rate, self.regulator.rate)
     }
 
+    /// Returns true if the service rate of the watched queue changes over time.
+    #[must_use]
+    pub fn watched_rate_varies(&self) -> bool {
+        watched_rate_varies(self.watch, self.regulator.follows_link)
+    }
+
     /// Returns the capacity of the watched queue.
     #[must_use]
     pub fn watched_limit(&self) -> Limit {
@@ -109,6 +115,11 @@ pub(crate) fn watched_rate(watch: GatewayQueue, receive: Option<Rate>, regulator
         (GatewayQueue::Receive, Some(rate)) => rate,
         _ => regulator,
     }
+}
+
+/// See [`Gateway::watched_rate_varies`].
+pub(crate) fn watched_rate_varies(watch: GatewayQueue, follows_link: bool) -> bool {
+    watch == GatewayQueue::Transmit && follows_link
 }
 
 /// Aggregation of packets into flows.

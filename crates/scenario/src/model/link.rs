@@ -59,6 +59,12 @@ impl Direction {
         self.capacity.as_ref().map(Capacity::mean).or(self.rate)
     }
 
+    /// Returns true if the transmission rate changes over time.
+    #[must_use]
+    pub fn varies(&self) -> bool {
+        self.capacity.as_ref().is_some_and(Capacity::varies)
+    }
+
     /// Returns the highest transmission rate: the rate, or the maximum of the capacity.
     #[must_use]
     pub fn highest_rate(&self) -> Option<Rate> {

@@ -28,15 +28,24 @@ pub struct Resolved {
     pub preset: Option<&'static Preset>,
 }
 
+/// Capacity of the link that drains a queue.
+#[derive(Clone, Copy)]
+pub struct Capacity {
+    /// Capacity; the mean if it varies.
+    pub rate: Rate,
+    pub varies: bool,
+}
+
 /// Resolves the AQM at `path` for a link of `capacity`, with `mean_packet` [bytes] unless the table gives it. Writes
 /// every parameter back to `raw`.
 pub fn resolve(
     cx: &mut Cx<'_>,
     path: &Path,
     raw: &mut Aqm,
-    capacity: Rate,
+    capacity: Capacity,
     mean_packet: f64,
 ) -> Result<Resolved, Error> {
+    let Capacity { rate: capacity, varies } = capacity;
     let (algorithm, preset) = look_up(cx, path, raw)?;
     for (key, _) in &raw.0 {
         if !KEYS.contains(&key.as_str()) && !algorithm.params.iter().any(|p| p.name == *key) {
@@ -53,7 +62,10 @@ pub fn resolve(
     };
     let link = Link { capacity, mean_packet };
     let printed = preset.map_or(&[][..], |p| p.values);
-    let (values, given) = parameters(cx, path, algorithm.params, &raw.0, &link, printed)?;
+    let (mut values, given) = parameters(cx, path, algorithm.params, &raw.0, &link, printed)?;
+    if !varies {
+        values = values.fixed();
+    }
     (algorithm.build)(&values).map_err(|e| cx.error(&step(path, e.name), e.problem))?;
     let changed =
         given.iter().map(|(name, _)| *name).filter(|name| preset.is_some() || cx.overridden(path, name));
@@ -207,7 +219,8 @@ fn note(
             match (printed, param.default) {
                 (Some(p), _) => cx.note(&key, Some(Origin::Preset), format!("{}, {}", p.name, p.source)),
                 (None, ParamDefault::FromLink(_, how)) if param.name != "mean_packet" => {
-                    cx.note(&key, None, how.to_owned());
+                    let follows = if spec.values.follows(param.name) { ", which it follows" } else { "" };
+                    cx.note(&key, None, format!("{how}{follows}"));
                 }
                 _ => {}
             }

@@ -12,7 +12,7 @@ use super::{aqm, marking, scheduler, threshold};
 use crate::error::{Error, quoted};
 use crate::model::{
     AqmSpec, FlowKey, Gateway, Link, MarkingSpec, Pep, ReceiveQueue, Regulator, Spacelink, TransmitQueue,
-    watched_rate,
+    watched_rate, watched_rate_varies,
 };
 use crate::reader::tree::{Path, Step, Value, step};
 use crate::schema::gateway::{self as file, RateOrLink};
@@ -61,7 +61,8 @@ pub fn gateway(
     let ack_delay = raw.spacelink.ack_delay.time();
     let bdp = Bdp::of(&links[link], link_forward, rate, follows_link, ack_delay);
     let drain = watched_rate(watch, receive_rate, rate);
-    let mut aqm = aqm::resolve(cx, &at("aqm"), &mut raw.aqm, drain, mean_packet)?;
+    let capacity = aqm::Capacity { rate: drain, varies: watched_rate_varies(watch, follows_link) };
+    let mut aqm = aqm::resolve(cx, &at("aqm"), &mut raw.aqm, capacity, mean_packet)?;
     let its_link = AqmLink { capacity: drain, mean_packet: aqm.mean_packet };
     let given = raw.marking.get("method").is_some();
     let (marking, changed) = marking::resolve(cx, &at("marking"), &mut raw.marking, aqm.preset, &its_link)?;

@@ -69,9 +69,8 @@ pub fn link(
         shared_delay,
         handover: access::handover(cx, &at("handover"), raw.handover.as_mut())?,
     };
-    let rates = [link.forward.mean_rate(), link.reverse.mean_rate()];
-    link.forward.queue = queue(cx, &path, raw.queue.as_mut(), rates[0], mean_packet)?;
-    link.reverse.queue = queue(cx, &back, raw.reverse.queue.as_mut(), rates[1], mean_packet)?;
+    link.forward.queue = queue(cx, &path, raw.queue.as_mut(), &link.forward, mean_packet)?;
+    link.reverse.queue = queue(cx, &back, raw.reverse.queue.as_mut(), &link.reverse, mean_packet)?;
     Ok(link)
 }
 

@@ -2,12 +2,11 @@
 
 use bentpipe_queue::descriptor::Preset;
 use bentpipe_queue::{Limit, Marking};
-use bentpipe_units::Rate;
 
 use super::cx::Cx;
 use super::{aqm, scheduler, threshold};
 use crate::error::{Error, quoted};
-use crate::model::QueueSpec;
+use crate::model::{Direction, QueueSpec};
 use crate::reader::tree::{Path, step};
 use crate::schema::forms::{Either, OneOf};
 use crate::schema::link as file;
@@ -17,18 +16,19 @@ pub fn queue(
     cx: &mut Cx<'_>,
     link: &Path,
     raw: Option<&mut file::Queue>,
-    rate: Option<Rate>,
+    direction: &Direction,
     mean_packet: f64,
 ) -> Result<Option<QueueSpec>, Error> {
     let Some(raw) = raw else { return Ok(None) };
     let path = step(link, "queue");
-    let Some(rate) = rate else {
+    let Some(rate) = direction.mean_rate() else {
         let problem = "missing; a queue needs a service rate, such as \"20 Mbps\", or a capacity";
         return Err(cx.error(&step(link, "rate"), problem.to_owned()));
     };
     let scheduler = scheduler::resolve(cx, &step(&path, "scheduler"), &mut raw.scheduler, rate, mean_packet)?;
     let limit = limit(cx, &step(&path, "limit"), raw.limit.as_ref(), mean_packet)?;
-    let aqm = aqm::resolve(cx, &step(&path, "aqm"), &mut raw.aqm, rate, mean_packet)?;
+    let capacity = aqm::Capacity { rate, varies: direction.varies() };
+    let aqm = aqm::resolve(cx, &step(&path, "aqm"), &mut raw.aqm, capacity, mean_packet)?;
     check_no_window_preset(cx, &step(&path, "aqm"), aqm.preset)?;
     threshold::check_threshold(cx, &step(&path, "aqm"), &aqm.spec, limit)?;
     Ok(Some(QueueSpec {

@@ -77,18 +77,24 @@ pub fn subject(cx: &mut Cx<'_>, file: &mut File, s: &Scenario) -> Result<Subject
 
 /// Checks the scenario's own settings at the subject, and the names of those to compare.
 pub fn settings(cx: &mut Cx<'_>, file: &mut File, s: &mut Scenario, mean_packet: f64) -> Result<(), Error> {
-    let (capacity, mean_packet, limit) = match s.subject {
+    let (rate, varies, mean_packet, limit) = match s.subject {
         Subject::Gateway(i) => {
             let gateway = &s.gateways[i];
-            (gateway.watched_rate(), gateway.mean_packet, gateway.watched_limit())
+            (
+                gateway.watched_rate(),
+                gateway.watched_rate_varies(),
+                gateway.mean_packet,
+                gateway.watched_limit(),
+            )
         }
         Subject::Link(i) => {
             let forward = &s.links[i].forward;
             let mean = forward.queue.as_ref().map_or(mean_packet, |q| q.mean_packet);
             let limit = forward.queue.as_ref().map_or(Limit::NONE, |q| q.limit);
-            (forward.mean_rate().unwrap_or_default(), mean, limit)
+            (forward.mean_rate().unwrap_or_default(), forward.varies(), mean, limit)
         }
     };
+    let capacity = aqm::Capacity { rate, varies };
     for (name, raw) in &mut file.setting.0 {
         let path = named("setting", name);
         nodes::check_name(cx, &path, name)?;
