@@ -60,6 +60,9 @@ class Scenario:
     def traffic(self) -> list[tuple[str, str, str]]:
         """Traffic: name, class and kind of each."""
     @property
+    def thresholds(self) -> list[tuple[str, float, float]]:
+        """Limits of good and bad that the file sets: measure, good and bad of each."""
+    @property
     def title(self) -> str:
         """One-line description."""
     @property

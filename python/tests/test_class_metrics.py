@@ -13,6 +13,9 @@ import bentpipe as bp
 from bentpipe.cli.app import cli
 from bentpipe.errors import UsageError
 from bentpipe.qoe import video, voice
+from bentpipe.qoe.thresholds import Limits
+from bentpipe.runs.plan import make_plan
+from bentpipe.runs.store import Store
 from bentpipe.stats.class_metrics import CLASS_METRICS
 from bentpipe.stats.intervals import Summary, summarise
 from bentpipe.stats.metrics import METRICS, check_classes, find, named_metric
@@ -242,6 +245,7 @@ class Made:
 
     traffic: list[tuple[str, str, str]]
     by_setting: dict[str, dict[str, list[float | None]]]
+    thresholds: Limits = ()
 
     @property
     def settings(self) -> list[str]:
@@ -274,6 +278,29 @@ def test_each_class_is_judged_by_the_figure_of_its_kind() -> None:
 def test_grades_follow_the_thresholds() -> None:
     rows = served(made(red=[2.0, 2.1, 2.2], cake=[4.1, 4.2, 4.3]))
     assert [[each.grade for each in row] for row in rows] == [["bad", "fair"], ["good", "fair"]]
+
+
+def test_grades_follow_the_limits_of_the_scenario() -> None:
+    strict = made(red=[2.0, 2.1, 2.2], cake=[4.1, 4.2, 4.3])
+    strict.thresholds = [("voice.mos", 4.5, 4.3), ("page.load", 3.0, 5.0)]
+    rows = served(strict)
+    assert [[each.grade for each in row] for row in rows] == [["bad", "good"], ["bad", "good"]]
+    assert "voice: best under cake (MOS, mean 4.200, bad); bad under every setting." in findings(strict)
+
+
+# The limits change grades, not runs: the result of another threshold is the same one, with its grades.
+def test_limits_of_the_scenario_are_stored_and_no_run_depends_on_them(tmp_path: Path) -> None:
+    brief = ["run.warmup=0 s", "run.duration=2 s"]
+    limits = [("page.load", 3.0, 4.0)]
+    plain, strict = (
+        bp.load("small-gateway", [*brief, *more]) for more in ([], ['thresholds."page.load".good=3'])
+    )
+    assert plain.canonical() == strict.canonical()
+    assert strict.thresholds == limits
+    result = bp.compare(strict, ["red"], runs=1, out=tmp_path / "out")
+    assert bp.open(tmp_path / "out").thresholds == result.thresholds == limits
+    Store.resume(tmp_path / "out", make_plan(plain, ["red"], 1)).close()
+    assert bp.open(tmp_path / "out").thresholds == []
 
 
 def test_the_best_setting_is_named_with_those_that_cannot_be_told_apart() -> None:

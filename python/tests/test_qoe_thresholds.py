@@ -4,6 +4,7 @@ import math
 
 import pytest
 
+import bentpipe as bp
 from bentpipe.errors import UsageError
 from bentpipe.qoe import voice
 from bentpipe.qoe.thresholds import THRESHOLDS, Grade, rating, with_overrides
@@ -139,3 +140,17 @@ def test_wrong_limits_are_refused_with_what_is_allowed(
 def test_unknown_measure_is_refused() -> None:
     with pytest.raises(UsageError, match=r"^thresholds have no measure 'fun': voice.r, "):
         rating("fun", 1)
+
+
+# A limit of bad at the default of good is allowed, one beyond it is not: name, direction and value agree.
+@pytest.mark.parametrize("measure", sorted(THRESHOLDS))
+def test_scenarios_have_the_same_measures_and_defaults(measure: str) -> None:
+    each = THRESHOLDS[measure]
+    step = 0.001 if each.higher else -0.001
+    for key, limit, other in (("bad", each.good, each.good), ("good", each.bad, each.bad)):
+        key_path = f'thresholds."{measure}".{key}'
+        (found,) = bp.load("small-gateway", [f"{key_path}={limit}"]).thresholds
+        assert found == (measure, other, other)
+        beyond = limit + (step if key == "bad" else -step)
+        with pytest.raises(bp.ScenarioError, match=r"because (higher|lower) values are better"):
+            bp.load("small-gateway", [f"{key_path}={beyond}"])

@@ -253,6 +253,12 @@ impl Scenario {
         to_python(py, &rows)
     }
 
+    /// Limits of good and bad that the file sets: measure, good and bad of each.
+    #[getter]
+    fn thresholds(&self) -> Vec<(&'static str, f64, f64)> {
+        self.inner.thresholds.iter().map(|t| (t.measure, t.good, t.bad)).collect()
+    }
+
     /// Returns the table `model` as a dictionary, defaults filled in.
     fn models<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         to_python(py, &self.inner.models)

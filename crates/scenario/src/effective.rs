@@ -62,7 +62,7 @@ pub fn list((root, notes): (&Node, &Notes), file: &File) -> Vec<Effective> {
         }
         flatten((root, notes), &path, &serde_json::to_value(gateway).unwrap_or_default(), &mut out);
     }
-    for name in ["transport", "traffic", "model"] {
+    for name in ["transport", "traffic", "thresholds", "model"] {
         section(&mut out, name);
     }
     out

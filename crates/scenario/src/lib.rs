@@ -29,11 +29,11 @@ pub use model::{
     Absence, Access, AqmSpec, Bulk, Capacity, Capture, Carrier, Clock, Codec, Congestion, ConnectionPer,
     Controller, DATAGRAM_HEADER, Dash, Delay, Demand, Digest, Direction, Distribution, Drawn, Ecn, Equations,
     Fade, Feedback, Files, FlowKey, FluidVariant, Fourier, Frames, Gateway, GatewayIndex, GilbertElliott,
-    Gop, Handover, Hop, Host, HostIndex, Http, Link, LinkIndex, Loss, LossAt, LossModel, LossOf, MODCODS,
-    MarkingSpec, MeasuredSeries, Modcod, ModelKind, Models, Modulation, Movie, Packets, Pages, Pattern, Pep,
-    Per, Printed, Protocol, QueueSpec, Ramp, ReceiveQueue, Regulator, Rto, Rtp, Run, Samples, SchedulerSpec,
-    Sctp, Spacelink, State, Steps, Subject, Tcp, Trace, Traffic, TrafficKind, TransmitQueue, Transport,
-    TransportIndex,
+    Gop, Handover, Hop, Host, HostIndex, Http, Link, LinkIndex, Loss, LossAt, LossModel, LossOf, MEASURES,
+    MODCODS, MarkingSpec, Measure, MeasuredSeries, Modcod, ModelKind, Models, Modulation, Movie, Packets,
+    Pages, Pattern, Pep, Per, Printed, Protocol, QueueSpec, Ramp, ReceiveQueue, Regulator, Rto, Rtp, Run,
+    Samples, SchedulerSpec, Sctp, Spacelink, State, Steps, Subject, Tcp, Threshold, Trace, Traffic,
+    TrafficKind, TransmitQueue, Transport, TransportIndex,
 };
 pub use scenario::Scenario;
 pub use schema::json::json_schema;

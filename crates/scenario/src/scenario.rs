@@ -6,7 +6,9 @@ use serde::Serialize;
 
 use crate::effective::Effective;
 use crate::error::Error;
-use crate::model::{AqmSpec, Gateway, Host, Link, Models, Printed, Run, Subject, Traffic, Transport};
+use crate::model::{
+    AqmSpec, Gateway, Host, Link, Models, Printed, Run, Subject, Threshold, Traffic, Transport,
+};
 use crate::reader::Input;
 use crate::settings::{self, Setting};
 
@@ -42,6 +44,9 @@ pub struct Scenario {
     /// Published values to compare with.
     #[serde(skip)]
     pub printed: Vec<Printed>,
+    /// Limits of good and bad that the file sets. No run depends on them.
+    #[serde(skip)]
+    pub thresholds: Vec<Threshold>,
     /// Parameters of the analytical models.
     #[serde(skip)]
     pub models: Models,

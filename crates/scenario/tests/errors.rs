@@ -82,7 +82,7 @@ fn unknown_keys_are_reported() {
             "[gateway]",
             "[gatway]",
             "my.toml:17:2: gatway: no such key; did you mean \"gateway\"? allowed: title, description, source, run, \
-             host, router, link, gateway, transport, traffic, setting, model, printed",
+             host, router, link, gateway, transport, traffic, setting, thresholds, model, printed",
         ),
         (
             "sessions = 20",
@@ -97,6 +97,41 @@ fn unknown_keys_are_reported() {
              jitter, per, ordered",
         ),
         ("count = 5", "count = 5\ncount = 6", "my.toml:8:1: not TOML: duplicate key \"count\""),
+    ]);
+}
+
+#[test]
+fn wrong_limits_of_quality_are_reported() {
+    check(&[
+        (
+            "sessions = 20",
+            "sessions = 20\n[thresholds]\n\"voice.moss\" = { good = 4 }",
+            "my.toml:34:1: thresholds.\"voice.moss\": found \"voice.moss\"; did you mean \"voice.mos\"? allowed: \
+             voice.r, voice.mos, voice.delay, voice.loss, page.ttfb, page.load, video.mos, video.startup, \
+             video.stalls, game.delay, game.loss, download.time, download.plan, responsiveness",
+        ),
+        (
+            "sessions = 20",
+            "sessions = 20\n[thresholds]\n\"page.load\" = { good = 5 }",
+            "my.toml:34:24: thresholds.\"page.load\".good: found good = 5 and bad = 4; allowed: a good of at most bad, \
+             because lower values are better",
+        ),
+        (
+            "sessions = 20",
+            "sessions = 20\n[thresholds]\n\"voice.mos\" = { bad = 4.1 }",
+            "my.toml:34:23: thresholds.\"voice.mos\".bad: found good = 4.03 and bad = 4.1; allowed: a good of at least \
+             bad, because higher values are better",
+        ),
+        (
+            "sessions = 20",
+            "sessions = 20\n[thresholds]\n\"voice.mos\" = { fair = 3.6 }",
+            "my.toml:34:17: thresholds.\"voice.mos\".fair: no such key; allowed: good, bad",
+        ),
+        (
+            "sessions = 20",
+            "sessions = 20\n[thresholds]\n\"voice.mos\" = { bad = nan }",
+            "my.toml:34:23: thresholds.\"voice.mos\".bad: found NaN; allowed: a number",
+        ),
     ]);
 }
 

@@ -470,6 +470,18 @@ fn spacelink_windows_follow_the_bandwidth_delay_product() {
 }
 
 #[test]
+fn limits_of_quality_are_filled_in_and_are_not_canonical() {
+    let plain = load("small-gateway", &[]);
+    let strict =
+        load("small-gateway", &["thresholds.\"voice.mos\"={ bad = 3.6 }", "thresholds.\"page.load\".good=3"]);
+    assert_eq!(plain.canonical_json(), strict.canonical_json());
+    let found: Vec<_> = strict.thresholds.iter().map(|t| (t.measure, t.good, t.bad)).collect();
+    assert_eq!(found, [("voice.mos", 4.03, 3.6), ("page.load", 3.0, 4.0)]);
+    let shown = strict.effective().iter().find(|row| row.key == "thresholds.\"voice.mos\".bad");
+    assert_eq!(shown.map(|row| row.value.as_str()), Some("3.6"));
+}
+
+#[test]
 fn warnings_name_probable_mistakes() {
     let warnings = |overrides: &[&str]| load("small-gateway", overrides).warnings;
     assert_eq!(

@@ -392,7 +392,7 @@ def _guards(scenario: _core.Scenario) -> tuple[Limit, ...]:
     """Return the limits beyond which the service of a class of a scenario is bad."""
     return tuple(
         Limit(each.metric.name, ">=" if each.threshold.higher else "<=", each.threshold.bad)
-        for each in services(scenario.traffic)
+        for each in services(scenario.traffic, scenario.thresholds)
         if each.threshold is not None
     )
 

@@ -1,19 +1,32 @@
 """Limits of good and bad for each measure of quality, with their sources.
 
-A value at the limit of good is good; a value at the limit of bad is fair. `with_overrides` changes limits.
+A value at the limit of good is good; a value at the limit of bad is fair. A scenario's table `thresholds` and
+`with_overrides` change limits.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Literal
 
 from bentpipe.errors import UsageError
 
-__all__ = ["THRESHOLDS", "Grade", "Threshold", "markdown", "rating", "with_overrides"]
+__all__ = [
+    "THRESHOLDS",
+    "Grade",
+    "Limits",
+    "Threshold",
+    "markdown",
+    "of_scenario",
+    "rating",
+    "with_overrides",
+]
 
 Grade = Literal["good", "fair", "bad"]
+
+Limits = Sequence[tuple[str, float, float]]
+"""Limits that a scenario sets: measure, good and bad of each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,6 +195,14 @@ def rating(
     if value is None or math.isnan(value):
         return None
     return thresholds[measure].grade(value)
+
+
+def of_scenario(limits: Limits) -> dict[str, Threshold]:
+    """Return the thresholds with the limits that a scenario sets, as `Scenario.thresholds`."""
+    changed = dict(THRESHOLDS)
+    for measure, good, bad in limits:
+        changed[measure] = replace(changed[measure], good=good, bad=bad, source="set in the scenario")
+    return changed
 
 
 def with_overrides(overrides: Mapping[str, Mapping[str, object]]) -> dict[str, Threshold]:

@@ -184,7 +184,7 @@ def _served(result: Result) -> list[list[dict[str, Any]]]:
 def _thresholds(result: Result) -> list[str]:
     """Return the limits of good and bad of the figures of a result's classes, with their sources."""
     lines = []
-    for service in services(result.traffic):
+    for service in services(result.traffic, result.thresholds):
         limits = service.threshold
         if limits is None:
             continue

@@ -208,6 +208,11 @@ class Result:
         """Name, class and kind of each traffic; none if an earlier version made the result."""
         return [(name, of, kind) for name, of, kind in self.manifest.get("traffic", [])]
 
+    @property
+    def thresholds(self) -> list[tuple[str, float, float]]:
+        """Limits of good and bad that the scenario sets: measure, good and bad of each."""
+        return [(measure, good, bad) for measure, good, bad in self.manifest.get("thresholds", [])]
+
     def summary(self, setting: str, metric: str) -> Summary:
         """Return the mean of a metric of a setting over its runs, with its interval."""
         place = [each.name for each in self.known_metrics].index(metric)

@@ -154,7 +154,14 @@ class Store:
             files.remove_partials(folder)
         except OSError as error:
             raise UsageError(f"{folder}: cannot be written: {error.strerror}") from None
-        return cls(folder, plan, read_manifest(folder), lock)
+        manifest = read_manifest(folder)
+        limits = _thresholds(plan.scenario)
+        if manifest.get("thresholds") != limits.get("thresholds"):
+            # No run depends on them.
+            manifest.pop("thresholds", None)
+            manifest |= limits
+            files.write_json(folder / MANIFEST, manifest)
+        return cls(folder, plan, manifest, lock)
 
     @property
     def complete(self) -> bool:
@@ -418,6 +425,7 @@ def _manifest(
             for setting in plan.settings
         ],
         "traffic": [list(each) for each in scenario.traffic],
+        **_thresholds(scenario),
         "seeds": list(plan.seeds),
         "trace": list(plan.trace),
         "printed": [] if _is_changed(scenario) else present_printed(scenario.printed()),
@@ -425,6 +433,11 @@ def _manifest(
         "started": _now(),
         "finished": None,
     }
+
+
+def _thresholds(scenario: _core.Scenario) -> dict[str, Any]:
+    """Return the entry of the limits of good and bad that a scenario sets; none if it sets none."""
+    return {"thresholds": [list(each) for each in scenario.thresholds]} if scenario.thresholds else {}
 
 
 def _written(setting: Setting) -> dict[str, Any] | None:

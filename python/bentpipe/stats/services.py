@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from bentpipe.format import number, plural
-from bentpipe.qoe.thresholds import THRESHOLDS, Grade, Threshold
+from bentpipe.qoe.thresholds import Grade, Limits, Threshold, of_scenario
 from bentpipe.stats.class_metrics import class_metric
 from bentpipe.stats.intervals import Summary, paired
 from bentpipe.stats.recorded import Metric, Traffic
@@ -30,6 +30,10 @@ class Graded(Protocol):
     @property
     def traffic(self) -> list[tuple[str, str, str]]:
         """Name, class and kind of each traffic."""
+
+    @property
+    def thresholds(self) -> Limits:
+        """Limits of good and bad that the scenario sets."""
 
     @property
     def settings(self) -> list[str]:
@@ -70,21 +74,21 @@ class Served:
         return self.service.grade(self.found.mean)
 
 
-def services(traffic: Traffic) -> list[Service]:
-    """Return the service of each class, in order."""
-    found = []
+def services(traffic: Traffic, limits: Limits = ()) -> list[Service]:
+    """Return the service of each class, in order, graded by the defaults and the `limits` of a scenario."""
+    found, thresholds = [], of_scenario(limits)
     for traffic_class in dict.fromkeys(each[1] for each in traffic):
         kinds = {kind for _, of, kind in traffic if of == traffic_class}
         figure, measure = next((_FIGURES[kind] for kind in _FIGURES if kind in kinds), _PACKETS)
         metric = class_metric(f"{traffic_class}.{figure}")
         if metric is not None:
-            found.append(Service(traffic_class, metric, THRESHOLDS[measure] if measure else None))
+            found.append(Service(traffic_class, metric, thresholds[measure] if measure else None))
     return found
 
 
 def served(result: Graded) -> list[list[Served]]:
     """Return each class under each setting: a list per setting."""
-    known = services(result.traffic)
+    known = services(result.traffic, result.thresholds)
     return [
         [Served(each, setting, result.summary(setting, each.metric.name)) for each in known]
         for setting in result.settings
@@ -101,7 +105,7 @@ def findings(result: Graded) -> list[str]:
         return []
     values = result.values()
     sentences, alike, untold = list[str](), list[str](), False
-    for service in services(result.traffic):
+    for service in services(result.traffic, result.thresholds):
         name = service.metric.name
         means = {
             setting: mean

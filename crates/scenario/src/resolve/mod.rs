@@ -10,6 +10,7 @@ mod gateway;
 mod link;
 mod loss;
 mod marking;
+mod measures;
 mod models;
 pub mod nodes;
 pub mod overrides;
@@ -105,6 +106,7 @@ pub fn resolve_tree(
         traffic,
         settings: Vec::new(),
         printed: Vec::new(),
+        thresholds: measures::thresholds(cx, &mut file.thresholds)?,
         models: models::models(cx, file.model.as_ref())?,
         subject: Subject::Link(LinkIndex(0)),
         warnings: Vec::new(),

@@ -10,6 +10,7 @@ use super::gateway::Gateways;
 use super::link::{Link, zero};
 use super::models::Models;
 use super::quantity::{Span, Time, Whole};
+use super::thresholds::Thresholds;
 use super::traffic::Traffic;
 use super::transport::Transport;
 
@@ -48,6 +49,9 @@ pub struct File {
     #[serde(default)]
     #[schemars(schema_with = "crate::schema::algorithms::settings")]
     pub setting: Named<Aqm>,
+    /// Limits of good and bad by measure of quality, such as "voice.mos". They change grades only, not the runs.
+    #[serde(default, skip_serializing_if = "Thresholds::is_empty")]
+    pub thresholds: Thresholds,
     /// Parameters of the analytical models.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub model: Option<Models>,

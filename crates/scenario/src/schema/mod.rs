@@ -16,6 +16,7 @@ pub mod packets;
 pub mod param;
 pub mod presets;
 pub mod quantity;
+pub mod thresholds;
 pub mod traffic;
 pub mod transport;
 
