@@ -299,7 +299,7 @@ def test_limits_of_the_scenario_are_stored_and_no_run_depends_on_them(tmp_path: 
     assert strict.thresholds == limits
     result = bp.compare(strict, ["red"], runs=1, out=tmp_path / "out")
     assert bp.open(tmp_path / "out").thresholds == result.thresholds == limits
-    Store.resume(tmp_path / "out", make_plan(plain, ["red"], 1)).close()
+    Store.resume(tmp_path / "out", make_plan(plain, settings=["red"], runs=1)).close()
     assert bp.open(tmp_path / "out").thresholds == []
 
 

@@ -84,11 +84,11 @@ pub fn flatten((root, notes): (&Node, &Notes), path: &Path, value: &Value, out: 
     }
 }
 
-/// True for a table that is set as a whole: a distribution, a loss model, a capacity, or a limit with both bounds.
+/// True for a table that is set as a whole: a distribution, a loss model, a capacity, or a limit with several bounds.
 fn is_one_value(table: &serde_json::Map<String, Value>) -> bool {
     const MORE: [&str; 6] = ["jitter", "probability", "nth", "gilbert_elliott", "bit_error_rate", "modcod"];
     let distribution = |key: &String| DISTRIBUTIONS.contains(&key.as_str()) || MORE.contains(&key.as_str());
-    let limit = |key: &String| matches!(key.as_str(), "packets" | "bytes");
+    let limit = |key: &String| matches!(key.as_str(), "packets" | "bytes" | "time");
     // Traffic, which has a kind, may have a key `trace` too.
     (table.keys().any(distribution) && !table.contains_key("kind"))
         || (!table.is_empty() && table.keys().all(limit))

@@ -104,33 +104,52 @@ fn unknown_keys_are_reported() {
 fn wrong_limits_of_quality_are_reported() {
     check(&[
         (
-            "sessions = 20",
-            "sessions = 20\n[thresholds]\n\"voice.moss\" = { good = 4 }",
-            "my.toml:34:1: thresholds.\"voice.moss\": found \"voice.moss\"; did you mean \"voice.mos\"? allowed: \
+            "[traffic.web]",
+            "[thresholds]\n\"voice.moss\" = { good = 4 }\n[traffic.web]",
+            "my.toml:29:1: thresholds.\"voice.moss\": found \"voice.moss\"; did you mean \"voice.mos\"? allowed: \
              voice.r, voice.mos, voice.delay, voice.loss, page.ttfb, page.load, video.mos, video.startup, \
              video.stalls, game.delay, game.loss, download.time, download.plan, responsiveness",
         ),
         (
-            "sessions = 20",
-            "sessions = 20\n[thresholds]\n\"page.load\" = { good = 5 }",
-            "my.toml:34:24: thresholds.\"page.load\".good: found good = 5 and bad = 4; allowed: a good of at most bad, \
+            "[traffic.web]",
+            "[thresholds]\n\"page.load\" = { good = 5 }\n[traffic.web]",
+            "my.toml:29:24: thresholds.\"page.load\".good: found good = 5 and bad = 4; allowed: a good of at most bad, \
              because lower values are better",
         ),
         (
-            "sessions = 20",
-            "sessions = 20\n[thresholds]\n\"voice.mos\" = { bad = 4.1 }",
-            "my.toml:34:23: thresholds.\"voice.mos\".bad: found good = 4.03 and bad = 4.1; allowed: a good of at least \
+            "[traffic.web]",
+            "[thresholds]\n\"voice.mos\" = { bad = 4.1 }\n[traffic.web]",
+            "my.toml:29:23: thresholds.\"voice.mos\".bad: found good = 4.03 and bad = 4.1; allowed: a good of at least \
              bad, because higher values are better",
         ),
         (
-            "sessions = 20",
-            "sessions = 20\n[thresholds]\n\"voice.mos\" = { fair = 3.6 }",
-            "my.toml:34:17: thresholds.\"voice.mos\".fair: no such key; allowed: good, bad",
+            "[traffic.web]",
+            "[thresholds]\n\"voice.mos\" = { fair = 3.6 }\n[traffic.web]",
+            "my.toml:29:17: thresholds.\"voice.mos\".fair: no such key; allowed: good, bad",
         ),
         (
-            "sessions = 20",
-            "sessions = 20\n[thresholds]\n\"voice.mos\" = { bad = nan }",
-            "my.toml:34:23: thresholds.\"voice.mos\".bad: found NaN; allowed: a number",
+            "[traffic.web]",
+            "[thresholds]\n\"voice.mos\" = { bad = nan }\n[traffic.web]",
+            "my.toml:29:23: thresholds.\"voice.mos\".bad: found NaN; allowed: a number",
+        ),
+    ]);
+}
+
+#[test]
+fn wrong_queue_limits_are_reported() {
+    check(&[
+        (
+            "rate = \"1 Mbps\" }",
+            "rate = \"1 Mbps\" }\ntransmit_queue.limit = \"200 mss\"",
+            "my.toml:20:24: gateway.transmit_queue.limit: found \"200 mss\"; allowed: a number of packets such as \
+             \"100 packets\" (packets), a size such as \"1400 B\" (B, KB, MB, GB, KiB, MiB, GiB), or a time such as \
+             \"300 ms\" (ns, us, ms, s, min, h)",
+        ),
+        (
+            "rate = \"1 Mbps\" }",
+            "rate = \"1 Mbps\" }\nreceive_queue.limit = \"200 ms\"",
+            "my.toml:20:23: gateway.receive_queue.limit: found \"200 ms\"; allowed: packets or bytes, because the queue \
+             has no rate at which a time could be converted",
         ),
     ]);
 }
@@ -198,7 +217,8 @@ fn wrong_units_are_reported() {
             "[gateway]",
             "[gateway]\ntransmit_queue.limit = 5",
             "my.toml:18:24: gateway.transmit_queue.limit: found 5, without a unit; allowed: a number of packets such \
-             as \"100 packets\" (packets), or a size such as \"1400 B\" (B, KB, MB, GB, KiB, MiB, GiB)",
+             as \"100 packets\" (packets), a size such as \"1400 B\" (B, KB, MB, GB, KiB, MiB, GiB), or a time such as \
+             \"300 ms\" (ns, us, ms, s, min, h)",
         ),
     ]);
 }

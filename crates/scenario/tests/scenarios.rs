@@ -469,6 +469,31 @@ fn spacelink_windows_follow_the_bandwidth_delay_product() {
     assert_eq!((window, stream), (15_000_000, 7_500_000));
 }
 
+/// 200 ms are 100 KB at 4 Mbit/s, and 20 KB at 800 kbit/s; a varying link counts with its nominal rate.
+#[test]
+fn queue_limits_in_time_are_bytes_at_the_nominal_rate() {
+    let limit = |overrides: &[&str]| {
+        let s = load("small-gateway", overrides);
+        let row = s.effective().iter().find(|row| row.key == "gateway.transmit_queue.limit").unwrap();
+        (s.gateways[0].transmit_queue.limit, row.value.clone(), row.note.clone())
+    };
+    let (found, value, note) = limit(&["gateway.transmit_queue.limit=200 ms"]);
+    assert_eq!((found.packets, found.bytes), (u32::MAX, 100_000));
+    assert_eq!(value, "200 ms");
+    assert_eq!(note, "100000 B at 4 Mbps: 66 packets of 1500 B, the longest of the traffic");
+    let (found, value, _) = limit(&["gateway.transmit_queue.limit={ packets = 50, time = '1 s' }"]);
+    assert_eq!((found.packets, found.bytes), (50, 500_000));
+    assert_eq!(value, "{ packets = \"50 packets\", time = \"1 s\" }");
+    let steps = "link.satellite.capacity={ steps = [['0 s', '800 kbps'], ['10 s', '400 kbps']] }";
+    let (found, ..) = limit(&["gateway.transmit_queue.limit=200 ms", "gateway.regulator.rate=link", steps]);
+    assert_eq!(found.bytes, 20_000);
+    let same = load("small-gateway", &["gateway.transmit_queue.limit=100 KB"]);
+    assert_eq!(
+        load("small-gateway", &["gateway.transmit_queue.limit=200 ms"]).canonical_json(),
+        same.canonical_json()
+    );
+}
+
 #[test]
 fn limits_of_quality_are_filled_in_and_are_not_canonical() {
     let plain = load("small-gateway", &[]);

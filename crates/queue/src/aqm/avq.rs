@@ -19,8 +19,9 @@
 //!
 //! *In a satellite gateway:* it watches only arrivals, so it can mark ahead of the PEP without knowledge of the
 //! transmit queue. But it does not control that queue either: what the PEP has buffered is not in the virtual queue. By
-//! default `C` follows the link's present rate, also while that fades. It marks in runs, because all packets are marked while the virtual buffer is full, and long runs hit one connection several times. With drops
-//! as marks, `adapt` and overload, much of the link stays idle; set `accepted = true` or `adapt = false`.
+//! default `C` follows the link's present rate, also while that fades. It marks in runs, because all packets are marked
+//! while the virtual buffer is full, and long runs hit one connection several times. With drops as marks, `adapt` and
+//! overload, much of the link stays idle; set `accepted = true` or `adapt = false`.
 
 use bentpipe_units::Instant;
 

@@ -22,8 +22,8 @@
 //! sender retransmits a dropped segment, and it needs only the number of bytes that the transmit queue has sent, so it
 //! works at any distance from that queue; unlike in RED, the delay between the two points causes no oscillation. By
 //! default the virtual queue is served at the link's present rate, also while that fades; the thresholds stay packets of
-//! the nominal rate. The length of the transmit queue is not watched: a standing queue remains until the load falls below the
-//! link's capacity.
+//! the nominal rate. The length of the transmit queue is not watched: a standing queue remains until the load falls
+//! below the link's capacity.
 
 use bentpipe_units::{Duration, Instant, Rate};
 

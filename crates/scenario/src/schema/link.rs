@@ -1,12 +1,19 @@
 //! Links.
 
-use schemars::JsonSchema;
+use std::borrow::Cow;
+use std::fmt;
+
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::de::{Deserializer, Error, Unexpected, Visitor};
 use serde::{Deserialize, Serialize};
 
 use super::aqm::{Aqm, Scheduler};
 use super::channel::{Access, Capacity, Demand, Handover, Loss};
-use super::forms::{Distribution, Either, Normal, OneOf, Share};
-use super::quantity::{Packets, PacketsKind, Rate, Size, SizeKind, Time, TimeKind};
+use super::forms::{Distribution, Either, Normal, Share};
+use super::quantity::{
+    Kind, PACKETS, Packets, PacketsKind, Quantity, Rate, SIZE, Size, SizeKind, Span, SpanKind, TIME, Time,
+    TimeKind,
+};
 
 /// A link, or one per member if one end is a group of hosts.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
@@ -132,10 +139,70 @@ pub enum MarkingName {
     Ecn,
 }
 
-/// Capacity of a queue: packets, bytes, or a table with both.
-pub type Limit = Either<OneOf<PacketsKind, SizeKind>, LimitTable>;
+/// Capacity of a queue: packets, bytes, a time at the nominal rate of its link, or a table with several.
+pub type Limit = Either<Amount, LimitTable>;
 
-/// Capacity of a queue; both bounds apply.
+/// Packets, bytes, or a time at the nominal rate of the link; the unit tells.
+#[derive(Clone, Copy, Debug, Serialize)]
+#[serde(untagged)]
+pub enum Amount {
+    Packets(Packets),
+    Bytes(Size),
+    Time(Span),
+}
+
+impl<'de> Deserialize<'de> for Amount {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        struct Reader;
+        impl Visitor<'_> for Reader {
+            type Value = Amount;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, "{}, {}, or {}", PACKETS.allowed(), SIZE.allowed(), TIME.allowed())
+            }
+
+            fn visit_str<E: Error>(self, text: &str) -> Result<Amount, E> {
+                fn within<K: Kind, E: Error>(text: &str) -> Option<Result<Quantity<K>, E>> {
+                    K::DIMENSION.read(text)?;
+                    let number = K::DIMENSION.read_within(text, K::MIN, K::MAX);
+                    let wrong = |allowed: String| E::invalid_value(Unexpected::Str(text), &allowed.as_str());
+                    Some(number.map(Quantity::of).map_err(wrong))
+                }
+                let packets = || within::<PacketsKind, E>(text).map(|n| n.map(Amount::Packets));
+                let bytes = || within::<SizeKind, E>(text).map(|n| n.map(Amount::Bytes));
+                let time = || within::<SpanKind, E>(text).map(|n| n.map(Amount::Time));
+                let found = packets().or_else(bytes).or_else(time);
+                found.unwrap_or_else(|| Err(E::invalid_value(Unexpected::Str(text), &self)))
+            }
+
+            fn visit_i64<E: Error>(self, x: i64) -> Result<Amount, E> {
+                Err(E::invalid_value(Unexpected::Other(&format!("{x}, without a unit")), &self))
+            }
+
+            fn visit_f64<E: Error>(self, x: f64) -> Result<Amount, E> {
+                Err(E::invalid_value(Unexpected::Other(&format!("{x}, without a unit")), &self))
+            }
+        }
+        from.deserialize_any(Reader)
+    }
+}
+
+impl JsonSchema for Amount {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> Cow<'static, str> {
+        "Amount".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        let units = [Packets::text_schema(), Size::text_schema(), Span::text_schema()];
+        json_schema!({ "anyOf": units })
+    }
+}
+
+/// Capacity of a queue; all bounds apply.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "Limit")]
@@ -146,6 +213,9 @@ pub struct LimitTable {
     /// Maximum number of bytes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bytes: Option<Size>,
+    /// Maximum number of bytes, as the time that the link needs for them at its nominal rate.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub time: Option<Span>,
 }
 
 pub fn zero() -> Time {
