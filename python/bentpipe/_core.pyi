@@ -5,6 +5,7 @@ without a copy.
 """
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, ClassVar, Literal, final
 
 from bentpipe.runs.python_aqm import PythonAqm
@@ -43,6 +44,19 @@ class Scenario:
     @staticmethod
     def parse(text: str, name: str, overrides: list[str]) -> Scenario:
         """Read a scenario from `text`; messages refer to it as `name`."""
+
+    @staticmethod
+    def from_dict(mapping: Mapping[str, Any], name: str = ..., folder: str | Path = ...) -> Scenario:
+        """Return the scenario with the keys and values of a scenario file, as nested dictionaries.
+
+        `name` is its name in results; files that it names are relative to `folder`. Raises `ScenarioError`.
+        """
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the tables of the file with the overrides; `ScenarioError` if one has no effect."""
+
+    def to_toml(self) -> str:
+        """Return `to_dict` as the text of a scenario file, without comments."""
 
     @property
     def name(self) -> str:

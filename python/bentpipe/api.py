@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 
+from bentpipe._core import Scenario
 from bentpipe.advice.advisor import Advice, advise
 from bentpipe.live_runs.run import live
 from bentpipe.models.fluid import ModelResult, model
@@ -15,10 +16,12 @@ from bentpipe.models.markov_result import Solution
 from bentpipe.models.validation import Validation, validate
 from bentpipe.pages import render
 from bentpipe.runs.compare import compare, run
-from bentpipe.runs.plan import load, overrides_from
+from bentpipe.runs.plan import listed, load, overrides_from
+from bentpipe.runs.progress import OnProgress, reported
 from bentpipe.runs.python_aqm import Setting
 from bentpipe.runs.result import Result
-from bentpipe.runs.workers import OnProgress, workers_from
+from bentpipe.runs.source import from_dict, to_dict, to_toml
+from bentpipe.runs.workers import workers_from
 from bentpipe.sweeps.file import request
 from bentpipe.sweeps.result import SweepResult
 from bentpipe.sweeps.sweep import Precision, execute
@@ -26,47 +29,58 @@ from bentpipe.tuning.result import TuneResult
 
 __all__ = ["advise", "compare", "live", "load", "model", "run", "sweep", "validate"]
 
+for _name, _method in {
+    "from_dict": staticmethod(from_dict),
+    "to_dict": to_dict,
+    "to_toml": to_toml,
+}.items():
+    # The core's class has no knowledge of dictionaries.
+    setattr(Scenario, _name, _method)
+
 
 def sweep(
-    scenario: str | Path,
+    scenario: Scenario | str | Path,
     vary: Sequence[str] | Mapping[str, str | Sequence[object]] = (),
     *,
     out: str | Path,
-    settings: Sequence[str | Setting] | None = None,
-    set: Mapping[str, object] | Sequence[str] = (),  # noqa: A002
+    settings: str | Sequence[str | Setting] | None = None,
+    set: Mapping[str, object] | Sequence[str] | None = None,  # noqa: A002
     runs: int | None = None,
     seed: int | None = None,
     design: str | None = None,
     points: int | None = None,
-    metrics: Sequence[str] | None = None,
+    metrics: str | Sequence[str] | None = None,
     jobs: int | None = None,
     cluster: str | None = None,
     precision: Precision | None = None,
+    progress: bool | None = None,
     on_progress: OnProgress | None = None,
 ) -> SweepResult:
     """Simulate every point of a design under every setting with the same seeds, into the dataset `out`.
 
-    `scenario` may be a sweep file too; other arguments override its keys (docs/sweep.md). `vary` holds the
-    factors, as `{"gateway.aqm.w_q": "0.01:0.2:log:8"}`; see `factors_from`. `set` overrides keys as in
-    `load`; `metrics` are those that the report shows. Runs in the dataset are not repeated; `precision` adds
-    runs where an interval is too wide. Runs execute on `jobs` threads, or on a `cluster`: `local:N` for N
-    processes, or a scheduler's address. Raises `UsageError` and `ScenarioError` before anything runs; runs
-    that fail later are listed in `SweepResult.failures`.
+    `scenario` is a path, a shipped name, a loaded scenario or a sweep file, whose keys other arguments
+    override (docs/sweep.md). `vary` holds the factors, as `{"gateway.aqm.w_q": "0.01:0.2:log:8"}`; see
+    `factors_from`. `set` overrides keys as in `load`; `metrics` are those that the report shows. Runs in
+    the dataset are not repeated; `precision` adds runs where an interval is too wide. Runs execute on
+    `jobs` threads, or on a `cluster`: `local:N` for N processes, or a scheduler's address. `on_progress` is
+    called with the numbers of finished, wanted and failed runs; `progress` is that of `compare`. Raises
+    `UsageError` and `ScenarioError` before anything runs; runs that fail later are listed in
+    `SweepResult.failures`.
     """
     asked = request(
         scenario,
         vary,
         overrides_from(set),
-        settings=settings,
+        settings=listed(settings),
         runs=runs,
         seed=seed,
         design=design,
         points=points,
-        metrics=metrics,
+        metrics=metrics.split(",") if isinstance(metrics, str) else metrics,
     )
     plan, precision = asked.plan(), precision or asked.precision()
-    with closing(workers_from(jobs, cluster)) as workers:
-        return execute(plan, Path(out), workers=workers, precision=precision, on_progress=on_progress)
+    with closing(workers_from(jobs, cluster)) as workers, reported(progress, on_progress) as reporter:
+        return execute(plan, Path(out), workers=workers, precision=precision, on_progress=reporter.update)
 
 
 @render.register

@@ -2,12 +2,13 @@
 
 import pytest
 
+from bentpipe.runs.source import Source
 from bentpipe.tuning.space import Parameter, Space
 from bentpipe.tuning.space_reduction import narrowed
 
 
 def space(*parameters: Parameter) -> Space:
-    return Space("small-gateway", (), "red", "red", "gateway.aqm", {}, {}, parameters)
+    return Space(Source("small-gateway"), (), "red", "red", "gateway.aqm", {}, {}, parameters)
 
 
 def test_reduced_range_spans_the_best_points_with_a_margin() -> None:

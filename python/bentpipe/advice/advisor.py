@@ -11,7 +11,7 @@ import math
 import shlex
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import closing
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,9 +22,11 @@ from bentpipe.errors import ResultError, UsageError
 from bentpipe.format import clock
 from bentpipe.runs.dataset import Dataset, Failure, Run
 from bentpipe.runs.former_names import present_document
-from bentpipe.runs.plan import is_python, load, overrides_from, scenario_path, slug
+from bentpipe.runs.plan import Given, is_python, opened, overrides_from, read, shipped, slug
+from bentpipe.runs.progress import OnProgress, reported
 from bentpipe.runs.python_aqm import PythonAqm, imported, is_path
-from bentpipe.runs.workers import OnProgress, Threads, Workers
+from bentpipe.runs.source import Source
+from bentpipe.runs.workers import Threads, Workers
 from bentpipe.stats.metrics import check_classes
 from bentpipe.stats.objectives import Limit, Objective, kept, limits_from, objectives_from
 from bentpipe.stats.services import services
@@ -55,7 +57,7 @@ OnMessage = Callable[[str], None]
 class AdvicePlan:
     """Plan of an advice, checked before anything runs."""
 
-    scenario: Path
+    scenario: Source
     given: str
     """Name of the scenario, as given."""
     overrides: tuple[str, ...]
@@ -75,9 +77,9 @@ class AdvicePlan:
     @classmethod
     def plan(
         cls,
-        scenario: str | Path,
+        scenario: Given,
         *,
-        aqms: Sequence[str] | None = None,
+        aqms: str | Sequence[str] | None = None,
         metrics: str | Sequence[str | Objective] | None = None,
         limits: Sequence[str | Limit] = (),
         overrides: Sequence[str] = (),
@@ -94,7 +96,9 @@ class AdvicePlan:
         ):
             if not least <= value <= most:
                 raise UsageError(f"{option} {value}: allowed: from {least} to {most}")
-        base = load(scenario, overrides, aqms or ())
+        aqms = aqms.split(",") if isinstance(aqms, str) else aqms
+        source, overrides = opened(scenario, overrides)
+        base = read(source, overrides, aqms)
         split = base.with_setting("codel").behind_pep
         names = tuple(each.strip() for each in aqms) if aqms is not None else BEHIND if split else PLAIN
         _check_names(base, names)
@@ -113,12 +117,12 @@ class AdvicePlan:
         wanted = objectives_from(["throughput", _response(split=split)]) if rule.power else objectives
         wanted += _searched_for(wanted, bounds)
         searches = {
-            name: _search(scenario, name, wanted, changes, trials=trials, runs=runs, seed=first)
+            name: _search(source, name, wanted, changes, trials=trials, runs=runs, seed=first)
             for name in names
         }
         return cls(
-            scenario_path(scenario),
-            str(scenario),
+            source,
+            str(scenario) if isinstance(scenario, str | Path) else _named_on_the_command_line(source),
             tuple(overrides),
             base,
             split,
@@ -154,7 +158,7 @@ class AdvicePlan:
 
     def about(self) -> dict[str, Any]:
         """Return the manifest entries of the runs outside the searches."""
-        plain = load(self.scenario, _without(self.overrides, _DURATION))
+        plain = read(self.scenario, _without(self.overrides, _DURATION))
         known = "\n".join([plain.canonical(), *sorted(_without(self.overrides, _DURATION))])
         return {
             "scenario": {
@@ -177,7 +181,7 @@ class AdvicePlan:
     ) -> Run:
         """Return a run of `duration` under a setting, or of the scenario unchanged, with the first seed."""
         changes = [*_without(self.overrides, _DURATION), f"{_DURATION}={duration}"]
-        scenario = load(self.scenario, [*changes, *([change] if change else [])], self.aqms)
+        scenario = read(self.scenario, [*changes, *([change] if change else [])], self.aqms)
         if isinstance(setting, PythonAqm):
             scenario = scenario.with_python_aqm(setting)
         elif setting is not None:
@@ -231,8 +235,8 @@ class Advice:
 
 
 def advise(
-    scenario: str | Path,
-    aqms: Sequence[str] | None = None,
+    scenario: _core.Scenario | str | Path,
+    aqms: str | Sequence[str] | None = None,
     *,
     out: str | Path,
     metrics: str | Sequence[str | Objective] | None = None,
@@ -244,17 +248,20 @@ def advise(
     seed: int | None = None,
     jobs: int | None = None,
     workers: Workers | None = None,
+    progress: bool | None = None,
     on_progress: OnProgress | None = None,
     on_message: OnMessage | None = None,
 ) -> Advice:
     """Tune candidate AQMs on a scenario's link, and recommend one with its parameters and its confidence.
 
-    `aqms` are algorithms or settings, by default a list that depends on the presence of a PEP. They are
-    judged by their power, see `objectives.by_power`, or by the rank sums of `metrics`, objectives as
+    `scenario` is a path, a shipped name or a loaded scenario; `set` overrides its keys as in `load`. `aqms`
+    are algorithms or settings, by default a list that depends on the presence of a PEP. They are judged by
+    their power, see `objectives.by_power`, or by the rank sums of `metrics`, objectives as
     `"throughput:max,queue_delay_mean:min"`; `limits`, as `["queue_delay_p95<=50"]`, rank first. `trials`
     points of each AQM are searched with `search_runs` short runs each; `runs` runs of full length, on seeds
-    that the search never used, decide. Runs in the folder `out` are not repeated. Raises `UsageError` and
-    `ScenarioError` before anything runs.
+    that the search never used, decide. Runs in the folder `out` are not repeated. `on_progress` is called
+    with the numbers of finished, wanted and failed runs of each round, `on_message` with the name of the
+    round; `progress` is that of `compare`. Raises `UsageError` and `ScenarioError` before anything runs.
     """
     plan = AdvicePlan.plan(
         scenario,
@@ -267,10 +274,12 @@ def advise(
         fresh=runs,
         seed=seed,
     )
-    if workers is not None:
-        return execute(plan, Path(out), workers=workers, on_progress=on_progress, on_message=on_message)
-    with closing(Threads(jobs)) as threads:
-        return execute(plan, Path(out), workers=threads, on_progress=on_progress, on_message=on_message)
+    with ExitStack() as stack:
+        if workers is None:
+            workers = stack.enter_context(closing(Threads(jobs)))
+        reporter = stack.enter_context(reported(progress, on_progress))
+        told = on_message or reporter.message
+        return execute(plan, Path(out), workers=workers, on_progress=reporter.update, on_message=told)
 
 
 def execute(
@@ -388,6 +397,12 @@ def execute(
     return advice
 
 
+def _named_on_the_command_line(source: Source) -> str:
+    """Return the shipped name of a scenario, or else its path."""
+    path = shipped().get(source.name)
+    return source.name if path is not None and str(path) == source.file else source.file
+
+
 def _guards(scenario: _core.Scenario) -> tuple[Limit, ...]:
     """Return the limits beyond which the service of a class of a scenario is bad."""
     return tuple(
@@ -473,7 +488,7 @@ def _searched_for(objectives: Sequence[Objective], limits: Sequence[Limit]) -> l
 
 
 def _search(
-    scenario: str | Path,
+    scenario: Source,
     name: str,
     objectives: Sequence[Objective],
     overrides: Sequence[str],

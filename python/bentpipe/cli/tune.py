@@ -136,7 +136,7 @@ def tune(
 
     import_from_current_folder([aqm])
     plan = Tuning.plan(scenario, aqm, metrics, overrides=changes(overrides, duration), **options)
-    folder = out if out is not None else default_folder(f"{Path(plan.scenario).stem}-tune-{slug(aqm, ())}")
+    folder = out if out is not None else default_folder(f"{plan.scenario.name}-tune-{slug(aqm, ())}")
     err = console.stderr()
     for warning in plan.space.as_given().warnings:
         err.print(f"warning: {warning}", markup=False)

@@ -3,7 +3,7 @@
 import shutil
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from bentpipe._core import Scenario
@@ -14,6 +14,7 @@ from bentpipe.live_runs.processes import Programs, interruptible, programs
 from bentpipe.live_runs.session import Session, versions
 from bentpipe.runs.experiment import Silent, Watcher
 from bentpipe.runs.plan import Plan, load, make_plan
+from bentpipe.runs.progress import OnProgress, reported
 from bentpipe.runs.result import Result
 from bentpipe.runs.store import LIVE, Store, pairs
 
@@ -24,10 +25,13 @@ def live(
     scenario: Scenario | str | Path,
     settings: Sequence[str] | str | None = None,
     *,
+    set: Mapping[str, object] | Sequence[str] | None = None,  # noqa: A002
     runs: int = 1,
     seed: int | None = None,
     out: str | Path | None = None,
     keep: str | Path | None = None,
+    progress: bool | None = None,
+    on_progress: OnProgress | None = None,
 ) -> Result:
     """Run a scenario live under several settings, one after the other, in real time, and return the result.
 
@@ -37,7 +41,7 @@ def live(
     Raises the errors of `compare`, `UsageError` also if the scenario is not supported live, a program is
     missing or permissions are missing, and `LiveError` if a run fails.
     """
-    loaded = scenario if isinstance(scenario, Scenario) else load(scenario)
+    loaded = load(scenario, set)
     names = settings.split(",") if isinstance(settings, str) else settings
     plan, chain = plan_and_chain(loaded, names, runs, seed)
     found = required_programs(chain, None if keep is None else Path(keep))
@@ -46,7 +50,8 @@ def live(
     try:
         store = Store.create(folder, plan, engine=LIVE, versions=versions(found))
         try:
-            run_all(store, chain, found, keep=None if keep is None else Path(keep))
+            with reported(progress, on_progress, "Running live") as reporter:
+                run_all(store, chain, found, reporter, None if keep is None else Path(keep))
         finally:
             store.close()
         return Result(folder, temporary=temporary)

@@ -3,7 +3,7 @@
 import json
 import os
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ from bentpipe import _core, files, pages
 from bentpipe.errors import ModelError, ResultError, UsageError
 from bentpipe.models.engines import QUANTITIES, Account, Moments, moments, quantities
 from bentpipe.runs.former_names import present_printed, present_table
-from bentpipe.runs.plan import Setting, load, make_plan
+from bentpipe.runs.plan import Setting, listed, load, make_plan
 from bentpipe.runs.store import REPORT, scenario_description
 
 __all__ = ["QUANTITIES", "ModelResult", "describe", "kind_of", "model", "open_model", "solve"]
@@ -180,17 +180,21 @@ def solve(scenario: _core.Scenario, seed: int | None = None) -> pl.DataFrame:
 
 def model(
     scenario: _core.Scenario | str | Path,
-    settings: Sequence[str] | None = None,
+    settings: str | Sequence[str] | None = None,
     *,
+    set: Mapping[str, object] | Sequence[str] | None = None,  # noqa: A002
     seed: int | None = None,
 ) -> ModelResult:
     """Solve the fluid equations of a scenario under several settings.
 
-    `settings` default to those of the scenario, or to the scenario unchanged. Raises `ScenarioError` if the
-    scenario or a setting is invalid, `ModelError` if the equations do not cover it.
+    `scenario` is a path, a shipped name or a loaded scenario; `set` overrides its keys as in `load`.
+    `settings` default to those of the scenario, or to the scenario unchanged; `seed` draws random
+    capacities. Raises `ScenarioError` if the scenario, an override or a setting is invalid, `ModelError` if
+    the equations do not cover it.
     """
-    loaded = scenario if isinstance(scenario, _core.Scenario) else load(scenario)
-    names = list(loaded.settings if settings is None else settings) or None
+    loaded = load(scenario, set)
+    chosen = listed(settings)
+    names = (loaded.settings if chosen is None else chosen) or None
     plan = make_plan(loaded, settings=names, runs=1, seed=seed)
     runs = {each.name: [solve(each.scenario, plan.seeds[0])] for each in plan.settings}
     return ModelResult(describe(loaded, plan.settings, plan.seeds), runs)

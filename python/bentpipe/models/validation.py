@@ -9,7 +9,7 @@ import os
 import shutil
 import tempfile
 import weakref
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -28,6 +28,7 @@ from bentpipe.runs import store
 from bentpipe.runs.experiment import checked_jobs, execute
 from bentpipe.runs.former_names import present_document
 from bentpipe.runs.plan import ALL, Plan, load, make_plan
+from bentpipe.runs.progress import OnProgress, Reporter, reported
 from bentpipe.runs.result import Result
 from bentpipe.runs.store import Store
 from bentpipe.stats.metrics import find
@@ -326,13 +327,16 @@ def is_validation(folder: Path) -> bool:
 
 def validate(
     scenario: _core.Scenario | str | Path,
-    settings: Sequence[str] | None = None,
+    settings: str | Sequence[str] | None = None,
     *,
+    set: Mapping[str, object] | Sequence[str] | None = None,  # noqa: A002
     runs: int | None = None,
     seed: int | None = None,
     jobs: int | None = None,
     out: str | Path | None = None,
     live: str | Path | None = None,
+    progress: bool | None = None,
+    on_progress: OnProgress | None = None,
 ) -> Validation:
     """Simulate a scenario and solve its model under the same settings, and return the comparison.
 
@@ -343,27 +347,33 @@ def validate(
     """
     if isinstance(settings, str):
         settings = settings.split(",")
-    loaded = scenario if isinstance(scenario, _core.Scenario) else load(scenario)
+    loaded = load(scenario, set)
     jobs = checked_jobs(jobs)
     plan, model = plan_and_solve(loaded, settings, runs, seed)
     third = same_scenario(plan, live)
-    if out is not None:
-        return _run(Path(out), plan, model, third, jobs)
-    temporary = Path(tempfile.mkdtemp(prefix="bentpipe-"))
-    try:
-        found = _run(temporary / "result", plan, model, third, jobs)
-    except BaseException:
-        shutil.rmtree(temporary, ignore_errors=True)
-        raise
-    return Validation(found.folder, found.simulation, found.model, found.live, temporary=temporary)
+    with reported(progress, on_progress) as reporter:
+        if out is not None:
+            return _run(Path(out), plan, model, third, jobs, reporter)
+        temporary = Path(tempfile.mkdtemp(prefix="bentpipe-"))
+        try:
+            found = _run(temporary / "result", plan, model, third, jobs, reporter)
+        except BaseException:
+            shutil.rmtree(temporary, ignore_errors=True)
+            raise
+        return Validation(found.folder, found.simulation, found.model, found.live, temporary=temporary)
 
 
 def _run(
-    folder: Path, plan: Plan, model: ModelResult | Solution, live: Result | None, jobs: int
+    folder: Path,
+    plan: Plan,
+    model: ModelResult | Solution,
+    live: Result | None,
+    jobs: int,
+    reporter: Reporter,
 ) -> Validation:
     into = start(folder, plan, model, live)
     try:
-        execute(into, jobs)
+        execute(into, jobs, reporter)
     except (AlgorithmError, ScenarioError, UsageError):
         discard_if_unstarted(folder)
         raise

@@ -13,14 +13,20 @@ from bentpipe._core import Scenario, WatchError
 from bentpipe.errors import UsageError
 from bentpipe.runs import python_aqm
 from bentpipe.runs.python_aqm import PythonAqm, declared, imported, is_path
+from bentpipe.runs.source import Source, key_of
 
 __all__ = [
+    "Given",
     "Plan",
     "Setting",
+    "Settings",
     "check_watch",
+    "listed",
     "load",
     "make_plan",
+    "opened",
     "overrides_from",
+    "read",
     "scenario_path",
     "shipped",
     "slug",
@@ -30,6 +36,11 @@ __all__ = [
 
 MOST_RUNS = 10_000
 """Limit of runs per setting."""
+
+Given = Scenario | Source | str | Path
+"""A scenario as callers give it: loaded, a path, or a shipped name."""
+Settings = str | Sequence[str | python_aqm.Setting]
+"""Settings as callers give them: a list, or names separated by commas."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,17 +127,57 @@ def _within(value: object) -> str:
 
 
 def load(
-    path: str | Path,
+    path: str | Path | Scenario,
     set: Mapping[str, object] | Iterable[str] | None = None,  # noqa: A002
-    settings: Iterable[str | python_aqm.Setting] = (),
+    settings: str | Iterable[str | python_aqm.Setting] | None = None,
 ) -> Scenario:
     """Read a scenario: a file, or a shipped one by its name.
 
     `set` overrides keys, as a mapping `{"run.duration": "2 min"}` or as strings `"run.duration=2 min"`. It
-    may name parameters of AQMs in the registry, and of those written in Python among `settings`. Raises
-    `ScenarioError` if the file or an override is wrong, `UsageError` if there is no such scenario.
+    may name parameters of AQMs in the registry, and of those written in Python among `settings`. A loaded
+    scenario gets further overrides, which replace its own of the same keys. Raises `ScenarioError` if the
+    file or an override is wrong, `UsageError` if there is no such scenario.
     """
-    return Scenario.load(str(scenario_path(path)), overrides_from(set), declared(settings))
+    changes = overrides_from(set)
+    if isinstance(path, Scenario) and not changes:
+        return path
+    return read(*opened(path, changes), settings)
+
+
+def opened(given: Given, overrides: Iterable[str] = ()) -> tuple[Source, list[str]]:
+    """Return the source of a scenario, and its overrides followed by these.
+
+    Those of a loaded scenario are replaced by new ones of the same keys.
+    """
+    new = list(overrides)
+    if isinstance(given, Source):
+        return given, new
+    if not isinstance(given, Scenario):
+        if not isinstance(given, str | Path):
+            raise UsageError(
+                f"scenario: found {given!r}; allowed: a path, a shipped name, or bentpipe.load(…)"
+            )
+        return Source(str(scenario_path(given))), new
+    keys = {key_of(each) for each in new}
+    return Source.of(given), [*(each for each in given.overrides if key_of(each) not in keys), *new]
+
+
+def read(
+    source: Source,
+    overrides: Iterable[str] = (),
+    settings: str | Iterable[str | python_aqm.Setting] | None = None,
+) -> Scenario:
+    """Read a scenario; overrides may name parameters of AQMs written in Python among `settings`."""
+    return source.read(overrides, declared(listed(settings) or ()))
+
+
+def listed(
+    settings: str | Iterable[str | python_aqm.Setting] | None,
+) -> list[str | python_aqm.Setting] | None:
+    """Return settings as a list; a text holds names separated by commas."""
+    if settings is None:
+        return None
+    return [*settings.split(",")] if isinstance(settings, str) else list(settings)
 
 
 def make_plan(

@@ -1,7 +1,7 @@
 """Workers that simulate runs: threads of this process, or those of `bentpipe.runs.cluster`."""
 
 import math
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Generator, Iterable
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import closing
 from itertools import islice
@@ -13,15 +13,13 @@ from bentpipe import _core
 from bentpipe.errors import AlgorithmError, ScenarioError, SimulationError, UsageError
 from bentpipe.runs.dataset import Dataset, Failure, Run
 from bentpipe.runs.experiment import checked_jobs
+from bentpipe.runs.progress import OnProgress
 from bentpipe.stats.metrics import Recorded, evaluate
 
 __all__ = ["OnProgress", "Outcome", "Threads", "Workers", "measure", "simulate", "workers_from"]
 
 _POLL_SECONDS = 0.2
 _FLUSH_SECONDS = 2.0
-
-OnProgress = Callable[[int, int, int], None]
-"""Progress callback: numbers of finished, wanted and failed runs, on every change and periodically."""
 
 Outcome = dict[str, float | None] | SimulationError | ScenarioError | AlgorithmError
 """Metrics of a run, or the error that prevented them."""

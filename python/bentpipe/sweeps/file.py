@@ -89,7 +89,8 @@ SCHEMA: dict[str, Any] = {
 class Request:
     """A sweep as requested by a sweep file, by options, or by both. None stands for the default."""
 
-    scenario: str
+    scenario: str | _core.Scenario
+    """Path or shipped name, or a loaded scenario."""
     factors: Sequence[Factor] = ()
     overrides: Sequence[str] = ()
     settings: Sequence[str] | None = None
@@ -108,7 +109,9 @@ class Request:
     @property
     def name(self) -> str:
         """Name of the sweep: that of the sweep file or of the scenario."""
-        return Path(self.scenario).stem if self.file is None else self.file.stem
+        if self.file is not None:
+            return self.file.stem
+        return self.scenario.name if isinstance(self.scenario, _core.Scenario) else Path(self.scenario).stem
 
     def plan(self) -> Sweep:
         """Read the scenarios of all points, see `Sweep.plan`; messages begin with the sweep file."""
@@ -147,17 +150,17 @@ def shipped_sweeps() -> dict[str, Path]:
 
 
 def request(
-    name: str | Path,
+    name: str | Path | _core.Scenario,
     vary: Sequence[str] | Mapping[str, str | Sequence[object]] = (),
     overrides: Sequence[str] = (),
     **options: Any,  # noqa: ANN401
 ) -> Request:
-    """Return the request of `name`, a scenario or a sweep file, overridden by options.
+    """Return the request of `name`, a scenario, loaded or not, or a sweep file, overridden by options.
 
     `options` are fields of `Request`; those that are None keep the file's. Keys of `vary` and of `overrides`
     replace the same keys of the file. Raises `UsageError` if the file is wrong, or if `name` is neither.
     """
-    asked = _read(name)
+    asked = Request(name) if isinstance(name, _core.Scenario) else _read(name)
     factors = {each.key: each for each in (*asked.factors, *factors_from(vary))}
     changes = {each.partition("=")[0].strip(): each for each in (*asked.overrides, *overrides)}
     # Repeated keys are left to the scenario's check.

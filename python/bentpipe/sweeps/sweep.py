@@ -11,7 +11,7 @@ from typing import Any
 from bentpipe import _core
 from bentpipe.errors import UsageError
 from bentpipe.runs.dataset import Dataset, Run
-from bentpipe.runs.plan import load, make_plan, scenario_path
+from bentpipe.runs.plan import Given, listed, make_plan, opened, read
 from bentpipe.runs.python_aqm import Setting
 from bentpipe.runs.workers import OnProgress, Threads, Workers, simulate
 from bentpipe.stats.intervals import summarise
@@ -45,8 +45,8 @@ class Precision:
 class Sweep:
     """Plan of a sweep: points, settings and seeds."""
 
-    scenario: str
-    """Path of the scenario."""
+    scenario: _core.Scenario
+    """Scenario with its overrides, without point and setting."""
     overrides: list[str]
     factors: list[Factor]
     points: list[tuple[str, ...]]
@@ -69,10 +69,10 @@ class Sweep:
     @classmethod
     def plan(
         cls,
-        scenario: str | Path,
+        scenario: Given,
         vary: Sequence[str | Factor] | Mapping[str, str | Sequence[object]],
         *,
-        settings: Sequence[str | Setting] | None = None,
+        settings: str | Sequence[str | Setting] | None = None,
         overrides: Sequence[str] = (),
         runs: int | None = None,
         seed: int | None = None,
@@ -87,7 +87,9 @@ class Sweep:
         """
         shown = list(dict.fromkeys(DEFAULT_METRICS if metrics is None else metrics))
         check_metrics(shown)
-        base = load(scenario, overrides, settings or ())
+        settings = listed(settings)
+        source, overrides = opened(scenario, overrides)
+        base = read(source, overrides, settings)
         check_classes(shown, base.traffic)
         factors = factors_from(vary)
         for factor in factors:
@@ -103,7 +105,7 @@ class Sweep:
         warnings, left_out = dict[str, None](), dict[str, None]()
         for point in chosen:
             changes = [f"{each.key}={value}" for each, value in zip(factors, point, strict=True)]
-            loaded = load(scenario, [*overrides, *changes], names)
+            loaded = read(source, [*overrides, *changes], names)
             plan = make_plan(loaded, settings=names or None, runs=runs, seed=seed)
             seeds = list(plan.seeds)
             left_out |= dict.fromkeys(plan.left_out)
@@ -118,8 +120,8 @@ class Sweep:
         # An override may apply to a setting only, invisible in the scenario without a setting.
         known = "\n".join([base.canonical(), *sorted(overrides)])
         return cls(
-            str(scenario_path(scenario)),
-            list(overrides),
+            base,
+            overrides,
             factors,
             chosen,
             labels,
@@ -136,12 +138,12 @@ class Sweep:
 
     def about(self) -> dict[str, Any]:
         """Return the manifest entries of the sweep."""
-        text = Path(self.scenario).read_bytes()
+        text = self.scenario.text.encode()
         return {
             "title": self.title,
             "description": self.description,
             "scenario": {
-                "name": Path(self.scenario).stem,
+                "name": self.scenario.name,
                 "sha256": hashlib.sha256(text).hexdigest(),
                 "digest": self.base,
             },

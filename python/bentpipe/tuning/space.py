@@ -8,14 +8,14 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 from bentpipe import _core
 from bentpipe.errors import ScenarioError, UsageError
 from bentpipe.format import UNITS, number_of
-from bentpipe.runs.plan import load, under
+from bentpipe.runs.plan import Given, opened, read, under
 from bentpipe.runs.python_aqm import PythonAqm, imported
+from bentpipe.runs.source import Source
 
 __all__ = ["Parameter", "Space", "written"]
 
@@ -105,7 +105,7 @@ class Parameter:
 class Space:
     """Searched and fixed parameters of one algorithm in one scenario."""
 
-    scenario: str | Path
+    scenario: Source
     overrides: tuple[str, ...]
     aqm: str
     """Setting from which the search starts: an algorithm, a preset, or one of the scenario's."""
@@ -124,7 +124,7 @@ class Space:
     @classmethod
     def of(
         cls,
-        scenario: str | Path,
+        scenario: Given,
         aqm: str,
         *,
         vary: Sequence[str] | Mapping[str, str | Sequence[object]] = (),
@@ -137,7 +137,8 @@ class Space:
         list (`w_q=0.01,0.1`), or adds one without a range in the registry; `fix` keeps one at a value. Raises
         `UsageError` and `ScenarioError` for impossible requests.
         """
-        base = load(scenario, overrides, [aqm])
+        source, overrides = opened(scenario, overrides)
+        base = read(source, overrides, [aqm])
         started = under(base, aqm)
         effective = {row["key"]: row for row in started.effective()}
         prefix, algorithm = _table(base, aqm)
@@ -170,7 +171,7 @@ class Space:
             for key, row in effective.items()
             if key.startswith(f"{prefix}.")
         }
-        plain = load(scenario, _without(overrides, prefix))
+        plain = read(source, _without(overrides, prefix))
         plain = under(plain, aqm) if started.python_aqm is not None else plain.with_setting(algorithm)
         there = {row["key"].removeprefix(f"{prefix}."): row["value"] for row in plain.effective()}
         defaults = {name: there[name].removesuffix(" packets") for name in params}
@@ -198,7 +199,7 @@ class Space:
             )
         kept = {name: value for name, value in given.items() if name not in {each.name for each in found}}
         space = cls(
-            scenario,
+            source,
             tuple(_without(overrides, prefix)),
             aqm,
             algorithm,
@@ -317,7 +318,7 @@ class Space:
 
     def as_given(self) -> _core.Scenario:
         """Return the scenario as its file has it."""
-        return load(self.scenario, list(self.overrides))
+        return read(self.scenario, self.overrides)
 
     def _under(self, table: Mapping[str, str]) -> _core.Scenario:
         if self.source is not None:
@@ -327,7 +328,7 @@ class Space:
         name = f"{self.algorithm} tuned"
         inside = ", ".join(f"{key} = {value}" for key, value in table.items())
         change = f"setting.{json.dumps(name)}={{ {inside} }}"
-        return load(self.scenario, [*self.overrides, change]).with_setting(name)
+        return read(self.scenario, [*self.overrides, change]).with_setting(name)
 
     def problem(self, point: Mapping[str, str]) -> str | None:
         """Return the reason why a point is impossible; None if it is possible."""

@@ -5,7 +5,7 @@ import json
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import closing
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -13,9 +13,10 @@ from typing import Any
 from bentpipe import _core, files
 from bentpipe.errors import ScenarioError, UsageError
 from bentpipe.runs.dataset import Dataset, Failure, Run
-from bentpipe.runs.plan import MOST_RUNS, overrides_from, scenario_path
+from bentpipe.runs.plan import MOST_RUNS, Given, overrides_from
+from bentpipe.runs.progress import OnProgress, reported
 from bentpipe.runs.store import build_digest
-from bentpipe.runs.workers import OnProgress, Threads, Workers, simulate, workers_from
+from bentpipe.runs.workers import Threads, Workers, simulate, workers_from
 from bentpipe.stats.metrics import check_classes
 from bentpipe.stats.objectives import Objective, judged, kept, objectives_from
 from bentpipe.tuning.holdout import figures, fresh_seeds, rerun
@@ -49,8 +50,8 @@ OnMessage = Callable[[str], None]
 class Tuning:
     """Plan of a search."""
 
-    scenario: str
-    """Path of the scenario."""
+    scenario: _core.Scenario
+    """Scenario with the overrides outside the AQM's table."""
     search: Search
     seeds: list[int]
     trials: int
@@ -65,7 +66,7 @@ class Tuning:
     @classmethod
     def plan(
         cls,
-        scenario: str | Path,
+        scenario: Given,
         aqm: str,
         metrics: str | Sequence[str | Objective],
         *,
@@ -112,7 +113,7 @@ class Tuning:
         if grid:
             wanted = min(len(grid), len(grid) if trials is None else trials)
         return cls(
-            str(scenario_path(scenario)),
+            base,
             search,
             list(range(first, first + runs)),
             wanted,
@@ -161,10 +162,10 @@ class Tuning:
 
     def about(self) -> dict[str, Any]:
         """Return the manifest entries of the search."""
-        text = Path(self.scenario).read_bytes()
+        text = self.scenario.text.encode()
         return {
             "scenario": {
-                "name": Path(self.scenario).stem,
+                "name": self.scenario.name,
                 "sha256": hashlib.sha256(text).hexdigest(),
                 "digest": self.digest(),
             },
@@ -204,7 +205,7 @@ class Tuning:
 
 
 def tune(
-    scenario: str | Path,
+    scenario: _core.Scenario | str | Path,
     aqm: str,
     metrics: str | Sequence[str | Objective],
     *,
@@ -226,16 +227,21 @@ def tune(
     workers: Workers | None = None,
     storage: str | Path | None = None,
     study: str | None = None,
+    progress: bool | None = None,
     on_progress: OnProgress | None = None,
     on_message: OnMessage | None = None,
 ) -> TuneResult:
     """Search the parameters of `aqm` for the best `metrics`, into the folder `out`.
 
-    `aqm` is an algorithm or a setting; `metrics` are objectives, as `"throughput:max,queue_delay_mean:min"`.
+    `scenario` is a path, a shipped name or a loaded scenario; `set` overrides its keys as in `load`. `aqm`
+    is an algorithm or a setting; `metrics` are objectives, as `"throughput:max,queue_delay_mean:min"`.
     `trials` (100) points of the registry's ranges are simulated with the same `runs` seeds each; `vary`
     restricts a parameter (`{"w_q": "0.01:0.2:log"}`), `fix` keeps one. The winner is chosen by `judge`, and
     simulated again with `fresh` hold-out seeds. An existing folder, or a study in `storage`, is continued.
-    See docs/tune.md. Raises `UsageError` and `ScenarioError` before anything runs.
+    Runs execute on `jobs` threads, or on a `cluster`: `local:N` for N processes, or a scheduler's address.
+    `on_progress` is called with the numbers of finished, wanted and failed runs, `on_message` with texts
+    about other processes; `progress` is that of `compare`. See docs/tune.md. Raises `UsageError` and
+    `ScenarioError` before anything runs.
     """
     plan = Tuning.plan(
         scenario,
@@ -254,24 +260,17 @@ def tune(
         keep=keep,
         fresh=fresh,
     )
-    if workers is not None:
+    with ExitStack() as stack:
+        if workers is None:
+            workers = stack.enter_context(closing(workers_from(jobs, cluster)))
+        reporter = stack.enter_context(reported(progress, on_progress))
         return execute(
             plan,
             Path(out),
             workers=workers,
             storage=storage,
             study=study,
-            on_progress=on_progress,
-            on_message=on_message,
-        )
-    with closing(workers_from(jobs, cluster)) as found:
-        return execute(
-            plan,
-            Path(out),
-            workers=found,
-            storage=storage,
-            study=study,
-            on_progress=on_progress,
+            on_progress=reporter.update,
             on_message=on_message,
         )
 
@@ -293,7 +292,7 @@ def execute(
     keys = tuple(f"{plan.space.prefix}.{name}" for name in plan.space.names)
     with Dataset(folder, keys, plan.about()) as dataset:
         where = str(storage if storage is not None else folder / JOURNAL)
-        name = study or f"{Path(plan.scenario).stem} {plan.space.aqm}"
+        name = study or f"{plan.scenario.name} {plan.space.aqm}"
         maximise = [each.direction == "max" for each in plan.objectives]
         ledger = Ledger(open_storage(where), name, maximise, plan.determined_by(), where)
         try:

@@ -1,0 +1,297 @@
+"""Sources of scenarios: files, loaded scenarios and dictionaries.
+
+A sweep, a search and an advice read their scenario again under other overrides. `Source` holds what that
+needs.
+"""
+
+import datetime
+import json
+import math
+import numbers
+import os
+import re
+import tomllib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from bentpipe._core import Scenario
+from bentpipe.errors import ScenarioError, UsageError
+
+__all__ = ["Source", "from_dict", "key_of", "to_dict", "to_toml", "written"]
+
+
+@dataclass(frozen=True)
+class Source:
+    """A scenario to be read under overrides."""
+
+    file: str
+    """Path of the file; also the name in messages."""
+    text: str | None = None
+    """Text of a loaded scenario; None to read the file."""
+    setting: str | None = None
+    """Setting that a loaded scenario is under."""
+    parameters: tuple[str, ...] = ()
+    """Parameters of AQMs written in Python that overrides may name."""
+    files: Mapping[str, bytes] = field(default_factory=dict, repr=False)
+    """Files that a loaded scenario names, by path."""
+
+    @classmethod
+    def of(cls, scenario: Scenario) -> "Source":
+        """Return the source of a loaded scenario, without its overrides."""
+        packed = scenario.packed()
+        if packed is None or scenario.python_aqm is not None:
+            raise UsageError(
+                f"{scenario.name}: is under the setting {scenario.aqm}, an AQM written in Python, and cannot"
+                " be read again; give the AQM as a setting instead"
+            )
+        file, text, _, setting, parameters, named = packed
+        files = {path: content for path, _ in named if (content := scenario.file(path)) is not None}
+        return cls(file, text, setting, tuple(parameters), files)
+
+    @property
+    def name(self) -> str:
+        """Name of the scenario: the stem of the file."""
+        return Path(self.file).stem
+
+    def read(self, overrides: Iterable[str] = (), parameters: Iterable[str] = ()) -> Scenario:
+        """Return the scenario under `overrides`, which may name `parameters`; `ScenarioError` if wrong."""
+        changes, known = list(overrides), list(dict.fromkeys([*self.parameters, *parameters]))
+        if self.text is None:
+            return Scenario.load(self.file, changes, known)
+        files = {**self.files, **self._named_by(changes)}
+        return Scenario.unpack(self.file, self.text, changes, self.setting, known, files)
+
+    def _named_by(self, overrides: Iterable[str]) -> dict[str, bytes]:
+        """Return the files that overrides name, by path."""
+        folder, found = os.path.dirname(self.file), dict[str, bytes]()  # noqa: PTH120
+        for change in overrides:
+            for name in _texts(_value(change.partition("=")[2])):
+                # The core joins folder and name in the same way.
+                path = os.path.join(folder, name)  # noqa: PTH118
+                if path not in self.files and "\0" not in path and os.path.isfile(path):  # noqa: PTH113
+                    found[path] = Path(path).read_bytes()
+        return found
+
+
+def _texts(value: object) -> Iterator[str]:
+    """Yield the texts in a value."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping):
+        for each in value.values():
+            yield from _texts(each)
+    elif isinstance(value, list):
+        for each in value:
+            yield from _texts(each)
+
+
+def key_of(override: str) -> str:
+    """Return the key of an override `key=value`."""
+    return override.partition("=")[0].strip()
+
+
+def _value(text: str) -> Any:  # noqa: ANN401
+    """Return the value of an override: TOML, or else a text."""
+    text = text.strip()
+    try:
+        found = tomllib.loads(f"x = {text}")
+    except tomllib.TOMLDecodeError:
+        return text
+    return found["x"] if len(found) == 1 else text
+
+
+# ----- dictionaries -------------------------------------------------------------------
+
+
+def from_dict(mapping: Mapping[str, Any], name: str = "scenario", folder: str | Path = "") -> Scenario:
+    """Return the scenario with the keys and values of a scenario file, as nested dictionaries.
+
+    Values are those of TOML: texts with units (`"300 ms"`), numbers, booleans, lists and dictionaries;
+    lists of dictionaries are arrays of tables. `name` is the scenario's name in results; files that it
+    names are relative to `folder`, by default the current one.
+
+    Raises `ScenarioError` for what is wrong in a scenario file too; the message gives the key, the value
+    found and what is allowed.
+
+    >>> import bentpipe as bp
+    >>> tables = bp.load("small-gateway").to_dict()
+    >>> tables["gateway"]["aqm"] = {"algorithm": "codel"}
+    >>> bp.Scenario.from_dict(tables, "mine").aqm
+    'codel'
+    """
+    file = os.path.join(folder, f"{name}.toml")  # noqa: PTH118
+    if not isinstance(mapping, Mapping):
+        raise ScenarioError(
+            f"{name}: found {_shown(mapping)}; allowed: a dictionary with the keys of a scenario"
+        )
+    text = written(mapping, name)
+    try:
+        return Scenario.parse(text, file, [])
+    except ScenarioError as error:
+        # Lines and columns are those of the text written here, which the caller never saw.
+        place = re.compile(re.escape(file) + r"(:\d+:\d+)?(?=: )")
+        raise ScenarioError(place.sub(lambda _: name, str(error))) from None
+
+
+def to_dict(scenario: Scenario) -> dict[str, Any]:
+    """Return the tables of the scenario's file with its overrides, as nested dictionaries.
+
+    `Scenario.from_dict` reads them; a scenario read back has the same results for the same seed. A setting
+    chosen by `with_setting` is not included. Raises `ScenarioError` if an override has no effect.
+    """
+    scenario.check_overrides()
+    tables = tomllib.loads(scenario.text)
+    parameters = []
+    for change in scenario.overrides:
+        path, value = _path(tables, change), _value(change.partition("=")[2])
+        if len(path) > 2 and path[-2] in _OWNERS and path[-1] not in _ALGORITHMS:
+            parameters.append((path, value))
+        else:
+            _put(tables, path, value)
+    for path, value in parameters:
+        owner = _find(tables, path[:-2])
+        if isinstance(owner, dict) and isinstance(owner.get(str(path[-2])), str):
+            owner[str(path[-2])] = {_OWNERS[str(path[-2])]: owner[str(path[-2])]}
+        _set(tables, path, value)
+    return tables
+
+
+def to_toml(scenario: Scenario) -> str:
+    """Return `to_dict` as the text of a scenario file, without comments."""
+    return written(to_dict(scenario), scenario.name)
+
+
+_OWNERS = {"aqm": "algorithm", "scheduler": "algorithm", "marking": "method"}
+"""Tables with the parameters of an algorithm, and their key of its name."""
+_ALGORITHMS = ("algorithm", "preset", "method")
+_PARTS = ("aqm", "marking", "receive_queue", "pep", "transmit_queue", "regulator", "spacelink")
+"""Tables of a gateway."""
+
+
+def _path(tables: Mapping[str, Any], override: str) -> list[str | int]:
+    """Return the path of an override; several gateways are addressed by name."""
+    keys: list[str | int] = []
+    node: Any = tomllib.loads(f"{key_of(override)} = 0")
+    while isinstance(node, dict):
+        (key, node), *_ = node.items()
+        keys.append(key)
+    gateway = tables.get("gateway")
+    if keys[0] != "gateway" or len(keys) < 2:
+        return keys
+    if isinstance(gateway, list):
+        names = [each.get("name", "gateway") for each in gateway]
+        return ["gateway", names.index(keys[1]), *keys[2:]]
+    if isinstance(gateway, dict) and len(keys) > 2 and keys[1] not in _PARTS:
+        return ["gateway", *keys[2:]] if keys[1] == gateway.get("name", "gateway") else keys
+    return keys
+
+
+def _put(tables: dict[str, Any], path: Sequence[str | int], value: object) -> None:
+    """Set a value. Another algorithm or preset removes the parameters that the file gives."""
+    owner = _find(tables, path[:-1])
+    chooses = path[-1] in ("algorithm", "preset") and path[-2:-1] == ["aqm"]
+    if chooses and isinstance(owner, dict) and owner.get(str(path[-1])) != value:
+        kept = {key: owner[key] for key in ("mean_packet",) if key in owner}
+        owner.clear()
+        owner.update(kept)
+    _set(tables, path, value)
+
+
+def _find(tables: Any, path: Sequence[str | int]) -> Any:  # noqa: ANN401
+    """Return what is at a path; None without it."""
+    for step in path:
+        try:
+            tables = tables[step]
+        except (KeyError, IndexError, TypeError):
+            return None
+    return tables
+
+
+def _set(tables: Any, path: Sequence[str | int], value: object) -> None:  # noqa: ANN401
+    for step in path[:-1]:
+        if isinstance(tables, dict) and not isinstance(tables.get(str(step)), dict | list):
+            tables[step] = {}
+        tables = tables[step]
+    tables[path[-1]] = value
+
+
+# ----- TOML ---------------------------------------------------------------------------
+
+
+def written(tables: Mapping[str, Any], name: str = "scenario") -> str:
+    """Return tables as TOML; `ScenarioError`, whose message begins with `name`, for what TOML cannot hold."""
+    lines: list[str] = []
+    _write_table(tables, (), lines, name)
+    return "\n".join(lines).strip("\n") + "\n"
+
+
+def _write_table(table: Mapping[str, Any], path: tuple[str, ...], lines: list[str], name: str) -> None:
+    inside: list[tuple[tuple[str, ...], Any]] = []
+    for key, value in table.items():
+        if not isinstance(key, str):
+            where = ".".join(path) + ": " if path else ""
+            raise ScenarioError(f"{name}: {where}found the key {_shown(key)}; allowed: texts as keys")
+        here = (*path, key)
+        if isinstance(value, Mapping) or _is_tables(value):
+            inside.append((here, value))
+        else:
+            lines.append(f"{_key(key)} = {_written(value, here, name)}")
+    for here, value in inside:
+        header = ".".join(map(_key, here))
+        if isinstance(value, Mapping):
+            lines += ["", f"[{header}]"]
+            _write_table(value, here, lines, name)
+            continue
+        for each in value:
+            lines += ["", f"[[{header}]]"]
+            _write_table(each, here, lines, name)
+
+
+def _is_tables(value: object) -> bool:
+    """Return True for an array of tables."""
+    return (
+        isinstance(value, list | tuple) and bool(value) and all(isinstance(each, Mapping) for each in value)
+    )
+
+
+def _key(key: str) -> str:
+    return key if re.fullmatch(r"[A-Za-z0-9_-]+", key) else _text(key)
+
+
+def _text(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
+
+
+def _written(value: object, path: Sequence[str], name: str) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, str):
+        return _text(value)
+    if isinstance(value, numbers.Integral):
+        return str(int(value))
+    if isinstance(value, numbers.Real):
+        number = float(value)
+        return repr(number) if math.isfinite(number) else str(number)
+    if isinstance(value, datetime.date | datetime.time):
+        return value.isoformat()
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(_written(each, path, name) for each in value) + "]"
+    if isinstance(value, Mapping):
+        parts = []
+        for key, each in value.items():
+            if not isinstance(key, str):
+                where = ".".join(path)
+                raise ScenarioError(f"{name}: {where}: found the key {_shown(key)}; allowed: texts as keys")
+            parts.append(f"{_key(key)} = {_written(each, (*path, key), name)}")
+        return "{ " + ", ".join(parts) + " }" if parts else "{}"
+    raise ScenarioError(
+        f"{name}: {'.'.join(path)}: found {_shown(value)}; allowed: the values of TOML, which are texts,"
+        " numbers, True and False, lists and dictionaries"
+    )
+
+
+def _shown(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:57]}…"
