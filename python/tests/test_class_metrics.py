@@ -16,7 +16,8 @@ from bentpipe.qoe import video, voice
 from bentpipe.qoe.thresholds import Limits
 from bentpipe.runs.plan import make_plan
 from bentpipe.runs.store import Store
-from bentpipe.stats.class_metrics import CLASS_METRICS
+from bentpipe.stats.bottlenecks import limits
+from bentpipe.stats.class_metrics import BOTTLENECKS, CLASS_METRICS
 from bentpipe.stats.intervals import Summary, summarise
 from bentpipe.stats.metrics import METRICS, check_classes, find, named_metric
 from bentpipe.stats.recorded import Recorded, Traffic
@@ -147,6 +148,7 @@ def test_a_class_has_the_metrics_of_its_kinds_of_traffic() -> None:
             refused.add(name)
     assert refused == {
         *(f"web.{name}" for name in ("mos", "mos_p5", "late_rate")),
+        *(f"voice.limited_by_{name}" for name in BOTTLENECKS),
         *(f"voice.{name}" for name in ("fct_p50", "fct_p95", "completed", "failed", "pages", "pages_failed")),
         *(
             f"{of}.{name}"
@@ -323,3 +325,15 @@ def test_one_run_per_setting_names_bad_classes_but_no_best_setting() -> None:
         "voice: bad under red.",
         "One run per setting cannot tell which is best: simulate more with --runs.",
     ]
+
+
+def test_shares_of_bottlenecks_add_up_and_links_go_by_their_names(tmp_path: Path) -> None:
+    slow = {"link.access.rate": "200 kbps", "run.warmup": "5 s", "run.duration": "20 s"}
+    result = bp.compare(bp.load("small-gateway", slow), ["droptail"], runs=1, out=tmp_path / "out")
+    values = result.values()["droptail"]
+    shares = {name: values[f"web.limited_by_{name}"][0] for name in BOTTLENECKS}
+    assert sum(share or 0 for share in shares.values()) == pytest.approx(100)
+    (web,) = limits(result, "droptail")
+    assert next(iter(web.shares)) == "link.access"
+    assert web.shares["link.access"] == pytest.approx(shares["link"])
+    assert web.text().startswith(f"link access {web.shares['link.access']:.0f} %")

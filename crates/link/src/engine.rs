@@ -164,6 +164,15 @@ impl LinkEngine {
         self.egress.as_ref().map(|egress| &egress.queue)
     }
 
+    /// Time that the link needs for what waits in front of it, at its present capacity.
+    #[must_use]
+    pub fn backlog(&self, now: Instant) -> Duration {
+        match self.queue() {
+            Some(queue) => queue.state().capacity.time_to_send(queue.state().bytes),
+            None => self.busy_until.max(now) - now,
+        }
+    }
+
     /// Sends a packet over a link without a queue; returns the time at which its last bit leaves.
     #[inline]
     pub fn transmit(&mut self, len: u32, now: Instant) -> Instant {

@@ -45,6 +45,7 @@
 //! component that draws it, so that the same seed gives the same bytes, and two algorithms meet the same traffic.
 
 mod apps;
+mod bottleneck;
 mod build;
 mod clock;
 mod endpoints;

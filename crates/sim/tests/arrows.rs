@@ -28,13 +28,17 @@ const CRATES: &[(&str, &[&str])] = &[
 const ROOMS: &[(&str, &[&str])] = &[
     ("ids", &[]),
     ("side", &[]),
+    ("bottleneck", &[]),
     ("clock", &["ids"]),
-    ("network", &["ids", "side", "clock"]),
+    ("network", &["ids", "side", "bottleneck", "clock"]),
     ("gateways", &["ids", "side", "clock", "network"]),
-    ("endpoints", &["ids", "side", "clock", "network"]),
-    ("record", &["ids", "network", "gateways"]),
+    ("endpoints", &["ids", "side", "bottleneck", "clock", "network"]),
+    ("record", &["ids", "bottleneck", "network", "gateways"]),
     ("apps", &["ids", "clock", "endpoints", "record"]),
-    ("engine", &["ids", "side", "clock", "network", "gateways", "endpoints", "record", "apps"]),
+    (
+        "engine",
+        &["ids", "side", "bottleneck", "clock", "network", "gateways", "endpoints", "record", "apps"],
+    ),
 ];
 
 type Arrows = BTreeMap<String, BTreeSet<String>>;

@@ -25,6 +25,7 @@ from bentpipe.format import (
 )
 from bentpipe.models.validation import Validation
 from bentpipe.runs.result import Result
+from bentpipe.stats.bottlenecks import limits
 from bentpipe.stats.differences import PAIRED, Comparison
 from bentpipe.stats.metrics import METRICS
 from bentpipe.stats.ranking import CRITERIA, MANY, ranking
@@ -297,6 +298,19 @@ def metrics_table(result: Result) -> Table:
         and any(stats[setting, metric.name]["mean"] is not None for setting in result.settings)
     ]
     return grid(["metric", "unit", *starred.values()], rows, right=2)
+
+
+def bottlenecks_table(result: Result) -> Table | None:
+    """Return what limits each class of TCP flows, a row per setting; None without such classes."""
+    found = {setting: limits(result, setting) for setting in result.settings}
+    classes = list(dict.fromkeys(each.traffic_class for row in found.values() for each in row))
+    if not classes or len(result.settings) > MANY:
+        return None
+    rows = []
+    for setting, row in found.items():
+        texts = {each.traffic_class: each.text() for each in row}
+        rows.append([setting, *(texts.get(name, "–") for name in classes)])
+    return grid(["limited by", *classes], rows)
 
 
 def comparison_table(comparisons: Sequence[Comparison]) -> Table:

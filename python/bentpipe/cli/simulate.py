@@ -247,6 +247,8 @@ def _simulate(
         for sentence in findings(result):
             out_console.print(sentence, markup=False)
     out_console.print(console.metrics_table(result))
+    if (table := console.bottlenecks_table(result)) is not None:
+        out_console.print(table)
     if behind := [name for name in result.settings if result.setting_info(name).get("behind_pep")]:
         out_console.print(f"* {BEHIND_PEP}: {', '.join(behind)}.", markup=False)
     if len(result.seeds) == 2:

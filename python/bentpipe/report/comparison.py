@@ -15,6 +15,7 @@ from bentpipe.report.scripts import VEGA_LITE
 from bentpipe.report.traces import trace_figures
 from bentpipe.runs.result import Result
 from bentpipe.runs.store import LIVE, REPORT
+from bentpipe.stats.bottlenecks import limits
 from bentpipe.stats.intervals import LEVEL
 from bentpipe.stats.metrics import GROUPS, METRICS, Metric
 from bentpipe.stats.ranking import BEHIND_PEP, CRITERIA, MANY, drawn, ranking
@@ -53,6 +54,7 @@ def render(result: Result) -> str:
         served=_served(result),
         findings=findings(result),
         thresholds=_thresholds(result),
+        limited=_limited(result),
         ranking=_ranking(result),
         seeds=result.seeds,
         methods=_methods(result),
@@ -69,6 +71,19 @@ def render(result: Result) -> str:
         title=manifest["scenario"]["title"] or manifest["scenario"]["name"],
         kicker=dated(manifest),
     )
+
+
+def _limited(result: Result) -> dict[str, Any] | None:
+    """Return what limits each class of TCP flows under each setting; None without such classes."""
+    found = {
+        setting: {each.traffic_class: each for each in limits(result, setting)} for setting in result.settings
+    }
+    classes = list(dict.fromkeys(name for row in found.values() for name in row))
+    rows = [
+        {"setting": setting, "cells": [row[name].text() if name in row else "–" for name in classes]}
+        for setting, row in found.items()
+    ]
+    return {"classes": classes, "rows": rows} if classes else None
 
 
 def write_report(result: Result, path: Path | None = None) -> Path:

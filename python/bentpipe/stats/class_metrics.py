@@ -17,7 +17,7 @@ import polars as pl
 from bentpipe.qoe import video, voice
 from bentpipe.stats.recorded import Metric, Recorded, Traffic, jain, known, mean, number, quantile, scaled
 
-__all__ = ["CLASS_METRICS", "ClassMetric", "class_metric", "class_metrics", "markdown"]
+__all__ = ["BOTTLENECKS", "CLASS_METRICS", "ClassMetric", "class_metric", "class_metrics", "markdown"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +45,32 @@ def _loss_rate(run: Recorded, traffic_class: str) -> float | None:
     if received is None or lost is None or received + lost == 0:
         return None
     return 100 * lost / (received + lost)
+
+
+def _limited(name: str) -> Callable[[Recorded, str], float | None]:
+    def share(run: Recorded, traffic_class: str) -> float | None:
+        samples = run.counters.get(f"{traffic_class}.limited_samples")
+        return (
+            100 * (run.counters.get(f"{traffic_class}.limited_by_{name}") or 0) / samples if samples else None
+        )
+
+    return share
+
+
+BOTTLENECKS: Mapping[str, tuple[str, str]] = {
+    "carrier": ("the carrier", "the satellite link, with its queue and AQM, limited the flow"),
+    "pep_buffer": ("the PEP's buffer", "the PEP's buffer limited the receive window of the gateway"),
+    "receive_window": ("the receive window", "the window of the receiving host limited the flow"),
+    "spacelink_window": (
+        "the spacelink window",
+        "the window of the spacelink or its stream limited the flow",
+    ),
+    "link": ("another link", "a link other than the satellite's limited the flow"),
+    "loss": ("losses", "losses on a link that was not full kept the congestion window small"),
+    "start_up": ("start-up", "the handshake went on, or the congestion window grew before the first loss"),
+    "sender": ("the sender", "the sending application had nothing more to send"),
+}
+"""Resources that limit TCP flows: label, and what the share of time counts (docs/results.md)."""
 
 
 def _goodput(run: Recorded, traffic_class: str) -> float | None:
@@ -206,6 +232,7 @@ _PAGES = frozenset({"pages"})
 _VOICE = frozenset({"voip"})
 _VIDEO = frozenset({"dash"})
 _OPINION = _VOICE | _VIDEO
+_ON_TCP = _TRANSFERS | _VIDEO
 
 CLASS_METRICS: tuple[ClassMetric, ...] = (
     ClassMetric(
@@ -443,6 +470,17 @@ CLASS_METRICS: tuple[ClassMetric, ...] = (
         _late_rate,
         better="less",
         kinds=_VOICE,
+    ),
+    *(
+        ClassMetric(
+            f"limited_by_{name}",
+            f"Limited by {label}",
+            "%",
+            f"Share of the time of open TCP flows in which {doc}.",
+            _limited(name),
+            kinds=_ON_TCP,
+        )
+        for name, (label, doc) in BOTTLENECKS.items()
     ),
 )
 """Metrics of a class of traffic."""

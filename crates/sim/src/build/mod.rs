@@ -12,10 +12,11 @@ use bentpipe_transport::pep_link;
 use bentpipe_units::{Duration, Rng};
 
 use crate::MakeAqm;
+use crate::bottleneck::Bottleneck;
 use crate::clock::{Clock, MAX_INDEX};
 use crate::endpoints::Endpoints;
 use crate::endpoints::tcp::TcpEnds;
-use crate::engine::Engine;
+use crate::engine::{Engine, Loads};
 use crate::gateways::GatewayNode;
 use crate::ids::{GatewayId, Id, IdVec, LinkId};
 use crate::network::{Hop, Link, Network, Path};
@@ -54,7 +55,8 @@ pub fn build(scenario: &Scenario, seed: u64, make_aqm: Option<MakeAqm<'_>>) -> R
     let mut clock = Clock::default();
     let apps = traffic::apps(scenario, traffic, seed, &mut clock);
     let record = Record { recorder, tracer: Tracer::default(), observations: Vec::new() };
-    let mut engine = Engine { clock, network, gateways, endpoints, apps, record, fault: None };
+    let loads = Loads::new(network.links.len(), gateways.len());
+    let mut engine = Engine { clock, network, gateways, endpoints, apps, record, loads, fault: None };
     engine.start();
     Ok(engine)
 }
@@ -83,7 +85,14 @@ impl Builder<'_, '_> {
                     let engine = LinkEngine::new(direction, handover, &names, seed, None, make_aqm)?;
                     let line = self.network.lines.push(DelayLine::default());
                     let terminals = self.terminals(direction);
-                    self.network.links.push(Link::new(names.direction, engine, terminals, line));
+                    let is_carrier = is_subject
+                        || scenario
+                            .gateways
+                            .iter()
+                            .any(|gateway| (gateway.link.0, gateway.link_forward) == (number, is_forward));
+                    let bottleneck =
+                        if is_carrier { Bottleneck::Carrier } else { Bottleneck::Link(number as u32) };
+                    self.network.links.push(Link::new(names.direction, bottleneck, engine, terminals, line));
                 }
             }
         }

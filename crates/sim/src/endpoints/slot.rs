@@ -8,6 +8,7 @@
 use bentpipe_queue::FlowId;
 
 use super::UnitsInFlight;
+use crate::bottleneck::Bottleneck;
 use crate::ids::{
     ConnId, GatewayId, Id, IdRange, LineId, LinkId, RtpId, SctpEndId, SessionId, SourceId, StreamId,
     TrafficId,
@@ -131,6 +132,8 @@ pub struct FlowSlot {
     pub phase: Phase,
     pub has_failed: bool,
     pub transfer: Transfer,
+    /// The resource that took the latest of its TCP segments with data; `None` if all arrived.
+    pub last_drop: Option<Bottleneck>,
     /// Data units on their way, if it is a byte stream.
     pub units: UnitsInFlight,
 }
@@ -156,6 +159,7 @@ impl FlowSlot {
         (self.flow, self.hosts) = (flow, hosts);
         (self.phase, self.has_failed) = (Phase::Live, false);
         self.transfer = Transfer { objects: 1, ..Transfer::default() };
+        self.last_drop = None;
         self.units.clear();
     }
 

@@ -6,6 +6,7 @@ use bentpipe_scenario::DATAGRAM_HEADER;
 use bentpipe_units::Instant;
 
 use super::Engine;
+use crate::bottleneck::Bottleneck;
 use crate::ids::{ConnId, Id, LineId, LinkId, PacketId, SlotId};
 use crate::network::{Body, Crossing, Entry, Hop, PacketInFlight};
 use crate::record::{LOSS, RETRANSMISSION_LIMIT};
@@ -148,6 +149,7 @@ impl Engine {
     /// A link loses a packet, for one of [`REASONS`](crate::record::REASONS).
     fn lose(&mut self, id: PacketId, link: LinkId, reason: u8) {
         let PacketInFlight { flow, len, .. } = self.network.packets[id];
+        self.note_drop(id, Bottleneck::Loss);
         self.record.recorder.lost(self.clock.now(), link, flow, len, reason);
         self.drop_packet(id);
     }
@@ -165,9 +167,20 @@ impl Engine {
         let mut discarded = self.network.discarded.take();
         for (pkt, reason) in discarded.drain(..) {
             self.record.recorder.dropped_at_link(self.clock.now(), link, &pkt, reason);
+            self.note_drop(Id::new(pkt.handle), self.network.links[link].bottleneck);
             self.drop_packet(Id::new(pkt.handle));
         }
         self.network.discarded.give_back(discarded);
+    }
+
+    /// Notes the resource that took a segment of a flow.
+    pub(super) fn note_drop(&mut self, id: PacketId, bottleneck: Bottleneck) {
+        let packet = &self.network.packets[id];
+        if let (Some(slot), Body::Tcp { segment, .. }) = (packet.slot, &packet.body)
+            && segment.len > 0
+        {
+            self.endpoints.slots[slot].last_drop = Some(bottleneck);
+        }
     }
 
     /// Removes a packet that was lost or dropped.

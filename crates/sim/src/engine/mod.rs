@@ -4,6 +4,7 @@
 //! part to another is a method of [`Engine`], in a file by subject: [`forwarding`] from hop to hop, [`splitting`] at
 //! gateways, [`flows`] from opening to closing, [`connections`] for transports, [`users`] for applications.
 
+mod bottlenecks;
 mod connections;
 mod descriptor;
 mod flows;
@@ -14,6 +15,8 @@ mod splitting;
 mod users;
 
 use bentpipe_units::Instant;
+
+pub use bottlenecks::Loads;
 
 use crate::apps::Apps;
 use crate::clock::{Clock, Event, MAX_INDEX};
@@ -35,6 +38,7 @@ pub struct Engine {
     pub endpoints: Endpoints,
     pub apps: Apps,
     pub record: Record,
+    pub loads: Loads,
     /// Reason for which the run cannot go on, once it has grown beyond a limit.
     pub fault: Option<String>,
 }
@@ -105,6 +109,7 @@ impl Engine {
     }
 
     fn sample(&mut self) {
+        self.sample_bottlenecks();
         let next = self.record.recorder.sample(self.clock.now(), &self.network.links, &self.gateways);
         if let Some(at) = next {
             self.clock.at(at, Event::Sample);

@@ -63,6 +63,7 @@ impl Engine {
             phase: Phase::Free,
             has_failed: false,
             transfer: Transfer::default(),
+            last_drop: None,
             units: UnitsInFlight::default(),
         });
         self.check_size(&layout);

@@ -5,6 +5,7 @@ use bentpipe_queue::Packet;
 use bentpipe_transport::pep_link;
 
 use super::Engine;
+use crate::bottleneck::Bottleneck;
 use crate::endpoints::tcp::{Received, Role};
 use crate::ids::{ConnId, GatewayId, Id, PacketId, StreamId};
 use crate::network::{Body, Hop, PacketInFlight, Path};
@@ -56,6 +57,7 @@ impl Engine {
                         reason,
                         place,
                     );
+                    self.note_drop(packet, Bottleneck::Carrier);
                     self.left_transmit_queue(id, packet);
                     self.drop_packet(packet);
                 }

@@ -10,6 +10,7 @@ use bentpipe_queue::{DropHandler, DropReason, Ecn, Packet};
 use bentpipe_transport::tcp;
 use bentpipe_units::{Instant, Rate};
 
+use crate::bottleneck::Bottleneck;
 use crate::clock::{Clock, Event};
 use crate::ids::{Id, IdVec, InterfaceId, LineId, LinkId, PacketId, SlotId};
 
@@ -19,6 +20,8 @@ pub use path::{Hop, Path, Paths};
 /// One direction of a link, with its counters.
 pub struct Link {
     pub name: String,
+    /// The resource that it is to the flows that it limits.
+    pub bottleneck: Bottleneck,
     pub engine: LinkEngine,
     /// Hosts with a rate each on this link: number of the first, and how many.
     pub terminals: (u32, u32),
@@ -44,9 +47,16 @@ pub struct LinkCounters {
 }
 
 impl Link {
-    pub fn new(name: String, engine: LinkEngine, terminals: (u32, u32), line: LineId) -> Self {
+    pub fn new(
+        name: String,
+        bottleneck: Bottleneck,
+        engine: LinkEngine,
+        terminals: (u32, u32),
+        line: LineId,
+    ) -> Self {
         Self {
             name,
+            bottleneck,
             is_eventful: engine.has_channel(),
             engine,
             terminals,

@@ -1,5 +1,6 @@
 //! Records of a run: time series, drops, flows, the counters behind the metrics; observed packets and traced senders.
 
+mod bottleneck;
 mod drops;
 mod flow;
 pub mod observe;

@@ -15,6 +15,7 @@ use super::units::{Class, Classes};
 use super::viewing::{Period, Viewing};
 use super::voice::Call;
 use super::{Series, Summary};
+use crate::bottleneck::Bottleneck;
 use crate::gateways::GatewayNode;
 use crate::ids::{CallId, GatewayId, Id, IdVec, LinkId, PlaceId, TrafficId, ViewingId};
 use crate::network::Link;
@@ -220,6 +221,14 @@ impl Recorder {
         if sent_at >= self.warmup {
             flow.lost_units += 1;
             self.classes.all[flow.class].lost += 1;
+        }
+    }
+
+    /// A resource limits a flow, as seen at a sample.
+    pub fn limited(&mut self, flow: FlowId, bottleneck: Bottleneck) {
+        if self.is_measuring {
+            let class = self.flows.get(flow).class;
+            self.classes.all[class].bottlenecks.add(bottleneck);
         }
     }
 

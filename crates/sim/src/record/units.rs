@@ -6,10 +6,14 @@
 //! the way a PEP may split the connection, and segments may be retransmitted and cut in other ways: positions in the byte
 //! stream identify the units of a stream.
 
+use std::borrow::Cow;
+use std::sync::Arc;
+
 use bentpipe_scenario::{Pattern, Scenario, Traffic, TrafficKind};
 use bentpipe_units::Duration;
 use hdrhistogram::Histogram;
 
+use super::bottleneck::Bottlenecks;
 use super::voice::Voice;
 use crate::ids::{ClassId, Id, IdVec, TrafficId};
 
@@ -77,10 +81,11 @@ pub struct Class {
     jitter_sum: u64,
     /// `None` if the class has no pages.
     pages: Option<Box<Pages>>,
+    pub(super) bottlenecks: Bottlenecks,
 }
 
 impl Class {
-    fn new(name: &str, has_pages: bool) -> Self {
+    fn new(name: &str, has_pages: bool, links: &Arc<[String]>) -> Self {
         let pages = has_pages.then(|| Pages { load: Times::new(), first_byte: Times::new(), failed: 0 });
         Self {
             name: name.to_owned(),
@@ -89,6 +94,7 @@ impl Class {
             delays: Times::new(),
             jitter_sum: 0,
             pages: pages.map(Box::new),
+            bottlenecks: Bottlenecks::new(Arc::clone(links)),
         }
     }
 
@@ -114,7 +120,7 @@ impl Class {
     /// `jitter` is the interarrival jitter (RFC 3550, section 6.4.1, J): mean over the units of their flow's estimate. A
     /// page's time begins with the opening of its first connection.
     #[must_use]
-    pub fn counters(&self) -> Vec<(&'static str, f64)> {
+    pub fn counters(&self) -> Vec<(Cow<'static, str>, f64)> {
         let delays = &self.delays;
         let mut counters = vec![
             ("received_units", self.received as f64),
@@ -137,6 +143,8 @@ impl Class {
                 ("first_byte_p95", pages.first_byte.quantile(0.95)),
             ]);
         }
+        let mut counters: Vec<_> = counters.into_iter().map(|(name, value)| (name.into(), value)).collect();
+        counters.extend(self.bottlenecks.counters());
         counters
     }
 }
@@ -158,12 +166,13 @@ impl Classes {
             let is_pages = |traffic: &&Traffic| matches!(traffic.kind, TrafficKind::Pages(_));
             scenario.traffic.iter().filter(is_pages).any(|traffic| traffic.class() == name)
         };
+        let links = scenario.links.iter().map(|link| link.name.clone()).collect();
         let class_of = |traffic: &Traffic| {
             let place = names.iter().position(|name| *name == traffic.class());
             ClassId::new(place.unwrap_or_default() as u32)
         };
         Self {
-            all: names.iter().map(|name| Class::new(name, has_pages(name))).collect(),
+            all: names.iter().map(|name| Class::new(name, has_pages(name), &links)).collect(),
             of_traffic: scenario.traffic.iter().map(class_of).collect(),
             voice: scenario.traffic.iter().map(|traffic| voice_of(&traffic.kind)).collect(),
         }

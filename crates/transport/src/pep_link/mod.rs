@@ -164,6 +164,22 @@ impl Endpoint {
             .is_some_and(|stream| stream.phase == Phase::Live && stream.fin == Fin::Unset)
     }
 
+    /// True if a stream has data that the peer has not acknowledged, sent or not.
+    #[must_use]
+    pub fn has_unacknowledged(&self, s: StreamId) -> bool {
+        let stream = self.streams.get(s as usize);
+        stream.is_some_and(|stream| stream.phase == Phase::Live && stream.acked < stream.written)
+    }
+
+    /// True if data of a stream wait for the window of the stream, or of the association.
+    #[must_use]
+    pub fn is_window_limited(&self, s: StreamId) -> bool {
+        let is_full = !self.recovery.has_room(self.cfg.max_payload, self.cfg.window);
+        self.streams.get(s as usize).is_some_and(|stream| {
+            stream.is_blocked() || (stream.phase == Phase::Live && stream.written > stream.sent && is_full)
+        })
+    }
+
     /// Consumes `bytes` of a stream, which opens its window. The peer is told when half of the window is used up. No
     /// effect if the stream is not open.
     pub fn consume(&mut self, s: StreamId, bytes: u64) {

@@ -164,6 +164,17 @@ pub struct Connection {
     pub(super) ts_recent: u32,
 }
 
+/// The limit of a connection's sending.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Limit {
+    /// All data written were sent.
+    Sender,
+    /// The peer's window, or [`Config::max_window`].
+    ReceiveWindow,
+    /// The congestion window, pacing or the handshake.
+    CongestionWindow,
+}
+
 /// Counters and state of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Stats {
@@ -402,6 +413,19 @@ impl Connection {
             srtt: self.rto.srtt(),
             rto: self.rto.interval(),
             in_flight: self.in_network(),
+        }
+    }
+
+    /// The limit of what may be sent now.
+    #[must_use]
+    pub fn limit(&self, cfg: &Config) -> Limit {
+        let window = self.send_limit(cfg).saturating_sub(self.una);
+        if self.is_established() && self.nxt >= self.stream_end() && !self.resend_due {
+            Limit::Sender
+        } else if self.is_established() && window <= self.window.cwnd {
+            Limit::ReceiveWindow
+        } else {
+            Limit::CongestionWindow
         }
     }
 

@@ -1,0 +1,178 @@
+//! The bottleneck of each TCP flow, found at every sample from the state of its connections, streams and queues.
+
+use bentpipe_queue::Queue;
+use bentpipe_transport::tcp;
+use bentpipe_units::{Duration, Instant};
+
+use super::Engine;
+use crate::bottleneck::Bottleneck;
+use crate::endpoints::tcp::Role;
+use crate::endpoints::{FlowSlot, Phase};
+use crate::ids::{ConnId, GatewayId, Id, IdVec, LinkId, StreamId};
+use crate::network::Hop;
+use crate::side::Side;
+
+/// A queue limits a flow if its delay is more than a tenth of the round-trip time; otherwise the window that fills the
+/// path does.
+const STANDING_QUEUE: u64 = 10;
+/// A place is busy if it sends for this share of the time [%].
+const BUSY: u64 = 90;
+
+/// Shortest time over which loads are measured: longer than a round trip, in which the packets of one window may come at
+/// once.
+const LOAD_TIME: Duration = Duration::from_secs(1);
+
+/// Loads of all places.
+pub struct Loads {
+    at: Instant,
+    links: IdVec<LinkId, Load>,
+    gateways: IdVec<GatewayId, Load>,
+}
+
+/// Load of one place.
+#[derive(Clone, Copy, Default)]
+struct Load {
+    /// Bytes and packets sent since the run began, and the integral of the queue over time [packet s].
+    sent: (u64, u64),
+    packet_seconds: f64,
+    /// Mean queueing delay by Little's law, which a burst once in a round trip does not bias as its sampled length would.
+    delay: Duration,
+    /// True if the place sent nearly all the time.
+    is_busy: bool,
+}
+
+impl Loads {
+    /// Loads of so many links and gateways, before the first measurement.
+    pub fn new(links: usize, gateways: usize) -> Self {
+        let none = |count| std::iter::repeat_n(Load::default(), count);
+        Self { at: Instant::ZERO, links: none(links).collect(), gateways: none(gateways).collect() }
+    }
+}
+
+impl Load {
+    fn of(queue: &Queue, before: Self, begin: Instant, now: Instant) -> Self {
+        let sent = (queue.state().sent_bytes, queue.counters().sent);
+        let packet_seconds = queue.packet_seconds(now);
+        let (bytes, packets) = (sent.0 - before.sent.0, sent.1 - before.sent.1);
+        let capacity = queue.state().capacity;
+        let delay = match packets {
+            0 => capacity.time_to_send(queue.state().bytes),
+            _ => Duration::from_secs_f64((packet_seconds - before.packet_seconds) / packets as f64),
+        };
+        let is_busy = capacity.time_to_send(bytes).times(100) > (now - begin).times(BUSY);
+        Self { sent, packet_seconds, delay, is_busy }
+    }
+}
+
+impl Engine {
+    /// Records the bottleneck of each flow.
+    pub(super) fn sample_bottlenecks(&mut self) {
+        self.update_loads();
+        for slot in self.endpoints.slots.iter() {
+            if slot.phase == Phase::Live && !slot.conns.is_empty() {
+                let bottleneck = self.bottleneck(slot);
+                self.record.recorder.limited(slot.flow, bottleneck);
+            }
+        }
+    }
+
+    fn update_loads(&mut self) {
+        let Self { network, gateways, loads, clock, .. } = self;
+        let (begin, now) = (loads.at, clock.now());
+        if now - begin < LOAD_TIME {
+            return;
+        }
+        loads.at = now;
+        for (link, load) in network.links.iter().zip(loads.links.iter_mut()) {
+            match link.engine.queue() {
+                Some(queue) => *load = Load::of(queue, *load, begin, now),
+                None => load.delay = link.engine.backlog(now),
+            }
+        }
+        for (node, load) in gateways.iter().zip(loads.gateways.iter_mut()) {
+            *load = Load::of(node.gateway.transmit_queue(), *load, begin, now);
+        }
+    }
+
+    /// The last resource on a flow's way before which its data wait.
+    fn bottleneck(&self, slot: &FlowSlot) -> Bottleneck {
+        for leg in (0..slot.paths.len()).rev() {
+            let sender = slot.conns.at(2 * leg as u32);
+            if let Some(bottleneck) = self.leg(slot, leg, sender) {
+                return bottleneck;
+            }
+            if let Some((gateway, stream)) = leg.checked_sub(1).map(|joint| slot.streams[joint])
+                && let Some(bottleneck) = self.pep_link(gateway, stream)
+            {
+                return bottleneck;
+            }
+        }
+        Bottleneck::Sender
+    }
+
+    /// The limit of the data on one leg; `None` if none wait.
+    fn leg(&self, slot: &FlowSlot, leg: usize, sender: ConnId) -> Option<Bottleneck> {
+        let (conn, config) = (&self.endpoints.tcp[sender], self.endpoints.tcp.config(sender));
+        let stats = conn.tcp.stats();
+        let standing = || self.standing_queue(slot, leg, stats.srtt);
+        let busy = || self.places(slot, leg).find(|(_, load)| load.is_busy).map(|(place, _)| place);
+        match conn.tcp.limit(config) {
+            tcp::Limit::Sender if conn.tcp.send_queue() == 0 => None,
+            tcp::Limit::Sender => standing(),
+            tcp::Limit::ReceiveWindow => {
+                standing().or_else(busy).or_else(|| Some(self.receive_window(conn.peer)))
+            }
+            // It has adapted to a full place, or to the last loss.
+            tcp::Limit::CongestionWindow => {
+                let loss = slot.last_drop.filter(|_| stats.ssthresh < config.initial_ssthresh);
+                standing().or_else(busy).or(loss).or(Some(Bottleneck::StartUp))
+            }
+        }
+    }
+
+    /// The limit of a stream's data at a gateway; `None` if all are on their way.
+    fn pep_link(&self, gateway: GatewayId, stream: StreamId) -> Option<Bottleneck> {
+        let end = &self.gateways[gateway].ends[Side::Near];
+        if !end.has_unacknowledged(stream.index()) {
+            return None;
+        }
+        let carrier = self.loads.gateways[gateway];
+        if carrier.is_busy || is_standing(carrier.delay, Some(end.stats().srtt)) {
+            return Some(Bottleneck::Carrier);
+        }
+        end.is_window_limited(stream.index()).then_some(Bottleneck::SpacelinkWindow)
+    }
+
+    /// The resource behind a receiver's window.
+    fn receive_window(&self, receiver: ConnId) -> Bottleneck {
+        let receive_window = self.endpoints.tcp.config(receiver).receive_window;
+        match self.endpoints.tcp[receiver].role {
+            Role::Split { gateway, stream, side: Side::Near }
+                if self.gateways[gateway].is_tight(stream, receive_window) =>
+            {
+                Bottleneck::PepBuffer
+            }
+            _ => Bottleneck::ReceiveWindow,
+        }
+    }
+
+    /// The place on a leg with the longest queue, if its delay is a considerable part of the round-trip time.
+    fn standing_queue(&self, slot: &FlowSlot, leg: usize, srtt: Option<Duration>) -> Option<Bottleneck> {
+        let (place, longest) = self.places(slot, leg).max_by_key(|(_, load)| load.delay)?;
+        is_standing(longest.delay, srtt).then_some(place)
+    }
+
+    /// The places that a leg's data pass, at its end the gateway that splits it: what they are to flows that they limit,
+    /// and their loads.
+    fn places(&self, slot: &FlowSlot, leg: usize) -> impl Iterator<Item = (Bottleneck, Load)> {
+        let hops = self.network.paths.hops(slot.paths[leg].0).iter();
+        hops.map(|hop| match *hop {
+            Hop::Link { link, .. } => (self.network.links[link].bottleneck, self.loads.links[link]),
+            Hop::Gateway { gateway, .. } => (Bottleneck::Carrier, self.loads.gateways[gateway]),
+        })
+    }
+}
+
+fn is_standing(delay: Duration, srtt: Option<Duration>) -> bool {
+    srtt.is_some_and(|srtt| delay.times(STANDING_QUEUE) > srtt)
+}

@@ -1,0 +1,172 @@
+//! The bottleneck of flows, on scenarios built to have one, which more of the named resource relieves and more of another
+//! does not.
+
+use crate::common::results;
+use bentpipe_scenario::Scenario;
+use bentpipe_sim::{Class, Results};
+
+/// A download of 60 s through a gateway with a PEP: 40 ms, 250 ms and 2 ms one way.
+const SPLIT: &str = r#"
+title = "Behind a PEP"
+[run]
+warmup = "20 s"
+duration = "40 s"
+[host.server]
+[host.client]
+[transport.default]
+receive_window = "8 MB"
+[link.ingress]
+between = ["server", "gateway"]
+rate = "1 Gbps"
+delay = "40 ms"
+[gateway]
+aqm = { algorithm = "droptail" }
+regulator = { rate = "20 Mbps" }
+transmit_queue.limit = "10000 packets"
+pep = { buffer = "8 MB", buffer_per = "connection" }
+spacelink = { window = "8 MB", stream_window = "8 MB" }
+[link.satellite]
+between = ["gateway", "terminal"]
+delay = "250 ms"
+reverse = { rate = "10 Mbps" }
+[link.access]
+between = ["terminal", "client"]
+rate = "100 Mbps"
+delay = "2 ms"
+[traffic.download]
+kind = "bulk"
+from = "server"
+to = "client"
+"#;
+
+/// A download over one link with a queue: 50 ms one way.
+const PLAIN: &str = r#"
+title = "Without a PEP"
+[run]
+warmup = "20 s"
+duration = "40 s"
+subject = "wire"
+[host.server]
+[host.client]
+[transport.default]
+receive_window = "8 MB"
+[link.wire]
+between = ["server", "access_point"]
+delay = "50 ms"
+rate = "10 Mbps"
+queue = { limit = "100 packets", aqm = { algorithm = "droptail" } }
+[router.access_point]
+[link.last]
+between = ["access_point", "client"]
+[traffic.download]
+kind = "bulk"
+from = "server"
+to = "client"
+"#;
+
+fn run(text: &str, overrides: &[&str]) -> Results {
+    let overrides: Vec<_> = overrides.iter().map(|text| (*text).to_owned()).collect();
+    results(&Scenario::parse(text, "test.toml", &overrides).unwrap_or_else(|e| panic!("{e}")), 1)
+}
+
+fn counter(class: &Class, name: &str) -> f64 {
+    class.counters().into_iter().find(|(counter, _)| *counter == name).map_or(0.0, |(_, value)| value)
+}
+
+/// Share of the samples of the flows in which a resource limits them.
+fn share(r: &Results, name: &str) -> f64 {
+    counter(&r.classes[0], &format!("limited_by_{name}")) / counter(&r.classes[0], "limited_samples")
+}
+
+/// Payload of all flows [Mbit/s].
+fn goodput(r: &Results) -> f64 {
+    r.flows.iter().map(|flow| flow.measured).sum::<u64>() as f64 * 8e-6 / (r.end - r.begin).as_secs_f64()
+}
+
+/// `limit` makes the resource scarce, `more` doubles it, `other` doubles another.
+fn check(text: &str, name: &str, limit: &[&str], more: &[&str], other: &[&str]) {
+    let with = |changes: &[&str]| run(text, &[limit, changes].concat());
+    let (r, relieved, elsewhere) = (with(&[]), with(more), with(other));
+    let (found, more, other) = (goodput(&r), goodput(&relieved), goodput(&elsewhere));
+    let limits = r.classes[0].counters().into_iter().filter(|(name, _)| name.starts_with("limited"));
+    assert!(share(&r, name) > 0.9, "{name}: {:?}", limits.collect::<Vec<_>>());
+    assert!(more > 1.5 * found, "{name}: {found} Mbit/s, with more of it {more}");
+    assert!((other / found - 1.0).abs() < 0.1, "{name}: {found} Mbit/s, with more of another {other}");
+}
+
+#[test]
+fn a_full_carrier_limits() {
+    check(SPLIT, "carrier", &[], &["gateway.regulator.rate=40 Mbps"], &["gateway.pep.buffer=16 MB"]);
+    check(PLAIN, "carrier", &[], &["link.wire.rate=20 Mbps"], &["transport.default.receive_window=16 MB"]);
+}
+
+/// 200 KB in a round trip of 0.504 s are 3.2 Mbit/s.
+#[test]
+fn a_small_pep_buffer_limits() {
+    let small = ["gateway.pep.buffer=200 KB"];
+    check(SPLIT, "pep_buffer", &small, &["gateway.pep.buffer=400 KB"], &["gateway.regulator.rate=40 Mbps"]);
+}
+
+#[test]
+fn a_small_spacelink_window_limits() {
+    let small = ["gateway.spacelink.stream_window=200 KB"];
+    let more = ["gateway.spacelink.stream_window=400 KB"];
+    check(SPLIT, "spacelink_window", &small, &more, &["gateway.regulator.rate=40 Mbps"]);
+    let small = ["gateway.spacelink.window=200 KB", "gateway.spacelink.stream_window=200 KB"];
+    let more = ["gateway.spacelink.window=400 KB", "gateway.spacelink.stream_window=400 KB"];
+    check(SPLIT, "spacelink_window", &small, &more, &["gateway.regulator.rate=40 Mbps"]);
+}
+
+/// 64 KB in a round trip of 0.1 s are 5.1 Mbit/s.
+#[test]
+fn a_small_receive_window_limits() {
+    let small = ["transport.default.receive_window=64 KB", "link.wire.rate=50 Mbps"];
+    check(
+        PLAIN,
+        "receive_window",
+        &small,
+        &["transport.default.receive_window=128 KB"],
+        &["link.wire.rate=100 Mbps"],
+    );
+}
+
+#[test]
+fn a_slow_access_link_limits() {
+    let slow = ["link.access.rate=4 Mbps"];
+    check(SPLIT, "link.access", &slow, &["link.access.rate=8 Mbps"], &["gateway.regulator.rate=40 Mbps"]);
+}
+
+/// The AQM ahead of the PEP keeps the queue short and the carrier busy: the carrier limits without a queue.
+#[test]
+fn an_aqm_without_a_queue_limits_for_the_carrier() {
+    let avqred = ["gateway.aqm.algorithm=avqred", "traffic.download.flows=8"];
+    let r = run(SPLIT, &avqred);
+    assert!(share(&r, "carrier") > 0.8, "{:?}", r.classes[0].counters());
+}
+
+/// At 1 % loss TCP in a round trip of 0.1 s gets about 1460 B / 0.1 s x 1.2 / 0.1 = 1.4 Mbit/s (Mathis et al. 1997).
+#[test]
+fn losses_limit_on_a_link_that_is_not_full() {
+    let losses = ["link.wire.rate=100 Mbps", "link.wire.loss=0.01"];
+    check(PLAIN, "loss", &losses, &["link.wire.loss=0.002"], &["link.wire.rate=200 Mbps"]);
+}
+
+/// Viewers of 1 Mbit/s at most, on a carrier of 20.
+#[test]
+fn a_sender_without_data_limits_itself() {
+    let video = SPLIT.replace("kind = \"bulk\"", "kind = \"dash\"\nladder = [\"500 kbps\", \"1 Mbps\"]\n");
+    let r = run(&video, &[]);
+    assert!(share(&r, "sender") > 0.8, "{:?}", r.classes[0].counters());
+}
+
+/// Files of 14 KB need a handshake of one round trip, and begin with ten segments: hardly anything but the path's delay.
+#[test]
+fn short_transfers_are_limited_by_their_start() {
+    let files = PLAIN.replace(
+        "kind = \"bulk\"",
+        "kind = \"files\"\nsize = \"60 KB\"\ninterval = { exponential = \"1 s\" }\n",
+    );
+    let r = run(&files, &["link.wire.rate=100 Mbps"]);
+    assert!(share(&r, "start_up") > 0.5, "{:?}", r.classes[0].counters());
+    assert!(share(&r, "carrier") < 0.1, "{:?}", r.classes[0].counters());
+}
