@@ -88,7 +88,7 @@ fn unknown_keys_are_reported() {
             "sessions = 20",
             "sessions = 20\nflows = 3",
             "my.toml:33:1: traffic.web.flows: no such key; allowed: from, to, transport, sessions, object_size, \
-             objects_per_page, connection_per, http, think_time, request_size, rate_cap, ramp, away, class",
+             objects_per_page, connection_per, http, think_time, request_size, rate_cap, ramp, away, profile, class",
         ),
         (
             "delay = \"20 ms\"",
@@ -133,6 +133,37 @@ fn wrong_limits_of_quality_are_reported() {
             "my.toml:29:23: thresholds.\"voice.mos\".bad: found NaN; allowed: a number",
         ),
     ]);
+}
+
+#[test]
+fn wrong_profiles_of_a_day_are_reported() {
+    let profile = |text: &str| changed("sessions = 20", &format!("sessions = 20\nprofile = {text}"));
+    for (text, expected) in [
+        (
+            "[]",
+            ": found no share above 0; allowed: times and shares, such as [[\"6 h\", 0.2], [\"20 h\", 1.0]]",
+        ),
+        ("[['6 h', 0.2], ['5 h', 1]]", "[2][1]: found \"18000 s\" after \"21600 s\"; allowed: rising times"),
+        ("[['6 h', 2]]", "[1][2]: found 2; allowed: a share of the peak, from 0 to 1"),
+        ("[['24 h', 1]]", "[1][1]: found \"86400 s\"; allowed: a time of day below \"24 h\""),
+        (
+            "{ points = [['6 h', 1]], start = '24 h' }",
+            ".start: found \"86400 s\"; allowed: a time of day below \"24 h\"",
+        ),
+        (
+            "{ points = [['6 h', 1], ['7 h', 0]], day = '1 ns' }",
+            ".day: found \"1 ns\"; allowed: a longer day, in which the points are a nanosecond apart",
+        ),
+        ("{ shape = 'residential' }", ".shape: no such key; allowed: points, day, start"),
+        (
+            "'residential'",
+            ": found \"residential\"; allowed: pairs of time and share such as [[\"6 h\", 0.2], [\"20 h\", 1.0]], or a \
+             table with points",
+        ),
+    ] {
+        let found = profile(text);
+        assert!(found.ends_with(&format!("traffic.web.profile{expected}")), "{text}: {found}");
+    }
 }
 
 #[test]

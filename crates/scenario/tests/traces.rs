@@ -118,7 +118,7 @@ fn documented_examples_load_and_round_trip() {
     let page = include_str!("../../../docs/traffic.md");
     let examples: Vec<_> =
         page.split("```toml\n").skip(1).filter_map(|rest| rest.split("```").next()).collect();
-    assert_eq!(examples.len(), 15);
+    assert_eq!(examples.len(), 16);
     let mut kinds = Vec::new();
     for example in examples {
         let scenario = folder.load(example).unwrap_or_else(|e| panic!("{e}\n{example}"));

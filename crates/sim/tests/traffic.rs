@@ -269,3 +269,37 @@ fn a_replay_sends_each_packet_at_its_time() {
     assert_eq!(r.drops.bytes, [1514, 60, 60, 777]);
     assert_eq!(r.drops.time, [2.0, 2.25, 5.0, 5.999_999_994]);
 }
+
+/// A day of 40 s: a share of 0 at 0 s and of 1 at 20 s. Transfers start every 50 ms at the peak; in a window of 10 s between shares
+/// of a and b, 200 (a + b) / 2 of them on average. The number is within four standard deviations.
+#[test]
+fn file_transfers_follow_the_profile_of_a_day() {
+    let r = run(
+        "400 s",
+        "kind = \"files\"\ninterval = { exponential = \"50 ms\" }\nsize = \"1 KB\"\n\
+         profile = { points = [[\"0 h\", 0], [\"12 h\", 1]], day = \"40 s\" }",
+    );
+    for window in 0..40u32 {
+        let starts = r.flows.iter().filter(|flow| {
+            let opened = flow.opened.since(Instant::ZERO).as_secs_f64();
+            (f64::from(window) * 10.0..f64::from(window + 1) * 10.0).contains(&opened)
+        });
+        let (count, expected) = (starts.count() as f64, [50.0, 150.0, 150.0, 50.0][window as usize % 4]);
+        assert!((count - expected).abs() < 4.0 * expected.sqrt(), "window {window}: {count} of {expected}");
+    }
+}
+
+/// A day of 40 s that begins at noon, at the peak of ten flows of 100 kbit/s: the rate falls by 50 kbit/s per second, to zero at
+/// 20 s, and rises again.
+#[test]
+fn flows_come_and_go_by_the_profile_of_a_day() {
+    let r = run(
+        "60 s",
+        "kind = \"cbr\"\nflows = 10\nrate = \"100 kbps\"\npacket = \"125 B\"\n\
+         profile = { points = [[\"0 h\", 0], [\"12 h\", 1]], day = \"40 s\", start = \"12 h\" }",
+    );
+    for (second, rate) in wire(&r).iter().enumerate() {
+        let share = ((second as f64 + 0.5).rem_euclid(40.0) - 20.0).abs() / 20.0;
+        assert!((rate - 1e6 * share).abs() <= 51_000.0, "{second} s: {rate} of {}", 1e6 * share);
+    }
+}

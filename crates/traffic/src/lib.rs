@@ -6,6 +6,7 @@
 
 mod mmpp;
 mod on_off;
+mod presence;
 mod replay;
 mod steady;
 mod video;
@@ -14,6 +15,7 @@ use bentpipe_scenario::{Distribution, Pattern};
 use bentpipe_units::{Duration, Rng};
 
 pub use mmpp::stationary;
+pub use presence::Presence;
 
 /// Maximum length of a packet [bytes].
 pub const MAX_PACKET: u64 = 65_535;

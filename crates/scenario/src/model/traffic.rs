@@ -26,6 +26,25 @@ pub struct Traffic {
     /// Class of traffic; `None` if it is named after the traffic.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub class: Option<String>,
+    /// Load over a day; `None` if it is constant.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub profile: Option<Profile>,
+}
+
+/// Load over a day: the share of the users who are present, or of the peak rate of arrivals. It is linear between points, from the
+/// last to the first of the next day too, and repeats.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Profile {
+    /// Duration of a day.
+    #[serde(serialize_with = "ns")]
+    pub day: Duration,
+    /// Times since the beginning of the run, ascending and less than a day, and the shares there, from 0 to 1.
+    #[serde(serialize_with = "points")]
+    pub points: Vec<(Duration, f64)>,
+}
+
+fn points<S: serde::Serializer>(points: &[(Duration, f64)], to: S) -> Result<S::Ok, S::Error> {
+    to.collect_seq(points.iter().map(|(at, share)| (at.as_nanos(), share)))
 }
 
 impl Traffic {

@@ -17,6 +17,7 @@ pub mod overrides;
 mod packets;
 mod param;
 pub mod presets;
+mod profile;
 mod queue;
 mod run;
 mod scheduler;

@@ -7,6 +7,7 @@ use super::dash::dash;
 use super::distribution::distribution;
 use super::nodes::{Nodes, check_name, name_problem, named};
 use super::packets::absences;
+use super::profile::profile;
 use super::transport::DEFAULT;
 use crate::error::{Error, choices, quoted};
 use crate::model::{
@@ -134,7 +135,8 @@ pub fn traffic(
             return Err(cx.error(&step(&path, "class"), problem));
         }
         let class = raw.class().filter(|class| *class != name).map(str::to_owned);
-        all.push(Traffic { name: name.to_owned(), from, to, route, kind, class });
+        let profile = profile(cx, &step(&path, "profile"), raw.profile())?;
+        all.push(Traffic { name: name.to_owned(), from, to, route, kind, class, profile });
     }
     Ok(all)
 }

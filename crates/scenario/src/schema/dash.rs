@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::MOST;
 use super::forms::Distribution;
+use super::profile::Profile;
 use super::quantity::{PercentageKind, Rate, Size, Span, SpanKind, Time, TimeKind, Whole};
 use super::traffic::{Ramp, default_transport, no_time, one_flow, request_size};
 use crate::model::Controller;
@@ -63,6 +64,9 @@ pub struct Dash {
     /// begin another viewing at the return.
     #[serde(default)]
     pub away: Vec<[Time; 2]>,
+    /// Load over a day: the share of the viewers who are present, with times of day, linear between them. Default: constant.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub profile: Option<Profile>,
     /// Class of traffic, for which results are given. Default: the name of the traffic.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub class: Option<String>,

@@ -15,6 +15,7 @@ pub mod models;
 pub mod packets;
 pub mod param;
 pub mod presets;
+pub mod profile;
 pub mod quantity;
 pub mod thresholds;
 pub mod traffic;

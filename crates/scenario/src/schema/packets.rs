@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::MOST;
 use super::forms::Distribution;
+use super::profile::Profile;
 use super::quantity::{
     AnyRate, PacketSize, PacketSizeKind, Rate, SizeKind, Span, SpanKind, Time, TimeKind, Whole,
 };
@@ -36,6 +37,9 @@ macro_rules! sources {
             /// return.
             #[serde(default)]
             pub away: Vec<[Time; 2]>,
+            /// Load over a day: the share of the flows that are present, with times of day, linear between them. Default: constant.
+            #[serde(skip_serializing_if = "Option::is_none")]
+            pub profile: Option<Profile>,
             /// Class of traffic, for which results are given. Default: the name of the traffic.
             #[serde(skip_serializing_if = "Option::is_none")]
             pub class: Option<String>,
@@ -43,9 +47,10 @@ macro_rules! sources {
 
         impl Source for $name {
             fn common(&self) -> Common<'_> {
-                let Self { from, to, transport, flows, start, away, class, .. } = self;
+                let Self { from, to, transport, flows, start, away, profile, class, .. } = self;
                 let (transport, class) = (transport.as_deref(), class.as_deref());
-                Common { from, to, transport, flows: flows.0, start, away, class }
+                let profile = profile.as_ref();
+                Common { from, to, transport, flows: flows.0, start, away, profile, class }
             }
         }
     )*};
@@ -59,6 +64,7 @@ pub struct Common<'a> {
     pub flows: u32,
     pub start: &'a Distribution<TimeKind>,
     pub away: &'a [[Time; 2]],
+    pub profile: Option<&'a Profile>,
     pub class: Option<&'a str>,
 }
 

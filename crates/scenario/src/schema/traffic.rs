@@ -10,6 +10,7 @@ use super::MOST;
 use super::dash::Dash;
 use super::forms::{Distribution, tagged};
 use super::packets::{Cbr, Common, Mmpp, OnOff, Poisson, Replay, Source as _, Video, Voip};
+use super::profile::Profile;
 use super::quantity::{Rate, Size, SizeKind, SpanKind, Time, TimeKind, Whole};
 use crate::model::{ConnectionPer, Http};
 
@@ -64,6 +65,17 @@ impl Traffic {
             Self::Bulk(t) => t.class.as_deref(),
             Self::Dash(t) => t.class.as_deref(),
             _ => self.packets().and_then(|t| t.class),
+        }
+    }
+
+    /// Returns the load over a day.
+    pub fn profile(&self) -> Option<&Profile> {
+        match self {
+            Self::Pages(t) => t.profile.as_ref(),
+            Self::Files(t) => t.profile.as_ref(),
+            Self::Bulk(t) => t.profile.as_ref(),
+            Self::Dash(t) => t.profile.as_ref(),
+            _ => self.packets().and_then(|t| t.profile),
         }
     }
 
@@ -165,6 +177,9 @@ pub struct Pages {
     /// Periods without new pages: pairs of start and end, since the beginning of the run.
     #[serde(default)]
     pub away: Vec<[Time; 2]>,
+    /// Load over a day: the share of the sessions that open pages, with times of day, linear between them. Default: constant.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub profile: Option<Profile>,
     /// Class of traffic, for which results are given. Default: the name of the traffic.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub class: Option<String>,
@@ -213,6 +228,9 @@ pub struct Bulk {
     /// departure and restart on a new connection at the return.
     #[serde(default)]
     pub away: Vec<[Time; 2]>,
+    /// Load over a day: the share of the transfers that are present, with times of day, linear between them. Default: constant.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub profile: Option<Profile>,
     /// Class of traffic, for which results are given. Default: the name of the traffic.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub class: Option<String>,
@@ -247,6 +265,9 @@ pub struct Files {
     /// Periods without new transfers: pairs of start and end, since the beginning of the run.
     #[serde(default)]
     pub away: Vec<[Time; 2]>,
+    /// Load over a day: the share of the peak rate at which transfers start, which `interval` gives, with times of day, linear between them. Default: constant.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub profile: Option<Profile>,
     /// Class of traffic, for which results are given. Default: the name of the traffic.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub class: Option<String>,

@@ -5,7 +5,7 @@ use bentpipe_scenario::Dash;
 use bentpipe_units::{Instant, Rng};
 
 use super::player::Player;
-use super::{Apps, Kind, present};
+use super::{Apps, Kind};
 use crate::clock::{Clock, Event};
 use crate::endpoints::tcp::Conn;
 use crate::endpoints::{FlowSlot, Owner, Phase, Transfer};
@@ -95,7 +95,7 @@ impl Apps {
         let t = &self.traffic[s.traffic];
         let Kind::Dash(dash) = &t.kind else { return };
         (s.slot, s.leaves) = (None, Instant::FAR_FUTURE);
-        s.due = present(&t.away, clock.now() + dash.think_time.draw(&mut s.rng));
+        s.due = t.presence.present(s.number, clock.now() + dash.think_time.draw(&mut s.rng));
         clock.at(s.due, Event::Source(id));
     }
 }

@@ -10,7 +10,6 @@ mod player;
 mod source;
 mod traffic;
 
-use bentpipe_scenario::Absence;
 use bentpipe_units::{Instant, Rng};
 
 use crate::clock::{Clock, Event};
@@ -79,13 +78,6 @@ pub struct Apps {
     pub traffic: IdVec<TrafficId, Traffic>,
     pub sessions: IdVec<SessionId, Session>,
     pub sources: IdVec<SourceId, Source>,
-}
-
-/// `at`, or the end of the absence that it falls in.
-pub fn present(away: &[Absence], at: Instant) -> Instant {
-    let since = at.since(Instant::ZERO);
-    let absence = away.iter().find(|absence| (absence.from..absence.until).contains(&since));
-    absence.map_or(at, |absence| Instant::ZERO + absence.until)
 }
 
 impl Apps {
@@ -182,7 +174,7 @@ impl Apps {
         let t = &self.traffic[s.traffic];
         if let Kind::Pages { think_time, .. } = &t.kind {
             let think = think_time.draw(&mut s.rng);
-            clock.at(present(&t.away, clock.now() + think), Event::Session(id));
+            clock.at(t.presence.present(s.number, clock.now() + think), Event::Session(id));
         }
     }
 }

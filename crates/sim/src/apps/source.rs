@@ -4,7 +4,7 @@ use bentpipe_traffic::Generator;
 use bentpipe_units::{Duration, Instant, Rng};
 
 use super::player::Player;
-use super::{Apps, Kind, present};
+use super::{Apps, Kind};
 use crate::clock::{Clock, Event};
 use crate::ids::{SlotId, SourceId, TrafficId};
 
@@ -103,7 +103,7 @@ impl Apps {
     pub fn arrive(&mut self, id: SourceId, clock: &mut Clock) -> (TrafficId, (u32, u32)) {
         let (s, now) = (&mut self.sources[id], clock.now());
         let t = &self.traffic[s.traffic];
-        let absence = t.away.iter().map(|absence| Instant::ZERO + absence.from).find(|from| *from > now);
+        let absence = t.presence.leaves(s.number, now);
         let over = match &t.kind {
             Kind::Bulk { lifetime: Some(lifetime), .. } => Some(now + lifetime.draw(&mut s.rng)),
             Kind::Dash(dash) => dash.watch.as_ref().map(|watch| now + watch.draw(&mut s.rng)),
@@ -126,7 +126,7 @@ impl Apps {
             Kind::Dash(dash) => dash.think_time.draw(&mut s.rng),
             _ => Duration::ZERO,
         };
-        s.due = present(&t.away, clock.now() + pause);
+        s.due = t.presence.present(s.number, clock.now() + pause);
         clock.at(s.due, Event::Source(id));
         s.leaves = Instant::FAR_FUTURE;
         s.generator = None;
@@ -182,11 +182,7 @@ impl Apps {
         let s = &mut self.sources[id];
         let t = &self.traffic[s.traffic];
         let Kind::Files { interval, .. } = &t.kind else { return };
-        let mut at = last + interval.draw(&mut s.rng);
-        while present(&t.away, at) > at {
-            at = present(&t.away, at) + interval.draw(&mut s.rng);
-        }
-        s.due = at;
-        clock.at(at, Event::Source(id));
+        s.due = t.presence.next_arrival(last, || interval.draw(&mut s.rng));
+        clock.at(s.due, Event::Source(id));
     }
 }

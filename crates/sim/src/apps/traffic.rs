@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use bentpipe_scenario::{Absence, Dash, Distribution, Pattern};
+use bentpipe_scenario::{Dash, Distribution, Pattern};
+use bentpipe_traffic::Presence;
 use bentpipe_units::{Duration, Rate};
 
 use crate::endpoints::Layout;
@@ -19,8 +20,8 @@ pub struct Traffic {
     pub to: Group,
     pub kind: Kind,
     pub transport: Transport,
-    /// Times at which its users are away.
-    pub away: Vec<Absence>,
+    /// Presence of its users.
+    pub presence: Presence,
     /// Slots that are not in use.
     pub free_slots: Vec<SlotId>,
 }

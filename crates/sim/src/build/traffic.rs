@@ -3,11 +3,12 @@
 use bentpipe_scenario::{
     self as scenario, ConnectionPer, HostIndex, Http, Protocol, Ramp, Scenario, TrafficKind,
 };
+use bentpipe_traffic::Presence;
 use bentpipe_units::{Duration, Instant, Rate, Rng};
 
 use super::Builder;
 use super::transports::Transports;
-use crate::apps::{Apps, Group, Kind, Loading, Session, Source, Traffic, Transport, present};
+use crate::apps::{Apps, Group, Kind, Loading, Session, Source, Traffic, Transport};
 use crate::clock::{Clock, Event};
 use crate::endpoints::{Direction, Layout, LegLayout, LinkStep, Member, OwnDelay, Step};
 use crate::ids::{GatewayId, Id, IdVec, TrafficId};
@@ -15,7 +16,7 @@ use crate::ids::{GatewayId, Id, IdVec, TrafficId};
 impl Builder<'_, '_> {
     pub(super) fn traffic(&self, t: &scenario::Traffic, transports: &mut Transports) -> Traffic {
         // A cap holds for the host that sends the data.
-        let (kind, cap, away) = match &t.kind {
+        let (kind, cap, away, count) = match &t.kind {
             TrafficKind::Pages(p) => (
                 Kind::Pages {
                     object_size: p.object_size.clone(),
@@ -31,15 +32,19 @@ impl Builder<'_, '_> {
                 },
                 p.rate_cap,
                 &p.away,
+                p.sessions,
             ),
             TrafficKind::Bulk(b) => {
-                (Kind::Bulk { bytes: b.bytes, lifetime: b.lifetime.clone() }, b.rate_cap, &b.away)
+                (Kind::Bulk { bytes: b.bytes, lifetime: b.lifetime.clone() }, b.rate_cap, &b.away, b.flows)
             }
-            TrafficKind::Files(f) => {
-                (Kind::Files { interval: f.interval.clone(), size: f.size.clone() }, f.rate_cap, &f.away)
-            }
-            TrafficKind::Dash(d) => (Kind::Dash(d.clone()), None, &d.away),
-            TrafficKind::Packets(p) => (Kind::Packets { pattern: p.pattern.clone() }, None, &p.away),
+            TrafficKind::Files(f) => (
+                Kind::Files { interval: f.interval.clone(), size: f.size.clone() },
+                f.rate_cap,
+                &f.away,
+                f.sources,
+            ),
+            TrafficKind::Dash(d) => (Kind::Dash(d.clone()), None, &d.away, d.flows),
+            TrafficKind::Packets(p) => (Kind::Packets { pattern: p.pattern.clone() }, None, &p.away, p.flows),
         };
         let transport = self.transport(t, cap, transports);
         let protocol = matches!(transport, Transport::Tcp { .. }).then_some(Protocol::Tcp);
@@ -51,7 +56,7 @@ impl Builder<'_, '_> {
             to: group(t.to),
             kind,
             transport,
-            away: away.clone(),
+            presence: Presence::new(away.clone(), t.profile.as_ref(), count),
             free_slots: Vec::new(),
         }
     }
@@ -156,14 +161,14 @@ pub(super) fn apps(
     let mut apps = Apps { traffic, ..Apps::default() };
     let mut first_transfers = Vec::new();
     for (id, t) in apps.traffic.ids().zip(&scenario.traffic) {
-        let away = &apps.traffic[id].away;
+        let presence = &apps.traffic[id].presence;
         let rng = |number| Rng::stream(seed, &format!("traffic.{}", t.name), u64::from(number), "flow");
         let mut add_source = |number, at, rng| apps.sources.push(Source::new(id, number, rng, at));
         let mut add_sources = |flows: u32, ramp: Option<Ramp>, start: &scenario::Distribution<Duration>| {
             for number in 0..flows {
                 let mut rng = rng(number);
                 let at = Instant::ZERO + start_in(ramp, number) + start.draw(&mut rng);
-                let at = present(away, at);
+                let at = presence.present(number, at);
                 let source = add_source(number, at, rng);
                 clock.at(at, Event::Source(source));
             }
@@ -171,7 +176,7 @@ pub(super) fn apps(
         match &t.kind {
             TrafficKind::Pages(p) => {
                 for number in 0..p.sessions {
-                    let at = present(away, Instant::ZERO + start_in(p.ramp, number));
+                    let at = presence.present(number, Instant::ZERO + start_in(p.ramp, number));
                     let session = apps.sessions.push(Session::new(id, number, rng(number)));
                     clock.at(at, Event::Session(session));
                 }
