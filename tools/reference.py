@@ -15,6 +15,7 @@ from pathlib import Path
 import click
 
 import algorithm_pages as algorithms
+import scenario_reference
 from bentpipe.cli.app import cli
 from bentpipe.format import clock, number
 from bentpipe.models import series
@@ -91,6 +92,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "cli.md": commands,
     "qoe.md": quality_tables,
     "results.md": metrics_tables,
+    "scenarios.md": scenario_reference.markdown,
     "series.md": series.markdown,
 }
 """Function that generates the generated part of each page."""

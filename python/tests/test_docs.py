@@ -1,4 +1,5 @@
 import doctest
+import json
 import re
 import shlex
 from pathlib import Path
@@ -11,6 +12,7 @@ import algorithm_pages as algorithms
 import architecture_figure
 import bentpipe
 import reference
+from bentpipe import _core
 from bentpipe.cli.app import cli
 
 DOCS = ROOT / "docs"
@@ -44,6 +46,32 @@ def test_examples_in_qoe_md_work() -> None:
 def test_generated_pages_are_current(name: str) -> None:
     text = (DOCS / name).read_text(encoding="utf-8")
     assert text == reference.updated(name, text), "run `make docs`"
+
+
+# Independent of the generator: every name under a `properties` of the schema is in the page as a key.
+def test_scenario_reference_has_every_key_of_the_schema() -> None:
+    page = (DOCS / "scenarios.md").read_text(encoding="utf-8")
+    listed = {part for name in re.findall(r"`([^`]+)`", page) for part in (name, name.rpartition(".")[2])}
+    listed |= {name.strip('"') for name in listed}
+    listed |= set(re.findall(r"^## `\[+([a-z]+)", page, flags=re.MULTILINE))
+
+    def keys(schema: object) -> set[str]:
+        if isinstance(schema, list):
+            return {key for each in schema for key in keys(each)}
+        if not isinstance(schema, dict):
+            return set()
+        found = set(schema.get("properties", {}))
+        return found | {key for each in schema.values() for key in keys(each)}
+
+    wanted = keys(json.loads(_core.schema())) - {"kind", "protocol", "method"}  # headings
+    assert len(wanted) > 200
+    assert wanted - listed == set()
+
+
+def test_links_within_the_scenario_reference_have_targets() -> None:
+    page = (DOCS / "scenarios.md").read_text(encoding="utf-8")
+    headings = {heading.lower() for heading in re.findall(r"^### ([A-Za-z]+)$", page, flags=re.MULTILINE)}
+    assert set(re.findall(r"\]\(#([a-z]+)\)", page)) <= headings
 
 
 def test_architecture_figure_is_current() -> None:

@@ -1,4 +1,4 @@
-//! Presence: when users are there, by periods of absence and by the profile of a day.
+//! Presence of users: by periods of absence, and by the profile of a day.
 
 use bentpipe_scenario::{Absence, Profile};
 use bentpipe_units::{Duration, Instant};
@@ -19,13 +19,13 @@ impl Presence {
         Self { away, profile: profile.map(DayProfile::new), count }
     }
 
-    /// Returns the share of users at which user `number` is there: the profile's share times the number of users, rounded, are
-    /// there, the first ones.
+    /// Returns the share of users from which on user `number` is present: as many users are present as the profile's share
+    /// of them, rounded, and always the first ones.
     fn level(&self, number: u32) -> f64 {
         (f64::from(number) + 0.5) / f64::from(self.count)
     }
 
-    /// Returns `at` if user `number` is there, else the time of the return; [`Instant::FAR_FUTURE`] without a return.
+    /// Returns `at` if user `number` is present, else the time of the return; [`Instant::FAR_FUTURE`] without a return.
     #[must_use]
     pub fn present(&self, number: u32, at: Instant) -> Instant {
         let mut at = self.back(at);
@@ -42,7 +42,7 @@ impl Presence {
         at
     }
 
-    /// Returns the time at which user `number`, who is there, leaves; `None` if the user stays.
+    /// Returns the time at which user `number`, who is present, leaves; `None` if the user stays.
     #[must_use]
     pub fn leaves(&self, number: u32, now: Instant) -> Option<Instant> {
         let absence = self.away.iter().map(|absence| Instant::ZERO + absence.from).find(|from| *from > now);
