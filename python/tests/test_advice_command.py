@@ -176,6 +176,28 @@ def test_search_duration_is_a_share_of_the_scenario_or_a_minimum_of_samples(
     assert plan.run("red", plan.short).scenario.duration == float(short.removesuffix(" s"))
 
 
+def test_classes_judge_unless_metrics_are_named_or_no_class_is_graded() -> None:
+    def judge(scenario: str, **more: Any) -> str:  # noqa: ANN401
+        return AdvicePlan.plan(scenario, aqms=["red"], trials=1, **more).rule.by
+
+    assert judge("small-gateway") == "classes"
+    assert judge("small-gateway", judge="power") == "power"
+    assert judge("small-gateway", metrics="throughput") == "rank"
+    assert judge("red-dumbbell") == "power"
+    with pytest.raises(UsageError, match="--judge classes: no class of traffic of the scenario has"):
+        judge("red-dumbbell", judge="classes")
+
+
+def test_search_has_the_figures_of_the_classes_as_objectives() -> None:
+    search = AdvicePlan.plan("small-gateway", aqms=["red"], trials=1).searches["red"]
+    assert search is not None
+    assert [str(each) for each in search.objectives] == [
+        "web.page_time_p75:min",
+        "throughput:max",
+        "pep_sojourn:min",
+    ]
+
+
 def test_round_trip_matches_a_worked_example() -> None:
     """Twice 15 + 250 + 15 ms; and twice 52 to 102 ms on average."""
     assert _round_trip(bp.load("red-dumbbell")) == pytest.approx(0.56)
@@ -186,6 +208,8 @@ def test_round_trip_matches_a_worked_example() -> None:
     ("more", "message"),
     [
         ({"runs": 1}, "--runs 1: allowed: from 2 to 1000"),
+        ({"judge": "worst"}, '--judge: found "worst"; allowed: classes, power, rank'),
+        ({"judge": "power", "metrics": "throughput"}, "--metrics: are ranked, but the judge is power"),
         ({"trials": 0}, "--trials 0: allowed: from 1"),
         ({"metrics": "utilisation"}, 'there is no metric "utilisation"; did you mean utilization'),
         ({"limits": ["queue_delay_p95"]}, "found no bound; allowed: METRIC<=NUMBER"),

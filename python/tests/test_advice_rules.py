@@ -1,9 +1,12 @@
 """Rules of advice on made-up values; each table shows one rule."""
 
+from dataclasses import replace
+
 import pytest
 
 from bentpipe.advice.rules import Candidate, Decision, Rule, decide, front, sentences
 from bentpipe.stats.objectives import Limit, Objective, limits_from
+from bentpipe.stats.services import services
 from bentpipe.tuning.holdout import Samples
 
 OBJECTIVES = (Objective("throughput", "max"), Objective("queue_delay_mean", "min"))
@@ -64,9 +67,7 @@ def test_best_present_setting_is_kept() -> None:
     decision, words = decided([RED, DROPTAIL, AVQRED], samples)
     assert decision.answer == "RED 4"
     assert decision.changes == ()
-    assert words["answer"] == [
-        "Keep RED 4, the present setting: the judge puts none of 2 other candidates before it."
-    ]
+    assert words["answer"] == ["Keep RED 4, the present setting: none of 2 other candidates is better."]
 
 
 def test_indistinguishable_candidates_are_listed_and_the_simpler_one_recommended() -> None:
@@ -147,20 +148,20 @@ def test_power_weighs_throughput_against_response_time() -> None:
     )
     candidates = [RED, DROPTAIL, AVQRED, GKVQ]
     objectives = (Objective("throughput", "max"), Objective("pep_sojourn", "min"))
-    decision = decide(candidates, samples, Rule(objectives, power=True))
+    decision = decide(candidates, samples, Rule(objectives, by="power"))
     assert (decision.answer, decision.near, decision.alike) == ("avqred tuned", ["gkvq tuned"], ())
     assert [1 / each.total for each in decision.order] == pytest.approx([25.66, 25.53, 25, 0.625], abs=0.02)
     assert (
         "Almost as good, with a power at most 1 % lower: gkvq tuned."
         in sentences(decision, candidates, 6)["sure"]
     )
-    within = decide(candidates, samples, Rule(objectives, (Limit("throughput", ">=", 19.8),), power=True))
+    within = decide(candidates, samples, Rule(objectives, (Limit("throughput", ">=", 19.8),), by="power"))
     assert within.answer == "RED 4"
 
 
 def test_equal_power_is_indistinguishable() -> None:
     samples = samples_of_power(RED_4=(19.0, 0.8), avqred_tuned=(19.5, 0.76), gkvq_tuned=(19.5, 0.76))
-    decision = decide([RED, AVQRED, GKVQ], samples, Rule(OBJECTIVES[:1], power=True))
+    decision = decide([RED, AVQRED, GKVQ], samples, Rule(OBJECTIVES[:1], by="power"))
     assert {decision.first, *decision.alike} == {"avqred tuned", "gkvq tuned"}
     assert decision.answer == "gkvq tuned"
 
@@ -204,7 +205,7 @@ def test_setting_that_makes_a_class_bad_is_not_advised() -> None:
     )
     assert words["answer"][-2] == (
         "Not advised, since they serve a class badly: RED 4 (voice: MOS 2.025, bad below 3.1;"
-        " web: Page load time, 75th percentile 5.025 s, bad above 4 s), avqred tuned (voice: MOS 2.025, bad"
+        " web: page load time, 75th percentile 5.025 s, bad above 4 s), avqred tuned (voice: MOS 2.025, bad"
         " below 3.1)."
     )
 
@@ -217,7 +218,7 @@ def test_class_that_every_candidate_serves_badly_is_reported_first() -> None:
     )
     decision, words = guarded([AVQRED, GKVQ], samples)
     assert words["answer"][0] == (
-        "No candidate serves web well (web: Page load time, 75th percentile 6.025 s, bad above 4 s). More"
+        "No candidate serves web well (web: page load time, 75th percentile 6.025 s, bad above 4 s). More"
         " capacity, fewer subscribers, a plan for each subscriber or another scheduler may help."
     )
     assert words["answer"][1].startswith("Use ")
@@ -233,9 +234,98 @@ def test_search_picks_among_points_that_serve_most_classes() -> None:
     }
     for rule in (
         Rule(OBJECTIVES, guards=(VOICE,)),
-        Rule(OBJECTIVES, (), power=True, round_trip=0.5, guards=(VOICE,)),
+        Rule(OBJECTIVES, (), by="power", round_trip=0.5, guards=(VOICE,)),
     ):
         assert [each.name for each in rule.pick(values)] == ["kind"]
+
+
+TRAFFIC_OF_CLASSES = [("calls", "voice", "voip"), ("w", "web", "pages"), ("d", "backup", "bulk")]
+SERVICES = tuple(services(TRAFFIC_OF_CLASSES))
+
+
+def of_classes(
+    power: float, mos: float, page: float, goodput: float = 100.0, noise: float = 0.0
+) -> dict[str, list[float | None]]:
+    """Return six runs with a power, the figures of three classes, and noise in the MOS that cancels."""
+    return {
+        "throughput": [power] * 6,
+        "pep_sojourn": [1.0] * 6,
+        "voice.mos": [mos + noise * sign for sign in (1, -1, 1, -1, 1, -1)],
+        "web.page_time_p75": [page] * 6,
+        "backup.flow_goodput": [goodput] * 6,
+    }
+
+
+def judged_by_classes(samples: Samples) -> tuple[Decision, dict[str, list[str]]]:
+    candidates = [replace(AVQRED, name=name) for name in samples]
+    decision = decide(candidates, samples, Rule(OBJECTIVES[:1], by="classes", services=SERVICES))
+    return decision, sentences(decision, candidates, 6)
+
+
+def test_best_worst_class_decides_before_power() -> None:
+    """Scores: MOS 3.6 1 + (3.6 − 3.1) / (4.03 − 3.1) = 1.54, 3 s 2 − (3 − 2) / (4 − 2) = 1.5, 3.5 s 1.25."""
+    decision, words = judged_by_classes(
+        {"a": of_classes(30, 3.6, 3.5), "b": of_classes(20, 3.6, 3.0), "c": of_classes(40, 3.2, 2.0)}
+    )
+    assert [each.name for each in decision.order] == ["b", "a", "c"]
+    assert decision.scores["b"]["worst score"] == pytest.approx(1.5)
+    assert decision.scores["c"]["worst score"] == pytest.approx(1 + 0.1 / 0.93)
+    # Equal goodputs of transfers without thresholds count as good.
+    assert decision.scores["b"]["mean score"] == pytest.approx((1 + 0.5 / 0.93 + 1.5 + 2) / 3)
+    assert words["reason"] == [
+        "The worst-served class of b is web (page load time, 75th percentile 3 s, fair). Every other"
+        " candidate serves its worst class worse; a comes next with web (page load time, 75th percentile"
+        " 3.5 s, fair)."
+    ]
+
+
+def test_equal_worst_class_leaves_the_decision_to_the_mean() -> None:
+    """The calls are the worst class of both; b has the better pages."""
+    decision, words = judged_by_classes({"a": of_classes(30, 3.2, 3.0), "b": of_classes(20, 3.25, 2.0)})
+    assert decision.answer == "b"
+    assert words["reason"] == [
+        "b and a serve their worst-served class equally well, which is voice (MOS 3.25, fair) under b; b"
+        " serves the classes best on average."
+    ]
+
+
+def test_transfers_without_thresholds_count_in_the_mean_only() -> None:
+    """Half the best goodput has the score 1, a third of a class less than 2 in the mean."""
+    decision, _ = judged_by_classes(
+        {"a": of_classes(30, 3.6, 3.0, goodput=50.0), "b": of_classes(20, 3.6, 3.0, goodput=100.0)}
+    )
+    scores = decision.scores
+    assert scores["a"]["worst score"] == scores["b"]["worst score"]
+    assert scores["b"]["mean score"] - scores["a"]["mean score"] == pytest.approx(1 / 3)
+    assert decision.answer == "b"
+
+
+def test_equal_service_leaves_the_decision_to_the_power() -> None:
+    decision, words = judged_by_classes(
+        {"a": of_classes(20, 3.6, 3.0), "b": of_classes(30, 3.6, 3.05), "c": of_classes(40, 2.0, 1.0)}
+    )
+    assert decision.answer == "b"
+    assert [each.name for each in decision.order] == ["b", "a", "c"]
+    assert "Of these, b has the highest power" in words["reason"][0]
+
+
+def test_differences_within_their_interval_do_not_decide() -> None:
+    """The MOS of a is 0.2 above that of b, a score of 0.215, but its runs vary by 0.5."""
+    for noise, answer in ((0.0, "a"), (0.5, "b")):
+        decision, _ = judged_by_classes(
+            {"a": of_classes(20, 3.4, 2.0, noise=noise), "b": of_classes(30, 3.2, 2.0)}
+        )
+        assert decision.answer == answer
+
+
+def test_search_picks_the_point_that_serves_the_worst_class_best() -> None:
+    values: dict[str, dict[str, float | None]] = {
+        "fast": {"throughput": 20.0, "pep_sojourn": 0.5, "voice.mos": 3.2, "web.page_time_p75": 2.0},
+        "kind": {"throughput": 18.0, "pep_sojourn": 0.9, "voice.mos": 3.6, "web.page_time_p75": 2.9},
+        "lost": {"throughput": 20.0, "pep_sojourn": 0.4, "voice.mos": None, "web.page_time_p75": 1.0},
+    }
+    rule = Rule(OBJECTIVES[:1], by="classes", services=SERVICES[:2])
+    assert [each.name for each in rule.pick(values)] == ["kind", "fast", "lost"]
 
 
 def test_front_matches_a_worked_example() -> None:

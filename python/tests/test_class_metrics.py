@@ -13,7 +13,7 @@ import bentpipe as bp
 from bentpipe.cli.app import cli
 from bentpipe.errors import UsageError
 from bentpipe.qoe import video, voice
-from bentpipe.qoe.thresholds import Limits
+from bentpipe.qoe.thresholds import THRESHOLDS, Limits
 from bentpipe.runs.plan import make_plan
 from bentpipe.runs.store import Store
 from bentpipe.stats.bottlenecks import limits
@@ -21,7 +21,7 @@ from bentpipe.stats.class_metrics import BOTTLENECKS, CLASS_METRICS
 from bentpipe.stats.intervals import Summary, summarise
 from bentpipe.stats.metrics import METRICS, check_classes, find, named_metric
 from bentpipe.stats.recorded import Recorded, Traffic
-from bentpipe.stats.services import findings, served, services
+from bentpipe.stats.services import findings, scored, served, services
 
 TRAFFIC: Traffic = [("calls", "voice", "voip"), ("browsing", "web", "pages"), ("updates", "web", "files")]
 COUNTERS = {
@@ -337,3 +337,41 @@ def test_shares_of_bottlenecks_add_up_and_links_go_by_their_names(tmp_path: Path
     assert next(iter(web.shares)) == "link.access"
     assert web.shares["link.access"] == pytest.approx(shares["link"])
     assert web.text().startswith(f"link access {web.shares['link.access']:.0f} %")
+
+
+@pytest.mark.parametrize(
+    ("measure", "value", "score"),
+    [
+        # Voice: bad below 3.1, good from 4.03, from 1 to 4.5.
+        ("voice.mos", 1.0, 0.0),
+        ("voice.mos", 2.05, 0.5),
+        ("voice.mos", 3.10, 1.0),
+        ("voice.mos", 3.565, 1.5),
+        ("voice.mos", 4.03, 2.0),
+        ("voice.mos", 4.265, 2.5),
+        ("voice.mos", 4.5, 3.0),
+        # Pages: good up to 2 s, bad above 4 s.
+        ("page.load", 0.0, 3.0),
+        ("page.load", 1.0, 2.5),
+        ("page.load", 2.0, 2.0),
+        ("page.load", 3.0, 1.5),
+        ("page.load", 4.0, 1.0),
+        ("page.load", 8.0, 0.5),
+        ("page.load", 40.0, 0.1),
+        # No best value: good from 1000, bad below 300.
+        ("responsiveness", 2000.0, 2.5),
+        ("responsiveness", 150.0, 0.5),
+    ],
+)
+def test_scores_match_a_worked_table(measure: str, value: float, score: float) -> None:
+    assert scored(THRESHOLDS[measure], value) == pytest.approx(score)
+
+
+def test_score_falls_with_every_measure_and_changes_grade_at_the_limits() -> None:
+    for each in THRESHOLDS.values():
+        top = 2 * max(each.good, each.bad)
+        values = [top * step / 400 for step in range(401)]
+        scores = [scored(each, value) for value in (values if each.higher else values[::-1])]
+        assert scores == sorted(scores), each.measure
+        assert all(0 <= score <= 3 for score in scores)
+        assert (scored(each, each.good), scored(each, each.bad)) == (2, 1)

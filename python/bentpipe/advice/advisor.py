@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bentpipe import _core, files, pages
-from bentpipe.advice.rules import MARGIN, Candidate, Rule, decide, rows, sentences
+from bentpipe.advice.rules import MARGIN, TOLERANCE, Candidate, Judgement, Rule, decide, rows, sentences
 from bentpipe.errors import ResultError, UsageError
 from bentpipe.format import clock
 from bentpipe.runs.dataset import Dataset, Failure, Run
@@ -29,7 +29,7 @@ from bentpipe.runs.source import Source
 from bentpipe.runs.workers import Threads, Workers
 from bentpipe.stats.metrics import check_classes
 from bentpipe.stats.objectives import Limit, Objective, kept, limits_from, objectives_from
-from bentpipe.stats.services import services
+from bentpipe.stats.services import Service, services
 from bentpipe.tuning.holdout import fresh_seeds, means, rerun
 
 if TYPE_CHECKING:
@@ -41,6 +41,7 @@ ADVICE, REPORT = "advice.json", "report.html"
 BEHIND: tuple[str, ...] = ("red", "vrc", "gkvq", "avqred", "pfavqred", "drr", "fq_codel", "cake")
 PLAIN: tuple[str, ...] = ("red", "vrc", "pi", "avqred", "codel", "drr", "fq_codel", "cake")
 """Default candidates with and without a PEP; docs/advise.md gives the reasons."""
+JUDGES: tuple[Judgement, ...] = ("classes", "power", "rank")
 EXTRA = ("fct_p95",)
 """Metrics shown if all candidates have them."""
 TRIALS, RUNS, FRESH = 40, 2, 10
@@ -80,6 +81,7 @@ class AdvicePlan:
         scenario: Given,
         *,
         aqms: str | Sequence[str] | None = None,
+        judge: str | None = None,
         metrics: str | Sequence[str | Objective] | None = None,
         limits: Sequence[str | Limit] = (),
         overrides: Sequence[str] = (),
@@ -106,7 +108,9 @@ class AdvicePlan:
         objectives = objectives_from(_metrics(split=split) if metrics is None else metrics)
         check_classes([each.metric for each in objectives] + [each.metric for each in bounds], base.traffic)
         round_trip = None if split else _round_trip(base)
-        rule = Rule(tuple(objectives), tuple(bounds), metrics is None, round_trip, _guards(base))
+        known = tuple(services(base.traffic, base.thresholds))
+        by = _judgement(judge, known, metrics is not None)
+        rule = Rule(tuple(objectives), tuple(bounds), by, round_trip, _guards(known), known)
         first = base.seed if seed is None else seed
         if not 0 <= first < 2**63:
             raise UsageError(f"seed is {first}, but it must be from 0 to {2**63 - 1}")
@@ -114,7 +118,12 @@ class AdvicePlan:
         unused = fresh_seeds(seeds, _AGAIN + fresh)
         short = _short(base)
         changes = [*_without(overrides, _DURATION), f"{_DURATION}={short}"]
-        wanted = objectives_from(["throughput", _response(split=split)]) if rule.power else objectives
+        wanted = list(objectives)
+        if rule.by != "rank":
+            figures = [each.metric.name for each in known if each.threshold is not None]
+            wanted = objectives_from(
+                [*(figures if rule.by == "classes" else []), "throughput", _response(split=split)]
+            )
         wanted += _searched_for(wanted, bounds)
         searches = {
             name: _search(source, name, wanted, changes, trials=trials, runs=runs, seed=first)
@@ -239,6 +248,7 @@ def advise(
     aqms: str | Sequence[str] | None = None,
     *,
     out: str | Path,
+    judge: str | None = None,
     metrics: str | Sequence[str | Objective] | None = None,
     limits: Sequence[str | Limit] = (),
     set: Mapping[str, object] | Sequence[str] | None = None,  # noqa: A002
@@ -256,8 +266,10 @@ def advise(
 
     `scenario` is a path, a shipped name or a loaded scenario; `set` overrides its keys as in `load`. `aqms`
     are algorithms or settings, by default a list that depends on the presence of a PEP. They are judged by
-    their power, see `objectives.by_power`, or by the rank sums of `metrics`, objectives as
-    `"throughput:max,queue_delay_mean:min"`; `limits`, as `["queue_delay_p95<=50"]`, rank first. `trials`
+    `judge`: `"classes"`, the score of the worst-served class of traffic, then the mean, then power;
+    `"power"`, see `objectives.by_power`; or `"rank"`, the rank sums of `metrics`, objectives as
+    `"throughput:max,queue_delay_mean:min"`. The default is `"rank"` with `metrics`, else `"classes"`, and
+    `"power"` if no class has thresholds. `limits`, as `["queue_delay_p95<=50"]`, rank first. `trials`
     points of each AQM are searched with `search_runs` short runs each; `runs` runs of full length, on seeds
     that the search never used, decide. Runs in the folder `out` are not repeated. `on_progress` is called
     with the numbers of finished, wanted and failed runs of each round, `on_message` with the name of the
@@ -266,6 +278,7 @@ def advise(
     plan = AdvicePlan.plan(
         scenario,
         aqms=aqms,
+        judge=judge,
         metrics=metrics,
         limits=limits,
         overrides=overrides_from(set),
@@ -354,13 +367,15 @@ def execute(
             "duration": plan.base.duration,
             "search_duration": float(plan.short.removesuffix(" s")),
         },
-        "judge": "power" if plan.rule.power else "rank",
+        "judge": plan.rule.by,
+        "services": [each.metric.name for each in plan.rule.services],
         "round_trip": plan.rule.round_trip,
         "objectives": [{"metric": each.metric, "direction": each.direction} for each in plan.rule.objectives],
         "limits": [
             {"metric": each.metric, "sign": each.sign, "bound": each.bound} for each in plan.rule.limits
         ],
         "margin": MARGIN,
+        "tolerance": TOLERANCE,
         "seeds": {"search": list(plan.seeds), "again": list(plan.again), "fresh": list(plan.fresh)},
         "answer": decision.answer,
         "first": decision.first,
@@ -403,11 +418,27 @@ def _named_on_the_command_line(source: Source) -> str:
     return source.name if path is not None and str(path) == source.file else source.file
 
 
-def _guards(scenario: _core.Scenario) -> tuple[Limit, ...]:
-    """Return the limits beyond which the service of a class of a scenario is bad."""
+def _judgement(judge: str | None, known: Sequence[Service], ranked: bool) -> Judgement:
+    """Return the judge; `UsageError` for an unknown one, or one that does not suit the other arguments."""
+    graded = any(each.threshold is not None for each in known)
+    if judge is None:
+        return "rank" if ranked else "classes" if graded else "power"
+    if judge not in JUDGES:
+        raise UsageError(f'--judge: found "{judge}"; allowed: {", ".join(JUDGES)}')
+    if judge != "rank" and ranked:
+        raise UsageError(f"--metrics: are ranked, but the judge is {judge}; allowed: with --judge rank")
+    if judge == "classes" and not graded:
+        raise UsageError(
+            "--judge classes: no class of traffic of the scenario has thresholds; allowed: power, rank"
+        )
+    return judge
+
+
+def _guards(known: Sequence[Service]) -> tuple[Limit, ...]:
+    """Return the limits beyond which the service of a class is bad."""
     return tuple(
         Limit(each.metric.name, ">=" if each.threshold.higher else "<=", each.threshold.bad)
-        for each in services(scenario.traffic, scenario.thresholds)
+        for each in known
         if each.threshold is not None
     )
 

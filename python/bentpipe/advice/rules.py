@@ -1,5 +1,6 @@
 """Rules for the recommendation and its confidence, from the values of runs on hold-out seeds."""
 
+import itertools
 import json
 import math
 from collections.abc import Mapping, Sequence
@@ -21,6 +22,7 @@ from bentpipe.stats.objectives import (
     objectives_from,
 )
 from bentpipe.stats.ranking import BEHIND_PEP
+from bentpipe.stats.services import Service
 from bentpipe.tuning.holdout import Samples, means, winners
 
 __all__ = [
@@ -30,6 +32,7 @@ __all__ = [
     "Cell",
     "Change",
     "Decision",
+    "Judgement",
     "Rule",
     "decide",
     "front",
@@ -37,6 +40,12 @@ __all__ = [
     "sentences",
 ]
 
+Judgement = Literal["classes", "power", "rank"]
+WORST, MEAN = "worst score", "mean score"
+"""Keys of the scores of a setting's classes among its values."""
+TOLERANCE = 0.1
+"""Difference of scores that users would hardly notice: a tenth of the distance from bad to good, as 0.1 MOS
+of a video or 0.2 s of a page. Smaller ones do not decide."""
 MARGIN = 0.01
 """Margin within which values are equal in practice: they share a rank, and a power within this share of the
 best is almost as good."""
@@ -51,19 +60,25 @@ class Rule:
     """Rule by which candidates are judged."""
 
     objectives: tuple[Objective, ...]
-    """Objectives: ranked, or shown beside the power."""
+    """Objectives: ranked, or shown beside the scores and the power."""
     limits: tuple[Limit, ...] = ()
-    power: bool = False
-    """True for the power (`objectives.by_power`), False for rank sums."""
+    by: Judgement = "rank"
+    """Judge: service of the classes, power (`objectives.by_power`) or rank sums."""
     round_trip: float | None = None
     """Round-trip time without queues [s], for the power without a PEP."""
     guards: tuple[Limit, ...] = ()
     """Limits beyond which the service of a class of traffic is bad."""
+    services: tuple[Service, ...] = ()
+    """Classes of traffic and the figures by which their users judge."""
+    tolerances: Mapping[tuple[str, str, str], float] = field(default_factory=dict)
+    """Difference that decides, by score and two settings; `TOLERANCE` for others."""
 
     @property
     def metrics(self) -> list[str]:
         """Metrics that the rule needs, those of classes first."""
-        return [each.metric for each in self.guards] + [
+        return [
+            *(each.metric.name for each in self.services),
+            *(each.metric for each in self.guards),
             *(each.metric for each in self.objectives),
             *(each.metric for each in self.limits),
         ]
@@ -84,9 +99,105 @@ class Rule:
         return [guard for guard in self.guards if guard.excess(values.get(guard.metric)) > 0]
 
     def _ordered(self, values: Values) -> list[Judged]:
-        if self.power:
+        if self.by == "classes":
+            return self._by_classes(values)
+        if self.by == "power":
             return by_power(values, self.round_trip, self.limits)
         return judged(values, self.objectives, self.limits, MARGIN)
+
+    def _by_classes(self, values: Values) -> list[Judged]:
+        """Order settings by the score of their worst-served class, the mean score, and power.
+
+        Settings whose scores differ by no more than the tolerance go to the next step.
+        """
+        scores = self.scores(values)
+        excess = {
+            name: math.fsum(limit.excess(mine.get(limit.metric)) for limit in self.limits)
+            for name, mine in values.items()
+        }
+        inverse = {name: inverse_power(mine, self.round_trip) for name, mine in values.items()}
+        found: list[Judged] = []
+        for outside in sorted(set(excess.values())):
+            group = [name for name in values if excess[name] == outside]
+            while group:
+                near = group
+                for step in (WORST, MEAN):
+                    best = max(near, key=lambda name: scores[name][step])
+                    near = [name for name in near if self.equal(step, best, name, scores)]
+                name = min(near, key=inverse.__getitem__)
+                found.append(Judged(name, 1 + len(found), inverse[name], {}, outside))
+                group = [other for other in group if other != name]
+        return found
+
+    def equal(self, step: str, one: str, other: str, scores: Mapping[str, Mapping[str, float]]) -> bool:
+        """Return True if two settings have the same score in practice."""
+        tolerance = self.tolerances.get((step, one, other), TOLERANCE)
+        return abs(scores[one][step] - scores[other][step]) <= tolerance
+
+    def scores(self, values: Values) -> dict[str, dict[str, float]]:
+        """Return the score of the worst-served class and the mean over the classes, by setting.
+
+        Values that hold scores already keep them. A class without thresholds, as endless transfers, counts in
+        the mean only: 2 for the best of the settings, and in proportion for the others.
+        """
+        best = {
+            name: max(
+                (value for mine in values.values() if (value := mine.get(name)) is not None), default=0.0
+            )
+            for name in (each.metric.name for each in self.services if each.threshold is None)
+        }
+        return {name: self._scores_of(mine, best) for name, mine in values.items()}
+
+    def _scores_of(self, values: Mapping[str, float | None], best: Mapping[str, float]) -> dict[str, float]:
+        worst, mean = values.get(WORST), values.get(MEAN)
+        if worst is not None and mean is not None:
+            return {WORST: worst, MEAN: mean}
+        graded, others = list[float](), list[float]()
+        for each in self.services:
+            value = values.get(each.metric.name)
+            score = each.score(value)
+            if score is not None:
+                graded.append(score)
+            elif top := best[each.metric.name]:
+                others.append(2.0 * (value or 0.0) / top)
+        every = [*graded, *others]
+        return {
+            WORST: min(graded, default=0.0),
+            MEAN: math.fsum(every) / len(every) if every else 0.0,
+        }
+
+    def with_scores(self, samples: Samples) -> dict[str, Mapping[str, Sequence[float | None]]]:
+        """Return samples with the scores of every run; None for a run without any value."""
+        best = {
+            each.metric.name: max(
+                (mean for mine in means(samples).values() if (mean := mine[each.metric.name]) is not None),
+                default=0.0,
+            )
+            for each in self.services
+            if each.threshold is None
+        }
+        found = dict[str, Mapping[str, Sequence[float | None]]]()
+        for name, mine in samples.items():
+            rows = [dict(zip(mine, row, strict=True)) for row in zip(*mine.values(), strict=True)]
+            scores = [
+                None if all(value is None for value in row.values()) else self._scores_of(row, best)
+                for row in rows
+            ]
+            found[name] = {
+                **mine,
+                **{step: [None if each is None else each[step] for each in scores] for step in (WORST, MEAN)},
+            }
+        return found
+
+    def judging(self, samples: Samples) -> "Rule":
+        """Return the rule with tolerances from samples: half-widths of paired intervals of three or more."""
+        tolerances = {}
+        for step in (WORST, MEAN):
+            for one, other in itertools.permutations(samples, 2):
+                found = paired(samples[one][step], samples[other][step])
+                half = found.ci95 if found.runs > 2 and found.ci95 is not None else 0.0
+                tolerances[step, one, other] = max(TOLERANCE, half)
+        return replace(self, tolerances=tolerances)
 
     def pick(self, values: Values) -> list[Judged]:
         """Order the points of a search, the best first.
@@ -98,7 +209,7 @@ class Rule:
         """
         least = min((len(self.broken(mine)) for mine in values.values()), default=0)
         values = {name: mine for name, mine in values.items() if len(self.broken(mine)) == least}
-        if self.power:
+        if self.by != "rank":
             return self._ordered(values)
         within = {
             name: mine
@@ -234,11 +345,33 @@ class Decision:
     rule: Rule
     bad: Mapping[str, tuple[Limit, ...]] = field(default_factory=dict)
     """Guards that each candidate breaks: the classes whose service it makes bad."""
+    scores: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    """Scores of each candidate (`Rule.scores`), means over the runs."""
+
+    def equal(self, *steps: str) -> list[str]:
+        """Candidates that differ from the first in none of these scores, nor in the classes that are bad."""
+        return [
+            each.name
+            for each in self.order
+            if each.name != self.first
+            and each.excess == self.order[0].excess
+            and len(self.bad[each.name]) == len(self.bad[self.first])
+            and all(self.rule.equal(step, self.first, each.name, self.scores) for step in steps)
+        ]
+
+    def worst(self, name: str) -> Service | None:
+        """Return the worst-served class under a candidate; None without graded classes."""
+        graded = [each for each in self.rule.services if each.threshold is not None]
+        return min(graded, key=lambda each: each.score(self.mean(name, each)) or 0.0, default=None)
+
+    def mean(self, name: str, service: Service) -> float | None:
+        """Return the mean of the figure of a class under a candidate."""
+        return self.cells[name][service.metric.name].found.mean
 
     @property
     def near(self) -> list[str]:
         """Candidates with almost the power of the first, the best first, without indistinguishable ones."""
-        if not self.rule.power:
+        if self.rule.by != "power":
             return []
         least = self.order[0].total
         return [
@@ -287,13 +420,16 @@ def decide(
     """Decide from `samples`, the hold-out runs by candidate and metric, with the same seeds for all.
 
     A candidate is indistinguishable from the first if the first wins fewer than nine resamples of ten, and if
-    their paired difference is not significant after Holm's correction: that of the power, or those of all
-    objectives, where differences within the margin do not count. Of the indistinguishable candidates with the
-    smallest excess over the limits, the one with the fewest parameters to set is recommended; the present
-    setting and DropTail come first.
+    their paired difference is not significant after Holm's correction: that of the power (and the scores are
+    equal, if classes judge), or those of all objectives, where differences within the margin do not count. Of
+    the indistinguishable candidates with the smallest excess over the limits, the one with the fewest
+    parameters to set is recommended; the present setting and DropTail come first.
     """
     by_name = {each.name: each for each in candidates}
     known = {name: samples[name] for name in by_name}
+    if rule.by == "classes":
+        known = rule.with_scores(known)
+        rule = rule.judging(known)
     order = rule.judge(means(known))
     first = order[0].name
     excess = {each.name: each.excess for each in order}
@@ -302,9 +438,14 @@ def decide(
     shares = winners(known, rule.judge)
     alike = [
         name
-        for name in (_same_power if rule.power else _alike)(known, first, rule)
+        for name in (_alike if rule.by == "rank" else _same_power)(known, first, rule)
         if excess[name] <= excess[first] and len(bad[name]) <= len(bad[first]) and shares[first] < CLOSE
     ]
+    scores = rule.scores(averages) if rule.by == "classes" else {}
+    if scores:
+        alike = [
+            name for name in alike if all(rule.equal(step, first, name, scores) for step in (WORST, MEAN))
+        ]
     answer = min([first, *alike], key=lambda name: (_burden(by_name[name]), name != first))
     judged_by = rule.metrics
     metrics = list(dict.fromkeys([*judged_by, *shown]))
@@ -319,6 +460,7 @@ def decide(
         () if present in {None, answer} else _changes(known, answer, str(present), metrics),
         rule,
         bad,
+        scores,
     )
 
 
@@ -423,11 +565,12 @@ def _changes(samples: Samples, answer: str, present: str, metrics: Sequence[str]
 
 
 def sentences(decision: Decision, candidates: Sequence[Candidate], runs: int) -> dict[str, list[str]]:
-    """Return the decision as sentences: `headline`, `answer`, `sure`, `costs` and `warnings`."""
+    """Return the decision as sentences: `headline`, `answer`, `reason`, `sure`, `costs` and `warnings`."""
     by_name = {each.name: each for each in candidates}
     return {
         "headline": [_headline(by_name[decision.answer])],
         "answer": _answer(decision, by_name),
+        "reason": _reason(decision),
         "sure": _sure(decision, by_name, runs),
         "costs": _costs(decision),
         "warnings": _warnings(candidates),
@@ -448,13 +591,53 @@ def _answer(decision: Decision, candidates: Mapping[str, Candidate]) -> list[str
         )
     if present is None or not decision.changes:
         others = [name for name in candidates if name != mine.name]
-        lines.insert(0, f"{head}: the judge puts none of {plural(len(others), 'other candidate')} before it.")
-        if decision.answer != decision.first:
-            lines[0] = f"{head}: no other candidate is seen to do better."
+        lines.insert(0, f"{head}: none of {plural(len(others), 'other candidate')} is better.")
         return before + lines
     parts = "; ".join(_change(each) for each in decision.changes[:_TOLD])
     lines.insert(0, f"{head}. Against {present.name}, the present setting: {parts}.")
     return before + lines
+
+
+def _reason(decision: Decision) -> list[str]:
+    """Write which step of the judge of classes decided; empty for other judges."""
+    first = decision.first
+    worst = decision.worst(first)
+    if not decision.scores or worst is None or len(decision.order) < 2:
+        return []
+    mine = _served(decision, first, worst)
+    equal, both = decision.equal(WORST), decision.equal(WORST, MEAN)
+    if both:
+        return [
+            f"{_and([first, *both])} serve the classes equally well: the worst-served class of {first} is"
+            f" {mine}. Of these, {first} has the highest power, throughput over response time."
+        ]
+    if equal:
+        return [
+            f"{_and([first, *equal])} serve their worst-served class equally well, which is {mine} under"
+            f" {first}; {first} serves the classes best on average."
+        ]
+    next_best = max((each.name for each in decision.order[1:]), key=lambda name: decision.scores[name][WORST])
+    if (
+        len(decision.bad[next_best]) > len(decision.bad[first])
+        or (theirs := decision.worst(next_best)) is None
+    ):
+        return [f"The worst-served class of {first} is {mine}."]
+    return [
+        f"The worst-served class of {first} is {mine}. Every other candidate serves its worst class worse;"
+        f" {next_best} comes next with {_served(decision, next_best, theirs)}."
+    ]
+
+
+def _served(decision: Decision, name: str, service: Service) -> str:
+    """Write a class with its figure and grade under a candidate: `voice (MOS 3.62, fair)`."""
+    value = decision.mean(name, service)
+    label = _lower(service.metric).rpartition(": ")[2]
+    unit = f" {service.metric.unit}" if service.metric.unit else ""
+    return f"{service.traffic_class} ({label} {_brief(value)}{unit}, {service.grade(value) or 'no value'})"
+
+
+def _and(names: Sequence[str]) -> str:
+    return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else list(names))
 
 
 def _service(decision: Decision) -> tuple[list[str], list[str]]:
@@ -538,8 +721,8 @@ def _signed(value: float, decimals: int) -> str:
 
 
 def _lower(metric: Metric) -> str:
-    label = metric.label.removesuffix(", mean")
-    return label if label[:2].isupper() else label[0].lower() + label[1:]
+    of, colon, label = metric.label.removesuffix(", mean").rpartition(": ")
+    return of + colon + (label if label[:2].isupper() else label[0].lower() + label[1:])
 
 
 def _sure(decision: Decision, candidates: Mapping[str, Candidate], runs: int) -> list[str]:
@@ -622,6 +805,7 @@ def _warnings(candidates: Sequence[Candidate]) -> list[str]:
 def rows(decision: Decision, candidates: Sequence[Candidate]) -> list[dict[str, Any]]:
     """Return the candidates in the judge's order, ready for JSON."""
     by_name = {each.name: each for each in candidates}
+    grades = {each.metric.name: each for each in decision.rule.services}
     found = []
     for place in decision.order:
         mine = by_name[place.name]
@@ -631,9 +815,12 @@ def rows(decision: Decision, candidates: Sequence[Candidate]) -> list[dict[str, 
                 "algorithm": mine.algorithm,
                 "role": mine.role,
                 "place": place.place,
-                "rank_sum": None if decision.rule.power else place.total,
+                "rank_sum": place.total if decision.rule.by == "rank" else None,
                 "ranks": place.ranks,
-                "power": 1 / place.total if decision.rule.power and place.total else None,
+                "power": 1 / place.total if decision.rule.by != "rank" and place.total else None,
+                "worst_score": decision.scores.get(mine.name, {}).get(WORST),
+                "mean_score": decision.scores.get(mine.name, {}).get(MEAN),
+                "worst_class": worst.traffic_class if (worst := decision.worst(mine.name)) else None,
                 "bad": [_class(guard) for guard in decision.bad.get(mine.name, ())],
                 "outside_limits": place.excess if math.isfinite(place.excess) else None,
                 "first_in": decision.shares[mine.name],
@@ -654,6 +841,7 @@ def rows(decision: Decision, candidates: Sequence[Candidate]) -> list[dict[str, 
                         "behind_high": cell.behind.high if cell.behind else None,
                         "p_holm": cell.p_holm,
                         "certain": cell.certain,
+                        "grade": grades[metric].grade(cell.found.mean) if metric in grades else None,
                     }
                     for metric, cell in decision.cells[mine.name].items()
                 },

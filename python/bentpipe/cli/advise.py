@@ -2,7 +2,7 @@
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -29,11 +29,16 @@ if TYPE_CHECKING:
     "--aqms", metavar="A,B,…", help="AQMs or settings to choose from; default: a short list (docs/advise.md)."
 )
 @click.option(
+    "--judge",
+    type=click.Choice(advisor.JUDGES),
+    help="classes: the worst-served class of traffic, then the mean over the classes, then power; power:"
+    " throughput over response time; rank: rank sums of --metrics. Default: classes, with --metrics rank.",
+)
+@click.option(
     "--metrics",
     metavar="METRIC:max|min,…",
     shell_complete=metric_names,
-    help="Judge by rank sums of these, for example throughput:max,queue_delay_p95:min; default: by the power,"
-    " throughput over response time.",
+    help="Metrics that --judge rank ranks, for example throughput:max,queue_delay_p95:min.",
 )
 @click.option(
     "--limit",
@@ -57,6 +62,7 @@ def advise(
     overrides: tuple[str, ...],
     duration: str | None,
     aqms: str | None,
+    judge: str | None,
     metrics: str | None,
     limits: tuple[str, ...],
     trials: int | None,
@@ -78,6 +84,7 @@ def advise(
     Examples:
       bentpipe advise byun2007-gateway
       bentpipe advise small-gateway --aqms red,pi,avqred --limit "queue_delay_p95<=50"
+      bentpipe advise my-link.toml --judge power
       bentpipe advise my-link.toml --metrics throughput:max,queue_delay_mean:min,loss_rate:min
     """
     names = None if aqms is None else aqms.split(",")
@@ -85,6 +92,7 @@ def advise(
     plan = advisor.AdvicePlan.plan(
         scenario,
         aqms=names,
+        judge=judge,
         metrics=metrics,
         limits=limits,
         overrides=changes(overrides, duration),
@@ -111,32 +119,42 @@ def advise(
 
 
 def _show(advice: "Advice") -> None:
-    from bentpipe.report.advice import candidate_rows, change_rows, done, legend, metric_heads
+    from bentpipe.report.advice import candidate_rows, change_rows, done, legend, score_names, split_heads
 
     out, found = console.stdout(), advice.found
     words = found["words"]
-    out.print(advice.sentence, markup=False)
+    for line in words["warnings"]:
+        out.print(f"Warning: {line}", markup=False)
+    out.print(" ".join([advice.sentence, *words.get("reason", [])]), markup=False)
     out.print()
     if found["changes"]:
         rows = [list(row.values()) for row in change_rows(found)]
         out.print(
             console.grid(["metric", "unit", found["present"], found["answer"], "change"], rows, right=2)
         )
-    for line in [*words["sure"], *words["costs"], *words["warnings"]]:
+    for line in [*words["sure"], *words["costs"]]:
         out.print(line, markup=False)
     out.print()
-    power = found["judge"] == "power"
-    heads = ["candidate", "first in", *(["power"] if power else [])]
-    heads += [
-        f"{each['name']} [{each['unit']}]" if each["unit"] else each["name"] for each in metric_heads(found)
+    served, others = split_heads(found)
+    power = found["judge"] != "rank"
+    candidates = candidate_rows(found)
+    if served:
+        heads = ["who gets what", "first in", *["worst class", "mean"][: len(score_names(found))]]
+        heads += [f"{each['class']}\n{_with_unit(each['label'], each['unit'])}" for each in served]
+        rows = [[_name(row), row["first"], *row["scores"], *map(_value, row["served"])] for row in candidates]
+        out.print(console.grid(heads, rows, right=1))
+    heads = ["candidate", *([] if served else ["first in"]), *(["power"] if power else [])]
+    heads += [_with_unit(each["name"], each["unit"]) for each in others]
+    rows = [
+        [
+            _name(row),
+            *([] if served else [row["first"]]),
+            *([row["power"]] if power else []),
+            *map(_value, row["cells"]),
+        ]
+        for row in candidates
     ]
-    cells = []
-    for row in candidate_rows(found):
-        note = ", ".join(each for each in (row["role"], "behind PEP" if row["behind"] else "") if each)
-        name = f"{row['name']} ({note})" if note else row["name"]
-        values = [f"{of['mean']}{'*' if of['behind'].endswith('*') else ' '}" for of in row["cells"]]
-        cells.append([name, row["first"], *([row["power"]] if power else []), *values])
-    out.print(console.grid(heads, cells, right=1))
+    out.print(console.grid(heads, rows, right=1))
     for line in [legend(found, short=True), *done(found)]:
         out.print(line, markup=False)
     if advice.toml:
@@ -148,3 +166,19 @@ def _show(advice: "Advice") -> None:
         )
         out.print(f"\nOr beside it, as a setting to compare:\n\n{advice.toml}", markup=False, soft_wrap=True)
     out.print(f"\n{advice.command}", markup=False, soft_wrap=True)
+
+
+def _name(row: dict[str, Any]) -> str:
+    """Return a candidate's name with its role."""
+    note = ", ".join(each for each in (row["role"], "behind PEP" if row["behind"] else "") if each)
+    return f"{row['name']} ({note})" if note else row["name"]
+
+
+def _value(cell: dict[str, Any]) -> str:
+    """Return a mean with its grade, and an asterisk if it differs significantly from the best."""
+    grade = f" {cell['grade']}" if cell["grade"] else ""
+    return f"{cell['mean']}{'*' if cell['behind'].endswith('*') else ' '}{grade}"
+
+
+def _with_unit(name: str, unit: str) -> str:
+    return f"{name} [{unit}]" if unit else name

@@ -11,7 +11,7 @@ from bentpipe.stats.metrics import named_metric
 from bentpipe.stats.objectives import Limit
 from bentpipe.tuning.holdout import RESAMPLES
 
-__all__ = ["advice_page", "candidate_rows", "change_rows", "done", "legend", "metric_heads"]
+__all__ = ["advice_page", "candidate_rows", "change_rows", "done", "legend", "score_names", "split_heads"]
 
 _ROLES = {"tuned": "", "as it is": "defaults", "present": "current", "reference": "no AQM"}
 
@@ -19,6 +19,7 @@ _ROLES = {"tuned": "", "as it is": "defaults", "present": "current", "reference"
 def advice_page(found: Mapping[str, Any]) -> str:
     """Return the page as HTML; `found` is what `advice.json` holds."""
     words, scenario = found["words"], found["scenario"]
+    served, others = split_heads(found)
     return page(
         "advice.html.j2",
         [],
@@ -32,8 +33,11 @@ def advice_page(found: Mapping[str, Any]) -> str:
         sure=[*words["sure"], *words["costs"]],
         warnings=words["warnings"],
         seeds=plural(len(found["seeds"]["fresh"]), "fresh seed"),
-        power=found["judge"] == "power",
-        metrics=metric_heads(found),
+        reason=words.get("reason", []),
+        power=found["judge"] != "rank",
+        scores=score_names(found),
+        served=served,
+        metrics=others,
         candidates=candidate_rows(found),
         legend=legend(found),
         paste=found["paste"],
@@ -49,6 +53,20 @@ def metric_heads(found: Mapping[str, Any]) -> list[dict[str, str]]:
     return [
         {"name": each.name, "label": each.label.removesuffix(", mean"), "unit": each.unit} for each in known
     ]
+
+
+def split_heads(found: Mapping[str, Any]) -> tuple[list[dict[str, str]], list[dict[str, str]]]:
+    """Return the heads of the figures by which users judge, with their `class`, and those of other metrics.
+
+    An advice of an earlier version has only others.
+    """
+    names, heads = found.get("services", []), metric_heads(found)
+    served = [
+        each | {"class": each["name"].rpartition(".")[0], "label": each["label"].partition(": ")[2]}
+        for each in heads
+        if each["name"] in names
+    ]
+    return served, [each for each in heads if each["name"] not in names]
 
 
 def change_rows(found: Mapping[str, Any]) -> list[dict[str, str]]:
@@ -68,26 +86,41 @@ def change_rows(found: Mapping[str, Any]) -> list[dict[str, str]]:
 
 def candidate_rows(found: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return the formatted candidates in rank order; an asterisk marks a significant difference."""
-    rows = []
-    for each in found["candidates"]:
-        cells = []
-        for metric in found["metrics"]:
-            cell = each["metrics"][metric]
-            behind = cell["behind_best"]
-            text = "" if behind is None else _signed(behind) + ("*" if cell["certain"] else "")
-            cells.append({"mean": _mean(cell["mean"], cell["ci95"], cell["runs"]), "behind": text})
-        rows.append(
-            {
-                "name": each["setting"],
-                "role": "" if each["setting"].endswith(" defaults") else _ROLES[each["role"]],
-                "chosen": each["setting"] == found["answer"],
-                "behind": each["behind_pep"],
-                "first": f"{100 * each['first_in']:.0f} %",
-                "power": number(each["power"]),
-                "cells": cells,
-            }
-        )
-    return rows
+    served, others = split_heads(found)
+    return [
+        {
+            "name": each["setting"],
+            "role": "" if each["setting"].endswith(" defaults") else _ROLES[each["role"]],
+            "chosen": each["setting"] == found["answer"],
+            "behind": each["behind_pep"],
+            "first": f"{100 * each['first_in']:.0f} %",
+            "power": number(each["power"]),
+            "scores": [_score(each[name]) for name in score_names(found)],
+            "served": [_cell(each["metrics"][head["name"]]) for head in served],
+            "cells": [_cell(each["metrics"][head["name"]]) for head in others],
+        }
+        for each in found["candidates"]
+    ]
+
+
+def score_names(found: Mapping[str, Any]) -> list[str]:
+    """Return the keys of the scores of a candidate: none for other judges, one for a single class."""
+    if found["judge"] != "classes":
+        return []
+    return ["worst_score", "mean_score"][: len(found["services"])]
+
+
+def _cell(cell: Mapping[str, Any]) -> dict[str, Any]:
+    behind = cell["behind_best"]
+    return {
+        "mean": _mean(cell["mean"], cell["ci95"], cell["runs"]),
+        "behind": "" if behind is None else _signed(behind) + ("*" if cell["certain"] else ""),
+        "grade": cell.get("grade"),
+    }
+
+
+def _score(value: float | None) -> str:
+    return number(value, None if value is None else 2)
 
 
 def _mean(mean: float | None, ci95: float | None, runs: int) -> str:
@@ -106,20 +139,27 @@ def _signed(value: float) -> str:
 
 def legend(found: Mapping[str, Any], *, short: bool = False) -> str:
     """Return the explanation of the table of candidates; `short` for a table without differences."""
-    if found["judge"] == "power":
+    if found["judge"] == "rank":
+        names = ", ".join(f"{each['metric']}:{each['direction']}" for each in found["objectives"])
+        share = f"{100 * found['margin']:g} %"
+        judge = (
+            f"Ordered by the sum of 2^rank over {names}; values within {share} of each other share a rank."
+        )
+    else:
         trip = found["round_trip"]
         time = (
             "the PEP delay"
             if trip is None
             else f"the round trip, {clock(float(f'{trip:.3g}'))} without queues, plus the queueing delay"
         )
-        judge = f"Ordered by power, the link's throughput divided by the response time ({time})."
-    else:
-        names = ", ".join(f"{each['metric']}:{each['direction']}" for each in found["objectives"])
-        share = f"{100 * found['margin']:g} %"
-        judge = (
-            f"Ordered by the sum of 2^rank over {names}; values within {share} of each other share a rank."
-        )
+        power = f"power, the link's throughput divided by the response time ({time})"
+        judge = f"Ordered by {power}."
+        if found["judge"] == "classes":
+            judge = (
+                "Ordered by the score of the worst-served class, then by the mean score of the classes, then"
+                f" by {power}. A score is 1 at the limit of bad and 2 at that of good, at most 3; differences"
+                f" of up to {found['tolerance']:g}, or within their interval, do not decide."
+            )
     bounds = [str(Limit(each["metric"], each["sign"], each["bound"])) for each in found["limits"]]
     if bounds:
         judge += f" Candidates that meet the limits {' and '.join(bounds)} rank first."

@@ -1,5 +1,6 @@
-"""The figure by which the users of each class of traffic judge their service, and its grade."""
+"""The figure by which the users of each class of traffic judge their service, its grade and its score."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
@@ -10,7 +11,7 @@ from bentpipe.stats.class_metrics import class_metric
 from bentpipe.stats.intervals import Summary, paired
 from bentpipe.stats.recorded import Metric, Traffic
 
-__all__ = ["Served", "Service", "findings", "served", "services"]
+__all__ = ["Served", "Service", "findings", "scored", "served", "services"]
 
 _FIGURES: Mapping[str, tuple[str, str | None]] = {
     "voip": ("mos", "voice.mos"),
@@ -59,6 +60,12 @@ class Service:
         """Return the grade of a value; None without a value or thresholds."""
         return None if value is None or self.threshold is None else self.threshold.grade(value)
 
+    def score(self, value: float | None) -> float | None:
+        """Return the score of a value; None without thresholds, 0 without a value (`scored`)."""
+        if self.threshold is None:
+            return None
+        return 0.0 if value is None else scored(self.threshold, value)
+
 
 @dataclass(frozen=True, slots=True)
 class Served:
@@ -72,6 +79,33 @@ class Served:
     def grade(self) -> Grade | None:
         """Grade of the mean."""
         return self.service.grade(self.found.mean)
+
+
+_ENDS: Mapping[str, tuple[float, float]] = {"voice.mos": (1.0, 4.5), "video.mos": (1.0, 5.0)}
+"""Worst and best value of the measures that have them: ITU-T G.107, Annex B, and P.1203."""
+
+
+def scored(limits: Threshold, value: float) -> float:
+    """Return the place of a value on a scale that all measures share, from 0 to 3, higher is better.
+
+    The limit of bad is 1, that of good 2; between them the scale is linear. Above 2 it is linear to 3 at the
+    best value, and below 1 to 0 at the worst value. A measure without a worst value, as a time, has the limit
+    over the value below 1; one without a best value approaches 3 in the same way.
+    """
+    if not limits.higher:
+        if value <= limits.good:
+            return 3.0 - value / limits.good if limits.good > 0 else 3.0
+        if value <= limits.bad:
+            return 2.0 - (value - limits.good) / (limits.bad - limits.good)
+        return max(0.0, limits.bad / value)
+    worst, best = _ENDS.get(limits.measure, (0.0, math.inf))
+    if value >= limits.good:
+        if math.isinf(best):
+            return 3.0 - limits.good / value if value > 0 else 2.0
+        return min(3.0, 2.0 + (value - limits.good) / (best - limits.good)) if best > limits.good else 3.0
+    if value >= limits.bad:
+        return 1.0 + (value - limits.bad) / (limits.good - limits.bad)
+    return max(0.0, (value - worst) / (limits.bad - worst)) if limits.bad > worst else 0.0
 
 
 def services(traffic: Traffic, limits: Limits = ()) -> list[Service]:
