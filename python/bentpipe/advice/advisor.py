@@ -27,6 +27,7 @@ from bentpipe.runs.progress import OnProgress, reported
 from bentpipe.runs.python_aqm import PythonAqm, imported, is_path
 from bentpipe.runs.source import Source
 from bentpipe.runs.workers import Threads, Workers
+from bentpipe.stats.caveats import fixed_capacity, hidden_queue, hidden_queues, remedied, round_trip
 from bentpipe.stats.metrics import check_classes
 from bentpipe.stats.objectives import Limit, Objective, kept, limits_from, objectives_from
 from bentpipe.stats.services import Service, services
@@ -45,6 +46,8 @@ JUDGES: tuple[Judgement, ...] = ("classes", "power", "rank")
 EXTRA = ("fct_p95",)
 """Metrics shown if all candidates have them."""
 TRIALS, RUNS, FRESH = 40, 2, 10
+FEW = 5
+"""Number of fresh seeds below which the advice warns."""
 _KEPT, _AGAIN = 3, 3
 """Points of each AQM that run again at full length, and the number of their runs."""
 _SHORTEST, _SHARE = 60.0, 0.1
@@ -351,6 +354,16 @@ def execute(
     failed = [f"{each.run.setting}, seed {each.run.seed}: {each.error}" for each in failures]
     answer = next(each for each in candidates if each.name == decision.answer)
     words = sentences(decision, candidates, len(plan.fresh))
+    waits = {
+        name: wait
+        for name, mine in means(samples).items()
+        if (wait := hidden_queue(mine, round_trip(plan.base.effective())))
+    }
+    words["warnings"] += hidden_queues(waits)
+    if len(plan.fresh) < FEW:
+        words["warnings"].append(
+            f"{len(plan.fresh)} fresh seeds hardly tell candidates apart. Use --runs {FRESH}, the default."
+        )
     words["warnings"] += [f"A run failed and is left out: {text}" for text in failed]
     document = {
         "format": "bentpipe-advice",
@@ -616,8 +629,9 @@ def _run(plan: AdvicePlan, candidate: Candidate) -> Run:
 def _with_doubts(plan: AdvicePlan, candidate: Candidate) -> Candidate:
     """Return a candidate with its scenario's warnings, except that of drops behind the PEP."""
     scenario = _run(plan, candidate).scenario
-    doubts = tuple(each for each in scenario.warnings if "dropped behind the PEP" not in each)
-    return replace(candidate, behind_pep=scenario.behind_pep, warnings=doubts)
+    doubts = [remedied(each) for each in scenario.warnings if "dropped behind the PEP" not in each]
+    doubts += fixed_capacity(scenario.effective())
+    return replace(candidate, behind_pep=scenario.behind_pep, warnings=tuple(doubts))
 
 
 def _command(plan: AdvicePlan, answer: Candidate) -> str:

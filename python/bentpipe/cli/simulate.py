@@ -25,12 +25,12 @@ from bentpipe.runs.experiment import cores, execute
 from bentpipe.runs.plan import make_plan
 from bentpipe.runs.result import Result
 from bentpipe.runs.store import REPORT, Store, default_folder, pairs, run_folder
+from bentpipe.stats.caveats import caveats
 from bentpipe.stats.differences import INDEPENDENT, NOTHING_SEEN, PAIRED, between, chosen, document, within
 from bentpipe.stats.intervals import BOOTSTRAP
 from bentpipe.stats.metrics import check_classes
 from bentpipe.stats.ranking import BEHIND_PEP
 from bentpipe.stats.services import findings
-from bentpipe.stats.warmup import warmup_warnings
 
 if TYPE_CHECKING:
     from bentpipe.stats.differences import Comparison
@@ -142,10 +142,16 @@ def _compare_results(
             f"{rest[0]}: is neither a folder nor a setting of {folder};"
             f" there are {', '.join(result.settings)}"
         )
-    if rest:
-        _print_comparisons(between(result, Result(Path(rest[0])), metrics, names or None), form)
-    else:
-        _print_comparisons(within(result, metrics, names or None), form)
+    other = Result(Path(rest[0])) if rest else None
+    comparisons = (
+        within(result, metrics, names or None)
+        if other is None
+        else between(result, other, metrics, names or None)
+    )
+    out = console.stdout() if form == "table" else console.stderr()
+    for warning in dict.fromkeys(line for each in (result, other) if each for line in caveats(each)):
+        out.print(f"Warning: {warning}", markup=False)
+    _print_comparisons(comparisons, form)
 
 
 def _print_comparisons(comparisons: "list[Comparison]", form: str) -> None:
@@ -232,9 +238,9 @@ def _simulate(
             result.report()
     for warning in captures.warnings if captures else ():
         err.print(f"warning: {warning} (--pcap-packets)", markup=False)
-    for warning in warmup_warnings(result.settled):
-        err.print(f"warning: {warning}", markup=False)
     if form == "json":
+        for warning in caveats(result):
+            err.print(f"warning: {warning}", markup=False)
         if metrics is None:
             click.echo(json.dumps(result.rows(), indent=2, ensure_ascii=False, allow_nan=False))
         else:
@@ -242,6 +248,8 @@ def _simulate(
         err.print(f"Result: {folder}", markup=False)
         return
     out_console = console.stdout()
+    for warning in caveats(result):
+        out_console.print(f"Warning: {warning}", markup=False)
     if (table := console.services_table(result)) is not None:
         out_console.print(table)
         for sentence in findings(result):

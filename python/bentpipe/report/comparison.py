@@ -16,11 +16,11 @@ from bentpipe.report.traces import trace_figures
 from bentpipe.runs.result import Result
 from bentpipe.runs.store import LIVE, REPORT
 from bentpipe.stats.bottlenecks import limits
+from bentpipe.stats.caveats import caveats
 from bentpipe.stats.intervals import LEVEL
 from bentpipe.stats.metrics import GROUPS, METRICS, Metric
 from bentpipe.stats.ranking import BEHIND_PEP, CRITERIA, MANY, drawn, ranking
 from bentpipe.stats.services import findings, served, services
-from bentpipe.stats.warmup import warmup_warnings
 
 __all__ = [
     "FORMATS",
@@ -246,22 +246,9 @@ def _engine(result: Result) -> str:
 
 
 def _warnings(result: Result) -> list[str]:
-    found: dict[str, list[str]] = {}
-    for setting in result.manifest["settings"]:
-        for warning in setting["warnings"]:
-            found.setdefault(warning, []).append(setting["name"])
-    lines = [
-        warning if len(names) == len(result.settings) else f"{', '.join(names)}: {warning}"
-        for warning, names in found.items()
-    ]
+    lines = caveats(result)
     if result.manifest["scenario"]["overrides"] and not result.manifest["printed"]:
         lines.append("The scenario was changed, so values printed in its source are not shown.")
-    lines += [*result.invalid, *result.late]
-    lines += warmup_warnings(result.settled)
-    if len(result.seeds) == 1:
-        lines.append(
-            "One run per setting: any intervals are from batch means, and differences may be due to chance."
-        )
     return lines
 
 

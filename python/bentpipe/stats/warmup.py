@@ -103,26 +103,35 @@ def detected(
 
 
 def warmup_warnings(found: Sequence[Warmup]) -> list[str]:
-    """Return one line for each setting that had not settled when the measurement began."""
+    """Return a line on settings that settled after the warm-up, and one on those that did not settle."""
+    late = [each for each in found if each.clear and each.detected is not None]
+    never = [each for each in found if each.clear and each.detected is None]
     lines = []
-    for setting in dict.fromkeys(each.setting for each in found):
-        mine = [each for each in found if each.setting == setting]
-        late = [each for each in mine if each.clear and each.detected is not None]
-        never = [each.quantity.label for each in mine if each.clear and each.detected is None]
-        if late:
-            parts = [
+    if late:
+        parts = _by_setting(
+            late,
+            lambda each: (
                 f"{each.quantity.label} from {brief(each.detected or 0.0)} s on ({number(each.before)}"
                 f" {each.quantity.unit} before, {number(each.after)} since)"
-                for each in late
-            ]
-            end = brief(max(each.detected or 0.0 for each in late))
-            lines.append(
-                f"{setting}: a warm-up of {brief(late[0].discarded)} s is too short; settled by MSER-5:"
-                f" {', '.join(parts)}; use --warmup {end}s"
-            )
-        if never:
-            lines.append(
-                f"{setting}: not settled within the first half of the measured time by MSER-5:"
-                f" {', '.join(never)}; use a longer --duration"
-            )
+            ),
+        )
+        end = brief(max(each.detected or 0.0 for each in late))
+        lines.append(
+            f"A warm-up of {brief(late[0].discarded)} s is too short; settled by MSER-5: {parts}. Use"
+            f" --warmup {end}s."
+        )
+    if never:
+        parts = _by_setting(never, lambda each: each.quantity.label)
+        lines.append(
+            f"Not settled within the first half of the measured time by MSER-5: {parts}. Use a longer"
+            " --duration."
+        )
     return lines
+
+
+def _by_setting(found: Sequence[Warmup], text: Callable[[Warmup], str]) -> str:
+    """Write `red: rate, queue; avq: rate`."""
+    settings = dict.fromkeys(each.setting for each in found)
+    return "; ".join(
+        f"{name}: {', '.join(text(each) for each in found if each.setting == name)}" for name in settings
+    )

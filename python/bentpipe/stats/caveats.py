@@ -1,0 +1,190 @@
+"""Caveats of a result: what its scenario gets wrong or cannot show, each with a remedy."""
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+from bentpipe.format import brief, convert, number_of
+from bentpipe.stats.differences import Runs
+from bentpipe.stats.warmup import Warmup, warmup_warnings
+
+__all__ = [
+    "caveats",
+    "few_runs",
+    "fixed_capacity",
+    "grouped",
+    "hidden_queue",
+    "hidden_queues",
+    "remedied",
+    "round_trip",
+]
+
+_REMEDIES = (
+    (r"spacelink\.window: less than", "Remove the key, whose default is enough, or set it to at least that."),
+    (r"dropped behind the PEP", 'Choose an AQM that marks ahead of the PEP (mark = "receive").'),
+    (r"below the regulator's rate", 'Set regulator.rate = "link", or the rate below that of the link.'),
+    (r"no transport has ecn", "Set ecn = true in a transport, or marking = 'drop'."),
+    (r"the gateway splits no connection", 'Set marking = "drop" or pep.split.'),
+    (r"starts after the warm-up", "Set a longer run.warmup."),
+    (r"was published for a link of", "Use the algorithm instead of the preset: its defaults suit the link."),
+    (r"the receive queue is always empty", 'Set receive_queue.rate, or watch = "transmit".'),
+    (r"no effect under", "Remove the override, or name a setting that has the key."),
+)
+"""Pattern of a scenario's warning, and what to do."""
+
+_HIDDEN = 100.0
+"""Shortest wait in the PEP's buffers that is reported [ms]."""
+
+
+class Measured(Runs, Protocol):
+    """A result, as `bentpipe.Result`."""
+
+    manifest: dict[str, Any]
+
+    @property
+    def settled(self) -> list[Warmup]:
+        """Settling times of the main series."""
+
+    @property
+    def invalid(self) -> list[str]:
+        """Reasons why live runs are invalid."""
+
+    @property
+    def late(self) -> list[str]:
+        """Live runs whose links were late."""
+
+
+def caveats(result: Measured) -> list[str]:
+    """Return what to know before reading a result, the gravest first: a sentence or two each."""
+    found: dict[str, list[str]] = {}
+    hidden: dict[str, tuple[float, float]] = {}
+    means = {
+        setting: {name: _mean(values) for name, values in mine.items()}
+        for setting, mine in result.values().items()
+    }
+    for setting in result.manifest["settings"]:
+        name, effective = setting["name"], setting["effective"]
+        lines = [remedied(each) for each in setting["warnings"]]
+        lines += fixed_capacity(effective)
+        if waits := hidden_queue(means[name], round_trip(effective)):
+            hidden[name] = waits
+        for line in lines:
+            found.setdefault(line, []).append(name)
+    return [
+        *result.invalid,
+        *grouped(found, len(result.settings)),
+        *hidden_queues(hidden),
+        *result.late,
+        *warmup_warnings(result.settled),
+        *few_runs(len(result.seeds)),
+    ]
+
+
+def grouped(found: Mapping[str, Sequence[str]], settings: int) -> list[str]:
+    """Return the lines with the names of their settings, unless they hold for all."""
+    return [
+        line if len(names) == settings else f"{', '.join(names)}: {line}" for line, names in found.items()
+    ]
+
+
+def remedied(warning: str) -> str:
+    """Return a scenario's warning as sentences, with what to do."""
+    text = warning if warning.endswith(".") else f"{warning}."
+    remedy = next((remedy for pattern, remedy in _REMEDIES if re.search(pattern, warning)), "")
+    return f"{text} {remedy}".rstrip()
+
+
+def fixed_capacity(effective: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return a line on capacities of an AQM that are set although the rate of its link varies.
+
+    `effective` are the parameters in force, as a manifest lists them.
+    """
+    rows = {row["key"]: row for row in effective}
+    found = []
+    for key, row in rows.items():
+        owner, dot, parameter = key.rpartition(".aqm.")
+        if not dot or not parameter.endswith("capacity") or row["origin"] == "default":
+            continue
+        link = f"{owner.removesuffix('.queue')}.capacity"
+        if _value(rows, f"{owner}.regulator.rate") == "link" or _value(rows, link) not in {"", "none"}:
+            found.append(key)
+    if not found:
+        return []
+    return [
+        f"{', '.join(found)}: fixed, but the rate of the link varies; while the link is slower, the AQM acts"
+        " too late. Without the key the default follows the link."
+    ]
+
+
+def round_trip(effective: Sequence[Mapping[str, Any]]) -> float | None:
+    """Return the round trip of the satellite link without queues [ms].
+
+    The link is the gateway's with the longest delay. None without a gateway, with several, and for delays
+    that vary.
+    """
+    rows = {row["key"]: row for row in effective}
+    trips = []
+    for key in rows:
+        link = key.removesuffix(".between")
+        if link == key or '"gateway"' not in _value(rows, key):
+            continue
+        delays = [_milliseconds(_value(rows, f"{link}.{way}delay")) for way in ("", "reverse.")]
+        if None in delays:
+            return None
+        trips.append(sum(each for each in delays if each is not None))
+    return max(trips, default=None)
+
+
+def hidden_queue(means: Mapping[str, float | None], trip: float | None) -> tuple[float, float] | None:
+    """Return the waits in the PEP's buffers and in the queue [ms] if the first is longer; None otherwise.
+
+    `means` are means over the runs by metric, `trip` is the round trip without queues [ms].
+    """
+    sojourn, queue = means.get("pep_sojourn"), means.get("queue_delay_mean")
+    if sojourn is None or queue is None or trip is None:
+        return None
+    hidden = 1e3 * sojourn - trip - queue
+    return (hidden, queue) if hidden > max(_HIDDEN, queue) else None
+
+
+def hidden_queues(found: Mapping[str, tuple[float, float]]) -> list[str]:
+    """Return a line on the settings whose data waits in the PEP's buffers, see `hidden_queue`."""
+    if not found:
+        return []
+    waits = ", ".join(f"{name} {_time(pep)} against {_time(queue)}" for name, (pep, queue) in found.items())
+    return [
+        f"Data waits longer in the PEP's buffers than in the queue that the AQM controls: {waits}. Judge by"
+        " pep_sojourn instead of queue_delay, and try a smaller pep.buffer."
+    ]
+
+
+def few_runs(runs: int) -> list[str]:
+    """Return a line if the runs of a setting are too few for intervals."""
+    if runs == 1:
+        return [
+            "One run per setting: any intervals are from batch means, and differences may be due to chance."
+            " Use --runs 5 or more."
+        ]
+    if runs == 2:
+        return ["Two runs per setting are too few for intervals. Use --runs 5 or more."]
+    return []
+
+
+def _mean(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return sum(known) / len(known) if known else None
+
+
+def _time(milliseconds: float) -> str:
+    """Write a time with two digits: `85 ms`, `1.3 s`."""
+    return f"{brief(milliseconds, 2)} ms" if milliseconds < 1000 else f"{brief(1e-3 * milliseconds, 2)} s"
+
+
+def _value(rows: Mapping[str, Mapping[str, Any]], key: str) -> str:
+    return str(rows[key]["value"]) if key in rows else ""
+
+
+def _milliseconds(text: str) -> float | None:
+    """Return a delay as a scenario writes it; None if it is no constant time."""
+    found = number_of(text)
+    return None if found is None else convert(*found, "ms")
