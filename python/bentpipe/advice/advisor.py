@@ -27,7 +27,14 @@ from bentpipe.runs.progress import OnProgress, reported
 from bentpipe.runs.python_aqm import PythonAqm, imported, is_path
 from bentpipe.runs.source import Source
 from bentpipe.runs.workers import Threads, Workers
-from bentpipe.stats.caveats import fixed_capacity, hidden_queue, hidden_queues, remedied, round_trip
+from bentpipe.stats.caveats import (
+    fixed_capacity,
+    hidden_queue,
+    hidden_queues,
+    remedied,
+    round_trip,
+    tail_drop,
+)
 from bentpipe.stats.metrics import check_classes
 from bentpipe.stats.objectives import Limit, Objective, kept, limits_from, objectives_from
 from bentpipe.stats.services import Service, services
@@ -631,7 +638,10 @@ def _with_doubts(plan: AdvicePlan, candidate: Candidate) -> Candidate:
     scenario = _run(plan, candidate).scenario
     doubts = [remedied(each) for each in scenario.warnings if "dropped behind the PEP" not in each]
     doubts += fixed_capacity(scenario.effective())
-    return replace(candidate, behind_pep=scenario.behind_pep, warnings=tuple(doubts))
+    tail = tail_drop(scenario.effective(), behind_pep=scenario.behind_pep)
+    return replace(
+        candidate, behind_pep=scenario.behind_pep, tail_drop=tail, warnings=tuple(dict.fromkeys(doubts))
+    )
 
 
 def _command(plan: AdvicePlan, answer: Candidate) -> str:

@@ -239,6 +239,8 @@ class Candidate:
     """Number of points searched."""
     behind_pep: bool = False
     """True if it drops packets that their senders deem delivered."""
+    tail_drop: str = ""
+    """Place of its drops behind a PEP, if it has no AQM; empty otherwise."""
     warnings: tuple[str, ...] = ()
     python: str = ""
     """Class of an AQM written in Python, `mypkg.MyAqm`; scenario files cannot name such an AQM."""
@@ -826,6 +828,7 @@ def rows(decision: Decision, candidates: Sequence[Candidate]) -> list[dict[str, 
                 "first_in": decision.shares[mine.name],
                 "alike": mine.name in decision.alike,
                 "behind_pep": mine.behind_pep,
+                "tail_drop": mine.tail_drop,
                 "trials": mine.trials,
                 "table": dict(mine.table),
                 "metrics": {

@@ -170,7 +170,7 @@ def _show(advice: "Advice") -> None:
 
 def _name(row: dict[str, Any]) -> str:
     """Return a candidate's name with its role."""
-    note = ", ".join(each for each in (row["role"], "behind PEP" if row["behind"] else "") if each)
+    note = ", ".join(each for each in (row["role"], row["behind"]) if each)
     return f"{row['name']} ({note})" if note else row["name"]
 
 

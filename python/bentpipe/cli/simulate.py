@@ -25,7 +25,7 @@ from bentpipe.runs.experiment import cores, execute
 from bentpipe.runs.plan import make_plan
 from bentpipe.runs.result import Result
 from bentpipe.runs.store import REPORT, Store, default_folder, pairs, run_folder
-from bentpipe.stats.caveats import caveats
+from bentpipe.stats.caveats import caveats, tail_drop
 from bentpipe.stats.differences import INDEPENDENT, NOTHING_SEEN, PAIRED, between, chosen, document, within
 from bentpipe.stats.intervals import BOOTSTRAP
 from bentpipe.stats.metrics import check_classes
@@ -259,6 +259,9 @@ def _simulate(
         out_console.print(table)
     if behind := [name for name in result.settings if result.setting_info(name).get("behind_pep")]:
         out_console.print(f"* {BEHIND_PEP}: {', '.join(behind)}.", markup=False)
+    for setting in result.manifest["settings"]:
+        if tail := tail_drop(setting["effective"], behind_pep=setting["behind_pep"]):
+            out_console.print(f"{setting['name']}: {tail}.", markup=False)
     if len(result.seeds) == 2:
         out_console.print("Values of the two runs of each setting; --runs 3 or more give intervals.")
     elif len(result.seeds) > 2:

@@ -92,7 +92,7 @@ def candidate_rows(found: Mapping[str, Any]) -> list[dict[str, Any]]:
             "name": each["setting"],
             "role": "" if each["setting"].endswith(" defaults") else _ROLES[each["role"]],
             "chosen": each["setting"] == found["answer"],
-            "behind": each["behind_pep"],
+            "behind": "behind PEP" if each["behind_pep"] else "tail drop" if each.get("tail_drop") else "",
             "first": f"{100 * each['first_in']:.0f} %",
             "power": number(each["power"]),
             "scores": [_score(each[name]) for name in score_names(found)],
@@ -164,12 +164,14 @@ def legend(found: Mapping[str, Any], *, short: bool = False) -> str:
     if bounds:
         judge += f" Candidates that meet the limits {' and '.join(bounds)} rank first."
     runs = len(found["seeds"]["fresh"])
+    drops = dict.fromkeys(each["tail_drop"] for each in found["candidates"] if each.get("tail_drop"))
+    tail = "".join(f" Tail drop: {text}." for text in drops)
     below = "" if short else "below, the difference from the best; "
     means = "The values of two runs" if runs == 2 else f"Means over {runs} runs with 95 % intervals"
     return (
         f"{means}; {below}an asterisk marks a significant"
         f" difference from the best in that metric (paired, p ≤ {LEVEL:g} after Holm's correction). {judge}"
-        f" First in: share of {RESAMPLES} resamples of the seeds in which the candidate ranks first."
+        f" First in: share of {RESAMPLES} resamples of the seeds in which the candidate ranks first.{tail}"
     )
 
 

@@ -16,7 +16,7 @@ from bentpipe.report.traces import trace_figures
 from bentpipe.runs.result import Result
 from bentpipe.runs.store import LIVE, REPORT
 from bentpipe.stats.bottlenecks import limits
-from bentpipe.stats.caveats import caveats
+from bentpipe.stats.caveats import caveats, tail_drop
 from bentpipe.stats.intervals import LEVEL
 from bentpipe.stats.metrics import GROUPS, METRICS, Metric
 from bentpipe.stats.ranking import BEHIND_PEP, CRITERIA, MANY, drawn, ranking
@@ -51,6 +51,11 @@ def render(result: Result) -> str:
         colours=colours(result.settings, drawn(result)),
         behind={name for name in result.settings if result.setting_info(name).get("behind_pep")},
         behind_pep=BEHIND_PEP,
+        tail_drop={
+            each["name"]: tail
+            for each in manifest["settings"]
+            if (tail := tail_drop(each["effective"], behind_pep=each.get("behind_pep", False)))
+        },
         served=_served(result),
         findings=findings(result),
         thresholds=_thresholds(result),

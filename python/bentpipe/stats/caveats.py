@@ -17,6 +17,7 @@ __all__ = [
     "hidden_queues",
     "remedied",
     "round_trip",
+    "tail_drop",
 ]
 
 _REMEDIES = (
@@ -31,6 +32,12 @@ _REMEDIES = (
     (r"no effect under", "Remove the override, or name a setting that has the key."),
 )
 """Pattern of a scenario's warning, and what to do."""
+
+TAIL_DROP = (
+    "no AQM: drops only from the full transmit queue, behind the PEP, which has told senders that the packets"
+    " arrived"
+)
+NO_DROP = "no AQM and no limit: never drops; only the PEP's buffers and windows bound the queue"
 
 _HIDDEN = 100.0
 """Shortest wait in the PEP's buffers that is reported [ms]."""
@@ -156,6 +163,21 @@ def hidden_queues(found: Mapping[str, tuple[float, float]]) -> list[str]:
         f"Data waits longer in the PEP's buffers than in the queue that the AQM controls: {waits}. Judge by"
         " pep_sojourn instead of queue_delay, and try a smaller pep.buffer."
     ]
+
+
+def tail_drop(effective: Sequence[Mapping[str, Any]], *, behind_pep: bool) -> str:
+    """Return where a gateway that splits connections drops packets without an AQM; empty for other settings.
+
+    `behind_pep` is true for a scheduler that drops by itself.
+    """
+    rows = {row["key"]: row for row in effective}
+    owner = next((key.removesuffix(".pep.split") for key in rows if key.endswith(".pep.split")), "")
+    if behind_pep or _value(rows, f"{owner}.pep.split") in {"", "[]"}:
+        return ""
+    if _value(rows, f"{owner}.aqm.algorithm") != "droptail":
+        return ""
+    limit = _value(rows, f"{owner}.transmit_queue.limit")
+    return TAIL_DROP if limit not in {"", "none"} else NO_DROP
 
 
 def few_runs(runs: int) -> list[str]:

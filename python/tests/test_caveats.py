@@ -1,0 +1,105 @@
+"""What stands above a result: mistakes of its scenario, each with a remedy."""
+
+from pathlib import Path
+
+import pytest
+from conftest import Command
+
+import bentpipe as bp
+from bentpipe.stats.caveats import (
+    NO_DROP,
+    TAIL_DROP,
+    caveats,
+    few_runs,
+    fixed_capacity,
+    hidden_queue,
+    hidden_queues,
+    remedied,
+    round_trip,
+    tail_drop,
+)
+
+SHORT = {"run.duration": "20 s", "run.warmup": "5 s"}
+STEPS = "{ steps = [['0 s', '4 Mbps'], ['10 s', '1 Mbps']], repeat = '20 s' }"
+
+
+def test_scenario_mistakes_are_kept_with_the_result_and_shown_by_its_report(tmp_path: Path) -> None:
+    changes = {**SHORT, "gateway.spacelink.window": "100 KB"}
+    bp.run(bp.load("small-gateway", changes), out=tmp_path / "r")
+    stored = bp.open(tmp_path / "r")
+    lines = caveats(stored)
+    assert lines[0].startswith("gateway.spacelink.window: less than the regulator sends in a round trip")
+    assert lines[0].endswith("Remove the key, whose default is enough, or set it to at least that.")
+    assert lines[-1].startswith("One run per setting")
+    html = stored.report(tmp_path / "r.html").read_text(encoding="utf-8")
+    assert html.index("Remove the key, whose default is enough") < html.index("Who gets what")
+
+
+def test_warnings_stand_above_the_table(bentpipe: Command) -> None:
+    words = ("run", "small-gateway", "--duration", "5 s", "--set", "gateway.spacelink.window=100 KB")
+    done = bentpipe(*words, "--out", "r", check=0)
+    assert done.stdout.startswith("Warning: gateway.spacelink.window: less than")
+    again = bentpipe("compare", "r", check=2)
+    assert "nothing to compare" in again.stderr
+
+
+def test_unknown_warning_has_no_remedy() -> None:
+    assert remedied("gateway.x: odd") == "gateway.x: odd."
+
+
+def test_set_capacity_on_a_link_that_varies_is_reported() -> None:
+    changes = {**SHORT, "gateway.regulator.rate": "link", "link.satellite.capacity": STEPS}
+    fixed = {"gateway.aqm": "{ algorithm = 'avqred', max_capacity = '4 Mbps' }"}
+    (line,) = fixed_capacity(bp.load("small-gateway", {**changes, **fixed}).effective())
+    assert line.startswith("gateway.aqm.max_capacity: fixed, but the rate of the link varies")
+    default = {"gateway.aqm": "{ algorithm = 'avqred' }"}
+    assert fixed_capacity(bp.load("small-gateway", {**changes, **default}).effective()) == []
+    assert fixed_capacity(bp.load("small-gateway", {**SHORT, **fixed}).effective()) == []
+
+
+def test_round_trip_of_the_satellite_link() -> None:
+    """250 ms there and back; a dumbbell has no gateway."""
+    assert round_trip(bp.load("small-gateway").effective()) == pytest.approx(500)
+    assert round_trip(bp.load("red-dumbbell").effective()) is None
+
+
+@pytest.mark.parametrize(
+    ("sojourn", "queue", "found"),
+    [
+        # 2 s in the PEP, of which 0.5 s are the round trip and 0.2 s the queue.
+        (2.0, 200.0, (1300.0, 200.0)),
+        (0.85, 200.0, None),
+        (0.59, 10.0, None),
+        (None, 10.0, None),
+    ],
+)
+def test_wait_in_the_pep_is_what_round_trip_and_queue_leave(
+    sojourn: float | None, queue: float, found: tuple[float, float] | None
+) -> None:
+    waits = hidden_queue({"pep_sojourn": sojourn, "queue_delay_mean": queue}, 500.0)
+    assert waits == (None if found is None else pytest.approx(found))
+
+
+def test_waits_of_all_settings_are_one_line() -> None:
+    (line,) = hidden_queues({"red": (1300.0, 200.0), "cake": (150.0, 5.0)})
+    assert "the AQM controls: red 1.3 s against 200 ms, cake 150 ms against 5 ms. Judge by" in line
+
+
+def test_droptail_behind_a_pep_drops_from_the_full_transmit_queue_only() -> None:
+    limited = {**SHORT, "gateway.transmit_queue.limit": "60 packets"}
+    result = bp.compare(bp.load("small-gateway", limited), ["droptail", "red"], runs=1)
+    found = result.drops().filter(setting="droptail")
+    assert set(found["place"].cast(str)) == {"gateway transmit"}
+    assert set(found["reason"].cast(str)) == {"overflow"}
+    texts = {
+        name: tail_drop(result.setting_info(name)["effective"], behind_pep=False) for name in result.settings
+    }
+    assert texts == {"droptail": TAIL_DROP, "red": ""}
+    unlimited = bp.load("small-gateway").with_setting("droptail").effective()
+    assert tail_drop(unlimited, behind_pep=False) == NO_DROP
+    dumbbell = bp.load("red-dumbbell").with_setting("droptail").effective()
+    assert tail_drop(dumbbell, behind_pep=False) == ""
+
+
+def test_few_runs() -> None:
+    assert [len(few_runs(runs)) for runs in (1, 2, 3)] == [1, 1, 0]
