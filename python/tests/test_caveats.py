@@ -1,4 +1,4 @@
-"""What stands above a result: mistakes of its scenario, each with a remedy."""
+"""Caveats of a result: each names a mistake of the scenario and a remedy."""
 
 from pathlib import Path
 
