@@ -10,19 +10,24 @@ use bentpipe_scenario::{
 };
 use bentpipe_units::{Duration, Rate};
 
-const NAMES: [&str; 12] = [
+const NAMES: [&str; 17] = [
+    "aircraft",
     "byun-generic",
     "byun-generic-13-25",
     "byun2007-gateway",
+    "cell-backhaul",
     "geo-operator",
+    "leo-handover",
     "live-gateway",
     "live-smoke",
     "mmpp-queue",
     "rain-fade",
     "red-dumbbell",
+    "ship",
     "small-gateway",
     "two-gateways",
     "unsplit-udp",
+    "village-wifi",
 ];
 
 /// Kinds of traffic.
