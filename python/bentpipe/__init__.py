@@ -16,9 +16,9 @@ Quick start: half a minute of the 2007 satellite gateway under two settings, two
 >>> r.report("report.html").name  # doctest: +SKIP
 'report.html'
 
-The frames are polars'; `r.table().to_pandas()` and `pyarrow.table(r.table())` work where those are
-installed. Errors that are the caller's to mend are `bp.ScenarioError`, `bp.UsageError` and
-`bp.ResultError`; their text is complete.
+The frames are polars'; `r.table().to_pandas()` and `pyarrow.table(r.table())` work where those are installed.
+In notebooks, scenarios and results show themselves, and `r.plot("transmit_queue")` draws. Errors that the
+caller can correct are `bp.ScenarioError`, `bp.UsageError` and `bp.ResultError`; their text is complete.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -29,6 +29,7 @@ from bentpipe.api import advise, compare, live, load, model, run, sweep, validat
 from bentpipe.errors import (
     AlgorithmError,
     BentpipeError,
+    ClusterError,
     LiveError,
     ModelError,
     ResultError,
@@ -65,6 +66,7 @@ __all__ = [
     "Aqm",
     "BentpipeError",
     "Capture",
+    "ClusterError",
     "Context",
     "LiveError",
     "ModelError",
@@ -109,3 +111,7 @@ def __getattr__(name: str) -> Any:  # noqa: ANN401
 
         return tune
     raise AttributeError(f"module 'bentpipe' has no attribute '{name}'")
+
+
+def __dir__() -> list[str]:
+    return sorted([*__all__, "__all__", "__doc__", "__file__", "__name__", "__path__"])

@@ -45,6 +45,9 @@ class Scenario:
     def parse(text: str, name: str, overrides: list[str]) -> Scenario:
         """Read a scenario from `text`; messages refer to it as `name`."""
 
+    def _repr_html_(self) -> str:
+        """Return main values and the picture as HTML for a notebook."""
+
     @staticmethod
     def from_dict(mapping: Mapping[str, Any], name: str = ..., folder: str | Path = ...) -> Scenario:
         """Return the scenario with the keys and values of a scenario file, as nested dictionaries.

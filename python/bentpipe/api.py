@@ -7,6 +7,7 @@ whole package.
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from bentpipe._core import Scenario
 from bentpipe.advice.advisor import Advice, advise
@@ -14,7 +15,7 @@ from bentpipe.live_runs.run import live
 from bentpipe.models.fluid import ModelResult, model
 from bentpipe.models.markov_result import Solution
 from bentpipe.models.validation import Validation, validate
-from bentpipe.pages import render
+from bentpipe.pages import cell, chart, render
 from bentpipe.runs.compare import compare, run
 from bentpipe.runs.plan import listed, load, overrides_from
 from bentpipe.runs.progress import OnProgress, reported
@@ -27,14 +28,18 @@ from bentpipe.sweeps.result import SweepResult
 from bentpipe.sweeps.sweep import Precision, execute
 from bentpipe.tuning.result import TuneResult
 
+if TYPE_CHECKING:
+    from bentpipe.pages import Plot
+
 __all__ = ["advise", "compare", "live", "load", "model", "run", "sweep", "validate"]
 
 for _name, _method in {
+    "_repr_html_": cell,
     "from_dict": staticmethod(from_dict),
     "to_dict": to_dict,
     "to_toml": to_toml,
 }.items():
-    # The core's class has no knowledge of dictionaries.
+    # Parts of the core's class that are written in Python.
     setattr(Scenario, _name, _method)
 
 
@@ -130,3 +135,94 @@ def _(result: Validation) -> str:
     from bentpipe.report.fluid import validation_page
 
     return validation_page(result)
+
+
+@cell.register
+def _(result: Scenario) -> str:
+    from bentpipe.report import cells
+
+    return cells.scenario_cell(result)
+
+
+@cell.register
+def _(result: Result) -> str:
+    from bentpipe.report import cells
+
+    return cells.result_cell(result)
+
+
+@cell.register
+def _(result: SweepResult) -> str:
+    from bentpipe.report import cells
+
+    return cells.sweep_cell(result)
+
+
+@cell.register
+def _(result: TuneResult) -> str:
+    from bentpipe.report import cells
+
+    return cells.tune_cell(result)
+
+
+@cell.register
+def _(result: Advice) -> str:
+    from bentpipe.report import cells
+
+    return cells.advice_cell(result.found)
+
+
+@cell.register
+def _(result: ModelResult) -> str:
+    from bentpipe.report import cells
+
+    return cells.model_cell(result)
+
+
+@cell.register
+def _(result: Solution) -> str:
+    from bentpipe.report import cells
+
+    return cells.markov_cell(result)
+
+
+@cell.register
+def _(result: Validation) -> str:
+    from bentpipe.report import cells
+
+    return cells.validation_cell(result)
+
+
+@chart.register(Result)
+def _(result: Result, name: str, **options: Any) -> "Plot":  # noqa: ANN401
+    from bentpipe.report import plots
+
+    return plots.result_chart(result, name, **options)
+
+
+@chart.register(SweepResult)
+def _(result: SweepResult, name: str, *, x: str | None) -> "Plot":
+    from bentpipe.report import plots
+
+    return plots.sweep_chart(result, name, x=x)
+
+
+@chart.register(TuneResult)
+def _(result: TuneResult, name: str) -> "Plot":
+    from bentpipe.report import plots
+
+    return plots.tune_chart(result, name)
+
+
+@chart.register(ModelResult)
+def _(result: ModelResult, name: str, *, settings: str | Sequence[str] | None) -> "Plot":
+    from bentpipe.report import plots
+
+    return plots.accounts_chart([result.account()], name, result.settings, settings)
+
+
+@chart.register(Validation)
+def _(result: Validation, name: str, *, settings: str | Sequence[str] | None) -> "Plot":
+    from bentpipe.report import plots
+
+    return plots.accounts_chart(result.accounts, name, result.settings, settings)

@@ -1,23 +1,43 @@
-"""Hook by which results write their report pages without importing `bentpipe.report`.
+"""Hooks by which results show themselves without importing `bentpipe.report`.
 
-Every class of results has a method `report(path)`, which calls `write`. The pages are drawn by
-`bentpipe.report`, which imports the results; `bentpipe.api` registers a renderer for each class.
+Classes of results have the methods `report(path)`, `_repr_html_()` and `plot(name)`, which call `write`,
+`cell` and `chart`. `bentpipe.report`, which imports the results, draws them; `bentpipe.api` registers its
+functions for each class.
 """
 
 import errno
 from functools import singledispatch
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from bentpipe import files
 from bentpipe.errors import UsageError
 
-__all__ = ["render", "unwritable", "write"]
+if TYPE_CHECKING:
+    from altair import Chart, ConcatChart, FacetChart, LayerChart, VConcatChart
+
+    Plot = Chart | ConcatChart | FacetChart | LayerChart | VConcatChart
+
+__all__ = ["cell", "chart", "render", "unwritable", "write"]
 
 
 @singledispatch
 def render(result: object) -> str:
     """Return the report of a result as HTML, from the renderer registered for its class."""
     raise TypeError(f"no report is known for {type(result).__name__}")
+
+
+@singledispatch
+def cell(result: object) -> str:
+    """Return a result as HTML for the output of a notebook's cell."""
+    raise TypeError(f"no output is known for {type(result).__name__}")
+
+
+@singledispatch
+def chart(result: object, name: str | None, **options: Any) -> "Plot":  # noqa: ANN401
+    """Return the chart `name` of a result; `UsageError` for an unknown name."""
+    del name, options
+    raise TypeError(f"no chart is known for {type(result).__name__}")
 
 
 def write(result: object, path: Path) -> Path:

@@ -228,6 +228,9 @@ class Advice:
     def __repr__(self) -> str:
         return f"<bentpipe.Advice {self.found['scenario']['name']}: {self.answer}; {self.folder}>"
 
+    def _repr_html_(self) -> str:
+        return pages.cell(self)
+
     @property
     def answer(self) -> str:
         """Name of the recommended setting."""

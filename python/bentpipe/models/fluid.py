@@ -6,7 +6,7 @@ import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
@@ -16,6 +16,9 @@ from bentpipe.models.engines import QUANTITIES, Account, Moments, moments, quant
 from bentpipe.runs.former_names import present_printed, present_table
 from bentpipe.runs.plan import Setting, listed, load, make_plan
 from bentpipe.runs.store import REPORT, scenario_description
+
+if TYPE_CHECKING:
+    from bentpipe.pages import Plot
 
 __all__ = ["QUANTITIES", "ModelResult", "describe", "kind_of", "model", "open_model", "solve"]
 
@@ -31,6 +34,9 @@ class ModelResult:
 
     Only the first seed's, unless the capacity is random.
     """
+
+    def _repr_html_(self) -> str:
+        return pages.cell(self)
 
     @property
     def settings(self) -> list[str]:
@@ -68,6 +74,14 @@ class ModelResult:
     def report(self, path: str | Path) -> Path:
         """Write the report as one HTML file that opens offline; return its path."""
         return pages.write(self, Path(path))
+
+    def plot(self, name: str, *, settings: str | Sequence[str] | None = None) -> "Plot":
+        """Return an Altair chart of a quantity over the measured time [s], a panel for each setting.
+
+        `name` is a quantity (`"queue"`, `"throughput"`, …), its series, or state of the AQM as `"aqm.p"`.
+        Raises `UsageError` for an unknown name or setting, and without any value.
+        """
+        return pages.chart(self, name, settings=settings)
 
     def save(self, folder: Path, *, force: bool = False) -> None:
         """Write the result and its report to `folder`.

@@ -55,6 +55,9 @@ class Solution:
     control: "dict[int, list[MarkovResult]]"
     """For each number of states, the first setting under threshold control at 25 to 95 % of the buffer."""
 
+    def _repr_html_(self) -> str:
+        return pages.cell(self)
+
     @property
     def settings(self) -> list[str]:
         """The settings, in order."""

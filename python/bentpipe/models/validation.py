@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
@@ -32,6 +32,9 @@ from bentpipe.runs.progress import OnProgress, Reporter, reported
 from bentpipe.runs.result import Result
 from bentpipe.runs.store import Store
 from bentpipe.stats.metrics import find
+
+if TYPE_CHECKING:
+    from bentpipe.pages import Plot
 
 __all__ = ["Validation", "open_validation", "validate"]
 
@@ -144,6 +147,9 @@ class Validation:
         if temporary is not None:
             weakref.finalize(self, shutil.rmtree, temporary, ignore_errors=True)
 
+    def _repr_html_(self) -> str:
+        return pages.cell(self)
+
     @property
     def settings(self) -> list[str]:
         """Names of the settings, in the requested order."""
@@ -168,6 +174,15 @@ class Validation:
         The default is `report.html` in the folder. Replaces the file if it exists.
         """
         return pages.write(self, self.folder / store.REPORT if path is None else Path(path))
+
+    def plot(self, name: str, *, settings: str | Sequence[str] | None = None) -> "Plot":
+        """Return an Altair chart of a quantity over the measured time [s], a panel for each setting.
+
+        `name` is a quantity (`"queue"`, `"throughput"`, …), its series, or state of the AQM as `"aqm.p"`. The
+        series of all engines are drawn over each other, of the simulator that of the first seed.
+        Raises `UsageError` for an unknown name or setting, and without any value.
+        """
+        return pages.chart(self, name, settings=settings)
 
     def table(self) -> pl.DataFrame:
         """Return one row for each setting, quantity and engine.

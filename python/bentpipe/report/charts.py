@@ -18,7 +18,7 @@ from bentpipe.runs.result import Result
 from bentpipe.stats.metrics import Recorded, find
 from bentpipe.stats.ranking import MANY, drawn
 
-__all__ = ["CONFIG", "PALETTE", "Figure", "Panel", "Width", "colours", "figures"]
+__all__ = ["CONFIG", "PALETTE", "Figure", "Panel", "Width", "colours", "figures", "series_figure"]
 
 Width = int | Literal["container"]
 Drawing = alt.Chart | alt.LayerChart | alt.FacetChart
@@ -119,6 +119,27 @@ def figures(result: Result, width: Width = "container") -> list[Figure]:
         charts.completion_time(),
     ]
     return [figure for figure in made if figure is not None]
+
+
+def series_figure(
+    result: Result,
+    column: str,
+    label: str,
+    unit: str,
+    factor: float,
+    *,
+    settings: Sequence[str] | None,
+    seed: int,
+    width: Width,
+) -> Figure | None:
+    """Return the figure of one column of a run's time series, of these or of the best settings."""
+    charts = _Charts(result, width)
+    charts.seed = seed
+    if settings is not None:
+        shades = colours(result.settings, result.settings)
+        charts.settings = list(settings)
+        charts.colour |= {name: shades[name] for name in settings if name not in drawn(result)}
+    return charts.over_time(column, column, label, label, unit, factor)
 
 
 class _Charts:

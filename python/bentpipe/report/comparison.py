@@ -25,6 +25,7 @@ from bentpipe.stats.services import findings, served, services
 __all__ = [
     "FORMATS",
     "check_formats",
+    "joined",
     "picture",
     "render",
     "script_json",
@@ -132,7 +133,7 @@ def write_pictures(
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for figure in made:
-            spec = specification(_joined(figure))
+            spec = specification(joined(figure))
             for form in formats:
                 files.write(paths[figure.name, form], _draw(spec, form))
     except OSError as error:
@@ -142,7 +143,7 @@ def write_pictures(
 
 def picture(figure: Figure, form: str = "svg") -> bytes:
     """Return one figure in a format of `FORMATS`."""
-    return _draw(specification(_joined(figure)), form)
+    return _draw(specification(joined(figure)), form)
 
 
 def _draw(spec: dict[str, Any], form: str) -> bytes:
@@ -156,31 +157,37 @@ def _draw(spec: dict[str, Any], form: str) -> bytes:
     return vl_convert.vegalite_to_pdf(spec, vl_version=VEGA_LITE)
 
 
-def _joined(figure: Figure) -> Drawing | alt.ConcatChart | alt.VConcatChart:
+def joined(figure: Figure) -> Drawing | alt.ConcatChart | alt.VConcatChart:
+    """Return the panels of a figure as one chart with its legend, on white."""
     charts = [panel.chart for panel in figure.panels]
     if len(charts) == 1 and not figure.legend:
         return charts[0].properties(background="white", padding=8)
-    joined: alt.ConcatChart = alt.concat(*charts, columns=figure.columns, spacing=14)
-    joined = joined.resolve_scale(color="independent")
+    together: alt.ConcatChart = alt.concat(*charts, columns=figure.columns, spacing=14)
+    together = together.resolve_scale(color="independent")
     if not figure.legend:
-        return joined.properties(background="white", padding=8)
-    named: alt.VConcatChart = alt.vconcat(_legend(figure.legend), joined, spacing=10)
+        return together.properties(background="white", padding=8)
+    named: alt.VConcatChart = alt.vconcat(_legend(figure.legend), together, spacing=10)
     named = named.resolve_scale(color="independent")
     return named.properties(background="white", padding=8)
 
 
 def _legend(entries: Sequence[tuple[str, str]]) -> Drawing:
-    """Draw the legend that pages have above a figure: names and colours in one line."""
-    places, right = [], 8
+    """Draw the legend that pages have above a figure: names and colours, in lines as wide as a figure."""
+    places, right, line, most = list[dict[str, Any]](), 8, 0, 0
     for name, colour in entries:
-        places.append({"at": right, "name": name, "colour": colour})
+        if places and right + 34 + 7 * len(name) > _FIGURE_WIDTH:
+            right, line = 8, line + 1
+        places.append({"at": right, "line": line, "name": name, "colour": colour})
         right += 34 + 7 * len(name)
-    scale = alt.Scale(domain=[0, right], nice=False)
-    base = alt.Chart(alt.InlineData(values=places)).encode(x=alt.X("at:Q", scale=scale, axis=None))
+        most = max(most, right)
+    scale = alt.Scale(domain=[0, most], nice=False)
+    base = alt.Chart(alt.InlineData(values=places)).encode(
+        x=alt.X("at:Q", scale=scale, axis=None), y=alt.Y("line:O", axis=None)
+    )
     return alt.layer(
         base.mark_point(filled=True, size=90, opacity=1).encode(color=alt.Color("colour:N", scale=None)),
         base.mark_text(align="left", dx=10, fontSize=12, color=INK).encode(text="name:N"),
-    ).properties(width=right, height=18)
+    ).properties(width=most, height=18 * (line + 1))
 
 
 def _served(result: Result) -> list[list[dict[str, Any]]]:

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,16 @@ from bentpipe.pages import unwritable
 from bentpipe.report.charts import CONFIG, Drawing, Figure
 from bentpipe.report.scripts import bundle
 
-__all__ = ["dated", "page", "parameters", "script_json", "specification", "unwritable", "write_page"]
+__all__ = [
+    "dated",
+    "environment",
+    "page",
+    "parameters",
+    "script_json",
+    "specification",
+    "unwritable",
+    "write_page",
+]
 
 
 def page(template: str, figures: Iterable[Figure], **context: Any) -> str:  # noqa: ANN401
@@ -25,17 +35,25 @@ def page(template: str, figures: Iterable[Figure], **context: Any) -> str:  # no
         first = len(specs)
         specs += [specification(panel.chart, fit=True) for panel in figure.panels]
         shown.append({"figure": figure, "charts": range(first, len(specs))})
-    environment = jinja2.Environment(
+    return (
+        environment()
+        .get_template(template)
+        .render(figures=shown, specs=script_json(specs), bundle=bundle(), **context)
+    )
+
+
+@cache
+def environment() -> jinja2.Environment:
+    """Return the environment of the templates, which escapes all texts."""
+    found = jinja2.Environment(
         loader=jinja2.PackageLoader("bentpipe.report"),
         autoescape=True,
         trim_blocks=True,
         lstrip_blocks=True,
         undefined=jinja2.StrictUndefined,
     )
-    environment.filters["clock"] = clock
-    return environment.get_template(template).render(
-        figures=shown, specs=script_json(specs), bundle=bundle(), **context
-    )
+    found.filters["clock"] = clock
+    return found
 
 
 def dated(manifest: Mapping[str, Any]) -> str:

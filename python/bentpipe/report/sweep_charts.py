@@ -14,7 +14,7 @@ from bentpipe.stats.intervals import summarise
 from bentpipe.stats.metrics import Metric
 from bentpipe.sweeps.result import SweepResult, check_metrics
 
-__all__ = ["Axis", "axes", "figures", "setting_colours"]
+__all__ = ["Axis", "axes", "figure_against", "figures", "setting_colours"]
 
 Kind = Literal["none", "lines", "maps", "effects", "points"]
 
@@ -133,6 +133,23 @@ def figures(
     return [figure for metric in check_metrics(metrics) if (figure := charts.figure(metric)) is not None]
 
 
+def figure_against(
+    result: SweepResult,
+    rows: Sequence[dict[str, Any]],
+    frame: pl.DataFrame,
+    metric: Metric,
+    key: str,
+    width: Width,
+) -> Figure | None:
+    """Return the figure of a metric against one factor; None if it does not vary or nothing was measured."""
+    charts = _Charts(result, rows, frame, [metric.name], width)
+    several = len(charts.axes) > 1
+    charts.axes = [axis for axis in charts.axes if axis.key == key]
+    if several and charts.axes and not charts.sampled:
+        return charts.main_effects(metric)
+    return charts.figure(metric)
+
+
 class _Charts:
     def __init__(
         self,
@@ -168,7 +185,7 @@ class _Charts:
             return self._lines(metric, rows)
         if len(self.axes) == 2:
             return self._maps(metric, rows)
-        return self._effects(metric)
+        return self.main_effects(metric)
 
     def _lines(self, metric: Metric, rows: Sequence[dict[str, Any]]) -> Figure:
         axis = self.axes[0]
@@ -361,7 +378,7 @@ class _Charts:
         drawing: alt.LayerChart = layered.properties(width=self._share(columns), height=height, title=title)
         return drawing
 
-    def _effects(self, metric: Metric) -> Figure | None:
+    def main_effects(self, metric: Metric) -> Figure | None:
         """Draw the main effect of each factor, averaged over the others, with intervals over seeds."""
         drawn: list[tuple[Axis, list[dict[str, Any]]]] = []
         for axis in self.axes:

@@ -15,7 +15,7 @@ from bentpipe.stats.intervals import LEVEL, summarise
 from bentpipe.stats.objectives import Objective
 from bentpipe.tuning.result import AS_GIVEN, DEFAULTS, TuneResult, difference
 
-__all__ = ["tune_page"]
+__all__ = ["figures", "tune_page"]
 
 _TRIAL, _STOPPED, _FRONT, _WINNER, _FRESH = (
     "complete trial",
@@ -53,15 +53,10 @@ def tune_page(result: TuneResult) -> str:
     """Return the report of a search as HTML."""
     found = result.found
     scenario = found["scenario"]
-    points = _points(result)
-    figures = [_front(result, points)]
-    parameters = _parameters(result)
-    if parameters is not None:
-        figures.append(parameters)
     titles = {each.metric: each.known for each in result.objectives}
     return page(
         "tune.html.j2",
-        figures,
+        figures(result),
         title=f"Search: {found['aqm']} in {scenario['title'] or scenario['name']}",
         kicker=f"Bentpipe {found['core']['version']} · {found['finished'][:10]}",
         description=_lead(result),
@@ -89,6 +84,13 @@ def tune_page(result: TuneResult) -> str:
         fixed=found["fixed"],
         notes=[each for each in found["trials"] if each["outcome"] in {"valueless", "impossible", "failed"}],
     )
+
+
+def figures(result: TuneResult) -> list[Figure]:
+    """Return the figures of a search that has data for them: the front, and the parameters."""
+    parameters = _parameters(result)
+    front = _front(result, _points(result))
+    return [front] if parameters is None else [front, parameters]
 
 
 def _lead(result: TuneResult) -> list[str]:

@@ -75,7 +75,11 @@ def run(
     progress: bool | None = None,
     on_progress: OnProgress | None = None,
 ) -> Result:
-    """Simulate a scenario unchanged, with `runs` seeds; otherwise like `compare`, whose errors it raises."""
+    """Simulate a scenario unchanged, with `runs` seeds, and return the result.
+
+    The arguments are those of `compare`. Raises `ScenarioError` if the scenario or an override is wrong,
+    `UsageError` if another argument is, and the errors of the runs, as `compare`.
+    """
     loaded = load(scenario, set)
     plan = make_plan(loaded, settings=None, runs=runs, seed=seed, trace=_listed(trace))
     with reported(progress, on_progress) as reporter:

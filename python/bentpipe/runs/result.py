@@ -7,7 +7,7 @@ import weakref
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import polars as pl
 
@@ -34,6 +34,9 @@ from bentpipe.stats.ranking import ranking
 from bentpipe.stats.recorded import Metric, Recorded
 from bentpipe.stats.steady import batch_means
 from bentpipe.stats.warmup import SCHEMA, Warmup, detected
+
+if TYPE_CHECKING:
+    from bentpipe.pages import Plot
 
 __all__ = ["Result", "open_result"]
 
@@ -115,6 +118,9 @@ class Result:
     def __repr__(self) -> str:
         scenario = self.manifest["scenario"]["name"]
         return f"<bentpipe.Result {scenario}: {', '.join(self.settings)}; seeds {self.seeds}; {self.folder}>"
+
+    def _repr_html_(self) -> str:
+        return pages.cell(self)
 
     @property
     def engine(self) -> str:
@@ -446,6 +452,25 @@ class Result:
         The default is `report.html` in the result's folder. Replaces the file if it exists.
         """
         return pages.write(self, self.folder / REPORT if path is None else Path(path))
+
+    def plot(
+        self,
+        name: str,
+        *,
+        settings: str | Sequence[str] | None = None,
+        seed: int | None = None,
+        kind: Literal["series", "metric"] | None = None,
+    ) -> "Plot":
+        """Return an Altair chart of a time series or of a metric.
+
+        A series, as `"transmit_queue"`, is drawn over the measured time [s] of the run with `seed`
+        (default: the first), a panel for each setting. A metric, as `"voice.mos"`, is drawn with its 95 %
+        interval for each setting, the runs as ticks; dashed lines are the limits of good and bad. A name
+        that is both is a series, unless `kind` is `"metric"`. `settings` are all by default, or the best of
+        many. `chart.save("x.svg")` writes a file. Raises `UsageError` for an unknown name, setting or seed,
+        and without any value.
+        """
+        return pages.chart(self, name, settings=settings, seed=seed, kind=kind)
 
     def save(self, folder: str | Path) -> "Result":
         """Copy a result from its temporary folder to `folder`, which must not exist."""

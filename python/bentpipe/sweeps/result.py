@@ -3,7 +3,7 @@
 import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
@@ -15,6 +15,9 @@ from bentpipe.runs.store import REPORT
 from bentpipe.stats.differences import PAIRED, Comparison, corrected
 from bentpipe.stats.intervals import paired, summarise
 from bentpipe.stats.metrics import Metric, named_metric
+
+if TYPE_CHECKING:
+    from bentpipe.pages import Plot
 
 __all__ = ["DEFAULT_METRICS", "SweepResult", "check_metrics", "is_sweep", "narrow", "open_sweep"]
 
@@ -43,6 +46,9 @@ class SweepResult:
         found = self.manifest
         name = found.get("scenario", {}).get("name", "?")
         return f"<bentpipe.SweepResult {name}: {', '.join(self.factors)}; {self.folder}>"
+
+    def _repr_html_(self) -> str:
+        return pages.cell(self)
 
     @property
     def complete(self) -> bool:
@@ -169,6 +175,15 @@ class SweepResult:
         The default is `report.html` in the dataset's folder. Replaces the file if it exists.
         """
         return pages.write(self, self.folder / REPORT if path is None else Path(path))
+
+    def plot(self, metric: str, *, x: str | None = None) -> "Plot":
+        """Return an Altair chart of a metric at the points of the sweep, with 95 % intervals.
+
+        `x` is the factor on the horizontal axis; the means are then over all values of the other factors of a
+        grid. Without it, one factor is drawn as lines, two as maps, and more as an effect each. Raises
+        `UsageError` for an unknown metric or factor, and without any value.
+        """
+        return pages.chart(self, metric, x=x)
 
     def shortfalls(self) -> list[str]:
         """Return where intervals stayed too wide although runs were added, as sentences."""

@@ -5,7 +5,7 @@ import json
 import shlex
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
@@ -16,6 +16,9 @@ from bentpipe.runs.former_names import present_document
 from bentpipe.runs.store import REPORT
 from bentpipe.stats.intervals import Summary, summarise
 from bentpipe.stats.objectives import Objective
+
+if TYPE_CHECKING:
+    from bentpipe.pages import Plot
 
 __all__ = [
     "AS_GIVEN",
@@ -57,6 +60,9 @@ class TuneResult:
         found = self.found
         what = f"{found['scenario']['name']}: {found['aqm']}, {len(found['trials'])} trials"
         return f"<bentpipe.TuneResult {what}; {self.folder}>"
+
+    def _repr_html_(self) -> str:
+        return pages.cell(self)
 
     @property
     def objectives(self) -> list[Objective]:
@@ -204,6 +210,15 @@ class TuneResult:
     def report(self, path: str | Path | None = None) -> Path:
         """Write the report as one HTML file that opens offline, by default to the folder; return its path."""
         return pages.write(self, self.folder / REPORT if path is None else Path(path))
+
+    def plot(self, name: str = "front") -> "Plot":
+        """Return an Altair chart of the search: `"front"` or `"parameters"`.
+
+        `"front"` has every trial, the winner and the references: two objectives against each other, or one
+        over the trials. `"parameters"` has each parameter against each objective. Raises `UsageError` for
+        another name, and without complete trials.
+        """
+        return pages.chart(self, name)
 
 
 def difference(figure: Mapping[str, Any]) -> str:
