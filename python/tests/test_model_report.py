@@ -11,7 +11,7 @@ from test_report import opened
 import bentpipe as bp
 from bentpipe import _core
 from bentpipe.models.engines import Account, Moments, compared
-from bentpipe.models.findings import findings
+from bentpipe.models.findings import findings, known_failures
 from bentpipe.models.validation import Stationary
 from bentpipe.report.overlays import ratios
 from bentpipe.runs.store import _is_changed
@@ -101,6 +101,37 @@ def test_window_below_one_segment_is_reported_with_its_equilibrium() -> None:
     assert "under A (12.1 segments in flight, receive window 11)" in reason
 
 
+def test_model_names_settings_for_which_its_equations_fail() -> None:
+    # 1796.4 packets/s are 20 Mbit/s of 1391 B; in 60 ms, 400 connections have 0.27 each, and 90 have 1.2.
+    known = {"μ": 1796.4, "R": 0.06, "m": 400.0, "S": 1400.0, "MaxRcvWin": 11.0}
+
+    def failures(equations: str, load: float = 60.0, **changes: float) -> list[str]:
+        inputs = [{"symbol": symbol, "value": value} for symbol, value in {**known, **changes}.items()]
+        row = {"setting": "A", "quantity": "offered_load", "mean": load}
+        return known_failures([{"name": "A", "equations": equations, "inputs": inputs}], [row])
+
+    (small,) = failures("gateway")
+    assert (
+        "probabilities are far too high under A. At the link's capacity a connection has 0.27 segments"
+        in small
+    )
+    assert "model.equations=timeouts" in small
+    (single,) = failures("single_queue")
+    assert "timeouts --set" not in single
+    assert failures("timeouts") == []
+    assert failures("gateway", m=90.0) == []
+    # 250 Mbit/s are 14.9 segments each.
+    (large,) = failures("gateway", load=250.0, m=90.0)
+    assert large.startswith("Under A a connection has more in flight than its receive window")
+
+
+def test_command_warns_above_the_table(bentpipe: Command) -> None:
+    done = bentpipe("model", "byun2007-gateway", "--duration", "20 s", "--settings", "RED 4", check=0)
+    assert done.stdout.startswith("Warning: Load, mark and loss probabilities are far too high under RED 4.")
+    quiet = bentpipe("model", "red-dumbbell", "--duration", "20 s", "--settings", "avq", check=0)
+    assert "Warning" not in quiet.stdout
+
+
 def test_ratio_figure_has_a_point_per_ratio_and_arrows_beyond_the_axis() -> None:
     rows = rows_of(
         {"queue": (100.0, 10.0), "queue_delay": (10.0, 2.0)},
@@ -166,6 +197,7 @@ def test_printed_values_and_reconstruction_are_shown(browser: Browser, tmp_path:
     page, complaints, _ = opened(browser, model.report(tmp_path / "model.html"), 1280)
     assert complaints == []
     warnings = page.inner_text(".warnings")
+    assert "far too high under RED 4 and AVQRED" in warnings
     assert "Reconstructed equations: gateway" in warnings
     assert "fitted to values printed in its source" in warnings
     assert "not independent" in warnings

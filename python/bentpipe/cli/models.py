@@ -21,6 +21,7 @@ from bentpipe.cli.options import (
 from bentpipe.errors import ModelError
 from bentpipe.format import brief, number, spread
 from bentpipe.models import markov_result, stability
+from bentpipe.models.findings import known_failures
 from bentpipe.models.fluid import QUANTITIES, kind_of, model
 from bentpipe.models.series import capture, check_free
 from bentpipe.models.validation import discard_if_unstarted, finish, plan_and_solve, same_scenario, start
@@ -100,9 +101,13 @@ def model_solve(
     result = model(loaded, names, seed=seed)
     result.save(folder, force=force)
     if form == "json":
+        for warning in known_failures(result.manifest["settings"], result.rows()):
+            console.stderr().print(f"warning: {warning}", markup=False)
         click.echo(json.dumps(result.rows(), indent=2, ensure_ascii=False, allow_nan=False))
         console.stderr().print(f"Result: {folder}", markup=False)
         return
+    for warning in known_failures(result.manifest["settings"], result.rows()):
+        console.stdout().print(f"Warning: {warning}", markup=False)
     cells = {(row["setting"], row["quantity"]): row for row in result.rows()}
     rows = []
     for each in QUANTITIES:

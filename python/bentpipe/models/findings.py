@@ -7,7 +7,7 @@ from typing import Any
 from bentpipe.format import ROUNDING, brief, plural
 from bentpipe.models.engines import QUANTITIES
 
-__all__ = ["Findings", "findings"]
+__all__ = ["Findings", "findings", "known_failures"]
 
 MODEL, LIVE = "model", "live"
 """Engines that are compared with the first one."""
@@ -55,6 +55,47 @@ def findings(
         if engine == MODEL:
             reasons += _reasons(shown, first, engine, inputs)
     return Findings(tuple(summary), tuple(lines), tuple(reasons))
+
+
+def known_failures(settings: Sequence[Mapping[str, Any]], rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return sentences on settings for which the equations are known to fail, with a remedy.
+
+    `settings` are those of the manifest of a model's result, `rows` its means. docs/models-gateway.md shows
+    the failures and their causes.
+    """
+    small, large = dict[str, float](), dict[str, float]()
+    load = {row["setting"]: row["mean"] for row in rows if row["quantity"] == "offered_load"}
+    for setting in settings:
+        name, of = setting["name"], {each["symbol"]: each["value"] for each in setting["inputs"]}
+        # Packets in flight per connection while all connections together fill the link.
+        window = of["μ"] * of["R"] / of["m"]
+        if setting["equations"] in _WITHOUT_TIMEOUTS and window < 1:
+            small[name] = window
+        flight, most = load.get(name), of["MaxRcvWin"]
+        if flight is not None and most is not None:
+            flight *= 1e6 / (8 * of["S"]) * of["R"] / of["m"]
+            if flight > 1.01 * most:
+                large[name] = flight
+    lines = []
+    if small:
+        gateway = any(each["equations"] == "gateway" for each in settings)
+        lines.append(
+            f"Load, mark and loss probabilities are far too high under {_listed(list(small))}. At the link's"
+            f" capacity a connection has {brief(min(small.values()), 2)} segments in flight, fewer than the"
+            " one that TCP needs, and these equations lack the timeouts that limit such senders. Compare with"
+            " bentpipe validate"
+            + (
+                "; for NewReno without SACK use --set model.equations=timeouts --set model.feedback=none."
+                if gateway
+                else "."
+            )
+        )
+    if large:
+        lines.append(
+            f"Under {_listed(list(large))} a connection has more in flight than its receive window:"
+            " these equations have no receive window. Compare with bentpipe validate."
+        )
+    return lines
 
 
 def _agree(row: Mapping[str, Any], first: str, engine: str) -> bool | None:

@@ -7,7 +7,7 @@ from typing import Any
 from bentpipe import _core
 from bentpipe.format import as_printed, brief, clock, difference, paragraphs, plural, quantity, spread
 from bentpipe.models.engines import QUANTITIES
-from bentpipe.models.findings import findings
+from bentpipe.models.findings import findings, known_failures
 from bentpipe.models.fluid import ModelResult
 from bentpipe.models.validation import Stationary, Validation
 from bentpipe.report.overlays import engine_colours, over_time, ratios
@@ -44,7 +44,7 @@ def model_page(result: ModelResult) -> str:
         kicker=f"Bentpipe {manifest['core']['version']}",
         description=paragraphs(scenario["description"]),
         summary=_summary(result),
-        warnings=_warnings(result),
+        warnings=[*known_failures(result.manifest["settings"], result.rows()), *_warnings(result)],
         settings=result.settings,
         rows=rows,
         interval=_interval(scenario),
