@@ -153,7 +153,7 @@ def test_texts_are_escaped(tmp_path: Path) -> None:
 
 
 def test_colours_suit_light_and_dark_themes(compared: bp.Result) -> None:
-    """Text has the theme's colour, or a background of its own."""
+    """Text has the theme's colour, or its own background."""
     (style,) = re.findall(r"<style>(.*?)</style>", compared._repr_html_(), flags=re.DOTALL)
     coloured = 0
     for selector, rule in re.findall(r"([^{}]+)\{([^{}]*)\}", style):
@@ -303,6 +303,18 @@ def test_charts_are_drawn_and_no_file_is_written(
         assert 500 < int(width[1]) < 760, "a chart fits the output of a notebook's cell"
 
 
+def test_example_prints_who_gets_what(tmp_path: Path) -> None:
+    """FQ-CoDel protects calls from downloads, by an opinion score at least."""
+    text = _python(
+        "import sys; sys.argv = ['', sys.argv[1]];"
+        f"import runpy; runpy.run_path({str(ROOT / 'examples/who_gets_what.py')!r}, run_name='__main__')",
+        str(tmp_path),
+    )
+    scores = dict(re.findall(r"(\w+): voice\.mos ([\d.]+)", text))
+    assert float(scores["fq_codel"]) > float(scores["droptail"]) + 1
+    assert (tmp_path / "calls.svg").stat().st_size > 1000
+
+
 def test_documented_series_have_a_label_and_a_unit() -> None:
     page = (ROOT / "docs/results.md").read_text(encoding="utf-8")
     table = page.split("## `series`")[1].split("\n## ")[0]
@@ -315,8 +327,10 @@ def test_documented_series_have_a_label_and_a_unit() -> None:
     assert named == set(SERIES)
 
 
-def _python(code: str) -> str:
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+def _python(code: str, *arguments: str) -> str:
+    done = subprocess.run(
+        [sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=True
+    )
     return done.stdout.strip()
 
 
