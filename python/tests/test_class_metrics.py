@@ -126,6 +126,25 @@ def test_viewings_are_rated_by_bitrates_stalls_and_startup_delay() -> None:
     assert found == pytest.approx(sum(scores) / 3), "the last viewer has waited for two seconds only"
 
 
+def test_responsiveness_is_the_mean_of_new_and_loaded_connections() -> None:
+    """Handshakes of 0.2 and 0.3 s, a request of 0.4 s: 200 RPM; 0.1 s to the server, 0.5 s back: 100 RPM."""
+    counters: dict[str, float | None] = {
+        "test.probe_connect": 0.2,
+        "test.probe_tls": 0.3,
+        "test.probe_http": 0.4,
+        "test.probe_request": 0.1,
+        "test.load_delay": 0.5,
+    }
+    traffic: Traffic = [("probe", "test", "probe"), ("load", "test", "bulk")]
+    probed = Recorded(pl.DataFrame(), FLOWS, pl.DataFrame(), counters, 1e6, traffic)
+    values = {name: named_metric(f"test.{name}").of(probed) for name in ("rpm", "rpm_foreign", "rpm_loaded")}
+    assert values == pytest.approx({"rpm": 150, "rpm_foreign": 200, "rpm_loaded": 100})
+    (service,) = services(traffic)
+    assert (service.metric.name, service.grade(values["rpm"])) == ("test.rpm", "bad")
+    counters["test.load_delay"] = None
+    assert named_metric("test.rpm").of(probed) == pytest.approx(200)
+
+
 def test_stalls_and_switches_are_per_time_played() -> None:
     values = {
         name: named_metric(f"video.{name}").of(viewings())
@@ -149,6 +168,7 @@ def test_a_class_has_the_metrics_of_its_kinds_of_traffic() -> None:
     assert refused == {
         *(f"web.{name}" for name in ("mos", "mos_p5", "late_rate")),
         *(f"voice.limited_by_{name}" for name in BOTTLENECKS),
+        *(f"{of}.{name}" for of in ("web", "voice") for name in ("rpm", "rpm_foreign", "rpm_loaded")),
         *(f"voice.{name}" for name in ("fct_p50", "fct_p95", "completed", "failed", "pages", "pages_failed")),
         *(
             f"{of}.{name}"

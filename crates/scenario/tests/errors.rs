@@ -204,7 +204,7 @@ fn missing_keys_are_reported() {
         (
             "kind = \"pages\"",
             "",
-            "my.toml:28:10: traffic.web.kind: missing; allowed: pages, files, bulk, dash, cbr, poisson, on_off, mmpp, video, voip, replay",
+            "my.toml:28:10: traffic.web.kind: missing; allowed: pages, files, bulk, dash, probe, cbr, poisson, on_off, mmpp, video, voip, replay",
         ),
         (
             "between = [\"server\", \"gateway\"]",
@@ -627,12 +627,12 @@ fn unknown_kinds_and_names_are_reported() {
         (
             "kind = \"pages\"",
             "kind = \"page\"",
-            "my.toml:29:8: traffic.web.kind: found \"page\"; did you mean \"pages\"? allowed: pages, files, bulk, dash, cbr, poisson, on_off, mmpp, video, voip, replay",
+            "my.toml:29:8: traffic.web.kind: found \"page\"; did you mean \"pages\"? allowed: pages, files, bulk, dash, probe, cbr, poisson, on_off, mmpp, video, voip, replay",
         ),
         (
             "kind = \"pages\"",
             "kind = 4",
-            "my.toml:29:8: traffic.web.kind: found 4; allowed: pages, files, bulk, dash, cbr, poisson, on_off, mmpp, video, voip, replay",
+            "my.toml:29:8: traffic.web.kind: found 4; allowed: pages, files, bulk, dash, probe, cbr, poisson, on_off, mmpp, video, voip, replay",
         ),
         (
             "[gateway]",

@@ -31,8 +31,9 @@ const NAMES: [&str; 17] = [
 ];
 
 /// Kinds of traffic.
-const KINDS: [&str; 11] =
-    ["pages", "files", "bulk", "dash", "cbr", "poisson", "on_off", "mmpp", "video", "voip", "replay"];
+const KINDS: [&str; 12] = [
+    "pages", "files", "bulk", "dash", "probe", "cbr", "poisson", "on_off", "mmpp", "video", "voip", "replay",
+];
 
 fn path(name: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(format!("../../scenarios/{name}.toml"))

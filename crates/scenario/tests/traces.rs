@@ -118,7 +118,7 @@ fn documented_examples_load_and_round_trip() {
     let page = include_str!("../../../docs/traffic.md");
     let examples: Vec<_> =
         page.split("```toml\n").skip(1).filter_map(|rest| rest.split("```").next()).collect();
-    assert_eq!(examples.len(), 16);
+    assert_eq!(examples.len(), 17);
     let mut kinds = Vec::new();
     for example in examples {
         let scenario = folder.load(example).unwrap_or_else(|e| panic!("{e}\n{example}"));
@@ -138,7 +138,7 @@ fn documented_examples_load_and_round_trip() {
         let again = Scenario::load(folder.0.join("my.toml"), &overrides).unwrap_or_else(|e| panic!("{e}"));
         assert_eq!(again.canonical_json(), scenario.canonical_json(), "{overrides:?}");
     }
-    assert_eq!(kinds.len(), 11, "{kinds:?}");
+    assert_eq!(kinds.len(), 12, "{kinds:?}");
 }
 
 #[test]

@@ -35,10 +35,7 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("endpoints", &["ids", "side", "bottleneck", "clock", "network"]),
     ("record", &["ids", "bottleneck", "network", "gateways"]),
     ("apps", &["ids", "clock", "endpoints", "record"]),
-    (
-        "engine",
-        &["ids", "side", "bottleneck", "clock", "network", "gateways", "endpoints", "record", "apps"],
-    ),
+    ("engine", &["ids", "side", "bottleneck", "clock", "network", "gateways", "endpoints", "record", "apps"]),
 ];
 
 type Arrows = BTreeMap<String, BTreeSet<String>>;

@@ -207,3 +207,49 @@ fn page_time_is_that_of_its_last_object() {
         assert!((per_page(found) - connections).abs() < 0.3 * connections, "{loading}: {}", per_page(found));
     }
 }
+
+/// Two hosts on a link of 50 ms: each step of a probe takes a round trip of 100 ms, and the time to send it.
+#[test]
+fn steps_of_a_probe_take_a_round_trip_each() {
+    let text = packets("", QUEUE).replace(
+        "kind = \"cbr\"\nfrom = \"server\"\nto = \"client\"\n\nrate = \"80 kbps\"\npacket = \"1000 B\"",
+        "kind = \"probe\"\nfrom = \"server\"\nto = \"client\"\ninterval = \"200 ms\"",
+    );
+    let r = run(&text);
+    let probes = class(&r, "telemetry");
+    // A probe takes 300 ms, and the next begins 200 ms later.
+    let count = ms(probes, "probes") / 1e3;
+    assert!((19.0..=21.0).contains(&count), "{count}");
+    for step in ["probe_connect", "probe_tls", "probe_http"] {
+        assert!((100.0..100.2).contains(&ms(probes, step)), "{step}: {} ms", ms(probes, step));
+    }
+    assert!((50.0..50.1).contains(&ms(probes, "probe_request")));
+    assert_eq!(probes.received, 0, "probes are no data units");
+}
+
+/// Sixteen downloads with windows of 64 KB each on 10 Mbit/s: a standing queue of 0.75 s or so without a loss, in which the
+/// steps of probes and the data of the downloads wait.
+#[test]
+fn probes_and_load_wait_in_a_standing_queue() {
+    let queue =
+        "rate = \"10 Mbps\"\nqueue = { limit = \"2000 packets\", aqm = { algorithm = \"droptail\" } }";
+    let text = packets("", queue)
+        .replace("[transport.tcp]", "[transport.default]\nreceive_window = \"64 KB\"\n[transport.tcp]")
+        .replace("warmup = \"1 s\"\nduration = \"10 s\"", "warmup = \"10 s\"\nduration = \"60 s\"")
+        .replace(
+            "[traffic.telemetry]\nkind = \"cbr\"\nfrom = \"server\"\nto = \"client\"\n\nrate = \"80 kbps\"\npacket = \"1000 B\"",
+            "[traffic.load]\nkind = \"bulk\"\nclass = \"test\"\nfrom = \"server\"\nto = \"client\"\nflows = 16\n\
+             [traffic.probe]\nkind = \"probe\"\nclass = \"test\"\nfrom = \"server\"\nto = \"client\"",
+        );
+    let r = run(&text);
+    let test = class(&r, "test");
+    let queue = r.summary.queue_delay[0] * 1e3;
+    assert!((700.0..800.0).contains(&queue), "{queue} ms");
+    assert!((ms(test, "probe_request") - 50.0).abs() < 1.0, "{} ms", ms(test, "probe_request"));
+    for (name, path) in
+        [("probe_connect", 100.0), ("probe_tls", 100.0), ("probe_http", 100.0), ("load_delay", 50.0)]
+    {
+        let waited = ms(test, name) - path;
+        assert!((waited / queue - 1.0).abs() < 0.05, "{name}: {waited} ms, the queue {queue} ms");
+    }
+}

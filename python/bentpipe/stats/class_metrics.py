@@ -57,6 +57,22 @@ def _limited(name: str) -> Callable[[Recorded, str], float | None]:
     return share
 
 
+def _rpm_foreign(run: Recorded, traffic_class: str) -> float | None:
+    steps = [run.counters.get(f"{traffic_class}.probe_{step}") for step in ("connect", "tls", "http")]
+    times = [step for step in steps if step]
+    return 60 * len(times) / sum(times) if len(times) == len(steps) else None
+
+
+def _rpm_loaded(run: Recorded, traffic_class: str) -> float | None:
+    request, load = (run.counters.get(f"{traffic_class}.{name}") for name in ("probe_request", "load_delay"))
+    return 60 / (request + load) if request is not None and load is not None else None
+
+
+def _rpm(run: Recorded, traffic_class: str) -> float | None:
+    foreign, loaded = _rpm_foreign(run, traffic_class), _rpm_loaded(run, traffic_class)
+    return foreign if loaded is None else None if foreign is None else (foreign + loaded) / 2
+
+
 BOTTLENECKS: Mapping[str, tuple[str, str]] = {
     "carrier": ("the carrier", "the satellite link, with its queue and AQM, limited the flow"),
     "pep_buffer": ("the PEP's buffer", "the PEP's buffer limited the receive window of the gateway"),
@@ -233,6 +249,7 @@ _VOICE = frozenset({"voip"})
 _VIDEO = frozenset({"dash"})
 _OPINION = _VOICE | _VIDEO
 _ON_TCP = _TRANSFERS | _VIDEO
+_PROBES = frozenset({"probe"})
 
 CLASS_METRICS: tuple[ClassMetric, ...] = (
     ClassMetric(
@@ -470,6 +487,36 @@ CLASS_METRICS: tuple[ClassMetric, ...] = (
         _late_rate,
         better="less",
         kinds=_VOICE,
+    ),
+    ClassMetric(
+        "rpm",
+        "Responsiveness",
+        "RPM",
+        "Round trips per minute (draft-ietf-ippm-responsiveness): the mean of `rpm_foreign` and `rpm_loaded`;"
+        " the former alone without `bulk` traffic in the class.",
+        _rpm,
+        better="more",
+        kinds=_PROBES,
+    ),
+    ClassMetric(
+        "rpm_foreign",
+        "Responsiveness on new connections",
+        "RPM",
+        "Round trips per minute of TCP handshake, TLS handshake and request, each on a new connection: from"
+        " means without the longest 5 %.",
+        _rpm_foreign,
+        better="more",
+        kinds=_PROBES,
+    ),
+    ClassMetric(
+        "rpm_loaded",
+        "Responsiveness on loaded connections",
+        "RPM",
+        "Round trips per minute of a probe's request and of the data of the class's `bulk` traffic, as if the"
+        " response went on its connections behind data already sent.",
+        _rpm_loaded,
+        better="more",
+        kinds=_PROBES,
     ),
     *(
         ClassMetric(

@@ -17,6 +17,7 @@ _FIGURES: Mapping[str, tuple[str, str | None]] = {
     "voip": ("mos", "voice.mos"),
     "dash": ("mos", "video.mos"),
     "pages": ("page_time_p75", "page.load"),
+    "probe": ("rpm", "responsiveness"),
     "files": ("fct_p95", "download.time"),
     "bulk": ("flow_goodput", None),
 }

@@ -84,6 +84,7 @@ impl TrafficKind {
     #[must_use]
     pub fn name(&self) -> &'static str {
         match self {
+            Self::Pages(Pages { http: Some(Http::Probe), .. }) => "probe",
             Self::Pages(_) => "pages",
             Self::Files(_) => "files",
             Self::Bulk(_) => "bulk",
@@ -168,6 +169,10 @@ pub enum Http {
     /// HTTP/2: all requests on one connection.
     #[serde(rename = "2")]
     Two,
+    /// A probe of responsiveness: the messages of a TLS handshake, then an object of 1 byte, on one connection.
+    #[serde(rename = "probe", skip_deserializing)]
+    #[schemars(skip)]
+    Probe,
 }
 
 /// Staggered starts of sessions or transfers.

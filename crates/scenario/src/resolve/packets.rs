@@ -32,7 +32,9 @@ pub fn patterns(cx: &mut Cx<'_>, file: &mut File) -> Result<Vec<Option<Arc<Patte
 fn pattern(cx: &mut Cx<'_>, path: &Path, raw: &mut Traffic) -> Result<Option<Pattern>, Error> {
     let at = |key: &str| step(path, key);
     Ok(Some(match raw {
-        Traffic::Pages(_) | Traffic::Files(_) | Traffic::Bulk(_) | Traffic::Dash(_) => return Ok(None),
+        Traffic::Pages(_) | Traffic::Files(_) | Traffic::Bulk(_) | Traffic::Dash(_) | Traffic::Probe(_) => {
+            return Ok(None);
+        }
         Traffic::Cbr(t) => Pattern::Cbr { rate: t.rate.rate(), packet: packet(cx, path, &t.packet)? },
         Traffic::Poisson(t) => Pattern::Poisson { rate: t.rate.rate(), packet: packet(cx, path, &t.packet)? },
         Traffic::OnOff(t) => Pattern::OnOff {

@@ -11,8 +11,8 @@ use super::profile::profile;
 use super::transport::DEFAULT;
 use crate::error::{Error, choices, quoted};
 use crate::model::{
-    Bulk, ConnectionPer, Files, Gateway, Host, HostIndex, Packets, Pages, Pattern, Ramp, Traffic,
-    TrafficKind, Transport, TransportIndex,
+    Bulk, ConnectionPer, Distribution, Files, Gateway, Host, HostIndex, Http, Packets, Pages, Pattern, Ramp,
+    Traffic, TrafficKind, Transport, TransportIndex,
 };
 use crate::reader::tree::{Path, step};
 use crate::schema::file::File;
@@ -48,7 +48,9 @@ pub fn mean_packet(
                 None => cx.unknown(&path, wanted, known),
             })?;
             let carried = match t {
-                file::Traffic::Pages(_) | file::Traffic::Dash(_) => ["tcp"].as_slice(),
+                file::Traffic::Pages(_) | file::Traffic::Dash(_) | file::Traffic::Probe(_) => {
+                    ["tcp"].as_slice()
+                }
                 file::Traffic::Files(_) | file::Traffic::Bulk(_) => &["tcp", "sctp"],
                 _ => &["tcp", "sctp", "rtp"],
             };
@@ -141,6 +143,11 @@ pub fn traffic(
     Ok(all)
 }
 
+/// Request of a probe, and response with headers to the request for 1 byte [bytes]. With a server's TLS flight of 4000 bytes
+/// a probe is near the 5000 bytes that draft-ietf-ippm-responsiveness estimates.
+const PROBE_REQUEST: u64 = 500;
+const PROBE_RESPONSE: u64 = 300;
+
 fn kind(
     cx: &Cx<'_>,
     path: &Path,
@@ -195,6 +202,19 @@ fn kind(
             bytes: t.bytes.map(|b| b.0),
             rate_cap: t.rate_cap.map(|r| r.rate()),
             away: absences(cx, path, &t.away)?,
+        }),
+        file::Traffic::Probe(t) => TrafficKind::Pages(Pages {
+            transport,
+            sessions: t.sessions.0,
+            object_size: Distribution::Fixed(PROBE_RESPONSE),
+            objects_per_page: 2,
+            connection_per: ConnectionPer::Page,
+            http: Some(Http::Probe),
+            think_time: distribution(cx, &at("interval"), &t.interval, Quantity::time)?,
+            request_size: PROBE_REQUEST,
+            rate_cap: None,
+            ramp: None,
+            away: Vec::new(),
         }),
         file::Traffic::Dash(t) => TrafficKind::Dash(Box::new(dash(cx, path, t, transport)?)),
         _ => {

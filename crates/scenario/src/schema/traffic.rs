@@ -11,7 +11,7 @@ use super::dash::Dash;
 use super::forms::{Distribution, tagged};
 use super::packets::{Cbr, Common, Mmpp, OnOff, Poisson, Replay, Source as _, Video, Voip};
 use super::profile::Profile;
-use super::quantity::{Rate, Size, SizeKind, SpanKind, Time, TimeKind, Whole};
+use super::quantity::{Rate, Size, SizeKind, Span, SpanKind, Time, TimeKind, Whole};
 use crate::model::{ConnectionPer, Http};
 
 /// Traffic of one kind.
@@ -22,6 +22,7 @@ pub enum Traffic {
     Files(Files),
     Bulk(Bulk),
     Dash(Box<Dash>),
+    Probe(Probe),
     Cbr(Cbr),
     Poisson(Poisson),
     OnOff(OnOff),
@@ -35,7 +36,7 @@ impl Traffic {
     /// Returns what all packet sources have in common; `None` for other traffic.
     pub fn packets(&self) -> Option<Common<'_>> {
         match self {
-            Self::Pages(_) | Self::Files(_) | Self::Bulk(_) | Self::Dash(_) => None,
+            Self::Pages(_) | Self::Files(_) | Self::Bulk(_) | Self::Dash(_) | Self::Probe(_) => None,
             Self::Cbr(t) => Some(t.common()),
             Self::Poisson(t) => Some(t.common()),
             Self::OnOff(t) => Some(t.common()),
@@ -53,6 +54,7 @@ impl Traffic {
             Self::Files(t) => (&t.from, &t.to),
             Self::Bulk(t) => (&t.from, &t.to),
             Self::Dash(t) => (&t.from, &t.to),
+            Self::Probe(t) => (&t.from, &t.to),
             _ => self.packets().map_or(("", ""), |t| (t.from, t.to)),
         }
     }
@@ -64,6 +66,7 @@ impl Traffic {
             Self::Files(t) => t.class.as_deref(),
             Self::Bulk(t) => t.class.as_deref(),
             Self::Dash(t) => t.class.as_deref(),
+            Self::Probe(t) => t.class.as_deref(),
             _ => self.packets().and_then(|t| t.class),
         }
     }
@@ -75,6 +78,7 @@ impl Traffic {
             Self::Files(t) => t.profile.as_ref(),
             Self::Bulk(t) => t.profile.as_ref(),
             Self::Dash(t) => t.profile.as_ref(),
+            Self::Probe(_) => None,
             _ => self.packets().and_then(|t| t.profile),
         }
     }
@@ -86,6 +90,7 @@ impl Traffic {
             Self::Files(t) => Some(&t.transport),
             Self::Bulk(t) => Some(&t.transport),
             Self::Dash(t) => Some(&t.transport),
+            Self::Probe(t) => Some(&t.transport),
             _ => self.packets().and_then(|t| t.transport),
         }
     }
@@ -99,6 +104,7 @@ impl Serialize for Traffic {
             Self::Files(t) => ("files", to_value(t)),
             Self::Bulk(t) => ("bulk", to_value(t)),
             Self::Dash(t) => ("dash", to_value(t)),
+            Self::Probe(t) => ("probe", to_value(t)),
             Self::Cbr(t) => ("cbr", to_value(t)),
             Self::Poisson(t) => ("poisson", to_value(t)),
             Self::OnOff(t) => ("on_off", to_value(t)),
@@ -126,6 +132,7 @@ impl JsonSchema for Traffic {
             ("files", Files::json_schema(generator)),
             ("bulk", Bulk::json_schema(generator)),
             ("dash", Dash::json_schema(generator)),
+            ("probe", Probe::json_schema(generator)),
             ("cbr", Cbr::json_schema(generator)),
             ("poisson", Poisson::json_schema(generator)),
             ("on_off", OnOff::json_schema(generator)),
@@ -271,6 +278,34 @@ pub struct Files {
     /// Class of traffic, for which results are given. Default: the name of the traffic.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub class: Option<String>,
+}
+
+/// Probes of responsiveness (draft-ietf-ippm-responsiveness, "foreign probes"): clients open a connection, exchange the
+/// messages of a TLS handshake in a round trip, and get an object of 1 byte. The load-generating connections are the
+/// `bulk` traffic of the same class.
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Probe {
+    /// Servers: a group of hosts.
+    pub from: String,
+    /// Clients: a group of hosts.
+    pub to: String,
+    /// TCP.
+    #[serde(default = "default_transport")]
+    pub transport: String,
+    /// Number of clients that send probes.
+    #[serde(default = "one_flow")]
+    pub sessions: Whole<1, MOST>,
+    /// Time from the end of a client's probe to its next: a time or a distribution.
+    #[serde(default = "probe_interval")]
+    pub interval: Distribution<SpanKind>,
+    /// Class of traffic, for which results are given. Default: the name of the traffic.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub class: Option<String>,
+}
+
+fn probe_interval() -> Distribution<SpanKind> {
+    Distribution::Plain(Span::of(500_000_000))
 }
 
 pub fn default_transport() -> String {

@@ -17,7 +17,7 @@ const ENDLESS: u64 = u64::MAX / 8;
 
 impl Apps {
     /// The host that sends the data answers requests, or sends by itself.
-    pub fn serve_sender(&self, c: &mut Conn, slot: &mut FlowSlot) {
+    pub fn serve_sender(&self, c: &mut Conn, slot: &mut FlowSlot, now: Instant) {
         let transfer = &mut slot.transfer;
         match self.traffic[slot.traffic].kind {
             Kind::Pages { request_size, .. } => {
@@ -29,6 +29,7 @@ impl Apps {
                     && transfer.size > 0
                 {
                     transfer.answered += 1;
+                    transfer.answered_at = now;
                     c.tcp.write(transfer.size);
                     if transfer.objects == 1 {
                         c.tcp.close();
@@ -74,7 +75,12 @@ impl Apps {
         c.tcp.read(n);
         slot.transfer.received += n;
         if n > 0 {
-            read_units(slot, n, recorder, clock.now());
+            // Probes are no load: their data are no units of their class.
+            if let Kind::Pages { loading: Loading::Probe, .. } = self.traffic[slot.traffic].kind {
+                recorder.delivered(slot.flow, n);
+            } else {
+                read_units(slot, n, recorder, clock.now());
+            }
         }
         if let (&Kind::Pages { request_size, objects_per_page, loading, .. }, Owner::Session(session)) =
             (&self.traffic[slot.traffic].kind, slot.owner)
@@ -86,8 +92,10 @@ impl Apps {
             }
             if c.tcp.is_established() && !c.is_greeted {
                 c.is_greeted = true;
+                self.sessions[session].page.end_step(transfer, clock.now());
                 c.tcp.write(request_size);
             } else if slot.phase == Phase::Live && is_complete {
+                self.sessions[session].page.end_step(transfer, clock.now());
                 let has_more = if transfer.objects == Page::UNTIL_CLOSED {
                     self.next_object(session, clock)
                 } else {

@@ -13,9 +13,9 @@ mod traffic;
 use bentpipe_units::{Instant, Rng};
 
 use crate::clock::{Clock, Event};
-use crate::endpoints::{FlowSlot, Owner};
+use crate::endpoints::{FlowSlot, Owner, Transfer};
 use crate::ids::{IdVec, SessionId, SourceId, TrafficId};
-use crate::record::Recorder;
+use crate::record::{ProbeSteps, Recorder};
 
 pub use source::{Due, Source};
 pub use traffic::{Group, Kind, Loading, Traffic, Transport};
@@ -45,7 +45,14 @@ struct PageLoad {
     to_open: u32,
     has_first_object: bool,
     has_failed: bool,
+    /// Times of the steps of a probe, and the begin of the present one.
+    steps: ProbeSteps,
+    step_at: Instant,
 }
+
+/// What a server sends in a TLS handshake, certificates included [bytes]: with it a probe is near the 5000 bytes that
+/// draft-ietf-ippm-responsiveness estimates.
+const TLS_FLIGHT: u64 = 4000;
 
 /// Connections of a browser to one server over HTTP/1.1.
 const BROWSER_CONNECTIONS: u32 = 6;
@@ -53,6 +60,21 @@ const BROWSER_CONNECTIONS: u32 = 6;
 impl Session {
     pub fn new(traffic: TrafficId, number: u32, rng: Rng) -> Self {
         Self { traffic, number, pages: 0, page: PageLoad::default(), rng }
+    }
+}
+
+impl PageLoad {
+    /// Records the end of a step of a probe: the handshake, or the exchange of an object.
+    fn end_step(&mut self, transfer: &Transfer, now: Instant) {
+        let begin = std::mem::replace(&mut self.step_at, now);
+        match transfer.answered {
+            0 => self.steps.connect = now - self.opened,
+            1 => self.steps.tls = now - begin,
+            _ => {
+                self.steps.http = now - begin;
+                self.steps.request = transfer.answered_at - begin;
+            }
+        }
     }
 }
 
@@ -109,7 +131,7 @@ impl Apps {
         } else {
             s.pages += 1;
             let (connections, objects) = match loading {
-                Loading::InSequence => (1, objects_per_page),
+                Loading::InSequence | Loading::Probe => (1, objects_per_page),
                 Loading::AtOnce => (objects_per_page, 1),
                 Loading::Http1 => (1, 1),
                 Loading::Http2 => (1, objects_per_page.min(2)),
@@ -148,6 +170,10 @@ impl Apps {
         if let Kind::Pages { object_size, objects_per_page, loading, .. } = &self.traffic[slot.traffic].kind
             && let Owner::Session(session) = slot.owner
         {
+            if *loading == Loading::Probe && is_first {
+                slot.transfer.size = TLS_FLIGHT;
+                return;
+            }
             let rng = &mut self.sessions[session].rng;
             let count = if *loading == Loading::Http2 && !is_first { objects_per_page - 1 } else { 1 };
             slot.transfer.size = (0..count).map(|_| object_size.draw(rng)).sum();
@@ -169,9 +195,13 @@ impl Apps {
         if s.page.pending > 0 || s.page.to_open > 0 {
             return;
         }
-        let PageLoad { opened, first_byte, has_failed, .. } = s.page;
-        recorder.finish_page(s.traffic, opened, first_byte, clock.now(), !has_failed);
+        let PageLoad { opened, first_byte, has_failed, steps, .. } = s.page;
         let t = &self.traffic[s.traffic];
+        if let Kind::Pages { loading: Loading::Probe, .. } = t.kind {
+            recorder.finish_probe(s.traffic, (!has_failed).then_some(steps), clock.now());
+        } else {
+            recorder.finish_page(s.traffic, opened, first_byte, clock.now(), !has_failed);
+        }
         if let Kind::Pages { think_time, .. } = &t.kind {
             let think = think_time.draw(&mut s.rng);
             clock.at(t.presence.present(s.number, clock.now() + think), Event::Session(id));

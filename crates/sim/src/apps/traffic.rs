@@ -69,6 +69,8 @@ pub enum Loading {
     Http1,
     /// The first object; then all others at once on the same connection.
     Http2,
+    /// The server's part of a TLS handshake, then an object of 1 byte, on one connection.
+    Probe,
 }
 
 /// Transport of a traffic, with its configuration.

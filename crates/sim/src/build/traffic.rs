@@ -24,6 +24,7 @@ impl Builder<'_, '_> {
                     loading: match (p.http, p.connection_per) {
                         (Some(Http::One), _) => Loading::Http1,
                         (Some(Http::Two), _) => Loading::Http2,
+                        (Some(Http::Probe), _) => Loading::Probe,
                         (None, ConnectionPer::Page) => Loading::InSequence,
                         (None, ConnectionPer::Object) => Loading::AtOnce,
                     },

@@ -6,6 +6,7 @@
 //! out once; when the flow is over, another flow of the same traffic uses the slot.
 
 use bentpipe_queue::FlowId;
+use bentpipe_units::Instant;
 
 use super::UnitsInFlight;
 use crate::bottleneck::Bottleneck;
@@ -149,8 +150,9 @@ pub struct Transfer {
     pub received: u64,
     /// Bytes of requests that the server has received.
     pub request_bytes: u64,
-    /// Requests that the server has answered.
+    /// Requests that the server has answered, and the time of the last.
     pub answered: u64,
+    pub answered_at: Instant,
 }
 
 impl FlowSlot {

@@ -31,7 +31,7 @@ impl Engine {
         } else {
             let slot = &mut self.endpoints.slots[id];
             match c.role {
-                Role::Sender => self.apps.serve_sender(c, slot),
+                Role::Sender => self.apps.serve_sender(c, slot, self.clock.now()),
                 Role::Receiver => {
                     self.apps.serve_receiver(c, id, slot, &mut self.record.recorder, &mut self.clock);
                 }

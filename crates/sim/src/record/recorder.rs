@@ -10,6 +10,7 @@ use bentpipe_units::{Duration, Instant, Rate};
 use super::drops::{Drop, Drops};
 use super::flow::{Flow, Flows};
 use super::place::{Place, PlaceKind};
+use super::probe::ProbeSteps;
 use super::summary::Carried;
 use super::units::{Class, Classes};
 use super::viewing::{Period, Viewing};
@@ -244,6 +245,13 @@ impl Recorder {
         if now >= self.warmup {
             let class = &mut self.classes.all[self.classes.of_traffic[traffic]];
             class.finish_page(completed, now - opened, first_byte.map(|at| at - opened));
+        }
+    }
+
+    /// A probe has ended; `steps` is `None` if it failed.
+    pub fn finish_probe(&mut self, traffic: TrafficId, steps: Option<ProbeSteps>, now: Instant) {
+        if now >= self.warmup {
+            self.classes.all[self.classes.of_traffic[traffic]].finish_probe(steps);
         }
     }
 

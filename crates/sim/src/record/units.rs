@@ -14,6 +14,7 @@ use bentpipe_units::Duration;
 use hdrhistogram::Histogram;
 
 use super::bottleneck::Bottlenecks;
+use super::probe::{ProbeSteps, Probes};
 use super::voice::Voice;
 use crate::ids::{ClassId, Id, IdVec, TrafficId};
 
@@ -23,19 +24,19 @@ const LEAST_TIME: u64 = 1_000;
 
 /// Distribution of times, exact to a thousandth or a microsecond.
 #[derive(Clone, Debug)]
-struct Times {
+pub(super) struct Times {
     histogram: Option<Histogram<u64>>,
     /// Sum of the times [ns].
     sum: u64,
 }
 
 impl Times {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         Self { histogram: Histogram::new_with_bounds(LEAST_TIME, MAX_TIME, 3).ok(), sum: 0 }
     }
 
     #[inline]
-    fn add(&mut self, time: Duration) {
+    pub(super) fn add(&mut self, time: Duration) {
         self.sum += time.as_nanos();
         if let Some(histogram) = &mut self.histogram {
             histogram.saturating_record(time.as_nanos());
@@ -47,8 +48,20 @@ impl Times {
         self.sum as f64 * 1e-9 / self.count() as f64
     }
 
-    fn count(&self) -> u64 {
+    pub(super) fn count(&self) -> u64 {
         self.histogram.as_ref().map_or(0, Histogram::len)
+    }
+
+    /// Mean of the shortest `share` of them [s]; NaN without any.
+    pub(super) fn trimmed_mean(&self, share: f64) -> f64 {
+        let most = (share * self.count() as f64).ceil();
+        let (mut sum, mut left) = (0.0, most);
+        for value in self.histogram.iter().flat_map(Histogram::iter_recorded) {
+            let count = (value.count_at_value() as f64).min(left);
+            sum += count * value.value_iterated_to() as f64;
+            left -= count;
+        }
+        sum * 1e-9 / most
     }
 
     /// Quantile [s]; NaN without any.
@@ -81,11 +94,13 @@ pub struct Class {
     jitter_sum: u64,
     /// `None` if the class has no pages.
     pages: Option<Box<Pages>>,
+    /// `None` if the class has no probes.
+    probes: Option<Box<Probes>>,
     pub(super) bottlenecks: Bottlenecks,
 }
 
 impl Class {
-    fn new(name: &str, has_pages: bool, links: &Arc<[String]>) -> Self {
+    fn new(name: &str, has_pages: bool, has_probes: bool, links: &Arc<[String]>) -> Self {
         let pages = has_pages.then(|| Pages { load: Times::new(), first_byte: Times::new(), failed: 0 });
         Self {
             name: name.to_owned(),
@@ -94,6 +109,7 @@ impl Class {
             delays: Times::new(),
             jitter_sum: 0,
             pages: pages.map(Box::new),
+            probes: has_probes.then(Probes::new).map(Box::new),
             bottlenecks: Bottlenecks::new(Arc::clone(links)),
         }
     }
@@ -112,6 +128,12 @@ impl Class {
             first_byte.into_iter().for_each(|time| pages.first_byte.add(time));
         } else {
             pages.failed += 1;
+        }
+    }
+
+    pub(super) fn finish_probe(&mut self, steps: Option<ProbeSteps>) {
+        if let Some(probes) = &mut self.probes {
+            probes.add(steps);
         }
     }
 
@@ -143,6 +165,7 @@ impl Class {
                 ("first_byte_p95", pages.first_byte.quantile(0.95)),
             ]);
         }
+        counters.extend(self.probes.iter().flat_map(|probes| probes.counters(&self.delays)));
         let mut counters: Vec<_> = counters.into_iter().map(|(name, value)| (name.into(), value)).collect();
         counters.extend(self.bottlenecks.counters());
         counters
@@ -162,9 +185,8 @@ pub(super) struct Classes {
 impl Classes {
     pub(super) fn new(scenario: &Scenario) -> Self {
         let names = scenario.classes();
-        let has_pages = |name: &str| {
-            let is_pages = |traffic: &&Traffic| matches!(traffic.kind, TrafficKind::Pages(_));
-            scenario.traffic.iter().filter(is_pages).any(|traffic| traffic.class() == name)
+        let has = |name: &str, kind: &str| {
+            scenario.traffic.iter().any(|traffic| traffic.kind.name() == kind && traffic.class() == name)
         };
         let links = scenario.links.iter().map(|link| link.name.clone()).collect();
         let class_of = |traffic: &Traffic| {
@@ -172,7 +194,10 @@ impl Classes {
             ClassId::new(place.unwrap_or_default() as u32)
         };
         Self {
-            all: names.iter().map(|name| Class::new(name, has_pages(name), &links)).collect(),
+            all: names
+                .iter()
+                .map(|name| Class::new(name, has(name, "pages"), has(name, "probe"), &links))
+                .collect(),
             of_traffic: scenario.traffic.iter().map(class_of).collect(),
             voice: scenario.traffic.iter().map(|traffic| voice_of(&traffic.kind)).collect(),
         }
