@@ -55,6 +55,7 @@ from bentpipe.runs.result import Result
 from bentpipe.runs.result import open_result as open  # noqa: A004
 from bentpipe.sweeps.result import SweepResult, open_sweep
 from bentpipe.sweeps.sweep import Precision
+from bentpipe.tuning.quiet import without_widget_warning
 from bentpipe.tuning.result import TuneResult, open_tune
 
 if TYPE_CHECKING:
@@ -107,7 +108,8 @@ __all__ = [
 def __getattr__(name: str) -> Any:  # noqa: ANN401
     # Optuna takes half a second to import.
     if name == "tune":
-        from bentpipe.tuning.tune import tune
+        with without_widget_warning():
+            from bentpipe.tuning.tune import tune
 
         return tune
     raise AttributeError(f"module 'bentpipe' has no attribute '{name}'")

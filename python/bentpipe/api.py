@@ -21,7 +21,7 @@ from bentpipe.runs.plan import listed, load, overrides_from
 from bentpipe.runs.progress import OnProgress, reported
 from bentpipe.runs.python_aqm import Setting
 from bentpipe.runs.result import Result
-from bentpipe.runs.source import from_dict, to_dict, to_toml
+from bentpipe.runs.source import described, from_dict, to_dict, to_toml
 from bentpipe.runs.workers import workers_from
 from bentpipe.sweeps.file import request
 from bentpipe.sweeps.result import SweepResult
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 __all__ = ["advise", "compare", "live", "load", "model", "run", "sweep", "validate"]
 
 for _name, _method in {
+    "__repr__": described,
     "_repr_html_": cell,
     "from_dict": staticmethod(from_dict),
     "to_dict": to_dict,

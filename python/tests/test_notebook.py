@@ -303,6 +303,29 @@ def test_charts_are_drawn_and_no_file_is_written(
         assert 500 < int(width[1]) < 760, "a chart fits the output of a notebook's cell"
 
 
+def test_chart_is_drawn_in_a_notebook_without_network(compared: bp.Result) -> None:
+    with alt.renderers.enable("svg"):
+        bundle: Any = compared.plot("voice.mos")._repr_mimebundle_()
+    assert "voice: MOS" in bundle["image/svg+xml"]
+
+
+def test_optuna_is_imported_without_a_warning_in_notebooks() -> None:
+    """tqdm, which Optuna imports, takes IPython without ipywidgets for a broken installation."""
+    code = (
+        "import sys, types;"
+        "kernel = types.SimpleNamespace(kernel=None);"
+        "module = types.ModuleType('IPython'); module.get_ipython = lambda: kernel;"
+        "sys.modules['IPython'] = module;"
+        "sys.modules['ipykernel.zmqshell'] = types.ModuleType('ipykernel.zmqshell');"
+    )
+    done = [
+        subprocess.run([sys.executable, "-c", code + use], capture_output=True, text=True, check=True)
+        for use in ("import bentpipe; bentpipe.tune", "import bentpipe.tuning.tune")
+    ]
+    assert done[0].stderr == ""
+    assert "IProgress not found" in done[1].stderr, "the warning is there to be hidden"
+
+
 def test_example_prints_who_gets_what(tmp_path: Path) -> None:
     """FQ-CoDel protects calls from downloads, by an opinion score at least."""
     text = _python(

@@ -241,6 +241,32 @@ def test_python_aqm_is_a_setting_of_a_loaded_scenario(tmp_path: Path) -> None:
     assert len(swept.frame()) == 2
 
 
+def test_python_aqm_is_searched_as_a_setting(tmp_path: Path) -> None:
+    mine = bp.Setting("mine", Half)
+    found = bp.tune("small-gateway", mine, "throughput:max", trials=2, runs=1, set=SHORT, out=tmp_path / "t")
+    assert found.parameters == ["share"]
+    plan = AdvicePlan.plan("small-gateway", aqms=["red", mine])
+    assert plan.aqms[1] == f"{Half.__module__}.Half"
+
+    class Hidden(Half):
+        """A class inside a function."""
+
+    for wrong, message in ((Half(0.5), "an object; allowed in a search: a class"), (Hidden, "be imported")):
+        with pytest.raises(bp.UsageError, match=f"^setting mine: .*{message}"):
+            AdvicePlan.plan("small-gateway", aqms=[bp.Setting("mine", wrong)])
+
+
+def test_models_do_not_cover_a_python_aqm() -> None:
+    for function in (bp.model, bp.validate):
+        with pytest.raises(bp.ModelError, match="found mine, written in Python"):
+            function("red-dumbbell", [bp.Setting("mine", Half)])
+
+
+def test_representation_names_aqm_and_overrides() -> None:
+    scenario = bp.load("small-gateway", set={"run.duration": "2 s"})
+    assert repr(scenario) == "<bentpipe.Scenario small-gateway: red; run.duration=2 s>"
+
+
 def test_scenario_with_a_python_aqm_cannot_be_read_again() -> None:
     mine = bp.Setting("mine", Half)
     from bentpipe.runs.plan import under

@@ -22,9 +22,9 @@ from bentpipe.errors import ResultError, UsageError
 from bentpipe.format import clock
 from bentpipe.runs.dataset import Dataset, Failure, Run
 from bentpipe.runs.former_names import present_document
-from bentpipe.runs.plan import Given, is_python, opened, overrides_from, read, shipped, slug
+from bentpipe.runs.plan import Given, is_python, opened, overrides_from, path_of, read, shipped, slug
 from bentpipe.runs.progress import OnProgress, reported
-from bentpipe.runs.python_aqm import PythonAqm, imported, is_path
+from bentpipe.runs.python_aqm import PythonAqm, Setting, imported, is_path
 from bentpipe.runs.source import Source
 from bentpipe.runs.workers import Threads, Workers
 from bentpipe.stats.caveats import (
@@ -39,6 +39,7 @@ from bentpipe.stats.metrics import check_classes
 from bentpipe.stats.objectives import Limit, Objective, kept, limits_from, objectives_from
 from bentpipe.stats.services import Service, services
 from bentpipe.tuning.holdout import fresh_seeds, means, rerun
+from bentpipe.tuning.quiet import without_widget_warning
 
 if TYPE_CHECKING:
     from bentpipe.tuning.tune import Tuning
@@ -90,7 +91,7 @@ class AdvicePlan:
         cls,
         scenario: Given,
         *,
-        aqms: str | Sequence[str] | None = None,
+        aqms: str | Sequence[str | Setting] | None = None,
         judge: str | None = None,
         metrics: str | Sequence[str | Objective] | None = None,
         limits: Sequence[str | Limit] = (),
@@ -108,7 +109,8 @@ class AdvicePlan:
         ):
             if not least <= value <= most:
                 raise UsageError(f"{option} {value}: allowed: from {least} to {most}")
-        aqms = aqms.split(",") if isinstance(aqms, str) else aqms
+        if aqms is not None:
+            aqms = aqms.split(",") if isinstance(aqms, str) else [path_of(each) for each in aqms]
         source, overrides = opened(scenario, overrides)
         base = read(source, overrides, aqms)
         split = base.with_setting("codel").behind_pep
@@ -258,7 +260,7 @@ class Advice:
 
 def advise(
     scenario: _core.Scenario | str | Path,
-    aqms: str | Sequence[str] | None = None,
+    aqms: str | Sequence[str | Setting] | None = None,
     *,
     out: str | Path,
     judge: str | None = None,
@@ -278,15 +280,16 @@ def advise(
     """Tune candidate AQMs on a scenario's link, and recommend one with its parameters and its confidence.
 
     `scenario` is a path, a shipped name or a loaded scenario; `set` overrides its keys as in `load`. `aqms`
-    are algorithms or settings, by default a list that depends on the presence of a PEP. They are judged by
-    `judge`: `"classes"`, the score of the worst-served class of traffic, then the mean, then power;
-    `"power"`, see `objectives.by_power`; or `"rank"`, the rank sums of `metrics`, objectives as
-    `"throughput:max,queue_delay_mean:min"`. The default is `"rank"` with `metrics`, else `"classes"`, and
-    `"power"` if no class has thresholds. `limits`, as `["queue_delay_p95<=50"]`, rank first. `trials`
-    points of each AQM are searched with `search_runs` short runs each; `runs` runs of full length, on seeds
-    that the search never used, decide. Runs in the folder `out` are not repeated. `on_progress` is called
-    with the numbers of finished, wanted and failed runs of each round, `on_message` with the name of the
-    round; `progress` is that of `compare`. Raises `UsageError` and `ScenarioError` before anything runs.
+    are algorithms, settings, or a `Setting` with a class each, by default a list that depends on the
+    presence of a PEP. They are judged by `judge`: `"classes"`, the score of the worst-served class of
+    traffic, then the mean, then power; `"power"`, see `objectives.by_power`; or `"rank"`, the rank sums of
+    `metrics`, objectives as `"throughput:max,queue_delay_mean:min"`. The default is `"rank"` with
+    `metrics`, else `"classes"`, and `"power"` if no class has thresholds. `limits`, as
+    `["queue_delay_p95<=50"]`, rank first. `trials` points of each AQM are searched with `search_runs` short
+    runs each; `runs` runs of full length, on seeds that the search never used, decide. Runs in the folder
+    `out` are not repeated. `on_progress` is called with the numbers of finished, wanted and failed runs of
+    each round, `on_message` with the name of the round; `progress` is that of `compare`. Raises
+    `UsageError` and `ScenarioError` before anything runs.
     """
     plan = AdvicePlan.plan(
         scenario,
@@ -558,7 +561,8 @@ def _search(
     }
     if name in fixed or (is_path(name) and not _is_searched(name)):
         return None
-    from bentpipe.tuning.tune import Tuning
+    with without_widget_warning():
+        from bentpipe.tuning.tune import Tuning
 
     return Tuning.plan(
         scenario, name, objectives, trials=trials, runs=runs, seed=seed, overrides=overrides, fresh=2

@@ -13,6 +13,7 @@ import polars as pl
 from bentpipe import _core, files, pages
 from bentpipe.errors import ModelError, ResultError, UsageError
 from bentpipe.models.engines import QUANTITIES, Account, Moments, moments, quantities
+from bentpipe.runs import python_aqm
 from bentpipe.runs.former_names import present_printed, present_table
 from bentpipe.runs.plan import Setting, listed, load, make_plan
 from bentpipe.runs.store import REPORT, scenario_description
@@ -194,7 +195,7 @@ def solve(scenario: _core.Scenario, seed: int | None = None) -> pl.DataFrame:
 
 def model(
     scenario: _core.Scenario | str | Path,
-    settings: str | Sequence[str] | None = None,
+    settings: str | Sequence[str | python_aqm.Setting] | None = None,
     *,
     set: Mapping[str, object] | Sequence[str] | None = None,  # noqa: A002
     seed: int | None = None,

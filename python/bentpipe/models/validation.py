@@ -24,10 +24,10 @@ from bentpipe.models import markov_result
 from bentpipe.models.engines import LOSS, Account, Moments, compared, moments, quantities
 from bentpipe.models.fluid import MARKOV_FORMAT, ModelResult, describe, kind_of, open_model, solve
 from bentpipe.models.markov_result import Solution
-from bentpipe.runs import store
+from bentpipe.runs import python_aqm, store
 from bentpipe.runs.experiment import checked_jobs, execute
 from bentpipe.runs.former_names import present_document
-from bentpipe.runs.plan import ALL, Plan, load, make_plan
+from bentpipe.runs.plan import ALL, Plan, listed, load, make_plan
 from bentpipe.runs.progress import OnProgress, Reporter, reported
 from bentpipe.runs.result import Result
 from bentpipe.runs.store import Store
@@ -215,7 +215,10 @@ _TABLE = {
 
 
 def plan_and_solve(
-    scenario: _core.Scenario, settings: Sequence[str] | None, runs: int | None, seed: int | None
+    scenario: _core.Scenario,
+    settings: Sequence[str | python_aqm.Setting] | None,
+    runs: int | None,
+    seed: int | None,
 ) -> tuple[Plan, ModelResult | Solution]:
     """Solve the model, and return the plan of the simulations with the model's result.
 
@@ -226,7 +229,7 @@ def plan_and_solve(
     plan = make_plan(scenario, settings=names, runs=runs, seed=seed)
     if kind_of(scenario) == "markov":
         return plan, markov_result.solve(scenario, names and [each.name for each in plan.settings])
-    every = any(name.strip().lower() == ALL for name in names or [])
+    every = any(isinstance(name, str) and name.strip().lower() == ALL for name in names or [])
     able, tables, reasons = [], {}, []
     for each in plan.settings:
         try:
@@ -342,7 +345,7 @@ def is_validation(folder: Path) -> bool:
 
 def validate(
     scenario: _core.Scenario | str | Path,
-    settings: str | Sequence[str] | None = None,
+    settings: str | Sequence[str | python_aqm.Setting] | None = None,
     *,
     set: Mapping[str, object] | Sequence[str] | None = None,  # noqa: A002
     runs: int | None = None,
@@ -360,8 +363,7 @@ def validate(
 
     Raises the errors of `compare`, and `ModelError` if the model does not cover the scenario or a setting.
     """
-    if isinstance(settings, str):
-        settings = settings.split(",")
+    settings = listed(settings)
     loaded = load(scenario, set)
     jobs = checked_jobs(jobs)
     plan, model = plan_and_solve(loaded, settings, runs, seed)

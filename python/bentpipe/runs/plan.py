@@ -4,6 +4,7 @@ import difflib
 import hashlib
 import json
 import re
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import resources
@@ -26,6 +27,7 @@ __all__ = [
     "make_plan",
     "opened",
     "overrides_from",
+    "path_of",
     "read",
     "scenario_path",
     "shipped",
@@ -178,6 +180,30 @@ def listed(
     if settings is None:
         return None
     return [*settings.split(",")] if isinstance(settings, str) else list(settings)
+
+
+def path_of(setting: str | python_aqm.Setting) -> str:
+    """Return a setting's name; of an AQM written in Python, its class as `MODULE.CLASS`.
+
+    Searches name AQMs so. Raises `UsageError` for an object, and for a class that is not at the top of a
+    module.
+    """
+    if isinstance(setting, str):
+        return setting
+    if not isinstance(setting, python_aqm.Setting):
+        raise UsageError(f"AQM: found {setting!r}; allowed: names, and bentpipe.Setting(name, aqm)")
+    kind = setting.aqm
+    if not isinstance(kind, type):
+        raise UsageError(
+            f"setting {setting.name}: its aqm is an object; allowed in a search: a class, whose params are"
+            " searched"
+        )
+    if getattr(sys.modules.get(kind.__module__), kind.__qualname__, None) is not kind:
+        raise UsageError(
+            f"setting {setting.name}: {kind.__module__}.{kind.__qualname__} cannot be imported; allowed in a"
+            " search: a class at the top of a module"
+        )
+    return f"{kind.__module__}.{kind.__qualname__}"
 
 
 def make_plan(

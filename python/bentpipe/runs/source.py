@@ -19,7 +19,7 @@ from typing import Any
 from bentpipe._core import Scenario
 from bentpipe.errors import ScenarioError, UsageError
 
-__all__ = ["Source", "from_dict", "key_of", "to_dict", "to_toml", "written"]
+__all__ = ["Source", "described", "from_dict", "key_of", "to_dict", "to_toml", "written"]
 
 
 @dataclass(frozen=True)
@@ -100,6 +100,12 @@ def _value(text: str) -> Any:  # noqa: ANN401
     except tomllib.TOMLDecodeError:
         return text
     return found["x"] if len(found) == 1 else text
+
+
+def described(scenario: Scenario) -> str:
+    """Return the representation of a scenario: its name, AQM and overrides."""
+    rest = "; ".join(filter(None, [scenario.aqm, *scenario.overrides]))
+    return f"<bentpipe.Scenario {scenario.name}{': ' if rest else ''}{rest}>"
 
 
 # ----- dictionaries -------------------------------------------------------------------

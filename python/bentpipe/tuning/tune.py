@@ -13,8 +13,9 @@ from typing import Any
 from bentpipe import _core, files
 from bentpipe.errors import ScenarioError, UsageError
 from bentpipe.runs.dataset import Dataset, Failure, Run
-from bentpipe.runs.plan import MOST_RUNS, Given, overrides_from
+from bentpipe.runs.plan import MOST_RUNS, Given, overrides_from, path_of
 from bentpipe.runs.progress import OnProgress, reported
+from bentpipe.runs.python_aqm import Setting
 from bentpipe.runs.store import build_digest
 from bentpipe.runs.workers import Threads, Workers, simulate, workers_from
 from bentpipe.stats.metrics import check_classes
@@ -206,7 +207,7 @@ class Tuning:
 
 def tune(
     scenario: _core.Scenario | str | Path,
-    aqm: str,
+    aqm: str | Setting,
     metrics: str | Sequence[str | Objective],
     *,
     out: str | Path,
@@ -234,18 +235,18 @@ def tune(
     """Search the parameters of `aqm` for the best `metrics`, into the folder `out`.
 
     `scenario` is a path, a shipped name or a loaded scenario; `set` overrides its keys as in `load`. `aqm`
-    is an algorithm or a setting; `metrics` are objectives, as `"throughput:max,queue_delay_mean:min"`.
-    `trials` (100) points of the registry's ranges are simulated with the same `runs` seeds each; `vary`
-    restricts a parameter (`{"w_q": "0.01:0.2:log"}`), `fix` keeps one. The winner is chosen by `judge`, and
-    simulated again with `fresh` hold-out seeds. An existing folder, or a study in `storage`, is continued.
-    Runs execute on `jobs` threads, or on a `cluster`: `local:N` for N processes, or a scheduler's address.
-    `on_progress` is called with the numbers of finished, wanted and failed runs, `on_message` with texts
-    about other processes; `progress` is that of `compare`. See docs/tune.md. Raises `UsageError` and
-    `ScenarioError` before anything runs.
+    is an algorithm, a setting, or a `Setting` with a class; `metrics` are objectives, as
+    `"throughput:max,queue_delay_mean:min"`. `trials` (100) points of the registry's ranges are simulated
+    with the same `runs` seeds each; `vary` restricts a parameter (`{"w_q": "0.01:0.2:log"}`), `fix` keeps
+    one. The winner is chosen by `judge`, and simulated again with `fresh` hold-out seeds. An existing
+    folder, or a study in `storage`, is continued. Runs execute on `jobs` threads, or on a `cluster`:
+    `local:N` for N processes, or a scheduler's address. `on_progress` is called with the numbers of
+    finished, wanted and failed runs, `on_message` with texts about other processes; `progress` is that of
+    `compare`. See docs/tune.md. Raises `UsageError` and `ScenarioError` before anything runs.
     """
     plan = Tuning.plan(
         scenario,
-        aqm,
+        path_of(aqm),
         metrics,
         trials=trials,
         runs=runs,
