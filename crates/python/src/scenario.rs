@@ -105,6 +105,7 @@ impl Scenario {
         self.inner.used_with(others.iter().map(|other| &other.inner)).map_err(scenario_error)
     }
 
+    /// Stem of the file.
     #[getter]
     fn name(&self) -> &str {
         &self.name
@@ -134,26 +135,31 @@ impl Scenario {
         self.inner.traffic.iter().map(|t| (t.name.as_str(), t.class(), t.kind.name())).collect()
     }
 
+    /// One-line description.
     #[getter]
     fn title(&self) -> &str {
         &self.inner.title
     }
 
+    /// One or more paragraphs.
     #[getter]
     fn description(&self) -> &str {
         self.inner.description.as_deref().unwrap_or_default()
     }
 
+    /// Source of the parameters; may be empty.
     #[getter]
     fn source(&self) -> &str {
         self.inner.source.as_deref().unwrap_or_default()
     }
 
+    /// Seed of the first run.
     #[getter]
     fn seed(&self) -> u64 {
         self.inner.run.seed
     }
 
+    /// Runs per setting of a comparison.
     #[getter]
     fn runs(&self) -> u32 {
         self.inner.run.runs
@@ -177,6 +183,7 @@ impl Scenario {
         self.inner.run.sample_interval.as_secs_f64()
     }
 
+    /// Settings of a comparison by default.
     #[getter]
     fn settings(&self) -> Vec<String> {
         self.inner.run.settings.clone()
@@ -188,6 +195,7 @@ impl Scenario {
         self.inner.setting_names().collect()
     }
 
+    /// Accepted but doubtful parts, including overrides without effect.
     #[getter]
     fn warnings(&self) -> Vec<String> {
         let unused = self.inner.unused_overrides.iter();

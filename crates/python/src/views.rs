@@ -93,27 +93,31 @@ impl Packet {
         self.0.len
     }
 
+    /// Number of its flow.
     #[getter]
     fn flow(&self) -> u32 {
         self.0.flow.0
     }
 
+    /// Number of packets offered to the AQM before it.
     #[getter]
     fn number(&self) -> u64 {
         self.0.number
     }
 
-    /// [s]
+    /// Time when it entered the watched queue [s]; 0 before.
     #[getter]
     fn arrival(&self) -> f64 {
         self.0.arrival.as_secs_f64()
     }
 
+    /// Time when it entered the watched queue [ns]; 0 before.
     #[getter]
     fn arrival_ns(&self) -> u64 {
         self.0.arrival.as_nanos()
     }
 
+    /// ECN field (RFC 3168): no ECN, ECT(0), ECT(1) (RFC 9331), or CE.
     #[getter]
     fn ecn(&self) -> &'static str {
         match self.0.ecn {
@@ -124,27 +128,31 @@ impl Packet {
         }
     }
 
+    /// True if its connection is split at the gateway, so that its sender's window can be cut.
     #[getter]
     fn split(&self) -> bool {
         self.0.split
     }
 
+    /// True if it tells the gateway to cut that window.
     #[getter]
     fn marked(&self) -> bool {
         self.0.marked
     }
 
-    /// [bytes]
+    /// Congestion window of its sender [bytes]; None without TCP data.
     #[getter]
     fn tcp_window(&self) -> Option<u32> {
         self.0.tcp.map(|tcp| tcp.window)
     }
 
+    /// Sequence number of its first byte; None without TCP data.
     #[getter]
     fn tcp_seq(&self) -> Option<u32> {
         self.0.tcp.map(|tcp| tcp.seq)
     }
 
+    /// True if it opens its connection; None without TCP data.
     #[getter]
     fn tcp_syn(&self) -> Option<bool> {
         self.0.tcp.map(|tcp| tcp.syn)
@@ -203,8 +211,10 @@ impl Lent {
 #[pyclass(frozen, module = "bentpipe")]
 pub struct Context {
     lent: Arc<Lent>,
+    /// The watched queue.
     #[pyo3(get)]
     queue: Py<QueueState>,
+    /// The AQM's random stream, determined by the run's seed.
     #[pyo3(get)]
     rng: Py<Rng>,
 }
@@ -222,17 +232,19 @@ impl Context {
 
 #[pymethods]
 impl Context {
-    /// [s]
+    /// Simulated time [s].
     #[getter]
     fn now(&self) -> PyResult<f64> {
         self.lent.look(|cx| cx.now.as_secs_f64())
     }
 
+    /// Simulated time [ns]; differences are exact.
     #[getter]
     fn now_ns(&self) -> PyResult<u64> {
         self.lent.look(|cx| cx.now.as_nanos())
     }
 
+    /// Return a waiting packet drawn uniformly; only in `arrive`, None if the scheduler cannot.
     fn sample(&self) -> PyResult<Option<(QueueSlot, Packet)>> {
         let call = self.lent.call();
         self.lent.look(|cx| cx.sample().map(|(slot, pkt)| (QueueSlot { slot, call }, Packet(*pkt))))
@@ -245,48 +257,55 @@ pub struct QueueState(Arc<Lent>);
 
 #[pymethods]
 impl QueueState {
+    /// Packets waiting.
     #[getter]
     fn packets(&self) -> PyResult<u32> {
         self.0.look(|cx| cx.queue.packets)
     }
 
+    /// Bytes waiting.
     #[getter]
     fn bytes(&self) -> PyResult<u64> {
         self.0.look(|cx| cx.queue.bytes)
     }
 
+    /// Packets held back at the mark point.
     #[getter]
     fn held(&self) -> PyResult<u32> {
         self.0.look(|cx| cx.queue.held)
     }
 
+    /// Maximum number of packets; None without limit.
     #[getter]
     fn limit_packets(&self) -> PyResult<Option<u32>> {
         self.0.look(|cx| Some(cx.queue.limit.packets).filter(|n| *n != Limit::NONE.packets))
     }
 
+    /// Maximum number of bytes; None without limit.
     #[getter]
     fn limit_bytes(&self) -> PyResult<Option<u64>> {
         self.0.look(|cx| Some(cx.queue.limit.bytes).filter(|n| *n != Limit::NONE.bytes))
     }
 
-    /// [bytes/s]
+    /// Capacity of the link that drains it [bytes/s].
     #[getter]
     fn capacity(&self) -> PyResult<f64> {
         self.0.look(|cx| cx.queue.capacity.bytes_per_sec())
     }
 
+    /// Bytes sent over its link since the start of the run.
     #[getter]
     fn sent_bytes(&self) -> PyResult<u64> {
         self.0.look(|cx| cx.queue.sent_bytes)
     }
 
-    /// [s]
+    /// Time since which its link has been idle [s]; None while it is busy.
     #[getter]
     fn idle_since(&self) -> PyResult<Option<f64>> {
         self.0.look(|cx| cx.queue.idle_since.map(Instant::as_secs_f64))
     }
 
+    /// Time since which its link has been idle [ns]; None while it is busy.
     #[getter]
     fn idle_since_ns(&self) -> PyResult<Option<u64>> {
         self.0.look(|cx| cx.queue.idle_since.map(Instant::as_nanos))
@@ -299,26 +318,32 @@ pub struct Rng(Arc<Lent>);
 
 #[pymethods]
 impl Rng {
+    /// Return a number in [0, 1).
     fn uniform(&self) -> PyResult<f64> {
         self.0.look(|cx| cx.rng.uniform())
     }
 
+    /// Return a number in [low, high).
     fn uniform_in(&self, low: f64, high: f64) -> PyResult<f64> {
         self.0.look(|cx| cx.rng.uniform_in(low, high))
     }
 
+    /// Return one of 0, 1, … n - 1.
     fn below(&self, n: u64) -> PyResult<u64> {
         self.0.look(|cx| cx.rng.below(n))
     }
 
+    /// Return an exponentially distributed number with this mean.
     fn exponential(&self, mean: f64) -> PyResult<f64> {
         self.0.look(|cx| cx.rng.exponential(mean))
     }
 
+    /// Return a normally distributed number with mean 0 and variance 1.
     fn normal(&self) -> PyResult<f64> {
         self.0.look(|cx| cx.rng.normal())
     }
 
+    /// Return 64 random bits.
     fn bits(&self) -> PyResult<u64> {
         self.0.look(|cx| cx.rng.bits())
     }
