@@ -51,8 +51,8 @@ BEHIND: tuple[str, ...] = ("red", "vrc", "gkvq", "avqred", "pfavqred", "drr", "f
 PLAIN: tuple[str, ...] = ("red", "vrc", "pi", "avqred", "codel", "drr", "fq_codel", "cake")
 """Default candidates with and without a PEP; docs/advise.md gives the reasons."""
 JUDGES: tuple[Judgement, ...] = ("classes", "power", "rank")
-EXTRA = ("fct_p95",)
-"""Metrics shown if all candidates have them."""
+EXTRA = ("fct_p95", "retransmitted")
+"""Metrics shown if all candidates have them; the latter is what drops behind a PEP cost."""
 TRIALS, RUNS, FRESH = 40, 2, 10
 FEW = 5
 """Number of fresh seeds below which the advice warns."""

@@ -610,13 +610,13 @@ def _reason(decision: Decision) -> list[str]:
     equal, both = decision.equal(WORST), decision.equal(WORST, MEAN)
     if both:
         return [
-            f"{_and([first, *both])} serve the classes equally well: the worst-served class of {first} is"
-            f" {mine}. Of these, {first} has the highest power, throughput over response time."
+            f"{_and([first, *both])} cannot be told apart by how they serve the classes; the worst-served class"
+            f" of {first} is {mine}. Of these, {first} has the highest power, throughput over response time."
         ]
     if equal:
         return [
-            f"{_and([first, *equal])} serve their worst-served class equally well, which is {mine} under"
-            f" {first}; {first} serves the classes best on average."
+            f"{_and([first, *equal])} cannot be told apart by their worst-served class, which is {mine}"
+            f" under {first}. Of these, {first} serves the classes best on average."
         ]
     next_best = max((each.name for each in decision.order[1:]), key=lambda name: decision.scores[name][WORST])
     if (
@@ -656,7 +656,7 @@ def _service(decision: Decision) -> tuple[list[str], list[str]]:
         else:
             by_some.append(f"It does not serve {what}, but every other candidate fails as many classes.")
     worse = [
-        f"{name} ({'; '.join(_cause(decision, name, guard) for guard in guards)})"
+        f"{name} ({', '.join(_class(guard) for guard in guards)})"
         for name, guards in decision.bad.items()
         if len(guards) > len(mine)
     ]

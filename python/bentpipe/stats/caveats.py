@@ -22,6 +22,10 @@ __all__ = [
 
 _REMEDIES = (
     (r"spacelink\.window: less than", "Remove the key, whose default is enough, or set it to at least that."),
+    (
+        r"scheduler: packets of split",
+        "The metric retransmitted shows the share of the carrier that this costs.",
+    ),
     (r"dropped behind the PEP", 'Choose an AQM that marks ahead of the PEP (mark = "receive").'),
     (r"below the regulator's rate", 'Set regulator.rate = "link", or the rate below that of the link.'),
     (r"no transport has ecn", "Set ecn = true in a transport, or marking = 'drop'."),

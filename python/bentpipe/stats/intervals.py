@@ -33,6 +33,7 @@ STUDENT, BOOTSTRAP, BATCH_MEANS = "student", "bootstrap", "batch means"
 _FEWEST, _MOST = 20, 1000
 """Range of runs in which Shapiro and Wilk's test chooses between Student's interval and the bootstrap. With
 fewer runs the test has little power; with more the mean is close to normal whatever the runs are."""
+_TWO = "two runs: the interval has one degree of freedom, so tables show both values"
 _RESAMPLES = 9999
 _SEED = 20070401
 _ROUNDING = 1e-12
@@ -86,6 +87,8 @@ def summarise(values: Sequence[float | None]) -> Summary:
     if runs == 1:
         return Summary(mean, None, None, 1)
     found = _judge(mean, [known], [std / math.sqrt(runs)], half_width(std, runs))
+    if runs == 2:
+        found = replace(found, note=_TWO)
     return Summary(mean, std, (found.high - found.low) / 2 if found.skew else found.half, runs, *found.rest)
 
 
