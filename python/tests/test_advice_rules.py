@@ -307,6 +307,16 @@ def test_equal_service_leaves_the_decision_to_the_power() -> None:
     assert "Of these, b has the highest power" in words["reason"][0]
 
 
+def test_throughput_that_repeats_data_has_no_power() -> None:
+    """A quarter of a's 32 Mbit/s is repeated over the satellite, which leaves 24."""
+    samples = {"a": of_classes(32, 3.6, 3.0), "b": of_classes(30, 3.6, 3.0)}
+    for mine, share in ((samples["a"], 25.0), (samples["b"], 0.0)):
+        mine["retransmitted"] = [share] * 6
+    decision, _ = judged_by_classes(samples)
+    assert decision.answer == "b"
+    assert [1 / each.total for each in decision.order] == pytest.approx([30, 24])
+
+
 def test_differences_within_their_interval_do_not_decide() -> None:
     """The MOS of a is 0.2 above that of b, a score of 0.215, but its runs vary by 0.5."""
     for noise, answer in ((0.0, "a"), (0.5, "b")):

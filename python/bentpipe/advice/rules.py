@@ -115,7 +115,7 @@ class Rule:
             name: math.fsum(limit.excess(mine.get(limit.metric)) for limit in self.limits)
             for name, mine in values.items()
         }
-        inverse = {name: inverse_power(mine, self.round_trip) for name, mine in values.items()}
+        inverse = {name: self.inverse(mine) for name, mine in values.items()}
         found: list[Judged] = []
         for outside in sorted(set(excess.values())):
             group = [name for name in values if excess[name] == outside]
@@ -128,6 +128,16 @@ class Rule:
                 found.append(Judged(name, 1 + len(found), inverse[name], {}, outside))
                 group = [other for other in group if other != name]
         return found
+
+    def inverse(self, values: Mapping[str, float | None]) -> float:
+        """Return the inverse of the power (`objectives.inverse_power`).
+
+        If classes judge, only throughput that does not repeat data over the satellite counts.
+        """
+        rate, repeated = values.get("throughput"), values.get("retransmitted")
+        if self.by == "classes" and rate is not None and repeated is not None:
+            values = {**values, "throughput": rate * (1 - repeated / 100)}
+        return inverse_power(values, self.round_trip)
 
     def equal(self, step: str, one: str, other: str, scores: Mapping[str, Mapping[str, float]]) -> bool:
         """Return True if two settings have the same score in practice."""
@@ -475,10 +485,7 @@ def _burden(candidate: Candidate) -> tuple[int, int]:
 def _same_power(samples: Samples, first: str, rule: Rule) -> list[str]:
     def powers(name: str) -> list[float | None]:
         mine = samples[name]
-        totals = [
-            inverse_power(dict(zip(mine, row, strict=True)), rule.round_trip)
-            for row in zip(*mine.values(), strict=True)
-        ]
+        totals = [rule.inverse(dict(zip(mine, row, strict=True))) for row in zip(*mine.values(), strict=True)]
         return [total if math.isfinite(total) else None for total in totals]
 
     best = powers(first)
@@ -610,8 +617,9 @@ def _reason(decision: Decision) -> list[str]:
     equal, both = decision.equal(WORST), decision.equal(WORST, MEAN)
     if both:
         return [
-            f"{_and([first, *both])} cannot be told apart by how they serve the classes; the worst-served class"
-            f" of {first} is {mine}. Of these, {first} has the highest power, throughput over response time."
+            f"{_and([first, *both])} cannot be told apart by how they serve the classes; the worst-served"
+            f" class of {first} is {mine}. Of these, {first} has the highest power, throughput over response"
+            " time."
         ]
     if equal:
         return [
