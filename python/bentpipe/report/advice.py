@@ -158,7 +158,8 @@ def legend(found: Mapping[str, Any], *, short: bool = False) -> str:
             judge = (
                 "Ordered by the score of the worst-served class, then by the mean score of the classes, then"
                 f" by {power}, without what repeats data over the satellite. A score is 1 at the limit of bad"
-                f" and 2 at that of good, at most 3; differences of up to {found['tolerance']:g}, or within their interval, do not decide."
+                f" and 2 at that of good, at most 3; differences of up to {found['tolerance']:g}, or within"
+                " their interval, do not decide."
             )
     bounds = [str(Limit(each["metric"], each["sign"], each["bound"])) for each in found["limits"]]
     if bounds:
