@@ -322,6 +322,9 @@ class Packet:
     def flow(self) -> int:
         """Number of its flow."""
     @property
+    def dscp(self) -> int:
+        """Codepoint (DSCP), 0 to 63."""
+    @property
     def number(self) -> int:
         """Number of packets offered to the AQM before it."""
     @property

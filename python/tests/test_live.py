@@ -114,6 +114,19 @@ def test_unsupported_transport_is_rejected(change: dict[str, str], problem: str)
         chain("live-smoke", scenario)
 
 
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        ('dscp="EF"', "dscp, which live flows do not carry"),
+        ('profile=[["6 h", 1]]', "a profile, which only the simulator follows"),
+    ],
+)
+def test_keys_of_the_simulator_are_rejected(change: str, problem: str) -> None:
+    scenario = json.loads(bp.load("live-smoke", [f"traffic.web.{change}"]).canonical())
+    with pytest.raises(bp.UsageError, match=problem):
+        chain("live-smoke", scenario)
+
+
 EVERYTHING = """
 [traffic.files]
 kind = "files"

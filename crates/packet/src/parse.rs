@@ -45,6 +45,8 @@ pub struct Info {
     pub len: u32,
     /// ECN field.
     pub ecn: Ecn,
+    /// Differentiated services codepoint (RFC 2474).
+    pub dscp: u8,
     /// TCP header; `None` for other protocols and for fragments other than the first.
     pub tcp: Option<TcpInfo>,
     /// True for every fragment of a fragmented packet, the first included.
@@ -132,6 +134,10 @@ pub fn parse(packet: &[u8]) -> Option<Info> {
         dst: SocketAddr::new(dst, port(2)),
         len: at.len as u32,
         ecn: ecn(&at.ip),
+        dscp: match &at.ip {
+            Ip::V4(ip) => ip.dcp().value(),
+            Ip::V6(ip) => ip.dscp().value(),
+        },
         tcp,
         fragment: at.fragment,
     })

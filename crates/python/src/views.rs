@@ -99,6 +99,12 @@ impl Packet {
         self.0.flow.0
     }
 
+    /// Codepoint (DSCP), 0 to 63.
+    #[getter]
+    fn dscp(&self) -> u8 {
+        self.0.dscp
+    }
+
     /// Number of packets offered to the AQM before it.
     #[getter]
     fn number(&self) -> u64 {

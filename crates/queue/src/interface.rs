@@ -19,6 +19,8 @@ pub struct Packet {
     pub arrival: Instant,
     /// ECN field (RFC 3168, section 5).
     pub ecn: Ecn,
+    /// Differentiated services codepoint (RFC 2474), 0 to 63.
+    pub dscp: u8,
     /// True if its connection is split at the gateway ahead, so that the window advertised to its sender can be cut.
     pub split: bool,
     /// True if it tells the gateway to cut that window; set by [`crate::Queue::offer`] with [`crate::Marking::Window`].
@@ -30,11 +32,12 @@ pub struct Packet {
 }
 
 impl Packet {
-    /// A packet of `len` bytes of a flow, without ECN and TCP.
+    /// A packet of `len` bytes of a flow, without ECN and TCP, with the default codepoint.
     #[must_use]
     pub const fn new(len: u32, flow: FlowId, handle: u32) -> Self {
         let (arrival, ecn) = (Instant::ZERO, Ecn::NotEct);
-        Self { len, flow, handle, arrival, ecn, split: false, marked: false, tcp: None, number: 0 }
+        let (split, marked, tcp, number) = (false, false, None, 0);
+        Self { len, flow, handle, arrival, ecn, dscp: 0, split, marked, tcp, number }
     }
 }
 

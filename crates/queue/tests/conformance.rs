@@ -566,6 +566,7 @@ const NOT_TUNED: &[(&str, &str)] = &[
     ("wait", "there to compare with ns-2"),
     ("ared.hysteresis", "trades one delay for another, off by default"),
     ("drop_batch", "a bound on work"),
+    ("cake.diffserv", "the traffic's codepoints decide"),
     ("cake.flows", "must be whole sets: few would be a multiple of ways"),
     ("cake.ways", "must divide flows"),
     ("ce_threshold", "for transports that want marks at a delay, off by default"),

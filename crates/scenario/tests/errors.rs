@@ -88,7 +88,7 @@ fn unknown_keys_are_reported() {
             "sessions = 20",
             "sessions = 20\nflows = 3",
             "my.toml:33:1: traffic.web.flows: no such key; allowed: from, to, transport, sessions, object_size, \
-             objects_per_page, connection_per, http, think_time, request_size, rate_cap, ramp, away, profile, class",
+             objects_per_page, connection_per, http, think_time, request_size, rate_cap, ramp, away, dscp, profile, class",
         ),
         (
             "delay = \"20 ms\"",
@@ -133,6 +133,17 @@ fn wrong_limits_of_quality_are_reported() {
             "my.toml:29:23: thresholds.\"voice.mos\".bad: found NaN; allowed: a number",
         ),
     ]);
+}
+
+#[test]
+fn wrong_codepoints_are_reported() {
+    for (dscp, found) in [("64", "64"), ("-1", "-1"), ("'EFF'", "\"EFF\"")] {
+        let message = changed("sessions = 20", &format!("sessions = 20\ndscp = {dscp}"));
+        let expected = format!(
+            "my.toml:33:8: traffic.web.dscp: found {found}; allowed: a whole number from 0 to 63, or one of CS0, LE, CS1, "
+        );
+        assert!(message.starts_with(&expected), "{message}");
+    }
 }
 
 #[test]

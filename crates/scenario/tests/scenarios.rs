@@ -500,6 +500,17 @@ fn queue_limits_in_time_are_bytes_at_the_nominal_rate() {
     );
 }
 
+/// EF is 101110, AF41 100010 (RFC 3246, RFC 2597). The default changes no canonical form.
+#[test]
+fn codepoints_have_names_and_numbers() {
+    let dscp = |text: &str| load("small-gateway", &[&format!("traffic.web.dscp={text}")]);
+    for (text, number) in [("EF", 0b10_1110), ("AF41", 0b10_0010), ("LE", 1), ("46", 46), ("5", 5)] {
+        assert_eq!(dscp(text).traffic[0].dscp, number, "{text}");
+    }
+    assert_eq!(dscp("CS0").canonical_json(), load("small-gateway", &[]).canonical_json());
+    assert_eq!(dscp("EF").canonical_json(), dscp("46").canonical_json());
+}
+
 #[test]
 fn limits_of_quality_are_filled_in_and_are_not_canonical() {
     let plain = load("small-gateway", &[]);

@@ -101,3 +101,50 @@ fn fair_queues_keep_the_delay_of_sparse_and_bulk_flows_low() {
         assert!((0.75..1.0).contains(&share), "{scheduler}: {share}");
     }
 }
+
+/// Two overloads of 2 Mbit/s each through a gateway of 1 Mbit/s, one with EF. As datagrams and as split TCP they share the
+/// transmit queue evenly in one tin, and 1024 to 256, the quanta of the tins, with `diffserv4`.
+#[test]
+fn codepoints_select_the_tin_of_datagrams_and_of_split_connections() {
+    let shares = |diffserv: &str, traffic: &str, limit: &str| {
+        let text = format!(
+            r#"
+title = "Two classes"
+run = {{ warmup = "10 s", duration = "60 s" }}
+host = {{ server = {{}}, client = {{}} }}
+[link.ingress]
+between = ["server", "gateway"]
+[gateway]
+aqm = {{ algorithm = "droptail" }}
+regulator = {{ rate = "1 Mbps" }}
+transmit_queue = {{ scheduler = {{ algorithm = "cake", diffserv = "{diffserv}", rtt = "1000 s" }}, limit = "{limit}" }}
+pep = {{ buffer_per = "connection" }}
+[link.satellite]
+between = ["gateway", "terminal"]
+delay = "50 ms"
+[link.access]
+between = ["terminal", "client"]
+[traffic.best]
+from = "server"
+to = "client"
+{traffic}
+[traffic.voice]
+dscp = "EF"
+from = "server"
+to = "client"
+{traffic}
+"#
+        );
+        let scenario = Scenario::parse(&text, "test.toml", &[]).unwrap_or_else(|e| panic!("{e}"));
+        let r = bentpipe_sim::run(&scenario, 1, &Progress::default()).unwrap_or_else(|e| panic!("{e}"));
+        let bytes: Vec<_> = r.flows.iter().map(|flow| flow.delivered as f64).collect();
+        assert_eq!(bytes.len(), 2);
+        bytes[0] / (bytes[0] + bytes[1])
+    };
+    let datagrams = "kind = \"cbr\"\nrate = \"2 Mbps\"\npacket = \"1000 B\"";
+    // The PEP's buffers limit the queue of split connections, so nothing is dropped behind it.
+    for (traffic, limit) in [(datagrams, "100 packets"), ("kind = \"bulk\"", "2 MB")] {
+        let (one, four) = (shares("besteffort", traffic, limit), shares("diffserv4", traffic, limit));
+        assert!((one - 0.5).abs() < 0.02 && (four - 0.8).abs() < 0.02, "{traffic}: {one} {four}");
+    }
+}

@@ -456,7 +456,11 @@ impl Links {
             return self.propagate(id, lane, sent);
         }
         // Queues have flow ids of 32 bits: of 10 000 connections, two share an id with a probability of 1 %.
-        let mut pkt = Packet { ecn: info.ecn, ..Packet::new(len, FlowId(info.connection() as u32), id) };
+        let mut pkt = Packet {
+            ecn: info.ecn,
+            dscp: info.dscp,
+            ..Packet::new(len, FlowId(info.connection() as u32), id)
+        };
         if engine.offer(&mut pkt, now, &mut self.dropped) {
             self.enqueue(pkt, lane, now);
         }

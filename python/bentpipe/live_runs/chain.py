@@ -293,6 +293,8 @@ def _listener(
         raise fault(f"{where} goes over {tcp['protocol']}")
     if kind == "dash":
         raise fault(f"{where} is adaptive video, for which there is no live player")
+    if "dscp" in traffic:
+        raise fault(f"{where} has dscp, which live flows do not carry")
     if "profile" in traffic:
         raise fault(f"{where} has a profile, which only the simulator follows")
     algorithm = tcp.get("algorithm", "")

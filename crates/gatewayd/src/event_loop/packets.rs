@@ -49,8 +49,12 @@ impl Daemon {
         let bypasses = relay.is_some() && self.bypasses_aqm(info.tcp.map_or(0, |tcp| tcp.payload));
         let item = self.host.insert(Item::Intercepted { id, ends: (client, server), bytes: Vec::new() });
         let flow = self.flows.flow(client, server, info.protocol);
-        let mut pkt =
-            Packet { ecn: info.ecn, split: relay.is_some(), ..Packet::new(info.len, flow, item.handle()) };
+        let mut pkt = Packet {
+            ecn: info.ecn,
+            dscp: info.dscp,
+            split: relay.is_some(),
+            ..Packet::new(info.len, flow, item.handle())
+        };
         pkt.tcp = self.on_server_segment(&info, relay);
         if bypasses {
             self.observer.counters.aqm_bypassed += 1;
@@ -97,6 +101,7 @@ impl Daemon {
         let window = self.host.senders.segment(number, tcp.seq, tcp.payload + ends, syn, self.now);
         if let Some(relay) = relay.and_then(|id| self.relays.get_mut(id)) {
             relay.server_in_flight = window;
+            relay.dscp = info.dscp;
             if syn {
                 relay.first_seq = Some(tcp.seq.wrapping_add(1));
             }
@@ -227,7 +232,7 @@ impl Daemon {
             info.tcp.map(|tcp| Tcp { window: tcp.payload, seq: tcp.seq, syn: tcp.flags & flag::SYN != 0 });
         let id = self.host.insert(Item::Datagram(bytes));
         let new = Packet::new(info.len, flow, id.handle());
-        let pkt = Packet { ecn: info.ecn, tcp, arrival: self.host.at, ..new };
+        let pkt = Packet { ecn: info.ecn, dscp: info.dscp, tcp, arrival: self.host.at, ..new };
         self.host.gateway.process(pkt, self.host.at);
     }
 

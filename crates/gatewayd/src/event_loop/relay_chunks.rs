@@ -38,7 +38,7 @@ impl Daemon {
             let flow = self.flows.tcp_flow(relay.client, relay.server);
             let item = self.host.insert(Item::Chunk { key, bytes });
             let len = u32::try_from(bytes + self.chunks.header).unwrap_or(u32::MAX);
-            let pkt = Packet { tcp: Some(tcp), ..Packet::new(len, flow, item.handle()) };
+            let pkt = Packet { dscp: relay.dscp, tcp: Some(tcp), ..Packet::new(len, flow, item.handle()) };
             self.host.gateway.transmit(pkt, self.host.at);
         }
     }

@@ -44,6 +44,8 @@ pub struct Relay {
     pub first_seq: Option<u32>,
     /// Bytes that the server had in flight when its last packet arrived.
     pub server_in_flight: u32,
+    /// Codepoint (DSCP) of the server's last packet.
+    pub dscp: u8,
     /// True while it is in the ready list.
     pub is_listed: bool,
     /// True while it waits for room in its buffer.
@@ -100,6 +102,7 @@ impl Relay {
             stream_ended: false,
             first_seq: None,
             server_in_flight: 0,
+            dscp: 0,
             is_listed: false,
             waiting_for_buffer: false,
             waiting_for_memory: false,

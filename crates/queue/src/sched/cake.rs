@@ -14,17 +14,33 @@
 //! - `quantum` is derived from the link's capacity, between 300 and 1514 bytes, so that on a slow link fewer flows
 //!   count as sparse.
 //!
-//! If there is no room, the queue with the most bytes loses packets from its head, one by one.
+//! With `diffserv = "diffserv4"` there are four *tins*, each with all of the above, and the codepoint (DSCP) of a packet
+//! selects its tin. Tins are served by DRR, as in a sch_cake without a shaper: a tin is served until its deficit is below
+//! zero, and gets its quantum when it is passed over. Target and interval of a tin follow its share of the capacity.
+//!
+//! | tin | codepoints | quantum | share for the target |
+//! |---|---|---|---|
+//! | best effort | all others | 1024 B | 1 |
+//! | background | LE, CS1 | 64 B | 1/16 |
+//! | streaming media | CS2, AF2x, TOS4, CS3, AF3x, AF4x | 512 B | 1/2 |
+//! | latency sensitive | CS4, CS5, VA, EF, CS6, CS7 | 256 B | 1/4 |
+//!
+//! So a tin that needs less than its part of the quanta waits for one or two packets of each other tin, and what a tin
+//! does not use goes to the others: of backlogged tins, latency sensitive traffic gets 14 %, however much claims it.
+//!
+//! If there is no room, the queue with the most bytes of all tins loses packets from its head, one by one.
 //!
 //! *Departures:* only CAKE's queueing is implemented. Not included: its shaper (the gateway's regulator or the link
-//! limits the rate, so also `overhead` compensation and `ingress` mode), DiffServ priority tins, the ACK filter, GSO
-//! splitting, and host isolation (`triple-isolate`): a packet here has a flow, not the hosts at its ends. The gateway
+//! limits the rate, so also `overhead` compensation and `ingress` mode), the ACK filter, GSO splitting, and host
+//! isolation (`triple-isolate`): a packet here has a flow, not the hosts at its ends. The gateway
 //! defines a flow (`flow_key`), so a queue can be a user's. Further: an empty queue passes through the old ones before
 //! it may be new again, as in RFC 8290; Linux removes it at once. In Linux BLUE falls, and a queue's tag expires, while
 //! other packets are sent; here both depend on time, in the same steps of a target. The last packet of a queue gets no
 //! signal at all; Linux would still set its ECN field. A flow whose set is full takes over the tag of the queue that it
 //! shares, as in Linux: the former owner may get another queue, and its packets there overtake those left behind. After
-//! 64 dropped packets one is sent. The buffer size is that of the surrounding queue, not four `rtt` of the link.
+//! 64 dropped packets one is sent. All
+//! tins have one `quantum`, and by default there is one tin; sch_cake has three. The buffer size is that of the
+//! surrounding queue, not four `rtt` of the link.
 //!
 //! *In a satellite gateway:* as for `fq_codel`: at the transmit queue it drops acknowledged packets, which is accepted
 //! with a warning; it belongs where connections are not split (`pep.split = []`), or at the queue of a link. Set `rtt`
@@ -56,6 +72,13 @@ pub const ALGORITHM: SchedulerAlgorithm = SchedulerAlgorithm {
 };
 
 const PARAMS: &[Param] = &[
+    Param::name(
+        "diffserv",
+        &["besteffort", "diffserv4"],
+        "besteffort",
+        "Tins: one for all packets, or four by codepoint",
+    )
+    .origin("tc-cake(8), where diffserv3 is the default"),
     Param::number(
         "rtt",
         Unit::Seconds,
@@ -108,24 +131,56 @@ const PARAMS: &[Param] = &[
     .tune(Tune::Log(1e-5, 0.01)),
 ];
 
+/// Quantum of each tin of `diffserv4` [bytes], and the exponent of its share of the capacity: sch_cake,
+/// `cake_config_diffserv4`.
+const DIFFSERV4: [(i64, u32); 4] = [(1024, 0), (64, 4), (512, 1), (256, 2)];
+
+/// Tin of `diffserv4` for a codepoint.
+fn diffserv4(dscp: u8) -> usize {
+    match dscp {
+        // LE, CS1.
+        1 | 8 => 1,
+        // TOS4, CS2, AF2x, CS3, AF3x, AF4x.
+        4 | 16 | 18 | 20 | 22 | 24 | 26 | 28 | 30 | 34 | 36 | 38 => 2,
+        // CS4, CS5, VA, EF, CS6, CS7.
+        32 | 40 | 44 | 46 | 48 | 56 => 3,
+        _ => 0,
+    }
+}
+
 /// CAKE's state.
 #[derive(Debug)]
 pub struct Cake {
     rtt: Duration,
     mtu: u64,
-    ways: u32,
-    /// Capacity for which [`Cake::set`] was computed.
+    /// Capacity for which the tins' settings were computed.
     capacity: Option<Rate>,
+    tins: Vec<Tin>,
+    /// Tin whose turn it is.
+    current: usize,
+    salt: Option<u64>,
+    /// BLUE's probability in the queue that was served last.
+    p: f64,
+}
+
+/// Queues for a part of the traffic.
+#[derive(Debug)]
+struct Tin {
+    ways: u32,
+    /// Exponent of the share of the capacity for which the target is computed.
+    shift: u32,
     set: Settings,
     buckets: Buckets,
     /// By queue.
     cobalts: IdVec<BucketId, Cobalt>,
     /// Owner of each queue.
     tags: IdVec<BucketId, Option<FlowId>>,
-    salt: Option<u64>,
     collisions: u64,
-    /// BLUE's probability in the queue that was served last.
-    p: f64,
+    /// Packets waiting.
+    packets: u32,
+    /// Bytes that it may send when it is passed over.
+    quantum: i64,
+    deficit: i64,
 }
 
 impl Cake {
@@ -137,17 +192,26 @@ impl Cake {
         }
         let (increment, decrement) = (v.number("increment"), v.number("decrement"));
         let none = Duration::ZERO;
-        Ok(Self {
-            rtt: Duration::from_secs_f64(v.number("rtt")),
-            mtu: v.number("mtu") as u64,
+        let tins = if v.name("diffserv") == "diffserv4" { &DIFFSERV4[..] } else { &DIFFSERV4[..1] };
+        let tin = |&(quantum, shift): &(i64, u32)| Tin {
             ways,
-            capacity: None,
+            shift,
             set: Settings { target: none, interval: none, four_packets: none, increment, decrement },
             buckets: Buckets::new(flows, v.number("quantum") as u32),
             cobalts: repeat_n(Cobalt::REST, flows as usize).collect(),
             tags: repeat_n(None, flows as usize).collect(),
-            salt: None,
             collisions: 0,
+            packets: 0,
+            quantum,
+            deficit: 0,
+        };
+        Ok(Self {
+            rtt: Duration::from_secs_f64(v.number("rtt")),
+            mtu: v.number("mtu") as u64,
+            capacity: None,
+            tins: tins.iter().map(tin).collect(),
+            current: 0,
+            salt: None,
             p: 0.0,
         })
     }
@@ -158,11 +222,65 @@ impl Cake {
             return;
         }
         self.capacity = Some(capacity);
-        let packet = capacity.time_to_send(self.mtu);
         let wanted = self.rtt.part(20).max(Duration::from_nanos(1));
-        self.set.target = wanted.max(packet.times(3).part(2));
-        self.set.interval = (self.rtt + self.set.target.saturating_sub(wanted)).max(self.set.target.times(2));
-        self.set.four_packets = packet.times(4);
+        for tin in &mut self.tins {
+            let packet = Rate::from_bps(capacity.as_bps() >> tin.shift).time_to_send(self.mtu);
+            let set = &mut tin.set;
+            set.target = wanted.max(packet.times(3).part(2));
+            set.interval = (self.rtt + set.target.saturating_sub(wanted)).max(set.target.times(2));
+            set.four_packets = packet.times(4);
+        }
+    }
+
+    /// Returns the tin of a packet.
+    #[inline]
+    fn tin_of(&self, pkt: &Packet) -> usize {
+        if self.tins.len() == 1 { 0 } else { diffserv4(pkt.dscp) }
+    }
+
+    /// Gives the tins that are passed over their quanta, up to the next `active` one with a deficit of at least zero, and
+    /// returns it; `None` if none is active. `gives` gets a tin and its new deficit.
+    #[inline]
+    fn next_tin(&self, active: impl Fn(&Tin) -> bool, mut gives: impl FnMut(usize, i64)) -> Option<usize> {
+        if self.tins.len() == 1 {
+            return Some(0);
+        }
+        if !self.tins.iter().any(&active) {
+            return None;
+        }
+        let mut deficits = [0; DIFFSERV4.len()];
+        for (deficit, tin) in deficits.iter_mut().zip(&self.tins) {
+            *deficit = tin.deficit;
+        }
+        let mut at = self.current;
+        while deficits[at] < 0 || !active(&self.tins[at]) {
+            if deficits[at] <= 0 {
+                deficits[at] += self.tins[at].quantum;
+                gives(at, deficits[at]);
+            }
+            at = (at + 1) % self.tins.len();
+        }
+        Some(at)
+    }
+
+    /// Removes the oldest packet of the queue with the most bytes.
+    fn drop_from_fattest(&mut self, now: Instant) -> Option<Packet> {
+        let fattest = |tin: &Tin| tin.buckets.fattest().map(|bucket| (tin.buckets.bytes(bucket), bucket));
+        let all =
+            self.tins.iter_mut().filter_map(|tin| fattest(tin).map(|(bytes, bucket)| (bytes, bucket, tin)));
+        // The first of equals.
+        let (_, bucket, tin) = all.reduce(|most, next| if next.0 > most.0 { next } else { most })?;
+        let victim = tin.buckets.take(bucket)?;
+        tin.packets -= 1;
+        tin.cobalts[bucket].full(now, &tin.set);
+        Some(victim)
+    }
+}
+
+impl Tin {
+    /// Returns true if queues wait for a turn, which may be empty.
+    fn has_queues(&self) -> bool {
+        self.buckets.len(List::New) + self.buckets.len(List::Old) > 0
     }
 
     /// Returns the queue of a flow.
@@ -194,33 +312,38 @@ impl Scheduler for Cake {
     fn push(&mut self, pkt: Packet, cx: &mut Context<'_>, out: &mut dyn SchedulerHost) {
         self.set_capacity(cx.queue.capacity);
         let salt = *self.salt.get_or_insert_with(|| cx.rng.bits());
-        let bucket = self.classify(pkt.flow, salt, cx.now);
-        if self.buckets.list(bucket).is_none() {
-            self.cobalts[bucket].rest(cx.now, &self.set);
+        let at = self.tin_of(&pkt);
+        let tin = &mut self.tins[at];
+        let bucket = tin.classify(pkt.flow, salt, cx.now);
+        if tin.buckets.list(bucket).is_none() {
+            tin.cobalts[bucket].rest(cx.now, &tin.set);
         }
-        self.buckets.push(bucket, pkt);
-        make_room(cx, &pkt, out, || {
-            let fattest = self.buckets.fattest()?;
-            let victim = self.buckets.take(fattest)?;
-            self.cobalts[fattest].full(cx.now, &self.set);
-            Some(victim)
-        });
+        tin.buckets.push(bucket, pkt);
+        tin.packets += 1;
+        make_room(cx, &pkt, out, || self.drop_from_fattest(cx.now));
     }
 
     fn pop(&mut self, cx: &mut Context<'_>, out: &mut dyn SchedulerHost) -> Option<Packet> {
         self.set_capacity(cx.queue.capacity);
         let mut dropped = 0;
         loop {
-            let bucket = self.buckets.turn()?;
-            let cobalt = &mut self.cobalts[bucket];
-            let Some(pkt) = self.buckets.take(bucket) else {
-                cobalt.empty(cx.now, &self.set);
-                self.buckets.on_empty(bucket);
+            let mut deficits = [None; DIFFSERV4.len()];
+            self.current = self.next_tin(Tin::has_queues, |at, deficit| deficits[at] = Some(deficit))?;
+            for (tin, deficit) in self.tins.iter_mut().zip(deficits) {
+                tin.deficit = deficit.unwrap_or(tin.deficit);
+            }
+            let tin = &mut self.tins[self.current];
+            let bucket = tin.buckets.turn()?;
+            let cobalt = &mut tin.cobalts[bucket];
+            let Some(pkt) = tin.buckets.take(bucket) else {
+                cobalt.empty(cx.now, &tin.set);
+                tin.buckets.on_empty(bucket);
                 continue;
             };
-            let signal = cobalt.leaves(cx.now - pkt.arrival, cx.now, &self.set, || cx.rng.uniform());
+            tin.packets -= 1;
+            let signal = cobalt.leaves(cx.now - pkt.arrival, cx.now, &tin.set, || cx.rng.uniform());
             self.p = cobalt.p();
-            let exempt = self.buckets.packets(bucket) == 0 || dropped == MAX_DROPS_PER_DEQUEUE;
+            let exempt = tin.buckets.packets(bucket) == 0 || dropped == MAX_DROPS_PER_DEQUEUE;
             let next = match signal {
                 Signal::Mark if !exempt => out.mark(pkt).inspect(|_| cobalt.marked(cx.now)),
                 Signal::Drop if !exempt => {
@@ -230,7 +353,8 @@ impl Scheduler for Cake {
                 _ => Some(pkt),
             };
             if let Some(pkt) = next {
-                self.buckets.charge(bucket, pkt.len);
+                tin.buckets.charge(bucket, pkt.len);
+                tin.deficit -= i64::from(pkt.len);
                 return Some(pkt);
             }
             dropped += 1;
@@ -238,14 +362,15 @@ impl Scheduler for Cake {
     }
 
     fn peek(&self) -> Option<&Packet> {
-        self.buckets.peek()
+        self.tins[self.next_tin(|tin| tin.packets > 0, |_, _| {})?].buckets.peek()
     }
 
     fn probe(&self, out: &mut dyn FnMut(&'static str, f64)) {
-        out("new_flows", f64::from(self.buckets.len(List::New)));
-        out("old_flows", f64::from(self.buckets.len(List::Old)));
+        let flows = |list| self.tins.iter().map(|tin| f64::from(tin.buckets.len(list))).sum();
+        out("new_flows", flows(List::New));
+        out("old_flows", flows(List::Old));
         out("p", self.p);
-        out("collisions", self.collisions as f64);
+        out("collisions", self.tins.iter().map(|tin| tin.collisions).sum::<u64>() as f64);
     }
 }
 
@@ -253,7 +378,8 @@ impl Scheduler for Cake {
 mod tests {
     use super::super::steps::Steps;
     use super::*;
-    use crate::Marking;
+    use crate::aqm::droptail::DropTail;
+    use crate::{Limit, Marking, Queue, QueueConfig};
 
     fn bench(given: &[(&str, f64)], packets: u32, seed: u64) -> Steps {
         Steps::new(&ALGORITHM, given, packets, Marking::Drop, seed)
@@ -376,7 +502,8 @@ mod tests {
             (80_000, 227_100, 454_200, 605_600),
         ] {
             cake.set_capacity(Rate::from_bps(bps));
-            let found = (cake.set.target, cake.set.interval, cake.set.four_packets);
+            let set = &cake.tins[0].set;
+            let found = (set.target, set.interval, set.four_packets);
             assert_eq!(
                 found,
                 (Duration::from_micros(target), Duration::from_micros(interval), Duration::from_micros(four))
@@ -428,6 +555,91 @@ mod tests {
                 while steps.pop(us + 50_000).is_some() {}
             }
             assert_eq!(steps.lost.len(), lost, "{:?}", steps.lost);
+        }
+    }
+
+    /// The table `diffserv4` of net/sched/sch_cake.c in Linux, by codepoint.
+    #[test]
+    fn tins_are_those_of_the_kernel() {
+        let kernel = [
+            [0, 1, 0, 0, 2, 0, 0, 0],
+            [1, 0, 0, 0, 0, 0, 0, 0],
+            [2, 0, 2, 0, 2, 0, 2, 0],
+            [2, 0, 2, 0, 2, 0, 2, 0],
+            [3, 0, 2, 0, 2, 0, 2, 0],
+            [3, 0, 0, 0, 3, 0, 3, 0],
+            [3, 0, 0, 0, 0, 0, 0, 0],
+            [3, 0, 0, 0, 0, 0, 0, 0],
+        ];
+        for (dscp, tin) in kernel.concat().into_iter().enumerate() {
+            assert_eq!(diffserv4(dscp as u8), tin, "DSCP {dscp}");
+        }
+    }
+
+    fn tins(packets: u32) -> Queue {
+        let link = crate::Link { capacity: Rate::from_bps(8_000_000), mean_packet: 1000.0 };
+        let given = |name: &str| (name == "diffserv").then_some(crate::Value::Name("diffserv4"));
+        let cake = Cake::new(&Values::resolve(PARAMS, &link, &given).unwrap()).unwrap();
+        let limit = Limit { packets, bytes: u64::MAX };
+        let (marking, seed, name) = (Marking::Drop, 1, String::new());
+        let setup = QueueConfig { marking, limit, capacity: link.capacity, seed, name };
+        Queue::new(Box::new(cake), Box::new(DropTail), &setup)
+    }
+
+    fn add(queue: &mut Queue, dscp: u8, handle: u32, lost: &mut Vec<(u32, DropReason)>) {
+        let pkt = Packet { dscp, ..Packet::new(1000, FlowId(u32::from(dscp)), handle) };
+        queue.enqueue(pkt, Instant::ZERO, lost);
+    }
+
+    /// Backlogged tins share the link as their quanta, 1024 : 64 : 512 : 256 of 1856: of 1856 packets, as many each. A tin alone
+    /// gets all of it. The packet that `peek` shows is the one that leaves.
+    #[test]
+    fn backlogged_tins_share_the_link_by_their_quanta() {
+        for (dscps, shares) in [
+            (&[0, 8, 26, 46][..], &[1024.0, 64.0, 512.0, 256.0][..]),
+            (&[0, 46], &[1856.0 * 0.8, 1856.0 * 0.2]),
+            (&[8], &[1856.0]),
+        ] {
+            let (mut queue, mut lost) = (tins(100_000), Vec::new());
+            for handle in 0..3000 {
+                dscps.iter().for_each(|&dscp| add(&mut queue, dscp, handle, &mut lost));
+            }
+            let mut sent = [0.0; 64];
+            for _ in 0..1856 {
+                let shown = queue.peek().map(|pkt| (pkt.dscp, pkt.handle));
+                let pkt = queue.dequeue(Instant::ZERO, &mut lost).unwrap();
+                assert_eq!(shown, Some((pkt.dscp, pkt.handle)));
+                sent[usize::from(pkt.dscp)] += 1.0;
+            }
+            for (dscp, share) in dscps.iter().zip(shares) {
+                // Each tin is at most a packet and a quantum off, seen from its own and from another's turn.
+                let found: f64 = sent[usize::from(*dscp)];
+                assert!((found - share).abs() <= 4.0, "DSCP {dscp}: {found} of {share}");
+            }
+        }
+    }
+
+    /// A call in the tin for latency beside a backlog of best effort: each of its packets is among the next three.
+    #[test]
+    fn sparse_tin_waits_for_a_packet_of_each_other_tin() {
+        let (mut queue, mut lost) = (tins(100_000), Vec::new());
+        (0..500).for_each(|handle| add(&mut queue, 0, handle, &mut lost));
+        for turn in 0..50 {
+            (0..7).for_each(|_| assert!(queue.dequeue(Instant::ZERO, &mut lost).is_some()));
+            add(&mut queue, 46, 1000 + turn, &mut lost);
+            let next = [(); 3].map(|()| queue.dequeue(Instant::ZERO, &mut lost).map(|pkt| pkt.handle));
+            assert!(next.contains(&Some(1000 + turn)), "{turn}: {next:?}");
+        }
+    }
+
+    /// Of two queues the one with more bytes loses, in whichever tin it is.
+    #[test]
+    fn longest_queue_of_all_tins_loses_packets() {
+        for (longer, shorter) in [(0, 46), (46, 0)] {
+            let (mut queue, mut lost) = (tins(10), Vec::new());
+            (0..4).for_each(|handle| add(&mut queue, shorter, 100 + handle, &mut lost));
+            (0..8).for_each(|handle| add(&mut queue, longer, handle, &mut lost));
+            assert_eq!(lost, [(0, DropReason::Overflow), (1, DropReason::Overflow)]);
         }
     }
 

@@ -26,6 +26,9 @@ pub struct Traffic {
     /// Class of traffic; `None` if it is named after the traffic.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub class: Option<String>,
+    /// Codepoint (DSCP) of its packets, in both directions.
+    #[serde(skip_serializing_if = "is_default_codepoint")]
+    pub dscp: u8,
     /// Load over a day; `None` if it is constant.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub profile: Option<Profile>,
@@ -41,6 +44,10 @@ pub struct Profile {
     /// Times since the beginning of the run, ascending and less than a day, and the shares there, from 0 to 1.
     #[serde(serialize_with = "points")]
     pub points: Vec<(Duration, f64)>,
+}
+
+fn is_default_codepoint(dscp: &u8) -> bool {
+    *dscp == 0
 }
 
 fn points<S: serde::Serializer>(points: &[(Duration, f64)], to: S) -> Result<S::Ok, S::Error> {

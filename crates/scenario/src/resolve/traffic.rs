@@ -137,8 +137,9 @@ pub fn traffic(
             return Err(cx.error(&step(&path, "class"), problem));
         }
         let class = raw.class().filter(|class| *class != name).map(str::to_owned);
+        let dscp = raw.dscp().map_or(0, |dscp| dscp.0);
         let profile = profile(cx, &step(&path, "profile"), raw.profile())?;
-        all.push(Traffic { name: name.to_owned(), from, to, route, kind, class, profile });
+        all.push(Traffic { name: name.to_owned(), from, to, route, kind, class, dscp, profile });
     }
     Ok(all)
 }

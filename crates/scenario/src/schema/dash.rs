@@ -4,6 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::MOST;
+use super::dscp::Dscp;
 use super::forms::Distribution;
 use super::profile::Profile;
 use super::quantity::{PercentageKind, Rate, Size, Span, SpanKind, Time, TimeKind, Whole};
@@ -64,6 +65,9 @@ pub struct Dash {
     /// begin another viewing at the return.
     #[serde(default)]
     pub away: Vec<[Time; 2]>,
+    /// Codepoint (DSCP) of the packets in both directions. Default: "CS0".
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub dscp: Option<Dscp>,
     /// Load over a day: the share of the viewers who are present, with times of day, linear between them. Default: constant.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub profile: Option<Profile>,

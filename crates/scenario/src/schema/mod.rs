@@ -6,6 +6,7 @@ pub mod aqm;
 pub mod channel;
 pub mod dash;
 pub mod dimension;
+pub mod dscp;
 pub mod file;
 pub mod forms;
 pub mod gateway;

@@ -4,6 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::MOST;
+use super::dscp::Dscp;
 use super::forms::Distribution;
 use super::profile::Profile;
 use super::quantity::{
@@ -37,6 +38,9 @@ macro_rules! sources {
             /// return.
             #[serde(default)]
             pub away: Vec<[Time; 2]>,
+            /// Codepoint (DSCP) of the packets in both directions. Default: "CS0".
+            #[serde(skip_serializing_if = "Option::is_none")]
+            pub dscp: Option<Dscp>,
             /// Load over a day: the share of the flows that are present, with times of day, linear between them. Default: constant.
             #[serde(skip_serializing_if = "Option::is_none")]
             pub profile: Option<Profile>,
@@ -47,10 +51,10 @@ macro_rules! sources {
 
         impl Source for $name {
             fn common(&self) -> Common<'_> {
-                let Self { from, to, transport, flows, start, away, profile, class, .. } = self;
+                let Self { from, to, transport, flows, start, away, dscp, profile, class, .. } = self;
                 let (transport, class) = (transport.as_deref(), class.as_deref());
                 let profile = profile.as_ref();
-                Common { from, to, transport, flows: flows.0, start, away, profile, class }
+                Common { from, to, transport, flows: flows.0, start, away, dscp: *dscp, profile, class }
             }
         }
     )*};
@@ -64,6 +68,7 @@ pub struct Common<'a> {
     pub flows: u32,
     pub start: &'a Distribution<TimeKind>,
     pub away: &'a [[Time; 2]],
+    pub dscp: Option<Dscp>,
     pub profile: Option<&'a Profile>,
     pub class: Option<&'a str>,
 }

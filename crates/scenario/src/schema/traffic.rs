@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize, Serializer};
 
 use super::MOST;
 use super::dash::Dash;
+use super::dscp::Dscp;
 use super::forms::{Distribution, tagged};
 use super::packets::{Cbr, Common, Mmpp, OnOff, Poisson, Replay, Source as _, Video, Voip};
 use super::profile::Profile;
@@ -80,6 +81,18 @@ impl Traffic {
             Self::Dash(t) => t.profile.as_ref(),
             Self::Probe(_) => None,
             _ => self.packets().and_then(|t| t.profile),
+        }
+    }
+
+    /// Returns the codepoint of the packets.
+    pub fn dscp(&self) -> Option<Dscp> {
+        match self {
+            Self::Pages(t) => t.dscp,
+            Self::Files(t) => t.dscp,
+            Self::Bulk(t) => t.dscp,
+            Self::Dash(t) => t.dscp,
+            Self::Probe(_) => None,
+            _ => self.packets().and_then(|t| t.dscp),
         }
     }
 
@@ -184,6 +197,9 @@ pub struct Pages {
     /// Periods without new pages: pairs of start and end, since the beginning of the run.
     #[serde(default)]
     pub away: Vec<[Time; 2]>,
+    /// Codepoint (DSCP) of the packets in both directions. Default: "CS0".
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub dscp: Option<Dscp>,
     /// Load over a day: the share of the sessions that open pages, with times of day, linear between them. Default: constant.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub profile: Option<Profile>,
@@ -235,6 +251,9 @@ pub struct Bulk {
     /// departure and restart on a new connection at the return.
     #[serde(default)]
     pub away: Vec<[Time; 2]>,
+    /// Codepoint (DSCP) of the packets in both directions. Default: "CS0".
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub dscp: Option<Dscp>,
     /// Load over a day: the share of the transfers that are present, with times of day, linear between them. Default: constant.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub profile: Option<Profile>,
@@ -272,6 +291,9 @@ pub struct Files {
     /// Periods without new transfers: pairs of start and end, since the beginning of the run.
     #[serde(default)]
     pub away: Vec<[Time; 2]>,
+    /// Codepoint (DSCP) of the packets in both directions. Default: "CS0".
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub dscp: Option<Dscp>,
     /// Load over a day: the share of the peak rate at which transfers start, which `interval` gives, with times of day, linear between them. Default: constant.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub profile: Option<Profile>,

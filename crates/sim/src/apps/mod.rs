@@ -100,6 +100,8 @@ pub struct Apps {
     pub traffic: IdVec<TrafficId, Traffic>,
     pub sessions: IdVec<SessionId, Session>,
     pub sources: IdVec<SourceId, Source>,
+    /// True if a traffic has another codepoint than the default.
+    pub has_codepoints: bool,
 }
 
 impl Apps {

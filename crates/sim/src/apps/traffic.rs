@@ -20,6 +20,8 @@ pub struct Traffic {
     pub to: Group,
     pub kind: Kind,
     pub transport: Transport,
+    /// Codepoint of its packets.
+    pub dscp: u8,
     /// Presence of its users.
     pub presence: Presence,
     /// Slots that are not in use.

@@ -57,6 +57,7 @@ impl Builder<'_, '_> {
             to: group(t.to),
             kind,
             transport,
+            dscp: t.dscp,
             presence: Presence::new(away.clone(), t.profile.as_ref(), count),
             free_slots: Vec::new(),
         }
@@ -159,7 +160,8 @@ pub(super) fn apps(
     seed: u64,
     clock: &mut Clock,
 ) -> Apps {
-    let mut apps = Apps { traffic, ..Apps::default() };
+    let has_codepoints = scenario.traffic.iter().any(|t| t.dscp != 0);
+    let mut apps = Apps { traffic, has_codepoints, ..Apps::default() };
     let mut first_transfers = Vec::new();
     for (id, t) in apps.traffic.ids().zip(&scenario.traffic) {
         let presence = &apps.traffic[id].presence;

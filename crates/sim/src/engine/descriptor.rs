@@ -35,8 +35,14 @@ impl Engine {
             _ => {}
         }
         let split = matches!(self.network.next_hop(id), Some(Hop::Gateway { splits: true, .. }));
+        let dscp = match packet.slot {
+            Some(slot) if self.apps.has_codepoints => {
+                self.apps.traffic[self.endpoints.slots[slot].traffic].dscp
+            }
+            _ => 0,
+        };
         let arrival = self.clock.now();
-        Packet { arrival, ecn, split, tcp, ..Packet::new(packet.len, packet.flow, id.index()) }
+        Packet { arrival, ecn, dscp, split, tcp, ..Packet::new(packet.len, packet.flow, id.index()) }
     }
 
     /// Describes a packet to a gateway's queues, which number flows by the gateway's flow key.
