@@ -221,6 +221,7 @@ fn marking_adjusts_the_checksum() {
 
         let mut packet = v6();
         packet[0..2].copy_from_slice(&[0x6b, 0x8a | ecn << 4]);
+        assert_eq!(parse(&packet).map(|info| (info.ecn, info.dscp)), Some((name, 46)));
         let mut after = packet.clone();
         assert_eq!(set_ce(&mut after), ecn != 0);
         if ecn != 0 {

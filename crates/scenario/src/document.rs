@@ -242,6 +242,20 @@ mod tests {
         assert!(warnings.len() == 1 && warnings[0].contains("up to 1.7 MB"), "{warnings:?}");
     }
 
+    /// 20 Mbit/s are the rate before the modem's first message.
+    #[test]
+    fn default_capacity_follows_a_regulator_that_follows_the_modem() {
+        for (regulator, follows) in [("\"link\"", true), ("\"20 Mbps\"", false)] {
+            let text =
+                format!("[gateway]\naqm = {{ algorithm = \"avqred\" }}\nregulator.rate = {regulator}\n");
+            let document = Document::parse(&text, "g.toml").unwrap();
+            let section =
+                document.gateway(Duration::from_millis(600), Some(Rate::from_bps(20_000_000))).unwrap();
+            let values = &section.gateway.aqm.values;
+            assert_eq!((values.number("max_capacity"), values.follows("max_capacity")), (20e6, follows));
+        }
+    }
+
     #[test]
     fn mistakes_are_located_in_the_file() {
         for (from, to, message) in [
