@@ -1,4 +1,4 @@
-//! The bottleneck of each TCP flow, found at every sample from the state of its connections, streams and queues.
+//! The bottleneck of each TCP flow, found every second or so from the state of its connections, streams and queues.
 
 use bentpipe_queue::Queue;
 use bentpipe_transport::tcp;
@@ -18,9 +18,9 @@ const STANDING_QUEUE: u64 = 10;
 /// A place is busy if it sends for this share of the time [%].
 const BUSY: u64 = 90;
 
-/// Shortest time over which loads are measured: longer than a round trip, in which the packets of one window may come at
-/// once.
-const LOAD_TIME: Duration = Duration::from_secs(1);
+/// Shortest time between two looks at flows and loads: longer than a round trip, in which the packets of one window may
+/// come at once.
+const INTERVAL: Duration = Duration::from_secs(1);
 
 /// Loads of all places.
 pub struct Loads {
@@ -65,8 +65,11 @@ impl Load {
 }
 
 impl Engine {
-    /// Records the bottleneck of each flow.
+    /// Records the bottleneck of each flow, if the last look is long enough ago.
     pub(super) fn sample_bottlenecks(&mut self) {
+        if self.clock.now() - self.loads.at < INTERVAL {
+            return;
+        }
         self.update_loads();
         for slot in self.endpoints.slots.iter() {
             if slot.phase == Phase::Live && !slot.conns.is_empty() {
@@ -78,11 +81,7 @@ impl Engine {
 
     fn update_loads(&mut self) {
         let Self { network, gateways, loads, clock, .. } = self;
-        let (begin, now) = (loads.at, clock.now());
-        if now - begin < LOAD_TIME {
-            return;
-        }
-        loads.at = now;
+        let (begin, now) = (std::mem::replace(&mut loads.at, clock.now()), clock.now());
         for (link, load) in network.links.iter().zip(loads.links.iter_mut()) {
             match link.engine.queue() {
                 Some(queue) => *load = Load::of(queue, *load, begin, now),
