@@ -43,7 +43,7 @@ def test_transient_in_the_measured_time_is_reported_with_numbers() -> None:
     assert not any(each.clear for each in found if each is not slow)
     (line,) = warmup_warnings(found)
     assert line.startswith("A warm-up of 10 s is too short; settled by MSER-5: slow: transmit queue from ")
-    assert line.endswith(f"Use --warmup {slow.detected:g}s.")
+    assert line.endswith(f"Set run.warmup to {slow.detected:g} s.")
 
 
 def test_growing_queue_does_not_settle() -> None:

@@ -9,6 +9,7 @@ import hashlib
 import json
 import math
 import shlex
+import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, closing
@@ -20,12 +21,15 @@ from bentpipe import _core, files, pages
 from bentpipe.advice.rules import MARGIN, TOLERANCE, Candidate, Judgement, Rule, decide, rows, sentences
 from bentpipe.errors import ResultError, UsageError
 from bentpipe.format import clock
+from bentpipe.runs.compare import run
 from bentpipe.runs.dataset import Dataset, Failure, Run
 from bentpipe.runs.former_names import present_document
 from bentpipe.runs.plan import Given, is_python, opened, overrides_from, path_of, read, shipped, slug
 from bentpipe.runs.progress import OnProgress, reported
 from bentpipe.runs.python_aqm import PythonAqm, Setting, imported, is_path
+from bentpipe.runs.result import Result
 from bentpipe.runs.source import Source
+from bentpipe.runs.store import MANIFEST
 from bentpipe.runs.workers import Threads, Workers
 from bentpipe.stats.caveats import (
     fixed_capacity,
@@ -38,6 +42,7 @@ from bentpipe.stats.caveats import (
 from bentpipe.stats.metrics import check_classes
 from bentpipe.stats.objectives import Limit, Objective, kept, limits_from, objectives_from
 from bentpipe.stats.services import Service, services
+from bentpipe.stats.warmup import warmup_warnings
 from bentpipe.tuning.holdout import fresh_seeds, means, rerun
 from bentpipe.tuning.quiet import without_widget_warning
 
@@ -373,6 +378,7 @@ def execute(
         if (wait := hidden_queue(mine, round_trip(plan.base.effective())))
     }
     words["warnings"] += hidden_queues(waits)
+    words["warnings"] += warmup_warnings(_present(plan, folder / "present").settled)
     if len(plan.fresh) < FEW:
         words["warnings"].append(
             f"{len(plan.fresh)} fresh seeds hardly tell candidates apart. Use --runs {FRESH}, the default."
@@ -619,6 +625,19 @@ def _named(plan: AdvicePlan, name: str, candidate: Candidate) -> Candidate:
     if candidate.parameters:
         return _with_doubts(plan, replace(candidate, name=f"{name} tuned"))
     return _with_doubts(plan, replace(candidate, name=f"{name} defaults", role="as it is"))
+
+
+def _present(plan: AdvicePlan, folder: Path) -> Result:
+    """Return one run of the present setting at full length, whose series the search does not keep.
+
+    It is not repeated if `folder` holds it.
+    """
+    try:
+        return Result(folder)
+    except ResultError:
+        if (folder / MANIFEST).exists():
+            shutil.rmtree(folder)
+    return run(plan.base, seed=plan.seeds[0], jobs=1, out=folder, progress=False)
 
 
 def _references(plan: AdvicePlan) -> list[Candidate]:

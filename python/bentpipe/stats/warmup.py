@@ -117,14 +117,14 @@ def warmup_warnings(found: Sequence[Warmup]) -> list[str]:
         )
         end = brief(max(each.detected or 0.0 for each in late))
         lines.append(
-            f"A warm-up of {brief(late[0].discarded)} s is too short; settled by MSER-5: {parts}. Use"
-            f" --warmup {end}s."
+            f"A warm-up of {brief(late[0].discarded)} s is too short; settled by MSER-5: {parts}. Set"
+            f" run.warmup to {end} s."
         )
     if never:
         parts = _by_setting(never, lambda each: each.quantity.label)
         lines.append(
-            f"Not settled within the first half of the measured time by MSER-5: {parts}. Use a longer"
-            " --duration."
+            f"Not settled within the first half of the measured time by MSER-5: {parts}. Set a longer"
+            " run.duration."
         )
     return lines
 
