@@ -15,10 +15,10 @@ from bentpipe.report.pages import environment
 from bentpipe.report.picture import picture
 from bentpipe.runs.result import Result
 from bentpipe.runs.store import LIVE
+from bentpipe.stats.caveats import caveats, remedied
 from bentpipe.stats.metrics import METRICS
 from bentpipe.stats.ranking import MANY, ranking
 from bentpipe.stats.services import findings, served, services
-from bentpipe.stats.warmup import warmup_warnings
 from bentpipe.sweeps.result import SweepResult
 from bentpipe.tuning.result import TuneResult
 
@@ -128,7 +128,7 @@ def scenario_cell(scenario: Scenario) -> str:
         scenario.title or scenario.name,
         [scenario.name],
         [_pairs("", rows)],
-        warnings=scenario.warnings,
+        warnings=[remedied(each) for each in scenario.warnings],
         drawing=picture(scenario),
     )
 
@@ -194,7 +194,7 @@ def result_cell(result: Result) -> str:
         ],
         tables,
         facts=findings(result) if len(names) <= MANY else [],
-        warnings=_result_warnings(result),
+        warnings=caveats(result),
     )
 
 
@@ -202,19 +202,6 @@ def _second(label: str, unit: str) -> str:
     """Return the second line of the heading of a class: its figure and unit."""
     figure = label.partition(": ")[2]
     return f"{figure} [{unit}]" if unit else figure
-
-
-def _result_warnings(result: Result) -> list[str]:
-    found: dict[str, list[str]] = {}
-    for setting in result.manifest["settings"]:
-        for warning in setting["warnings"]:
-            found.setdefault(warning, []).append(setting["name"])
-    every = len(result.settings)
-    lines = [
-        warning if len(names) == every else f"{', '.join(names)}: {warning}"
-        for warning, names in found.items()
-    ]
-    return [*lines, *result.invalid, *result.late, *warmup_warnings(result.settled)]
 
 
 def sweep_cell(result: SweepResult) -> str:

@@ -421,13 +421,14 @@ class _Charts:
             for value in axis.values:
                 means = by_seed.filter(pl.col(axis.key) == value).sort("seed")[metric.name].to_list()
                 summary = summarise(means)
+                low, high = (min(means), max(means)) if len(means) == 2 else (summary.low, summary.high)
                 if summary.mean is not None:
                     found.append(
                         {
                             "x": axis.place(value),
                             "mean": summary.mean,
-                            "low": summary.low,
-                            "high": summary.high,
+                            "low": low,
+                            "high": high,
                             "setting": name,
                         }
                     )
