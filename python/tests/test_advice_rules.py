@@ -307,6 +307,23 @@ def test_equal_service_leaves_the_decision_to_the_power() -> None:
     assert "Of these, b has the highest power" in words["reason"][0]
 
 
+def test_reason_names_the_only_graded_class() -> None:
+    samples = {"a": of_classes(20, 3.6, 3.0), "b": of_classes(30, 3.6, 3.05), "c": of_classes(40, 3.2, 1.0)}
+    candidates = [replace(AVQRED, name=name) for name in samples]
+
+    def reason(*names: str) -> str:
+        known = {name: samples[name] for name in names}
+        mine = [each for each in candidates if each.name in names]
+        rule = Rule(OBJECTIVES[:1], by="classes", services=SERVICES[:1])
+        return sentences(decide(mine, known, rule), mine, 6)["reason"][0]
+
+    assert reason("a", "c") == "a serves voice (MOS 3.6, fair) best; c comes next with voice (MOS 3.2, fair)."
+    assert reason("a", "b") == (
+        "b and a cannot be told apart by how they serve voice. Of these, b, with voice (MOS 3.6, fair), has"
+        " the highest power, throughput over response time."
+    )
+
+
 def test_throughput_that_repeats_data_has_no_power() -> None:
     """A quarter of a's 32 Mbit/s is repeated over the satellite, which leaves 24."""
     samples = {"a": of_classes(32, 3.6, 3.0), "b": of_classes(30, 3.6, 3.0)}

@@ -614,7 +614,13 @@ def _reason(decision: Decision) -> list[str]:
     if not decision.scores or worst is None or len(decision.order) < 2:
         return []
     mine = _served(decision, first, worst)
+    only = sum(each.threshold is not None for each in decision.rule.services) == 1
     equal, both = decision.equal(WORST), decision.equal(WORST, MEAN)
+    if both and only:
+        return [
+            f"{_and([first, *both])} cannot be told apart by how they serve {worst.traffic_class}. Of"
+            f" these, {first}, with {mine}, has the highest power, throughput over response time."
+        ]
     if both:
         return [
             f"{_and([first, *both])} cannot be told apart by how they serve the classes; the worst-served"
@@ -632,6 +638,10 @@ def _reason(decision: Decision) -> list[str]:
         or (theirs := decision.worst(next_best)) is None
     ):
         return [f"The worst-served class of {first} is {mine}."]
+    if only:
+        return [
+            f"{first} serves {mine} best; {next_best} comes next with {_served(decision, next_best, theirs)}."
+        ]
     return [
         f"The worst-served class of {first} is {mine}. Every other candidate serves its worst class worse;"
         f" {next_best} comes next with {_served(decision, next_best, theirs)}."
