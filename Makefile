@@ -6,7 +6,7 @@ SHELL := bash
 MAKEFLAGS += --no-print-directory
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := help
-.PHONY: help run live live-programs live-packages unit-packages live-bench test test-often check check-rust check-python build-tests test-packages test-rust test-namespaces test-python test-recipes kernel coverage cluster cluster-costs bench fuzz fmt docs choosing reproduction delay gateway-models series lock setup clean
+.PHONY: help run live live-programs live-packages unit-packages live-bench test test-often check check-rust check-python build-tests test-packages test-rust test-namespaces test-python test-recipes kernel coverage cluster cluster-costs bench fuzz fmt docs choosing reproduction advice delay gateway-models series lock setup clean
 
 PYTHON ?= python3
 VENV := .venv
@@ -167,6 +167,9 @@ choosing: $(CORE) ## run every algorithm on the 2007 gateway and renew the table
 reproduction: $(CORE) ## reproduce all papers and renew docs/reproduction.md: over an hour
 	$(BIN)/bentpipe reproduce all
 	$(BIN)/python tools/reproduction_page.py docs/reproduction.md results/reproduce
+
+advice: $(CORE) ## advise on the scenarios of six markets, check the answers on other seeds, and renew the table of docs/advise.md: ten minutes
+	$(BIN)/python tools/advice_table.py docs results/advice
 
 delay: $(CORE) ## sweep the delay between a gateway's two queues and renew docs/delay.md with its figures: five minutes
 	$(BIN)/python tools/delay_page.py docs results/reproduce
