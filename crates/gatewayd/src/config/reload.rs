@@ -1,5 +1,7 @@
 //! Changes made by a reload.
 
+use bentpipe_scenario::Origin;
+
 use super::Config;
 
 /// Changes that a running daemon can make, and keys that need a restart.
@@ -20,7 +22,8 @@ pub struct Changes {
 impl Changes {
     /// Differences of `new` from `old`.
     ///
-    /// The AQM is tuned together with the rest of the gateway, so it stays if any of that needs a restart.
+    /// The AQM is tuned together with the rest of the gateway, so it stays if any of that needs a restart; but for windows of
+    /// the spacelink that follow from the rate, which are no change of the file.
     #[must_use]
     pub fn between(old: &Config, new: &Config) -> Self {
         let value = |config: &Config, key: &str| {
@@ -29,7 +32,10 @@ impl Changes {
         let keys =
             old.effective.iter().chain(new.effective.iter().filter(|row| value(old, &row.key).is_none()));
         let mut changes = Self::default();
-        let mut aqm = Vec::new();
+        let is_default = |config: &Config, key: &str| {
+            config.effective.iter().any(|row| row.key == key && row.origin == Origin::Default)
+        };
+        let (mut aqm, mut aqm_stays) = (Vec::new(), false);
         for row in keys.filter(|row| value(old, &row.key) != value(new, &row.key)) {
             let key = row.key.as_str();
             if key.starts_with("gateway.aqm.") {
@@ -41,11 +47,14 @@ impl Changes {
             } else if key.starts_with("log.") {
                 changes.log = true;
             } else if !key.starts_with("scenario.") {
+                let follows_rate =
+                    key.starts_with("gateway.spacelink.") && is_default(old, key) && is_default(new, key);
+                aqm_stays |= key.starts_with("gateway.") && !follows_rate;
                 changes.fixed.push(key.to_owned());
             }
         }
         changes.rate = old.rate() != new.rate();
-        if changes.fixed.iter().any(|key| key.starts_with("gateway.")) {
+        if aqm_stays {
             changes.fixed.append(&mut aqm);
         }
         changes.aqm = !aqm.is_empty();
@@ -99,6 +108,8 @@ mod tests {
         Config::parse(&text.replace(change.0, change.1), "g.toml").unwrap()
     }
 
+    const WINDOW: &str = "gateway.spacelink.stream_window";
+
     /// Changeable keys change, others are listed, and an applied change is not listed again.
     #[test]
     fn changeable_keys_change_and_others_are_listed() {
@@ -106,8 +117,21 @@ mod tests {
         for (change, expected, left) in [
             (("max_p = 0.1", "max_p = 0.2"), Changes { aqm: true, ..Changes::default() }, 0),
             (("\"red\", max_p = 0.1", "\"avq\""), Changes { aqm: true, ..Changes::default() }, 0),
-            // Its parameters depend on the rate.
-            (("20 Mbps", "10 Mbps"), Changes { aqm: true, rate: true, ..Changes::default() }, 0),
+            // Its parameters depend on the rate, and so does a window, 1.7 MB and 1 MB.
+            (
+                ("20 Mbps", "10 Mbps"),
+                Changes { aqm: true, rate: true, fixed: vec![WINDOW.to_owned()], ..Changes::default() },
+                1,
+            ),
+            (
+                ("\"20 Mbps\" }", "\"10 Mbps\" }\nspacelink = { stream_window = \"2 MB\" }"),
+                Changes {
+                    rate: true,
+                    fixed: [WINDOW, "gateway.aqm.min_th", "gateway.aqm.max_th"].map(str::to_owned).to_vec(),
+                    ..Changes::default()
+                },
+                3,
+            ),
             (
                 ("[internet]", "[limits]\nconnections = 9\n[internet]"),
                 Changes { limits: true, ..Changes::default() },
@@ -138,10 +162,11 @@ mod tests {
         assert!(!Changes::between(&old(), &now).rate);
         let new = follows("5 Mbps");
         let changes = Changes::between(&now, &new);
-        assert!(changes.rate && changes.fixed.is_empty(), "{changes:?}");
+        assert!(changes.rate && changes.fixed == [WINDOW], "{changes:?}");
         now.take(new.clone(), &changes);
         assert_eq!(now.rate().map(|rate| rate.as_bps()), Some(5_000_000));
-        assert!(Changes::between(&now, &new).is_empty());
+        let left = Changes { fixed: vec![WINDOW.to_owned()], ..Changes::default() };
+        assert_eq!(Changes::between(&now, &new), left);
 
         let changes =
             Changes::between(&old(), &config(("max_p = 0.1 }", "max_p = 0.2 }\nmark = \"transmit\"")));
