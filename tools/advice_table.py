@@ -1,9 +1,9 @@
-"""Advise on the scenarios of six markets, check each answer on other seeds, and renew the table of docs/advise.md.
+"""Advise on the scenarios of six markets, check the answers on other seeds, and renew docs/advise.md.
 
     python tools/advice_table.py DOCS RESULTS [SCENARIO …]
 
-Advice is kept in RESULTS, so that an interrupted call continues. The exit code is 1 if an answer serves a class
-badly that another candidate does not, on seeds that the advice did not use.
+Advice is kept in RESULTS, so that an interrupted call continues. The exit code is 1 if an answer serves a
+class badly that another candidate does not, on seeds that the advice did not use.
 """
 
 import sys
