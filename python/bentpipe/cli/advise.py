@@ -140,9 +140,11 @@ def _show(advice: "Advice") -> None:
     candidates = candidate_rows(found)
     if served:
         heads = ["who gets what", "first in", *["worst class", "mean"][: len(score_names(found))]]
-        heads += [f"{each['class']}\n{_with_unit(each['label'], each['unit'])}" for each in served]
+        heads += [
+            f"{each['class']}\n{console.folded(_with_unit(each['label'], each['unit']))}" for each in served
+        ]
         rows = [[_name(row), row["first"], *row["scores"], *map(_value, row["served"])] for row in candidates]
-        out.print(console.grid(heads, rows, right=1))
+        out.print(console.folding(console.grid(heads, rows, right=1)))
     heads = ["candidate", *([] if served else ["first in"]), *(["power"] if power else [])]
     heads += [_with_unit(each["name"], each["unit"]) for each in others]
     rows = [
@@ -154,7 +156,7 @@ def _show(advice: "Advice") -> None:
         ]
         for row in candidates
     ]
-    out.print(console.grid(heads, rows, right=1))
+    out.print(console.folding(console.grid(heads, rows, right=1)))
     for line in [legend(found, short=True), *done(found)]:
         out.print(line, markup=False)
     if advice.toml:

@@ -1,6 +1,7 @@
 """Terminal output: progress on stderr, tables on stdout."""
 
 import math
+import textwrap
 import time
 from collections import deque
 from collections.abc import Iterable, Sequence
@@ -35,6 +36,8 @@ __all__ = [
     "Bar",
     "Lines",
     "comparison_table",
+    "folded",
+    "folding",
     "grid",
     "metrics_table",
     "services_table",
@@ -238,6 +241,18 @@ def grid(headings: Sequence[str], rows: Iterable[Sequence[str]], *, right: int |
     return table
 
 
+def folding(table: Table) -> Table:
+    """Let a table with names in its first column fold the others, so that it fits a narrow terminal."""
+    for column in table.columns:
+        column.no_wrap = column is table.columns[0]
+    return table
+
+
+def folded(text: str, width: int = 18) -> str:
+    """Break a heading into lines of at most `width` characters, at spaces."""
+    return "\n".join(textwrap.wrap(text, width))
+
+
 _STYLES = {"good": "green", "fair": "yellow", "bad": "bold red"}
 
 
@@ -250,7 +265,7 @@ def services_table(result: Result) -> Table | None:
     for each in rows[0]:
         figure = each.service.metric.label.partition(": ")[2]
         unit = f" [{each.service.metric.unit}]" if each.service.metric.unit else ""
-        heading = Text(f"{each.service.traffic_class}\n{figure}{unit}")
+        heading = Text(f"{each.service.traffic_class}\n{folded(figure + unit)}")
         table.add_column(heading, justify="right", overflow="fold")
     for row in rows:
         cells = []
@@ -260,7 +275,7 @@ def services_table(result: Result) -> Table | None:
                 text.append(f" {each.grade}", style=_STYLES[each.grade])
             cells.append(text)
         table.add_row(Text(row[0].setting), *cells)
-    return table
+    return folding(table)
 
 
 def metrics_table(result: Result) -> Table:
