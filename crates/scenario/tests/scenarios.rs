@@ -256,6 +256,13 @@ fn an_exact_setting_name_precedes_other_case() {
 }
 
 #[test]
+fn an_override_of_a_link_layer_given_by_name_keeps_the_name() {
+    let by_name = load("small-gateway", &["link.access.access=wifi", "link.access.access.tries=3"]);
+    let as_table = load("small-gateway", &["link.access.access={ kind = \"wifi\", tries = 3 }"]);
+    assert_eq!(by_name.canonical_json(), as_table.canonical_json());
+}
+
+#[test]
 fn overrides_apply_to_settings_with_the_parameter() {
     let s = load("byun2007-gateway", &["gateway.aqm.max_p=0.5"]);
     assert_eq!((number(&s, "max_p"), s.label()), (0.5, "RED 4"));

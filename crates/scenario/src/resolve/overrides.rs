@@ -101,10 +101,15 @@ fn put(root: &mut Node, path: &Path, change: &Override) {
             aqm.retain(|e| e.key == "mean_packet" || matches!(e.at, At::Override(_)));
         }
     }
+    if let [.., Step::Key(owner), Step::Key(_)] = path
+        && owner == "access"
+    {
+        open(root, &path[..path.len() - 1], "kind");
+    }
     root.set(path, change.node.clone());
 }
 
-/// Expands a scheduler or marking method given by name to a table, which can hold parameters.
+/// Expands a scheduler, marking method or link layer given by name to a table, which can hold parameters.
 fn open(root: &mut Node, owner: &Path, key: &str) {
     let Some(node) = root.find_mut(owner) else { return };
     if let Value::Text(_) = node.value {
