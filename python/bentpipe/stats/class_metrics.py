@@ -208,11 +208,11 @@ def _opinions(run: Recorded, traffic_class: str) -> list[float]:
 
 def _mos(share: float | None) -> Callable[[Recorded, str], float | None]:
     def of(run: Recorded, traffic_class: str) -> float | None:
-        known = run.opinions.get(traffic_class)
-        if known is None:
-            known = pl.Series(_opinions(run, traffic_class), dtype=pl.Float64)
-            run.opinions[traffic_class] = known
-        return mean(known) if share is None else quantile(known, share)
+        scores = run.opinions.get(traffic_class)
+        if scores is None:
+            scores = pl.Series(_opinions(run, traffic_class), dtype=pl.Float64)
+            run.opinions[traffic_class] = scores
+        return mean(scores) if share is None else quantile(scores, share)
 
     return of
 

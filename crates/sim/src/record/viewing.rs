@@ -9,7 +9,7 @@ use bentpipe_units::{Duration, Instant, Rate};
 pub struct Rung(pub u8);
 
 impl Rung {
-    /// The last of the first `count` rates; the lowest if there are none.
+    /// The highest rate of the lowest `count`; the lowest rate for 0.
     pub(crate) fn last(count: usize) -> Self {
         Self(count.saturating_sub(1) as u8)
     }
