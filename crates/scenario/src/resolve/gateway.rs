@@ -229,7 +229,7 @@ impl Bdp {
 /// Resolves the spacelink. Windows that the file does not give follow from the bandwidth-delay product: a stream's is one
 /// product, with which one stream can fill the link, and the connection's is two, because data behind a loss stays in
 /// flight for a second round trip while it is repaired. Receivers that tune their buffers use the same factor: Semke, Mahdavi
-/// & Mathis 1998, section 3.1; Linux, `tcp_rcv_space_adjust`.
+/// & Mathis 1998; Linux, `tcp_rcv_space_adjust`.
 fn spacelink(cx: &mut Cx<'_>, path: &Path, raw: &mut file::Spacelink, bdp: &Bdp) -> Result<Spacelink, Error> {
     let refuse = |cx: &Cx<'_>, key: &str, found: String, allowed: String| {
         Err(cx.error(&step(path, key), format!("found \"{found}\"; allowed: {allowed}")))
