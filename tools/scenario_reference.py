@@ -180,7 +180,7 @@ class Reference:
             self.keys.add(f"{name}.{key}")
             meaning, _, told = _described(value).partition(" Default: ")
             if isinstance(value.get("default"), dict) and "$ref" in value:
-                default = "its defaults"
+                default = told.rstrip(".") or "its defaults"
             elif "default" in value:
                 default = _written(value["default"])
             elif told:
