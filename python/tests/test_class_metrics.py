@@ -126,6 +126,50 @@ def test_viewings_are_rated_by_bitrates_stalls_and_startup_delay() -> None:
     assert found == pytest.approx(sum(scores) / 3), "the last viewer has waited for two seconds only"
 
 
+def test_late_packets_of_a_game_are_as_bad_as_lost_ones(tmp_path: Path) -> None:
+    """Packets with 50 ms on the way are late if they wait for longer than 150 ms."""
+    tables = {
+        "title": "A game beside a burst each second",
+        "run": {"duration": "20 s", "subject": "wire"},
+        "host": {"server": {}, "client": {}},
+        "link": {
+            "wire": {
+                "between": ["server", "client"],
+                "rate": "1 Mbps",
+                "delay": "50 ms",
+                "queue": {"limit": "1000 packets", "aqm": {"algorithm": "droptail"}},
+            }
+        },
+        "traffic": {
+            "game": {
+                "kind": "cbr",
+                "application": "game",
+                "from": "server",
+                "to": "client",
+                "rate": "80 kbps",
+                "packet": "100 B",
+            },
+            # 250 kbit of packets within 25 ms, every second.
+            "burst": {
+                "kind": "on_off",
+                "from": "server",
+                "to": "client",
+                "rate": "10 Mbps",
+                "packet": "1250 B",
+                "on": "25 ms",
+                "off": "975 ms",
+            },
+        },
+    }
+    result = bp.compare(bp.Scenario.from_dict(tables), ["droptail"], runs=1, out=tmp_path / "out")
+    # In a burst the wait grows by 9.08 ms per ms to 227 ms, after it shrinks by 0.92: it is longer than
+    # 150 ms for 8.5 ms and 83.7 ms of each second, in which a packet is sent every 10 ms.
+    late = result.values()["droptail"]["game.lost_or_late"][0]
+    assert late == pytest.approx(9.2, abs=1)
+    (game, _) = services(result.traffic)
+    assert (game.metric.name, game.grade(late)) == ("game.lost_or_late", "bad")
+
+
 def test_responsiveness_is_the_mean_of_new_and_loaded_connections() -> None:
     """Handshakes of 0.2 and 0.3 s, a request of 0.4 s: 200 RPM; 0.1 s to the server, 0.5 s back: 100 RPM."""
     counters: dict[str, float | None] = {
@@ -169,6 +213,7 @@ def test_a_class_has_the_metrics_of_its_kinds_of_traffic() -> None:
         *(f"web.{name}" for name in ("mos", "mos_p5", "late_rate")),
         *(f"voice.limited_by_{name}" for name in BOTTLENECKS),
         *(f"{of}.{name}" for of in ("web", "voice") for name in ("rpm", "rpm_foreign", "rpm_loaded")),
+        *(f"{of}.lost_or_late" for of in ("web", "voice")),
         *(f"voice.{name}" for name in ("fct_p50", "fct_p95", "completed", "failed", "pages", "pages_failed")),
         *(
             f"{of}.{name}"

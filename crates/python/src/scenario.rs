@@ -132,7 +132,8 @@ impl Scenario {
     /// Traffic: name, class and kind of each.
     #[getter]
     fn traffic(&self) -> Vec<(&str, &str, &str)> {
-        self.inner.traffic.iter().map(|t| (t.name.as_str(), t.class(), t.kind.name())).collect()
+        let kind = |t: &bentpipe_scenario::Traffic| if t.is_game { "game" } else { t.kind.name() };
+        self.inner.traffic.iter().map(|t| (t.name.as_str(), t.class(), kind(t))).collect()
     }
 
     /// One-line description.

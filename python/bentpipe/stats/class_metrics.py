@@ -57,6 +57,12 @@ def _limited(name: str) -> Callable[[Recorded, str], float | None]:
     return share
 
 
+def _lost_or_late(run: Recorded, traffic_class: str) -> float | None:
+    counts = [run.counters.get(f"{traffic_class}.{name}_units") for name in ("received", "lost", "late")]
+    received, lost, late = (count or 0 for count in counts)
+    return None if None in counts or not received + lost else 100 * (lost + late) / (received + lost)
+
+
 def _rpm_foreign(run: Recorded, traffic_class: str) -> float | None:
     steps = [run.counters.get(f"{traffic_class}.probe_{step}") for step in ("connect", "tls", "http")]
     times = [step for step in steps if step]
@@ -250,6 +256,7 @@ _VIDEO = frozenset({"dash"})
 _OPINION = _VOICE | _VIDEO
 _ON_TCP = _TRANSFERS | _VIDEO
 _PROBES = frozenset({"probe"})
+_GAMES = frozenset({"game"})
 
 CLASS_METRICS: tuple[ClassMetric, ...] = (
     ClassMetric(
@@ -487,6 +494,16 @@ CLASS_METRICS: tuple[ClassMetric, ...] = (
         _late_rate,
         better="less",
         kinds=_VOICE,
+    ),
+    ClassMetric(
+        "lost_or_late",
+        "Lost or late packets",
+        "%",
+        "A game's packets that were lost, or later than 200 ms (ITU-T G.1010, Table I.2), as a share of those"
+        " sent.",
+        _lost_or_late,
+        better="less",
+        kinds=_GAMES,
     ),
     ClassMetric(
         "rpm",

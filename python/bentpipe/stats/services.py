@@ -16,6 +16,7 @@ __all__ = ["Served", "Service", "findings", "scored", "served", "services"]
 _FIGURES: Mapping[str, tuple[str, str | None]] = {
     "voip": ("mos", "voice.mos"),
     "dash": ("mos", "video.mos"),
+    "game": ("lost_or_late", "game.loss"),
     "pages": ("page_time_p75", "page.load"),
     "probe": ("rpm", "responsiveness"),
     "files": ("fct_p95", "download.time"),

@@ -29,6 +29,9 @@ pub struct Traffic {
     /// Codepoint (DSCP) of its packets, in both directions.
     #[serde(skip_serializing_if = "is_default_codepoint")]
     pub dscp: u8,
+    /// True for packets of a networked game.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub is_game: bool,
     /// Load over a day; `None` if it is constant.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub profile: Option<Profile>,

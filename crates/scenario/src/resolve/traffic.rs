@@ -138,8 +138,9 @@ pub fn traffic(
         }
         let class = raw.class().filter(|class| *class != name).map(str::to_owned);
         let dscp = raw.dscp().map_or(0, |dscp| dscp.0);
+        let is_game = raw.packets().is_some_and(|packets| packets.application.is_some());
         let profile = profile(cx, &step(&path, "profile"), raw.profile())?;
-        all.push(Traffic { name: name.to_owned(), from, to, route, kind, class, dscp, profile });
+        all.push(Traffic { name: name.to_owned(), from, to, route, kind, class, dscp, is_game, profile });
     }
     Ok(all)
 }

@@ -41,6 +41,10 @@ macro_rules! sources {
             /// Codepoint (DSCP) of the packets in both directions. Default: "CS0".
             #[serde(skip_serializing_if = "Option::is_none")]
             pub dscp: Option<Dscp>,
+            /// Application whose users judge the packets: results give the share of a game's that are lost, or later than 200
+            /// ms. Default: unknown, judged by loss alone.
+            #[serde(skip_serializing_if = "Option::is_none")]
+            pub application: Option<Application>,
             /// Load over a day: the share of the flows that are present, with times of day, linear between them. Default: constant.
             #[serde(skip_serializing_if = "Option::is_none")]
             pub profile: Option<Profile>,
@@ -51,13 +55,22 @@ macro_rules! sources {
 
         impl Source for $name {
             fn common(&self) -> Common<'_> {
-                let Self { from, to, transport, flows, start, away, dscp, profile, class, .. } = self;
+                let Self { from, to, transport, flows, start, away, dscp, application, profile, class, .. } = self;
                 let (transport, class) = (transport.as_deref(), class.as_deref());
                 let profile = profile.as_ref();
-                Common { from, to, transport, flows: flows.0, start, away, dscp: *dscp, profile, class }
+                let (flows, dscp, application) = (flows.0, *dscp, *application);
+                Common { from, to, transport, flows, start, away, dscp, application, profile, class }
             }
         }
     )*};
+}
+
+/// Application of a packet source.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Application {
+    /// A networked game.
+    Game,
 }
 
 /// Common keys of packet sources.
@@ -69,6 +82,7 @@ pub struct Common<'a> {
     pub start: &'a Distribution<TimeKind>,
     pub away: &'a [[Time; 2]],
     pub dscp: Option<Dscp>,
+    pub application: Option<Application>,
     pub profile: Option<&'a Profile>,
     pub class: Option<&'a str>,
 }

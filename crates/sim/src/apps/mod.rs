@@ -50,7 +50,7 @@ struct PageLoad {
     step_at: Instant,
 }
 
-/// What a server sends in a TLS handshake, certificates included [bytes]: with it a probe is near the 5000 bytes that
+/// Messages of a server in a TLS handshake, certificates included [bytes]: with them a probe is near the 5000 bytes that
 /// draft-ietf-ippm-responsiveness estimates.
 const TLS_FLIGHT: u64 = 4000;
 

@@ -42,7 +42,7 @@ struct Load {
 }
 
 impl Loads {
-    /// Loads of so many links and gateways, before the first measurement.
+    /// Loads before the first measurement, of this number of links and gateways.
     pub fn new(links: usize, gateways: usize) -> Self {
         let none = |count| std::iter::repeat_n(Load::default(), count);
         Self { at: Instant::ZERO, links: none(links).collect(), gateways: none(gateways).collect() }

@@ -22,6 +22,9 @@ use crate::ids::{ClassId, Id, IdVec, TrafficId};
 const MAX_TIME: u64 = 1_000_000_000_000;
 const LEAST_TIME: u64 = 1_000;
 
+/// One-way delay above which a game's packet is of no use: ITU-T G.1010 (11/2001), Table I.2 [ns].
+const GAME_DELAY: u64 = 200_000_000;
+
 /// Distribution of times, exact to a thousandth or a microsecond.
 #[derive(Clone, Debug)]
 pub(super) struct Times {
@@ -64,6 +67,11 @@ impl Times {
         sum * 1e-9 / most
     }
 
+    /// Number of those longer than `time`.
+    fn count_above(&self, time: u64) -> u64 {
+        self.histogram.as_ref().map_or(0, |histogram| histogram.count_between(time + 1, MAX_TIME))
+    }
+
     /// Quantile [s]; NaN without any.
     fn quantile(&self, share: f64) -> f64 {
         let histogram = self.histogram.as_ref().filter(|histogram| !histogram.is_empty());
@@ -94,14 +102,16 @@ pub struct Class {
     jitter_sum: u64,
     /// `None` if the class has no pages.
     pages: Option<Box<Pages>>,
+    /// True if the class has packets of a game.
+    has_game: bool,
     /// `None` if the class has no probes.
     probes: Option<Box<Probes>>,
     pub(super) bottlenecks: Bottlenecks,
 }
 
 impl Class {
-    fn new(name: &str, has_pages: bool, has_probes: bool, links: &Arc<[String]>) -> Self {
-        let pages = has_pages.then(|| Pages { load: Times::new(), first_byte: Times::new(), failed: 0 });
+    fn new(name: &str, has: impl Fn(&str) -> bool, links: &Arc<[String]>) -> Self {
+        let pages = has("pages").then(|| Pages { load: Times::new(), first_byte: Times::new(), failed: 0 });
         Self {
             name: name.to_owned(),
             received: 0,
@@ -109,7 +119,8 @@ impl Class {
             delays: Times::new(),
             jitter_sum: 0,
             pages: pages.map(Box::new),
-            probes: has_probes.then(Probes::new).map(Box::new),
+            has_game: has("game"),
+            probes: has("probe").then(Probes::new).map(Box::new),
             bottlenecks: Bottlenecks::new(Arc::clone(links)),
         }
     }
@@ -165,6 +176,9 @@ impl Class {
                 ("first_byte_p95", pages.first_byte.quantile(0.95)),
             ]);
         }
+        if self.has_game {
+            counters.push(("late_units", self.delays.count_above(GAME_DELAY) as f64));
+        }
         counters.extend(self.probes.iter().flat_map(|probes| probes.counters(&self.delays)));
         let mut counters: Vec<_> = counters.into_iter().map(|(name, value)| (name.into(), value)).collect();
         counters.extend(self.bottlenecks.counters());
@@ -186,7 +200,10 @@ impl Classes {
     pub(super) fn new(scenario: &Scenario) -> Self {
         let names = scenario.classes();
         let has = |name: &str, kind: &str| {
-            scenario.traffic.iter().any(|traffic| traffic.kind.name() == kind && traffic.class() == name)
+            scenario.traffic.iter().any(|traffic| {
+                let of = if traffic.is_game { "game" } else { traffic.kind.name() };
+                of == kind && traffic.class() == name
+            })
         };
         let links = scenario.links.iter().map(|link| link.name.clone()).collect();
         let class_of = |traffic: &Traffic| {
@@ -194,10 +211,7 @@ impl Classes {
             ClassId::new(place.unwrap_or_default() as u32)
         };
         Self {
-            all: names
-                .iter()
-                .map(|name| Class::new(name, has(name, "pages"), has(name, "probe"), &links))
-                .collect(),
+            all: names.iter().map(|name| Class::new(name, |kind| has(name, kind), &links)).collect(),
             of_traffic: scenario.traffic.iter().map(class_of).collect(),
             voice: scenario.traffic.iter().map(|traffic| voice_of(&traffic.kind)).collect(),
         }
