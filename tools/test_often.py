@@ -1,9 +1,10 @@
 """Run `make test` repeatedly in fresh clones, and print a table of times and results.
 
-    python tools/test_often.py [RUNS] [--share-builds] [--folder FOLDER] [--keep]
+    python tools/test_often.py [RUNS] [--first N] [--share-builds] [--folder FOLDER] [--keep]
 
 Of ten runs two are below /tmp and one is in a path with a space; every second run shares the machine with
-four busy loops. The logs stay in FOLDER. The exit code is 1 if a run failed.
+four busy loops. `--first` continues a row that was cut, at run N. The logs stay in FOLDER. The exit code is 1
+if a run failed.
 """
 
 import argparse
@@ -114,6 +115,9 @@ def main() -> int:
     """Parse the command line and run."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("runs", nargs="?", type=int, default=10, help="number of runs (default: 10)")
+    parser.add_argument(
+        "--first", type=int, default=1, metavar="N", help="number of the first run (default: 1)"
+    )
     parser.add_argument("--folder", type=Path, help="folder for clones and logs (default: one in ~/.cache)")
     parser.add_argument(
         "--share-builds",
@@ -131,7 +135,7 @@ def main() -> int:
     below_tmp = Path(tempfile.mkdtemp(prefix="bentpipe-test-often-", dir="/tmp"))
     done: list[Run] = []
     try:
-        for run in planned(given.runs, folder, below_tmp):
+        for run in planned(given.runs, folder, below_tmp)[given.first - 1 :]:
             log = folder / f"run-{run.number}.log"
             print(f"run {run.number} of {given.runs}: {run.place}, log in {log}", flush=True)
             done.append(run)
