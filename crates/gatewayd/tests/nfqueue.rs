@@ -201,6 +201,7 @@ fn packets_pass_without_a_listener() {
         assert_eq!((queue.waiting(), queue.refused()), (7, 0));
         // Waiting packets are accepted when the queue is closed.
         drop(queue);
+        b.run(|| crate::common::released(7));
         numbered(&a, at, 10, 100);
         assert_eq!(come(&socket, 17).len(), 17, "after it is gone");
     }

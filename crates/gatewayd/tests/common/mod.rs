@@ -42,6 +42,21 @@ pub fn bound<T>(bind: impl Fn() -> io::Result<T>) -> T {
     panic!("in use for a minute");
 }
 
+/// Waits until an NFQUEUE of this thread's namespace has no listener: a descriptor that another test's child process still
+/// holds keeps it.
+pub fn released(number: u16) {
+    for _ in 0..6000 {
+        let queues =
+            std::fs::read_to_string("/proc/thread-self/net/netfilter/nfnetlink_queue").expect("a list");
+        let mut listed = queues.lines().filter_map(|line| line.split_whitespace().next());
+        if listed.all(|queue| queue != number.to_string()) {
+            return;
+        }
+        thread::sleep(Duration::from_millis(10));
+    }
+    panic!("NFQUEUE {number} has had a listener for a minute");
+}
+
 /// A network namespace.
 #[derive(Debug)]
 pub struct Namespace(File);
