@@ -177,7 +177,9 @@ class _Sweep:
         self.again: deque[Run] = deque()
         """Runs that a task returned without a result."""
         self.suspects: deque[Run] = deque()
-        """Runs whose task ended its workers: each is simulated alone when nothing else is left."""
+        """Runs whose task ended its workers, or waited there: each is simulated alone in the end."""
+        self.is_alone = False
+        """True while the only task is a suspect's."""
         self.tasks: dict[Future[worker_tasks.Done], list[Run]] = {}
         self.finished: queue.SimpleQueue[Future[worker_tasks.Done]] = queue.SimpleQueue()
         self.files: dict[str, Future[bytes]] = {}
@@ -232,8 +234,10 @@ class _Sweep:
             if not runs:
                 break
             self._submit_task(runs)
+            self.is_alone = False
         if not self.tasks and self.threads and self.suspects:
             self._submit_task([self.suspects.popleft()])
+            self.is_alone = True
 
     def _next(self) -> list[Run]:
         left = None if self.queued is None else self.queued + len(self.again)
@@ -295,11 +299,12 @@ class _Sweep:
             return
         except KilledWorker as error:
             del self.tasks[future]
-            if len(runs) > 1:
-                self.suspects.extend(runs)
-            else:
+            if self.is_alone:
                 deaths = error.allowed_failures + 1
                 yield runs[0], SimulationError(f"given up: {deaths} workers died while they simulated it")
+            else:
+                # Dask blames every task of a worker that dies, also those that wait there.
+                self.suspects.extend(runs)
             return
         del self.tasks[future]
         pace = done.seconds / len(done.outcomes)
