@@ -474,7 +474,8 @@ fn spacelink_windows_follow_the_bandwidth_delay_product() {
     assert_eq!((window, stream), (500_000, 500_000));
     let (window, stream, ..) = windows(&["gateway.spacelink.stream_window=9 MB"]);
     assert_eq!((window, stream), (9_000_000, 9_000_000));
-    // A regulator that follows the link counts with the highest rate. Steps repeat with a mean of 52 and a maximum of 100 Mbit/s; each satellite adds up to 25 ms, there and back.
+    // A regulator that follows the link counts with the highest rate. Steps repeat with a mean of 52 and a maximum of
+    // 100 Mbit/s; each satellite adds up to 25 ms, there and back.
     let steps =
         "link.satellite.capacity={ steps = [['0 s', '4 Mbps'], ['10 s', '100 Mbps']], repeat = '20 s' }";
     let handover = "link.satellite.handover={ interval = '15 s', delay = ['0 ms', '25 ms'] }";

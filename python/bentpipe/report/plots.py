@@ -275,7 +275,7 @@ def _unknown(what: str, name: str, names: Sequence[str], former: Any) -> UsageEr
 
 
 def _finished(figure: Figure | None, name: str, reason: str = "", title: str = "") -> "Plot":
-    """Return a figure as one chart in the style of the reports; `UsageError` if there is nothing to draw."""
+    """Return a figure as a chart in the style of the reports; raise `UsageError` without data to draw."""
     if figure is None:
         raise UsageError(f'plot: "{name}" has no value in any run{f", {reason}" if reason else ""}')
     share = 1.0 if figure.columns == 1 else 0.92 / figure.columns

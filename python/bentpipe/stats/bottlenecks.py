@@ -32,7 +32,7 @@ class Limited:
 
     traffic_class: str
     shares: Mapping[str, float]
-    """Share of the time of its flows by resource, the largest first [%]; a link goes by its name."""
+    """Share of the time of its flows by resource, the largest first [%]; `link.NAME` for a link."""
 
     def text(self) -> str:
         """Write the resources with a tenth of the time or more, as `carrier 80 %, link access 15 %`."""

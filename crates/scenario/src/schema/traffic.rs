@@ -294,7 +294,8 @@ pub struct Files {
     /// Codepoint (DSCP) of the packets in both directions. Default: "CS0".
     #[serde(skip_serializing_if = "Option::is_none")]
     pub dscp: Option<Dscp>,
-    /// Load over a day: the share of the peak rate at which transfers start, which `interval` gives, with times of day, linear between them. Default: constant.
+    /// Load over a day: the share of the peak rate at which transfers start, which `interval` gives, with times of day,
+    /// linear between them. Default: constant.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub profile: Option<Profile>,
     /// Class of traffic, for which results are given. Default: the name of the traffic.
