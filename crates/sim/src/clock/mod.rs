@@ -1,10 +1,13 @@
 //! The clock: the current time, and the agenda of events.
 
 mod agenda;
+mod event;
+mod heap;
+mod wheel;
 
 use bentpipe_units::Instant;
 
-pub use agenda::{Event, MAX_INDEX};
+pub use event::{Event, MAX_INDEX};
 
 use agenda::Agenda;
 

@@ -1,0 +1,140 @@
+//! Events of the agenda.
+
+use crate::ids::{ConnId, GatewayId, Id, LineId, LinkId, PacketId, RtpId, SctpEndId, SessionId, SourceId};
+
+/// An event of one component.
+// One variant for each kind, so that packing and unpacking need no branch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// The first packet of a delay line arrives.
+    Line(LineId),
+    /// A packet of a link that does not keep order arrives.
+    Packet(PacketId),
+    /// A link's sender is free.
+    LinkFree(LinkId),
+    /// A link's queue wants to be woken.
+    QueueWake(LinkId),
+    /// A link's capacity changes.
+    Capacity(LinkId),
+    /// A TCP connection's timer.
+    ConnTimer(ConnId),
+    /// A TCP connection's pacing lets the next segment go.
+    ConnPace(ConnId),
+    /// A gateway wants to be woken.
+    Gateway(GatewayId),
+    /// The timer of a PEP link at the gateway.
+    NearPepTimer(GatewayId),
+    /// The timer of a PEP link at the terminal.
+    FarPepTimer(GatewayId),
+    /// A session opens its next page.
+    Session(SessionId),
+    /// A source opens its flow, or sends its next packet.
+    Source(SourceId),
+    /// The timer of one end of an SCTP association.
+    SctpTimer(SctpEndId),
+    /// An RTP session's sender report.
+    SenderReport(RtpId),
+    /// An RTP session's receiver report.
+    ReceiverReport(RtpId),
+    /// The recorder takes a sample, after everything else at its time.
+    Sample,
+}
+
+const KIND_BITS: u32 = 4;
+const INDEX_BITS: u32 = 24;
+/// Bits of a packed event.
+pub(super) const EVENT_BITS: u32 = INDEX_BITS + KIND_BITS;
+/// Highest index of a component that the agenda can store.
+pub const MAX_INDEX: u32 = (1 << INDEX_BITS) - 1;
+
+impl Event {
+    const fn kind(self) -> u64 {
+        match self {
+            Self::Line(_) => 0,
+            Self::Packet(_) => 1,
+            Self::LinkFree(_) => 2,
+            Self::QueueWake(_) => 3,
+            Self::Capacity(_) => 4,
+            Self::ConnTimer(_) => 5,
+            Self::ConnPace(_) => 6,
+            Self::Gateway(_) => 7,
+            Self::NearPepTimer(_) => 8,
+            Self::FarPepTimer(_) => 9,
+            Self::Session(_) => 10,
+            Self::Source(_) => 11,
+            Self::SctpTimer(_) => 12,
+            Self::SenderReport(_) => 13,
+            Self::ReceiverReport(_) => 14,
+            Self::Sample => 15,
+        }
+    }
+
+    #[inline(always)]
+    pub(super) fn pack(self) -> u64 {
+        let index = match self {
+            Self::Line(id) => id.index(),
+            Self::Packet(id) => id.index(),
+            Self::LinkFree(id) | Self::QueueWake(id) | Self::Capacity(id) => id.index(),
+            Self::ConnTimer(id) | Self::ConnPace(id) => id.index(),
+            Self::Gateway(id) | Self::NearPepTimer(id) | Self::FarPepTimer(id) => id.index(),
+            Self::Session(id) => id.index(),
+            Self::Source(id) => id.index(),
+            Self::SctpTimer(id) => id.index(),
+            Self::SenderReport(id) | Self::ReceiverReport(id) => id.index(),
+            Self::Sample => 0,
+        };
+        u64::from(index) << KIND_BITS | self.kind()
+    }
+
+    #[inline(always)]
+    pub(super) fn unpack(bits: u64) -> Self {
+        let index = (bits >> KIND_BITS) as u32 & MAX_INDEX;
+        match bits & ((1 << KIND_BITS) - 1) {
+            0 => Self::Line(Id::new(index)),
+            1 => Self::Packet(Id::new(index)),
+            2 => Self::LinkFree(Id::new(index)),
+            3 => Self::QueueWake(Id::new(index)),
+            4 => Self::Capacity(Id::new(index)),
+            5 => Self::ConnTimer(Id::new(index)),
+            6 => Self::ConnPace(Id::new(index)),
+            7 => Self::Gateway(Id::new(index)),
+            8 => Self::NearPepTimer(Id::new(index)),
+            9 => Self::FarPepTimer(Id::new(index)),
+            10 => Self::Session(Id::new(index)),
+            11 => Self::Source(Id::new(index)),
+            12 => Self::SctpTimer(Id::new(index)),
+            13 => Self::SenderReport(Id::new(index)),
+            14 => Self::ReceiverReport(Id::new(index)),
+            _ => Self::Sample,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_event_survives_packing() {
+        for event in [
+            Event::Line(Id::new(0)),
+            Event::Packet(Id::new(1)),
+            Event::LinkFree(Id::new(MAX_INDEX)),
+            Event::QueueWake(Id::new(7)),
+            Event::Capacity(Id::new(7)),
+            Event::ConnTimer(Id::new(7)),
+            Event::ConnPace(Id::new(7)),
+            Event::Gateway(Id::new(7)),
+            Event::NearPepTimer(Id::new(7)),
+            Event::FarPepTimer(Id::new(MAX_INDEX)),
+            Event::Session(Id::new(7)),
+            Event::Source(Id::new(7)),
+            Event::SctpTimer(Id::new(7)),
+            Event::SenderReport(Id::new(7)),
+            Event::ReceiverReport(Id::new(7)),
+            Event::Sample,
+        ] {
+            assert_eq!(Event::unpack(event.pack()), event);
+        }
+    }
+}

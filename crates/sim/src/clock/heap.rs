@@ -1,0 +1,141 @@
+//! Priority queues of 128-bit numbers.
+
+/// A four-ary heap, half as deep as a binary one.
+///
+/// The four children of a node share a cache line, and missing children compare greater than any entry, so that the
+/// smallest is found without a branch. Place p is place p mod 4 of line p / 4; the root has place 3, alone in line 0, and
+/// the children of place p are line p - 2.
+pub struct Heap {
+    lines: Vec<Siblings>,
+    /// Place of the next entry.
+    end: usize,
+}
+
+#[derive(Clone, Copy)]
+#[repr(align(64))]
+struct Siblings([u128; CHILDREN]);
+
+const CHILDREN: usize = 4;
+const ROOT: usize = 3;
+/// Greater than any entry: stands for an entry that is missing.
+pub const MISSING: u128 = u128::MAX;
+
+impl Default for Heap {
+    fn default() -> Self {
+        Self { lines: vec![Siblings([MISSING; CHILDREN])], end: ROOT }
+    }
+}
+
+impl Heap {
+    /// Number of entries.
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.end - ROOT
+    }
+
+    /// The smallest entry; [`MISSING`] without one.
+    #[inline]
+    pub fn first(&self) -> u128 {
+        self.lines[0].0[ROOT]
+    }
+
+    /// Adds an entry.
+    #[inline(never)]
+    pub fn push(&mut self, entry: u128) {
+        let mut place = self.end;
+        self.end += 1;
+        if place.is_multiple_of(CHILDREN) {
+            self.lines.push(Siblings([MISSING; CHILDREN]));
+        }
+        while place > ROOT {
+            let parent = place / CHILDREN + 2;
+            let above = *self.place(parent);
+            if above <= entry {
+                break;
+            }
+            *self.place(place) = above;
+            place = parent;
+        }
+        *self.place(place) = entry;
+    }
+
+    /// Removes and returns the smallest entry; [`MISSING`] without one.
+    #[inline]
+    pub fn pop(&mut self) -> u128 {
+        let first = self.first();
+        if first != MISSING {
+            self.end -= 1;
+            let last = std::mem::replace(self.place(self.end), MISSING);
+            if self.end > ROOT {
+                if self.end.is_multiple_of(CHILDREN) {
+                    self.lines.pop();
+                }
+                self.sink(last);
+            }
+        }
+        first
+    }
+
+    /// Replaces the root.
+    fn sink(&mut self, entry: u128) {
+        let lines = &mut self.lines[..];
+        let (mut line, mut which) = (0, ROOT);
+        let mut below = 1;
+        while let Some(Siblings(siblings)) = lines.get(below) {
+            let [a, b, c, d] = siblings;
+            let (left, right) = (usize::from(b < a), 2 + usize::from(d < c));
+            let child = if siblings[right] < siblings[left] { right } else { left };
+            let least = siblings[child];
+            if entry <= least {
+                break;
+            }
+            lines[line].0[which] = least;
+            (line, which) = (below, child);
+            below = CHILDREN * line + which - 2;
+        }
+        lines[line].0[which] = entry;
+    }
+
+    #[inline]
+    fn place(&mut self, place: usize) -> &mut u128 {
+        &mut self.lines[place / CHILDREN].0[place % CHILDREN]
+    }
+}
+
+/// A priority queue that mostly holds one entry or none.
+pub struct Front {
+    first: u128,
+    /// All entries but the smallest.
+    rest: Heap,
+}
+
+impl Default for Front {
+    fn default() -> Self {
+        Self { first: MISSING, rest: Heap::default() }
+    }
+}
+
+impl Front {
+    /// The smallest entry; [`MISSING`] without one.
+    #[inline(always)]
+    pub fn first(&self) -> u128 {
+        self.first
+    }
+
+    /// Adds an entry.
+    #[inline(always)]
+    pub fn push(&mut self, entry: u128) {
+        if self.first == MISSING {
+            self.first = entry;
+        } else {
+            self.rest.push(entry.max(self.first));
+            self.first = entry.min(self.first);
+        }
+    }
+
+    /// Removes the smallest entry.
+    #[inline(always)]
+    pub fn pop(&mut self) {
+        self.first = if self.rest.len() == 0 { MISSING } else { self.rest.pop() };
+    }
+}
