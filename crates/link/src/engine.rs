@@ -46,6 +46,8 @@ impl Names {
 /// One direction of a link.
 pub struct LinkEngine {
     rate: Option<Rate>,
+    /// The last length sent [bytes], and the time that it takes.
+    last_sent: (u32, Duration),
     /// True if the channel loses packets before the queue.
     loses_on_arrival: bool,
     channel: Option<Box<Channel>>,
@@ -139,6 +141,7 @@ impl LinkEngine {
         let propagation = Propagation::new(&direction.delay, seed, name);
         Ok(Self {
             rate: direction.rate,
+            last_sent: (0, Duration::ZERO),
             loses_on_arrival: channel.as_ref().is_some_and(Channel::loses_on_arrival),
             channel: channel.map(Box::new),
             fixed_delay: if let DelayModel::Fixed(delay) = propagation.model { Some(delay) } else { None },
@@ -177,8 +180,17 @@ impl LinkEngine {
     #[inline]
     pub fn transmit(&mut self, len: u32, now: Instant) -> Instant {
         let Some(rate) = self.rate else { return now };
-        self.busy_until = self.busy_until.max(now) + rate.time_to_send(u64::from(len));
+        self.busy_until = self.busy_until.max(now) + self.time_to_send(len, rate);
         self.busy_until
+    }
+
+    /// Time to send `len` bytes at the link's rate. Most packets are as long as the one before, which saves a division.
+    #[inline]
+    fn time_to_send(&mut self, len: u32, rate: Rate) -> Duration {
+        if self.last_sent.0 != len {
+            self.last_sent = (len, rate.time_to_send(u64::from(len)));
+        }
+        self.last_sent.1
     }
 
     /// Offers a packet to the queue's AQM. Returns true if the packet may enter now; otherwise it was dropped, and `out`
@@ -214,7 +226,7 @@ impl LinkEngine {
         let next = egress.queue.dequeue(now, out);
         egress.is_busy = next.is_some();
         let Some(pkt) = next else { return Service::Idle };
-        let sent = self.rate.map_or(now, |rate| now + rate.time_to_send(u64::from(pkt.len)));
+        let sent = self.rate.map_or(now, |rate| now + self.time_to_send(pkt.len, rate));
         Service::Sending { pkt, dequeued: true, next: sent, progress: Progress::Sent(sent) }
     }
 

@@ -33,6 +33,9 @@ impl SmoothedRtt {
 /// `old` moved by 1/`n` of its distance to `sample`, rounded down to a nanosecond.
 #[inline]
 pub(crate) fn weighted(old: Duration, sample: Duration, n: u64) -> Duration {
-    let sum = u128::from(old.as_nanos()) * u128::from(n - 1) + u128::from(sample.as_nanos());
-    Duration::from_nanos((sum / u128::from(n)) as u64)
+    let (old, sample) = (old.as_nanos(), sample.as_nanos());
+    let sum = old.checked_mul(n - 1).and_then(|rest| rest.checked_add(sample));
+    // Wider numbers are slower, and only needed beyond seventy years.
+    let wide = || ((u128::from(old) * u128::from(n - 1) + u128::from(sample)) / u128::from(n)) as u64;
+    Duration::from_nanos(sum.map_or_else(wide, |sum| sum / n))
 }

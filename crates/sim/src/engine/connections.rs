@@ -54,6 +54,9 @@ impl Engine {
         while let Some(packet) = self.endpoints.tcp.poll_transmit(conn, self.clock.now()) {
             self.count_units(conn, &packet);
             self.send_packet(packet);
+            if self.endpoints.tcp[conn].tcp.is_drained() {
+                break;
+            }
         }
         self.endpoints.tcp.arm(conn, &mut self.clock);
         let c = &self.endpoints.tcp[conn];

@@ -6,7 +6,7 @@ use bentpipe_units::{Duration, Instant};
 
 use super::Path;
 use crate::ids::{
-    AckId, ConnId, GatewayId, Id, IdVec, PacketId, SctpEndId, SctpPacketId, Slab, SlotId, StreamId,
+    AckId, ConnId, GatewayId, IdVec, PacketId, SctpEndId, SctpPacketId, Slab, SlotId, StreamId,
 };
 use crate::side::Side;
 
@@ -25,16 +25,18 @@ pub struct PacketInFlight {
     pub len: u32,
     /// The hops that are left.
     pub(super) path: Path,
+    /// Time at which it left its sender.
+    sent_at: Instant,
 }
 
 impl PacketInFlight {
     pub fn new(body: Body, slot: SlotId, flow: FlowId, len: u32, path: Path) -> Self {
-        Self { body, slot: Some(slot), flow, len, path }
+        Self { body, slot: Some(slot), flow, len, path, sent_at: Instant::ZERO }
     }
 
     /// A packet that belongs to no flow.
     pub fn without_flow(body: Body, len: u32, path: Path) -> Self {
-        Self { body, slot: None, flow: NO_FLOW, len, path }
+        Self { body, slot: None, flow: NO_FLOW, len, path, sent_at: Instant::ZERO }
     }
 }
 
@@ -78,8 +80,6 @@ impl Body {
 #[derive(Default)]
 pub struct Packets {
     slab: Slab<PacketId, PacketInFlight>,
-    /// Time at which each packet left its sender; kept until its place is used again.
-    sent_at: Vec<Instant>,
     /// Packets in flight of each slot.
     of_slot: IdVec<SlotId, u32>,
     pub acks: Slab<AckId, pep_link::Ack>,
@@ -97,12 +97,7 @@ impl Packets {
         if let Some(slot) = packet.slot {
             self.of_slot[slot] += 1;
         }
-        let id = self.slab.insert(packet);
-        match self.sent_at.get_mut(id.index() as usize) {
-            Some(sent_at) => *sent_at = now,
-            None => self.sent_at.push(now),
-        }
-        id
+        self.slab.insert(PacketInFlight { sent_at: now, ..packet })
     }
 
     #[inline]
@@ -128,7 +123,7 @@ impl Packets {
     /// Time at which a packet left its sender; also of one just removed.
     #[inline]
     pub fn sent_at(&self, id: PacketId) -> Instant {
-        self.sent_at[id.index() as usize]
+        self.slab[id].sent_at
     }
 
     /// Time since a packet left its sender; also of one just removed.

@@ -135,6 +135,8 @@ pub struct Connection {
     pub(super) failed: bool,
     /// A SYN must be sent.
     pub(super) syn_due: bool,
+    /// The last call of `poll_transmit` found that nothing follows.
+    pub(super) drained: bool,
     /// True once a SYN has been retransmitted.
     pub(super) syn_retransmitted: bool,
     /// A retransmission is due: the segment at `una`, or what `phase` selects.
@@ -257,6 +259,7 @@ impl Connection {
             closing: false,
             failed: false,
             syn_due: false,
+            drained: false,
             syn_retransmitted: false,
             resend_due: false,
             probe_due: false,
@@ -382,6 +385,13 @@ impl Connection {
     #[must_use]
     pub fn send_queue(&self) -> u64 {
         self.written.saturating_sub(self.una.max(1))
+    }
+
+    /// True if [`Connection::poll_transmit`] would return `None` after the segment that it has just returned.
+    #[inline]
+    #[must_use]
+    pub fn is_drained(&self) -> bool {
+        self.drained
     }
 
     /// Payload acknowledged by the peer [bytes].

@@ -13,11 +13,16 @@ impl Connection {
     #[inline]
     pub fn poll_transmit(&mut self, cfg: &Config, now: Instant) -> Option<Segment> {
         if self.state.is_synchronized() {
-            if let Some(segment) = self.poll_data(cfg, now) {
-                return Some(segment);
+            let data = self.poll_data(cfg, now);
+            if data.is_some() {
+                self.drained = false;
+                return data;
             }
-            return self.poll_ack(cfg, now);
+            let ack = self.poll_ack(cfg, now);
+            self.drained = !self.rx.may_update_window();
+            return ack;
         }
+        self.drained = false;
         self.poll_unsynchronized(cfg, now)
     }
 

@@ -243,6 +243,12 @@ impl Receiver {
         (self.edge - 1).min(max_window) as u32
     }
 
+    /// True if [`Self::update_due`] may return true.
+    #[inline]
+    pub(super) fn may_update_window(&self) -> bool {
+        self.may_update_window
+    }
+
     /// Returns true if a window update must be sent on its own.
     #[inline]
     pub(super) fn update_due(&mut self, cfg: &Config) -> bool {
