@@ -2,6 +2,7 @@
 
 #![no_main]
 
+#[path = "inputs.rs"] // so that its own module is found beside it, as in the tests
 mod inputs;
 
 use libfuzzer_sys::fuzz_target;
