@@ -170,3 +170,50 @@ fn short_transfers_are_limited_by_their_start() {
     assert!(share(&r, "start_up") > 0.5, "{:?}", r.classes[0].counters());
     assert!(share(&r, "carrier") < 0.1, "{:?}", r.classes[0].counters());
 }
+
+/// Two downloads without end and one transfer of 100 kbit/s, over one satellite link with a queue per flow: the downloads
+/// fill the carrier, while the transfer never gets less than it sends.
+const GREEDY_AND_SPARSE: &str = r#"
+[traffic.greedy]
+kind = "bulk"
+from = "server"
+to = "client"
+flows = 2
+[traffic.sparse]
+kind = "cbr"
+from = "server"
+to = "client"
+transport = "default"
+rate = "100 kbps"
+packet = "500 B"
+"#;
+
+/// Share of the samples of a class in which the carrier limits.
+fn carrier_share(r: &Results, class: &str) -> f64 {
+    let class = r.classes.iter().find(|found| found.name == class).unwrap();
+    counter(class, "limited_by_carrier") / counter(class, "limited_samples")
+}
+
+#[test]
+fn a_scheduler_that_favours_a_sparse_flow_relieves_it_of_the_carrier() {
+    for (text, scheduler) in
+        [(SPLIT, "gateway.transmit_queue.scheduler"), (PLAIN, "link.wire.queue.scheduler")]
+    {
+        let base = text.split("[traffic.download]").next().unwrap();
+        let text = format!("{base}{GREEDY_AND_SPARSE}");
+        for (name, limits_sparse) in [("fifo", true), ("drr", false)] {
+            let r = run(&text, &[&format!("{scheduler}={name}")]);
+            let (greedy, sparse) = (carrier_share(&r, "greedy"), carrier_share(&r, "sparse"));
+            assert!(greedy > 0.9, "{scheduler} {name}: greedy {greedy}");
+            let is_as_expected = if limits_sparse { sparse > 0.5 } else { sparse < 0.05 };
+            assert!(is_as_expected, "{scheduler} {name}: sparse {sparse}");
+        }
+    }
+}
+
+/// Eight equal downloads with a queue per flow: each gets its share of a full carrier, which limits all.
+#[test]
+fn flows_with_equal_shares_of_a_full_carrier_are_limited_by_it() {
+    let r = run(SPLIT, &["gateway.transmit_queue.scheduler=drr", "traffic.download.flows=8"]);
+    assert!(share(&r, "carrier") > 0.9, "{:?}", r.classes[0].counters());
+}

@@ -67,6 +67,14 @@ pub struct SchedulerSpec {
     pub values: Values,
 }
 
+impl SchedulerSpec {
+    /// True if it tells flows apart, so that their packets wait for different times.
+    #[must_use]
+    pub fn tells_flows_apart(&self) -> bool {
+        self.discipline.name != "fifo"
+    }
+}
+
 impl Serialize for SchedulerSpec {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
         let values = (!self.discipline.params.is_empty()).then_some(&self.values);

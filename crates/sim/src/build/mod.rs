@@ -92,7 +92,10 @@ impl Builder<'_, '_> {
                             .any(|gateway| (gateway.link.0, gateway.link_forward) == (number, is_forward));
                     let bottleneck =
                         if is_carrier { Bottleneck::Carrier } else { Bottleneck::Link(number as u32) };
-                    self.network.links.push(Link::new(names.direction, bottleneck, engine, terminals, line));
+                    let mut link = Link::new(names.direction, bottleneck, engine, terminals, line);
+                    link.has_flow_scheduler =
+                        direction.queue.as_ref().is_some_and(|queue| queue.scheduler.tells_flows_apart());
+                    self.network.links.push(link);
                 }
             }
         }
@@ -146,7 +149,9 @@ impl Builder<'_, '_> {
         let (there, back) = self.directions(g.link, g.link_forward);
         let paths = BySide::new(self.one_link(there), self.one_link(back));
         let follows = g.regulator.follows_link.then_some(there);
-        Ok(GatewayNode::new(gateway, buffers, g.flow_key, config, paths, follows))
+        let mut node = GatewayNode::new(gateway, buffers, g.flow_key, config, paths, follows);
+        node.has_flow_scheduler = g.transmit_queue.scheduler.tells_flows_apart();
+        Ok(node)
     }
 
     /// The two directions of a scenario link's first member, as seen by a path that takes it forward or not.

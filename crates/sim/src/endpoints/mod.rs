@@ -12,7 +12,8 @@ mod units;
 use crate::ids::{IdVec, SlotId};
 
 pub use slot::{
-    Direction, FlowSlot, Layout, LegLayout, LinkStep, Member, OwnDelay, Owner, Phase, Step, Transfer,
+    Departures, Direction, FlowSlot, Layout, LegLayout, LinkStep, Member, OwnDelay, Owner, Phase, Place,
+    Step, Transfer,
 };
 
 pub use units::UnitsInFlight;

@@ -6,7 +6,7 @@
 //! out once; when the flow is over, another flow of the same traffic uses the slot.
 
 use bentpipe_queue::FlowId;
-use bentpipe_units::Instant;
+use bentpipe_units::{Duration, Instant};
 
 use super::UnitsInFlight;
 use crate::bottleneck::Bottleneck;
@@ -112,6 +112,23 @@ pub enum Owner {
     Source(SourceId),
 }
 
+/// A place with a queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    Link(LinkId),
+    Gateway(GatewayId),
+}
+
+/// Packets of a flow that left a queue whose scheduler tells flows apart.
+#[derive(Clone, Copy, Debug)]
+pub struct Departures {
+    pub place: Place,
+    pub packets: u32,
+    pub bytes: u64,
+    /// Sum of their queueing delays.
+    pub waited: Duration,
+}
+
 /// A slot for end-to-end flows.
 pub struct FlowSlot {
     pub traffic: TrafficId,
@@ -135,6 +152,8 @@ pub struct FlowSlot {
     pub transfer: Transfer,
     /// The resource that took the latest of its TCP segments with data; `None` if all arrived.
     pub last_drop: Option<Bottleneck>,
+    /// Its packets that left queues since the last look for its bottleneck.
+    pub departures: Vec<Departures>,
     /// Data units on their way, if it is a byte stream.
     pub units: UnitsInFlight,
 }
@@ -162,7 +181,24 @@ impl FlowSlot {
         (self.phase, self.has_failed) = (Phase::Live, false);
         self.transfer = Transfer { objects: 1, ..Transfer::default() };
         self.last_drop = None;
+        self.departures.clear();
         self.units.clear();
+    }
+
+    /// Counts a packet of `bytes` that leaves a queue after it `waited`. Returns true if it is the first since the last look.
+    #[inline]
+    pub fn count_departure(&mut self, place: Place, bytes: u64, waited: Duration) -> bool {
+        if let Some(left) = self.departures.iter_mut().find(|left| left.place == place) {
+            *left = Departures {
+                packets: left.packets + 1,
+                bytes: left.bytes + bytes,
+                waited: left.waited + waited,
+                ..*left
+            };
+            return false;
+        }
+        self.departures.push(Departures { place, packets: 1, bytes, waited });
+        true
     }
 
     /// True if a transport with a handshake carries it: then its beginning and end can be seen on the way.

@@ -1,13 +1,13 @@
 //! The bottleneck of each TCP flow, found every second or so from the state of its connections, streams and queues.
 
-use bentpipe_queue::Queue;
+use bentpipe_queue::{Packet, Queue};
 use bentpipe_transport::tcp;
 use bentpipe_units::{Duration, Instant};
 
 use super::Engine;
 use crate::bottleneck::Bottleneck;
 use crate::endpoints::tcp::Role;
-use crate::endpoints::{FlowSlot, Phase};
+use crate::endpoints::{Departures, FlowSlot, Phase, Place};
 use crate::ids::{ConnId, GatewayId, Id, IdVec, LinkId, StreamId};
 use crate::network::Hop;
 use crate::side::Side;
@@ -39,6 +39,10 @@ struct Load {
     delay: Duration,
     /// True if the place sent nearly all the time.
     is_busy: bool,
+    /// Flows of which packets left since the last look, and the mean bytes of each before it; counted only where a
+    /// scheduler tells flows apart.
+    flows: u32,
+    mean_bytes: u64,
 }
 
 impl Loads {
@@ -60,7 +64,14 @@ impl Load {
             _ => Duration::from_secs_f64((packet_seconds - before.packet_seconds) / packets as f64),
         };
         let is_busy = capacity.time_to_send(bytes).times(100) > (now - begin).times(BUSY);
-        Self { sent, packet_seconds, delay, is_busy }
+        let mean_bytes = bytes / u64::from(before.flows.max(1));
+        Self { sent, packet_seconds, delay, is_busy, flows: 0, mean_bytes }
+    }
+
+    /// The load as a flow sees it of which these packets left: their own delay, and busy only if the flow got its share.
+    fn seen_by(self, left: &Departures) -> Self {
+        let delay = Duration::from_nanos(left.waited.as_nanos() / u64::from(left.packets));
+        Self { delay, is_busy: self.is_busy && left.bytes >= self.mean_bytes, ..self }
     }
 }
 
@@ -76,6 +87,20 @@ impl Engine {
                 let bottleneck = self.bottleneck(slot);
                 self.record.recorder.limited(slot.flow, bottleneck);
             }
+        }
+        self.endpoints.slots.iter_mut().for_each(|slot| slot.departures.clear());
+    }
+
+    /// Counts a packet that leaves a queue whose scheduler tells flows apart, for its flow.
+    pub(super) fn count_departure(&mut self, place: Place, pkt: &Packet) {
+        let Some(slot) = self.network.packets[Id::new(pkt.handle)].slot else { return };
+        let waited = self.clock.now() - pkt.arrival;
+        if self.endpoints.slots[slot].count_departure(place, u64::from(pkt.len), waited) {
+            let load = match place {
+                Place::Link(link) => &mut self.loads.links[link],
+                Place::Gateway(gateway) => &mut self.loads.gateways[gateway],
+            };
+            load.flows += 1;
         }
     }
 
@@ -101,7 +126,7 @@ impl Engine {
                 return bottleneck;
             }
             if let Some((gateway, stream)) = leg.checked_sub(1).map(|joint| slot.streams[joint])
-                && let Some(bottleneck) = self.pep_link(gateway, stream)
+                && let Some(bottleneck) = self.pep_link(slot, gateway, stream)
             {
                 return bottleneck;
             }
@@ -130,12 +155,12 @@ impl Engine {
     }
 
     /// The limit of a stream's data at a gateway; `None` if all are on their way.
-    fn pep_link(&self, gateway: GatewayId, stream: StreamId) -> Option<Bottleneck> {
+    fn pep_link(&self, slot: &FlowSlot, gateway: GatewayId, stream: StreamId) -> Option<Bottleneck> {
         let end = &self.gateways[gateway].ends[Side::Near];
         if !end.has_unacknowledged(stream.index()) {
             return None;
         }
-        let carrier = self.loads.gateways[gateway];
+        let carrier = self.load(slot, Place::Gateway(gateway));
         if carrier.is_busy || is_standing(carrier.delay, Some(end.stats().srtt)) {
             return Some(Bottleneck::Carrier);
         }
@@ -162,13 +187,25 @@ impl Engine {
     }
 
     /// The places that a leg's data pass, at its end the gateway that splits it: what they are to flows that they limit,
-    /// and their loads.
+    /// and their loads as the flow sees them.
     fn places(&self, slot: &FlowSlot, leg: usize) -> impl Iterator<Item = (Bottleneck, Load)> {
         let hops = self.network.paths.hops(slot.paths[leg].0).iter();
         hops.map(|hop| match *hop {
-            Hop::Link { link, .. } => (self.network.links[link].bottleneck, self.loads.links[link]),
-            Hop::Gateway { gateway, .. } => (Bottleneck::Carrier, self.loads.gateways[gateway]),
+            Hop::Link { link, .. } => {
+                (self.network.links[link].bottleneck, self.load(slot, Place::Link(link)))
+            }
+            Hop::Gateway { gateway, .. } => (Bottleneck::Carrier, self.load(slot, Place::Gateway(gateway))),
         })
+    }
+
+    /// The load of a place as a flow sees it: with a scheduler, what its own packets met; if none of them left since the
+    /// last look, and in a queue that all share, what all packets met.
+    fn load(&self, slot: &FlowSlot, place: Place) -> Load {
+        let load = match place {
+            Place::Link(link) => self.loads.links[link],
+            Place::Gateway(gateway) => self.loads.gateways[gateway],
+        };
+        slot.departures.iter().find(|left| left.place == place).map_or(load, |left| load.seen_by(left))
     }
 }
 

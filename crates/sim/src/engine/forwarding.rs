@@ -7,6 +7,7 @@ use bentpipe_units::Instant;
 
 use super::Engine;
 use crate::bottleneck::Bottleneck;
+use crate::endpoints::Place;
 use crate::ids::{ConnId, Id, LineId, LinkId, PacketId, SlotId};
 use crate::network::{Body, Crossing, Entry, Hop, PacketInFlight};
 use crate::record::{LOSS, RETRANSMISSION_LIMIT};
@@ -77,6 +78,9 @@ impl Engine {
             if dequeued {
                 let repeated = self.network.repeated_bytes(PacketId::new(pkt.handle));
                 self.record.recorder.left_link(link, self.clock.now() - pkt.arrival, repeated);
+                if self.network.links[link].has_flow_scheduler {
+                    self.count_departure(Place::Link(link), &pkt);
+                }
             }
             let id = PacketId::new(pkt.handle);
             match progress {

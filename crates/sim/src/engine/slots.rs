@@ -64,6 +64,7 @@ impl Engine {
             has_failed: false,
             transfer: Transfer::default(),
             last_drop: None,
+            departures: Vec::new(),
             units: UnitsInFlight::default(),
         });
         self.check_size(&layout);

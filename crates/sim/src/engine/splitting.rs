@@ -6,6 +6,7 @@ use bentpipe_transport::pep_link;
 
 use super::Engine;
 use crate::bottleneck::Bottleneck;
+use crate::endpoints::Place;
 use crate::endpoints::tcp::{Received, Role};
 use crate::ids::{ConnId, GatewayId, Id, PacketId, StreamId};
 use crate::network::{Body, Hop, PacketInFlight, Path};
@@ -41,6 +42,9 @@ impl Engine {
                 GatewayEvent::Sent(pkt) => {
                     let repeated = self.network.repeated_bytes(Id::new(pkt.handle));
                     self.record.recorder.left_gateway(id, self.clock.now() - pkt.arrival, repeated);
+                    if self.gateways[id].has_flow_scheduler {
+                        self.count_departure(Place::Gateway(id), &pkt);
+                    }
                     self.left_transmit_queue(id, Id::new(pkt.handle));
                     self.network.write_mark(&pkt);
                     self.forward(Id::new(pkt.handle));

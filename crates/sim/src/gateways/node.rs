@@ -18,6 +18,8 @@ pub struct GatewayNode {
     pub buffers: PepBuffers,
     /// Key by which the gateway's queues tell flows apart.
     pub flow_key: FlowKey,
+    /// True if the scheduler of the transmit queue tells flows apart, so that they wait for different times.
+    pub has_flow_scheduler: bool,
     /// Announced flows that are open, by the gateway's flow number.
     open_flows: FlowTable<u32>,
     pub config: pep_link::Config,
@@ -70,6 +72,7 @@ impl GatewayNode {
             gateway,
             buffers,
             flow_key,
+            has_flow_scheduler: false,
             open_flows: FlowTable::default(),
             ends: BySide::new(end(), end()),
             config,

@@ -22,6 +22,8 @@ pub struct Link {
     pub name: String,
     /// The resource that it is to the flows that it limits.
     pub bottleneck: Bottleneck,
+    /// True if the scheduler of its queue tells flows apart, so that they wait for different times.
+    pub has_flow_scheduler: bool,
     pub engine: LinkEngine,
     /// Hosts with a rate each on this link: number of the first, and how many.
     pub terminals: (u32, u32),
@@ -57,6 +59,7 @@ impl Link {
         Self {
             name,
             bottleneck,
+            has_flow_scheduler: false,
             is_eventful: engine.has_channel(),
             engine,
             terminals,
