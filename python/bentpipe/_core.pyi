@@ -113,6 +113,9 @@ class Scenario:
     def warnings(self) -> list[str]:
         """Accepted but doubtful parts, including overrides without effect."""
     @property
+    def warning_codes(self) -> list[str]:
+        """Code of each of the warnings."""
+    @property
     def aqm(self) -> str:
         """Label of the subject's AQM, for example `RED 4`."""
     @property

@@ -1,13 +1,16 @@
 """Caveats of a result: each names a mistake of the scenario and a remedy."""
 
+import json
 from pathlib import Path
 
 import pytest
 from conftest import Command
 
 import bentpipe as bp
+from bentpipe import _core
 from bentpipe.stats.caveats import (
     NO_DROP,
+    REMEDIES,
     TAIL_DROP,
     caveats,
     few_runs,
@@ -44,7 +47,23 @@ def test_warnings_stand_above_the_table(bentpipe: Command) -> None:
 
 
 def test_unknown_warning_has_no_remedy() -> None:
-    assert remedied("gateway.x: odd") == "gateway.x: odd."
+    assert remedied("gateway.x: odd", "") == "gateway.x: odd."
+
+
+def test_every_warning_of_the_core_has_a_remedy() -> None:
+    codes = json.loads(_core.registry())["warnings"]
+    assert sorted(REMEDIES) == sorted(codes)
+    assert all(REMEDIES.values())
+
+
+def test_codes_stand_beside_the_warnings() -> None:
+    changes = {"run.warmup": "1 s", "gateway.mark": "transmit", "gateway.spacelink.window": "100 KB"}
+    scenario = bp.load("small-gateway", changes)
+    found = dict(zip(scenario.warning_codes, scenario.warnings, strict=True))
+    assert sorted(found) == ["aqm_behind_pep", "late_start", "small_spacelink_window"]
+    assert found["late_start"].startswith("traffic.web.ramp")
+    droptail = scenario.with_settings(["droptail"])[0]
+    assert "aqm_behind_pep" not in droptail.warning_codes
 
 
 def test_set_capacity_on_a_link_that_varies_is_reported() -> None:

@@ -3,6 +3,7 @@
 import json
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 import pytest
@@ -128,7 +129,7 @@ def test_viewings_are_rated_by_bitrates_stalls_and_startup_delay() -> None:
 
 def test_late_packets_of_a_game_are_as_bad_as_lost_ones(tmp_path: Path) -> None:
     """Packets with 50 ms on the way are late if they wait for longer than 150 ms."""
-    tables = {
+    tables: dict[str, Any] = {
         "title": "A game beside a burst each second",
         "run": {"duration": "20 s", "subject": "wire"},
         "host": {"server": {}, "client": {}},
@@ -168,6 +169,10 @@ def test_late_packets_of_a_game_are_as_bad_as_lost_ones(tmp_path: Path) -> None:
     assert late == pytest.approx(9.2, abs=1)
     (game, _) = services(result.traffic)
     assert (game.metric.name, game.grade(late)) == ("game.lost_or_late", "bad")
+    # With a deadline of 100 ms: longer than 50 ms for 19.5 and 192.4 ms, less a packet of the burst (11 ms).
+    tables["traffic"]["game"]["deadline"] = "100 ms"
+    found = bp.compare(bp.Scenario.from_dict(tables), ["droptail"], runs=1, out=tmp_path / "sooner").values()
+    assert found["droptail"]["game.lost_or_late"][0] == pytest.approx(21.2, abs=1.5)
 
 
 def test_responsiveness_is_the_mean_of_new_and_loaded_connections() -> None:

@@ -25,7 +25,7 @@ from bentpipe.new_scenario.answers import (
     mix_of,
     rate_of,
 )
-from bentpipe.new_scenario.tables import ORBITS, USES
+from bentpipe.new_scenario.tables import ORBITS, PROFILES, USES
 from bentpipe.new_scenario.writer import command, write
 
 AQMS = ["droptail", "red", "codel", "avqred", "fifo", "drr", "fq_codel", "cake"]
@@ -108,6 +108,57 @@ def test_written_scenarios_run(bentpipe: Command, tmp_path: Path, options: list[
     assert throughput["mean"] > 0
 
 
+def test_iot_messages_are_those_of_tr_45_820() -> None:
+    """From Annex E: 40 devices; 20 % get commands of 85 B, 40 % acknowledgements of 65 B."""
+    per_device = 0.4 / 86_400 + 0.4 / 7_200 + 0.15 / 3_600 + 0.05 / 1_800
+    household = 40 * per_device * 8 * (0.2 * 85 + 0.8 * 0.5 * 65)
+    values = effective(write(answers(mix="iot=1000")).text)
+    assert values["traffic.iot.flows"] == "100"
+    assert float(values["traffic.iot.rate"].split()[0]) == pytest.approx(10 * household, abs=0.5)
+    assert household == pytest.approx(1.7837, rel=1e-3)
+    assert "85 B" in values["traffic.iot.packet"]
+    assert "0.5, 1" in values["traffic.iot.packet"]
+
+
+@pytest.mark.parametrize("name", PROFILES)
+def test_profile_is_the_load_of_every_class_from_midnight(
+    bentpipe: Command, tmp_path: Path, name: str
+) -> None:
+    mix = ",".join(f"{each}=100" for each in USES)
+    bentpipe("new", "x.toml", "--mix", mix, "--profile", name, "--yes", check=0)
+    tables = tomllib.loads((tmp_path / "x.toml").read_text())
+    assert tables["run"]["duration"] == "24 min"
+    # Devices do not sleep.
+    assert "profile" not in tables["traffic"].pop("iot")
+    for traffic in tables["traffic"].values():
+        assert traffic["profile"]["points"] == [
+            [f"{hour} h", share] for hour, share in enumerate(PROFILES[name].shares)
+        ]
+        # An hour lasts a minute, and so does the warm-up before midnight.
+        assert (traffic["profile"]["day"], traffic["profile"]["start"]) == ("24 min", "23 h")
+        assert tables["run"]["warmup"] == "60 s"
+    assert bp.load(tmp_path / "x.toml").warnings == []
+
+
+def test_profiles_have_a_night_and_an_evening() -> None:
+    """Least between 5 and 7 h, most between 21 and 23 h, as both papers print."""
+    for profile in PROFILES.values():
+        assert len(profile.shares) == 24
+        assert 5 <= profile.shares.index(min(profile.shares)) <= 7
+        assert 21 <= profile.shares.index(max(profile.shares)) <= 23
+        assert 0.98 < max(profile.shares) <= 1
+
+
+def test_iot_messages_are_judged_by_loss_and_lateness(bentpipe: Command, tmp_path: Path) -> None:
+    bentpipe("new", "x.toml", "--down", "1 Mbps", "--mix", "iot=20000,downloads=3", "--yes", check=0)
+    scenario = bp.load(tmp_path / "x.toml", set={"run.duration": "20 s", "run.warmup": "3 s"})
+    assert ("iot", "iot", "iot") in scenario.traffic
+    result = bp.run(scenario, out=tmp_path / "result")
+    values = {row["metric"]: row["mean"] for row in result.rows()}
+    assert values["iot.lost_or_late"] < 1
+    assert values["iot.delay_p99"] > 260
+
+
 def test_default_answers_give_a_scenario_without_warnings(bentpipe: Command, tmp_path: Path) -> None:
     done = bentpipe("new", check=0)
     assert done.stderr == ""
@@ -142,7 +193,8 @@ def test_missing_folder_is_reported(bentpipe: Command) -> None:
         (["--down", "1 bps"], '--down: found "1 bps"; allowed: 1 kbps to 100 Gbps'),
         (["--subscribers", "0"], '--subscribers: found "0"; allowed: a whole number, 1 to 10000'),
         (["--plan", "200 Mbps"], '--plan: found "200 Mbps"; allowed: at most the rate of the carrier'),
-        (["--mix", "vidoe=3"], '--mix: found "vidoe"; allowed: web, video, voice, downloads'),
+        (["--profile", "home"], '--profile: found "home"; allowed: fixed, cellular, or none'),
+        (["--mix", "vidoe=3"], '--mix: found "vidoe"; allowed: web, video, voice, downloads, iot'),
         (["--mix", "vidoe=3"], "did you mean video?"),
         (["--mix", "web=2,web=3"], '--mix: found "web" twice'),
         (["--mix", "web"], '--mix: web: found ""; allowed: a count such as 20, or a share'),
@@ -262,7 +314,7 @@ def on_terminal(folder: Path, typed: str, *options: str) -> tuple[int, str]:
 
 
 def test_terminal_is_asked_and_enter_takes_the_default(tmp_path: Path) -> None:
-    code, screen = on_terminal(tmp_path, "leo\n50 Mbps\n" + "\n" * 9, "mine.toml", "--subscribers", "10")
+    code, screen = on_terminal(tmp_path, "leo\n50 Mbps\n" + "\n" * 10, "mine.toml", "--subscribers", "10")
     assert code == 0, screen
     assert "Orbit (geo, meo, leo) [geo]:" in screen
     assert "Subscribers [" not in screen

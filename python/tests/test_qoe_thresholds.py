@@ -21,6 +21,8 @@ SOURCES = {
     "video.stalls": (1, 7),
     "game.delay": (50, 200),
     "game.loss": (0.1, 3),
+    "iot.delay": (2000, 10_000),
+    "iot.loss": (1, 10),
     "download.time": (15, 60),
     "download.plan": (95, 80),
     "responsiveness": (1000, 300),

@@ -3,10 +3,11 @@
 use bentpipe_queue::descriptor::{Algorithm, Placement};
 use bentpipe_queue::registry::{AQMS, MARKINGS, SCHEDULERS};
 use bentpipe_queue::{Default, Param, Tune, Unit, Value};
+use bentpipe_scenario::WarningKind;
 use pyo3::prelude::*;
 use serde_json::json;
 
-/// Returns the AQMs, schedulers and marking methods with their parameters and presets, as JSON.
+/// Returns the AQMs, schedulers and marking methods with their parameters and presets, and the codes of warnings, as JSON.
 #[pyfunction]
 pub fn registry() -> String {
     let aqms: Vec<_> = AQMS.iter().map(describe).collect();
@@ -24,7 +25,8 @@ pub fn registry() -> String {
                    "params": m.params.iter().map(param).collect::<Vec<_>>()})
         })
         .collect();
-    json!({"aqms": aqms, "schedulers": schedulers, "markings": markings}).to_string()
+    let warnings: Vec<_> = WarningKind::ALL.iter().map(|kind| kind.code()).collect();
+    json!({"aqms": aqms, "schedulers": schedulers, "markings": markings, "warnings": warnings}).to_string()
 }
 
 fn describe(a: &Algorithm) -> serde_json::Value {

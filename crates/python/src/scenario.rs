@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use bentpipe_queue::descriptor::Placement;
 use bentpipe_scenario as scenario;
-use bentpipe_scenario::{Origin, OutsideKey, Subject};
+use bentpipe_scenario::{Origin, OutsideKey, Subject, WarningKind};
 use bentpipe_sim as sim;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -132,8 +132,7 @@ impl Scenario {
     /// Traffic: name, class and kind of each.
     #[getter]
     fn traffic(&self) -> Vec<(&str, &str, &str)> {
-        let kind = |t: &bentpipe_scenario::Traffic| if t.is_game { "game" } else { t.kind.name() };
-        self.inner.traffic.iter().map(|t| (t.name.as_str(), t.class(), kind(t))).collect()
+        self.inner.traffic.iter().map(|t| (t.name.as_str(), t.class(), t.service())).collect()
     }
 
     /// One-line description.
@@ -201,7 +200,14 @@ impl Scenario {
     fn warnings(&self) -> Vec<String> {
         let unused = self.inner.unused_overrides.iter();
         let unused = unused.map(|e| format!("{e}: no effect under {}", self.inner.label()));
-        self.inner.warnings.iter().cloned().chain(unused).collect()
+        self.inner.warnings.iter().map(|warning| warning.text.clone()).chain(unused).collect()
+    }
+
+    /// Code of each of the warnings.
+    #[getter]
+    fn warning_codes(&self) -> Vec<&'static str> {
+        let unused = self.inner.unused_overrides.iter().map(|_| WarningKind::UnusedOverride);
+        self.inner.warnings.iter().map(|warning| warning.kind).chain(unused).map(WarningKind::code).collect()
     }
 
     /// Label of the subject's AQM.

@@ -146,11 +146,10 @@ impl Document {
         let mut scenario = resolve::resolve_tree(&self.input, root, Vec::new(), None)?;
         let is_its = |text: &str| text.starts_with("gateway.") || text.starts_with("gateway:");
         scenario.effective.retain(|row| is_its(&row.key));
-        scenario.warnings.retain(|text| is_its(text));
+        let mut warnings: Vec<_> = scenario.warnings.into_iter().map(|warning| warning.text).collect();
+        warnings.retain(|text| is_its(text));
         match scenario.gateways.pop() {
-            Some(gateway) => {
-                Ok(Section { gateway, effective: scenario.effective, warnings: scenario.warnings })
-            }
+            Some(gateway) => Ok(Section { gateway, effective: scenario.effective, warnings }),
             None => whole("missing; required: the gateway, as a scenario has it"),
         }
     }

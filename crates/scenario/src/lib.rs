@@ -19,6 +19,7 @@ mod resolve;
 mod scenario;
 mod schema;
 mod settings;
+mod warning;
 
 pub use bentpipe_gateway::{GatewayQueue, Sharing};
 pub use document::{Document, Section};
@@ -26,16 +27,17 @@ pub use effective::{Effective, Origin};
 pub use error::{Error, Location};
 pub use load::{OutsideKey, Packed};
 pub use model::{
-    Absence, Access, AqmSpec, Bulk, Capacity, Capture, Carrier, Clock, Codec, Congestion, ConnectionPer,
-    Controller, DATAGRAM_HEADER, Dash, Delay, Demand, Digest, Direction, Distribution, Drawn, Ecn, Equations,
-    Fade, Feedback, Files, FlowKey, FluidVariant, Fourier, Frames, Gateway, GatewayIndex, GilbertElliott,
-    Gop, Handover, Hop, Host, HostIndex, Http, Link, LinkIndex, Loss, LossAt, LossModel, LossOf, MEASURES,
-    MODCODS, MarkingSpec, Measure, MeasuredSeries, Modcod, ModelKind, Models, Modulation, Movie, Packets,
-    Pages, Pattern, Pep, Per, Printed, Profile, Protocol, QueueSpec, Ramp, ReceiveQueue, Regulator, Rto, Rtp,
-    Run, Samples, SchedulerSpec, Sctp, Spacelink, State, Steps, Subject, Tcp, Threshold, Trace, Traffic,
-    TrafficKind, TransmitQueue, Transport, TransportIndex,
+    Absence, Access, Application, AqmSpec, Bulk, Capacity, Capture, Carrier, Clock, Codec, Congestion,
+    ConnectionPer, Controller, DATAGRAM_HEADER, Dash, Delay, Demand, Digest, Direction, Distribution, Drawn,
+    Ecn, Equations, Fade, Feedback, Files, FlowKey, FluidVariant, Fourier, Frames, Gateway, GatewayIndex,
+    GilbertElliott, Gop, Handover, Hop, Host, HostIndex, Http, Link, LinkIndex, Loss, LossAt, LossModel,
+    LossOf, MEASURES, MODCODS, MarkingSpec, Measure, MeasuredSeries, Modcod, ModelKind, Models, Modulation,
+    Movie, Packets, Pages, Pattern, Pep, Per, Printed, Profile, Protocol, QueueSpec, Ramp, ReceiveQueue,
+    Regulator, Rto, Rtp, Run, Samples, SchedulerSpec, Sctp, Spacelink, State, Steps, Subject, Tcp, Threshold,
+    Trace, Traffic, TrafficKind, TransmitQueue, Transport, TransportIndex,
 };
 pub use scenario::Scenario;
 pub use schema::json::json_schema;
 pub use schema::quantity;
 pub use settings::Setting;
+pub use warning::{Warning, WarningKind};

@@ -11,6 +11,7 @@ use crate::model::{
 };
 use crate::reader::Input;
 use crate::settings::{self, Setting};
+use crate::warning::Warning;
 
 /// A checked and complete scenario.
 #[derive(Clone, Debug, Serialize)]
@@ -54,7 +55,7 @@ pub struct Scenario {
     pub subject: Subject,
     /// Warnings: permitted combinations that are probably mistakes.
     #[serde(skip)]
-    pub warnings: Vec<String>,
+    pub warnings: Vec<Warning>,
     /// Errors for overrides of parameters that the AQM in use does not have. They count unless another setting of the same
     /// comparison has the parameter: see [`Scenario::all_used`] and [`Scenario::with_settings`].
     #[serde(skip)]

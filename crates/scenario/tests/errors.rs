@@ -108,7 +108,7 @@ fn wrong_limits_of_quality_are_reported() {
             "[thresholds]\n\"voice.moss\" = { good = 4 }\n[traffic.web]",
             "my.toml:29:1: thresholds.\"voice.moss\": found \"voice.moss\"; did you mean \"voice.mos\"? allowed: \
              voice.r, voice.mos, voice.delay, voice.loss, page.ttfb, page.load, video.mos, video.startup, \
-             video.stalls, game.delay, game.loss, download.time, download.plan, responsiveness",
+             video.stalls, game.delay, game.loss, iot.delay, iot.loss, download.time, download.plan, responsiveness",
         ),
         (
             "[traffic.web]",
@@ -1052,6 +1052,10 @@ fn mistakes_in_channels_are_reported() {
         (
             "access = { kind = \"wifi\", overhead = [\"2 ms\", \"1 ms\"] }",
             "14:38: link.ingress.access.overhead: found [\"2 ms\", \"1 ms\"]; allowed: the lower bound first",
+        ),
+        (
+            "reverse.access = { tries = 2 }",
+            "14:9: link.ingress.reverse.access.kind: missing; allowed: wifi, wimax, umts",
         ),
         (
             "handover = { interval = \"1 s\", outage = \"1 s\" }",

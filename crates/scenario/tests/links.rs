@@ -69,6 +69,22 @@ fn documented_access_link_table_matches() {
     assert_eq!(rates, [54_000_000, 12_670_000, 384_000]);
 }
 
+/// A reverse direction without a kind has the keys of the forward direction, and its own ones.
+#[test]
+fn reverse_access_without_a_kind_inherits_the_forward_direction() {
+    let reverse = |keys: &str| {
+        let wire = &load(keys, &[], std::path::Path::new("")).links[1];
+        wire.reverse.access.as_ref().map(|a| (a.header, a.tries, a.frame_loss))
+    };
+    let wifi = reverse("access = \"wifi\"");
+    assert_eq!(reverse("access = \"wifi\"\nreverse.access = {}"), wifi);
+    let (header, _, frame_loss) = wifi.expect("an access link");
+    assert_eq!(reverse("access = \"wifi\"\nreverse.access.tries = 2"), Some((header, 2, frame_loss)));
+    let own = "access = { kind = \"wifi\", tries = 3 }\nreverse.access = ";
+    assert_eq!(reverse(&format!("{own}{{ frame_loss = 0.5 }}")), Some((header, 3, 0.5)));
+    assert_eq!(reverse(&format!("{own}{{ kind = \"wifi\" }}")), wifi);
+}
+
 /// All ways to write a lossless channel are equal; a lossy one differs.
 #[test]
 fn equal_lossless_channels_have_one_canonical_form() {

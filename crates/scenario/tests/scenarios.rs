@@ -532,6 +532,33 @@ fn limits_of_quality_are_filled_in_and_are_not_canonical() {
 }
 
 #[test]
+fn a_measure_in_an_override_needs_no_quotes() {
+    let quoted =
+        load("small-gateway", &["thresholds.\"voice.mos\".bad=3.6", "thresholds.responsiveness.bad=200"]);
+    for (limit, table) in [("voice.mos.bad=3.6", "voice.mos={ bad = 3.6 }")] {
+        for text in [limit, table] {
+            let overrides = [&format!("thresholds.{text}"), "thresholds.responsiveness={ bad = 200 }"];
+            assert_eq!(load("small-gateway", &overrides).thresholds, quoted.thresholds, "{text}");
+        }
+    }
+}
+
+/// A game's packet is of no use after 200 ms, an IoT device's after 10 s, unless the scenario says otherwise.
+#[test]
+fn an_application_has_a_deadline() {
+    let deadline = |keys: &str| {
+        let traffic = format!(
+            "traffic={{ x = {{ kind = 'cbr', from = 'server', to = 'client', rate = '8 kbps', packet = '100 B'{keys} }} }}"
+        );
+        load("small-gateway", &[&traffic]).traffic[0].application.map(|(_, deadline)| deadline.to_string())
+    };
+    assert_eq!(deadline(""), None);
+    assert_eq!(deadline(", application = 'game'").as_deref(), Some("200 ms"));
+    assert_eq!(deadline(", application = 'iot'").as_deref(), Some("10 s"));
+    assert_eq!(deadline(", application = 'game', deadline = '80 ms'").as_deref(), Some("80 ms"));
+}
+
+#[test]
 fn warnings_name_probable_mistakes() {
     let warnings = |overrides: &[&str]| load("small-gateway", overrides).warnings;
     assert_eq!(

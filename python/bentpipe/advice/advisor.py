@@ -662,7 +662,11 @@ def _run(plan: AdvicePlan, candidate: Candidate) -> Run:
 def _with_doubts(plan: AdvicePlan, candidate: Candidate) -> Candidate:
     """Return a candidate with its scenario's warnings, except that of drops behind the PEP."""
     scenario = _run(plan, candidate).scenario
-    doubts = [remedied(each) for each in scenario.warnings if "dropped behind the PEP" not in each]
+    doubts = [
+        remedied(warning, code)
+        for warning, code in zip(scenario.warnings, scenario.warning_codes, strict=True)
+        if code not in {"aqm_behind_pep", "scheduler_behind_pep"}
+    ]
     doubts += fixed_capacity(scenario.effective())
     tail = tail_drop(scenario.effective(), behind_pep=scenario.behind_pep)
     return replace(

@@ -13,7 +13,7 @@ from bentpipe.cli import console
 from bentpipe.errors import UsageError
 from bentpipe.new_scenario import answers as checks
 from bentpipe.new_scenario.answers import MIX, Answers
-from bentpipe.new_scenario.tables import ORBITS, USES
+from bentpipe.new_scenario.tables import ORBITS, PROFILES, USES
 from bentpipe.new_scenario.writer import write
 from bentpipe.pages import unwritable
 
@@ -38,6 +38,11 @@ Value = TypeVar("Value")
     "--handover/--no-handover", default=None, help="Handovers between satellites of leo; default: --handover."
 )
 @click.option("--aqm", metavar="NAME", help="AQM or scheduler; default: drr with a PEP, else fq_codel.")
+@click.option(
+    "--profile",
+    metavar="|".join(PROFILES),
+    help=f"Measured load over a day ({', '.join(PROFILES)}), a day in 24 min; default: none, the peak.",
+)
 @click.option("-y", "--yes", is_flag=True, help="Ask nothing; use the defaults of options not given.")
 @click.option("--force", is_flag=True, help="Replace FILE.")
 def new(
@@ -53,6 +58,7 @@ def new(
     rain: bool | None,
     handover: bool | None,
     aqm: str | None,
+    profile: str | None,
     yes: bool,
     force: bool,
 ) -> None:
@@ -100,6 +106,9 @@ def new(
     if where.handover_ms:
         moving = question.choice(handover, "Handovers between satellites", default=True)
     queue = question.value(aqm, "AQM or scheduler", checks.default_aqm(pep=splits), "--aqm", checks.check_aqm)
+    day = question.value(
+        profile, "Load over a day (fixed, cellular)", "none", "--profile", checks.check_profile
+    )
     found = Answers(
         orbit=where,
         down=rate,
@@ -111,6 +120,7 @@ def new(
         rain=fades,
         handover=moving,
         aqm=queue,
+        profile=day,
     )
     written = write(found)
     scenario = _core.Scenario.parse(written.text, file.stem, [])

@@ -10,7 +10,7 @@ from functools import cache
 from bentpipe import _core
 from bentpipe.errors import UsageError
 from bentpipe.format import UNITS, brief, number_of
-from bentpipe.new_scenario.tables import ORBITS, USES, Orbit, rate_text
+from bentpipe.new_scenario.tables import ORBITS, PROFILES, USES, DayProfile, Orbit, rate_text
 
 __all__ = [
     "MIX",
@@ -19,6 +19,7 @@ __all__ = [
     "check_handover",
     "check_orbit",
     "check_plan",
+    "check_profile",
     "check_subscribers",
     "default_aqm",
     "is_scheduler",
@@ -27,7 +28,7 @@ __all__ = [
     "rate_of",
 ]
 
-MIX = ",".join(f"{use.name}={brief(100 * use.share)}%" for use in USES.values())
+MIX = ",".join(f"{use.name}={brief(100 * use.share)}%" for use in USES.values() if use.share)
 """Default traffic mix."""
 
 _MOST_SUBSCRIBERS = 10_000
@@ -56,6 +57,8 @@ class Answers:
     handover: bool
     aqm: str
     """Name of an AQM or scheduler."""
+    profile: DayProfile | None = None
+    """Load over a day; `None` for the peak all the time."""
 
 
 def default_aqm(*, pep: bool) -> str:
@@ -167,6 +170,16 @@ def check_aqm(text: str, where: str = "--aqm") -> str:
             "\nThey are described by: bentpipe list aqms, bentpipe list schedulers"
         )
     return name
+
+
+def check_profile(text: str, where: str = "--profile") -> DayProfile | None:
+    """Return the load over a day of this name; `None` for none."""
+    name = text.strip().lower()
+    if name in {"", "none", "no"}:
+        return None
+    if name not in PROFILES:
+        raise UsageError(f'{where}: found "{text}"; allowed: {", ".join(PROFILES)}, or none')
+    return PROFILES[name]
 
 
 def check_handover(orbit: Orbit, *, handover: bool, where: str = "--handover") -> bool:

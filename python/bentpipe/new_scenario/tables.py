@@ -1,11 +1,23 @@
 """Orbits and traffic kinds of new scenarios, with the sources of their numbers."""
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from bentpipe.format import brief
+from bentpipe.format import brief, plural
 
-__all__ = ["CLEAR_SKY", "LOWEST_VIDEO", "ORBITS", "USES", "Demand", "Orbit", "Use", "rate_text"]
+__all__ = [
+    "CLEAR_SKY",
+    "LOWEST_VIDEO",
+    "ORBITS",
+    "PROFILES",
+    "USES",
+    "DayProfile",
+    "Demand",
+    "Orbit",
+    "Use",
+    "rate_text",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +57,47 @@ ORBITS: Mapping[str, Orbit] = {
 }
 """Orbits by name, in the order in which they are offered."""
 
+
+@dataclass(frozen=True, slots=True)
+class DayProfile:
+    """Load over a day."""
+
+    name: str
+    source: str
+    shares: tuple[float, ...]
+    """Share of the peak at each full hour, from midnight."""
+
+
+def _shares(text: str) -> tuple[float, ...]:
+    return tuple(float(word) for word in text.split())
+
+
+PROFILES: Mapping[str, DayProfile] = {
+    each.name: each
+    for each in (
+        DayProfile(
+            "fixed",
+            "downstream of Orange France's fixed network, 2013 (Feknous et al., Internet traffic analysis:"
+            " A case study from two major European operators, ISCC 2014; digitized by"
+            " github.com/tmc-calc/mob-traffic-ds)",
+            _shares(
+                "0.92 0.82 0.62 0.45 0.33 0.25 0.20 0.19 0.26 0.36 0.48 0.60"
+                " 0.70 0.70 0.71 0.74 0.80 0.81 0.84 0.88 0.91 0.92 0.99 0.99"
+            ),
+        ),
+        DayProfile(
+            "cellular",
+            "mean of European cellular networks (EARTH project, deliverable D2.3, 2012; digitized by"
+            " github.com/tmc-calc/mob-traffic-ds)",
+            _shares(
+                "0.79 0.62 0.42 0.28 0.20 0.16 0.15 0.19 0.26 0.39 0.51 0.59"
+                " 0.64 0.65 0.68 0.72 0.75 0.78 0.81 0.86 0.94 0.99 1.00 0.92"
+            ),
+        ),
+    )
+}
+"""Profiles of a day by name."""
+
 CLEAR_SKY = {"es_n0": 13, "margin": 1, "efficiency": 3.300184}
 """Carrier of a fading link: Es/N0 and margin [dB], and the efficiency [bit/symbol] in clear sky (16APSK 5/6),
 from ETSI EN 302 307-1, table 13."""
@@ -79,6 +132,8 @@ class Use:
     """Lines of its table, without `from` and `to`."""
     rate: Callable[[Demand], float] | None
     """Mean rate of one user [bit/s]; `None` if each takes all that it gets."""
+    has_days: bool = True
+    """True if its load follows that of people over a day."""
 
 
 def rate_text(rate: float) -> str:
@@ -135,6 +190,49 @@ def _downloads(demand: Demand) -> list[str]:
     ]
 
 
+_DEVICES = 40
+"""Devices of a household: 3GPP TR 45.820, Annex E.1."""
+_PERIODS = ((0.40, 24 * 3600), (0.40, 2 * 3600), (0.15, 3600), (0.05, 1800))
+"""Share of the devices and time between two reports or commands of one [s]: Annex E.2."""
+_REPORTING = 0.8
+"""Share of the devices that report; the others get commands: Annex E.2."""
+_ACKNOWLEDGED = 0.5
+"""Share of the reports that the application acknowledges: Annex E.2."""
+_HEADERS = 4 + 13 + 8 + 40
+"""CoAP, DTLS, UDP and IP without header compression [bytes]: Annex E.2."""
+_HOUSEHOLDS = 10
+"""Households per flow, because rates are whole numbers of bit/s."""
+_COMMAND = 20
+"""Payload of a command; an acknowledgement has none [bytes]: Annex E.2."""
+
+
+def _iot_messages() -> tuple[float, float]:
+    """Return the commands and acknowledgements to the devices of a household [1/s]."""
+    rate = _DEVICES * sum(share / period for share, period in _PERIODS)
+    return rate * (1 - _REPORTING), rate * _REPORTING * _ACKNOWLEDGED
+
+
+def _iot_rate() -> float:
+    """Return the rate to the devices of a household [bit/s]."""
+    commands, acknowledgements = _iot_messages()
+    return 8 * (commands * (_HEADERS + _COMMAND) + acknowledgements * _HEADERS)
+
+
+def _iot(demand: Demand) -> list[str]:
+    commands, acknowledgements = _iot_messages()
+    flows = math.ceil(demand.count / _HOUSEHOLDS)
+    weights = f"{brief(commands / acknowledgements, 6)}, 1"
+    packet = f'choice = ["{_HEADERS + _COMMAND} B", "{_HEADERS} B"], weights = [{weights}]'
+    return [
+        'kind = "poisson"   # the sum of many periodic devices',
+        'application = "iot"',
+        f"flows = {flows}   # for {plural(demand.count, 'household')}",
+        f'rate = "{max(1, round(demand.count * _iot_rate() / flows))} bps"   # a household:'
+        f" {_iot_rate():.3g} bit/s, a message in {1 / (commands + acknowledgements):.0f} s",
+        f"packet = {{ {packet} }}   # commands, acknowledgements",
+    ]
+
+
 USES: Mapping[str, Use] = {
     each.name: each
     for each in (
@@ -172,6 +270,19 @@ USES: Mapping[str, Use] = {
             "Each takes all the rate that it gets, to the end of the run.",
             _downloads,
             None,
+        ),
+        Use(
+            "iot",
+            "IoT household",
+            0.0,
+            "Messages to IoT devices over CoAP: 3GPP TR 45.820 V13.1.0, 40 devices per household (Annex E.1);"
+            " network commands of 20 B, and acknowledgements of half of the periodic reports, with 65 B of"
+            " headers, every day, 2 h, 1 h or 30 min (40, 40, 15, 5 % of the devices; 80 % report, 20 % get"
+            " commands; Annex E.2). Not included: the reports, because uploads are not supported, and"
+            " software updates, one per device in 180 days.",
+            _iot,
+            lambda _: _iot_rate(),
+            has_days=False,
         ),
     )
 }

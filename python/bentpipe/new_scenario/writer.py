@@ -11,7 +11,7 @@ from bentpipe.new_scenario.answers import (
     is_scheduler,
     marks_where_it_watches,
 )
-from bentpipe.new_scenario.tables import CLEAR_SKY, LOWEST_VIDEO, USES, Demand, rate_text
+from bentpipe.new_scenario.tables import CLEAR_SKY, LOWEST_VIDEO, USES, DayProfile, Demand, rate_text
 
 __all__ = ["Written", "command", "write"]
 
@@ -31,6 +31,8 @@ _LARGEST_BUFFER = 6_000_000
 """Largest receive buffer of Linux's TCP [bytes] (tcp_rmem)."""
 _ACK_SHARE = 0.02
 """Acknowledgements of TCP as a share of the data: 52 B for every two segments of 1500 B, rounded up."""
+_DAY = 24
+"""Minutes into which a day is compressed."""
 _WIDTH = 118
 
 
@@ -55,7 +57,8 @@ def command(answers: Answers) -> str:
     words.append("--rain" if answers.rain else "--no-rain")
     if answers.orbit.handover_ms:
         words.append("--handover" if answers.handover else "--no-handover")
-    return " ".join([*words, "--aqm", answers.aqm])
+    words += ["--aqm", answers.aqm]
+    return " ".join([*words, *(["--profile", answers.profile.name] if answers.profile else [])])
 
 
 def write(answers: Answers) -> Written:
@@ -104,6 +107,7 @@ class _Plan:
             "a PEP that splits TCP" if a.pep else "no PEP",
             *(["rain fade"] if a.rain else []),
             *(["handovers"] if a.handover else []),
+            *([f"a day of {_DAY} min"] if a.profile else []),
         ]
         lines = [
             f"# {people} behind a {a.orbit.title} satellite: {rates}. Written by:",
@@ -130,11 +134,12 @@ class _Plan:
     def run(self) -> str:
         """Return the table of the runs."""
         names = ", ".join(f'"{name}"' for name in self._settings())
+        duration = f"{_DAY} min" if self.answers.profile else "5 min" if self.answers.rain else "2 min"
         return "\n".join(
             [
                 "[run]",
                 'warmup = "60 s"      # all sessions start within 40 s',
-                f'duration = "{"5 min" if self.answers.rain else "2 min"}"',
+                f'duration = "{duration}"',
                 "runs = 5             # seeds of a comparison; with fewer, confidence intervals are wide",
                 f"settings = [{names}]   # for `bentpipe compare`",
             ]
@@ -289,11 +294,23 @@ class _Plan:
             ),
             '[transport.linux]   # CUBIC, as Linux has it by default\npreset = "linux"',
         ]
+        profile = self.answers.profile
+        if profile is not None:
+            parts.append(
+                "\n".join(
+                    _comment(
+                        f"Load over a day, as shares of the peak: {profile.source}. A day takes {_DAY} min,"
+                        " which leaves the times within the load as they are; the warm-up ends at midnight."
+                    )
+                )
+            )
         for name, demand in self.demands.items():
             use = USES[name]
             lines = [*_comment(use.comment), f"[traffic.{name}]"]
             first, *rest = use.keys(demand)
             lines += [first, 'from = "server"', 'to = "subscriber"', *rest]
+            if profile is not None and use.has_days:
+                lines += _profile(profile)
             parts.append("\n".join(lines))
         return "\n\n".join(parts)
 
@@ -314,7 +331,8 @@ class _Plan:
         if rates:
             parts = ", ".join(f"{users[name]} {_rate(rate)}" for name, rate in rates.items())
             share = 100 * sum(rates.values()) / self.answers.down
-            texts.append(f"Load: {parts}; together {brief(share, 2)} % of the carrier.")
+            load = "Load at the peak" if self.answers.profile else "Load"
+            texts.append(f"{load}: {parts}; together {brief(share, 2)} % of the carrier.")
         rest = " and ".join(users[name] for name in users if name not in rates)
         if rest:
             texts.append(f"{rest}: all that is left.")
@@ -407,6 +425,19 @@ class _Plan:
         if usual != a.aqm:
             found[usual] = None
         return found
+
+
+def _profile(profile: DayProfile) -> list[str]:
+    """Return the keys of a traffic's load over a day."""
+    points = [f'["{hour} h", {share:g}]' for hour, share in enumerate(profile.shares)]
+    rows = [", ".join(points[start : start + 6]) for start in range(0, len(points), 6)]
+    return [
+        "profile.points = [",
+        *(f"  {row}," for row in rows),
+        "]",
+        f'profile.day = "{_DAY} min"',
+        'profile.start = "23 h"',
+    ]
 
 
 def _comment(text: str) -> list[str]:

@@ -155,6 +155,24 @@ THRESHOLDS: Mapping[str, Threshold] = MappingProxyType(
                 "without effect on players",
             ),
             Threshold(
+                "iot.delay",
+                "one-way delay of a message to a device",
+                "ms",
+                2000,
+                10_000,
+                "good: RFC 7252, section 4.8: CoAP repeats after ACK_TIMEOUT; bad: ITU-R M.2412-0, section "
+                "7.1.3: a packet later than 10 s is in outage",
+            ),
+            Threshold(
+                "iot.loss",
+                "messages lost, or too late",
+                "%",
+                1,
+                10,
+                "good: ITU-R M.2412-0, section 7.1.3: outage of 1 %; bad, a convention: one message in "
+                "a hundred is lost twice in a row",
+            ),
+            Threshold(
                 "download.time",
                 "time for a file of up to 10 MB",
                 "s",

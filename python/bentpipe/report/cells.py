@@ -128,7 +128,7 @@ def scenario_cell(scenario: Scenario) -> str:
         scenario.title or scenario.name,
         [scenario.name],
         [_pairs("", rows)],
-        warnings=[remedied(each) for each in scenario.warnings],
+        warnings=[remedied(*each) for each in zip(scenario.warnings, scenario.warning_codes, strict=True)],
         drawing=picture(scenario),
     )
 

@@ -421,6 +421,7 @@ def _manifest(
                 "sha256": setting.digest,
                 "effective": setting.scenario.effective(),
                 "warnings": setting.scenario.warnings,
+                "warning_codes": setting.scenario.warning_codes,
             }
             for setting in plan.settings
         ],

@@ -1,6 +1,5 @@
 """Caveats of a result: what its scenario gets wrong or cannot show, each with a remedy."""
 
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
@@ -9,6 +8,7 @@ from bentpipe.stats.differences import Runs
 from bentpipe.stats.warmup import Warmup, warmup_warnings
 
 __all__ = [
+    "REMEDIES",
     "caveats",
     "few_runs",
     "fixed_capacity",
@@ -20,22 +20,24 @@ __all__ = [
     "tail_drop",
 ]
 
-_REMEDIES = (
-    (r"spacelink\.window: less than", "Remove the key, whose default is enough, or set it to at least that."),
-    (
-        r"scheduler: packets of split",
-        "The metric retransmitted shows the share of the carrier that this costs.",
-    ),
-    (r"dropped behind the PEP", 'Choose an AQM that marks ahead of the PEP (mark = "receive").'),
-    (r"below the regulator's rate", 'Set regulator.rate = "link", or the rate below that of the link.'),
-    (r"no transport has ecn", "Set ecn = true in a transport, or marking = 'drop'."),
-    (r"the gateway splits no connection", 'Set marking = "drop" or pep.split.'),
-    (r"starts after the warm-up", "Set a longer run.warmup."),
-    (r"was published for a link of", "Use the algorithm instead of the preset: its defaults suit the link."),
-    (r"the receive queue is always empty", 'Set receive_queue.rate, or watch = "transmit".'),
-    (r"no effect under", "Remove the override, or name a setting that has the key."),
-)
-"""Pattern of a scenario's warning, and what to do."""
+REMEDIES: Mapping[str, str] = {
+    "empty_receive_queue": 'Set receive_queue.rate, or watch = "transmit".',
+    "aqm_behind_pep": 'Choose an AQM that marks ahead of the PEP (mark = "receive").',
+    "scheduler_behind_pep": "The metric retransmitted shows the share of the carrier that this costs.",
+    "sequence_ranking": 'Set flow_key = "connection", or position = "seen".',
+    "slow_satellite_link": 'Set regulator.rate = "link", or the rate below that of the link.',
+    "small_spacelink_window": "Remove the key, whose default is enough, or set it to at least that.",
+    "no_ecn": "Set ecn = true in a transport, or marking = 'drop'.",
+    "nothing_split": 'Set marking = "drop" or pep.split.',
+    "late_start": "Set a longer run.warmup.",
+    "short_queue": "Set a limit of several packets.",
+    "shadowed_name": "Choose another name, unless this is on purpose.",
+    "unknown_printed_setting": "Correct the name, or define the setting.",
+    "preset_rate": "Use the algorithm instead of the preset: its defaults suit the link.",
+    "unconnected": "Remove it, or name it in a link.",
+    "unused_override": "Remove the override, or name a setting that has the key.",
+}
+"""Remedy by code of a scenario's warning."""
 
 TAIL_DROP = (
     "no AQM: drops only from the full transmit queue, behind the PEP, which has told senders that the packets"
@@ -75,7 +77,9 @@ def caveats(result: Measured) -> list[str]:
     }
     for setting in result.manifest["settings"]:
         name, effective = setting["name"], setting["effective"]
-        lines = [remedied(each) for each in setting["warnings"]]
+        # Results of former releases have no codes.
+        codes = setting.get("warning_codes", [""] * len(setting["warnings"]))
+        lines = [remedied(*each) for each in zip(setting["warnings"], codes, strict=True)]
         lines += fixed_capacity(effective)
         if waits := hidden_queue(means[name], round_trip(effective)):
             hidden[name] = waits
@@ -98,11 +102,10 @@ def grouped(found: Mapping[str, Sequence[str]], settings: int) -> list[str]:
     ]
 
 
-def remedied(warning: str) -> str:
-    """Return a scenario's warning as sentences, with what to do."""
+def remedied(warning: str, code: str) -> str:
+    """Return a scenario's warning as sentences, with what to do if its code is known."""
     text = warning if warning.endswith(".") else f"{warning}."
-    remedy = next((remedy for pattern, remedy in _REMEDIES if re.search(pattern, warning)), "")
-    return f"{text} {remedy}".rstrip()
+    return f"{text} {REMEDIES.get(code, '')}".rstrip()
 
 
 def fixed_capacity(effective: Sequence[Mapping[str, Any]]) -> list[str]:

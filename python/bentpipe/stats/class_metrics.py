@@ -256,7 +256,7 @@ _VIDEO = frozenset({"dash"})
 _OPINION = _VOICE | _VIDEO
 _ON_TCP = _TRANSFERS | _VIDEO
 _PROBES = frozenset({"probe"})
-_GAMES = frozenset({"game"})
+_DEADLINES = frozenset({"game", "iot"})
 
 CLASS_METRICS: tuple[ClassMetric, ...] = (
     ClassMetric(
@@ -499,11 +499,10 @@ CLASS_METRICS: tuple[ClassMetric, ...] = (
         "lost_or_late",
         "Lost or late packets",
         "%",
-        "A game's packets that were lost, or later than 200 ms (ITU-T G.1010, Table I.2), as a share of those"
-        " sent.",
+        "Packets that were lost, or later than the application's `deadline`, as a share of those sent.",
         _lost_or_late,
         better="less",
-        kinds=_GAMES,
+        kinds=_DEADLINES,
     ),
     ClassMetric(
         "rpm",

@@ -211,7 +211,7 @@ fn gateway(
         key: format!("gateway.{}", row.key.strip_prefix(&own).unwrap_or_default()),
         ..row.clone()
     });
-    let warnings = scenario.warnings.iter().filter(|text| is_its(text)).cloned();
+    let warnings = scenario.warnings.iter().map(|warning| warning.text.clone()).filter(|text| is_its(text));
     Ok((gateway.clone(), rows.collect(), warnings.collect()))
 }
 

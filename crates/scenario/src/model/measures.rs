@@ -36,6 +36,8 @@ pub const MEASURES: &[Measure] = &[
     low("video.stalls", 1.0, 7.0),
     low("game.delay", 50.0, 200.0),
     low("game.loss", 0.1, 3.0),
+    low("iot.delay", 2000.0, 10_000.0),
+    low("iot.loss", 1.0, 10.0),
     low("download.time", 15.0, 60.0),
     high("download.plan", 95.0, 80.0),
     high("responsiveness", 1000.0, 300.0),

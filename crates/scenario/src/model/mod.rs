@@ -39,5 +39,7 @@ pub use measures::{MEASURES, Measure, Threshold};
 pub use modcod::{MODCODS, Modcod};
 pub use packets::{Absence, Capture, Codec, DATAGRAM_HEADER, Frames, Gop, Movie, Packets, Pattern, State};
 pub use run::{Host, Printed, Run, Subject};
-pub use traffic::{Bulk, ConnectionPer, Files, Hop, Http, Pages, Profile, Ramp, Traffic, TrafficKind};
+pub use traffic::{
+    Application, Bulk, ConnectionPer, Files, Hop, Http, Pages, Profile, Ramp, Traffic, TrafficKind,
+};
 pub use transport::{Congestion, Ecn, Rto, Rtp, Sctp, Tcp, Transport};

@@ -8,6 +8,7 @@ use super::canonical::{bps_opt, ns};
 use super::dash::Dash;
 use super::distribution::Distribution;
 use super::indexes::{HostIndex, LinkIndex, TransportIndex};
+use super::measures::MEASURES;
 use super::packets::{Absence, Packets};
 
 /// Traffic between two groups of hosts. Flow i goes from host `i mod count(from)` to host `i mod count(to)`.
@@ -29,9 +30,9 @@ pub struct Traffic {
     /// Codepoint (DSCP) of its packets, in both directions.
     #[serde(skip_serializing_if = "is_default_codepoint")]
     pub dscp: u8,
-    /// True for packets of a networked game.
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
-    pub is_game: bool,
+    /// Application of its packets, and the one-way delay above which one is of no use to it.
+    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "deadline")]
+    pub application: Option<(Application, Duration)>,
     /// Load over a day; `None` if it is constant.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub profile: Option<Profile>,
@@ -49,6 +50,42 @@ pub struct Profile {
     pub points: Vec<(Duration, f64)>,
 }
 
+/// Application of a packet source.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Application {
+    /// A networked game.
+    Game,
+    /// Devices of the internet of things.
+    Iot,
+}
+
+impl Application {
+    /// Returns the name.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Game => "game",
+            Self::Iot => "iot",
+        }
+    }
+
+    /// Returns the one-way delay above which a packet is of no use: the default limit of bad delays.
+    #[must_use]
+    pub fn deadline(self) -> Duration {
+        let measure = format!("{}.delay", self.name());
+        let limit = MEASURES.iter().find(|m| m.name == measure).map_or(f64::INFINITY, |m| m.bad);
+        Duration::from_secs_f64(1e-3 * limit)
+    }
+}
+
+fn deadline<S: serde::Serializer>(
+    application: &Option<(Application, Duration)>,
+    to: S,
+) -> Result<S::Ok, S::Error> {
+    application.map(|(application, deadline)| (application, deadline.as_nanos())).serialize(to)
+}
+
 fn is_default_codepoint(dscp: &u8) -> bool {
     *dscp == 0
 }
@@ -62,6 +99,12 @@ impl Traffic {
     #[must_use]
     pub fn class(&self) -> &str {
         self.class.as_deref().unwrap_or(&self.name)
+    }
+
+    /// Returns the kind by which its users judge it: the application of its packets, or else the kind of traffic.
+    #[must_use]
+    pub fn service(&self) -> &'static str {
+        self.application.map_or_else(|| self.kind.name(), |(application, _)| application.name())
     }
 }
 

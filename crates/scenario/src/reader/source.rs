@@ -172,5 +172,16 @@ fn read_key(key: &str) -> Result<Vec<String>, String> {
         keys.push(entry.key.clone());
         node = &entry.node;
     }
-    if keys.is_empty() { Err(problem()) } else { Ok(keys) }
+    if keys.is_empty() { Err(problem()) } else { Ok(with_whole_measure(keys)) }
+}
+
+/// Joins the name of a measure of quality, such as `voice.mos`, that was written without quotes.
+fn with_whole_measure(mut keys: Vec<String>) -> Vec<String> {
+    if keys.first().is_some_and(|key| key == "thresholds") && keys.len() > 2 {
+        let has_limit = keys.last().is_some_and(|key| key == "good" || key == "bad");
+        let end = keys.len() - usize::from(has_limit);
+        let measure = keys[1..end].join(".");
+        keys.splice(1..end, [measure]);
+    }
+    keys
 }

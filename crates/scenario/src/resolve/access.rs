@@ -82,7 +82,11 @@ pub fn access(
         *raw = Either::Table(file::AccessTable::of(*name));
     }
     let Either::Table(table) = raw else { return Ok(None) };
-    let known = kind(table.kind);
+    let Some(name) = table.kind else {
+        let problem = "missing; allowed: wifi, wimax, umts".to_owned();
+        return Err(cx.key_error(&step(path, "kind"), problem));
+    };
+    let known = kind(name);
     rate.get_or_insert(RawRate::of(known.rate));
     let time = |us: u64| Time::of(us * 1000);
     let [low, high] = *table.overhead.get_or_insert(known.overhead.map(time));

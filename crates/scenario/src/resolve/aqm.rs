@@ -15,6 +15,7 @@ use crate::model::{AqmSpec, NO_AQM};
 use crate::reader::tree::{Path, step};
 use crate::schema::aqm::{Aqm, Scalar};
 use crate::schema::param::{scalar, shown, write};
+use crate::warning::WarningKind;
 
 /// Keys that every AQM's table may have, whatever the algorithm.
 const KEYS: [&str; 4] = ["algorithm", "preset", MEAN_PACKET.name, THRESHOLD.name];
@@ -94,7 +95,7 @@ pub fn resolve(
             let (its, ours) = (Rate::from_bps(bps as u64), capacity);
             let text =
                 format!("{} was published for a link of {its}, this one has {ours}", quoted(preset.name));
-            cx.warn(&step(path, param.name), &text);
+            cx.warn(WarningKind::PresetRate, &step(path, param.name), &text);
             break;
         }
     }

@@ -6,6 +6,7 @@ use crate::reader::Input;
 use crate::reader::files::{Data, Files};
 use crate::reader::source::Source;
 use crate::reader::tree::{At, Node, Path, Value as NodeValue, dotted};
+use crate::warning::{Warning, WarningKind};
 
 /// The tree being resolved, with the warnings and notes so far.
 pub struct Cx<'a> {
@@ -14,7 +15,7 @@ pub struct Cx<'a> {
     pub files: &'a Files,
     /// Requested setting; may be empty.
     pub setting: &'a str,
-    pub warnings: Vec<String>,
+    pub warnings: Vec<Warning>,
     /// Origin and explanation of values, by dotted key.
     pub notes: Notes,
 }
@@ -63,10 +64,10 @@ impl<'a> Cx<'a> {
         self.notes.insert(self.dotted(path), (origin, text));
     }
 
-    pub fn warn(&mut self, path: &Path, text: &str) {
-        let text = format!("{}: {text}", self.dotted(path));
-        if !self.warnings.contains(&text) {
-            self.warnings.push(text);
+    pub fn warn(&mut self, kind: WarningKind, path: &Path, text: &str) {
+        let warning = Warning { kind, text: format!("{}: {text}", self.dotted(path)) };
+        if !self.warnings.contains(&warning) {
+            self.warnings.push(warning);
         }
     }
 

@@ -17,6 +17,7 @@ use crate::model::{
 use crate::reader::tree::{Path, Step, Value, step};
 use crate::schema::gateway::{self as file, RateOrLink};
 use crate::schema::quantity::Size;
+use crate::warning::WarningKind;
 
 /// Returns the path of the i-th gateway: an array element if there are several, else the table.
 pub fn path_of(cx: &Cx<'_>, i: usize) -> Vec<Step> {
@@ -45,7 +46,11 @@ pub fn gateway(
     }
     let receive_rate = raw.receive_queue.rate.map(|r| r.rate());
     if watch == GatewayQueue::Receive && receive_rate.is_none() {
-        cx.warn(&at("watch"), "the receive queue is always empty, because it has no rate");
+        cx.warn(
+            WarningKind::EmptyReceiveQueue,
+            &at("watch"),
+            "the receive queue is always empty, because it has no rate",
+        );
     }
     let (rate, follows_link) = match raw.regulator.rate {
         RateOrLink::Rate(rate) => (rate.rate(), false),
@@ -138,7 +143,9 @@ pub fn gateway(
             );
             return Err(cx.error(&key, problem));
         }
+        let kind = if signals { WarningKind::SchedulerBehindPep } else { WarningKind::AqmBehindPep };
         cx.warn(
+            kind,
             &key,
             "packets of split connections are dropped behind the PEP: the senders do not notice, the spacelink retransmits",
         );
@@ -284,6 +291,7 @@ fn check_sequence_ranking(cx: &mut Cx<'_>, path: &Path, g: &Gateway) {
     let by_sequence = scheduler.discipline.name == "ssf" && scheduler.values.name("position") == "sequence";
     if by_sequence && g.flow_key != FlowKey::Connection {
         cx.warn(
+            WarningKind::SequenceRanking,
             &[step(path, "transmit_queue"), at_key("scheduler")].concat(),
             "sequence numbers of several connections are not comparable; with flow_key = \"user\" or \"prefix\" set position = \"seen\"",
         );
@@ -305,6 +313,7 @@ fn satellite(cx: &mut Cx<'_>, path: &Path, g: &Gateway, links: &[Link], bdp: &Bd
     }
     if !g.regulator.follows_link && down.mean_rate().is_some_and(|rate| rate < g.regulator.rate) {
         cx.warn(
+            WarningKind::SlowSatelliteLink,
             &step(&link_path, "rate"),
             "below the regulator's rate: packets will wait in front of the satellite link",
         );
@@ -314,7 +323,7 @@ fn satellite(cx: &mut Cx<'_>, path: &Path, g: &Gateway, links: &[Link], bdp: &Bd
         let least = (bdp.bytes() / WINDOW_STEP).ceil() / 10.0;
         let text =
             format!("less than the regulator sends in a round trip of the satellite link, up to {least} MB");
-        cx.warn(&step(&spacelink, "window"), &text);
+        cx.warn(WarningKind::SmallSpacelinkWindow, &step(&spacelink, "window"), &text);
     }
     Ok(())
 }

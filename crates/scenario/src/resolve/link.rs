@@ -87,6 +87,9 @@ fn inherit(cx: &mut Cx<'_>, back: &Path, raw: &mut file::Link) {
             reverse.access.clone_from(&raw.access);
         }
     }
+    if let (Some(Either::Table(table)), Some(forward)) = (&mut reverse.access, &raw.access) {
+        table.inherit(forward);
+    }
     reverse.loss.get_or_insert_with(|| raw.loss.clone());
     for key in ["rate", "delay", "loss"] {
         let key = step(back, key);

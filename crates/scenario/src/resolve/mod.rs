@@ -41,6 +41,7 @@ use crate::reader::tree::{Node, Step, step};
 use crate::scenario::Scenario;
 use crate::schema::file::File;
 use crate::schema::json;
+use crate::warning::WarningKind;
 use cx::Cx;
 use nodes::{Kind, Nodes, named};
 use overrides::Choice;
@@ -76,7 +77,7 @@ pub fn resolve_tree(
             // A gateway without a satellite link is reported elsewhere.
             Kind::Gateway(_) | Kind::Terminal(_) => continue,
         };
-        cx.warn(&named(part, name), "no link connects it");
+        cx.warn(WarningKind::Unconnected, &named(part, name), "no link connects it");
     }
     let transports = transport::transports(cx, &mut file)?;
     let patterns = packets::patterns(cx, &mut file)?;

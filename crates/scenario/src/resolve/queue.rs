@@ -12,6 +12,7 @@ use crate::reader::tree::{Path, step};
 use crate::schema::forms::Either;
 use crate::schema::link as file;
 use crate::schema::link::{Amount, MarkingName};
+use crate::warning::WarningKind;
 
 pub fn queue(
     cx: &mut Cx<'_>,
@@ -83,7 +84,7 @@ pub fn limit(
         cx.note(path, None, note);
     }
     if (limit.bytes as f64) < mean_packet {
-        cx.warn(path, "less than the longest packet, which is always dropped");
+        cx.warn(WarningKind::ShortQueue, path, "less than the longest packet, which is always dropped");
     }
     Ok(limit)
 }

@@ -12,6 +12,7 @@ use crate::reader::tree::{At, Node, Step, step};
 use crate::scenario::Scenario;
 use crate::schema::file::File;
 use crate::settings::{self, Setting};
+use crate::warning::WarningKind;
 
 /// Resolves the subject: the queue that settings apply to and metrics describe.
 pub fn subject(cx: &mut Cx<'_>, file: &mut File, s: &Scenario) -> Result<Subject, Error> {
@@ -109,7 +110,7 @@ pub fn settings(cx: &mut Cx<'_>, file: &mut File, s: &mut Scenario, mean_packet:
         let lower = name.to_lowercase();
         let known = registry::aqm(&lower).is_some() || registry::scheduler(&lower).is_some();
         if registry::preset(name).is_some() || known {
-            cx.warn(&path, "replaces the algorithm or preset of this name");
+            cx.warn(WarningKind::ShadowedName, &path, "replaces the algorithm or preset of this name");
         }
         let mut node = cx.root.find(&path).cloned().unwrap_or_else(|| Node::table(At::Setting));
         node.retain(|entry| entry.key != "scheduler");
@@ -128,7 +129,11 @@ pub fn printed(cx: &mut Cx<'_>, file: &File, s: &mut Scenario) {
     for (i, p) in file.printed.iter().enumerate() {
         if settings::find(&s.settings, &p.setting).is_none() {
             let path = [step(&[], "printed"), vec![Step::Index(i)]].concat();
-            cx.warn(&step(&path, "setting"), &format!("no setting is called {}", quoted(&p.setting)));
+            cx.warn(
+                WarningKind::UnknownPrintedSetting,
+                &step(&path, "setting"),
+                &format!("no setting is called {}", quoted(&p.setting)),
+            );
         }
         s.printed.push(Printed {
             setting: p.setting.clone(),

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use bentpipe_units::Duration;
+
 use super::cx::Cx;
 use super::dash::dash;
 use super::distribution::distribution;
@@ -11,8 +13,8 @@ use super::profile::profile;
 use super::transport::DEFAULT;
 use crate::error::{Error, choices, quoted};
 use crate::model::{
-    Bulk, ConnectionPer, Distribution, Files, Gateway, Host, HostIndex, Http, Packets, Pages, Pattern, Ramp,
-    Traffic, TrafficKind, Transport, TransportIndex,
+    Application, Bulk, ConnectionPer, Distribution, Files, Gateway, Host, HostIndex, Http, Packets, Pages,
+    Pattern, Ramp, Traffic, TrafficKind, Transport, TransportIndex,
 };
 use crate::reader::tree::{Path, step};
 use crate::schema::file::File;
@@ -138,11 +140,48 @@ pub fn traffic(
         }
         let class = raw.class().filter(|class| *class != name).map(str::to_owned);
         let dscp = raw.dscp().map_or(0, |dscp| dscp.0);
-        let is_game = raw.packets().is_some_and(|packets| packets.application.is_some());
+        let application = application(cx, &path, raw)?;
         let profile = profile(cx, &step(&path, "profile"), raw.profile())?;
-        all.push(Traffic { name: name.to_owned(), from, to, route, kind, class, dscp, is_game, profile });
+        all.push(Traffic { name: name.to_owned(), from, to, route, kind, class, dscp, application, profile });
     }
+    check_deadlines(cx, &all)?;
     Ok(all)
+}
+
+/// Returns the application of packets with its deadline.
+fn application(
+    cx: &Cx<'_>,
+    path: &Path,
+    raw: &file::Traffic,
+) -> Result<Option<(Application, Duration)>, Error> {
+    let Some(packets) = raw.packets() else { return Ok(None) };
+    let deadline = packets.deadline.map(|deadline| deadline.time());
+    match packets.application {
+        Some(application) => Ok(Some((application, deadline.unwrap_or_else(|| application.deadline())))),
+        None if deadline.is_some() => {
+            let problem = "allowed: only with application = \"game\" or \"iot\"".to_owned();
+            Err(cx.error(&step(path, "deadline"), problem))
+        }
+        None => Ok(None),
+    }
+}
+
+/// Rejects two deadlines in a class, whose packets are counted together.
+fn check_deadlines(cx: &Cx<'_>, all: &[Traffic]) -> Result<(), Error> {
+    for (i, t) in all.iter().enumerate() {
+        let Some((_, deadline)) = t.application else { continue };
+        let earlier = all[..i].iter().filter(|other| other.class() == t.class());
+        let Some((other, first)) = earlier.filter_map(|o| Some((&o.name, o.application?.1))).next() else {
+            continue;
+        };
+        if first != deadline {
+            let problem = format!(
+                "found a deadline of \"{deadline}\"; allowed: that of traffic.{other} in the same class (\"{first}\"), or another class"
+            );
+            return Err(cx.error(&named("traffic", &t.name), problem));
+        }
+    }
+    Ok(())
 }
 
 /// Request of a probe, and response with headers to the request for 1 byte [bytes]. With a server's TLS flight of 4000 bytes

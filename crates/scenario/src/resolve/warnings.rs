@@ -8,6 +8,7 @@ use super::gateway;
 use super::nodes::named;
 use crate::model::{Bulk, Ecn, Gateway, Link, Pages, Traffic, TrafficKind, Transport};
 use crate::reader::tree::step;
+use crate::warning::WarningKind;
 
 /// Warns of ECN marking without a transport that supports ECN: every mark is then a drop.
 pub fn unsupported_ecn(cx: &mut Cx<'_>, links: &[Link], gateways: &[Gateway], transports: &[Transport]) {
@@ -19,13 +20,13 @@ pub fn unsupported_ecn(cx: &mut Cx<'_>, links: &[Link], gateways: &[Gateway], tr
         let path = named("link", &link.name);
         for (path, direction) in [(path.clone(), &link.forward), (step(&path, "reverse"), &link.reverse)] {
             if direction.queue.as_ref().is_some_and(|q| q.marking == Marking::Ecn) {
-                cx.warn(&step(&step(&path, "queue"), "marking"), text);
+                cx.warn(WarningKind::NoEcn, &step(&step(&path, "queue"), "marking"), text);
             }
         }
     }
     for (i, gateway) in gateways.iter().enumerate() {
         if gateway.marking.method.marking == Marking::Ecn {
-            cx.warn(&step(&gateway::path_of(cx, i), "marking"), text);
+            cx.warn(WarningKind::NoEcn, &step(&gateway::path_of(cx, i), "marking"), text);
         }
     }
 }
@@ -37,7 +38,7 @@ pub fn unsplit_windows(cx: &mut Cx<'_>, gateways: &[Gateway], traffic: &[Traffic
         let is_split = |t: &Traffic| is_tcp(t) && t.route.iter().any(|hop| hop.link == g.link);
         if g.marking.method.marking == Marking::Window && !traffic.iter().any(is_split) {
             let text = "the gateway splits no connection, so every mark is a drop";
-            cx.warn(&step(&gateway::path_of(cx, i), "marking"), text);
+            cx.warn(WarningKind::NothingSplit, &step(&gateway::path_of(cx, i), "marking"), text);
         }
     }
 }
@@ -59,7 +60,7 @@ pub fn late_starts(cx: &mut Cx<'_>, traffic: &[Traffic], warmup: Duration) {
         if last > warmup {
             let text =
                 format!("the last {what} starts after the warm-up (\"{warmup}\"), at up to \"{last}\"");
-            cx.warn(&step(&named("traffic", &t.name), "ramp"), &text);
+            cx.warn(WarningKind::LateStart, &step(&named("traffic", &t.name), "ramp"), &text);
         }
     }
 }

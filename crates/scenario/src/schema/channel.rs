@@ -154,8 +154,9 @@ pub type Access = Either<AccessName, AccessTable>;
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "Access")]
 pub struct AccessTable {
-    /// Kind, from which the other keys take their defaults.
-    pub kind: AccessName,
+    /// Kind, from which the other keys take their defaults. Default in `reverse`: the other keys of the forward direction.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub kind: Option<AccessName>,
     /// Overhead per transmission attempt, which occupies the link: bounds of a uniform distribution.
     pub overhead: Option<[Time; 2]>,
     /// Header per packet.
@@ -232,10 +233,30 @@ pub enum DuringName {
 }
 
 impl AccessTable {
+    /// Takes the kind and all keys that are not given from another direction, unless a kind is given.
+    pub fn inherit(&mut self, other: &Access) {
+        if self.kind.is_some() {
+            return;
+        }
+        let other = match other {
+            Either::Plain(name) => Self::of(*name),
+            Either::Table(table) => table.clone(),
+        };
+        *self = Self {
+            kind: other.kind,
+            overhead: self.overhead.or(other.overhead),
+            header: self.header.or(other.header),
+            frame_loss: self.frame_loss.or(other.frame_loss),
+            tries: self.tries.or(other.tries),
+            try_delay: self.try_delay.or(other.try_delay),
+            frame: self.frame.or(other.frame),
+        };
+    }
+
     /// Returns the defaults of a kind.
     pub const fn of(kind: AccessName) -> Self {
         Self {
-            kind,
+            kind: Some(kind),
             overhead: None,
             header: None,
             frame_loss: None,

@@ -11,7 +11,7 @@ use super::quantity::{
     AnyRate, PacketSize, PacketSizeKind, Rate, SizeKind, Span, SpanKind, Time, TimeKind, Whole,
 };
 use super::traffic::{no_time, one_flow};
-use crate::model::Codec;
+use crate::model::{Application, Codec};
 
 /// Defines the kinds of packet sources: common keys plus those of the kind.
 macro_rules! sources {
@@ -41,10 +41,13 @@ macro_rules! sources {
             /// Codepoint (DSCP) of the packets in both directions. Default: "CS0".
             #[serde(skip_serializing_if = "Option::is_none")]
             pub dscp: Option<Dscp>,
-            /// Application whose users judge the packets: results give the share of a game's that are lost, or later than 200
-            /// ms. Default: unknown, judged by loss alone.
+            /// Application whose users judge the packets: results give the share that is lost, or later than the `deadline`.
+            /// Default: unknown, judged by loss alone.
             #[serde(skip_serializing_if = "Option::is_none")]
             pub application: Option<Application>,
+            /// One-way delay above which a packet is of no use to the application. Default: 200 ms for `game`, 10 s for `iot`.
+            #[serde(skip_serializing_if = "Option::is_none")]
+            pub deadline: Option<Span>,
             /// Load over a day: the share of the flows that are present, with times of day, linear between them. Default: constant.
             #[serde(skip_serializing_if = "Option::is_none")]
             pub profile: Option<Profile>,
@@ -55,22 +58,14 @@ macro_rules! sources {
 
         impl Source for $name {
             fn common(&self) -> Common<'_> {
-                let Self { from, to, transport, flows, start, away, dscp, application, profile, class, .. } = self;
+                let Self { from, to, transport, flows, start, away, dscp, application, deadline, profile, class, .. } = self;
                 let (transport, class) = (transport.as_deref(), class.as_deref());
                 let profile = profile.as_ref();
-                let (flows, dscp, application) = (flows.0, *dscp, *application);
-                Common { from, to, transport, flows, start, away, dscp, application, profile, class }
+                let (flows, dscp, application, deadline) = (flows.0, *dscp, *application, *deadline);
+                Common { from, to, transport, flows, start, away, dscp, application, deadline, profile, class }
             }
         }
     )*};
-}
-
-/// Application of a packet source.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum Application {
-    /// A networked game.
-    Game,
 }
 
 /// Common keys of packet sources.
@@ -83,6 +78,7 @@ pub struct Common<'a> {
     pub away: &'a [[Time; 2]],
     pub dscp: Option<Dscp>,
     pub application: Option<Application>,
+    pub deadline: Option<Span>,
     pub profile: Option<&'a Profile>,
     pub class: Option<&'a str>,
 }

@@ -22,9 +22,6 @@ use crate::ids::{ClassId, Id, IdVec, TrafficId};
 const MAX_TIME: u64 = 1_000_000_000_000;
 const LEAST_TIME: u64 = 1_000;
 
-/// One-way delay above which a game's packet is of no use: ITU-T G.1010 (11/2001), Table I.2 [ns].
-const GAME_DELAY: u64 = 200_000_000;
-
 /// Distribution of times, exact to a thousandth or a microsecond.
 #[derive(Clone, Debug)]
 pub(super) struct Times {
@@ -102,15 +99,20 @@ pub struct Class {
     jitter_sum: u64,
     /// `None` if the class has no pages.
     pages: Option<Box<Pages>>,
-    /// True if the class has packets of a game.
-    has_game: bool,
+    /// One-way delay above which a packet is of no use to the application; `None` if any is of use.
+    deadline: Option<Duration>,
     /// `None` if the class has no probes.
     probes: Option<Box<Probes>>,
     pub(super) bottlenecks: Bottlenecks,
 }
 
 impl Class {
-    fn new(name: &str, has: impl Fn(&str) -> bool, links: &Arc<[String]>) -> Self {
+    fn new(
+        name: &str,
+        has: impl Fn(&str) -> bool,
+        deadline: Option<Duration>,
+        links: &Arc<[String]>,
+    ) -> Self {
         let pages = has("pages").then(|| Pages { load: Times::new(), first_byte: Times::new(), failed: 0 });
         Self {
             name: name.to_owned(),
@@ -119,7 +121,7 @@ impl Class {
             delays: Times::new(),
             jitter_sum: 0,
             pages: pages.map(Box::new),
-            has_game: has("game"),
+            deadline,
             probes: has("probe").then(Probes::new).map(Box::new),
             bottlenecks: Bottlenecks::new(Arc::clone(links)),
         }
@@ -176,8 +178,8 @@ impl Class {
                 ("first_byte_p95", pages.first_byte.quantile(0.95)),
             ]);
         }
-        if self.has_game {
-            counters.push(("late_units", self.delays.count_above(GAME_DELAY) as f64));
+        if let Some(deadline) = self.deadline {
+            counters.push(("late_units", self.delays.count_above(deadline.as_nanos()) as f64));
         }
         counters.extend(self.probes.iter().flat_map(|probes| probes.counters(&self.delays)));
         let mut counters: Vec<_> = counters.into_iter().map(|(name, value)| (name.into(), value)).collect();
@@ -199,11 +201,12 @@ pub(super) struct Classes {
 impl Classes {
     pub(super) fn new(scenario: &Scenario) -> Self {
         let names = scenario.classes();
-        let has = |name: &str, kind: &str| {
-            scenario.traffic.iter().any(|traffic| {
-                let of = if traffic.is_game { "game" } else { traffic.kind.name() };
-                of == kind && traffic.class() == name
-            })
+        let traffic = &scenario.traffic;
+        let has = |name: &str, kind: &str| traffic.iter().any(|t| t.class() == name && t.kind.name() == kind);
+        // A class has at most one.
+        let deadline = |name: &str| {
+            let mut applications = traffic.iter().filter(|t| t.class() == name).filter_map(|t| t.application);
+            applications.next().map(|(_, deadline)| deadline)
         };
         let links = scenario.links.iter().map(|link| link.name.clone()).collect();
         let class_of = |traffic: &Traffic| {
@@ -211,7 +214,10 @@ impl Classes {
             ClassId::new(place.unwrap_or_default() as u32)
         };
         Self {
-            all: names.iter().map(|name| Class::new(name, |kind| has(name, kind), &links)).collect(),
+            all: names
+                .iter()
+                .map(|name| Class::new(name, |kind| has(name, kind), deadline(name), &links))
+                .collect(),
             of_traffic: scenario.traffic.iter().map(class_of).collect(),
             voice: scenario.traffic.iter().map(|traffic| voice_of(&traffic.kind)).collect(),
         }
