@@ -108,7 +108,8 @@ def test_model_names_settings_for_which_its_equations_fail() -> None:
     def failures(equations: str, load: float = 60.0, **changes: float) -> list[str]:
         inputs = [{"symbol": symbol, "value": value} for symbol, value in {**known, **changes}.items()]
         row = {"setting": "A", "quantity": "offered_load", "mean": load}
-        return known_failures([{"name": "A", "equations": equations, "inputs": inputs}], [row])
+        setting = {"name": "A", "equations": equations, "inputs": inputs, "effective": []}
+        return known_failures([setting], [row])
 
     (small,) = failures("gateway")
     assert (
@@ -123,6 +124,35 @@ def test_model_names_settings_for_which_its_equations_fail() -> None:
     # 250 Mbit/s are 14.9 segments each.
     (large,) = failures("gateway", load=250.0, m=90.0)
     assert large.startswith("Under A a connection has more in flight than its receive window")
+
+
+@pytest.mark.parametrize(
+    ("changes", "fails"),
+    [
+        ([], False),
+        (["link.satellite.rate=5 Mbps"], False),
+        (["link.satellite.rate=3 Mbps"], True),
+        (["link.satellite.capacity={ steps = [['0 s', '4 Mbps'], ['10 s', '1 Mbps']] }"], True),
+        # The way back is the gateway's if the link is written from the terminal.
+        (["link.satellite.reverse.rate=100 kbps"], False),
+    ],
+)
+def test_model_names_links_that_are_slower_than_the_regulator(changes: list[str], fails: bool) -> None:
+    """The regulator sends 4 Mbit/s, which the equations take for the capacity."""
+    scenario = bp.load("small-gateway", ["run.duration=1 s", "run.warmup=5 s", *changes])
+    result = bp.model(scenario, ["red"])
+    lines = known_failures(result.manifest["settings"], result.rows())
+    assert any("can be slower than the regulator" in line for line in lines) == fails
+
+
+def test_model_follows_a_link_that_its_regulator_follows() -> None:
+    steps = "link.satellite.capacity={ steps = [['0 s', '4 Mbps'], ['10 s', '1 Mbps']] }"
+    changes = ["run.duration=1 s", "run.warmup=5 s", "gateway.regulator.rate=link", steps]
+    result = bp.model(bp.load("small-gateway", changes), ["red"])
+    lines = known_failures(result.manifest["settings"], result.rows())
+    assert not any("regulator" in line for line in lines)
+    capacities = {row["value"] for row in result.manifest["settings"][0]["inputs"] if row["symbol"] == "μ"}
+    assert max(capacities) == pytest.approx(4 * min(capacities))
 
 
 def test_command_warns_above_the_table(bentpipe: Command) -> None:

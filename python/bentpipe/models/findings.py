@@ -1,10 +1,11 @@
 """Findings of a validation: sentences on where engines differ, derived from the numbers by fixed rules."""
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from bentpipe.format import ROUNDING, brief, plural
+from bentpipe.format import ROUNDING, brief, convert, number_of, plural
 from bentpipe.models.engines import QUANTITIES
 
 __all__ = ["Findings", "findings", "known_failures"]
@@ -76,7 +77,14 @@ def known_failures(settings: Sequence[Mapping[str, Any]], rows: Sequence[Mapping
             flight *= 1e6 / (8 * of["S"]) * of["R"] / of["m"]
             if flight > 1.01 * most:
                 large[name] = flight
+    slow = [each["name"] for each in settings if _is_slower_than_regulator(each["effective"])]
     lines = []
+    if slow:
+        lines.append(
+            f"Under {_listed(slow)} the satellite link can be slower than the regulator: the equations know"
+            ' the rate of the regulator only. Set gateway.regulator.rate = "link" and a link with a rate, steps'
+            " or drawn rates, or simulate."
+        )
     if small:
         gateway = any(each["equations"] == "gateway" for each in settings)
         lines.append(
@@ -96,6 +104,37 @@ def known_failures(settings: Sequence[Mapping[str, Any]], rows: Sequence[Mapping
             " these equations have no receive window. Compare with bentpipe validate."
         )
     return lines
+
+
+def _is_slower_than_regulator(effective: Sequence[Mapping[str, Any]]) -> bool:
+    """Return True if the rate of a gateway's satellite link varies, or is less than that of its regulator.
+
+    `effective` are the parameters in force, as a manifest lists them.
+    """
+    rows = {row["key"]: str(row["value"]) for row in effective}
+    for key, rate in rows.items():
+        gateway = key.removesuffix(".regulator.rate")
+        if gateway == key or rate == "link":
+            continue
+        name = rows.get(f"{gateway}.name", "gateway").strip('"')
+        terminal = rows.get(f"{gateway}.terminal", "terminal").strip('"')
+        for ends, between in rows.items():
+            link = ends.removesuffix(".between")
+            if link == ends or sorted(json.loads(between)) != sorted([name, terminal]):
+                continue
+            way = link if json.loads(between)[0] == name else f"{link}.reverse"
+            if rows.get(f"{way}.capacity", "none") not in {"", "none"}:
+                return True
+            regulated, link_rate = (_bits(text) for text in (rate, rows.get(f"{way}.rate", "none")))
+            if regulated is not None and link_rate is not None and link_rate < regulated:
+                return True
+    return False
+
+
+def _bits(text: str) -> float | None:
+    """Return a rate as a scenario writes it [bit/s]; None if it is none."""
+    found = number_of(text)
+    return None if found is None else convert(*found, "bps")
 
 
 def _agree(row: Mapping[str, Any], first: str, engine: str) -> bool | None:
