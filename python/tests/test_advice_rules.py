@@ -4,7 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from bentpipe.advice.rules import Candidate, Decision, Rule, decide, front, sentences
+from bentpipe.advice.judge import Rule, front
+from bentpipe.advice.rules import Candidate, Decision, decide, sentences
 from bentpipe.stats.objectives import Limit, Objective, limits_from
 from bentpipe.stats.services import services
 from bentpipe.tuning.holdout import Samples

@@ -18,7 +18,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bentpipe import _core, files, pages
-from bentpipe.advice.rules import MARGIN, TOLERANCE, Candidate, Judgement, Rule, decide, rows, sentences
+from bentpipe.advice.judge import MARGIN, TOLERANCE, Judgement, Rule
+from bentpipe.advice.rules import Candidate, decide, rows, sentences
 from bentpipe.errors import ResultError, UsageError
 from bentpipe.format import clock
 from bentpipe.runs.compare import run

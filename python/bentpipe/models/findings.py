@@ -81,9 +81,9 @@ def known_failures(settings: Sequence[Mapping[str, Any]], rows: Sequence[Mapping
     lines = []
     if slow:
         lines.append(
-            f"Under {_listed(slow)} the satellite link can be slower than the regulator: the equations know"
-            ' the rate of the regulator only. Set gateway.regulator.rate = "link" and a link with a rate, steps'
-            " or drawn rates, or simulate."
+            f"Under {_listed(slow)} the satellite link can be slower than the regulator, whose rate the"
+            ' equations take. Set gateway.regulator.rate = "link", with a link of a rate, steps or drawn'
+            " rates, or simulate."
         )
     if small:
         gateway = any(each["equations"] == "gateway" for each in settings)
