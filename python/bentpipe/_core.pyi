@@ -76,6 +76,8 @@ class Scenario:
     @property
     def traffic(self) -> list[tuple[str, str, str]]:
         """Traffic: name, class and kind of each."""
+    def tables(self) -> str:
+        """Return the file's tables with the overrides, as a TOML table on one line."""
     @property
     def thresholds(self) -> list[tuple[str, float, float]]:
         """Limits of good and bad that the file sets: measure, good and bad of each."""

@@ -54,6 +54,8 @@ def test_shipped_scenario_survives_the_way_through_dictionaries(name: str) -> No
         {"gateway.transmit_queue.scheduler": "drr", "gateway.transmit_queue.scheduler.quantum": "3000 B"},
         {"gateway.marking": "ecn", "run.settings": ["red", "codel"]},
         {"traffic.web.sessions": 3, "link.satellite.reverse.rate": "1 Mbps"},
+        {"thresholds.voice.mos.bad": 3.6, "thresholds.responsiveness": {"bad": 200}},
+        {"link.satellite.access": "wifi", "link.satellite.access.tries": 2},
         {'"run".seed': 7, "title": 'a "quoted" \\ title\nin two lines'},
     ],
 )
@@ -63,6 +65,7 @@ def test_overrides_become_part_of_the_dictionary(changes: dict[str, Any]) -> Non
     again = bp.Scenario.from_dict(scenario.to_dict())
     assert again.canonical() == scenario.canonical()
     assert again.overrides == []
+    assert again.thresholds == scenario.thresholds
     assert (again.settings, again.seed, again.title) == (scenario.settings, scenario.seed, scenario.title)
 
 

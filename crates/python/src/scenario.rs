@@ -268,6 +268,11 @@ impl Scenario {
         to_python(py, &rows)
     }
 
+    /// Returns the file's tables with the overrides, as a TOML table on one line.
+    fn tables(&self) -> PyResult<String> {
+        self.inner.tables().map_err(scenario_error)
+    }
+
     /// Limits of good and bad that the file sets: measure, good and bad of each.
     #[getter]
     fn thresholds(&self) -> Vec<(&'static str, f64, f64)> {

@@ -105,6 +105,15 @@ impl Scenario {
         &self.input.source.text
     }
 
+    /// Returns the file's tables with the overrides, as a TOML table on one line; a chosen setting is not included.
+    ///
+    /// # Errors
+    /// An override that has no effect without a setting.
+    pub fn tables(&self) -> Result<String, Error> {
+        let (root, unused) = crate::resolve::overridden(&self.input)?;
+        unused.into_iter().next().map_or_else(|| Ok(root.toml()), Err)
+    }
+
     /// Returns the overrides as given.
     pub fn overrides(&self) -> impl Iterator<Item = &str> {
         self.input.source.overrides.iter().map(|change| change.text.as_str())

@@ -148,79 +148,13 @@ def to_dict(scenario: Scenario) -> dict[str, Any]:
     chosen by `with_setting` is not included. Raises `ScenarioError` if an override has no effect.
     """
     scenario.check_overrides()
-    tables = tomllib.loads(scenario.text)
-    parameters = []
-    for change in scenario.overrides:
-        path, value = _path(tables, change), _value(change.partition("=")[2])
-        if len(path) > 2 and path[-2] in _OWNERS and path[-1] not in _ALGORITHMS:
-            parameters.append((path, value))
-        else:
-            _put(tables, path, value)
-    for path, value in parameters:
-        owner = _find(tables, path[:-2])
-        if isinstance(owner, dict) and isinstance(owner.get(str(path[-2])), str):
-            owner[str(path[-2])] = {_OWNERS[str(path[-2])]: owner[str(path[-2])]}
-        _set(tables, path, value)
+    tables: dict[str, Any] = tomllib.loads(f"x = {scenario.tables()}")["x"]
     return tables
 
 
 def to_toml(scenario: Scenario) -> str:
     """Return `to_dict` as the text of a scenario file, without comments."""
     return written(to_dict(scenario), scenario.name)
-
-
-_OWNERS = {"aqm": "algorithm", "scheduler": "algorithm", "marking": "method"}
-"""Tables with the parameters of an algorithm, and their key of its name."""
-_ALGORITHMS = ("algorithm", "preset", "method")
-_PARTS = ("aqm", "marking", "receive_queue", "pep", "transmit_queue", "regulator", "spacelink")
-"""Tables of a gateway."""
-
-
-def _path(tables: Mapping[str, Any], override: str) -> list[str | int]:
-    """Return the path of an override; several gateways are addressed by name."""
-    keys: list[str | int] = []
-    node: Any = tomllib.loads(f"{key_of(override)} = 0")
-    while isinstance(node, dict):
-        (key, node), *_ = node.items()
-        keys.append(key)
-    gateway = tables.get("gateway")
-    if keys[0] != "gateway" or len(keys) < 2:
-        return keys
-    if isinstance(gateway, list):
-        names = [each.get("name", "gateway") for each in gateway]
-        return ["gateway", names.index(keys[1]), *keys[2:]]
-    if isinstance(gateway, dict) and len(keys) > 2 and keys[1] not in _PARTS:
-        return ["gateway", *keys[2:]] if keys[1] == gateway.get("name", "gateway") else keys
-    return keys
-
-
-def _put(tables: dict[str, Any], path: Sequence[str | int], value: object) -> None:
-    """Set a value. Another algorithm or preset removes the parameters that the file gives."""
-    owner = _find(tables, path[:-1])
-    chooses = path[-1] in ("algorithm", "preset") and path[-2:-1] == ["aqm"]
-    if chooses and isinstance(owner, dict) and owner.get(str(path[-1])) != value:
-        kept = {key: owner[key] for key in ("mean_packet",) if key in owner}
-        owner.clear()
-        owner.update(kept)
-    _set(tables, path, value)
-
-
-def _find(tables: Any, path: Sequence[str | int]) -> Any:  # noqa: ANN401
-    """Return what is at a path; None without it."""
-    for step in path:
-        try:
-            tables = tables[step]
-        except (KeyError, IndexError, TypeError):
-            return None
-    return tables
-
-
-def _set(tables: Any, path: Sequence[str | int], value: object) -> None:  # noqa: ANN401
-    for step in path[:-1]:
-        if isinstance(tables, dict) and not isinstance(tables.get(str(step)), dict | list):
-            tables[step] = {}
-        tables = tables[step]
-    tables[path[-1]] = value
 
 
 # ----- TOML ---------------------------------------------------------------------------

@@ -225,6 +225,32 @@ impl fmt::Display for Node {
     }
 }
 
+impl Node {
+    /// Formats the value as TOML on one line, so that its type can be read back too.
+    pub fn toml(&self) -> String {
+        match &self.value {
+            // TOML and JSON have the same escapes, but only TOML needs one for DEL.
+            Value::Text(text) => {
+                serde_json::Value::from(text.as_str()).to_string().replace('\u{7f}', "\\u007F")
+            }
+            Value::Float(x) if x.is_nan() => "nan".to_owned(),
+            Value::Float(x) => format!("{x:?}"),
+            Value::Array(items) => {
+                let items: Vec<_> = items.iter().map(Self::toml).collect();
+                format!("[{}]", items.join(", "))
+            }
+            Value::Table(entries) => {
+                let entries: Vec<_> = entries
+                    .iter()
+                    .map(|e| format!("{} = {}", bare_or_quoted(&e.key), e.node.toml()))
+                    .collect();
+                format!("{{ {} }}", entries.join(", "))
+            }
+            _ => self.to_string(),
+        }
+    }
+}
+
 /// Formats a key as in TOML.
 pub fn bare_or_quoted(key: &str) -> Cow<'_, str> {
     let bare = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';

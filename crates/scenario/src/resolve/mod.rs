@@ -52,6 +52,11 @@ pub fn resolve(input: &Arc<Input>, choice: Option<&Choice>) -> Result<Scenario, 
     resolve_tree(input, root, unused_overrides, choice)
 }
 
+/// Returns the tree of the file with the overrides, and those that were not applicable, as errors.
+pub fn overridden(input: &Input) -> Result<(Node, Vec<Error>), Error> {
+    overrides::apply(input, None)
+}
+
 /// Resolves the scenario in the tree `root`, which derives from `input`.
 pub fn resolve_tree(
     input: &Arc<Input>,
