@@ -384,8 +384,8 @@ fn values_out_of_range_are_reported() {
         (
             "[run]",
             "[run]\nsample_interval = \"1 ns\"",
-            "my.toml:4:19: run.sample_interval: found \"1 ns\"; allowed: at most run.duration (\"60 s\"), and at \
-             least \"6 us\", which makes 10000000 samples",
+            "my.toml:3:1: run: found 60000000000 samples: duration \"60 s\", sample_interval \"1 ns\"; allowed: at most \
+             10000000; shorten the one or lengthen the other",
         ),
         (
             "[run]",

@@ -12,6 +12,7 @@ from bentpipe.cli.options import (
     changes,
     import_from_current_folder,
     metric_names,
+    scenario_names,
     scenario_options,
     worker_options,
     workers_and_progress,
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
 
 @click.command(short_help="Recommend an AQM for a link.")
-@click.argument("scenario")
+@click.argument("scenario", shell_complete=scenario_names)
 @scenario_options
 @click.option(
     "--aqms", metavar="A,B,…", help="AQMs or settings to choose from; default: a short list (docs/advise.md)."

@@ -16,8 +16,10 @@ from bentpipe.cli.options import (
     form_option,
     load_scenario,
     out_option,
+    scenario_names,
     scenario_options,
     seed_option,
+    setting_names,
     warmup_option,
 )
 from bentpipe.errors import LiveError, UsageError
@@ -33,13 +35,14 @@ if TYPE_CHECKING:
 
 
 @click.command(short_help="Run a scenario on real connections, in real time.")
-@click.argument("scenario")
+@click.argument("scenario", shell_complete=scenario_names)
 @scenario_options
 @click.option(
     "--settings",
     "--setting",
     "settings",
     metavar="A,B,…",
+    shell_complete=setting_names,
     multiple=True,
     help="Settings to run; may be repeated. Default: the scenario's.",
 )

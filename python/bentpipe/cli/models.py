@@ -15,8 +15,10 @@ from bentpipe.cli.options import (
     load_scenario,
     out_option,
     resumable,
+    scenario_names,
     scenario_options,
     seed_option,
+    setting_names,
 )
 from bentpipe.errors import ModelError
 from bentpipe.format import brief, number, spread
@@ -56,11 +58,14 @@ def model_() -> None:
 
 
 @model_.command("solve", short_help="Solve it; the default.")
-@click.argument("scenario")
+@click.argument("scenario", shell_complete=scenario_names)
 @scenario_options
 @click.option(
     "--settings",
+    "--setting",
+    "settings",
     metavar="A,B,…",
+    shell_complete=setting_names,
     help='Settings to solve it under, for example "RED 4,AVQ,AVQRED"; default: the scenario\'s.',
 )
 @click.option("--seed", type=int, metavar="N", help="Seed of random capacity changes.")
@@ -124,11 +129,14 @@ def model_solve(
 
 
 @model_.command("stability", short_help="Compute stability margins.")
-@click.argument("scenario")
+@click.argument("scenario", shell_complete=scenario_names)
 @scenario_options
 @click.option(
     "--settings",
+    "--setting",
+    "settings",
     metavar="A,B,…",
+    shell_complete=setting_names,
     help='Settings to analyse, for example "RED 4,pi,avqred"; default: the scenario\'s; for a map, the'
     " covered ones and pi.",
 )
@@ -217,7 +225,7 @@ def model_stability(
 
 
 @model_.command("capture", short_help="Measure the input series of a fluid model.")
-@click.argument("scenario")
+@click.argument("scenario", shell_complete=scenario_names)
 @click.option(
     "--set",
     "overrides",
@@ -321,11 +329,14 @@ def _solve_markov(
 
 
 @click.command(short_help="Compare a scenario's simulation with its model.")
-@click.argument("scenario")
+@click.argument("scenario", shell_complete=scenario_names)
 @scenario_options
 @click.option(
     "--settings",
+    "--setting",
+    "settings",
     metavar="A,B,…",
+    shell_complete=setting_names,
     help='Settings to compare, for example "RED 4,AVQ,AVQRED", or all that the model covers; default: the'
     " scenario's.",
 )

@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 from click.core import ParameterSource
+from click.shell_completion import CompletionItem
 
 from bentpipe import _core
 from bentpipe.cli import console
 from bentpipe.errors import AlgorithmError, BentpipeError, ClusterError, UsageError
-from bentpipe.runs.plan import load
+from bentpipe.runs.plan import load, shipped
 from bentpipe.runs.python_aqm import is_path
 from bentpipe.runs.store import RUNS
 from bentpipe.runs.workers import workers_from
@@ -46,6 +47,25 @@ def metric_names(context: click.Context, parameter: click.Parameter, incomplete:
     except BentpipeError:
         traffic = []
     return [f"{before}{comma}{each.name}" for each in metrics_of(traffic) if each.name.startswith(last)]
+
+
+def scenario_names(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[Any]:
+    """Complete a scenario: a shipped name, or a file."""
+    del context, parameter
+    names = [CompletionItem(name) for name in shipped() if name.startswith(incomplete)]
+    return names or [CompletionItem(incomplete, type="file")]
+
+
+def setting_names(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
+    """Complete the last setting of a list: a setting of the scenario named before, or an AQM."""
+    del parameter
+    before, comma, last = incomplete.rpartition(",")
+    named = context.params.get("scenario") or next(iter(context.args), None)
+    try:
+        names = load(named).all_settings()[0] if named else []
+    except BentpipeError:
+        names = []
+    return [f"{before}{comma}{each}" for each in names if each.lower().startswith(last.lower())]
 
 
 jobs_option = click.option(

@@ -10,10 +10,13 @@ from bentpipe import _core, files
 from bentpipe.cli import console, kinds
 from bentpipe.cli.options import (
     format_option,
+    given_options,
     import_from_current_folder,
     jobs_option,
     load_scenario,
+    scenario_names,
     scenario_options,
+    setting_names,
 )
 from bentpipe.errors import UsageError
 from bentpipe.format import brief, number, paragraphs
@@ -177,10 +180,17 @@ def _sweeps() -> list[dict[str, Any]]:
     ]
 
 
-@click.command(short_help="Show a scenario's effective parameters.")
-@click.argument("scenario")
+@click.command(short_help="Show the effective parameters of a scenario, or the parameters of an algorithm.")
+@click.argument("scenario", metavar="SCENARIO | ALGORITHM", shell_complete=scenario_names)
 @scenario_options
-@click.option("--setting", metavar="NAME", help="Under this setting instead of the scenario's own AQM.")
+@click.option(
+    "--setting",
+    "--settings",
+    "setting",
+    metavar="NAME",
+    shell_complete=setting_names,
+    help="Under this setting instead of the scenario's own AQM.",
+)
 @click.option(
     "--picture",
     is_flag=False,
@@ -190,7 +200,9 @@ def _sweeps() -> list[dict[str, Any]]:
 )
 @click.option("--force", is_flag=True, help="Replace the picture.")
 @format_option
+@click.pass_context
 def show(
+    context: click.Context,
     scenario: str,
     *,
     overrides: tuple[str, ...],
@@ -202,12 +214,22 @@ def show(
 ) -> None:
     """Show every effective parameter of SCENARIO, with its unit and its origin, or draw SCENARIO.
 
+    ALGORITHM is the name of an AQM, scheduler, marking, transport or kind of traffic (`bentpipe list aqms`).
+    Its parameters are shown: unit, default, range and presets.
+
     \b
     Examples:
       bentpipe show byun2007-gateway
+      bentpipe show red
       bentpipe show byun2007-gateway --setting "AVQRED" --set run.duration="5 min"
       bentpipe show my-scenario.toml --picture
     """
+    if not Path(scenario).exists() and scenario not in shipped() and (found := _algorithms(scenario)):
+        foreign = [each for each in given_options(context) if each != "--format"]
+        if foreign:
+            raise UsageError(f"{', '.join(foreign)}: has no effect on {scenario}, which is an algorithm")
+        _show_algorithms(found, form)
+        return
     import_from_current_folder([] if setting is None else [setting])
     loaded = load_scenario(scenario, overrides, duration, [] if setting is None else [setting])
     if setting is not None:
@@ -229,6 +251,40 @@ def show(
         out.print(f"Compared by default: {', '.join(loaded.settings)}", markup=False)
     for warning in loaded.warnings:
         out.print(f"warning: {warning}", markup=False)
+
+
+def _algorithms(name: str) -> dict[str, dict[str, Any]]:
+    """Return what has this name, in upper or lower case, by its kind."""
+    registry = json.loads(_core.registry())
+    kinds_of = {
+        "AQM": registry["aqms"],
+        "scheduler": registry["schedulers"],
+        "marking": registry["markings"],
+        "transport": kinds.transports(),
+        "traffic": kinds.traffic(),
+    }
+    return {
+        kind: row for kind, rows in kinds_of.items() for row in rows if row["name"].lower() == name.lower()
+    }
+
+
+def _show_algorithms(found: dict[str, dict[str, Any]], form: str) -> None:
+    """Print all that is known of one or several algorithms of the same name."""
+    if form == "json":
+        click.echo(json.dumps(found, indent=2, ensure_ascii=False))
+        return
+    out = console.stdout()
+    for kind, row in found.items():
+        out.print(f"{row['name']} ({kind}): {row['title']}", style="bold", markup=False)
+        if "source" in row:
+            out.print(f"Source: {row['source']}", markup=False)
+        if "placement" in row:
+            out.print(f"Where it can stand: {row['placement']}", markup=False)
+        if "key" in row:
+            out.print(f'Chosen by: {row["key"]} = "{row["name"]}"', markup=False)
+            _print_keys(out, row)
+        else:
+            _print_parameters(out, row)
 
 
 def _draw(scenario: str, loaded: _core.Scenario, picture: str, *, force: bool) -> None:

@@ -16,7 +16,9 @@ from bentpipe.cli.options import (
     metric_names,
     resumable,
     run_options,
+    scenario_names,
     scenario_options,
+    setting_names,
 )
 from bentpipe.errors import UsageError
 from bentpipe.format import plural
@@ -38,7 +40,7 @@ if TYPE_CHECKING:
 
 
 @click.command(short_help="Simulate a scenario unchanged.")
-@click.argument("scenario")
+@click.argument("scenario", shell_complete=scenario_names)
 @scenario_options
 @run_options
 @click.option(
@@ -59,7 +61,13 @@ def run(context: click.Context, /, **options: Any) -> None:  # noqa: ANN401
 
 
 @click.command(short_help="Simulate a scenario under several settings, or compare results.")
-@click.argument("operands", nargs=-1, required=True, metavar="SCENARIO | RESULT [RESULT | SETTING]…")
+@click.argument(
+    "operands",
+    nargs=-1,
+    required=True,
+    metavar="SCENARIO | RESULT [RESULT | SETTING]…",
+    shell_complete=scenario_names,
+)
 @scenario_options
 @run_options
 @click.option(
@@ -74,7 +82,10 @@ def run(context: click.Context, /, **options: Any) -> None:  # noqa: ANN401
 @click.option("--runs", type=int, metavar="N", help="Runs per setting; default: the scenario's.")
 @click.option(
     "--settings",
+    "--setting",
+    "settings",
     metavar="A,B,…",
+    shell_complete=setting_names,
     help='Settings to compare, for example "RED 4,AVQ,AVQRED", all for every algorithm, or mypkg.MyAqm for an'
     " AQM written in Python; default: the scenario's.",
 )

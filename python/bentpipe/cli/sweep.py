@@ -11,7 +11,9 @@ from bentpipe.cli.options import (
     changes,
     import_from_current_folder,
     metric_names,
+    scenario_names,
     scenario_options,
+    setting_names,
     worker_options,
     workers_and_progress,
 )
@@ -29,7 +31,7 @@ _MOST_WARNINGS = 10
 
 
 @click.command(short_help="Simulate many points of a scenario.")
-@click.argument("scenario", metavar="SCENARIO | SWEEP")
+@click.argument("scenario", metavar="SCENARIO | SWEEP", shell_complete=scenario_names)
 @scenario_options
 @click.option(
     "--vary",
@@ -37,7 +39,14 @@ _MOST_WARNINGS = 10
     multiple=True,
     help="A key to vary: a list as 0.1,0.5, or a range as 10 ms:60 ms:6 or 0.01:0.2:log:8; may be repeated.",
 )
-@click.option("--settings", metavar="A,B,…", help="Settings at each point; default: the scenario's.")
+@click.option(
+    "--settings",
+    "--setting",
+    "settings",
+    metavar="A,B,…",
+    shell_complete=setting_names,
+    help="Settings at each point; default: the scenario's.",
+)
 @click.option("--runs", type=int, metavar="N", help="Runs per setting and point; default: the scenario's.")
 @click.option("--seed", type=int, metavar="N", help="Seed of the first run; the others follow consecutively.")
 @click.option(

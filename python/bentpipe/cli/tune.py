@@ -12,6 +12,7 @@ from bentpipe.cli.options import (
     changes,
     import_from_current_folder,
     metric_names,
+    scenario_names,
     scenario_options,
     worker_options,
     workers_and_progress,
@@ -29,7 +30,7 @@ _SHOWN = 12
 
 
 @click.command(short_help="Search the parameters of an AQM.")
-@click.argument("scenario")
+@click.argument("scenario", shell_complete=scenario_names)
 @scenario_options
 @click.option(
     "--aqm",

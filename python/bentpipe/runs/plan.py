@@ -88,14 +88,15 @@ def shipped() -> dict[str, Path]:
 def scenario_path(name: str | Path) -> Path:
     """Return the file for `name`, a path or a shipped scenario; `UsageError` if neither exists."""
     path = Path(name)
-    if path.exists():
+    if path.exists() and str(name):
         return path
     known = shipped()
     if str(name) in known:
         return known[str(name)]
     near = difflib.get_close_matches(path.stem, known, n=1, cutoff=0.5)
+    shown = str(name) or '""'
     hint = f"; did you mean {near[0]}?" if near else f"; shipped scenarios: {', '.join(known)}"
-    raise UsageError(f"scenario {name}: there is no such file, nor a shipped scenario of that name{hint}")
+    raise UsageError(f"scenario {shown}: there is no such file, nor a shipped scenario of that name{hint}")
 
 
 def overrides_from(values: Mapping[str, object] | Iterable[str] | None) -> list[str]:

@@ -2,6 +2,7 @@
 
 import itertools
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -14,6 +15,8 @@ DESIGNS = ("grid", "lhs", "sobol")
 """Full grid, Latin hypercube, and Sobol sequence."""
 MOST_POINTS = 1_000_000
 _ALLOWED = "values as 0.1,0.5,0.9, or a range as 0.01:0.2:8, evenly spaced, or 0.01:0.2:log:8"
+_LIKE_A_RANGE = re.compile(r"^\s*\S.*?(?:\.\.|:).*\S\s*$")
+"""A text that was perhaps meant as a range."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +40,11 @@ class Factor:
         if self.low is None or self.high is None:
             return self.values[min(int(share * len(self.values)), len(self.values) - 1)]
         return _written(_between(self.low, self.high, share, log=self.log), self.unit)
+
+    def wrong(self, value: str, problem: str) -> UsageError:
+        """Return the message on a value that the scenario refuses."""
+        hint = "; a range is LOW:HIGH:N, such as 1:4:4" if _LIKE_A_RANGE.match(value) else ""
+        return UsageError(f"--vary {self.key}={value}: {problem}{hint}")
 
 
 def _between(low: float, high: float, share: float, *, log: bool) -> float:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from bentpipe import _core
-from bentpipe.errors import UsageError
+from bentpipe.errors import ScenarioError, UsageError
 from bentpipe.runs.dataset import Dataset, Run
 from bentpipe.runs.plan import Given, listed, make_plan, opened, read
 from bentpipe.runs.python_aqm import Setting
@@ -105,7 +105,14 @@ class Sweep:
         warnings, left_out = dict[str, None](), dict[str, None]()
         for point in chosen:
             changes = [f"{each.key}={value}" for each, value in zip(factors, point, strict=True)]
-            loaded = read(source, [*overrides, *changes], names)
+            try:
+                loaded = read(source, [*overrides, *changes], names)
+            except ScenarioError as error:
+                for factor, value in zip(factors, point, strict=True):
+                    before, given, problem = str(error).partition(f"--set {factor.key}={value}: ")
+                    if given and not before:
+                        raise factor.wrong(value, problem) from None
+                raise
             plan = make_plan(loaded, settings=names or None, runs=runs, seed=seed)
             seeds = list(plan.seeds)
             left_out |= dict.fromkeys(plan.left_out)

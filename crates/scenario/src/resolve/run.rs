@@ -12,14 +12,17 @@ const MOST_SAMPLES: u64 = 10_000_000;
 pub fn run(cx: &Cx<'_>, raw: &file::Run) -> Result<Run, Error> {
     let path = [Step::Key("run".to_owned())];
     let (duration, interval) = (raw.duration.time(), raw.sample_interval.time());
-    let least = duration.as_nanos().div_ceil(MOST_SAMPLES);
-    if interval > duration || interval.as_nanos() < least {
-        let least = bentpipe_units::Duration::from_nanos(least);
-        let problem = format!(
-            "found \"{interval}\"; allowed: at most run.duration (\"{duration}\"), and at least \"{least}\", \
-             which makes {MOST_SAMPLES} samples"
-        );
+    if interval > duration {
+        let problem = format!("found \"{interval}\"; allowed: at most run.duration (\"{duration}\")");
         return Err(cx.error(&step(&path, "sample_interval"), problem));
+    }
+    let samples = duration.as_nanos().div_ceil(interval.as_nanos());
+    if samples > MOST_SAMPLES {
+        let problem = format!(
+            "found {samples} samples: duration \"{duration}\", sample_interval \"{interval}\"; allowed: at most \
+             {MOST_SAMPLES}; shorten the one or lengthen the other"
+        );
+        return Err(cx.error(&path, problem));
     }
     if duration.as_nanos() % interval.as_nanos() != 0 {
         let problem =
