@@ -1,8 +1,10 @@
 import json
 import os
 import resource
+import shutil
 import signal
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -94,6 +96,18 @@ def test_overrides_reach_the_simulation(bentpipe: Command) -> None:
         (["run", "small-gateway", "--duration", "soon"], ["run.duration", "soon"]),
         (["run", "missing.toml"], ["missing.toml"]),
         (["run", "."], ["."]),
+        (["run", ""], ['scenario ""', "no such file"]),
+        (
+            ["run", "small-gateway", "--duration", "1000 h"],
+            ["run: found 36000000 samples", "3600000 s", "100 ms"],
+        ),
+        (
+            ["sweep", *QUICK, "--vary", "traffic.web.sessionz=1,2"],
+            ["--vary traffic.web.sessionz=1", "sessions"],
+        ),
+        (["sweep", *QUICK, "--vary", "traffic.web.sessions=1..4"], ["--vary", "a range is LOW:HIGH:N"]),
+        (["show", "red", "--setting", "AVQ"], ["--setting", "red", "algorithm"]),
+        (["completion", "csh"], ["csh", "bash"]),
         (["run", *QUICK, "--resume"], ["--resume", "--out"]),
         (["run", *QUICK, "--resume", "--force", "--out", "x"], ["--force", "--resume"]),
         (["run", *QUICK, "--resume", "--out", "nowhere"], ["nowhere", "no such folder"]),
@@ -258,6 +272,49 @@ def test_list_and_show_print_scenarios_and_algorithms(bentpipe: Command) -> None
     assert all(set(row) == {"key", "value", "origin", "note"} for row in rows)
     names = [row["name"] for row in json.loads(bentpipe("list", "aqms", "--format", "json", check=0).stdout)]
     assert {"droptail", "red", "avq", "avqred"} <= set(names)
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("red", ["min_th", "packets", "RED 4", "0.02"]),
+        ("DRR", ["drr (scheduler)", "quantum"]),
+        ("cubic", ['algorithm = "cubic"']),
+        ("pages", ["traffic", 'kind = "pages"']),
+    ],
+)
+def test_show_prints_the_parameters_of_an_algorithm(bentpipe: Command, name: str, words: list[str]) -> None:
+    shown = bentpipe("show", name).stdout
+    for word in words:
+        assert word in shown
+
+
+@pytest.mark.parametrize(
+    ("words", "found"),
+    [
+        (["compare", "byun2007"], "byun2007-gateway"),
+        (["compare", "byun2007-gateway", "--settings", "AVQRED,avq"], "AVQRED,AVQ"),
+        (["show", "byun2007-gateway", "--setting", "cod"], "codel"),
+        (["sweep", "geo-operator", "--metric", "voice.m"], "voice.mos"),
+    ],
+)
+def test_the_shell_completes_scenarios_settings_and_metrics(words: list[str], found: str) -> None:
+    asked = {
+        "_BENTPIPE_COMPLETE": "bash_complete",
+        "COMP_WORDS": " ".join(["bentpipe", *words]),
+        "COMP_CWORD": str(len(words)),
+    }
+    done = subprocess.run(
+        [sys.executable, "-m", "bentpipe"], env=os.environ | asked, capture_output=True, text=True, check=True
+    )
+    assert found in [line.partition(",")[2] for line in done.stdout.splitlines()]
+
+
+@pytest.mark.skipif(shutil.which("bash") is None, reason="needs bash")
+def test_the_completion_script_is_valid_bash(bentpipe: Command) -> None:
+    script = bentpipe("completion", "bash").stdout
+    assert "_BENTPIPE_COMPLETE=bash_complete" in script
+    subprocess.run(["bash", "-n"], input=script, text=True, check=True)  # noqa: S607
 
 
 def test_list_has_every_transport_and_kind_of_traffic(bentpipe: Command) -> None:

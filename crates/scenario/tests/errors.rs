@@ -384,7 +384,7 @@ fn values_out_of_range_are_reported() {
         (
             "[run]",
             "[run]\nsample_interval = \"1 ns\"",
-            "my.toml:3:1: run: found 60000000000 samples: duration \"60 s\", sample_interval \"1 ns\"; allowed: at most \
+            "my.toml:3:2: run: found 60000000000 samples: duration \"60 s\", sample_interval \"1 ns\"; allowed: at most \
              10000000; shorten the one or lengthen the other",
         ),
         (
