@@ -1,6 +1,7 @@
 """Metrics of classes of traffic, and who gets what, compared with values worked by hand."""
 
 import json
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -173,6 +174,29 @@ def test_late_packets_of_a_game_are_as_bad_as_lost_ones(tmp_path: Path) -> None:
     tables["traffic"]["game"]["deadline"] = "100 ms"
     found = bp.compare(bp.Scenario.from_dict(tables), ["droptail"], runs=1, out=tmp_path / "sooner").values()
     assert found["droptail"]["game.lost_or_late"][0] == pytest.approx(21.2, abs=1.5)
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "message"),
+    [
+        (
+            "application = 'game'",
+            "application = 'game', deadline = '80 ms'",
+            'traffic.b: found a deadline of "80 ms"',
+        ),
+        (
+            "application = 'game'",
+            "application = 'iot'",
+            'allowed: that of traffic.a in the same class ("200 ms")',
+        ),
+        ("application = 'iot'", "deadline = '1 s'", "traffic.b.deadline: allowed: only with application"),
+    ],
+)
+def test_wrong_deadlines_are_reported(first: str, second: str, message: str) -> None:
+    keys = "kind = 'cbr', from = 'server', to = 'client', rate = '8 kbps', packet = '100 B', class = 'x'"
+    both = f"traffic={{ a = {{ {keys}, {first} }}, b = {{ {keys}, {second} }} }}"
+    with pytest.raises(bp.ScenarioError, match=re.escape(message)):
+        bp.load("small-gateway", [both])
 
 
 def test_responsiveness_is_the_mean_of_new_and_loaded_connections() -> None:
