@@ -310,6 +310,43 @@ def test_the_shell_completes_scenarios_settings_and_metrics(words: list[str], fo
     assert found in [line.partition(",")[2] for line in done.stdout.splitlines()]
 
 
+def test_doctor_names_what_is_missing_and_the_command_that_mends_it(tmp_path: Path) -> None:
+    def doctor(path: str) -> tuple[dict[str, dict[str, object]], str]:
+        command = [sys.executable, "-m", "bentpipe", "doctor"]
+        done = [
+            subprocess.run(
+                [*command, *form],
+                env=os.environ | {"PATH": path},
+                capture_output=True,
+                text=True,
+                check=True,
+            ).stdout
+            for form in (["--format", "json"], [])
+        ]
+        return {each["part"]: each for each in json.loads(done[0])}, done[1]
+
+    parts, text = doctor(str(tmp_path))
+    assert parts["simulations and models"]["works"] is True
+    programs = parts["live runs: programs"]
+    assert programs["works"] is False
+    assert "nsenter" in str(programs["found"])
+    assert "apt-get install" in str(programs["remedy"])
+    assert str(programs["remedy"]) in text
+
+
+def test_live_check_names_missing_programs(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "bentpipe", "live", "live-smoke", "--check"],
+        env=os.environ | {"PATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert "live-smoke can be live" in done.stdout
+    assert "missing on this machine" in done.stdout
+
+
 @pytest.mark.skipif(shutil.which("bash") is None, reason="needs bash")
 def test_the_completion_script_is_valid_bash(bentpipe: Command) -> None:
     script = bentpipe("completion", "bash").stdout
@@ -344,7 +381,7 @@ def test_schema_and_version(bentpipe: Command) -> None:
     assert bentpipe("--version", check=0).stdout == f"bentpipe {bp.__version__}\n"
 
 
-@pytest.mark.parametrize("command", ["run", "compare", "list", "show", "report", "schema"])
+@pytest.mark.parametrize("command", ["run", "compare", "list", "show", "report", "schema", "doctor"])
 def test_every_command_has_help_with_an_example(bentpipe: Command, command: str) -> None:
     text = bentpipe(command, "--help", check=0).stdout
     assert f"\n    bentpipe {command}" in text

@@ -11,7 +11,7 @@ import traceback
 import click
 
 from bentpipe import _core
-from bentpipe.cli import advise, completion, live, models, new, papers, show, simulate, sweep, tune
+from bentpipe.cli import advise, completion, doctor, live, models, new, papers, show, simulate, sweep, tune
 from bentpipe.cli.options import Failed, Interrupted
 from bentpipe.errors import AlgorithmError, BentpipeError, ScenarioError
 
@@ -54,6 +54,7 @@ for _each in (
     show.verify,
     show.schema,
     completion.completion,
+    doctor.doctor,
 ):
     cli.add_command(_each)
 

@@ -25,12 +25,14 @@ from bentpipe.cli.options import (
 from bentpipe.errors import LiveError, UsageError
 from bentpipe.format import clock
 from bentpipe.live_runs import privileges
+from bentpipe.live_runs.processes import programs
 from bentpipe.live_runs.run import plan_and_chain, required_programs, run_all
 from bentpipe.live_runs.session import versions
 from bentpipe.runs.store import LIVE, REPORT, Store, default_folder
 from bentpipe.stats.warmup import warmup_warnings
 
 if TYPE_CHECKING:
+    from bentpipe.live_runs.chain import Chain
     from bentpipe.runs.plan import Plan
 
 
@@ -62,10 +64,13 @@ if TYPE_CHECKING:
 @click.option(
     "--check",
     is_flag=True,
-    help="Only report whether SCENARIO can run live, and its differences from a simulation.",
+    help="Only report whether SCENARIO can run live, its differences from a simulation, and what this machine"
+    " lacks (exit code 1).",
 )
 @form_option("a list of {setting, metric, unit, mean, …} as of compare, and nothing else.")
+@click.pass_context
 def live(
+    context: click.Context,
     scenario: str,
     overrides: tuple[str, ...],
     duration: str | None,
@@ -104,7 +109,10 @@ def live(
     warned = dict.fromkeys(warning for each in plan.settings for warning in each.scenario.warnings)
     warnings = [*warned, *chain.notes]
     if check:
-        _print_support(plan, warnings, form)
+        missing = _missing(chain)
+        _print_support(plan, warnings, missing, form)
+        if missing:
+            context.exit(1)
         return
     command = privileges.user_namespace_command(sys.argv[1:])
     if isinstance(command, str):
@@ -151,14 +159,32 @@ def live(
     print(f"Result: {folder}\nReport: {folder / REPORT}")
 
 
-def _print_support(plan: "Plan", notes: list[str], form: str) -> None:
-    """Report that a plan can run live, its duration, and its differences from the scenario."""
+def _missing(chain: "Chain") -> str:
+    """Return what this machine lacks to run a chain, and what to do; empty if it lacks nothing."""
+    command = privileges.user_namespace_command([])
+    if isinstance(command, str):
+        return command
+    reason = None if command else privileges.missing_permission()
+    reason = reason or privileges.missing_congestion_control(chain.congestions)
+    if reason is not None:
+        return reason
+    try:
+        programs()
+    except UsageError as error:
+        return str(error)
+    return ""
+
+
+def _print_support(plan: "Plan", notes: list[str], missing: str, form: str) -> None:
+    """Report that a plan can run live, its duration, its differences, and what this machine lacks."""
     scenario, settings = plan.scenario, [each.name for each in plan.settings]
     seconds = (scenario.warmup + scenario.duration) * plan.total
     if form == "json":
         found = {"scenario": scenario.name, "settings": settings, "seconds": seconds, "notes": notes}
-        click.echo(json.dumps(found, indent=2, ensure_ascii=False))
+        click.echo(json.dumps(found | {"missing": missing}, indent=2, ensure_ascii=False))
         return
     print(f"{scenario.name} can be live: {clock(seconds)} for {', '.join(settings)}")
     for note in notes:
         print(f"note: {note}")
+    if missing:
+        print(f"missing on this machine: {missing}")

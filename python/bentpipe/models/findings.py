@@ -132,7 +132,7 @@ def _is_slower_than_regulator(effective: Sequence[Mapping[str, Any]]) -> bool:
 
 
 def _bits(text: str) -> float | None:
-    """Return a rate as a scenario writes it [bit/s]; None if it is none."""
+    """Return a rate as a scenario writes it [bit/s]; None without a number."""
     found = number_of(text)
     return None if found is None else convert(*found, "bps")
 
