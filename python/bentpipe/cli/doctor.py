@@ -31,7 +31,7 @@ class Check:
     """True if nothing works without it."""
     found: str
     remedy: str = ""
-    """What to do if it does not work."""
+    """Action that makes it work."""
 
 
 @click.command(short_help="Report what works on this machine, and what to do about the rest.")
