@@ -31,33 +31,18 @@ pub const WINDOW: MarkingMethod = MarkingMethod {
             dropped",
     source: "[B07] 2.3",
     params: &[
-        Param::number(
-            "decr",
-            Unit::One,
-            0.97,
-            Range::above(0.0, 1.0),
-            "Factor by which a mark cuts a connection's limit in the PEP's buffer",
-        )
-        .origin("[B07] Table 3.2, FC 1")
-        .tune(Tune::Linear(0.5, 0.99)),
-        Param::number(
-            "incr",
-            Unit::One,
-            0.01,
-            Range::above(0.0, 1.0),
-            "Share by which that limit grows again while packets arrive without marks",
-        )
-        .origin("[B07] Table 3.2")
-        .tune(Tune::Log(0.001, 0.1)),
-        Param::number(
-            "freeze",
-            Unit::Seconds,
-            0.2,
-            Range::between(0.0, 1e4),
-            "Least time between two such steps, about a terrestrial round trip",
-        )
-        .origin("[B07] Table 3.2")
-        .tune(Tune::Log(0.05, 1.0)),
+        Param::number("decr", Unit::One, 0.97, Range::above(0.0, 1.0))
+            .doc("Factor by which a mark cuts a connection's limit in the PEP's buffer")
+            .origin("[B07] Table 3.2, FC 1")
+            .tune(Tune::Linear(0.5, 0.99)),
+        Param::number("incr", Unit::One, 0.01, Range::above(0.0, 1.0))
+            .doc("Share by which that limit grows again while packets arrive without marks")
+            .origin("[B07] Table 3.2")
+            .tune(Tune::Log(0.001, 0.1)),
+        Param::number("freeze", Unit::Seconds, 0.2, Range::between(0.0, 1e4))
+            .doc("Least time between two such steps, about a terrestrial round trip")
+            .origin("[B07] Table 3.2")
+            .tune(Tune::Log(0.05, 1.0)),
     ],
     marking: Marking::Window,
 };

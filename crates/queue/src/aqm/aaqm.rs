@@ -38,50 +38,34 @@ pub const ALGORITHM: Algorithm = Algorithm {
 };
 
 const PARAMS: &[Param] = &[
-    Param::from_link(
-        "interval",
-        Unit::Seconds,
-        |link| (20.0 / link.packets_in(1.0)).max(0.02),
-        "20 ms, or the time of 20 packets if that is longer",
-        Range::between(0.000_001, 60.0),
-        "Time over which packets are counted",
-    )
+    Param::from_link("interval", Unit::Seconds, Range::between(0.000_001, 60.0), |link| {
+        (20.0 / link.packets_in(1.0)).max(0.02)
+    })
+    .default_doc("20 ms, or the time of 20 packets if that is longer")
+    .doc("Time over which packets are counted")
     .symbol("T")
     .origin("found by search on the 2007 gateway, within Rahmani et al.'s 10 to 90 ms")
     .tune(Tune::Around(0.5, 4.5)),
-    Param::number(
-        "u_low",
-        Unit::One,
-        0.98,
-        Range::between(0.0, 1000.0),
-        "Ratio of arrivals to departures below which `p` falls",
-    )
-    .origin("found by search on the 2007 gateway")
-    .tune(Tune::Linear(0.8, 1.0)),
-    Param::number(
-        "u_high",
-        Unit::One,
-        0.98,
-        Range::above(0.0, 1000.0),
-        "Ratio of arrivals to departures above which `p` grows",
-    )
-    .origin("found by search on the 2007 gateway")
-    .tune(Tune::Linear(0.9, 1.1)),
-    Param::number("p1", Unit::One, 0.001, Range::above(0.0, 1.0), "Step by which `p` grows")
+    Param::number("u_low", Unit::One, 0.98, Range::between(0.0, 1000.0))
+        .doc("Ratio of arrivals to departures below which `p` falls")
+        .origin("found by search on the 2007 gateway")
+        .tune(Tune::Linear(0.8, 1.0)),
+    Param::number("u_high", Unit::One, 0.98, Range::above(0.0, 1000.0))
+        .doc("Ratio of arrivals to departures above which `p` grows")
+        .origin("found by search on the 2007 gateway")
+        .tune(Tune::Linear(0.9, 1.1)),
+    Param::number("p1", Unit::One, 0.001, Range::above(0.0, 1.0))
+        .doc("Step by which `p` grows")
         .origin("found by search on the 2007 gateway")
         .tune(Tune::Log(0.0001, 0.1)),
-    Param::number("p2", Unit::One, 0.001, Range::above(0.0, 1.0), "Step by which `p` falls")
+    Param::number("p2", Unit::One, 0.001, Range::above(0.0, 1.0))
+        .doc("Step by which `p` falls")
         .origin("found by search on the 2007 gateway")
         .tune(Tune::Log(0.0001, 0.1)),
-    Param::from_link(
-        "mean_packet",
-        Unit::Bytes,
-        |link| link.mean_packet,
-        "the link's mean packet",
-        Range::above(0.0, 65535.0),
-        "Mean length of a packet, to count idle time in packets",
-    )
-    .origin("the link"),
+    Param::from_link("mean_packet", Unit::Bytes, Range::above(0.0, 65535.0), |link| link.mean_packet)
+        .default_doc("the link's mean packet")
+        .doc("Mean length of a packet, to count idle time in packets")
+        .origin("the link"),
 ];
 
 /// AAQM's state.

@@ -58,46 +58,26 @@ const PARAMS: &[Param] = &[
         .tune(Tune::Each),
     uniform_dropper::MIN_TH,
     uniform_dropper::MAX_TH,
-    Param::from_link(
-        "w_q",
-        Unit::One,
-        w_q,
-        "1 - exp(-1 / packets that the link sends in a second)",
-        Range::above(0.0, 1.0),
-        "Weight of the newest sample in the average",
-    )
-    .origin("Floyd et al. 2001, section 4")
-    .tune(Tune::Log(0.0001, 0.2)),
-    Param::number(
-        "max_p",
-        Unit::One,
-        0.1,
-        Range::between(0.0001, 1.0),
-        "Initial marking probability at `max_th`",
-    )
-    .origin("ns-2.35")
-    .tune(Tune::Log(0.01, 0.5)),
+    Param::from_link("w_q", Unit::One, Range::above(0.0, 1.0), w_q)
+        .default_doc("1 - exp(-1 / packets that the link sends in a second)")
+        .doc("Weight of the newest sample in the average")
+        .origin("Floyd et al. 2001, section 4")
+        .tune(Tune::Log(0.0001, 0.2)),
+    Param::number("max_p", Unit::One, 0.1, Range::between(0.0001, 1.0))
+        .doc("Initial marking probability at `max_th`")
+        .origin("ns-2.35")
+        .tune(Tune::Log(0.01, 0.5)),
     Param::flag("gentle", true, "Ramp from `max_p` to 1 between `max_th` and twice it")
         .origin("Floyd et al. 2001, section 3")
         .tune(Tune::Each),
-    Param::number(
-        "interval",
-        Unit::Seconds,
-        0.5,
-        Range::between(0.001, 3600.0),
-        "`floyd`: time between two updates of `max_p`",
-    )
-    .origin("Floyd et al. 2001, section 3")
-    .tune(Tune::Log(0.05, 10.0)),
-    Param::number(
-        "hysteresis",
-        Unit::Count,
-        1.0,
-        Range::between(1.0, 10_000.0),
-        "`floyd`: consecutive intervals with the average below the target before `max_p` decreases",
-    )
-    .symbol("n")
-    .origin("Floyd et al. 2001: no hysteresis"),
+    Param::number("interval", Unit::Seconds, 0.5, Range::between(0.001, 3600.0))
+        .doc("`floyd`: time between two updates of `max_p`")
+        .origin("Floyd et al. 2001, section 3")
+        .tune(Tune::Log(0.05, 10.0)),
+    Param::number("hysteresis", Unit::Count, 1.0, Range::between(1.0, 10_000.0))
+        .doc("`floyd`: consecutive intervals with the average below the target before `max_p` decreases")
+        .symbol("n")
+        .origin("Floyd et al. 2001: no hysteresis"),
     average::MEAN_PACKET,
 ];
 

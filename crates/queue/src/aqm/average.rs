@@ -10,32 +10,23 @@ use crate::fluid::{FluidConfig, FluidVariant, Inputs};
 use crate::{Context, Param, Range, Tune, Unit, Values};
 
 /// Weight of a sample, by default that of RED 1.
-pub(super) const W_Q: Param = Param::number(
-    "w_q",
-    Unit::One,
-    0.02,
-    Range::above(0.0, 1.0),
-    "Weight of the newest sample in the average",
-)
-.origin("RED 1, [B07] Table 3.1")
-.tune(Tune::Log(0.0002, 0.2));
+pub(super) const W_Q: Param = Param::number("w_q", Unit::One, 0.02, Range::above(0.0, 1.0))
+    .doc("Weight of the newest sample in the average")
+    .origin("RED 1, [B07] Table 3.1")
+    .tune(Tune::Log(0.0002, 0.2));
 
 /// Probability at the upper threshold, by default that of RED 1.
-pub(super) const MAX_P: Param =
-    Param::number("max_p", Unit::One, 0.5, Range::above(0.0, 1.0), "Marking probability at `max_th`")
-        .origin("RED 1, [B07] Table 3.1")
-        .tune(Tune::Log(0.01, 1.0));
+pub(super) const MAX_P: Param = Param::number("max_p", Unit::One, 0.5, Range::above(0.0, 1.0))
+    .doc("Marking probability at `max_th`")
+    .origin("RED 1, [B07] Table 3.1")
+    .tune(Tune::Log(0.01, 1.0));
 
 /// Packet length in which the idle time is counted.
-pub(super) const MEAN_PACKET: Param = Param::from_link(
-    "mean_packet",
-    Unit::Bytes,
-    |link| link.mean_packet,
-    "the link's mean packet",
-    Range::above(0.0, 65535.0),
-    "Mean length of a packet, for the decay of the average while the link is idle",
-)
-.origin("the longest packet of the traffic");
+pub(super) const MEAN_PACKET: Param =
+    Param::from_link("mean_packet", Unit::Bytes, Range::above(0.0, 65535.0), |link| link.mean_packet)
+        .default_doc("the link's mean packet")
+        .doc("Mean length of a packet, for the decay of the average while the link is idle")
+        .origin("the longest packet of the traffic");
 
 /// A weighted average of a queue's length.
 #[derive(Debug)]

@@ -44,23 +44,11 @@ pub const ALGORITHM: Algorithm = Algorithm {
 };
 
 const PARAMS: &[Param] = &[
-    Param::number(
-        "gamma",
-        Unit::One,
-        0.98,
-        Range::above(0.0, 1.0),
-        "Target utilization of the link",
-    )
+    Param::number("gamma", Unit::One, 0.98, Range::above(0.0, 1.0)).doc("Target utilization of the link")
     .symbol("γ")
     .origin("Kunniyur & Srikant 2001, their simulations")
     .tune(Tune::Linear(0.8, 1.0)),
-    Param::number(
-        "alpha",
-        Unit::One,
-        0.15,
-        Range::above(0.0, 1.0),
-        "Rate at which the virtual capacity follows the load",
-    )
+    Param::number("alpha", Unit::One, 0.15, Range::above(0.0, 1.0)).doc("Rate at which the virtual capacity follows the load")
     .symbol("α")
     .origin("Kunniyur & Srikant 2001, their simulations")
     .tune(Tune::Log(0.01, 1.0)),
@@ -74,25 +62,11 @@ const PARAMS: &[Param] = &[
     )
     .origin("Kunniyur & Srikant 2001")
     .tune(Tune::Each),
-    Param::from_link(
-        "buffer",
-        Unit::Bytes,
-        |link| (0.05 * link.capacity.bytes_per_sec()).max(2.0 * link.mean_packet),
-        "50 ms of the link's capacity, at least two packets",
-        Range::above(0.0, 1e12),
-        "Size of the virtual queue",
-    )
+    Param::from_link("buffer", Unit::Bytes, Range::above(0.0, 1e12), |link| (0.05 * link.capacity.bytes_per_sec()).max(2.0 * link.mean_packet)).default_doc("50 ms of the link's capacity, at least two packets").doc("Size of the virtual queue")
     .symbol("B")
     .origin("[B07] Table 3.1: 123 750 bytes at 20 Mbit/s")
     .tune(Tune::Around(0.1, 10.0)),
-    Param::from_link(
-        "capacity",
-        Unit::BitsPerSecond,
-        |link| 8.0 * link.capacity.bytes_per_sec(),
-        "the link's capacity",
-        Range::above(0.0, 1e15),
-        "Capacity of which the virtual capacity is a share",
-    )
+    Param::from_link("capacity", Unit::BitsPerSecond, Range::above(0.0, 1e15), |link| 8.0 * link.capacity.bytes_per_sec()).default_doc("the link's capacity").doc("Capacity of which the virtual capacity is a share")
     .symbol("C")
     .origin("the link")
     .following_capacity(),

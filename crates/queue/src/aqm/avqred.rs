@@ -55,52 +55,35 @@ fn capacity(link: &Link) -> f64 {
 }
 
 /// Weight of a measurement.
-pub(super) const ALPHA: Param = Param::number(
-    "alpha",
-    Unit::One,
-    0.05,
-    Range::above(0.0, 1.0),
-    "Weight of the newest measurement in the virtual capacity",
-)
-.symbol("α")
-.origin("[B07] 4.2")
-.tune(Tune::Log(0.005, 1.0));
+pub(super) const ALPHA: Param = Param::number("alpha", Unit::One, 0.05, Range::above(0.0, 1.0))
+    .doc("Weight of the newest measurement in the virtual capacity")
+    .symbol("α")
+    .origin("[B07] 4.2")
+    .tune(Tune::Log(0.005, 1.0));
 
 /// Least virtual capacity, by default the link's.
-pub(super) const MIN_CAPACITY: Param = Param::from_link(
-    "min_capacity",
-    Unit::BitsPerSecond,
-    capacity,
-    "the link's capacity",
-    Range::above(0.0, 1e15),
-    "Least virtual capacity",
-)
-.origin("[B07] Table 3.1: the link's")
-.following_capacity()
-.tune(Tune::Around(0.1, 1.0));
+pub(super) const MIN_CAPACITY: Param =
+    Param::from_link("min_capacity", Unit::BitsPerSecond, Range::above(0.0, 1e15), capacity)
+        .default_doc("the link's capacity")
+        .doc("Least virtual capacity")
+        .origin("[B07] Table 3.1: the link's")
+        .following_capacity()
+        .tune(Tune::Around(0.1, 1.0));
 
 /// Greatest virtual capacity, by default the link's.
-pub(super) const MAX_CAPACITY: Param = Param::from_link(
-    "max_capacity",
-    Unit::BitsPerSecond,
-    capacity,
-    "the link's capacity",
-    Range::above(0.0, 1e15),
-    "Greatest virtual capacity",
-)
-.origin("[B07] Table 3.1: the link's")
-.following_capacity();
+pub(super) const MAX_CAPACITY: Param =
+    Param::from_link("max_capacity", Unit::BitsPerSecond, Range::above(0.0, 1e15), capacity)
+        .default_doc("the link's capacity")
+        .doc("Greatest virtual capacity")
+        .origin("[B07] Table 3.1: the link's")
+        .following_capacity();
 
 /// Mean length of a packet.
-pub(super) const MEAN_PACKET: Param = Param::from_link(
-    "mean_packet",
-    Unit::Bytes,
-    |link| link.mean_packet,
-    "the link's mean packet",
-    Range::above(0.0, 65535.0),
-    "Mean length of a packet, to convert the virtual queue's bytes to packets",
-)
-.origin("the link");
+pub(super) const MEAN_PACKET: Param =
+    Param::from_link("mean_packet", Unit::Bytes, Range::above(0.0, 65535.0), |link| link.mean_packet)
+        .default_doc("the link's mean packet")
+        .doc("Mean length of a packet, to convert the virtual queue's bytes to packets")
+        .origin("the link");
 
 const PARAMS: &[Param] =
     &[uniform_dropper::MIN_TH, uniform_dropper::MAX_TH, ALPHA, MIN_CAPACITY, MAX_CAPACITY, MEAN_PACKET];

@@ -35,38 +35,24 @@ pub const ALGORITHM: Algorithm = Algorithm {
 };
 
 const PARAMS: &[Param] = &[
-    Param::number(
-        "d1",
-        Unit::One,
-        0.0025,
-        Range::above(0.0, 1.0),
-        "Step by which a long or full queue raises `p`",
-    )
-    .origin("Feng et al. 2002, simulations")
-    .tune(Tune::Log(0.0002, 0.02)),
-    Param::number("d2", Unit::One, 0.00025, Range::above(0.0, 1.0), "Step by which an idle link lowers `p`")
+    Param::number("d1", Unit::One, 0.0025, Range::above(0.0, 1.0))
+        .doc("Step by which a long or full queue raises `p`")
+        .origin("Feng et al. 2002, simulations")
+        .tune(Tune::Log(0.0002, 0.02)),
+    Param::number("d2", Unit::One, 0.00025, Range::above(0.0, 1.0))
+        .doc("Step by which an idle link lowers `p`")
         .origin("Feng et al. 2002, simulations: a tenth of `d1`")
         .tune(Tune::Log(0.00002, 0.02)),
-    Param::number(
-        "freeze_time",
-        Unit::Seconds,
-        0.1,
-        Range::between(0.000_001, 60.0),
-        "Least time between two changes of `p`",
-    )
-    .origin("Feng et al. 2002, simulations")
-    .tune(Tune::Log(0.01, 0.5)),
-    Param::from_link(
-        "max_th",
-        Unit::Packets,
-        |link| link.packets_in(0.066),
-        "66 ms of the link's capacity",
-        Range::between(0.0, 1e9),
-        "Queue length above which the queue counts as full",
-    )
-    .symbol("L")
-    .origin("RED's default upper threshold, for comparison")
-    .tune(Tune::Around(0.2, 4.0)),
+    Param::number("freeze_time", Unit::Seconds, 0.1, Range::between(0.000_001, 60.0))
+        .doc("Least time between two changes of `p`")
+        .origin("Feng et al. 2002, simulations")
+        .tune(Tune::Log(0.01, 0.5)),
+    Param::from_link("max_th", Unit::Packets, Range::between(0.0, 1e9), |link| link.packets_in(0.066))
+        .default_doc("66 ms of the link's capacity")
+        .doc("Queue length above which the queue counts as full")
+        .symbol("L")
+        .origin("RED's default upper threshold, for comparison")
+        .tune(Tune::Around(0.2, 4.0)),
 ];
 
 /// BLUE's state.

@@ -48,40 +48,26 @@ pub const ALGORITHM: Algorithm = Algorithm {
 const PARAMS: &[Param] = &[TARGET, INTERVAL, MTU];
 
 /// Acceptable standing delay.
-pub const TARGET: Param = Param::number(
-    "target",
-    Unit::Seconds,
-    0.005,
-    Range::above(0.0, 1e3),
-    "Acceptable standing queueing delay",
-)
-.symbol("TARGET")
-.origin("RFC 8289 section 4.3")
-.tune(Tune::Log(0.001, 0.1));
+pub const TARGET: Param = Param::number("target", Unit::Seconds, 0.005, Range::above(0.0, 1e3))
+    .doc("Acceptable standing queueing delay")
+    .symbol("TARGET")
+    .origin("RFC 8289 section 4.3")
+    .tune(Tune::Log(0.001, 0.1));
 
 /// Time in which an acceptable delay must be seen once.
-pub const INTERVAL: Param = Param::number(
-    "interval",
-    Unit::Seconds,
-    0.1,
-    Range::above(0.0, 1e3),
-    "Time for which the delay may stay above the target: the longest usual round trip",
-)
-.symbol("INTERVAL")
-.origin("RFC 8289 section 4.2")
-.tune(Tune::Log(0.02, 2.0));
+pub const INTERVAL: Param = Param::number("interval", Unit::Seconds, 0.1, Range::above(0.0, 1e3))
+    .doc("Time for which the delay may stay above the target: the longest usual round trip")
+    .symbol("INTERVAL")
+    .origin("RFC 8289 section 4.2")
+    .tune(Tune::Log(0.02, 2.0));
 
 /// Backlog that is never signalled for.
-pub const MTU: Param = Param::from_link(
-    "mtu",
-    Unit::Bytes,
-    |link| link.mean_packet.max(1500.0),
-    "1500 B, or the link's mean packet if that is longer",
-    Range::between(0.0, 65_535.0),
-    "Backlog that is never signalled for, because it keeps the link busy",
-)
-.symbol("maxpacket_")
-.origin("RFC 8289 section 5.3: the interface's MTU");
+pub const MTU: Param =
+    Param::from_link("mtu", Unit::Bytes, Range::between(0.0, 65_535.0), |link| link.mean_packet.max(1500.0))
+        .default_doc("1500 B, or the link's mean packet if that is longer")
+        .doc("Backlog that is never signalled for, because it keeps the link busy")
+        .symbol("maxpacket_")
+        .origin("RFC 8289 section 5.3: the interface's MTU");
 
 /// Parameters of CoDel.
 #[derive(Clone, Copy, Debug)]

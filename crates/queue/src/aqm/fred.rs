@@ -48,15 +48,10 @@ const PARAMS: &[Param] = &[
     uniform_dropper::MAX_TH,
     average::W_Q,
     average::MAX_P,
-    Param::number(
-        "min_q",
-        Unit::Packets,
-        4.0,
-        Range::between(1.0, 1e6),
-        "Packets that every flow may have waiting without random marks",
-    )
-    .origin("Lin & Morris 1997: 4 for large buffers, 2 for small ones")
-    .tune(Tune::Log(1.0, 32.0)),
+    Param::number("min_q", Unit::Packets, 4.0, Range::between(1.0, 1e6))
+        .doc("Packets that every flow may have waiting without random marks")
+        .origin("Lin & Morris 1997: 4 for large buffers, 2 for small ones")
+        .tune(Tune::Log(1.0, 32.0)),
     average::MEAN_PACKET,
 ];
 

@@ -33,24 +33,16 @@ pub const ALGORITHM: Algorithm = Algorithm {
 };
 
 const PARAMS: &[Param] = &[
-    Param::number(
-        "theta",
-        Unit::One,
-        0.98,
-        Range::above(0.0, 1.0),
-        "Share of the link's capacity that serves the virtual queue",
-    )
-    .symbol("θ")
-    .origin("AVQ's default target utilization, for comparison")
-    .tune(Tune::Linear(0.8, 1.0)),
-    Param::from_link(
-        "buffer",
-        Unit::Bytes,
-        |link| (0.05 * link.capacity.bytes_per_sec()).max(2.0 * link.mean_packet),
-        "50 ms of the link's capacity, at least two packets",
-        Range::above(0.0, 1e12),
-        "Size of the virtual queue",
-    )
+    Param::number("theta", Unit::One, 0.98, Range::above(0.0, 1.0))
+        .doc("Share of the link's capacity that serves the virtual queue")
+        .symbol("θ")
+        .origin("AVQ's default target utilization, for comparison")
+        .tune(Tune::Linear(0.8, 1.0)),
+    Param::from_link("buffer", Unit::Bytes, Range::above(0.0, 1e12), |link| {
+        (0.05 * link.capacity.bytes_per_sec()).max(2.0 * link.mean_packet)
+    })
+    .default_doc("50 ms of the link's capacity, at least two packets")
+    .doc("Size of the virtual queue")
     .symbol("B")
     .origin("AVQ's default buffer; [B07] Table 3.1 has 123 750 bytes at 20 Mbit/s")
     .tune(Tune::Around(0.2, 5.0)),

@@ -38,38 +38,25 @@ pub const ALGORITHM: Algorithm = Algorithm {
 };
 
 /// Target queue length of controllers.
-pub(super) const Q_REF: Param = Param::from_link(
-    "q_ref",
-    Unit::Packets,
-    |link| link.packets_in(0.033),
-    "33 ms of the link's capacity, at least one packet",
-    Range::between(0.0, 1e9),
-    "Target queue length",
-)
-.origin("RED's lower threshold, for the same target delay")
-.tune(Tune::Around(0.1, 4.0));
+pub(super) const Q_REF: Param =
+    Param::from_link("q_ref", Unit::Packets, Range::between(0.0, 1e9), |link| link.packets_in(0.033))
+        .default_doc("33 ms of the link's capacity, at least one packet")
+        .doc("Target queue length")
+        .origin("RED's lower threshold, for the same target delay")
+        .tune(Tune::Around(0.1, 4.0));
 
 const PARAMS: &[Param] = &[
     Q_REF,
-    Param::number(
-        "a",
-        Unit::One,
-        1.822e-5,
-        Range::above(0.0, 1.0),
-        "Weight of the queue's distance from `q_ref`",
-    )
-    .origin("Hollot et al. 2001, for 15 Mbit/s, 60 flows and a round trip of 240 ms")
-    .tune(Tune::Log(1e-6, 1e-2)),
-    Param::number(
-        "b",
-        Unit::One,
-        1.816e-5,
-        Range::between(0.0, 1.0),
-        "Weight of that distance at the previous update",
-    )
-    .origin("Hollot et al. 2001, for 15 Mbit/s, 60 flows and a round trip of 240 ms")
-    .tune(Tune::Log(1e-6, 1e-2)),
-    Param::number("w", Unit::One, 170.0, Range::above(0.0, 1e6), "Updates of the probability per second")
+    Param::number("a", Unit::One, 1.822e-5, Range::above(0.0, 1.0))
+        .doc("Weight of the queue's distance from `q_ref`")
+        .origin("Hollot et al. 2001, for 15 Mbit/s, 60 flows and a round trip of 240 ms")
+        .tune(Tune::Log(1e-6, 1e-2)),
+    Param::number("b", Unit::One, 1.816e-5, Range::between(0.0, 1.0))
+        .doc("Weight of that distance at the previous update")
+        .origin("Hollot et al. 2001, for 15 Mbit/s, 60 flows and a round trip of 240 ms")
+        .tune(Tune::Log(1e-6, 1e-2)),
+    Param::number("w", Unit::One, 170.0, Range::above(0.0, 1e6))
+        .doc("Updates of the probability per second")
         .origin("ns-2's default with these weights")
         .tune(Tune::Log(10.0, 1000.0)),
 ];

@@ -61,93 +61,59 @@ const PARAMS: &[Param] = &[
     )
     .symbol("current_qdelay")
     .origin("RFC 8033 section 4.3; Linux sch_pie"),
-    Param::number(
-        "dq_threshold",
-        Unit::Bytes,
-        16_384.0,
-        Range::between(1.0, 1e9),
-        "Bytes of a measurement of the departure rate",
-    )
-    .symbol("DQ_THRESHOLD")
-    .origin("RFC 8033 section 5.2"),
+    Param::number("dq_threshold", Unit::Bytes, 16_384.0, Range::between(1.0, 1e9))
+        .doc("Bytes of a measurement of the departure rate")
+        .symbol("DQ_THRESHOLD")
+        .origin("RFC 8033 section 5.2"),
     MARK_ECNTH,
-    Param::number(
-        "activate",
-        Unit::One,
-        0.0,
-        Range::between(0.0, 1.0),
-        "Share of the buffer in use at which PIE becomes active; 0: always active",
-    )
-    .origin("RFC 8033 section 5.3 has a third as an option; Linux sch_pie has none")
-    .tune(Tune::Linear(0.0, 0.5)),
+    Param::number("activate", Unit::One, 0.0, Range::between(0.0, 1.0))
+        .doc("Share of the buffer in use at which PIE becomes active; 0: always active")
+        .origin("RFC 8033 section 5.3 has a third as an option; Linux sch_pie has none")
+        .tune(Tune::Linear(0.0, 0.5)),
     DERANDOMIZE,
     CAP,
     MEAN_PACKET,
 ];
 
-pub(crate) const TARGET: Param =
-    Param::number("target", Unit::Seconds, 0.015, Range::above(0.0, 1e3), "Target queueing delay")
-        .symbol("QDELAY_REF")
-        .origin("RFC 8033 section 4.2")
-        .tune(Tune::Log(0.005, 0.2));
-pub(crate) const T_UPDATE: Param = Param::number(
-    "t_update",
-    Unit::Seconds,
-    0.015,
-    Range::between(1e-6, 1e3),
-    "Time between updates of the probability",
-)
-.symbol("T_UPDATE")
-.origin("RFC 8033 section 4.2");
-pub(crate) const ALPHA: Param = Param::number(
-    "alpha",
-    Unit::One,
-    0.125,
-    Range::between(0.0, 1e3),
-    "Weight of the delay's distance from its target [1/s]",
-)
-.symbol("α")
-.origin("RFC 8033 section 4.2")
-.tune(Tune::Log(0.01, 1.0));
-pub(crate) const BETA: Param =
-    Param::number("beta", Unit::One, 1.25, Range::between(0.0, 1e3), "Weight of the delay's change [1/s]")
-        .symbol("β")
-        .origin("RFC 8033 section 4.2")
-        .tune(Tune::Log(0.1, 10.0));
-pub(crate) const MAX_BURST: Param = Param::number(
-    "max_burst",
-    Unit::Seconds,
-    0.15,
-    Range::between(0.0, 1e3),
-    "Duration of a congestion before packets are marked",
-)
-.symbol("MAX_BURST")
-.origin("RFC 8033 section 4.4")
-.tune(Tune::Linear(0.0, 0.5));
-pub(crate) const MARK_ECNTH: Param = Param::number(
-    "mark_ecnth",
-    Unit::One,
-    0.1,
-    Range::between(0.0, 1.0),
-    "Probability from which ECN packets are dropped instead of marked; 1: only at probability 1",
-)
-.origin("RFC 8033 section 5.1");
+pub(crate) const TARGET: Param = Param::number("target", Unit::Seconds, 0.015, Range::above(0.0, 1e3))
+    .doc("Target queueing delay")
+    .symbol("QDELAY_REF")
+    .origin("RFC 8033 section 4.2")
+    .tune(Tune::Log(0.005, 0.2));
+pub(crate) const T_UPDATE: Param = Param::number("t_update", Unit::Seconds, 0.015, Range::between(1e-6, 1e3))
+    .doc("Time between updates of the probability")
+    .symbol("T_UPDATE")
+    .origin("RFC 8033 section 4.2");
+pub(crate) const ALPHA: Param = Param::number("alpha", Unit::One, 0.125, Range::between(0.0, 1e3))
+    .doc("Weight of the delay's distance from its target [1/s]")
+    .symbol("α")
+    .origin("RFC 8033 section 4.2")
+    .tune(Tune::Log(0.01, 1.0));
+pub(crate) const BETA: Param = Param::number("beta", Unit::One, 1.25, Range::between(0.0, 1e3))
+    .doc("Weight of the delay's change [1/s]")
+    .symbol("β")
+    .origin("RFC 8033 section 4.2")
+    .tune(Tune::Log(0.1, 10.0));
+pub(crate) const MAX_BURST: Param = Param::number("max_burst", Unit::Seconds, 0.15, Range::between(0.0, 1e3))
+    .doc("Duration of a congestion before packets are marked")
+    .symbol("MAX_BURST")
+    .origin("RFC 8033 section 4.4")
+    .tune(Tune::Linear(0.0, 0.5));
+pub(crate) const MARK_ECNTH: Param = Param::number("mark_ecnth", Unit::One, 0.1, Range::between(0.0, 1.0))
+    .doc("Probability from which ECN packets are dropped instead of marked; 1: only at probability 1")
+    .origin("RFC 8033 section 5.1");
 pub(crate) const DERANDOMIZE: Param =
     Param::flag("derandomize", true, "Keep marks from clustering and from long absence")
         .origin("RFC 8033 section 5.4; Linux sch_pie");
 pub(crate) const CAP: Param =
     Param::flag("cap", true, "Limit the growth of a probability from 0.1 on to 0.02 per update")
         .origin("RFC 8033 section 5.5; Linux sch_pie");
-pub(crate) const MEAN_PACKET: Param = Param::from_link(
-    "mean_packet",
-    Unit::Bytes,
-    |link| link.mean_packet,
-    "the link's mean packet",
-    Range::above(0.0, 65_535.0),
-    "Mean length of a packet; a queue of two packets is never marked",
-)
-.symbol("MEAN_PKTSIZE")
-.origin("RFC 8033 section 4.1");
+pub(crate) const MEAN_PACKET: Param =
+    Param::from_link("mean_packet", Unit::Bytes, Range::above(0.0, 65_535.0), |link| link.mean_packet)
+        .default_doc("the link's mean packet")
+        .doc("Mean length of a packet; a queue of two packets is never marked")
+        .symbol("MEAN_PKTSIZE")
+        .origin("RFC 8033 section 4.1");
 
 /// PIE's parameters; one set for all queues of a scheduler.
 #[derive(Clone, Debug)]

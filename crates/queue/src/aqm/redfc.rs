@@ -44,24 +44,11 @@ const PARAMS: &[Param] = &[
     uniform_dropper::MAX_TH,
     average::W_Q,
     average::MAX_P,
-    Param::number(
-        "hold",
-        Unit::Seconds,
-        0.033,
-        Range::between(1e-6, 60.0),
-        "Time for which a packet is held before it is tried again",
-    )
+    Param::number("hold", Unit::Seconds, 0.033, Range::between(1e-6, 60.0)).doc("Time for which a packet is held before it is tried again")
     .symbol("T")
     .origin("chosen here: the time from `max_th` down to `min_th`, both by default; the paper's value is not known")
     .tune(Tune::Log(0.001, 1.0)),
-    Param::from_link(
-        "held_limit",
-        Unit::Packets,
-        |link| link.packets_in(0.25),
-        "250 ms of the link's capacity, at least one packet",
-        Range::between(0.0, 1e9),
-        "Maximum number of held packets; further ones are dropped",
-    )
+    Param::from_link("held_limit", Unit::Packets, Range::between(0.0, 1e9), |link| link.packets_in(0.25)).default_doc("250 ms of the link's capacity, at least one packet").doc("Maximum number of held packets; further ones are dropped")
     .origin("chosen here: the paper prints no limit")
     .tune(Tune::Around(0.1, 4.0)),
     average::MEAN_PACKET,

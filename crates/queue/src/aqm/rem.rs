@@ -39,42 +39,29 @@ pub const ALGORITHM: Algorithm = Algorithm {
 
 const PARAMS: &[Param] = &[
     Param { name: "b_ref", ..Q_REF }.symbol("b*"),
-    Param::number("gamma", Unit::One, 0.001, Range::above(0.0, 1.0), "Step of the price")
+    Param::number("gamma", Unit::One, 0.001, Range::above(0.0, 1.0))
+        .doc("Step of the price")
         .symbol("γ")
         .origin("ns-2's default")
         .tune(Tune::Log(1e-5, 0.1)),
-    Param::number(
-        "alpha",
-        Unit::One,
-        0.1,
-        Range::above(0.0, 1.0),
-        "Weight of the queue relative to that of the rate",
-    )
-    .symbol("α")
-    .origin("Athuraliya et al. 2001")
-    .tune(Tune::Log(0.01, 1.0)),
-    Param::number("phi", Unit::One, 1.001, Range::above(1.0, 1e6), "Base of the probability")
+    Param::number("alpha", Unit::One, 0.1, Range::above(0.0, 1.0))
+        .doc("Weight of the queue relative to that of the rate")
+        .symbol("α")
+        .origin("Athuraliya et al. 2001")
+        .tune(Tune::Log(0.01, 1.0)),
+    Param::number("phi", Unit::One, 1.001, Range::above(1.0, 1e6))
+        .doc("Base of the probability")
         .symbol("φ")
         .origin("ns-2's default")
         .tune(Tune::Log(1.0001, 2.0)),
-    Param::number(
-        "interval",
-        Unit::Seconds,
-        0.002,
-        Range::between(1e-6, 60.0),
-        "Time between two updates of the price",
-    )
-    .origin("ns-2's default")
-    .tune(Tune::Log(0.001, 0.1)),
-    Param::from_link(
-        "mean_packet",
-        Unit::Bytes,
-        |link| link.mean_packet,
-        "the link's mean packet",
-        Range::above(0.0, 65535.0),
-        "Mean length of a packet, to count the link's capacity in packets",
-    )
-    .origin("the link"),
+    Param::number("interval", Unit::Seconds, 0.002, Range::between(1e-6, 60.0))
+        .doc("Time between two updates of the price")
+        .origin("ns-2's default")
+        .tune(Tune::Log(0.001, 0.1)),
+    Param::from_link("mean_packet", Unit::Bytes, Range::above(0.0, 65535.0), |link| link.mean_packet)
+        .default_doc("the link's mean packet")
+        .doc("Mean length of a packet, to count the link's capacity in packets")
+        .origin("the link"),
 ];
 
 /// REM's state.

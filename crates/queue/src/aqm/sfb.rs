@@ -48,101 +48,62 @@ pub const ALGORITHM: Algorithm = Algorithm {
 };
 
 const PARAMS: &[Param] = &[
-    Param::number(
-        "levels",
-        Unit::Count,
-        2.0,
-        Range::between(1.0, 8.0),
-        "Number of hash functions, each with its bins",
-    )
-    .symbol("L")
-    .origin("Feng et al. 2001")
-    .tune(Tune::Linear(1.0, 4.0)),
-    Param::number("bins", Unit::Count, 23.0, Range::between(1.0, 65_536.0), "Bins per level")
+    Param::number("levels", Unit::Count, 2.0, Range::between(1.0, 8.0))
+        .doc("Number of hash functions, each with its bins")
+        .symbol("L")
+        .origin("Feng et al. 2001")
+        .tune(Tune::Linear(1.0, 4.0)),
+    Param::number("bins", Unit::Count, 23.0, Range::between(1.0, 65_536.0))
+        .doc("Bins per level")
         .symbol("N")
         .origin("Feng et al. 2001")
         .tune(Tune::Log(8.0, 1024.0)),
-    Param::from_link(
-        "bin_size",
-        Unit::Packets,
-        |link| share(link).round(),
-        "half as many again as a 23rd of 100 ms of the link's capacity, at least two",
-        Range::between(1.0, 1e9),
-        "Packets in a bin above which its probability grows",
-    )
-    .origin("Feng et al. 2001 (half as much again as a bin's share of the buffer)")
-    .tune(Tune::Around(0.25, 4.0)),
-    Param::from_link(
-        "bin_limit",
-        Unit::Packets,
-        |link| (1.25 * share(link)).round(),
-        "a quarter more than the default of `bin_size`",
-        Range::between(1.0, 1e9),
-        "Packets in each of a packet's bins above which it is dropped",
-    )
+    Param::from_link("bin_size", Unit::Packets, Range::between(1.0, 1e9), |link| share(link).round())
+        .default_doc("half as many again as a 23rd of 100 ms of the link's capacity, at least two")
+        .doc("Packets in a bin above which its probability grows")
+        .origin("Feng et al. 2001 (half as much again as a bin's share of the buffer)")
+        .tune(Tune::Around(0.25, 4.0)),
+    Param::from_link("bin_limit", Unit::Packets, Range::between(1.0, 1e9), |link| {
+        (1.25 * share(link)).round()
+    })
+    .default_doc("a quarter more than the default of `bin_size`")
+    .doc("Packets in each of a packet's bins above which it is dropped")
     .symbol("max")
     .origin("Linux sch_sfb (25 to 20)")
     .tune(Tune::Around(0.25, 8.0)),
-    Param::number("d1", Unit::One, 0.0025, Range::above(0.0, 1.0), "Step by which a bin's probability grows")
+    Param::number("d1", Unit::One, 0.0025, Range::above(0.0, 1.0))
+        .doc("Step by which a bin's probability grows")
         .symbol("δ")
         .origin("Feng et al. 2002 (BLUE)")
         .tune(Tune::Log(0.0005, 0.05)),
-    Param::number(
-        "d2",
-        Unit::One,
-        0.000_25,
-        Range::above(0.0, 1.0),
-        "Step by which a bin's probability falls",
-    )
-    .symbol("δ")
-    .origin("Feng et al. 2002 (BLUE)")
-    .tune(Tune::Log(0.000_05, 0.005)),
-    Param::number(
-        "freeze_time",
-        Unit::Seconds,
-        0.01,
-        Range::above(0.0, 1e3),
-        "Least time between changes of a bin's probability",
-    )
-    .origin("Feng et al. 2002 (BLUE)")
-    .tune(Tune::Log(0.001, 0.2)),
-    Param::from_link(
-        "penalty_rate",
-        Unit::BitsPerSecond,
-        |link| link.capacity.as_bps() as f64 / 200.0,
-        "a two-hundredth of the link's capacity",
-        Range::between(0.0, 1e12),
-        "Rate shared by all flows with probability 1",
-    )
+    Param::number("d2", Unit::One, 0.000_25, Range::above(0.0, 1.0))
+        .doc("Step by which a bin's probability falls")
+        .symbol("δ")
+        .origin("Feng et al. 2002 (BLUE)")
+        .tune(Tune::Log(0.000_05, 0.005)),
+    Param::number("freeze_time", Unit::Seconds, 0.01, Range::above(0.0, 1e3))
+        .doc("Least time between changes of a bin's probability")
+        .origin("Feng et al. 2002 (BLUE)")
+        .tune(Tune::Log(0.001, 0.2)),
+    Param::from_link("penalty_rate", Unit::BitsPerSecond, Range::between(0.0, 1e12), |link| {
+        link.capacity.as_bps() as f64 / 200.0
+    })
+    .default_doc("a two-hundredth of the link's capacity")
+    .doc("Rate shared by all flows with probability 1")
     .origin("close to Linux sch_sfb's 10 packets per second on a link of 20 Mbit/s")
     .tune(Tune::Around(0.1, 10.0)),
-    Param::from_link(
-        "penalty_burst",
-        Unit::Bytes,
-        |link| 20.0 * link.mean_packet,
-        "20 of the link's mean packets",
-        Range::between(0.0, 1e9),
-        "Burst that they may send after a pause",
-    )
-    .origin("Linux sch_sfb")
-    .tune(Tune::Around(0.1, 10.0)),
-    Param::number(
-        "rehash",
-        Unit::Seconds,
-        600.0,
-        Range::between(0.0, 1e9),
-        "Lifetime of the hash functions; 0: unlimited",
-    )
-    .origin("Linux sch_sfb")
-    .tune(Tune::Log(2.0, 600.0)),
-    Param::number(
-        "warmup",
-        Unit::Seconds,
-        60.0,
-        Range::between(0.0, 1e9),
-        "Time before a change in which the next bins are updated too",
-    )
-    .origin("Linux sch_sfb"),
+    Param::from_link("penalty_burst", Unit::Bytes, Range::between(0.0, 1e9), |link| 20.0 * link.mean_packet)
+        .default_doc("20 of the link's mean packets")
+        .doc("Burst that they may send after a pause")
+        .origin("Linux sch_sfb")
+        .tune(Tune::Around(0.1, 10.0)),
+    Param::number("rehash", Unit::Seconds, 600.0, Range::between(0.0, 1e9))
+        .doc("Lifetime of the hash functions; 0: unlimited")
+        .origin("Linux sch_sfb")
+        .tune(Tune::Log(2.0, 600.0)),
+    Param::number("warmup", Unit::Seconds, 60.0, Range::between(0.0, 1e9))
+        .doc("Time before a change in which the next bins are updated too")
+        .origin("Linux sch_sfb"),
 ];
 
 /// Half as many packets again as a 23rd of 100 ms of the link.

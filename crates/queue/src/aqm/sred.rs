@@ -52,39 +52,25 @@ const PARAMS: &[Param] = &[
     )
     .origin("[B07] 2.2.2")
     .tune(Tune::Each),
-    Param::number("zombies", Unit::Count, 500.0, Range::between(1.0, 1e6), "Length of the list of zombies")
+    Param::number("zombies", Unit::Count, 500.0, Range::between(1.0, 1e6))
+        .doc("Length of the list of zombies")
         .symbol("M")
         .origin("SRED 1, [B07] Table 3.1")
         .tune(Tune::Log(50.0, 5000.0)),
-    Param::number(
-        "lookups",
-        Unit::Count,
-        1.0,
-        Range::between(1.0, 1000.0),
-        "Number of zombies that a packet is compared with",
-    )
-    .origin("SRED 1, [B07] Table 3.1")
-    .tune(Tune::Log(1.0, 50.0)),
-    Param::number(
-        "overwrite",
-        Unit::One,
-        0.25,
-        Range::between(0.0, 1.0),
-        "Probability that a packet without a hit replaces a zombie",
-    )
-    .symbol("p")
-    .origin("Ott et al. 1999")
-    .tune(Tune::Linear(0.05, 1.0)),
-    Param::number(
-        "alpha",
-        Unit::One,
-        0.1,
-        Range::above(0.0, 1.0),
-        "Weight of the newest packet in the frequency of hits",
-    )
-    .symbol("α")
-    .origin("SRED 1, [B07] Table 3.1")
-    .tune(Tune::Log(0.0001, 0.5)),
+    Param::number("lookups", Unit::Count, 1.0, Range::between(1.0, 1000.0))
+        .doc("Number of zombies that a packet is compared with")
+        .origin("SRED 1, [B07] Table 3.1")
+        .tune(Tune::Log(1.0, 50.0)),
+    Param::number("overwrite", Unit::One, 0.25, Range::between(0.0, 1.0))
+        .doc("Probability that a packet without a hit replaces a zombie")
+        .symbol("p")
+        .origin("Ott et al. 1999")
+        .tune(Tune::Linear(0.05, 1.0)),
+    Param::number("alpha", Unit::One, 0.1, Range::above(0.0, 1.0))
+        .doc("Weight of the newest packet in the frequency of hits")
+        .symbol("α")
+        .origin("SRED 1, [B07] Table 3.1")
+        .tune(Tune::Log(0.0001, 0.5)),
     uniform_dropper::MIN_TH,
     uniform_dropper::MAX_TH,
     average::W_Q,

@@ -18,16 +18,13 @@ use crate::{Aqm, Context, FlowEvent, FlowId, Packet, Param, Range, Tune, Unit, V
 use bentpipe_units::{Duration, Instant};
 
 /// The threshold, an optional key of every algorithm's table.
-pub const THRESHOLD: Param = Param::number(
-    "threshold",
-    Unit::One,
-    0.0,
-    Range::between(0.25, 0.95),
-    "Share of the buffer up to which nothing is marked; above it the probability rises to 1 at the limit",
-)
-.symbol("th")
-.origin("none: by default the algorithm works without threshold control")
-.tune(Tune::Linear(0.25, 0.95));
+pub const THRESHOLD: Param = Param::number("threshold", Unit::One, 0.0, Range::between(0.25, 0.95))
+    .doc(
+        "Share of the buffer up to which nothing is marked; above it the probability rises to 1 at the limit",
+    )
+    .symbol("th")
+    .origin("none: by default the algorithm works without threshold control")
+    .tune(Tune::Linear(0.25, 0.95));
 
 /// The threshold over time.
 #[derive(Clone, Debug, PartialEq)]

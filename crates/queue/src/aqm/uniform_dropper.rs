@@ -11,28 +11,20 @@ use crate::fluid::FluidVariant;
 use crate::{Param, Range, Tune, Unit};
 
 /// Lower threshold, by default a target delay of 33 ms.
-pub(super) const MIN_TH: Param = Param::from_link(
-    "min_th",
-    Unit::Packets,
-    |link| link.packets_in(0.033),
-    "33 ms of the link's capacity, at least one packet",
-    Range::between(0.0, 1e9),
-    "Level (average or virtual queue) below which no packet is marked",
-)
-.origin("[B07] Table 3.1: 60 packets of 1375 bytes at 20 Mbit/s")
-.tune(Tune::Around(0.1, 4.0));
+pub(super) const MIN_TH: Param =
+    Param::from_link("min_th", Unit::Packets, Range::between(0.0, 1e9), |link| link.packets_in(0.033))
+        .default_doc("33 ms of the link's capacity, at least one packet")
+        .doc("Level (average or virtual queue) below which no packet is marked")
+        .origin("[B07] Table 3.1: 60 packets of 1375 bytes at 20 Mbit/s")
+        .tune(Tune::Around(0.1, 4.0));
 
 /// Upper threshold, by default twice the lower one.
-pub(super) const MAX_TH: Param = Param::from_link(
-    "max_th",
-    Unit::Packets,
-    |link| 2.0 * link.packets_in(0.033),
-    "66 ms of the link's capacity, at least two packets",
-    Range::above(0.0, 1e9),
-    "Level (average or virtual queue) from which every packet is marked",
-)
-.origin("[B07] Table 3.1: twice the lower threshold")
-.tune(Tune::Around(0.1, 4.0));
+pub(super) const MAX_TH: Param =
+    Param::from_link("max_th", Unit::Packets, Range::above(0.0, 1e9), |link| 2.0 * link.packets_in(0.033))
+        .default_doc("66 ms of the link's capacity, at least two packets")
+        .doc("Level (average or virtual queue) from which every packet is marked")
+        .origin("[B07] Table 3.1: twice the lower threshold")
+        .tune(Tune::Around(0.1, 4.0));
 
 /// Marks packets by a level between two thresholds.
 #[derive(Debug)]

@@ -43,24 +43,14 @@ pub const ALGORITHM: Algorithm = Algorithm {
 };
 
 const PARAMS: &[Param] = &[
-    Param::number(
-        "min_th",
-        Unit::Seconds,
-        1.0,
-        Range::between(0.0, 1e6),
-        "Length of a flow's virtual queue below which its packets are not marked",
-    )
-    .origin("found by search on the 2007 gateway and a dumbbell with a round trip of 560 ms")
-    .tune(Tune::Log(0.05, 5.0)),
-    Param::number(
-        "max_th",
-        Unit::Seconds,
-        10.0,
-        Range::above(0.0, 1e6),
-        "Length of a flow's virtual queue above which its packets are dropped",
-    )
-    .origin("found by search on the 2007 gateway and a dumbbell with a round trip of 560 ms")
-    .tune(Tune::Log(0.5, 50.0)),
+    Param::number("min_th", Unit::Seconds, 1.0, Range::between(0.0, 1e6))
+        .doc("Length of a flow's virtual queue below which its packets are not marked")
+        .origin("found by search on the 2007 gateway and a dumbbell with a round trip of 560 ms")
+        .tune(Tune::Log(0.05, 5.0)),
+    Param::number("max_th", Unit::Seconds, 10.0, Range::above(0.0, 1e6))
+        .doc("Length of a flow's virtual queue above which its packets are dropped")
+        .origin("found by search on the 2007 gateway and a dumbbell with a round trip of 560 ms")
+        .tune(Tune::Log(0.5, 50.0)),
     Param::name(
         "rate",
         &["link", "arrived"],
@@ -69,24 +59,14 @@ const PARAMS: &[Param] = &[
     )
     .origin("the 2007 gateway, whose queue grows without limit under the printed rule")
     .tune(Tune::Each),
-    Param::number(
-        "period",
-        Unit::Seconds,
-        0.1,
-        Range::between(0.000_001, 60.0),
-        "Time over which arrivals are measured; no effect with `rate = \"link\"`",
-    )
-    .origin("chosen above terrestrial round trips")
-    .tune(Tune::Log(0.01, 1.0)),
-    Param::number(
-        "inactivity",
-        Unit::Seconds,
-        3.0,
-        Range::between(0.001, 1e6),
-        "Time without packets after which a flow is removed",
-    )
-    .origin("found by search on the 2007 gateway")
-    .tune(Tune::Log(0.1, 10.0)),
+    Param::number("period", Unit::Seconds, 0.1, Range::between(0.000_001, 60.0))
+        .doc("Time over which arrivals are measured; no effect with `rate = \"link\"`")
+        .origin("chosen above terrestrial round trips")
+        .tune(Tune::Log(0.01, 1.0)),
+    Param::number("inactivity", Unit::Seconds, 3.0, Range::between(0.001, 1e6))
+        .doc("Time without packets after which a flow is removed")
+        .origin("found by search on the 2007 gateway")
+        .tune(Tune::Log(0.1, 10.0)),
 ];
 
 /// VQ-RED's state.

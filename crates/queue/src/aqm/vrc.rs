@@ -46,56 +46,33 @@ pub const ALGORITHM: Algorithm = Algorithm {
 
 const PARAMS: &[Param] = &[
     Q_REF,
-    Param::number(
-        "alpha",
-        Unit::One,
-        0.3,
-        Range::above(0.0, 1000.0),
-        "Probability for an input rate that exceeds the virtual target by the capacity",
-    )
-    .symbol("α")
-    .origin("found by search on the 2007 gateway")
-    .tune(Tune::Log(0.01, 2.0)),
-    Param::number(
-        "beta",
-        Unit::One,
-        0.03,
-        Range::between(0.0, 1.0),
-        "Share of the rate's distance from its target that each update accumulates",
-    )
-    .symbol("β")
-    .origin("found by search on the 2007 gateway")
-    .tune(Tune::Log(0.001, 1.0)),
-    Param::number(
-        "gamma",
-        Unit::One,
-        2.0,
-        Range::between(0.0, 1e6),
-        "Share of the queue's distance from `q_ref` to be corrected per second",
-    )
-    .symbol("γ")
-    .origin("found by search on the 2007 gateway")
-    .tune(Tune::Log(0.2, 20.0)),
-    Param::from_link(
-        "interval",
-        Unit::Seconds,
-        |link| (20.0 / link.packets_in(1.0)).max(0.02),
-        "20 ms, or the time of 20 packets if that is longer",
-        Range::between(0.000_001, 60.0),
-        "Time over which the input rate is measured",
-    )
+    Param::number("alpha", Unit::One, 0.3, Range::above(0.0, 1000.0))
+        .doc("Probability for an input rate that exceeds the virtual target by the capacity")
+        .symbol("α")
+        .origin("found by search on the 2007 gateway")
+        .tune(Tune::Log(0.01, 2.0)),
+    Param::number("beta", Unit::One, 0.03, Range::between(0.0, 1.0))
+        .doc("Share of the rate's distance from its target that each update accumulates")
+        .symbol("β")
+        .origin("found by search on the 2007 gateway")
+        .tune(Tune::Log(0.001, 1.0)),
+    Param::number("gamma", Unit::One, 2.0, Range::between(0.0, 1e6))
+        .doc("Share of the queue's distance from `q_ref` to be corrected per second")
+        .symbol("γ")
+        .origin("found by search on the 2007 gateway")
+        .tune(Tune::Log(0.2, 20.0)),
+    Param::from_link("interval", Unit::Seconds, Range::between(0.000_001, 60.0), |link| {
+        (20.0 / link.packets_in(1.0)).max(0.02)
+    })
+    .default_doc("20 ms, or the time of 20 packets if that is longer")
+    .doc("Time over which the input rate is measured")
     .symbol("T_s")
     .origin("found by search on the 2007 gateway")
     .tune(Tune::Around(0.2, 5.0)),
-    Param::from_link(
-        "mean_packet",
-        Unit::Bytes,
-        |link| link.mean_packet,
-        "the link's mean packet",
-        Range::above(0.0, 65535.0),
-        "Mean length of a packet, to convert the queue's packets to bytes",
-    )
-    .origin("the link"),
+    Param::from_link("mean_packet", Unit::Bytes, Range::above(0.0, 65535.0), |link| link.mean_packet)
+        .default_doc("the link's mean packet")
+        .doc("Mean length of a packet, to convert the queue's packets to bytes")
+        .origin("the link"),
     Param::flag(
         "accepted",
         true,

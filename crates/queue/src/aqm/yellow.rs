@@ -45,68 +45,41 @@ pub const ALGORITHM: Algorithm = Algorithm {
 
 const PARAMS: &[Param] = &[
     Param { range: Range::above(0.0, 1e9), ..Q_REF },
-    Param::number(
-        "gamma",
-        Unit::One,
-        0.98,
-        Range::above(0.0, 1.0),
-        "Target utilization of the link at the target queue length",
-    )
-    .symbol("γ")
-    .origin("AVQ's default utilization")
-    .tune(Tune::Linear(0.9, 1.0)),
-    Param::number(
-        "alpha",
-        Unit::One,
-        1.15,
-        Range::between(1.0, 1000.0),
-        "Steepness with which the virtual capacity falls above the target length",
-    )
-    .symbol("α")
-    .origin("ERICA+'s a")
-    .tune(Tune::Linear(1.0, 2.0)),
-    Param::number(
-        "beta",
-        Unit::One,
-        1.05,
-        Range::between(1.0, 1000.0),
-        "Ratio of the virtual capacity of an empty queue to that at the target length",
-    )
-    .symbol("β")
-    .origin("ERICA+'s b")
-    .tune(Tune::Linear(1.0, 1.5)),
-    Param::number(
-        "odlf",
-        Unit::One,
-        0.5,
-        Range::above(0.0, 1.0),
-        "Least virtual capacity, as a share of the capacity",
-    )
-    .symbol("ODLF")
-    .origin("ERICA+'s QDLF")
-    .tune(Tune::Linear(0.2, 0.9)),
-    Param::number(
-        "delta",
-        Unit::One,
-        0.0,
-        Range::between(0.0, 10.0),
-        "Excess of the load over 1 up to which the probability does not grow",
-    )
-    .symbol("δ")
-    .origin("found by search on the 2007 gateway")
-    .tune(Tune::Linear(0.0, 0.2)),
-    Param::number("d", Unit::One, 0.002, Range::above(0.0, 1.0), "Step of the probability at a load of 1")
+    Param::number("gamma", Unit::One, 0.98, Range::above(0.0, 1.0))
+        .doc("Target utilization of the link at the target queue length")
+        .symbol("γ")
+        .origin("AVQ's default utilization")
+        .tune(Tune::Linear(0.9, 1.0)),
+    Param::number("alpha", Unit::One, 1.15, Range::between(1.0, 1000.0))
+        .doc("Steepness with which the virtual capacity falls above the target length")
+        .symbol("α")
+        .origin("ERICA+'s a")
+        .tune(Tune::Linear(1.0, 2.0)),
+    Param::number("beta", Unit::One, 1.05, Range::between(1.0, 1000.0))
+        .doc("Ratio of the virtual capacity of an empty queue to that at the target length")
+        .symbol("β")
+        .origin("ERICA+'s b")
+        .tune(Tune::Linear(1.0, 1.5)),
+    Param::number("odlf", Unit::One, 0.5, Range::above(0.0, 1.0))
+        .doc("Least virtual capacity, as a share of the capacity")
+        .symbol("ODLF")
+        .origin("ERICA+'s QDLF")
+        .tune(Tune::Linear(0.2, 0.9)),
+    Param::number("delta", Unit::One, 0.0, Range::between(0.0, 10.0))
+        .doc("Excess of the load over 1 up to which the probability does not grow")
+        .symbol("δ")
+        .origin("found by search on the 2007 gateway")
+        .tune(Tune::Linear(0.0, 0.2)),
+    Param::number("d", Unit::One, 0.002, Range::above(0.0, 1.0))
+        .doc("Step of the probability at a load of 1")
         .symbol("Δ")
         .origin("found by search on the 2007 gateway")
         .tune(Tune::Log(0.0001, 0.05)),
-    Param::from_link(
-        "freeze_time",
-        Unit::Seconds,
-        |link| (20.0 / link.packets_in(1.0)).max(0.05),
-        "50 ms, or the time of 20 packets if that is longer",
-        Range::between(0.000_001, 60.0),
-        "Time over which the load is measured",
-    )
+    Param::from_link("freeze_time", Unit::Seconds, Range::between(0.000_001, 60.0), |link| {
+        (20.0 / link.packets_in(1.0)).max(0.05)
+    })
+    .default_doc("50 ms, or the time of 20 packets if that is longer")
+    .doc("Time over which the load is measured")
     .origin("found by search on the 2007 gateway")
     .tune(Tune::Around(0.2, 5.0)),
     Param::flag(

@@ -144,33 +144,20 @@ pub enum Tune {
 impl Param {
     /// A number with a fixed default.
     #[must_use]
-    pub const fn number(
-        name: &'static str,
-        unit: Unit,
-        default: f64,
-        range: Range,
-        doc: &'static str,
-    ) -> Self {
-        Self::new(name, unit, doc, Default::Is(Value::Number(default)), range)
+    pub const fn number(name: &'static str, unit: Unit, default: f64, range: Range) -> Self {
+        Self::new(name, unit, Default::Is(Value::Number(default)), range)
     }
 
-    /// A number whose default is derived from the link, as `how` says.
+    /// A number whose default is derived from the link, as [`Self::default_doc`] says.
     #[must_use]
-    pub const fn from_link(
-        name: &'static str,
-        unit: Unit,
-        default: fn(&Link) -> f64,
-        how: &'static str,
-        range: Range,
-        doc: &'static str,
-    ) -> Self {
-        Self::new(name, unit, doc, Default::FromLink(default, how), range)
+    pub const fn from_link(name: &'static str, unit: Unit, range: Range, default: fn(&Link) -> f64) -> Self {
+        Self::new(name, unit, Default::FromLink(default, ""), range)
     }
 
     /// A flag.
     #[must_use]
     pub const fn flag(name: &'static str, default: bool, doc: &'static str) -> Self {
-        Self::new(name, Unit::Flag, doc, Default::Is(Value::Flag(default)), Range::between(0.0, 1.0))
+        Self::new(name, Unit::Flag, Default::Is(Value::Flag(default)), Range::between(0.0, 1.0)).doc(doc)
     }
 
     /// A choice of names.
@@ -181,12 +168,28 @@ impl Param {
         default: &'static str,
         doc: &'static str,
     ) -> Self {
-        Self::new(name, Unit::Name(names), doc, Default::Is(Value::Name(default)), Range::between(0.0, 0.0))
+        Self::new(name, Unit::Name(names), Default::Is(Value::Name(default)), Range::between(0.0, 0.0))
+            .doc(doc)
     }
 
-    const fn new(name: &'static str, unit: Unit, doc: &'static str, default: Default, range: Range) -> Self {
-        let (symbol, origin, tune) = (name, "", None);
+    const fn new(name: &'static str, unit: Unit, default: Default, range: Range) -> Self {
+        let (symbol, doc, origin, tune) = (name, "", "", None);
         Self { name, symbol, unit, doc, default, origin, range, tune, follows_capacity: false }
+    }
+
+    /// Sets the description: a phrase without a final point.
+    #[must_use]
+    pub const fn doc(self, doc: &'static str) -> Self {
+        Self { doc, ..self }
+    }
+
+    /// Describes a default that is derived from the link.
+    #[must_use]
+    pub const fn default_doc(self, how: &'static str) -> Self {
+        match self.default {
+            Default::FromLink(default, _) => Self { default: Default::FromLink(default, how), ..self },
+            Default::Is(_) => self,
+        }
     }
 
     /// Sets the symbol in the source.

@@ -10,23 +10,13 @@ use bentpipe_units::{Id as _, IdVec, Slab, optional_id_types};
 use crate::{FlowId, Packet, Param, Range, Tune, Unit};
 
 /// The parameter `flows` of schedulers with these queues.
-pub const FLOWS: Param = Param::number(
-    "flows",
-    Unit::Count,
-    1024.0,
-    Range::between(1.0, 65_536.0),
-    "Number of queues that flows are hashed to",
-);
+pub const FLOWS: Param = Param::number("flows", Unit::Count, 1024.0, Range::between(1.0, 65_536.0))
+    .doc("Number of queues that flows are hashed to");
 
 /// The parameter `quantum` of schedulers with these queues.
-pub const QUANTUM: Param = Param::number(
-    "quantum",
-    Unit::Bytes,
-    1514.0,
-    Range::between(1.0, 65_535.0),
-    "Bytes that a queue may send per turn; at least the longest packet for a constant cost per packet",
-)
-.tune(Tune::Log(300.0, 9000.0));
+pub const QUANTUM: Param = Param::number("quantum", Unit::Bytes, 1514.0, Range::between(1.0, 65_535.0))
+    .doc("Bytes that a queue may send per turn; at least the longest packet for a constant cost per packet")
+    .tune(Tune::Log(300.0, 9000.0));
 
 optional_id_types! {
     /// A queue.

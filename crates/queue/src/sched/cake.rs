@@ -79,56 +79,34 @@ const PARAMS: &[Param] = &[
         "Tins: one for all packets, or four by codepoint",
     )
     .origin("tc-cake(8), where diffserv3 is the default"),
-    Param::number(
-        "rtt",
-        Unit::Seconds,
-        0.1,
-        Range::above(0.0, 1e3),
-        "Round trip of the connections: CoDel's interval, and twenty times its target",
-    )
-    .origin("tc-cake(8): internet, 100 ms")
-    .tune(Tune::Log(0.02, 2.0)),
+    Param::number("rtt", Unit::Seconds, 0.1, Range::above(0.0, 1e3))
+        .doc("Round trip of the connections: CoDel's interval, and twenty times its target")
+        .origin("tc-cake(8): internet, 100 ms")
+        .tune(Tune::Log(0.02, 2.0)),
     FLOWS.origin("sch_cake: 1024 in each tin"),
-    Param::number("ways", Unit::Count, 8.0, Range::between(1.0, 64.0), "Queues per set; 1: a plain hash")
+    Param::number("ways", Unit::Count, 8.0, Range::between(1.0, 64.0))
+        .doc("Queues per set; 1: a plain hash")
         .origin("sch_cake: 8"),
-    Param::from_link(
-        "quantum",
-        Unit::Bytes,
-        |link| (link.capacity.bytes_per_sec() / 4096.0).clamp(300.0, 1514.0),
-        "bytes that the link sends in 1/4096 s, between 300 and 1514 B",
-        Range::between(1.0, 65_535.0),
-        "Bytes that a queue may send per turn",
-    )
+    Param::from_link("quantum", Unit::Bytes, Range::between(1.0, 65_535.0), |link| {
+        (link.capacity.bytes_per_sec() / 4096.0).clamp(300.0, 1514.0)
+    })
+    .default_doc("bytes that the link sends in 1/4096 s, between 300 and 1514 B")
+    .doc("Bytes that a queue may send per turn")
     .origin("sch_cake: the rate shifted by 12 bits")
     .tune(Tune::Around(0.25, 4.0)),
-    Param::number(
-        "mtu",
-        Unit::Bytes,
-        1514.0,
-        Range::between(0.0, 65_535.0),
-        "Longest packet: the target is at least the time of one and a half",
-    )
-    .origin("sch_cake: Ethernet's"),
-    Param::number(
-        "increment",
-        Unit::One,
-        1.0 / 256.0,
-        Range::between(0.0, 1.0),
-        "BLUE's step up when the queue drops packets for want of room",
-    )
-    .symbol("p_inc")
-    .origin("sch_cake: 1/256")
-    .tune(Tune::Log(1e-4, 0.1)),
-    Param::number(
-        "decrement",
-        Unit::One,
-        1.0 / 4096.0,
-        Range::above(0.0, 1.0),
-        "BLUE's step down when the queue is empty",
-    )
-    .symbol("p_dec")
-    .origin("sch_cake: 1/4096")
-    .tune(Tune::Log(1e-5, 0.01)),
+    Param::number("mtu", Unit::Bytes, 1514.0, Range::between(0.0, 65_535.0))
+        .doc("Longest packet: the target is at least the time of one and a half")
+        .origin("sch_cake: Ethernet's"),
+    Param::number("increment", Unit::One, 1.0 / 256.0, Range::between(0.0, 1.0))
+        .doc("BLUE's step up when the queue drops packets for want of room")
+        .symbol("p_inc")
+        .origin("sch_cake: 1/256")
+        .tune(Tune::Log(1e-4, 0.1)),
+    Param::number("decrement", Unit::One, 1.0 / 4096.0, Range::above(0.0, 1.0))
+        .doc("BLUE's step down when the queue is empty")
+        .symbol("p_dec")
+        .origin("sch_cake: 1/4096")
+        .tune(Tune::Log(1e-5, 0.01)),
 ];
 
 /// Quantum of each tin of `diffserv4` [bytes], and the exponent of its share of the capacity: sch_cake,

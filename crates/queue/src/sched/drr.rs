@@ -33,16 +33,13 @@ pub const ALGORITHM: SchedulerAlgorithm = SchedulerAlgorithm {
 };
 
 const PARAMS: &[Param] = &[
-    Param::number(
-        "quantum",
-        Unit::Bytes,
-        1500.0,
-        Range::between(1.0, 65_535.0),
-        "Bytes that a flow may send per turn; at least the longest packet for a constant cost per packet",
-    )
-    .symbol("Quantum")
-    .origin("an Ethernet packet: Shreedhar & Varghese 1995 require at least the longest packet")
-    .tune(Tune::Log(300.0, 15_000.0)),
+    Param::number("quantum", Unit::Bytes, 1500.0, Range::between(1.0, 65_535.0))
+        .doc(
+            "Bytes that a flow may send per turn; at least the longest packet for a constant cost per packet",
+        )
+        .symbol("Quantum")
+        .origin("an Ethernet packet: Shreedhar & Varghese 1995 require at least the longest packet")
+        .tune(Tune::Log(300.0, 15_000.0)),
     Param::flag("head_drop", false, "Drop the oldest packet of the longest queue, not the newest")
         .origin("Shreedhar & Varghese 1995, section 3.2")
         .tune(Tune::Each),

@@ -57,90 +57,45 @@ pub const ALGORITHM: SchedulerAlgorithm = SchedulerAlgorithm {
 };
 
 const PARAMS: &[Param] = &[
-    Param::number(
-        "target",
-        Unit::Seconds,
-        0.015,
-        Range::above(0.0, 1e3),
-        "Target delay of the C queue: a typical round trip",
-    )
-    .origin("RFC 9332 appendix A.1")
-    .tune(Tune::Log(0.005, 0.3)),
-    Param::number(
-        "rtt_max",
-        Unit::Seconds,
-        0.1,
-        Range::above(0.0, 1e3),
-        "Longest round trip for which the controller is stable",
-    )
-    .symbol("RTT_max")
-    .origin("RFC 9332 appendix A.1")
-    .tune(Tune::Log(0.05, 2.0)),
-    Param::number(
-        "t_update",
-        Unit::Seconds,
-        0.0,
-        Range::between(0.0, 1e3),
-        "Time between updates; 0: the target or a third of `rtt_max`, whichever is less",
-    )
-    .symbol("Tupdate")
-    .origin("RFC 9332 appendix A.1"),
-    Param::number(
-        "alpha",
-        Unit::One,
-        0.0,
-        Range::between(0.0, 1e6),
-        "Weight of the delay's distance from its target [1/s]; 0: 0.1 t_update / rtt_max^2",
-    )
-    .symbol("α")
-    .origin("RFC 9332 appendix A.1"),
-    Param::number(
-        "beta",
-        Unit::One,
-        0.0,
-        Range::between(0.0, 1e6),
-        "Weight of the delay's change [1/s]; 0: 0.3 / rtt_max",
-    )
-    .symbol("β")
-    .origin("RFC 9332 appendix A.1"),
-    Param::number(
-        "k",
-        Unit::One,
-        2.0,
-        Range::between(1.0, 100.0),
-        "Coupling factor: the L queue's probability over the base probability",
-    )
-    .origin("RFC 9332 appendix A.1")
-    .tune(Tune::Log(1.0, 4.0)),
-    Param::number(
-        "min_th",
-        Unit::Seconds,
-        0.0008,
-        Range::between(0.0, 1e3),
-        "Delay of the L queue from which it is marked",
-    )
-    .symbol("minTh")
-    .origin("RFC 9332 appendix A.1")
-    .tune(Tune::Log(0.0004, 0.02)),
-    Param::number(
-        "range",
-        Unit::Seconds,
-        0.0004,
-        Range::between(0.0, 1e3),
-        "Range above `min_th` over which the marking of the L queue rises to 1; 0: a step",
-    )
-    .origin("RFC 9332 appendix A.1")
-    .tune(Tune::Log(0.0001, 0.01)),
-    Param::number(
-        "th_len",
-        Unit::Packets,
-        1.0,
-        Range::between(0.0, 1e6),
-        "Number of packets in the L queue up to which none is marked for its delay",
-    )
-    .symbol("Th_len")
-    .origin("RFC 9332 appendix A.1")
-    .tune(Tune::Linear(0.0, 5.0)),
+    Param::number("target", Unit::Seconds, 0.015, Range::above(0.0, 1e3))
+        .doc("Target delay of the C queue: a typical round trip")
+        .origin("RFC 9332 appendix A.1")
+        .tune(Tune::Log(0.005, 0.3)),
+    Param::number("rtt_max", Unit::Seconds, 0.1, Range::above(0.0, 1e3))
+        .doc("Longest round trip for which the controller is stable")
+        .symbol("RTT_max")
+        .origin("RFC 9332 appendix A.1")
+        .tune(Tune::Log(0.05, 2.0)),
+    Param::number("t_update", Unit::Seconds, 0.0, Range::between(0.0, 1e3))
+        .doc("Time between updates; 0: the target or a third of `rtt_max`, whichever is less")
+        .symbol("Tupdate")
+        .origin("RFC 9332 appendix A.1"),
+    Param::number("alpha", Unit::One, 0.0, Range::between(0.0, 1e6))
+        .doc("Weight of the delay's distance from its target [1/s]; 0: 0.1 t_update / rtt_max^2")
+        .symbol("α")
+        .origin("RFC 9332 appendix A.1"),
+    Param::number("beta", Unit::One, 0.0, Range::between(0.0, 1e6))
+        .doc("Weight of the delay's change [1/s]; 0: 0.3 / rtt_max")
+        .symbol("β")
+        .origin("RFC 9332 appendix A.1"),
+    Param::number("k", Unit::One, 2.0, Range::between(1.0, 100.0))
+        .doc("Coupling factor: the L queue's probability over the base probability")
+        .origin("RFC 9332 appendix A.1")
+        .tune(Tune::Log(1.0, 4.0)),
+    Param::number("min_th", Unit::Seconds, 0.0008, Range::between(0.0, 1e3))
+        .doc("Delay of the L queue from which it is marked")
+        .symbol("minTh")
+        .origin("RFC 9332 appendix A.1")
+        .tune(Tune::Log(0.0004, 0.02)),
+    Param::number("range", Unit::Seconds, 0.0004, Range::between(0.0, 1e3))
+        .doc("Range above `min_th` over which the marking of the L queue rises to 1; 0: a step")
+        .origin("RFC 9332 appendix A.1")
+        .tune(Tune::Log(0.0001, 0.01)),
+    Param::number("th_len", Unit::Packets, 1.0, Range::between(0.0, 1e6))
+        .doc("Number of packets in the L queue up to which none is marked for its delay")
+        .symbol("Th_len")
+        .origin("RFC 9332 appendix A.1")
+        .tune(Tune::Linear(0.0, 5.0)),
     Param::name(
         "scheduler",
         &["wrr", "ts_fifo"],
@@ -149,24 +104,14 @@ const PARAMS: &[Param] = &[
     )
     .origin("RFC 9332 leaves it open; Linux sch_dualpi2")
     .tune(Tune::Each),
-    Param::number(
-        "classic_share",
-        Unit::One,
-        0.1,
-        Range::above(0.0, 1.0),
-        "Share of the link guaranteed to the C queue, with `wrr`",
-    )
-    .origin("Linux sch_dualpi2")
-    .tune(Tune::Linear(0.05, 0.5)),
-    Param::number(
-        "tshift",
-        Unit::Seconds,
-        0.03,
-        Range::between(0.0, 1e3),
-        "Time by which a packet of the C queue must be older to go first, with `ts_fifo`",
-    )
-    .origin("twice the default target; RFC 9332 gives none")
-    .tune(Tune::Log(0.005, 0.2)),
+    Param::number("classic_share", Unit::One, 0.1, Range::above(0.0, 1.0))
+        .doc("Share of the link guaranteed to the C queue, with `wrr`")
+        .origin("Linux sch_dualpi2")
+        .tune(Tune::Linear(0.05, 0.5)),
+    Param::number("tshift", Unit::Seconds, 0.03, Range::between(0.0, 1e3))
+        .doc("Time by which a packet of the C queue must be older to go first, with `ts_fifo`")
+        .origin("twice the default target; RFC 9332 gives none")
+        .tune(Tune::Log(0.005, 0.2)),
     Param::flag("derandomize", true, "Spread marks evenly by counting, instead of drawing each")
         .symbol("recur")
         .origin("RFC 9332 appendix A.1"),

@@ -53,22 +53,12 @@ const PARAMS: &[Param] = &[
     MTU,
     FLOWS.origin("RFC 8290 section 5.2.5").tune(Tune::Log(16.0, 65_536.0)),
     QUANTUM.origin("RFC 8290 section 5.2.4"),
-    Param::number(
-        "drop_batch",
-        Unit::Packets,
-        64.0,
-        Range::between(1.0, 1e6),
-        "Maximum number of packets that the fattest queue loses at once for want of room",
-    )
-    .origin("RFC 8290 section 4.1"),
-    Param::number(
-        "ce_threshold",
-        Unit::Seconds,
-        0.0,
-        Range::between(0.0, 1e3),
-        "Sojourn time above which ECN packets are marked; 0: off",
-    )
-    .origin("RFC 8290 section 5.2.7: off"),
+    Param::number("drop_batch", Unit::Packets, 64.0, Range::between(1.0, 1e6))
+        .doc("Maximum number of packets that the fattest queue loses at once for want of room")
+        .origin("RFC 8290 section 4.1"),
+    Param::number("ce_threshold", Unit::Seconds, 0.0, Range::between(0.0, 1e3))
+        .doc("Sojourn time above which ECN packets are marked; 0: off")
+        .origin("RFC 8290 section 5.2.7: off"),
 ];
 
 /// FQ-CoDel's state.

@@ -25,14 +25,9 @@ pub const ORDER: Param = Param::name(
 .tune(Tune::Each);
 
 /// The parameter `other` of both.
-pub const OTHER: Param = Param::number(
-    "other",
-    Unit::Bytes,
-    0.0,
-    Range::between(0.0, 1e15),
-    "Rank of a packet without TCP; 0: the median rank of the waiting TCP packets",
-)
-.origin("a choice: neither ahead of most packets nor behind them");
+pub const OTHER: Param = Param::number("other", Unit::Bytes, 0.0, Range::between(0.0, 1e15))
+    .doc("Rank of a packet without TCP; 0: the median rank of the waiting TCP packets")
+    .origin("a choice: neither ahead of most packets nor behind them");
 
 id_types! {
     /// Item of the heaps: a node of the packets, or a slot if flows are ranked.

@@ -104,13 +104,9 @@ pub fn resolve(
 }
 
 /// Packet length, under a key that every algorithm accepts.
-const MEAN_PACKET: Param = Param::number(
-    "mean_packet",
-    Unit::Bytes,
-    0.0,
-    bentpipe_queue::Range::above(0.0, 65_535.0),
-    "Mean length of a packet on the link",
-);
+const MEAN_PACKET: Param =
+    Param::number("mean_packet", Unit::Bytes, 0.0, bentpipe_queue::Range::above(0.0, 65_535.0))
+        .doc("Mean length of a packet on the link");
 
 fn look_up(
     cx: &Cx<'_>,
