@@ -4,8 +4,8 @@ use std::fmt;
 
 use crate::Duration;
 
-/// A bit rate [bit/s].
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+/// A bit rate [bit/s]; serialized as that number.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, serde::Serialize)]
 pub struct Rate(u64);
 
 impl Rate {

@@ -5,41 +5,12 @@ use bentpipe_queue::aqm::threshold::Thresholds;
 use bentpipe_queue::descriptor::Algorithm;
 use bentpipe_queue::{Limit, Marking, Value, Values};
 use bentpipe_transport::tcp::Algorithm as Congestion;
-use bentpipe_units::{Duration, Rate};
+use bentpipe_units::Duration;
 use serde::Serialize;
 use serde::ser::{SerializeMap, Serializer};
 
-pub fn ns<S: Serializer>(time: &Duration, to: S) -> Result<S::Ok, S::Error> {
-    time.as_nanos().serialize(to)
-}
-
-pub fn ns_opt<S: Serializer>(time: &Option<Duration>, to: S) -> Result<S::Ok, S::Error> {
-    time.map(Duration::as_nanos).serialize(to)
-}
-
-pub fn ns_range<S: Serializer>(range: &(Duration, Duration), to: S) -> Result<S::Ok, S::Error> {
-    (range.0.as_nanos(), range.1.as_nanos()).serialize(to)
-}
-
-pub fn bps<S: Serializer>(rate: &Rate, to: S) -> Result<S::Ok, S::Error> {
-    rate.as_bps().serialize(to)
-}
-
-pub fn bps_opt<S: Serializer>(rate: &Option<Rate>, to: S) -> Result<S::Ok, S::Error> {
-    rate.map(Rate::as_bps).serialize(to)
-}
-
-pub fn bps_range<S: Serializer>(range: &(Rate, Rate), to: S) -> Result<S::Ok, S::Error> {
-    (range.0.as_bps(), range.1.as_bps()).serialize(to)
-}
-
 pub fn congestion<S: Serializer>(algorithm: &Congestion, to: S) -> Result<S::Ok, S::Error> {
     algorithm.name().serialize(to)
-}
-
-/// True for a switch that the canonical form omits because it is off.
-pub fn is_off(switch: &bool) -> bool {
-    !switch
 }
 
 /// True for a time that the canonical form omits because it is zero.

@@ -7,7 +7,6 @@ use schemars::JsonSchema;
 use serde::ser::SerializeMap;
 use serde::{Deserialize, Serialize, Serializer};
 
-use super::canonical::{bps, bps_range, ns, ns_opt, ns_range};
 use super::digest::Digest;
 use super::indexes::HostIndex;
 use super::modcod::Modcod;
@@ -62,10 +61,8 @@ pub enum Clock {
     /// Transitions in continuous time, with exponential sojourn times.
     Time {
         /// Mean sojourn time in the good state.
-        #[serde(serialize_with = "ns")]
         good: Duration,
         /// Mean sojourn time in the bad state.
-        #[serde(serialize_with = "ns")]
         bad: Duration,
     },
 }
@@ -222,10 +219,8 @@ impl Trace {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Steps {
     /// Start time and rate of each step, ascending from time zero; packets wait while the rate is zero.
-    #[serde(serialize_with = "steps")]
     pub steps: Vec<(Duration, Rate)>,
     /// Period after which the steps repeat, longer than the last start time; `None` if the last rate stays.
-    #[serde(serialize_with = "ns_opt")]
     pub repeat: Option<Duration>,
 }
 
@@ -251,10 +246,8 @@ impl Steps {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Drawn {
     /// Bounds of the uniform distribution.
-    #[serde(serialize_with = "bps_range")]
     pub uniform: (Rate, Rate),
     /// Time between two draws.
-    #[serde(serialize_with = "ns")]
     pub every: Duration,
 }
 
@@ -332,14 +325,12 @@ pub struct Fade {
     /// Standard deviation of the attenuation's logarithm.
     pub sigma: f64,
     /// Time after which the autocorrelation has fallen to 1/e: 1/beta.
-    #[serde(serialize_with = "ns")]
     pub correlation_time: Duration,
     /// Probability of rain, which determines the offset.
     pub rain: f64,
     /// Link margin [dB].
     pub margin: f64,
     /// Time between two selections of the modulation.
-    #[serde(serialize_with = "ns")]
     pub step: Duration,
 }
 
@@ -347,13 +338,10 @@ pub struct Fade {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Demand {
     /// Frame duration; requests and grants are for whole frames.
-    #[serde(serialize_with = "ns")]
     pub frame: Duration,
     /// Time from a request to the first frame that it can be granted in.
-    #[serde(serialize_with = "ns")]
     pub round_trip: Duration,
     /// Capacity assigned without a request (CRA); zero for none.
-    #[serde(serialize_with = "bps")]
     pub free: Rate,
 }
 
@@ -361,7 +349,6 @@ pub struct Demand {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Access {
     /// Overhead per transmission attempt, which occupies the link: bounds of a uniform distribution.
-    #[serde(serialize_with = "ns_range")]
     pub overhead: (Duration, Duration),
     /// Header per packet [bytes].
     pub header: u64,
@@ -370,10 +357,8 @@ pub struct Access {
     /// Maximum number of attempts.
     pub tries: u32,
     /// Time from a failed attempt to the next, during which other packets are sent.
-    #[serde(serialize_with = "ns")]
     pub try_delay: Duration,
     /// Frame duration: packets arrive at multiples of it; zero for arrival after transmission.
-    #[serde(serialize_with = "ns")]
     pub frame: Duration,
 }
 
@@ -381,23 +366,15 @@ pub struct Access {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Handover {
     /// Time between two handovers.
-    #[serde(serialize_with = "ns")]
     pub interval: Duration,
     /// Time of the first handover.
-    #[serde(serialize_with = "ns")]
     pub offset: Duration,
     /// Additional delay of a satellite, the same in both directions: bounds of a uniform distribution.
-    #[serde(serialize_with = "ns_range")]
     pub delay: (Duration, Duration),
     /// Outage after a handover.
-    #[serde(serialize_with = "ns")]
     pub outage: Duration,
     /// True if packets sent during an outage are lost, false if they wait.
     pub loses: bool,
-}
-
-fn steps<S: Serializer>(steps: &[(Duration, Rate)], to: S) -> Result<S::Ok, S::Error> {
-    to.collect_seq(steps.iter().map(|(at, rate)| (at.as_nanos(), rate.as_bps())))
 }
 
 fn name<S: Serializer>(modcod: &&'static Modcod, to: S) -> Result<S::Ok, S::Error> {

@@ -4,9 +4,8 @@ use std::sync::Arc;
 
 use bentpipe_units::{Duration, Rate};
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize, Serializer};
+use serde::{Deserialize, Serialize};
 
-use super::canonical::ns;
 use super::distribution::Distribution;
 use super::indexes::TransportIndex;
 use super::packets::Absence;
@@ -21,19 +20,14 @@ pub struct Dash {
     /// Number of viewers.
     pub flows: u32,
     /// Rates of the encodings, in ascending order; at least one.
-    #[serde(serialize_with = "rates")]
     pub ladder: Arc<[Rate]>,
     /// Duration of a segment.
-    #[serde(serialize_with = "ns")]
     pub segment: Duration,
     /// Maximum of media in the buffer; at least two segments.
-    #[serde(serialize_with = "ns")]
     pub buffer: Duration,
     /// Media in the buffer with which playback begins; at most the whole segments that fit into the buffer.
-    #[serde(serialize_with = "ns")]
     pub startup: Duration,
     /// Media in the buffer with which playback continues after a stall; at most the whole segments that fit into the buffer.
-    #[serde(serialize_with = "ns")]
     pub rebuffer: Duration,
     /// Choice of the next segment's rate.
     pub controller: Controller,
@@ -58,18 +52,15 @@ pub struct Dash {
 }
 
 /// Choice of the next segment's rate.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Controller {
     /// By the buffer's level: BBA-0 (Huang, Johari, McKeown, Trunnell & Watson, SIGCOMM 2014, section 4, algorithm 1).
+    #[default]
     Bba,
     /// By the buffer's level: BOLA-BASIC (Spiteri, Urgaonkar & Sitaraman, INFOCOM 2016).
     Bola,
     /// By the throughput of the last segments: the highest rate of at most 85 % of the harmonic mean of the last 20 (Jiang,
     /// Sekar & Zhang: FESTIVE, CoNEXT 2012).
     Rate,
-}
-
-fn rates<S: Serializer>(ladder: &Arc<[Rate]>, to: S) -> Result<S::Ok, S::Error> {
-    to.collect_seq(ladder.iter().map(|rate| rate.as_bps()))
 }

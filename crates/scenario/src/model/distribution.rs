@@ -3,17 +3,19 @@
 use std::sync::Arc;
 
 use bentpipe_units::{Duration, Rng};
-use serde::ser::SerializeStructVariant;
+use serde::ser::SerializeMap as _;
 use serde::{Serialize, Serializer};
 
 use super::digest::Digest;
 
 /// A probability distribution.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Distribution<T> {
     /// Constant.
     Fixed(T),
     /// Uniform from the first to the second value.
+    #[serde(serialize_with = "low_high")]
     Uniform(T, T),
     /// Exponential with this mean.
     Exponential(T),
@@ -45,12 +47,21 @@ pub enum Distribution<T> {
 }
 
 /// Numbers of a file.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(transparent)]
 pub struct Samples<T> {
     /// Numbers in the order of the file; at least one.
+    #[serde(skip)]
     pub values: Arc<[T]>,
     /// Identity of the file.
     pub digest: Digest,
+}
+
+fn low_high<T: Serialize, S: Serializer>(low: &T, high: &T, to: S) -> Result<S::Ok, S::Error> {
+    let mut map = to.serialize_map(Some(2))?;
+    map.serialize_entry("low", low)?;
+    map.serialize_entry("high", high)?;
+    map.end()
 }
 
 /// A quantity that can be distributed.
@@ -59,8 +70,6 @@ trait Number: Copy {
     fn of(x: f64) -> Self;
     /// Returns the quantity as a number.
     fn number(self) -> f64;
-    /// Returns the quantity in the canonical form's unit [ns, bytes].
-    fn integer(self) -> u64;
     /// Draws uniformly between two bounds.
     fn uniform(low: Self, high: Self, rng: &mut Rng) -> Self;
 }
@@ -72,10 +81,6 @@ impl Number for Duration {
 
     fn number(self) -> f64 {
         self.as_secs_f64()
-    }
-
-    fn integer(self) -> u64 {
-        self.as_nanos()
     }
 
     fn uniform(low: Self, high: Self, rng: &mut Rng) -> Self {
@@ -91,10 +96,6 @@ impl Number for u64 {
 
     fn number(self) -> f64 {
         self as f64
-    }
-
-    fn integer(self) -> u64 {
-        self
     }
 
     fn uniform(low: Self, high: Self, rng: &mut Rng) -> Self {
@@ -190,44 +191,6 @@ impl Distribution<u64> {
     #[must_use]
     pub fn mean(&self) -> f64 {
         mean(self)
-    }
-}
-
-impl<T: Number> Serialize for Distribution<T> {
-    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        const NAME: &str = "Distribution";
-        match self {
-            Self::Fixed(x) => to.serialize_newtype_variant(NAME, 0, "fixed", &x.integer()),
-            Self::Uniform(low, high) => {
-                let mut fields = to.serialize_struct_variant(NAME, 1, "uniform", 2)?;
-                fields.serialize_field("low", &low.integer())?;
-                fields.serialize_field("high", &high.integer())?;
-                fields.end()
-            }
-            Self::Exponential(mean) => to.serialize_newtype_variant(NAME, 2, "exponential", &mean.integer()),
-            Self::Normal { mean, std } => {
-                let mut fields = to.serialize_struct_variant(NAME, 3, "normal", 2)?;
-                fields.serialize_field("mean", &mean.integer())?;
-                fields.serialize_field("std", &std.integer())?;
-                fields.end()
-            }
-            Self::Erlang { shape, mean } => {
-                let mut fields = to.serialize_struct_variant(NAME, 4, "erlang", 2)?;
-                fields.serialize_field("shape", shape)?;
-                fields.serialize_field("mean", &mean.integer())?;
-                fields.end()
-            }
-            Self::Pareto { shape, mean } => {
-                let mut fields = to.serialize_struct_variant(NAME, 5, "pareto", 2)?;
-                fields.serialize_field("shape", shape)?;
-                fields.serialize_field("mean", &mean.integer())?;
-                fields.end()
-            }
-            Self::Choice(components) => {
-                to.serialize_newtype_variant(NAME, 6, "choice", &components.iter().collect::<Vec<_>>())
-            }
-            Self::Trace(samples) => to.serialize_newtype_variant(NAME, 7, "trace", &samples.digest),
-        }
     }
 }
 

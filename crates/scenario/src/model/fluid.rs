@@ -4,7 +4,6 @@ use bentpipe_units::Duration;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize, Serializer};
 
-use super::canonical::ns;
 use super::digest::Digest;
 use crate::error::Error;
 
@@ -21,13 +20,10 @@ pub struct Models {
     #[serde(rename = "laws")]
     pub fluid_variant: Option<FluidVariant>,
     /// Unit of time of the papers' equations.
-    #[serde(serialize_with = "ns")]
     pub time_unit: Duration,
     /// Step of the integration.
-    #[serde(serialize_with = "ns")]
     pub step: Duration,
     /// Length of the history that the integration keeps.
-    #[serde(serialize_with = "ns")]
     pub history: Duration,
     /// Measured series that drive the fluid equations, or the error in their file, which does not affect a simulation.
     #[serde(serialize_with = "if_read")]

@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::aqm::{AqmSpec, MarkingSpec, SchedulerSpec};
-use super::canonical::{bps, bps_opt, is_off, limit, ns, ns_opt, queue, sharing};
+use super::canonical::{limit, queue, sharing};
 use super::indexes::LinkIndex;
 
 /// A satellite gateway with the terminal at the far end of its satellite link.
@@ -148,7 +148,6 @@ pub struct ReceiveQueue {
     #[serde(serialize_with = "limit")]
     pub limit: Limit,
     /// Service rate; `None` if packets pass at once.
-    #[serde(serialize_with = "bps_opt")]
     pub rate: Option<Rate>,
 }
 
@@ -158,7 +157,6 @@ pub struct Pep {
     /// Protocols whose connections the PEP splits.
     pub split: Vec<Protocol>,
     /// Processing time between the receive queue and the transmit queue.
-    #[serde(serialize_with = "ns")]
     pub delay: Duration,
     /// Size of a buffer [bytes].
     pub buffer: u64,
@@ -189,13 +187,11 @@ pub struct TransmitQueue {
 #[derive(Clone, Debug, Serialize)]
 pub struct Regulator {
     /// Rate on the wire; if it follows the satellite link, that link's mean rate.
-    #[serde(serialize_with = "bps")]
     pub rate: Rate,
     /// True if the rate follows the satellite link's capacity.
-    #[serde(skip_serializing_if = "is_off")]
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub follows_link: bool,
     /// Time between two bursts, each of the packets that the rate allows; `None` if packets leave one by one.
-    #[serde(serialize_with = "ns_opt")]
     pub tick: Option<Duration>,
 }
 
@@ -213,6 +209,5 @@ pub struct Spacelink {
     /// Number of packets per acknowledgement.
     pub ack_every: u32,
     /// Maximum delay of an acknowledgement.
-    #[serde(serialize_with = "ns")]
     pub ack_delay: Duration,
 }

@@ -6,7 +6,7 @@ use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
 
 use super::aqm::{AqmSpec, SchedulerSpec};
-use super::canonical::{bps_opt, limit, marking};
+use super::canonical::{limit, marking};
 use super::channel::{Access, Capacity, Demand, Handover, Loss};
 use super::distribution::Distribution;
 
@@ -33,7 +33,6 @@ pub struct Link {
 #[derive(Clone, Debug, Serialize)]
 pub struct Direction {
     /// Transmission rate; `None` if transmission takes no time.
-    #[serde(serialize_with = "bps_opt")]
     pub rate: Option<Rate>,
     /// Variable capacity, in place of a rate.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -6,7 +6,6 @@ use bentpipe_units::{Duration, Rate};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize, Serializer};
 
-use super::canonical::{bps, ns, ns_opt};
 use super::digest::Digest;
 use super::distribution::Distribution;
 use super::indexes::TransportIndex;
@@ -20,7 +19,7 @@ pub struct Packets {
     /// Number of flows.
     pub flows: u32,
     /// Packet pattern of a flow.
-    #[serde(flatten, serialize_with = "shared")]
+    #[serde(flatten)]
     pub pattern: Arc<Pattern>,
     /// Start time, since the beginning of the run.
     pub start: Distribution<Duration>,
@@ -29,18 +28,12 @@ pub struct Packets {
     pub away: Vec<Absence>,
 }
 
-fn shared<S: Serializer>(pattern: &Arc<Pattern>, to: S) -> Result<S::Ok, S::Error> {
-    pattern.as_ref().serialize(to)
-}
-
 /// A period during which traffic is absent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Absence {
     /// Departure, since the beginning of the run.
-    #[serde(serialize_with = "ns")]
     pub from: Duration,
     /// Return, since the beginning of the run.
-    #[serde(serialize_with = "ns")]
     pub until: Duration,
 }
 
@@ -51,7 +44,6 @@ pub enum Pattern {
     /// Constant bit rate.
     Cbr {
         /// Rate.
-        #[serde(serialize_with = "bps")]
         rate: Rate,
         /// Packet length.
         #[serde(serialize_with = "length")]
@@ -60,7 +52,6 @@ pub enum Pattern {
     /// Exponential interarrival times.
     Poisson {
         /// Mean rate.
-        #[serde(serialize_with = "bps")]
         rate: Rate,
         /// Packet length.
         #[serde(serialize_with = "length")]
@@ -69,7 +60,6 @@ pub enum Pattern {
     /// Alternation between a constant bit rate and silence.
     OnOff {
         /// Rate in the on state.
-        #[serde(serialize_with = "bps")]
         rate: Rate,
         /// Packet length.
         #[serde(serialize_with = "length")]
@@ -94,7 +84,6 @@ pub enum Pattern {
         /// Frames.
         frames: Frames,
         /// Time between two frames.
-        #[serde(serialize_with = "ns")]
         interval: Duration,
         /// Maximum packet length [bytes].
         packet: u64,
@@ -108,7 +97,6 @@ pub enum Pattern {
         /// Packet length [bytes].
         packet: u64,
         /// Time between two packets.
-        #[serde(serialize_with = "ns")]
         interval: Duration,
         /// Duration of a talk spurt.
         talk: Distribution<Duration>,
@@ -118,7 +106,7 @@ pub enum Pattern {
         #[serde(skip)]
         codec: Codec,
         /// Delay that the jitter buffer adds to that of a call's first packet; `None` if it adapts.
-        #[serde(skip_serializing_if = "Option::is_none", serialize_with = "ns_opt")]
+        #[serde(skip_serializing_if = "Option::is_none")]
         jitter_buffer: Option<Duration>,
     },
     /// Replay of a packet capture, once.
@@ -129,10 +117,11 @@ pub enum Pattern {
 }
 
 /// A codec.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Codec {
     /// ITU-T G.711: 64 kbit/s.
+    #[default]
     G711,
     /// ITU-T G.729: 8 kbit/s.
     G729,
@@ -236,10 +225,8 @@ fn length<S: Serializer>(packet: &Distribution<u64>, to: S) -> Result<S::Ok, S::
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct State {
     /// Mean rate.
-    #[serde(serialize_with = "bps")]
     pub rate: Rate,
     /// Mean sojourn time, exponential.
-    #[serde(serialize_with = "ns")]
     pub sojourn: Duration,
 }
 

@@ -3,20 +3,16 @@
 use bentpipe_units::Duration;
 use serde::Serialize;
 
-use super::canonical::ns;
 use super::indexes::{GatewayIndex, LinkIndex};
 
 /// Length, sampling and seed of the runs.
 #[derive(Clone, Debug, Serialize)]
 pub struct Run {
     /// Warm-up: simulated time before the measurement.
-    #[serde(serialize_with = "ns")]
     pub warmup: Duration,
     /// Measured simulated time, after the warm-up.
-    #[serde(serialize_with = "ns")]
     pub duration: Duration,
     /// Time between two samples of a time series.
-    #[serde(serialize_with = "ns")]
     pub sample_interval: Duration,
     /// Seed of the first run; run i after it has `seed + i`.
     pub seed: u64,

@@ -4,7 +4,6 @@ use bentpipe_units::{Duration, Rate};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::canonical::{bps_opt, ns};
 use super::dash::Dash;
 use super::distribution::Distribution;
 use super::indexes::{HostIndex, LinkIndex, TransportIndex};
@@ -43,10 +42,8 @@ pub struct Traffic {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Profile {
     /// Duration of a day.
-    #[serde(serialize_with = "ns")]
     pub day: Duration,
     /// Times since the beginning of the run, ascending and less than a day, and the shares there, from 0 to 1.
-    #[serde(serialize_with = "points")]
     pub points: Vec<(Duration, f64)>,
 }
 
@@ -88,10 +85,6 @@ fn deadline<S: serde::Serializer>(
 
 fn is_default_codepoint(dscp: &u8) -> bool {
     *dscp == 0
-}
-
-fn points<S: serde::Serializer>(points: &[(Duration, f64)], to: S) -> Result<S::Ok, S::Error> {
-    to.collect_seq(points.iter().map(|(at, share)| (at.as_nanos(), share)))
 }
 
 impl Traffic {
@@ -194,7 +187,6 @@ pub struct Pages {
     /// Size of a request [bytes].
     pub request_size: u64,
     /// Rate limit of a connection, enforced by the server's pacing; `None` without a limit.
-    #[serde(serialize_with = "bps_opt")]
     pub rate_cap: Option<Rate>,
     /// Ramp of session starts; `None` if all start at once.
     pub ramp: Option<Ramp>,
@@ -234,10 +226,8 @@ pub struct Ramp {
     /// Number of starts per step.
     pub sessions: u32,
     /// Duration of a step, over which its starts are spread evenly.
-    #[serde(serialize_with = "ns")]
     pub over: Duration,
     /// Pause after a step.
-    #[serde(serialize_with = "ns")]
     pub pause: Duration,
 }
 
@@ -259,7 +249,6 @@ pub struct Bulk {
     /// Size of a transfer [bytes]; `None` if unlimited.
     pub bytes: Option<u64>,
     /// Rate limit of a connection, enforced by the sender's pacing; `None` without a limit.
-    #[serde(serialize_with = "bps_opt")]
     pub rate_cap: Option<Rate>,
     /// Periods of absence: transfers are aborted at the start and restarted at the end.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -279,7 +268,6 @@ pub struct Files {
     /// Size of a file [bytes].
     pub size: Distribution<u64>,
     /// Rate limit of a connection, enforced by the sender's pacing; `None` without a limit.
-    #[serde(serialize_with = "bps_opt")]
     pub rate_cap: Option<Rate>,
     /// Start time of a source, since the beginning of the run.
     pub start: Distribution<Duration>,

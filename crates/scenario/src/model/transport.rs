@@ -8,7 +8,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::{Deserializer, Error, Unexpected, Visitor};
 use serde::{Deserialize, Serialize, Serializer};
 
-use super::canonical::{bps, bps_opt, congestion, is_off, is_zero, ns, ns_opt};
+use super::canonical::{congestion, is_zero};
 
 /// A transport.
 #[derive(Clone, Debug)]
@@ -92,7 +92,7 @@ pub struct Tcp {
     /// Headers of a segment on the wire, all layers [bytes].
     pub header: u64,
     /// True if TCP options add to the length on the wire.
-    #[serde(skip_serializing_if = "is_off")]
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub option_bytes: bool,
     /// Initial window [segments].
     pub initial_window: u32,
@@ -106,19 +106,15 @@ pub struct Tcp {
     /// Initial slow start threshold [bytes]; `None` without a bound.
     pub initial_ssthresh: Option<u64>,
     /// Retransmission timeout before the first measurement.
-    #[serde(serialize_with = "ns")]
     pub initial_rto: Duration,
     /// Minimum retransmission timeout.
-    #[serde(serialize_with = "ns")]
     pub min_rto: Duration,
     /// Estimator of the retransmission timeout.
     #[serde(skip_serializing_if = "Rto::is_rfc6298")]
     pub rto: Rto,
     /// Maximum retransmission timeout.
-    #[serde(serialize_with = "ns")]
     pub max_rto: Duration,
     /// Granularity of the clock that measures round-trip times.
-    #[serde(serialize_with = "ns")]
     pub clock_granularity: Duration,
     /// True with limited transmit.
     pub limited_transmit: bool,
@@ -129,42 +125,41 @@ pub struct Tcp {
     /// True with appropriate byte counting.
     pub abc: bool,
     /// Delayed acknowledgement timeout; `None` if every segment is acknowledged at once.
-    #[serde(serialize_with = "ns_opt")]
     pub delayed_ack: Option<Duration>,
     /// True if only the first partial acknowledgement restarts the retransmission timer.
     pub impatient: bool,
     /// True if congestion reduces to a share of cwnd, false if to a share of the bytes in flight.
-    #[serde(skip_serializing_if = "is_off")]
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub half_of_cwnd: bool,
     /// True with the recovery of ns-2.
-    #[serde(skip_serializing_if = "is_off")]
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub ns2_recovery: bool,
     /// True if a timeout retransmits everything from the first unacknowledged segment.
     pub go_back_n: bool,
     /// True if an idle connection restarts from the initial window.
     pub slow_start_restart: bool,
     /// True with HyStart++.
-    #[serde(skip_serializing_if = "is_off")]
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub hystart: bool,
     /// True with pacing.
-    #[serde(skip_serializing_if = "is_off")]
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub pacing: bool,
     /// Feedback of congestion marks.
     pub ecn: Ecn,
     /// True with RACK-TLP loss detection.
-    #[serde(skip_serializing_if = "is_off")]
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub rack: bool,
     /// True with Eifel detection of spurious timeouts.
-    #[serde(skip_serializing_if = "is_off")]
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub eifel: bool,
     /// True with timestamps.
-    #[serde(skip_serializing_if = "is_off")]
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub timestamps: bool,
     /// Window scale shift; `None` for windows of any length without the option.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub window_scale: Option<u8>,
     /// Maximum random processing delay before a host sends.
-    #[serde(serialize_with = "ns", skip_serializing_if = "is_zero")]
+    #[serde(skip_serializing_if = "is_zero")]
     pub overhead: Duration,
     /// Maximum number of SYN retransmissions.
     pub syn_retries: u32,
@@ -281,26 +276,20 @@ pub struct Sctp {
     /// Maximum window growth per acknowledgement in slow start [full DATA chunks].
     pub slow_start_limit: u32,
     /// Granularity of the clock that measures round-trip times.
-    #[serde(serialize_with = "ns")]
     pub clock_granularity: Duration,
     /// Number of packets per acknowledgement.
     pub sack_every: u32,
     /// SACK.Delay.
-    #[serde(serialize_with = "ns")]
     pub sack_delay: Duration,
     /// RTO.Initial.
-    #[serde(serialize_with = "ns")]
     pub rto_initial: Duration,
     /// RTO.Min.
-    #[serde(serialize_with = "ns")]
     pub rto_min: Duration,
     /// RTO.Max.
-    #[serde(serialize_with = "ns")]
     pub rto_max: Duration,
     /// Max.Burst [packets].
     pub max_burst: u32,
     /// Valid.Cookie.Life.
-    #[serde(serialize_with = "ns")]
     pub valid_cookie_life: Duration,
     /// Association.Max.Retrans.
     pub association_max_retrans: u32,
@@ -318,7 +307,6 @@ pub struct Rtp {
     /// Rate of the media clock [1/s].
     pub clock_rate: u32,
     /// Time between two reports of one end.
-    #[serde(serialize_with = "ns")]
     pub rtcp_interval: Duration,
     /// True if the source adapts its rate to the loss.
     pub adapt: bool,
@@ -331,12 +319,9 @@ pub struct Rtp {
     /// Factor of a decrease.
     pub decrease: f64,
     /// Summand of an increase.
-    #[serde(serialize_with = "bps")]
     pub increase: Rate,
     /// Minimum rate.
-    #[serde(serialize_with = "bps")]
     pub min_rate: Rate,
     /// Maximum rate; `None` for the source's own rate.
-    #[serde(serialize_with = "bps_opt")]
     pub max_rate: Option<Rate>,
 }

@@ -3,6 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::SECOND;
 use super::forms::{Chance, Either, Share};
 use super::quantity::{AnyRate, HeaderSize, Rate, Span, SymbolRate, Time, Whole};
 use crate::model::{LossAt, LossOf};
@@ -98,7 +99,7 @@ pub struct Fade {
     /// Standard deviation of the attenuation's logarithm, above 0 to 5.
     pub sigma: f64,
     /// Time after which the autocorrelation of the attenuation's logarithm has fallen to 1/e. P.1853: 1/beta, "5000 s".
-    #[serde(default = "correlation_time")]
+    #[serde(default = "Span::just::<{ 5000 * SECOND }>")]
     pub correlation_time: Span,
     /// Probability of rain. 1: always, without an offset (Maseng & Bakken).
     #[serde(default = "surely")]
@@ -107,20 +108,12 @@ pub struct Fade {
     #[serde(default = "margin")]
     pub margin: f64,
     /// Time between two selections of the modulation.
-    #[serde(default = "second")]
+    #[serde(default = "Span::just::<SECOND>")]
     pub step: Span,
-}
-
-fn correlation_time() -> Span {
-    Span::of(5_000_000_000_000)
 }
 
 fn margin() -> f64 {
     1.0
-}
-
-fn second() -> Span {
-    Span::of(1_000_000_000)
 }
 
 /// Demand assignment: capacity that the sender requests frame by frame; `rate` is its transmission rate within a grant.
@@ -129,21 +122,13 @@ fn second() -> Span {
 pub struct Demand {
     /// Frame duration. At the start of a frame the sender requests capacity for its backlog and may use what is
     /// granted.
-    #[serde(default = "frame")]
+    #[serde(default = "Span::just::<{ SECOND / 20 }>")]
     pub frame: Span,
     /// Time from a request to the first frame that it can be granted in. Default: the link's round-trip delay.
     pub round_trip: Option<Time>,
     /// Capacity assigned without a request (CRA).
-    #[serde(default = "nothing")]
+    #[serde(default = "AnyRate::just::<0>")]
     pub free: AnyRate,
-}
-
-fn frame() -> Span {
-    Span::of(50_000_000)
-}
-
-fn nothing() -> AnyRate {
-    AnyRate::of(0)
 }
 
 /// An access link of a known kind, or a table that adapts one.
@@ -189,7 +174,7 @@ pub enum AccessName {
 #[serde(deny_unknown_fields)]
 pub struct Handover {
     /// Time between two handovers.
-    #[serde(default = "starlink")]
+    #[serde(default = "Span::just::<{ 15 * SECOND }>")]
     pub interval: Span,
     /// Time of the first handover. Default: one interval.
     pub offset: Option<Time>,
@@ -198,35 +183,24 @@ pub struct Handover {
     #[serde(default = "no_delay")]
     pub delay: [Time; 2],
     /// Outage after a handover.
-    #[serde(default = "no_time")]
+    #[serde(default = "Time::just::<0>")]
     pub outage: Time,
     /// Treatment of packets during an outage.
-    #[serde(default = "hold")]
+    #[serde(default)]
     pub during: DuringName,
 }
 
-fn starlink() -> Span {
-    Span::of(15_000_000_000)
-}
-
-fn no_time() -> Time {
-    Time::of(0)
-}
-
 fn no_delay() -> [Time; 2] {
-    [no_time(), no_time()]
-}
-
-fn hold() -> DuringName {
-    DuringName::Hold
+    [Time::of(0); 2]
 }
 
 /// Treatment of packets during an outage.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[schemars(rename = "During")]
 pub enum DuringName {
     /// Packets wait in front of the link.
+    #[default]
     Hold,
     /// Packets that are sent are lost.
     Lose,

@@ -3,12 +3,12 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::MOST;
 use super::dscp::Dscp;
 use super::forms::Distribution;
 use super::profile::Profile;
 use super::quantity::{PercentageKind, Rate, Size, Span, SpanKind, Time, TimeKind, Whole};
-use super::traffic::{Ramp, default_transport, no_time, one_flow, request_size};
+use super::traffic::{Ramp, default_transport, no_time};
+use super::{MOST, SECOND};
 use crate::model::Controller;
 
 /// Adaptive video over HTTP (ISO/IEC 23009-1, DASH): viewers fetch segment after segment from servers, each at a rate of the
@@ -25,30 +25,30 @@ pub struct Dash {
     #[serde(default = "default_transport")]
     pub transport: String,
     /// Number of viewers.
-    #[serde(default = "one_flow")]
+    #[serde(default = "Whole::<1, MOST>::just::<1>")]
     pub flows: Whole<1, MOST>,
     /// Rates of the encodings, in ascending order. Default: the H.264 variants that Apple recommends (HLS Authoring
     /// Specification for Apple Devices, video average bit rates).
     #[serde(default = "ladder")]
     pub ladder: Vec<Rate>,
     /// Duration of a segment.
-    #[serde(default = "segment")]
+    #[serde(default = "Span::just::<{ 4 * SECOND }>")]
     pub segment: Span,
     /// Maximum of media in the buffer: the client waits until there is room for a whole segment. At least two segments.
-    #[serde(default = "buffer")]
+    #[serde(default = "Span::just::<{ 30 * SECOND }>")]
     pub buffer: Span,
     /// Media in the buffer with which playback begins. Default: one segment.
     pub startup: Option<Span>,
     /// Media in the buffer with which playback continues after a stall. Default: `startup`.
     pub rebuffer: Option<Span>,
     /// Choice of the next segment's rate.
-    #[serde(default = "controller")]
+    #[serde(default)]
     pub controller: Controller,
     /// Size of a segment relative to its rate times its duration: a percentage or a distribution. Default: constant bit
     /// rate.
     pub size_variation: Option<Distribution<PercentageKind>>,
     /// Size of a request.
-    #[serde(default = "request_size")]
+    #[serde(default = "Size::just::<300>")]
     pub request_size: Size,
     /// Duration of a viewing, from its request to the viewer's leaving: a time or a distribution. Default: to the end of the
     /// run.
@@ -78,16 +78,4 @@ pub struct Dash {
 
 fn ladder() -> Vec<Rate> {
     [145, 365, 730, 1100, 2000, 3000, 4500, 6000, 7800].map(|kbps| Rate::of(1000 * kbps)).to_vec()
-}
-
-fn segment() -> Span {
-    Span::of(4_000_000_000)
-}
-
-fn buffer() -> Span {
-    Span::of(30_000_000_000)
-}
-
-fn controller() -> Controller {
-    Controller::Bba
 }

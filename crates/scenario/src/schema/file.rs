@@ -3,16 +3,16 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::MOST;
 use super::aqm::Aqm;
 use super::forms::Named;
 use super::gateway::Gateways;
-use super::link::{Link, zero};
+use super::link::Link;
 use super::models::Models;
 use super::quantity::{Span, Time, Whole};
 use super::thresholds::Thresholds;
 use super::traffic::Traffic;
 use super::transport::Transport;
+use super::{MOST, SECOND};
 
 /// A scenario: the network, its traffic and the measurement.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
@@ -65,18 +65,18 @@ pub struct File {
 #[serde(deny_unknown_fields)]
 pub struct Run {
     /// Warm-up: simulated time before the measurement.
-    #[serde(default = "zero")]
+    #[serde(default = "Time::just::<0>")]
     pub warmup: Time,
     /// Measured simulated time, after the warm-up.
     pub duration: Span,
     /// Time between two samples of a time series.
-    #[serde(default = "sample_interval")]
+    #[serde(default = "Span::just::<{ SECOND / 10 }>")]
     pub sample_interval: Span,
     /// Seed of the random numbers; run i after the first has this seed plus i.
     #[serde(default = "one")]
     pub seed: u64,
     /// Number of runs.
-    #[serde(default = "once")]
+    #[serde(default = "Whole::<1, 10_000>::just::<1>")]
     pub runs: Whole<1, 10_000>,
     /// Settings that a comparison uses if none are named.
     #[serde(default)]
@@ -91,7 +91,7 @@ pub struct Run {
 #[serde(deny_unknown_fields)]
 pub struct Host {
     /// Number of hosts.
-    #[serde(default = "single")]
+    #[serde(default = "Whole::<1, MOST>::just::<1>")]
     pub count: Whole<1, MOST>,
 }
 
@@ -121,18 +121,6 @@ pub struct Printed {
     pub calibrated: bool,
 }
 
-fn sample_interval() -> Span {
-    Span::of(100_000_000)
-}
-
 fn one() -> u64 {
     1
-}
-
-fn once() -> Whole<1, 10_000> {
-    Whole(1)
-}
-
-fn single() -> Whole<1, MOST> {
-    Whole(1)
 }

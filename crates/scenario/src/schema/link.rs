@@ -121,7 +121,7 @@ pub struct Queue {
     /// Capacity of the queue. Default: unlimited.
     pub limit: Option<Limit>,
     /// Effect of a mark.
-    #[serde(default = "drop")]
+    #[serde(default)]
     pub marking: MarkingName,
     /// AQM. Default: none (tail drop).
     #[serde(default)]
@@ -129,11 +129,12 @@ pub struct Queue {
 }
 
 /// Effect of a mark at a link's queue.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[schemars(rename = "Marking")]
 pub enum MarkingName {
     /// Drops the packet.
+    #[default]
     Drop,
     /// Sets CE in the packet's ECN field; drops a packet whose transport does not support ECN.
     Ecn,
@@ -218,12 +219,8 @@ pub struct LimitTable {
     pub time: Option<Span>,
 }
 
-pub fn zero() -> Time {
-    Time::of(0)
-}
-
 fn no_delay() -> Delay {
-    Either::Plain(zero())
+    Either::Plain(Time::of(0))
 }
 
 fn no_loss() -> Loss {
@@ -232,8 +229,4 @@ fn no_loss() -> Loss {
 
 pub fn fifo() -> Scheduler {
     Scheduler::named("fifo")
-}
-
-fn drop() -> MarkingName {
-    MarkingName::Drop
 }

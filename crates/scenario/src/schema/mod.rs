@@ -24,3 +24,6 @@ pub mod transport;
 
 /// Maximum number of hosts, sessions or flows of a group.
 pub const MOST: u32 = 1_000_000;
+
+/// A second [ns].
+pub const SECOND: u64 = 1_000_000_000;

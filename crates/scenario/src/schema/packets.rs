@@ -3,14 +3,14 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::MOST;
 use super::dscp::Dscp;
 use super::forms::Distribution;
 use super::profile::Profile;
 use super::quantity::{
     AnyRate, PacketSize, PacketSizeKind, Rate, SizeKind, Span, SpanKind, Time, TimeKind, Whole,
 };
-use super::traffic::{no_time, one_flow};
+use super::traffic::no_time;
+use super::{MOST, SECOND};
 use crate::model::{Application, Codec};
 
 /// Defines the kinds of packet sources: common keys plus those of the kind.
@@ -28,7 +28,7 @@ macro_rules! sources {
             /// packet is a UDP datagram.
             pub transport: Option<String>,
             /// Number of flows.
-            #[serde(default = "one_flow")]
+            #[serde(default = "Whole::<1, MOST>::just::<1>")]
             pub flows: Whole<1, MOST>,
             $($own)*
             /// Start time, since the beginning of the run: a time or a distribution.
@@ -142,10 +142,10 @@ sources! {
         /// Frames per second. Default: from the times in the file, or 25 with `gop`.
         pub fps: Option<f64>,
         /// Maximum packet length, as a datagram on the wire.
-        #[serde(default = "ethernet")]
+        #[serde(default = "PacketSize::just::<1500>")]
         pub packet: PacketSize,
         /// Transmission of the packets of a frame.
-        #[serde(default = "burst")]
+        #[serde(default)]
         pub send: Sending,
         /// True if each flow starts at a random frame, false if at the first.
         #[serde(default = "yes")]
@@ -156,10 +156,10 @@ sources! {
     /// (IPv4, UDP, RTP). Flow i connects host i of both groups, modulo the sizes of the groups.
     Voip {
         /// Codec.
-        #[serde(default = "g711")]
+        #[serde(default)]
         pub codec: Codec,
         /// Voice per packet: a multiple of 10 ms, at most 200 ms (RFC 3551, 4.2).
-        #[serde(default = "voice_interval")]
+        #[serde(default = "Span::just::<{ SECOND / 50 }>")]
         pub interval: Span,
         /// Duration of a talk spurt. Default: exponential with the mean of ITU-T P.59, 1.004 s.
         #[serde(default = "talk")]
@@ -218,33 +218,18 @@ pub struct Gop {
 }
 
 /// Transmission of the packets of a frame.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Sending {
     /// In one burst.
+    #[default]
     Burst,
     /// Spread evenly over the frame interval.
     Spread,
 }
 
-fn ethernet() -> PacketSize {
-    PacketSize::of(1500)
-}
-
-fn burst() -> Sending {
-    Sending::Burst
-}
-
 fn yes() -> bool {
     true
-}
-
-fn g711() -> Codec {
-    Codec::G711
-}
-
-fn voice_interval() -> Span {
-    Span::of(20_000_000)
 }
 
 fn talk() -> Distribution<SpanKind> {

@@ -33,7 +33,7 @@ pub struct ProfileTable {
     #[serde(default = "day")]
     pub day: Span,
     /// Time of day at which the run begins, below 24 h.
-    #[serde(default = "super::link::zero")]
+    #[serde(default = "Time::just::<0>")]
     pub start: Time,
 }
 
@@ -41,7 +41,7 @@ impl Profile {
     /// Returns the points, the duration of a day and the time of day at which the run begins.
     pub fn parts(&self) -> (&Points, Span, Time) {
         match self {
-            Self::Points(points) => (points, day(), super::link::zero()),
+            Self::Points(points) => (points, day(), Time::of(0)),
             Self::Table(table) => (&table.points, table.day, table.start),
         }
     }

@@ -95,6 +95,11 @@ impl<K: Kind> Quantity<K> {
         Self(number, PhantomData)
     }
 
+    /// Returns `N`; as a path, a key's default.
+    pub const fn just<const N: u64>() -> Self {
+        Self::of(N)
+    }
+
     /// Returns the schema of the quantity as text with a unit.
     pub fn text_schema() -> Schema {
         let d = K::DIMENSION;
@@ -190,6 +195,13 @@ impl<K: Kind> JsonSchema for Quantity<K> {
 #[derive(Clone, Copy, Debug, Serialize)]
 #[serde(transparent)]
 pub struct Whole<const MIN: u32, const MAX: u32>(pub u32);
+
+impl<const MIN: u32, const MAX: u32> Whole<MIN, MAX> {
+    /// Returns `N`; as a path, a key's default.
+    pub const fn just<const N: u32>() -> Self {
+        Self(N)
+    }
+}
 
 impl<'de, const MIN: u32, const MAX: u32> Deserialize<'de> for Whole<MIN, MAX> {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {

@@ -176,7 +176,7 @@ pub struct Pages {
     /// Size of an object: a size or a distribution.
     pub object_size: Distribution<SizeKind>,
     /// Number of objects per page.
-    #[serde(default = "single")]
+    #[serde(default = "Whole::<1, 10_000>::just::<1>")]
     pub objects_per_page: Whole<1, 10_000>,
     /// Use of connections. Default: `page`, unless `http` is given.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -188,7 +188,7 @@ pub struct Pages {
     #[serde(default = "no_time")]
     pub think_time: Distribution<TimeKind>,
     /// Size of a request.
-    #[serde(default = "request_size")]
+    #[serde(default = "Size::just::<300>")]
     pub request_size: Size,
     /// Rate limit of a connection, enforced by the server's pacing. Default: no limit.
     pub rate_cap: Option<Rate>,
@@ -217,7 +217,7 @@ pub struct Ramp {
     /// Duration of a step, over which its starts are spread evenly.
     pub over: Time,
     /// Pause after a step.
-    #[serde(default = "super::link::zero")]
+    #[serde(default = "Time::just::<0>")]
     pub pause: Time,
 }
 
@@ -233,7 +233,7 @@ pub struct Bulk {
     #[serde(default = "default_transport")]
     pub transport: String,
     /// Number of transfers.
-    #[serde(default = "one_flow")]
+    #[serde(default = "Whole::<1, MOST>::just::<1>")]
     pub flows: Whole<1, MOST>,
     /// Start time, since the beginning of the run: a time or a distribution.
     #[serde(default = "no_time")]
@@ -275,7 +275,7 @@ pub struct Files {
     #[serde(default = "default_transport")]
     pub transport: String,
     /// Number of independent sources of transfers.
-    #[serde(default = "one_flow")]
+    #[serde(default = "Whole::<1, MOST>::just::<1>")]
     pub sources: Whole<1, MOST>,
     /// Time between the starts of two transfers of a source: a time or a distribution. An exponential distribution
     /// makes them a Poisson process.
@@ -317,7 +317,7 @@ pub struct Probe {
     #[serde(default = "default_transport")]
     pub transport: String,
     /// Number of clients that send probes.
-    #[serde(default = "one_flow")]
+    #[serde(default = "Whole::<1, MOST>::just::<1>")]
     pub sessions: Whole<1, MOST>,
     /// Time from the end of a client's probe to its next: a time or a distribution.
     #[serde(default = "probe_interval")]
@@ -335,18 +335,6 @@ pub fn default_transport() -> String {
     "default".to_owned()
 }
 
-fn single() -> Whole<1, 10_000> {
-    Whole(1)
-}
-
-pub fn one_flow() -> Whole<1, MOST> {
-    Whole(1)
-}
-
 pub fn no_time() -> Distribution<TimeKind> {
     Distribution::Plain(Time::of(0))
-}
-
-pub fn request_size() -> Size {
-    Size::of(300)
 }
