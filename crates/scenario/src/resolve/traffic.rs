@@ -35,14 +35,14 @@ pub fn mean_packet(
     }
     let mut longest: Option<u64> = None;
     for (name, t) in file.traffic.iter() {
-        if let Some(wanted) = t.transport() {
+        if let Some(wanted) = t.source().common().transport {
             let path = step(&named("traffic", name), "transport");
             let transport = transports.iter().find(|t| t.name() == wanted);
             let others = transports.iter().map(Transport::name).filter(|name| *name != DEFAULT);
             let unnamed = |name: &&str| !transports.iter().any(|t| t.name() == *name);
             let presets = presets::PRESETS.iter().map(|p| p.name).filter(unnamed);
             let known = others.chain([DEFAULT]).chain(presets);
-            let transport = transport.ok_or_else(|| match t.packets() {
+            let transport = transport.ok_or_else(|| match t.source().packets() {
                 Some(_) => {
                     let choices = choices(wanted, known);
                     cx.error(&path, format!("found \"{wanted}\"; {choices}; default: UDP datagrams"))
@@ -85,7 +85,8 @@ pub fn traffic(
     for ((name, raw), pattern) in file.traffic.iter().zip(patterns) {
         let path = named("traffic", name);
         check_name(cx, &path, name)?;
-        let (from_name, to_name) = raw.ends();
+        let common = raw.source().common();
+        let (from_name, to_name) = (common.from, common.to);
         let find = |key: &str, wanted: &str| {
             let known = hosts.iter().map(|h| h.name.as_str());
             let found = hosts.iter().position(|h| h.name == wanted);
@@ -119,8 +120,8 @@ pub fn traffic(
             };
             return Err(cx.error(&step(&path, "from"), problem));
         }
-        let transport = raw
-            .transport()
+        let transport = common
+            .transport
             .and_then(|name| transports.iter().position(|t| t.name() == name))
             .map(TransportIndex);
         let cap = match raw {
@@ -135,13 +136,13 @@ pub fn traffic(
             return Err(cx.error(&step(&path, "rate_cap"), problem));
         }
         let kind = kind(cx, &path, raw, transport, pattern)?;
-        if let Some(problem) = raw.class().and_then(name_problem) {
+        if let Some(problem) = common.class.and_then(name_problem) {
             return Err(cx.error(&step(&path, "class"), problem));
         }
-        let class = raw.class().filter(|class| *class != name).map(str::to_owned);
-        let dscp = raw.dscp().map_or(0, |dscp| dscp.0);
+        let class = common.class.filter(|class| *class != name).map(str::to_owned);
+        let dscp = common.dscp.map_or(0, |dscp| dscp.0);
         let application = application(cx, &path, raw)?;
-        let profile = profile(cx, &step(&path, "profile"), raw.profile())?;
+        let profile = profile(cx, &step(&path, "profile"), common.profile)?;
         all.push(Traffic { name: name.to_owned(), from, to, route, kind, class, dscp, application, profile });
     }
     check_deadlines(cx, &all)?;
@@ -154,7 +155,7 @@ fn application(
     path: &Path,
     raw: &file::Traffic,
 ) -> Result<Option<(Application, Duration)>, Error> {
-    let Some(packets) = raw.packets() else { return Ok(None) };
+    let Some(packets) = raw.source().packets() else { return Ok(None) };
     let deadline = packets.deadline.map(|deadline| deadline.time());
     match packets.application {
         Some(application) => Ok(Some((application, deadline.unwrap_or_else(|| application.deadline())))),
@@ -260,7 +261,7 @@ fn kind(
         file::Traffic::Dash(t) => TrafficKind::Dash(Box::new(dash(cx, path, t, transport)?)),
         _ => {
             // Every other kind is a packet source, whose pattern is resolved.
-            let (Some(t), Some(pattern)) = (raw.packets(), pattern) else {
+            let (Some(t), Some(pattern)) = (raw.source().packets(), pattern) else {
                 return Err(cx.error(path, "no source of packets".to_owned()));
             };
             let start = distribution(cx, &at("start"), t.start, Quantity::time)?;

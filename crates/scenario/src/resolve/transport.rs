@@ -22,7 +22,7 @@ const OPTIONS: u64 = 40;
 
 /// Resolves the file's transports, and the default one if traffic needs it.
 pub fn transports(cx: &mut Cx<'_>, file: &mut File) -> Result<Vec<Transport>, Error> {
-    let uses_default = file.traffic.iter().any(|(_, t)| t.transport() == Some(DEFAULT));
+    let uses_default = file.traffic.iter().any(|(_, t)| t.source().common().transport == Some(DEFAULT));
     if uses_default && !file.transport.names().any(|name| name == DEFAULT) {
         file.transport.0.push((DEFAULT.to_owned(), file::Transport::default()));
     }

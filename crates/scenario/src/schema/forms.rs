@@ -377,3 +377,37 @@ pub fn tagged(mut schema: Schema, key: &str, name: &str, description: &str) -> S
     }
     schema
 }
+
+/// Defines an enum of tables, of which the key `$tag` selects one by its value.
+macro_rules! tables {
+    ($(#[$doc:meta])* $name:ident by $tag:literal ($about:literal) { $($value:literal: $variant:ident($table:ty),)* }) => {
+        $(#[$doc])*
+        #[derive(Clone, Debug, serde::Deserialize)]
+        pub enum $name {
+            $(#[serde(rename = $value)] $variant($table),)*
+        }
+
+        impl $name {
+            /// Returns the schemas of all tables, each with its value of the key.
+            fn schemas(generator: &mut SchemaGenerator) -> Vec<Schema> {
+                let schemas = [$(($value, <$table>::json_schema(generator))),*];
+                schemas.map(|(value, schema)| super::forms::tagged(schema, $tag, value, $about)).to_vec()
+            }
+        }
+
+        impl serde::Serialize for $name {
+            fn serialize<S: serde::Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+                use serde::ser::Error as _;
+                let (value, contents) = match self {
+                    $(Self::$variant(t) => ($value, serde_json::to_value(t)),)*
+                };
+                let mut table = serde_json::Map::from_iter([($tag.to_owned(), value.into())]);
+                if let serde_json::Value::Object(contents) = contents.map_err(S::Error::custom)? {
+                    table.extend(contents);
+                }
+                table.serialize(to)
+            }
+        }
+    };
+}
+pub(super) use tables;

@@ -9,7 +9,7 @@ use super::profile::Profile;
 use super::quantity::{
     AnyRate, PacketSize, PacketSizeKind, Rate, SizeKind, Span, SpanKind, Time, TimeKind, Whole,
 };
-use super::traffic::no_time;
+use super::traffic::{Common, Source, no_time};
 use super::{MOST, SECOND};
 use crate::model::{Application, Codec};
 
@@ -58,34 +58,26 @@ macro_rules! sources {
 
         impl Source for $name {
             fn common(&self) -> Common<'_> {
-                let Self { from, to, transport, flows, start, away, dscp, application, deadline, profile, class, .. } = self;
+                let Self { from, to, transport, dscp, profile, class, .. } = self;
                 let (transport, class) = (transport.as_deref(), class.as_deref());
-                let profile = profile.as_ref();
-                let (flows, dscp, application, deadline) = (flows.0, *dscp, *application, *deadline);
-                Common { from, to, transport, flows, start, away, dscp, application, deadline, profile, class }
+                Common { from, to, transport, dscp: *dscp, profile: profile.as_ref(), class }
+            }
+
+            fn packets(&self) -> Option<Packets<'_>> {
+                let Self { flows, start, away, application, deadline, .. } = self;
+                Some(Packets { flows: flows.0, start, away, application: *application, deadline: *deadline })
             }
         }
     )*};
 }
 
-/// Common keys of packet sources.
-pub struct Common<'a> {
-    pub from: &'a str,
-    pub to: &'a str,
-    pub transport: Option<&'a str>,
+/// Keys that all packet sources have in common.
+pub struct Packets<'a> {
     pub flows: u32,
     pub start: &'a Distribution<TimeKind>,
     pub away: &'a [[Time; 2]],
-    pub dscp: Option<Dscp>,
     pub application: Option<Application>,
     pub deadline: Option<Span>,
-    pub profile: Option<&'a Profile>,
-    pub class: Option<&'a str>,
-}
-
-/// A packet source.
-pub trait Source {
-    fn common(&self) -> Common<'_>;
 }
 
 sources! {

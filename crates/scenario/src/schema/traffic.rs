@@ -3,134 +3,32 @@
 use std::borrow::Cow;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
-use serde::ser::Error as _;
-use serde::{Deserialize, Serialize, Serializer};
+use serde::{Deserialize, Serialize};
 
 use super::MOST;
 use super::dash::Dash;
 use super::dscp::Dscp;
-use super::forms::{Distribution, tagged};
-use super::packets::{Cbr, Common, Mmpp, OnOff, Poisson, Replay, Source as _, Video, Voip};
+use super::forms::{Distribution, tables};
+use super::packets::{Cbr, Mmpp, OnOff, Packets, Poisson, Replay, Video, Voip};
 use super::profile::Profile;
 use super::quantity::{Rate, Size, SizeKind, Span, SpanKind, Time, TimeKind, Whole};
 use crate::model::{ConnectionPer, Http};
 
-/// Traffic of one kind.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Traffic {
-    Pages(Pages),
-    Files(Files),
-    Bulk(Bulk),
-    Dash(Box<Dash>),
-    Probe(Probe),
-    Cbr(Cbr),
-    Poisson(Poisson),
-    OnOff(OnOff),
-    Mmpp(Mmpp),
-    Video(Box<Video>),
-    Voip(Voip),
-    Replay(Replay),
-}
-
-impl Traffic {
-    /// Returns what all packet sources have in common; `None` for other traffic.
-    pub fn packets(&self) -> Option<Common<'_>> {
-        match self {
-            Self::Pages(_) | Self::Files(_) | Self::Bulk(_) | Self::Dash(_) | Self::Probe(_) => None,
-            Self::Cbr(t) => Some(t.common()),
-            Self::Poisson(t) => Some(t.common()),
-            Self::OnOff(t) => Some(t.common()),
-            Self::Mmpp(t) => Some(t.common()),
-            Self::Video(t) => Some(t.common()),
-            Self::Voip(t) => Some(t.common()),
-            Self::Replay(t) => Some(t.common()),
-        }
-    }
-
-    /// Returns the names of the groups of hosts that send and receive the data.
-    pub fn ends(&self) -> (&str, &str) {
-        match self {
-            Self::Pages(t) => (&t.from, &t.to),
-            Self::Files(t) => (&t.from, &t.to),
-            Self::Bulk(t) => (&t.from, &t.to),
-            Self::Dash(t) => (&t.from, &t.to),
-            Self::Probe(t) => (&t.from, &t.to),
-            _ => self.packets().map_or(("", ""), |t| (t.from, t.to)),
-        }
-    }
-
-    /// Returns the class of traffic; `None` if it is named after the traffic.
-    pub fn class(&self) -> Option<&str> {
-        match self {
-            Self::Pages(t) => t.class.as_deref(),
-            Self::Files(t) => t.class.as_deref(),
-            Self::Bulk(t) => t.class.as_deref(),
-            Self::Dash(t) => t.class.as_deref(),
-            Self::Probe(t) => t.class.as_deref(),
-            _ => self.packets().and_then(|t| t.class),
-        }
-    }
-
-    /// Returns the load over a day.
-    pub fn profile(&self) -> Option<&Profile> {
-        match self {
-            Self::Pages(t) => t.profile.as_ref(),
-            Self::Files(t) => t.profile.as_ref(),
-            Self::Bulk(t) => t.profile.as_ref(),
-            Self::Dash(t) => t.profile.as_ref(),
-            Self::Probe(_) => None,
-            _ => self.packets().and_then(|t| t.profile),
-        }
-    }
-
-    /// Returns the codepoint of the packets.
-    pub fn dscp(&self) -> Option<Dscp> {
-        match self {
-            Self::Pages(t) => t.dscp,
-            Self::Files(t) => t.dscp,
-            Self::Bulk(t) => t.dscp,
-            Self::Dash(t) => t.dscp,
-            Self::Probe(_) => None,
-            _ => self.packets().and_then(|t| t.dscp),
-        }
-    }
-
-    /// Returns the name of the transport; `None` for datagrams.
-    pub fn transport(&self) -> Option<&str> {
-        match self {
-            Self::Pages(t) => Some(&t.transport),
-            Self::Files(t) => Some(&t.transport),
-            Self::Bulk(t) => Some(&t.transport),
-            Self::Dash(t) => Some(&t.transport),
-            Self::Probe(t) => Some(&t.transport),
-            _ => self.packets().and_then(|t| t.transport),
-        }
-    }
-}
-
-impl Serialize for Traffic {
-    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        use serde_json::to_value;
-        let (kind, contents) = match self {
-            Self::Pages(t) => ("pages", to_value(t)),
-            Self::Files(t) => ("files", to_value(t)),
-            Self::Bulk(t) => ("bulk", to_value(t)),
-            Self::Dash(t) => ("dash", to_value(t)),
-            Self::Probe(t) => ("probe", to_value(t)),
-            Self::Cbr(t) => ("cbr", to_value(t)),
-            Self::Poisson(t) => ("poisson", to_value(t)),
-            Self::OnOff(t) => ("on_off", to_value(t)),
-            Self::Mmpp(t) => ("mmpp", to_value(t)),
-            Self::Video(t) => ("video", to_value(t)),
-            Self::Voip(t) => ("voip", to_value(t)),
-            Self::Replay(t) => ("replay", to_value(t)),
-        };
-        let mut table = serde_json::Map::from_iter([("kind".to_owned(), kind.into())]);
-        if let serde_json::Value::Object(contents) = contents.map_err(S::Error::custom)? {
-            table.extend(contents);
-        }
-        table.serialize(to)
+tables! {
+    /// Traffic of one kind.
+    Traffic by "kind" ("Kind of traffic.") {
+        "pages": Pages(Pages),
+        "files": Files(Files),
+        "bulk": Bulk(Bulk),
+        "dash": Dash(Box<Dash>),
+        "probe": Probe(Probe),
+        "cbr": Cbr(Cbr),
+        "poisson": Poisson(Poisson),
+        "on_off": OnOff(OnOff),
+        "mmpp": Mmpp(Mmpp),
+        "video": Video(Box<Video>),
+        "voip": Voip(Voip),
+        "replay": Replay(Replay),
     }
 }
 
@@ -140,22 +38,71 @@ impl JsonSchema for Traffic {
     }
 
     fn json_schema(generator: &mut SchemaGenerator) -> Schema {
-        let kinds = [
-            ("pages", Pages::json_schema(generator)),
-            ("files", Files::json_schema(generator)),
-            ("bulk", Bulk::json_schema(generator)),
-            ("dash", Dash::json_schema(generator)),
-            ("probe", Probe::json_schema(generator)),
-            ("cbr", Cbr::json_schema(generator)),
-            ("poisson", Poisson::json_schema(generator)),
-            ("on_off", OnOff::json_schema(generator)),
-            ("mmpp", Mmpp::json_schema(generator)),
-            ("video", Video::json_schema(generator)),
-            ("voip", Voip::json_schema(generator)),
-            ("replay", Replay::json_schema(generator)),
-        ];
-        let kinds = kinds.map(|(name, schema)| tagged(schema, "kind", name, "Kind of traffic."));
-        json_schema!({ "description": "Traffic of one kind.", "oneOf": kinds })
+        json_schema!({ "description": "Traffic of one kind.", "oneOf": Self::schemas(generator) })
+    }
+}
+
+/// Keys that all kinds of traffic have in common.
+pub struct Common<'a> {
+    /// Groups of hosts that send and receive the data.
+    pub from: &'a str,
+    pub to: &'a str,
+    /// `None` for UDP datagrams.
+    pub transport: Option<&'a str>,
+    pub dscp: Option<Dscp>,
+    pub profile: Option<&'a Profile>,
+    pub class: Option<&'a str>,
+}
+
+/// A kind of traffic.
+pub trait Source {
+    fn common(&self) -> Common<'_>;
+
+    /// Returns what all packet sources have in common; `None` for other traffic.
+    fn packets(&self) -> Option<Packets<'_>> {
+        None
+    }
+}
+
+impl Traffic {
+    /// Returns the kind's table.
+    pub fn source(&self) -> &dyn Source {
+        match self {
+            Self::Pages(t) => t,
+            Self::Files(t) => t,
+            Self::Bulk(t) => t,
+            Self::Dash(t) => t.as_ref(),
+            Self::Probe(t) => t,
+            Self::Cbr(t) => t,
+            Self::Poisson(t) => t,
+            Self::OnOff(t) => t,
+            Self::Mmpp(t) => t,
+            Self::Video(t) => t.as_ref(),
+            Self::Voip(t) => t,
+            Self::Replay(t) => t,
+        }
+    }
+}
+
+macro_rules! over_a_transport {
+    ($($table:ident),*) => {$(
+        impl Source for $table {
+            fn common(&self) -> Common<'_> {
+                let Self { from, to, transport, dscp, profile, class, .. } = self;
+                let (dscp, profile, class) = (*dscp, profile.as_ref(), class.as_deref());
+                Common { from, to, transport: Some(transport), dscp, profile, class }
+            }
+        }
+    )*};
+}
+
+over_a_transport!(Pages, Files, Bulk, Dash);
+
+impl Source for Probe {
+    fn common(&self) -> Common<'_> {
+        let Self { from, to, transport, class, .. } = self;
+        let class = class.as_deref();
+        Common { from, to, transport: Some(transport), dscp: None, profile: None, class }
     }
 }
 

@@ -5,30 +5,18 @@ use std::fmt;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::{Deserializer, EnumAccess, Error as _, VariantAccess, Visitor};
-use serde::ser::Error as _;
 use serde::{Deserialize, Serialize, Serializer};
 
-use super::forms::{OneOf, Share, tagged};
+use super::forms::{OneOf, Share, tables};
 use super::quantity::{HeaderSize, PacketSize, Rate, SegmentsKind, Size, SizeKind, Span, Time, Whole};
 use crate::model::{Congestion, Ecn, Rto};
 
-/// A transport; TCP unless `protocol` names another.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Transport {
-    Tcp(Box<Tcp>),
-    Sctp(Box<Sctp>),
-    Rtp(Box<Rtp>),
-}
-
-impl Transport {
-    /// Returns the value of the key `protocol`.
-    pub fn protocol(&self) -> &'static str {
-        match self {
-            Self::Tcp(_) => "tcp",
-            Self::Sctp(_) => "sctp",
-            Self::Rtp(_) => "rtp",
-        }
+tables! {
+    /// A transport; TCP unless `protocol` names another.
+    Transport by "protocol" ("Protocol.") {
+        "tcp": Tcp(Box<Tcp>),
+        "sctp": Sctp(Box<Sctp>),
+        "rtp": Rtp(Box<Rtp>),
     }
 }
 
@@ -38,33 +26,13 @@ impl Default for Transport {
     }
 }
 
-impl Serialize for Transport {
-    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        let contents = match self {
-            Self::Tcp(t) => serde_json::to_value(t),
-            Self::Sctp(t) => serde_json::to_value(t),
-            Self::Rtp(t) => serde_json::to_value(t),
-        };
-        let mut table = serde_json::Map::from_iter([("protocol".to_owned(), self.protocol().into())]);
-        if let serde_json::Value::Object(contents) = contents.map_err(S::Error::custom)? {
-            table.extend(contents);
-        }
-        table.serialize(to)
-    }
-}
-
 impl JsonSchema for Transport {
     fn schema_name() -> Cow<'static, str> {
         "Transport".into()
     }
 
     fn json_schema(generator: &mut SchemaGenerator) -> Schema {
-        let mut protocols = [
-            ("tcp", Tcp::json_schema(generator)),
-            ("sctp", Sctp::json_schema(generator)),
-            ("rtp", Rtp::json_schema(generator)),
-        ]
-        .map(|(name, schema)| tagged(schema, "protocol", name, "Protocol."));
+        let mut protocols = Self::schemas(generator);
         // TCP is the default and does not require the key.
         if let Some(required) = protocols[0].get_mut("required").and_then(|r| r.as_array_mut()) {
             required.retain(|key| key != "protocol");
