@@ -6,13 +6,13 @@ use bentpipe_queue::registry;
 use bentpipe_queue::{Default as ParamDefault, Link, Marking};
 
 use super::cx::Cx;
-use super::param::parameters;
+use super::param::{check_keys, parameters};
 use crate::effective::Origin;
 use crate::error::{Error, choices, quoted};
 use crate::model::{Gateway, MarkingSpec};
 use crate::reader::tree::{Path, step};
 use crate::schema::aqm::{self as file, Scalar};
-use crate::schema::param::{scalar, shown};
+use crate::schema::param::shown;
 
 /// Resolves the marking method at `path`: that of the file, else that of the AQM's `preset`, else the default. Writes
 /// every parameter back to `raw`. Also returns the parameters that differ from the preset or come from an override.
@@ -49,12 +49,7 @@ pub fn resolve(
         }
         printed = values;
     }
-    for (key, _) in &raw.0 {
-        if key != "method" && !method.params.iter().any(|p| p.name == *key) {
-            let problem = unknown_parameter(method, key);
-            return Err(cx.key_error(&step(path, key), problem));
-        }
-    }
+    check_keys(cx, path, &raw.0, "method", (method.name, method.params))?;
     let (values, given) = parameters(cx, path, method.params, &raw.0, link, printed)?;
     let changed = given.iter().filter(|(name, _)| belongs.is_some() || cx.overridden(path, name));
     let changed = changed.map(|(name, _)| format!("marking.{name}")).collect::<Vec<_>>();
@@ -69,19 +64,8 @@ pub fn resolve(
     if let (None, Some((preset, _))) = (raw.get("method"), belongs) {
         cx.note(&key, Some(Origin::Preset), format!("{}, {}", preset.name, preset.source));
     }
-    raw.0.truncate(0);
-    raw.0.push(("method".to_owned(), Scalar::Text(method.name.to_owned())));
-    raw.0.extend(values.iter().map(|(param, value)| (param.name.to_owned(), scalar(param.unit, value))));
+    raw.complete(method.name, &values);
     Ok((MarkingSpec { method, values }, changed))
-}
-
-/// Message for a key that `method` does not have.
-pub fn unknown_parameter(method: &MarkingMethod, key: &str) -> String {
-    let known = method.params.iter().map(|p| p.name);
-    match known.len() {
-        0 => format!("{} has no parameters", method.name),
-        _ => format!("no such parameter of {}; {}", method.name, choices(key, known)),
-    }
 }
 
 /// Rejects a method whose marks do not reach the senders; `found` is the value that selects it.

@@ -6,7 +6,8 @@
 use bentpipe_queue::descriptor::{Algorithm, MarkingMethod, SchedulerAlgorithm};
 use bentpipe_queue::registry;
 
-use super::{aqm, marking, scheduler};
+use super::aqm;
+use super::param::unknown_parameter;
 use crate::error::{Error, choices};
 use crate::model::NO_AQM;
 use crate::reader::Input;
@@ -54,12 +55,12 @@ pub fn apply(input: &Input, choice: Option<&Choice>) -> Result<(Node, Vec<Error>
             let method = method(&root, owner);
             let known = registry::MARKINGS.iter().any(|m| m.params.iter().any(|p| p.name == name));
             let has = method.is_none_or(|method| method.params.iter().any(|p| p.name == name));
-            method.filter(|_| known && !has).map(|method| marking::unknown_parameter(method, name))
+            method.filter(|_| known && !has).map(|method| unknown_parameter(method.name, method.params, name))
         } else if is_scheduler(owner) {
             discipline(root.find(owner)).and_then(|discipline| {
                 let known = registry::SCHEDULERS.iter().any(|s| s.params.iter().any(|p| p.name == name));
                 let has = discipline.params.iter().any(|p| p.name == name);
-                (known && !has).then(|| scheduler::unknown_parameter(discipline, name))
+                (known && !has).then(|| unknown_parameter(discipline.name, discipline.params, name))
             })
         } else {
             algorithm(root.find(owner)).and_then(|algorithm| {

@@ -3,13 +3,36 @@
 use bentpipe_queue::{Link, Param, Unit, Value, Values};
 
 use super::cx::Cx;
-use crate::error::Error;
+use crate::error::{Error, choices};
 use crate::reader::tree::{Path, step};
 use crate::schema::aqm::Scalar;
 use crate::schema::param::{dimension, range, shown};
 
 /// Parameters given in the file.
 pub type Given = Vec<(&'static str, Value)>;
+
+/// Describes a key that `owner` does not have.
+pub fn unknown_parameter(owner: &str, params: &[Param], key: &str) -> String {
+    let known = params.iter().map(|p| p.name);
+    match known.len() {
+        0 => format!("{owner} has no parameters"),
+        _ => format!("no such parameter of {owner}; {}", choices(key, known)),
+    }
+}
+
+/// Refuses keys of `owner`'s table that are neither `selector` nor a parameter.
+pub fn check_keys(
+    cx: &Cx<'_>,
+    path: &Path,
+    raw: &[(String, Scalar)],
+    selector: &str,
+    (owner, params): (&str, &[Param]),
+) -> Result<(), Error> {
+    match raw.iter().find(|(key, _)| key != selector && !params.iter().any(|p| p.name == *key)) {
+        Some((key, _)) => Err(cx.key_error(&step(path, key), unknown_parameter(owner, params, key))),
+        None => Ok(()),
+    }
+}
 
 /// Resolves parameters: the values in `raw`, else those of the preset (`printed`), else the defaults. Also returns the
 /// values in `raw`.

@@ -1,26 +1,16 @@
 //! Schedulers.
 
-use bentpipe_queue::descriptor::SchedulerAlgorithm;
 use bentpipe_queue::registry;
 use bentpipe_queue::{Default as ParamDefault, Link};
 use bentpipe_units::Rate;
 
 use super::cx::Cx;
-use super::param::parameters;
+use super::param::{check_keys, parameters};
 use crate::error::{Error, choices, quoted};
 use crate::model::SchedulerSpec;
 use crate::reader::tree::{Path, step};
 use crate::schema::aqm::{Aqm, Scalar, Scheduler};
-use crate::schema::param::{scalar, shown};
-
-/// Message for a key that `discipline` does not have.
-pub fn unknown_parameter(discipline: &SchedulerAlgorithm, key: &str) -> String {
-    let known = discipline.params.iter().map(|p| p.name);
-    match known.len() {
-        0 => format!("{} has no parameters", discipline.name),
-        _ => format!("no such parameter of {}; {}", discipline.name, choices(key, known)),
-    }
-}
+use crate::schema::param::shown;
 
 /// Removes the scheduler's name from the table of a setting.
 pub fn of_setting(cx: &Cx<'_>, path: &Path, raw: &mut Aqm) -> Result<Option<&'static str>, Error> {
@@ -71,11 +61,7 @@ pub fn resolve(
             return Err(cx.error(&key, format!("missing; allowed: {names}")));
         }
     };
-    for (key, _) in &raw.0 {
-        if key != "algorithm" && !discipline.params.iter().any(|p| p.name == *key) {
-            return Err(cx.key_error(&step(path, key), unknown_parameter(discipline, key)));
-        }
-    }
+    check_keys(cx, path, &raw.0, "algorithm", (discipline.name, discipline.params))?;
     let link = Link { capacity, mean_packet };
     let (values, _) = parameters(cx, path, discipline.params, &raw.0, &link, &[])?;
     (discipline.build)(&values).map_err(|e| cx.error(&step(path, e.name), e.problem))?;
@@ -84,8 +70,6 @@ pub fn resolve(
             cx.note(&step(path, param.name), None, how.to_owned());
         }
     }
-    raw.0.truncate(0);
-    raw.0.push(("algorithm".to_owned(), Scalar::Text(discipline.name.to_owned())));
-    raw.0.extend(values.iter().map(|(param, value)| (param.name.to_owned(), scalar(param.unit, value))));
+    raw.complete(discipline.name, &values);
     Ok(SchedulerSpec { discipline, values })
 }

@@ -2,38 +2,71 @@
 //! they are read as they are and checked against the registry later.
 
 use std::fmt;
+use std::marker::PhantomData;
 
+use bentpipe_queue::Values;
 use serde::de::{Deserialize, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use serde::{Serialize, Serializer};
 
+use super::param::scalar;
 use super::quantity::Time;
 
 /// Keys of an AQM's table.
 #[derive(Clone, Debug, Default)]
 pub struct Aqm(pub Vec<(String, Scalar)>);
 
-/// A scheduler: its name, or a table with its name under `algorithm` and its parameters.
+/// An algorithm by its name, or a table with its name under a key and its parameters. Empty if the file gives none.
 #[derive(Clone, Debug)]
-pub struct Scheduler(pub Vec<(String, Scalar)>);
+pub struct Selected<S>(pub Vec<(String, Scalar)>, PhantomData<S>);
 
-/// A gateway's marking method: its name, or a table with its name under `method` and its parameters. Empty if the file
-/// gives none.
-#[derive(Clone, Debug, Default)]
-pub struct Marking(pub Vec<(String, Scalar)>);
+/// The key of an algorithm's name in its table.
+pub trait Selector {
+    const KEY: &str;
+    const ALLOWED: &str;
+}
 
-impl Marking {
-    pub fn get(&self, key: &str) -> Option<&Scalar> {
-        self.0.iter().find(|(k, _)| k == key).map(|(_, value)| value)
+/// A scheduler.
+pub type Scheduler = Selected<BySchedulerName>;
+
+#[derive(Clone, Copy, Debug)]
+pub struct BySchedulerName;
+
+impl Selector for BySchedulerName {
+    const KEY: &str = "algorithm";
+    const ALLOWED: &str =
+        "a name such as \"fifo\", or a table such as { algorithm = \"drr\", quantum = \"1500 B\" }";
+}
+
+/// A gateway's marking method.
+pub type Marking = Selected<ByMethod>;
+
+#[derive(Clone, Copy, Debug)]
+pub struct ByMethod;
+
+impl Selector for ByMethod {
+    const KEY: &str = "method";
+    const ALLOWED: &str = "a name such as \"drop\", or a table such as { method = \"window\", decr = 0.97 }";
+}
+
+impl<S> Default for Selected<S> {
+    fn default() -> Self {
+        Self(Vec::new(), PhantomData)
     }
 }
 
-impl Scheduler {
+impl<S: Selector> Selected<S> {
     pub fn named(name: &str) -> Self {
-        Self(vec![("algorithm".to_owned(), Scalar::Text(name.to_owned()))])
+        Self(vec![(S::KEY.to_owned(), Scalar::Text(name.to_owned()))], PhantomData)
     }
 
     pub fn get(&self, key: &str) -> Option<&Scalar> {
         self.0.iter().find(|(k, _)| k == key).map(|(_, value)| value)
+    }
+
+    /// Replaces the table by the name and all values.
+    pub fn complete(&mut self, name: &str, values: &Values) {
+        *self = Self::named(name);
+        self.0.extend(values.iter().map(|(param, value)| (param.name.to_owned(), scalar(param.unit, value))));
     }
 }
 
@@ -77,67 +110,33 @@ impl<'de> Deserialize<'de> for Aqm {
     }
 }
 
-impl<'de> Deserialize<'de> for Scheduler {
+impl<'de, S: Selector> Deserialize<'de> for Selected<S> {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        struct Reader;
-        impl<'de> Visitor<'de> for Reader {
-            type Value = Scheduler;
+        struct Reader<S>(PhantomData<S>);
+        impl<'de, S: Selector> Visitor<'de> for Reader<S> {
+            type Value = Selected<S>;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a name such as \"fifo\", or a table such as { algorithm = \"drr\", quantum = \"1500 B\" }")
+                f.write_str(S::ALLOWED)
             }
 
-            fn visit_str<E: Error>(self, name: &str) -> Result<Scheduler, E> {
-                Ok(Scheduler::named(name))
+            fn visit_str<E: Error>(self, name: &str) -> Result<Selected<S>, E> {
+                Ok(Selected::named(name))
             }
 
-            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Scheduler, A::Error> {
+            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Selected<S>, A::Error> {
                 Aqm::deserialize(serde::de::value::MapAccessDeserializer::new(map))
-                    .map(|table| Scheduler(table.0))
+                    .map(|table| Selected(table.0, PhantomData))
             }
         }
-        from.deserialize_any(Reader)
+        from.deserialize_any(Reader(PhantomData))
     }
 }
 
-impl Serialize for Scheduler {
+impl<K: Selector> Serialize for Selected<K> {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
         match self.0.as_slice() {
-            [(key, name)] if key == "algorithm" => name.serialize(to),
-            entries => to.collect_map(entries.iter().map(|(key, value)| (key, value))),
-        }
-    }
-}
-
-impl<'de> Deserialize<'de> for Marking {
-    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        struct Reader;
-        impl<'de> Visitor<'de> for Reader {
-            type Value = Marking;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str(
-                    "a name such as \"drop\", or a table such as { method = \"window\", decr = 0.97 }",
-                )
-            }
-
-            fn visit_str<E: Error>(self, name: &str) -> Result<Marking, E> {
-                Ok(Marking(vec![("method".to_owned(), Scalar::Text(name.to_owned()))]))
-            }
-
-            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Marking, A::Error> {
-                Aqm::deserialize(serde::de::value::MapAccessDeserializer::new(map))
-                    .map(|table| Marking(table.0))
-            }
-        }
-        from.deserialize_any(Reader)
-    }
-}
-
-impl Serialize for Marking {
-    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        match self.0.as_slice() {
-            [(key, name)] if key == "method" => name.serialize(to),
+            [(key, name)] if key == K::KEY => name.serialize(to),
             entries => to.collect_map(entries.iter().map(|(key, value)| (key, value))),
         }
     }
