@@ -4,8 +4,9 @@ Report pages are imported when the first one is written: Altair and Jinja2 take 
 whole package.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -89,109 +90,34 @@ def sweep(
         return execute(plan, Path(out), workers=workers, precision=precision, on_progress=reporter.update)
 
 
-@render.register
-def _(result: Result) -> str:
-    from bentpipe.report import comparison
-
-    return comparison.render(result)
-
-
-@render.register
-def _(result: SweepResult) -> str:
-    from bentpipe.report import sweep
-
-    return sweep.render(result)
+_SHOWN: dict[type, tuple[str, str]] = {
+    # Function of `bentpipe.report` that writes the page, and function of its `cells`.
+    Result: ("comparison.render", "result_cell"),
+    SweepResult: ("sweep.render", "sweep_cell"),
+    TuneResult: ("tuning.tune_page", "tune_cell"),
+    Advice: ("advice.advice_page", "advice_cell"),
+    ModelResult: ("fluid.model_page", "model_cell"),
+    Solution: ("markov.markov_page", "markov_cell"),
+    Validation: ("fluid.validation_page", "validation_cell"),
+}
 
 
-@render.register
-def _(result: TuneResult) -> str:
-    from bentpipe.report.tuning import tune_page
+def _drawn(name: str) -> Callable[[Any], str]:
+    """Return `MODULE.FUNCTION` of `bentpipe.report`, imported when it is called."""
+    module, function = name.split(".")
 
-    return tune_page(result)
+    def call(result: object) -> str:
+        report = import_module(f"bentpipe.report.{module}")
+        text: str = getattr(report, function)(result.found if isinstance(result, Advice) else result)
+        return text
 
-
-@render.register
-def _(result: Advice) -> str:
-    from bentpipe.report.advice import advice_page
-
-    return advice_page(result.found)
+    return call
 
 
-@render.register
-def _(result: ModelResult) -> str:
-    from bentpipe.report.fluid import model_page
-
-    return model_page(result)
-
-
-@render.register
-def _(result: Solution) -> str:
-    from bentpipe.report.markov import markov_page
-
-    return markov_page(result)
-
-
-@render.register
-def _(result: Validation) -> str:
-    from bentpipe.report.fluid import validation_page
-
-    return validation_page(result)
-
-
-@cell.register
-def _(result: Scenario) -> str:
-    from bentpipe.report import cells
-
-    return cells.scenario_cell(result)
-
-
-@cell.register
-def _(result: Result) -> str:
-    from bentpipe.report import cells
-
-    return cells.result_cell(result)
-
-
-@cell.register
-def _(result: SweepResult) -> str:
-    from bentpipe.report import cells
-
-    return cells.sweep_cell(result)
-
-
-@cell.register
-def _(result: TuneResult) -> str:
-    from bentpipe.report import cells
-
-    return cells.tune_cell(result)
-
-
-@cell.register
-def _(result: Advice) -> str:
-    from bentpipe.report import cells
-
-    return cells.advice_cell(result.found)
-
-
-@cell.register
-def _(result: ModelResult) -> str:
-    from bentpipe.report import cells
-
-    return cells.model_cell(result)
-
-
-@cell.register
-def _(result: Solution) -> str:
-    from bentpipe.report import cells
-
-    return cells.markov_cell(result)
-
-
-@cell.register
-def _(result: Validation) -> str:
-    from bentpipe.report import cells
-
-    return cells.validation_cell(result)
+for _kind, (_page, _cell) in _SHOWN.items():
+    render.register(_kind, _drawn(_page))
+    cell.register(_kind, _drawn(f"cells.{_cell}"))
+cell.register(Scenario, _drawn("cells.scenario_cell"))
 
 
 @chart.register(Result)

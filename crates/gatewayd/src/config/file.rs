@@ -118,14 +118,14 @@ pub struct Satellite {
     /// Folder with the keys.
     pub keys: String,
     /// Largest IP packet between the two ends.
-    #[serde(default = "mtu")]
+    #[serde(default = "PacketSize::just::<1500>")]
     pub mtu: PacketSize,
     /// At a terminal: rate of the return direction. At a gateway: the satellite's rate, if the regulator follows it.
     pub rate: Option<Rate>,
     /// At a gateway whose regulator follows the satellite: Unix socket for the modem's rate.
     pub modem: Option<String>,
     /// Round trip without queueing.
-    #[serde(default = "round_trip")]
+    #[serde(default = "Span::just::<600_000_000>")]
     pub round_trip: Span,
 }
 
@@ -138,7 +138,7 @@ pub struct Internet {
     /// Addresses of the users.
     pub clients: Vec<Prefix>,
     /// NFQUEUE number; window marking uses the next one as well.
-    #[serde(default = "first")]
+    #[serde(default = "Whole::<0, 65_534>::just::<0>")]
     pub queue: Whole<0, 65_534>,
 }
 
@@ -151,7 +151,7 @@ pub struct Users {
     /// Addresses of the users.
     pub clients: Vec<Prefix>,
     /// Port of the listener for TPROXY.
-    #[serde(default = "port")]
+    #[serde(default = "Whole::<1, 65_535>::just::<5000>")]
     pub port: Whole<1, 65_535>,
 }
 
@@ -208,10 +208,10 @@ pub struct Metrics {
     /// Address and port of the HTTP server.
     pub listen: Address,
     /// Time between two samples.
-    #[serde(default = "interval")]
+    #[serde(default = "Span::just::<1_000_000_000>")]
     pub interval: Span,
     /// Time for which samples are kept.
-    #[serde(default = "keep")]
+    #[serde(default = "Span::just::<600_000_000_000>")]
     pub keep: Span,
 }
 
@@ -258,7 +258,7 @@ pub struct Record {
     /// Path, relative to the configuration's folder.
     pub file: String,
     /// Time between two samples.
-    #[serde(default = "tenth")]
+    #[serde(default = "Span::just::<100_000_000>")]
     pub interval: Span,
     /// CLOCK_MONOTONIC that counts as time zero [ns]; absent: when the daemon starts.
     pub origin_ns: Option<u64>,
@@ -432,36 +432,8 @@ impl Default for Process {
     }
 }
 
-fn first() -> Whole<0, 65_534> {
-    Whole(0)
-}
-
 fn one() -> u64 {
     1
-}
-
-fn mtu() -> PacketSize {
-    PacketSize::of(1500)
-}
-
-fn round_trip() -> Span {
-    Span::of(600_000_000)
-}
-
-fn port() -> Whole<1, 65_535> {
-    Whole(5000)
-}
-
-fn interval() -> Span {
-    Span::of(1_000_000_000)
-}
-
-fn keep() -> Span {
-    Span::of(600_000_000_000)
-}
-
-fn tenth() -> Span {
-    Span::of(100_000_000)
 }
 
 fn yes() -> bool {

@@ -3,13 +3,12 @@
 //! At most [`BURST`] lines per event are written in [`PERIOD_S`] seconds, so that a flood of packets does not flood the log.
 //! The next line of the event gives the number of suppressed ones.
 
-use std::borrow::Cow;
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
 use std::io::Write as _;
 use std::sync::{Mutex, PoisonError};
 
 use nix::time::{ClockId, clock_gettime};
+use serde_json::Value;
 
 pub use crate::config::{Format, Level};
 
@@ -19,72 +18,26 @@ pub const BURST: u32 = 20;
 /// Length of a period [s].
 pub const PERIOD_S: i64 = 10;
 
-/// Value of a field.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Field<'a> {
-    /// A string.
-    Text(Cow<'a, str>),
-    /// An integer.
-    Whole(i128),
-    /// A real number.
-    Number(f64),
-    /// A boolean.
-    Flag(bool),
-}
-
-macro_rules! whole {
-    ($($kind:ty),*) => {$(
-        impl From<$kind> for Field<'_> {
-            fn from(x: $kind) -> Self {
-                Self::Whole(x as i128)
-            }
-        }
-    )*};
-}
-
-whole!(u8, u16, u32, u64, usize, i32, i64);
-
-impl From<f64> for Field<'_> {
-    fn from(x: f64) -> Self {
-        Self::Number(x)
-    }
-}
-
-impl From<bool> for Field<'_> {
-    fn from(x: bool) -> Self {
-        Self::Flag(x)
-    }
-}
-
-impl<'a> From<&'a str> for Field<'a> {
-    fn from(text: &'a str) -> Self {
-        Self::Text(Cow::Borrowed(text))
-    }
-}
-
-impl From<String> for Field<'_> {
-    fn from(text: String) -> Self {
-        Self::Text(Cow::Owned(text))
-    }
-}
+/// A field of a line: a string, a number or a boolean by its name.
+pub type Field<'a> = (&'a str, Value);
 
 /// Logs an error.
-pub fn error(event: &'static str, fields: &[(&str, Field<'_>)]) {
+pub fn error(event: &'static str, fields: &[Field<'_>]) {
     write(Level::Error, event, fields);
 }
 
 /// Logs a condition that is probably not intended.
-pub fn warn(event: &'static str, fields: &[(&str, Field<'_>)]) {
+pub fn warn(event: &'static str, fields: &[Field<'_>]) {
     write(Level::Warn, event, fields);
 }
 
 /// Logs an occasional event.
-pub fn info(event: &'static str, fields: &[(&str, Field<'_>)]) {
+pub fn info(event: &'static str, fields: &[Field<'_>]) {
     write(Level::Info, event, fields);
 }
 
 /// Logs a frequent event.
-pub fn debug(event: &'static str, fields: &[(&str, Field<'_>)]) {
+pub fn debug(event: &'static str, fields: &[Field<'_>]) {
     write(Level::Debug, event, fields);
 }
 
@@ -100,7 +53,7 @@ pub fn set(level: Level, format: Format) {
 static LOG: Mutex<Log> = Mutex::new(Log::new());
 
 /// Logs an event.
-pub(super) fn write(level: Level, event: &'static str, fields: &[(&str, Field<'_>)]) {
+pub(super) fn write(level: Level, event: &'static str, fields: &[Field<'_>]) {
     let mut log = LOG.lock().unwrap_or_else(PoisonError::into_inner);
     if level > log.level {
         return;
@@ -129,7 +82,7 @@ impl Log {
         &mut self,
         level: Level,
         event: &'static str,
-        fields: &[(&str, Field<'_>)],
+        fields: &[Field<'_>],
         now: (i64, i64),
     ) -> Option<String> {
         let (since, written, missing) = self.events.entry(event).or_insert((now.0, 0, 0));
@@ -148,8 +101,8 @@ impl Log {
             Level::Info => "info",
             Level::Debug => "debug",
         };
-        let head = [("time", Field::from(timestamp(now))), ("level", name.into()), ("event", event.into())];
-        let tail = [("suppressed", Field::from(missing))];
+        let head = [("time", Value::from(timestamp(now))), ("level", name.into()), ("event", event.into())];
+        let tail = [("suppressed", Value::from(missing))];
         let all = head.iter().chain(fields).chain(if missing > 0 { &tail[..] } else { &[] });
         Some(match self.format {
             Format::Text => text(all),
@@ -158,38 +111,22 @@ impl Log {
     }
 }
 
-fn text<'a>(fields: impl Iterator<Item = &'a (&'a str, Field<'a>)>) -> String {
-    let mut line = String::new();
-    for (key, field) in fields {
-        let space = if line.is_empty() { "" } else { " " };
-        let _ = match field {
-            Field::Text(text)
-                if text.is_empty() || text.contains(|c: char| c.is_control() || " =\"".contains(c)) =>
-            {
-                write!(line, "{space}{key}={text:?}")
-            }
-            Field::Text(text) => write!(line, "{space}{key}={text}"),
-            Field::Whole(x) => write!(line, "{space}{key}={x}"),
-            Field::Number(x) => write!(line, "{space}{key}={x}"),
-            Field::Flag(x) => write!(line, "{space}{key}={x}"),
-        };
-    }
-    line + "\n"
+fn text<'a>(fields: impl Iterator<Item = &'a Field<'a>>) -> String {
+    let texts = fields.map(|(key, value)| match value {
+        Value::String(text)
+            if !text.is_empty() && !text.contains(|c: char| c.is_control() || " =\"".contains(c)) =>
+        {
+            format!("{key}={text}")
+        }
+        Value::String(text) => format!("{key}={text:?}"),
+        value => format!("{key}={value}"),
+    });
+    texts.collect::<Vec<_>>().join(" ") + "\n"
 }
 
-fn json<'a>(fields: impl Iterator<Item = &'a (&'a str, Field<'a>)>) -> String {
-    let mut object = serde_json::Map::new();
-    for (key, field) in fields {
-        let value = match field {
-            Field::Text(text) => text.as_ref().into(),
-            Field::Whole(x) => serde_json::Number::from_i128(*x).map_or(serde_json::Value::Null, Into::into),
-            // NaN becomes null.
-            Field::Number(x) => (*x).into(),
-            Field::Flag(x) => (*x).into(),
-        };
-        object.insert((*key).to_owned(), value);
-    }
-    serde_json::Value::Object(object).to_string() + "\n"
+fn json<'a>(fields: impl Iterator<Item = &'a Field<'a>>) -> String {
+    let object = fields.map(|(key, value)| ((*key).to_owned(), value.clone()));
+    Value::Object(object.collect()).to_string() + "\n"
 }
 
 /// Formats a time since 1970 [s, ns] as in RFC 3339, in UTC and milliseconds.
@@ -213,7 +150,7 @@ fn timestamp((seconds, nanos): (i64, i64)) -> String {
 mod tests {
     use super::*;
 
-    fn line(log: &mut Log, second: i64, fields: &[(&str, Field<'_>)]) -> Option<String> {
+    fn line(log: &mut Log, second: i64, fields: &[Field<'_>]) -> Option<String> {
         log.line(Level::Warn, "lost", fields, (second, 7_999_999))
     }
 

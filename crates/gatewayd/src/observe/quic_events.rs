@@ -38,7 +38,7 @@ fn limit() -> LevelFilter {
 }
 
 struct QuicEvents {
-    write: fn(Level, &'static str, &[(&str, Field<'_>)]),
+    write: fn(Level, &'static str, &[Field<'_>]),
 }
 
 impl Subscriber for QuicEvents {
@@ -72,7 +72,7 @@ impl Subscriber for QuicEvents {
 }
 
 /// Collects the fields of an event.
-struct Fields(Vec<(&'static str, Field<'static>)>);
+struct Fields(Vec<Field<'static>>);
 
 impl Visit for Fields {
     fn record_debug(&mut self, key: &Key, value: &dyn fmt::Debug) {
@@ -88,7 +88,7 @@ mod tests {
 
     static WRITTEN: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
-    fn collect(level: Level, event: &'static str, fields: &[(&str, Field<'_>)]) {
+    fn collect(level: Level, event: &'static str, fields: &[Field<'_>]) {
         WRITTEN.lock().unwrap().push(format!("{level:?} {event} {fields:?}"));
     }
 
