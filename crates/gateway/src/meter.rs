@@ -264,7 +264,7 @@ impl DropRuns {
 }
 
 /// Measurement of one queue or gateway. The host calls it only during the measurement, after [`Meter::begin`].
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Meter {
     begin: Snapshot,
     begin_at: Instant,
@@ -283,14 +283,10 @@ impl Meter {
     #[must_use]
     pub fn new(begin: Instant, has_summary: bool) -> Self {
         Self {
-            begin: Snapshot::default(),
             begin_at: begin,
-            last: Snapshot::default(),
             last_at: begin,
-            queue_delay: MeanTime::default(),
-            transit_time: MeanTime::default(),
             delays: has_summary.then(Delays::new).flatten(),
-            runs: DropRuns::default(),
+            ..Self::default()
         }
     }
 

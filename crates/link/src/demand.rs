@@ -11,7 +11,7 @@ use bentpipe_scenario as scenario;
 use bentpipe_units::{Duration, Instant, Rate};
 
 /// A terminal that requests capacity.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Demand {
     frame: Duration,
     round_trip: Duration,
@@ -41,11 +41,7 @@ impl Demand {
             rate,
             free: bytes(demand.free),
             most: bytes(rate).max(1),
-            number: None,
-            left: 0,
-            free_at: Instant::ZERO,
-            grants: VecDeque::new(),
-            requested: 0,
+            ..Self::default()
         }
     }
 

@@ -12,7 +12,7 @@ use bentpipe_units::{Duration, Instant};
 const OPPORTUNITY: u32 = scenario::Trace::OPPORTUNITY;
 
 /// Opportunities to send, repeated.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Trace {
     /// Times of the opportunities [ms], ascending.
     times: Arc<[u32]>,
@@ -30,14 +30,7 @@ impl Trace {
     /// Opportunities of `trace`, from the beginning of the run.
     #[must_use]
     pub fn new(trace: &scenario::Trace) -> Self {
-        Self {
-            times: trace.times.clone(),
-            index: 0,
-            began: Instant::ZERO,
-            left: 0,
-            taken: Instant::ZERO,
-            idle: true,
-        }
+        Self { times: trace.times.clone(), idle: true, ..Self::default() }
     }
 
     /// Time of the next opportunity.

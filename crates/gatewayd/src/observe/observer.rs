@@ -47,6 +47,7 @@ pub struct Drops {
 }
 
 /// Collects observations of the loop.
+#[derive(Default)]
 pub struct Observer {
     /// Totals since the start.
     pub counters: Counters,
@@ -69,17 +70,7 @@ pub struct Observer {
 impl Observer {
     /// Nothing observed yet. A `recorder` writes a file.
     pub fn new(recorder: Option<Recorder>, now: Instant) -> Self {
-        Self {
-            counters: Counters::default(),
-            delays: PerQueue::default(),
-            drops: PerQueue::default(),
-            udp: Traffic::default(),
-            other: Traffic::default(),
-            delivered: 0,
-            window_limited: Duration::ZERO,
-            recorder,
-            last_turn: now,
-        }
+        Self { recorder, last_turn: now, ..Self::default() }
     }
 
     /// A turn begins. `window_limited` is true if data has waited for the spacelink's window since the last turn, `late_ns`

@@ -69,7 +69,7 @@ const PARAMS: &[Param] = &[
 ];
 
 /// AAQM's state.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Aaqm {
     every: Duration,
     u_low: f64,
@@ -107,13 +107,8 @@ impl Aaqm {
             p1: v.number("p1"),
             p2: v.number("p2"),
             mean_packet: v.number("mean_packet"),
-            arrived: 0,
-            departed: 0,
-            idle: Duration::ZERO,
-            idle_until: Instant::ZERO,
-            rho: 0.0,
-            p: 0.0,
             next: Instant::ZERO + every,
+            ..Self::default()
         })
     }
 

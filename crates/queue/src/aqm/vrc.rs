@@ -83,7 +83,7 @@ const PARAMS: &[Param] = &[
 ];
 
 /// VRC's state. Rates are shares of the capacity.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Vrc {
     q_ref: f64,
     alpha: f64,
@@ -111,11 +111,8 @@ impl Vrc {
             every,
             mean_packet: v.number("mean_packet"),
             accepted: v.flag("accepted"),
-            arrived: 0,
-            dx: 0.0,
-            x: 0.0,
-            p: 0.0,
             next: Instant::ZERO + every,
+            ..Self::default()
         }
     }
 }

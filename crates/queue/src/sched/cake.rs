@@ -127,7 +127,7 @@ fn diffserv4(dscp: u8) -> usize {
 }
 
 /// CAKE's state.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Cake {
     rtt: Duration,
     mtu: u64,
@@ -186,11 +186,8 @@ impl Cake {
         Ok(Self {
             rtt: Duration::from_secs_f64(v.number("rtt")),
             mtu: v.number("mtu") as u64,
-            capacity: None,
             tins: tins.iter().map(tin).collect(),
-            current: 0,
-            salt: None,
-            p: 0.0,
+            ..Self::default()
         })
     }
 

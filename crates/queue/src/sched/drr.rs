@@ -46,7 +46,7 @@ const PARAMS: &[Param] = &[
 ];
 
 /// DRR's state.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Drr {
     quantum: u64,
     head_drop: bool,
@@ -72,10 +72,7 @@ impl Drr {
         Self {
             quantum: (values.number("quantum") as u64).max(1),
             head_drop: values.flag("head_drop"),
-            flows: Flows::default(),
-            longest: Heap::default(),
-            turns: Vec::new(),
-            current: None,
+            ..Self::default()
         }
     }
 

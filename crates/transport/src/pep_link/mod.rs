@@ -75,7 +75,7 @@ const WINDOW_REPEATS: u8 = 3;
 const MAX_WINDOW_BACKOFF: u32 = 3;
 
 /// One end of an association.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Endpoint {
     cfg: Config,
     streams: Vec<Stream>,
@@ -99,19 +99,7 @@ impl Endpoint {
     #[must_use]
     pub fn new(cfg: Config) -> Self {
         let cfg = Config { max_payload: cfg.max_payload.max(1), ..cfg };
-        Self {
-            streams: Vec::new(),
-            recovery: Recovery::new(&cfg),
-            received: ReceivedPackets::new(&cfg),
-            ready: VecDeque::new(),
-            events: VecDeque::new(),
-            window_updates: VecDeque::new(),
-            unsent_updates: 0,
-            blocked: Vec::new(),
-            window_probe_at: None,
-            stats: Stats::default(),
-            cfg,
-        }
+        Self { recovery: Recovery::new(&cfg), received: ReceivedPackets::new(&cfg), cfg, ..Self::default() }
     }
 
     /// The configuration.

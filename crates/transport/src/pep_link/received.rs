@@ -15,7 +15,7 @@ const MAX_RANGES: usize = 256;
 /// may declare a loss (the "reordering threshold" of the ACK frequency extension), and when a late packet arrives,
 /// before it is declared lost (RFC 9000, 13.2.1). A FIN or reset is not urgent, because its acknowledgement only lets
 /// the sender forget the stream.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct ReceivedPackets {
     arrived: Ranges,
     largest: Option<u64>,
@@ -33,16 +33,10 @@ pub(super) struct ReceivedPackets {
 impl ReceivedPackets {
     pub(super) fn new(cfg: &Config) -> Self {
         Self {
-            arrived: Ranges::new(),
-            largest: None,
-            largest_at: Instant::ZERO,
-            waiting: 0,
-            ack_at: None,
-            ack_now: false,
-            report_at: None,
             every: cfg.ack_every.max(1),
             delay: cfg.ack_delay,
             packet_threshold: u64::from(cfg.packet_threshold.max(1)),
+            ..Self::default()
         }
     }
 

@@ -46,7 +46,7 @@ struct Sent {
 /// A frame is in exactly one place: in flight under one number, or waiting to be resent, or acknowledged. So every
 /// stream byte is acknowledged once without a record of acknowledged bytes. In return, a late acknowledgement of a
 /// packet already declared lost is useless: that of the copy is needed.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Recovery {
     sent: VecDeque<Sent>,
     /// Number of the first packet in `sent`.
@@ -70,19 +70,10 @@ pub(super) struct Recovery {
 impl Recovery {
     pub(super) fn new(cfg: &Config) -> Self {
         Self {
-            sent: VecDeque::new(),
-            base: 0,
-            largest_acked: None,
-            in_flight: 0,
-            queued: 0,
-            bytes_in_flight: 0,
-            lost: VecDeque::new(),
-            loss_at: None,
-            last_progress: Instant::ZERO,
-            backoff: 0,
             rtt: Rtt::new(cfg.initial_rtt, cfg.ack_delay),
             packet_threshold: u64::from(cfg.packet_threshold.max(1)),
             header_len: u64::from(cfg.header_len),
+            ..Self::default()
         }
     }
 

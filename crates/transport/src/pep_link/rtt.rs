@@ -11,7 +11,7 @@ const GRANULARITY: Duration = Duration::from_millis(1);
 const MIN_PROBE: Duration = Duration::from_secs(2);
 
 /// RTT estimator.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Rtt {
     pub(super) smoothed: SmoothedRtt,
     pub(super) min: Option<Duration>,

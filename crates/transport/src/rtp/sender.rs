@@ -6,7 +6,7 @@ use super::packet::{ntp, ticks};
 use super::{Adaptation, Config, Packet, ReceiverReport, SenderReport};
 
 /// Sender of a medium.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Sender {
     seq: u16,
     packets: u32,
@@ -26,16 +26,7 @@ impl Sender {
     #[must_use]
     pub fn new(cfg: &Config, now: Instant, nominal: Rate, seq: u16) -> Self {
         let rate = cfg.adaptation.map_or(nominal, |a| bounded(&a, nominal, nominal.as_bps()));
-        Self {
-            seq,
-            packets: 0,
-            octets: 0,
-            report_at: now + cfg.interval(),
-            nominal,
-            rate,
-            loss: 0.0,
-            rtt: None,
-        }
+        Self { seq, report_at: now + cfg.interval(), nominal, rate, ..Self::default() }
     }
 
     /// Sends a packet with `len` bytes of the medium sampled at `sampled`.

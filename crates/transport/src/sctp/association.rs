@@ -13,9 +13,10 @@ use super::{Config, Cookie};
 const MAX_WRITTEN: u64 = u64::MAX / 4;
 
 /// States of RFC 9260 section 4.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub(super) enum State {
     /// No association; with `listening`, a peer may set one up.
+    #[default]
     Closed,
     CookieWait,
     CookieEchoed,
@@ -64,7 +65,7 @@ pub(super) struct Messages {
 }
 
 /// One endpoint of an association.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Association {
     /// First TSN not cumulatively acknowledged: that of the first of `chunks`.
     pub(super) first: u64,
@@ -177,39 +178,15 @@ impl Association {
     fn new(cfg: &Config, state: State) -> Self {
         Self {
             first: 1,
-            chunks: VecDeque::new(),
-            queue: VecDeque::new(),
-            offset: 0,
-            flight: 0,
-            flight_data: 0,
-            lost: 0,
             lost_from: 1,
-            gap_acked: 0,
-            rwnd: 0,
             cwnd: cfg.initial_cwnd(),
             ssthresh: cfg.initial_ssthresh,
-            partial_bytes_acked: 0,
-            recovery: None,
-            fast_due: false,
-            one_packet_in_flight: false,
             burst: cfg.max_burst,
-            probing: false,
-            answered: false,
             rto: Rto::new(cfg),
             timer_at: Instant::FAR_FUTURE,
-            errors: 0,
             rx: Receiver::new(cfg),
-            data_sent_at: Instant::ZERO,
-            control_due: Control::None,
-            cookie: Cookie::default(),
             state,
-            listening: false,
-            closing: false,
-            peer_closed: false,
-            failed: false,
-            written: 0,
-            acked: 0,
-            stats: Counters::default(),
+            ..Self::default()
         }
     }
 

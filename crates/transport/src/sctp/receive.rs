@@ -17,7 +17,7 @@ struct AheadChunk {
     end: bool,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Receiver {
     /// Last TSN before the first missing one.
     pub(super) cum_tsn_ack: u64,
@@ -51,20 +51,7 @@ enum ReceiveOutcome {
 
 impl Receiver {
     pub(super) fn new(cfg: &Config) -> Self {
-        Self {
-            cum_tsn_ack: 0,
-            ahead: VecDeque::new(),
-            ahead_bytes: 0,
-            partial: 0,
-            unread: 0,
-            received: 0,
-            duplicates: 0,
-            duplicate_bytes: 0,
-            packets: 0,
-            sack_now: false,
-            sack_at: Instant::FAR_FUTURE,
-            advertised: u64::from(cfg.a_rwnd),
-        }
+        Self { sack_at: Instant::FAR_FUTURE, advertised: u64::from(cfg.a_rwnd), ..Self::default() }
     }
 
     /// Free receive buffer [bytes].

@@ -6,7 +6,7 @@ use super::Config;
 use crate::rtt::{MIN_TIMER, SmoothedRtt};
 
 /// RTT estimator and retransmission timeout.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Rto {
     smoothed: SmoothedRtt,
     /// Latest measurement; zero before the first.

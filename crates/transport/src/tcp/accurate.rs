@@ -16,9 +16,10 @@ use super::connection::{Connection, Phase};
 use super::{Config, Ecn, Flags, Segment};
 
 /// Negotiated ECN feedback.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub(super) enum EcnMode {
     /// Not ECN-capable.
+    #[default]
     Off,
     /// RFC 3168: marks are echoed until the sender signals that it reduced its window.
     Classic,
@@ -47,9 +48,8 @@ pub(super) struct Counters {
     new_marks: u8,
 }
 
-impl Counters {
-    /// Initial values, section 3.2.1.
-    pub(super) const fn new() -> Self {
+impl Default for Counters {
+    fn default() -> Self {
         Self {
             received: 5,
             sent: 5,

@@ -14,8 +14,9 @@ use super::scoreboard::Scoreboard;
 const MAX_WRITTEN: u64 = u64::MAX / 4;
 
 /// States of RFC 9293 section 3.3.2.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub(super) enum State {
+    #[default]
     Closed,
     Listen,
     SynSent,
@@ -38,9 +39,10 @@ impl State {
 }
 
 /// State of loss recovery at the sender.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub(super) enum Phase {
     /// No loss detected.
+    #[default]
     Open,
     /// Fast recovery without SACK, RFC 5681 or RFC 6582.
     FastRecovery,
@@ -56,8 +58,9 @@ pub(super) enum Phase {
 }
 
 /// Purpose of the sender's timer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub(super) enum Timer {
+    #[default]
     Off,
     Retransmission,
     Persist,
@@ -79,7 +82,7 @@ pub(super) enum Reset {
 }
 
 /// One endpoint of a connection.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Connection {
     // Fields used by every segment come first.
     /// SND.UNA: first position not acknowledged.
@@ -94,7 +97,9 @@ pub struct Connection {
     pub(super) edge: u64,
     pub(super) window: Window,
     pub(super) algorithm: congestion::State,
-    /// `recover` of RFC 6582, plus one: SND.MAX when the last loss was detected.
+    /// `recover` of RFC 6582, plus one: SND.MAX when the last loss was detected. RFC 6582 section 3.2 starts with the
+    /// initial sequence number, which would prevent a fast retransmit of the first data segment. Nothing can have been lost
+    /// before it, so this starts at 0.
     pub(super) recover: u64,
     /// SND.MAX when the congestion window was last reduced, for whatever reason.
     pub(super) reduced: u64,
@@ -223,57 +228,15 @@ impl Connection {
 
     fn new(cfg: &Config, state: State) -> Self {
         Self {
-            una: 0,
-            nxt: 0,
-            max: 0,
             written: 1,
-            edge: 0,
             window: Window { cwnd: cfg.iw(), ssthresh: cfg.initial_ssthresh },
             algorithm: congestion::State::new(cfg.algorithm),
-            // RFC 6582 section 3.2 starts with the initial sequence number, which would prevent a fast retransmit of
-            // the first data segment. Nothing can have been lost before it, so `recover` starts lower.
-            recover: 0,
-            reduced: 0,
             timer_at: Instant::FAR_FUTURE,
             rto: Rto::new(cfg),
             rx: Receiver::new(cfg),
-            sack: None,
             delivery: Delivery::new(cfg),
-            data_sent_at: Instant::ZERO,
-            pace_at: Instant::ZERO,
-            wl1: 0,
-            segments_sent: 0,
-            segments_received: 0,
-            largest_window: 0,
-            duplicate_acks: 0,
-            unanswered: 0,
-            retransmissions: 0,
-            timeouts: 0,
-            fast_retransmits: 0,
             state,
-            phase: Phase::Open,
-            timer: Timer::Off,
-            reset: None,
-            probes: 0,
-            burst: 0,
-            closing: false,
-            failed: false,
-            syn_due: false,
-            drained: false,
-            syn_retransmitted: false,
-            resend_due: false,
-            probe_due: false,
-            probe_outstanding: false,
-            partial_seen: false,
-            cwnd_limited: false,
-            paced: false,
-            ecn: EcnMode::Off,
-            ace: Counters::new(),
-            cwr_due: false,
-            window_scaling: false,
-            loss_probe_due: false,
-            timestamps: false,
-            ts_recent: 0,
+            ..Self::default()
         }
     }
 

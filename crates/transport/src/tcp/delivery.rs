@@ -78,7 +78,7 @@ pub(super) struct Sample {
 }
 
 /// Delivery records of the segments in flight. The buffer is kept for reuse.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Delivery {
     ring: VecDeque<Record>,
     /// C.delivered [bytes].
@@ -107,22 +107,7 @@ impl Delivery {
     pub(super) fn new(cfg: &Config) -> Option<Box<Self>> {
         let hystart = (cfg.hystart && cfg.algorithm.has_slow_start()).then(HyStart::default);
         let needed = hystart.is_some() || cfg.algorithm.sets_cwnd();
-        needed.then(|| {
-            Box::new(Self {
-                ring: VecDeque::new(),
-                delivered: 0,
-                delivered_at: Instant::ZERO,
-                first_sent_at: Instant::ZERO,
-                app_limited: 0,
-                lost_below: 0,
-                min_rtt: Duration::MAX,
-                newest: None,
-                newly_delivered: 0,
-                rtt: None,
-                prior_in_flight: 0,
-                hystart,
-            })
-        })
+        needed.then(|| Box::new(Self { min_rtt: Duration::MAX, hystart, ..Self::default() }))
     }
 
     /// Records the departure of `seq..end`; `idle`: nothing else is in flight. SendPacket() of section 3.2.

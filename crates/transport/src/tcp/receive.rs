@@ -8,7 +8,7 @@ use super::Config;
 use super::Ranges;
 
 /// State of the receive half.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Receiver {
     /// RCV.NXT: next position expected.
     pub(super) next: u64,
@@ -48,22 +48,12 @@ const MAX_FIELD: u64 = 65_535;
 impl Receiver {
     pub(super) fn new(cfg: &Config) -> Self {
         Self {
-            next: 0,
-            edge: 0,
-            unread: 0,
-            last_ack_sent: 0,
             ack_at: Instant::FAR_FUTURE,
-            fin_at: None,
-            ahead: Ranges::new(),
-            newest: 0,
             offered: cfg.initial_receive_window.unwrap_or(u32::MAX),
             limit: u32::MAX,
-            ack_now: false,
-            may_update_window: false,
-            finished: false,
-            echo: false,
             // RFC 7323 section 2.3: no scaling unless both ends offered it.
             shift: cfg.shift().map(|_| 0),
+            ..Self::default()
         }
     }
 

@@ -18,7 +18,7 @@ struct Linux {
 }
 
 /// RTT estimator and retransmission timeout.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Rto {
     smoothed: SmoothedRtt,
     /// Latest measurement; zero before the first.
@@ -39,14 +39,11 @@ impl Rto {
         // RFC 6298 (2.1): the initial RTO applies until an RTT has been measured.
         let rto = bounded(cfg.initial_rto, Duration::ZERO, cfg.max_rto);
         Self {
-            smoothed: SmoothedRtt::default(),
-            latest: Duration::ZERO,
             linux: (cfg.estimator == Estimator::Linux)
                 .then(|| Box::new(Linux { mdev: Duration::ZERO, mdev_max: Duration::ZERO, rtt_seq: 0 })),
             rto,
-            timed_at: Instant::ZERO,
-            timed_end: 0,
             interval: rto,
+            ..Self::default()
         }
     }
 

@@ -21,7 +21,7 @@ use super::Config;
 use super::delivery::Sample;
 
 /// Windows of a sender.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Window {
     /// Congestion window [bytes], never below one segment.
     pub(super) cwnd: u64,
@@ -164,6 +164,12 @@ macro_rules! registry {
         /// State of the selected algorithm.
         #[derive(Clone, Debug)]
         pub(super) enum State { $($name($state),)+ }
+
+        impl Default for State {
+            fn default() -> Self {
+                Self::new(Algorithm::NewReno)
+            }
+        }
 
         impl State {
             pub(super) fn new(algorithm: Algorithm) -> Self {
