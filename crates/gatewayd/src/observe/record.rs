@@ -23,7 +23,7 @@ pub struct Recorder {
     drops: bool,
     /// Begin and end of the measurement.
     begin: Instant,
-    end: Instant,
+    end: Option<Instant>,
     /// Time of the next sample.
     next: Instant,
     measuring: bool,
@@ -57,7 +57,7 @@ impl Recorder {
             interval: record.interval,
             drops: record.drops,
             begin,
-            end: record.duration.map_or(Instant::FAR_FUTURE, |duration| begin + duration),
+            end: record.duration.map(|duration| begin + duration),
             next: begin,
             measuring: false,
             finished: false,
@@ -178,7 +178,7 @@ impl Recorder {
             let missed = (now - self.next).as_nanos() / self.interval.as_nanos().max(1) + 1;
             self.next += self.interval.times(missed);
         }
-        self.finished = self.next > self.end;
+        self.finished = self.end.is_some_and(|end| self.next > end);
     }
 
     /// Ends the file with the totals of the measurement and `more`.

@@ -1,7 +1,8 @@
 //! Measurement, hosts and reference values.
 
 use bentpipe_units::Duration;
-use serde::Serialize;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 use super::indexes::{GatewayIndex, LinkIndex};
 
@@ -43,21 +44,23 @@ pub enum Subject {
     Link(LinkIndex),
 }
 
-/// A published value to compare results with.
-#[derive(Clone, Debug)]
+/// A published value to compare with.
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
 pub struct Printed {
     /// Setting that the value was measured with.
     pub setting: String,
     /// Metric.
     pub metric: String,
-    /// Value [`unit`](Self::unit).
+    /// Value, in `unit`.
     pub value: f64,
     /// Unit of the value.
     pub unit: String,
-    /// Standard deviation if published [`unit`](Self::unit).
+    /// Standard deviation, in `unit`.
     pub std: Option<f64>,
     /// Source: where the value is printed.
     pub source: String,
-    /// True if inputs of the scenario were fitted to this value, so that agreement is no evidence.
+    /// True if inputs of this scenario were fitted to the value, so that agreement is no evidence.
+    #[serde(default)]
     pub calibrated: bool,
 }

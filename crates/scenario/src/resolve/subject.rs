@@ -7,7 +7,7 @@ use super::cx::Cx;
 use super::nodes::{self, named};
 use super::{aqm, scheduler, threshold};
 use crate::error::{Error, quoted};
-use crate::model::{GatewayIndex, Link, LinkIndex, Printed, Subject};
+use crate::model::{GatewayIndex, Link, LinkIndex, Subject};
 use crate::reader::tree::{At, Node, Step, step};
 use crate::scenario::Scenario;
 use crate::schema::file::File;
@@ -135,14 +135,6 @@ pub fn printed(cx: &mut Cx<'_>, file: &File, s: &mut Scenario) {
                 &format!("no setting is called {}", quoted(&p.setting)),
             );
         }
-        s.printed.push(Printed {
-            setting: p.setting.clone(),
-            metric: p.metric.clone(),
-            value: p.value,
-            unit: p.unit.clone(),
-            std: p.std,
-            source: p.source.clone(),
-            calibrated: p.calibrated,
-        });
+        s.printed.push(p.clone());
     }
 }

@@ -13,6 +13,7 @@ use super::thresholds::Thresholds;
 use super::traffic::Traffic;
 use super::transport::Transport;
 use super::{MOST, SECOND};
+use crate::model::Printed;
 
 /// A scenario: the network, its traffic and the measurement.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
@@ -99,27 +100,6 @@ pub struct Host {
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Router {}
-
-/// A published value to compare with.
-#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Printed {
-    /// Setting that the value was measured with.
-    pub setting: String,
-    /// Metric.
-    pub metric: String,
-    /// Value, in `unit`.
-    pub value: f64,
-    /// Unit of the value.
-    pub unit: String,
-    /// Standard deviation, in `unit`.
-    pub std: Option<f64>,
-    /// Source: where the value is printed.
-    pub source: String,
-    /// True if inputs of this scenario were fitted to the value, so that agreement is no evidence.
-    #[serde(default)]
-    pub calibrated: bool,
-}
 
 fn one() -> u64 {
     1

@@ -10,7 +10,7 @@ const MAX_DROPOUT: u16 = 3000;
 const MAX_MISORDER: u16 = 100;
 
 /// Receiver of a medium.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Receiver {
     /// A.1: highest sequence number, cycles times 2^16, first sequence number, and the number expected after an
     /// implausible one.
@@ -29,27 +29,7 @@ pub struct Receiver {
     /// Timestamp and arrival time of the last sender report.
     lsr: u32,
     lsr_at: Instant,
-    report_at: Instant,
-}
-
-impl Default for Receiver {
-    fn default() -> Self {
-        Self {
-            max_seq: 0,
-            cycles: 0,
-            base_seq: 0,
-            bad_seq: None,
-            started: false,
-            received: 0,
-            expected_prior: 0,
-            received_prior: 0,
-            transit: 0,
-            jitter: 0,
-            lsr: 0,
-            lsr_at: Instant::ZERO,
-            report_at: Instant::FAR_FUTURE,
-        }
-    }
+    report_at: Option<Instant>,
 }
 
 impl Receiver {
@@ -58,9 +38,7 @@ impl Receiver {
         if !self.update_seq(packet.seq) {
             return;
         }
-        if self.report_at == Instant::FAR_FUTURE {
-            self.report_at = now + cfg.interval();
-        }
+        self.report_at.get_or_insert(now + cfg.interval());
         // A.8, in integers: J += |D| - (J + 8) / 16, where J is 16 times the jitter.
         let transit = ticks(cfg, now).wrapping_sub(packet.timestamp);
         if self.received > 1 {
@@ -110,15 +88,13 @@ impl Receiver {
     /// Time of the next call of [`poll_report`](Self::poll_report); `None` before the first packet.
     #[must_use]
     pub fn next_report(&self) -> Option<Instant> {
-        (self.report_at != Instant::FAR_FUTURE).then_some(self.report_at)
+        self.report_at
     }
 
     /// Returns the report that is due at `now`, if any.
     pub fn poll_report(&mut self, cfg: &Config, now: Instant) -> Option<ReceiverReport> {
-        if now < self.report_at {
-            return None;
-        }
-        self.report_at = now + cfg.interval();
+        self.report_at.filter(|at| *at <= now)?;
+        self.report_at = Some(now + cfg.interval());
         // Section 6.4: a block if packets have arrived since the last report.
         let block = (self.received != self.received_prior).then(|| self.block(now));
         Some(ReceiverReport { block })

@@ -99,7 +99,7 @@ pub struct Association {
     pub(super) answered: bool,
     pub(super) rto: Rto,
     /// Expiry of T1-init or T1-cookie, T2-shutdown, or T3-rtx, depending on the state.
-    pub(super) timer_at: Instant,
+    pub(super) timer_at: Option<Instant>,
     /// Consecutive timeouts: attempts during setup, later the error counter of section 8.1.
     pub(super) errors: u32,
     pub(super) rx: Receiver,
@@ -183,7 +183,6 @@ impl Association {
             ssthresh: cfg.initial_ssthresh,
             burst: cfg.max_burst,
             rto: Rto::new(cfg),
-            timer_at: Instant::FAR_FUTURE,
             rx: Receiver::new(cfg),
             state,
             ..Self::default()
@@ -194,8 +193,7 @@ impl Association {
     #[inline]
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
-        let at = self.timer_at.min(self.rx.sack_at);
-        (at != Instant::FAR_FUTURE).then_some(at)
+        [self.timer_at, self.rx.sack_at].into_iter().flatten().min()
     }
 
     /// Writes `bytes`, split into messages of [`Config::message_len`]. Ignored after [`close`](Self::close); the total
@@ -338,8 +336,8 @@ impl Association {
     pub(super) fn terminate(&mut self) {
         self.state = State::Closed;
         self.listening = false;
-        self.timer_at = Instant::FAR_FUTURE;
-        self.rx.sack_at = Instant::FAR_FUTURE;
+        self.timer_at = None;
+        self.rx.sack_at = None;
         self.rx.sack_now = false;
         self.control_due = Control::None;
     }

@@ -100,7 +100,7 @@ impl Association {
         self.rto.on_acked(cfg, now, 0);
         // T1-init is stopped; T1-cookie is started.
         self.errors = 0;
-        self.timer_at = Instant::FAR_FUTURE;
+        self.timer_at = None;
         self.rwnd = a_rwnd.into();
         self.cookie = cookie;
         self.state = State::CookieEchoed;
@@ -137,7 +137,7 @@ impl Association {
         self.listening = false;
         self.control_due = Control::None;
         self.errors = 0;
-        self.timer_at = Instant::FAR_FUTURE;
+        self.timer_at = None;
         self.data_sent_at = now;
     }
 
@@ -148,7 +148,7 @@ impl Association {
                 self.state = State::ShutdownReceived;
                 self.peer_closed = true;
                 self.rx.sack_now = false;
-                self.rx.sack_at = Instant::FAR_FUTURE;
+                self.rx.sack_at = None;
                 self.on_cumulative_ack(cfg, now, cum_tsn_ack);
             }
             // Both ends shut down at the same time.

@@ -55,11 +55,11 @@ impl Association {
                 } else {
                     self.rto.on_resent(0);
                 }
-                self.timer_at = now + self.rto.interval();
+                self.timer_at = Some(now + self.rto.interval());
             }
             // Section 9.2: T2-shutdown.
             Control::Shutdown { .. } | Control::ShutdownAck => {
-                self.timer_at = now + self.rto.interval();
+                self.timer_at = Some(now + self.rto.interval());
                 if self.rx.unacknowledged() {
                     packet.sack = Some(self.rx.sack_beside(cfg, 8));
                 }
@@ -199,8 +199,8 @@ impl Association {
     fn on_data_sent(&mut self, now: Instant, restart: bool) {
         self.answered = false;
         self.data_sent_at = now;
-        if restart || self.timer_at == Instant::FAR_FUTURE {
-            self.timer_at = now + self.rto.interval();
+        if restart || self.timer_at.is_none() {
+            self.timer_at = Some(now + self.rto.interval());
         }
     }
 
@@ -219,16 +219,16 @@ impl Association {
 
     /// Handles the timers that have expired at `now`; early calls have no effect.
     pub fn handle_timeout(&mut self, cfg: &Config, now: Instant) {
-        if now >= self.rx.sack_at {
+        if self.rx.sack_at.is_some_and(|at| now >= at) {
             // Section 6.2: SACK.Delay has passed.
-            self.rx.sack_at = Instant::FAR_FUTURE;
+            self.rx.sack_at = None;
             self.rx.sack_now = true;
         }
-        if now < self.timer_at {
+        if self.timer_at.is_none_or(|at| now < at) {
             return;
         }
         self.burst = cfg.max_burst;
-        self.timer_at = Instant::FAR_FUTURE;
+        self.timer_at = None;
         self.stats.timeouts += 1;
         // Section 6.1 (A): an answered window probe does not count against the peer.
         if !(self.probing && self.answered) {

@@ -37,7 +37,7 @@ pub(super) struct Receiver {
     packets: u32,
     /// A SACK is due now, or at a time.
     pub(super) sack_now: bool,
-    pub(super) sack_at: Instant,
+    pub(super) sack_at: Option<Instant>,
     /// `a_rwnd` as last advertised.
     advertised: u64,
 }
@@ -51,7 +51,7 @@ enum ReceiveOutcome {
 
 impl Receiver {
     pub(super) fn new(cfg: &Config) -> Self {
-        Self { sack_at: Instant::FAR_FUTURE, advertised: u64::from(cfg.a_rwnd), ..Self::default() }
+        Self { advertised: u64::from(cfg.a_rwnd), ..Self::default() }
     }
 
     /// Free receive buffer [bytes].
@@ -86,7 +86,8 @@ impl Receiver {
         if dropped || !accepted || gaps || self.has_gaps() || first || self.packets >= cfg.sack_every.max(1) {
             self.sack_now = true;
         } else {
-            self.sack_at = self.sack_at.min(now + cfg.sack_delay);
+            let at = now + cfg.sack_delay;
+            self.sack_at = Some(self.sack_at.map_or(at, |earlier| earlier.min(at)));
         }
     }
 
@@ -173,7 +174,7 @@ impl Receiver {
     pub(super) fn sack_beside(&mut self, cfg: &Config, other: u32) -> Sack {
         self.packets = 0;
         self.sack_now = false;
-        self.sack_at = Instant::FAR_FUTURE;
+        self.sack_at = None;
         self.advertised = self.room(cfg);
         let capacity = (cfg.pmdcs() as u32).saturating_sub(SACK_HEADER + other) / 4;
         let blocks = self.blocks(capacity as usize);

@@ -115,8 +115,8 @@ impl Association {
                 self.gap_acked -= 1;
                 self.flight += chunk.size();
                 self.flight_data += u64::from(chunk.len);
-                if self.timer_at == Instant::FAR_FUTURE {
-                    self.timer_at = now + self.rto.interval();
+                if self.timer_at.is_none() {
+                    self.timer_at = Some(now + self.rto.interval());
                 }
             }
             tsn += 1;
@@ -163,10 +163,10 @@ impl Association {
         }
         if self.chunks.is_empty() {
             // Section 6.3.2, R2: everything is acknowledged.
-            self.timer_at = Instant::FAR_FUTURE;
+            self.timer_at = None;
         } else if summary.advanced {
             // R3: the earliest outstanding TSN is acknowledged.
-            self.timer_at = now + self.rto.interval();
+            self.timer_at = Some(now + self.rto.interval());
         }
     }
 
