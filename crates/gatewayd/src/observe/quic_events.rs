@@ -101,8 +101,8 @@ mod tests {
             tracing::debug!(target: "quinn_proto::connection", "timer");
             tracing::warn!(target: "rustls", "of another crate");
         });
-        let expected = "Warn quic [(\"target\", Text(\"quinn_proto::connection\")), (\"message\", Text(\"bad packet\")), \
-                        (\"size\", Text(\"3\"))]";
+        let expected = "Warn quic [(\"target\", String(\"quinn_proto::connection\")), (\"message\", String(\"bad packet\")), \
+                        (\"size\", String(\"3\"))]";
         assert_eq!(*WRITTEN.lock().unwrap(), [expected]);
     }
 }
