@@ -21,40 +21,23 @@ use bentpipe_units::{Duration, Rate};
 /// Share of the capacity from which the regulator counts as busy; the rest is headers that are not counted.
 pub const BUSY: f64 = 0.95;
 
-/// The limit of the throughput.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Bottleneck {
-    /// Nothing to send.
-    #[default]
-    Nothing,
-    /// The regulator's rate.
-    Regulator,
-    /// The senders, or the path from them to here.
-    Server,
-    /// The PEP's buffers.
-    Window,
-    /// The receivers behind the peer.
-    Terminal,
-    /// The spacelink.
-    Spacelink,
-}
-
-impl Bottleneck {
-    /// All bottlenecks.
-    pub const ALL: [Self; 6] =
-        [Self::Nothing, Self::Regulator, Self::Server, Self::Window, Self::Terminal, Self::Spacelink];
-
-    /// Name in metrics.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Nothing => "nothing",
-            Self::Regulator => "regulator",
-            Self::Server => "server",
-            Self::Window => "window",
-            Self::Terminal => "terminal",
-            Self::Spacelink => "spacelink",
-        }
+named_enum! {
+    /// The limit of the throughput.
+    #[derive(Default)]
+    pub enum Bottleneck {
+        /// Nothing to send.
+        #[default]
+        Nothing = "nothing",
+        /// The regulator's rate.
+        Regulator = "regulator",
+        /// The senders, or the path from them to here.
+        Server = "server",
+        /// The PEP's buffers.
+        Window = "window",
+        /// The receivers behind the peer.
+        Terminal = "terminal",
+        /// The spacelink.
+        Spacelink = "spacelink",
     }
 }
 

@@ -5,63 +5,33 @@ use std::io;
 use serde::Serializer;
 use serde::ser::SerializeMap as _;
 
-/// Cause of a reset by this end.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Cause {
-    /// The client or server at this end has reset it.
-    Host,
-    /// The client or server at this end has stopped answering.
-    Silent,
-    /// The server refuses it or is unreachable.
-    Refused,
-    /// The server has not answered the handshake in time.
-    Unanswered,
-    /// Idle for too long.
-    Idle,
-    /// The peer has reset it, and knows the cause.
-    Peer,
-    /// The spacelink was lost.
-    Spacelink,
-    /// No stream, descriptor or room for it.
-    Limit,
-    /// The daemon was stopped.
-    Stopped,
-    /// Another error of its socket.
-    Error,
+named_enum! {
+    /// Cause of a reset by this end.
+    pub enum Cause {
+        /// The client or server at this end has reset it.
+        Host = "host",
+        /// The client or server at this end has stopped answering.
+        Silent = "silent",
+        /// The server refuses it or is unreachable.
+        Refused = "refused",
+        /// The server has not answered the handshake in time.
+        Unanswered = "unanswered",
+        /// Idle for too long.
+        Idle = "idle",
+        /// The peer has reset it, and knows the cause.
+        Peer = "peer",
+        /// The spacelink was lost.
+        Spacelink = "spacelink",
+        /// No stream, descriptor or room for it.
+        Limit = "limit",
+        /// The daemon was stopped.
+        Stopped = "stopped",
+        /// Another error of its socket.
+        Error = "error",
+    }
 }
 
 impl Cause {
-    /// All causes.
-    pub const ALL: [Self; 10] = [
-        Self::Host,
-        Self::Silent,
-        Self::Refused,
-        Self::Unanswered,
-        Self::Idle,
-        Self::Peer,
-        Self::Spacelink,
-        Self::Limit,
-        Self::Stopped,
-        Self::Error,
-    ];
-
-    /// Name in metrics and in the log.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Host => "host",
-            Self::Silent => "silent",
-            Self::Refused => "refused",
-            Self::Unanswered => "unanswered",
-            Self::Idle => "idle",
-            Self::Peer => "peer",
-            Self::Spacelink => "spacelink",
-            Self::Limit => "limit",
-            Self::Stopped => "stopped",
-            Self::Error => "error",
-        }
-    }
-
     /// Cause of a socket's error, before or after the connection was made.
     #[must_use]
     pub fn of(error: &io::Error, connected: bool) -> Self {
