@@ -2,6 +2,7 @@
 
 import ipaddress
 import json
+import math
 import os
 import re
 import signal
@@ -22,7 +23,7 @@ from bentpipe.live_runs.chain import CLIENTS, SERVERS, Chain, chain, check
 from bentpipe.live_runs.namespaces import Network
 from bentpipe.live_runs.privileges import missing_congestion_control, missing_permission
 from bentpipe.live_runs.processes import Child, Programs, interruptible, programs
-from bentpipe.live_runs.record import _ENDS, _FLOWS, read_flows, read_record
+from bentpipe.live_runs.record import _ENDS, _FLOWS, page_counters, read_flows, read_record
 from bentpipe.live_runs.session import Session
 from bentpipe.runs import store
 from bentpipe.runs.plan import make_plan, shipped
@@ -385,6 +386,26 @@ def test_metrics_of_a_record_match_a_worked_example(tmp_path: Path) -> None:
     into.close()
 
 
+def test_page_metrics_of_a_record_match_a_worked_example(tmp_path: Path) -> None:
+    path = tmp_path / "flows.jsonl"
+    pages = [
+        (0.5, 1.5, 0.25, False),
+        (1.0, 4.0, 0.5, False),
+        (2.0, 2.5, None, True),
+        (-1.0, 1.0, 0.75, False),
+    ]
+    lines: list[object] = [{"columns": COLUMNS}]
+    for opened, closed, first_byte, failed in pages:
+        page = {"traffic": "web", "session": 0, "opened": opened, "closed": closed}
+        lines.append({"page": page | {"first_byte": first_byte, "failed": failed}})
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    found = page_counters(path, bp.load("live-smoke"))
+    # Page times 1, 3 and 2 s; one page failed.
+    expected = {"pages": 3, "pages_failed": 1, "page_time_mean": 2, "page_time_p50": 2, "page_time_p75": 2.5}
+    expected |= {"page_time_p95": 2.9, "first_byte_p50": 0.5, "first_byte_p95": 0.725}
+    assert found == pytest.approx({f"web.{name}": value for name, value in expected.items()})
+
+
 def test_incomplete_record_is_rejected(tmp_path: Path) -> None:
     with pytest.raises(LiveError, match="ended before it had written everything"):
         read_record(written(tmp_path, complete=False), loaded(tmp_path), 2, 6)
@@ -698,6 +719,32 @@ def test_short_run_gives_a_result_like_a_simulation_and_cleans_up(tmp_path: Path
         re.findall(r"/run/bentpipe-live/(\d+)/", (tmp_path / "kept/red/1/gateway.toml").read_text())[0]
     )
     assert not left(number)
+
+
+@needs_everything
+@pytest.mark.parametrize("http", ["1.1", "2"])
+def test_pages_load_as_in_the_simulation(tmp_path: Path, http: str) -> None:
+    # Without congestion the page time is a number of round trips, simulated and live.
+    changes = {
+        "run.warmup": "1 s",
+        "run.duration": "4 s",
+        "gateway.regulator.rate": "50 Mbps",
+        "traffic.web.http": f'"{http}"',
+        "traffic.web.objects_per_page": "13",
+        "traffic.web.object_size": '"2 KB"',
+        "traffic.web.sessions": "2",
+    }
+    scenario = bp.load("live-smoke", set=changes)
+    live = bp.live(scenario, "red", out=tmp_path / "live")
+    assert live.invalid == []
+    simulated = bp.compare(scenario, "red", out=tmp_path / "simulated", runs=1)
+    found, expected = ({n: per[0] for n, per in r.values()["red"].items()} for r in (live, simulated))
+    assert found["web.pages_failed"] == 0
+    assert (found["web.pages"] or 0) > 0
+    # A busy machine adds to the round trips.
+    for name in ("web.page_time_p50", "web.first_byte_p50"):
+        ratio = (found[name] or 0) / (expected[name] or math.nan)
+        assert 0.95 < ratio < 2, (name, found[name], expected[name])
 
 
 @needs_everything

@@ -1,4 +1,4 @@
-//! Records of flows: one row per connection, as in the flow table of a simulation.
+//! Records of flows: one row per connection, as in the flow table of a simulation; and of pages.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -8,6 +8,8 @@ use std::path::Path;
 
 use bentpipe_units::Instant;
 use serde_json::{Value, json};
+
+use crate::users::PageLoad;
 
 /// Columns of a row: those of a simulation, then those that only sockets have.
 pub const COLUMNS: [&str; 22] = [
@@ -243,6 +245,35 @@ impl Flows {
             flow.ends.map(|(_, server)| server.to_string()),
         ]);
         writeln!(out, "{row}")
+    }
+
+    /// Writes the record of a page that was loaded, or of which a connection failed, during the measurement: times of opening
+    /// and end from the begin of the measurement, and time to the first byte [s].
+    ///
+    /// # Errors
+    /// If the file cannot be written.
+    pub fn close_page(
+        &mut self,
+        traffic: &str,
+        session: u32,
+        page: &PageLoad,
+        now: Instant,
+    ) -> io::Result<()> {
+        if !self.is_measuring(now) {
+            return Ok(());
+        }
+        let Some(out) = &mut self.out else { return Ok(()) };
+        let since_begin = |at: Instant| at.as_secs_f64() - self.begin.as_secs_f64();
+        let first_byte = page.first_byte.map(|at| (at - page.opened).as_secs_f64());
+        let line = json!({ "page": {
+            "traffic": traffic,
+            "session": session,
+            "opened": since_begin(page.opened),
+            "closed": since_begin(now),
+            "first_byte": first_byte,
+            "failed": page.has_failed,
+        } });
+        writeln!(out, "{line}")
     }
 
     /// Counters over all flows.

@@ -1,5 +1,6 @@
 //! The clients: open the scenario's connections from each host's own address, and record every flow.
 
+use std::collections::VecDeque;
 use std::ffi::OsString;
 use std::io::{self, Write};
 use std::net::{IpAddr, SocketAddr, TcpStream};
@@ -54,6 +55,8 @@ struct Conn {
     objects: u32,
     /// Size of the current object [bytes]; `None`: endless.
     bytes: Option<u64>,
+    /// Sizes of the objects requested after the current one [bytes].
+    requested: VecDeque<u64>,
     /// Position in the current object [bytes].
     at: u64,
     /// Header to be sent.
@@ -206,6 +209,7 @@ impl Clients<'_> {
                 stage: Stage::Connecting,
                 objects: open.objects,
                 bytes: open.bytes,
+                requested: VecDeque::new(),
                 at: 0,
                 output: Vec::new(),
                 header: Vec::new(),
@@ -215,7 +219,7 @@ impl Clients<'_> {
         });
         if let Err(e) = opened {
             ep.flows.close(&flow, End::Failed(&describe(&e)), ep.now)?;
-            ep.users.done(open.user, true, ep.now);
+            self.connection_done(open.user, true)?;
         }
         Ok(())
     }
@@ -225,9 +229,18 @@ impl Clients<'_> {
         let (user, is_done) = (conn.user, conn.stage == Stage::Done);
         self.close(token, End::Failed(problem))?;
         if !is_done {
-            self.endpoint.users.done(user, true, self.endpoint.now);
+            self.connection_done(user, true)?;
         }
         Ok(())
+    }
+
+    /// Reports the end of a connection to its user, and records the page that it ends.
+    fn connection_done(&mut self, user: UserId, has_failed: bool) -> io::Result<()> {
+        let ep = &mut self.endpoint;
+        let Some(page) = ep.users.done(user, has_failed, ep.now) else { return Ok(()) };
+        let (workload, number) = ep.users.workload(user);
+        let traffic = ep.plan.traffic(ep.plan.workload(workload));
+        ep.flows.close_page(&traffic.name, number, &page, ep.now)
     }
 
     /// Closes a connection and records its flow, unless that is recorded already.
@@ -286,9 +299,17 @@ impl Clients<'_> {
                 TrafficKind::Pages(pages) => pages.request_size,
                 _ => 0,
             };
-            http::get(conn.server, path, conn.bytes, size, conn.objects <= 1)
+            let is_last = conn.objects <= 1 && !ep.users.is_closed_by_client(conn.user);
+            let mut requests =
+                http::get(conn.server, path, conn.bytes, size, is_last && conn.requested.is_empty());
+            for (i, bytes) in conn.requested.iter().enumerate() {
+                let is_last = is_last && i + 1 == conn.requested.len();
+                requests.extend(http::get(conn.server, path, Some(*bytes), size, is_last));
+            }
+            requests
         };
-        conn.stage = Stage::Requesting;
+        // Responses to pipelined requests can arrive before the last request is sent.
+        conn.stage = if conn.requested.is_empty() { Stage::Requesting } else { Stage::Waiting };
     }
 
     fn write(&mut self, token: Token) -> Result<(), Failure> {
@@ -352,6 +373,7 @@ impl Clients<'_> {
                     }
                     conn.at += len as u64;
                     ep.flows.deliver(&mut conn.flow, len as u64, ep.now);
+                    ep.users.deliver(conn.user, ep.now);
                     bytes = rest;
                     if let Some(left) = left {
                         conn.stage = Stage::Receiving(Some(left - len as u64));
@@ -406,18 +428,26 @@ impl Clients<'_> {
     fn object_done(&mut self, token: Token) -> Result<(), Failure> {
         let ep = &mut self.endpoint;
         let Some(conn) = ep.connections.get(token) else { return Ok(()) };
+        if let Some(bytes) = conn.requested.pop_front() {
+            (conn.at, conn.bytes, conn.stage) = (0, Some(bytes), Stage::Waiting);
+            return Ok(());
+        }
         conn.objects = conn.objects.saturating_sub(1);
-        if conn.objects > 0 {
-            conn.bytes = ep.users.next_object(conn.user);
+        conn.requested = ep.users.next_objects(conn.user, conn.objects, ep.now);
+        if let Some(bytes) = conn.requested.pop_front() {
+            conn.bytes = Some(bytes);
             self.request(token);
             return self.write(token);
         }
         conn.stage = Stage::Done;
         let (workload, user, flow) = (conn.workload, conn.user, conn.flow.clone());
-        ep.connections.close_later(token, ep.now);
+        if ep.users.is_closed_by_client(user) {
+            ep.connections.remove(token);
+        } else {
+            ep.connections.close_later(token, ep.now);
+        }
         self.record(workload, &flow, End::Completed).map_err(Failure::Record)?;
-        self.endpoint.users.done(user, false, self.endpoint.now);
-        Ok(())
+        self.connection_done(user, false).map_err(Failure::Record)
     }
 
     /// Handles the end of the server's half of the connection.

@@ -27,6 +27,8 @@ use crate::{content, http};
 
 /// Maximum unsent data in the socket buffer of a connection [bytes].
 const UNSENT: u32 = 128 << 10;
+/// Maximum length of pipelined requests that wait for the end of a response [bytes].
+const MAX_PIPELINED: usize = 64 * http::MAX_HEADER;
 /// Maximum number of connections accepted before others get their turn.
 const BATCH: usize = 256;
 
@@ -333,7 +335,7 @@ impl Servers<'_> {
                 // The next request waits for the end of this response.
                 Stage::Sending(_) => {
                     conn.header.extend_from_slice(bytes);
-                    let is_too_long = conn.header.len() > http::MAX_HEADER;
+                    let is_too_long = conn.header.len() > MAX_PIPELINED;
                     return if is_too_long { Err(Failure::Connection) } else { Ok(()) };
                 }
                 Stage::Packets | Stage::Done => return Ok(()),

@@ -5,12 +5,15 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
 use bentpipe_scenario::{
-    Absence, ConnectionPer, Delay, Distribution, HostIndex, Pages, Per, Ramp, Scenario, TrafficKind,
+    Absence, ConnectionPer, Delay, Distribution, HostIndex, Http, Pages, Per, Ramp, Scenario, TrafficKind,
 };
 use bentpipe_traffic::Generator;
 use bentpipe_units::{Duration, Instant, Rng};
 
 use crate::plan::{Plan, Workload, WorkloadId};
+
+/// Connections of a browser to one server over HTTP/1.1, as in the simulator.
+const BROWSER_CONNECTIONS: u32 = 6;
 
 /// Minimum time between a failed page and the next.
 const RETRY_DELAY: Duration = Duration::from_secs(1);
@@ -52,8 +55,27 @@ pub struct Open {
     pub hosts: (u32, u32),
     /// Size of the first object [bytes]; `None`: endless.
     pub bytes: Option<u64>,
-    /// Number of objects, one after the other.
+    /// Number of objects, one after the other; over HTTP/2 all objects but the first count as one. Over HTTP/1.1
+    /// [`Users::next_objects`] decides, and the client closes the connection.
     pub objects: u32,
+}
+
+/// A page that is being loaded.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PageLoad {
+    /// Time at which its first connection was opened.
+    pub opened: Instant,
+    /// Arrival of the first byte of an object.
+    pub first_byte: Option<Instant>,
+    /// True if one of its connections failed.
+    pub has_failed: bool,
+    /// Connections that are not done.
+    pending: u32,
+    /// Objects that no connection has requested yet, over HTTP/1.1.
+    waiting: u32,
+    /// Connections to open for them.
+    to_open: u32,
+    has_first_object: bool,
 }
 
 /// State of a user.
@@ -68,9 +90,7 @@ struct User {
     leaves: Option<Instant>,
     /// Pages or transfers started.
     started: u32,
-    /// Connections of the current page that are not done.
-    pending: u32,
-    has_failed: bool,
+    page: PageLoad,
     generator: Option<Generator>,
     is_present: bool,
     /// Length of the packet that is due [bytes]; 0 if none is.
@@ -196,8 +216,7 @@ impl Users {
             due: None,
             leaves: None,
             started: 0,
-            pending: 0,
-            has_failed: false,
+            page: PageLoad::default(),
             generator: None,
             is_present: false,
             len: 0,
@@ -273,7 +292,7 @@ impl Users {
             return;
         }
         match &self.kinds[u.kind].kind {
-            TrafficKind::Pages(_) => self.open_page(user, tasks),
+            TrafficKind::Pages(_) => self.open_page(user, now, tasks),
             TrafficKind::Files(_) => self.start_transfer(user, now, tasks),
             TrafficKind::Bulk(_) => {
                 u.due = None;
@@ -312,18 +331,31 @@ impl Users {
         }
     }
 
-    fn open_page(&mut self, user: UserId, tasks: &mut VecDeque<Task>) {
+    /// Opens the next page of a user, or more connections for the current one.
+    fn open_page(&mut self, user: UserId, now: Instant, tasks: &mut VecDeque<Task>) {
         let u = &mut self.users[user.index()];
         let kind = &self.kinds[u.kind];
-        let TrafficKind::Pages(Pages { objects_per_page, connection_per, .. }) = &kind.kind else { return };
-        let hosts = (u.number.wrapping_add(u.started) % kind.counts.0, u.number % kind.counts.1);
-        let (connections, objects) = match connection_per {
-            ConnectionPer::Page => (1, *objects_per_page),
-            ConnectionPer::Object => (*objects_per_page, 1),
+        let TrafficKind::Pages(Pages { objects_per_page, connection_per, http, .. }) = &kind.kind else {
+            return;
         };
-        u.started += 1;
-        u.pending = connections;
-        u.has_failed = false;
+        let (connections, objects) = if u.page.to_open > 0 {
+            let connections = std::mem::take(&mut u.page.to_open);
+            u.page.pending += connections;
+            (connections, 1)
+        } else {
+            let (connections, objects) = match (http, connection_per) {
+                (Some(Http::One), _) => (1, 1),
+                (Some(Http::Two | Http::Probe), _) => (1, (*objects_per_page).min(2)),
+                (None, ConnectionPer::Page) => (1, *objects_per_page),
+                (None, ConnectionPer::Object) => (*objects_per_page, 1),
+            };
+            let waiting = if *http == Some(Http::One) { objects_per_page.saturating_sub(1) } else { 0 };
+            u.page = PageLoad { opened: now, pending: connections, waiting, ..PageLoad::default() };
+            u.started += 1;
+            (connections, objects)
+        };
+        let page = u.started - 1;
+        let hosts = (u.number.wrapping_add(page) % kind.counts.0, u.number % kind.counts.1);
         for _ in 0..connections {
             self.skip_connection_delays(user);
             let bytes = self.next_object(user);
@@ -331,8 +363,45 @@ impl Users {
         }
     }
 
+    /// Draws the sizes of the objects that a connection requests next [bytes], with this many of its objects left. Empty: the
+    /// connection is done. After the first object of a page over HTTP/1.1, more connections are due at `now`.
+    pub fn next_objects(&mut self, user: UserId, left: u32, now: Instant) -> VecDeque<u64> {
+        let u = &mut self.users[user.index()];
+        let TrafficKind::Pages(pages) = &self.kinds[u.kind].kind else { return VecDeque::new() };
+        let count = match pages.http {
+            Some(Http::One) => {
+                let page = &mut u.page;
+                let count = page.waiting.min(1);
+                page.waiting -= count;
+                if count > 0 && !std::mem::replace(&mut page.has_first_object, true) {
+                    page.to_open = page.waiting.min(BROWSER_CONNECTIONS - 1);
+                    page.waiting -= page.to_open;
+                    if page.to_open > 0 {
+                        self.schedule(user, Some(now));
+                    }
+                }
+                count
+            }
+            Some(Http::Two | Http::Probe) if left > 0 => pages.objects_per_page - 1,
+            _ => left.min(1),
+        };
+        (0..count).filter_map(|_| self.next_object(user)).collect()
+    }
+
+    /// Reports that data of a user's page arrived.
+    pub fn deliver(&mut self, user: UserId, now: Instant) {
+        self.users[user.index()].page.first_byte.get_or_insert(now);
+    }
+
+    /// True if the client closes a user's connections: over HTTP/1.1 a server does not know which object is the last.
+    #[must_use]
+    pub fn is_closed_by_client(&self, user: UserId) -> bool {
+        let kind = &self.kinds[self.users[user.index()].kind].kind;
+        matches!(kind, TrafficKind::Pages(Pages { http: Some(Http::One), .. }))
+    }
+
     /// Draws the size of a user's next object [bytes].
-    pub fn next_object(&mut self, user: UserId) -> Option<u64> {
+    fn next_object(&mut self, user: UserId) -> Option<u64> {
         let u = &mut self.users[user.index()];
         match &self.kinds[u.kind].kind {
             TrafficKind::Pages(t) => Some(t.object_size.draw(&mut u.rng)),
@@ -394,27 +463,30 @@ impl Users {
         u.len = step.map_or(0, |step| step.len);
     }
 
-    /// Reports that a connection of a user is done or has failed.
-    pub fn done(&mut self, user: UserId, has_failed: bool, now: Instant) {
+    /// Reports that a connection of a user is done or has failed; returns the page that it ends.
+    pub fn done(&mut self, user: UserId, has_failed: bool, now: Instant) -> Option<PageLoad> {
         let u = &mut self.users[user.index()];
         match &self.kinds[u.kind].kind {
             TrafficKind::Pages(t) => {
-                u.pending = u.pending.saturating_sub(1);
-                u.has_failed |= has_failed;
-                if u.pending > 0 {
-                    return;
+                u.page.pending = u.page.pending.saturating_sub(1);
+                u.page.has_failed |= has_failed;
+                if u.page.pending > 0 || u.page.to_open > 0 {
+                    return None;
                 }
+                let page = u.page;
                 let think = t.think_time.draw(&mut u.rng);
-                let think = if u.has_failed { think.max(RETRY_DELAY) } else { think };
+                let think = if page.has_failed { think.max(RETRY_DELAY) } else { think };
                 let due = present(&t.away, now + think);
                 self.schedule(user, Some(due));
+                Some(page)
             }
             // The source is silent until its next arrival.
             TrafficKind::Packets(_) => {
                 u.generator = None;
                 u.due = None;
+                None
             }
-            TrafficKind::Bulk(_) | TrafficKind::Files(_) | TrafficKind::Dash(_) => {}
+            TrafficKind::Bulk(_) | TrafficKind::Files(_) | TrafficKind::Dash(_) => None,
         }
     }
 }

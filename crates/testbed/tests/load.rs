@@ -46,6 +46,16 @@ fn run_until(
     out: &PathBuf,
     enough: impl Fn(&Value) -> bool,
 ) -> (Vec<Flow>, Vec<Flow>, Value, Value) {
+    let (load, serve) = run_until_kept(spaces, plan, &enough);
+    (flows(out), flows(&out.with_extension("serve.jsonl")), load, serve)
+}
+
+/// Runs a plan until a progress line of `load` meets the condition; returns the summaries as [`run`] does, and keeps the files.
+fn run_until_kept(
+    spaces: &[Namespace; 2],
+    plan: &mut Value,
+    enough: &impl Fn(&Value) -> bool,
+) -> (Value, Value) {
     let emulator = Testbed::start("emulate", plan);
     address(spaces);
     plan["origin_ns"] = json!(now() + 300_000_000);
@@ -60,7 +70,7 @@ fn run_until(
     }
     let serve = server.end();
     load["summary"]["emulator"] = emulator.end()["statistics"].clone();
-    (flows(out), flows(&out.with_extension("serve.jsonl")), load["summary"].clone(), serve["summary"].clone())
+    (load["summary"].clone(), serve["summary"].clone())
 }
 
 type Flow = BTreeMap<String, Value>;
@@ -71,11 +81,19 @@ fn flows(path: &PathBuf) -> Vec<Flow> {
     let mut lines = text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
     let columns = lines.next().unwrap()["columns"].as_array().unwrap().clone();
     lines
+        .filter(|line| line.get("page").is_none())
         .map(|row| {
             let cells = row.as_array().unwrap().clone();
             columns.iter().map(|name| name.as_str().unwrap().to_owned()).zip(cells).collect()
         })
         .collect()
+}
+
+/// The records of pages in a file of flow records.
+fn pages(path: &PathBuf) -> Vec<Value> {
+    let text = std::fs::read_to_string(path).unwrap();
+    let lines = text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    lines.filter_map(|line| line.get("page").cloned()).collect()
 }
 
 /// True once the run has lasted this long [s].
@@ -149,6 +167,37 @@ fn pages_arrive_intact_over_a_link_with_loss_and_reordering() {
         assert_eq!(load["traffic"]["web"]["delivered_bytes"].as_f64(), Some(sum));
         assert_eq!(load["traffic"]["web"]["corrupt"], json!(0));
         assert!(serve["connections"]["accepted"].as_u64().unwrap() as usize >= done.len());
+    }
+}
+
+/// Over a link with a round trip of 40 ms, the page of one session ends no earlier than its handshake, its first object and
+/// the others allow, and comes with the flows that carry it. Of 13 objects over HTTP/1.1, each of six connections requests the
+/// second object of the 12 that follow the first after its own handshake; over HTTP/2 all requests are sent at once.
+#[test]
+fn browsers_load_pages_over_the_connections_of_their_http_version() {
+    let Some(spaces) = two() else { return };
+    for (http, connections, round_trips) in [("1.1", 6, 5), ("2", 1, 3)] {
+        let traffic = format!(
+            "[traffic.web]\nkind = \"pages\"\nfrom = \"server\"\nto = \"client\"\nsessions = 1\nobjects_per_page = 13\n\
+             http = \"{http}\"\nobject_size = \"2 KB\"\nthink_time = \"10 ms\"\n"
+        );
+        let (mut plan, out) = play(&spaces, &traffic, json!({ "web": {} }), HANGS, json!({}));
+        let (load, _) = run_until_kept(&spaces, &mut plan, &|load| has_completed(load, 3 * connections));
+        let (pages, flows) = (pages(&out), flows(&out));
+        assert!(pages.len() >= 3, "{load}");
+        for page in &pages {
+            let time = |key: &str| page[key].as_f64().unwrap();
+            let took = time("closed") - time("opened");
+            assert!(took >= 0.04 * f64::from(round_trips), "{page}");
+            assert!((0.08..=took).contains(&time("first_byte")), "{page}");
+            let own: Vec<_> = flows
+                .iter()
+                .filter(|flow| (time("opened")..=time("closed")).contains(&number(flow, "opened")))
+                .collect();
+            assert_eq!(own.len() as u64, connections, "{page}");
+            assert!(own.iter().all(|flow| flow["intact"] == json!(true) && flow["completed"] == json!(true)));
+            assert_eq!(own.iter().map(|flow| number(flow, "delivered")).sum::<f64>(), 13.0 * 2000.0);
+        }
     }
 }
 

@@ -102,10 +102,10 @@ fn played(text: &str, took: Duration) -> Rows {
         open = rest;
         for (_, user, objects, row) in done {
             let (_, number) = users.workload(user);
-            if objects > 1 {
-                let bytes = users.next_object(user).unwrap();
-                found.get_mut(&number).unwrap()[row].0 += bytes;
-                open.push((now + took, user, objects - 1, row));
+            let sizes = users.next_objects(user, objects - 1, now);
+            if !sizes.is_empty() {
+                found.get_mut(&number).unwrap()[row].0 += sizes.iter().sum::<u64>();
+                open.push((now + took, user, objects.max(2) - 1, row));
             } else {
                 users.done(user, false, now);
             }
@@ -135,6 +135,21 @@ fn sessions_request_the_same_objects_as_in_the_simulation() {
          object_size = { uniform = [\"1 KB\", \"9 KB\"] }\nthink_time = { exponential = \"500 ms\" }",
         10,
     );
+}
+
+/// Over HTTP/2, and over HTTP/1.1 with at most six objects, a connection's objects do not depend on the network.
+#[test]
+fn browsers_request_the_same_objects_as_in_the_simulation() {
+    for (http, objects) in [("2", 9), ("1.1", 7), ("1.1", 1)] {
+        compare(
+            &format!(
+                "[traffic.t]\nkind = \"pages\"\nfrom = \"server\"\nto = \"client\"\nsessions = 5\n\
+                 objects_per_page = {objects}\nhttp = \"{http}\"\nobject_size = {{ uniform = [\"1 KB\", \"9 KB\"] }}\n\
+                 think_time = {{ exponential = \"500 ms\" }}"
+            ),
+            10,
+        );
+    }
 }
 
 /// Start times match to the nanosecond, since nothing that happens in the network changes them.

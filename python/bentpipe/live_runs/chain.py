@@ -298,8 +298,8 @@ def _listener(
     if "profile" in traffic:
         raise fault(f"{where} has a profile, which only the simulator follows")
     algorithm = tcp.get("algorithm", "")
-    if "http" in what:
-        raise fault(f"{where} has http, which only the simulator loads pages by")
+    if what.get("http") == "probe":
+        raise fault(f"{where} is a probe of responsiveness, which only the simulator sends")
     if algorithm == "prague":
         raise fault(f"{where} has the congestion control prague, which no kernel offers")
     return Listener(

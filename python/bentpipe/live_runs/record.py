@@ -11,8 +11,9 @@ import polars as pl
 
 from bentpipe._core import Scenario
 from bentpipe.errors import LiveError
+from bentpipe.stats.recorded import mean, quantile
 
-__all__ = ["Recorded", "read_flows", "read_record"]
+__all__ = ["Recorded", "page_counters", "read_flows", "read_record"]
 
 _DROPS = {
     "time": pl.Float64,
@@ -177,11 +178,41 @@ def read_flows(path: Path) -> pl.DataFrame:
     schema = {**_FLOWS, **_ENDS}
     for line in _lines(path):
         if isinstance(line, dict):
-            names = line["columns"]
+            names = line.get("columns", names)
         else:
             row = dict(zip(names, line, strict=True))
             rows.append([row[name] for name in schema])
     return pl.DataFrame(rows, schema=schema, orient="row").sort("flow")
+
+
+def page_counters(path: Path, scenario: Scenario) -> dict[str, float]:
+    """Return the page counters of a simulation from the load generator's record, by `CLASS.COUNTER`.
+
+    Times [s] are NaN without a page.
+    """
+    class_of = {name: traffic_class for name, traffic_class, _ in scenario.traffic}
+    pages = [line["page"] for line in _lines(path) if isinstance(line, dict) and "page" in line]
+    found: dict[str, float] = {}
+    for traffic_class in {each for _, each, kind in scenario.traffic if kind == "pages"}:
+        own = [page for page in pages if class_of[page["traffic"]] == traffic_class]
+        done = [page for page in own if not page["failed"]]
+        load = pl.Series([page["closed"] - page["opened"] for page in done], dtype=pl.Float64)
+        first_byte = pl.Series([page["first_byte"] for page in done], dtype=pl.Float64).drop_nulls()
+        values = {
+            "pages": len(done),
+            "pages_failed": len(own) - len(done),
+            "page_time_mean": mean(load),
+            "page_time_p50": quantile(load, 0.5),
+            "page_time_p75": quantile(load, 0.75),
+            "page_time_p95": quantile(load, 0.95),
+            "first_byte_p50": quantile(first_byte, 0.5),
+            "first_byte_p95": quantile(first_byte, 0.95),
+        }
+        found |= {
+            f"{traffic_class}.{name}": math.nan if value is None else float(value)
+            for name, value in values.items()
+        }
+    return found
 
 
 def _lines(path: Path) -> Iterator[Any]:

@@ -15,19 +15,17 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
-
-import polars as pl
 
 from bentpipe._core import Scenario
 from bentpipe.errors import LiveError
 from bentpipe.live_runs.chain import CLIENTS, SERVERS, Chain, Listener, Step
 from bentpipe.live_runs.namespaces import Network, listening
 from bentpipe.live_runs.processes import Child, Programs, environment, run, signals_deferred
-from bentpipe.live_runs.record import Recorded, read_flows, read_record
+from bentpipe.live_runs.record import Recorded, page_counters, read_flows, read_record
 from bentpipe.runs.plan import Setting
 
 if TYPE_CHECKING:
@@ -166,7 +164,7 @@ class Session:
                 # Its exit code reports records that could not be written.
                 end.check(well=(0,))
             links = emulator.stop()
-            recorded = self._recorded(read_flows(folder / "flows.jsonl"))
+            recorded = self._recorded(folder / "flows.jsonl")
             return _with(recorded, {"links": _last_json(links), "load": _last_json(output)})
 
     def _ends(self, stack: ExitStack) -> list[Child]:
@@ -185,11 +183,12 @@ class Session:
                 _wait_for(end, key, value)
         return ends
 
-    def _recorded(self, flows: pl.DataFrame) -> Recorded:
-        """Read the gateway's record."""
+    def _recorded(self, load: Path) -> Recorded:
+        """Read the records of the gateway and of the load generator."""
         path = self._network.folder / "gateway.jsonl"
-        recorded = read_record(path, flows, self._scenario.warmup, self._scenario.duration)
-        return recorded.with_classes(self._scenario)
+        recorded = read_record(path, read_flows(load), self._scenario.warmup, self._scenario.duration)
+        counters = dict(recorded.counters) | page_counters(load, self._scenario)
+        return replace(recorded.with_classes(self._scenario), counters=counters)
 
     def _start(self, stack: ExitStack, name: str, place: str, command: list[str]) -> Child:
         child = Child(name, command, self._network.path(place), self._network.folder)

@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 
 use base64::Engine as _;
-use bentpipe_scenario::{Packed, Scenario, TrafficKind, Transport};
+use bentpipe_scenario::{Http, Packed, Pages, Scenario, TrafficKind, Transport};
 use bentpipe_units::{Duration, Instant};
 use serde::Deserialize;
 
@@ -362,6 +362,9 @@ impl TrafficFile {
         }
         if matches!(traffic.kind, TrafficKind::Dash(_)) {
             return wrong(place, "kind dash", "a kind other than dash: there is no live player");
+        }
+        if matches!(traffic.kind, TrafficKind::Pages(Pages { http: Some(Http::Probe), .. })) {
+            return wrong(place, "kind probe", "a kind other than probe: only the simulator probes");
         }
         let ipv6 = match self.family.unwrap_or(4) {
             4 => false,
