@@ -101,6 +101,7 @@ def test_unsupported_scenario_gives_one_message(name: str, problem: str) -> None
         ({"transport": "sctp"}, "traffic.web goes over sctp"),
         ({"algorithm": "prague"}, "traffic.web has the congestion control prague"),
         ({"kind": "dash"}, "traffic.web is adaptive video, for which there is no live player"),
+        ({"http": "probe"}, "traffic.web is a probe of responsiveness, which only the simulator sends"),
     ],
 )
 def test_unsupported_transport_is_rejected(change: dict[str, str], problem: str) -> None:
@@ -109,6 +110,8 @@ def test_unsupported_transport_is_rejected(change: dict[str, str], problem: str)
         scenario["transports"][0]["protocol"] = "sctp"
     if "algorithm" in change:
         scenario["transports"][0]["algorithm"] = "prague"
+    if "http" in change:
+        scenario["traffic"][0]["kind"]["pages"]["http"] = "probe"
     if "kind" in change:
         scenario["traffic"][0]["kind"] = {"dash": {"transport": 0}}
     with pytest.raises(bp.UsageError, match=f"^live-smoke cannot be live: {problem}"):
