@@ -1,5 +1,7 @@
+import csv
 import json
 import os
+import re
 import resource
 import shutil
 import signal
@@ -308,6 +310,46 @@ def test_the_shell_completes_scenarios_settings_and_metrics(words: list[str], fo
         [sys.executable, "-m", "bentpipe"], env=os.environ | asked, capture_output=True, text=True, check=True
     )
     assert found in [line.partition(",")[2] for line in done.stdout.splitlines()]
+
+
+def test_csv_has_the_rows_of_json(bentpipe: Command) -> None:
+    def both(*arguments: str) -> tuple[list[dict[str, object]], list[dict[str, str]]]:
+        rows = json.loads(bentpipe(*arguments, "--format", "json").stdout)
+        lines = bentpipe(*arguments, "--format", "csv").stdout.splitlines()
+        return rows, list(csv.DictReader(lines))
+
+    rows, read = both("list", "metrics")
+    assert [row["name"] for row in rows] == [row["name"] for row in read]
+    bentpipe("run", *QUICK, "--runs", "2", "--out", "one")
+    rows, read = both("compare", *QUICK, "--settings", "red,avq", "--out", "two", "--force")
+    for row, other in zip(rows, read, strict=True):
+        assert row["metric"] == other["metric"]
+        assert row["mean"] == (float(other["mean"]) if other["mean"] else None)
+    rows = json.loads(bentpipe("compare", "two", "--format", "json").stdout)["comparisons"]
+    assert len(rows) == len(bentpipe("compare", "two", "--format", "csv").stdout.splitlines()) - 1
+
+
+def test_quiet_shows_warnings_but_no_progress(bentpipe: Command) -> None:
+    loud, quiet = (
+        bentpipe("run", *QUICK, *more, "--force", "--out", "one", check=0).stderr for more in ([], ["-q"])
+    )
+    assert "Simulating" in loud
+    assert "Simulating" not in quiet
+    assert "One run per setting" in quiet
+
+
+def test_no_color_leaves_out_colors(tmp_path: Path) -> None:
+    def shown(**more: str) -> str:
+        command = command_line("run", *QUICK, "--force", "--out", "one")
+        variables = os.environ | {"FORCE_COLOR": "1"} | more
+        done = subprocess.run(
+            command, cwd=tmp_path, env=variables, capture_output=True, text=True, check=True
+        )
+        return done.stdout
+
+    colors = re.compile(r"\x1b\[(?:\d+;)*[34]\d")
+    assert colors.search(shown())
+    assert not colors.search(shown(NO_COLOR="1"))
 
 
 def test_doctor_names_what_is_missing_and_the_command_that_mends_it(tmp_path: Path) -> None:

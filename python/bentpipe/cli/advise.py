@@ -1,6 +1,5 @@
 """The command `advise`."""
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -112,8 +111,8 @@ def advise(
             on_progress=bar.update,
             on_message=lambda text: err.print(text, markup=False),
         )
-    if form == "json":
-        click.echo(json.dumps(found.found, indent=2, ensure_ascii=False, allow_nan=False))
+    if form != "table":
+        console.write(found.found, form)
     else:
         _show(found)
     err.print(f"Page: {folder / advisor.REPORT}", markup=False)

@@ -1,18 +1,23 @@
 """Terminal output: progress on stderr, tables on stdout."""
 
+import csv
+import json
 import math
+import sys
 import textwrap
 import time
 from collections import deque
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+import click
 from rich import box
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 from rich.text import Text
 
+from bentpipe.errors import UsageError
 from bentpipe.format import (
     as_printed,
     clock,
@@ -33,20 +38,25 @@ from bentpipe.stats.ranking import CRITERIA, MANY, ranking
 from bentpipe.stats.services import served
 
 __all__ = [
+    "QUIET",
     "Bar",
     "Lines",
     "comparison_table",
     "folded",
     "folding",
     "grid",
+    "is_quiet",
     "metrics_table",
     "services_table",
     "stderr",
     "stdout",
     "validation_table",
     "watcher",
+    "write",
 ]
 
+QUIET = "bentpipe.quiet"
+"""Key of --quiet among a command's values."""
 _WIDE = 160
 """Width when the output is not a terminal, so that nothing is cut off."""
 
@@ -159,6 +169,8 @@ class Rate:
 
     def update(self, done: int, total: int, failed: int) -> None:
         """Show the progress."""
+        if is_quiet():
+            return
         now = time.monotonic()
         if self._finished and (done < self._finished[-1][1] or total < self._total):
             # A new activity starts.
@@ -222,9 +234,48 @@ def progress_text(done: int, total: int, failed: int, rate: float, *, open_end: 
     return text + (f", {failed} failed" if failed else "")
 
 
+class Quiet(Lines):
+    """No progress."""
+
+    def begin(self, total: int, done: int) -> None:
+        """Write nothing."""
+
+    def finished(self, setting: str, seed: int, seconds: float) -> None:
+        """Write nothing."""
+
+
+def is_quiet() -> bool:
+    """Return True if the command was given --quiet."""
+    context = click.get_current_context(silent=True)
+    return context is not None and bool(context.meta.get(QUIET))
+
+
+def write(found: Any, form: str) -> None:  # noqa: ANN401
+    """Write rows (a list of dictionaries) for programs: as JSON, or as CSV with a line of names.
+
+    Raises `UsageError` for CSV of anything but rows.
+    """
+    if form == "json":
+        click.echo(json.dumps(found, indent=2, ensure_ascii=False, allow_nan=False))
+        return
+    if not isinstance(found, list):
+        raise UsageError("--format csv: there is no list to write; allowed here: table, json")
+    names = list(dict.fromkeys(name for row in found for name in row))
+    out = csv.DictWriter(sys.stdout, names, lineterminator="\n")
+    out.writeheader()
+    out.writerows({name: _cell(value) for name, value in row.items()} for row in found)
+
+
+def _cell(value: object) -> object:
+    """Return a value for a CSV file; lists and tables as JSON."""
+    return json.dumps(value, ensure_ascii=False) if isinstance(value, list | dict) else value
+
+
 def watcher(doing: str = "Simulating") -> Bar | Lines:
     """Return the progress display that suits stderr."""
     console = stderr()
+    if is_quiet():
+        return Quiet(console, doing)
     return Bar(console, doing) if console.is_terminal else Lines(console, doing)
 
 

@@ -1,6 +1,5 @@
 """The command `doctor`."""
 
-import json
 import os
 import platform
 import sys
@@ -48,8 +47,8 @@ def doctor(context: click.Context, form: str) -> None:
       bentpipe doctor --format json
     """
     checks = [_simulator(), _workers(), _figures(), _programs(), _permission(), _congestion_controls()]
-    if form == "json":
-        click.echo(json.dumps([asdict(each) for each in checks], indent=2, ensure_ascii=False))
+    if form != "table":
+        console.write([asdict(each) for each in checks], form)
     else:
         out = console.stdout()
         cells = [[each.part, "works" if each.works else "missing", each.found] for each in checks]

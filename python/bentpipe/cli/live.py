@@ -1,6 +1,5 @@
 """The command `live`."""
 
-import json
 import os
 import sys
 from pathlib import Path
@@ -148,8 +147,8 @@ def live(
         store.close()
     for line in (*result.invalid, *result.late, *warmup_warnings(result.settled)):
         err.print(f"warning: {line}", markup=False)
-    if form == "json":
-        click.echo(json.dumps(result.rows(), indent=2, ensure_ascii=False, allow_nan=False))
+    if form != "table":
+        console.write(result.rows(), form)
         err.print(f"Result: {folder}", markup=False)
         return
     out_console = console.stdout()
@@ -179,9 +178,9 @@ def _print_support(plan: "Plan", notes: list[str], missing: str, form: str) -> N
     """Report that a plan can run live, its duration, its differences, and what this machine lacks."""
     scenario, settings = plan.scenario, [each.name for each in plan.settings]
     seconds = (scenario.warmup + scenario.duration) * plan.total
-    if form == "json":
+    if form != "table":
         found = {"scenario": scenario.name, "settings": settings, "seconds": seconds, "notes": notes}
-        click.echo(json.dumps(found | {"missing": missing}, indent=2, ensure_ascii=False))
+        console.write(found | {"missing": missing}, form)
         return
     print(f"{scenario.name} can be live: {clock(seconds)} for {', '.join(settings)}")
     for note in notes:

@@ -1,6 +1,5 @@
 """The commands about models: `model` and `validate`."""
 
-import json
 from pathlib import Path
 
 import click
@@ -105,10 +104,10 @@ def model_solve(
         return
     result = model(loaded, names, seed=seed)
     result.save(folder, force=force)
-    if form == "json":
+    if form != "table":
         for warning in known_failures(result.manifest["settings"], result.rows()):
             console.stderr().print(f"warning: {warning}", markup=False)
-        click.echo(json.dumps(result.rows(), indent=2, ensure_ascii=False, allow_nan=False))
+        console.write(result.rows(), form)
         console.stderr().print(f"Result: {folder}", markup=False)
         return
     for warning in known_failures(result.manifest["settings"], result.rows()):
@@ -193,8 +192,8 @@ def model_stability(
     if not mapped:
         table = stability.margins(loaded, chosen, vary=varied)
         rows = table.to_dicts()
-        if form == "json":
-            click.echo(json.dumps(rows, indent=2, ensure_ascii=False, allow_nan=False))
+        if form != "table":
+            console.write(rows, form)
             return
         heads, cells, notes = stability.shown(table, list(varied))
         if notes and table["stable"].is_null().all():
@@ -218,8 +217,8 @@ def model_stability(
         )
     found.save(folder)
     write_map(found, folder)
-    if form == "json":
-        click.echo(json.dumps(found.table.to_dicts(), indent=2, ensure_ascii=False, allow_nan=False))
+    if form != "table":
+        console.write(found.table.to_dicts(), form)
         return
     print(f"{len(found.table)} points, {len(found.simulated)} simulations.\nMap: {folder / 'map.html'}")
 
@@ -316,8 +315,8 @@ def _solve_markov(
 ) -> None:
     result = markov_result.solve(scenario, settings)
     result.save(folder, force=force)
-    if form == "json":
-        click.echo(json.dumps(result.rows(), indent=2, ensure_ascii=False, allow_nan=False))
+    if form != "table":
+        console.write(result.rows(), form)
         console.stderr().print(f"Result: {folder}", markup=False)
         return
     for title, headings, rows in result.tables():
@@ -400,8 +399,8 @@ def validate(
         watcher.close()
         result = finish(folder, plan)
         result.report()
-    if form == "json":
-        click.echo(json.dumps(result.rows(), indent=2, ensure_ascii=False, allow_nan=False))
+    if form != "table":
+        console.write(result.rows(), form)
         err.print(f"Result: {folder}", markup=False)
         return
     console.stdout().print(console.validation_table(result))

@@ -79,11 +79,33 @@ seed_option = click.option(
 warmup_option = click.option("--warmup", metavar="TIME", help="Warm-up time, not measured (run.warmup).")
 
 
-def form_option(json: str) -> Callable[[Function], Function]:
-    """Return the option for the output format; `json` is for programs."""
-    return click.option(
-        "--format", "form", type=click.Choice(["table", "json"]), default="table", help=f"json: {json}"
-    )
+def form_option(json: str, *, csv: bool = True) -> Callable[[Function], Function]:
+    """Return the options for the output: its format, and --quiet.
+
+    `json` says what JSON holds; without `csv` that is more than a list.
+    """
+    forms = ["table", "json", *(["csv"] if csv else [])]
+    text = f"json: {json}" + (" csv: the same, for spreadsheets." if csv else "")
+
+    def add(function: Function) -> Function:
+        function = click.option(
+            "--quiet",
+            "-q",
+            is_flag=True,
+            expose_value=False,
+            callback=_set_quiet,
+            help="Show no progress; warnings stay.",
+        )(function)
+        return click.option("--format", "form", type=click.Choice(forms), default="table", help=text)(
+            function
+        )
+
+    return add
+
+
+def _set_quiet(context: click.Context, parameter: click.Parameter, quiet: bool) -> None:
+    del parameter
+    context.meta[console.QUIET] = quiet
 
 
 def out_option(suffix: str = "") -> Callable[[Function], Function]:
@@ -165,15 +187,15 @@ def run_options(function: Function) -> Function:
     return function
 
 
-def worker_options(folder: str) -> Callable[[Function], Function]:
+def worker_options(folder: str, *, csv: bool = False) -> Callable[[Function], Function]:
     """Return the options of commands that simulate on workers and can be continued.
 
-    `folder` is the help text of --out.
+    `folder` is the help text of --out; with `csv` the output is a list.
     """
 
     def add(function: Function) -> Function:
         for option in (
-            format_option,
+            form_option("for programs.", csv=csv),
             click.option("--out", type=click.Path(path_type=Path), metavar="DIR", help=folder),
             click.option(
                 "--cluster",

@@ -1,12 +1,11 @@
 """The command `reproduce`."""
 
-import json
 from pathlib import Path
 
 import click
 
 from bentpipe.cli import console
-from bentpipe.cli.options import Failed, Interrupted, how_to_repeat, jobs_option
+from bentpipe.cli.options import Failed, Interrupted, form_option, how_to_repeat, jobs_option
 
 
 @click.command(short_help="Repeat a paper's experiments and judge its claims.")
@@ -27,13 +26,7 @@ from bentpipe.cli.options import Failed, Interrupted, how_to_repeat, jobs_option
     metavar="DIR",
     help="Folder of the runs and reports; runs in it are not repeated.",
 )
-@click.option(
-    "--format",
-    "form",
-    type=click.Choice(["table", "json"]),
-    default="table",
-    help="json: a list with an object for each number, claim and figure, and nothing else.",
-)
+@form_option("a list with an object for each number, claim and figure, and nothing else.")
 @click.pass_context
 def reproduce(
     context: click.Context,
@@ -73,9 +66,9 @@ def reproduce(
         raise Failed(f"{error.filename or out}: {error.strerror or error}") from None
     finally:
         bar.close()
-    if form == "json":
+    if form != "table":
         rows = [row for each in made for row in each.rows()]
-        click.echo(json.dumps(rows, indent=2, ensure_ascii=False, allow_nan=False))
+        console.write(rows, form)
         for each in made:
             console.stderr().print(f"Report: {each.report}", markup=False)
         return

@@ -9,6 +9,7 @@ import click
 from bentpipe import _core, files
 from bentpipe.cli import console, kinds
 from bentpipe.cli.options import (
+    form_option,
     format_option,
     given_options,
     import_from_current_folder,
@@ -67,8 +68,8 @@ def list_(what: str, *, parameters: bool, form: str) -> None:
             rows = _metrics()
         case _:
             rows = json.loads(_core.registry())[what]
-    if form == "json":
-        click.echo(json.dumps(rows, indent=2, ensure_ascii=False))
+    if form != "table":
+        console.write(rows, form)
         return
     out = console.stdout()
     if what == "aqms":
@@ -238,8 +239,8 @@ def show(
         _draw(scenario, loaded, picture, force=force)
         return
     rows = loaded.effective()
-    if form == "json":
-        click.echo(json.dumps(rows, indent=2, ensure_ascii=False))
+    if form != "table":
+        console.write(rows, form)
         return
     out = console.stdout()
     out.print(loaded.title or loaded.name, style="bold", markup=False)
@@ -270,8 +271,13 @@ def _algorithms(name: str) -> dict[str, dict[str, Any]]:
 
 def _show_algorithms(found: dict[str, dict[str, Any]], form: str) -> None:
     """Print all that is known of one or several algorithms of the same name."""
+    if form == "csv":
+        console.write(
+            [{"algorithm": row["name"], **each} for row in found.values() for each in row["params"]], form
+        )
+        return
     if form == "json":
-        click.echo(json.dumps(found, indent=2, ensure_ascii=False))
+        console.write(found, form)
         return
     out = console.stdout()
     for kind, row in found.items():
@@ -379,13 +385,7 @@ def report(result: Path, figures: Path | None, formats: str, *, force: bool) -> 
 )
 @click.option("--seeds", type=int, default=5, show_default=True, metavar="N", help="Runs per experiment.")
 @jobs_option
-@click.option(
-    "--format",
-    "form",
-    type=click.Choice(["table", "json"]),
-    default="table",
-    help="json: a list of cells, and nothing else.",
-)
+@form_option("a list of cells, and nothing else.")
 @click.pass_context
 def verify(
     context: click.Context,
@@ -423,8 +423,8 @@ def verify(
     finally:
         bar.close()
     failed = sum(cell.verdict == "fail" for cell in cells)
-    if form == "json":
-        click.echo(json.dumps([cell.row() for cell in cells], indent=2, ensure_ascii=False, allow_nan=False))
+    if form != "table":
+        console.write([cell.row() for cell in cells], form)
     else:
         out = console.stdout()
         headings = ["experiment", "figure", "unit", "ns-2", "ours", "difference", "allowed", "verdict"]

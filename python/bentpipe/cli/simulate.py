@@ -1,6 +1,5 @@
 """The commands `run` and `compare`."""
 
-import json
 from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -168,8 +167,8 @@ def _compare_results(
 def _print_comparisons(comparisons: "list[Comparison]", form: str) -> None:
 
     found = document(comparisons)
-    if form == "json":
-        click.echo(json.dumps(found, indent=2, ensure_ascii=False, allow_nan=False))
+    if form != "table":
+        console.write(found["comparisons"] if form == "csv" else found, form)
         return
     out = console.stdout()
     out.print(console.comparison_table(comparisons))
@@ -249,11 +248,11 @@ def _simulate(
             result.report()
     for warning in captures.warnings if captures else ():
         err.print(f"warning: {warning} (--pcap-packets)", markup=False)
-    if form == "json":
+    if form != "table":
         for warning in caveats(result):
             err.print(f"warning: {warning}", markup=False)
         if metrics is None:
-            click.echo(json.dumps(result.rows(), indent=2, ensure_ascii=False, allow_nan=False))
+            console.write(result.rows(), form)
         else:
             _print_comparisons(within(result, metrics), form)
         err.print(f"Result: {folder}", markup=False)

@@ -1,6 +1,5 @@
 """The command `sweep`."""
 
-import json
 from pathlib import Path
 
 import click
@@ -70,7 +69,8 @@ _MOST_WARNINGS = 10
 )
 @click.option("--max-runs", type=int, metavar="N", help="Limit of runs with --until-ci; default: 100.")
 @worker_options(
-    "Folder of the dataset; an existing one is continued. Default: results/SCENARIO-sweep-DATE-TIME."
+    "Folder of the dataset; an existing one is continued. Default: results/SCENARIO-sweep-DATE-TIME.",
+    csv=True,
 )
 @click.pass_context
 def sweep(
@@ -137,8 +137,8 @@ def sweep(
     with workers_and_progress(context, folder, jobs, cluster, open_end=open_end) as (workers, bar):
         result = execute(plan, folder, workers=workers, precision=precision, on_progress=bar.update)
     rows = result.rows(shown)
-    if form == "json":
-        click.echo(json.dumps(rows, indent=2, ensure_ascii=False, allow_nan=False))
+    if form != "table":
+        console.write(rows, form)
     else:
         found: dict[tuple[str, ...], dict[str, str]] = {}
         counts: dict[tuple[str, ...], int] = {}

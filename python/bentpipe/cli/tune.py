@@ -1,6 +1,5 @@
 """The command `tune`."""
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -151,8 +150,8 @@ def tune(
             on_progress=bar.update,
             on_message=lambda text: err.print(text, markup=False),
         )
-    if form == "json":
-        click.echo(json.dumps(result.document(), indent=2, ensure_ascii=False, allow_nan=False))
+    if form != "table":
+        console.write(result.document(), form)
     else:
         _show(result)
     err.print(f"Result: {folder}", markup=False)

@@ -19,7 +19,7 @@ from bentpipe.errors import LiveError
 from bentpipe.live_runs import session
 from bentpipe.live_runs.chain import check
 from bentpipe.live_runs.processes import Child, Programs
-from bentpipe.live_runs.record import Recorded
+from bentpipe.live_runs.record import Recorded, read_flows
 from bentpipe.live_runs.session import Session
 from bentpipe.runs.plan import make_plan
 
@@ -270,5 +270,5 @@ class Direct(SampledSession):
         del stack
         return []
 
-    def _recorded(self, flows: pl.DataFrame) -> Recorded:
-        return Recorded(pl.DataFrame(), pl.DataFrame(), flows, pl.DataFrame(), {})
+    def _recorded(self, load: Path) -> Recorded:
+        return Recorded(pl.DataFrame(), pl.DataFrame(), read_flows(load), pl.DataFrame(), {})
