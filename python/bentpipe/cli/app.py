@@ -11,7 +11,19 @@ import traceback
 import click
 
 from bentpipe import _core
-from bentpipe.cli import advise, completion, doctor, live, models, new, papers, show, simulate, sweep, tune
+from bentpipe.cli import (
+    advise,
+    completion,
+    doctor,
+    live,
+    models,
+    new,
+    papers,
+    show,
+    simulate,
+    sweep,
+    tune,
+)
 from bentpipe.cli.options import Failed, Interrupted
 from bentpipe.errors import AlgorithmError, BentpipeError, ScenarioError
 
