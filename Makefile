@@ -6,7 +6,7 @@ SHELL := bash
 MAKEFLAGS += --no-print-directory
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := help
-.PHONY: help run live live-programs live-packages unit-packages live-bench test test-often check check-rust check-python build-tests test-packages test-rust test-namespaces test-python test-recipes kernel coverage cluster cluster-costs bench fuzz fmt docs choosing reproduction advice delay gateway-models series lock setup clean
+.PHONY: help run live live-programs live-packages unit-packages live-bench test test-often check check-rust check-python build-tests test-packages test-rust test-namespaces test-python test-recipes kernel coverage cluster cluster-costs bench fuzz fmt docs choosing reproduction advice delay gateway-models series site lock setup clean
 
 PYTHON ?= python3
 VENV := .venv
@@ -119,6 +119,9 @@ test-python: $(CORE) $(LIVE) $(VENV)/.dev test-packages
 # What it builds stays in target/recipes, so that only the first run compiles the dependencies.
 test-recipes: $(VENV)/.dev ## follow the recipes of CONTRIBUTING.md on a copy of the tree
 	$(BIN)/pytest --quiet python/tests/test_recipes.py
+
+site: $(VENV)/.dev ## build the documentation as a website that works from files: target/site
+	$(BIN)/python tools/website.py
 
 kernel: $(CORE) $(VENV)/.dev ## compare the simulated TCP with the kernel's, as root: four minutes
 	$(BIN)/python python/tests/kernel/compare.py
