@@ -4,6 +4,7 @@
 //! time and randomness come from the caller. Every step is a bounded amount of work: during a silence, a step has no
 //! packet.
 
+pub mod dash;
 mod mmpp;
 mod on_off;
 mod presence;

@@ -2,9 +2,9 @@
 
 use bentpipe_queue::FlowId;
 use bentpipe_scenario::Dash;
+use bentpipe_traffic::dash::Player;
 use bentpipe_units::{Instant, Rng};
 
-use super::player::Player;
 use super::{Apps, Kind};
 use crate::clock::{Clock, Event};
 use crate::endpoints::tcp::Conn;

@@ -3,10 +3,8 @@
 //! Sessions and sources decide when flows begin; [`hosts`](self) answers what the transports deliver. They schedule their
 //! own events; the engine opens and closes their flows.
 
-mod controller;
 mod dash;
 mod hosts;
-mod player;
 mod source;
 mod traffic;
 

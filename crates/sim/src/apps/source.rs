@@ -1,9 +1,9 @@
 //! Sources: long-lived transfers, flows of packets, and what begins transfers.
 
 use bentpipe_traffic::Generator;
+use bentpipe_traffic::dash::Player;
 use bentpipe_units::{Duration, Instant, Rng};
 
-use super::player::Player;
 use super::{Apps, Kind};
 use crate::clock::{Clock, Event};
 use crate::ids::{SlotId, SourceId, TrafficId};

@@ -10,10 +10,10 @@ mod recorder;
 mod summary;
 pub mod trace;
 mod units;
-mod viewing;
 mod voice;
 
 pub use bentpipe_gateway::Summary;
+pub use bentpipe_traffic::dash::{Period, Playback, Rung, Viewing};
 pub use drops::{Drops, LOSS, REASONS, RETRANSMISSION_LIMIT};
 pub use flow::Flow;
 pub use place::PlaceKind;
@@ -21,7 +21,6 @@ pub use probe::ProbeSteps;
 pub use recorder::{Recorder, Setup};
 pub use summary::{Carried, PepLinkCounters};
 pub use units::Class;
-pub use viewing::{Period, Playback, Rung, Viewing};
 pub use voice::{Call, Voice};
 
 use observe::Observation;

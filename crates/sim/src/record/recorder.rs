@@ -13,13 +13,13 @@ use super::place::{Place, PlaceKind};
 use super::probe::ProbeSteps;
 use super::summary::Carried;
 use super::units::{Class, Classes};
-use super::viewing::{Period, Viewing};
 use super::voice::Call;
 use super::{Series, Summary};
 use crate::bottleneck::Bottleneck;
 use crate::gateways::GatewayNode;
 use crate::ids::{CallId, GatewayId, Id, IdVec, LinkId, PlaceId, TrafficId, ViewingId};
 use crate::network::Link;
+use bentpipe_traffic::dash::{Period, Viewing};
 
 /// Records of a run.
 pub struct Recorder {

@@ -3,7 +3,7 @@
 use bentpipe_scenario::Dash;
 use bentpipe_units::{Duration, Rate};
 
-use crate::record::Rung;
+use super::viewing::Rung;
 
 /// Segments whose throughput a [`Throughput`] remembers (Jiang, Sekar & Zhang 2012, FESTIVE).
 const REMEMBERED: usize = 20;
@@ -15,7 +15,7 @@ const USED: f64 = 0.85;
 const SMOOTHNESS: f64 = 5.0;
 
 /// Throughput of the last segments, of which the controller `rate` uses a share.
-#[derive(Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Throughput {
     /// Inverse throughputs of the last segments [s/bit], and the number of segments received.
     inverse: [f64; REMEMBERED],
@@ -85,7 +85,7 @@ pub fn bola(dash: &Dash, level: Duration) -> Rung {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::apps::player::tests::dash;
+    use crate::dash::player::tests::dash;
 
     fn ms(ms: u64) -> Duration {
         Duration::from_millis(ms)

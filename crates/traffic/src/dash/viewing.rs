@@ -10,7 +10,7 @@ pub struct Rung(pub u8);
 
 impl Rung {
     /// The highest rate of the lowest `count`; the lowest rate for 0.
-    pub(crate) fn last(count: usize) -> Self {
+    pub(super) fn last(count: usize) -> Self {
         Self(count.saturating_sub(1) as u8)
     }
 
@@ -65,12 +65,14 @@ pub struct Viewing {
 }
 
 impl Viewing {
-    pub(super) fn new(ladder: Arc<[Rate]>, opened: Instant, begin: Instant) -> Self {
+    /// A viewing that is opened at `opened`, of which only what follows `begin` counts.
+    #[must_use]
+    pub fn new(ladder: Arc<[Rate]>, opened: Instant, begin: Instant) -> Self {
         Self { ladder, opened, begin, periods: Vec::new() }
     }
 
     /// The viewer has seen a period, which follows the one before.
-    pub(super) fn add(&mut self, mut period: Period) {
+    pub fn add(&mut self, mut period: Period) {
         period.from = period.from.max(self.begin);
         if period.from >= period.until {
             return;

@@ -9,9 +9,10 @@ use bentpipe_scenario::{Controller, Dash};
 use bentpipe_units::{Duration, Instant, Rng};
 
 use super::controller::{Throughput, bba, bola};
-use crate::record::{Period, Playback, Rung};
+use super::viewing::{Period, Playback, Rung};
 
 /// A player during one viewing.
+#[derive(Clone, Debug)]
 pub struct Player {
     state: State,
     /// Time up to which playback is known.
@@ -27,7 +28,7 @@ pub struct Player {
     sizes: Rng,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     /// Waits until playback can begin.
     Startup,
@@ -38,6 +39,7 @@ enum State {
 
 impl Player {
     /// A player whose viewing begins now; `sizes` draws the sizes of segments.
+    #[must_use]
     pub fn new(now: Instant, sizes: Rng) -> Self {
         Self {
             state: State::Startup,
