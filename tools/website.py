@@ -20,7 +20,7 @@ ROOT = Path(__file__).resolve().parents[1]
 BUILD = ROOT / "target" / "site-build"
 
 NAV: dict[str, list[str]] = {
-    "Tutorials": ["tutorial-scenario.md", "live.md", "reproduce.md"],
+    "Tutorials": ["tutorial-first-answer.md", "tutorial-scenario.md", "live.md", "reproduce.md"],
     "How to": [
         "advise.md",
         "choosing.md",

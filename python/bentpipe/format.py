@@ -21,6 +21,7 @@ __all__ = [
     "plural",
     "quantity",
     "spread",
+    "uncapitalized",
 ]
 
 UNITS: dict[str, tuple[str, float]] = {
@@ -173,6 +174,11 @@ def number_of(text: str) -> tuple[float, str] | None:
     """Split a value into its number and its unit; None if it does not begin with a number."""
     found = _NUMBER.fullmatch(text)
     return (float(found[1]), found[2] or "") if found else None
+
+
+def uncapitalized(label: str) -> str:
+    """Return a label as it stands within a sentence; an abbreviation keeps its capitals."""
+    return label if label[:2].isupper() else label[:1].lower() + label[1:]
 
 
 def clock(seconds: float) -> str:

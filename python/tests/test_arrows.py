@@ -34,6 +34,7 @@ ROOMS: dict[str, set[str]] = {
     "api": DATA | {"advice", "live_runs", "models", "report", "sweeps", "tuning"},
     "cli": DATA
     | {"advice", "live_runs", "models", "new_scenario", "report", "reproduction", "sweeps", "tuning"},
+    "__main__": {"cli"},
     "__init__": DATA | {"advice", "api", "models", "sweeps", "tuning"},
 }
 """Folders and modules at the top of the package, and what each may import of the others."""

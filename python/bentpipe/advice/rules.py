@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from bentpipe.advice.judge import MARGIN, MEAN, WORST, Rule
-from bentpipe.format import brief, number, plural
+from bentpipe.format import brief, number, plural, uncapitalized
 from bentpipe.stats.differences import NOTHING_SEEN
 from bentpipe.stats.intervals import LEVEL, Summary, holm, paired, summarise
 from bentpipe.stats.metrics import Metric, named_metric
@@ -521,7 +521,7 @@ def _signed(value: float, decimals: int) -> str:
 
 def _lower(metric: Metric) -> str:
     of, colon, label = metric.label.removesuffix(", mean").rpartition(": ")
-    return of + colon + (label if label[:2].isupper() else label[0].lower() + label[1:])
+    return of + colon + uncapitalized(label)
 
 
 def _sure(decision: Decision, candidates: Mapping[str, Candidate], runs: int) -> list[str]:

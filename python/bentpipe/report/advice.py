@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from bentpipe.format import brief, clock, number, plural, quantity
+from bentpipe.format import brief, clock, number, plural, quantity, uncapitalized
 from bentpipe.report.pages import page
 from bentpipe.stats.intervals import LEVEL
 from bentpipe.stats.metrics import named_metric
@@ -201,9 +201,8 @@ def done(found: Mapping[str, Any]) -> list[str]:
     for head in metric_heads(found):
         cell = chosen["metrics"][head["name"]]
         if cell["searched"] is not None:
-            label = head["label"][0].lower() + head["label"][1:]
-            text = f"{label} {number(cell['searched'])} against {number(cell['mean'])} {head['unit']}"
-            parts.append(text.rstrip())
+            values = f"{number(cell['searched'])} against {number(cell['mean'])} {head['unit']}"
+            parts.append(f"{uncapitalized(head['label'])} {values}".rstrip())
     if parts:
         lines.append(f"{found['answer']} in the search against fresh seeds: {'; '.join(parts)}.")
     return lines

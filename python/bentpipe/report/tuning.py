@@ -8,7 +8,7 @@ from typing import Any
 
 import altair as alt
 
-from bentpipe.format import brief, clock, likelihood, measured, number_of, plural, quantity
+from bentpipe.format import brief, clock, likelihood, measured, number_of, plural, quantity, uncapitalized
 from bentpipe.report.charts import INK, Drawing, Figure, Panel
 from bentpipe.report.pages import page
 from bentpipe.stats.intervals import LEVEL, summarise
@@ -104,7 +104,7 @@ def _lead(result: TuneResult) -> list[str]:
 def _named(objective: Objective) -> str:
     """Return a metric's label within a sentence."""
     label, comma, rest = objective.known.label.partition(", ")
-    return f"{label[:1].lower()}{label[1:]}" + (f" ({rest})" if comma else "")
+    return uncapitalized(label) + (f" ({rest})" if comma else "")
 
 
 def _and(parts: Sequence[str]) -> str:

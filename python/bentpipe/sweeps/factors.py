@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from bentpipe.errors import UsageError
+from bentpipe.errors import ScenarioError, UsageError
 from bentpipe.format import number_of
 
 __all__ = ["DESIGNS", "MOST_POINTS", "Factor", "factors_from", "points"]
@@ -41,10 +41,10 @@ class Factor:
             return self.values[min(int(share * len(self.values)), len(self.values) - 1)]
         return _written(_between(self.low, self.high, share, log=self.log), self.unit)
 
-    def wrong(self, value: str, problem: str) -> UsageError:
-        """Return the message on a value that the scenario refuses."""
+    def wrong(self, value: str, problem: str) -> ScenarioError:
+        """Return the error for a value that the scenario refuses."""
         hint = "; a range is LOW:HIGH:N, such as 1:4:4" if _LIKE_A_RANGE.match(value) else ""
-        return UsageError(f"--vary {self.key}={value}: {problem}{hint}")
+        return ScenarioError(f"--vary {self.key}={value}: {problem}{hint}")
 
 
 def _between(low: float, high: float, share: float, *, log: bool) -> float:
