@@ -23,7 +23,14 @@ from bentpipe.live_runs.chain import CLIENTS, SERVERS, Chain, chain, check
 from bentpipe.live_runs.namespaces import Network
 from bentpipe.live_runs.privileges import missing_congestion_control, missing_permission
 from bentpipe.live_runs.processes import Child, Programs, interruptible, programs
-from bentpipe.live_runs.record import _ENDS, _FLOWS, page_counters, read_flows, read_record
+from bentpipe.live_runs.record import (
+    _ENDS,
+    _FLOWS,
+    page_counters,
+    read_flows,
+    read_record,
+    repeated_counters,
+)
 from bentpipe.live_runs.session import Session
 from bentpipe.runs import store
 from bentpipe.runs.plan import make_plan, shipped
@@ -356,7 +363,7 @@ def test_record_has_the_columns_and_types_of_a_simulation(tmp_path: Path, result
     assert {name: series.schema[name] for name in NAMES} == found.series.schema
     assert found.series["queue_delay"].to_list() == [0.1, None]
     simulated = set(result.counters()["counter"].unique())
-    # Data units, losses on links and repeated data are counted in the simulator only.
+    # The emulator counts losses on links, and `repeated_counters` repeated data.
     alone = {"link_packets", "link_losses", "link_given_up", "repeated_bytes"}
     assert set(found.counters) == {name for name in simulated if "." not in name} - alone
     assert found.counters["dropped_packets"] == 7
@@ -748,6 +755,56 @@ def test_pages_load_as_in_the_simulation(tmp_path: Path, http: str) -> None:
     for name in ("web.page_time_p50", "web.first_byte_p50"):
         ratio = (found[name] or 0) / (expected[name] or math.nan)
         assert 0.95 < ratio < 2, (name, found[name], expected[name])
+
+
+@pytest.mark.parametrize(
+    ("split", "datagrams", "expected"),
+    [
+        # 10 packets lost, 13 720 B with their UDP and IP headers, of 686 000 B.
+        ('["tcp"]', 0, 2.0),
+        # A quarter of the bytes written are datagrams, which are not sent again.
+        ('["tcp"]', 200_000, 1.5),
+        ("[]", 0, None),
+    ],
+)
+def test_repeated_share_of_the_carrier_matches_a_worked_example(
+    split: str, datagrams: int, expected: float | None
+) -> None:
+    scenario = bp.load("live-smoke", set={"gateway.pep.split": split})
+    carried = {"sent_bytes": 686_000, "lost_packets": 10, "lost_bytes": 13_440}
+    carried |= {"written_bytes": 600_000, "datagram_bytes": datagrams}
+    counters = repeated_counters(carried, scenario)
+    if expected is None:
+        assert math.isnan(counters["repeated_bytes"])
+    else:
+        assert 100 * counters["repeated_bytes"] / counters["carried_bytes"] == pytest.approx(expected)
+
+
+@needs_everything
+def test_losses_on_the_satellite_are_measured_and_sent_again(tmp_path: Path) -> None:
+    loss = 0.03
+    changes = {"run.warmup": "1 s", "run.duration": "3 s", "link.satellite.loss": str(loss)}
+    made = bp.live(bp.load("live-smoke", set=changes), "red", out=tmp_path / "result")
+    assert made.invalid == []
+    values = {name: per[0] for name, per in made.values()["red"].items()}
+    counters = {row["counter"]: row["value"] for row in made.counters().iter_rows(named=True)}
+    # Four standard deviations of independent losses.
+    packets = counters["link_packets"]
+    assert packets > 500
+    spread = 4 * math.sqrt(loss * (1 - loss) / packets)
+    assert values["link_loss_rate"] == pytest.approx(100 * counters["link_losses"] / packets)
+    assert values["link_loss_rate"] == pytest.approx(100 * loss, abs=100 * spread)
+    dropped = [values[name] or 0 for name in ("receive_drop_rate", "transmit_drop_rate", "link_loss_rate")]
+    assert values["loss_rate"] == pytest.approx(
+        100 - 100 * math.prod(1 - share / 100 for share in dropped), abs=1e-9
+    )
+    # Counters leave out the warm-up, which the emulator's totals contain.
+    links = made.manifest["runs"][0]["live"]["links"]["statistics"]["links"]
+    satellite = {link["direction"]: link for link in links if link["link"] == "satellite"}
+    assert packets < 0.9 * sum(link["packets"] for link in satellite.values())
+    # What the forward link loses is sent again; a busy machine adds spurious retransmissions.
+    share = satellite["forward"]["dropped"]["loss"] / satellite["forward"]["packets"]
+    assert 0.3 * share < (values["retransmitted"] or 0) / 100 < 3 * share
 
 
 @needs_everything

@@ -21,7 +21,7 @@ use nix::poll::{PollFd, PollFlags, ppoll};
 use serde_json::{Value, json};
 
 use crate::endpoint::write_line;
-use crate::links::{CAUSES, Counts, Links, Passed};
+use crate::links::{CAUSES, Carried, Counts, Links, Passed};
 use crate::plan::Plan;
 use crate::sys::{self, Clock, DeviceCounters, Stop};
 
@@ -56,6 +56,40 @@ struct Device {
 struct Timeline {
     links: Links,
     clock: Clock,
+}
+
+/// Packets on the links during the scenario's measurement.
+struct Measurement {
+    /// Begin and end.
+    times: [Instant; 2],
+    /// Counters at begin and end, as far as they have passed.
+    counted: Vec<Carried>,
+}
+
+impl Measurement {
+    fn new(plan: &Plan) -> Self {
+        let begin = Instant::ZERO + plan.scenario.run.warmup;
+        Self { times: [begin, begin + plan.scenario.run.duration], counted: Vec::new() }
+    }
+
+    /// Advances the links to `now`, and notes the counters at begin and end on the way.
+    fn advance(&mut self, links: &mut Links, now: Instant, out: &mut Vec<Passed>) {
+        while let Some(&at) = self.times.get(self.counted.len())
+            && at <= now
+        {
+            links.advance(at, out);
+            self.counted.push(links.carried());
+        }
+        links.advance(now, out);
+    }
+
+    /// The counters of the measurement, as far as it has come.
+    fn json(&self, links: &Links) -> Value {
+        let now = links.carried();
+        let [begin, end] = [0, 1].map(|at| self.counted.get(at).copied().unwrap_or(now));
+        let Carried { packets, losses, given_up } = end.since(begin);
+        json!({ "link_packets": packets, "link_losses": losses, "link_given_up": given_up })
+    }
 }
 
 /// Gateways that are told the capacity of their satellite link.
@@ -108,6 +142,7 @@ pub fn run(plan: &Plan, out: &mut dyn Write) -> Result<(), Box<dyn std::error::E
     let mut prelude = Timeline { links: Links::new(plan)?, clock: Clock::new(started) };
     let clock = Clock::new(plan.origin.unwrap_or(started));
     let mut main = Timeline { links: Links::new(plan)?, clock };
+    let mut measurement = Measurement::new(plan);
     let mut modems = Modems::new(plan);
     let mut late: Histogram<u64> = Histogram::new_with_max(MAX_LATE, 3)?;
     let cpu_before = sys::cpu_time();
@@ -133,7 +168,7 @@ pub fn run(plan: &Plan, out: &mut dyn Write) -> Result<(), Box<dyn std::error::E
         if !is_early {
             let links = &mut main.links;
             let now = clock.now();
-            links.advance(now, &mut passed);
+            measurement.advance(links, now, &mut passed);
             receive(&mut devices, &mut readable, links, now, &mut passed)?;
             for Passed { segment, end, due, packet } in passed.drain(..) {
                 device(&mut devices, segment, end).send(&packet);
@@ -183,6 +218,7 @@ pub fn run(plan: &Plan, out: &mut dyn Write) -> Result<(), Box<dyn std::error::E
         "cpu_s": sys::cpu_time() - cpu_before,
         "realtime": is_realtime,
         "late": late_json(&late),
+        "measured": measurement.json(&main.links),
         "links": main.links.counts().map(|(name, forward, counts)| link_json(name, forward, counts)).collect::<Vec<_>>(),
         "segments": plan.segments.iter().zip(devices.chunks(2)).map(|(segment, ends)| json!({
             "segment": segment.name,

@@ -80,6 +80,8 @@ pub struct Counts {
     pub arrived_bytes: u64,
     /// Packets dropped, in the order of [`CAUSES`].
     pub dropped: [u64; CAUSES.len()],
+    /// Packets sent over the link, or lost on it: all but those dropped by a queue.
+    pub sent: u64,
     /// Packets marked instead of dropped.
     pub marked: u64,
     /// Packets duplicated.
@@ -95,6 +97,29 @@ impl Counts {
     #[must_use]
     pub fn delay_mean(&self) -> f64 {
         self.delay_sum as f64 * 1e-9 / self.arrived as f64
+    }
+}
+
+/// Packets on all links that can lose packets, counted as in the simulator.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Carried {
+    /// Packets sent, those lost included.
+    pub packets: u64,
+    /// Packets lost to errors, outages and handovers.
+    pub losses: u64,
+    /// Packets that a link layer gave up.
+    pub given_up: u64,
+}
+
+impl Carried {
+    /// Packets since `begin`.
+    #[must_use]
+    pub fn since(self, begin: Self) -> Self {
+        Self {
+            packets: self.packets - begin.packets,
+            losses: self.losses - begin.losses,
+            given_up: self.given_up - begin.given_up,
+        }
     }
 }
 
@@ -203,6 +228,8 @@ struct Row {
     link: String,
     is_forward: bool,
     counts: Counts,
+    /// True if the link can lose packets.
+    may_lose: bool,
 }
 
 /// Packets dropped by the queue in the current call.
@@ -286,7 +313,12 @@ impl Links {
     ) -> Result<Hop, PlanError> {
         let direction = if is_forward { &link.forward } else { &link.reverse };
         let row = RowId(self.rows.len());
-        self.rows.push(Row { link: link.name.clone(), is_forward, counts: Counts::default() });
+        self.rows.push(Row {
+            link: link.name.clone(),
+            is_forward,
+            counts: Counts::default(),
+            may_lose: false,
+        });
         let first = LaneId(self.lanes.len() as u32);
         let rates_of = match &direction.capacity {
             Some(Capacity::Carrier(Carrier { modulation: Modulation::Hosts { group, .. }, .. })) => {
@@ -303,6 +335,7 @@ impl Links {
                 LinkEngine::new(direction, link.handover, &names, seed, impairments(extras), make_aqm)
                     .map_err(PlanError)?;
             let lane = LaneId(first.0 + host);
+            self.rows[row.0].may_lose = engine.may_lose();
             if let Some(at) = engine.first_update() {
                 self.enter(at, Event::Capacity(lane));
             }
@@ -360,6 +393,23 @@ impl Links {
     /// Counters of each direction of each link: name, true if forward, counters.
     pub fn counts(&self) -> impl Iterator<Item = (&str, bool, &Counts)> {
         self.rows.iter().map(|row| (row.link.as_str(), row.is_forward, &row.counts))
+    }
+
+    /// Packets so far on all links that can lose packets.
+    #[must_use]
+    pub fn carried(&self) -> Carried {
+        let mut all = Carried::default();
+        for row in self.rows.iter().filter(|row| row.may_lose) {
+            all.packets += row.counts.sent;
+            for ((cause, _), dropped) in CAUSES.iter().zip(row.counts.dropped) {
+                match cause {
+                    Cause::Loss | Cause::Extra | Cause::Outage | Cause::Handover => all.losses += dropped,
+                    Cause::Access => all.given_up += dropped,
+                    Cause::Aqm | Cause::Overflow | Cause::Memory => {}
+                }
+            }
+        }
+        all
     }
 
     /// Capacities set since the last call, in order: name of the link, true if forward, rate.
@@ -449,6 +499,7 @@ impl Links {
         let (len, info) = (transit.packet.len() as u32, transit.info);
         let engine = &mut self.lanes[lane.0 as usize].engine;
         if engine.loses_on_arrival(len, || info.has_payload(), now) {
+            self.transit(id).1.sent += 1;
             return self.lose(id, Cause::Loss);
         }
         if engine.queue().is_none() {
@@ -490,7 +541,10 @@ impl Links {
                 match progress {
                     Progress::Partial => {}
                     Progress::Sent(sent) => self.propagate(pkt.handle, lane, sent),
-                    Progress::Lost => self.lose(pkt.handle, Cause::Access),
+                    Progress::Lost => {
+                        self.transit(pkt.handle).1.sent += 1;
+                        self.lose(pkt.handle, Cause::Access);
+                    }
                 }
             }
         }
@@ -502,6 +556,7 @@ impl Links {
         let transit = &self.transits[id as usize];
         let (len, info) = (transit.packet.len() as u32, transit.info);
         let Lane { row, engine, line, delays, .. } = &mut self.lanes[lane.0 as usize];
+        self.rows[row.0].counts.sent += 1;
         let sent = match engine.apply_channel(len, info.has_payload(), sent) {
             Ok(sent) => sent,
             Err(cause) => return self.lose(id, cause.into()),

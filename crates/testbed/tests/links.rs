@@ -1,7 +1,7 @@
 //! Links in virtual time, compared with values worked out by hand.
 
 use crate::common::{TRAFFIC, scenario};
-use bentpipe_testbed::links::{CAUSES, Counts, Links, Passed};
+use bentpipe_testbed::links::{CAUSES, Carried, Counts, Links, Passed};
 use bentpipe_testbed::plan::Plan;
 use bentpipe_units::{Duration, Instant};
 use serde_json::json;
@@ -75,6 +75,25 @@ const SATELLITE: &str = r#"
 [link.satellite]
 between = ["server", "client"]
 "#;
+
+/// Of five packets at once, the queue holds two behind the one being sent, and the second one sent is lost. The link back
+/// cannot lose packets and does not count.
+#[test]
+fn carried_packets_leave_out_queue_drops_and_links_without_loss() {
+    let links = format!(
+        "{SATELLITE}rate = \"8 Mbps\"\nqueue = {{ aqm = {{ algorithm = \"droptail\" }}, limit = \"2 packets\" }}\n\
+         loss = {{ nth = [2] }}\nreverse = {{ rate = \"8 Mbps\", loss = 0.0 }}"
+    );
+    let mut links = Links::new(&plan(&links, 1, json!(["satellite"]))).unwrap();
+    play(&mut links, (0..5).map(|i| (100, udp(1, 7, 1000, i, false))));
+    let mut out = Vec::new();
+    links.arrive(0, 0, udp(1, 7, 1000, 9, true), Instant::ZERO + Duration::from_secs(1), &mut out);
+    assert_eq!(dropped(&links, "satellite", "overflow"), 2);
+    let begin = links.carried();
+    assert_eq!(begin, Carried { packets: 3, losses: 1, given_up: 0 });
+    links.arrive(0, 1, udp(1, 7, 1000, 9, false), Instant::ZERO + Duration::from_secs(2), &mut out);
+    assert_eq!(links.carried().since(begin), Carried { packets: 1, losses: 0, given_up: 0 });
+}
 
 /// 1000 bytes take 1 ms at 8 Mbit/s, then 300 ms; of three sent at once, one leaves per millisecond. The reverse direction
 /// has another rate.

@@ -13,7 +13,7 @@ from bentpipe._core import Scenario
 from bentpipe.errors import LiveError
 from bentpipe.stats.recorded import mean, quantile
 
-__all__ = ["Recorded", "page_counters", "read_flows", "read_record"]
+__all__ = ["Recorded", "link_counters", "page_counters", "read_flows", "read_record", "repeated_counters"]
 
 _DROPS = {
     "time": pl.Float64,
@@ -61,6 +61,9 @@ _UNKNOWN: dict[str, pl.DataType | type[pl.DataType]] = {
     "playback_bitrate": pl.List(pl.Float64),
 }
 """Columns of a simulation's flows that a live run does not have: null."""
+
+_UDP_HEADERS = 28
+"""Bytes of the IPv4 and UDP headers of a packet on the spacelink."""
 
 
 @dataclass(frozen=True)
@@ -120,7 +123,7 @@ def read_record(path: Path, flows: pl.DataFrame, warmup: float, duration: float)
         flows,
         lengths,
         _counters(summary, last.get("spacelink", {}), warmup, duration),
-        {key: last[key] for key in ("measured", "nfqueue", "spacelink", "counters", "cpu") if key in last},
+        {key: last[key] for key in ("measured", "carried", "nfqueue", "spacelink", "counters", "cpu") if key in last},
     )
 
 
@@ -169,6 +172,28 @@ def _counters(
     found["measured_seconds"] = duration
     found["simulated_seconds"] = warmup + duration
     return found
+
+
+def link_counters(statistics: Mapping[str, Any]) -> dict[str, float]:
+    """Return a simulation's counters of packets on links that can lose some, from the emulator's statistics."""
+    return {name: float(value) for name, value in statistics.get("measured", {}).items()}
+
+
+def repeated_counters(carried: Mapping[str, float], scenario: Scenario) -> dict[str, float]:
+    """Return the bytes that the spacelink repeated and carried while measuring, headers included.
+
+    QUIC sends the data of lost packets again, but not datagrams: of the lost bytes, the share of streams in
+    the bytes written counts. NaN with TCP that is not split, whose retransmissions the hosts alone know.
+    """
+    transmitted, written = carried["sent_bytes"], carried["written_bytes"]
+    (gateway,) = json.loads(scenario.canonical())["gateways"]
+    has_tcp = any(kind != "packets" for _, _, kind in scenario.traffic)
+    if has_tcp and "tcp" not in gateway["pep"]["split"]:
+        repeated = math.nan
+    else:
+        lost = carried["lost_bytes"] + _UDP_HEADERS * carried["lost_packets"]
+        repeated = lost * written / (written + carried["datagram_bytes"]) if written else 0.0
+    return {"repeated_bytes": repeated, "carried_bytes": float(transmitted)}
 
 
 def read_flows(path: Path) -> pl.DataFrame:

@@ -25,7 +25,14 @@ from bentpipe.errors import LiveError
 from bentpipe.live_runs.chain import CLIENTS, SERVERS, Chain, Listener, Step
 from bentpipe.live_runs.namespaces import Network, listening
 from bentpipe.live_runs.processes import Child, Programs, environment, run, signals_deferred
-from bentpipe.live_runs.record import Recorded, page_counters, read_flows, read_record
+from bentpipe.live_runs.record import (
+    Recorded,
+    link_counters,
+    page_counters,
+    read_flows,
+    read_record,
+    repeated_counters,
+)
 from bentpipe.runs.plan import Setting
 
 if TYPE_CHECKING:
@@ -163,9 +170,9 @@ class Session:
                 end.stop(10)
                 # Its exit code reports records that could not be written.
                 end.check(well=(0,))
-            links = emulator.stop()
-            recorded = self._recorded(folder / "flows.jsonl")
-            return _with(recorded, {"links": _last_json(links), "load": _last_json(output)})
+            links = _last_json(emulator.stop())
+            recorded = self._recorded(folder / "flows.jsonl", links.get("statistics", {}))
+            return _with(recorded, {"links": links, "load": _last_json(output)})
 
     def _ends(self, stack: ExitStack) -> list[Child]:
         """Start gateway and terminal, and wait until the spacelink between them is up."""
@@ -183,11 +190,12 @@ class Session:
                 _wait_for(end, key, value)
         return ends
 
-    def _recorded(self, load: Path) -> Recorded:
-        """Read the records of the gateway and of the load generator."""
+    def _recorded(self, load: Path, links: Mapping[str, Any]) -> Recorded:
+        """Read the records of the gateway and of the load generator; `links` are the emulator's statistics."""
         path = self._network.folder / "gateway.jsonl"
         recorded = read_record(path, read_flows(load), self._scenario.warmup, self._scenario.duration)
-        counters = dict(recorded.counters) | page_counters(load, self._scenario)
+        counters = dict(recorded.counters) | page_counters(load, self._scenario) | link_counters(links)
+        counters |= repeated_counters(recorded.live["carried"], self._scenario)
         return replace(recorded.with_classes(self._scenario), counters=counters)
 
     def _start(self, stack: ExitStack, name: str, place: str, command: list[str]) -> Child:

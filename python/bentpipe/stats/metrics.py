@@ -56,6 +56,14 @@ def _link_loss(run: Recorded, counted: str) -> float | None:
     return 0.0 if run.counters.get("link_packets") == 0 else _ratio(run, counted, "link_packets")
 
 
+def _repeated(run: Recorded) -> float | None:
+    """Return the share of the carrier that repeats data [%].
+
+    The transmit queue sends repeated data in a simulation; the spacelink repeats it past the queue in a live run.
+    """
+    return _ratio(run, "repeated_bytes", "carried_bytes" if "carried_bytes" in run.counters else "sent_bytes")
+
+
 def _loss(run: Recorded) -> float | None:
     """Return the share of packets lost at any of the places that a packet passes in turn [%]."""
     places = [_ratio(run, *place) for place in _PLACES]
@@ -378,8 +386,9 @@ METRICS: tuple[Metric, ...] = (
         "%",
         DROPS,
         "Packets with data that the PEP link or a transport sends again, as a share of the bytes sent from"
-        " the transmit queue; also if the queue had dropped the first copy.",
-        lambda run: _ratio(run, "repeated_bytes", "sent_bytes"),
+        " the transmit queue; also if the queue had dropped the first copy. In a live run, of the bytes on the"
+        " spacelink.",
+        _repeated,
         headline=True,
     ),
     Metric(

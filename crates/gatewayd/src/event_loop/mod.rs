@@ -155,7 +155,8 @@ impl Daemon {
         if self.now >= self.next_maintenance {
             self.periodic_maintenance();
         }
-        self.observer.sample(self.now, &self.host.gateway, self.memory.buffers());
+        let spacelink = || self.spacelink.link.stats();
+        self.observer.sample(self.now, &self.host.gateway, self.memory.buffers(), spacelink);
         self.publish();
         self.arm_timer();
     }

@@ -5,13 +5,14 @@ use std::net::SocketAddr;
 
 use bentpipe_gateway::{Gateway, GatewayQueue, PepBuffers};
 use bentpipe_queue::{DropReason, Packet};
+use bentpipe_spacelink::Stats;
 use bentpipe_units::{Duration, Instant};
 
 use crate::observe::cause::Cause;
 use crate::observe::counters::Counters;
 use crate::observe::log;
 use crate::observe::metrics::{Histogram, Traffic};
-use crate::observe::record::Recorder;
+use crate::observe::record::{Carried, Recorder};
 
 /// Of the receive queue and the transmit queue.
 #[derive(Clone, Copy, Debug, Default)]
@@ -159,9 +160,16 @@ impl Observer {
     }
 
     /// Records a sample if one is due.
-    pub fn sample(&mut self, now: Instant, gateway: &Gateway, buffers: &PepBuffers) {
+    pub fn sample(
+        &mut self,
+        now: Instant,
+        gateway: &Gateway,
+        buffers: &PepBuffers,
+        spacelink: impl FnOnce() -> Stats,
+    ) {
+        let datagram_bytes = self.udp.sent + self.other.sent;
         if let Some(recorder) = &mut self.recorder {
-            recorder.sample(now, gateway, buffers);
+            recorder.sample(now, gateway, buffers, || Carried { spacelink: spacelink(), datagram_bytes });
         }
     }
 

@@ -14,6 +14,29 @@ use crate::sys::clock::Clock;
 
 const DROPS: [&str; 8] = ["time", "arrival", "place", "reason", "flow", "bytes", "client", "server"];
 
+/// Bytes on the spacelink so far.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Carried {
+    /// Counters of the spacelink.
+    pub spacelink: bentpipe_spacelink::Stats,
+    /// Bytes of IP packets sent as datagrams, which are not sent again if lost.
+    pub datagram_bytes: u64,
+}
+
+impl Carried {
+    /// Counters since `begin`, as JSON.
+    fn since(&self, begin: &Self) -> Value {
+        let (now, then) = (&self.spacelink, &begin.spacelink);
+        json!({
+            "sent_bytes": now.sent_bytes - then.sent_bytes,
+            "lost_packets": now.lost_packets - then.lost_packets,
+            "lost_bytes": now.lost_bytes - then.lost_bytes,
+            "written_bytes": now.written_bytes - then.written_bytes,
+            "datagram_bytes": self.datagram_bytes - begin.datagram_bytes,
+        })
+    }
+}
+
 /// Writes the record of a run.
 pub struct Recorder {
     out: BufWriter<File>,
@@ -32,6 +55,8 @@ pub struct Recorder {
     /// Internal state that is recorded: owner and name.
     probes: Vec<(&'static str, &'static str)>,
     meter: Meter,
+    /// Spacelink's counters at the begin of the measurement and at the last sample.
+    carried: [Carried; 2],
     /// First error of the file.
     fault: Option<io::Error>,
 }
@@ -64,6 +89,7 @@ impl Recorder {
             has_limits,
             probes: Vec::new(),
             meter: Meter::new(begin, true),
+            carried: [Carried::default(); 2],
             fault: None,
         };
         let limits = LIMIT_SERIES.iter().filter(|_| has_limits);
@@ -132,13 +158,21 @@ impl Recorder {
     }
 
     /// Takes a sample if one is due. The one that begins the measurement only notes the counters.
-    pub fn sample(&mut self, now: Instant, gateway: &Gateway, buffers: &PepBuffers) {
+    pub fn sample(
+        &mut self,
+        now: Instant,
+        gateway: &Gateway,
+        buffers: &PepBuffers,
+        carried: impl FnOnce() -> Carried,
+    ) {
         if self.finished || now < self.next {
             return;
         }
         let snapshot = Snapshot::of_gateway(gateway, now);
+        self.carried[1] = carried();
         if !self.measuring {
             self.measuring = true;
+            self.carried[0] = self.carried[1];
             self.meter.begin(snapshot, now);
             self.next += self.interval;
             return;
@@ -202,7 +236,7 @@ impl Recorder {
         let mut last = json!({ "summary": counters, "measured": {
             "begin_s": (meter.begin_at() - self.begin).as_secs_f64(),
             "end_s": (at - self.begin).as_secs_f64(),
-        }});
+        }, "carried": self.carried[1].since(&self.carried[0]) });
         if let (Some(last), Value::Object(more)) = (last.as_object_mut(), more) {
             last.extend(more);
         }
@@ -288,7 +322,12 @@ mod tests {
                     recorder.dropped(&pkt, None, reason, place, &gateway, now);
                 }
             }
-            recorder.sample(Instant::ZERO + Duration::from_millis(100 * (tenth + 1)), &gateway, &buffers);
+            recorder.sample(
+                Instant::ZERO + Duration::from_millis(100 * (tenth + 1)),
+                &gateway,
+                &buffers,
+                Carried::default,
+            );
         }
         let lines = lines(recorder, &record, &gateway);
         let times: Vec<_> = lines.iter().filter_map(|line| line["drop"][0].as_f64()).collect();
@@ -314,7 +353,7 @@ mod tests {
             while gateway.poll().is_some() {}
             // Due at 1 s, 1.5 s and 2 s.
             if [1230, 1510, 2170].contains(&ms) {
-                recorder.sample(now, &gateway, &buffers);
+                recorder.sample(now, &gateway, &buffers, Carried::default);
             }
         }
         let lines = lines(recorder, &record, &gateway);
