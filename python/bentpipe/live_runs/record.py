@@ -123,7 +123,11 @@ def read_record(path: Path, flows: pl.DataFrame, warmup: float, duration: float)
         flows,
         lengths,
         _counters(summary, last.get("spacelink", {}), warmup, duration),
-        {key: last[key] for key in ("measured", "carried", "nfqueue", "spacelink", "counters", "cpu") if key in last},
+        {
+            key: last[key]
+            for key in ("measured", "carried", "nfqueue", "spacelink", "counters", "cpu")
+            if key in last
+        },
     )
 
 
@@ -175,7 +179,7 @@ def _counters(
 
 
 def link_counters(statistics: Mapping[str, Any]) -> dict[str, float]:
-    """Return a simulation's counters of packets on links that can lose some, from the emulator's statistics."""
+    """Return the counters of packets on links that can lose some, from the emulator's statistics."""
     return {name: float(value) for name, value in statistics.get("measured", {}).items()}
 
 

@@ -191,7 +191,7 @@ class Session:
         return ends
 
     def _recorded(self, load: Path, links: Mapping[str, Any]) -> Recorded:
-        """Read the records of the gateway and of the load generator; `links` are the emulator's statistics."""
+        """Read the records of gateway and load generator; `links` are the emulator's statistics."""
         path = self._network.folder / "gateway.jsonl"
         recorded = read_record(path, read_flows(load), self._scenario.warmup, self._scenario.duration)
         counters = dict(recorded.counters) | page_counters(load, self._scenario) | link_counters(links)

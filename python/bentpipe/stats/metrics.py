@@ -59,7 +59,7 @@ def _link_loss(run: Recorded, counted: str) -> float | None:
 def _repeated(run: Recorded) -> float | None:
     """Return the share of the carrier that repeats data [%].
 
-    The transmit queue sends repeated data in a simulation; the spacelink repeats it past the queue in a live run.
+    Repeated data passes the transmit queue in a simulation; in a live run the spacelink sends it.
     """
     return _ratio(run, "repeated_bytes", "carried_bytes" if "carried_bytes" in run.counters else "sent_bytes")
 
@@ -386,8 +386,8 @@ METRICS: tuple[Metric, ...] = (
         "%",
         DROPS,
         "Packets with data that the PEP link or a transport sends again, as a share of the bytes sent from"
-        " the transmit queue; also if the queue had dropped the first copy. In a live run, of the bytes on the"
-        " spacelink.",
+        " the transmit queue; also if the queue had dropped the first copy. In a live run, of the bytes on"
+        " the spacelink.",
         _repeated,
         headline=True,
     ),

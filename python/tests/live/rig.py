@@ -270,5 +270,6 @@ class Direct(SampledSession):
         del stack
         return []
 
-    def _recorded(self, load: Path) -> Recorded:
+    def _recorded(self, load: Path, links: Mapping[str, Any]) -> Recorded:
+        del links
         return Recorded(pl.DataFrame(), pl.DataFrame(), read_flows(load), pl.DataFrame(), {})
