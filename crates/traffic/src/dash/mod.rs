@@ -1,4 +1,4 @@
-//! Adaptive video: a player, its controllers, and what its viewer sees; without network, clock or randomness of its own.
+//! Adaptive video: a player, its controllers, and what its viewer sees. It knows no network and no clock, and draws nothing at random.
 
 mod controller;
 mod player;
