@@ -72,7 +72,7 @@ PAGES = {
 SHIM = ROOT / "tools" / "vendor" / "iframe-worker" / "shim.js"
 """Search in pages opened as files needs it (iframe-worker 1.0.4); the theme would load it from a network."""
 _SHIM_TAG = re.compile(r'src="https://[^"]*/iframe-worker/shim"')
-_LINK = re.compile(r"(?<!!)(\[[^\]]*\]\()([^)\s#]+)(#[^)\s]*)?\)|(!\[[^\]]*\]\()([^)\s]+)\)")
+_LINK = re.compile(r"""(!?\[[^\]]*\]\(|<img [^>]*?src=")([^)"\s#]+)(#[^)\s]*)?([)"])""")
 
 
 def build(site: Path) -> list[str]:
@@ -107,7 +107,7 @@ def _adopted(text: str, page: Path, origin: Path) -> str:
     pages = BUILD / "docs"
 
     def adopt(found: re.Match[str]) -> str:
-        before, target, anchor = found[1] or found[4], found[2] or found[5], found[3] or ""
+        before, target, anchor, after = found[1], found[2], found[3] or "", found[4]
         if urlsplit(target).scheme:
             return found[0]
         path = (origin / target).resolve()
@@ -124,7 +124,7 @@ def _adopted(text: str, page: Path, origin: Path) -> str:
         if place.is_dir() or path.is_dir():
             place /= "README.md" if (path / "README.md").exists() else "index.txt"
         up = "../" * (len(page.relative_to(pages).parts) - 1)
-        return f"{before}{up}{place.relative_to(pages).as_posix()}{anchor})"
+        return f"{before}{up}{place.relative_to(pages).as_posix()}{anchor}{after}"
 
     return _LINK.sub(adopt, text)
 
