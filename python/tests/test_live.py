@@ -125,17 +125,12 @@ def test_unsupported_transport_is_rejected(change: dict[str, str], problem: str)
         chain("live-smoke", scenario)
 
 
-@pytest.mark.parametrize(
-    ("change", "problem"),
-    [
-        ('dscp="EF"', "dscp, which live flows do not carry"),
-        ('profile=[["6 h", 1]]', "a profile, which only the simulator follows"),
-    ],
-)
-def test_keys_of_the_simulator_are_rejected(change: str, problem: str) -> None:
-    scenario = json.loads(bp.load("live-smoke", [f"traffic.web.{change}"]).canonical())
-    with pytest.raises(bp.UsageError, match=problem):
-        chain("live-smoke", scenario)
+def test_codepoints_and_profiles_are_supported() -> None:
+    changes = {"traffic.web.dscp": '"EF"', "traffic.web.profile": '[["6 h", 1]]'}
+    found, made = planned("live-smoke", **changes)
+    assert [each.dscp for each in found.listeners] == [46]
+    # The load generator follows the profile of the scenario's text.
+    assert "profile" in json.dumps(made._plan()["scenario"])
 
 
 EVERYTHING = """
@@ -805,6 +800,35 @@ def test_losses_on_the_satellite_are_measured_and_sent_again(tmp_path: Path) -> 
     # What the forward link loses is sent again; a busy machine adds spurious retransmissions.
     share = satellite["forward"]["dropped"]["loss"] / satellite["forward"]["packets"]
     assert 0.3 * share < (values["retransmitted"] or 0) / 100 < 3 * share
+
+
+@needs_everything
+def test_codepoints_select_the_tin_live(tmp_path: Path) -> None:
+    # Three overloads; nginx serves web, the testbed long, and voice is not split. The quanta of their tins are
+    # 64, 1024 and 256. In one tin, web's four connections get more than the others.
+    text = bp.load("live-smoke").text.replace("sessions = 10", 'sessions = 4\ndscp = "CS1"')
+    path = tmp_path / "codepoints.toml"
+    common = 'from = "server"\nto = "client"\n'
+    path.write_text(
+        f'{text}\n[traffic.long]\nkind = "bulk"\ntransport = "linux"\n{common}'
+        f'[traffic.voice]\nkind = "cbr"\nrate = "2 Mbps"\npacket = "1000 B"\ndscp = "EF"\n{common}'
+    )
+    scheduler = '{ algorithm = "cake", diffserv = "diffserv4", rtt = "1000 s" }'
+    changes = {
+        "gateway.regulator.rate": "2 Mbps",
+        "gateway.transmit_queue": f'{{ scheduler = {scheduler}, limit = "10 MB" }}',
+        "gateway.pep.buffer_per": '"connection"',
+        "run.warmup": "1 s",
+        "run.duration": "3 s",
+    }
+    made = bp.live(bp.load(path, set=changes), "droptail", out=tmp_path / "result")
+    assert made.invalid == []
+    flows = made.one("flows", "droptail", 1)
+    got = dict(flows.group_by(pl.col("traffic").cast(pl.String)).agg(pl.col("bytes").sum()).iter_rows())
+    total = sum(got.values())
+    quanta = {"web": 64, "long": 1024, "voice": 256}
+    for name, quantum in quanta.items():
+        assert got[name] / total == pytest.approx(quantum / sum(quanta.values()), rel=0.5), (name, got)
 
 
 @needs_everything

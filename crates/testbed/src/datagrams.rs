@@ -121,6 +121,7 @@ impl DatagramSenders {
                 .flatten();
             let flow = |(from, to)| {
                 let socket = sockets.bind(from)?;
+                sys::set_dscp(&sockets.sockets[socket], workload.ipv6, plan.traffic(workload).dscp)?;
                 Ok::<_, io::Error>(Outgoing { socket, to, next_number: 0, generation: 0 })
             };
             flows.push(ends.map(flow).transpose()?);

@@ -20,6 +20,7 @@ use crate::endpoint::{self, Connection, Endpoint, Event, TURN, write_line};
 use crate::flows::{End, Flow};
 use crate::plan::{By, Plan, Side, Workload, WorkloadId};
 use crate::reactor::{Interest, Source};
+use crate::sys;
 use crate::table::Token;
 use crate::users::{Open, Task, UserId, Users};
 use crate::{content, http};
@@ -196,8 +197,9 @@ impl Clients<'_> {
         let remote = SocketAddr::new(server, workload.port);
         let mut flow = ep.flows.open(&traffic.name, number, open.bytes.is_some(), ep.now);
         let congestion = workload.congestion.as_deref().filter(|_| workload.upload);
+        let dscp = traffic.dscp;
         let opened = ep.connections.insert(|token| {
-            let stream = connect_from(client, remote, congestion)?;
+            let stream = connect_from(client, remote, congestion, dscp)?;
             ep.reactor.add(&stream, Source::Connection(token), Interest::WRITE)?;
             flow.ends = stream.local_addr().ok().map(|local| (local, remote));
             Ok(Conn {
@@ -481,7 +483,12 @@ fn is_packets(plan: &Plan, workload: &Workload) -> bool {
 }
 
 /// Starts a connection from a client's address.
-fn connect_from(client: IpAddr, server: SocketAddr, congestion: Option<&str>) -> io::Result<TcpStream> {
+fn connect_from(
+    client: IpAddr,
+    server: SocketAddr,
+    congestion: Option<&str>,
+    dscp: u8,
+) -> io::Result<TcpStream> {
     let family = if server.is_ipv6() { AddressFamily::Inet6 } else { AddressFamily::Inet };
     let flags = SockFlag::SOCK_NONBLOCK | SockFlag::SOCK_CLOEXEC;
     let socket: OwnedFd = socket(family, SockType::Stream, flags, None)?;
@@ -490,6 +497,7 @@ fn connect_from(client: IpAddr, server: SocketAddr, congestion: Option<&str>) ->
     if let Some(congestion) = congestion {
         setsockopt(&socket, sockopt::TcpCongestion, &OsString::from(congestion))?;
     }
+    sys::set_dscp(&socket, server.is_ipv6(), dscp)?;
     bind(socket.as_raw_fd(), &SockaddrStorage::from(SocketAddr::new(client, 0)))?;
     match connect(socket.as_raw_fd(), &SockaddrStorage::from(server)) {
         Ok(()) | Err(Errno::EINPROGRESS) => Ok(socket.into()),

@@ -146,7 +146,7 @@ fn open_listeners(plan: &Plan) -> Result<Vec<(TcpListener, WorkloadId)>, Box<dyn
         if workload.by != By::Serve || datagrams::is_datagrams(plan, workload) {
             continue;
         }
-        let listener = open_listener(workload).map_err(|e| match e.kind() {
+        let listener = open_listener(workload, plan.traffic(workload).dscp).map_err(|e| match e.kind() {
             ErrorKind::NotFound => {
                 let known = std::fs::read_to_string("/proc/sys/net/ipv4/tcp_available_congestion_control");
                 let name = &plan.traffic(workload).name;
@@ -161,7 +161,7 @@ fn open_listeners(plan: &Plan) -> Result<Vec<(TcpListener, WorkloadId)>, Box<dyn
     Ok(listeners)
 }
 
-fn open_listener(workload: &Workload) -> io::Result<TcpListener> {
+fn open_listener(workload: &Workload, dscp: u8) -> io::Result<TcpListener> {
     let (family, any): (_, IpAddr) = if workload.ipv6 {
         (AddressFamily::Inet6, Ipv6Addr::UNSPECIFIED.into())
     } else {
@@ -176,6 +176,7 @@ fn open_listener(workload: &Workload) -> io::Result<TcpListener> {
     if let Some(congestion) = &workload.congestion {
         setsockopt(&socket, sockopt::TcpCongestion, &OsString::from(congestion))?;
     }
+    sys::set_dscp(&socket, workload.ipv6, dscp)?;
     bind(socket.as_raw_fd(), &SockaddrStorage::from(SocketAddr::new(any, workload.port)))?;
     listen(&socket, Backlog::MAXALLOWABLE)?;
     Ok(socket.into())

@@ -102,6 +102,19 @@ pub fn limit_unsent(socket: &impl AsFd, bytes: u32) -> io::Result<()> {
     set(socket, libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT, &bytes.to_ne_bytes())
 }
 
+/// Sets the DSCP of the packets that a socket sends; connections inherit it from their listener.
+///
+/// # Errors
+/// If it is not an IP socket.
+pub fn set_dscp(socket: &impl AsFd, is_ipv6: bool, dscp: u8) -> io::Result<()> {
+    let value = (i32::from(dscp) << 2).to_ne_bytes();
+    if is_ipv6 {
+        set(socket, libc::IPPROTO_IPV6, libc::IPV6_TCLASS, &value)
+    } else {
+        set(socket, libc::IPPROTO_IP, libc::IP_TOS, &value)
+    }
+}
+
 fn set(socket: &impl AsFd, level: i32, option: i32, value: &[u8]) -> io::Result<()> {
     let (at, len) = (value.as_ptr().cast(), value.len() as libc::socklen_t);
     #[expect(unsafe_code, reason = "nix does not wrap these options; `len` is the length of `value`")]

@@ -5,9 +5,9 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
 use bentpipe_scenario::{
-    Absence, ConnectionPer, Delay, Distribution, HostIndex, Http, Pages, Per, Ramp, Scenario, TrafficKind,
+    Absence, ConnectionPer, Delay, HostIndex, Http, Pages, Per, Ramp, Scenario, TrafficKind,
 };
-use bentpipe_traffic::Generator;
+use bentpipe_traffic::{Generator, Presence};
 use bentpipe_units::{Duration, Instant, Rng};
 
 use crate::plan::{Plan, Workload, WorkloadId};
@@ -102,6 +102,7 @@ struct Kind {
     workload: WorkloadId,
     name: String,
     kind: TrafficKind,
+    presence: Presence,
     /// Numbers of hosts in the groups `from` and `to`.
     counts: (u32, u32),
     /// Delays that the simulator draws per connection from its user's stream, there and back.
@@ -115,13 +116,6 @@ pub struct Users {
     /// Times, order of entry, users.
     agenda: BinaryHeap<Reverse<(Instant, u64, UserId)>>,
     entries: u64,
-}
-
-/// `at`, or the end of the absence that `at` lies in.
-fn present(away: &[Absence], at: Instant) -> Instant {
-    let since = at.since(Instant::ZERO);
-    let absence = away.iter().find(|absence| (absence.from..absence.until).contains(&since));
-    absence.map_or(at, |absence| Instant::ZERO + absence.until)
 }
 
 /// Start of the session or transfer with this number in a ramp.
@@ -180,6 +174,11 @@ impl Users {
                 workload: id,
                 name: traffic.name.clone(),
                 kind: traffic.kind.clone(),
+                presence: Presence::new(
+                    away(&traffic.kind).to_vec(),
+                    traffic.profile.as_ref(),
+                    count(&traffic.kind),
+                ),
                 counts: (count_of(traffic.from), count_of(traffic.to)),
                 delays: connection_delays(&plan.scenario, workload),
             });
@@ -195,17 +194,18 @@ impl Users {
         let Some(kind) = self.kinds.last() else { return };
         let mut rng = Rng::stream(seed, &format!("traffic.{}", kind.name), u64::from(number), "flow");
         let zero = Instant::ZERO;
+        let present = |at| kind.presence.present(number, at);
         let due = match &kind.kind {
-            TrafficKind::Pages(t) => present(&t.away, zero + ramp_start(t.ramp.as_ref(), number)),
+            TrafficKind::Pages(t) => present(zero + ramp_start(t.ramp.as_ref(), number)),
             TrafficKind::Bulk(t) => {
                 let step = ramp_start(t.ramp.as_ref(), number);
-                present(&t.away, zero + step + t.start.draw(&mut rng))
+                present(zero + step + t.start.draw(&mut rng))
             }
-            TrafficKind::Packets(t) => present(&t.away, zero + t.start.draw(&mut rng)),
-            TrafficKind::Dash(t) => present(&t.away, zero + t.start.draw(&mut rng)),
+            TrafficKind::Packets(t) => present(zero + t.start.draw(&mut rng)),
+            TrafficKind::Dash(t) => present(zero + t.start.draw(&mut rng)),
             TrafficKind::Files(t) => {
                 let start = zero + t.start.draw(&mut rng);
-                next_transfer(&t.away, &t.interval, start, &mut rng)
+                kind.presence.next_arrival(start, || t.interval.draw(&mut rng))
             }
         };
         let user = UserId(self.users.len() as u32);
@@ -419,8 +419,9 @@ impl Users {
         self.skip_connection_delays(user);
         tasks.push_back(Task::Open(Open { user, hosts, bytes, objects: 1 }));
         let u = &mut self.users[user.index()];
-        if let TrafficKind::Files(t) = &self.kinds[u.kind].kind {
-            let due = next_transfer(&t.away, &t.interval, now, &mut u.rng);
+        let Kind { kind, presence, .. } = &self.kinds[u.kind];
+        if let TrafficKind::Files(t) = kind {
+            let due = presence.next_arrival(now, || t.interval.draw(&mut u.rng));
             self.schedule(user, Some(due));
         }
     }
@@ -429,7 +430,7 @@ impl Users {
     fn arrive(&mut self, user: UserId, now: Instant, tasks: &mut VecDeque<Task>) {
         let u = &mut self.users[user.index()];
         let kind = &self.kinds[u.kind];
-        let absence = away(&kind.kind).iter().map(|away| Instant::ZERO + away.from).find(|from| *from > now);
+        let absence = kind.presence.leaves(u.number, now);
         let (end, bytes) = match &kind.kind {
             TrafficKind::Bulk(t) => {
                 (t.lifetime.as_ref().map(|lifetime| now + lifetime.draw(&mut u.rng)), t.bytes)
@@ -448,7 +449,7 @@ impl Users {
     /// Closes the flow of a source. The source returns after its absence, or at once if its lifetime has ended.
     fn leave(&mut self, user: UserId, now: Instant, tasks: &mut VecDeque<Task>) {
         let u = &mut self.users[user.index()];
-        let due = present(away(&self.kinds[u.kind].kind), now);
+        let due = self.kinds[u.kind].presence.present(u.number, now);
         u.leaves = None;
         u.generator = None;
         u.is_present = false;
@@ -476,7 +477,7 @@ impl Users {
                 let page = u.page;
                 let think = t.think_time.draw(&mut u.rng);
                 let think = if page.has_failed { think.max(RETRY_DELAY) } else { think };
-                let due = present(&t.away, now + think);
+                let due = self.kinds[u.kind].presence.present(u.number, now + think);
                 self.schedule(user, Some(due));
                 Some(page)
             }
@@ -489,18 +490,4 @@ impl Users {
             TrafficKind::Bulk(_) | TrafficKind::Files(_) | TrafficKind::Dash(_) => None,
         }
     }
-}
-
-/// Start of the transfer after `last`. A start during an absence is skipped; the next interval counts from the return.
-fn next_transfer(
-    away: &[Absence],
-    interval: &Distribution<Duration>,
-    last: Instant,
-    rng: &mut Rng,
-) -> Instant {
-    let mut at = last + interval.draw(rng);
-    while present(away, at) > at {
-        at = present(away, at) + interval.draw(rng);
-    }
-    at
 }

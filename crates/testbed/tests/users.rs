@@ -166,6 +166,30 @@ fn files_have_the_sizes_and_start_times_of_the_simulation() {
     }
 }
 
+/// A profile thins transfers out as in the simulation: with a day of 20 s, some sources start half as many as at its peak.
+#[test]
+fn transfers_follow_the_profile_of_the_simulation() {
+    let files = |profile: &str| {
+        text(&format!(
+            "[traffic.t]\nkind = \"files\"\nfrom = \"server\"\nto = \"client\"\nsources = 4\n\
+             interval = {{ exponential = \"200 ms\" }}\nsize = \"1 KB\"\n{profile}"
+        ))
+    };
+    let halved = files("profile = { points = [[\"0 h\", 0.2], [\"12 h\", 0.8]], day = \"20 s\" }");
+    let number = |rows: &Rows| rows.values().map(Vec::len).sum::<usize>();
+    let end = Duration::from_secs(30);
+    let (theirs, ours) = (simulated(&halved), played(&halved, end));
+    for (session, theirs) in &theirs {
+        let times = |rows: &[(u64, Instant)]| rows.iter().map(|row| row.1).collect::<Vec<_>>();
+        assert!(ours[session].len() >= theirs.len());
+        assert_eq!(times(theirs), times(&ours[session][..theirs.len()]), "{session}");
+    }
+    // The share is 0.5 on average, 600 transfers are expected at the peak's rate; five standard deviations.
+    let expected = 300.0;
+    assert!((number(&ours) as f64 - expected).abs() < 5.0 * f64::sqrt(expected), "{}", number(&ours));
+    assert!(number(&played(&files(""), end)) as f64 > 1.5 * expected);
+}
+
 /// After its drawn lifetime a transfer is followed by the next at the same time as in the simulation.
 #[test]
 fn transfers_with_a_lifetime_start_when_those_of_the_simulation_do() {

@@ -64,6 +64,8 @@ class Listener:
     """Cap of a connection's payload rate, which the kernel paces [bit/s]."""
     largest: int | None
     """Largest object that nginx serves [bytes]; `None` if the load generator's server serves instead."""
+    dscp: int = 0
+    """Codepoint of the server's packets."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -293,10 +295,6 @@ def _listener(
         raise fault(f"{where} goes over {tcp['protocol']}")
     if kind == "dash":
         raise fault(f"{where} is adaptive video, for which there is no live player")
-    if "dscp" in traffic:
-        raise fault(f"{where} has dscp, which live flows do not carry")
-    if "profile" in traffic:
-        raise fault(f"{where} has a profile, which only the simulator follows")
     algorithm = tcp.get("algorithm", "")
     if what.get("http") == "probe":
         raise fault(f"{where} is a probe of responsiveness, which only the simulator sends")
@@ -309,6 +307,7 @@ def _listener(
         _KERNEL.get(algorithm, algorithm),
         _payload(what.get("rate_cap"), tcp),
         _file(what[_OBJECTS[kind]]) if kind in _OBJECTS else None,
+        traffic.get("dscp", 0),
     )
 
 

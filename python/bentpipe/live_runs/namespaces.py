@@ -138,8 +138,8 @@ class Network:
         return results[0]
 
 
-def listening(port: int, congestion: str, pacing: int | None) -> list[socket.socket]:
-    """Return sockets that listen on every address; connections inherit congestion control and pacing.
+def listening(port: int, congestion: str, pacing: int | None, dscp: int) -> list[socket.socket]:
+    """Return sockets that listen on every address; connections inherit congestion control, pacing and DSCP.
 
     `pacing` limits the rate of a connection [byte/s].
     """
@@ -150,6 +150,9 @@ def listening(port: int, congestion: str, pacing: int | None) -> list[socket.soc
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if family == socket.AF_INET6:
             sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+            sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_TCLASS, dscp << 2)
+        else:
+            sock.setsockopt(socket.IPPROTO_IP, socket.IP_TOS, dscp << 2)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, congestion.encode())
         if pacing is not None:
             sock.setsockopt(socket.SOL_SOCKET, _SO_MAX_PACING_RATE, pacing)

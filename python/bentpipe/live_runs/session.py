@@ -336,7 +336,7 @@ class Session:
         listen: list[socket.socket] = []
         for each in pages:
             pacing = None if each.rate_cap is None else max(1, each.rate_cap // 8)
-            opened = partial(listening, each.port, each.congestion, pacing)
+            opened = partial(listening, each.port, each.congestion, pacing, each.dscp)
             listen += self._network.within(SERVERS, opened)
         try:
             config = self._network.folder / "nginx.conf"
