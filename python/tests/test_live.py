@@ -804,7 +804,7 @@ def test_losses_on_the_satellite_are_measured_and_sent_again(tmp_path: Path) -> 
 
 @needs_everything
 def test_codepoints_select_the_tin_live(tmp_path: Path) -> None:
-    # Three overloads; nginx serves web, the testbed long, and voice is not split. The quanta of their tins are
+    # Three overloads; nginx serves web, the testbed long; voice is not split. The quanta of their tins are
     # 64, 1024 and 256. In one tin, web's four connections get more than the others.
     text = bp.load("live-smoke").text.replace("sessions = 10", 'sessions = 4\ndscp = "CS1"')
     path = tmp_path / "codepoints.toml"
