@@ -26,6 +26,7 @@ from bentpipe.live_runs.processes import Child, Programs, interruptible, program
 from bentpipe.live_runs.record import (
     _ENDS,
     _FLOWS,
+    delay_counters,
     page_counters,
     read_flows,
     read_record,
@@ -775,6 +776,23 @@ def test_repeated_share_of_the_carrier_matches_a_worked_example(
         assert 100 * counters["repeated_bytes"] / counters["carried_bytes"] == pytest.approx(expected)
 
 
+def test_delays_of_a_class_match_a_worked_example(tmp_path: Path) -> None:
+    path = tmp_path / "flows.jsonl"
+    lines = [
+        {"delays": {"traffic": "ticks", "counts": [[0.1, 90], [0.3, 4]]}},
+        {"delays": {"traffic": "voice", "counts": [[0.2, 4], [0.3, 2]]}},
+    ]
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    text = bp.load("live-smoke").text + EVERYTHING
+    for name in ("ticks", "voice"):
+        text = text.replace(f"[traffic.{name}]", f'[traffic.{name}]\nclass = "short"')
+    (tmp_path / "short.toml").write_text(text)
+    found = delay_counters(path, bp.load(tmp_path / "short.toml"))
+    # Of 100 delays, 90 are 100 ms, 4 are 200 ms and 6 are 300 ms.
+    expected = {"mean": 0.116, "p50": 0.1, "p95": 0.3, "p99": 0.3}
+    assert found == pytest.approx({f"short.delay_{name}": value for name, value in expected.items()})
+
+
 @needs_everything
 def test_losses_on_the_satellite_are_measured_and_sent_again(tmp_path: Path) -> None:
     loss = 0.03
@@ -844,6 +862,14 @@ def test_every_kind_of_traffic_is_delivered(tmp_path: Path) -> None:
     # Two sources of 12.5 packets/s with 1000 bytes; rates include headers. The queue is empty.
     assert got["voice"] == pytest.approx(2 * 12.5 * 1000 * 3, abs=2000)
     assert got["ticks"] == pytest.approx(2 * 12.5 * 1000 * 3, rel=0.1)
+    # At least the propagation delay: 5 to 10, 50 and 1 ms. A busy machine adds to it.
+    values = {name: per[0] for name, per in made.values()["red"].items()}
+    assert 56 < (values["voice.delay_mean"] or 0) < 500
+    assert (values["voice.delay_p50"] or 0) <= (values["voice.delay_p99"] or 0)
+    delays = flows.filter(pl.col("traffic") == "voice").select(
+        pl.col("delay").dot("packets") / pl.sum("packets")
+    )
+    assert values["voice.delay_mean"] == pytest.approx(1e3 * delays.item(), rel=2e-3)
     by_kind = made.manifest["runs"][0]["live"]["load"]["summary"]["traffic"]
     assert by_kind["files"]["completed"] >= 10
     assert by_kind["web"]["completed"] >= 5

@@ -7,6 +7,7 @@ use std::net::SocketAddr;
 use std::path::Path;
 
 use bentpipe_units::Instant;
+use hdrhistogram::Histogram;
 use serde_json::{Value, json};
 
 use crate::users::PageLoad;
@@ -36,6 +37,9 @@ pub const COLUMNS: [&str; 22] = [
     "client",
     "server",
 ];
+
+/// Upper limit of a recorded delay [ns].
+const MAX_DELAY: u64 = 1_000_000_000_000;
 
 /// A connection, or a flow of datagrams.
 #[derive(Clone, Debug)]
@@ -118,6 +122,8 @@ pub struct Flows {
     end: Instant,
     next_number: u64,
     totals: BTreeMap<String, Totals>,
+    /// Delays of the datagrams received during the measurement [ns], by traffic.
+    delays: BTreeMap<String, Histogram<u64>>,
     errors: BTreeMap<String, u64>,
 }
 
@@ -131,7 +137,15 @@ impl Flows {
         if let Some(out) = &mut out {
             writeln!(out, "{}", json!({ "columns": COLUMNS }))?;
         }
-        Ok(Self { out, begin, end, next_number: 0, totals: BTreeMap::new(), errors: BTreeMap::new() })
+        Ok(Self {
+            out,
+            begin,
+            end,
+            next_number: 0,
+            totals: BTreeMap::new(),
+            delays: BTreeMap::new(),
+            errors: BTreeMap::new(),
+        })
     }
 
     /// Opens a flow of a user.
@@ -171,7 +185,7 @@ impl Flows {
     }
 
     /// Counts a datagram that arrived with this sequence number and delay [ns].
-    pub fn deliver_datagram(&self, flow: &mut Flow, bytes: u64, number: u64, delay: u64, now: Instant) {
+    pub fn deliver_datagram(&mut self, flow: &mut Flow, bytes: u64, number: u64, delay: u64, now: Instant) {
         self.deliver(flow, bytes, now);
         flow.received += 1;
         flow.sent = flow.sent.max(number + 1);
@@ -180,6 +194,12 @@ impl Flows {
             flow.delay_sum += delay;
             flow.jitter_sum += flow.last_delay.map_or(0, |last| last.abs_diff(delay));
             flow.last_delay = Some(delay);
+            if let Some(delays) = self.delays.get_mut(&flow.traffic) {
+                delays.saturating_record(delay);
+            } else if let Ok(mut delays) = Histogram::new_with_max(MAX_DELAY, 3) {
+                delays.saturating_record(delay);
+                self.delays.insert(flow.traffic.clone(), delays);
+            }
         }
     }
 
@@ -290,12 +310,19 @@ impl Flows {
         })
     }
 
-    /// Flushes the file and returns the summary.
+    /// Writes delays and their numbers of datagrams, flushes the file and returns the summary.
     ///
     /// # Errors
     /// If the file cannot be written.
     pub fn finish(&mut self) -> io::Result<Value> {
         if let Some(out) = &mut self.out {
+            for (traffic, delays) in &self.delays {
+                let counts: Vec<_> = delays
+                    .iter_recorded()
+                    .map(|step| (step.value_iterated_to() as f64 * 1e-9, step.count_at_value()))
+                    .collect();
+                writeln!(out, "{}", json!({ "delays": { "traffic": traffic, "counts": counts } }))?;
+            }
             out.flush()?;
         }
         let seconds = (self.end - self.begin).as_secs_f64();

@@ -2,8 +2,11 @@
 
 import json
 import math
+from bisect import bisect_left
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +16,15 @@ from bentpipe._core import Scenario
 from bentpipe.errors import LiveError
 from bentpipe.stats.recorded import mean, quantile
 
-__all__ = ["Recorded", "link_counters", "page_counters", "read_flows", "read_record", "repeated_counters"]
+__all__ = [
+    "Recorded",
+    "delay_counters",
+    "link_counters",
+    "page_counters",
+    "read_flows",
+    "read_record",
+    "repeated_counters",
+]
 
 _DROPS = {
     "time": pl.Float64,
@@ -241,6 +252,27 @@ def page_counters(path: Path, scenario: Scenario) -> dict[str, float]:
             f"{traffic_class}.{name}": math.nan if value is None else float(value)
             for name, value in values.items()
         }
+    return found
+
+
+def delay_counters(path: Path, scenario: Scenario) -> dict[str, float]:
+    """Return the one-way delays of datagrams [s] from the load generator's record, by `CLASS.COUNTER`.
+
+    Delays are recorded to three digits. Classes without datagrams have no counter.
+    """
+    class_of = {name: traffic_class for name, traffic_class, _ in scenario.traffic}
+    counts: dict[str, Counter[float]] = {}
+    for line in _lines(path):
+        if isinstance(line, dict) and "delays" in line:
+            own = counts.setdefault(class_of[line["delays"]["traffic"]], Counter())
+            own.update(dict(line["delays"]["counts"]))
+    found: dict[str, float] = {}
+    for traffic_class, own in counts.items():
+        delays, total = sorted(own.items()), own.total()
+        reached = list(accumulate(count for _, count in delays))
+        found[f"{traffic_class}.delay_mean"] = sum(delay * count for delay, count in delays) / total
+        for name, share in (("p50", 0.5), ("p95", 0.95), ("p99", 0.99)):
+            found[f"{traffic_class}.delay_{name}"] = delays[bisect_left(reached, share * total)][0]
     return found
 
 

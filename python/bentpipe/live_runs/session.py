@@ -27,6 +27,7 @@ from bentpipe.live_runs.namespaces import Network, listening
 from bentpipe.live_runs.processes import Child, Programs, environment, run, signals_deferred
 from bentpipe.live_runs.record import (
     Recorded,
+    delay_counters,
     link_counters,
     page_counters,
     read_flows,
@@ -195,6 +196,7 @@ class Session:
         path = self._network.folder / "gateway.jsonl"
         recorded = read_record(path, read_flows(load), self._scenario.warmup, self._scenario.duration)
         counters = dict(recorded.counters) | page_counters(load, self._scenario) | link_counters(links)
+        counters |= delay_counters(load, self._scenario)
         counters |= repeated_counters(recorded.live["carried"], self._scenario)
         return replace(recorded.with_classes(self._scenario), counters=counters)
 
