@@ -308,7 +308,7 @@ mod tests {
         text.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect()
     }
 
-    /// Neither the list of drops nor the totals contain packets dropped before or after the measurement.
+    /// Neither the list of drops nor the totals contain packets dropped or sent before or after the measurement.
     #[test]
     fn drops_outside_the_measurement_are_left_out() {
         let (mut gateway, record) = gateway("drops");
@@ -322,12 +322,9 @@ mod tests {
                     recorder.dropped(&pkt, None, reason, place, &gateway, now);
                 }
             }
-            recorder.sample(
-                Instant::ZERO + Duration::from_millis(100 * (tenth + 1)),
-                &gateway,
-                &buffers,
-                Carried::default,
-            );
+            let at = Instant::ZERO + Duration::from_millis(100 * (tenth + 1));
+            let carried = || Carried { datagram_bytes: 1000 * (tenth + 1), ..Carried::default() };
+            recorder.sample(at, &gateway, &buffers, carried);
         }
         let lines = lines(recorder, &record, &gateway);
         let times: Vec<_> = lines.iter().filter_map(|line| line["drop"][0].as_f64()).collect();
@@ -338,6 +335,7 @@ mod tests {
             (&last["summary"]["drops_elsewhere"], &last["summary"]["seconds"]),
             (&10.into(), &1.0.into())
         );
+        assert_eq!(last["carried"]["datagram_bytes"], 10_000);
     }
 
     /// Packets arrive every 10 ms and every sample is late, also the first: the rates times their intervals still add up to the
