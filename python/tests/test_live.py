@@ -108,7 +108,6 @@ def test_unsupported_scenario_gives_one_message(name: str, problem: str) -> None
     [
         ({"transport": "sctp"}, "traffic.web goes over sctp"),
         ({"algorithm": "prague"}, "traffic.web has the congestion control prague"),
-        ({"kind": "dash"}, "traffic.web is adaptive video, for which there is no live player"),
         ({"http": "probe"}, "traffic.web is a probe of responsiveness, which only the simulator sends"),
     ],
 )
@@ -120,8 +119,6 @@ def test_unsupported_transport_is_rejected(change: dict[str, str], problem: str)
         scenario["transports"][0]["algorithm"] = "prague"
     if "http" in change:
         scenario["traffic"][0]["kind"]["pages"]["http"] = "probe"
-    if "kind" in change:
-        scenario["traffic"][0]["kind"] = {"dash": {"transport": 0}}
     with pytest.raises(bp.UsageError, match=f"^live-smoke cannot be live: {problem}"):
         chain("live-smoke", scenario)
 
@@ -847,6 +844,48 @@ def test_codepoints_select_the_tin_live(tmp_path: Path) -> None:
     quanta = {"web": 64, "long": 1024, "voice": 256}
     for name, quantum in quanta.items():
         assert got[name] / total == pytest.approx(quantum / sum(quanta.values()), rel=0.5), (name, got)
+
+
+VIDEO = """
+[traffic.video]
+kind = "dash"
+from = "server"
+to = "client"
+transport = "linux"
+flows = 2
+ladder = ["300 kbps", "600 kbps", "1200 kbps"]
+segment = "500 ms"
+buffer = "2 s"
+start = "1500 ms"
+"""
+
+
+@needs_everything
+def test_adaptive_video_plays_as_in_the_simulation(tmp_path: Path) -> None:
+    path = tmp_path / "video.toml"
+    path.write_text(bp.load("live-smoke").text.split("[traffic.web]")[0] + VIDEO)
+    changes = {
+        "run.warmup": "1 s",
+        "run.duration": "5 s",
+        "gateway.regulator.rate": "20 Mbps",
+        "link.ingress.delay": "10 ms",
+    }
+    scenario = bp.load(path, set=changes)
+    live = bp.live(scenario, "red", out=tmp_path / "live")
+    assert live.invalid == []
+    simulated = bp.compare(scenario, "red", out=tmp_path / "simulated", runs=1)
+    found, expected = (r.one("flows", "red", 1).sort("session") for r in (live, simulated))
+    assert found.schema == expected.schema
+    assert found["stalls"].to_list() == expected["stalls"].to_list() == [0, 0]
+    # All begin with the lowest rate and play the highest once the buffer is full.
+    for mine, theirs in zip(found.iter_rows(named=True), expected.iter_rows(named=True), strict=True):
+        assert (mine["playback_bitrate"][1], mine["playback_bitrate"][-1]) == (300e3, 1200e3), mine
+        # A busy machine adds to the round trips.
+        assert 0.95 < mine["startup_delay"] / theirs["startup_delay"] < 2, (mine, theirs)
+        assert mine["bitrate"] == pytest.approx(theirs["bitrate"], rel=0.25)
+        assert mine["played_time"] == pytest.approx(theirs["played_time"], rel=0.15)
+    mos = [each.values()["red"]["video.mos"][0] for each in (live, simulated)]
+    assert mos[0] == pytest.approx(mos[1], abs=0.3)
 
 
 @needs_everything

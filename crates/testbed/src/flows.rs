@@ -6,14 +6,16 @@ use std::io::{self, BufWriter, Write};
 use std::net::SocketAddr;
 use std::path::Path;
 
-use bentpipe_units::Instant;
+use bentpipe_scenario::Dash;
+use bentpipe_traffic::dash::{Period, Viewing};
+use bentpipe_units::{Duration, Instant};
 use hdrhistogram::Histogram;
 use serde_json::{Value, json};
 
 use crate::users::PageLoad;
 
 /// Columns of a row: those of a simulation, then those that only sockets have.
-pub const COLUMNS: [&str; 22] = [
+pub const COLUMNS: [&str; 30] = [
     "flow",
     "session",
     "traffic",
@@ -28,6 +30,14 @@ pub const COLUMNS: [&str; 22] = [
     "packets",
     "delay",
     "jitter",
+    "startup_delay",
+    "stalls",
+    "stalled",
+    "played_time",
+    "bitrate",
+    "switches",
+    "playback_until",
+    "playback_bitrate",
     "connected",
     "first_byte",
     "delivered",
@@ -63,6 +73,8 @@ pub struct Flow {
     measured: u64,
     /// False once received bytes differ from those sent; `None` if they were not compared.
     pub intact: Option<bool>,
+    /// Viewing of adaptive video that the flow carries.
+    viewing: Option<Viewing>,
     /// Datagrams received during the measurement; sums of their delays and of the differences between successive delays
     /// [ns].
     packets: u64,
@@ -164,12 +176,26 @@ impl Flows {
             delivered: 0,
             measured: 0,
             intact: None,
+            viewing: None,
             packets: 0,
             delay_sum: 0,
             jitter_sum: 0,
             last_delay: None,
             received: 0,
             sent: 0,
+        }
+    }
+
+    /// The flow carries a viewing of adaptive video.
+    pub fn open_viewing(&self, flow: &mut Flow, dash: &Dash) {
+        flow.viewing = Some(Viewing::new(dash.ladder.clone(), flow.opened, self.begin));
+    }
+
+    /// The viewer has seen a period of the viewing; what follows the measurement does not count.
+    pub fn view(&self, flow: &mut Flow, mut period: Period) {
+        period.until = period.until.min(self.end);
+        if let Some(viewing) = &mut flow.viewing {
+            viewing.add(period);
         }
     }
 
@@ -240,6 +266,10 @@ impl Flows {
         };
         let lost = (flow.sent > 0).then(|| flow.sent.saturating_sub(flow.received));
         let mean = |sum: u64, count: u64| (count > 0).then(|| sum as f64 * 1e-9 / count as f64);
+        let viewing = flow.viewing.as_ref();
+        let periods = |of: &dyn Fn(&Viewing, &Period) -> Option<f64>| {
+            viewing.map(|v| v.periods().iter().map(|period| of(v, period)).collect::<Vec<_>>())
+        };
         let row = json!([
             flow.number,
             flow.session,
@@ -255,6 +285,14 @@ impl Flows {
             flow.packets,
             mean(flow.delay_sum, flow.packets),
             mean(flow.jitter_sum, flow.packets.saturating_sub(1)),
+            viewing.and_then(Viewing::startup_delay).map(Duration::as_secs_f64),
+            viewing.map(Viewing::stalls),
+            viewing.map(|v| v.stalled_time().as_secs_f64()),
+            viewing.map(|v| v.played_time().as_secs_f64()),
+            viewing.map(Viewing::bitrate).filter(|bitrate| !bitrate.is_nan()),
+            viewing.map(Viewing::switches),
+            periods(&|_, period| Some(since_begin(period.until))),
+            periods(&|v, period| v.rate(period).map(|rate| rate.as_bps() as f64)),
             flow.connected.map(since_opened),
             flow.first_byte.map(since_opened),
             flow.delivered,

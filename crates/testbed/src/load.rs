@@ -41,6 +41,8 @@ enum Stage {
     Waiting,
     /// Receiving this much more [bytes]; `None`: endless.
     Receiving(Option<u64>),
+    /// Waiting until the player's buffer has room for another segment.
+    Idle,
     /// Done; the server is to close the connection.
     Done,
 }
@@ -118,7 +120,7 @@ pub fn run(plan: &Plan, out: &mut dyn Write) -> Result<(), Box<dyn std::error::E
     let open: Vec<_> =
         clients.endpoint.connections.drain().filter(|conn| conn.stage != Stage::Done).collect();
     for conn in open {
-        clients.record(conn.workload, &conn.flow, End::Open)?;
+        clients.record(conn.user, conn.workload, conn.flow, End::Open)?;
     }
     let mut summary = clients.endpoint.finish()?;
     summary["late_s"] = clients.endpoint.late.as_secs_f64().into();
@@ -138,6 +140,14 @@ impl Clients<'_> {
                     // Discards the unsent data.
                     reset_when_closed(&conn.stream);
                     self.close(token, End::Left)?;
+                }
+            }
+            Task::Segment { user, at } => {
+                if let Some(token) = ep.connections.of_user(user)
+                    && ep.connections.get(token).is_some_and(|conn| conn.stage == Stage::Idle)
+                {
+                    self.request_segment(token, at);
+                    self.on_connection(token)?;
                 }
             }
             Task::Packet { user, len } if ep.senders.has(user) => ep.senders.send(user, len),
@@ -196,6 +206,9 @@ impl Clients<'_> {
         let (server, client) = if workload.upload { (to, from) } else { (from, to) };
         let remote = SocketAddr::new(server, workload.port);
         let mut flow = ep.flows.open(&traffic.name, number, open.bytes.is_some(), ep.now);
+        if let Some(dash) = ep.users.dash(open.user) {
+            ep.flows.open_viewing(&mut flow, dash);
+        }
         let congestion = workload.congestion.as_deref().filter(|_| workload.upload);
         let dscp = traffic.dscp;
         let opened = ep.connections.insert(|token| {
@@ -220,7 +233,7 @@ impl Clients<'_> {
             })
         });
         if let Err(e) = opened {
-            ep.flows.close(&flow, End::Failed(&describe(&e)), ep.now)?;
+            self.record(open.user, id, flow, End::Failed(&describe(&e)))?;
             self.connection_done(open.user, true)?;
         }
         Ok(())
@@ -248,19 +261,21 @@ impl Clients<'_> {
     /// Closes a connection and records its flow, unless that is recorded already.
     fn close(&mut self, token: Token, end: End<'_>) -> io::Result<()> {
         let Some(conn) = self.endpoint.connections.get(token) else { return Ok(()) };
-        let (is_done, workload, flow) = (conn.stage == Stage::Done, conn.workload, conn.flow.clone());
+        let is_done = conn.stage == Stage::Done;
+        let (user, workload, flow) = (conn.user, conn.workload, conn.flow.clone());
         self.endpoint.connections.remove(token);
-        if is_done { Ok(()) } else { self.record(workload, &flow, end) }
+        if is_done { Ok(()) } else { self.record(user, workload, flow, end) }
     }
 
-    /// Writes a flow's row. The server writes those of uploads, since it knows how much arrived.
-    fn record(&mut self, workload: WorkloadId, flow: &Flow, end: End<'_>) -> io::Result<()> {
+    /// Writes a flow's row, with the viewing that it carried. The server writes those of uploads, since it knows how much arrived.
+    fn record(&mut self, user: UserId, workload: WorkloadId, mut flow: Flow, end: End<'_>) -> io::Result<()> {
         let ep = &mut self.endpoint;
+        ep.users.end_viewing(user, ep.now, |period| ep.flows.view(&mut flow, period));
         if ep.plan.workload(workload).upload && flow.connected.is_some() {
-            ep.flows.count(flow, end);
+            ep.flows.count(&flow, end);
             return Ok(());
         }
-        ep.flows.close(flow, end, ep.now)
+        ep.flows.close(&flow, end, ep.now)
     }
 
     fn advance(&mut self, token: Token) -> Result<(), Failure> {
@@ -274,11 +289,27 @@ impl Clients<'_> {
             }
             conn.flow.connected = Some(self.endpoint.now);
             let _ = conn.stream.set_nodelay(true);
-            self.request(token);
+            let (user, now) = (conn.user, self.endpoint.now);
+            if self.endpoint.users.dash(user).is_some() {
+                self.request_segment(token, now);
+            } else {
+                self.request(token);
+            }
         }
         self.write(token)?;
         self.read(token)?;
         self.update_interest(token)
+    }
+
+    /// Lets the player choose the next segment at `at`, and prepares its request.
+    fn request_segment(&mut self, token: Token, at: Instant) {
+        let ep = &mut self.endpoint;
+        if let Some(conn) = ep.connections.get(token)
+            && let Some(bytes) = ep.users.request_segment(conn.user, at)
+        {
+            conn.bytes = Some(bytes);
+            self.request(token);
+        }
     }
 
     /// Prepares the next request of a connection.
@@ -299,9 +330,12 @@ impl Clients<'_> {
         } else {
             let size = match &ep.plan.traffic(workload).kind {
                 TrafficKind::Pages(pages) => pages.request_size,
+                TrafficKind::Dash(dash) => dash.request_size,
                 _ => 0,
             };
-            let is_last = conn.objects <= 1 && !ep.users.is_closed_by_client(conn.user);
+            let is_last = conn.objects <= 1
+                && !ep.users.is_closed_by_client(conn.user)
+                && ep.users.dash(conn.user).is_none();
             let mut requests =
                 http::get(conn.server, path, conn.bytes, size, is_last && conn.requested.is_empty());
             for (i, bytes) in conn.requested.iter().enumerate() {
@@ -395,7 +429,7 @@ impl Clients<'_> {
                     self.response(token, &header)?;
                 }
                 // The server rejects the upload.
-                Stage::Connecting | Stage::Requesting | Stage::Sending(_) => {
+                Stage::Idle | Stage::Connecting | Stage::Requesting | Stage::Sending(_) => {
                     return Err(Failure::Response("response before the end of the request".to_owned()));
                 }
             }
@@ -434,6 +468,18 @@ impl Clients<'_> {
             (conn.at, conn.bytes, conn.stage) = (0, Some(bytes), Stage::Waiting);
             return Ok(());
         }
+        if ep.users.dash(conn.user).is_some() {
+            let (flow, flows) = (&mut conn.flow, &ep.flows);
+            let bytes = conn.bytes.unwrap_or(0);
+            let next = ep.users.receive_segment(conn.user, bytes, ep.now, |period| flows.view(flow, period));
+            let Some(next) = next else {
+                conn.stage = Stage::Idle;
+                return Ok(());
+            };
+            conn.bytes = Some(next);
+            self.request(token);
+            return self.write(token);
+        }
         conn.objects = conn.objects.saturating_sub(1);
         conn.requested = ep.users.next_objects(conn.user, conn.objects, ep.now);
         if let Some(bytes) = conn.requested.pop_front() {
@@ -448,7 +494,7 @@ impl Clients<'_> {
         } else {
             ep.connections.close_later(token, ep.now);
         }
-        self.record(workload, &flow, End::Completed).map_err(Failure::Record)?;
+        self.record(user, workload, flow, End::Completed).map_err(Failure::Record)?;
         self.connection_done(user, false).map_err(Failure::Record)
     }
 

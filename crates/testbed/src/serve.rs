@@ -212,7 +212,7 @@ impl Servers<'_> {
                 }
             }
             // The client closes the connection.
-            Task::Leave(_) => {}
+            Task::Leave(_) | Task::Segment { .. } => {}
         }
         Ok(())
     }

@@ -5,8 +5,9 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
 use bentpipe_scenario::{
-    Absence, ConnectionPer, Delay, HostIndex, Http, Pages, Per, Ramp, Scenario, TrafficKind,
+    Absence, ConnectionPer, Dash, Delay, HostIndex, Http, Pages, Per, Ramp, Scenario, TrafficKind,
 };
+use bentpipe_traffic::dash::{Period, Player};
 use bentpipe_traffic::{Generator, Presence};
 use bentpipe_units::{Duration, Instant, Rng};
 
@@ -15,7 +16,7 @@ use crate::plan::{Plan, Workload, WorkloadId};
 /// Connections of a browser to one server over HTTP/1.1, as in the simulator.
 const BROWSER_CONNECTIONS: u32 = 6;
 
-/// Minimum time between a failed page and the next.
+/// Minimum time between a failed page or viewing and the next.
 const RETRY_DELAY: Duration = Duration::from_secs(1);
 
 /// A session, or a source of transfers or packets.
@@ -37,6 +38,13 @@ pub enum Task {
     Open(Open),
     /// Close everything that the user has open.
     Leave(UserId),
+    /// Request the next segment of a viewing on the user's connection.
+    Segment {
+        /// The user.
+        user: UserId,
+        /// Time for which the request was scheduled: its rate depends on the buffer's level at that time.
+        at: Instant,
+    },
     /// Send a packet, as a datagram or on the user's connection.
     Packet {
         /// The user.
@@ -53,7 +61,7 @@ pub struct Open {
     pub user: UserId,
     /// Hosts of the traffic's `from` and `to`, as indexes into their groups.
     pub hosts: (u32, u32),
-    /// Size of the first object [bytes]; `None`: endless.
+    /// Size of the first object [bytes]; `None`: endless, or chosen by [`Users::request_segment`] once connected.
     pub bytes: Option<u64>,
     /// Number of objects, one after the other; over HTTP/2 all objects but the first count as one. Over HTTP/1.1
     /// [`Users::next_objects`] decides, and the client closes the connection.
@@ -92,6 +100,9 @@ struct User {
     started: u32,
     page: PageLoad,
     generator: Option<Generator>,
+    /// Player of the current viewing, and of one that the viewer has left.
+    player: Option<Box<Player>>,
+    left: Option<Box<Player>>,
     is_present: bool,
     /// Length of the packet that is due [bytes]; 0 if none is.
     len: u32,
@@ -202,7 +213,10 @@ impl Users {
                 present(zero + step + t.start.draw(&mut rng))
             }
             TrafficKind::Packets(t) => present(zero + t.start.draw(&mut rng)),
-            TrafficKind::Dash(t) => present(zero + t.start.draw(&mut rng)),
+            TrafficKind::Dash(t) => {
+                let step = ramp_start(t.ramp.as_ref(), number);
+                present(zero + step + t.start.draw(&mut rng))
+            }
             TrafficKind::Files(t) => {
                 let start = zero + t.start.draw(&mut rng);
                 kind.presence.next_arrival(start, || t.interval.draw(&mut rng))
@@ -218,6 +232,8 @@ impl Users {
             started: 0,
             page: PageLoad::default(),
             generator: None,
+            player: None,
+            left: None,
             is_present: false,
             len: 0,
         });
@@ -298,8 +314,14 @@ impl Users {
                 u.due = None;
                 self.arrive(user, now, tasks);
             }
-            // Plans refuse adaptive video.
-            TrafficKind::Dash(_) => u.due = None,
+            TrafficKind::Dash(_) => {
+                u.due = None;
+                if u.player.is_some() {
+                    tasks.push_back(Task::Segment { user, at: now });
+                } else {
+                    self.begin_viewing(user, now, tasks);
+                }
+            }
             TrafficKind::Packets(t) => {
                 if !u.is_present {
                     u.generator = Some(Generator::new(&t.pattern, &mut u.rng));
@@ -435,6 +457,7 @@ impl Users {
             TrafficKind::Bulk(t) => {
                 (t.lifetime.as_ref().map(|lifetime| now + lifetime.draw(&mut u.rng)), t.bytes)
             }
+            TrafficKind::Dash(t) => (t.watch.as_ref().map(|watch| now + watch.draw(&mut u.rng)), None),
             _ => (None, None),
         };
         let leaves = absence.into_iter().chain(end).min();
@@ -446,12 +469,74 @@ impl Users {
         tasks.push_back(Task::Open(Open { user, hosts, bytes, objects: 1 }));
     }
 
-    /// Closes the flow of a source. The source returns after its absence, or at once if its lifetime has ended.
+    /// Begins a viewing. As in the simulator, the sizes of its segments come from a separate random stream.
+    fn begin_viewing(&mut self, user: UserId, now: Instant, tasks: &mut VecDeque<Task>) {
+        self.arrive(user, now, tasks);
+        let u = &mut self.users[user.index()];
+        let sizes = Rng::stream(u.rng.bits(), "segment", 0, "size");
+        u.player = Some(Box::new(Player::new(now, sizes)));
+    }
+
+    /// The adaptive video of a user's traffic.
+    #[must_use]
+    pub fn dash(&self, user: UserId) -> Option<&Dash> {
+        match &self.kinds[self.users[user.index()].kind].kind {
+            TrafficKind::Dash(dash) => Some(dash),
+            _ => None,
+        }
+    }
+
+    /// The player of a user requests the next segment at `now`; returns its size [bytes]. `None` without a player.
+    pub fn request_segment(&mut self, user: UserId, now: Instant) -> Option<u64> {
+        let u = &mut self.users[user.index()];
+        let TrafficKind::Dash(dash) = &self.kinds[u.kind].kind else { return None };
+        u.player.as_mut().map(|player| player.request(dash, now))
+    }
+
+    /// Reports that the requested segment has arrived; `seen` gets the periods that the viewer has seen. Returns the size of the
+    /// next segment [bytes] if it is requested at once; otherwise [`Task::Segment`] follows.
+    pub fn receive_segment(
+        &mut self,
+        user: UserId,
+        bytes: u64,
+        now: Instant,
+        seen: impl FnMut(Period),
+    ) -> Option<u64> {
+        let u = &mut self.users[user.index()];
+        let (TrafficKind::Dash(dash), Some(player)) = (&self.kinds[u.kind].kind, &mut u.player) else {
+            return None;
+        };
+        let next = player.receive(dash, bytes, now, seen);
+        if next <= now {
+            return Some(player.request(dash, now));
+        }
+        self.schedule(user, Some(next));
+        None
+    }
+
+    /// Ends a user's viewing, also one that the user has just left; `seen` gets the periods that the viewer has seen.
+    pub fn end_viewing(&mut self, user: UserId, now: Instant, seen: impl FnMut(Period)) {
+        let u = &mut self.users[user.index()];
+        if let TrafficKind::Dash(dash) = &self.kinds[u.kind].kind
+            && let Some(mut player) = u.left.take().or_else(|| u.player.take())
+        {
+            player.advance(dash, now, seen);
+        }
+    }
+
+    /// Closes the flow of a source. The source returns after its absence: at once if its lifetime has ended, a viewer after a
+    /// think time.
     fn leave(&mut self, user: UserId, now: Instant, tasks: &mut VecDeque<Task>) {
         let u = &mut self.users[user.index()];
-        let due = self.kinds[u.kind].presence.present(u.number, now);
+        let Kind { kind, presence, .. } = &self.kinds[u.kind];
+        let pause = match kind {
+            TrafficKind::Dash(t) => t.think_time.draw(&mut u.rng),
+            _ => Duration::ZERO,
+        };
+        let due = presence.present(u.number, now + pause);
         u.leaves = None;
         u.generator = None;
+        u.left = u.player.take();
         u.is_present = false;
         self.schedule(user, Some(due));
         tasks.push_back(Task::Leave(user));
@@ -487,7 +572,14 @@ impl Users {
                 u.due = None;
                 None
             }
-            TrafficKind::Bulk(_) | TrafficKind::Files(_) | TrafficKind::Dash(_) => None,
+            TrafficKind::Dash(t) => {
+                let think = t.think_time.draw(&mut u.rng).max(RETRY_DELAY);
+                let due = self.kinds[u.kind].presence.present(u.number, now + think);
+                (u.player, u.leaves, u.is_present) = (None, None, false);
+                self.schedule(user, Some(due));
+                None
+            }
+            TrafficKind::Bulk(_) | TrafficKind::Files(_) => None,
         }
     }
 }

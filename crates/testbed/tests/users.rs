@@ -6,6 +6,7 @@ use bentpipe_scenario::Scenario;
 use bentpipe_sim::Progress;
 use bentpipe_testbed::plan::Plan;
 use bentpipe_testbed::users::{Task, UserId, Users};
+use bentpipe_traffic::dash::{Period, Playback};
 use bentpipe_units::{Duration, Instant};
 use serde_json::json;
 
@@ -234,5 +235,116 @@ fn packet_sources_send_as_much_as_in_the_simulation() {
             flow.received_packets
         );
         assert!(bytes - flow.delivered <= 2 * 972, "{bytes} {}", flow.delivered);
+    }
+}
+
+/// Begin, rungs played with their times [ms] and bytes of a viewing.
+type Seen = (Instant, Vec<(u8, u64)>, u64);
+
+/// Rungs that were played, with their times [ms].
+fn rungs<'a>(periods: impl Iterator<Item = &'a Period>) -> Vec<(u8, u64)> {
+    let mut found: Vec<(u8, u64)> = Vec::new();
+    for period in periods {
+        let Playback::Playing(rung) = period.playback else { continue };
+        let ms = period.duration().as_nanos() / 1_000_000;
+        match found.last_mut() {
+            Some(last) if last.0 == rung.0 => last.1 += ms,
+            _ => found.push((rung.0, ms)),
+        }
+    }
+    found
+}
+
+/// Viewers over a fast network, in which each segment takes some round trips, begin the same viewings and choose the same rungs as
+/// in the simulation, and their segments have the same sizes.
+#[test]
+fn viewers_choose_the_same_rungs_as_in_the_simulation() {
+    let text = text(
+        "[traffic.t]\nkind = \"dash\"\nfrom = \"server\"\nto = \"client\"\nflows = 4\ncontroller = \"bba\"\n\
+         ladder = [\"300 kbps\", \"750 kbps\", \"1500 kbps\"]\nsegment = \"2 s\"\nbuffer = \"12 s\"\n\
+         size_variation = { uniform = [\"80 %\", \"120 %\"] }\nwatch = { uniform = [\"9 s\", \"13 s\"] }\n\
+         think_time = { exponential = \"1 s\" }\nstart = { uniform = [\"0 s\", \"1 s\"] }",
+    );
+    let scenario = Scenario::parse(&text, "users.toml", &[]).unwrap();
+    let results = bentpipe_sim::run(&scenario, SEED, &Progress::default()).unwrap();
+    let mut theirs: BTreeMap<u32, Vec<Seen>> = BTreeMap::new();
+    for flow in &results.flows {
+        let viewing = results.viewing(flow).unwrap();
+        let seen = (flow.opened, rungs(viewing.periods().iter()), flow.delivered);
+        theirs.entry(flow.session).or_default().push(seen);
+    }
+    let ours = watched(&text, Duration::from_millis(40));
+    assert_eq!(theirs.len(), 4);
+    for (number, theirs) in &theirs {
+        let ours = &ours[number];
+        assert_eq!(theirs.len(), ours.len());
+        assert!(theirs.len() >= 2, "{theirs:?}");
+        // The last is cut off by the end of the run.
+        for (theirs, ours) in theirs.iter().zip(ours).take(theirs.len() - 1) {
+            let of = |seen: &Seen| (seen.0, seen.1.iter().map(|(rung, _)| *rung).collect::<Vec<_>>(), seen.2);
+            assert_eq!(of(theirs), of(ours), "{number}");
+            // Playback begins with the first segment, whose time in the simulation has slow start.
+            assert!(
+                theirs.1.iter().zip(&ours.1).all(|(a, b)| a.1.abs_diff(b.1) < 100),
+                "{theirs:?} {ours:?}"
+            );
+            assert!(theirs.1.len() >= 2, "{theirs:?}");
+        }
+    }
+}
+
+/// The viewings of the users, of which each segment takes `took`.
+fn watched(text: &str, took: Duration) -> BTreeMap<u32, Vec<Seen>> {
+    let mut users = users(text);
+    let mut found: BTreeMap<u32, Vec<Seen>> = BTreeMap::new();
+    let mut open: BTreeMap<UserId, (Vec<Period>, Instant, u64)> = BTreeMap::new();
+    // Segments that are due: arrival, user, size.
+    let mut segments: Vec<(Instant, UserId, u64)> = Vec::new();
+    let end = Instant::ZERO + Duration::from_secs(30);
+    loop {
+        let next = segments.iter().map(|segment| segment.0).chain(users.due()).min();
+        let now = next.map_or(end, |next| next.min(end));
+        let mut tasks = VecDeque::new();
+        if now < end {
+            users.advance(now, &mut tasks);
+        } else {
+            tasks.extend(users.ids().map(Task::Leave));
+        }
+        for task in tasks {
+            match task {
+                Task::Open(task) => {
+                    open.insert(task.user, (Vec::new(), now, 0));
+                    segments.extend(
+                        users.request_segment(task.user, now).map(|bytes| (now + took, task.user, bytes)),
+                    );
+                }
+                Task::Segment { user, at } => {
+                    assert_eq!(at, now);
+                    segments.extend(users.request_segment(user, now).map(|bytes| (now + took, user, bytes)));
+                }
+                Task::Leave(user) => {
+                    let Some((mut periods, begin, bytes)) = open.remove(&user) else { continue };
+                    segments.retain(|segment| segment.1 != user);
+                    users.end_viewing(user, now, |period| periods.push(period));
+                    found.entry(users.workload(user).1).or_default().push((
+                        begin,
+                        rungs(periods.iter()),
+                        bytes,
+                    ));
+                }
+                Task::Packet { .. } => {}
+            }
+        }
+        if now == end {
+            return found;
+        }
+        let (arrived, rest) = segments.into_iter().partition(|segment| segment.0 <= now);
+        segments = rest;
+        for (_, user, bytes) in arrived {
+            let (periods, _, total) = open.get_mut(&user).unwrap();
+            *total += bytes;
+            let next = users.receive_segment(user, bytes, now, |period| periods.push(period));
+            segments.extend(next.map(|bytes| (now + took, user, bytes)));
+        }
     }
 }

@@ -293,8 +293,6 @@ def _listener(
     where = f"traffic.{traffic['name']}"
     if number is not None and tcp.get("protocol", "tcp") != "tcp":
         raise fault(f"{where} goes over {tcp['protocol']}")
-    if kind == "dash":
-        raise fault(f"{where} is adaptive video, for which there is no live player")
     algorithm = tcp.get("algorithm", "")
     if what.get("http") == "probe":
         raise fault(f"{where} is a probe of responsiveness, which only the simulator sends")

@@ -62,6 +62,9 @@ _UNKNOWN: dict[str, pl.DataType | type[pl.DataType]] = {
     "mouth_to_ear": pl.Float64,
     "burst_ratio": pl.Float64,
     "codec": pl.String,
+}
+"""Columns of a simulation's flows that a live run does not have: null."""
+_VIEWINGS: dict[str, pl.DataType | type[pl.DataType]] = {
     "startup_delay": pl.Float64,
     "stalls": pl.UInt32,
     "stalled": pl.Float64,
@@ -71,7 +74,7 @@ _UNKNOWN: dict[str, pl.DataType | type[pl.DataType]] = {
     "playback_until": pl.List(pl.Float64),
     "playback_bitrate": pl.List(pl.Float64),
 }
-"""Columns of a simulation's flows that a live run does not have: null."""
+"""Columns that the load generator writes for viewings of adaptive video, null for other flows."""
 
 _UDP_HEADERS = 28
 """Bytes of the IPv4 and UDP headers of a packet on the spacelink."""
@@ -160,7 +163,7 @@ def _assigned_to_flows(drops: pl.DataFrame, flows: pl.DataFrame) -> tuple[pl.Dat
     counts = numbered.drop_nulls("flow").group_by("flow").agg(drops=pl.len().cast(pl.UInt32))
     counted = flows.drop("drops").join(counts, on="flow", how="left", maintain_order="left")
     counted = counted.with_columns(pl.col("drops").fill_null(0))
-    return numbered.select(*_DROPS), _as_simulated(counted.select(*_FLOWS))
+    return numbered.select(*_DROPS), _as_simulated(counted.select(*_FLOWS, *_VIEWINGS))
 
 
 def _as_simulated(flows: pl.DataFrame) -> pl.DataFrame:
@@ -168,7 +171,7 @@ def _as_simulated(flows: pl.DataFrame) -> pl.DataFrame:
     unknown = [pl.lit(None, kind).alias(name) for name, kind in _UNKNOWN.items()]
     first = list(_FLOWS)[: list(_FLOWS).index("traffic") + 1]
     rest = [name for name in _FLOWS if name not in first]
-    return flows.select(*first, pl.col("traffic").alias("class"), *rest, *unknown)
+    return flows.select(*first, pl.col("traffic").alias("class"), *rest, *unknown, *_VIEWINGS)
 
 
 def _counters(
@@ -215,13 +218,13 @@ def read_flows(path: Path) -> pl.DataFrame:
     """Read the load generator's record: a simulation's flow table, with the ends of each flow."""
     names: list[str] = []
     rows = []
-    schema = {**_FLOWS, **_ENDS}
+    schema = {**_FLOWS, **_VIEWINGS, **_ENDS}
     for line in _lines(path):
         if isinstance(line, dict):
             names = line.get("columns", names)
         else:
             row = dict(zip(names, line, strict=True))
-            rows.append([row[name] for name in schema])
+            rows.append([row.get(name) if name in _VIEWINGS else row[name] for name in schema])
     return pl.DataFrame(rows, schema=schema, orient="row").sort("flow")
 
 

@@ -360,9 +360,6 @@ impl TrafficFile {
             let found = format!("transport.{}, which is {}", transport.name(), transport.protocol());
             return wrong(place, found, "TCP or datagrams, since the kernel carries them");
         }
-        if matches!(traffic.kind, TrafficKind::Dash(_)) {
-            return wrong(place, "kind dash", "a kind other than dash: there is no live player");
-        }
         if matches!(traffic.kind, TrafficKind::Pages(Pages { http: Some(Http::Probe), .. })) {
             return wrong(place, "kind probe", "a kind other than probe: only the simulator probes");
         }
@@ -400,8 +397,9 @@ impl TrafficFile {
                 "\"serve\"; \"nginx\" only for pages and files to clients",
             );
         }
-        if upload && matches!(traffic.kind, TrafficKind::Pages(_)) {
-            return wrong(place, "pages from clients", "pages from servers");
+        if upload && matches!(traffic.kind, TrafficKind::Pages(_) | TrafficKind::Dash(_)) {
+            let kind = traffic.kind.name();
+            return wrong(place, format!("{kind} from clients"), format!("{kind} from servers"));
         }
         let path = self.path.unwrap_or_else(|| "/object".to_owned());
         if !path.starts_with('/') || path.contains(|c: char| c.is_whitespace() || c.is_control()) {
