@@ -8,13 +8,10 @@ use bentpipe_scenario::{
     Absence, ConnectionPer, Dash, Delay, HostIndex, Http, Pages, Per, Ramp, Scenario, TrafficKind,
 };
 use bentpipe_traffic::dash::{Period, Player};
-use bentpipe_traffic::{Generator, Presence};
+use bentpipe_traffic::{BROWSER_CONNECTIONS, Generator, Presence};
 use bentpipe_units::{Duration, Instant, Rng};
 
 use crate::plan::{Plan, Workload, WorkloadId};
-
-/// Connections of a browser to one server over HTTP/1.1, as in the simulator.
-const BROWSER_CONNECTIONS: u32 = 6;
 
 /// Minimum time between a failed page or viewing and the next.
 const RETRY_DELAY: Duration = Duration::from_secs(1);

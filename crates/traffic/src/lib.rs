@@ -18,6 +18,9 @@ use bentpipe_units::{Duration, Rng};
 pub use mmpp::stationary;
 pub use presence::Presence;
 
+/// Connections of a browser to one server over HTTP/1.1.
+pub const BROWSER_CONNECTIONS: u32 = 6;
+
 /// Maximum length of a packet [bytes].
 pub const MAX_PACKET: u64 = 65_535;
 

@@ -8,6 +8,7 @@ mod hosts;
 mod source;
 mod traffic;
 
+use bentpipe_traffic::BROWSER_CONNECTIONS;
 use bentpipe_units::{Instant, Rng};
 
 use crate::clock::{Clock, Event};
@@ -51,9 +52,6 @@ struct PageLoad {
 /// Messages of a server in a TLS handshake, certificates included [bytes]: with them a probe is near the 5000 bytes that
 /// draft-ietf-ippm-responsiveness estimates.
 const TLS_FLIGHT: u64 = 4000;
-
-/// Connections of a browser to one server over HTTP/1.1.
-const BROWSER_CONNECTIONS: u32 = 6;
 
 impl Session {
     pub fn new(traffic: TrafficId, number: u32, rng: Rng) -> Self {
