@@ -6,7 +6,7 @@ SHELL := bash
 MAKEFLAGS += --no-print-directory
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := help
-.PHONY: help run live live-programs live-packages unit-packages live-bench test test-often check check-rust check-python build-tests test-packages test-rust test-namespaces test-python test-recipes kernel coverage cluster cluster-costs bench fuzz fmt docs choosing reproduction advice delay gateway-models series site lock setup clean
+.PHONY: help run live live-programs live-packages unit-packages live-bench test test-often check check-rust check-python build-tests test-packages test-rust test-namespaces test-python test-recipes kernel coverage cluster cluster-costs bench fuzz fmt docs gallery choosing reproduction advice delay gateway-models series site lock setup clean
 
 PYTHON ?= python3
 VENV := .venv
@@ -162,6 +162,9 @@ fmt: $(VENV)/.dev ## format all code
 docs: $(CORE) ## renew the generated parts of the docs
 	$(BIN)/python tools/reference.py docs
 	$(BIN)/python tools/architecture_figure.py
+
+gallery: $(CORE) ## run the scenarios of the gallery and write docs/gallery.md with its pictures: a quarter of a minute
+	$(BIN)/python tools/gallery.py docs
 
 choosing: $(CORE) ## run every algorithm on the 2007 gateway and renew the table of docs/choosing.md: three minutes
 	$(BIN)/bentpipe compare scenarios/byun2007-gateway.toml --settings all --out results/choosing --force
