@@ -81,7 +81,8 @@ fn flows(path: &PathBuf) -> Vec<Flow> {
     let mut lines = text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
     let columns = lines.next().unwrap()["columns"].as_array().unwrap().clone();
     lines
-        .filter(|line| line.get("page").is_none())
+        // Records of pages and of delays are objects.
+        .filter(Value::is_array)
         .map(|row| {
             let cells = row.as_array().unwrap().clone();
             columns.iter().map(|name| name.as_str().unwrap().to_owned()).zip(cells).collect()
