@@ -310,18 +310,22 @@ fn transfers_start_and_end_as_the_scenario_schedules() {
         flows.iter().chain(&theirs).filter(|flow| flow["traffic"] == json!(name)).collect()
     };
     assert!(flows.iter().chain(&theirs).all(|flow| flow["failed"] == json!(false)), "{load}");
-    assert!(flows.iter().chain(&theirs).all(|flow| flow["intact"] == json!(true)), "{flows:?} {theirs:?}");
+    for flow in flows.iter().chain(&theirs) {
+        // The last ones may not have received anything.
+        assert!(flow["intact"] == json!(true) || number(flow, "delivered") == 0.0, "{flow:?}");
+    }
 
-    // Never early, and no later than the reported lateness.
+    // Never early, and no later than the reported lateness. A late emulator leaves less time to transfer.
     let late = late(&load);
+    let delayed = late + load["emulator"]["late"]["max_s"].as_f64().unwrap();
     let close = |found: &Value, due: f64| (due - 1e-6..=due + late + 1e-6).contains(&found.as_f64().unwrap());
     let away = of("away");
     assert_eq!(away.len(), 2);
     assert!(close(&away[0]["closed"], 1.5) && close(&away[1]["opened"], 2.5), "{away:?}");
     assert!(away[1]["closed"].is_null());
     // 4 Mbit/s with headers for 1.46 s, less the first round trips.
-    let (bytes, longer) = (number(away[0], "delivered"), late * 500e3);
-    assert!((450e3 - longer..720e3 + longer).contains(&bytes), "{bytes} {load}");
+    let bytes = number(away[0], "delivered");
+    assert!((450e3 - delayed * 500e3..720e3 + late * 500e3).contains(&bytes), "{bytes} {load}");
 
     let lives = of("lives");
     assert_eq!(lives.len(), 4);
@@ -337,7 +341,8 @@ fn transfers_start_and_end_as_the_scenario_schedules() {
     assert!(files.len() <= 20 && files.len() as f64 >= 18.9 - late / 0.2, "{} {load}", files.len());
     for (i, file) in (1..).zip(&files) {
         assert!(close(&file["opened"], f64::from(i) * 0.2), "{file:?} {load}");
-        assert!(i >= 15 || file["completed"] == json!(true), "{file:?} {load}");
+        let is_last = f64::from(i) * 0.2 + 1.0 + delayed > 4.0;
+        assert!(is_last || file["completed"] == json!(true), "{file:?} {load}");
         assert!(number(file, "delivered") == 50e3 || file["completed"] == json!(false), "{file:?}");
     }
 
