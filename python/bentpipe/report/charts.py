@@ -13,20 +13,28 @@ import altair as alt
 import polars as pl
 
 from bentpipe.format import brief, convert, ends
-from bentpipe.report.decimate import POINTS, as_float, bounds, decimate, ecdf, geometric, rounded_up, rows
+from bentpipe.report.colours import AXIS, GRID, INK, MUTED, of_settings, text_colour
+from bentpipe.report.decimate import (
+    POINTS,
+    as_float,
+    bounds,
+    decimate,
+    detail,
+    ecdf,
+    geometric,
+    rounded_up,
+    rows,
+)
 from bentpipe.runs.result import Result
 from bentpipe.stats.metrics import Recorded, find
 from bentpipe.stats.ranking import MANY, drawn
 
-__all__ = ["CONFIG", "PALETTE", "Figure", "Panel", "Width", "colours", "figures", "series_figure"]
+__all__ = ["CONFIG", "Figure", "Panel", "Width", "figures", "series_figure"]
 
 Width = int | Literal["container"]
 Drawing = alt.Chart | alt.LayerChart | alt.FacetChart
 
-PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#4D4D4D")
-"""Okabe and Ito's colours, distinct for all common types of colour blindness."""
 _DASHES = ([1, 0], [6, 3], [2, 2], [8, 3, 2, 3], [10, 4], [4, 2, 1, 2], [1, 3])
-INK, MUTED, _GRID, _GREY = "#1f2933", "#52606d", "#e4e7eb", "#9aa5b1"
 _FONT = "Inter, 'Helvetica Neue', 'Liberation Sans', Arial, sans-serif"
 _WINDOW = (50.0, 100.0)
 _WIDE = 50
@@ -43,9 +51,9 @@ CONFIG: dict[str, Any] = {
         "titleFontWeight": "normal",
         "titleFontSize": 12,
         "labelFontSize": 11,
-        "gridColor": _GRID,
-        "domainColor": "#9aa5b1",
-        "tickColor": "#9aa5b1",
+        "gridColor": GRID,
+        "domainColor": AXIS,
+        "tickColor": AXIS,
         "tickSize": 4,
         "titlePadding": 8,
     },
@@ -70,6 +78,8 @@ class Panel:
     """One chart of a figure."""
 
     chart: Drawing
+    details: tuple[tuple[list[dict[str, float]], dict[str, Any]], ...] = ()
+    """Rows that a time series draws, and its samples for a window of time, see `decimate.detail`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,13 +93,6 @@ class Figure:
     columns: int = 1
     legend: tuple[tuple[str, str], ...] = ()
     """Names and colours, if the panels have no legend."""
-
-
-def colours(settings: Sequence[str], drawn: Sequence[str]) -> dict[str, str]:
-    """Return a colour for each setting, the same in every figure and table; grey for those not `drawn`."""
-    return dict.fromkeys(settings, _GREY) | {
-        name: PALETTE[index % len(PALETTE)] for index, name in enumerate(drawn)
-    }
 
 
 def figures(result: Result, width: Width = "container") -> list[Figure]:
@@ -136,7 +139,7 @@ def series_figure(
     charts = _Charts(result, width)
     charts.seed = seed
     if settings is not None:
-        shades = colours(result.settings, result.settings)
+        shades = of_settings(result.settings, result.settings)
         charts.settings = list(settings)
         charts.colour |= {name: shades[name] for name in settings if name not in drawn(result)}
     return charts.over_time(column, column, label, label, unit, factor)
@@ -150,7 +153,7 @@ class _Charts:
         self.width: Width = width
         self.all = result.settings
         self.settings = drawn(result)
-        self.colour = colours(self.all, self.settings)
+        self.colour = of_settings(self.all, self.settings)
         self.seed = result.seeds[0]
         self.capacity = {name: result.setting_info(name)["capacity"] * 1e-6 for name in self.all}
         self.stats = {(row["setting"], row["metric"]): row for row in result.rows()}
@@ -194,7 +197,7 @@ class _Charts:
     def _heading(self, setting: str, note: str = "") -> alt.TitleParams:
         return alt.TitleParams(
             text=setting,
-            color=self.colour[setting],
+            color=text_colour(self.colour[setting]),
             subtitle=note or alt.Undefined,
             subtitleColor=MUTED,
             subtitleFontSize=11,
@@ -274,7 +277,8 @@ class _Charts:
                         width=self.width,
                         note=note,
                         limit=changing.get(setting, limits.get(setting)),
-                    )
+                    ),
+                    self._details((table, known[setting])),
                 )
             )
         interval = float(self.result.manifest["scenario"]["sample_interval"])
@@ -289,6 +293,18 @@ class _Charts:
         caption = f"{quantity} in {self._which_run}. {how}{dashed}"
         return Figure(name, title, caption, tuple(panels))
 
+    def _details(
+        self, *pairs: tuple[pl.DataFrame | None, pl.DataFrame | None]
+    ) -> tuple[tuple[list[dict[str, float]], dict[str, Any]], ...]:
+        """Return the samples behind drawn series, of which a page shows windows of time; none for files."""
+        if self.width != "container":
+            return ()
+        return tuple(
+            (rows(drawn), found)
+            for drawn, samples in pairs
+            if drawn is not None and samples is not None and (found := detail(samples)) is not None
+        )
+
     def _changing(self, settings: Iterable[str], span: tuple[float, float]) -> dict[str, pl.DataFrame]:
         """Return the decimated capacity [Mbit/s] in `span` of settings whose link's capacity changes."""
         known = {setting: self._series(setting, "capacity", 1e-6) for setting in settings}
@@ -302,6 +318,8 @@ class _Charts:
         start, end = _WINDOW
         if self.duration < end:
             start, end = max(0.0, self.duration - (end - start)), self.duration
+        if end - start >= self.duration:
+            return None
         parts: list[tuple[str, str, float, float, str, dict[str, float]]] = [
             ("throughput", "Mbit/s", 1e-6, 1, "throughput", self.capacity),
             ("transmit_queue", "packets", 1, 0, "transmit queue", {}),
@@ -341,7 +359,8 @@ class _Charts:
                             width=self._half(),
                             note=label,
                             limit=changing.get(setting, limits[setting]) if limits else None,
-                        )
+                        ),
+                        self._details((table, self._series(setting, column, factor))),
                     )
                 )
         caption = (
@@ -424,27 +443,36 @@ class _Charts:
         named = [(name, point, False) for name, point in points_of]
         if len(self.all) <= MANY:
             named += [(name, point, True) for name, point in printed_of]
+        drawn_width = 900 if self.width == "container" else self.width
         places = labels(
             [name for name, *_ in named],
             [(math.log10(max(at["x"], least)) if wide else at["x"], at["y"]) for _, at, _ in named],
             across,
             up,
-            (900, height),
+            (drawn_width, height),
         )
-        for (name, point, theirs), place in zip(named, places, strict=True):
-            if place is None:
-                continue
-            side, dx, dy = place
+        told: list[dict[str, Any]] = []
+        for number, (name, point, theirs) in enumerate(named):
+            told.append(
+                {
+                    "name": name,
+                    "x": point["x"],
+                    "y": point["y"],
+                    "size": 11 if theirs else 12 if name in self.settings else 10,
+                    "weight": 600 if name in self.settings and not theirs else 400,
+                }
+            )
             label = alt.Chart(alt.InlineData(values=[{"x": point["x"], "y": point["y"]}]))
             layers.append(
                 label.mark_text(
-                    align=side,
-                    dx=dx,
-                    dy=dy,
-                    fontSize=11 if theirs else 12 if name in self.settings else 10,
-                    fontWeight=600 if name in self.settings and not theirs else 400,
+                    align=alt.ExprRef(f"labels[{number}].align"),
+                    dx=alt.ExprRef(f"labels[{number}].dx"),
+                    dy=alt.ExprRef(f"labels[{number}].dy"),
+                    opacity=alt.ExprRef(f"labels[{number}].opacity"),
+                    fontSize=told[-1]["size"],
+                    fontWeight=told[-1]["weight"],
                     fontStyle="italic" if theirs else "normal",
-                    color=self.colour[name] if name in self.settings else MUTED,
+                    color=text_colour(self.colour[name]) if name in self.settings else MUTED,
                     text=name,
                 ).encode(x=x("x"), y=y("y"))
             )
@@ -455,7 +483,15 @@ class _Charts:
                 .mark_point(shape="diamond", size=100, filled=False, strokeWidth=1.8)
                 .encode(x=x("x"), y=y("y"), color=colour, tooltip=tooltip)
             )
-        chart = alt.layer(*layers).properties(width=self.width, height=height)
+        # A page places the labels again for its width.
+        start = [
+            {"align": place[0], "dx": place[1], "dy": place[2], "opacity": 1}
+            if place
+            else {"align": "left", "dx": 0, "dy": 0, "opacity": 0}
+            for place in places
+        ]
+        chart = alt.layer(*layers).add_params(alt.param(name="labels", value=start))
+        chart = chart.properties(width=self.width, height=height, usermeta={"labels": told})
         runs = len(self.result.seeds)
         bars = (
             f"bars are 95 % confidence intervals over {runs} runs"
@@ -526,7 +562,8 @@ class _Charts:
         most = as_float(pooled["count"].max())
         scale = alt.Scale(type="log", domain=[0.5, 10 ** math.ceil(math.log10(most * 1.2))], nice=False)
         panels = []
-        for setting in self.settings:
+        known = [name for name in self.settings if name in set(pooled["setting"].cast(pl.String))]
+        for setting in known:
             mine = pooled.filter(pl.col("setting") == setting)
             total = {
                 name: as_float(
@@ -548,7 +585,7 @@ class _Charts:
             ]
             x = alt.X(
                 "length:Q",
-                title="consecutive drops [packets]" if setting == self.settings[-1] else None,
+                title="consecutive drops [packets]" if setting == known[-1] else None,
                 scale=alt.Scale(domain=[0.4, longest + 0.6], nice=False),
                 axis=alt.Axis(tickMinStep=1, format="d"),
             )
@@ -588,7 +625,8 @@ class _Charts:
         )
         caption = (
             f"Number of runs of consecutive drops at the mark point by length, {self._all_runs} (logarithmic"
-            " scale). The dashed line is the geometric distribution for independent drops at the same rate:"
+            f" scale; {_without(self.settings, known)}). The dashed line is the geometric distribution for"
+            " independent drops at the same rate:"
             f" bars above it on the right are bursts, a sign of global synchronization.{cut}"
         )
         return Figure("drop-runs", "Runs of consecutive drops", caption, tuple(panels))
@@ -728,6 +766,11 @@ def labels(
 def _cross(axis: str, found: dict[str, Any]) -> dict[str, float]:
     low, high = (found["mean"] if end is None else end for end in ends(found))
     return {axis: found["mean"], f"{axis}_low": low, f"{axis}_high": high}
+
+
+def _without(settings: Sequence[str], drawn: Sequence[str]) -> str:
+    names = [name for name in settings if name not in drawn]
+    return f"no drops: {', '.join(names)}" if names else "every setting drops"
 
 
 def _plain(value: object) -> str:

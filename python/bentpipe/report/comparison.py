@@ -8,8 +8,20 @@ import altair as alt
 
 from bentpipe import files
 from bentpipe.errors import UsageError
-from bentpipe.format import brief, clock, convert, likelihood, measured, number, paragraphs, plural, quantity
-from bentpipe.report.charts import INK, Drawing, Figure, colours, figures
+from bentpipe.format import (
+    brief,
+    clock,
+    convert,
+    likelihood,
+    measured,
+    number,
+    paragraphs,
+    plural,
+    quantity,
+    uncapitalized,
+)
+from bentpipe.report.charts import Drawing, Figure, figures
+from bentpipe.report.colours import INK, of_settings
 from bentpipe.report.pages import dated, page, parameters, script_json, specification, unwritable, write_page
 from bentpipe.report.scripts import VEGA_LITE
 from bentpipe.report.traces import trace_figures
@@ -49,7 +61,7 @@ def render(result: Result) -> str:
         scenario=manifest["scenario"],
         description=paragraphs(manifest["scenario"]["description"]),
         settings=result.settings,
-        colours=colours(result.settings, drawn(result)),
+        colours=of_settings(result.settings, drawn(result)),
         behind={name for name in result.settings if result.setting_info(name).get("behind_pep")},
         behind_pep=BEHIND_PEP,
         tail_drop={
@@ -57,8 +69,8 @@ def render(result: Result) -> str:
             for each in manifest["settings"]
             if (tail := tail_drop(each["effective"], behind_pep=each.get("behind_pep", False)))
         },
+        verdict=_verdict(result),
         served=_served(result),
-        findings=findings(result),
         thresholds=_thresholds(result),
         limited=_limited(result),
         ranking=_ranking(result),
@@ -66,7 +78,7 @@ def render(result: Result) -> str:
         methods=_methods(result),
         runs=plural(len(result.seeds), "run"),
         summary=_summary(result),
-        groups=_metric_rows(result),
+        groups=_merged(_metric_rows(result)),
         printed=_has_printed(result),
         calibrated=any(row["calibrated"] for row in manifest["printed"]),
         sources=sorted({row["source"] for row in manifest["printed"] if row["source"]}),
@@ -77,6 +89,58 @@ def render(result: Result) -> str:
         title=manifest["scenario"]["title"] or manifest["scenario"]["name"],
         kicker=dated(manifest),
     )
+
+
+def _verdict(result: Result) -> list[str]:
+    """Return the sentences that a page begins with: the first by rank, then who is served best.
+
+    A single setting has its throughput, queueing delay and loss rate instead.
+    """
+    if len(result.settings) == 1:
+        parts = []
+        for name in ("throughput", "queue_delay_p95", "loss_rate"):
+            row = next(row for row in result.rows() if row["metric"] == name)
+            if row["mean"] is not None:
+                label = next(metric.label for metric in METRICS if metric.name == name)
+                parts.append(f"{uncapitalized(label)} {number(row['mean'])} {row['unit']}".rstrip())
+        return [f"{result.settings[0]}: {'; '.join(parts)}."] if parts else []
+    lines = []
+    if len(result.settings) > 2:
+        ranked = ranking(result)
+        first = [each.setting for each in ranked if each.place == 1]
+        beside = f", before {ranked[len(first)].setting} ({brief(ranked[len(first)].mean, 3)})"
+        lines.append(
+            f"{' and '.join(first)}: first by mean rank over {len(CRITERIA)} metrics"
+            f" ({brief(ranked[0].mean, 3)}){beside if len(first) < len(ranked) else ''}."
+        )
+    elif (found := _difference_rows(result)) and found["family"]:
+        lines.append(
+            f"{found['certain']} of {found['family']} differences between {' and '.join(result.settings)} are"
+            " significant."
+        )
+    return lines + findings(result)
+
+
+def _merged(groups: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the table of metrics with identical rows of a group as one, with all their metrics.
+
+    Rows that are zero under every setting are only merged with their neighbours: they often have nothing else
+    in common.
+    """
+    merged = []
+    for group in groups:
+        found: dict[str, dict[str, Any]] = {}
+        before, run = "", 0
+        for row in group["rows"]:
+            same = script_json([row["metric"].unit, row["cells"]])
+            run += same != before
+            before = same
+            zero = all(set(cell["value"]) <= set("0, ") for cell in row["cells"])
+            entry = found.setdefault(f"{same}{run if zero else ''}", {"metrics": [], "cells": row["cells"]})
+            label = row["metric"].label.removeprefix(f"{group['name']}: ")
+            entry["metrics"].append({"metric": row["metric"], "label": label[:1].upper() + label[1:]})
+        merged.append({"name": group["name"], "rows": list(found.values())})
+    return merged
 
 
 def _limited(result: Result) -> dict[str, Any] | None:

@@ -1,14 +1,31 @@
 """Reduction of data to a screen's resolution: fewer points, round limits, short numbers."""
 
+import base64
 import math
+import sys
+from array import array
 from collections.abc import Sequence
+from typing import Any
 
 import polars as pl
 
-__all__ = ["POINTS", "as_float", "bounds", "decimate", "ecdf", "geometric", "rounded_up", "rows", "short"]
+__all__ = [
+    "POINTS",
+    "as_float",
+    "bounds",
+    "decimate",
+    "detail",
+    "ecdf",
+    "geometric",
+    "rounded_up",
+    "rows",
+    "short",
+]
 
 POINTS = 500
 """Maximum number of buckets of a decimated series."""
+_DETAIL = 4000
+"""Maximum number of buckets of a series that a page keeps for windows of time."""
 
 
 def decimate(table: pl.DataFrame, points: int = POINTS) -> pl.DataFrame:
@@ -30,6 +47,45 @@ def decimate(table: pl.DataFrame, points: int = POINTS) -> pl.DataFrame:
         )
         .drop("bucket")
     )
+
+
+def detail(table: pl.DataFrame) -> dict[str, Any] | None:
+    """Return a series for a page's time windows: at most `_DETAIL` equal buckets, 16 bits a value.
+
+    Takes `time` and `value`, evenly spaced. Returns `start` and `step` of the buckets [s], `low` and `high`
+    of all values, and base64 of little-endian codes: 0 for `low` to 65534 for `high`, 65535 for unknown.
+    `mean` is followed by `least` and `most` if a bucket has several samples. None without a value, or if the
+    samples are not evenly spaced.
+    """
+    times = table["time"].to_list()
+    known = table.select("time", value=pl.col("value").fill_nan(None))
+    low, high = known["value"].min(), known["value"].max()
+    if len(times) < 2 or low is None or high is None:
+        return None
+    step = (times[-1] - times[0]) / (len(times) - 1)
+    if any(abs(time - times[0] - index * step) > 0.01 * step for index, time in enumerate(times)):
+        return None
+    size = math.ceil(len(times) / _DETAIL)
+    bucket = known.with_row_index("bucket").group_by(pl.col("bucket") // size, maintain_order=True)
+    buckets = bucket.agg(mean=pl.col("value").mean(), least=pl.col("value").min(), most=pl.col("value").max())
+    span = as_float(high) - as_float(low)
+    return {
+        "start": short(times[0] + (size - 1) * step / 2),
+        "step": size * step,
+        "low": as_float(low),
+        "high": as_float(high),
+    } | {
+        name: _codes(buckets[name], as_float(low), span)
+        for name in (("mean",) if size == 1 else ("mean", "least", "most"))
+    }
+
+
+def _codes(values: pl.Series, low: float, span: float) -> str:
+    scale = 65534 / span if span else 0.0
+    codes = array("H", (65535 if value is None else round((value - low) * scale) for value in values))
+    if sys.byteorder == "big":
+        codes.byteswap()
+    return base64.b64encode(codes.tobytes()).decode()
 
 
 def geometric(share: float, arrivals: float, length: int) -> float:

@@ -41,6 +41,7 @@ def model_page(result: ModelResult) -> str:
             "",
         ),
         title=f"Model: {scenario['title'] or scenario['name']}",
+        verdict=_verdict(result, found),
         kicker=f"Bentpipe {manifest['core']['version']}",
         description=paragraphs(scenario["description"]),
         summary=_summary(result),
@@ -69,6 +70,7 @@ def validation_page(result: Validation) -> str:
     notes = [f"{note}." for note in result.model.notes] if isinstance(result.model, Stationary) else []
     inputs = {entry["name"]: entry for entry in fluid.manifest["settings"]} if fluid else {}
     printed = [row["printed"] for row in rows if row["printed"]]
+    summary_of = findings(rows, [account.engine for account in accounts], inputs)
     summary = [
         *(_summary(fluid, equations=False) if fluid else _looked_at(scenario)),
         ("Runs", f"{plural(runs, 'run')} per setting, seeds {', '.join(map(str, seeds))}"),
@@ -78,6 +80,7 @@ def validation_page(result: Validation) -> str:
         "validation.html.j2",
         [*([summed_up] if summed_up else []), *drawn],
         title=f"Validation: {scenario['title'] or scenario['name']}",
+        verdict=list(summary_of.summary),
         kicker=dated(manifest),
         description=paragraphs(scenario["description"]),
         summary=summary,
@@ -88,7 +91,7 @@ def validation_page(result: Validation) -> str:
         seeds=seeds,
         runs=plural(runs, "run"),
         interval=_interval(scenario),
-        findings=findings(rows, [account.engine for account in accounts], inputs),
+        findings=summary_of,
         groups=_groups(rows, [account.engine for account in accounts], result.settings),
         printed=bool(printed),
         calibrated=any(each["calibrated"] for each in printed),
@@ -97,6 +100,18 @@ def validation_page(result: Validation) -> str:
         parameters=parameters(manifest["settings"]),
         scenario=scenario,
     )
+
+
+def _verdict(result: ModelResult, found: Mapping[tuple[str, str], Mapping[str, Any]]) -> list[str]:
+    """Return sentences on the queue and the throughput of each setting, as the model has them."""
+    lines = []
+    for setting in result.settings:
+        queue, rate = found[setting, "queue"], found[setting, "throughput"]
+        lines.append(
+            f"{setting}: a queue of {_moments(queue)} {queue['unit']},"
+            f" a throughput of {_moments(rate)} {rate['unit']}."
+        )
+    return lines
 
 
 def _groups(

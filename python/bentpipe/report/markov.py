@@ -7,11 +7,12 @@ from typing import Any
 import altair as alt
 
 from bentpipe import _core
-from bentpipe.format import paragraphs
+from bentpipe.format import brief, paragraphs
 from bentpipe.models.erlang_queue import ClassResult
 from bentpipe.models.markov import MarkovResult
 from bentpipe.models.markov_result import Solution
-from bentpipe.report.charts import Figure, Panel, Width, colours
+from bentpipe.report.charts import Figure, Panel, Width
+from bentpipe.report.colours import of_settings
 from bentpipe.report.decimate import rounded_up
 from bentpipe.report.pages import page
 
@@ -33,6 +34,11 @@ def markov_page(solution: Solution) -> str:
         figures(solution),
         title=f"Markov model: {scenario.title or scenario.name}",
         kicker=f"Bentpipe {_core.__version__}",
+        verdict=[
+            f"{setting}: {brief(100 * found[0].queue.loss)} % of the packets are lost,"
+            f" the others stay {brief(1e3 * found[0].queue.delay)} ms."
+            for setting, found in solution.results.items()
+        ],
         description=paragraphs(scenario.description),
         summary=[
             ("Scenario", scenario.name),
@@ -168,7 +174,7 @@ def _states(one: MarkovResult) -> str:
 
 def _colour(field: str, names: Sequence[str], among: Sequence[str]) -> alt.Color:
     """Return the colours of `names`, which depend only on their position in `among`."""
-    colour = colours(among, among)
+    colour = of_settings(among, among)
     scale = alt.Scale(domain=list(names), range=[colour[name] for name in names])
     return alt.Color(f"{field}:N", title=None, scale=scale)
 

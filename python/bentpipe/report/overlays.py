@@ -12,7 +12,8 @@ import polars as pl
 
 from bentpipe.format import brief
 from bentpipe.models.engines import QUANTITIES, Account, Quantity, quantities
-from bentpipe.report.charts import INK, MUTED, Drawing, Figure, Panel, Width, colours
+from bentpipe.report.charts import Drawing, Figure, Panel, Width
+from bentpipe.report.colours import INK, MUTED, SOFT, of_settings
 from bentpipe.report.decimate import POINTS, bounds, decimate, rows, short
 from bentpipe.runs.plan import slug
 
@@ -31,7 +32,7 @@ _FURTHEST = 100.0
 def engine_colours(accounts: Sequence[Account]) -> dict[str, str]:
     """Return a colour for each engine, the same on every page; a model always has the second colour."""
     names = dict.fromkeys(["simulator", "model", *(account.engine for account in accounts)])
-    return colours(list(names), list(names))
+    return of_settings(list(names), list(names))
 
 
 def over_time(
@@ -305,7 +306,7 @@ def ratios(
 
     layers: list[alt.Chart] = [
         alt.Chart(alt.InlineData(values=bands))
-        .mark_rect(color="#f5f7fa")
+        .mark_rect(color=SOFT)
         .encode(y=y, x=alt.value(0), x2=alt.value("width")),
         alt.Chart(alt.InlineData(values=[{"one": 1.0}]))
         .mark_rule(color=INK, strokeWidth=1.2)

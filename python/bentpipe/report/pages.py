@@ -1,8 +1,10 @@
 """Common parts of all pages, each of which is one HTML file with its charts that opens offline."""
 
 import json
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
+from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +14,11 @@ import jinja2
 from bentpipe import files
 from bentpipe.format import clock
 from bentpipe.pages import unwritable
-from bentpipe.report.charts import CONFIG, Drawing, Figure
+from bentpipe.report.charts import CONFIG, Drawing, Figure, Panel
+from bentpipe.report.colours import as_variables, variables
 from bentpipe.report.scripts import bundle
+from bentpipe.report.sources import linked
+from bentpipe.runs.plan import slug
 
 __all__ = [
     "dated",
@@ -26,6 +31,16 @@ __all__ = [
     "write_page",
 ]
 
+_CONTENTS = "<!-- contents -->"
+_LISTED = 24
+"""Most figures of a section that the contents list."""
+_TAGS = re.compile(r"<[^>]*>")
+_HEADING = re.compile(
+    r'(?:<figure id="(?P<figure>[^"]*)">\s*)?<h(?P<level>[23])(?: id="(?P<id>[^"]*)")?>'
+    r"(?P<text>.*?)</h(?P=level)>",
+    re.DOTALL,
+)
+
 
 def page(template: str, figures: Iterable[Figure], **context: Any) -> str:  # noqa: ANN401
     """Return a page from `template`, `figures` (with the numbers of their charts) and `context`."""
@@ -33,13 +48,106 @@ def page(template: str, figures: Iterable[Figure], **context: Any) -> str:  # no
     shown = []
     for figure in figures:
         first = len(specs)
-        specs += [specification(panel.chart, fit=True) for panel in figure.panels]
+        specs += [_for_page(panel) for panel in figure.panels]
         shown.append({"figure": figure, "charts": range(first, len(specs))})
-    return (
+    context = {"description": [], "summary": [], "warnings": [], **context}
+    html = (
         environment()
         .get_template(template)
-        .render(figures=shown, specs=script_json(specs), bundle=bundle(), **context)
+        .render(
+            figures=shown,
+            specs=script_json(specs),
+            linked=any("time" in spec["usermeta"] for spec in specs),
+            bundle=bundle() if specs else "",
+            variables=variables(),
+            **context,
+        )
     )
+    return _completed(html)
+
+
+def _completed(html: str) -> str:
+    """Return a rendered page with the ids of its headings, the contents and the sources."""
+    head, start, rest = html.partition("<main>")
+    body, end, scripts = rest.partition("</main>")
+    body, cited = linked(body)
+    if cited:
+        rows = "".join(
+            f'<dt id="source-{key}">[{key}]</dt><dd>{escape(text)}</dd>' for key, text in cited.items()
+        )
+        body += f'<section>\n<h2>Sources</h2>\n<dl class="glossary sources">{rows}</dl>\n</section>\n'
+    entries: list[tuple[str, str, list[str]]] = []
+    taken: set[str] = set()
+
+    def heading(match: re.Match[str]) -> str:
+        level, name, text = match["level"], match["id"] or match["figure"], match["text"]
+        if name is None:
+            name = slug(_TAGS.sub("", text), taken)
+        taken.add(name)
+        if level == "2":
+            entries.append((name, _TAGS.sub("", text).strip(), []))
+        elif entries and text:
+            entries[-1][2].append(f'<a href="#{name}">{_TAGS.sub("", text).strip()}</a>')
+        if match["figure"]:
+            return match[0]
+        return f'<h{level} id="{name}">{text}</h{level}>'
+
+    body = _HEADING.sub(heading, body)
+    return head + start + body.replace(_CONTENTS, _contents(entries)) + end + scripts
+
+
+def _contents(entries: Sequence[tuple[str, str, list[str]]]) -> str:
+    """Return the list of a page's sections with their figures; empty for fewer than two."""
+    if len(entries) < 2:
+        return ""
+    lines = []
+    for name, text, inner in entries:
+        more = f" <span>{', '.join(inner)}</span>" if 0 < len(inner) <= _LISTED else ""
+        lines.append(f'<li><a href="#{name}">{text}</a>{more}</li>')
+    return f'<nav class="contents" aria-label="Contents">\n<ul>{"".join(lines)}</ul>\n</nav>'
+
+
+def _for_page(panel: Panel) -> dict[str, Any]:
+    """Return a panel's specification for a page: as wide as it, in variable colours, with its time axis."""
+    spec = specification(panel.chart, fit=True)
+    meta: dict[str, Any] = dict(spec.get("usermeta", {}))
+    span = _link_time(spec)
+    if span is not None:
+        datasets = spec.get("datasets", {})
+        meta["time"] = {
+            "span": span,
+            "detail": {
+                name: detail
+                for drawn, detail in panel.details
+                for name, values in datasets.items()
+                if values == drawn
+            },
+        }
+        spec["params"] = [*spec.get("params", []), {"name": "span", "value": span}]
+    spec["usermeta"] = meta
+    found: dict[str, Any] = as_variables(spec)
+    return found
+
+
+def _link_time(spec: dict[str, Any]) -> list[float] | None:
+    """Make the time axis of a chart follow the signal `span`; return its present ends, None without one."""
+    ends: list[float] | None = None
+    for layer in spec.get("layer", [spec]):
+        x = layer.get("encoding", {}).get("x", {})
+        if x.get("field") != "time" or x.get("type") != "quantitative":
+            continue
+        domain = x.get("scale", {}).get("domain")
+        if domain is None:
+            values = spec.get("datasets", {}).get((layer.get("data") or spec["data"]).get("name"), [])
+            times = [row["time"] for row in values if row.get("time") is not None]
+            domain = [min(times), max(times)] if times else None
+        if domain is None:
+            continue
+        ends = [float(domain[0]), float(domain[1])]
+        x["scale"] = {**x.get("scale", {}), "domain": {"signal": "span"}, "nice": False, "zero": False}
+        if isinstance(layer["mark"], dict):
+            layer["mark"]["clip"] = True
+    return ends
 
 
 @cache
@@ -53,6 +161,7 @@ def environment() -> jinja2.Environment:
         undefined=jinja2.StrictUndefined,
     )
     found.filters["clock"] = clock
+    found.filters["variable"] = as_variables
     return found
 
 

@@ -10,7 +10,8 @@ import altair as alt
 from bentpipe.errors import ResultError, UsageError
 from bentpipe.format import ends
 from bentpipe.models.engines import QUANTITIES, Account, Quantity
-from bentpipe.report.charts import CONFIG, INK, MUTED, Drawing, Figure, Panel, colours, series_figure
+from bentpipe.report.charts import CONFIG, Drawing, Figure, Panel, series_figure
+from bentpipe.report.colours import INK, MUTED, of_settings
 from bentpipe.report.comparison import joined
 from bentpipe.report.decimate import bounds, decimate
 from bentpipe.report.overlays import curves, engine_colours, known
@@ -93,7 +94,7 @@ def _series_of(result: Result, settings: Sequence[str]) -> list[str]:
 def _metric_figure(result: Result, metric: Metric, settings: Sequence[str] | None) -> Figure | None:
     """Draw a metric's mean and interval for each setting, the runs as ticks."""
     shown = list(settings or drawn(result))
-    shade = colours(result.settings, drawn(result))
+    shade = of_settings(result.settings, drawn(result))
     values = result.values()
     stats = {row["setting"]: row for row in result.rows() if row["metric"] == metric.name}
     means, runs = list[dict[str, Any]](), list[dict[str, Any]]()

@@ -5,6 +5,7 @@ import altair as alt
 from bentpipe.format import number
 from bentpipe.models.series import Captured, Series
 from bentpipe.report.charts import Drawing, Figure, Panel
+from bentpipe.report.colours import AXIS, MUTED
 from bentpipe.report.decimate import short
 
 __all__ = ["figure"]
@@ -14,7 +15,7 @@ _LABELS = {
     "load_ratio": ("Mean offered load over offered load ω(t)", "", 1.0),
     "new_connections": ("New connections υ(t), share of those open", "%", 100.0),
 }
-_MEASURED, _FITTED = "#9aa5b1", "#D55E00"
+_MEASURED, _FITTED = AXIS, "#D55E00"
 _WIDTH, _HEIGHT = 820, 150
 
 
@@ -63,7 +64,7 @@ def _panel(series: Series, title: str, unit: str, scale: float, *, first: bool, 
     heading = alt.TitleParams(
         text=title,
         subtitle=f"mean {number(series.mean * scale)}{f' {unit}' if unit else ''}; {explained}",
-        subtitleColor="#52606d",
+        subtitleColor=MUTED,
         subtitleFontSize=11,
     )
     layers = (points.encode(x=x, y=y, color=colour), curve.encode(x=x, y=y, color=colour))

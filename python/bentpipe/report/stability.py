@@ -11,11 +11,12 @@ import polars as pl
 from bentpipe import files
 from bentpipe.models.stability import Axis, StabilityMap
 from bentpipe.report.charts import Drawing, Figure, Panel
+from bentpipe.report.colours import INK, MUTED
 from bentpipe.report.comparison import picture
 
 __all__ = ["write_map"]
 
-_UNSTABLE, _NEUTRAL, _STABLE, _NONE, _INK = "#D55E00", "#ffffff", "#0072B2", "#b8bfc7", "#1f2933"
+_UNSTABLE, _NEUTRAL, _STABLE, _NONE = "#d55e00", "#fff", "#0072b2", "#b8bfc7"
 _LEAST, _MOST = -90.0, 90.0
 _WIDTH, _HEIGHT = 270, 250
 
@@ -114,10 +115,10 @@ def _panel(found: StabilityMap, setting: str, number: int, last: int) -> Drawing
     ]
     border = _border(state, [x_cells[x] for x in xs], [y_cells[y] for y in ys])
     if border:
-        line = alt.Chart(alt.InlineData(values=border)).mark_rule(strokeWidth=2.2, color=_INK)
+        line = alt.Chart(alt.InlineData(values=border)).mark_rule(strokeWidth=2.2, color=INK)
         layers.append(line.encode(**where, x2="x2:Q", y2="y2:Q"))
     layers += _circles(found, setting, where, size=number == min(1, last), swing=number == min(2, last))
-    heading = alt.TitleParams(text=setting, subtitle=_subtitle(found, setting), subtitleColor="#52606d")
+    heading = alt.TitleParams(text=setting, subtitle=_subtitle(found, setting), subtitleColor=MUTED)
     layered = alt.layer(*layers).resolve_scale(size="independent", fill="independent", color="independent")
     drawing: alt.LayerChart = layered.properties(width=_WIDTH, height=_HEIGHT, title=heading)
     return drawing
@@ -177,8 +178,8 @@ def _circles(
         format="~g",
         titleLimit=400,
         symbolType="circle",
-        symbolFillColor="#ffffff",
-        symbolStrokeColor=_INK,
+        symbolFillColor="#fff",
+        symbolStrokeColor=INK,
         symbolStrokeWidth=1.2,
     )
     by_size = alt.Size(
@@ -187,10 +188,10 @@ def _circles(
     fills = alt.Legend(title="Share of variance near one period", gradientLength=240, titleLimit=400)
     by_fill = alt.Fill(
         "peak:Q",
-        scale=alt.Scale(domain=[0.0, 0.8], range=["#ffffff", "#000000"], clamp=True, interpolate="rgb"),
+        scale=alt.Scale(domain=[0.0, 0.8], range=["#fff", "#000"], clamp=True, interpolate="rgb"),
         legend=fills if swing else None,
     )
-    marks = alt.Chart(alt.InlineData(values=points)).mark_point(stroke=_INK, strokeWidth=1.2, opacity=1.0)
+    marks = alt.Chart(alt.InlineData(values=points)).mark_point(stroke=INK, strokeWidth=1.2, opacity=1.0)
     return [marks.encode(**where, size=by_size, fill=by_fill)]
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from bentpipe.errors import ResultError
-from bentpipe.format import likelihood, measured, paragraphs, plural
+from bentpipe.format import likelihood, measured, number, paragraphs, plural
 from bentpipe.report.comparison import write_pictures
 from bentpipe.report.pages import page, write_page
 from bentpipe.report.sweep_charts import Axis, axes, figures, setting_colours
@@ -39,6 +39,7 @@ def render(result: SweepResult) -> str:
         figures(result, rows, frame, result.metrics),
         title=manifest.get("title") or f"Sweep of {manifest['scenario']['name']}",
         kicker=f"Bentpipe {manifest['core']['version']} · sweep",
+        verdict=_verdict(rows, factors, metrics),
         description=paragraphs(manifest.get("description", "")),
         colours=setting_colours(settings),
         settings=settings,
@@ -99,6 +100,39 @@ def _summary(
         )
         if value
     ]
+
+
+def _verdict(rows: Sequence[dict[str, Any]], factors: Sequence[Axis], metrics: Sequence[Metric]) -> list[str]:
+    """Return a sentence for each metric: where its mean is best, or its range without a better direction."""
+    lines = []
+    for metric in metrics:
+        known = sorted(
+            (row for row in rows if row["metric"] == metric.name and row["mean"] is not None),
+            key=lambda row: row["mean"],
+        )
+        if not known:
+            continue
+        low, high = (_at(row, factors, metric) for row in (known[0], known[-1]))
+        if metric.better:
+            end, found = ("highest", known[::-1]) if metric.better == "more" else ("lowest", known)
+            points = {tuple(row[axis.key] for axis in factors): row["setting"] for row in reversed(found)}
+            first = [name for name in points.values() if name == found[0]["setting"]]
+            share = f"{len(first)} of {plural(len(points), 'point')}"
+            where = (
+                f"; {found[0]['setting']} has the {end} mean at {share}"
+                if len({row["setting"] for row in known}) > 1
+                else ""
+            )
+            lines.append(f"{metric.label}: {end} {high if metric.better == 'more' else low}{where}.")
+        else:
+            lines.append(f"{metric.label}: from {low} to {high}.")
+    return lines
+
+
+def _at(row: dict[str, Any], factors: Sequence[Axis], metric: Metric) -> str:
+    """Return a row's mean with its place: `2.1 Mbit/s (red, gateway.pep.delay = 20 ms)`."""
+    place = [row["setting"], *(f"{axis.key} = {axis.written[row[axis.key]]}" for axis in factors)]
+    return f"{number(row['mean'])} {metric.unit} ({', '.join(place)})".replace("  ", " ")
 
 
 def _span(axis: Axis) -> str:

@@ -9,7 +9,8 @@ import altair as alt
 import polars as pl
 
 from bentpipe.format import brief, convert, ends, number_of, plural
-from bentpipe.report.charts import INK, PALETTE, Drawing, Figure, Panel, Width
+from bentpipe.report.charts import Drawing, Figure, Panel, Width
+from bentpipe.report.colours import LINE, PALETTE, PAPER, text_colour
 from bentpipe.stats.intervals import summarise
 from bentpipe.stats.metrics import Metric
 from bentpipe.sweeps.result import SweepResult, check_metrics
@@ -19,7 +20,9 @@ __all__ = ["Axis", "axes", "figure_against", "figures", "setting_colours"]
 Kind = Literal["none", "lines", "maps", "effects", "points"]
 
 _DASHES = ([1, 0], [6, 3], [2, 2], [8, 3, 2, 3])
-_NONE = "#d9dee4"
+_NONE = LINE
+_ON_DARK, _ON_LIGHT = "#fff", "#111"
+"""Colours of the numbers in a map, the same in the light and the dark scheme."""
 _FAR = 20.0
 """Ratio of the largest mean to the smallest from which the axis is logarithmic."""
 _FEW = 4
@@ -66,7 +69,8 @@ class Axis:
         numbers = list(self.numbers.values())
         least, most = min(numbers), max(numbers)
         kind: Literal["log", "linear"] = "log" if self.log else "linear"
-        scale = alt.Scale(type=kind, nice=False, zero=False, domain=[least, most], padding=10)
+        zero = alt.Undefined if self.log else False
+        scale = alt.Scale(type=kind, nice=False, zero=zero, domain=[least, most], padding=10)
         # If there are few values, they are the ticks.
         ticks = numbers if len(numbers) <= _TICKS else _decades(least, most) if self.log else None
         axis = alt.Axis(format="~r", tickCount=6) if ticks is None else alt.Axis(format="~r", values=ticks)
@@ -309,7 +313,7 @@ class _Charts:
                         "y": y.labels[at_y],
                         "mean": mean,
                         "text": "–" if mean is None else brief(mean, 3),
-                        "ink": "#ffffff" if mean is not None and share > 0.62 else INK,
+                        "ink": _ON_DARK if mean is not None and share > 0.62 else _ON_LIGHT,
                     }
                 )
         names_x, names_y = ([axis.labels[value] for value in axis.values] for axis in (x, y))
@@ -362,7 +366,7 @@ class _Charts:
             if self.settings.index(name) < columns
             else None,
         )
-        heat = base.mark_rect(stroke="#ffffff", strokeWidth=1).encode(
+        heat = base.mark_rect(stroke=PAPER, strokeWidth=1).encode(
             color=alt.condition("isValid(datum.mean)", colour, alt.value(_NONE))
         )
         layers: list[alt.Chart] = [heat]
@@ -373,7 +377,7 @@ class _Charts:
                 )
             )
         height = max(120, min(420, 30 * len(y.values)))
-        title = alt.TitleParams(text=name, color=self.colour[name])
+        title = alt.TitleParams(text=name, color=text_colour(self.colour[name]))
         layered: alt.LayerChart = alt.layer(*layers).resolve_scale(color="independent")
         drawing: alt.LayerChart = layered.properties(width=self._share(columns), height=height, title=title)
         return drawing
@@ -533,7 +537,8 @@ class _Vertical:
 
     def of(self, name: str) -> alt.Y:
         kind: Literal["log", "linear"] = "log" if self.log else "linear"
-        scale = alt.Scale(type=kind, domain=list(self.domain), nice=False, zero=False, clamp=self.log)
+        zero = alt.Undefined if self.log else False
+        scale = alt.Scale(type=kind, domain=list(self.domain), nice=False, zero=zero, clamp=self.log)
         if not self.log:
             return alt.Y(f"{name}:Q", title=self.title, scale=scale)
         ticks = _decades(*self.domain)

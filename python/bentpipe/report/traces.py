@@ -9,6 +9,7 @@ import polars as pl
 
 from bentpipe.format import plural
 from bentpipe.report.charts import Drawing, Figure, Panel, Width
+from bentpipe.report.colours import MUTED
 from bentpipe.report.decimate import as_float, rounded_up, rows
 from bentpipe.runs.result import Result
 from bentpipe.runs.store import TRACE
@@ -51,7 +52,7 @@ def _figure(result: Result, traced: str, width: Width) -> Figure | None:
         heading = alt.TitleParams(
             text=setting,
             subtitle=_counts(table),
-            subtitleColor="#52606d",
+            subtitleColor=MUTED,
             subtitleFontSize=11,
         )
         first, last = number == 0, number == len(tables) - 1

@@ -9,7 +9,8 @@ from typing import Any
 import altair as alt
 
 from bentpipe.format import brief, clock, likelihood, measured, number_of, plural, quantity, uncapitalized
-from bentpipe.report.charts import INK, Drawing, Figure, Panel
+from bentpipe.report.charts import Drawing, Figure, Panel
+from bentpipe.report.colours import AXIS, INK, LINE, PAPER
 from bentpipe.report.pages import page
 from bentpipe.stats.intervals import LEVEL, summarise
 from bentpipe.stats.objectives import Objective
@@ -25,7 +26,7 @@ _TRIAL, _STOPPED, _FRONT, _WINNER, _FRESH = (
     "winner on fresh seeds, 95 % interval",
 )
 _COLOURS = {
-    _TRIAL: "#9aa5b1",
+    _TRIAL: AXIS,
     _STOPPED: "#c8a98c",
     _FRONT: "#0072B2",
     _WINNER: "#E69F00",
@@ -43,8 +44,8 @@ _SHAPES = {
     AS_GIVEN: "triangle-up",
 }
 _SIZES = {_TRIAL: 22, _STOPPED: 22, _FRONT: 48, _WINNER: 150, _FRESH: 150, DEFAULTS: 95, AS_GIVEN: 95}
-_GAP, _LINE = 0.08, "#d9dee4"
-"""Margin on either side of a parameter as a share of its width; colour of the line between two."""
+_GAP = 0.08
+"""Margin on either side of a parameter as a share of its width."""
 _MEMBERS = 15
 """Members of the front that the table shows without unfolding."""
 
@@ -65,7 +66,7 @@ def tune_page(result: TuneResult) -> str:
         metrics=[
             {"name": name, "label": metric.label, "unit": metric.unit} for name, metric in titles.items()
         ],
-        findings=_findings(result),
+        verdict=_findings(result),
         winner=result.winner,
         winner_rows=_winner_rows(result),
         references=list(found["references"]),
@@ -317,7 +318,7 @@ def _pair(x: Objective, y: Objective, points: Sequence[Mapping[str, Any]]) -> Dr
     along = fresh.encode(y=_channel(y, points, alt.Y, " low"), y2=alt.Y2(f"{y.metric} high:Q"), x=horizontal)
     marks = (
         alt.Chart(data)
-        .mark_point(filled=True, opacity=0.9, stroke="#ffffff", strokeWidth=0.7, clip=True)
+        .mark_point(filled=True, opacity=0.9, stroke=PAPER, strokeWidth=0.7, clip=True)
         .encode(x=horizontal, y=vertical, tooltip=["name:N"], **_encoded())
     )
     drawing: Drawing = alt.layer(marks, across, along).properties(width="container", height=260)
@@ -331,7 +332,7 @@ def _over_trials(objective: Objective, points: Sequence[Mapping[str, Any]]) -> D
     horizontal = alt.X("trial:Q", title="trial", scale=alt.Scale(zero=False))
     marks = (
         alt.Chart(alt.InlineData(values=[dict(row) for row in trials]))
-        .mark_point(filled=True, opacity=0.9, stroke="#ffffff", strokeWidth=0.7, clip=True)
+        .mark_point(filled=True, opacity=0.9, stroke=PAPER, strokeWidth=0.7, clip=True)
         .encode(x=horizontal, y=vertical, tooltip=["name:N"], **_encoded())
     )
     layers: list[Any] = [marks]
@@ -388,7 +389,7 @@ def _parameters(result: TuneResult) -> Figure | None:
         across = alt.X("at:Q", title=None, scale=alt.Scale(domain=[0, len(names)], nice=False), axis=axis)
         marks = (
             alt.Chart(alt.InlineData(values=rows))
-            .mark_point(filled=True, opacity=0.85, stroke="#ffffff", strokeWidth=0.5, clip=True)
+            .mark_point(filled=True, opacity=0.85, stroke=PAPER, strokeWidth=0.5, clip=True)
             .encode(
                 x=across,
                 y=alt.Y("value:Q", title=None, scale=scale, axis=alt.Axis(minExtent=44)),
@@ -397,7 +398,7 @@ def _parameters(result: TuneResult) -> Figure | None:
             )
         )
         between = [{"at": place} for place in range(1, len(names))]
-        rules = alt.Chart(alt.InlineData(values=between)).mark_rule(color=_LINE).encode(x=across)
+        rules = alt.Chart(alt.InlineData(values=between)).mark_rule(color=LINE).encode(x=across)
         drawing = alt.layer(rules, marks).properties(width="container", height=130, title=_title(objective))
         panels.append(Panel(drawing))
     return Figure(

@@ -13,7 +13,8 @@ import polars as pl
 from bentpipe.format import brief, plural
 from bentpipe.models.engines import QUANTITIES as MODEL_QUANTITIES
 from bentpipe.models.engines import moments
-from bentpipe.report.charts import INK, MUTED, Drawing, Figure, Panel, colours
+from bentpipe.report.charts import Drawing, Figure, Panel
+from bentpipe.report.colours import INK, MUTED, of_settings
 from bentpipe.report.decimate import bounds, decimate, rounded_up, rows, short
 from bentpipe.report.overlays import curves, known
 from bentpipe.reproduction.measures import Measure
@@ -67,7 +68,7 @@ def _rows_axis(name: str, names: Sequence[str], **options: Any) -> alt.Y:  # noq
 
 
 def _shades(names: Sequence[str]) -> dict[str, str]:
-    return colours(names, names)
+    return of_settings(names, names)
 
 
 def _row(label: str, found: CurveValue) -> dict[str, Any]:

@@ -9,7 +9,8 @@ import altair as alt
 
 from bentpipe import files
 from bentpipe.format import brief, clock, measured, number, plural
-from bentpipe.report.charts import INK, Figure, Panel
+from bentpipe.report.charts import Figure, Panel
+from bentpipe.report.colours import AXIS, INK
 from bentpipe.report.decimate import short
 from bentpipe.report.pages import page, write_page
 from bentpipe.reproduction.figures import figure
@@ -46,7 +47,7 @@ SHADES = {
     REPRODUCED: "#0072B2",
     DIRECTION_ONLY: "#E69F00",
     NOT_REPRODUCED: "#D55E00",
-    CALIBRATED: "#9aa5b1",
+    CALIBRATED: AXIS,
     NO_NUMBER: "#4D4D4D",
 }
 """Colours of the verdicts."""
@@ -191,10 +192,6 @@ def report_page(made: Reproduction) -> str:
     each = f", {' or '.join(map(str, seeds))} of each case, each with its own seed" if seeds else ""
     summary = [
         ("Source", paper.source),
-        ("Printed numbers", format_counts(verdicts.counts(TABLE))),
-        ("Ratios between rows", format_counts(verdicts.counts(RELATION))),
-        ("Claims", format_counts(verdicts.counts(CLAIM))),
-        ("Figures", format_counts(verdicts.counts(FIGURE))),
         ("Runs", f"{about['runs']}{each}"),
         ("Models solved", str(about["solutions"]) if about["solutions"] else "none"),
         ("Settings tried", ", ".join(str(len(one.first)) for one in made.tuned) or "none"),
@@ -206,6 +203,7 @@ def report_page(made: Reproduction) -> str:
         drawn,
         title=f"{'Quick: ' if made.quick else ''}{paper.title}",
         kicker=f"Bentpipe {about['version']} · {about['date']} · reproduce {paper.name}",
+        verdict=_verdict(verdicts),
         description=paper.about,
         summary=[(name, text) for name, text in summary if text != "none"],
         warnings=[QUICK] if made.quick else [],
@@ -221,6 +219,18 @@ def report_page(made: Reproduction) -> str:
         tuned=[_tuned(made, each) for each in made.tuned],
         scenarios=_scenarios(made),
     )
+
+
+def _verdict(verdicts: Verdicts) -> list[str]:
+    """Return the number of printed numbers, ratios, claims and figures by verdict, as sentences."""
+    kinds = (
+        ("Printed numbers", TABLE),
+        ("Ratios between rows", RELATION),
+        ("Claims", CLAIM),
+        ("Figures", FIGURE),
+    )
+    counts = [(name, verdicts.counts(kind)) for name, kind in kinds]
+    return [f"{name}: {format_counts(found)}." for name, found in counts if found]
 
 
 def _table(
