@@ -9,8 +9,8 @@ from pathlib import Path
 
 from bentpipe import files
 from bentpipe.format import quantity
-from bentpipe.report.charts import Figure, Panel
 from bentpipe.report.comparison import picture
+from bentpipe.report.panels import Figure, Panel
 from bentpipe.reproduction import Reproduction, reproduce
 from bentpipe.reproduction.figures import figure
 from bentpipe.stats.intervals import summarise

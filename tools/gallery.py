@@ -16,8 +16,8 @@ import altair as alt
 import vl_convert
 
 import bentpipe as bp
-from bentpipe.report.charts import CONFIG
 from bentpipe.report.decimate import decimate
+from bentpipe.report.panels import CONFIG
 from bentpipe.report.plots import SERIES
 from bentpipe.stats.metrics import find
 

@@ -12,8 +12,8 @@ import pytest
 import bentpipe as bp
 from bentpipe.cli import app
 from bentpipe.errors import ResultError, SimulationError
-from bentpipe.report.charts import Figure
 from bentpipe.report.pages import specification
+from bentpipe.report.panels import Figure
 from bentpipe.report.sweep import render
 from bentpipe.report.sweep_charts import axes, figures
 from bentpipe.runs.dataset import Run

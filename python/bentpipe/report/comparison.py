@@ -20,10 +20,13 @@ from bentpipe.format import (
     quantity,
     uncapitalized,
 )
-from bentpipe.report.charts import Drawing, Figure, figures
+from bentpipe.report.charts import figures
 from bentpipe.report.colours import INK, of_settings
+from bentpipe.report.flow_charts import flow_figures
 from bentpipe.report.pages import dated, page, parameters, script_json, specification, unwritable, write_page
+from bentpipe.report.panels import Drawing, Figure, Width
 from bentpipe.report.scripts import VEGA_LITE
+from bentpipe.report.state_charts import state_figures
 from bentpipe.report.traces import trace_figures
 from bentpipe.runs.result import Result
 from bentpipe.runs.store import LIVE, REPORT
@@ -40,6 +43,7 @@ __all__ = [
     "joined",
     "picture",
     "render",
+    "report_figures",
     "script_json",
     "specification",
     "write_figures",
@@ -51,12 +55,18 @@ FORMATS = ("svg", "png", "pdf")
 _FIGURE_WIDTH = 620
 
 
+def report_figures(result: Result, width: Width = "container") -> list[Figure]:
+    """Return all figures of a report; `width` is that of one column's panels [pixels]."""
+    drawings = (figures, state_figures, flow_figures, trace_figures)
+    return [figure for draw in drawings for figure in draw(result, width)]
+
+
 def render(result: Result) -> str:
     """Return the report of a result as HTML."""
     manifest = result.manifest
     return page(
         "report.html.j2",
-        [*figures(result), *trace_figures(result)],
+        report_figures(result),
         manifest=manifest,
         scenario=manifest["scenario"],
         description=paragraphs(manifest["scenario"]["description"]),
@@ -180,8 +190,7 @@ def write_figures(
     Raises `UsageError` for an unknown format, a file that exists (unless `force`), or a folder that cannot
     be written.
     """
-    made = [*figures(result, width=_FIGURE_WIDTH), *trace_figures(result, width=_FIGURE_WIDTH)]
-    return write_pictures(made, folder, formats, force=force)
+    return write_pictures(report_figures(result, _FIGURE_WIDTH), folder, formats, force=force)
 
 
 def write_pictures(

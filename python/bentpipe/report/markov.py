@@ -11,10 +11,10 @@ from bentpipe.format import brief, paragraphs
 from bentpipe.models.erlang_queue import ClassResult
 from bentpipe.models.markov import MarkovResult
 from bentpipe.models.markov_result import Solution
-from bentpipe.report.charts import Figure, Panel, Width
 from bentpipe.report.colours import of_settings
 from bentpipe.report.decimate import rounded_up
 from bentpipe.report.pages import page
+from bentpipe.report.panels import Figure, Panel, Width
 
 __all__ = ["control", "distribution", "figures", "markov_page"]
 
@@ -35,8 +35,8 @@ def markov_page(solution: Solution) -> str:
         title=f"Markov model: {scenario.title or scenario.name}",
         kicker=f"Bentpipe {_core.__version__}",
         verdict=[
-            f"{setting}: {brief(100 * found[0].queue.loss)} % of the packets are lost,"
-            f" the others stay {brief(1e3 * found[0].queue.delay)} ms."
+            f"{setting}: {brief(100 * found[0].queue.loss, 3)} % of the packets are lost,"
+            f" the others stay {brief(1e3 * found[0].queue.delay, 3)} ms."
             for setting, found in solution.results.items()
         ],
         description=paragraphs(scenario.description),

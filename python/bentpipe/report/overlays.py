@@ -12,9 +12,9 @@ import polars as pl
 
 from bentpipe.format import brief
 from bentpipe.models.engines import QUANTITIES, Account, Quantity, quantities
-from bentpipe.report.charts import Drawing, Figure, Panel, Width
 from bentpipe.report.colours import INK, MUTED, SOFT, of_settings
-from bentpipe.report.decimate import POINTS, bounds, decimate, rows, short
+from bentpipe.report.decimate import POINTS, bounds, decimate, detail, rows, short
+from bentpipe.report.panels import Drawing, Figure, Panel, Width
 from bentpipe.runs.plan import slug
 
 __all__ = ["curves", "engine_colours", "known", "over_time", "ratios"]
@@ -115,7 +115,12 @@ def _setting(
                         limit=capacity if rate else None,
                         last=quantity == shown[-1],
                         width=width,
-                    )
+                    ),
+                    tuple(
+                        (rows(inside[engine]), found)
+                        for engine, table in series.items()
+                        if (found := detail(table)) is not None
+                    ),
                 )
             )
     most = max(len(account.series[setting]) for account in accounts)
@@ -267,7 +272,7 @@ def ratios(
     def x(field: str) -> alt.X:
         return alt.X(
             f"{field}:Q",
-            title=f"value of the {' or '.join(others)} / value of the {first}, logarithmic",
+            title=f"{' or '.join(others)} / {first}, logarithmic",
             scale=scale,
             axis=alt.Axis(values=ticks, format="~g", grid=True),
         )

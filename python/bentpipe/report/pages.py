@@ -14,8 +14,8 @@ import jinja2
 from bentpipe import files
 from bentpipe.format import clock
 from bentpipe.pages import unwritable
-from bentpipe.report.charts import CONFIG, Drawing, Figure, Panel
 from bentpipe.report.colours import as_variables, variables
+from bentpipe.report.panels import CONFIG, Drawing, Figure, Panel
 from bentpipe.report.scripts import bundle
 from bentpipe.report.sources import linked
 from bentpipe.runs.plan import slug

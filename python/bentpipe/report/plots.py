@@ -10,11 +10,12 @@ import altair as alt
 from bentpipe.errors import ResultError, UsageError
 from bentpipe.format import ends
 from bentpipe.models.engines import QUANTITIES, Account, Quantity
-from bentpipe.report.charts import CONFIG, Drawing, Figure, Panel, series_figure
+from bentpipe.report.charts import series_figure
 from bentpipe.report.colours import INK, MUTED, of_settings
 from bentpipe.report.comparison import joined
 from bentpipe.report.decimate import bounds, decimate
 from bentpipe.report.overlays import curves, engine_colours, known
+from bentpipe.report.panels import CONFIG, Drawing, Figure, Panel
 from bentpipe.report.sweep_charts import figure_against
 from bentpipe.report.sweep_charts import figures as sweep_figures
 from bentpipe.report.tuning import figures as tune_figures

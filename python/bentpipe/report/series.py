@@ -4,9 +4,9 @@ import altair as alt
 
 from bentpipe.format import number
 from bentpipe.models.series import Captured, Series
-from bentpipe.report.charts import Drawing, Figure, Panel
 from bentpipe.report.colours import AXIS, MUTED
 from bentpipe.report.decimate import short
+from bentpipe.report.panels import Drawing, Figure, Panel
 
 __all__ = ["figure"]
 

@@ -10,9 +10,9 @@ import polars as pl
 
 from bentpipe import files
 from bentpipe.models.stability import Axis, StabilityMap
-from bentpipe.report.charts import Drawing, Figure, Panel
 from bentpipe.report.colours import INK, MUTED
 from bentpipe.report.comparison import picture
+from bentpipe.report.panels import Drawing, Figure, Panel
 
 __all__ = ["write_map"]
 

@@ -9,8 +9,8 @@ import altair as alt
 import polars as pl
 
 from bentpipe.format import brief, convert, ends, number_of, plural
-from bentpipe.report.charts import Drawing, Figure, Panel, Width
 from bentpipe.report.colours import LINE, PALETTE, PAPER, text_colour
+from bentpipe.report.panels import Drawing, Figure, Panel, Width
 from bentpipe.stats.intervals import summarise
 from bentpipe.stats.metrics import Metric
 from bentpipe.sweeps.result import SweepResult, check_metrics
@@ -21,8 +21,8 @@ Kind = Literal["none", "lines", "maps", "effects", "points"]
 
 _DASHES = ([1, 0], [6, 3], [2, 2], [8, 3, 2, 3])
 _NONE = LINE
-_ON_DARK, _ON_LIGHT = "#fff", "#111"
-"""Colours of the numbers in a map, the same in the light and the dark scheme."""
+_ON_DARK, _ON_LIGHT, _DARK_FROM = "#fff", "#111", 0.7
+"""Colours of the numbers in a map in both schemes, and the share from which its colours are dark."""
 _FAR = 20.0
 """Ratio of the largest mean to the smallest from which the axis is logarithmic."""
 _FEW = 4
@@ -73,7 +73,9 @@ class Axis:
         scale = alt.Scale(type=kind, nice=False, zero=zero, domain=[least, most], padding=10)
         # If there are few values, they are the ticks.
         ticks = numbers if len(numbers) <= _TICKS else _decades(least, most) if self.log else None
-        axis = alt.Axis(format="~r", tickCount=6) if ticks is None else alt.Axis(format="~r", values=ticks)
+        axis = (
+            alt.Axis(format=".3~r", tickCount=6) if ticks is None else alt.Axis(format=".3~r", values=ticks)
+        )
         return alt.X("x:Q", title=title, scale=scale, axis=axis)
 
     def place(self, value: str) -> float | str:
@@ -313,7 +315,7 @@ class _Charts:
                         "y": y.labels[at_y],
                         "mean": mean,
                         "text": "–" if mean is None else brief(mean, 3),
-                        "ink": _ON_DARK if mean is not None and share > 0.62 else _ON_LIGHT,
+                        "ink": _ON_DARK if mean is not None and share > _DARK_FROM else _ON_LIGHT,
                     }
                 )
         names_x, names_y = ([axis.labels[value] for value in axis.values] for axis in (x, y))

@@ -8,9 +8,9 @@ import altair as alt
 import polars as pl
 
 from bentpipe.format import plural
-from bentpipe.report.charts import Drawing, Figure, Panel, Width
 from bentpipe.report.colours import MUTED
 from bentpipe.report.decimate import as_float, rounded_up, rows
+from bentpipe.report.panels import Drawing, Figure, Panel, Width
 from bentpipe.runs.result import Result
 from bentpipe.runs.store import TRACE
 

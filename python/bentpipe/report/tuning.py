@@ -9,9 +9,9 @@ from typing import Any
 import altair as alt
 
 from bentpipe.format import brief, clock, likelihood, measured, number_of, plural, quantity, uncapitalized
-from bentpipe.report.charts import Drawing, Figure, Panel
 from bentpipe.report.colours import AXIS, INK, LINE, PAPER
 from bentpipe.report.pages import page
+from bentpipe.report.panels import Drawing, Figure, Panel
 from bentpipe.stats.intervals import LEVEL, summarise
 from bentpipe.stats.objectives import Objective
 from bentpipe.tuning.result import AS_GIVEN, DEFAULTS, TuneResult, difference

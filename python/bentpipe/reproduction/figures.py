@@ -13,10 +13,10 @@ import polars as pl
 from bentpipe.format import brief, plural
 from bentpipe.models.engines import QUANTITIES as MODEL_QUANTITIES
 from bentpipe.models.engines import moments
-from bentpipe.report.charts import Drawing, Figure, Panel
 from bentpipe.report.colours import INK, MUTED, of_settings
 from bentpipe.report.decimate import bounds, decimate, rounded_up, rows, short
 from bentpipe.report.overlays import curves, known
+from bentpipe.report.panels import Drawing, Figure, Panel
 from bentpipe.reproduction.measures import Measure
 from bentpipe.reproduction.paper import QUANTITIES, Picture, Quantity
 from bentpipe.reproduction.rules import (

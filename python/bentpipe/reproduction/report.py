@@ -9,10 +9,10 @@ import altair as alt
 
 from bentpipe import files
 from bentpipe.format import brief, clock, measured, number, plural
-from bentpipe.report.charts import Figure, Panel
 from bentpipe.report.colours import AXIS, INK
 from bentpipe.report.decimate import short
 from bentpipe.report.pages import page, write_page
+from bentpipe.report.panels import Figure, Panel
 from bentpipe.reproduction.figures import figure
 from bentpipe.reproduction.paper import Paper, Picture, PrintedTable
 from bentpipe.reproduction.rules import (

@@ -1,0 +1,178 @@
+"""Figures and their panels, their common style, and what all charts of a result share."""
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import altair as alt
+import polars as pl
+
+from bentpipe.report.colours import AXIS, GRID, INK, MUTED, of_settings, text_colour
+from bentpipe.report.decimate import detail, rows
+from bentpipe.runs.result import Result
+from bentpipe.stats.ranking import drawn
+
+__all__ = ["CONFIG", "Drawing", "Figure", "Panel", "ResultCharts", "Width"]
+
+Width = int | Literal["container"]
+Drawing = alt.Chart | alt.LayerChart | alt.FacetChart
+
+_DASHES = ([1, 0], [6, 3], [2, 2], [8, 3, 2, 3], [10, 4], [4, 2, 1, 2], [1, 3])
+_FONT = "Inter, 'Helvetica Neue', 'Liberation Sans', Arial, sans-serif"
+
+CONFIG: dict[str, Any] = {
+    "font": _FONT,
+    "view": {"stroke": None},
+    "axis": {
+        "labelColor": MUTED,
+        "titleColor": INK,
+        "titleFontWeight": "normal",
+        "titleFontSize": 12,
+        "labelFontSize": 11,
+        "gridColor": GRID,
+        "domainColor": AXIS,
+        "tickColor": AXIS,
+        "tickSize": 4,
+        "titlePadding": 8,
+    },
+    "axisX": {"grid": False, "labelFlush": False, "tickCount": 8, "labelOverlap": True},
+    "axisY": {"domain": False, "ticks": False, "minExtent": 34, "tickCount": 4},
+    "legend": {
+        "labelColor": INK,
+        "labelFontSize": 12,
+        "orient": "top",
+        "direction": "horizontal",
+        "symbolStrokeWidth": 2.5,
+        "symbolSize": 260,
+        "padding": 0,
+        "offset": 8,
+    },
+    "title": {"anchor": "start", "color": INK, "fontSize": 13, "fontWeight": 600, "offset": 6},
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Panel:
+    """One chart of a figure."""
+
+    chart: Drawing
+    details: tuple[tuple[list[dict[str, float]], dict[str, Any]], ...] = ()
+    """Rows that a time series draws, and its samples for a window of time, see `decimate.detail`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """A figure with title, caption and panels."""
+
+    name: str
+    title: str
+    caption: str
+    panels: tuple[Panel, ...]
+    columns: int = 1
+    legend: tuple[tuple[str, str], ...] = ()
+    """Names and colours, if the panels have no legend."""
+
+
+class ResultCharts:
+    """Draws time series and shares colours and texts for the figures of one result."""
+
+    def __init__(self, result: Result, width: Width) -> None:
+        self.result = result
+        self.width: Width = width
+        self.all = result.settings
+        self.settings = drawn(result)
+        self.colour = of_settings(self.all, self.settings)
+        self.seed = result.seeds[0]
+        self.capacity = {name: result.setting_info(name)["capacity"] * 1e-6 for name in self.all}
+        self.stats = {(row["setting"], row["metric"]): row for row in result.rows()}
+        self.duration = float(result.manifest["scenario"]["duration"])
+
+    @property
+    def _which_run(self) -> str:
+        runs = len(self.result.seeds)
+        return f"the run with seed {self.seed}" + ("" if runs == 1 else f", the first of {runs}")
+
+    @property
+    def _all_runs(self) -> str:
+        runs = len(self.result.seeds)
+        return "one run" if runs == 1 else f"all {runs} runs together"
+
+    def _half(self) -> Width:
+        return self.width if self.width == "container" else int(self.width * 0.46)
+
+    def _series(self, setting: str, column: str, factor: float) -> pl.DataFrame | None:
+        table = self.result.one("series", setting, self.seed)
+        if column not in table.columns or table[column].null_count() == len(table):
+            return None
+        return table.select("time", (pl.col(column).cast(pl.Float64) * factor).alias("value"))
+
+    def _scale(self) -> alt.Scale:
+        return alt.Scale(domain=self.settings, range=[self.colour[name] for name in self.settings])
+
+    def _dash(self) -> alt.Scale:
+        dashes = [_DASHES[index % len(_DASHES)] for index in range(len(self.settings))]
+        return alt.Scale(domain=self.settings, range=dashes)
+
+    def _heading(self, setting: str, note: str = "") -> alt.TitleParams:
+        return alt.TitleParams(
+            text=setting,
+            color=text_colour(self.colour[setting]),
+            subtitle=note or alt.Undefined,
+            subtitleColor=MUTED,
+            subtitleFontSize=11,
+        )
+
+    def _curve(
+        self,
+        table: pl.DataFrame,
+        setting: str,
+        span: tuple[float, float],
+        domain: tuple[float, float],
+        axis: str,
+        *,
+        last: bool,
+        height: int,
+        width: Width,
+        note: str = "",
+        limit: float | pl.DataFrame | None = None,
+    ) -> Drawing:
+        """Draw a decimated series: the mean as a line, the extremes as a band; `limit` may be a series."""
+        data = alt.InlineData(values=rows(table))
+        x = alt.X(
+            "time:Q",
+            title="time since measuring began [s]" if last else None,
+            scale=alt.Scale(domain=list(span), nice=False),
+        )
+        scale = alt.Scale(domain=list(domain), nice=False, zero=False)
+        base = alt.Chart(data).encode(x=x)
+        colour = self.colour[setting]
+        layers: list[alt.Chart] = [
+            base.mark_area(color=colour, opacity=0.25).encode(
+                y=alt.Y("low:Q", title=axis, scale=scale), y2=alt.Y2("high:Q")
+            ),
+            base.mark_line(color=colour, strokeWidth=1.2).encode(y=alt.Y("mean:Q", title=axis, scale=scale)),
+        ]
+        if isinstance(limit, pl.DataFrame):
+            layers.append(
+                alt.Chart(alt.InlineData(values=rows(limit)))
+                .mark_line(color=INK, strokeDash=[4, 3], strokeWidth=1, interpolate="step-after")
+                .encode(x=x, y=alt.Y("mean:Q", title=axis, scale=scale))
+            )
+        elif limit is not None:
+            layers.append(
+                alt.Chart(alt.InlineData(values=[{"limit": limit}]))
+                .mark_rule(color=INK, strokeDash=[4, 3], strokeWidth=1)
+                .encode(y=alt.Y("limit:Q", title=axis, scale=scale))
+            )
+        return alt.layer(*layers).properties(width=width, height=height, title=self._heading(setting, note))
+
+    def _details(
+        self, *pairs: tuple[pl.DataFrame | None, pl.DataFrame | None]
+    ) -> tuple[tuple[list[dict[str, float]], dict[str, Any]], ...]:
+        """Return the samples behind drawn series, of which a page shows windows of time; none for files."""
+        if self.width != "container":
+            return ()
+        return tuple(
+            (rows(drawn), found)
+            for drawn, samples in pairs
+            if drawn is not None and samples is not None and (found := detail(samples)) is not None
+        )
