@@ -54,6 +54,7 @@ NAV: dict[str, list[str]] = {
         "algorithms",
         "cli.md",
         "results.md",
+        "reports.md",
         "qoe.md",
         "series.md",
         "glossary.md",

@@ -10,7 +10,7 @@ from playwright.sync_api import Browser, ConsoleMessage, Page, Request
 import bentpipe as bp
 from bentpipe.models import markov_result
 from bentpipe.report.charts import figures
-from bentpipe.report.comparison import render, write_figures
+from bentpipe.report.comparison import render, report_figures, write_figures
 from bentpipe.report.traces import trace_figures
 
 FIGURES = {
@@ -24,6 +24,8 @@ FIGURES = {
     "queue-distribution",
     "goodput",
     "completion-time",
+    "states",
+    "flows",
 }
 
 
@@ -62,8 +64,9 @@ def test_all_charts_draw_offline_without_errors(browser: Browser, report: Path, 
     assert requests == [report.as_uri()]
     assert {figure.get_attribute("id") for figure in page.query_selector_all("figure")} == FIGURES
     charts = page.query_selector_all("[data-chart]")
-    # Per setting: three over time, one of drop runs and two in the window; five others.
-    assert len(charts) == 3 * 3 + 3 + 2 * 3 + 5
+    # Per setting: three over time, one of drop runs, two in the window and one of flows; the states
+    # of RED, AVQ and AVQRED that change (the presets' virtual capacities do not); five others.
+    assert len(charts) == 3 * 3 + 3 + 2 * 3 + 3 + (2 + 1 + 2) + 5
     for chart in charts:
         svg = chart.query_selector("svg")
         assert svg is not None
@@ -179,7 +182,7 @@ def test_same_result_gives_the_same_report(result: bp.Result) -> None:
 
 def test_figures_are_written_as_files(result: bp.Result, tmp_path: Path) -> None:
     paths = write_figures(result, tmp_path / "figures", ["svg", "png", "pdf"])
-    assert len(paths) == 3 * len(figures(result))
+    assert len(paths) == 3 * len(report_figures(result))
     beginnings = {"svg": b"<svg", "png": b"\x89PNG", "pdf": b"%PDF"}
     for path in paths:
         content = path.read_bytes()
@@ -190,7 +193,7 @@ def test_figures_are_written_as_files(result: bp.Result, tmp_path: Path) -> None
 
 
 def test_captions_state_the_runs(result: bp.Result) -> None:
-    for figure in figures(result):
+    for figure in report_figures(result):
         assert figure.caption.endswith("."), figure.name
         assert re.search(r"run|seed", figure.caption), figure.name
 

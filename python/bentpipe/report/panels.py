@@ -38,6 +38,7 @@ CONFIG: dict[str, Any] = {
     "axisY": {"domain": False, "ticks": False, "minExtent": 34, "tickCount": 4},
     "legend": {
         "labelColor": INK,
+        "titleColor": INK,
         "labelFontSize": 12,
         "orient": "top",
         "direction": "horizontal",
@@ -46,6 +47,8 @@ CONFIG: dict[str, Any] = {
         "padding": 0,
         "offset": 8,
     },
+    "rule": {"color": INK},
+    "text": {"color": INK},
     "title": {"anchor": "start", "color": INK, "fontSize": 13, "fontWeight": 600, "offset": 6},
 }
 
