@@ -1,4 +1,4 @@
-// What the tests of pages measure in the browser.
+// Measurements in the browser for the tests of pages.
 
 // Containers whose content does not fit.
 function overflowing() {

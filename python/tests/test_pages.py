@@ -23,7 +23,7 @@ PAPER_WIDTH = 703
 SHORT = {"run.duration": "4 s", "run.warmup": "2 s"}
 
 SCRIPT = (Path(__file__).parent / "pages.js").read_text(encoding="utf-8")
-"""What the tests measure in the browser."""
+"""Measurements in the browser."""
 
 
 @pytest.fixture(scope="module")
