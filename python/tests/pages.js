@@ -71,6 +71,12 @@ function folded() {
   return [...document.querySelectorAll("details > :not(summary)")].filter((part) => !part.checkVisibility()).length;
 }
 
+// Number of cells that could cover others; on paper, such a cell is drawn over its neighbour.
+function sticky() {
+  return [...document.querySelectorAll("th, th > span")]
+    .filter((cell) => getComputedStyle(cell).position === "sticky").length;
+}
+
 // Right edges of all charts.
 function edges() {
   return [...document.querySelectorAll(".chart svg")].map((svg) => svg.getBoundingClientRect().right);

@@ -116,6 +116,7 @@ def test_page_fits_every_width_scheme_and_paper(browser: Browser, pages: dict[st
     assert page.evaluate("overflowing()") == []
     assert page.evaluate("getComputedStyle(document.body).color") == "rgb(31, 41, 51)"
     assert page.evaluate("folded()") == 0
+    assert page.evaluate("sticky()") == 0
     assert max(page.evaluate("edges()"), default=0) <= PAPER_WIDTH + 1
     assert page.evaluate("labels('operating-points').pairs") == []
     page = opened.show(1400, "light")
@@ -213,3 +214,15 @@ def test_citations_are_linked_and_spelt_out() -> None:
     assert set(cited) == {"B07", "BB", "R11"}
     assert "PhD dissertation, 2007" in cited["B07"]
     assert set(SOURCES) == {"B07", "BB", "JM", "R11"}
+
+
+def test_metrics_with_the_same_values_share_a_row(browser: Browser, pages: dict[str, Path]) -> None:
+    """A gateway that only drops at its mark point has one value for four rates."""
+    page = Opened(browser, pages["run"]).page
+    heads = page.locator("table.metrics:not(.ranking)").first.locator("tbody th[scope=row]").all()
+    names = [head.inner_text().split("\n") for head in heads]
+    joined = next(each for each in names if "Drop rate" in each)
+    assert {"Drop rate", "Loss rate", "Dropped at the receive queue", "Mark rate"} <= set(joined)
+    # Every metric is still in the table.
+    assert sum(map(len, names)) == page.locator("dl.glossary:not(.sources) dt").count()
+    page.close()

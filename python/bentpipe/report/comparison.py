@@ -1,6 +1,6 @@
 """The report of a comparison: one HTML file that opens offline, and its figures as files for papers."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -88,7 +88,7 @@ def render(result: Result) -> str:
         methods=_methods(result),
         runs=plural(len(result.seeds), "run"),
         summary=_summary(result),
-        groups=_merged(_metric_rows(result)),
+        groups=_metric_rows(result),
         printed=_has_printed(result),
         calibrated=any(row["calibrated"] for row in manifest["printed"]),
         sources=sorted({row["source"] for row in manifest["printed"] if row["source"]}),
@@ -131,26 +131,23 @@ def _verdict(result: Result) -> list[str]:
     return lines + findings(result)
 
 
-def _merged(groups: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the table of metrics with identical rows of a group as one, with all their metrics.
+def _merged(rows: Sequence[Mapping[str, Any]], group: str = "") -> list[dict[str, Any]]:
+    """Return the rows of a table of metrics with identical ones as one, with all their `metrics`.
 
     Rows that are zero under every setting are only merged with their neighbours: they often have nothing else
-    in common.
+    in common. Labels lose the name of their `group`.
     """
-    merged = []
-    for group in groups:
-        found: dict[str, dict[str, Any]] = {}
-        before, run = "", 0
-        for row in group["rows"]:
-            same = script_json([row["metric"].unit, row["cells"]])
-            run += same != before
-            before = same
-            zero = all(set(cell["value"]) <= set("0, ") for cell in row["cells"])
-            entry = found.setdefault(f"{same}{run if zero else ''}", {"metrics": [], "cells": row["cells"]})
-            label = row["metric"].label.removeprefix(f"{group['name']}: ")
-            entry["metrics"].append({"metric": row["metric"], "label": label[:1].upper() + label[1:]})
-        merged.append({"name": group["name"], "rows": list(found.values())})
-    return merged
+    found: dict[str, dict[str, Any]] = {}
+    before, run = "", 0
+    for row in rows:
+        same = script_json([row["metric"].unit, row["cells"]])
+        run += same != before
+        before = same
+        zero = all(set(cell["text"]) <= set("0 ,±") for cell in row["cells"])
+        entry = found.setdefault(f"{same}{run if zero else ''}", {"metrics": [], "cells": row["cells"]})
+        label = row["metric"].label.removeprefix(f"{group}: ")
+        entry["metrics"].append({"metric": row["metric"], "label": label[:1].upper() + label[1:]})
+    return list(found.values())
 
 
 def _limited(result: Result) -> dict[str, Any] | None:
@@ -400,14 +397,14 @@ def _metric_rows(result: Result) -> list[dict[str, Any]]:
                 continue
             cells = [
                 {
-                    "value": measured(stats[setting, metric.name]),
+                    "text": measured(stats[setting, metric.name]),
                     "note": stats[setting, metric.name]["note"] or "",
                     "printed": _printed(result, setting, metric),
                 }
                 for setting in result.settings
             ]
             rows.append({"metric": metric, "cells": cells})
-        groups.append({"name": group, "rows": rows})
+        groups.append({"name": group, "rows": _merged(rows, group)})
     return groups
 
 
@@ -453,7 +450,7 @@ def _difference_rows(result: Result) -> dict[str, Any] | None:
     return {
         "baseline": result.settings[0],
         "others": others,
-        "rows": rows,
+        "rows": _merged(rows),
         "family": family,
         "alone": alone,
         "certain": certain,

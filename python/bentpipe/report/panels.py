@@ -34,7 +34,7 @@ CONFIG: dict[str, Any] = {
         "tickSize": 4,
         "titlePadding": 8,
     },
-    "axisX": {"grid": False, "labelFlush": False, "tickCount": 8, "labelOverlap": True},
+    "axisX": {"grid": False, "labelFlush": False, "tickCount": 8, "labelOverlap": True, "labelSeparation": 4},
     "axisY": {"domain": False, "ticks": False, "minExtent": 34, "tickCount": 4},
     "legend": {
         "labelColor": INK,
