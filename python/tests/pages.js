@@ -28,7 +28,7 @@ function contrast(one, other) {
 function behind(element) {
   // The number in a cell of a map lies on the cell.
   const marks = element.closest(".mark-text.role-mark")?.querySelectorAll("text");
-  const cells = marks && element.closest(".chart").querySelectorAll(".mark-rect.role-mark path");
+  const cells = marks && [...element.closest(".chart").querySelectorAll(".mark-rect.role-mark path")].slice(-marks.length);
   if (marks && cells.length === marks.length) return getComputedStyle(cells[[...marks].indexOf(element)]).fill;
   for (let each = element; each; each = each.parentElement) {
     const colour = getComputedStyle(each).backgroundColor;

@@ -12,8 +12,10 @@ from playwright.sync_api import Browser, Page
 
 import bentpipe as bp
 from bentpipe.models import markov_result
+from bentpipe.models.stability import stability_map
 from bentpipe.report.colours import DARK, INK, MUTED, PALETTE, PAPER, text_colour
 from bentpipe.report.sources import SOURCES, linked
+from bentpipe.report.stability import write_map
 from bentpipe.reproduction import papers, reproduce
 from bentpipe.reproduction.experiments import CLAIMS
 
@@ -56,6 +58,8 @@ def pages(six: bp.Result, tmp_path_factory: pytest.TempPathFactory) -> dict[str,
     text = (copied / CLAIMS).read_text()
     (copied / CLAIMS).write_text(re.sub(r'("run.duration" = )"\d+ s"', r'\1"60 s"', text))
     (judged,) = reproduce([copied], quick=True, only=["table-1", "phase"], out=folder / "judged")
+    axes = [("round_trip", [0.2, 0.4]), ("connections", [40.0, 60.0])]
+    write_map(stability_map(dumbbell, x=axes[0], y=axes[1], settings=["pi", "red"]), folder)
     found = {
         "compare": six.report(folder / "compare.html"),
         "run": bp.run(small, out=folder / "run").report(folder / "run.html"),
@@ -66,6 +70,7 @@ def pages(six: bp.Result, tmp_path_factory: pytest.TempPathFactory) -> dict[str,
         "model": both.model.report(folder / "model.html"),
         "markov": markov_result.solve(bp.load("mmpp-queue"), ["drop tail"]).report(folder / "markov.html"),
         "reproduce": judged.report,
+        "stability": folder / "map.html",
     }
     return {name: Path(path) for name, path in found.items()}
 
@@ -93,7 +98,7 @@ class Opened:
         return self.page
 
 
-KINDS = ("compare", "run", "sweep", "tune", "advise", "validate", "model", "markov", "reproduce")
+KINDS = ("compare", "run", "sweep", "tune", "advise", "validate", "model", "markov", "reproduce", "stability")
 
 
 @pytest.mark.parametrize("kind", KINDS)

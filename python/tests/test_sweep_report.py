@@ -109,7 +109,7 @@ def test_two_factors_are_maps_with_a_common_scale(tmp_path: Path) -> None:
     vary = {"gateway.aqm.w_q": "0.02,0.2,0.1", "gateway.aqm.max_p": "0.5,0.1"}
     figure, specs = drawn(swept(tmp_path / "s", vary))
     assert [spec["title"]["text"] for spec in specs] == ["red", "ared"]
-    scales = [spec["layer"][0]["encoding"]["color"]["condition"]["scale"]["domain"] for spec in specs]
+    scales = [spec["layer"][1]["encoding"]["color"]["scale"]["domain"] for spec in specs]
     assert scales[0] == scales[1] == pytest.approx([10 * 0.02 + 0.1 + 2, 10 * 0.2 + 0.5 + 2])
     assert specs[0]["layer"][0]["encoding"]["x"]["sort"] == ["0.02", "0.1", "0.2"]
     assert specs[0]["layer"][0]["encoding"]["y"]["sort"] == ["0.5", "0.1"]

@@ -1,6 +1,5 @@
 """The stability map: phase margins, the border of stability, and the simulator's queue."""
 
-import html
 import itertools
 from pathlib import Path
 from typing import Any
@@ -8,24 +7,26 @@ from typing import Any
 import altair as alt
 import polars as pl
 
-from bentpipe import files
+from bentpipe import _core, files
 from bentpipe.models.stability import Axis, StabilityMap
-from bentpipe.report.colours import INK, MUTED
+from bentpipe.report.colours import MUTED
 from bentpipe.report.comparison import picture
-from bentpipe.report.panels import Drawing, Figure, Panel
+from bentpipe.report.pages import page
+from bentpipe.report.panels import Drawing, Figure, Panel, Width
 
 __all__ = ["write_map"]
 
 _UNSTABLE, _NEUTRAL, _STABLE, _NONE = "#d55e00", "#fff", "#0072b2", "#b8bfc7"
+_LINE = "#111"
+"""Colour of lines on the map, which is the same in the light and the dark scheme."""
 _LEAST, _MOST = -90.0, 90.0
 _WIDTH, _HEIGHT = 270, 250
 
 
 def write_map(found: StabilityMap, folder: Path) -> None:
     """Write the map to `folder`, as a figure and as a page."""
-    drawn = picture(_figure(found))
-    files.write(folder / "map.svg", drawn)
-    files.write(folder / "map.html", _page(found, drawn).encode())
+    files.write(folder / "map.svg", picture(_figure(found)))
+    files.write(folder / "map.html", _page(found).encode())
 
 
 def _caption(found: StabilityMap) -> str:
@@ -43,12 +44,12 @@ def _caption(found: StabilityMap) -> str:
     return text
 
 
-def _figure(found: StabilityMap) -> Figure:
+def _figure(found: StabilityMap, width: Width = _WIDTH) -> Figure:
     panels = tuple(
-        Panel(_panel(found, setting, number, last=len(found.settings) - 1))
+        Panel(_panel(found, setting, number, last=len(found.settings) - 1, width=width))
         for number, setting in enumerate(found.settings)
     )
-    return Figure("map", "Stability", _caption(found), panels, columns=3)
+    return Figure("map", "Stability", _caption(found), panels, columns=min(3, len(panels)))
 
 
 def _values(found: StabilityMap, axis: Axis) -> list[float]:
@@ -64,7 +65,7 @@ def _edges(values: list[float]) -> list[tuple[float, float]]:
     return list(itertools.pairwise(ends))
 
 
-def _panel(found: StabilityMap, setting: str, number: int, last: int) -> Drawing:
+def _panel(found: StabilityMap, setting: str, number: int, last: int, width: Width) -> Drawing:
     xs, ys = _values(found, found.x), _values(found, found.y)
     x_cells = dict(zip(xs, _edges(xs), strict=True))
     y_cells = dict(zip(ys, _edges(ys), strict=True))
@@ -102,25 +103,19 @@ def _panel(found: StabilityMap, setting: str, number: int, last: int) -> Drawing
         titleLimit=400,
         symbolSize=100,
     )
-    colour = alt.condition(
-        "isValid(datum.margin)",
-        alt.Color("margin:Q", scale=scale, legend=legend if number == 0 else None),
-        alt.value(_NONE),
-    )
-    where = {"x": x_axis, "y": y_axis}
-    layers: list[alt.Chart] = [
-        alt.Chart(alt.InlineData(values=cells))
-        .mark_rect()
-        .encode(**where, x2="x2:Q", y2="y2:Q", color=colour)
-    ]
+    colour = alt.Color("margin:Q", scale=scale, legend=legend if number == 0 or not found.simulated else None)
+    where: dict[str, Any] = {"x": x_axis, "y": y_axis}
+    base = alt.Chart(alt.InlineData(values=cells)).encode(**where, x2="x2:Q", y2="y2:Q")
+    # Cells without a margin are left out of the second layer.
+    layers: list[alt.Chart] = [base.mark_rect(color=_NONE), base.mark_rect().encode(color=colour)]
     border = _border(state, [x_cells[x] for x in xs], [y_cells[y] for y in ys])
     if border:
-        line = alt.Chart(alt.InlineData(values=border)).mark_rule(strokeWidth=2.2, color=INK)
+        line = alt.Chart(alt.InlineData(values=border)).mark_rule(strokeWidth=2.2, color=_LINE)
         layers.append(line.encode(**where, x2="x2:Q", y2="y2:Q"))
     layers += _circles(found, setting, where, size=number == min(1, last), swing=number == min(2, last))
     heading = alt.TitleParams(text=setting, subtitle=_subtitle(found, setting), subtitleColor=MUTED)
     layered = alt.layer(*layers).resolve_scale(size="independent", fill="independent", color="independent")
-    drawing: alt.LayerChart = layered.properties(width=_WIDTH, height=_HEIGHT, title=heading)
+    drawing: alt.LayerChart = layered.properties(width=width, height=_HEIGHT, title=heading)
     return drawing
 
 
@@ -179,7 +174,7 @@ def _circles(
         titleLimit=400,
         symbolType="circle",
         symbolFillColor="#fff",
-        symbolStrokeColor=INK,
+        symbolStrokeColor=_LINE,
         symbolStrokeWidth=1.2,
     )
     by_size = alt.Size(
@@ -191,17 +186,16 @@ def _circles(
         scale=alt.Scale(domain=[0.0, 0.8], range=["#fff", "#000"], clamp=True, interpolate="rgb"),
         legend=fills if swing else None,
     )
-    marks = alt.Chart(alt.InlineData(values=points)).mark_point(stroke=INK, strokeWidth=1.2, opacity=1.0)
+    marks = alt.Chart(alt.InlineData(values=points)).mark_point(stroke=_LINE, strokeWidth=1.2, opacity=1.0)
     return [marks.encode(**where, size=by_size, fill=by_fill)]
 
 
-def _page(found: StabilityMap, drawn: bytes) -> str:
-    """Return a page with the drawn map, which opens offline."""
-    title = html.escape(f"Stability of {found.scenario}")
-    return (
-        "<!doctype html>\n"
-        f'<html lang="en"><head><meta charset="utf-8"><title>{title}</title>\n'
-        "<style>body{font:15px/1.5 Inter,'Helvetica Neue',Arial,sans-serif;color:#1f2933;max-width:1100px;"
-        "margin:2em auto;padding:0 1em}svg{max-width:100%;height:auto}</style></head>\n"
-        f"<body><h1>{title}</h1>\n<p>{html.escape(_caption(found))}</p>\n{drawn.decode()}\n</body></html>\n"
+def _page(found: StabilityMap) -> str:
+    """Return the page of a map, which opens offline."""
+    return page(
+        "stability.html.j2",
+        [_figure(found, "container")],
+        title=f"Stability of {found.scenario}",
+        kicker=f"Bentpipe {_core.__version__}",
+        verdict=[f"{setting}: {_subtitle(found, setting)}." for setting in found.settings],
     )

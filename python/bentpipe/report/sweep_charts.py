@@ -368,10 +368,9 @@ class _Charts:
             if self.settings.index(name) < columns
             else None,
         )
-        heat = base.mark_rect(stroke=PAPER, strokeWidth=1).encode(
-            color=alt.condition("isValid(datum.mean)", colour, alt.value(_NONE))
-        )
-        layers: list[alt.Chart] = [heat]
+        # Cells without a mean are left out of the second layer.
+        heat = base.mark_rect(stroke=PAPER, strokeWidth=1)
+        layers: list[alt.Chart] = [heat.encode(color=alt.value(_NONE)), heat.encode(color=colour)]
         if written:
             layers.append(
                 base.mark_text(fontSize=11).encode(
