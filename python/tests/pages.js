@@ -77,6 +77,19 @@ function sticky() {
     .filter((cell) => getComputedStyle(cell).position === "sticky").length;
 }
 
+// Tables whose column of names leaves the view when they are scrolled.
+function lost() {
+  return [...document.querySelectorAll(".scroll")].filter((box) => {
+    box.scrollLeft = 120;
+    if (!box.checkVisibility() || box.scrollLeft < 60) return false;
+    const names = [...box.querySelectorAll("tbody tr:not(.group) > th:first-of-type, thead th.name, thead:not(:has(.name)) th:first-child")];
+    const left = box.getBoundingClientRect().left;
+    const gone = !names.length || names.some((name) => name.getBoundingClientRect().left < left - 1);
+    box.scrollLeft = 0;
+    return gone;
+  }).map((box) => box.querySelector("table").className);
+}
+
 // Right edges of all charts.
 function edges() {
   return [...document.querySelectorAll(".chart svg")].map((svg) => svg.getBoundingClientRect().right);

@@ -108,6 +108,7 @@ def test_page_fits_every_width_scheme_and_paper(browser: Browser, pages: dict[st
     for width in WIDTHS:
         page = opened.show(width)
         assert page.evaluate("document.documentElement.scrollWidth") <= width
+        assert page.evaluate("lost()") == []
         wide = len(page.evaluate("overflowing()"))
         assert page.evaluate("labels('operating-points').pairs") == []
     # At the widest, nothing is hidden.

@@ -94,6 +94,7 @@ class _Charts(ResultCharts):
         more = len(self.all) - len(self.settings)
         return (
             f" The {len(self.settings)} best by rank are coloured; the other figures show only these."
+            " Point at a dot without a name to see it."
             if more
             else ""
         )
