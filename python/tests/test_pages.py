@@ -152,7 +152,7 @@ def test_pdf_opens_details_and_closes_them_again(browser: Browser, pages: dict[s
     page.close()
 
 
-def test_all_time_series_follow_one_window(browser: Browser, pages: dict[str, Path]) -> None:
+def test_all_time_series_follow_one_window(browser: Browser, six: bp.Result, pages: dict[str, Path]) -> None:
     opened = Opened(browser, pages["compare"])
     page = opened.page
     home = page.evaluate("spans()")
@@ -176,6 +176,10 @@ def test_all_time_series_follow_one_window(browser: Browser, pages: dict[str, Pa
     times = [row["time"] for row in page.evaluate("drawn('queue')")]
     assert len(times) == pytest.approx((high - low) / 0.1, abs=3)
     assert low - 0.25 < times[0] < low + 0.1
+    series = six.one("series", six.settings[0], six.seeds[0]).select("time", "transmit_queue")
+    samples = {round(time, 3): queue for time, queue in series.iter_rows()}
+    for row in page.evaluate("drawn('queue')"):
+        assert row["mean"] == pytest.approx(samples[round(row["time"], 3)], abs=0.1)
     # A window can also be typed, and a double click shows the whole run.
     page.fill("form.window input[name=from]", "1.75")
     page.press("form.window input[name=from]", "Enter")
