@@ -465,9 +465,9 @@ class _Charts(ResultCharts):
         )
         caption = (
             f"Number of runs of consecutive drops at the mark point by length, {self._all_runs} (logarithmic"
-            f" scale; {_without(self.settings, known)}). The dashed line is the geometric distribution for"
-            " independent drops at the same rate:"
+            " scale). The dashed line is the geometric distribution for independent drops at the same rate:"
             f" bars above it on the right are bursts, a sign of global synchronization.{cut}"
+            f"{_without(self.settings, known)}"
         )
         return Figure("drop-runs", "Runs of consecutive drops", caption, tuple(panels))
 
@@ -610,7 +610,7 @@ def _cross(axis: str, found: dict[str, Any]) -> dict[str, float]:
 
 def _without(settings: Sequence[str], drawn: Sequence[str]) -> str:
     names = [name for name in settings if name not in drawn]
-    return f"no drops: {', '.join(names)}" if names else "every setting drops"
+    return f" No drops: {', '.join(names)}." if names else ""
 
 
 def _plain(value: object) -> str:

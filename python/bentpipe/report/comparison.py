@@ -104,7 +104,7 @@ def render(result: Result) -> str:
 def _verdict(result: Result) -> list[str]:
     """Return the sentences that a page begins with: the first by rank, then who is served best.
 
-    A single setting has its throughput, queueing delay and loss rate instead.
+    A single setting has its throughput, queueing delay and loss rate, and the grade of each class.
     """
     if len(result.settings) == 1:
         parts = []
@@ -113,7 +113,8 @@ def _verdict(result: Result) -> list[str]:
             if row["mean"] is not None:
                 label = next(metric.label for metric in METRICS if metric.name == name)
                 parts.append(f"{uncapitalized(label)} {number(row['mean'])} {row['unit']}".rstrip())
-        return [f"{result.settings[0]}: {'; '.join(parts)}."] if parts else []
+        graded = [_graded(each) for row in _served(result) for each in row if each["text"] != "–"]
+        return [f"{result.settings[0]}: {'; '.join(parts)}."] * bool(parts) + graded
     lines = []
     if len(result.settings) > 2:
         ranked = ranking(result)
@@ -129,6 +130,13 @@ def _verdict(result: Result) -> list[str]:
             " significant."
         )
     return lines + findings(result)
+
+
+def _graded(found: Mapping[str, Any]) -> str:
+    """Return what a class gets and its grade as a sentence."""
+    service, grade = found["service"], found["grade"]
+    text = f"{service.traffic_class}: {found['figure']} {found['text']} {service.metric.unit}".rstrip()
+    return f"{text}, {grade}." if grade else f"{text}."
 
 
 def _merged(rows: Sequence[Mapping[str, Any]], group: str = "") -> list[dict[str, Any]]:
