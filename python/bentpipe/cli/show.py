@@ -19,6 +19,7 @@ from bentpipe.cli.options import (
     scenario_options,
     setting_names,
 )
+from bentpipe.cli.schema import published
 from bentpipe.errors import UsageError
 from bentpipe.format import brief, number, paragraphs
 from bentpipe.models.validation import is_validation, open_validation
@@ -27,7 +28,7 @@ from bentpipe.runs.plan import shipped, under
 from bentpipe.runs.result import Result
 from bentpipe.stats.class_metrics import CLASS_METRICS, ClassMetric
 from bentpipe.stats.metrics import METRICS, Metric
-from bentpipe.sweeps.file import SCHEMA, request, shipped_sweeps
+from bentpipe.sweeps.file import request, shipped_sweeps
 from bentpipe.sweeps.result import SweepResult, is_sweep
 from bentpipe.tuning.result import is_tune, open_tune
 
@@ -462,5 +463,8 @@ def schema(what: str) -> None:
     Examples:
       bentpipe schema > scenario.schema.json
       bentpipe schema sweep > sweep.schema.json
+
+    An editor with TOML support checks and completes a file whose first line is
+    `#:schema ./scenario.schema.json`, if the schema lies beside it.
     """
-    click.echo(_core.schema() if what == "scenario" else json.dumps(SCHEMA, indent=2, ensure_ascii=False))
+    click.echo(published(what), nl=False)

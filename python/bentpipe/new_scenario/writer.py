@@ -110,6 +110,7 @@ class _Plan:
             *([f"a day of {_DAY} min"] if a.profile else []),
         ]
         lines = [
+            "#:schema ./scenario.schema.json",
             f"# {people} behind a {a.orbit.title} satellite: {rates}. Written by:",
             "#",
             *_command_lines(command(a)),
