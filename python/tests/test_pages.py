@@ -93,8 +93,9 @@ class Opened:
         """Return the page at a width, in a colour scheme and for a medium."""
         self.page.emulate_media(color_scheme=scheme, media=media)  # type: ignore[arg-type]
         self.page.set_viewport_size({"width": width, "height": 900})
-        # Two frames: one for the layout, one for what charts do after it.
-        self.page.evaluate("() => new Promise((done) => requestAnimationFrame(() => setTimeout(done, 50)))")
+        # Charts take their width, and labels their places, after the layout.
+        self.page.wait_for_function("edges().every((edge) => edge <= innerWidth + 1)")
+        self.page.wait_for_function("labels('operating-points').pairs.length === 0")
         return self.page
 
 
@@ -102,7 +103,9 @@ KINDS = ("compare", "run", "sweep", "tune", "advise", "validate", "model", "mark
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_page_fits_every_width_scheme_and_paper(browser: Browser, pages: dict[str, Path], kind: str) -> None:
+def test_page_fits_every_width_scheme_and_paper(
+    browser: Browser, six: bp.Result, pages: dict[str, Path], kind: str
+) -> None:
     opened = Opened(browser, pages[kind])
     wide = 0
     for width in WIDTHS:
@@ -110,9 +113,9 @@ def test_page_fits_every_width_scheme_and_paper(browser: Browser, pages: dict[st
         assert page.evaluate("document.documentElement.scrollWidth") <= width
         assert page.evaluate("lost()") == []
         wide = len(page.evaluate("overflowing()"))
-        assert page.evaluate("labels('operating-points').pairs") == []
-    # At the widest, nothing is hidden.
+    # At the widest, nothing is hidden, and every point has its label.
     assert wide == 0
+    assert kind != "compare" or set(six.settings) <= set(page.evaluate("labels('operating-points').names"))
     for scheme in ("light", "dark"):
         assert opened.show(900, scheme).evaluate("faint()") == []
     # On paper: all columns, all parameters, light colours even in a dark scheme.
@@ -124,9 +127,8 @@ def test_page_fits_every_width_scheme_and_paper(browser: Browser, pages: dict[st
     assert page.evaluate("folded()") == 0
     assert page.evaluate("sticky()") == 0
     assert max(page.evaluate("edges()"), default=0) <= PAPER_WIDTH + 1
-    assert page.evaluate("labels('operating-points').pairs") == []
     page = opened.show(1400, "light")
-    assert page.locator("details:not([open])").count() == closed
+    page.wait_for_function(f"document.querySelectorAll('details:not([open])').length === {closed}")
     # The verdict is the first text below the title; the contents lead to every section.
     assert page.locator("h1 + .answer").inner_text().strip()
     links = page.evaluate("[...document.querySelectorAll('.contents a')].map((a) => a.hash.slice(1))")
@@ -167,7 +169,7 @@ def test_all_time_series_follow_one_window(browser: Browser, six: bp.Result, pag
     page.mouse.down()
     page.mouse.move(box["x"] + box["width"] * 0.6, y, steps=3)
     page.mouse.up()
-    page.wait_for_timeout(300)
+    page.wait_for_function("new Set(spans().map(String)).size === 1 && spans()[0][0] > 0")
     chosen = page.evaluate("spans()")
     assert len({tuple(span) for span in chosen}) == 1
     low, high = chosen[0]
@@ -183,12 +185,12 @@ def test_all_time_series_follow_one_window(browser: Browser, six: bp.Result, pag
     # A window can also be typed, and a double click shows the whole run.
     page.fill("form.window input[name=from]", "1.75")
     page.press("form.window input[name=from]", "Enter")
-    page.wait_for_timeout(300)
+    page.wait_for_function("spans().every((span) => span[0] === 1.75)")
     assert {tuple(round(end, 2) for end in span) for span in page.evaluate("spans()")} == {
         (1.75, round(high, 2))
     }
     figure.dblclick()
-    page.wait_for_timeout(300)
+    page.wait_for_function("spans().every((span) => span[0] === 0)")
     assert page.evaluate("spans()") == home
     assert opened.complaints == []
     page.close()
