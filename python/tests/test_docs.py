@@ -1,10 +1,8 @@
 import doctest
 import json
 import re
-import shlex
 from pathlib import Path
 
-import click
 import pytest
 from conftest import ROOT
 
@@ -13,7 +11,6 @@ import architecture_figure
 import bentpipe
 import reference
 from bentpipe import _core
-from bentpipe.cli.app import cli
 
 DOCS = ROOT / "docs"
 
@@ -199,24 +196,8 @@ PAGES = [
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_commands_and_links_in_the_docs_exist(page: str) -> None:
-    text = (ROOT / page).read_text(encoding="utf-8").replace("\\\n", " ")
-    for line in re.findall(r"^ *(?:\$ )?(bentpipe .*)$", text, flags=re.MULTILINE):
-        words = shlex.split(line.split("  #")[0])
-        command = cli.commands.get(words[1])
-        assert command is not None or words[1].startswith("-"), line
-        if isinstance(command, click.Group):
-            default = getattr(command, "default", "")
-            command = command.commands.get(words[2]) or command.commands.get(default) or command
-        if command is not None:
-            known = {
-                option
-                for each in command.params
-                if isinstance(each, click.Option)
-                for option in (*each.opts, *each.secondary_opts)
-            }
-            used = {word for word in words[2:] if word.startswith("--")}
-            assert used <= known | {"--help"}, line
+def test_links_in_the_docs_exist(page: str) -> None:
+    text = (ROOT / page).read_text(encoding="utf-8")
     for target in re.findall(r"\]\(([^)#]+)\)", text):
         if not target.startswith("http"):
             assert ((ROOT / page).parent / target).exists(), target
