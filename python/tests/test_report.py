@@ -250,3 +250,18 @@ def test_changing_capacity_is_drawn(tmp_path: Path) -> None:
     result.report(tmp_path / "report.html")
     report = (tmp_path / "report.html").read_text(encoding="utf-8")
     assert "step-after" in report
+
+
+def test_result_of_an_earlier_version_has_a_report(
+    result: bp.Result, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Earlier versions wrote flows without classes and playback, and drops without flows."""
+    recorded = type(result).one
+    missing = ["class", "delay", "playback_until", "playback_bitrate"]
+
+    def one(of: bp.Result, table: str, setting: str, seed: int) -> pl.DataFrame:
+        found = recorded(of, table, setting, seed)
+        return found.drop(missing if table == "flows" else ["flow"] if table == "drops" else [], strict=False)
+
+    monkeypatch.setattr(type(result), "one", one)
+    assert {"flows", "states"} <= {figure.name for figure in report_figures(result)}

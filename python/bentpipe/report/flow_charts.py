@@ -50,14 +50,16 @@ class _FlowCharts(ResultCharts):
         super().__init__(result, width)
         names: dict[str, None] = {}
         for setting in self.settings:
-            flows = result.one("flows", setting, self.seed)
-            names |= dict.fromkeys(flows["class"].cast(pl.String).drop_nulls().unique(maintain_order=True))
-        self.classes = [name for name in result.classes if name in names]
+            flows = self._flows(setting, self.seed)
+            names |= dict.fromkeys(flows["class"].drop_nulls().unique(maintain_order=True))
+        self.classes = [name for name in result.classes if name in names] or list(names)
         self.shade = of_settings(self.classes, self.classes[: len(PALETTE)])
 
-    def _flows(self, setting: str) -> pl.DataFrame:
-        flows = self.result.one("flows", setting, self.seed)
-        return flows.with_columns(pl.col("class").cast(pl.String))
+    def _flows(self, setting: str, seed: int) -> pl.DataFrame:
+        """Return the flows of a run; those of an earlier version have the name of their traffic as class."""
+        flows = self.result.one("flows", setting, seed)
+        name = "class" if "class" in flows.columns else "traffic"
+        return flows.with_columns(pl.col(name).cast(pl.String).alias("class"))
 
     def _time(self, *, last: bool) -> alt.X:
         title = "time since measuring began [s]" if last else None
@@ -77,8 +79,11 @@ class _FlowCharts(ResultCharts):
         slot = self.duration / _SLOTS
         counted: dict[str, pl.DataFrame] = {}
         for setting in self.settings:
-            drops = self.result.one("drops", setting, self.seed).select("time", "flow")
-            found = drops.join(self._flows(setting).select("flow", "class"), on="flow", how="inner")
+            drops = self.result.one("drops", setting, self.seed)
+            if "flow" not in drops.columns:
+                continue
+            flows = self._flows(setting, self.seed).select("flow", "class")
+            found = drops.select("time", "flow").join(flows, on="flow", how="inner")
             if len(found):
                 counted[setting] = (
                     found.group_by("class", (pl.col("time") / slot).floor().cast(pl.Int64).alias("slot"))
@@ -123,7 +128,7 @@ class _FlowCharts(ResultCharts):
         found: dict[str, pl.DataFrame] = {}
         cut = False
         for setting in self.settings:
-            known = self._flows(setting).filter(pl.col("goodput") * 1e-3 >= _LEAST)
+            known = self._flows(setting, self.seed).filter(pl.col("goodput") * 1e-3 >= _LEAST)
             if not len(known):
                 continue
             every = -(-len(known) // _FLOWS)
@@ -169,7 +174,7 @@ class _FlowCharts(ResultCharts):
         """Draw the rate that each viewing plays over time, a panel per setting; gaps are stalls."""
         found: dict[str, list[dict[str, Any]]] = {}
         for setting in self.settings:
-            flows = self._flows(setting)
+            flows = self._flows(setting, self.seed)
             if "playback_until" not in flows.columns:
                 continue
             rows: list[dict[str, Any]] = []
@@ -258,10 +263,11 @@ class _FlowCharts(ResultCharts):
 
     def _values(self, setting: str, traffic_class: str, column: str) -> pl.Series:
         """Return the known values of a column in all runs; of completion times, those while measuring."""
-        found = []
+        found = [pl.Series([], dtype=pl.Float64)]
         for seed in self.result.seeds:
-            flows = self.result.one("flows", setting, seed)
-            flows = flows.filter(pl.col("class").cast(pl.String) == traffic_class)
+            flows = self._flows(setting, seed).filter(pl.col("class") == traffic_class)
+            if column not in flows.columns:
+                continue
             if column == "completion_time":
                 flows = flows.filter(pl.col("completed") & (pl.col("closed") >= 0))
             found.append(flows[column].cast(pl.Float64).drop_nulls())
