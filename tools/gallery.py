@@ -168,6 +168,7 @@ def picture(entry: Entry, runs: dict[str, tuple[bp.Result, str]]) -> str:
 
 
 PEP = ("gateway.pep.split=[]",)
+DELAY = ('gateway.pep.delay="40 ms"',)
 NARROW, WIDE = (f'link.satellite.reverse.rate="{rate}"' for rate in ("32 kbps", "2 Mbps"))
 ENTRIES = [
     Entry(
@@ -238,6 +239,12 @@ ENTRIES = [
         "red-avqred", "byun2007-gateway", "Behind a PEP, RED 4 keeps a longer queue than AVQRED",
         "The mean queue is {first} packets under RED 4 and {last} packets under AVQRED.",
         "queue_mean", 1.3, of("RED 4", "AVQRED"), "transmit_queue", "40 s",
+    ),
+    Entry(
+        "swing", "byun2007-gateway", "40 ms between a gateway's queues: RED swings, AVQRED stays steady",
+        "The queue's standard deviation is {first} packets under RED 4 and {last} under AVQRED; the link of 20 Mbit/s"
+        " carries {throughput.first} and {throughput.last} Mbit/s.",
+        "queue_std", 1.8, (Case("RED 4", "", DELAY), Case("AVQRED", "", DELAY)), "transmit_queue", "40 s",
     ),
     Entry(
         "synchronization", "unsplit-udp", "Global synchronization: RED drops longer runs of packets",

@@ -37,7 +37,9 @@ COVERED = {
     ("docs/qoe.md", "python"): "python/tests/test_docs.py",
     ("docs/traffic.md", "toml"): "crates/scenario/tests/traces.rs",
     ("docs/transports.md", "toml"): "crates/scenario/tests/scenarios.rs",
+    ("docs/tutorial-aqm.md", "sh"): "python/tests/test_tutorials.py",
     ("docs/tutorial-first-answer.md", "sh"): "python/tests/test_tutorials.py",
+    ("docs/tutorial-paper.md", "sh"): "python/tests/test_tutorials.py",
     ("docs/tutorial-scenario.md", "diff"): "python/tests/test_tutorial.py",
     ("docs/tutorial-scenario.md", "toml"): "python/tests/test_tutorial.py",
 }
@@ -202,6 +204,7 @@ def run(line: str, words: list[str]) -> None:
     """Parse a command, and run it shortened unless it is listed as too long."""
     if "…" in line:
         return
+    words = words[: words.index(">")] if ">" in words else words
     name = parse(words)
     if any(re.match(pattern, line) for pattern in PARSED):
         return

@@ -8,6 +8,7 @@ import pytest
 from click.testing import CliRunner
 from conftest import ROOT
 
+import bentpipe as bp
 import gallery
 from bentpipe.cli.app import cli
 
@@ -42,3 +43,23 @@ def test_commands_run(entry: gallery.Entry, tmp_path: Path) -> None:
 def test_comparison_holds_on_another_seed(entry: gallery.Entry) -> None:
     first, last = gallery.claim(entry, entry.run(FRESH_SEED))
     assert first >= entry.factor * last
+
+
+SEEDS = [201, 202, 203]
+
+
+@pytest.mark.parametrize(("delay", "least", "most"), [("40 ms", 1.8, 10), ("20 ms", 1.2, 10), ("", 0.5, 1.3)])
+def test_red_swings_more_than_avqred_only_with_a_delay(delay: str, least: float, most: float) -> None:
+    """The README says for which delay between the gateway's queues RED's queue varies more than AVQRED's."""
+    changes = {"run.duration": "40 s"} | ({"gateway.pep.delay": delay} if delay else {})
+    result = bp.compare("byun2007-gateway", "RED 4,AVQRED", set=changes, runs=len(SEEDS), seed=SEEDS[0])
+    found = result.values()
+    for seed in range(len(SEEDS)):
+        red, avqred = (
+            {metric: float(found[setting][metric][seed] or 0) for metric in ("queue_std", "throughput")}
+            for setting in ("RED 4", "AVQRED")
+        )
+        assert least <= red["queue_std"] / avqred["queue_std"] <= most
+        if delay == "40 ms":
+            assert red["throughput"] < 20 * 2 / 3
+            assert avqred["throughput"] > 20 * 0.95
