@@ -193,6 +193,12 @@ ENTRIES = [
         "queue_delay_mean", 5, of("droptail", "fq_codel"),
     ),
     Entry(
+        "lte", "lte-cell", "LTE, a synthetic trace: DropTail delays packets by more than a second",
+        "The mean queueing delay is {first} ms under DropTail and {last} ms under FQ-CoDel, whose download gets"
+        " {download.goodput.last} Mbit/s instead of {download.goodput.first}.",
+        "queue_delay_mean", 20, of("droptail", "codel", "fq_codel"),
+    ),
+    Entry(
         "ship", "ship", "A ship: FQ-CoDel shortens the queue of the crew's traffic",
         "The mean queueing delay is {first} ms under DropTail and {last} ms under FQ-CoDel.",
         "queue_delay_mean", 1.5, of("droptail", "fq_codel"),
@@ -241,7 +247,7 @@ ENTRIES = [
         "queue_mean", 1.3, of("RED 4", "AVQRED"), "transmit_queue", "40 s",
     ),
     Entry(
-        "swing", "byun2007-gateway", "40 ms between a gateway's queues: RED swings, AVQRED stays steady",
+        "swing", "byun2007-gateway", "40 ms between a gateway's queues: RED swings and leaves the link idle",
         "The queue's standard deviation is {first} packets under RED 4 and {last} under AVQRED; the link of 20 Mbit/s"
         " carries {throughput.first} and {throughput.last} Mbit/s.",
         "queue_std", 1.8, (Case("RED 4", "", DELAY), Case("AVQRED", "", DELAY)), "transmit_queue", "40 s",

@@ -1,7 +1,9 @@
 """The gallery: its page and pictures, its commands, and its comparisons on another seed."""
 
+import math
 import re
 import shlex
+import statistics
 from pathlib import Path
 
 import pytest
@@ -10,6 +12,7 @@ from conftest import ROOT
 
 import bentpipe as bp
 import gallery
+import lte_trace
 from bentpipe.cli.app import cli
 
 DOCS = ROOT / "docs"
@@ -43,6 +46,21 @@ def test_commands_run(entry: gallery.Entry, tmp_path: Path) -> None:
 def test_comparison_holds_on_another_seed(entry: gallery.Entry) -> None:
     first, last = gallery.claim(entry, entry.run(FRESH_SEED))
     assert first >= entry.factor * last
+
+
+def test_synthetic_trace_is_the_generator_s_and_has_its_distribution() -> None:
+    """The rate over windows far below the correlation time has the stated median and deviation."""
+    times = list(lte_trace.opportunities())
+    assert [int(line) for line in lte_trace.FILE.read_text(encoding="utf-8").split()] == times
+    logs = []
+    for seed in range(2, 12):
+        counts = [0] * (10 * lte_trace.SECONDS + 1)
+        for time in lte_trace.opportunities(seed):
+            counts[time // 100] += 1
+        logs += [math.log(max(count, 0.5) * lte_trace.BITS / 0.1) for count in counts[:-1]]
+    # 300 s are about 150 independent values: standard errors of 0.05 and 0.035.
+    assert statistics.mean(logs) == pytest.approx(math.log(lte_trace.MEDIAN), abs=0.2)
+    assert statistics.stdev(logs) == pytest.approx(lte_trace.SIGMA, abs=0.14)
 
 
 SEEDS = [201, 202, 203]
