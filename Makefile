@@ -6,7 +6,7 @@ SHELL := bash
 MAKEFLAGS += --no-print-directory
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := help
-.PHONY: help run live live-programs live-packages unit-packages live-bench test test-often check check-rust check-python build-tests test-packages test-rust test-namespaces test-python test-recipes kernel coverage cluster cluster-costs bench fuzz fmt docs gallery choosing reproduction advice delay gateway-models series site lock setup clean
+.PHONY: help wheel deb static image run live live-programs live-packages unit-packages live-bench test test-often check check-rust check-python build-tests test-packages test-rust test-namespaces test-python test-recipes kernel coverage cluster cluster-costs bench fuzz fmt docs gallery choosing reproduction advice delay gateway-models series site lock setup clean
 
 PYTHON ?= python3
 VENV := .venv
@@ -51,6 +51,25 @@ live: $(CORE) $(LIVE) live-packages ## run a scenario on real connections, as ro
 	@$(BIN)/bentpipe compare live-smoke --settings red --runs 1 --out results/live-smoke-simulated --force >/dev/null
 	@$(BIN)/bentpipe compare results/live-smoke-simulated results/live-smoke --metric throughput,queue_mean,drop_rate,goodput_mean
 
+PACKAGES := target/package
+
+wheel: $(CORE) $(LIVE) ## build the wheel, with the live programs and man pages, and the source distribution: target/package
+	rm -f $(PACKAGES)/*.whl $(PACKAGES)/*.tar.gz
+	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/maturin build --release --locked --quiet --out $(PACKAGES) --compatibility pypi
+	$(BIN)/maturin sdist --out $(PACKAGES)
+
+deb: $(CORE) $(LIVE) ## build the Debian package of the live gateway: target/package
+	@$(BIN)/python tools/gateway_package.py deb python/bentpipe/bin/bentpipe-gateway $(PACKAGES)
+
+image: wheel ## build the container image for workers of a cluster with docker: bentpipe
+	cp requirements.txt $(PACKAGES)/
+	docker build --tag bentpipe --file deploy/Containerfile $(PACKAGES)
+
+HOST = $(shell rustc -vV | sed -n 's/host: //p')
+static: $(CORE) ## build the live gateway as one file without shared libraries: target/package, some minutes
+	RUSTFLAGS="-C target-feature=+crt-static" cargo build --locked --release --quiet --target $(HOST) -p bentpipe-gatewayd
+	@$(BIN)/python tools/gateway_package.py static target/$(HOST)/release/bentpipe-gateway $(PACKAGES)
+
 live-programs: $(LIVE) ## build the live gateway and the testbed of live runs
 
 live-bench: $(CORE) $(LIVE) live-packages ## benchmark the live gateway, as root, and renew docs/live-bench.md: half an hour (QUICK=1: five minutes, and only the terminal)
@@ -74,7 +93,7 @@ unit-packages:
 # Compilation comes first and alone, since cargo allows one build at a time. test-namespaces mostly waits for real time, so it runs
 # in parallel with test-python.
 test: $(CORE) $(LIVE) $(VENV)/.dev test-packages ## set up, run every linter and test, Rust and Python, and print the time of each part
-	@$(BIN)/python tools/run_parts.py "check-rust build-tests" "test-namespaces test-rust | check-python test-python | test-recipes"
+	@$(BIN)/python tools/run_parts.py "check-rust build-tests wheel" "test-namespaces test-rust | check-python test-python | test-recipes"
 
 RUNS ?= 10
 test-often: $(VENV)/.created ## run `make test` RUNS (10) times in fresh clones, every second one on a busy machine, and print the results: hours
@@ -162,6 +181,7 @@ fmt: $(VENV)/.dev ## format all code
 docs: $(CORE) ## renew the generated parts of the docs
 	$(BIN)/python tools/reference.py docs
 	$(BIN)/python tools/architecture_figure.py
+	$(BIN)/python tools/man_pages.py
 
 gallery: $(CORE) ## run the scenarios of the gallery and write docs/gallery.md with its pictures: a quarter of a minute
 	$(BIN)/python tools/gallery.py docs
@@ -198,7 +218,7 @@ lock: | $(VENV)/.created ## pin the newest Python packages that pyproject.toml a
 
 clean: ## remove everything that was built; results/ stays
 	rm -rf $(VENV) target .hypothesis .mypy_cache .pytest_cache .ruff_cache python/bentpipe/_core*.so python/bentpipe/bin \
-	  python/bentpipe/report/templates/*.js
+	  python/bentpipe/report/templates/vega-lite-*.js
 	find python -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(VENV)/.created:

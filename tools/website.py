@@ -22,6 +22,7 @@ BUILD = ROOT / "target" / "site-build"
 NAV: dict[str, list[str]] = {
     "Tutorials": ["tutorial-first-answer.md", "tutorial-scenario.md", "live.md", "reproduce.md"],
     "How to": [
+        "install.md",
         "advise.md",
         "choosing.md",
         "tune.md",

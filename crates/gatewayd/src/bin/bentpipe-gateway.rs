@@ -17,7 +17,8 @@ const USAGE: &str =
        bentpipe-gateway rate CONFIG RATE
                                         set the modem's rate of a running gateway, such as '12 Mbps'
        bentpipe-gateway keygen DIR      create keys for both ends
-       bentpipe-gateway cleanup CONFIG  remove the rules that a killed gateway has left";
+       bentpipe-gateway cleanup CONFIG  remove the rules that a killed gateway has left
+       bentpipe-gateway --version       print the version";
 
 /// Exit code of wrong arguments or configurations.
 const USAGE_ERROR: u8 = 2;
@@ -35,6 +36,10 @@ fn main() -> ExitCode {
         ["cleanup", _] => cleanup(path),
         ["help" | "--help" | "-h"] => {
             print(USAGE);
+            ExitCode::SUCCESS
+        }
+        ["--version" | "-V"] => {
+            print(concat!("bentpipe-gateway ", env!("CARGO_PKG_VERSION")));
             ExitCode::SUCCESS
         }
         _ => usage_error(USAGE),

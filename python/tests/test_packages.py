@@ -1,0 +1,166 @@
+"""The wheel works without the source tree, and the Debian package installs, removes and purges."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tarfile
+import zipfile
+from pathlib import Path
+
+import pytest
+from conftest import ROOT
+
+from gateway_package import NAME, debian_package, largest_glibc
+
+PACKAGES = ROOT / "target" / "package"
+WHEELS = sorted(PACKAGES.glob("bentpipe-*.whl"))
+PROGRAM = ROOT / "python" / "bentpipe" / "bin" / NAME
+SITE = next(path for path in map(Path, sys.path) if path.name == "site-packages")
+
+built = pytest.mark.skipif(len(WHEELS) != 1, reason="no wheel in target/package: make wheel")
+
+
+def run(*command: str | Path, folder: Path, code: int = 0) -> str:
+    """Run a command in `folder` without the environment of the tests; its output."""
+    environment = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "HOME": str(folder)}
+    done = subprocess.run(
+        list(map(str, command)), cwd=folder, env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == code, done.stdout + done.stderr
+    return done.stdout
+
+
+@built
+def test_wheel_is_manylinux_and_no_file_needs_a_newer_glibc() -> None:
+    found = re.fullmatch(r"bentpipe-[\d.]+-cp311-abi3-manylinux_2_(\d+)_x86_64\.whl", WHEELS[0].name)
+    assert found, WHEELS[0].name
+    with zipfile.ZipFile(WHEELS[0]) as wheel:
+        programs = [name for name in wheel.namelist() if wheel.read(name).startswith(b"\x7fELF")]
+        assert {Path(name).name for name in programs} == {"_core.abi3.so", NAME, "bentpipe-testbed"}
+        for name in programs:
+            assert largest_glibc(wheel.read(name)) <= (2, int(found[1])), name
+
+
+@built
+def test_wheel_works_in_a_fresh_environment(tmp_path: Path) -> None:
+    """The dependencies are those of the tests' environment; Bentpipe itself comes from the wheel."""
+    home = tmp_path / "venv"
+    run(sys.executable, "-m", "venv", "--without-pip", home, folder=tmp_path)
+    python, bentpipe = home / "bin" / "python", home / "bin" / "bentpipe"
+    install: list[str | Path] = [
+        sys.executable,
+        "-m",
+        "pip",
+        "--python",
+        python,
+        "install",
+        "--quiet",
+        "--no-index",
+        "--no-deps",
+    ]
+    run(*install, WHEELS[0], folder=tmp_path)
+    site = next((home / "lib").glob("python*/site-packages"))
+    (site / "dependencies.pth").write_text(f"{SITE}\n")
+
+    where = run(
+        python, "-c", "import bentpipe; print(bentpipe.__file__, bentpipe.__version__)", folder=tmp_path
+    )
+    assert where.startswith(str(site))
+    version = where.split()[1]
+    assert run(bentpipe, "--version", folder=tmp_path) == f"bentpipe {version}\n"
+    assert "Bentpipe " + version in run(bentpipe, "doctor", folder=tmp_path)
+    run(bentpipe, "run", "small-gateway", "--duration", "2 s", "--out", "result", folder=tmp_path)
+    assert (tmp_path / "result" / "manifest.json").is_file()
+    assert "RED" in run(bentpipe, "show", "byun2007-gateway", folder=tmp_path)
+    assert "usage" in run(site / "bentpipe" / "bin" / NAME, "--help", folder=tmp_path)
+    assert (site / "bentpipe" / "data" / "scenarios" / "scenario.schema.json").is_file()
+    pages = {path.name for path in (home / "share" / "man" / "man1").iterdir()}
+    assert {"bentpipe.1", "bentpipe-run.1", "bentpipe-model-capture.1"} <= pages
+
+
+@built
+def test_source_distribution_holds_what_a_wheel_needs() -> None:
+    with tarfile.open(next(PACKAGES.glob("bentpipe-*.tar.gz"))) as archive:
+        names = {name.partition("/")[2] for name in archive.getnames()}
+    package = ROOT / "python" / "bentpipe"
+    wanted = {path.relative_to(ROOT).as_posix() for path in package.rglob("*.py")}
+    wanted |= {f"python/bentpipe/data/scenarios/{path.name}" for path in (ROOT / "scenarios").glob("*.*")}
+    wanted |= {"Cargo.lock", "pyproject.toml", "README.md", "LICENSE", "crates/sim/src/lib.rs"}
+    wanted |= {path.relative_to(ROOT).as_posix() for path in (ROOT / "deploy" / "wheel").rglob("*.1")}
+    wanted |= {"python/bentpipe/report/templates/report.js"}
+    assert wanted - names == set()
+
+
+@pytest.fixture(scope="module")
+def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    if shutil.which("dpkg-deb") is None or not PROGRAM.exists():
+        pytest.skip("needs dpkg-deb and the live gateway")
+    return debian_package(PROGRAM, tmp_path_factory.mktemp("deb"))
+
+
+def test_debian_package_is_reproducible(package: Path, tmp_path: Path) -> None:
+    assert debian_package(PROGRAM, tmp_path).read_bytes() == package.read_bytes()
+
+
+def test_debian_package_installs_removes_and_purges(package: Path, tmp_path: Path) -> None:
+    """In a folder instead of /, without root and without dependencies."""
+    root = tmp_path / "root"
+    for folder in ("var/lib/dpkg/updates", "var/lib/dpkg/info", "etc/systemd/system/multi-user.target.wants"):
+        (root / folder).mkdir(parents=True)
+    (root / "var/lib/dpkg/status").touch()
+    (root / "run/bentpipe").mkdir(parents=True)
+
+    def files() -> set[str]:
+        every = {path.relative_to(root).as_posix() for path in root.rglob("*") if not path.is_dir()}
+        return {name for name in every if not name.startswith("var/")}
+
+    forced = ["--force-depends", "--force-script-chrootless", "--force-not-root", f"--log={tmp_path / 'log'}"]
+    dpkg = ["dpkg", f"--root={root}", *forced]
+    run(*dpkg, "--install", package, folder=tmp_path)
+    configurations = {"etc/bentpipe/gateway.toml", "etc/bentpipe/terminal.toml"}
+    assert files() == configurations | {
+        f"usr/bin/{NAME}",
+        f"usr/lib/systemd/system/{NAME}@.service",
+        f"usr/share/man/man8/{NAME}.8.gz",
+        *(f"usr/share/doc/{NAME}/{name}" for name in ("changelog.gz", "copyright", "grafana-dashboard.json")),
+    }
+    unit = (root / f"usr/lib/systemd/system/{NAME}@.service").read_text()
+    assert set(re.findall(r"(/\S+)/bentpipe-gateway ", unit)) == {"/usr/bin"}
+    version = run(root / "usr/bin" / NAME, "--version", folder=tmp_path).split()[1]
+    assert package.name.startswith(f"{NAME}_{version}_")
+    assert os.access(root / "usr/bin" / NAME, os.X_OK)
+    assert "is valid" not in run(
+        root / "usr/bin" / NAME, "check", root / "etc/bentpipe/gateway.toml", folder=tmp_path, code=2
+    )
+
+    # A changed configuration, keys and an enabled unit outlive a removal, but not a purge.
+    (root / "etc/bentpipe/gateway.toml").write_text("# changed\n")
+    run(root / "usr/bin" / NAME, "keygen", root / "etc/bentpipe/keys", folder=tmp_path)
+    link = root / f"etc/systemd/system/multi-user.target.wants/{NAME}@gateway.service"
+    link.symlink_to(f"/usr/lib/systemd/system/{NAME}@.service")
+    run(*dpkg, "--remove", NAME, folder=tmp_path)
+    assert configurations < files()
+    assert not any(name.startswith("usr/") for name in files())
+    assert (root / "etc/bentpipe/gateway.toml").read_text() == "# changed\n"
+    run(*dpkg, "--purge", NAME, folder=tmp_path)
+    assert files() == set()
+    assert not link.is_symlink()
+    assert not (root / "etc/bentpipe").exists()
+    assert not (root / "run/bentpipe").exists()
+
+
+@built
+def test_image_copies_existing_files_and_installs_as_tested() -> None:
+    """The file is not built here: the image of Python would have to come from a network."""
+    lines = (ROOT / "deploy" / "Containerfile").read_text(encoding="utf-8").replace("\\\n", "").splitlines()
+    copied = next(line for line in lines if line.startswith("COPY ")).split()[1:-1]
+    assert copied[0] == "requirements.txt"
+    assert (ROOT / copied[0]).is_file()
+    assert list(PACKAGES.glob(copied[1])) == WHEELS
+    installs = next(line for line in lines if line.startswith("RUN ")).split("&&")
+    assert "--require-hashes -r" in installs[0]
+    assert "--no-deps --no-index" in installs[1]
+    required = (ROOT / "requirements.txt").read_text(encoding="utf-8")
+    assert re.search(r"^distributed==", required, re.MULTILINE)
