@@ -23,8 +23,7 @@ MAN = Path(__file__).resolve().parents[1] / "deploy" / "wheel" / "data" / "share
 
 def pages() -> dict[str, str]:
     """Return the text of the page of each command by the name of its file, such as `bentpipe-run.1`."""
-    every = [("bentpipe", cli), *_commands("bentpipe", cli)]
-    return {f"{name.replace(' ', '-')}.1": _page(name, command) for name, command in every}
+    return {f"{_name(context).replace(' ', '-')}.1": _page(context) for context in _contexts()}
 
 
 def gateway_page(usage: str, version: str) -> str:
@@ -62,15 +61,24 @@ def gateway_page(usage: str, version: str) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _commands(name: str, group: click.Group) -> Iterator[tuple[str, click.Command]]:
-    for each, command in group.commands.items():
-        yield f"{name} {each}", command
-        if isinstance(command, click.Group):
-            yield from _commands(f"{name} {each}", command)
+def _contexts(
+    above: click.Context | None = None, name: str = "bentpipe", command: click.Command = cli
+) -> Iterator[click.Context]:
+    """Yield the context of a command and those of the commands below it."""
+    context = click.Context(command, above, info_name=name, **command.context_settings)
+    yield context
+    if isinstance(command, click.Group):
+        for each, inner in command.commands.items():
+            yield from _contexts(context, each, inner)
 
 
-def _page(name: str, command: click.Command) -> str:
-    context = click.Context(command, info_name=name)
+def _name(context: click.Context) -> str:
+    above = f"{_name(context.parent)} " if context.parent else ""
+    return f"{above}{context.info_name}"
+
+
+def _page(context: click.Context) -> str:
+    name, command = _name(context), context.command
     title = name.replace(" ", "-")
     brief = command.get_short_help_str(200).rstrip(".")
     pieces = " ".join(command.collect_usage_pieces(context))
