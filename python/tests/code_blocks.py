@@ -3,7 +3,7 @@
 import re
 import shlex
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -63,8 +63,13 @@ def follow(page: str, folder: Path) -> None:
     A block with a file's name creates that file. A `text` block has lines of the output of the `sh` block
     before it, in any order; `...` stands for any text.
     """
+    follow_blocks(blocks(page), folder)
+
+
+def follow_blocks(page: Iterable[Block], folder: Path) -> None:
+    """Run some blocks of a page as `follow` does."""
     printed = ""
-    for block in blocks(page):
+    for block in page:
         if block.file is not None:
             (folder / block.file).write_text(block.body, encoding="utf-8")
         elif block.kind == "sh":

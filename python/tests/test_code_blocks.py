@@ -39,6 +39,7 @@ COVERED = {
     ("docs/transports.md", "toml"): "crates/scenario/tests/scenarios.rs",
     ("docs/tutorial-aqm.md", "sh"): "python/tests/test_tutorials.py",
     ("docs/tutorial-first-answer.md", "sh"): "python/tests/test_tutorials.py",
+    ("docs/tutorial-live.md", "sh"): "python/tests/test_tutorials.py",
     ("docs/tutorial-paper.md", "sh"): "python/tests/test_tutorials.py",
     ("docs/tutorial-scenario.md", "diff"): "python/tests/test_tutorial.py",
     ("docs/tutorial-scenario.md", "toml"): "python/tests/test_tutorial.py",
