@@ -182,6 +182,8 @@ docs: $(CORE) ## renew the generated parts of the docs
 	$(BIN)/python tools/reference.py docs
 	$(BIN)/python tools/architecture_figure.py
 	$(BIN)/python tools/man_pages.py
+	$(BIN)/bentpipe schema scenario >scenarios/scenario.schema.json
+	$(BIN)/bentpipe schema sweep >sweeps/sweep.schema.json
 
 gallery: $(CORE) ## run the scenarios of the gallery and write docs/gallery.md with its pictures: a quarter of a minute
 	$(BIN)/python tools/gallery.py docs

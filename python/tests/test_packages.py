@@ -1,18 +1,21 @@
 """The wheel works without the source tree, and the Debian package installs, removes and purges."""
 
+import gzip
 import os
 import re
 import shutil
 import subprocess
 import sys
 import tarfile
+import tomllib
 import zipfile
 from pathlib import Path
 
 import pytest
 from conftest import ROOT
 
-from gateway_package import NAME, debian_package, largest_glibc
+import bentpipe
+from gateway_package import NAME, debian_package, largest_glibc, static_program
 
 PACKAGES = ROOT / "target" / "package"
 WHEELS = sorted(PACKAGES.glob("bentpipe-*.whl"))
@@ -130,6 +133,10 @@ def test_debian_package_installs_removes_and_purges(package: Path, tmp_path: Pat
     assert set(re.findall(r"(/\S+)/bentpipe-gateway ", unit)) == {"/usr/bin"}
     version = run(root / "usr/bin" / NAME, "--version", folder=tmp_path).split()[1]
     assert package.name.startswith(f"{NAME}_{version}_")
+    page = gzip.decompress((root / f"usr/share/man/man8/{NAME}.8.gz").read_bytes()).decode()
+    uses = re.findall(rf"{NAME} (\S+)", run(root / "usr/bin" / NAME, "--help", folder=tmp_path))
+    assert len(uses) >= 6
+    assert all(use.replace("-", "\\-") in page for use in uses)
     assert os.access(root / "usr/bin" / NAME, os.X_OK)
     assert "is valid" not in run(
         root / "usr/bin" / NAME, "check", root / "etc/bentpipe/gateway.toml", folder=tmp_path, code=2
@@ -164,3 +171,39 @@ def test_image_copies_existing_files_and_installs_as_tested() -> None:
     assert "--no-deps --no-index" in installs[1]
     required = (ROOT / "requirements.txt").read_text(encoding="utf-8")
     assert re.search(r"^distributed==", required, re.MULTILINE)
+
+
+def test_static_program_has_no_shared_libraries(tmp_path: Path) -> None:
+    """Of two programs linked with the flags of `make static` and without, only the first is taken."""
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    flags = re.findall(r'^static:.*\n\tRUSTFLAGS="([^"]*)"', makefile, re.MULTILINE)[0]
+    source = tmp_path / "main.rs"
+    source.write_text('fn main() { println!("bentpipe-gateway 1.2.3") }')
+    for name, options in (("static", flags.split()), ("shared", [])):
+        subprocess.run(["rustc", *options, "-o", str(tmp_path / name), str(source)], check=True)  # noqa: S607
+    taken = static_program(tmp_path / "static", tmp_path / "out")
+    assert taken.name.startswith(f"{NAME}-1.2.3-")
+    assert run(taken, folder=tmp_path) == f"{NAME} 1.2.3\n"
+    with pytest.raises(SystemExit, match="is linked to shared libraries"):
+        static_program(tmp_path / "shared", tmp_path / "out")
+
+
+def test_versions_agree() -> None:
+    """The crates' version is the one place; the core, the packages and the pages take it from there."""
+    version = tomllib.loads((ROOT / "Cargo.toml").read_text(encoding="utf-8"))["workspace"]["package"][
+        "version"
+    ]
+    for name in ("", "fuzz/"):
+        lock = tomllib.loads((ROOT / f"{name}Cargo.lock").read_text(encoding="utf-8"))
+        ours = {each["version"] for each in lock["package"] if each["name"].startswith("bentpipe")}
+        assert ours == {version}, f"{name}Cargo.lock"
+    assert bentpipe.__version__ == version
+    if PROGRAM.exists():
+        assert run(PROGRAM, "--version", folder=ROOT) == f"{NAME} {version}\n"
+    for wheel in WHEELS:
+        assert wheel.name.startswith(f"bentpipe-{version}-")
+    citation = (ROOT / "CITATION.cff").read_text(encoding="utf-8")
+    changelog = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    released = re.findall(r"^## \[(\d[^]]*)\] - (\S+)$", changelog, re.MULTILINE)[0]
+    assert released[0] == version
+    assert f"\nversion: {version}\ndate-released: {released[1]}\n" in citation
