@@ -57,6 +57,7 @@ NOT_RUN = {
     ("docs/cluster.md", "#!/bin/bash"): "a job script of a cluster; its bentpipe command is parsed",
     ("docs/cluster.md", "from dask_jobqueue"): "needs a cluster with Slurm",
     ("docs/cluster.md", "from dask_kubernetes"): "needs a cluster with Kubernetes",
+    ("docs/how-to.md", "import pandas"): "pandas is no dependency",
     ("docs/gateway.md", "cargo build"): "installs the daemon as root",
     (
         "docs/gateway.md",
@@ -80,7 +81,7 @@ PARSED = {
     r"model byun2007-gateway": "twenty minutes of fluid equations; test_model.py solves shorter ones",
     r"model capture ": "20 minutes of simulation; test_series.py measures shorter ones",
     r"model stability .*--map": "simulations of a map; test_stability.py draws smaller ones",
-    r"report ": "needs the result of an earlier command that is not run",
+    r"report results/": "needs the result of an earlier command that is not run",
     r"reproduce ": "minutes; test_reproduction_runs.py reproduces parts of papers",
     r"sweep .*(--cluster|my-sweep)": "needs a cluster or a file of the reader's",
     r"tune ": "a search of minutes; test_tune.py runs small ones",
