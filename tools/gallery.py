@@ -226,7 +226,7 @@ ENTRIES = [
         "throughput",
     ),
     Entry(
-        "l4s", "l4s-geo", "L4S over GEO: Prague gets little beside CUBIC",
+        "l4s", "l4s-geo", "L4S over GEO: Prague gets less than CUBIC",
         "DualPI2 lowers the mean queueing delay from {first} to {last} ms; the Prague flows get {prague.goodput.last}"
         " Mbit/s and the CUBIC flows {cubic.goodput.last} Mbit/s.",
         "queue_delay_mean", 20, of("droptail", "dualpi2"), ("prague.goodput", "cubic.goodput"),

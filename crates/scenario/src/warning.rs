@@ -62,6 +62,8 @@ kinds! {
     SmallSpacelinkWindow = "small_spacelink_window",
     /// ECN marks without a transport that reads them.
     NoEcn = "no_ecn",
+    /// A transport that reads ECN marks, without a queue that sets them.
+    NoEcnMarks = "no_ecn_marks",
     /// Marks that cut windows, without a split connection.
     NothingSplit = "nothing_split",
     /// A ramp that ends after the warm-up.

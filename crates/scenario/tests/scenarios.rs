@@ -594,6 +594,11 @@ fn warnings_name_probable_mistakes() {
         warnings(&["gateway.marking=ecn"]),
         ["gateway.marking: no transport has ecn = true, so every mark is a drop"]
     );
+    assert_eq!(
+        warnings(&["transport.default.ecn=true"]),
+        ["transport.default.ecn: no queue has marking = \"ecn\", so every mark is a drop"]
+    );
+    assert!(warnings(&["transport.default.ecn=true", "gateway.marking=ecn"]).is_empty());
     let voice = "traffic={ talk = { kind = 'voip', from = 'server', to = 'client' } }";
     assert_eq!(
         warnings(&[voice, "gateway.marking=window"]),

@@ -27,6 +27,7 @@ REMEDIES: Mapping[str, str] = {
     "sequence_ranking": 'Set flow_key = "connection", or position = "seen".',
     "slow_satellite_link": 'Set regulator.rate = "link", or the rate below that of the link.',
     "small_spacelink_window": "Remove the key, whose default is enough, or set it to at least that.",
+    "no_ecn_marks": "Set marking = 'ecn' in the queue that signals congestion, or ecn = false.",
     "no_ecn": "Set ecn = true in a transport, or marking = 'drop'.",
     "nothing_split": 'Set marking = "drop" or pep.split.',
     "late_start": "Set a longer run.warmup.",

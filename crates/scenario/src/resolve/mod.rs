@@ -98,7 +98,7 @@ pub fn resolve_tree(
     link::check_unique_names(cx, &links, &hosts, &gateways)?;
     let traffic = traffic::traffic(cx, &file, &hosts, &transports, &nodes, &gateways, patterns)?;
     warnings::late_starts(cx, &traffic, run.warmup);
-    warnings::unsupported_ecn(cx, &links, &gateways, &transports);
+    warnings::one_sided_ecn(cx, &links, &gateways, &transports);
     warnings::unsplit_windows(cx, &gateways, &traffic, &transports);
     let mut scenario = Scenario {
         title: file.title.clone(),

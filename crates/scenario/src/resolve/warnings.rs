@@ -10,23 +10,33 @@ use crate::model::{Bulk, Ecn, Gateway, Link, Pages, Traffic, TrafficKind, Transp
 use crate::reader::tree::step;
 use crate::warning::WarningKind;
 
-/// Warns of ECN marking without a transport that supports ECN: every mark is then a drop.
-pub fn unsupported_ecn(cx: &mut Cx<'_>, links: &[Link], gateways: &[Gateway], transports: &[Transport]) {
-    if transports.iter().any(|t| matches!(t, Transport::Tcp(tcp) if tcp.ecn != Ecn::Off)) {
-        return;
-    }
-    let text = "no transport has ecn = true, so every mark is a drop";
+/// Warns of ECN on one side only, in queues or in transports: every mark is then a drop.
+pub fn one_sided_ecn(cx: &mut Cx<'_>, links: &[Link], gateways: &[Gateway], transports: &[Transport]) {
+    let mut marks = Vec::new();
     for link in links {
         let path = named("link", &link.name);
         for (path, direction) in [(path.clone(), &link.forward), (step(&path, "reverse"), &link.reverse)] {
             if direction.queue.as_ref().is_some_and(|q| q.marking == Marking::Ecn) {
-                cx.warn(WarningKind::NoEcn, &step(&step(&path, "queue"), "marking"), text);
+                marks.push(step(&step(&path, "queue"), "marking"));
             }
         }
     }
     for (i, gateway) in gateways.iter().enumerate() {
         if gateway.marking.method.marking == Marking::Ecn {
-            cx.warn(WarningKind::NoEcn, &step(&gateway::path_of(cx, i), "marking"), text);
+            marks.push(step(&gateway::path_of(cx, i), "marking"));
+        }
+    }
+    let supports = |t: &&Transport| matches!(t, Transport::Tcp(tcp) if tcp.ecn != Ecn::Off);
+    let supporting: Vec<_> = transports.iter().filter(supports).map(Transport::name).collect();
+    if supporting.is_empty() {
+        for path in &marks {
+            cx.warn(WarningKind::NoEcn, path, "no transport has ecn = true, so every mark is a drop");
+        }
+    }
+    if marks.is_empty() {
+        for name in supporting {
+            let path = step(&named("transport", name), "ecn");
+            cx.warn(WarningKind::NoEcnMarks, &path, "no queue has marking = \"ecn\", so every mark is a drop");
         }
     }
 }
