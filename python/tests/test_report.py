@@ -1,6 +1,6 @@
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import polars as pl
@@ -143,6 +143,13 @@ def test_single_run_of_a_single_setting_has_a_report(
     page.close()
 
 
+def test_page_says_that_equal_settings_are_equal(tmp_path: Path) -> None:
+    # No queue builds up within two seconds.
+    scenario = bp.load("byun2007-gateway", set={"run.warmup": "1 s", "run.duration": "1 s"})
+    made = bp.compare(scenario, ["RED 4", "RED FC 1", "AVQRED FC 3"], runs=1, out=tmp_path / "made")
+    assert "All settings are equal by mean rank" in render(made)
+
+
 def test_scenario_without_gateway_has_a_report(browser: Browser, tmp_path: Path) -> None:
     scenario = bp.load("red-dumbbell", set={"run.duration": "5 s", "run.warmup": "5 s"})
     result = bp.compare(scenario, ["RED", "droptail"], runs=1, out=tmp_path / "out")
@@ -259,8 +266,10 @@ def test_result_of_an_earlier_version_has_a_report(
     recorded = type(result).one
     missing = ["class", "delay", "playback_until", "playback_bitrate"]
 
-    def one(of: bp.Result, table: str, setting: str, seed: int) -> pl.DataFrame:
-        found = recorded(of, table, setting, seed)
+    def one(
+        of: bp.Result, table: str, setting: str, seed: int, columns: Sequence[str] | None = None
+    ) -> pl.DataFrame:
+        found = recorded(of, table, setting, seed, columns)
         return found.drop(missing if table == "flows" else ["flow"] if table == "drops" else [], strict=False)
 
     monkeypatch.setattr(type(result), "one", one)

@@ -10,25 +10,15 @@ use bentpipe_scenario::{
 };
 use bentpipe_units::{Duration, Rate};
 
-const NAMES: [&str; 17] = [
-    "aircraft",
-    "byun-generic",
-    "byun-generic-13-25",
-    "byun2007-gateway",
-    "cell-backhaul",
-    "geo-operator",
-    "leo-handover",
-    "live-gateway",
-    "live-smoke",
-    "mmpp-queue",
-    "rain-fade",
-    "red-dumbbell",
-    "ship",
-    "small-gateway",
-    "two-gateways",
-    "unsplit-udp",
-    "village-wifi",
-];
+/// The names of all shipped scenarios.
+fn names() -> Vec<String> {
+    let folder = path("x").parent().expect("a folder").to_owned();
+    std::fs::read_dir(folder)
+        .expect("the folder")
+        .map(|f| f.expect("a file").file_name().to_string_lossy().into_owned())
+        .filter_map(|f| f.strip_suffix(".toml").map(str::to_owned))
+        .collect()
+}
 
 /// Kinds of traffic.
 const KINDS: [&str; 12] = [
@@ -50,16 +40,9 @@ fn number(scenario: &Scenario, parameter: &str) -> f64 {
 
 #[test]
 fn shipped_scenarios_load_without_warnings() {
-    let folder = path("x").parent().expect("a folder").to_owned();
-    let mut found: Vec<String> = std::fs::read_dir(folder)
-        .expect("the folder")
-        .map(|f| f.expect("a file").file_name().to_string_lossy().into_owned())
-        .filter_map(|f| f.strip_suffix(".toml").map(str::to_owned))
-        .collect();
-    found.sort();
-    assert_eq!(found, NAMES);
-    for name in NAMES {
-        let scenario = load(name, &[]);
+    assert!(names().len() > 20);
+    for name in names() {
+        let scenario = load(&name, &[]);
         assert_eq!(scenario.warnings, [""; 0], "{name}");
         let settings = scenario.run.settings.clone();
         assert!(!settings.is_empty());
@@ -623,14 +606,14 @@ fn warnings_name_probable_mistakes() {
 
 #[test]
 fn effective_values_reproduce_the_scenario() {
-    for name in NAMES {
-        let s = load(name, &[]);
+    for name in names() {
+        let s = load(&name, &[]);
         for e in s.effective() {
             if e.value == "none" {
                 continue;
             }
             let change = format!("{}={}", e.key, e.value);
-            let same = load(name, &[&change]);
+            let same = load(&name, &[&change]);
             assert_eq!(same.canonical_json(), s.canonical_json(), "{name}: --set {change}");
             let again = same.effective().iter().find(|a| a.key == e.key).expect("the same key");
             assert_eq!(

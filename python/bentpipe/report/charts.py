@@ -358,7 +358,7 @@ class _Charts(ResultCharts):
     def first_drops(self) -> Figure | None:
         rows = []
         for setting in self.settings:
-            drops = self.result.one("drops", setting, self.seed)
+            drops = self.result.one("drops", setting, self.seed, ("arrival", "reason"))
             early = drops.filter((pl.col("arrival") < _FIRST) & (pl.col("reason").cast(pl.String) != "loss"))
             rows += [{"setting": setting, "arrival": arrival} for arrival in early["arrival"].to_list()]
         if not rows:

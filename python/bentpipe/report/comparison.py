@@ -119,11 +119,13 @@ def _verdict(result: Result) -> list[str]:
     if len(result.settings) > 2:
         ranked = ranking(result)
         first = [each.setting for each in ranked if each.place == 1]
-        beside = f", before {ranked[len(first)].setting} ({brief(ranked[len(first)].mean, 3)})"
-        lines.append(
-            f"{' and '.join(first)}: first by mean rank over {len(CRITERIA)} metrics"
-            f" ({brief(ranked[0].mean, 3)}){beside if len(first) < len(ranked) else ''}."
-        )
+        by = f"by mean rank over {len(CRITERIA)} metrics"
+        if len(first) < len(ranked):
+            second = ranked[len(first)]
+            before = f"before {second.setting} ({brief(second.mean, 3)})"
+            lines.append(f"{' and '.join(first)}: first {by} ({brief(ranked[0].mean, 3)}), {before}.")
+        else:
+            lines.append(f"All settings are equal {by}.")
     elif (found := _difference_rows(result)) and found["family"]:
         lines.append(
             f"{found['certain']} of {found['family']} differences between {' and '.join(result.settings)} are"

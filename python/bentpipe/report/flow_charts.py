@@ -79,11 +79,11 @@ class _FlowCharts(ResultCharts):
         slot = self.duration / _SLOTS
         counted: dict[str, pl.DataFrame] = {}
         for setting in self.settings:
-            drops = self.result.one("drops", setting, self.seed)
+            drops = self.result.one("drops", setting, self.seed, ("time", "flow"))
             if "flow" not in drops.columns:
                 continue
             flows = self._flows(setting, self.seed).select("flow", "class")
-            found = drops.select("time", "flow").join(flows, on="flow", how="inner")
+            found = drops.join(flows, on="flow", how="inner")
             if len(found):
                 counted[setting] = (
                     found.group_by("class", (pl.col("time") / slot).floor().cast(pl.Int64).alias("slot"))

@@ -5,7 +5,7 @@ present names.
 """
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 import polars as pl
 
@@ -13,6 +13,8 @@ from bentpipe.format import convert
 from bentpipe.stats.metrics import DEPRECATED
 
 __all__ = ["COUNTERS", "SERIES", "present_counters", "present_document", "present_printed", "present_table"]
+
+Table = TypeVar("Table", pl.DataFrame, pl.LazyFrame)
 
 _METRICS: Mapping[str, str] = {**DEPRECATED, "utilization": "throughput"}
 """In files of the first format `utilization` is a rate [Mbit/s]."""
@@ -58,12 +60,12 @@ def _printed(metric: str, unit: str) -> str:
     return DEPRECATED.get(metric, metric)
 
 
-def present_table(table: pl.DataFrame) -> pl.DataFrame:
+def present_table(table: Table) -> Table:
     """Return a time series, or a table with a column for each metric, with the present names of columns."""
-    names = set(table.columns)
-    if names & {"utilization_share", "queue_time_mean"}:
-        return table.rename({name: _METRICS[name] for name in table.columns if name in _METRICS})
-    return table.rename({name: SERIES[name] for name in table.columns if name in SERIES})
+    names = table.collect_schema().names()
+    of_metrics = not {"utilization_share", "queue_time_mean"}.isdisjoint(names)
+    present = _METRICS if of_metrics else SERIES
+    return table.rename({name: present[name] for name in names if name in present})
 
 
 def present_counters(counters: Mapping[str, float | None]) -> dict[str, float | None]:

@@ -199,7 +199,7 @@ class Result:
             series=self._read(setting, seed, "series"),
             flows=self._read(setting, seed, "flows"),
             drop_runs=self._read(setting, seed, "drop_runs"),
-            counters=self._counters(setting, seed),
+            counters=self.counters_of(setting, seed),
             capacity=self._setting(setting)["capacity"],
             traffic=self.traffic,
         )
@@ -441,7 +441,7 @@ class Result:
             (setting, seed, name, value)
             for setting in self.settings
             for seed in self.seeds
-            for name, value in self._counters(setting, seed).items()
+            for name, value in self.counters_of(setting, seed).items()
         ]
         schema = {"setting": pl.String, "seed": pl.UInt64, "counter": pl.String, "value": pl.Float64}
         return pl.DataFrame(rows, schema=schema, orient="row")
@@ -488,12 +488,24 @@ class Result:
         """Return the manifest's entry of a setting; `ResultError` if it is not a setting of this result."""
         return dict(self._setting(name))
 
-    def one(self, table: str, setting: str, seed: int) -> pl.DataFrame:
-        """Return a table of one run: `series`, `drops`, `flows`, `drop_runs`, or `trace` of a traced run."""
+    def one(self, table: str, setting: str, seed: int, columns: Sequence[str] | None = None) -> pl.DataFrame:
+        """Return a table of one run: `series`, `drops`, `flows`, `drop_runs`, or `trace` of a traced run.
+
+        Of `columns`, those that the table has are read; without `columns`, all.
+        """
         tables = (*TABLES, TRACE) if self.traced else TABLES
         if table not in tables:
             raise ResultError(f'there is no table "{table}"; there are {", ".join(tables)}')
-        return self._read(setting, seed, table)
+        return self._read(setting, seed, table, columns)
+
+    def counters_of(self, setting: str, seed: int) -> dict[str, float | None]:
+        """Return the counters of one run; None where one is unknown."""
+        path = self._run(setting, seed) / COUNTERS
+        try:
+            counters: dict[str, float | None] = json.loads(path.read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:
+            raise ResultError(f"{path}: cannot be read: {error}") from None
+        return present_counters(counters)
 
     def _setting(self, name: str) -> dict[str, Any]:
         for setting in self.manifest["settings"]:
@@ -504,18 +516,16 @@ class Result:
     def _run(self, setting: str, seed: int) -> Path:
         return run_folder(self.folder, self._setting(setting)["slug"], seed)
 
-    def _counters(self, setting: str, seed: int) -> dict[str, float | None]:
-        path = self._run(setting, seed) / COUNTERS
-        try:
-            counters: dict[str, float | None] = json.loads(path.read_text(encoding="utf-8"))
-        except (OSError, ValueError) as error:
-            raise ResultError(f"{path}: cannot be read: {error}") from None
-        return present_counters(counters)
-
-    def _read(self, setting: str, seed: int, table: str) -> pl.DataFrame:
+    def _read(
+        self, setting: str, seed: int, table: str, columns: Sequence[str] | None = None
+    ) -> pl.DataFrame:
         path = self._run(setting, seed) / f"{table}.parquet"
         try:
-            return present_table(pl.read_parquet(path))
+            found = present_table(pl.scan_parquet(path))
+            names = found.collect_schema().names()
+            return found.select(
+                names if columns is None else [name for name in columns if name in names]
+            ).collect()
         except (OSError, pl.exceptions.PolarsError) as error:
             raise ResultError(f"{path}: cannot be read: {error}") from None
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
-from bentpipe.stats.recorded import Recorded, Traffic
+from bentpipe.stats.recorded import Traffic
 
 __all__ = ["Limited", "limits"]
 
@@ -22,8 +22,8 @@ class Counted(Protocol):
     def seeds(self) -> list[int]:
         """Seeds of the runs."""
 
-    def recorded(self, setting: str, seed: int) -> Recorded:
-        """Return the records of one run."""
+    def counters_of(self, setting: str, seed: int) -> Mapping[str, float | None]:
+        """Return the counters of one run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ class Limited:
 def limits(result: Counted, setting: str) -> list[Limited]:
     """Return what limits each class with TCP flows under a setting, over all runs."""
     found = []
-    counters = [result.recorded(setting, seed).counters for seed in result.seeds]
+    counters = [result.counters_of(setting, seed) for seed in result.seeds]
     for traffic_class in dict.fromkeys(each[1] for each in result.traffic):
         start = f"{traffic_class}.limited_by_"
         samples = sum(run.get(f"{traffic_class}.limited_samples") or 0 for run in counters)

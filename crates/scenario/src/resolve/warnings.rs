@@ -36,7 +36,11 @@ pub fn one_sided_ecn(cx: &mut Cx<'_>, links: &[Link], gateways: &[Gateway], tran
     if marks.is_empty() {
         for name in supporting {
             let path = step(&named("transport", name), "ecn");
-            cx.warn(WarningKind::NoEcnMarks, &path, "no queue has marking = \"ecn\", so every mark is a drop");
+            cx.warn(
+                WarningKind::NoEcnMarks,
+                &path,
+                "no queue has marking = \"ecn\", so every mark is a drop",
+            );
         }
     }
 }
