@@ -162,6 +162,12 @@ def test_force_keeps_a_folder_that_is_not_a_result(bentpipe: Command, tmp_path: 
     assert (tmp_path / "home" / "thesis.tex").read_text() == "precious"
 
 
+def test_settings_may_be_named_in_one_option_or_in_several(bentpipe: Command, tmp_path: Path) -> None:
+    named = ["--setting", "red", "--settings", "droptail,avqred"]
+    bentpipe("compare", *QUICK, *named, "--runs", "1", "--out", str(tmp_path / "three"))
+    assert bp.open(tmp_path / "three").settings == ["red", "droptail", "avqred"]
+
+
 LONG = ["compare", "byun2007-gateway", "--duration", "8 min", "--settings", "RED 4,AVQRED", "--runs", "2"]
 
 

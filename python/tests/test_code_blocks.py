@@ -194,12 +194,13 @@ def test_commands_work(block: Block, tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 SHELL = {
     "source .venv/bin/activate",
+    "pip install target/package/bentpipe-*.whl",
     "git config core.hooksPath tools/hooks",
     "bentpipe-gateway keygen /etc/bentpipe/keys",
     'bentpipe-gateway rate /etc/bentpipe/gateway.toml "12 Mbps"',
     "bentpipe-gateway check /etc/bentpipe/gateway.toml",
 }
-"""Commands of other programs: those of the daemon run in the tests of crates/gatewayd."""
+"""Commands of other programs: those of the daemon run in the tests of crates/gatewayd, the wheel in test_packages.py."""
 
 
 def run(line: str, words: list[str]) -> None:

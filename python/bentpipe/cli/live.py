@@ -18,7 +18,7 @@ from bentpipe.cli.options import (
     scenario_names,
     scenario_options,
     seed_option,
-    setting_names,
+    settings_option,
     warmup_option,
 )
 from bentpipe.errors import LiveError, UsageError
@@ -38,15 +38,7 @@ if TYPE_CHECKING:
 @click.command(short_help="Run a scenario on real connections, in real time.")
 @click.argument("scenario", shell_complete=scenario_names)
 @scenario_options
-@click.option(
-    "--settings",
-    "--setting",
-    "settings",
-    metavar="A,B,…",
-    shell_complete=setting_names,
-    multiple=True,
-    help="Settings to run; may be repeated. Default: the scenario's.",
-)
+@settings_option("Settings to run; default: the scenario's.")
 @warmup_option
 @click.option(
     "--runs", type=int, default=1, show_default=True, metavar="N", help="Runs per setting, one after another."
@@ -73,7 +65,7 @@ def live(
     scenario: str,
     overrides: tuple[str, ...],
     duration: str | None,
-    settings: tuple[str, ...],
+    settings: list[str] | None,
     warmup: str | None,
     runs: int,
     seed: int | None,
@@ -103,8 +95,7 @@ def live(
     if warmup is not None:
         overrides = (*overrides, f"run.warmup={warmup}")
     loaded = load_scenario(scenario, overrides, duration)
-    names = [each.strip() for setting in settings for each in setting.split(",")]
-    plan, chain = plan_and_chain(loaded, names or None, runs, seed)
+    plan, chain = plan_and_chain(loaded, settings, runs, seed)
     warned = dict.fromkeys(warning for each in plan.settings for warning in each.scenario.warnings)
     warnings = [*warned, *chain.notes]
     if check:

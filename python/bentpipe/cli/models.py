@@ -17,7 +17,7 @@ from bentpipe.cli.options import (
     scenario_names,
     scenario_options,
     seed_option,
-    setting_names,
+    settings_option,
 )
 from bentpipe.errors import ModelError
 from bentpipe.format import brief, number, spread
@@ -59,14 +59,7 @@ def model_() -> None:
 @model_.command("solve", short_help="Solve it; the default.")
 @click.argument("scenario", shell_complete=scenario_names)
 @scenario_options
-@click.option(
-    "--settings",
-    "--setting",
-    "settings",
-    metavar="A,B,…",
-    shell_complete=setting_names,
-    help='Settings to solve it under, for example "RED 4,AVQ,AVQRED"; default: the scenario\'s.',
-)
+@settings_option('Settings to solve it under, for example "RED 4,AVQ,AVQRED"; default: the scenario\'s.')
 @click.option("--seed", type=int, metavar="N", help="Seed of random capacity changes.")
 @out_option("model-")
 @click.option("--force", is_flag=True, help="Replace the model's result in --out.")
@@ -78,7 +71,7 @@ def model_solve(
     scenario: str,
     overrides: tuple[str, ...],
     duration: str | None,
-    settings: str | None,
+    settings: list[str] | None,
     seed: int | None,
     out: Path | None,
     form: str,
@@ -97,12 +90,11 @@ def model_solve(
       bentpipe model mmpp-queue --set model.erlang_stages=2
     """
     loaded = load_scenario(scenario, overrides, duration)
-    names = None if settings is None else settings.split(",")
     folder = out if out is not None else default_folder(f"{loaded.name}-model")
     if kind_of(loaded) == "markov":
-        _solve_markov(loaded, names, folder, form, force=force)
+        _solve_markov(loaded, settings, folder, form, force=force)
         return
-    result = model(loaded, names, seed=seed)
+    result = model(loaded, settings, seed=seed)
     result.save(folder, force=force)
     if form != "table":
         for warning in known_failures(result.manifest["settings"], result.rows()):
@@ -130,14 +122,9 @@ def model_solve(
 @model_.command("stability", short_help="Compute stability margins.")
 @click.argument("scenario", shell_complete=scenario_names)
 @scenario_options
-@click.option(
-    "--settings",
-    "--setting",
-    "settings",
-    metavar="A,B,…",
-    shell_complete=setting_names,
-    help='Settings to analyse, for example "RED 4,pi,avqred"; default: the scenario\'s; for a map, the'
-    " covered ones and pi.",
+@settings_option(
+    'Settings to analyse, for example "RED 4,pi,avqred"; default: the scenario\'s; for a map, the'
+    " covered ones and pi."
 )
 @click.option(
     "--vary",
@@ -162,7 +149,7 @@ def model_stability(
     scenario: str,
     overrides: tuple[str, ...],
     duration: str | None,
-    settings: str | None,
+    settings: list[str] | None,
     vary: tuple[str, ...],
     out: Path | None,
     form: str,
@@ -187,10 +174,9 @@ def model_stability(
     from bentpipe.report.stability import write_map
 
     loaded = load_scenario(scenario, overrides, duration)
-    chosen = None if settings is None else settings.split(",")
     varied = dict(stability.parsed(each) for each in vary)
     if not mapped:
-        table = stability.margins(loaded, chosen, vary=varied)
+        table = stability.margins(loaded, settings, vary=varied)
         rows = table.to_dicts()
         if form != "table":
             console.write(rows, form)
@@ -204,7 +190,7 @@ def model_stability(
         return
     folder = out if out is not None else default_folder(f"{loaded.name}-stability")
     x, y = stability.axes(loaded, varied)
-    found = stability.stability_map(loaded, x=x, y=y, settings=chosen)
+    found = stability.stability_map(loaded, x=x, y=y, settings=settings)
     stability.open_folder(folder, force=force)
     if not no_sim:
         found = stability.with_simulations(
@@ -330,14 +316,9 @@ def _solve_markov(
 @click.command(short_help="Compare a scenario's simulation with its model.")
 @click.argument("scenario", shell_complete=scenario_names)
 @scenario_options
-@click.option(
-    "--settings",
-    "--setting",
-    "settings",
-    metavar="A,B,…",
-    shell_complete=setting_names,
-    help='Settings to compare, for example "RED 4,AVQ,AVQRED", or all that the model covers; default: the'
-    " scenario's.",
+@settings_option(
+    'Settings to compare, for example "RED 4,AVQ,AVQRED", or all that the model covers; default: the'
+    " scenario's."
 )
 @click.option("--runs", type=int, metavar="N", help="Runs per setting; default: the scenario's.")
 @seed_option
@@ -359,7 +340,7 @@ def validate(
     scenario: str,
     overrides: tuple[str, ...],
     duration: str | None,
-    settings: str | None,
+    settings: list[str] | None,
     runs: int | None,
     seed: int | None,
     jobs: int | None,
@@ -382,7 +363,7 @@ def validate(
     """
     check_counts(runs, jobs, force=force, resume=resume, out=out)
     loaded = load_scenario(scenario, overrides, duration)
-    plan, model = plan_and_solve(loaded, None if settings is None else settings.split(","), runs, seed)
+    plan, model = plan_and_solve(loaded, settings, runs, seed)
     folder = out if out is not None else default_folder(f"{loaded.name}-validate")
     third = same_scenario(plan, live)
     store = start(folder, plan, model, third, force=force, resume=resume)

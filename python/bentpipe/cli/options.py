@@ -76,6 +76,26 @@ seed_option = click.option(
     "--seed", type=int, metavar="N", help="Seed of the first run; the others follow consecutively."
 )
 
+
+def settings_option(help_text: str) -> Callable[[Function], Function]:
+    """Return the option for settings, as a list of names or None."""
+    return click.option(
+        "--settings",
+        "--setting",
+        "settings",
+        metavar="A,B,…",
+        multiple=True,
+        shell_complete=setting_names,
+        callback=_settings,
+        help=f"{help_text} May be repeated.",
+    )
+
+
+def _settings(context: click.Context, parameter: click.Parameter, given: tuple[str, ...]) -> list[str] | None:
+    del context, parameter
+    return [each.strip() for names in given for each in names.split(",")] or None
+
+
 warmup_option = click.option("--warmup", metavar="TIME", help="Warm-up time, not measured (run.warmup).")
 
 
@@ -248,6 +268,8 @@ def resume_command(context: click.Context, folder: Path) -> str:
         if isinstance(parameter, click.Option) and parameter.is_flag:
             words += parameter.opts[:1] if value else []
             continue
+        if name == "settings":
+            value = ",".join(value)
         for each in value if isinstance(value, tuple) else (value,):
             words += [parameter.opts[0], str(each)] if isinstance(parameter, click.Option) else [str(each)]
     return shlex.join([*words, "--out", str(folder), "--resume"])

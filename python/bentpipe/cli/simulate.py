@@ -17,7 +17,7 @@ from bentpipe.cli.options import (
     run_options,
     scenario_names,
     scenario_options,
-    setting_names,
+    settings_option,
 )
 from bentpipe.errors import UsageError
 from bentpipe.format import plural
@@ -79,21 +79,16 @@ def run(context: click.Context, /, **options: Any) -> None:  # noqa: ANN401
     " the metrics that rank settings.",
 )
 @click.option("--runs", type=int, metavar="N", help="Runs per setting; default: the scenario's.")
-@click.option(
-    "--settings",
-    "--setting",
-    "settings",
-    metavar="A,B,…",
-    shell_complete=setting_names,
-    help='Settings to compare, for example "RED 4,AVQ,AVQRED", all for every algorithm, or mypkg.MyAqm for an'
-    " AQM written in Python; default: the scenario's.",
+@settings_option(
+    'Settings to compare, for example "RED 4,AVQ,AVQRED", all for every algorithm, or mypkg.MyAqm for an'
+    " AQM written in Python; default: the scenario's."
 )
 @click.pass_context
 def compare(
     context: click.Context,
     /,
     operands: tuple[str, ...],
-    settings: str | None,
+    settings: list[str] | None,
     metrics: tuple[str, ...],
     **options: Any,  # noqa: ANN401
 ) -> None:
@@ -120,7 +115,7 @@ def compare(
     # A misspelt metric is reported before anything is simulated.
     wanted = chosen(named or None)
     first, *others = operands
-    names = [] if settings is None else settings.split(",")
+    names = settings or []
     if Path(first).is_dir():
         foreign = [option for option in given_options(context) if option not in _FOR_RESULTS]
         if foreign:

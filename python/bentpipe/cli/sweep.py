@@ -12,7 +12,7 @@ from bentpipe.cli.options import (
     metric_names,
     scenario_names,
     scenario_options,
-    setting_names,
+    settings_option,
     worker_options,
     workers_and_progress,
 )
@@ -38,14 +38,7 @@ _MOST_WARNINGS = 10
     multiple=True,
     help="A key to vary: a list as 0.1,0.5, or a range as 10 ms:60 ms:6 or 0.01:0.2:log:8; may be repeated.",
 )
-@click.option(
-    "--settings",
-    "--setting",
-    "settings",
-    metavar="A,B,…",
-    shell_complete=setting_names,
-    help="Settings at each point; default: the scenario's.",
-)
+@settings_option("Settings at each point; default: the scenario's.")
 @click.option("--runs", type=int, metavar="N", help="Runs per setting and point; default: the scenario's.")
 @click.option("--seed", type=int, metavar="N", help="Seed of the first run; the others follow consecutively.")
 @click.option(
@@ -79,7 +72,7 @@ def sweep(
     overrides: tuple[str, ...],
     duration: str | None,
     vary: tuple[str, ...],
-    settings: str | None,
+    settings: list[str] | None,
     runs: int | None,
     seed: int | None,
     design: str | None,
@@ -110,13 +103,12 @@ def sweep(
     from bentpipe.report.sweep_charts import axes
 
     check_metrics(metrics)
-    names = None if settings is None else settings.split(",")
-    import_from_current_folder(names or [])
+    import_from_current_folder(settings or [])
     asked = request(
         scenario,
         vary,
         changes(overrides, duration),
-        settings=names,
+        settings=settings,
         runs=runs,
         seed=seed,
         design=design,
