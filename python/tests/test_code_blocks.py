@@ -200,7 +200,10 @@ SHELL = {
     'bentpipe-gateway rate /etc/bentpipe/gateway.toml "12 Mbps"',
     "bentpipe-gateway check /etc/bentpipe/gateway.toml",
 }
-"""Commands of other programs: those of the daemon run in the tests of crates/gatewayd, the wheel in test_packages.py."""
+"""Commands of other programs: those of the daemon run in the tests of crates/gatewayd.
+
+test_packages.py installs the wheel.
+"""
 
 
 def run(line: str, words: list[str]) -> None:
