@@ -23,7 +23,7 @@ from bentpipe.stats.class_metrics import BOTTLENECKS, CLASS_METRICS
 from bentpipe.stats.intervals import Summary, summarise
 from bentpipe.stats.metrics import METRICS, check_classes, find, named_metric
 from bentpipe.stats.recorded import Recorded, Traffic
-from bentpipe.stats.services import findings, scored, served, services
+from bentpipe.stats.services import findings, scored, served, services, verdict
 
 TRAFFIC: Traffic = [("calls", "voice", "voip"), ("browsing", "web", "pages"), ("updates", "web", "files")]
 COUNTERS = {
@@ -357,7 +357,11 @@ class Made:
 def made(**mos: list[float]) -> Made:
     pages: list[float | None] = [2.5, 2.6, 2.7]
     values = {
-        setting: {"voice.mos": list[float | None](scores), "web.page_time_p75": pages[: len(scores)]}
+        setting: {
+            "voice.mos": list[float | None](scores),
+            "web.page_time_p75": pages[: len(scores)],
+            "throughput": [(19.0 if setting == "red" else 18.0) + seed / 10 for seed in range(len(scores))],
+        }
         for setting, scores in mos.items()
     }
     return Made([("calls", "voice", "voip"), ("web", "web", "pages")], values)
@@ -407,6 +411,33 @@ def test_the_best_setting_is_named_with_those_that_cannot_be_told_apart() -> Non
         "web: no difference between the settings can be seen.",
     ]
     assert findings(made(red=[2.0, 2.1, 2.2])) == []
+
+
+def test_verdict_names_the_settings_without_a_bad_class_and_what_the_best_costs() -> None:
+    assert verdict(made(red=[2.0, 2.1, 2.2], cake=[3.8, 3.8, 3.8], fq_codel=[3.7, 3.7, 3.7])) == (
+        "cake and fq_codel keep every class out of bad; cake serves the worst-served class best (web: Page"
+        " load time, 75th percentile 2.600 s, fair). It carries 18.10 Mbit/s, red 19.10."
+    )
+    assert verdict(made(red=[2.0, 2.1, 2.2], cake=[4.1, 4.2, 4.3])).startswith("Only cake keeps every class")
+    assert verdict(made(cake=[4.1], drr=[3.9])).startswith("No class is bad under any setting; cake serves")
+
+
+def test_verdict_says_that_every_setting_makes_a_class_bad() -> None:
+    several = made(red=[2.0, 2.1, 2.2], avq=[2.3, 2.4, 2.5])
+    assert verdict(several) == (
+        "Every setting makes a class bad; avq serves the worst-served class best (voice: MOS, mean 2.400,"
+        " bad). It carries 18.10 Mbit/s, red 19.10."
+    )
+    several.by_setting["red"]["web.page_time_p75"] = [9.0, 9.1, 9.2]
+    assert verdict(several).startswith("Every setting makes a class bad, avq the fewest: voice.")
+
+
+def test_verdict_is_empty_without_grades_or_for_one_setting() -> None:
+    assert verdict(made(red=[2.0])) == ""
+    backup = Made(
+        [("b", "backup", "bulk")], {name: {"backup.flow_goodput": [5.0]} for name in ("red", "avq")}
+    )
+    assert verdict(backup) == ""
 
 
 def test_a_class_that_no_setting_serves_well_is_said_to_be_bad() -> None:

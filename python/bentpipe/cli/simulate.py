@@ -31,7 +31,7 @@ from bentpipe.stats.differences import INDEPENDENT, NOTHING_SEEN, PAIRED, betwee
 from bentpipe.stats.intervals import BOOTSTRAP
 from bentpipe.stats.metrics import check_classes
 from bentpipe.stats.ranking import BEHIND_PEP
-from bentpipe.stats.services import findings
+from bentpipe.stats.services import findings, verdict
 
 if TYPE_CHECKING:
     from bentpipe.stats.differences import Comparison
@@ -256,6 +256,8 @@ def _simulate(
     for warning in caveats(result):
         out_console.print(f"Warning: {warning}", markup=False)
     if (table := console.services_table(result)) is not None:
+        if sentence := verdict(result):
+            out_console.print(sentence, markup=False)
         out_console.print(table)
         for sentence in findings(result):
             out_console.print(sentence, markup=False)

@@ -35,7 +35,7 @@ from bentpipe.stats.caveats import caveats, tail_drop
 from bentpipe.stats.intervals import LEVEL
 from bentpipe.stats.metrics import GROUPS, METRICS, Metric
 from bentpipe.stats.ranking import BEHIND_PEP, CRITERIA, MANY, drawn, ranking
-from bentpipe.stats.services import findings, served, services
+from bentpipe.stats.services import findings, served, services, verdict
 
 __all__ = [
     "FORMATS",
@@ -102,7 +102,7 @@ def render(result: Result) -> str:
 
 
 def _verdict(result: Result) -> list[str]:
-    """Return the sentences that a page begins with: the first by rank, then who is served best.
+    """Return the sentences that a page begins with: who is served best, then the first by rank.
 
     A single setting has its throughput, queueing delay and loss rate, and the grade of each class.
     """
@@ -115,23 +115,24 @@ def _verdict(result: Result) -> list[str]:
                 parts.append(f"{uncapitalized(label)} {number(row['mean'])} {row['unit']}".rstrip())
         graded = [_graded(each) for row in _served(result) for each in row if each["text"] != "–"]
         return [f"{result.settings[0]}: {'; '.join(parts)}."] * bool(parts) + graded
-    lines = []
+    people = [each for each in [verdict(result)] if each] + findings(result)
+    ranks = []
     if len(result.settings) > 2:
         ranked = ranking(result)
         first = [each.setting for each in ranked if each.place == 1]
-        by = f"by mean rank over {len(CRITERIA)} metrics"
+        by = f"by mean rank over {len(CRITERIA)} metrics of the queue and the link"
         if len(first) < len(ranked):
             second = ranked[len(first)]
             before = f"before {second.setting} ({brief(second.mean, 3)})"
-            lines.append(f"{' and '.join(first)}: first {by} ({brief(ranked[0].mean, 3)}), {before}.")
+            ranks.append(f"{' and '.join(first)}: first {by} ({brief(ranked[0].mean, 3)}), {before}.")
         else:
-            lines.append(f"All settings are equal {by}.")
+            ranks.append(f"All settings are equal {by}.")
     elif (found := _difference_rows(result)) and found["family"]:
-        lines.append(
+        ranks.append(
             f"{found['certain']} of {found['family']} differences between {' and '.join(result.settings)} are"
             " significant."
         )
-    return lines + findings(result)
+    return people + ranks
 
 
 def _graded(found: Mapping[str, Any]) -> str:

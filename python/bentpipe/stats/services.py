@@ -11,7 +11,7 @@ from bentpipe.stats.class_metrics import class_metric
 from bentpipe.stats.intervals import Summary, paired
 from bentpipe.stats.recorded import Metric, Traffic
 
-__all__ = ["Served", "Service", "findings", "scored", "served", "services"]
+__all__ = ["Served", "Service", "findings", "scored", "served", "services", "verdict"]
 
 _FIGURES: Mapping[str, tuple[str, str | None]] = {
     "voip": ("mos", "voice.mos"),
@@ -130,6 +130,58 @@ def served(result: Graded) -> list[list[Served]]:
         [Served(each, setting, result.summary(setting, each.metric.name)) for each in known]
         for setting in result.settings
     ]
+
+
+def verdict(result: Graded) -> str:
+    """Return the sentence on which settings serve every class, and on what the best of them costs.
+
+    The best has the fewest bad classes, then the highest score of its worst class, then the highest mean
+    score. Empty for one setting, or without a class that has grades.
+    """
+    scores: dict[str, dict[Service, float]] = {}
+    bad: dict[str, list[str]] = {}
+    rows = served(result)
+    known = {each.service for row in rows for each in row if each.found.mean is not None}
+    for row in rows:
+        graded = {each.service: each for each in row if each.service.threshold and each.service in known}
+        if not graded or len(result.settings) < 2:
+            return ""
+        setting = row[0].setting
+        scores[setting] = {key: each.service.score(each.found.mean) or 0.0 for key, each in graded.items()}
+        bad[setting] = [each.service.traffic_class for each in graded.values() if each.grade in {"bad", None}]
+
+    def order(setting: str) -> tuple[float, ...]:
+        found = scores[setting].values()
+        return len(bad[setting]), -min(found), -sum(found)
+
+    best = min(result.settings, key=order)
+    clean = [setting for setting in result.settings if not bad[setting]]
+    worst = min(scores[best], key=scores[best].__getitem__)
+    mean = result.summary(best, worst.metric.name).mean
+    figure = "" if mean is None else f": {_figure(worst)} {number(mean)}{_unit(worst)}{_graded(worst, mean)}"
+    if not clean and any(len(bad[setting]) > len(bad[best]) for setting in result.settings):
+        return (
+            f"Every setting makes a class bad, {best} the fewest: {_listed(bad[best])}.{_cost(result, best)}"
+        )
+    if not clean:
+        text = f"Every setting makes a class bad; {best} serves the worst-served class best"
+    elif clean == [best]:
+        text = f"Only {best} keeps every class out of bad"
+    elif len(clean) == len(result.settings):
+        text = f"No class is bad under any setting; {best} serves the worst-served class best"
+    else:
+        text = f"{_listed(clean)} keep every class out of bad; {best} serves the worst-served class best"
+    return f"{text} ({worst.traffic_class}{figure}).{_cost(result, best)}"
+
+
+def _cost(result: Graded, best: str) -> str:
+    """Return how much less a setting carries than another, empty if none is seen to carry more."""
+    values = result.values()
+    means = {setting: result.summary(setting, "throughput") for setting in result.settings}
+    most = max(means, key=lambda setting: means[setting].mean or 0.0)
+    if most == best or not _differ(values[most]["throughput"], values[best]["throughput"]):
+        return ""
+    return f" It carries {number(means[best].mean)} Mbit/s, {most} {number(means[most].mean)}."
 
 
 def findings(result: Graded) -> list[str]:
