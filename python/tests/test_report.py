@@ -111,6 +111,8 @@ def test_printed_values_are_hidden_for_a_changed_scenario(tmp_path: Path) -> Non
     text = bp.run(changed, out=tmp_path / "result").report().read_text()
     assert 'class="printed"' not in text
     assert "The scenario was changed, so values printed in its source are not shown" in text
+    without = bp.load("small-gateway", set={"run.duration": "5 s", "run.warmup": "5 s"})
+    assert "printed in its source" not in bp.run(without, out=tmp_path / "without").report().read_text()
 
 
 def test_report_is_one_small_file_without_external_resources(report: Path) -> None:

@@ -1,5 +1,6 @@
 """The report of a comparison: one HTML file that opens offline, and its figures as files for papers."""
 
+import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -340,7 +341,12 @@ def _engine(result: Result) -> str:
 
 def _warnings(result: Result) -> list[str]:
     lines = caveats(result)
-    if result.manifest["scenario"]["overrides"] and not result.manifest["printed"]:
+    scenario = result.manifest["scenario"]
+    if (
+        scenario["overrides"]
+        and not result.manifest["printed"]
+        and "printed" in tomllib.loads(scenario["text"])
+    ):
         lines.append("The scenario was changed, so values printed in its source are not shown.")
     return lines
 
