@@ -118,12 +118,12 @@ build-tests: | $(VENV)/.created
 
 # Programs are chosen by name and not by crate, or cargo compiles dependencies with other features.
 test-rust: | $(VENV)/.created
-	cargo test --locked --workspace --quiet --lib --bins --test '[!n]*'
-	cargo test --locked --workspace --quiet --doc
+	cargo test --locked --workspace --quiet --no-fail-fast --lib --bins --test '[!n]*'
+	cargo test --locked --workspace --quiet --no-fail-fast --doc
 
 # Tests in network namespaces, with real sockets and timers. Four at a time, since most of them wait.
 test-namespaces: | $(VENV)/.created
-	cargo test --locked --workspace --quiet --test namespaces -- --test-threads 4
+	cargo test --locked --workspace --quiet --no-fail-fast --test namespaces -- --test-threads 4
 
 test-packages:
 	@[ "$$(id -u)" != 0 ] || { command -v iptables-nft && command -v ip; } >/dev/null || { $(call debian,iptables iproute2,the live gateway's tests need them); }

@@ -255,17 +255,4 @@ mod tests {
         let message = plan("?").unwrap_err().to_string();
         assert!(message.starts_with("plan: scenario.files.\"t.dat\": found "), "{message}");
     }
-
-    #[test]
-    fn adaptive_video_is_refused() {
-        let text = "title = \"t\"\n[run]\nduration = \"1 s\"\n[host.a]\n[host.b]\n[link.l]\nbetween = [\"a\", \"b\"]\n\
-                    rate = \"1 Mbps\"\nqueue = {}\n[traffic.tv]\nkind = \"dash\"\nfrom = \"a\"\nto = \"b\"\n";
-        let scenario = serde_json::json!({ "file": "t.toml", "text": text });
-        let plan = serde_json::json!({ "scenario": scenario, "traffic": { "tv": {} } });
-        let message = Plan::parse(&plan.to_string(), "plan").unwrap_err().to_string();
-        assert_eq!(
-            message,
-            "plan: traffic.tv: found kind dash; allowed: a kind other than dash: there is no live player"
-        );
-    }
 }
