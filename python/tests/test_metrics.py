@@ -5,6 +5,7 @@ import polars as pl
 import pytest
 
 import bentpipe as bp
+from bentpipe.report.decimate import as_float
 from bentpipe.stats.metrics import GROUPS, METRICS, Recorded, evaluate
 
 COUNTERS: dict[str, float | None] = {
@@ -115,6 +116,17 @@ def test_drops_at_each_queue_are_the_rows_of_the_table_of_drops(result: bp.Resul
             places = result.one("drops", setting, seed)["place"].cast(pl.String)
             for queue in ("receive", "transmit"):
                 assert counters[f"{queue}_drops"] == places.str.ends_with(queue).sum(), (setting, queue)
+
+
+def test_marks_behind_a_pep_are_a_share_of_the_packets_in_that_queue(tmp_path: Path) -> None:
+    scenario = bp.load("small-gateway", {"run.duration": "10 s"})
+    found = bp.compare(scenario, ["cake"], runs=1, out=tmp_path / "out")
+    values, (seed,) = evaluate(found.recorded("cake", found.seeds[0])), found.seeds
+    series = found.one("series", "cake", seed)["mark_probability"].drop_nulls()
+    assert 0 <= as_float(series.min()) < as_float(series.max()) <= 1
+    # Its AQM drops there, as nothing has ECN, and packets of the beginning and the end make the difference.
+    assert values["mark_rate"] == pytest.approx(values["transmit_drop_rate"], rel=0.02)
+    assert (values["mark_rate"] or 0) > 10
 
 
 def test_repeated_data_are_as_frequent_as_losses_behind_a_pep(tmp_path: Path) -> None:

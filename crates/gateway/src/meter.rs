@@ -113,7 +113,7 @@ pub struct Sample {
     pub sent: f64,
     /// Mean queueing delay in the transmit queue [s].
     pub queue_delay: f64,
-    /// Share of marked packets among those offered to the AQM.
+    /// Share of packets that are marked, on arrival at the mark point or in the queue ([`marked_share`]).
     pub mark_probability: f64,
     /// Mean time from the receive queue to the transmit queue [s].
     pub transit_time: f64,
@@ -128,6 +128,10 @@ pub struct Summary {
     pub offered_bytes: u64,
     /// Packets with which the AQM signalled congestion.
     pub marked_packets: u64,
+    /// Those of them that were in the queue.
+    pub marked_in_queue: u64,
+    /// Packets that left the queue that the AQM watches: sent, or dropped there by a signal.
+    pub left_queue: u64,
     /// Packets dropped at the mark point by the AQM.
     pub aqm_drops: u64,
     /// Packets dropped at the mark point for lack of room.
@@ -155,7 +159,7 @@ impl Summary {
     ///
     /// A counter added here reaches the results of simulated and live runs.
     #[must_use]
-    pub fn counters(&self) -> [(&'static str, f64); 20] {
+    pub fn counters(&self) -> [(&'static str, f64); 22] {
         let [mean, p50, p95, p99, max] = self.queue_delay;
         [
             ("offered_packets", self.offered_packets as f64),
@@ -169,6 +173,8 @@ impl Summary {
             ("transmit_packets", self.transmit.arrived as f64),
             ("transmit_drops", self.transmit.dropped as f64),
             ("marked_packets", self.marked_packets as f64),
+            ("marked_in_queue", self.marked_in_queue as f64),
+            ("left_queue", self.left_queue as f64),
             ("sent_packets", self.sent_packets as f64),
             ("sent_bytes", self.sent_bytes as f64),
             ("queue_time_average", self.queue_time_average),
@@ -325,15 +331,12 @@ impl Meter {
         let last = std::mem::replace(&mut self.last, snapshot);
         let seconds = (now - std::mem::replace(&mut self.last_at, now)).as_secs_f64();
         let rate = |bytes: u64| bytes as f64 * 8.0 / seconds;
-        let offered = snapshot.counters.offered - last.counters.offered;
-        let marked = snapshot.counters.marked - last.counters.marked;
         Sample {
             offered: rate(snapshot.counters.offered_bytes - last.counters.offered_bytes),
             arrived: rate(snapshot.arrived_bytes - last.arrived_bytes),
             sent: rate(snapshot.sent_bytes - last.sent_bytes),
             queue_delay: std::mem::take(&mut self.queue_delay).get(),
-            // A scheduler may mark packets while none arrives.
-            mark_probability: if offered == 0 { f64::NAN } else { marked as f64 / offered as f64 },
+            mark_probability: marked_share(&snapshot.counters, &last.counters),
             transit_time: std::mem::take(&mut self.transit_time).get(),
         }
     }
@@ -359,6 +362,8 @@ impl Meter {
             offered_packets: end.counters.offered - begin.counters.offered,
             offered_bytes: end.counters.offered_bytes - begin.counters.offered_bytes,
             marked_packets: end.counters.marked - begin.counters.marked,
+            marked_in_queue: end.counters.marked_in_queue - begin.counters.marked_in_queue,
+            left_queue: left_queue(&end.counters) - left_queue(&begin.counters),
             aqm_drops: end.aqm_drops - begin.aqm_drops,
             overflow_drops: end.overflow_drops - begin.overflow_drops,
             drops_elsewhere: end.drops_elsewhere - begin.drops_elsewhere,
@@ -380,6 +385,24 @@ impl Meter {
     }
 }
 
+/// Probability of being marked between two times, NaN without packets: 1 − (1 − a)(1 − q), where a is the share of arrivals
+/// marked at the mark point, and q the share of packets leaving the queue, sent or dropped, marked there.
+fn marked_share(end: &Counters, begin: &Counters) -> f64 {
+    let offered = end.offered - begin.offered;
+    let in_queue = end.marked_in_queue - begin.marked_in_queue;
+    let on_arrival = (end.marked - begin.marked - in_queue) as f64 / offered as f64;
+    if in_queue == 0 {
+        return on_arrival;
+    }
+    let left = left_queue(end) - left_queue(begin);
+    1.0 - (1.0 - if offered == 0 { 0.0 } else { on_arrival }) * (1.0 - in_queue as f64 / left as f64)
+}
+
+/// Packets that left the queue: sent, or dropped in it by a signal.
+fn left_queue(counters: &Counters) -> u64 {
+    counters.sent + counters.dropped_in_queue
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -388,6 +411,25 @@ mod tests {
         let mut meter = Meter::new(Instant::ZERO, true);
         delays.into_iter().for_each(|ns| meter.left(Duration::from_nanos(ns)));
         meter.summary(&Snapshot::default(), Instant::ZERO).unwrap()
+    }
+
+    #[test]
+    fn probability_of_a_mark_joins_the_mark_point_and_the_queue() {
+        let counters = |offered, marked, marked_in_queue, sent, dropped_in_queue| Counters {
+            offered,
+            marked,
+            marked_in_queue,
+            sent,
+            dropped_in_queue,
+            ..Counters::default()
+        };
+        let begin = counters(100, 7, 2, 80, 2);
+        // One of 10 arrivals; 3 of 6 packets that left, of which the queue dropped 2 and marked 1.
+        assert!((marked_share(&counters(110, 11, 5, 84, 4), &begin) - (1.0 - 0.9 * 0.5)).abs() < 1e-12);
+        // Packets leave while none arrives.
+        assert!((marked_share(&counters(100, 9, 4, 82, 4), &begin) - 0.5).abs() < 1e-12);
+        assert!((marked_share(&counters(110, 8, 2, 80, 2), &begin) - 0.1).abs() < 1e-12);
+        assert!(marked_share(&begin, &begin).is_nan());
     }
 
     /// Delays of 1 to 100 ms.

@@ -45,6 +45,17 @@ def _share(run: Recorded, counter: str) -> float | None:
     return 100 * counted / offered if offered and counted is not None else None
 
 
+def _mark_rate(run: Recorded) -> float | None:
+    """Return the probability of a mark, on arrival or in the queue [%]."""
+    # Earlier versions counted no marks in the queue apart.
+    marked, in_queue = run.counters.get("marked_packets"), run.counters.get("marked_in_queue")
+    if not in_queue or marked is None:
+        return _share(run, "marked_packets")
+    offered, left = run.counters["offered_packets"], run.counters["left_queue"]
+    on_arrival = (marked - in_queue) / offered if offered else 0.0
+    return 100 * (1 - (1 - on_arrival) * (1 - in_queue / left)) if left else None
+
+
 def _ratio(run: Recorded, counted: str, total: str) -> float | None:
     """Return a counter as a share of another [%]; None if either is missing, or the total is 0."""
     part, whole = run.counters.get(counted), run.counters.get(total)
@@ -396,8 +407,9 @@ METRICS: tuple[Metric, ...] = (
         "Mark rate",
         "%",
         DROPS,
-        "Packets marked or dropped early by the AQM, as a share of the packets offered to the mark point.",
-        lambda run: _share(run, "marked_packets"),
+        "Probability that the AQM marks a packet or drops it early, on arrival at the mark point or in the"
+        " queue.",
+        _mark_rate,
     ),
     Metric(
         "drop_run_mean",

@@ -25,6 +25,8 @@ pub struct Counters {
     pub admitted_bytes: u64,
     /// Packets with which the Aqm signalled congestion, at the mark point or in the queue.
     pub marked: u64,
+    /// Those of them that were in the queue.
+    pub marked_in_queue: u64,
     /// Packets dropped by a signal at the mark point.
     pub dropped_on_arrival: u64,
     /// Packets that entered the queue.
@@ -35,6 +37,14 @@ pub struct Counters {
     pub dropped_in_queue: u64,
     /// Packets sent over the link.
     pub sent: u64,
+}
+
+impl Counters {
+    /// Counts a packet that is marked, or dropped by a signal, in the queue.
+    fn mark_in_queue(&mut self) {
+        self.marked += 1;
+        self.marked_in_queue += 1;
+    }
 }
 
 /// A scheduler with its counters and the Aqm that watches it.
@@ -157,7 +167,7 @@ impl Queue {
     #[cold]
     fn drop_waiting(&mut self, slot: QueueSlot, now: Instant, out: &mut dyn DropHandler) {
         if let Some(other) = self.scheduler.remove(slot) {
-            self.watched.counters.marked += 1;
+            self.watched.counters.mark_in_queue();
             self.watched.account_drop(&other, now);
             out.dropped(other, DropReason::Aqm);
         }
@@ -208,7 +218,7 @@ impl Queue {
             w.shrink(&pkt, now);
             let mut cx = Context::new(now, &w.state, &mut w.rng);
             let verdict = w.aqm.depart(&pkt, &mut cx);
-            if dropped == MAX_DROPS_PER_DEQUEUE || w.apply(verdict, &mut pkt) {
+            if dropped == MAX_DROPS_PER_DEQUEUE || w.apply_in_queue(verdict, &mut pkt) {
                 w.counters.sent += 1;
                 w.state.sent_bytes += u64::from(pkt.len);
                 return Some(pkt);
@@ -352,6 +362,13 @@ impl Watched {
         verdict == Verdict::Mark && signal(self.marking, pkt)
     }
 
+    /// Applies a verdict to a packet that leaves. Returns true if the packet is sent.
+    #[inline]
+    fn apply_in_queue(&mut self, verdict: Verdict, pkt: &mut Packet) -> bool {
+        self.counters.marked_in_queue += u64::from(verdict != Verdict::Pass);
+        self.apply(verdict, pkt)
+    }
+
     #[inline]
     fn grow(&mut self, len: u32, now: Instant) {
         self.integrate(now);
@@ -402,7 +419,7 @@ impl SchedulerHost for SchedulerLog<'_> {
     }
 
     fn mark(&mut self, mut pkt: Packet) -> Option<Packet> {
-        self.counters.marked += 1;
+        self.counters.mark_in_queue();
         if signal(self.marking, &mut pkt) {
             return Some(pkt);
         }
