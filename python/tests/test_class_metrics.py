@@ -356,7 +356,7 @@ class Made:
 
 def made(**mos: list[float]) -> Made:
     pages: list[float | None] = [2.5, 2.6, 2.7]
-    values = {
+    values: dict[str, dict[str, list[float | None]]] = {
         setting: {
             "voice.mos": list[float | None](scores),
             "web.page_time_p75": pages[: len(scores)],
