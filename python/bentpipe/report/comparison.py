@@ -1,7 +1,7 @@
 """The report of a comparison: one HTML file that opens offline, and its figures as files for papers."""
 
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -64,7 +64,7 @@ def report_figures(result: Result, width: Width = "container") -> list[Figure]:
 
 def render(result: Result) -> str:
     """Return the report of a result as HTML."""
-    manifest = result.manifest
+    manifest, groups = result.manifest, _metric_rows(result)
     return page(
         "report.html.j2",
         report_figures(result),
@@ -89,7 +89,8 @@ def render(result: Result) -> str:
         methods=_methods(result),
         runs=plural(len(result.seeds), "run"),
         summary=_summary(result),
-        groups=_metric_rows(result),
+        groups=groups,
+        definitions=_definitions(groups),
         printed=_has_printed(result),
         calibrated=any(row["calibrated"] for row in manifest["printed"]),
         sources=sorted({row["source"] for row in manifest["printed"] if row["source"]}),
@@ -423,6 +424,19 @@ def _metric_rows(result: Result) -> list[dict[str, Any]]:
             rows.append({"metric": metric, "cells": cells})
         groups.append({"name": group, "rows": _merged(rows, group)})
     return groups
+
+
+def _definitions(groups: Iterable[Mapping[str, Any]]) -> list[dict[str, str]]:
+    """Return the label, name and definition of each metric; one for the same metric of all classes."""
+    found = {}
+    for group in groups:
+        for row in group["rows"]:
+            for metric in (each["metric"] for each in row["metrics"]):
+                of_class, point, name = metric.name.partition(".")
+                label = metric.label.removeprefix(f"{of_class}: ")
+                key = f"CLASS.{name}" if point else of_class
+                found[key] = {"label": label[:1].upper() + label[1:], "name": key, "text": metric.doc}
+    return list(found.values())
 
 
 def _printed(result: Result, setting: str, metric: Metric) -> dict[str, Any] | None:

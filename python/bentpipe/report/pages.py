@@ -10,6 +10,7 @@ from typing import Any
 
 import altair as alt
 import jinja2
+import markupsafe
 
 from bentpipe import files
 from bentpipe.format import clock
@@ -162,7 +163,17 @@ def environment() -> jinja2.Environment:
     )
     found.filters["clock"] = clock
     found.filters["variable"] = as_variables
+    found.filters["code"] = _with_code
     return found
+
+
+def _with_code(text: str) -> markupsafe.Markup:
+    """Return a text with the names between backticks as code."""
+    parts = [
+        f"<code>{markupsafe.escape(part)}</code>" if number % 2 else markupsafe.escape(part)
+        for number, part in enumerate(text.split("`"))
+    ]
+    return markupsafe.Markup("".join(parts))  # noqa: S704
 
 
 def dated(manifest: Mapping[str, Any]) -> str:
