@@ -15,6 +15,7 @@ from pathlib import Path
 import click
 
 import algorithm_pages as algorithms
+import python_reference
 import scenario_reference
 from bentpipe.cli.app import cli
 from bentpipe.format import clock, number
@@ -90,6 +91,7 @@ def metrics_tables() -> str:
 
 PAGES: dict[str, Callable[[], str]] = {
     "cli.md": commands,
+    "python-reference.md": python_reference.markdown,
     "qoe.md": quality_tables,
     "results.md": metrics_tables,
     "scenarios.md": scenario_reference.markdown,

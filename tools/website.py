@@ -54,6 +54,7 @@ NAV: dict[str, list[str]] = {
         "marking.md",
         "algorithms",
         "cli.md",
+        "python-reference.md",
         "results.md",
         "reports.md",
         "qoe.md",

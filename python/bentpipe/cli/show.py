@@ -88,6 +88,9 @@ def list_(what: str, *, parameters: bool, form: str) -> None:
         ]
         heads = ["name", "what it is", "where it can stand", "fluid model", "source", "presets"]
         out.print(console.grid(heads, cells))
+        schedulers = json.loads(_core.registry())["schedulers"]
+        inside = ", ".join(row["name"] for row in schedulers if row["signals"])
+        out.print(f"Schedulers with AQMs inside: {inside} (bentpipe list schedulers).", markup=False)
         for row in rows if parameters else []:
             _print_parameters(out, row)
     elif what in {"transports", "traffic"}:
