@@ -58,7 +58,6 @@ NOT_RUN = {
     ("docs/cluster.md", "#!/bin/bash"): "a job script of a cluster; its bentpipe command is parsed",
     ("docs/cluster.md", "from dask_jobqueue"): "needs a cluster with Slurm",
     ("docs/cluster.md", "from dask_kubernetes"): "needs a cluster with Kubernetes",
-    ("docs/how-to.md", "import pandas"): "pandas is no dependency",
     ("docs/gateway.md", "cargo build"): "installs the daemon as root",
     (
         "docs/gateway.md",
@@ -258,6 +257,8 @@ def test_files_load(block: Block, tmp_path: Path) -> None:
 @pytest.mark.parametrize("block", of("python"))
 def test_python_runs(block: Block, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
+    if '"compared/' in block.body:
+        bp.compare("small-gateway", set={"run.duration": "5 s", "run.warmup": "1 s"}, runs=1, out="compared")
     exec(compile(block.body, block.place, "exec"), {})  # noqa: S102
 
 
