@@ -192,9 +192,9 @@ choosing: $(CORE) ## run every algorithm on the 2007 gateway and renew the table
 	$(BIN)/bentpipe compare scenarios/byun2007-gateway.toml --settings all --out results/choosing --force
 	$(BIN)/python tools/reference.py docs results/choosing
 
-reproduction: $(CORE) ## reproduce all papers and renew docs/reproduction.md: over an hour
+reproduction: $(CORE) ## reproduce all papers and renew docs/reproduction.md and its pages: over an hour
 	$(BIN)/bentpipe reproduce all
-	$(BIN)/python tools/reproduction_page.py docs/reproduction.md results/reproduce
+	$(BIN)/python tools/reproduction_page.py docs results/reproduce
 
 advice: $(CORE) ## advise on the scenarios of six markets, check the answers on other seeds, and renew the table of docs/advise.md: ten minutes
 	$(BIN)/python tools/advice_table.py docs results/advice

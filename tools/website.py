@@ -62,9 +62,9 @@ NAV: dict[str, list[str]] = {
         "glossary.md",
         "CHANGELOG.md",
     ],
-    "Evidence": ["truth.md", "kernel.md", "live-bench.md", "reproduction.md", "rahmani2011.md"],
+    "Evidence": ["truth.md", "kernel.md", "live-bench.md", "reproduction", "rahmani2011.md"],
 }
-"""Pages by what their reader wants; a folder stands for its README and all its pages."""
+"""Pages by purpose; a folder stands for its README or the page of its name, and all its pages."""
 PAGES = {
     "README.md": "README.md",
     "CONTRIBUTING.md": "CONTRIBUTING.md",
@@ -150,7 +150,7 @@ def _configuration(pages: Path) -> str:
         for name in names:
             if (pages / name).is_dir():
                 inside = sorted(each.name for each in (pages / name).glob("*.md") if each.name != "README.md")
-                first = f"{name}/README.md"
+                first = f"{name}.md" if (pages / f"{name}.md").exists() else f"{name}/README.md"
                 entries.append({name.capitalize(): [first, *(f"{name}/{each}" for each in inside)]})
             else:
                 entries.append(name)

@@ -8,6 +8,7 @@ import re
 import shutil
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -38,7 +39,7 @@ from bentpipe.reproduction.runs import plan
 from bentpipe.reproduction.verdicts import TABLE
 from bentpipe.runs.plan import load
 from bentpipe.stats.intervals import summarise
-from reproduction_page import markdown
+from reproduction_page import committed, pages, scoreboard
 
 TWO = Near("two", 0.02)
 TEN = Near("ten", 0.10)
@@ -291,7 +292,8 @@ def test_the_generated_page_has_every_number(small: Path, tmp_path: Path) -> Non
     for name in papers():
         (tmp_path / name).mkdir()
         shutil.copy(made.folder / "verdicts.json", tmp_path / name)
-    text = next(part for part in markdown(tmp_path).split("\n## ") if part.startswith("jain2004:"))
+    text = pages(tmp_path)["jain2004"]
+    assert text.startswith("# jain2004: ")
     for item in made.verdicts.items:
         # Pictures have no verdict on the page.
         assert (item.reason in text and item.verdict in text) or item.kind == "picture"
@@ -302,12 +304,12 @@ def test_the_generated_page_has_every_number(small: Path, tmp_path: Path) -> Non
     assert "Calibrated inputs" in text
     # Quick results are marked in the text and in the data.
     assert QUICK in text
-    about = json.loads(text.split("<!-- ")[1].split(" -->")[0])
+    about = json.loads(re.findall("<!-- ({.*}) -->", text)[0])
     assert about == {each: made.about[each] for each in ("paper", "version", "date", "quick", "runs")}
     assert about["quick"] is True
     shutil.rmtree(tmp_path / "jain2004")
     with pytest.raises(ResultError, match="run `bentpipe reproduce jain2004`"):
-        markdown(tmp_path)
+        pages(tmp_path)
 
 
 def test_a_folder_is_locked_against_a_second_reproduction(small: Path, tmp_path: Path) -> None:
@@ -581,25 +583,59 @@ def test_the_command_prints_tables_json_and_errors(small: Path, tmp_path: Path) 
     assert wrong.stderr.count("\n") == 1
 
 
-def test_the_committed_page_matches_the_papers_data() -> None:
-    page = (Path(__file__).parents[2] / "docs" / "reproduction.md").read_text(encoding="utf-8")
-    sections = {part.split(":")[0]: part for part in page.split("\n## ")[1:]}
-    assert set(sections) <= set(papers())
-    assert sections
-    for name, section in sections.items():
+DOCS = Path(__file__).parents[2] / "docs"
+
+
+def test_the_committed_pages_match_the_papers_data() -> None:
+    found = committed(DOCS)
+    assert set(found) <= set(papers())
+    assert found
+    for name, page in found.items():
         one = load_paper(name)
         for claim in one.claims:
-            assert f"| {claim.text} |" in section
+            assert f"| {claim.text} |" in page
         for table in one.tables:
-            assert f"### {table.where}: {table.title}" in section
+            assert f"## {table.where}: {table.title}" in page
         for picture in one.pictures:
-            assert picture.title in section
+            assert picture.title in page
         for paragraph in one.discussion:
             words = map(re.escape, re.split(FIELD, paragraph)[::2])
-            assert re.search("[−0-9].{,20}".join(words), section), "run `make reproduction`"
-        about = json.loads(section.split("<!-- ")[1].split(" -->")[0])
+            assert re.search("[−0-9].{,20}".join(words), page), "run `make reproduction`"
+        about = json.loads(re.findall("<!-- ({.*}) -->", page)[0])
         assert about["paper"] == name
         assert about["quick"] is False
+
+
+def test_the_committed_scoreboard_counts_the_verdicts_of_the_pages() -> None:
+    board = (DOCS / "reproduction.md").read_text(encoding="utf-8")
+    found = committed(DOCS)
+    assert board == scoreboard(found), "run `make reproduction`"
+    assert len(board.split()) <= 1500
+    kinds = {"printed numbers", "ratios between rows", "claims", "figures"}
+    rows = [
+        [cell.strip() for cell in line.strip("|").split("|")]
+        for line in board.splitlines()
+        if line.startswith("| [")
+    ]
+    assert {row[0].partition("]")[0][1:] for row in rows} == set(found)
+    for paper, kind, *cells in rows:
+        name = paper.partition("]")[0][1:]
+        assert kind in kinds
+        # Independent of the list that the scoreboard reads: the rows of the page's tables.
+        if kind == "claims":
+            table = found[name].partition("\n## Claims\n")[2].partition("\n## ")[0]
+            verdicts = Counter(line.split(" | ")[2] for line in table.splitlines()[3:] if line)
+            assert [int(cell or 0) for cell in cells] == [verdicts[each] for each in VERDICTS], name
+
+
+def test_contents_of_a_paper_name_its_sections() -> None:
+    for name, page in committed(DOCS).items():
+        (line,) = re.findall("^Contents: .*$", page, flags=re.MULTILINE)
+        named = re.findall(r"\[([^]]+)\]\(#", line)
+        heads = [
+            each for each in re.findall("^## (.+)$", page, re.MULTILINE) if not each.startswith("Variant:")
+        ]
+        assert named == heads, name
 
 
 def test_the_command_to_resume_has_the_same_flags() -> None:

@@ -196,8 +196,8 @@ def test_a_small_search_from_end_to_end(small: Path, tmp_path: Path, monkeypatch
     # The generated page lists the second round.
     monkeypatch.setattr(page, "papers", lambda: {"small": small})
     monkeypatch.setattr(page, "load_paper", lambda _: made.paper)
-    text = page.markdown(tmp_path / "out")
-    assert "### Settings found: The best of each" in text
+    text = page.pages(tmp_path / "out")["small"]
+    assert "## Settings found: The best of each" in text
     assert "7 settings were tried" in text
     for each in tuned.again:
         marked = "yes" if each.chosen else ""
