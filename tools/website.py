@@ -20,19 +20,31 @@ ROOT = Path(__file__).resolve().parents[1]
 BUILD = ROOT / "target" / "site-build"
 
 NAV: dict[str, list[str]] = {
-    "Tutorials": ["tutorial-first-answer.md", "tutorial-scenario.md", "live.md", "reproduce.md"],
+    "Tutorials": [
+        "tutorial-first-answer.md",
+        "tutorial-scenario.md",
+        "tutorial-aqm.md",
+        "tutorial-live.md",
+        "tutorial-paper.md",
+        "gallery.md",
+    ],
     "How to": [
         "install.md",
+        "how-to.md",
         "advise.md",
         "choosing.md",
         "tune.md",
         "sweep.md",
         "cluster.md",
         "python.md",
+        "live.md",
         "gateway.md",
+        "reproduce.md",
         "CONTRIBUTING.md",
     ],
     "Explanation": [
+        "why-satellite.md",
+        "trust.md",
         "models.md",
         "models-gateway.md",
         "laws.md",
@@ -75,6 +87,8 @@ PAGES = {
 SHIM = ROOT / "tools" / "vendor" / "iframe-worker" / "shim.js"
 """Search in pages opened as files needs it (iframe-worker 1.0.4); the theme would load it from a network."""
 _SHIM_TAG = re.compile(r'src="https://[^"]*/iframe-worker/shim"')
+_HERE = re.compile(r"\]\(#[^)\s]+\)")
+"""A link within a page. GitHub keeps the hyphens on both sides of an omitted sign, the site has one."""
 _LINK = re.compile(r"""(!?\[[^\]]*\]\(|<img [^>]*?src=")([^)"\s#]+)(#[^)\s]*)?([)"])""")
 
 
@@ -129,7 +143,7 @@ def _adopted(text: str, page: Path, origin: Path) -> str:
         up = "../" * (len(page.relative_to(pages).parts) - 1)
         return f"{before}{up}{place.relative_to(pages).as_posix()}{anchor}{after}"
 
-    return _LINK.sub(adopt, text)
+    return _HERE.sub(lambda found: re.sub("-+", "-", found[0]), _LINK.sub(adopt, text))
 
 
 def _copy(path: Path, place: Path) -> None:
