@@ -1,6 +1,6 @@
 """Compare the two sets of fluid equations for a gateway with the simulator over a grid of settings.
 
-`python tools/gateway_models.py docs/models-gateway.md`, or `make gateway-models`, renews that page.
+`python tools/gateway_models.py docs/models-gateway.md`, or `make gateway-models`, renews page and CSV file.
 """
 
 import sys
@@ -14,7 +14,7 @@ from bentpipe.runs.compare import compare
 from bentpipe.runs.plan import load
 from reference import with_generated
 
-__all__ = ["CASES", "MODELS", "POINTS", "SETTINGS", "Found", "changes", "markdown", "modelled", "simulated"]
+__all__ = ["CASES", "MODELS", "POINTS", "SETTINGS", "Found", "changes", "modelled", "simulated", "tables"]
 
 SCENARIO = "byun2007-gateway"
 MODELS: dict[str, "Change"] = {
@@ -141,17 +141,20 @@ def _one_at_a_time() -> str:
 
 
 def _grid(found: Mapping[tuple[int, int], Mapping[str, Mapping[str, Found]]]) -> str:
-    heads = ["sessions", "R [ms]", "AQM"]
-    whose = ("simulator", *MODELS)
-    heads += [f"{what}, {who}" for what in ("p", "queue") for who in whose]
-    lines = [f"| {' | '.join(heads)} |", f"| --: | --: | --- |{' --: |' * (len(heads) - 3)}"]
+    """Return all points as CSV: p [%] and queue [packets]."""
+    whose = {"simulator": "simulator", **{name: name.replace(", ", "_").replace(" ", "_") for name in MODELS}}
+    heads = [f"{what}_{who}" for what in ("p", "queue", "queue_std") for who in whose.values()]
+    lines = [",".join(["sessions", "round_trip_ms", "aqm", *heads])]
     for (sessions, round_trip), by in found.items():
         for setting in SETTINGS:
             all_ = [by[who][setting] for who in whose]
-            cells = [f"{x.p:.1f}" for x in all_]
-            cells += [f"{x.queue:.0f} ± {x.std:.0f}" for x in all_]
-            lines.append(f"| {sessions} | {round_trip} | {setting} | {' | '.join(cells)} |")
-    return "\n".join(lines)
+            cells = (
+                [f"{x.p:.1f}" for x in all_]
+                + [f"{x.queue:.0f}" for x in all_]
+                + [f"{x.std:.0f}" for x in all_]
+            )
+            lines.append(",".join([str(sessions), str(round_trip), setting, *cells]))
+    return "\n".join(lines) + "\n"
 
 
 def _summary(found: Mapping[tuple[int, int], Mapping[str, Mapping[str, Found]]]) -> str:
@@ -177,15 +180,15 @@ def _summary(found: Mapping[tuple[int, int], Mapping[str, Mapping[str, Found]]])
     return "\n".join(lines)
 
 
-def markdown() -> str:
-    """Simulate and solve all, and return the tables."""
+def tables() -> tuple[str, str]:
+    """Simulate and solve all; return the page's tables, and the points of the grid as CSV."""
     found: dict[tuple[int, int], dict[str, dict[str, Found]]] = {}
     for point in POINTS:
         change = changes(*point)
         found[point] = {"simulator": simulated(change)}
         for name, of in MODELS.items():
             found[point][name] = modelled({**change, **of})
-    return "\n".join(
+    page = "\n".join(
         [
             "### Single changes\n",
             _one_at_a_time(),
@@ -193,13 +196,15 @@ def markdown() -> str:
             "### Over the grid\n",
             "Difference from the simulator (relative, queues absolute): median over the grid (maximum):\n",
             _summary(found),
-            "\np [%] and queue [packets] at each point:\n",
-            _grid(found),
-            "\nTwo minutes each, one run.\n",
+            "\nTwo minutes each, one run. [models-gateway.csv](models-gateway.csv)"
+            " has p and queue at each point.\n",
         ]
     )
+    return page, _grid(found)
 
 
 if __name__ == "__main__":
     page = Path(sys.argv[1])
-    page.write_text(with_generated(page.read_text(encoding="utf-8"), markdown()), encoding="utf-8")
+    made, points = tables()
+    page.write_text(with_generated(page.read_text(encoding="utf-8"), made), encoding="utf-8")
+    page.with_suffix(".csv").write_text(points, encoding="utf-8")

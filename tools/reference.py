@@ -35,7 +35,9 @@ def commands() -> str:
     every = dict(_commands("bentpipe", cli))
     common = _common(list(every.values()))
     listed = _help("", click.Command("", params=list(common.values()))).partition("Options:\n")[2]
-    parts = [f"## Common options\n\n```text\n{listed}\n```\n"]
+    links = " · ".join(f"[{name}](#{name.replace(' ', '-')})" for name in every)
+    parts = [f"## Commands\n\n{links}\n"]
+    parts += [f"## Common options\n\n```text\n{listed}\n```\n"]
     for name, command in every.items():
         rest = copy.copy(command)
         rest.params = [each for each in command.params if _text(each) not in common]

@@ -66,6 +66,7 @@ NAV: dict[str, list[str]] = {
         "marking.md",
         "algorithms",
         "cli.md",
+        "reproduce-data.md",
         "python-reference.md",
         "results.md",
         "reports.md",

@@ -233,7 +233,7 @@ def merge(into: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
 @pytest.mark.parametrize("block", of("toml"))
 def test_files_load(block: Block, tmp_path: Path) -> None:
     found = tomllib.loads(block.body)
-    if block.page == "docs/reproduce.md":
+    if block.page == "docs/reproduce-data.md":
         # Texts are left out there, so that only the names of keys can be checked.
         sources = "".join(path.read_text() for path in (ROOT / "python/bentpipe/reproduction").glob("*.py"))
         names = {"schedulers", "price"}

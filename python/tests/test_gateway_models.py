@@ -1,5 +1,6 @@
 """The equations with timeouts compared with the simulator, and their page."""
 
+import csv
 from pathlib import Path
 
 import pytest
@@ -26,5 +27,8 @@ def test_page_has_all_cases_and_points() -> None:
     lines = PAGE.read_text(encoding="utf-8").splitlines()
     heads = [tuple(cell.strip() for cell in line.split("|")[1:4]) for line in lines if line.startswith("|")]
     assert {case.name for case in CASES} <= {head[0] for head in heads}
-    for sessions, round_trip in POINTS:
-        assert {(str(sessions), str(round_trip), setting) for setting in SETTINGS} <= set(heads)
+    with PAGE.with_suffix(".csv").open(encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))
+    found = {(int(row["sessions"]), int(row["round_trip_ms"]), row["aqm"]) for row in rows}
+    assert found == {(*point, setting) for point in POINTS for setting in SETTINGS}
+    assert all(float(row[f"p_{who}"]) <= 100 for row in rows for who in ("simulator", "gateway", "timeouts"))

@@ -1,6 +1,6 @@
 """Reproduction of papers, claim by claim: simulates their experiments and computes verdicts by rules.
 
-A paper is data (`bentpipe.reproduction.paper`); docs/reproduce.md describes how to write and read it.
+A paper is data (`bentpipe.reproduction.paper`); docs/reproduce-data.md describes how to write it.
 """
 
 import json

@@ -1,7 +1,7 @@
 """A paper as data: its printed tables, claims and figures, and the experiments and rules that judge them.
 
 A paper is a folder with `claims.toml`, the printed tables as CSV, and scenarios that only it uses.
-`bentpipe.reproduction.reading` reads it; docs/reproduce.md describes the file.
+`bentpipe.reproduction.reading` reads it; docs/reproduce-data.md describes the file.
 """
 
 import re

@@ -516,6 +516,17 @@ def _spread(values: Iterable[float | None]) -> str:
     return "" if least == most else f"{least} – {most}"
 
 
+_DETAILS = {
+    "emulator lateness (p99)",
+    "payload share of the wire",
+    "ceiling",
+    "unsplit packets",
+    "load",
+    "serve",
+}
+"""Quantities that only the data file has."""
+
+
 def stored(found: Iterable[Row], *, quick: bool, versions: Mapping[str, str]) -> dict[str, Any]:
     """Return a part in its stored form, with date and system of the measurement."""
     return {
@@ -553,14 +564,36 @@ def table(found: Iterable[Row]) -> str:
     return "\n".join(lines)
 
 
+_COLUMNS = 4
+"""Most cases that have a column each."""
+
+
+def shown(found: Sequence[Row]) -> list[Row]:
+    """Return the rows for the page: without details that have no target and stand in the data file."""
+    both = {row.case for row in found if row.quantity == "both ends"}
+    parts = {"gateway", "terminal"}
+    return [
+        row
+        for row in found
+        if row.target is not None
+        or not (row.quantity in _DETAILS or (row.case in both and row.quantity in parts))
+    ]
+
+
 def comparison(found: Sequence[Row]) -> str:
-    """Return rows with a column per case; as `table` unless all cases have the same quantities."""
+    """Return rows with a column (of many: a row) per case; as `table` if their quantities differ."""
     cases = {
         case: [row for row in found if row.case == case] for case in dict.fromkeys(r.case for r in found)
     }
     names = [[(row.quantity, row.unit) for row in each] for each in cases.values()]
     if len(cases) == 1 or any(each != names[0] for each in names):
         return table(found)
+    if len(cases) > _COLUMNS:
+        heads = [f"{quantity} [{unit}]" if unit else quantity for quantity, unit in names[0]]
+        lines = [f"| | {' | '.join(heads)} |", f"| --- |{' --- |' * len(heads)}"]
+        return "\n".join(
+            [*lines, *(f"| {case} | {' | '.join(map(_cell, rows))} |" for case, rows in cases.items())]
+        )
     lines = [f"| | {' | '.join(cases)} |", f"| --- |{' --- |' * len(cases)}"]
     for (quantity, unit), *same in zip(names[0], *cases.values(), strict=True):
         label = f"{quantity} [{unit}]" if unit else quantity
@@ -582,17 +615,22 @@ def markdown(data: Mapping[str, Mapping[str, Any]]) -> str:
     text.append(f"{len(every) - len(missed)} of {len(every)} targets are met" + ("." if not missed else ":"))
     if missed:
         text.append(table(missed))
+    before = ""
     for name, title in PARTS.items():
         if name not in data:
             continue
         part = data[name]
         on = part["versions"]
         how = "one short run each" if part["quick"] else f"{RUNS} runs each"
+        machine = (
+            f"Linux {on['kernel']}, {on['cpus']} cores, {on['processor']}, {on['nginx']}, {on['iptables']}"
+        )
+        where = "" if machine == before else f"; {machine}"
+        before = machine
         text += [
             f"### {title}",
-            f"{part['date']}, {how}; Linux {on['kernel']}, {on['cpus']} cores, {on['processor']}; Bentpipe"
-            f" {on['bentpipe']}, {on['nginx']}, {on['iptables']}.",
-            comparison(restored(part)),
+            f"{part['date']}, {how}; Bentpipe {on['bentpipe']}{where}.",
+            comparison(shown(restored(part))),
         ]
     return "\n\n".join(text)
 
