@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
+use crate::common::retry;
 use bentpipe_gatewayd::intercept::nfqueue::{Lost, PacketId, Queue, Settings, Verdict};
 use nix::poll::PollFlags;
 use nix::sys::socket::{setsockopt, sockopt};
@@ -272,7 +273,7 @@ fn transfer<T: Send + 'static>(
         let (mut stream, _) = listener.accept().expect("a connection");
         let mut buffer = vec![0; 1 << 16];
         let mut come = 0;
-        while let Ok(count @ 1..) = stream.read(&mut buffer) {
+        while let Ok(count @ 1..) = retry(|| stream.read(&mut buffer)) {
             for (place, byte) in buffer[..count].iter().enumerate() {
                 assert_eq!(*byte, pattern(come + place as u64), "byte {}", come + place as u64);
             }
@@ -286,7 +287,7 @@ fn transfer<T: Send + 'static>(
         let data: Vec<u8> = (0..bytes).map(pattern).collect();
         stream.write_all(&data).expect("to send");
         stream.shutdown(std::net::Shutdown::Write).expect("to end");
-        let _ = stream.read(&mut [0]);
+        let _ = retry(|| stream.read(&mut [0]));
         asked(&stream)
     });
     assert_eq!(receiving.join().expect("no panic"), bytes);

@@ -12,6 +12,7 @@ use std::sync::mpsc::channel;
 use std::thread;
 use std::time::Duration;
 
+use crate::common::retry;
 use crate::ends::satellite::now;
 use crate::ends::{BIN, CLIENT, LONG, SERVER, World, bytes, read_all};
 use bentpipe_gatewayd::intercept::inject::Injector;
@@ -211,7 +212,7 @@ fn datagrams_are_limited_by_the_aqm() {
             ready.send(()).expect("a receiver");
             socket.set_read_timeout(Some(Duration::from_millis(1000))).expect("a time-out");
             let (mut got, mut first, mut last, mut buffer) = (0, None, None, [0; 2000]);
-            while let Ok(len) = socket.recv(&mut buffer) {
+            while let Ok(len) = retry(|| socket.recv(&mut buffer)) {
                 #[expect(clippy::disallowed_methods, reason = "a test on real links has real times")]
                 let now = std::time::Instant::now();
                 first.get_or_insert(now);
@@ -422,7 +423,7 @@ fn the_rate_follows_the_modem_and_the_file() {
         stream.set_read_timeout(Some(LONG)).expect("a time-out");
         let mut buffer = vec![0; 1 << 16];
         while !stopped.load(Ordering::Relaxed) {
-            let read = stream.read(&mut buffer).expect("more bytes");
+            let read = retry(|| stream.read(&mut buffer)).expect("more bytes");
             counter.fetch_add(read as u64, Ordering::Relaxed);
         }
     });
@@ -603,7 +604,8 @@ fn silent_servers_do_not_block_others() {
         // A split connection is accepted by the terminal.
         world.clients.spawn(move || {
             if let Ok(stream) = TcpStream::connect_timeout(&silent, LONG) {
-                let _ = stream.set_read_timeout(Some(LONG)).and_then(|()| (&stream).read(&mut [0]).map(drop));
+                let _ = stream.set_read_timeout(Some(LONG));
+                let _ = retry(|| (&stream).read(&mut [0]));
             }
         });
     }
@@ -690,7 +692,7 @@ fn idle_connections_are_reset() {
     world.serve(80, |mut stream| {
         // A byte in time keeps it open.
         let mut byte = [0];
-        while stream.read(&mut byte).is_ok_and(|got| got == 1) {
+        while retry(|| stream.read(&mut byte)).is_ok_and(|got| got == 1) {
             let _ = stream.write_all(&byte);
         }
     });
@@ -700,7 +702,7 @@ fn idle_connections_are_reset() {
             stream.read_exact(&mut [0]).expect("an answer");
             thread::sleep(Duration::from_millis(400));
         }
-        let ended = stream.read(&mut [0]);
+        let ended = retry(|| stream.read(&mut [0]));
         assert!(ended.is_err_and(|e| e.kind() == std::io::ErrorKind::ConnectionReset), "it is not reset");
     });
     // One end notices first and tells the other.

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
-use crate::common::Namespace;
+use crate::common::{Namespace, retry};
 use bentpipe_gatewayd::intercept::nfqueue::{Lost, Queue, Settings, Verdict};
 use bentpipe_gatewayd::intercept::offload::{self, Feature};
 use bentpipe_gatewayd::intercept::rules::{Rules, Setup, Side, remove};
@@ -501,7 +501,7 @@ fn servers_see_clients_and_packets_are_queued() {
             let sending = std::thread::spawn(move || {
                 split_end.write_all(&vec![7; 1 << 20]).expect("to send");
                 split_end.shutdown(std::net::Shutdown::Write).expect("to end");
-                let _ = split_end.read(&mut [0]);
+                let _ = retry(|| split_end.read(&mut [0]));
                 marks_and_retransmissions(&split_end)
             });
             let mut all = Vec::new();
@@ -563,7 +563,7 @@ fn servers_see_clients_and_packets_are_queued() {
                     // An IPv6 sender first has to learn the path MTU.
                     let _ = socket.send_to(&[3; 4000], user);
                 });
-                end.recv(&mut [0; 5000]).ok()
+                retry(|| end.recv(&mut [0; 5000])).ok()
             });
             assert_eq!(come, Some(4000));
 

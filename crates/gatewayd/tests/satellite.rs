@@ -4,7 +4,7 @@
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex};
 use std::thread;
@@ -16,6 +16,8 @@ use nix::sys::socket::{setsockopt, sockopt};
 
 /// One-way delay.
 const DELAY: Duration = Duration::from_millis(300);
+/// Longest delay of a process that does not distort the measured rate.
+const IN_TIME: Duration = Duration::from_millis(20);
 /// Payload of a segment [bytes].
 const SEGMENT: f64 = 1448.0;
 
@@ -30,6 +32,47 @@ fn metric(world: &World, name: &'static str) -> f64 {
     let line = text.lines().find(|line| line.split_whitespace().next() == Some(name));
     let value = line.and_then(|line| line.split_whitespace().nth(1)).and_then(|value| value.parse().ok());
     value.unwrap_or_else(|| panic!("{name} is not in {text}"))
+}
+
+/// Measures how long each daemon takes to answer a request: a daemon that gets no processor sends nothing either.
+struct Watch {
+    longest: Arc<AtomicU64>,
+    stop: Arc<AtomicBool>,
+}
+
+impl Watch {
+    /// Starts to send requests to both daemons.
+    fn start(world: &World) -> Self {
+        let watch = Self { longest: Arc::default(), stop: Arc::default() };
+        for end in &world.ends {
+            let (longest, stop) = (Arc::clone(&watch.longest), Arc::clone(&watch.stop));
+            end.spawn(move || {
+                while !stop.load(Ordering::Relaxed) {
+                    let begin = now();
+                    if let Ok(mut stream) = TcpStream::connect("127.0.0.1:9180") {
+                        let _ = stream.write_all(b"GET /none HTTP/1.1\r\n\r\n");
+                        let _ = stream.read_to_end(&mut Vec::new());
+                    }
+                    longest.fetch_max(begin.elapsed().as_nanos() as u64, Ordering::Relaxed);
+                    thread::sleep(Duration::from_millis(10));
+                }
+            });
+        }
+        watch
+    }
+
+    /// Longest time to an answer since the last call.
+    fn longest(&self) -> Duration {
+        // A request in progress ends.
+        thread::sleep(IN_TIME);
+        Duration::from_nanos(self.longest.swap(0, Ordering::Relaxed))
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+    }
 }
 
 /// Bytes received by a client, with times.
@@ -94,8 +137,8 @@ impl Download {
         Some((come[first].0, last.0))
     }
 
-    /// Rate over twice the window's bytes from `at` on [bytes/s], mean round trip meanwhile [s], and true if the machine kept
-    /// time.
+    /// Rate over twice the window's bytes from `at` on [bytes/s], mean round trip meanwhile [s], and true if the satellite
+    /// kept time.
     ///
     /// Under a cut window the data arrives in bursts, a window per round trip: two windows take two round trips, wherever the
     /// measurement begins.
@@ -113,7 +156,7 @@ impl Download {
             assert!(at.elapsed() < LONG, "no more bytes arrive");
         };
         let held = [0, 1].map(|way| satellite[way].held());
-        let in_time = held.iter().all(|held| held.most < DELAY + Duration::from_millis(20));
+        let in_time = held.iter().all(|held| held.most < DELAY + IN_TIME);
         // Processing at the ends takes negligible time.
         (2.0 * window / (last - first).as_secs_f64(), held[0].mean + held[1].mean, in_time)
     }
@@ -156,6 +199,7 @@ fn follow() -> Option<()> {
     let Some(world) = World::over("window", "20 Mbps", &gateway, Some(DELAY)) else { return Some(()) };
     let limit = || metric(&world, "bentpipe_pep_buffer_limit_bytes");
     let download = Download::start(&world);
+    let watch = Watch::start(&world);
     let check = |what: &str, from: Instant| {
         let window = limit();
         let (rate, trip, in_time) = download.rate(&world, from + Duration::from_millis(900), window);
@@ -163,6 +207,7 @@ fn follow() -> Option<()> {
             // Too late: the limit has grown again.
             return None;
         }
+        let in_time = watch.longest() < IN_TIME && in_time;
         let off = rate / (window / trip) - 1.0;
         println!(
             "{what}: W {window:.0} B, RTT {:.1} ms, {rate:.0} B/s, {:+.1} % of W/RTT",

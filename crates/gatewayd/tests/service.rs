@@ -2,7 +2,7 @@
 //! configuration, refuses an invalid one, and cleans up.
 
 use std::ffi::OsStr;
-use std::io::{ErrorKind, Read as _, Write as _};
+use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::net::UnixDatagram;
@@ -11,7 +11,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 use std::{env, fs, process, thread};
 
-use crate::common::Namespace;
+use crate::common::{Namespace, retry};
 use crate::prometheus::parse;
 use bentpipe_spacelink::keygen;
 use nix::sys::signal::{Signal, kill};
@@ -71,13 +71,7 @@ fn start(namespace: &Namespace, config: &Path, manager: &Path, under: &'static [
 fn heard(manager: &UnixDatagram, wanted: &str) -> usize {
     let mut bytes = [0; 256];
     for before in 0..200 {
-        let len = loop {
-            match manager.recv(&mut bytes) {
-                Ok(len) => break len,
-                Err(e) if e.kind() == ErrorKind::Interrupted => {}
-                Err(e) => panic!("{wanted} did not come: {e}"),
-            }
-        };
+        let len = retry(|| manager.recv(&mut bytes)).unwrap_or_else(|e| panic!("{wanted} did not come: {e}"));
         if bytes[..len].starts_with(wanted.as_bytes()) {
             return before;
         }

@@ -255,6 +255,7 @@ impl<'a, C: Connection> Endpoint<'a, C> {
         self.receivers.finish(&mut self.flows, self.now)?;
         let mut summary = self.flows.finish()?;
         summary["seconds"] = self.now.as_secs_f64().into();
+        summary["late_s"] = self.late.as_secs_f64().into();
         summary["cpu_s"] = (sys::cpu_time() - self.cpu_before).into();
         summary["datagrams"] = json!({ "sent": self.senders.sent, "refused": self.senders.refused });
         Ok(summary)

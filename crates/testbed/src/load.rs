@@ -122,8 +122,7 @@ pub fn run(plan: &Plan, out: &mut dyn Write) -> Result<(), Box<dyn std::error::E
     for conn in open {
         clients.record(conn.user, conn.workload, conn.flow, End::Open)?;
     }
-    let mut summary = clients.endpoint.finish()?;
-    summary["late_s"] = clients.endpoint.late.as_secs_f64().into();
+    let summary = clients.endpoint.finish()?;
     Ok(write_line(out, &json!({ "summary": summary }))?)
 }
 

@@ -16,6 +16,16 @@ use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sched::{CloneFlags, setns, unshare};
 
+/// Repeats a system call that a signal interrupts: a call with a time-out ends when a stopped process continues.
+pub fn retry<T>(mut call: impl FnMut() -> io::Result<T>) -> io::Result<T> {
+    loop {
+        match call() {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            other => return other,
+        }
+    }
+}
+
 /// Waits until a descriptor is ready; false after the time-out.
 pub fn ready(what: &impl AsFd, how: PollFlags, milliseconds: u16) -> bool {
     loop {

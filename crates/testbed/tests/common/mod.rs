@@ -2,7 +2,7 @@
 
 #![allow(dead_code, reason = "each test file uses a part of it")]
 
-use std::io::{BufRead, BufReader, Write};
+use std::io::{self, BufRead, BufReader, Write};
 use std::path::PathBuf;
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -209,6 +209,16 @@ pub fn address([a, b]: &[Namespace; 2]) {
 /// CLOCK_MONOTONIC [ns].
 pub fn now() -> u64 {
     bentpipe_testbed::sys::monotonic()
+}
+
+/// Repeats a system call that a signal interrupts: a call with a time-out ends when a stopped process continues.
+pub fn retry<T>(mut call: impl FnMut() -> io::Result<T>) -> io::Result<T> {
+    loop {
+        match call() {
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+            other => return other,
+        }
+    }
 }
 
 /// Writes a line and flushes it.
