@@ -7,7 +7,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from conftest import ROOT, command_line, environment
+from conftest import ROOT, environment
+from preloaded import server
 
 _FENCE = re.compile(r"(?P<indent> *)```(?P<kind>\w*)(?: file=(?P<file>\S+))?")
 
@@ -85,7 +86,10 @@ def follow_blocks(page: Iterable[Block], folder: Path) -> None:
 def _run(block: Block, command: str, folder: Path) -> str:
     words = shlex.split(command)
     if words[0] == "bentpipe":
-        words = command_line(*words[1:])
-    done = subprocess.run(words, cwd=folder, env=environment(), capture_output=True, text=True, check=False)
+        done = server().run(*words[1:], folder=folder, environment=environment())
+    else:
+        done = subprocess.run(
+            words, cwd=folder, env=environment(), capture_output=True, text=True, check=False
+        )
     assert done.returncode == 0, f"{block.place}: {command}\n{done.stdout}\n{done.stderr}"
     return done.stdout

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 from playwright.sync_api import Browser, sync_playwright
+from preloaded import server
 
 import bentpipe as bp
 from bentpipe.live_runs.privileges import missing_permission
@@ -92,20 +93,18 @@ def environment() -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if name not in {"COLUMNS", "FORCE_COLOR"}}
 
 
+def pytest_sessionfinish() -> None:
+    """End the server of commands."""
+    if server.cache_info().currsize:
+        server().close()
+
+
 @pytest.fixture
 def bentpipe(tmp_path: Path) -> Command:
     """Function that runs the command in a fresh folder."""
 
     def run(*arguments: str, check: int | None = None) -> subprocess.CompletedProcess[str]:
-        done = subprocess.run(
-            command_line(*arguments),
-            cwd=tmp_path,
-            capture_output=True,
-            text=True,
-            timeout=120,
-            check=False,
-            env=environment(),
-        )
+        done = server().run(*arguments, folder=tmp_path, environment=environment(), timeout=120)
         if check is not None:
             assert done.returncode == check, f"{arguments}: {done.returncode}\n{done.stdout}\n{done.stderr}"
         return done

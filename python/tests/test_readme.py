@@ -1,10 +1,10 @@
 """The README's commands print what it shows."""
 
 import re
-import subprocess
 from pathlib import Path
 
-from conftest import ROOT, command_line, environment
+from conftest import ROOT, Command, environment
+from preloaded import server
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 _SHOWN = re.compile(r"^```sh\n((?:(?!```).)*?)^```\n+^```text\n(.*?)^```", re.MULTILINE | re.DOTALL)
@@ -22,22 +22,14 @@ def test_commands_print_what_the_readme_shows(tmp_path: Path) -> None:
         for command in commands.splitlines():
             words = [word.strip('"') for word in re.findall(r'"[^"]*"|\S+', command)]
             assert words[0] == "bentpipe"
-            done = subprocess.run(
-                command_line(*words[1:]),
-                cwd=tmp_path,
-                env=environment(),
-                capture_output=True,
-                text=True,
-                check=False,
-            )
+            done = server().run(*words[1:], folder=tmp_path, environment=environment())
             assert done.returncode == 0, done.stderr
             printed += [_line(line) for line in done.stdout.splitlines()]
         missing = [line for line in shown.splitlines() if line.strip() and _line(line) not in printed]
         assert missing == []
 
 
-def test_the_picture_of_the_gateway_is_current(tmp_path: Path) -> None:
-    command = command_line("show", "small-gateway", "--picture", "gateway.svg")
-    subprocess.run(command, cwd=tmp_path, env=environment(), check=True, capture_output=True)
+def test_the_picture_of_the_gateway_is_current(bentpipe: Command, tmp_path: Path) -> None:
+    bentpipe("show", "small-gateway", "--picture", "gateway.svg", check=0)
     shown = (ROOT / "docs" / "figures" / "gateway.svg").read_text(encoding="utf-8")
     assert (tmp_path / "gateway.svg").read_text(encoding="utf-8") == shown

@@ -1,0 +1,107 @@
+"""Runs commands of `bentpipe` in processes that begin with the package imported.
+
+The import takes longer than most commands, so a server imports the package and forks for each command. The
+command is a process with its own folder, environment, standard streams and exit code, as from a shell. The
+server calls nothing of the package, so a command inherits no results, no locks and no worker threads.
+"""
+
+import gc
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
+from tempfile import TemporaryFile
+from typing import Any
+
+_LENGTH = 1 << 16
+"""Maximum length of a request [bytes]."""
+_SERVER = "import preloaded; arguments = preloaded.serve({}); from bentpipe.cli import main; main(arguments)"
+
+
+def serve(descriptor: int) -> list[str]:
+    """Fork for each request on a socket; return its arguments in the child. Exit with the client."""
+    # The second imports the modules for reports, which commands import when they write one.
+    import bentpipe.cli
+    import bentpipe.cli.paper_tables  # noqa: F401
+
+    # The child's garbage collector leaves the imported modules alone, so that their memory stays shared.
+    gc.freeze()
+    with socket.socket(fileno=descriptor) as client:
+        while True:
+            request, streams, *_ = socket.recv_fds(client, _LENGTH, 3)
+            if not request:
+                os._exit(0)
+            pid = os.fork()
+            if pid == 0:
+                break
+            for stream in streams:
+                os.close(stream)
+            client.send(str(pid).encode())
+            _, status = os.waitpid(pid, 0)
+            client.send(str(os.waitstatus_to_exitcode(status)).encode())
+    for number, stream in enumerate(streams):
+        os.dup2(stream, number)
+        os.close(stream)
+    command: dict[str, Any] = json.loads(request)
+    os.chdir(command["folder"])
+    os.environ.clear()
+    os.environ.update(command["environment"])
+    return list(command["arguments"])
+
+
+class Server:
+    """Runs one command at a time."""
+
+    def __init__(self) -> None:
+        """Start the server."""
+        self._client, other = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        path = os.pathsep.join([str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")])
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", _SERVER.format(other.fileno())],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            env=os.environ | {"PYTHONPATH": path.rstrip(os.pathsep)},
+            pass_fds=[other.fileno()],
+        )
+        other.close()
+
+    def run(
+        self, *arguments: str, folder: Path, environment: dict[str, str], timeout: float = 240
+    ) -> subprocess.CompletedProcess[str]:
+        """Run `bentpipe` with these arguments in a folder; `TimeoutError` after `timeout` seconds."""
+        request = {"arguments": arguments, "folder": str(folder), "environment": environment}
+        with TemporaryFile() as out, TemporaryFile() as err, Path(os.devnull).open("rb") as none:
+            socket.send_fds(
+                self._client, [json.dumps(request).encode()], [none.fileno(), out.fileno(), err.fileno()]
+            )
+            pid = int(self._client.recv(_LENGTH))
+            self._client.settimeout(timeout)
+            try:
+                code = int(self._client.recv(_LENGTH))
+            except TimeoutError:
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+                raise
+            finally:
+                self._client.settimeout(None)
+            out.seek(0)
+            err.seek(0)
+            return subprocess.CompletedProcess(
+                ["bentpipe", *arguments], code, out.read().decode(), err.read().decode()
+            )
+
+    def close(self) -> None:
+        """End the server."""
+        self._client.close()
+        self._process.wait(60)
+
+
+@cache
+def server() -> Server:
+    """Return the server of this process."""
+    return Server()
