@@ -9,7 +9,7 @@ two, to vary a parameter, and to search the parameters:
     bentpipe tune byun2007-gateway --aqm avqred.AvqRed --metrics utilization:max,queue_delay_mean:min
 
 The results are equal byte for byte, because both do the same arithmetic in the same order and take their
-random numbers from the simulator. See docs/python.md, "An AQM of your own".
+random numbers from the simulator. See docs/python-aqms.md.
 """
 
 from typing import ClassVar

@@ -37,6 +37,7 @@ NAV: dict[str, list[str]] = {
         "sweep.md",
         "cluster.md",
         "python.md",
+        "python-aqms.md",
         "live.md",
         "gateway.md",
         "reproduce.md",

@@ -34,6 +34,7 @@ COVERED = {
     ("docs/links.md", "toml"): "crates/scenario/tests/links.rs",
     ("docs/markov.md", "python"): "python/tests/test_docs.py",
     ("docs/python.md", "python"): "python/tests/test_docs.py",
+    ("docs/python-aqms.md", "python"): "python/tests/test_docs.py",
     ("docs/python-reference.md", "text"): "tools/reference.py",
     ("docs/qoe.md", "python"): "python/tests/test_docs.py",
     ("docs/traffic.md", "toml"): "crates/scenario/tests/traces.rs",

@@ -28,13 +28,20 @@ def test_examples_in_python_md_work() -> None:
 
 
 def test_every_python_block_of_python_md_is_an_example_that_runs() -> None:
-    page = (DOCS / "python.md").read_text(encoding="utf-8")
+    page = "".join((DOCS / name).read_text(encoding="utf-8") for name in ("python.md", "python-aqms.md"))
     blocks = re.findall(r"^```python\n(.*?)^```", page, flags=re.MULTILINE | re.DOTALL)
     assert len(blocks) > 10
     for block in blocks:
         assert block.startswith(">>> "), block
         # Doctest takes lines up to an empty one as expected output.
         assert block.endswith("\n\n"), block
+
+
+def test_examples_in_python_aqms_md_work() -> None:
+    page = str(DOCS / "python-aqms.md")
+    found = doctest.testfile(page, module_relative=False, optionflags=doctest.ELLIPSIS)
+    assert found.attempted > 5
+    assert found.failed == 0
 
 
 def test_examples_in_markov_md_work() -> None:

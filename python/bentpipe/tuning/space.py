@@ -152,7 +152,7 @@ class Space:
             if not any(each.tuning for each in started.python_aqm.params) and not vary:
                 raise UsageError(
                     f"--aqm {aqm}: {algorithm} declares no parameters to search; allowed: a class with"
-                    " params = [bentpipe.Param(…, tuning=(low, high)), …] (docs/python.md)"
+                    " params = [bentpipe.Param(…, tuning=(low, high)), …] (docs/python-aqms.md)"
                 )
             known[algorithm] = started.python_aqm.entry()
         if algorithm not in known and prefix.endswith("scheduler"):
