@@ -21,7 +21,9 @@ from bentpipe.report.panels import CONFIG
 from bentpipe.report.plots import SERIES
 from bentpipe.stats.metrics import find
 
-SEED, WIDTH, ROW = 1, 560, 84
+SEED, WIDTH, ROW = 1, 390, 84
+"""A picture is narrow, so that its text is legible on a telephone."""
+PADDING = {"left": 24, "right": 16, "top": 12, "bottom": 12}
 COLOURS = ["#b5482f", "#2f6db5", "#4b8a3a"]
 DARK = (
     "<style>@media screen and (prefers-color-scheme: dark)"
@@ -161,8 +163,8 @@ def picture(entry: Entry, runs: dict[str, tuple[bp.Result, str]]) -> str:
         drawn = (
             base.mark_bar(height=16).encode(color=colour)
             + base.mark_text(align="left", dx=4).encode(text=alt.Text("y:Q", format=".3~g"))
-        ).properties(width=WIDTH - 120, height=30 * len(bars))
-    whole = drawn.properties(title=entry.title, background="white", padding=12).configure(**CONFIG)
+        ).properties(width=WIDTH - 80, height=30 * len(bars))
+    whole = drawn.properties(background="white", padding=PADDING).configure(**CONFIG)
     svg = vl_convert.vegalite_to_svg(whole.to_dict())
     return svg.replace(">", f">{DARK}", 1) + "\n"
 

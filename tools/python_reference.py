@@ -9,6 +9,7 @@ from typing import TypeVar
 
 import bentpipe
 from bentpipe import _core
+from scenario_reference import contents
 
 __all__ = ["markdown"]
 
@@ -33,7 +34,8 @@ def markdown() -> str:
     parts += [_class(name) for name in classes if name not in errors]
     parts += ["## Exceptions", "| exception | raised for |", "| --- | --- |"]
     rows = [f"| `bp.{name}` | {_first(_docstring(getattr(bentpipe, name)))} |" for name in errors]
-    return "\n\n".join(parts[:-2]) + "\n\n" + "\n".join([*parts[-2:], *rows]) + "\n"
+    page = "\n\n".join(parts[:-2]) + "\n\n" + "\n".join([*parts[-2:], *rows]) + "\n"
+    return f"{contents(page)}\n\n{page}"
 
 
 def _function(name: str) -> str:

@@ -13,7 +13,7 @@ from typing import Any
 
 from bentpipe import _core
 
-__all__ = ["keys", "markdown"]
+__all__ = ["contents", "keys", "markdown"]
 
 Schema = Mapping[str, Any]
 
@@ -60,7 +60,8 @@ class Reference:
             for name in list(self._sections)[done:]:
                 done += 1
                 self._sections[name] = f"### {name}\n\n{self._section(name)}"
-        return "\n".join([*parts, "## Shared tables\n", *self._sections.values(), self._units()])
+        page = "\n".join([*parts, "## Shared tables\n", *self._sections.values(), self._units()])
+        return f"{contents(page)}\n\n{page}"
 
     def _place(self, name: str, each: Schema) -> tuple[str, Schema] | None:
         """Return a table's heading in a file and its schema; None for a plain key."""
@@ -309,6 +310,18 @@ def _title(key: str) -> str:
 
 def _slug(heading: str) -> str:
     return re.sub(r"[^a-z0-9 _-]", "", heading.lower()).replace(" ", "-")
+
+
+def contents(page: str) -> str:
+    """Return a list of links to a page's sections, with those within each."""
+    lines: list[str] = []
+    for level, heading in re.findall(r"^(##|###) (.+)$", page, flags=re.MULTILINE):
+        link = f"[{heading}](#{_slug(heading)})"
+        if level == "##":
+            lines.append(f"- {link}")
+        else:
+            lines[-1] += f"{' · ' if lines[-1].count('](') > 1 else ': '}{link}"
+    return "\n".join(lines)
 
 
 def _text(each: Schema) -> str:

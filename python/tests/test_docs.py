@@ -84,8 +84,10 @@ def test_scenario_reference_has_every_key_of_the_schema() -> None:
 
 def test_links_within_the_scenario_reference_have_targets() -> None:
     page = (DOCS / "scenarios.md").read_text(encoding="utf-8")
-    headings = {heading.lower() for heading in re.findall(r"^### ([A-Za-z]+)$", page, flags=re.MULTILINE)}
-    assert set(re.findall(r"\]\(#([a-z]+)\)", page)) <= headings
+    headings = re.findall(r"^##+ (.+)$", page, flags=re.MULTILINE)
+    slugs = {re.sub(r"[^a-z0-9 _-]", "", heading.lower()).replace(" ", "-") for heading in headings}
+    linked = set(re.findall(r"\]\(#([^)]+)\)", page))
+    assert linked <= slugs
 
 
 def test_architecture_figure_is_current() -> None:
