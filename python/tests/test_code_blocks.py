@@ -40,7 +40,7 @@ COVERED = {
     ("docs/traffic.md", "toml"): "crates/scenario/tests/traces.rs",
     ("docs/transports.md", "toml"): "crates/scenario/tests/scenarios.rs",
     ("docs/tutorial-aqm.md", "sh"): "python/tests/test_tutorials.py",
-    ("docs/tutorial-first-answer.md", "sh"): "python/tests/test_tutorials.py",
+    ("docs/tutorial-first-answer.md", "sh"): "python/tests/test_readme.py",
     ("docs/tutorial-live.md", "sh"): "python/tests/test_tutorials.py",
     ("docs/tutorial-paper.md", "sh"): "python/tests/test_tutorials.py",
     ("docs/tutorial-scenario.md", "diff"): "python/tests/test_tutorial.py",

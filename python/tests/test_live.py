@@ -15,6 +15,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 from conftest import environment, why_no_live_run
+from preloaded import server
 
 import bentpipe as bp
 from bentpipe.errors import LiveError
@@ -479,6 +480,8 @@ def test_live_and_simulated_runs_are_compared_by_engine(tmp_path: Path) -> None:
 
 
 def run_cli(*arguments: str, within: tuple[str, ...] = (), cwd: Path) -> subprocess.CompletedProcess[str]:
+    if not within:
+        return server().run("live", *arguments, folder=cwd, environment=environment())
     command = [*within, sys.executable, "-c", "from bentpipe.cli import main; main()", "live", *arguments]
     return subprocess.run(
         command, cwd=cwd, capture_output=True, text=True, timeout=240, check=False, env=environment()

@@ -30,9 +30,9 @@ FIGURES = {
 
 
 @pytest.fixture(scope="module")
-def report(main_job: bp.Result) -> Path:
+def report(main_job: bp.Result, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Report of the 2007 gateway, which has printed values."""
-    return main_job.report()
+    return main_job.report(tmp_path_factory.mktemp("report") / "report.html")
 
 
 def opened(browser: Browser, path: Path, width: int) -> tuple[Page, list[str], list[str]]:
@@ -57,9 +57,20 @@ def opened(browser: Browser, path: Path, width: int) -> tuple[Page, list[str], l
     return page, complaints, requests
 
 
-@pytest.mark.parametrize("width", [1280, 390])
-def test_all_charts_draw_offline_without_errors(browser: Browser, report: Path, width: int) -> None:
-    page, complaints, requests = opened(browser, report, width)
+@pytest.fixture(scope="module", params=[1280, 390])
+def shown(
+    browser: Browser, report: Path, request: pytest.FixtureRequest
+) -> Iterator[tuple[Page, list[str], list[str], int]]:
+    """The report as `opened` returns it, and its width."""
+    found = opened(browser, report, request.param)
+    yield *found, request.param
+    found[0].close()
+
+
+def test_all_charts_draw_offline_without_errors(
+    shown: tuple[Page, list[str], list[str], int], report: Path
+) -> None:
+    page, complaints, requests, width = shown
     assert complaints == []
     assert requests == [report.as_uri()]
     assert {figure.get_attribute("id") for figure in page.query_selector_all("figure")} == FIGURES
@@ -80,7 +91,6 @@ def test_all_charts_draw_offline_without_errors(browser: Browser, report: Path, 
         ink = [mark.get_attribute("d") or "" for mark in drawn]
         assert max(len(path) for path in ink) > 20, chart.inner_html()[:500]
     assert page.evaluate("document.documentElement.scrollWidth") <= width
-    page.close()
 
 
 def test_broken_chart_is_reported_on_the_page(browser: Browser, report: Path, tmp_path: Path) -> None:
@@ -92,8 +102,10 @@ def test_broken_chart_is_reported_on_the_page(browser: Browser, report: Path, tm
     page.close()
 
 
-def test_printed_values_are_shown_and_calibration_is_flagged(browser: Browser, report: Path) -> None:
-    page, _, _ = opened(browser, report, 1280)
+def test_printed_values_are_shown_and_calibration_is_flagged(
+    shown: tuple[Page, list[str], list[str], int],
+) -> None:
+    page, *_ = shown
     row = page.locator("table.metrics:not(.ranking)").first.locator("tr", has_text="Queue, mean").first
     text = row.inner_text()
     assert "±" in text
@@ -103,7 +115,6 @@ def test_printed_values_are_shown_and_calibration_is_flagged(browser: Browser, r
     assert "agreement with them is no evidence" in page.inner_text("main")
     assert "seeds 1, 2, 3" in page.inner_text("main")
     assert page.locator("h2", has_text="Differences from RED 4").count() == 1
-    page.close()
 
 
 def test_printed_values_are_hidden_for_a_changed_scenario(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""The commands of the tutorials work in order, and print what the pages show."""
+"""The commands of the other tutorials work in order, and print what the pages show."""
 
 import os
 import shutil
@@ -14,12 +14,6 @@ from conftest import ROOT, why_no_live_run
 from bentpipe.live_runs.processes import programs
 
 RECIPES = recipes.read((ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8"))
-
-
-def test_first_answer(tmp_path: Path) -> None:
-    follow("docs/tutorial-first-answer.md", tmp_path)
-    assert (tmp_path / "first" / "report.html").is_file()
-    assert (tmp_path / "my-link.svg").is_file()
 
 
 def test_own_aqm(tmp_path: Path) -> None:

@@ -211,7 +211,7 @@ def test_folder_without_validation_is_rejected(tmp_path: Path) -> None:
 
 
 def test_ctrl_c_keeps_finished_runs_and_tells_how_to_continue(bentpipe: Command, tmp_path: Path) -> None:
-    long = ["red-dumbbell", "--duration", "20 min", "--settings", "RED 60/120,avq", "--runs", "1"]
+    long = ["red-dumbbell", "--duration", "8 min", "--settings", "RED 60/120,avq", "--runs", "1"]
     command = command_line("validate", *long, "--jobs", "1", "--out", "long")
     with subprocess.Popen(
         command,
