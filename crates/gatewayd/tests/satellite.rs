@@ -4,20 +4,19 @@
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::ends::satellite::now;
+use crate::ends::watch::{IN_TIME, Watch};
 use crate::ends::{LONG, SERVER, World};
 use nix::sys::socket::{setsockopt, sockopt};
 
 /// One-way delay.
 const DELAY: Duration = Duration::from_millis(300);
-/// Longest delay of a process that does not distort the measured rate.
-const IN_TIME: Duration = Duration::from_millis(20);
 /// Payload of a segment [bytes].
 const SEGMENT: f64 = 1448.0;
 
@@ -32,47 +31,6 @@ fn metric(world: &World, name: &'static str) -> f64 {
     let line = text.lines().find(|line| line.split_whitespace().next() == Some(name));
     let value = line.and_then(|line| line.split_whitespace().nth(1)).and_then(|value| value.parse().ok());
     value.unwrap_or_else(|| panic!("{name} is not in {text}"))
-}
-
-/// Measures how long each daemon takes to answer a request: a daemon that gets no processor sends nothing either.
-struct Watch {
-    longest: Arc<AtomicU64>,
-    stop: Arc<AtomicBool>,
-}
-
-impl Watch {
-    /// Starts to send requests to both daemons.
-    fn start(world: &World) -> Self {
-        let watch = Self { longest: Arc::default(), stop: Arc::default() };
-        for end in &world.ends {
-            let (longest, stop) = (Arc::clone(&watch.longest), Arc::clone(&watch.stop));
-            end.spawn(move || {
-                while !stop.load(Ordering::Relaxed) {
-                    let begin = now();
-                    if let Ok(mut stream) = TcpStream::connect("127.0.0.1:9180") {
-                        let _ = stream.write_all(b"GET /none HTTP/1.1\r\n\r\n");
-                        let _ = stream.read_to_end(&mut Vec::new());
-                    }
-                    longest.fetch_max(begin.elapsed().as_nanos() as u64, Ordering::Relaxed);
-                    thread::sleep(Duration::from_millis(10));
-                }
-            });
-        }
-        watch
-    }
-
-    /// Longest time to an answer since the last call.
-    fn longest(&self) -> Duration {
-        // A request in progress ends.
-        thread::sleep(IN_TIME);
-        Duration::from_nanos(self.longest.swap(0, Ordering::Relaxed))
-    }
-}
-
-impl Drop for Watch {
-    fn drop(&mut self) {
-        self.stop.store(true, Ordering::Relaxed);
-    }
 }
 
 /// Bytes received by a client, with times.

@@ -124,10 +124,11 @@ fn packets_leave_at_the_rate_of_the_link() {
     address(&spaces);
     let received = flood(&spaces, "10.3.0.1:7000", 2000, 972, 0);
     assert!(received.iter().map(|received| received.0).eq(0..2000));
-    // Ignores the first hundred, which arrive while the others are still being sent, and the last hundred.
-    let rate = 1800.0 * 8000.0 / ((received[1900].2 - received[100].2) as f64 * 1e-9);
-    assert!((rate / 8e6 - 1.0).abs() < 0.01, "{rate}");
-    testbed.end();
+    // Ignores the first hundred, which arrive while the others are still being sent, and the last hundred. A late emulator
+    // forwards the first or the last of them late.
+    let late = testbed.end()["statistics"]["late"]["max_s"].as_f64().unwrap();
+    let time = (received[1900].2 - received[100].2) as f64 * 1e-9;
+    assert!((time - 1.8).abs() < 0.018 + late, "{time} s, {late} s late");
 }
 
 /// Of 400 packets sent at once, those that find 100 waiting are dropped; one packet leaves per millisecond.

@@ -3,6 +3,7 @@
 #![allow(dead_code, reason = "each test uses a part of it")]
 
 pub mod satellite;
+pub mod watch;
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
