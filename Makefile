@@ -196,7 +196,7 @@ reproduction: $(CORE) ## reproduce all papers and renew docs/reproduction.md and
 	$(BIN)/bentpipe reproduce all
 	$(BIN)/python tools/reproduction_page.py docs results/reproduce
 
-advice: $(CORE) ## advise on the scenarios of six markets, check the answers on other seeds, and renew the table of docs/advise.md: ten minutes
+advice: $(CORE) ## advise on the scenarios of six markets, check the answers on other seeds, and renew the table of docs/advise-results.md: ten minutes
 	$(BIN)/python tools/advice_table.py docs results/advice
 
 delay: $(CORE) ## sweep the delay between a gateway's two queues and renew docs/delay.md with its figures: five minutes

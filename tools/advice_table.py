@@ -1,4 +1,4 @@
-"""Advise on the scenarios of six markets, check the answers on other seeds, and renew docs/advise.md.
+"""Advise on the scenarios of six markets, check the answers on other seeds, and renew docs/advise-results.md.
 
     python tools/advice_table.py DOCS RESULTS [SCENARIO …]
 
@@ -99,7 +99,7 @@ def main(docs: Path, results: Path, *names: str) -> int:
         lines.append(line(name, advice, every, seconds))
         print(lines[-1], flush=True)
     if not names:
-        page = docs / "advise.md"
+        page = docs / "advise-results.md"
         text = page.read_text(encoding="utf-8")
         page.write_text(with_generated(text, "\n".join(lines) + "\n"), encoding="utf-8")
     return int(failed)

@@ -76,7 +76,14 @@ NAV: dict[str, list[str]] = {
         "glossary.md",
         "CHANGELOG.md",
     ],
-    "Evidence": ["truth.md", "kernel.md", "live-bench.md", "reproduction", "rahmani2011.md"],
+    "Evidence": [
+        "truth.md",
+        "advise-results.md",
+        "kernel.md",
+        "live-bench.md",
+        "reproduction",
+        "rahmani2011.md",
+    ],
 }
 """Pages by purpose; a folder stands for its README or the page of its name, and all its pages."""
 PAGES = {
