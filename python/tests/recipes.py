@@ -23,10 +23,15 @@ __all__ = ["Block", "Recipe", "RecipeError", "Workshop", "apply", "missing", "re
 _FENCE = re.compile(r"```(?P<kind>\w+)(?: file=(?P<file>\S+))?")
 CORE = Path("python/bentpipe/_core.abi3.so")
 _PROFILES = """\
-# Quick to compile.
+# Quick to compile; the crates that simulate are optimized, since the commands simulate for longer.
 [profile.dev]
 opt-level = 0
 debug = false
+
+[profile.dev.package]
+bentpipe-queue.opt-level = 1
+bentpipe-sim.opt-level = 1
+bentpipe-transport.opt-level = 1
 
 [profile.test]
 opt-level = 0
@@ -216,7 +221,7 @@ class Workshop:
                 shutil.copymode(origin, path)
 
     def build(self) -> None:
-        """Build the copy's core, as `make setup` does, but without optimization, which would take minutes."""
+        """Build the copy's core, as `make setup` does, but hardly optimized: that would take minutes."""
         settings = self.folder / ".cargo/config.toml"
         if not settings.is_file() or settings.read_text(encoding="utf-8") != _PROFILES:
             settings.parent.mkdir(exist_ok=True)

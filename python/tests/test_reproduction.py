@@ -6,12 +6,11 @@ import json
 import math
 import re
 import shutil
-import subprocess
-import sys
 from collections import Counter
 from pathlib import Path
 
 import pytest
+from conftest import Command
 
 from bentpipe.cli.app import cli
 from bentpipe.cli.options import resume_command
@@ -563,12 +562,8 @@ def test_an_unknown_id_is_rejected_with_the_allowed_ones(tmp_path: Path) -> None
     assert not (tmp_path / "out").exists()
 
 
-def test_the_command_prints_tables_json_and_errors(small: Path, tmp_path: Path) -> None:
-    def bentpipe(*arguments: str) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-c", "from bentpipe.cli import main; main()", "reproduce", *arguments]
-        return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
-
-    given = (str(small), "--quick", "--only", "table-1", "--out", str(tmp_path / "out"))
+def test_the_command_prints_tables_json_and_errors(bentpipe: Command, small: Path, tmp_path: Path) -> None:
+    given = ("reproduce", str(small), "--quick", "--only", "table-1", "--out", str(tmp_path / "out"))
     table = bentpipe(*given)
     assert table.returncode == 0, table.stderr
     assert "Quick: fewer and shorter runs" in table.stdout
@@ -576,7 +571,7 @@ def test_the_command_prints_tables_json_and_errors(small: Path, tmp_path: Path) 
     found = bentpipe(*given, "--format", "json")
     rows = json.loads(found.stdout)
     assert {row["paper"] for row in rows} == {"small"}
-    wrong = bentpipe("nobody1999")
+    wrong = bentpipe("reproduce", "nobody1999")
     assert wrong.returncode == 2
     assert wrong.stderr.startswith("error: paper nobody1999: neither a shipped paper nor a folder")
     assert wrong.stderr.endswith(f"allowed: {', '.join(papers())}, all\n")
