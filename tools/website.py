@@ -112,6 +112,7 @@ STYLE = """\
 @media (max-width: 40em) {
   .md-typeset table:not([class]) :is(th, td) { min-width: 0; padding: 0.3em 0.5em; }
   .md-typeset table:not([class]) :is(th, td):first-child { max-width: 40vw; overflow-wrap: break-word; }
+  .md-typeset table:not([class]) td:nth-child(n + 4):last-child { min-width: 11em; }
   .md-typeset .md-code__nav { display: none; }
 }
 """

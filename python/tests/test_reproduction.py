@@ -293,6 +293,8 @@ def test_the_generated_page_has_every_number(small: Path, tmp_path: Path) -> Non
         shutil.copy(made.folder / "verdicts.json", tmp_path / name)
     text = pages(tmp_path)["jain2004"]
     assert text.startswith("# jain2004: ")
+    assert "Contents: [Claims](#claims) · " in text
+    assert "| [jain2004](reproduction/jain2004.md) | claims |" in scoreboard({"jain2004": text})
     for item in made.verdicts.items:
         # Pictures have no verdict on the page.
         assert (item.reason in text and item.verdict in text) or item.kind == "picture"
