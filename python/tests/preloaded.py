@@ -12,7 +12,6 @@ import signal
 import socket
 import subprocess
 import sys
-from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryFile
@@ -20,7 +19,15 @@ from typing import Any
 
 _LENGTH = 1 << 16
 """Maximum length of a request [bytes]."""
-_SERVER = "import preloaded; arguments = preloaded.serve({}); from bentpipe.cli import main; main(arguments)"
+_SERVER = """
+import sys
+sys.path.append({folder!r})
+import preloaded
+arguments = preloaded.serve({descriptor})
+sys.path.remove({folder!r})
+from bentpipe.cli import main
+main(arguments)
+"""
 
 
 def serve(descriptor: int) -> list[str]:
@@ -60,12 +67,11 @@ class Server:
     def __init__(self) -> None:
         """Start the server."""
         self._client, other = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        path = os.pathsep.join([str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")])
+        code = _SERVER.format(folder=str(Path(__file__).parent), descriptor=other.fileno())
         self._process = subprocess.Popen(
-            [sys.executable, "-c", _SERVER.format(other.fileno())],
+            [sys.executable, "-c", code],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
-            env=os.environ | {"PYTHONPATH": path.rstrip(os.pathsep)},
             pass_fds=[other.fileno()],
         )
         other.close()
@@ -83,12 +89,13 @@ class Server:
             self._client.settimeout(timeout)
             try:
                 code = int(self._client.recv(_LENGTH))
-            except TimeoutError:
-                with suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGKILL)
-                raise
-            finally:
+            except BaseException:
+                # The server reports the end of the killed command, too.
+                os.kill(pid, signal.SIGKILL)
                 self._client.settimeout(None)
+                self._client.recv(_LENGTH)
+                raise
+            self._client.settimeout(None)
             out.seek(0)
             err.seek(0)
             return subprocess.CompletedProcess(
