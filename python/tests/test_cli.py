@@ -168,7 +168,7 @@ def test_settings_may_be_named_in_one_option_or_in_several(bentpipe: Command, tm
     assert bp.open(tmp_path / "three").settings == ["red", "droptail", "avqred"]
 
 
-LONG = ["compare", "byun2007-gateway", "--duration", "4 min", "--settings", "RED 4,AVQRED", "--runs", "2"]
+LONG = ["compare", "byun2007-gateway", "--duration", "2 min", "--settings", "RED 4,AVQRED", "--runs", "2"]
 
 
 def interrupt_after_first_run(folder: Path, how: signal.Signals) -> tuple[int, str]:
