@@ -6,9 +6,9 @@ from collections.abc import Callable
 __all__ = ["SOURCES", "linked"]
 
 SOURCES = {
-    "B07": "J.-S. Byun, Congestion control in satellite networks, PhD dissertation, 2007",
-    "BB": "H. Byun and J. S. Baras, AVQRED on a generic gateway",
-    "JM": "K. Jain and E. Modiano, Buffer management schemes for enhanced TCP performance over satellite"
+    "B07": "D. J. Byun, Congestion control in satellite networks, PhD dissertation, 2007",
+    "BB": "D. J. Byun and J. S. Baras, AVQRED on a generic gateway",
+    "JM": "S. Jain and E. Modiano, Buffer management schemes for enhanced TCP performance over satellite"
     " links, 2004",
     "R11": "R. Rahmani, C. Åhlund and T. Kanter, Design of active queue management for robust control on"
     " access router for heterogeneous networks, EURASIP Journal on Wireless Communications and Networking,"

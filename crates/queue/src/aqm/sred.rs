@@ -94,7 +94,7 @@ const fn printed(lookups: f64) -> [(&'static str, Value); 9] {
         ("alpha", Value::Number(0.1)),
         ("zombies", Value::Number(500.0)),
         ("lookups", Value::Number(lookups)),
-        // [B07] 2.2.2: a packet without a hit always replaces a zombie.
+        // Chosen: [B07] prints no probability with which a packet without a hit replaces a zombie.
         ("overwrite", Value::Number(1.0)),
     ]
 }
