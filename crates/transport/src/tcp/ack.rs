@@ -86,7 +86,12 @@ impl Connection {
         let mut restart = true;
         match self.phase {
             Phase::Open => self.grow_window(cfg, now, acked, marked),
-            Phase::FastRecovery => restart = self.on_ack_in_fast_recovery(cfg, ack, acked),
+            Phase::FastRecovery => {
+                restart = self.on_ack_in_fast_recovery(cfg, ack, acked);
+                if cfg.ns2_recovery && self.phase == Phase::Open {
+                    self.grow_window(cfg, now, acked, marked);
+                }
+            }
             Phase::SackRecovery => self.on_ack_in_sack_recovery(cfg, ack),
             Phase::RtoNs2 => {
                 self.window.cwnd = cfg.smss();
@@ -140,6 +145,9 @@ impl Connection {
             // Missing data then waits for the timer, because RFC 6582's check against a second fast retransmit per
             // window applies to Reno too (ns-2's `bugFix_`).
             self.window.cwnd = self.window.ssthresh.max(cfg.smss());
+            if cfg.ns2_recovery {
+                self.window.ssthresh = self.window.ssthresh.max(2 * cfg.smss());
+            }
             self.phase = Phase::Open;
             return true;
         }
@@ -190,16 +198,17 @@ impl Connection {
             return;
         }
         self.duplicate_acks = self.duplicate_acks.saturating_add(1);
-        if self.phase == Phase::RtoNs2 && self.duplicate_acks > DUP_ACKS {
-            self.window.cwnd = self.window.cwnd.saturating_add(cfg.smss());
-            return;
-        }
         // RFC 6582 section 3.2 step 2: duplicates of an ACK that does not cover more than `recover` indicate segments
         // that arrived twice, not a loss.
         if self.duplicate_acks != DUP_ACKS || self.una <= self.recover {
             return;
         }
+        // ns-2's window may fall below the least ssthresh of two segments, which applies again after fast recovery.
+        let halved = (cfg.ns2_recovery && self.una >= self.reduced).then(|| self.half_window(cfg));
         self.on_loss(cfg, now);
+        if let Some(halved) = halved {
+            self.window.ssthresh = halved;
+        }
         // RFC 5681 section 3.2 step 3: inflated by the segments that have left the network.
         self.window.cwnd = self.window.ssthresh.saturating_add(u64::from(DUP_ACKS) * cfg.smss());
         self.phase = Phase::FastRecovery;
@@ -230,9 +239,10 @@ impl Connection {
     pub(super) fn on_ece(&mut self, cfg: &Config, now: Instant, ack: u64) -> bool {
         // RFC 3168 section 6.1.2: once per window of data.
         if ack > self.reduced && ack >= self.una && self.phase == Phase::Open {
-            let flight = self.flight();
+            let (flight, halved) = (self.flight(), self.half_window(cfg));
             self.reduce(cfg, now, flight);
-            self.window.cwnd = self.window.ssthresh.min(self.window.cwnd).max(cfg.smss());
+            let least = if cfg.ns2_recovery { halved } else { self.window.ssthresh };
+            self.window.cwnd = least.min(self.window.cwnd).max(cfg.smss());
             self.reduced = self.max;
         }
         true
@@ -240,13 +250,7 @@ impl Connection {
 
     /// Reduces ssthresh after a loss or a mark.
     pub(super) fn reduce(&mut self, cfg: &Config, now: Instant, flight: u64) {
-        let flight = if cfg.half_of_cwnd {
-            let window =
-                if self.phase == Phase::FastRecovery { self.window.ssthresh } else { self.window.cwnd };
-            window.min(cfg.max_window)
-        } else {
-            flight
-        };
+        let flight = if cfg.half_of_cwnd { self.whole_window(cfg) } else { flight };
         self.algorithm.on_congestion(&mut self.window, flight, cfg.smss(), now);
         if let Some(hystart) = self.delivery.as_mut().and_then(|delivery| delivery.hystart.as_mut()) {
             hystart.stop();
@@ -254,6 +258,17 @@ impl Connection {
         // RFC 3168 section 6.1.2: the peer is notified, whatever the reason. RFC 9768 section 3.1.5: not with accurate
         // ECN.
         self.cwr_due = self.ecn == EcnMode::Classic;
+    }
+
+    /// Congestion window without what duplicate ACKs added to it.
+    fn whole_window(&self, cfg: &Config) -> u64 {
+        let window = if self.phase == Phase::FastRecovery { self.window.ssthresh } else { self.window.cwnd };
+        window.min(cfg.max_window)
+    }
+
+    /// Half of the congestion window, at least one segment.
+    fn half_window(&self, cfg: &Config) -> u64 {
+        (self.whole_window(cfg) / 2).max(cfg.smss())
     }
 
     fn on_fin_acked(&mut self) {

@@ -49,9 +49,11 @@ pub struct Config {
     /// Reduce to a fraction of the congestion window, as 4.3BSD and ns-2 do, not of the outstanding data (RFC 5681
     /// section 3.1, which warns against the former).
     pub half_of_cwnd: bool,
-    /// Recover as ns-2 does. After a timeout, duplicate ACKs allow more retransmissions: the first two by limited
-    /// transmit, those after the third as in fast recovery (only with [`go_back_n`](Self::go_back_n) and without SACK).
-    /// In NewReno's fast recovery, an ACK allows at most two segments besides the retransmission.
+    /// Recover as ns-2 does. After a timeout, the first two duplicate ACKs allow more retransmissions by limited transmit
+    /// (only with [`go_back_n`](Self::go_back_n) and without SACK), and every timeout of a segment halves ssthresh. In
+    /// NewReno's fast recovery, an ACK allows at most two segments besides the retransmission. After fast recovery and
+    /// after a mark the window is half of the former one, which may be less than the least ssthresh, and the ACK that
+    /// ends fast recovery also opens it.
     pub ns2_recovery: bool,
     /// After a timeout, resend everything from the first unacknowledged byte that was not SACKed, in slow start (RFC
     /// 5681 section 3.1, RFC 6675 section 5.1), as 4.4BSD and ns-2 do. Otherwise resend one segment, and one more for

@@ -401,8 +401,9 @@ impl Connection {
         if u32::from(self.unanswered) >= cfg.retries {
             return self.fail();
         }
-        if self.unanswered == 0 {
-            // RFC 5681 section 3.1: ssthresh by eq. (4), but unchanged if the timer already resent the same segment.
+        // RFC 5681 section 3.1: ssthresh by eq. (4), but unchanged if the timer already resent the same segment. ns-2
+        // reduces it again.
+        if self.unanswered == 0 || cfg.ns2_recovery {
             self.save_before_rto(cfg, now);
             let flight = self.flight();
             self.reduce(cfg, now, flight);
@@ -414,8 +415,7 @@ impl Connection {
             self.algorithm.on_timeout(self.max, now);
         }
         if cfg.ns2_recovery {
-            // The duplicate ACKs so far stay counted, but do not release segments by themselves.
-            self.duplicate_acks = if self.phase == Phase::FastRecovery { DUP_ACKS } else { 0 };
+            self.duplicate_acks = 0;
         }
         self.unanswered = self.unanswered.saturating_add(1);
         self.timeouts = self.timeouts.saturating_add(1);
