@@ -28,6 +28,7 @@ PAGES = [
 BLOCKS = [block for page in PAGES for block in blocks(page)]
 
 COVERED = {
+    ("README.md", "python"): "python/tests/test_readme.py",
     ("README.md", "text"): "python/tests/test_readme.py",
     ("docs/cli.md", "text"): "tools/reference.py",
     ("docs/gallery.md", "sh"): "python/tests/test_gallery.py",

@@ -1,5 +1,6 @@
 """The commands of the README, and of the tutorial with the same comparison, print what the pages show."""
 
+import doctest
 import re
 import shlex
 import shutil
@@ -48,6 +49,11 @@ def test_commands_print_what_the_readme_shows(tutorial: Path, tmp_path: Path) ->
             printed += [_line(line) for line in done.stdout.splitlines()]
         missing = [line for line in shown.splitlines() if line.strip() and _line(line) not in printed]
         assert missing == []
+
+
+def test_python_prints_what_the_readme_shows() -> None:
+    found = doctest.testfile(str(ROOT / "README.md"), module_relative=False)
+    assert (found.attempted, found.failed) == (4, 0)
 
 
 def test_the_picture_of_the_gateway_is_current(bentpipe: Command, tmp_path: Path) -> None:
