@@ -113,7 +113,7 @@ pub struct Sample {
     pub sent: f64,
     /// Mean queueing delay in the transmit queue [s].
     pub queue_delay: f64,
-    /// Share of packets that are marked, on arrival at the mark point or in the queue ([`marked_share`]).
+    /// Probability of being marked, on arrival at the mark point or in the queue.
     pub mark_probability: f64,
     /// Mean time from the receive queue to the transmit queue [s].
     pub transit_time: f64,
