@@ -291,6 +291,8 @@ SUMMARY = {
     "offered_bytes": 150_000,
     "dropped_packets": 7,
     "marked_packets": 7,
+    "marked_in_queue": 0,
+    "left_queue": 100,
     "aqm_drops": 6,
     "overflow_drops": 1,
     "drops_elsewhere": 2,
