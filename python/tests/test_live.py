@@ -292,7 +292,7 @@ SUMMARY = {
     "dropped_packets": 7,
     "marked_packets": 7,
     "marked_in_queue": 0,
-    "left_queue": 100,
+    "left_queue": 93,
     "aqm_drops": 6,
     "overflow_drops": 1,
     "drops_elsewhere": 2,
