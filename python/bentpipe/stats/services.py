@@ -156,22 +156,37 @@ def verdict(result: Graded) -> str:
 
     best = min(result.settings, key=order)
     clean = [setting for setting in result.settings if not bad[setting]]
-    worst = min(scores[best], key=scores[best].__getitem__)
-    mean = result.summary(best, worst.metric.name).mean
-    figure = "" if mean is None else f": {_figure(worst)} {number(mean)}{_unit(worst)}{_graded(worst, mean)}"
+    cost = _cost(result, best)
     if not clean and any(len(bad[setting]) > len(bad[best]) for setting in result.settings):
-        return (
-            f"Every setting makes a class bad, {best} the fewest: {_listed(bad[best])}.{_cost(result, best)}"
-        )
+        return f"Every setting makes a class bad, {best} the fewest: {_listed(bad[best])}.{cost}"
+    worst = min(scores[best], key=scores[best].__getitem__)
+    figure = (
+        f"{_figure(worst)} {number(mean)}{_unit(worst)}{_graded(worst, mean)}"
+        if (mean := result.summary(best, worst.metric.name).mean) is not None
+        else "no values"
+    )
+    if clean == [best]:
+        return f"Only {best} keeps every class out of bad ({worst.traffic_class}: {figure}).{cost}"
     if not clean:
-        text = f"Every setting makes a class bad; {best} serves the worst-served class best"
-    elif clean == [best]:
-        text = f"Only {best} keeps every class out of bad"
+        text = "Every setting makes a class bad"
     elif len(clean) == len(result.settings):
-        text = f"No class is bad under any setting; {best} serves the worst-served class best"
+        text = "No class is bad under any setting"
     else:
-        text = f"{_listed(clean)} keep every class out of bad; {best} serves the worst-served class best"
-    return f"{text} ({worst.traffic_class}{figure}).{_cost(result, best)}"
+        text = f"{_listed(clean)} keep every class out of bad"
+    runs = {setting: _worst_scores(result, setting, list(scores[best])) for setting in result.settings}
+    rivals = [each for each in clean or result.settings if each != best]
+    alike = [each for each in rivals if not _differ(runs[best], runs[each])]
+    untold = f"; {_listed(alike)} cannot be told apart from it" if alike else ""
+    text += f"; {best} serves the worst-served class best ({worst.traffic_class}: {figure}){untold}"
+    return f"{text}.{cost}"
+
+
+def _worst_scores(result: Graded, setting: str, known: Sequence[Service]) -> list[float]:
+    """Return the score of the worst-served class in each run of a setting."""
+    columns = [
+        [each.score(value) or 0.0 for value in result.values()[setting][each.metric.name]] for each in known
+    ]
+    return [min(row) for row in zip(*columns, strict=True)]
 
 
 def _cost(result: Graded, best: str) -> str:
