@@ -241,8 +241,8 @@ impl Connection {
         if ack > self.reduced && ack >= self.una && self.phase == Phase::Open {
             let (flight, halved) = (self.flight(), self.half_window(cfg));
             self.reduce(cfg, now, flight);
-            let least = if cfg.ns2_recovery { halved } else { self.window.ssthresh };
-            self.window.cwnd = least.min(self.window.cwnd).max(cfg.smss());
+            let reduced = if cfg.ns2_recovery { halved } else { self.window.ssthresh };
+            self.window.cwnd = reduced.min(self.window.cwnd).max(cfg.smss());
             self.reduced = self.max;
         }
         true
