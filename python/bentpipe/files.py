@@ -1,21 +1,31 @@
-"""Files that are written completely or not at all."""
+"""Files that are written completely or not at all, and whose damage is noticed."""
 
 import fcntl
+import hashlib
 import json
 import os
 import shutil
 import tempfile
+from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import Any
 
-from bentpipe.errors import UsageError
+from bentpipe.errors import ResultError, UsageError
 
 __all__ = [
     "PARTIAL",
+    "SUMS",
+    "check",
+    "digest",
     "is_empty",
     "lock",
     "manifest_format",
     "remove_partials",
+    "require_shape",
+    "sealed",
+    "sums",
     "sync_folder",
+    "unsealed",
     "write",
     "write_json",
     "write_new",
@@ -23,6 +33,10 @@ __all__ = [
 
 PARTIAL = ".partial-"
 """Prefix of the names of unfinished files."""
+SUMS = "SHA256SUMS"
+"""File with the SHA-256 of the files beside it, as `sha256sum` writes and checks it."""
+_SEAL = "checksum"
+"""Key of a JSON document with the SHA-256 of the rest."""
 
 
 def lock(folder: Path) -> int:
@@ -101,6 +115,87 @@ def write_json(path: Path, value: object) -> None:
     """Write or replace a JSON file atomically; `ValueError` for numbers that JSON cannot hold."""
     text = json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False)
     write(path, (text + "\n").encode())
+
+
+def digest(content: bytes) -> str:
+    """Return the SHA-256 of `content`, in hexadecimal digits."""
+    return hashlib.sha256(content).hexdigest()
+
+
+def sums(digests: Iterable[tuple[str, str]]) -> bytes:
+    """Return the content of a file `SHA256SUMS` for pairs of file name and digest."""
+    return "".join(f"{of}  {name}\n" for name, of in digests).encode()
+
+
+def check(folder: Path, names: Iterable[str] | None = None) -> None:
+    """Compare files with the `SHA256SUMS` beside them; those of `names`, by default all listed there.
+
+    A file listed twice may have either content. A folder without `SHA256SUMS`, from an earlier version, is
+    not checked. Raises `ResultError` for the first file that is missing or differs.
+    """
+    listed = folder / SUMS
+    known: dict[str, set[str]] = {}
+    try:
+        for line in listed.read_text(encoding="utf-8").splitlines():
+            of, _, name = line.partition("  ")
+            known.setdefault(name, set()).add(of)
+    except FileNotFoundError:
+        return
+    except (OSError, ValueError) as error:
+        raise ResultError(f"{listed}: cannot be read: {error}") from None
+    for name in known if names is None else names:
+        path = folder / name
+        try:
+            with path.open("rb") as file:
+                found = hashlib.file_digest(file, "sha256").hexdigest()
+        except OSError as error:
+            raise ResultError(f"{path}: cannot be read: {error.strerror}") from None
+        if found not in known.get(name, ()):
+            raise ResultError(f"{path}: is damaged: its content differs from {SUMS}, written with it")
+
+
+def sealed(document: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a JSON document with the checksum of its content."""
+    content = {key: value for key, value in document.items() if key != _SEAL}
+    return content | {_SEAL: _seal(content)}
+
+
+def unsealed(document: dict[str, Any], path: Path) -> dict[str, Any]:
+    """Return a document from `path` without its checksum.
+
+    A document of an earlier version has none. Raises `ResultError` if the content differs from the checksum.
+    """
+    content = {key: value for key, value in document.items() if key != _SEAL}
+    if _SEAL in document and document[_SEAL] != _seal(content):
+        raise ResultError(f"{path}: is damaged: its content differs from its checksum")
+    return content
+
+
+def require_shape(value: object, shape: object, path: Path, where: str = "") -> None:
+    """Raise `ResultError` unless a JSON value has a shape, before its content is used.
+
+    A shape is a type, a tuple of types, a list with the shape of every element, or a dictionary with the
+    shapes of the keys that must be there.
+    """
+    match shape, value:
+        case dict(), dict():
+            for key, inner in shape.items():
+                if key not in value:
+                    raise ResultError(f"{path}: is damaged, or not from Bentpipe: {where}{key} is missing")
+                require_shape(value[key], inner, path, f"{where}{key}: ")
+        case [inner], list():
+            for each in value:
+                require_shape(each, inner, path, where)
+        case ((type() | tuple()), _) if isinstance(value, shape):
+            pass
+        case _:
+            shown = json.dumps(value, ensure_ascii=False)
+            raise ResultError(f"{path}: is damaged, or not from Bentpipe: {where}found {shown[:40]}")
+
+
+def _seal(content: Mapping[str, Any]) -> str:
+    text = json.dumps(content, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
+    return digest(text.encode("utf-8", "surrogatepass"))
 
 
 def _umask() -> int:

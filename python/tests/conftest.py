@@ -87,8 +87,8 @@ def main_job(tmp_path_factory: pytest.TempPathFactory) -> bp.Result:
 
 
 def digests(folder: Path) -> dict[str, str]:
-    """Return the SHA-256 of every file of every run of a result."""
-    files = sorted(path for path in (folder / "runs").rglob("*") if path.is_file())
+    """Return the SHA-256 of every table and counter of every run of a result."""
+    files = sorted(path for path in (folder / "runs").rglob("*.*") if path.is_file())
     return {str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
 
 

@@ -13,11 +13,12 @@ import pytest
 import bentpipe
 
 PACKAGE = Path(bentpipe.__file__).parent
-COMMON = {"_core", "errors", "files", "format"}
+COMMON = {"_core", "errors", "files", "format", "tables"}
 DATA = COMMON | {"pages", "runs", "stats"}
 ROOMS: dict[str, set[str]] = {
     "errors": {"_core"},
     "files": {"errors"},
+    "tables": {"errors"},
     "format": set(),
     "pages": {"errors", "files"},
     "qoe": {"errors"},

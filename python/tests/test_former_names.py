@@ -10,6 +10,7 @@ import polars as pl
 import pytest
 
 import bentpipe as bp
+from bentpipe import files
 from bentpipe.errors import ResultError, UsageError
 from bentpipe.runs.former_names import present_document, present_printed
 from bentpipe.stats.metrics import DEPRECATED, METRICS, named_metric
@@ -19,12 +20,16 @@ FORMER_SERIES = {"throughput": "utilization_out", "arrival_rate": "utilization_i
 
 
 def rewrite_json(path: Path, change: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
-    path.write_text(json.dumps(change(json.loads(path.read_text()))))
+    # Versions that wrote these names wrote no checksums.
+    changed = change(json.loads(path.read_text()))
+    path.write_text(json.dumps({key: value for key, value in changed.items() if key != "checksum"}))
+    (path.parent / files.SUMS).unlink(missing_ok=True)
 
 
 def rewrite_table(path: Path, names: dict[str, str]) -> None:
     table = pl.read_parquet(path, hive_partitioning=False)
     table.rename({name: names[name] for name in table.columns if name in names}).write_parquet(path)
+    (path.parent / files.SUMS).unlink(missing_ok=True)
 
 
 def test_result_of_format_1_has_the_same_values(result: bp.Result, tmp_path: Path) -> None:

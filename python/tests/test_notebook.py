@@ -15,6 +15,7 @@ import pytest
 from conftest import ROOT
 
 import bentpipe as bp
+from bentpipe import files
 from bentpipe.models.markov_result import solve
 from bentpipe.qoe.thresholds import THRESHOLDS
 from bentpipe.report.plots import SERIES
@@ -166,7 +167,7 @@ def test_colours_suit_light_and_dark_themes(compared: bp.Result) -> None:
 
 def test_sweep_without_runs_has_an_output(swept: bp.SweepResult, tmp_path: Path) -> None:
     manifest = json.loads((swept.folder / "manifest.json").read_text(encoding="utf-8"))
-    (tmp_path / "manifest.json").write_text(json.dumps(manifest | {"status": "incomplete"}), encoding="utf-8")
+    files.write_json(tmp_path / "manifest.json", files.sealed(manifest | {"status": "incomplete"}))
     assert "The sweep is incomplete" in shown(bp.open_sweep(tmp_path)).text
 
 

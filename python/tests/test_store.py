@@ -28,7 +28,7 @@ def copy(result: bp.Result, tmp_path: Path) -> Path:
 
 def damage(folder: Path, **changes: object) -> None:
     path = folder / "manifest.json"
-    path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+    path.write_text(json.dumps(files.sealed(json.loads(path.read_text()) | changes)))
 
 
 def test_full_disk_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -53,7 +53,7 @@ def test_full_disk_during_a_run_leaves_no_partial_run(
     def fills_up(path: Path, content: bytes) -> None:
         nonlocal written
         written += 1
-        if written > 7:  # during the second run
+        if written > 8:  # during the second run
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         write_new(path, content)
 

@@ -150,6 +150,7 @@ def test_shared_runs_are_renewed_at_all_their_points(tmp_path: Path) -> None:
     sweep("small-gateway", vary, **arguments)  # type: ignore[arg-type]
     for path in (tmp_path / "s" / "data").rglob("*.parquet"):
         pl.read_parquet(path).with_columns(core=pl.lit("another build")).write_parquet(path)
+        (tmp_path / "s" / "SHA256SUMS").unlink(missing_ok=True)
     result = sweep("small-gateway", vary, **arguments)  # type: ignore[arg-type]
     assert result.of_other_builds() == 0
 
@@ -345,6 +346,7 @@ def test_runs_of_another_build_are_repeated(tmp_path: Path) -> None:
     added(tmp_path / "s", _Values(lambda _: 1.0))
     (part,) = (tmp_path / "s" / "data").rglob("*.parquet")
     pl.read_parquet(part).with_columns(core=pl.lit("another build")).write_parquet(part)
+    (tmp_path / "s" / "SHA256SUMS").unlink()
     workers = _Values(lambda _: 2.0)
     result = added(tmp_path / "s", workers)
     assert workers.seeds == [1, 2]

@@ -52,6 +52,7 @@ def test_file_equals_the_same_options(file: Path, tmp_path: Path) -> None:
     for path in (tmp_path / "a" / "data").rglob("*.parquet"):
         assert path.read_bytes() == (tmp_path / "b" / path.relative_to(tmp_path / "a")).read_bytes()
     one, other = (json.loads((tmp_path / each / "manifest.json").read_text()) for each in "ab")
+    assert one.pop("checksum") != other.pop("checksum")
     assert one.pop("title") == "Two delays"
     assert other.pop("title") == "Sweep: A small gateway, for a first try"
     assert one == other

@@ -10,6 +10,7 @@ import polars as pl
 import pytest
 
 import bentpipe as bp
+from bentpipe import files
 from bentpipe.cli import app
 from bentpipe.errors import ResultError, SimulationError
 from bentpipe.report.pages import specification
@@ -163,6 +164,7 @@ def test_main_effects_exclude_runs_of_an_older_build(tmp_path: Path) -> None:
         queue_mean=pl.col("queue_mean") + pl.when(older).then(100).otherwise(0),
     )
     changed.write_parquet(part)
+    (tmp_path / "s" / "SHA256SUMS").unlink()
     _, specs = drawn(result)
     # Only seed 1 is from this build.
     assert [each["mean"] for each in points(specs[0])] == pytest.approx([1.5, 3.3])
@@ -210,11 +212,11 @@ def test_failed_runs_and_incomplete_sweeps_are_reported(tmp_path: Path) -> None:
     assert "3 &lt; 2 packets" in page
     assert "<code>gateway.aqm.w_q = 0.02</code>" in page
     manifest = tmp_path / "s" / "manifest.json"
-    manifest.write_text(manifest.read_text().replace('"complete"', '"incomplete"'))
+    changed = json.loads(manifest.read_text()) | {"status": "incomplete"}
+    files.write_json(manifest, files.sealed(changed))
     assert "The sweep is incomplete" in render(bp.open_sweep(tmp_path / "s"))
-    changed = json.loads(manifest.read_text())
     changed["core"]["sha256"] = "another"
-    manifest.write_text(json.dumps(changed))
+    files.write_json(manifest, files.sealed(changed))
     assert "2 runs come from another build" in render(bp.open_sweep(tmp_path / "s"))
 
 

@@ -217,6 +217,16 @@ class AdvicePlan:
         return Run((duration,), name, scenario, digest, self.seeds[0])
 
 
+_SHAPE = {
+    "format_version": int,
+    "scenario": {"name": str},
+    "answer": str,
+    "words": {"answer": [str]},
+    "paste": {"toml": str, "command": str},
+}
+"""Keys that readers rely on."""
+
+
 class Advice:
     """Advice and the evidence for it."""
 
@@ -230,6 +240,8 @@ class Advice:
             raise ResultError(f"{self.folder}: holds no advice: {error}") from None
         if not isinstance(found, dict) or found.get("format") != "bentpipe-advice":
             raise ResultError(f"{self.folder}: holds no advice")
+        found = files.unsealed(found, self.folder / ADVICE)
+        files.require_shape(found, _SHAPE, self.folder / ADVICE)
         self.found: dict[str, Any] = present_document(found) if found["format_version"] == 1 else found
         """Contents of `advice.json`."""
 
@@ -439,7 +451,7 @@ def execute(
         },
         "seconds": round(time.monotonic() - began, 1),
     }
-    files.write_json(folder / ADVICE, document)
+    files.write_json(folder / ADVICE, files.sealed(document))
     advice = Advice(folder)
     advice.report()
     return advice

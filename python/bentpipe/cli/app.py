@@ -103,7 +103,9 @@ def _main(arguments: list[str] | None) -> int:
             return 1
         where = f"{error.filename}: " if error.filename else "output: "
         return _print_error(f"error: {where}{error.strerror or error}", 1)
-    except Exception as error:
+    except SystemExit:
+        raise
+    except BaseException as error:  # A panic of a library in Rust is no `Exception`.
         traceback.print_exc()
         return _print_error(
             f"internal error: {error}\nThis is a defect in Bentpipe; the traceback above shows where.", 1

@@ -17,6 +17,7 @@ from bentpipe.runs import python_aqm
 from bentpipe.runs.former_names import present_printed, present_table
 from bentpipe.runs.plan import Setting, listed, load, make_plan
 from bentpipe.runs.store import REPORT, scenario_description
+from bentpipe.tables import reading
 
 if TYPE_CHECKING:
     from bentpipe.pages import Plot
@@ -112,7 +113,7 @@ COMPARISON = "comparison.json"
 
 def open_model(folder: Path) -> ModelResult:
     """Open a model's result; `ResultError` if the folder holds no such result."""
-    try:
+    with reading(folder):
         manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
         if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
             raise ResultError(f"{folder}: is not a model's result")
@@ -130,8 +131,6 @@ def open_model(folder: Path) -> ModelResult:
             ]
             for entry in manifest["settings"]
         }
-    except (OSError, ValueError, pl.exceptions.PolarsError) as error:
-        raise ResultError(f"{folder}: cannot be read: {error}") from None
     return ModelResult(manifest, runs)
 
 

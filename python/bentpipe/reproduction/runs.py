@@ -15,8 +15,8 @@ from pathlib import Path
 
 import polars as pl
 
-from bentpipe import _core
-from bentpipe.errors import ModelError, ResultError
+from bentpipe import _core, files
+from bentpipe.errors import ModelError
 from bentpipe.models.fluid import solve
 from bentpipe.reproduction.experiments import Experiment
 from bentpipe.reproduction.measures import Measure, RunData
@@ -26,6 +26,7 @@ from bentpipe.runs.plan import load, make_plan
 from bentpipe.runs.store import COUNTERS, core_digest, write_run
 from bentpipe.runs.workers import OnProgress
 from bentpipe.stats.metrics import Recorded
+from bentpipe.tables import reading
 
 __all__ = ["CaseRuns", "Library", "Plan", "keys_of", "plan", "runs_of", "simulate"]
 
@@ -168,14 +169,13 @@ class Library:
     def load(self, case: CaseRuns, seed: int) -> RunData:
         """Return a run; raises `ResultError` if it cannot be read."""
         folder = self._path(case, seed)
-        try:
+        with reading(folder, "; delete this folder"):
+            files.check(folder)
             paths = {name: folder / f"{name}.parquet" for name in _TABLES}
             if not paths[_FLOWS].is_file():
                 paths[_FLOWS] = folder / f"{_NO_FLOWS}.parquet"
             tables = {name: pl.read_parquet(path) for name, path in paths.items()}
             counters = json.loads((folder / COUNTERS).read_text(encoding="utf-8"))
-        except (OSError, ValueError, pl.exceptions.PolarsError) as error:
-            raise ResultError(f"{folder}: cannot be read: {error}; delete this folder") from None
         series, flows, drop_runs = (tables[name] for name in _TABLES)
         recorded = Recorded(series, flows, drop_runs, counters, case.scenario.capacity)
         return RunData(recorded, case.scenario.duration)
@@ -183,10 +183,8 @@ class Library:
     def drops(self, case: CaseRuns, seed: int) -> pl.DataFrame:
         """Return every drop of a run that keeps them; raises `ResultError` if it cannot be read."""
         path = self._path(case, seed) / f"{_DROPS}.parquet"
-        try:
+        with reading(path, "; delete its folder"):
             return pl.read_parquet(path)
-        except (OSError, pl.exceptions.PolarsError) as error:
-            raise ResultError(f"{path}: cannot be read: {error}; delete its folder") from None
 
     def measure(self, case: CaseRuns, measures: Sequence[Measure]) -> None:
         """Compute several measures at once, so that each run is read from disk once."""

@@ -114,6 +114,7 @@ class Captures:
         probe = folder / f"{files.PARTIAL}{os.getpid()}"
         try:
             folder.mkdir(parents=True, exist_ok=True)
+            self._remove_partials(folder)
             probe.touch()
             probe.unlink()
         except OSError as error:
@@ -124,6 +125,10 @@ class Captures:
             if made and not any(folder.iterdir()):
                 folder.rmdir()
 
+    def lacks(self, setting: Setting, seed: int) -> bool:
+        """Return True if a file of a run is missing, as after a kill between the run and its files."""
+        return not all(file.final.exists() for file in self._files(setting, seed))
+
     @contextmanager
     def files(self, setting: Setting, seed: int) -> Iterator[Writing]:
         """Provide the files of one run during its simulation; unfinished files are deleted afterwards."""
@@ -133,6 +138,13 @@ class Captures:
         finally:
             for file in mine:
                 file.partial.unlink(missing_ok=True)
+
+    def _remove_partials(self, folder: Path) -> None:
+        """Remove unfinished files of processes that ended."""
+        for partial in folder.glob(f"{files.PARTIAL}*-*.pcapng"):
+            pid = partial.name.removeprefix(files.PARTIAL).split("-")[0]
+            if pid.isdecimal() and not Path("/proc", pid).exists():
+                partial.unlink()
 
     def _files(self, setting: Setting, seed: int) -> list[_File]:
         folder = Path(self.capture.folder)

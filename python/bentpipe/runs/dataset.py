@@ -4,7 +4,6 @@ A run is identified by what determines its result (the scenario's digest, the se
 that no run in the dataset is simulated twice.
 """
 
-import io
 import json
 import math
 import os
@@ -23,6 +22,7 @@ from bentpipe.runs.former_names import present_table
 from bentpipe.runs.store import build_digest
 from bentpipe.stats.class_metrics import class_metric
 from bentpipe.stats.metrics import METRICS
+from bentpipe.tables import parquet, reading
 
 __all__ = [
     "DATA",
@@ -33,6 +33,7 @@ __all__ = [
     "Dataset",
     "Failure",
     "Run",
+    "checked_manifest",
     "failures_of",
     "manifest_of",
     "read",
@@ -199,7 +200,9 @@ class Dataset:
             return
         journal = self.folder / JOURNAL
         journal.mkdir(exist_ok=True)
-        files.write(journal / f"{self._part:06}.parquet", _parquet(_table(self._new, self.keys)))
+        content = parquet(_table(self._new, self.keys))
+        # A part is written once, so that its name can hold its checksum.
+        files.write(journal / f"{self._part:06}-{files.digest(content)}.parquet", content)
         self._part += 1
         self._new = []
         self._flushed = time.monotonic()
@@ -208,10 +211,11 @@ class Dataset:
         """Sort all runs into one file per setting, and delete the journal."""
         rows = sorted(self._rows.values(), key=lambda row: _order(row, self.keys))
         table = _table(rows, self.keys)
-        for (setting,), part in table.group_by("setting", maintain_order=True):
-            folder = self.folder / DATA / f"{_SETTING}{quote(str(setting), safe=' ')}"
-            folder.mkdir(parents=True, exist_ok=True)
-            files.write(folder / "runs.parquet", _parquet(part.drop("setting")))
+        contents = {
+            f"{DATA}/{_SETTING}{quote(str(setting), safe=' ')}/runs.parquet": parquet(part.drop("setting"))
+            for (setting,), part in table.group_by("setting", maintain_order=True)
+        }
+        _replace(self.folder, contents)
         listed = [each.row(self.keys) for each in failures]
         again = {_place(row) for row in listed}
         for old in failures_of(self.folder):
@@ -228,15 +232,30 @@ class Dataset:
     def _write_manifest(self, status: str) -> None:
         files.write_json(
             self.folder / MANIFEST,
-            {
-                "format": FORMAT,
-                "format_version": FORMAT_VERSION,
-                "status": status,
-                "core": {"version": _core.__version__, "sha256": self._core},
-                "factors": list(self.keys),
-                **self.about,
-            },
+            files.sealed(
+                {
+                    "format": FORMAT,
+                    "format_version": FORMAT_VERSION,
+                    "status": status,
+                    "core": {"version": _core.__version__, "sha256": self._core},
+                    "factors": list(self.keys),
+                    **self.about,
+                }
+            ),
         )
+
+
+def _replace(folder: Path, contents: Mapping[str, bytes]) -> None:
+    """Write files of a dataset; `SHA256SUMS` lists old contents too until the new ones are written."""
+    there = [path for path in sorted((folder / DATA).rglob("*.parquet")) if path.is_file()]
+    old = [(path.relative_to(folder).as_posix(), files.digest(path.read_bytes())) for path in there]
+    new = [(name, files.digest(content)) for name, content in contents.items()]
+    kept = [each for each in old if each[0] not in contents]
+    files.write(folder / files.SUMS, files.sums(old + new))
+    for name, content in contents.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        files.write(folder / name, content)
+    files.write(folder / files.SUMS, files.sums(kept + new))
 
 
 def _place(failure: Mapping[str, Any]) -> tuple[Any, ...]:
@@ -272,22 +291,29 @@ def _table(
 
 
 def read(folder: Path, keys: tuple[str, ...]) -> pl.DataFrame:
-    """Return the runs in a dataset's folder `data`, sorted; no rows if it is empty."""
+    """Return the runs in a dataset's folder `data`, sorted; no rows if it is empty.
+
+    Raises `ResultError` if a file is damaged.
+    """
+    files.check(folder.parent)
     return _read(folder, sorted(folder.glob(f"{_SETTING}*/*.parquet")), keys)
 
 
 def _read(folder: Path, parts: Sequence[Path], keys: tuple[str, ...]) -> pl.DataFrame:
-    try:
-        tables = [_part(path) for path in parts]
+    tables = [_part(path) for path in parts]
+    with reading(folder):
         empty = _table([], keys, [table.columns for table in tables])
         return pl.concat([empty, *(_as(table, empty) for table in tables)])
-    except (OSError, pl.exceptions.PolarsError) as error:
-        raise ResultError(f"{folder}: cannot be read: {error}") from None
 
 
 def _part(path: Path) -> pl.DataFrame:
-    # Polars would read the setting 007 as a number, and take parent folders for partitions too.
-    table = present_table(pl.read_parquet(path, hive_partitioning=False))
+    with reading(path):
+        content = path.read_bytes()
+        _, _, of = path.stem.partition("-")
+        if of and files.digest(content) != of:
+            raise ResultError(f"{path}: is damaged: its content differs from the checksum in its name")
+        # Polars would read the setting 007 as a number, and take parent folders for partitions too.
+        table = present_table(pl.read_parquet(content, hive_partitioning=False))
     if "setting" in table.columns:
         return table
     return table.with_columns(setting=pl.lit(unquote(path.parent.name.removeprefix(_SETTING))))
@@ -323,13 +349,8 @@ def failures_of(folder: Path) -> list[dict[str, Any]]:
         return []
     except (OSError, ValueError) as error:
         raise ResultError(f"{path}: cannot be read: {error}") from None
+    files.require_shape(found, [{"setting": str, "point": dict, "seed": int, "error": str}], path)
     return found
-
-
-def _parquet(table: pl.DataFrame) -> bytes:
-    buffer = io.BytesIO()
-    table.write_parquet(buffer, compression="zstd")
-    return buffer.getvalue()
 
 
 def manifest_of(folder: Path) -> dict[str, Any]:
@@ -340,4 +361,12 @@ def manifest_of(folder: Path) -> dict[str, Any]:
         manifest = None
     if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
         raise UsageError(f"{folder}: exists already and is not a sweep's; choose another folder")
+    return checked_manifest(manifest, folder)
+
+
+def checked_manifest(manifest: dict[str, Any], folder: Path) -> dict[str, Any]:
+    """Return a dataset's manifest without its checksum; `ResultError` if it is damaged."""
+    path = folder / MANIFEST
+    manifest = files.unsealed(manifest, path)
+    files.require_shape(manifest, {"status": str, "core": {"sha256": str}, "factors": [str]}, path)
     return manifest

@@ -80,7 +80,11 @@ def execute(
     jobs = checked_jobs(jobs)
     watcher = watcher or Silent()
     wanted = list(pairs(store.plan))
-    todo = [_Job(setting, seed, Progress()) for setting, seed in wanted if not store.has(setting, seed)]
+    todo = [
+        _Job(setting, seed, Progress())
+        for setting, seed in wanted
+        if not store.has(setting, seed) or (captures is not None and captures.lacks(setting, seed))
+    ]
     watcher.begin(len(wanted), len(wanted) - len(todo))
     if todo:
         try:

@@ -5,13 +5,15 @@ import json
 import shutil
 import weakref
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
+from types import NoneType
 from typing import TYPE_CHECKING, Any, Literal
 
 import polars as pl
 
-from bentpipe import pages
+from bentpipe import files, pages
 from bentpipe.errors import ResultError, UsageError
 from bentpipe.format import plural
 from bentpipe.runs.former_names import SERIES as FORMER_SERIES
@@ -34,6 +36,7 @@ from bentpipe.stats.ranking import ranking
 from bentpipe.stats.recorded import Metric, Recorded
 from bentpipe.stats.steady import batch_means
 from bentpipe.stats.warmup import SCHEMA, Warmup, detected
+from bentpipe.tables import reading
 
 if TYPE_CHECKING:
     from bentpipe.pages import Plot
@@ -100,6 +103,11 @@ class Result:
         """Folder of the files."""
         self.manifest: dict[str, Any] = read_manifest(folder)
         """Scenario, settings, versions and run times."""
+        self._checked = set[Path]()
+        # Only simulated runs can be resumed.
+        self._mend = "repeat the command that made it with " + (
+            "--resume" if self.engine == SIMULATOR else "--force"
+        )
         if temporary is not None:
             weakref.finalize(self, shutil.rmtree, temporary, ignore_errors=True)
         missing = missing_runs(folder, self.manifest)
@@ -112,7 +120,7 @@ class Result:
             raise ResultError(
                 f"{folder}: {what}: {done} of {total} runs are complete"
                 + (f", the first one missing is {missing[0]}" if missing else "")
-                + "; repeat the command that made it with --resume"
+                + f"; {self._mend}"
             )
 
     def __repr__(self) -> str:
@@ -501,10 +509,10 @@ class Result:
     def counters_of(self, setting: str, seed: int) -> dict[str, float | None]:
         """Return the counters of one run; None where one is unknown."""
         path = self._run(setting, seed) / COUNTERS
-        try:
+        with self._reading(path):
             counters: dict[str, float | None] = json.loads(path.read_text(encoding="utf-8"))
-        except (OSError, ValueError) as error:
-            raise ResultError(f"{path}: cannot be read: {error}") from None
+        shape = dict.fromkeys(counters, (int, float, NoneType)) if isinstance(counters, dict) else {}
+        files.require_shape(counters, shape, path)
         return present_counters(counters)
 
     def _setting(self, name: str) -> dict[str, Any]:
@@ -520,14 +528,24 @@ class Result:
         self, setting: str, seed: int, table: str, columns: Sequence[str] | None = None
     ) -> pl.DataFrame:
         path = self._run(setting, seed) / f"{table}.parquet"
-        try:
+        with self._reading(path):
             found = present_table(pl.scan_parquet(path))
             names = found.collect_schema().names()
             return found.select(
                 names if columns is None else [name for name in columns if name in names]
             ).collect()
-        except (OSError, pl.exceptions.PolarsError) as error:
-            raise ResultError(f"{path}: cannot be read: {error}") from None
+
+    @contextmanager
+    def _reading(self, path: Path) -> Iterator[None]:
+        """Read a file of a run, once its folder has been compared with its checksums."""
+        if path.parent not in self._checked:
+            try:
+                files.check(path.parent)
+            except ResultError as error:
+                raise ResultError(f"{error}; {self._mend}") from None
+            self._checked.add(path.parent)
+        with reading(path):
+            yield
 
     def _gather(
         self, table: str, choose: Callable[[pl.DataFrame], pl.DataFrame] = lambda table: table

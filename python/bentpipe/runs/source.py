@@ -5,6 +5,7 @@ needs.
 """
 
 import datetime
+import hashlib
 import json
 import math
 import numbers
@@ -90,6 +91,15 @@ def _texts(value: object) -> Iterator[str]:
 def key_of(override: str) -> str:
     """Return the key of an override `key=value`."""
     return override.partition("=")[0].strip()
+
+
+def digest_of(scenario: Scenario, overrides: Iterable[str]) -> str:
+    """Return the SHA-256 of a scenario and of overrides, some of which other settings of it use.
+
+    Spaces in overrides do not count: `5 s` is `5s`.
+    """
+    known = [scenario.canonical(), *sorted("".join(each.split()) for each in overrides)]
+    return hashlib.sha256("\n".join(known).encode()).hexdigest()
 
 
 def _value(text: str) -> Any:  # noqa: ANN401

@@ -6,7 +6,6 @@ folder is locked while it is written, and the lock ends with the process.
 
 import hashlib
 import importlib.metadata
-import io
 import json
 import math
 import os
@@ -19,6 +18,7 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
+from types import NoneType
 from typing import Any, Protocol
 
 import polars as pl
@@ -28,6 +28,7 @@ from bentpipe.errors import ResultError, UsageError
 from bentpipe.runs.former_names import present_printed
 from bentpipe.runs.plan import Plan, Setting
 from bentpipe.stats import metrics
+from bentpipe.tables import parquet
 
 __all__ = ["FIGURES", "LIVE", "MANIFEST", "REPORT", "SIMULATOR", "TABLES", "TRACE", "Store", "read_manifest"]
 
@@ -48,7 +49,23 @@ TABLES = ("series", "drops", "flows", "drop_runs")
 TRACE = "trace"
 _RUN_FILES = {COUNTERS, *(f"{table}.parquet" for table in TABLES)}
 _TRACE_FILE = f"{TRACE}.parquet"
-_TOP = {MANIFEST, METRICS, COMPARISON, REPORT, FIGURES, RUNS}
+_TOP = {MANIFEST, METRICS, COMPARISON, REPORT, FIGURES, RUNS, files.SUMS}
+_SHAPE = {
+    "status": str,
+    "core": {"version": str, "sha256": str},
+    "scenario": {
+        "name": str,
+        "duration": (int, float),
+        "warmup": (int, float),
+        "sample_interval": (int, float),
+    },
+    "settings": [
+        {"name": str, "slug": str, "capacity": (int, float, NoneType), "sha256": str, "effective": [dict]}
+    ],
+    "seeds": [int],
+    "runs": [{"setting": str, "seed": int}],
+}
+"""Keys of a manifest that readers rely on."""
 _LIBRARIES = ("polars", "altair", "vl-convert-python", "scipy", "numpy", "jinja2")
 
 
@@ -91,6 +108,8 @@ def read_manifest(folder: Path) -> dict[str, Any]:
             f"{folder}: has result format {manifest.get('format_version')}, but this Bentpipe"
             f" ({_core.__version__}) reads formats 1 and {FORMAT_VERSION}"
         )
+    manifest = files.unsealed(manifest, path)
+    files.require_shape(manifest, _SHAPE, path)
     manifest["printed"] = present_printed(manifest.get("printed", []))
     return manifest
 
@@ -123,13 +142,22 @@ class Store:
         """
         if os.path.lexists(folder):
             clear(folder, force=force)
+        manifest = _manifest(plan, engine, versions)
+        partial = folder.with_name(f"{files.PARTIAL}{folder.name}-{os.getpid()}")
         try:
             folder.parent.mkdir(parents=True, exist_ok=True)
-            folder.mkdir()
-            lock = files.lock(folder)
-            manifest = _manifest(plan, engine, versions)
-            (folder / RUNS).mkdir()
-            files.write_json(folder / MANIFEST, manifest)
+            partial.mkdir()
+            try:
+                # The folder appears with its manifest, so that a stop at any moment leaves nothing that
+                # neither --resume nor --force takes.
+                lock = files.lock(partial)
+                (partial / RUNS).mkdir()
+                files.write_json(partial / MANIFEST, files.sealed(manifest))
+                partial.rename(folder)
+            except BaseException:
+                shutil.rmtree(partial, ignore_errors=True)
+                raise
+            files.sync_folder(folder.parent)
         except OSError as error:
             raise UsageError(f"{folder}: cannot be written: {error.strerror}") from None
         return cls(folder, plan, manifest, lock)
@@ -160,7 +188,7 @@ class Store:
             # No run depends on them.
             manifest.pop("thresholds", None)
             manifest |= limits
-            files.write_json(folder / MANIFEST, manifest)
+            files.write_json(folder / MANIFEST, files.sealed(manifest))
         return cls(folder, plan, manifest, lock)
 
     @property
@@ -169,8 +197,20 @@ class Store:
         return bool(self._manifest["status"] == "complete")
 
     def has(self, setting: Setting, seed: int) -> bool:
-        """Return True if the run is stored."""
-        return run_folder(self.folder, setting.slug, seed).is_dir()
+        """Return True if the run is stored: all its files, undamaged, and its duration in the manifest."""
+        if not any(
+            (run["setting"], run["seed"]) == (setting.name, seed) and "cpu_seconds" in run
+            for run in self._manifest["runs"]
+        ):
+            return False
+        folder = run_folder(self.folder, setting.slug, seed)
+        if not _names(folder) >= _wanted(self._manifest):
+            return False
+        try:
+            files.check(folder)
+        except ResultError:
+            return False
+        return True
 
     def add(self, setting: Setting, seed: int, run: Written) -> None:
         """Write one finished run; thread-safe. Raises `OSError` and writes nothing if that fails."""
@@ -199,7 +239,10 @@ class Store:
         }
         if live is not None:
             entry["live"] = dict(live)
-        self._manifest["runs"].append(entry)
+        others = [
+            run for run in self._manifest["runs"] if (run["setting"], run["seed"]) != (setting.name, seed)
+        ]
+        self._manifest["runs"] = [*others, entry]
         self._write_manifest()
 
     def finish(
@@ -209,8 +252,12 @@ class Store:
 
         `warmup` holds the settling times for the manifest.
         """
-        files.write(self.folder / METRICS, _parquet(metrics))
+        table = parquet(metrics)
+        files.write(self.folder / METRICS, table)
         files.write_json(self.folder / COMPARISON, comparison)
+        compared = (self.folder / COMPARISON).read_bytes()
+        listed = [(METRICS, files.digest(table)), (COMPARISON, files.digest(compared))]
+        files.write(self.folder / files.SUMS, files.sums(listed))
         self._manifest["warmup"] = warmup
         self._manifest["status"] = "complete"
         self._manifest["finished"] = _now()
@@ -230,7 +277,7 @@ class Store:
     def _write_manifest(self) -> None:
         order = {(s.name, seed): n for n, (s, seed) in enumerate(pairs(self.plan))}
         self._manifest["runs"].sort(key=lambda run: order[run["setting"], run["seed"]])
-        files.write_json(self.folder / MANIFEST, self._manifest)
+        files.write_json(self.folder / MANIFEST, files.sealed(self._manifest))
 
 
 def pairs(plan: Plan) -> Iterator[tuple[Setting, int]]:
@@ -246,17 +293,19 @@ def run_folder(folder: Path, slug: str, seed: int) -> Path:
 def write_run(final: Path, tables: Mapping[str, pl.DataFrame], counters: Mapping[str, float]) -> None:
     """Write a run's tables and counters to a folder that appears, or is replaced, atomically.
 
+    `SHA256SUMS` lists them.
+
     Thread-safe. Raises `OSError` and writes nothing if that fails.
     """
     partial = final.with_name(f"{files.PARTIAL}{final.name}-{os.getpid()}")
     final.parent.mkdir(parents=True, exist_ok=True)
     partial.mkdir()
     try:
-        for name, table in tables.items():
-            files.write_new(partial / f"{name}.parquet", _parquet(table))
-        known = {name: value if math.isfinite(value) else None for name, value in counters.items()}
-        text = json.dumps(known, indent=2, sort_keys=True, allow_nan=False)
-        files.write_new(partial / COUNTERS, (text + "\n").encode())
+        listed = []
+        for name, content in _contents(tables, counters):
+            files.write_new(partial / name, content)
+            listed.append((name, files.digest(content)))
+        files.write_new(partial / files.SUMS, files.sums(listed))
         files.sync_folder(partial)
         if final.is_dir():
             shutil.rmtree(final)
@@ -267,9 +316,25 @@ def write_run(final: Path, tables: Mapping[str, pl.DataFrame], counters: Mapping
     files.sync_folder(final.parent)
 
 
+def _contents(
+    tables: Mapping[str, pl.DataFrame], counters: Mapping[str, float]
+) -> Iterator[tuple[str, bytes]]:
+    """Yield the files of a run, name and content."""
+    for name, table in tables.items():
+        yield f"{name}.parquet", parquet(table)
+    known = {name: value if math.isfinite(value) else None for name, value in counters.items()}
+    text = json.dumps(known, indent=2, sort_keys=True, allow_nan=False)
+    yield COUNTERS, (text + "\n").encode()
+
+
+def _wanted(manifest: Mapping[str, Any]) -> set[str]:
+    """Return the names of the files of every run."""
+    return _RUN_FILES | ({_TRACE_FILE} if manifest.get("trace") else set())
+
+
 def missing_runs(folder: Path, manifest: dict[str, Any]) -> list[str]:
     """Return the runs missing from a result."""
-    wanted = _RUN_FILES | ({_TRACE_FILE} if manifest.get("trace") else set())
+    wanted = _wanted(manifest)
     return [
         f"{setting['name']}, seed {seed}"
         for setting in manifest["settings"]
@@ -280,12 +345,6 @@ def missing_runs(folder: Path, manifest: dict[str, Any]) -> list[str]:
 
 def _names(folder: Path) -> set[str]:
     return {entry.name for entry in folder.iterdir()} if folder.is_dir() else set()
-
-
-def _parquet(table: pl.DataFrame) -> bytes:
-    buffer = io.BytesIO()
-    table.write_parquet(buffer, compression="zstd")
-    return buffer.getvalue()
 
 
 def clear(folder: Path, *, force: bool) -> None:
@@ -340,7 +399,7 @@ def _foreign(folder: Path) -> Iterator[Path]:
                 pass
             case ("runs", _) | ("runs", _, _) if entry.is_dir() and not entry.is_symlink():
                 pass
-            case ("runs", _, _, name) if name in _RUN_FILES | {_TRACE_FILE}:
+            case ("runs", _, _, name) if name in _RUN_FILES | {_TRACE_FILE, files.SUMS}:
                 pass
             case _:
                 yield entry

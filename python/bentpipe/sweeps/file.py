@@ -190,6 +190,9 @@ def _read(name: str | Path) -> Request:
             )
         else:
             return Request(str(name))
+    if not path.is_file():
+        # The scenario reader says what a device or a folder is; a device may have no end.
+        return Request(str(name))
     try:
         text = path.read_text(encoding="utf-8")
         found = tomllib.loads(text)

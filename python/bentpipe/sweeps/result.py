@@ -9,7 +9,7 @@ import polars as pl
 
 from bentpipe import files, pages
 from bentpipe.errors import ResultError, UsageError
-from bentpipe.runs.dataset import FORMAT, MANIFEST, failures_of, read_all
+from bentpipe.runs.dataset import FORMAT, MANIFEST, checked_manifest, failures_of, read_all
 from bentpipe.runs.former_names import present_document
 from bentpipe.runs.store import REPORT
 from bentpipe.stats.differences import PAIRED, Comparison, corrected
@@ -256,4 +256,5 @@ def _manifest(folder: Path) -> dict[str, Any]:
         what = "is not a sweep's" if folder.is_dir() else "there is no such folder"
         raise ResultError(f"{folder}: {what}")
     manifest: dict[str, Any] = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
+    manifest = checked_manifest(manifest, folder)
     return present_document(manifest) if manifest.get("format_version") == 1 else manifest

@@ -13,6 +13,7 @@ from bentpipe.errors import ScenarioError, UsageError
 from bentpipe.runs.dataset import Dataset, Run
 from bentpipe.runs.plan import Given, listed, make_plan, opened, read
 from bentpipe.runs.python_aqm import Setting
+from bentpipe.runs.source import digest_of
 from bentpipe.runs.workers import OnProgress, Threads, Workers, simulate
 from bentpipe.stats.intervals import summarise
 from bentpipe.stats.metrics import check_classes
@@ -125,7 +126,6 @@ class Sweep:
         found = list(cells.values())
         labels = list(dict.fromkeys(cell[1] for cell in found))
         # An override may apply to a setting only, invisible in the scenario without a setting.
-        known = "\n".join([base.canonical(), *sorted(overrides)])
         return cls(
             base,
             overrides,
@@ -140,7 +140,7 @@ class Sweep:
             "",
             list(warnings),
             list(left_out),
-            hashlib.sha256(known.encode()).hexdigest(),
+            digest_of(base, overrides),
         )
 
     def about(self) -> dict[str, Any]:

@@ -40,6 +40,20 @@ JUDGES = ("front", "rank")
 """The winner is the first by rank sums among the front, or among all trials."""
 
 
+_SHAPE = {
+    "format_version": int,
+    "scenario": {"name": str},
+    "aqm": str,
+    "objectives": [{"metric": str, "direction": str}],
+    "space": [{"name": str}],
+    "trials": [{"number": int, "outcome": str, "runs": list}],
+    "front": [int],
+    "order": [{"trial": int}],
+    "seeds": [int],
+}
+"""Keys that readers rely on."""
+
+
 class TuneResult:
     """A finished search."""
 
@@ -53,6 +67,8 @@ class TuneResult:
             raise ResultError(f"{self.folder}: is not the result of a search: {error}") from None
         if not isinstance(found, dict) or found.get("format") != "bentpipe-tune":
             raise ResultError(f"{self.folder}: is not the result of a search")
+        found = files.unsealed(found, self.folder / TUNE)
+        files.require_shape(found, _SHAPE, self.folder / TUNE)
         self.found: dict[str, Any] = present_document(found) if found["format_version"] == 1 else found
         """Contents of `tune.json`."""
 

@@ -21,7 +21,8 @@ import optuna
 from optuna.distributions import BaseDistribution
 from optuna.exceptions import OptunaError, UpdateFinishedTrialError
 from optuna.storages import BaseStorage, JournalStorage, RDBStorage
-from optuna.storages.journal import JournalFileBackend
+from optuna.storages.journal import JournalFileBackend, JournalFileSymlinkLock
+from optuna.storages.journal._file import get_lock_file
 from optuna.study import StudyDirection
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
@@ -104,6 +105,7 @@ def open_storage(where: str | Path) -> BaseStorage:
     try:
         if "://" in text:
             return _database(text)
+        _end_in_a_line(Path(text))
         return JournalStorage(JournalFileBackend(text))
     except Exception as error:  # Every database raises its own exceptions.
         reason = str(error.strerror if isinstance(error, OSError) else error).strip().splitlines()
@@ -111,6 +113,24 @@ def open_storage(where: str | Path) -> BaseStorage:
             f"--storage {text}: cannot be opened: {reason[0] if reason else type(error).__name__};"
             " allowed: a file, sqlite:///FILE, or another database's URL whose driver is installed"
         ) from None
+
+
+def _end_in_a_line(journal: Path) -> None:
+    """Remove the half line at the end of a journal that a full disk leaves; nobody has used its content."""
+    if not journal.is_file():
+        return
+    with get_lock_file(JournalFileSymlinkLock(str(journal))), journal.open("r+b") as file:
+        end = file.seek(0, os.SEEK_END)
+        while end:
+            start = max(end - 65536, 0)
+            file.seek(start)
+            newline = file.read(end - start).rfind(b"\n")
+            end = start if newline < 0 else start + newline + 1
+            if newline >= 0 or not start:
+                break
+        if end < file.seek(0, os.SEEK_END):
+            file.truncate(end)
+            os.fsync(file.fileno())
 
 
 def _database(url: str) -> RDBStorage:

@@ -16,6 +16,7 @@ from bentpipe.runs.dataset import Dataset, Failure, Run
 from bentpipe.runs.plan import MOST_RUNS, Given, overrides_from, path_of
 from bentpipe.runs.progress import OnProgress, reported
 from bentpipe.runs.python_aqm import Setting
+from bentpipe.runs.source import digest_of
 from bentpipe.runs.store import build_digest
 from bentpipe.runs.workers import Threads, Workers, simulate, workers_from
 from bentpipe.stats.metrics import check_classes
@@ -141,8 +142,7 @@ class Tuning:
 
     def digest(self) -> str:
         """Return the SHA-256 of the scenario with its overrides, without its AQM."""
-        known = "\n".join([self.space.as_given().canonical(), *sorted(self.space.overrides)])
-        return hashlib.sha256(known.encode()).hexdigest()
+        return digest_of(self.space.as_given(), self.space.overrides)
 
     def determined_by(self) -> dict[str, Any]:
         """Return everything that determines a trial, under the names used in messages."""
@@ -305,7 +305,7 @@ def execute(
             dataset.flush(0.0)
         dataset.finish(work.failures)
     found |= {"seconds": round(time.monotonic() - began, 1), "storage": where, "study": name}
-    files.write_json(folder / TUNE, found)
+    files.write_json(folder / TUNE, files.sealed(found))
     result = TuneResult(folder)
     result.write()
     return result
