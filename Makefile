@@ -61,9 +61,11 @@ wheel: $(CORE) $(LIVE) ## build the wheel, with the live programs and man pages,
 deb: $(CORE) $(LIVE) ## build the Debian package of the live gateway: target/package
 	@$(BIN)/python tools/gateway_package.py deb python/bentpipe/bin/bentpipe-gateway $(PACKAGES)
 
-image: wheel ## build the container image for workers of a cluster with docker: bentpipe
+# BASE replaces the base image, IMAGE_OPTIONS are further options of `docker build`.
+CONTAINER = $(firstword $(shell command -v docker podman) docker)
+image: wheel ## build the container image for workers of a cluster with docker or podman (BASE=IMAGE): bentpipe
 	cp requirements.txt $(PACKAGES)/
-	docker build --tag bentpipe --file deploy/Containerfile $(PACKAGES)
+	$(CONTAINER) build $(if $(BASE),--build-arg BASE=$(BASE)) $(IMAGE_OPTIONS) --tag bentpipe --file deploy/Containerfile $(PACKAGES)
 
 HOST = $(shell rustc -vV | sed -n 's/host: //p')
 static: $(CORE) ## build the live gateway as one file without shared libraries: target/package, some minutes

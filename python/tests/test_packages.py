@@ -158,19 +158,69 @@ def test_debian_package_installs_removes_and_purges(package: Path, tmp_path: Pat
     assert not (root / "run/bentpipe").exists()
 
 
+def instructions() -> list[tuple[str, str]]:
+    """Return the instructions of the Containerfile with their arguments."""
+    text = (ROOT / "deploy" / "Containerfile").read_text(encoding="utf-8").replace("\\\n", "")
+    lines = [line for line in text.splitlines() if line and not line.startswith("#")]
+    return [(word, rest) for word, _, rest in (line.partition(" ") for line in lines)]
+
+
 @built
 def test_image_copies_existing_files_and_installs_as_tested() -> None:
     """The file is not built here: the image of Python would have to come from a network."""
-    lines = (ROOT / "deploy" / "Containerfile").read_text(encoding="utf-8").replace("\\\n", "").splitlines()
-    copied = next(line for line in lines if line.startswith("COPY ")).split()[1:-1]
+    steps = instructions()
+    assert [word for word, _ in steps[:3]] == ["ARG", "FROM", "COPY"]
+    assert steps[0][1].startswith("BASE=")
+    assert steps[1][1] == "${BASE}"
+    copied = steps[2][1].split()[:-1]
     assert copied[0] == "requirements.txt"
     assert (ROOT / copied[0]).is_file()
     assert list(PACKAGES.glob(copied[1])) == WHEELS
-    installs = next(line for line in lines if line.startswith("RUN ")).split("&&")
-    assert "--require-hashes -r" in installs[0]
-    assert "--no-deps --no-index" in installs[1]
+    _, requirements, wheel, *_ = next(rest for word, rest in steps if word == "RUN").split("&&")
+    assert "--require-hashes -r" in requirements
+    assert "--no-deps --no-index" in wheel
     required = (ROOT / "requirements.txt").read_text(encoding="utf-8")
     assert re.search(r"^distributed==", required, re.MULTILINE)
+
+
+def test_image_has_the_commands_of_the_kubernetes_operator(tmp_path: Path) -> None:
+    """The command lines are those of `kubecluster.py` in dask-kubernetes 2025.7.0."""
+    script = next(rest for word, rest in instructions() if word == "RUN" and "dask-$each" in rest)
+    for name in ("bentpipe", "bin"):
+        (tmp_path / name / "bin").mkdir(parents=True)
+    (tmp_path / "bin" / "useradd").symlink_to(shutil.which("true") or "/bin/true")
+    search = [
+        tmp_path / "bin",
+        tmp_path / "bentpipe" / "bin",
+        Path(sys.executable).parent,
+        "/usr/bin",
+        "/bin",
+    ]
+    environment = {"PATH": os.pathsep.join(map(str, search)), "HOME": str(tmp_path)}
+    script = script.replace("/opt/bentpipe", str(tmp_path / "bentpipe"))
+    subprocess.run(["sh", "-e", "-c", script], check=True, env=environment)  # noqa: S607
+    for command in (
+        ["dask-scheduler", "--host", "0.0.0.0"],  # noqa: S104
+        ["dask-worker", "--name", "w-1", "--dashboard", "--dashboard-address", "8788"],
+    ):
+        # Options are parsed before `--help` ends the command.
+        program = tmp_path / "bentpipe" / "bin" / command[0]
+        done = subprocess.run(
+            [program, *command[1:], "--help"], env=environment, capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, done.stderr
+        assert "Usage" in done.stdout
+
+
+def test_image_is_built_with_the_given_program_and_base() -> None:
+    done = subprocess.run(
+        ["make", "--dry-run", "image", "CONTAINER=podman", "BASE=here", "IMAGE_OPTIONS=--network host"],  # noqa: S607
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert "podman build --build-arg BASE=here --network host --tag bentpipe --file deploy/" in done.stdout
 
 
 def test_static_program_has_no_shared_libraries(tmp_path: Path) -> None:
