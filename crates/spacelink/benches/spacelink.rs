@@ -74,7 +74,7 @@ fn run(case: &Case) -> Cost {
     let setup = |identity, peer| Setup::new(identity, peer, None, Duration::from_millis(100));
     let addresses = ["192.0.2.1:4433", "192.0.2.2:4433"].map(|a| a.parse().expect("an address"));
     let mut ends = [
-        Spacelink::listen(&setup(g, of_t), now).expect("matching keys"),
+        Spacelink::listen(&setup(g, of_t), None, now).expect("matching keys"),
         Spacelink::connect(&setup(t, of_g), addresses[0], now).expect("matching keys"),
     ];
     let header = Open { client: addresses[1], server: addresses[0] };

@@ -32,6 +32,8 @@ fn ack_eliciting(sent: &FrameStats) -> u64 {
 struct Link {
     handle: ConnectionHandle,
     conn: Connection,
+    /// True if the other end is at the peer's known address.
+    known: bool,
     /// True once the peer's greeting arrived, which shows that it accepted this end.
     greeted: bool,
     over: bool,
@@ -91,7 +93,10 @@ struct Stream {
 }
 
 enum Side {
-    Listening,
+    Listening {
+        /// The peer's host, if it is known: strangers cannot occupy its places.
+        peer: Option<IpAddr>,
+    },
     Connecting {
         config: Box<ClientConfig>,
         peer: SocketAddr,
@@ -156,12 +161,12 @@ pub struct Spacelink {
 }
 
 impl Spacelink {
-    /// Creates the listening end.
+    /// Creates the listening end. Half-open connections of other hosts do not keep `peer` out, the peer's host.
     ///
     /// # Errors
     /// If key and certificate do not match.
-    pub fn listen(setup: &Setup, now: Instant) -> Result<Self, KeyError> {
-        Self::new(setup, Side::Listening, now)
+    pub fn listen(setup: &Setup, peer: Option<IpAddr>, now: Instant) -> Result<Self, KeyError> {
+        Self::new(setup, Side::Listening { peer: peer.map(|host| host.to_canonical()) }, now)
     }
 
     /// Creates the connecting end, which begins to connect to `peer` at once.
@@ -444,7 +449,7 @@ impl Spacelink {
         {
             *again = None;
             match self.endpoint.connect(now, config.as_ref().clone(), *peer, "spacelink") {
-                Ok((handle, conn)) => self.add(now, handle, conn),
+                Ok((handle, conn)) => self.add(now, handle, conn, true),
                 Err(error) => {
                     self.events.push_back(Event::Failed(Reason::Failed(error.to_string())));
                     self.schedule_reconnect(now);

@@ -62,7 +62,7 @@ const CREDIT_INTERVAL: Duration = Duration::from_millis(5);
 const REPEAT: Duration = Duration::from_millis(500);
 /// Unauthenticated connections from which on a new peer must prove its address (QUIC Retry).
 const HALF_OPEN_RETRY: usize = 2;
-/// Most unauthenticated connections.
+/// Most unauthenticated connections of the peer's host, and of all others.
 const HALF_OPEN_MOST: usize = 8;
 /// Delay before a reconnect: the first and the longest.
 const RECONNECT: [Duration; 2] = [Duration::from_millis(250), Duration::from_secs(2)];

@@ -61,7 +61,7 @@ impl SpacelinkSocket {
         setup.ack_delay = std_time(config.gateway.spacelink.ack_delay);
         let now = clock.std(now);
         let link = match config.role {
-            Role::Gateway => Spacelink::listen(&setup, now),
+            Role::Gateway => Spacelink::listen(&setup, Some(to.ip()), now),
             Role::Terminal => Spacelink::connect(&setup, to, now),
         };
         let socket = UdpSocket::bind(local).map_err(failed(&format!("UDP {local}")))?;

@@ -6,11 +6,12 @@ impl Spacelink {
     /// Handles a connection attempt.
     pub(super) fn incoming(&mut self, now: Instant, incoming: Incoming, mut answer: Vec<u8>) {
         answer.clear();
-        let half_open = self.links.iter().filter(|link| !link.greeted && !link.over).count();
-        if half_open >= HALF_OPEN_MOST
-            || self.links.len() >= 4 * HALF_OPEN_MOST
-            || !matches!(self.side, Side::Listening)
-        {
+        let Side::Listening { peer } = self.side else { return self.endpoint.ignore(incoming) };
+        // The peer's host and all others have places of their own. A forged address gets at most `HALF_OPEN_RETRY` of them.
+        let known = peer == Some(incoming.remote_address().ip().to_canonical());
+        let same = || self.links.iter().filter(|link| link.known == known);
+        let half_open = same().filter(|link| !link.greeted && !link.over).count();
+        if half_open >= HALF_OPEN_MOST || same().count() >= 4 * HALF_OPEN_MOST {
             self.endpoint.ignore(incoming);
         } else if half_open >= HALF_OPEN_RETRY && incoming.may_retry() {
             if let Ok(transmit) = self.endpoint.retry(incoming, &mut answer) {
@@ -18,7 +19,7 @@ impl Spacelink {
             }
         } else {
             match self.endpoint.accept(incoming, now, &mut answer, None) {
-                Ok((handle, conn)) => self.add(now, handle, conn),
+                Ok((handle, conn)) => self.add(now, handle, conn, known),
                 Err(error) => {
                     if let Some(transmit) = error.response {
                         self.respond(&transmit, answer);
@@ -28,10 +29,11 @@ impl Spacelink {
         }
     }
 
-    pub(super) fn add(&mut self, now: Instant, handle: ConnectionHandle, conn: Connection) {
+    pub(super) fn add(&mut self, now: Instant, handle: ConnectionHandle, conn: Connection, known: bool) {
         self.links.push(Link {
             handle,
             conn,
+            known,
             greeted: false,
             over: false,
             greeting_deadline: now + 3 * self.round_trip + Duration::from_secs(2),

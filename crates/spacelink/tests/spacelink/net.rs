@@ -1,7 +1,7 @@
 //! Two ends on a simulated network: packets wait in a list for their arrival time, and the clock jumps from event to event.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::{Duration, Instant};
 
 use bentpipe_spacelink::{Certificate, Event, Identity, Open, Setup, Spacelink, StreamKey};
@@ -11,6 +11,8 @@ use bentpipe_units::{Rate, Rng};
 pub const GATEWAY: usize = 0;
 /// The connecting end.
 pub const TERMINAL: usize = 1;
+/// The terminal's address.
+const TERMINAL_HOST: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 2));
 
 /// One direction of the satellite link.
 pub struct Direction {
@@ -74,8 +76,8 @@ pub struct Net {
     pub hosts: [Host; 2],
     /// From the gateway, and from the terminal.
     pub directions: [Direction; 2],
-    /// Bytes sent to other hosts.
-    pub to_others: u64,
+    /// Datagrams sent to other hosts.
+    pub to_others: Vec<(SocketAddr, Vec<u8>)>,
     air: BTreeMap<(Instant, u64), (usize, u8, Vec<u8>)>,
     number: u64,
     rng: Rng,
@@ -197,9 +199,10 @@ impl Net {
     pub fn new(setups: &[Setup; 2], seed: u64) -> Self {
         #[expect(clippy::disallowed_methods, reason = "an origin for the test's times")]
         let start = Instant::now();
-        let gateway = Host::new(Spacelink::listen(&setups[GATEWAY], start).unwrap(), "192.0.2.1:4433");
+        let listening = Spacelink::listen(&setups[GATEWAY], Some(TERMINAL_HOST), start).unwrap();
+        let gateway = Host::new(listening, "192.0.2.1:4433");
         let link = Spacelink::connect(&setups[TERMINAL], gateway.address, start).unwrap();
-        let terminal = Host::new(link, "192.0.2.2:50000");
+        let terminal = Host::new(link, &format!("{TERMINAL_HOST}:50000"));
         let way = || Direction {
             rate: None,
             delay: Duration::from_millis(300),
@@ -218,7 +221,7 @@ impl Net {
             now: start,
             hosts: [gateway, terminal],
             directions: [way(), way()],
-            to_others: 0,
+            to_others: Vec::new(),
             air: BTreeMap::new(),
             number: 0,
             rng: Rng::stream(seed, "net", 0, "fate"),
@@ -228,7 +231,7 @@ impl Net {
     /// Restarts an end: it keeps only its keys.
     pub fn restart(&mut self, end: usize, setups: &[Setup; 2]) {
         let link = if end == GATEWAY {
-            Spacelink::listen(&setups[GATEWAY], self.now)
+            Spacelink::listen(&setups[GATEWAY], Some(TERMINAL_HOST), self.now)
         } else {
             Spacelink::connect(&setups[TERMINAL], self.hosts[GATEWAY].address, self.now)
         };
@@ -257,13 +260,12 @@ impl Net {
             while let Some(transmit) = self.hosts[end].link.transmit(self.now, 10, &mut out) {
                 let segment = transmit.segment.unwrap_or(out.len());
                 assert!(out.len() <= 10 * segment);
-                // Replies to other hosts are lost.
                 if transmit.to == self.hosts[1 - end].address {
                     for datagram in out.chunks(segment) {
                         self.carry(end, transmit.ecn, datagram);
                     }
                 } else {
-                    self.to_others += out.len() as u64;
+                    self.to_others.push((transmit.to, out.clone()));
                 }
             }
         }

@@ -91,7 +91,7 @@ fn ends(address: &str) -> [End; 2] {
     std::fs::remove_dir_all(&dir).unwrap();
     let (g, t) = (gateway.certificate(), terminal.certificate());
     let setup = |identity, peer| Setup::new(identity, peer, None, Duration::from_millis(10));
-    let listening = End::new(address, || Spacelink::listen(&setup(gateway, t), now()).unwrap());
+    let listening = End::new(address, || Spacelink::listen(&setup(gateway, t), None, now()).unwrap());
     let to = listening.address;
     let connecting = End::new(address, || Spacelink::connect(&setup(terminal, g), to, now()).unwrap());
     [listening, connecting]
