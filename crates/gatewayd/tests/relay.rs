@@ -22,6 +22,12 @@ use nix::sys::socket::{setsockopt, sockopt};
 use nix::unistd::Pid;
 use serde_json::Value;
 
+/// Reads to the end. Returns true if that was a reset.
+fn is_reset(mut stream: TcpStream) -> bool {
+    let end = stream.read_to_end(&mut Vec::new());
+    end.is_err_and(|e| e.kind() == std::io::ErrorKind::ConnectionReset)
+}
+
 /// Polls until a condition holds.
 fn wait_until(what: &str, is_so: impl Fn() -> bool) {
     for _ in 0..6000 {
@@ -92,11 +98,6 @@ fn half_close_and_resets_are_carried_through() {
     });
     assert_eq!(answer, b"the last word");
 
-    fn is_reset(mut stream: TcpStream) -> bool {
-        let mut all = Vec::new();
-        let end = stream.read_to_end(&mut all);
-        end.is_err_and(|e| e.kind() == std::io::ErrorKind::ConnectionReset)
-    }
     fn reset(stream: TcpStream) {
         let linger = nix::libc::linger { l_onoff: 1, l_linger: 0 };
         nix::sys::socket::setsockopt(&stream, nix::sys::socket::sockopt::Linger, &linger).expect("an option");
@@ -304,6 +305,44 @@ fn a_killed_terminal_is_bypassed_until_it_restarts() {
     assert_eq!(echo(&world), b"hello", "past the daemons, once more");
     let counted = world.gateway.finish();
     assert_eq!(counted["counters"]["opened"], 3, "all but those that went past: {counted}");
+}
+
+/// A host cannot take a transfer for complete because an end was killed: its connection is reset, where an ordinary end would
+/// look like the end of the data.
+#[test]
+fn a_killed_end_resets_its_connections() {
+    static SERVER_READ: AtomicU64 = AtomicU64::new(0);
+    static SERVER_RESET: std::sync::Mutex<Option<bool>> = std::sync::Mutex::new(None);
+    let Some(mut world) = World::new("cut", "100 Mbps", "") else { return };
+    world.serve(80, |mut stream| drop(stream.write_all(&bytes(1, 50_000_000))));
+    world.serve(81, |mut stream| {
+        stream.read_exact(&mut [0; 100_000]).expect("the first bytes");
+        SERVER_READ.store(100_000, Ordering::Relaxed);
+        *SERVER_RESET.lock().expect("no panic") = Some(is_reset(stream));
+    });
+    let (begun, has_begun) = channel();
+    let download = world.clients.spawn(move || {
+        let mut stream = TcpStream::connect((SERVER[0], 80)).expect("a connection");
+        stream.set_read_timeout(Some(LONG)).expect("a time-out");
+        stream.read_exact(&mut [0; 100_000]).expect("the first bytes");
+        begun.send(()).expect("a test");
+        is_reset(stream)
+    });
+    has_begun.recv().expect("a download");
+    world.terminal.kill(Signal::SIGKILL);
+    assert!(download.join().expect("a client"), "the client of a download");
+    world.restart_terminal();
+    world.gateway.wait_for("up");
+    // The client keeps its connection open until the server has seen the end.
+    let upload = world.call(SERVER[0], 81, |mut stream| {
+        stream.write_all(&bytes(2, 200_000)).expect("the first bytes");
+        stream
+    });
+    wait_until("the server has the first bytes", || SERVER_READ.load(Ordering::Relaxed) > 0);
+    world.gateway.kill(Signal::SIGKILL);
+    wait_until("the server sees an end", || SERVER_RESET.lock().expect("no panic").is_some());
+    assert_eq!(*SERVER_RESET.lock().expect("no panic"), Some(true), "the server of an upload");
+    drop(upload);
 }
 
 /// A satellite outage of nine seconds, with an AQM that drops everything while two packets wait, as two do throughout. A

@@ -137,7 +137,7 @@ impl Clients<'_> {
                     && let Some(conn) = ep.connections.get(token)
                 {
                     // Discards the unsent data.
-                    reset_when_closed(&conn.stream);
+                    reset_when_closed(&conn.stream, true);
                     self.close(token, End::Left)?;
                 }
             }

@@ -115,6 +115,8 @@ impl Daemon {
             self.spacelink.link.reset(key);
             return sys::abort(socket);
         }
+        // If this end is killed, its host must not take the data so far for everything.
+        sys::reset_when_closed(&socket, true);
         let segment = Relay::segment_of(&socket, connected);
         let user = self.relays.enter_user(client.ip());
         let buffer = (self.memory.open(id, user, segment), self.memory.ring());
@@ -230,7 +232,9 @@ impl Daemon {
     pub(super) fn on_stream_closed(&mut self, key: StreamKey) {
         if self.relays.by_key(key).is_some() {
             self.observer.counters.closed += 1;
-            self.remove(RelayId::of(key));
+            if let Some(socket) = self.remove(RelayId::of(key)) {
+                sys::reset_when_closed(&socket, false);
+            }
         }
     }
 
@@ -238,9 +242,7 @@ impl Daemon {
         let Some(relay) = self.relays.get(id) else { return };
         self.observer.counters.reset += 1;
         self.observer.connection_reset(cause, relay.client, relay.server, why);
-        if let Some(socket) = self.remove(id) {
-            sys::abort(socket);
-        }
+        self.remove(id);
     }
 
     /// Removes a connection; its socket is the caller's.

@@ -172,12 +172,13 @@ pub fn unread(stream: &TcpStream) -> u64 {
 
 /// Closes a connection with a reset.
 pub fn abort(stream: TcpStream) {
-    reset_when_closed(&stream);
+    reset_when_closed(&stream, true);
 }
 
-/// Makes a connection end with a reset when it is closed.
-pub fn reset_when_closed(stream: &TcpStream) {
-    let linger = libc::linger { l_onoff: 1, l_linger: 0 };
+/// Makes a connection end with a reset when it is closed, also by the kernel because this process was killed; or, as usual,
+/// after what was written.
+pub fn reset_when_closed(stream: &TcpStream, reset: bool) {
+    let linger = libc::linger { l_onoff: reset.into(), l_linger: 0 };
     // TCP sockets do not refuse it.
     let _ = setsockopt(stream, sockopt::Linger, &linger);
 }
