@@ -65,12 +65,13 @@ fn run(path: &Path) -> ExitCode {
         Ok(config) => config,
         Err(code) => return code,
     };
-    if let Some(error) = check(&config).errors.first() {
+    let found = check(&config);
+    if let Some(error) = found.errors.first() {
         return usage_error(&format!("bentpipe-gateway: {error}"));
     }
     log::set(config.log.level, config.log.format);
     let file = path.display().to_string();
-    for warning in &config.warnings {
+    for warning in &found.warnings {
         log::warn("config", &[("file", file.as_str().into()), ("problem", warning.as_str().into())]);
     }
     match Daemon::new(config).and_then(Daemon::run) {

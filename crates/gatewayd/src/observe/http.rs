@@ -16,7 +16,7 @@ use crate::observe::state::Shared;
 /// The built-in page, which loads nothing from elsewhere.
 const PAGE: &str = include_str!("page.html");
 
-/// Connections at a time; others wait to be accepted.
+/// Connections at a time. The next one replaces the oldest whose request is incomplete, or waits until one ends.
 const MOST_CONNECTIONS: usize = 32;
 
 /// Longest head of a request [bytes].
@@ -30,10 +30,15 @@ const MOST_TIME_MS: u64 = 3000;
 /// # Errors
 /// If the address is not available.
 pub fn serve(listen: SocketAddr, shared: Shared) -> io::Result<SocketAddr> {
+    serve_within(listen, shared, MOST_TIME_MS)
+}
+
+/// Serves as [`serve`] does, each connection for at most `most_time` [ms].
+fn serve_within(listen: SocketAddr, shared: Shared, most_time: u64) -> io::Result<SocketAddr> {
     let listener = TcpListener::bind(listen)?;
     listener.set_nonblocking(true)?;
     let address = listener.local_addr()?;
-    let mut server = Server { listener, connections: Vec::new(), shared };
+    let mut server = Server { listener, connections: Vec::new(), shared, most_time };
     thread::Builder::new().name("http".to_owned()).spawn(move || {
         loop {
             // An error of one connection ends that one; an error of the server is retried.
@@ -49,6 +54,8 @@ struct Server {
     listener: TcpListener,
     connections: Vec<Connection>,
     shared: Shared,
+    /// Longest time of a connection [ms].
+    most_time: u64,
 }
 
 struct Connection {
@@ -68,7 +75,7 @@ impl Server {
             let flags = if c.is_writing() { PollFlags::POLLOUT } else { PollFlags::POLLIN };
             waits.push(PollFd::new(c.stream.as_fd(), flags));
         }
-        if self.connections.len() < MOST_CONNECTIONS {
+        if self.has_room() {
             waits.push(PollFd::new(self.listener.as_fd(), PollFlags::POLLIN));
         }
         let now = clock_ms(ClockId::CLOCK_MONOTONIC);
@@ -82,7 +89,7 @@ impl Server {
         let shared = &self.shared;
         let now = clock_ms(ClockId::CLOCK_MONOTONIC);
         self.connections.retain_mut(|c| c.until > now && !c.advance(shared));
-        while self.connections.len() < MOST_CONNECTIONS {
+        while self.has_room() {
             let stream = match self.listener.accept() {
                 Ok((stream, _)) => stream,
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => break,
@@ -90,11 +97,16 @@ impl Server {
                 // Most likely no descriptor is left; the listener stays readable.
                 Err(e) => return Err(e),
             };
+            if self.connections.len() >= MOST_CONNECTIONS
+                && let Some(oldest) = self.connections.iter().position(|c| c.answer.is_empty())
+            {
+                self.connections.remove(oldest);
+            }
             if stream.set_nonblocking(true).is_ok() {
                 let (head, answer) = (Vec::new(), Vec::new());
                 self.connections.push(Connection {
                     stream,
-                    until: now + MOST_TIME_MS,
+                    until: now + self.most_time,
                     head,
                     answer,
                     written: 0,
@@ -102,6 +114,11 @@ impl Server {
             }
         }
         Ok(())
+    }
+
+    /// True if a connection can be accepted: there is a free place, or a client that has not completed its request.
+    fn has_room(&self) -> bool {
+        self.connections.len() < MOST_CONNECTIONS || self.connections.iter().any(|c| c.answer.is_empty())
     }
 }
 
@@ -215,6 +232,36 @@ mod tests {
     use crate::config::Role;
     use crate::observe::metrics::About;
 
+    fn shared() -> Shared {
+        let about = About {
+            role: Role::Gateway,
+            aqm: String::new(),
+            scheduler: String::new(),
+            marking: String::new(),
+            reloaded: (0.0, true),
+        };
+        Shared::new(about, Duration::from_secs(1), Duration::from_secs(2))
+    }
+
+    /// Two hundred clients that send half a request, and stay for an hour if they may. The next one is answered.
+    #[test]
+    fn slow_requests_do_not_delay_others() {
+        let address = serve_within("127.0.0.1:0".parse().unwrap(), shared(), 3_600_000).unwrap();
+        let slow = || {
+            let mut stream = TcpStream::connect(address).unwrap();
+            stream.write_all(b"GET / HT").unwrap();
+            stream
+        };
+        let open: Vec<_> = (0..200).map(|_| slow()).collect();
+        let mut stream = TcpStream::connect(address).unwrap();
+        stream.set_read_timeout(Some(std::time::Duration::from_secs(60))).unwrap();
+        stream.write_all(b"GET / HTTP/1.1\r\n\r\n").unwrap();
+        let mut text = String::new();
+        stream.read_to_string(&mut text).unwrap();
+        assert!(text.starts_with("HTTP/1.1 200 OK"));
+        drop(open);
+    }
+
     /// Requests made of valid pieces and random bytes: each gets a response, and the page only if it asks for it.
     #[test]
     fn every_request_gets_a_response() {
@@ -230,14 +277,7 @@ mod tests {
             b"\xff",
             b"\0",
         ];
-        let about = About {
-            role: Role::Gateway,
-            aqm: String::new(),
-            scheduler: String::new(),
-            marking: String::new(),
-            reloaded: (0.0, true),
-        };
-        let shared = Shared::new(about, Duration::from_secs(1), Duration::from_secs(2));
+        let shared = shared();
         let mut rng = Rng::stream(1, "requests", 0, "test");
         for _ in 0..5000 {
             let parts = (0..rng.below(9)).map(|_| pieces[rng.below(pieces.len() as u64) as usize]);

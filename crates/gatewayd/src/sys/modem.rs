@@ -6,7 +6,7 @@
 use std::fs;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
-use std::os::unix::fs::FileTypeExt as _;
+use std::os::unix::fs::{FileTypeExt as _, PermissionsExt as _};
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
 
@@ -36,7 +36,7 @@ pub struct Modem {
 }
 
 impl Modem {
-    /// Binds the socket at `path`. A socket left there is replaced, another file is not.
+    /// Binds the socket at `path`, for its owner and group. A socket left there is replaced, another file is not.
     ///
     /// # Errors
     /// If that is not possible.
@@ -45,6 +45,8 @@ impl Modem {
             fs::remove_file(path)?;
         }
         let socket = UnixDatagram::bind(path)?;
+        // Whatever the umask: who may write here sets the gateway's rate.
+        fs::set_permissions(path, fs::Permissions::from_mode(0o660))?;
         socket.set_nonblocking(true)?;
         Ok(Self { socket, path: path.to_owned() })
     }
@@ -94,6 +96,7 @@ mod tests {
         let _ = fs::remove_file(&path);
         assert!(send_rate(&path, Rate::from_bps(1)).is_err());
         let modem = Modem::open(&path).unwrap();
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o660);
         assert_eq!(modem.read_rate(), None);
         send_rate(&path, Rate::from_bps(1_000_000)).unwrap();
         send_rate(&path, Rate::from_bps(0)).unwrap();

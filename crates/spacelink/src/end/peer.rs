@@ -7,7 +7,7 @@ impl Spacelink {
     pub(super) fn incoming(&mut self, now: Instant, incoming: Incoming, mut answer: Vec<u8>) {
         answer.clear();
         let Side::Listening { peer } = self.side else { return self.endpoint.ignore(incoming) };
-        // The peer's host and all others have places of their own. A forged address gets at most `HALF_OPEN_RETRY` of them.
+        // Separate places for the peer's host and for all others. A forged address gets at most `HALF_OPEN_RETRY` of them.
         let known = peer == Some(incoming.remote_address().ip().to_canonical());
         let same = || self.links.iter().filter(|link| link.known == known);
         let half_open = same().filter(|link| !link.greeted && !link.over).count();
