@@ -31,7 +31,12 @@ COVERED = {
     ("README.md", "python"): "python/tests/test_readme.py",
     ("README.md", "text"): "python/tests/test_readme.py",
     ("docs/cli.md", "text"): "tools/reference.py",
+    ("docs/cluster.md", "bash"): "python/tests/test_operating_blocks.py",
+    ("docs/cluster.md", "python"): "python/tests/test_operating_blocks.py",
     ("docs/gallery.md", "sh"): "python/tests/test_gallery.py",
+    ("docs/gateway.md", "sh"): "python/tests/test_operating_blocks.py",
+    ("docs/gateway.md", "yaml"): "python/tests/test_operating_blocks.py",
+    ("docs/kernel.md", ""): "python/tests/test_operating_blocks.py",
     ("docs/links.md", "toml"): "crates/scenario/tests/links.rs",
     ("docs/markov.md", "python"): "python/tests/test_docs.py",
     ("docs/python.md", "python"): "python/tests/test_docs.py",
@@ -57,16 +62,6 @@ BASES = {
 """Scenario of which a page's fragments are a part, unless it is `small-gateway`."""
 
 NOT_RUN = {
-    ("docs/cluster.md", "#!/bin/bash"): "a job script of a cluster; its bentpipe command is parsed",
-    ("docs/cluster.md", "from dask_jobqueue"): "needs a cluster with Slurm",
-    ("docs/cluster.md", "from dask_kubernetes"): "needs a cluster with Kubernetes",
-    ("docs/gateway.md", "cargo build"): "installs the daemon as root",
-    (
-        "docs/gateway.md",
-        "systemctl",
-    ): "starts the daemon as root; test_systemd_unit.py does so in a namespace",
-    ("docs/gateway.md", "scrape_configs"): "a file of Prometheus",
-    ("docs/kernel.md", "make kernel"): "four minutes, as root",
     (
         "docs/reproduce.md",
         "(made,) = reproduce",
@@ -198,14 +193,8 @@ SHELL = {
     "source .venv/bin/activate",
     "pip install target/package/bentpipe-*.whl",
     "git config core.hooksPath tools/hooks",
-    "bentpipe-gateway keygen /etc/bentpipe/keys",
-    'bentpipe-gateway rate /etc/bentpipe/gateway.toml "12 Mbps"',
-    "bentpipe-gateway check /etc/bentpipe/gateway.toml",
 }
-"""Commands of other programs: those of the daemon run in the tests of crates/gatewayd.
-
-test_packages.py installs the wheel.
-"""
+"""Commands of other programs; test_packages.py installs the wheel."""
 
 
 def run(line: str, words: list[str]) -> None:
