@@ -227,7 +227,7 @@ def test_gateway_makes_keys_reports_a_wrong_value_and_takes_a_rate(tmp_path: Pat
 
 @pytest.mark.skipif(shutil.which("systemctl") is None, reason="needs systemctl")
 def test_systemd_enables_both_ends(tmp_path: Path) -> None:
-    """In a folder in place of /; test_systemd_unit.py starts the unit under a systemd of its own."""
+    """In a folder in place of /; test_systemd_unit.py starts the unit under its own systemd."""
     units = tmp_path / "etc" / "systemd" / "system"
     units.mkdir(parents=True)
     shutil.copy(ROOT / "deploy" / "bentpipe-gateway@.service", units)
@@ -246,7 +246,7 @@ def test_systemd_enables_both_ends(tmp_path: Path) -> None:
 
 
 def test_prometheus_scrapes_the_address_of_the_shipped_configuration(tmp_path: Path) -> None:
-    """Keys of `scrape_config` in Prometheus' documentation; `promtool` checks it if it is there."""
+    """Keys of `scrape_config` in Prometheus' documentation; `promtool`, if installed, checks it."""
     block = found("docs/gateway.md", "yaml")
     (job,) = yaml.safe_load(block.body)["scrape_configs"]
     shipped = tomllib.loads((ROOT / "deploy" / "gateway.toml").read_text())
