@@ -25,6 +25,7 @@ pub const AQMS: &[Algorithm] = &[
     aqm::avq::ALGORITHM,
     aqm::vqred::ALGORITHM,
     aqm::avqred::ALGORITHM,
+    aqm::avqred_backlog::ALGORITHM,
     aqm::pfavqred::ALGORITHM,
 ];
 

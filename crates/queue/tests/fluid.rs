@@ -285,7 +285,7 @@ impl Case {
         match (probe, self.algorithm.name) {
             // The packet just added and one that waits for it; in light traffic those of an M/D/1 queue, whose load may
             // be 0.88 of AVQRED's service rate: 4.1, and the one just added. In the probe's unit.
-            ("VQ", "avqred") => packets,
+            ("VQ", "avqred" | "avqred_backlog") => packets,
             ("VQ", _) => f64::from(PACKET) * packets,
             // See AVQRED's model on light traffic: 1.12 times 0.6 of the link at a = 1.5.
             ("v_cap", _) => {

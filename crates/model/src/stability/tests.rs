@@ -337,6 +337,29 @@ fn avqred_loop_is_independent_of_the_pep_delay() {
     }
 }
 
+/// With a backlog term of time T and the PEP's delay D, `v' = (1 - p) λ - λ_0 p + (q - q_0) / T` and `q' = (1 - p) λ(t -
+/// D) - λ_0 p`, so AVQRED's `L` by hand is multiplied by `1 + exp(-s D) / (s T)`, and the queue rests at its target.
+#[test]
+fn backlog_term_adds_an_integral_after_the_pep_delay() {
+    let (target, drain_time) = (0.02, 0.5);
+    let given = [("min_th", 40.0), ("max_th", 80.0), ("target", target), ("drain_time", drain_time)];
+    for delay in [0.0, 0.012, 0.06] {
+        let rest = AtRest::of(gateway("avqred_backlog", &given, delay)).unwrap();
+        assert!((rest.point.queue - target * 1797.0).abs() < 1e-3, "{:?}", rest.point);
+        let (p, offered) = (rest.point.p, rest.point.offered);
+        let (a, b) = (p * offered / 400.0, 400.0 / 0.0036 + offered * offered / 800.0);
+        let found = Linear::of(&rest);
+        for w in [0.1, 1.0, 10.0, 100.0] {
+            let s = complex(0.0, w);
+            let senders = complex((1.0 - p) * b, 0.0) / (s + complex(a, 0.0)) + complex(offered, 0.0);
+            let late = complex(libm::cos(w * delay), -libm::sin(w * delay));
+            let by_hand = senders / s.scale(40.0) * (complex(1.0, 0.0) + late / s.scale(drain_time));
+            assert!((found.transfer(s) - by_hand).abs() < 1e-6 * by_hand.abs(), "at {w}, delay {delay}");
+        }
+        assert!(Stability::of(gateway("avqred_backlog", &given, delay)).unwrap().pep_in_loop);
+    }
+}
+
 /// With RED, the PEP's delay is part of the loop: the delay margin is its maximum increase.
 #[test]
 fn red_delay_margin_limits_the_pep_delay() {

@@ -149,8 +149,13 @@ impl VirtualQueue {
         if self.min_capacity.follows { (least.min(most), most) } else { (least, most.max(least)) }
     }
 
-    /// Measures the output rate and serves the virtual queue, at most once per millisecond.
+    /// Measures the output rate and serves the virtual queue at that rate, at most once per millisecond.
     pub fn serve(&mut self, cx: &Context<'_>) {
+        self.serve_at(cx, |v_cap| v_cap);
+    }
+
+    /// Like [`Self::serve`], at the rate that `rate` makes of the virtual capacity [bytes/s].
+    pub fn serve_at(&mut self, cx: &Context<'_>, rate: impl FnOnce(f64) -> f64) {
         let delta = cx.now - self.last;
         if delta <= MEASURE {
             return;
@@ -159,7 +164,7 @@ impl VirtualQueue {
         let output_rate = (cx.queue.sent_bytes - self.sent) as f64 / delta;
         let (least, most) = self.bounds(cx.queue.capacity);
         self.v_cap = (self.alpha * output_rate + (1.0 - self.alpha) * self.v_cap).clamp(least, most);
-        self.vq = (self.vq - self.v_cap * delta).max(0.0);
+        self.vq = (self.vq - rate(self.v_cap) * delta).max(0.0);
         self.last = cx.now;
         self.sent = cx.queue.sent_bytes;
     }
@@ -218,19 +223,19 @@ impl Aqm for AvqRed {
 /// `v_cap` and `τ` are constant. Not modelled: a short measurement has the same weight as a long one, so the rate of
 /// light random traffic is overestimated by the factor `(1 + a) e^a E1(a)`, with `a` arrivals per millisecond; 1.12 at
 /// 1.5.
-struct AvqRedFluid {
-    ramp: Ramp,
+pub(super) struct AvqRedFluid {
+    pub ramp: Ramp,
     alpha: f64,
     /// [packets/s]
-    min_capacity: f64,
+    pub min_capacity: f64,
     /// [packets/s]
-    max_capacity: f64,
+    pub max_capacity: f64,
     mean_packet: f64,
     share: fn(f64) -> f64,
 }
 
 impl AvqRedFluid {
-    fn new(v: &Values, given: &FluidConfig) -> Result<Self, ParamError> {
+    pub fn new(v: &Values, given: &FluidConfig) -> Result<Self, ParamError> {
         AvqRed::new(v)?;
         let packets = |name| v.number(name) / (8.0 * v.number("mean_packet"));
         Ok(Self {
@@ -241,6 +246,15 @@ impl AvqRedFluid {
             mean_packet: v.number("mean_packet"),
             share: uniform_dropper::share_of(given.variant, false),
         })
+    }
+
+    /// Writes the derivatives while the virtual queue is served at `rate` [packets/s].
+    pub fn served_at(&self, rate: f64, x: &[f64], inputs: &Inputs, dx: &mut [f64]) {
+        let v_cap = x[1];
+        dx[0] = inputs.virtual_queue(x[0], inputs.accepted, rate);
+        let measurements = 1.0 / (MEASURE.as_secs_f64() + 1.0 / inputs.offered.max(f64::MIN_POSITIVE));
+        let change = -libm::log1p(-self.alpha.min(0.999)) * measurements * (inputs.output - v_cap);
+        dx[1] = inputs.within(v_cap, change, self.min_capacity, self.max_capacity);
     }
 }
 
@@ -258,11 +272,7 @@ impl FluidModel for AvqRedFluid {
     }
 
     fn derivatives(&self, x: &[f64], _p: f64, inputs: &Inputs, dx: &mut [f64]) {
-        let v_cap = x[1];
-        dx[0] = inputs.virtual_queue(x[0], inputs.accepted, v_cap);
-        let measurements = 1.0 / (MEASURE.as_secs_f64() + 1.0 / inputs.offered.max(f64::MIN_POSITIVE));
-        let change = -libm::log1p(-self.alpha.min(0.999)) * measurements * (inputs.output - v_cap);
-        dx[1] = inputs.within(v_cap, change, self.min_capacity, self.max_capacity);
+        self.served_at(x[1], x, inputs, dx);
     }
 
     /// A busy link sends at its capacity, at which the virtual queue is served. If even a long queue leaves the link

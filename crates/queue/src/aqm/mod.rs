@@ -6,6 +6,7 @@ pub mod ared;
 mod average;
 pub mod avq;
 pub mod avqred;
+pub mod avqred_backlog;
 pub mod blue;
 pub mod choke;
 pub mod codel;
