@@ -88,14 +88,14 @@ def metrics_tables() -> str:
     heading = (
         "## Metrics of a class of traffic\n\nThose of pages, calls and viewings exist only for such traffic."
     )
-    return f"{metrics.markdown()}\n{heading}\n\n{class_metrics.markdown()}"
+    return f"## Metrics of a run\n\n{metrics.markdown()}\n{heading}\n\n{class_metrics.markdown()}"
 
 
 PAGES: dict[str, Callable[[], str]] = {
     "cli.md": commands,
+    "metrics.md": metrics_tables,
     "python-reference.md": python_reference.markdown,
     "qoe.md": quality_tables,
-    "results.md": metrics_tables,
     "scenarios.md": scenario_reference.markdown,
     "series.md": series.markdown,
 }

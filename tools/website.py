@@ -40,6 +40,7 @@ NAV: dict[str, list[str]] = {
         "python-aqms.md",
         "live.md",
         "gateway.md",
+        "gateway-monitoring.md",
         "reproduce.md",
         "CONTRIBUTING.md",
     ],
@@ -61,6 +62,7 @@ NAV: dict[str, list[str]] = {
     "Reference": [
         "scenarios.md",
         "traffic.md",
+        "packet-sources.md",
         "transports.md",
         "congestion-control.md",
         "links.md",
@@ -70,6 +72,7 @@ NAV: dict[str, list[str]] = {
         "reproduce-data.md",
         "python-reference.md",
         "results.md",
+        "metrics.md",
         "reports.md",
         "qoe.md",
         "series.md",

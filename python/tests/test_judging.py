@@ -145,7 +145,7 @@ def test_objectives_are_parsed() -> None:
             "utilisation:max",
             r'objective utilisation:max: there is no metric "utilisation"; did you mean util',
         ),
-        ("xyzzy", r'there is no metric "xyzzy"; docs/results.md lists them'),
+        ("xyzzy", r'there is no metric "xyzzy"; docs/metrics.md lists them'),
         ("queue_mean", r"queue_mean: found no direction, .*; allowed: queue_mean:max, queue_mean:min"),
         ("throughput:up", r'throughput:up: found the direction "up"; allowed: max, min'),
         ("throughput:", r'found the direction ""; allowed: max, min'),

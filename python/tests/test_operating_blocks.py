@@ -1,6 +1,6 @@
 """Code blocks for programs that the tests do not have: Slurm, Kubernetes, Prometheus, a running systemd.
 
-A stand-in takes the place of each. The blocks are those of cluster.md, gateway.md and kernel.md.
+A stand-in takes the place of each. The pages are cluster.md, gateway.md, gateway-monitoring.md and kernel.md.
 """
 
 import os
@@ -247,7 +247,7 @@ def test_systemd_enables_both_ends(tmp_path: Path) -> None:
 
 def test_prometheus_scrapes_the_address_of_the_shipped_configuration(tmp_path: Path) -> None:
     """Keys of `scrape_config` in Prometheus' documentation; `promtool`, if installed, checks it."""
-    block = found("docs/gateway.md", "yaml")
+    block = found("docs/gateway-monitoring.md", "yaml")
     (job,) = yaml.safe_load(block.body)["scrape_configs"]
     shipped = tomllib.loads((ROOT / "deploy" / "gateway.toml").read_text())
     assert job == {"job_name": "bentpipe", "static_configs": [{"targets": [shipped["metrics"]["listen"]]}]}

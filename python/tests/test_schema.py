@@ -26,8 +26,8 @@ def test_shipped_scenarios_are_valid(name: str) -> None:
     assert [error.message for error in VALIDATOR.iter_errors(document)] == []
 
 
-TRAFFIC = (ROOT / "docs" / "traffic.md").read_text(encoding="utf-8")
-EXAMPLES = re.findall(r"```toml\n(.*?)```", TRAFFIC, re.DOTALL)
+TRAFFIC = [(ROOT / "docs" / name).read_text(encoding="utf-8") for name in ("traffic.md", "packet-sources.md")]
+EXAMPLES = re.findall(r"```toml\n(.*?)```", "".join(TRAFFIC), re.DOTALL)
 
 
 @pytest.mark.parametrize("example", EXAMPLES)

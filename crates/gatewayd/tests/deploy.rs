@@ -79,7 +79,7 @@ fn the_dashboard_uses_exported_metrics() {
 
 #[test]
 fn the_documentation_lists_every_metric_and_key() {
-    let text = read("docs/gateway.md");
+    let text = read("docs/gateway.md") + &read("docs/gateway-monitoring.md");
     let prometheus = parse(&shared().prometheus().expect("a snapshot"));
     let metrics = prometheus.types.keys();
     metrics.for_each(|name| assert!(text.contains(&format!("`{name}`")), "{name} is not documented"));

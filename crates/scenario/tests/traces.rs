@@ -115,7 +115,8 @@ fn documented_examples_load_and_round_trip() {
     let folder = Folder::new("examples");
     folder.write("film.dat", "1200\n300\n");
     folder.write("morning.pcap", pcap(&[(0, 60), (7, 1514)]));
-    let page = include_str!("../../../docs/traffic.md");
+    let page =
+        concat!(include_str!("../../../docs/traffic.md"), include_str!("../../../docs/packet-sources.md"));
     let examples: Vec<_> =
         page.split("```toml\n").skip(1).filter_map(|rest| rest.split("```").next()).collect();
     assert_eq!(examples.len(), 17);

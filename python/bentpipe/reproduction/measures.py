@@ -1,6 +1,6 @@
 """Measures of one run: metrics, and quantities of papers that are no metrics.
 
-A paper's data define a measure by one of `MEASURES` with its parameters, or by a metric of docs/results.md.
+A paper's data define a measure by one of `MEASURES` with its parameters, or by a metric of docs/metrics.md.
 """
 
 import functools

@@ -588,7 +588,7 @@ def class_metrics(traffic: Traffic) -> list[Metric]:
 
 
 def markdown() -> str:
-    """Return the table of the metrics of a class for docs/results.md."""
+    """Return the table of the metrics of a class for docs/metrics.md."""
     lines = ["| metric | unit | description |", "| --- | --- | --- |"]
     lines += [f"| `CLASS.{metric.name}` | {metric.unit or '–'} | {metric.doc} |" for metric in CLASS_METRICS]
     return "\n".join(lines) + "\n"

@@ -1,6 +1,6 @@
 """The metrics of a run: name, unit, description and computation of each, in the one table `METRICS`.
 
-The command line, the reports and docs/results.md are generated from that table.
+The command line, the reports and docs/metrics.md are generated from that table.
 """
 
 import difflib
@@ -568,7 +568,7 @@ def named_metric(name: str, where: str = "") -> Metric:
                 else f"a class of traffic has {', '.join(of_classes)}"
             )
         else:
-            hint = f"did you mean {', '.join(near)}?" if near else "docs/results.md lists them"
+            hint = f"did you mean {', '.join(near)}?" if near else "docs/metrics.md lists them"
         raise UsageError(f'{where}{": " if where else ""}there is no metric "{name}"; {hint}')
     return metric
 
@@ -605,7 +605,7 @@ def evaluate(run: Recorded) -> dict[str, float | None]:
 
 
 def markdown() -> str:
-    """Return the table of metrics for docs/results.md."""
+    """Return the table of metrics for docs/metrics.md."""
     lines = ["| metric | unit | description |", "| --- | --- | --- |"]
     lines += [f"| `{metric.name}` | {metric.unit or '–'} | {metric.doc} |" for metric in METRICS]
     return "\n".join(lines) + "\n"
