@@ -12,7 +12,7 @@ from conftest import Command
 from playwright.sync_api import Browser
 
 import bentpipe as bp
-from bentpipe.advice.advisor import BEHIND, PLAIN, AdvicePlan, _round_trip
+from bentpipe.advice.advisor import BEHIND, PLAIN, AdvicePlan, _references, _round_trip
 from bentpipe.advice.rules import Candidate
 from bentpipe.cli.app import cli
 from bentpipe.errors import ScenarioError, UsageError
@@ -45,6 +45,20 @@ def test_all_candidates_use_the_same_holdout_seeds(advice: bp.Advice) -> None:
     behind = {each["setting"] for each in found["candidates"] if each["behind_pep"]}
     assert behind == {"fq_codel"}
     assert any("Drops behind the PEP" in line for line in found["words"]["warnings"])
+
+
+@pytest.mark.parametrize(
+    ("changes", "name"),
+    [
+        ({}, "red"),
+        ({"gateway.transmit_queue.scheduler": "drr"}, "red and drr"),
+        ({"gateway.transmit_queue.scheduler": "drr", "gateway.aqm": "{ algorithm = 'droptail' }"}, "drr"),
+    ],
+)
+def test_present_setting_is_called_by_its_aqm_and_scheduler(changes: dict[str, str], name: str) -> None:
+    scenario = bp.load("small-gateway", {**SHORT, **changes})
+    plan = AdvicePlan.plan(scenario, aqms=["red"], trials=1)
+    assert name in {each.name for each in _references(plan)}
 
 
 def test_figures_equal_those_of_compare(advice: bp.Advice) -> None:

@@ -77,8 +77,10 @@ def test_set_capacity_on_a_link_that_varies_is_reported() -> None:
 
 
 def test_round_trip_of_the_satellite_link() -> None:
-    """250 ms there and back; a dumbbell has no gateway."""
+    """250 ms there and back; 300 to 400 ms; twice two hops of 250 to 280 ms; a dumbbell has no gateway."""
     assert round_trip(bp.load("small-gateway").effective()) == pytest.approx(500)
+    assert round_trip(bp.load("byun2007-gateway").effective()) == pytest.approx(700)
+    assert round_trip(bp.load("two-gateways").effective()) == pytest.approx(530)
     assert round_trip(bp.load("red-dumbbell").effective()) is None
 
 

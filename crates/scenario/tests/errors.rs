@@ -129,6 +129,16 @@ fn wrong_limits_of_quality_are_reported() {
         ),
         (
             "[traffic.web]",
+            "[thresholds]\n\"voice.mos\" = { good = 9 }\n[traffic.web]",
+            "my.toml:29:24: thresholds.\"voice.mos\".good: found 9; allowed: 1 to 4.5",
+        ),
+        (
+            "[traffic.web]",
+            "[thresholds]\n\"page.load\" = { bad = -1 }\n[traffic.web]",
+            "my.toml:29:23: thresholds.\"page.load\".bad: found -1; allowed: at least 0",
+        ),
+        (
+            "[traffic.web]",
             "[thresholds]\n\"voice.mos\" = { bad = nan }\n[traffic.web]",
             "my.toml:29:23: thresholds.\"voice.mos\".bad: found NaN; allowed: a number",
         ),

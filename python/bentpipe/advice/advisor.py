@@ -424,7 +424,7 @@ def execute(
         "seeds": {"search": list(plan.seeds), "again": list(plan.again), "fresh": list(plan.fresh)},
         "answer": decision.answer,
         "first": decision.first,
-        "present": plan.base.aqm,
+        "present": _present_name(plan),
         "words": words,
         "metrics": list(next(iter(decision.cells.values()))),
         "changes": [
@@ -653,9 +653,21 @@ def _present(plan: AdvicePlan, folder: Path) -> Result:
     return run(plan.base, seed=plan.seeds[0], jobs=1, out=folder, progress=False)
 
 
+def _present_name(plan: AdvicePlan) -> str:
+    """Return the name of the present setting: its AQM, and its scheduler unless that is FIFO."""
+    rows = {
+        row["key"]: row["value"] for row in plan.base.effective() if row["key"].startswith(f"{plan.table}.")
+    }
+    scheduler = next((name for key, name in rows.items() if key.endswith(".scheduler.algorithm")), "")
+    aqm = plan.base.aqm
+    if not scheduler or scheduler == aqm:
+        return aqm
+    return scheduler if aqm == "droptail" else f"{aqm} and {scheduler}"
+
+
 def _references(plan: AdvicePlan) -> list[Candidate]:
     """Return the present setting, and DropTail if that differs."""
-    present = _with_doubts(plan, Candidate(plan.base.aqm, plan.base.aqm, "present"))
+    present = _with_doubts(plan, Candidate(_present_name(plan), plan.base.aqm, "present"))
     droptail = _with_doubts(plan, Candidate("droptail", "droptail", "reference"))
     if _run(plan, present).digest == _run(plan, droptail).digest:
         return [replace(present, algorithm="droptail")]

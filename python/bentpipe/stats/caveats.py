@@ -1,5 +1,6 @@
 """Caveats of a result: what its scenario gets wrong or cannot show, each with a remedy."""
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
@@ -46,6 +47,8 @@ TAIL_DROP = (
 )
 NO_DROP = "no AQM and no limit: never drops; only the PEP's buffers and windows bound the queue"
 
+_UNIFORM = re.compile(r'\{ uniform = \["([^"]+)", "([^"]+)"\]')
+"""A uniform delay, as a manifest lists it."""
 _HIDDEN = 100.0
 """Shortest wait in the PEP's buffers that is reported [ms]."""
 
@@ -132,21 +135,31 @@ def fixed_capacity(effective: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def round_trip(effective: Sequence[Mapping[str, Any]]) -> float | None:
-    """Return the round trip of the satellite link without queues [ms].
+    """Return the mean round trip of the satellite link without queues [ms].
 
-    The link is the gateway's with the longest delay. None without a gateway, with several, and for delays
-    that vary.
+    The link is the gateway's with the longest delay. None without a gateway, with several whose round trips
+    differ, and for delays that are neither constant nor uniform.
     """
     rows = {row["key"]: row for row in effective}
+    gateways = [
+        key.removesuffix(".pep.split").removeprefix("gateway.") for key in rows if key.endswith(".pep.split")
+    ]
+    found = {_round_trip_of(gateway, rows) for gateway in gateways}
+    return found.pop() if len(found) == 1 else None
+
+
+def _round_trip_of(gateway: str, rows: Mapping[str, Mapping[str, Any]]) -> float | None:
     trips = []
     for key in rows:
         link = key.removesuffix(".between")
-        if link == key or '"gateway"' not in _value(rows, key):
+        if link == key or f'"{gateway}"' not in _value(rows, key):
             continue
-        delays = [_milliseconds(_value(rows, f"{link}.{way}delay")) for way in ("", "reverse.")]
-        if None in delays:
+        forth = _value(rows, f"{link}.delay")
+        # A delay that each connection draws once holds for both directions.
+        there, back = map(_milliseconds, (forth, _value(rows, f"{link}.reverse.delay") or forth))
+        if there is None or back is None:
             return None
-        trips.append(sum(each for each in delays if each is not None))
+        trips.append(there + back)
     return max(trips, default=None)
 
 
@@ -215,6 +228,13 @@ def _value(rows: Mapping[str, Mapping[str, Any]], key: str) -> str:
 
 
 def _milliseconds(text: str) -> float | None:
-    """Return a delay as a scenario writes it; None if it is no constant time."""
-    found = number_of(text)
-    return None if found is None else convert(*found, "ms")
+    """Return the mean of a delay as a scenario writes it; None if it is neither constant nor uniform."""
+    limits = _UNIFORM.match(text)
+    total, texts = 0.0, limits.groups() if limits else (text,)
+    for each in texts:
+        found = number_of(each)
+        time = None if found is None else convert(*found, "ms")
+        if time is None:
+            return None
+        total += time
+    return total / len(texts)

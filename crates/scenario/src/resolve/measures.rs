@@ -17,8 +17,11 @@ pub fn thresholds(cx: &mut Cx<'_>, raw: &mut Thresholds) -> Result<Vec<Threshold
             return Err(cx.key_error(&path, format!("found {}; {}", quoted(name), choices(name, known))));
         };
         for (key, limit) in [("good", limits.good), ("bad", limits.bad)] {
-            if let Some(limit) = limit.filter(|limit| !limit.is_finite()) {
-                let problem = format!("found {limit}; allowed: a number");
+            let (least, most) = measure.scale;
+            if let Some(limit) = limit.filter(|limit| !limit.is_finite() || *limit < least || *limit > most) {
+                let allowed =
+                    if most.is_finite() { format!("{least} to {most}") } else { format!("at least {least}") };
+                let problem = format!("found {limit}; allowed: {allowed}");
                 return Err(cx.error(&step(&path, key), problem));
             }
         }
