@@ -77,17 +77,19 @@ function sticky() {
     .filter((cell) => getComputedStyle(cell).position === "sticky").length;
 }
 
-// Tables whose column of names leaves the view when they are scrolled.
-function lost() {
-  return [...document.querySelectorAll(".scroll")].filter((box) => {
-    box.scrollLeft = 120;
-    if (!box.checkVisibility() || box.scrollLeft < 60) return false;
-    const names = [...box.querySelectorAll("tbody tr:not(.group) > th:first-of-type, thead th.name, thead:not(:has(.name)) th:first-child")];
-    const left = box.getBoundingClientRect().left;
-    const gone = !names.length || names.some((name) => name.getBoundingClientRect().left < left - 1);
-    box.scrollLeft = 0;
-    return gone;
-  }).map((box) => box.querySelector("table").className);
+// Values of tables that no visible table shows: parts and cards hold all of them.
+function missing() {
+  const text = (cell) => (cell.querySelector(":scope > .body") ?? cell).textContent.trim();
+  return [...document.querySelectorAll(".scroll")].filter((box) => box.checkVisibility()).flatMap((box) => {
+    const tables = [...box.querySelectorAll("table")].filter((table) => table.checkVisibility());
+    const values = (some) => some.flatMap((table) => [...table.querySelectorAll("td.value")].map(text));
+    const shown = values(tables);
+    const left = values([box.querySelector("table")]).filter((value) => !shown.includes(value) || !shown.splice(shown.indexOf(value), 1));
+    // A row of a part, and a line of a card, has its name beside it.
+    const unnamed = tables.flatMap((table) => [...table.tBodies].flatMap((body) => [...body.rows]))
+      .filter((row) => !row.querySelector("th")?.checkVisibility());
+    return [...left, ...unnamed.map((row) => row.textContent)];
+  });
 }
 
 // Right edges of all charts.

@@ -107,14 +107,12 @@ def test_page_fits_every_width_scheme_and_paper(
     browser: Browser, six: bp.Result, pages: dict[str, Path], kind: str
 ) -> None:
     opened = Opened(browser, pages[kind])
-    wide = 0
     for width in WIDTHS:
         page = opened.show(width)
         assert page.evaluate("document.documentElement.scrollWidth") <= width
-        assert page.evaluate("lost()") == []
-        wide = len(page.evaluate("overflowing()"))
-    # At the widest, nothing is hidden, and every point has its label.
-    assert wide == 0
+        assert page.evaluate("overflowing()") == []
+        assert page.evaluate("missing()") == []
+    # At the widest, every point has its label.
     assert kind != "compare" or set(six.settings) <= set(page.evaluate("labels('operating-points').names"))
     for scheme in ("light", "dark"):
         assert opened.show(900, scheme).evaluate("faint()") == []
@@ -138,6 +136,25 @@ def test_page_fits_every_width_scheme_and_paper(
     assert opened.complaints == []
     assert opened.requests == [pages[kind].as_uri(), *opened.requests[1:]]
     assert [url for url in opened.requests[1:] if not url.startswith("data:")] == []
+    page.close()
+
+
+def test_many_settings_are_rows_that_fit_every_width_and_paper(browser: Browser, tmp_path: Path) -> None:
+    names = [f"red {each}" for each in range(15)]
+    given = {
+        f'setting."{name}"': f'{{ algorithm = "red", max_p = 0.{10 + at} }}' for at, name in enumerate(names)
+    }
+    many = bp.compare(bp.load("small-gateway", set={**SHORT, **given}), names, runs=2, out=tmp_path / "many")
+    opened = Opened(browser, Path(many.report(tmp_path / "many.html")))
+    for width in WIDTHS:
+        page = opened.show(width)
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+        assert page.evaluate("overflowing()") == []
+        assert page.evaluate("missing()") == []
+    heads = page.locator("table.transposed:visible").first.locator("tbody th[scope=row]")
+    assert [each.strip() for each in heads.all_inner_texts()] == names
+    assert opened.show(PAPER_WIDTH, "dark", "print").evaluate("overflowing()") == []
+    assert opened.complaints == []
     page.close()
 
 

@@ -4,44 +4,64 @@
 const PAPER = Math.floor((210 - 24) / 25.4 * 96);
 const FONT = "Inter, 'Helvetica Neue', 'Liberation Sans', Arial, sans-serif";
 const BUCKETS = 500;
+let printing = false;
 const specs = JSON.parse(document.getElementById("specs").textContent);
 const charts = [...document.querySelectorAll("[data-chart]")].map((place) => (
   { place, spec: specs[Number(place.dataset.chart)], view: null }
 ));
 
-// Tables: one that is wider than paper is printed in parts, each with the columns that name the rows.
+// Tables: one that is wider than its place is shown in parts, each with the columns that name the rows. Parts of a group of
+// rows follow each other. In a narrow window each row is a card instead, with the heads of the columns in it.
 
-function parts(table) {
+const NARROW = matchMedia("(max-width: 42rem)");
+const content = document.querySelector("main");
+const tables = [...document.querySelectorAll(".scroll > table")].filter((table) => table.tHead);
+
+// The smallest widths of a table's columns, as on paper or on the screen.
+function widthsOf(table, place) {
+  const ruler = document.createElement("div");
+  ruler.className = `${place} ruler`;
+  ruler.append(table.cloneNode(true));
+  ruler.firstChild.classList.remove("parted", "cards");
+  content.append(ruler);
+  const widths = [...ruler.querySelector("thead tr").cells].map((cell) => cell.getBoundingClientRect().width);
+  ruler.remove();
+  return widths;
+}
+
+// The columns of each part, or nothing if the table fits. The parts have about the same number of columns.
+function parts(table, widths, room) {
   const heads = [...table.tHead.rows[0].cells];
   const values = heads.findIndex((cell) => cell.classList.contains("value"));
   const fixed = values > 0 ? values : 1;
-  const ruler = document.createElement("div");
-  ruler.className = "paper";
-  ruler.style.width = "1px";
-  ruler.append(table.cloneNode(true));
-  document.body.append(ruler);
-  const widths = [...ruler.querySelector("thead tr").cells].map((cell) => cell.getBoundingClientRect().width);
-  ruler.remove();
   const sum = (some) => some.reduce((total, width) => total + width, 0);
-  if (sum(widths) <= PAPER) return [];
+  if (sum(widths) <= room) return [];
   const names = sum(widths.slice(0, fixed));
-  const groups = [[]];
-  let used = names;
-  for (let column = fixed; column < widths.length; column += 1) {
-    if (used + widths[column] > PAPER && groups.at(-1).length) {
-      groups.push([]);
-      used = names;
+  const grouped = (most) => {
+    const groups = [[]];
+    let used = names;
+    for (let column = fixed; column < widths.length; column += 1) {
+      if (groups.at(-1).length && (used + widths[column] > room || groups.at(-1).length >= most)) {
+        groups.push([]);
+        used = names;
+      }
+      groups.at(-1).push(column);
+      used += widths[column];
     }
-    groups.at(-1).push(column);
-    used += widths[column];
-  }
+    return groups;
+  };
+  const fewest = grouped(Infinity);
+  const even = grouped(Math.ceil((widths.length - fixed) / fewest.length));
+  const groups = even.length === fewest.length ? even : fewest;
   return groups.length < 2 ? [] : groups.map((group) => new Set([...Array(fixed).keys(), ...group]));
 }
 
-function part(table, columns) {
+function part(table, body, columns, name) {
   const copy = table.cloneNode(true);
-  copy.classList.add("print-part");
+  copy.classList.remove("parted", "split");
+  copy.classList.add(name);
   copy.removeAttribute("id");
+  [...copy.tBodies].forEach((each, index) => index === body || each.remove());
   for (const cell of copy.querySelectorAll("[id]")) cell.removeAttribute("id");
   for (const row of copy.rows) {
     if (row.cells.length === 1) row.cells[0].colSpan = columns.size;
@@ -50,11 +70,61 @@ function part(table, columns) {
   return copy;
 }
 
-for (const table of document.querySelectorAll(".scroll > table")) {
-  if (table.querySelector("[rowspan]") || !table.tHead) continue;
-  const found = parts(table);
+function divide(table, found, name) {
+  const bodies = [...table.tBodies].keys();
+  table.after(...[...bodies].flatMap((body) => found.map((columns) => part(table, body, columns, name))));
+}
+
+// Every cell gets the head of its column, which only cards show.
+function labelCells(table) {
+  if (table.querySelector(".head")) return;
+  const heads = [...table.tHead.rows[0].cells];
+  for (const body of table.tBodies) {
+    for (const row of body.rows) {
+      if (row.cells.length < heads.length) continue;
+      [...row.cells].forEach((cell, index) => {
+        if (cell.tagName === "TH") return;
+        const head = document.createElement("span");
+        head.className = "head";
+        head.append(...[...heads[index].childNodes].map((node) => node.cloneNode(true)));
+        const rest = document.createElement("span");
+        rest.className = "body";
+        rest.append(...cell.childNodes);
+        cell.append(head, rest);
+      });
+    }
+  }
+}
+
+let room = 0;
+
+function arrange() {
+  const style = getComputedStyle(content);
+  const now = content.clientWidth - parseFloat(style.paddingLeft) - parseFloat(style.paddingRight);
+  if (printing || now === room) return;
+  room = now;
+  for (const each of document.querySelectorAll("table.screen-part")) each.remove();
+  for (const table of tables) {
+    table.classList.remove("parted", "cards");
+    const widths = widthsOf(table, "scroll");
+    if (widths.reduce((total, width) => total + width, 0) <= room) continue;
+    if (NARROW.matches && !table.querySelector("[rowspan]")) {
+      labelCells(table);
+      table.classList.add("cards");
+      continue;
+    }
+    const found = table.querySelector("[rowspan]") ? [] : parts(table, widths, room);
+    if (!found.length) continue;
+    divide(table, found, "screen-part");
+    table.classList.add("parted");
+  }
+}
+
+for (const table of tables) {
+  if (table.querySelector("[rowspan]")) continue;
+  const found = parts(table, widthsOf(table, "paper"), PAPER);
   if (!found.length) continue;
-  table.after(...found.map((columns) => part(table, columns)));
+  divide(table, found, "print-part");
   table.classList.add("split");
 }
 
@@ -215,8 +285,6 @@ if (form) {
 
 // Drawing, and printing: on paper charts are as wide as their column there, and details are open.
 
-let printing = false;
-
 function columnsOf(place) {
   const found = /columns-(\d)/.exec(place.parentElement.className);
   return found ? Number(found[1]) : 1;
@@ -244,6 +312,8 @@ function print(on) {
   for (const chart of charts) if (chart.view) fit(chart);
 }
 
+arrange();
+new ResizeObserver(arrange).observe(content);
 addEventListener("beforeprint", () => print(true));
 addEventListener("afterprint", () => print(false));
 matchMedia("print").addEventListener("change", (event) => print(event.matches));
