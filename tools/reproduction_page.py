@@ -1,13 +1,15 @@
-"""Write the papers' pages from the verdicts of full reproductions, and the scoreboard from these pages.
+"""Write the papers' pages, files of all numbers and the scoreboard from the verdicts of full reproductions.
 
 `python tools/reproduction_page.py docs results/reproduce`, or `make reproduction`. A paper without verdicts
-keeps its page docs/reproduction/PAPER.md; docs/reproduction.md is computed from all pages.
+keeps docs/reproduction/PAPER.md and PAPER.csv; docs/reproduction.md is computed from all pages.
 """
 
+import csv
+import io
 import json
 import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +18,17 @@ from bentpipe.format import brief, clock, number
 from bentpipe.reproduction.paper import Paper
 from bentpipe.reproduction.reading import load_paper, papers
 from bentpipe.reproduction.report import QUICK, VERDICTS_FILE
-from bentpipe.reproduction.rules import REPRODUCED, VERDICTS
-from bentpipe.reproduction.verdicts import CLAIM, FIGURE, PICTURE, RELATION, TABLE
+from bentpipe.reproduction.rules import (
+    CALIBRATED,
+    DIRECTION_ONLY,
+    NO_NUMBER,
+    NOT_REPRODUCED,
+    REPRODUCED,
+    VERDICTS,
+)
+from bentpipe.reproduction.verdicts import CLAIM, FIGURE, RELATION, TABLE
 
-__all__ = ["committed", "pages", "scoreboard"]
+__all__ = ["committed", "inputs", "ledger", "page_of", "scoreboard", "verdicts"]
 
 Row = Mapping[str, Any]
 
@@ -36,39 +45,37 @@ _HEAD = f"""# Results of the papers
 {_MARK}
 
 Every printed number, claim and figure of the papers beside ours, with a verdict computed by a rule.
-[reproduce.md](reproduce.md) defines the rules and verdicts. Each paper's page has all numbers, as means with
-their 95 % intervals; `make reproduction` writes reports with all figures.
+[reproduce.md](reproduce.md) defines the rules and verdicts. Each paper's page has its claims and tables, and
+leads to a file of all numbers with their 95 % intervals; `make reproduction` writes reports with all figures.
+[What was fitted, and what was chosen](reproduction/inputs.md).
 """
 
 _COUNTS = re.compile(r"^- (printed numbers|ratios between rows|claims|figures): (.+)$", re.MULTILINE)
 _CLAIM = re.compile(r"^\| (.+?) \| .+? \| (.+?) \| .*\|$", re.MULTILINE)
 
 
-def pages(folder: Path, current: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Return each paper's page by its name, from the verdicts below `folder`.
+def verdicts(folder: Path, known: Collection[str] = ()) -> dict[str, Row]:
+    """Return the content of each paper's verdicts below `folder`, by its name.
 
-    A paper without verdicts keeps its `current` page; raises `ResultError` without current pages.
+    Papers in `known` may lack them; raises `ResultError` for others.
     """
-    made: dict[str, str] = {}
+    found: dict[str, Row] = {}
     for name in papers():
         path = folder / name / VERDICTS_FILE
-        if current and not path.exists():
-            if name in current:
-                made[name] = current[name]
+        if name in known and not path.exists():
             continue
         try:
-            kept = json.loads(path.read_text(encoding="utf-8"))
+            found[name] = json.loads(path.read_text(encoding="utf-8"))
         except (OSError, ValueError) as error:
             reason = getattr(error, "strerror", None) or error
             raise ResultError(f"{path}: cannot be read: {reason}; run `bentpipe reproduce {name}`") from None
-        made[name] = _paper(load_paper(name), kept)
-    return made
+    return found
 
 
 def committed(docs: Path) -> dict[str, str]:
     """Return the papers' pages below a folder of documentation, by the paper's name."""
-    found = sorted((docs / "reproduction").glob("*.md"))
-    return {path.stem: path.read_text(encoding="utf-8") for path in found}
+    paths = {name: docs / "reproduction" / f"{name}.md" for name in papers()}
+    return {name: path.read_text(encoding="utf-8") for name, path in paths.items() if path.exists()}
 
 
 def scoreboard(made: Mapping[str, str]) -> str:
@@ -91,28 +98,19 @@ def scoreboard(made: Mapping[str, str]) -> str:
             text for text, verdict in _CLAIM.findall(after.partition("\n## ")[0]) if verdict == REPRODUCED
         ]
         summary = before[counts[-1].end() :].strip().partition("\n")[0] if counts else ""
-        source = before.partition("\n\n" + _CONTENTS)[2].split("\n\n")[1]
+        source = before.split("\n\n")[_SOURCE]
         parts += [f"## {title}\n", f"[All verdicts](reproduction/{name}.md). {source}\n", f"{summary}\n"]
         parts += ["Claims that are reproduced:\n" if holds else "No claim is reproduced.\n"]
         parts += [*(f"- {claim}" for claim in holds), ""] if holds else []
     return "\n".join([_HEAD, *table, "", *parts])
 
 
-_CONTENTS = "Contents: "
-_AFTER_DATA = 3
-"""Place of the contents among a page's parts: after the title, the mark and the data."""
+_SOURCE = 3
+"""Place of the source among a page's paragraphs: after the title, the mark and the data."""
 
 
-def _contents(lines: Sequence[str]) -> str:
-    """Return links to the sections of a page; variants follow their table and have none."""
-    heads = [
-        line[3:].strip() for line in lines if line.startswith("## ") and not line.startswith("## Variant:")
-    ]
-    links = [f"[{head}](#{re.sub(r'[^a-z0-9 _-]', '', head.lower()).replace(' ', '-')})" for head in heads]
-    return f"{_CONTENTS}{' · '.join(links)}. All papers: [results](../reproduction.md).\n"
-
-
-def _paper(paper: Paper, kept: Row) -> str:
+def page_of(paper: Paper, kept: Row) -> str:
+    """Return a paper's page: its claims, and its printed tables beside ours."""
     items: list[Row] = kept["items"]
     simulated = clock(round(kept["simulated_seconds"]))
     counts = [
@@ -132,58 +130,60 @@ def _paper(paper: Paper, kept: Row) -> str:
         f"<!-- {json.dumps({each: kept[each] for each in _DATA})} -->\n",
         f"{paper.source}.\n",
         *(f"{each}\n" for each in paper.about),
-        f"Bentpipe {kept['version']}, {kept['date']}, {kept['runs']} runs, {simulated} simulated.\n",
+        f"Bentpipe {kept['version']}, {kept['date']}, {kept['runs']} runs, {simulated} simulated."
+        f" [All numbers]({paper.name}.csv) with their intervals and verdicts ·"
+        f" [fitted inputs and choices]({_INPUTS}#{paper.name}) · [all papers](../reproduction.md)\n",
         *([f"{QUICK}\n"] if kept["quick"] else []),
         *counts,
         "",
         *(f"{each}\n" for each in kept["discussion"]),
+        "## Claims\n",
+        "| claim | where | verdict | reason |",
+        "| --- | --- | --- | --- |",
     ]
-    if paper.inputs:
-        lines += ["Calibrated inputs, which the paper does not print:\n"]
-        lines += [f"- `{each.name}`: {each.what}; fitted to {each.on}." for each in paper.inputs.values()]
-        lines += [""]
-    if paper.choices:
-        lines += ["Choices, made without reference to results:\n"]
-        lines += [f"- {each}" for each in paper.choices]
-        lines += [""]
-    lines += ["## Claims\n", "| claim | where | verdict | reason |", "| --- | --- | --- | --- |"]
     for item in items:
         if item["kind"] == CLAIM:
-            why = "; ".join(part for part in (item["reason"], item["in_print"], item["explanation"]) if part)
+            reason = _COMPARISONS.sub(r"\1", item["reason"])
+            in_print = "" if item["in_print"] == _AGREE else item["in_print"]
+            why = "; ".join(part for part in (reason, in_print, item["explanation"]) if part)
             lines.append(f"| {item['text']} | {item['where']} | {item['verdict']} | {why} |")
     lines += [""]
     for table in paper.tables:
-        for experiment in table.experiments:
-            mine = [
-                item
-                for item in items
-                if item["kind"] == TABLE and item["id"] == table.name and item["experiment"] == experiment
-            ]
-            if mine:
-                first = experiment == table.experiments[0]
-                title = paper.experiments[experiment].title
-                heading = f"{table.where}: {table.title}" if first else f"Variant: {title}"
-                lines += [f"## {heading}\n", *_cells(mine)]
-        between = [item for item in items if item["kind"] == RELATION and item["id"] == table.name]
-        if between:
-            lines += [
-                f"{table.where}: ratios between rows\n",
-                *_relations(between),
-            ]
-    printed = [item for item in items if item["kind"] == FIGURE]
-    if printed:
-        lines += ["## Printed figures\n", *_printed(printed)]
-    drawn = [item for item in items if item["kind"] == PICTURE and not item["spots"]]
-    if drawn:
-        lines += ["## Figures of single runs and formulas (in the report)\n"]
-        lines += [*(f"- {item['where'].capitalize()}: {item['text']}." for item in drawn), ""]
-    for found in kept.get("tuned", []):
-        lines += [f"## Settings found: {paper.experiments[found['experiment']].title}\n", *_tuned(found)]
-    for item in items:
-        if item["kind"] == PICTURE and item["spots"]:
-            lines += [f"## {item['where'].capitalize()}: {item['text']}\n", *_spots(item["spots"])]
-    lines.insert(_AFTER_DATA, _contents(lines))
+        mine = [
+            item
+            for item in items
+            if (item["kind"], item["id"], item["experiment"]) == (TABLE, table.name, table.experiments[0])
+        ]
+        if mine and not table.variant:
+            lines += [f"## {table.where}: {table.title}\n", *_cells(mine)]
     return "\n".join(lines)
+
+
+_AGREE = "the printed tables agree"
+_COMPARISONS = re.compile(r"^(fails in \d+ of \d+ comparisons): .*$", re.DOTALL)
+"""The reason of a claim that fails; the comparisons themselves are in the file of all numbers."""
+_SIGNS = {REPRODUCED: "✓", DIRECTION_ONLY: "~", NOT_REPRODUCED: "✗", CALIBRATED: "c", NO_NUMBER: "?"}
+
+
+def _cells(items: Sequence[Row]) -> list[str]:
+    """Return a printed table: a row for each of its rows, a column for each measure."""
+    heads = list(dict.fromkeys((item["text"], item["unit"]) for item in items))
+    found: dict[str, dict[tuple[str, str], str]] = {}
+    for item in items:
+        cell = f"{number(item['mean'])} ({brief(item['printed'])}) {_SIGNS[item['verdict']]}"
+        found.setdefault(item["row"], {})[item["text"], item["unit"]] = cell
+    shown = [f"{text} [{unit}]" if unit else text for text, unit in heads]
+    lines = [f"| | {' | '.join(shown)} |", f"| --- |{' --: |' * len(heads)}"]
+    lines += [
+        f"| {row} | {' | '.join(cells.get(each, '–') for each in heads)} |" for row, cells in found.items()
+    ]
+    key = ", ".join(
+        f"{sign} {verdict}"
+        for verdict, sign in _SIGNS.items()
+        if any(item["verdict"] == verdict for item in items)
+    )
+    notes = dict.fromkeys(item["explanation"] for item in items if item["explanation"])
+    return [*lines, "", f"Ours (printed): {key}.\n", *(f"{note}\n" for note in notes)]
 
 
 def _counted(items: Sequence[Row]) -> str:
@@ -191,82 +191,101 @@ def _counted(items: Sequence[Row]) -> str:
     return ", ".join(f"{count} {each}" for each, count in found if count) or "none"
 
 
-def _cells(items: Sequence[Row]) -> list[str]:
-    lines = ["| row | measure | unit | printed | ours | runs | verdict | reason |"]
-    lines.append("| --- | --- | --- | --: | --: | --: | --- | --- |")
+_INPUTS = "inputs.md"
+
+
+def inputs() -> str:
+    """Return the page with each paper's fitted inputs and choices."""
+    lines = [
+        "# Inputs and choices of the reproductions\n",
+        f"{_MARK}\n",
+        "What the papers do not print: inputs that were fitted to some of their numbers, whose verdicts are"
+        ' "calibrated", and choices made without reference to results. [All papers](../reproduction.md).\n',
+    ]
+    for name in papers():
+        paper = load_paper(name)
+        lines += [f"## {name}\n", f"{paper.source}.\n"]
+        if paper.inputs:
+            lines += ["Calibrated inputs:\n"]
+            lines += [f"- `{each.name}`: {each.what}; fitted to {each.on}." for each in paper.inputs.values()]
+            lines += [""]
+        if paper.choices:
+            lines += ["Choices:\n", *(f"- {each}" for each in paper.choices), ""]
+    return "\n".join(lines)
+
+
+_LEDGER = (
+    *("section", "row", "at", "measure", "unit", "printed", "ours", "low", "high", "runs"),
+    *("verdict", "reason", "explanation"),
+)
+"""Columns of the file of all numbers: means with their 95 % intervals."""
+
+
+def ledger(paper: Paper, kept: Row) -> str:
+    """Return every printed number, ratio, claim, figure and drawn value of a paper as CSV."""
+    items: list[Row] = kept["items"]
+    out = io.StringIO()
+    rows = csv.DictWriter(out, _LEDGER, restval="", lineterminator="\n")
+    rows.writeheader()
+    sections = {
+        (table.name, experiment): f"{table.where}: {table.title}"
+        if experiment == table.experiments[0]
+        else f"{table.where}: {paper.experiments[experiment].title}"
+        for table in paper.tables
+        for experiment in table.experiments
+    }
+    titles = {CLAIM: "Claims", FIGURE: "Printed figures"}
     for item in items:
-        cells = [item["row"], item["text"], item["unit"], brief(item["printed"]), _ours(item)]
-        lines.append(f"| {' | '.join(cells)} | {item['runs']} | {item['verdict']} | {item['reason']} |")
-    notes = dict.fromkeys(item["explanation"] for item in items if item["explanation"])
-    return [*lines, "", *(f"{note}\n" for note in notes)]
+        judged = {key: item[key] for key in ("verdict", "reason", "explanation")}
+        figures = {**_figures(item)} | {"printed": _text(item["printed"]), "unit": item["unit"]}
+        if item["kind"] == TABLE:
+            section = sections[item["id"], item["experiment"]]
+            rows.writerow(
+                {"section": section, "row": item["row"], "measure": item["text"]} | figures | judged
+            )
+        elif item["kind"] == RELATION:
+            section = f"{item['where']}: ratios between rows"
+            rows.writerow({"section": section, "measure": item["text"]} | figures | judged)
+        elif item["kind"] in titles:
+            about = {"section": titles[item["kind"]], "row": item["where"], "measure": item["text"]}
+            if item["in_print"]:
+                judged["explanation"] = "; ".join(filter(None, (item["in_print"], item["explanation"])))
+            rows.writerow(about | judged)
+        for spot in item["spots"]:
+            section = f"{item['where'].capitalize()}: {item['text']}"
+            about = {
+                "section": section,
+                "row": spot["curve"],
+                "at": spot["point"],
+                "measure": spot["measure"],
+            }
+            rows.writerow(about | {**_figures(spot)} | {"unit": spot["unit"]})
+    for found in kept.get("tuned", []):
+        section = f"Settings found: {paper.experiments[found['experiment']].title}"
+        for each in found["again"]:
+            chosen = "compared" if each["chosen"] else ""
+            about = {"section": section, "row": each["aqm"], "at": each["place"], "measure": "rank sum"}
+            rows.writerow(about | {"ours": each["sum"], "verdict": chosen, "reason": each["parameters"]})
+    return out.getvalue()
 
 
-def _printed(items: Sequence[Row]) -> list[str]:
-    """Return a row per printed figure; the content of consecutive equal ones is written once."""
-    lines = ["| printed | content | corresponds to | verdict | reason |", "| --- | --- | --- | --- | --- |"]
-    before: tuple[object, object] | None = None
-    for item in items:
-        same = before == (item["text"], item["by"])
-        cells = ["the same", "the same"] if same else [item["text"], ", ".join(item["by"])]
-        before = item["text"], item["by"]
-        lines.append(f"| {item['where']} | {' | '.join(cells)} | {item['verdict']} | {item['reason']} |")
-    return [*lines, ""]
+def _figures(found: Row) -> Row:
+    keys = {"ours": "mean", "low": "ci_low", "high": "ci_high"}
+    return {key: _text(found[name]) for key, name in keys.items()} | {"runs": found["runs"]}
 
 
-def _relations(items: Sequence[Row]) -> list[str]:
-    lines = ["| ratio | printed | ours | runs | verdict | reason |", "| --- | --: | --: | --: | --- | --- |"]
-    for item in items:
-        cells = [item["text"], brief(item["printed"], 4), _ours(item)]
-        lines.append(f"| {' | '.join(cells)} | {item['runs']} | {item['verdict']} | {item['reason']} |")
-    return [*lines, ""]
-
-
-def _tuned(found: Row) -> list[str]:
-    """Return the second round of a search, ranked across AQMs; the best of each AQM is compared."""
-    lines = [f"{found['rule']}. {len(found['first'])} settings were tried.\n"]
-    lines += ["| place | AQM | setting | sum | compared |", "| --: | --- | --- | --: | --- |"]
-    for each in found["again"]:
-        cells = [str(each["place"]), each["aqm"], each["parameters"], each["sum"]]
-        lines.append(f"| {' | '.join(cells)} | {'yes' if each['chosen'] else ''} |")
-    return [*lines, ""]
-
-
-def _spots(spots: Sequence[Row]) -> list[str]:
-    """Return a picture's values: a row per measure and point, a column per curve."""
-    if not any(spot["point"] for spot in spots):
-        return _curves(spots)
-    curves = list(dict.fromkeys(spot["curve"] for spot in spots))
-    found: dict[tuple[str, str], dict[str, str]] = {}
-    for spot in spots:
-        unit = f"{spot['measure']} [{spot['unit']}]" if spot["unit"] else spot["measure"]
-        found.setdefault((unit, spot["point"]), {})[spot["curve"]] = _ours(spot)
-    lines = [f"| measure | at | {' | '.join(curves)} |", f"| --- | --: |{' --: |' * len(curves)}"]
-    for (unit, point), cells in found.items():
-        lines.append(f"| {unit} | {point} | {' | '.join(cells.get(curve, '–') for curve in curves)} |")
-    return [*lines, ""]
-
-
-def _curves(spots: Sequence[Row]) -> list[str]:
-    found: dict[str, dict[str, str]] = {}
-    for spot in spots:
-        found.setdefault(spot["curve"], {})[f"{spot['measure']} [{spot['unit']}]"] = _ours(spot)
-    heads = list(dict.fromkeys(head for cells in found.values() for head in cells))
-    lines = [f"| | {' | '.join(heads)} |", f"| --- |{' --: |' * len(heads)}"]
-    for curve, cells in found.items():
-        lines.append(f"| {curve} | {' | '.join(cells.get(head, '–') for head in heads)} |")
-    return [*lines, ""]
-
-
-def _ours(found: Row) -> str:
-    low, high = found["ci_low"], found["ci_high"]
-    if found["mean"] is None or low is None or high is None:
-        return number(found["mean"])
-    return f"{number(found['mean'])} [{number(low)}, {number(high)}]"
+def _text(value: float | None) -> str:
+    return "" if value is None else f"{value:.6g}"
 
 
 if __name__ == "__main__":
     _docs = Path(sys.argv[1])
-    _made = pages(Path(sys.argv[2]), committed(_docs))
-    for _name, _page in _made.items():
-        (_docs / "reproduction" / f"{_name}.md").write_text(_page, encoding="utf-8")
+    _kept = verdicts(Path(sys.argv[2]), committed(_docs))
+    _made = committed(_docs) | {name: page_of(load_paper(name), kept) for name, kept in _kept.items()}
+    for _name, _data in _kept.items():
+        (_docs / "reproduction" / f"{_name}.csv").write_text(
+            ledger(load_paper(_name), _data), encoding="utf-8"
+        )
+        (_docs / "reproduction" / f"{_name}.md").write_text(_made[_name], encoding="utf-8")
+    (_docs / "reproduction" / _INPUTS).write_text(inputs(), encoding="utf-8")
     (_docs / "reproduction.md").write_text(scoreboard(_made), encoding="utf-8")

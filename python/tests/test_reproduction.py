@@ -2,6 +2,7 @@
 
 import csv
 import hashlib
+import io
 import json
 import math
 import re
@@ -38,7 +39,7 @@ from bentpipe.reproduction.runs import plan
 from bentpipe.reproduction.verdicts import TABLE
 from bentpipe.runs.plan import load
 from bentpipe.stats.intervals import summarise
-from reproduction_page import committed, pages, scoreboard
+from reproduction_page import committed, inputs, ledger, page_of, scoreboard, verdicts
 
 TWO = Near("two", 0.02)
 TEN = Near("ten", 0.10)
@@ -286,23 +287,29 @@ def test_a_quick_reproduction_from_end_to_end(small: Path, tmp_path: Path) -> No
     assert [row | {"quick": None} for row in third.rows()] == [row | {"quick": None} for row in rows]
 
 
-def test_the_generated_page_has_every_number(small: Path, tmp_path: Path) -> None:
+def test_the_generated_page_and_data_have_every_number(small: Path, tmp_path: Path) -> None:
     (made,) = reproduce([small], out=tmp_path / "out", quick=True, only=["table-1", "fifo-total", "phase"])
     for name in papers():
         (tmp_path / name).mkdir()
         shutil.copy(made.folder / "verdicts.json", tmp_path / name)
-    text = pages(tmp_path)["jain2004"]
+    kept = verdicts(tmp_path)["jain2004"]
+    paper = load_paper("jain2004")
+    text = page_of(paper, kept)
+    data = list(csv.DictReader(io.StringIO(ledger(paper, kept))))
     assert text.startswith("# jain2004: ")
-    assert "Contents: [Claims](#claims) · " in text
     assert "| [jain2004](reproduction/jain2004.md) | claims |" in scoreboard({"jain2004": text})
     for item in made.verdicts.items:
-        # Pictures have no verdict on the page.
-        assert (item.reason in text and item.verdict in text) or item.kind == "picture"
-    assert "| 953.099 |" in text
+        # Pictures have no verdict.
+        judged = [row for row in data if (row["verdict"], row["reason"]) == (item.verdict, item.reason)]
+        assert judged or item.kind == "picture"
+        if item.kind == TABLE:
+            assert any(row["ours"] == f"{item.ours.mean:.6g}" and row["low"] for row in judged)
+    assert "(953.099) " in text
     assert "contradicted by Table II" in text
-    # One row per measure and point of the picture.
-    assert text.count("| Goodput of another session [kbit/s] |") == 6
-    assert "Calibrated inputs" in text
+    # One row per point, curve and measure of the picture.
+    phase = [row for row in data if row["at"] and row["measure"] == "Goodput of another session"]
+    assert len(phase) == len({(row["at"], row["row"]) for row in phase})
+    assert len({row["at"] for row in phase}) == 6
     # Quick results are marked in the text and in the data.
     assert QUICK in text
     about = json.loads(re.findall("<!-- ({.*}) -->", text)[0])
@@ -310,7 +317,7 @@ def test_the_generated_page_has_every_number(small: Path, tmp_path: Path) -> Non
     assert about["quick"] is True
     shutil.rmtree(tmp_path / "jain2004")
     with pytest.raises(ResultError, match="run `bentpipe reproduce jain2004`"):
-        pages(tmp_path)
+        verdicts(tmp_path)
 
 
 def test_a_folder_is_locked_against_a_second_reproduction(small: Path, tmp_path: Path) -> None:
@@ -591,10 +598,16 @@ def test_the_committed_pages_match_the_papers_data() -> None:
         one = load_paper(name)
         for claim in one.claims:
             assert f"| {claim.text} |" in page
+        rows = list(csv.DictReader((DOCS / "reproduction" / f"{name}.csv").read_text("utf-8").splitlines()))
+        sections = {row["section"] for row in rows}
         for table in one.tables:
-            assert f"## {table.where}: {table.title}" in page
-        for picture in one.pictures:
-            assert picture.title in page
+            assert f"{table.where}: {table.title}" in sections
+            assert table.variant or f"## {table.where}: {table.title}" in page
+        drawn = [picture for picture in one.pictures if picture.listed]
+        for picture in drawn:
+            assert any(section.endswith(f": {picture.title}") for section in sections)
+        # A person reads the page; the rest is data.
+        assert len(re.findall(r"[^\W\d_][\w’'-]*", page)) <= 2500
         for paragraph in one.discussion:
             words = map(re.escape, re.split(FIELD, paragraph)[::2])
             assert re.search("[−0-9].{,20}".join(words), page), "run `make reproduction`"
@@ -625,14 +638,8 @@ def test_the_committed_scoreboard_counts_the_verdicts_of_the_pages() -> None:
             assert [int(cell or 0) for cell in cells] == [verdicts[each] for each in VERDICTS], name
 
 
-def test_contents_of_a_paper_name_its_sections() -> None:
-    for name, page in committed(DOCS).items():
-        (line,) = re.findall("^Contents: .*$", page, flags=re.MULTILINE)
-        named = re.findall(r"\[([^]]+)\]\(#", line)
-        heads = [
-            each for each in re.findall("^## (.+)$", page, re.MULTILINE) if not each.startswith("Variant:")
-        ]
-        assert named == heads, name
+def test_the_page_of_inputs_is_that_of_the_papers_data() -> None:
+    assert (DOCS / "reproduction" / "inputs.md").read_text("utf-8") == inputs(), "run `make reproduction`"
 
 
 def test_the_command_to_resume_has_the_same_flags() -> None:

@@ -35,7 +35,7 @@ from bentpipe.reproduction.toml_table import TomlTable
 from bentpipe.reproduction.verdicts import CLAIM, RELATION, TABLE
 from bentpipe.runs.plan import load, under
 from bentpipe.stats.metrics import Recorded
-from reproduction_page import pages
+from reproduction_page import verdicts
 
 TENTH = Ratio("tenth", 0.10)
 FOLDER = papers()["byun2007"]
@@ -351,10 +351,9 @@ def test_a_figure_of_models_plans_simulations_and_solutions() -> None:
 
 
 def test_papers_without_results_keep_their_pages(tmp_path: Path) -> None:
-    current = {name: f"# {name}: its title\n\nResults of {name}.\n" for name in papers()}
-    assert pages(tmp_path, current) == current
+    assert verdicts(tmp_path, papers()) == {}
     with pytest.raises(ResultError, match=f"run `bentpipe reproduce {next(iter(papers()))}`"):
-        pages(tmp_path)
+        verdicts(tmp_path)
 
 
 def test_wrong_figures_and_relations_are_rejected_with_the_value(tmp_path: Path) -> None:

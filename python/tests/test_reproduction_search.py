@@ -1,5 +1,7 @@
 """Search for settings: hand-worked ranks and gains, byun-generic's grids, and a small search end to end."""
 
+import csv
+import io
 import json
 import math
 from collections.abc import Sequence
@@ -193,15 +195,16 @@ def test_a_small_search_from_end_to_end(small: Path, tmp_path: Path, monkeypatch
     for picture in made.paper.pictures:
         drawn = json.dumps(figure(made.verdicts, picture).panels[0].chart.to_dict())
         assert "PI" in drawn
-    # The generated page lists the second round.
+    # The generated data list the second round.
     monkeypatch.setattr(page, "papers", lambda: {"small": small})
     monkeypatch.setattr(page, "load_paper", lambda _: made.paper)
-    text = page.pages(tmp_path / "out")["small"]
-    assert "## Settings found: The best of each" in text
-    assert "7 settings were tried" in text
-    for each in tuned.again:
-        marked = "yes" if each.chosen else ""
-        assert f"| {each.place} | {each.aqm} | {each.parameters} | {each.total} | {marked} |" in text
+    text = page.ledger(made.paper, page.verdicts(tmp_path / "out")["small"])
+    rows = [row for row in csv.DictReader(io.StringIO(text)) if row["section"].startswith("Settings found: ")]
+    found = [(row["at"], row["row"], row["reason"], row["ours"], row["verdict"]) for row in rows]
+    assert found == [
+        (str(each.place), each.aqm, each.parameters, str(each.total), "compared" if each.chosen else "")
+        for each in tuned.again
+    ]
     # Flows are not kept, and no run is repeated.
     assert not list((tmp_path / "out").rglob("flows.parquet"))
     (same,) = reproduce([small], out=tmp_path / "out", jobs=2)
