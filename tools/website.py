@@ -53,6 +53,7 @@ NAV: dict[str, list[str]] = {
         "stability.md",
         "markov.md",
         "delay.md",
+        "avqred_backlog.md",
         "statistics.md",
         "validation.md",
         "ARCHITECTURE.md",

@@ -18,6 +18,7 @@
 //!
 //! With the delay `d` from the mark point to the watched queue this equation has a double root at `drain_time = e d`:
 //! from there on the queue does not overshoot, and below `2 d / pi` it oscillates. The senders' round trip adds to `d`.
+//! [avqred_backlog](../avqred_backlog.md) has the stable range, measurements and limits.
 //!
 //! *Departures:* the term is not in the papers. The real queue comes from the same tap as AVQRED's output rate: bytes
 //! waiting beside bytes sent.
