@@ -58,8 +58,8 @@ wheel: $(CORE) $(LIVE) ## build the wheel, with the live programs and man pages,
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/maturin build --release --locked --quiet --out $(PACKAGES) --compatibility pypi
 	$(BIN)/maturin sdist --out $(PACKAGES)
 
-deb: $(CORE) $(LIVE) ## build the Debian package of the live gateway: target/package
-	@$(BIN)/python tools/gateway_package.py deb python/bentpipe/bin/bentpipe-gateway $(PACKAGES)
+deb: $(CORE) $(LIVE) ## build the Debian package of the live gateway (MAINTAINER="NAME <ADDRESS>"): target/package
+	@$(BIN)/python tools/gateway_package.py deb python/bentpipe/bin/bentpipe-gateway $(PACKAGES) $(if $(MAINTAINER),"$(MAINTAINER)")
 
 # BASE replaces the base image, IMAGE_OPTIONS are further options of `docker build`.
 CONTAINER = $(firstword $(shell command -v docker podman) docker)

@@ -1,9 +1,11 @@
 """Package the live gateway, as `make deb` and `make static` do.
 
-    python tools/gateway_package.py deb|static PROGRAM FOLDER
+    python tools/gateway_package.py deb PROGRAM FOLDER [MAINTAINER]
+    python tools/gateway_package.py static PROGRAM FOLDER
 
 `deb` writes a Debian package with a built PROGRAM into FOLDER, without root and byte-identical for the same
-program. `static` copies a statically linked PROGRAM there. Both print the path of what they wrote.
+program and MAINTAINER, `NAME <ADDRESS>`. `static` copies a statically linked PROGRAM there. Both print the
+path of what they wrote.
 """
 
 import gzip
@@ -27,14 +29,17 @@ NAME = "bentpipe-gateway"
 UNIT = f"{NAME}@.service"
 CONFIGURATIONS = ("gateway.toml", "terminal.toml")
 MAINTAINER = "The Bentpipe developers <maintainers@bentpipe.invalid>"
+"""Stands for the distributor; RFC 2606 reserves `.invalid` for addresses that cannot exist."""
 DESCRIPTION = """congestion control for satellite gateways
  One end of a satellite gateway: a PEP that splits TCP connections, queues with
  active queue management, a rate regulator, and a reliable transport over the
  satellite link."""
 
 
-def debian_package(program: Path, folder: Path) -> Path:
+def debian_package(program: Path, folder: Path, maintainer: str = MAINTAINER) -> Path:
     """Write the Debian package with `program` into `folder`, and return its path."""
+    if not re.fullmatch(r"[^<>,\n]+ <[^<>@\s]+@[^<>@\s]+>", maintainer):
+        raise SystemExit(f'MAINTAINER: found "{maintainer}"; expected: a name and an address, NAME <ADDRESS>')
     version = _said(program, "--version").split()[1]
     architecture = _output("dpkg", "--print-architecture").strip()
     when = _release_time()
@@ -49,12 +54,12 @@ def debian_package(program: Path, folder: Path) -> Path:
         _install(tree / "usr/share/man/man8" / f"{NAME}.8.gz", _compressed(page))
         documentation = tree / "usr/share/doc" / NAME
         _install(documentation / "copyright", _copyright())
-        _install(documentation / "changelog.gz", _compressed(_changelog(version, when)))
+        _install(documentation / "changelog.gz", _compressed(_changelog(version, when, maintainer)))
         dashboard = "grafana-dashboard.json"
         _install(documentation / dashboard, (ROOT / "deploy" / dashboard).read_bytes())
         size = sum(each.stat().st_size for each in tree.rglob("*") if each.is_file())
         control = tree / "DEBIAN"
-        _install(control / "control", _control(version, architecture, program, size))
+        _install(control / "control", _control(version, architecture, maintainer, program, size))
         _install(control / "conffiles", "".join(f"/etc/bentpipe/{name}\n" for name in CONFIGURATIONS))
         for script in ("postinst", "prerm", "postrm"):
             _install(control / script, (ROOT / "deploy" / "debian" / script).read_bytes(), mode=0o755)
@@ -89,10 +94,10 @@ def largest_glibc(program: bytes) -> tuple[int, int]:
     return max((int(major), int(minor)) for major, minor in found)
 
 
-def _control(version: str, architecture: str, program: Path, size: int) -> str:
+def _control(version: str, architecture: str, maintainer: str, program: Path, size: int) -> str:
     glibc = ".".join(map(str, largest_glibc(program.read_bytes())))
     return (
-        f"Package: {NAME}\nVersion: {version}\nArchitecture: {architecture}\nMaintainer: {MAINTAINER}\n"
+        f"Package: {NAME}\nVersion: {version}\nArchitecture: {architecture}\nMaintainer: {maintainer}\n"
         f"Installed-Size: {-(-size // 1024)}\n"
         f"Depends: libc6 (>= {glibc}), libgcc-s1, iptables, iproute2\n"
         f"Section: net\nPriority: optional\nDescription: {DESCRIPTION}\n"
@@ -106,10 +111,10 @@ def _copyright() -> str:
     )
 
 
-def _changelog(version: str, when: int) -> str:
+def _changelog(version: str, when: int, maintainer: str) -> str:
     date = format_datetime(datetime.fromtimestamp(when, UTC))
     return (
-        f"{NAME} ({version}) unstable; urgency=medium\n\n  * See CHANGELOG.md.\n\n -- {MAINTAINER}  {date}\n"
+        f"{NAME} ({version}) unstable; urgency=medium\n\n  * See CHANGELOG.md.\n\n -- {maintainer}  {date}\n"
     )
 
 
@@ -142,6 +147,6 @@ def _output(*command: str) -> str:
 
 
 if __name__ == "__main__":
-    kind, built, target = sys.argv[1:]
+    kind, built, target, *more = sys.argv[1:]
     make = {"deb": debian_package, "static": static_program}[kind]
-    print(make(Path(built), Path(target)))
+    print(make(Path(built), Path(target), *more))

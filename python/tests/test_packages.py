@@ -107,21 +107,29 @@ def test_debian_package_is_reproducible(package: Path, tmp_path: Path) -> None:
     assert debian_package(PROGRAM, tmp_path).read_bytes() == package.read_bytes()
 
 
-def test_debian_package_installs_removes_and_purges(package: Path, tmp_path: Path) -> None:
-    """In a folder instead of /, without root and without dependencies."""
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """A folder in place of /, with an empty database of packages."""
     root = tmp_path / "root"
     for folder in ("var/lib/dpkg/updates", "var/lib/dpkg/info", "etc/systemd/system/multi-user.target.wants"):
         (root / folder).mkdir(parents=True)
     (root / "var/lib/dpkg/status").touch()
     (root / "run/bentpipe").mkdir(parents=True)
+    return root
 
+
+def dpkg(root: Path, *arguments: str | Path) -> None:
+    """Run dpkg in `root` without being root, and without dependencies."""
+    forced = ["--force-depends", "--force-script-chrootless", "--force-not-root"]
+    run("dpkg", f"--root={root}", *forced, f"--log={root.parent / 'log'}", *arguments, folder=root.parent)
+
+
+def test_debian_package_installs_removes_and_purges(package: Path, root: Path, tmp_path: Path) -> None:
     def files() -> set[str]:
         every = {path.relative_to(root).as_posix() for path in root.rglob("*") if not path.is_dir()}
         return {name for name in every if not name.startswith("var/")}
 
-    forced = ["--force-depends", "--force-script-chrootless", "--force-not-root", f"--log={tmp_path / 'log'}"]
-    dpkg = ["dpkg", f"--root={root}", *forced]
-    run(*dpkg, "--install", package, folder=tmp_path)
+    dpkg(root, "--install", package)
     configurations = {"etc/bentpipe/gateway.toml", "etc/bentpipe/terminal.toml"}
     assert files() == configurations | {
         f"usr/bin/{NAME}",
@@ -147,15 +155,63 @@ def test_debian_package_installs_removes_and_purges(package: Path, tmp_path: Pat
     run(root / "usr/bin" / NAME, "keygen", root / "etc/bentpipe/keys", folder=tmp_path)
     link = root / f"etc/systemd/system/multi-user.target.wants/{NAME}@gateway.service"
     link.symlink_to(f"/usr/lib/systemd/system/{NAME}@.service")
-    run(*dpkg, "--remove", NAME, folder=tmp_path)
+    dpkg(root, "--remove", NAME)
     assert configurations < files()
     assert not any(name.startswith("usr/") for name in files())
     assert (root / "etc/bentpipe/gateway.toml").read_text() == "# changed\n"
-    run(*dpkg, "--purge", NAME, folder=tmp_path)
+    dpkg(root, "--purge", NAME)
     assert files() == set()
     assert not link.is_symlink()
     assert not (root / "etc/bentpipe").exists()
     assert not (root / "run/bentpipe").exists()
+
+
+def test_upgrade_keeps_what_the_administrator_changed(package: Path, root: Path, tmp_path: Path) -> None:
+    """Both configurations have changed between the versions; the administrator has changed one."""
+    tree = tmp_path / "tree"
+    run("dpkg-deb", "--raw-extract", package, tree, folder=tmp_path)
+    control = (tree / "DEBIAN/control").read_text()
+    (version,) = re.findall(r"^Version: (.*)$", control, re.MULTILINE)
+    (tree / "DEBIAN/control").write_text(control.replace(f"Version: {version}", "Version: 0.1.9"))
+    names = ("gateway.toml", "terminal.toml")
+    shipped = {name: (tree / "etc/bentpipe" / name).read_text() for name in names}
+    for name in names:
+        (tree / "etc/bentpipe" / name).write_text(shipped[name] + "# of the earlier version\n")
+    (tree / f"usr/bin/{NAME}").write_text("#!/bin/sh\necho earlier\n")
+    earlier = tmp_path / "earlier.deb"
+    run("dpkg-deb", "--root-owner-group", "--build", tree, earlier, folder=tmp_path)
+
+    dpkg(root, "--install", earlier)
+    assert run(root / "usr/bin" / NAME, folder=tmp_path) == "earlier\n"
+    folder = root / "etc/bentpipe"
+    (folder / "gateway.toml").write_text("# changed\n")
+    (folder / "keys").mkdir()
+    (folder / "keys" / "gateway.key").write_text("secret")
+    enabled = root / f"etc/systemd/system/multi-user.target.wants/{NAME}@gateway.service"
+    enabled.symlink_to(f"/usr/lib/systemd/system/{NAME}@.service")
+
+    # As apt upgrades without questions: changed files stay, the new ones lie beside them.
+    dpkg(root, "--force-confdef", "--force-confold", "--install", package)
+    assert run(root / "usr/bin" / NAME, "--version", folder=tmp_path) == f"{NAME} {version}\n"
+    assert (folder / "gateway.toml").read_text() == "# changed\n"
+    assert (folder / "gateway.toml.dpkg-dist").read_text() == shipped["gateway.toml"]
+    assert (folder / "terminal.toml").read_text() == shipped["terminal.toml"]
+    assert (folder / "keys" / "gateway.key").read_text() == "secret"
+    assert enabled.is_symlink()
+    dpkg(root, "--purge", NAME)
+    left = [path for path in root.rglob("*") if NAME in path.name or "bentpipe" in path.parts]
+    assert left == []
+
+
+def test_debian_package_names_the_given_maintainer(tmp_path: Path, package: Path) -> None:
+    given = debian_package(PROGRAM, tmp_path, "A. Packager <packager@example.org>")
+    assert (
+        run("dpkg-deb", "--field", given, "Maintainer", folder=tmp_path).strip().startswith("A. Packager <")
+    )
+    # Nobody can own the address without one (RFC 2606, section 2).
+    assert run("dpkg-deb", "--field", package, "Maintainer", folder=tmp_path).strip().endswith(".invalid>")
+    with pytest.raises(SystemExit, match='MAINTAINER: found "me"; expected: a name and an address'):
+        debian_package(PROGRAM, tmp_path, "me")
 
 
 def instructions() -> list[tuple[str, str]]:
