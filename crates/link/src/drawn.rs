@@ -23,12 +23,12 @@ impl Drawn {
     }
 
     /// The rate at `now`, and the time until which it holds.
-    pub fn at(&mut self, now: Instant) -> (Rate, Instant) {
+    pub fn at(&mut self, now: Instant) -> (Rate, Option<Instant>) {
         while self.next <= now {
             self.next += self.drawn.every;
             self.draw();
         }
-        (self.rate, self.next)
+        (self.rate, Some(self.next))
     }
 
     fn draw(&mut self) {
@@ -63,7 +63,7 @@ mod tests {
         let rates: Vec<f64> = (0..n)
             .map(|i| {
                 let (rate, until) = drawn.at(Instant::ZERO + Duration::from_millis(100 * i));
-                assert_eq!(until, Instant::ZERO + Duration::from_millis(100 * (i + 1)));
+                assert_eq!(until, Some(Instant::ZERO + Duration::from_millis(100 * (i + 1))));
                 assert!((LOW..=HIGH).contains(&rate.as_bps()), "{rate}");
                 rate.as_bps() as f64 / 1e6
             })

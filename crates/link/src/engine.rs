@@ -18,7 +18,7 @@ use bentpipe_queue::aqm::droptail::DropTail;
 use bentpipe_queue::sched::fifo::Fifo;
 use bentpipe_queue::{Aqm, DropHandler, FlowEvent, FlowId, Limit, Marking, Packet, Queue, QueueConfig};
 use bentpipe_scenario::{AqmSpec, Delay, Direction, Handover};
-use bentpipe_units::{Duration, Instant, Rate};
+use bentpipe_units::{Alarm, Duration, Instant, Rate};
 
 use crate::channel::Channel;
 use crate::delay::Propagation;
@@ -67,8 +67,8 @@ struct Egress {
     /// A copy of the sender's capacity that announces its changes.
     capacity: Option<Capacity>,
     is_busy: bool,
-    /// Time for which the host has scheduled the queue.
-    wake_at: Instant,
+    /// The queue's next wake-up, as the host has scheduled it.
+    wake: Alarm,
     /// A packet that has been sent in part, and the rest of it [bytes].
     partial: Option<(Packet, u32)>,
 }
@@ -134,8 +134,14 @@ impl LinkEngine {
         let queue = queue(direction, sender.is_some(), seed, name, make_aqm)?;
         let egress = queue.map(|queue| {
             let capacity = sender.as_ref().and_then(Sender::variable_capacity);
-            let wake_at = Instant::FAR_FUTURE;
-            Box::new(Egress { queue, sender, capacity, is_busy: false, wake_at, partial: None })
+            Box::new(Egress {
+                queue,
+                sender,
+                capacity,
+                is_busy: false,
+                wake: Alarm::default(),
+                partial: None,
+            })
         });
         let channel = Channel::new(&direction.loss, satellite, impairments, seed, name);
         let propagation = Propagation::new(&direction.delay, seed, name);
@@ -236,20 +242,12 @@ impl LinkEngine {
     #[inline]
     pub fn next_wake(&mut self) -> Option<Instant> {
         let egress = self.egress.as_mut()?;
-        let at = egress.queue.wake_at().filter(|at| *at < egress.wake_at)?;
-        egress.wake_at = at;
-        Some(at)
+        egress.queue.wake_at().filter(|at| egress.wake.set(*at))
     }
 
     /// Begins a wake-up that was scheduled for `now`; false if it is out of date.
     pub fn wake(&mut self, now: Instant) -> bool {
-        self.egress.as_mut().is_some_and(|egress| {
-            let is_due = egress.wake_at == now;
-            if is_due {
-                egress.wake_at = Instant::FAR_FUTURE;
-            }
-            is_due
-        })
+        self.egress.as_mut().is_some_and(|egress| egress.wake.end(now))
     }
 
     /// Lets the AQM act on one packet that it held back until `now`. The host calls it until it is done.
@@ -275,7 +273,7 @@ impl LinkEngine {
         if rate.as_bps() > 0 {
             egress.queue.set_capacity(rate);
         }
-        Some((rate, (next != Instant::FAR_FUTURE).then_some(next)))
+        Some((rate, next))
     }
 
     /// Announces to the queue that a flow begins or ends.

@@ -67,13 +67,13 @@ impl Fade {
     }
 
     /// The rate at `now`, and the time until which it holds.
-    pub fn at(&mut self, now: Instant) -> (Rate, Instant) {
+    pub fn at(&mut self, now: Instant) -> (Rate, Option<Instant>) {
         while self.next <= now {
             self.x = self.rho * self.x + (1.0 - self.rho * self.rho).sqrt() * self.rng.normal();
             self.next += self.fade.step;
             self.choose();
         }
-        (self.rate, self.next)
+        (self.rate, Some(self.next))
     }
 
     /// Chooses the ModCod.

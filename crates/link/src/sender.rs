@@ -166,18 +166,18 @@ impl Capacity {
         }
     }
 
-    /// The capacity at `now`, and the time of the next update; for copies from [`Sender::variable_capacity`]. The capacity of a
+    /// The capacity at `now`, and the time of the next update, if any; for copies from [`Sender::variable_capacity`]. The capacity of a
     /// trace is its mean over the last second.
-    pub fn update(&mut self, now: Instant) -> (Rate, Instant) {
+    pub fn update(&mut self, now: Instant) -> (Rate, Option<Instant>) {
         match self {
             Self::Steps(steps) => steps.at(now),
             Self::Drawn(drawn) => drawn.at(now),
             Self::Fade(fade) => fade.at(now),
             Self::Trace(trace) => {
                 let bits = trace.passed(now) * 8;
-                (Rate::from_bps((bits as f64 / AVERAGED.as_secs_f64()) as u64), now + AVERAGED)
+                (Rate::from_bps((bits as f64 / AVERAGED.as_secs_f64()) as u64), Some(now + AVERAGED))
             }
-            _ => (Rate::default(), Instant::FAR_FUTURE),
+            _ => (Rate::default(), None),
         }
     }
 }
@@ -186,7 +186,7 @@ impl Capacity {
 const MAX_RATES: usize = 1000;
 
 /// Sends `len` bytes from `now` on, at rates that hold for a time each.
-fn finish(len: u32, now: Instant, mut rate_at: impl FnMut(Instant) -> (Rate, Instant)) -> Sent {
+fn finish(len: u32, now: Instant, mut rate_at: impl FnMut(Instant) -> (Rate, Option<Instant>)) -> Sent {
     // In billionths of a bit, of which a rate sends a whole number in each nanosecond.
     const BYTE: u128 = 8_000_000_000;
     let whole = |at| Sent::Whole { at, delay: Duration::ZERO, lost: false };
@@ -194,17 +194,16 @@ fn finish(len: u32, now: Instant, mut rate_at: impl FnMut(Instant) -> (Rate, Ins
     let mut at = now;
     for _ in 0..MAX_RATES {
         let (rate, until) = rate_at(at);
-        let room = u128::from(rate.as_bps()) * u128::from((until - at).as_nanos());
-        if room >= left {
-            // The rate is positive, as there is room.
-            let ns = left.div_ceil(u128::from(rate.as_bps()).max(1));
-            return whole(at + Duration::from_nanos(u64::try_from(ns).unwrap_or(u64::MAX)));
+        let bps = u128::from(rate.as_bps());
+        let room = until.map(|until| (until, bps * u128::from((until - at).as_nanos())));
+        match room {
+            Some((until, room)) if room < left => (left, at) = (left - room, until),
+            // Without a rate the packet is never sent: the time saturates, as `Rate::time_to_send` does.
+            _ => {
+                let ns = if bps == 0 { u128::MAX } else { left.div_ceil(bps) };
+                return whole(at + Duration::from_nanos(u64::try_from(ns).unwrap_or(u64::MAX)));
+            }
         }
-        if until == Instant::FAR_FUTURE {
-            return whole(until);
-        }
-        left -= room;
-        at = until;
     }
     // A byte sent in part is sent again: at most one in each call.
     Sent::Part { left: left.div_ceil(BYTE) as u32, again: at }
@@ -300,7 +299,7 @@ mod tests {
         let mut at = Instant::ZERO;
         while at < now {
             let (rate, until) = steps.at(at);
-            let until = until.min(now);
+            let until = until.map_or(now, |until| until.min(now));
             integral += rate.as_bps() as f64 * (until - at).as_secs_f64();
             at = until;
         }

@@ -20,8 +20,8 @@ impl Steps {
         Self { steps: steps.steps.clone(), repeat: steps.repeat, index: 0, began: Instant::ZERO }
     }
 
-    /// The rate at `now`, and the time until which it holds.
-    pub fn at(&mut self, now: Instant) -> (Rate, Instant) {
+    /// The rate at `now`, and the time until which it holds; `None`: for ever.
+    pub fn at(&mut self, now: Instant) -> (Rate, Option<Instant>) {
         if let Some(repeat) = self.repeat
             && now >= self.began + repeat
         {
@@ -36,7 +36,7 @@ impl Steps {
         }
         let rate = self.steps.get(self.index).map(|step| step.1).unwrap_or_default();
         let next = self.steps.get(self.index + 1).map(|step| step.0).or(self.repeat);
-        (rate, next.map_or(Instant::FAR_FUTURE, |next| self.began + next))
+        (rate, next.map(|next| self.began + next))
     }
 }
 
@@ -51,13 +51,13 @@ mod tests {
         let steps = vec![(s(0), rate(20)), (s(60), rate(12)), (s(90), rate(0))];
         let mut again = Steps::new(&scenario::Steps { steps: steps.clone(), repeat: Some(s(100)) });
         let at = |t: u64| Instant::ZERO + s(t);
-        assert_eq!(again.at(at(0)), (rate(20), at(60)));
-        assert_eq!(again.at(at(59)), (rate(20), at(60)));
-        assert_eq!(again.at(at(60)), (rate(12), at(90)));
-        assert_eq!(again.at(at(95)), (rate(0), at(100)));
-        assert_eq!(again.at(at(100)), (rate(20), at(160)));
-        assert_eq!(again.at(at(1_065)), (rate(12), at(1_090)));
+        assert_eq!(again.at(at(0)), (rate(20), Some(at(60))));
+        assert_eq!(again.at(at(59)), (rate(20), Some(at(60))));
+        assert_eq!(again.at(at(60)), (rate(12), Some(at(90))));
+        assert_eq!(again.at(at(95)), (rate(0), Some(at(100))));
+        assert_eq!(again.at(at(100)), (rate(20), Some(at(160))));
+        assert_eq!(again.at(at(1_065)), (rate(12), Some(at(1_090))));
         let mut once = Steps::new(&scenario::Steps { steps, repeat: None });
-        assert_eq!(once.at(at(1_000)), (rate(0), Instant::FAR_FUTURE));
+        assert_eq!(once.at(at(1_000)), (rate(0), None));
     }
 }

@@ -200,6 +200,11 @@ impl<'a, C: Connection> Endpoint<'a, C> {
         write_line(out, &json!({ "ready": true, key: value, "open_files": self.open_files }))
     }
 
+    /// Returns `now`, or the end of the run if that is earlier.
+    fn until_end(&self, now: Instant) -> Instant {
+        self.end.map_or(now, |end| now.min(end))
+    }
+
     /// Waits for the next event; for [`Event::Wake`] at `wake` at the latest.
     ///
     /// # Errors
@@ -218,9 +223,8 @@ impl<'a, C: Connection> Endpoint<'a, C> {
                 }
                 None => {}
             }
-            let end = self.end.unwrap_or(Instant::FAR_FUTURE);
-            self.now = self.clock.now().min(end);
-            if self.now == end {
+            self.now = self.until_end(self.clock.now());
+            if self.end == Some(self.now) {
                 return Ok(Event::End);
             }
             if wake.is_some_and(|at| at <= self.now) {
@@ -228,7 +232,7 @@ impl<'a, C: Connection> Endpoint<'a, C> {
             }
             let next = [self.end, wake, self.due()].into_iter().flatten().min();
             let is_running = self.reactor.wait(next.map(|at| self.clock.until(at)), &mut self.ready)?;
-            self.now = self.clock.now().min(end);
+            self.now = self.until_end(self.clock.now());
             if !is_running {
                 return Ok(Event::End);
             }
@@ -236,7 +240,7 @@ impl<'a, C: Connection> Endpoint<'a, C> {
                 self.late = self.late.max(self.now - due);
             }
             // What is due at the end is not begun any more.
-            if !self.clock.is_early() && self.now < end {
+            if !self.clock.is_early() && self.end != Some(self.now) {
                 self.users.advance(self.now, &mut self.tasks);
             }
             self.connections.close_due(self.now);

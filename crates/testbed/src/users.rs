@@ -216,7 +216,7 @@ impl Users {
             }
             TrafficKind::Files(t) => {
                 let start = zero + t.start.draw(&mut rng);
-                kind.presence.next_arrival(start, || t.interval.draw(&mut rng))
+                Some(kind.presence.next_arrival(start, || t.interval.draw(&mut rng)))
             }
         };
         let user = UserId(self.users.len() as u32);
@@ -234,7 +234,7 @@ impl Users {
             is_present: false,
             len: 0,
         });
-        self.schedule(user, Some(due));
+        self.schedule(user, due);
     }
 
     /// Sets the time of a user's next action.
@@ -244,7 +244,7 @@ impl Users {
     }
 
     fn enter(&mut self, user: UserId, at: Option<Instant>) {
-        if let Some(at) = at.filter(|at| *at < Instant::FAR_FUTURE) {
+        if let Some(at) = at {
             self.entries += 1;
             self.agenda.push(Reverse((at, self.entries, user)));
         }
@@ -535,7 +535,7 @@ impl Users {
         u.generator = None;
         u.left = u.player.take();
         u.is_present = false;
-        self.schedule(user, Some(due));
+        self.schedule(user, due);
         tasks.push_back(Task::Leave(user));
     }
 
@@ -560,7 +560,7 @@ impl Users {
                 let think = t.think_time.draw(&mut u.rng);
                 let think = if page.has_failed { think.max(RETRY_DELAY) } else { think };
                 let due = self.kinds[u.kind].presence.present(u.number, now + think);
-                self.schedule(user, Some(due));
+                self.schedule(user, due);
                 Some(page)
             }
             // The source is silent until its next arrival.
@@ -573,7 +573,7 @@ impl Users {
                 let think = t.think_time.draw(&mut u.rng).max(RETRY_DELAY);
                 let due = self.kinds[u.kind].presence.present(u.number, now + think);
                 (u.player, u.leaves, u.is_present) = (None, None, false);
-                self.schedule(user, Some(due));
+                self.schedule(user, due);
                 None
             }
             TrafficKind::Bulk(_) | TrafficKind::Files(_) => None,

@@ -25,21 +25,21 @@ impl Presence {
         (f64::from(number) + 0.5) / f64::from(self.count)
     }
 
-    /// Returns `at` if user `number` is present, else the time of the return; [`Instant::FAR_FUTURE`] without a return.
+    /// Returns `at` if user `number` is present, else the time of the return; `None` without a return.
     #[must_use]
-    pub fn present(&self, number: u32, at: Instant) -> Instant {
+    pub fn present(&self, number: u32, at: Instant) -> Option<Instant> {
         let mut at = self.back(at);
         if let Some(profile) = &self.profile {
             // An absence may end while the profile has the user away, and the other way round.
             loop {
-                let there = profile.present(self.level(number), at);
+                let there = profile.present(self.level(number), at)?;
                 at = self.back(there);
                 if at == there {
                     break;
                 }
             }
         }
-        at
+        Some(at)
     }
 
     /// Returns the time at which user `number`, who is present, leaves; `None` if the user stays.
@@ -158,13 +158,13 @@ impl DayProfile {
         (at - at % self.day, at % self.day)
     }
 
-    fn present(&self, level: f64, at: Instant) -> Instant {
+    fn present(&self, level: f64, at: Instant) -> Option<Instant> {
         let (day, time) = self.split(at);
         let mut parts = self.pieces.iter().map(|piece| piece.above(level)).filter(|(from, to)| from < to);
-        let Some(first) = parts.next() else { return Instant::FAR_FUTURE };
+        let first = parts.next()?;
         let next = std::iter::once(first).chain(parts).find(|(_, to)| *to > time);
         let until = next.map_or(day + self.day + first.0, |(from, _)| day + from.max(time));
-        Instant::ZERO + Duration::from_nanos(until)
+        Some(Instant::ZERO + Duration::from_nanos(until))
     }
 
     fn leaves(&self, level: f64, now: Instant) -> Option<Instant> {
@@ -249,12 +249,12 @@ mod tests {
     fn users_come_and_leave_where_the_profile_crosses_their_share() {
         let p = presence(10);
         let round = |at: Instant| (at.since(Instant::ZERO).as_secs_f64() * 1e6).round() / 1e6;
-        assert_eq!((p.present(1, at(6.0)), p.leaves(1, at(6.0))), (at(6.0), None));
-        assert_eq!(round(p.present(5, at(0.0))), 0.0);
+        assert_eq!((p.present(1, at(6.0)), p.leaves(1, at(6.0))), (Some(at(6.0)), None));
+        assert_eq!(p.present(5, at(0.0)).map(round), Some(0.0));
         assert_eq!(p.leaves(5, at(0.0)).map(round), Some(0.75));
-        assert_eq!(round(p.present(5, p.leaves(5, at(0.0)).unwrap())), 11.25);
+        assert_eq!(p.present(5, p.leaves(5, at(0.0)).unwrap()).map(round), Some(11.25));
         assert_eq!(p.leaves(5, at(12.0)).map(round), Some(24.75));
-        assert_eq!(round(p.present(9, at(19.0))), 24.0 + 17.25);
+        assert_eq!(p.present(9, at(19.0)).map(round), Some(24.0 + 17.25));
         assert_eq!(p.leaves(9, at(18.0)).map(round), Some(18.75));
     }
 
@@ -264,7 +264,7 @@ mod tests {
         for (time, share) in
             [(0.0, 0.6), (6.0, 0.2), (12.0, 0.6), (18.0, 1.0), (23.0, 0.2 + 0.8 * 7.0 / 12.0), (30.0, 0.2)]
         {
-            let there = (0..200).filter(|number| p.present(*number, at(time)) == at(time)).count();
+            let there = (0..200).filter(|number| p.present(*number, at(time)) == Some(at(time))).count();
             assert!((there as f64 - 200.0 * share).abs() <= 1.0, "{there} at {time} s");
         }
     }
@@ -275,9 +275,9 @@ mod tests {
         let p = Presence { away: vec![absent], ..presence(10) };
         let round = |at: Instant| (at.since(Instant::ZERO).as_secs_f64() * 1e6).round() / 1e6;
         assert_eq!(p.leaves(0, at(1.0)), Some(at(10.0)));
-        assert_eq!(p.present(0, at(12.0)), at(20.0));
+        assert_eq!(p.present(0, at(12.0)), Some(at(20.0)));
         // The tenth is away from 18.75 s on.
-        assert_eq!(round(p.present(9, at(12.0))), 24.0 + 17.25);
+        assert_eq!(p.present(9, at(12.0)).map(round), Some(24.0 + 17.25));
     }
 
     /// Time counts by the share: an interval of x ends where the share's integral is x.

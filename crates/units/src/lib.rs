@@ -13,4 +13,4 @@ mod time;
 pub use ids::{Id, IdRange, IdVec, NicheIndex, Slab};
 pub use rate::Rate;
 pub use rng::{Rng, mix};
-pub use time::{Duration, Instant};
+pub use time::{Alarm, Duration, Instant};

@@ -1,11 +1,13 @@
 //! Points in time and durations, in integer nanoseconds.
 
 use std::fmt;
+use std::num::NonZeroU64;
 use std::ops::{Add, AddAssign, Sub};
 
-/// A point in time [ns since the start of the run].
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
-pub struct Instant(u64);
+/// A point in time [ns since the start of the run]. Holds the number plus one, so that `Option<Instant>` needs no more
+/// memory; `None` stands for "never".
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Instant(NonZeroU64);
 
 /// A duration, never negative [ns]; serialized as that number.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, serde::Serialize)]
@@ -13,32 +15,44 @@ pub struct Duration(u64);
 
 impl Instant {
     /// Start of the run.
-    pub const ZERO: Self = Self(0);
-    /// Later than any event; stands for "never".
-    pub const FAR_FUTURE: Self = Self(u64::MAX);
+    pub const ZERO: Self = Self(NonZeroU64::MIN);
 
-    /// The point `ns` nanoseconds after the start of the run.
+    /// The point `ns` nanoseconds after the start of the run; saturates a nanosecond before `u64::MAX`.
     #[must_use]
     pub const fn from_nanos(ns: u64) -> Self {
-        Self(ns)
+        Self(NonZeroU64::MIN.saturating_add(ns))
     }
 
     /// Nanoseconds since the start of the run.
     #[must_use]
     pub const fn as_nanos(self) -> u64 {
-        self.0
+        self.0.get() - 1
+    }
+
+    /// A number that orders points in time, never zero.
+    #[inline(always)]
+    #[must_use]
+    pub const fn rank(self) -> u64 {
+        self.0.get()
+    }
+
+    /// The point with this [`rank`](Self::rank); `None` for zero.
+    #[inline(always)]
+    #[must_use]
+    pub fn from_rank(rank: u64) -> Option<Self> {
+        NonZeroU64::new(rank).map(Self)
     }
 
     /// Seconds since the start of the run.
     #[must_use]
     pub fn as_secs_f64(self) -> f64 {
-        self.0 as f64 / 1e9
+        self.as_nanos() as f64 / 1e9
     }
 
     /// Duration since `earlier`; zero if `earlier` is later.
     #[must_use]
     pub const fn since(self, earlier: Self) -> Duration {
-        Duration(self.0.saturating_sub(earlier.0))
+        Duration(self.0.get().saturating_sub(earlier.0.get()))
     }
 
     /// First multiple of `step`, counted from the start of the run, at or after this point.
@@ -46,8 +60,48 @@ impl Instant {
     pub const fn round_up_to(self, step: Duration) -> Self {
         match step.0 {
             0 => self,
-            step => Self(self.0.div_ceil(step).saturating_mul(step)),
+            step => Self::from_nanos(self.as_nanos().div_ceil(step).saturating_mul(step)),
         }
+    }
+}
+
+impl Default for Instant {
+    /// Start of the run.
+    fn default() -> Self {
+        Self::ZERO
+    }
+}
+
+/// Time for which an event is scheduled, if any. Events at other times are out of date.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Alarm(Option<Instant>);
+
+impl Alarm {
+    /// Sets the alarm for `at`. Returns false if it is set for that time or earlier.
+    #[inline]
+    pub fn set(&mut self, at: Instant) -> bool {
+        let is_earlier = self.0.is_none_or(|earlier| at < earlier);
+        if is_earlier {
+            self.0 = Some(at);
+        }
+        is_earlier
+    }
+
+    /// True if the alarm is set.
+    #[inline]
+    #[must_use]
+    pub const fn is_set(self) -> bool {
+        self.0.is_some()
+    }
+
+    /// Ends the alarm if it is set for `now`. Returns false if it is not: the event is out of date.
+    #[inline]
+    pub fn end(&mut self, now: Instant) -> bool {
+        let is_due = self.0 == Some(now);
+        if is_due {
+            self.0 = None;
+        }
+        is_due
     }
 }
 
@@ -188,7 +242,8 @@ impl fmt::Debug for Duration {
 
 impl fmt::Debug for Instant {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}.{:09} s", self.0 / 1_000_000_000, self.0 % 1_000_000_000)
+        let ns = self.as_nanos();
+        write!(f, "{}.{:09} s", ns / 1_000_000_000, ns % 1_000_000_000)
     }
 }
 
@@ -203,6 +258,27 @@ mod tests {
         assert_eq!(at(12).round_up_to(tick), at(15));
         assert_eq!(at(15).round_up_to(tick), at(15));
         assert_eq!(at(0).round_up_to(tick), at(0));
+    }
+
+    #[test]
+    fn instants_saturate_and_an_optional_one_is_as_small() {
+        let last = Instant::from_nanos(u64::MAX);
+        assert_eq!(last.as_nanos(), u64::MAX - 1);
+        assert_eq!(Instant::ZERO + Duration::MAX, last);
+        assert_eq!(size_of::<Option<Instant>>(), 8);
+        assert_eq!((Instant::ZERO.as_nanos(), Instant::default()), (0, Instant::ZERO));
+        assert!(Instant::ZERO.rank() < last.rank());
+        assert_eq!((Instant::from_rank(last.rank()), Instant::from_rank(0)), (Some(last), None));
+    }
+
+    #[test]
+    fn an_alarm_moves_earlier_and_ends_at_its_time_only() {
+        let at = Instant::from_nanos;
+        let mut alarm = Alarm::default();
+        assert!(!alarm.is_set() && !alarm.end(at(0)));
+        assert!(alarm.set(at(5)) && !alarm.set(at(5)) && !alarm.set(at(6)) && alarm.set(at(3)));
+        assert!(!alarm.end(at(5)) && alarm.is_set() && alarm.end(at(3)) && !alarm.end(at(3)));
+        assert!(alarm.set(at(7)));
     }
 
     #[test]

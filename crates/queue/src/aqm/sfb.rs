@@ -270,7 +270,7 @@ impl Sfb {
             }
             Some(_) => return,
         }
-        self.next = Some(self.rehash.map_or(Instant::FAR_FUTURE, |rehash| cx.now + rehash));
+        self.next = Some(cx.now + self.rehash.unwrap_or(Duration::MAX));
     }
 
     /// Updates the probabilities of an arrival's bins. Returns the least probability and the least count.

@@ -76,7 +76,7 @@ impl Apps {
         if next == clock.now() {
             self.request_segment(id, c, &mut slot.transfer, next);
         } else {
-            s.due = next;
+            s.due = Some(next);
             clock.at(next, Event::Source(id));
         }
     }
@@ -94,8 +94,8 @@ impl Apps {
         let s = &mut self.sources[id];
         let t = &self.traffic[s.traffic];
         let Kind::Dash(dash) = &t.kind else { return };
-        (s.slot, s.leaves) = (None, Instant::FAR_FUTURE);
+        (s.slot, s.leaves) = (None, None);
         s.due = t.presence.present(s.number, clock.now() + dash.think_time.draw(&mut s.rng));
-        clock.at(s.due, Event::Source(id));
+        clock.at_any(s.due, Event::Source(id));
     }
 }

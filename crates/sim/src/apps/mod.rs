@@ -202,7 +202,7 @@ impl Apps {
         }
         if let Kind::Pages { think_time, .. } = &t.kind {
             let think = think_time.draw(&mut s.rng);
-            clock.at(t.presence.present(s.number, clock.now() + think), Event::Session(id));
+            clock.at_any(t.presence.present(s.number, clock.now() + think), Event::Session(id));
         }
     }
 }

@@ -14,10 +14,10 @@ pub struct Source {
     /// Number within the traffic.
     pub number: u32,
     pub(super) rng: Rng,
-    /// Time of its next action. Events at other times are out of date.
-    pub(super) due: Instant,
-    /// Time at which it leaves.
-    pub(super) leaves: Instant,
+    /// Time of its next action, if any. Events at other times are out of date.
+    pub(super) due: Option<Instant>,
+    /// Time at which it leaves, if it does.
+    pub(super) leaves: Option<Instant>,
     /// The slot of its flow, while it is present.
     pub slot: Option<SlotId>,
     generator: Option<Generator>,
@@ -51,14 +51,13 @@ pub enum Due {
 }
 
 impl Source {
-    pub fn new(traffic: TrafficId, number: u32, rng: Rng, due: Instant) -> Self {
-        let leaves = Instant::FAR_FUTURE;
+    pub fn new(traffic: TrafficId, number: u32, rng: Rng, due: Option<Instant>) -> Self {
         Self {
             traffic,
             number,
             rng,
             due,
-            leaves,
+            leaves: None,
             slot: None,
             generator: None,
             player: None,
@@ -72,21 +71,21 @@ impl Apps {
     /// Decides what a source does at its event.
     pub fn due(&mut self, id: SourceId, now: Instant) -> Due {
         let s = &mut self.sources[id];
-        if now == s.leaves {
+        if s.leaves == Some(now) {
             return Due::Leave;
         }
-        if now != s.due {
+        if s.due != Some(now) {
             return Due::Nothing;
         }
         match &self.traffic[s.traffic].kind {
             Kind::Pages { .. } => Due::Nothing,
             Kind::Files { .. } => Due::Transfer,
             Kind::Bulk { .. } => {
-                s.due = Instant::FAR_FUTURE;
+                s.due = None;
                 Due::OpenBulk
             }
             Kind::Dash(_) => {
-                s.due = Instant::FAR_FUTURE;
+                s.due = None;
                 s.slot.map_or(Due::BeginViewing, Due::RequestSegment)
             }
             Kind::Packets { pattern } => match s.slot {
@@ -109,11 +108,8 @@ impl Apps {
             Kind::Dash(dash) => dash.watch.as_ref().map(|watch| now + watch.draw(&mut s.rng)),
             _ => None,
         };
-        let next = absence.into_iter().chain(over).min();
-        s.leaves = next.unwrap_or(Instant::FAR_FUTURE);
-        if let Some(at) = next {
-            clock.at(at, Event::Source(id));
-        }
+        s.leaves = absence.into_iter().chain(over).min();
+        clock.at_any(s.leaves, Event::Source(id));
         (s.traffic, (s.number % t.from.count, s.number % t.to.count))
     }
 
@@ -127,8 +123,8 @@ impl Apps {
             _ => Duration::ZERO,
         };
         s.due = t.presence.present(s.number, clock.now() + pause);
-        clock.at(s.due, Event::Source(id));
-        s.leaves = Instant::FAR_FUTURE;
+        clock.at_any(s.due, Event::Source(id));
+        s.leaves = None;
         s.generator = None;
         s.slot.take()
     }
@@ -137,7 +133,7 @@ impl Apps {
     pub fn detach(&mut self, id: SourceId, slot: SlotId) {
         let s = &mut self.sources[id];
         if s.slot == Some(slot) {
-            (s.slot, s.generator, s.due) = (None, None, Instant::FAR_FUTURE);
+            (s.slot, s.generator, s.due) = (None, None, None);
         }
     }
 
@@ -149,20 +145,17 @@ impl Apps {
         if let (Some(share), Some(step)) = (rate_share, &mut step) {
             step.gap = step.gap.scaled(1.0 / share);
         }
-        (s.due, s.len) = step.map_or((Instant::FAR_FUTURE, 0), |step| (now + step.gap, step.len));
+        (s.due, s.len) = step.map_or((None, 0), |step| (Some(now + step.gap), step.len));
     }
 
     /// True if a source's next packet is due now.
     pub fn is_packet_due(&self, id: SourceId, now: Instant) -> bool {
-        self.sources[id].due == now
+        self.sources[id].due == Some(now)
     }
 
     /// Schedules a source's next packet.
     pub fn schedule_packet(&self, id: SourceId, clock: &mut Clock) {
-        let due = self.sources[id].due;
-        if due < Instant::FAR_FUTURE {
-            clock.at(due, Event::Source(id));
-        }
+        clock.at_any(self.sources[id].due, Event::Source(id));
     }
 
     /// Begins a source's next transfer: its traffic, hosts and size [bytes].
@@ -182,7 +175,8 @@ impl Apps {
         let s = &mut self.sources[id];
         let t = &self.traffic[s.traffic];
         let Kind::Files { interval, .. } = &t.kind else { return };
-        s.due = t.presence.next_arrival(last, || interval.draw(&mut s.rng));
-        clock.at(s.due, Event::Source(id));
+        let due = t.presence.next_arrival(last, || interval.draw(&mut s.rng));
+        s.due = Some(due);
+        clock.at(due, Event::Source(id));
     }
 }

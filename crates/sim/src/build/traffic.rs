@@ -173,7 +173,7 @@ pub(super) fn apps(
                 let at = Instant::ZERO + start_in(ramp, number) + start.draw(&mut rng);
                 let at = presence.present(number, at);
                 let source = add_source(number, at, rng);
-                clock.at(at, Event::Source(source));
+                clock.at_any(at, Event::Source(source));
             }
         };
         match &t.kind {
@@ -181,7 +181,7 @@ pub(super) fn apps(
                 for number in 0..p.sessions {
                     let at = presence.present(number, Instant::ZERO + start_in(p.ramp, number));
                     let session = apps.sessions.push(Session::new(id, number, rng(number)));
-                    clock.at(at, Event::Session(session));
+                    clock.at_any(at, Event::Session(session));
                 }
             }
             TrafficKind::Bulk(b) => add_sources(b.flows, b.ramp, &b.start),
@@ -191,7 +191,7 @@ pub(super) fn apps(
                 for number in 0..f.sources {
                     let mut rng = rng(number);
                     let at = Instant::ZERO + f.start.draw(&mut rng);
-                    first_transfers.push((add_source(number, at, rng), at));
+                    first_transfers.push((add_source(number, Some(at), rng), at));
                 }
             }
         }

@@ -35,7 +35,7 @@ const NARROW: u64 = 4;
 /// Width of the slots at the begin: 2^20 ns, about 1 ms.
 const WIDTH: u32 = 20;
 
-/// Time of an entry [ns].
+/// Time of an entry, as the rank of an instant [ns].
 #[inline(always)]
 pub(super) fn time_of(entry: u128) -> u64 {
     (entry >> 64) as u64
@@ -61,7 +61,7 @@ impl Agenda {
     fn insert(&mut self, time: Instant, event: u64) {
         let number = self.number & ((1 << NUMBER_BITS) - 1);
         self.number += 1;
-        self.push(u128::from(time.as_nanos()) << 64 | u128::from(number << EVENT_BITS | event));
+        self.push(u128::from(time.rank()) << 64 | u128::from(number << EVENT_BITS | event));
     }
 
     #[inline(always)]
@@ -80,7 +80,7 @@ impl Agenda {
             self.advance();
         }
         let entry = self.near.first();
-        let time = Instant::from_nanos(time_of(entry));
+        let time = Instant::from_rank(time_of(entry))?;
         if time > end || entry == MISSING {
             return None;
         }

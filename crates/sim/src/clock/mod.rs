@@ -31,6 +31,14 @@ impl Clock {
         self.agenda.at(time, event);
     }
 
+    /// Schedules an event, unless its time is never.
+    #[inline]
+    pub fn at_any(&mut self, time: Option<Instant>, event: Event) {
+        if let Some(time) = time {
+            self.at(time, event);
+        }
+    }
+
     /// Moves on to the next event; without one before `end`, to `end`.
     #[inline(always)]
     pub fn advance(&mut self, end: Instant) -> Option<Event> {

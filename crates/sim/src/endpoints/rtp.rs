@@ -2,7 +2,7 @@
 
 use bentpipe_queue::FlowId;
 use bentpipe_transport::rtp;
-use bentpipe_units::{Instant, Rate};
+use bentpipe_units::{Alarm, Instant, Rate};
 
 use crate::clock::{Clock, Event};
 use crate::ids::{IdVec, RtpConfigId, RtpId, SlotId};
@@ -19,9 +19,9 @@ pub struct RtpSession {
     paths: (Path, Path),
     /// Rate of the source without adaptation.
     nominal: Rate,
-    /// Times for which the sender's and the receiver's reports are scheduled.
-    sender_report_at: Instant,
-    receiver_report_at: Instant,
+    /// The sender's and the receiver's next reports, as scheduled.
+    sender_report: Alarm,
+    receiver_report: Alarm,
 }
 
 /// All RTP sessions.
@@ -48,8 +48,8 @@ impl RtpSessions {
             flow: NO_FLOW,
             paths,
             nominal,
-            sender_report_at: Instant::FAR_FUTURE,
-            receiver_report_at: Instant::FAR_FUTURE,
+            sender_report: Alarm::default(),
+            receiver_report: Alarm::default(),
         })
     }
 
@@ -67,7 +67,7 @@ impl RtpSessions {
         s.sender = rtp::Sender::new(&self.configs[s.config], clock.now(), s.nominal, 0);
         s.receiver = rtp::Receiver::default();
         s.flow = flow;
-        (s.sender_report_at, s.receiver_report_at) = (Instant::FAR_FUTURE, Instant::FAR_FUTURE);
+        (s.sender_report, s.receiver_report) = (Alarm::default(), Alarm::default());
         self.arm(id, clock);
     }
 
@@ -105,12 +105,12 @@ impl RtpSessions {
 
     /// Begins a scheduled sender report; false if it is out of date.
     pub fn begin_sender_report(&mut self, id: RtpId, now: Instant) -> bool {
-        begin(&mut self.sessions[id].sender_report_at, now)
+        self.sessions[id].sender_report.end(now)
     }
 
     /// Begins a scheduled receiver report; false if it is out of date.
     pub fn begin_receiver_report(&mut self, id: RtpId, now: Instant) -> bool {
-        begin(&mut self.sessions[id].receiver_report_at, now)
+        self.sessions[id].receiver_report.end(now)
     }
 
     pub fn sender_report(&mut self, id: RtpId, now: Instant) -> Option<PacketInFlight> {
@@ -132,23 +132,13 @@ impl RtpSessions {
     pub fn arm(&mut self, id: RtpId, clock: &mut Clock) {
         let s = &mut self.sessions[id];
         let at = s.sender.next_report();
-        if at < s.sender_report_at {
-            s.sender_report_at = at;
+        if s.sender_report.set(at) {
             clock.at(at, Event::SenderReport(id));
         }
         if let Some(at) = s.receiver.next_report()
-            && at < s.receiver_report_at
+            && s.receiver_report.set(at)
         {
-            s.receiver_report_at = at;
             clock.at(at, Event::ReceiverReport(id));
         }
     }
-}
-
-fn begin(scheduled: &mut Instant, now: Instant) -> bool {
-    let is_due = *scheduled == now;
-    if is_due {
-        *scheduled = Instant::FAR_FUTURE;
-    }
-    is_due
 }

@@ -2,7 +2,7 @@
 
 use bentpipe_queue::FlowId;
 use bentpipe_transport::sctp;
-use bentpipe_units::Instant;
+use bentpipe_units::{Alarm, Instant};
 
 use crate::clock::{Clock, Event};
 use crate::ids::{Id, IdVec, SctpConfigId, SctpEndId, SlotId, TraceId};
@@ -20,8 +20,8 @@ pub struct SctpEnd {
     pub path: Path,
     /// True if it sends the data.
     pub is_sender: bool,
-    /// Time for which its timer is scheduled.
-    timer_at: Instant,
+    /// Its timer, as scheduled.
+    timer: Alarm,
     /// True once the application knows that it is established.
     pub is_greeted: bool,
     /// Data sent at least once: the last TSN, and its end in the stream [bytes].
@@ -55,7 +55,7 @@ impl SctpEnds {
                 peer,
                 path,
                 is_sender,
-                timer_at: Instant::FAR_FUTURE,
+                timer: Alarm::default(),
                 is_greeted: false,
                 tsn_sent: 0,
                 stream_sent: 0,
@@ -74,7 +74,7 @@ impl SctpEnds {
         for id in both(sender) {
             let end = &mut self.ends[id];
             end.sctp = sctp::Association::listen(&self.configs[end.config]);
-            (end.flow, end.timer_at, end.is_greeted) = (flow, Instant::FAR_FUTURE, false);
+            (end.flow, end.timer, end.is_greeted) = (flow, Alarm::default(), false);
             (end.tsn_sent, end.stream_sent) = (0, 0);
         }
         self.ends[sender].trace = trace;
@@ -128,10 +128,9 @@ impl SctpEnds {
     /// Handles a scheduled timer; true if it has gone off.
     pub fn on_timer(&mut self, id: SctpEndId, clock: &mut Clock) -> bool {
         let (end, now) = (&mut self.ends[id], clock.now());
-        if end.timer_at != now {
+        if !end.timer.end(now) {
             return false;
         }
-        end.timer_at = Instant::FAR_FUTURE;
         let is_due = end.sctp.poll_timeout().is_some_and(|at| at <= now);
         if is_due {
             end.sctp.handle_timeout(&self.configs[end.config], now);
@@ -145,9 +144,8 @@ impl SctpEnds {
     pub fn arm(&mut self, id: SctpEndId, clock: &mut Clock) {
         let end = &mut self.ends[id];
         if let Some(at) = end.sctp.poll_timeout()
-            && at < end.timer_at
+            && end.timer.set(at)
         {
-            end.timer_at = at;
             clock.at(at, Event::SctpTimer(id));
         }
     }

@@ -2,7 +2,7 @@
 
 use bentpipe_queue::FlowId;
 use bentpipe_transport::tcp;
-use bentpipe_units::{Duration, Instant, Rng};
+use bentpipe_units::{Alarm, Duration, Instant, Rng};
 
 use crate::clock::{Clock, Event};
 use crate::ids::{ConnId, GatewayId, IdVec, SlotId, StreamId, TcpConfigId, TraceId};
@@ -20,9 +20,9 @@ pub struct Conn {
     /// The path there.
     path: Path,
     pub role: Role,
-    /// Times for which its timer and its pacing are scheduled.
-    timer_at: Instant,
-    pace_at: Instant,
+    /// Its timer and its pacing, as scheduled.
+    timer: Alarm,
+    pacing: Alarm,
     /// Congestion window of the peer when the latest segment from it left [bytes].
     pub peer_window: u32,
     /// Bytes acknowledged by the peer that the PEP link has been told of.
@@ -84,8 +84,8 @@ impl TcpEnds {
             peer,
             path,
             role,
-            timer_at: Instant::FAR_FUTURE,
-            pace_at: Instant::FAR_FUTURE,
+            timer: Alarm::default(),
+            pacing: Alarm::default(),
             peer_window: 0,
             consumed: 0,
             is_active: false,
@@ -117,7 +117,7 @@ impl TcpEnds {
         let c = &mut self.conns[id];
         c.tcp = tcp::Connection::listen(&self.configs[c.config]);
         (c.flow, c.trace) = (flow, trace);
-        (c.timer_at, c.pace_at) = (Instant::FAR_FUTURE, Instant::FAR_FUTURE);
+        (c.timer, c.pacing) = (Alarm::default(), Alarm::default());
         (c.peer_window, c.consumed) = (0, 0);
         (c.is_active, c.is_greeted, c.end_passed_on) = (false, false, false);
     }
@@ -161,9 +161,10 @@ impl TcpEnds {
         if !matches!(c.role, Role::Sender) || !c.tcp.is_established() {
             return false;
         }
-        if c.pace_at == Instant::FAR_FUTURE {
-            c.pace_at = clock.now() + overhead.scaled(rng.uniform());
-            clock.at(c.pace_at, Event::ConnPace(id));
+        if !c.pacing.is_set() {
+            let at = clock.now() + overhead.scaled(rng.uniform());
+            c.pacing.set(at);
+            clock.at(at, Event::ConnPace(id));
         }
         self.arm(id, clock);
         true
@@ -174,15 +175,13 @@ impl TcpEnds {
     pub fn arm(&mut self, id: ConnId, clock: &mut Clock) {
         let c = &mut self.conns[id];
         if let Some(at) = c.tcp.poll_timeout()
-            && at < c.timer_at
+            && c.timer.set(at)
         {
-            c.timer_at = at;
             clock.at(at, Event::ConnTimer(id));
         }
         if let Some(at) = c.tcp.paced_until()
-            && at < c.pace_at
+            && c.pacing.set(at)
         {
-            c.pace_at = at;
             clock.at(at, Event::ConnPace(id));
         }
     }
@@ -190,10 +189,9 @@ impl TcpEnds {
     /// Handles a scheduled timer; true if it has gone off.
     pub fn on_timer(&mut self, id: ConnId, clock: &mut Clock) -> bool {
         let (c, now) = (&mut self.conns[id], clock.now());
-        if c.timer_at != now {
+        if !c.timer.end(now) {
             return false;
         }
-        c.timer_at = Instant::FAR_FUTURE;
         let is_due = c.tcp.poll_timeout().is_some_and(|at| at <= now);
         if is_due {
             c.tcp.handle_timeout(&self.configs[c.config], now);
@@ -205,12 +203,7 @@ impl TcpEnds {
 
     /// Handles scheduled pacing; true if the connection may send.
     pub fn on_pace(&mut self, id: ConnId, now: Instant) -> bool {
-        let c = &mut self.conns[id];
-        let is_due = c.pace_at == now;
-        if is_due {
-            c.pace_at = Instant::FAR_FUTURE;
-        }
-        is_due
+        self.conns[id].pacing.end(now)
     }
 
     /// Resets a connection; false if it was closed already.

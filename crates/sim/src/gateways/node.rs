@@ -4,7 +4,7 @@ use bentpipe_gateway::{Gateway, PepBuffers};
 use bentpipe_queue::{FlowEvent, FlowId, FlowTable};
 use bentpipe_scenario::FlowKey;
 use bentpipe_transport::pep_link;
-use bentpipe_units::Instant;
+use bentpipe_units::{Alarm, Instant};
 
 use super::pep_delay::PepDelay;
 use crate::clock::{Clock, Event};
@@ -30,9 +30,9 @@ pub struct GatewayNode {
     /// The link whose capacity the regulator follows, if any.
     pub follows: Option<LinkId>,
     /// Time for which the gateway is scheduled.
-    wake_at: Instant,
+    wake: Alarm,
     /// Time for which the timer of each end is scheduled.
-    timer_at: BySide<Instant>,
+    timers: BySide<Alarm>,
     /// True while the gateway's events are handled further up the call stack.
     pub is_draining: bool,
 }
@@ -79,8 +79,8 @@ impl GatewayNode {
             paths,
             streams: IdVec::default(),
             follows,
-            wake_at: Instant::FAR_FUTURE,
-            timer_at: BySide::new(Instant::FAR_FUTURE, Instant::FAR_FUTURE),
+            wake: Alarm::default(),
+            timers: BySide::new(Alarm::default(), Alarm::default()),
             is_draining: false,
         }
     }
@@ -91,38 +91,31 @@ impl GatewayNode {
     #[inline]
     pub fn arm(&mut self, id: GatewayId, clock: &mut Clock) {
         if let Some(at) = self.gateway.wake_at()
-            && at < self.wake_at
+            && self.wake.set(at)
         {
-            self.wake_at = at;
             clock.at(at, Event::Gateway(id));
         }
     }
 
     /// Begins a wake-up; false if it is out of date.
     pub fn begin_wake(&mut self, now: Instant) -> bool {
-        let is_due = self.wake_at == now;
-        if is_due {
-            self.wake_at = Instant::FAR_FUTURE;
-        }
-        is_due
+        self.wake.end(now)
     }
 
     /// Schedules the timer of one end of the PEP link.
     pub fn arm_end(&mut self, id: GatewayId, side: Side, clock: &mut Clock) {
         if let Some(at) = self.ends[side].poll_timeout()
-            && at < self.timer_at[side]
+            && self.timers[side].set(at)
         {
-            self.timer_at[side] = at;
             clock.at(at, if side.is_far() { Event::FarPepTimer(id) } else { Event::NearPepTimer(id) });
         }
     }
 
     /// Handles the timer of one end of the PEP link; false if it is out of date.
     pub fn on_timer(&mut self, side: Side, now: Instant) -> bool {
-        if self.timer_at[side] != now {
+        if !self.timers[side].end(now) {
             return false;
         }
-        self.timer_at[side] = Instant::FAR_FUTURE;
         if self.ends[side].poll_timeout().is_some_and(|at| at <= now) {
             self.ends[side].handle_timeout(now);
         }

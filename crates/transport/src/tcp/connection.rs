@@ -103,8 +103,8 @@ pub struct Connection {
     pub(super) recover: u64,
     /// SND.MAX when the congestion window was last reduced, for whatever reason.
     pub(super) reduced: u64,
-    /// Expiry of the sender's timer.
-    pub(super) timer_at: Instant,
+    /// Expiry of the sender's timer; `None` if it is off.
+    pub(super) timer_at: Option<Instant>,
     pub(super) rto: Rto,
     pub(super) rx: Receiver,
     /// SACK state; `None` unless both ends permitted SACK.
@@ -231,7 +231,7 @@ impl Connection {
             written: 1,
             window: Window { cwnd: cfg.iw(), ssthresh: cfg.initial_ssthresh },
             algorithm: congestion::State::new(cfg.algorithm),
-            timer_at: Instant::FAR_FUTURE,
+            timer_at: None,
             rto: Rto::new(cfg),
             rx: Receiver::new(cfg),
             delivery: Delivery::new(cfg),
@@ -245,8 +245,10 @@ impl Connection {
     #[inline]
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
-        let at = self.timer_at.min(self.rx.ack_at);
-        (at != Instant::FAR_FUTURE).then_some(at)
+        match (self.timer_at, self.rx.ack_at) {
+            (Some(timer), Some(ack)) => Some(timer.min(ack)),
+            (timer, ack) => timer.or(ack),
+        }
     }
 
     /// Time of the next call of [`poll_transmit`](Self::poll_transmit) for data; `None` unless pacing alone delays it.
@@ -440,13 +442,12 @@ impl Connection {
 
     #[inline]
     pub(super) fn set_timer(&mut self, timer: Timer, at: Instant) {
-        self.timer = timer;
-        self.timer_at = at;
+        (self.timer, self.timer_at) = (timer, Some(at));
     }
 
     #[inline]
     pub(super) fn stop_timer(&mut self) {
-        self.set_timer(Timer::Off, Instant::FAR_FUTURE);
+        (self.timer, self.timer_at) = (Timer::Off, None);
     }
 
     #[inline]

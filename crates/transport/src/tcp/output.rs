@@ -366,12 +366,12 @@ impl Connection {
 
     /// Handles the timers that have expired at `now`; early calls have no effect.
     pub fn handle_timeout(&mut self, cfg: &Config, now: Instant) {
-        if now >= self.rx.ack_at {
+        if self.rx.ack_at.is_some_and(|at| now >= at) {
             // RFC 9293 section 3.8.6.3: the maximum delay of the ACK has passed.
-            self.rx.ack_at = Instant::FAR_FUTURE;
+            self.rx.ack_at = None;
             self.rx.ack_now = true;
         }
-        if now < self.timer_at {
+        if self.timer_at.is_none_or(|at| now < at) {
             return;
         }
         match self.timer {

@@ -58,8 +58,8 @@ pub(super) struct Rack {
     rtt_measured: bool,
     /// TLP.end_seq; zero if none.
     tlp_end_seq: u64,
-    /// Expiry of the retransmission timer, had another not taken its place.
-    rto_at: Instant,
+    /// Expiry of the retransmission timer, had another not taken its place; `None` if it was off.
+    rto_at: Option<Instant>,
     /// Time of the last window reduction.
     reduced_at: Instant,
     /// State before a timeout, until it is known whether the timeout was spurious.
@@ -85,7 +85,7 @@ impl Default for Rack {
             tlp_is_retrans: false,
             rtt_measured: false,
             tlp_end_seq: 0,
-            rto_at: Instant::FAR_FUTURE,
+            rto_at: None,
             reduced_at: Instant::ZERO,
             saved: None,
         }
@@ -546,7 +546,7 @@ impl Connection {
     }
 
     /// Expiry of the retransmission timer, also while another timer runs in its place.
-    fn rto_at(&mut self) -> Instant {
+    fn rto_at(&mut self) -> Option<Instant> {
         let (timer, at) = (self.timer, self.timer_at);
         match self.rack() {
             Some(rack) if timer != Timer::Retransmission => rack.rto_at,
@@ -570,7 +570,8 @@ impl Connection {
         // TLP_calc_PTO().
         let delay = if rack.segments.is_single() { MAX_ACK_DELAY } else { Duration::ZERO };
         let pto = srtt.times(2) + delay;
-        self.set_timer(Timer::Probe, (now + pto).min(rto_at).max(now + MIN_TIMER));
+        let probe = rto_at.map_or(now + pto, |rto| rto.min(now + pto));
+        self.set_timer(Timer::Probe, probe.max(now + MIN_TIMER));
     }
 
     /// Handles the expiry of the probe timer, RFC 8985 section 7.3.

@@ -18,8 +18,8 @@ pub(super) struct Receiver {
     pub(super) unread: u64,
     /// RCV.NXT in the last segment sent; Last.ACK.sent of RFC 7323 section 4.3.
     last_ack_sent: u64,
-    /// Latest time of a delayed ACK.
-    pub(super) ack_at: Instant,
+    /// Latest time of a delayed ACK; `None` if none is due.
+    pub(super) ack_at: Option<Instant>,
     /// Position of the peer's FIN; `None` if unknown.
     pub(super) fin_at: Option<NonZeroU64>,
     /// Data received out of order, above `next`.
@@ -48,7 +48,6 @@ const MAX_FIELD: u64 = 65_535;
 impl Receiver {
     pub(super) fn new(cfg: &Config) -> Self {
         Self {
-            ack_at: Instant::FAR_FUTURE,
             offered: cfg.initial_receive_window.unwrap_or(u32::MAX),
             limit: u32::MAX,
             // RFC 7323 section 2.3: no scaling unless both ends offered it.
@@ -99,7 +98,7 @@ impl Receiver {
 
     /// Cancels all pending ACKs.
     pub(super) fn stop(&mut self) {
-        self.ack_at = Instant::FAR_FUTURE;
+        self.ack_at = None;
         self.ack_now = false;
         self.may_update_window = false;
     }
@@ -171,9 +170,7 @@ impl Receiver {
     }
 
     fn delay_ack(&mut self, now: Instant, delay: Duration) {
-        if self.ack_at == Instant::FAR_FUTURE {
-            self.ack_at = now + delay;
-        }
+        self.ack_at.get_or_insert(now + delay);
     }
 
     /// Processes the FIN, which is next in order.
@@ -268,7 +265,7 @@ impl Receiver {
         }
         self.last_ack_sent = self.next;
         self.ack_now = false;
-        self.ack_at = Instant::FAR_FUTURE;
+        self.ack_at = None;
         self.known_window() as u32
     }
 }

@@ -31,8 +31,8 @@ pub(in crate::tcp) struct Cubic {
     cwnd_prior: f64,
     /// Fraction of a byte of cwnd carried to the next ACK [bytes].
     fraction: f64,
-    /// Start of this stage of congestion avoidance; far in the future before its first ACK.
-    epoch: Instant,
+    /// Start of this stage of congestion avoidance; `None` before its first ACK.
+    epoch: Option<Instant>,
     /// Time of the last ACK.
     last: Instant,
     /// The next stage follows slow start.
@@ -47,7 +47,7 @@ impl Default for Cubic {
             w_est: 0.0,
             cwnd_prior: 0.0,
             fraction: 0.0,
-            epoch: Instant::FAR_FUTURE,
+            epoch: None,
             last: Instant::ZERO,
             slow: true,
         }
@@ -55,8 +55,8 @@ impl Default for Cubic {
 }
 
 impl Cubic {
-    fn begin(&mut self, cwnd: f64, now: Instant) {
-        self.epoch = now;
+    /// Begins a stage; returns its start.
+    fn begin(&mut self, cwnd: f64, now: Instant) -> Instant {
         self.last = now;
         self.w_est = cwnd;
         if self.slow || self.w_max <= cwnd {
@@ -69,6 +69,7 @@ impl Cubic {
             self.k = libm::cbrt((self.w_max - cwnd) / C);
         }
         self.slow = false;
+        now
     }
 
     /// RFC 9438 eq. (1).
@@ -84,18 +85,17 @@ impl Control for Cubic {
             // RFC 5681 eq. (2).
             window.cwnd = window.cwnd.saturating_add(ack.slow_start);
             self.slow = true;
-            self.epoch = Instant::FAR_FUTURE;
+            self.epoch = None;
             self.fraction = 0.0;
             return;
         }
         let segment = smss as f64;
         let cwnd = (window.cwnd as f64 + self.fraction) / segment;
-        if self.epoch == Instant::FAR_FUTURE {
-            self.begin(cwnd, now);
-        }
-        self.epoch += (now - self.last).saturating_sub(ack.rtt);
+        let mut epoch = self.epoch.unwrap_or_else(|| self.begin(cwnd, now));
+        epoch += (now - self.last).saturating_sub(ack.rtt);
+        self.epoch = Some(epoch);
         self.last = now;
-        let t = (now - self.epoch).as_secs_f64();
+        let t = (now - epoch).as_secs_f64();
         // RFC 9438 section 4.3, eq. (4): alpha is 1 once W_est has reached the window before the reduction.
         let alpha = if self.w_est < self.cwnd_prior { ALPHA } else { 1.0 };
         self.w_est += alpha * (ack.bytes as f64 / segment) / cwnd;
@@ -121,7 +121,7 @@ impl Control for Cubic {
         // RFC 9438 section 4.6.
         window.ssthresh = ((flight as f64 * BETA) as u64).max(2 * smss);
         self.slow = false;
-        self.epoch = Instant::FAR_FUTURE;
+        self.epoch = None;
         self.fraction = 0.0;
     }
 }

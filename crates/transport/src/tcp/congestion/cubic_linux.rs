@@ -33,8 +33,8 @@ pub(in crate::tcp) struct CubicLinux {
     origin: u64,
     /// `bic_K` [s].
     k: f64,
-    /// `epoch_start`; far in the future before the first ACK of a stage.
-    epoch: Instant,
+    /// `epoch_start`; `None` before the first ACK of a stage.
+    epoch: Option<Instant>,
     /// `cnt`.
     count: u64,
     /// `tcp_cwnd`: Reno window.
@@ -59,7 +59,7 @@ impl Default for CubicLinux {
             w_max: 0,
             origin: 0,
             k: 0.0,
-            epoch: Instant::FAR_FUTURE,
+            epoch: None,
             count: 0,
             reno: 0,
             reno_acked: 0,
@@ -81,14 +81,14 @@ impl CubicLinux {
         }
         self.last_cwnd = cwnd;
         self.last_at = now;
-        if self.epoch == Instant::FAR_FUTURE {
-            self.epoch = now;
+        let epoch = *self.epoch.get_or_insert_with(|| {
             self.reno_acked = acked;
             self.reno = cwnd;
             self.k = libm::cbrt(self.w_max.saturating_sub(cwnd) as f64 / C);
             self.origin = self.w_max.max(cwnd);
-        }
-        let x = (now - self.epoch + self.min_rtt).as_secs_f64() - self.k;
+            now
+        });
+        let x = (now - epoch + self.min_rtt).as_secs_f64() - self.k;
         let part = C * x * x * x;
         let target = if x < 0.0 {
             self.origin.saturating_sub(-part as u64)
@@ -124,9 +124,9 @@ impl Control for CubicLinux {
                 return;
             }
         }
-        if self.epoch != Instant::FAR_FUTURE {
+        if let Some(epoch) = &mut self.epoch {
             // CA_EVENT_TX_START: idle time is not counted.
-            self.epoch += (now - self.last_ack).saturating_sub(ack.rtt);
+            *epoch += (now - self.last_ack).saturating_sub(ack.rtt);
         }
         self.last_ack = now;
         if !ack.rtt.is_zero() {
@@ -148,7 +148,7 @@ impl Control for CubicLinux {
         let cwnd = window.cwnd / smss;
         self.w_max = if cwnd < self.w_max { cwnd * (1024 + BETA) / 2048 } else { cwnd };
         window.ssthresh = (cwnd * BETA / 1024).max(2) * smss;
-        self.epoch = Instant::FAR_FUTURE;
+        self.epoch = None;
         self.acked = 0;
     }
 
