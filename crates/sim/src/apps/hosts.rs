@@ -4,7 +4,7 @@ use bentpipe_transport::sctp;
 use bentpipe_units::Instant;
 
 use super::dash::serve_segments;
-use super::{Apps, Kind, Loading, Page};
+use super::{Apps, Kind, Loading};
 use crate::clock::Clock;
 use crate::endpoints::sctp::SctpEnd;
 use crate::endpoints::tcp::Conn;
@@ -25,13 +25,13 @@ impl Apps {
                 c.tcp.read(n);
                 transfer.request_bytes += n;
                 while transfer.request_bytes >= (transfer.answered + 1) * request_size
-                    && transfer.objects > 0
+                    && transfer.objects != Some(0)
                     && transfer.size > 0
                 {
                     transfer.answered += 1;
                     transfer.answered_at = now;
                     c.tcp.write(transfer.size);
-                    if transfer.objects == 1 {
+                    if transfer.objects == Some(1) {
                         c.tcp.close();
                         break;
                     }
@@ -96,11 +96,12 @@ impl Apps {
                 c.tcp.write(request_size);
             } else if slot.phase == Phase::Live && is_complete {
                 self.sessions[session].page.end_step(transfer, clock.now());
-                let has_more = if transfer.objects == Page::UNTIL_CLOSED {
-                    self.next_object(session, clock)
-                } else {
-                    transfer.objects -= 1;
-                    transfer.objects > 0
+                let has_more = match &mut transfer.objects {
+                    None => self.next_object(session, clock),
+                    Some(left) => {
+                        *left -= 1;
+                        *left > 0
+                    }
                 };
                 if has_more {
                     slot.transfer.received = 0;

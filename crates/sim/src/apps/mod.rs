@@ -81,13 +81,8 @@ pub struct Page {
     /// The server and the user, each numbered within its group.
     pub hosts: (u32, u32),
     pub connections: u32,
-    /// Objects on each connection, or [`Page::UNTIL_CLOSED`].
-    pub objects: u32,
-}
-
-impl Page {
-    /// Objects until the client closes the connection.
-    pub const UNTIL_CLOSED: u32 = u32::MAX;
+    /// Objects on each connection; `None`: until the client closes it.
+    pub objects: Option<u32>,
 }
 
 /// All applications of a run.
@@ -141,7 +136,7 @@ impl Apps {
         let page = s.pages - 1;
         let hosts = (s.number.wrapping_add(page) % t.from.count, s.number % t.to.count);
         // Over HTTP/1.1 a server cannot know which object is a connection's last: the client closes.
-        let objects = if loading == Loading::Http1 { Page::UNTIL_CLOSED } else { objects };
+        let objects = (loading != Loading::Http1).then_some(objects);
         Some(Page { traffic: s.traffic, hosts, connections, objects })
     }
 

@@ -161,8 +161,8 @@ pub struct FlowSlot {
 /// State of the applications at the two ends of a flow.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Transfer {
-    /// Objects left, the current one included.
-    pub objects: u32,
+    /// Objects left, the current one included; `None`: until the client closes the connection.
+    pub objects: Option<u32>,
     /// Size of the current object [bytes].
     pub size: u64,
     /// Bytes of it received.
@@ -179,7 +179,7 @@ impl FlowSlot {
     pub fn begin(&mut self, flow: FlowId, hosts: (u32, u32)) {
         (self.flow, self.hosts) = (flow, hosts);
         (self.phase, self.has_failed) = (Phase::Live, false);
-        self.transfer = Transfer { objects: 1, ..Transfer::default() };
+        self.transfer = Transfer { objects: Some(1), ..Transfer::default() };
         self.last_drop = None;
         self.departures.clear();
         self.units.clear();
