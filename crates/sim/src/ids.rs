@@ -11,7 +11,7 @@ id_types! {
     /// An SCTP packet.
     pub SctpPacketId,
     /// One direction of a link.
-    pub LinkId,
+    pub LinkDirectionId,
     /// A delay line.
     pub LineId,
     /// A gateway with its terminal.

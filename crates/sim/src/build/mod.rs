@@ -18,8 +18,8 @@ use crate::endpoints::Endpoints;
 use crate::endpoints::tcp::TcpEnds;
 use crate::engine::{Engine, Loads};
 use crate::gateways::GatewayNode;
-use crate::ids::{GatewayId, Id, IdVec, LinkId};
-use crate::network::{Hop, Link, Network, Path};
+use crate::ids::{GatewayId, Id, IdVec, LinkDirectionId};
+use crate::network::{Hop, LinkDirection, Network, Path};
 use crate::record::observe::members;
 use crate::record::trace::Tracer;
 use crate::record::{PlaceKind, Record, Recorder, Setup};
@@ -66,7 +66,7 @@ struct Builder<'a, 'b> {
     seed: u64,
     make_aqm: Option<MakeAqm<'b>>,
     /// The first direction of each scenario link; each of its members takes two places, forward and reverse.
-    first_links: Vec<LinkId>,
+    first_links: Vec<LinkDirectionId>,
     network: Network,
 }
 
@@ -92,7 +92,7 @@ impl Builder<'_, '_> {
                             .any(|gateway| (gateway.link.0, gateway.link_forward) == (number, is_forward));
                     let bottleneck =
                         if is_carrier { Bottleneck::Carrier } else { Bottleneck::Link(number as u32) };
-                    let mut link = Link::new(names.direction, bottleneck, engine, terminals, line);
+                    let mut link = LinkDirection::new(names.direction, bottleneck, engine, terminals, line);
                     link.has_flow_scheduler =
                         direction.queue.as_ref().is_some_and(|queue| queue.scheduler.tells_flows_apart());
                     self.network.links.push(link);
@@ -155,13 +155,16 @@ impl Builder<'_, '_> {
     }
 
     /// The two directions of a scenario link's first member, as seen by a path that takes it forward or not.
-    fn directions(&self, link: LinkIndex, is_forward: bool) -> (LinkId, LinkId) {
+    fn directions(&self, link: LinkIndex, is_forward: bool) -> (LinkDirectionId, LinkDirectionId) {
         let base = self.first_links[link.0].index();
-        (LinkId::new(base + u32::from(!is_forward)), LinkId::new(base + u32::from(is_forward)))
+        (
+            LinkDirectionId::new(base + u32::from(!is_forward)),
+            LinkDirectionId::new(base + u32::from(is_forward)),
+        )
     }
 
     /// A path of a single link.
-    fn one_link(&mut self, link: LinkId) -> Path {
+    fn one_link(&mut self, link: LinkDirectionId) -> Path {
         let line = self.network.links[link].line;
         self.network.paths.add([Hop::Link { link, line }])
     }

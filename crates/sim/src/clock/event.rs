@@ -1,6 +1,8 @@
 //! Events of the agenda.
 
-use crate::ids::{ConnId, GatewayId, Id, LineId, LinkId, PacketId, RtpId, SctpEndId, SessionId, SourceId};
+use crate::ids::{
+    ConnId, GatewayId, Id, LineId, LinkDirectionId, PacketId, RtpId, SctpEndId, SessionId, SourceId,
+};
 
 /// An event of one component.
 // One variant for each kind, so that packing and unpacking need no branch.
@@ -11,11 +13,11 @@ pub enum Event {
     /// A packet of a link that does not keep order arrives.
     Packet(PacketId),
     /// A link's sender is free.
-    LinkFree(LinkId),
+    LinkFree(LinkDirectionId),
     /// A link's queue wants to be woken.
-    QueueWake(LinkId),
+    QueueWake(LinkDirectionId),
     /// A link's capacity changes.
-    Capacity(LinkId),
+    Capacity(LinkDirectionId),
     /// A TCP connection's timer.
     ConnTimer(ConnId),
     /// A TCP connection's pacing lets the next segment go.

@@ -11,7 +11,7 @@ use bentpipe_units::{Duration, Instant};
 use super::UnitsInFlight;
 use crate::bottleneck::Bottleneck;
 use crate::ids::{
-    ConnId, GatewayId, Id, IdRange, LineId, LinkId, RtpId, SctpEndId, SessionId, SourceId, StreamId,
+    ConnId, GatewayId, Id, IdRange, LineId, LinkDirectionId, RtpId, SctpEndId, SessionId, SourceId, StreamId,
     TrafficId,
 };
 use crate::network::Path;
@@ -40,7 +40,7 @@ pub enum Step {
 #[derive(Clone, Copy, Debug)]
 pub struct LinkStep {
     /// The forward direction of the group's first link; each link takes two places, forward and reverse.
-    pub base: LinkId,
+    pub base: LinkDirectionId,
     pub member: Member,
     pub is_reverse: bool,
     /// The slot's own delay line that it uses, if any: an index of [`FlowSlot::own_lines`], and which of the two.
@@ -58,13 +58,13 @@ pub enum Direction {
 
 impl LinkStep {
     /// The link between two hosts, each numbered within its group.
-    pub fn link(&self, from: u32, to: u32) -> LinkId {
+    pub fn link(&self, from: u32, to: u32) -> LinkDirectionId {
         let member = match self.member {
             Member::One => 0,
             Member::From => from,
             Member::To => to,
         };
-        LinkId::new(self.base.index() + 2 * member + u32::from(self.is_reverse))
+        LinkDirectionId::new(self.base.index() + 2 * member + u32::from(self.is_reverse))
     }
 }
 
@@ -79,7 +79,7 @@ pub struct LegLayout {
 #[derive(Clone, Copy, Debug)]
 pub struct OwnDelay {
     /// The directions whose delays apply: with the data, and against it.
-    pub links: (LinkId, LinkId),
+    pub links: (LinkDirectionId, LinkDirectionId),
     /// True if one draw holds in both directions.
     pub is_shared: bool,
 }
@@ -115,7 +115,7 @@ pub enum Owner {
 /// A place with a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
-    Link(LinkId),
+    Link(LinkDirectionId),
     Gateway(GatewayId),
 }
 

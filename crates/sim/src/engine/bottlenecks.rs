@@ -8,7 +8,7 @@ use super::Engine;
 use crate::bottleneck::Bottleneck;
 use crate::endpoints::tcp::Role;
 use crate::endpoints::{Departures, FlowSlot, Phase, Place};
-use crate::ids::{ConnId, GatewayId, Id, IdVec, LinkId, StreamId};
+use crate::ids::{ConnId, GatewayId, Id, IdVec, LinkDirectionId, StreamId};
 use crate::network::Hop;
 use crate::side::Side;
 
@@ -25,7 +25,7 @@ const INTERVAL: Duration = Duration::from_secs(1);
 /// Loads of all places.
 pub struct Loads {
     at: Instant,
-    links: IdVec<LinkId, Load>,
+    links: IdVec<LinkDirectionId, Load>,
     gateways: IdVec<GatewayId, Load>,
 }
 

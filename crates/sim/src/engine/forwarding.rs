@@ -8,7 +8,7 @@ use bentpipe_units::Instant;
 use super::Engine;
 use crate::bottleneck::Bottleneck;
 use crate::endpoints::Place;
-use crate::ids::{ConnId, Id, LineId, LinkId, PacketId, SlotId};
+use crate::ids::{ConnId, Id, LineId, LinkDirectionId, PacketId, SlotId};
 use crate::network::{Body, Crossing, Entry, Hop, PacketInFlight};
 use crate::record::{LOSS, RETRANSMISSION_LIMIT};
 
@@ -44,7 +44,7 @@ impl Engine {
 
     // ----- links ---------------------------------------------------------------------------------------------
 
-    fn enter_link(&mut self, id: PacketId, link: LinkId, line: LineId) {
+    fn enter_link(&mut self, id: PacketId, link: LinkDirectionId, line: LineId) {
         match self.network.enter(id, link, self.clock.now()) {
             Entry::Lost => self.lose(id, link, LOSS),
             Entry::Sent(sent) => self.propagate(id, link, line, sent),
@@ -59,14 +59,14 @@ impl Engine {
         }
     }
 
-    fn enqueue(&mut self, pkt: Packet, link: LinkId) {
+    fn enqueue(&mut self, pkt: Packet, link: LinkDirectionId) {
         if self.network.enqueue(pkt, link, self.clock.now()) {
             self.serve_link(link);
         }
     }
 
     /// A link sends its next packet.
-    pub(super) fn serve_link(&mut self, link: LinkId) {
+    pub(super) fn serve_link(&mut self, link: LinkDirectionId) {
         let (slots, traffic) = (&self.endpoints.slots, &self.apps.traffic);
         let terminal = |slot: SlotId, (first, count): (u32, u32)| {
             let (slot, t) = (&slots[slot], &traffic[slots[slot].traffic]);
@@ -97,7 +97,7 @@ impl Engine {
     }
 
     /// The AQM of a link's queue acts on packets that it holds back.
-    pub(super) fn wake_queue(&mut self, link: LinkId) {
+    pub(super) fn wake_queue(&mut self, link: LinkDirectionId) {
         let now = self.clock.now();
         if !self.network.links[link].engine.wake(now) {
             return;
@@ -114,7 +114,7 @@ impl Engine {
     }
 
     /// The capacity of a link changes: the gateways that follow it set their rate.
-    pub(super) fn update_capacity(&mut self, link: LinkId) {
+    pub(super) fn update_capacity(&mut self, link: LinkDirectionId) {
         let Some(rate) = self.network.update_capacity(link, &mut self.clock) else { return };
         for id in self.gateways.ids() {
             let node = &mut self.gateways[id];
@@ -126,7 +126,7 @@ impl Engine {
     }
 
     #[inline(always)]
-    fn propagate(&mut self, id: PacketId, link: LinkId, line: LineId, sent: Instant) {
+    fn propagate(&mut self, id: PacketId, link: LinkDirectionId, line: LineId, sent: Instant) {
         match self.network.propagate(id, link, line, sent, &mut self.clock) {
             Crossing::Passed => {}
             Crossing::Observed(interface) => self.observe(interface, id, false),
@@ -143,7 +143,7 @@ impl Engine {
 
     /// A link layer gives up a packet.
     #[inline(never)]
-    fn lose_at_sender(&mut self, id: PacketId, link: LinkId) {
+    fn lose_at_sender(&mut self, id: PacketId, link: LinkDirectionId) {
         if let Some(interface) = self.network.count_lost_by_sender(link) {
             self.observe(interface, id, true);
         }
@@ -151,7 +151,7 @@ impl Engine {
     }
 
     /// A link loses a packet, for one of [`REASONS`](crate::record::REASONS).
-    fn lose(&mut self, id: PacketId, link: LinkId, reason: u8) {
+    fn lose(&mut self, id: PacketId, link: LinkDirectionId, reason: u8) {
         let PacketInFlight { flow, len, .. } = self.network.packets[id];
         self.note_drop(id, Bottleneck::Loss);
         self.record.recorder.lost(self.clock.now(), link, flow, len, reason);
@@ -160,14 +160,14 @@ impl Engine {
 
     /// Drops the packets that a link's queue has discarded.
     #[inline]
-    fn drop_discarded(&mut self, link: LinkId) {
+    fn drop_discarded(&mut self, link: LinkDirectionId) {
         if !self.network.discarded.is_empty() {
             self.drop_all_discarded(link);
         }
     }
 
     #[inline(never)]
-    fn drop_all_discarded(&mut self, link: LinkId) {
+    fn drop_all_discarded(&mut self, link: LinkDirectionId) {
         let mut discarded = self.network.discarded.take();
         for (pkt, reason) in discarded.drain(..) {
             self.record.recorder.dropped_at_link(self.clock.now(), link, &pkt, reason);

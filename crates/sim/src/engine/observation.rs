@@ -4,7 +4,7 @@ use bentpipe_scenario::Scenario;
 
 use super::Engine;
 use crate::endpoints::Step;
-use crate::ids::{ConnId, Id, InterfaceId, LinkId, PacketId, SlotId};
+use crate::ids::{ConnId, Id, InterfaceId, LinkDirectionId, PacketId, SlotId};
 use crate::network::{Body, Hop};
 use crate::record::observe::{Ends, Observation, Packet, Watch, interfaces};
 use crate::record::trace::Tracer;
@@ -17,8 +17,11 @@ impl Engine {
     pub fn watch(&mut self, scenario: &Scenario, watch: &Watch) -> Result<(), String> {
         self.record.tracer = Tracer::new(&watch.flows);
         for (number, interface) in (0..).zip(&interfaces(scenario, &watch.links)?) {
-            let link = LinkId::new(interface.link);
-            if interface.outbound && !self.is_used(link) && !self.is_used(LinkId::new(interface.link + 1)) {
+            let link = LinkDirectionId::new(interface.link);
+            if interface.outbound
+                && !self.is_used(link)
+                && !self.is_used(LinkDirectionId::new(interface.link + 1))
+            {
                 return Err(format!(
                     "link {}: no packet is ever on it: either no traffic takes it, or it has no rate, delay, loss or \
                      queue, and is passed as if it were not there",
@@ -31,7 +34,7 @@ impl Engine {
     }
 
     /// True if any path takes a link.
-    fn is_used(&self, link: LinkId) -> bool {
+    fn is_used(&self, link: LinkDirectionId) -> bool {
         let paths = self.gateways.iter().flat_map(|node| node.paths.iter());
         let mut hops = paths.flat_map(|path| self.network.paths.hops(*path));
         let is_used_by = |step: &Step, from: u32, to: u32| match step {

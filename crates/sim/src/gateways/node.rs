@@ -8,7 +8,7 @@ use bentpipe_units::{Alarm, Instant};
 
 use super::pep_delay::PepDelay;
 use crate::clock::{Clock, Event};
-use crate::ids::{ConnId, GatewayId, Id, IdVec, LinkId, SlotId, StreamId};
+use crate::ids::{ConnId, GatewayId, Id, IdVec, LinkDirectionId, SlotId, StreamId};
 use crate::network::Path;
 use crate::side::{BySide, Side};
 
@@ -28,7 +28,7 @@ pub struct GatewayNode {
     pub paths: BySide<Path>,
     pub streams: IdVec<StreamId, SplitStream>,
     /// The link whose capacity the regulator follows, if any.
-    pub follows: Option<LinkId>,
+    pub follows: Option<LinkDirectionId>,
     /// Time for which the gateway is scheduled.
     wake: Alarm,
     /// Time for which the timer of each end is scheduled.
@@ -65,7 +65,7 @@ impl GatewayNode {
         flow_key: FlowKey,
         config: pep_link::Config,
         paths: BySide<Path>,
-        follows: Option<LinkId>,
+        follows: Option<LinkDirectionId>,
     ) -> Self {
         let end = || pep_link::Endpoint::new(config.clone());
         Self {

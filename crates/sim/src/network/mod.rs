@@ -12,13 +12,13 @@ use bentpipe_units::{Instant, Rate};
 
 use crate::bottleneck::Bottleneck;
 use crate::clock::{Clock, Event};
-use crate::ids::{Id, IdVec, InterfaceId, LineId, LinkId, PacketId, SlotId};
+use crate::ids::{Id, IdVec, InterfaceId, LineId, LinkDirectionId, PacketId, SlotId};
 
 pub use packet::{Body, NO_FLOW, PacketInFlight, Packets};
 pub use path::{Hop, Path, Paths};
 
 /// One direction of a link, with its counters.
-pub struct Link {
+pub struct LinkDirection {
     pub name: String,
     /// The resource that it is to the flows that it limits.
     pub bottleneck: Bottleneck,
@@ -48,7 +48,7 @@ pub struct LinkCounters {
     pub arrived: u64,
 }
 
-impl Link {
+impl LinkDirection {
     pub fn new(
         name: String,
         bottleneck: Bottleneck,
@@ -131,7 +131,7 @@ impl Discarded {
 #[derive(Default)]
 pub struct Network {
     pub packets: Packets,
-    pub links: IdVec<LinkId, Link>,
+    pub links: IdVec<LinkDirectionId, LinkDirection>,
     pub lines: IdVec<LineId, DelayLine<PacketId>>,
     pub paths: Paths,
     pub discarded: Discarded,
@@ -202,7 +202,7 @@ impl Network {
 
     /// A packet enters a link.
     #[inline(always)]
-    pub fn enter(&mut self, id: PacketId, link: LinkId, now: Instant) -> Entry {
+    pub fn enter(&mut self, id: PacketId, link: LinkDirectionId, now: Instant) -> Entry {
         let (packet, engine) = (&self.packets[id], &mut self.links[link].engine);
         if engine.loses_on_arrival(packet.len, || packet.body.has_payload(), now) {
             let counters = &mut self.links[link].counters;
@@ -218,13 +218,13 @@ impl Network {
 
     /// Offers a packet to the AQM of a link's queue; true if it may enter the queue now.
     #[inline]
-    pub fn offer(&mut self, pkt: &mut Packet, link: LinkId, now: Instant) -> bool {
+    pub fn offer(&mut self, pkt: &mut Packet, link: LinkDirectionId, now: Instant) -> bool {
         self.links[link].engine.offer(pkt, now, &mut self.discarded)
     }
 
     /// Puts a packet in a link's queue; true if the link is free to send.
     #[inline]
-    pub fn enqueue(&mut self, pkt: Packet, link: LinkId, now: Instant) -> bool {
+    pub fn enqueue(&mut self, pkt: Packet, link: LinkDirectionId, now: Instant) -> bool {
         self.write_mark(&pkt);
         self.links[link].engine.enqueue(pkt, now, &mut self.discarded)
     }
@@ -234,12 +234,12 @@ impl Network {
     #[inline(always)]
     pub fn serve(
         &mut self,
-        link: LinkId,
+        link: LinkDirectionId,
         clock: &mut Clock,
         terminal: impl FnOnce(SlotId, (u32, u32)) -> Option<u32>,
     ) -> Service {
         let Self { packets, links, discarded, .. } = self;
-        let Link { engine, terminals, .. } = &mut links[link];
+        let LinkDirection { engine, terminals, .. } = &mut links[link];
         let terminal = |pkt: &Packet| match packets[PacketId::new(pkt.handle)].slot {
             Some(slot) if terminals.1 > 0 => terminal(slot, *terminals),
             _ => None,
@@ -261,7 +261,7 @@ impl Network {
     pub fn propagate(
         &mut self,
         id: PacketId,
-        link: LinkId,
+        link: LinkDirectionId,
         line: LineId,
         mut sent: Instant,
         clock: &mut Clock,
@@ -291,7 +291,7 @@ impl Network {
 
     /// Applies the channel to a packet; `None` if it is lost.
     #[inline(never)]
-    fn apply_channel(&mut self, id: PacketId, link: LinkId, sent: Instant) -> Option<Instant> {
+    fn apply_channel(&mut self, id: PacketId, link: LinkDirectionId, sent: Instant) -> Option<Instant> {
         let (packet, l) = (&self.packets[id], &mut self.links[link]);
         let fate = l.engine.apply_channel(packet.len, packet.body.has_payload(), sent).ok();
         l.counters.lost += u64::from(fate.is_none());
@@ -299,7 +299,7 @@ impl Network {
     }
 
     /// Counts a packet that the link layer gave up; returns the interface at which it is observed.
-    pub fn count_lost_by_sender(&mut self, link: LinkId) -> Option<InterfaceId> {
+    pub fn count_lost_by_sender(&mut self, link: LinkDirectionId) -> Option<InterfaceId> {
         let link = &mut self.links[link];
         link.counters.sent += 1;
         link.counters.lost += 1;
@@ -309,14 +309,14 @@ impl Network {
 
     /// Schedules a link's queue.
     #[inline]
-    pub fn arm(&mut self, link: LinkId, clock: &mut Clock) {
+    pub fn arm(&mut self, link: LinkDirectionId, clock: &mut Clock) {
         if let Some(at) = self.links[link].engine.next_wake() {
             clock.at(at, Event::QueueWake(link));
         }
     }
 
     /// Updates the capacity of a link; returns it if it has changed.
-    pub fn update_capacity(&mut self, link: LinkId, clock: &mut Clock) -> Option<Rate> {
+    pub fn update_capacity(&mut self, link: LinkDirectionId, clock: &mut Clock) -> Option<Rate> {
         let (rate, next) = self.links[link].engine.update_capacity(clock.now())?;
         if let Some(next) = next {
             clock.at(next, Event::Capacity(link));

@@ -1,12 +1,12 @@
 //! Paths: the hops of packets.
 
-use crate::ids::{GatewayId, LineId, LinkId};
+use crate::ids::{GatewayId, LineId, LinkDirectionId};
 
 /// One hop of a path.
 #[derive(Clone, Copy, Debug)]
 pub enum Hop {
     /// Over a link, on one of its delay lines.
-    Link { link: LinkId, line: LineId },
+    Link { link: LinkDirectionId, line: LineId },
     /// Into a gateway from the internet: through it, or, if it splits the flow, to its end of the connection.
     Gateway { gateway: GatewayId, splits: bool },
 }

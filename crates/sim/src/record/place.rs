@@ -5,8 +5,8 @@ use bentpipe_queue::Queue;
 use bentpipe_units::Instant;
 
 use crate::gateways::GatewayNode;
-use crate::ids::{GatewayId, IdVec, LinkId};
-use crate::network::Link;
+use crate::ids::{GatewayId, IdVec, LinkDirectionId};
+use crate::network::LinkDirection;
 
 /// Series of a link's queue.
 const LINK_SERIES: [&str; 6] = [
@@ -25,7 +25,7 @@ const CAPACITY: &str = "capacity";
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PlaceKind {
     Gateway(GatewayId),
-    Link(LinkId),
+    Link(LinkDirectionId),
 }
 
 /// Records of a place.
@@ -62,7 +62,7 @@ impl PlaceKind {
     /// The queues of the place; `None` for a link without a queue.
     fn queues<'a>(
         self,
-        links: &'a IdVec<LinkId, Link>,
+        links: &'a IdVec<LinkDirectionId, LinkDirection>,
         gateways: &'a IdVec<GatewayId, GatewayNode>,
     ) -> Option<Queues<'a>> {
         match self {
@@ -81,7 +81,7 @@ impl PlaceKind {
     /// Names of its series, AQM and scheduler state included; `None` for a link without a queue.
     pub(super) fn series(
         self,
-        links: &IdVec<LinkId, Link>,
+        links: &IdVec<LinkDirectionId, LinkDirection>,
         gateways: &IdVec<GatewayId, GatewayNode>,
     ) -> Option<(Vec<String>, bool)> {
         let queues = self.queues(links, gateways)?;
@@ -115,7 +115,7 @@ impl Place {
     pub(super) fn begin(
         &mut self,
         now: Instant,
-        links: &IdVec<LinkId, Link>,
+        links: &IdVec<LinkDirectionId, LinkDirection>,
         gateways: &IdVec<GatewayId, GatewayNode>,
     ) {
         if let Some(queues) = self.kind.queues(links, gateways) {
@@ -127,7 +127,7 @@ impl Place {
     pub(super) fn sample(
         &mut self,
         now: Instant,
-        links: &IdVec<LinkId, Link>,
+        links: &IdVec<LinkDirectionId, LinkDirection>,
         gateways: &IdVec<GatewayId, GatewayNode>,
         mut put: impl FnMut(usize, f64),
     ) {
@@ -170,7 +170,7 @@ impl Place {
     pub(super) fn summary(
         &self,
         now: Instant,
-        links: &IdVec<LinkId, Link>,
+        links: &IdVec<LinkDirectionId, LinkDirection>,
         gateways: &IdVec<GatewayId, GatewayNode>,
     ) -> Option<Summary> {
         self.meter.summary(&self.kind.queues(links, gateways)?.snapshot(now), now)

@@ -17,8 +17,8 @@ use super::voice::Call;
 use super::{Series, Summary};
 use crate::bottleneck::Bottleneck;
 use crate::gateways::GatewayNode;
-use crate::ids::{CallId, GatewayId, Id, IdVec, LinkId, PlaceId, TrafficId, ViewingId};
-use crate::network::Link;
+use crate::ids::{CallId, GatewayId, Id, IdVec, LinkDirectionId, PlaceId, TrafficId, ViewingId};
+use crate::network::LinkDirection;
 use bentpipe_traffic::dash::{Period, Viewing};
 
 /// Records of a run.
@@ -29,7 +29,7 @@ pub struct Recorder {
     is_measuring: bool,
     samples: u64,
     places: IdVec<PlaceId, Place>,
-    of_link: IdVec<LinkId, Option<PlaceId>>,
+    of_link: IdVec<LinkDirectionId, Option<PlaceId>>,
     of_gateway: IdVec<GatewayId, PlaceId>,
     subject: PlaceId,
     place_names: Vec<String>,
@@ -52,7 +52,7 @@ pub struct Recorder {
 pub struct Setup<'a> {
     pub scenario: &'a Scenario,
     pub gateways: &'a IdVec<GatewayId, GatewayNode>,
-    pub links: &'a IdVec<LinkId, Link>,
+    pub links: &'a IdVec<LinkDirectionId, LinkDirection>,
     pub subject: PlaceKind,
 }
 
@@ -264,7 +264,7 @@ impl Recorder {
 
     /// A packet leaves the queue of a link; `repeated` bytes of it are repeated data.
     #[inline]
-    pub fn left_link(&mut self, link: LinkId, delay: Duration, repeated: u32) {
+    pub fn left_link(&mut self, link: LinkDirectionId, delay: Duration, repeated: u32) {
         if let Some(place) = self.of_link[link] {
             self.left(place, delay, repeated);
         }
@@ -295,7 +295,7 @@ impl Recorder {
     }
 
     /// A link's queue drops a packet.
-    pub fn dropped_at_link(&mut self, now: Instant, link: LinkId, pkt: &Packet, reason: DropReason) {
+    pub fn dropped_at_link(&mut self, now: Instant, link: LinkDirectionId, pkt: &Packet, reason: DropReason) {
         if let Some(place) = self.of_link[link] {
             self.dropped(now, place, self.places[place].names[0], true, pkt, reason);
         }
@@ -340,7 +340,7 @@ impl Recorder {
     }
 
     /// A link loses a packet, for one of [`REASONS`](super::REASONS).
-    pub fn lost(&mut self, now: Instant, link: LinkId, flow: FlowId, bytes: u32, reason: u8) {
+    pub fn lost(&mut self, now: Instant, link: LinkDirectionId, flow: FlowId, bytes: u32, reason: u8) {
         if self.is_measuring {
             let (time, place) = (self.time(now), self.first_link_name + link.index());
             self.drops.push(&Drop { time, arrival: None, place, reason, flow: flow.0, bytes });
@@ -363,7 +363,7 @@ impl Recorder {
     pub fn sample(
         &mut self,
         now: Instant,
-        links: &IdVec<LinkId, Link>,
+        links: &IdVec<LinkDirectionId, LinkDirection>,
         gateways: &IdVec<GatewayId, GatewayNode>,
     ) -> Option<Instant> {
         if self.is_measuring {
@@ -387,7 +387,7 @@ impl Recorder {
     pub fn finish(
         &mut self,
         now: Instant,
-        links: &IdVec<LinkId, Link>,
+        links: &IdVec<LinkDirectionId, LinkDirection>,
         gateways: &IdVec<GatewayId, GatewayNode>,
     ) {
         self.summary = self.places[self.subject].summary(now, links, gateways).unwrap_or_default();

@@ -2,8 +2,8 @@
 
 use std::borrow::Cow;
 
-use crate::ids::{IdVec, LinkId};
-use crate::network::{Link, LinkCounters};
+use crate::ids::{IdVec, LinkDirectionId};
+use crate::network::{LinkCounters, LinkDirection};
 
 /// Packets on the PEP links since the run began.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -32,7 +32,7 @@ pub struct Carried {
 
 impl Carried {
     /// Packets on all links so far; `repeated_bytes` is 0.
-    pub(super) fn of(links: &IdVec<LinkId, Link>) -> Self {
+    pub(super) fn of(links: &IdVec<LinkDirectionId, LinkDirection>) -> Self {
         let mut all = Self::default();
         for link in links.iter().filter(|link| link.engine.may_lose()) {
             let LinkCounters { sent, lost, given_up, .. } = link.counters;
