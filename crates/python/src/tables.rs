@@ -180,7 +180,7 @@ pub fn trace(results: &Results) -> Columns {
     let seconds = |f: &dyn Fn(&TraceState) -> Option<Duration>| {
         rows.iter().map(|row| f(&row.state).map(|d| d.as_secs_f64())).collect::<Float64Array>()
     };
-    let ssthresh = rows.iter().map(|row| Some(row.state.ssthresh).filter(|&bytes| bytes != u64::MAX));
+    let ssthresh = rows.iter().map(|row| row.state.ssthresh);
     let since = |at: Instant| at.as_secs_f64() - begin.as_secs_f64();
     vec![
         column("time", Float64Array::from_iter_values(rows.iter().map(|row| since(row.time)))),

@@ -47,7 +47,7 @@ fn tcp_config(t: &scenario::Tcp, pacing: Option<Rate>) -> tcp::Config {
         receive_window: small(t.receive_window),
         initial_receive_window: t.initial_receive_window.map(small),
         max_window: t.max_window.unwrap_or(u64::MAX),
-        initial_ssthresh: t.initial_ssthresh.unwrap_or(u64::MAX),
+        initial_ssthresh: t.initial_ssthresh,
         initial_rto: t.initial_rto,
         min_rto: t.min_rto,
         estimator: match t.rto {
@@ -89,7 +89,7 @@ fn sctp_config(s: &scenario::Sctp) -> sctp::Config {
         message_len: small(s.message),
         cookie_len: small(s.cookie),
         a_rwnd: small(s.a_rwnd),
-        initial_ssthresh: s.initial_ssthresh.unwrap_or(u64::MAX),
+        initial_ssthresh: s.initial_ssthresh,
         slow_start_limit: s.slow_start_limit,
         clock_granularity: s.clock_granularity,
         sack_every: s.sack_every,

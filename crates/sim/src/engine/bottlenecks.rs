@@ -148,7 +148,10 @@ impl Engine {
             }
             // It has adapted to a full place, or to the last loss.
             tcp::Limit::CongestionWindow => {
-                let loss = slot.last_drop.filter(|_| stats.ssthresh < config.initial_ssthresh);
+                let is_reduced = stats
+                    .ssthresh
+                    .is_some_and(|ssthresh| config.initial_ssthresh.is_none_or(|initial| ssthresh < initial));
+                let loss = slot.last_drop.filter(|_| is_reduced);
                 standing().or_else(busy).or(loss).or(Some(Bottleneck::StartUp))
             }
         }

@@ -72,8 +72,8 @@ pub struct TraceRow {
 pub struct TraceState {
     /// Congestion window [bytes].
     pub cwnd: u64,
-    /// Slow start threshold [bytes]; `u64::MAX` if it has none.
-    pub ssthresh: u64,
+    /// Slow start threshold [bytes], if it has one.
+    pub ssthresh: Option<u64>,
     /// Bytes in flight: sent, and neither acknowledged nor SACKed nor considered lost.
     pub in_flight: u64,
     /// Latest RTT sample.

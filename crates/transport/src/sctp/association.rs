@@ -84,7 +84,7 @@ pub struct Association {
     /// The peer's receive window [bytes].
     pub(super) rwnd: u64,
     pub(super) cwnd: u64,
-    pub(super) ssthresh: u64,
+    pub(super) ssthresh: Option<u64>,
     pub(super) partial_bytes_acked: u64,
     /// Fast Recovery, until all TSNs up to this one are acknowledged.
     pub(super) recovery: Option<u64>,
@@ -143,7 +143,7 @@ pub struct Stats {
     /// Congestion window [bytes of DATA chunks].
     pub cwnd: u64,
     /// Slow start threshold [bytes of DATA chunks].
-    pub ssthresh: u64,
+    pub ssthresh: Option<u64>,
     /// `partial_bytes_acked` of section 7.2.2 [bytes of DATA chunks].
     pub partial_bytes_acked: u64,
     /// The peer's receive window, as far as known [bytes].

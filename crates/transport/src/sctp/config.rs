@@ -20,7 +20,7 @@ pub struct Config {
     /// Receive buffer, advertised in full at first [bytes].
     pub a_rwnd: u32,
     /// Initial slow start threshold [bytes]; section 7.2.1 allows "arbitrarily high".
-    pub initial_ssthresh: u64,
+    pub initial_ssthresh: Option<u64>,
     /// L of section 7.2.1: maximum growth per SACK in slow start [PMDCS]. The RFC has 1.
     pub slow_start_limit: u32,
     /// G of section 6.3.1: replaces an RTTVAR of zero.
@@ -89,7 +89,7 @@ impl Default for Config {
             message_len: 1452,
             cookie_len: 100,
             a_rwnd: 4 << 20,
-            initial_ssthresh: u64::MAX,
+            initial_ssthresh: None,
             slow_start_limit: 1,
             clock_granularity: Duration::from_millis(1),
             sack_every: 2,

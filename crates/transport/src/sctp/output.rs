@@ -209,7 +209,7 @@ impl Association {
         let floor = 4 * cfg.pmdcs();
         let mut idle = now - self.data_sent_at;
         if idle >= self.rto.interval() && self.cwnd > floor {
-            self.ssthresh = self.cwnd;
+            self.ssthresh = Some(self.cwnd);
             while idle >= self.rto.interval() && self.cwnd > floor {
                 self.cwnd = (self.cwnd / 2).max(floor);
                 idle = idle.saturating_sub(self.rto.interval());

@@ -135,7 +135,7 @@ impl Association {
             self.one_packet_in_flight = false;
             self.errors = 0;
             let pmdcs = cfg.pmdcs();
-            if self.cwnd <= self.ssthresh {
+            if self.ssthresh.is_none_or(|ssthresh| self.cwnd <= ssthresh) {
                 // Slow start: only if the window was fully used, and not in Fast Recovery.
                 if before >= self.cwnd && self.recovery.is_none() {
                     self.cwnd += summary.acked.min(u64::from(cfg.slow_start_limit.max(1)) * pmdcs);
@@ -196,17 +196,18 @@ impl Association {
         }
         if found && self.recovery.is_none() {
             // (2), (3), (6).
-            self.reduce(cfg);
-            self.cwnd = self.ssthresh;
+            self.cwnd = self.reduce(cfg);
             self.fast_due = true;
             self.recovery = Some(self.next_tsn() - 1);
             self.stats.fast_retransmits += 1;
         }
     }
 
-    /// Section 7.2.3: ssthresh <- max(cwnd / 2, 4 PMDCS).
-    pub(super) fn reduce(&mut self, cfg: &Config) {
-        self.ssthresh = (self.cwnd / 2).max(4 * cfg.pmdcs());
+    /// Section 7.2.3: ssthresh <- max(cwnd / 2, 4 PMDCS), which it returns [bytes].
+    pub(super) fn reduce(&mut self, cfg: &Config) -> u64 {
+        let reduced = (self.cwnd / 2).max(4 * cfg.pmdcs());
+        self.ssthresh = Some(reduced);
         self.partial_bytes_acked = 0;
+        reduced
     }
 }

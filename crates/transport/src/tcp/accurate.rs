@@ -196,6 +196,7 @@ impl Connection {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::tcp::congestion::Window;
     use crate::tcp::{Algorithm, Sack, Timestamps};
 
     /// A sender with 100 segments of 1000 bytes in flight.
@@ -253,7 +254,7 @@ mod tests {
         {
             let cfg = Config { mss: 1000, algorithm, ..Config::default() };
             let mut c = sender(&cfg);
-            (c.window.cwnd, c.window.ssthresh, c.cwnd_limited) = (100_000, 100_000, true);
+            (c.window, c.cwnd_limited) = (Window::new(100_000, Some(100_000)), true);
             c.on_ack(&cfg, Instant::ZERO, &ack(4, (5 + marks) & 7));
             assert_eq!(c.window.cwnd, cwnd, "{algorithm:?} {marks}");
         }

@@ -144,9 +144,9 @@ impl Connection {
             // 5681 section 3.2 step 6: so does any ACK of new data if the algorithm does not handle partial ones.
             // Missing data then waits for the timer, because RFC 6582's check against a second fast retransmit per
             // window applies to Reno too (ns-2's `bugFix_`).
-            self.window.cwnd = self.window.ssthresh.max(cfg.smss());
+            self.window.cwnd = self.window.reduced().max(cfg.smss());
             if cfg.ns2_recovery {
-                self.window.ssthresh = self.window.ssthresh.max(2 * cfg.smss());
+                self.window.set_ssthresh(self.window.reduced().max(2 * cfg.smss()));
             }
             self.phase = Phase::Open;
             return true;
@@ -207,10 +207,10 @@ impl Connection {
         let halved = (cfg.ns2_recovery && self.una >= self.reduced).then(|| self.half_window(cfg));
         self.on_loss(cfg, now);
         if let Some(halved) = halved {
-            self.window.ssthresh = halved;
+            self.window.set_ssthresh(halved);
         }
         // RFC 5681 section 3.2 step 3: inflated by the segments that have left the network.
-        self.window.cwnd = self.window.ssthresh.saturating_add(u64::from(DUP_ACKS) * cfg.smss());
+        self.window.cwnd = self.window.reduced().saturating_add(u64::from(DUP_ACKS) * cfg.smss());
         self.phase = Phase::FastRecovery;
         self.partial_seen = false;
     }
@@ -241,7 +241,7 @@ impl Connection {
         if ack > self.reduced && ack >= self.una && self.phase == Phase::Open {
             let (flight, halved) = (self.flight(), self.half_window(cfg));
             self.reduce(cfg, now, flight);
-            let reduced = if cfg.ns2_recovery { halved } else { self.window.ssthresh };
+            let reduced = if cfg.ns2_recovery { halved } else { self.window.reduced() };
             self.window.cwnd = reduced.min(self.window.cwnd).max(cfg.smss());
             self.reduced = self.max;
         }
@@ -262,7 +262,7 @@ impl Connection {
 
     /// Congestion window without what duplicate ACKs added to it.
     fn whole_window(&self, cfg: &Config) -> u64 {
-        let window = if self.phase == Phase::FastRecovery { self.window.ssthresh } else { self.window.cwnd };
+        let window = if self.phase == Phase::FastRecovery { self.window.reduced() } else { self.window.cwnd };
         window.min(cfg.max_window)
     }
 

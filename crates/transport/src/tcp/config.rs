@@ -25,7 +25,7 @@ pub struct Config {
     /// The sender's own limit on its window, at least one segment [bytes]. `u64::MAX`: unlimited.
     pub max_window: u64,
     /// Initial slow start threshold [bytes]; RFC 5681 section 3.1 asks for "arbitrarily high".
-    pub initial_ssthresh: u64,
+    pub initial_ssthresh: Option<u64>,
     /// Initial RTO, RFC 6298 (2.1).
     pub initial_rto: Duration,
     /// Minimum RTO, RFC 6298 (2.4).
@@ -161,7 +161,7 @@ impl Default for Config {
             receive_window: 4 << 20,
             initial_receive_window: None,
             max_window: u64::MAX,
-            initial_ssthresh: u64::MAX,
+            initial_ssthresh: None,
             initial_rto: Duration::from_secs(1),
             min_rto: Duration::from_secs(1),
             estimator: Estimator::Rfc6298,

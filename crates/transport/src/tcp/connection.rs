@@ -198,7 +198,7 @@ pub struct Stats {
     /// Congestion window [bytes].
     pub cwnd: u64,
     /// Slow start threshold [bytes].
-    pub ssthresh: u64,
+    pub ssthresh: Option<u64>,
     /// Latest RTT measured, in whole ticks of [`Config::clock_granularity`].
     pub rtt: Option<Duration>,
     /// Smoothed RTT; `None` before the first measurement.
@@ -229,7 +229,7 @@ impl Connection {
     fn new(cfg: &Config, state: State) -> Self {
         Self {
             written: 1,
-            window: Window { cwnd: cfg.iw(), ssthresh: cfg.initial_ssthresh },
+            window: Window::new(cfg.iw(), cfg.initial_ssthresh),
             algorithm: congestion::State::new(cfg.algorithm),
             timer_at: None,
             rto: Rto::new(cfg),
@@ -383,7 +383,7 @@ impl Connection {
             segments_sent: self.segments_sent,
             segments_received: self.segments_received,
             cwnd: self.window.cwnd,
-            ssthresh: self.window.ssthresh,
+            ssthresh: self.window.ssthresh(),
             rtt: self.rto.latest(),
             srtt: self.rto.srtt(),
             rto: self.rto.interval(),

@@ -210,7 +210,7 @@ impl Connection {
             (None, Some(srtt)) if cfg.pace_window && self.max > cfg.iw() => {
                 // Linux `tcp_update_pacing_rate()`: factor 2 up to half of ssthresh, so that the window can double.
                 let cwnd = self.window.cwnd.max(self.flight()) as f64;
-                let gain = if self.window.cwnd < self.window.ssthresh / 2 { 2.0 } else { 1.2 };
+                let gain = if self.window.may_double() { 2.0 } else { 1.2 };
                 srtt.scaled(len as f64 / (gain * cwnd))
             }
             _ => Duration::ZERO,
@@ -409,8 +409,8 @@ impl Connection {
             self.reduce(cfg, now, flight);
             if cfg.half_of_cwnd {
                 // 4.3BSD and ns-2 keep ssthresh in whole segments.
-                let whole_segments = self.window.ssthresh / cfg.smss() * cfg.smss();
-                self.window.ssthresh = whole_segments.max(2 * cfg.smss());
+                let whole_segments = self.window.reduced() / cfg.smss() * cfg.smss();
+                self.window.set_ssthresh(whole_segments.max(2 * cfg.smss()));
             }
             self.algorithm.on_timeout(self.max, now);
         }

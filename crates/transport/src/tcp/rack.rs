@@ -21,7 +21,7 @@
 
 use bentpipe_units::{Duration, Instant};
 
-use super::congestion;
+use super::congestion::{self, Window};
 use super::connection::{Connection, Phase, Timer};
 use super::rto::Rto;
 use super::scoreboard::{DUP_THRESH, Scoreboard};
@@ -98,7 +98,7 @@ struct SavedState {
     /// RetransmitTS of RFC 3522: timestamps of retransmissions are not earlier.
     stamp: u32,
     /// pipe_prev of RFC 4015.
-    ssthresh: u64,
+    ssthresh: Option<u64>,
     algorithm: congestion::State,
     rto: Rto,
     recover: u64,
@@ -420,7 +420,7 @@ impl Connection {
         let before = SavedState {
             stamp: Timestamps::new(now, 0).value,
             // RFC 4015 section 3.2, step 0.
-            ssthresh: self.window.ssthresh.max(self.flight()),
+            ssthresh: self.window.ssthresh().map(|ssthresh| ssthresh.max(self.flight())),
             algorithm: self.algorithm.clone(),
             rto: self.rto.clone(),
             recover: self.recover,
@@ -435,9 +435,8 @@ impl Connection {
     /// 3.2, steps 5 and 6.
     fn undo_spurious_rto(&mut self, cfg: &Config, before: &SavedState, una: u64, acked: u64) {
         self.algorithm = before.algorithm.clone();
-        self.window.ssthresh = before.ssthresh;
         let cwnd = self.max.saturating_sub(una).saturating_add(acked.min(cfg.iw()));
-        self.window.cwnd = cwnd.max(cfg.smss());
+        self.window = Window::new(cwnd.max(cfg.smss()), before.ssthresh);
         (self.recover, self.reduced) = (before.recover, before.reduced);
         (self.phase, self.resend_due) = (Phase::Open, false);
         if let Some(board) = &mut self.sack {
@@ -462,7 +461,7 @@ impl Connection {
                     rack.on_reduced(now);
                     let flight = self.window.cwnd;
                     self.reduce(cfg, now, flight);
-                    self.window.cwnd = self.window.ssthresh.max(cfg.smss());
+                    self.window.cwnd = self.window.reduced().max(cfg.smss());
                 }
                 if cfg.prr && (delivered > 0 || found.lost) {
                     self.update_prr(cfg, delivered, advanced && !found.lost);
@@ -475,7 +474,7 @@ impl Connection {
                 self.on_loss(cfg, now);
                 self.loss_probe_due = false;
                 self.phase = Phase::SackRecovery;
-                self.window.cwnd = self.window.ssthresh.max(cfg.smss());
+                self.window.cwnd = self.window.reduced().max(cfg.smss());
                 if cfg.prr {
                     self.update_prr(cfg, delivered, false);
                 }
@@ -501,7 +500,7 @@ impl Connection {
         let (una, max, smss) = (self.una, self.max, cfg.smss());
         let Some(board) = &mut self.sack else { return };
         let pipe = board.in_flight(una, max);
-        let mut cwnd = board.prr.cwnd(delivered, pipe, self.window.ssthresh, smss, safe);
+        let mut cwnd = board.prr.cwnd(delivered, pipe, self.window.reduced(), smss, safe);
         if delivered == 0 {
             // The timer detected the loss, and there may be no further ACK to release a segment.
             cwnd = cwnd.max(pipe + smss);
@@ -642,7 +641,7 @@ impl Connection {
         if una >= self.reduced {
             let flight = self.flight();
             self.reduce(cfg, now, flight);
-            self.window.cwnd = self.window.ssthresh.min(self.window.cwnd).max(cfg.smss());
+            self.window.cwnd = self.window.reduced().min(self.window.cwnd).max(cfg.smss());
             self.reduced = self.max;
         }
         Some(true)

@@ -40,7 +40,7 @@ impl Connection {
             // RFC 6675 section 5 (B).
             board.set_pipe(self.una, self.max);
             if cfg.prr && delivered > 0 {
-                let (pipe, ssthresh) = (board.pipe, self.window.ssthresh);
+                let (pipe, ssthresh) = (board.pipe, self.window.reduced());
                 let safe = acked > 0 && !further;
                 let cwnd = board.prr.cwnd(delivered, pipe, ssthresh, cfg.smss(), safe);
                 self.window.cwnd = cwnd.max(cfg.smss());
@@ -68,9 +68,9 @@ impl Connection {
         // RFC 6675 section 5 (4.1), (4.2).
         self.on_loss(cfg, now);
         self.phase = Phase::SackRecovery;
-        self.window.cwnd = self.window.ssthresh.max(cfg.smss());
+        self.window.cwnd = self.window.reduced().max(cfg.smss());
         if let Some(board) = self.sack.as_mut().filter(|_| cfg.prr) {
-            let cwnd = board.prr.cwnd(delivered, pipe, self.window.ssthresh, cfg.smss(), false);
+            let cwnd = board.prr.cwnd(delivered, pipe, self.window.reduced(), cfg.smss(), false);
             self.window.cwnd = cwnd.max(cfg.smss());
         }
     }
@@ -80,7 +80,7 @@ impl Connection {
         // RFC 6675 section 5 (A): everything sent before the loss was detected is acknowledged. RFC 9937 section 6.4:
         // cwnd is then ssthresh.
         if ack >= self.recover {
-            self.window.cwnd = self.window.ssthresh.max(cfg.smss());
+            self.window.cwnd = self.window.reduced().max(cfg.smss());
             self.phase = Phase::Open;
             self.resend_due = false;
         }

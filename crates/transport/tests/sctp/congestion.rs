@@ -52,7 +52,7 @@ fn slow_start_limit_allows_more_chunks_per_sack() {
 /// Section 7.2.2.
 #[test]
 fn congestion_avoidance_adds_a_chunk_per_window() {
-    let cfg = Config { initial_ssthresh: 3999, ..config() };
+    let cfg = Config { initial_ssthresh: Some(3999), ..config() };
     let trace = "
          300  < sack 1
               > data 5:984
@@ -78,7 +78,7 @@ fn congestion_avoidance_adds_a_chunk_per_window() {
 /// acknowledged.
 #[test]
 fn partial_bytes_acked_is_limited_while_the_window_is_unused() {
-    let cfg = Config { initial_ssthresh: 3999, ..config() };
+    let cfg = Config { initial_ssthresh: Some(3999), ..config() };
     established(
         &cfg,
         65_535,

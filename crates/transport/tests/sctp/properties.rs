@@ -17,7 +17,7 @@ fn configs() -> impl Strategy<Value = Config> {
             pmtu,
             message_len: message,
             a_rwnd,
-            initial_ssthresh: ssthresh * 1000,
+            initial_ssthresh: Some(ssthresh * 1000),
             rto_min: Duration::from_millis(min),
             rto_max: Duration::from_secs(5),
             sack_delay: Duration::from_millis(delay),
@@ -157,7 +157,7 @@ fn throughput_follows_window_and_loss_rate() {
     let full = run(&cfg, 0.0);
     assert!((full / 492_000.0 - 1.0).abs() < 0.05, "{full} bytes/s");
     // The formula holds in the long run: the first slow start, up to the first loss, is excluded.
-    let wide = Config { a_rwnd: 4_000_000, initial_ssthresh: 30_000, ..cfg };
+    let wide = Config { a_rwnd: 4_000_000, initial_ssthresh: Some(30_000), ..cfg };
     for p in [0.0005f64, 0.002, 0.008] {
         let formula = 984.0 * (1.5 / p).sqrt() / 0.1;
         let share = run(&wide, p) / formula;

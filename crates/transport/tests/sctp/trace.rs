@@ -86,7 +86,7 @@ impl Endpoint for Association {
         let stats = self.stats();
         Some(match key {
             "cwnd" => stats.cwnd.to_string(),
-            "ssthresh" => stats.ssthresh.to_string(),
+            "ssthresh" => stats.ssthresh.map_or("none".to_owned(), |bytes| bytes.to_string()),
             "pba" => stats.partial_bytes_acked.to_string(),
             "rwnd" => stats.rwnd.to_string(),
             "in_flight" => stats.in_flight.to_string(),

@@ -40,7 +40,7 @@ fn slow_start_adds_a_segment_per_ack() {
 /// remainder 1095, (1e6 + 1095) / 4708 = 212.
 #[test]
 fn congestion_avoidance_adds_a_segment_per_rtt() {
-    let cfg = Config { initial_ssthresh: 4000, ..window(4) };
+    let cfg = Config { initial_ssthresh: Some(4000), ..window(4) };
     established(
         &cfg,
         65_535,
@@ -67,7 +67,7 @@ fn congestion_avoidance_adds_a_segment_per_rtt() {
 /// A window of 600 segments grows by one segment per RTT, not by the 600 bytes that rounding to whole bytes would give.
 #[test]
 fn a_large_window_grows_by_a_segment_per_rtt() {
-    let cfg = Config { initial_ssthresh: 600_000, receive_window: 2_000_000, ..window(600) };
+    let cfg = Config { initial_ssthresh: Some(600_000), receive_window: 2_000_000, ..window(600) };
     let mut c = established(&cfg, 2_000_000, "");
     let now = Instant::ZERO + Duration::from_millis(100);
     c.write(10_000_000);
@@ -179,7 +179,7 @@ fn max_window_limits_the_sender() {
 /// counts for all it covers, 6500 + 1000 * 2000 / 6500.
 #[test]
 fn byte_counting_uses_the_acknowledged_bytes() {
-    let cfg = Config { abc: true, initial_ssthresh: 6500, ..window(4) };
+    let cfg = Config { abc: true, initial_ssthresh: Some(6500), ..window(4) };
     established(
         &cfg,
         65_535,

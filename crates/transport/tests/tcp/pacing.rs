@@ -102,7 +102,7 @@ fn window_is_paced_over_the_rtt() {
         )
     };
     established(&spread, 65_535, &trace("216.666667"));
-    let near = Config { initial_ssthresh: 6000, ..spread.clone() };
+    let near = Config { initial_ssthresh: Some(6000), ..spread.clone() };
     established(&near, 65_535, &trace("227.777778"));
     // A fixed rate of 10 kbit/s allows one per 800 ms, if that is slower.
     let capped = Config { header_len: 0, pacing: Some(Rate::from_bps(10_000)), ..spread };

@@ -29,7 +29,7 @@ fn configs() -> impl Strategy<Value = Config> {
             // From a single byte, less than a segment.
             receive_window: receive * receive * mss / 30,
             max_window: most * most * u64::from(mss),
-            initial_ssthresh: ssthresh * u64::from(mss),
+            initial_ssthresh: Some(ssthresh * u64::from(mss)),
             min_rto: Duration::from_millis(min_rto),
             max_rto: Duration::from_secs(5),
             clock_granularity: Duration::from_millis(tick),
@@ -96,7 +96,7 @@ fn extremes() -> impl Strategy<Value = Config> {
                 initial_window,
                 receive_window,
                 max_window: [1, 3 * u64::from(mss), 50 * u64::from(mss), u64::MAX][n],
-                initial_ssthresh: [0, 20 * u64::from(mss), u64::MAX][ssthresh],
+                initial_ssthresh: [Some(0), Some(20 * u64::from(mss)), None][ssthresh],
                 min_rto: Duration::from_millis([0, 1, 1000][rto]),
                 initial_rto: Duration::from_millis([1, 1000, 3000][ssthresh]),
                 max_rto: Duration::from_secs(60),

@@ -484,7 +484,7 @@ fn a_spurious_timeout_is_undone() {
         &trace(
             "1450  < . 1:1 a1001 w65535 ts90:200
                    = cwnd 4000
-                   = ssthresh 18446744073709551615
+                   = ssthresh none
                    = srtt 1250
                    = rto 3750
              1460  < . 1:1 a4001 w65535 ts100:200

@@ -90,7 +90,7 @@ impl Endpoint for Connection {
         let stats = self.stats();
         Some(match key {
             "cwnd" => stats.cwnd.to_string(),
-            "ssthresh" => stats.ssthresh.to_string(),
+            "ssthresh" => stats.ssthresh.map_or("none".to_owned(), |bytes| bytes.to_string()),
             "in_flight" => stats.in_flight.to_string(),
             "timeouts" => stats.timeouts.to_string(),
             "retransmissions" => stats.retransmissions.to_string(),

@@ -301,7 +301,7 @@ impl Control for Bbr {
     fn on_congestion(&mut self, window: &mut Window, _flight: u64, _smss: u64, _now: Instant) {
         self.save_cwnd(window);
         // The window that the end of recovery restores, if another recovery begins with the same ACK.
-        window.ssthresh = self.prior_cwnd;
+        window.set_ssthresh(self.prior_cwnd);
     }
 
     /// BBRUpdateOnACK(), section 4.2.
@@ -364,7 +364,7 @@ mod tests {
     impl Run {
         fn new() -> Self {
             let cfg = Config { mss: 1000, ..Config::default() };
-            let window = Window { cwnd: cfg.iw(), ssthresh: u64::MAX };
+            let window = Window::new(cfg.iw(), None);
             Self { bbr: Bbr::default(), window, cfg, now: Instant::ZERO, total: 0 }
         }
 

@@ -81,7 +81,7 @@ impl Cubic {
 
 impl Control for Cubic {
     fn on_ack(&mut self, window: &mut Window, ack: &Acked, smss: u64, now: Instant) {
-        if window.cwnd < window.ssthresh {
+        if window.is_in_slow_start() {
             // RFC 5681 eq. (2).
             window.cwnd = window.cwnd.saturating_add(ack.slow_start);
             self.slow = true;
@@ -119,7 +119,7 @@ impl Control for Cubic {
         self.w_max = if cwnd < self.w_max { cwnd * (1.0 + BETA) / 2.0 } else { cwnd };
         self.cwnd_prior = cwnd;
         // RFC 9438 section 4.6.
-        window.ssthresh = ((flight as f64 * BETA) as u64).max(2 * smss);
+        window.set_ssthresh(((flight as f64 * BETA) as u64).max(2 * smss));
         self.slow = false;
         self.epoch = None;
         self.fraction = 0.0;
@@ -148,9 +148,9 @@ mod tests {
     }
 
     fn reduced(cubic: &mut Cubic, cwnd: u64) -> Window {
-        let mut window = Window { cwnd, ssthresh: u64::MAX };
+        let mut window = Window::new(cwnd, None);
         cubic.on_congestion(&mut window, cwnd, 1000, Instant::ZERO);
-        window.cwnd = window.ssthresh;
+        window.cwnd = window.reduced();
         window
     }
 
@@ -160,7 +160,7 @@ mod tests {
     fn window_follows_the_cubic_curve() {
         let mut cubic = Cubic::default();
         let mut window = reduced(&mut cubic, 1_000_000);
-        assert_eq!(window.ssthresh, 700_000);
+        assert_eq!(window.ssthresh(), Some(700_000));
         let mut now = Instant::ZERO;
         for (ms, low, high) in
             [(4543, 955_000, 963_500), (4543, 999_000, 1_000_100), (9086, 1_290_000, 1_311_000)]

@@ -115,9 +115,9 @@ impl CubicLinux {
 impl Control for CubicLinux {
     fn on_ack(&mut self, window: &mut Window, ack: &Acked, smss: u64, now: Instant) {
         let mut acked = ack.avoidance;
-        if window.cwnd < window.ssthresh {
+        if window.is_in_slow_start() {
             // `tcp_slow_start()`: up to ssthresh; the rest counts for congestion avoidance.
-            let grown = (window.cwnd + ack.slow_start).min(window.ssthresh);
+            let grown = window.ssthresh().unwrap_or(u64::MAX).min(window.cwnd + ack.slow_start);
             acked = acked.min(ack.slow_start).saturating_sub(grown - window.cwnd);
             window.cwnd = grown;
             if acked == 0 {
@@ -147,7 +147,7 @@ impl Control for CubicLinux {
     fn on_congestion(&mut self, window: &mut Window, _flight: u64, smss: u64, _now: Instant) {
         let cwnd = window.cwnd / smss;
         self.w_max = if cwnd < self.w_max { cwnd * (1024 + BETA) / 2048 } else { cwnd };
-        window.ssthresh = (cwnd * BETA / 1024).max(2) * smss;
+        window.set_ssthresh((cwnd * BETA / 1024).max(2) * smss);
         self.epoch = None;
         self.acked = 0;
     }
@@ -190,9 +190,9 @@ mod tests {
     }
 
     fn reduced(cubic: &mut CubicLinux, segments: u64) -> Window {
-        let mut window = Window { cwnd: segments * 1000, ssthresh: u64::MAX };
+        let mut window = Window::new(segments * 1000, None);
         cubic.on_congestion(&mut window, 0, 1000, Instant::ZERO);
-        window.cwnd = window.ssthresh;
+        window.cwnd = window.reduced();
         window
     }
 
@@ -200,7 +200,7 @@ mod tests {
     #[test]
     fn ssthresh_is_in_whole_segments() {
         for (before, after) in [(12, 8), (100, 70), (2, 2)] {
-            assert_eq!(reduced(&mut CubicLinux::default(), before).ssthresh, after * 1000);
+            assert_eq!(reduced(&mut CubicLinux::default(), before).ssthresh(), Some(after * 1000));
         }
     }
 
@@ -221,7 +221,7 @@ mod tests {
     #[test]
     fn window_grows_by_a_twentieth_before_the_first_loss() {
         let mut cubic = CubicLinux::default();
-        let mut window = Window { cwnd: 100_000, ssthresh: 100_000 };
+        let mut window = Window::new(100_000, Some(100_000));
         let ack = Acked { bytes: 1000, slow_start: 1000, avoidance: 1000, rtt: Duration::from_millis(100) };
         for _ in 0..100 {
             cubic.on_ack(&mut window, &ack, 1000, Instant::ZERO);
@@ -260,7 +260,7 @@ mod tests {
     #[test]
     fn slow_start_ends_at_ssthresh() {
         let mut cubic = CubicLinux::default();
-        let mut window = Window { cwnd: 9000, ssthresh: 10_000 };
+        let mut window = Window::new(9000, Some(10_000));
         let ack = Acked { bytes: 2000, slow_start: 2000, avoidance: 2000, rtt: Duration::from_millis(100) };
         cubic.on_ack(&mut window, &ack, 1000, Instant::ZERO);
         assert_eq!((window.cwnd, cubic.acked), (10_000, 1000));

@@ -92,7 +92,7 @@ impl Control for Dctcp {
         if una > self.reduced {
             self.reduced = max;
             window.cwnd = self.mark_fraction.reduced(window.cwnd, smss).min(window.cwnd);
-            window.ssthresh = window.cwnd;
+            window.set_ssthresh(window.cwnd);
         }
     }
 }
@@ -138,14 +138,14 @@ mod tests {
     fn a_mark_reduces_by_half_of_alpha() {
         let mut dctcp = Dctcp::default();
         dctcp.mark_fraction.alpha = 0.25;
-        let mut window = Window { cwnd: 80_000, ssthresh: u64::MAX };
+        let mut window = Window::new(80_000, None);
         dctcp.on_mark(&mut window, 1001, 80_001, 1000, Instant::ZERO);
-        assert_eq!((window.cwnd, window.ssthresh), (70_000, 70_000));
+        assert_eq!((window.cwnd, window.ssthresh()), (70_000, Some(70_000)));
         dctcp.on_mark(&mut window, 80_001, 150_001, 1000, Instant::ZERO);
         assert_eq!(window.cwnd, 70_000);
         dctcp.on_mark(&mut window, 80_002, 150_001, 1000, Instant::ZERO);
         assert_eq!(window.cwnd, 61_250);
         dctcp.on_congestion(&mut window, 61_250, 1000, Instant::ZERO);
-        assert_eq!(window.ssthresh, 30_625);
+        assert_eq!(window.ssthresh(), Some(30_625));
     }
 }

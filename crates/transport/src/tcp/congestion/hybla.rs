@@ -58,7 +58,7 @@ impl Hybla {
         self.last = now;
         let known = self.acks >= PROBES && self.rate > 0.0;
         if known {
-            window.ssthresh = ((self.rate * self.min_rtt.as_secs_f64()) as u64).max(2 * smss);
+            window.set_ssthresh(((self.rate * self.min_rtt.as_secs_f64()) as u64).max(2 * smss));
         }
         known
     }
@@ -67,15 +67,15 @@ impl Hybla {
 impl Control for Hybla {
     fn on_ack(&mut self, window: &mut Window, ack: &Acked, smss: u64, now: Instant) {
         let rho = self.rho(ack.rtt);
-        if window.ssthresh == u64::MAX && !self.estimate(window, ack, smss, now) {
+        if window.ssthresh().is_none() && !self.estimate(window, ack, smss, now) {
             window.cwnd = window.cwnd.saturating_add(ack.slow_start);
             return;
         }
         let cwnd = window.cwnd as f64 + self.fraction;
-        let slow = window.cwnd < window.ssthresh;
+        let slow = window.is_in_slow_start();
         let grown = if slow {
             // An ACK of less than a segment counts for less, as in RFC 5681 eq. (2).
-            let limit = window.ssthresh as f64;
+            let limit = window.ssthresh().map_or(f64::INFINITY, |ssthresh| ssthresh as f64);
             (cwnd + (libm::exp2(rho.min(16.0)) - 1.0) * ack.slow_start as f64).min(limit)
         } else {
             cwnd + rho * rho * smss as f64 * ack.avoidance as f64 / cwnd.max(1.0)
@@ -86,7 +86,7 @@ impl Control for Hybla {
 
     fn on_congestion(&mut self, window: &mut Window, flight: u64, smss: u64, _now: Instant) {
         // RFC 5681 eq. (4).
-        window.ssthresh = (flight / 2).max(2 * smss);
+        window.set_ssthresh((flight / 2).max(2 * smss));
         self.fraction = 0.0;
     }
 }
@@ -109,7 +109,7 @@ mod tests {
     #[test]
     fn window_grows_by_rho() {
         let mut hybla = Hybla::default();
-        let mut window = Window { cwnd: 2000, ssthresh: 30_000 };
+        let mut window = Window::new(2000, Some(30_000));
         for expected in [9000, 16_000, 23_000, 30_000, 30_300] {
             ack(&mut hybla, &mut window, 75);
             assert_eq!(window.cwnd, expected);
@@ -121,38 +121,38 @@ mod tests {
     #[test]
     fn the_first_acks_set_ssthresh() {
         let mut hybla = Hybla::default();
-        let mut window = Window { cwnd: 10_000, ssthresh: u64::MAX };
+        let mut window = Window::new(10_000, None);
         let mut at = |ms: u64, window: &mut Window| {
             let rtt = Duration::from_millis(100);
             let ack = Acked { bytes: 1000, slow_start: 1000, avoidance: 1000, rtt };
             hybla.on_ack(window, &ack, 1000, Instant::ZERO + Duration::from_millis(ms));
-            (window.cwnd, window.ssthresh)
+            (window.cwnd, window.ssthresh())
         };
-        assert_eq!(at(100, &mut window), (11_000, u64::MAX));
-        assert_eq!(at(101, &mut window), (12_000, u64::MAX));
-        assert_eq!(at(103, &mut window), (27_000, 100_000));
+        assert_eq!(at(100, &mut window), (11_000, None));
+        assert_eq!(at(101, &mut window), (12_000, None));
+        assert_eq!(at(103, &mut window), (27_000, Some(100_000)));
         window.cwnd = 99_000;
-        assert_eq!(at(104, &mut window), (100_000, 100_000));
+        assert_eq!(at(104, &mut window), (100_000, Some(100_000)));
     }
 
     /// Below RTT0 it equals Reno.
     #[test]
     fn window_equals_renos_below_rtt0() {
         let mut hybla = Hybla::default();
-        let mut window = Window { cwnd: 9000, ssthresh: 10_000 };
+        let mut window = Window::new(9000, Some(10_000));
         for expected in [10_000, 10_100] {
             ack(&mut hybla, &mut window, 10);
             assert_eq!(window.cwnd, expected);
         }
         hybla.on_congestion(&mut window, 10_000, 1000, Instant::ZERO);
-        assert_eq!(window.ssthresh, 5000);
+        assert_eq!(window.ssthresh(), Some(5000));
     }
 
     /// A queue that increases the RTT does not speed up the growth.
     #[test]
     fn rho_uses_the_minimum_rtt() {
         let mut hybla = Hybla::default();
-        let mut window = Window { cwnd: 100_000, ssthresh: 100_000 };
+        let mut window = Window::new(100_000, Some(100_000));
         ack(&mut hybla, &mut window, 50);
         assert_eq!(window.cwnd, 100_040);
         ack(&mut hybla, &mut window, 500);

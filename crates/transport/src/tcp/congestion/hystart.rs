@@ -60,7 +60,7 @@ impl Default for HyStart {
 impl HyStart {
     /// Processes an ACK up to `una` with an RTT sample `rtt`, if any; everything below `nxt` was sent.
     pub(in crate::tcp) fn on_ack(&mut self, window: &mut Window, rtt: Option<Duration>, una: u64, nxt: u64) {
-        if self.over || window.cwnd >= window.ssthresh {
+        if self.over || !window.is_in_slow_start() {
             self.over = true;
             return;
         }
@@ -95,7 +95,7 @@ impl HyStart {
             // If it began in the middle of a round, that round counts.
             self.rounds += 1;
             if self.rounds == CSS_ROUNDS {
-                window.ssthresh = window.cwnd;
+                window.set_ssthresh(window.cwnd);
                 self.over = true;
             }
         }
@@ -131,7 +131,7 @@ mod tests {
     }
 
     fn start() -> (HyStart, Window, u64) {
-        (HyStart::default(), Window { cwnd: 10_000, ssthresh: u64::MAX }, 1)
+        (HyStart::default(), Window::new(10_000, None), 1)
     }
 
     /// The threshold is 5 ms for 40 ms, 4 ms for 10 ms and 16 ms for 400 ms.
@@ -170,12 +170,12 @@ mod tests {
         round(&mut h, &mut window, &mut una, 10, 100);
         for _ in 0..4 {
             round(&mut h, &mut window, &mut una, 10, 120);
-            assert_eq!(window.ssthresh, u64::MAX);
+            assert_eq!(window.ssthresh(), None);
         }
         round(&mut h, &mut window, &mut una, 10, 120);
         // 20 after the first round, then 27.75, three times 2.5, and 9 quarters in the last round: its last ACK ends
         // slow start.
-        assert_eq!((window.ssthresh, window.cwnd), (37_500, 37_500));
+        assert_eq!((window.ssthresh(), window.cwnd), (Some(37_500), 37_500));
         assert_eq!(h.growth(1000, 1000, false), None);
     }
 

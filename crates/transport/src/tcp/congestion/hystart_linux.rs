@@ -71,7 +71,7 @@ impl HyStart {
         now: Instant,
     ) {
         self.min_rtt = self.min_rtt.min(rtt);
-        if self.found || window.cwnd >= window.ssthresh {
+        if self.found || !window.is_in_slow_start() {
             return;
         }
         if una > self.end {
@@ -96,7 +96,7 @@ impl HyStart {
             self.found |= self.current > self.min_rtt + threshold;
         }
         if self.found {
-            window.ssthresh = window.cwnd;
+            window.set_ssthresh(window.cwnd);
         }
     }
 
@@ -117,12 +117,12 @@ mod tests {
         acks.iter().enumerate().find_map(|(i, &(ms, rtt))| {
             let (now, rtt) = (Instant::ZERO + Duration::from_millis(ms), Duration::from_millis(rtt));
             h.on_ack(window, rtt, (una + i as u64) * 1000 + 1001, nxt, 1000, now);
-            (window.ssthresh == window.cwnd).then_some(i)
+            (window.ssthresh() == Some(window.cwnd)).then_some(i)
         })
     }
 
     fn start(segments: u64) -> (HyStart, Window) {
-        (HyStart::default(), Window { cwnd: segments * 1000, ssthresh: u64::MAX })
+        (HyStart::default(), Window::new(segments * 1000, None))
     }
 
     /// RTT 40 ms: the train suffices once it has lasted for more than 20.5 ms.
@@ -131,7 +131,7 @@ mod tests {
         let (mut h, mut window) = start(16);
         let acks: Vec<_> = (0..30).map(|i| (100 + 2 * i, 40)).collect();
         assert_eq!(round(&mut h, &mut window, 0, &acks), Some(11));
-        assert_eq!(window.ssthresh, 16_000);
+        assert_eq!(window.ssthresh(), Some(16_000));
     }
 
     /// A gap of 3 ms ends the train.
@@ -161,7 +161,7 @@ mod tests {
         assert_eq!(round(&mut h, &mut window, 0, &acks), None);
         let (mut h, mut window) = start(16);
         assert_eq!(round(&mut h, &mut window, 0, &acks), Some(11));
-        window.ssthresh = u64::MAX;
+        window = Window::new(window.cwnd, None);
         assert_eq!(round(&mut h, &mut window, 30, &acks), None);
         h.on_timeout(60_001, Instant::ZERO);
         assert_eq!(round(&mut h, &mut window, 60, &acks), Some(11));

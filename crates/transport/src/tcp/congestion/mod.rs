@@ -15,6 +15,8 @@ mod hystart_linux;
 mod prague;
 mod reno;
 
+use std::num::NonZeroU64;
+
 use bentpipe_units::{Duration, Instant, Rate};
 
 use super::Config;
@@ -25,8 +27,41 @@ use super::delivery::Sample;
 pub(super) struct Window {
     /// Congestion window [bytes], never below one segment.
     pub(super) cwnd: u64,
-    /// Slow start threshold [bytes].
-    pub(super) ssthresh: u64,
+    /// Slow start threshold, plus one [bytes]; `None` before the first: RFC 5681 section 3.1, arbitrarily high.
+    ssthresh: Option<NonZeroU64>,
+}
+
+impl Window {
+    pub(super) fn new(cwnd: u64, ssthresh: Option<u64>) -> Self {
+        Self { cwnd, ssthresh: ssthresh.map(|bytes| NonZeroU64::MIN.saturating_add(bytes)) }
+    }
+
+    /// Slow start threshold, if there is one [bytes].
+    #[inline]
+    pub(super) fn ssthresh(&self) -> Option<u64> {
+        self.ssthresh.map(|ssthresh| ssthresh.get() - 1)
+    }
+
+    #[inline]
+    pub(super) fn set_ssthresh(&mut self, bytes: u64) {
+        *self = Self::new(self.cwnd, Some(bytes));
+    }
+
+    /// True in slow start.
+    #[inline]
+    pub(super) fn is_in_slow_start(&self) -> bool {
+        self.ssthresh().is_none_or(|ssthresh| self.cwnd < ssthresh)
+    }
+
+    /// True if slow start has room to double the window.
+    pub(super) fn may_double(&self) -> bool {
+        self.ssthresh().is_none_or(|ssthresh| self.cwnd < ssthresh / 2)
+    }
+
+    /// Window as reduced at the last loss or mark: ssthresh, which every reduction sets [bytes].
+    pub(super) fn reduced(&self) -> u64 {
+        self.ssthresh().unwrap_or(self.cwnd)
+    }
 }
 
 /// Event that ends fast recovery without SACK.

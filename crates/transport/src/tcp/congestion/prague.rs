@@ -49,7 +49,7 @@ impl Prague {
 
 impl Control for Prague {
     fn on_ack(&mut self, window: &mut Window, ack: &Acked, smss: u64, _now: Instant) {
-        if window.cwnd < window.ssthresh {
+        if window.is_in_slow_start() {
             // RFC 5681 eq. (2).
             window.cwnd = window.cwnd.saturating_add(ack.slow_start);
             self.rounds = 0;
@@ -66,7 +66,7 @@ impl Control for Prague {
 
     fn on_congestion(&mut self, window: &mut Window, flight: u64, smss: u64, _now: Instant) {
         // RFC 5681 eq. (4).
-        window.ssthresh = (flight / 2).max(2 * smss);
+        window.set_ssthresh((flight / 2).max(2 * smss));
         self.fraction = 0.0;
     }
 
@@ -90,12 +90,12 @@ impl Control for Prague {
             self.reduced = max;
             self.reduced_at = now;
             window.cwnd = self.mark_fraction.reduced(window.cwnd, smss).min(window.cwnd);
-            window.ssthresh = window.cwnd;
+            window.set_ssthresh(window.cwnd);
         }
     }
 
     fn pacing_rate(&self, window: &Window, srtt: Option<Duration>) -> Option<Rate> {
-        let gain = if window.cwnd < window.ssthresh / 2 { 2.0 } else { 1.0 };
+        let gain = if window.may_double() { 2.0 } else { 1.0 };
         let rate = |srtt: Duration| (gain * window.cwnd as f64 * 8.0 / srtt.as_secs_f64()) as u64;
         srtt.map(|srtt| Rate::from_bps(rate(srtt).max(1)))
     }
@@ -109,7 +109,7 @@ mod tests {
     #[test]
     fn short_rtts_grow_like_25_ms_after_500_rounds() {
         let mut prague = Prague::default();
-        let mut window = Window { cwnd: 100_000, ssthresh: 100_000 };
+        let mut window = Window::new(100_000, Some(100_000));
         let ack = Acked { bytes: 1000, slow_start: 1000, avoidance: 1000, rtt: Duration::from_millis(5) };
         prague.on_ack(&mut window, &ack, 1000, Instant::ZERO);
         assert_eq!(window.cwnd, 100_010);
@@ -144,7 +144,7 @@ mod tests {
     fn reductions_are_at_least_25_ms_apart() {
         let mut prague = Prague { rounds: TRANSITION, ..Prague::default() };
         prague.mark_fraction.alpha = 0.5;
-        let mut window = Window { cwnd: 64_000, ssthresh: 64_000 };
+        let mut window = Window::new(64_000, Some(64_000));
         let mut mark = |ms: u64, una: u64| {
             prague.on_mark(&mut window, una, una, 1000, Instant::ZERO + Duration::from_millis(ms));
             window.cwnd

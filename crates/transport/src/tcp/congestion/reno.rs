@@ -24,7 +24,7 @@ pub(in crate::tcp) struct Reno {
 impl Control for Reno {
     #[inline]
     fn on_ack(&mut self, window: &mut Window, ack: &Acked, smss: u64, _now: Instant) {
-        if window.cwnd < window.ssthresh {
+        if window.is_in_slow_start() {
             // RFC 5681 eq. (2).
             window.cwnd = window.cwnd.saturating_add(ack.slow_start);
         } else {
@@ -38,7 +38,7 @@ impl Control for Reno {
 
     fn on_congestion(&mut self, window: &mut Window, flight: u64, smss: u64, _now: Instant) {
         // RFC 5681 eq. (4).
-        window.ssthresh = (flight / 2).max(2 * smss);
+        window.set_ssthresh((flight / 2).max(2 * smss));
         self.remainder = 0;
     }
 }
