@@ -1,12 +1,11 @@
 //! RTP sessions: media from one host to another. A PEP splits only TCP, so a session runs from end to end.
 
-use bentpipe_queue::FlowId;
 use bentpipe_transport::rtp;
 use bentpipe_units::{Alarm, Instant, Rate};
 
 use crate::clock::{Clock, Event};
 use crate::ids::{IdVec, RtpConfigId, RtpId, SlotId};
-use crate::network::{Body, NO_FLOW, PacketInFlight, Path};
+use crate::network::{Body, PacketInFlight, Path};
 
 /// Both ends of an RTP session.
 pub struct RtpSession {
@@ -14,7 +13,6 @@ pub struct RtpSession {
     receiver: rtp::Receiver,
     config: RtpConfigId,
     pub slot: SlotId,
-    flow: FlowId,
     /// The path of the media, and of the receiver's reports.
     paths: (Path, Path),
     /// Rate of the source without adaptation.
@@ -45,7 +43,6 @@ impl RtpSessions {
             receiver: rtp::Receiver::default(),
             config,
             slot,
-            flow: NO_FLOW,
             paths,
             nominal,
             sender_report: Alarm::default(),
@@ -62,11 +59,10 @@ impl RtpSessions {
     }
 
     /// Starts a session for another flow.
-    pub fn start(&mut self, id: RtpId, flow: FlowId, clock: &mut Clock) {
+    pub fn start(&mut self, id: RtpId, clock: &mut Clock) {
         let s = &mut self.sessions[id];
         s.sender = rtp::Sender::new(&self.configs[s.config], clock.now(), s.nominal, 0);
         s.receiver = rtp::Receiver::default();
-        s.flow = flow;
         (s.sender_report, s.receiver_report) = (Alarm::default(), Alarm::default());
         self.arm(id, clock);
     }
@@ -82,7 +78,7 @@ impl RtpSessions {
         let config = &self.configs[s.config];
         let payload = len.saturating_sub(rtp::Packet::header_len(config));
         let body = Body::Rtp { packet: s.sender.send(config, now, payload) };
-        PacketInFlight::new(body, s.slot, s.flow, len, s.paths.0)
+        PacketInFlight::new(body, s.slot, len, s.paths.0)
     }
 
     /// Handles a packet or a report; returns the payload received [bytes].
@@ -117,7 +113,7 @@ impl RtpSessions {
         let s = &mut self.sessions[id];
         let config = &self.configs[s.config];
         let body = Body::SenderReport { report: s.sender.poll_report(config, now)? };
-        Some(PacketInFlight::new(body, s.slot, s.flow, rtp::SenderReport::wire_len(config), s.paths.0))
+        Some(PacketInFlight::new(body, s.slot, rtp::SenderReport::wire_len(config), s.paths.0))
     }
 
     pub fn receiver_report(&mut self, id: RtpId, now: Instant) -> Option<PacketInFlight> {
@@ -125,7 +121,7 @@ impl RtpSessions {
         let config = &self.configs[s.config];
         let report = s.receiver.poll_report(config, now)?;
         let len = report.wire_len(config);
-        Some(PacketInFlight::new(Body::ReceiverReport { report }, s.slot, s.flow, len, s.paths.1))
+        Some(PacketInFlight::new(Body::ReceiverReport { report }, s.slot, len, s.paths.1))
     }
 
     /// Schedules the reports of a session.

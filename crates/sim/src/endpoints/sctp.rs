@@ -1,19 +1,17 @@
 //! The ends of SCTP associations. A PEP splits only TCP, so an association runs from end to end.
 
-use bentpipe_queue::FlowId;
 use bentpipe_transport::sctp;
 use bentpipe_units::{Alarm, Instant};
 
 use crate::clock::{Clock, Event};
 use crate::ids::{Id, IdVec, SctpConfigId, SctpEndId, SlotId, TraceId};
-use crate::network::{NO_FLOW, Path};
+use crate::network::Path;
 
 /// One end of an association.
 pub struct SctpEnd {
     pub sctp: sctp::Association,
     config: SctpConfigId,
     pub slot: SlotId,
-    pub flow: FlowId,
     /// The other end.
     pub peer: SctpEndId,
     /// The path there.
@@ -51,7 +49,6 @@ impl SctpEnds {
                 sctp: sctp::Association::listen(&self.configs[config]),
                 config,
                 slot,
-                flow: NO_FLOW,
                 peer,
                 path,
                 is_sender,
@@ -70,11 +67,11 @@ impl SctpEnds {
     }
 
     /// Makes both ends listen for another flow; `trace` traces the sending end.
-    pub fn listen(&mut self, sender: SctpEndId, flow: FlowId, trace: Option<TraceId>) {
+    pub fn listen(&mut self, sender: SctpEndId, trace: Option<TraceId>) {
         for id in both(sender) {
             let end = &mut self.ends[id];
             end.sctp = sctp::Association::listen(&self.configs[end.config]);
-            (end.flow, end.timer, end.is_greeted) = (flow, Alarm::default(), false);
+            (end.timer, end.is_greeted) = (Alarm::default(), false);
             (end.tsn_sent, end.stream_sent) = (0, 0);
         }
         self.ends[sender].trace = trace;

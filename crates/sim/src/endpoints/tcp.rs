@@ -1,12 +1,11 @@
 //! The ends of TCP connections.
 
-use bentpipe_queue::FlowId;
 use bentpipe_transport::tcp;
 use bentpipe_units::{Alarm, Duration, Instant, Rng};
 
 use crate::clock::{Clock, Event};
 use crate::ids::{ConnId, GatewayId, IdVec, SlotId, StreamId, TcpConfigId, TraceId};
-use crate::network::{Body, NO_FLOW, PacketInFlight, Path};
+use crate::network::{Body, PacketInFlight, Path};
 use crate::side::Side;
 
 /// One end of a TCP leg.
@@ -14,7 +13,6 @@ pub struct Conn {
     pub tcp: tcp::Connection,
     pub config: TcpConfigId,
     pub slot: SlotId,
-    flow: FlowId,
     /// The other end of the leg.
     pub peer: ConnId,
     /// The path there.
@@ -80,7 +78,6 @@ impl TcpEnds {
             tcp: tcp::Connection::listen(&self.configs[config]),
             config,
             slot,
-            flow: NO_FLOW,
             peer,
             path,
             role,
@@ -113,10 +110,10 @@ impl TcpEnds {
     }
 
     /// Listens for another flow.
-    pub fn listen(&mut self, id: ConnId, flow: FlowId, trace: Option<TraceId>) {
+    pub fn listen(&mut self, id: ConnId, trace: Option<TraceId>) {
         let c = &mut self.conns[id];
         c.tcp = tcp::Connection::listen(&self.configs[c.config]);
-        (c.flow, c.trace) = (flow, trace);
+        c.trace = trace;
         (c.timer, c.pacing) = (Alarm::default(), Alarm::default());
         (c.peer_window, c.consumed) = (0, 0);
         (c.is_active, c.is_greeted, c.end_passed_on) = (false, false, false);
@@ -144,7 +141,7 @@ impl TcpEnds {
         let config = &self.configs[c.config];
         let segment = c.tcp.poll_transmit(config, now)?;
         let body = Body::Tcp { to: c.peer, segment };
-        Some(PacketInFlight::new(body, c.slot, c.flow, config.wire_len(&segment), c.path))
+        Some(PacketInFlight::new(body, c.slot, config.wire_len(&segment), c.path))
     }
 
     /// Delays the sending of a host that takes time before it sends; true if it does.

@@ -107,7 +107,7 @@ impl Engine {
             let has_data = !packet.data().is_empty();
             let body =
                 Body::Sctp { to: end.peer, packet: self.network.packets.sctp.insert(packet), has_data };
-            self.send_packet(PacketInFlight::new(body, end.slot, end.flow, len, end.path));
+            self.send_packet(PacketInFlight::new(body, end.slot, len, end.path));
         }
         let end = &self.endpoints.sctp[id];
         if let Some(trace) = end.trace {
@@ -132,7 +132,7 @@ impl Engine {
         let Some(session) = packet.slot.and_then(|slot| self.endpoints.slots[slot].rtp) else { return };
         let received = self.endpoints.rtp.receive(session, &packet.body, packet.len, &mut self.clock);
         if let Some(payload) = received {
-            self.record.recorder.delivered(packet.flow, payload);
+            self.record.recorder.delivered(self.flow_of(packet), payload);
         }
     }
 

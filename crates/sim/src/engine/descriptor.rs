@@ -6,13 +6,24 @@ use bentpipe_transport::tcp;
 
 use super::Engine;
 use crate::ids::{ConnId, GatewayId, Id, PacketId, StreamId};
-use crate::network::{Body, Hop};
+use crate::network::{Body, Hop, PacketInFlight};
+
+/// Flow of the acknowledgements between a gateway and its terminal, as queues and records see it.
+const PEP_ACKS: FlowId = FlowId(u32::MAX);
 
 impl Engine {
+    /// The flow of a packet, also of one just removed: a slot begins no other flow before the last packet is gone.
+    #[inline]
+    pub(super) fn flow_of(&self, packet: &PacketInFlight) -> FlowId {
+        packet.slot.map_or(PEP_ACKS, |slot| self.endpoints.slots[slot].flow)
+    }
+
     /// Describes a packet to a queue.
     #[inline]
     pub(super) fn describe(&self, id: PacketId) -> Packet {
         let packet = &self.network.packets[id];
+        let slot = packet.slot.map(|slot| &self.endpoints.slots[slot]);
+        let flow = slot.map_or(PEP_ACKS, |slot| slot.flow);
         let (mut ecn, mut tcp) = (Ecn::NotEct, None);
         match &packet.body {
             Body::Tcp { to, segment } => {
@@ -22,27 +33,25 @@ impl Engine {
                     tcp::Ecn::Ect0 => Ecn::Ect,
                     tcp::Ecn::Ce => Ecn::Ce,
                 };
-                let seq = initial_seq(packet.flow, *to).wrapping_add(segment.seq as u32);
+                let seq = initial_seq(flow, *to).wrapping_add(segment.seq as u32);
                 tcp = Some(Tcp { window: segment.cwnd, seq, syn: segment.flags.has(tcp::Flags::SYN) });
             }
             // The fields of the connection that ends here: its sender's latest window, and the position in its stream.
             Body::PepData { gateway, to, data } => {
                 let conn = self.gateways[*gateway].streams[StreamId::new(data.stream)].conns[to.peer()];
-                let seq = initial_seq(packet.flow, conn).wrapping_add(data.offset as u32);
+                let seq = initial_seq(flow, conn).wrapping_add(data.offset as u32);
                 let window = self.endpoints.tcp[conn].peer_window;
                 tcp = Some(Tcp { window, seq, syn: data.offset == 0 });
             }
             _ => {}
         }
         let split = matches!(self.network.next_hop(id), Some(Hop::Gateway { splits: true, .. }));
-        let dscp = match packet.slot {
-            Some(slot) if self.apps.has_codepoints => {
-                self.apps.traffic[self.endpoints.slots[slot].traffic].dscp
-            }
+        let dscp = match slot {
+            Some(slot) if self.apps.has_codepoints => self.apps.traffic[slot.traffic].dscp,
             _ => 0,
         };
         let arrival = self.clock.now();
-        Packet { arrival, ecn, dscp, split, tcp, ..Packet::new(packet.len, packet.flow, id.index()) }
+        Packet { arrival, ecn, dscp, split, tcp, ..Packet::new(packet.len, flow, id.index()) }
     }
 
     /// Describes a packet to a gateway's queues, which number flows by the gateway's flow key.
@@ -70,7 +79,6 @@ mod tests {
     use std::collections::BTreeMap;
     use std::sync::{Arc, Mutex};
 
-    use crate::network::NO_FLOW;
     use bentpipe_gateway::{Gateway, GatewayQueue, Regulator, Setup};
     use bentpipe_queue::sched::fifo::Fifo;
     use bentpipe_queue::{Aqm, Context, FlowEvent, Limit, Marking, Queue, Verdict};
@@ -159,7 +167,7 @@ mod tests {
                     assert_eq!(open.insert(state(flow), false), Some(true), "{flow:?}");
                     closed += 1;
                 }
-                Told::Packet(pkt) if pkt.tcp.is_none() => assert_eq!(pkt.flow, NO_FLOW),
+                Told::Packet(pkt) if pkt.tcp.is_none() => assert_eq!(pkt.flow, super::PEP_ACKS),
                 Told::Packet(pkt) => assert_eq!(open.get(&state(pkt.flow)), Some(&true), "{:?}", pkt.flow),
             }
         }

@@ -13,13 +13,8 @@ use crate::side::Side;
 impl Engine {
     /// Opens a flow between two hosts, each numbered within its group; then either end may connect.
     pub(super) fn open_flow(&mut self, traffic: TrafficId, hosts: (u32, u32), owner: Owner) -> SlotId {
-        let id = match self.apps.traffic[traffic].free_slots.pop() {
-            Some(slot) => slot,
-            None => self.lay_out(traffic, owner),
-        };
-        self.endpoints.slots[id].owner = owner;
-        self.aim(id, hosts);
-        let t = &self.apps.traffic[traffic];
+        let t = &mut self.apps.traffic[traffic];
+        let free = t.free_slots.pop();
         let user = t.to.first + hosts.1;
         let is_finite = match t.kind {
             Kind::Pages { .. } | Kind::Files { .. } => true,
@@ -28,20 +23,23 @@ impl Engine {
         };
         let number = self.apps.number(owner);
         let flow = self.record.recorder.open_flow(self.clock.now(), traffic, number, is_finite);
+        let id = free.unwrap_or_else(|| self.lay_out(traffic, owner, flow));
+        self.endpoints.slots[id].owner = owner;
+        self.aim(id, hosts);
         let slot = &mut self.endpoints.slots[id];
         slot.begin(flow, hosts);
         if let Some(session) = slot.rtp {
-            self.endpoints.rtp.start(session, flow, &mut self.clock);
+            self.endpoints.rtp.start(session, &mut self.clock);
         }
         let is_traced = slot.has_handshake() && self.record.tracer.wants(flow, traffic, number);
         if let Some(sender) = slot.sctp {
             let trace = is_traced.then(|| self.record.tracer.begin(flow, 0));
-            self.endpoints.sctp.listen(sender, flow, trace);
+            self.endpoints.sctp.listen(sender, trace);
         }
         for (place, conn) in (0..).zip(slot.conns.iter()) {
             // The first end of each leg sends the data.
             let trace = (is_traced && place % 2 == 0).then(|| self.record.tracer.begin(flow, place / 2));
-            self.endpoints.tcp.listen(conn, flow, trace);
+            self.endpoints.tcp.listen(conn, trace);
         }
         for i in 0..self.endpoints.slots[id].streams.len() {
             let (gateway, stream) = self.endpoints.slots[id].streams[i];

@@ -152,7 +152,8 @@ impl Engine {
 
     /// A link loses a packet, for one of [`REASONS`](crate::record::REASONS).
     fn lose(&mut self, id: PacketId, link: LinkDirectionId, reason: u8) {
-        let PacketInFlight { flow, len, .. } = self.network.packets[id];
+        let packet = &self.network.packets[id];
+        let (flow, len) = (self.flow_of(packet), packet.len);
         self.note_drop(id, Bottleneck::Loss);
         self.record.recorder.lost(self.clock.now(), link, flow, len, reason);
         self.drop_packet(id);
@@ -191,9 +192,10 @@ impl Engine {
     pub(super) fn drop_packet(&mut self, id: PacketId) {
         let packet = self.network.packets.discard(id);
         if let Some(slot) = packet.slot {
-            self.record.recorder.count_drop(packet.flow);
+            let flow = self.endpoints.slots[slot].flow;
+            self.record.recorder.count_drop(flow);
             if matches!(packet.body, Body::Datagram | Body::Rtp { .. }) {
-                self.record.recorder.lost_unit(packet.flow, self.network.packets.sent_at(id));
+                self.record.recorder.lost_unit(flow, self.network.packets.sent_at(id));
             }
             self.free_if_idle(slot);
         }
@@ -244,7 +246,7 @@ impl Engine {
                 self.time_packet(id, &packet);
                 self.time_datagram(id, &packet);
                 let payload = u64::from(packet.len).saturating_sub(DATAGRAM_HEADER);
-                self.record.recorder.delivered(packet.flow, payload);
+                self.record.recorder.delivered(self.flow_of(&packet), payload);
             }
             Body::Tcp { .. } | Body::Chunk { .. } => {}
         }
@@ -256,14 +258,14 @@ impl Engine {
     /// Records the delay of a packet with data, which has been removed.
     #[inline]
     fn time_packet(&mut self, id: PacketId, packet: &PacketInFlight) {
-        self.record.recorder.received(packet.flow, self.network.packets.age(id, self.clock.now()));
+        self.record.recorder.received(self.flow_of(packet), self.network.packets.age(id, self.clock.now()));
     }
 
     /// Records the unit of a datagram, which has been removed.
     #[inline]
     fn time_datagram(&mut self, id: PacketId, packet: &PacketInFlight) {
         let sent_at = self.network.packets.sent_at(id);
-        self.record.recorder.received_units(packet.flow, std::iter::once(sent_at), self.clock.now());
+        self.record.recorder.received_units(self.flow_of(packet), std::iter::once(sent_at), self.clock.now());
     }
 
     /// Records the delay of a segment with payload if it is data, not a request, and no gateway splits its flow.

@@ -1,6 +1,7 @@
 //! Slots of flows: laid out once, and aimed at the hosts of each flow.
 
 use bentpipe_link::DelayLine;
+use bentpipe_queue::FlowId;
 use bentpipe_transport::pep_link;
 
 use super::Engine;
@@ -10,7 +11,7 @@ use crate::endpoints::tcp::Role;
 use crate::endpoints::{Direction, FlowSlot, Layout, Owner, Phase, Step, Transfer, UnitsInFlight};
 use crate::gateways::SplitStream;
 use crate::ids::{ConnId, GatewayId, IdRange, SlotId, StreamId, TcpConfigId, TrafficId};
-use crate::network::{Hop, NO_FLOW, Path};
+use crate::network::{Hop, Path};
 use crate::side::{BySide, Side};
 
 /// Connection ends at most: as many as fit in the memory of most machines (some 3 GB) if transfers begin faster than they
@@ -18,8 +19,8 @@ use crate::side::{BySide, Side};
 const MAX_ENDS: usize = 1 << 22;
 
 impl Engine {
-    /// Lays out a slot for flows of a traffic: connections, streams, hops and delay lines.
-    pub(super) fn lay_out(&mut self, traffic: TrafficId, owner: Owner) -> SlotId {
+    /// Lays out a slot for `flow` and later flows of a traffic: connections, streams, hops and delay lines.
+    pub(super) fn lay_out(&mut self, traffic: TrafficId, owner: Owner, flow: FlowId) -> SlotId {
         let id = self.endpoints.slots.next_id();
         let t = &self.apps.traffic[traffic];
         let (layout, transport) = (t.layout.clone(), t.transport);
@@ -51,7 +52,7 @@ impl Engine {
         self.network.packets.add_slot();
         self.endpoints.slots.push(FlowSlot {
             traffic,
-            flow: NO_FLOW,
+            flow,
             hosts: (0, 0),
             conns,
             sctp,

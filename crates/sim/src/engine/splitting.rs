@@ -51,7 +51,7 @@ impl Engine {
                 }
                 GatewayEvent::Dropped(pkt, reason, place) => {
                     let packet = PacketId::new(pkt.handle);
-                    let pkt = Packet { flow: self.network.packets[packet].flow, ..pkt };
+                    let pkt = Packet { flow: self.flow_of(&self.network.packets[packet]), ..pkt };
                     let gateway = &self.gateways[id].gateway;
                     self.record.recorder.dropped_at_gateway(
                         self.clock.now(),
@@ -195,7 +195,7 @@ impl Engine {
         }
         let (len, slot) = (u32::try_from(bytes).unwrap_or(u32::MAX), self.endpoints.tcp[conn].slot);
         let body = Body::Chunk { stream, bytes, fin };
-        let packet = PacketInFlight::new(body, slot, self.endpoints.slots[slot].flow, len, Path::default());
+        let packet = PacketInFlight::new(body, slot, len, Path::default());
         let packet = self.network.packets.insert(packet, self.clock.now());
         let pkt = self.describe(packet);
         let node = &mut self.gateways[id];
@@ -230,8 +230,7 @@ impl Engine {
             }
             let (slot, len) = (stream.slot, data.wire_len(&node.config));
             let body = Body::PepData { gateway: id, to, data };
-            let flow = self.endpoints.slots[slot].flow;
-            self.send_pep(id, side, PacketInFlight::new(body, slot, flow, len, path));
+            self.send_pep(id, side, PacketInFlight::new(body, slot, len, path));
         }
         if !side.is_far() {
             self.drain_gateway(id);

@@ -145,7 +145,7 @@ impl Engine {
             self.endpoints.sctp.send_message(sender, payload as u32);
             self.transmit_sctp(sender);
         } else if slot.conns.is_empty() {
-            let packet = PacketInFlight::new(Body::Datagram, id, slot.flow, len, slot.paths[0].0);
+            let packet = PacketInFlight::new(Body::Datagram, id, len, slot.paths[0].0);
             self.send_packet(packet);
         } else {
             let conn = slot.conns.start;

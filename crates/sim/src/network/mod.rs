@@ -14,7 +14,7 @@ use crate::bottleneck::Bottleneck;
 use crate::clock::{Clock, Event};
 use crate::ids::{Id, IdVec, InterfaceId, LineId, LinkDirectionId, PacketId, SlotId};
 
-pub use packet::{Body, NO_FLOW, PacketInFlight, Packets};
+pub use packet::{Body, PacketInFlight, Packets};
 pub use path::{Hop, Path, Paths};
 
 /// One direction of a link, with its counters.

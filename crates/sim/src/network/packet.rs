@@ -1,6 +1,5 @@
 //! Packets in flight.
 
-use bentpipe_queue::FlowId;
 use bentpipe_transport::{pep_link, rtp, sctp, tcp};
 use bentpipe_units::{Duration, Instant};
 
@@ -10,17 +9,12 @@ use crate::ids::{
 };
 use crate::side::Side;
 
-/// Flow of a packet that belongs to none.
-pub const NO_FLOW: FlowId = FlowId(u32::MAX);
-
 /// A packet from one end of its path to the other.
 #[derive(Clone, Copy, Debug)]
 pub struct PacketInFlight {
     pub body: Body,
     /// The slot of its flow; `None` if it belongs to no flow.
     pub slot: Option<SlotId>,
-    /// Its flow, or [`NO_FLOW`].
-    pub flow: FlowId,
     /// Length on the wire [bytes].
     pub len: u32,
     /// The hops that are left.
@@ -30,13 +24,13 @@ pub struct PacketInFlight {
 }
 
 impl PacketInFlight {
-    pub fn new(body: Body, slot: SlotId, flow: FlowId, len: u32, path: Path) -> Self {
-        Self { body, slot: Some(slot), flow, len, path, sent_at: Instant::ZERO }
+    pub fn new(body: Body, slot: SlotId, len: u32, path: Path) -> Self {
+        Self { body, slot: Some(slot), len, path, sent_at: Instant::ZERO }
     }
 
     /// A packet that belongs to no flow.
     pub fn without_flow(body: Body, len: u32, path: Path) -> Self {
-        Self { body, slot: None, flow: NO_FLOW, len, path, sent_at: Instant::ZERO }
+        Self { body, slot: None, len, path, sent_at: Instant::ZERO }
     }
 }
 
