@@ -305,6 +305,11 @@ def test_show_prints_the_parameters_of_an_algorithm(bentpipe: Command, name: str
         (["compare", "byun2007-gateway", "--settings", "AVQRED,avq"], "AVQRED,AVQ"),
         (["show", "byun2007-gateway", "--setting", "cod"], "codel"),
         (["sweep", "geo-operator", "--metric", "voice.m"], "voice.mos"),
+        (["sweep", "byun2007-pep"], "byun2007-pep-delay"),
+        (["show", "fq_c"], "fq_codel"),
+        (["tune", "small-gateway", "--aqm", "pi"], "pie"),
+        (["advise", "small-gateway", "--aqms", "red,cod"], "red,codel"),
+        (["reproduce", "jain"], "jain2004"),
     ],
 )
 def test_the_shell_completes_scenarios_settings_and_metrics(words: list[str], found: str) -> None:
@@ -327,6 +332,10 @@ def test_csv_has_the_rows_of_json(bentpipe: Command) -> None:
 
     rows, read = both("list", "metrics")
     assert [row["name"] for row in rows] == [row["name"] for row in read]
+    rows, read = both("list", "aqms")
+    red = next(row for row in read if row["name"] == "red")
+    assert red["presets"].startswith("RED 1; RED 2; ")
+    assert red["params"].split("; ")[:2] == ["min_th", "max_th"]
     bentpipe("run", *QUICK, "--runs", "2", "--out", "one")
     rows, read = both("compare", *QUICK, "--settings", "red,avq", "--out", "two", "--force")
     for row, other in zip(rows, read, strict=True):

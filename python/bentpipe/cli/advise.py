@@ -13,6 +13,7 @@ from bentpipe.cli.options import (
     metric_names,
     scenario_names,
     scenario_options,
+    setting_names,
     worker_options,
     workers_and_progress,
 )
@@ -26,7 +27,10 @@ if TYPE_CHECKING:
 @click.argument("scenario", shell_complete=scenario_names)
 @scenario_options
 @click.option(
-    "--aqms", metavar="A,B,…", help="AQMs or settings to choose from; default: a short list (docs/advise.md)."
+    "--aqms",
+    metavar="A,B,…",
+    shell_complete=setting_names,
+    help="AQMs or settings to choose from; default: a short list (docs/advise.md).",
 )
 @click.option(
     "--judge",

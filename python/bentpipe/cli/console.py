@@ -267,7 +267,9 @@ def write(found: Any, form: str) -> None:  # noqa: ANN401
 
 
 def _cell(value: object) -> object:
-    """Return a value for a CSV file; lists and tables as JSON."""
+    """Return a value for a CSV file: of a list of named things the names, other lists and tables as JSON."""
+    if isinstance(value, list) and all(isinstance(each, dict) and "name" in each for each in value):
+        return "; ".join(each["name"] for each in value)
     return json.dumps(value, ensure_ascii=False) if isinstance(value, list | dict) else value
 
 

@@ -49,11 +49,19 @@ def metric_names(context: click.Context, parameter: click.Parameter, incomplete:
     return [f"{before}{comma}{each.name}" for each in metrics_of(traffic) if each.name.startswith(last)]
 
 
-def scenario_names(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[Any]:
-    """Complete a scenario: a shipped name, or a file."""
-    del context, parameter
-    names = [CompletionItem(name) for name in shipped() if name.startswith(incomplete)]
-    return names or [CompletionItem(incomplete, type="file")]
+def names_or_file(*known: Callable[[], Iterable[str]]) -> Callable[..., list[Any]]:
+    """Return the completion of one of the `known` names, or of a file."""
+
+    def complete(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[Any]:
+        del context, parameter
+        names = [name for each in known for name in each() if name.startswith(incomplete)]
+        return [CompletionItem(name) for name in names] or [CompletionItem(incomplete, type="file")]
+
+    return complete
+
+
+scenario_names = names_or_file(shipped)
+"""Complete a scenario: a shipped name, or a file."""
 
 
 def setting_names(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:

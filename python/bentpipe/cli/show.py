@@ -15,7 +15,7 @@ from bentpipe.cli.options import (
     import_from_current_folder,
     jobs_option,
     load_scenario,
-    scenario_names,
+    names_or_file,
     scenario_options,
     setting_names,
 )
@@ -185,8 +185,24 @@ def _sweeps() -> list[dict[str, Any]]:
     ]
 
 
+def _kinds() -> dict[str, list[dict[str, Any]]]:
+    """Return all algorithms, transports and kinds of traffic, by what they are."""
+    registry = json.loads(_core.registry())
+    return {
+        "AQM": registry["aqms"],
+        "scheduler": registry["schedulers"],
+        "marking": registry["markings"],
+        "transport": kinds.transports(),
+        "traffic": kinds.traffic(),
+    }
+
+
+def _names() -> list[str]:
+    return sorted({row["name"] for rows in _kinds().values() for row in rows})
+
+
 @click.command(short_help="Show the effective parameters of a scenario, or the parameters of an algorithm.")
-@click.argument("scenario", metavar="SCENARIO | ALGORITHM", shell_complete=scenario_names)
+@click.argument("scenario", metavar="SCENARIO | ALGORITHM", shell_complete=names_or_file(shipped, _names))
 @scenario_options
 @click.option(
     "--setting",
@@ -260,16 +276,8 @@ def show(
 
 def _algorithms(name: str) -> dict[str, dict[str, Any]]:
     """Return what has this name, in upper or lower case, by its kind."""
-    registry = json.loads(_core.registry())
-    kinds_of = {
-        "AQM": registry["aqms"],
-        "scheduler": registry["schedulers"],
-        "marking": registry["markings"],
-        "transport": kinds.transports(),
-        "traffic": kinds.traffic(),
-    }
     return {
-        kind: row for kind, rows in kinds_of.items() for row in rows if row["name"].lower() == name.lower()
+        kind: row for kind, rows in _kinds().items() for row in rows if row["name"].lower() == name.lower()
     }
 
 

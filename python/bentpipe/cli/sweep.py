@@ -10,7 +10,7 @@ from bentpipe.cli.options import (
     changes,
     import_from_current_folder,
     metric_names,
-    scenario_names,
+    names_or_file,
     scenario_options,
     settings_option,
     worker_options,
@@ -18,8 +18,9 @@ from bentpipe.cli.options import (
 )
 from bentpipe.format import measured, plural
 from bentpipe.runs.dataset import FAILURES
+from bentpipe.runs.plan import shipped
 from bentpipe.runs.store import default_folder
-from bentpipe.sweeps.file import request
+from bentpipe.sweeps.file import request, shipped_sweeps
 from bentpipe.sweeps.result import check_metrics
 from bentpipe.sweeps.sweep import execute
 
@@ -30,7 +31,7 @@ _MOST_WARNINGS = 10
 
 
 @click.command(short_help="Simulate many points of a scenario.")
-@click.argument("scenario", metavar="SCENARIO | SWEEP", shell_complete=scenario_names)
+@click.argument("scenario", metavar="SCENARIO | SWEEP", shell_complete=names_or_file(shipped, shipped_sweeps))
 @scenario_options
 @click.option(
     "--vary",

@@ -13,6 +13,7 @@ from bentpipe.cli.options import (
     metric_names,
     scenario_names,
     scenario_options,
+    setting_names,
     worker_options,
     workers_and_progress,
 )
@@ -35,6 +36,7 @@ _SHOWN = 12
     "--aqm",
     required=True,
     metavar="NAME",
+    shell_complete=setting_names,
     help="AQM to search, or a setting to start from.",
 )
 @click.option(
