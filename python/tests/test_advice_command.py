@@ -15,6 +15,7 @@ import bentpipe as bp
 from bentpipe.advice.advisor import BEHIND, PLAIN, AdvicePlan, _references, _round_trip
 from bentpipe.advice.rules import Candidate
 from bentpipe.cli.app import cli
+from bentpipe.cli.console import folded
 from bentpipe.errors import ScenarioError, UsageError
 from bentpipe.report.advice import advice_page
 
@@ -45,6 +46,11 @@ def test_all_candidates_use_the_same_holdout_seeds(advice: bp.Advice) -> None:
     behind = {each["setting"] for each in found["candidates"] if each["behind_pep"]}
     assert behind == {"fq_codel"}
     assert any("Drops behind the PEP" in line for line in found["words"]["warnings"])
+
+
+def test_headings_break_at_spaces_and_after_underscores() -> None:
+    assert folded("queue_delay_mean [ms]", 14) == "queue_delay_\nmean [ms]"
+    assert folded("Flow completion time [s]", 14) == "Flow\ncompletion\ntime [s]"
 
 
 @pytest.mark.parametrize(

@@ -150,7 +150,7 @@ def _show(advice: "Advice") -> None:
         rows = [[_name(row), row["first"], *row["scores"], *map(_value, row["served"])] for row in candidates]
         out.print(console.folding(console.grid(heads, rows, right=1)))
     heads = ["candidate", *([] if served else ["first in"]), *(["power"] if power else [])]
-    heads += [_with_unit(each["name"], each["unit"]) for each in others]
+    heads += [console.folded(_with_unit(each["name"], each["unit"]), 14) for each in others]
     rows = [
         [
             _name(row),

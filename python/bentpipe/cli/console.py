@@ -3,8 +3,8 @@
 import csv
 import json
 import math
+import re
 import sys
-import textwrap
 import time
 from collections import deque
 from collections.abc import Iterable, Sequence
@@ -302,8 +302,14 @@ def folding(table: Table) -> Table:
 
 
 def folded(text: str, width: int = 18) -> str:
-    """Break a heading into lines of at most `width` characters, at spaces."""
-    return "\n".join(textwrap.wrap(text, width))
+    """Break a heading into lines of at most `width` characters, at spaces and after underscores."""
+    lines = [""]
+    for part in re.findall(r"\s*[^\s_]*_?", text):
+        if len(lines[-1] + part) > width and lines[-1]:
+            lines.append(part.lstrip())
+        else:
+            lines[-1] += part
+    return "\n".join(lines)
 
 
 _STYLES = {"good": "green", "fair": "yellow", "bad": "bold red"}
