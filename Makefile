@@ -6,7 +6,7 @@ SHELL := bash
 MAKEFLAGS += --no-print-directory
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := help
-.PHONY: help wheel deb static image run live live-programs live-packages unit-packages live-bench test test-often check check-rust check-python build-tests test-packages test-rust test-namespaces test-python test-recipes kernel coverage cluster cluster-costs bench fuzz fmt docs gallery choosing reproduction advice delay backlog gateway-models series site lock setup clean
+.PHONY: help wheel deb static image run live live-example live-programs live-packages unit-packages live-bench test test-often check check-rust check-python build-tests test-packages test-rust test-namespaces test-python test-recipes kernel coverage cluster cluster-costs bench fuzz fmt docs gallery choosing reproduction advice delay backlog gateway-models series site lock setup clean
 
 PYTHON ?= python3
 VENV := .venv
@@ -50,6 +50,9 @@ live: $(CORE) $(LIVE) live-packages ## run a scenario on real connections, as ro
 	@$(BIN)/bentpipe live live-smoke --setting red --out results/live-smoke --force
 	@$(BIN)/bentpipe compare live-smoke --settings red --runs 1 --out results/live-smoke-simulated --force >/dev/null
 	@$(BIN)/bentpipe compare results/live-smoke-simulated results/live-smoke --metric throughput,queue_mean,drop_rate,goodput_mean
+
+live-example: $(CORE) $(LIVE) live-packages ## run the README's live example, as root, and renew its output there: half a minute
+	$(BIN)/python tools/live_example.py README.md
 
 PACKAGES := target/package
 

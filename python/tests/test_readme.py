@@ -4,12 +4,16 @@ import doctest
 import re
 import shlex
 import shutil
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 from code_blocks import follow
 from conftest import ROOT, Command, environment
 from preloaded import server
+
+import bentpipe as bp
+import live_example
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 _SHOWN = re.compile(r"^```sh\n((?:(?!```).)*?)^```\n+^```text\n(.*?)^```", re.MULTILINE | re.DOTALL)
@@ -33,7 +37,7 @@ def test_first_answer(tutorial: Path) -> None:
 
 
 def test_commands_print_what_the_readme_shows(tutorial: Path, tmp_path: Path) -> None:
-    found = _SHOWN.findall(README)
+    found = [each for each in _SHOWN.findall(README) if "bentpipe live" not in each[0]]
     assert len(found) == 2
     shutil.copytree(tutorial / "first", tmp_path / "first")
     for commands, shown in found:
@@ -49,6 +53,43 @@ def test_commands_print_what_the_readme_shows(tutorial: Path, tmp_path: Path) ->
             printed += [_line(line) for line in done.stdout.splitlines()]
         missing = [line for line in shown.splitlines() if line.strip() and _line(line) not in printed]
         assert missing == []
+
+
+def test_simulated_column_of_the_live_example_is_current(tmp_path: Path) -> None:
+    """`make live-example` writes the table; a live run differs each time."""
+    live, simulate, compare = map(shlex.split, live_example.commands(README))
+    ((_, table),) = [each for each in _SHOWN.findall(README) if "bentpipe live" in each[0]]
+    rows = [re.split(r"\s{2,}", line.strip()) for line in table.splitlines()[2:]]
+    done = server().run(*simulate[1:], folder=tmp_path, environment=environment())
+    assert done.returncode == 0, done.stderr
+    simulated = bp.open(tmp_path / simulate[simulate.index("--out") + 1])
+    means = {f"{row['metric']} [{row['unit']}]": row["mean"] for row in simulated.rows()}
+    asked = [word for before, word in pairwise(compare) if before == "--metric"]
+    assert [row[0].split(" ")[0] for row in rows] == asked
+    for name, engine, other, runs, ours, real in rows:
+        assert (engine, other, runs) == ("simulator: red", "live: red", "1")
+        assert float(ours) == pytest.approx(means[name], rel=5e-4)
+        assert float(real) > 0
+    for words in (live, simulate):
+        assert words[2:5] == ["live-smoke", "--settings", "red"]
+
+
+def test_a_live_comparison_is_shown_up_to_its_means() -> None:
+    printed = "\n".join(
+        [
+            "Warning: one run",
+            "",
+            " metric   A                mean of A   mean of B   A − B   p",
+            " ───────────────────────────────────────────────────────────",
+            " x [s]    simulator: red         1.5        1.25    0.25   –",
+            "",
+            "Runs",
+        ]
+    )
+    head, rule, row = live_example.shown(printed).splitlines()
+    assert head.endswith("mean of B")
+    assert set(rule.strip()) == {"─"}
+    assert row.split()[-2:] == ["1.5", "1.25"]
 
 
 def test_python_prints_what_the_readme_shows() -> None:
