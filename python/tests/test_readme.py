@@ -75,17 +75,14 @@ def test_simulated_column_of_the_live_example_is_current(tmp_path: Path) -> None
 
 
 def test_a_live_comparison_is_shown_up_to_its_means() -> None:
-    printed = "\n".join(
-        [
-            "Warning: one run",
-            "",
-            " metric   A                mean of A   mean of B   A − B   p",
-            " ───────────────────────────────────────────────────────────",
-            " x [s]    simulator: red         1.5        1.25    0.25   –",
-            "",
-            "Runs",
-        ]
-    )
+    printed = """Warning: one run
+
+ metric   A                mean of A   mean of B   A − B   p
+ ───────────────────────────────────────────────────────────
+ x [s]    simulator: red         1.5        1.25    0.25   –
+
+Runs
+"""
     head, rule, row = live_example.shown(printed).splitlines()
     assert head.endswith("mean of B")
     assert set(rule.strip()) == {"─"}
