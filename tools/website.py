@@ -54,6 +54,7 @@ NAV: dict[str, list[str]] = {
         "markov.md",
         "delay.md",
         "avqred_backlog.md",
+        "onboard.md",
         "statistics.md",
         "validation.md",
         "ARCHITECTURE.md",

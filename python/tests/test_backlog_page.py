@@ -1,4 +1,4 @@
-"""The page on AVQRED with a backlog term: its blocks, and the choice of the defaults."""
+"""The pages on AVQRED with a backlog term and on a queue on board: blocks, figures, and what they say."""
 
 import re
 
@@ -7,6 +7,7 @@ from conftest import ROOT
 
 import backlog_page
 import bentpipe as bp
+import onboard_page
 from bentpipe.format import convert
 
 
@@ -46,3 +47,21 @@ def test_page_holds_every_figure_and_block() -> None:
     for name in ("start", "delay", "stable"):
         assert f"figures/backlog/{name}.svg" in text
         assert (ROOT / f"docs/figures/backlog/{name}.svg").stat().st_size > 1000
+
+
+def test_red_on_the_ground_leaves_more_of_a_downlink_idle_than_on_board() -> None:
+    def carried(mark: str) -> float:
+        overrides = {"gateway.mark": mark, "run.warmup": "30 s", "run.duration": "20 s"}
+        run = bp.run("onboard-transparent", set={**overrides, "gateway.aqm": {"algorithm": "red"}}, seed=11)
+        (value,) = run.values()["red"]["throughput"]
+        assert value is not None
+        return value
+
+    assert carried("receive") < 0.85 * carried("transmit")
+
+
+def test_onboard_page_shows_its_figures() -> None:
+    text = (ROOT / "docs" / onboard_page.PAGE).read_text(encoding="utf-8")
+    for name in ("queue", "delay"):
+        assert f"figures/onboard/{name}.svg" in text
+        assert (ROOT / f"docs/figures/onboard/{name}.svg").stat().st_size > 1000
