@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from conftest import ROOT, Command, command_line, digests, environment
+from preloaded import server
 
 import bentpipe as bp
 from bentpipe.stats.metrics import metrics_of
@@ -194,9 +195,8 @@ def interrupt_after_first_run(folder: Path, how: signal.Signals) -> tuple[int, s
 @pytest.fixture(scope="module")
 def uninterrupted(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     folder = tmp_path_factory.mktemp("whole")
-    subprocess.run(
-        command_line(*LONG, "--out", "long"), cwd=folder, check=True, capture_output=True, timeout=240
-    )
+    done = server().run(*LONG, "--out", "long", folder=folder, environment=environment())
+    assert done.returncode == 0, done.stderr
     return digests(folder / "long")
 
 
@@ -312,15 +312,15 @@ def test_show_prints_the_parameters_of_an_algorithm(bentpipe: Command, name: str
         (["reproduce", "jain"], "jain2004"),
     ],
 )
-def test_the_shell_completes_scenarios_settings_and_metrics(words: list[str], found: str) -> None:
+def test_the_shell_completes_scenarios_settings_and_metrics(
+    bentpipe: Command, words: list[str], found: str
+) -> None:
     asked = {
         "_BENTPIPE_COMPLETE": "bash_complete",
         "COMP_WORDS": " ".join(["bentpipe", *words]),
         "COMP_CWORD": str(len(words)),
     }
-    done = subprocess.run(
-        [sys.executable, "-m", "bentpipe"], env=os.environ | asked, capture_output=True, text=True, check=True
-    )
+    done = bentpipe(check=0, **asked)
     assert found in [line.partition(",")[2] for line in done.stdout.splitlines()]
 
 
@@ -353,18 +353,11 @@ def test_quiet_shows_warnings_but_no_progress(bentpipe: Command) -> None:
     assert "One run per setting" in quiet
 
 
-def test_no_color_leaves_out_colors(tmp_path: Path) -> None:
-    def shown(**more: str) -> str:
-        command = command_line("run", *QUICK, "--force", "--out", "one")
-        variables = os.environ | {"FORCE_COLOR": "1"} | more
-        done = subprocess.run(
-            command, cwd=tmp_path, env=variables, capture_output=True, text=True, check=True
-        )
-        return done.stdout
-
+def test_no_color_leaves_out_colors(bentpipe: Command) -> None:
+    command = ["run", *QUICK, "--force", "--out", "one"]
     colors = re.compile(r"\x1b\[(?:\d+;)*[34]\d")
-    assert colors.search(shown())
-    assert not colors.search(shown(NO_COLOR="1"))
+    assert colors.search(bentpipe(*command, check=0, FORCE_COLOR="1").stdout)
+    assert not colors.search(bentpipe(*command, check=0, FORCE_COLOR="1", NO_COLOR="1").stdout)
 
 
 def test_doctor_names_what_is_missing_and_the_command_that_mends_it(tmp_path: Path) -> None:
