@@ -96,9 +96,9 @@ def _two(mean: float, ci95: float) -> list[str]:
     return [number(low, decimals), number(high, decimals)]
 
 
-def ends(found: Mapping[str, Any], name: str = "mean") -> tuple[float | None, float | None]:
+def ends(found: Mapping[str, Any]) -> tuple[float | None, float | None]:
     """Return the ends of a bar around a mean: those of its interval, of two runs their values."""
-    mean, ci95 = found[name], found["ci95"]
+    mean, ci95 = found["mean"], found["ci95"]
     if found["runs"] == 2 and mean is not None and ci95 is not None:
         return mean - ci95 / _PAIR, mean + ci95 / _PAIR
     return found["ci_low"], found["ci_high"]

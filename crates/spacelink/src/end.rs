@@ -399,12 +399,6 @@ impl Spacelink {
         beyond + idle
     }
 
-    /// True while packets wait for the shaper. The charge makes the regulator wait as well; this is for observers.
-    #[must_use]
-    pub fn is_held(&self) -> bool {
-        self.held
-    }
-
     /// Time at which to call [`Self::on_timer`] and then [`Self::transmit`], if nothing else happens before.
     #[must_use]
     pub fn timer(&mut self) -> Option<Instant> {

@@ -17,8 +17,6 @@ from bentpipe.runs.store import core_digest
 
 __all__ = ["oscillation", "simulated"]
 
-Floats = np.ndarray[tuple[int], np.dtype[np.float64]]
-
 
 def oscillation(queue: Sequence[float] | pl.Series, interval: float) -> dict[str, float | None]:
     """Return mean, standard deviation and dominant period of a queue sampled every `interval` [s].

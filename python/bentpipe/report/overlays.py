@@ -23,8 +23,6 @@ _WINDOW = (50.0, 100.0)
 _SHOWN = ("queue", "throughput", "offered_load", "mark_probability")
 _LEAST = 0.02
 """Smallest span of an axis as a share of its values; smaller variations are rounding errors."""
-_CLOSE = 7.0
-"""Ratio up to which an axis has more ticks."""
 _FURTHEST = 100.0
 """Largest ratio on the axis; larger ones, and those below its inverse, are drawn at the end."""
 

@@ -88,35 +88,26 @@ pub struct TraceState {
     pub timeouts: u64,
 }
 
-impl From<tcp::Stats> for TraceState {
-    fn from(stats: tcp::Stats) -> Self {
-        Self {
-            cwnd: stats.cwnd,
-            ssthresh: stats.ssthresh,
-            in_flight: stats.in_flight,
-            rtt: stats.rtt,
-            srtt: stats.srtt,
-            rto: stats.rto,
-            retransmissions: stats.retransmissions,
-            timeouts: stats.timeouts,
+macro_rules! from_stats {
+    ($($stats:ty),*) => {$(
+        impl From<$stats> for TraceState {
+            fn from(stats: $stats) -> Self {
+                Self {
+                    cwnd: stats.cwnd,
+                    ssthresh: stats.ssthresh,
+                    in_flight: stats.in_flight,
+                    rtt: stats.rtt,
+                    srtt: stats.srtt,
+                    rto: stats.rto,
+                    retransmissions: stats.retransmissions,
+                    timeouts: stats.timeouts,
+                }
+            }
         }
-    }
+    )*};
 }
 
-impl From<sctp::Stats> for TraceState {
-    fn from(stats: sctp::Stats) -> Self {
-        Self {
-            cwnd: stats.cwnd,
-            ssthresh: stats.ssthresh,
-            in_flight: stats.in_flight,
-            rtt: stats.rtt,
-            srtt: stats.srtt,
-            rto: stats.rto,
-            retransmissions: stats.retransmissions,
-            timeouts: stats.timeouts,
-        }
-    }
-}
+from_stats!(tcp::Stats, sctp::Stats);
 
 /// Only the last state in each interval of this length is kept [ns].
 const TRACE_INTERVAL: u64 = 1_000_000;
