@@ -35,6 +35,7 @@ DELAYS = (10, 60, 120, 250)
 """Delays from the ground to the queue on board and back [ms]."""
 SHOWN = (80, 100)
 """Time that is drawn [s]."""
+LABELS = {"slower": f"{NEW}, 2 s"}
 SLOWER = f'{{ algorithm = "{NEW}", drain_time = "2 s" }}'
 
 
@@ -84,13 +85,11 @@ def delays(runs: Runs, figures: Path) -> str:
         for name in names:
             rates, varies = known(values, name, "throughput"), spread(values, name)
             cells += [quantity(each.mean, each.ci95) for each in (summarise(rates), summarise(varies))]
-            drawn.append({"setting": name, "delay": ms, "value": fmean(rates)})
+            drawn.append({"setting": LABELS.get(name, name), "delay": ms, "value": fmean(rates)})
         rows.append(cells)
-    chart = lines(
-        pl.DataFrame(drawn), "delay", ("delay to the queue on board [ms]", "throughput [Mbit/s]"), 20, names
-    )
-    draw(figures / "delay.svg", chart)
-    labels = ("red", "avqred", NEW, f"{NEW}, 2 s")
+    labels = [LABELS.get(name, name) for name in names]
+    titles = ("delay to the queue on board [ms]", "throughput [Mbit/s]")
+    draw(figures / "delay.svg", lines(pl.DataFrame(drawn), "delay", titles, 20, labels))
     heads = [f"{name}: {what}" for name in labels for what in ("Mbit/s", "σ/mean")]
     return table(["delay", *heads], rows)
 
