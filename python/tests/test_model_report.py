@@ -16,6 +16,10 @@ from bentpipe.models.validation import Stationary
 from bentpipe.report.overlays import ratios
 from bentpipe.runs.store import _is_changed
 
+_MARKS = """chart => [...chart.querySelectorAll(".mark-line path, .mark-symbol path")].map(
+    mark => [mark.closest(".mark-line") !== null, (mark.getAttribute("d") || "").length])"""
+"""Marks of a chart: whether each is a line, and the length of its path."""
+
 
 @pytest.fixture(scope="module")
 def both(tmp_path_factory: pytest.TempPathFactory) -> bp.Validation:
@@ -181,13 +185,18 @@ def test_ratio_figure_has_a_point_per_ratio_and_arrows_beyond_the_axis() -> None
     assert high == pytest.approx(25 / 99, rel=1e-4)
 
 
+@pytest.fixture(scope="module")
+def drawn(both: bp.Validation, tmp_path_factory: pytest.TempPathFactory) -> dict[Path, int]:
+    """The pages of the validation and of its model, with their numbers of engines."""
+    assert isinstance(both.model, bp.ModelResult)
+    return {both.report(): 2, both.model.report(tmp_path_factory.mktemp("model") / "model.html"): 1}
+
+
 @pytest.mark.parametrize("width", [1280, 390])
 def test_model_pages_draw_offline_without_errors(
-    browser: Browser, both: bp.Validation, tmp_path: Path, width: int
+    browser: Browser, drawn: dict[Path, int], width: int
 ) -> None:
-    assert isinstance(both.model, bp.ModelResult)
-    pages = {both.report(): 2, both.model.report(tmp_path / "model.html"): 1}
-    for path, engines in pages.items():
+    for path, engines in drawn.items():
         page, complaints, requests = opened(browser, path, width)
         assert complaints == []
         assert requests == [path.as_uri()]
@@ -198,13 +207,11 @@ def test_model_pages_draw_offline_without_errors(
         # Queue, throughput, load and marks, and under RED the average; each whole and magnified.
         assert len(charts) == 2 * (5 + 4) + (1 if engines == 2 else 0)
         for chart in charts:
-            ink = [
-                mark.get_attribute("d") or ""
-                for mark in chart.query_selector_all(".mark-line path, .mark-symbol path")
-            ]
-            assert max(len(each) for each in ink) > 20
-            assert len(chart.query_selector_all(".mark-line path")) in (engines, 0)
+            marks = chart.evaluate(_MARKS)
+            assert max(length for _, length in marks) > 20
+            assert sum(is_line for is_line, _ in marks) in (engines, 0)
         assert page.evaluate("document.documentElement.scrollWidth") <= width
+        page.close()
         page.close()
 
 
