@@ -463,17 +463,22 @@ def start(folder: Path, storage: str, processes: int) -> "subprocess.Popen[str]"
     )
 
 
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """The result of a search by one process."""
+    return tuned(tmp_path_factory.mktemp("alone") / "alone", **SHARED).found
+
+
 @pytest.mark.parametrize("kind", ["journal", "sqlite"])
-def test_two_processes_share_a_study(tmp_path: Path, kind: str) -> None:
+def test_two_processes_share_a_study(tmp_path: Path, alone: dict[str, Any], kind: str) -> None:
     storage = str(tmp_path / "study") if kind == "journal" else f"sqlite:///{tmp_path / 'study.db'}"
     both = [start(tmp_path / name, storage, 2) for name in ("a", "b")]
     for each in both:
         out, err = each.communicate(timeout=240)
         assert (out, err) == ("12\n", "")
-    alone = tuned(tmp_path / "alone", **SHARED)
     found = [open_tune(tmp_path / name).found for name in ("a", "b")]
-    assert found[0]["trials"] == found[1]["trials"] == alone.found["trials"]
-    assert found[0]["winner"] == found[1]["winner"] == alone.found["winner"]
+    assert found[0]["trials"] == found[1]["trials"] == alone["trials"]
+    assert found[0]["winner"] == found[1]["winner"] == alone["winner"]
     counts = []
     for name in ("a", "b"):
         table = pl.read_parquet(tmp_path / name / "data", hive_partitioning=True)
@@ -483,7 +488,7 @@ def test_two_processes_share_a_study(tmp_path: Path, kind: str) -> None:
     assert min(counts) > 0
 
 
-def test_unfinished_trials_of_a_killed_process_are_repeated(tmp_path: Path) -> None:
+def test_unfinished_trials_of_a_killed_process_are_repeated(tmp_path: Path, alone: dict[str, Any]) -> None:
     storage = str(tmp_path / "study")
     killed = start(tmp_path / "a", storage, 1)
     deadline = time.monotonic() + 120
@@ -495,7 +500,7 @@ def test_unfinished_trials_of_a_killed_process_are_repeated(tmp_path: Path) -> N
     # Optuna breaks a stale lock after half a minute; no other process uses it here.
     (tmp_path / "study.lock").unlink(missing_ok=True)
     result = tuned(tmp_path / "b", storage=storage, **SHARED)
-    assert result.found["trials"] == tuned(tmp_path / "alone", **SHARED).found["trials"]
+    assert result.found["trials"] == alone["trials"]
 
 
 def test_continuing_with_other_arguments_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
