@@ -359,8 +359,13 @@ def metrics_table(result: Result) -> Table:
             ]
             for ranked in ranking(result)
         ]
-        titles = [f"{metric.name} [{metric.unit}]" if metric.unit else metric.name for metric in CRITERIA]
-        return grid(["place", "setting", "mean rank", *titles], places, right=2)
+        titles = [
+            folded(f"{metric.name} [{metric.unit}]" if metric.unit else metric.name, 14)
+            for metric in CRITERIA
+        ]
+        table = grid(["place", "setting", folded("mean rank", 4), *titles], places, right=2)
+        table.columns[1].no_wrap = True
+        return table
     rows = [
         [
             metric.name,
