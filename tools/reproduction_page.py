@@ -19,8 +19,10 @@ from bentpipe.reproduction.paper import Paper
 from bentpipe.reproduction.reading import load_paper, papers
 from bentpipe.reproduction.report import QUICK, VERDICTS_FILE
 from bentpipe.reproduction.rules import (
-    CALIBRATED,
+    CALIBRATED_AGREES,
+    CALIBRATED_DIFFERS,
     DIRECTION_ONLY,
+    MAGNITUDE_DIFFERS,
     NO_NUMBER,
     NOT_REPRODUCED,
     REPRODUCED,
@@ -90,7 +92,7 @@ def scoreboard(made: Mapping[str, str]) -> str:
         before, _, after = page.partition("\n## Claims\n")
         counts = list(_COUNTS.finditer(before))
         for kind, found in (each.groups() for each in counts):
-            each = {what: count for count, _, what in (part.partition(" ") for part in found.split(", "))}
+            each = {what: count for count, _, what in (part.partition(" ") for part in found.split("; "))}
             cells = " | ".join(each.get(verdict, "") for verdict in VERDICTS)
             if each.keys() & set(VERDICTS):
                 table.append(f"| [{name}](reproduction/{name}.md) | {kind} | {cells} |")
@@ -143,7 +145,7 @@ def page_of(paper: Paper, kept: Row) -> str:
     ]
     for item in items:
         if item["kind"] == CLAIM:
-            reason = _COMPARISONS.sub(r"\1", item["reason"])
+            reason = _COMPARISONS.sub(r"\1", item["reason"]).removesuffix(_FITTED)
             in_print = "" if item["in_print"] == _AGREE else item["in_print"]
             why = "; ".join(part for part in (reason, in_print, item["explanation"]) if part)
             lines.append(f"| {item['text']} | {item['where']} | {item['verdict']} | {why} |")
@@ -160,9 +162,18 @@ def page_of(paper: Paper, kept: Row) -> str:
 
 
 _AGREE = "the printed tables agree"
+_FITTED = "; in each comparison an input was fitted to a side"
 _COMPARISONS = re.compile(r"^(fails in \d+ of \d+ comparisons): .*$", re.DOTALL)
 """The reason of a claim that fails; the comparisons themselves are in the file of all numbers."""
-_SIGNS = {REPRODUCED: "✓", DIRECTION_ONLY: "~", NOT_REPRODUCED: "✗", CALIBRATED: "c", NO_NUMBER: "?"}
+_SIGNS = {
+    REPRODUCED: "✓",
+    CALIBRATED_AGREES: "c",
+    DIRECTION_ONLY: "~",
+    CALIBRATED_DIFFERS: "c✗",
+    NOT_REPRODUCED: "✗",
+    MAGNITUDE_DIFFERS: "✗✗",
+    NO_NUMBER: "?",
+}
 
 
 def _cells(items: Sequence[Row]) -> list[str]:
@@ -188,7 +199,7 @@ def _cells(items: Sequence[Row]) -> list[str]:
 
 def _counted(items: Sequence[Row]) -> str:
     found = [(each, sum(item["verdict"] == each for item in items)) for each in VERDICTS]
-    return ", ".join(f"{count} {each}" for each, count in found if count) or "none"
+    return "; ".join(f"{count} {each}" for each, count in found if count) or "none"
 
 
 _INPUTS = "inputs.md"

@@ -24,8 +24,10 @@ from bentpipe.reproduction.measures import MEASURES
 from bentpipe.reproduction.paper import FIELD, Paper
 from bentpipe.reproduction.report import QUICK, SHADES, overview
 from bentpipe.reproduction.rules import (
-    CALIBRATED,
+    CALIBRATED_AGREES,
+    CALIBRATED_DIFFERS,
     DIRECTION_ONLY,
+    MAGNITUDE_DIFFERS,
     NO_NUMBER,
     NOT_REPRODUCED,
     REPRODUCED,
@@ -41,6 +43,7 @@ from bentpipe.runs.plan import load
 from bentpipe.stats.intervals import summarise
 from reproduction_page import committed, inputs, ledger, page_of, scoreboard, verdicts
 
+FITTED = {CALIBRATED_AGREES, CALIBRATED_DIFFERS}
 TWO = Near("two", 0.02)
 TEN = Near("ten", 0.10)
 
@@ -259,7 +262,7 @@ def test_a_quick_reproduction_from_end_to_end(small: Path, tmp_path: Path) -> No
     assert len(numbers) == 4 * 4 * 3
     assert all(row["printed"] and row["mean"] and row["runs"] == 3 for row in numbers)
     # Exactly the cells that inputs were fitted to are calibrated.
-    fitted = {(row["where"], row["row"]) for row in numbers if row["verdict"] == CALIBRATED}
+    fitted = {(row["where"], row["row"]) for row in numbers if row["verdict"] in FITTED}
     every = [f"Table {number}" for number in ("I", "II", "III", "IV")]
     assert fitted == {(where, "DRR") for where in every} | {("Table I", "FIFO"), ("Table II", "FIFO")}
     (claim,) = (row for row in rows if row["id"] == "fifo-total")
@@ -361,9 +364,48 @@ def test_a_claimed_change_has_the_worst_verdict_of_its_comparisons(
     folder = _with_claim(
         small, tmp_path / "paper", f'kind = "change"\n{rule}', f'rule = "mine"\nchecks = {checks}'
     )
+    path = folder / CLAIMS
+    path.write_text(re.sub(r'\{ input = "fifo-buffer"[^}]*\},?', "", path.read_text()))
     (made,) = reproduce([folder], out=tmp_path / "out", quick=True, only=["mine"])
     (item,) = made.verdicts.items
     assert item.verdict == verdict, item.reason
+
+
+@pytest.mark.parametrize(
+    ("rule", "verdict"), [("low = 20", CALIBRATED_AGREES), ("high = 1", CALIBRATED_DIFFERS)]
+)
+def test_a_claim_about_a_fitted_side_is_calibrated(
+    small: Path, tmp_path: Path, rule: str, verdict: str
+) -> None:
+    """FIFO's buffer was fitted to its row; SWF's was not."""
+    checks = '[{ experiments = ["loss-10"], measure = "affected", more = ["SWF"], than = ["FIFO"] }]'
+    folder = _with_claim(
+        small, tmp_path / "paper", f'kind = "change"\n{rule}', f'rule = "mine"\nchecks = {checks}'
+    )
+    (made,) = reproduce([folder], out=tmp_path / "out", quick=True, only=["mine"])
+    (item,) = made.verdicts.items
+    assert item.verdict == verdict
+    assert item.reason.endswith("; in each comparison an input was fitted to a side")
+
+
+@pytest.mark.parametrize(
+    ("printed", "verdict"),
+    [
+        (101.0, REPRODUCED),
+        (50.0, NOT_REPRODUCED),
+        (10.0, MAGNITUDE_DIFFERS),
+        (1000.0, MAGNITUDE_DIFFERS),
+        (999.0, NOT_REPRODUCED),
+    ],
+)
+def test_a_factor_of_ten_is_another_order_of_magnitude(printed: float, verdict: str) -> None:
+    assert TWO.judge(printed, [100.0, 100.0, 100.0]).verdict == verdict
+
+
+def test_direction_only_gives_the_factor() -> None:
+    found = TWO.judge(50.0, [100.0, 101.0, 99.0], base=("DRR", 20.0, [10.0, 11.0, 9.5]))
+    assert found.verdict == DIRECTION_ONLY
+    assert found.reason.startswith("factor 2; +100 %; above DRR, as printed")
 
 
 def test_a_claim_without_simulated_runs_is_not_reproduced(small: Path, tmp_path: Path) -> None:

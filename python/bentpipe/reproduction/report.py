@@ -16,8 +16,10 @@ from bentpipe.report.panels import Figure, Panel
 from bentpipe.reproduction.figures import figure
 from bentpipe.reproduction.paper import Paper, Picture, PrintedTable
 from bentpipe.reproduction.rules import (
-    CALIBRATED,
+    CALIBRATED_AGREES,
+    CALIBRATED_DIFFERS,
     DIRECTION_ONLY,
+    MAGNITUDE_DIFFERS,
     NO_NUMBER,
     NOT_REPRODUCED,
     REPRODUCED,
@@ -47,7 +49,9 @@ SHADES = {
     REPRODUCED: "#0072B2",
     DIRECTION_ONLY: "#E69F00",
     NOT_REPRODUCED: "#D55E00",
-    CALIBRATED: AXIS,
+    MAGNITUDE_DIFFERS: "#882255",
+    CALIBRATED_AGREES: AXIS,
+    CALIBRATED_DIFFERS: "#CC79A7",
     NO_NUMBER: "#4D4D4D",
 }
 """Colours of the verdicts."""
@@ -91,8 +95,8 @@ class Reproduction:
 
 
 def format_counts(counts: dict[str, int]) -> str:
-    """Return the number of items by verdict as text: `3 reproduced, 1 calibrated`."""
-    return ", ".join(f"{count} {verdict}" for verdict, count in counts.items()) or "none"
+    """Return the number of items by verdict as text: `3 reproduced; 1 calibrated, agrees`."""
+    return "; ".join(f"{count} {verdict}" for verdict, count in counts.items()) or "none"
 
 
 def format_mean(found: Summary) -> str:

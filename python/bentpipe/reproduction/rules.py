@@ -13,8 +13,10 @@ from bentpipe.reproduction.toml_table import TomlTable
 from bentpipe.stats.intervals import Summary, half_width, paired, summarise
 
 __all__ = [
-    "CALIBRATED",
+    "CALIBRATED_AGREES",
+    "CALIBRATED_DIFFERS",
     "DIRECTION_ONLY",
+    "MAGNITUDE_DIFFERS",
     "NOTHING",
     "NOT_REPRODUCED",
     "NO_NUMBER",
@@ -40,8 +42,20 @@ __all__ = [
 ]
 
 REPRODUCED, DIRECTION_ONLY, NOT_REPRODUCED = "reproduced", "direction only", "not reproduced"
-CALIBRATED, NO_NUMBER = "calibrated", "no number survives"
-VERDICTS = (REPRODUCED, DIRECTION_ONLY, NOT_REPRODUCED, CALIBRATED, NO_NUMBER)
+CALIBRATED_AGREES, CALIBRATED_DIFFERS = "calibrated, agrees", "calibrated, differs"
+MAGNITUDE_DIFFERS, NO_NUMBER = "order of magnitude differs", "no number survives"
+VERDICTS = (
+    REPRODUCED,
+    CALIBRATED_AGREES,
+    DIRECTION_ONLY,
+    CALIBRATED_DIFFERS,
+    NOT_REPRODUCED,
+    MAGNITUDE_DIFFERS,
+    NO_NUMBER,
+)
+"""Verdicts, from the best to the worst."""
+_MAGNITUDE = 10.0
+"""Factor from the printed value from which on the order of magnitude differs."""
 NOTHING = Summary(None, None, None, 0)
 """Summary of no runs."""
 
@@ -114,9 +128,10 @@ class Near(CellRule):
         if low <= printed <= high:
             return Verdict(REPRODUCED, f"{apart}, inside our prediction interval")
         if base is None:
-            return Verdict(NOT_REPRODUCED, f"{apart}, allowed {100 * self.within:g} %")
+            return _missed(printed, found.mean, NOT_REPRODUCED, f"{apart}, allowed {100 * self.within:g} %")
         same, why = _direction(printed, ours, base)
-        return Verdict(DIRECTION_ONLY if same else NOT_REPRODUCED, f"{apart}; {why}")
+        verdict = DIRECTION_ONLY if same else NOT_REPRODUCED
+        return _missed(printed, found.mean, verdict, f"{apart}; {why}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,9 +232,9 @@ class Ratio:
         above = found.low is not None and found.low > 1
         below = found.high is not None and found.high < 1
         if above if printed > 1 else below:
-            return Verdict(REPRODUCED if near else DIRECTION_ONLY, text)
+            return Verdict(REPRODUCED, text) if near else _missed(printed, found.mean, DIRECTION_ONLY, text)
         why = "on the opposite side of" if above or below else "not significantly different from"
-        return Verdict(NOT_REPRODUCED, f"{text}: {why} 1")
+        return _missed(printed, found.mean, NOT_REPRODUCED, f"{text}: {why} 1")
 
 
 @dataclass(frozen=True, slots=True)
@@ -394,6 +409,16 @@ def _direction(printed: float, ours: Values, base: tuple[str, float, Values]) ->
         return True, f"{side} {name}, as printed (p {likelihood(found.p)})"
     ours_is = "on the opposite side" if above or below else "not significantly different"
     return False, f"printed {side} {name}, ours {ours_is}"
+
+
+def _missed(printed: float, ours: float, verdict: str, reason: str) -> Verdict:
+    """Return the verdict of a value off the printed one; with the factor if that is all, or large."""
+    factor = ours / printed if printed else math.nan
+    if factor > 0 and not 1 / _MAGNITUDE < factor < _MAGNITUDE:
+        return Verdict(MAGNITUDE_DIFFERS, f"factor {brief(factor, 2)}; {reason}")
+    if verdict == DIRECTION_ONLY and factor > 0:
+        return Verdict(verdict, f"factor {brief(factor, 2)}; {reason}")
+    return Verdict(verdict, reason)
 
 
 def _deviation(printed: float, mean: float) -> str:

@@ -26,7 +26,10 @@ from bentpipe.reproduction.paper import (
     PrintedTable,
 )
 from bentpipe.reproduction.rules import (
-    CALIBRATED,
+    CALIBRATED_AGREES,
+    CALIBRATED_DIFFERS,
+    DIRECTION_ONLY,
+    MAGNITUDE_DIFFERS,
     NO_NUMBER,
     NOT_REPRODUCED,
     NOTHING,
@@ -324,7 +327,8 @@ class Verdicts:
     def _claim(self, claim: Claim) -> Item:
         verdict, ours = self._judge_claim(claim)
         if claim.checks and all(map(self._is_fitted, claim.checks)):
-            verdict = Verdict(CALIBRATED, f"{verdict.reason}; inputs were fitted to all compared values")
+            reason = f"{verdict.reason}; in each comparison an input was fitted to a side"
+            verdict = Verdict(_fitted(verdict), reason)
         unit = claim.checks[0].measure.unit if claim.checks else ""
         return Item(
             CLAIM,
@@ -421,15 +425,11 @@ class Verdicts:
                     yield table, column
 
     def _is_fitted(self, check: Check) -> bool:
-        """Return whether inputs that not all settings share were fitted to both sides of a comparison."""
-        columns = list(self._printed_columns(check.experiment, check.measure))
-        return all(
-            any(
-                not each.shared
-                for table, column in columns
-                for each in _fitted_inputs(table, column, check.experiment, row)
-            )
-            for row in (check.more, check.than)
+        """Return whether an input that not all settings share was fitted to a side of a comparison."""
+        return any(
+            not each.shared
+            for table, column in self._printed_columns(check.experiment, check.measure)
+            for each in _fitted_inputs(table, column, check.experiment, check.more, check.than)
         )
 
     def _in_print(self, claim: Claim) -> str:
@@ -574,8 +574,8 @@ def _figure(figure: PrintedFigure, items: Sequence[Item]) -> Item:
     """Judge a printed figure by the worst claim about it."""
     about = [item for item in items if item.name in figure.by and not item.variant]
     known = [item for item in about if item.verdict != NO_NUMBER]
-    # Calibrated claims count only if there are no others.
-    judged = [item for item in known if item.verdict != CALIBRATED] or known
+    # Agreement after fitting counts only if there is nothing else.
+    judged = [item for item in known if item.verdict != CALIBRATED_AGREES] or known
     return Item(
         FIGURE,
         figure.name,
@@ -600,7 +600,14 @@ def _fitted_inputs(table: PrintedTable, column: Column, experiment: str, *rows: 
 def _calibrated(verdict: Verdict, inputs: Sequence[Input]) -> Verdict:
     if not inputs:
         return verdict
-    return Verdict(CALIBRATED, f"{verdict.reason} ({', '.join(each.name for each in inputs)})")
+    return Verdict(_fitted(verdict), f"{verdict.reason} ({', '.join(each.name for each in inputs)})")
+
+
+def _fitted(verdict: Verdict) -> str:
+    """Return the verdict where inputs were fitted: agreement is no evidence, disagreement is."""
+    if verdict.verdict == NO_NUMBER:
+        return NO_NUMBER
+    return CALIBRATED_AGREES if verdict.verdict == REPRODUCED else CALIBRATED_DIFFERS
 
 
 def _explanation(
@@ -609,8 +616,14 @@ def _explanation(
     return " ".join(
         each.text
         for each in explanations
-        if each.verdict == verdict.verdict and each.cells.contains(row, column, experiment)
+        if _concerns(each.verdict, verdict.verdict) and each.cells.contains(row, column, experiment)
     )
+
+
+def _concerns(explained: str, found: str) -> bool:
+    """Return whether the explanation of a verdict explains another one too: of any disagreement."""
+    apart = (DIRECTION_ONLY, NOT_REPRODUCED)
+    return found == explained or (explained in apart and found in (CALIBRATED_DIFFERS, MAGNITUDE_DIFFERS))
 
 
 def _sides(check: Check, point: str) -> str:
