@@ -111,6 +111,7 @@ def test_overrides_reach_the_simulation(bentpipe: Command) -> None:
         (["sweep", *QUICK, "--vary", "traffic.web.sessions=1..4"], ["--vary", "a range is LOW:HIGH:N"]),
         (["show", "red", "--setting", "AVQ"], ["--setting", "red", "algorithm"]),
         (["completion", "csh"], ["csh", "bash"]),
+        (["completion"], ["Choose from: bash, zsh, fish"]),
         (["run", *QUICK, "--resume"], ["--resume", "--out"]),
         (["run", *QUICK, "--resume", "--force", "--out", "x"], ["--force", "--resume"]),
         (["run", *QUICK, "--resume", "--out", "nowhere"], ["nowhere", "no such folder"]),

@@ -83,7 +83,8 @@ def _main(arguments: list[str] | None) -> int:
     except click.exceptions.Exit as leave:
         return leave.exit_code
     except click.ClickException as error:
-        return _print_error(f"error: {error.format_message()}", 2)
+        # Click breaks the list of choices into lines.
+        return _print_error(f"error: {' '.join(error.format_message().split())}", 2)
     except (BentpipeError, ScenarioError) as error:
         return _print_error(f"error: {error}", 2)
     except AlgorithmError as error:
