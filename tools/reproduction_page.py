@@ -1,7 +1,8 @@
-"""Write the papers' pages, files of all numbers and the scoreboard from the verdicts of full reproductions.
+"""Write the papers' pages, files of all numbers and the scoreboard.
 
-`python tools/reproduction_page.py docs results/reproduce`, or `make reproduction`. A paper without verdicts
-keeps docs/reproduction/PAPER.md and PAPER.csv; docs/reproduction.md is computed from all pages.
+`python tools/reproduction_page.py docs` rebuilds them from docs/reproduction/PAPER.csv: changed words need no
+run. `make reproduction` adds `results/reproduce`, whose verdicts replace a paper's numbers. With `--part`,
+the verdicts of `bentpipe reproduce --only` replace and extend the numbers instead.
 """
 
 import csv
@@ -9,13 +10,13 @@ import io
 import json
 import re
 import sys
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from bentpipe.errors import ResultError
 from bentpipe.format import brief, clock, number
-from bentpipe.reproduction.paper import Paper
+from bentpipe.reproduction.paper import FIELD, Paper
 from bentpipe.reproduction.reading import load_paper, papers
 from bentpipe.reproduction.report import QUICK, VERDICTS_FILE
 from bentpipe.reproduction.rules import (
@@ -28,9 +29,19 @@ from bentpipe.reproduction.rules import (
     REPRODUCED,
     VERDICTS,
 )
-from bentpipe.reproduction.verdicts import CLAIM, FIGURE, RELATION, TABLE
+from bentpipe.reproduction.verdicts import CLAIM, FIGURE, OURS, PICTURE, RELATION, TABLE
 
-__all__ = ["committed", "inputs", "ledger", "page_of", "scoreboard", "verdicts"]
+__all__ = [
+    "committed",
+    "inputs",
+    "ledger",
+    "main",
+    "page_of",
+    "read_ledger",
+    "rebuilt",
+    "scoreboard",
+    "verdicts",
+]
 
 Row = Mapping[str, Any]
 
@@ -226,18 +237,38 @@ def inputs() -> str:
 
 
 _LEDGER = (
-    *("section", "row", "at", "measure", "unit", "printed", "ours", "low", "high", "runs"),
-    *("verdict", "reason", "explanation"),
+    *("kind", "id", "section", "row", "at", "measure", "unit", "printed", "ours", "low", "high", "runs"),
+    *("verdict", "reason", "explanation", "in_print", "experiment", "variant"),
 )
 """Columns of the file of all numbers: means with their 95 % intervals."""
+_ABOUT, _NUMBER, _DRAWN, _FOUND = "about", "number", "drawn", "found"
+"""Kinds of its rows beside those of items; a drawn value is one of a figure of ours."""
+_KEPT = ("version", "date", "quick", "runs", "simulated_seconds")
+_TITLES = {CLAIM: "Claims", FIGURE: "Printed figures"}
 
 
 def ledger(paper: Paper, kept: Row) -> str:
     """Return every printed number, ratio, claim, figure and drawn value of a paper as CSV."""
-    items: list[Row] = kept["items"]
     out = io.StringIO()
     rows = csv.DictWriter(out, _LEDGER, restval="", lineterminator="\n")
     rows.writeheader()
+    rows.writerows(_item_rows(paper, kept["items"]))
+    for found in kept.get("tuned", []):
+        section = f"Settings found: {paper.experiments[found['experiment']].title}"
+        for each in found["again"]:
+            chosen = "compared" if each["chosen"] else ""
+            about = {"kind": _FOUND, "id": f"found-{found['experiment']}", "section": section}
+            about |= {"row": each["aqm"], "at": each["place"], "measure": "rank sum"}
+            about |= {"experiment": found["experiment"], "reason": each["parameters"]}
+            rows.writerow(about | {"ours": each["sum"], "verdict": chosen})
+    for name, text in _numbers(paper, kept).items():
+        rows.writerow({"kind": _NUMBER, "id": name, "section": "Numbers of the discussion", "measure": text})
+    for key in _KEPT:
+        rows.writerow({"kind": _ABOUT, "id": key, "section": "Runs", "measure": json.dumps(kept[key])})
+    return out.getvalue()
+
+
+def _item_rows(paper: Paper, items: Sequence[Row]) -> Iterator[Row]:
     sections = {
         (table.name, experiment): f"{table.where}: {table.title}"
         if experiment == table.experiments[0]
@@ -245,39 +276,115 @@ def ledger(paper: Paper, kept: Row) -> str:
         for table in paper.tables
         for experiment in table.experiments
     }
-    titles = {CLAIM: "Claims", FIGURE: "Printed figures"}
+    first = {table.name: table.experiments[0] for table in paper.tables}
     for item in items:
-        judged = {key: item[key] for key in ("verdict", "reason", "explanation")}
-        figures = {**_figures(item)} | {"printed": _text(item["printed"]), "unit": item["unit"]}
-        if item["kind"] == TABLE:
-            section = sections[item["id"], item["experiment"]]
-            rows.writerow(
-                {"section": section, "row": item["row"], "measure": item["text"]} | figures | judged
+        kind = item["kind"]
+        about = {"kind": kind, "id": item["id"]}
+        about |= {key: item[key] for key in ("verdict", "reason", "explanation", "in_print", "experiment")}
+        about |= {**_figures(item), "printed": _text(item["printed"]), "unit": item["unit"]}
+        about["variant"] = "yes" if item["variant"] else ""
+        if kind in (TABLE, RELATION):
+            label, _, sides = item["text"].partition(": ") if kind == RELATION else (item["text"], "", "")
+            about |= {"row": sides or item["row"], "measure": label}
+            at = "" if item["experiment"] == first[item["id"]] else f"@{item['experiment']}"
+            about["id"] = f"{item['id']}/{about['row']}/{item['column']}{at}"
+            about["section"] = (
+                sections[item["id"], item["experiment"]]
+                if kind == TABLE
+                else f"{item['where']}: ratios between rows"
             )
-        elif item["kind"] == RELATION:
-            section = f"{item['where']}: ratios between rows"
-            rows.writerow({"section": section, "measure": item["text"]} | figures | judged)
-        elif item["kind"] in titles:
-            about = {"section": titles[item["kind"]], "row": item["where"], "measure": item["text"]}
-            if item["in_print"]:
-                judged["explanation"] = "; ".join(filter(None, (item["in_print"], item["explanation"])))
-            rows.writerow(about | judged)
+            yield about
+        elif kind in _TITLES:
+            yield about | {"section": _TITLES[kind], "row": item["where"], "measure": item["text"]}
         for spot in item["spots"]:
             section = f"{item['where'].capitalize()}: {item['text']}"
-            about = {
-                "section": section,
-                "row": spot["curve"],
-                "at": spot["point"],
-                "measure": spot["measure"],
-            }
-            rows.writerow(about | {**_figures(spot)} | {"unit": spot["unit"]})
-    for found in kept.get("tuned", []):
-        section = f"Settings found: {paper.experiments[found['experiment']].title}"
-        for each in found["again"]:
-            chosen = "compared" if each["chosen"] else ""
-            about = {"section": section, "row": each["aqm"], "at": each["place"], "measure": "rank sum"}
-            rows.writerow(about | {"ours": each["sum"], "verdict": chosen, "reason": each["parameters"]})
-    return out.getvalue()
+            drawn = {"kind": _DRAWN, "id": item["id"], "section": section, "row": spot["curve"]}
+            drawn |= {"at": spot["point"], "measure": spot["measure"], "unit": spot["unit"]}
+            yield drawn | {**_figures(spot)}
+
+
+def _numbers(paper: Paper, kept: Row) -> dict[str, str]:
+    """Return the computed numbers in a paper's discussion, by name."""
+    if "numbers" in kept:
+        return dict(kept["numbers"])
+    found: dict[str, str] = {}
+    for paragraph in paper.discussion:
+        names = re.findall(FIELD, paragraph)
+        pattern = "(.+?)".join(map(re.escape, re.split(FIELD, paragraph)[::2]))
+        for match in (re.fullmatch(pattern, each) for each in kept["discussion"]):
+            if match is not None:
+                found |= dict(zip(names, match.groups(), strict=True))
+    return found
+
+
+def read_ledger(paper: Paper, text: str) -> dict[str, Any]:
+    """Return the content of a paper's verdicts from its file of all numbers; the opposite of `ledger`."""
+    kept: dict[str, Any] = {"paper": paper.name, "items": [], "tuned": [], "numbers": {}}
+    pictures = {picture.name: picture for picture in paper.pictures}
+    shown: dict[str, dict[str, Any]] = {}
+    tuned: dict[str, list[Row]] = {}
+    for row in csv.DictReader(io.StringIO(text)):
+        kind, key = row["kind"], row["id"]
+        match kind:
+            case "about":
+                kept[key] = json.loads(row["measure"])
+            case "number":
+                kept["numbers"][key] = row["measure"]
+            case "found":
+                chosen = {"aqm": row["row"], "place": row["at"], "sum": row["ours"]}
+                chosen |= {"chosen": bool(row["verdict"]), "parameters": row["reason"]}
+                tuned.setdefault(row["experiment"], []).append(chosen)
+            case "drawn":
+                if key not in shown:
+                    where = pictures[key].where if key in pictures else row["section"].partition(": ")[0]
+                    title = pictures[key].title if key in pictures else row["section"].partition(": ")[2]
+                    shown[key] = _item(PICTURE, key, where or OURS, title)
+                    shown[key] |= {"variant": key in pictures and not pictures[key].where}
+                    kept["items"].append(shown[key])
+                spot = {"curve": row["row"], "point": row["at"], "measure": row["measure"]}
+                shown[key]["spots"].append(spot | {"unit": row["unit"]} | _read_figures(row))
+            case _:
+                kept["items"].append(_read_item(row))
+    kept["tuned"] = [{"experiment": name, "again": found} for name, found in tuned.items()]
+    numbers = kept["numbers"]
+    kept["discussion"] = [
+        re.sub(FIELD, lambda field: numbers[field[1]], paragraph)
+        for paragraph in paper.discussion
+        if all(numbers.get(name) for name in re.findall(FIELD, paragraph))
+    ]
+    return kept
+
+
+def _item(kind: str, name: str, where: str, text: str) -> dict[str, Any]:
+    empty = dict.fromkeys(("unit", "verdict", "reason", "explanation", "in_print", "experiment"), "")
+    figures = {"mean": None, "ci_low": None, "ci_high": None, "runs": 0, "printed": None}
+    return {"kind": kind, "id": name, "where": where, "text": text, "spots": [], **empty, **figures}
+
+
+def _read_item(row: Row) -> dict[str, Any]:
+    kind = row["kind"]
+    name, where, text = row["id"], row["row"], row["measure"]
+    more = {}
+    if kind in (TABLE, RELATION):
+        name = row["id"].partition("/")[0]
+        column = row["id"].rpartition("/")[2].partition("@")[0]
+        where = row["section"].partition(": ")[0]
+        text = f"{text}: {row['row']}" if kind == RELATION else text
+        more = {"row": row["row"], "column": column}
+    copied = {key: row[key] for key in ("unit", "verdict", "reason", "explanation", "in_print", "experiment")}
+    return (
+        _item(kind, name, where, text)
+        | copied
+        | _read_figures(row)
+        | more
+        | {"variant": bool(row["variant"])}
+    )
+
+
+def _read_figures(row: Row) -> dict[str, Any]:
+    columns = {"mean": "ours", "ci_low": "low", "ci_high": "high", "printed": "printed"}
+    found = {key: float(row[name]) if row[name] else None for key, name in columns.items()}
+    return {**found, "runs": int(row["runs"] or 0)}
 
 
 def _figures(found: Row) -> Row:
@@ -289,14 +396,53 @@ def _text(value: float | None) -> str:
     return "" if value is None else f"{value:.6g}"
 
 
+def merge(kept: dict[str, Any], part: Row) -> dict[str, Any]:
+    """Return a paper's verdicts, in which items and numbers of a part replace those of the same id."""
+
+    def key(item: Row) -> tuple[str, ...]:
+        return tuple(item.get(each, "") for each in ("kind", "id", "experiment", "text", "row"))
+
+    found = {key(item): item for item in kept["items"]}
+    found |= {key(item): item for item in part["items"] if item["kind"] != FIGURE}
+    numbers = {**kept["numbers"], **part.get("numbers", {})}
+    return {**kept, "items": list(found.values()), "numbers": numbers, "date": part["date"]}
+
+
+def rebuilt(docs: Path) -> dict[str, dict[str, Any]]:
+    """Return each paper's verdicts from its committed file of all numbers."""
+    paths = {name: docs / "reproduction" / f"{name}.csv" for name in papers()}
+    return {
+        name: read_ledger(load_paper(name), path.read_text(encoding="utf-8"))
+        for name, path in paths.items()
+        if path.exists()
+    }
+
+
+def write(docs: Path, found: Mapping[str, Row]) -> None:
+    """Write every page and file of numbers."""
+    made = {}
+    for name, kept in found.items():
+        paper = load_paper(name)
+        made[name] = page_of(paper, kept)
+        (docs / "reproduction" / f"{name}.csv").write_text(ledger(paper, kept), encoding="utf-8")
+        (docs / "reproduction" / f"{name}.md").write_text(made[name], encoding="utf-8")
+    (docs / "reproduction" / _INPUTS).write_text(inputs(), encoding="utf-8")
+    (docs / "reproduction.md").write_text(scoreboard(made), encoding="utf-8")
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Rebuild the pages, with new verdicts if a folder of reproductions is given."""
+    docs, *results = [Path(each) for each in arguments if each != "--part"]
+    found = rebuilt(docs)
+    for folder in results:
+        if "--part" in arguments:
+            for path in sorted(folder.glob(f"*/{VERDICTS_FILE}")):
+                part = json.loads(path.read_text(encoding="utf-8"))
+                found[part["paper"]] = merge(found[part["paper"]], part)
+        else:
+            found |= {name: dict(kept) for name, kept in verdicts(folder, found).items()}
+    write(docs, found)
+
+
 if __name__ == "__main__":
-    _docs = Path(sys.argv[1])
-    _kept = verdicts(Path(sys.argv[2]), committed(_docs))
-    _made = committed(_docs) | {name: page_of(load_paper(name), kept) for name, kept in _kept.items()}
-    for _name, _data in _kept.items():
-        (_docs / "reproduction" / f"{_name}.csv").write_text(
-            ledger(load_paper(_name), _data), encoding="utf-8"
-        )
-        (_docs / "reproduction" / f"{_name}.md").write_text(_made[_name], encoding="utf-8")
-    (_docs / "reproduction" / _INPUTS).write_text(inputs(), encoding="utf-8")
-    (_docs / "reproduction.md").write_text(scoreboard(_made), encoding="utf-8")
+    main(sys.argv[1:])

@@ -41,7 +41,7 @@ from bentpipe.reproduction.runs import plan
 from bentpipe.reproduction.verdicts import TABLE
 from bentpipe.runs.plan import load
 from bentpipe.stats.intervals import summarise
-from reproduction_page import committed, inputs, ledger, page_of, scoreboard, verdicts
+from reproduction_page import committed, inputs, ledger, main, page_of, rebuilt, scoreboard, verdicts
 
 FITTED = {CALIBRATED_AGREES, CALIBRATED_DIFFERS}
 TWO = Near("two", 0.02)
@@ -678,6 +678,40 @@ def test_the_committed_scoreboard_counts_the_verdicts_of_the_pages() -> None:
             table = found[name].partition("\n## Claims\n")[2].partition("\n## ")[0]
             verdicts = Counter(line.split(" | ")[2] for line in table.splitlines()[3:] if line)
             assert [int(cell or 0) for cell in cells] == [verdicts[each] for each in VERDICTS], name
+
+
+def test_rebuilding_the_pages_from_the_committed_numbers_changes_nothing(tmp_path: Path) -> None:
+    names = [f"reproduction/{name}.{ext}" for name in papers() for ext in ("csv", "md")]
+    names += ["reproduction/inputs.md", "reproduction.md"]
+    (tmp_path / "reproduction").mkdir()
+    for name in names:
+        # A page is written from the numbers alone.
+        if name.endswith(".csv"):
+            shutil.copy(DOCS / name, tmp_path / name)
+    main([str(tmp_path)])
+    for name in names:
+        assert (tmp_path / name).read_text("utf-8") == (DOCS / name).read_text("utf-8"), name
+
+
+def test_a_part_replaces_the_numbers_of_the_same_id_alone(tmp_path: Path) -> None:
+    (tmp_path / "reproduction").mkdir()
+    for name in papers():
+        shutil.copy(DOCS / "reproduction" / f"{name}.csv", tmp_path / "reproduction")
+    part = rebuilt(DOCS)["jain2004"]
+    cell = next(item for item in part["items"] if item["id"] == "table-1" and item["row"] == "SWF")
+    part["items"] = [cell | {"mean": 123456.0}]
+    (tmp_path / "part").mkdir()
+    (tmp_path / "part" / "verdicts.json").write_text(json.dumps(part), encoding="utf-8")
+    main([str(tmp_path), str(tmp_path), "--part"])
+    old, new = (
+        (folder / "reproduction" / "jain2004.csv").read_text("utf-8").splitlines()
+        for folder in (DOCS, tmp_path)
+    )
+    changed = [(before, after) for before, after in zip(old, new, strict=True) if before != after]
+    assert [after.replace(",123456,", ",x,") for _, after in changed] == [
+        before.replace(f",{cell['mean']:.6g},", ",x,") for before, _ in changed
+    ]
+    assert len(changed) == 1
 
 
 def test_the_page_of_inputs_is_that_of_the_papers_data() -> None:
