@@ -14,9 +14,13 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import altair as alt
+import polars as pl
+import vl_convert
+
 from bentpipe.errors import ResultError
 from bentpipe.format import brief, clock, number
-from bentpipe.reproduction.paper import FIELD, Paper
+from bentpipe.reproduction.paper import FIELD, Claim, Paper
 from bentpipe.reproduction.reading import load_paper, papers
 from bentpipe.reproduction.report import QUICK, VERDICTS_FILE
 from bentpipe.reproduction.rules import (
@@ -26,10 +30,25 @@ from bentpipe.reproduction.rules import (
     MAGNITUDE_DIFFERS,
     NO_NUMBER,
     NOT_REPRODUCED,
+    NOTHING,
     REPRODUCED,
     VERDICTS,
+    Gain,
+    Verdict,
 )
-from bentpipe.reproduction.verdicts import CLAIM, FIGURE, OURS, PICTURE, RELATION, TABLE
+from bentpipe.reproduction.verdicts import (
+    ALL_GAINS,
+    CLAIM,
+    FIGURE,
+    OURS,
+    PICTURE,
+    RELATION,
+    TABLE,
+    Item,
+    explain,
+    judge_figure,
+)
+from bentpipe.stats.intervals import Summary
 
 __all__ = [
     "committed",
@@ -64,7 +83,6 @@ leads to a file of all numbers with their 95 % intervals; `make reproduction` wr
 """
 
 _COUNTS = re.compile(r"^- (printed numbers|ratios between rows|claims|figures): (.+)$", re.MULTILINE)
-_CLAIM = re.compile(r"^\| (.+?) \| .+? \| (.+?) \| .*\|$", re.MULTILINE)
 
 
 def verdicts(folder: Path, known: Collection[str] = ()) -> dict[str, Row]:
@@ -91,31 +109,204 @@ def committed(docs: Path) -> dict[str, str]:
     return {name: path.read_text(encoding="utf-8") for name, path in paths.items() if path.exists()}
 
 
-def scoreboard(made: Mapping[str, str]) -> str:
-    """Return the page with each paper's number of verdicts and reproduced claims, from the papers' pages."""
-    table = [
+def scoreboard(made: Mapping[str, str], found: Mapping[str, Row]) -> str:
+    """Return the page with verdicts of the most important claims and the number of verdicts of each paper."""
+    counted = [
         f"| paper | of | {' | '.join(VERDICTS)} |",
         f"| --- | --- |{' --: |' * len(VERDICTS)}",
     ]
     parts: list[str] = []
     for name, page in made.items():
         title = page.partition("\n")[0].removeprefix("# ")
-        before, _, after = page.partition("\n## Claims\n")
+        before = page.partition("\n## Claims\n")[0]
         counts = list(_COUNTS.finditer(before))
-        for kind, found in (each.groups() for each in counts):
-            each = {what: count for count, _, what in (part.partition(" ") for part in found.split("; "))}
+        for kind, of in (each.groups() for each in counts):
+            each = {what: count for count, _, what in (part.partition(" ") for part in of.split("; "))}
             cells = " | ".join(each.get(verdict, "") for verdict in VERDICTS)
             if each.keys() & set(VERDICTS):
-                table.append(f"| [{name}](reproduction/{name}.md) | {kind} | {cells} |")
-        holds = [
-            text for text, verdict in _CLAIM.findall(after.partition("\n## ")[0]) if verdict == REPRODUCED
-        ]
-        summary = before[counts[-1].end() :].strip().partition("\n")[0] if counts else ""
+                counted.append(f"| [{name}](reproduction/{name}.md) | {kind} | {cells} |")
         source = before.split("\n\n")[_SOURCE]
-        parts += [f"## {title}\n", f"[All verdicts](reproduction/{name}.md). {source}\n", f"{summary}\n"]
-        parts += ["Claims that are reproduced:\n" if holds else "No claim is reproduced.\n"]
-        parts += [*(f"- {claim}" for claim in holds), ""] if holds else []
-    return "\n".join([_HEAD, *table, "", *parts])
+        parts += [f"- **[{title}](reproduction/{name}.md)**: {source}"]
+    claims = {(name, item["id"]): item for name, kept in found.items() for item in kept["items"]}
+    return "\n".join(
+        [
+            _HEAD,
+            "## The ten most important claims\n",
+            "| claim | paper | verdict |",
+            "| --- | --- | --- |",
+            *(
+                f"| {claims[key]['text']} | [{key[0]}](reproduction/{key[0]}.md) | {claims[key]['verdict']} |"
+                for key in IMPORTANT
+                if key in claims
+            ),
+            "\n## What holds and what does not\n",
+            *_subjects(claims),
+            "## Verdicts\n",
+            *counted,
+            "\n## What the texts claim\n",
+            _LISTED,
+            *_claimed(found),
+            "\n## The papers\n",
+            *parts,
+            "",
+        ]
+    )
+
+
+_LISTED = """`papers/PAPER/claims.csv` lists every sentence, number, figure and table with a result, and the
+rows of the file of all numbers that judge it, or why none does: *not tried* (no experiment), or *not known*
+(the text lacks it, or it has no result).
+"""
+IMPORTANT = (
+    ("byun2007", "queue-shorter"),
+    ("byun2007", "steadier"),
+    ("byun2007", "bursts"),
+    ("byun2007", "drops-least"),
+    ("byun2007", "vary-twice"),
+    ("byun2007", "isolates-320"),
+    ("byun2007", "receive-steadier"),
+    ("byun-generic", "overall-80"),
+    ("jain2004", "lossy-double"),
+    ("rahmani2011", "robust"),
+)
+"""Papers and ids of the claims that the scoreboard begins with."""
+SUBJECTS: Mapping[str, tuple[str, str, str, tuple[str, ...]]] = {
+    "AVQRED": (
+        "byun2007",
+        "avqred",
+        "table-4-2",
+        ("queue-shorter", "bursts", "avq-bursts", "steadier", "drops-least", "stability-gain"),
+    ),
+    "PFAVQRED": (
+        "byun2007",
+        "pfavqred",
+        "table-5-2",
+        ("vary-twice", "isolates-320", "isolates-160", "same-throughput-5", "fairness-costs", "same-queue-5"),
+    ),
+    "Buffer flow control": (
+        "byun2007",
+        "flow-control",
+        "table-6-3",
+        (
+            "saved-input",
+            "deeper-idles",
+            "receive-shorter",
+            "receive-steadier",
+            "cuts-longer",
+            "cuts-mark-more",
+        ),
+    ),
+    "AAQM": (
+        "rahmani2011",
+        "aaqm",
+        "shared",
+        ("threshold-loss", "web-drops", "higher-throughput", "others-slower", "more-jitter", "robust"),
+    ),
+    "SWF and SSF": (
+        "jain2004",
+        "swf",
+        "table-1",
+        ("affected-gains", "lossy-double", "ssf-short-first", "ssf-slows-long", "swf-40-less", "swf-70-less"),
+    ),
+}
+"""Subjects of the scoreboard: paper, name of its picture, table or figure drawn, and ids of claims."""
+_HOLDS = (REPRODUCED, CALIBRATED_AGREES)
+
+
+def _subjects(claims: Mapping[tuple[str, str], Row]) -> Iterator[str]:
+    for subject, (paper, name, _, ids) in SUBJECTS.items():
+        known = [claims[paper, each] for each in ids if (paper, each) in claims]
+        yield f"### {subject}\n"
+        for head, items in (
+            ("Holds", [item for item in known if item["verdict"] in _HOLDS]),
+            ("Does not hold", [item for item in known if item["verdict"] not in _HOLDS]),
+        ):
+            if items:
+                yield f"{head}: {' '.join(_with_verdict(item) for item in items)}\n"
+        yield f"![{subject}: a table or figure of the paper](figures/papers/{name}.svg)\n"
+
+
+def _with_verdict(item: Row) -> str:
+    text = item["text"]
+    return text if item["verdict"] in (REPRODUCED, NOT_REPRODUCED) else f"{text[:-1]} ({item['verdict']})."
+
+
+_KINDS = ("sentence", "number", "figure", "table")
+
+
+def _claimed(found: Mapping[str, Row]) -> Iterator[str]:
+    """Yield the table of everything that the texts claim, by text and kind."""
+    yield f"| text | {' | '.join(f'{kind}s' for kind in _KINDS)} | judged | {NOT_TRIED} | {NOT_KNOWN} |"
+    yield f"| --- |{' --: |' * (len(_KINDS) + 3)}"
+    for name in found:
+        rows = statements(load_paper(name))
+        for source in dict.fromkeys(row["source"] for row in rows):
+            mine = [row for row in rows if row["source"] == source]
+            cells = [sum(row["kind"] == kind for row in mine) for kind in _KINDS]
+            cells += [
+                sum(row["verdict"] == verdict for row in mine) for verdict in ("", NOT_TRIED, NOT_KNOWN)
+            ]
+            yield f"| {name}{f', {source}' if source else ''} | {' | '.join(map(str, cells))} |"
+
+
+def draw(found: Mapping[str, Row]) -> dict[str, str]:
+    """Return the scoreboard's pictures as SVG, by name: ours beside the printed values."""
+    drawn = {}
+    for paper, name, key, _ in SUBJECTS.values():
+        items = found[paper]["items"]
+        picture = next((item for item in items if (item["kind"], item["id"]) == (PICTURE, key)), None)
+        drawn[name] = _curves(picture) if picture else _beside_print(load_paper(paper), key, items)
+    return drawn
+
+
+def _beside_print(paper: Paper, table: str, items: Sequence[Row]) -> str:
+    """Draw one column of a table: printed values as rings, ours as dots with intervals."""
+    (found,) = (each for each in paper.tables if each.name == table)
+    column = found.columns[1 if table == "table-1" else 0]
+    label = f"{column.measure.label} [{column.measure.unit}]"
+    rows = [
+        {"row": item["row"], "ours": item["mean"], "low": item["ci_low"], "high": item["ci_high"]}
+        | {"printed": item["printed"]}
+        for item in items
+        if (item["kind"], item["id"], item["experiment"]) == (TABLE, table, found.experiments[0])
+        and item["column"] == column.name
+    ]
+    base = alt.Chart(pl.DataFrame(rows)).encode(
+        y=alt.Y("row:N", sort=None, title=None, axis=alt.Axis(labelLimit=200))
+    )
+    bars = base.mark_rule(color=_OURS).encode(x=alt.X("low:Q", title=label), x2="high:Q")
+    ours = base.mark_point(filled=True, size=60, color=_OURS, opacity=1).encode(x="ours:Q")
+    ring = base.mark_point(size=90, color=_PRINTED, strokeWidth=2, opacity=1).encode(x="printed:Q")
+    title = f"{found.where}: printed (ring) and ours (dot, 95 % interval)"
+    return _svg(alt.layer(bars, ring, ours).properties(width=420, height=22 * len(rows), title=title))
+
+
+def _curves(picture: Row) -> str:
+    """Draw the mean queue of each setting against the points of a figure."""
+    rows = [spot for spot in picture["spots"] if spot["measure"] == _DRAWN_MEASURE]
+    points = list(dict.fromkeys(spot["point"] for spot in rows))
+    unit = rows[0]["unit"] if rows else ""
+    base = alt.Chart(pl.DataFrame(rows)).encode(
+        x=alt.X("point:O", sort=points, title="Flows of each of the twelve senders"),
+        color=alt.Color("curve:N", sort=None, title=None),
+    )
+    line = base.mark_line(point=True).encode(
+        y=alt.Y("mean:Q", title=f"{_DRAWN_MEASURE} [{unit}]", scale=alt.Scale(zero=False))
+    )
+    band = base.mark_rule().encode(y=alt.Y("ci_low:Q"), y2="ci_high:Q")
+    title = "Queue under threshold control at 95 % of 100 packets (nothing is printed)"
+    return _svg(alt.layer(band, line).properties(width=420, height=220, title=title))
+
+
+_DRAWN_MEASURE = "Queue, mean"
+_OURS, _PRINTED = "#1f5fa8", "#b5432a"
+
+
+def _svg(chart: alt.LayerChart | alt.FacetChart) -> str:
+    shown = chart.configure(font="sans-serif", background="white").configure_title(
+        anchor="start", fontSize=13
+    )
+    return vl_convert.vegalite_to_svg(shown.to_dict()) + "\n"
 
 
 _SOURCE = 3
@@ -136,6 +327,15 @@ def page_of(paper: Paper, kept: Row) -> str:
         )
         if kind != RELATION or any(item["kind"] == RELATION for item in items)
     ]
+    renewed = f"; parts renewed {', '.join(kept['parts'])}" if kept.get("parts") else ""
+    untried = [
+        f"{sum(item['verdict'] == verdict for item in items if item['kind'] == STATEMENT)} {verdict}"
+        for verdict in (NOT_TRIED, NOT_KNOWN)
+    ]
+    counts.append(
+        f"- everything that the text claims (`papers/{paper.name}/{STATEMENTS}`): {len(statements(paper))};"
+        f" without an experiment: {', '.join(untried)}"
+    )
     lines = [
         f"# {paper.name}: {paper.title}\n",
         f"{_MARK}\n",
@@ -143,7 +343,7 @@ def page_of(paper: Paper, kept: Row) -> str:
         f"<!-- {json.dumps({each: kept[each] for each in _DATA})} -->\n",
         f"{paper.source}.\n",
         *(f"{each}\n" for each in paper.about),
-        f"Bentpipe {kept['version']}, {kept['date']}, {kept['runs']} runs, {simulated} simulated."
+        f"Bentpipe {kept['version']}, {kept['date']}, {kept['runs']} runs, {simulated} simulated{renewed}."
         f" [All numbers]({paper.name}.csv) with their intervals and verdicts ·"
         f" [fitted inputs and choices]({_INPUTS}#{paper.name}) · [all papers](../reproduction.md)\n",
         *([f"{QUICK}\n"] if kept["quick"] else []),
@@ -154,12 +354,16 @@ def page_of(paper: Paper, kept: Row) -> str:
         "| claim | where | verdict | reason |",
         "| --- | --- | --- | --- |",
     ]
+    explained: set[str] = set()
     for item in items:
         if item["kind"] == CLAIM:
             reason = _COMPARISONS.sub(r"\1", item["reason"]).removesuffix(_FITTED)
             in_print = "" if item["in_print"] == _AGREE else item["in_print"]
-            why = "; ".join(part for part in (reason, in_print, item["explanation"]) if part)
-            lines.append(f"| {item['text']} | {item['where']} | {item['verdict']} | {why} |")
+            explanation = "explained above" if item["explanation"] in explained else item["explanation"]
+            explained |= {item["explanation"]} - {""}
+            why = "; ".join(part for part in (reason, in_print, explanation) if part)
+            where = item["where"].removesuffix(", " + item["where"].rpartition(", ")[2])
+            lines.append(f"| {item['text']} | {where} | {item['verdict']} | {why} |")
     lines += [""]
     for table in paper.tables:
         mine = [
@@ -168,14 +372,14 @@ def page_of(paper: Paper, kept: Row) -> str:
             if (item["kind"], item["id"], item["experiment"]) == (TABLE, table.name, table.experiments[0])
         ]
         if mine and not table.variant:
-            lines += [f"## {table.where}: {table.title}\n", *_cells(mine)]
+            lines += [f"## {table.where}: {table.title}\n", *_cells(mine, explained)]
     return "\n".join(lines)
 
 
 _AGREE = "the printed tables agree"
 _FITTED = "; in each comparison an input was fitted to a side"
-_COMPARISONS = re.compile(r"^(fails in \d+ of \d+ comparisons): .*$", re.DOTALL)
-"""The reason of a claim that fails; the comparisons themselves are in the file of all numbers."""
+_COMPARISONS = re.compile(r"^((?:fails in )?\d+ of \d+ comparisons?): .*$", re.DOTALL)
+"""The reason of a claim of several comparisons, which are in the file of all numbers."""
 _SIGNS = {
     REPRODUCED: "✓",
     CALIBRATED_AGREES: "c",
@@ -187,8 +391,11 @@ _SIGNS = {
 }
 
 
-def _cells(items: Sequence[Row]) -> list[str]:
-    """Return a printed table: a row for each of its rows, a column for each measure."""
+def _cells(items: Sequence[Row], explained: set[str]) -> list[str]:
+    """Return a printed table: a row for each of its rows, a column for each measure.
+
+    Its explanations follow, without those that are `explained` above.
+    """
     heads = list(dict.fromkeys((item["text"], item["unit"]) for item in items))
     found: dict[str, dict[tuple[str, str], str]] = {}
     for item in items:
@@ -204,7 +411,10 @@ def _cells(items: Sequence[Row]) -> list[str]:
         for verdict, sign in _SIGNS.items()
         if any(item["verdict"] == verdict for item in items)
     )
-    notes = dict.fromkeys(item["explanation"] for item in items if item["explanation"])
+    notes = dict.fromkeys(
+        item["explanation"] for item in items if item["explanation"] not in explained | {""}
+    )
+    explained |= set(notes)
     return [*lines, "", f"Ours (printed): {key}.\n", *(f"{note}\n" for note in notes)]
 
 
@@ -244,7 +454,7 @@ _LEDGER = (
 _ABOUT, _NUMBER, _DRAWN, _FOUND = "about", "number", "drawn", "found"
 """Kinds of its rows beside those of items; a drawn value is one of a figure of ours."""
 _KEPT = ("version", "date", "quick", "runs", "simulated_seconds")
-_TITLES = {CLAIM: "Claims", FIGURE: "Printed figures"}
+_TITLES = {CLAIM: "Claims", FIGURE: "Printed figures", "statement": "Claims without an experiment"}
 
 
 def ledger(paper: Paper, kept: Row) -> str:
@@ -261,10 +471,13 @@ def ledger(paper: Paper, kept: Row) -> str:
             about |= {"row": each["aqm"], "at": each["place"], "measure": "rank sum"}
             about |= {"experiment": found["experiment"], "reason": each["parameters"]}
             rows.writerow(about | {"ours": each["sum"], "verdict": chosen})
-    for name, text in _numbers(paper, kept).items():
+    for name, text in kept["numbers"].items():
         rows.writerow({"kind": _NUMBER, "id": name, "section": "Numbers of the discussion", "measure": text})
     for key in _KEPT:
         rows.writerow({"kind": _ABOUT, "id": key, "section": "Runs", "measure": json.dumps(kept[key])})
+    if kept.get("parts"):
+        parts = json.dumps(kept["parts"])
+        rows.writerow({"kind": _ABOUT, "id": "parts", "section": "Runs", "measure": parts})
     return out.getvalue()
 
 
@@ -303,23 +516,9 @@ def _item_rows(paper: Paper, items: Sequence[Row]) -> Iterator[Row]:
             yield drawn | {**_figures(spot)}
 
 
-def _numbers(paper: Paper, kept: Row) -> dict[str, str]:
-    """Return the computed numbers in a paper's discussion, by name."""
-    if "numbers" in kept:
-        return dict(kept["numbers"])
-    found: dict[str, str] = {}
-    for paragraph in paper.discussion:
-        names = re.findall(FIELD, paragraph)
-        pattern = "(.+?)".join(map(re.escape, re.split(FIELD, paragraph)[::2]))
-        for match in (re.fullmatch(pattern, each) for each in kept["discussion"]):
-            if match is not None:
-                found |= dict(zip(names, match.groups(), strict=True))
-    return found
-
-
 def read_ledger(paper: Paper, text: str) -> dict[str, Any]:
     """Return the content of a paper's verdicts from its file of all numbers; the opposite of `ledger`."""
-    kept: dict[str, Any] = {"paper": paper.name, "items": [], "tuned": [], "numbers": {}}
+    kept: dict[str, Any] = {"paper": paper.name, "items": [], "tuned": [], "numbers": {}, "parts": []}
     pictures = {picture.name: picture for picture in paper.pictures}
     shown: dict[str, dict[str, Any]] = {}
     tuned: dict[str, list[Row]] = {}
@@ -346,12 +545,6 @@ def read_ledger(paper: Paper, text: str) -> dict[str, Any]:
             case _:
                 kept["items"].append(_read_item(row))
     kept["tuned"] = [{"experiment": name, "again": found} for name, found in tuned.items()]
-    numbers = kept["numbers"]
-    kept["discussion"] = [
-        re.sub(FIELD, lambda field: numbers[field[1]], paragraph)
-        for paragraph in paper.discussion
-        if all(numbers.get(name) for name in re.findall(FIELD, paragraph))
-    ]
     return kept
 
 
@@ -381,6 +574,90 @@ def _read_item(row: Row) -> dict[str, Any]:
     )
 
 
+def refresh(paper: Paper, kept: Row) -> dict[str, Any]:
+    """Return verdicts with the paper's present words: claims, explanations, printed figures and statements.
+
+    Gains over each other AQM are in the file of all numbers, so claims about them are judged anew.
+    """
+    found = {item["id"]: item for item in kept["items"] if item["kind"] == CLAIM}
+    claims = []
+    for claim in paper.claims:
+        verdict, ours = _judge_gains(paper, claim, kept["items"])
+        if claim.name not in found and verdict is None:
+            continue
+        item = found.get(claim.name) or _item(CLAIM, claim.name, "", "") | {"variant": False}
+        item |= {"where": f"{claim.where}, {claim.basis}", "text": claim.text}
+        if verdict is not None:
+            item |= {"verdict": verdict.verdict, "reason": verdict.reason, "unit": "%"}
+            item |= {"mean": ours.mean, "ci_low": ours.low, "ci_high": ours.high, "runs": ours.runs}
+        item["explanation"] = explain(claim.explanations, Verdict(item["verdict"], ""), "", "", "")
+        claims.append(item)
+    judged = [item for item in kept["items"] if item["kind"] in (TABLE, RELATION)]
+    known = [
+        Item(item["kind"], item["id"], "", "", item["verdict"], "", variant=item["variant"])
+        for item in (*judged, *claims)
+    ]
+    tables = {table.name: table for table in paper.tables}
+    for item in judged:
+        if item["kind"] == TABLE:
+            where = item["row"], item["column"], item["experiment"]
+            item["explanation"] = explain(
+                tables[item["id"]].explanations, Verdict(item["verdict"], ""), *where
+            )
+    figures = [judge_figure(figure, known).as_row() for figure in paper.figures]
+    pictures = [item for item in kept["items"] if item["kind"] == PICTURE]
+    untried = [_untried(row) for row in statements(paper) if row["verdict"]]
+    ordered = sorted(judged, key=lambda item: item["kind"] == RELATION)
+    numbers = kept["numbers"]
+    discussion = [
+        re.sub(FIELD, lambda field: numbers[field[1]], paragraph)
+        for paragraph in paper.discussion
+        if all(numbers.get(name) for name in re.findall(FIELD, paragraph))
+    ]
+    items = [*ordered, *claims, *figures, *untried, *pictures]
+    return {**kept, "discussion": discussion, "items": items}
+
+
+def _judge_gains(paper: Paper, claim: Claim, items: Sequence[Row]) -> tuple[Verdict | None, Summary]:
+    """Judge a claim about gains over each of several others by the drawn gains; `None` for other claims."""
+    if not isinstance(claim.rule, Gain) or claim.rule.of == "mean":
+        return None, NOTHING
+    experiments = {check.experiment for check in claim.checks}
+    labels = {check.objective.measure.label for check in claim.checks if check.objective}
+    wanted = ALL_GAINS.label if len(labels) > 1 else next(iter(labels))
+    drawn = {each.name for each in paper.pictures if each.kind == "gains" and each.experiment in experiments}
+    gains = {
+        spot["curve"]: Summary(spot["mean"], None, None, spot["runs"], spot["ci_low"], spot["ci_high"])
+        for item in items
+        if item["kind"] == PICTURE and item["id"] in drawn
+        for spot in item["spots"]
+        if spot["measure"] == wanted
+    }
+    others = dict.fromkeys(check.than for check in claim.checks)
+    more = claim.checks[0].more
+    return claim.rule.judge_means({name: gains[f"{more} over {name}"] for name in others})
+
+
+STATEMENT = "statement"
+"""Kind of the rows of claims that no experiment judges."""
+NOT_TRIED, NOT_KNOWN = "not tried", "not known"
+STATEMENTS = "claims.csv"
+"""A paper's list of everything that it claims."""
+
+
+def statements(paper: Paper) -> list[Row]:
+    """Return everything that a paper claims, with the ids of the rows that judge it."""
+    text = (paper.folder / STATEMENTS).read_text(encoding="utf-8")
+    return list(csv.DictReader(io.StringIO(text)))
+
+
+def _untried(row: Row) -> dict[str, Any]:
+    where = f"section {row['section']}: {row['place']}"
+    where = f"{row['source']}, {where}" if row["source"] else where
+    made = _item(STATEMENT, row["id"], where.capitalize(), row["text"])
+    return made | {"verdict": row["verdict"], "reason": row["reason"], "variant": False}
+
+
 def _read_figures(row: Row) -> dict[str, Any]:
     columns = {"mean": "ours", "ci_low": "low", "ci_high": "high", "printed": "printed"}
     found = {key: float(row[name]) if row[name] else None for key, name in columns.items()}
@@ -404,8 +681,9 @@ def merge(kept: dict[str, Any], part: Row) -> dict[str, Any]:
 
     found = {key(item): item for item in kept["items"]}
     found |= {key(item): item for item in part["items"] if item["kind"] != FIGURE}
-    numbers = {**kept["numbers"], **part.get("numbers", {})}
-    return {**kept, "items": list(found.values()), "numbers": numbers, "date": part["date"]}
+    numbers = {**kept["numbers"], **{name: text for name, text in part["numbers"].items() if text}}
+    parts = sorted({*kept["parts"], part["date"]})
+    return {**kept, "items": list(found.values()), "numbers": numbers, "parts": parts}
 
 
 def rebuilt(docs: Path) -> dict[str, dict[str, Any]]:
@@ -427,7 +705,10 @@ def write(docs: Path, found: Mapping[str, Row]) -> None:
         (docs / "reproduction" / f"{name}.csv").write_text(ledger(paper, kept), encoding="utf-8")
         (docs / "reproduction" / f"{name}.md").write_text(made[name], encoding="utf-8")
     (docs / "reproduction" / _INPUTS).write_text(inputs(), encoding="utf-8")
-    (docs / "reproduction.md").write_text(scoreboard(made), encoding="utf-8")
+    (docs / "reproduction.md").write_text(scoreboard(made, found), encoding="utf-8")
+    (docs / "figures" / "papers").mkdir(parents=True, exist_ok=True)
+    for name, svg in draw(found).items():
+        (docs / "figures" / "papers" / f"{name}.svg").write_text(svg, encoding="utf-8")
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -441,7 +722,7 @@ def main(arguments: Sequence[str]) -> None:
                 found[part["paper"]] = merge(found[part["paper"]], part)
         else:
             found |= {name: dict(kept) for name, kept in verdicts(folder, found).items()}
-    write(docs, found)
+    write(docs, {name: refresh(load_paper(name), kept) for name, kept in found.items()})
 
 
 if __name__ == "__main__":

@@ -367,13 +367,19 @@ def _shares(table: TomlTable) -> list[Point]:
 
 def _sizes(table: TomlTable) -> list[Point]:
     """Vary the size of short files [KB] at a constant share of a constant load."""
-    share, ratio = table.take("share", float), _positive(table, "ratio")
+    share = table.take("share", float)
     _check_share(table, "share", share)
+    # Long files are a multiple of the short ones, or have one size.
+    ratio = _positive(table, "ratio") if "long_kb" not in table else None
+    long_kb = _positive(table, "long_kb") if ratio is None else 0.0
     sizes = table.numbers("sizes_kb")
     for each in sizes:
         if not 0 < each < math.inf:
             raise table.error("sizes_kb", each, "above 0 KB")
-    return [Point(f"{each:g} KB", each, _files(table, share / 100, 1000 * each, ratio)) for each in sizes]
+    return [
+        Point(f"{each:g} KB", each, _files(table, share / 100, 1000 * each, ratio or long_kb / each))
+        for each in sizes
+    ]
 
 
 def _one_value(table: TomlTable) -> list[Point]:

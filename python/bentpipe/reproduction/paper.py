@@ -7,6 +7,7 @@ A paper is a folder with `claims.toml`, the printed tables as CSV, and scenarios
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -372,10 +373,11 @@ def _allowed_ids(papers: Sequence[Paper]) -> str:
     """Return all ids; a range of printed figures is given by its first and last."""
     parts = []
     for paper in papers:
-        ranges: dict[tuple[str, ...], list[str]] = {}
-        for each in paper.figures:
-            ranges.setdefault((each.of, each.noun, *each.by), []).append(each.name)
-        parts += [names[0] if len(names) == 1 else f"{names[0]} to {names[-1]}" for names in ranges.values()]
+        for _, group in groupby(
+            paper.figures, lambda each: (each.of, each.noun, each.number.partition(".")[0])
+        ):
+            names = [each.name for each in group]
+            parts.append(names[0] if len(names) == 1 else f"{names[0]} to {names[-1]}")
         parts += [name for name in paper.ids if name not in {each.name for each in paper.figures}]
     return ", ".join(parts)
 

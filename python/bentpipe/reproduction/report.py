@@ -87,7 +87,13 @@ class Reproduction:
     def save(self) -> Path:
         """Write the verdicts and the report, and return the report's path."""
         self.folder.mkdir(parents=True, exist_ok=True)
-        content = {**self.about, "discussion": self.verdicts.discussion, "items": self.rows()}
+        found = self.verdicts
+        content = {
+            **self.about,
+            "discussion": found.discussion,
+            "numbers": found.numbers,
+            "items": self.rows(),
+        }
         if self.tuned:
             content["tuned"] = [each.as_row() for each in self.tuned]
         files.write_json(self.folder / VERDICTS_FILE, content)

@@ -167,11 +167,19 @@ class Order:
     @property
     def text(self) -> str:
         """Description of the rule."""
-        return "every paired difference has the claimed sign, and its 95 % interval excludes zero"
+        return (
+            "every paired difference has the claimed sign, and its 95 % interval excludes zero; a fluid model"
+            " has one value without an interval"
+        )
 
-    def holds(self, more: Values, less: Values) -> tuple[bool, Summary]:
-        """Return whether `more` is significantly above `less`, and the paired difference."""
+    def holds(self, more: Values, less: Values, *, exact: bool = False) -> tuple[bool, Summary]:
+        """Return whether `more` is significantly above `less`, and the paired difference.
+
+        Values that are `exact`, of a fluid model, have no interval: the sign decides.
+        """
         found = paired(more, less)
+        if exact:
+            return found.mean is not None and found.mean > 0, found
         return found.low is not None and found.low > 0, found
 
 
@@ -259,12 +267,17 @@ class Gain:
 
     def judge(self, gains: Mapping[str, Values]) -> tuple[Verdict, Summary]:
         """Judge a setting's gains over others [%], one per run, and return the aggregate too."""
-        found = {name: summarise(values) for name, values in gains.items()}
+        overall = summarise([mean_of(row) for row in zip(*gains.values(), strict=True)])
+        return self.judge_means({name: summarise(values) for name, values in gains.items()}, overall)
+
+    def judge_means(
+        self, found: Mapping[str, Summary], overall: Summary = NOTHING
+    ) -> tuple[Verdict, Summary]:
+        """Judge the mean gains over others; only the rule of their mean needs `overall`."""
         means = {name: each.mean for name, each in found.items() if each.mean is not None}
         if not means or len(means) < len(found):
             missing = ", ".join(name for name in found if name not in means)
             return Verdict(NOT_REPRODUCED, f"no pair of our runs has a value: {missing}"), NOTHING
-        overall = summarise([mean_of(row) for row in zip(*gains.values(), strict=True)])
         required = [overall]
         head = f"{_signed(overall.mean or 0.0)} %{_interval(overall)}"
         if self.of == "greatest":

@@ -48,7 +48,20 @@ from bentpipe.reproduction.rules import (
 from bentpipe.reproduction.runs import CaseRuns, Library, Plan
 from bentpipe.stats.intervals import Summary, half_width, summarise
 
-__all__ = ["CLAIM", "FIGURE", "OURS", "PICTURE", "RELATION", "TABLE", "CurveValue", "Item", "Verdicts"]
+__all__ = [
+    "ALL_GAINS",
+    "CLAIM",
+    "FIGURE",
+    "OURS",
+    "PICTURE",
+    "RELATION",
+    "TABLE",
+    "CurveValue",
+    "Item",
+    "Verdicts",
+    "explain",
+    "judge_figure",
+]
 
 TABLE, RELATION, CLAIM = "table", "relation", "claim"
 FIGURE = "figure"
@@ -57,7 +70,7 @@ PICTURE = "picture"
 """A figure of ours."""
 OURS = "ours"
 """Location of a picture that corresponds to no printed figure."""
-_ALL_GAINS = Measure("gains", "Mean of all gains", "%", lambda _: None)
+ALL_GAINS = Measure("gains", "Mean of all gains", "%", lambda _: None)
 _NAMED = 3
 """Most comparisons that a reason names."""
 _NOT_SIMULATED = Verdict(NOT_REPRODUCED, "nothing was simulated that it could be compared with")
@@ -233,7 +246,7 @@ class Verdicts:
             *numbers,
             *(item for table in self.paper.tables for item in self._relations(table)),
             *claims,
-            *(_figure(figure, [*numbers, *claims]) for figure in self.paper.figures),
+            *(judge_figure(figure, [*numbers, *claims]) for figure in self.paper.figures),
             *(self._picture(picture) for picture in self.paper.pictures),
         ]
 
@@ -276,7 +289,7 @@ class Verdicts:
                         column.measure.unit,
                         column.printed[row],
                         summarise(ours),
-                        _explanation(table.explanations, verdict, row, column.name, experiment),
+                        explain(table.explanations, verdict, row, column.name, experiment),
                         "; ".join(each.name for each in inputs),
                         variant=table.variant or experiment != table.experiments[0],
                     )
@@ -342,7 +355,7 @@ class Verdicts:
             unit="%" if isinstance(claim.rule, Change | Gain) else unit,
             printed=claim.formula.printed if claim.formula else None,
             ours=ours,
-            explanation=_explanation(claim.explanations, verdict, "", "", ""),
+            explanation=explain(claim.explanations, verdict, "", "", ""),
             in_print=self._in_print(claim),
         )
 
@@ -395,7 +408,8 @@ class Verdicts:
         for check in claim.checks:
             for point, more, than in self._pairs(check):
                 total += 1
-                holds, found = rule.holds(more, than)
+                exact = {"exact": True} if isinstance(rule, Order) and self._is_exact(check) else {}
+                holds, found = rule.holds(more, than, **exact)
                 if not holds:
                     failing.append(_comparison(check, point, found))
         if not total:
@@ -407,6 +421,10 @@ class Verdicts:
             NOT_REPRODUCED,
             f"fails in {len(failing)} of {plural(total, 'comparison')}: {_first(failing)}{unit}",
         )
+
+    def _is_exact(self, check: Check) -> bool:
+        """Return whether a comparison is between fluid models, which have no randomness."""
+        return self.paper.experiments[check.experiment].fluid
 
     def gains(self, checks: Sequence[Check]) -> dict[str, list[float | None]]:
         """Return the gain of a case over each other one, averaged over the measures [%], per run."""
@@ -498,7 +516,7 @@ class Verdicts:
         """Yield the gains of cases over others, in each objective or in all together."""
         groups = [picture.objectives] if picture.together else [(each,) for each in picture.objectives]
         for objectives in groups:
-            measure = _ALL_GAINS if picture.together else objectives[0].measure
+            measure = ALL_GAINS if picture.together else objectives[0].measure
             for case in picture.cases:
                 checks = [
                     Check(picture.experiment, each.measure, case, than, ("",), each)
@@ -523,10 +541,15 @@ class Verdicts:
 
     # Discussion.
 
+    @cached_property
+    def numbers(self) -> dict[str, str]:
+        """Computed numbers of the discussion by name; empty without runs."""
+        return {name: self._number(each) for name, each in self.paper.numbers.items()}
+
     @property
     def discussion(self) -> list[str]:
         """Paragraphs of the discussion with their numbers, without those whose numbers were not simulated."""
-        numbers = {name: self._number(each) for name, each in self.paper.numbers.items()}
+        numbers = self.numbers
         return [
             re.sub(FIELD, lambda field: numbers[field[1]], paragraph)
             for paragraph in self.paper.discussion
@@ -570,7 +593,7 @@ class Verdicts:
                     yield ours / printed if wanted.kind == "times print" else 100 * abs(ours / printed - 1)
 
 
-def _figure(figure: PrintedFigure, items: Sequence[Item]) -> Item:
+def judge_figure(figure: PrintedFigure, items: Sequence[Item]) -> Item:
     """Judge a printed figure by the worst claim about it."""
     about = [item for item in items if item.name in figure.by and not item.variant]
     known = [item for item in about if item.verdict != NO_NUMBER]
@@ -610,14 +633,17 @@ def _fitted(verdict: Verdict) -> str:
     return CALIBRATED_AGREES if verdict.verdict == REPRODUCED else CALIBRATED_DIFFERS
 
 
-def _explanation(
+def explain(
     explanations: Sequence[Explanation], verdict: Verdict, row: str, column: str, experiment: str
 ) -> str:
-    return " ".join(
+    """Return the explanations of a verdict on a row and column of an experiment."""
+    # One text may explain several verdicts.
+    found = dict.fromkeys(
         each.text
         for each in explanations
         if _concerns(each.verdict, verdict.verdict) and each.cells.contains(row, column, experiment)
     )
+    return " ".join(found)
 
 
 def _concerns(explained: str, found: str) -> bool:
@@ -633,8 +659,10 @@ def _sides(check: Check, point: str) -> str:
 def _comparison(check: Check, point: str, found: Summary | str) -> str:
     if isinstance(found, str):
         return f"{check.more}{', ' + point if point else ''}: {found}"
-    if found.mean is None or found.low is None or found.high is None:
+    if found.mean is None:
         return f"{_sides(check, point)}: no runs to compare"
+    if found.low is None or found.high is None:
+        return f"{_sides(check, point)}: {number(found.mean)} {check.measure.unit}"
     interval = f"[{number(found.low)}, {number(found.high)}]"
     return f"{_sides(check, point)}: {number(found.mean)} {interval} {check.measure.unit}"
 
