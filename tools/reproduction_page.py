@@ -677,7 +677,8 @@ def merge(kept: dict[str, Any], part: Row) -> dict[str, Any]:
     """Return a paper's verdicts, in which items and numbers of a part replace those of the same id."""
 
     def key(item: Row) -> tuple[str, ...]:
-        return tuple(item.get(each, "") for each in ("kind", "id", "experiment", "text", "row"))
+        cells = ("experiment", "text", "row") if item["kind"] in (TABLE, RELATION) else ()
+        return tuple(item[each] for each in ("kind", "id", *cells))
 
     found = {key(item): item for item in kept["items"]}
     found |= {key(item): item for item in part["items"] if item["kind"] != FIGURE}
