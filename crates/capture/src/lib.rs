@@ -16,7 +16,7 @@ use std::borrow::Cow;
 use std::io::{self, Write};
 use std::time::Duration;
 
-use bentpipe_scenario::Scenario;
+use bentpipe_scenario::{Scenario, TerminalGroup};
 use bentpipe_sim::{Interface, Observation};
 use pcap_file::pcapng::PcapNgWriter;
 use pcap_file::pcapng::blocks::enhanced_packet::{EnhancedPacketBlock, EnhancedPacketOption};
@@ -151,11 +151,17 @@ fn names(scenario: &Scenario) -> impl Iterator<Item = ([u8; 4], String)> {
         })
     });
     let hosts = (0..).zip(hosts).map(|(number, name)| (packet::host_address(number), name));
-    let gateways = (0..).zip(&scenario.gateways).flat_map(|(index, gateway)| {
-        [(false, &gateway.name), (true, &gateway.terminal)]
-            .map(|(terminal, name)| (packet::gateway_address(index, terminal), name.clone()))
+    let terminals = scenario.gateways.iter().flat_map(|gateway| {
+        let members = |group: &TerminalGroup| {
+            let (name, count) = (group.name.clone(), group.count);
+            (0..count).map(move |member| if count == 1 { name.clone() } else { format!("{name}.{member}") })
+        };
+        gateway.terminals.iter().flat_map(members).map(|terminal| (gateway.name.clone(), terminal))
     });
-    hosts.chain(gateways)
+    let terminals = (0..).zip(terminals).flat_map(|(number, (gateway, terminal))| {
+        [(packet::pep_address(number, false), gateway), (packet::pep_address(number, true), terminal)]
+    });
+    hosts.chain(terminals)
 }
 
 fn io_error(error: PcapError) -> io::Error {

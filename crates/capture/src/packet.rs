@@ -67,12 +67,12 @@ pub fn synthesize(observation: &Observation, buffer: &mut Vec<u8>) -> Synthesize
             let (from, to) = (endpoint(ends, ends.with_data), endpoint(ends, !ends.with_data));
             udp(from, to, wire, |_| (), buffer)
         }
-        Packet::PepData { gateway, to_terminal, data } => {
-            let (from, to) = pep_ends(*gateway, *to_terminal);
+        Packet::PepData { terminal, to_terminal, data } => {
+            let (from, to) = pep_ends(*terminal, *to_terminal);
             udp(from, to, wire, |text| describe_data(data, text), buffer)
         }
-        Packet::PepAck { gateway, to_terminal, ack } => {
-            let (from, to) = pep_ends(*gateway, *to_terminal);
+        Packet::PepAck { terminal, to_terminal, ack } => {
+            let (from, to) = pep_ends(*terminal, *to_terminal);
             udp(from, to, wire, |text| describe_ack(ack, text), buffer)
         }
     };
@@ -95,14 +95,14 @@ pub fn host_address(number: u32) -> [u8; 4] {
     (0x0a00_0000 | (number.wrapping_add(1) & 0x00ff_ffff)).to_be_bytes()
 }
 
-/// Address of a gateway or its terminal.
-pub fn gateway_address(gateway: u32, terminal: bool) -> [u8; 4] {
-    let number = gateway.wrapping_mul(2).wrapping_add(1 + u32::from(terminal));
+/// Address of a terminal, numbered among all, or of its gateway on the link to it.
+pub fn pep_address(terminal: u32, is_terminal: bool) -> [u8; 4] {
+    let number = terminal.wrapping_mul(2).wrapping_add(1 + u32::from(is_terminal));
     (0xac10_0000 | (number & 0x000f_ffff)).to_be_bytes()
 }
 
-fn pep_ends(gateway: u32, to_terminal: bool) -> (Endpoint, Endpoint) {
-    let end = |terminal| (gateway_address(gateway, terminal), SPACE_PORT);
+fn pep_ends(terminal: u32, to_terminal: bool) -> (Endpoint, Endpoint) {
+    let end = |is_terminal| (pep_address(terminal, is_terminal), SPACE_PORT);
     (end(!to_terminal), end(to_terminal))
 }
 
@@ -418,7 +418,7 @@ mod tests {
         };
         let mut packet = Vec::new();
         let synthesized = synthesize(
-            &observation(1440, Packet::PepData { gateway: 1, to_terminal: true, data }),
+            &observation(1440, Packet::PepData { terminal: 1, to_terminal: true, data }),
             &mut packet,
         );
         let text = "DATA 17 stream 3.1 bytes 2800+1400 below 12 fin retransmission\n";
@@ -430,7 +430,7 @@ mod tests {
         ack.push_range(pep_link::AckRange { first: 12, last: 17 });
         ack.push_range(pep_link::AckRange { first: 3, last: 9 });
         ack.push_window(pep_link::WindowUpdate { stream: 3, generation: 0, limit: 65_000 });
-        let packet_of = Packet::PepAck { gateway: 0, to_terminal: false, ack: Box::new(ack) };
+        let packet_of = Packet::PepAck { terminal: 0, to_terminal: false, ack: Box::new(ack) };
         let synthesized = synthesize(&observation(52, packet_of), &mut packet);
         let text = "ACK 12-17 3-9 after 25000000 ns window 3.0 65000\n";
         assert_eq!(std::str::from_utf8(&packet[28..synthesized.headers]).unwrap(), text);

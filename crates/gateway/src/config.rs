@@ -5,9 +5,9 @@ use bentpipe_queue::sched::fifo::Fifo;
 use bentpipe_queue::{Aqm, Limit, Marking, Queue, QueueConfig, Scheduler};
 use bentpipe_units::{Duration, Rate};
 
-use crate::{FlowControl, Gateway, GatewayQueue, PepBuffers, Regulator, Setup, Sharing};
+use crate::{Gateway, GatewayQueue, Regulator, Setup};
 
-/// The configuration of a gateway and of its PEP's buffers.
+/// The configuration of a gateway.
 pub struct Config {
     /// Name of the gateway. The random streams of its queues derive from it.
     pub name: String,
@@ -31,18 +31,12 @@ pub struct Config {
     pub tick: Option<Duration>,
     /// Processing time of the PEP.
     pub processing: Duration,
-    /// Size of a PEP buffer [bytes].
-    pub buffer: u64,
-    /// The connections that share a PEP buffer.
-    pub sharing: Sharing,
-    /// Flow control of the PEP buffers; `None` if marks do not cut advertised windows.
-    pub flow_control: Option<FlowControl>,
 }
 
 impl Config {
-    /// Builds the gateway, empty, and its PEP's buffers. `aqm` runs at the watched queue; `seed` is the run's seed.
+    /// Builds the gateway, empty. `aqm` runs at the watched queue; `seed` is the run's seed.
     #[must_use]
-    pub fn build(self, aqm: Box<dyn Aqm>, seed: u64) -> (Gateway, PepBuffers) {
+    pub fn build(self, aqm: Box<dyn Aqm>, seed: u64) -> Gateway {
         let mut aqm = Some(aqm);
         let mut queue = |which, scheduler, limit, capacity, name| {
             let watched = which == self.watch;
@@ -64,7 +58,7 @@ impl Config {
             self.rate,
             format!("{} transmit", self.name),
         );
-        let gateway = Gateway::new(Setup {
+        Gateway::new(Setup {
             receive,
             receive_rate: self.receive_rate,
             transmit,
@@ -72,7 +66,6 @@ impl Config {
             mark: self.mark,
             processing: self.processing,
             regulator: Regulator::new(self.rate, self.tick.unwrap_or(Duration::ZERO)),
-        });
-        (gateway, PepBuffers::new(self.buffer, self.sharing).with_control(self.flow_control))
+        })
     }
 }

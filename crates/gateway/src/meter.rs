@@ -1,6 +1,8 @@
 //! Measurement of a queue or a gateway: counters, delays and drop runs, as simulations and live runs report them.
 
 use std::collections::BTreeMap;
+use std::iter::Sum;
+use std::ops::AddAssign;
 
 use bentpipe_queue::{Counters, Queue};
 use bentpipe_units::{Duration, Instant};
@@ -99,6 +101,33 @@ impl Snapshot {
             arrived_bytes: gateway.arrived_bytes(),
             ..Self::of_queue(gateway.transmit_queue(), now)
         }
+    }
+}
+
+impl Sum for Snapshot {
+    /// The counters of several gateways together.
+    fn sum<I: Iterator<Item = Self>>(snapshots: I) -> Self {
+        let mut all = Self::default();
+        for snapshot in snapshots {
+            all.counters += snapshot.counters;
+            all.aqm_drops += snapshot.aqm_drops;
+            all.overflow_drops += snapshot.overflow_drops;
+            all.drops_elsewhere += snapshot.drops_elsewhere;
+            all.receive += snapshot.receive;
+            all.transmit += snapshot.transmit;
+            all.sent_packets += snapshot.sent_packets;
+            all.sent_bytes += snapshot.sent_bytes;
+            all.packet_seconds += snapshot.packet_seconds;
+            all.arrived_bytes += snapshot.arrived_bytes;
+        }
+        all
+    }
+}
+
+impl AddAssign for QueueCounters {
+    fn add_assign(&mut self, other: Self) {
+        self.arrived += other.arrived;
+        self.dropped += other.dropped;
     }
 }
 

@@ -24,6 +24,12 @@ impl<'a> WatchedQueue<'a> {
         match scenario.subject {
             Subject::Gateway(i) => {
                 let gateway = &scenario.gateways[i];
+                let Some(terminal) = gateway.terminals.only() else {
+                    return wrong(format!(
+                        "gateway: found {} terminals; allowed in a fluid model: one",
+                        gateway.terminals.count()
+                    ));
+                };
                 let scheduler = gateway.transmit_queue.scheduler.discipline;
                 if scheduler.signals {
                     return wrong(format!(
@@ -46,7 +52,7 @@ impl<'a> WatchedQueue<'a> {
                 let marking = gateway.marking.method.marking;
                 let decrease =
                     if marking == Marking::Window { gateway.marking.values.number("decr") } else { 0.5 };
-                let (link, limit) = (gateway.link, gateway.transmit_queue.limit);
+                let (link, limit) = (terminal.link, gateway.transmit_queue.limit);
                 Ok(Self { gateway: Some(gateway), link, aqm: &gateway.aqm, marking, decrease, limit })
             }
             Subject::Link(link) => {
@@ -78,10 +84,11 @@ impl<'a> WatchedQueue<'a> {
         let link = &scenario.links[self.link];
         let rate = match self.gateway {
             Some(g) if !g.regulator.follows_link => Some(g.regulator.rate),
-            Some(g) if g.link_forward => {
-                return Capacity::of(&link.forward, &link.name, packet, (&scenario.run, seed));
+            Some(g) => {
+                let is_forward = g.terminals.only().is_none_or(|terminal| terminal.link_forward);
+                let direction = if is_forward { &link.forward } else { &link.reverse };
+                return Capacity::of(direction, &link.name, packet, (&scenario.run, seed));
             }
-            Some(_) => return Capacity::of(&link.reverse, &link.name, packet, (&scenario.run, seed)),
             None => link.forward.rate.filter(|_| link.forward.capacity.is_none()),
         };
         match rate {

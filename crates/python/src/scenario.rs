@@ -236,7 +236,7 @@ impl Scenario {
     #[getter]
     fn subject_link(&self) -> &str {
         let link = match self.inner.subject {
-            Subject::Gateway(gateway) => self.inner.gateways[gateway].link,
+            Subject::Gateway(gateway) => self.inner.gateways[gateway].link(),
             Subject::Link(link) => link,
         };
         &self.inner.links[link].name

@@ -79,6 +79,12 @@ impl Scenario {
         self.gateways[i].signals_behind_pep()
     }
 
+    /// Returns the number of links that one of the scenario's links stands for: one for each host or terminal of a group.
+    #[must_use]
+    pub fn members(&self, link: &Link) -> u32 {
+        crate::resolve::members(link, &self.hosts, &self.gateways)
+    }
+
     /// Returns the classes of traffic, in the order of the file.
     #[must_use]
     pub fn classes(&self) -> Vec<&str> {

@@ -14,9 +14,11 @@ id_types! {
     pub LinkDirectionId,
     /// A delay line.
     pub LineId,
-    /// A gateway with its terminal.
+    /// The queues of a gateway.
     pub GatewayId,
-    /// A stream of a split connection at one gateway.
+    /// A terminal.
+    pub TerminalId,
+    /// A stream of a split connection on one PEP link.
     pub StreamId,
     /// One end of a TCP connection.
     pub ConnId,

@@ -245,7 +245,7 @@ pub fn run_with(
     let names: Vec<_> = engine.apps.traffic.iter().map(|t| t.name.as_str()).collect();
     engine.record.tracer.check(engine.record.recorder.flows(), &names).map_err(Error::NotFound)?;
     engine.end_viewings(end);
-    engine.record.recorder.finish(end, &engine.network.links, &engine.gateways);
+    engine.finish(end);
     engine.check().map_err(Error::Inconsistent)?;
     let (pep_link, events) = (engine.pep_link_counters(), engine.clock.scheduled());
     let begin = engine.record.recorder.begin();

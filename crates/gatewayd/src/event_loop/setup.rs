@@ -113,13 +113,14 @@ pub fn rules_left(role: Role) -> rules::Setup {
 
 /// Gateway and buffers of the return direction at a terminal: first in, first out, without AQM.
 fn terminal_gateway(config: &Config, rate: Rate) -> (Gateway, PepBuffers) {
+    let terminal = config.gateway.terminals.only().map_or("terminal", |terminal| terminal.name.as_str());
     let queue = |name: &str| {
         let setup = QueueConfig {
             marking: Marking::Drop,
             limit: Limit::NONE,
             capacity: rate,
             seed: config.seed,
-            name: format!("{} {name}", config.gateway.terminal),
+            name: format!("{terminal} {name}"),
         };
         Queue::new(Box::<Fifo>::default(), Box::new(DropTail), &setup)
     };
@@ -151,7 +152,7 @@ impl Daemon {
             Role::Gateway => {
                 let aqm = config.gateway.aqm.build().map_err(|e| Failure(format!("gateway.aqm: {e}")))?;
                 let setup = config.gateway.config().map_err(|e| Failure(format!("gateway: {e}")))?;
-                setup.build(aqm, config.seed)
+                (setup.build(aqm, config.seed), config.gateway.buffers())
             }
             Role::Terminal => terminal_gateway(&config, GatewayHost::rate_or_unlimited(rate)),
         };

@@ -2,6 +2,8 @@
 
 mod successor;
 
+use std::ops::AddAssign;
+
 use std::collections::VecDeque;
 
 use bentpipe_units::{Duration, Instant, Rate, Rng};
@@ -37,6 +39,22 @@ pub struct Counters {
     pub dropped_in_queue: u64,
     /// Packets sent over the link.
     pub sent: u64,
+}
+
+impl AddAssign for Counters {
+    fn add_assign(&mut self, other: Self) {
+        self.offered += other.offered;
+        self.offered_bytes += other.offered_bytes;
+        self.admitted += other.admitted;
+        self.admitted_bytes += other.admitted_bytes;
+        self.marked += other.marked;
+        self.marked_in_queue += other.marked_in_queue;
+        self.dropped_on_arrival += other.dropped_on_arrival;
+        self.enqueued += other.enqueued;
+        self.overflowed += other.overflowed;
+        self.dropped_in_queue += other.dropped_in_queue;
+        self.sent += other.sent;
+    }
 }
 
 impl Counters {

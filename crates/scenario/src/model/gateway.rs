@@ -1,6 +1,6 @@
 //! Satellite gateways.
 
-use bentpipe_gateway::{Config, FlowControl, GatewayQueue, Sharing};
+use bentpipe_gateway::{Config, FlowControl, GatewayQueue, PepBuffers, Sharing};
 use bentpipe_queue::{Limit, Marking, ParamError};
 use bentpipe_units::{Duration, Rate};
 use schemars::JsonSchema;
@@ -9,18 +9,19 @@ use serde::{Deserialize, Serialize};
 use super::aqm::{AqmSpec, MarkingSpec, SchedulerSpec};
 use super::canonical::{limit, queue, sharing};
 use super::indexes::LinkIndex;
+use super::terminal::{QueuesPer, Terminals};
 
-/// A satellite gateway with the terminal at the far end of its satellite link.
+/// A satellite gateway with its terminals.
 #[derive(Clone, Debug, Serialize)]
 pub struct Gateway {
     /// Name of the gateway's node.
     pub name: String,
-    /// Name of the terminal's node.
-    pub terminal: String,
-    /// Satellite link: the one link between the two nodes.
-    pub link: LinkIndex,
-    /// True if the satellite link's forward direction leads from the gateway to the terminal.
-    pub link_forward: bool,
+    /// Terminals at the far ends of its satellite links.
+    #[serde(flatten)]
+    pub terminals: Terminals,
+    /// Terminals that share receive queue, AQM and transmit queue.
+    #[serde(skip_serializing_if = "QueuesPer::is_carrier")]
+    pub queues_per: QueuesPer,
     /// AQM of the watched queue.
     pub aqm: AqmSpec,
     /// Mean packet length that the defaults of the AQM are derived from [bytes].
@@ -58,16 +59,43 @@ impl Gateway {
         !self.pep.split.is_empty() && (aqm || self.transmit_queue.scheduler.discipline.signals)
     }
 
-    /// Returns the service rate of the watched queue: the receive queue's if it has one, else the regulator's.
+    /// Returns the satellite link of its first terminals.
+    #[must_use]
+    pub fn link(&self) -> LinkIndex {
+        self.terminals.0.first().map_or(LinkIndex(0), |group| group.link)
+    }
+
+    /// Returns true if a link is the satellite link of one of its terminals.
+    #[must_use]
+    pub fn has_link(&self, link: LinkIndex) -> bool {
+        self.terminals.on_link(link).is_some()
+    }
+
+    /// Returns the number of receive queues, and of transmit queues.
+    #[must_use]
+    pub fn queues(&self) -> u32 {
+        match self.queues_per {
+            QueuesPer::Carrier => 1,
+            QueuesPer::Terminal => self.terminals.count(),
+        }
+    }
+
+    /// Returns the rate that drains a transmit queue: the regulator's, or an equal share of it.
+    #[must_use]
+    pub fn transmit_rate(&self) -> Rate {
+        transmit_rate(self.regulator.rate, self.queues())
+    }
+
+    /// Returns the service rate of the watched queue: the receive queue's if it has one, else the transmit queue's.
     #[must_use]
     pub fn watched_rate(&self) -> Rate {
-        watched_rate(self.watch, self.receive_queue.rate, self.regulator.rate)
+        watched_rate(self.watch, self.receive_queue.rate, self.transmit_rate())
     }
 
     /// Returns true if the service rate of the watched queue changes over time.
     #[must_use]
     pub fn watched_rate_varies(&self) -> bool {
-        watched_rate_varies(self.watch, self.regulator.follows_link)
+        watched_rate_varies(self.watch, self.regulator.follows_link || self.queues() > 1)
     }
 
     /// Returns the capacity of the watched queue.
@@ -85,41 +113,50 @@ impl Gateway {
     /// A contradiction between two values of the scheduler, which resolving the scenario has excluded.
     pub fn config(&self) -> Result<Config, ParamError> {
         let scheduler = &self.transmit_queue.scheduler;
-        let (marking, values) = (self.marking.method.marking, &self.marking.values);
         Ok(Config {
             name: self.name.clone(),
             watch: self.watch,
             mark: self.mark,
-            marking,
+            marking: self.marking.method.marking,
             receive_limit: self.receive_queue.limit,
             receive_rate: self.receive_queue.rate,
             scheduler: (scheduler.discipline.build)(&scheduler.values)?,
             transmit_limit: self.transmit_queue.limit,
-            rate: self.regulator.rate,
+            rate: self.transmit_rate(),
             tick: self.regulator.tick,
             processing: self.pep.delay,
-            buffer: self.pep.buffer,
-            sharing: self.pep.buffer_per,
-            flow_control: (marking == Marking::Window).then(|| FlowControl {
-                decr: values.number("decr"),
-                incr: values.number("incr"),
-                freeze: Duration::from_secs_f64(values.number("freeze")),
-            }),
         })
+    }
+
+    /// Returns the PEP's buffers for a terminal, empty.
+    #[must_use]
+    pub fn buffers(&self) -> PepBuffers {
+        let (marking, values) = (self.marking.method.marking, &self.marking.values);
+        let control = (marking == Marking::Window).then(|| FlowControl {
+            decr: values.number("decr"),
+            incr: values.number("incr"),
+            freeze: Duration::from_secs_f64(values.number("freeze")),
+        });
+        PepBuffers::new(self.pep.buffer, self.pep.buffer_per).with_control(control)
     }
 }
 
+/// See [`Gateway::transmit_rate`].
+pub(crate) fn transmit_rate(regulator: Rate, queues: u32) -> Rate {
+    Rate::from_bps((regulator.as_bps() / u64::from(queues.max(1))).max(1))
+}
+
 /// See [`Gateway::watched_rate`].
-pub(crate) fn watched_rate(watch: GatewayQueue, receive: Option<Rate>, regulator: Rate) -> Rate {
+pub(crate) fn watched_rate(watch: GatewayQueue, receive: Option<Rate>, transmit: Rate) -> Rate {
     match (watch, receive) {
         (GatewayQueue::Receive, Some(rate)) => rate,
-        _ => regulator,
+        _ => transmit,
     }
 }
 
 /// See [`Gateway::watched_rate_varies`].
-pub(crate) fn watched_rate_varies(watch: GatewayQueue, follows_link: bool) -> bool {
-    watch == GatewayQueue::Transmit && follows_link
+pub(crate) fn watched_rate_varies(watch: GatewayQueue, transmit_varies: bool) -> bool {
+    watch == GatewayQueue::Transmit && transmit_varies
 }
 
 /// Aggregation of packets into flows.

@@ -19,6 +19,7 @@ mod measures;
 mod modcod;
 mod packets;
 mod run;
+mod terminal;
 mod traffic;
 mod transport;
 
@@ -32,13 +33,14 @@ pub use digest::Digest;
 pub use distribution::{Distribution, Samples};
 pub use fluid::{Equations, Feedback, FluidVariant, Fourier, MeasuredSeries, ModelKind, Models};
 pub use gateway::{FlowKey, Gateway, Pep, Protocol, ReceiveQueue, Regulator, Spacelink, TransmitQueue};
-pub(crate) use gateway::{watched_rate, watched_rate_varies};
+pub(crate) use gateway::{transmit_rate, watched_rate, watched_rate_varies};
 pub use indexes::{GatewayIndex, HostIndex, LinkIndex, TransportIndex};
 pub use link::{Delay, Direction, Link, Per, QueueSpec};
 pub use measures::{MEASURES, Measure, Threshold};
 pub use modcod::{MODCODS, Modcod};
 pub use packets::{Absence, Capture, Codec, DATAGRAM_HEADER, Frames, Gop, Movie, Packets, Pattern, State};
 pub use run::{Host, Printed, Run, Subject};
+pub use terminal::{Plan, QueuesPer, TerminalGroup, Terminals};
 pub use traffic::{
     Application, Bulk, ConnectionPer, Files, Hop, Http, Pages, Profile, Ramp, Traffic, TrafficKind,
 };

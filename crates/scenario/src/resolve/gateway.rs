@@ -6,13 +6,13 @@ use bentpipe_queue::{Link as AqmLink, Marking};
 use bentpipe_units::{Duration, Rate};
 
 use super::cx::Cx;
-use super::nodes::{Nodes, named};
+use super::nodes::named;
 use super::queue::limit;
 use super::{aqm, marking, scheduler, threshold};
 use crate::error::{Error, quoted};
 use crate::model::{
-    AqmSpec, FlowKey, Gateway, Link, MarkingSpec, Pep, ReceiveQueue, Regulator, Spacelink, TransmitQueue,
-    watched_rate, watched_rate_varies,
+    AqmSpec, FlowKey, Gateway, Link, MarkingSpec, Pep, QueuesPer, ReceiveQueue, Regulator, Spacelink,
+    TerminalGroup, Terminals, TransmitQueue, transmit_rate, watched_rate, watched_rate_varies,
 };
 use crate::reader::tree::{Path, Step, Value, step};
 use crate::schema::gateway::{self as file, RateOrLink};
@@ -32,13 +32,12 @@ pub fn gateway(
     cx: &mut Cx<'_>,
     i: usize,
     raw: &mut file::Gateway,
-    nodes: &Nodes,
-    links: &mut [Link],
+    terminals: Terminals,
+    links: &[Link],
     mean_packet: f64,
 ) -> Result<Gateway, Error> {
     let path = path_of(cx, i);
     let at = |key: &str| step(&path, key);
-    let (link, link_forward) = nodes.satellite(cx, &at("terminal"), &raw.name, &raw.terminal)?;
     let (watch, mark) = (GatewayQueue::from(raw.watch), GatewayQueue::from(raw.mark));
     if (watch, mark) == (GatewayQueue::Receive, GatewayQueue::Transmit) {
         let problem = "found \"transmit\"; allowed: \"receive\" if watch = \"receive\", because a packet that enters the transmit queue has already left the receive queue";
@@ -55,8 +54,7 @@ pub fn gateway(
     let (rate, follows_link) = match raw.regulator.rate {
         RateOrLink::Rate(rate) => (rate.rate(), false),
         RateOrLink::Link => {
-            let satellite = if link_forward { &links[link].forward } else { &links[link].reverse };
-            let Some(rate) = satellite.mean_rate() else {
+            let Some(rate) = mean_rate(&terminals, links) else {
                 let problem = "found \"link\"; allowed: a rate such as \"20 Mbps\", because the satellite link has none";
                 return Err(cx.error(&step(&at("regulator"), "rate"), problem.to_owned()));
             };
@@ -64,9 +62,11 @@ pub fn gateway(
         }
     };
     let ack_delay = raw.spacelink.ack_delay.time();
-    let bdp = Bdp::of(&links[link], link_forward, rate, follows_link, ack_delay);
-    let drain = watched_rate(watch, receive_rate, rate);
-    let capacity = aqm::Capacity { rate: drain, varies: watched_rate_varies(watch, follows_link) };
+    let bdp = Bdp::of(&terminals, links, (rate, follows_link), ack_delay);
+    let queues = if raw.queues_per == QueuesPer::Terminal { terminals.count() } else { 1 };
+    let transmit_rate = transmit_rate(rate, queues);
+    let drain = watched_rate(watch, receive_rate, transmit_rate);
+    let capacity = aqm::Capacity { rate: drain, varies: watched_rate_varies(watch, follows_link || queues > 1) };
     let mut aqm = aqm::resolve(cx, &at("aqm"), &mut raw.aqm, capacity, mean_packet)?;
     let its_link = AqmLink { capacity: drain, mean_packet: aqm.mean_packet };
     let given = raw.marking.get("method").is_some();
@@ -76,9 +76,8 @@ pub fn gateway(
     let longest = mean_packet.max(raw.spacelink.packet.0 as f64);
     let gateway = Gateway {
         name: raw.name.clone(),
-        terminal: raw.terminal.clone(),
-        link,
-        link_forward,
+        terminals,
+        queues_per: raw.queues_per,
         aqm: aqm.spec,
         mean_packet: aqm.mean_packet,
         watch,
@@ -106,14 +105,14 @@ pub fn gateway(
                 cx,
                 &[at("transmit_queue"), at_key("scheduler")].concat(),
                 &mut raw.transmit_queue.scheduler,
-                rate,
+                transmit_rate,
                 mean_packet,
             )?,
             limit: limit(
                 cx,
                 &[at("transmit_queue"), at_key("limit")].concat(),
                 raw.transmit_queue.limit.as_ref(),
-                Some(rate),
+                Some(transmit_rate),
                 longest,
             )?,
         },
@@ -151,8 +150,23 @@ pub fn gateway(
         );
     }
     check_sequence_ranking(cx, &path, &gateway);
-    satellite(cx, &path, &gateway, links, &bdp)?;
+    for group in gateway.terminals.iter() {
+        satellite(cx, &gateway, group, links)?;
+    }
+    check_window(cx, &path, &gateway, &bdp);
     Ok(gateway)
+}
+
+/// Mean rate of the satellite links, weighted by the number of terminals; `None` if one has no rate.
+fn mean_rate(terminals: &Terminals, links: &[Link]) -> Option<Rate> {
+    if let Some(group) = terminals.only() {
+        return group.downlink(links).mean_rate();
+    }
+    let mut sum = 0.0;
+    for group in terminals.iter() {
+        sum += f64::from(group.count) * group.downlink(links).mean_rate()?.as_bps() as f64;
+    }
+    Some(Rate::from_bps((sum / f64::from(terminals.count())).round() as u64))
 }
 
 fn at_key(key: &str) -> Vec<Step> {
@@ -205,15 +219,22 @@ struct Bdp {
 }
 
 impl Bdp {
-    fn of(link: &Link, link_forward: bool, regulator: Rate, follows_link: bool, ack_delay: Duration) -> Self {
-        let (down, up) =
-            if link_forward { (&link.forward, &link.reverse) } else { (&link.reverse, &link.forward) };
-        let handover = link.handover.map(|h| h.delay.1.times(2)).unwrap_or_default();
-        let highest = down.highest_rate().filter(|_| follows_link);
-        Self {
-            rate: highest.unwrap_or(regulator),
-            round_trip: down.delay.longest() + up.delay.longest() + handover + ack_delay,
+    /// The longest of all terminals.
+    fn of(
+        terminals: &Terminals,
+        links: &[Link],
+        (regulator, follows_link): (Rate, bool),
+        ack_delay: Duration,
+    ) -> Self {
+        let (mut rate, mut round_trip) = (None, Duration::ZERO);
+        for group in terminals.iter() {
+            let link = &links[group.link];
+            let handover = link.handover.map(|h| h.delay.1.times(2)).unwrap_or_default();
+            let both = link.forward.delay.longest() + link.reverse.delay.longest();
+            round_trip = round_trip.max(both + handover + ack_delay);
+            rate = rate.max(group.downlink(links).highest_rate().filter(|_| follows_link));
         }
+        Self { rate: rate.unwrap_or(regulator), round_trip }
     }
 
     fn bytes(&self) -> f64 {
@@ -299,11 +320,10 @@ fn check_sequence_ranking(cx: &mut Cx<'_>, path: &Path, g: &Gateway) {
 }
 
 /// Checks the satellite link against its gateway.
-fn satellite(cx: &mut Cx<'_>, path: &Path, g: &Gateway, links: &[Link], bdp: &Bdp) -> Result<(), Error> {
-    let link = &links[g.link];
-    let down = if g.link_forward { &link.forward } else { &link.reverse };
-    let link_path = named("link", &link.name);
-    let link_path = if g.link_forward { link_path } else { step(&link_path, "reverse") };
+fn satellite(cx: &mut Cx<'_>, g: &Gateway, group: &TerminalGroup, links: &[Link]) -> Result<(), Error> {
+    let down = group.downlink(links);
+    let link_path = named("link", &links[group.link].name);
+    let link_path = if group.link_forward { link_path } else { step(&link_path, "reverse") };
     if down.queue.is_some() {
         let problem = format!(
             "a queue in front of the satellite link; allowed: none, because the transmit queue of gateway \"{}\" is in front of it",
@@ -318,6 +338,11 @@ fn satellite(cx: &mut Cx<'_>, path: &Path, g: &Gateway, links: &[Link], bdp: &Bd
             "below the regulator's rate: packets will wait in front of the satellite link",
         );
     }
+    Ok(())
+}
+
+/// Warns of a spacelink window that cannot fill the carrier.
+fn check_window(cx: &mut Cx<'_>, path: &Path, g: &Gateway, bdp: &Bdp) {
     if !g.pep.split.is_empty() && (g.spacelink.window as f64) < bdp.bytes() {
         let spacelink = step(path, "spacelink");
         let least = (bdp.bytes() / WINDOW_STEP).ceil() / 10.0;
@@ -325,5 +350,4 @@ fn satellite(cx: &mut Cx<'_>, path: &Path, g: &Gateway, links: &[Link], bdp: &Bd
             format!("less than the regulator sends in a round trip of the satellite link, up to {least} MB");
         cx.warn(WarningKind::SmallSpacelinkWindow, &step(&spacelink, "window"), &text);
     }
-    Ok(())
 }

@@ -148,6 +148,15 @@ fn delay(cx: &Cx<'_>, path: &Path, raw: &mut file::Delay) -> Result<Delay, Error
     Ok(Delay { fixed, jitter, per })
 }
 
+/// Returns the number of links that a link of the file stands for: one for each host or terminal of a group.
+pub fn members(link: &Link, hosts: &[Host], gateways: &[Gateway]) -> u32 {
+    let ends = [&link.between.0, &link.between.1];
+    let hosts = hosts.iter().map(|host| (&host.name, host.count));
+    let terminals = gateways.iter().flat_map(|gateway| gateway.terminals.iter());
+    let groups = hosts.chain(terminals.map(|group| (&group.name, group.count)));
+    groups.filter(|(name, _)| ends.contains(name)).map(|(_, count)| count).max().unwrap_or(1)
+}
+
 /// Rejects a link whose name also denotes another queue in results: of a gateway, a reverse direction, or a member
 /// link.
 pub fn check_unique_names(
@@ -161,8 +170,7 @@ pub fn check_unique_names(
         let way_back = name.strip_suffix(" reverse");
         let base = way_back.unwrap_or(name);
         let taken_by_link = |other: &&Link| {
-            let count = |end: &str| hosts.iter().find(|h| h.name == *end).map_or(1, |h| h.count);
-            let members = count(&other.between.0).max(count(&other.between.1));
+            let members = members(other, hosts, gateways);
             let member = base.strip_prefix(other.name.as_str()).and_then(|rest| rest.strip_prefix('.'));
             let is_member =
                 |n: &str| n.parse::<u32>().is_ok_and(|number| number < members && number.to_string() == n);

@@ -22,6 +22,7 @@ mod queue;
 mod run;
 mod scheduler;
 mod subject;
+mod terminal;
 mod threshold;
 mod traffic;
 mod transport;
@@ -43,6 +44,7 @@ use crate::schema::file::File;
 use crate::schema::json;
 use crate::warning::WarningKind;
 use cx::Cx;
+pub use link::members;
 use nodes::{Kind, Nodes, named};
 use overrides::Choice;
 
@@ -74,13 +76,13 @@ pub fn resolve_tree(
     let run = run::run(cx, &file.run)?;
     let hosts: Vec<Host> =
         file.host.iter().map(|(name, h)| Host { name: name.to_owned(), count: h.count.0 }).collect();
-    let nodes = topology(cx, &file, &hosts)?;
+    let nodes = topology(cx, &mut file, &hosts)?;
     for (name, kind) in nodes.alone() {
         let part = match kind {
             Kind::Host(_) => "host",
             Kind::Router => "router",
             // A gateway without a satellite link is reported elsewhere.
-            Kind::Gateway(_) | Kind::Terminal(_) => continue,
+            Kind::Gateway(_) | Kind::Terminal(..) => continue,
         };
         cx.warn(WarningKind::Unconnected, &named(part, name), "no link connects it");
     }
@@ -93,7 +95,9 @@ pub fn resolve_tree(
     }
     let mut gateways = Vec::new();
     for (i, raw) in file.gateway.0.iter_mut().enumerate() {
-        gateways.push(gateway::gateway(cx, i, raw, &nodes, &mut links, mean_packet)?);
+        let tables = terminal::Tables { terminals: &file.terminal, plans: &file.plan };
+        let terminals = terminal::terminals(cx, i, raw, &nodes, tables)?;
+        gateways.push(gateway::gateway(cx, i, raw, terminals, &links, mean_packet)?);
     }
     link::check_unique_names(cx, &links, &hosts, &gateways)?;
     let traffic = traffic::traffic(cx, &file, &hosts, &transports, &nodes, &gateways, patterns)?;
@@ -145,7 +149,7 @@ fn read(source: &Source, root: &Node, setting: &str) -> Result<File, Error> {
     })
 }
 
-fn topology(cx: &Cx<'_>, file: &File, hosts: &[Host]) -> Result<Nodes, Error> {
+fn topology(cx: &Cx<'_>, file: &mut File, hosts: &[Host]) -> Result<Nodes, Error> {
     let mut nodes = Nodes::default();
     for (i, name) in file.host.names().enumerate() {
         nodes.add(cx, &named("host", name), name, Kind::Host(HostIndex(i)))?;
@@ -156,8 +160,8 @@ fn topology(cx: &Cx<'_>, file: &File, hosts: &[Host]) -> Result<Nodes, Error> {
     for (i, g) in file.gateway.0.iter().enumerate() {
         let path = gateway::path_of(cx, i);
         nodes.add(cx, &step(&path, "name"), &g.name, Kind::Gateway(GatewayIndex(i)))?;
-        nodes.add(cx, &step(&path, "terminal"), &g.terminal, Kind::Terminal(GatewayIndex(i)))?;
     }
+    terminal::nodes(cx, file, &mut nodes)?;
     for (name, link) in file.link.iter() {
         let path = named("link", name);
         nodes::check_name(cx, &path, name)?;

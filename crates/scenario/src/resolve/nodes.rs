@@ -15,8 +15,8 @@ pub enum Kind {
     Router,
     /// Gateway.
     Gateway(GatewayIndex),
-    /// Terminal of this gateway.
-    Terminal(GatewayIndex),
+    /// Group of terminals of this gateway, and their number.
+    Terminal(GatewayIndex, u32),
 }
 
 /// Topology: nodes and the links between them.
@@ -36,7 +36,7 @@ impl Nodes {
                 Kind::Host(_) => "a group of hosts",
                 Kind::Router => "a router",
                 Kind::Gateway(_) => "a gateway",
-                Kind::Terminal(_) => "a terminal",
+                Kind::Terminal(..) => "a terminal",
             };
             let problem =
                 format!("found {}; allowed: a unique name; {other} already has this one", quoted(name));
@@ -65,13 +65,28 @@ impl Nodes {
         if a == b {
             return Err(cx.error(path, format!("found {} twice; allowed: two nodes", quoted(&between[0]))));
         }
-        let several = |node: usize| match self.nodes[node].1 {
-            Kind::Host(i) => hosts[i].count > 1,
-            _ => false,
-        };
-        if several(a) && several(b) {
-            let problem = "found two groups of several hosts; allowed: a group at one end only";
-            return Err(cx.error(path, problem.to_owned()));
+        let kinds = (self.nodes[a].1, self.nodes[b].1);
+        match kinds {
+            (Kind::Host(x), Kind::Host(y)) if hosts[x].count > 1 && hosts[y].count > 1 => {
+                let problem = "found two groups of several hosts; allowed: a group at one end only";
+                return Err(cx.error(path, problem.to_owned()));
+            }
+            (Kind::Terminal(g, terminals), other) | (other, Kind::Terminal(g, terminals)) if terminals > 1 => {
+                let problem = match other {
+                    Kind::Gateway(to) if to == g => None,
+                    Kind::Host(host) if hosts[host].count % terminals == 0 => None,
+                    Kind::Host(host) => Some(format!("{} hosts", hosts[host].count)),
+                    _ => Some("another node".to_owned()),
+                };
+                if let Some(found) = problem {
+                    let problem = format!(
+                        "found {found} at the other end of the links of {terminals} terminals; allowed: their gateway, or \
+                         hosts whose number is a multiple of {terminals}"
+                    );
+                    return Err(cx.error(path, problem));
+                }
+            }
+            _ => {}
         }
         self.links.push((a, b));
         Ok(())
@@ -158,10 +173,10 @@ impl Nodes {
             let (a, b) = *self.links.get(hop.link.0)?;
             let (kind, next) = (self.nodes[node].1, if hop.forward { b } else { a });
             let wrong = match kind {
-                Kind::Gateway(i) if hop.link != gateways[i].link => Some((i, false)),
-                Kind::Gateway(i) if last.is_some_and(|l| l.link == gateways[i].link) => Some((i, true)),
-                Kind::Terminal(i) if hop.link == gateways[i].link => Some((i, true)),
-                Kind::Terminal(i) if last.is_none_or(|l| l.link != gateways[i].link) => Some((i, false)),
+                Kind::Gateway(i) if !gateways[i].has_link(hop.link) => Some((i, false)),
+                Kind::Gateway(i) if last.is_some_and(|l| gateways[i].has_link(l.link)) => Some((i, true)),
+                Kind::Terminal(i, _) if gateways[i].has_link(hop.link) => Some((i, true)),
+                Kind::Terminal(i, _) if last.is_none_or(|l| !gateways[i].has_link(l.link)) => Some((i, false)),
                 _ => None,
             };
             if let Some((i, upload)) = wrong {
@@ -195,9 +210,10 @@ pub fn of(hosts: &[Host], routers: &[String], gateways: &[Gateway], links: &[Lin
         hosts.iter().enumerate().map(|(i, h)| (h.name.clone(), Kind::Host(HostIndex(i)))).collect();
     nodes.extend(routers.iter().map(|name| (name.clone(), Kind::Router)));
     nodes.extend(gateways.iter().enumerate().map(|(i, g)| (g.name.clone(), Kind::Gateway(GatewayIndex(i)))));
-    nodes.extend(
-        gateways.iter().enumerate().map(|(i, g)| (g.terminal.clone(), Kind::Terminal(GatewayIndex(i)))),
-    );
+    for (i, gateway) in gateways.iter().enumerate() {
+        let kind = |count| Kind::Terminal(GatewayIndex(i), count);
+        nodes.extend(gateway.terminals.iter().map(|group| (group.name.clone(), kind(group.count))));
+    }
     let mut all = Nodes { nodes, links: Vec::new() };
     all.links =
         links.iter().filter_map(|l| Some((all.find(&l.between.0)?, all.find(&l.between.1)?))).collect();

@@ -49,7 +49,7 @@ pub fn one_sided_ecn(cx: &mut Cx<'_>, links: &[Link], gateways: &[Gateway], tran
 pub fn unsplit_windows(cx: &mut Cx<'_>, gateways: &[Gateway], traffic: &[Traffic], transports: &[Transport]) {
     let is_tcp = |t: &Traffic| t.kind.transport().is_some_and(|i| transports[i].tcp().is_some());
     for (i, g) in gateways.iter().enumerate() {
-        let is_split = |t: &Traffic| is_tcp(t) && t.route.iter().any(|hop| hop.link == g.link);
+        let is_split = |t: &Traffic| is_tcp(t) && t.route.iter().any(|hop| g.has_link(hop.link));
         if g.marking.method.marking == Marking::Window && !traffic.iter().any(is_split) {
             let text = "the gateway splits no connection, so every mark is a drop";
             cx.warn(WarningKind::NothingSplit, &step(&gateway::path_of(cx, i), "marking"), text);

@@ -9,6 +9,7 @@ use super::gateway::Gateways;
 use super::link::Link;
 use super::models::Models;
 use super::quantity::{Span, Time, Whole};
+use super::terminal::{Plan, Terminal};
 use super::thresholds::Thresholds;
 use super::traffic::Traffic;
 use super::transport::Transport;
@@ -37,6 +38,12 @@ pub struct File {
     /// Links, by name.
     #[serde(default)]
     pub link: Named<Link>,
+    /// Groups of terminals of gateways with several, by name.
+    #[serde(default)]
+    pub terminal: Named<Terminal>,
+    /// Plans of terminals, by name.
+    #[serde(default)]
+    pub plan: Named<Plan>,
     /// The gateway, or several with a name each.
     #[serde(default)]
     pub gateway: Gateways,

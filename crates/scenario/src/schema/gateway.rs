@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize, Serializer};
 use super::aqm::{Aqm, Marking, Scheduler};
 use super::link::{Limit, fifo};
 use super::quantity::{HeaderSize, PacketSize, RATE, Rate, Size, Span, Time, Whole};
-use crate::model::{FlowKey, Protocol};
+use crate::model::{FlowKey, Protocol, QueuesPer};
 
 /// One gateway (a table) or several (an array of tables).
 #[derive(Clone, Debug, Default, Serialize)]
@@ -67,9 +67,16 @@ pub struct Gateway {
     /// Name of the gateway's node; its links other than the satellite lead to the internet.
     #[serde(default = "gateway")]
     pub name: String,
-    /// Name of the node at the far end of the satellite link; its other links lead to the users.
-    #[serde(default = "terminal")]
-    pub terminal: String,
+    /// Name of the node at the far end of the satellite link; its other links lead to the users. Default: "terminal", unless
+    /// there are `terminals`.
+    pub terminal: Option<String>,
+    /// Groups of terminals that share the carrier, in place of `terminal`: names of [terminal.NAME] tables.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub terminals: Vec<String>,
+    /// Terminals that share the receive queue, the AQM and the transmit queue: all of the carrier, or each has its own, and the
+    /// carrier is shared by their plans.
+    #[serde(default)]
+    pub queues_per: QueuesPer,
     /// AQM of the watched queue. Default: none (tail drop).
     #[serde(default)]
     pub aqm: Aqm,
@@ -195,7 +202,8 @@ impl Default for TransmitQueue {
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Regulator {
-    /// Rate of the regulator, on the wire; "link" to follow the satellite link's rate or capacity.
+    /// Rate of the regulator, on the wire; "link" to follow the satellite link's rate or capacity. With several terminals, each
+    /// packet takes the carrier for as long as the satellite link of its terminal needs at the time.
     pub rate: RateOrLink,
     /// Time between two bursts, each of the packets that the rate allows. Default: packets leave one by one.
     pub tick: Option<Span>,
@@ -299,10 +307,6 @@ impl Default for Spacelink {
 
 fn gateway() -> String {
     "gateway".to_owned()
-}
-
-fn terminal() -> String {
-    "terminal".to_owned()
 }
 
 fn transmit() -> QueueName {

@@ -18,6 +18,7 @@ pub mod param;
 pub mod presets;
 pub mod profile;
 pub mod quantity;
+pub mod terminal;
 pub mod thresholds;
 pub mod traffic;
 pub mod transport;

@@ -24,8 +24,8 @@ pub struct Traffic {
     pub dscp: u8,
     /// Presence of its users.
     pub presence: Presence,
-    /// Slots that are not in use.
-    pub free_slots: Vec<SlotId>,
+    /// Slots that are not in use, by [`Layout::pool`].
+    pub free_slots: Vec<Vec<SlotId>>,
 }
 
 /// A group of hosts.

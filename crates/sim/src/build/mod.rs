@@ -3,10 +3,12 @@
 mod traffic;
 mod transports;
 
+use bentpipe_gateway::Config;
 use bentpipe_link::{DelayLine, LinkEngine, Names};
 use bentpipe_queue::Aqm;
 use bentpipe_scenario::{
-    AqmSpec, Capacity, Direction, Gateway, GatewayIndex, HostIndex, LinkIndex, Modulation, Scenario, Subject,
+    AqmSpec, Capacity, Direction, Gateway, GatewayIndex, HostIndex, LinkIndex, Modulation, QueuesPer, Scenario,
+    Subject,
 };
 use bentpipe_transport::pep_link;
 use bentpipe_units::{Duration, Rng};
@@ -17,12 +19,11 @@ use crate::clock::{Clock, MAX_INDEX};
 use crate::endpoints::Endpoints;
 use crate::endpoints::tcp::TcpEnds;
 use crate::engine::{Engine, Loads};
-use crate::gateways::GatewayNode;
-use crate::ids::{GatewayId, Id, IdVec, LinkDirectionId};
+use crate::gateways::{GatewayNode, Terminal};
+use crate::ids::{GatewayId, Id, IdVec, LinkDirectionId, TerminalId};
 use crate::network::{Hop, LinkDirection, Network, Path};
-use crate::record::observe::members;
 use crate::record::trace::Tracer;
-use crate::record::{PlaceKind, Record, Recorder, Setup};
+use crate::record::{Parts, PlaceKind, Record, Recorder, Setup};
 use crate::side::BySide;
 use transports::{Transports, small};
 
@@ -32,19 +33,29 @@ use transports::{Transports, small};
 /// A scenario that is too large, or parameters that an AQM refuses.
 pub fn build(scenario: &Scenario, seed: u64, make_aqm: Option<MakeAqm<'_>>) -> Result<Engine, String> {
     let network = Network::default();
-    let mut builder = Builder { scenario, seed, make_aqm, first_links: Vec::new(), network };
+    let mut builder = Builder {
+        scenario,
+        seed,
+        make_aqm,
+        first_links: Vec::new(),
+        first: Vec::new(),
+        network,
+        gateways: IdVec::default(),
+        terminals: IdVec::default(),
+    };
     builder.links()?;
-    let gateways: IdVec<GatewayId, _> =
-        scenario.gateways.iter().enumerate().map(|(i, g)| builder.gateway(i, g)).collect::<Result<_, _>>()?;
+    for (number, gateway) in scenario.gateways.iter().enumerate() {
+        builder.gateway(number, gateway)?;
+    }
     let mut transports = Transports::default();
     let traffic = scenario.traffic.iter().map(|t| builder.traffic(t, &mut transports)).collect();
-    let Builder { first_links, network, .. } = builder;
+    let Builder { first_links, first, network, gateways, terminals, .. } = builder;
     let recorder = Recorder::new(&Setup {
         scenario,
-        gateways: &gateways,
-        links: &network.links,
+        parts: Parts { links: &network.links, gateways: &gateways, terminals: &terminals },
+        first: &first,
         subject: match scenario.subject {
-            Subject::Gateway(gateway) => PlaceKind::Gateway(Id::new(gateway.0 as u32)),
+            Subject::Gateway(gateway) => PlaceKind::Gateway(gateway),
             Subject::Link(link) => PlaceKind::Link(first_links[link.0]),
         },
     });
@@ -56,7 +67,7 @@ pub fn build(scenario: &Scenario, seed: u64, make_aqm: Option<MakeAqm<'_>>) -> R
     let apps = traffic::apps(scenario, traffic, seed, &mut clock);
     let record = Record { recorder, tracer: Tracer::default(), observations: Vec::new() };
     let loads = Loads::new(network.links.len(), gateways.len());
-    let mut engine = Engine { clock, network, gateways, endpoints, apps, record, loads, fault: None };
+    let mut engine = Engine { clock, network, gateways, terminals, endpoints, apps, record, loads, fault: None };
     engine.start();
     Ok(engine)
 }
@@ -67,7 +78,11 @@ struct Builder<'a, 'b> {
     make_aqm: Option<MakeAqm<'b>>,
     /// The first direction of each scenario link; each of its members takes two places, forward and reverse.
     first_links: Vec<LinkDirectionId>,
+    /// The first queues and the first terminal of each gateway.
+    first: Vec<(GatewayId, TerminalId)>,
     network: Network,
+    gateways: IdVec<GatewayId, GatewayNode>,
+    terminals: IdVec<TerminalId, Terminal>,
 }
 
 impl Builder<'_, '_> {
@@ -75,7 +90,7 @@ impl Builder<'_, '_> {
         let scenario = self.scenario;
         for (number, link) in scenario.links.iter().enumerate() {
             self.first_links.push(self.network.links.next_id());
-            let members = members(scenario, link);
+            let members = scenario.members(link);
             for member in 0..members {
                 for (direction, is_forward) in [(&link.forward, true), (&link.reverse, false)] {
                     let is_subject = is_forward && scenario.subject == Subject::Link(LinkIndex(number));
@@ -89,7 +104,8 @@ impl Builder<'_, '_> {
                         || scenario
                             .gateways
                             .iter()
-                            .any(|gateway| (gateway.link.0, gateway.link_forward) == (number, is_forward));
+                            .filter_map(|gateway| gateway.terminals.on_link(LinkIndex(number)))
+                            .any(|(_, group)| group.link_forward == is_forward);
                     let bottleneck =
                         if is_carrier { Bottleneck::Carrier } else { Bottleneck::Link(number as u32) };
                     let mut link = LinkDirection::new(names.direction, bottleneck, engine, terminals, line);
@@ -130,11 +146,10 @@ impl Builder<'_, '_> {
         }
     }
 
-    fn gateway(&mut self, number: usize, g: &Gateway) -> Result<GatewayNode, String> {
-        let is_subject = self.scenario.subject == Subject::Gateway(GatewayIndex(number));
-        let aqm = self.aqm(&g.aqm, is_subject).map_err(|e| format!("{}: {e}", g.name))?;
-        let config = g.config().map_err(|e| format!("{}: {e}", g.name))?;
-        let (gateway, buffers) = config.build(aqm, self.seed);
+    /// Adds the queues and the terminals of a gateway.
+    fn gateway(&mut self, number: usize, g: &Gateway) -> Result<(), String> {
+        let first = self.gateways.next_id();
+        self.first.push((first, self.terminals.next_id()));
         let s = &g.spacelink;
         let config = pep_link::Config {
             max_payload: small(s.packet.saturating_sub(s.header)),
@@ -146,17 +161,45 @@ impl Builder<'_, '_> {
             ack_delay: s.ack_delay,
             initial_rtt: Duration::from_secs(1),
         };
-        let (there, back) = self.directions(g.link, g.link_forward);
-        let paths = BySide::new(self.one_link(there), self.one_link(back));
-        let follows = g.regulator.follows_link.then_some(there);
-        let mut node = GatewayNode::new(gateway, buffers, g.flow_key, config, paths, follows);
-        node.has_flow_scheduler = g.transmit_queue.scheduler.tells_flows_apart();
-        Ok(node)
+        for group in g.terminals.iter() {
+            for member in 0..group.count {
+                let (there, back) = self.directions(group.link, group.link_forward, member);
+                if g.queues_per == QueuesPer::Terminal || self.gateways.next_id() == first {
+                    let name = match g.queues_per {
+                        QueuesPer::Carrier => g.name.clone(),
+                        QueuesPer::Terminal => format!("{} {}.{member}", g.name, group.name),
+                    };
+                    self.queues(number, g, name, there)?;
+                }
+                let gateway = GatewayId::new(self.gateways.next_id().index() - 1);
+                let paths = BySide::new(self.one_link(there), self.one_link(back));
+                self.terminals.push(Terminal::new(gateway, g.buffers(), config.clone(), paths));
+            }
+        }
+        Ok(())
     }
 
-    /// The two directions of a scenario link's first member, as seen by a path that takes it forward or not.
-    fn directions(&self, link: LinkIndex, is_forward: bool) -> (LinkDirectionId, LinkDirectionId) {
-        let base = self.first_links[link.0].index();
+    /// Adds the queues of a gateway for all its terminals, or for the one behind this link.
+    fn queues(&mut self, number: usize, g: &Gateway, name: String, link: LinkDirectionId) -> Result<(), String> {
+        let is_subject = self.scenario.subject == Subject::Gateway(GatewayIndex(number));
+        let aqm = self.aqm(&g.aqm, is_subject).map_err(|e| format!("{}: {e}", g.name))?;
+        let config = g.config().map_err(|e| format!("{}: {e}", g.name))?;
+        let gateway = Config { name, ..config }.build(aqm, self.seed);
+        let follows = g.regulator.follows_link.then_some(link);
+        let mut node = GatewayNode::new(gateway, g.flow_key, follows);
+        node.has_flow_scheduler = g.transmit_queue.scheduler.tells_flows_apart();
+        self.gateways.push(node);
+        Ok(())
+    }
+
+    /// The two directions of a member of a scenario link, as seen by a path that takes it forward or not.
+    fn directions(
+        &self,
+        link: LinkIndex,
+        is_forward: bool,
+        member: u32,
+    ) -> (LinkDirectionId, LinkDirectionId) {
+        let base = self.first_links[link.0].index() + 2 * member;
         (
             LinkDirectionId::new(base + u32::from(!is_forward)),
             LinkDirectionId::new(base + u32::from(is_forward)),

@@ -10,8 +10,8 @@ use super::Builder;
 use super::transports::Transports;
 use crate::apps::{Apps, Group, Kind, Loading, Session, Source, Traffic, Transport};
 use crate::clock::{Clock, Event};
-use crate::endpoints::{Direction, Layout, LegLayout, LinkStep, Member, OwnDelay, Step};
-use crate::ids::{GatewayId, Id, IdVec, TrafficId};
+use crate::endpoints::{Direction, Joint, Layout, LegLayout, LinkStep, Member, OwnDelay, Step};
+use crate::ids::{GatewayId, Id, IdVec, TerminalId, TrafficId};
 
 impl Builder<'_, '_> {
     pub(super) fn traffic(&self, t: &scenario::Traffic, transports: &mut Transports) -> Traffic {
@@ -86,15 +86,15 @@ impl Builder<'_, '_> {
     fn layout(&self, t: &scenario::Traffic, protocol: Option<Protocol>) -> Layout {
         let mut layout = Layout::default();
         let mut leg = LegLayout::default();
-        for (i, hop) in t.route.iter().enumerate() {
+        for i in 0..t.route.len() {
             // The scenario ensures that data meets a gateway before its satellite.
-            if let Some(index) = self.scenario.gateways.iter().position(|g| g.link == hop.link) {
-                let gateway = GatewayId::new(index as u32);
-                let splits = protocol.is_some_and(|p| self.scenario.gateways[index].pep.split.contains(&p));
-                leg.down.push(Step::Gateway { gateway, splits });
+            if let Some((gateway, first, joint)) = self.gateway_on(t, i) {
+                let splits = protocol.is_some_and(|p| gateway.pep.split.contains(&p));
+                let member = if gateway.queues() > 1 { joint.member } else { Member::One };
+                leg.down.push(Step::Gateway { first, member, splits });
                 if splits {
                     self.finish_leg(&mut layout, std::mem::take(&mut leg));
-                    layout.joints.push(gateway);
+                    layout.joints.push(joint);
                     continue;
                 }
             }
@@ -102,6 +102,45 @@ impl Builder<'_, '_> {
         }
         self.finish_leg(&mut layout, leg);
         layout
+    }
+
+    /// The gateway of which the i-th hop of a route is a satellite link, its queues, and its terminal.
+    fn gateway_on(&self, t: &scenario::Traffic, i: usize) -> Option<(&scenario::Gateway, GatewayId, Joint)> {
+        let link = t.route[i].link;
+        let mut gateways = self.scenario.gateways.iter().enumerate();
+        let (number, before, gateway) = gateways.find_map(|(number, gateway)| {
+            Some((number, gateway.terminals.on_link(link)?.0, gateway))
+        })?;
+        let queues = if gateway.queues() > 1 { before } else { 0 };
+        let first = GatewayId::new(self.first[number].0.index() + queues);
+        let terminal = TerminalId::new(self.first[number].1.index() + before);
+        Some((gateway, first, Joint { first: terminal, member: self.member(t, i) }))
+    }
+
+    /// The member that the i-th hop of a route takes of its links: that of the host at one end, or of the terminal, which is
+    /// that of the host behind it.
+    fn member(&self, t: &scenario::Traffic, i: usize) -> Member {
+        let hop = t.route[i];
+        let link = &self.scenario.links[hop.link];
+        let members = self.scenario.members(link);
+        let touches = |host: HostIndex| {
+            let name = &self.scenario.hosts[host].name;
+            link.between.0 == *name || link.between.1 == *name
+        };
+        let is_first = i == 0 && touches(t.from);
+        let is_upload = self
+            .scenario
+            .gateways
+            .iter()
+            .filter_map(|gateway| gateway.terminals.on_link(hop.link))
+            .any(|(_, group)| group.link_forward != hop.forward);
+        if members == 1 {
+            Member::One
+        } else if is_first || is_upload {
+            Member::From { members }
+        } else {
+            Member::To { members }
+        }
     }
 
     /// Adds a leg to a layout. Links without effect are left out, unless that leaves none.
@@ -125,18 +164,8 @@ impl Builder<'_, '_> {
     fn add_hop(&self, layout: &mut Layout, leg: &mut LegLayout, t: &scenario::Traffic, i: usize) {
         let hop = t.route[i];
         let link = &self.scenario.links[hop.link];
-        let touches = |host: HostIndex| {
-            let name = &self.scenario.hosts[host].name;
-            link.between.0 == *name || link.between.1 == *name
-        };
-        let member = if i == 0 && touches(t.from) {
-            Member::From
-        } else if i + 1 == t.route.len() && touches(t.to) {
-            Member::To
-        } else {
-            Member::One
-        };
-        let (base, links) = (self.first_links[hop.link.0], self.directions(hop.link, hop.forward));
+        let member = self.member(t, i);
+        let (base, links) = (self.first_links[hop.link.0], self.directions(hop.link, hop.forward, 0));
         let has_own = |link| self.network.links[link].engine.has_own_delays();
         let own = (has_own(links.0) || has_own(links.1)).then(|| {
             layout.own_delays.push(OwnDelay { links, is_shared: link.shared_delay });

@@ -1,8 +1,9 @@
 //! Events of the agenda.
 
 use crate::ids::{
-    ConnId, GatewayId, Id, LineId, LinkDirectionId, PacketId, RtpId, SctpEndId, SessionId, SourceId,
+    ConnId, GatewayId, Id, LineId, LinkDirectionId, PacketId, RtpId, SctpEndId, SessionId, SourceId, TerminalId,
 };
+use crate::side::Side;
 
 /// An event of one component.
 // One variant for each kind, so that packing and unpacking need no branch.
@@ -24,10 +25,8 @@ pub enum Event {
     ConnPace(ConnId),
     /// A gateway wants to be woken.
     Gateway(GatewayId),
-    /// The timer of a PEP link at the gateway.
-    NearPepTimer(GatewayId),
-    /// The timer of a PEP link at the terminal.
-    FarPepTimer(GatewayId),
+    /// The timer of the PEP link to a terminal, at one end.
+    PepTimer(TerminalId, Side),
     /// A session opens its next page.
     Session(SessionId),
     /// A source opens its flow, or sends its next packet.
@@ -60,8 +59,8 @@ impl Event {
             Self::ConnTimer(_) => 5,
             Self::ConnPace(_) => 6,
             Self::Gateway(_) => 7,
-            Self::NearPepTimer(_) => 8,
-            Self::FarPepTimer(_) => 9,
+            Self::PepTimer(_, Side::Near) => 8,
+            Self::PepTimer(_, Side::Far) => 9,
             Self::Session(_) => 10,
             Self::Source(_) => 11,
             Self::SctpTimer(_) => 12,
@@ -78,7 +77,8 @@ impl Event {
             Self::Packet(id) => id.index(),
             Self::LinkFree(id) | Self::QueueWake(id) | Self::Capacity(id) => id.index(),
             Self::ConnTimer(id) | Self::ConnPace(id) => id.index(),
-            Self::Gateway(id) | Self::NearPepTimer(id) | Self::FarPepTimer(id) => id.index(),
+            Self::Gateway(id) => id.index(),
+            Self::PepTimer(id, _) => id.index(),
             Self::Session(id) => id.index(),
             Self::Source(id) => id.index(),
             Self::SctpTimer(id) => id.index(),
@@ -100,8 +100,8 @@ impl Event {
             5 => Self::ConnTimer(Id::new(index)),
             6 => Self::ConnPace(Id::new(index)),
             7 => Self::Gateway(Id::new(index)),
-            8 => Self::NearPepTimer(Id::new(index)),
-            9 => Self::FarPepTimer(Id::new(index)),
+            8 => Self::PepTimer(Id::new(index), Side::Near),
+            9 => Self::PepTimer(Id::new(index), Side::Far),
             10 => Self::Session(Id::new(index)),
             11 => Self::Source(Id::new(index)),
             12 => Self::SctpTimer(Id::new(index)),
@@ -127,8 +127,8 @@ mod tests {
             Event::ConnTimer(Id::new(7)),
             Event::ConnPace(Id::new(7)),
             Event::Gateway(Id::new(7)),
-            Event::NearPepTimer(Id::new(7)),
-            Event::FarPepTimer(Id::new(MAX_INDEX)),
+            Event::PepTimer(Id::new(7), Side::Near),
+            Event::PepTimer(Id::new(MAX_INDEX), Side::Far),
             Event::Session(Id::new(7)),
             Event::Source(Id::new(7)),
             Event::SctpTimer(Id::new(7)),

@@ -12,7 +12,7 @@ mod units;
 use crate::ids::{IdVec, SlotId};
 
 pub use slot::{
-    Departures, Direction, FlowSlot, Layout, LegLayout, LinkStep, Member, OwnDelay, Owner, Phase, Place,
+    Departures, Direction, FlowSlot, Joint, Layout, LegLayout, LinkStep, Member, OwnDelay, Owner, Phase, Place,
     Step, Transfer,
 };
 

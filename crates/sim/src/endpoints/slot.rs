@@ -12,19 +12,30 @@ use super::UnitsInFlight;
 use crate::bottleneck::Bottleneck;
 use crate::ids::{
     ConnId, GatewayId, Id, IdRange, LineId, LinkDirectionId, RtpId, SctpEndId, SessionId, SourceId, StreamId,
-    TrafficId,
+    TerminalId, TrafficId,
 };
 use crate::network::Path;
 
-/// The link of a group that a path takes.
+/// The member of a group, of links or terminals, that a path takes.
 #[derive(Clone, Copy, Debug)]
 pub enum Member {
     /// There is only one.
     One,
-    /// The link of the sending host.
-    From,
-    /// The link of the receiving host.
-    To,
+    /// Of so many, that of the sending host.
+    From { members: u32 },
+    /// Of so many, that of the receiving host.
+    To { members: u32 },
+}
+
+impl Member {
+    /// Number of the member within its group, between two hosts, each numbered within its group.
+    pub fn index(self, from: u32, to: u32) -> u32 {
+        match self {
+            Self::One => 0,
+            Self::From { members } => from % members,
+            Self::To { members } => to % members,
+        }
+    }
 }
 
 /// One hop of a layout, before the hosts are known.
@@ -32,8 +43,8 @@ pub enum Member {
 pub enum Step {
     /// Over a link.
     Link(LinkStep),
-    /// Into a gateway.
-    Gateway { gateway: GatewayId, splits: bool },
+    /// Into a gateway, of whose queues there may be a group.
+    Gateway { first: GatewayId, member: Member, splits: bool },
 }
 
 /// A hop over a link of a group.
@@ -59,11 +70,7 @@ pub enum Direction {
 impl LinkStep {
     /// The link between two hosts, each numbered within its group.
     pub fn link(&self, from: u32, to: u32) -> LinkDirectionId {
-        let member = match self.member {
-            Member::One => 0,
-            Member::From => from,
-            Member::To => to,
-        };
+        let member = self.member.index(from, to);
         LinkDirectionId::new(self.base.index() + 2 * member + u32::from(self.is_reverse))
     }
 }
@@ -84,14 +91,37 @@ pub struct OwnDelay {
     pub is_shared: bool,
 }
 
+/// The terminal, of a group, over whose PEP link a flow is split.
+#[derive(Clone, Copy, Debug)]
+pub struct Joint {
+    /// The group's first terminal.
+    pub first: TerminalId,
+    pub member: Member,
+}
+
+impl Joint {
+    /// The terminal between two hosts, each numbered within its group.
+    pub fn terminal(self, from: u32, to: u32) -> TerminalId {
+        TerminalId::new(self.first.index() + self.member.index(from, to))
+    }
+}
+
 /// Layout of the slots of one traffic.
 #[derive(Clone, Debug, Default)]
 pub struct Layout {
     pub legs: Vec<LegLayout>,
-    /// The gateways at which one leg ends and the next begins.
-    pub joints: Vec<GatewayId>,
+    /// The terminals over whose PEP links one leg ends and the next begins.
+    pub joints: Vec<Joint>,
     /// Each takes two delay lines of the slot: with the data, and against it.
     pub own_delays: Vec<OwnDelay>,
+}
+
+impl Layout {
+    /// Number of the pool whose free slots serve flows between two hosts: slots split over the PEP links of different
+    /// terminals do not replace each other.
+    pub fn pool(&self, (from, to): (u32, u32)) -> usize {
+        self.joints.iter().map(|joint| joint.member.index(from, to)).max().unwrap_or(0) as usize
+    }
 }
 
 /// Progress of a flow.
@@ -140,8 +170,8 @@ pub struct FlowSlot {
     /// The sending end of its SCTP association; the receiving end follows.
     pub sctp: Option<SctpEndId>,
     pub rtp: Option<RtpId>,
-    /// Its streams at the gateways that split it.
-    pub streams: Vec<(GatewayId, StreamId)>,
+    /// Its streams on the PEP links of the terminals at which it is split.
+    pub streams: Vec<(TerminalId, StreamId)>,
     /// The paths of each leg: with the data, and against it.
     pub paths: Vec<(Path, Path)>,
     /// Delay lines of the slot: with the data, and against it.

@@ -4,7 +4,7 @@ use bentpipe_transport::tcp;
 use bentpipe_units::{Alarm, Duration, Instant, Rng};
 
 use crate::clock::{Clock, Event};
-use crate::ids::{ConnId, GatewayId, IdVec, SlotId, StreamId, TcpConfigId, TraceId};
+use crate::ids::{ConnId, IdVec, SlotId, StreamId, TcpConfigId, TerminalId, TraceId};
 use crate::network::{Body, PacketInFlight, Path};
 use crate::side::Side;
 
@@ -42,7 +42,7 @@ pub enum Role {
     /// The host that receives the data.
     Receiver,
     /// One side of a split flow.
-    Split { gateway: GatewayId, stream: StreamId, side: Side },
+    Split { terminal: TerminalId, stream: StreamId, side: Side },
 }
 
 /// Bytes received on one side of a split flow.

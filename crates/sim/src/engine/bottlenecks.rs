@@ -8,7 +8,7 @@ use super::Engine;
 use crate::bottleneck::Bottleneck;
 use crate::endpoints::tcp::Role;
 use crate::endpoints::{Departures, FlowSlot, Phase, Place};
-use crate::ids::{ConnId, GatewayId, Id, IdVec, LinkDirectionId, StreamId};
+use crate::ids::{ConnId, GatewayId, Id, IdVec, LinkDirectionId, StreamId, TerminalId};
 use crate::network::Hop;
 use crate::side::Side;
 
@@ -125,8 +125,8 @@ impl Engine {
             if let Some(bottleneck) = self.leg(slot, leg, sender) {
                 return bottleneck;
             }
-            if let Some((gateway, stream)) = leg.checked_sub(1).map(|joint| slot.streams[joint])
-                && let Some(bottleneck) = self.pep_link(slot, gateway, stream)
+            if let Some((terminal, stream)) = leg.checked_sub(1).map(|joint| slot.streams[joint])
+                && let Some(bottleneck) = self.pep_link(slot, terminal, stream)
             {
                 return bottleneck;
             }
@@ -158,12 +158,13 @@ impl Engine {
     }
 
     /// The limit of a stream's data at a gateway; `None` if all are on their way.
-    fn pep_link(&self, slot: &FlowSlot, gateway: GatewayId, stream: StreamId) -> Option<Bottleneck> {
-        let end = &self.gateways[gateway].ends[Side::Near];
+    fn pep_link(&self, slot: &FlowSlot, terminal: TerminalId, stream: StreamId) -> Option<Bottleneck> {
+        let terminal = &self.terminals[terminal];
+        let end = &terminal.ends[Side::Near];
         if !end.has_unacknowledged(stream.index()) {
             return None;
         }
-        let carrier = self.load(slot, Place::Gateway(gateway));
+        let carrier = self.load(slot, Place::Gateway(terminal.gateway));
         if carrier.is_busy || is_standing(carrier.delay, Some(end.stats().srtt)) {
             return Some(Bottleneck::Carrier);
         }
@@ -174,8 +175,8 @@ impl Engine {
     fn receive_window(&self, receiver: ConnId) -> Bottleneck {
         let receive_window = self.endpoints.tcp.config(receiver).receive_window;
         match self.endpoints.tcp[receiver].role {
-            Role::Split { gateway, stream, side: Side::Near }
-                if self.gateways[gateway].is_tight(stream, receive_window) =>
+            Role::Split { terminal, stream, side: Side::Near }
+                if self.terminals[terminal].is_tight(stream, receive_window) =>
             {
                 Bottleneck::PepBuffer
             }

@@ -14,10 +14,10 @@ impl Engine {
     /// A connection opens its leg.
     pub(super) fn connect(&mut self, conn: ConnId) {
         self.endpoints.tcp.connect(conn, self.clock.now());
-        if let Role::Split { gateway, stream, side } = self.endpoints.tcp[conn].role
+        if let Role::Split { terminal, stream, side } = self.endpoints.tcp[conn].role
             && !side.is_far()
         {
-            self.offer_window(gateway, stream);
+            self.offer_window(terminal, stream);
         }
         self.pump(conn);
     }
@@ -35,7 +35,7 @@ impl Engine {
                 Role::Receiver => {
                     self.apps.serve_receiver(c, id, slot, &mut self.record.recorder, &mut self.clock);
                 }
-                Role::Split { gateway, stream, side } => self.serve_split(conn, gateway, stream, side),
+                Role::Split { terminal, stream, side } => self.serve_split(conn, terminal, stream, side),
             }
         }
         self.transmit(conn);

@@ -37,8 +37,8 @@ impl Engine {
                 tcp = Some(Tcp { window: segment.cwnd, seq, syn: segment.flags.has(tcp::Flags::SYN) });
             }
             // The fields of the connection that ends here: its sender's latest window, and the position in its stream.
-            Body::PepData { gateway, to, data } => {
-                let conn = self.gateways[*gateway].streams[StreamId::new(data.stream)].conns[to.peer()];
+            Body::PepData { terminal, to, data } => {
+                let conn = self.terminals[*terminal].streams[StreamId::new(data.stream)].conns[to.peer()];
                 let seq = initial_seq(flow, conn).wrapping_add(data.offset as u32);
                 let window = self.endpoints.tcp[conn].peer_window;
                 tcp = Some(Tcp { window, seq, syn: data.offset == 0 });

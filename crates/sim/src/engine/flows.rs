@@ -6,7 +6,7 @@ use bentpipe_scenario::FlowKey;
 use super::Engine;
 use crate::apps::Kind;
 use crate::endpoints::{FlowSlot, Owner, Phase};
-use crate::ids::{GatewayId, Id, SlotId, TrafficId};
+use crate::ids::{GatewayId, Id, SlotId, TerminalId, TrafficId};
 use crate::network::{Hop, Path};
 use crate::side::Side;
 
@@ -14,7 +14,7 @@ impl Engine {
     /// Opens a flow between two hosts, each numbered within its group; then either end may connect.
     pub(super) fn open_flow(&mut self, traffic: TrafficId, hosts: (u32, u32), owner: Owner) -> SlotId {
         let t = &mut self.apps.traffic[traffic];
-        let free = t.free_slots.pop();
+        let free = t.free_slots.get_mut(t.layout.pool(hosts)).and_then(Vec::pop);
         let user = t.to.first + hosts.1;
         let is_finite = match t.kind {
             Kind::Pages { .. } | Kind::Files { .. } => true,
@@ -23,7 +23,7 @@ impl Engine {
         };
         let number = self.apps.number(owner);
         let flow = self.record.recorder.open_flow(self.clock.now(), traffic, number, is_finite);
-        let id = free.unwrap_or_else(|| self.lay_out(traffic, owner, flow));
+        let id = free.unwrap_or_else(|| self.lay_out(traffic, owner, flow, hosts));
         self.endpoints.slots[id].owner = owner;
         self.aim(id, hosts);
         let slot = &mut self.endpoints.slots[id];
@@ -42,13 +42,13 @@ impl Engine {
             self.endpoints.tcp.listen(conn, trace);
         }
         for i in 0..self.endpoints.slots[id].streams.len() {
-            let (gateway, stream) = self.endpoints.slots[id].streams[i];
-            let node = &mut self.gateways[gateway];
+            let (terminal, stream) = self.endpoints.slots[id].streams[i];
+            let node = &mut self.terminals[terminal];
             let s = &mut node.streams[stream];
             s.pep_delay.clear();
             let mss = self.endpoints.tcp.config(s.conns[Side::Near]).mss;
             node.buffers.open(stream.index(), user, u64::from(mss));
-            self.offer_window(gateway, stream);
+            self.offer_window(terminal, stream);
         }
         self.announce(id, FlowEvent::Opened);
         id
@@ -88,11 +88,11 @@ impl Engine {
         if let Some(sender) = sctp {
             self.abort_sctp(sender);
         }
-        for (gateway, stream) in streams {
+        for (terminal, stream) in streams {
             // The bytes are of no use any more, but their room is.
-            let held = self.gateways[gateway].streams[stream].held;
-            self.release(gateway, stream, held);
-            self.reset_stream(gateway, stream);
+            let held = self.terminals[terminal].streams[stream].held;
+            self.release(terminal, stream, held);
+            self.reset_stream(terminal, stream);
         }
         match (&self.apps.traffic[traffic].kind, owner) {
             (Kind::Pages { .. }, Owner::Session(session)) if was_live => {
@@ -123,8 +123,8 @@ impl Engine {
     fn free_if_closed(&mut self, id: SlotId) {
         let slot = &self.endpoints.slots[id];
         let are_conns_over = slot.conns.iter().all(|conn| self.endpoints.tcp.is_over(conn));
-        let is_stream_open = |&(gateway, stream): &(GatewayId, _)| {
-            self.gateways[gateway].streams[stream].is_open.iter().any(|is_open| *is_open)
+        let is_stream_open = |&(terminal, stream): &(TerminalId, _)| {
+            self.terminals[terminal].streams[stream].is_open.iter().any(|is_open| *is_open)
         };
         if !are_conns_over
             || slot.streams.iter().any(is_stream_open)
@@ -135,13 +135,18 @@ impl Engine {
         self.announce(id, FlowEvent::Closed);
         self.endpoints.slots[id].phase = Phase::Free;
         for i in 0..self.endpoints.slots[id].streams.len() {
-            let (gateway, stream) = self.endpoints.slots[id].streams[i];
-            let held = self.gateways[gateway].streams[stream].held;
-            self.release(gateway, stream, held);
-            self.gateways[gateway].buffers.close(stream.index(), 0);
+            let (terminal, stream) = self.endpoints.slots[id].streams[i];
+            let held = self.terminals[terminal].streams[stream].held;
+            self.release(terminal, stream, held);
+            self.terminals[terminal].buffers.close(stream.index(), 0);
         }
-        let traffic = self.endpoints.slots[id].traffic;
-        self.apps.traffic[traffic].free_slots.push(id);
+        let FlowSlot { traffic, hosts, .. } = self.endpoints.slots[id];
+        let t = &mut self.apps.traffic[traffic];
+        let pool = t.layout.pool(hosts);
+        if t.free_slots.len() <= pool {
+            t.free_slots.resize(pool + 1, Vec::new());
+        }
+        t.free_slots[pool].push(id);
     }
 
     // ----- announcements -------------------------------------------------------------------------------------
@@ -158,8 +163,8 @@ impl Engine {
             self.announce_along(up, id, event);
         }
         for i in 0..self.endpoints.slots[id].streams.len() {
-            let (gateway, _) = self.endpoints.slots[id].streams[i];
-            let paths = self.gateways[gateway].paths;
+            let (terminal, _) = self.endpoints.slots[id].streams[i];
+            let paths = self.terminals[terminal].paths;
             paths.iter().for_each(|path| self.announce_along(*path, id, event));
         }
     }

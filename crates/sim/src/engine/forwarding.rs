@@ -217,14 +217,14 @@ impl Engine {
         }
         let packet = self.network.packets.remove(id);
         match packet.body {
-            Body::PepData { gateway, to, data } => {
-                self.gateways[gateway].ends[to].on_data(self.clock.now(), &data);
-                self.pump_pep(gateway, to);
+            Body::PepData { terminal, to, data } => {
+                self.terminals[terminal].ends[to].on_data(self.clock.now(), &data);
+                self.pump_pep(terminal, to);
             }
-            Body::PepAck { gateway, to, ack } => {
+            Body::PepAck { terminal, to, ack } => {
                 let ack = self.network.packets.acks.remove(ack);
-                self.gateways[gateway].ends[to].on_ack(self.clock.now(), &ack);
-                self.pump_pep(gateway, to);
+                self.terminals[terminal].ends[to].on_ack(self.clock.now(), &ack);
+                self.pump_pep(terminal, to);
             }
             Body::Sctp { to, packet: sctp, has_data } => {
                 // The receiving end sends only acknowledgements.

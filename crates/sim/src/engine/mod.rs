@@ -21,10 +21,10 @@ pub use bottlenecks::Loads;
 use crate::apps::Apps;
 use crate::clock::{Clock, Event, MAX_INDEX};
 use crate::endpoints::Endpoints;
-use crate::gateways::GatewayNode;
-use crate::ids::{GatewayId, IdVec};
+use crate::gateways::{GatewayNode, Terminal};
+use crate::ids::{GatewayId, IdVec, TerminalId};
 use crate::network::Network;
-use crate::record::{PepLinkCounters, Record};
+use crate::record::{Parts, PepLinkCounters, Record};
 use crate::side::Side;
 
 /// Packets in flight at most: half of what the agenda can index, as the limit is not checked at every event.
@@ -35,6 +35,7 @@ pub struct Engine {
     pub clock: Clock,
     pub network: Network,
     pub gateways: IdVec<GatewayId, GatewayNode>,
+    pub terminals: IdVec<TerminalId, Terminal>,
     pub endpoints: Endpoints,
     pub apps: Apps,
     pub record: Record,
@@ -87,8 +88,7 @@ impl Engine {
                 }
             }
             Event::Gateway(gateway) => self.wake_gateway(gateway),
-            Event::NearPepTimer(gateway) => self.pep_timer(gateway, Side::Near),
-            Event::FarPepTimer(gateway) => self.pep_timer(gateway, Side::Far),
+            Event::PepTimer(terminal, side) => self.pep_timer(terminal, side),
             Event::Session(session) => self.open_page(session),
             Event::Source(source) => self.source_due(source),
             Event::SctpTimer(end) => {
@@ -102,18 +102,25 @@ impl Engine {
         }
     }
 
-    fn pep_timer(&mut self, gateway: GatewayId, side: Side) {
-        if self.gateways[gateway].on_timer(side, self.clock.now()) {
-            self.pump_pep(gateway, side);
+    fn pep_timer(&mut self, terminal: TerminalId, side: Side) {
+        if self.terminals[terminal].on_timer(side, self.clock.now()) {
+            self.pump_pep(terminal, side);
         }
     }
 
     fn sample(&mut self) {
         self.sample_bottlenecks();
-        let next = self.record.recorder.sample(self.clock.now(), &self.network.links, &self.gateways);
+        let parts = Parts { links: &self.network.links, gateways: &self.gateways, terminals: &self.terminals };
+        let next = self.record.recorder.sample(self.clock.now(), parts);
         if let Some(at) = next {
             self.clock.at(at, Event::Sample);
         }
+    }
+
+    /// Summarizes the measurement at the end of the run.
+    pub fn finish(&mut self, end: Instant) {
+        let parts = Parts { links: &self.network.links, gateways: &self.gateways, terminals: &self.terminals };
+        self.record.recorder.finish(end, parts);
     }
 
     /// Schedules what does not depend on traffic.
@@ -135,7 +142,7 @@ impl Engine {
     /// Packets on all PEP links.
     pub fn pep_link_counters(&self) -> PepLinkCounters {
         let mut counters = PepLinkCounters::default();
-        for end in self.gateways.iter().flat_map(|node| node.ends.iter()) {
+        for end in self.terminals.iter().flat_map(|terminal| terminal.ends.iter()) {
             let stats = end.stats();
             counters.sent += stats.sent;
             counters.retransmitted += stats.retransmissions;
@@ -153,6 +160,7 @@ impl Engine {
         for gateway in self.gateways.iter() {
             found += gateway.count()?;
         }
+        self.terminals.iter().try_for_each(Terminal::check)?;
         let in_flight = self.network.packets.len();
         if found != in_flight as u64 {
             return Err(format!("{in_flight} packets are in flight, but {found} can be found"));

@@ -35,7 +35,7 @@ impl Engine {
 
     /// True if any path takes a link.
     fn is_used(&self, link: LinkDirectionId) -> bool {
-        let paths = self.gateways.iter().flat_map(|node| node.paths.iter());
+        let paths = self.terminals.iter().flat_map(|terminal| terminal.paths.iter());
         let mut hops = paths.flat_map(|path| self.network.paths.hops(*path));
         let is_used_by = |step: &Step, from: u32, to: u32| match step {
             Step::Link(step) => (0..from.max(to)).any(|member| step.link(member % from, member % to) == link),
@@ -78,11 +78,11 @@ impl Engine {
                 let with_data = !matches!(in_flight.body, Body::ReceiverReport { .. });
                 Packet::Datagram { ends: self.ends(slot, 0, with_data) }
             }
-            Body::PepData { gateway, to, data } => {
-                Packet::PepData { gateway: gateway.index(), to_terminal: to.is_far(), data }
+            Body::PepData { terminal, to, data } => {
+                Packet::PepData { terminal: terminal.index(), to_terminal: to.is_far(), data }
             }
-            Body::PepAck { gateway, to, ack } => Packet::PepAck {
-                gateway: gateway.index(),
+            Body::PepAck { terminal, to, ack } => Packet::PepAck {
+                terminal: terminal.index(),
                 to_terminal: to.is_far(),
                 ack: Box::new(self.network.packets.acks[ack]),
             },

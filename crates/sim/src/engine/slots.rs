@@ -10,7 +10,7 @@ use crate::clock::MAX_INDEX;
 use crate::endpoints::tcp::Role;
 use crate::endpoints::{Direction, FlowSlot, Layout, Owner, Phase, Step, Transfer, UnitsInFlight};
 use crate::gateways::SplitStream;
-use crate::ids::{ConnId, GatewayId, IdRange, SlotId, StreamId, TcpConfigId, TrafficId};
+use crate::ids::{ConnId, GatewayId, Id, IdRange, SlotId, StreamId, TcpConfigId, TerminalId, TrafficId};
 use crate::network::{Hop, Path};
 use crate::side::{BySide, Side};
 
@@ -19,8 +19,15 @@ use crate::side::{BySide, Side};
 const MAX_ENDS: usize = 1 << 22;
 
 impl Engine {
-    /// Lays out a slot for `flow` and later flows of a traffic: connections, streams, hops and delay lines.
-    pub(super) fn lay_out(&mut self, traffic: TrafficId, owner: Owner, flow: FlowId) -> SlotId {
+    /// Lays out a slot for `flow` and later flows of a traffic over the same terminals: connections, streams, hops and delay
+    /// lines.
+    pub(super) fn lay_out(
+        &mut self,
+        traffic: TrafficId,
+        owner: Owner,
+        flow: FlowId,
+        hosts: (u32, u32),
+    ) -> SlotId {
         let id = self.endpoints.slots.next_id();
         let t = &self.apps.traffic[traffic];
         let (layout, transport) = (t.layout.clone(), t.transport);
@@ -30,7 +37,7 @@ impl Engine {
         // The hops are set when the slot is aimed.
         let paths = &mut self.network.paths;
         let mut room = |steps: &[Step]| {
-            let unset = Hop::Gateway { gateway: crate::ids::Id::new(0), splits: false };
+            let unset = Hop::Gateway { gateway: GatewayId::new(0), splits: false };
             paths.add(steps.iter().map(|_| unset))
         };
         let paths: Vec<_> = layout.legs.iter().map(|leg| (room(&leg.down), room(&leg.up))).collect();
@@ -39,7 +46,7 @@ impl Engine {
         let mut conns = IdRange { start: self.endpoints.tcp.next_id(), len: 0 };
         match (transport, paths.first()) {
             (Transport::Tcp { sender, other }, _) => {
-                (conns, streams) = self.lay_out_tcp(id, (sender, other), &layout, &paths);
+                (conns, streams) = self.lay_out_tcp(id, (sender, other), (&layout, hosts), &paths);
             }
             (Transport::Sctp { config }, Some(&paths)) => {
                 sctp = Some(self.endpoints.sctp.add(id, config, paths))
@@ -68,7 +75,7 @@ impl Engine {
             departures: Vec::new(),
             units: UnitsInFlight::default(),
         });
-        self.check_size(&layout);
+        self.check_size(&layout, hosts);
         id
     }
 
@@ -78,9 +85,9 @@ impl Engine {
         &mut self,
         slot: SlotId,
         (sender, other): (TcpConfigId, TcpConfigId),
-        layout: &Layout,
+        (layout, hosts): (&Layout, (u32, u32)),
         paths: &[(Path, Path)],
-    ) -> (IdRange<ConnId>, Vec<(GatewayId, StreamId)>) {
+    ) -> (IdRange<ConnId>, Vec<(TerminalId, StreamId)>) {
         let tcp = &mut self.endpoints.tcp;
         let conns = IdRange { start: tcp.next_id(), len: 2 * paths.len() as u32 };
         for (leg, &(down, up)) in (0..).zip(paths) {
@@ -89,22 +96,24 @@ impl Engine {
             tcp.add(config, slot, second, down, role);
             tcp.add(other, slot, first, up, Role::Receiver);
         }
-        let streams = (0..).zip(&layout.joints).map(|(leg, &gateway)| {
+        let streams = (0..).zip(&layout.joints).map(|(leg, joint)| {
+            let terminal = joint.terminal(hosts.0, hosts.1);
             let ends = BySide::new(conns.at(2 * leg + 1), conns.at(2 * leg + 2));
-            let stream = self.gateways[gateway].streams.push(SplitStream::new(slot, ends));
+            let stream = self.terminals[terminal].streams.push(SplitStream::new(slot, ends));
             for side in Side::BOTH {
-                self.endpoints.tcp[ends[side]].role = Role::Split { gateway, stream, side };
+                self.endpoints.tcp[ends[side]].role = Role::Split { terminal, stream, side };
             }
-            (gateway, stream)
+            (terminal, stream)
         });
         (conns, streams.collect())
     }
 
     /// Stops the run if it has grown too large.
-    fn check_size(&mut self, layout: &Layout) {
-        let Self { endpoints, network, gateways, .. } = self;
+    fn check_size(&mut self, layout: &Layout, hosts: (u32, u32)) {
+        let Self { endpoints, network, terminals, .. } = self;
         let ends = endpoints.tcp.len().max(endpoints.sctp.len()).max(2 * endpoints.rtp.len());
-        let streams = layout.joints.iter().map(|&gateway| gateways[gateway].streams.len()).max();
+        let joints = layout.joints.iter();
+        let streams = joints.map(|joint| terminals[joint.terminal(hosts.0, hosts.1)].streams.len()).max();
         if ends > MAX_ENDS
             || network.lines.len() > MAX_INDEX as usize
             || streams > Some(pep_link::MAX_STREAMS as usize)
@@ -122,7 +131,10 @@ impl Engine {
             for (steps, path) in [(&leg.down, down), (&leg.up, up)] {
                 for (hop, step) in self.network.paths.hops_mut(path).iter_mut().zip(steps) {
                     *hop = match *step {
-                        Step::Gateway { gateway, splits } => Hop::Gateway { gateway, splits },
+                        Step::Gateway { first, member, splits } => {
+                            let gateway = GatewayId::new(first.index() + member.index(from, to));
+                            Hop::Gateway { gateway, splits }
+                        }
                         Step::Link(step) => {
                             let link = step.link(from, to);
                             let line = match step.own_line {

@@ -8,7 +8,7 @@ use super::Engine;
 use crate::bottleneck::Bottleneck;
 use crate::endpoints::Place;
 use crate::endpoints::tcp::{Received, Role};
-use crate::ids::{ConnId, GatewayId, Id, PacketId, StreamId};
+use crate::ids::{ConnId, GatewayId, Id, PacketId, StreamId, TerminalId};
 use crate::network::{Body, Hop, PacketInFlight, Path};
 use crate::side::Side;
 
@@ -72,12 +72,13 @@ impl Engine {
 
     /// A packet has been sent from the transmit queue, or dropped: a packet of the PEP link now gets its number.
     fn left_transmit_queue(&mut self, id: GatewayId, packet: PacketId) {
-        if let Body::PepData { gateway, to: Side::Far, data } = &mut self.network.packets[packet].body
-            && *gateway == id
+        if let Body::PepData { terminal, to: Side::Far, data } = &mut self.network.packets[packet].body
+            && self.terminals[*terminal].gateway == id
         {
-            let node = &mut self.gateways[id];
+            let terminal = *terminal;
+            let node = &mut self.terminals[terminal];
             node.ends[Side::Near].assign_number(self.clock.now(), data);
-            node.arm_end(id, Side::Near, &mut self.clock);
+            node.arm_end(terminal, Side::Near, &mut self.clock);
         }
     }
 
@@ -85,10 +86,8 @@ impl Engine {
     fn received_at(&mut self, id: GatewayId, pkt: Packet) {
         self.network.write_mark(&pkt);
         if let Hop::Gateway { splits: true, .. } = self.network.pass_hop(Id::new(pkt.handle)) {
-            if self.gateways[id].buffers.has_control() {
-                self.control_window(id, &pkt);
-            }
-            return self.end_segment(id, &pkt);
+            self.control_window(&pkt);
+            return self.end_segment(&pkt);
         }
         let node = &mut self.gateways[id];
         node.gateway.process(pkt, self.clock.now());
@@ -97,21 +96,22 @@ impl Engine {
 
     /// The PEP has processed a chunk of a stream, or a packet that it does not split.
     fn processed_at(&mut self, id: GatewayId, pkt: Packet) {
-        let node = &mut self.gateways[id];
         let packet = PacketId::new(pkt.handle);
-        if let Body::Chunk { stream, bytes, fin } = self.network.packets[packet].body {
+        if let Body::Chunk { terminal, stream, bytes, fin } = self.network.packets[packet].body {
+            let node = &mut self.terminals[terminal];
             node.ends[Side::Near].write(stream.index(), bytes);
             node.streams[stream].pep_delay.write(bytes, pkt.arrival);
             if fin {
                 node.ends[Side::Near].finish(stream.index());
             }
             let slot = self.network.packets.remove(packet).slot;
-            self.pump_pep(id, Side::Near);
+            self.pump_pep(terminal, Side::Near);
             if let Some(slot) = slot {
                 self.free_if_idle(slot);
             }
         } else {
             self.record.recorder.passed_pep(id, self.clock.now() - pkt.arrival);
+            let node = &mut self.gateways[id];
             node.gateway.transmit(pkt, self.clock.now());
             node.arm(id, &mut self.clock);
         }
@@ -120,20 +120,20 @@ impl Engine {
     // ----- split connections ---------------------------------------------------------------------------------
 
     /// A segment of a split connection ends at the gateway.
-    fn end_segment(&mut self, id: GatewayId, pkt: &Packet) {
+    fn end_segment(&mut self, pkt: &Packet) {
         let packet = PacketId::new(pkt.handle);
         let &Body::Tcp { to, ref segment } = &self.network.packets[packet].body else {
             return self.deliver(packet);
         };
         let conn = &self.endpoints.tcp[to];
-        let Role::Split { stream, side: Side::Near, .. } = conn.role else { return self.deliver(packet) };
+        let Role::Split { terminal, stream, side: Side::Near } = conn.role else { return self.deliver(packet) };
         let before = conn.tcp.received();
         self.endpoints.tcp.receive(to, segment, self.clock.now());
         if segment.len > 0 {
             // The first byte of the stream follows the SYN.
             let start = segment.seq.saturating_sub(1);
             let in_order = (before, self.endpoints.tcp[to].tcp.received());
-            let pep_delay = &mut self.gateways[id].streams[stream].pep_delay;
+            let pep_delay = &mut self.terminals[terminal].streams[stream].pep_delay;
             pep_delay.segment((start, start + u64::from(segment.len)), pkt.arrival, in_order);
         }
         self.network.packets.remove(packet);
@@ -142,27 +142,27 @@ impl Engine {
 
     /// A packet of a split connection arrived, marked or not: the limit of its window may change.
     #[inline(never)]
-    fn control_window(&mut self, id: GatewayId, pkt: &Packet) {
+    fn control_window(&mut self, pkt: &Packet) {
         let Body::Tcp { to, .. } = self.network.packets[PacketId::new(pkt.handle)].body else { return };
-        let Role::Split { stream, .. } = self.endpoints.tcp[to].role else { return };
-        if self.gateways[id].buffers.on_packet(stream.index(), pkt.marked, self.clock.now()) {
+        let Role::Split { terminal: id, stream, .. } = self.endpoints.tcp[to].role else { return };
+        if self.terminals[id].buffers.on_packet(stream.index(), pkt.marked, self.clock.now()) {
             self.offer_window(id, stream);
         }
     }
 
     /// Passes on between one side of a split flow and the PEP link.
-    pub(super) fn serve_split(&mut self, conn: ConnId, id: GatewayId, stream: StreamId, side: Side) {
+    pub(super) fn serve_split(&mut self, conn: ConnId, id: TerminalId, stream: StreamId, side: Side) {
         let c = &mut self.endpoints.tcp[conn];
         let mut has_changed = false;
         if c.greet_split() {
-            let node = &mut self.gateways[id];
+            let node = &mut self.terminals[id];
             node.streams[stream].is_open[side] = true;
             node.ends[side].open(stream.index());
             has_changed = true;
         }
         if let Some(received) = c.read_split() {
             if side.is_far() {
-                let end = &mut self.gateways[id].ends[Side::Far];
+                let end = &mut self.terminals[id].ends[Side::Far];
                 end.write(stream.index(), received.bytes);
                 if received.fin {
                     end.finish(stream.index());
@@ -174,7 +174,7 @@ impl Engine {
         }
         let acked = self.endpoints.tcp[conn].newly_acked();
         if acked > 0 {
-            self.gateways[id].ends[side].consume(stream.index(), acked);
+            self.terminals[id].ends[side].consume(stream.index(), acked);
             has_changed = true;
         }
         if has_changed {
@@ -184,9 +184,9 @@ impl Engine {
 
     /// The PEP takes received bytes into its buffers, and processes them.
     #[inline]
-    fn process_chunk(&mut self, conn: ConnId, id: GatewayId, stream: StreamId, received: Received) {
+    fn process_chunk(&mut self, conn: ConnId, id: TerminalId, stream: StreamId, received: Received) {
         let Received { bytes, fin } = received;
-        self.gateways[id].hold(stream, bytes);
+        self.terminals[id].hold(stream, bytes);
         if self.is_tight(id, stream) {
             // The room of connections that share the buffer has shrunk as well. Windows already advertised stay.
             self.offer_windows(id, stream);
@@ -194,29 +194,30 @@ impl Engine {
             self.offer_window(id, stream);
         }
         let (len, slot) = (u32::try_from(bytes).unwrap_or(u32::MAX), self.endpoints.tcp[conn].slot);
-        let body = Body::Chunk { stream, bytes, fin };
+        let body = Body::Chunk { terminal: id, stream, bytes, fin };
         let packet = PacketInFlight::new(body, slot, len, Path::default());
         let packet = self.network.packets.insert(packet, self.clock.now());
         let pkt = self.describe(packet);
-        let node = &mut self.gateways[id];
-        let pkt = Packet { arrival: node.streams[stream].pep_delay.arrival(), ..pkt };
+        let pkt = Packet { arrival: self.terminals[id].streams[stream].pep_delay.arrival(), ..pkt };
+        let gateway = self.terminals[id].gateway;
+        let node = &mut self.gateways[gateway];
         node.gateway.process(pkt, self.clock.now());
-        node.arm(id, &mut self.clock);
+        node.arm(gateway, &mut self.clock);
     }
 
     // ----- PEP link ------------------------------------------------------------------------------------------
 
     /// Sends what one end of the PEP link has to send, and acts on what it has received.
-    pub(super) fn pump_pep(&mut self, id: GatewayId, side: Side) {
+    pub(super) fn pump_pep(&mut self, id: TerminalId, side: Side) {
         let (now, to) = (self.clock.now(), side.peer());
-        let path = self.gateways[id].paths[side];
-        while let Some(ack) = self.gateways[id].ends[side].poll_ack(now) {
-            let len = ack.wire_len(&self.gateways[id].config);
-            let body = Body::PepAck { gateway: id, to, ack: self.network.packets.acks.insert(ack) };
+        let path = self.terminals[id].paths[side];
+        while let Some(ack) = self.terminals[id].ends[side].poll_ack(now) {
+            let len = ack.wire_len(&self.terminals[id].config);
+            let body = Body::PepAck { terminal: id, to, ack: self.network.packets.acks.insert(ack) };
             self.send_pep(id, side, PacketInFlight::without_flow(body, len, path));
         }
         loop {
-            let node = &mut self.gateways[id];
+            let node = &mut self.terminals[id];
             let end = &mut node.ends[side];
             let data = if side.is_far() { end.poll_data(now) } else { end.poll_unnumbered(now) };
             let Some(data) = data else { break };
@@ -226,34 +227,36 @@ impl Engine {
                 && !data.retransmission
                 && let Some(arrival) = stream.pep_delay.send(data.offset + u64::from(data.len), data.len)
             {
-                self.record.recorder.passed_pep(id, now - arrival);
+                self.record.recorder.passed_pep(node.gateway, now - arrival);
             }
             let (slot, len) = (stream.slot, data.wire_len(&node.config));
-            let body = Body::PepData { gateway: id, to, data };
+            let body = Body::PepData { terminal: id, to, data };
             self.send_pep(id, side, PacketInFlight::new(body, slot, len, path));
         }
         if !side.is_far() {
-            self.drain_gateway(id);
-            self.gateways[id].arm(id, &mut self.clock);
+            let gateway = self.terminals[id].gateway;
+            self.drain_gateway(gateway);
+            self.gateways[gateway].arm(gateway, &mut self.clock);
         }
-        while let Some(event) = self.gateways[id].ends[side].poll_event() {
+        while let Some(event) = self.terminals[id].ends[side].poll_event() {
             self.on_pep_event(id, side, event);
         }
-        self.gateways[id].arm_end(id, side, &mut self.clock);
+        self.terminals[id].arm_end(id, side, &mut self.clock);
     }
 
     /// Sends a packet of the PEP link; from the gateway through its transmit queue.
-    fn send_pep(&mut self, id: GatewayId, side: Side, packet: PacketInFlight) {
+    fn send_pep(&mut self, id: TerminalId, side: Side, packet: PacketInFlight) {
         let packet = self.network.packets.insert(packet, self.clock.now());
         if side.is_far() {
             self.forward(packet);
         } else {
-            let pkt = self.describe_at(id, packet);
-            self.gateways[id].gateway.transmit(pkt, self.clock.now());
+            let gateway = self.terminals[id].gateway;
+            let pkt = self.describe_at(gateway, packet);
+            self.gateways[gateway].gateway.transmit(pkt, self.clock.now());
         }
     }
 
-    fn on_pep_event(&mut self, id: GatewayId, side: Side, event: pep_link::Event) {
+    fn on_pep_event(&mut self, id: TerminalId, side: Side, event: pep_link::Event) {
         use pep_link::Event::{Acked, Closed, Finished, Opened, Readable, Reset};
         let (Opened { stream }
         | Readable { stream, .. }
@@ -262,7 +265,7 @@ impl Engine {
         | Reset { stream }
         | Closed { stream }) = event;
         let stream = StreamId::new(stream);
-        let s = &mut self.gateways[id].streams[stream];
+        let s = &mut self.terminals[id].streams[stream];
         let (slot, conn) = (s.slot, s.conns[side]);
         match event {
             Opened { .. } => {
@@ -291,11 +294,11 @@ impl Engine {
     }
 
     /// Resets the ends of a stream that are still open.
-    pub(super) fn reset_stream(&mut self, id: GatewayId, stream: StreamId) {
-        let is_open = self.gateways[id].streams[stream].is_open;
+    pub(super) fn reset_stream(&mut self, id: TerminalId, stream: StreamId) {
+        let is_open = self.terminals[id].streams[stream].is_open;
         for side in Side::BOTH {
             if is_open[side] {
-                self.gateways[id].ends[side].reset(stream.index());
+                self.terminals[id].ends[side].reset(stream.index());
                 self.pump_pep(id, side);
             }
         }
@@ -304,33 +307,33 @@ impl Engine {
     // ----- buffers -------------------------------------------------------------------------------------------
 
     /// Frees room in the PEP's buffers: the bytes have reached the terminal.
-    pub(super) fn release(&mut self, id: GatewayId, stream: StreamId, bytes: u64) {
+    pub(super) fn release(&mut self, id: TerminalId, stream: StreamId, bytes: u64) {
         let was_tight = self.is_tight(id, stream);
-        self.gateways[id].release(stream, bytes);
+        self.terminals[id].release(stream, bytes);
         if was_tight {
             self.offer_windows(id, stream);
         }
     }
 
     /// True if a stream's buffer limits the window of its near connection.
-    fn is_tight(&self, id: GatewayId, stream: StreamId) -> bool {
-        let node = &self.gateways[id];
+    fn is_tight(&self, id: TerminalId, stream: StreamId) -> bool {
+        let node = &self.terminals[id];
         let conn = node.streams[stream].conns[Side::Near];
         node.is_tight(stream, self.endpoints.tcp.config(conn).receive_window)
     }
 
     /// Offers the room of a buffer to all connections that share it.
-    fn offer_windows(&mut self, id: GatewayId, stream: StreamId) {
-        for sharer in self.gateways[id].buffers.sharers(stream.index()).to_vec() {
+    fn offer_windows(&mut self, id: TerminalId, stream: StreamId) {
+        for sharer in self.terminals[id].buffers.sharers(stream.index()).to_vec() {
             let sharer = StreamId::new(sharer);
             self.offer_window(id, sharer);
-            self.transmit(self.gateways[id].streams[sharer].conns[Side::Near]);
+            self.transmit(self.terminals[id].streams[sharer].conns[Side::Near]);
         }
     }
 
     /// Offers the room of its buffer to the near connection of a stream, as its receive window.
-    pub(super) fn offer_window(&mut self, id: GatewayId, stream: StreamId) {
-        let node = &self.gateways[id];
+    pub(super) fn offer_window(&mut self, id: TerminalId, stream: StreamId) {
+        let node = &self.terminals[id];
         let conn = node.streams[stream].conns[Side::Near];
         self.endpoints.tcp[conn].tcp.limit_receive_buffer(node.window(stream));
     }

@@ -1,6 +1,8 @@
-//! Gateways: each with the PEP's buffers, and the PEP link to its terminal.
+//! Gateways: the queues of each, and its terminals, each with the PEP link and the PEP's buffers for it.
 
 mod node;
 mod pep_delay;
+mod terminal;
 
-pub use node::{GatewayNode, SplitStream};
+pub use node::GatewayNode;
+pub use terminal::{SplitStream, Terminal};

@@ -5,7 +5,7 @@ use bentpipe_units::{Duration, Instant};
 
 use super::Path;
 use crate::ids::{
-    AckId, ConnId, GatewayId, IdVec, PacketId, SctpEndId, SctpPacketId, Slab, SlotId, StreamId,
+    AckId, ConnId, IdVec, PacketId, SctpEndId, SctpPacketId, Slab, SlotId, StreamId, TerminalId,
 };
 use crate::side::Side;
 
@@ -40,9 +40,9 @@ pub enum Body {
     /// A TCP segment for one end of a connection.
     Tcp { to: ConnId, segment: tcp::Segment },
     /// Stream data between a gateway and its terminal.
-    PepData { gateway: GatewayId, to: Side, data: pep_link::Data },
+    PepData { terminal: TerminalId, to: Side, data: pep_link::Data },
     /// An acknowledgement between a gateway and its terminal, stored apart for its size.
-    PepAck { gateway: GatewayId, to: Side, ack: AckId },
+    PepAck { terminal: TerminalId, to: Side, ack: AckId },
     /// A packet for one end of an SCTP association, stored apart for its size.
     Sctp { to: SctpEndId, packet: SctpPacketId, has_data: bool },
     /// An RTP packet.
@@ -54,7 +54,7 @@ pub enum Body {
     /// A UDP datagram.
     Datagram,
     /// Bytes of a stream that the PEP is processing; they are on no link.
-    Chunk { stream: StreamId, bytes: u64, fin: bool },
+    Chunk { terminal: TerminalId, stream: StreamId, bytes: u64, fin: bool },
 }
 
 impl Body {

@@ -16,7 +16,7 @@ pub use bentpipe_gateway::Summary;
 pub use bentpipe_traffic::dash::{Period, Playback, Rung, Viewing};
 pub use drops::{Drops, LOSS, REASONS, RETRANSMISSION_LIMIT};
 pub use flow::Flow;
-pub use place::PlaceKind;
+pub use place::{Parts, PlaceKind};
 pub use probe::ProbeSteps;
 pub use recorder::{Recorder, Setup};
 pub use summary::{Carried, PepLinkCounters};

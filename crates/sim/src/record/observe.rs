@@ -46,7 +46,7 @@ pub fn interfaces(scenario: &Scenario, names: &[String]) -> Result<Vec<Interface
         let before = found.len();
         let mut first = 0;
         for link in &scenario.links {
-            let members = members(scenario, link);
+            let members = scenario.members(link);
             for member in 0..members {
                 let one = if members == 1 { link.name.clone() } else { format!("{}.{member}", link.name) };
                 let index = first + 2 * member;
@@ -57,7 +57,10 @@ pub fn interfaces(scenario: &Scenario, names: &[String]) -> Result<Vec<Interface
                     return Err(format!("link {name}: is named twice"));
                 }
                 let node = |node: &String| {
-                    let group = scenario.hosts.iter().any(|host| host.name == *node && host.count > 1);
+                    let hosts = scenario.hosts.iter().map(|host| (&host.name, host.count));
+                    let terminals = scenario.gateways.iter().flat_map(|gateway| gateway.terminals.iter());
+                    let mut groups = hosts.chain(terminals.map(|group| (&group.name, group.count)));
+                    let group = groups.any(|(name, count)| name == node && count == members);
                     if group && members > 1 { format!("{node}.{member}") } else { node.clone() }
                 };
                 let (a, b) = (node(&link.between.0), node(&link.between.1));
@@ -88,12 +91,6 @@ pub fn interfaces(scenario: &Scenario, names: &[String]) -> Result<Vec<Interface
         }
     }
     Ok(found)
-}
-
-/// Number of links that one link of a scenario stands for: one for each host of a group.
-pub fn members(scenario: &Scenario, link: &bentpipe_scenario::Link) -> u32 {
-    let count = |end: &String| scenario.hosts.iter().find(|host| host.name == *end).map(|host| host.count);
-    count(&link.between.0).into_iter().chain(count(&link.between.1)).max().unwrap_or(1)
 }
 
 /// A packet observed on a watched link.
@@ -141,8 +138,8 @@ pub enum Packet {
     },
     /// Data on a PEP link.
     PepData {
-        /// Number of the gateway.
-        gateway: u32,
+        /// Number of the terminal among all of the scenario.
+        terminal: u32,
         /// True if it goes to the terminal.
         to_terminal: bool,
         /// The packet.
@@ -150,8 +147,8 @@ pub enum Packet {
     },
     /// An acknowledgement on a PEP link.
     PepAck {
-        /// Number of the gateway.
-        gateway: u32,
+        /// Number of the terminal among all of the scenario.
+        terminal: u32,
         /// True if it goes to the terminal.
         to_terminal: bool,
         /// The acknowledgement.

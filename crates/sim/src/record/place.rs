@@ -2,10 +2,11 @@
 
 use bentpipe_gateway::{LIMIT_SERIES, Meter, SERIES, Sample, Snapshot, Summary};
 use bentpipe_queue::Queue;
+use bentpipe_scenario::GatewayIndex;
 use bentpipe_units::Instant;
 
-use crate::gateways::GatewayNode;
-use crate::ids::{GatewayId, IdVec, LinkDirectionId};
+use crate::gateways::{GatewayNode, Terminal};
+use crate::ids::{GatewayId, IdRange, IdVec, LinkDirectionId, TerminalId};
 use crate::network::LinkDirection;
 
 /// Series of a link's queue.
@@ -21,16 +22,100 @@ const LINK_SERIES: [&str; 6] = [
 /// Series of a place whose capacity changes.
 const CAPACITY: &str = "capacity";
 
-/// A place with a queue, or the two queues of a gateway.
+/// A link's queue, or all queues of one of the scenario's gateways.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PlaceKind {
-    Gateway(GatewayId),
+    Gateway(GatewayIndex),
     Link(LinkDirectionId),
+}
+
+/// The queues of a place.
+#[derive(Clone, Copy)]
+pub(super) enum Queues {
+    Link(LinkDirectionId),
+    /// The queues of a gateway, for all its terminals or one pair for each.
+    Gateway { queues: IdRange<GatewayId>, terminals: IdRange<TerminalId> },
+}
+
+/// The parts of a run that have queues.
+#[derive(Clone, Copy)]
+pub struct Parts<'a> {
+    pub links: &'a IdVec<LinkDirectionId, LinkDirection>,
+    pub gateways: &'a IdVec<GatewayId, GatewayNode>,
+    pub terminals: &'a IdVec<TerminalId, Terminal>,
+}
+
+impl Queues {
+    /// The gateways of the place; none if it is a link.
+    pub(super) fn gateways(self) -> impl Iterator<Item = GatewayId> {
+        let queues = match self {
+            Self::Link(_) => IdRange { start: crate::ids::Id::new(0), len: 0 },
+            Self::Gateway { queues, .. } => queues,
+        };
+        queues.iter()
+    }
+
+    /// The queue whose AQM has series: the one that it watches, unless there are several.
+    fn watched<'a>(self, parts: Parts<'a>) -> Option<&'a Queue> {
+        match self {
+            Self::Link(link) => parts.links[link].engine.queue(),
+            Self::Gateway { queues, .. } if queues.len == 1 => {
+                Some(parts.gateways[queues.start].gateway.watched_queue())
+            }
+            Self::Gateway { .. } => None,
+        }
+    }
+
+    /// Names of its series, AQM and scheduler state included, and true if the capacity is one; `None` for a link without a
+    /// queue.
+    pub(super) fn series(self, parts: Parts<'_>) -> Option<(Vec<String>, bool)> {
+        let (fixed, has_capacity, has_limits): (&[_], _, _) = match self {
+            Self::Link(link) => {
+                parts.links[link].engine.queue()?;
+                (&LINK_SERIES, parts.links[link].engine.first_update().is_some(), false)
+            }
+            Self::Gateway { queues, terminals } => {
+                let follows = terminals.len == 1 && parts.gateways[queues.start].follows.is_some();
+                (&SERIES, follows, limits(terminals, parts).is_some())
+            }
+        };
+        let limits = LIMIT_SERIES.iter().filter(|_| has_limits);
+        let names = fixed.iter().chain(has_capacity.then_some(&CAPACITY)).chain(limits);
+        let mut names: Vec<_> = names.map(|name| (*name).to_owned()).collect();
+        if let Some(watched) = self.watched(parts) {
+            watched.probe(&mut |whose, name, _| names.push(format!("{whose}.{name}")));
+        }
+        Some((names, has_capacity))
+    }
+
+    fn snapshot(self, parts: Parts<'_>, now: Instant) -> Option<Snapshot> {
+        match self {
+            Self::Link(link) => Some(Snapshot::of_queue(parts.links[link].engine.queue()?, now)),
+            Self::Gateway { queues, .. } => {
+                Some(queues.iter().map(|id| Snapshot::of_gateway(&parts.gateways[id].gateway, now)).sum())
+            }
+        }
+    }
+}
+
+/// Mean limit of the open PEP buffers, and closed windows; `None` without flow control.
+fn limits(terminals: IdRange<TerminalId>, parts: Parts<'_>) -> Option<(f64, u32)> {
+    let each = terminals.iter().filter_map(|id| parts.terminals[id].buffers.limits());
+    let (mut sum, mut open, mut closed, mut found) = (0.0, 0u32, 0, 0);
+    for (mean, windows) in each {
+        found += 1;
+        closed += windows;
+        if !mean.is_nan() {
+            sum += mean;
+            open += 1;
+        }
+    }
+    (found > 0).then(|| (sum / f64::from(open), closed))
 }
 
 /// Records of a place.
 pub(super) struct Place {
-    kind: PlaceKind,
+    pub(super) queues: Queues,
     /// Its names among [`crate::Results::places`]: ahead of the PEP and behind it; a link has one.
     pub(super) names: [u32; 2],
     pub(super) meter: Meter,
@@ -40,139 +125,85 @@ pub(super) struct Place {
     has_capacity: bool,
 }
 
-/// The queues of a place.
-struct Queues<'a> {
-    /// The queue whose AQM decides.
-    watched: &'a Queue,
-    /// The transmit queue.
-    transmit: &'a Queue,
-    gateway: Option<&'a GatewayNode>,
-}
-
-impl Queues<'_> {
-    fn snapshot(&self, now: Instant) -> Snapshot {
-        match self.gateway {
-            Some(node) => Snapshot::of_gateway(&node.gateway, now),
-            None => Snapshot::of_queue(self.transmit, now),
-        }
-    }
-}
-
-impl PlaceKind {
-    /// The queues of the place; `None` for a link without a queue.
-    fn queues<'a>(
-        self,
-        links: &'a IdVec<LinkDirectionId, LinkDirection>,
-        gateways: &'a IdVec<GatewayId, GatewayNode>,
-    ) -> Option<Queues<'a>> {
-        match self {
-            Self::Link(link) => {
-                let queue = links[link].engine.queue()?;
-                Some(Queues { watched: queue, transmit: queue, gateway: None })
-            }
-            Self::Gateway(id) => {
-                let node = &gateways[id];
-                let (watched, transmit) = (node.gateway.watched_queue(), node.gateway.transmit_queue());
-                Some(Queues { watched, transmit, gateway: Some(node) })
-            }
-        }
-    }
-
-    /// Names of its series, AQM and scheduler state included; `None` for a link without a queue.
-    pub(super) fn series(
-        self,
-        links: &IdVec<LinkDirectionId, LinkDirection>,
-        gateways: &IdVec<GatewayId, GatewayNode>,
-    ) -> Option<(Vec<String>, bool)> {
-        let queues = self.queues(links, gateways)?;
-        let (fixed, has_capacity, has_limits): (&[_], _, _) = match self {
-            Self::Link(link) => (&LINK_SERIES, links[link].engine.first_update().is_some(), false),
-            Self::Gateway(id) => {
-                (&SERIES, gateways[id].follows.is_some(), gateways[id].buffers.has_control())
-            }
-        };
-        let limits = LIMIT_SERIES.iter().filter(|_| has_limits);
-        let names = fixed.iter().chain(has_capacity.then_some(&CAPACITY)).chain(limits);
-        let mut names: Vec<_> = names.map(|name| (*name).to_owned()).collect();
-        queues.watched.probe(&mut |whose, name, _| names.push(format!("{whose}.{name}")));
-        Some((names, has_capacity))
-    }
-}
-
 impl Place {
     pub(super) fn new(
-        kind: PlaceKind,
+        queues: Queues,
         names: [u32; 2],
         first_series: usize,
         has_capacity: bool,
         begin: Instant,
         is_subject: bool,
     ) -> Self {
-        Self { kind, names, meter: Meter::new(begin, is_subject), first_series, has_capacity }
+        Self { queues, names, meter: Meter::new(begin, is_subject), first_series, has_capacity }
+    }
+
+    /// True if its packets are numbered in one order of arrival.
+    pub(super) fn is_one_queue(&self) -> bool {
+        !matches!(self.queues, Queues::Gateway { queues, .. } if queues.len > 1)
     }
 
     /// Begins the measurement.
-    pub(super) fn begin(
-        &mut self,
-        now: Instant,
-        links: &IdVec<LinkDirectionId, LinkDirection>,
-        gateways: &IdVec<GatewayId, GatewayNode>,
-    ) {
-        if let Some(queues) = self.kind.queues(links, gateways) {
-            self.meter.begin(queues.snapshot(now), now);
+    pub(super) fn begin(&mut self, now: Instant, parts: Parts<'_>) {
+        if let Some(snapshot) = self.queues.snapshot(parts, now) {
+            self.meter.begin(snapshot, now);
         }
     }
 
     /// Takes a sample: `put` gets the number of a series and its value.
-    pub(super) fn sample(
-        &mut self,
-        now: Instant,
-        links: &IdVec<LinkDirectionId, LinkDirection>,
-        gateways: &IdVec<GatewayId, GatewayNode>,
-        mut put: impl FnMut(usize, f64),
-    ) {
-        let Some(queues) = self.kind.queues(links, gateways) else { return };
+    pub(super) fn sample(&mut self, now: Instant, parts: Parts<'_>, mut put: impl FnMut(usize, f64)) {
+        let Some(snapshot) = self.queues.snapshot(parts, now) else { return };
         let Sample { offered, arrived, sent, queue_delay, mark_probability, transit_time } =
-            self.meter.sample(queues.snapshot(now), now);
+            self.meter.sample(snapshot, now);
         let mut series = self.first_series;
         let mut put = |value: f64| {
             put(series, value);
             series += 1;
         };
-        let state = queues.transmit.state();
-        put(offered);
-        if queues.gateway.is_some() {
-            put(arrived);
+        match self.queues {
+            Queues::Link(link) => {
+                let Some(queue) = parts.links[link].engine.queue() else { return };
+                let state = queue.state();
+                for value in [offered, sent, f64::from(state.packets), state.bytes as f64] {
+                    put(value);
+                }
+                put(queue_delay);
+                put(mark_probability);
+                if self.has_capacity {
+                    put(state.capacity.as_bps() as f64);
+                }
+            }
+            Queues::Gateway { queues, terminals } => {
+                let (mut receive, mut packets, mut bytes) = (0u64, 0u64, 0);
+                for id in queues.iter() {
+                    let gateway = &parts.gateways[id].gateway;
+                    receive += u64::from(gateway.receive_queue().state().packets);
+                    packets += u64::from(gateway.transmit_queue().state().packets);
+                    bytes += gateway.transmit_queue().state().bytes;
+                }
+                for value in [offered, arrived, sent, receive as f64, packets as f64, bytes as f64] {
+                    put(value);
+                }
+                put(queue_delay);
+                put(mark_probability);
+                let occupied = terminals.iter().map(|id| parts.terminals[id].buffers.occupied()).sum::<u64>();
+                put(occupied as f64);
+                put(transit_time);
+                if self.has_capacity {
+                    put(parts.gateways[queues.start].gateway.transmit_queue().state().capacity.as_bps() as f64);
+                }
+                if let Some((mean, closed)) = limits(terminals, parts) {
+                    put(mean);
+                    put(f64::from(closed));
+                }
+            }
         }
-        put(sent);
-        if let Some(node) = queues.gateway {
-            put(f64::from(node.gateway.receive_queue().state().packets));
+        if let Some(watched) = self.queues.watched(parts) {
+            watched.probe(&mut |_, _, value| put(value));
         }
-        put(f64::from(state.packets));
-        put(state.bytes as f64);
-        put(queue_delay);
-        put(mark_probability);
-        if let Some(node) = queues.gateway {
-            put(node.buffers.occupied() as f64);
-            put(transit_time);
-        }
-        if self.has_capacity {
-            put(state.capacity.as_bps() as f64);
-        }
-        if let Some((mean, closed)) = queues.gateway.and_then(|node| node.buffers.limits()) {
-            put(mean);
-            put(f64::from(closed));
-        }
-        queues.watched.probe(&mut |_, _, value| put(value));
     }
 
     /// Summary of the measurement until `now`, if it is the subject.
-    pub(super) fn summary(
-        &self,
-        now: Instant,
-        links: &IdVec<LinkDirectionId, LinkDirection>,
-        gateways: &IdVec<GatewayId, GatewayNode>,
-    ) -> Option<Summary> {
-        self.meter.summary(&self.kind.queues(links, gateways)?.snapshot(now), now)
+    pub(super) fn summary(&self, now: Instant, parts: Parts<'_>) -> Option<Summary> {
+        self.meter.summary(&self.queues.snapshot(parts, now)?, now)
     }
 }

@@ -4,21 +4,21 @@ use std::sync::Arc;
 
 use bentpipe_gateway::{Gateway, GatewayQueue};
 use bentpipe_queue::{DropReason, FlowId, Packet};
-use bentpipe_scenario::{Scenario, TrafficKind};
+use bentpipe_scenario::{GatewayIndex, Scenario, TrafficKind};
 use bentpipe_units::{Duration, Instant, Rate};
 
 use super::drops::{Drop, Drops};
 use super::flow::{Flow, Flows};
-use super::place::{Place, PlaceKind};
+use super::place::{Parts, Place, PlaceKind, Queues};
 use super::probe::ProbeSteps;
 use super::summary::Carried;
 use super::units::{Class, Classes};
 use super::voice::Call;
 use super::{Series, Summary};
 use crate::bottleneck::Bottleneck;
-use crate::gateways::GatewayNode;
-use crate::ids::{CallId, GatewayId, Id, IdVec, LinkDirectionId, PlaceId, TrafficId, ViewingId};
-use crate::network::LinkDirection;
+use crate::ids::{
+    CallId, GatewayId, Id, IdRange, IdVec, LinkDirectionId, PlaceId, TerminalId, TrafficId, ViewingId,
+};
 use bentpipe_traffic::dash::{Period, Viewing};
 
 /// Records of a run.
@@ -51,8 +51,9 @@ pub struct Recorder {
 /// Settings of a recorder, and the places that it records.
 pub struct Setup<'a> {
     pub scenario: &'a Scenario,
-    pub gateways: &'a IdVec<GatewayId, GatewayNode>,
-    pub links: &'a IdVec<LinkDirectionId, LinkDirection>,
+    pub parts: Parts<'a>,
+    /// The first queues and the first terminal of each gateway.
+    pub first: &'a [(GatewayId, TerminalId)],
     pub subject: PlaceKind,
 }
 
@@ -96,24 +97,40 @@ impl Recorder {
             summary: Summary::default(),
             carried: Carried::default(),
         };
-        for (id, name) in setup.gateways.ids().zip(setup.scenario.gateways.iter().map(|g| &g.name)) {
+        for (number, (gateway, first)) in setup.scenario.gateways.iter().zip(setup.first).enumerate() {
+            let name = &gateway.name;
             let names = [format!("{name} receive"), format!("{name} transmit")];
-            let place = recorder.add(PlaceKind::Gateway(id), name, &names, setup);
-            recorder.of_gateway.push(place.unwrap_or(recorder.subject));
+            let queues = Queues::Gateway {
+                queues: IdRange { start: first.0, len: gateway.queues() },
+                terminals: IdRange { start: first.1, len: gateway.terminals.count() },
+            };
+            let kind = PlaceKind::Gateway(GatewayIndex(number));
+            let place = recorder.add(kind, queues, name, &names, setup).unwrap_or(recorder.subject);
+            for _ in queues.gateways() {
+                recorder.of_gateway.push(place);
+            }
         }
-        for id in setup.links.ids() {
-            let name = &setup.links[id].name;
-            let place = recorder.add(PlaceKind::Link(id), name, std::slice::from_ref(name), setup);
+        for id in setup.parts.links.ids() {
+            let name = &setup.parts.links[id].name;
+            let (kind, queues) = (PlaceKind::Link(id), Queues::Link(id));
+            let place = recorder.add(kind, queues, name, std::slice::from_ref(name), setup);
             recorder.of_link.push(place);
         }
         recorder.first_link_name = recorder.place_names.len() as u32;
-        recorder.place_names.extend(setup.links.iter().map(|link| link.name.clone()));
+        recorder.place_names.extend(setup.parts.links.iter().map(|link| link.name.clone()));
         recorder
     }
 
     /// Adds a place; `None` if it has no queue.
-    fn add(&mut self, kind: PlaceKind, name: &str, names: &[String], setup: &Setup<'_>) -> Option<PlaceId> {
-        let (series, has_capacity) = kind.series(setup.links, setup.gateways)?;
+    fn add(
+        &mut self,
+        kind: PlaceKind,
+        queues: Queues,
+        name: &str,
+        names: &[String],
+        setup: &Setup<'_>,
+    ) -> Option<PlaceId> {
+        let (series, has_capacity) = queues.series(setup.parts)?;
         let is_subject = kind == setup.subject;
         let prefix = if is_subject { String::new() } else { format!("{name}.") };
         let first_name = self.place_names.len() as u32;
@@ -124,7 +141,7 @@ impl Recorder {
         self.series.extend(series);
         let names = [first_name, first_name + names.len() as u32 - 1];
         let place =
-            self.places.push(Place::new(kind, names, first_series, has_capacity, self.warmup, is_subject));
+            self.places.push(Place::new(queues, names, first_series, has_capacity, self.warmup, is_subject));
         if is_subject {
             self.subject = place;
         }
@@ -313,8 +330,10 @@ impl Recorder {
     ) {
         let place = self.of_gateway[id];
         let name = self.places[place].names[usize::from(at == GatewayQueue::Transmit)];
-        // A packet that overflows the other queue was offered to the AQM earlier, or never: it has no number.
-        self.dropped(now, place, name, at == gateway.mark_point(), pkt, reason);
+        // A packet that overflows the other queue was offered to the AQM earlier, or never: it has no number. Nor has one of
+        // several queues, each of which has its own order of arrival.
+        let has_number = at == gateway.mark_point() && self.places[place].is_one_queue();
+        self.dropped(now, place, name, has_number, pkt, reason);
     }
 
     fn dropped(
@@ -363,8 +382,7 @@ impl Recorder {
     pub fn sample(
         &mut self,
         now: Instant,
-        links: &IdVec<LinkDirectionId, LinkDirection>,
-        gateways: &IdVec<GatewayId, GatewayNode>,
+        parts: Parts<'_>,
     ) -> Option<Instant> {
         if self.is_measuring {
             let time = self.time(now);
@@ -372,12 +390,12 @@ impl Recorder {
             self.samples += 1;
             for place in self.places.iter_mut() {
                 let put = |series: usize, value| self.series[series].values.push(value);
-                place.sample(now, links, gateways, put);
+                place.sample(now, parts, put);
             }
         } else {
             self.is_measuring = true;
-            self.carried = Carried::of(links);
-            self.places.iter_mut().for_each(|place| place.begin(now, links, gateways));
+            self.carried = Carried::of(parts.links);
+            self.places.iter_mut().for_each(|place| place.begin(now, parts));
         }
         let next = now + self.interval;
         (next <= self.end).then_some(next)
@@ -387,12 +405,11 @@ impl Recorder {
     pub fn finish(
         &mut self,
         now: Instant,
-        links: &IdVec<LinkDirectionId, LinkDirection>,
-        gateways: &IdVec<GatewayId, GatewayNode>,
+        parts: Parts<'_>,
     ) {
-        self.summary = self.places[self.subject].summary(now, links, gateways).unwrap_or_default();
+        self.summary = self.places[self.subject].summary(now, parts).unwrap_or_default();
         let repeated_bytes = self.carried.repeated_bytes;
-        self.carried = Carried { repeated_bytes, ..Carried::of(links) }.since(self.carried);
+        self.carried = Carried { repeated_bytes, ..Carried::of(parts.links) }.since(self.carried);
     }
 
     /// Checks that the records agree with each other.

@@ -1,0 +1,47 @@
+//! Terminals and plans.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::MOST;
+use super::quantity::{Rate, Size, Whole};
+
+/// A group of terminals of a gateway that names it in `terminals`.
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Terminal {
+    /// Number of terminals. Host `i` of a group of hosts behind them is behind terminal `i mod count`.
+    #[serde(default = "Whole::<1, MOST>::just::<1>")]
+    pub count: Whole<1, MOST>,
+    /// Plan of each terminal. Default: weight 1, without committed and peak rate.
+    pub plan: Option<String>,
+}
+
+/// What a subscriber pays for.
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Plan {
+    /// Share of a terminal in the carrier to the terminals.
+    #[serde(default)]
+    pub down: Share,
+}
+
+/// Share of a terminal in a carrier.
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Share {
+    /// Committed information rate (CIR): served before any terminal gets more than its own. Default: none.
+    pub cir: Option<Rate>,
+    /// Peak information rate (PIR), never exceeded but for `burst`. Default: the carrier's rate.
+    pub pir: Option<Rate>,
+    /// Weight by which terminals share the carrier's time that the committed rates leave.
+    pub weight: Whole<1, 10_000>,
+    /// Bytes that may exceed the peak rate at once.
+    pub burst: Size,
+}
+
+impl Default for Share {
+    fn default() -> Self {
+        Self { cir: None, pir: None, weight: Whole(1), burst: Size::of(15_000) }
+    }
+}

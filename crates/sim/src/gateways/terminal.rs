@@ -1,0 +1,128 @@
+//! A terminal, and the PEP link between it and its gateway.
+
+use bentpipe_gateway::PepBuffers;
+use bentpipe_transport::pep_link;
+use bentpipe_units::{Alarm, Instant};
+
+use super::pep_delay::PepDelay;
+use crate::clock::{Clock, Event};
+use crate::ids::{ConnId, GatewayId, Id, IdVec, SlotId, StreamId, TerminalId};
+use crate::network::Path;
+use crate::side::{BySide, Side};
+
+/// A terminal: both ends of its PEP link, and the PEP's buffers for it at the gateway.
+pub struct Terminal {
+    /// The queues that its packets pass at the gateway.
+    pub gateway: GatewayId,
+    pub buffers: PepBuffers,
+    pub config: pep_link::Config,
+    pub ends: BySide<pep_link::Endpoint>,
+    /// The path from each end to the other.
+    pub paths: BySide<Path>,
+    pub streams: IdVec<StreamId, SplitStream>,
+    /// Time for which the timer of each end is scheduled.
+    timers: BySide<Alarm>,
+}
+
+/// A stream of the PEP link: it joins two TCP connections of a split flow.
+#[derive(Debug)]
+pub struct SplitStream {
+    pub slot: SlotId,
+    /// The TCP connection at each end.
+    pub conns: BySide<ConnId>,
+    /// Bytes of it in the PEP's buffers.
+    pub held: u64,
+    /// True at each end while the stream is open there.
+    pub is_open: BySide<bool>,
+    /// Time that its bytes spend in the PEP.
+    pub pep_delay: PepDelay,
+}
+
+impl SplitStream {
+    pub fn new(slot: SlotId, conns: BySide<ConnId>) -> Self {
+        let is_open = BySide::new(false, false);
+        Self { slot, conns, held: 0, is_open, pep_delay: PepDelay::default() }
+    }
+}
+
+impl Terminal {
+    pub fn new(
+        gateway: GatewayId,
+        buffers: PepBuffers,
+        config: pep_link::Config,
+        paths: BySide<Path>,
+    ) -> Self {
+        let end = || pep_link::Endpoint::new(config.clone());
+        Self {
+            gateway,
+            buffers,
+            ends: BySide::new(end(), end()),
+            config,
+            paths,
+            streams: IdVec::default(),
+            timers: BySide::new(Alarm::default(), Alarm::default()),
+        }
+    }
+
+    // ----- timers --------------------------------------------------------------------------------------------
+
+    /// Schedules the timer of one end of the PEP link.
+    pub fn arm_end(&mut self, id: TerminalId, side: Side, clock: &mut Clock) {
+        if let Some(at) = self.ends[side].poll_timeout()
+            && self.timers[side].set(at)
+        {
+            clock.at(at, Event::PepTimer(id, side));
+        }
+    }
+
+    /// Handles the timer of one end of the PEP link; false if it is out of date.
+    pub fn on_timer(&mut self, side: Side, now: Instant) -> bool {
+        if !self.timers[side].end(now) {
+            return false;
+        }
+        if self.ends[side].poll_timeout().is_some_and(|at| at <= now) {
+            self.ends[side].handle_timeout(now);
+        }
+        true
+    }
+
+    // ----- buffers -------------------------------------------------------------------------------------------
+
+    /// Window that a stream's near connection may advertise [bytes].
+    pub fn window(&self, stream: StreamId) -> u32 {
+        u32::try_from(self.buffers.room(stream.index())).unwrap_or(u32::MAX)
+    }
+
+    /// True if a stream's buffer has less room than the connection's largest window.
+    pub fn is_tight(&self, stream: StreamId, receive_window: u32) -> bool {
+        self.buffers.room(stream.index()) < u64::from(receive_window)
+    }
+
+    /// Takes bytes of a stream into the buffers.
+    pub fn hold(&mut self, stream: StreamId, bytes: u64) {
+        self.buffers.take(stream.index(), bytes);
+        self.streams[stream].held += bytes;
+    }
+
+    /// Frees room of a stream in the buffers. A stream that was reset has released all its bytes already.
+    pub fn release(&mut self, stream: StreamId, bytes: u64) {
+        let held = &mut self.streams[stream].held;
+        let bytes = bytes.min(*held);
+        *held -= bytes;
+        self.buffers.release(stream.index(), bytes);
+    }
+
+    // ----- checks --------------------------------------------------------------------------------------------
+
+    /// Checks the buffers.
+    ///
+    /// # Errors
+    /// Buffers whose counters contradict each other.
+    pub fn check(&self) -> Result<(), String> {
+        let (held, occupied) = (self.streams.iter().map(|s| s.held).sum::<u64>(), self.buffers.occupied());
+        if held != occupied {
+            return Err(format!("PEP buffers hold {occupied} bytes, their connections {held}"));
+        }
+        Ok(())
+    }
+}
