@@ -7,6 +7,15 @@ use bentpipe_units::{Duration, Rate};
 
 use crate::{Gateway, GatewayQueue, Regulator, Setup};
 
+/// What drains a transmit queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pace {
+    /// A regulator of its own.
+    Regulator,
+    /// A [`Carrier`](crate::Carrier) that it shares.
+    Carrier,
+}
+
 /// The configuration of a gateway.
 pub struct Config {
     /// Name of the gateway. The random streams of its queues derive from it.
@@ -25,8 +34,10 @@ pub struct Config {
     pub scheduler: Box<dyn Scheduler>,
     /// Capacity of the transmit queue.
     pub transmit_limit: Limit,
-    /// Rate of the regulator.
+    /// Rate that drains the transmit queue.
     pub rate: Rate,
+    /// What drains it.
+    pub pace: Pace,
     /// Time between two ticks of the regulator; `None` if packets leave one by one.
     pub tick: Option<Duration>,
     /// Processing time of the PEP.
@@ -65,7 +76,9 @@ impl Config {
             watch: self.watch,
             mark: self.mark,
             processing: self.processing,
-            regulator: Regulator::new(self.rate, self.tick.unwrap_or(Duration::ZERO)),
+            regulator: (self.pace == Pace::Regulator)
+                .then(|| Regulator::new(self.rate, self.tick.unwrap_or_default())),
+            tick: self.tick.unwrap_or_default(),
         })
     }
 }

@@ -12,22 +12,26 @@
 //! [`PepBuffers`] gives the window of each, which [`FlowControl`] reduces for each packet that [`Event::Received`]
 //! reports as marked.
 
+mod carrier;
 mod config;
 mod flight;
 mod meter;
 mod pep;
 mod regulator;
+mod service_rate;
 
 use std::collections::VecDeque;
 
 use bentpipe_queue::{Aqm, DropHandler, DropReason, FlowEvent, FlowId, Packet, Queue};
 use bentpipe_units::{Duration, Instant, Rate};
 
-pub use config::Config;
+pub use carrier::{Carrier, Turn};
+pub use config::{Config, Pace};
 pub use flight::InFlight;
 pub use meter::{Meter, QueueCounters, Sample, Snapshot, Summary};
 pub use pep::{Connection, FlowControl, PepBuffers, Sharing};
 pub use regulator::Regulator;
+use service_rate::ServiceRate;
 
 /// Names of the sampled series of a gateway, after the time, in simulations and live runs.
 pub const SERIES: [&str; 10] = [
@@ -82,8 +86,10 @@ pub struct Setup {
     pub mark: GatewayQueue,
     /// Processing time of the PEP, between the two queues.
     pub processing: Duration,
-    /// Regulator, which drains the transmit queue.
-    pub regulator: Regulator,
+    /// Regulator, which drains the transmit queue; `None` if a [`Carrier`] does.
+    pub regulator: Option<Regulator>,
+    /// Ticks at which the PEP delivers; zero for any time.
+    pub tick: Duration,
 }
 
 /// The forward direction of a satellite gateway.
@@ -98,7 +104,12 @@ pub struct Gateway {
     transmit: Queue,
     watch: GatewayQueue,
     mark: GatewayQueue,
-    regulator: Regulator,
+    regulator: Option<Regulator>,
+    tick: Duration,
+    /// Rate at which a carrier serves the transmit queue.
+    service: ServiceRate,
+    /// True during an outage of the satellite link.
+    is_down: bool,
     events: VecDeque<Event>,
     arrived_packets: u64,
     arrived_bytes: u64,
@@ -118,6 +129,9 @@ impl Gateway {
             watch: setup.watch,
             mark: setup.mark,
             regulator: setup.regulator,
+            tick: setup.tick,
+            service: ServiceRate::default(),
+            is_down: false,
             events: VecDeque::new(),
             arrived_packets: 0,
             arrived_bytes: 0,
@@ -160,7 +174,7 @@ impl Gateway {
     /// Passes a packet to the PEP, which will send it over the satellite.
     pub fn process(&mut self, pkt: Packet, now: Instant) {
         // The PEP delivers at the ticks of the regulator.
-        let done = self.regulator.next_tick(now + self.delay);
+        let done = (now + self.delay).round_up_to(self.tick);
         self.processing.push_back((done, pkt));
     }
 
@@ -178,8 +192,15 @@ impl Gateway {
             now,
             &mut Drops { events: &mut self.events, queue: GatewayQueue::Transmit },
         );
-        if self.transmit.peek().is_some() {
-            self.regulator.request(now);
+        self.request(now);
+    }
+
+    /// Requests a tick of the regulator if packets wait.
+    fn request(&mut self, now: Instant) {
+        if let Some(regulator) = &mut self.regulator
+            && self.transmit.peek().is_some()
+        {
+            regulator.request(now);
         }
     }
 
@@ -191,25 +212,31 @@ impl Gateway {
 
     /// Sets the rate of the satellite link; zero during an outage.
     pub fn set_rate(&mut self, rate: Rate, now: Instant) {
-        self.regulator.set_rate(rate);
+        self.is_down = rate.as_bps() == 0;
+        if let Some(regulator) = &mut self.regulator {
+            regulator.set_rate(rate);
+        }
         if rate.as_bps() > 0 {
-            self.transmit.set_capacity(rate);
-            if self.transmit.peek().is_some() {
-                self.regulator.request(now);
+            // Behind a carrier the queue's capacity is what the carrier gives it.
+            if self.regulator.is_some() {
+                self.transmit.set_capacity(rate);
             }
+            self.request(now);
         }
     }
 
     /// Charges `bytes` sent over the satellite without passing the transmit queue: headers, acknowledgements,
     /// retransmissions. The regulator compensates for them.
     pub fn charge(&mut self, bytes: u64, now: Instant) {
-        self.regulator.charge(bytes, now);
+        if let Some(regulator) = &mut self.regulator {
+            regulator.charge(bytes, now);
+        }
     }
 
     /// Bytes sent over the satellite that the regulator's rate has not compensated for by `now` [bytes].
     #[must_use]
     pub fn debt(&self, now: Instant) -> u64 {
-        self.regulator.debt(now)
+        self.regulator.as_ref().map_or(0, |regulator| regulator.debt(now))
     }
 
     /// Replaces the AQM at the watched queue from `now` on.
@@ -226,7 +253,7 @@ impl Gateway {
         let mut next = self.serving.map(|(done, _)| done);
         for other in [
             self.processing.front().map(|(done, _)| *done),
-            self.regulator.wake_at(),
+            self.regulator.as_ref().and_then(Regulator::wake_at),
             self.receive.wake_at(),
             self.transmit.wake_at(),
         ] {
@@ -258,9 +285,36 @@ impl Gateway {
             self.events.push_back(Event::Processed(pkt));
         }
         // Packets just processed by the PEP still go with this tick, so the host handles them first.
-        if self.events.len() == before && self.regulator.wake_at().is_some_and(|at| at <= now) {
+        let wake_at = self.regulator.as_ref().and_then(Regulator::wake_at);
+        if self.events.len() == before && wake_at.is_some_and(|at| at <= now) {
             self.serve_transmit(now);
         }
+    }
+
+    /// Sends the next packet of the transmit queue for a [`Carrier`]; `None` if there is none.
+    pub fn release(&mut self, now: Instant) -> Option<Packet> {
+        if self.is_down {
+            return None;
+        }
+        let mut out = Drops { events: &mut self.events, queue: GatewayQueue::Transmit };
+        let pkt = self.transmit.dequeue(now, &mut out);
+        match pkt {
+            Some(pkt) => {
+                out.events.push_back(Event::Sent(pkt));
+                self.service.send(pkt.len, now);
+            }
+            None => self.service.pause(now),
+        }
+        if let Some(rate) = self.service.measured(now) {
+            self.transmit.set_capacity(rate);
+        }
+        pkt
+    }
+
+    /// True if packets wait in the transmit queue, and the satellite link is up.
+    #[must_use]
+    pub fn is_backlogged(&self) -> bool {
+        !self.is_down && self.transmit.peek().is_some()
     }
 
     /// Returns the next event.
@@ -361,26 +415,27 @@ impl Gateway {
     }
 
     fn serve_transmit(&mut self, now: Instant) {
-        self.regulator.tick(now);
+        let Some(regulator) = &mut self.regulator else { return };
+        regulator.tick(now);
         let mut out = Drops { events: &mut self.events, queue: GatewayQueue::Transmit };
         loop {
             match self.transmit.peek().map(|head| head.len) {
-                Some(len) if self.regulator.allows(len, now) => {
+                Some(len) if regulator.allows(len, now) => {
                     if let Some(pkt) = self.transmit.dequeue(now, &mut out) {
-                        self.regulator.spend(pkt.len, now);
+                        regulator.spend(pkt.len, now);
                         out.events.push_back(Event::Sent(pkt));
                     }
                 }
-                Some(_) => return self.regulator.request(now),
-                None if self.regulator.is_busy(now) => {
-                    self.regulator.clear_credit();
-                    return self.regulator.request(now);
+                Some(_) => return regulator.request(now),
+                None if regulator.is_busy(now) => {
+                    regulator.clear_credit();
+                    return regulator.request(now);
                 }
                 None => {
                     // An unsuccessful dequeue tells the queue that its link is idle.
                     let nothing = self.transmit.dequeue(now, &mut out);
                     debug_assert!(nothing.is_none(), "a scheduler that showed no packet gave one");
-                    return self.regulator.clear_credit();
+                    return regulator.clear_credit();
                 }
             }
         }

@@ -37,7 +37,8 @@ fn gateway(watch: GatewayQueue, mark: GatewayQueue, receive_rate: Option<Rate>) 
         watch,
         mark,
         processing: Duration::from_millis(12),
-        regulator: Regulator::new(Rate::from_bps(20_000_000), Duration::from_millis(5)),
+        regulator: Some(Regulator::new(Rate::from_bps(20_000_000), Duration::from_millis(5))),
+        tick: Duration::from_millis(5),
     })
 }
 
@@ -163,7 +164,8 @@ fn a_packet_held_before_the_pep_is_sent_later() {
         watch: GatewayQueue::Transmit,
         mark: GatewayQueue::Receive,
         processing: Duration::from_millis(12),
-        regulator: Regulator::new(Rate::from_bps(20_000_000), Duration::from_millis(5)),
+        regulator: Some(Regulator::new(Rate::from_bps(20_000_000), Duration::from_millis(5))),
+        tick: Duration::from_millis(5),
     });
     for handle in 0..40 {
         gateway.transmit(packet(handle), at(0));

@@ -260,6 +260,15 @@ impl LinkEngine {
         }
     }
 
+    /// Present rate; during an outage the last one before it; `None` if transmission takes no time.
+    #[must_use]
+    pub fn rate(&self) -> Option<Rate> {
+        match &self.egress {
+            Some(egress) if egress.capacity.is_some() => Some(egress.queue.state().capacity),
+            _ => self.rate,
+        }
+    }
+
     /// Time of the first [`LinkEngine::update_capacity`]; `None` if the capacity is constant.
     #[must_use]
     pub fn first_update(&self) -> Option<Instant> {

@@ -13,6 +13,7 @@
 //! | [`aqm`], [`sched`], [`marking`] | the algorithms, one file each, fluid model included |
 //! | [`registry`] | the lists of them, one line each |
 //! | `queue` | [`Queue`] |
+//! | [`tree`] | the shares of queues in a carrier |
 //!
 //! Each module uses only modules above it in the table; the algorithms do not know the registry.
 
@@ -25,6 +26,7 @@ pub mod marking;
 mod queue;
 pub mod registry;
 pub mod sched;
+pub mod tree;
 
 pub use crate::descriptor::{
     Default, FollowedRate, Link, Param, ParamError, Range, Tune, Unit, Value, Values,

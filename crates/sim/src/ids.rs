@@ -16,6 +16,8 @@ id_types! {
     pub LineId,
     /// The queues of a gateway.
     pub GatewayId,
+    /// A carrier that several queues share.
+    pub CarrierId,
     /// A terminal.
     pub TerminalId,
     /// A stream of a split connection on one PEP link.

@@ -68,7 +68,7 @@ pub use record::observe::{Ends, Interface, Observation, Packet, Watch, interface
 pub use record::trace::{Selector, TraceRow, TraceState};
 pub use record::{
     Call, Carried, Class, Drops, Flow, LOSS, PepLinkCounters, Period, Playback, REASONS,
-    RETRANSMISSION_LIMIT, Rung, Series, Summary, Viewing, Voice,
+    RETRANSMISSION_LIMIT, Rung, Series, Summary, Terminal, Viewing, Voice,
 };
 
 /// Reason for which a run has no results.
@@ -148,6 +148,8 @@ pub struct Results {
     viewings: IdVec<ViewingId, Viewing>,
     /// Runs of consecutive drops at the subject's mark point: length, and number of runs.
     pub drop_runs: Vec<(u32, u64)>,
+    /// Terminals of gateways with several, in the order of the scenario; none if each gateway has one.
+    pub terminals: Vec<Terminal>,
     /// Counters of the subject over the measurement.
     pub summary: Summary,
     /// Packets on links that may lose some, and repeated data, over the measurement.
@@ -263,6 +265,7 @@ pub fn run_with(
         calls: tables.calls,
         viewings: tables.viewings,
         drop_runs: tables.drop_runs,
+        terminals: tables.terminals.into_iter().collect(),
         summary: tables.summary,
         carried: tables.carried,
         pep_link,

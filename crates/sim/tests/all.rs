@@ -16,6 +16,7 @@ mod links;
 mod observation;
 mod queueing;
 mod ranking;
+mod terminals;
 mod traffic;
 mod transports;
 mod windows;

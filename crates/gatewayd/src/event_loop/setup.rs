@@ -131,7 +131,8 @@ fn terminal_gateway(config: &Config, rate: Rate) -> (Gateway, PepBuffers) {
         watch: GatewayQueue::Transmit,
         mark: GatewayQueue::Receive,
         processing: Duration::ZERO,
-        regulator: Regulator::new(rate, Duration::ZERO),
+        regulator: Some(Regulator::new(rate, Duration::ZERO)),
+        tick: Duration::ZERO,
     });
     (gateway, PepBuffers::new(config.gateway.pep.buffer, config.gateway.pep.buffer_per))
 }

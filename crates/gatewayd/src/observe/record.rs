@@ -283,7 +283,8 @@ mod tests {
             watch: GatewayQueue::Transmit,
             mark: GatewayQueue::Receive,
             processing: Duration::ZERO,
-            regulator: Regulator::new(rate, Duration::ZERO),
+            regulator: Some(Regulator::new(rate, Duration::ZERO)),
+        tick: Duration::ZERO,
         });
         let record = Record {
             file: std::env::temp_dir().join(format!("bentpipe-record-{test}-{}", std::process::id())),

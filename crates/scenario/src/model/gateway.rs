@@ -1,6 +1,6 @@
 //! Satellite gateways.
 
-use bentpipe_gateway::{Config, FlowControl, GatewayQueue, PepBuffers, Sharing};
+use bentpipe_gateway::{Config, FlowControl, GatewayQueue, Pace, PepBuffers, Sharing};
 use bentpipe_queue::{Limit, Marking, ParamError};
 use bentpipe_units::{Duration, Rate};
 use schemars::JsonSchema;
@@ -123,6 +123,7 @@ impl Gateway {
             scheduler: (scheduler.discipline.build)(&scheduler.values)?,
             transmit_limit: self.transmit_queue.limit,
             rate: self.transmit_rate(),
+            pace: if self.terminals.only().is_some() { Pace::Regulator } else { Pace::Carrier },
             tick: self.regulator.tick,
             processing: self.pep.delay,
         })

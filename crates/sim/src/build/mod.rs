@@ -6,9 +6,10 @@ mod transports;
 use bentpipe_gateway::Config;
 use bentpipe_link::{DelayLine, LinkEngine, Names};
 use bentpipe_queue::Aqm;
+use bentpipe_queue::tree::Share;
 use bentpipe_scenario::{
     AqmSpec, Capacity, Direction, Gateway, GatewayIndex, HostIndex, LinkIndex, Modulation, QueuesPer, Scenario,
-    Subject,
+    Subject, TerminalGroup,
 };
 use bentpipe_transport::pep_link;
 use bentpipe_units::{Duration, Rng};
@@ -19,8 +20,8 @@ use crate::clock::{Clock, MAX_INDEX};
 use crate::endpoints::Endpoints;
 use crate::endpoints::tcp::TcpEnds;
 use crate::engine::{Engine, Loads};
-use crate::gateways::{GatewayNode, Terminal};
-use crate::ids::{GatewayId, Id, IdVec, LinkDirectionId, TerminalId};
+use crate::gateways::{CarrierNode, GatewayNode, Terminal};
+use crate::ids::{CarrierId, GatewayId, Id, IdVec, LinkDirectionId, TerminalId};
 use crate::network::{Hop, LinkDirection, Network, Path};
 use crate::record::trace::Tracer;
 use crate::record::{Parts, PlaceKind, Record, Recorder, Setup};
@@ -42,6 +43,7 @@ pub fn build(scenario: &Scenario, seed: u64, make_aqm: Option<MakeAqm<'_>>) -> R
         network,
         gateways: IdVec::default(),
         terminals: IdVec::default(),
+        carriers: IdVec::default(),
     };
     builder.links()?;
     for (number, gateway) in scenario.gateways.iter().enumerate() {
@@ -49,7 +51,7 @@ pub fn build(scenario: &Scenario, seed: u64, make_aqm: Option<MakeAqm<'_>>) -> R
     }
     let mut transports = Transports::default();
     let traffic = scenario.traffic.iter().map(|t| builder.traffic(t, &mut transports)).collect();
-    let Builder { first_links, first, network, gateways, terminals, .. } = builder;
+    let Builder { first_links, first, network, gateways, terminals, carriers, .. } = builder;
     let recorder = Recorder::new(&Setup {
         scenario,
         parts: Parts { links: &network.links, gateways: &gateways, terminals: &terminals },
@@ -67,7 +69,7 @@ pub fn build(scenario: &Scenario, seed: u64, make_aqm: Option<MakeAqm<'_>>) -> R
     let apps = traffic::apps(scenario, traffic, seed, &mut clock);
     let record = Record { recorder, tracer: Tracer::default(), observations: Vec::new() };
     let loads = Loads::new(network.links.len(), gateways.len());
-    let mut engine = Engine { clock, network, gateways, terminals, endpoints, apps, record, loads, fault: None };
+    let mut engine = Engine { clock, network, gateways, terminals, carriers, endpoints, apps, record, loads, fault: None };
     engine.start();
     Ok(engine)
 }
@@ -83,6 +85,7 @@ struct Builder<'a, 'b> {
     network: Network,
     gateways: IdVec<GatewayId, GatewayNode>,
     terminals: IdVec<TerminalId, Terminal>,
+    carriers: IdVec<CarrierId, CarrierNode>,
 }
 
 impl Builder<'_, '_> {
@@ -161,6 +164,11 @@ impl Builder<'_, '_> {
             ack_delay: s.ack_delay,
             initial_rtt: Duration::from_secs(1),
         };
+        let shares_carrier = g.terminals.only().is_none();
+        if shares_carrier {
+            let (rate, tick) = (g.regulator.rate, g.regulator.tick.unwrap_or_default());
+            self.carriers.push(CarrierNode::new(rate, tick, g.regulator.follows_link));
+        }
         for group in g.terminals.iter() {
             for member in 0..group.count {
                 let (there, back) = self.directions(group.link, group.link_forward, member);
@@ -170,6 +178,11 @@ impl Builder<'_, '_> {
                         QueuesPer::Terminal => format!("{} {}.{member}", g.name, group.name),
                     };
                     self.queues(number, g, name, there)?;
+                    if let Some(carrier) = self.carriers.ids().last().filter(|_| shares_carrier) {
+                        let gateway = GatewayId::new(self.gateways.next_id().index() - 1);
+                        let leaf = self.carriers[carrier].add(gateway, share(group));
+                        self.gateways[gateway].carrier = Some((carrier, leaf));
+                    }
                 }
                 let gateway = GatewayId::new(self.gateways.next_id().index() - 1);
                 let paths = BySide::new(self.one_link(there), self.one_link(back));
@@ -185,7 +198,9 @@ impl Builder<'_, '_> {
         let aqm = self.aqm(&g.aqm, is_subject).map_err(|e| format!("{}: {e}", g.name))?;
         let config = g.config().map_err(|e| format!("{}: {e}", g.name))?;
         let gateway = Config { name, ..config }.build(aqm, self.seed);
-        let follows = g.regulator.follows_link.then_some(link);
+        // With several terminals, packets of one queue go over links of different rates.
+        let is_one_link = g.queues_per == QueuesPer::Terminal || g.terminals.only().is_some();
+        let follows = (g.regulator.follows_link && is_one_link).then_some(link);
         let mut node = GatewayNode::new(gateway, g.flow_key, follows);
         node.has_flow_scheduler = g.transmit_queue.scheduler.tells_flows_apart();
         self.gateways.push(node);
@@ -211,4 +226,14 @@ impl Builder<'_, '_> {
         let line = self.network.links[link].line;
         self.network.paths.add([Hop::Link { link, line }])
     }
+}
+
+/// Share of a terminal in the carrier.
+fn share(group: &TerminalGroup) -> Share {
+    group.plan.map_or(Share::default(), |plan| Share {
+        cir: plan.cir,
+        pir: plan.pir,
+        weight: plan.weight,
+        burst: plan.burst,
+    })
 }

@@ -92,6 +92,7 @@ impl Builder<'_, '_> {
                 let splits = protocol.is_some_and(|p| gateway.pep.split.contains(&p));
                 let member = if gateway.queues() > 1 { joint.member } else { Member::One };
                 leg.down.push(Step::Gateway { first, member, splits });
+                layout.terminal = Some(joint);
                 if splits {
                     self.finish_leg(&mut layout, std::mem::take(&mut leg));
                     layout.joints.push(joint);

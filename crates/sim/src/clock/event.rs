@@ -1,7 +1,7 @@
 //! Events of the agenda.
 
 use crate::ids::{
-    ConnId, GatewayId, Id, LineId, LinkDirectionId, PacketId, RtpId, SctpEndId, SessionId, SourceId, TerminalId,
+    CarrierId, ConnId, GatewayId, Id, LineId, LinkDirectionId, PacketId, RtpId, SctpEndId, SessionId, SourceId, TerminalId,
 };
 use crate::side::Side;
 
@@ -25,6 +25,8 @@ pub enum Event {
     ConnPace(ConnId),
     /// A gateway wants to be woken.
     Gateway(GatewayId),
+    /// A carrier's turn.
+    Carrier(CarrierId),
     /// The timer of the PEP link to a terminal, at one end.
     PepTimer(TerminalId, Side),
     /// A session opens its next page.
@@ -59,8 +61,8 @@ impl Event {
             Self::ConnTimer(_) => 5,
             Self::ConnPace(_) => 6,
             Self::Gateway(_) => 7,
-            Self::PepTimer(_, Side::Near) => 8,
-            Self::PepTimer(_, Side::Far) => 9,
+            Self::PepTimer(..) => 8,
+            Self::Carrier(_) => 9,
             Self::Session(_) => 10,
             Self::Source(_) => 11,
             Self::SctpTimer(_) => 12,
@@ -78,7 +80,8 @@ impl Event {
             Self::LinkFree(id) | Self::QueueWake(id) | Self::Capacity(id) => id.index(),
             Self::ConnTimer(id) | Self::ConnPace(id) => id.index(),
             Self::Gateway(id) => id.index(),
-            Self::PepTimer(id, _) => id.index(),
+            Self::Carrier(id) => id.index(),
+            Self::PepTimer(id, side) => 2 * id.index() + u32::from(side.is_far()),
             Self::Session(id) => id.index(),
             Self::Source(id) => id.index(),
             Self::SctpTimer(id) => id.index(),
@@ -100,8 +103,8 @@ impl Event {
             5 => Self::ConnTimer(Id::new(index)),
             6 => Self::ConnPace(Id::new(index)),
             7 => Self::Gateway(Id::new(index)),
-            8 => Self::PepTimer(Id::new(index), Side::Near),
-            9 => Self::PepTimer(Id::new(index), Side::Far),
+            8 => Self::PepTimer(Id::new(index / 2), if index % 2 == 1 { Side::Far } else { Side::Near }),
+            9 => Self::Carrier(Id::new(index)),
             10 => Self::Session(Id::new(index)),
             11 => Self::Source(Id::new(index)),
             12 => Self::SctpTimer(Id::new(index)),
@@ -127,8 +130,9 @@ mod tests {
             Event::ConnTimer(Id::new(7)),
             Event::ConnPace(Id::new(7)),
             Event::Gateway(Id::new(7)),
+            Event::Carrier(Id::new(7)),
             Event::PepTimer(Id::new(7), Side::Near),
-            Event::PepTimer(Id::new(MAX_INDEX), Side::Far),
+            Event::PepTimer(Id::new(MAX_INDEX / 2), Side::Far),
             Event::Session(Id::new(7)),
             Event::Source(Id::new(7)),
             Event::SctpTimer(Id::new(7)),

@@ -112,6 +112,8 @@ pub struct Layout {
     pub legs: Vec<LegLayout>,
     /// The terminals over whose PEP links one leg ends and the next begins.
     pub joints: Vec<Joint>,
+    /// The terminal behind which the data are received, split or not.
+    pub terminal: Option<Joint>,
     /// Each takes two delay lines of the slot: with the data, and against it.
     pub own_delays: Vec<OwnDelay>,
 }

@@ -138,7 +138,8 @@ mod tests {
             watch: GatewayQueue::Receive,
             mark: GatewayQueue::Receive,
             processing: Duration::from_millis(12),
-            regulator: Regulator::new(rate, Duration::from_millis(5)),
+            regulator: Some(Regulator::new(rate, Duration::from_millis(5))),
+            tick: Duration::from_millis(5),
         });
         assert!(engine.run_until(Instant::ZERO + Duration::from_secs(30), |_| true));
         log.lock().unwrap().clone()

@@ -25,6 +25,9 @@ impl Engine {
         let flow = self.record.recorder.open_flow(self.clock.now(), traffic, number, is_finite);
         let id = free.unwrap_or_else(|| self.lay_out(traffic, owner, flow, hosts));
         self.endpoints.slots[id].owner = owner;
+        let terminal = self.apps.traffic[traffic].layout.terminal;
+        let terminal = terminal.map(|joint| joint.terminal(hosts.0, hosts.1));
+        self.record.recorder.behind(flow, terminal);
         self.aim(id, hosts);
         let slot = &mut self.endpoints.slots[id];
         slot.begin(flow, hosts);
@@ -181,7 +184,7 @@ impl Engine {
                     let flow = self.flow_at(gateway, id);
                     let node = &mut self.gateways[gateway];
                     if node.announce(flow, event, now) {
-                        node.arm(gateway, &mut self.clock);
+                        self.arm_gateway(gateway);
                     }
                 }
             }

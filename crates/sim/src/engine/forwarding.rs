@@ -38,6 +38,7 @@ impl Engine {
                 let pkt = self.describe_at(gateway, id);
                 self.gateways[gateway].gateway.arrive(pkt, self.clock.now());
                 self.drain_gateway(gateway);
+                self.arm_gateway(gateway);
             }
         }
     }
@@ -117,10 +118,9 @@ impl Engine {
     pub(super) fn update_capacity(&mut self, link: LinkDirectionId) {
         let Some(rate) = self.network.update_capacity(link, &mut self.clock) else { return };
         for id in self.gateways.ids() {
-            let node = &mut self.gateways[id];
-            if node.follows == Some(link) {
-                node.gateway.set_rate(rate, self.clock.now());
-                node.arm(id, &mut self.clock);
+            if self.gateways[id].follows == Some(link) {
+                self.gateways[id].gateway.set_rate(rate, self.clock.now());
+                self.arm_gateway(id);
             }
         }
     }

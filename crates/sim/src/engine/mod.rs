@@ -2,9 +2,10 @@
 //!
 //! Parts hold no references to each other. An event goes to the part that owns its component; whatever crosses from one
 //! part to another is a method of [`Engine`], in a file by subject: [`forwarding`] from hop to hop, [`splitting`] at
-//! gateways, [`flows`] from opening to closing, [`connections`] for transports, [`users`] for applications.
+//! gateways, [`carriers`] behind them, [`flows`] from opening to closing, [`connections`] for transports, [`users`] for applications.
 
 mod bottlenecks;
+mod carriers;
 mod connections;
 mod descriptor;
 mod flows;
@@ -21,8 +22,8 @@ pub use bottlenecks::Loads;
 use crate::apps::Apps;
 use crate::clock::{Clock, Event, MAX_INDEX};
 use crate::endpoints::Endpoints;
-use crate::gateways::{GatewayNode, Terminal};
-use crate::ids::{GatewayId, IdVec, TerminalId};
+use crate::gateways::{CarrierNode, GatewayNode, Terminal};
+use crate::ids::{CarrierId, GatewayId, IdVec, TerminalId};
 use crate::network::Network;
 use crate::record::{Parts, PepLinkCounters, Record};
 use crate::side::Side;
@@ -36,6 +37,7 @@ pub struct Engine {
     pub network: Network,
     pub gateways: IdVec<GatewayId, GatewayNode>,
     pub terminals: IdVec<TerminalId, Terminal>,
+    pub carriers: IdVec<CarrierId, CarrierNode>,
     pub endpoints: Endpoints,
     pub apps: Apps,
     pub record: Record,
@@ -88,6 +90,7 @@ impl Engine {
                 }
             }
             Event::Gateway(gateway) => self.wake_gateway(gateway),
+            Event::Carrier(carrier) => self.carrier_turn(carrier),
             Event::PepTimer(terminal, side) => self.pep_timer(terminal, side),
             Event::Session(session) => self.open_page(session),
             Event::Source(source) => self.source_due(source),
@@ -134,7 +137,7 @@ impl Engine {
             }
         }
         for gateway in self.gateways.ids() {
-            self.gateways[gateway].arm(gateway, &mut self.clock);
+            self.arm_gateway(gateway);
         }
         self.clock.at(self.record.recorder.begin(), Event::Sample);
     }

@@ -27,7 +27,7 @@ impl Engine {
                 break;
             }
         }
-        self.gateways[id].arm(id, &mut self.clock);
+        self.arm_gateway(id);
     }
 
     /// Acts on what a gateway did.
@@ -89,9 +89,8 @@ impl Engine {
             self.control_window(&pkt);
             return self.end_segment(&pkt);
         }
-        let node = &mut self.gateways[id];
-        node.gateway.process(pkt, self.clock.now());
-        node.arm(id, &mut self.clock);
+        self.gateways[id].gateway.process(pkt, self.clock.now());
+        self.arm_gateway(id);
     }
 
     /// The PEP has processed a chunk of a stream, or a packet that it does not split.
@@ -111,9 +110,8 @@ impl Engine {
             }
         } else {
             self.record.recorder.passed_pep(id, self.clock.now() - pkt.arrival);
-            let node = &mut self.gateways[id];
-            node.gateway.transmit(pkt, self.clock.now());
-            node.arm(id, &mut self.clock);
+            self.gateways[id].gateway.transmit(pkt, self.clock.now());
+            self.arm_gateway(id);
         }
     }
 
@@ -200,9 +198,8 @@ impl Engine {
         let pkt = self.describe(packet);
         let pkt = Packet { arrival: self.terminals[id].streams[stream].pep_delay.arrival(), ..pkt };
         let gateway = self.terminals[id].gateway;
-        let node = &mut self.gateways[gateway];
-        node.gateway.process(pkt, self.clock.now());
-        node.arm(gateway, &mut self.clock);
+        self.gateways[gateway].gateway.process(pkt, self.clock.now());
+        self.arm_gateway(gateway);
     }
 
     // ----- PEP link ------------------------------------------------------------------------------------------
@@ -236,7 +233,7 @@ impl Engine {
         if !side.is_far() {
             let gateway = self.terminals[id].gateway;
             self.drain_gateway(gateway);
-            self.gateways[gateway].arm(gateway, &mut self.clock);
+            self.arm_gateway(gateway);
         }
         while let Some(event) = self.terminals[id].ends[side].poll_event() {
             self.on_pep_event(id, side, event);

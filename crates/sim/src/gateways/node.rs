@@ -1,12 +1,13 @@
 //! The queues of a gateway.
 
 use bentpipe_gateway::Gateway;
+use bentpipe_queue::tree::NodeId;
 use bentpipe_queue::{FlowEvent, FlowId, FlowTable};
 use bentpipe_scenario::FlowKey;
 use bentpipe_units::{Alarm, Instant};
 
 use crate::clock::{Clock, Event};
-use crate::ids::{GatewayId, LinkDirectionId};
+use crate::ids::{CarrierId, GatewayId, LinkDirectionId};
 
 /// The queues of a gateway: for all its terminals, or for one of them.
 pub struct GatewayNode {
@@ -19,6 +20,10 @@ pub struct GatewayNode {
     open_flows: FlowTable<u32>,
     /// The link whose capacity the regulator follows, if any.
     pub follows: Option<LinkDirectionId>,
+    /// The carrier that drains the transmit queue, and its leaf there; `None` with a regulator of its own.
+    pub carrier: Option<(CarrierId, NodeId)>,
+    /// True while the carrier knows that packets wait.
+    pub is_offered: bool,
     /// Time for which the gateway is scheduled.
     wake: Alarm,
     /// True while the gateway's events are handled further up the call stack.
@@ -33,6 +38,8 @@ impl GatewayNode {
             has_flow_scheduler: false,
             open_flows: FlowTable::default(),
             follows,
+            carrier: None,
+            is_offered: false,
             wake: Alarm::default(),
             is_draining: false,
         }

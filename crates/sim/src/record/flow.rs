@@ -3,7 +3,7 @@
 use bentpipe_queue::FlowId;
 use bentpipe_units::{Duration, Instant};
 
-use crate::ids::{CallId, ClassId, ViewingId};
+use crate::ids::{CallId, ClassId, ViewingId, TerminalId};
 
 /// One flow from end to end.
 #[derive(Clone, Copy, Debug)]
@@ -49,6 +49,8 @@ pub struct Flow {
     pub(crate) call: Option<CallId>,
     /// The viewing that it carries; `None` if it carries no adaptive video.
     pub(crate) viewing: Option<ViewingId>,
+    /// The terminal behind which its data are received; `None` if its gateway has only one.
+    pub(crate) terminal: Option<TerminalId>,
 }
 
 impl Flow {
@@ -141,6 +143,7 @@ impl Flows {
             class,
             call: None,
             viewing: None,
+            terminal: None,
         });
         FlowId(self.all.len() as u32 - 1)
     }

@@ -8,6 +8,7 @@ mod place;
 mod probe;
 mod recorder;
 mod summary;
+mod terminal;
 pub mod trace;
 mod units;
 mod voice;
@@ -20,6 +21,7 @@ pub use place::{Parts, PlaceKind};
 pub use probe::ProbeSteps;
 pub use recorder::{Recorder, Setup};
 pub use summary::{Carried, PepLinkCounters};
+pub use terminal::Terminal;
 pub use units::Class;
 pub use voice::{Call, Voice};
 

@@ -12,6 +12,7 @@ use super::flow::{Flow, Flows};
 use super::place::{Parts, Place, PlaceKind, Queues};
 use super::probe::ProbeSteps;
 use super::summary::Carried;
+use super::terminal::Terminal;
 use super::units::{Class, Classes};
 use super::voice::Call;
 use super::{Series, Summary};
@@ -43,6 +44,8 @@ pub struct Recorder {
     /// Ladder of each traffic; `None` if it is not adaptive video.
     ladders: IdVec<TrafficId, Option<Arc<[Rate]>>>,
     viewings: IdVec<ViewingId, Viewing>,
+    /// Terminals of gateways with several; none if each has one.
+    terminals: IdVec<TerminalId, Terminal>,
     summary: Summary,
     /// Packets on links when the measurement began, then those of the measurement.
     carried: Carried,
@@ -68,6 +71,7 @@ pub struct Tables {
     pub class_of: Vec<u32>,
     pub calls: IdVec<CallId, Call>,
     pub viewings: IdVec<ViewingId, Viewing>,
+    pub terminals: IdVec<TerminalId, Terminal>,
     pub summary: Summary,
     pub carried: Carried,
 }
@@ -94,6 +98,7 @@ impl Recorder {
             calls: IdVec::default(),
             ladders: setup.scenario.traffic.iter().map(|traffic| ladder_of(&traffic.kind)).collect(),
             viewings: IdVec::default(),
+            terminals: super::terminal::terminals(setup.scenario),
             summary: Summary::default(),
             carried: Carried::default(),
         };
@@ -277,6 +282,23 @@ impl Recorder {
         &self.flows.all
     }
 
+    // ----- terminals -----------------------------------------------------------------------------------------
+
+    /// A flow goes to a user behind this terminal.
+    pub fn behind(&mut self, flow: FlowId, terminal: Option<TerminalId>) {
+        if !self.terminals.is_empty() {
+            self.flows.get(flow).terminal = terminal;
+        }
+    }
+
+    /// A carrier sends a packet to a terminal, for which it takes `carrier_time`.
+    #[inline]
+    pub fn sent_to(&mut self, terminal: TerminalId, bytes: u32, delay: Duration, carrier_time: Duration) {
+        if self.is_measuring {
+            self.terminals[terminal].sent(bytes, delay, carrier_time);
+        }
+    }
+
     // ----- queues --------------------------------------------------------------------------------------------
 
     /// A packet leaves the queue of a link; `repeated` bytes of it are repeated data.
@@ -348,6 +370,9 @@ impl Recorder {
         if !self.is_measuring {
             return;
         }
+        if let Some(terminal) = self.flows.all.get(pkt.flow.0 as usize).and_then(|flow| flow.terminal) {
+            self.terminals[terminal].dropped_packets += 1;
+        }
         let place = &mut self.places[place];
         let arrival = if has_number { place.meter.dropped(pkt.number) } else { None };
         let reason = match reason {
@@ -408,6 +433,11 @@ impl Recorder {
         parts: Parts<'_>,
     ) {
         self.summary = self.places[self.subject].summary(now, parts).unwrap_or_default();
+        for flow in &self.flows.all {
+            if let Some(terminal) = flow.terminal {
+                self.terminals[terminal].delivered_bytes += flow.measured;
+            }
+        }
         let repeated_bytes = self.carried.repeated_bytes;
         self.carried = Carried { repeated_bytes, ..Carried::of(parts.links) }.since(self.carried);
     }
@@ -458,6 +488,7 @@ impl Recorder {
             classes: self.classes.all.into_iter().collect(),
             calls: self.calls,
             viewings: self.viewings,
+            terminals: self.terminals,
             summary: self.summary,
             carried: self.carried,
         }

@@ -1,0 +1,75 @@
+//! The rate at which a carrier serves one of its queues.
+
+use bentpipe_units::{Duration, Instant, Rate};
+
+/// Time with packets in the queue after which the rate is measured.
+const WINDOW: Duration = Duration::from_millis(100);
+
+/// Weight of a measurement, as one of so many parts.
+const PARTS: u64 = 4;
+
+/// Measures the rate at which a queue is served while packets wait in it: what the shares of others, fading and its own peak
+/// rate leave it.
+#[derive(Debug, Default)]
+pub(crate) struct ServiceRate {
+    /// Begin of the present stretch of time with packets in the queue.
+    since: Option<Instant>,
+    /// Time with packets in the queue before, and bytes sent, since the last measurement.
+    busy: Duration,
+    bytes: u64,
+    rate: Option<Rate>,
+}
+
+impl ServiceRate {
+    /// Counts a packet of `len` bytes whose transmission begins.
+    pub fn send(&mut self, len: u32, now: Instant) {
+        self.since.get_or_insert(now);
+        self.bytes += u64::from(len);
+    }
+
+    /// The queue is found empty at its turn.
+    pub fn pause(&mut self, now: Instant) {
+        if let Some(since) = self.since.take() {
+            self.busy = self.busy + now.since(since);
+        }
+    }
+
+    /// The rate, smoothed, if it has just been measured.
+    pub fn measured(&mut self, now: Instant) -> Option<Rate> {
+        let busy = self.busy + self.since.map(|since| now.since(since)).unwrap_or_default();
+        if busy < WINDOW {
+            return None;
+        }
+        let found = (self.bytes as f64 * 8.0 / busy.as_secs_f64()) as u64;
+        let rate = self.rate.map_or(found, |rate| (rate.as_bps() * (PARTS - 1) + found) / PARTS);
+        *self = Self { since: self.since.map(|_| now), rate: Some(Rate::from_bps(rate.max(1))), ..Self::default() };
+        self.rate
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// 1250 bytes every 5 ms are 2 Mbit/s, whether the queue is never empty, or empty between two packets: then only the time
+    /// with packets counts.
+    #[test]
+    fn only_time_with_packets_counts() {
+        for pause in [0, 20] {
+            let (mut service, mut now, mut found) = (ServiceRate::default(), Instant::ZERO, Vec::new());
+            for _ in 0..200 {
+                service.send(1250, now);
+                found.extend(service.measured(now));
+                now = now + Duration::from_millis(5);
+                if pause > 0 {
+                    service.pause(now);
+                    found.extend(service.measured(now));
+                    now = now + Duration::from_millis(pause);
+                }
+            }
+            assert!(found.len() >= 9, "{found:?}");
+            // A packet that has begun counts whole.
+            assert!(found.iter().skip(1).all(|rate| rate.as_bps().abs_diff(2_000_000) <= 100_000), "{found:?}");
+        }
+    }
+}
