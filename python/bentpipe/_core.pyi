@@ -131,6 +131,9 @@ class Scenario:
         """Capacity of the subject's link [bit/s]."""
 
     @property
+    def terminals(self) -> int:
+        """Number of terminals of all gateways."""
+    @property
     def subject_link(self) -> str:
         """Name of the subject's link."""
 
@@ -231,6 +234,9 @@ class Run:
     @property
     def drop_runs(self) -> Table:
         """Number of runs of consecutive drops, one row per length."""
+    @property
+    def terminals(self) -> Table | None:
+        """Terminals of gateways with several, one row each; None if each gateway has one."""
     @property
     def trace(self) -> Table | None:
         """Senders' state of the traced flows, one row per change; None without traced flows."""

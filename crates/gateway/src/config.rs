@@ -5,16 +5,7 @@ use bentpipe_queue::sched::fifo::Fifo;
 use bentpipe_queue::{Aqm, Limit, Marking, Queue, QueueConfig, Scheduler};
 use bentpipe_units::{Duration, Rate};
 
-use crate::{Gateway, GatewayQueue, Regulator, Setup};
-
-/// What drains a transmit queue.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Pace {
-    /// A regulator of its own.
-    Regulator,
-    /// A [`Carrier`](crate::Carrier) that it shares.
-    Carrier,
-}
+use crate::{Drain, Gateway, GatewayQueue, Regulator, Setup};
 
 /// The configuration of a gateway.
 pub struct Config {
@@ -34,10 +25,10 @@ pub struct Config {
     pub scheduler: Box<dyn Scheduler>,
     /// Capacity of the transmit queue.
     pub transmit_limit: Limit,
-    /// Rate that drains the transmit queue.
+    /// Rate of the regulator.
     pub rate: Rate,
-    /// What drains it.
-    pub pace: Pace,
+    /// Highest rate at which a [`Carrier`](crate::Carrier) drains the transmit queue in place of a regulator.
+    pub peak: Option<Rate>,
     /// Time between two ticks of the regulator; `None` if packets leave one by one.
     pub tick: Option<Duration>,
     /// Processing time of the PEP.
@@ -66,9 +57,10 @@ impl Config {
             GatewayQueue::Transmit,
             self.scheduler,
             self.transmit_limit,
-            self.rate,
+            self.peak.unwrap_or(self.rate),
             format!("{} transmit", self.name),
         );
+        let tick = self.tick.unwrap_or_default();
         Gateway::new(Setup {
             receive,
             receive_rate: self.receive_rate,
@@ -76,9 +68,10 @@ impl Config {
             watch: self.watch,
             mark: self.mark,
             processing: self.processing,
-            regulator: (self.pace == Pace::Regulator)
-                .then(|| Regulator::new(self.rate, self.tick.unwrap_or_default())),
-            tick: self.tick.unwrap_or_default(),
+            drain: match self.peak {
+                Some(peak) => Drain::Carrier { peak, tick },
+                None => Drain::Regulator(Regulator::new(self.rate, tick)),
+            },
         })
     }
 }

@@ -26,7 +26,7 @@ use bentpipe_queue::{Aqm, DropHandler, DropReason, FlowEvent, FlowId, Packet, Qu
 use bentpipe_units::{Duration, Instant, Rate};
 
 pub use carrier::{Carrier, Turn};
-pub use config::{Config, Pace};
+pub use config::Config;
 pub use flight::InFlight;
 pub use meter::{Meter, QueueCounters, Sample, Snapshot, Summary};
 pub use pep::{Connection, FlowControl, PepBuffers, Sharing};
@@ -86,10 +86,22 @@ pub struct Setup {
     pub mark: GatewayQueue,
     /// Processing time of the PEP, between the two queues.
     pub processing: Duration,
-    /// Regulator, which drains the transmit queue; `None` if a [`Carrier`] does.
-    pub regulator: Option<Regulator>,
-    /// Ticks at which the PEP delivers; zero for any time.
-    pub tick: Duration,
+    /// What drains the transmit queue.
+    pub drain: Drain,
+}
+
+/// What drains a transmit queue.
+#[derive(Debug)]
+pub enum Drain {
+    /// A regulator of its own.
+    Regulator(Regulator),
+    /// A [`Carrier`] that it shares.
+    Carrier {
+        /// Highest rate that it gets.
+        peak: Rate,
+        /// Time between the ticks at which the PEP delivers; zero if it delivers at any time.
+        tick: Duration,
+    },
 }
 
 /// The forward direction of a satellite gateway.
@@ -107,7 +119,7 @@ pub struct Gateway {
     regulator: Option<Regulator>,
     tick: Duration,
     /// Rate at which a carrier serves the transmit queue.
-    service: ServiceRate,
+    service: Option<ServiceRate>,
     /// True during an outage of the satellite link.
     is_down: bool,
     events: VecDeque<Event>,
@@ -119,6 +131,13 @@ impl Gateway {
     /// An empty gateway.
     #[must_use]
     pub fn new(setup: Setup) -> Self {
+        let (regulator, service, tick) = match setup.drain {
+            Drain::Regulator(regulator) => {
+                let tick = regulator.time_between_ticks();
+                (Some(regulator), None, tick)
+            }
+            Drain::Carrier { peak, tick } => (None, Some(ServiceRate::new(peak)), tick),
+        };
         Self {
             receive: setup.receive,
             receive_rate: setup.receive_rate,
@@ -128,9 +147,9 @@ impl Gateway {
             transmit: setup.transmit,
             watch: setup.watch,
             mark: setup.mark,
-            regulator: setup.regulator,
-            tick: setup.tick,
-            service: ServiceRate::default(),
+            regulator,
+            tick,
+            service,
             is_down: false,
             events: VecDeque::new(),
             arrived_packets: 0,
@@ -298,15 +317,15 @@ impl Gateway {
         }
         let mut out = Drops { events: &mut self.events, queue: GatewayQueue::Transmit };
         let pkt = self.transmit.dequeue(now, &mut out);
-        match pkt {
-            Some(pkt) => {
-                out.events.push_back(Event::Sent(pkt));
-                self.service.send(pkt.len, now);
+        out.events.extend(pkt.map(Event::Sent));
+        if let Some(service) = &mut self.service {
+            match pkt {
+                Some(pkt) => service.send(pkt.len, now),
+                None => service.pause(now),
             }
-            None => self.service.pause(now),
-        }
-        if let Some(rate) = self.service.measured(now) {
-            self.transmit.set_capacity(rate);
+            if let Some(rate) = service.measured(now) {
+                self.transmit.set_capacity(rate);
+            }
         }
         pkt
     }

@@ -40,6 +40,12 @@ impl Regulator {
         }
     }
 
+    /// Time between two ticks; zero if packets are released one by one.
+    #[must_use]
+    pub fn time_between_ticks(&self) -> Duration {
+        self.tick
+    }
+
     /// First tick at or after `now`.
     #[must_use]
     pub fn next_tick(&self, now: Instant) -> Instant {

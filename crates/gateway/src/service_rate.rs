@@ -2,7 +2,7 @@
 
 use bentpipe_units::{Duration, Instant, Rate};
 
-/// Time with packets in the queue after which the rate is measured.
+/// Time between two measurements, at least.
 const WINDOW: Duration = Duration::from_millis(100);
 
 /// Weight of a measurement, as one of so many parts.
@@ -10,17 +10,27 @@ const PARTS: u64 = 4;
 
 /// Measures the rate at which a queue is served while packets wait in it: what the shares of others, fading and its own peak
 /// rate leave it.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct ServiceRate {
+    /// Peak rate: bursts may be faster.
+    peak: Rate,
+    rate: Rate,
+    /// Begin of the present measurement.
+    begin: Instant,
     /// Begin of the present stretch of time with packets in the queue.
     since: Option<Instant>,
-    /// Time with packets in the queue before, and bytes sent, since the last measurement.
+    /// Time with packets in the queue before, and bytes sent, since the measurement began.
     busy: Duration,
     bytes: u64,
-    rate: Option<Rate>,
 }
 
 impl ServiceRate {
+    /// A queue with a peak rate, which it is believed to get until it has been measured.
+    pub fn new(peak: Rate) -> Self {
+        let (begin, busy) = (Instant::ZERO, Duration::ZERO);
+        Self { peak, rate: peak, begin, since: None, busy, bytes: 0 }
+    }
+
     /// Counts a packet of `len` bytes whose transmission begins.
     pub fn send(&mut self, len: u32, now: Instant) {
         self.since.get_or_insert(now);
@@ -36,14 +46,19 @@ impl ServiceRate {
 
     /// The rate, smoothed, if it has just been measured.
     pub fn measured(&mut self, now: Instant) -> Option<Rate> {
+        if now.since(self.begin) < WINDOW {
+            return None;
+        }
         let busy = self.busy + self.since.map(|since| now.since(since)).unwrap_or_default();
-        if busy < WINDOW {
+        if busy.is_zero() {
             return None;
         }
         let found = (self.bytes as f64 * 8.0 / busy.as_secs_f64()) as u64;
-        let rate = self.rate.map_or(found, |rate| (rate.as_bps() * (PARTS - 1) + found) / PARTS);
-        *self = Self { since: self.since.map(|_| now), rate: Some(Rate::from_bps(rate.max(1))), ..Self::default() };
-        self.rate
+        let rate = (self.rate.as_bps() * (PARTS - 1) + found.min(self.peak.as_bps())) / PARTS;
+        self.rate = Rate::from_bps(rate.max(1));
+        (self.begin, self.busy, self.bytes) = (now, Duration::ZERO, 0);
+        self.since = self.since.map(|_| now);
+        Some(self.rate)
     }
 }
 
@@ -56,8 +71,9 @@ mod tests {
     #[test]
     fn only_time_with_packets_counts() {
         for pause in [0, 20] {
-            let (mut service, mut now, mut found) = (ServiceRate::default(), Instant::ZERO, Vec::new());
-            for _ in 0..200 {
+            let (mut service, mut now, mut found) =
+                (ServiceRate::new(Rate::from_bps(4_000_000)), Instant::ZERO, Vec::new());
+            for _ in 0..2000 {
                 service.send(1250, now);
                 found.extend(service.measured(now));
                 now = now + Duration::from_millis(5);
@@ -67,9 +83,12 @@ mod tests {
                     now = now + Duration::from_millis(pause);
                 }
             }
-            assert!(found.len() >= 9, "{found:?}");
+            assert!(found.len() >= 90, "{found:?}");
             // A packet that has begun counts whole.
-            assert!(found.iter().skip(1).all(|rate| rate.as_bps().abs_diff(2_000_000) <= 100_000), "{found:?}");
+            assert!(
+                found.iter().skip(20).all(|rate| rate.as_bps().abs_diff(2_000_000) <= 120_000),
+                "{found:?}"
+            );
         }
     }
 }

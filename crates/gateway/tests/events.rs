@@ -1,6 +1,6 @@
 //! Event sequences of a gateway, compared with hand-computed ones: 20 Mbit/s and ticks of 5 ms release 12 500 bytes per tick.
 
-use bentpipe_gateway::{Event, Gateway, GatewayQueue, Regulator, Setup};
+use bentpipe_gateway::{Drain, Event, Gateway, GatewayQueue, Regulator, Setup};
 use bentpipe_queue::{
     Aqm, Context, DropReason, FlowId, Limit, Link, Marking, Packet, Queue, QueueConfig, Value, Values,
     Verdict, aqm::droptail::DropTail, aqm::redfc, sched::fifo::Fifo,
@@ -37,8 +37,7 @@ fn gateway(watch: GatewayQueue, mark: GatewayQueue, receive_rate: Option<Rate>) 
         watch,
         mark,
         processing: Duration::from_millis(12),
-        regulator: Some(Regulator::new(Rate::from_bps(20_000_000), Duration::from_millis(5))),
-        tick: Duration::from_millis(5),
+        drain: Drain::Regulator(Regulator::new(Rate::from_bps(20_000_000), Duration::from_millis(5))),
     })
 }
 
@@ -164,8 +163,7 @@ fn a_packet_held_before_the_pep_is_sent_later() {
         watch: GatewayQueue::Transmit,
         mark: GatewayQueue::Receive,
         processing: Duration::from_millis(12),
-        regulator: Some(Regulator::new(Rate::from_bps(20_000_000), Duration::from_millis(5))),
-        tick: Duration::from_millis(5),
+        drain: Drain::Regulator(Regulator::new(Rate::from_bps(20_000_000), Duration::from_millis(5))),
     });
     for handle in 0..40 {
         gateway.transmit(packet(handle), at(0));

@@ -51,6 +51,9 @@ pub struct Run {
     /// Runs of consecutive drops, one row per length.
     #[pyo3(get)]
     drop_runs: Py<Table>,
+    /// Terminals of gateways with several, one row each; `None` if each gateway has one.
+    #[pyo3(get)]
+    terminals: Option<Py<Table>>,
     /// Senders' state of the traced flows, one row per change; `None` without traced flows.
     #[pyo3(get)]
     trace: Option<Py<Table>>,
@@ -117,7 +120,9 @@ pub fn simulate(
         |columns| tables::table(columns).map_err(SimulationError::new_err).and_then(|t| Py::new(py, t));
     let traced = if trace.is_empty() { None } else { Some(table(tables::trace(&results))?) };
     let captured = captured.iter().map(|c| (c.packets, c.left_out, c.retransmissions)).collect();
+    let terminals = tables::terminals(&results).map(table).transpose()?;
     Ok(Run {
+        terminals,
         trace: traced,
         captured,
         drops: table(tables::drops(&results))?,

@@ -232,6 +232,12 @@ impl Scenario {
         rate.unwrap_or_default().as_bps() as f64
     }
 
+    /// Number of terminals of all gateways.
+    #[getter]
+    fn terminals(&self) -> u32 {
+        self.inner.gateways.iter().map(|gateway| gateway.terminals.count()).sum()
+    }
+
     /// Name of the link that metrics describe.
     #[getter]
     fn subject_link(&self) -> &str {

@@ -9,7 +9,7 @@ use arrow_array::{
     RecordBatchIterator, StringArray, UInt32Array, UInt64Array,
 };
 use arrow_schema::{Field, Schema};
-use bentpipe_sim::{Call, Flow, Period, REASONS, Results, Series, TraceRow, TraceState, Viewing};
+use bentpipe_sim::{Call, Flow, Period, REASONS, Results, Series, Terminal, TraceRow, TraceState, Viewing};
 use bentpipe_units::{Duration, Instant};
 use pyo3::prelude::*;
 use pyo3::types::PyCapsule;
@@ -195,6 +195,34 @@ pub fn trace(results: &Results) -> Columns {
         column("retransmissions", count(&|state| state.retransmissions)),
         column("timeouts", count(&|state| state.timeouts)),
     ]
+}
+
+/// One row a terminal of a gateway with several; `None` if each gateway has one.
+pub fn terminals(results: &Results) -> Option<Columns> {
+    let terminals = &results.terminals;
+    if terminals.is_empty() {
+        return None;
+    }
+    let text = |of: &dyn Fn(&Terminal) -> &str| StringArray::from_iter_values(terminals.iter().map(of));
+    let count = |of: &dyn Fn(&Terminal) -> u64| UInt64Array::from_iter_values(terminals.iter().map(of));
+    let delay = |place: usize| numbers(terminals.iter().map(|t| t.queue_delay()[place]).collect());
+    let seconds = (results.end - results.begin).as_secs_f64();
+    Some(vec![
+        column("terminal", text(&|t| &t.name)),
+        column("group", text(&|t| &t.group)),
+        column(
+            "goodput",
+            numbers(terminals.iter().map(|t| t.delivered_bytes as f64 * 8.0 / seconds).collect()),
+        ),
+        column("sent_packets", count(&|t| t.sent_packets)),
+        column("sent_bytes", count(&|t| t.sent_bytes)),
+        column("dropped_packets", count(&|t| t.dropped_packets)),
+        column("carrier_seconds", numbers(terminals.iter().map(|t| t.carrier_time.as_secs_f64()).collect())),
+        column("queue_delay_mean", delay(0)),
+        column("queue_delay_p50", delay(1)),
+        column("queue_delay_p95", delay(2)),
+        column("queue_delay_p99", delay(3)),
+    ])
 }
 
 /// One row a length.

@@ -271,14 +271,16 @@ impl ShareTree {
                 self.sift(parent, By::Eligible, id);
             } else {
                 let start = node.start;
-                node.start = start.saturating_add((cost.saturating_mul(TAG) / u64::from(node.share.weight.max(1))).max(1));
+                node.start = start
+                    .saturating_add((cost.saturating_mul(TAG) / u64::from(node.share.weight.max(1))).max(1));
                 self.sift(parent, By::Start, id);
                 let served = &mut self.nodes[parent].served;
                 *served = start.max(*served);
             }
             if let Some(pir) = self.nodes[id].share.pir {
                 let node = &mut self.nodes[id];
-                node.peak = node.peak.max(now.as_nanos()).saturating_add(time(u64::from(bytes), pir.as_bps()));
+                node.peak =
+                    node.peak.max(now.as_nanos()).saturating_add(time(u64::from(bytes), pir.as_bps()));
                 let until = node.peak.saturating_sub(time(node.share.burst, pir.as_bps()));
                 if until > now.as_nanos() {
                     node.blocked_until = Some(until);
@@ -314,7 +316,8 @@ impl ShareTree {
 
     /// Advances the clock of a node's children.
     fn advance(&mut self, id: NodeId, now: Instant) -> u64 {
-        let earliest = self.nodes[id].heaps[By::Eligible as usize].first().map(|&child| self.nodes[child].eligible);
+        let earliest =
+            self.nodes[id].heaps[By::Eligible as usize].first().map(|&child| self.nodes[child].eligible);
         let node = &mut self.nodes[id];
         let passed = now.as_nanos() - std::mem::replace(&mut node.clock_at, now.as_nanos());
         let most = earliest.map_or(u64::MAX, |at| at.saturating_add(CATCH_UP.as_nanos()));
@@ -425,7 +428,12 @@ mod tests {
     const MBPS: u64 = 1_000_000;
 
     fn share(cir: u64, pir: Option<u64>, weight: u32) -> Share {
-        Share { cir: Rate::from_bps(cir * MBPS), pir: pir.map(|x| Rate::from_bps(x * MBPS)), weight, burst: 3000 }
+        Share {
+            cir: Rate::from_bps(cir * MBPS),
+            pir: pir.map(|x| Rate::from_bps(x * MBPS)),
+            weight,
+            burst: 3000,
+        }
     }
 
     /// Sends packets of 1500 bytes for `seconds` over a carrier of `rate` Mbit/s; the leaves in `busy` always have some.

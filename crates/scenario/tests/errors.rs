@@ -82,7 +82,7 @@ fn unknown_keys_are_reported() {
             "[gateway]",
             "[gatway]",
             "my.toml:17:2: gatway: no such key; did you mean \"gateway\"? allowed: title, description, source, run, \
-             host, router, link, gateway, transport, traffic, setting, thresholds, model, printed",
+             host, router, link, terminal, plan, gateway, transport, traffic, setting, thresholds, model, printed",
         ),
         (
             "sessions = 20",
@@ -1500,5 +1500,96 @@ fn adaptive_video_mistakes_give_messages() {
         ),
     ] {
         assert_eq!(video(keys), format!("my.toml:{expected}"), "{keys}");
+    }
+}
+
+/// A gateway with two groups of terminals, with a change.
+fn beam(from: &str, to: &str) -> String {
+    const BEAM: &str = r#"title = "Beam"
+[run]
+duration = "1 s"
+[host.server]
+[host.user]
+count = 4
+[terminal.home]
+count = 2
+plan = "basic"
+[terminal.ship]
+[plan.basic.down]
+cir = "1 Mbps"
+pir = "2 Mbps"
+[gateway]
+terminals = ["home", "ship"]
+queues_per = "terminal"
+regulator = { rate = "10 Mbps" }
+[link.ingress]
+between = ["server", "gateway"]
+[link.homes]
+between = ["gateway", "home"]
+[link.ships]
+between = ["gateway", "ship"]
+[link.access]
+between = ["home", "user"]
+[traffic.web]
+kind = "bulk"
+from = "server"
+to = "user"
+flows = 1
+"#;
+    assert!(BEAM.contains(from), "{from}");
+    match Scenario::parse(&BEAM.replacen(from, to, 1), "my.toml", &[]) {
+        Ok(_) => String::new(),
+        Err(error) => error.to_string(),
+    }
+}
+
+#[test]
+fn mistakes_in_terminals_and_plans_are_explained() {
+    assert_eq!(beam("Beam", "Beam"), "");
+    for (from, to, expected) in [
+        (
+            "[\"home\", \"ship\"]",
+            "[\"home\", \"shop\"]",
+            "my.toml:15:22: gateway.terminals[2]: found \"shop\"; did you mean \"ship\"? allowed: home, ship",
+        ),
+        (
+            "terminals = [\"home\", \"ship\"]",
+            "terminals = [\"home\", \"ship\"]\nterminal = \"one\"",
+            "my.toml:16:12: gateway.terminal: found \"one\" beside terminals; allowed: one of the two",
+        ),
+        (
+            "terminals = [\"home\", \"ship\"]",
+            "terminals = [\"home\"]",
+            "my.toml:10:11: terminal.ship: no gateway has it; allowed: terminals that a gateway names in terminals",
+        ),
+        (
+            "plan = \"basic\"",
+            "plan = \"basik\"",
+            "my.toml:9:8: terminal.home.plan: found \"basik\"; did you mean \"basic\"? allowed: basic",
+        ),
+        (
+            "cir = \"1 Mbps\"",
+            "cir = \"3 Mbps\"",
+            "my.toml:13:7: plan.basic.down.pir: found \"2 Mbps\"; allowed: at least cir (\"3 Mbps\")",
+        ),
+        (
+            "queues_per = \"terminal\"",
+            "",
+            "my.toml:9:8: terminal.home.plan: found \"basic\"; allowed: only at a gateway with queues_per = \"terminal\", \
+             because terminals that share a queue share the carrier as its packets come",
+        ),
+        (
+            "count = 4",
+            "count = 3",
+            "my.toml:25:11: link.access.between: found 3 hosts at the other end of the links of 2 terminals; allowed: their \
+             gateway, or hosts whose number is a multiple of 2",
+        ),
+        (
+            "[\"gateway\", \"ship\"]",
+            "[\"server\", \"ship\"]",
+            "my.toml:15:22: gateway.terminals[2]: found 0 links between \"gateway\" and \"ship\"; allowed: one, the satellite",
+        ),
+    ] {
+        assert_eq!(beam(from, to), expected);
     }
 }

@@ -69,11 +69,12 @@ fn byun2007_gateway_matches_its_description() {
     assert_eq!((g.pep.delay, g.pep.buffer), (Duration::from_millis(12), 625_000));
     assert_eq!(g.transmit_queue.limit, Limit { packets: 100_000, ..Limit::NONE });
     assert_eq!(g.mean_packet, 1400.0);
-    assert_eq!((s.links[g.link].name.as_str(), g.link_forward), ("satellite", true));
+    let terminal = g.terminals.only().unwrap();
+    assert_eq!((s.links[terminal.link].name.as_str(), terminal.link_forward), ("satellite", true));
     let ingress = s.links.iter().find(|l| l.name == "ingress").expect("a link");
     assert!(ingress.shared_delay, "a round trip is twice the delay drawn");
     assert_eq!(ingress.forward.delay.per, Per::Connection);
-    let satellite = &s.links[g.link];
+    let satellite = &s.links[terminal.link];
     assert_eq!((satellite.forward.rate, satellite.reverse.rate), (None, Some(Rate::from_bps(1_000_000))));
     assert_eq!(
         (satellite.reverse.delay.longest(), satellite.reverse.delay.per),

@@ -14,7 +14,8 @@ fn beam(queues_per: &str, links: &str, extra: &[&str]) -> Results {
 /// The same with other traffic.
 fn beam_of(queues_per: &str, links: &str, traffic: &str, extra: &[&str]) -> Results {
     // Only terminals with queues of their own have plans.
-    let plan = |name: &str| if queues_per == "terminal" { format!("plan = \"{name}\"") } else { String::new() };
+    let plan =
+        |name: &str| if queues_per == "terminal" { format!("plan = \"{name}\"") } else { String::new() };
     let (basic, better) = (plan("basic"), plan("better"));
     let text = format!(
         r#"

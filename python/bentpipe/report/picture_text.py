@@ -129,17 +129,37 @@ def network(scenario: Scenario) -> Network:
     satellites = {}
     for found in data["gateways"]:
         path = ("gateway", found["name"]) if several else ("gateway",)
-        gateway, terminal = _gateway(values, path, found)
-        nodes[gateway.name] = gateway
-        nodes[terminal.name] = terminal
-        satellites[found["link"]] = path
+        nodes[found["name"]] = _gateway(values, path, found)
+        splits = bool(values.parsed(*path, "pep", "split"))
+        for group in found.get("terminals", [found]):
+            name = group.get("terminal", group["name"])
+            nodes[name] = _terminal(values, name, group.get("count", 1), splits=splits)
+            satellites[group["link"]] = path
     links = [_link(values, link, nodes, satellites.get(index)) for index, link in enumerate(data["links"])]
     traffic = [_traffic(values, each, data) for each in data["traffic"]]
     return Network(scenario.title or scenario.name, nodes, links, traffic)
 
 
-def _gateway(values: _Values, path: tuple[str, ...], found: dict[str, Any]) -> tuple[Node, Node]:
-    """Return a gateway and its terminal."""
+def _terminal(values: _Values, name: str, count: int, *, splits: bool) -> Node:
+    """Return a terminal, or a group of terminals."""
+    note = f"{count:,} terminals" if count > 1 else "terminal"
+    if splits:
+        note += ", far ends of the PEP" if count > 1 else ", far end of the PEP"
+    if plan := values.plain("terminal", name, "plan"):
+        note += f"; plan {plan}{_plan(values, plan)}"
+    return Node(name, "terminal", note, count)
+
+
+def _plan(values: _Values, name: str) -> str:
+    """Return what a plan grants, in parentheses."""
+    path = ("plan", name, "down")
+    words = {"cir": "committed {}", "pir": "at most {}", "weight": "weight {}"}
+    found = [text.format(value) for key, text in words.items() if (value := values.plain(*path, key))]
+    return f" ({', '.join(found)})" if found else ""
+
+
+def _gateway(values: _Values, path: tuple[str, ...], found: dict[str, Any]) -> Node:
+    """Return a gateway."""
     splits = values.parsed(*path, "pep", "split") or []
     receive = _queue("receive", "Receive queue", None, values.plain(*path, "receive_queue", "limit"))
     if rate := values.plain(*path, "receive_queue", "rate"):
@@ -160,13 +180,16 @@ def _gateway(values: _Values, path: tuple[str, ...], found: dict[str, Any]) -> t
     stages.append(_queue("transmit", "Transmit queue", words, limit))
     rate, tick = values.plain(*path, "regulator", "rate"), values.plain(*path, "regulator", "tick")
     pace = "follows the satellite link's rate" if rate == "link" else f"{rate}"
+    if "terminals" in found:
+        pace = "each packet at the rate of its terminal's link" if rate == "link" else pace
+        pace += ", shared by plan" if found.get("queues_per") == "terminal" else ""
     stages.append(
         Stage("regulator", "regulator", f"Regulator: {pace}" + (f", released every {tick}" if tick else ""))
     )
     aqm = _aqm(values, path, str(values.plain(*path, "watch")), str(values.plain(*path, "mark")))
-    gateway = Node(found["name"], "gateway", "gateway", 1, stages, aqm)
-    note = "terminal, far end of the PEP" if splits else "terminal"
-    return gateway, Node(found["terminal"], "terminal", note)
+    each = found.get("queues_per") == "terminal"
+    note = "gateway; queues and AQM for each terminal" if each else "gateway"
+    return Node(found["name"], "gateway", note, 1, stages, aqm)
 
 
 def _aqm(values: _Values, path: tuple[str, ...], watch: str, mark: str) -> Aqm | None:
@@ -218,7 +241,7 @@ def _link(
     """Return a link; `gateway` is the key of the gateway whose satellite link it is."""
     name = link["name"]
     start, end = link["between"]
-    many = next((each for each in (start, end) if nodes[each].count > 1), None)
+    many = max((start, end), key=lambda each: nodes[each].count)
     stages: list[Stage] = []
     words = {}
     for back in (False, True):
@@ -243,7 +266,7 @@ def _link(
         directions.append(
             Stage("text", "spacelink", f"Spacelink: window {window}, at most {stream} per stream")
         )
-    note = f"one per {many}" if many else ""
+    note = f"one per {many}" if nodes[many].count > 1 else ""
     return Link(name, (start, end), note, gateway is not None, [*stages, *directions])
 
 

@@ -427,6 +427,15 @@ class Result:
         """Return the number of runs of consecutive drops by length: `setting`, `seed`, `length`, `count`."""
         return self._gather("drop_runs")
 
+    def terminals(self) -> pl.DataFrame:
+        """Return what each terminal was sent: `setting`, `seed`, and the columns of docs/results.md.
+
+        Raises `ResultError` if every gateway has one terminal.
+        """
+        if not self.manifest.get(TERMINALS):
+            raise ResultError(f"{self.folder}: no gateway of the scenario has several terminals")
+        return self._gather(TERMINALS)
+
     def trace(self) -> pl.DataFrame:
         """Return the sender state of the traced flows: `setting`, `seed`, and the columns of docs/results.md.
 
@@ -497,11 +506,14 @@ class Result:
         return dict(self._setting(name))
 
     def one(self, table: str, setting: str, seed: int, columns: Sequence[str] | None = None) -> pl.DataFrame:
-        """Return a table of one run: `series`, `drops`, `flows`, `drop_runs`, or `trace` of a traced run.
+        """Return a table of one run: `series`, `drops`, `flows`, `drop_runs`.
+
+        Also `terminals` if a gateway has several, and `trace` of a traced run.
 
         Of `columns`, those that the table has are read; without `columns`, all.
         """
-        tables = (*TABLES, TRACE) if self.traced else TABLES
+        optional = {TERMINALS: self.manifest.get(TERMINALS), TRACE: self.traced}
+        tables = (*TABLES, *(name for name, is_there in optional.items() if is_there))
         if table not in tables:
             raise ResultError(f'there is no table "{table}"; there are {", ".join(tables)}')
         return self._read(setting, seed, table, columns)

@@ -47,8 +47,10 @@ RUNS = "runs"
 COUNTERS = "counters.json"
 TABLES = ("series", "drops", "flows", "drop_runs")
 TRACE = "trace"
+TERMINALS = "terminals"
 _RUN_FILES = {COUNTERS, *(f"{table}.parquet" for table in TABLES)}
 _TRACE_FILE = f"{TRACE}.parquet"
+_TERMINALS_FILE = f"{TERMINALS}.parquet"
 _TOP = {MANIFEST, METRICS, COMPARISON, REPORT, FIGURES, RUNS, files.SUMS}
 _SHAPE = {
     "status": str,
@@ -80,6 +82,8 @@ class Written(Protocol):
     def flows(self) -> Any: ...  # noqa: ANN401
     @property
     def drop_runs(self) -> Any: ...  # noqa: ANN401
+    @property
+    def terminals(self) -> Any: ...  # noqa: ANN401
     @property
     def trace(self) -> Any: ...  # noqa: ANN401
     @property
@@ -215,8 +219,9 @@ class Store:
     def add(self, setting: Setting, seed: int, run: Written) -> None:
         """Write one finished run; thread-safe. Raises `OSError` and writes nothing if that fails."""
         tables = {name: pl.DataFrame(getattr(run, name)) for name in TABLES}
-        if run.trace is not None:
-            tables[TRACE] = pl.DataFrame(run.trace)
+        for name in (TERMINALS, TRACE):
+            if (table := getattr(run, name)) is not None:
+                tables[name] = pl.DataFrame(table)
         write_run(run_folder(self.folder, setting.slug, seed), tables, run.counters)
 
     def note(
@@ -329,7 +334,11 @@ def _contents(
 
 def _wanted(manifest: Mapping[str, Any]) -> set[str]:
     """Return the names of the files of every run."""
-    return _RUN_FILES | ({_TRACE_FILE} if manifest.get("trace") else set())
+    return (
+        _RUN_FILES
+        | ({_TRACE_FILE} if manifest.get("trace") else set())
+        | ({_TERMINALS_FILE} if manifest.get("terminals") else set())
+    )
 
 
 def missing_runs(folder: Path, manifest: dict[str, Any]) -> list[str]:
@@ -485,6 +494,7 @@ def _manifest(
             for setting in plan.settings
         ],
         "traffic": [list(each) for each in scenario.traffic],
+        **({"terminals": scenario.terminals} if scenario.terminals > 1 else {}),
         **_thresholds(scenario),
         "seeds": list(plan.seeds),
         "trace": list(plan.trace),

@@ -4,7 +4,7 @@ use std::io;
 use std::os::fd::AsFd as _;
 use std::path::{Path, PathBuf};
 
-use bentpipe_gateway::{Gateway, GatewayQueue, PepBuffers, Regulator, Setup};
+use bentpipe_gateway::{Drain, Gateway, GatewayQueue, PepBuffers, Regulator, Setup};
 use bentpipe_queue::aqm::droptail::DropTail;
 use bentpipe_queue::sched::fifo::Fifo;
 use bentpipe_queue::{Limit, Marking, Queue, QueueConfig};
@@ -131,8 +131,7 @@ fn terminal_gateway(config: &Config, rate: Rate) -> (Gateway, PepBuffers) {
         watch: GatewayQueue::Transmit,
         mark: GatewayQueue::Receive,
         processing: Duration::ZERO,
-        regulator: Some(Regulator::new(rate, Duration::ZERO)),
-        tick: Duration::ZERO,
+        drain: Drain::Regulator(Regulator::new(rate, Duration::ZERO)),
     });
     (gateway, PepBuffers::new(config.gateway.pep.buffer, config.gateway.pep.buffer_per))
 }
@@ -152,7 +151,7 @@ impl Daemon {
         let (gateway, buffers) = match config.role {
             Role::Gateway => {
                 let aqm = config.gateway.aqm.build().map_err(|e| Failure(format!("gateway.aqm: {e}")))?;
-                let setup = config.gateway.config().map_err(|e| Failure(format!("gateway: {e}")))?;
+                let setup = config.gateway.config(None).map_err(|e| Failure(format!("gateway: {e}")))?;
                 (setup.build(aqm, config.seed), config.gateway.buffers())
             }
             Role::Terminal => terminal_gateway(&config, GatewayHost::rate_or_unlimited(rate)),

@@ -258,7 +258,7 @@ mod tests {
 
     /// A gateway with room for one packet, and the setup of a record of one second after a warm-up of one second.
     fn gateway(test: &str) -> (Gateway, Record) {
-        use bentpipe_gateway::{Regulator, Setup};
+        use bentpipe_gateway::{Drain, Regulator, Setup};
         use bentpipe_queue::{
             Limit, Marking, Queue, QueueConfig, aqm::droptail::DropTail, sched::fifo::Fifo,
         };
@@ -283,8 +283,7 @@ mod tests {
             watch: GatewayQueue::Transmit,
             mark: GatewayQueue::Receive,
             processing: Duration::ZERO,
-            regulator: Some(Regulator::new(rate, Duration::ZERO)),
-        tick: Duration::ZERO,
+            drain: Drain::Regulator(Regulator::new(rate, Duration::ZERO)),
         });
         let record = Record {
             file: std::env::temp_dir().join(format!("bentpipe-record-{test}-{}", std::process::id())),

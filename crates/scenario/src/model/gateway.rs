@@ -1,6 +1,6 @@
 //! Satellite gateways.
 
-use bentpipe_gateway::{Config, FlowControl, GatewayQueue, Pace, PepBuffers, Sharing};
+use bentpipe_gateway::{Config, FlowControl, GatewayQueue, PepBuffers, Sharing};
 use bentpipe_queue::{Limit, Marking, ParamError};
 use bentpipe_units::{Duration, Rate};
 use schemars::JsonSchema;
@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::aqm::{AqmSpec, MarkingSpec, SchedulerSpec};
 use super::canonical::{limit, queue, sharing};
 use super::indexes::LinkIndex;
-use super::terminal::{QueuesPer, Terminals};
+use super::terminal::{QueuesPer, TerminalGroup, Terminals};
 
 /// A satellite gateway with its terminals.
 #[derive(Clone, Debug, Serialize)]
@@ -80,10 +80,11 @@ impl Gateway {
         }
     }
 
-    /// Returns the rate that drains a transmit queue: the regulator's, or an equal share of it.
+    /// Returns the rate that can drain a transmit queue: the regulator's, or, if each terminal has one, the mean of their peak
+    /// rates.
     #[must_use]
     pub fn transmit_rate(&self) -> Rate {
-        transmit_rate(self.regulator.rate, self.queues())
+        transmit_rate(self.regulator.rate, self.queues_per, &self.terminals)
     }
 
     /// Returns the service rate of the watched queue: the receive queue's if it has one, else the transmit queue's.
@@ -107,11 +108,14 @@ impl Gateway {
         }
     }
 
-    /// Returns the configuration from which a host builds the gateway.
+    /// Returns the configuration from which a host builds the gateway, or its queues for a terminal of this group.
     ///
     /// # Errors
     /// A contradiction between two values of the scheduler, which resolving the scenario has excluded.
-    pub fn config(&self) -> Result<Config, ParamError> {
+    pub fn config(&self, group: Option<&TerminalGroup>) -> Result<Config, ParamError> {
+        let plan = group.filter(|_| self.queues() > 1).and_then(|group| group.plan);
+        let peak =
+            plan.and_then(|plan| plan.pir).map_or(self.regulator.rate, |pir| pir.min(self.regulator.rate));
         let scheduler = &self.transmit_queue.scheduler;
         Ok(Config {
             name: self.name.clone(),
@@ -122,8 +126,8 @@ impl Gateway {
             receive_rate: self.receive_queue.rate,
             scheduler: (scheduler.discipline.build)(&scheduler.values)?,
             transmit_limit: self.transmit_queue.limit,
-            rate: self.transmit_rate(),
-            pace: if self.terminals.only().is_some() { Pace::Regulator } else { Pace::Carrier },
+            rate: self.regulator.rate,
+            peak: self.terminals.only().is_none().then_some(peak),
             tick: self.regulator.tick,
             processing: self.pep.delay,
         })
@@ -143,8 +147,15 @@ impl Gateway {
 }
 
 /// See [`Gateway::transmit_rate`].
-pub(crate) fn transmit_rate(regulator: Rate, queues: u32) -> Rate {
-    Rate::from_bps((regulator.as_bps() / u64::from(queues.max(1))).max(1))
+pub(crate) fn transmit_rate(regulator: Rate, queues_per: QueuesPer, terminals: &Terminals) -> Rate {
+    if queues_per == QueuesPer::Carrier {
+        return regulator;
+    }
+    let sum: u128 = terminals
+        .iter()
+        .map(|group| u128::from(group.count) * u128::from(group.peak(regulator).as_bps()))
+        .sum();
+    Rate::from_bps(u64::try_from(sum / u128::from(terminals.count().max(1))).unwrap_or(u64::MAX))
 }
 
 /// See [`Gateway::watched_rate`].

@@ -25,6 +25,12 @@ pub struct TerminalGroup {
 }
 
 impl TerminalGroup {
+    /// Returns the highest rate of a terminal on a carrier of this rate: that of its plan, or the carrier's.
+    #[must_use]
+    pub fn peak(&self, carrier: Rate) -> Rate {
+        self.plan.and_then(|plan| plan.pir).map_or(carrier, |pir| pir.min(carrier))
+    }
+
     /// Returns the direction of the satellite links that leads to the terminals.
     #[must_use]
     pub fn downlink<'a>(&self, links: &'a [Link]) -> &'a Direction {

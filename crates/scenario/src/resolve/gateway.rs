@@ -63,10 +63,10 @@ pub fn gateway(
     };
     let ack_delay = raw.spacelink.ack_delay.time();
     let bdp = Bdp::of(&terminals, links, (rate, follows_link), ack_delay);
-    let queues = if raw.queues_per == QueuesPer::Terminal { terminals.count() } else { 1 };
-    let transmit_rate = transmit_rate(rate, queues);
+    let transmit_rate = transmit_rate(rate, raw.queues_per, &terminals);
+    let several = raw.queues_per == QueuesPer::Terminal;
     let drain = watched_rate(watch, receive_rate, transmit_rate);
-    let capacity = aqm::Capacity { rate: drain, varies: watched_rate_varies(watch, follows_link || queues > 1) };
+    let capacity = aqm::Capacity { rate: drain, varies: watched_rate_varies(watch, follows_link || several) };
     let mut aqm = aqm::resolve(cx, &at("aqm"), &mut raw.aqm, capacity, mean_packet)?;
     let its_link = AqmLink { capacity: drain, mean_packet: aqm.mean_packet };
     let given = raw.marking.get("method").is_some();
@@ -232,7 +232,8 @@ impl Bdp {
             let handover = link.handover.map(|h| h.delay.1.times(2)).unwrap_or_default();
             let both = link.forward.delay.longest() + link.reverse.delay.longest();
             round_trip = round_trip.max(both + handover + ack_delay);
-            rate = rate.max(group.downlink(links).highest_rate().filter(|_| follows_link));
+            let highest = group.downlink(links).highest_rate().filter(|_| follows_link).unwrap_or(regulator);
+            rate = rate.max(Some(group.peak(highest)));
         }
         Self { rate: rate.unwrap_or(regulator), round_trip }
     }

@@ -71,7 +71,9 @@ impl Nodes {
                 let problem = "found two groups of several hosts; allowed: a group at one end only";
                 return Err(cx.error(path, problem.to_owned()));
             }
-            (Kind::Terminal(g, terminals), other) | (other, Kind::Terminal(g, terminals)) if terminals > 1 => {
+            (Kind::Terminal(g, terminals), other) | (other, Kind::Terminal(g, terminals))
+                if terminals > 1 =>
+            {
                 let problem = match other {
                     Kind::Gateway(to) if to == g => None,
                     Kind::Host(host) if hosts[host].count % terminals == 0 => None,
@@ -176,7 +178,9 @@ impl Nodes {
                 Kind::Gateway(i) if !gateways[i].has_link(hop.link) => Some((i, false)),
                 Kind::Gateway(i) if last.is_some_and(|l| gateways[i].has_link(l.link)) => Some((i, true)),
                 Kind::Terminal(i, _) if gateways[i].has_link(hop.link) => Some((i, true)),
-                Kind::Terminal(i, _) if last.is_none_or(|l| !gateways[i].has_link(l.link)) => Some((i, false)),
+                Kind::Terminal(i, _) if last.is_none_or(|l| !gateways[i].has_link(l.link)) => {
+                    Some((i, false))
+                }
                 _ => None,
             };
             if let Some((i, upload)) = wrong {

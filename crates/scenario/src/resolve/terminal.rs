@@ -57,7 +57,13 @@ pub fn terminals(
             let problem = "found \"terminal\"; allowed: only with terminals";
             return Err(cx.error(&step(&path, "queues_per"), problem.to_owned()));
         }
-        return Ok(Terminals(vec![TerminalGroup { name: name.clone(), count: 1, link, link_forward, plan: None }]));
+        return Ok(Terminals(vec![TerminalGroup {
+            name: name.clone(),
+            count: 1,
+            link,
+            link_forward,
+            plan: None,
+        }]));
     }
     let mut groups = Vec::new();
     for (k, name) in raw.terminals.iter().enumerate() {

@@ -70,7 +70,8 @@ pub struct Gateway {
     /// Name of the node at the far end of the satellite link; its other links lead to the users. Default: "terminal", unless
     /// there are `terminals`.
     pub terminal: Option<String>,
-    /// Groups of terminals that share the carrier, in place of `terminal`: names of [terminal.NAME] tables.
+    /// Groups of terminals that share the carrier, in place of `terminal`: names of [terminal.NAME] tables. If the regulator
+    /// follows the satellite links, a packet takes the carrier for as long as the link to its terminal needs at the time.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub terminals: Vec<String>,
     /// Terminals that share the receive queue, the AQM and the transmit queue: all of the carrier, or each has its own, and the
@@ -202,8 +203,7 @@ impl Default for TransmitQueue {
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Regulator {
-    /// Rate of the regulator, on the wire; "link" to follow the satellite link's rate or capacity. With several terminals, each
-    /// packet takes the carrier for as long as the satellite link of its terminal needs at the time.
+    /// Rate of the regulator, on the wire; "link" to follow the satellite link's rate or capacity.
     pub rate: RateOrLink,
     /// Time between two bursts, each of the packets that the rate allows. Default: packets leave one by one.
     pub tick: Option<Span>,

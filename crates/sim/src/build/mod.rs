@@ -8,8 +8,8 @@ use bentpipe_link::{DelayLine, LinkEngine, Names};
 use bentpipe_queue::Aqm;
 use bentpipe_queue::tree::Share;
 use bentpipe_scenario::{
-    AqmSpec, Capacity, Direction, Gateway, GatewayIndex, HostIndex, LinkIndex, Modulation, QueuesPer, Scenario,
-    Subject, TerminalGroup,
+    AqmSpec, Capacity, Direction, Gateway, GatewayIndex, HostIndex, LinkIndex, Modulation, QueuesPer,
+    Scenario, Subject, TerminalGroup,
 };
 use bentpipe_transport::pep_link;
 use bentpipe_units::{Duration, Rng};
@@ -69,7 +69,8 @@ pub fn build(scenario: &Scenario, seed: u64, make_aqm: Option<MakeAqm<'_>>) -> R
     let apps = traffic::apps(scenario, traffic, seed, &mut clock);
     let record = Record { recorder, tracer: Tracer::default(), observations: Vec::new() };
     let loads = Loads::new(network.links.len(), gateways.len());
-    let mut engine = Engine { clock, network, gateways, terminals, carriers, endpoints, apps, record, loads, fault: None };
+    let mut engine =
+        Engine { clock, network, gateways, terminals, carriers, endpoints, apps, record, loads, fault: None };
     engine.start();
     Ok(engine)
 }
@@ -177,7 +178,7 @@ impl Builder<'_, '_> {
                         QueuesPer::Carrier => g.name.clone(),
                         QueuesPer::Terminal => format!("{} {}.{member}", g.name, group.name),
                     };
-                    self.queues(number, g, name, there)?;
+                    self.queues(number, (g, group), name, there)?;
                     if let Some(carrier) = self.carriers.ids().last().filter(|_| shares_carrier) {
                         let gateway = GatewayId::new(self.gateways.next_id().index() - 1);
                         let leaf = self.carriers[carrier].add(gateway, share(group));
@@ -193,10 +194,16 @@ impl Builder<'_, '_> {
     }
 
     /// Adds the queues of a gateway for all its terminals, or for the one behind this link.
-    fn queues(&mut self, number: usize, g: &Gateway, name: String, link: LinkDirectionId) -> Result<(), String> {
+    fn queues(
+        &mut self,
+        number: usize,
+        (g, group): (&Gateway, &TerminalGroup),
+        name: String,
+        link: LinkDirectionId,
+    ) -> Result<(), String> {
         let is_subject = self.scenario.subject == Subject::Gateway(GatewayIndex(number));
         let aqm = self.aqm(&g.aqm, is_subject).map_err(|e| format!("{}: {e}", g.name))?;
-        let config = g.config().map_err(|e| format!("{}: {e}", g.name))?;
+        let config = g.config(Some(group)).map_err(|e| format!("{}: {e}", g.name))?;
         let gateway = Config { name, ..config }.build(aqm, self.seed);
         // With several terminals, packets of one queue go over links of different rates.
         let is_one_link = g.queues_per == QueuesPer::Terminal || g.terminals.only().is_some();

@@ -109,9 +109,8 @@ impl Builder<'_, '_> {
     fn gateway_on(&self, t: &scenario::Traffic, i: usize) -> Option<(&scenario::Gateway, GatewayId, Joint)> {
         let link = t.route[i].link;
         let mut gateways = self.scenario.gateways.iter().enumerate();
-        let (number, before, gateway) = gateways.find_map(|(number, gateway)| {
-            Some((number, gateway.terminals.on_link(link)?.0, gateway))
-        })?;
+        let (number, before, gateway) = gateways
+            .find_map(|(number, gateway)| Some((number, gateway.terminals.on_link(link)?.0, gateway)))?;
         let queues = if gateway.queues() > 1 { before } else { 0 };
         let first = GatewayId::new(self.first[number].0.index() + queues);
         let terminal = TerminalId::new(self.first[number].1.index() + before);

@@ -1,7 +1,8 @@
 //! Events of the agenda.
 
 use crate::ids::{
-    CarrierId, ConnId, GatewayId, Id, LineId, LinkDirectionId, PacketId, RtpId, SctpEndId, SessionId, SourceId, TerminalId,
+    CarrierId, ConnId, GatewayId, Id, LineId, LinkDirectionId, PacketId, RtpId, SctpEndId, SessionId,
+    SourceId, TerminalId,
 };
 use crate::side::Side;
 

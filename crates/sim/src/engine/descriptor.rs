@@ -79,7 +79,7 @@ mod tests {
     use std::collections::BTreeMap;
     use std::sync::{Arc, Mutex};
 
-    use bentpipe_gateway::{Gateway, GatewayQueue, Regulator, Setup};
+    use bentpipe_gateway::{Drain, Gateway, GatewayQueue, Regulator, Setup};
     use bentpipe_queue::sched::fifo::Fifo;
     use bentpipe_queue::{Aqm, Context, FlowEvent, Limit, Marking, Queue, Verdict};
     use bentpipe_scenario::Scenario;
@@ -138,8 +138,7 @@ mod tests {
             watch: GatewayQueue::Receive,
             mark: GatewayQueue::Receive,
             processing: Duration::from_millis(12),
-            regulator: Some(Regulator::new(rate, Duration::from_millis(5))),
-            tick: Duration::from_millis(5),
+            drain: Drain::Regulator(Regulator::new(rate, Duration::from_millis(5))),
         });
         assert!(engine.run_until(Instant::ZERO + Duration::from_secs(30), |_| true));
         log.lock().unwrap().clone()

@@ -113,7 +113,8 @@ impl Engine {
 
     fn sample(&mut self) {
         self.sample_bottlenecks();
-        let parts = Parts { links: &self.network.links, gateways: &self.gateways, terminals: &self.terminals };
+        let parts =
+            Parts { links: &self.network.links, gateways: &self.gateways, terminals: &self.terminals };
         let next = self.record.recorder.sample(self.clock.now(), parts);
         if let Some(at) = next {
             self.clock.at(at, Event::Sample);
@@ -122,7 +123,8 @@ impl Engine {
 
     /// Summarizes the measurement at the end of the run.
     pub fn finish(&mut self, end: Instant) {
-        let parts = Parts { links: &self.network.links, gateways: &self.gateways, terminals: &self.terminals };
+        let parts =
+            Parts { links: &self.network.links, gateways: &self.gateways, terminals: &self.terminals };
         self.record.recorder.finish(end, parts);
     }
 

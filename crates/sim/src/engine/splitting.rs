@@ -124,7 +124,9 @@ impl Engine {
             return self.deliver(packet);
         };
         let conn = &self.endpoints.tcp[to];
-        let Role::Split { terminal, stream, side: Side::Near } = conn.role else { return self.deliver(packet) };
+        let Role::Split { terminal, stream, side: Side::Near } = conn.role else {
+            return self.deliver(packet);
+        };
         let before = conn.tcp.received();
         self.endpoints.tcp.receive(to, segment, self.clock.now());
         if segment.len > 0 {

@@ -3,7 +3,7 @@
 use bentpipe_queue::FlowId;
 use bentpipe_units::{Duration, Instant};
 
-use crate::ids::{CallId, ClassId, ViewingId, TerminalId};
+use crate::ids::{CallId, ClassId, TerminalId, ViewingId};
 
 /// One flow from end to end.
 #[derive(Clone, Copy, Debug)]

@@ -34,7 +34,10 @@ pub enum PlaceKind {
 pub(super) enum Queues {
     Link(LinkDirectionId),
     /// The queues of a gateway, for all its terminals or one pair for each.
-    Gateway { queues: IdRange<GatewayId>, terminals: IdRange<TerminalId> },
+    Gateway {
+        queues: IdRange<GatewayId>,
+        terminals: IdRange<TerminalId>,
+    },
 }
 
 /// The parts of a run that have queues.
@@ -189,7 +192,8 @@ impl Place {
                 put(occupied as f64);
                 put(transit_time);
                 if self.has_capacity {
-                    put(parts.gateways[queues.start].gateway.transmit_queue().state().capacity.as_bps() as f64);
+                    put(parts.gateways[queues.start].gateway.transmit_queue().state().capacity.as_bps()
+                        as f64);
                 }
                 if let Some((mean, closed)) = limits(terminals, parts) {
                     put(mean);

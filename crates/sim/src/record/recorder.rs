@@ -404,11 +404,7 @@ impl Recorder {
     }
 
     /// Takes a sample; returns the time of the next. The first one only begins the measurement.
-    pub fn sample(
-        &mut self,
-        now: Instant,
-        parts: Parts<'_>,
-    ) -> Option<Instant> {
+    pub fn sample(&mut self, now: Instant, parts: Parts<'_>) -> Option<Instant> {
         if self.is_measuring {
             let time = self.time(now);
             self.series[0].values.push(time);
@@ -427,11 +423,7 @@ impl Recorder {
     }
 
     /// Summarizes the measurement at the end of the run.
-    pub fn finish(
-        &mut self,
-        now: Instant,
-        parts: Parts<'_>,
-    ) {
+    pub fn finish(&mut self, now: Instant, parts: Parts<'_>) {
         self.summary = self.places[self.subject].summary(now, parts).unwrap_or_default();
         for flow in &self.flows.all {
             if let Some(terminal) = flow.terminal {

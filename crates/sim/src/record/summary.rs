@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 
+use super::Terminal;
 use crate::ids::{IdVec, LinkDirectionId};
 use crate::network::{LinkCounters, LinkDirection};
 
@@ -76,6 +77,9 @@ impl crate::Results {
             ("simulated_seconds", self.end.as_secs_f64()),
         ];
         counters.extend(of_run.map(|(name, value)| (name.into(), value)));
+        if let Some(of_terminals) = terminals(&self.terminals, (self.end - self.begin).as_secs_f64()) {
+            counters.extend(of_terminals.map(|(name, value)| (name.into(), value)));
+        }
         for class in &self.classes {
             let of_class = class
                 .counters()
@@ -85,4 +89,27 @@ impl crate::Results {
         }
         counters
     }
+}
+
+/// Counters of the terminals of gateways with several; `None` without such terminals.
+fn terminals(all: &[Terminal], seconds: f64) -> Option<[(&'static str, f64); 4]> {
+    let goodput = |terminal: &Terminal| terminal.delivered_bytes as f64 * 8.0 / seconds;
+    let least = all.iter().map(goodput).reduce(f64::min)?;
+    let worst = all.iter().map(|terminal| terminal.queue_delay()[2]).fold(f64::NAN, f64::max);
+    let busy: f64 = all.iter().map(|terminal| terminal.carrier_time.as_secs_f64()).sum();
+    // Jain's index within each group, of which terminals have equal shares.
+    let jain = |group: &[Terminal]| {
+        let (mut sum, mut squares) = (0.0, 0.0);
+        for x in group.iter().map(goodput) {
+            (sum, squares) = (sum + x, squares + x * x);
+        }
+        sum * sum / (group.len() as f64 * squares)
+    };
+    let fairness = all.chunk_by(|a, b| a.group == b.group).map(jain).fold(f64::NAN, f64::min);
+    Some([
+        ("terminal_goodput_min", least),
+        ("terminal_jain_index", fairness),
+        ("terminal_delay_p95_max", worst),
+        ("carrier_seconds", busy),
+    ])
 }

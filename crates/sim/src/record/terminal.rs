@@ -58,7 +58,9 @@ impl Terminal {
     /// Queueing delay in the transmit queue [s]: mean, percentiles 50, 95 and 99; NaN without packets.
     #[must_use]
     pub fn queue_delay(&self) -> [f64; 4] {
-        let Some(delays) = self.delays.as_ref().filter(|delays| !delays.is_empty()) else { return [f64::NAN; 4] };
+        let Some(delays) = self.delays.as_ref().filter(|delays| !delays.is_empty()) else {
+            return [f64::NAN; 4];
+        };
         let percentile = |q: f64| delays.value_at_quantile(q) as f64 * 1e-9;
         [delays.mean() * 1e-9, percentile(0.5), percentile(0.95), percentile(0.99)]
     }
