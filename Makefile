@@ -6,7 +6,7 @@ SHELL := bash
 MAKEFLAGS += --no-print-directory
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := help
-.PHONY: help wheel deb static image run live live-example live-programs live-packages unit-packages live-bench test test-often check check-rust check-python build-tests test-packages test-rust test-namespaces test-python test-recipes kernel coverage cluster cluster-costs bench fuzz fmt docs gallery choosing reproduction papers-pages advice delay backlog onboard gateway-models series site lock setup clean
+.PHONY: help wheel deb static image run live live-example live-programs live-packages unit-packages live-bench test test-often check check-rust check-python build-tests test-packages test-rust test-namespaces test-python test-recipes kernel coverage cluster cluster-costs bench fuzz fmt docs gallery choosing reproduction papers-pages advice delay backlog onboard gateway-models series site terminals lock setup clean
 
 PYTHON ?= python3
 VENV := .venv
@@ -215,6 +215,9 @@ backlog: $(CORE) live-programs ## as root: compare avqred_backlog with other AQM
 
 onboard: $(CORE) ## compare AQMs on the ground and on board and renew docs/onboard.md with its figures: three minutes
 	$(BIN)/python tools/onboard_page.py docs results/onboard
+
+terminals: $(CORE) ## compare queues of a carrier, of terminals and of subscribers, and renew the table of docs/terminals.md: ten minutes
+	$(BIN)/python tools/terminals_page.py docs
 
 gateway-models: $(CORE) ## compare the fluid equations with the simulator and renew docs/models-gateway.md: three minutes
 	$(BIN)/python tools/gateway_models.py docs/models-gateway.md

@@ -55,6 +55,7 @@ NAV: dict[str, list[str]] = {
         "delay.md",
         "avqred_backlog.md",
         "onboard.md",
+        "terminals.md",
         "statistics.md",
         "validation.md",
         "ARCHITECTURE.md",

@@ -92,6 +92,7 @@ def test_mtu_is_the_segment_length_with_headers() -> None:
     [
         ("red-dumbbell", "it has no gateway"),
         ("two-gateways", "it has 2 gateways"),
+        ("beam", "it has 1000 terminals"),
         ("mmpp-queue", "it has no gateway"),
     ],
 )

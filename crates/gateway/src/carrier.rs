@@ -15,7 +15,7 @@ pub enum Turn {
 }
 
 /// A carrier: one regulator, and a tree that shares it among the transmit queues of several
-/// [`Gateway`](crate::Gateway)s without a regulator of their own.
+/// [`Gateway`](crate::Gateway)s that have no regulator.
 ///
 /// Its host calls [`Carrier::offer`] when a queue is no longer empty, and at [`Carrier::wake_at`] begins a turn with
 /// [`Carrier::wake`], then takes leaves from [`Carrier::turn`] until the turn is over.

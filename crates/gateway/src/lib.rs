@@ -86,14 +86,14 @@ pub struct Setup {
     pub mark: GatewayQueue,
     /// Processing time of the PEP, between the two queues.
     pub processing: Duration,
-    /// What drains the transmit queue.
+    /// The part that drains the transmit queue.
     pub drain: Drain,
 }
 
-/// What drains a transmit queue.
+/// The part that drains a transmit queue.
 #[derive(Debug)]
 pub enum Drain {
-    /// A regulator of its own.
+    /// Its regulator.
     Regulator(Regulator),
     /// A [`Carrier`] that it shares.
     Carrier {
@@ -310,7 +310,7 @@ impl Gateway {
         }
     }
 
-    /// Sends the next packet of the transmit queue for a [`Carrier`]; `None` if there is none.
+    /// Sends the next packet of the transmit queue for a [`Carrier`]; `None` if it is empty.
     pub fn release(&mut self, now: Instant) -> Option<Packet> {
         if self.is_down {
             return None;

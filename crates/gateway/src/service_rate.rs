@@ -5,7 +5,7 @@ use bentpipe_units::{Duration, Instant, Rate};
 /// Time between two measurements, at least.
 const WINDOW: Duration = Duration::from_millis(100);
 
-/// Weight of a measurement, as one of so many parts.
+/// Weight of a measurement: one part in this number.
 const PARTS: u64 = 4;
 
 /// Measures the rate at which a queue is served while packets wait in it: what the shares of others, fading and its own peak
@@ -40,7 +40,7 @@ impl ServiceRate {
     /// The queue is found empty at its turn.
     pub fn pause(&mut self, now: Instant) {
         if let Some(since) = self.since.take() {
-            self.busy = self.busy + now.since(since);
+            self.busy += now.since(since);
         }
     }
 
@@ -76,11 +76,11 @@ mod tests {
             for _ in 0..2000 {
                 service.send(1250, now);
                 found.extend(service.measured(now));
-                now = now + Duration::from_millis(5);
+                now += Duration::from_millis(5);
                 if pause > 0 {
                     service.pause(now);
                     found.extend(service.measured(now));
-                    now = now + Duration::from_millis(pause);
+                    now += Duration::from_millis(pause);
                 }
             }
             assert!(found.len() >= 90, "{found:?}");

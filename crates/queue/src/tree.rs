@@ -16,7 +16,7 @@
 //!    that is more. A packet of `b` bytes served under the guarantee moves the child's eligible time by `b / G`; of the
 //!    children whose eligible time has come, the earliest is served (virtual clock, Zhang 1990). The time that it is compared
 //!    with stops at most [`CATCH_UP`] ahead of the earliest: if the carrier is too slow for all guarantees, each child gets the
-//!    same share of its own, and when the carrier recovers no child catches up for longer than that.
+//!    same part of its rate, and when the carrier recovers no child catches up for longer than that.
 //! 2. *Weight.* Otherwise the child with the least start tag is served, and the packet's cost divided by the weight is added
 //!    to the tag (start-time fair queueing: Goyal, Vin & Cheng 1997, section 2). What is served under a guarantee is not
 //!    charged here, so weights share what the committed rates leave.
@@ -460,7 +460,7 @@ mod tests {
                     let i = busy.iter().position(|other| *other == leaf).unwrap();
                     sent[i] += 1500;
                     tree.charge(leaf, 1500, 1500 * cost(i), now);
-                    now = now + Rate::from_bps(rate * MBPS).time_to_send(1500 * cost(i));
+                    now += Rate::from_bps(rate * MBPS).time_to_send(1500 * cost(i));
                 }
                 Next::Wait(until) => {
                     assert!(until > now, "a wait takes time");
@@ -509,7 +509,7 @@ mod tests {
     }
 
     /// Two plans of weight 1 and 3 with two terminals each; one terminal of the first plan has 3 Mbit/s committed, which its
-    /// plan, without a rate of its own, passes up: 3 + (20 - 3) (1/4) and (20 - 3) (3/4); in the first plan 3 + 4.25 / 2 and
+    /// plan, which has no committed rate, passes up: 3 + (20 - 3) (1/4) and (20 - 3) (3/4); in the first plan 3 + 4.25 / 2 and
     /// 4.25 / 2.
     #[test]
     fn a_committed_rate_holds_through_the_nodes_above() {
@@ -548,7 +548,7 @@ mod tests {
             let Next::Leaf(leaf) = tree.next(now) else { panic!("both have packets") };
             sent[usize::from(leaf == leaves[1])] += 1500;
             tree.charge(leaf, 1500, 1500, now);
-            now = now + Rate::from_bps(20 * MBPS).time_to_send(1500);
+            now += Rate::from_bps(20 * MBPS).time_to_send(1500);
         }
         let found = sent.map(|bytes| bytes as f64 * 0.8e-6);
         assert_close(&found, &[11.0, 9.0], 0.01);

@@ -13,7 +13,7 @@ fn beam(queues_per: &str, links: &str, extra: &[&str]) -> Results {
 
 /// The same with other traffic.
 fn beam_of(queues_per: &str, links: &str, traffic: &str, extra: &[&str]) -> Results {
-    // Only terminals with queues of their own have plans.
+    // Only terminals with separate queues have plans.
     let plan =
         |name: &str| if queues_per == "terminal" { format!("plan = \"{name}\"") } else { String::new() };
     let (basic, better) = (plan("basic"), plan("better"));
@@ -119,7 +119,7 @@ fn terminals_that_share_the_queues_fill_the_carrier() {
     assert!((sum / (20.0 * PAYLOAD) - 1.0).abs() < 0.005, "{sum}");
 }
 
-/// What the terminals were sent adds up to what the gateway sent, and the carrier was never idle.
+/// Packets sent to the terminals add up to those that the gateway sent, and the carrier was never idle.
 #[test]
 fn records_of_terminals_add_up() {
     for queues_per in ["terminal", "carrier"] {

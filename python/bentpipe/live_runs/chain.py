@@ -163,6 +163,8 @@ def chain(name: str, scenario: Mapping[str, Any]) -> Chain:
     if "gateway" not in scenario["subject"]:
         raise fault(f"its settings are those of the link {links[scenario['subject']['link']]['name']}")
     gateway, traffic = gateways[0], scenario["traffic"]
+    if "terminals" in gateway:
+        raise fault(f"it has {sum(group['count'] for group in gateway['terminals'])} terminals")
     if not traffic:
         raise fault("it has no traffic")
     route = [(hop["link"], hop["forward"]) for hop in traffic[0]["route"]]

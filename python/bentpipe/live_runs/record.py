@@ -91,6 +91,7 @@ class Recorded:
     counters: Mapping[str, float]
     live: Mapping[str, Any] = field(default_factory=dict)
     """Further facts about the run: losses at the tap, the spacelink, processor time."""
+    terminals: None = None
     trace: None = None
 
     def with_classes(self, scenario: Scenario) -> "Recorded":

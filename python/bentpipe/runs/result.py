@@ -24,6 +24,7 @@ from bentpipe.runs.store import (
     REPORT,
     SIMULATOR,
     TABLES,
+    TERMINALS,
     TRACE,
     missing_runs,
     read_manifest,

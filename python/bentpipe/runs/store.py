@@ -30,7 +30,18 @@ from bentpipe.runs.plan import Plan, Setting
 from bentpipe.stats import metrics
 from bentpipe.tables import parquet
 
-__all__ = ["FIGURES", "LIVE", "MANIFEST", "REPORT", "SIMULATOR", "TABLES", "TRACE", "Store", "read_manifest"]
+__all__ = [
+    "FIGURES",
+    "LIVE",
+    "MANIFEST",
+    "REPORT",
+    "SIMULATOR",
+    "TABLES",
+    "TERMINALS",
+    "TRACE",
+    "Store",
+    "read_manifest",
+]
 
 SIMULATOR, LIVE = ENGINES = ("simulator", "live")
 """Engines of the runs of a result."""
@@ -408,7 +419,7 @@ def _foreign(folder: Path) -> Iterator[Path]:
                 pass
             case ("runs", _) | ("runs", _, _) if entry.is_dir() and not entry.is_symlink():
                 pass
-            case ("runs", _, _, name) if name in _RUN_FILES | {_TRACE_FILE, files.SUMS}:
+            case ("runs", _, _, name) if name in _RUN_FILES | {_TERMINALS_FILE, _TRACE_FILE, files.SUMS}:
                 pass
             case _:
                 yield entry

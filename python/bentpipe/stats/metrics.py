@@ -468,6 +468,36 @@ METRICS: tuple[Metric, ...] = (
         better="more",
     ),
     Metric(
+        "terminal_goodput_min",
+        "Goodput of a terminal, least",
+        "Mbit/s",
+        FLOWS,
+        "Payload that the users behind a terminal received over the measured time: that of the terminal with"
+        " the least. Only if a gateway has several terminals.",
+        _counter("terminal_goodput_min", 1e-6),
+        better="more",
+    ),
+    Metric(
+        "terminal_jain_index",
+        "Jain's fairness index of terminals",
+        "",
+        FLOWS,
+        "Jain's fairness index of the goodputs of the terminals of a group; that of the group with the least."
+        " Only if a gateway has several terminals.",
+        _counter("terminal_jain_index"),
+        better="more",
+    ),
+    Metric(
+        "terminal_delay_p95_max",
+        "Queueing delay of a terminal, 95th percentile, greatest",
+        "ms",
+        DELAY,
+        "95th percentile of the sojourn time in the transmit queue over the packets to one terminal: that of"
+        " the terminal with the greatest. Only if a gateway has several terminals.",
+        _counter("terminal_delay_p95_max", 1e3),
+        better="less",
+    ),
+    Metric(
         "fct_mean",
         "Flow completion time, mean",
         "s",

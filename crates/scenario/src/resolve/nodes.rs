@@ -76,7 +76,7 @@ impl Nodes {
             {
                 let problem = match other {
                     Kind::Gateway(to) if to == g => None,
-                    Kind::Host(host) if hosts[host].count % terminals == 0 => None,
+                    Kind::Host(host) if hosts[host].count.is_multiple_of(terminals) => None,
                     Kind::Host(host) => Some(format!("{} hosts", hosts[host].count)),
                     _ => Some("another node".to_owned()),
                 };

@@ -17,7 +17,7 @@ pub struct Terminal {
     pub plan: Option<String>,
 }
 
-/// What a subscriber pays for.
+/// Plan of a subscriber.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Plan {

@@ -21,9 +21,9 @@ use crate::network::Path;
 pub enum Member {
     /// There is only one.
     One,
-    /// Of so many, that of the sending host.
+    /// One of several: that of the sending host, which is its number modulo `members`.
     From { members: u32 },
-    /// Of so many, that of the receiving host.
+    /// One of several: that of the receiving host, which is its number modulo `members`.
     To { members: u32 },
 }
 

@@ -20,7 +20,7 @@ pub struct GatewayNode {
     open_flows: FlowTable<u32>,
     /// The link whose capacity the regulator follows, if any.
     pub follows: Option<LinkDirectionId>,
-    /// The carrier that drains the transmit queue, and its leaf there; `None` with a regulator of its own.
+    /// The carrier that drains the transmit queue, and its leaf there; `None` if it has a regulator.
     pub carrier: Option<(CarrierId, NodeId)>,
     /// True while the carrier knows that packets wait.
     pub is_offered: bool,

@@ -49,7 +49,7 @@ impl Terminal {
     pub(super) fn sent(&mut self, bytes: u32, delay: Duration, carrier_time: Duration) {
         self.sent_packets += 1;
         self.sent_bytes += u64::from(bytes);
-        self.carrier_time = self.carrier_time + carrier_time;
+        self.carrier_time += carrier_time;
         if let Some(delays) = &mut self.delays {
             delays.saturating_record(delay.as_nanos());
         }
