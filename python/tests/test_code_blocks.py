@@ -56,6 +56,7 @@ COVERED = {
 """Blocks of a page and language that another test runs."""
 
 BASES = {
+    "docs/terminals.md": "beam",
     "docs/cli.md": "byun2007-gateway",
     "docs/markov.md": "mmpp-queue",
     "docs/series.md": "byun2007-gateway",

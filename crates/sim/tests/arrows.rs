@@ -29,7 +29,7 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("ids", &[]),
     ("side", &[]),
     ("bottleneck", &[]),
-    ("clock", &["ids"]),
+    ("clock", &["ids", "side"]),
     ("network", &["ids", "side", "bottleneck", "clock"]),
     ("gateways", &["ids", "side", "clock", "network"]),
     ("endpoints", &["ids", "side", "bottleneck", "clock", "network"]),

@@ -46,7 +46,11 @@ def metric_names(context: click.Context, parameter: click.Parameter, incomplete:
         traffic = load(named).traffic if named else []
     except BentpipeError:
         traffic = []
-    return [f"{before}{comma}{each.name}" for each in metrics_of(traffic) if each.name.startswith(last)]
+    return [
+        f"{before}{comma}{each.name}"
+        for each in metrics_of(traffic, terminals=True)
+        if each.name.startswith(last)
+    ]
 
 
 def names_or_file(*known: Callable[[], Iterable[str]]) -> Callable[..., list[Any]]:

@@ -236,7 +236,7 @@ class Result:
     @cached_property
     def known_metrics(self) -> list[Metric]:
         """All metrics of the result, those of its classes of traffic last."""
-        return metrics_of(self.traffic)
+        return metrics_of(self.traffic, terminals=bool(self.manifest.get(TERMINALS)))
 
     def values(self) -> dict[str, dict[str, list[float | None]]]:
         """Return every metric of every setting: one value per seed, in the order of the seeds."""

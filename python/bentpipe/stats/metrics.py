@@ -475,7 +475,7 @@ METRICS: tuple[Metric, ...] = (
         "Payload that the users behind a terminal received over the measured time: that of the terminal with"
         " the least. Only if a gateway has several terminals.",
         _counter("terminal_goodput_min", 1e-6),
-        better="more",
+        of_terminals=True,
     ),
     Metric(
         "terminal_jain_index",
@@ -485,7 +485,7 @@ METRICS: tuple[Metric, ...] = (
         "Jain's fairness index of the goodputs of the terminals of a group; that of the group with the least."
         " Only if a gateway has several terminals.",
         _counter("terminal_jain_index"),
-        better="more",
+        of_terminals=True,
     ),
     Metric(
         "terminal_delay_p95_max",
@@ -495,7 +495,7 @@ METRICS: tuple[Metric, ...] = (
         "95th percentile of the sojourn time in the transmit queue over the packets to one terminal: that of"
         " the terminal with the greatest. Only if a gateway has several terminals.",
         _counter("terminal_delay_p95_max", 1e3),
-        better="less",
+        of_terminals=True,
     ),
     Metric(
         "fct_mean",
@@ -623,14 +623,20 @@ def check_classes(names: Iterable[str], traffic: Traffic) -> None:
         )
 
 
-def metrics_of(traffic: Traffic) -> list[Metric]:
-    """Return all metrics of a scenario with this traffic: `METRICS`, then those of each class."""
-    return [*METRICS, *class_metrics(traffic)]
+def metrics_of(traffic: Traffic, *, terminals: bool = False) -> list[Metric]:
+    """Return all metrics of a scenario with this traffic: `METRICS`, then those of each class.
+
+    Those of terminals only with `terminals`: a gateway has several.
+    """
+    return [
+        *(metric for metric in METRICS if terminals or not metric.of_terminals),
+        *class_metrics(traffic),
+    ]
 
 
 def evaluate(run: Recorded) -> dict[str, float | None]:
     """Return every metric of one run, in the order of `metrics_of`; None for a metric without a value."""
-    values = ((metric.name, metric.of(run)) for metric in metrics_of(run.traffic))
+    values = ((metric.name, metric.of(run)) for metric in metrics_of(run.traffic, terminals=True))
     return {name: value if value is None or math.isfinite(value) else None for name, value in values}
 
 

@@ -151,3 +151,5 @@ class Metric:
     """Better direction, for metrics that rank settings; None for the others."""
     mean_of: str | None = None
     """Column of the series whose mean the metric is, up to a factor; None for other metrics."""
+    of_terminals: bool = False
+    """True if a run has it only if a gateway has several terminals."""
