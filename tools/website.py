@@ -69,6 +69,7 @@ NAV: dict[str, list[str]] = {
         "transports.md",
         "congestion-control.md",
         "links.md",
+        "scheduler-tree.md",
         "marking.md",
         "algorithms",
         "cli.md",

@@ -13,10 +13,12 @@
 //! Each inner node chooses among its children that have something to send:
 //!
 //! 1. *Committed rate.* A child is guaranteed `G`: its own committed rate (CIR), or the sum of its backlogged children's if
-//!    that is more. A packet of `b` bytes served under the guarantee moves the child's eligible time by `b / G`; of the
-//!    children whose eligible time has come, the earliest is served (virtual clock, Zhang 1990). The time that it is compared
-//!    with stops at most [`CATCH_UP`] ahead of the earliest: if the carrier is too slow for all guarantees, each child gets the
-//!    same part of its rate, and when the carrier recovers no child catches up for longer than that.
+//!    that is more, at most its peak rate. A packet of `b` bytes served under the guarantee moves the child's eligible time
+//!    by `b / G`. Of the children whose eligible time has come, the one with the earliest deadline is served, `L / G` after
+//!    the eligible time with `L` the longest packet (virtual clock: Zhang 1990; eligible time and deadline: Stoica, Zhang
+//!    & Ng 1997, section IV). The clock that eligible times are compared with stops at most [`CATCH_UP`] ahead of the first
+//!    deadline: if the carrier is too slow for all guarantees, each child gets the same part of its rate, and when the
+//!    carrier recovers no child catches up for longer than that.
 //! 2. *Weight.* Otherwise the child with the least start tag is served, and the packet's cost divided by the weight is added
 //!    to the tag (start-time fair queueing: Goyal, Vin & Cheng 1997, section 2). What is served under a guarantee is not
 //!    charged here, so weights share what the committed rates leave.
@@ -27,9 +29,16 @@
 //! Bytes count against CIR and PIR, costs against weights: where a byte to one terminal takes the carrier longer than a byte
 //! to another, the cost is that time, and weights share the carrier's time.
 //!
-//! A packet under the guarantee of all nodes above it is sent within `L / G` of its eligible time at each of them, and a
-//! packet's time for each level; `L` is the longest packet. Every operation is logarithmic in the number of children,
-//! times the depth, and allocates nothing once all nodes exist.
+//! *Delay.* If the committed rates fit the carrier of rate `C`, a packet that finds its leaf empty and comes no faster than
+//! the leaf's `G` has been sent after `L / G` of the leaf, `2 L / G` of each node between leaf and root, and `2 L / C`;
+//! where a node has a peak rate, `L / PIR` more. This holds if all but the leaf's own `L / G` is below [`CATCH_UP`].
+//!
+//! *Work.* Each operation takes logarithmic time in the number of children, times the depth; a decision also moves the
+//! children whose eligible time has come, once for each packet that they sent. Packets allocate nothing.
+//!
+//! *Departures.* The length of a packet is known after it is chosen, so deadlines take the longest sent so far. Eligible times
+//! belong to each inner node and not to leaves alone as in HFSC: committed rates of inner nodes then hold whatever the leaves
+//! ask for, at the price of `2 L / G` for each level.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -45,18 +54,28 @@ optional_id_types! {
 pub const CATCH_UP: Duration = Duration::from_millis(200);
 
 /// Units of a start tag for a cost of 1 at weight 1; a weight divides them.
-const TAG: u64 = 1 << 16;
+const TAG: u128 = 1 << 16;
+
+/// Start tags of a node's children are reduced beyond this one.
+const LAST_TAG: u64 = 1 << 62;
+
+/// Branches of a heap: the keys of one step are in one or two cache lines.
+const BRANCHES: usize = 4;
+
+/// Longest packet until a longer one is sent [bytes].
+const LONGEST: u32 = 1500;
 
 /// Share of a node in its parent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Share {
     /// Committed rate; zero for none.
     pub cir: Rate,
-    /// Peak rate; `None` for none.
+    /// Peak rate, not zero; `None` for none.
     pub pir: Option<Rate>,
     /// Weight in what the committed rates leave, at least 1.
     pub weight: u32,
-    /// Bytes that may exceed the peak rate at once [bytes].
+    /// Bytes that may exceed the peak rate at once [bytes]. Below the bytes of two packets and of the host's tick, a node that
+    /// competes with others does not reach its peak rate.
     pub burst: u64,
 }
 
@@ -72,17 +91,24 @@ impl Default for Share {
 pub enum Next {
     /// This leaf sends a packet.
     Leaf(NodeId),
-    /// All leaves with packets are at a peak rate until then.
+    /// All leaves with packets are at a peak rate, at least until then.
     Wait(Instant),
     /// No leaf has packets.
     Idle,
 }
 
-/// The heaps of an inner node: children by eligible time, and by start tag.
+/// Place of a node that is in no heap.
+const OUTSIDE: u32 = u32::MAX;
+
+/// The heaps of an inner node.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum By {
+    /// Children with a guarantee whose eligible time has not come.
     Eligible = 0,
-    Start = 1,
+    /// Children with a guarantee whose eligible time has come.
+    Deadline = 1,
+    /// All children.
+    Start = 2,
 }
 
 #[derive(Clone, Debug)]
@@ -90,28 +116,35 @@ struct Node {
     parent: Option<NodeId>,
     share: Share,
     children: u32,
-    /// Backlogged children that are not at their peak rate, as two heaps: those with a guarantee, and all.
-    heaps: [Vec<NodeId>; 2],
-    /// Its places in the heaps of its parent; `u32::MAX` outside.
-    places: [u32; 2],
+    /// Children with packets below them, at a peak rate or not.
+    active_children: u32,
+    /// Children with packets below them that are not at a peak rate.
+    heaps: [Vec<(u64, NodeId)>; 3],
+    /// Its places in the heaps of its parent.
+    places: [u32; 3],
     /// True if the leaf's queue has packets.
     is_backlogged: bool,
+    /// True if there are packets in its queue or below it.
+    is_active: bool,
     /// True if it is in its parent's choice.
     is_ready: bool,
+    /// True if the last choice was by its guarantee.
+    by_guarantee: bool,
     /// Guaranteed rate [bit/s], and what of it the parent counts.
     guarantee: u64,
     counted: u64,
     /// Sum of what its children count [bit/s].
     sum: u64,
-    /// Eligible time in the parent's clock [ns], and start tag.
+    /// Eligible time and deadline in the parent's clock [ns], and the rate that its distance from the clock refers to [bit/s].
     eligible: u64,
+    deadline: u64,
+    paced: u64,
+    /// Start tag, and the greatest start tag served among its children.
     start: u64,
-    /// True if the last choice was by its guarantee.
-    by_guarantee: bool,
-    /// Clock of its children's eligible times [ns], when it was last set [ns], and start tag last served.
+    served: u64,
+    /// Clock of its children's eligible times [ns], and the time at which it was last set [ns].
     clock: u64,
     clock_at: u64,
-    served: u64,
     /// Time up to which the peak rate is used [ns]; the time at which it is in the choice again, if it is not.
     peak: u64,
     blocked_until: Option<u64>,
@@ -119,28 +152,30 @@ struct Node {
 
 impl Node {
     fn new(parent: Option<NodeId>, share: Share) -> Self {
-        let mut node = Self {
+        Self {
             parent,
             share,
             children: 0,
-            heaps: [Vec::new(), Vec::new()],
-            places: [u32::MAX; 2],
+            active_children: 0,
+            heaps: [const { Vec::new() }; 3],
+            places: [OUTSIDE; 3],
             is_backlogged: false,
+            is_active: false,
             is_ready: false,
+            by_guarantee: false,
             guarantee: 0,
             counted: 0,
             sum: 0,
             eligible: 0,
+            deadline: 0,
+            paced: 0,
             start: 0,
-            by_guarantee: false,
+            served: 0,
             clock: 0,
             clock_at: 0,
-            served: 0,
             peak: 0,
             blocked_until: None,
-        };
-        node.guarantee = node.guaranteed();
-        node
+        }
     }
 
     /// The guaranteed rate, from its own and its children's.
@@ -149,18 +184,46 @@ impl Node {
         self.share.pir.map_or(rate, |pir| rate.min(pir.as_bps()))
     }
 
+    /// Lets the distance of the eligible time from the clock be the same bytes at the present guarantee.
+    fn pace(&mut self, clock: u64) {
+        let scaled = |distance: u64| {
+            let distance = u128::from(distance) * u128::from(self.paced) / u128::from(self.guarantee);
+            u64::try_from(distance).unwrap_or(u64::MAX)
+        };
+        self.eligible = if self.eligible > clock {
+            clock.saturating_add(scaled(self.eligible - clock))
+        } else {
+            clock.saturating_sub(scaled(clock - self.eligible).min(CATCH_UP.as_nanos()))
+        };
+        self.paced = self.guarantee;
+    }
+
+    /// Takes `bytes` from the bucket of the peak rate. Returns true if it is empty.
+    fn spend(&mut self, bytes: u32, pir: Rate, now: u64) -> bool {
+        self.peak = self.peak.max(now).saturating_add(pir.time_to_send(u64::from(bytes)).as_nanos());
+        self.block(pir, now)
+    }
+
+    /// Sets the time at which the bucket of the peak rate allows another packet. Returns true if that is later than `now`.
+    fn block(&mut self, pir: Rate, now: u64) -> bool {
+        let until = self.peak.saturating_sub(pir.time_to_send(self.share.burst).as_nanos());
+        self.blocked_until = (until > now).then_some(until);
+        until > now
+    }
+
     fn key(&self, by: By) -> u64 {
         match by {
             By::Eligible => self.eligible,
+            By::Deadline => self.deadline,
             By::Start => self.start,
         }
     }
 }
 
-/// Time that `bytes` take at `rate` [ns].
-fn time(bytes: u64, rate: u64) -> u64 {
+/// Time that `bytes` take at `rate`, rounded down [ns].
+fn time(bytes: u32, rate: u64) -> u64 {
     let ns = u128::from(bytes) * 8_000_000_000 / u128::from(rate.max(1));
-    u64::try_from(ns).unwrap_or(u64::MAX / 4)
+    u64::try_from(ns).unwrap_or(u64::MAX)
 }
 
 /// A tree of shares in a carrier.
@@ -170,6 +233,8 @@ pub struct ShareTree {
     free: Vec<NodeId>,
     /// Nodes at their peak rate, by the time at which they are in the choice again [ns].
     blocked: BinaryHeap<Reverse<(u64, u32)>>,
+    /// Longest packet [bytes].
+    longest: u32,
 }
 
 impl Default for ShareTree {
@@ -184,10 +249,10 @@ impl ShareTree {
     pub fn new() -> Self {
         let mut nodes = IdVec::default();
         nodes.push(Node::new(None, Share::default()));
-        Self { nodes, free: Vec::new(), blocked: BinaryHeap::new() }
+        Self { nodes, free: Vec::new(), blocked: BinaryHeap::new(), longest: LONGEST }
     }
 
-    /// The root.
+    /// The root: the carrier. Its share is not used.
     #[must_use]
     pub fn root(&self) -> NodeId {
         NodeId::new(0)
@@ -196,23 +261,37 @@ impl ShareTree {
     /// Adds a node. The parent is the root, an inner node, or a leaf whose queue is empty, which becomes an inner node.
     pub fn add(&mut self, parent: NodeId, share: Share) -> NodeId {
         debug_assert!(!self.nodes[parent].is_backlogged, "a leaf with packets becomes an inner node");
-        self.nodes[parent].children += 1;
-        let node = Node::new(Some(parent), share);
-        match self.free.pop() {
+        let above = &mut self.nodes[parent];
+        above.children += 1;
+        for heap in &mut above.heaps {
+            heap.reserve(above.children as usize - heap.len());
+        }
+        let mut node = Node::new(Some(parent), share);
+        node.guarantee = node.guaranteed();
+        let id = match self.free.pop() {
             Some(id) => {
                 self.nodes[id] = node;
                 id
             }
             None => self.nodes.push(node),
-        }
+        };
+        self.blocked.reserve((2 * self.nodes.len()).saturating_sub(self.blocked.len()));
+        id
     }
 
-    /// Changes the share of a node from now on.
+    /// Changes the share of a node from now on. What it has used of its former rates counts in bytes.
     pub fn set(&mut self, id: NodeId, share: Share, now: Instant) {
         let node = &mut self.nodes[id];
-        node.share = share;
-        if share.pir.is_none() {
-            node.blocked_until = None;
+        let former = std::mem::replace(&mut node.share, share).pir.map_or(0, Rate::as_bps);
+        let used = u128::from(node.peak.saturating_sub(now.as_nanos())) * u128::from(former);
+        let was_blocked = node.blocked_until.take();
+        node.peak = 0;
+        if let Some(pir) = share.pir {
+            let used = u64::try_from(used / u128::from(pir.as_bps().max(1))).unwrap_or(u64::MAX);
+            node.peak = now.as_nanos().saturating_add(used);
+            if node.block(pir, now.as_nanos()) && node.blocked_until != was_blocked {
+                self.push_blocked(id);
+            }
         }
         self.update(id, now);
     }
@@ -221,7 +300,7 @@ impl ShareTree {
     pub fn remove(&mut self, id: NodeId, now: Instant) {
         debug_assert!(self.nodes[id].children == 0, "an inner node is removed");
         self.deactivate(id, now);
-        let Some(parent) = self.nodes[id].parent else { return };
+        let Some(parent) = self.nodes[id].parent.take() else { return };
         self.nodes[id].blocked_until = None;
         self.nodes[parent].children -= 1;
         self.free.push(id);
@@ -245,6 +324,9 @@ impl ShareTree {
     pub fn next(&mut self, now: Instant) -> Next {
         self.unblock(now);
         let mut id = self.root();
+        if !self.nodes[id].is_active {
+            return Next::Idle;
+        }
         if !self.nodes[id].is_ready {
             return self.blocked.peek().map_or(Next::Idle, |Reverse((at, _))| {
                 Next::Wait(Instant::ZERO + Duration::from_nanos(*at))
@@ -252,9 +334,14 @@ impl ShareTree {
         }
         while self.nodes[id].children > 0 {
             let clock = self.advance(id, now);
-            let [eligible, start] = &self.nodes[id].heaps;
-            let due = eligible.first().copied().filter(|&child| self.nodes[child].eligible <= clock);
-            let Some(child) = due.or(start.first().copied()) else { return Next::Idle };
+            while let Some((eligible, child)) = self.first(id, By::Eligible)
+                && eligible <= clock
+            {
+                self.take(id, By::Eligible, child);
+                self.insert_guaranteed(id, child);
+            }
+            let due = self.first(id, By::Deadline);
+            let Some((_, child)) = due.or(self.first(id, By::Start)) else { return Next::Idle };
             self.nodes[child].by_guarantee = due.is_some();
             id = child;
         }
@@ -263,30 +350,41 @@ impl ShareTree {
 
     /// Charges a packet that the leaf of the last [`ShareTree::next`] sent: `bytes` to the rates, `cost` to the weights.
     pub fn charge(&mut self, leaf: NodeId, bytes: u32, cost: u64, now: Instant) {
+        self.longest = self.longest.max(bytes);
         let mut id = leaf;
         while let Some(parent) = self.nodes[id].parent {
             let node = &mut self.nodes[id];
-            if node.by_guarantee {
-                node.eligible = node.eligible.saturating_add(time(u64::from(bytes), node.guarantee));
-                self.sift(parent, By::Eligible, id);
+            if node.by_guarantee && node.guarantee > 0 {
+                node.eligible = node.eligible.saturating_add(time(bytes, node.guarantee));
+                if self.take_guaranteed(parent, id) {
+                    self.insert_guaranteed(parent, id);
+                }
             } else {
                 let start = node.start;
-                node.start = start
-                    .saturating_add((cost.saturating_mul(TAG) / u64::from(node.share.weight.max(1))).max(1));
+                let weight = u128::from(node.share.weight.max(1));
+                let tag = (u128::from(cost) * TAG / weight).clamp(1, LAST_TAG.into());
+                node.start = start + tag as u64;
+                let last = node.start;
                 self.sift(parent, By::Start, id);
                 let served = &mut self.nodes[parent].served;
                 *served = start.max(*served);
-            }
-            if let Some(pir) = self.nodes[id].share.pir {
-                let node = &mut self.nodes[id];
-                node.peak =
-                    node.peak.max(now.as_nanos()).saturating_add(time(u64::from(bytes), pir.as_bps()));
-                let until = node.peak.saturating_sub(time(node.share.burst, pir.as_bps()));
-                if until > now.as_nanos() {
-                    node.blocked_until = Some(until);
-                    self.blocked.push(Reverse((until, id.index())));
-                    self.update(id, now);
+                if last > LAST_TAG {
+                    self.reduce_tags(parent);
                 }
+            }
+            let node = &mut self.nodes[id];
+            if let Some(pir) = node.share.pir
+                && node.spend(bytes, pir, now.as_nanos())
+            {
+                self.push_blocked(id);
+            }
+            id = parent;
+        }
+        // Only after all nodes are charged, since a node that leaves the choice changes those above.
+        let mut id = leaf;
+        while let Some(parent) = self.nodes[id].parent {
+            if self.nodes[id].blocked_until.is_some() {
+                self.update(id, now);
             }
             id = parent;
         }
@@ -295,19 +393,32 @@ impl ShareTree {
     /// True if no leaf has packets.
     #[must_use]
     pub fn is_idle(&self) -> bool {
-        !self.nodes[self.root()].is_ready && self.blocked.is_empty()
+        !self.nodes[self.root()].is_active
     }
 
     // ----- choice --------------------------------------------------------------------------------------------
 
+    /// Notes the time at which a node is in the choice again.
+    fn push_blocked(&mut self, id: NodeId) {
+        if self.blocked.len() >= 2 * self.nodes.len() {
+            let nodes = &self.nodes;
+            self.blocked.retain(|Reverse((at, index))| nodes[NodeId::new(*index)].blocked_until == Some(*at));
+        }
+        if let Some(until) = self.nodes[id].blocked_until {
+            self.blocked.push(Reverse((until, id.index())));
+        }
+    }
+
     /// Lets nodes back whose peak rate allows another packet.
     fn unblock(&mut self, now: Instant) {
-        while let Some(&Reverse((at, index))) = self.blocked.peek()
-            && at <= now.as_nanos()
-        {
-            self.blocked.pop();
+        while let Some(&Reverse((at, index))) = self.blocked.peek() {
             let id = NodeId::new(index);
-            if self.nodes[id].blocked_until == Some(at) {
+            let is_current = self.nodes[id].blocked_until == Some(at);
+            if is_current && at > now.as_nanos() {
+                return;
+            }
+            self.blocked.pop();
+            if is_current {
                 self.nodes[id].blocked_until = None;
                 self.update(id, now);
             }
@@ -316,12 +427,15 @@ impl ShareTree {
 
     /// Advances the clock of a node's children.
     fn advance(&mut self, id: NodeId, now: Instant) -> u64 {
-        let earliest =
-            self.nodes[id].heaps[By::Eligible as usize].first().map(|&child| self.nodes[child].eligible);
+        let first = |by| self.first(id, by).map(|(at, _)| at);
+        let most = match (first(By::Eligible), first(By::Deadline)) {
+            (Some(a), Some(b)) => a.min(b),
+            (one, other) => one.or(other).unwrap_or(u64::MAX),
+        };
         let node = &mut self.nodes[id];
-        let passed = now.as_nanos() - std::mem::replace(&mut node.clock_at, now.as_nanos());
-        let most = earliest.map_or(u64::MAX, |at| at.saturating_add(CATCH_UP.as_nanos()));
-        node.clock = node.clock.saturating_add(passed).min(most.max(node.clock));
+        let passed = now.as_nanos().saturating_sub(std::mem::replace(&mut node.clock_at, now.as_nanos()));
+        let most = most.saturating_add(CATCH_UP.as_nanos()).max(node.clock);
+        node.clock = node.clock.saturating_add(passed).min(most);
         node.clock
     }
 
@@ -329,94 +443,142 @@ impl ShareTree {
     fn update(&mut self, mut id: NodeId, now: Instant) {
         loop {
             let node = &mut self.nodes[id];
-            let has_packets = if node.children == 0 {
-                node.is_backlogged
-            } else {
-                !node.heaps[By::Start as usize].is_empty()
+            let (is_active, is_served) = match node.children {
+                0 => (node.is_backlogged, node.is_backlogged),
+                _ => (node.active_children > 0, !node.heaps[By::Start as usize].is_empty()),
             };
-            let is_ready = has_packets && node.blocked_until.is_none();
+            let is_ready = is_served && node.blocked_until.is_none();
+            let was_active = std::mem::replace(&mut node.is_active, is_active);
             let was_ready = std::mem::replace(&mut node.is_ready, is_ready);
             node.guarantee = node.guaranteed();
-            let counted = if is_ready { node.guarantee } else { 0 };
+            let counted = if is_active { node.guarantee } else { 0 };
             let before = std::mem::replace(&mut node.counted, counted);
             let Some(parent) = node.parent else { return };
-            if is_ready && !was_ready {
-                let clock = self.advance(parent, now);
-                let served = self.nodes[parent].served;
-                let node = &mut self.nodes[id];
-                node.eligible = node.eligible.max(clock);
-                node.start = node.start.max(served);
-                self.insert(parent, By::Start, id);
-            }
-            if was_ready && !is_ready {
-                self.take(parent, By::Start, id);
-            }
-            if counted > 0 && before == 0 {
-                self.insert(parent, By::Eligible, id);
-            } else if counted == 0 && before > 0 {
-                self.take(parent, By::Eligible, id);
-            }
-            if is_ready == was_ready && counted == before {
+            if (is_active, is_ready, counted) == (was_active, was_ready, before) {
                 return;
             }
-            let sum = &mut self.nodes[parent].sum;
-            *sum = *sum - before + counted;
+            let clock = self.advance(parent, now);
+            if counted != before || is_ready != was_ready {
+                let was_guaranteed = self.take_guaranteed(parent, id);
+                let first_deadline = self.first(parent, By::Deadline).map(|(at, _)| at);
+                let node = &mut self.nodes[id];
+                if counted > 0 && node.paced != counted {
+                    node.pace(clock);
+                }
+                if is_ready && counted > 0 {
+                    if !was_guaranteed {
+                        // In an overload, beside its siblings and not behind them.
+                        let join = first_deadline.unwrap_or(clock).min(clock);
+                        node.eligible = node.eligible.max(join);
+                    }
+                    self.insert_guaranteed(parent, id);
+                }
+            }
+            if is_ready && !was_ready {
+                let served = self.nodes[parent].served;
+                let node = &mut self.nodes[id];
+                node.start = node.start.max(served);
+                self.insert(parent, By::Start, id);
+            } else if was_ready && !is_ready {
+                self.take(parent, By::Start, id);
+            }
+            let above = &mut self.nodes[parent];
+            above.active_children = above.active_children + u32::from(is_active) - u32::from(was_active);
+            above.sum = above.sum - before + counted;
             id = parent;
         }
     }
 
     // ----- heaps ---------------------------------------------------------------------------------------------
 
+    /// The least key and its child.
+    fn first(&self, parent: NodeId, by: By) -> Option<(u64, NodeId)> {
+        self.nodes[parent].heaps[by as usize].first().copied()
+    }
+
+    /// Reduces the start tags of all children by the greatest one served.
+    fn reduce_tags(&mut self, parent: NodeId) {
+        let served = std::mem::take(&mut self.nodes[parent].served);
+        for node in self.nodes.iter_mut().filter(|node| node.parent == Some(parent)) {
+            node.start = node.start.saturating_sub(served);
+        }
+        for (start, _) in &mut self.nodes[parent].heaps[By::Start as usize] {
+            *start = start.saturating_sub(served);
+        }
+    }
+
+    /// Puts a child with a guarantee into the heap in which its eligible time belongs.
+    fn insert_guaranteed(&mut self, parent: NodeId, id: NodeId) {
+        let (longest, clock) = (self.longest, self.nodes[parent].clock);
+        let node = &mut self.nodes[id];
+        node.deadline = node.eligible.saturating_add(time(longest, node.guarantee));
+        let by = if node.eligible <= clock { By::Deadline } else { By::Eligible };
+        self.insert(parent, by, id);
+    }
+
+    /// Takes a child from the heaps of those with a guarantee. Returns true if it was in one.
+    fn take_guaranteed(&mut self, parent: NodeId, id: NodeId) -> bool {
+        let by = match self.nodes[id].places {
+            [OUTSIDE, OUTSIDE, _] => return false,
+            [OUTSIDE, ..] => By::Deadline,
+            _ => By::Eligible,
+        };
+        self.take(parent, by, id);
+        true
+    }
+
     fn insert(&mut self, parent: NodeId, by: By, id: NodeId) {
+        let key = self.nodes[id].key(by);
         let heap = &mut self.nodes[parent].heaps[by as usize];
-        heap.push(id);
-        self.nodes[id].places[by as usize] = self.nodes[parent].heaps[by as usize].len() as u32 - 1;
-        self.sift(parent, by, id);
+        heap.push((key, id));
+        let place = heap.len() - 1;
+        self.sift_from(parent, by, place);
     }
 
     fn take(&mut self, parent: NodeId, by: By, id: NodeId) {
-        let place = std::mem::replace(&mut self.nodes[id].places[by as usize], u32::MAX) as usize;
+        let place = std::mem::replace(&mut self.nodes[id].places[by as usize], OUTSIDE) as usize;
         let heap = &mut self.nodes[parent].heaps[by as usize];
         heap.swap_remove(place);
-        if let Some(&moved) = heap.get(place) {
-            self.nodes[moved].places[by as usize] = place as u32;
-            self.sift(parent, by, moved);
+        if place < heap.len() {
+            self.sift_from(parent, by, place);
         }
     }
 
     /// Restores the order of a heap after the key of one child has changed.
     fn sift(&mut self, parent: NodeId, by: By, id: NodeId) {
-        let mut place = self.nodes[id].places[by as usize] as usize;
-        if place == u32::MAX as usize {
-            return;
+        let node = &self.nodes[id];
+        let (place, key) = (node.places[by as usize], node.key(by));
+        if place != OUTSIDE {
+            self.nodes[parent].heaps[by as usize][place as usize].0 = key;
+            self.sift_from(parent, by, place as usize);
         }
-        let heap = std::mem::take(&mut self.nodes[parent].heaps[by as usize]);
-        let mut heap = heap;
-        let key = |nodes: &IdVec<NodeId, Node>, id: NodeId| (nodes[id].key(by), id.index());
-        let own = key(&self.nodes, id);
-        while place > 0 && own < key(&self.nodes, heap[(place - 1) / 2]) {
-            let above = (place - 1) / 2;
+    }
+
+    /// Moves the entry at a place up or down to where it belongs. Entries with equal keys are in order of their ids.
+    fn sift_from(&mut self, parent: NodeId, by: By, mut place: usize) {
+        let mut heap = std::mem::take(&mut self.nodes[parent].heaps[by as usize]);
+        let own = heap[place];
+        while place > 0 && own < heap[(place - 1) / BRANCHES] {
+            let above = (place - 1) / BRANCHES;
             heap[place] = heap[above];
-            self.nodes[heap[place]].places[by as usize] = place as u32;
+            self.nodes[heap[place].1].places[by as usize] = place as u32;
             place = above;
         }
         loop {
-            let mut below = 2 * place + 1;
-            if below >= heap.len() {
+            let first = BRANCHES * place + 1;
+            let Some(below) = (first..heap.len().min(first + BRANCHES)).min_by_key(|&below| heap[below])
+            else {
                 break;
-            }
-            if below + 1 < heap.len() && key(&self.nodes, heap[below + 1]) < key(&self.nodes, heap[below]) {
-                below += 1;
-            }
-            if own <= key(&self.nodes, heap[below]) {
+            };
+            if own <= heap[below] {
                 break;
             }
             heap[place] = heap[below];
-            self.nodes[heap[place]].places[by as usize] = place as u32;
+            self.nodes[heap[place].1].places[by as usize] = place as u32;
             place = below;
         }
-        heap[place] = id;
-        self.nodes[id].places[by as usize] = place as u32;
+        heap[place] = own;
+        self.nodes[own.1].places[by as usize] = place as u32;
         self.nodes[parent].heaps[by as usize] = heap;
     }
 }

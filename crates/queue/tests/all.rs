@@ -4,3 +4,4 @@ mod conformance;
 mod fluid;
 mod operations;
 mod printed;
+mod tree;
