@@ -4,9 +4,11 @@ Compares queues of the whole carrier, of each terminal and of each subscriber on
 terminals.
 """
 
+import os
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import bentpipe as bp
@@ -52,27 +54,35 @@ def beam(queues: str) -> Scenario:
     return bp.Scenario.from_dict(tables, name="beam")
 
 
-def row(scenario: Scenario, setting: str) -> list[str]:
-    """Return the cells of a setting: the mean of each metric over the seeds."""
-    runs = [measure(scenario.with_setting(setting), seed, bp._core.Progress()) for seed in SEEDS]
-    cells = []
+def run(case: tuple[Scenario, int]) -> dict[str, float | None]:
+    """Return the metrics of a scenario with a seed."""
+    scenario, seed = case
+    return measure(scenario, seed, bp._core.Progress())
+
+
+def cells(runs: Sequence[Mapping[str, float | None]]) -> list[str]:
+    """Return the mean of each metric over runs."""
+    means = []
     for metric in METRICS:
-        values = [value for run in runs if (value := run.get(metric)) is not None]
-        cells.append(number(sum(values) / len(values), 3) if values else "–")
-    return cells
+        values = [value for each in runs if (value := each.get(metric)) is not None]
+        means.append(number(sum(values) / len(values), 3) if values else "–")
+    return means
 
 
 def table() -> str:
     """Return the comparison as a Markdown table."""
-    lines = [
-        f"| queues | setting | {' | '.join(METRICS.values())} |",
-        "| --- | --- |" + " --: |" * len(METRICS),
+    named = [
+        (words, setting, beam(queues).with_setting(setting))
+        for queues, words in QUEUES.items()
+        for setting in SETTINGS[queues]
     ]
-    for queues, words in QUEUES.items():
-        scenario = beam(queues)
-        for setting in SETTINGS[queues]:
-            cells = row(scenario, setting)
-            lines.append(f"| {words} | {setting} | {' | '.join(cells)} |")
+    heads = " | ".join(METRICS.values())
+    lines = [f"| queues | setting | {heads} |", "| --- | --- |" + " --: |" * len(METRICS)]
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        found = pool.map(run, [(scenario, seed) for _, _, scenario in named for seed in SEEDS])
+        for words, setting, _ in named:
+            runs = [next(found) for _ in SEEDS]
+            lines.append(f"| {words} | {setting} | {' | '.join(cells(runs))} |")
             print(lines[-1], file=sys.stderr, flush=True)
     return "\n".join(lines)
 

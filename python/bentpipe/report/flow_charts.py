@@ -7,7 +7,7 @@ import altair as alt
 import polars as pl
 
 from bentpipe.report.colours import PALETTE, of_settings
-from bentpipe.report.decimate import as_float, ecdf, rounded_up, short
+from bentpipe.report.decimate import as_float, rounded_up, short
 from bentpipe.report.panels import Drawing, Figure, Panel, ResultCharts, Width
 from bentpipe.runs.result import Result
 
@@ -19,7 +19,6 @@ _FLOWS = 400
 """Maximum number of flows that a panel draws."""
 _LEAST = 1e-3
 """Smallest goodput that is drawn [kbit/s]."""
-_SHOWN = 0.995
 _DISTRIBUTIONS = (
     ("class-goodput", "goodput", "Goodput of the flows of each class", "goodput [kbit/s]", 1e-3),
     ("class-delay", "delay", "One-way delay of the flows of each class", "mean one-way delay [ms]", 1e3),
@@ -223,36 +222,11 @@ class _FlowCharts(ResultCharts):
         """Draw the distribution of a column of the flows, a panel per class and a curve per setting."""
         panels = []
         for number, traffic_class in enumerate(self.classes):
-            rows: list[dict[str, Any]] = []
-            tops = []
-            for setting in self.settings:
-                values = self._values(setting, traffic_class, column) * factor
-                if not len(values):
-                    continue
-                tops.append(as_float(values.quantile(_SHOWN, interpolation="higher")))
-                rows += [
-                    {"setting": setting, "value": value, "share": share} for value, share in ecdf(values)
-                ]
-            if not rows or max(tops) <= 0:
-                continue
-            scale = alt.Scale(domain=[0, rounded_up(max(tops))], nice=False)
-            chart = (
-                alt.Chart(alt.InlineData(values=rows))
-                .mark_line(strokeWidth=1.8, interpolate="step-after", clip=True)
-                .encode(
-                    x=alt.X("value:Q", title=axis, scale=scale, axis=alt.Axis(tickCount=5)),
-                    y=alt.Y(
-                        "share:Q",
-                        title="share of flows [%]",
-                        scale=alt.Scale(domain=[0, 100]),
-                        axis=alt.Axis(values=[0, 50, 100]),
-                    ),
-                    color=alt.Color("setting:N", scale=self._scale(), legend=None),
-                    strokeDash=alt.StrokeDash("setting:N", scale=self._dash(), legend=None),
-                )
-                .properties(width=self._half(), height=150, title=traffic_class)
-            )
-            panels.append((number, Panel(chart)))
+            values = {
+                setting: self._values(setting, traffic_class, column) * factor for setting in self.settings
+            }
+            if (panel := self._shares(values, axis, "flows", traffic_class)) is not None:
+                panels.append((number, panel))
         if not panels:
             return None
         missing = [each for number, each in enumerate(self.classes) if number not in dict(panels)]

@@ -1,5 +1,6 @@
 """Figures and their panels, their common style, and what all charts of a result share."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -7,7 +8,7 @@ import altair as alt
 import polars as pl
 
 from bentpipe.report.colours import AXIS, GRID, INK, MUTED, of_settings, text_colour
-from bentpipe.report.decimate import detail, rows
+from bentpipe.report.decimate import as_float, detail, ecdf, rounded_up, rows
 from bentpipe.runs.result import Result
 from bentpipe.stats.ranking import drawn
 
@@ -16,6 +17,8 @@ __all__ = ["CONFIG", "Drawing", "Figure", "Panel", "ResultCharts", "Width"]
 Width = int | Literal["container"]
 Drawing = alt.Chart | alt.LayerChart | alt.FacetChart
 
+_SHOWN = 0.995
+"""Share of the values that the axis of a distribution covers."""
 _DASHES = ([1, 0], [6, 3], [2, 2], [8, 3, 2, 3], [10, 4], [4, 2, 1, 2], [1, 3])
 _FONT = "Inter, 'Helvetica Neue', 'Liberation Sans', Arial, sans-serif"
 
@@ -114,6 +117,36 @@ class ResultCharts:
     def _dash(self) -> alt.Scale:
         dashes = [_DASHES[index % len(_DASHES)] for index in range(len(self.settings))]
         return alt.Scale(domain=self.settings, range=dashes)
+
+    def _shares(self, values: Mapping[str, pl.Series], axis: str, of: str, title: str) -> Panel | None:
+        """Draw the share of values up to each value, a curve per setting; None without values above 0."""
+        points: list[dict[str, Any]] = []
+        tops = [0.0]
+        for setting, found in values.items():
+            if len(found):
+                tops.append(as_float(found.quantile(_SHOWN, interpolation="higher")))
+                curve = ecdf(found)
+                points += [{"setting": setting, "value": value, "share": share} for value, share in curve]
+        if max(tops) <= 0:
+            return None
+        scale = alt.Scale(domain=[0, rounded_up(max(tops))], nice=False)
+        chart = (
+            alt.Chart(alt.InlineData(values=points))
+            .mark_line(strokeWidth=1.8, interpolate="step-after", clip=True)
+            .encode(
+                x=alt.X("value:Q", title=axis, scale=scale, axis=alt.Axis(tickCount=5)),
+                y=alt.Y(
+                    "share:Q",
+                    title=f"share of {of} [%]",
+                    scale=alt.Scale(domain=[0, 100]),
+                    axis=alt.Axis(values=[0, 50, 100]),
+                ),
+                color=alt.Color("setting:N", scale=self._scale(), legend=None),
+                strokeDash=alt.StrokeDash("setting:N", scale=self._dash(), legend=None),
+            )
+            .properties(width=self._half(), height=150, title=title)
+        )
+        return Panel(chart)
 
     def _heading(self, setting: str, note: str = "") -> alt.TitleParams:
         return alt.TitleParams(

@@ -212,6 +212,9 @@ class _Drawing:
             self._text(note, after, y + 21)
         elif note:
             self._text(note, left, y + 21 + _LINE)
+        if _is_terminal_group(node):
+            for row, line in enumerate(_wrapped(node.note, _note_width(band), _SMALL), start=1):
+                self._text(line, left, y + 21 + row * _LINE)
         if node.stages:
             self._stages(band, node)
 
@@ -398,10 +401,20 @@ def _aqm_lines(aqm: Aqm) -> list[str]:
     return lines
 
 
+def _is_terminal_group(node: Node) -> bool:
+    return node.kind == "terminal" and node.count > 1
+
+
+def _note_width(band: _Band) -> float:
+    return band.width - _TRACK - 26 - 9
+
+
 def _node_height(node: Node, band: _Band) -> float:
     sheet = 5 if node.count > 1 else 0
+    if _is_terminal_group(node):
+        return 34 + sheet + _LINE * len(_wrapped(node.note, _note_width(band), _SMALL))
     title = _measure(node.name, _SIZE, bold=True) + 10 + _measure(node.note, _SMALL)
-    wraps = title > band.width - _TRACK - 26 - 9
+    wraps = title > _note_width(band)
     if not node.stages:
         return 34 + sheet + (_LINE if wraps else 0)
     width = _stage_width(band, node)

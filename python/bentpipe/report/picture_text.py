@@ -142,11 +142,10 @@ def network(scenario: Scenario) -> Network:
 
 def _terminal(values: _Values, name: str, count: int, *, splits: bool) -> Node:
     """Return a terminal, or a group of terminals."""
-    note = f"{count:,} terminals" if count > 1 else "terminal"
-    if splits:
-        note += ", far ends of the PEP" if count > 1 else ", far end of the PEP"
-    if plan := values.plain("terminal", name, "plan"):
-        note += f"; plan {plan}{_plan(values, plan)}"
+    if count == 1:
+        return Node(name, "terminal", "terminal, far end of the PEP" if splits else "terminal")
+    plan = values.plain("terminal", name, "plan")
+    note = f"terminals; plan {plan}{_plan(values, plan)}" if plan else "terminals"
     return Node(name, "terminal", note, count)
 
 

@@ -208,7 +208,7 @@ pub fn path_of(root: &Node, change: &Override) -> Result<Vec<Step>, Error> {
                 Ok(steps(&keys))
             }
         }
-        ([part @ ("link" | "host" | "router" | "traffic"), name, ..], found) => {
+        ([part @ ("link" | "host" | "router" | "terminal" | "plan" | "traffic"), name, ..], found) => {
             let names: Vec<&str> = match found {
                 Some(Value::Table(entries)) => entries.iter().map(|e| e.key.as_str()).collect(),
                 _ => Vec::new(),
