@@ -1,0 +1,117 @@
+"""A gateway with several terminals: results, metrics, figures and the picture."""
+
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+import bentpipe as bp
+from bentpipe.report.picture import picture
+from bentpipe.report.picture_text import network
+from bentpipe.report.terminal_charts import terminal_figures
+from bentpipe.stats.recorded import jain
+
+NAMES = ["home.0", "home.1", "home.2", "ship"]
+BEAM = """
+title = "Three homes and a ship"
+[run]
+warmup = "2 s"
+duration = "6 s"
+[host.server]
+[host.resident]
+count = 6
+[host.crew]
+[terminal.home]
+count = 3
+plan = "home"
+[terminal.ship]
+plan = "ship"
+[plan.home.down]
+[plan.ship.down]
+cir = "2 Mbps"
+pir = "3 Mbps"
+[gateway]
+terminals = ["home", "ship"]
+queues_per = "terminal"
+regulator = { rate = "8 Mbps" }
+[gateway.transmit_queue]
+limit = "20 packets"
+[link.ingress]
+between = ["server", "gateway"]
+[link.homes]
+between = ["gateway", "home"]
+delay = "5 ms"
+[link.ships]
+between = ["gateway", "ship"]
+delay = "5 ms"
+[link.lan]
+between = ["home", "resident"]
+[link.deck]
+between = ["ship", "crew"]
+[traffic.homes]
+kind = "cbr"
+from = "server"
+to = "resident"
+flows = 6
+rate = "2 Mbps"
+packet = "1000 B"
+[traffic.ships]
+kind = "cbr"
+from = "server"
+to = "crew"
+flows = 1
+rate = "5 Mbps"
+packet = "1000 B"
+"""
+
+
+@pytest.fixture(scope="module")
+def result(tmp_path_factory: pytest.TempPathFactory) -> bp.Result:
+    folder = tmp_path_factory.mktemp("terminals")
+    path = folder / "beam.toml"
+    path.write_text(BEAM, encoding="utf-8")
+    return bp.compare(path, settings=["droptail", "drr"], runs=1, out=folder / "result")
+
+
+def test_a_result_has_a_row_for_each_terminal(result: bp.Result) -> None:
+    found = result.terminals()
+    for setting in result.settings:
+        mine = found.filter(pl.col("setting") == setting)
+        assert mine["terminal"].to_list() == NAMES
+        # Of 8 Mbit/s the ship gets its peak rate of 3, the homes share 5; 972 of 1000 bytes are payload.
+        expected = [0.972 * each for each in (5 / 3, 5 / 3, 5 / 3, 3)]
+        assert (mine["goodput"] / 1e6).to_list() == pytest.approx(expected, rel=0.02)
+        assert mine["carrier_seconds"].sum() == pytest.approx(6, rel=1e-3)
+    assert result.one("terminals", "drr", 1).columns == found.columns[2:]
+
+
+def test_metrics_of_terminals_agree_with_their_table(result: bp.Result) -> None:
+    values = result.values()["droptail"]
+    table = result.terminals().filter(pl.col("setting") == "droptail")
+    homes = table.filter(pl.col("group") == "home")["goodput"]
+    assert values["terminal_goodput_min"] == [pytest.approx(table["goodput"].min() / 1e6)]  # type: ignore[operator]
+    assert values["terminal_jain_index"] == [pytest.approx(jain(homes))]
+    delays = table["queue_delay_p95"]
+    assert values["terminal_delay_p95_max"] == [pytest.approx(delays.max() * 1e3)]  # type: ignore[operator]
+
+
+def test_figures_show_each_group_of_terminals(result: bp.Result) -> None:
+    found = terminal_figures(result)
+    assert [figure.name for figure in found] == ["terminal-goodput", "terminal-delay", "terminal-carrier"]
+    assert all(len(figure.panels) == 2 for figure in found)
+
+
+def test_a_result_with_one_terminal_says_that_it_has_no_such_table(tmp_path: Path) -> None:
+    alone = bp.compare("small-gateway", set=["run.duration=2 s"], runs=1, out=tmp_path / "result")
+    with pytest.raises(bp.ResultError, match="no gateway of the scenario has several terminals"):
+        alone.terminals()
+    assert terminal_figures(alone) == []
+    assert not any(metric.of_terminals for metric in alone.known_metrics)
+
+
+def test_the_picture_names_the_terminals_and_their_plans() -> None:
+    home = network(bp.Scenario.parse(BEAM, "beam.toml", [])).nodes["home"]
+    assert (home.count, home.note) == (3, "terminals; plan home (weight 1)")
+    drawn = picture(bp.Scenario.parse(BEAM, "beam.toml", []))
+    assert "× 3" in drawn
+    assert "terminals; plan home (weight 1)" in drawn
