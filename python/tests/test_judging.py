@@ -262,3 +262,24 @@ def test_repeated_runs_equal_those_of_compare(tmp_path: Path) -> None:
         again, _ = rerun(chosen, seeds, ["throughput"], dataset, Threads(1), lambda *each: told.append(each))
     assert told == [(4, 4, 0)]
     assert again["red"]["throughput"] == samples["red"]["throughput"]
+
+
+@pytest.mark.parametrize(
+    ("limit", "scale"),
+    [
+        ("queue_delay_p95<=-5", "queue_delay_p95 is 0 or more ms"),
+        ("loss_rate>=101", "loss_rate is 0 to 100 %"),
+        ("jain_index>=1.1", "jain_index is 0 to 1"),
+        ("voice.mos>=5.5", "voice.mos is 1 to 5"),
+        ("voice.mos<=0.9", "voice.mos is 1 to 5"),
+    ],
+)
+def test_a_limit_that_no_value_can_meet_is_refused(limit: str, scale: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        limits_from([limit])
+    assert str(caught.value) == f'limit "{limit}": no value can meet it; {scale}'
+
+
+def test_limits_at_the_ends_of_a_scale_are_accepted() -> None:
+    given = ["queue_delay_p95<=0", "loss_rate>=100", "loss_rate<=200", "voice.mos>=5"]
+    assert [limit.bound for limit in limits_from(given)] == [0, 100, 200, 5]

@@ -164,6 +164,13 @@ def _limit(text: str) -> Limit:
         )
     if changed is None:
         raise UsageError(f'limit "{text}": found the unit {unit}; allowed: {metric.unit or "none"}')
+    least, most = metric.scale
+    if (sign == "<=" and changed < least) or (sign == ">=" and changed > most):
+        scale = f"{least:g} or more" if most == math.inf else f"{least:g} to {most:g}"
+        raise UsageError(
+            f'limit "{text}": no value can meet it; {metric.name} is {scale}'
+            + (f" {metric.unit}" if metric.unit else "")
+        )
     return Limit(metric.name, "<=" if sign == "<=" else ">=", changed)
 
 

@@ -153,3 +153,13 @@ class Metric:
     """Column of the series whose mean the metric is, up to a factor; None for other metrics."""
     of_terminals: bool = False
     """True if a run has it only if a gateway has several terminals."""
+
+    @property
+    def scale(self) -> tuple[float, float]:
+        """Least and greatest possible value, in its unit."""
+        kind = self.name.rpartition(".")[2]
+        if kind.startswith("mos"):
+            return 1.0, 5.0
+        if kind.endswith("jain_index"):
+            return 0.0, 1.0
+        return 0.0, 100.0 if self.unit == "%" else math.inf
