@@ -132,7 +132,7 @@ class Scenario:
 
     @property
     def terminals(self) -> int:
-        """Number of terminals of all gateways."""
+        """Number of terminals, if a gateway has several; else 0."""
     @property
     def subject_link(self) -> str:
         """Name of the subject's link."""

@@ -170,6 +170,8 @@ def refusal(name: str) -> str | None:
     if "gateway" not in content:
         return "which has no PEP delay to measure"
     gateways = content["gateway"] if isinstance(content["gateway"], list) else [content["gateway"]]
+    if any("terminals" in each for each in gateways):
+        return r"has \d+ terminals; allowed: one"
     follows = any(each["regulator"]["rate"] == "link" for each in gateways)
     return "capacity changes with time" if follows else None
 

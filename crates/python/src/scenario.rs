@@ -232,10 +232,14 @@ impl Scenario {
         rate.unwrap_or_default().as_bps() as f64
     }
 
-    /// Number of terminals of all gateways.
+    /// Number of terminals, if a gateway has several; else 0.
     #[getter]
     fn terminals(&self) -> u32 {
-        self.inner.gateways.iter().map(|gateway| gateway.terminals.count()).sum()
+        let gateways = || self.inner.gateways.iter().map(|gateway| &gateway.terminals);
+        if gateways().all(|terminals| terminals.only().is_some()) {
+            return 0;
+        }
+        gateways().map(bentpipe_scenario::Terminals::count).sum()
     }
 
     /// Name of the link that metrics describe.

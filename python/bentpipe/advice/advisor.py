@@ -502,11 +502,15 @@ def _round_trip(scenario: _core.Scenario) -> float:
     """Return the mean round-trip time without queues [s] of the traffic on the subject's link."""
     found = json.loads(scenario.canonical())
     subject = found["subject"]
-    link = subject["link"] if "link" in subject else found["gateways"][subject["gateway"]]["link"]
+    if "link" in subject:
+        crossed = {subject["link"]}
+    else:
+        gateway = found["gateways"][subject["gateway"]]
+        crossed = {group["link"] for group in gateway.get("terminals", [gateway])}
     trips = []
     for each in found["traffic"]:
         links = [part["link"] for part in each["route"]]
-        if link in links:
+        if crossed.intersection(links):
             ways = [found["links"][part][way]["delay"] for part in links for way in ("forward", "reverse")]
             trips.append(sum(way["low"] + way["high"] for way in ways) / 2e9)
     return sum(trips) / len(trips) if trips else 0.0

@@ -320,6 +320,10 @@ def _subject(scenario: _core.Scenario) -> _Subject:
         )
     gateways = found["gateways"]
     gateway = gateways[found["subject"]["gateway"]]
+    if "terminals" in gateway:
+        raise UsageError(
+            f"{scenario.name}: gateway {gateway['name']} has {scenario.terminals} terminals; allowed: one"
+        )
     hop = {"link": gateway["link"], "forward": gateway["link_forward"]}
     traffic = [each["name"] for each in found["traffic"] if hop in each["route"]]
     return _Subject(gateway, found["links"][gateway["link"]], traffic, len(gateways) == 1)

@@ -505,7 +505,7 @@ def _manifest(
             for setting in plan.settings
         ],
         "traffic": [list(each) for each in scenario.traffic],
-        **({"terminals": scenario.terminals} if scenario.terminals > 1 else {}),
+        **({"terminals": scenario.terminals} if scenario.terminals else {}),
         **_thresholds(scenario),
         "seeds": list(plan.seeds),
         "trace": list(plan.trace),
