@@ -134,6 +134,9 @@ class Scenario:
     def terminals(self) -> int:
         """Number of terminals, if a gateway has several; else 0."""
     @property
+    def has_return(self) -> bool:
+        """True if the terminals of the subject have queues in the return direction."""
+    @property
     def subject_link(self) -> str:
         """Name of the subject's link."""
 

@@ -201,7 +201,7 @@ def test_missing_folder_is_reported(bentpipe: Command) -> None:
         (["--mix", "web=1.5"], '--mix: web: found "1.5"; allowed: a count'),
         (["--mix", "web=nan%"], '--mix: web: found "nan%"; allowed: a count'),
         (["--mix", "web=0"], '--mix: found "web=0", which has no traffic'),
-        (["--mix", "uploads=3"], '--mix: found "uploads": uploads through a gateway are not supported'),
+        (["--mix", "uploads=3"], '--mix: found "uploads": a new scenario has downloads only'),
         (["--handover"], "--handover: found --orbit geo, whose satellites do not change"),
         (["--aqm", "fqcodel"], "did you mean fq_codel?"),
     ],

@@ -9,7 +9,8 @@
 //!   start at 0, are added and wrap.
 //! - Windows are scaled (RFC 7323 section 2), by the smallest sufficient shift if the transport sets none.
 //! - Checksums cover the whole packet with its payload of zeros.
-//! - Gateway and terminal exchange UDP between [`SPACE_PORT`]s, with a line of text at the start of the payload.
+//! - Gateway and terminal exchange UDP between [`SPACE_PORT`]s, for uploads between the ports after it, with a line of text
+//!   at the start of the payload.
 //!
 //! The length of a packet is the simulator's, which counts a fixed header length for each TCP segment, or that of the
 //! headers if options make them longer.
@@ -17,7 +18,7 @@
 use std::io::Write as _;
 
 use bentpipe_packet::build::ipv4_header;
-use bentpipe_sim::{Ends, Observation, Packet};
+use bentpipe_sim::{Ends, Observation, Packet, PepEnds};
 use bentpipe_transport::{pep_link, tcp};
 use bentpipe_units::Rng;
 use etherparse::{IpEcn, IpNumber, Ipv4Header, TcpHeader, TcpOptionElement, UdpHeader};
@@ -67,12 +68,12 @@ pub fn synthesize(observation: &Observation, buffer: &mut Vec<u8>) -> Synthesize
             let (from, to) = (endpoint(ends, ends.with_data), endpoint(ends, !ends.with_data));
             udp(from, to, wire, |_| (), buffer)
         }
-        Packet::PepData { terminal, to_terminal, data } => {
-            let (from, to) = pep_ends(*terminal, *to_terminal);
+        Packet::PepData { ends, data } => {
+            let (from, to) = pep_ends(*ends);
             udp(from, to, wire, |text| describe_data(data, text), buffer)
         }
-        Packet::PepAck { terminal, to_terminal, ack } => {
-            let (from, to) = pep_ends(*terminal, *to_terminal);
+        Packet::PepAck { ends, ack } => {
+            let (from, to) = pep_ends(*ends);
             udp(from, to, wire, |text| describe_ack(ack, text), buffer)
         }
     };
@@ -101,9 +102,10 @@ pub fn pep_address(terminal: u32, is_terminal: bool) -> [u8; 4] {
     (0xac10_0000 | (number & 0x000f_ffff)).to_be_bytes()
 }
 
-fn pep_ends(terminal: u32, to_terminal: bool) -> (Endpoint, Endpoint) {
-    let end = |is_terminal| (pep_address(terminal, is_terminal), SPACE_PORT);
-    (end(!to_terminal), end(to_terminal))
+fn pep_ends(ends: PepEnds) -> (Endpoint, Endpoint) {
+    let port = SPACE_PORT + u16::from(ends.of_uploads);
+    let end = |is_terminal| (pep_address(ends.terminal, is_terminal), port);
+    (end(!ends.to_terminal), end(ends.to_terminal))
 }
 
 /// Address and port of the end that sends a flow's data, or of the other end.
@@ -418,7 +420,10 @@ mod tests {
         };
         let mut packet = Vec::new();
         let synthesized = synthesize(
-            &observation(1440, Packet::PepData { terminal: 1, to_terminal: true, data }),
+            &observation(
+                1440,
+                Packet::PepData { ends: PepEnds { terminal: 1, to_terminal: true, of_uploads: false }, data },
+            ),
             &mut packet,
         );
         let text = "DATA 17 stream 3.1 bytes 2800+1400 below 12 fin retransmission\n";
@@ -430,11 +435,14 @@ mod tests {
         ack.push_range(pep_link::AckRange { first: 12, last: 17 });
         ack.push_range(pep_link::AckRange { first: 3, last: 9 });
         ack.push_window(pep_link::WindowUpdate { stream: 3, generation: 0, limit: 65_000 });
-        let packet_of = Packet::PepAck { terminal: 0, to_terminal: false, ack: Box::new(ack) };
+        let ends = PepEnds { terminal: 0, to_terminal: false, of_uploads: true };
+        let packet_of = Packet::PepAck { ends, ack: Box::new(ack) };
         let synthesized = synthesize(&observation(52, packet_of), &mut packet);
         let text = "ACK 12-17 3-9 after 25000000 ns window 3.0 65000\n";
         assert_eq!(std::str::from_utf8(&packet[28..synthesized.headers]).unwrap(), text);
         assert_eq!(&packet[12..20], &[172, 16, 0, 2, 172, 16, 0, 1]);
+        let port = SPACE_PORT + 1;
+        assert_eq!(packet[20..24], [port.to_be_bytes(), port.to_be_bytes()].concat());
         assert!(checksums_are_valid(&packet));
     }
 

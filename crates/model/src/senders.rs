@@ -41,7 +41,11 @@ impl Senders {
     pub(crate) fn of(scenario: &Scenario, queue: &WatchedQueue<'_>) -> Result<Self, Error> {
         let mut sum = Self::default();
         for traffic in &scenario.traffic {
-            let Some(at) = traffic.route.iter().position(|hop| hop.link == queue.link) else { continue };
+            let is_its = |hop: &Hop| {
+                // Uploads pass the queues of the terminal.
+                hop.link == queue.link && queue.gateway.is_none_or(|gateway| gateway.serves(&[*hop]))
+            };
+            let Some(at) = traffic.route.iter().position(is_its) else { continue };
             let tcp = traffic.kind.transport().and_then(|i| scenario.transports[i].tcp());
             let (count, ramp) = match &traffic.kind {
                 TrafficKind::Pages(pages) => {

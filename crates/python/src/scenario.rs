@@ -242,6 +242,15 @@ impl Scenario {
         gateways().map(bentpipe_scenario::Terminals::count).sum()
     }
 
+    /// True if the terminals of the subject have queues in the return direction.
+    #[getter]
+    fn has_return(&self) -> bool {
+        match self.inner.subject {
+            Subject::Gateway(gateway) => self.inner.gateways[gateway].back.is_some(),
+            Subject::Link(_) => false,
+        }
+    }
+
     /// Name of the link that metrics describe.
     #[getter]
     fn subject_link(&self) -> &str {

@@ -9,7 +9,9 @@ use arrow_array::{
     RecordBatchIterator, StringArray, UInt32Array, UInt64Array,
 };
 use arrow_schema::{Field, Schema};
-use bentpipe_sim::{Call, Flow, Period, REASONS, Results, Series, Terminal, TraceRow, TraceState, Viewing};
+use bentpipe_sim::{
+    Back, Call, Flow, Period, REASONS, Results, Series, Terminal, TraceRow, TraceState, Viewing,
+};
 use bentpipe_units::{Duration, Instant};
 use pyo3::prelude::*;
 use pyo3::types::PyCapsule;
@@ -207,7 +209,7 @@ pub fn terminals(results: &Results) -> Option<Columns> {
     let count = |of: &dyn Fn(&Terminal) -> u64| UInt64Array::from_iter_values(terminals.iter().map(of));
     let delay = |place: usize| numbers(terminals.iter().map(|t| t.queue_delay()[place]).collect());
     let seconds = (results.end - results.begin).as_secs_f64();
-    Some(vec![
+    let mut columns = vec![
         column("terminal", text(&|t| &t.name)),
         column("group", text(&|t| &t.group)),
         column(
@@ -222,7 +224,24 @@ pub fn terminals(results: &Results) -> Option<Columns> {
         column("queue_delay_p50", delay(1)),
         column("queue_delay_p95", delay(2)),
         column("queue_delay_p99", delay(3)),
-    ])
+    ];
+    if terminals.iter().any(|t| t.back.is_some()) {
+        let back = |of: &dyn Fn(&Back) -> u64| {
+            UInt64Array::from_iter(terminals.iter().map(|t| t.back.as_deref().map(of)))
+        };
+        let number = |of: &dyn Fn(&Back) -> f64| {
+            numbers(terminals.iter().map(|t| t.back.as_deref().map_or(f64::NAN, of)).collect())
+        };
+        columns.extend([
+            column("return_goodput", number(&|t| t.delivered_bytes as f64 * 8.0 / seconds)),
+            column("return_sent_packets", back(&|t| t.sent_packets)),
+            column("return_sent_bytes", back(&|t| t.sent_bytes)),
+            column("return_dropped_packets", back(&|t| t.dropped_packets)),
+            column("return_queue_delay_mean", number(&|t| t.queue_delay()[0])),
+            column("return_queue_delay_p95", number(&|t| t.queue_delay()[2])),
+        ]);
+    }
+    Some(columns)
 }
 
 /// One row a length.

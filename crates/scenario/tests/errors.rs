@@ -872,12 +872,6 @@ fn impossible_topologies_are_reported() {
             "my.toml:31:6: traffic.web.to: found \"server\"; allowed: a group of hosts other than from",
         ),
         (
-            "from = \"server\"\nto = \"client\"",
-            "from = \"client\"\nto = \"server\"",
-            "my.toml:30:8: traffic.web.from: uploads through a gateway are not supported: found \"client\", whose data would pass \
-             gateway \"gateway\" from its terminal; allowed: hosts on the gateway's internet side",
-        ),
-        (
             "[\"terminal\", \"client\"]",
             "[\"gateway\", \"client\"]",
             "my.toml:30:8: traffic.web.from: found \"server\", whose data would pass gateway \"gateway\" without its satellite link; \
@@ -896,6 +890,72 @@ fn impossible_topologies_are_reported() {
              satellite",
         ),
     ]);
+}
+
+#[test]
+fn mistakes_in_uploads_are_reported() {
+    let upload = |from: &str, to: &str| {
+        let text =
+            GATEWAY.replace("from = \"server\"\nto = \"client\"", "from = \"client\"\nto = \"server\"");
+        assert!(text.contains(from), "the scenario has no {from:?}");
+        message(&text.replacen(from, to, 1), &[])
+    };
+    let satellite = "delay = \"250 ms\"";
+    let with = |reverse: &str| upload(satellite, &format!("{satellite}\nreverse = {{ {reverse} }}"));
+    assert_eq!(
+        upload("", ""),
+        "my.toml:21:7: link.satellite.reverse.rate: missing; required: the rate of the return link, such as \"3 Mbps\", \
+         which the queues at the terminals follow, or gateway.return.regulator.rate"
+    );
+    assert_eq!(with("rate = \"1 Mbps\""), "no mistake");
+    assert_eq!(upload("[gateway]", "[gateway]\nreturn.regulator.rate = \"1 Mbps\""), "no mistake");
+    assert_eq!(
+        with("rate = \"1 Mbps\", queue = { limit = \"50 packets\" }"),
+        "my.toml:24:30: link.satellite.reverse.queue: found a queue in front of the return link; allowed: none, because the \
+         terminal's transmit queue, gateway.return.transmit_queue, is in front of it"
+    );
+    assert_eq!(
+        with("rate = \"1 Mbps\", demand = { }"),
+        "my.toml:24:30: link.satellite.reverse.demand: found demand assignment on a return link that carries uploads; \
+         allowed: a rate, because grants for the terminal's queues are not supported"
+    );
+    // Downloads alone leave the return link as it is, unless the file gives the terminals queues.
+    let queue = "delay = \"250 ms\"\nreverse = { rate = \"1 Mbps\", queue = { limit = \"50 packets\" } }";
+    assert_eq!(changed(satellite, queue), "no mistake");
+    assert_eq!(
+        message(&GATEWAY.replace(satellite, queue), &["gateway.return.aqm.algorithm=red".to_owned()]),
+        "my.toml:24:30: link.satellite.reverse.queue: found a queue in front of the return link; allowed: none, because the \
+         terminal's transmit queue, gateway.return.transmit_queue, is in front of it"
+    );
+    let problem = upload("[gateway]", "[gateway]\nreturn.spacelink = {}");
+    assert!(
+        problem
+            .starts_with("my.toml:18:8: gateway.return.spacelink: no such key; allowed: aqm, watch, mark, "),
+        "{problem}"
+    );
+    assert_eq!(
+        upload(
+            "[gateway]",
+            "[gateway]\nreturn = { watch = \"receive\", mark = \"transmit\", regulator.rate = \"1 Mbps\" }"
+        ),
+        "my.toml:18:38: gateway.return.mark: found \"transmit\"; allowed: \"receive\" if watch = \"receive\", because a packet \
+         that enters the transmit queue has already left the receive queue"
+    );
+    // From a user of one terminal to a user of another.
+    let terminals = GATEWAY
+        .replace("[gateway]", "[terminal.near]\n[terminal.far]\n[host.peer]\n[gateway]\nterminals = [\"near\", \"far\"]")
+        .replace("[\"gateway\", \"terminal\"]", "[\"gateway\", \"near\"]\nreverse = { rate = \"1 Mbps\" }")
+        .replace("[link.access]", "[link.other]\nbetween = [\"gateway\", \"far\"]\nrate = \"1 Mbps\"\n[link.peer]\nbetween = [\"far\", \"peer\"]\n[link.access]")
+        .replace("[\"terminal\", \"client\"]", "[\"near\", \"client\"]")
+        .replace("from = \"server\"", "from = \"peer\"");
+    let problem = message(&terminals, &[]);
+    assert!(
+        problem.ends_with(
+            "traffic.web.from: found \"peer\", whose data would pass gateway \"gateway\" from one terminal to another, \
+             which is not supported; allowed: hosts on the gateway's internet side, or data to such hosts"
+        ),
+        "{problem}"
+    );
 }
 
 #[test]

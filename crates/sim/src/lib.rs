@@ -64,10 +64,10 @@ use bentpipe_units::Instant;
 
 use ids::{CallId, IdVec, ViewingId};
 
-pub use record::observe::{Ends, Interface, Observation, Packet, Watch, interfaces};
+pub use record::observe::{Ends, Interface, Observation, Packet, PepEnds, Watch, interfaces};
 pub use record::trace::{Selector, TraceRow, TraceState};
 pub use record::{
-    Call, Carried, Class, Drops, Flow, LOSS, PepLinkCounters, Period, Playback, REASONS,
+    Back, Call, Carried, Class, Drops, Flow, LOSS, PepLinkCounters, Period, Playback, REASONS,
     RETRANSMISSION_LIMIT, Rung, Series, Summary, Terminal, Viewing, Voice,
 };
 
@@ -152,6 +152,9 @@ pub struct Results {
     pub terminals: Vec<Terminal>,
     /// Counters of the subject over the measurement.
     pub summary: Summary,
+    /// Counters of the queues at the terminals of the subject over the measurement; `None` if the subject is no gateway with
+    /// such queues.
+    pub back_summary: Option<Summary>,
     /// Packets on links that may lose some, and repeated data, over the measurement.
     pub carried: Carried,
     /// Packets on the PEP links.
@@ -267,6 +270,7 @@ pub fn run_with(
         drop_runs: tables.drop_runs,
         terminals: tables.terminals.into_iter().collect(),
         summary: tables.summary,
+        back_summary: tables.back_summary,
         carried: tables.carried,
         pep_link,
         trace: engine.record.tracer.rows,

@@ -1,13 +1,13 @@
-//! The two ends of a PEP link.
+//! The two ends of a PEP link, which carries the data of split connections in one direction.
 
 use std::ops::{Index, IndexMut};
 
 /// One end of a PEP link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
-    /// At the gateway.
+    /// At the sending side: the gateway or, for uploads, the terminal.
     Near,
-    /// At the terminal.
+    /// At the receiving side.
     Far,
 }
 

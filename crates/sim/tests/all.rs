@@ -19,4 +19,5 @@ mod ranking;
 mod terminals;
 mod traffic;
 mod transports;
+mod uploads;
 mod windows;

@@ -374,6 +374,7 @@ def metrics_table(result: Result) -> Table:
         ]
         for metric in METRICS
         if metric.headline
+        and metric in result.known_metrics
         and any(stats[setting, metric.name]["mean"] is not None for setting in result.settings)
     ]
     return grid(["metric", "unit", *starred.values()], rows, right=2)

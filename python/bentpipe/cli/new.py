@@ -67,7 +67,7 @@ def new(
     On a terminal, asks for every option not given; Enter takes the default in brackets. Otherwise, and with
     --yes, options not given have their defaults.
 
-    Traffic flows to the subscribers only: uploads through a gateway are not supported.
+    Traffic flows to the subscribers only; docs/return-direction.md describes uploads.
 
     \b
     Examples:

@@ -48,7 +48,7 @@ def metric_names(context: click.Context, parameter: click.Parameter, incomplete:
         traffic = []
     return [
         f"{before}{comma}{each.name}"
-        for each in metrics_of(traffic, terminals=True)
+        for each in metrics_of(traffic, terminals=True, returns=True)
         if each.name.startswith(last)
     ]
 

@@ -176,6 +176,8 @@ def chain(name: str, scenario: Mapping[str, Any]) -> Chain:
         raise fault(f"traffic.{traffic[0]['name']} does not cross the satellite of {gateway['name']}")
     if route[over[0]][1] != gateway["link_forward"]:
         raise fault(f"traffic.{traffic[0]['name']} goes from the terminal to the gateway")
+    if "return" in gateway:
+        raise fault("its terminal has queues in the return direction (gateway.return)")
     steps = tuple(Step(links[link]["name"], not forward) for link, forward in route)
     listeners = [_listener(at, each, scenario, fault) for at, each in enumerate(traffic)]
     groups: dict[str, Hosts] = {}

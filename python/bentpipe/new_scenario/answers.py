@@ -125,8 +125,8 @@ def mix_of(text: str, subscribers: int, where: str = "--mix") -> dict[str, int]:
         key = name.lower()
         if key.startswith(("upload", "backup")):
             raise UsageError(
-                f'{where}: found "{name}": uploads through a gateway are not supported, the return link'
-                f" carries requests and acknowledgements; allowed: {', '.join(USES)}"
+                f'{where}: found "{name}": a new scenario has downloads only; add uploads to the file as'
+                f" docs/return-direction.md describes; allowed: {', '.join(USES)}"
             )
         if key not in USES:
             raise UsageError(

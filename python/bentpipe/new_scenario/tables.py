@@ -278,7 +278,7 @@ USES: Mapping[str, Use] = {
             "Messages to IoT devices over CoAP: 3GPP TR 45.820 V13.1.0, 40 devices per household (Annex E.1);"
             " network commands of 20 B, and acknowledgements of half of the periodic reports, with 65 B of"
             " headers, every day, 2 h, 1 h or 30 min (40, 40, 15, 5 % of the devices; 80 % report, 20 % get"
-            " commands; Annex E.2). Not included: the reports, because uploads are not supported, and"
+            " commands; Annex E.2). Not included: the reports, which are uploads, and"
             " software updates, one per device in 180 days.",
             _iot,
             lambda _: _iot_rate(),

@@ -118,8 +118,8 @@ class _Plan:
             "#   server ══ gateway ~~ satellite ~~ terminal ── subscriber",
             "#",
             *_comment(
-                "Data flows to the subscribers only: uploads through a gateway are not supported, and the"
-                " return link carries requests and acknowledgements. Values without a source are assumptions;"
+                "Data flows to the subscribers only; the return link carries requests and acknowledgements"
+                " (docs/return-direction.md describes uploads). Values without a source are assumptions;"
                 " change them to yours."
             ),
             "",

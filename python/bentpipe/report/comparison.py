@@ -457,7 +457,7 @@ def _difference_rows(result: Result) -> dict[str, Any] | None:
     """Return the other settings' paired differences from the first one."""
     if len(result.settings) < 2:
         return None
-    shown = [metric for metric in METRICS if metric.headline]
+    shown = [metric for metric in METRICS if metric.headline and metric in result.known_metrics]
     table = result.differences(result.settings[0], [metric.name for metric in shown])
     found = {(row["setting"], row["metric"]): row for row in table.iter_rows(named=True)}
     others = result.settings[1:]

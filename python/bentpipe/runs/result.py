@@ -22,6 +22,7 @@ from bentpipe.runs.store import (
     COUNTERS,
     MANIFEST,
     REPORT,
+    RETURN,
     SIMULATOR,
     TABLES,
     TERMINALS,
@@ -236,7 +237,8 @@ class Result:
     @cached_property
     def known_metrics(self) -> list[Metric]:
         """All metrics of the result, those of its classes of traffic last."""
-        return metrics_of(self.traffic, terminals=bool(self.manifest.get(TERMINALS)))
+        has = {name: bool(self.manifest.get(name)) for name in (TERMINALS, RETURN)}
+        return metrics_of(self.traffic, terminals=has[TERMINALS], returns=has[RETURN])
 
     def values(self) -> dict[str, dict[str, list[float | None]]]:
         """Return every metric of every setting: one value per seed, in the order of the seeds."""

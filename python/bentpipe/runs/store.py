@@ -35,6 +35,7 @@ __all__ = [
     "LIVE",
     "MANIFEST",
     "REPORT",
+    "RETURN",
     "SIMULATOR",
     "TABLES",
     "TERMINALS",
@@ -59,6 +60,8 @@ COUNTERS = "counters.json"
 TABLES = ("series", "drops", "flows", "drop_runs")
 TRACE = "trace"
 TERMINALS = "terminals"
+RETURN = "return"
+"""Key of a manifest: true if the terminals of the subject have queues in the return direction."""
 _RUN_FILES = {COUNTERS, *(f"{table}.parquet" for table in TABLES)}
 _TRACE_FILE = f"{TRACE}.parquet"
 _TERMINALS_FILE = f"{TERMINALS}.parquet"
@@ -506,6 +509,7 @@ def _manifest(
         ],
         "traffic": [list(each) for each in scenario.traffic],
         **({"terminals": scenario.terminals} if scenario.terminals else {}),
+        **({RETURN: True} if scenario.has_return else {}),
         **_thresholds(scenario),
         "seeds": list(plan.seeds),
         "trace": list(plan.trace),

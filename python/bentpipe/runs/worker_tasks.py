@@ -161,5 +161,5 @@ def unpacked_outcome(packed: Packed, traffic: Traffic) -> Outcome:
     if isinstance(packed[0], bool):
         scenario, text = packed
         return ScenarioError(text) if scenario else SimulationError(text)
-    names = (metric.name for metric in metrics_of(traffic, terminals=True))
+    names = (metric.name for metric in metrics_of(traffic, terminals=True, returns=True))
     return dict(zip(names, packed, strict=True))  # type: ignore[arg-type]

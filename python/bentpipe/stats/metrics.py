@@ -77,7 +77,12 @@ def _repeated(run: Recorded) -> float | None:
 
 def _loss(run: Recorded) -> float | None:
     """Return the share of packets lost at any of the places that a packet passes in turn [%]."""
-    places = [_ratio(run, *place) for place in _PLACES]
+    return _lost_at(run, _PLACES)
+
+
+def _lost_at(run: Recorded, counters: Iterable[tuple[str, str]]) -> float | None:
+    """Return the share of packets lost at any of the places with these counters [%]."""
+    places = [_ratio(run, *place) for place in counters]
     lost = [100 - share for share in places if share is not None]
     return 100 - 100 * math.prod(passed / 100 for passed in lost) if lost else None
 
@@ -89,6 +94,17 @@ _PLACES = (
     ("link_given_up", "link_packets"),
 )
 """Counters of dropped or lost packets, and of the packets sent there."""
+_RETURN_PLACES = (
+    ("return_receive_drops", "return_receive_packets"),
+    ("return_transmit_drops", "return_transmit_packets"),
+)
+"""The same for the queues at terminals."""
+
+
+def _return_throughput(run: Recorded) -> float | None:
+    """Return the rate that terminals send [Mbit/s]."""
+    sent, seconds = run.counters.get("return_sent_bytes"), run.counters.get("measured_seconds")
+    return 8e-6 * sent / seconds if seconds and sent is not None else None
 
 
 def _pep_sojourn(run: Recorded) -> float | None:
@@ -498,6 +514,48 @@ METRICS: tuple[Metric, ...] = (
         of_terminals=True,
     ),
     Metric(
+        "return_throughput",
+        "Return throughput",
+        "Mbit/s",
+        LINK,
+        "Rate that the terminals of the subject send over their return links, all together. Only if they have"
+        " queues there, as for all metrics of the return direction.",
+        _return_throughput,
+        headline=True,
+        of_return=True,
+    ),
+    Metric(
+        "return_queue_delay_mean",
+        "Return queueing delay, mean",
+        "ms",
+        DELAY,
+        "Sojourn time in the transmit queues of the terminals: mean over the departed packets, with data or"
+        " without.",
+        _counter("return_queue_delay_mean", 1e3),
+        headline=True,
+        of_return=True,
+    ),
+    Metric(
+        "return_queue_delay_p95",
+        "Return queueing delay, 95th percentile",
+        "ms",
+        DELAY,
+        "95th percentile of that sojourn time.",
+        _counter("return_queue_delay_p95", 1e3),
+        headline=True,
+        of_return=True,
+    ),
+    Metric(
+        "return_drop_rate",
+        "Dropped at the terminals",
+        "%",
+        DROPS,
+        "Packets dropped at the terminals: 100 % less the product of the shares that pass their receive and"
+        " their transmit queues.",
+        lambda run: _lost_at(run, _RETURN_PLACES),
+        of_return=True,
+    ),
+    Metric(
         "fct_mean",
         "Flow completion time, mean",
         "s",
@@ -623,20 +681,27 @@ def check_classes(names: Iterable[str], traffic: Traffic) -> None:
         )
 
 
-def metrics_of(traffic: Traffic, *, terminals: bool = False) -> list[Metric]:
+def metrics_of(traffic: Traffic, *, terminals: bool = False, returns: bool = False) -> list[Metric]:
     """Return all metrics of a scenario with this traffic: `METRICS`, then those of each class.
 
-    Those of terminals only with `terminals`: a gateway has several.
+    Those of terminals only with `terminals`: a gateway has several. Those of the return direction only
+    with `returns`: terminals have queues there.
     """
     return [
-        *(metric for metric in METRICS if terminals or not metric.of_terminals),
+        *(
+            metric
+            for metric in METRICS
+            if (terminals or not metric.of_terminals) and (returns or not metric.of_return)
+        ),
         *class_metrics(traffic),
     ]
 
 
 def evaluate(run: Recorded) -> dict[str, float | None]:
     """Return every metric of one run, in the order of `metrics_of`; None for a metric without a value."""
-    values = ((metric.name, metric.of(run)) for metric in metrics_of(run.traffic, terminals=True))
+    values = (
+        (metric.name, metric.of(run)) for metric in metrics_of(run.traffic, terminals=True, returns=True)
+    )
     return {name: value if value is None or math.isfinite(value) else None for name, value in values}
 
 

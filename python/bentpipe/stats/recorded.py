@@ -153,6 +153,8 @@ class Metric:
     """Column of the series whose mean the metric is, up to a factor; None for other metrics."""
     of_terminals: bool = False
     """True if a run has it only if a gateway has several terminals."""
+    of_return: bool = False
+    """True if a run has it only if terminals have queues in the return direction."""
 
     @property
     def scale(self) -> tuple[float, float]:

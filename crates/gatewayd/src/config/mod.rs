@@ -106,6 +106,11 @@ impl Config {
         addresses(document, &file)?;
         times(document, &file)?;
         let (gateway, rows, mut warnings) = gateway(document, &file, folder)?;
+        if gateway.back.is_some() {
+            let key = if file.scenario.is_some() { "scenario.file" } else { "gateway.return" };
+            let problem = "found queues of the return direction (gateway.return, or an upload); allowed: only in simulations";
+            return Err(document.error(key, problem.to_owned()));
+        }
         let mut effective = document.effective(&file);
         let behind_role = effective.iter().position(|row| row.key == "role").map_or(0, |i| i + 1);
         effective.splice(behind_role..behind_role, rows);
@@ -253,6 +258,12 @@ mod tests {
                 "20 Mbps",
                 "0 Mbps",
                 "g.toml:4:22: gateway.regulator.rate: found \"0 Mbps\"; allowed: a rate above 0",
+            ),
+            (
+                "20 Mbps\" }\n",
+                "20 Mbps\" }\nreturn = { aqm.algorithm = \"red\", regulator.rate = \"1 Mbps\" }\n",
+                "g.toml:5:1: gateway.return: found queues of the return direction (gateway.return, or an upload); allowed: \
+                 only in simulations",
             ),
             ("keys = \"keys\"\n", "", "g.toml:5:2: satellite.keys: missing; required: the folder made by"),
             (

@@ -10,6 +10,7 @@ use super::aqm::{AqmSpec, MarkingSpec, SchedulerSpec};
 use super::canonical::{limit, queue, sharing};
 use super::indexes::LinkIndex;
 use super::terminal::{QueuesPer, TerminalGroup, Terminals};
+use super::traffic::Hop;
 
 /// A satellite gateway with its terminals.
 #[derive(Clone, Debug, Serialize)]
@@ -48,6 +49,13 @@ pub struct Gateway {
     pub regulator: Regulator,
     /// Transport between gateway and terminal.
     pub spacelink: Spacelink,
+    /// True if its transmit queues share a carrier; else each has a regulator.
+    #[serde(skip)]
+    pub shares_carrier: bool,
+    /// The return direction: queues at each terminal, described like a gateway whose satellite links lead back. `None` if
+    /// packets enter the return links directly.
+    #[serde(rename = "return", skip_serializing_if = "Option::is_none")]
+    pub back: Option<Box<Self>>,
 }
 
 impl Gateway {
@@ -69,6 +77,20 @@ impl Gateway {
     #[must_use]
     pub fn has_link(&self, link: LinkIndex) -> bool {
         self.terminals.on_link(link).is_some()
+    }
+
+    /// Returns true if a route takes one of its satellite links in the direction of its queues.
+    #[must_use]
+    pub fn serves(&self, route: &[Hop]) -> bool {
+        let is_its = |hop: &Hop| {
+            self.terminals.on_link(hop.link).is_some_and(|(_, group)| group.link_forward == hop.forward)
+        };
+        route.iter().any(is_its)
+    }
+
+    /// Returns its directions: forward and, if it has queues, return.
+    pub fn directions(&self) -> impl Iterator<Item = &Self> {
+        std::iter::once(self).chain(self.back.as_deref())
     }
 
     /// Returns the number of receive queues, and of transmit queues.
@@ -127,7 +149,7 @@ impl Gateway {
             scheduler: (scheduler.discipline.build)(&scheduler.values)?,
             transmit_limit: self.transmit_queue.limit,
             rate: self.regulator.rate,
-            peak: self.terminals.only().is_none().then_some(peak),
+            peak: self.shares_carrier.then_some(peak),
             tick: self.regulator.tick,
             processing: self.pep.delay,
         })

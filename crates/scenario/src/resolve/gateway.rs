@@ -14,7 +14,7 @@ use crate::model::{
     AqmSpec, FlowKey, Gateway, Link, MarkingSpec, Pep, QueuesPer, ReceiveQueue, Regulator, Spacelink,
     TerminalGroup, Terminals, TransmitQueue, transmit_rate, watched_rate, watched_rate_varies,
 };
-use crate::reader::tree::{Path, Step, Value, step};
+use crate::reader::tree::{Path, Step, Value, dotted, step};
 use crate::schema::gateway::{self as file, RateOrLink};
 use crate::schema::quantity::Size;
 use crate::warning::WarningKind;
@@ -28,16 +28,120 @@ pub fn path_of(cx: &Cx<'_>, i: usize) -> Vec<Step> {
     }
 }
 
+/// Resolves a gateway with both its directions. `links` are the scenario's, with the mean length of packets [bytes].
 pub fn gateway(
     cx: &mut Cx<'_>,
-    i: usize,
+    path: &Path,
     raw: &mut file::Gateway,
     terminals: Terminals,
-    links: &[Link],
-    mean_packet: f64,
+    links: (&[Link], f64),
 ) -> Result<Gateway, Error> {
-    let path = path_of(cx, i);
-    let at = |key: &str| step(&path, key);
+    let shares_carrier = terminals.only().is_none();
+    let mut gateway = one_way(cx, path, raw, (terminals, shares_carrier), links)?;
+    if let Some(back) = raw.back.take() {
+        let (back, its) = return_direction(cx, path, (raw, back), &gateway, links)?;
+        raw.back = Some(back);
+        gateway.back = Some(Box::new(its));
+    }
+    Ok(gateway)
+}
+
+/// Resolves the return direction of a gateway: a gateway at each terminal whose satellite link is the return link.
+fn return_direction(
+    cx: &mut Cx<'_>,
+    path: &Path,
+    (forward, mut back): (&file::Gateway, file::Return),
+    gateway: &Gateway,
+    links: (&[Link], f64),
+) -> Result<(file::Return, Gateway), Error> {
+    let path = step(path, "return");
+    let reversed = |group: &TerminalGroup| TerminalGroup {
+        link_forward: !group.link_forward,
+        plan: None,
+        ..group.clone()
+    };
+    let terminals = Terminals(gateway.terminals.iter().map(reversed).collect());
+    for group in terminals.iter() {
+        let (link, up) = (&links.0[group.link], group.downlink(links.0));
+        let key = |key: &str| {
+            let link = named("link", &link.name);
+            if group.link_forward { step(&link, key) } else { step(&step(&link, "reverse"), key) }
+        };
+        if up.queue.is_some() {
+            let problem = format!(
+                "found a queue in front of the return link; allowed: none, because the terminal's transmit queue, \
+                 {}.transmit_queue, is in front of it",
+                dotted(cx.root, &path)
+            );
+            return Err(cx.key_error(&key("queue"), problem));
+        }
+        if up.demand.is_some() {
+            let problem = "found demand assignment on a return link that carries uploads; allowed: a rate, because grants for \
+                           the terminal's queues are not supported";
+            return Err(cx.key_error(&key("demand"), problem.to_owned()));
+        }
+        if matches!(back.regulator.rate, RateOrLink::Link) && up.mean_rate().is_none() {
+            let problem = format!(
+                "missing; required: the rate of the return link, such as \"3 Mbps\", which the queues at the terminals follow, or \
+                 {}.regulator.rate",
+                dotted(cx.root, &path)
+            );
+            return Err(cx.key_error(&key("rate"), problem));
+        }
+    }
+    let mut raw = file::Gateway {
+        name: format!("{} return", gateway.name),
+        terminal: None,
+        terminals: Vec::new(),
+        queues_per: QueuesPer::Terminal,
+        aqm: back.aqm,
+        watch: back.watch,
+        mark: back.mark,
+        marking: back.marking,
+        flow_key: back.flow_key,
+        receive_queue: back.receive_queue,
+        pep: back.pep.unwrap_or_else(|| forward.pep.clone()),
+        transmit_queue: back.transmit_queue,
+        regulator: back.regulator,
+        spacelink: forward.spacelink.clone(),
+        back: None,
+    };
+    let its = one_way(cx, &path, &mut raw, (terminals, false), links)?;
+    let file::Gateway {
+        aqm,
+        watch,
+        mark,
+        marking,
+        flow_key,
+        receive_queue,
+        pep,
+        transmit_queue,
+        regulator,
+        ..
+    } = raw;
+    back = file::Return {
+        aqm,
+        watch,
+        mark,
+        marking,
+        flow_key,
+        receive_queue,
+        pep: Some(pep),
+        transmit_queue,
+        regulator,
+    };
+    Ok((back, its))
+}
+
+/// Resolves one direction of a gateway: its queues towards these terminals, which share a carrier or not.
+fn one_way(
+    cx: &mut Cx<'_>,
+    path: &Path,
+    raw: &mut file::Gateway,
+    (terminals, shares_carrier): (Terminals, bool),
+    (links, mean_packet): (&[Link], f64),
+) -> Result<Gateway, Error> {
+    let at = |key: &str| step(path, key);
     let (watch, mark) = (GatewayQueue::from(raw.watch), GatewayQueue::from(raw.mark));
     if (watch, mark) == (GatewayQueue::Receive, GatewayQueue::Transmit) {
         let problem = "found \"transmit\"; allowed: \"receive\" if watch = \"receive\", because a packet that enters the transmit queue has already left the receive queue";
@@ -64,7 +168,7 @@ pub fn gateway(
     let ack_delay = raw.spacelink.ack_delay.time();
     let bdp = Bdp::of(&terminals, links, (rate, follows_link), ack_delay);
     let transmit_rate = transmit_rate(rate, raw.queues_per, &terminals);
-    let several = raw.queues_per == QueuesPer::Terminal;
+    let several = raw.queues_per == QueuesPer::Terminal && shares_carrier;
     let drain = watched_rate(watch, receive_rate, transmit_rate);
     let capacity = aqm::Capacity { rate: drain, varies: watched_rate_varies(watch, follows_link || several) };
     let mut aqm = aqm::resolve(cx, &at("aqm"), &mut raw.aqm, capacity, mean_packet)?;
@@ -72,7 +176,7 @@ pub fn gateway(
     let given = raw.marking.get("method").is_some();
     let (marking, changed) = marking::resolve(cx, &at("marking"), &mut raw.marking, aqm.preset, &its_link)?;
     aqm.spec.changed.extend(changed);
-    per_connection_buffers(cx, &path, &mut raw.pep, &marking)?;
+    per_connection_buffers(cx, path, &mut raw.pep, &marking)?;
     let longest = mean_packet.max(raw.spacelink.packet.0 as f64);
     let gateway = Gateway {
         name: raw.name.clone(),
@@ -118,6 +222,8 @@ pub fn gateway(
         },
         regulator: Regulator { rate, follows_link, tick: raw.regulator.tick.map(|t| t.time()) },
         spacelink: spacelink(cx, &at("spacelink"), &mut raw.spacelink, &bdp)?,
+        shares_carrier,
+        back: None,
     };
     check_placement(cx, &at("aqm"), &gateway.aqm, &gateway)?;
     match aqm.preset.filter(|p| p.marking.is_some() && !given) {
@@ -149,11 +255,11 @@ pub fn gateway(
             "packets of split connections are dropped behind the PEP: the senders do not notice, the spacelink retransmits",
         );
     }
-    check_sequence_ranking(cx, &path, &gateway);
+    check_sequence_ranking(cx, path, &gateway);
     for group in gateway.terminals.iter() {
         satellite(cx, &gateway, group, links)?;
     }
-    check_window(cx, &path, &gateway, &bdp);
+    check_window(cx, path, &gateway, &bdp);
     Ok(gateway)
 }
 

@@ -3,6 +3,7 @@
 use bentpipe_units::Duration;
 
 use super::cx::{Cx, descending, one_of};
+use super::gateway::path_of;
 use super::nodes::named;
 use super::queue::queue;
 use super::{access, capacity, distribution, loss};
@@ -165,6 +166,17 @@ pub fn check_unique_names(
     hosts: &[Host],
     gateways: &[Gateway],
 ) -> Result<(), Error> {
+    for (i, gateway) in gateways.iter().enumerate() {
+        let taken = |other: &&Gateway| other.back.as_ref().is_some_and(|back| back.name == gateway.name);
+        if let Some(other) = gateways.iter().find(taken) {
+            let problem = format!(
+                "found {}; allowed: a unique name; in results the return direction of gateway {} has the same name",
+                quoted(&gateway.name),
+                quoted(&other.name)
+            );
+            return Err(cx.error(&step(&path_of(cx, i), "name"), problem));
+        }
+    }
     for link in links {
         let name = link.name.as_str();
         let way_back = name.strip_suffix(" reverse");
@@ -179,7 +191,8 @@ pub fn check_unique_names(
         };
         let taken_by_gateway = |g: &&Gateway| {
             let queue = name.strip_prefix(g.name.as_str());
-            matches!(queue, Some("" | " receive" | " transmit"))
+            let back = queue.and_then(|queue| queue.strip_prefix(" return")).filter(|_| g.back.is_some());
+            [queue, back].iter().any(|queue| matches!(queue, Some("" | " receive" | " transmit")))
         };
         let by = if let Some(other) = links.iter().find(taken_by_link) {
             format!("link {}", quoted(&other.name))

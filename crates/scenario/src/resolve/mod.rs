@@ -97,7 +97,15 @@ pub fn resolve_tree(
     for (i, raw) in file.gateway.0.iter_mut().enumerate() {
         let tables = terminal::Tables { terminals: &file.terminal, plans: &file.plan };
         let terminals = terminal::terminals(cx, i, raw, &nodes, tables)?;
-        gateways.push(gateway::gateway(cx, i, raw, terminals, &links, mean_packet)?);
+        let is_upload = |(_, t): (&str, &crate::schema::traffic::Traffic)| {
+            let common = t.source().common();
+            nodes.uploads(common.from, common.to).contains(&GatewayIndex(i))
+        };
+        if raw.back.is_none() && file.traffic.iter().any(is_upload) {
+            raw.back = Some(crate::schema::gateway::Return::default());
+        }
+        let path = gateway::path_of(cx, i);
+        gateways.push(gateway::gateway(cx, &path, raw, terminals, (&links, mean_packet))?);
     }
     link::check_unique_names(cx, &links, &hosts, &gateways)?;
     let traffic = traffic::traffic(cx, &file, &hosts, &transports, &nodes, &gateways, patterns)?;

@@ -166,29 +166,38 @@ impl Nodes {
         Some(route)
     }
 
-    /// Returns the first gateway that a route passes other than over its satellite link to its terminal, and true if it passes
-    /// the gateway from its terminal.
-    pub fn wrong_direction(&self, from: &str, route: &[Hop], gateways: &[Gateway]) -> Option<(String, bool)> {
+    /// Returns the first gateway that a route does not pass over exactly one of its satellite links, and true if the route
+    /// takes two of them: from one terminal to another.
+    pub fn wrong_way(&self, from: &str, route: &[Hop], gateways: &[Gateway]) -> Option<(String, bool)> {
         let mut node = self.find(from)?;
         let mut last: Option<Hop> = None;
         for hop in route {
             let (a, b) = *self.links.get(hop.link.0)?;
             let (kind, next) = (self.nodes[node].1, if hop.forward { b } else { a });
-            let wrong = match kind {
-                Kind::Gateway(i) if !gateways[i].has_link(hop.link) => Some((i, false)),
-                Kind::Gateway(i) if last.is_some_and(|l| gateways[i].has_link(l.link)) => Some((i, true)),
-                Kind::Terminal(i, _) if gateways[i].has_link(hop.link) => Some((i, true)),
-                Kind::Terminal(i, _) if last.is_none_or(|l| !gateways[i].has_link(l.link)) => {
-                    Some((i, false))
+            if let Kind::Gateway(i) | Kind::Terminal(i, _) = kind {
+                let comes = last.is_some_and(|last| gateways[i].has_link(last.link));
+                let leaves = gateways[i].has_link(hop.link);
+                if comes == leaves {
+                    return Some((quoted(&gateways[i].name), comes));
                 }
-                _ => None,
-            };
-            if let Some((i, upload)) = wrong {
-                return Some((quoted(&gateways[i].name), upload));
             }
             (node, last) = (next, Some(*hop));
         }
         None
+    }
+
+    /// Returns the gateways that data between two nodes pass from their terminals.
+    pub fn uploads(&self, from: &str, to: &str) -> Vec<GatewayIndex> {
+        let route = self.route(from, to).unwrap_or_default();
+        let gateway = |hop: Hop| {
+            let (a, b) = self.links[hop.link.0];
+            let (start, end) = if hop.forward { (a, b) } else { (b, a) };
+            match (self.nodes[start].1, self.nodes[end].1) {
+                (Kind::Terminal(of, _), Kind::Gateway(gateway)) if of == gateway => Some(gateway),
+                _ => None,
+            }
+        };
+        route.into_iter().filter_map(gateway).collect()
     }
 }
 

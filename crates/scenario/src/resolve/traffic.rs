@@ -105,12 +105,12 @@ pub fn traffic(
             );
             return Err(cx.error(&step(&path, "to"), problem));
         };
-        if let Some((gateway, upload)) = nodes.wrong_direction(from_name, &route, gateways) {
+        if let Some((gateway, two_terminals)) = nodes.wrong_way(from_name, &route, gateways) {
             let from = quoted(from_name);
-            let problem = if upload {
+            let problem = if two_terminals {
                 format!(
-                    "uploads through a gateway are not supported: found {from}, whose data would pass gateway {gateway} \
-                     from its terminal; allowed: hosts on the gateway's internet side"
+                    "found {from}, whose data would pass gateway {gateway} from one terminal to another, which is not \
+                     supported; allowed: hosts on the gateway's internet side, or data to such hosts"
                 )
             } else {
                 format!(

@@ -7,7 +7,7 @@ use super::cx::Cx;
 use super::gateway;
 use super::nodes::named;
 use crate::model::{Bulk, Ecn, Gateway, Link, Pages, Traffic, TrafficKind, Transport};
-use crate::reader::tree::step;
+use crate::reader::tree::{Step, step};
 use crate::warning::WarningKind;
 
 /// Warns of ECN on one side only, in queues or in transports: every mark is then a drop.
@@ -21,9 +21,9 @@ pub fn one_sided_ecn(cx: &mut Cx<'_>, links: &[Link], gateways: &[Gateway], tran
             }
         }
     }
-    for (i, gateway) in gateways.iter().enumerate() {
+    for (path, gateway) in directions(cx, gateways) {
         if gateway.marking.method.marking == Marking::Ecn {
-            marks.push(step(&gateway::path_of(cx, i), "marking"));
+            marks.push(step(&path, "marking"));
         }
     }
     let supports = |t: &&Transport| matches!(t, Transport::Tcp(tcp) if tcp.ecn != Ecn::Off);
@@ -48,13 +48,25 @@ pub fn one_sided_ecn(cx: &mut Cx<'_>, links: &[Link], gateways: &[Gateway], tran
 /// Warns of marks that cut windows at a gateway that splits no connection: every mark is then a drop.
 pub fn unsplit_windows(cx: &mut Cx<'_>, gateways: &[Gateway], traffic: &[Traffic], transports: &[Transport]) {
     let is_tcp = |t: &Traffic| t.kind.transport().is_some_and(|i| transports[i].tcp().is_some());
-    for (i, g) in gateways.iter().enumerate() {
-        let is_split = |t: &Traffic| is_tcp(t) && t.route.iter().any(|hop| g.has_link(hop.link));
+    for (path, g) in directions(cx, gateways) {
+        let is_split = |t: &Traffic| is_tcp(t) && g.serves(&t.route);
         if g.marking.method.marking == Marking::Window && !traffic.iter().any(is_split) {
             let text = "the gateway splits no connection, so every mark is a drop";
-            cx.warn(WarningKind::NothingSplit, &step(&gateway::path_of(cx, i), "marking"), text);
+            cx.warn(WarningKind::NothingSplit, &step(&path, "marking"), text);
         }
     }
+}
+
+/// Both directions of all gateways, with their tables.
+fn directions<'a>(cx: &Cx<'_>, gateways: &'a [Gateway]) -> Vec<(Vec<Step>, &'a Gateway)> {
+    let mut all = Vec::new();
+    for (i, gateway) in gateways.iter().enumerate() {
+        let path = gateway::path_of(cx, i);
+        let back = gateway.back.as_deref().map(|back| (step(&path, "return"), back));
+        all.push((path, gateway));
+        all.extend(back);
+    }
+    all
 }
 
 /// Warns of a ramp that ends after the warm-up.

@@ -107,6 +107,51 @@ pub struct Gateway {
     /// Transport between gateway and terminal.
     #[serde(default)]
     pub spacelink: Spacelink,
+    /// Return direction: what the terminals send, uploads as well as acknowledgements, passes these queues at the terminal.
+    /// Default: these queues if any traffic is an upload; else packets enter the return link directly.
+    #[serde(rename = "return", skip_serializing_if = "Option::is_none")]
+    pub back: Option<Return>,
+}
+
+/// Queues of each terminal in front of its return link.
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Return {
+    /// AQM of the watched queue of each terminal. Default: none (tail drop).
+    pub aqm: Aqm,
+    /// Queue that the AQM watches.
+    pub watch: QueueName,
+    /// Queue at whose entry the AQM marks.
+    pub mark: QueueName,
+    /// Marking method. Default: that of the AQM's preset, else "drop".
+    pub marking: Marking,
+    /// Aggregation of packets into flows, for algorithms that distinguish flows.
+    pub flow_key: FlowKey,
+    /// Queue ahead of the terminal's PEP.
+    pub receive_queue: ReceiveQueue,
+    /// The terminal's PEP. Default: as the gateway's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pep: Option<Pep>,
+    /// Queue behind the terminal's PEP, in front of the return link.
+    pub transmit_queue: TransmitQueue,
+    /// Rate limiter into the return link. Default: the rate of the terminal's return link.
+    pub regulator: Regulator,
+}
+
+impl Default for Return {
+    fn default() -> Self {
+        Self {
+            aqm: Aqm::default(),
+            watch: transmit(),
+            mark: receive(),
+            marking: Marking::default(),
+            flow_key: FlowKey::default(),
+            receive_queue: ReceiveQueue::default(),
+            pep: None,
+            transmit_queue: TransmitQueue::default(),
+            regulator: Regulator::default(),
+        }
+    }
 }
 
 /// One of a gateway's queues.
@@ -196,6 +241,12 @@ pub struct TransmitQueue {
 impl Default for TransmitQueue {
     fn default() -> Self {
         Self { scheduler: fifo(), limit: None }
+    }
+}
+
+impl Default for Regulator {
+    fn default() -> Self {
+        Self { rate: RateOrLink::Link, tick: None }
     }
 }
 

@@ -40,6 +40,7 @@ pub fn build(scenario: &Scenario, seed: u64, make_aqm: Option<MakeAqm<'_>>) -> R
         make_aqm,
         first_links: Vec::new(),
         first: Vec::new(),
+        first_back: Vec::new(),
         network,
         gateways: IdVec::default(),
         terminals: IdVec::default(),
@@ -49,13 +50,21 @@ pub fn build(scenario: &Scenario, seed: u64, make_aqm: Option<MakeAqm<'_>>) -> R
     for (number, gateway) in scenario.gateways.iter().enumerate() {
         builder.gateway(number, gateway)?;
     }
+    for (number, gateway) in scenario.gateways.iter().enumerate() {
+        let first = (builder.gateways.next_id(), builder.terminals.next_id());
+        builder.first_back.push(first);
+        if let Some(back) = &gateway.back {
+            builder.return_direction(number, back)?;
+        }
+    }
     let mut transports = Transports::default();
     let traffic = scenario.traffic.iter().map(|t| builder.traffic(t, &mut transports)).collect();
-    let Builder { first_links, first, network, gateways, terminals, carriers, .. } = builder;
+    let Builder { first_links, first, first_back, network, gateways, terminals, carriers, .. } = builder;
     let recorder = Recorder::new(&Setup {
         scenario,
         parts: Parts { links: &network.links, gateways: &gateways, terminals: &terminals },
         first: &first,
+        first_back: &first_back,
         subject: match scenario.subject {
             Subject::Gateway(gateway) => PlaceKind::Gateway(gateway),
             Subject::Link(link) => PlaceKind::Link(first_links[link.0]),
@@ -83,6 +92,8 @@ struct Builder<'a, 'b> {
     first_links: Vec<LinkDirectionId>,
     /// The first queues and the first terminal of each gateway.
     first: Vec<(GatewayId, TerminalId)>,
+    /// The first queues at a terminal and the first PEP link of uploads of each gateway, if it has any.
+    first_back: Vec<(GatewayId, TerminalId)>,
     network: Network,
     gateways: IdVec<GatewayId, GatewayNode>,
     terminals: IdVec<TerminalId, Terminal>,
@@ -108,6 +119,7 @@ impl Builder<'_, '_> {
                         || scenario
                             .gateways
                             .iter()
+                            .flat_map(Gateway::directions)
                             .filter_map(|gateway| gateway.terminals.on_link(LinkIndex(number)))
                             .any(|(_, group)| group.link_forward == is_forward);
                     let bottleneck =
@@ -165,8 +177,7 @@ impl Builder<'_, '_> {
             ack_delay: s.ack_delay,
             initial_rtt: Duration::from_secs(1),
         };
-        let shares_carrier = g.terminals.only().is_none();
-        if shares_carrier {
+        if g.shares_carrier {
             let (rate, tick) = (g.regulator.rate, g.regulator.tick.unwrap_or_default());
             self.carriers.push(CarrierNode::new(rate, tick, g.regulator.follows_link));
         }
@@ -179,7 +190,7 @@ impl Builder<'_, '_> {
                         QueuesPer::Terminal => format!("{} {}.{member}", g.name, group.name),
                     };
                     self.queues(number, (g, group), name, there)?;
-                    if let Some(carrier) = self.carriers.ids().last().filter(|_| shares_carrier) {
+                    if let Some(carrier) = self.carriers.ids().last().filter(|_| g.shares_carrier) {
                         let gateway = GatewayId::new(self.gateways.next_id().index() - 1);
                         let leaf = self.carriers[carrier].add(gateway, share(group));
                         self.gateways[gateway].carrier = Some((carrier, leaf));
@@ -187,8 +198,26 @@ impl Builder<'_, '_> {
                 }
                 let gateway = GatewayId::new(self.gateways.next_id().index() - 1);
                 let paths = BySide::new(self.one_link(there), self.one_link(back));
-                self.terminals.push(Terminal::new(gateway, g.buffers(), config.clone(), paths));
+                let number = self.terminals.next_id();
+                self.terminals.push(Terminal::new(number, gateway, g.buffers(), config.clone(), paths));
             }
+        }
+        Ok(())
+    }
+
+    /// Adds the queues and the PEP links of the return direction at the terminals of a gateway.
+    fn return_direction(&mut self, number: usize, back: &Gateway) -> Result<(), String> {
+        let first = self.first[number].1.index();
+        let groups =
+            back.terminals.iter().flat_map(|group| (0..group.count).map(move |member| (group, member)));
+        for (terminal, (group, member)) in (first..).map(TerminalId::new).zip(groups) {
+            let (up, _) = self.directions(group.link, group.link_forward, member);
+            let queues = self.gateways.next_id();
+            self.queues(number, (back, group), format!("{} {}.{member}", back.name, group.name), up)?;
+            let uploads = self.terminals[terminal].of_uploads(queues, back.buffers());
+            self.terminals.push(uploads);
+            self.terminals[terminal].far_gateway = Some(queues);
+            self.gateways[queues].terminal = Some(terminal);
         }
         Ok(())
     }
@@ -201,16 +230,24 @@ impl Builder<'_, '_> {
         name: String,
         link: LinkDirectionId,
     ) -> Result<(), String> {
-        let is_subject = self.scenario.subject == Subject::Gateway(GatewayIndex(number));
+        let scenario = self.scenario;
+        let is_subject = scenario.subject == Subject::Gateway(GatewayIndex(number))
+            && std::ptr::eq(g, &raw const scenario.gateways[number]);
         let aqm = self.aqm(&g.aqm, is_subject).map_err(|e| format!("{}: {e}", g.name))?;
         let config = g.config(Some(group)).map_err(|e| format!("{}: {e}", g.name))?;
-        let gateway = Config { name, ..config }.build(aqm, self.seed);
+        // Queues behind regulators follow links that may have different rates.
+        let link_rate = group.downlink(&scenario.links).mean_rate();
+        let rate = link_rate.filter(|_| g.regulator.follows_link && !g.shares_carrier).unwrap_or(config.rate);
+        let gateway = Config { name, rate, ..config }.build(aqm, self.seed);
         // With several terminals, packets of one queue go over links of different rates.
         let is_one_link = g.queues_per == QueuesPer::Terminal || g.terminals.only().is_some();
         let follows = (g.regulator.follows_link && is_one_link).then_some(link);
-        let mut node = GatewayNode::new(gateway, g.flow_key, follows);
+        let mut node = GatewayNode::new(gateway, number, g.flow_key, follows);
         node.has_flow_scheduler = g.transmit_queue.scheduler.tells_flows_apart();
-        self.gateways.push(node);
+        let id = self.gateways.push(node);
+        if let Some(link) = follows {
+            self.network.links[link].follower = Some(id);
+        }
         Ok(())
     }
 

@@ -10,8 +10,20 @@ use super::Builder;
 use super::transports::Transports;
 use crate::apps::{Apps, Group, Kind, Loading, Session, Source, Traffic, Transport};
 use crate::clock::{Clock, Event};
-use crate::endpoints::{Direction, Joint, Layout, LegLayout, LinkStep, Member, OwnDelay, Step};
+use crate::endpoints::{Direction, Joint, Layout, LegLayout, LinkStep, Member, OwnDelay, Pass, Step};
 use crate::ids::{GatewayId, Id, IdVec, TerminalId, TrafficId};
+
+/// The queues of a gateway, or of its terminals, that a path passes.
+struct QueuesOf {
+    first: GatewayId,
+    member: Member,
+}
+
+impl QueuesOf {
+    fn step(&self, splits: bool) -> Step {
+        Step::Gateway { first: self.first, member: self.member, splits }
+    }
+}
 
 impl Builder<'_, '_> {
     pub(super) fn traffic(&self, t: &scenario::Traffic, transports: &mut Transports) -> Traffic {
@@ -87,34 +99,74 @@ impl Builder<'_, '_> {
         let mut layout = Layout::default();
         let mut leg = LegLayout::default();
         for i in 0..t.route.len() {
-            // The scenario ensures that data meets a gateway before its satellite.
-            if let Some((gateway, first, joint)) = self.gateway_on(t, i) {
+            let Some((number, is_upload)) = self.gateway_on(t, i) else {
+                self.add_hop(&mut layout, &mut leg, t, i);
+                continue;
+            };
+            // The scenario ensures that data meets the queues of a gateway, or those of a terminal, before the satellite.
+            let terminal = self.joint(t, i, self.first[number].1);
+            layout.passes.push(Pass { gateway: number, terminal, is_upload });
+            if let Some((queues, gateway)) = self.queues_on(t, i, (number, is_upload)) {
                 let splits = protocol.is_some_and(|p| gateway.pep.split.contains(&p));
-                let member = if gateway.queues() > 1 { joint.member } else { Member::One };
-                leg.down.push(Step::Gateway { first, member, splits });
-                layout.terminal = Some(joint);
+                leg.down.push(queues.step(splits));
                 if splits {
                     self.finish_leg(&mut layout, std::mem::take(&mut leg));
-                    layout.joints.push(joint);
+                    let first = if is_upload { self.first_back[number].1 } else { self.first[number].1 };
+                    layout.joints.push(self.joint(t, i, first));
                     continue;
                 }
             }
             self.add_hop(&mut layout, &mut leg, t, i);
+            if let Some((queues, _)) = self.queues_on(t, i, (number, !is_upload)) {
+                leg.up.push(queues.step(false));
+            }
         }
         self.finish_leg(&mut layout, leg);
         layout
     }
 
-    /// The gateway of which the i-th hop of a route is a satellite link, its queues, and its terminal.
-    fn gateway_on(&self, t: &scenario::Traffic, i: usize) -> Option<(&scenario::Gateway, GatewayId, Joint)> {
-        let link = t.route[i].link;
+    /// Number of the gateway of which the i-th hop of a route is a satellite link, and true if the hop leads to the gateway.
+    fn gateway_on(&self, t: &scenario::Traffic, i: usize) -> Option<(usize, bool)> {
+        let hop = t.route[i];
         let mut gateways = self.scenario.gateways.iter().enumerate();
-        let (number, before, gateway) = gateways
-            .find_map(|(number, gateway)| Some((number, gateway.terminals.on_link(link)?.0, gateway)))?;
-        let queues = if gateway.queues() > 1 { before } else { 0 };
-        let first = GatewayId::new(self.first[number].0.index() + queues);
-        let terminal = TerminalId::new(self.first[number].1.index() + before);
-        Some((gateway, first, Joint { first: terminal, member: self.member(t, i) }))
+        gateways.find_map(|(number, gateway)| {
+            let (_, group) = gateway.terminals.on_link(hop.link)?;
+            Some((number, group.link_forward != hop.forward))
+        })
+    }
+
+    /// Number of terminals before the group whose satellite link is the i-th hop of a route.
+    fn terminals_before(&self, t: &scenario::Traffic, i: usize) -> u32 {
+        let link = t.route[i].link;
+        let found = self.scenario.gateways.iter().find_map(|gateway| gateway.terminals.on_link(link));
+        found.map_or(0, |(before, _)| before)
+    }
+
+    /// The PEP links over the satellite link that is the i-th hop of a route; `first` is the gateway's first.
+    fn joint(&self, t: &scenario::Traffic, i: usize, first: TerminalId) -> Joint {
+        let first = TerminalId::new(first.index() + self.terminals_before(t, i));
+        Joint { first, member: self.member(t, i) }
+    }
+
+    /// The queues of a direction of a gateway, return or forward, of which the i-th hop of a route is a satellite link;
+    /// `None` if packets enter the link directly.
+    fn queues_on(
+        &self,
+        t: &scenario::Traffic,
+        i: usize,
+        (number, is_return): (usize, bool),
+    ) -> Option<(QueuesOf, &scenario::Gateway)> {
+        let forward = &self.scenario.gateways[number];
+        let (gateway, first) = if is_return {
+            (forward.back.as_deref()?, self.first_back[number].0)
+        } else {
+            // Without return queues, acknowledgements of no data pass the gateway's.
+            (forward, self.first[number].0)
+        };
+        let each = gateway.queues() > 1 || is_return;
+        let before = if each { self.terminals_before(t, i) } else { 0 };
+        let member = if each { self.member(t, i) } else { Member::One };
+        Some((QueuesOf { first: GatewayId::new(first.index() + before), member }, gateway))
     }
 
     /// The member that the i-th hop of a route takes of its links: that of the host at one end, or of the terminal, which is

@@ -12,8 +12,8 @@ mod units;
 use crate::ids::{IdVec, SlotId};
 
 pub use slot::{
-    Departures, Direction, FlowSlot, Joint, Layout, LegLayout, LinkStep, Member, OwnDelay, Owner, Phase,
-    Place, Step, Transfer,
+    Departures, Direction, FlowSlot, Joint, Layout, LegLayout, LinkStep, Member, OwnDelay, Owner, Pass,
+    Phase, Place, Step, Transfer,
 };
 
 pub use units::UnitsInFlight;

@@ -28,6 +28,14 @@ pub enum Member {
 }
 
 impl Member {
+    /// Number of members from which it is one.
+    pub fn members(self) -> u32 {
+        match self {
+            Self::One => 1,
+            Self::From { members } | Self::To { members } => members,
+        }
+    }
+
     /// Number of the member within its group, between two hosts, each numbered within its group.
     pub fn index(self, from: u32, to: u32) -> u32 {
         match self {
@@ -106,14 +114,25 @@ impl Joint {
     }
 }
 
+/// A gateway that the data of a flow pass.
+#[derive(Clone, Copy, Debug)]
+pub struct Pass {
+    /// Number of the gateway in the scenario.
+    pub gateway: usize,
+    /// The terminal on the way, by its number in results.
+    pub terminal: Joint,
+    /// True if the data come from the terminal.
+    pub is_upload: bool,
+}
+
 /// Layout of the slots of one traffic.
 #[derive(Clone, Debug, Default)]
 pub struct Layout {
     pub legs: Vec<LegLayout>,
     /// The terminals over whose PEP links one leg ends and the next begins.
     pub joints: Vec<Joint>,
-    /// The terminal behind which the data are received, split or not.
-    pub terminal: Option<Joint>,
+    /// The gateways that the data pass, split or not.
+    pub passes: Vec<Pass>,
     /// Each takes two delay lines of the slot: with the data, and against it.
     pub own_delays: Vec<OwnDelay>,
 }
@@ -122,7 +141,21 @@ impl Layout {
     /// Number of the pool whose free slots serve flows between two hosts: slots split over the PEP links of different
     /// terminals do not replace each other.
     pub fn pool(&self, (from, to): (u32, u32)) -> usize {
-        self.joints.iter().map(|joint| joint.member.index(from, to)).max().unwrap_or(0) as usize
+        let members = self.joints.iter().map(|joint| joint.member);
+        members.fold(0, |pool, member| pool * member.members() as usize + member.index(from, to) as usize)
+    }
+
+    /// The pass of a gateway, numbered in the scenario.
+    pub fn pass(&self, gateway: usize) -> Option<&Pass> {
+        self.passes.iter().find(|pass| pass.gateway == gateway)
+    }
+
+    /// The terminals from which and to which data between two hosts go, by their numbers in results.
+    pub fn terminals(&self, (from, to): (u32, u32)) -> [Option<TerminalId>; 2] {
+        [true, false].map(|is_upload| {
+            let mut passes = self.passes.iter();
+            passes.find(|pass| pass.is_upload == is_upload).map(|pass| pass.terminal.terminal(from, to))
+        })
     }
 }
 

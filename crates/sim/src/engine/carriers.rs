@@ -38,7 +38,7 @@ impl Engine {
                 Some(pkt) => {
                     let rate = self.carriers[id].follows_links.then(|| self.downlink_rate(&pkt)).flatten();
                     let time = self.carriers[id].carrier.sent(leaf, pkt.len, rate, now);
-                    if let Some(terminal) = self.terminal_of(&pkt) {
+                    if let Some(terminal) = self.terminal_of(gateway, &pkt) {
                         self.record.recorder.sent_to(terminal, pkt.len, now - pkt.arrival, time);
                     }
                 }
@@ -61,15 +61,17 @@ impl Engine {
         }
     }
 
-    /// The terminal that a packet goes to.
-    fn terminal_of(&self, pkt: &Packet) -> Option<TerminalId> {
+    /// The terminal that a packet goes to from a gateway.
+    fn terminal_of(&self, gateway: GatewayId, pkt: &Packet) -> Option<TerminalId> {
         let packet = &self.network.packets[PacketId::new(pkt.handle)];
         match packet.body {
-            Body::PepData { terminal, .. } | Body::PepAck { terminal, .. } => Some(terminal),
+            Body::PepData { terminal, .. } | Body::PepAck { terminal, .. } => {
+                Some(self.terminals[terminal].number)
+            }
             _ => {
                 let slot = &self.endpoints.slots[packet.slot?];
-                let joint = self.apps.traffic[slot.traffic].layout.terminal?;
-                Some(joint.terminal(slot.hosts.0, slot.hosts.1))
+                let pass = self.apps.traffic[slot.traffic].layout.pass(self.gateways[gateway].number)?;
+                Some(pass.terminal.terminal(slot.hosts.0, slot.hosts.1))
             }
         }
     }

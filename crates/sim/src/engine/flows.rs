@@ -15,7 +15,7 @@ impl Engine {
     pub(super) fn open_flow(&mut self, traffic: TrafficId, hosts: (u32, u32), owner: Owner) -> SlotId {
         let t = &mut self.apps.traffic[traffic];
         let free = t.free_slots.get_mut(t.layout.pool(hosts)).and_then(Vec::pop);
-        let user = t.to.first + hosts.1;
+        let (sending_user, receiving_user) = (t.from.first + hosts.0, t.to.first + hosts.1);
         let is_finite = match t.kind {
             Kind::Pages { .. } | Kind::Files { .. } => true,
             Kind::Bulk { bytes, .. } => bytes.is_some(),
@@ -25,9 +25,8 @@ impl Engine {
         let flow = self.record.recorder.open_flow(self.clock.now(), traffic, number, is_finite);
         let id = free.unwrap_or_else(|| self.lay_out(traffic, owner, flow, hosts));
         self.endpoints.slots[id].owner = owner;
-        let terminal = self.apps.traffic[traffic].layout.terminal;
-        let terminal = terminal.map(|joint| joint.terminal(hosts.0, hosts.1));
-        self.record.recorder.behind(flow, terminal);
+        let terminals = self.apps.traffic[traffic].layout.terminals(hosts);
+        self.record.recorder.behind(flow, terminals);
         self.aim(id, hosts);
         let slot = &mut self.endpoints.slots[id];
         slot.begin(flow, hosts);
@@ -50,6 +49,7 @@ impl Engine {
             let s = &mut node.streams[stream];
             s.pep_delay.clear();
             let mss = self.endpoints.tcp.config(s.conns[Side::Near]).mss;
+            let user = if node.is_return { sending_user } else { receiving_user };
             node.buffers.open(stream.index(), user, u64::from(mss));
             self.offer_window(terminal, stream);
         }
@@ -167,8 +167,18 @@ impl Engine {
         }
         for i in 0..self.endpoints.slots[id].streams.len() {
             let (terminal, _) = self.endpoints.slots[id].streams[i];
-            let paths = self.terminals[terminal].paths;
+            let (paths, queues) = (self.terminals[terminal].paths, self.terminals[terminal].far_gateway);
             paths.iter().for_each(|path| self.announce_along(*path, id, event));
+            if let Some(gateway) = queues {
+                self.announce_at(gateway, id, event);
+            }
+        }
+    }
+
+    fn announce_at(&mut self, gateway: GatewayId, id: SlotId, event: FlowEvent) {
+        let flow = self.flow_at(gateway, id);
+        if self.gateways[gateway].announce(flow, event, self.clock.now()) {
+            self.arm_gateway(gateway);
         }
     }
 
@@ -180,13 +190,7 @@ impl Engine {
                     self.network.links[link].engine.announce(flow, event, now);
                     self.network.arm(link, &mut self.clock);
                 }
-                Hop::Gateway { gateway, .. } => {
-                    let flow = self.flow_at(gateway, id);
-                    let node = &mut self.gateways[gateway];
-                    if node.announce(flow, event, now) {
-                        self.arm_gateway(gateway);
-                    }
-                }
+                Hop::Gateway { gateway, .. } => self.announce_at(gateway, id, event),
             }
         }
     }
@@ -194,11 +198,18 @@ impl Engine {
     /// Number under which a gateway's queues know a flow.
     pub(super) fn flow_at(&self, gateway: GatewayId, id: SlotId) -> FlowId {
         let slot = &self.endpoints.slots[id];
-        let first_user = self.apps.traffic[slot.traffic].to.first;
-        match self.gateways[gateway].flow_key {
+        let node = &self.gateways[gateway];
+        if node.flow_key == FlowKey::Connection {
+            return slot.flow;
+        }
+        // The users are the hosts behind the terminals.
+        let t = &self.apps.traffic[slot.traffic];
+        let is_upload = t.layout.pass(node.number).is_some_and(|pass| pass.is_upload);
+        let (first, host) = if is_upload { (t.from.first, slot.hosts.0) } else { (t.to.first, slot.hosts.1) };
+        match node.flow_key {
             FlowKey::Connection => slot.flow,
-            FlowKey::User => FlowId(first_user + slot.hosts.1),
-            FlowKey::Prefix => FlowId(first_user),
+            FlowKey::User => FlowId(first + host),
+            FlowKey::Prefix => FlowId(first),
         }
     }
 }

@@ -114,14 +114,12 @@ impl Engine {
         self.network.arm(link, &mut self.clock);
     }
 
-    /// The capacity of a link changes: the gateways that follow it set their rate.
+    /// The capacity of a link changes: the queues that follow it set their rate.
     pub(super) fn update_capacity(&mut self, link: LinkDirectionId) {
         let Some(rate) = self.network.update_capacity(link, &mut self.clock) else { return };
-        for id in self.gateways.ids() {
-            if self.gateways[id].follows == Some(link) {
-                self.gateways[id].gateway.set_rate(rate, self.clock.now());
-                self.arm_gateway(id);
-            }
+        if let Some(id) = self.network.links[link].follower {
+            self.gateways[id].gateway.set_rate(rate, self.clock.now());
+            self.arm_gateway(id);
         }
     }
 

@@ -4,10 +4,11 @@ use bentpipe_scenario::Scenario;
 
 use super::Engine;
 use crate::endpoints::Step;
-use crate::ids::{ConnId, Id, InterfaceId, LinkDirectionId, PacketId, SlotId};
+use crate::ids::{ConnId, Id, InterfaceId, LinkDirectionId, PacketId, SlotId, TerminalId};
 use crate::network::{Body, Hop};
-use crate::record::observe::{Ends, Observation, Packet, Watch, interfaces};
+use crate::record::observe::{Ends, Observation, Packet, PepEnds, Watch, interfaces};
 use crate::record::trace::Tracer;
+use crate::side::Side;
 
 impl Engine {
     /// Observes links and traces flows from the beginning of the run.
@@ -79,18 +80,23 @@ impl Engine {
                 Packet::Datagram { ends: self.ends(slot, 0, with_data) }
             }
             Body::PepData { terminal, to, data } => {
-                Packet::PepData { terminal: terminal.index(), to_terminal: to.is_far(), data }
+                Packet::PepData { ends: self.pep_ends(terminal, to), data }
             }
-            Body::PepAck { terminal, to, ack } => Packet::PepAck {
-                terminal: terminal.index(),
-                to_terminal: to.is_far(),
-                ack: Box::new(self.network.packets.acks[ack]),
-            },
+            Body::PepAck { terminal, to, ack } => {
+                let ack = Box::new(self.network.packets.acks[ack]);
+                Packet::PepAck { ends: self.pep_ends(terminal, to), ack }
+            }
             Body::Chunk { .. } => return,
         };
         let (time, len) = (self.clock.now(), in_flight.len);
         let interface = interface.index();
         self.record.observations.push(Observation { time, interface, len, lost, packet });
+    }
+
+    fn pep_ends(&self, terminal: TerminalId, to: Side) -> PepEnds {
+        let node = &self.terminals[terminal];
+        let to_terminal = to.is_far() != node.is_return;
+        PepEnds { terminal: node.number.index(), to_terminal, of_uploads: node.is_return }
     }
 
     fn ends(&self, slot: SlotId, leg: u32, with_data: bool) -> Ends {

@@ -42,6 +42,9 @@ impl Engine {
                 GatewayEvent::Sent(pkt) => {
                     let repeated = self.network.repeated_bytes(Id::new(pkt.handle));
                     self.record.recorder.left_gateway(id, self.clock.now() - pkt.arrival, repeated);
+                    if let Some(terminal) = self.gateways[id].terminal {
+                        self.record.recorder.sent_by(terminal, pkt.len, self.clock.now() - pkt.arrival);
+                    }
                     if self.gateways[id].has_flow_scheduler {
                         self.count_departure(Place::Gateway(id), &pkt);
                     }
@@ -72,13 +75,13 @@ impl Engine {
 
     /// A packet has been sent from the transmit queue, or dropped: a packet of the PEP link now gets its number.
     fn left_transmit_queue(&mut self, id: GatewayId, packet: PacketId) {
-        if let Body::PepData { terminal, to: Side::Far, data } = &mut self.network.packets[packet].body
-            && self.terminals[*terminal].gateway == id
+        if let Body::PepData { terminal, to, data } = &mut self.network.packets[packet].body
+            && self.terminals[*terminal].queues(to.peer()) == Some(id)
         {
-            let terminal = *terminal;
+            let (terminal, side) = (*terminal, to.peer());
             let node = &mut self.terminals[terminal];
-            node.ends[Side::Near].assign_number(self.clock.now(), data);
-            node.arm_end(terminal, Side::Near, &mut self.clock);
+            node.ends[side].assign_number(self.clock.now(), data);
+            node.arm_end(terminal, side, &mut self.clock);
         }
     }
 
@@ -117,7 +120,7 @@ impl Engine {
 
     // ----- split connections ---------------------------------------------------------------------------------
 
-    /// A segment of a split connection ends at the gateway.
+    /// A segment of a split connection ends at the PEP.
     fn end_segment(&mut self, pkt: &Packet) {
         let packet = PacketId::new(pkt.handle);
         let &Body::Tcp { to, ref segment } = &self.network.packets[packet].body else {
@@ -217,8 +220,9 @@ impl Engine {
         }
         loop {
             let node = &mut self.terminals[id];
+            let has_queue = node.queues(side).is_some();
             let end = &mut node.ends[side];
-            let data = if side.is_far() { end.poll_data(now) } else { end.poll_unnumbered(now) };
+            let data = if has_queue { end.poll_unnumbered(now) } else { end.poll_data(now) };
             let Some(data) = data else { break };
             let stream = &mut node.streams[StreamId::new(data.stream)];
             if !side.is_far()
@@ -232,8 +236,7 @@ impl Engine {
             let body = Body::PepData { terminal: id, to, data };
             self.send_pep(id, side, PacketInFlight::new(body, slot, len, path));
         }
-        if !side.is_far() {
-            let gateway = self.terminals[id].gateway;
+        if let Some(gateway) = self.terminals[id].queues(side) {
             self.drain_gateway(gateway);
             self.arm_gateway(gateway);
         }
@@ -243,15 +246,15 @@ impl Engine {
         self.terminals[id].arm_end(id, side, &mut self.clock);
     }
 
-    /// Sends a packet of the PEP link; from the gateway through its transmit queue.
+    /// Sends a packet of the PEP link, through the transmit queue on its way if there is one.
     fn send_pep(&mut self, id: TerminalId, side: Side, packet: PacketInFlight) {
         let packet = self.network.packets.insert(packet, self.clock.now());
-        if side.is_far() {
-            self.forward(packet);
-        } else {
-            let gateway = self.terminals[id].gateway;
-            let pkt = self.describe_at(gateway, packet);
-            self.gateways[gateway].gateway.transmit(pkt, self.clock.now());
+        match self.terminals[id].queues(side) {
+            None => self.forward(packet),
+            Some(gateway) => {
+                let pkt = self.describe_at(gateway, packet);
+                self.gateways[gateway].gateway.transmit(pkt, self.clock.now());
+            }
         }
     }
 

@@ -7,11 +7,15 @@ use bentpipe_scenario::FlowKey;
 use bentpipe_units::{Alarm, Instant};
 
 use crate::clock::{Clock, Event};
-use crate::ids::{CarrierId, GatewayId, LinkDirectionId};
+use crate::ids::{CarrierId, GatewayId, LinkDirectionId, TerminalId};
 
-/// The queues of a gateway: for all its terminals, or for one of them.
+/// The queues of a gateway, for all its terminals or for one of them; or the queues of a terminal.
 pub struct GatewayNode {
     pub gateway: Gateway,
+    /// Number of the gateway in the scenario; that of a terminal's queues is its gateway's.
+    pub number: usize,
+    /// The terminal at which the queues are, by its number in results; `None` at the gateway.
+    pub terminal: Option<TerminalId>,
     /// Key by which the gateway's queues tell flows apart.
     pub flow_key: FlowKey,
     /// True if the scheduler of the transmit queue tells flows apart, so that they wait for different times.
@@ -31,9 +35,11 @@ pub struct GatewayNode {
 }
 
 impl GatewayNode {
-    pub fn new(gateway: Gateway, flow_key: FlowKey, follows: Option<LinkDirectionId>) -> Self {
+    pub fn new(gateway: Gateway, number: usize, flow_key: FlowKey, follows: Option<LinkDirectionId>) -> Self {
         Self {
             gateway,
+            number,
+            terminal: None,
             flow_key,
             has_flow_scheduler: false,
             open_flows: FlowTable::default(),

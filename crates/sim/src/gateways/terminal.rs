@@ -1,4 +1,4 @@
-//! A terminal, and the PEP link between it and its gateway.
+//! A terminal, and a PEP link between it and its gateway.
 
 use bentpipe_gateway::PepBuffers;
 use bentpipe_transport::pep_link;
@@ -10,10 +10,18 @@ use crate::ids::{ConnId, GatewayId, Id, IdVec, SlotId, StreamId, TerminalId};
 use crate::network::Path;
 use crate::side::{BySide, Side};
 
-/// A terminal: both ends of its PEP link, and the PEP's buffers for it at the gateway.
+/// A terminal and a PEP link for the data of one direction: both ends, and the PEP's buffers at the near one.
+///
+/// The PEP link of downloads has its near end at the gateway, that of uploads at the terminal.
 pub struct Terminal {
-    /// The queues that its packets pass at the gateway.
+    /// Its number in results: that of the PEP link of its downloads.
+    pub number: TerminalId,
+    /// True if the PEP link carries uploads.
+    pub is_return: bool,
+    /// The queues that packets of the near end pass.
     pub gateway: GatewayId,
+    /// The queues that packets of the far end pass; `None` if they enter the satellite link directly.
+    pub far_gateway: Option<GatewayId>,
     pub buffers: PepBuffers,
     pub config: pep_link::Config,
     pub ends: BySide<pep_link::Endpoint>,
@@ -46,7 +54,9 @@ impl SplitStream {
 }
 
 impl Terminal {
+    /// The PEP link of downloads.
     pub fn new(
+        number: TerminalId,
         gateway: GatewayId,
         buffers: PepBuffers,
         config: pep_link::Config,
@@ -54,7 +64,10 @@ impl Terminal {
     ) -> Self {
         let end = || pep_link::Endpoint::new(config.clone());
         Self {
+            number,
+            is_return: false,
             gateway,
+            far_gateway: None,
             buffers,
             ends: BySide::new(end(), end()),
             config,
@@ -62,6 +75,19 @@ impl Terminal {
             streams: IdVec::default(),
             timers: BySide::new(Alarm::default(), Alarm::default()),
         }
+    }
+
+    /// The PEP link of uploads over the same terminal; `gateway` are the terminal's queues.
+    pub fn of_uploads(&self, gateway: GatewayId, buffers: PepBuffers) -> Self {
+        let paths = BySide::new(self.paths[Side::Far], self.paths[Side::Near]);
+        let far_gateway = Some(self.gateway);
+        let uploads = Self::new(self.number, gateway, buffers, self.config.clone(), paths);
+        Self { is_return: true, far_gateway, ..uploads }
+    }
+
+    /// The queues that packets of an end pass; `None` if they enter the satellite link directly.
+    pub fn queues(&self, side: Side) -> Option<GatewayId> {
+        if side.is_far() { self.far_gateway } else { Some(self.gateway) }
     }
 
     // ----- timers --------------------------------------------------------------------------------------------

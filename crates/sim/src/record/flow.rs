@@ -51,6 +51,8 @@ pub struct Flow {
     pub(crate) viewing: Option<ViewingId>,
     /// The terminal behind which its data are received; `None` if its gateway has only one.
     pub(crate) terminal: Option<TerminalId>,
+    /// The terminal behind which its data are sent; `None` if its gateway has only one.
+    pub(crate) from_terminal: Option<TerminalId>,
 }
 
 impl Flow {
@@ -144,6 +146,7 @@ impl Flows {
             call: None,
             viewing: None,
             terminal: None,
+            from_terminal: None,
         });
         FlowId(self.all.len() as u32 - 1)
     }

@@ -138,22 +138,29 @@ pub enum Packet {
     },
     /// Data on a PEP link.
     PepData {
-        /// Number of the terminal among all of the scenario.
-        terminal: u32,
-        /// True if it goes to the terminal.
-        to_terminal: bool,
+        /// Its ends.
+        ends: PepEnds,
         /// The packet.
         data: pep_link::Data,
     },
     /// An acknowledgement on a PEP link.
     PepAck {
-        /// Number of the terminal among all of the scenario.
-        terminal: u32,
-        /// True if it goes to the terminal.
-        to_terminal: bool,
+        /// Its ends.
+        ends: PepEnds,
         /// The acknowledgement.
         ack: Box<pep_link::Ack>,
     },
+}
+
+/// The ends of a PEP link between which a packet travels.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PepEnds {
+    /// Number of the terminal among all of the scenario.
+    pub terminal: u32,
+    /// True if it goes to the terminal.
+    pub to_terminal: bool,
+    /// True on the PEP link of uploads.
+    pub of_uploads: bool,
 }
 
 /// The hosts between which a packet of a flow travels. PEPs are transparent: they send in the names of the hosts.

@@ -26,6 +26,8 @@ const CAPACITY: &str = "capacity";
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PlaceKind {
     Gateway(GatewayIndex),
+    /// The queues at the terminals of a gateway.
+    Return(GatewayIndex),
     Link(LinkDirectionId),
 }
 
@@ -126,6 +128,8 @@ pub(super) struct Place {
     first_series: usize,
     /// True if its capacity changes, and is a series.
     has_capacity: bool,
+    /// True if its queues are at terminals.
+    pub(super) is_back: bool,
 }
 
 impl Place {
@@ -135,9 +139,16 @@ impl Place {
         first_series: usize,
         has_capacity: bool,
         begin: Instant,
-        is_subject: bool,
+        has_summary: bool,
     ) -> Self {
-        Self { queues, names, meter: Meter::new(begin, is_subject), first_series, has_capacity }
+        Self {
+            queues,
+            names,
+            meter: Meter::new(begin, has_summary),
+            first_series,
+            has_capacity,
+            is_back: false,
+        }
     }
 
     /// True if its packets are numbered in one order of arrival.
@@ -206,7 +217,7 @@ impl Place {
         }
     }
 
-    /// Summary of the measurement until `now`, if it is the subject.
+    /// Summary of the measurement until `now`, if it has one.
     pub(super) fn summary(&self, now: Instant, parts: Parts<'_>) -> Option<Summary> {
         self.meter.summary(&self.queues.snapshot(parts, now)?, now)
     }

@@ -33,6 +33,8 @@ pub struct Recorder {
     of_link: IdVec<LinkDirectionId, Option<PlaceId>>,
     of_gateway: IdVec<GatewayId, PlaceId>,
     subject: PlaceId,
+    /// The queues at the terminals of the gateway that is the subject, if there are any.
+    back: Option<PlaceId>,
     place_names: Vec<String>,
     /// The first name of a link, for the packets that it loses.
     first_link_name: u32,
@@ -47,6 +49,8 @@ pub struct Recorder {
     /// Terminals of gateways with several; none if each has one.
     terminals: IdVec<TerminalId, Terminal>,
     summary: Summary,
+    /// Summary of [`Self::back`].
+    back_summary: Option<Summary>,
     /// Packets on links when the measurement began, then those of the measurement.
     carried: Carried,
 }
@@ -57,6 +61,8 @@ pub struct Setup<'a> {
     pub parts: Parts<'a>,
     /// The first queues and the first terminal of each gateway.
     pub first: &'a [(GatewayId, TerminalId)],
+    /// The first queues at a terminal and the first PEP link of uploads of each gateway, if it has any.
+    pub first_back: &'a [(GatewayId, TerminalId)],
     pub subject: PlaceKind,
 }
 
@@ -73,6 +79,7 @@ pub struct Tables {
     pub viewings: IdVec<ViewingId, Viewing>,
     pub terminals: IdVec<TerminalId, Terminal>,
     pub summary: Summary,
+    pub back_summary: Option<Summary>,
     pub carried: Carried,
 }
 
@@ -89,6 +96,7 @@ impl Recorder {
             of_link: IdVec::default(),
             of_gateway: IdVec::default(),
             subject: Id::new(0),
+            back: None,
             place_names: Vec::new(),
             first_link_name: 0,
             series: vec![Series { name: "time".to_owned(), values: Vec::new() }],
@@ -100,19 +108,16 @@ impl Recorder {
             viewings: IdVec::default(),
             terminals: super::terminal::terminals(setup.scenario),
             summary: Summary::default(),
+            back_summary: None,
             carried: Carried::default(),
         };
-        for (number, (gateway, first)) in setup.scenario.gateways.iter().zip(setup.first).enumerate() {
-            let name = &gateway.name;
-            let names = [format!("{name} receive"), format!("{name} transmit")];
-            let queues = Queues::Gateway {
-                queues: IdRange { start: first.0, len: gateway.queues() },
-                terminals: IdRange { start: first.1, len: gateway.terminals.count() },
-            };
-            let kind = PlaceKind::Gateway(GatewayIndex(number));
-            let place = recorder.add(kind, queues, name, &names, setup).unwrap_or(recorder.subject);
-            for _ in queues.gateways() {
-                recorder.of_gateway.push(place);
+        let gateways = &setup.scenario.gateways;
+        for (number, (gateway, first)) in gateways.iter().zip(setup.first).enumerate() {
+            recorder.add_gateway(PlaceKind::Gateway(GatewayIndex(number)), gateway, *first, setup);
+        }
+        for (number, (gateway, first)) in gateways.iter().zip(setup.first_back).enumerate() {
+            if let Some(back) = &gateway.back {
+                recorder.add_gateway(PlaceKind::Return(GatewayIndex(number)), back, *first, setup);
             }
         }
         for id in setup.parts.links.ids() {
@@ -124,6 +129,26 @@ impl Recorder {
         recorder.first_link_name = recorder.place_names.len() as u32;
         recorder.place_names.extend(setup.parts.links.iter().map(|link| link.name.clone()));
         recorder
+    }
+
+    /// Adds the queues of a gateway, or those at its terminals.
+    fn add_gateway(
+        &mut self,
+        kind: PlaceKind,
+        gateway: &bentpipe_scenario::Gateway,
+        first: (GatewayId, TerminalId),
+        setup: &Setup<'_>,
+    ) {
+        let name = &gateway.name;
+        let names = [format!("{name} receive"), format!("{name} transmit")];
+        let queues = Queues::Gateway {
+            queues: IdRange { start: first.0, len: gateway.queues() },
+            terminals: IdRange { start: first.1, len: gateway.terminals.count() },
+        };
+        let place = self.add(kind, queues, name, &names, setup).unwrap_or(self.subject);
+        for _ in queues.gateways() {
+            self.of_gateway.push(place);
+        }
     }
 
     /// Adds a place; `None` if it has no queue.
@@ -145,10 +170,17 @@ impl Recorder {
             series.into_iter().map(|column| Series { name: format!("{prefix}{column}"), values: Vec::new() });
         self.series.extend(series);
         let names = [first_name, first_name + names.len() as u32 - 1];
-        let place =
-            self.places.push(Place::new(queues, names, first_series, has_capacity, self.warmup, is_subject));
+        let is_back =
+            matches!((kind, setup.subject), (PlaceKind::Return(a), PlaceKind::Gateway(b)) if a == b);
+        let mut place =
+            Place::new(queues, names, first_series, has_capacity, self.warmup, is_subject || is_back);
+        place.is_back = matches!(kind, PlaceKind::Return(_));
+        let place = self.places.push(place);
         if is_subject {
             self.subject = place;
+        }
+        if is_back {
+            self.back = Some(place);
         }
         Some(place)
     }
@@ -284,10 +316,19 @@ impl Recorder {
 
     // ----- terminals -----------------------------------------------------------------------------------------
 
-    /// A flow goes to a user behind this terminal.
-    pub fn behind(&mut self, flow: FlowId, terminal: Option<TerminalId>) {
+    /// A flow comes from a user behind a terminal, and goes to a user behind another.
+    pub fn behind(&mut self, flow: FlowId, [from, to]: [Option<TerminalId>; 2]) {
         if !self.terminals.is_empty() {
-            self.flows.get(flow).terminal = terminal;
+            let flow = self.flows.get(flow);
+            (flow.from_terminal, flow.terminal) = (from, to);
+        }
+    }
+
+    /// A terminal sends a packet from its transmit queue.
+    #[inline]
+    pub fn sent_by(&mut self, terminal: TerminalId, bytes: u32, delay: Duration) {
+        if self.is_measuring && !self.terminals.is_empty() {
+            self.terminals[terminal].sent_back(bytes, delay);
         }
     }
 
@@ -370,8 +411,11 @@ impl Recorder {
         if !self.is_measuring {
             return;
         }
-        if let Some(terminal) = self.flows.all.get(pkt.flow.0 as usize).and_then(|flow| flow.terminal) {
-            self.terminals[terminal].dropped_packets += 1;
+        if let Some(flow) = self.flows.all.get(pkt.flow.0 as usize) {
+            let (is_back, from, to) = (self.places[place].is_back, flow.from_terminal, flow.terminal);
+            if let Some(terminal) = if is_back { from.or(to) } else { to.or(from) } {
+                self.terminals[terminal].drop_packet(is_back);
+            }
         }
         let place = &mut self.places[place];
         let arrival = if has_number { place.meter.dropped(pkt.number) } else { None };
@@ -425,9 +469,13 @@ impl Recorder {
     /// Summarizes the measurement at the end of the run.
     pub fn finish(&mut self, now: Instant, parts: Parts<'_>) {
         self.summary = self.places[self.subject].summary(now, parts).unwrap_or_default();
+        self.back_summary = self.back.and_then(|back| self.places[back].summary(now, parts));
         for flow in &self.flows.all {
             if let Some(terminal) = flow.terminal {
                 self.terminals[terminal].delivered_bytes += flow.measured;
+            }
+            if let Some(back) = flow.from_terminal.and_then(|from| self.terminals[from].back.as_mut()) {
+                back.delivered_bytes += flow.measured;
             }
         }
         let repeated_bytes = self.carried.repeated_bytes;
@@ -482,6 +530,7 @@ impl Recorder {
             viewings: self.viewings,
             terminals: self.terminals,
             summary: self.summary,
+            back_summary: self.back_summary,
             carried: self.carried,
         }
     }

@@ -57,13 +57,17 @@ impl Carried {
 
 impl crate::Results {
     /// Counters of the run by name, from which metrics are computed; NaN where nothing was measured. Those of a class are
-    /// named `CLASS.COUNTER`; times in seconds.
+    /// named `CLASS.COUNTER`, those of the queues at the terminals `return_COUNTER`; times in seconds.
     ///
     /// A counter added here, or to [`bentpipe_gateway::Summary::counters`], reaches Python and the files of a run.
     #[must_use]
     pub fn counters(&self) -> Vec<(Cow<'static, str>, f64)> {
         let mut counters: Vec<_> =
             self.summary.counters().into_iter().map(|(name, value)| (name.into(), value)).collect();
+        if let Some(summary) = &self.back_summary {
+            let of_return = summary.counters().into_iter();
+            counters.extend(of_return.map(|(name, value)| (format!("return_{name}").into(), value)));
+        }
         let of_run = [
             ("link_packets", self.carried.link_packets as f64),
             ("link_losses", self.carried.link_losses as f64),

@@ -1,0 +1,360 @@
+//! The return direction: uploads, and two-way traffic.
+
+use bentpipe_scenario::Scenario;
+use bentpipe_sim::Results;
+
+use crate::common;
+
+/// A gateway with one terminal, of which the return link has 2 Mbit/s, and this traffic.
+fn one_terminal(traffic: &str, extra: &[&str]) -> Results {
+    let text = format!(
+        r#"
+        title = "Uploads"
+        [run]
+        warmup = "10 s"
+        duration = "30 s"
+        [host.server]
+        [host.user]
+        count = 2
+        [link.ingress]
+        between = ["server", "gateway"]
+        rate = "100 Mbps"
+        delay = "10 ms"
+        [gateway]
+        regulator = {{ rate = "20 Mbps" }}
+        [link.satellite]
+        between = ["gateway", "terminal"]
+        delay = "250 ms"
+        reverse = {{ rate = "2 Mbps" }}
+        [link.access]
+        between = ["terminal", "user"]
+        rate = "100 Mbps"
+        delay = "1 ms"
+        [transport.default]
+        receive_window = "2 MB"
+        {traffic}
+        "#
+    );
+    run(&text, extra)
+}
+
+fn run(text: &str, extra: &[&str]) -> Results {
+    let overrides: Vec<_> = extra.iter().map(|&o| o.to_owned()).collect();
+    let scenario = Scenario::parse(text, "uploads.toml", &overrides).unwrap_or_else(|e| panic!("{e}"));
+    common::results(&scenario, 1)
+}
+
+const UPLOAD: &str = r#"
+        [traffic.upload]
+        kind = "bulk"
+        from = "user"
+        to = "server"
+        flows = 2
+"#;
+
+const DOWNLOAD: &str = r#"
+        [traffic.download]
+        kind = "bulk"
+        from = "server"
+        to = "user"
+        flows = 2
+"#;
+
+/// Goodput of a traffic [Mbit/s].
+fn goodput(results: &Results, traffic: &str) -> f64 {
+    let traffic = results.traffic.iter().position(|name| name == traffic).unwrap() as u32;
+    let flows = results.flows.iter().filter(|flow| flow.traffic == traffic);
+    flows.map(|flow| flow.measured).sum::<u64>() as f64 * 8e-6 / 30.0
+}
+
+fn counter(results: &Results, name: &str) -> f64 {
+    let counters = results.counters();
+    counters.iter().find(|(known, _)| known == name).unwrap_or_else(|| panic!("no {name}")).1
+}
+
+#[track_caller]
+fn assert_near(found: f64, expected: f64, tolerance: f64) {
+    assert!((found / expected - 1.0).abs() < tolerance, "found {found}, expected {expected}");
+}
+
+/// Packets of the PEP link have 1460 of 1491 bytes of payload.
+#[test]
+fn split_uploads_fill_the_return_link() {
+    let results = one_terminal(UPLOAD, &[]);
+    assert_near(goodput(&results, "upload"), 2.0 * 1460.0 / 1491.0, 0.003);
+    assert_near(counter(&results, "return_sent_bytes") * 8.0 / 30.0, 2e6, 0.003);
+    // Only acknowledgements and handshakes pass the gateway's own queues.
+    assert!(counter(&results, "sent_bytes") < 0.03 * counter(&results, "return_sent_bytes"));
+    assert!(counter(&results, "sent_packets") > 0.0);
+}
+
+/// Segments have 1460 of 1500 bytes of payload. A queue of 700 packets, a bandwidth-delay product of 87 and windows of at most
+/// 2 MB: no losses.
+#[test]
+fn unsplit_uploads_fill_the_return_link() {
+    let overrides = ["gateway.pep.split=[]", "transport.default.receive_window=500 KB"];
+    let results = one_terminal(UPLOAD, &overrides);
+    assert_near(goodput(&results, "upload"), 2.0 * 1460.0 / 1500.0, 0.003);
+    assert_eq!(results.drops.time.len(), 0);
+}
+
+/// 3 Mbit/s into 2 Mbit/s: a third is dropped at the terminal. 28 of 1000 bytes are headers.
+#[test]
+fn datagrams_beyond_the_return_link_are_dropped_at_the_terminal() {
+    let cbr = "[traffic.upload]\nkind = \"cbr\"\nrate = \"3 Mbps\"\npacket = \"1000 B\"\nfrom = \"user\"\nto = \"server\"";
+    let results = one_terminal(cbr, &["gateway.return.transmit_queue.limit=50 packets"]);
+    assert_near(goodput(&results, "upload"), 2.0 * 972.0 / 1000.0, 0.002);
+    let dropped = counter(&results, "return_overflow_drops") + counter(&results, "return_drops_elsewhere");
+    assert_near(dropped, 30.0 * 1e6 / 8000.0, 0.005);
+    let places: Vec<_> = results.drops.place.iter().map(|&place| &results.places[place as usize]).collect();
+    assert_eq!(places.len() as f64, dropped);
+    assert!(places.iter().all(|place| *place == "gateway return transmit"), "{places:?}");
+    // 50 packets of 8000 bits at 2 Mbit/s.
+    assert_near(counter(&results, "return_queue_delay_mean"), 0.2, 0.05);
+}
+
+/// Each direction has its own carrier; what one direction needs on the other's is headers and acknowledgements.
+#[test]
+fn both_directions_fill_their_links_at_once() {
+    let overrides = ["gateway.pep.buffer=4 MB", "gateway.return.transmit_queue.scheduler=drr"];
+    let results = one_terminal(&[UPLOAD, DOWNLOAD].concat(), &overrides);
+    let payload = 1460.0 / 1491.0;
+    let (up, down) = (goodput(&results, "upload"), goodput(&results, "download"));
+    assert!(up > 0.97 * 2.0 * payload && up < 2.0 * payload, "{up}");
+    assert!(down > 0.99 * 20.0 * payload && down < 20.0 * payload, "{down}");
+    let uploaded = up / payload * 1e6 * 30.0 / 8.0;
+    let acks = counter(&results, "return_sent_bytes") - uploaded;
+    // An acknowledgement for every 32 of 1677 packets/s, and for handshakes and windows now and then.
+    assert!(acks > 30.0 * 52.0 * 32.0 && acks < 30.0 * 52.0 * 200.0, "{acks}");
+}
+
+/// Files of 200 KB in both directions, with losses on both links: each is delivered to the byte, and PEP buffers are empty
+/// again (the run checks them against the connections).
+#[test]
+fn transfers_in_both_directions_are_delivered_to_the_byte() {
+    let files = |name: &str, from: &str, to: &str| {
+        format!(
+            "[traffic.{name}]\nkind = \"files\"\nsources = 2\nsize = \"200 KB\"\ninterval = \"4 s\"\nfrom = \"{from}\"\nto = \"{to}\"\n"
+        )
+    };
+    let traffic = [files("up", "user", "server"), files("down", "server", "user")].concat();
+    for split in ["gateway.pep.split=[\"tcp\"]", "gateway.pep.split=[]"] {
+        let overrides = [
+            split,
+            "gateway.return.transmit_queue.limit=30 packets",
+            "link.satellite.loss=0.01",
+            "link.satellite.reverse.loss=0.01",
+            "run.warmup=0 s",
+            "run.duration=60 s",
+        ];
+        let results = one_terminal(&traffic, &overrides);
+        assert!(counter(&results, "return_transmit_drops") > 0.0, "{split}");
+        for traffic in 0..2 {
+            let flows: Vec<_> = results.flows.iter().filter(|flow| flow.traffic == traffic).collect();
+            let completed = flows.iter().filter(|flow| flow.completed).count();
+            assert!(completed > 20, "{split}: {completed}");
+            assert!(flows.iter().all(|flow| !flow.completed || flow.delivered == 200_000));
+            assert!(flows.iter().all(|flow| flow.delivered <= 200_000));
+        }
+    }
+}
+
+/// The same network seen in a mirror: an upload meets what a download meets whose gateway is the terminal.
+#[test]
+fn an_upload_is_a_download_in_a_mirror() {
+    let network = |inside: &str, outside: &str, gateway: &str, slow: &str| {
+        format!(
+            r#"
+            title = "A mirror"
+            [run]
+            duration = "60 s"
+            [host.a]
+            count = 3
+            [host.b]
+            [link.a]
+            between = ["a", "{inside}"]
+            rate = "50 Mbps"
+            delay = "3 ms"
+            [link.b]
+            between = ["{outside}", "b"]
+            rate = "10 Mbps"
+            delay = "20 ms"
+            [gateway]
+            {gateway}
+            [link.satellite]
+            between = ["{inside}", "{outside}"]
+            rate = "2 Mbps"
+            delay = "250 ms"
+            {slow}
+            [traffic.files]
+            kind = "files"
+            sources = 3
+            size = "300 KB"
+            interval = "5 s"
+            from = "a"
+            to = "b"
+            [traffic.pages]
+            kind = "pages"
+            sessions = 2
+            object_size = "40 KB"
+            think_time = "2 s"
+            from = "b"
+            to = "a"
+            "#
+        )
+    };
+    // The rate towards a is that of the other direction's regulator, in front of a link without a rate.
+    let up = network(
+        "terminal",
+        "gateway",
+        "regulator = { rate = \"8 Mbps\" }\nreturn.regulator = { rate = \"link\" }\npep.split = SPLIT",
+        "reverse = {}",
+    );
+    let down = network(
+        "gateway",
+        "terminal",
+        "regulator = { rate = \"link\" }\nreturn.regulator = { rate = \"8 Mbps\" }\npep.split = SPLIT",
+        "reverse = {}",
+    );
+    for split in ["[\"tcp\"]", "[]"] {
+        let flows = |text: &str| {
+            let results = run(&text.replace("SPLIT", split), &["link.satellite.reverse.rate=100 Mbps"]);
+            assert!(counter(&results, "sent_bytes") > 1e6 && counter(&results, "return_sent_bytes") > 1e6);
+            results
+                .flows
+                .iter()
+                .map(|flow| (flow.traffic, flow.opened, flow.closed, flow.delivered))
+                .collect::<Vec<_>>()
+        };
+        let (up, down) = (flows(&up), flows(&down));
+        assert!(up.len() > 40, "{}", up.len());
+        assert_eq!(up, down);
+    }
+}
+
+/// An unsplit download's acknowledgements wait behind an upload of datagrams that fill the terminal's queue of 100 packets
+/// (0.6 s), unless a scheduler tells flows apart.
+#[test]
+fn acknowledgements_wait_in_the_terminal_queue() {
+    let traffic = [
+        DOWNLOAD,
+        "[traffic.upload]\nkind = \"cbr\"\nrate = \"3 Mbps\"\npacket = \"1500 B\"\nfrom = \"user\"\nto = \"server\"",
+    ]
+    .concat();
+    // One window per round trip of 522 ms, or of 522 ms + 600 ms.
+    let delay = |scheduler: &str| {
+        let scheduler = format!("gateway.return.transmit_queue.scheduler={scheduler}");
+        let overrides = [
+            "gateway.pep.split=[]",
+            "gateway.return.transmit_queue.limit=100 packets",
+            "transport.default.receive_window=100 KB",
+            "traffic.download.flows=1",
+            &scheduler,
+        ];
+        100.0 * 8.0 / goodput(&one_terminal(&traffic, &overrides), "download")
+    };
+    // With drr one packet of the upload at a time, 6 ms.
+    assert!((522.0..522.0 + 20.0).contains(&delay("drr")), "{}", delay("drr"));
+    assert!(delay("fifo") > 522.0 + 500.0, "{}", delay("fifo"));
+}
+
+/// The terminal's AQM is another than the gateway's, and drops ahead of the terminal's PEP.
+#[test]
+fn the_terminal_has_an_aqm_of_its_own() {
+    let aqm =
+        "[gateway.return.aqm]\nalgorithm = \"red\"\nmin_th = \"30 packets\"\nmax_th = \"120 packets\"\n";
+    let overrides = ["gateway.aqm.algorithm=avqred", "gateway.pep.buffer=4 MB"];
+    let results = one_terminal(&[UPLOAD, DOWNLOAD, aqm].concat(), &overrides);
+    assert!(counter(&results, "return_aqm_drops") > 0.0 && counter(&results, "aqm_drops") > 0.0);
+    let at = |name: &str| {
+        results.drops.place.iter().filter(|&&place| results.places[place as usize] == name).count()
+    };
+    assert_eq!(at("gateway return receive") as f64, counter(&results, "return_aqm_drops"));
+    assert_eq!(at("gateway receive") as f64, counter(&results, "aqm_drops"));
+    let has = |name: &str| results.series.iter().any(|series| series.name == name);
+    assert!(has("queue_delay") && has("gateway return.queue_delay"));
+}
+
+/// Three terminals with 1, 2 and 2 Mbit/s: each fills its own return link, whatever the others do, and the records of
+/// terminals add up to the counters.
+#[test]
+fn terminals_upload_over_their_own_return_links() {
+    for queues_per in ["terminal", "carrier"] {
+        let text = format!(
+            r#"
+            title = "Uploads of several terminals"
+            [run]
+            warmup = "10 s"
+            duration = "30 s"
+            [host.server]
+            [host.home]
+            [host.office]
+            count = 4
+            [terminal.basic]
+            [terminal.better]
+            count = 2
+            [gateway]
+            terminals = ["basic", "better"]
+            queues_per = "{queues_per}"
+            regulator = {{ rate = "20 Mbps" }}
+            [link.ingress]
+            between = ["server", "gateway"]
+            delay = "10 ms"
+            [link.basic]
+            between = ["gateway", "basic"]
+            delay = "250 ms"
+            reverse = {{ rate = "1 Mbps" }}
+            [link.better]
+            between = ["better", "gateway"]
+            rate = "2 Mbps"
+            delay = "250 ms"
+            reverse = {{}}
+            [link.homes]
+            between = ["basic", "home"]
+            [link.offices]
+            between = ["better", "office"]
+            [traffic.homes]
+            kind = "bulk"
+            from = "home"
+            to = "server"
+            flows = 1
+            [traffic.offices]
+            kind = "bulk"
+            from = "office"
+            to = "server"
+            flows = 4
+            [traffic.download]
+            kind = "bulk"
+            from = "server"
+            to = "office"
+            flows = 4
+            "#
+        );
+        let overrides = ["link.better.reverse.rate=100 Mbps", "gateway.return.transmit_queue.scheduler=drr"];
+        let results = run(&text, &overrides);
+        let payload = 1460.0 / 1491.0;
+        assert_eq!(results.terminals.len(), 3);
+        for (terminal, rate) in results.terminals.iter().zip([1.0, 2.0, 2.0]) {
+            let back = terminal.back.as_ref().unwrap();
+            assert_near(back.delivered_bytes as f64 * 8e-6 / 30.0, rate * payload, 0.03);
+            assert_near(back.sent_bytes as f64 * 8e-6 / 30.0, rate, 0.005);
+        }
+        let sum: u64 = results.terminals.iter().map(|t| t.back.as_ref().unwrap().sent_bytes).sum();
+        assert_eq!(sum as f64, counter(&results, "return_sent_bytes"));
+        let downloaded: u64 = results.terminals.iter().map(|t| t.delivered_bytes).sum();
+        assert_near(downloaded as f64 * 8e-6 / 30.0, 20.0 * payload, 0.01);
+        let sent: u64 = results.terminals.iter().map(|t| t.sent_bytes).sum();
+        assert_eq!(sent as f64, counter(&results, "sent_bytes"));
+    }
+}
+
+/// Requests go up and pages come down from a server behind the terminal, and the other way round.
+#[test]
+fn pages_load_from_servers_behind_the_terminal() {
+    let pages = "[traffic.pages]\nkind = \"pages\"\nsessions = 4\nobject_size = \"10 KB\"\nthink_time = \"1 s\"\n\
+                 from = \"user\"\nto = \"server\"\n";
+    let results = one_terminal(pages, &[]);
+    let completed: Vec<_> = results.flows.iter().filter(|flow| flow.completed).collect();
+    assert!(completed.len() > 40, "{}", completed.len());
+    assert!(completed.iter().all(|flow| flow.delivered == 10_000));
+}
