@@ -109,6 +109,56 @@ packet = "1000 B"
     assert!(r.flows[0].delay().is_nan(), "no packet crosses from end to end");
 }
 
+/// Six segments of 1360 bytes arrive at the gateway together. Behind the PEP each is a packet of 1391 bytes, which takes
+/// 11.128 ms at 1 Mbit/s. The idle regulator holds the credit of a tick of 1 ms, and sends at ticks: the i-th packet
+/// leaves at the first tick not before 11.128 i - 1 ms, which is 11 i ms. On the way are 20 ms to the gateway, 12 ms in
+/// the PEP, 250 ms over the satellite and 2 ms to the client.
+#[test]
+fn delay_behind_a_pep_includes_the_wait_in_the_transmit_queue() {
+    let transfer = r#"
+title = "A page behind a PEP"
+[run]
+warmup = "0 s"
+duration = "20 s"
+[host.server]
+count = 1
+[host.client]
+count = 1
+[link.ingress]
+between = ["server", "gateway"]
+delay = "20 ms"
+[gateway]
+aqm = { algorithm = "droptail" }
+regulator = { rate = "1 Mbps", tick = "1 ms" }
+pep = { delay = "12 ms" }
+[link.satellite]
+between = ["gateway", "terminal"]
+delay = "250 ms"
+[link.access]
+between = ["terminal", "client"]
+delay = "2 ms"
+[transport.default]
+mss = "1360 B"
+initial_window = 10
+[traffic.web]
+kind = "pages"
+from = "server"
+to = "client"
+sessions = 1
+objects_per_page = 1
+object_size = "8160 B"
+think_time = "100 s"
+"#;
+    let r = run(transfer);
+    let web = class(&r, "web");
+    assert_eq!((web.received, web.lost), (6, 0));
+    assert!((ms(web, "delay_mean") - (284.0 + 3.5 * 11.0)).abs() < 1e-6, "{} ms", ms(web, "delay_mean"));
+    // Quantiles are exact to a thousandth.
+    for (name, i) in [("delay_p50", 3.0), ("delay_p99", 6.0)] {
+        assert!((ms(web, name) - (284.0 + i * 11.0)).abs() < 0.4, "{name} {} ms", ms(web, name));
+    }
+}
+
 /// One packet is lost: a datagram for good, a segment until it is retransmitted.
 #[test]
 fn a_lost_datagram_is_lost_and_a_lost_segment_is_late() {

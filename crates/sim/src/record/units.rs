@@ -21,26 +21,45 @@ use crate::ids::{ClassId, Id, IdVec, TrafficId};
 /// Times above this are recorded as this, and those below the least as equal [ns].
 const MAX_TIME: u64 = 1_000_000_000_000;
 const LEAST_TIME: u64 = 1_000;
+/// Bits of a time below the resolution of the least time, and bits that a bucket's times have in common.
+const UNIT_BITS: u32 = LEAST_TIME.ilog2();
+const COMMON_BITS: u32 = 11;
 
 /// Distribution of times, exact to a thousandth or a microsecond.
+///
+/// It has the buckets of [`Histogram`], whose recording took half of the instructions of a received unit.
 #[derive(Clone, Debug)]
 pub(super) struct Times {
-    histogram: Option<Histogram<u64>>,
+    /// Times by bucket.
+    counts: Vec<u32>,
     /// Sum of the times [ns].
     sum: u64,
 }
 
 impl Times {
     pub(super) fn new() -> Self {
-        Self { histogram: Histogram::new_with_bounds(LEAST_TIME, MAX_TIME, 3).ok(), sum: 0 }
+        Self { counts: vec![0; Self::bucket(MAX_TIME) + 1], sum: 0 }
+    }
+
+    /// Bucket of a time: its leading bits, after the number of bits that follow them.
+    #[inline]
+    fn bucket(time: u64) -> usize {
+        let units = time.min(MAX_TIME) >> UNIT_BITS;
+        let shift = (units | 1).ilog2().saturating_sub(COMMON_BITS - 1);
+        ((u64::from(shift) << (COMMON_BITS - 1)) + (units >> shift)) as usize
+    }
+
+    /// Shortest time of a bucket [ns].
+    fn shortest(bucket: usize) -> u64 {
+        let bucket = bucket as u64;
+        let shift = (bucket >> (COMMON_BITS - 1)).saturating_sub(1);
+        (bucket - (shift << (COMMON_BITS - 1))) << shift << UNIT_BITS
     }
 
     #[inline]
     pub(super) fn add(&mut self, time: Duration) {
         self.sum += time.as_nanos();
-        if let Some(histogram) = &mut self.histogram {
-            histogram.saturating_record(time.as_nanos());
-        }
+        self.counts[Self::bucket(time.as_nanos())] += 1;
     }
 
     /// Mean [s]; NaN without any.
@@ -49,14 +68,22 @@ impl Times {
     }
 
     pub(super) fn count(&self) -> u64 {
-        self.histogram.as_ref().map_or(0, Histogram::len)
+        self.counts.iter().map(|&count| u64::from(count)).sum()
+    }
+
+    fn histogram(&self) -> Option<Histogram<u64>> {
+        let mut histogram = Histogram::new_with_bounds(LEAST_TIME, MAX_TIME, 3).ok()?;
+        for (bucket, &count) in self.counts.iter().enumerate().filter(|(_, count)| **count > 0) {
+            histogram.saturating_record_n(Self::shortest(bucket), u64::from(count));
+        }
+        Some(histogram)
     }
 
     /// Mean of the shortest `share` of them [s]; NaN without any.
     pub(super) fn trimmed_mean(&self, share: f64) -> f64 {
         let most = (share * self.count() as f64).ceil();
         let (mut sum, mut left) = (0.0, most);
-        for value in self.histogram.iter().flat_map(Histogram::iter_recorded) {
+        for value in self.histogram().iter().flat_map(Histogram::iter_recorded) {
             let count = (value.count_at_value() as f64).min(left);
             sum += count * value.value_iterated_to() as f64;
             left -= count;
@@ -66,12 +93,12 @@ impl Times {
 
     /// Number of those longer than `time`.
     fn count_above(&self, time: u64) -> u64 {
-        self.histogram.as_ref().map_or(0, |histogram| histogram.count_between(time + 1, MAX_TIME))
+        self.histogram().map_or(0, |histogram| histogram.count_between(time + 1, MAX_TIME))
     }
 
     /// Quantile [s]; NaN without any.
     fn quantile(&self, share: f64) -> f64 {
-        let histogram = self.histogram.as_ref().filter(|histogram| !histogram.is_empty());
+        let histogram = self.histogram().filter(|histogram| !histogram.is_empty());
         histogram.map_or(f64::NAN, |histogram| histogram.value_at_quantile(share) as f64 * 1e-9)
     }
 }
@@ -231,5 +258,35 @@ fn voice_of(kind: &TrafficKind) -> Option<Voice> {
             Some(Voice { codec, interval, fixed_buffer: jitter_buffer })
         }
         _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Times over the whole range, at and beside the ends of buckets.
+    fn times() -> impl Iterator<Item = u64> {
+        let powers = (0..39).map(|exponent| 1_u64 << exponent);
+        powers.flat_map(|time| [time - 1, time, time + 1, time * 3 / 2, time + time / 1000]).chain([MAX_TIME])
+    }
+
+    #[test]
+    fn buckets_are_those_of_the_histogram() {
+        let mut histogram = Histogram::<u64>::new_with_bounds(LEAST_TIME, MAX_TIME, 3).unwrap();
+        let mut recorded = Times::new();
+        for time in times() {
+            histogram.saturating_record(time);
+            recorded.add(Duration::from_nanos(time));
+            let shortest = Times::shortest(Times::bucket(time));
+            assert_eq!(shortest, histogram.lowest_equivalent(time.min(MAX_TIME)), "{time} ns");
+        }
+        let found = recorded.histogram().unwrap();
+        let counts = |histogram: &Histogram<u64>| {
+            histogram.iter_recorded().map(|v| (v.value_iterated_to(), v.count_at_value())).collect::<Vec<_>>()
+        };
+        assert_eq!(counts(&found), counts(&histogram));
+        assert_eq!(recorded.count(), histogram.len());
+        assert_eq!(Times::bucket(u64::MAX), Times::bucket(MAX_TIME));
     }
 }
