@@ -6,8 +6,9 @@
 
 use std::io;
 use std::net::{SocketAddr, UdpSocket};
+use std::sync::Arc;
 
-use bentpipe_scenario::{HostIndex, TrafficKind};
+use bentpipe_scenario::{HostIndex, Traffic, TrafficKind};
 use bentpipe_units::Instant;
 
 use crate::flows::{End, Flow, Flows};
@@ -183,7 +184,7 @@ impl Header {
 
 /// Incoming flow.
 struct Incoming {
-    traffic: String,
+    traffic: Arc<Traffic>,
     number: u32,
     /// Current generation of the source, and its flow; `None` before the first datagram.
     current: Option<(u32, Flow)>,
@@ -212,14 +213,14 @@ impl DatagramReceivers {
             if !is_datagrams(plan, workload) || workload.upload != (side == Side::Servers) {
                 continue;
             }
-            let traffic = plan.traffic(workload);
+            let traffic = Arc::new(plan.traffic(workload).clone());
             for number in 0..users::count(&traffic.kind) {
                 let Some((_, to)) = ends(plan, workload, number, first_port) else { continue };
                 receivers.sockets.bind(to)?;
                 let slot = (first_port + number - FIRST_PORT) as usize;
                 receivers.flows.resize_with(receivers.flows.len().max(slot + 1), || None);
                 receivers.flows[slot] =
-                    Some(Incoming { traffic: traffic.name.clone(), number, current: None });
+                    Some(Incoming { traffic: Arc::clone(&traffic), number, current: None });
             }
         }
         Ok(receivers)
@@ -252,22 +253,23 @@ impl DatagramReceivers {
                 flows.close(&flow, End::Left, now)?;
             }
             let current = incoming.current.as_ref().map_or(0, |(generation, _)| *generation);
-            let header = header.unwrap_or(Header {
-                sent: self.origin.saturating_add(now.as_nanos()),
-                number: 0,
-                generation: current,
-            });
-            let opened = Instant::from_nanos(header.sent.saturating_sub(self.origin));
+            let sent = header
+                .as_ref()
+                .map_or(now, |header| Instant::from_nanos(header.sent.saturating_sub(self.origin)).min(now));
+            let of_header = header.as_ref().map_or(current, |header| header.generation);
             let (generation, flow) = incoming.current.get_or_insert_with(|| {
-                (header.generation, flows.open(&incoming.traffic, incoming.number, false, opened))
+                (of_header, flows.open(&incoming.traffic, incoming.number, false, sent))
             });
             // A late datagram of an earlier generation.
-            if *generation != header.generation {
+            if *generation != of_header {
                 continue;
             }
             flow.ends = Some((client, server));
-            let delay = self.origin.saturating_add(now.as_nanos()).saturating_sub(header.sent);
-            flows.deliver_datagram(flow, len as u64, header.number.into(), delay, now);
+            let Some(header) = header else {
+                flows.deliver(flow, len as u64, now);
+                continue;
+            };
+            flows.deliver_datagram(flow, len as u64, header.number.into(), sent, now);
         }
         Ok(())
     }

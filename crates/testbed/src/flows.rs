@@ -6,8 +6,9 @@ use std::io::{self, BufWriter, Write};
 use std::net::SocketAddr;
 use std::path::Path;
 
-use bentpipe_scenario::Dash;
+use bentpipe_scenario::{Dash, Traffic};
 use bentpipe_traffic::dash::{Period, Viewing};
+use bentpipe_traffic::voice::{Call, Voice};
 use bentpipe_units::{Duration, Instant};
 use hdrhistogram::Histogram;
 use serde_json::{Value, json};
@@ -15,7 +16,7 @@ use serde_json::{Value, json};
 use crate::users::PageLoad;
 
 /// Columns of a row: those of a simulation, then those that only sockets have.
-pub const COLUMNS: [&str; 30] = [
+pub const COLUMNS: &[&str] = &[
     "flow",
     "session",
     "traffic",
@@ -30,6 +31,13 @@ pub const COLUMNS: [&str; 30] = [
     "packets",
     "delay",
     "jitter",
+    "received_units",
+    "lost_units",
+    "played",
+    "late",
+    "mouth_to_ear",
+    "burst_ratio",
+    "codec",
     "startup_delay",
     "stalls",
     "stalled",
@@ -50,6 +58,21 @@ pub const COLUMNS: [&str; 30] = [
 
 /// Upper limit of a recorded delay [ns].
 const MAX_DELAY: u64 = 1_000_000_000_000;
+/// A caller is at most this late with a packet; a longer gap is a pause in speech.
+const LATENESS: Duration = Duration::from_millis(5);
+
+/// Data units of one traffic that were sent during the measurement and whose fate is known.
+struct Units {
+    /// Delays of those received [ns].
+    delays: Histogram<u64>,
+    received: u64,
+    lost: u64,
+    /// Delay above which a packet is of no use to the application, and the number of those.
+    deadline: Option<Duration>,
+    late: u64,
+    /// Sum over those received of their flow's jitter estimate [ns].
+    jitter_sum: u64,
+}
 
 /// A connection, or a flow of datagrams.
 #[derive(Clone, Debug)]
@@ -84,6 +107,21 @@ pub struct Flow {
     /// Datagrams received in total, and the highest sequence number plus 1.
     received: u64,
     sent: u64,
+    /// Time at which the latest datagram was sent.
+    last_sent: Option<Instant>,
+    units: FlowUnits,
+    /// Call that the flow carries.
+    call: Option<Box<Call>>,
+}
+
+/// Data units of a flow that were sent during the measurement.
+#[derive(Clone, Copy, Debug, Default)]
+struct FlowUnits {
+    received: u64,
+    lost: u64,
+    /// Jitter estimate J (RFC 3550, section 6.4.1), and the delay of the latest unit [ns].
+    jitter: u64,
+    last_delay: Option<u64>,
 }
 
 /// End of a flow.
@@ -127,6 +165,38 @@ pub struct Totals {
     pub measured: u64,
 }
 
+/// Times of the steps of a probe (draft-ietf-ippm-responsiveness).
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ProbeSteps {
+    /// End of the present step's predecessor.
+    begin: Instant,
+    /// TCP handshake, TLS handshake of one round trip, and exchange of an object; those that have ended.
+    ended: [Option<Duration>; 3],
+    /// The part of the last step until the server has written the object.
+    request: Duration,
+}
+
+impl ProbeSteps {
+    /// The first step begins.
+    #[must_use]
+    pub fn new(now: Instant) -> Self {
+        Self { begin: now, ..Self::default() }
+    }
+
+    /// The present step ends.
+    pub fn end_step(&mut self, now: Instant) {
+        if let Some(step) = self.ended.iter_mut().find(|step| step.is_none()) {
+            *step = Some(now - self.begin);
+            self.begin = now;
+        }
+    }
+
+    /// The server has written an object at `at`.
+    pub fn answered(&mut self, at: Instant) {
+        self.request = at - self.begin;
+    }
+}
+
 /// All flows of a run. A flow's row is written when it closes.
 pub struct Flows {
     out: Option<BufWriter<File>>,
@@ -134,8 +204,8 @@ pub struct Flows {
     end: Instant,
     next_number: u64,
     totals: BTreeMap<String, Totals>,
-    /// Delays of the datagrams received during the measurement [ns], by traffic.
-    delays: BTreeMap<String, Histogram<u64>>,
+    /// Data units by traffic.
+    units: BTreeMap<String, Units>,
     errors: BTreeMap<String, u64>,
 }
 
@@ -155,18 +225,26 @@ impl Flows {
             end,
             next_number: 0,
             totals: BTreeMap::new(),
-            delays: BTreeMap::new(),
+            units: BTreeMap::new(),
             errors: BTreeMap::new(),
         })
     }
 
     /// Opens a flow of a user.
-    pub fn open(&mut self, traffic: &str, session: u32, finite: bool, now: Instant) -> Flow {
-        self.totals.entry(traffic.to_owned()).or_default().opened += 1;
+    pub fn open(&mut self, traffic: &Traffic, session: u32, finite: bool, now: Instant) -> Flow {
+        self.totals.entry(traffic.name.clone()).or_default().opened += 1;
+        if !self.units.contains_key(&traffic.name)
+            && let Ok(delays) = Histogram::new_with_max(MAX_DELAY, 3)
+        {
+            let deadline = traffic.application.map(|(_, deadline)| deadline);
+            let units = Units { delays, received: 0, lost: 0, deadline, late: 0, jitter_sum: 0 };
+            self.units.insert(traffic.name.clone(), units);
+        }
         self.next_number += 1;
+        let call = Voice::of(&traffic.kind).map(|voice| Box::new(Call::new(voice, self.begin, LATENESS)));
         Flow {
             number: self.next_number - 1,
-            traffic: traffic.to_owned(),
+            traffic: traffic.name.clone(),
             session,
             ends: None,
             opened: now,
@@ -183,6 +261,9 @@ impl Flows {
             last_delay: None,
             received: 0,
             sent: 0,
+            last_sent: None,
+            units: FlowUnits::default(),
+            call,
         }
     }
 
@@ -210,22 +291,68 @@ impl Flows {
         flow.measured += if self.is_measuring(now) { bytes } else { 0 };
     }
 
-    /// Counts a datagram that arrived with this sequence number and delay [ns].
-    pub fn deliver_datagram(&mut self, flow: &mut Flow, bytes: u64, number: u64, delay: u64, now: Instant) {
+    /// Counts a datagram that arrived with this sequence number, sent at `sent`. Those that it overtakes count as lost.
+    pub fn deliver_datagram(
+        &mut self,
+        flow: &mut Flow,
+        bytes: u64,
+        number: u64,
+        sent: Instant,
+        now: Instant,
+    ) {
         self.deliver(flow, bytes, now);
         flow.received += 1;
-        flow.sent = flow.sent.max(number + 1);
+        let delay = (now - sent).as_nanos();
         if self.is_measuring(now) {
             flow.packets += 1;
             flow.delay_sum += delay;
             flow.jitter_sum += flow.last_delay.map_or(0, |last| last.abs_diff(delay));
             flow.last_delay = Some(delay);
-            if let Some(delays) = self.delays.get_mut(&flow.traffic) {
-                delays.saturating_record(delay);
-            } else if let Ok(mut delays) = Histogram::new_with_max(MAX_DELAY, 3) {
-                delays.saturating_record(delay);
-                self.delays.insert(flow.traffic.clone(), delays);
-            }
+        }
+        let Some(missing) = number.checked_sub(flow.sent) else { return };
+        flow.sent = number + 1;
+        // The lost datagrams were sent at regular times since the last one that arrived.
+        let last = flow.last_sent.unwrap_or(sent);
+        for lost in 1..=missing {
+            let sent = last + (sent - last).times(lost).part(missing + 1);
+            self.lose_unit(flow, sent);
+        }
+        flow.last_sent = Some(sent);
+        if let Some(call) = &mut flow.call {
+            call.send(sent);
+            call.receive(sent, now);
+        }
+        self.deliver_unit(flow, sent, now);
+    }
+
+    /// Counts a data unit that arrived, if it was sent during the measurement.
+    pub fn deliver_unit(&mut self, flow: &mut Flow, sent: Instant, now: Instant) {
+        let Some(units) = self.units.get_mut(&flow.traffic).filter(|_| sent >= self.begin && now < self.end)
+        else {
+            return;
+        };
+        let delay = (now - sent).as_nanos();
+        let own = &mut flow.units;
+        if let Some(last) = own.last_delay.replace(delay) {
+            own.jitter = own.jitter - own.jitter / 16 + last.abs_diff(delay) / 16;
+        }
+        own.received += 1;
+        units.received += 1;
+        units.jitter_sum += own.jitter;
+        units.late += u64::from(units.deadline.is_some_and(|deadline| delay > deadline.as_nanos()));
+        units.delays.saturating_record(delay);
+    }
+
+    fn lose_unit(&mut self, flow: &mut Flow, sent: Instant) {
+        if let Some(call) = &mut flow.call {
+            call.send(sent);
+            call.lose(sent);
+        }
+        if sent >= self.begin
+            && let Some(units) = self.units.get_mut(&flow.traffic)
+        {
+            flow.units.lost += 1;
+            units.lost += 1;
         }
     }
 
@@ -266,7 +393,7 @@ impl Flows {
         };
         let lost = (flow.sent > 0).then(|| flow.sent.saturating_sub(flow.received));
         let mean = |sum: u64, count: u64| (count > 0).then(|| sum as f64 * 1e-9 / count as f64);
-        let viewing = flow.viewing.as_ref();
+        let (viewing, call) = (flow.viewing.as_ref(), flow.call.as_deref());
         let periods = |of: &dyn Fn(&Viewing, &Period) -> Option<f64>| {
             viewing.map(|v| v.periods().iter().map(|period| of(v, period)).collect::<Vec<_>>())
         };
@@ -285,6 +412,13 @@ impl Flows {
             flow.packets,
             mean(flow.delay_sum, flow.packets),
             mean(flow.jitter_sum, flow.packets.saturating_sub(1)),
+            flow.units.received,
+            flow.units.lost,
+            call.map(|call| call.played),
+            call.map(|call| call.late),
+            call.map(Call::mouth_to_ear_delay).filter(|delay| !delay.is_nan()),
+            call.map(Call::burst_ratio).filter(|ratio| !ratio.is_nan()),
+            call.map(|call| call.voice.codec.name()),
             viewing.and_then(Viewing::startup_delay).map(Duration::as_secs_f64),
             viewing.map(Viewing::stalls),
             viewing.map(|v| v.stalled_time().as_secs_f64()),
@@ -334,6 +468,24 @@ impl Flows {
         writeln!(out, "{line}")
     }
 
+    /// Writes the record of a probe that ended during the measurement: times [s] of its steps TCP handshake, TLS handshake and
+    /// exchange of an object, which are `None` after a failure, and the part of the last one until the server's answer.
+    ///
+    /// # Errors
+    /// If the file cannot be written.
+    pub fn close_probe(&mut self, traffic: &str, steps: &ProbeSteps, now: Instant) -> io::Result<()> {
+        if !self.is_measuring(now) {
+            return Ok(());
+        }
+        let Some(out) = &mut self.out else { return Ok(()) };
+        let [connect, tls, http] = steps.ended.map(|step| step.map(Duration::as_secs_f64));
+        let request = steps.request.as_secs_f64();
+        let line = json!({ "probe": {
+            "traffic": traffic, "connect": connect, "tls": tls, "http": http, "request": request,
+        } });
+        writeln!(out, "{line}")
+    }
+
     /// Counters over all flows.
     #[must_use]
     pub fn totals(&self) -> Totals {
@@ -348,18 +500,27 @@ impl Flows {
         })
     }
 
-    /// Writes delays and their numbers of datagrams, flushes the file and returns the summary.
+    /// Writes the data units of each traffic, flushes the file and returns the summary.
     ///
     /// # Errors
     /// If the file cannot be written.
     pub fn finish(&mut self) -> io::Result<Value> {
         if let Some(out) = &mut self.out {
-            for (traffic, delays) in &self.delays {
-                let counts: Vec<_> = delays
+            for (traffic, units) in self.units.iter().filter(|(_, units)| units.received + units.lost > 0) {
+                let delays: Vec<_> = units
+                    .delays
                     .iter_recorded()
                     .map(|step| (step.value_iterated_to() as f64 * 1e-9, step.count_at_value()))
                     .collect();
-                writeln!(out, "{}", json!({ "delays": { "traffic": traffic, "counts": counts } }))?;
+                let line = json!({ "units": {
+                    "traffic": traffic,
+                    "received": units.received,
+                    "lost": units.lost,
+                    "late": units.deadline.map(|_| units.late),
+                    "jitter_sum": units.jitter_sum as f64 * 1e-9,
+                    "delays": delays,
+                } });
+                writeln!(out, "{line}")?;
             }
             out.flush()?;
         }

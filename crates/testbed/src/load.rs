@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 
 use crate::datagrams;
 use crate::endpoint::{self, Connection, Endpoint, Event, TURN, write_line};
-use crate::flows::{End, Flow};
+use crate::flows::{End, Flow, ProbeSteps};
 use crate::plan::{By, Plan, Side, Workload, WorkloadId};
 use crate::reactor::{Interest, Source};
 use crate::sys;
@@ -62,6 +62,9 @@ struct Conn {
     requested: VecDeque<u64>,
     /// Position in the current object [bytes].
     at: u64,
+    blocks: content::BlockReader,
+    /// Steps of the probe; `None` for other connections.
+    probe: Option<ProbeSteps>,
     /// Header to be sent.
     output: Vec<u8>,
     /// Received part of a header.
@@ -204,7 +207,7 @@ impl Clients<'_> {
         let (Some(from), Some(to)) = (from, to) else { return Ok(()) };
         let (server, client) = if workload.upload { (to, from) } else { (from, to) };
         let remote = SocketAddr::new(server, workload.port);
-        let mut flow = ep.flows.open(&traffic.name, number, open.bytes.is_some(), ep.now);
+        let mut flow = ep.flows.open(traffic, number, open.bytes.is_some(), ep.now);
         if let Some(dash) = ep.users.dash(open.user) {
             ep.flows.open_viewing(&mut flow, dash);
         }
@@ -225,6 +228,8 @@ impl Clients<'_> {
                 bytes: open.bytes,
                 requested: VecDeque::new(),
                 at: 0,
+                blocks: content::BlockReader::default(),
+                probe: ep.users.is_probe(open.user).then(|| ProbeSteps::new(ep.now)),
                 output: Vec::new(),
                 header: Vec::new(),
                 interest: Interest::WRITE,
@@ -233,28 +238,37 @@ impl Clients<'_> {
         });
         if let Err(e) = opened {
             self.record(open.user, id, flow, End::Failed(&describe(&e)))?;
-            self.connection_done(open.user, true)?;
+            let probe = self.endpoint.users.is_probe(open.user).then(ProbeSteps::default);
+            self.connection_done(open.user, true, probe)?;
         }
         Ok(())
     }
 
     fn fail(&mut self, token: Token, problem: &str) -> io::Result<()> {
         let Some(conn) = self.endpoint.connections.get(token) else { return Ok(()) };
-        let (user, is_done) = (conn.user, conn.stage == Stage::Done);
+        let (user, is_done, probe) = (conn.user, conn.stage == Stage::Done, conn.probe);
         self.close(token, End::Failed(problem))?;
         if !is_done {
-            self.connection_done(user, true)?;
+            self.connection_done(user, true, probe)?;
         }
         Ok(())
     }
 
-    /// Reports the end of a connection to its user, and records the page that it ends.
-    fn connection_done(&mut self, user: UserId, has_failed: bool) -> io::Result<()> {
+    /// Reports the end of a connection to its user, and records the page or the probe that it ends.
+    fn connection_done(
+        &mut self,
+        user: UserId,
+        has_failed: bool,
+        probe: Option<ProbeSteps>,
+    ) -> io::Result<()> {
         let ep = &mut self.endpoint;
         let Some(page) = ep.users.done(user, has_failed, ep.now) else { return Ok(()) };
         let (workload, number) = ep.users.workload(user);
         let traffic = ep.plan.traffic(ep.plan.workload(workload));
-        ep.flows.close_page(&traffic.name, number, &page, ep.now)
+        match probe {
+            Some(steps) => ep.flows.close_probe(&traffic.name, &steps, ep.now),
+            None => ep.flows.close_page(&traffic.name, number, &page, ep.now),
+        }
     }
 
     /// Closes a connection and records its flow, unless that is recorded already.
@@ -287,6 +301,7 @@ impl Clients<'_> {
                 return Ok(());
             }
             conn.flow.connected = Some(self.endpoint.now);
+            conn.probe.iter_mut().for_each(|probe| probe.end_step(self.endpoint.now));
             let _ = conn.stream.set_nodelay(true);
             let (user, now) = (conn.user, self.endpoint.now);
             if self.endpoint.users.dash(user).is_some() {
@@ -402,8 +417,23 @@ impl Clients<'_> {
                 Stage::Receiving(left) => {
                     let len = left.map_or(bytes.len(), |left| left.min(bytes.len() as u64) as usize);
                     let (own, rest) = bytes.split_at(len);
-                    if ep.plan.workload(conn.workload).verify {
-                        let is_intact = content::is_intact(conn.at, own);
+                    let workload = ep.plan.workload(conn.workload);
+                    let is_intact = if workload.by == By::Serve && !is_packets(ep.plan, workload) {
+                        let (flow, flows, clock, now) = (&mut conn.flow, &mut ep.flows, ep.clock, ep.now);
+                        let is_end = left == Some(len as u64);
+                        let probe = &mut conn.probe;
+                        conn.blocks.read(conn.at, own, is_end, |sent| {
+                            let sent = clock.time(sent).min(now);
+                            // Probes are no load: their data are no units of their class.
+                            match probe {
+                                Some(probe) => probe.answered(sent),
+                                None => flows.deliver_unit(flow, sent, now),
+                            }
+                        })
+                    } else {
+                        !workload.verify || content::is_intact(conn.at, own)
+                    };
+                    if workload.verify {
                         conn.flow.intact = Some(conn.flow.intact.unwrap_or(true) && is_intact);
                     }
                     conn.at += len as u64;
@@ -479,6 +509,7 @@ impl Clients<'_> {
             self.request(token);
             return self.write(token);
         }
+        conn.probe.iter_mut().for_each(|probe| probe.end_step(ep.now));
         conn.objects = conn.objects.saturating_sub(1);
         conn.requested = ep.users.next_objects(conn.user, conn.objects, ep.now);
         if let Some(bytes) = conn.requested.pop_front() {
@@ -487,14 +518,14 @@ impl Clients<'_> {
             return self.write(token);
         }
         conn.stage = Stage::Done;
-        let (workload, user, flow) = (conn.workload, conn.user, conn.flow.clone());
+        let (workload, user, flow, probe) = (conn.workload, conn.user, conn.flow.clone(), conn.probe);
         if ep.users.is_closed_by_client(user) {
             ep.connections.remove(token);
         } else {
             ep.connections.close_later(token, ep.now);
         }
         self.record(user, workload, flow, End::Completed).map_err(Failure::Record)?;
-        self.connection_done(user, false).map_err(Failure::Record)
+        self.connection_done(user, false, probe).map_err(Failure::Record)
     }
 
     /// Handles the end of the server's half of the connection.

@@ -25,8 +25,8 @@ use crate::table::Token;
 use crate::users::{Task, UserId, Users};
 use crate::{content, http};
 
-/// Maximum unsent data in the socket buffer of a connection [bytes].
-const UNSENT: u32 = 128 << 10;
+/// Maximum unsent data in the socket buffer of a connection [bytes]. What waits there counts in the delay of a block.
+const UNSENT: u32 = 4 << 10;
 /// Maximum length of pipelined requests that wait for the end of a response [bytes].
 const MAX_PIPELINED: usize = 64 * http::MAX_HEADER;
 /// Maximum number of connections accepted before others get their turn.
@@ -53,6 +53,7 @@ struct Conn {
     stage: Stage,
     /// Position in the object [bytes].
     at: u64,
+    blocks: content::BlockWriter,
     /// Header to be sent.
     output: Vec<u8>,
     /// True if no request follows the current one.
@@ -253,6 +254,7 @@ impl Servers<'_> {
                     workload: *workload,
                     stage: Stage::Waiting,
                     at: 0,
+                    blocks: content::BlockWriter::default(),
                     output: Vec::new(),
                     is_last: false,
                     header: Vec::new(),
@@ -358,7 +360,7 @@ impl Servers<'_> {
         let traffic = ep.plan.traffic(ep.plan.workload(conn.workload));
         match method.as_str() {
             "POST" => {
-                let mut flow = ep.flows.open(&traffic.name, number, header.length.is_some(), ep.now);
+                let mut flow = ep.flows.open(traffic, number, header.length.is_some(), ep.now);
                 flow.connected = Some(ep.now);
                 conn.flow = Some(flow);
                 conn.stage = Stage::Receiving(header.length);
@@ -419,7 +421,7 @@ impl Servers<'_> {
             let connections = &mut self.endpoint.connections;
             let Some(conn) = connections.get(token) else { return Ok(()) };
             let mut sent = 0;
-            let is_complete = conn.write(&mut sent);
+            let is_complete = conn.write(&mut sent, self.endpoint.clock.monotonic(self.endpoint.now));
             self.totals.sent += sent;
             if !is_complete? {
                 return Ok(());
@@ -444,9 +446,9 @@ impl Servers<'_> {
 }
 
 impl Conn {
-    /// Writes as much as the turn and the stream allow, and adds it to `sent` [bytes]. Returns true if a response is
-    /// complete.
-    fn write(&mut self, sent: &mut u64) -> io::Result<bool> {
+    /// Writes as much as the turn and the stream allow, and adds it to `sent` [bytes]. `now` is CLOCK_MONOTONIC [ns]. Returns true
+    /// if a response is complete.
+    fn write(&mut self, sent: &mut u64, now: u64) -> io::Result<bool> {
         let before = self.output.len();
         let flushed = endpoint::flush(&mut self.stream, &mut self.output);
         *sent += (before - self.output.len()) as u64;
@@ -460,7 +462,11 @@ impl Conn {
             return Ok(false);
         }
         let before = self.at;
-        let written = content::send(&mut self.stream, &mut self.at, limit.min(TURN as u64));
+        let limit = limit.min(TURN as u64);
+        let written = match self.stage {
+            Stage::Packets => content::send(&mut self.stream, &mut self.at, limit),
+            _ => self.blocks.send(&mut self.stream, &mut self.at, limit, now),
+        };
         let len = self.at - before;
         *sent += len;
         match &mut self.stage {

@@ -30,7 +30,19 @@ impl Clock {
     /// The current time; zero before the origin.
     #[must_use]
     pub fn now(self) -> Instant {
-        Instant::from_nanos(monotonic().saturating_sub(self.origin))
+        self.time(monotonic())
+    }
+
+    /// CLOCK_MONOTONIC at a time [ns].
+    #[must_use]
+    pub const fn monotonic(self, at: Instant) -> u64 {
+        self.origin.saturating_add(at.as_nanos())
+    }
+
+    /// The time at which CLOCK_MONOTONIC was `at` [ns]; zero before the origin.
+    #[must_use]
+    pub const fn time(self, at: u64) -> Instant {
+        Instant::from_nanos(at.saturating_sub(self.origin))
     }
 
     /// True before the origin.
@@ -42,8 +54,7 @@ impl Clock {
     /// Time left until `at`; zero once it has passed.
     #[must_use]
     pub fn until(self, at: Instant) -> Duration {
-        let at = self.origin.saturating_add(at.as_nanos());
-        Duration::from_nanos(at.saturating_sub(monotonic()))
+        Duration::from_nanos(self.monotonic(at).saturating_sub(monotonic()))
     }
 }
 

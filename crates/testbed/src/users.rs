@@ -8,7 +8,7 @@ use bentpipe_scenario::{
     Absence, ConnectionPer, Dash, Delay, HostIndex, Http, Pages, Per, Ramp, Scenario, TrafficKind,
 };
 use bentpipe_traffic::dash::{Period, Player};
-use bentpipe_traffic::{BROWSER_CONNECTIONS, Generator, Presence};
+use bentpipe_traffic::{BROWSER_CONNECTIONS, Generator, Presence, TLS_FLIGHT};
 use bentpipe_units::{Duration, Instant, Rng};
 
 use crate::plan::{Plan, Workload, WorkloadId};
@@ -377,7 +377,7 @@ impl Users {
         let hosts = (u.number.wrapping_add(page) % kind.counts.0, u.number % kind.counts.1);
         for _ in 0..connections {
             self.skip_connection_delays(user);
-            let bytes = self.next_object(user);
+            let bytes = if self.is_probe(user) { Some(TLS_FLIGHT) } else { self.next_object(user) };
             tasks.push_back(Task::Open(Open { user, hosts, bytes, objects }));
         }
     }
@@ -417,6 +417,13 @@ impl Users {
     pub fn is_closed_by_client(&self, user: UserId) -> bool {
         let kind = &self.kinds[self.users[user.index()].kind].kind;
         matches!(kind, TrafficKind::Pages(Pages { http: Some(Http::One), .. }))
+    }
+
+    /// True if a user's pages are probes of responsiveness: the server's part of a TLS handshake, then an object.
+    #[must_use]
+    pub fn is_probe(&self, user: UserId) -> bool {
+        let kind = &self.kinds[self.users[user.index()].kind].kind;
+        matches!(kind, TrafficKind::Pages(Pages { http: Some(Http::Probe), .. }))
     }
 
     /// Draws the size of a user's next object [bytes].

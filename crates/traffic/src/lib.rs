@@ -2,7 +2,7 @@
 //!
 //! A [`Generator`] is asked for one step after the other: the time since the last one, and the length of its packet;
 //! time and randomness come from the caller. Every step is a bounded amount of work: during a silence, a step has no
-//! packet.
+//! packet. [`dash`] and [`voice`] are applications at the receiver: a video player, and a listener's jitter buffer.
 
 pub mod dash;
 mod mmpp;
@@ -11,6 +11,7 @@ mod presence;
 mod replay;
 mod steady;
 mod video;
+pub mod voice;
 
 use bentpipe_scenario::{Distribution, Pattern};
 use bentpipe_units::{Duration, Rng};
@@ -20,6 +21,10 @@ pub use presence::Presence;
 
 /// Connections of a browser to one server over HTTP/1.1.
 pub const BROWSER_CONNECTIONS: u32 = 6;
+
+/// Messages of a server in a TLS handshake, certificates included [bytes]: with them a probe of responsiveness is near the
+/// 5000 bytes that draft-ietf-ippm-responsiveness estimates.
+pub const TLS_FLIGHT: u64 = 4000;
 
 /// Maximum length of a packet [bytes].
 pub const MAX_PACKET: u64 = 65_535;

@@ -298,8 +298,6 @@ def _listener(
     if number is not None and tcp.get("protocol", "tcp") != "tcp":
         raise fault(f"{where} goes over {tcp['protocol']}")
     algorithm = tcp.get("algorithm", "")
-    if what.get("http") == "probe":
-        raise fault(f"{where} is a probe of responsiveness, which only the simulator sends")
     if algorithm == "prague":
         raise fault(f"{where} has the congestion control prague, which no kernel offers")
     return Listener(
@@ -308,7 +306,8 @@ def _listener(
         _PORT + at,
         _KERNEL.get(algorithm, algorithm),
         _payload(what.get("rate_cap"), tcp),
-        _file(what[_OBJECTS[kind]]) if kind in _OBJECTS else None,
+        # Of a probe the server is to say when it answers.
+        _file(what[_OBJECTS[kind]]) if kind in _OBJECTS and what.get("http") != "probe" else None,
         traffic.get("dscp", 0),
     )
 

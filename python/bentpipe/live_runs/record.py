@@ -18,12 +18,13 @@ from bentpipe.stats.recorded import mean, quantile
 
 __all__ = [
     "Recorded",
-    "delay_counters",
     "link_counters",
     "page_counters",
+    "probe_counters",
     "read_flows",
     "read_record",
     "repeated_counters",
+    "unit_counters",
 ]
 
 _DROPS = {
@@ -54,7 +55,7 @@ _FLOWS = {
     "jitter": pl.Float64,
 }
 """Columns that the load generator writes."""
-_UNKNOWN: dict[str, pl.DataType | type[pl.DataType]] = {
+_OPTIONAL: dict[str, pl.DataType | type[pl.DataType]] = {
     "received_units": pl.UInt32,
     "lost_units": pl.UInt32,
     "played": pl.UInt64,
@@ -62,9 +63,6 @@ _UNKNOWN: dict[str, pl.DataType | type[pl.DataType]] = {
     "mouth_to_ear": pl.Float64,
     "burst_ratio": pl.Float64,
     "codec": pl.String,
-}
-"""Columns of a simulation's flows that a live run does not have: null."""
-_VIEWINGS: dict[str, pl.DataType | type[pl.DataType]] = {
     "startup_delay": pl.Float64,
     "stalls": pl.UInt32,
     "stalled": pl.Float64,
@@ -74,7 +72,7 @@ _VIEWINGS: dict[str, pl.DataType | type[pl.DataType]] = {
     "playback_until": pl.List(pl.Float64),
     "playback_bitrate": pl.List(pl.Float64),
 }
-"""Columns that the load generator writes for viewings of adaptive video, null for other flows."""
+"""Columns that the load generator writes for data units, calls and viewings; null for other flows."""
 
 _UDP_HEADERS = 28
 """Bytes of the IPv4 and UDP headers of a packet on the spacelink."""
@@ -164,15 +162,14 @@ def _assigned_to_flows(drops: pl.DataFrame, flows: pl.DataFrame) -> tuple[pl.Dat
     counts = numbered.drop_nulls("flow").group_by("flow").agg(drops=pl.len().cast(pl.UInt32))
     counted = flows.drop("drops").join(counts, on="flow", how="left", maintain_order="left")
     counted = counted.with_columns(pl.col("drops").fill_null(0))
-    return numbered.select(*_DROPS), _as_simulated(counted.select(*_FLOWS, *_VIEWINGS))
+    return numbered.select(*_DROPS), _as_simulated(counted.select(*_FLOWS, *_OPTIONAL))
 
 
 def _as_simulated(flows: pl.DataFrame) -> pl.DataFrame:
     """Return flows with the columns of a simulation's; each traffic is a class."""
-    unknown = [pl.lit(None, kind).alias(name) for name, kind in _UNKNOWN.items()]
     first = list(_FLOWS)[: list(_FLOWS).index("traffic") + 1]
     rest = [name for name in _FLOWS if name not in first]
-    return flows.select(*first, pl.col("traffic").alias("class"), *rest, *unknown, *_VIEWINGS)
+    return flows.select(*first, pl.col("traffic").alias("class"), *rest, *_OPTIONAL)
 
 
 def _counters(
@@ -219,13 +216,13 @@ def read_flows(path: Path) -> pl.DataFrame:
     """Read the load generator's record: a simulation's flow table, with the ends of each flow."""
     names: list[str] = []
     rows = []
-    schema = {**_FLOWS, **_VIEWINGS, **_ENDS}
+    schema = {**_FLOWS, **_OPTIONAL, **_ENDS}
     for line in _lines(path):
         if isinstance(line, dict):
             names = line.get("columns", names)
         else:
             row = dict(zip(names, line, strict=True))
-            rows.append([row.get(name) if name in _VIEWINGS else row[name] for name in schema])
+            rows.append([row.get(name) if name in _OPTIONAL else row[name] for name in schema])
     return pl.DataFrame(rows, schema=schema, orient="row").sort("flow")
 
 
@@ -259,24 +256,76 @@ def page_counters(path: Path, scenario: Scenario) -> dict[str, float]:
     return found
 
 
-def delay_counters(path: Path, scenario: Scenario) -> dict[str, float]:
-    """Return the one-way delays of datagrams [s] from the load generator's record, by `CLASS.COUNTER`.
+def probe_counters(path: Path, scenario: Scenario) -> dict[str, float]:
+    """Return the counters of probes of a simulation from the load generator's record, by `CLASS.COUNTER`.
 
-    Delays are recorded to three digits. Classes without datagrams have no counter.
+    Times [s] are means without the longest 5 % (draft-ietf-ippm-responsiveness, TMP); NaN without a probe.
     """
     class_of = {name: traffic_class for name, traffic_class, _ in scenario.traffic}
-    counts: dict[str, Counter[float]] = {}
-    for line in _lines(path):
-        if isinstance(line, dict) and "delays" in line:
-            own = counts.setdefault(class_of[line["delays"]["traffic"]], Counter())
-            own.update(dict(line["delays"]["counts"]))
+    lines = [line for line in _lines(path) if isinstance(line, dict)]
     found: dict[str, float] = {}
-    for traffic_class, own in counts.items():
-        delays, total = sorted(own.items()), own.total()
-        reached = list(accumulate(count for _, count in delays))
-        found[f"{traffic_class}.delay_mean"] = sum(delay * count for delay, count in delays) / total
-        for name, share in (("p50", 0.5), ("p95", 0.95), ("p99", 0.99)):
-            found[f"{traffic_class}.delay_{name}"] = delays[bisect_left(reached, share * total)][0]
+    for traffic_class in {each for _, each, kind in scenario.traffic if kind == "probe"}:
+        own = [
+            line["probe"]
+            for line in lines
+            if "probe" in line and class_of[line["probe"]["traffic"]] == traffic_class
+        ]
+        done = [probe for probe in own if probe["http"] is not None]
+        load: Counter[float] = Counter()
+        for line in lines:
+            if "units" in line and class_of[line["units"]["traffic"]] == traffic_class:
+                load.update(dict(line["units"]["delays"]))
+        values = {"probes": float(len(done)), "probes_failed": float(len(own) - len(done))}
+        for step in ("connect", "tls", "http", "request"):
+            values[f"probe_{step}"] = _trimmed_mean(Counter(probe[step] for probe in done))
+        values["load_delay"] = _trimmed_mean(load)
+        found |= {f"{traffic_class}.{name}": value for name, value in values.items()}
+    return found
+
+
+def _trimmed_mean(counts: Counter[float], share: float = 0.95) -> float:
+    """Return the mean of the shortest `share` of some times, given with their numbers; NaN without any."""
+    most = left = math.ceil(share * counts.total())
+    total = 0.0
+    for value, count in sorted(counts.items()):
+        total += value * min(count, left)
+        left -= min(count, left)
+    return total / most if most else math.nan
+
+
+def unit_counters(path: Path, flows: pl.DataFrame, scenario: Scenario) -> dict[str, float]:
+    """Return the counters of data units of a simulation from the load generator's record, by `CLASS.COUNTER`.
+
+    Units are datagrams, and blocks of 1,024 bytes of an object, that were sent while measuring. Delays [s]
+    are recorded to three digits. What a failed connection had sent is not recorded: NaN lost units. Classes
+    without units have no counters; `late_units` needs a deadline of all of the class's traffic.
+    """
+    class_of = {name: traffic_class for name, traffic_class, _ in scenario.traffic}
+    failed = flows.filter(pl.col("failed") & (pl.col("closed") >= 0))["traffic"].cast(pl.String).unique()
+    uncertain = {class_of[name] for name in failed}
+    units = [line["units"] for line in _lines(path) if isinstance(line, dict) and "units" in line]
+    found: dict[str, float] = {}
+    for traffic_class in dict.fromkeys(class_of[each["traffic"]] for each in units):
+        own = [each for each in units if class_of[each["traffic"]] == traffic_class]
+        received, lost = (sum(each[name] for each in own) for name in ("received", "lost"))
+        counters = {
+            "received_units": received,
+            "lost_units": math.nan if traffic_class in uncertain else lost,
+        }
+        counts: Counter[float] = Counter()
+        for each in own:
+            counts.update(dict(each["delays"]))
+        delays = sorted(counts.items())
+        if delays:
+            reached = list(accumulate(count for _, count in delays))
+            counters["delay_mean"] = sum(delay * count for delay, count in delays) / received
+            for name, share in (("p50", 0.5), ("p95", 0.95), ("p99", 0.99)):
+                counters[f"delay_{name}"] = delays[bisect_left(reached, share * received)][0]
+            counters["jitter"] = sum(each["jitter_sum"] for each in own) / received
+        late = [each["late"] for each in own]
+        if None not in late:
+            counters["late_units"] = sum(late)
+        found |= {f"{traffic_class}.{name}": float(value) for name, value in counters.items()}
     return found
 
 

@@ -27,12 +27,13 @@ from bentpipe.live_runs.namespaces import Network, listening
 from bentpipe.live_runs.processes import Child, Programs, environment, run, signals_deferred
 from bentpipe.live_runs.record import (
     Recorded,
-    delay_counters,
     link_counters,
     page_counters,
+    probe_counters,
     read_flows,
     read_record,
     repeated_counters,
+    unit_counters,
 )
 from bentpipe.runs.plan import Setting
 
@@ -194,9 +195,11 @@ class Session:
     def _recorded(self, load: Path, links: Mapping[str, Any]) -> Recorded:
         """Read the records of gateway and load generator; `links` are the emulator's statistics."""
         path = self._network.folder / "gateway.jsonl"
-        recorded = read_record(path, read_flows(load), self._scenario.warmup, self._scenario.duration)
+        flows = read_flows(load)
+        recorded = read_record(path, flows, self._scenario.warmup, self._scenario.duration)
         counters = dict(recorded.counters) | page_counters(load, self._scenario) | link_counters(links)
-        counters |= delay_counters(load, self._scenario)
+        counters |= probe_counters(load, self._scenario)
+        counters |= unit_counters(load, flows, self._scenario)
         counters |= repeated_counters(recorded.live["carried"], self._scenario)
         return replace(recorded.with_classes(self._scenario), counters=counters)
 

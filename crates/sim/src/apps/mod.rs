@@ -8,7 +8,7 @@ mod hosts;
 mod source;
 mod traffic;
 
-use bentpipe_traffic::BROWSER_CONNECTIONS;
+use bentpipe_traffic::{BROWSER_CONNECTIONS, TLS_FLIGHT};
 use bentpipe_units::{Instant, Rng};
 
 use crate::clock::{Clock, Event};
@@ -48,10 +48,6 @@ struct PageLoad {
     steps: ProbeSteps,
     step_at: Instant,
 }
-
-/// Messages of a server in a TLS handshake, certificates included [bytes]: with them a probe is near the 5000 bytes that
-/// draft-ietf-ippm-responsiveness estimates.
-const TLS_FLIGHT: u64 = 4000;
 
 impl Session {
     pub fn new(traffic: TrafficId, number: u32, rng: Rng) -> Self {

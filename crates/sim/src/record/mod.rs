@@ -11,10 +11,10 @@ mod summary;
 mod terminal;
 pub mod trace;
 mod units;
-mod voice;
 
 pub use bentpipe_gateway::Summary;
 pub use bentpipe_traffic::dash::{Period, Playback, Rung, Viewing};
+pub use bentpipe_traffic::voice::{Call, Voice};
 pub use drops::{Drops, LOSS, REASONS, RETRANSMISSION_LIMIT};
 pub use flow::Flow;
 pub use place::{Parts, PlaceKind};
@@ -23,7 +23,6 @@ pub use recorder::{Recorder, Setup};
 pub use summary::{Carried, PepLinkCounters};
 pub use terminal::{Back, Terminal};
 pub use units::Class;
-pub use voice::{Call, Voice};
 
 use observe::Observation;
 use trace::Tracer;

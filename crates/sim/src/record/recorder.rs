@@ -14,13 +14,13 @@ use super::probe::ProbeSteps;
 use super::summary::Carried;
 use super::terminal::Terminal;
 use super::units::{Class, Classes};
-use super::voice::Call;
 use super::{Series, Summary};
 use crate::bottleneck::Bottleneck;
 use crate::ids::{
     CallId, GatewayId, Id, IdRange, IdVec, LinkDirectionId, PlaceId, TerminalId, TrafficId, ViewingId,
 };
 use bentpipe_traffic::dash::{Period, Viewing};
+use bentpipe_traffic::voice::Call;
 
 /// Records of a run.
 pub struct Recorder {
@@ -190,7 +190,7 @@ impl Recorder {
     pub fn open_flow(&mut self, now: Instant, traffic: TrafficId, session: u32, finite: bool) -> FlowId {
         let id = self.flows.open(now, traffic.index(), session, self.classes.of_traffic[traffic], finite);
         if let Some(voice) = self.classes.voice[traffic] {
-            self.flows.get(id).call = Some(self.calls.push(Call::new(voice, self.warmup)));
+            self.flows.get(id).call = Some(self.calls.push(Call::new(voice, self.warmup, Duration::ZERO)));
         }
         if let Some(ladder) = &self.ladders[traffic] {
             let viewing = Viewing::new(ladder.clone(), now, self.warmup);

@@ -9,13 +9,13 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use bentpipe_scenario::{Pattern, Scenario, Traffic, TrafficKind};
+use bentpipe_scenario::{Scenario, Traffic};
+use bentpipe_traffic::voice::Voice;
 use bentpipe_units::Duration;
 use hdrhistogram::Histogram;
 
 use super::bottleneck::Bottlenecks;
 use super::probe::{ProbeSteps, Probes};
-use super::voice::Voice;
 use crate::ids::{ClassId, Id, IdVec, TrafficId};
 
 /// Times above this are recorded as this, and those below the least as equal [ns].
@@ -246,18 +246,8 @@ impl Classes {
                 .map(|name| Class::new(name, |kind| has(name, kind), deadline(name), &links))
                 .collect(),
             of_traffic: scenario.traffic.iter().map(class_of).collect(),
-            voice: scenario.traffic.iter().map(|traffic| voice_of(&traffic.kind)).collect(),
+            voice: scenario.traffic.iter().map(|traffic| Voice::of(&traffic.kind)).collect(),
         }
-    }
-}
-
-fn voice_of(kind: &TrafficKind) -> Option<Voice> {
-    let TrafficKind::Packets(packets) = kind else { return None };
-    match *packets.pattern {
-        Pattern::Voip { interval, codec, jitter_buffer, .. } => {
-            Some(Voice { codec, interval, fixed_buffer: jitter_buffer })
-        }
-        _ => None,
     }
 }
 

@@ -360,9 +360,6 @@ impl TrafficFile {
             let found = format!("transport.{}, which is {}", transport.name(), transport.protocol());
             return wrong(place, found, "TCP or datagrams, since the kernel carries them");
         }
-        if matches!(traffic.kind, TrafficKind::Pages(Pages { http: Some(Http::Probe), .. })) {
-            return wrong(place, "kind probe", "a kind other than probe: only the simulator probes");
-        }
         let ipv6 = match self.family.unwrap_or(4) {
             4 => false,
             6 => true,
@@ -389,12 +386,13 @@ impl TrafficFile {
             return wrong(place, "both ends on the same side", "one end on each side");
         }
         let upload = sides[0] == Side::Clients;
+        let is_probe = matches!(traffic.kind, TrafficKind::Pages(Pages { http: Some(Http::Probe), .. }));
         let is_download = matches!(traffic.kind, TrafficKind::Pages(_) | TrafficKind::Files(_)) && !upload;
-        if self.by == By::Nginx && !is_download {
+        if self.by == By::Nginx && (!is_download || is_probe) {
             return wrong(
                 &format!("{place}.by"),
                 "\"nginx\"",
-                "\"serve\"; \"nginx\" only for pages and files to clients",
+                "\"serve\"; \"nginx\" only for pages and files to clients, not for probes",
             );
         }
         if upload && matches!(traffic.kind, TrafficKind::Pages(_) | TrafficKind::Dash(_)) {

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use bentpipe_scenario::Codec;
+use bentpipe_scenario::{Codec, Pattern, TrafficKind};
 use bentpipe_units::{Duration, Instant};
 
 /// Weight of the past in the estimates of delay and variation (Ramjee et al. 1994, algorithm 1).
@@ -20,6 +20,20 @@ pub struct Voice {
     /// An adaptive buffer sets the playout delay at the begin of a talk spurt to the mean delay plus four times its
     /// variation (Ramjee, Kurose, Towsley & Schulzrinne 1994, algorithm 1), and adds at least one interval.
     pub fixed_buffer: Option<Duration>,
+}
+
+impl Voice {
+    /// Voice of the calls of some traffic; `None` if it carries none.
+    #[must_use]
+    pub fn of(kind: &TrafficKind) -> Option<Self> {
+        let TrafficKind::Packets(packets) = kind else { return None };
+        match *packets.pattern {
+            Pattern::Voip { interval, codec, jitter_buffer, .. } => {
+                Some(Self { codec, interval, fixed_buffer: jitter_buffer })
+            }
+            _ => None,
+        }
+    }
 }
 
 /// A packet whose fate is unknown, or waits for that of an earlier one.
@@ -45,6 +59,8 @@ pub struct Call {
     pub voice: Voice,
     /// Time from which packets count.
     begin: Instant,
+    /// Longest time between two packets of a talk spurt.
+    longest_gap: Duration,
     pending: VecDeque<Pending>,
     /// Number of the latest talk spurt sent, and of the one that is played.
     spurt_sent: u32,
@@ -69,10 +85,13 @@ pub struct Call {
 }
 
 impl Call {
-    pub(super) fn new(voice: Voice, begin: Instant) -> Self {
+    /// A call whose packets count from `begin` on. A sender in real time is up to `lateness` late with a packet.
+    #[must_use]
+    pub fn new(voice: Voice, begin: Instant, lateness: Duration) -> Self {
         Self {
             voice,
             begin,
+            longest_gap: voice.interval + lateness,
             pending: VecDeque::new(),
             spurt_sent: 0,
             spurt_played: 0,
@@ -90,15 +109,15 @@ impl Call {
     }
 
     /// A packet is sent.
-    pub(super) fn send(&mut self, now: Instant) {
-        let paused = self.last_sent.is_none_or(|last| now - last > self.voice.interval);
+    pub fn send(&mut self, now: Instant) {
+        let paused = self.last_sent.is_none_or(|last| now - last > self.longest_gap);
         self.last_sent = Some(now);
         self.spurt_sent += u32::from(paused);
         self.pending.push_back(Pending { sent_at: now, spurt: self.spurt_sent, fate: None });
     }
 
     /// The packet sent at `sent_at` arrives.
-    pub(super) fn receive(&mut self, sent_at: Instant, now: Instant) {
+    pub fn receive(&mut self, sent_at: Instant, now: Instant) {
         let Ok(index) = self.pending.binary_search_by_key(&sent_at, |packet| packet.sent_at) else { return };
         let delay = (now - sent_at).as_nanos() as f64;
         let (is_first, spurt) = (self.delay.is_none(), self.pending[index].spurt);
@@ -119,7 +138,7 @@ impl Call {
     }
 
     /// The packet sent at `sent_at` is lost.
-    pub(super) fn lose(&mut self, sent_at: Instant) {
+    pub fn lose(&mut self, sent_at: Instant) {
         if let Ok(index) = self.pending.binary_search_by_key(&sent_at, |packet| packet.sent_at) {
             self.decide(index, Fate::Lost);
         }
@@ -181,7 +200,7 @@ mod tests {
 
     fn call(fixed: Option<Duration>) -> Call {
         let voice = Voice { codec: Codec::G729, interval: INTERVAL, fixed_buffer: fixed };
-        Call::new(voice, Instant::ZERO)
+        Call::new(voice, Instant::ZERO, Duration::ZERO)
     }
 
     #[test]
