@@ -14,6 +14,7 @@
 
 mod carrier;
 mod config;
+mod demand;
 mod flight;
 mod meter;
 mod pep;
@@ -27,6 +28,7 @@ use bentpipe_units::{Duration, Instant, Rate};
 
 pub use carrier::{Carrier, Turn};
 pub use config::Config;
+pub use demand::{Assignment, DemandCarrier, Report, Request, Slot};
 pub use flight::InFlight;
 pub use meter::{Meter, QueueCounters, Sample, Snapshot, Summary};
 pub use pep::{Connection, FlowControl, PepBuffers, Sharing};
@@ -328,6 +330,12 @@ impl Gateway {
             }
         }
         pkt
+    }
+
+    /// True during an outage of the satellite link.
+    #[must_use]
+    pub fn is_down(&self) -> bool {
+        self.is_down
     }
 
     /// True if packets wait in the transmit queue, and the satellite link is up.

@@ -237,6 +237,7 @@ pub fn terminals(results: &Results) -> Option<Columns> {
             column("return_sent_packets", back(&|t| t.sent_packets)),
             column("return_sent_bytes", back(&|t| t.sent_bytes)),
             column("return_dropped_packets", back(&|t| t.dropped_packets)),
+            column("return_carrier_seconds", number(&|t| t.carrier_time.as_secs_f64())),
             column("return_queue_delay_mean", number(&|t| t.queue_delay()[0])),
             column("return_queue_delay_p95", number(&|t| t.queue_delay()[2])),
         ]);

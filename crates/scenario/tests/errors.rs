@@ -941,6 +941,36 @@ fn mistakes_in_uploads_are_reported() {
         "my.toml:18:38: gateway.return.mark: found \"transmit\"; allowed: \"receive\" if watch = \"receive\", because a packet \
          that enters the transmit queue has already left the receive queue"
     );
+    // Shares of a return carrier.
+    let shares = |carrier: &str, up: &str| {
+        let text = GATEWAY
+            .replace("[gateway]", &format!("[terminal.home]\nplan = \"p\"\n[plan.p.up]\n{up}\n[gateway]\nterminals = [\"home\"]\n{carrier}"))
+            .replace("\"terminal\"", "\"home\"")
+            .replace(satellite, "delay = \"250 ms\"\nreverse = { rate = \"1 Mbps\" }");
+        message(&text, &[])
+    };
+    assert_eq!(
+        shares("return.carrier = {}", "cra = \"10 kbps\"\ncir = \"1 Mbps\"\nweight = 3"),
+        "no mistake"
+    );
+    assert_eq!(
+        shares("", "weight = 3"),
+        "my.toml:19:9: plan.p.up: allowed: only with [gateway.return.carrier], because terminals with separate return links do \
+         not share them"
+    );
+    assert_eq!(
+        shares("return.carrier = {}", "cra = \"10 kbps\"\npir = \"8 kbps\""),
+        "my.toml:21:7: plan.p.up.pir: found \"8 kbps\"; allowed: at least cra (\"10 kbps\")"
+    );
+    assert_eq!(
+        shares("return = { carrier = {}, regulator = { rate = \"link\", tick = \"5 ms\" } }", "weight = 3"),
+        "my.toml:23:55: gateway.return.regulator.tick: found a tick; allowed: none with a carrier, whose superframes release \
+         packets"
+    );
+    assert_eq!(
+        shares("return.carrier.request = \"cra\"", "weight = 3"),
+        "my.toml:23:26: gateway.return.carrier.request: found \"cra\"; allowed: rbdc, vbdc"
+    );
     // From a user of one terminal to a user of another.
     let terminals = GATEWAY
         .replace("[gateway]", "[terminal.near]\n[terminal.far]\n[host.peer]\n[gateway]\nterminals = [\"near\", \"far\"]")

@@ -18,6 +18,8 @@ id_types! {
     pub GatewayId,
     /// A carrier that several queues share.
     pub CarrierId,
+    /// A return carrier that terminals share by demand assignment.
+    pub ReturnCarrierId,
     /// A terminal.
     pub TerminalId,
     /// A stream of a split connection on one PEP link.

@@ -358,3 +358,156 @@ fn pages_load_from_servers_behind_the_terminal() {
     assert!(completed.len() > 40, "{}", completed.len());
     assert!(completed.iter().all(|flow| flow.delivered == 10_000));
 }
+
+// ----- return carriers -----------------------------------------------------------------------------------------------
+
+/// Four terminals that share a return carrier of 8 Mbit/s in superframes of 25 ms, 500 ms from the request to the grant. A volume
+/// request covers at most the queue of 500 kB, so a terminal gets at most 7.6 Mbit/s with it.
+fn shared(request: &str, plans: [&str; 2], traffic: &str, extra: &[&str]) -> Results {
+    let [basic, better] = plans;
+    let text = format!(
+        r#"
+        title = "A return carrier"
+        [run]
+        warmup = "10 s"
+        duration = "30 s"
+        [host.server]
+        [host.home]
+        count = 2
+        [host.office]
+        count = 2
+        [terminal.basic]
+        count = 2
+        plan = "basic"
+        [terminal.better]
+        count = 2
+        plan = "better"
+        [plan.basic.up]
+        {basic}
+        [plan.better.up]
+        {better}
+        [gateway]
+        terminals = ["basic", "better"]
+        regulator = {{ rate = "20 Mbps" }}
+        [gateway.return]
+        transmit_queue = {{ limit = "500 packets" }}
+        regulator = {{ rate = "8 Mbps" }}
+        [gateway.return.carrier]
+        superframe = "25 ms"
+        request = "{request}"
+        [link.ingress]
+        between = ["server", "gateway"]
+        delay = "10 ms"
+        [link.basic]
+        between = ["gateway", "basic"]
+        delay = "250 ms"
+        [link.better]
+        between = ["gateway", "better"]
+        delay = "250 ms"
+        [link.homes]
+        between = ["basic", "home"]
+        [link.offices]
+        between = ["better", "office"]
+        {traffic}
+        "#
+    );
+    run(&text, extra)
+}
+
+fn cbr(from: &str, rate: &str) -> String {
+    format!(
+        "[traffic.{from}]\nkind = \"cbr\"\nrate = \"{rate}\"\npacket = \"1000 B\"\nfrom = \"{from}\"\nto = \"server\"\nflows = 2\n"
+    )
+}
+
+/// Rate that each terminal sends [Mbit/s].
+fn sent(results: &Results) -> Vec<f64> {
+    results.terminals.iter().map(|t| t.back.as_ref().unwrap().sent_bytes as f64 * 8e-6 / 30.0).collect()
+}
+
+/// Four terminals that offer 5 Mbit/s each get 2; by weights 1 and 3, 1 and 3; beside committed 3 and 3, (8 - 6) / 4 more each.
+#[test]
+fn terminals_share_the_return_carrier_by_plan() {
+    let traffic = [cbr("home", "5 Mbps"), cbr("office", "5 Mbps")].concat();
+    for request in ["rbdc", "vbdc"] {
+        for (plans, expected) in [
+            (["", ""], [2.0, 2.0]),
+            (["", "weight = 3"], [1.0, 3.0]),
+            (["", "cir = \"3 Mbps\""], [0.5, 3.5]),
+            (["pir = \"500 kbps\"", ""], [0.5, 3.5]),
+            (["cra = \"1 Mbps\"", "weight = 2\npir = \"1.5 Mbps\""], [2.5, 1.5]),
+        ] {
+            let results = shared(request, plans, &traffic, &[]);
+            for (found, expected) in
+                sent(&results).into_iter().zip([expected[0], expected[0], expected[1], expected[1]])
+            {
+                assert_near(found, expected, 0.01);
+            }
+            let time: f64 =
+                results.terminals.iter().map(|t| t.back.as_ref().unwrap().carrier_time.as_secs_f64()).sum();
+            assert_near(time, 30.0, 0.002);
+        }
+    }
+}
+
+/// Terminals of which two send at 8 Mbit/s and two at 4 get a quarter of the time each: in rain, a terminal has fewer bits in
+/// the same time. A committed rate counts bytes: 1.5 of 4 Mbit/s take 3/8 of the time, and leave 1/8 to each of the others.
+#[test]
+fn the_return_carrier_is_shared_by_time() {
+    let traffic = [cbr("home", "5 Mbps"), cbr("office", "5 Mbps")].concat();
+    let links = [
+        "gateway.return.regulator.rate=link",
+        "link.basic.reverse.rate=8 Mbps",
+        "link.better.reverse.rate=4 Mbps",
+    ];
+    for (plan, expected) in [("", [2.0, 1.0]), ("cir = \"1.5 Mbps\"\npir = \"1.5 Mbps\"", [1.0, 1.5])] {
+        let results = shared("rbdc", ["", plan], &traffic, &links);
+        for (terminal, found) in sent(&results).into_iter().enumerate() {
+            assert_near(found, expected[terminal / 2], 0.01);
+        }
+    }
+}
+
+/// A lone user who offers less than the carrier waits for a round trip; with a constant rate, for part of a superframe.
+#[test]
+fn requests_cost_a_round_trip_and_constant_rates_do_not() {
+    let mean_delay = |request: &str, plan: &str| {
+        let results = shared(request, [plan, ""], &cbr("home", "400 kbps"), &[]);
+        let flows: Vec<_> = results.flows.iter().collect();
+        assert!(flows.iter().all(|flow| flow.drops == 0), "{request} {plan}");
+        for found in &sent(&results)[..2] {
+            assert_near(*found, 0.4, 0.01);
+        }
+        flows.iter().map(|flow| flow.delay()).sum::<f64>() / flows.len() as f64
+    };
+    // 260 ms over the links and 1 ms to send. A packet is requested at the next superframe, 12.5 ms later on average, and
+    // granted 500 ms after that, in a slot anywhere in the superframe.
+    let volume = mean_delay("vbdc", "");
+    assert!((0.261 + 0.5125..0.261 + 0.5125 + 0.030).contains(&volume), "{volume}");
+    // A constant rate is there in every superframe.
+    let constant = mean_delay("rbdc", "cra = \"800 kbps\"");
+    assert!((0.261..0.261 + 0.050).contains(&constant), "{constant}");
+    // A steady rate is requested for the packets to come.
+    let rate = mean_delay("rbdc", "");
+    assert!((0.261..0.261 + 0.100).contains(&rate), "{rate}");
+}
+
+/// TCP uploads and downloads at once over the shared carrier never exceed it; split connections fill it.
+#[test]
+fn tcp_fills_the_return_carrier() {
+    let bulk = |from: &str, to: &str| {
+        format!("[traffic.{from}_{to}]\nkind = \"bulk\"\nfrom = \"{from}\"\nto = \"{to}\"\nflows = 4\n")
+    };
+    let traffic = [bulk("home", "server"), bulk("office", "server"), bulk("server", "office")].concat();
+    for (split, least) in [("[\"tcp\"]", 7.9), ("[]", 1.0)] {
+        let split = format!("gateway.pep.split={split}");
+        let results = shared(
+            "rbdc",
+            ["", "cir = \"1 Mbps\""],
+            &traffic,
+            &[&split, "transport.default.receive_window=2 MB"],
+        );
+        let sum: f64 = sent(&results).iter().sum();
+        assert!((least..8.01).contains(&sum), "{split}: {sum}");
+    }
+}

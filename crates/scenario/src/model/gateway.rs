@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::aqm::{AqmSpec, MarkingSpec, SchedulerSpec};
 use super::canonical::{limit, queue, sharing};
 use super::indexes::LinkIndex;
-use super::terminal::{QueuesPer, TerminalGroup, Terminals};
+use super::terminal::{QueuesPer, ReturnCarrier, TerminalGroup, Terminals};
 use super::traffic::Hop;
 
 /// A satellite gateway with its terminals.
@@ -52,6 +52,9 @@ pub struct Gateway {
     /// True if its transmit queues share a carrier; else each has a regulator.
     #[serde(skip)]
     pub shares_carrier: bool,
+    /// The carrier that the terminals of a return direction share.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub carrier: Option<ReturnCarrier>,
     /// The return direction: queues at each terminal, described like a gateway whose satellite links lead back. `None` if
     /// packets enter the return links directly.
     #[serde(rename = "return", skip_serializing_if = "Option::is_none")]
@@ -135,7 +138,7 @@ impl Gateway {
     /// # Errors
     /// A contradiction between two values of the scheduler, which resolving the scenario has excluded.
     pub fn config(&self, group: Option<&TerminalGroup>) -> Result<Config, ParamError> {
-        let plan = group.filter(|_| self.queues() > 1).and_then(|group| group.plan);
+        let plan = group.filter(|_| self.queues() > 1 || self.carrier.is_some()).and_then(|group| group.plan);
         let peak =
             plan.and_then(|plan| plan.pir).map_or(self.regulator.rate, |pir| pir.min(self.regulator.rate));
         let scheduler = &self.transmit_queue.scheduler;

@@ -40,7 +40,7 @@ pub use measures::{MEASURES, Measure, Threshold};
 pub use modcod::{MODCODS, Modcod};
 pub use packets::{Absence, Capture, Codec, DATAGRAM_HEADER, Frames, Gop, Movie, Packets, Pattern, State};
 pub use run::{Host, Printed, Run, Subject};
-pub use terminal::{Plan, QueuesPer, TerminalGroup, Terminals};
+pub use terminal::{Plan, QueuesPer, ReturnCarrier, TerminalGroup, Terminals};
 pub use traffic::{
     Application, Bulk, ConnectionPer, Files, Hop, Http, Pages, Profile, Ramp, Traffic, TrafficKind,
 };

@@ -1,6 +1,7 @@
 //! Terminals of a gateway, and their plans.
 
-use bentpipe_units::Rate;
+use bentpipe_gateway::Request;
+use bentpipe_units::{Duration, Rate};
 use schemars::JsonSchema;
 use serde::ser::SerializeMap;
 use serde::{Deserialize, Serialize, Serializer};
@@ -22,6 +23,9 @@ pub struct TerminalGroup {
     /// Share of each terminal in the carrier.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub plan: Option<Plan>,
+    /// Share of each terminal in the return carrier; that of the gateway's return direction is its plan.
+    #[serde(skip)]
+    pub up: Option<Plan>,
 }
 
 impl TerminalGroup {
@@ -100,6 +104,9 @@ impl Serialize for Terminals {
 /// Share of a terminal in the carrier.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Plan {
+    /// Constant rate, assigned without requests (CRA) in the return direction; zero for none.
+    #[serde(skip_serializing_if = "is_none")]
+    pub cra: Rate,
     /// Committed information rate; zero for none.
     pub cir: Rate,
     /// Peak information rate.
@@ -109,6 +116,29 @@ pub struct Plan {
     pub weight: u32,
     /// Bytes that may exceed the peak rate at once [bytes].
     pub burst: u64,
+}
+
+/// A return carrier that terminals share by demand assignment.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct ReturnCarrier {
+    /// Length of a superframe.
+    pub superframe: Duration,
+    /// Time from a request to the superframe that it is granted in.
+    pub round_trip: Duration,
+    /// Kind of the requests of terminals.
+    #[serde(serialize_with = "request")]
+    pub request: Request,
+}
+
+fn request<S: Serializer>(request: &Request, to: S) -> Result<S::Ok, S::Error> {
+    to.serialize_str(match request {
+        Request::Rate => "rbdc",
+        Request::Volume => "vbdc",
+    })
+}
+
+fn is_none(rate: &Rate) -> bool {
+    rate.as_bps() == 0
 }
 
 /// Terminals that share a gateway's receive queue, AQM and transmit queue.

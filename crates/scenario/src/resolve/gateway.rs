@@ -1,6 +1,6 @@
 //! Gateways.
 
-use bentpipe_gateway::GatewayQueue;
+use bentpipe_gateway::{GatewayQueue, Request};
 use bentpipe_queue::descriptor::Placement;
 use bentpipe_queue::{Link as AqmLink, Marking};
 use bentpipe_units::{Duration, Rate};
@@ -11,12 +11,12 @@ use super::queue::limit;
 use super::{aqm, marking, scheduler, threshold};
 use crate::error::{Error, quoted};
 use crate::model::{
-    AqmSpec, FlowKey, Gateway, Link, MarkingSpec, Pep, QueuesPer, ReceiveQueue, Regulator, Spacelink,
-    TerminalGroup, Terminals, TransmitQueue, transmit_rate, watched_rate, watched_rate_varies,
+    AqmSpec, FlowKey, Gateway, Link, MarkingSpec, Pep, QueuesPer, ReceiveQueue, Regulator, ReturnCarrier,
+    Spacelink, TerminalGroup, Terminals, TransmitQueue, transmit_rate, watched_rate, watched_rate_varies,
 };
 use crate::reader::tree::{Path, Step, Value, dotted, step};
 use crate::schema::gateway::{self as file, RateOrLink};
-use crate::schema::quantity::Size;
+use crate::schema::quantity::{Size, Time};
 use crate::warning::WarningKind;
 
 /// Returns the path of the i-th gateway: an array element if there are several, else the table.
@@ -57,7 +57,8 @@ fn return_direction(
     let path = step(path, "return");
     let reversed = |group: &TerminalGroup| TerminalGroup {
         link_forward: !group.link_forward,
-        plan: None,
+        plan: group.up,
+        up: None,
         ..group.clone()
     };
     let terminals = Terminals(gateway.terminals.iter().map(reversed).collect());
@@ -106,7 +107,12 @@ fn return_direction(
         spacelink: forward.spacelink.clone(),
         back: None,
     };
-    let its = one_way(cx, &path, &mut raw, (terminals, false), links)?;
+    let carrier = match &mut back.carrier {
+        Some(carrier) => Some(return_carrier(cx, &path, (carrier, &raw.regulator), &terminals, links.0)?),
+        None => None,
+    };
+    let mut its = one_way(cx, &path, &mut raw, (terminals, carrier.is_some()), links)?;
+    its.carrier = carrier;
     let file::Gateway {
         aqm,
         watch,
@@ -129,8 +135,43 @@ fn return_direction(
         pep: Some(pep),
         transmit_queue,
         regulator,
+        carrier: back.carrier,
     };
     Ok((back, its))
+}
+
+/// Resolves a return carrier; `path` is that of the return direction.
+fn return_carrier(
+    cx: &mut Cx<'_>,
+    path: &Path,
+    (raw, regulator): (&mut file::ReturnCarrier, &file::Regulator),
+    terminals: &Terminals,
+    links: &[Link],
+) -> Result<ReturnCarrier, Error> {
+    let path = step(path, "carrier");
+    if regulator.tick.is_some() {
+        let at = [&path[..path.len() - 1], &step(&at_key("regulator"), "tick")].concat();
+        let problem =
+            "found a tick; allowed: none with a carrier, whose superframes release packets".to_owned();
+        return Err(cx.key_error(&at, problem));
+    }
+    if raw.round_trip.is_none() {
+        let both = |group: &TerminalGroup| {
+            let link = &links[group.link];
+            link.forward.delay.longest() + link.reverse.delay.longest()
+        };
+        let longest = terminals.iter().map(both).max().unwrap_or_default();
+        raw.round_trip = Some(Time::of(longest.as_nanos()));
+        cx.note(&step(&path, "round_trip"), None, "the link's delays, there and back".to_owned());
+    }
+    Ok(ReturnCarrier {
+        superframe: raw.superframe.time(),
+        round_trip: raw.round_trip.map(|t| t.time()).unwrap_or_default(),
+        request: match raw.request {
+            file::RequestName::Rbdc => Request::Rate,
+            file::RequestName::Vbdc => Request::Volume,
+        },
+    })
 }
 
 /// Resolves one direction of a gateway: its queues towards these terminals, which share a carrier or not.
@@ -223,6 +264,7 @@ fn one_way(
         regulator: Regulator { rate, follows_link, tick: raw.regulator.tick.map(|t| t.time()) },
         spacelink: spacelink(cx, &at("spacelink"), &mut raw.spacelink, &bdp)?,
         shares_carrier,
+        carrier: None,
         back: None,
     };
     check_placement(cx, &at("aqm"), &gateway.aqm, &gateway)?;

@@ -1,5 +1,7 @@
 //! Terminals of gateways.
 
+use bentpipe_units::Rate;
+
 use super::cx::Cx;
 use super::gateway::path_of;
 use super::nodes::{Kind, Nodes, named};
@@ -8,6 +10,7 @@ use crate::model::{GatewayIndex, Plan, QueuesPer, TerminalGroup, Terminals};
 use crate::reader::tree::{Step, step};
 use crate::schema::file::File;
 use crate::schema::gateway as file;
+use crate::schema::quantity::Rate as RawRate;
 
 /// Name of the terminal of a gateway that names none.
 const TERMINAL: &str = "terminal";
@@ -63,6 +66,7 @@ pub fn terminals(
             link,
             link_forward,
             plan: None,
+            up: None,
         }]));
     }
     let mut groups = Vec::new();
@@ -70,11 +74,12 @@ pub fn terminals(
         let at = [step(&path, "terminals"), vec![Step::Index(k)]].concat();
         let (link, link_forward) = nodes.satellite(cx, &at, &raw.name, name)?;
         let Some((_, terminal)) = tables.terminals.iter().find(|(known, _)| known == name) else { continue };
-        let plan = match &terminal.plan {
-            Some(plan) => Some(self::plan(cx, raw.queues_per, name, plan, tables.plans)?),
-            None => None,
+        let (plan, up) = match &terminal.plan {
+            Some(plan) => self::plan(cx, raw, name, plan, tables.plans)?,
+            None => (None, None),
         };
-        groups.push(TerminalGroup { name: name.clone(), count: terminal.count.0, link, link_forward, plan });
+        let (name, count) = (name.clone(), terminal.count.0);
+        groups.push(TerminalGroup { name, count, link, link_forward, plan, up });
     }
     Ok(Terminals(groups))
 }
@@ -86,19 +91,45 @@ pub struct Tables<'a> {
     pub plans: &'a crate::schema::forms::Named<crate::schema::terminal::Plan>,
 }
 
-/// Resolves the plan of a group of terminals.
+/// Resolves the plan of a group of terminals: its shares in the carrier to the terminals and in the return carrier.
 fn plan(
     cx: &Cx<'_>,
-    queues_per: QueuesPer,
+    raw: &file::Gateway,
     group: &str,
     name: &str,
     plans: &crate::schema::forms::Named<crate::schema::terminal::Plan>,
-) -> Result<Plan, Error> {
+) -> Result<(Option<Plan>, Option<Plan>), Error> {
     let at = step(&named("terminal", group), "plan");
     let Some((_, plan)) = plans.iter().find(|(known, _)| *known == name) else {
         return Err(cx.unknown(&at, name, plans.names()));
     };
-    if queues_per == QueuesPer::Carrier {
+    let own = named("plan", name);
+    let check = |way: &str, key: &str, rate: Rate, pir: Option<Rate>| match pir.filter(|pir| *pir < rate) {
+        Some(pir) => {
+            let at = step(&step(&own, way), "pir");
+            Err(cx.error(&at, format!("found \"{pir}\"; allowed: at least {key} (\"{rate}\")")))
+        }
+        None => Ok(()),
+    };
+    let up = match &plan.up {
+        None => None,
+        Some(_) if raw.back.as_ref().is_none_or(|back| back.carrier.is_none()) => {
+            let problem = "allowed: only with [gateway.return.carrier], because terminals with separate return links do not \
+                           share them";
+            return Err(cx.key_error(&step(&own, "up"), problem.to_owned()));
+        }
+        Some(up) => {
+            let rate = |rate: Option<RawRate>| rate.map(|rate| rate.rate()).unwrap_or_default();
+            let (cra, cir, pir) = (rate(up.cra), rate(up.cir), up.pir.map(|pir| pir.rate()));
+            check("up", "cra", cra, pir)?;
+            check("up", "cir", cir, pir)?;
+            Some(Plan { cra, cir, pir, weight: up.weight.0, burst: 0 })
+        }
+    };
+    if raw.queues_per == QueuesPer::Carrier {
+        if up.is_some() && cx.root.find(&step(&own, "down")).is_none() {
+            return Ok((None, up));
+        }
         let problem = format!(
             "found {}; allowed: only at a gateway with queues_per = \"terminal\", because terminals that share a queue share \
              the carrier as its packets come",
@@ -108,11 +139,7 @@ fn plan(
     }
     let down = &plan.down;
     let (cir, pir) = (down.cir.map(|cir| cir.rate()).unwrap_or_default(), down.pir.map(|pir| pir.rate()));
-    if let Some(pir) = pir
-        && pir < cir
-    {
-        let at = step(&step(&named("plan", name), "down"), "pir");
-        return Err(cx.error(&at, format!("found \"{pir}\"; allowed: at least cir (\"{cir}\")")));
-    }
-    Ok(Plan { cir, pir, weight: down.weight.0, burst: down.burst.0 })
+    check("down", "cir", cir, pir)?;
+    let cra = Rate::default();
+    Ok((Some(Plan { cra, cir, pir, weight: down.weight.0, burst: down.burst.0 }), up))
 }

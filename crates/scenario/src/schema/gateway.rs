@@ -9,6 +9,7 @@ use serde::de::value::{F64Deserializer, I64Deserializer, MapAccessDeserializer, 
 use serde::de::{Deserializer, Error, IntoDeserializer as _, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Serialize, Serializer};
 
+use super::SECOND;
 use super::aqm::{Aqm, Marking, Scheduler};
 use super::link::{Limit, fifo};
 use super::quantity::{HeaderSize, PacketSize, RATE, Rate, Size, Span, Time, Whole};
@@ -136,6 +137,36 @@ pub struct Return {
     pub transmit_queue: TransmitQueue,
     /// Rate limiter into the return link. Default: the rate of the terminal's return link.
     pub regulator: Regulator,
+    /// Return carrier that the terminals share by demand assignment. Default: each terminal has a separate return link.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub carrier: Option<ReturnCarrier>,
+}
+
+/// Return carrier that terminals share by demand assignment (DAMA), superframe by superframe.
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ReturnCarrier {
+    /// Length of a superframe. At its beginning each terminal sends a request.
+    #[serde(default = "Span::just::<{ SECOND / 20 }>")]
+    pub superframe: Span,
+    /// Kind of the requests: "rbdc", a rate, or "vbdc", a volume.
+    #[serde(default)]
+    pub request: RequestName,
+    /// Time from a request to the superframe that it is granted in, rounded up to superframes. Default: the round-trip delay of
+    /// the longest satellite link.
+    pub round_trip: Option<Time>,
+}
+
+/// Kind of the requests for a return carrier.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+#[schemars(rename = "CapacityRequest")]
+pub enum RequestName {
+    /// A rate (RBDC): that of the arrivals of the last superframe, and the backlog over a round trip.
+    #[default]
+    Rbdc,
+    /// A volume (VBDC): the backlog that was not requested yet.
+    Vbdc,
 }
 
 impl Default for Return {
@@ -150,6 +181,7 @@ impl Default for Return {
             pep: None,
             transmit_queue: TransmitQueue::default(),
             regulator: Regulator::default(),
+            carrier: None,
         }
     }
 }

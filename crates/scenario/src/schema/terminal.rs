@@ -24,6 +24,29 @@ pub struct Plan {
     /// Share of a terminal in the carrier to the terminals.
     #[serde(default)]
     pub down: Share,
+    /// Share of a terminal in the return carrier. Default: weight 1, without constant, committed and peak rate.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub up: Option<ReturnShare>,
+}
+
+/// Share of a terminal in a return carrier, which is assigned on demand.
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct ReturnShare {
+    /// Constant rate, assigned without requests (CRA); what the terminal does not use of it is lost. Default: none.
+    pub cra: Option<Rate>,
+    /// Committed information rate (CIR): granted to those who request it before any terminal gets more. Default: none.
+    pub cir: Option<Rate>,
+    /// Peak information rate (PIR) of all grants. Default: the carrier's rate.
+    pub pir: Option<Rate>,
+    /// Weight by which terminals share the carrier's time that the other rates leave.
+    pub weight: Whole<1, 10_000>,
+}
+
+impl Default for ReturnShare {
+    fn default() -> Self {
+        Self { cra: None, cir: None, pir: None, weight: Whole(1) }
+    }
 }
 
 /// Share of a terminal in a carrier.

@@ -3,7 +3,7 @@
 mod traffic;
 mod transports;
 
-use bentpipe_gateway::Config;
+use bentpipe_gateway::{Assignment, Config, DemandCarrier};
 use bentpipe_link::{DelayLine, LinkEngine, Names};
 use bentpipe_queue::Aqm;
 use bentpipe_queue::tree::Share;
@@ -20,8 +20,8 @@ use crate::clock::{Clock, MAX_INDEX};
 use crate::endpoints::Endpoints;
 use crate::endpoints::tcp::TcpEnds;
 use crate::engine::{Engine, Loads};
-use crate::gateways::{CarrierNode, GatewayNode, Terminal};
-use crate::ids::{CarrierId, GatewayId, Id, IdVec, LinkDirectionId, TerminalId};
+use crate::gateways::{CarrierNode, GatewayNode, ReturnCarrierNode, Terminal};
+use crate::ids::{CarrierId, GatewayId, Id, IdRange, IdVec, LinkDirectionId, ReturnCarrierId, TerminalId};
 use crate::network::{Hop, LinkDirection, Network, Path};
 use crate::record::trace::Tracer;
 use crate::record::{Parts, PlaceKind, Record, Recorder, Setup};
@@ -45,6 +45,7 @@ pub fn build(scenario: &Scenario, seed: u64, make_aqm: Option<MakeAqm<'_>>) -> R
         gateways: IdVec::default(),
         terminals: IdVec::default(),
         carriers: IdVec::default(),
+        return_carriers: IdVec::default(),
     };
     builder.links()?;
     for (number, gateway) in scenario.gateways.iter().enumerate() {
@@ -59,7 +60,17 @@ pub fn build(scenario: &Scenario, seed: u64, make_aqm: Option<MakeAqm<'_>>) -> R
     }
     let mut transports = Transports::default();
     let traffic = scenario.traffic.iter().map(|t| builder.traffic(t, &mut transports)).collect();
-    let Builder { first_links, first, first_back, network, gateways, terminals, carriers, .. } = builder;
+    let Builder {
+        first_links,
+        first,
+        first_back,
+        network,
+        gateways,
+        terminals,
+        carriers,
+        return_carriers,
+        ..
+    } = builder;
     let recorder = Recorder::new(&Setup {
         scenario,
         parts: Parts { links: &network.links, gateways: &gateways, terminals: &terminals },
@@ -78,8 +89,19 @@ pub fn build(scenario: &Scenario, seed: u64, make_aqm: Option<MakeAqm<'_>>) -> R
     let apps = traffic::apps(scenario, traffic, seed, &mut clock);
     let record = Record { recorder, tracer: Tracer::default(), observations: Vec::new() };
     let loads = Loads::new(network.links.len(), gateways.len());
-    let mut engine =
-        Engine { clock, network, gateways, terminals, carriers, endpoints, apps, record, loads, fault: None };
+    let mut engine = Engine {
+        clock,
+        network,
+        gateways,
+        terminals,
+        carriers,
+        return_carriers,
+        endpoints,
+        apps,
+        record,
+        loads,
+        fault: None,
+    };
     engine.start();
     Ok(engine)
 }
@@ -98,6 +120,7 @@ struct Builder<'a, 'b> {
     gateways: IdVec<GatewayId, GatewayNode>,
     terminals: IdVec<TerminalId, Terminal>,
     carriers: IdVec<CarrierId, CarrierNode>,
+    return_carriers: IdVec<ReturnCarrierId, ReturnCarrierNode>,
 }
 
 impl Builder<'_, '_> {
@@ -208,6 +231,14 @@ impl Builder<'_, '_> {
     /// Adds the queues and the PEP links of the return direction at the terminals of a gateway.
     fn return_direction(&mut self, number: usize, back: &Gateway) -> Result<(), String> {
         let first = self.first[number].1.index();
+        if let Some(carrier) = &back.carrier {
+            let mut shared = DemandCarrier::new(carrier.superframe, carrier.round_trip, carrier.request);
+            for group in back.terminals.iter() {
+                (0..group.count).for_each(|_| shared.add(assignment(group)));
+            }
+            let queues = IdRange { start: self.gateways.next_id(), len: back.terminals.count() };
+            self.return_carriers.push(ReturnCarrierNode { carrier: shared, queues });
+        }
         let groups =
             back.terminals.iter().flat_map(|group| (0..group.count).map(move |member| (group, member)));
         for (terminal, (group, member)) in (first..).map(TerminalId::new).zip(groups) {
@@ -244,6 +275,7 @@ impl Builder<'_, '_> {
         let follows = (g.regulator.follows_link && is_one_link).then_some(link);
         let mut node = GatewayNode::new(gateway, number, g.flow_key, follows);
         node.has_flow_scheduler = g.transmit_queue.scheduler.tells_flows_apart();
+        node.rate = rate;
         let id = self.gateways.push(node);
         if let Some(link) = follows {
             self.network.links[link].follower = Some(id);
@@ -270,6 +302,16 @@ impl Builder<'_, '_> {
         let line = self.network.links[link].line;
         self.network.paths.add([Hop::Link { link, line }])
     }
+}
+
+/// Share of a terminal in the return carrier.
+fn assignment(group: &TerminalGroup) -> Assignment {
+    group.plan.map_or(Assignment::default(), |plan| Assignment {
+        cra: plan.cra,
+        cir: plan.cir,
+        pir: plan.pir,
+        weight: plan.weight,
+    })
 }
 
 /// Share of a terminal in the carrier.

@@ -1,13 +1,13 @@
 //! Events of the agenda.
 
 use crate::ids::{
-    CarrierId, ConnId, GatewayId, Id, LineId, LinkDirectionId, PacketId, RtpId, SctpEndId, SessionId,
-    SourceId, TerminalId,
+    CarrierId, ConnId, GatewayId, Id, LineId, LinkDirectionId, PacketId, ReturnCarrierId, RtpId, SctpEndId,
+    SessionId, SourceId, TerminalId,
 };
 use crate::side::Side;
 
 /// An event of one component.
-// One variant for each kind, so that packing and unpacking need no branch.
+// One variant for each kind, so that packing and unpacking need hardly any branch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
     /// The first packet of a delay line arrives.
@@ -26,8 +26,12 @@ pub enum Event {
     ConnPace(ConnId),
     /// A gateway wants to be woken.
     Gateway(GatewayId),
+    /// The terminal whose queues these are may send in its slot.
+    Slot(GatewayId),
     /// A carrier's turn.
     Carrier(CarrierId),
+    /// A superframe of a return carrier begins.
+    Superframe(ReturnCarrierId),
     /// The timer of the PEP link to a terminal, at one end.
     PepTimer(TerminalId, Side),
     /// A session opens its next page.
@@ -61,9 +65,9 @@ impl Event {
             Self::Capacity(_) => 4,
             Self::ConnTimer(_) => 5,
             Self::ConnPace(_) => 6,
-            Self::Gateway(_) => 7,
+            Self::Gateway(_) | Self::Slot(_) => 7,
             Self::PepTimer(..) => 8,
-            Self::Carrier(_) => 9,
+            Self::Carrier(_) | Self::Superframe(_) => 9,
             Self::Session(_) => 10,
             Self::Source(_) => 11,
             Self::SctpTimer(_) => 12,
@@ -80,8 +84,10 @@ impl Event {
             Self::Packet(id) => id.index(),
             Self::LinkFree(id) | Self::QueueWake(id) | Self::Capacity(id) => id.index(),
             Self::ConnTimer(id) | Self::ConnPace(id) => id.index(),
-            Self::Gateway(id) => id.index(),
-            Self::Carrier(id) => id.index(),
+            Self::Gateway(id) => 2 * id.index(),
+            Self::Slot(id) => 2 * id.index() + 1,
+            Self::Carrier(id) => 2 * id.index(),
+            Self::Superframe(id) => 2 * id.index() + 1,
             Self::PepTimer(id, side) => 2 * id.index() + u32::from(side.is_far()),
             Self::Session(id) => id.index(),
             Self::Source(id) => id.index(),
@@ -103,9 +109,11 @@ impl Event {
             4 => Self::Capacity(Id::new(index)),
             5 => Self::ConnTimer(Id::new(index)),
             6 => Self::ConnPace(Id::new(index)),
-            7 => Self::Gateway(Id::new(index)),
+            7 if index % 2 == 1 => Self::Slot(Id::new(index / 2)),
+            7 => Self::Gateway(Id::new(index / 2)),
             8 => Self::PepTimer(Id::new(index / 2), if index % 2 == 1 { Side::Far } else { Side::Near }),
-            9 => Self::Carrier(Id::new(index)),
+            9 if index % 2 == 1 => Self::Superframe(Id::new(index / 2)),
+            9 => Self::Carrier(Id::new(index / 2)),
             10 => Self::Session(Id::new(index)),
             11 => Self::Source(Id::new(index)),
             12 => Self::SctpTimer(Id::new(index)),
@@ -131,7 +139,10 @@ mod tests {
             Event::ConnTimer(Id::new(7)),
             Event::ConnPace(Id::new(7)),
             Event::Gateway(Id::new(7)),
+            Event::Gateway(Id::new(MAX_INDEX / 2)),
+            Event::Slot(Id::new(MAX_INDEX / 2)),
             Event::Carrier(Id::new(7)),
+            Event::Superframe(Id::new(7)),
             Event::PepTimer(Id::new(7), Side::Near),
             Event::PepTimer(Id::new(MAX_INDEX / 2), Side::Far),
             Event::Session(Id::new(7)),

@@ -1,12 +1,14 @@
-//! Carriers: turns, and the queues that they serve.
+//! Carriers: turns and superframes, and the queues that they serve.
 
-use bentpipe_gateway::Turn;
+use bentpipe_gateway::{Report, Turn};
 use bentpipe_queue::Packet;
-use bentpipe_units::Rate;
+use bentpipe_units::{Alarm, Rate};
 
 use super::Engine;
-use crate::ids::{CarrierId, GatewayId, Id, PacketId, TerminalId};
-use crate::network::{Body, Hop};
+use crate::clock::Event;
+use crate::gateways::GatewayNode;
+use crate::ids::{CarrierId, GatewayId, Id, PacketId, ReturnCarrierId, TerminalId};
+use crate::network::{Body, Hop, Network};
 
 impl Engine {
     /// Schedules what a gateway needs next: its wake-up, and a turn of its carrier.
@@ -53,6 +55,60 @@ impl Engine {
         self.carriers[id].arm(id, &mut self.clock);
     }
 
+    // ----- return carriers -----------------------------------------------------------------------------------
+
+    /// A superframe begins: terminals request capacity, and get their slots.
+    pub(super) fn begin_superframe(&mut self, id: ReturnCarrierId) {
+        let Self { gateways, return_carriers, network, clock, .. } = self;
+        let (now, node) = (clock.now(), &mut return_carriers[id]);
+        let reports = node.queues.iter().map(|queues| {
+            let queues = &mut gateways[queues];
+            // Time that a terminal has not used is lost.
+            (queues.slot_time, queues.slot_at) = (queues.slot_time.min(0), Alarm::default());
+            if !queues.gateway.is_backlogged() {
+                // The measurement of the service rate pauses.
+                queues.gateway.release(now);
+            }
+            let state = queues.gateway.transmit_queue().state();
+            let (backlog, arrived) = (state.bytes, state.sent_bytes + state.bytes);
+            let rate = if queues.gateway.is_down() { Rate::default() } else { slot_rate(queues, network) };
+            Report { backlog, arrived, rate }
+        });
+        for slot in node.carrier.begin(reports) {
+            let queues = node.queues.at(slot.terminal as u32);
+            gateways[queues].slot_time += i64::try_from(slot.length.as_nanos()).unwrap_or(i64::MAX);
+            let begin = now + slot.offset;
+            if gateways[queues].slot_at.set(begin) {
+                clock.at(begin, Event::Slot(queues));
+            }
+        }
+        clock.at(now + node.carrier.superframe(), Event::Superframe(id));
+    }
+
+    /// A terminal sends its next packet in its slot, if it has any.
+    pub(super) fn send_in_slot(&mut self, id: GatewayId) {
+        let now = self.clock.now();
+        if !self.gateways[id].slot_at.end(now) || self.gateways[id].slot_time <= 0 {
+            return;
+        }
+        let Some(pkt) = self.gateways[id].gateway.release(now) else {
+            self.drain_gateway(id);
+            return;
+        };
+        let rate = slot_rate(&self.gateways[id], &self.network);
+        let time = rate.time_to_send(u64::from(pkt.len));
+        if let Some(terminal) = self.gateways[id].terminal {
+            self.record.recorder.occupied_by(terminal, time);
+        }
+        let node = &mut self.gateways[id];
+        node.slot_time = node.slot_time.saturating_sub_unsigned(time.as_nanos());
+        if node.slot_time > 0 && node.slot_at.set(now + time) {
+            self.clock.at(now + time, Event::Slot(id));
+        }
+        self.drain_gateway(id);
+        self.arm_gateway(id);
+    }
+
     /// Present rate of the satellite link that a packet takes next; `None` if it has none.
     fn downlink_rate(&self, pkt: &Packet) -> Option<Rate> {
         match self.network.next_hop(Id::new(pkt.handle)) {
@@ -75,4 +131,9 @@ impl Engine {
             }
         }
     }
+}
+
+/// Present rate at which a terminal sends in its slots.
+fn slot_rate(queues: &GatewayNode, network: &Network) -> Rate {
+    queues.follows.and_then(|link| network.links[link].engine.rate()).unwrap_or(queues.rate)
 }

@@ -22,8 +22,8 @@ pub use bottlenecks::Loads;
 use crate::apps::Apps;
 use crate::clock::{Clock, Event, MAX_INDEX};
 use crate::endpoints::Endpoints;
-use crate::gateways::{CarrierNode, GatewayNode, Terminal};
-use crate::ids::{CarrierId, GatewayId, IdVec, TerminalId};
+use crate::gateways::{CarrierNode, GatewayNode, ReturnCarrierNode, Terminal};
+use crate::ids::{CarrierId, GatewayId, IdVec, ReturnCarrierId, TerminalId};
 use crate::network::Network;
 use crate::record::{Parts, PepLinkCounters, Record};
 use crate::side::Side;
@@ -38,6 +38,7 @@ pub struct Engine {
     pub gateways: IdVec<GatewayId, GatewayNode>,
     pub terminals: IdVec<TerminalId, Terminal>,
     pub carriers: IdVec<CarrierId, CarrierNode>,
+    pub return_carriers: IdVec<ReturnCarrierId, ReturnCarrierNode>,
     pub endpoints: Endpoints,
     pub apps: Apps,
     pub record: Record,
@@ -91,6 +92,8 @@ impl Engine {
             }
             Event::Gateway(gateway) => self.wake_gateway(gateway),
             Event::Carrier(carrier) => self.carrier_turn(carrier),
+            Event::Superframe(carrier) => self.begin_superframe(carrier),
+            Event::Slot(queues) => self.send_in_slot(queues),
             Event::PepTimer(terminal, side) => self.pep_timer(terminal, side),
             Event::Session(session) => self.open_page(session),
             Event::Source(source) => self.source_due(source),
@@ -140,6 +143,9 @@ impl Engine {
         }
         for gateway in self.gateways.ids() {
             self.arm_gateway(gateway);
+        }
+        for carrier in self.return_carriers.ids() {
+            self.clock.at(Instant::ZERO, Event::Superframe(carrier));
         }
         self.clock.at(self.record.recorder.begin(), Event::Sample);
     }

@@ -1,11 +1,17 @@
 //! Carriers that the transmit queues of a gateway share.
 
-use bentpipe_gateway::Carrier;
+use bentpipe_gateway::{Carrier, DemandCarrier};
 use bentpipe_queue::tree::{NodeId, Share};
 use bentpipe_units::{Alarm, Duration, Rate};
 
 use crate::clock::{Clock, Event};
-use crate::ids::{CarrierId, GatewayId, Id};
+use crate::ids::{CarrierId, GatewayId, Id, IdRange};
+
+/// A return carrier, and the queues at its terminals.
+pub struct ReturnCarrierNode {
+    pub carrier: DemandCarrier,
+    pub queues: IdRange<GatewayId>,
+}
 
 /// A carrier, and the queues behind the leaves of its tree.
 pub struct CarrierNode {

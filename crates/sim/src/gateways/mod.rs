@@ -5,6 +5,6 @@ mod node;
 mod pep_delay;
 mod terminal;
 
-pub use carrier::CarrierNode;
+pub use carrier::{CarrierNode, ReturnCarrierNode};
 pub use node::GatewayNode;
 pub use terminal::{SplitStream, Terminal};

@@ -4,7 +4,7 @@ use bentpipe_gateway::Gateway;
 use bentpipe_queue::tree::NodeId;
 use bentpipe_queue::{FlowEvent, FlowId, FlowTable};
 use bentpipe_scenario::FlowKey;
-use bentpipe_units::{Alarm, Instant};
+use bentpipe_units::{Alarm, Instant, Rate};
 
 use crate::clock::{Clock, Event};
 use crate::ids::{CarrierId, GatewayId, LinkDirectionId, TerminalId};
@@ -26,6 +26,12 @@ pub struct GatewayNode {
     pub follows: Option<LinkDirectionId>,
     /// The carrier that drains the transmit queue, and its leaf there; `None` if it has a regulator.
     pub carrier: Option<(CarrierId, NodeId)>,
+    /// Rate of the regulator, unless it follows a link.
+    pub rate: Rate,
+    /// Time of its slots on a return carrier that it has not used yet [ns]; negative if its last packet took more.
+    pub slot_time: i64,
+    /// Time at which it may send its next packet in its slot.
+    pub slot_at: Alarm,
     /// True while the carrier knows that packets wait.
     pub is_offered: bool,
     /// Time for which the gateway is scheduled.
@@ -45,6 +51,9 @@ impl GatewayNode {
             open_flows: FlowTable::default(),
             follows,
             carrier: None,
+            rate: Rate::default(),
+            slot_time: 0,
+            slot_at: Alarm::default(),
             is_offered: false,
             wake: Alarm::default(),
             is_draining: false,

@@ -324,6 +324,17 @@ impl Recorder {
         }
     }
 
+    /// A packet of a terminal takes its return carrier for this time.
+    #[inline]
+    pub fn occupied_by(&mut self, terminal: TerminalId, time: Duration) {
+        if self.is_measuring
+            && !self.terminals.is_empty()
+            && let Some(back) = &mut self.terminals[terminal].back
+        {
+            back.carrier_time += time;
+        }
+    }
+
     /// A terminal sends a packet from its transmit queue.
     #[inline]
     pub fn sent_by(&mut self, terminal: TerminalId, bytes: u32, delay: Duration) {

@@ -45,13 +45,22 @@ pub struct Back {
     pub dropped_packets: u64,
     /// Payload that its users sent, as received [bytes].
     pub delivered_bytes: u64,
+    /// Time for which its packets took a return carrier; zero if it has a separate return link.
+    pub carrier_time: Duration,
     /// Queueing delays in its transmit queue [ns].
     delays: Option<Histogram<u32>>,
 }
 
 impl Back {
     fn new() -> Self {
-        Self { sent_packets: 0, sent_bytes: 0, dropped_packets: 0, delivered_bytes: 0, delays: delays() }
+        Self {
+            sent_packets: 0,
+            sent_bytes: 0,
+            dropped_packets: 0,
+            delivered_bytes: 0,
+            carrier_time: Duration::ZERO,
+            delays: delays(),
+        }
     }
 
     /// As [`Terminal::queue_delay`], in its own transmit queue.

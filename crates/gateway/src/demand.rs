@@ -1,0 +1,434 @@
+//! A return carrier that terminals share by demand assignment (DAMA), as in DVB-RCS2 (ETSI EN 301 545-2, clause 7.2 and
+//! ETSI EN 301 790, section 8.4): constant rates (CRA), and requests for a rate (RBDC) or a volume (VBDC).
+//!
+//! Time is divided in superframes. At the beginning of each superframe every terminal requests capacity; the grant is for
+//! the superframe that begins one round trip later. A grant is a part of the superframe's time, so a terminal with fewer
+//! bits per symbol needs more of it for the same bytes. Time is granted in this order: the constant rates; the committed
+//! rates of terminals that request them; what is left by weight, up to the request and to the peak rate. Rates that do not
+//! fit are reduced by the same factor. Time that nobody requests is not granted, and a grant that its terminal does not use
+//! is lost.
+
+use std::collections::VecDeque;
+
+use bentpipe_units::{Duration, Rate};
+
+/// Kind of the requests of terminals.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Request {
+    /// A rate (RBDC): that of the arrivals of the last superframe, and the backlog over a round trip.
+    #[default]
+    Rate,
+    /// A volume (VBDC): the backlog that it has not requested yet and that its constant rate will not serve.
+    Volume,
+}
+
+/// Share of a terminal in the return carrier.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Assignment {
+    /// Constant rate, assigned without a request (CRA).
+    pub cra: Rate,
+    /// Committed rate: granted first to those who request it.
+    pub cir: Rate,
+    /// Peak rate of constant rate and grants; `None` for that of the carrier.
+    pub pir: Option<Rate>,
+    /// Weight by which terminals share what the others leave.
+    pub weight: u32,
+}
+
+impl Default for Assignment {
+    fn default() -> Self {
+        Self { cra: Rate::default(), cir: Rate::default(), pir: None, weight: 1 }
+    }
+}
+
+/// State of a terminal at the beginning of a superframe.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Report {
+    /// Bytes in its transmit queue.
+    pub backlog: u64,
+    /// Bytes that have entered its transmit queue since the run began.
+    pub arrived: u64,
+    /// Rate at which it sends if it has the whole carrier; zero in an outage.
+    pub rate: Rate,
+}
+
+/// A part of a superframe, granted to a terminal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Slot {
+    /// Number of the terminal, in the order of [`DemandCarrier::add`].
+    pub terminal: usize,
+    /// Begin, after that of the superframe.
+    pub offset: Duration,
+    /// Length.
+    pub length: Duration,
+}
+
+/// A return carrier with its terminals.
+#[derive(Debug)]
+pub struct DemandCarrier {
+    superframe: Duration,
+    /// Superframes from a request to its grant.
+    delay: u64,
+    request: Request,
+    terminals: Vec<Terminal>,
+    /// Requests on their way, oldest superframe first [bytes per superframe, or bytes].
+    on_way: VecDeque<Vec<u64>>,
+    number: u64,
+    slots: Vec<Slot>,
+    /// Terminals that compete for what is left, and the time that they need.
+    open: Vec<(usize, u64)>,
+}
+
+#[derive(Debug)]
+struct Terminal {
+    share: Assignment,
+    arrived: u64,
+    /// Bytes requested and not granted; for volumes only.
+    requested: u64,
+    /// Request that has arrived: bytes of each superframe, or bytes left of all volumes.
+    demand: u64,
+    rate: Rate,
+    /// Time granted in the present superframe [ns]: the constant rate's part, and all.
+    constant: u64,
+    granted: u64,
+}
+
+/// Time for which `bytes` take the carrier [ns], rounded up.
+fn time(bytes: u64, rate: Rate) -> u64 {
+    let ns = (u128::from(bytes) * 8_000_000_000).div_ceil(u128::from(rate.as_bps().max(1)));
+    u64::try_from(ns).unwrap_or(u64::MAX)
+}
+
+/// Time of a superframe in which a terminal with `rate` sends at `part` of it on average [ns].
+fn part_of(superframe: Duration, part: Rate, rate: Rate) -> u64 {
+    let ns = u128::from(superframe.as_nanos()) * u128::from(part.as_bps()) / u128::from(rate.as_bps().max(1));
+    u64::try_from(ns).unwrap_or(u64::MAX).min(superframe.as_nanos())
+}
+
+/// `part` reduced as much as `sum` must be to fit into `room`.
+fn scaled(part: u64, sum: u64, room: u64) -> u64 {
+    if sum <= room { part } else { (u128::from(part) * u128::from(room) / u128::from(sum)) as u64 }
+}
+
+impl DemandCarrier {
+    /// A carrier without terminals. A request takes `round_trip` to its grant.
+    #[must_use]
+    pub fn new(superframe: Duration, round_trip: Duration, request: Request) -> Self {
+        let delay = round_trip.as_nanos().div_ceil(superframe.as_nanos().max(1)).max(1);
+        Self {
+            superframe,
+            delay,
+            request,
+            terminals: Vec::new(),
+            on_way: VecDeque::new(),
+            number: 0,
+            slots: Vec::new(),
+            open: Vec::new(),
+        }
+    }
+
+    /// Adds a terminal.
+    pub fn add(&mut self, share: Assignment) {
+        self.terminals.push(Terminal {
+            share,
+            arrived: 0,
+            requested: 0,
+            demand: 0,
+            rate: Rate::default(),
+            constant: 0,
+            granted: 0,
+        });
+    }
+
+    /// Length of a superframe.
+    #[must_use]
+    pub fn superframe(&self) -> Duration {
+        self.superframe
+    }
+
+    /// Begins the next superframe with a report of each terminal, in their order. Returns the slots in order of time.
+    pub fn begin(&mut self, reports: impl IntoIterator<Item = Report>) -> &[Slot] {
+        self.request(reports);
+        self.receive();
+        self.grant();
+        self.slots.clear();
+        let (count, mut offset) = (self.terminals.len(), 0);
+        for place in 0..count {
+            // The order of slots rotates, so that no terminal is always the last.
+            let number = (place + (self.number % count.max(1) as u64) as usize) % count;
+            let length = self.terminals[number].granted;
+            if length > 0 {
+                let (start, length) = (Duration::from_nanos(offset), Duration::from_nanos(length));
+                self.slots.push(Slot { terminal: number, offset: start, length });
+                offset += length.as_nanos();
+            }
+        }
+        self.number += 1;
+        &self.slots
+    }
+
+    /// The terminals send their requests.
+    fn request(&mut self, reports: impl IntoIterator<Item = Report>) {
+        let mut requests = match self.on_way.len() as u64 > self.delay {
+            true => self.on_way.pop_front().unwrap_or_default(),
+            false => Vec::with_capacity(self.terminals.len()),
+        };
+        requests.clear();
+        for (terminal, report) in self.terminals.iter_mut().zip(reports) {
+            let before = std::mem::replace(&mut terminal.arrived, report.arrived);
+            let arrived = report.arrived.saturating_sub(before);
+            terminal.rate = report.rate;
+            let wanted = match self.request {
+                Request::Rate => arrived + report.backlog.div_ceil(self.delay),
+                Request::Volume => {
+                    let seconds = self.superframe.times(self.delay).as_secs_f64();
+                    let constant = (terminal.share.cra.bytes_per_sec() * seconds) as u64;
+                    let wanted = report.backlog.saturating_sub(terminal.requested + constant);
+                    terminal.requested += wanted;
+                    wanted
+                }
+            };
+            requests.push(wanted);
+        }
+        self.on_way.push_back(requests);
+    }
+
+    /// Requests made one round trip ago arrive.
+    fn receive(&mut self) {
+        if self.on_way.len() as u64 <= self.delay {
+            return;
+        }
+        // They stay in the list until the next superframe, which uses their memory again.
+        let Some(requests) = self.on_way.front() else { return };
+        for (terminal, &request) in self.terminals.iter_mut().zip(requests) {
+            match self.request {
+                Request::Rate => terminal.demand = request,
+                Request::Volume => terminal.demand += request,
+            }
+        }
+    }
+
+    /// Divides the superframe's time.
+    fn grant(&mut self) {
+        let superframe = self.superframe.as_nanos();
+        let constant = |t: &Terminal| match t.rate.as_bps() {
+            0 => 0,
+            _ => part_of(self.superframe, t.share.cra, t.rate),
+        };
+        let wanted = |t: &Terminal| {
+            let demand =
+                time(t.demand, t.rate) + if self.request == Request::Volume { t.constant } else { 0 };
+            let most = t.share.pir.map_or(superframe, |pir| part_of(self.superframe, pir, t.rate));
+            demand.min(most).max(t.constant)
+        };
+        let constants: u64 = self.terminals.iter().map(constant).fold(0, u64::saturating_add);
+        for number in 0..self.terminals.len() {
+            let part = scaled(constant(&self.terminals[number]), constants, superframe);
+            let terminal = &mut self.terminals[number];
+            (terminal.constant, terminal.granted) = (part, part);
+        }
+        let mut left = superframe.saturating_sub(constants);
+        // Committed rates, beyond the constant ones.
+        let committed = |t: &Terminal| {
+            let cir = part_of(self.superframe, t.share.cir, t.rate);
+            cir.min(wanted(t)).saturating_sub(t.constant)
+        };
+        let is_up = |t: &&Terminal| t.rate.as_bps() > 0;
+        let sum = self.terminals.iter().filter(is_up).map(committed).fold(0, u64::saturating_add);
+        let mut open = std::mem::take(&mut self.open);
+        open.clear();
+        for number in 0..self.terminals.len() {
+            let terminal = &self.terminals[number];
+            if !is_up(&terminal) {
+                continue;
+            }
+            let (part, wanted) = (scaled(committed(terminal), sum, left), wanted(terminal));
+            let terminal = &mut self.terminals[number];
+            terminal.granted += part;
+            let need = wanted - terminal.granted.min(wanted);
+            if need > 0 {
+                open.push((number, need));
+            }
+        }
+        left = left.saturating_sub(sum);
+        // The rest by weight: those who need least for their weight first (max-min fairness).
+        let weight = |number: usize| u128::from(self.terminals[number].share.weight.max(1));
+        open.sort_by(|a, b| {
+            let (x, y) = (u128::from(a.1) * weight(b.0), u128::from(b.1) * weight(a.0));
+            x.cmp(&y).then(a.0.cmp(&b.0))
+        });
+        let mut weights: u128 = open.iter().map(|(number, _)| weight(*number)).sum();
+        let mut parts = Vec::with_capacity(open.len());
+        for &(number, need) in &open {
+            let fair = (u128::from(left) * weight(number) / weights.max(1)) as u64;
+            let part = need.min(fair);
+            left -= part;
+            weights -= weight(number);
+            parts.push(part);
+        }
+        for (&(number, _), part) in open.iter().zip(parts) {
+            self.terminals[number].granted += part;
+        }
+        self.open = open;
+        if self.request == Request::Volume {
+            for t in &mut self.terminals {
+                let ns = u128::from(t.granted - t.constant) * u128::from(t.rate.as_bps());
+                let bytes = u64::try_from(ns.div_ceil(8_000_000_000)).unwrap_or(u64::MAX).min(t.demand);
+                t.demand -= bytes;
+                t.requested = t.requested.saturating_sub(bytes);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MBPS: u64 = 1_000_000;
+
+    fn rate(mbps: u64) -> Rate {
+        Rate::from_bps(mbps * MBPS)
+    }
+
+    /// A carrier of 8 Mbit/s: 25 000 bytes in a superframe of 25 ms. A request takes four of them.
+    fn carrier(request: Request, shares: &[Assignment]) -> DemandCarrier {
+        let mut carrier = DemandCarrier::new(Duration::from_millis(25), Duration::from_millis(100), request);
+        shares.iter().for_each(|share| carrier.add(*share));
+        carrier
+    }
+
+    /// Bytes granted to each terminal in `count` superframes after `before` others; each is always backlogged with
+    /// `backlog` bytes and sends at a rate.
+    fn granted(
+        carrier: &mut DemandCarrier,
+        rates: &[u64],
+        backlog: u64,
+        before: u64,
+        count: u64,
+    ) -> Vec<f64> {
+        let mut bytes = vec![0.0; rates.len()];
+        let mut arrived = 0;
+        for number in 0..before + count {
+            arrived += backlog;
+            let reports = rates.iter().map(|&mbps| Report { backlog, arrived, rate: rate(mbps) });
+            let slots = carrier.begin(reports).to_vec();
+            let mut end = 0;
+            for slot in &slots {
+                assert!(slot.offset.as_nanos() >= end, "slots do not overlap");
+                end = (slot.offset + slot.length).as_nanos();
+                if number >= before {
+                    bytes[slot.terminal] +=
+                        slot.length.as_secs_f64() * rates[slot.terminal] as f64 * 1e6 / 8.0;
+                }
+            }
+            assert!(end <= carrier.superframe().as_nanos());
+        }
+        bytes
+    }
+
+    fn assert_near(found: &[f64], expected: &[f64]) {
+        for (found, expected) in found.iter().zip(expected) {
+            assert!((found / expected - 1.0).abs() < 1e-4, "{found} {expected}");
+        }
+    }
+
+    #[test]
+    fn a_lone_terminal_gets_the_carrier_one_round_trip_after_its_request() {
+        for request in [Request::Rate, Request::Volume] {
+            let mut carrier = carrier(request, &[Assignment::default()]);
+            for number in 0..8 {
+                let report = Report { backlog: 1_000_000, arrived: 1_000_000, rate: rate(8) };
+                let slots = carrier.begin([report]);
+                let expected =
+                    Slot { terminal: 0, offset: Duration::ZERO, length: Duration::from_millis(25) };
+                assert_eq!(slots.to_vec(), vec![expected; usize::from(number >= 4)], "{number}");
+            }
+        }
+    }
+
+    /// 15 000 bytes are 15 ms of the carrier, once.
+    #[test]
+    fn a_volume_is_granted_once() {
+        let mut carrier = carrier(Request::Volume, &[Assignment::default()]);
+        let lengths = (0..12).map(|number| {
+            let backlog = if number < 5 { 15_000 } else { 0 };
+            let slots = carrier.begin([Report { backlog, arrived: 15_000, rate: rate(8) }]);
+            slots.iter().map(|slot| slot.length.as_nanos() / 1_000_000).sum::<u64>()
+        });
+        let lengths: Vec<_> = lengths.collect();
+        assert_eq!(lengths, [0, 0, 0, 0, 15, 0, 0, 0, 0, 0, 0, 0]);
+    }
+
+    /// 1 of 8 Mbit/s without any request, at each rate that the terminal may have; twice the carrier is halved.
+    #[test]
+    fn constant_rates_are_assigned_without_requests() {
+        let share = Assignment { cra: rate(1), ..Assignment::default() };
+        for mbps in [8, 4] {
+            let mut carrier = carrier(Request::Rate, &[share]);
+            assert_near(&granted(&mut carrier, &[mbps], 0, 0, 40), &[125_000.0]);
+        }
+        let share = Assignment { cra: rate(8), ..Assignment::default() };
+        let mut carrier = carrier(Request::Rate, &[share, share]);
+        assert_near(&granted(&mut carrier, &[8, 8], 0, 0, 40), &[500_000.0; 2]);
+    }
+
+    /// Equal terminals share equally; weights 1 : 3 share 8 Mbit/s in 2 and 6. Of terminals with rates of 8 and 4 Mbit/s, each
+    /// gets half of the time.
+    #[test]
+    fn weights_share_the_time() {
+        for request in [Request::Rate, Request::Volume] {
+            let equal = [Assignment::default(); 4];
+            let found = granted(&mut carrier(request, &equal), &[8; 4], 1_000_000, 4, 40);
+            assert_near(&found, &[250_000.0; 4]);
+            let weights = [1, 3].map(|weight| Assignment { weight, ..Assignment::default() });
+            let found = granted(&mut carrier(request, &weights), &[8; 2], 1_000_000, 4, 40);
+            assert_near(&found, &[250_000.0, 750_000.0]);
+            let found = granted(&mut carrier(request, &equal[..2]), &[8, 4], 1_000_000, 4, 40);
+            assert_near(&found, &[500_000.0, 250_000.0]);
+        }
+    }
+
+    /// 3 Mbit/s committed to the first of three, 1 constant and 2 at most for the second. Of the 4 left the second needs 1,
+    /// the others get 1.5 each.
+    #[test]
+    fn committed_and_peak_rates_are_kept() {
+        let shares = [
+            Assignment { cir: rate(3), ..Assignment::default() },
+            Assignment { cra: rate(1), pir: Some(rate(2)), ..Assignment::default() },
+            Assignment::default(),
+        ];
+        for request in [Request::Rate, Request::Volume] {
+            let found = granted(&mut carrier(request, &shares), &[8; 3], 1_000_000, 4, 40);
+            assert_near(&found, &[4.5, 2.0, 1.5].map(|mbps| mbps * 125_000.0));
+        }
+        // Committed rates of 6 and 4 get 0.8 of each, and leave nothing to the third.
+        let shares = [6, 4, 0].map(|mbps| Assignment { cir: rate(mbps), ..Assignment::default() });
+        let found = granted(&mut carrier(Request::Rate, &shares), &[8; 3], 1_000_000, 4, 40);
+        assert_near(&found[..2], &[600_000.0, 400_000.0]);
+        assert!(found[2] < 10.0, "{}", found[2]);
+    }
+
+    /// A committed rate that its terminal does not request is lent to the others.
+    #[test]
+    fn unused_commitments_go_to_others() {
+        let shares = [Assignment { cir: rate(6), ..Assignment::default() }, Assignment::default()];
+        let mut carrier = carrier(Request::Rate, &shares);
+        let mut time = 0;
+        for number in 0..44 {
+            let reports = [0, 1_000_000].map(|backlog| Report { backlog, arrived: backlog, rate: rate(8) });
+            let slots = carrier.begin(reports);
+            assert!(slots.iter().all(|slot| slot.terminal == 1));
+            time += slots.iter().filter(|_| number >= 4).map(|slot| slot.length.as_nanos()).sum::<u64>();
+        }
+        assert_eq!(time, 40 * 25_000_000);
+    }
+
+    #[test]
+    fn a_terminal_in_an_outage_gets_nothing() {
+        let share = Assignment { cra: rate(1), cir: rate(1), ..Assignment::default() };
+        let found = granted(&mut carrier(Request::Rate, &[share, share]), &[0, 8], 1_000_000, 4, 40);
+        assert_near(&found[1..], &[1_000_000.0]);
+        assert!(found[0] == 0.0, "{}", found[0]);
+    }
+}
