@@ -155,6 +155,8 @@ pub struct Results {
     /// Counters of the queues at the terminals of the subject over the measurement; `None` if the subject is no gateway with
     /// such queues.
     pub back_summary: Option<Summary>,
+    /// Acknowledgements that terminals filtered during the measurement.
+    pub filtered_acks: u64,
     /// Packets on links that may lose some, and repeated data, over the measurement.
     pub carried: Carried,
     /// Packets on the PEP links.
@@ -271,6 +273,7 @@ pub fn run_with(
         terminals: tables.terminals.into_iter().collect(),
         summary: tables.summary,
         back_summary: tables.back_summary,
+        filtered_acks: tables.filtered_acks,
         carried: tables.carried,
         pep_link,
         trace: engine.record.tracer.rows,

@@ -52,6 +52,9 @@ pub struct Gateway {
     /// True if its transmit queues share a carrier; else each has a regulator.
     #[serde(skip)]
     pub shares_carrier: bool,
+    /// True if an acknowledgement takes the place of an older one of its connection that waits.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub ack_filter: bool,
     /// The carrier that the terminals of a return direction share.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub carrier: Option<ReturnCarrier>,

@@ -112,7 +112,7 @@ fn return_direction(
         None => None,
     };
     let mut its = one_way(cx, &path, &mut raw, (terminals, carrier.is_some()), links)?;
-    its.carrier = carrier;
+    (its.carrier, its.ack_filter) = (carrier, back.ack_filter);
     let file::Gateway {
         aqm,
         watch,
@@ -134,6 +134,7 @@ fn return_direction(
         receive_queue,
         pep: Some(pep),
         transmit_queue,
+        ack_filter: back.ack_filter,
         regulator,
         carrier: back.carrier,
     };
@@ -264,6 +265,7 @@ fn one_way(
         regulator: Regulator { rate, follows_link, tick: raw.regulator.tick.map(|t| t.time()) },
         spacelink: spacelink(cx, &at("spacelink"), &mut raw.spacelink, &bdp)?,
         shares_carrier,
+        ack_filter: false,
         carrier: None,
         back: None,
     };

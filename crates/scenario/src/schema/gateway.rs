@@ -135,6 +135,9 @@ pub struct Return {
     pub pep: Option<Pep>,
     /// Queue behind the terminal's PEP, in front of the return link.
     pub transmit_queue: TransmitQueue,
+    /// ACK filtering (RFC 3449, section 5.2.1): an acknowledgement without data takes the place of an older one of its TCP
+    /// connection that waits, unless either has SACK blocks. Those of split connections do not pass these queues.
+    pub ack_filter: bool,
     /// Rate limiter into the return link. Default: the rate of the terminal's return link.
     pub regulator: Regulator,
     /// Return carrier that the terminals share by demand assignment. Default: each terminal has a separate return link.
@@ -180,6 +183,7 @@ impl Default for Return {
             receive_queue: ReceiveQueue::default(),
             pep: None,
             transmit_queue: TransmitQueue::default(),
+            ack_filter: false,
             regulator: Regulator::default(),
             carrier: None,
         }

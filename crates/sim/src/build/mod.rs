@@ -276,6 +276,7 @@ impl Builder<'_, '_> {
         let mut node = GatewayNode::new(gateway, number, g.flow_key, follows);
         node.has_flow_scheduler = g.transmit_queue.scheduler.tells_flows_apart();
         node.rate = rate;
+        node.ack_filter = g.ack_filter;
         let id = self.gateways.push(node);
         if let Some(link) = follows {
             self.network.links[link].follower = Some(id);

@@ -4,7 +4,7 @@ use bentpipe_transport::tcp;
 use bentpipe_units::{Alarm, Duration, Instant, Rng};
 
 use crate::clock::{Clock, Event};
-use crate::ids::{ConnId, IdVec, SlotId, StreamId, TcpConfigId, TerminalId, TraceId};
+use crate::ids::{ConnId, IdVec, PacketId, SlotId, StreamId, TcpConfigId, TerminalId, TraceId};
 use crate::network::{Body, PacketInFlight, Path};
 use crate::side::Side;
 
@@ -25,6 +25,8 @@ pub struct Conn {
     pub peer_window: u32,
     /// Bytes acknowledged by the peer that the PEP link has been told of.
     consumed: u64,
+    /// An acknowledgement for it that waits in queues that filter acknowledgements.
+    pub waiting_ack: Option<PacketId>,
     /// True if it opened the leg.
     pub is_active: bool,
     /// True once the application, or the other side of the split, knows that it is established.
@@ -85,6 +87,7 @@ impl TcpEnds {
             pacing: Alarm::default(),
             peer_window: 0,
             consumed: 0,
+            waiting_ack: None,
             is_active: false,
             is_greeted: false,
             end_passed_on: false,

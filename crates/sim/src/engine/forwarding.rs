@@ -35,6 +35,9 @@ impl Engine {
             None => self.deliver(id),
             Some(Hop::Link { link, line }) => self.enter_link(id, link, line),
             Some(Hop::Gateway { gateway, .. }) => {
+                if self.gateways[gateway].ack_filter && self.filter_ack(id) {
+                    return;
+                }
                 let pkt = self.describe_at(gateway, id);
                 self.gateways[gateway].gateway.arrive(pkt, self.clock.now());
                 self.drain_gateway(gateway);

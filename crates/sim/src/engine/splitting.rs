@@ -3,6 +3,7 @@
 use bentpipe_gateway::Event as GatewayEvent;
 use bentpipe_queue::Packet;
 use bentpipe_transport::pep_link;
+use bentpipe_transport::tcp::{Flags, Sack};
 
 use super::Engine;
 use crate::bottleneck::Bottleneck;
@@ -73,8 +74,41 @@ impl Engine {
         self.gateways[id].is_draining = false;
     }
 
+    /// ACK filtering (RFC 3449, section 5.2.1): an acknowledgement without data takes the place of an older one of its
+    /// connection that waits. Returns true if it does, and the packet is gone. Acknowledgements with SACK blocks, congestion
+    /// marks or other flags that differ, and repeated ones stay: the sender counts them.
+    #[inline(never)]
+    pub(super) fn filter_ack(&mut self, id: PacketId) -> bool {
+        let Body::Tcp { to, segment: new } = self.network.packets[id].body else { return false };
+        let is_pure =
+            new.len == 0 && new.flags.has(Flags::ACK) && new.end() == new.seq && new.sack == Sack::NONE;
+        if !is_pure {
+            return false;
+        }
+        let waiting = self.endpoints.tcp[to].waiting_ack;
+        if let Some(waiting) = waiting
+            && let Body::Tcp { segment: old, .. } = &mut self.network.packets[waiting].body
+        {
+            if old.flags != new.flags || old.ack >= new.ack {
+                return false;
+            }
+            *old = new;
+            self.network.packets.remove(id);
+            self.record.recorder.filtered_ack();
+            return true;
+        }
+        self.endpoints.tcp[to].waiting_ack = Some(id);
+        false
+    }
+
     /// A packet has been sent from the transmit queue, or dropped: a packet of the PEP link now gets its number.
     fn left_transmit_queue(&mut self, id: GatewayId, packet: PacketId) {
+        if self.gateways[id].ack_filter
+            && let Body::Tcp { to, .. } = self.network.packets[packet].body
+        {
+            let waiting = &mut self.endpoints.tcp[to].waiting_ack;
+            *waiting = waiting.filter(|waiting| *waiting != packet);
+        }
         if let Body::PepData { terminal, to, data } = &mut self.network.packets[packet].body
             && self.terminals[*terminal].queues(to.peer()) == Some(id)
         {

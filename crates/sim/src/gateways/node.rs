@@ -20,6 +20,8 @@ pub struct GatewayNode {
     pub flow_key: FlowKey,
     /// True if the scheduler of the transmit queue tells flows apart, so that they wait for different times.
     pub has_flow_scheduler: bool,
+    /// True if an acknowledgement takes the place of an older one of its connection that waits.
+    pub ack_filter: bool,
     /// Announced flows that are open, by the gateway's flow number.
     open_flows: FlowTable<u32>,
     /// The link whose capacity the regulator follows, if any.
@@ -48,6 +50,7 @@ impl GatewayNode {
             terminal: None,
             flow_key,
             has_flow_scheduler: false,
+            ack_filter: false,
             open_flows: FlowTable::default(),
             follows,
             carrier: None,

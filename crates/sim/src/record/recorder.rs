@@ -51,6 +51,8 @@ pub struct Recorder {
     summary: Summary,
     /// Summary of [`Self::back`].
     back_summary: Option<Summary>,
+    /// Acknowledgements that terminals have filtered.
+    filtered_acks: u64,
     /// Packets on links when the measurement began, then those of the measurement.
     carried: Carried,
 }
@@ -80,6 +82,7 @@ pub struct Tables {
     pub terminals: IdVec<TerminalId, Terminal>,
     pub summary: Summary,
     pub back_summary: Option<Summary>,
+    pub filtered_acks: u64,
     pub carried: Carried,
 }
 
@@ -109,6 +112,7 @@ impl Recorder {
             terminals: super::terminal::terminals(setup.scenario),
             summary: Summary::default(),
             back_summary: None,
+            filtered_acks: 0,
             carried: Carried::default(),
         };
         let gateways = &setup.scenario.gateways;
@@ -322,6 +326,11 @@ impl Recorder {
             let flow = self.flows.get(flow);
             (flow.from_terminal, flow.terminal) = (from, to);
         }
+    }
+
+    /// A terminal's queues filter an acknowledgement.
+    pub fn filtered_ack(&mut self) {
+        self.filtered_acks += u64::from(self.is_measuring);
     }
 
     /// A packet of a terminal takes its return carrier for this time.
@@ -542,6 +551,7 @@ impl Recorder {
             terminals: self.terminals,
             summary: self.summary,
             back_summary: self.back_summary,
+            filtered_acks: self.filtered_acks,
             carried: self.carried,
         }
     }

@@ -67,6 +67,7 @@ impl crate::Results {
         if let Some(summary) = &self.back_summary {
             let of_return = summary.counters().into_iter();
             counters.extend(of_return.map(|(name, value)| (format!("return_{name}").into(), value)));
+            counters.push(("return_filtered_acks".into(), self.filtered_acks as f64));
         }
         let of_run = [
             ("link_packets", self.carried.link_packets as f64),
