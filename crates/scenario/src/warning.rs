@@ -76,6 +76,8 @@ kinds! {
     UnknownPrintedSetting = "unknown_printed_setting",
     /// A preset that was published for a link of another rate.
     PresetRate = "preset_rate",
+    /// Committed rates that exceed the carrier.
+    CommittedRates = "committed_rates",
     /// A host or router without a link.
     Unconnected = "unconnected",
     /// An override without effect under a setting.

@@ -570,6 +570,16 @@ fn warnings_name_probable_mistakes() {
             "gateway.spacelink.window: less than the regulator sends in a round trip of the satellite link, up to 6.9 MB"
         ]
     );
+    // 100 offices of 4.8 Mbit/s on 400 Mbit/s.
+    let beam = |overrides: &[&str]| load("beam", overrides).warnings;
+    assert_eq!(
+        beam(&["gateway.regulator.rate=400 Mbps", "plan.office.down.cir=4.8 Mbps"]),
+        [
+            "gateway.terminals: the committed rates (cir) of the plans take 120 % of the carrier; they cannot all be kept"
+        ]
+    );
+    assert!(beam(&["plan.office.down.cir=6 Mbps"])[0].text.contains(" % of the carrier in clear sky; "));
+    assert!(beam(&["gateway.regulator.rate=400 Mbps", "plan.office.down.cir=4 Mbps"]).is_empty());
     assert_eq!(
         warnings(&["run.warmup=1 s"]),
         ["traffic.web.ramp: the last session starts after the warm-up (\"1 s\"), at up to \"5 s\""]

@@ -47,6 +47,7 @@ SERIES: dict[str, tuple[str, str, float]] = {
     "pep_buffers": ("PEP buffers", "kB", 1e-3),
     "transit_time": ("Transit time", "ms", 1e3),
     "window_limit": ("Window limit", "kB", 1e-3),
+    "committed_share": ("Carrier time of the committed rates", "%", 100.0),
     "windows_closed": ("Connections with a closed window", "connections", 1.0),
 }
 """Label, unit and factor to it of the series in docs/results.md; others are drawn as they are."""

@@ -36,6 +36,7 @@ REMEDIES: Mapping[str, str] = {
     "shadowed_name": "Choose another name, unless this is on purpose.",
     "unknown_printed_setting": "Correct the name, or define the setting.",
     "preset_rate": "Use the algorithm instead of the preset: its defaults suit the link.",
+    "committed_rates": "Lower cir, or the number of terminals.",
     "unconnected": "Remove it, or name it in a link.",
     "unused_override": "Remove the override, or name a setting that has the key.",
 }

@@ -112,6 +112,13 @@ def _pep_sojourn(run: Recorded) -> float | None:
     return 8 * held / rate if held is not None and rate else None
 
 
+def _committed(run: Recorded) -> pl.Series:
+    """Return the shares of the carrier's time that the committed rates take [%], empty without any."""
+    if "committed_share" not in run.series.columns:
+        return pl.Series(dtype=pl.Float64)
+    return run.series["committed_share"].drop_nulls() * 100
+
+
 def _run_mean(run: Recorded) -> float | None:
     count = run.drop_runs["count"].cast(pl.Float64)
     runs = number(count.sum())
@@ -511,6 +518,26 @@ METRICS: tuple[Metric, ...] = (
         "95th percentile of the sojourn time in the transmit queue over the packets to one terminal: that of"
         " the terminal with the greatest. Only if a gateway has several terminals.",
         _counter("terminal_delay_p95_max", 1e3),
+        of_terminals=True,
+    ),
+    Metric(
+        "committed_share_max",
+        "Carrier time of the committed rates, greatest",
+        "%",
+        LINK,
+        "Share of the carrier's time that the committed rates (`cir`) of the terminals take at the rates of"
+        " their links: greatest of the samples. Above 100 % not all can be kept.",
+        lambda run: number(_committed(run).max()),
+        of_terminals=True,
+    ),
+    Metric(
+        "committed_excess",
+        "Time of committed rates above the carrier",
+        "%",
+        LINK,
+        "Share of the time in which the committed rates take more than the carrier: rain, or too many"
+        " terminals.",
+        lambda run: scaled(mean((_committed(run) > 100).cast(pl.Float64)), 100),
         of_terminals=True,
     ),
     Metric(

@@ -175,6 +175,29 @@ fn return_carrier(
     })
 }
 
+/// Warns of committed rates that the carrier cannot keep even if every link has its highest rate.
+fn check_committed(
+    cx: &mut Cx<'_>,
+    path: &Path,
+    terminals: &Terminals,
+    links: &[Link],
+    (regulator, follows_link): (Rate, bool),
+) {
+    let share = |group: &TerminalGroup| {
+        let highest = group.downlink(links).highest_rate().filter(|_| follows_link).unwrap_or(regulator);
+        let cir = group.plan.map_or(0, |plan| plan.cir.as_bps());
+        f64::from(group.count) * cir as f64 / highest.as_bps() as f64
+    };
+    let percent = 100.0 * terminals.iter().map(share).sum::<f64>();
+    if percent > 100.0 {
+        let sky = if follows_link { " in clear sky" } else { "" };
+        let text = format!(
+            "the committed rates (cir) of the plans take {percent:.0} % of the carrier{sky}; they cannot all be kept"
+        );
+        cx.warn(WarningKind::CommittedRates, path, &text);
+    }
+}
+
 /// Resolves one direction of a gateway: its queues towards these terminals, which share a carrier or not.
 fn one_way(
     cx: &mut Cx<'_>,
@@ -207,6 +230,9 @@ fn one_way(
             (rate, true)
         }
     };
+    if shares_carrier {
+        check_committed(cx, &at("terminals"), &terminals, links, (rate, follows_link));
+    }
     let ack_delay = raw.spacelink.ack_delay.time();
     let bdp = Bdp::of(&terminals, links, (rate, follows_link), ack_delay);
     let transmit_rate = transmit_rate(rate, raw.queues_per, &terminals);

@@ -222,7 +222,11 @@ impl Builder<'_, '_> {
                 let gateway = GatewayId::new(self.gateways.next_id().index() - 1);
                 let paths = BySide::new(self.one_link(there), self.one_link(back));
                 let number = self.terminals.next_id();
-                self.terminals.push(Terminal::new(number, gateway, g.buffers(), config.clone(), paths));
+                let mut terminal = Terminal::new(number, gateway, g.buffers(), config.clone(), paths);
+                let committed = group.plan.map(|plan| (plan.cir, there));
+                terminal.committed =
+                    committed.filter(|(cir, _)| g.regulator.follows_link && cir.as_bps() > 0);
+                self.terminals.push(terminal);
             }
         }
         Ok(())

@@ -2,11 +2,11 @@
 
 use bentpipe_gateway::PepBuffers;
 use bentpipe_transport::pep_link;
-use bentpipe_units::{Alarm, Instant};
+use bentpipe_units::{Alarm, Instant, Rate};
 
 use super::pep_delay::PepDelay;
 use crate::clock::{Clock, Event};
-use crate::ids::{ConnId, GatewayId, Id, IdVec, SlotId, StreamId, TerminalId};
+use crate::ids::{ConnId, GatewayId, Id, IdVec, LinkDirectionId, SlotId, StreamId, TerminalId};
 use crate::network::Path;
 use crate::side::{BySide, Side};
 
@@ -27,6 +27,8 @@ pub struct Terminal {
     pub ends: BySide<pep_link::Endpoint>,
     /// The path from each end to the other.
     pub paths: BySide<Path>,
+    /// Its committed rate, and the link that determines how long a packet to it takes the carrier; `None` without.
+    pub committed: Option<(Rate, LinkDirectionId)>,
     pub streams: IdVec<StreamId, SplitStream>,
     /// Time for which the timer of each end is scheduled.
     timers: BySide<Alarm>,
@@ -72,6 +74,7 @@ impl Terminal {
             ends: BySide::new(end(), end()),
             config,
             paths,
+            committed: None,
             streams: IdVec::default(),
             timers: BySide::new(Alarm::default(), Alarm::default()),
         }

@@ -22,6 +22,9 @@ const LINK_SERIES: [&str; 6] = [
 /// Series of a place whose capacity changes.
 const CAPACITY: &str = "capacity";
 
+/// Series of a carrier with committed rates.
+const COMMITTED: &str = "committed_share";
+
 /// A link's queue, or all queues of one of the scenario's gateways.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PlaceKind {
@@ -74,18 +77,20 @@ impl Queues {
     /// Names of its series, AQM and scheduler state included, and true if the capacity is one; `None` for a link without a
     /// queue.
     pub(super) fn series(self, parts: Parts<'_>) -> Option<(Vec<String>, bool)> {
-        let (fixed, has_capacity, has_limits): (&[_], _, _) = match self {
+        let (fixed, has_capacity, has_limits, is_committed): (&[_], _, _, _) = match self {
             Self::Link(link) => {
                 parts.links[link].engine.queue()?;
-                (&LINK_SERIES, parts.links[link].engine.first_update().is_some(), false)
+                (&LINK_SERIES, parts.links[link].engine.first_update().is_some(), false, false)
             }
             Self::Gateway { queues, terminals } => {
                 let follows = terminals.len == 1 && parts.gateways[queues.start].follows.is_some();
-                (&SERIES, follows, limits(terminals, parts).is_some())
+                let is_committed = committed_share(terminals, parts).is_some();
+                (&SERIES, follows, limits(terminals, parts).is_some(), is_committed)
             }
         };
         let limits = LIMIT_SERIES.iter().filter(|_| has_limits);
         let names = fixed.iter().chain(has_capacity.then_some(&CAPACITY)).chain(limits);
+        let names = names.chain(is_committed.then_some(&COMMITTED));
         let mut names: Vec<_> = names.map(|name| (*name).to_owned()).collect();
         if let Some(watched) = self.watched(parts) {
             watched.probe(&mut |whose, name, _| names.push(format!("{whose}.{name}")));
@@ -116,6 +121,16 @@ fn limits(terminals: IdRange<TerminalId>, parts: Parts<'_>) -> Option<(f64, u32)
         }
     }
     (found > 0).then(|| (sum / f64::from(open), closed))
+}
+
+/// Share of the carrier's time that the committed rates of terminals would take at the present rates of their links;
+/// infinite while a link with a committed rate has none. `None` without committed rates.
+fn committed_share(terminals: IdRange<TerminalId>, parts: Parts<'_>) -> Option<f64> {
+    let each = terminals.iter().filter_map(|id| parts.terminals[id].committed);
+    each.map(|(cir, link)| {
+        cir.as_bps() as f64 / parts.links[link].engine.rate().map_or(0.0, |rate| rate.as_bps() as f64)
+    })
+    .reduce(|sum, share| sum + share)
 }
 
 /// Records of a place.
@@ -209,6 +224,9 @@ impl Place {
                 if let Some((mean, closed)) = limits(terminals, parts) {
                     put(mean);
                     put(f64::from(closed));
+                }
+                if let Some(share) = committed_share(terminals, parts) {
+                    put(share);
                 }
             }
         }
