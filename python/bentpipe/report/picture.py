@@ -364,13 +364,21 @@ def _is_gateway(item: Node | Link) -> bool:
     return isinstance(item, Node) and item.kind == "gateway"
 
 
+def _from_the_internet(found: Network, route: list[str]) -> list[str]:
+    """Return a route, or its reverse if it leads from a terminal to its gateway: both have one order."""
+    kinds = [found.nodes[name].kind for name in route]
+    is_upload = any(pair == ("terminal", "gateway") for pair in pairwise(kinds))
+    return route[::-1] if is_upload else route
+
+
 def _levels(found: Network) -> dict[str, int]:
     """Return the row of each node: below all that come before it on a route, as far as routes agree."""
     level: dict[str, int] = {}
     for _ in found.nodes:
         for traffic in found.traffic:
-            for index, name in enumerate(traffic.route):
-                before = level[traffic.route[index - 1]] + 1 if index else 0
+            route = _from_the_internet(found, traffic.route)
+            for index, name in enumerate(route):
+                before = level[route[index - 1]] + 1 if index else 0
                 # Routes in opposite directions have no common order: the first one counts.
                 if name not in level or (before > level[name] and before < len(found.nodes)):
                     level[name] = before
