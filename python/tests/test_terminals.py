@@ -6,9 +6,10 @@ import polars as pl
 import pytest
 
 import bentpipe as bp
+from bentpipe.report.comparison import render
 from bentpipe.report.picture import picture
 from bentpipe.report.picture_text import network
-from bentpipe.report.terminal_charts import terminal_figures
+from bentpipe.report.terminal_charts import terminal_figures, worst_terminals
 from bentpipe.stats.recorded import jain
 
 NAMES = ["home.0", "home.1", "home.2", "ship"]
@@ -101,11 +102,26 @@ def test_figures_show_each_group_of_terminals(result: bp.Result) -> None:
     assert all(len(figure.panels) == 2 for figure in found)
 
 
+def test_the_report_lists_the_terminals_that_wait_longest(result: bp.Result) -> None:
+    droptail, drr = worst_terminals(result)
+    assert (droptail["setting"], drr["setting"]) == ("droptail", "drr")
+    for each in (droptail, drr):
+        names = [row[0] for row in each["rows"]]
+        # 20 packets leave a home at 5/3 Mbit/s and the ship at 3.
+        assert names == NAMES
+        drops, carrier = ([float(row[at]) for row in each["rows"]] for at in (3, 4))
+        # Homes get 5/3 of 4 Mbit/s, the ship 3 of 5.
+        assert drops == pytest.approx([100 * (1 - 5 / 12)] * 3 + [40], rel=0.01)
+        assert carrier == pytest.approx([100 * 5 / 24] * 3 + [37.5], rel=0.01)
+    assert "Worst terminals" in render(result)
+
+
 def test_a_result_with_one_terminal_says_that_it_has_no_such_table(tmp_path: Path) -> None:
     alone = bp.compare("small-gateway", set=["run.duration=2 s"], runs=1, out=tmp_path / "result")
     with pytest.raises(bp.ResultError, match="no gateway of the scenario has several terminals"):
         alone.terminals()
     assert terminal_figures(alone) == []
+    assert worst_terminals(alone) == []
     assert not any(metric.of_terminals for metric in alone.known_metrics)
 
 

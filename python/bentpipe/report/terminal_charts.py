@@ -1,12 +1,18 @@
-"""Figures of the terminals of a gateway with several: what each was sent, and how long it waited."""
+"""Figures and a table of the terminals of a gateway with several."""
+
+from typing import Any
 
 import polars as pl
 
+from bentpipe.format import number
 from bentpipe.report.panels import Figure, ResultCharts, Width
 from bentpipe.runs.result import Result
 from bentpipe.runs.store import TERMINALS
 
-__all__ = ["terminal_figures"]
+__all__ = ["WORST", "terminal_figures", "worst_terminals"]
+
+WORST = 10
+"""Number of terminals in the table of those that wait longest."""
 
 _FIGURES = (
     ("terminal-goodput", "goodput", "Goodput of the terminals", "goodput [Mbit/s]", 1e-6),
@@ -34,6 +40,38 @@ def terminal_figures(result: Result, width: Width = "container") -> list[Figure]
     charts = _TerminalCharts(result, width)
     made = [charts.distribution(*each) for each in _FIGURES]
     return [figure for figure in made if figure is not None]
+
+
+def worst_terminals(result: Result) -> list[dict[str, Any]]:
+    """Return the terminals with the longest 95th percentile of the queueing delay, for each setting.
+
+    Values are means over the runs, as text: delay [ms], goodput [Mbit/s], drops and carrier time [%]. Empty
+    if every gateway has one terminal.
+    """
+    if not result.manifest.get(TERMINALS):
+        return []
+    sent, dropped = pl.col("sent_packets"), pl.col("dropped_packets")
+    means = (
+        result.terminals()
+        .group_by("setting", "terminal", maintain_order=True)
+        .agg(
+            pl.col("queue_delay_p95").mean() * 1e3,
+            pl.col("goodput").mean() * 1e-6,
+            (100 * dropped / (sent + dropped)).fill_nan(0).mean().alias("drop_rate"),
+            pl.col("carrier_seconds").mean() * (100 / result.manifest["scenario"]["duration"]),
+        )
+        .sort("queue_delay_p95", descending=True, nulls_last=True, maintain_order=True)
+    )
+    return [
+        {
+            "setting": setting,
+            "rows": [
+                [name, *(number(value) for value in values)]
+                for _, name, *values in means.filter(pl.col("setting") == setting).head(WORST).iter_rows()
+            ],
+        }
+        for setting in result.settings
+    ]
 
 
 class _TerminalCharts(ResultCharts):
