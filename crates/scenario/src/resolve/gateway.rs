@@ -101,7 +101,7 @@ fn return_direction(
         marking: back.marking,
         flow_key: back.flow_key,
         receive_queue: back.receive_queue,
-        pep: back.pep.unwrap_or_else(|| forward.pep.clone()),
+        pep: inherited_pep(cx, &step(&path, "pep"), back.pep, &forward.pep),
         transmit_queue: back.transmit_queue,
         regulator: back.regulator,
         spacelink: forward.spacelink.clone(),
@@ -139,6 +139,26 @@ fn return_direction(
         carrier: back.carrier,
     };
     Ok((back, its))
+}
+
+/// Returns the PEP of a terminal; keys that the file does not give at `path` are as the gateway's.
+fn inherited_pep(cx: &Cx<'_>, path: &Path, own: Option<file::Pep>, gateways: &file::Pep) -> file::Pep {
+    let mut pep = gateways.clone();
+    let Some(own) = own else { return pep };
+    let is_given = |key: &str| cx.root.find(&step(path, key)).is_some();
+    if is_given("split") {
+        pep.split = own.split;
+    }
+    if is_given("delay") {
+        pep.delay = own.delay;
+    }
+    if is_given("buffer") {
+        pep.buffer = own.buffer;
+    }
+    if is_given("buffer_per") {
+        pep.buffer_per = own.buffer_per;
+    }
+    pep
 }
 
 /// Resolves a return carrier; `path` is that of the return direction.
