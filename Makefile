@@ -216,7 +216,7 @@ backlog: $(CORE) live-programs ## as root: compare avqred_backlog with other AQM
 onboard: $(CORE) ## compare AQMs on the ground and on board and renew docs/onboard.md with its figures: three minutes
 	$(BIN)/python tools/onboard_page.py docs results/onboard
 
-terminals: $(CORE) ## compare queues of a carrier, of terminals and of subscribers, and renew the table of docs/terminals.md: ten minutes
+terminals: $(CORE) ## compare queues of a carrier, of terminals and of subscribers, of terminals for uploads, and renew the tables of docs/terminals.md and docs/return-direction.md: a quarter of an hour
 	$(BIN)/python tools/terminals_page.py docs
 
 gateway-models: $(CORE) ## compare the fluid equations with the simulator and renew docs/models-gateway.md: three minutes

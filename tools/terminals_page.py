@@ -1,13 +1,15 @@
-"""Renew the table of docs/terminals.md: `make terminals`, or `python tools/terminals_page.py docs`.
+"""Renew the tables of docs/terminals.md and docs/return-direction.md.
+
+    python tools/terminals_page.py DOCS [PAGE …]
 
 Compares queues of the whole carrier, of each terminal and of each subscriber on the beam of a thousand
-terminals.
+terminals, and queues at the terminals on the beam in both directions.
 """
 
 import os
 import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -16,7 +18,6 @@ from bentpipe import Scenario
 from bentpipe.format import number
 from bentpipe.runs.workers import measure
 
-PAGE = "terminals.md"
 SEEDS = (9001, 9002, 9003)
 """Seeds of the runs, which no choice has used."""
 BEGIN, END = "<!-- begin: made by tools/terminals_page.py -->", "<!-- end -->"
@@ -41,6 +42,29 @@ METRICS = {
     "video.mos": "video, MOS",
 }
 
+_QUEUE = "gateway.return.transmit_queue.scheduler"
+RETURN = {"gateway.return.carrier.request": "rbdc"}
+RETURN_CASES: Mapping[str, Mapping[str, str]] = {
+    "fifo": {_QUEUE: "fifo"},
+    "fifo, red ahead of the PEP": {_QUEUE: "fifo", "gateway.return.aqm.algorithm": "red"},
+    "fifo, avqred ahead of the PEP": {_QUEUE: "fifo", "gateway.return.aqm.algorithm": "avqred"},
+    "drr": {_QUEUE: "drr"},
+    "fq_codel": {_QUEUE: "fq_codel"},
+    "cake": {_QUEUE: "cake"},
+    "drr, requests of volume (VBDC)": {_QUEUE: "drr", "gateway.return.carrier.request": "vbdc"},
+}
+"""Queues at the terminals, and changes to the scenario that make them."""
+RETURN_METRICS = {
+    "return_throughput": "return [Mbit/s]",
+    "voice up.mos": "home calls up, MOS",
+    "office voice up.mos": "office calls up, MOS",
+    "photos.fct_p95": "photos, p95 [s]",
+    "backups.goodput": "backups [Mbit/s]",
+    "web.page_time_p95": "home pages, p95 [s]",
+    "office_web.page_time_p95": "office pages, p95 [s]",
+    "office voice.mos": "office calls down, MOS",
+}
+
 
 def beam(queues: str) -> Scenario:
     """Return the beam with queues of the carrier, of terminals, or of terminals with flows by subscriber."""
@@ -60,39 +84,59 @@ def run(case: tuple[Scenario, int]) -> dict[str, float | None]:
     return measure(scenario, seed, bp._core.Progress())
 
 
-def cells(runs: Sequence[Mapping[str, float | None]]) -> list[str]:
+def cells(runs: Sequence[Mapping[str, float | None]], metrics: Iterable[str]) -> list[str]:
     """Return the mean of each metric over runs."""
     means = []
-    for metric in METRICS:
+    for metric in metrics:
         values = [value for each in runs if (value := each.get(metric)) is not None]
         means.append(number(sum(values) / len(values), 3) if values else "–")
     return means
 
 
-def table() -> str:
-    """Return the comparison as a Markdown table."""
-    named = [
-        (words, setting, beam(queues).with_setting(setting))
-        for queues, words in QUEUES.items()
-        for setting in SETTINGS[queues]
+def table(heads: Sequence[str], cases: Sequence[tuple[str, Scenario]], metrics: Mapping[str, str]) -> str:
+    """Return a comparison as a Markdown table; a case has the cells of `heads`, and its scenario."""
+    lines = [
+        f"| {' | '.join([*heads, *metrics.values()])} |",
+        "|" + " --- |" * len(heads) + " --: |" * len(metrics),
     ]
-    heads = " | ".join(METRICS.values())
-    lines = [f"| queues | setting | {heads} |", "| --- | --- |" + " --: |" * len(METRICS)]
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        found = pool.map(run, [(scenario, seed) for _, _, scenario in named for seed in SEEDS])
-        for words, setting, _ in named:
+        found = pool.map(run, [(scenario, seed) for _, scenario in cases for seed in SEEDS])
+        for words, _ in cases:
             runs = [next(found) for _ in SEEDS]
-            lines.append(f"| {words} | {setting} | {' | '.join(cells(runs))} |")
+            lines.append(f"| {words} | {' | '.join(cells(runs, metrics))} |")
             print(lines[-1], file=sys.stderr, flush=True)
     return "\n".join(lines)
 
 
+def forward() -> str:
+    """Return the table of queues at the gateway."""
+    cases = [
+        (f"{words} | {setting}", beam(queues).with_setting(setting))
+        for queues, words in QUEUES.items()
+        for setting in SETTINGS[queues]
+    ]
+    return table(["queues", "setting"], cases, METRICS)
+
+
+def back() -> str:
+    """Return the table of queues at the terminals, with cake at the gateway."""
+    cases = [
+        (words, bp.load("beam-two-way", set={**RETURN, **changes}).with_setting("cake"))
+        for words, changes in RETURN_CASES.items()
+    ]
+    return table(["at the terminal"], cases, RETURN_METRICS)
+
+
+PAGES = {"terminals.md": forward, "return-direction.md": back}
+
+
 def renew(page: Path) -> None:
-    """Replace the table of the page."""
+    """Replace the table of a page."""
     text = page.read_text(encoding="utf-8")
-    made = f"{BEGIN}\n{table()}\n{END}"
+    made = f"{BEGIN}\n{PAGES[page.name]()}\n{END}"
     page.write_text(re.sub(f"{BEGIN}.*{END}", lambda _: made, text, flags=re.DOTALL), encoding="utf-8")
 
 
 if __name__ == "__main__":
-    renew(Path(sys.argv[1]) / PAGE)
+    for name in sys.argv[2:] or PAGES:
+        renew(Path(sys.argv[1]) / name)

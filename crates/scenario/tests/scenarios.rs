@@ -575,7 +575,16 @@ fn warnings_name_probable_mistakes() {
     assert_eq!(
         beam(&["gateway.regulator.rate=400 Mbps", "plan.office.down.cir=4.8 Mbps"]),
         [
-            "gateway.terminals: the committed rates (cir) of the plans take 120 % of the carrier; they cannot all be kept"
+            "gateway: the committed rates (cra, cir) of the plans take 120 % of the carrier; they cannot all be kept"
+        ]
+    );
+    // 100 offices of 32 + 968 kbit/s on a return carrier of 80 Mbit/s.
+    let both =
+        load("beam-two-way", &["gateway.return.regulator.rate=80 Mbps", "plan.office.up.cir=968 kbps"]);
+    assert_eq!(
+        both.warnings,
+        [
+            "gateway.return: the committed rates (cra, cir) of the plans take 125 % of the carrier; they cannot all be kept"
         ]
     );
     assert!(beam(&["plan.office.down.cir=6 Mbps"])[0].text.contains(" % of the carrier in clear sky; "));

@@ -205,14 +205,14 @@ fn check_committed(
 ) {
     let share = |group: &TerminalGroup| {
         let highest = group.downlink(links).highest_rate().filter(|_| follows_link).unwrap_or(regulator);
-        let cir = group.plan.map_or(0, |plan| plan.cir.as_bps());
-        f64::from(group.count) * cir as f64 / highest.as_bps() as f64
+        let committed = group.plan.map_or(0, |plan| plan.cra.as_bps() + plan.cir.as_bps());
+        f64::from(group.count) * committed as f64 / highest.as_bps() as f64
     };
     let percent = 100.0 * terminals.iter().map(share).sum::<f64>();
     if percent > 100.0 {
         let sky = if follows_link { " in clear sky" } else { "" };
         let text = format!(
-            "the committed rates (cir) of the plans take {percent:.0} % of the carrier{sky}; they cannot all be kept"
+            "the committed rates (cra, cir) of the plans take {percent:.0} % of the carrier{sky}; they cannot all be kept"
         );
         cx.warn(WarningKind::CommittedRates, path, &text);
     }
@@ -251,7 +251,7 @@ fn one_way(
         }
     };
     if shares_carrier {
-        check_committed(cx, &at("terminals"), &terminals, links, (rate, follows_link));
+        check_committed(cx, path, &terminals, links, (rate, follows_link));
     }
     let ack_delay = raw.spacelink.ack_delay.time();
     let bdp = Bdp::of(&terminals, links, (rate, follows_link), ack_delay);
