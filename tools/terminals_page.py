@@ -1,13 +1,12 @@
 """Renew the tables of docs/terminals.md and docs/return-direction.md.
 
-    python tools/terminals_page.py DOCS [PAGE …]
+    python tools/terminals_page.py DOCS [TABLE …]
 
 Compares queues of the whole carrier, of each terminal and of each subscriber on the beam of a thousand
-terminals, and queues at the terminals on the beam in both directions.
+terminals under independent and shared rain, and queues at the terminals on the beam in both directions.
 """
 
 import os
-import re
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -20,7 +19,7 @@ from bentpipe.runs.workers import measure
 
 SEEDS = (9001, 9002, 9003)
 """Seeds of the runs, which no choice has used."""
-BEGIN, END = "<!-- begin: made by tools/terminals_page.py -->", "<!-- end -->"
+BEGIN, END = "<!-- begin: {} made by tools/terminals_page.py -->", "<!-- end -->"
 QUEUES = {
     "carrier": "one for all terminals",
     "terminal": "one per terminal",
@@ -39,6 +38,19 @@ METRICS = {
     "office_web.page_time_p95": "office pages, p95 [s]",
     "voice.mos": "home calls, MOS",
     "office voice.mos": "office calls, MOS",
+    "video.mos": "video, MOS",
+}
+
+RAIN = (None, 0.24, 0.73, 1.0)
+"""Correlations of rain between two terminals: none, ITU-R P.618's at 50 km and at 10 km, and all."""
+RAIN_METRICS = {
+    "throughput": "carried [Mbit/s]",
+    "throughput_std": "standard deviation [Mbit/s]",
+    "committed_share_max": "committed rates, most [% of the carrier]",
+    "terminal_jain_index": "Jain, terminals of a plan",
+    "web.page_time_p95": "home pages, p95 [s]",
+    "office_web.page_time_p95": "office pages, p95 [s]",
+    "voice.mos": "home calls, MOS",
     "video.mos": "video, MOS",
 }
 
@@ -118,6 +130,21 @@ def forward() -> str:
     return table(["queues", "setting"], cases, METRICS)
 
 
+def rain() -> str:
+    """Return the table of rain that terminals share, with cake."""
+    cases = []
+    for queues in ("carrier", "terminal"):
+        for correlation in RAIN:
+            tables = beam(queues).to_dict()
+            if correlation is not None:
+                for name in ("homes", "offices"):
+                    tables["link"][name]["capacity"]["fade"] |= {"region": "beam", "correlation": correlation}
+            words = "independent" if correlation is None else f"{correlation:g}"
+            scenario = bp.Scenario.from_dict(tables, name="beam").with_setting("cake")
+            cases.append((f"{QUEUES[queues]} | {words}", scenario))
+    return table(["queues", "correlation of rain"], cases, RAIN_METRICS)
+
+
 def back() -> str:
     """Return the table of queues at the terminals, with cake at the gateway."""
     cases = [
@@ -127,16 +154,20 @@ def back() -> str:
     return table(["at the terminal"], cases, RETURN_METRICS)
 
 
-PAGES = {"terminals.md": forward, "return-direction.md": back}
+TABLES = {"queues": forward, "rain": rain, "return": back}
+PAGES = {"terminals.md": ("queues", "rain"), "return-direction.md": ("return",)}
 
 
-def renew(page: Path) -> None:
-    """Replace the table of a page."""
-    text = page.read_text(encoding="utf-8")
-    made = f"{BEGIN}\n{PAGES[page.name]()}\n{END}"
-    page.write_text(re.sub(f"{BEGIN}.*{END}", lambda _: made, text, flags=re.DOTALL), encoding="utf-8")
+def renew(page: Path, names: Iterable[str]) -> None:
+    """Replace tables of a page."""
+    for name in names:
+        begin, made = BEGIN.format(name), TABLES[name]()
+        head, _, rest = page.read_text(encoding="utf-8").partition(begin)
+        tail = rest.partition(END)[2]
+        page.write_text(f"{head}{begin}\n{made}\n{END}{tail}", encoding="utf-8")
 
 
 if __name__ == "__main__":
-    for name in sys.argv[2:] or PAGES:
-        renew(Path(sys.argv[1]) / name)
+    wanted = sys.argv[2:] or TABLES
+    for page, names in PAGES.items():
+        renew(Path(sys.argv[1]) / page, [name for name in names if name in wanted])

@@ -130,7 +130,7 @@ impl LinkEngine {
     ) -> Result<Self, String> {
         let name = &names.direction;
         let satellite = handover.map(|handover| Satellite::new(handover, seed, &names.link));
-        let sender = Sender::new(direction, satellite.as_ref(), seed, name);
+        let sender = Sender::new(direction, satellite.as_ref(), seed, names);
         let queue = queue(direction, sender.is_some(), seed, name, make_aqm)?;
         let egress = queue.map(|queue| {
             let capacity = sender.as_ref().and_then(Sender::variable_capacity);

@@ -11,11 +11,56 @@
 //! process of Maseng & Bakken (1981). At each step the carrier uses the most efficient DVB-S2 ModCod whose threshold is below
 //! the clear-sky Es/N0 less A and a margin; below all thresholds the rate is zero.
 //!
+//! Links of a region share weather: X = sqrt(c) R + sqrt(1 - c) S with the region's process R and the link's S, two such
+//! processes of the same rho, so that X is one too, and two links have the correlation c. ITU-R P.618, section 2.2.4.1, has
+//! c over the distance of two stations.
+//!
 //! *Departures:* the process starts in its stationary state, so that no start has to be discarded; rain does not raise the
 //! noise of the receiver; the ModCod follows the signal at once, and the margin accounts for the delay of that.
 
 use bentpipe_scenario::{self as scenario, Modcod};
 use bentpipe_units::{Instant, Rate, Rng};
+
+/// A stationary Gaussian first-order Markov process with mean 0 and variance 1.
+#[derive(Clone, Debug)]
+struct Process {
+    x: f64,
+    rng: Rng,
+}
+
+impl Process {
+    fn new(mut rng: Rng) -> Self {
+        Self { x: rng.normal(), rng }
+    }
+
+    /// Takes a step with the correlation `rho`.
+    fn step(&mut self, rho: f64) {
+        self.x = rho * self.x + (1.0 - rho * rho).sqrt() * self.rng.normal();
+    }
+}
+
+/// Streams of random numbers of a [`Fade`].
+#[derive(Clone, Debug)]
+pub struct Streams {
+    /// Stream of the link's process.
+    pub link: Rng,
+    /// Stream of its region's process, the same for all links there.
+    pub region: Option<Rng>,
+}
+
+impl Streams {
+    /// The streams of the direction `direction` of `link`.
+    #[must_use]
+    pub fn of(fade: &scenario::Fade, seed: u64, link: &str, direction: &str) -> Self {
+        match &fade.region {
+            None => Self { link: Rng::stream(seed, direction, 0, "capacity"), region: None },
+            Some(region) => Self {
+                link: Rng::stream(seed, link, 0, "weather"),
+                region: Some(Rng::stream(seed, &region.name, 0, "region")),
+            },
+        }
+    }
+}
 
 /// A carrier under rain fade.
 #[derive(Clone, Debug)]
@@ -26,50 +71,61 @@ pub struct Fade {
     rho: f64,
     /// `A_offset` [dB].
     offset: f64,
-    /// The Gaussian process `X`.
-    x: f64,
-    /// Time of its next value.
+    /// The link's process.
+    own: Process,
+    /// The process of its region, and the correlation there.
+    region: Option<(Process, f64)>,
+    /// Time of the next step.
     next: Instant,
     rate: Rate,
-    rng: Rng,
 }
 
 impl Fade {
-    /// The rain fade of `carrier`; `rng` is used for nothing else.
+    /// The rain fade of `carrier`; `streams` are used for nothing else.
     #[must_use]
-    pub fn new(carrier: &scenario::Carrier, fade: scenario::Fade, mut rng: Rng) -> Self {
-        let x = rng.normal();
+    pub fn new(carrier: &scenario::Carrier, fade: &scenario::Fade, streams: Streams) -> Self {
+        let correlation = fade.region.as_ref().map_or(0.0, |region| region.correlation);
         let rho = libm::exp(-fade.step.as_secs_f64() / fade.correlation_time.as_secs_f64());
         let offset = match fade.rain {
             p if p >= 1.0 => 0.0,
             p if p <= 0.0 => f64::INFINITY,
             p => fade.median * libm::exp(fade.sigma * upper_quantile(p)),
         };
-        let carrier = carrier.clone();
         let mut new = Self {
-            carrier,
-            fade,
+            carrier: carrier.clone(),
             rho,
             offset,
-            x,
+            own: Process::new(streams.link),
+            region: streams.region.map(|rng| (Process::new(rng), correlation)),
             next: Instant::ZERO + fade.step,
             rate: Rate::default(),
-            rng,
+            fade: fade.clone(),
         };
         new.choose();
         new
     }
 
+    /// The Gaussian process `X`.
+    fn x(&self) -> f64 {
+        match &self.region {
+            None => self.own.x,
+            Some((region, c)) => c.sqrt() * region.x + (1.0 - c).sqrt() * self.own.x,
+        }
+    }
+
     /// Current attenuation [dB].
     #[must_use]
     pub fn attenuation(&self) -> f64 {
-        (self.fade.median * libm::exp(self.fade.sigma * self.x) - self.offset).max(0.0)
+        (self.fade.median * libm::exp(self.fade.sigma * self.x()) - self.offset).max(0.0)
     }
 
     /// The rate at `now`, and the time until which it holds.
     pub fn at(&mut self, now: Instant) -> (Rate, Option<Instant>) {
         while self.next <= now {
-            self.x = self.rho * self.x + (1.0 - self.rho * self.rho).sqrt() * self.rng.normal();
+            self.own.step(self.rho);
+            if let Some((region, _)) = &mut self.region {
+                region.step(self.rho);
+            }
             self.next += self.fade.step;
             self.choose();
         }
@@ -110,9 +166,54 @@ mod tests {
             rain,
             margin: 1.0,
             step: Duration::from_secs(1),
+            region: None,
         };
-        let carrier = scenario::Carrier { symbol_rate: 10_000_000, modulation: Modulation::Fade(fade) };
-        Fade::new(&carrier, fade, Rng::stream(2, "fade", 0, "capacity"))
+        let carrier =
+            scenario::Carrier { symbol_rate: 10_000_000, modulation: Modulation::Fade(fade.clone()) };
+        Fade::new(&carrier, &fade, Streams::of(&fade, 2, "fade", "fade"))
+    }
+
+    /// The process of a direction of a link in a region over `n` seconds.
+    fn in_region(region: &str, correlation: f64, link: &str, direction: &str, n: u64) -> Vec<f64> {
+        let mut fade = fade(1.0);
+        fade.fade.region = Some(scenario::Region { name: region.to_owned(), correlation });
+        let streams = Streams::of(&fade.fade, 2, link, direction);
+        let mut fade = Fade::new(&fade.carrier, &fade.fade, streams);
+        let x = |s| {
+            fade.at(Instant::ZERO + Duration::from_secs(s));
+            libm::log(fade.attenuation())
+        };
+        (0..n).map(x).collect()
+    }
+
+    /// Mean product of two processes.
+    fn covariance(a: &[f64], b: &[f64]) -> f64 {
+        a.iter().zip(b).map(|(a, b)| a * b).sum::<f64>() / a.len() as f64
+    }
+
+    /// Of 400 000 s with a correlation time of 100 s there are some 4000 independent products, whose mean has a standard error of
+    /// at most sqrt((1 + c^2) / 4000) = 0.022.
+    #[test]
+    fn links_of_a_region_have_the_correlation_of_the_file() {
+        for c in [0.0, 0.25, 0.8] {
+            let link = |region, name| in_region(region, c, name, name, 400_000);
+            let (a, b, elsewhere) = (link("north", "a"), link("north", "b"), link("south", "b"));
+            assert!((covariance(&a, &b) - c).abs() < 0.09, "{c}: {}", covariance(&a, &b));
+            assert!((covariance(&a, &a) - 1.0).abs() < 0.11, "{c}: {}", covariance(&a, &a));
+            assert!(covariance(&a, &elsewhere).abs() < 0.09, "{c}: {}", covariance(&a, &elsewhere));
+        }
+    }
+
+    #[test]
+    fn both_directions_of_a_link_in_a_region_have_the_same_rain() {
+        let x = |direction| in_region("north", 0.25, "a", direction, 1_000);
+        assert_eq!(x("a"), x("a reverse"));
+        assert_ne!(x("a"), in_region("north", 0.25, "b", "b", 1_000));
+    }
+
+    #[test]
+    fn links_with_a_correlation_of_one_have_the_same_rain() {
+        assert_eq!(in_region("north", 1.0, "a", "a", 1_000), in_region("north", 1.0, "b", "b", 1_000));
     }
 
     /// Compared with a table of the normal distribution.
@@ -163,7 +264,7 @@ mod tests {
         assert_eq!(dry.at(Instant::ZERO).0, Rate::from_bps(37_032_950));
         let mut wet = fade(1.0);
         let mut rate = |attenuation: f64| {
-            wet.x = libm::log(attenuation);
+            wet.own.x = libm::log(attenuation);
             wet.choose();
             wet.rate
         };

@@ -8,6 +8,8 @@ use bentpipe_scenario as scenario;
 use bentpipe_scenario::{Direction, Modulation};
 use bentpipe_units::{Duration, Instant, Rate, Rng};
 
+use crate::engine::Names;
+use crate::fade::Streams;
 use crate::{Access, Demand, Drawn, Fade, Satellite, Steps, Trace};
 
 /// The sender of a link that is more than a constant rate.
@@ -67,14 +69,19 @@ impl Sender {
         matches!(self.capacity, Capacity::Access(_))
     }
 
-    /// The sender of the direction `name`; `None` if the direction is a constant rate, or unlimited.
+    /// The sender of a direction; `None` if it is a constant rate, or unlimited.
     #[must_use]
-    pub fn new(direction: &Direction, handover: Option<&Satellite>, seed: u64, name: &str) -> Option<Self> {
+    pub fn new(
+        direction: &Direction,
+        handover: Option<&Satellite>,
+        seed: u64,
+        names: &Names,
+    ) -> Option<Self> {
         let outages = handover.filter(|h| h.has_outages() && !h.loses()).cloned();
         let rate = direction.rate.unwrap_or_default();
-        let stream = |purpose| Rng::stream(seed, name, 0, purpose);
+        let stream = |purpose| Rng::stream(seed, &names.direction, 0, purpose);
         let capacity = match (&direction.capacity, &direction.demand, &direction.access) {
-            (Some(capacity), _, _) => Capacity::new(capacity, stream("capacity")),
+            (Some(capacity), _, _) => Capacity::new(capacity, seed, names),
             (_, Some(demand), _) => Capacity::Demand(Demand::new(demand, rate)),
             (_, _, Some(access)) => Capacity::Access(Access::new(access, rate)),
             _ if outages.is_some() => Capacity::Rate(direction.rate),
@@ -142,17 +149,22 @@ impl Sender {
 const AVERAGED: Duration = Duration::from_secs(1);
 
 impl Capacity {
-    fn new(capacity: &scenario::Capacity, rng: Rng) -> Self {
+    fn new(capacity: &scenario::Capacity, seed: u64, names: &Names) -> Self {
         match capacity {
             scenario::Capacity::Trace(trace) => Self::Trace(Trace::new(trace)),
             scenario::Capacity::Steps(steps) => Self::Steps(Steps::new(steps)),
-            scenario::Capacity::Drawn(drawn) => Self::Drawn(Drawn::new(*drawn, rng)),
+            scenario::Capacity::Drawn(drawn) => {
+                Self::Drawn(Drawn::new(*drawn, Rng::stream(seed, &names.direction, 0, "capacity")))
+            }
             scenario::Capacity::Carrier(carrier) => match &carrier.modulation {
                 Modulation::Fixed(modcod) => Self::Rate(Some(carrier.rate(modcod))),
                 Modulation::Hosts { modcods, .. } => {
                     Self::Hosts(modcods.iter().map(|m| carrier.rate(m)).collect())
                 }
-                Modulation::Fade(fade) => Self::Fade(Fade::new(carrier, *fade, rng)),
+                Modulation::Fade(fade) => {
+                    let streams = Streams::of(fade, seed, &names.link, &names.direction);
+                    Self::Fade(Fade::new(carrier, fade, streams))
+                }
             },
         }
     }
@@ -267,9 +279,12 @@ mod tests {
             rain: 1.0,
             margin: 1.0,
             step: Duration::from_secs(1),
+            region: None,
         };
-        let carrier = scenario::Carrier { symbol_rate: 10_000_000, modulation: Modulation::Fade(fade) };
-        let capacity = Capacity::Fade(Fade::new(&carrier, fade, Rng::stream(1, "sender", 0, "capacity")));
+        let carrier =
+            scenario::Carrier { symbol_rate: 10_000_000, modulation: Modulation::Fade(fade.clone()) };
+        let streams = Streams::of(&fade, 1, "sender", "sender");
+        let capacity = Capacity::Fade(Fade::new(&carrier, &fade, streams));
         let mut sender = Sender { capacity, outages: None, rng: Rng::stream(1, "sender", 0, "access") };
         assert_eq!(sender.send(1500, None, at(0)), Sent::Part { left: 1500, again: at(1_000_000) });
     }

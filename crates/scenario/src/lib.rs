@@ -33,8 +33,8 @@ pub use model::{
     GilbertElliott, Gop, Handover, Hop, Host, HostIndex, Http, Link, LinkIndex, Loss, LossAt, LossModel,
     LossOf, MEASURES, MODCODS, MarkingSpec, Measure, MeasuredSeries, Modcod, ModelKind, Models, Modulation,
     Movie, Packets, Pages, Pattern, Pep, Per, Plan, Printed, Profile, Protocol, QueueSpec, QueuesPer, Ramp,
-    ReceiveQueue, Regulator, Rto, Rtp, Run, Samples, SchedulerSpec, Sctp, Spacelink, State, Steps, Subject,
-    Tcp, TerminalGroup, Terminals, Threshold, Trace, Traffic, TrafficKind, TransmitQueue, Transport,
+    ReceiveQueue, Region, Regulator, Rto, Rtp, Run, Samples, SchedulerSpec, Sctp, Spacelink, State, Steps,
+    Subject, Tcp, TerminalGroup, Terminals, Threshold, Trace, Traffic, TrafficKind, TransmitQueue, Transport,
     TransportIndex,
 };
 pub use scenario::Scenario;

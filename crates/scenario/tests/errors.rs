@@ -1134,6 +1134,19 @@ fn mistakes_in_channels_are_reported() {
             "14:61: link.ingress.capacity.fade.clear_sky: found -2, with a margin of 1; allowed: a value at which the most robust modulation works without rain (at least -2.35 plus the margin)",
         ),
         (
+            "capacity = { symbol_rate = \"20 Mbaud\", fade = { clear_sky = 10, median = 1, sigma = 1, region = \"north\" } }",
+            "14:40: link.ingress.capacity.fade.correlation: missing; region needs the correlation between its links, such as 0.5",
+        ),
+        (
+            "capacity = { symbol_rate = \"20 Mbaud\", fade = { clear_sky = 10, median = 1, sigma = 1, correlation = 0.5 } }",
+            "14:88: link.ingress.capacity.fade.correlation: allowed: only with region, which names the links that share the weather",
+        ),
+        (
+            "capacity = { symbol_rate = \"20 Mbaud\", fade = { clear_sky = 10, median = 1, sigma = 1, region = \"north\", correlation = 0.5 } }\n\
+             reverse.capacity = { symbol_rate = \"2 Mbaud\", fade = { clear_sky = 10, median = 1, sigma = 1, region = \"north\", correlation = 0.5, step = \"2 s\" } }",
+            "15:139: link.ingress.reverse.capacity.fade.step: found \"2 s\", and \"1 s\" in link.ingress.capacity.fade; allowed: one value for all links of the region \"north\", which share its weather",
+        ),
+        (
             "demand = {}",
             "12:7: link.ingress.rate: missing; demand needs a transmission rate, such as \"20 Mbps\"",
         ),

@@ -24,7 +24,7 @@ fn documented_examples_load_and_round_trip() {
     std::fs::write(folder.join("drive.down"), "5\n10\n10\n20\n").expect("a file for the test");
     let examples: Vec<_> =
         PAGE.split("```toml\n").skip(1).filter_map(|rest| rest.split("```").next()).collect();
-    assert_eq!(examples.len(), 14);
+    assert_eq!(examples.len(), 15);
     for example in examples {
         let scenario = load(example, &[], &folder);
         assert_eq!(scenario.warnings, [""; 0], "{example}");

@@ -316,7 +316,7 @@ pub enum Modulation {
 ///
 /// ITU-R P.1853, Annex 1: the logarithm of the attenuation is a Gaussian first-order Markov process (Maseng & Bakken
 /// 1981); an offset is subtracted from the attenuation, which is at least zero.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Fade {
     /// Es/N0 without rain [dB].
     pub clear_sky: f64,
@@ -332,6 +332,18 @@ pub struct Fade {
     pub margin: f64,
     /// Time between two selections of the modulation.
     pub step: Duration,
+    /// Weather that the link shares; `None` if each direction has independent rain.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub region: Option<Region>,
+}
+
+/// Weather that links share.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Region {
+    /// Name.
+    pub name: String,
+    /// Correlation between the Gaussian processes of two links with this value.
+    pub correlation: f64,
 }
 
 /// Demand assignment: capacity that a terminal requests.

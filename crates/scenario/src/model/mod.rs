@@ -26,7 +26,7 @@ mod transport;
 pub use aqm::{AqmSpec, MarkingSpec, NO_AQM, SchedulerSpec};
 pub use channel::{
     Access, Capacity, Carrier, Clock, Demand, Drawn, Fade, GilbertElliott, Handover, Loss, LossAt, LossModel,
-    LossOf, Modulation, Steps, Trace,
+    LossOf, Modulation, Region, Steps, Trace,
 };
 pub use dash::{Controller, Dash};
 pub use digest::Digest;

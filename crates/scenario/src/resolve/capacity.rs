@@ -3,9 +3,11 @@
 use bentpipe_units::{Duration, Rate};
 
 use super::cx::{Cx, descending, one_of};
+use super::nodes::named;
 use crate::error::{Error, quoted};
 use crate::model::{
-    Capacity, Carrier, Direction, Drawn, Fade, Host, HostIndex, MODCODS, Modcod, Modulation, Steps, Trace,
+    Capacity, Carrier, Direction, Drawn, Fade, Host, HostIndex, Link, MODCODS, Modcod, Modulation, Region,
+    Steps, Trace,
 };
 use crate::reader::files::Data;
 use crate::reader::tree::{Path, Step, step};
@@ -177,7 +179,20 @@ fn fade_of(cx: &Cx<'_>, path: &Path, raw: &file::Fade) -> Result<Fade, Error> {
         let problem = format!("found {value}; allowed: a number, {least} and at most {most}");
         Err(cx.error(&step(path, key), problem))
     };
+    let region = match (&raw.region, raw.correlation) {
+        (None, None) => None,
+        (Some(name), Some(correlation)) => Some(Region { name: name.clone(), correlation: correlation.0 }),
+        (Some(_), None) => {
+            let problem = "missing; region needs the correlation between its links, such as 0.5";
+            return Err(cx.key_error(&step(path, "correlation"), problem.to_owned()));
+        }
+        (None, Some(_)) => {
+            let problem = "allowed: only with region, which names the links that share the weather";
+            return Err(cx.key_error(&step(path, "correlation"), problem.to_owned()));
+        }
+    };
     let fade = Fade {
+        region,
         clear_sky: within("clear_sky", raw.clear_sky, None, -10.0, 40.0)?,
         median: within("median", raw.median, Some(0.0), 0.0, 100.0)?,
         sigma: within("sigma", raw.sigma, Some(0.0), 0.0, 5.0)?,
@@ -195,6 +210,42 @@ fn fade_of(cx: &Cx<'_>, path: &Path, raw: &file::Fade) -> Result<Fade, Error> {
         return Err(cx.error(&step(path, "clear_sky"), problem));
     }
     Ok(fade)
+}
+
+/// Rejects links of a region whose weather changes at different speeds.
+pub fn check_regions(cx: &Cx<'_>, links: &[Link]) -> Result<(), Error> {
+    let mut first: Vec<(&Region, String, [Duration; 2])> = Vec::new();
+    for link in links {
+        let forward = named("link", &link.name);
+        let reverse = step(&forward, "reverse");
+        for (path, direction) in [(forward, &link.forward), (reverse, &link.reverse)] {
+            let Some(Capacity::Carrier(Carrier { modulation: Modulation::Fade(fade), .. })) =
+                &direction.capacity
+            else {
+                continue;
+            };
+            let Some(region) = &fade.region else { continue };
+            let path = step(&step(&path, "capacity"), "fade");
+            let own = [fade.correlation_time, fade.step];
+            let Some((_, there, times)) = first.iter().find(|(known, ..)| known.name == region.name) else {
+                first.push((region, cx.dotted(&path), own));
+                continue;
+            };
+            for (i, key) in ["correlation_time", "step"].into_iter().enumerate() {
+                if own[i] != times[i] {
+                    let problem = format!(
+                        "found \"{}\", and \"{}\" in {there}; allowed: one value for all links of the region {}, which share \
+                         its weather",
+                        own[i],
+                        times[i],
+                        quoted(&region.name)
+                    );
+                    return Err(cx.error(&step(&path, key), problem));
+                }
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Rejects two specifications of a direction's rate.

@@ -71,7 +71,7 @@ impl<'a> Cx<'a> {
         }
     }
 
-    fn dotted(&self, path: &Path) -> String {
+    pub(super) fn dotted(&self, path: &Path) -> String {
         dotted(self.root, path)
     }
 }

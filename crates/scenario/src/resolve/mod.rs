@@ -108,6 +108,7 @@ pub fn resolve_tree(
         gateways.push(gateway::gateway(cx, &path, raw, terminals, (&links, mean_packet))?);
     }
     link::check_unique_names(cx, &links, &hosts, &gateways)?;
+    capacity::check_regions(cx, &links)?;
     let traffic = traffic::traffic(cx, &file, &hosts, &transports, &nodes, &gateways, patterns)?;
     warnings::late_starts(cx, &traffic, run.warmup);
     warnings::one_sided_ecn(cx, &links, &gateways, &transports);

@@ -110,6 +110,14 @@ pub struct Fade {
     /// Time between two selections of the modulation.
     #[serde(default = "Span::just::<SECOND>")]
     pub step: Span,
+    /// Region whose weather the link shares with all links that name it. Both directions of a link then have the same rain.
+    /// Default: every direction of every link has independent rain.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub region: Option<String>,
+    /// Correlation between the logarithms of the attenuation, before the offset, of two links in the region with this value;
+    /// required with `region`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub correlation: Option<Chance>,
 }
 
 fn margin() -> f64 {
