@@ -20,6 +20,9 @@ import vl_convert
 
 from bentpipe.errors import ResultError
 from bentpipe.format import brief, clock, number
+from bentpipe.reproduction.mean_rules import Ahead, MeanRule, Rank
+from bentpipe.reproduction.mean_verdicts import UNPAIRED, judge_by_means
+from bentpipe.reproduction.measures import Measure
 from bentpipe.reproduction.paper import FIELD, Claim, Paper
 from bentpipe.reproduction.reading import load_paper, papers
 from bentpipe.reproduction.report import QUICK, VERDICTS_FILE
@@ -47,6 +50,7 @@ from bentpipe.reproduction.verdicts import (
     Item,
     explain,
     judge_figure,
+    with_fitted_sides,
 )
 from bentpipe.stats.intervals import Summary
 
@@ -357,7 +361,8 @@ def page_of(paper: Paper, kept: Row) -> str:
     explained: set[str] = set()
     for item in items:
         if item["kind"] == CLAIM:
-            reason = _COMPARISONS.sub(r"\1", item["reason"]).removesuffix(_FITTED)
+            reason = _COMPARISONS.sub(r"\1", item["reason"].removesuffix(_FITTED).removesuffix(UNPAIRED))
+            reason = _HOLDS_IN.sub("", reason)
             in_print = "" if item["in_print"] == _AGREE else item["in_print"]
             explanation = "explained above" if item["explanation"] in explained else item["explanation"]
             explained |= {item["explanation"]} - {""}
@@ -380,6 +385,8 @@ _AGREE = "the printed tables agree"
 _FITTED = "; in each comparison an input was fitted to a side"
 _COMPARISONS = re.compile(r"^((?:fails in )?\d+ of \d+ comparisons?): .*$", re.DOTALL)
 """The reason of a claim of several comparisons, which are in the file of all numbers."""
+_HOLDS_IN = re.compile(r"^holds in \d+ comparisons?$")
+"""The reason of a claim that holds, which adds nothing to its verdict."""
 _SIGNS = {
     REPRODUCED: "✓",
     CALIBRATED_AGREES: "c",
@@ -583,9 +590,11 @@ def refresh(paper: Paper, kept: Row) -> dict[str, Any]:
     claims = []
     for claim in paper.claims:
         verdict, ours = _judge_gains(paper, claim, kept["items"])
-        if claim.name not in found and verdict is None:
-            continue
         item = found.get(claim.name) or _item(CLAIM, claim.name, "", "") | {"variant": False}
+        if verdict is None and (by_means := _judge_means(paper, claim, kept, item["reason"])):
+            item |= {"verdict": by_means.verdict, "reason": by_means.reason}
+        elif verdict is None and claim.name not in found:
+            continue
         item |= {"where": f"{claim.where}, {claim.basis}", "text": claim.text}
         if verdict is not None:
             item |= {"verdict": verdict.verdict, "reason": verdict.reason, "unit": "%"}
@@ -627,7 +636,7 @@ def _judge_gains(paper: Paper, claim: Claim, items: Sequence[Row]) -> tuple[Verd
     wanted = ALL_GAINS.label if len(labels) > 1 else next(iter(labels))
     drawn = {each.name for each in paper.pictures if each.kind == "gains" and each.experiment in experiments}
     gains = {
-        spot["curve"]: Summary(spot["mean"], None, None, spot["runs"], spot["ci_low"], spot["ci_high"])
+        spot["curve"]: _summary(spot)
         for item in items
         if item["kind"] == PICTURE and item["id"] in drawn
         for spot in item["spots"]
@@ -636,6 +645,45 @@ def _judge_gains(paper: Paper, claim: Claim, items: Sequence[Row]) -> tuple[Verd
     others = dict.fromkeys(check.than for check in claim.checks)
     more = claim.checks[0].more
     return claim.rule.judge_means({name: gains[f"{more} over {name}"] for name in others})
+
+
+def _judge_means(paper: Paper, claim: Claim, kept: Row, reason: str) -> Verdict | None:
+    """Judge a claim by the means of the file of all numbers; `None` if it needs runs.
+
+    An order is judged so only if no run has judged it: `reason` is that of its last verdict.
+    """
+    if not isinstance(claim.rule, MeanRule) and reason and UNPAIRED not in reason:
+        return None
+    values = _kept_values(paper, kept["items"])
+
+    def find(experiment: str, case: str, measure: Measure, point: str) -> Summary | None:
+        return values.get((experiment, case, measure.label, point))
+
+    sides = [(*side, point) for check in claim.checks for side in check.sides for point in check.points]
+    ranked = {each["experiment"]: [one["aqm"] for one in each["again"]] for each in kept["tuned"]}
+    places = isinstance(claim.rule, Ahead | Rank)
+    if not places and (not sides or any(find(*side) is None for side in sides)):
+        return None
+    verdict = judge_by_means(claim, find, ranked)
+    return verdict and with_fitted_sides(paper, claim, verdict)
+
+
+def _kept_values(paper: Paper, items: Sequence[Row]) -> dict[tuple[str, str, str, str], Summary]:
+    """Return the values of tables and drawn figures by experiment, case, measure and point."""
+    found = {}
+    pictures = {each.name: each for each in paper.pictures if each.kind in ("curves", "bars", "course")}
+    for item in items:
+        if item["kind"] == TABLE:
+            found[item["experiment"], item["row"], item["text"], ""] = _summary(item)
+        elif item["kind"] == PICTURE and item["id"] in pictures:
+            experiment = pictures[item["id"]].experiment
+            for spot in item["spots"]:
+                found[experiment, spot["curve"], spot["measure"], spot["point"]] = _summary(spot)
+    return found
+
+
+def _summary(row: Row) -> Summary:
+    return Summary(row["mean"], None, None, row["runs"], row["ci_low"], row["ci_high"])
 
 
 STATEMENT = "statement"

@@ -36,43 +36,57 @@ def ledger(name: str) -> list[dict[str, str]]:
     return list(csv.DictReader((DOCS / "reproduction" / f"{name}.csv").read_text("utf-8").splitlines()))
 
 
-def named(row: Mapping[str, Any]) -> list[str]:
-    return [each for each in str(row["rows"]).split("; ") if each]
+def named(row: Mapping[str, Any], paper: str) -> list[tuple[str, str]]:
+    """Return the judging rows with their papers: `id`, or `paper: id` for a row of another one."""
+    found = []
+    for each in str(row["rows"]).split("; "):
+        other, _, name = each.rpartition(": ")
+        found += [(other or paper, name)] if name else []
+    return found
 
 
 @pytest.mark.parametrize("name", papers())
 def test_every_claim_names_judged_rows_or_has_a_row_with_the_reason(name: str) -> None:
     claims = statements(load_paper(name))
     rows = ledger(name)
-    judged = {row["id"] for row in rows if row["kind"] in ("table", "relation", "claim", "figure")}
+    judged = {
+        (paper, row["id"])
+        for paper in papers()
+        for row in ledger(paper)
+        if row["kind"] in ("table", "relation", "claim", "figure")
+    }
     reasons = {row["id"]: row for row in rows if row["kind"] == STATEMENT}
     assert len({claim["id"] for claim in claims}) == len(claims)
     for claim in claims:
         assert claim["kind"] in KINDS
         assert claim["section"], claim
         assert claim["place"], claim
-        if named(claim):
-            assert set(named(claim)) <= judged, claim
+        if named(claim, name):
+            assert set(named(claim, name)) <= judged, claim
             assert not claim["verdict"], claim
         else:
             assert claim["verdict"] in (NOT_TRIED, NOT_KNOWN), claim
             assert reasons[claim["id"]]["verdict"] == claim["verdict"]
             assert reasons[claim["id"]]["reason"], claim
-    assert set(reasons) == {claim["id"] for claim in claims if not named(claim)}
+    assert set(reasons) == {claim["id"] for claim in claims if not named(claim, name)}
 
 
 @pytest.mark.parametrize("name", papers())
 def test_nothing_is_judged_that_the_texts_do_not_claim(name: str) -> None:
-    claimed = {row for claim in statements(load_paper(name)) for row in named(claim)}
+    claimed = {
+        row for paper in papers() for claim in statements(load_paper(paper)) for row in named(claim, paper)
+    }
     for row in ledger(name):
         if row["verdict"] in set(VERDICTS) - {NO_NUMBER}:
-            assert row["id"] in claimed, row["id"]
+            assert (name, row["id"]) in claimed, row["id"]
 
 
 @pytest.mark.parametrize("name", papers())
 def test_every_printed_cell_is_a_number_of_the_list(name: str) -> None:
     paper = load_paper(name)
-    numbers = {row for claim in statements(paper) if claim["kind"] == "number" for row in named(claim)}
+    numbers = {
+        row for claim in statements(paper) if claim["kind"] == "number" for _, row in named(claim, name)
+    }
     for table in paper.tables:
         if table.variant:
             continue

@@ -78,7 +78,8 @@ def reproduce(
                 "new_runs": simulation.new_runs,
                 "elapsed_seconds": elapsed,
             }
-            verdicts = Verdicts(each.paper, each.cases, library)
+            ranked = {one.experiment: [trial.aqm for trial in one.again] for one in each.tuned}
+            verdicts = Verdicts(each.paper, each.cases, library, ranked)
             made.append(Reproduction(each.paper, verdicts, folder / name, quick, about, each.tuned))
             made[-1].save()
         return made

@@ -13,6 +13,7 @@ from typing import Any
 
 from bentpipe.errors import UsageError
 from bentpipe.reproduction.experiments import Experiment
+from bentpipe.reproduction.mean_rules import MeanRule
 from bentpipe.reproduction.measures import Measure, Objective
 from bentpipe.reproduction.rules import Agree, CellRule, Change, Formula, Gain, Order, Ratio
 
@@ -166,7 +167,10 @@ class PrintedTable:
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """Comparison of a claim: one case of an experiment has more of a measure than another."""
+    """Comparison of a claim: one case of an experiment has more of a measure than another.
+
+    Rules about a single case, as of a curve, have it on both sides.
+    """
 
     experiment: str
     measure: Measure
@@ -176,7 +180,26 @@ class Check:
     objective: Objective | None = None
     """Measure with its better direction, for the rule `gain`."""
     against: str = ""
-    """Experiment of the case `than`, for the rule `agree`."""
+    """Experiment of the case `than` if it is another one."""
+    than_measure: Measure | None = None
+    """Measure of the case `than` if it is another one."""
+
+    @property
+    def described(self) -> str:
+        """Description of both sides."""
+        (experiment, more, measure), (against, than, other) = self.sides
+        ours = f"{more}, {measure.label}" if other != measure else more
+        theirs = f"{than}, {other.label}" if other != measure else than
+        where = experiment if against == experiment else f"{experiment} against {against}"
+        return f"{ours} against {theirs}, {where}"
+
+    @property
+    def sides(self) -> tuple[tuple[str, str, Measure], tuple[str, str, Measure]]:
+        """Experiment, case and measure of both sides."""
+        return (
+            (self.experiment, self.more, self.measure),
+            (self.against or self.experiment, self.than, self.than_measure or self.measure),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,7 +224,7 @@ class Claim:
     text: str
     basis: str
     """Evidence in the paper: one of the texts of `BASES`."""
-    rule: Agree | Order | Change | Gain | None
+    rule: Agree | Order | Change | Gain | MeanRule | None
     """Rule of the verdict; `None` for a formula, or if nothing printed survives."""
     formula: Formula | None
     checks: tuple[Check, ...]
@@ -449,7 +472,7 @@ def _compared(checks: Sequence[Check]) -> Iterator[_Needed]:
     for check in checks:
         yield check.experiment, [check.more, check.than], check.points, True
         if check.against:
-            yield check.against, [check.than], check.points, True
+            yield check.against, [check.more, check.than], check.points, True
 
 
 def _needed(

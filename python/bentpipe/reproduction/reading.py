@@ -7,15 +7,17 @@ import re
 import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from importlib import resources
 from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from bentpipe.errors import UsageError
 from bentpipe.format import convert, paragraphs
 from bentpipe.models.engines import QUANTITIES as MODEL_QUANTITIES
 from bentpipe.reproduction.experiments import CLAIMS, experiments_from, find_twice, objectives_from
+from bentpipe.reproduction.mean_rules import About, Bound, Curve, MeanRule, Rank, Similar, Weaker, rule_from
 from bentpipe.reproduction.measures import Measure, Objective, measure_from, metric
 from bentpipe.reproduction.paper import (
     BASES,
@@ -46,7 +48,6 @@ from bentpipe.reproduction.rules import (
     Order,
     Ratio,
     formula_from,
-    rule_from,
 )
 from bentpipe.reproduction.toml_table import TomlTable
 
@@ -58,6 +59,10 @@ _MEASURED = ("curves", "change", "course", "bars")
 """Kinds of pictures that show measures."""
 _COMPARED = ("change", "gains")
 """Kinds of pictures that compare cases with others."""
+_SINGLE = (Curve, Bound, About, Rank)
+"""Rules about single cases."""
+_ACROSS = (Agree, Order, Similar, Weaker)
+"""Rules that may compare experiments, or measures."""
 _WITHOUT_RUNS = ("cuts",)
 """Kinds of pictures of formulas, which need no experiment."""
 
@@ -215,17 +220,20 @@ class _Reader:
         return Column(name, measure, self._rule(table, CellRule), printed)
 
     def _claim(self, table: TomlTable) -> Claim:
-        rule = self._rule(table, Agree, Order, Change, Gain)
+        rule = self._rule(table, Agree, Order, Change, Gain, *get_args(MeanRule))
         formula = None
         if "formula" in table:
             inputs = table.table("formula")
             formula = formula_from(inputs)
             inputs.finish()
-        checks = tuple(check for some in table.each("checks", self._checks) for check in some)
+        read = partial(self._checks, single=isinstance(rule, _SINGLE))
+        checks = tuple(check for some in table.each("checks", read) for check in some)
         if isinstance(rule, Gain) != any(check.objective for check in checks):
             raise table.error("checks", "", "objectives with a rule of the kind gain, otherwise a measure")
-        if isinstance(rule, Agree) != any(check.against for check in checks):
-            raise table.error("checks", "", "against another experiment only with a rule of the kind agree")
+        if not all(check.against for check in checks) and isinstance(rule, Agree | Weaker):
+            raise table.error("checks", "", "against another experiment with a rule of this kind")
+        if any(check.against or check.than_measure for check in checks) and not isinstance(rule, _ACROSS):
+            raise table.error("checks", "", "neither against nor than_measure with a rule of this kind")
         if (rule is None) != (not checks):
             raise table.error("checks", len(checks), "some with a rule, and none without")
         return Claim(
@@ -239,17 +247,26 @@ class _Reader:
             _explanations(table, [], [], []),
         )
 
-    def _checks(self, table: TomlTable) -> list[Check]:
+    def _checks(self, table: TomlTable, *, single: bool = False) -> list[Check]:
+        """Read comparisons; those of a `single` case, as of a curve, have it on both sides."""
         experiments = table.names("experiments", self._experiments)
         measures: list[tuple[Measure, Objective | None]] = (
             [(each.measure, each) for each in objectives_from(table, self._measured)]
             if "objectives" in table
             else [(self._measure(table), None)]
         )
+        than_measure = (
+            self._measured(table, "than_measure", table.take("than_measure", str))
+            if "than_measure" in table
+            else None
+        )
         cases = [case.label for each in experiments for case in self._experiments[each].cases]
         against = table.choice("against", self._experiments) if "against" in table else ""
         if against:
             cases = [case.label for case in self._experiments[against].cases if case.label in cases]
+        if single or "cases" in table:
+            if not (single or against or than_measure):
+                raise table.error("cases", "", "more and than, or than_measure, or against")
             pairs = [(each, each) for each in table.names("cases", cases)]
         else:
             pairs = list(product(table.names("more", cases), table.names("than", cases)))
@@ -258,7 +275,7 @@ class _Reader:
             known = [point.label for point in self._experiments[each].points]
             points = tuple(table.names("points", known, []) or known)
             found += [
-                Check(each, measure, more, than, points, objective, against)
+                Check(each, measure, more, than, points, objective, against, than_measure)
                 for more, than in pairs
                 for measure, objective in measures
             ]

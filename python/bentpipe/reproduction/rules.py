@@ -38,7 +38,7 @@ __all__ = [
     "mean_of",
     "prediction",
     "quotients",
-    "rule_from",
+    "within_from",
 ]
 
 REPRODUCED, DIRECTION_ONLY, NOT_REPRODUCED = "reproduced", "direction only", "not reproduced"
@@ -160,13 +160,20 @@ class Agree:
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """Rule: one setting has more of a measure than others, in each paired difference."""
+    """Rule: one setting has more of a measure than others, in each paired difference or in some."""
 
     name: str
+    some: bool = False
+    """True if one comparison is enough, after Holm's correction for their number."""
 
     @property
     def text(self) -> str:
         """Description of the rule."""
+        if self.some:
+            return (
+                "at least one paired difference has the claimed sign, with a p-value below 0.05 after Holm's"
+                " correction for the number of comparisons"
+            )
         return (
             "every paired difference has the claimed sign, and its 95 % interval excludes zero; a fluid model"
             " has one value without an interval"
@@ -303,7 +310,8 @@ GAINS = {
 Rule = CellRule | Agree | Order | Change | Ratio | Gain
 
 
-def _within(table: TomlTable) -> float:
+def within_from(table: TomlTable) -> float:
+    """Read an allowed difference as a share."""
     within = table.take("within", float)
     if not 0 < within < 1:
         raise table.error("within", within, "above 0 and below 1")
@@ -318,19 +326,14 @@ def _claimed_range(table: TomlTable) -> tuple[float, float]:
 
 
 RULES: dict[str, Callable[[str, TomlTable], Rule]] = {
-    "near": lambda name, table: Near(name, _within(table), table.integer("runs", 5, least=2)),
-    "agree": lambda name, table: Agree(name, _within(table)),
-    "order": lambda name, _: Order(name),
+    "near": lambda name, table: Near(name, within_from(table), table.integer("runs", 5, least=2)),
+    "agree": lambda name, table: Agree(name, within_from(table)),
+    "order": lambda name, table: Order(name, table.take("some", bool, default=False)),
     "change": lambda name, table: Change(name, *_claimed_range(table)),
-    "ratio": lambda name, table: Ratio(name, _within(table)),
+    "ratio": lambda name, table: Ratio(name, within_from(table)),
     "gain": lambda name, table: Gain(name, *_claimed_range(table), table.choice("of", GAINS, "mean")),
 }
 """Readers of the rules in a paper's data, by kind."""
-
-
-def rule_from(name: str, table: TomlTable) -> Rule:
-    """Read a rule of a paper's data: `kind`, and the parameters of that kind."""
-    return RULES[table.choice("kind", RULES)](name, table)
 
 
 @dataclass(frozen=True, slots=True)

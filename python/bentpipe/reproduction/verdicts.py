@@ -11,6 +11,8 @@ from typing import Any
 import polars as pl
 
 from bentpipe.format import brief, number, plural
+from bentpipe.reproduction.mean_rules import Weaker
+from bentpipe.reproduction.mean_verdicts import Ranked, join_reasons, judge_by_means, worst_of
 from bentpipe.reproduction.measures import Measure, Objective, RunData
 from bentpipe.reproduction.paper import (
     FIELD,
@@ -46,7 +48,7 @@ from bentpipe.reproduction.rules import (
     quotients,
 )
 from bentpipe.reproduction.runs import CaseRuns, Library, Plan
-from bentpipe.stats.intervals import Summary, half_width, summarise
+from bentpipe.stats.intervals import LEVEL, Summary, half_width, holm, summarise
 
 __all__ = [
     "ALL_GAINS",
@@ -61,6 +63,7 @@ __all__ = [
     "Verdicts",
     "explain",
     "judge_figure",
+    "with_fitted_sides",
 ]
 
 TABLE, RELATION, CLAIM = "table", "relation", "claim"
@@ -71,8 +74,6 @@ PICTURE = "picture"
 OURS = "ours"
 """Location of a picture that corresponds to no printed figure."""
 ALL_GAINS = Measure("gains", "Mean of all gains", "%", lambda _: None)
-_NAMED = 3
-"""Most comparisons that a reason names."""
 _NOT_SIMULATED = Verdict(NOT_REPRODUCED, "nothing was simulated that it could be compared with")
 
 
@@ -175,9 +176,10 @@ class Item:
 class Verdicts:
     """A paper's items, computed from its runs."""
 
-    def __init__(self, paper: Paper, cases: Plan, library: Library) -> None:
+    def __init__(self, paper: Paper, cases: Plan, library: Library, ranked: Ranked | None = None) -> None:
         """Judge `paper` by the runs of `cases`, all of which must be in `library`."""
         self.paper = paper
+        self._ranked = ranked or {}
         self.cases = cases
         self._library = library
         for case in cases.values():
@@ -191,9 +193,8 @@ class Verdicts:
                 found |= dict.fromkeys(column.measure for column in table.columns)
         checks = [check for claim in self.paper.claims for check in claim.checks]
         checks += [check for each in self.paper.numbers.values() for check in each.checks]
-        found |= dict.fromkeys(
-            each.measure for each in checks if experiment in (each.experiment, each.against)
-        )
+        sides = [side for check in checks for side in check.sides]
+        found |= dict.fromkeys(measure for name, _, measure in sides if name == experiment)
         for picture in self.paper.pictures:
             if experiment in picture.experiments:
                 found |= dict.fromkeys((*picture.listed, *picture.measures))
@@ -339,9 +340,7 @@ class Verdicts:
 
     def _claim(self, claim: Claim) -> Item:
         verdict, ours = self._judge_claim(claim)
-        if claim.checks and all(map(self._is_fitted, claim.checks)):
-            reason = f"{verdict.reason}; in each comparison an input was fitted to a side"
-            verdict = Verdict(_fitted(verdict), reason)
+        verdict = with_fitted_sides(self.paper, claim, verdict)
         unit = claim.checks[0].measure.unit if claim.checks else ""
         return Item(
             CLAIM,
@@ -371,21 +370,41 @@ class Verdicts:
                 return claim.rule.judge(self.gains(claim.checks))
             case Change():
                 return self._judge_changes(claim, claim.rule)
+            case Weaker():
+                return self._judge_weaker(claim, claim.rule) or _NOT_SIMULATED, NOTHING
+            case _:
+                return judge_by_means(claim, self._summary, self._ranked) or _NOT_SIMULATED, NOTHING
+
+    def _summary(self, experiment: str, case: str, measure: Measure, point: str) -> Summary | None:
+        if (experiment, case, point) not in self.cases:
+            return None
+        return summarise(self.values(experiment, case, measure, point))
+
+    def _judge_weaker(self, claim: Claim, rule: Weaker) -> Verdict | None:
+        """Compare the changes in two experiments; the worst verdict is the claim's."""
+
+        def change(experiment: str, check: Check, point: str) -> Summary | None:
+            keys = [(experiment, case, point) for case in (check.more, check.than)]
+            if any(key not in self.cases for key in keys):
+                return None
+            ours, theirs = (self.values(*key[:2], check.measure, point) for key in keys)
+            ratios = quotients(ours, theirs)
+            return summarise([None if each is None else 100 * (each - 1) for each in ratios])
+
+        return worst_of(
+            (_sides(check, point), rule.judge(ours, theirs))
+            for check in claim.checks
+            for point in check.points
+            if (ours := change(check.experiment, check, point)) is not None
+            and (theirs := change(check.against, check, point)) is not None
+        )
 
     def _pairs(self, check: Check) -> Iterator[tuple[str, Values, Values]]:
         """Yield each simulated point of a comparison with the values of both cases."""
-        against = check.against or check.experiment
         for point in check.points:
-            if (check.experiment, check.more, point) in self.cases and (
-                against,
-                check.than,
-                point,
-            ) in self.cases:
-                yield (
-                    point,
-                    self.values(check.experiment, check.more, check.measure, point),
-                    self.values(against, check.than, check.measure, point),
-                )
+            if all((experiment, case, point) in self.cases for experiment, case, _ in check.sides):
+                more, than = (self.values(*side, point) for side in check.sides)
+                yield point, more, than
 
     def _judge_changes(self, claim: Claim, rule: Change) -> tuple[Verdict, Summary]:
         """Judge every comparison; the worst verdict is the claim's."""
@@ -394,16 +413,13 @@ class Verdicts:
             for check in claim.checks
             for point, more, than in self._pairs(check)
         ]
-        if not found:
-            return _NOT_SIMULATED, NOTHING
-        if len(found) == 1:
-            return found[0][0], found[0][1]
-        worst = max((verdict.verdict for verdict, *_ in found), key=VERDICTS.index)
-        named = [f"{sides}: {verdict.reason}" for verdict, _, sides in found if verdict.verdict == worst]
-        return Verdict(worst, f"{len(named)} of {len(found)} comparisons: {_first(named)}"), NOTHING
+        worst = worst_of((sides, verdict) for verdict, _, sides in found) or _NOT_SIMULATED
+        return worst, found[0][1] if len(found) == 1 else NOTHING
 
     def _judge_each(self, claim: Claim, rule: Order | Agree) -> Verdict:
         """Judge a claim that holds if every comparison does."""
+        if isinstance(rule, Order) and rule.some:
+            return self._judge_some(claim, rule)
         failing, total = [], 0
         for check in claim.checks:
             for point, more, than in self._pairs(check):
@@ -419,8 +435,31 @@ class Verdicts:
         unit = f" [{claim.checks[0].measure.unit}]" if isinstance(rule, Agree) else ""
         return Verdict(
             NOT_REPRODUCED,
-            f"fails in {len(failing)} of {plural(total, 'comparison')}: {_first(failing)}{unit}",
+            f"fails in {len(failing)} of {plural(total, 'comparison')}: {join_reasons(failing)}{unit}",
         )
+
+    def _judge_some(self, claim: Claim, rule: Order) -> Verdict:
+        """Judge a claim that holds if one of its comparisons does."""
+        every = [
+            (_comparison(check, point, found), found)
+            for check in claim.checks
+            for point, more, than in self._pairs(check)
+            for _, found in [rule.holds(more, than)]
+        ]
+        if not every:
+            return _NOT_SIMULATED
+        corrected = holm([found.p for _, found in every])
+        holding = [
+            text
+            for (text, found), p in zip(every, corrected, strict=True)
+            if p is not None and p < LEVEL and (found.mean or 0.0) > 0
+        ]
+        if holding:
+            return Verdict(
+                REPRODUCED,
+                f"holds in {len(holding)} of {plural(len(every), 'comparison')}: {join_reasons(holding)}",
+            )
+        return Verdict(NOT_REPRODUCED, f"holds in none of {plural(len(every), 'comparison')}")
 
     def _is_exact(self, check: Check) -> bool:
         """Return whether a comparison is between fluid models, which have no randomness."""
@@ -436,27 +475,15 @@ class Verdicts:
                 found.setdefault(check.than, []).append(gains)
         return {name: [mean_of(row) for row in zip(*columns, strict=True)] for name, columns in found.items()}
 
-    def _printed_columns(self, experiment: str, measure: Measure) -> Iterator[tuple[PrintedTable, Column]]:
-        for table in self.paper.all_tables:
-            for column in table.columns:
-                if experiment in table.experiments and column.measure == measure:
-                    yield table, column
-
-    def _is_fitted(self, check: Check) -> bool:
-        """Return whether an input that not all settings share was fitted to a side of a comparison."""
-        return any(
-            not each.shared
-            for table, column in self._printed_columns(check.experiment, check.measure)
-            for each in _fitted_inputs(table, column, check.experiment, check.more, check.than)
-        )
-
     def _in_print(self, claim: Claim) -> str:
         """Compare a claim with the paper's own tables."""
         against: dict[str, None] = {}
         compared = 0
         # Two cells do not decide a claim about a model or about the mean over several cases.
-        for check in claim.checks if not isinstance(claim.rule, Agree | Gain) else ():
-            for table, column in self._printed_columns(check.experiment, check.measure):
+        for check in claim.checks if isinstance(claim.rule, Order | Change) else ():
+            if check.against or check.than_measure:
+                continue
+            for table, column in _printed_columns(self.paper, check.experiment, check.measure):
                 more, than = column.printed.get(check.more), column.printed.get(check.than)
                 if more is None or than is None:
                     continue
@@ -593,6 +620,32 @@ class Verdicts:
                     yield ours / printed if wanted.kind == "times print" else 100 * abs(ours / printed - 1)
 
 
+def with_fitted_sides(paper: Paper, claim: Claim, verdict: Verdict) -> Verdict:
+    """Return the verdict on a claim as calibrated if an input was fitted to a side of each comparison."""
+    if not claim.checks or not all(_is_fitted(paper, check) for check in claim.checks):
+        return verdict
+    return Verdict(_fitted(verdict), f"{verdict.reason}; in each comparison an input was fitted to a side")
+
+
+def _is_fitted(paper: Paper, check: Check) -> bool:
+    """Return whether an input that not all settings share was fitted to a side of a comparison."""
+    return any(
+        not each.shared
+        for experiment, case, measure in check.sides
+        for table, column in _printed_columns(paper, experiment, measure)
+        for each in _fitted_inputs(table, column, experiment, case)
+    )
+
+
+def _printed_columns(
+    paper: Paper, experiment: str, measure: Measure
+) -> Iterator[tuple[PrintedTable, Column]]:
+    for table in paper.all_tables:
+        for column in table.columns:
+            if experiment in table.experiments and column.measure == measure:
+                yield table, column
+
+
 def judge_figure(figure: PrintedFigure, items: Sequence[Item]) -> Item:
     """Judge a printed figure by the worst claim about it."""
     about = [item for item in items if item.name in figure.by and not item.variant]
@@ -653,7 +706,7 @@ def _concerns(explained: str, found: str) -> bool:
 
 
 def _sides(check: Check, point: str) -> str:
-    return f"{check.more} against {check.than}, {check.experiment}{', ' + point if point else ''}"
+    return f"{check.described}{', ' + point if point else ''}"
 
 
 def _comparison(check: Check, point: str, found: Summary | str) -> str:
@@ -665,8 +718,3 @@ def _comparison(check: Check, point: str, found: Summary | str) -> str:
         return f"{_sides(check, point)}: {number(found.mean)} {check.measure.unit}"
     interval = f"[{number(found.low)}, {number(found.high)}]"
     return f"{_sides(check, point)}: {number(found.mean)} {interval} {check.measure.unit}"
-
-
-def _first(texts: Sequence[str]) -> str:
-    rest = len(texts) - _NAMED
-    return "; ".join(texts[:_NAMED]) + (f", and {rest} more" if rest > 0 else "")
