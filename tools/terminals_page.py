@@ -19,6 +19,8 @@ from bentpipe.runs.workers import measure
 
 SEEDS = (9001, 9002, 9003)
 """Seeds of the runs, which no choice has used."""
+RAIN_SEEDS = tuple(range(9001, 9013))
+"""More seeds, because a run sees one sky."""
 BEGIN, END = "<!-- begin: {} made by tools/terminals_page.py -->", "<!-- end -->"
 QUEUES = {
     "carrier": "one for all terminals",
@@ -45,12 +47,9 @@ RAIN = (None, 0.24, 0.73, 1.0)
 """Correlations of rain between two terminals: none, ITU-R P.618's at 50 km and at 10 km, and all."""
 RAIN_METRICS = {
     "throughput": "carried [Mbit/s]",
-    "throughput_std": "standard deviation [Mbit/s]",
     "committed_share_max": "committed rates, most [% of the carrier]",
-    "terminal_jain_index": "Jain, terminals of a plan",
     "web.page_time_p95": "home pages, p95 [s]",
     "office_web.page_time_p95": "office pages, p95 [s]",
-    "voice.mos": "home calls, MOS",
     "video.mos": "video, MOS",
 }
 
@@ -96,26 +95,42 @@ def run(case: tuple[Scenario, int]) -> dict[str, float | None]:
     return measure(scenario, seed, bp._core.Progress())
 
 
-def cells(runs: Sequence[Mapping[str, float | None]], metrics: Iterable[str]) -> list[str]:
-    """Return the mean of each metric over runs."""
-    means = []
+def cells(
+    runs: Sequence[Mapping[str, float | None]], metrics: Iterable[str], *, ends: bool = False
+) -> list[str]:
+    """Return the mean of each metric over runs, with the least and the greatest value if `ends`."""
+    found = []
     for metric in metrics:
         values = [value for each in runs if (value := each.get(metric)) is not None]
-        means.append(number(sum(values) / len(values), 3) if values else "–")
-    return means
+        if not values:
+            found.append("–")
+            continue
+        text = number(sum(values) / len(values), 3)
+        found.append(f"{text} ({number(min(values), 3)} to {number(max(values), 3)})" if ends else text)
+    return found
 
 
-def table(heads: Sequence[str], cases: Sequence[tuple[str, Scenario]], metrics: Mapping[str, str]) -> str:
-    """Return a comparison as a Markdown table; a case has the cells of `heads`, and its scenario."""
+def table(
+    heads: Sequence[str],
+    cases: Sequence[tuple[str, Scenario]],
+    metrics: Mapping[str, str],
+    *,
+    seeds: Sequence[int] = SEEDS,
+    ends: bool = False,
+) -> str:
+    """Return a comparison as a Markdown table; a case has the cells of `heads`, and its scenario.
+
+    A cell is the mean over the seeds, with the least and the greatest run if `ends`.
+    """
     lines = [
         f"| {' | '.join([*heads, *metrics.values()])} |",
         "|" + " --- |" * len(heads) + " --: |" * len(metrics),
     ]
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        found = pool.map(run, [(scenario, seed) for _, scenario in cases for seed in SEEDS])
+        found = pool.map(run, [(scenario, seed) for _, scenario in cases for seed in seeds])
         for words, _ in cases:
-            runs = [next(found) for _ in SEEDS]
-            lines.append(f"| {words} | {' | '.join(cells(runs, metrics))} |")
+            runs = [next(found) for _ in seeds]
+            lines.append(f"| {words} | {' | '.join(cells(runs, metrics, ends=ends))} |")
             print(lines[-1], file=sys.stderr, flush=True)
     return "\n".join(lines)
 
@@ -131,18 +146,16 @@ def forward() -> str:
 
 
 def rain() -> str:
-    """Return the table of rain that terminals share, with cake."""
+    """Return the table of rain that terminals share, with cake in queues per terminal."""
     cases = []
-    for queues in ("carrier", "terminal"):
-        for correlation in RAIN:
-            tables = beam(queues).to_dict()
-            if correlation is not None:
-                for name in ("homes", "offices"):
-                    tables["link"][name]["capacity"]["fade"] |= {"region": "beam", "correlation": correlation}
-            words = "independent" if correlation is None else f"{correlation:g}"
-            scenario = bp.Scenario.from_dict(tables, name="beam").with_setting("cake")
-            cases.append((f"{QUEUES[queues]} | {words}", scenario))
-    return table(["queues", "correlation of rain"], cases, RAIN_METRICS)
+    for correlation in RAIN:
+        tables = beam("terminal").to_dict()
+        if correlation is not None:
+            for name in ("homes", "offices"):
+                tables["link"][name]["capacity"]["fade"] |= {"region": "beam", "correlation": correlation}
+        words = "independent" if correlation is None else f"{correlation:g}"
+        cases.append((words, bp.Scenario.from_dict(tables, name="beam").with_setting("cake")))
+    return table(["correlation of rain"], cases, RAIN_METRICS, seeds=RAIN_SEEDS, ends=True)
 
 
 def back() -> str:

@@ -241,6 +241,9 @@ class Run:
     def terminals(self) -> Table | None:
         """Terminals of gateways with several, one row each; None if each gateway has one."""
     @property
+    def terminal_series(self) -> Table | None:
+        """Terminals over time, one row per terminal and interval; None if each gateway has one."""
+    @property
     def trace(self) -> Table | None:
         """Senders' state of the traced flows, one row per change; None without traced flows."""
     @property

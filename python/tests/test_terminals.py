@@ -10,6 +10,7 @@ from bentpipe.report.comparison import render
 from bentpipe.report.picture import picture
 from bentpipe.report.picture_text import network
 from bentpipe.report.terminal_charts import terminal_figures, worst_terminals
+from bentpipe.report.terminal_series import evenly, terminal_series_figures
 from bentpipe.stats.recorded import jain
 
 NAMES = ["home.0", "home.1", "home.2", "ship"]
@@ -116,11 +117,55 @@ def test_the_report_lists_the_terminals_that_wait_longest(result: bp.Result) -> 
     assert "Worst terminals" in render(result)
 
 
+def test_series_of_terminals_add_up_to_their_totals(result: bp.Result) -> None:
+    interval = 6 / 60
+    sums = (
+        result.terminal_series()
+        .group_by("setting", "seed", "terminal", maintain_order=True)
+        .agg(
+            pl.len(),
+            (pl.col("throughput").sum() * interval / 8).round().alias("sent_bytes"),
+            pl.col("carrier_share").sum() * interval,
+            pl.col("queue_delay").min().alias("least"),
+            pl.col("queue_delay").max().alias("most"),
+        )
+    )
+    both = result.terminals().join(sums, on=["setting", "seed", "terminal"], suffix="_sum", validate="1:1")
+    assert (sums["len"] == 60).all()
+    assert both["sent_bytes_sum"].to_list() == both["sent_bytes"].to_list()
+    assert both["carrier_share"].to_list() == pytest.approx(both["carrier_seconds"].to_list(), rel=1e-9)
+    # The mean of the whole run is exact to 1 %.
+    assert (both["least"] <= both["queue_delay_mean"] * 1.01).all()
+    assert (both["most"] >= both["queue_delay_mean"] * 0.99).all()
+
+
+def test_the_heat_map_begins_with_the_terminal_that_waits_longest(result: bp.Result) -> None:
+    heat, one = terminal_series_figures(result)
+    means = result.terminal_series().group_by("terminal").agg(pl.col("queue_delay").mean())
+    expected = means.sort("queue_delay", descending=True)["terminal"].to_list()
+    assert len(heat.panels) == 2
+    for panel in heat.panels:
+        (rows,) = panel.chart.to_dict()["datasets"].values()
+        assert [row["terminal"] for row in rows] == expected
+    known = one.panels[0].chart.to_dict()["usermeta"]["terminal"]["values"]
+    assert list(known) == expected
+
+
+def test_the_heat_map_of_many_terminals_has_rows_at_equal_distances() -> None:
+    names = [str(number) for number in range(1000)]
+    assert evenly(names, 5) == ["0", "250", "500", "749", "999"]
+    assert evenly(names[:3], 5) == ["0", "1", "2"]
+    assert evenly(names[:1], 5) == ["0"]
+
+
 def test_a_result_with_one_terminal_says_that_it_has_no_such_table(tmp_path: Path) -> None:
     alone = bp.compare("small-gateway", set=["run.duration=2 s"], runs=1, out=tmp_path / "result")
     with pytest.raises(bp.ResultError, match="no gateway of the scenario has several terminals"):
         alone.terminals()
     assert terminal_figures(alone) == []
+    with pytest.raises(bp.ResultError, match="has no series of terminals"):
+        alone.terminal_series()
+    assert terminal_series_figures(alone) == []
     assert worst_terminals(alone) == []
     assert not any(metric.of_terminals for metric in alone.known_metrics)
 

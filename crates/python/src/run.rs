@@ -54,6 +54,9 @@ pub struct Run {
     /// Terminals of gateways with several, one row each; `None` if each gateway has one.
     #[pyo3(get)]
     terminals: Option<Py<Table>>,
+    /// Terminals over time, one row per terminal and interval; `None` if each gateway has one.
+    #[pyo3(get)]
+    terminal_series: Option<Py<Table>>,
     /// Senders' state of the traced flows, one row per change; `None` without traced flows.
     #[pyo3(get)]
     trace: Option<Py<Table>>,
@@ -120,9 +123,9 @@ pub fn simulate(
         |columns| tables::table(columns).map_err(SimulationError::new_err).and_then(|t| Py::new(py, t));
     let traced = if trace.is_empty() { None } else { Some(table(tables::trace(&results))?) };
     let captured = captured.iter().map(|c| (c.packets, c.left_out, c.retransmissions)).collect();
-    let terminals = tables::terminals(&results).map(table).transpose()?;
     Ok(Run {
-        terminals,
+        terminals: tables::terminals(&results).map(table).transpose()?,
+        terminal_series: tables::terminal_series(&results).map(table).transpose()?,
         trace: traced,
         captured,
         drops: table(tables::drops(&results))?,

@@ -10,7 +10,7 @@ use arrow_array::{
 };
 use arrow_schema::{Field, Schema};
 use bentpipe_sim::{
-    Back, Call, Flow, Period, REASONS, Results, Series, Terminal, TraceRow, TraceState, Viewing,
+    Back, Call, Flow, Interval, Period, REASONS, Results, Series, Terminal, TraceRow, TraceState, Viewing,
 };
 use bentpipe_units::{Duration, Instant};
 use pyo3::prelude::*;
@@ -197,6 +197,47 @@ pub fn trace(results: &Results) -> Columns {
         column("retransmissions", count(&|state| state.retransmissions)),
         column("timeouts", count(&|state| state.timeouts)),
     ]
+}
+
+/// One row a terminal of a gateway with several and an interval; `None` if each gateway has one.
+pub fn terminal_series(results: &Results) -> Option<Columns> {
+    let terminals = &results.terminals;
+    if terminals.is_empty() {
+        return None;
+    }
+    let spans: Vec<_> = (0..results.intervals.count()).map(|number| results.intervals.span(number)).collect();
+    let names = terminals.iter().flat_map(|terminal| std::iter::repeat_n(&terminal.name, spans.len()));
+    let times = terminals.iter().flat_map(|_| spans.iter().map(|span| span.0));
+    let rate = |it: &Interval, length: f64| it.bytes as f64 * 8.0 / length;
+    let rows = |of: &dyn Fn(&Interval, f64) -> f64| {
+        let each = terminals.iter().flat_map(|terminal| terminal.intervals.iter().zip(&spans));
+        numbers(each.map(|(it, span)| of(it, span.1)).collect())
+    };
+    let mut columns = vec![
+        column("terminal", StringArray::from_iter_values(names)),
+        column("time", Float64Array::from_iter_values(times)),
+        column("throughput", rows(&rate)),
+        column("queue_delay", rows(&|it, _| it.queue_delay())),
+        column("carrier_share", rows(&|it, length| it.carrier_time.as_secs_f64() / length)),
+    ];
+    if terminals.iter().any(|t| t.back.is_some()) {
+        let none = Interval::default();
+        let rows = |of: &dyn Fn(&Interval, f64) -> f64| {
+            let back = |terminal: &'_ Terminal, number: usize| match &terminal.back {
+                Some(back) => back.intervals[number],
+                None => none,
+            };
+            let each = terminals.iter().flat_map(|terminal| {
+                spans.iter().enumerate().map(move |(number, span)| (back(terminal, number), span.1))
+            });
+            numbers(each.map(|(it, length)| of(&it, length)).collect())
+        };
+        columns.extend([
+            column("return_throughput", rows(&rate)),
+            column("return_queue_delay", rows(&|it, _| it.queue_delay())),
+        ]);
+    }
+    Some(columns)
 }
 
 /// One row a terminal of a gateway with several; `None` if each gateway has one.

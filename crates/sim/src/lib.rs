@@ -67,8 +67,8 @@ use ids::{CallId, IdVec, ViewingId};
 pub use record::observe::{Ends, Interface, Observation, Packet, PepEnds, Watch, interfaces};
 pub use record::trace::{Selector, TraceRow, TraceState};
 pub use record::{
-    Back, Call, Carried, Class, Drops, Flow, LOSS, PepLinkCounters, Period, Playback, REASONS,
-    RETRANSMISSION_LIMIT, Rung, Series, Summary, Terminal, Viewing, Voice,
+    Back, Call, Carried, Class, Drops, Flow, Interval, Intervals, LOSS, PepLinkCounters, Period, Playback,
+    REASONS, RETRANSMISSION_LIMIT, Rung, Series, Summary, Terminal, Viewing, Voice,
 };
 
 /// Reason for which a run has no results.
@@ -150,6 +150,8 @@ pub struct Results {
     pub drop_runs: Vec<(u32, u64)>,
     /// Terminals of gateways with several, in the order of the scenario; none if each gateway has one.
     pub terminals: Vec<Terminal>,
+    /// Intervals in which `terminals` count packets.
+    pub intervals: Intervals,
     /// Counters of the subject over the measurement.
     pub summary: Summary,
     /// Counters of the queues at the terminals of the subject over the measurement; `None` if the subject is no gateway with
@@ -271,6 +273,7 @@ pub fn run_with(
         viewings: tables.viewings,
         drop_runs: tables.drop_runs,
         terminals: tables.terminals.into_iter().collect(),
+        intervals: tables.intervals,
         summary: tables.summary,
         back_summary: tables.back_summary,
         filtered_acks: tables.filtered_acks,

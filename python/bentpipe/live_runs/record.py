@@ -90,6 +90,7 @@ class Recorded:
     live: Mapping[str, Any] = field(default_factory=dict)
     """Further facts about the run: losses at the tap, the spacelink, processor time."""
     terminals: None = None
+    terminal_series: None = None
     trace: None = None
 
     def with_classes(self, scenario: Scenario) -> "Recorded":

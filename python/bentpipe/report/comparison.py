@@ -29,6 +29,7 @@ from bentpipe.report.panels import Drawing, Figure, Width
 from bentpipe.report.scripts import VEGA_LITE
 from bentpipe.report.state_charts import state_figures
 from bentpipe.report.terminal_charts import terminal_figures, worst_terminals
+from bentpipe.report.terminal_series import terminal_series_figures
 from bentpipe.report.traces import trace_figures
 from bentpipe.runs.result import Result
 from bentpipe.runs.store import LIVE, REPORT
@@ -59,7 +60,14 @@ _FIGURE_WIDTH = 620
 
 def report_figures(result: Result, width: Width = "container") -> list[Figure]:
     """Return all figures of a report; `width` is that of one column's panels [pixels]."""
-    drawings = (figures, terminal_figures, state_figures, flow_figures, trace_figures)
+    drawings = (
+        figures,
+        terminal_figures,
+        terminal_series_figures,
+        state_figures,
+        flow_figures,
+        trace_figures,
+    )
     return [figure for draw in drawings for figure in draw(result, width)]
 
 

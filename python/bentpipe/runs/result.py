@@ -21,10 +21,12 @@ from bentpipe.runs.former_names import present_counters, present_table
 from bentpipe.runs.store import (
     COUNTERS,
     MANIFEST,
+    OPTIONAL,
     REPORT,
     RETURN,
     SIMULATOR,
     TABLES,
+    TERMINAL_SERIES,
     TERMINALS,
     TRACE,
     missing_runs,
@@ -439,6 +441,15 @@ class Result:
             raise ResultError(f"{self.folder}: no gateway of the scenario has several terminals")
         return self._gather(TERMINALS)
 
+    def terminal_series(self) -> pl.DataFrame:
+        """Return what each terminal was sent over time: `setting`, `seed`, columns of docs/results.md.
+
+        Raises `ResultError` if every gateway has one terminal, or if an older Bentpipe made the result.
+        """
+        if not self.manifest.get(TERMINAL_SERIES):
+            raise ResultError(f"{self.folder}: has no series of terminals")
+        return self._gather(TERMINAL_SERIES)
+
     def trace(self) -> pl.DataFrame:
         """Return the sender state of the traced flows: `setting`, `seed`, and the columns of docs/results.md.
 
@@ -511,12 +522,11 @@ class Result:
     def one(self, table: str, setting: str, seed: int, columns: Sequence[str] | None = None) -> pl.DataFrame:
         """Return a table of one run: `series`, `drops`, `flows`, `drop_runs`.
 
-        Also `terminals` if a gateway has several, and `trace` of a traced run.
+        Also `terminals` and `terminal_series` if a gateway has several, and `trace` of a traced run.
 
         Of `columns`, those that the table has are read; without `columns`, all.
         """
-        optional = {TERMINALS: self.manifest.get(TERMINALS), TRACE: self.traced}
-        tables = (*TABLES, *(name for name, is_there in optional.items() if is_there))
+        tables = (*TABLES, *(name for name in OPTIONAL if self.manifest.get(name)))
         if table not in tables:
             raise ResultError(f'there is no table "{table}"; there are {", ".join(tables)}')
         return self._read(setting, seed, table, columns)

@@ -39,6 +39,7 @@ __all__ = [
     "SIMULATOR",
     "TABLES",
     "TERMINALS",
+    "TERMINAL_SERIES",
     "TRACE",
     "Store",
     "read_manifest",
@@ -60,11 +61,13 @@ COUNTERS = "counters.json"
 TABLES = ("series", "drops", "flows", "drop_runs")
 TRACE = "trace"
 TERMINALS = "terminals"
+TERMINAL_SERIES = "terminal_series"
 RETURN = "return"
 """Key of a manifest: true if the terminals of the subject have queues in the return direction."""
 _RUN_FILES = {COUNTERS, *(f"{table}.parquet" for table in TABLES)}
-_TRACE_FILE = f"{TRACE}.parquet"
-_TERMINALS_FILE = f"{TERMINALS}.parquet"
+OPTIONAL = (TERMINALS, TERMINAL_SERIES, TRACE)
+"""Tables that not every run has: those for which its manifest has a key of the same name."""
+_OPTIONAL_FILES = {f"{table}.parquet" for table in OPTIONAL}
 _TOP = {MANIFEST, METRICS, COMPARISON, REPORT, FIGURES, RUNS, files.SUMS}
 _SHAPE = {
     "status": str,
@@ -98,6 +101,8 @@ class Written(Protocol):
     def drop_runs(self) -> Any: ...  # noqa: ANN401
     @property
     def terminals(self) -> Any: ...  # noqa: ANN401
+    @property
+    def terminal_series(self) -> Any: ...  # noqa: ANN401
     @property
     def trace(self) -> Any: ...  # noqa: ANN401
     @property
@@ -233,7 +238,7 @@ class Store:
     def add(self, setting: Setting, seed: int, run: Written) -> None:
         """Write one finished run; thread-safe. Raises `OSError` and writes nothing if that fails."""
         tables = {name: pl.DataFrame(getattr(run, name)) for name in TABLES}
-        for name in (TERMINALS, TRACE):
+        for name in OPTIONAL:
             if (table := getattr(run, name)) is not None:
                 tables[name] = pl.DataFrame(table)
         write_run(run_folder(self.folder, setting.slug, seed), tables, run.counters)
@@ -348,11 +353,7 @@ def _contents(
 
 def _wanted(manifest: Mapping[str, Any]) -> set[str]:
     """Return the names of the files of every run."""
-    return (
-        _RUN_FILES
-        | ({_TRACE_FILE} if manifest.get("trace") else set())
-        | ({_TERMINALS_FILE} if manifest.get("terminals") else set())
-    )
+    return _RUN_FILES | {f"{table}.parquet" for table in OPTIONAL if manifest.get(table)}
 
 
 def missing_runs(folder: Path, manifest: dict[str, Any]) -> list[str]:
@@ -422,7 +423,7 @@ def _foreign(folder: Path) -> Iterator[Path]:
                 pass
             case ("runs", _) | ("runs", _, _) if entry.is_dir() and not entry.is_symlink():
                 pass
-            case ("runs", _, _, name) if name in _RUN_FILES | {_TERMINALS_FILE, _TRACE_FILE, files.SUMS}:
+            case ("runs", _, _, name) if name in _RUN_FILES | _OPTIONAL_FILES | {files.SUMS}:
                 pass
             case _:
                 yield entry
@@ -508,7 +509,7 @@ def _manifest(
             for setting in plan.settings
         ],
         "traffic": [list(each) for each in scenario.traffic],
-        **({"terminals": scenario.terminals} if scenario.terminals else {}),
+        **({TERMINALS: scenario.terminals, TERMINAL_SERIES: True} if scenario.terminals else {}),
         **({RETURN: True} if scenario.has_return else {}),
         **_thresholds(scenario),
         "seeds": list(plan.seeds),

@@ -41,7 +41,7 @@ impl Engine {
                     let rate = self.carriers[id].follows_links.then(|| self.downlink_rate(&pkt)).flatten();
                     let time = self.carriers[id].carrier.sent(leaf, pkt.len, rate, now);
                     if let Some(terminal) = self.terminal_of(gateway, &pkt) {
-                        self.record.recorder.sent_to(terminal, pkt.len, now - pkt.arrival, time);
+                        self.record.recorder.sent_to(now, terminal, pkt.len, now - pkt.arrival, time);
                     }
                 }
                 None => {

@@ -44,7 +44,8 @@ impl Engine {
                     let repeated = self.network.repeated_bytes(Id::new(pkt.handle));
                     self.record.recorder.left_gateway(id, self.clock.now() - pkt.arrival, repeated);
                     if let Some(terminal) = self.gateways[id].terminal {
-                        self.record.recorder.sent_by(terminal, pkt.len, self.clock.now() - pkt.arrival);
+                        let now = self.clock.now();
+                        self.record.recorder.sent_by(now, terminal, pkt.len, now - pkt.arrival);
                     }
                     if self.gateways[id].has_flow_scheduler {
                         self.count_departure(Place::Gateway(id), &pkt);

@@ -12,7 +12,7 @@ use super::flow::{Flow, Flows};
 use super::place::{Parts, Place, PlaceKind, Queues};
 use super::probe::ProbeSteps;
 use super::summary::Carried;
-use super::terminal::Terminal;
+use super::terminal::{Intervals, Terminal};
 use super::units::{Class, Classes};
 use super::{Series, Summary};
 use crate::bottleneck::Bottleneck;
@@ -48,6 +48,8 @@ pub struct Recorder {
     viewings: IdVec<ViewingId, Viewing>,
     /// Terminals of gateways with several; none if each has one.
     terminals: IdVec<TerminalId, Terminal>,
+    /// Division of the measurement for [`Self::terminals`].
+    intervals: Intervals,
     summary: Summary,
     /// Summary of [`Self::back`].
     back_summary: Option<Summary>,
@@ -80,6 +82,7 @@ pub struct Tables {
     pub calls: IdVec<CallId, Call>,
     pub viewings: IdVec<ViewingId, Viewing>,
     pub terminals: IdVec<TerminalId, Terminal>,
+    pub intervals: Intervals,
     pub summary: Summary,
     pub back_summary: Option<Summary>,
     pub filtered_acks: u64,
@@ -89,6 +92,7 @@ pub struct Tables {
 impl Recorder {
     pub fn new(setup: &Setup<'_>) -> Self {
         let run = &setup.scenario.run;
+        let intervals = Intervals::new(Instant::ZERO + run.warmup, run.duration);
         let mut recorder = Self {
             warmup: Instant::ZERO + run.warmup,
             end: Instant::ZERO + run.warmup + run.duration,
@@ -109,7 +113,8 @@ impl Recorder {
             calls: IdVec::default(),
             ladders: setup.scenario.traffic.iter().map(|traffic| ladder_of(&traffic.kind)).collect(),
             viewings: IdVec::default(),
-            terminals: super::terminal::terminals(setup.scenario),
+            terminals: super::terminal::terminals(setup.scenario, intervals),
+            intervals,
             summary: Summary::default(),
             back_summary: None,
             filtered_acks: 0,
@@ -346,17 +351,24 @@ impl Recorder {
 
     /// A terminal sends a packet from its transmit queue.
     #[inline]
-    pub fn sent_by(&mut self, terminal: TerminalId, bytes: u32, delay: Duration) {
+    pub fn sent_by(&mut self, now: Instant, terminal: TerminalId, bytes: u32, delay: Duration) {
         if self.is_measuring && !self.terminals.is_empty() {
-            self.terminals[terminal].sent_back(bytes, delay);
+            self.terminals[terminal].sent_back(bytes, delay, self.intervals.at(now));
         }
     }
 
     /// A carrier sends a packet to a terminal, for which it takes `carrier_time`.
     #[inline]
-    pub fn sent_to(&mut self, terminal: TerminalId, bytes: u32, delay: Duration, carrier_time: Duration) {
+    pub fn sent_to(
+        &mut self,
+        now: Instant,
+        terminal: TerminalId,
+        bytes: u32,
+        delay: Duration,
+        carrier_time: Duration,
+    ) {
         if self.is_measuring {
-            self.terminals[terminal].sent(bytes, delay, carrier_time);
+            self.terminals[terminal].sent(bytes, delay, carrier_time, self.intervals.at(now));
         }
     }
 
@@ -549,6 +561,7 @@ impl Recorder {
             calls: self.calls,
             viewings: self.viewings,
             terminals: self.terminals,
+            intervals: self.intervals,
             summary: self.summary,
             back_summary: self.back_summary,
             filtered_acks: self.filtered_acks,

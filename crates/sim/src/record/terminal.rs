@@ -1,7 +1,7 @@
 //! Terminals of gateways with several: what each was sent, and what each sent.
 
 use bentpipe_scenario::Scenario;
-use bentpipe_units::Duration;
+use bentpipe_units::{Duration, Instant};
 use hdrhistogram::Histogram;
 
 use crate::ids::{IdVec, TerminalId};
@@ -10,6 +10,77 @@ use crate::ids::{IdVec, TerminalId};
 const MAX_DELAY: u64 = 1_000_000_000_000;
 const LEAST_DELAY: u64 = 100_000;
 const DIGITS: u8 = 2;
+
+/// Most intervals into which a measurement is divided.
+const INTERVALS: u64 = 60;
+
+/// Packets sent over the satellite in one interval.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Interval {
+    /// Number of packets.
+    pub packets: u64,
+    /// Length of the packets together [bytes].
+    pub bytes: u64,
+    /// Their queueing delays together.
+    pub delay: Duration,
+    /// Time for which they took the carrier.
+    pub carrier_time: Duration,
+}
+
+impl Interval {
+    fn add(&mut self, bytes: u32, delay: Duration, carrier_time: Duration) {
+        self.packets += 1;
+        self.bytes += u64::from(bytes);
+        self.delay += delay;
+        self.carrier_time += carrier_time;
+    }
+
+    /// Mean queueing delay [s]; NaN without packets.
+    #[must_use]
+    pub fn queue_delay(&self) -> f64 {
+        self.delay.as_secs_f64() / self.packets as f64
+    }
+}
+
+/// Division of the measurement into intervals, 60 of equal length unless it lasts for a few nanoseconds only.
+#[derive(Clone, Copy, Debug)]
+pub struct Intervals {
+    begin: Instant,
+    duration: u64,
+    length: u64,
+    /// Number of the last interval.
+    last: usize,
+}
+
+impl Intervals {
+    /// The division of `duration` from `begin` on.
+    #[must_use]
+    pub fn new(begin: Instant, duration: Duration) -> Self {
+        let duration = duration.as_nanos();
+        let length = duration.div_ceil(INTERVALS).max(1);
+        Self { begin, duration, length, last: (duration.div_ceil(length) as usize).saturating_sub(1) }
+    }
+
+    /// Number of the interval that `at` is in, which is not before the measurement; its end is in the last.
+    #[inline]
+    pub(super) fn at(&self, at: Instant) -> usize {
+        (((at - self.begin).as_nanos() / self.length) as usize).min(self.last)
+    }
+
+    /// Number of intervals.
+    #[must_use]
+    pub fn count(&self) -> usize {
+        self.last + 1
+    }
+
+    /// Begin of an interval since that of the measurement, and its length [s]; the last may be shorter.
+    #[must_use]
+    pub fn span(&self, number: usize) -> (f64, f64) {
+        let begin = self.length * number as u64;
+        let end = (begin + self.length).min(self.duration);
+        (begin as f64 * 1e-9, end.saturating_sub(begin) as f64 * 1e-9)
+    }
+}
 
 /// Records of a terminal over the measurement.
 #[derive(Clone, Debug)]
@@ -30,6 +101,8 @@ pub struct Terminal {
     pub delivered_bytes: u64,
     /// Queueing delays in the transmit queue [ns].
     delays: Option<Histogram<u32>>,
+    /// Packets sent to it in each of the [`Intervals`].
+    pub intervals: Vec<Interval>,
     /// Its return direction; `None` if it has no queues there.
     pub back: Option<Box<Back>>,
 }
@@ -49,10 +122,12 @@ pub struct Back {
     pub carrier_time: Duration,
     /// Queueing delays in its transmit queue [ns].
     delays: Option<Histogram<u32>>,
+    /// Packets that it sent in each of the [`Intervals`].
+    pub intervals: Vec<Interval>,
 }
 
 impl Back {
-    fn new() -> Self {
+    fn new(intervals: Intervals) -> Self {
         Self {
             sent_packets: 0,
             sent_bytes: 0,
@@ -60,6 +135,7 @@ impl Back {
             delivered_bytes: 0,
             carrier_time: Duration::ZERO,
             delays: delays(),
+            intervals: vec![Interval::default(); intervals.count()],
         }
     }
 
@@ -71,7 +147,7 @@ impl Back {
 }
 
 impl Terminal {
-    fn new(name: String, group: String, has_back: bool) -> Self {
+    fn new(name: String, group: String, has_back: bool, intervals: Intervals) -> Self {
         Self {
             name,
             group,
@@ -81,13 +157,17 @@ impl Terminal {
             carrier_time: Duration::ZERO,
             delivered_bytes: 0,
             delays: delays(),
-            back: has_back.then(|| Box::new(Back::new())),
+            intervals: vec![Interval::default(); intervals.count()],
+            back: has_back.then(|| Box::new(Back::new(intervals))),
         }
     }
 
-    /// It sends a packet over the satellite.
-    pub(super) fn sent_back(&mut self, bytes: u32, delay: Duration) {
+    /// It sends a packet over the satellite in an interval.
+    pub(super) fn sent_back(&mut self, bytes: u32, delay: Duration, interval: usize) {
         if let Some(back) = &mut self.back {
+            if let Some(interval) = back.intervals.get_mut(interval) {
+                interval.add(bytes, delay, Duration::ZERO);
+            }
             back.sent_packets += 1;
             back.sent_bytes += u64::from(bytes);
             if let Some(delays) = &mut back.delays {
@@ -104,7 +184,11 @@ impl Terminal {
         }
     }
 
-    pub(super) fn sent(&mut self, bytes: u32, delay: Duration, carrier_time: Duration) {
+    /// A packet to it takes the carrier in an interval.
+    pub(super) fn sent(&mut self, bytes: u32, delay: Duration, carrier_time: Duration, interval: usize) {
+        if let Some(interval) = self.intervals.get_mut(interval) {
+            interval.add(bytes, delay, carrier_time);
+        }
         self.sent_packets += 1;
         self.sent_bytes += u64::from(bytes);
         self.carrier_time += carrier_time;
@@ -132,7 +216,7 @@ fn summary(delays: Option<&Histogram<u32>>) -> [f64; 4] {
 }
 
 /// The terminals of a scenario; none if each gateway has one.
-pub(super) fn terminals(scenario: &Scenario) -> IdVec<TerminalId, Terminal> {
+pub(super) fn terminals(scenario: &Scenario, intervals: Intervals) -> IdVec<TerminalId, Terminal> {
     if scenario.gateways.iter().all(|gateway| gateway.terminals.only().is_some()) {
         return IdVec::default();
     }
@@ -141,9 +225,12 @@ pub(super) fn terminals(scenario: &Scenario) -> IdVec<TerminalId, Terminal> {
         .iter()
         .flat_map(|gateway| gateway.terminals.iter().map(|group| (group, gateway.back.is_some())));
     let members = groups.flat_map(|(group, has_back)| {
-        (0..group.count).map(move |member| match group.count {
-            1 => Terminal::new(group.name.clone(), group.name.clone(), has_back),
-            _ => Terminal::new(format!("{}.{member}", group.name), group.name.clone(), has_back),
+        (0..group.count).map(move |member| {
+            let name = match group.count {
+                1 => group.name.clone(),
+                _ => format!("{}.{member}", group.name),
+            };
+            Terminal::new(name, group.name.clone(), has_back, intervals)
         })
     });
     members.collect()

@@ -283,6 +283,34 @@ if (form) {
   });
 }
 
+// One terminal over time: a click on a heat map, or the list above the curves, chooses it.
+
+const singles = charts.filter(({ spec }) => spec.usermeta.terminal);
+
+function showTerminal(name) {
+  for (const { spec, view } of singles) {
+    const { step, values } = spec.usermeta.terminal;
+    if (!view || !(name in values)) continue;
+    view.data(spec.data.name, Object.entries(values[name]).flatMap(([setting, found]) => (
+      found.map((value, number) => ({ time: number * step, value, setting }))
+    )));
+    view.signal("terminal", name).runAsync();
+  }
+  for (const list of document.querySelectorAll("select.terminal")) list.value = name;
+}
+
+function offerTerminals() {
+  if (!singles.length) return;
+  const label = document.createElement("label");
+  label.className = "terminal";
+  const list = document.createElement("select");
+  list.className = "terminal";
+  for (const name of Object.keys(singles[0].spec.usermeta.terminal.values)) list.add(new Option(name));
+  list.addEventListener("change", () => showTerminal(list.value));
+  label.append("Terminal, by delay: ", list);
+  singles[0].place.parentElement.before(label);
+}
+
 // Drawing, and printing: on paper charts are as wide as their column there, and details are open.
 
 function columnsOf(place) {
@@ -312,6 +340,7 @@ function print(on) {
   for (const chart of charts) if (chart.view) fit(chart);
 }
 
+offerTerminals();
 arrange();
 new ResizeObserver(arrange).observe(content);
 addEventListener("beforeprint", () => print(true));
@@ -323,6 +352,11 @@ async function draw(chart) {
   chart.view = (await vegaEmbed(chart.place, chart.spec, options)).view;
   const { labels, time } = chart.spec.usermeta;
   if (time) followPointer(chart);
+  if (chart.spec.usermeta.terminals) {
+    chart.view.addEventListener("click", (event, item) => {
+      if (item?.datum?.terminal) showTerminal(item.datum.terminal);
+    });
+  }
   if (!labels) return;
   await placeLabels(chart);
   let width = chart.place.clientWidth;
