@@ -40,6 +40,7 @@ NAV: dict[str, list[str]] = {
         "python-aqms.md",
         "live.md",
         "gateway.md",
+        "gateway-terminals.md",
         "gateway-monitoring.md",
         "reproduce.md",
         "CONTRIBUTING.md",

@@ -35,6 +35,7 @@ COVERED = {
     ("docs/cluster.md", "python"): "python/tests/test_operating_blocks.py",
     ("docs/gallery.md", "sh"): "python/tests/test_gallery.py",
     ("docs/gateway.md", "sh"): "python/tests/test_operating_blocks.py",
+    ("docs/gateway-terminals.md", "sh"): "python/tests/test_operating_blocks.py",
     ("docs/gateway-monitoring.md", "yaml"): "python/tests/test_operating_blocks.py",
     ("docs/kernel.md", ""): "python/tests/test_operating_blocks.py",
     ("docs/links.md", "toml"): "crates/scenario/tests/links.rs",

@@ -1,6 +1,7 @@
 """Code blocks for programs that the tests do not have: Slurm, Kubernetes, Prometheus, a running systemd.
 
-A stand-in takes the place of each. The pages are cluster.md, gateway.md, gateway-monitoring.md and kernel.md.
+A stand-in takes the place of each. The pages are cluster.md, gateway.md, gateway-terminals.md,
+gateway-monitoring.md and kernel.md.
 """
 
 import os
@@ -223,6 +224,21 @@ def test_gateway_makes_keys_reports_a_wrong_value_and_takes_a_rate(tmp_path: Pat
         taken.bind(str(modem))
         run_in_bash(moved(found("docs/gateway.md", "sh", " rate "), tmp_path), tmp_path)
         assert taken.recv(100).decode().strip() == "12000000 bps"
+
+
+def test_gateway_with_terminals_makes_keys_and_reports_overlapping_prefixes(tmp_path: Path) -> None:
+    page, root = "docs/gateway-terminals.md", tmp_path / "etc" / "bentpipe"
+    root.mkdir(parents=True)
+    run_in_bash(moved(found(page, "sh", "keygen"), tmp_path), tmp_path)
+    ends = ("gateway", "terminal")
+    assert {path.name for path in (root / "keys").iterdir()} == {
+        f"{end}.{kind}" for end in ends for kind in ("key", "crt")
+    }
+    shutil.copytree(ROOT / "deploy" / "beam", root, dirs_exist_ok=True)
+    office = root / "terminals" / "office-2.toml"
+    office.write_text(office.read_text(encoding="utf-8").replace("10.3.2.0/24", "10.3.1.128/25"), "utf-8")
+    shown = found(page, "text", "overlaps").body.strip()
+    assert shown in run_in_bash(f"bentpipe-gateway check {root}/gateway.toml", tmp_path, code=2)
 
 
 @pytest.mark.skipif(shutil.which("systemctl") is None, reason="needs systemctl")

@@ -11,4 +11,5 @@ mod relay;
 mod rules;
 mod satellite;
 mod service;
+mod terminals;
 mod windows;

@@ -20,7 +20,7 @@ fn read(path: &str) -> String {
 
 #[test]
 fn shipped_configurations_are_valid() {
-    for (name, role) in [("gateway", "gateway"), ("terminal", "terminal")] {
+    for (name, role) in [("gateway", "gateway"), ("terminal", "terminal"), ("beam/gateway", "gateway")] {
         let path = root().join(format!("deploy/{name}.toml"));
         let config = Config::load(&path).unwrap_or_else(|e| panic!("{e}"));
         assert_eq!(config.role.name(), role);
@@ -79,7 +79,8 @@ fn the_dashboard_uses_exported_metrics() {
 
 #[test]
 fn the_documentation_lists_every_metric_and_key() {
-    let text = read("docs/gateway.md") + &read("docs/gateway-monitoring.md");
+    let text =
+        read("docs/gateway.md") + &read("docs/gateway-terminals.md") + &read("docs/gateway-monitoring.md");
     let prometheus = parse(&shared().prometheus().expect("a snapshot"));
     let metrics = prometheus.types.keys();
     metrics.for_each(|name| assert!(text.contains(&format!("`{name}`")), "{name} is not documented"));
@@ -87,14 +88,16 @@ fn the_documentation_lists_every_metric_and_key() {
     for word in words.filter(|word| word.starts_with("bentpipe_")) {
         assert!(prometheus.types.contains_key(word), "{word} is not exported");
     }
-    let folder = root().join("deploy");
-    let file = folder.join("all.toml");
     let more = "\n[record]\nfile = \"x\"\n[tunnel]\n";
-    for name in ["gateway", "terminal"] {
-        let config = Config::parse(&(read(&format!("deploy/{name}.toml")) + more), &file);
+    for name in ["gateway", "terminal", "beam/gateway"] {
+        let path = format!("deploy/{name}.toml");
+        let config = Config::parse(&(read(&path) + more), root().join(&path));
         let config = config.unwrap_or_else(|e| panic!("{e}"));
-        let keys = config.effective.iter().map(|row| &row.key);
+        let keys = config.effective.iter().map(|row| row.key.as_str());
         for key in keys.filter(|key| !key.starts_with("gateway.")) {
+            // Each terminal has these keys.
+            let key = key.strip_prefix("terminal.office-1.").unwrap_or(key);
+            let key = key.strip_prefix("terminal.office-2.").unwrap_or(key);
             assert!(text.contains(&format!("| `{key}` |")), "{key} is not documented");
         }
     }

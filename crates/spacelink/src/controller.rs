@@ -9,13 +9,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Instant;
 
+use quinn_proto::RttEstimator;
 use quinn_proto::congestion::{Controller, ControllerFactory};
-use quinn_proto::{Connection, RttEstimator};
 
 /// The window [bytes].
 const WINDOW: u64 = 1 << 40;
 
-/// Counters of all connections of an end.
+/// Counters of a connection on all its paths: QUIC builds another controller when the peer's address changes.
 #[derive(Debug, Default)]
 pub struct Ledger {
     acked: AtomicU64,
@@ -40,30 +40,22 @@ impl Ledger {
     }
 }
 
-/// Builds controllers that share one ledger.
+/// Builds a connection's controllers, which share its ledger.
 pub struct Uncontrolled(pub Arc<Ledger>);
 
 impl ControllerFactory for Uncontrolled {
     fn build(self: Arc<Self>, _now: Instant, _mtu: u16) -> Box<dyn Controller> {
-        Box::new(Counting { ledger: self.0.clone(), acked: 0 })
+        Box::new(Counting { ledger: self.0.clone() })
     }
 }
 
 #[derive(Clone)]
 struct Counting {
     ledger: Arc<Ledger>,
-    /// Acknowledged bytes of this connection.
-    acked: u64,
-}
-
-/// Bytes of a connection's packets that were acknowledged.
-pub fn acked(conn: &Connection) -> u64 {
-    conn.congestion_state().clone_box().into_any().downcast::<Counting>().map_or(0, |it| it.acked)
 }
 
 impl Controller for Counting {
     fn on_ack(&mut self, _now: Instant, _sent: Instant, bytes: u64, _app_limited: bool, _rtt: &RttEstimator) {
-        self.acked += bytes;
         self.ledger.acked.fetch_add(bytes, Relaxed);
     }
 

@@ -5,10 +5,11 @@ mod packets;
 mod peer;
 mod streams;
 
+use super::hub::Unknown;
 use super::*;
 
 /// Length of the IP and UDP headers towards `to` [bytes].
-fn header(to: SocketAddr) -> u64 {
+pub(super) fn header(to: SocketAddr) -> u64 {
     if to.ip().to_canonical().is_ipv4() { 28 } else { 48 }
 }
 
@@ -28,17 +29,45 @@ fn ack_eliciting(sent: &FrameStats) -> u64 {
         + sent.ack_frequency
 }
 
+/// QUIC's endpoint, which all peers of a [`Hub`] share.
+#[derive(Clone)]
+pub(super) struct SharedEndpoint(Arc<Mutex<Endpoint>>);
+
+impl SharedEndpoint {
+    /// An endpoint with the key of `setup`; `server` if it accepts connections.
+    pub(super) fn new(setup: &Setup, server: Option<&ServerConfig>) -> Self {
+        // Derived from the key, so that a restarted end recognizes connections of its predecessor and resets them.
+        let reset = ring::hmac::Key::new(ring::hmac::HMAC_SHA256, setup.identity.secret("reset").as_ref());
+        let ids = setup.identity.secret("connections");
+        let ids = u64::from_be_bytes(*ids.as_ref().first_chunk().unwrap_or(&[0; 8]));
+        let mut config = EndpointConfig::new(Arc::new(reset));
+        config
+            .cid_generator(move || Box::new(HashedConnectionIdGenerator::from_key(ids)))
+            .rng_seed(setup.seed);
+        // Fails only outside QUIC's own bounds; the default then stays.
+        let _ = config.max_udp_payload_size(setup.mtu.max(1472));
+        let server = server.map(|server| Arc::new(server.clone()));
+        Self(Arc::new(Mutex::new(Endpoint::new(Arc::new(config), server, false, None))))
+    }
+
+    pub(super) fn get(&self) -> MutexGuard<'_, Endpoint> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
 /// A QUIC connection: in use, being made, or closed.
-struct Link {
-    handle: ConnectionHandle,
-    conn: Connection,
+pub(super) struct Link {
+    pub(super) handle: ConnectionHandle,
+    pub(super) conn: Connection,
+    /// Its counters.
+    ledger: Arc<Ledger>,
     /// True if the other end is at the peer's known address.
-    known: bool,
+    pub(super) known: bool,
     /// True once the peer's greeting arrived, which shows that it accepted this end.
     greeted: bool,
     over: bool,
     /// Deadline for the greeting.
-    greeting_deadline: Instant,
+    pub(super) greeting_deadline: Instant,
     /// This end's control stream, and the peer's.
     control_out: Option<StreamId>,
     control_in: Option<StreamId>,
@@ -60,6 +89,75 @@ struct Link {
     /// Time of a new connection's next ping, and number of those to come.
     ping_at: Instant,
     pings: u32,
+}
+
+impl Link {
+    /// A connection that is being made, whose counters are in `ledger`.
+    pub(super) fn new(
+        (handle, conn, ledger): (ConnectionHandle, Connection, Arc<Ledger>),
+        known: bool,
+        setup: &Parameters,
+        now: Instant,
+    ) -> Self {
+        Self {
+            handle,
+            conn,
+            ledger,
+            known,
+            greeted: false,
+            over: false,
+            greeting_deadline: now + 3 * setup.round_trip + Duration::from_secs(2),
+            control_out: None,
+            control_in: None,
+            control_pending: Vec::new(),
+            control_input: Vec::new(),
+            check_at: now,
+            answered: 0,
+            asked: 0,
+            unanswered_since: None,
+            silent: false,
+            unreachable: None,
+            ping_at: now,
+            pings: FIRST_PINGS,
+        }
+    }
+
+    pub(super) fn is_over(&self) -> bool {
+        self.over
+    }
+
+    /// Runs a connection of an unknown peer.
+    pub(super) fn run_unknown(&mut self, now: Instant, endpoint: &SharedEndpoint) -> Unknown {
+        if self.conn.poll_timeout().is_some_and(|due| due <= now) {
+            self.conn.handle_timeout(now);
+        }
+        if !self.over && self.greeting_deadline <= now {
+            self.refuse(now);
+            return Unknown::Failed(Reason::Silent);
+        }
+        while let Some(event) = self.conn.poll_endpoint_events() {
+            let answer = endpoint.get().handle_event(self.handle, event);
+            if let Some(event) = answer {
+                self.conn.handle_event(event);
+            }
+        }
+        while let Some(event) = self.conn.poll() {
+            match event {
+                quinn_proto::Event::Connected if !self.over => return Unknown::Connected,
+                quinn_proto::Event::ConnectionLost { reason } if !std::mem::replace(&mut self.over, true) => {
+                    return Unknown::Failed(peer::reason_of(reason));
+                }
+                _ => {}
+            }
+        }
+        if self.conn.is_drained() { Unknown::Drained } else { Unknown::Waits }
+    }
+
+    /// Closes a connection of an unknown peer.
+    pub(super) fn refuse(&mut self, now: Instant) {
+        self.over = true;
+        self.conn.close(now, VarInt::from_u32(STOPPED), Bytes::new());
+    }
 }
 
 /// An open stream.
@@ -94,9 +192,12 @@ struct Stream {
 
 enum Side {
     Listening {
+        config: ServerConfig,
         /// The peer's host, if it is known: strangers cannot occupy its places.
         peer: Option<IpAddr>,
     },
+    /// The peer's connections come from a [`Hub`].
+    Member,
     Connecting {
         config: Box<ClientConfig>,
         peer: SocketAddr,
@@ -114,21 +215,25 @@ enum End {
     Gone,
 }
 
+/// Counters of the connections that are no more.
+#[derive(Clone, Copy, Default)]
+struct Closed {
+    acked: u64,
+    lost: u64,
+    marks: u64,
+}
+
 /// One end of the spacelink.
 pub struct Spacelink {
-    endpoint: Endpoint,
+    pub(super) endpoint: SharedEndpoint,
+    pub(super) setup: Parameters,
+    /// Number of the peer.
+    number: PeerId,
     side: Side,
     links: Vec<Link>,
     current: Option<ConnectionHandle>,
-    most_streams: u32,
-    mtu: u16,
-    round_trip: Duration,
-    ping_interval: Duration,
-    ack_every: u32,
-    ack_delay: Duration,
-    /// Bytes in inboxes behind a gap, and the window that limits them.
+    /// Bytes in inboxes behind a gap.
     scattered: u64,
-    window: u64,
     streams: Slab<Stream>,
     slots: BTreeMap<StreamId, usize>,
     serial: u32,
@@ -154,10 +259,10 @@ pub struct Spacelink {
     repeat_at: Option<Instant>,
     reassembly: Reassembly,
     packet: u16,
-    ledger: Arc<Ledger>,
+    closed: Closed,
     /// Totals; QUIC's own counters are those of closed connections.
     stats: Stats,
-    now: Instant,
+    pub(super) now: Instant,
 }
 
 impl Spacelink {
@@ -166,7 +271,11 @@ impl Spacelink {
     /// # Errors
     /// If key and certificate do not match.
     pub fn listen(setup: &Setup, peer: Option<IpAddr>, now: Instant) -> Result<Self, KeyError> {
-        Self::new(setup, Side::Listening { peer: peer.map(|host| host.to_canonical()) }, now)
+        let config = keys::server(&setup.identity, keys::Trusted::only(setup.only_peer()?))?;
+        let config = ServerConfig::with_crypto(Arc::new(config));
+        let endpoint = SharedEndpoint::new(setup, Some(&config));
+        let side = Side::Listening { config, peer: peer.map(|host| host.to_canonical()) };
+        Ok(Self::new(setup.parameters(), endpoint, PeerId(0), side, setup.rate, now))
     }
 
     /// Creates the connecting end, which begins to connect to `peer` at once.
@@ -174,48 +283,40 @@ impl Spacelink {
     /// # Errors
     /// If key and certificate do not match.
     pub fn connect(setup: &Setup, peer: SocketAddr, now: Instant) -> Result<Self, KeyError> {
-        let config = Box::new(ClientConfig::new(Arc::new(keys::client(&setup.identity, &setup.peer)?)));
-        Self::new(setup, Side::Connecting { config, peer, again: Some(now), wait: RECONNECT[0] }, now)
+        let config = keys::client(&setup.identity, setup.only_peer()?)?;
+        let config = Box::new(ClientConfig::new(Arc::new(config)));
+        let side = Side::Connecting { config, peer, again: Some(now), wait: RECONNECT[0] };
+        let endpoint = SharedEndpoint::new(setup, None);
+        Ok(Self::new(setup.parameters(), endpoint, PeerId(0), side, setup.rate, now))
     }
 
-    fn new(setup: &Setup, mut side: Side, now: Instant) -> Result<Self, KeyError> {
-        let ledger = Arc::new(Ledger::default());
-        let transport = Arc::new(setup.transport(&ledger));
-        // Derived from the key, so that a restarted end recognizes connections of its predecessor and resets them.
-        let reset = ring::hmac::Key::new(ring::hmac::HMAC_SHA256, setup.identity.secret("reset").as_ref());
-        let ids = setup.identity.secret("connections");
-        let ids = u64::from_be_bytes(*ids.as_ref().first_chunk().unwrap_or(&[0; 8]));
-        let mut config = EndpointConfig::new(Arc::new(reset));
-        config
-            .cid_generator(move || Box::new(HashedConnectionIdGenerator::from_key(ids)))
-            .rng_seed(setup.seed);
-        // Fails only outside QUIC's own bounds; the default then stays.
-        let _ = config.max_udp_payload_size(setup.mtu.max(1472));
-        let server = match &mut side {
-            Side::Connecting { config, .. } => {
-                config.transport_config(transport);
-                None
-            }
-            _ => {
-                let mut server =
-                    ServerConfig::with_crypto(Arc::new(keys::server(&setup.identity, &setup.peer)?));
-                server.transport_config(transport).max_incoming(HALF_OPEN_MOST);
-                Some(Arc::new(server))
-            }
-        };
+    /// The end towards peer `number` of a [`Hub`].
+    pub(super) fn member(
+        setup: Parameters,
+        endpoint: SharedEndpoint,
+        number: PeerId,
+        rate: Option<Rate>,
+        now: Instant,
+    ) -> Self {
+        Self::new(setup, endpoint, number, Side::Member, rate, now)
+    }
+
+    fn new(
+        setup: Parameters,
+        endpoint: SharedEndpoint,
+        number: PeerId,
+        side: Side,
+        rate: Option<Rate>,
+        now: Instant,
+    ) -> Self {
         let mut this = Self {
-            endpoint: Endpoint::new(Arc::new(config), server, false, None),
+            endpoint,
+            setup,
+            number,
             side,
             links: Vec::new(),
             current: None,
-            most_streams: setup.streams,
-            mtu: setup.mtu.clamp(1200, 65_527),
-            round_trip: setup.round_trip,
-            ping_interval: setup.ping_interval.max(Duration::from_millis(10)),
-            ack_every: setup.ack_every.max(1),
-            ack_delay: setup.ack_delay,
             scattered: 0,
-            window: setup.window,
             streams: Slab::new(),
             slots: BTreeMap::new(),
             serial: 0,
@@ -223,7 +324,7 @@ impl Spacelink {
             early_resets: Vec::new(),
             events: VecDeque::new(),
             responses: VecDeque::new(),
-            shaper: Shaper::new(setup.rate),
+            shaper: Shaper::new(rate),
             held: false,
             owed: 0,
             lost_seen: 0,
@@ -236,12 +337,12 @@ impl Spacelink {
             repeat_at: None,
             reassembly: Reassembly::default(),
             packet: 0,
-            ledger,
+            closed: Closed::default(),
             stats: Stats::default(),
             now,
         };
         this.on_timer(now);
-        Ok(this)
+        this
     }
 
     /// True while the peer is connected.
@@ -288,16 +389,51 @@ impl Spacelink {
         self.stats.received_bytes += datagram.len() as u64 + header(from);
         let mut answer = Vec::new();
         let ecn = EcnCodepoint::from_bits(ecn);
-        match self.endpoint.handle(now, from, to, ecn, BytesMut::from(datagram), &mut answer) {
+        let event = self.endpoint.get().handle(now, from, to, ecn, BytesMut::from(datagram), &mut answer);
+        match event {
             None => {}
-            Some(DatagramEvent::ConnectionEvent(handle, event)) => {
-                if let Some(link) = self.links.iter_mut().find(|link| link.handle == handle) {
-                    link.conn.handle_event(event);
-                }
-            }
+            Some(DatagramEvent::ConnectionEvent(handle, event)) => self.pass(handle, event),
             Some(DatagramEvent::Response(transmit)) => self.respond(&transmit, answer),
             Some(DatagramEvent::NewConnection(incoming)) => self.incoming(now, incoming, answer),
         }
+        self.after_receiving(now);
+    }
+
+    /// Handles a datagram of `bytes`, IP and UDP headers included, that belongs to one of this peer's connections.
+    pub(super) fn receive_own(
+        &mut self,
+        now: Instant,
+        handle: ConnectionHandle,
+        event: ConnectionEvent,
+        bytes: u64,
+    ) {
+        self.now = now;
+        self.stats.received_datagrams += 1;
+        self.stats.received_bytes += bytes;
+        self.pass(handle, event);
+        self.after_receiving(now);
+    }
+
+    /// Takes over a connection on which the peer has proved its certificate.
+    pub(super) fn adopt(&mut self, now: Instant, link: Link) {
+        self.now = now;
+        self.links.push(link);
+        self.on_event(now, self.links.len() - 1, quinn_proto::Event::Connected);
+        self.handle_quic_events(now);
+    }
+
+    /// Gives up all connections, for others to end them.
+    pub(super) fn take_links(&mut self) -> Vec<Link> {
+        std::mem::take(&mut self.links)
+    }
+
+    fn pass(&mut self, handle: ConnectionHandle, event: ConnectionEvent) {
+        if let Some(link) = self.links.iter_mut().find(|link| link.handle == handle) {
+            link.conn.handle_event(event);
+        }
+    }
+
+    fn after_receiving(&mut self, now: Instant) {
         self.handle_quic_events(now);
         if let Some(at) = self.active().filter(|&at| self.links[at].silent) {
             self.check_answers(now, at);
@@ -320,13 +456,7 @@ impl Spacelink {
     fn respond(&mut self, transmit: &quinn_proto::Transmit, mut bytes: Vec<u8>) {
         if self.responses.len() < RESPONSES {
             bytes.truncate(transmit.size);
-            let to = Transmit {
-                to: transmit.destination,
-                from: transmit.src_ip,
-                segment: None,
-                ecn: transmit.ecn.map_or(0, |ecn| ecn as u8),
-            };
-            self.responses.push_back((to, bytes));
+            self.responses.push_back((Transmit::of(transmit, None), bytes));
         }
     }
 
@@ -340,7 +470,7 @@ impl Spacelink {
             self.count(now, &transmit, out.len());
             return Some(transmit);
         }
-        let longest = u64::from(self.mtu) + 48;
+        let longest = u64::from(self.setup.mtu) + 48;
         let most = self.shaper.allowed(now, longest, most.max(1));
         self.held = most == 0;
         if self.held {
@@ -348,17 +478,12 @@ impl Spacelink {
         }
         for at in 0..self.links.len() {
             let Some(sent) = self.links[at].conn.poll_transmit(now, most, out) else { continue };
-            let transmit = Transmit {
-                to: sent.destination,
-                from: sent.src_ip,
-                segment: sent.segment_size,
-                ecn: sent.ecn.map_or(0, |ecn| ecn as u8),
-            };
+            let transmit = Transmit::of(&sent, sent.segment_size);
             self.count(now, &transmit, sent.size);
             return Some(transmit);
         }
         // Nothing waits, so no lost bytes do.
-        self.lost_seen = self.ledger.lost();
+        self.lost_seen = self.lost();
         self.owed = 0;
         None
     }
@@ -373,9 +498,14 @@ impl Spacelink {
         self.owed = (self.owed + self.lost_since()).saturating_sub(bytes);
     }
 
+    /// Bytes declared lost on all connections.
+    fn lost(&self) -> u64 {
+        self.closed.lost + self.links.iter().map(|link| link.ledger.lost()).sum::<u64>()
+    }
+
     /// Bytes declared lost since the last call.
     fn lost_since(&mut self) -> u64 {
-        let lost = self.ledger.lost();
+        let lost = self.lost();
         lost - std::mem::replace(&mut self.lost_seen, lost)
     }
 
@@ -394,8 +524,9 @@ impl Spacelink {
         let beyond = (self.stats.sent_bytes + self.owed).saturating_sub(self.charged);
         self.charged += beyond;
         let since = std::mem::replace(&mut self.charged_at, self.now);
-        let idle =
-            if self.is_silent() { self.shaper.carries(self.now.saturating_duration_since(since)) } else { 0 };
+        // A carrier that others share is not idle.
+        let is_idle = self.is_silent() && !matches!(self.side, Side::Member);
+        let idle = if is_idle { self.shaper.carries(self.now.saturating_duration_since(since)) } else { 0 };
         beyond + idle
     }
 
@@ -442,8 +573,13 @@ impl Spacelink {
             && again.is_some_and(|again| again <= now)
         {
             *again = None;
-            match self.endpoint.connect(now, config.as_ref().clone(), *peer, "spacelink") {
-                Ok((handle, conn)) => self.add(now, handle, conn, true),
+            let (ledger, mut config) = (Arc::<Ledger>::default(), config.as_ref().clone());
+            config.transport_config(Arc::new(self.setup.transport(&ledger)));
+            let made = self.endpoint.get().connect(now, config, *peer, "spacelink");
+            match made {
+                Ok((handle, conn)) => {
+                    self.links.push(Link::new((handle, conn, ledger), true, &self.setup, now));
+                }
                 Err(error) => {
                     self.events.push_back(Event::Failed(Reason::Failed(error.to_string())));
                     self.schedule_reconnect(now);
@@ -462,7 +598,7 @@ impl Spacelink {
 
     /// The next event.
     pub fn poll(&mut self) -> Option<Event> {
-        if self.credit_bytes >= u64::from(self.ack_every) * u64::from(self.mtu) {
+        if self.credit_bytes >= u64::from(self.setup.ack_every) * u64::from(self.setup.mtu) {
             self.send_credits(self.now);
         }
         if self.events.is_empty() {
@@ -485,9 +621,11 @@ impl Spacelink {
             stats.sent_packets += quic.sent_packets;
             stats.lost_packets += quic.lost_packets;
         }
-        stats.lost_bytes = self.ledger.lost();
-        stats.acknowledged_bytes = self.ledger.acked();
-        stats.marks = self.ledger.marks();
+        let Closed { acked, marks, .. } = self.closed;
+        let sum = |of: fn(&Ledger) -> u64| self.links.iter().map(|link| of(&link.ledger)).sum::<u64>();
+        stats.lost_bytes = self.lost();
+        stats.acknowledged_bytes = acked + sum(Ledger::acked);
+        stats.marks = marks + sum(Ledger::marks);
         stats.streams = self.streams.len() as u64;
         stats.unassembled_ip = self.reassembly.given_up();
         stats

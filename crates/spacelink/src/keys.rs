@@ -1,13 +1,14 @@
-//! Authentication of the two ends: each has a key and a self-signed certificate, and trusts only the other's certificate.
+//! Authentication of the ends: each has a key and a self-signed certificate, and trusts only the certificates of its peers.
 //!
 //! A certificate only carries a public key. It is compared byte by byte, so its names and dates mean nothing, and a wrong
 //! clock locks nobody out. TLS 1.3 proves that the peer holds the key.
 
+use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock};
 
 use quinn_proto::crypto::rustls::{QuicClientConfig, QuicServerConfig};
 use ring::hmac;
@@ -19,6 +20,8 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
 use rustls::{CertificateError, DigitallySignedStruct, DistinguishedName, Error, SignatureScheme};
 
+use super::PeerId;
+
 /// ALPN protocol name.
 const ALPN: &[u8] = b"bentpipe-spacelink/1";
 
@@ -29,7 +32,7 @@ pub struct Identity {
 }
 
 /// Certificate of the peer.
-#[derive(Clone)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct Certificate(pub(super) CertificateDer<'static>);
 
 /// Error in a key or a certificate: the file and the problem.
@@ -45,6 +48,11 @@ impl std::fmt::Display for KeyError {
 impl std::error::Error for KeyError {}
 
 impl KeyError {
+    /// The certificate of the only peer is missing.
+    pub(super) fn no_peer() -> Self {
+        Self("the peer's certificate is missing".to_owned())
+    }
+
     fn of(path: &Path, what: &dyn std::fmt::Display) -> Self {
         Self(format!("{}: {what}", path.display()))
     }
@@ -145,16 +153,44 @@ fn write(path: &Path, bytes: &[u8], mode: u32, overwrite: bool) -> io::Result<()
     fs::rename(&beside, path)
 }
 
-/// Verifier that trusts one certificate.
+/// The certificates of an end's peers, which may change while the end runs.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Trusted(Arc<RwLock<BTreeMap<Vec<u8>, PeerId>>>);
+
+impl Trusted {
+    /// One peer.
+    pub(super) fn only(certificate: &Certificate) -> Self {
+        let trusted = Self::default();
+        trusted.insert(certificate, PeerId(0));
+        trusted
+    }
+
+    pub(super) fn insert(&self, certificate: &Certificate, peer: PeerId) {
+        let mut known = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        known.insert(certificate.0.to_vec(), peer);
+    }
+
+    pub(super) fn remove(&self, peer: PeerId) {
+        let mut known = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        known.retain(|_, other| *other != peer);
+    }
+
+    /// The peer with a certificate.
+    pub(super) fn peer(&self, certificate: &CertificateDer<'_>) -> Option<PeerId> {
+        self.0.read().unwrap_or_else(PoisonError::into_inner).get(certificate.as_ref()).copied()
+    }
+}
+
+/// Verifier that trusts these certificates.
 #[derive(Debug)]
 struct Pinned {
-    certificate: CertificateDer<'static>,
+    trusted: Trusted,
     provider: Arc<CryptoProvider>,
 }
 
 impl Pinned {
     fn check(&self, certificate: &CertificateDer<'_>, others: &[CertificateDer<'_>]) -> Result<(), Error> {
-        if others.is_empty() && certificate.as_ref() == self.certificate.as_ref() {
+        if others.is_empty() && self.trusted.peer(certificate).is_some() {
             Ok(())
         } else {
             Err(Error::InvalidCertificate(CertificateError::UnknownIssuer))
@@ -221,14 +257,21 @@ impl ClientCertVerifier for Pinned {
     verify_signatures!();
 }
 
-fn pinned(peer: &Certificate) -> (Arc<Pinned>, Arc<CryptoProvider>) {
+fn pinned(trusted: Trusted) -> (Arc<Pinned>, Arc<CryptoProvider>) {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
-    (Arc::new(Pinned { certificate: peer.0.clone(), provider: provider.clone() }), provider)
+    (Arc::new(Pinned { trusted, provider: provider.clone() }), provider)
+}
+
+/// The peer that has proved its certificate in a handshake.
+pub(super) fn peer_of(conn: &quinn_proto::Connection, trusted: &Trusted) -> Option<PeerId> {
+    let identity = conn.crypto_session().peer_identity()?;
+    let certificates = identity.downcast::<Vec<CertificateDer<'static>>>().ok()?;
+    trusted.peer(certificates.first()?)
 }
 
 /// TLS configuration of the listening end.
-pub(super) fn server(identity: &Identity, peer: &Certificate) -> Result<QuicServerConfig, KeyError> {
-    let (pinned, provider) = pinned(peer);
+pub(super) fn server(identity: &Identity, peers: Trusted) -> Result<QuicServerConfig, KeyError> {
+    let (pinned, provider) = pinned(peers);
     let mut config = rustls::ServerConfig::builder_with_provider(provider)
         .with_protocol_versions(&[&rustls::version::TLS13])
         .and_then(|builder| {
@@ -245,7 +288,7 @@ pub(super) fn server(identity: &Identity, peer: &Certificate) -> Result<QuicServ
 
 /// TLS configuration of the connecting end.
 pub(super) fn client(identity: &Identity, peer: &Certificate) -> Result<QuicClientConfig, KeyError> {
-    let (pinned, provider) = pinned(peer);
+    let (pinned, provider) = pinned(Trusted::only(peer));
     let mut config = rustls::ClientConfig::builder_with_provider(provider)
         .with_protocol_versions(&[&rustls::version::TLS13])
         .and_then(|builder| {
@@ -274,12 +317,12 @@ mod tests {
             Arc::new(rustls::sign::SingleCertAndKey::from(certified))
         };
         let ((of_server, server_key), (of_client, client_key)) = (server, client);
-        let (trusts_client, provider) = pinned(&of_client.certificate());
+        let (trusts_client, provider) = pinned(Trusted::only(&of_client.certificate()));
         let server = rustls::ServerConfig::builder_with_provider(provider)
             .with_protocol_versions(&[&rustls::version::TLS13])?
             .with_client_cert_verifier(trusts_client)
             .with_cert_resolver(certified(of_server, server_key));
-        let (trusts_server, provider) = pinned(&of_server.certificate());
+        let (trusts_server, provider) = pinned(Trusted::only(&of_server.certificate()));
         let client = rustls::ClientConfig::builder_with_provider(provider)
             .with_protocol_versions(&[&rustls::version::TLS13])?
             .dangerous()
@@ -337,10 +380,10 @@ mod tests {
         assert_eq!(mode(&key), 0o600);
         // The files can be read and match.
         let identity = Identity::read(&key, &certificate).unwrap();
-        server(&identity, &identity.certificate()).unwrap();
+        server(&identity, Trusted::only(&identity.certificate())).unwrap();
         let other = Identity::generate("other").unwrap();
         let mixed = Identity { key: other.key.clone_key(), ..identity };
-        assert!(server(&mixed, &other.certificate()).is_err());
+        assert!(server(&mixed, Trusted::only(&other.certificate())).is_err());
         let wrong = Identity::read(&certificate, &key).map(drop).unwrap_err().to_string();
         assert!(wrong.contains("gateway.key"), "{wrong}");
         fs::remove_dir_all(&dir).unwrap();

@@ -25,6 +25,7 @@
 mod controller;
 mod end;
 pub mod frames;
+mod hub;
 mod inbox;
 pub mod keys;
 mod reassembly;
@@ -32,15 +33,15 @@ mod shaper;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, SocketAddr};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use bentpipe_units::Rate;
 use bytes::{Bytes, BytesMut};
 use quinn_proto::{
-    AckFrequencyConfig, ClientConfig, Connection, ConnectionError, ConnectionHandle, DatagramEvent, Dir,
-    EcnCodepoint, Endpoint, EndpointConfig, FrameStats, HashedConnectionIdGenerator, IdleTimeout, Incoming,
-    ServerConfig, StreamEvent, StreamId, TransportConfig, VarInt, WriteError,
+    AckFrequencyConfig, ClientConfig, Connection, ConnectionError, ConnectionEvent, ConnectionHandle,
+    DatagramEvent, Dir, EcnCodepoint, Endpoint, EndpointConfig, FrameStats, HashedConnectionIdGenerator,
+    IdleTimeout, Incoming, ServerConfig, StreamEvent, StreamId, TransportConfig, VarInt, WriteError,
 };
 use slab::Slab;
 
@@ -52,6 +53,7 @@ use shaper::Shaper;
 
 pub use end::Spacelink;
 pub use frames::Open;
+pub use hub::Hub;
 pub use keys::{Certificate, Identity, KeyError, keygen};
 
 /// Share of a round trip after which a credit is sent: a buffer's rate is its size over the round trip, less 3 %.
@@ -91,8 +93,8 @@ const RESET: VarInt = VarInt::from_u32(0);
 pub struct Setup {
     /// This end's key and certificate.
     pub identity: Identity,
-    /// The certificate of the only accepted peer.
-    pub peer: Certificate,
+    /// The certificate of the only accepted peer. A [`Hub`] is told its peers one by one instead.
+    pub peer: Option<Certificate>,
     /// Largest UDP payload, the same at both ends [bytes, 1200 to 65527]: 1472 if the link carries IPv4 packets of 1500.
     pub mtu: u16,
     /// Rate of the link towards the peer, IP headers included; `None` disables shaping.
@@ -124,11 +126,16 @@ impl Setup {
     /// The setup for a link of `rate` towards the peer. The windows suit `rate` or 200 Mbit/s from the peer, whichever is more;
     /// [`Self::receives`] sets them for another rate.
     #[must_use]
-    pub fn new(identity: Identity, peer: Certificate, rate: Option<Rate>, round_trip: Duration) -> Self {
+    pub fn new(
+        identity: Identity,
+        peer: impl Into<Option<Certificate>>,
+        rate: Option<Rate>,
+        round_trip: Duration,
+    ) -> Self {
         let least = Rate::from_bps(200_000_000);
         Self {
             identity,
-            peer,
+            peer: peer.into(),
             mtu: 1472,
             rate,
             round_trip,
@@ -154,6 +161,48 @@ impl Setup {
         Self { stream_window: trips, window: (4 * trips).max(64 << 20), ..self }
     }
 
+    fn only_peer(&self) -> Result<&Certificate, KeyError> {
+        self.peer.as_ref().ok_or_else(KeyError::no_peer)
+    }
+
+    fn parameters(&self) -> Parameters {
+        Parameters {
+            mtu: self.mtu.clamp(1200, 65_527),
+            round_trip: self.round_trip,
+            stream_window: self.stream_window,
+            window: self.window,
+            streams: self.streams,
+            idle: self.idle,
+            keep_alive: self.keep_alive,
+            ping_interval: self.ping_interval.max(Duration::from_millis(10)),
+            ack_every: self.ack_every.max(1),
+            ack_delay: self.ack_delay,
+        }
+    }
+}
+
+/// The quantities of a [`Setup`].
+#[derive(Clone, Copy)]
+struct Parameters {
+    mtu: u16,
+    round_trip: Duration,
+    stream_window: u64,
+    window: u64,
+    streams: u32,
+    idle: Duration,
+    keep_alive: Duration,
+    ping_interval: Duration,
+    ack_every: u32,
+    ack_delay: Duration,
+}
+
+impl Parameters {
+    /// Most bytes of a stream in one UDP datagram.
+    fn max_chunk(&self) -> usize {
+        usize::from(self.mtu) - (1 + 8 + 4 + 16) - (1 + 8 + 8 + 8)
+    }
+
+    /// QUIC's configuration of a connection with this ledger.
     fn transport(&self, ledger: &Arc<Ledger>) -> TransportConfig {
         let bounded = |value: u64| VarInt::from_u64(value).unwrap_or(VarInt::MAX);
         let mut acks = AckFrequencyConfig::default();
@@ -185,15 +234,34 @@ impl Setup {
     }
 }
 
+/// Number of a peer, from 0 on; that of a removed peer is used again.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct PeerId(pub u32);
+
+impl PeerId {
+    /// Index for the host's own arrays.
+    #[must_use]
+    pub fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
 /// An open stream. A later stream in the same slot has another key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct StreamKey {
+    peer: PeerId,
     slot: u32,
     serial: u32,
 }
 
 impl StreamKey {
-    /// Index for the host's own arrays, less than [`Setup::streams`]; reused after the stream is gone.
+    /// Its peer; 0 at an end with one peer.
+    #[must_use]
+    pub fn peer(self) -> PeerId {
+        self.peer
+    }
+
+    /// Index among the peer's streams, less than [`Setup::streams`]; reused after the stream is gone.
     #[must_use]
     pub fn slot(self) -> usize {
         self.slot as usize
@@ -316,6 +384,17 @@ pub struct Transmit {
     pub ecn: u8,
 }
 
+impl Transmit {
+    fn of(transmit: &quinn_proto::Transmit, segment: Option<usize>) -> Self {
+        Self {
+            to: transmit.destination,
+            from: transmit.src_ip,
+            segment,
+            ecn: transmit.ecn.map_or(0, |ecn| ecn as u8),
+        }
+    }
+}
+
 /// Counters of an end since it was built.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
@@ -367,4 +446,37 @@ pub struct Stats {
     pub silenced_ip: u64,
     /// Malformed frames and datagrams from the peer.
     pub malformed: u64,
+}
+
+impl Stats {
+    /// The sum of two ends' counters.
+    #[must_use]
+    pub fn with(&self, other: &Self) -> Self {
+        Self {
+            up: self.up || other.up,
+            silent: self.silent || other.silent,
+            round_trip: self.round_trip.max(other.round_trip),
+            connections: self.connections + other.connections,
+            sent_datagrams: self.sent_datagrams + other.sent_datagrams,
+            sent_bytes: self.sent_bytes + other.sent_bytes,
+            received_datagrams: self.received_datagrams + other.received_datagrams,
+            received_bytes: self.received_bytes + other.received_bytes,
+            sent_packets: self.sent_packets + other.sent_packets,
+            lost_packets: self.lost_packets + other.lost_packets,
+            lost_bytes: self.lost_bytes + other.lost_bytes,
+            acknowledged_bytes: self.acknowledged_bytes + other.acknowledged_bytes,
+            marks: self.marks + other.marks,
+            streams: self.streams + other.streams,
+            opened: self.opened + other.opened,
+            refused_streams: self.refused_streams + other.refused_streams,
+            written_bytes: self.written_bytes + other.written_bytes,
+            read_bytes: self.read_bytes + other.read_bytes,
+            sent_ip: self.sent_ip + other.sent_ip,
+            received_ip: self.received_ip + other.received_ip,
+            fragmented_ip: self.fragmented_ip + other.fragmented_ip,
+            unassembled_ip: self.unassembled_ip + other.unassembled_ip,
+            silenced_ip: self.silenced_ip + other.silenced_ip,
+            malformed: self.malformed + other.malformed,
+        }
+    }
 }

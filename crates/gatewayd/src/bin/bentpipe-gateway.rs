@@ -16,7 +16,8 @@ const USAGE: &str =
        bentpipe-gateway check CONFIG    check a configuration and list its values
        bentpipe-gateway rate CONFIG RATE
                                         set the modem's rate of a running gateway, such as '12 Mbps'
-       bentpipe-gateway keygen DIR      create keys for both ends
+       bentpipe-gateway keygen DIR [gateway|terminal]
+                                        create keys for both ends, or for one of them
        bentpipe-gateway cleanup CONFIG  remove the rules that a killed gateway has left
        bentpipe-gateway --version       print the version";
 
@@ -32,7 +33,8 @@ fn main() -> ExitCode {
         ["run", _] => run(path),
         ["check", _] => check_config(path),
         ["rate", _, rate] => set_rate(path, rate),
-        ["keygen", _] => keygen(path),
+        ["keygen", _] => keygen(path, &["gateway", "terminal"]),
+        ["keygen", _, name @ ("gateway" | "terminal")] => keygen(path, &[name]),
         ["cleanup", _] => cleanup(path),
         ["help" | "--help" | "-h"] => {
             print(USAGE);
@@ -130,8 +132,8 @@ fn set_rate(path: &Path, rate: &str) -> ExitCode {
     }
 }
 
-fn keygen(folder: &Path) -> ExitCode {
-    for name in ["gateway", "terminal"] {
+fn keygen(folder: &Path, names: &[&str]) -> ExitCode {
+    for name in names {
         match bentpipe_spacelink::keygen(folder, name, false) {
             Ok(paths) => paths.iter().for_each(|path| print(&path.display().to_string())),
             Err(e) => return usage_error(&format!("bentpipe-gateway: {}: {e}", folder.display())),

@@ -46,7 +46,13 @@ fn keys(config: &Config, found: &mut Findings) {
     };
     let at = |name: &str, end: &str| config.keys.join(format!("{name}.{end}"));
     let identity = Identity::read(&at(own, "key"), &at(own, "crt")).map(drop);
-    let peer = Certificate::read(&at(other, "crt")).map(drop);
+    let peer = match &config.terminals {
+        Some(terminals) => {
+            found.errors.extend(terminals.certificates().err());
+            Ok(())
+        }
+        None => Certificate::read(&at(other, "crt")).map(drop),
+    };
     for error in [identity, peer].into_iter().filter_map(Result::err) {
         let how = "create it with bentpipe-gateway keygen";
         found.errors.push(format!("satellite.keys: {error}; {how}"));

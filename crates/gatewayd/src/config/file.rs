@@ -14,12 +14,12 @@ pub const REQUIRED: &[(&str, &str)] = &[
     ("role", "the role of this end, \"gateway\" or \"terminal\""),
     ("satellite", "the link between the two ends"),
     ("satellite.local", "the UDP address of this end, such as \"10.2.0.1:4400\""),
-    ("satellite.peer", "the UDP address of the other end, such as \"10.2.0.2:4400\""),
     ("satellite.keys", "the folder made by bentpipe-gateway keygen, such as \"/etc/bentpipe\""),
     ("internet.device", "the network device that leads to the servers, such as \"eth0\""),
     ("internet.clients", "the users' addresses, such as [\"10.3.0.0/24\", \"fd00:3::/64\"]"),
     ("users.device", "the network device that leads to the users, such as \"eth1\""),
     ("users.clients", "the users' addresses, such as [\"10.3.0.0/24\", \"fd00:3::/64\"]"),
+    ("terminals.folder", "a folder with a file NAME.toml for each terminal"),
     ("metrics.listen", "the address and port of /metrics and the page, such as \"127.0.0.1:9180\""),
     ("record.file", "where to write, such as \"gateway.jsonl\""),
     ("scenario.file", "a scenario, such as \"byun2007-gateway.toml\""),
@@ -42,6 +42,9 @@ pub struct File {
     pub seed: u64,
     /// The link between the two ends.
     pub satellite: Satellite,
+    /// Terminals of a gateway with many.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub terminals: Option<TerminalsSection>,
     /// Side of the servers.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub internet: Option<Internet>,
@@ -113,8 +116,9 @@ pub struct ScenarioFile {
 pub struct Satellite {
     /// UDP address of this end.
     pub local: Address,
-    /// UDP address of the other end.
-    pub peer: Address,
+    /// UDP address of the other end; absent at a gateway with many terminals.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub peer: Option<Address>,
     /// Folder with the keys.
     pub keys: String,
     /// Largest IP packet between the two ends.
@@ -127,6 +131,14 @@ pub struct Satellite {
     /// Round trip without queueing.
     #[serde(default = "Span::just::<600_000_000>")]
     pub round_trip: Span,
+}
+
+/// Terminals of a gateway with many.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct TerminalsSection {
+    /// Folder with a file for each, relative to the configuration's folder.
+    pub folder: String,
 }
 
 /// Side of the servers, at a gateway.

@@ -5,6 +5,7 @@
 mod check;
 mod file;
 mod reload;
+mod terminals;
 mod validate;
 
 use std::path::{Path, PathBuf};
@@ -18,6 +19,7 @@ pub use file::{
     Tcp, Tunnel, Users,
 };
 pub use reload::Changes;
+pub use terminals::{Terminal, Terminals};
 
 use file::File;
 use validate::{addresses, check_modem, rates, sides, sizes, times};
@@ -39,6 +41,8 @@ pub struct Config {
     pub keys: PathBuf,
     /// Socket for the modem's rate.
     pub modem: Option<PathBuf>,
+    /// Terminals of a gateway with many.
+    pub terminals: Option<Terminals>,
     /// Side of the servers; present at a gateway.
     pub internet: Option<Internet>,
     /// Side of the users; present at a terminal.
@@ -114,6 +118,7 @@ impl Config {
         let mut effective = document.effective(&file);
         let behind_role = effective.iter().position(|row| row.key == "role").map_or(0, |i| i + 1);
         effective.splice(behind_role..behind_role, rows);
+        let terminals = terminals::read(document, &file, folder, &mut effective)?;
         let modem = file.satellite.modem.as_ref().map(|path| folder.join(path));
         if let Some(path) = &modem {
             check_modem(document, &file, &gateway, path)?;
@@ -136,6 +141,7 @@ impl Config {
             keys: folder.join(&file.satellite.keys),
             modem,
             satellite: file.satellite,
+            terminals,
             internet: file.internet,
             users: file.users,
             tunnel: file.tunnel,

@@ -1,5 +1,6 @@
 //! Checks of keys against each other.
 
+use std::net::SocketAddr;
 use std::path::Path;
 
 use bentpipe_scenario::{Document, Error, Gateway};
@@ -33,7 +34,36 @@ pub(super) fn sides(document: &Document, file: &File) -> Result<(), Error> {
 }
 
 pub(super) fn addresses(document: &Document, file: &File) -> Result<(), Error> {
-    let (local, peer) = (file.satellite.local.0, file.satellite.peer.0);
+    let local = file.satellite.local.0;
+    match (&file.satellite.peer, &file.terminals) {
+        (Some(_), Some(_)) => {
+            let problem = "found a table; allowed: [terminals] or satellite.peer, not both";
+            return Err(document.error("terminals", problem.to_owned()));
+        }
+        (None, None) => {
+            let problem = "missing; required: the UDP address of the other end, such as \"10.2.0.2:4400\", or [terminals] at a \
+                           gateway with many";
+            return Err(document.error("satellite.peer", problem.to_owned()));
+        }
+        (None, Some(_)) if file.role == Role::Terminal => {
+            let problem = "found a table; allowed: only if role = \"gateway\"";
+            return Err(document.error("terminals", problem.to_owned()));
+        }
+        (None, Some(_)) => {}
+        (Some(peer), None) => check_peer(document, local, peer.0)?,
+    }
+    // RFC 9000, section 14: QUIC needs a path that carries datagrams of 1200 bytes.
+    let least = 1200 + 8 + if local.is_ipv4() { 20 } else { 40 };
+    let mtu = file.satellite.mtu;
+    if mtu.0 < least {
+        let problem =
+            format!("found \"{mtu:?}\"; allowed: at least {least} B, since QUIC needs 1200 B of payload");
+        return Err(document.error("satellite.mtu", problem));
+    }
+    Ok(())
+}
+
+fn check_peer(document: &Document, local: SocketAddr, peer: SocketAddr) -> Result<(), Error> {
     if local.is_ipv4() != peer.is_ipv4() {
         let version = if local.is_ipv4() { "IPv4" } else { "IPv6" };
         let problem =
@@ -48,14 +78,6 @@ pub(super) fn addresses(document: &Document, file: &File) -> Result<(), Error> {
         let problem =
             format!("found \"{peer}\", this end's own address; allowed: the address of the other end");
         return Err(document.error("satellite.peer", problem));
-    }
-    // RFC 9000, section 14: QUIC needs a path that carries datagrams of 1200 bytes.
-    let least = 1200 + 8 + if local.is_ipv4() { 20 } else { 40 };
-    let mtu = file.satellite.mtu;
-    if mtu.0 < least {
-        let problem =
-            format!("found \"{mtu:?}\"; allowed: at least {least} B, since QUIC needs 1200 B of payload");
-        return Err(document.error("satellite.mtu", problem));
     }
     Ok(())
 }

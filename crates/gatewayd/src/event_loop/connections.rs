@@ -43,7 +43,9 @@ impl Daemon {
                     return;
                 }
             };
-            let Some(key) = self.spacelink.link.open(&Open { client, server }) else {
+            let stream = self.terminals.of_client(client.ip());
+            let stream = stream.and_then(|peer| self.spacelink.hub.open(peer, &Open { client, server }));
+            let Some(key) = stream else {
                 self.observer.counters.refused += 1;
                 self.observer.connection_reset(Cause::Limit, client, server, "no stream");
                 sys::abort(socket);
@@ -72,11 +74,21 @@ impl Daemon {
     /// Connects to a server for a stream that the peer opened.
     pub(super) fn connect(&mut self, key: StreamKey, header: Open) {
         let Open { client, server } = header;
+        if self.terminals.of_client(client.ip()) != Some(key.peer()) {
+            self.observer.counters.refused += 1;
+            self.observer.connection_reset(
+                Cause::Limit,
+                client,
+                server,
+                "the client is not behind this terminal",
+            );
+            return self.spacelink.hub.reset(key);
+        }
         self.admission.unchecked = true;
         if self.admission.is_exhausted(self.relays.open()) {
             self.observer.counters.refused += 1;
             self.observer.connection_reset(Cause::Limit, client, server, "limits.connections");
-            return self.spacelink.link.reset(key);
+            return self.spacelink.hub.reset(key);
         }
         // The peer has accepted its client already, so the connection waits for those before it.
         if !self.admission.may_connect(self.relays.connecting()) {
@@ -87,7 +99,7 @@ impl Daemon {
             Err(e) => {
                 self.observer.counters.unreachable += 1;
                 self.observer.connection_reset(Cause::of(&e, false), client, server, &e.to_string());
-                self.spacelink.link.reset(key);
+                self.spacelink.hub.reset(key);
             }
         }
     }
@@ -105,14 +117,13 @@ impl Daemon {
     }
 
     fn open_relay(&mut self, key: StreamKey, ends: [SocketAddr; 2], socket: TcpStream, connected: bool) {
-        let (id, [client, server]) = (RelayId::of(key), ends);
-        self.remove(id);
+        let (id, [client, server]) = (self.relays.vacant(), ends);
         let generation = self.relays.next_generation();
         let flags = EpollFlags::EPOLLIN | EpollFlags::EPOLLOUT | EpollFlags::EPOLLRDHUP | EpollFlags::EPOLLET;
         if let Err(e) = self.sources.add(&socket, Source::Relay { id, generation }, flags) {
             self.observer.counters.refused += 1;
             self.observer.connection_reset(Cause::Limit, client, server, e.desc());
-            self.spacelink.link.reset(key);
+            self.spacelink.hub.reset(key);
             return sys::abort(socket);
         }
         // If this end is killed, its host must not take the data so far for everything.
@@ -163,7 +174,7 @@ impl Daemon {
         let Some(relay) = self.relays.get_mut(id).filter(|relay| relay.is_connected()) else {
             return Ok(false);
         };
-        let (bytes, inward) = relay.move_inward(&mut self.spacelink.link, &mut self.scratch, self.now);
+        let (bytes, inward) = relay.move_inward(&mut self.spacelink.hub, &mut self.scratch, self.now);
         self.observer.counters.written_bytes += bytes;
         let inward = inward?;
         let outward = self.read_relay(id)?;
@@ -187,7 +198,7 @@ impl Daemon {
             Input::Nothing => return Ok(false),
             Input::Again => return Ok(true),
             Input::End => {
-                relay.finish_stream(&mut self.spacelink.link);
+                relay.finish_stream(&mut self.spacelink.hub);
                 return Ok(false);
             }
         };
@@ -216,23 +227,23 @@ impl Daemon {
     /// Resets a connection at both ends.
     pub(super) fn fail(&mut self, id: RelayId, cause: Cause, why: &str) {
         let Some(key) = self.relays.get(id).map(|relay| relay.key) else { return };
-        self.spacelink.link.reset(key);
+        self.spacelink.hub.reset(key);
         self.abort(id, cause, why);
     }
 
     /// Resets the connection of a stream that the peer reset, or lost.
     pub(super) fn on_stream_reset(&mut self, key: StreamKey, cause: Cause) {
-        if self.relays.by_key(key).is_some() {
-            self.abort(RelayId::of(key), cause, "");
+        if let Some(id) = self.relays.id(key) {
+            self.abort(id, cause, "");
         }
         self.admission.forget(key);
     }
 
     /// Removes the connection of a stream that both ends have closed.
     pub(super) fn on_stream_closed(&mut self, key: StreamKey) {
-        if self.relays.by_key(key).is_some() {
+        if let Some(id) = self.relays.id(key) {
             self.observer.counters.closed += 1;
-            if let Some(socket) = self.remove(RelayId::of(key)) {
+            if let Some(socket) = self.remove(id) {
                 sys::reset_when_closed(&socket, false);
             }
         }
@@ -248,9 +259,9 @@ impl Daemon {
     /// Removes a connection; its socket is the caller's.
     fn remove(&mut self, id: RelayId) -> Option<TcpStream> {
         let relay = self.relays.remove(id)?;
-        let (client, server, pool) = (relay.client, relay.server, relay.pool);
+        let (client, server, pool, peer) = (relay.client, relay.server, relay.pool, relay.key.peer());
         let (socket, out) = relay.into_parts();
-        self.chunks.remove(out.in_flight());
+        self.chunks.remove(peer, out.in_flight());
         self.memory.close(id, out.held());
         self.host.senders.forget(tcp_pair(client, server));
         self.interceptor.windows.forget(client, server);
@@ -302,7 +313,7 @@ impl Daemon {
         match self.admission.decide(load, self.steering.up, self.now) {
             None => {}
             Some(Decision::Bypass(on)) => self.set_bypass(on),
-            Some(Decision::ReportFull(full)) => self.spacelink.link.set_full(full),
+            Some(Decision::ReportFull(full)) => self.report_full(full),
         }
     }
 

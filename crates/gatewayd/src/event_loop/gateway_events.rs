@@ -56,7 +56,7 @@ impl Daemon {
                 self.host.take(id);
                 self.on_bytes_processed(key, bytes, pkt.arrival);
             }
-            Some(Item::Datagram(_)) => {
+            Some(Item::Datagram { .. }) => {
                 self.observer.transit(self.host.at - pkt.arrival);
                 self.host.gateway.transmit(pkt, self.host.at);
             }
@@ -67,10 +67,15 @@ impl Daemon {
     /// The regulator has released a packet.
     fn on_sent(&mut self, pkt: Packet) {
         self.observer.packet_sent(self.host.at - pkt.arrival);
-        self.host.count_released(pkt.len);
         match self.host.take(ItemId::of(&pkt)) {
-            Some(Item::Chunk { key, bytes }) => self.send_chunk(key, bytes),
-            Some(Item::Datagram(bytes)) => self.send_datagram(pkt, bytes),
+            Some(Item::Chunk { key, bytes }) => {
+                self.terminals.count_released(key.peer(), pkt.len);
+                self.send_chunk(key, bytes);
+            }
+            Some(Item::Datagram { peer, bytes }) => {
+                self.terminals.count_released(peer, pkt.len);
+                self.send_datagram(peer, pkt, bytes);
+            }
             _ => {}
         }
     }
@@ -91,7 +96,7 @@ impl Daemon {
                 return Some(id);
             }
             Item::Chunk { key, bytes } => self.on_chunk_dropped(key, bytes),
-            Item::Datagram(bytes) => self.host.recycle(bytes),
+            Item::Datagram { bytes, .. } => self.host.recycle(bytes),
             Item::Read { .. } => {}
         }
         None
@@ -104,7 +109,7 @@ impl Daemon {
             Item::Read { key, .. } | Item::Chunk { key, .. } => {
                 self.relays.by_key(*key).map(|relay| (relay.client, relay.server))
             }
-            Item::Datagram(bytes) => self.datagram_ends(bytes),
+            Item::Datagram { bytes, .. } => self.datagram_ends(bytes),
         }
     }
 }

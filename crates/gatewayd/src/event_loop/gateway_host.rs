@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use bentpipe_gateway::{Event, Gateway, InFlight};
 use bentpipe_queue::Packet;
-use bentpipe_spacelink::StreamKey;
+use bentpipe_spacelink::{PeerId, StreamKey};
 use bentpipe_units::{Duration, Instant, Rate};
 use slab::Slab;
 
@@ -47,7 +47,12 @@ pub enum Item {
         bytes: u64,
     },
     /// A packet from the TUN device.
-    Datagram(Vec<u8>),
+    Datagram {
+        /// The peer that it goes to.
+        peer: PeerId,
+        /// The packet.
+        bytes: Vec<u8>,
+    },
 }
 
 /// Handle of an [`Item`]: the handle of the gateway's packet.
@@ -80,8 +85,6 @@ pub struct GatewayHost {
     items: Slab<Item>,
     spare: Vec<Vec<u8>>,
     woken: Instant,
-    /// Bytes released by the regulator since [`Self::take_released`].
-    released: u64,
 }
 
 impl GatewayHost {
@@ -95,7 +98,6 @@ impl GatewayHost {
             items: Slab::new(),
             spare: Vec::new(),
             woken: Instant::ZERO,
-            released: 0,
         }
     }
 
@@ -167,16 +169,6 @@ impl GatewayHost {
             bytes.clear();
             self.spare.push(bytes);
         }
-    }
-
-    /// Counts bytes that the regulator released.
-    pub fn count_released(&mut self, bytes: u32) {
-        self.released += u64::from(bytes);
-    }
-
-    /// Bytes that the regulator released since the last call.
-    pub fn take_released(&mut self) -> u64 {
-        std::mem::take(&mut self.released)
     }
 
     /// Rate of the regulator; `None` without a limit.

@@ -46,6 +46,7 @@ use crate::relay::chunks::Chunks;
 use crate::relay::memory::PepMemory;
 use crate::relay::spacelink_socket::SpacelinkSocket;
 use crate::relay::table::Relays;
+use crate::relay::terminals::Terminals;
 use crate::sys::clock::Clock;
 use crate::sys::modem::Modem;
 use crate::sys::tun::Tun;
@@ -77,9 +78,11 @@ pub struct Daemon {
     /// Reports the rate of the satellite link.
     modem: Option<Modem>,
     flows: FlowClassifier,
-    /// The spacelink's send window.
+    /// The spacelinks' send windows.
     chunks: Chunks,
     spacelink: SpacelinkSocket,
+    /// The peers, and the users behind each.
+    terminals: Terminals,
     /// The device for packets that are not split.
     tun: Tun,
     interceptor: Interceptor,
@@ -155,7 +158,7 @@ impl Daemon {
         if self.now >= self.next_maintenance {
             self.periodic_maintenance();
         }
-        let spacelink = || self.spacelink.link.stats();
+        let spacelink = || self.spacelink.hub.stats();
         self.observer.sample(self.now, &self.host.gateway, self.memory.buffers(), spacelink);
         self.publish();
         self.arm_timer();
@@ -165,7 +168,7 @@ impl Daemon {
         self.now = self.clock.now();
         self.sources.timer_passed(self.now);
         let late = self.host.lateness_ns(self.now);
-        self.observer.turn(self.now, self.chunks.waiting() > 0, late);
+        self.observer.turn(self.now, self.chunks.is_waiting(), late);
     }
 
     fn dispatch(&mut self, source: Source, event: &EpollEvent) {
@@ -229,7 +232,7 @@ impl Daemon {
         let removed = self.steering.remove().map_err(failed("rules"));
         self.now = self.clock.now();
         self.reset_all();
-        self.spacelink.link.close(self.clock.std(self.now));
+        self.spacelink.hub.close(self.clock.std(self.now));
         self.flush_spacelink();
         let (user, system) = sys::cpu_time();
         let more = json!({

@@ -41,7 +41,7 @@ impl Daemon {
     }
 
     fn snapshot(&self) -> Snapshot {
-        let (observer, gateway, link) = (&self.observer, &self.host.gateway, self.spacelink.link.stats());
+        let (observer, gateway, link) = (&self.observer, &self.host.gateway, self.spacelink.hub.stats());
         let counters = &observer.counters;
         let queue = |place: GatewayQueue| {
             let queue = match place {
@@ -187,7 +187,7 @@ impl Daemon {
         if self.host.set_rate(rate, self.now) {
             let text = rate.map_or("any".to_owned(), |rate| rate.to_string());
             log::debug("rate", &[("rate", text.into())]);
-            self.spacelink.link.set_rate(rate);
+            self.spacelink.hub.set_rate(rate);
         }
     }
 }

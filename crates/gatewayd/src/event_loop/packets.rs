@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use bentpipe_gateway::Event;
 use bentpipe_packet::{Info, flag};
 use bentpipe_queue::{Ecn, Packet, Tcp};
+use bentpipe_spacelink::PeerId;
 
 use super::Daemon;
 use super::flows::{pair_number, tcp_pair};
@@ -46,7 +47,9 @@ impl Daemon {
         self.observer.counters.intercepted += 1;
         let (server, client) = (info.src, info.dst);
         let relay = info.tcp.and_then(|_| self.relays.by_ends(client, server));
-        let bypasses = relay.is_some() && self.bypasses_aqm(info.tcp.map_or(0, |tcp| tcp.payload));
+        let peer = relay.and_then(|id| self.relays.get(id)).map(|relay| relay.key.peer());
+        let payload = info.tcp.map_or(0, |tcp| tcp.payload);
+        let bypasses = peer.is_some_and(|peer| self.bypasses_aqm(peer, payload));
         let item = self.host.insert(Item::Intercepted { id, ends: (client, server), bytes: Vec::new() });
         let flow = self.flows.flow(client, server, info.protocol);
         let mut pkt = Packet {
@@ -115,10 +118,10 @@ impl Daemon {
     /// packet until the end, and a server that loses all segments for half a minute backs off for as long again, or gives
     /// up a handshake. So handshakes and acknowledgements pass, and data while the spacelink's window has room for it: the
     /// PEP's buffers then hold servers back without loss.
-    fn bypasses_aqm(&self, payload: u32) -> bool {
-        self.spacelink.link.is_silent()
+    fn bypasses_aqm(&self, peer: PeerId, payload: u32) -> bool {
+        self.spacelink.hub.is_silent(peer)
             && self.host.gateway.marks_before_pep()
-            && (payload == 0 || self.chunks.has_room(u64::from(payload)))
+            && (payload == 0 || self.chunks.has_room(peer, u64::from(payload)))
     }
 
     /// A packet leaves the receive queue some time after its arrival.
@@ -222,7 +225,7 @@ impl Daemon {
 
     /// Hands a packet from the TUN device to the gateway.
     fn process_datagram(&mut self, bytes: Vec<u8>) {
-        let Some(info) = bentpipe_packet::parse(&bytes).filter(|_| self.may_queue_datagram()) else {
+        let Some((info, peer)) = self.datagram_peer(&bytes) else {
             self.observer.counters.tunnel_drops += 1;
             return self.host.recycle(bytes);
         };
@@ -230,25 +233,33 @@ impl Daemon {
         let flow = self.flows.flow(client, server, info.protocol);
         let tcp =
             info.tcp.map(|tcp| Tcp { window: tcp.payload, seq: tcp.seq, syn: tcp.flags & flag::SYN != 0 });
-        let id = self.host.insert(Item::Datagram(bytes));
+        let id = self.host.insert(Item::Datagram { peer, bytes });
         let new = Packet::new(info.len, flow, id.handle());
         let pkt = Packet { ecn: info.ecn, dscp: info.dscp, tcp, arrival: self.host.at, ..new };
         self.host.gateway.process(pkt, self.host.at);
     }
 
-    /// True while datagrams may enter the transmit queue. A terminal's queue has no limit, since chunks must not be lost
-    /// there, so datagrams are limited here.
-    fn may_queue_datagram(&self) -> bool {
+    /// Headers of a packet from the TUN device, and the peer that it goes to; `None` if it is not IP, or may not be queued.
+    fn datagram_peer(&self, bytes: &[u8]) -> Option<(Info, PeerId)> {
+        let info = bentpipe_packet::parse(bytes)?;
+        let (client, _) = self.client_and_server(&info);
+        let peer = self.terminals.of_client(client.ip())?;
+        self.may_queue_datagram(peer).then_some((info, peer))
+    }
+
+    /// True while datagrams to a peer may enter the transmit queue. A terminal's queue has no limit, since chunks must not be
+    /// lost there, so datagrams are limited here.
+    fn may_queue_datagram(&self, peer: PeerId) -> bool {
         let backlog = self.host.gateway.transmit_queue().state();
         let most = (backlog.capacity.bytes_per_sec() / 2.0).max(LEAST_BACKLOG as f64);
         let is_full = self.config.role == Role::Terminal && backlog.bytes as f64 > most;
-        self.spacelink.link.is_up() && !is_full
+        self.spacelink.hub.is_peer_up(peer) && !is_full
     }
 
     /// Sends a packet over the satellite.
-    pub(super) fn send_datagram(&mut self, pkt: Packet, mut bytes: Vec<u8>) {
+    pub(super) fn send_datagram(&mut self, peer: PeerId, pkt: Packet, mut bytes: Vec<u8>) {
         self.mark(&pkt, &mut bytes);
-        if self.spacelink.link.datagram(&bytes).is_ok() {
+        if self.spacelink.hub.datagram(peer, &bytes).is_ok() {
             self.observer.datagram(&bytes, true);
         } else {
             self.observer.counters.tunnel_drops += 1;
@@ -256,8 +267,12 @@ impl Daemon {
         self.host.recycle(bytes);
     }
 
-    /// Writes a packet from the peer to the TUN device.
-    pub(super) fn deliver_datagram(&mut self, packet: &[u8]) {
+    /// Writes a packet from a peer to the TUN device. Its sender must be behind that peer.
+    pub(super) fn deliver_datagram(&mut self, peer: PeerId, packet: &[u8]) {
+        if !self.is_from(peer, packet) {
+            self.observer.counters.foreign += 1;
+            return;
+        }
         self.observer.datagram(packet, false);
         if self.config.role == Role::Gateway
             && let Some(Info { src, dst, tcp: Some(tcp), .. }) = bentpipe_packet::parse(packet)
@@ -269,6 +284,13 @@ impl Daemon {
             Ok(()) => self.observer.counters.tunnel_out += 1,
             Err(_) => self.observer.counters.faults += 1,
         }
+    }
+
+    /// True if a packet's client is behind the peer.
+    fn is_from(&self, peer: PeerId, packet: &[u8]) -> bool {
+        self.config.terminals.is_none()
+            || bentpipe_packet::parse(packet)
+                .is_some_and(|info| self.terminals.of_client(info.src.ip()) == Some(peer))
     }
 
     /// Client and server of a packet from the TUN device.

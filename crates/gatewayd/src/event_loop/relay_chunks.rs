@@ -1,5 +1,7 @@
 //! Bytes of relayed connections on their way to the peer: from the PEP through the transmit queue into streams.
 
+use std::time::Duration as StdDuration;
+
 use bentpipe_queue::{Packet, Tcp};
 use bentpipe_spacelink::StreamKey;
 use bentpipe_units::{Duration, Instant};
@@ -25,7 +27,7 @@ impl Daemon {
     /// Moves as many chunks of a connection to the transmit queue as the windows allow.
     fn enqueue_chunks(&mut self, key: StreamKey) {
         while let Some(relay) = self.relays.by_key_mut(key) {
-            let bytes = match self.chunks.next(&relay.out) {
+            let bytes = match self.chunks.next(&relay.out, key.peer()) {
                 Ok(bytes) => bytes,
                 Err(Blocked::Stream) => return,
                 Err(Blocked::Window) => return self.chunks.wait(key),
@@ -33,7 +35,7 @@ impl Daemon {
             let offset = relay.out.place();
             let tcp = Tcp { window: relay.server_in_flight, seq: offset as u32, syn: offset == 0 };
             relay.out.queue(bytes);
-            self.chunks.add(bytes);
+            self.chunks.add(key.peer(), bytes);
             self.observer.transit(self.host.at - relay.arrival);
             let flow = self.flows.tcp_flow(relay.client, relay.server);
             let item = self.host.insert(Item::Chunk { key, bytes });
@@ -47,7 +49,7 @@ impl Daemon {
     pub(super) fn send_chunk(&mut self, key: StreamKey, bytes: u64) {
         if let Some(relay) = self.relays.by_key_mut(key) {
             relay.out.pay(bytes);
-            relay.write_released(&mut self.spacelink.link);
+            relay.write_released(&mut self.spacelink.hub);
             self.enqueue_chunks(key);
         }
     }
@@ -57,8 +59,9 @@ impl Daemon {
         self.observer.counters.lost_chunks += 1;
         let Some(relay) = self.relays.by_key_mut(key) else { return };
         relay.out.lose(bytes);
-        self.chunks.remove(bytes);
-        let round_trip = self.spacelink.link.stats().round_trip;
+        self.chunks.remove(key.peer(), bytes);
+        let round_trip =
+            self.spacelink.hub.link(key.peer()).map_or(StdDuration::ZERO, |link| link.stats().round_trip);
         let wait = Duration::from_nanos(u64::try_from(round_trip.as_nanos()).unwrap_or(u64::MAX));
         self.chunks.retry(Retry { at: self.now + wait.max(LEAST_RETRY), key, bytes });
     }
@@ -75,17 +78,17 @@ impl Daemon {
 
     /// The peer has delivered bytes, so there is room for others.
     pub(super) fn on_delivered(&mut self, key: StreamKey, bytes: u64) {
-        let id = RelayId::of(key);
-        let Some(relay) = self.relays.by_key_mut(key) else { return };
+        let Some(id) = self.relays.id(key) else { return };
+        let Some(relay) = self.relays.get_mut(id) else { return };
         relay.answered = true;
         let bytes = relay.out.delivered(bytes);
         relay.touch(self.now);
         self.observer.delivered(bytes);
-        self.chunks.remove(bytes);
+        self.chunks.remove(key.peer(), bytes);
         self.memory.release(id, bytes);
         self.enqueue_chunks(key);
-        for _ in 0..self.chunks.waiting() {
-            if let Some(key) = self.chunks.pop_waiting() {
+        for _ in 0..self.chunks.waiting(key.peer()) {
+            if let Some(key) = self.chunks.pop_waiting(key.peer()) {
                 self.enqueue_chunks(key);
             }
         }

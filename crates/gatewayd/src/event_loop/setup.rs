@@ -9,6 +9,7 @@ use bentpipe_queue::aqm::droptail::DropTail;
 use bentpipe_queue::sched::fifo::Fifo;
 use bentpipe_queue::{Limit, Marking, Queue, QueueConfig};
 use bentpipe_scenario::Protocol;
+use bentpipe_spacelink::PeerId;
 use bentpipe_units::{Duration, Rate};
 
 use super::Daemon;
@@ -29,6 +30,7 @@ use crate::relay::connection::PIECE;
 use crate::relay::memory::PepMemory;
 use crate::relay::spacelink_socket::SpacelinkSocket;
 use crate::relay::table::Relays;
+use crate::relay::terminals::Terminals;
 use crate::sys::clock::Clock;
 use crate::sys::modem::Modem;
 use crate::sys::tun::Tun;
@@ -159,7 +161,7 @@ impl Daemon {
         let spacelink = SpacelinkSocket::open(&config, rate, &clock, now)?;
         let s = &config.gateway.spacelink;
         // A full packet of the scenario, unless the satellite's packets are smaller.
-        let payload = (s.packet - s.header).min(spacelink.link.max_chunk() as u64).max(1);
+        let payload = (s.packet - s.header).min(spacelink.hub.max_chunk() as u64).max(1);
         let chunks = Chunks::new(payload, s.header, s.window, s.stream_window);
         let tun = Tun::open(&config.tunnel.name.0, config.satellite.mtu.0 as u32)
             .map_err(failed(&format!("TUN device {}", config.tunnel.name)))?;
@@ -188,6 +190,7 @@ impl Daemon {
             flows: FlowClassifier::new(config.gateway.flow_key, rules.clients.clone()),
             chunks,
             spacelink,
+            terminals: Terminals::default(),
             tun,
             interceptor: Interceptor::default(),
             steering: Steering::new(rules),
@@ -202,8 +205,23 @@ impl Daemon {
             stopping: false,
             config,
         };
+        daemon.add_terminals()?;
         daemon.open_outside()?;
         Ok(daemon)
+    }
+
+    /// Accepts the peers that the configuration names.
+    fn add_terminals(&mut self) -> Result<(), Failure> {
+        let Some(terminals) = &self.config.terminals else {
+            self.terminals = Terminals::only(PeerId(0));
+            return Ok(());
+        };
+        let certificates = terminals.certificates().map_err(Failure)?;
+        for (terminal, certificate) in terminals.list.iter().zip(&certificates) {
+            let peer = self.spacelink.hub.add(certificate);
+            self.terminals.insert(peer, Some(terminal.name.clone()), terminal.clients.clone());
+        }
+        Ok(())
     }
 
     /// Opens queues and listeners, registers all sources and installs the rules that lead packets here.

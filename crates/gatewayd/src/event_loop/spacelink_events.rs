@@ -2,11 +2,12 @@
 
 use std::io;
 
-use bentpipe_spacelink::Event;
+use bentpipe_spacelink::{Event, PeerId, Spacelink};
 use nix::sys::epoll::EpollFlags;
 use serde_json::json;
 
 use super::Daemon;
+use crate::config::Level;
 use crate::observe::cause::Cause;
 use crate::observe::log;
 use crate::relay::spacelink_socket::MOST_BATCHES;
@@ -35,55 +36,116 @@ impl Daemon {
 
     /// Handles the spacelink's pending events.
     pub(super) fn handle_spacelink_events(&mut self) {
-        while let Some(event) = self.spacelink.link.poll() {
-            match event {
-                Event::Up => {
-                    log::info("spacelink_up", &[("peer", self.config.satellite.peer.to_string().into())]);
-                    self.set_up(true);
-                }
-                Event::Down(reason) => {
-                    self.observer.counters.downs += 1;
-                    log::warn("spacelink_down", &[("reason", reason.to_string().into())]);
-                    self.admission.peer_lost();
-                    self.set_up(false);
-                    self.report(&json!({ "spacelink": "down", "reason": reason.to_string() }));
-                }
-                Event::Failed(reason) => self.observer.fault(&format!("spacelink: {reason}")),
-                Event::Opened { stream, header } => self.connect(stream, header),
-                Event::Readable(key) => self.relays.update_by_key(key, |relay| {
-                    relay.stream_readable = true;
-                    relay.answered = true;
-                }),
-                Event::Writable(key) => {
-                    let link = &mut self.spacelink.link;
-                    self.relays.update_by_key(key, |relay| relay.write_released(link));
-                }
-                Event::Finished(key) => self.relays.update_by_key(key, |relay| relay.stream_ended = true),
-                Event::Reset(key) => self.on_stream_reset(key, Cause::Peer),
-                Event::Lost(key) => self.on_stream_reset(key, Cause::Spacelink),
-                Event::Closed(key) => self.on_stream_closed(key),
-                Event::Acknowledged { stream, bytes } => self.on_delivered(stream, bytes),
-                Event::Datagram(packet) => self.deliver_datagram(&packet),
-                Event::Full(full) => {
-                    self.admission.set_peer_full(full);
-                    self.update_bypass();
-                }
+        while let Some((peer, event)) = self.spacelink.hub.poll() {
+            match (peer, event) {
+                (Some(peer), event) => self.handle_peer_event(peer, event),
+                (None, Event::Failed(reason)) => self.observer.fault(&format!("spacelink: {reason}")),
+                (None, _) => {}
             }
         }
+    }
+
+    /// Handles an event of the spacelink to a peer.
+    pub(super) fn handle_peer_event(&mut self, peer: PeerId, event: Event) {
+        match event {
+            Event::Up => {
+                self.log_peer(Level::Info, "spacelink_up", peer, "peer", self.peer_address(peer));
+                self.terminals.set_up(peer, true);
+                if self.admission.reported_full()
+                    && let Some(link) = self.spacelink.hub.link_mut(peer)
+                {
+                    link.set_full(true);
+                }
+                self.update_up();
+            }
+            Event::Down(reason) => {
+                self.observer.counters.downs += 1;
+                self.log_peer(Level::Warn, "spacelink_down", peer, "reason", reason.to_string());
+                self.terminals.set_up(peer, false);
+                self.admission.peer_lost(peer, !self.terminals.is_one_up());
+                self.update_up();
+                self.report_peer(peer, json!({ "spacelink": "down", "reason": reason.to_string() }));
+            }
+            Event::Failed(reason) => self.observer.fault(&format!("spacelink: {reason}")),
+            Event::Opened { stream, header } => self.connect(stream, header),
+            Event::Readable(key) => self.relays.update_by_key(key, |relay| {
+                relay.stream_readable = true;
+                relay.answered = true;
+            }),
+            Event::Writable(key) => {
+                let hub = &mut self.spacelink.hub;
+                self.relays.update_by_key(key, |relay| relay.write_released(hub));
+            }
+            Event::Finished(key) => self.relays.update_by_key(key, |relay| relay.stream_ended = true),
+            Event::Reset(key) => self.on_stream_reset(key, Cause::Peer),
+            Event::Lost(key) => self.on_stream_reset(key, Cause::Spacelink),
+            Event::Closed(key) => self.on_stream_closed(key),
+            Event::Acknowledged { stream, bytes } => self.on_delivered(stream, bytes),
+            Event::Datagram(packet) => self.deliver_datagram(peer, &packet),
+            Event::Full(full) => {
+                self.admission.set_peer_full(full);
+                self.update_bypass();
+            }
+        }
+    }
+
+    /// Address of a peer while it is connected.
+    fn peer_address(&self, peer: PeerId) -> String {
+        let address = self.spacelink.hub.link(peer).and_then(Spacelink::peer);
+        address.map_or_else(String::new, |address| address.to_string())
+    }
+
+    /// Logs an event of a peer, with its name if it is one of many.
+    fn log_peer(&self, level: Level, event: &'static str, peer: PeerId, key: &'static str, value: String) {
+        let name = self.terminals.name(peer);
+        let fields = [("terminal", name.into()), (key, value.into())];
+        log::write(level, event, &fields[usize::from(name.is_empty())..]);
+    }
+
+    /// Reports an event of a peer, with its name if it is one of many.
+    fn report_peer(&self, peer: PeerId, mut value: serde_json::Value) {
+        let name = self.terminals.name(peer);
+        if !name.is_empty() {
+            value["terminal"] = name.into();
+        }
+        self.report(&value);
     }
 
     /// Sends datagrams to the peer, and charges the regulator for bytes that it did not count.
     pub(super) fn flush_spacelink(&mut self) {
         let now = self.clock.std(self.now);
         self.observer.counters.unsent_datagrams += self.spacelink.flush(now);
-        let beyond = self.spacelink.link.charge(self.host.take_released());
+        let terminals = &mut self.terminals;
+        let beyond = self.spacelink.hub.charge(|peer| terminals.take_released(peer));
         if beyond > 0 {
             self.observer.counters.charged_bytes += beyond;
             self.host.gateway.charge(beyond, self.host.at);
         }
     }
 
-    /// Leads packets to the peer, or past both ends while the peer is down.
+    /// Leads packets to the peers while one of them is up, otherwise past both ends.
+    fn update_up(&mut self) {
+        let up = self.terminals.is_one_up();
+        if up == self.steering.up && self.config.terminals.is_some() {
+            self.steering.report_up = up;
+            self.update_bypass();
+        } else {
+            self.set_up(up);
+        }
+    }
+
+    /// Tells all peers whether this end has room for further connections.
+    pub(super) fn report_full(&mut self, full: bool) {
+        let up: Vec<_> =
+            self.terminals.iter().filter(|(_, terminal)| terminal.up).map(|(peer, _)| peer).collect();
+        for peer in up {
+            if let Some(link) = self.spacelink.hub.link_mut(peer) {
+                link.set_full(full);
+            }
+        }
+    }
+
+    /// Leads packets to the peers, or past both ends while all are down.
     pub(super) fn set_up(&mut self, up: bool) {
         (self.steering.up, self.steering.report_up) = (up, up);
         if let Err(e) = self.tun.set_carrier(up) {
@@ -92,13 +154,15 @@ impl Daemon {
         self.update_bypass();
     }
 
-    /// Reports that the peer is up once packets are led to it.
+    /// Reports peers that are up once packets are led to them.
     pub(super) fn report_up(&mut self) {
         if self.steering.report_up && self.rules_settled() {
             self.update_bypass();
             self.steering.report_up = !self.rules_settled();
             if !self.steering.report_up {
-                self.report(&json!({ "spacelink": "up" }));
+                for peer in self.terminals.take_unreported() {
+                    self.report_peer(peer, json!({ "spacelink": "up" }));
+                }
             }
         }
     }

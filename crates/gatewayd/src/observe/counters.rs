@@ -54,6 +54,8 @@ pub struct Counters {
     pub tunnel_out: u64,
     /// Packets from the TUN device that were not sent.
     pub tunnel_drops: u64,
+    /// Packets from terminals whose sender is not one of their users.
+    pub foreign: u64,
     /// Losses of the spacelink.
     pub downs: u64,
     /// Bytes charged to the regulator beyond those that it released.

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::net::TcpListener;
 
-use bentpipe_spacelink::{Open, StreamKey};
+use bentpipe_spacelink::{Open, PeerId, StreamKey};
 use bentpipe_units::{Duration, Instant};
 
 use crate::config::{Config, Role};
@@ -117,10 +117,12 @@ impl Admission {
         self.peer_full = full;
     }
 
-    /// Forgets everything about a peer that is gone.
-    pub fn peer_lost(&mut self) {
-        self.waiting.clear();
-        (self.peer_full, self.reported_full) = (false, false);
+    /// Forgets everything about a peer that is gone; `last` if no other is left.
+    pub fn peer_lost(&mut self, peer: PeerId, last: bool) {
+        self.waiting.retain(|(key, _)| key.peer() != peer);
+        if last {
+            (self.peer_full, self.reported_full) = (false, false);
+        }
     }
 
     /// Forgets a stream that waits to be connected.

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use bentpipe_spacelink::StreamKey;
+use bentpipe_spacelink::{PeerId, StreamKey};
 use bentpipe_units::Instant;
 
 use super::outbound::Outbound;
@@ -18,19 +18,28 @@ pub struct Retry {
     pub bytes: u64,
 }
 
-/// The spacelink's send window, counted in chunks that are queued or under way.
+/// The send window of the spacelink to a peer, counted in chunks that are queued or under way.
+#[derive(Clone, Debug, Default)]
+struct SendWindow {
+    in_flight: u64,
+    /// Streams that wait for the window.
+    waiting: Vec<StreamKey>,
+}
+
+/// The send windows of all peers.
 pub struct Chunks {
     /// Payload of a full chunk [bytes].
     pub payload: u64,
     /// Header of a chunk [bytes].
     pub header: u64,
-    /// Most bytes in flight.
+    /// Most bytes in flight to a peer.
     pub window: u64,
     /// Most bytes in flight of one stream.
     pub stream_window: u64,
-    in_flight: u64,
-    /// Streams that wait for the window.
-    waiting: Vec<StreamKey>,
+    /// By [`PeerId`].
+    windows: Vec<SendWindow>,
+    /// Streams that wait for the window of their peer.
+    waiting: usize,
     retries: VecDeque<Retry>,
 }
 
@@ -51,17 +60,24 @@ impl Chunks {
             header,
             window,
             stream_window,
-            in_flight: 0,
-            waiting: Vec::new(),
+            windows: Vec::new(),
+            waiting: 0,
             retries: VecDeque::new(),
         }
     }
 
-    /// Payload of the next chunk of a connection [bytes].
-    pub fn next(&self, out: &Outbound) -> Result<u64, Blocked> {
+    fn window_mut(&mut self, peer: PeerId) -> &mut SendWindow {
+        if self.windows.len() <= peer.index() {
+            self.windows.resize_with(peer.index() + 1, SendWindow::default);
+        }
+        &mut self.windows[peer.index()]
+    }
+
+    /// Payload of the next chunk of a connection to a peer [bytes].
+    pub fn next(&self, out: &Outbound, peer: PeerId) -> Result<u64, Blocked> {
         match out.next_chunk(self.payload) {
             Some(bytes) if out.in_flight() + bytes > self.stream_window => Err(Blocked::Stream),
-            Some(bytes) if !self.has_room(bytes) => Err(Blocked::Window),
+            Some(bytes) if !self.has_room(peer, bytes) => Err(Blocked::Window),
             Some(bytes) => Ok(bytes),
             None => Err(Blocked::Stream),
         }
@@ -73,36 +89,46 @@ impl Chunks {
         out.next_chunk(self.payload).is_some_and(|bytes| out.in_flight() + bytes > self.stream_window)
     }
 
-    /// True if the window of all streams has room for `bytes` more.
+    /// True if the window of all streams to a peer has room for `bytes` more.
     #[must_use]
-    pub fn has_room(&self, bytes: u64) -> bool {
-        self.in_flight + bytes <= self.window
+    pub fn has_room(&self, peer: PeerId, bytes: u64) -> bool {
+        self.windows.get(peer.index()).map_or(0, |window| window.in_flight) + bytes <= self.window
     }
 
     /// Counts a chunk as in flight.
-    pub fn add(&mut self, bytes: u64) {
-        self.in_flight += bytes;
+    pub fn add(&mut self, peer: PeerId, bytes: u64) {
+        self.window_mut(peer).in_flight += bytes;
     }
 
     /// Counts bytes as not in flight any more.
-    pub fn remove(&mut self, bytes: u64) {
-        self.in_flight = self.in_flight.saturating_sub(bytes);
+    pub fn remove(&mut self, peer: PeerId, bytes: u64) {
+        let window = self.window_mut(peer);
+        window.in_flight = window.in_flight.saturating_sub(bytes);
     }
 
-    /// Has a stream wait for the window of all streams.
+    /// Has a stream wait for the window of all streams to its peer.
     pub fn wait(&mut self, key: StreamKey) {
-        self.waiting.push(key);
+        self.window_mut(key.peer()).waiting.push(key);
+        self.waiting += 1;
     }
 
-    /// Number of waiting streams.
+    /// True if streams wait for the window of their peer.
     #[must_use]
-    pub fn waiting(&self) -> usize {
-        self.waiting.len()
+    pub fn is_waiting(&self) -> bool {
+        self.waiting > 0
     }
 
-    /// Takes the stream that began to wait last.
-    pub fn pop_waiting(&mut self) -> Option<StreamKey> {
-        self.waiting.pop()
+    /// Number of streams that wait for the window of a peer.
+    #[must_use]
+    pub fn waiting(&self, peer: PeerId) -> usize {
+        self.windows.get(peer.index()).map_or(0, |window| window.waiting.len())
+    }
+
+    /// Takes the stream to a peer that began to wait last.
+    pub fn pop_waiting(&mut self, peer: PeerId) -> Option<StreamKey> {
+        let key = self.window_mut(peer).waiting.pop()?;
+        self.waiting -= 1;
+        Some(key)
     }
 
     /// Has a dropped chunk sent again later, after those that wait already.

@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 
-use bentpipe_spacelink::{Spacelink, StreamKey};
+use bentpipe_spacelink::{Hub, StreamKey};
 use bentpipe_units::{Duration, Instant};
 use nix::sys::epoll::EpollFlags;
 
@@ -191,7 +191,7 @@ impl Relay {
     /// Moves up to a piece from the stream to the socket. Returns the bytes moved, and true if there is more to do now.
     pub fn move_inward(
         &mut self,
-        link: &mut Spacelink,
+        link: &mut Hub,
         scratch: &mut [u8],
         now: Instant,
     ) -> (u64, io::Result<bool>) {
@@ -202,7 +202,7 @@ impl Relay {
 
     fn try_move_inward(
         &mut self,
-        link: &mut Spacelink,
+        link: &mut Hub,
         scratch: &mut [u8],
         now: Instant,
         moved: &mut usize,
@@ -272,7 +272,7 @@ impl Relay {
     }
 
     /// Writes released bytes to the stream, as many as it takes, and finishes it after the last.
-    pub fn write_released(&mut self, link: &mut Spacelink) {
+    pub fn write_released(&mut self, link: &mut Hub) {
         loop {
             let (first, _) = self.out.payable();
             if first.is_empty() {
@@ -289,7 +289,7 @@ impl Relay {
     }
 
     /// Finishes the stream once the last byte is written.
-    pub fn finish_stream(&mut self, link: &mut Spacelink) {
+    pub fn finish_stream(&mut self, link: &mut Hub) {
         if self.out.may_finish() {
             self.out.finished = true;
             link.finish(self.key);

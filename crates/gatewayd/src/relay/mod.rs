@@ -12,5 +12,6 @@ pub mod outbound;
 pub mod ring;
 pub mod spacelink_socket;
 pub mod table;
+pub mod terminals;
 
 pub use table::{RelayId, UserId};

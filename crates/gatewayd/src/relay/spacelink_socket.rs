@@ -5,7 +5,7 @@ use std::net::UdpSocket;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration as StdDuration, Instant as StdInstant};
 
-use bentpipe_spacelink::{Certificate, Identity, KeyError, Setup, Spacelink, Transmit};
+use bentpipe_spacelink::{Certificate, Hub, Identity, KeyError, Setup, Spacelink, Transmit};
 use bentpipe_units::{Instant, Rate};
 use nix::libc::ECONNREFUSED;
 use quinn_udp::{BATCH_SIZE, EcnCodepoint, RecvMeta, UdpSocketState};
@@ -26,8 +26,8 @@ const SEND_BUFFER: usize = 4 << 20;
 
 /// The spacelink and its socket.
 pub struct SpacelinkSocket {
-    /// The sans-IO end of the spacelink.
-    pub link: Spacelink,
+    /// The sans-IO ends of the spacelinks, one for each peer.
+    pub hub: Hub,
     socket: UdpSocket,
     state: UdpSocketState,
     /// Datagrams sent by one call: as many as the kernel segments, and as fit an IP packet.
@@ -50,19 +50,24 @@ impl SpacelinkSocket {
         let at = |name: &str, end: &str| config.keys.join(format!("{name}.{end}"));
         let key = |e: KeyError| Failure(format!("satellite.keys: {e}"));
         let identity = Identity::read(&at(own, "key"), &at(own, "crt")).map_err(key)?;
-        let peer = Certificate::read(&at(other, "crt")).map_err(key)?;
-        let (local, to) = (config.satellite.local.0, config.satellite.peer.0);
+        let local = config.satellite.local.0;
+        let peer = match config.satellite.peer {
+            Some(address) => Some((address.0, Certificate::read(&at(other, "crt")).map_err(key)?)),
+            None => None,
+        };
         let std_time = |time: bentpipe_units::Duration| StdDuration::from_nanos(time.as_nanos());
-        let mut setup = Setup::new(identity, peer, rate, std_time(config.satellite.round_trip.time()));
+        let certificate = peer.as_ref().map(|(_, certificate)| certificate.clone());
+        let mut setup = Setup::new(identity, certificate, rate, std_time(config.satellite.round_trip.time()));
         let headers = if local.is_ipv4() { 28 } else { 48 };
         setup.mtu = u16::try_from(config.satellite.mtu.0.saturating_sub(headers)).unwrap_or(u16::MAX);
         setup.streams = config.limits.connections.0.saturating_add(1000);
         setup.ack_every = config.gateway.spacelink.ack_every;
         setup.ack_delay = std_time(config.gateway.spacelink.ack_delay);
         let now = clock.std(now);
-        let link = match config.role {
-            Role::Gateway => Spacelink::listen(&setup, Some(to.ip()), now),
-            Role::Terminal => Spacelink::connect(&setup, to, now),
+        let hub = match (config.role, peer) {
+            (Role::Gateway, Some((to, _))) => Spacelink::listen(&setup, Some(to.ip()), now).map(Hub::of),
+            (Role::Terminal, Some((to, _))) => Spacelink::connect(&setup, to, now).map(Hub::of),
+            (_, None) => Hub::listen(&setup, now),
         };
         let socket = UdpSocket::bind(local).map_err(failed(&format!("UDP {local}")))?;
         sys::enlarge_buffers(socket.as_fd(), RECEIVE_BUFFER, SEND_BUFFER);
@@ -71,7 +76,7 @@ impl SpacelinkSocket {
         let room = state.gro_segments().max(1) * usize::from(setup.mtu);
         let most = state.max_gso_segments().min(65_000 / usize::from(setup.mtu)).max(1);
         Ok(Self {
-            link: link.map_err(key)?,
+            hub: hub.map_err(key)?,
             most,
             batch: (0..BATCH_SIZE).map(|_| vec![0; room.max(65_536)]).collect(),
             socket,
@@ -83,13 +88,13 @@ impl SpacelinkSocket {
 
     /// Time of the spacelink's next timer.
     pub fn next_timer(&mut self, clock: &Clock) -> Option<Instant> {
-        self.link.timer().map(|at| clock.from_std(at))
+        self.hub.timer().map(|at| clock.from_std(at))
     }
 
     /// Runs the spacelink's timers that are due.
     pub fn run_timers(&mut self, now: StdInstant) {
-        if self.link.timer().is_some_and(|due| due <= now) {
-            self.link.on_timer(now);
+        if self.hub.timer().is_some_and(|due| due <= now) {
+            self.hub.on_timer(now);
         }
     }
 
@@ -102,7 +107,7 @@ impl SpacelinkSocket {
     /// Counters of the spacelink as JSON.
     #[must_use]
     pub fn report(&self) -> serde_json::Value {
-        let s = self.link.stats();
+        let s = self.hub.stats();
         json!({
             "up": s.up,
             "round_trip_s": s.round_trip.as_secs_f64(),
@@ -130,7 +135,7 @@ impl SpacelinkSocket {
         for _ in 0..MOST_ERRORS {
             let Ok(Some(error)) = self.state.recv_transport_error((&self.socket).into()) else { return };
             if let (Some(host), ECONNREFUSED) = (error.addr, error.raw_errno) {
-                self.link.unreachable(now, host.ip());
+                self.hub.unreachable(now, host.ip());
             }
         }
     }
@@ -141,7 +146,7 @@ impl SpacelinkSocket {
         loop {
             let transmit = match self.unsent.take() {
                 Some(transmit) => transmit,
-                None => match self.link.transmit(now, self.most, &mut self.out) {
+                None => match self.hub.transmit(now, self.most, &mut self.out) {
                     Some(transmit) => transmit,
                     None => return lost,
                 },
@@ -180,7 +185,7 @@ impl SpacelinkSocket {
         for (meta, bytes) in meta.iter().zip(&self.batch).take(count) {
             let ecn = meta.ecn.map_or(0, |ecn| ecn as u8);
             for datagram in bytes[..meta.len].chunks(meta.stride.max(1)) {
-                self.link.receive(now, meta.addr, meta.dst_ip, ecn, datagram);
+                self.hub.receive(now, meta.addr, meta.dst_ip, ecn, datagram);
             }
         }
         Ok(())

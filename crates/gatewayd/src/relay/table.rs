@@ -10,17 +10,11 @@ use super::connection::Relay;
 use crate::event_loop::flows::tcp_pair;
 use crate::event_loop::sources::Generation;
 
-/// Slot of a relayed connection: the slot of its stream.
+/// Slot of a relayed connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct RelayId(pub u32);
 
 impl RelayId {
-    /// The slot of a stream.
-    #[must_use]
-    pub fn of(key: StreamKey) -> Self {
-        Self(key.slot() as u32)
-    }
-
     fn index(self) -> usize {
         self.0 as usize
     }
@@ -34,6 +28,9 @@ pub struct UserId(pub u32);
 #[derive(Default)]
 pub struct Relays {
     slots: Vec<Option<Box<Relay>>>,
+    free: Vec<RelayId>,
+    /// Slots by the peer and the slot of the stream; those of ended connections are out of date.
+    streams: Vec<Vec<Option<RelayId>>>,
     ready: VecDeque<RelayId>,
     /// Connections by [`tcp_pair`].
     pairs: FlowTable<RelayId>,
@@ -67,15 +64,28 @@ impl Relays {
         self.slots.get_mut(id.index())?.as_deref_mut()
     }
 
+    /// The slot of a stream's connection.
+    #[must_use]
+    pub fn id(&self, key: StreamKey) -> Option<RelayId> {
+        let id = (*self.streams.get(key.peer().index())?.get(key.slot())?)?;
+        self.get(id).is_some_and(|relay| relay.key == key).then_some(id)
+    }
+
     /// The connection of a stream.
     #[must_use]
     pub fn by_key(&self, key: StreamKey) -> Option<&Relay> {
-        self.get(RelayId::of(key)).filter(|relay| relay.key == key)
+        self.get(self.id(key)?)
     }
 
     /// The connection of a stream, to change it.
     pub fn by_key_mut(&mut self, key: StreamKey) -> Option<&mut Relay> {
-        self.get_mut(RelayId::of(key)).filter(|relay| relay.key == key)
+        self.get_mut(self.id(key)?)
+    }
+
+    /// The slot for the next connection.
+    #[must_use]
+    pub fn vacant(&self) -> RelayId {
+        self.free.last().copied().unwrap_or(RelayId(self.slots.len() as u32))
     }
 
     /// The connection between a client and a server.
@@ -107,12 +117,22 @@ impl Relays {
         self.users.enter(address)
     }
 
-    /// Adds a connection in its stream's slot, which is free.
+    /// Adds a connection in the slot [`Self::vacant`].
     pub fn insert(&mut self, relay: Box<Relay>) {
-        let (id, pair) = (RelayId::of(relay.key), tcp_pair(relay.client, relay.server));
-        if self.slots.len() <= id.index() {
-            self.slots.resize_with(id.index() + 1, || None);
+        let (key, pair) = (relay.key, tcp_pair(relay.client, relay.server));
+        let id = self.vacant();
+        if self.free.pop().is_none() {
+            self.slots.push(None);
         }
+        let peer = key.peer().index();
+        if self.streams.len() <= peer {
+            self.streams.resize_with(peer + 1, Vec::new);
+        }
+        let streams = &mut self.streams[peer];
+        if streams.len() <= key.slot() {
+            streams.resize(key.slot() + 1, None);
+        }
+        streams[key.slot()] = Some(id);
         self.open += 1;
         self.connecting += u32::from(!relay.is_connected());
         self.slots[id.index()] = Some(relay);
@@ -128,6 +148,7 @@ impl Relays {
     /// Removes a connection and its user's share.
     pub fn remove(&mut self, id: RelayId) -> Option<Relay> {
         let relay = *self.slots.get_mut(id.index())?.take()?;
+        self.free.push(id);
         self.users.leave(relay.client.ip());
         self.pairs.remove(tcp_pair(relay.client, relay.server));
         self.open -= 1;
@@ -153,8 +174,8 @@ impl Relays {
 
     /// Changes the connection of a stream and marks it ready.
     pub fn update_by_key(&mut self, key: StreamKey, change: impl FnOnce(&mut Relay)) {
-        if self.by_key(key).is_some() {
-            self.update(RelayId::of(key), change);
+        if let Some(id) = self.id(key) {
+            self.update(id, change);
         }
     }
 

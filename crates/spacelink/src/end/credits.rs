@@ -26,8 +26,8 @@ impl Spacelink {
 
     /// Longest delay of a credit.
     fn credit_delay(&self) -> Duration {
-        let trip = self.active().map_or(self.round_trip, |at| self.links[at].conn.rtt());
-        (trip / CREDITS_PER_ROUND_TRIP).max(CREDIT_INTERVAL).min(self.ack_delay)
+        let trip = self.active().map_or(self.setup.round_trip, |at| self.links[at].conn.rtt());
+        (trip / CREDITS_PER_ROUND_TRIP).max(CREDIT_INTERVAL).min(self.setup.ack_delay)
     }
 
     /// Tells the peer whether this end has room for further connections. The peer forgets it when the connection ends.

@@ -6,20 +6,28 @@ impl Spacelink {
     /// Handles a connection attempt.
     pub(super) fn incoming(&mut self, now: Instant, incoming: Incoming, mut answer: Vec<u8>) {
         answer.clear();
-        let Side::Listening { peer } = self.side else { return self.endpoint.ignore(incoming) };
+        let Side::Listening { config, peer } = &self.side else {
+            return self.endpoint.get().ignore(incoming);
+        };
         // Separate places for the peer's host and for all others. A forged address gets at most `HALF_OPEN_RETRY` of them.
-        let known = peer == Some(incoming.remote_address().ip().to_canonical());
+        let known = *peer == Some(incoming.remote_address().ip().to_canonical());
         let same = || self.links.iter().filter(|link| link.known == known);
         let half_open = same().filter(|link| !link.greeted && !link.over).count();
         if half_open >= HALF_OPEN_MOST || same().count() >= 4 * HALF_OPEN_MOST {
-            self.endpoint.ignore(incoming);
+            self.endpoint.get().ignore(incoming);
         } else if half_open >= HALF_OPEN_RETRY && incoming.may_retry() {
-            if let Ok(transmit) = self.endpoint.retry(incoming, &mut answer) {
+            let retry = self.endpoint.get().retry(incoming, &mut answer);
+            if let Ok(transmit) = retry {
                 self.respond(&transmit, answer);
             }
         } else {
-            match self.endpoint.accept(incoming, now, &mut answer, None) {
-                Ok((handle, conn)) => self.add(now, handle, conn, known),
+            let (ledger, mut config) = (Arc::<Ledger>::default(), config.clone());
+            config.transport_config(Arc::new(self.setup.transport(&ledger)));
+            let accepted = self.endpoint.get().accept(incoming, now, &mut answer, Some(Arc::new(config)));
+            match accepted {
+                Ok((handle, conn)) => {
+                    self.links.push(Link::new((handle, conn, ledger), known, &self.setup, now));
+                }
                 Err(error) => {
                     if let Some(transmit) = error.response {
                         self.respond(&transmit, answer);
@@ -27,29 +35,6 @@ impl Spacelink {
                 }
             }
         }
-    }
-
-    pub(super) fn add(&mut self, now: Instant, handle: ConnectionHandle, conn: Connection, known: bool) {
-        self.links.push(Link {
-            handle,
-            conn,
-            known,
-            greeted: false,
-            over: false,
-            greeting_deadline: now + 3 * self.round_trip + Duration::from_secs(2),
-            control_out: None,
-            control_in: None,
-            control_pending: Vec::new(),
-            control_input: Vec::new(),
-            check_at: now,
-            answered: 0,
-            asked: 0,
-            unanswered_since: None,
-            silent: false,
-            unreachable: None,
-            ping_at: now,
-            pings: FIRST_PINGS,
-        });
     }
 
     /// The peer has sent its greeting: this connection is in use from now on.
@@ -65,11 +50,11 @@ impl Spacelink {
         }
         let link = &mut self.links[at];
         link.greeted = true;
-        link.check_at = now + self.ping_interval;
-        link.ping_at = now + link.conn.rtt() + self.ack_delay;
+        link.check_at = now + self.setup.ping_interval;
+        link.ping_at = now + link.conn.rtt() + self.setup.ack_delay;
         // This end enforces the limit. QUIC's is higher: it announces closed streams with a delay of an eighth of the limit,
         // and forgets a stream a round trip after this end.
-        link.conn.set_max_concurrent_streams(Dir::Bi, VarInt::from_u32(self.most_streams.saturating_mul(2)));
+        link.conn.set_max_concurrent_streams(Dir::Bi, VarInt::from_u32(self.setup.streams.saturating_mul(2)));
         self.current = Some(link.handle);
         self.stats.connections += 1;
         self.events.push_back(Event::Up);
@@ -81,7 +66,11 @@ impl Spacelink {
     pub(super) fn down(&mut self, reason: Reason) {
         for (slot, stream) in &self.streams {
             if stream.header.is_none() {
-                self.events.push_back(Event::Lost(StreamKey { slot: slot as u32, serial: stream.serial }));
+                self.events.push_back(Event::Lost(StreamKey {
+                    peer: self.number,
+                    slot: slot as u32,
+                    serial: stream.serial,
+                }));
             }
         }
         self.streams.clear();
@@ -130,13 +119,13 @@ impl Spacelink {
     pub(super) fn check_answers(&mut self, now: Instant, at: usize) {
         let patience = self.patience(at);
         let link = &mut self.links[at];
-        link.check_at = now + self.ping_interval;
+        link.check_at = now + self.setup.ping_interval;
         if link.pings > 0 && link.ping_at <= now {
             link.pings -= 1;
             link.conn.ping();
         }
         let asked = ack_eliciting(&link.conn.stats().frame_tx);
-        let answered = controller::acked(&link.conn);
+        let answered = link.ledger.acked();
         if answered != link.answered {
             (link.answered, link.asked) = (answered, asked);
             (link.unanswered_since, link.silent) = (None, false);
@@ -155,7 +144,7 @@ impl Spacelink {
 
     /// Longest usual delay of an answer.
     pub(super) fn patience(&self, at: usize) -> Duration {
-        self.links[at].conn.rtt() * 5 / 4 + 2 * self.ack_delay
+        self.links[at].conn.rtt() * 5 / 4 + 2 * self.setup.ack_delay
     }
 
     /// Handles QUIC's events.
@@ -167,7 +156,7 @@ impl Spacelink {
                 let link = &mut self.links[at];
                 while let Some(event) = link.conn.poll_endpoint_events() {
                     quiet = false;
-                    if let Some(event) = self.endpoint.handle_event(link.handle, event) {
+                    if let Some(event) = self.endpoint.get().handle_event(link.handle, event) {
                         link.conn.handle_event(event);
                     }
                 }
@@ -182,7 +171,11 @@ impl Spacelink {
             if self.links[at].conn.is_drained() {
                 // Without effect if the end is known already.
                 self.ended(now, at, Reason::Closed);
-                let gone = self.links.remove(at).conn.stats().path;
+                let link = self.links.remove(at);
+                let gone = link.conn.stats().path;
+                self.closed.acked += link.ledger.acked();
+                self.closed.lost += link.ledger.lost();
+                self.closed.marks += link.ledger.marks();
                 self.stats.sent_packets += gone.sent_packets;
                 self.stats.lost_packets += gone.lost_packets;
             } else {
@@ -252,7 +245,7 @@ impl Spacelink {
 }
 
 /// Reason of a lost connection.
-fn reason_of(error: ConnectionError) -> Reason {
+pub(super) fn reason_of(error: ConnectionError) -> Reason {
     // TLS alerts have the codes 0x100 to 0x1ff (RFC 9001, section 4.8).
     let or_refused = |code: quinn_proto::TransportErrorCode, what: String| match u64::from(code) {
         0x100..0x200 => Reason::Refused(what),

@@ -7,13 +7,13 @@ impl Spacelink {
     /// and tag; frame type, stream ID, offset and length.
     #[must_use]
     pub fn max_chunk(&self) -> usize {
-        usize::from(self.mtu) - (1 + 8 + 4 + 16) - (1 + 8 + 8 + 8)
+        self.setup.max_chunk()
     }
 
     /// Opens a stream for a connection; `None` while the peer is not connected or if there are too many streams.
     pub fn open(&mut self, header: &Open) -> Option<StreamKey> {
         let at = self.active()?;
-        if self.streams.len() >= self.most_streams as usize {
+        if self.streams.len() >= self.setup.streams as usize {
             self.stats.refused_streams += 1;
             return None;
         }
@@ -130,7 +130,7 @@ impl Spacelink {
         };
         let _ = chunks.finalize();
         self.scattered = self.scattered + stream.inbox.scattered() - before;
-        if reset || self.scattered > 2 * self.window {
+        if reset || self.scattered > 2 * self.setup.window {
             // The peer does not send what is missing.
             self.on_reset(slot);
             return false;
@@ -151,7 +151,7 @@ impl Spacelink {
                 self.reset_stream(at, id);
                 continue;
             }
-            if self.streams.len() >= self.most_streams as usize {
+            if self.streams.len() >= self.setup.streams as usize {
                 self.reset_stream(at, id);
                 self.stats.refused_streams += 1;
                 continue;
@@ -211,12 +211,12 @@ impl Spacelink {
 
     pub(super) fn find(&self, key: StreamKey) -> Option<(usize, usize)> {
         let stream = self.streams.get(key.slot())?;
-        (stream.serial == key.serial).then_some(())?;
+        (stream.serial == key.serial && key.peer == self.number).then_some(())?;
         Some((self.active()?, key.slot()))
     }
 
     pub(super) fn key(&self, slot: usize) -> StreamKey {
-        StreamKey { slot: slot as u32, serial: self.streams[slot].serial }
+        StreamKey { peer: self.number, slot: slot as u32, serial: self.streams[slot].serial }
     }
 
     pub(super) fn insert(&mut self, id: StreamId, header: Option<Vec<u8>>) -> StreamKey {

@@ -1,5 +1,6 @@
 //! The spacelink over a simulated network, on a virtual clock.
 
+mod hub;
 mod net;
 mod udp;
 
@@ -97,7 +98,7 @@ fn ip_packets_of_any_length_are_carried() {
 fn a_wrong_certificate_is_refused_at_both_ends() {
     for wrong in [GATEWAY, TERMINAL] {
         let mut setups = setups(None, ROUND_TRIP);
-        setups[wrong].peer = Identity::generate("another").unwrap().certificate();
+        setups[wrong].peer = Some(Identity::generate("another").unwrap().certificate());
         let mut net = Net::new(&setups, 1);
         net.run(s(20.0));
         for host in &net.hosts {

@@ -1,0 +1,226 @@
+//! The terminals behind a gateway, and which of them an address is behind. A terminal has one peer: the gateway.
+
+use std::net::IpAddr;
+
+use bentpipe_spacelink::PeerId;
+
+use crate::config::Prefix;
+
+/// A peer of this end.
+#[derive(Debug)]
+pub struct Terminal {
+    /// Its name; `None` for the only peer.
+    pub name: Option<String>,
+    /// Prefixes of the users behind it.
+    pub clients: Vec<Prefix>,
+    /// True while it is connected.
+    pub up: bool,
+    /// Bytes released to it that the regulator has counted and the spacelink not yet.
+    released: u64,
+}
+
+/// All peers of this end.
+#[derive(Debug, Default)]
+pub struct Terminals {
+    /// By [`PeerId`].
+    list: Vec<Option<Terminal>>,
+    /// The only peer, to which every address leads.
+    only: Option<PeerId>,
+    /// First and last address of each prefix, as [`number`]s in ascending order, and the terminal behind which they are.
+    routes: Vec<(u128, u128, PeerId)>,
+    /// Connected terminals that have not been reported.
+    unreported: Vec<PeerId>,
+}
+
+/// An address as a number: IPv4 addresses as IPv6 addresses that contain them (RFC 4291, section 2.5.5.2).
+fn number(address: IpAddr) -> u128 {
+    match address {
+        IpAddr::V4(v4) => v4.to_ipv6_mapped().into(),
+        IpAddr::V6(v6) => v6.into(),
+    }
+}
+
+/// First and last address of a prefix.
+fn span(prefix: &Prefix) -> (u128, u128) {
+    let length = if prefix.address.is_ipv4() { 96 + prefix.length } else { prefix.length };
+    let first = number(prefix.address);
+    (first, first | u128::MAX.checked_shr(u32::from(length)).unwrap_or(0))
+}
+
+impl Terminals {
+    /// One peer, to which every address leads.
+    #[must_use]
+    pub fn only(peer: PeerId) -> Self {
+        let mut terminals = Self { only: Some(peer), ..Self::default() };
+        terminals.insert(peer, None, Vec::new());
+        terminals
+    }
+
+    /// Adds a terminal with the users' prefixes behind it, none of which another terminal has.
+    pub fn insert(&mut self, peer: PeerId, name: Option<String>, clients: Vec<Prefix>) {
+        if self.list.len() <= peer.index() {
+            self.list.resize_with(peer.index() + 1, || None);
+        }
+        self.list[peer.index()] = Some(Terminal { name, clients, up: false, released: 0 });
+        self.sort_routes();
+    }
+
+    fn sort_routes(&mut self) {
+        self.routes.clear();
+        for (number, terminal) in (0..).zip(&self.list) {
+            let prefixes = terminal.iter().flat_map(|terminal| &terminal.clients);
+            self.routes.extend(prefixes.map(span).map(|(first, last)| (first, last, PeerId(number))));
+        }
+        self.routes.sort_unstable();
+    }
+
+    /// A terminal.
+    #[must_use]
+    pub fn get(&self, peer: PeerId) -> Option<&Terminal> {
+        self.list.get(peer.index())?.as_ref()
+    }
+
+    /// Name of a terminal; empty for the only peer.
+    #[must_use]
+    pub fn name(&self, peer: PeerId) -> &str {
+        self.get(peer).and_then(|terminal| terminal.name.as_deref()).unwrap_or_default()
+    }
+
+    /// All terminals, by number.
+    pub fn iter(&self) -> impl Iterator<Item = (PeerId, &Terminal)> {
+        (0..).map(PeerId).zip(&self.list).filter_map(|(peer, terminal)| Some((peer, terminal.as_ref()?)))
+    }
+
+    /// The terminal that a user's address is behind.
+    #[must_use]
+    pub fn of_client(&self, client: IpAddr) -> Option<PeerId> {
+        if self.only.is_some() {
+            return self.only;
+        }
+        let address = number(client);
+        let behind = self.routes.partition_point(|(first, ..)| *first <= address);
+        let (_, last, peer) = self.routes.get(behind.checked_sub(1)?)?;
+        (address <= *last).then_some(*peer)
+    }
+
+    /// True while one of them is connected.
+    #[must_use]
+    pub fn is_one_up(&self) -> bool {
+        self.iter().any(|(_, terminal)| terminal.up)
+    }
+
+    /// Notes that a terminal is connected, or not any more.
+    pub fn set_up(&mut self, peer: PeerId, up: bool) {
+        self.unreported.retain(|other| *other != peer);
+        if let Some(Some(terminal)) = self.list.get_mut(peer.index()) {
+            terminal.up = up;
+            if up {
+                self.unreported.push(peer);
+            }
+        }
+    }
+
+    /// Takes the connected terminals that have not been reported.
+    pub fn take_unreported(&mut self) -> Vec<PeerId> {
+        std::mem::take(&mut self.unreported)
+    }
+
+    /// Counts bytes released to a terminal.
+    pub fn count_released(&mut self, peer: PeerId, bytes: u32) {
+        if let Some(Some(terminal)) = self.list.get_mut(peer.index()) {
+            terminal.released += u64::from(bytes);
+        }
+    }
+
+    /// Bytes released to a terminal since the last call.
+    pub fn take_released(&mut self, peer: PeerId) -> u64 {
+        let terminal = self.list.get_mut(peer.index()).and_then(Option::as_mut);
+        terminal.map_or(0, |terminal| std::mem::take(&mut terminal.released))
+    }
+}
+
+/// Two prefixes with common addresses: the number of each one's owner, and the prefixes.
+#[must_use]
+pub fn overlap(prefixes: &[(usize, Prefix)]) -> Option<[(usize, Prefix); 2]> {
+    let mut spans: Vec<_> = prefixes.iter().map(|&(owner, prefix)| (span(&prefix), owner, prefix)).collect();
+    spans.sort_unstable_by_key(|(span, owner, _)| (*span, *owner));
+    // Prefixes contain each other or have nothing in common, so the one before is the one to compare with.
+    let clash = spans.windows(2).find(|pair| pair[1].0.0 <= pair[0].0.1)?;
+    let mut both = [(clash[0].1, clash[0].2), (clash[1].1, clash[1].2)];
+    both.sort_unstable_by_key(|(owner, _)| *owner);
+    Some(both)
+}
+
+/// True if `inner` lies within `outer`.
+#[must_use]
+pub fn is_within(inner: &Prefix, outer: &Prefix) -> bool {
+    let ((first, last), (from, to)) = (span(inner), span(outer));
+    inner.address.is_ipv4() == outer.address.is_ipv4() && from <= first && last <= to
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn prefix(text: &str) -> Prefix {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn an_address_leads_to_the_terminal_whose_prefix_has_it() {
+        let mut terminals = Terminals::default();
+        for (number, clients) in [
+            (0, vec!["10.3.0.0/24", "fd03::/64"]),
+            (2, vec!["10.3.2.0/23", "10.9.0.1/32"]),
+            (1, vec!["fd03:1::/64"]),
+        ] {
+            let clients = clients.into_iter().map(prefix).collect();
+            terminals.insert(PeerId(number), Some(format!("t{number}")), clients);
+        }
+        for (address, peer) in [
+            ("10.3.0.0", Some(0)),
+            ("10.3.0.255", Some(0)),
+            ("10.3.1.0", None),
+            ("10.3.2.0", Some(2)),
+            ("10.3.3.255", Some(2)),
+            ("10.3.4.0", None),
+            ("10.9.0.1", Some(2)),
+            ("10.9.0.2", None),
+            ("0.0.0.0", None),
+            ("fd03::ffff", Some(0)),
+            ("fd03:0:0:1::", None),
+            ("fd03:1::1", Some(1)),
+            ("::ffff:10.3.0.1", Some(0)),
+        ] {
+            assert_eq!(terminals.of_client(address.parse().unwrap()), peer.map(PeerId), "{address}");
+        }
+        assert_eq!(Terminals::only(PeerId(0)).of_client("1.2.3.4".parse().unwrap()), Some(PeerId(0)));
+    }
+
+    #[test]
+    fn overlapping_prefixes_are_found() {
+        let found = |list: &[&str]| {
+            let all: Vec<_> = list.iter().map(|text| prefix(text)).enumerate().collect();
+            overlap(&all).map(|both| both.map(|(owner, _)| owner))
+        };
+        assert_eq!(found(&["10.0.0.0/24", "10.0.1.0/24", "fd00::/64", "fd00:0:0:1::/64"]), None);
+        assert_eq!(found(&["10.0.0.0/24", "fd00::/64", "10.0.0.128/25"]), Some([0, 2]));
+        assert_eq!(found(&["10.0.0.7/32", "10.0.0.0/24"]), Some([0, 1]));
+        assert_eq!(found(&["fd00::/64", "fd00::/64"]), Some([0, 1]));
+        assert_eq!(found(&["10.0.0.0/24", "0.0.0.0/0"]), Some([0, 1]));
+    }
+
+    #[test]
+    fn prefixes_lie_within_larger_ones_of_their_version() {
+        for (inner, outer, within) in [
+            ("10.3.0.0/24", "10.3.0.0/16", true),
+            ("10.3.0.0/16", "10.3.0.0/16", true),
+            ("10.3.0.0/16", "10.3.0.0/24", false),
+            ("10.4.0.0/24", "10.3.0.0/16", false),
+            ("10.4.0.0/24", "::/0", false),
+            ("fd03::/64", "fd03::/48", true),
+        ] {
+            assert_eq!(is_within(&prefix(inner), &prefix(outer)), within, "{inner} {outer}");
+        }
+    }
+}
