@@ -214,7 +214,7 @@ SUBJECTS: Mapping[str, tuple[str, str, str, tuple[str, ...]]] = {
     ),
 }
 """Subjects of the scoreboard: paper, name of its picture, table or figure drawn, and ids of claims."""
-_HOLDS = (REPRODUCED, CALIBRATED_AGREES)
+_GOOD = (REPRODUCED, CALIBRATED_AGREES)
 
 
 def _subjects(claims: Mapping[tuple[str, str], Row]) -> Iterator[str]:
@@ -222,8 +222,8 @@ def _subjects(claims: Mapping[tuple[str, str], Row]) -> Iterator[str]:
         known = [claims[paper, each] for each in ids if (paper, each) in claims]
         yield f"### {subject}\n"
         for head, items in (
-            ("Holds", [item for item in known if item["verdict"] in _HOLDS]),
-            ("Does not hold", [item for item in known if item["verdict"] not in _HOLDS]),
+            ("Holds", [item for item in known if item["verdict"] in _GOOD]),
+            ("Does not hold", [item for item in known if item["verdict"] not in _GOOD]),
         ):
             if items:
                 yield f"{head}: {' '.join(_with_verdict(item) for item in items)}\n"
@@ -361,8 +361,7 @@ def page_of(paper: Paper, kept: Row) -> str:
     explained: set[str] = set()
     for item in items:
         if item["kind"] == CLAIM:
-            reason = _COMPARISONS.sub(r"\1", item["reason"].removesuffix(_FITTED).removesuffix(UNPAIRED))
-            reason = _HOLDS_IN.sub("", reason)
+            reason = _shortened(item)
             in_print = "" if item["in_print"] == _AGREE else item["in_print"]
             explanation = "explained above" if item["explanation"] in explained else item["explanation"]
             explained |= {item["explanation"]} - {""}
@@ -383,10 +382,21 @@ def page_of(paper: Paper, kept: Row) -> str:
 
 _AGREE = "the printed tables agree"
 _FITTED = "; in each comparison an input was fitted to a side"
-_COMPARISONS = re.compile(r"^((?:fails in )?\d+ of \d+ comparisons?): .*$", re.DOTALL)
+_COMPARISONS = re.compile(r"^(?:fails in )?(\d+ of \d+) comparisons?: .*$", re.DOTALL)
 """The reason of a claim of several comparisons, which are in the file of all numbers."""
-_HOLDS_IN = re.compile(r"^holds in \d+ comparisons?$")
-"""The reason of a claim that holds, which adds nothing to its verdict."""
+_HOLDS = re.compile(r"^(holds in \d+ comparisons?|(\d+) of \2 comparisons: .*)$", re.DOTALL)
+"""The reason of a claim whose comparisons all hold, which adds nothing to its verdict."""
+
+
+def _shortened(item: Row) -> str:
+    """Return the reason of a claim as its page has it: the number of comparisons, not each of them."""
+    reason = str(item["reason"]).removesuffix(_FITTED).removesuffix(UNPAIRED)
+    if item["verdict"] in _GOOD and _HOLDS.match(reason):
+        return ""
+    failing = "" if item["verdict"] == DIRECTION_ONLY else " fail"
+    return _COMPARISONS.sub(rf"\1{failing}", reason)
+
+
 _SIGNS = {
     REPRODUCED: "✓",
     CALIBRATED_AGREES: "c",
