@@ -28,8 +28,8 @@ QUEUES = {
     "subscriber": "one per terminal, flows by subscriber",
 }
 SETTINGS: Mapping[str, tuple[str, ...]] = {
-    "carrier": ("droptail", "red", "avqred", "pfavqred", "fq_codel", "cake"),
-    "terminal": ("droptail", "red", "avqred", "avqred_backlog", "pfavqred", "fq_codel", "cake"),
+    "carrier": ("droptail", "red", "avqred", "pfavqred", "fq_codel", "cake", "cake_users"),
+    "terminal": ("droptail", "red", "avqred", "avqred_backlog", "pfavqred", "fq_codel", "cake", "cake_users"),
     "subscriber": ("pfavqred", "drr", "fq_codel", "cake"),
 }
 METRICS = {

@@ -168,7 +168,7 @@ def test_default_candidates_exist_and_act_at_the_right_queue() -> None:
     """Only schedulers that protect sparse flows may drop behind the PEP."""
     gateway, plain = bp.load("byun2007-gateway"), bp.load("red-dumbbell")
     behind = {name for name in BEHIND if gateway.with_setting(name).behind_pep}
-    assert behind == {"fq_codel", "cake"}
+    assert behind == {"fq_codel", "cake", "cake_users"}
     assert set(PLAIN) <= set(plain.setting_names)
     assert gateway.with_setting("codel").behind_pep
     assert AdvicePlan.plan("red-dumbbell", trials=1).aqms == PLAIN

@@ -268,7 +268,7 @@ def test_report_writes_figures_without_overwriting(bentpipe: Command, tmp_path: 
 
 def test_list_and_show_print_scenarios_and_algorithms(bentpipe: Command) -> None:
     aqms = bentpipe("list", "aqms", "--parameters", check=0).stdout
-    assert "Schedulers with AQMs inside: fq_codel, cake, fq_pie, dualpi2" in aqms
+    assert "Schedulers with AQMs inside: fq_codel, cake, cake_users, fq_pie, dualpi2" in aqms
     for word in ("avqred", "min_capacity", "RED 4", "max_th = 120"):
         assert word in aqms
     schedulers = " ".join(bentpipe("list", "schedulers", "--parameters", check=0).stdout.split())

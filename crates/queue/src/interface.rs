@@ -13,6 +13,8 @@ pub struct Packet {
     pub len: u32,
     /// Flow of the packet.
     pub flow: FlowId,
+    /// User of the packet, for schedulers that are fair between users; [`Packet::new`] takes the flow's number.
+    pub user: FlowId,
     /// The host's reference to the packet.
     pub handle: u32,
     /// Time when it entered the queue that holds it; set by [`crate::Queue::enqueue`].
@@ -37,7 +39,7 @@ impl Packet {
     pub const fn new(len: u32, flow: FlowId, handle: u32) -> Self {
         let (arrival, ecn) = (Instant::ZERO, Ecn::NotEct);
         let (split, marked, tcp, number) = (false, false, None, 0);
-        Self { len, flow, handle, arrival, ecn, dscp: 0, split, marked, tcp, number }
+        Self { len, flow, user: flow, handle, arrival, ecn, dscp: 0, split, marked, tcp, number }
     }
 }
 

@@ -38,6 +38,7 @@ pub const SCHEDULERS: &[SchedulerAlgorithm] = &[
     sched::ssf::ALGORITHM,
     sched::fq_codel::ALGORITHM,
     sched::cake::ALGORITHM,
+    sched::cake_users::ALGORITHM,
     sched::fq_pie::ALGORITHM,
     sched::dualpi2::ALGORITHM,
 ];

@@ -148,3 +148,64 @@ to = "client"
         assert!((one - 0.5).abs() < 0.02 && (four - 0.8).abs() < 0.02, "{traffic}: {one} {four}");
     }
 }
+
+/// A gateway of 5 Mbit/s, at which one user receives nine flows of 1 Mbit/s and another one of 5 Mbit/s. Flows get half a
+/// megabit each, so that the second user gets a tenth; users get half each. At a link without a gateway the same.
+#[test]
+fn fairness_between_users_does_not_depend_on_their_number_of_flows() {
+    let part = |scheduler: &str, with_gateway: bool| {
+        let (gateway, link) = if with_gateway {
+            let queue = format!("scheduler = \"{scheduler}\", limit = \"100 packets\"");
+            (
+                format!(
+                    "[gateway]\naqm = {{ algorithm = \"droptail\" }}\nregulator = {{ rate = \"5 Mbps\" }}\n\
+                     transmit_queue = {{ {queue} }}\n[link.satellite]\nbetween = [\"gateway\", \"terminal\"]\n"
+                ),
+                "[link.access]\nbetween = [\"terminal\", \"client\"]\n".to_owned(),
+            )
+        } else {
+            let queue = format!("{{ scheduler = \"{scheduler}\", limit = \"100 packets\" }}");
+            (
+                "[router.gateway]\n[router.terminal]\n".to_owned(),
+                format!(
+                    "[link.satellite]\nbetween = [\"gateway\", \"terminal\"]\nrate = \"5 Mbps\"\nqueue = {queue}\n\
+                     [link.access]\nbetween = [\"terminal\", \"client\"]\n"
+                ),
+            )
+        };
+        let text = format!(
+            r#"
+title = "Two users"
+run = {{ warmup = "10 s", duration = "60 s" }}
+host = {{ server = {{}}, client = {{ count = 2 }}, first = {{}} }}
+[link.ingress]
+between = ["server", "gateway"]
+{gateway}{link}[link.other]
+between = ["terminal", "first"]
+[traffic.many]
+kind = "cbr"
+from = "server"
+to = "first"
+flows = 9
+rate = "1 Mbps"
+packet = "1000 B"
+[traffic.one]
+kind = "cbr"
+from = "server"
+to = "client"
+flows = 1
+rate = "5 Mbps"
+packet = "1000 B"
+"#
+        );
+        let scenario = Scenario::parse(&text, "test.toml", &[]).unwrap_or_else(|e| panic!("{e}"));
+        let r = bentpipe_sim::run(&scenario, 1, &Progress::default()).unwrap_or_else(|e| panic!("{e}"));
+        let bytes: Vec<_> = r.flows.iter().map(|flow| flow.delivered as f64).collect();
+        assert_eq!(bytes.len(), 10);
+        bytes[9] / bytes.iter().sum::<f64>()
+    };
+    for with_gateway in [true, false] {
+        let (flows, users) = (part("cake", with_gateway), part("cake_users", with_gateway));
+        assert!((flows - 0.1).abs() < 0.005 && (users - 0.5).abs() < 0.01, "{with_gateway}: {flows} {users}");
+    }
+}

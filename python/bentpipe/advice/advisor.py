@@ -53,8 +53,9 @@ if TYPE_CHECKING:
 __all__ = ["ADVICE", "BEHIND", "PLAIN", "REPORT", "Advice", "AdvicePlan", "advise", "execute"]
 
 ADVICE, REPORT = "advice.json", "report.html"
-BEHIND: tuple[str, ...] = ("red", "vrc", "gkvq", "avqred", "pfavqred", "drr", "fq_codel", "cake")
-PLAIN: tuple[str, ...] = ("red", "vrc", "pi", "avqred", "codel", "drr", "fq_codel", "cake")
+_SCHEDULERS = ("drr", "fq_codel", "cake", "cake_users")
+BEHIND: tuple[str, ...] = ("red", "vrc", "gkvq", "avqred", "pfavqred", *_SCHEDULERS)
+PLAIN: tuple[str, ...] = ("red", "vrc", "pi", "avqred", "codel", *_SCHEDULERS)
 """Default candidates with and without a PEP; docs/advise.md gives the reasons."""
 JUDGES: tuple[Judgement, ...] = ("classes", "power", "rank")
 EXTRA = ("fct_p95", "retransmitted")

@@ -397,7 +397,7 @@ class _Plan:
                 # RFC 8289, sections 4.2 and 4.3: the longest round trip, and 5 % of it.
                 target = max(5, round(self.rtt / 20))
                 return [f'interval = "{max(100, self.rtt)} ms"', f'target = "{target} ms"']
-            case "cake":
+            case "cake" | "cake_users":
                 return [f'rtt = "{max(100, self.rtt)} ms"']
         return []
 

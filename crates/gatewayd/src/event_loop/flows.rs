@@ -25,16 +25,20 @@ impl FlowClassifier {
     pub fn flow(&self, client: SocketAddr, server: SocketAddr, protocol: u8) -> FlowId {
         match self.key {
             FlowKey::Connection => pair_number(client, server, protocol),
-            FlowKey::User => {
-                let user = SocketAddr::new(client.ip(), 0);
-                FlowId(connection_hash(user, user, 0) as u32)
-            }
+            FlowKey::User => Self::user(client),
             FlowKey::Prefix => self
                 .clients
                 .iter()
                 .position(|prefix| prefix.contains(client.ip()))
                 .map_or(FlowId(u32::MAX), |at| FlowId(at as u32)),
         }
+    }
+
+    /// The user that a client is: its address.
+    #[must_use]
+    pub fn user(client: SocketAddr) -> FlowId {
+        let user = SocketAddr::new(client.ip(), 0);
+        FlowId(connection_hash(user, user, 0) as u32)
     }
 
     /// The flow of a TCP connection.

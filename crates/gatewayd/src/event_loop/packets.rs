@@ -9,7 +9,7 @@ use bentpipe_queue::{Ecn, Packet, Tcp};
 use bentpipe_spacelink::PeerId;
 
 use super::Daemon;
-use super::flows::{pair_number, tcp_pair};
+use super::flows::{FlowClassifier, pair_number, tcp_pair};
 use super::gateway_host::{Item, ItemId};
 use crate::config::Role;
 use crate::intercept::interceptor::{Held, Interceptor};
@@ -54,6 +54,7 @@ impl Daemon {
         let flow = self.flows.flow(client, server, info.protocol);
         let mut pkt = Packet {
             ecn: info.ecn,
+            user: FlowClassifier::user(client),
             dscp: info.dscp,
             split: relay.is_some(),
             ..Packet::new(info.len, flow, item.handle())
@@ -235,7 +236,8 @@ impl Daemon {
             info.tcp.map(|tcp| Tcp { window: tcp.payload, seq: tcp.seq, syn: tcp.flags & flag::SYN != 0 });
         let id = self.host.insert(Item::Datagram { peer, bytes });
         let new = Packet::new(info.len, flow, id.handle());
-        let pkt = Packet { ecn: info.ecn, dscp: info.dscp, tcp, arrival: self.host.at, ..new };
+        let user = FlowClassifier::user(client);
+        let pkt = Packet { user, ecn: info.ecn, dscp: info.dscp, tcp, arrival: self.host.at, ..new };
         self.host.gateway.process(pkt, self.host.at);
     }
 

@@ -42,6 +42,8 @@ pub struct Buckets {
     /// New and old queues.
     lists: [ListEnds; 2],
     quantum: i64,
+    /// Users whose queues share a turn; `None` if queues have equal turns.
+    users: Option<Users>,
     /// Winner of each pairing: an entry's weight is the greater of those at twice its index and one more. The second
     /// half holds the queues' own weights.
     weights: Vec<u64>,
@@ -63,6 +65,51 @@ struct Bucket {
     list: Option<List>,
     before: Option<BucketId>,
     after: Option<BucketId>,
+    /// User of the packet with which it joined a list.
+    user: FlowId,
+    /// Place of the user that it counts for: while it is an old queue.
+    counted: Option<usize>,
+}
+
+/// Most queues of a user by which a quantum is divided, as the cost per packet grows with the number.
+const MOST_SHARERS: u32 = 64;
+/// Places of users in a set.
+const WAYS: usize = 8;
+
+/// Numbers of old queues by user, in a set-associative table like that of sch_cake: a user whose set is full shares a place.
+#[derive(Clone, Debug)]
+struct Users {
+    places: Vec<(FlowId, u32)>,
+}
+
+impl Users {
+    fn new(count: usize) -> Self {
+        Self { places: vec![(FlowId(0), 0); count.next_multiple_of(WAYS)] }
+    }
+
+    /// Returns the place of a user: its own, or else one that it may take.
+    fn place(&self, user: FlowId) -> usize {
+        let sets = (self.places.len() / WAYS) as u32;
+        let first = WAYS * spread(hash(user, 0), sets) as usize;
+        let mut ways = first..first + WAYS;
+        let own = ways.clone().find(|&at| self.places[at].0 == user && self.places[at].1 > 0);
+        own.or_else(|| ways.find(|&at| self.places[at].1 == 0)).unwrap_or(first)
+    }
+
+    /// Returns the number of old queues of a user, from 1 to [`MOST_SHARERS`].
+    fn sharers(&self, user: FlowId) -> i64 {
+        i64::from(self.places[self.place(user)].1.clamp(1, MOST_SHARERS))
+    }
+
+    /// Counts a queue that becomes old; returns its place.
+    fn enter(&mut self, user: FlowId) -> usize {
+        let at = self.place(user);
+        if self.places[at].1 == 0 {
+            self.places[at].0 = user;
+        }
+        self.places[at].1 += 1;
+        at
+    }
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -85,6 +132,8 @@ impl Buckets {
             list: None,
             before: None,
             after: None,
+            user: FlowId(0),
+            counted: None,
         };
         let count = count.max(1) as usize;
         Self {
@@ -92,7 +141,21 @@ impl Buckets {
             buckets: std::iter::repeat_n(empty, count).collect(),
             lists: [ListEnds { first: None, last: None, len: 0 }; 2],
             quantum: i64::from(quantum.max(1)),
+            users: None,
             weights: vec![0; 2 * count.next_power_of_two()],
+        }
+    }
+
+    /// Divides the quantum of a queue by the number of its user's old queues, so that users have equal turns.
+    pub fn be_fair_between_users(&mut self) {
+        self.users = Some(Users::new(self.buckets.len()));
+    }
+
+    /// Returns the bytes that a queue may send per turn.
+    fn quantum(&self, bucket: BucketId) -> i64 {
+        match &self.users {
+            None => self.quantum,
+            Some(users) => (self.quantum / users.sharers(self.buckets[bucket].user)).max(1),
         }
     }
 
@@ -122,7 +185,8 @@ impl Buckets {
         b.bytes += u64::from(pkt.len);
         let joins = b.list.is_none();
         if joins {
-            b.deficit = self.quantum;
+            b.user = pkt.user;
+            self.buckets[bucket].deficit = self.quantum(bucket);
             self.move_to(bucket, Some(List::New));
         }
         self.update_weight(bucket);
@@ -135,11 +199,10 @@ impl Buckets {
     pub fn turn(&mut self) -> Option<BucketId> {
         loop {
             let bucket = self.first(List::New).or_else(|| self.first(List::Old))?;
-            let b = &mut self.buckets[bucket];
-            if b.deficit > 0 {
+            if self.buckets[bucket].deficit > 0 {
                 return Some(bucket);
             }
-            b.deficit += self.quantum;
+            self.buckets[bucket].deficit += self.quantum(bucket);
             self.move_to(bucket, Some(List::Old));
         }
     }
@@ -198,6 +261,16 @@ impl Buckets {
         }
         let b = &mut self.buckets[bucket];
         (b.before, b.after, b.list) = (last, None, list);
+        if let Some(users) = &mut self.users {
+            match (b.counted, list) {
+                (None, Some(List::Old)) => b.counted = Some(users.enter(b.user)),
+                (Some(at), None | Some(List::New)) => {
+                    users.places[at].1 -= 1;
+                    b.counted = None;
+                }
+                _ => {}
+            }
+        }
     }
 
     /// Returns the list that a queue waits in; `None` if in none.
@@ -262,10 +335,10 @@ impl Buckets {
             return self.head(b);
         }
         // New queues that are passed over are behind the old ones, with a quantum more.
-        let later = listed(List::New).map(|b| (b, deficit(b) + self.quantum));
+        let later = listed(List::New).map(|b| (b, deficit(b) + self.quantum(b)));
         let (mut next, mut rounds) = (None, i64::MAX);
         for (b, deficit) in listed(List::Old).map(|b| (b, deficit(b))).chain(later) {
-            let lacks = if deficit > 0 { 0 } else { -deficit / self.quantum + 1 };
+            let lacks = if deficit > 0 { 0 } else { -deficit / self.quantum(b) + 1 };
             if lacks < rounds {
                 (next, rounds) = (Some(b), lacks);
             }

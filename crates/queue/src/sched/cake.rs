@@ -31,9 +31,8 @@
 //! If there is no room, the queue with the most bytes of all tins loses packets from its head, one by one.
 //!
 //! *Departures:* only CAKE's queueing is implemented. Not included: its shaper (the gateway's regulator or the link
-//! limits the rate, so also `overhead` compensation and `ingress` mode), the ACK filter, GSO splitting, and host
-//! isolation (`triple-isolate`): a packet here has a flow, not the hosts at its ends. The gateway
-//! defines a flow (`flow_key`), so a queue can be a user's. Further: an empty queue passes through the old ones before
+//! limits the rate, so also `overhead` compensation and `ingress` mode), the ACK filter and GSO splitting. Another
+//! scheduler, `cake_users`, has host isolation. Further: an empty queue passes through the old ones before
 //! it may be new again, as in RFC 8290; Linux removes it at once. In Linux BLUE falls, and a queue's tag expires, while
 //! other packets are sent; here both depend on time, in the same steps of a target. The last packet of a queue gets no
 //! signal at all; Linux would still set its ECN field. A flow whose set is full takes over the tag of the queue that it
@@ -71,7 +70,7 @@ pub const ALGORITHM: SchedulerAlgorithm = SchedulerAlgorithm {
     build: |values| Ok(Box::new(Cake::new(values)?)),
 };
 
-const PARAMS: &[Param] = &[
+pub(super) const PARAMS: &[Param] = &[
     Param::name(
         "diffserv",
         &["besteffort", "diffserv4"],
@@ -162,7 +161,7 @@ struct Tin {
 }
 
 impl Cake {
-    fn new(v: &Values) -> Result<Self, ParamError> {
+    pub(super) fn new(v: &Values) -> Result<Self, ParamError> {
         let (flows, ways) = (v.number("flows") as u32, v.number("ways") as u32);
         if !flows.is_multiple_of(ways) {
             let problem = format!("found {flows}, but it must be a multiple of ways, which is {ways}");
@@ -189,6 +188,14 @@ impl Cake {
             tins: tins.iter().map(tin).collect(),
             ..Self::default()
         })
+    }
+
+    /// Gives users equal turns instead of flows.
+    pub(super) fn fair_between_users(mut self) -> Self {
+        for tin in &mut self.tins {
+            tin.buckets.be_fair_between_users();
+        }
+        self
     }
 
     /// Computes target and interval for a link of that capacity.

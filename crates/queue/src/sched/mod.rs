@@ -4,6 +4,7 @@
 mod bare;
 pub mod buckets;
 pub mod cake;
+pub mod cake_users;
 mod cobalt;
 pub mod drr;
 pub mod dualpi2;

@@ -200,6 +200,8 @@ pub struct FlowSlot {
     pub flow: FlowId,
     /// The hosts that send and receive the data, each numbered within its group.
     pub hosts: (u32, u32),
+    /// Its user: the host behind the terminals, or without a gateway the one that receives the data.
+    pub user: FlowId,
     /// The ends of its TCP legs, two for each.
     pub conns: IdRange<ConnId>,
     /// The sending end of its SCTP association; the receiving end follows.
@@ -241,8 +243,8 @@ pub struct Transfer {
 
 impl FlowSlot {
     /// Begins another flow between two hosts.
-    pub fn begin(&mut self, flow: FlowId, hosts: (u32, u32)) {
-        (self.flow, self.hosts) = (flow, hosts);
+    pub fn begin(&mut self, flow: FlowId, hosts: (u32, u32), user: FlowId) {
+        (self.flow, self.hosts, self.user) = (flow, hosts, user);
         (self.phase, self.has_failed) = (Phase::Live, false);
         self.transfer = Transfer { objects: Some(1), ..Transfer::default() };
         self.last_drop = None;

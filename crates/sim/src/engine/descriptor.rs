@@ -23,7 +23,7 @@ impl Engine {
     pub(super) fn describe(&self, id: PacketId) -> Packet {
         let packet = &self.network.packets[id];
         let slot = packet.slot.map(|slot| &self.endpoints.slots[slot]);
-        let flow = slot.map_or(PEP_ACKS, |slot| slot.flow);
+        let (flow, user) = slot.map_or((PEP_ACKS, PEP_ACKS), |slot| (slot.flow, slot.user));
         let (mut ecn, mut tcp) = (Ecn::NotEct, None);
         match &packet.body {
             Body::Tcp { to, segment } => {
@@ -51,7 +51,7 @@ impl Engine {
             _ => 0,
         };
         let arrival = self.clock.now();
-        Packet { arrival, ecn, dscp, split, tcp, ..Packet::new(packet.len, flow, id.index()) }
+        Packet { arrival, user, ecn, dscp, split, tcp, ..Packet::new(packet.len, flow, id.index()) }
     }
 
     /// Describes a packet to a gateway's queues, which number flows by the gateway's flow key.

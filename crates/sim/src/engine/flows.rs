@@ -25,11 +25,14 @@ impl Engine {
         let flow = self.record.recorder.open_flow(self.clock.now(), traffic, number, is_finite);
         let id = free.unwrap_or_else(|| self.lay_out(traffic, owner, flow, hosts));
         self.endpoints.slots[id].owner = owner;
-        let terminals = self.apps.traffic[traffic].layout.terminals(hosts);
+        let layout = &self.apps.traffic[traffic].layout;
+        let is_upload = layout.passes.iter().any(|pass| pass.is_upload);
+        let user = FlowId(if is_upload { sending_user } else { receiving_user });
+        let terminals = layout.terminals(hosts);
         self.record.recorder.behind(flow, terminals);
         self.aim(id, hosts);
         let slot = &mut self.endpoints.slots[id];
-        slot.begin(flow, hosts);
+        slot.begin(flow, hosts, user);
         if let Some(session) = slot.rtp {
             self.endpoints.rtp.start(session, &mut self.clock);
         }

@@ -61,6 +61,7 @@ impl Engine {
             traffic,
             flow,
             hosts: (0, 0),
+            user: flow,
             conns,
             sctp,
             rtp,
