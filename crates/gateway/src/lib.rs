@@ -246,6 +246,14 @@ impl Gateway {
         }
     }
 
+    /// Sets the highest rate that it gets from a [`Carrier`].
+    pub fn set_peak(&mut self, peak: Rate) {
+        if self.service.is_some() {
+            self.service = Some(ServiceRate::new(peak));
+            self.transmit.set_capacity(peak);
+        }
+    }
+
     /// Charges `bytes` sent over the satellite without passing the transmit queue: headers, acknowledgements,
     /// retransmissions. The regulator compensates for them.
     pub fn charge(&mut self, bytes: u64, now: Instant) {

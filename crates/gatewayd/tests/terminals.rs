@@ -6,6 +6,8 @@ use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::channel;
 use std::thread;
 use std::time::Duration;
@@ -13,6 +15,7 @@ use std::time::Duration;
 use nix::sys::signal::Signal;
 
 use crate::common::Namespace;
+use crate::ends::satellite::now;
 use crate::ends::{BIN, End, LONG, SERVER, bytes, read_all};
 
 /// A terminal with its users.
@@ -39,9 +42,9 @@ const SATELLITE: u8 = 2;
 const USERS: u8 = 6;
 
 impl Beam {
-    /// `count` terminals, t0, t1, …, at most four, with clients 10.6.0.2, 10.7.0.2, …; `gateway` adds to the gateway's
-    /// `[gateway]`, and `plans` to the file of each terminal. `None` if this process may not create namespaces.
-    fn new(name: &str, rate: &str, gateway: &str, plans: &[&str]) -> Option<Self> {
+    /// Terminals t0, t1, …, at most four, with clients 10.6.0.2, 10.7.0.2, …; `more` adds to the gateway's `[terminals]`, and
+    /// `plans` to the file of each terminal. `None` if this process may not create namespaces.
+    fn new(name: &str, rate: &str, more: &str, plans: &[&str]) -> Option<Self> {
         let folder = std::env::temp_dir().join(format!("bentpipe-beam-{}-{name}", std::process::id()));
         let _ = fs::remove_dir_all(&folder);
         fs::create_dir_all(folder.join("terminals")).expect("a folder");
@@ -91,10 +94,13 @@ impl Beam {
             hosts.push((terminal, clients, [format!("10.{users}.0.2"), format!("fd0{users}::2")]));
         }
         let text = format!(
-            "role = \"gateway\"\n[gateway]\nregulator = {{ rate = \"{rate}\" }}\n{gateway}\n[terminals]\nfolder = \"terminals\"\n\
+            "role = \"gateway\"\n[gateway]\nregulator = {{ rate = \"{rate}\" }}\n[terminals]\nfolder = \"terminals\"\n{more}\n\
              [satellite]\nkeys = \"keys\"\nround_trip = \"20 ms\"\nlocal = \"0.0.0.0:4400\"\n[internet]\ndevice = \"in0\"\n\
-             clients = [\"10.6.0.0/15\", \"10.8.0.0/15\", \"fd06::/15\", \"fd08::/15\"]\n[record]\nfile = \"gateway.jsonl\"\n"
+             clients = [\"10.6.0.0/15\", \"10.8.0.0/15\", \"fd06::/15\", \"fd08::/15\"]\n[metrics]\nlisten = \"127.0.0.1:9180\"\ninterval = \"100 ms\"\nkeep = \"5 s\"\n"
         );
+        // Only one queue can be recorded.
+        let record = if more.contains("queues_per") { "" } else { "[record]\nfile = \"gateway.jsonl\"\n" };
+        let text = text + record;
         fs::write(folder.join("gateway.toml"), text).expect("a file");
         let start = |namespace: &Namespace, name: &str| {
             let record = folder.join(format!("{name}.jsonl"));
@@ -281,4 +287,130 @@ fn a_killed_terminal_takes_only_its_own_connections() {
     assert!(all == bytes(3, LENGTH));
     let last = beam.gateway.finish();
     assert_eq!(last["counters"]["downs"].as_u64(), Some(1), "{last}");
+}
+
+/// Bytes that clients have received.
+#[derive(Clone, Default)]
+struct Downloads(Arc<[AtomicU64; 3]>);
+
+impl Downloads {
+    /// Has the client of terminal `n` download without end, over several connections.
+    fn start(&self, beam: &Beam, n: usize, connections: usize) {
+        for _ in 0..connections {
+            let ours = self.clone();
+            drop(beam.call(n, (SERVER[0], 80), move |mut stream| {
+                let mut buffer = vec![0; 1 << 16];
+                // Until the connection is reset, at the latest with the daemons.
+                while let Ok(count @ 1..) = stream.read(&mut buffer) {
+                    ours.0[n].fetch_add(count as u64, Ordering::Relaxed);
+                }
+            }));
+        }
+    }
+
+    fn bytes(&self) -> [u64; 3] {
+        [0, 1, 2].map(|n| self.0[n].load(Ordering::Relaxed))
+    }
+
+    /// Waits until the client of terminal `n` has received `bytes` more. Returns what all received meanwhile.
+    fn wait(&self, n: usize, bytes: u64) -> [u64; 3] {
+        let (before, begin) = (self.bytes(), now());
+        while self.bytes()[n] < before[n] + bytes {
+            assert!(begin.elapsed() < LONG, "terminal {n} receives no more bytes");
+            thread::sleep(Duration::from_millis(5));
+        }
+        let after = self.bytes();
+        [0, 1, 2].map(|n| after[n] - before[n])
+    }
+}
+
+/// Serves data without end on port 80.
+fn serve_endless(beam: &Beam) {
+    beam.serve(80, |mut stream| {
+        let data = vec![5; 1 << 16];
+        while stream.write_all(&data).is_ok() {}
+    });
+}
+
+/// The carrier has 20 Mbit/s. Terminal 0 has weight 1 and sixteen connections, terminal 1 weight 3 and one connection,
+/// terminal 2 a peak rate of 2 Mbit/s: however many connections one opens, the others keep their shares. A reload swaps the
+/// weights, and removes terminal 2, while connections of the others stay open.
+#[test]
+fn plans_share_the_carrier_whatever_load_a_terminal_has() {
+    const PEAK: f64 = 2e6 / 8.0;
+    let plans = "queues_per = \"terminal\"\n[plan.low]\nweight = 1\n[plan.high]\nweight = 3\n[plan.capped]\npir = \"2 Mbps\"\n";
+    let files = ["plan = \"low\"", "plan = \"high\"", "plan = \"capped\""];
+    let Some(beam) = Beam::new("plans", "20 Mbps", plans, &files) else { return };
+    serve_endless(&beam);
+    let begin = now();
+    let downloads = Downloads::default();
+    for (n, connections) in [(0, 16), (1, 1), (2, 4)] {
+        downloads.start(&beam, n, connections);
+    }
+    // Until slow start is over everywhere.
+    downloads.wait(1, 2_000_000);
+    let [low, high, _] = downloads.wait(1, 5_000_000);
+    let ratio = high as f64 / low as f64;
+    println!("weights 3 to 1: bytes {ratio:.3} to 1");
+    assert!((2.5..3.5).contains(&ratio), "weights 3 to 1 share as {ratio} to 1");
+    // A busy machine only makes this less.
+    let (bytes, time) = (downloads.bytes()[2] as f64, begin.elapsed().as_secs_f64());
+    println!("peak rate 2 Mbit/s: {:.3} Mbit/s", bytes * 8e-6 / time);
+    assert!(bytes <= PEAK * time + 15_000.0 + 1500.0, "{bytes} bytes in {time} s exceed the peak rate");
+    assert!(bytes > 0.0);
+
+    let path = beam.folder.join("gateway.toml");
+    let text = fs::read_to_string(&path).expect("the configuration");
+    let text = text.replace("weight = 1", "weight = 9").replace("weight = 3", "weight = 3 # low now");
+    fs::write(&path, text).expect("a file");
+    fs::remove_file(beam.folder.join("terminals/t2.toml")).expect("its file");
+    beam.gateway.signal(Signal::SIGHUP);
+    beam.gateway.wait_for("\"terminal\":\"t2\"");
+    downloads.wait(0, 1_000_000);
+    let [low, high, capped] = downloads.wait(0, 5_000_000);
+    let ratio = low as f64 / high as f64;
+    println!("weights 9 to 3: bytes {ratio:.3} to 1");
+    assert!((2.5..3.5).contains(&ratio), "weights 9 to 3 share as {ratio} to 1");
+    assert_eq!(capped, 0, "a removed terminal received bytes");
+}
+
+/// A terminal that is added by a reload carries traffic, and transfers of others that are under way lose nothing.
+#[test]
+fn a_reload_under_load_adds_a_terminal_and_loses_nothing() {
+    const LENGTH: usize = 6_000_000;
+    let queues = "queues_per = \"terminal\"\n";
+    let Some(mut beam) = Beam::new("reload", "20 Mbps", queues, &["", ""]) else { return };
+    beam.serve(80, |mut stream| {
+        let _ = stream.write_all(&bytes(4, LENGTH));
+    });
+    let file = beam.folder.join("terminals/t1.toml");
+    let text = fs::read_to_string(&file).expect("its file");
+    fs::remove_file(&file).expect("its file");
+    beam.gateway.signal(Signal::SIGHUP);
+    beam.gateway.wait_for("\"terminal\":\"t1\"");
+    let (begun, begin) = channel();
+    let call = beam.call(0, (SERVER[0], 80), move |mut stream| {
+        let mut all = vec![0; 10_000];
+        stream.read_exact(&mut all).expect("the first bytes");
+        begun.send(()).expect("a receiver");
+        stream.read_to_end(&mut all).expect("all of it");
+        all
+    });
+    begin.recv().expect("a transfer that has begun");
+    fs::write(&file, text).expect("its file");
+    beam.gateway.signal(Signal::SIGHUP);
+    beam.gateway.wait_for("\"terminal\":\"t1\"");
+    beam.terminals[1].end.wait_for("\"up\"");
+    let other = beam.call(1, (SERVER[0], 80), |mut stream| read_all(&mut stream));
+    assert!(call.join().expect("no panic") == bytes(4, LENGTH), "the transfer under way");
+    assert!(
+        other.join().expect("no panic") == bytes(4, LENGTH),
+        "the transfer of the terminal that was added"
+    );
+    // An invalid file changes nothing.
+    fs::write(&file, "certificate = 1\n").expect("its file");
+    beam.gateway.signal(Signal::SIGHUP);
+    let all = beam.call(1, (SERVER[0], 80), |mut stream| read_all(&mut stream)).join().expect("no panic");
+    assert!(all == bytes(4, LENGTH), "after a reload that was refused");
+    beam.terminals[0].end.kill(Signal::SIGTERM);
 }

@@ -234,25 +234,23 @@ impl Hub {
     }
 
     /// Calls [`Spacelink::charge`] for every peer to which something may have been sent since the last call, with the bytes
-    /// that `counted` returns for it. Returns the bytes of all peers to charge to the regulator.
-    pub fn charge(&mut self, mut counted: impl FnMut(PeerId) -> u64) -> u64 {
-        if self.lobby.is_none() {
+    /// that `counted` returns for it, and then `charge` with its end and the bytes to charge to the regulator.
+    pub fn charge(
+        &mut self,
+        mut counted: impl FnMut(PeerId) -> u64,
+        mut charge: impl FnMut(PeerId, &Spacelink, u64),
+    ) {
+        if self.lobby.is_none() && self.to_charge.is_empty() {
             // In an outage time counts as well.
-            self.to_charge.clear();
-            let member = self.members.get_mut(0);
-            return member.map_or(0, |member| {
-                member.to_charge = false;
-                member.link.charge(counted(PeerId(0)))
-            });
+            self.to_charge.push(PeerId(0));
         }
-        let mut beyond = 0;
         while let Some(peer) = self.to_charge.pop() {
             if let Some(member) = self.members.get_mut(peer.index()) {
                 member.to_charge = false;
-                beyond += member.link.charge(counted(peer));
+                let beyond = member.link.charge(counted(peer));
+                charge(peer, &member.link, beyond);
             }
         }
-        beyond
     }
 
     /// True while a peer is connected.

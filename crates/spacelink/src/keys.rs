@@ -32,7 +32,7 @@ pub struct Identity {
 }
 
 /// Certificate of the peer.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Certificate(pub(super) CertificateDer<'static>);
 
 /// Error in a key or a certificate: the file and the problem.

@@ -1,6 +1,7 @@
 //! Keys of a configuration. The messages about wrong keys and values follow from these structs, and so does the list of
 //! effective keys.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::str::FromStr;
@@ -45,6 +46,9 @@ pub struct File {
     /// Terminals of a gateway with many.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub terminals: Option<TerminalsSection>,
+    /// Plans of terminals, by name.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub plan: BTreeMap<String, Plan>,
     /// Side of the servers.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub internet: Option<Internet>,
@@ -139,6 +143,42 @@ pub struct Satellite {
 pub struct TerminalsSection {
     /// Folder with a file for each, relative to the configuration's folder.
     pub folder: String,
+    /// Terminals that share the receive queue, the AQM and the transmit queue.
+    #[serde(default)]
+    pub queues_per: QueuesPer,
+}
+
+/// Terminals that share the receive queue, the AQM and the transmit queue.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum QueuesPer {
+    /// All.
+    #[default]
+    Carrier,
+    /// Each has its own, and plans share the carrier.
+    Terminal,
+}
+
+/// Share of a terminal in the carrier, with the keys that plans have in scenarios.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Plan {
+    /// Committed information rate (CIR).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cir: Option<Rate>,
+    /// Peak information rate (PIR).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pir: Option<Rate>,
+    /// Weight by which terminals share what the committed rates leave.
+    pub weight: Whole<1, 10_000>,
+    /// Bytes that may exceed the peak rate at once.
+    pub burst: Size,
+}
+
+impl Default for Plan {
+    fn default() -> Self {
+        Self { cir: None, pir: None, weight: Whole(1), burst: Size::of(15_000) }
+    }
 }
 
 /// Side of the servers, at a gateway.

@@ -15,8 +15,8 @@ use bentpipe_units::{Duration, Rate};
 
 pub use check::{Findings, check, listing};
 pub use file::{
-    Address, Device, Format, Internet, Level, Limits, Log, Prefix, Process, Role, Satellite, ScenarioFile,
-    Tcp, Tunnel, Users,
+    Address, Device, Format, Internet, Level, Limits, Log, Plan, Prefix, Process, QueuesPer, Role, Satellite,
+    ScenarioFile, Tcp, Tunnel, Users,
 };
 pub use reload::Changes;
 pub use terminals::{Terminal, Terminals};
@@ -118,7 +118,8 @@ impl Config {
         let mut effective = document.effective(&file);
         let behind_role = effective.iter().position(|row| row.key == "role").map_or(0, |i| i + 1);
         effective.splice(behind_role..behind_role, rows);
-        let terminals = terminals::read(document, &file, folder, &mut effective)?;
+        let rate = gateway.regulator.rate;
+        let terminals = terminals::read(document, &file, (folder, rate), (&mut effective, &mut warnings))?;
         let modem = file.satellite.modem.as_ref().map(|path| folder.join(path));
         if let Some(path) = &modem {
             check_modem(document, &file, &gateway, path)?;
@@ -154,6 +155,12 @@ impl Config {
             effective,
             warnings,
         })
+    }
+
+    /// Terminals that share the queues of a gateway with many.
+    #[must_use]
+    pub fn queues_per(&self) -> QueuesPer {
+        self.terminals.as_ref().map_or(QueuesPer::Carrier, |terminals| terminals.queues_per)
     }
 
     /// Rate at which this end sends over the satellite; `None` without a limit.

@@ -15,8 +15,15 @@ pub struct Changes {
     pub limits: bool,
     /// The log's level or format.
     pub log: bool,
+    /// Terminals or plans.
+    pub terminals: bool,
     /// Keys that need a restart.
     pub fixed: Vec<String>,
+}
+
+/// True for a key of a terminal or a plan.
+fn is_of_terminals(key: &str) -> bool {
+    key.starts_with("terminal.") || key.starts_with("plan.")
 }
 
 impl Changes {
@@ -44,6 +51,8 @@ impl Changes {
                 // The resulting rate is compared below.
             } else if key.starts_with("limits.") {
                 changes.limits = true;
+            } else if is_of_terminals(key) {
+                changes.terminals = true;
             } else if key.starts_with("log.") {
                 changes.log = true;
             } else if !key.starts_with("scenario.") {
@@ -58,6 +67,8 @@ impl Changes {
             changes.fixed.append(&mut aqm);
         }
         changes.aqm = !aqm.is_empty();
+        // Where the terminals are decides about them.
+        changes.terminals &= !changes.fixed.iter().any(|key| key.starts_with("terminals."));
         changes
     }
 
@@ -86,6 +97,13 @@ impl Config {
             let rows: Vec<_> = new.effective.iter().filter(|row| is_aqm(&row.key)).cloned().collect();
             self.effective.splice(at..at, rows);
             self.gateway.aqm = new.gateway.aqm;
+        }
+        if changes.terminals {
+            self.effective.retain(|row| !is_of_terminals(&row.key));
+            self.effective.extend(new.effective.iter().filter(|row| is_of_terminals(&row.key)).cloned());
+        }
+        if !changes.fixed.iter().any(|key| key.starts_with("terminals.")) {
+            self.terminals = new.terminals;
         }
         self.gateway.regulator.rate = new.gateway.regulator.rate;
         self.gateway.regulator.follows_link = new.gateway.regulator.follows_link;

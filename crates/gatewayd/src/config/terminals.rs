@@ -3,11 +3,13 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use bentpipe_queue::tree::Share;
 use bentpipe_scenario::{Document, Effective, Error};
 use bentpipe_spacelink::Certificate;
+use bentpipe_units::Rate;
 use serde::{Deserialize, Serialize};
 
-use super::file::{File, Prefix};
+use super::file::{File, Prefix, QueuesPer};
 use crate::relay::terminals::{is_within, overlap};
 
 /// Longest name of a terminal.
@@ -27,6 +29,9 @@ struct TerminalFile {
     certificate: String,
     /// Addresses of the users behind it.
     clients: Vec<Prefix>,
+    /// Name of its plan.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    plan: Option<String>,
 }
 
 /// A terminal of a gateway with many.
@@ -40,6 +45,8 @@ pub struct Terminal {
     pub certificate: PathBuf,
     /// Addresses of the users behind it.
     pub clients: Vec<Prefix>,
+    /// Its share of the carrier, by its plan.
+    pub share: Share,
 }
 
 /// The terminals of a gateway with many.
@@ -47,6 +54,8 @@ pub struct Terminal {
 pub struct Terminals {
     /// Folder with their files.
     pub folder: PathBuf,
+    /// Terminals that share the queues.
+    pub queues_per: QueuesPer,
     /// By name.
     pub list: Vec<Terminal>,
 }
@@ -74,13 +83,15 @@ impl Terminals {
     }
 }
 
-/// Reads the terminals that the configuration `file` in `folder` names, and appends their effective keys to `rows`.
+/// Reads the terminals that the configuration `file` in `folder` names, of a gateway with this rate, and appends their
+/// effective keys and warnings.
 pub(super) fn read(
     document: &Document,
     file: &File,
-    folder: &Path,
-    rows: &mut Vec<Effective>,
+    (folder, rate): (&Path, Rate),
+    (rows, warnings): (&mut Vec<Effective>, &mut Vec<String>),
 ) -> Result<Option<Terminals>, Error> {
+    check_plans(document, file)?;
     let Some(section) = &file.terminals else { return Ok(None) };
     let folder = folder.join(&section.folder);
     let found = &section.folder;
@@ -114,11 +125,80 @@ pub(super) fn read(
             own.into_iter().map(|row| Effective { key: format!("terminal.{name}.{}", row.key), ..row }),
         );
         let certificate = folder.join(&keys.certificate);
-        read.push((its, Terminal { name, file: path, certificate, clients: keys.clients }));
+        let share = share(file, section.queues_per, &its, keys.plan.as_deref())?;
+        read.push((its, Terminal { name, file: path, certificate, clients: keys.clients, share }));
     }
     check_clients(file, &read)?;
-    let list = read.into_iter().map(|(_, terminal)| terminal).collect();
-    Ok(Some(Terminals { folder, list }))
+    let list: Vec<_> = read.into_iter().map(|(_, terminal)| terminal).collect();
+    let committed: u64 = list.iter().map(|terminal| terminal.share.cir.as_bps()).sum();
+    if committed > rate.as_bps() {
+        let committed = Rate::from_bps(committed);
+        warnings.push(format!(
+            "plan: the committed rates of all terminals, {committed}, exceed gateway.regulator.rate ({rate}); each gets the same \
+             part of its rate"
+        ));
+    }
+    if list.is_empty() {
+        warnings.push(format!("terminals.folder: found no file NAME.toml in {}", folder.display()));
+    }
+    Ok(Some(Terminals { folder, queues_per: section.queues_per, list }))
+}
+
+/// Checks the plans, and that there are terminals for them.
+fn check_plans(document: &Document, file: &File) -> Result<(), Error> {
+    for (name, plan) in &file.plan {
+        let key = format!("plan.{name}");
+        if file.terminals.as_ref().is_none_or(|section| section.queues_per == QueuesPer::Carrier) {
+            let problem = "found a table; allowed: only with terminals.queues_per = \"terminal\", because terminals that share a \
+                           queue share its order";
+            return Err(document.error(&key, problem.to_owned()));
+        }
+        if plan.pir.is_some_and(|pir| pir.rate().as_bps() == 0) {
+            return Err(
+                document.error(&format!("{key}.pir"), "found \"0 bps\"; allowed: a rate above 0".to_owned())
+            );
+        }
+        if let (Some(cir), Some(pir)) = (plan.cir, plan.pir)
+            && pir.rate() < cir.rate()
+        {
+            let problem = format!("found \"{}\"; allowed: at least cir (\"{}\")", pir.rate(), cir.rate());
+            return Err(document.error(&format!("{key}.pir"), problem));
+        }
+    }
+    if file.record.is_some()
+        && file.terminals.as_ref().is_some_and(|section| section.queues_per == QueuesPer::Terminal)
+    {
+        let problem = "found a table; allowed: only with one queue, terminals.queues_per = \"carrier\"";
+        return Err(document.error("record", problem.to_owned()));
+    }
+    Ok(())
+}
+
+/// The share that a terminal has by its plan.
+fn share(file: &File, queues_per: QueuesPer, its: &Document, plan: Option<&str>) -> Result<Share, Error> {
+    let Some(name) = plan else { return Ok(Share::default()) };
+    if queues_per == QueuesPer::Carrier {
+        let problem = format!(
+            "found {name:?}; allowed: only if the gateway has terminals.queues_per = \"terminal\", because terminals that share \
+             a queue share its order"
+        );
+        return Err(its.error("plan", problem));
+    }
+    let Some(plan) = file.plan.get(name) else {
+        let known: Vec<_> = file.plan.keys().map(String::as_str).collect();
+        let known = if known.is_empty() {
+            "a plan of the gateway's configuration, [plan.NAME]".to_owned()
+        } else {
+            known.join(", ")
+        };
+        return Err(its.error("plan", format!("found {name:?}; allowed: {known}")));
+    };
+    Ok(Share {
+        cir: plan.cir.map_or(Rate::from_bps(0), |cir| cir.rate()),
+        pir: plan.pir.map(|pir| pir.rate()),
+        weight: plan.weight.0,
+        burst: plan.burst.0,
+    })
 }
 
 /// Checks that each prefix is behind one terminal only, and that the rules of the gateway cover it.
@@ -250,6 +330,68 @@ mod tests {
         let terminal = GATEWAY.replace("\"gateway\"", "\"terminal\"").replace("[internet]", "[users]");
         let error = Config::parse(&terminal, folder.join("g.toml")).unwrap_err().to_string();
         assert!(error.contains("terminals: found a table; allowed: only if role = \"gateway\""), "{error}");
+        fs::remove_dir_all(folder).unwrap();
+    }
+
+    #[test]
+    fn plans_are_shares_of_the_carrier() {
+        let planned = ONE.to_owned() + "plan = \"home\"\n";
+        let folder = folder("plans", &[("a.toml", &planned)]);
+        let read = |plans: &str| {
+            let text =
+                GATEWAY.replace("folder = \"terminals\"\n", &format!("folder = \"terminals\"\n{plans}"));
+            Config::parse(&text, folder.join("g.toml"))
+        };
+        let queues = "queues_per = \"terminal\"\n";
+        let home = "[plan.home]\ncir = \"1 Mbps\"\npir = \"8 Mbps\"\nweight = 3\nburst = \"30 KB\"\n";
+        let config = read(&format!("{queues}{home}")).unwrap();
+        let share = Share {
+            cir: Rate::from_bps(1_000_000),
+            pir: Some(Rate::from_bps(8_000_000)),
+            weight: 3,
+            burst: 30_000,
+        };
+        assert_eq!(config.terminals.as_ref().unwrap().list[0].share, share);
+        assert_eq!((config.queues_per(), config.warnings.len()), (QueuesPer::Terminal, 0));
+        let over = read(&format!("{queues}[plan.home]\ncir = \"21 Mbps\"\n")).unwrap();
+        assert!(
+            over.warnings[0].starts_with("plan: the committed rates of all terminals, 21 Mbps, exceed"),
+            "{:?}",
+            over.warnings
+        );
+        for (plans, message) in [
+            (
+                home.to_owned(),
+                "g.toml:9:7: plan.home: found a table; allowed: only with terminals.queues_per = \"terminal\"",
+            ),
+            (
+                String::new(),
+                "a.toml:3:8: plan: found \"home\"; allowed: only if the gateway has terminals.queues_per",
+            ),
+            (
+                queues.to_owned(),
+                "a.toml:3:8: plan: found \"home\"; allowed: a plan of the gateway's configuration, [plan.NAME]",
+            ),
+            (
+                format!("{queues}[plan.office]\n[plan.other]\n"),
+                "a.toml:3:8: plan: found \"home\"; allowed: office, other",
+            ),
+            (
+                format!("{queues}[plan.home]\ncir = \"9 Mbps\"\npir = \"8 Mbps\"\n"),
+                "g.toml:12:7: plan.home.pir: found \"8 Mbps\"; allowed: at least cir (\"9 Mbps\")",
+            ),
+            (
+                format!("{queues}[plan.home]\nweight = 0\n"),
+                "g.toml:11:10: plan.home.weight: found 0; allowed: ",
+            ),
+            (
+                format!("{queues}[record]\nfile = \"x\"\n[plan.home]\n"),
+                "g.toml:10:2: record: found a table; allowed: only with one queue",
+            ),
+        ] {
+            let error = read(&plans).unwrap_err().to_string();
+            assert!(error.contains(message), "{error}\n{message}");
+        }
         fs::remove_dir_all(folder).unwrap();
     }
 

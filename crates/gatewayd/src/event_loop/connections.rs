@@ -135,7 +135,7 @@ impl Daemon {
         self.relays.insert(Box::new(relay));
         self.observer.counters.opened += 1;
         let flow = self.flows.tcp_flow(client, server);
-        self.host.gateway.flow(flow, FlowEvent::Opened, self.host.at);
+        self.host.with(key.peer(), |gateway, at| gateway.flow(flow, FlowEvent::Opened, at));
         self.relays.mark_ready(id);
     }
 
@@ -204,6 +204,7 @@ impl Daemon {
         };
         self.observer.counters.read_bytes += read as u64;
         self.memory.take(id, read as u64);
+        let key = relay.key;
         if let Some(first) = relay.first_seq {
             let ack = first.wrapping_add(relay.out.read() as u32);
             self.host.senders.acknowledged(tcp_pair(relay.client, relay.server), ack, self.now);
@@ -212,7 +213,7 @@ impl Daemon {
         let item = self.host.insert(Item::Read { key: relay.key, bytes: read as u64 });
         let len = u32::try_from(read).unwrap_or(u32::MAX);
         let pkt = Packet { arrival: self.host.at, ..Packet::new(len, FlowId(0), item.handle()) };
-        self.host.gateway.process(pkt, self.host.at);
+        self.host.with(key.peer(), |gateway, at| gateway.process(pkt, at));
         Ok(more)
     }
 
@@ -266,7 +267,7 @@ impl Daemon {
         self.host.senders.forget(tcp_pair(client, server));
         self.interceptor.windows.forget(client, server);
         let flow = self.flows.tcp_flow(client, server);
-        self.host.gateway.flow(flow, FlowEvent::Closed, self.host.at);
+        self.host.with(peer, |gateway, at| gateway.flow(flow, FlowEvent::Closed, at));
         self.memory.recycle(out.ring);
         self.memory.wake_memory_waiters(&mut self.relays);
         self.memory.wake_buffer_waiters(pool, &mut self.relays);

@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 
 use bentpipe_gateway::{Event, GatewayQueue};
 use bentpipe_queue::{DropReason, Packet};
+use bentpipe_spacelink::PeerId;
 
 use super::Daemon;
 use super::gateway_host::{Item, ItemId};
@@ -56,9 +57,12 @@ impl Daemon {
                 self.host.take(id);
                 self.on_bytes_processed(key, bytes, pkt.arrival);
             }
-            Some(Item::Datagram { .. }) => {
+            Some(&Item::Datagram { peer, .. }) => {
                 self.observer.transit(self.host.at - pkt.arrival);
-                self.host.gateway.transmit(pkt, self.host.at);
+                if self.host.with(peer, |gateway, at| gateway.transmit(pkt, at)).is_none() {
+                    self.host.take(id);
+                    self.observer.counters.tunnel_drops += 1;
+                }
             }
             _ => {}
         }
@@ -88,7 +92,7 @@ impl Daemon {
         place: GatewayQueue,
     ) -> Option<PacketId> {
         let ends = self.ends(ItemId::of(&pkt));
-        self.observer.packet_dropped(&pkt, ends, (reason, place), &self.host.gateway, self.host.at);
+        self.observer.packet_dropped(&pkt, ends, (reason, place), self.host.gateway(PeerId(0)), self.host.at);
         match self.host.take(ItemId::of(&pkt))? {
             Item::Intercepted { id, bytes, .. } => {
                 self.observer.counters.dropped += 1;

@@ -1,11 +1,13 @@
-//! The host of the sans-IO [`Gateway`]: the items behind its packets, the time that it is told, and its rate.
+//! The host of the sans-IO [`Gateway`]s: the items behind its packets, the time that it is told, and its rate.
 
+use std::collections::{BTreeSet, VecDeque};
 use std::net::SocketAddr;
 
-use bentpipe_gateway::{Event, Gateway, InFlight};
+use bentpipe_gateway::{Carrier, Event, Gateway, InFlight, Turn};
 use bentpipe_queue::Packet;
+use bentpipe_queue::tree::{NodeId, Share};
 use bentpipe_spacelink::{PeerId, StreamKey};
-use bentpipe_units::{Duration, Instant, Rate};
+use bentpipe_units::{Duration, Id as _, Instant, Rate};
 use slab::Slab;
 
 use crate::intercept::nfqueue::PacketId;
@@ -73,10 +75,37 @@ impl ItemId {
     }
 }
 
-/// The gateway and its host's state.
+/// The queues of all terminals, or of one of them.
+struct Node {
+    gateway: Gateway,
+    /// Its leaf of the carrier; `None` if it has a regulator.
+    leaf: Option<NodeId>,
+    /// Its peak rate; `None` for the carrier's rate.
+    pir: Option<Rate>,
+    /// True while the carrier knows that packets wait.
+    is_offered: bool,
+    /// Time for which it is listed to be woken.
+    due: Option<Instant>,
+    /// True while it is listed to be polled.
+    to_poll: bool,
+}
+
+/// The carrier that the queues of several terminals share.
+struct SharedCarrier {
+    carrier: Carrier,
+    /// The terminal of each leaf, by its number.
+    leaves: Vec<PeerId>,
+}
+
+/// The gateways and their host's state: one gateway for all peers, or one for each, whose transmit queues share a carrier.
 pub struct GatewayHost {
-    /// The gateway.
-    pub gateway: Gateway,
+    /// By [`PeerId`]; the only one is that of peer 0.
+    nodes: Vec<Option<Node>>,
+    carrier: Option<SharedCarrier>,
+    due: BTreeSet<(Instant, PeerId)>,
+    to_poll: VecDeque<PeerId>,
+    /// Events of removed gateways.
+    orphans: VecDeque<Event>,
     /// Estimated windows of the senders.
     pub senders: InFlight,
     /// Time that the gateway is told: that of the turn, or earlier while the loop catches up.
@@ -88,10 +117,27 @@ pub struct GatewayHost {
 }
 
 impl GatewayHost {
-    /// The host of `gateway`, whose regulator has `rate`, or no limit.
+    /// The host of one `gateway` for all peers, whose regulator has `rate`, or no limit.
     pub fn new(gateway: Gateway, rate: Option<Rate>, now: Instant) -> Self {
+        let mut host = Self::empty(rate, now);
+        let (leaf, pir, due) = (None, None, None);
+        host.nodes.push(Some(Node { gateway, leaf, pir, is_offered: false, due, to_poll: false }));
+        host
+    }
+
+    /// A host without gateways, for one of each peer; they share a carrier of `rate` with the regulator's `tick`.
+    pub fn sharing(rate: Rate, tick: Duration, now: Instant) -> Self {
+        let carrier = SharedCarrier { carrier: Carrier::new(rate, tick), leaves: Vec::new() };
+        Self { carrier: Some(carrier), ..Self::empty(Some(rate), now) }
+    }
+
+    fn empty(rate: Option<Rate>, now: Instant) -> Self {
         Self {
-            gateway,
+            nodes: Vec::new(),
+            carrier: None,
+            due: BTreeSet::new(),
+            to_poll: VecDeque::new(),
+            orphans: VecDeque::new(),
             senders: InFlight::default(),
             at: now,
             rate,
@@ -107,35 +153,240 @@ impl GatewayHost {
         rate.unwrap_or(UNLIMITED)
     }
 
-    /// Wakes the gateway if something is due at `now`, and tells it the time at which that was due, up to [`CATCH_UP`]
-    /// ago, so that a late loop keeps the rate. Returns false, and sets the time to `now`, if nothing is due.
+    // ----- gateways -------------------------------------------------------------------------------------------
+
+    /// True if each peer has its gateway.
+    #[must_use]
+    pub fn is_shared(&self) -> bool {
+        self.carrier.is_some()
+    }
+
+    fn number(&self, peer: PeerId) -> PeerId {
+        if self.is_shared() { peer } else { PeerId(0) }
+    }
+
+    /// The gateway for a peer.
+    #[must_use]
+    pub fn gateway(&self, peer: PeerId) -> Option<&Gateway> {
+        self.nodes.get(self.number(peer).index())?.as_ref().map(|node| &node.gateway)
+    }
+
+    /// All gateways.
+    pub fn gateways(&self) -> impl Iterator<Item = &Gateway> {
+        self.nodes.iter().flatten().map(|node| &node.gateway)
+    }
+
+    /// Does something with the gateway for a peer at the host's time. Returns `None` without one.
+    pub fn with<T>(&mut self, peer: PeerId, act: impl FnOnce(&mut Gateway, Instant) -> T) -> Option<T> {
+        let (peer, at) = (self.number(peer), self.at);
+        let node = self.nodes.get_mut(peer.index())?.as_mut()?;
+        let result = act(&mut node.gateway, at);
+        self.after(peer);
+        Some(result)
+    }
+
+    /// Does something with every gateway.
+    pub fn with_all(&mut self, mut act: impl FnMut(&mut Gateway, Instant)) {
+        for peer in (0..self.nodes.len() as u32).map(PeerId) {
+            self.with(peer, &mut act);
+        }
+    }
+
+    /// Lists a gateway for all that follows from a change.
+    fn after(&mut self, peer: PeerId) {
+        let Some(Some(node)) = self.nodes.get_mut(peer.index()) else { return };
+        if !std::mem::replace(&mut node.to_poll, true) {
+            self.to_poll.push_back(peer);
+        }
+        let due = node.gateway.wake_at();
+        if due != node.due {
+            if let Some(old) = std::mem::replace(&mut node.due, due) {
+                self.due.remove(&(old, peer));
+            }
+            self.due.extend(due.map(|at| (at, peer)));
+        }
+        if let (Some(shared), Some(leaf)) = (&mut self.carrier, node.leaf)
+            && !node.is_offered
+            && node.gateway.is_backlogged()
+        {
+            node.is_offered = true;
+            shared.carrier.offer(leaf, self.at);
+        }
+    }
+
+    /// Adds the gateway of a peer that has this share of the carrier.
+    pub fn add(&mut self, peer: PeerId, gateway: Gateway, share: Share) {
+        let Some(shared) = &mut self.carrier else { return };
+        let leaf = shared.carrier.add(share);
+        let index = leaf.index() as usize;
+        if shared.leaves.len() <= index {
+            shared.leaves.resize(index + 1, PeerId(0));
+        }
+        shared.leaves[index] = peer;
+        if self.nodes.len() <= peer.index() {
+            self.nodes.resize_with(peer.index() + 1, || None);
+        }
+        self.nodes[peer.index()] = Some(Node {
+            gateway,
+            leaf: Some(leaf),
+            pir: share.pir,
+            is_offered: false,
+            due: None,
+            to_poll: false,
+        });
+    }
+
+    /// Changes the share of a peer's gateway.
+    pub fn set_share(&mut self, peer: PeerId, share: Share) {
+        let rate = Self::rate_or_unlimited(self.rate);
+        let node = self.nodes.get_mut(peer.index()).and_then(Option::as_mut);
+        if let (Some(shared), Some(node)) = (&mut self.carrier, node)
+            && let Some(leaf) = node.leaf
+        {
+            shared.carrier.set(leaf, share, self.at);
+            node.pir = share.pir;
+            node.gateway.set_peak(share.pir.map_or(rate, |pir| pir.min(rate)));
+        }
+    }
+
+    /// Stops the queue of a peer during an outage of its link, and starts it again, while the others go on.
+    pub fn set_outage(&mut self, peer: PeerId, outage: bool) {
+        let gateway = self.gateway(peer).filter(|_| self.is_shared());
+        if gateway.is_some_and(|gateway| gateway.is_down() != outage) {
+            let rate = if outage { Rate::from_bps(0) } else { Self::rate_or_unlimited(self.rate) };
+            self.with(peer, |gateway, at| gateway.set_rate(rate, at));
+        }
+    }
+
+    /// Drops what waits for a peer in its transmit queue; nobody is left to take it.
+    pub fn purge(&mut self, peer: PeerId) {
+        if self.is_shared() {
+            self.set_outage(peer, false);
+            self.with(peer, |gateway, at| while gateway.release(at).is_some() {});
+        }
+    }
+
+    /// Removes the gateway of a peer. Packets that wait ahead of the PEP pass.
+    pub fn remove(&mut self, peer: PeerId) {
+        let Some(mut node) = self.nodes.get_mut(peer.index()).and_then(Option::take) else { return };
+        if let Some(due) = node.due {
+            self.due.remove(&(due, peer));
+        }
+        self.to_poll.retain(|other| *other != peer);
+        if let (Some(shared), Some(leaf)) = (&mut self.carrier, node.leaf) {
+            shared.carrier.remove(leaf, self.at);
+        }
+        let mut at = self.at;
+        while let Some(due) = node.gateway.wake_at() {
+            at = at.max(due);
+            node.gateway.wake(at);
+            self.orphans.extend(std::iter::from_fn(|| node.gateway.poll()));
+        }
+        node.gateway.set_rate(Self::rate_or_unlimited(self.rate), at);
+        while node.gateway.release(at).is_some() {}
+        self.orphans.extend(std::iter::from_fn(|| node.gateway.poll()));
+    }
+
+    /// Charges bytes sent to a peer that its gateway did not release.
+    pub fn charge(&mut self, peer: PeerId, bytes: u64) {
+        if bytes == 0 {
+            return;
+        }
+        let leaf = self.nodes.get(peer.index()).and_then(|node| node.as_ref()?.leaf);
+        match (&mut self.carrier, leaf) {
+            (Some(shared), Some(leaf)) => shared.carrier.charge(leaf, bytes, self.at),
+            (Some(_), None) => {}
+            (None, _) => drop(self.with(peer, |gateway, at| gateway.charge(bytes, at))),
+        }
+    }
+
+    /// Bytes sent for which the rate has not compensated by `now`.
+    #[must_use]
+    pub fn debt(&self, now: Instant) -> u64 {
+        match &self.carrier {
+            Some(shared) => shared.carrier.debt(now),
+            None => self.gateways().map(|gateway| gateway.debt(now)).sum(),
+        }
+    }
+
+    // ----- time -----------------------------------------------------------------------------------------------
+
+    /// Time of the next wake-up.
+    fn wake_at(&self) -> Option<Instant> {
+        let carrier = self.carrier.as_ref().and_then(|shared| shared.carrier.wake_at());
+        [self.due.first().map(|(at, _)| *at), carrier].into_iter().flatten().min()
+    }
+
+    /// Wakes a gateway or the carrier if something is due at `now`, and tells it the time at which that was due, up to
+    /// [`CATCH_UP`] ago, so that a late loop keeps the rate. Returns false, and sets the time to `now`, if nothing is due.
     pub fn wake_if_due(&mut self, now: Instant) -> bool {
-        let Some(due) = self.gateway.wake_at().filter(|due| *due <= now) else {
+        let Some(due) = self.wake_at().filter(|due| *due <= now) else {
             self.at = now;
             return false;
         };
         self.woken = now;
         self.at = catch_up(due, now, CATCH_UP);
-        self.gateway.wake(self.at);
+        // Packets that the PEP has just processed still go with this tick.
+        match self.due.first() {
+            Some(&(first, peer)) if first <= due => drop(self.with(peer, |gateway, at| gateway.wake(at))),
+            _ => self.wake_carrier(),
+        }
         true
     }
 
-    /// Delay of the gateway's next wake-up at `now` [ns]; `None` if it has none.
+    /// The carrier sends the packets of one turn.
+    fn wake_carrier(&mut self) {
+        let at = self.at;
+        let Some(shared) = &mut self.carrier else { return };
+        shared.carrier.wake(at);
+        while let Some(shared) = &mut self.carrier
+            && let Turn::Leaf(leaf) = shared.carrier.turn(at)
+        {
+            let peer = shared.leaves[leaf.index() as usize];
+            let node = self.nodes.get_mut(peer.index()).and_then(Option::as_mut);
+            match node.and_then(|node| node.gateway.release(at)) {
+                Some(pkt) => drop(shared.carrier.sent(leaf, pkt.len, None, at)),
+                None => {
+                    shared.carrier.emptied(leaf, at);
+                    if let Some(Some(node)) = self.nodes.get_mut(peer.index()) {
+                        node.is_offered = false;
+                    }
+                }
+            }
+            self.after(peer);
+        }
+    }
+
+    /// Delay of the next wake-up at `now` [ns]; `None` without one.
     #[must_use]
     pub fn lateness_ns(&self, now: Instant) -> Option<u64> {
-        self.gateway.wake_at().map(|due| now.since(due).as_nanos())
+        self.wake_at().map(|due| now.since(due).as_nanos())
     }
 
     /// Time of the next wake-up, not sooner than `MERGE` after the last.
     #[must_use]
     pub fn next_wake(&self) -> Option<Instant> {
-        self.gateway.wake_at().map(|at| at.max(self.woken + MERGE))
+        self.wake_at().map(|at| at.max(self.woken + MERGE))
     }
 
-    /// The gateway's next event.
+    /// The next event of a gateway.
     pub fn poll(&mut self) -> Option<Event> {
-        self.gateway.poll()
+        if let Some(event) = self.orphans.pop_front() {
+            return Some(event);
+        }
+        while let Some(&peer) = self.to_poll.front() {
+            if let Some(Some(node)) = self.nodes.get_mut(peer.index()) {
+                if let Some(event) = node.gateway.poll() {
+                    return Some(event);
+                }
+                node.to_poll = false;
+            }
+            self.to_poll.pop_front();
+        }
+        None
     }
+
+    // ----- items ----------------------------------------------------------------------------------------------
 
     /// Keeps an item until it is taken.
     pub fn insert(&mut self, item: Item) -> ItemId {
@@ -183,7 +434,16 @@ impl GatewayHost {
             return false;
         }
         self.rate = rate;
-        self.gateway.set_rate(Self::rate_or_unlimited(rate), now);
+        let rate = Self::rate_or_unlimited(rate);
+        match &mut self.carrier {
+            Some(shared) => {
+                shared.carrier.set_rate(rate, now);
+                for node in self.nodes.iter_mut().flatten().filter(|_| rate.as_bps() > 0) {
+                    node.gateway.set_peak(node.pir.map_or(rate, |pir| pir.min(rate)));
+                }
+            }
+            None => self.with_all(|gateway, _| gateway.set_rate(rate, now)),
+        }
         true
     }
 }

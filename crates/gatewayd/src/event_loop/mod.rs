@@ -30,6 +30,7 @@ mod spacelink_events;
 
 use std::io;
 
+use bentpipe_spacelink::PeerId;
 use bentpipe_units::{Duration, Instant};
 use nix::sys::epoll::EpollEvent;
 use nix::sys::signal::Signal;
@@ -159,7 +160,7 @@ impl Daemon {
             self.periodic_maintenance();
         }
         let spacelink = || self.spacelink.hub.stats();
-        self.observer.sample(self.now, &self.host.gateway, self.memory.buffers(), spacelink);
+        self.observer.sample(self.now, self.host.gateway(PeerId(0)), self.memory.buffers(), spacelink);
         self.publish();
         self.arm_timer();
     }
@@ -241,7 +242,8 @@ impl Daemon {
             "counters": self.observer.counters.report(),
             "cpu": { "user_s": user, "system_s": system },
         });
-        let recorded = self.observer.finish(self.now, &self.host.gateway, more).map_err(failed("record"));
+        let recorded =
+            self.observer.finish(self.now, self.host.gateway(PeerId(0)), more).map_err(failed("record"));
         removed.and(recorded)
     }
 

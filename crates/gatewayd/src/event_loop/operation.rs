@@ -1,14 +1,16 @@
 //! Operation: start and reload, the modem's rate, and the published state.
 
-use bentpipe_gateway::GatewayQueue;
+use bentpipe_gateway::{Gateway, GatewayQueue};
+use bentpipe_spacelink::{Certificate, PeerId};
 use bentpipe_units::{Duration, Rate};
 
 use super::{Daemon, Failure};
-use crate::config::{Changes, Config, Role};
+use crate::config::{self, Changes, Config, Role};
 use crate::intercept::nfqueue::Queue;
 use crate::observe::bottleneck::Evidence;
 use crate::observe::metrics::{Connections, NfqueueLost, QueueState, Snapshot, Spacelink, Traffic};
 use crate::observe::{http, log};
+use crate::relay::terminals::Terminal;
 use crate::sys::modem::Modem;
 use crate::sys::{self, notify, privileges};
 
@@ -41,24 +43,26 @@ impl Daemon {
     }
 
     fn snapshot(&self) -> Snapshot {
-        let (observer, gateway, link) = (&self.observer, &self.host.gateway, self.spacelink.hub.stats());
+        let (observer, host, link) = (&self.observer, &self.host, self.spacelink.hub.stats());
+        let sum = |of: &dyn Fn(&Gateway) -> u64| host.gateways().map(of).sum::<u64>();
         let counters = &observer.counters;
         let queue = |place: GatewayQueue| {
-            let queue = match place {
-                GatewayQueue::Receive => gateway.receive_queue(),
-                GatewayQueue::Transmit => gateway.transmit_queue(),
+            let of = |gateway: &Gateway| match place {
+                GatewayQueue::Receive => *gateway.receive_queue().state(),
+                GatewayQueue::Transmit => *gateway.transmit_queue().state(),
             };
             QueueState {
-                packets: u64::from(queue.state().packets),
-                bytes: queue.state().bytes,
+                packets: sum(&|gateway| u64::from(of(gateway).packets)),
+                bytes: sum(&|gateway| of(gateway).bytes),
                 aqm_drops: observer.drops.of(place).aqm,
                 overflow_drops: observer.drops.of(place).overflow,
                 delay: *observer.delays.of(place),
             }
         };
-        let watched = gateway.watched_queue();
         let mut probes = Vec::new();
-        watched.probe(&mut |owner, name, value| probes.push((owner, name, value)));
+        if let Some(gateway) = host.gateway(PeerId(0)).filter(|_| !host.is_shared()) {
+            gateway.watched_queue().probe(&mut |owner, name, value| probes.push((owner, name, value)));
+        }
         let round_trip = Duration::from_nanos(u64::try_from(link.round_trip.as_nanos()).unwrap_or(u64::MAX));
         let survey = self.survey();
         let buffers = self.memory.buffers();
@@ -66,14 +70,14 @@ impl Daemon {
             now: self.now,
             receive: queue(GatewayQueue::Receive),
             transmit: queue(GatewayQueue::Transmit),
-            held: u64::from(watched.state().held),
-            aqm_offered_packets: watched.counters().offered,
-            aqm_offered_bytes: watched.counters().offered_bytes,
+            held: sum(&|gateway| u64::from(gateway.watched_queue().state().held)),
+            aqm_offered_packets: sum(&|gateway| gateway.watched_queue().counters().offered),
+            aqm_offered_bytes: sum(&|gateway| gateway.watched_queue().counters().offered_bytes),
             aqm_bypassed_packets: counters.aqm_bypassed,
-            marked: watched.counters().marked,
+            marked: sum(&|gateway| gateway.watched_queue().counters().marked),
             nfqueue: self.nfqueue_losses(),
             capacity: self.host.rate(),
-            debt: gateway.debt(self.now),
+            debt: host.debt(self.now),
             traffic: [
                 Traffic { sent: link.written_bytes, received: link.read_bytes },
                 observer.udp,
@@ -103,8 +107,11 @@ impl Daemon {
             probes,
             evidence: Evidence {
                 payload: link.written_bytes + observer.udp.sent + observer.other.sent,
-                sent: gateway.transmit_queue().state().sent_bytes + counters.charged_bytes,
-                packet_seconds: gateway.transmit_queue().packet_seconds(self.now),
+                sent: sum(&|gateway| gateway.transmit_queue().state().sent_bytes) + counters.charged_bytes,
+                packet_seconds: host
+                    .gateways()
+                    .map(|gateway| gateway.transmit_queue().packet_seconds(self.now))
+                    .sum(),
                 window_limited_ns: observer.window_limited.as_nanos(),
                 window_limited_streams: survey.window_limited,
                 up: link.up && !link.silent,
@@ -147,28 +154,102 @@ impl Daemon {
         let changes = Changes::between(&self.config, &new);
         let aqm = match self.config.role {
             Role::Gateway if changes.aqm => {
-                Some(new.gateway.aqm.build().map_err(|e| format!("gateway.aqm: {e}"))?)
+                let build = |_| new.gateway.aqm.build().map_err(|e| format!("gateway.aqm: {e}"));
+                Some(self.host.gateways().map(build).collect::<Result<Vec<_>, _>>()?)
             }
             _ => None,
         };
+        let certificates = match &new.terminals {
+            Some(terminals) => terminals.certificates()?,
+            None => Vec::new(),
+        };
+        let before = self.config.terminals.clone();
         self.config.take(new, &changes);
         log::set(self.config.log.level, self.config.log.format);
         if let Some(aqm) = aqm {
-            self.host.gateway.set_aqm(aqm, self.now);
+            let mut aqms = aqm.into_iter();
+            self.host.with_all(|gateway, at| {
+                if let Some(aqm) = aqms.next() {
+                    gateway.set_aqm(aqm, at);
+                }
+            });
         }
         if changes.rate {
             self.set_rate(self.config.rate());
         }
+        self.update_terminals(before.as_ref(), &certificates)?;
         self.admission.set_limits(&self.config, sys::raise_descriptors());
         self.memory.set_limit(self.config.limits.memory.0);
         self.update_bypass();
-        let names =
-            [(changes.aqm, "aqm"), (changes.rate, "rate"), (changes.limits, "limits"), (changes.log, "log")];
+        let names = [
+            (changes.aqm, "aqm"),
+            (changes.rate, "rate"),
+            (changes.limits, "limits"),
+            (changes.log, "log"),
+            (changes.terminals, "terminals"),
+        ];
         let changed: Vec<_> = names.iter().filter(|(is, _)| *is).map(|(_, name)| *name).collect();
         let changed = if changed.is_empty() { "nothing".to_owned() } else { changed.join(",") };
         log::info("reloaded", &[("changed", changed.into())]);
         for key in &changes.fixed {
             log::warn("reload_needs_restart", &[("key", key.as_str().into())]);
+        }
+        Ok(())
+    }
+
+    /// Adds, changes and removes terminals as the configuration says, in place of those `before`, without touching the
+    /// connections of others. `certificates` are those of the configuration's terminals.
+    fn update_terminals(
+        &mut self,
+        before: Option<&config::Terminals>,
+        certificates: &[Certificate],
+    ) -> Result<(), String> {
+        let Some(terminals) = self.config.terminals.clone().filter(|_| before.is_some()) else {
+            return Ok(());
+        };
+        let find =
+            |name: &str| terminals.list.iter().zip(certificates).find(|(terminal, _)| terminal.name == name);
+        let (mut gone, mut moved, mut shares) = (Vec::new(), Vec::new(), Vec::new());
+        for (peer, running) in self.terminals.iter() {
+            let name = running.name.as_deref().unwrap_or_default();
+            let Some((terminal, _)) =
+                find(name).filter(|(_, own)| running.certificate.as_ref() == Some(*own))
+            else {
+                gone.push(peer);
+                continue;
+            };
+            let was = before.and_then(|before| before.list.iter().find(|other| other.name == name));
+            if was.is_none_or(|was| was.share != terminal.share) {
+                shares.push((peer, terminal.share));
+            }
+            if running.clients != terminal.clients {
+                moved.push((peer, terminal.clients.clone()));
+            }
+        }
+        for peer in gone {
+            log::info("terminal_removed", &[("terminal", self.terminals.name(peer).into())]);
+            for event in self.spacelink.hub.remove(peer, self.clock.std(self.now)) {
+                self.handle_peer_event(peer, event);
+            }
+            self.host.remove(peer);
+            self.terminals.remove(peer);
+        }
+        let mut changed: Vec<_> = moved.iter().map(|(peer, _)| (*peer, "clients")).collect();
+        changed.extend(shares.iter().map(|(peer, _)| (*peer, "plan")));
+        for (peer, key) in changed {
+            let fields = [("terminal", self.terminals.name(peer).into()), ("key", key.into())];
+            log::info("terminal_changed", &fields);
+        }
+        self.terminals.set_clients(moved);
+        for (peer, share) in shares {
+            self.host.set_share(peer, share);
+        }
+        for (terminal, certificate) in terminals.list.iter().zip(certificates) {
+            let is_there = |(_, running): (_, &Terminal)| running.name.as_deref() == Some(&terminal.name);
+            if !self.terminals.iter().any(is_there) {
+                log::info("terminal_added", &[("terminal", terminal.name.as_str().into())]);
+                self.add_terminal(terminal, certificate).map_err(|e| e.to_string())?;
+            }
         }
         Ok(())
     }

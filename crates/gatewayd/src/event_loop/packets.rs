@@ -3,7 +3,7 @@
 use std::io;
 use std::net::SocketAddr;
 
-use bentpipe_gateway::Event;
+use bentpipe_gateway::{Event, Gateway};
 use bentpipe_packet::{Info, flag};
 use bentpipe_queue::{Ecn, Packet, Tcp};
 use bentpipe_spacelink::PeerId;
@@ -47,9 +47,11 @@ impl Daemon {
         self.observer.counters.intercepted += 1;
         let (server, client) = (info.src, info.dst);
         let relay = info.tcp.and_then(|_| self.relays.by_ends(client, server));
-        let peer = relay.and_then(|id| self.relays.get(id)).map(|relay| relay.key.peer());
+        // Behind no terminal: the TUN device's reader drops it.
+        let peer = self.terminals.of_client(client.ip()).filter(|peer| self.host.gateway(*peer).is_some());
+        let Some(peer) = peer else { return Verdict::Accept };
         let payload = info.tcp.map_or(0, |tcp| tcp.payload);
-        let bypasses = peer.is_some_and(|peer| self.bypasses_aqm(peer, payload));
+        let bypasses = relay.is_some() && self.bypasses_aqm(peer, payload);
         let item = self.host.insert(Item::Intercepted { id, ends: (client, server), bytes: Vec::new() });
         let flow = self.flows.flow(client, server, info.protocol);
         let mut pkt = Packet {
@@ -62,9 +64,9 @@ impl Daemon {
         pkt.tcp = self.on_server_segment(&info, relay);
         if bypasses {
             self.observer.counters.aqm_bypassed += 1;
-            self.host.gateway.admit(pkt, self.host.at);
+            self.host.with(peer, |gateway, at| gateway.admit(pkt, at));
         } else {
-            self.host.gateway.arrive(pkt, self.host.at);
+            self.host.with(peer, |gateway, at| gateway.arrive(pkt, at));
         }
         let mut verdict = None;
         while let Some(event) = self.host.poll() {
@@ -121,7 +123,7 @@ impl Daemon {
     /// PEP's buffers then hold servers back without loss.
     fn bypasses_aqm(&self, peer: PeerId, payload: u32) -> bool {
         self.spacelink.hub.is_silent(peer)
-            && self.host.gateway.marks_before_pep()
+            && self.host.gateway(peer).is_some_and(Gateway::marks_before_pep)
             && (payload == 0 || self.chunks.has_room(peer, u64::from(payload)))
     }
 
@@ -238,7 +240,10 @@ impl Daemon {
         let new = Packet::new(info.len, flow, id.handle());
         let user = FlowClassifier::user(client);
         let pkt = Packet { user, ecn: info.ecn, dscp: info.dscp, tcp, arrival: self.host.at, ..new };
-        self.host.gateway.process(pkt, self.host.at);
+        if self.host.with(peer, |gateway, at| gateway.process(pkt, at)).is_none() {
+            self.host.take(id);
+            self.observer.counters.tunnel_drops += 1;
+        }
     }
 
     /// Headers of a packet from the TUN device, and the peer that it goes to; `None` if it is not IP, or may not be queued.
@@ -252,7 +257,9 @@ impl Daemon {
     /// True while datagrams to a peer may enter the transmit queue. A terminal's queue has no limit, since chunks must not be
     /// lost there, so datagrams are limited here.
     fn may_queue_datagram(&self, peer: PeerId) -> bool {
-        let backlog = self.host.gateway.transmit_queue().state();
+        let Some(backlog) = self.host.gateway(peer).map(|gateway| gateway.transmit_queue().state()) else {
+            return false;
+        };
         let most = (backlog.capacity.bytes_per_sec() / 2.0).max(LEAST_BACKLOG as f64);
         let is_full = self.config.role == Role::Terminal && backlog.bytes as f64 > most;
         self.spacelink.hub.is_peer_up(peer) && !is_full

@@ -44,7 +44,7 @@ impl Daemon {
             let user = FlowClassifier::user(relay.client);
             let pkt =
                 Packet { user, dscp: relay.dscp, tcp: Some(tcp), ..Packet::new(len, flow, item.handle()) };
-            self.host.gateway.transmit(pkt, self.host.at);
+            self.host.with(key.peer(), |gateway, at| gateway.transmit(pkt, at));
         }
     }
 

@@ -9,14 +9,14 @@ use bentpipe_queue::aqm::droptail::DropTail;
 use bentpipe_queue::sched::fifo::Fifo;
 use bentpipe_queue::{Limit, Marking, Queue, QueueConfig};
 use bentpipe_scenario::Protocol;
-use bentpipe_spacelink::PeerId;
+use bentpipe_spacelink::{Certificate, PeerId};
 use bentpipe_units::{Duration, Rate};
 
 use super::Daemon;
 use super::flows::FlowClassifier;
 use super::gateway_host::GatewayHost;
 use super::sources::{Source, Sources};
-use crate::config::{Config, Role};
+use crate::config::{Config, QueuesPer, Role, Terminal};
 use crate::intercept::inject::Injector;
 use crate::intercept::interceptor::Interceptor;
 use crate::intercept::steering::Steering;
@@ -113,6 +113,22 @@ pub fn rules_left(role: Role) -> rules::Setup {
     }
 }
 
+/// The gateway for all peers, or for one of many terminals.
+///
+/// # Errors
+/// A contradiction between two parameters, which reading the configuration has excluded.
+pub(super) fn build_gateway(config: &Config, terminal: Option<&Terminal>) -> Result<Gateway, Failure> {
+    let aqm = config.gateway.aqm.build().map_err(|e| Failure(format!("gateway.aqm: {e}")))?;
+    let mut setup = config.gateway.config(None).map_err(|e| Failure(format!("gateway: {e}")))?;
+    if let Some(terminal) = terminal {
+        let rate = config.gateway.regulator.rate;
+        setup.peak = Some(terminal.share.pir.map_or(rate, |pir| pir.min(rate)));
+        // Each terminal has its own random numbers, whichever others there are.
+        setup.name = format!("{} {}", setup.name, terminal.name);
+    }
+    Ok(setup.build(aqm, config.seed))
+}
+
 /// Gateway and buffers of the return direction at a terminal: first in, first out, without AQM.
 fn terminal_gateway(config: &Config, rate: Rate) -> (Gateway, PepBuffers) {
     let terminal = config.gateway.terminals.only().map_or("terminal", |terminal| terminal.name.as_str());
@@ -150,13 +166,19 @@ impl Daemon {
         let sources = Sources::open()?;
 
         let rate = config.rate();
-        let (gateway, buffers) = match config.role {
-            Role::Gateway => {
-                let aqm = config.gateway.aqm.build().map_err(|e| Failure(format!("gateway.aqm: {e}")))?;
-                let setup = config.gateway.config(None).map_err(|e| Failure(format!("gateway: {e}")))?;
-                (setup.build(aqm, config.seed), config.gateway.buffers())
+        let tick = config.gateway.regulator.tick.unwrap_or_default();
+        let (host, buffers) = match config.role {
+            Role::Gateway if config.queues_per() == QueuesPer::Terminal => {
+                let rate = GatewayHost::rate_or_unlimited(rate);
+                (GatewayHost::sharing(rate, tick, now), config.gateway.buffers())
             }
-            Role::Terminal => terminal_gateway(&config, GatewayHost::rate_or_unlimited(rate)),
+            Role::Gateway => {
+                (GatewayHost::new(build_gateway(&config, None)?, rate, now), config.gateway.buffers())
+            }
+            Role::Terminal => {
+                let (gateway, buffers) = terminal_gateway(&config, GatewayHost::rate_or_unlimited(rate));
+                (GatewayHost::new(gateway, rate, now), buffers)
+            }
         };
         let spacelink = SpacelinkSocket::open(&config, rate, &clock, now)?;
         let s = &config.gateway.spacelink;
@@ -166,10 +188,10 @@ impl Daemon {
         let tun = Tun::open(&config.tunnel.name.0, config.satellite.mtu.0 as u32)
             .map_err(failed(&format!("TUN device {}", config.tunnel.name)))?;
         let rules = rules_setup(&config);
-        let recorder = match &config.record {
-            Some(record) => {
+        let recorder = match config.record.as_ref().zip(host.gateway(PeerId(0))) {
+            Some((record, gateway)) => {
                 let limits = buffers.has_control();
-                let made = Recorder::new(record, &config.gateway.name, &clock, now, &gateway, limits);
+                let made = Recorder::new(record, &config.gateway.name, &clock, now, gateway, limits);
                 Some(made.map_err(failed(&record.file.display().to_string()))?)
             }
             None => None,
@@ -185,7 +207,7 @@ impl Daemon {
             clock,
             now,
             sources,
-            host: GatewayHost::new(gateway, rate, now),
+            host,
             modem: None,
             flows: FlowClassifier::new(config.gateway.flow_key, rules.clients.clone()),
             chunks,
@@ -212,14 +234,32 @@ impl Daemon {
 
     /// Accepts the peers that the configuration names.
     fn add_terminals(&mut self) -> Result<(), Failure> {
-        let Some(terminals) = &self.config.terminals else {
+        let Some(terminals) = self.config.terminals.clone() else {
             self.terminals = Terminals::only(PeerId(0));
             return Ok(());
         };
         let certificates = terminals.certificates().map_err(Failure)?;
         for (terminal, certificate) in terminals.list.iter().zip(&certificates) {
-            let peer = self.spacelink.hub.add(certificate);
-            self.terminals.insert(peer, Some(terminal.name.clone()), terminal.clients.clone());
+            self.add_terminal(terminal, certificate)?;
+        }
+        Ok(())
+    }
+
+    /// Accepts a terminal from now on.
+    pub(super) fn add_terminal(
+        &mut self,
+        terminal: &Terminal,
+        certificate: &Certificate,
+    ) -> Result<(), Failure> {
+        let gateway = match self.host.is_shared() {
+            true => Some(build_gateway(&self.config, Some(terminal))?),
+            false => None,
+        };
+        let peer = self.spacelink.hub.add(certificate);
+        let known = (terminal.name.clone(), certificate.clone());
+        self.terminals.insert(peer, Some(known), terminal.clients.clone());
+        if let Some(gateway) = gateway {
+            self.host.add(peer, gateway, terminal.share);
         }
         Ok(())
     }

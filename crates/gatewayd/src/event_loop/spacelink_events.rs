@@ -7,7 +7,6 @@ use nix::sys::epoll::EpollFlags;
 use serde_json::json;
 
 use super::Daemon;
-use crate::config::Level;
 use crate::observe::cause::Cause;
 use crate::observe::log;
 use crate::relay::spacelink_socket::MOST_BATCHES;
@@ -49,7 +48,8 @@ impl Daemon {
     pub(super) fn handle_peer_event(&mut self, peer: PeerId, event: Event) {
         match event {
             Event::Up => {
-                self.log_peer(Level::Info, "spacelink_up", peer, "peer", self.peer_address(peer));
+                let fields = self.peer_fields(peer, ("peer", self.peer_address(peer).into()));
+                log::info("spacelink_up", &fields);
                 self.terminals.set_up(peer, true);
                 if self.admission.reported_full()
                     && let Some(link) = self.spacelink.hub.link_mut(peer)
@@ -60,8 +60,10 @@ impl Daemon {
             }
             Event::Down(reason) => {
                 self.observer.counters.downs += 1;
-                self.log_peer(Level::Warn, "spacelink_down", peer, "reason", reason.to_string());
+                let fields = self.peer_fields(peer, ("reason", reason.to_string().into()));
+                log::warn("spacelink_down", &fields);
                 self.terminals.set_up(peer, false);
+                self.host.purge(peer);
                 self.admission.peer_lost(peer, !self.terminals.is_one_up());
                 self.update_up();
                 self.report_peer(peer, json!({ "spacelink": "down", "reason": reason.to_string() }));
@@ -95,11 +97,11 @@ impl Daemon {
         address.map_or_else(String::new, |address| address.to_string())
     }
 
-    /// Logs an event of a peer, with its name if it is one of many.
-    fn log_peer(&self, level: Level, event: &'static str, peer: PeerId, key: &'static str, value: String) {
+    /// Fields of a log line about a peer: its name if it is one of many, and another.
+    fn peer_fields<'a>(&self, peer: PeerId, more: log::Field<'a>) -> Vec<log::Field<'a>> {
         let name = self.terminals.name(peer);
-        let fields = [("terminal", name.into()), (key, value.into())];
-        log::write(level, event, &fields[usize::from(name.is_empty())..]);
+        let named = (!name.is_empty()).then(|| ("terminal", name.into()));
+        named.into_iter().chain([more]).collect()
     }
 
     /// Reports an event of a peer, with its name if it is one of many.
@@ -115,12 +117,13 @@ impl Daemon {
     pub(super) fn flush_spacelink(&mut self) {
         let now = self.clock.std(self.now);
         self.observer.counters.unsent_datagrams += self.spacelink.flush(now);
-        let terminals = &mut self.terminals;
-        let beyond = self.spacelink.hub.charge(|peer| terminals.take_released(peer));
-        if beyond > 0 {
-            self.observer.counters.charged_bytes += beyond;
-            self.host.gateway.charge(beyond, self.host.at);
-        }
+        let Self { spacelink, terminals, host, observer, .. } = self;
+        let counted = |peer| terminals.take_released(peer);
+        spacelink.hub.charge(counted, |peer, link, beyond| {
+            observer.counters.charged_bytes += beyond;
+            host.charge(peer, beyond);
+            host.set_outage(peer, link.is_silent());
+        });
     }
 
     /// Leads packets to the peers while one of them is up, otherwise past both ends.

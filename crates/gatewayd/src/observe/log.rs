@@ -53,7 +53,7 @@ pub fn set(level: Level, format: Format) {
 static LOG: Mutex<Log> = Mutex::new(Log::new());
 
 /// Logs an event.
-pub fn write(level: Level, event: &'static str, fields: &[Field<'_>]) {
+pub(super) fn write(level: Level, event: &'static str, fields: &[Field<'_>]) {
     let mut log = LOG.lock().unwrap_or_else(PoisonError::into_inner);
     if level > log.level {
         return;

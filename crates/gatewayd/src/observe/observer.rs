@@ -104,12 +104,12 @@ impl Observer {
         pkt: &Packet,
         ends: Option<(SocketAddr, SocketAddr)>,
         (reason, place): (DropReason, GatewayQueue),
-        gateway: &Gateway,
+        gateway: Option<&Gateway>,
         now: Instant,
     ) {
         let drops = self.drops.of_mut(place);
         *(if reason == DropReason::Overflow { &mut drops.overflow } else { &mut drops.aqm }) += 1;
-        if let Some(recorder) = &mut self.recorder {
+        if let (Some(recorder), Some(gateway)) = (&mut self.recorder, gateway) {
             recorder.dropped(pkt, ends, reason, place, gateway, now);
         }
     }
@@ -163,18 +163,24 @@ impl Observer {
     pub fn sample(
         &mut self,
         now: Instant,
-        gateway: &Gateway,
+        gateway: Option<&Gateway>,
         buffers: &PepBuffers,
         spacelink: impl FnOnce() -> Stats,
     ) {
         let datagram_bytes = self.udp.sent + self.other.sent;
-        if let Some(recorder) = &mut self.recorder {
+        if let (Some(recorder), Some(gateway)) = (&mut self.recorder, gateway) {
             recorder.sample(now, gateway, buffers, || Carried { spacelink: spacelink(), datagram_bytes });
         }
     }
 
     /// Ends the recorded run, with `more` in its last line.
-    pub fn finish(&mut self, now: Instant, gateway: &Gateway, more: serde_json::Value) -> io::Result<()> {
-        self.recorder.take().map_or(Ok(()), |recorder| recorder.finish(now, gateway, more))
+    pub fn finish(
+        &mut self,
+        now: Instant,
+        gateway: Option<&Gateway>,
+        more: serde_json::Value,
+    ) -> io::Result<()> {
+        let Some((recorder, gateway)) = self.recorder.take().zip(gateway) else { return Ok(()) };
+        recorder.finish(now, gateway, more)
     }
 }

@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use bentpipe_spacelink::PeerId;
+use bentpipe_spacelink::{Certificate, PeerId};
 
 use crate::config::Prefix;
 
@@ -11,6 +11,8 @@ use crate::config::Prefix;
 pub struct Terminal {
     /// Its name; `None` for the only peer.
     pub name: Option<String>,
+    /// Its certificate; `None` for the only peer.
+    pub certificate: Option<Certificate>,
     /// Prefixes of the users behind it.
     pub clients: Vec<Prefix>,
     /// True while it is connected.
@@ -57,11 +59,31 @@ impl Terminals {
     }
 
     /// Adds a terminal with the users' prefixes behind it, none of which another terminal has.
-    pub fn insert(&mut self, peer: PeerId, name: Option<String>, clients: Vec<Prefix>) {
+    pub fn insert(&mut self, peer: PeerId, known: Option<(String, Certificate)>, clients: Vec<Prefix>) {
         if self.list.len() <= peer.index() {
             self.list.resize_with(peer.index() + 1, || None);
         }
-        self.list[peer.index()] = Some(Terminal { name, clients, up: false, released: 0 });
+        let (name, certificate) = known.unzip();
+        self.list[peer.index()] = Some(Terminal { name, certificate, clients, up: false, released: 0 });
+        self.sort_routes();
+    }
+
+    /// Removes a terminal.
+    pub fn remove(&mut self, peer: PeerId) {
+        self.unreported.retain(|other| *other != peer);
+        if let Some(terminal) = self.list.get_mut(peer.index()) {
+            *terminal = None;
+        }
+        self.sort_routes();
+    }
+
+    /// Changes the prefixes of the users behind terminals; no two have common addresses.
+    pub fn set_clients(&mut self, changed: Vec<(PeerId, Vec<Prefix>)>) {
+        for (peer, clients) in changed {
+            if let Some(Some(terminal)) = self.list.get_mut(peer.index()) {
+                terminal.clients = clients;
+            }
+        }
         self.sort_routes();
     }
 
@@ -127,7 +149,9 @@ impl Terminals {
 
     /// Counts bytes released to a terminal.
     pub fn count_released(&mut self, peer: PeerId, bytes: u32) {
-        if let Some(Some(terminal)) = self.list.get_mut(peer.index()) {
+        if let Some(Some(terminal)) = self.list.get_mut(peer.index())
+            && terminal.up
+        {
             terminal.released += u64::from(bytes);
         }
     }
@@ -175,7 +199,7 @@ mod tests {
             (1, vec!["fd03:1::/64"]),
         ] {
             let clients = clients.into_iter().map(prefix).collect();
-            terminals.insert(PeerId(number), Some(format!("t{number}")), clients);
+            terminals.insert(PeerId(number), None, clients);
         }
         for (address, peer) in [
             ("10.3.0.0", Some(0)),
@@ -194,6 +218,10 @@ mod tests {
         ] {
             assert_eq!(terminals.of_client(address.parse().unwrap()), peer.map(PeerId), "{address}");
         }
+        terminals.remove(PeerId(2));
+        terminals.set_clients(vec![(PeerId(1), vec![prefix("10.3.2.0/24")])]);
+        let of = |address: &str| terminals.of_client(address.parse().unwrap());
+        assert_eq!([of("10.3.2.1"), of("10.3.3.1"), of("fd03:1::1")], [Some(PeerId(1)), None, None]);
         assert_eq!(Terminals::only(PeerId(0)).of_client("1.2.3.4".parse().unwrap()), Some(PeerId(0)));
     }
 

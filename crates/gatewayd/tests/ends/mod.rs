@@ -66,6 +66,11 @@ impl End {
         }
     }
 
+    /// Sends a signal.
+    pub fn signal(&self, signal: Signal) {
+        kill(Pid::from_raw(self.child.id().cast_signed()), signal).expect("a running process");
+    }
+
     pub fn kill(&mut self, signal: Signal) -> bool {
         let _ = kill(Pid::from_raw(self.child.id().cast_signed()), signal);
         self.child.wait().is_ok_and(|status| status.success())
