@@ -158,6 +158,59 @@ def test_the_heat_map_of_many_terminals_has_rows_at_equal_distances() -> None:
     assert evenly(names[:1], 5) == ["0"]
 
 
+USERS = """
+title = "Homes with pages and calls"
+[run]
+warmup = "2 s"
+duration = "20 s"
+[host.server]
+[host.resident]
+count = 6
+[terminal.home]
+count = 3
+[gateway]
+terminals = ["home"]
+queues_per = "terminal"
+regulator = { rate = "2 Mbps" }
+[link.ingress]
+between = ["server", "gateway"]
+[link.homes]
+between = ["gateway", "home"]
+delay = "5 ms"
+[link.lan]
+between = ["home", "resident"]
+[traffic.web]
+kind = "pages"
+from = "server"
+to = "resident"
+sessions = 6
+objects_per_page = 2
+object_size = "20 KB"
+think_time = { exponential = "1 s" }
+[traffic.voice]
+kind = "voip"
+from = "server"
+to = "resident"
+flows = 3
+"""
+
+
+def test_pages_and_calls_of_terminals_add_up_to_those_of_the_classes(tmp_path: Path) -> None:
+    path = tmp_path / "users.toml"
+    path.write_text(USERS, encoding="utf-8")
+    found = bp.compare(path, settings=["droptail"], runs=1, out=tmp_path / "result")
+    table, counters = found.terminals(), found.counters_of("droptail", 1)
+    assert table["pages"].sum() == counters["web.pages"]
+    loading = float((table["pages"] * table["page_time_mean"]).sum()) / int(table["pages"].sum())
+    assert loading == pytest.approx(counters["web.page_time_mean"], rel=0.01)
+    calls = found.flows().filter(pl.col("class").cast(pl.String) == "voice").sort("flow")
+    assert calls["terminal"].cast(pl.String).to_list() == ["home.0", "home.1", "home.2"]
+    (worst,) = worst_terminals(found)
+    # Each home has one call.
+    scores = [float(row[6]) for row in worst["rows"]]
+    assert sum(scores) / 3 == pytest.approx(found.values()["droptail"]["voice.mos"][0], abs=1e-3)
+
+
 def test_a_result_with_one_terminal_says_that_it_has_no_such_table(tmp_path: Path) -> None:
     alone = bp.compare("small-gateway", set=["run.duration=2 s"], runs=1, out=tmp_path / "result")
     with pytest.raises(bp.ResultError, match="no gateway of the scenario has several terminals"):

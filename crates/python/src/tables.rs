@@ -132,7 +132,7 @@ pub fn flows(results: &Results) -> Columns {
         let values = |viewing: &Viewing| viewing.periods().iter().map(|p| f(viewing, p)).collect::<Vec<_>>();
         ListArray::from_iter_primitive::<Float64Type, _, _>(viewings().map(|viewing| viewing.map(values)))
     };
-    vec![
+    let mut columns = vec![
         column("flow", UInt32Array::from_iter_values(flows.iter().map(|(index, _)| *index as u32))),
         column("session", count_of(&|flow| flow.session)),
         column("traffic", names(traffic, &results.traffic)),
@@ -169,7 +169,14 @@ pub fn flows(results: &Results) -> Columns {
             "playback_bitrate",
             of_periods(&|viewing, period| viewing.rate(period).map(|rate| rate.as_bps() as f64)),
         ),
-    ]
+    ];
+    if !results.terminals.is_empty() {
+        let terminals: Vec<_> = results.terminals.iter().map(|terminal| terminal.name.as_str()).collect();
+        let keys: Int32Array = flows.iter().map(|(_, flow)| Some(flow.terminal()? as i32)).collect();
+        let values = StringArray::from_iter_values(terminals);
+        columns.push(column("terminal", DictionaryArray::new(keys, Arc::new(values))));
+    }
+    columns
 }
 
 /// One row a change; times count from the beginning of the measurement.
@@ -265,6 +272,14 @@ pub fn terminals(results: &Results) -> Option<Columns> {
         column("queue_delay_p50", delay(1)),
         column("queue_delay_p95", delay(2)),
         column("queue_delay_p99", delay(3)),
+        column("pages", count(&|t| t.pages.count)),
+        column("page_time_mean", numbers(terminals.iter().map(|t| t.pages.mean()).collect())),
+        column(
+            "page_time_max",
+            Float64Array::from_iter(
+                terminals.iter().map(|t| (t.pages.count > 0).then(|| t.pages.max.as_secs_f64())),
+            ),
+        ),
     ];
     if terminals.iter().any(|t| t.back.is_some()) {
         let back = |of: &dyn Fn(&Back) -> u64| {

@@ -67,8 +67,8 @@ use ids::{CallId, IdVec, ViewingId};
 pub use record::observe::{Ends, Interface, Observation, Packet, PepEnds, Watch, interfaces};
 pub use record::trace::{Selector, TraceRow, TraceState};
 pub use record::{
-    Back, Call, Carried, Class, Drops, Flow, Interval, Intervals, LOSS, PepLinkCounters, Period, Playback,
-    REASONS, RETRANSMISSION_LIMIT, Rung, Series, Summary, Terminal, Viewing, Voice,
+    Back, Call, Carried, Class, Drops, Flow, Interval, Intervals, LOSS, PageTimes, PepLinkCounters, Period,
+    Playback, REASONS, RETRANSMISSION_LIMIT, Rung, Series, Summary, Terminal, Viewing, Voice,
 };
 
 /// Reason for which a run has no results.

@@ -1,5 +1,6 @@
 """Figures and a table of the terminals of a gateway with several."""
 
+from statistics import mean
 from typing import Any
 
 import polars as pl
@@ -8,6 +9,8 @@ from bentpipe.format import number
 from bentpipe.report.panels import Figure, ResultCharts, Width
 from bentpipe.runs.result import Result
 from bentpipe.runs.store import TERMINALS
+from bentpipe.stats.class_metrics import opinions
+from bentpipe.stats.recorded import Recorded
 
 __all__ = ["WORST", "terminal_figures", "worst_terminals"]
 
@@ -45,33 +48,56 @@ def terminal_figures(result: Result, width: Width = "container") -> list[Figure]
 def worst_terminals(result: Result) -> list[dict[str, Any]]:
     """Return the terminals with the longest 95th percentile of the queueing delay, for each setting.
 
-    Values are means over the runs, as text: delay [ms], goodput [Mbit/s], drops and carrier time [%]. Empty
-    if every gateway has one terminal.
+    Values are means over the runs, as text: delay [ms], goodput [Mbit/s], drops and carrier time [%], the
+    loading time of pages [s] and the opinion score of calls and viewings. Empty if every gateway has one
+    terminal.
     """
     if not result.manifest.get(TERMINALS):
         return []
     sent, dropped = pl.col("sent_packets"), pl.col("dropped_packets")
+    table = result.terminals()
+    if "pages" in table.columns:
+        loading = (pl.col("page_time_mean") * pl.col("pages")).sum() / pl.col("pages").sum()
+        pages = loading.fill_nan(None)
+    else:
+        pages = pl.lit(None, dtype=pl.Float64)
     means = (
-        result.terminals()
-        .group_by("setting", "terminal", maintain_order=True)
+        table.group_by("setting", "terminal", maintain_order=True)
         .agg(
             pl.col("queue_delay_p95").mean() * 1e3,
             pl.col("goodput").mean() * 1e-6,
             (100 * dropped / (sent + dropped)).fill_nan(0).mean().alias("drop_rate"),
             pl.col("carrier_seconds").mean() * (100 / result.manifest["scenario"]["duration"]),
+            pages,
         )
         .sort("queue_delay_p95", descending=True, nulls_last=True, maintain_order=True)
     )
-    return [
-        {
-            "setting": setting,
-            "rows": [
-                [name, *(number(value) for value in values)]
-                for _, name, *values in means.filter(pl.col("setting") == setting).head(WORST).iter_rows()
-            ],
-        }
-        for setting in result.settings
-    ]
+    found = []
+    for setting in result.settings:
+        worst = means.filter(pl.col("setting") == setting).drop("setting").head(WORST)
+        scores = _opinions(result, setting, worst["terminal"].to_list())
+        rows = [
+            [name, *(number(value) for value in values), number(scores.get(name))]
+            for name, *values in worst.iter_rows()
+        ]
+        found.append({"setting": setting, "rows": rows})
+    return found
+
+
+def _opinions(result: Result, setting: str, terminals: list[str]) -> dict[str, float]:
+    """Return the mean opinion score of the calls and viewings of each of these terminals that has any."""
+    scores: dict[str, list[float]] = {name: [] for name in terminals}
+    for seed in result.seeds:
+        run = result.recorded(setting, seed)
+        if "terminal" not in run.flows.columns:
+            break
+        classes = {each for _, each, kind in run.traffic if kind in {"voip", "dash"}}
+        flows = run.flows.with_columns(pl.col("class", "terminal").cast(pl.String))
+        flows = flows.filter(pl.col("class").is_in(classes) & pl.col("terminal").is_in(terminals))
+        for (name,), mine in flows.partition_by("terminal", as_dict=True).items():
+            alone = Recorded(run.series, mine, run.drop_runs, {}, run.capacity, run.traffic)
+            scores[name] += [score for each in sorted(classes) for score in opinions(alone, each)]
+    return {name: mean(found) for name, found in scores.items() if found}
 
 
 class _TerminalCharts(ResultCharts):

@@ -17,7 +17,15 @@ import polars as pl
 from bentpipe.qoe import video, voice
 from bentpipe.stats.recorded import Metric, Recorded, Traffic, jain, known, mean, number, quantile, scaled
 
-__all__ = ["BOTTLENECKS", "CLASS_METRICS", "ClassMetric", "class_metric", "class_metrics", "markdown"]
+__all__ = [
+    "BOTTLENECKS",
+    "CLASS_METRICS",
+    "ClassMetric",
+    "class_metric",
+    "class_metrics",
+    "markdown",
+    "opinions",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,7 +212,7 @@ def _opinion(viewing: Mapping[str, Any]) -> float | None:
     return video.quality(video.Session(segments, viewing["startup_delay"] or 0.0, stalls)).mos
 
 
-def _opinions(run: Recorded, traffic_class: str) -> list[float]:
+def opinions(run: Recorded, traffic_class: str) -> list[float]:
     """Return the MOS of each call and viewing of a class."""
     found = [voice.mos(rating.r) for rating in _calls(run, traffic_class)]
     found += [voice.mos(0.0)] * _silent_calls(run, traffic_class)
@@ -216,7 +224,7 @@ def _mos(share: float | None) -> Callable[[Recorded, str], float | None]:
     def of(run: Recorded, traffic_class: str) -> float | None:
         scores = run.opinions.get(traffic_class)
         if scores is None:
-            scores = pl.Series(_opinions(run, traffic_class), dtype=pl.Float64)
+            scores = pl.Series(opinions(run, traffic_class), dtype=pl.Float64)
             run.opinions[traffic_class] = scores
         return mean(scores) if share is None else quantile(scores, share)
 

@@ -189,7 +189,8 @@ impl Apps {
         if let Kind::Pages { loading: Loading::Probe, .. } = t.kind {
             recorder.finish_probe(s.traffic, (!has_failed).then_some(steps), clock.now());
         } else {
-            recorder.finish_page(s.traffic, opened, first_byte, clock.now(), !has_failed);
+            let terminal = t.layout.terminals((0, s.number % t.to.count))[1];
+            recorder.finish_page((s.traffic, terminal), opened, first_byte, clock.now(), !has_failed);
         }
         if let Kind::Pages { think_time, .. } = &t.kind {
             let think = think_time.draw(&mut s.rng);

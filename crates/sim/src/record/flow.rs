@@ -3,7 +3,7 @@
 use bentpipe_queue::FlowId;
 use bentpipe_units::{Duration, Instant};
 
-use crate::ids::{CallId, ClassId, TerminalId, ViewingId};
+use crate::ids::{CallId, ClassId, Id as _, TerminalId, ViewingId};
 
 /// One flow from end to end.
 #[derive(Clone, Copy, Debug)]
@@ -56,6 +56,13 @@ pub struct Flow {
 }
 
 impl Flow {
+    /// Number of the terminal of its user among [`crate::Results::terminals`]: that which receives its data, else that which
+    /// sends them; `None` if its gateway has only one.
+    #[must_use]
+    pub fn terminal(&self) -> Option<usize> {
+        self.terminal.or(self.from_terminal).map(|id| id.index() as usize)
+    }
+
     /// Time from opening to the last byte [s]; NaN if it was not completed.
     #[must_use]
     pub fn completion_time(&self) -> f64 {

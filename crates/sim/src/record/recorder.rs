@@ -296,10 +296,10 @@ impl Recorder {
         }
     }
 
-    /// A page is loaded, or one of its connections has failed.
+    /// A page of a user behind a terminal, if any, is loaded, or one of its connections has failed.
     pub fn finish_page(
         &mut self,
-        traffic: TrafficId,
+        (traffic, terminal): (TrafficId, Option<TerminalId>),
         opened: Instant,
         first_byte: Option<Instant>,
         now: Instant,
@@ -308,6 +308,9 @@ impl Recorder {
         if now >= self.warmup {
             let class = &mut self.classes.all[self.classes.of_traffic[traffic]];
             class.finish_page(completed, now - opened, first_byte.map(|at| at - opened));
+            if let Some(terminal) = terminal.filter(|_| completed && !self.terminals.is_empty()) {
+                self.terminals[terminal].pages.add(now - opened);
+            }
         }
     }
 

@@ -82,6 +82,30 @@ impl Intervals {
     }
 }
 
+/// Loading times of the pages of a terminal's users.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct PageTimes {
+    /// Number of pages.
+    pub count: u64,
+    /// Longest loading time.
+    pub max: Duration,
+    sum: Duration,
+}
+
+impl PageTimes {
+    pub(super) fn add(&mut self, load: Duration) {
+        self.count += 1;
+        self.max = self.max.max(load);
+        self.sum += load;
+    }
+
+    /// Mean loading time [s]; NaN without pages.
+    #[must_use]
+    pub fn mean(&self) -> f64 {
+        self.sum.as_secs_f64() / self.count as f64
+    }
+}
+
 /// Records of a terminal over the measurement.
 #[derive(Clone, Debug)]
 pub struct Terminal {
@@ -99,6 +123,8 @@ pub struct Terminal {
     pub carrier_time: Duration,
     /// Payload that its users received [bytes].
     pub delivered_bytes: u64,
+    /// Pages that its users loaded.
+    pub pages: PageTimes,
     /// Queueing delays in the transmit queue [ns].
     delays: Option<Histogram<u32>>,
     /// Packets sent to it in each of the [`Intervals`].
@@ -156,6 +182,7 @@ impl Terminal {
             dropped_packets: 0,
             carrier_time: Duration::ZERO,
             delivered_bytes: 0,
+            pages: PageTimes::default(),
             delays: delays(),
             intervals: vec![Interval::default(); intervals.count()],
             back: has_back.then(|| Box::new(Back::new(intervals))),
