@@ -6,7 +6,7 @@ SHELL := bash
 MAKEFLAGS += --no-print-directory
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := help
-.PHONY: help wheel deb static image run live live-example live-programs live-packages unit-packages live-bench test test-often check check-rust check-python build-tests test-packages test-rust test-namespaces test-python test-recipes kernel coverage cluster cluster-costs bench fuzz fmt docs gallery choosing reproduction papers-pages advice delay backlog onboard gateway-models series site terminals lock setup clean
+.PHONY: help wheel deb static image run live live-example live-programs live-packages unit-packages live-bench test test-often check check-rust check-python build-tests test-packages test-rust test-namespaces test-python test-recipes kernel coverage cluster cluster-costs bench fuzz fmt docs gallery choosing reproduction paper-figures papers-pages advice delay backlog onboard gateway-models series site terminals lock setup clean
 
 PYTHON ?= python3
 VENV := .venv
@@ -200,6 +200,9 @@ choosing: $(CORE) ## run every algorithm on the 2007 gateway and renew the table
 reproduction: $(CORE) ## reproduce all papers and renew docs/reproduction.md and its pages: over an hour
 	$(BIN)/bentpipe reproduce all
 	$(BIN)/python tools/reproduction_page.py docs results/reproduce
+
+paper-figures: $(CORE) ## draw each named figure of the papers from the runs of `make reproduction` and renew docs/reproduction/figures.md: five minutes without them
+	$(BIN)/python tools/paper_figures.py docs results/reproduce
 
 papers-pages: $(CORE) ## rebuild docs/reproduction.md and its pages from the committed numbers, without runs
 	$(BIN)/python tools/reproduction_page.py docs

@@ -83,7 +83,8 @@ _HEAD = f"""# Results of the papers
 Every printed number, claim and figure of the papers beside ours, with a verdict computed by a rule.
 [reproduce.md](reproduce.md) defines the rules and verdicts. Each paper's page has its claims and tables, and
 leads to a file of all numbers with their 95 % intervals; `make reproduction` writes reports with all figures.
-[What was fitted, and what was chosen](reproduction/inputs.md).
+[Every printed figure, drawn](reproduction/figures.md) ·
+[what was fitted, and what was chosen](reproduction/inputs.md).
 """
 
 _COUNTS = re.compile(r"^- (printed numbers|ratios between rows|claims|figures): (.+)$", re.MULTILINE)

@@ -5,6 +5,7 @@ Series are those of the first run of each case, decimated and not smoothed.
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import altair as alt
@@ -18,15 +19,14 @@ from bentpipe.report.decimate import bounds, decimate, rounded_up, rows, short
 from bentpipe.report.overlays import curves, known
 from bentpipe.report.panels import Drawing, Figure, Panel
 from bentpipe.reproduction.measures import Measure
-from bentpipe.reproduction.paper import QUANTITIES, Picture, Quantity
+from bentpipe.reproduction.paper import QUANTITIES, Picture, PrintedFigure, Quantity
 from bentpipe.reproduction.rules import (
     marks_to_window,
 )
 from bentpipe.reproduction.runs import CaseRuns
 from bentpipe.reproduction.verdicts import CurveValue, Verdicts
-from bentpipe.stats.intervals import summarise
 
-__all__ = ["figure"]
+__all__ = ["figure", "printed_figure"]
 
 _POINTS = 240
 """Buckets of a series in a panel of half a page."""
@@ -38,6 +38,27 @@ _LINES = ("#D55E00", "#009E73", "#CC79A7")
 def figure(verdicts: Verdicts, picture: Picture) -> Figure:
     """Draw a picture from our runs."""
     return _DRAWINGS[picture.kind](verdicts, picture)
+
+
+def printed_figure(verdicts: Verdicts, printed: PrintedFigure) -> Figure | None:
+    """Draw a printed figure: the cases that it shows of the first picture that corresponds to it.
+
+    Panels keep the axes of the whole picture, so that figures can be compared. `None` without a picture.
+    """
+    pictures = {each.name: each for each in verdicts.paper.pictures}
+    picture = next((pictures[name] for name in printed.by if name in pictures), None)
+    if picture is None:
+        return None
+    options = {**picture.options, "shown": printed.cases or picture.cases}
+    if printed.span:
+        options["span"] = printed.span
+    if picture.kind in _WHOLE:
+        return figure(verdicts, replace(picture, options={**options, "columns": 1}))
+    return figure(verdicts, replace(picture, cases=printed.cases or picture.cases, options=options))
+
+
+_WHOLE = ("series", "flow throughput")
+"""Kinds of pictures whose axes are those of all cases, whichever are shown."""
 
 
 def _figure(
@@ -92,7 +113,7 @@ def _curves(verdicts: Verdicts, picture: Picture) -> Figure:
             shade,
             axis,
             picture,
-            verdicts.printed(picture, measure),
+            _printed_levels(verdicts, picture, measure),
         ).properties(title=measure.label)
         for measure in picture.measures
     ]
@@ -102,12 +123,19 @@ def _curves(verdicts: Verdicts, picture: Picture) -> Figure:
     return _figure(picture, caption, charts, min(2, len(charts)), shade if len(shade) > 1 else None)
 
 
+def _printed_levels(verdicts: Verdicts, picture: Picture, measure: Measure) -> list[float]:
+    """Return the printed values of a panel: that of the picture's row, and those of its first measure."""
+    row = verdicts.printed(picture, measure)
+    marks = picture.options.get("marks", []) if measure == picture.measures[0] else []
+    return [*([] if row is None else [row]), *marks]
+
+
 def _curve_panel(
     found: Sequence[CurveValue],
     shade: Mapping[str, str],
     axis: str,
     picture: Picture,
-    printed: float | None,
+    printed: Sequence[float],
 ) -> Drawing:
     values = [_row("curve", each) for each in found if each.found.mean is not None]
     unit = found[0].unit if found else ""
@@ -119,7 +147,7 @@ def _curve_panel(
         axis=alt.Axis(values=xs[:: max(1, math.ceil(len(xs) / 8))], format=",.6~g", labelOverlap=True),
     )
     ends = [row[key] for row in values for key in ("low", "high", "mean") if key in row] or [0.0, 1.0]
-    ends += [] if printed is None else [printed]
+    ends += printed
     # The axis of a measure that is never negative begins at zero, however wide its interval.
     least = min(0.0, *ends) if any(row["mean"] < 0 for row in values) else 0.0
     most = max(0.0, *ends)
@@ -149,8 +177,7 @@ def _curve_panel(
     ]
     if least < 0:
         layers.insert(0, level(0.0, [1, 0], MUTED))
-    if printed is not None:
-        layers.insert(0, level(printed, [4, 3], INK))
+    layers[:0] = [level(each, [4, 3], INK) for each in printed]
     return alt.layer(*layers).properties(width="container", height=230)
 
 
@@ -159,7 +186,10 @@ def _course(verdicts: Verdicts, picture: Picture) -> Figure:
     measure = next(each for each in picture.measures if each.series)
     shade = _shades(picture.cases)
     found = {case: verdicts.over_time(picture.experiment, case, measure) for case in picture.cases}
-    ends = [mean + (half or 0.0) for some in found.values() for _, mean, half in some]
+    begin, end = picture.options["span"] or (-math.inf, math.inf)
+    found = {case: [each for each in some if begin <= each[0] <= end] for case, some in found.items()}
+    marks = picture.options["marks"]
+    ends = [*marks, *(mean + (half or 0.0) for some in found.values() for _, mean, half in some)]
     scale = alt.Scale(domain=[0.0, 1.05 * max(ends, default=1.0)], nice=False)
 
     def y(name: str) -> alt.Y:
@@ -176,6 +206,10 @@ def _course(verdicts: Verdicts, picture: Picture) -> Figure:
         chart = alt.layer(
             base.mark_area(opacity=0.3, color=shade[case]).encode(y=y("low"), y2=alt.Y2("high:Q")),
             base.mark_line(strokeWidth=1, color=shade[case]).encode(y=y("mean")),
+            *(
+                _data([{"mark": mark}]).mark_rule(color=INK, strokeDash=[4, 3]).encode(y=y("mark"))
+                for mark in marks
+            ),
         )
         charts.append(chart.properties(width="container", height=160, title=case))
     runs = max(
@@ -233,24 +267,33 @@ def _gain_panel(found: Sequence[CurveValue], shade: Mapping[str, str]) -> Drawin
 def _bars(verdicts: Verdicts, picture: Picture) -> Figure:
     """Draw a bar with its interval for every case, a panel per measure."""
     marks = picture.options["marks"]
-    charts = [
-        _bar_panel(verdicts, picture, measure, marks[i] if i < len(marks) else None)
-        for i, measure in enumerate(picture.measures)
-    ]
-    runs = max((len(case.seeds) for _, case in _cases(verdicts, picture)), default=0)
-    caption = f"{picture.caption} Means over {runs} runs with their 95 % intervals."
+    values = verdicts.picture_values(picture)
+    charts = []
+    for place, measure in enumerate(picture.measures):
+        printed = {
+            each.curve: value
+            for each in values
+            if (value := verdicts.printed(picture, measure, each.curve.partition(", ")[0])) is not None
+        }
+        mark = marks[place] if place < len(marks) else None
+        some = [each for each in values if each.measure == measure]
+        charts.append(_bar_panel(some, measure, mark, printed))
+    runs = max((each.found.runs for each in values), default=0)
+    rings = " Rings: printed." if picture.table else ""
+    caption = f"{picture.caption} Means over {plural(runs, 'run')} with their 95 % intervals.{rings}"
     return _figure(picture, caption, charts, min(3, len(charts)))
 
 
-def _bar_panel(verdicts: Verdicts, picture: Picture, measure: Measure, mark: float | None) -> Drawing:
+def _bar_panel(
+    found: Sequence[CurveValue], measure: Measure, mark: float | None, printed: Mapping[str, float]
+) -> Drawing:
+    names = list(dict.fromkeys(each.curve for each in found))
     values: list[dict[str, Any]] = []
-    names = [name for name, _ in _cases(verdicts, picture)]
-    for name, case in _cases(verdicts, picture):
-        found = summarise(verdicts.values(case.experiment, case.case, measure, case.point))
-        if found.mean is not None:
-            row = _row("case", CurveValue(name, measure, "", "", 0.0, found))
-            values.append(row | {"text": brief(found.mean, 3), "end": short(found.high or found.mean)})
-    top = max([*(row.get("high", row["mean"]) for row in values), mark or 0.0, 1e-9])
+    for each in found:
+        if each.found.mean is not None:
+            end = max(each.found.high or 0.0, each.found.mean, printed.get(each.curve, 0.0))
+            values.append(_row("case", each) | {"text": brief(each.found.mean, 3), "end": short(end)})
+    top = max([*(row["end"] for row in values), mark or 0.0, 1e-9])
     scale = alt.Scale(domain=[0, 1.18 * top], nice=False)
 
     def x(name: str, **options: Any) -> alt.X:  # noqa: ANN401
@@ -262,8 +305,14 @@ def _bar_panel(verdicts: Verdicts, picture: Picture, measure: Measure, mark: flo
             x=x("mean", axis=alt.Axis(tickCount=5)), color=_colour("case", _shades(names))
         ),
         base.mark_rule(color=INK, strokeWidth=1.5).encode(x=x("low"), x2="high:Q"),
-        base.mark_text(align="left", dx=6, fontSize=11, color=INK).encode(x=x("end"), text="text:N"),
+        base.mark_text(align="left", dx=12 if printed else 6, fontSize=11, color=INK).encode(
+            x=x("end"), text="text:N"
+        ),
     ]
+    if printed:
+        rings = [{"case": name, "printed": value} for name, value in printed.items()]
+        ring = _data(rings).mark_point(size=90, color=INK, strokeWidth=2, opacity=1)
+        layers.append(ring.encode(y=_rows_axis("case", names), x=x("printed")))
     if mark is not None:
         layers.append(_data([{"mark": mark}]).mark_rule(color=INK, strokeDash=[4, 3]).encode(x=x("mark")))
     return alt.layer(*layers).properties(width="container", height=21 * len(names), title=measure.label)
@@ -296,6 +345,39 @@ def _cuts(_: Verdicts, picture: Picture) -> Figure:
         last.mark_point(filled=True, size=50, opacity=1),
         last.mark_text(dy=15, fontSize=12).encode(text="text:N"),
     ).properties(width="container", height=260)
+    return _figure(picture, picture.caption, [chart], 1, shade)
+
+
+def _input(_: Verdicts, picture: Picture) -> Figure:
+    """Draw a measured input of a model, and the Fourier series that the model takes."""
+    options = picture.options
+    scale, interval, measured = options["scale"], options["interval"], options["measured"]
+    span = interval * len(measured)
+
+    def fourier(time: float) -> float:
+        angle = 2 * math.pi * time / span
+        waves = enumerate(zip(options["cos"], options["sin"], strict=True), start=1)
+        parts = [a * math.cos(k * angle) + b * math.sin(k * angle) for k, (a, b) in waves]
+        return math.fsum([float(options["mean"]), *parts])
+
+    times = [interval * n for n in range(len(measured))]
+    shade = {"measured": "#9aa5b1", "Fourier series": "#0072B2"}
+    series = {"measured": measured, "Fourier series": [fourier(time) for time in times]}
+    values = [
+        {"name": name, "time": short(time), "value": short(scale * value)}
+        for name, some in series.items()
+        for time, value in zip(times, some, strict=True)
+    ]
+    chart = (
+        _data(values)
+        .mark_line(strokeWidth=1.4)
+        .encode(
+            x=alt.X("time:Q", title="time [s]", scale=alt.Scale(domain=[0, span], nice=False)),
+            y=alt.Y("value:Q", title=options["unit"], scale=alt.Scale(zero=False)),
+            color=_colour("name", shade),
+        )
+        .properties(width="container", height=200)
+    )
     return _figure(picture, picture.caption, [chart], 1, shade)
 
 
@@ -367,6 +449,11 @@ def _series(verdicts: Verdicts, picture: Picture) -> Figure:
     )
     if not tables:
         return _figure(picture, f"{caption} No run has it.", [])
+    domain = bounds(list(tables.values()), [], from_zero=quantity.from_zero)
+    tables = {label: table for label, table in tables.items() if label in options.get("shown", tables)}
+    printed = {label: verdicts.printed_moments(picture, label) for label in tables}
+    if "shown" in options:
+        notes |= {label: f"{notes[label]}{_printed_note(*printed[label])}" for label in tables}
     names = list(tables)
     deep = math.ceil(len(names) / columns)
     # Cases at several points share a colour, and so do neighbours if columns are compared.
@@ -374,7 +461,6 @@ def _series(verdicts: Verdicts, picture: Picture) -> Figure:
     if options["points"]:
         groups = [label.rpartition(", ")[0] for label in names]
     by_group = _shades(list(dict.fromkeys(groups)))
-    domain = bounds(list(tables.values()), [], from_zero=quantity.from_zero)
     last = max(float(table["time"].max() or 0.0) for table in tables.values())  # type: ignore[arg-type]
     charts = []
     for place, (label, group) in enumerate(zip(names, groups, strict=True)):
@@ -382,6 +468,8 @@ def _series(verdicts: Verdicts, picture: Picture) -> Figure:
         chart = _series_panel(
             tables[label], quantity, span or (0.0, last), domain, by_group[group], below=below
         )
+        if "shown" in options:
+            chart = _with_printed(chart, printed[label][0], quantity, domain)
         title = _heading(label, by_group[group], notes[label])
         charts.append(chart.properties(width="container", height=_SERIES_HEIGHT, title=title))
     if not by_rows:
@@ -419,20 +507,38 @@ def _series_panel(
     return alt.layer(*layers)
 
 
+def _printed_note(mean: float | None, std: float | None) -> str:
+    parts = ["" if mean is None else brief(mean, 3), "" if std is None else f"± {brief(std, 3)}"]
+    text = " ".join(part for part in parts if part)
+    return f"; printed {text}" if text else ""
+
+
+def _with_printed(
+    chart: Drawing, mean: float | None, quantity: Quantity, domain: tuple[float, float]
+) -> Drawing:
+    """Return a panel with the printed mean as a dashed line."""
+    if mean is None or not domain[0] <= mean <= domain[1]:
+        return chart
+    scale = alt.Scale(domain=list(domain), nice=False, zero=False)
+    line = _data([{"printed": mean}]).mark_rule(color=INK, strokeDash=[4, 3])
+    return alt.layer(chart, line.encode(y=alt.Y("printed:Q", title=quantity.unit, scale=scale)))
+
+
 def _first_drops(verdicts: Verdicts, picture: Picture) -> Figure:
     """Mark the dropped ones of the first packets that arrived at the mark point, a row per case."""
-    count = picture.options["count"]
+    begin, end = picture.options.get("span", (0, picture.options["count"]))
     found: list[dict[str, Any]] = []
     names, seed = [], 0
     for label, case in _cases(verdicts, picture):
         drops, seed = verdicts.drops(case), case.seeds[0]
-        early = drops.filter((pl.col("arrival") < count) & (pl.col("reason").cast(pl.String) == "aqm"))
+        inside = (pl.col("arrival") >= begin) & (pl.col("arrival") < end)
+        early = drops.filter(inside & (pl.col("reason").cast(pl.String) == "aqm"))
         names.append(f"{label}: {early.height}")
         found += [{"case": names[-1], "arrival": each} for each in early["arrival"].to_list()]
     x = alt.X(
         "arrival:Q",
         title="number of the packet since measuring began",
-        scale=alt.Scale(domain=[0, count], nice=False),
+        scale=alt.Scale(domain=[begin, end], nice=False),
     )
     chart = (
         _data(found)
@@ -473,7 +579,10 @@ def _flow_throughput(verdicts: Verdicts, picture: Picture) -> Figure:
         top = max([top, *rates, *(each["rate"] for each in steady[label])])
         known_rates = pl.Series(rates, dtype=pl.Float64)
         notes[label] = f"{_text(known_rates.mean())} ± {_text(known_rates.std())} kbit/s"
+        if "shown" in picture.options:
+            notes[label] += _printed_note(*verdicts.printed_moments(picture, label))
     shade = _shades(list(dots))
+    dots = {label: some for label, some in dots.items() if label in picture.options.get("shown", dots)}
     line_shade = {name: _LINES[i % len(_LINES)] for i, name in enumerate(lines)}
     y = alt.Y(
         "rate:Q",
@@ -578,4 +687,5 @@ _DRAWINGS: dict[str, Callable[[Verdicts, Picture], Figure]] = {
     "flow throughput": _flow_throughput,
     "cuts": _cuts,
     "models": _models,
+    "input": _input,
 }

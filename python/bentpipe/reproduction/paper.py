@@ -247,6 +247,10 @@ class PrintedFigure:
     """Description of its content."""
     by: tuple[str, ...]
     """Ids of the pictures that correspond to it, and of the claims about it."""
+    cases: tuple[str, ...] = ()
+    """Cases of the first picture that it shows; empty for all."""
+    span: tuple[float, ...] = ()
+    """Begin and end of what it shows: times [s], or numbers of packets; empty for all."""
 
     @property
     def where(self) -> str:

@@ -2,10 +2,11 @@
 
 import csv
 import difflib
+import json
 import math
 import re
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from importlib import resources
@@ -50,6 +51,7 @@ from bentpipe.reproduction.rules import (
     formula_from,
 )
 from bentpipe.reproduction.toml_table import TomlTable
+from bentpipe.runs.plan import shipped
 
 __all__ = ["load_paper", "papers", "printed_figures_from"]
 
@@ -63,7 +65,7 @@ _SINGLE = (Curve, Bound, About, Rank)
 """Rules about single cases."""
 _ACROSS = (Agree, Order, Similar, Weaker)
 """Rules that may compare experiments, or measures."""
-_WITHOUT_RUNS = ("cuts",)
+_WITHOUT_RUNS = ("cuts", "input")
 """Kinds of pictures of formulas, which need no experiment."""
 
 
@@ -104,9 +106,10 @@ class _Reader:
         claims = tuple(top.each("claim", self._claim))
         pictures = top.each("figure", self._picture)
         known = [each.name for part in (tables, claims, pictures) for each in part]
+        cases = list(dict.fromkeys(case for each in pictures for case in each.cases))
         figures = tuple(
             figure
-            for some in top.each("printed", lambda table: printed_figures_from(table, known))
+            for some in top.each("printed", lambda table: printed_figures_from(table, known, cases))
             for figure in some
         )
         paper = Paper(
@@ -307,7 +310,9 @@ class _Reader:
         if kind == "course" and not any(each.series for each in measures):
             allowed = "at least one of the kind series, without from and until"
             raise table.error("measures", [each.name for each in measures], allowed)
-        printed = table.choice("table", self._tables) if kind == "curves" and "table" in table else ""
+        printed = (
+            table.choice("table", self._tables) if kind in ("curves", "bars") and "table" in table else ""
+        )
         found = Picture(
             table.take("id", str),
             "",
@@ -320,17 +325,22 @@ class _Reader:
             tuple(table.names("than", labels)) if kind in _COMPARED else (),
             table.take("log", bool, default=False),
             printed,
-            table.choice("row", self._tables[printed].rows) if printed else "",
+            table.choice("row", self._tables[printed].rows) if printed and kind == "curves" else "",
             tuple(self._measures_of(table, "listed", [])),
-            _OPTIONS[kind](table) if kind in _OPTIONS else {},
+            self._options(kind, table),
             objectives,
             table.take("together", bool, default=False) if objectives else False,
-            tuple(table.each("beside", self._model)) if kind == "models" else (),
+            tuple(table.each("beside", self._model)) if kind in ("models", "bars") else (),
         )
         for each in found.options.get("points", []):
             if each not in points:
                 raise table.error("points", each, ", ".join(points))
         return found
+
+    def _options(self, kind: str, table: TomlTable) -> dict[str, Any]:
+        if kind == "input":
+            return _input_options(table, self._folder)
+        return _OPTIONS[kind](table) if kind in _OPTIONS else {}
 
     def _model(self, table: TomlTable) -> tuple[str, str]:
         known = [name for name, each in self._experiments.items() if each.fluid]
@@ -358,10 +368,14 @@ class _Reader:
         return self._rules[name]
 
 
-def printed_figures_from(table: TomlTable, known: list[str]) -> list[PrintedFigure]:
-    """Read one entry of `printed`; its ids `by` must be in `known`."""
+def printed_figures_from(
+    table: TomlTable, known: list[str], cases: Sequence[str] = ()
+) -> list[PrintedFigure]:
+    """Read one entry of `printed`; its ids `by` must be in `known`, its cases in `cases`."""
     key = next((each for each in _NOUNS if each in table), "figures")
     of, text, by = table.take("of", str, ""), table.text("shows"), tuple(table.names("by", known))
+    shown = tuple(table.names("cases", cases, []))
+    span = _span(table)
     found = []
     for each in table.strings(key):
         numbers = expand_range(each)
@@ -369,7 +383,7 @@ def printed_figures_from(table: TomlTable, known: list[str]) -> list[PrintedFigu
             raise table.error(key, each, 'a number, as "4.5", or a range, as "4.2 to 4.11"')
         for number in numbers:
             name = "-".join([*of.removeprefix("the ").split(), _NOUNS[key].lower(), number])
-            found.append(PrintedFigure(name, _NOUNS[key], number, of, text, by))
+            found.append(PrintedFigure(name, _NOUNS[key], number, of, text, by, shown, span))
     return found
 
 
@@ -394,10 +408,10 @@ def _explanations(
 
 
 def _span(table: TomlTable) -> tuple[float, ...]:
-    """Return begin and end of the times to draw [s], or nothing."""
+    """Return begin and end of the times [s] or packets to draw, or nothing."""
     span = table.numbers("span", [])
     if span and not (len(span) == 2 and 0 <= span[0] < span[1]):
-        raise table.error("span", span, "two times [s], the first below the second")
+        raise table.error("span", span, "two numbers, the first below the second")
     return tuple(span)
 
 
@@ -427,6 +441,20 @@ def _model_options(table: TomlTable) -> dict[str, Any]:
     }
 
 
+def _input_options(table: TomlTable, folder: Path) -> dict[str, Any]:
+    """Read an input of a model from a file of measured series, beside the paper or the shipped scenarios."""
+    name, unit = table.take("series", str), table.take("unit", str)
+    folders = dict.fromkeys([folder, *(path.parent for path in shipped().values())])
+    path = next((each / name for each in folders if (each / name).is_file()), None)
+    if path is None:
+        raise table.error("series", name, "a file of series beside claims.toml or the shipped scenarios")
+    values = json.loads(path.read_text(encoding="utf-8"))
+    known = [key for key, value in values.items() if isinstance(value, dict) and "cos" in value]
+    found = values[table.choice("input", known)]
+    scale = table.take("scale", float, 1.0)
+    return {"interval": values["interval"], **found, "unit": unit, "scale": scale}
+
+
 def _cut_options(table: TomlTable) -> dict[str, Any]:
     decr = table.numbers("decr")
     for each in decr:
@@ -444,11 +472,13 @@ _OPTIONS: Mapping[str, Callable[[TomlTable], dict[str, Any]]] = {
     "first drops": lambda table: {"count": table.integer("count")},
     "flow throughput": _flow_options,
     "bars": lambda table: {"marks": table.numbers("marks", [])},
+    "change": lambda table: {"marks": table.numbers("marks", [])},
+    "course": lambda table: {"span": _span(table), "marks": table.numbers("marks", [])},
     "cuts": _cut_options,
     "models": _model_options,
 }
 """Readers of the keys that only one kind of picture has."""
-_KINDS = tuple(dict.fromkeys((*_MEASURED, *_COMPARED, *_OPTIONS)))
+_KINDS = tuple(dict.fromkeys((*_MEASURED, *_COMPARED, *_OPTIONS, "input")))
 
 
 def _csv_rows(table: TomlTable, file: Path, key: str) -> list[dict[str, str]]:

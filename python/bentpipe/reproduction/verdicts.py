@@ -74,6 +74,14 @@ PICTURE = "picture"
 OURS = "ours"
 """Location of a picture that corresponds to no printed figure."""
 ALL_GAINS = Measure("gains", "Mean of all gains", "%", lambda _: None)
+_MOMENTS = {
+    "transmit_queue": ("queue_mean", "queue_std"),
+    "throughput": ("throughput", "throughput_std"),
+    "arrival_rate": ("arrival_rate", "arrival_rate_std"),
+    "mark_probability": ("mark_rate", ""),
+    "flow throughput": ("", "flow-std"),
+}
+"""Measures of the mean and the deviation of a series."""
 _NOT_SIMULATED = Verdict(NOT_REPRODUCED, "nothing was simulated that it could be compared with")
 
 
@@ -553,11 +561,11 @@ class Verdicts:
                 for than, values in self.gains(checks).items():
                     yield CurveValue(f"{case} over {than}", measure, "% better", "", 0.0, summarise(values))
 
-    def printed(self, picture: Picture, measure: Measure) -> float | None:
-        """Return the printed value of a measure in the table and row of a picture."""
+    def printed(self, picture: Picture, measure: Measure, row: str = "") -> float | None:
+        """Return the printed value of a measure in the table of a picture, by default in its row."""
         return next(
             (
-                column.printed.get(picture.row)
+                column.printed.get(row or picture.row)
                 for table in self.paper.all_tables
                 if table.name == picture.table
                 for column in table.columns
@@ -565,6 +573,17 @@ class Verdicts:
             ),
             None,
         )
+
+    def printed_moments(self, picture: Picture, case: str) -> tuple[float | None, float | None]:
+        """Return the printed mean and deviation of a case's series, from the tables of its experiment."""
+        mean, std = _MOMENTS.get(picture.options.get("quantity", picture.kind), ("", ""))
+        found: dict[str, float] = {}
+        for table in self.paper.all_tables:
+            if picture.experiment in table.experiments:
+                for column in table.columns:
+                    if case in column.printed:
+                        found.setdefault(column.measure.name, column.printed[case])
+        return found.get(mean), found.get(std)
 
     # Discussion.
 
