@@ -240,6 +240,16 @@ def test_gateway_with_terminals_makes_keys_and_reports_overlapping_prefixes(tmp_
     shown = found(page, "text", "overlaps").body.strip()
     assert shown in run_in_bash(f"bentpipe-gateway check {root}/gateway.toml", tmp_path, code=2)
 
+    shutil.copy(ROOT / "deploy" / "beam" / "terminals" / "office-2.toml", office)
+    status = moved(found(page, "sh", " status "), tmp_path)
+    with socket.socket() as silent:
+        # Bound without listening: nobody else answers at the port.
+        silent.bind(("127.0.0.1", 0))
+        text = (root / "gateway.toml").read_text(encoding="utf-8")
+        text = text.replace("127.0.0.1:9180", f"127.0.0.1:{silent.getsockname()[1]}")
+        (root / "gateway.toml").write_text(text, encoding="utf-8")
+        assert "required: a gateway that runs" in run_in_bash(status, tmp_path, code=1)
+
 
 @pytest.mark.skipif(shutil.which("systemctl") is None, reason="needs systemctl")
 def test_systemd_enables_both_ends(tmp_path: Path) -> None:

@@ -215,3 +215,32 @@ fn the_server_responds_and_limits_clients() {
     drop(silent);
     assert!(get("/healthz").starts_with("HTTP/1.1 503 "));
 }
+
+/// 1000 bytes in a second are 8 kbit/s; 5 of 100 packets are lost.
+#[test]
+fn each_terminal_has_its_metrics_and_rates() {
+    let shared = shared();
+    let metrics = parse(&shared.prometheus().expect("a snapshot"));
+    for (name, t0, t1) in [
+        ("bentpipe_terminal_up", 1.0, 1.0),
+        ("bentpipe_terminal_sent_bytes_total", 5000.0, 5000.0),
+        ("bentpipe_terminal_lost_packets_total", 25.0, 0.0),
+        ("bentpipe_terminal_connections", 0.0, 7.0),
+        ("bentpipe_terminal_queue_bytes", 4500.0, 0.0),
+    ] {
+        assert_eq!(metrics.value(name, &[("terminal", "t0")]), t0, "{name}");
+        assert_eq!(metrics.value(name, &[("terminal", "t1")]), t1, "{name}");
+    }
+    let json: serde_json::Value = serde_json::from_str(&shared.peers()).expect("JSON");
+    let first = &json["terminals"][0];
+    assert_eq!((&first["terminal"], &first["state"]), (&"t0".into(), &"up".into()));
+    assert_eq!((first["sent_bps"].as_f64(), first["loss_ratio"].as_f64()), (Some(8000.0), Some(0.05)));
+
+    // The series of a removed terminal end.
+    let mut next = snapshot(6);
+    next.peers.remove(0);
+    shared.publish(next, 106_000);
+    let metrics = parse(&shared.prometheus().expect("a snapshot"));
+    assert!(metrics.samples.iter().all(|(_, labels, _)| labels.iter().all(|(_, value)| value != "t0")));
+    assert_eq!(metrics.value("bentpipe_terminal_connections", &[("terminal", "t1")]), 7.0);
+}

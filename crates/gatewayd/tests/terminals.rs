@@ -13,6 +13,7 @@ use std::thread;
 use std::time::Duration;
 
 use nix::sys::signal::Signal;
+use serde_json::Value;
 
 use crate::common::Namespace;
 use crate::ends::satellite::now;
@@ -122,6 +123,18 @@ impl Beam {
             beam.gateway.wait_for("up");
         }
         Some(beam)
+    }
+
+    /// The rows of `bentpipe-gateway status --json`.
+    fn status(&self) -> Vec<Value> {
+        let config = self.folder.join("gateway.toml");
+        let output = self.host.run(move || {
+            let mut command = Command::new(BIN);
+            command.arg("status").arg(config).arg("--json").output().expect("the program")
+        });
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let read: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+        read["terminals"].as_array().expect("rows").clone()
     }
 
     /// Serves a port: calls `serve` for each connection.
@@ -359,6 +372,15 @@ fn plans_share_the_carrier_whatever_load_a_terminal_has() {
     assert!(bytes <= PEAK * time + 15_000.0 + 1500.0, "{bytes} bytes in {time} s exceed the peak rate");
     assert!(bytes > 0.0);
 
+    let rows = beam.status();
+    let row = |name: &str| rows.iter().find(|row| row["terminal"] == name).expect("a row");
+    for (name, connections) in [("t0", 16), ("t1", 1), ("t2", 4)] {
+        assert_eq!(
+            (row(name)["state"].as_str(), row(name)["connections"].as_u64()),
+            (Some("up"), Some(connections))
+        );
+    }
+
     let path = beam.folder.join("gateway.toml");
     let text = fs::read_to_string(&path).expect("the configuration");
     let text = text.replace("weight = 1", "weight = 9").replace("weight = 3", "weight = 3 # low now");
@@ -372,6 +394,8 @@ fn plans_share_the_carrier_whatever_load_a_terminal_has() {
     println!("weights 9 to 3: bytes {ratio:.3} to 1");
     assert!((2.5..3.5).contains(&ratio), "weights 9 to 3 share as {ratio} to 1");
     assert_eq!(capped, 0, "a removed terminal received bytes");
+    let names: Vec<_> = beam.status().iter().map(|row| row["terminal"].to_string()).collect();
+    assert_eq!(names, ["\"t0\"", "\"t1\""]);
 }
 
 /// A terminal that is added by a reload carries traffic, and transfers of others that are under way lose nothing.

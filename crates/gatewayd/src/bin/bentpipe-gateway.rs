@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use bentpipe_gatewayd::config::{Config, Role, check, listing};
 use bentpipe_gatewayd::event_loop::{Daemon, rules_left, rules_setup};
 use bentpipe_gatewayd::intercept::rules;
-use bentpipe_gatewayd::observe::log;
+use bentpipe_gatewayd::observe::{log, status};
 use bentpipe_gatewayd::sys::modem;
 
 const USAGE: &str =
@@ -16,6 +16,8 @@ const USAGE: &str =
        bentpipe-gateway check CONFIG    check a configuration and list its values
        bentpipe-gateway rate CONFIG RATE
                                         set the modem's rate of a running gateway, such as '12 Mbps'
+       bentpipe-gateway status CONFIG [--json]
+                                        list the terminals of a running gateway
        bentpipe-gateway keygen DIR [gateway|terminal]
                                         create keys for both ends, or for one of them
        bentpipe-gateway cleanup CONFIG  remove the rules that a killed gateway has left
@@ -33,6 +35,8 @@ fn main() -> ExitCode {
         ["run", _] => run(path),
         ["check", _] => check_config(path),
         ["rate", _, rate] => set_rate(path, rate),
+        ["status", _] => status(path, false),
+        ["status", _, "--json"] => status(path, true),
         ["keygen", _] => keygen(path, &["gateway", "terminal"]),
         ["keygen", _, name @ ("gateway" | "terminal")] => keygen(path, &[name]),
         ["cleanup", _] => cleanup(path),
@@ -126,6 +130,33 @@ fn set_rate(path: &Path, rate: &str) -> ExitCode {
             eprintln!(
                 "bentpipe-gateway: {}: {e}; required: a gateway that runs with this configuration",
                 socket.display()
+            );
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn status(path: &Path, json: bool) -> ExitCode {
+    let config = match read(path) {
+        Ok(config) => config,
+        Err(code) => return code,
+    };
+    let Some(metrics) = &config.metrics else {
+        return usage_error(&format!(
+            "bentpipe-gateway: {}: metrics.listen: missing; required: the address at which a running gateway answers",
+            path.display()
+        ));
+    };
+    let listen = metrics.listen.0;
+    let shown = status::read(listen).map_err(|e| e.to_string());
+    match shown.and_then(|text| if json { Ok(text) } else { status::table(&text) }) {
+        Ok(text) => {
+            print(&text);
+            ExitCode::SUCCESS
+        }
+        Err(e) => {
+            eprintln!(
+                "bentpipe-gateway: {listen}: {e}; required: a gateway that runs with this configuration"
             );
             ExitCode::FAILURE
         }

@@ -8,7 +8,9 @@ use super::{Daemon, Failure};
 use crate::config::{self, Changes, Config, Role};
 use crate::intercept::nfqueue::Queue;
 use crate::observe::bottleneck::Evidence;
-use crate::observe::metrics::{Connections, NfqueueLost, QueueState, Snapshot, Spacelink, Traffic};
+use crate::observe::metrics::{
+    Connections, NfqueueLost, PeerState, QueueState, Snapshot, Spacelink, Traffic,
+};
 use crate::observe::{http, log};
 use crate::relay::terminals::Terminal;
 use crate::sys::modem::Modem;
@@ -104,6 +106,7 @@ impl Daemon {
                 sent_bytes: link.sent_bytes,
                 received_bytes: link.received_bytes,
             },
+            peers: self.terminals.iter().filter_map(|(peer, _)| self.peer_state(peer)).collect(),
             probes,
             evidence: Evidence {
                 payload: link.written_bytes + observer.udp.sent + observer.other.sent,
@@ -122,6 +125,25 @@ impl Daemon {
                 round_trip,
             },
         }
+    }
+
+    fn peer_state(&self, peer: PeerId) -> Option<PeerState> {
+        let link = self.spacelink.hub.link(peer)?.stats();
+        let gateway = self.host.gateway(peer).filter(|_| self.host.is_shared());
+        let queue = gateway.map(|gateway| *gateway.transmit_queue().state());
+        let round_trip = u64::try_from(link.round_trip.as_nanos()).unwrap_or(u64::MAX);
+        Some(PeerState {
+            name: self.terminals.name(peer).to_owned(),
+            up: link.up,
+            silent: link.silent,
+            round_trip: link.up.then(|| Duration::from_nanos(round_trip)),
+            sent_bytes: link.sent_bytes,
+            received_bytes: link.received_bytes,
+            sent_packets: link.sent_packets,
+            lost_packets: link.lost_packets,
+            connections: link.streams,
+            queue: queue.map(|queue| (u64::from(queue.packets), queue.bytes)),
+        })
     }
 
     fn nfqueue_losses(&self) -> Vec<NfqueueLost> {

@@ -190,6 +190,7 @@ fn answer(head: &[u8], shared: &Shared, unix_ms: u64) -> Vec<u8> {
             let since = query.split('&').find_map(|pair| pair.strip_prefix("since="));
             response("200 OK", JSON, &shared.json(since.and_then(|ms| ms.parse().ok()).unwrap_or(0)), body)
         }
+        "/terminals.json" => response("200 OK", JSON, &shared.peers(), body),
         "/healthz" => match shared.health(unix_ms) {
             Ok(text) => response("200 OK", TEXT, &format!("{text}\n"), body),
             Err(text) => response("503 Service Unavailable", TEXT, &format!("{text}\n"), body),
@@ -197,7 +198,7 @@ fn answer(head: &[u8], shared: &Shared, unix_ms: u64) -> Vec<u8> {
         _ => response(
             "404 Not Found",
             TEXT,
-            "not found; available: /, /metrics, /state.json, /healthz\n",
+            "not found; available: /, /metrics, /state.json, /terminals.json, /healthz\n",
             body,
         ),
     }

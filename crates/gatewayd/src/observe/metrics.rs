@@ -75,6 +75,31 @@ pub struct Spacelink {
     pub received_bytes: u64,
 }
 
+/// A peer: one of many terminals, or the only one.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct PeerState {
+    /// Name of the terminal; empty for the only peer.
+    pub name: String,
+    /// True while it is connected.
+    pub up: bool,
+    /// True while an answer is overdue: an outage of its link.
+    pub silent: bool,
+    /// Smoothed round trip; `None` while down.
+    pub round_trip: Option<Duration>,
+    /// Bytes sent to it, UDP and IP headers included.
+    pub sent_bytes: u64,
+    /// Bytes received from it, UDP and IP headers included.
+    pub received_bytes: u64,
+    /// QUIC packets sent.
+    pub sent_packets: u64,
+    /// QUIC packets declared lost.
+    pub lost_packets: u64,
+    /// Split connections.
+    pub connections: u64,
+    /// Packets and bytes in its transmit queue; `None` if all terminals share one.
+    pub queue: Option<(u64, u64)>,
+}
+
 /// Packets that a netfilter queue lost without a verdict.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct NfqueueLost {
@@ -121,6 +146,8 @@ pub struct Snapshot {
     pub buffer_limit: Option<f64>,
     /// The spacelink.
     pub spacelink: Spacelink,
+    /// Every peer.
+    pub peers: Vec<PeerState>,
     /// Internal state of AQM and scheduler: owner, name, value.
     pub probes: Vec<(&'static str, &'static str, f64)>,
     /// Evidence for the bottleneck.

@@ -33,3 +33,4 @@ pub mod publisher;
 pub mod quic_events;
 pub mod record;
 pub mod state;
+pub mod status;

@@ -6,7 +6,7 @@ use std::fs;
 use crate::observe::bottleneck::Bottleneck;
 use crate::observe::cause::Cause;
 use crate::observe::histogram::{BOUNDS, Histogram};
-use crate::observe::metrics::{About, CLASSES, Snapshot};
+use crate::observe::metrics::{About, CLASSES, PeerState, Snapshot};
 
 /// Time that each bottleneck lasted [s].
 pub type BottleneckTimes = [f64; Bottleneck::ALL.len()];
@@ -142,6 +142,7 @@ pub fn prometheus(
     link(&mut page, state, utilization);
     connections(&mut page, state);
     spacelink(&mut page, state);
+    terminals(&mut page, state);
     page.family("bentpipe_bottleneck", "gauge", "1 for the bottleneck in the last interval.", |f| {
         for b in Bottleneck::ALL {
             f.sample(&[("limit", b.name())], b == bottleneck);
@@ -268,6 +269,57 @@ fn spacelink(page: &mut Page, state: &Snapshot) {
         f.sample(&[("direction", "sent")], s.sent_bytes);
         f.sample(&[("direction", "received")], s.received_bytes);
     });
+}
+
+/// Metrics of each terminal of a gateway with many.
+fn terminals(page: &mut Page, state: &Snapshot) {
+    let all: Vec<&PeerState> = state.peers.iter().filter(|peer| !peer.name.is_empty()).collect();
+    if all.is_empty() {
+        return;
+    }
+    let mut each = |name: &'static str, kind: &str, help: &str, value: fn(&PeerState) -> Option<Number>| {
+        page.family(name, kind, help, |f| {
+            for peer in &all {
+                if let Some(value) = value(peer) {
+                    f.line("", &[("terminal", &peer.name)], value);
+                }
+            }
+        });
+    };
+    each("bentpipe_terminal_up", "gauge", "1 while the terminal is connected.", |p| Some(p.up.into()));
+    each("bentpipe_terminal_silent", "gauge", "1 while an answer is overdue: an outage.", |p| {
+        Some(p.silent.into())
+    });
+    each("bentpipe_terminal_rtt_seconds", "gauge", "Smoothed round trip; NaN while down.", |p| {
+        Some(p.round_trip.map_or(f64::NAN, |time| time.as_secs_f64()).into())
+    });
+    each(
+        "bentpipe_terminal_sent_bytes_total",
+        "counter",
+        "Bytes sent to the terminal, UDP and IP headers included.",
+        |p| Some(p.sent_bytes.into()),
+    );
+    each(
+        "bentpipe_terminal_received_bytes_total",
+        "counter",
+        "Bytes received from the terminal, UDP and IP headers included.",
+        |p| Some(p.received_bytes.into()),
+    );
+    each("bentpipe_terminal_sent_packets_total", "counter", "QUIC packets sent.", |p| {
+        Some(p.sent_packets.into())
+    });
+    each("bentpipe_terminal_lost_packets_total", "counter", "QUIC packets declared lost.", |p| {
+        Some(p.lost_packets.into())
+    });
+    each("bentpipe_terminal_connections", "gauge", "Split TCP connections.", |p| Some(p.connections.into()));
+    if all.iter().any(|peer| peer.queue.is_some()) {
+        each("bentpipe_terminal_queue_packets", "gauge", "Packets in the transmit queue.", |p| {
+            p.queue.map(|(packets, _)| packets.into())
+        });
+        each("bentpipe_terminal_queue_bytes", "gauge", "Bytes in the transmit queue.", |p| {
+            p.queue.map(|(_, bytes)| bytes.into())
+        });
+    }
 }
 
 /// Metrics of the process, under the names that all exporters use.

@@ -7,7 +7,7 @@ use bentpipe_units::Duration;
 use serde_json::{Value, json};
 
 use crate::observe::bottleneck::{Bottleneck, bottleneck, utilization};
-use crate::observe::metrics::{About, CLASSES, Snapshot, Traffic};
+use crate::observe::metrics::{About, CLASSES, PeerState, Snapshot, Traffic};
 use crate::observe::prometheus::{BottleneckTimes, prometheus};
 
 /// The daemon's state, shared by the loop and the HTTP thread.
@@ -26,6 +26,18 @@ struct State {
     bottleneck: Bottleneck,
     times: BottleneckTimes,
     utilization: f64,
+    /// Rates of each peer in the last interval.
+    peers: Vec<PeerRates>,
+}
+
+/// Rates of a peer in an interval; NaN for those that could not be measured.
+#[derive(Clone, Copy, Debug)]
+struct PeerRates {
+    /// Sent to it, and received from it [bit/s].
+    sent: f64,
+    received: f64,
+    /// Lost packets / sent packets.
+    loss: f64,
 }
 
 /// Names of a sample's values.
@@ -78,6 +90,7 @@ impl Shared {
             bottleneck: Bottleneck::Nothing,
             times: [0.0; Bottleneck::ALL.len()],
             utilization: f64::NAN,
+            peers: Vec::new(),
         })))
     }
 
@@ -132,6 +145,31 @@ impl Shared {
         .to_string()
     }
 
+    /// Every peer with its rates in the last interval, as JSON.
+    #[must_use]
+    pub fn peers(&self) -> String {
+        let state = self.lock();
+        let peers = state.last.iter().flat_map(|last| &last.peers);
+        let unknown = PeerRates { sent: f64::NAN, received: f64::NAN, loss: f64::NAN };
+        let rates = state.peers.iter().copied().chain(std::iter::repeat(unknown));
+        let row = |(peer, rates): (&PeerState, PeerRates)| {
+            json!({
+                "terminal": if peer.name.is_empty() { "-" } else { &peer.name },
+                "state": if !peer.up { "down" } else if peer.silent { "outage" } else { "up" },
+                "sent_bps": rates.sent,
+                "received_bps": rates.received,
+                "queue_packets": peer.queue.map(|(packets, _)| packets),
+                "queue_bytes": peer.queue.map(|(_, bytes)| bytes),
+                "loss_ratio": rates.loss,
+                "rtt_s": peer.round_trip.map(|time| time.as_secs_f64()),
+                "connections": peer.connections,
+            })
+        };
+        let rows: Vec<Value> = peers.zip(rates).map(row).collect();
+        json!({ "version": env!("CARGO_PKG_VERSION"), "role": state.about.role.name(), "terminals": rows })
+            .to_string()
+    }
+
     /// Health at `unix_ms`: good if the last snapshot is at most three intervals old.
     ///
     /// # Errors
@@ -148,6 +186,23 @@ impl Shared {
 
     fn lock(&self) -> MutexGuard<'_, State> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl PeerRates {
+    /// The rates of `peer` since a state `seconds` before.
+    fn between(before: &[PeerState], peer: &PeerState, seconds: f64) -> Self {
+        let Some(was) = before.iter().find(|was| was.name == peer.name) else {
+            return Self { sent: f64::NAN, received: f64::NAN, loss: f64::NAN };
+        };
+        let per_second = |now: u64, then: u64| now.saturating_sub(then) as f64 / seconds;
+        let packets = per_second(peer.sent_packets, was.sent_packets);
+        let lost = per_second(peer.lost_packets, was.lost_packets);
+        Self {
+            sent: 8.0 * per_second(peer.sent_bytes, was.sent_bytes),
+            received: 8.0 * per_second(peer.received_bytes, was.received_bytes),
+            loss: if packets > 0.0 { lost / packets } else { f64::NAN },
+        }
     }
 }
 
@@ -168,6 +223,8 @@ impl State {
         self.bottleneck = bottleneck(&before.evidence, &after.evidence, time, after.capacity);
         let index = Bottleneck::ALL.iter().position(|b| *b == self.bottleneck).unwrap_or(0);
         self.times[index] += seconds;
+        self.peers =
+            after.peers.iter().map(|peer| PeerRates::between(&before.peers, peer, seconds)).collect();
         let delay = after.transmit.delay.since(&before.transmit.delay);
         let packets = rate(|s| s.spacelink.sent_packets);
         let aqm_drops = rate(|s| s.receive.aqm_drops + s.transmit.aqm_drops);
