@@ -197,7 +197,7 @@ choosing: $(CORE) ## run every algorithm on the 2007 gateway and renew the table
 	$(BIN)/bentpipe compare scenarios/byun2007-gateway.toml --settings all --out results/choosing --force
 	$(BIN)/python tools/reference.py docs results/choosing
 
-reproduction: $(CORE) ## reproduce all papers and renew docs/reproduction.md and its pages: over an hour
+reproduction: $(CORE) ## reproduce all papers and renew docs/reproduction.md and its pages: one to three hours
 	$(BIN)/bentpipe reproduce all
 	$(BIN)/python tools/reproduction_page.py docs results/reproduce
 
