@@ -53,6 +53,14 @@ RAIN_METRICS = {
     "video.mos": "video, MOS",
 }
 
+PLAN_METRICS = {
+    "throughput": "carried [Mbit/s]",
+    "web.page_time_p95": "home pages, p95 [s]",
+    "office_web.page_time_p95": "office pages, p95 [s]",
+    "video.mos": "video, MOS",
+    "downloads.goodput": "downloads [Mbit/s]",
+}
+
 _QUEUE = "gateway.return.transmit_queue.scheduler"
 RETURN = {"gateway.return.carrier.request": "rbdc"}
 RETURN_CASES: Mapping[str, Mapping[str, str]] = {
@@ -167,8 +175,25 @@ def back() -> str:
     return table(["at the terminal"], cases, RETURN_METRICS)
 
 
-TABLES = {"queues": forward, "rain": rain, "return": back}
-PAGES = {"terminals.md": ("queues", "rain"), "return-direction.md": ("return",)}
+def plans() -> str:
+    """Return the table of the sweep of plans, whose dataset is kept in results/beam-plans."""
+    found = bp.sweep("beam-plans", out="results/beam-plans", cluster="local:4")
+    points: dict[tuple[str, str], dict[str, float | None]] = {}
+    for row in found.rows():
+        point = (row["plan.home.down.pir"], row["plan.office.down.weight"])
+        points.setdefault(point, {})[row["metric"]] = row["mean"]
+    lines = [
+        f"| {' | '.join(['home, `pir`', 'office, `weight`', *PLAN_METRICS.values()])} |",
+        "| --- | --- |" + " --: |" * len(PLAN_METRICS),
+    ]
+    for point, means in points.items():
+        values = (number(means[metric], 3) for metric in PLAN_METRICS)
+        lines.append(f"| {' | '.join([*point, *values])} |")
+    return "\n".join(lines)
+
+
+TABLES = {"queues": forward, "rain": rain, "plans": plans, "return": back}
+PAGES = {"terminals.md": ("queues", "rain", "plans"), "return-direction.md": ("return",)}
 
 
 def renew(page: Path, names: Iterable[str]) -> None:

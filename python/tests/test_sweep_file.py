@@ -166,7 +166,8 @@ def test_unknown_name_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_shipped_files_load_and_match_their_schema() -> None:
-    assert {"byun2007-pep-delay", "byun2007-pep-delay-aqms", "small-gateway-red"} == set(shipped_sweeps())
+    names = {"beam-plans", "byun2007-pep-delay", "byun2007-pep-delay-aqms", "small-gateway-red"}
+    assert names == set(shipped_sweeps())
     for name, path in shipped_sweeps().items():
         jsonschema.validate(tomllib.loads(path.read_text()), SCHEMA)
         asked = request(name)
