@@ -81,12 +81,12 @@ def drawn_by(paper: Paper, shown: PrintedFigure) -> Picture | None:
     return next((known[name] for name in shown.by if name in known), None)
 
 
-def _fixed(drawn: Figure) -> Figure:
-    """Return a figure with panels of a fixed width."""
+def _fixed(drawn: Figure, title: str) -> Figure:
+    """Return a figure with another title and with panels of a fixed width."""
     columns = min(drawn.columns, 2)
     width = _WIDE if len(drawn.panels) == 1 else _WIDTH
     panels = tuple(Panel(panel.chart.properties(width=width)) for panel in drawn.panels)
-    return Figure(drawn.name, drawn.title, drawn.caption, panels, columns, drawn.legend)
+    return Figure(drawn.name, title, drawn.caption, panels, columns, drawn.legend)
 
 
 def _figures(docs: Path, out: Path, name: str) -> Iterator[tuple[PrintedFigure, Figure]]:
@@ -101,7 +101,7 @@ def _figures(docs: Path, out: Path, name: str) -> Iterator[tuple[PrintedFigure, 
     for each, found in shown:
         drawn = printed_figure(kept if kept.has(found) else made, each)
         if drawn is not None and drawn.panels:
-            yield each, _fixed(drawn)
+            yield each, _fixed(drawn, found.title)
 
 
 def smaller(svg: str) -> str:
