@@ -357,6 +357,12 @@ impl Spacelink {
         self.active().is_some_and(|at| self.links[at].silent)
     }
 
+    /// Number of open streams.
+    #[must_use]
+    pub fn streams(&self) -> usize {
+        self.streams.len()
+    }
+
     /// The peer's address while it is connected.
     #[must_use]
     pub fn peer(&self) -> Option<SocketAddr> {

@@ -146,6 +146,9 @@ pub struct TerminalsSection {
     /// Terminals that share the receive queue, the AQM and the transmit queue.
     #[serde(default)]
     pub queues_per: QueuesPer,
+    /// Most split connections of one terminal.
+    #[serde(default = "Whole::<10, 100_000>::just::<1000>")]
+    pub connections: Whole<10, 100_000>,
 }
 
 /// Terminals that share the receive queue, the AQM and the transmit queue.

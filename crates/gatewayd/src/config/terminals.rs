@@ -56,6 +56,8 @@ pub struct Terminals {
     pub folder: PathBuf,
     /// Terminals that share the queues.
     pub queues_per: QueuesPer,
+    /// Most split connections of one terminal.
+    pub connections: u32,
     /// By name.
     pub list: Vec<Terminal>,
 }
@@ -141,7 +143,7 @@ pub(super) fn read(
     if list.is_empty() {
         warnings.push(format!("terminals.folder: found no file NAME.toml in {}", folder.display()));
     }
-    Ok(Some(Terminals { folder, queues_per: section.queues_per, list }))
+    Ok(Some(Terminals { folder, queues_per: section.queues_per, connections: section.connections.0, list }))
 }
 
 /// Checks the plans, and that there are terminals for them.

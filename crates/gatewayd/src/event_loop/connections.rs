@@ -4,7 +4,7 @@ use std::io;
 use std::net::{SocketAddr, TcpStream};
 
 use bentpipe_queue::{FlowEvent, FlowId, Packet};
-use bentpipe_spacelink::{Open, StreamKey};
+use bentpipe_spacelink::{Open, PeerId, Spacelink, StreamKey};
 use nix::sys::epoll::EpollFlags;
 
 use super::Daemon;
@@ -85,6 +85,7 @@ impl Daemon {
             return self.spacelink.hub.reset(key);
         }
         self.admission.unchecked = true;
+        self.check_room(key.peer());
         if self.admission.is_exhausted(self.relays.open()) {
             self.observer.counters.refused += 1;
             self.observer.connection_reset(Cause::Limit, client, server, "limits.connections");
@@ -292,6 +293,20 @@ impl Daemon {
     pub(super) fn reset_all(&mut self) {
         for id in self.relays.ids() {
             self.fail(id, Cause::Stopped, "");
+        }
+    }
+
+    /// Tells a terminal that it has as many connections as it may have, or room again.
+    pub(super) fn check_room(&mut self, peer: PeerId) {
+        let Some(most) = self.config.terminals.as_ref().map(|terminals| terminals.connections as usize)
+        else {
+            return;
+        };
+        let streams = self.spacelink.hub.link(peer).map_or(0, Spacelink::streams);
+        if let Some(full) = self.terminals.count_streams(peer, streams, most)
+            && let Some(link) = self.spacelink.hub.link_mut(peer)
+        {
+            link.set_full(full || self.admission.reported_full());
         }
     }
 

@@ -211,6 +211,9 @@ impl Daemon {
         self.rules_settled();
         self.listen(true);
         self.reset_idle();
+        let full: Vec<_> =
+            self.terminals.iter().filter(|(_, terminal)| terminal.full).map(|(peer, _)| peer).collect();
+        full.into_iter().for_each(|peer| self.check_room(peer));
         self.check_syn_flood();
         self.update_bypass();
     }

@@ -139,11 +139,11 @@ impl Daemon {
 
     /// Tells all peers whether this end has room for further connections.
     pub(super) fn report_full(&mut self, full: bool) {
-        let up: Vec<_> =
-            self.terminals.iter().filter(|(_, terminal)| terminal.up).map(|(peer, _)| peer).collect();
-        for peer in up {
+        let up = self.terminals.iter().filter(|(_, terminal)| terminal.up);
+        let up: Vec<_> = up.map(|(peer, terminal)| (peer, terminal.full)).collect();
+        for (peer, is_full) in up {
             if let Some(link) = self.spacelink.hub.link_mut(peer) {
-                link.set_full(full);
+                link.set_full(full || is_full);
             }
         }
     }

@@ -60,7 +60,11 @@ impl SpacelinkSocket {
         let mut setup = Setup::new(identity, certificate, rate, std_time(config.satellite.round_trip.time()));
         let headers = if local.is_ipv4() { 28 } else { 48 };
         setup.mtu = u16::try_from(config.satellite.mtu.0.saturating_sub(headers)).unwrap_or(u16::MAX);
-        setup.streams = config.limits.connections.0.saturating_add(1000);
+        // QUIC reserves memory for each stream that a peer may open.
+        setup.streams = match &config.terminals {
+            Some(terminals) => terminals.connections,
+            None => config.limits.connections.0.saturating_add(1000),
+        };
         setup.ack_every = config.gateway.spacelink.ack_every;
         setup.ack_delay = std_time(config.gateway.spacelink.ack_delay);
         let now = clock.std(now);

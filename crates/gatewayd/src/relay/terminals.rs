@@ -17,6 +17,8 @@ pub struct Terminal {
     pub clients: Vec<Prefix>,
     /// True while it is connected.
     pub up: bool,
+    /// True while it has as many connections as it may have, nearly.
+    pub full: bool,
     /// Bytes released to it that the regulator has counted and the spacelink not yet.
     released: u64,
 }
@@ -64,7 +66,8 @@ impl Terminals {
             self.list.resize_with(peer.index() + 1, || None);
         }
         let (name, certificate) = known.unzip();
-        self.list[peer.index()] = Some(Terminal { name, certificate, clients, up: false, released: 0 });
+        self.list[peer.index()] =
+            Some(Terminal { name, certificate, clients, up: false, full: false, released: 0 });
         self.sort_routes();
     }
 
@@ -135,7 +138,7 @@ impl Terminals {
     pub fn set_up(&mut self, peer: PeerId, up: bool) {
         self.unreported.retain(|other| *other != peer);
         if let Some(Some(terminal)) = self.list.get_mut(peer.index()) {
-            terminal.up = up;
+            (terminal.up, terminal.full) = (up, false);
             if up {
                 self.unreported.push(peer);
             }
@@ -145,6 +148,14 @@ impl Terminals {
     /// Takes the connected terminals that have not been reported.
     pub fn take_unreported(&mut self) -> Vec<PeerId> {
         std::mem::take(&mut self.unreported)
+    }
+
+    /// Notes that a terminal has `streams` connections of at most `most`. It is full from nine tenths on, and has room again below
+    /// eight tenths. Returns the new state if that changes it.
+    pub fn count_streams(&mut self, peer: PeerId, streams: usize, most: usize) -> Option<bool> {
+        let terminal = self.list.get_mut(peer.index())?.as_mut()?;
+        let full = if terminal.full { 10 * streams >= 8 * most } else { 10 * streams >= 9 * most };
+        (std::mem::replace(&mut terminal.full, full) != full).then_some(full)
     }
 
     /// Counts bytes released to a terminal.
@@ -223,6 +234,25 @@ mod tests {
         let of = |address: &str| terminals.of_client(address.parse().unwrap());
         assert_eq!([of("10.3.2.1"), of("10.3.3.1"), of("fd03:1::1")], [Some(PeerId(1)), None, None]);
         assert_eq!(Terminals::only(PeerId(0)).of_client("1.2.3.4".parse().unwrap()), Some(PeerId(0)));
+    }
+
+    #[test]
+    fn a_terminal_is_full_at_nine_tenths_and_has_room_below_eight() {
+        let mut terminals = Terminals::default();
+        terminals.insert(PeerId(0), None, Vec::new());
+        for (streams, change) in [
+            (89, None),
+            (90, Some(true)),
+            (95, None),
+            (80, None),
+            (79, Some(false)),
+            (89, None),
+            (100, Some(true)),
+        ] {
+            assert_eq!(terminals.count_streams(PeerId(0), streams, 100), change, "{streams}");
+        }
+        terminals.set_up(PeerId(0), false);
+        assert_eq!(terminals.count_streams(PeerId(0), 0, 100), None);
     }
 
     #[test]
