@@ -93,6 +93,8 @@ def test_metrics_of_terminals_agree_with_their_table(result: bp.Result) -> None:
     homes = table.filter(pl.col("group") == "home")["goodput"]
     assert values["terminal_goodput_min"] == [pytest.approx(table["goodput"].min() / 1e6)]  # type: ignore[operator]
     assert values["terminal_jain_index"] == [pytest.approx(jain(homes))]
+    # Homes and the ship have the weight 1.
+    assert values["terminal_weighted_jain_index"] == [pytest.approx(jain(table["goodput"]))]
     delays = table["queue_delay_p95"]
     assert values["terminal_delay_p95_max"] == [pytest.approx(delays.max() * 1e3)]  # type: ignore[operator]
 

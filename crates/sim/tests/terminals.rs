@@ -100,6 +100,11 @@ fn terminals_get_their_committed_rate_and_share_the_rest_by_weight() {
             assert!((found / expected - 1.0).abs() < 0.005, "{found} {expected}");
         }
     }
+    // Over weight: 2, 2, 8/3, 8/3; (28/3)^2 / (4 * 200/9) = 0.98.
+    let counters = results.counters();
+    let fairness =
+        counters.iter().find(|(name, _)| name == "terminal_weighted_jain_index").map(|found| found.1);
+    assert!(fairness.is_some_and(|fairness| (fairness - 0.98).abs() < 0.001), "{fairness:?}");
 }
 
 /// Beside 4 Mbit/s to the offices, each terminal of the homes gets its peak rate.

@@ -511,6 +511,16 @@ METRICS: tuple[Metric, ...] = (
         of_terminals=True,
     ),
     Metric(
+        "terminal_weighted_jain_index",
+        "Jain's fairness index of terminals by weight",
+        "",
+        FLOWS,
+        "Jain's fairness index of goodput over the weight of the plan, of all terminals: 1 if each gets in"
+        " proportion to its weight. Only if a gateway has several terminals.",
+        _counter("terminal_weighted_jain_index"),
+        of_terminals=True,
+    ),
+    Metric(
         "terminal_delay_p95_max",
         "Queueing delay of a terminal, 95th percentile, greatest",
         "ms",

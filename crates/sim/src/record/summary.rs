@@ -97,24 +97,29 @@ impl crate::Results {
 }
 
 /// Counters of the terminals of gateways with several; `None` without such terminals.
-fn terminals(all: &[Terminal], seconds: f64) -> Option<[(&'static str, f64); 4]> {
+fn terminals(all: &[Terminal], seconds: f64) -> Option<[(&'static str, f64); 5]> {
     let goodput = |terminal: &Terminal| terminal.delivered_bytes as f64 * 8.0 / seconds;
     let least = all.iter().map(goodput).reduce(f64::min)?;
     let worst = all.iter().map(|terminal| terminal.queue_delay()[2]).fold(f64::NAN, f64::max);
     let busy: f64 = all.iter().map(|terminal| terminal.carrier_time.as_secs_f64()).sum();
-    // Jain's index within each group, of which terminals have equal shares.
-    let jain = |group: &[Terminal]| {
-        let (mut sum, mut squares) = (0.0, 0.0);
-        for x in group.iter().map(goodput) {
-            (sum, squares) = (sum + x, squares + x * x);
-        }
-        sum * sum / (group.len() as f64 * squares)
-    };
-    let fairness = all.chunk_by(|a, b| a.group == b.group).map(jain).fold(f64::NAN, f64::min);
+    // Jain's index within each group, of which terminals have equal shares, and of goodput over weight among all.
+    let fairness = all.chunk_by(|a, b| a.group == b.group).map(|group| jain(group.iter().map(goodput)));
+    let fairness = fairness.fold(f64::NAN, f64::min);
+    let weighted = jain(all.iter().map(|terminal| goodput(terminal) / f64::from(terminal.weight)));
     Some([
         ("terminal_goodput_min", least),
         ("terminal_jain_index", fairness),
+        ("terminal_weighted_jain_index", weighted),
         ("terminal_delay_p95_max", worst),
         ("carrier_seconds", busy),
     ])
+}
+
+/// Jain's fairness index; NaN if all values are zero.
+fn jain(values: impl Iterator<Item = f64>) -> f64 {
+    let (mut count, mut sum, mut squares) = (0.0, 0.0, 0.0);
+    for x in values {
+        (count, sum, squares) = (count + 1.0, sum + x, squares + x * x);
+    }
+    sum * sum / (count * squares)
 }

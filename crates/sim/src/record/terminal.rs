@@ -1,6 +1,6 @@
 //! Terminals of gateways with several: what each was sent, and what each sent.
 
-use bentpipe_scenario::Scenario;
+use bentpipe_scenario::{Scenario, TerminalGroup};
 use bentpipe_units::{Duration, Instant};
 use hdrhistogram::Histogram;
 
@@ -113,6 +113,8 @@ pub struct Terminal {
     pub name: String,
     /// Name of its group.
     pub group: String,
+    /// Weight of its plan.
+    pub weight: u32,
     /// Packets sent to it over the satellite.
     pub sent_packets: u64,
     /// Bytes sent to it over the satellite.
@@ -173,10 +175,11 @@ impl Back {
 }
 
 impl Terminal {
-    fn new(name: String, group: String, has_back: bool, intervals: Intervals) -> Self {
+    fn new(name: String, group: &TerminalGroup, has_back: bool, intervals: Intervals) -> Self {
         Self {
             name,
-            group,
+            group: group.name.clone(),
+            weight: group.plan.map_or(1, |plan| plan.weight),
             sent_packets: 0,
             sent_bytes: 0,
             dropped_packets: 0,
@@ -257,7 +260,7 @@ pub(super) fn terminals(scenario: &Scenario, intervals: Intervals) -> IdVec<Term
                 1 => group.name.clone(),
                 _ => format!("{}.{member}", group.name),
             };
-            Terminal::new(name, group.name.clone(), has_back, intervals)
+            Terminal::new(name, group, has_back, intervals)
         })
     });
     members.collect()
