@@ -26,7 +26,8 @@
 //! | | PEP buffers and who waits for them | [`relay::memory::PepMemory`] |
 //! | | send window and chunks to send again | [`relay::chunks::Chunks`] |
 //! | | limits, listeners, SYN floods | [`relay::admission::Admission`] |
-//! | | the spacelink and its UDP socket | [`relay::spacelink_socket::SpacelinkSocket`] |
+//! | | the spacelinks to all peers and their UDP socket | [`relay::spacelink_socket::SpacelinkSocket`] |
+//! | | terminals: name, certificate, prefixes, state | [`relay::terminals::Terminals`] |
 //! | [`observe`] | counters, histograms, recorded run | [`observe::observer::Observer`] |
 //! | | published state and watchdog | [`observe::publisher::Publisher`] |
 //! | [`config`] | the configuration | [`config::Config`] |
