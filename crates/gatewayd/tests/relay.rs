@@ -15,7 +15,7 @@ use std::time::Duration;
 use crate::common::retry;
 use crate::ends::satellite::now;
 use crate::ends::watch::Watch;
-use crate::ends::{BIN, CLIENT, LONG, SERVER, World, bytes, read_all};
+use crate::ends::{BIN, CLIENT, LONG, SERVER, World, bytes, read_all, wait_until};
 use bentpipe_gatewayd::intercept::inject::Injector;
 use nix::sys::signal::{Signal, kill};
 use nix::sys::socket::{setsockopt, sockopt};
@@ -26,17 +26,6 @@ use serde_json::Value;
 fn is_reset(mut stream: TcpStream) -> bool {
     let end = stream.read_to_end(&mut Vec::new());
     end.is_err_and(|e| e.kind() == std::io::ErrorKind::ConnectionReset)
-}
-
-/// Polls until a condition holds.
-fn wait_until(what: &str, is_so: impl Fn() -> bool) {
-    for _ in 0..6000 {
-        if is_so() {
-            return;
-        }
-        thread::sleep(Duration::from_millis(10));
-    }
-    panic!("not after a minute: {what}");
 }
 
 const SENT: usize = 3_000_000;

@@ -3,7 +3,7 @@
 
 use std::fs;
 use std::io::{Read, Write};
-use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::net::{Shutdown, SocketAddr, TcpStream, UdpSocket};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use serde_json::Value;
 
 use crate::common::Namespace;
 use crate::ends::satellite::now;
-use crate::ends::{BIN, End, LONG, SERVER, bytes, read_all};
+use crate::ends::{BIN, End, LONG, SERVER, bytes, read_all, serve, wait_until};
 
 /// A terminal with its users.
 struct Terminal {
@@ -137,23 +137,6 @@ impl Beam {
         read["terminals"].as_array().expect("rows").clone()
     }
 
-    /// Serves a port: calls `serve` for each connection.
-    fn serve(&self, port: u16, serve: fn(TcpStream)) {
-        for address in SERVER {
-            let address = SocketAddr::new(address.parse().expect("an address"), port);
-            let (started, listening) = channel();
-            self.servers.spawn(move || {
-                let listener = TcpListener::bind(address).expect("a listener");
-                started.send(()).expect("a receiver");
-                for stream in listener.incoming().map_while(Result::ok) {
-                    stream.set_read_timeout(Some(LONG)).expect("a time-out");
-                    thread::spawn(move || serve(stream));
-                }
-            });
-            listening.recv().expect("a listener");
-        }
-    }
-
     /// Opens a connection from the client of terminal `n`, and runs something there.
     fn call<T: Send + 'static>(
         &self,
@@ -197,7 +180,7 @@ fn echo(mut stream: TcpStream) {
 fn each_terminal_carries_the_traffic_of_its_own_users() {
     let Some(mut beam) = Beam::new("traffic", "100 Mbps", "", &["", "", ""]) else { return };
     let before = beam.gateway.descriptors();
-    beam.serve(80, echo);
+    serve(&beam.servers, 80, echo);
     for version in [0, 1] {
         let calls: Vec<_> = (0..beam.terminals.len())
             .map(|n| {
@@ -245,9 +228,7 @@ fn each_terminal_carries_the_traffic_of_its_own_users() {
         }
     }
     // Both sides first have to learn that all was delivered.
-    while beam.gateway.descriptors() != before {
-        thread::sleep(Duration::from_millis(10));
-    }
+    wait_until("all connections are closed", || beam.gateway.descriptors() == before);
     let last = beam.gateway.finish();
     let of = |key: &str| last["counters"][key].as_u64();
     assert_eq!((of("opened"), of("reset"), of("downs")), (Some(6), Some(0), Some(0)), "{last}");
@@ -264,7 +245,7 @@ fn each_terminal_carries_the_traffic_of_its_own_users() {
 fn a_killed_terminal_takes_only_its_own_connections() {
     let Some(mut beam) = Beam::new("killed", "20 Mbps", "", &["", "", ""]) else { return };
     const LENGTH: usize = 4_000_000;
-    beam.serve(80, |mut stream| {
+    serve(&beam.servers, 80, |mut stream| {
         let _ = stream.write_all(&bytes(3, LENGTH));
     });
     let (begun, begin) = channel();
@@ -339,7 +320,7 @@ impl Downloads {
 
 /// Serves data without end on port 80.
 fn serve_endless(beam: &Beam) {
-    beam.serve(80, |mut stream| {
+    serve(&beam.servers, 80, |mut stream| {
         let data = vec![5; 1 << 16];
         while stream.write_all(&data).is_ok() {}
     });
@@ -404,7 +385,7 @@ fn a_reload_under_load_adds_a_terminal_and_loses_nothing() {
     const LENGTH: usize = 6_000_000;
     let queues = "queues_per = \"terminal\"\n";
     let Some(mut beam) = Beam::new("reload", "20 Mbps", queues, &["", ""]) else { return };
-    beam.serve(80, |mut stream| {
+    serve(&beam.servers, 80, |mut stream| {
         let _ = stream.write_all(&bytes(4, LENGTH));
     });
     let file = beam.folder.join("terminals/t1.toml");
@@ -436,5 +417,6 @@ fn a_reload_under_load_adds_a_terminal_and_loses_nothing() {
     beam.gateway.signal(Signal::SIGHUP);
     let all = beam.call(1, (SERVER[0], 80), |mut stream| read_all(&mut stream)).join().expect("no panic");
     assert!(all == bytes(4, LENGTH), "after a reload that was refused");
+    assert_eq!(beam.status().len(), 2);
     beam.terminals[0].end.kill(Signal::SIGTERM);
 }

@@ -40,5 +40,6 @@ pub use model::{
 pub use scenario::Scenario;
 pub use schema::json::json_schema;
 pub use schema::quantity;
+pub use schema::terminal::Share as PlanShare;
 pub use settings::Setting;
 pub use warning::{Warning, WarningKind};

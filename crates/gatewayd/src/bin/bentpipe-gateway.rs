@@ -5,7 +5,7 @@ use std::io::Write as _;
 use std::path::Path;
 use std::process::ExitCode;
 
-use bentpipe_gatewayd::config::{Config, Role, check, listing};
+use bentpipe_gatewayd::config::{Config, Contacts, Role, check, listing};
 use bentpipe_gatewayd::event_loop::{Daemon, rules_left, rules_setup};
 use bentpipe_gatewayd::intercept::rules;
 use bentpipe_gatewayd::observe::{log, status};
@@ -66,6 +66,10 @@ fn read(path: &Path) -> Result<Config, ExitCode> {
     Config::load(path).map_err(|e| usage_error(&format!("bentpipe-gateway: {e}")))
 }
 
+fn contacts(path: &Path) -> Result<Contacts, ExitCode> {
+    Contacts::load(path).map_err(|e| usage_error(&format!("bentpipe-gateway: {e}")))
+}
+
 fn run(path: &Path) -> ExitCode {
     let config = match read(path) {
         Ok(config) => config,
@@ -110,11 +114,11 @@ fn check_config(path: &Path) -> ExitCode {
 }
 
 fn set_rate(path: &Path, rate: &str) -> ExitCode {
-    let config = match read(path) {
-        Ok(config) => config,
+    let contacts = match contacts(path) {
+        Ok(contacts) => contacts,
         Err(code) => return code,
     };
-    let Some(socket) = &config.modem else {
+    let Some(socket) = &contacts.modem else {
         return usage_error(&format!(
             "bentpipe-gateway: {}: satellite.modem: missing; required: the socket on which a running gateway receives its rate",
             path.display()
@@ -137,11 +141,11 @@ fn set_rate(path: &Path, rate: &str) -> ExitCode {
 }
 
 fn status(path: &Path, json: bool) -> ExitCode {
-    let config = match read(path) {
-        Ok(config) => config,
+    let contacts = match contacts(path) {
+        Ok(contacts) => contacts,
         Err(code) => return code,
     };
-    let Some(metrics) = &config.metrics else {
+    let Some(metrics) = &contacts.metrics else {
         return usage_error(&format!(
             "bentpipe-gateway: {}: metrics.listen: missing; required: the address at which a running gateway answers",
             path.display()

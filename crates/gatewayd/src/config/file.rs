@@ -7,6 +7,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::str::FromStr;
 
 use bentpipe_scenario::quantity::{PacketSize, Rate, Size, Span, Whole};
+use bentpipe_scenario::{PlanShare, QueuesPer};
 use serde::de::{Deserializer, Error, IgnoredAny, Unexpected, Visitor};
 use serde::{Deserialize, Serialize, Serializer};
 
@@ -48,7 +49,7 @@ pub struct File {
     pub terminals: Option<TerminalsSection>,
     /// Plans of terminals, by name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub plan: BTreeMap<String, Plan>,
+    pub plan: BTreeMap<String, PlanShare>,
     /// Side of the servers.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub internet: Option<Internet>,
@@ -149,39 +150,6 @@ pub struct TerminalsSection {
     /// Most split connections of one terminal.
     #[serde(default = "Whole::<10, 100_000>::just::<1000>")]
     pub connections: Whole<10, 100_000>,
-}
-
-/// Terminals that share the receive queue, the AQM and the transmit queue.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum QueuesPer {
-    /// All.
-    #[default]
-    Carrier,
-    /// Each has its own, and plans share the carrier.
-    Terminal,
-}
-
-/// Share of a terminal in the carrier, with the keys that plans have in scenarios.
-#[derive(Clone, Debug, Deserialize, Serialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct Plan {
-    /// Committed information rate (CIR).
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub cir: Option<Rate>,
-    /// Peak information rate (PIR).
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub pir: Option<Rate>,
-    /// Weight by which terminals share what the committed rates leave.
-    pub weight: Whole<1, 10_000>,
-    /// Bytes that may exceed the peak rate at once.
-    pub burst: Size,
-}
-
-impl Default for Plan {
-    fn default() -> Self {
-        Self { cir: None, pir: None, weight: Whole(1), burst: Size::of(15_000) }
-    }
 }
 
 /// Side of the servers, at a gateway.

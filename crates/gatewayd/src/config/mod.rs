@@ -10,13 +10,13 @@ mod validate;
 
 use std::path::{Path, PathBuf};
 
-use bentpipe_scenario::{Document, Effective, Error, Gateway, Scenario};
+use bentpipe_scenario::{Document, Effective, Error, Gateway, QueuesPer, Scenario};
 use bentpipe_units::{Duration, Rate};
 
 pub use check::{Findings, check, listing};
 pub use file::{
-    Address, Device, Format, Internet, Level, Limits, Log, Plan, Prefix, Process, QueuesPer, Role, Satellite,
-    ScenarioFile, Tcp, Tunnel, Users,
+    Address, Device, Format, Internet, Level, Limits, Log, Prefix, Process, Role, Satellite, ScenarioFile,
+    Tcp, Tunnel, Users,
 };
 pub use reload::Changes;
 pub use terminals::{Terminal, Terminals};
@@ -84,6 +84,28 @@ pub struct Record {
     pub drops: bool,
 }
 
+/// Sockets of a running daemon, from its configuration.
+#[derive(Clone, Debug)]
+pub struct Contacts {
+    /// Socket that takes the modem's rate.
+    pub modem: Option<PathBuf>,
+    /// Metrics page.
+    pub metrics: Option<file::Metrics>,
+}
+
+impl Contacts {
+    /// Reads them from a configuration. The files of the terminals are not read: a daemon runs on while one is invalid.
+    ///
+    /// # Errors
+    /// The first error, with its place.
+    pub fn load(path: impl AsRef<Path>) -> Result<Self, Error> {
+        let path = path.as_ref();
+        let file: File = Document::load(path)?.read(file::REQUIRED)?;
+        let folder = path.parent().unwrap_or(Path::new("."));
+        Ok(Self { modem: file.satellite.modem.map(|modem| folder.join(modem)), metrics: file.metrics })
+    }
+}
+
 impl Config {
     /// Reads a configuration.
     ///
@@ -109,7 +131,11 @@ impl Config {
         sides(document, &file)?;
         addresses(document, &file)?;
         times(document, &file)?;
-        let (gateway, rows, mut warnings) = gateway(document, &file, folder)?;
+        let (gateway, mut rows, mut warnings) = gateway(document, &file, folder)?;
+        if file.terminals.is_some() {
+            // `terminals` and `terminals.queues_per` say it.
+            rows.retain(|row| !["gateway.terminal", "gateway.queues_per"].contains(&row.key.as_str()));
+        }
         if gateway.back.is_some() {
             let key = if file.scenario.is_some() { "scenario.file" } else { "gateway.return" };
             let problem = "found queues of the return direction (gateway.return, or an upload); allowed: only in simulations";

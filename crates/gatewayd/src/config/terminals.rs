@@ -4,12 +4,12 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use bentpipe_queue::tree::Share;
-use bentpipe_scenario::{Document, Effective, Error};
+use bentpipe_scenario::{Document, Effective, Error, QueuesPer};
 use bentpipe_spacelink::Certificate;
 use bentpipe_units::Rate;
 use serde::{Deserialize, Serialize};
 
-use super::file::{File, Prefix, QueuesPer};
+use super::file::{File, Prefix};
 use crate::relay::terminals::{is_within, overlap};
 
 /// Longest name of a terminal.
@@ -155,11 +155,6 @@ fn check_plans(document: &Document, file: &File) -> Result<(), Error> {
                            queue share its order";
             return Err(document.error(&key, problem.to_owned()));
         }
-        if plan.pir.is_some_and(|pir| pir.rate().as_bps() == 0) {
-            return Err(
-                document.error(&format!("{key}.pir"), "found \"0 bps\"; allowed: a rate above 0".to_owned())
-            );
-        }
         if let (Some(cir), Some(pir)) = (plan.cir, plan.pir)
             && pir.rate() < cir.rate()
         {
@@ -264,6 +259,10 @@ mod tests {
         assert_eq!(terminals.list[0].certificate, folder.join("terminals/a.crt"));
         let row = config.effective.iter().find(|row| row.key == "terminal.b.clients").unwrap();
         assert_eq!(row.value, "[\"10.3.2.0/24\"]");
+        // Keys of a gateway with one terminal.
+        for key in ["gateway.terminal", "gateway.queues_per"] {
+            assert!(config.effective.iter().all(|row| row.key != key), "{key}");
+        }
         fs::remove_dir_all(folder).unwrap();
     }
 

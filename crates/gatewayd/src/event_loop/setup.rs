@@ -8,7 +8,7 @@ use bentpipe_gateway::{Drain, Gateway, GatewayQueue, PepBuffers, Regulator, Setu
 use bentpipe_queue::aqm::droptail::DropTail;
 use bentpipe_queue::sched::fifo::Fifo;
 use bentpipe_queue::{Limit, Marking, Queue, QueueConfig};
-use bentpipe_scenario::Protocol;
+use bentpipe_scenario::{Protocol, QueuesPer};
 use bentpipe_spacelink::{Certificate, PeerId};
 use bentpipe_units::{Duration, Rate};
 
@@ -16,7 +16,7 @@ use super::Daemon;
 use super::flows::FlowClassifier;
 use super::gateway_host::GatewayHost;
 use super::sources::{Source, Sources};
-use crate::config::{Config, QueuesPer, Role, Terminal};
+use crate::config::{Config, Role, Terminal};
 use crate::intercept::inject::Injector;
 use crate::intercept::interceptor::Interceptor;
 use crate::intercept::steering::Steering;

@@ -30,6 +30,34 @@ pub const CLIENT: [&str; 2] = ["10.3.0.2", "fd03::2"];
 /// Time-out that is never reached.
 pub const LONG: Duration = Duration::from_secs(60);
 
+/// Polls until a condition holds.
+pub fn wait_until(what: &str, is_so: impl Fn() -> bool) {
+    for _ in 0..6000 {
+        if is_so() {
+            return;
+        }
+        thread::sleep(Duration::from_millis(10));
+    }
+    panic!("not after a minute: {what}");
+}
+
+/// Serves a port of both server addresses: calls `serve` for each connection.
+pub fn serve(servers: &Namespace, port: u16, serve: fn(TcpStream)) {
+    for address in SERVER {
+        let address = SocketAddr::new(address.parse().expect("an address"), port);
+        let (started, listening) = channel();
+        servers.spawn(move || {
+            let listener = TcpListener::bind(address).expect("a listener");
+            started.send(()).expect("a receiver");
+            for stream in listener.incoming().map_while(Result::ok) {
+                stream.set_read_timeout(Some(LONG)).expect("a time-out");
+                thread::spawn(move || serve(stream));
+            }
+        });
+        listening.recv().expect("a listener");
+    }
+}
+
 /// A running daemon and its output.
 pub struct End {
     pub child: Child,
@@ -194,19 +222,7 @@ impl World {
 
     /// Serves a port: calls `serve` for each connection.
     pub fn serve(&self, port: u16, serve: fn(TcpStream)) {
-        for address in SERVER {
-            let address = SocketAddr::new(address.parse().expect("an address"), port);
-            let (started, listening) = channel();
-            self.servers.spawn(move || {
-                let listener = TcpListener::bind(address).expect("a listener");
-                started.send(()).expect("a receiver");
-                for stream in listener.incoming().map_while(Result::ok) {
-                    stream.set_read_timeout(Some(LONG)).expect("a time-out");
-                    thread::spawn(move || serve(stream));
-                }
-            });
-            listening.recv().expect("a listener");
-        }
+        self::serve(&self.servers, port, serve);
     }
 
     /// Opens a connection and runs something at the client's end.
