@@ -17,6 +17,8 @@ PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 # All cargo calls use the same Python, which avoids recompilation.
 export PYO3_PYTHON := $(CURDIR)/$(BIN)/python
 export PYO3_BUILD_EXTENSION_MODULE := 1
+# Compiled modules are kept, whatever the environment says: the tests start hundreds of processes.
+unexport PYTHONDONTWRITEBYTECODE
 # Chromium comes from Debian.
 export PLAYWRIGHT_SKIP_BROWSER_DOWNLOAD := 1
 
