@@ -6,6 +6,7 @@
 //! larger than a word is boxed, because every connection reserves room for the largest one.
 
 mod bbr;
+mod controller;
 mod cubic;
 mod cubic_linux;
 mod dctcp;
@@ -21,6 +22,8 @@ use bentpipe_units::{Duration, Instant, Rate};
 
 use super::Config;
 use super::delivery::Sample;
+
+pub use controller::Controller;
 
 /// Windows of a sender.
 #[derive(Clone, Debug, Default)]
@@ -179,7 +182,8 @@ macro_rules! registry {
             }
 
             /// True if its packets are L4S and may be marked early, RFC 9331.
-            pub(super) const fn is_l4s(self) -> bool {
+            #[must_use]
+            pub const fn is_l4s(self) -> bool {
                 matches!(self, Self::Prague)
             }
 

@@ -1,0 +1,125 @@
+//! Configuration of a host's QUIC.
+
+use std::sync::Arc;
+
+use bentpipe_transport::tcp::{Algorithm, Controller};
+use bentpipe_units::Duration;
+use quinn_proto::{IdleTimeout, TransportConfig, VarInt, crypto};
+
+use crate::control::{Control, Shared};
+use crate::null_crypto::NullCrypto;
+
+/// Configuration of a host's QUIC. The defaults are those of RFC 9000 and RFC 9002.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Config {
+    /// Congestion control.
+    pub algorithm: Algorithm,
+    /// Longest UDP payload [bytes]; at least 1200 (RFC 9000, section 14).
+    pub max_udp_payload: u16,
+    /// IP and UDP headers of a packet [bytes].
+    pub udp_header: u32,
+    /// Initial window [packets] (RFC 9002, section 7.2).
+    pub initial_window: u32,
+    /// RTT before the first sample (RFC 9002, section 6.2.2).
+    pub initial_rtt: Duration,
+    /// HyStart++ (RFC 9406), for algorithms with the slow start of RFC 5681.
+    pub hystart: bool,
+    /// Data that a peer may send on a connection before it is read, and on one stream (RFC 9000, section 4) [bytes].
+    pub max_data: u64,
+    /// As `max_data`, for each stream [bytes].
+    pub max_stream_data: u64,
+    /// Time without a packet after which a connection is given up (RFC 9000, section 10.1).
+    pub max_idle_timeout: Option<Duration>,
+    /// True if packets are sent with ECT(0), or ECT(1) for an algorithm that is L4S (RFC 9000, section 13.4).
+    pub ecn: bool,
+    /// Length of the server's handshake messages after the ServerHello [bytes], most of it certificates.
+    pub tls_flight: u32,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            algorithm: Algorithm::NewReno,
+            max_udp_payload: 1200,
+            udp_header: 28,
+            initial_window: 10,
+            initial_rtt: Duration::from_millis(333),
+            hystart: false,
+            max_data: 1 << 24,
+            max_stream_data: 1 << 24,
+            max_idle_timeout: Some(Duration::from_secs(30)),
+            ecn: false,
+            tls_flight: 4000,
+        }
+    }
+}
+
+/// A configuration with its cryptography and the time that quinn counts from; shared by the connections of a host.
+#[derive(Clone)]
+pub struct Host {
+    pub(crate) config: Config,
+    pub(crate) client: Arc<dyn crypto::ClientConfig>,
+    pub(crate) server: Arc<dyn crypto::ServerConfig>,
+    pub(crate) epoch: std::time::Instant,
+    /// True if packets can be read, as with null crypto.
+    pub(crate) is_readable: bool,
+}
+
+impl Host {
+    /// A host with null crypto.
+    #[must_use]
+    pub fn new(config: Config) -> Self {
+        let crypto = Arc::new(NullCrypto { flight: config.tls_flight as usize });
+        Self { is_readable: true, ..Self::with_crypto(config, crypto.clone(), crypto) }
+    }
+
+    /// A host with other cryptography, for its clients and its servers. Nothing is known of what its packets carry.
+    #[must_use]
+    // quinn's times are opaque: any will do as the begin of the run, and only differences are used.
+    #[expect(clippy::disallowed_methods)]
+    pub fn with_crypto(
+        config: Config,
+        client: Arc<dyn crypto::ClientConfig>,
+        server: Arc<dyn crypto::ServerConfig>,
+    ) -> Self {
+        Self { config, client, server, epoch: std::time::Instant::now(), is_readable: false }
+    }
+
+    /// The configuration.
+    #[must_use]
+    pub fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// Configuration of a connection.
+    pub(crate) fn transport(&self, shared: &Arc<Shared>) -> TransportConfig {
+        let config = &self.config;
+        let varint = |value| VarInt::from_u64(value).unwrap_or(VarInt::MAX);
+        let mut transport = TransportConfig::default();
+        let packet = u32::from(config.max_udp_payload);
+        let controller = Controller::new(config.algorithm, packet, config.initial_window, config.hystart);
+        let idle = config.max_idle_timeout.map(std_duration).and_then(|t| IdleTimeout::try_from(t).ok());
+        transport
+            .congestion_controller_factory(Arc::new(Control::new(controller, self.epoch, shared.clone())))
+            .initial_mtu(config.max_udp_payload)
+            .min_mtu(config.max_udp_payload)
+            .mtu_discovery_config(None)
+            .initial_rtt(std_duration(config.initial_rtt))
+            .receive_window(varint(config.max_data))
+            .stream_receive_window(varint(config.max_stream_data))
+            .send_window(config.max_data)
+            .max_concurrent_bidi_streams(varint(MAX_STREAMS))
+            .max_idle_timeout(idle)
+            .enable_segmentation_offload(false)
+            .allow_spin(false);
+        transport
+    }
+}
+
+/// Streams that a peer may have open at a time: as many as web servers offer, and more than a page has objects.
+const MAX_STREAMS: u64 = 1000;
+
+/// A duration as the standard library has it.
+pub(crate) fn std_duration(duration: Duration) -> std::time::Duration {
+    std::time::Duration::from_nanos(duration.as_nanos())
+}

@@ -1,0 +1,473 @@
+//! One end of a connection.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+use bentpipe_transport::tcp::Ecn;
+use bentpipe_units::{Duration, Instant, Rate, Rng};
+use bytes::{Bytes, BytesMut};
+use quinn_proto::{
+    ClientConfig, ConnectionError, ConnectionHandle, ConnectionId, ConnectionIdGenerator, DatagramEvent, Dir,
+    EcnCodepoint, Endpoint, EndpointConfig, Event, NoneTokenStore, ServerConfig, StreamEvent, VarInt,
+};
+
+use crate::config::{Host, std_duration};
+use crate::control::Shared;
+use crate::frames::{Frame, frames};
+use crate::null_crypto::NullKey;
+use crate::stream::Stream;
+
+/// Addresses of the two ends. The host knows where its packets go; quinn only compares these.
+const CLIENT: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1)), 49_152);
+const SERVER: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(192, 0, 2, 2)), 443);
+
+/// Length of connection ids [bytes].
+pub const CID: usize = 8;
+
+/// Payload that is written at a time.
+static ZEROS: [u8; 1 << 16] = [0; 1 << 16];
+
+/// Application error code of a connection that is given up; 0 ends one in order.
+const GIVEN_UP: VarInt = VarInt::from_u32(1);
+
+/// A UDP datagram to send.
+#[derive(Clone, Debug)]
+pub struct Datagram {
+    /// Payload.
+    pub payload: Vec<u8>,
+    /// Code point of its IP header.
+    pub ecn: Ecn,
+    /// Bytes of streams that it carries, and as many of them as are sent for the first time.
+    pub data: u64,
+    /// As `data`, without what was sent before [bytes].
+    pub fresh: u64,
+}
+
+/// State of a sender.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stats {
+    /// Congestion window [bytes].
+    pub cwnd: u64,
+    /// Slow start threshold, if there is one [bytes].
+    pub ssthresh: Option<u64>,
+    /// Bytes of packets sent, and neither acknowledged nor lost.
+    pub in_flight: u64,
+    /// Latest RTT sample.
+    pub rtt: Option<Duration>,
+    /// Smoothed RTT.
+    pub srtt: Option<Duration>,
+    /// Probe timeout, without backoff and the peer's delay (RFC 9002, section 6.2.1).
+    pub rto: Duration,
+    /// Packets declared lost, whose data was sent again.
+    pub retransmissions: u64,
+    /// Times of persistent congestion (RFC 9002, section 7.6).
+    pub timeouts: u64,
+}
+
+/// One end of a connection: a client from [`Self::connect`], or a server from [`Self::listen`].
+///
+/// The client opens streams, numbered from 0 in their order; both ends write to them. When all streams are complete in both
+/// directions, the client closes the connection.
+pub struct Connection {
+    endpoint: Endpoint,
+    quic: Option<(ConnectionHandle, quinn_proto::Connection)>,
+    epoch: std::time::Instant,
+    is_client: bool,
+    /// Sends ECT(1) in place of ECT(0), which is all that quinn knows.
+    is_l4s: bool,
+    has_ecn: bool,
+    shared: Arc<Shared>,
+    streams: Vec<Stream>,
+    is_established: bool,
+    has_failed: bool,
+    /// Null crypto lets one read what packets carry; and the algorithm needs the number of marks.
+    is_readable: bool,
+    counts_marks: bool,
+    /// An algorithm with a pacing rate sends nothing before this.
+    paced_until: Instant,
+    is_held: bool,
+    /// A response of the endpoint that belongs to no connection.
+    response: Option<Vec<u8>>,
+}
+
+/// Connection ids in order.
+struct Cids(u64);
+
+impl ConnectionIdGenerator for Cids {
+    fn generate_cid(&mut self) -> ConnectionId {
+        self.0 = self.0.wrapping_add(1);
+        ConnectionId::new(&self.0.to_be_bytes())
+    }
+
+    fn cid_len(&self) -> usize {
+        CID
+    }
+
+    fn cid_lifetime(&self) -> Option<std::time::Duration> {
+        None
+    }
+}
+
+impl Connection {
+    /// An end that waits for a client; `seed` seeds its connection ids and quinn's random numbers.
+    #[must_use]
+    pub fn listen(host: &Host, seed: u64) -> Self {
+        Self::new(host, seed, false)
+    }
+
+    /// A client that opens a connection.
+    ///
+    /// # Panics
+    /// Never: quinn refuses only addresses and versions that cannot occur here.
+    #[must_use]
+    pub fn connect(host: &Host, now: Instant, seed: u64) -> Self {
+        let mut this = Self::new(host, seed, true);
+        let mut config = ClientConfig::new(host.client.clone());
+        let cid = ConnectionId::new(&seed.rotate_left(32).to_be_bytes());
+        config
+            .transport_config(Arc::new(host.transport(&this.shared)))
+            .token_store(Arc::new(NoneTokenStore))
+            .initial_dst_cid_provider(Arc::new(move || cid));
+        let now = this.std(now);
+        this.quic = this.endpoint.connect(now, config, SERVER, "server").ok();
+        assert!(this.quic.is_some(), "the address is valid");
+        this
+    }
+
+    fn new(host: &Host, seed: u64, is_client: bool) -> Self {
+        let mut rng = Rng::stream(seed, "quic", u64::from(is_client), "endpoint");
+        let mut words = [0u8; 32];
+        words.chunks_exact_mut(8).for_each(|word| word.copy_from_slice(&rng.bits().to_le_bytes()));
+        let first_cid = rng.bits();
+        let mut config = EndpointConfig::new(Arc::new(NullKey));
+        config
+            .rng_seed(Some(words))
+            .cid_generator(move || Box::new(Cids(first_cid)))
+            .grease_quic_bit(false);
+        let shared = Arc::new(Shared::default());
+        let server = (!is_client).then(|| {
+            let mut server = ServerConfig::new(host.server.clone(), Arc::new(NullKey));
+            server.transport_config(Arc::new(host.transport(&shared))).migration(false);
+            server.validation_token.sent(0);
+            Arc::new(server)
+        });
+        let algorithm = host.config.algorithm;
+        Self {
+            endpoint: Endpoint::new(Arc::new(config), server, false, None),
+            quic: None,
+            epoch: host.epoch,
+            is_client,
+            is_l4s: algorithm.is_l4s(),
+            has_ecn: host.config.ecn,
+            shared,
+            streams: Vec::new(),
+            is_established: false,
+            has_failed: false,
+            is_readable: host.is_readable,
+            counts_marks: host.is_readable && algorithm.is_proportional(),
+            paced_until: Instant::ZERO,
+            is_held: false,
+            response: None,
+        }
+    }
+
+    fn std(&self, at: Instant) -> std::time::Instant {
+        self.epoch + std_duration(at - Instant::ZERO)
+    }
+
+    // ----- packets -------------------------------------------------------------------------------------------
+
+    /// Handles a datagram.
+    pub fn receive(&mut self, now: Instant, ecn: Ecn, payload: Vec<u8>) {
+        if self.counts_marks {
+            for frame in frames(&payload) {
+                if let Frame::Marks(marks) = frame {
+                    self.shared.marks.fetch_max(marks, Relaxed);
+                }
+            }
+        }
+        let (at, remote) = (self.std(now), if self.is_client { SERVER } else { CLIENT });
+        let ecn = match ecn {
+            Ecn::NotEct => None,
+            Ecn::Ect0 | Ecn::Ect1 => Some(EcnCodepoint::Ect0),
+            Ecn::Ce => Some(EcnCodepoint::Ce),
+        };
+        let mut buf = Vec::new();
+        let payload = BytesMut::from(Bytes::from(payload));
+        match self.endpoint.handle(at, remote, None, ecn, payload, &mut buf) {
+            Some(DatagramEvent::ConnectionEvent(_, event)) => {
+                if let Some((_, quic)) = &mut self.quic {
+                    quic.handle_event(event);
+                }
+            }
+            Some(DatagramEvent::NewConnection(incoming)) => {
+                if self.quic.is_some() {
+                    self.endpoint.ignore(incoming);
+                } else {
+                    self.quic = self.endpoint.accept(incoming, at, &mut buf, None).ok();
+                }
+            }
+            Some(DatagramEvent::Response(_)) => self.response = Some(buf),
+            None => {}
+        }
+        self.handle_events(now);
+    }
+
+    /// Gives the next datagram to send.
+    pub fn poll_transmit(&mut self, now: Instant) -> Option<Datagram> {
+        if let Some(payload) = self.response.take() {
+            return Some(Datagram { payload, ecn: Ecn::NotEct, data: 0, fresh: 0 });
+        }
+        self.is_held = now < self.paced_until;
+        if self.is_held {
+            return None;
+        }
+        let at = self.std(now);
+        let (_, quic) = self.quic.as_mut()?;
+        let mut payload = Vec::new();
+        let sent = quic.poll_transmit(at, 1, &mut payload);
+        let Some(sent) = sent else {
+            self.pass_endpoint_events();
+            return None;
+        };
+        let (mut data, mut fresh) = (0, 0);
+        for frame in self.is_readable.then(|| frames(&payload)).into_iter().flatten() {
+            if let Frame::Stream { id, offset, len } = frame {
+                data += len;
+                if let Some(stream) = self.streams.iter_mut().find(|stream| u64::from(stream.id) == id) {
+                    fresh += stream.send(offset, len);
+                }
+            }
+        }
+        if data > 0 && let Some(rate) = self.pacing_rate() {
+            self.paced_until = now.max(self.paced_until) + rate.time_to_send(payload.len() as u64);
+        }
+        let ecn = match sent.ecn {
+            Some(EcnCodepoint::Ect0) if self.has_ecn && self.is_l4s => Ecn::Ect1,
+            Some(EcnCodepoint::Ect0) if self.has_ecn => Ecn::Ect0,
+            _ => Ecn::NotEct,
+        };
+        Some(Datagram { payload, ecn, data, fresh })
+    }
+
+    fn pacing_rate(&self) -> Option<Rate> {
+        let (_, quic) = self.quic.as_ref()?;
+        quic.congestion_state().metrics().pacing_rate.map(Rate::from_bps)
+    }
+
+    /// Time at which [`Self::handle_timeout`] is due.
+    pub fn poll_timeout(&mut self) -> Option<Instant> {
+        let epoch = self.epoch;
+        let timer = self.quic.as_mut().and_then(|(_, quic)| quic.poll_timeout()).map(|at| {
+            Instant::ZERO + Duration::from_nanos(at.saturating_duration_since(epoch).as_nanos() as u64)
+        });
+        let held = self.is_held.then_some(self.paced_until);
+        timer.into_iter().chain(held).min()
+    }
+
+    /// Handles a timeout.
+    pub fn handle_timeout(&mut self, now: Instant) {
+        let at = self.std(now);
+        if let Some((_, quic)) = &mut self.quic {
+            quic.handle_timeout(at);
+        }
+        self.handle_events(now);
+    }
+
+    // ----- events --------------------------------------------------------------------------------------------
+
+    fn pass_endpoint_events(&mut self) {
+        let Some((handle, quic)) = &mut self.quic else { return };
+        while let Some(event) = quic.poll_endpoint_events() {
+            if let Some(event) = self.endpoint.handle_event(*handle, event) {
+                quic.handle_event(event);
+            }
+        }
+    }
+
+    fn handle_events(&mut self, now: Instant) {
+        self.pass_endpoint_events();
+        while let Some((_, quic)) = &mut self.quic
+            && let Some(event) = quic.poll()
+        {
+            match event {
+                Event::Connected => self.is_established = true,
+                Event::ConnectionLost { reason } => self.has_failed = !is_in_order(&reason),
+                Event::Stream(StreamEvent::Opened { dir: Dir::Bi }) => {
+                    while let Some(id) = quic.streams().accept(Dir::Bi) {
+                        self.streams.push(Stream::new(id));
+                        read(quic, &mut self.streams, id);
+                    }
+                }
+                Event::Stream(StreamEvent::Readable { id }) => read(quic, &mut self.streams, id),
+                Event::Stream(StreamEvent::Writable { id }) => {
+                    if let Some(stream) = self.streams.iter_mut().find(|stream| stream.id == id) {
+                        write(quic, stream);
+                    }
+                }
+                Event::Stream(StreamEvent::Finished { id }) => {
+                    if let Some(stream) = self.streams.iter_mut().find(|stream| stream.id == id) {
+                        stream.is_acked = true;
+                    }
+                }
+                _ => {}
+            }
+        }
+        if self.is_client && !self.streams.is_empty() && self.streams.iter().all(Stream::is_over) {
+            self.close(now, VarInt::from_u32(0));
+        }
+    }
+
+    fn close(&mut self, now: Instant, code: VarInt) {
+        let at = self.std(now);
+        if let Some((_, quic)) = &mut self.quic
+            && !quic.is_closed()
+        {
+            quic.close(at, code, Bytes::new());
+        }
+    }
+
+    // ----- streams -------------------------------------------------------------------------------------------
+
+    /// Opens a stream; `None` while the peer allows no more, or the handshake is not complete.
+    pub fn open(&mut self) -> Option<usize> {
+        let (_, quic) = self.quic.as_mut()?;
+        let id = quic.streams().open(Dir::Bi)?;
+        self.streams.push(Stream::new(id));
+        Some(self.streams.len() - 1)
+    }
+
+    /// Streams that either end has opened.
+    #[must_use]
+    pub fn streams(&self) -> usize {
+        self.streams.len()
+    }
+
+    /// Writes `bytes` to a stream.
+    pub fn write(&mut self, stream: usize, bytes: u64) {
+        if let (Some((_, quic)), Some(stream)) = (&mut self.quic, self.streams.get_mut(stream)) {
+            stream.backlog += bytes;
+            write(quic, stream);
+        }
+    }
+
+    /// Ends a stream in this direction after what has been written.
+    pub fn finish(&mut self, stream: usize) {
+        if let (Some((_, quic)), Some(stream)) = (&mut self.quic, self.streams.get_mut(stream)) {
+            stream.is_closing = true;
+            write(quic, stream);
+        }
+    }
+
+    /// Bytes of a stream that have arrived in order and were not read.
+    #[must_use]
+    pub fn readable(&self, stream: usize) -> u64 {
+        self.streams.get(stream).map_or(0, Stream::readable)
+    }
+
+    /// Reads bytes of a stream, at most as many as are [readable](Self::readable). The client closes the connection when
+    /// all streams are complete.
+    pub fn read(&mut self, stream: usize, bytes: u64, now: Instant) {
+        if let Some(stream) = self.streams.get_mut(stream) {
+            stream.read += bytes.min(stream.readable());
+        }
+        self.handle_events(now);
+    }
+
+    /// True if the peer has ended a stream and all of it has arrived.
+    #[must_use]
+    pub fn peer_finished(&self, stream: usize) -> bool {
+        self.streams.get(stream).is_some_and(|stream| stream.has_ended)
+    }
+
+    // ----- state ---------------------------------------------------------------------------------------------
+
+    /// True once the handshake is complete.
+    #[must_use]
+    pub fn is_established(&self) -> bool {
+        self.is_established
+    }
+
+    /// True if it ended in any way but in order.
+    #[must_use]
+    pub fn failed(&self) -> bool {
+        self.has_failed
+    }
+
+    /// True if it has ended, apart from answers to late packets, or never began.
+    #[must_use]
+    pub fn is_over(&self) -> bool {
+        self.quic.as_ref().is_none_or(|(_, quic)| quic.is_closed())
+    }
+
+    /// Gives the connection up; false if it was over.
+    pub fn abort(&mut self, now: Instant) -> bool {
+        let is_open = !self.is_over();
+        self.close(now, GIVEN_UP);
+        is_open
+    }
+
+    /// State of this end as a sender.
+    #[must_use]
+    pub fn stats(&self) -> Stats {
+        let Some((_, quic)) = &self.quic else { return Stats::default() };
+        let metrics = quic.congestion_state().metrics();
+        let (rtt, srtt, pto) = self.shared.round_trip();
+        Stats {
+            cwnd: metrics.congestion_window,
+            ssthresh: metrics.ssthresh,
+            in_flight: self.shared.in_flight.load(Relaxed),
+            rtt,
+            srtt,
+            rto: pto,
+            retransmissions: quic.stats().path.lost_packets,
+            timeouts: self.shared.collapses.load(Relaxed),
+        }
+    }
+}
+
+/// True for the end of a connection that both sides wanted.
+fn is_in_order(reason: &ConnectionError) -> bool {
+    match reason {
+        ConnectionError::ApplicationClosed(close) => close.error_code != GIVEN_UP,
+        ConnectionError::LocallyClosed => true,
+        _ => false,
+    }
+}
+
+/// Takes what has arrived on a stream.
+fn read(quic: &mut quinn_proto::Connection, streams: &mut [Stream], id: quinn_proto::StreamId) {
+    let Some(stream) = streams.iter_mut().find(|stream| stream.id == id) else { return };
+    let mut receive = quic.recv_stream(id);
+    let Ok(mut chunks) = receive.read(false) else { return };
+    loop {
+        match chunks.next(usize::MAX) {
+            Ok(Some(chunk)) => stream.receive(chunk.offset, chunk.bytes.len() as u64),
+            Ok(None) => {
+                stream.has_ended = true;
+                break;
+            }
+            Err(_) => break,
+        }
+    }
+    // Flow control is extended with the next packet in any case.
+    let _ = chunks.finalize();
+}
+
+/// Gives quinn what it takes of a stream's backlog.
+fn write(quic: &mut quinn_proto::Connection, stream: &mut Stream) {
+    let mut send = quic.send_stream(stream.id);
+    while stream.backlog > 0 {
+        let len = stream.backlog.min(ZEROS.len() as u64) as usize;
+        match send.write_chunks(&mut [Bytes::from_static(&ZEROS[..len])]) {
+            Ok(written) => stream.backlog -= written.bytes as u64,
+            // Blocked; or stopped, and then nothing of it is wanted any more.
+            Err(_) => return,
+        }
+    }
+    if stream.is_closing && !std::mem::replace(&mut stream.is_finished, true) {
+        // It fails only if the peer has stopped the stream.
+        let _ = send.finish();
+    }
+}

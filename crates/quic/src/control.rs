@@ -1,0 +1,168 @@
+//! Congestion control: quinn's interface on one side, [`Controller`] on the other.
+
+use std::any::Any;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use bentpipe_transport::tcp::Controller;
+use bentpipe_units::{Duration, Instant};
+use quinn_proto::RttEstimator;
+use quinn_proto::congestion::{self, ControllerFactory, ControllerMetrics};
+
+type StdInstant = std::time::Instant;
+
+/// State that a connection shares with its controller, which quinn owns.
+#[derive(Debug, Default)]
+pub struct Shared {
+    /// Marked packets that the ACKs have reported.
+    pub marks: AtomicU64,
+    /// Bytes of packets sent, and neither acknowledged nor lost.
+    pub in_flight: AtomicU64,
+    /// Times of persistent congestion.
+    pub collapses: AtomicU64,
+    /// Latest RTT sample, and the smoothed RTT and its variation (RFC 9002, section 5.3); zero before the first [ns].
+    rtt: AtomicU64,
+    srtt: AtomicU64,
+    rttvar: AtomicU64,
+}
+
+/// kGranularity of RFC 9002, section 6.1.2.
+const GRANULARITY: Duration = Duration::from_millis(1);
+
+impl Shared {
+    /// Latest RTT sample, smoothed RTT, and the probe timeout without backoff and the peer's delay (RFC 9002, section
+    /// 6.2.1).
+    pub fn round_trip(&self) -> (Option<Duration>, Option<Duration>, Duration) {
+        let load = |value: &AtomicU64| Duration::from_nanos(value.load(Relaxed));
+        let (rtt, srtt, rttvar) = (load(&self.rtt), load(&self.srtt), load(&self.rttvar));
+        let known = |value: Duration| (!value.is_zero()).then_some(value);
+        (known(rtt), known(srtt), srtt + rttvar.times(4).max(GRANULARITY))
+    }
+
+    fn sample(&self, rtt: Duration, srtt: Duration) {
+        let before = self.rttvar.load(Relaxed);
+        let distance = self.srtt.load(Relaxed).abs_diff(rtt.as_nanos());
+        let rttvar = if self.rtt.load(Relaxed) == 0 { rtt.as_nanos() / 2 } else { (3 * before + distance) / 4 };
+        self.rttvar.store(rttvar, Relaxed);
+        self.rtt.store(rtt.as_nanos(), Relaxed);
+        self.srtt.store(srtt.as_nanos(), Relaxed);
+    }
+}
+
+/// A controller as quinn sees it; also builds the controllers of a connection's paths.
+#[derive(Clone)]
+pub struct Control {
+    controller: Controller,
+    epoch: StdInstant,
+    shared: Arc<Shared>,
+    /// Of the ACK that is being processed.
+    sent: StdInstant,
+    srtt: Option<Duration>,
+    /// Marks that the controller knows of.
+    known_marks: u64,
+}
+
+impl Control {
+    pub fn new(controller: Controller, epoch: StdInstant, shared: Arc<Shared>) -> Self {
+        Self { controller, epoch, shared, sent: epoch, srtt: None, known_marks: 0 }
+    }
+
+    fn time(&self, at: StdInstant) -> Instant {
+        Instant::ZERO + duration(at.saturating_duration_since(self.epoch))
+    }
+}
+
+fn duration(duration: std::time::Duration) -> Duration {
+    Duration::from_nanos(duration.as_nanos() as u64)
+}
+
+impl ControllerFactory for Control {
+    fn build(self: Arc<Self>, _now: StdInstant, current_mtu: u16) -> Box<dyn congestion::Controller> {
+        let mut control = (*self).clone();
+        control.known_marks = control.shared.marks.load(Relaxed);
+        control.controller.set_packet(current_mtu.into());
+        Box::new(control)
+    }
+}
+
+impl congestion::Controller for Control {
+    fn on_sent(&mut self, now: StdInstant, bytes: u64, last_packet_number: u64) {
+        self.shared.in_flight.fetch_add(bytes, Relaxed);
+        self.controller.on_sent(self.time(now), bytes, last_packet_number);
+    }
+
+    fn on_ack(
+        &mut self,
+        now: StdInstant,
+        sent: StdInstant,
+        bytes: u64,
+        _app_limited: bool,
+        rtt: &RttEstimator,
+    ) {
+        let srtt = duration(rtt.get());
+        (self.srtt, self.sent) = (Some(srtt), sent);
+        self.controller.on_ack(self.time(now), self.time(sent), bytes, srtt);
+    }
+
+    fn on_end_acks(
+        &mut self,
+        now: StdInstant,
+        in_flight: u64,
+        app_limited: bool,
+        largest_packet_num_acked: Option<u64>,
+    ) {
+        self.shared.in_flight.store(in_flight, Relaxed);
+        if let Some(srtt) = self.srtt {
+            self.shared.sample(duration(now.saturating_duration_since(self.sent)), srtt);
+        }
+        let marks = self.shared.marks.load(Relaxed);
+        let marked = marks - std::mem::replace(&mut self.known_marks, marks);
+        let largest = largest_packet_num_acked.unwrap_or_default();
+        self.controller.on_end_acks(self.time(now), in_flight, app_limited, largest, marked);
+    }
+
+    fn on_congestion_event(
+        &mut self,
+        now: StdInstant,
+        sent: StdInstant,
+        is_persistent_congestion: bool,
+        lost_bytes: u64,
+    ) {
+        let (now, sent) = (self.time(now), self.time(sent));
+        if lost_bytes == 0 {
+            self.controller.on_marked(now, sent);
+        } else {
+            self.shared.in_flight.fetch_sub(lost_bytes.min(self.shared.in_flight.load(Relaxed)), Relaxed);
+            self.shared.collapses.fetch_add(is_persistent_congestion.into(), Relaxed);
+            self.controller.on_lost(now, sent, lost_bytes, is_persistent_congestion);
+        }
+    }
+
+    fn on_mtu_update(&mut self, new_mtu: u16) {
+        self.controller.set_packet(new_mtu.into());
+    }
+
+    fn window(&self) -> u64 {
+        self.controller.window()
+    }
+
+    fn metrics(&self) -> ControllerMetrics {
+        let mut metrics = ControllerMetrics::default();
+        metrics.congestion_window = self.controller.window();
+        metrics.ssthresh = self.controller.ssthresh();
+        metrics.pacing_rate = self.controller.pacing_rate(self.srtt).map(|rate| rate.as_bps());
+        metrics
+    }
+
+    fn clone_box(&self) -> Box<dyn congestion::Controller> {
+        Box::new(self.clone())
+    }
+
+    fn initial_window(&self) -> u64 {
+        self.controller.initial_window()
+    }
+
+    fn into_any(self: Box<Self>) -> Box<dyn Any> {
+        self
+    }
+}

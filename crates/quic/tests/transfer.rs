@@ -1,0 +1,309 @@
+//! Transfers between two ends over one link, against the kernel of TCP's counterpart, another cryptography and the RFCs.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+use bentpipe_quic::{Config, Connection, Host};
+use bentpipe_transport::tcp::{self, Algorithm, Ecn};
+use bentpipe_units::{Duration, Instant, Rate};
+use quinn_proto::crypto::rustls::{QuicClientConfig, QuicServerConfig};
+
+/// A link from the server to the client with a queue, and one back without.
+#[derive(Clone)]
+struct Link {
+    rate: Rate,
+    /// One way.
+    delay: Duration,
+    /// Room of the queue [bytes].
+    room: u64,
+    /// Waiting bytes from which packets are marked in place of dropped.
+    mark_above: Option<u64>,
+    /// Numbers of the server's packets that are lost.
+    lost: Vec<u64>,
+}
+
+impl Default for Link {
+    fn default() -> Self {
+        let delay = Duration::from_millis(300);
+        Self { rate: Rate::from_bps(20_000_000), delay, room: u64::MAX, mark_above: None, lost: Vec::new() }
+    }
+}
+
+/// A packet on its way: to the client or the server, its length, and its code point.
+type Packet<T> = (bool, T, u32, Ecn);
+
+/// Packets on their way over a link, by their times.
+struct Network<T> {
+    link: Link,
+    headers: u32,
+    in_flight: BTreeMap<(Instant, u64), Packet<T>>,
+    queue: VecDeque<(Instant, u32)>,
+    free_at: Instant,
+    sent: u64,
+    /// Time, direction and length of each packet sent.
+    log: Vec<(u64, bool, u32)>,
+    drops: u64,
+    marks: u64,
+}
+
+impl<T> Network<T> {
+    fn new(link: Link, headers: u32) -> Self {
+        Self {
+            link,
+            headers,
+            in_flight: BTreeMap::new(),
+            queue: VecDeque::new(),
+            free_at: Instant::ZERO,
+            sent: 0,
+            log: Vec::new(),
+            drops: 0,
+            marks: 0,
+        }
+    }
+
+    fn send(&mut self, now: Instant, (to_client, body, payload, mut ecn): Packet<T>) {
+        let len = payload + self.headers;
+        self.log.push((now.as_nanos(), to_client, len));
+        self.sent += 1;
+        let mut at = now;
+        if to_client {
+            self.queue.retain(|(left, _)| *left > now);
+            let waiting: u64 = self.queue.iter().map(|(_, len)| u64::from(*len)).sum();
+            if waiting + u64::from(len) > self.link.room || self.link.lost.contains(&self.sent) {
+                self.drops += 1;
+                return;
+            }
+            if self.link.mark_above.is_some_and(|above| waiting > above) {
+                ecn = Ecn::Ce;
+                self.marks += 1;
+            }
+            self.free_at = now.max(self.free_at) + self.link.rate.time_to_send(len.into());
+            self.queue.push_back((self.free_at, len));
+            at = self.free_at;
+        }
+        self.in_flight.insert((at + self.link.delay, self.sent), (to_client, body, len, ecn));
+    }
+
+    fn next(&self) -> Option<Instant> {
+        self.in_flight.keys().next().map(|(at, _)| *at)
+    }
+}
+
+/// Transfers `bytes` from a server that answers a request of 100 bytes; returns the time and the network.
+fn transfer(server: &Host, client: &Host, link: Link, bytes: u64) -> (Instant, Network<Vec<u8>>) {
+    let mut network = Network::new(link, server.config().udp_header);
+    let mut now = Instant::ZERO;
+    let mut ends = [Connection::listen(server, 1), Connection::connect(client, now, 1)];
+    let mut asked = false;
+    loop {
+        assert!(!ends[0].failed() && !ends[1].failed(), "the connection ended at {now:?}");
+        let [server, client] = &mut ends;
+        if client.is_established() && !asked {
+            asked = true;
+            let stream = client.open().unwrap();
+            client.write(stream, 100);
+            client.finish(stream);
+        }
+        if server.readable(0) == 100 {
+            server.read(0, 100, now);
+            server.write(0, bytes);
+            server.finish(0);
+        }
+        if client.peer_finished(0) {
+            assert_eq!(client.readable(0), bytes, "bytes in order");
+            return (now, network);
+        }
+        for (to_client, end) in [true, false].into_iter().zip(&mut ends) {
+            while let Some(datagram) = end.poll_transmit(now) {
+                let len = datagram.payload.len() as u32;
+                network.send(now, (to_client, datagram.payload, len, datagram.ecn));
+            }
+        }
+        let timers = ends.iter_mut().filter_map(Connection::poll_timeout);
+        now = timers.chain(network.next()).min().expect("something is going on").max(now);
+        for end in &mut ends {
+            if end.poll_timeout().is_some_and(|at| at <= now) {
+                end.handle_timeout(now);
+            }
+        }
+        while let Some(entry) = network.in_flight.first_entry().filter(|entry| entry.key().0 <= now) {
+            let (to_client, payload, _, ecn) = entry.remove();
+            ends[usize::from(to_client)].receive(now, ecn, payload);
+        }
+        assert!(now < Instant::ZERO + Duration::from_secs(600), "the transfer takes for ever");
+    }
+}
+
+fn quic(config: Config, link: Link, bytes: u64) -> (Instant, Network<Vec<u8>>) {
+    let host = Host::new(config);
+    transfer(&host, &host, link, bytes)
+}
+
+/// [`transfer`] over TCP, of segments with the same payload.
+fn tcp(cfg: &tcp::Config, link: Link, bytes: u64) -> Instant {
+    let mut network = Network::new(link, 0);
+    let mut now = Instant::ZERO;
+    let mut ends = [tcp::Connection::listen(cfg), tcp::Connection::connect(cfg, now)];
+    let (mut asked, mut answered, mut received) = (false, false, 0);
+    loop {
+        let [server, client] = &mut ends;
+        if client.is_established() && !asked {
+            asked = true;
+            client.write(100);
+        }
+        if server.readable() == 100 && !answered {
+            answered = true;
+            server.write(bytes);
+        }
+        let readable = client.readable();
+        client.read(readable);
+        received += readable;
+        if received == bytes {
+            return now;
+        }
+        for (to_client, end) in [true, false].into_iter().zip(&mut ends) {
+            while let Some(segment) = end.poll_transmit(cfg, now) {
+                network.send(now, (to_client, segment, cfg.wire_len(&segment), Ecn::NotEct));
+            }
+        }
+        let timers = ends.iter().filter_map(tcp::Connection::poll_timeout);
+        now = timers.chain(network.next()).min().expect("something is going on").max(now);
+        for end in &mut ends {
+            if end.poll_timeout().is_some_and(|at| at <= now) {
+                end.handle_timeout(cfg, now);
+            }
+        }
+        while let Some(entry) = network.in_flight.first_entry().filter(|entry| entry.key().0 <= now) {
+            let (to_client, segment, _, _) = entry.remove();
+            ends[usize::from(to_client)].on_segment(cfg, now, &segment);
+        }
+        assert!(now < Instant::ZERO + Duration::from_secs(600), "the transfer takes for ever");
+    }
+}
+
+fn seconds(at: Instant) -> f64 {
+    at.as_nanos() as f64 / 1e9
+}
+
+#[test]
+fn same_seed_gives_the_same_packets() {
+    let once = || quic(Config::default(), Link { room: 200_000, ..Link::default() }, 3_000_000).1.log;
+    assert_eq!(once(), once());
+}
+
+/// The handshake and every packet after it have the lengths and times that they have with TLS.
+#[test]
+fn null_crypto_has_the_packets_of_tls() {
+    let link = Link { room: 300_000, ..Link::default() };
+    let (certificate, key) = certificate();
+    // The cipher suite that every implementation has (RFC 8446, section 9.1).
+    let cipher_suites = vec![rustls::crypto::ring::cipher_suite::TLS13_AES_128_GCM_SHA256];
+    let provider = rustls::crypto::CryptoProvider { cipher_suites, ..rustls::crypto::ring::default_provider() };
+    let provider = Arc::new(provider);
+    let mut server = rustls::ServerConfig::builder_with_provider(provider.clone())
+        .with_protocol_versions(&[&rustls::version::TLS13])
+        .unwrap()
+        .with_no_client_auth()
+        .with_single_cert(vec![certificate.clone()], key)
+        .unwrap();
+    // Tickets are not part of the handshake.
+    server.send_tls13_tickets = 0;
+    let mut roots = rustls::RootCertStore::empty();
+    roots.add(certificate).unwrap();
+    let client = rustls::ClientConfig::builder_with_provider(provider)
+        .with_protocol_versions(&[&rustls::version::TLS13])
+        .unwrap()
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    let config = Config { tls_flight: 1500, ..Config::default() };
+    let tls = Host::with_crypto(
+        config.clone(),
+        Arc::new(QuicClientConfig::try_from(client).unwrap()),
+        Arc::new(QuicServerConfig::try_from(server).unwrap()),
+    );
+    // The certificate's length is an input; everything else has to follow.
+    let small = transfer(&tls, &tls, link.clone(), 3000).1.log;
+    let with_flight = |tls_flight| Config { tls_flight, ..config.clone() };
+    let flight = (1500..3500).find(|flight| quic(with_flight(*flight), link.clone(), 3000).1.log == small);
+    let flight = flight.unwrap_or_else(|| panic!("no length of the certificate gives {small:?}"));
+    let (_, encrypted) = transfer(&tls, &tls, link.clone(), 2_000_000);
+    let (_, null) = quic(with_flight(flight), link, 2_000_000);
+    assert_eq!(null.log.len(), encrypted.log.len());
+    for (null, encrypted) in null.log.iter().zip(&encrypted.log) {
+        assert_eq!(null, encrypted);
+    }
+}
+
+fn certificate() -> (rustls::pki_types::CertificateDer<'static>, rustls::pki_types::PrivateKeyDer<'static>) {
+    // A signature of Ed25519 has one length, unlike ECDSA's.
+    let key = rcgen::KeyPair::generate_for(&rcgen::PKCS_ED25519).unwrap();
+    // With these names it takes more than one packet.
+    let names = (0..100).map(|i| format!("name-{i}.example")).chain(["server".to_owned()]);
+    let mut params = rcgen::CertificateParams::new(names.collect::<Vec<_>>()).unwrap();
+    params.serial_number = Some(rcgen::SerialNumber::from(vec![1; 8]));
+    let certificate = params.self_signed(&key).unwrap();
+    let key = rustls::pki_types::PrivatePkcs8KeyDer::from(key.serialize_der());
+    (certificate.der().clone(), key.into())
+}
+
+/// On a link with room for everything, the same controller takes the same time over TCP with segments of the same payload.
+/// QUIC's first data come one round trip after the begin, as TCP's.
+#[test]
+fn clean_link_takes_as_long_as_tcp_with_the_same_control() {
+    for algorithm in [Algorithm::NewReno, Algorithm::Cubic] {
+        let link = Link { rate: Rate::from_bps(5_000_000), ..Link::default() };
+        let config = Config { algorithm, tls_flight: 1000, ..Config::default() };
+        let (time, network) = quic(config, link.clone(), 6_000_000);
+        assert_eq!(network.drops, 0);
+        let cfg = tcp::Config { algorithm, mss: 1160, header_len: 68, abc: true, receive_window: 1 << 24, ..tcp::Config::default() };
+        let of_tcp = seconds(tcp(&cfg, link, 6_000_000));
+        let ratio = seconds(time) / of_tcp;
+        assert!((0.97..=1.03).contains(&ratio), "{algorithm:?}: {} s over QUIC, {of_tcp} s", seconds(time));
+    }
+}
+
+#[test]
+fn lost_packets_are_repaired() {
+    let clean = quic(Config::default(), Link::default(), 2_000_000).0;
+    let lost = vec![1, 2, 5, 9, 40, 41, 42, 200, 300, 301, 500];
+    let (time, network) = quic(Config::default(), Link { lost, ..Link::default() }, 2_000_000);
+    assert!(network.drops > 5 && time > clean);
+}
+
+/// quinn ends a connection when a stream that is read in order has more than 1,024 gaps: CUBIC at 50 Mbit/s over 600 ms, with
+/// 100 ms of queue.
+#[test]
+fn thousands_of_gaps_do_not_end_a_connection() {
+    let rate = Rate::from_bps(50_000_000);
+    let link = Link { rate, room: 625_000, ..Link::default() };
+    let config = Config {
+        algorithm: Algorithm::Cubic,
+        max_data: 1 << 26,
+        max_stream_data: 1 << 26,
+        ..Config::default()
+    };
+    let (_, network) = quic(config, link, 50 << 20);
+    assert!(network.drops > 1024, "{} drops", network.drops);
+}
+
+/// With marks above 50 kB of queue no packet has to be dropped, and the sender learns of each mark.
+#[test]
+fn marks_keep_the_queue_short_without_drops() {
+    for algorithm in [Algorithm::NewReno, Algorithm::Dctcp, Algorithm::Prague] {
+        let delay = Duration::from_millis(10);
+        let link = Link { delay, room: 2_000_000, mark_above: Some(50_000), ..Link::default() };
+        let (time, network) = quic(Config { algorithm, ecn: true, ..Config::default() }, link, 20_000_000);
+        assert!(network.drops == 0 && network.marks > 5, "{algorithm:?}: {} marks", network.marks);
+        assert!(seconds(time) < 9.5, "{algorithm:?} took {} s", seconds(time));
+    }
+}
+
+#[test]
+fn bbr_leaves_the_queue_of_a_long_link_nearly_empty() {
+    let config = Config { algorithm: Algorithm::Bbr, max_data: 1 << 26, max_stream_data: 1 << 26, ..Config::default() };
+    let link = Link { room: 3_000_000, ..Link::default() };
+    let (time, network) = quic(config, link, 50 << 20);
+    // 21 s at the link's rate.
+    assert!(seconds(time) < 30.0, "{} s", seconds(time));
+    assert!(network.drops < 2000, "{} drops", network.drops);
+}

@@ -1,0 +1,416 @@
+//! The algorithms for a transport that detects losses itself and numbers packets: QUIC (RFC 9002, section 7).
+//!
+//! - growth: by the bytes that an ACK acknowledges (RFC 9002, sections 7.3.1 and 7.3.3), not if the application limited the
+//!   sender (section 7.8), and not for packets sent before the present recovery period;
+//! - loss or mark: one reduction for all packets sent before it (section 7.3.2);
+//! - persistent congestion: the minimum window of two packets, and slow start (section 7.6.2);
+//! - DCTCP and Prague respond to the number of marks that the ACKs report (RFC 9000, section 13.4.2.1).
+//!
+//! An algorithm's segment is a full packet here, and its positions are packet numbers.
+
+use std::collections::VecDeque;
+
+use bentpipe_units::{Duration, Instant, Rate};
+
+use super::hystart::HyStart;
+use super::{Acked, Algorithm, Config, State, Window};
+use crate::tcp::delivery::{LossState, Sample};
+
+/// kMinimumWindow of RFC 9002, appendix B.1 [packets].
+const MINIMUM_WINDOW: u64 = 2;
+
+/// Round trips after which the record of a packet is given up: its ACK would be too late for a sample.
+const RECORD_LIFE: u64 = 8;
+
+/// Congestion control of one sender.
+#[derive(Clone, Debug)]
+pub struct Controller {
+    cfg: Config,
+    state: State,
+    window: Window,
+    hystart: Option<HyStart>,
+    /// Delivery records, for an algorithm that sets its window itself.
+    delivery: Option<Box<Delivery>>,
+    /// Begin of the present recovery period: packets sent up to it cause no second reduction.
+    recovery: Option<Instant>,
+    /// True after persistent congestion, until a packet sent later is acknowledged.
+    has_collapsed: bool,
+    /// Number of the next packet.
+    next: u64,
+    /// Of the ACK that is being processed.
+    ack: Batch,
+}
+
+/// Packets that one ACK acknowledges.
+#[derive(Clone, Copy, Debug, Default)]
+struct Batch {
+    /// All bytes, and those that may let the window grow.
+    bytes: u64,
+    growing: u64,
+    /// Sending time of the latest of them.
+    sent: Option<Instant>,
+    srtt: Duration,
+}
+
+/// Delivery rate samples (draft-cheng-iccrg-delivery-rate-estimation-00, section 3) of packets by their sending times.
+#[derive(Clone, Debug, Default)]
+struct Delivery {
+    records: VecDeque<Record>,
+    delivered: u64,
+    delivered_at: Instant,
+    first_sent_at: Instant,
+    /// Samples are marked until this much is delivered; zero if they are not.
+    app_limited: u64,
+    lost: u64,
+    min_rtt: Option<Duration>,
+    in_flight: u64,
+    newest: Option<Record>,
+}
+
+/// C.delivered, C.delivered_time and C.first_sent_time when packets were sent.
+#[derive(Clone, Copy, Debug)]
+struct Record {
+    sent: Instant,
+    delivered: u64,
+    delivered_at: Instant,
+    first_sent_at: Instant,
+    app_limited: bool,
+}
+
+impl Controller {
+    /// A sender of packets of up to `packet` bytes, with an initial window in packets. `hystart` applies to algorithms with
+    /// the slow start of RFC 5681.
+    #[must_use]
+    pub fn new(algorithm: Algorithm, packet: u32, initial_window: u32, hystart: bool) -> Self {
+        let cfg = Config { mss: packet, initial_window, algorithm, hystart, ..Config::default() };
+        Self {
+            state: State::new(algorithm),
+            window: Window::new(u64::from(packet) * u64::from(initial_window), None),
+            hystart: (hystart && algorithm.has_slow_start()).then(HyStart::default),
+            delivery: algorithm.sets_cwnd().then(Box::default),
+            recovery: None,
+            has_collapsed: false,
+            next: 0,
+            ack: Batch::default(),
+            cfg,
+        }
+    }
+
+    /// Congestion window [bytes].
+    #[must_use]
+    pub fn window(&self) -> u64 {
+        self.window.cwnd
+    }
+
+    /// Initial congestion window [bytes].
+    #[must_use]
+    pub fn initial_window(&self) -> u64 {
+        u64::from(self.cfg.mss) * u64::from(self.cfg.initial_window)
+    }
+
+    /// Slow start threshold, if there is one [bytes].
+    #[must_use]
+    pub fn ssthresh(&self) -> Option<u64> {
+        self.window.ssthresh()
+    }
+
+    /// Rate at which packets are to leave; `None` if the algorithm has none, which leaves pacing to the transport.
+    #[must_use]
+    pub fn pacing_rate(&self, srtt: Option<Duration>) -> Option<Rate> {
+        self.state.pacing_rate(&self.window, srtt)
+    }
+
+    /// The packet size has changed [bytes].
+    pub fn set_packet(&mut self, packet: u32) {
+        self.cfg.mss = packet;
+    }
+
+    /// A packet of `bytes` has been sent.
+    pub fn on_sent(&mut self, now: Instant, bytes: u64, number: u64) {
+        self.next = self.next.max(number + 1);
+        let Some(delivery) = &mut self.delivery else { return };
+        if delivery.in_flight == 0 {
+            if delivery.app_limited > 0 {
+                self.state.on_restart();
+            }
+            (delivery.first_sent_at, delivery.delivered_at) = (now, now);
+        }
+        delivery.in_flight += bytes;
+        if delivery.records.back().is_none_or(|last| last.sent < now) {
+            delivery.records.push_back(Record {
+                sent: now,
+                delivered: delivery.delivered,
+                delivered_at: delivery.delivered_at,
+                first_sent_at: delivery.first_sent_at,
+                app_limited: delivery.app_limited > 0,
+            });
+        }
+    }
+
+    /// A packet of `bytes` sent at `sent` is acknowledged; [`Self::on_end_acks`] follows the last one of an ACK.
+    pub fn on_ack(&mut self, now: Instant, sent: Instant, bytes: u64, srtt: Duration) {
+        self.ack.bytes += bytes;
+        if self.recovery.is_none_or(|begin| sent > begin) {
+            self.ack.growing += bytes;
+            self.has_collapsed = false;
+        }
+        self.ack.sent = self.ack.sent.max(Some(sent));
+        self.ack.srtt = srtt;
+        if let Some(delivery) = &mut self.delivery {
+            delivery.on_ack(now, sent, bytes);
+        }
+    }
+
+    /// All packets of an ACK have been processed; the largest of them is `largest`, and `in_flight` bytes are left.
+    /// `marked` packets were newly reported as marked, for an algorithm that responds in proportion.
+    pub fn on_end_acks(
+        &mut self,
+        now: Instant,
+        in_flight: u64,
+        is_app_limited: bool,
+        largest: u64,
+        marked: u64,
+    ) {
+        let ack = std::mem::take(&mut self.ack);
+        let Some(sent) = ack.sent else { return };
+        let (smss, una) = (u64::from(self.cfg.mss), largest + 1);
+        let rtt = now - sent;
+        if self.state.is_proportional() {
+            let bytes = (marked * smss).min(ack.bytes);
+            self.state.on_ecn_feedback(ack.bytes, bytes, una, self.next, now);
+            if marked > 0 {
+                self.state.on_mark(&mut self.window, una, self.next, smss, now);
+            }
+        }
+        self.state.on_round_trip(&mut self.window, rtt, una, self.next, smss, now);
+        if let Some(hystart) = &mut self.hystart {
+            hystart.on_ack(&mut self.window, Some(rtt), una, self.next);
+        }
+        if let Some(delivery) = &mut self.delivery {
+            let loss_state = match self.recovery {
+                _ if self.has_collapsed => LossState::Loss,
+                Some(begin) if sent <= begin => LossState::Recovery,
+                _ => LossState::Open,
+            };
+            let sample = delivery.sample((ack.bytes, rtt), in_flight, loss_state);
+            let limits = self.state.on_sample(&mut self.window, &sample, &self.cfg, Some(ack.srtt), now);
+            if limits || (is_app_limited && in_flight < self.window.cwnd) {
+                delivery.app_limited = (delivery.delivered + in_flight).max(1);
+            }
+        } else if ack.growing > 0 && !is_app_limited {
+            let hystart = self.hystart.as_ref().and_then(|h| h.growth(ack.growing, smss, true));
+            let acked = Acked {
+                bytes: ack.growing,
+                slow_start: hystart.unwrap_or(ack.growing),
+                avoidance: ack.growing,
+                rtt: ack.srtt,
+            };
+            self.state.on_ack(&mut self.window, &acked, smss, now);
+        }
+    }
+
+    /// Packets of `bytes`, the latest of them sent at `sent`, are lost; `persistent` tells persistent congestion.
+    pub fn on_lost(&mut self, now: Instant, sent: Instant, bytes: u64, persistent: bool) {
+        if let Some(delivery) = &mut self.delivery {
+            delivery.lost += bytes;
+            delivery.in_flight = delivery.in_flight.saturating_sub(bytes);
+        }
+        self.reduce(now, sent);
+        if persistent {
+            self.state.on_timeout(self.next, now);
+            if !self.state.sets_cwnd() {
+                self.window.cwnd = MINIMUM_WINDOW * u64::from(self.cfg.mss);
+                self.recovery = None;
+            }
+            self.has_collapsed = true;
+        }
+    }
+
+    /// An ACK reports marks on packets up to one that was sent at `sent`.
+    pub fn on_marked(&mut self, now: Instant, sent: Instant) {
+        if !self.state.is_proportional() && !self.state.sets_cwnd() {
+            self.reduce(now, sent);
+        }
+    }
+
+    /// Reduces the window once for all packets sent before now.
+    fn reduce(&mut self, now: Instant, sent: Instant) {
+        if self.recovery.is_some_and(|begin| sent <= begin) {
+            return;
+        }
+        self.recovery = Some(now);
+        let smss = u64::from(self.cfg.mss);
+        if let Some(hystart) = &mut self.hystart {
+            hystart.stop();
+        }
+        if !self.state.sets_cwnd() {
+            let cwnd = self.window.cwnd;
+            self.state.on_congestion(&mut self.window, cwnd, smss, now);
+            self.window.cwnd = self.window.reduced().max(MINIMUM_WINDOW * smss);
+        }
+    }
+}
+
+impl Delivery {
+    fn on_ack(&mut self, now: Instant, sent: Instant, bytes: u64) {
+        self.delivered += bytes;
+        self.delivered_at = now;
+        self.in_flight = self.in_flight.saturating_sub(bytes);
+        let rtt = now - sent;
+        let min_rtt = self.min_rtt.map_or(rtt, |least| least.min(rtt));
+        self.min_rtt = Some(min_rtt);
+        let at = self.records.partition_point(|record| record.sent < sent);
+        if let Some(record) = self.records.get(at).filter(|record| record.sent == sent)
+            && self.newest.is_none_or(|newest| record.sent >= newest.sent)
+        {
+            self.newest = Some(*record);
+            self.first_sent_at = sent;
+        }
+        let life = min_rtt.times(RECORD_LIFE);
+        while self.records.len() > 1 && self.records.front().is_some_and(|record| record.sent + life < sent) {
+            self.records.pop_front();
+        }
+    }
+
+    /// GenerateRateSample() for an ACK of `bytes` whose latest packet took `rtt`.
+    fn sample(&mut self, (bytes, rtt): (u64, Duration), in_flight: u64, loss_state: LossState) -> Sample {
+        if self.app_limited > 0 && self.delivered > self.app_limited {
+            self.app_limited = 0;
+        }
+        let newest = self.newest.take();
+        let lost = std::mem::take(&mut self.lost);
+        let rate = newest.and_then(|newest| {
+            let interval = (newest.sent - newest.first_sent_at).max(self.delivered_at - newest.delivered_at);
+            let is_valid = !interval.is_zero() && Some(interval) >= self.min_rtt;
+            let bits = u128::from(self.delivered - newest.delivered) * 8_000_000_000;
+            is_valid.then(|| Rate::from_bps((bits / u128::from(interval.as_nanos())) as u64))
+        });
+        Sample {
+            delivered: bytes,
+            lost,
+            total: self.delivered,
+            prior_delivered: newest.map_or(0, |newest| newest.delivered),
+            prior_in_flight: in_flight + bytes + lost,
+            in_flight,
+            rtt: Some(rtt),
+            rate,
+            app_limited: newest.is_some_and(|newest| newest.app_limited),
+            loss_state,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PACKET: u32 = 1200;
+
+    fn at(ms: u64) -> Instant {
+        Instant::ZERO + Duration::from_millis(ms)
+    }
+
+    /// Sends a window of packets at `sent_at` and acknowledges them one by one at `acked_at` [ms].
+    fn round(c: &mut Controller, sent_at: u64, acked_at: u64) {
+        let (first, count) = (c.next, c.window() / u64::from(PACKET));
+        for number in first..first + count {
+            c.on_sent(at(sent_at), PACKET.into(), number);
+        }
+        for number in first..first + count {
+            c.on_ack(at(acked_at), at(sent_at), PACKET.into(), Duration::from_millis(acked_at - sent_at));
+            let left = (first + count - 1 - number) * u64::from(PACKET);
+            c.on_end_acks(at(acked_at), left, false, number, 0);
+        }
+    }
+
+    /// RFC 9002, section 7.3.1: the window doubles in each round trip of slow start.
+    #[test]
+    fn window_doubles_in_slow_start() {
+        let mut c = Controller::new(Algorithm::NewReno, PACKET, 10, false);
+        assert_eq!(c.window(), 12_000);
+        round(&mut c, 0, 100);
+        assert_eq!(c.window(), 24_000);
+        round(&mut c, 100, 200);
+        assert_eq!(c.window(), 48_000);
+    }
+
+    /// RFC 9002, section 7.3.2: half the window at the first loss, nothing for others sent before, and one packet more per
+    /// round trip (section 7.3.3).
+    #[test]
+    fn losses_of_one_recovery_period_halve_the_window_once() {
+        let mut c = Controller::new(Algorithm::NewReno, PACKET, 40, false);
+        c.on_lost(at(100), at(50), 1200, false);
+        assert_eq!((c.window(), c.ssthresh()), (24_000, Some(24_000)));
+        c.on_lost(at(120), at(100), 1200, false);
+        assert_eq!(c.window(), 24_000);
+        // Packets sent before the reduction let the window grow as little.
+        c.on_ack(at(130), at(60), 1200, Duration::from_millis(70));
+        c.on_end_acks(at(130), 0, false, 3, 0);
+        assert_eq!(c.window(), 24_000);
+        round(&mut c, 140, 240);
+        // Each ACK counts by the window as it has grown: slightly less than a packet.
+        assert!((25_140..=25_200).contains(&c.window()), "{}", c.window());
+        c.on_lost(at(250), at(245), 1200, false);
+        assert!(c.window() < 13_000);
+    }
+
+    /// RFC 9002, section 7.6.2 and appendix B.8.
+    #[test]
+    fn persistent_congestion_leaves_two_packets() {
+        let mut c = Controller::new(Algorithm::Cubic, PACKET, 40, false);
+        c.on_lost(at(5000), at(50), 12_000, true);
+        assert_eq!(c.window(), 2400);
+        round(&mut c, 5100, 5200);
+        assert_eq!(c.window(), 4800, "slow start");
+    }
+
+    /// RFC 9002, section 7.8.
+    #[test]
+    fn window_does_not_grow_while_the_application_limits_the_sender() {
+        let mut c = Controller::new(Algorithm::NewReno, PACKET, 10, false);
+        c.on_sent(at(0), 1200, 0);
+        c.on_ack(at(100), at(0), 1200, Duration::from_millis(100));
+        c.on_end_acks(at(100), 0, true, 0, 0);
+        assert_eq!(c.window(), 12_000);
+    }
+
+    /// RFC 8257, section 3.3: alpha is 1 at first, so one mark halves the window; half of the packets marked reduce it by a
+    /// quarter in the end.
+    #[test]
+    fn dctcp_responds_to_the_share_of_marks() {
+        let mut c = Controller::new(Algorithm::Dctcp, PACKET, 100, false);
+        let mut before = 0;
+        for i in 0..200u64 {
+            before = c.window();
+            for number in [2 * i, 2 * i + 1] {
+                c.on_sent(at(100 * i), 1200, number);
+                c.on_ack(at(100 * i + 100), at(100 * i), 1200, Duration::from_millis(100));
+            }
+            c.on_end_acks(at(100 * i + 100), 0, false, 2 * i + 1, 1);
+            c.window.cwnd = c.window.cwnd.max(1_000_000);
+        }
+        let share = c.ssthresh().unwrap() as f64 / before as f64;
+        assert!((share - 0.75).abs() < 0.01, "{share}");
+    }
+
+    /// Sixty packets of 1200 bytes in each round trip of 60 ms: a rate of 9.6 Mbit/s, and with BBR a window of twice the
+    /// bandwidth-delay product.
+    #[test]
+    fn bbr_finds_the_delivery_rate() {
+        let mut c = Controller::new(Algorithm::Bbr, PACKET, 60, false);
+        let mut number = 0;
+        for ms in 0..3000u64 {
+            c.on_sent(at(ms), 1200, number);
+            if ms >= 60 {
+                c.on_ack(at(ms), at(ms - 60), 1200, Duration::from_millis(60));
+                c.on_end_acks(at(ms), 60 * 1200, false, number - 60, 0);
+            }
+            number += 1;
+        }
+        let bdp = 60.0 * 1200.0;
+        let window = c.window() as f64 / bdp;
+        assert!((1.9..=2.2).contains(&window), "{window} bandwidth-delay products");
+        let rate = c.pacing_rate(Some(Duration::from_millis(60))).unwrap().as_bps() as f64 / 9.6e6;
+        assert!((0.7..=1.3).contains(&rate), "{rate} of the rate");
+    }
+}
