@@ -64,17 +64,21 @@ pub fn synthesize(observation: &Observation, buffer: &mut Vec<u8>) -> Synthesize
             buffer.extend(contents);
             Ipv4Header::MIN_LEN + headers
         }
+        Packet::Quic { ends, ecn, payload, .. } => {
+            let (from, to) = (endpoint(ends, ends.with_data), endpoint(ends, !ends.with_data));
+            udp(from, to, wire, ip_ecn(*ecn), |contents| contents.extend_from_slice(payload), buffer)
+        }
         Packet::Datagram { ends } => {
             let (from, to) = (endpoint(ends, ends.with_data), endpoint(ends, !ends.with_data));
-            udp(from, to, wire, |_| (), buffer)
+            udp(from, to, wire, IpEcn::NotEct, |_| (), buffer)
         }
         Packet::PepData { ends, data } => {
             let (from, to) = pep_ends(*ends);
-            udp(from, to, wire, |text| describe_data(data, text), buffer)
+            udp(from, to, wire, IpEcn::NotEct, |text| describe_data(data, text), buffer)
         }
         Packet::PepAck { ends, ack } => {
             let (from, to) = pep_ends(*ends);
-            udp(from, to, wire, |text| describe_ack(ack, text), buffer)
+            udp(from, to, wire, IpEcn::NotEct, |text| describe_ack(ack, text), buffer)
         }
     };
     // The simulator may count link-layer framing.
@@ -82,6 +86,7 @@ pub fn synthesize(observation: &Observation, buffer: &mut Vec<u8>) -> Synthesize
     let retransmission = match &observation.packet {
         Packet::Tcp { segment, .. } => segment.retransmission,
         Packet::Sctp { packet, .. } => packet.retransmission,
+        Packet::Quic { is_repeated, .. } => *is_repeated,
         _ => false,
     };
     Synthesized { headers, retransmission }
@@ -137,6 +142,15 @@ fn ip(
     header
 }
 
+fn ip_ecn(ecn: tcp::Ecn) -> IpEcn {
+    match ecn {
+        tcp::Ecn::NotEct => IpEcn::NotEct,
+        tcp::Ecn::Ect1 => IpEcn::Ect1,
+        tcp::Ecn::Ect0 => IpEcn::Ect0,
+        tcp::Ecn::Ce => IpEcn::CongestionExperienced,
+    }
+}
+
 /// Writes a TCP segment; returns the length of its headers.
 fn tcp(ends: &Ends, segment: &tcp::Segment, mss: u32, shift: u8, buffer: &mut Vec<u8>) -> usize {
     use tcp::Flags;
@@ -160,13 +174,7 @@ fn tcp(ends: &Ends, segment: &tcp::Segment, mss: u32, shift: u8, buffer: &mut Ve
 
     let headers = Ipv4Header::MIN_LEN + header.header_len();
     let payload = (segment.len as usize).min(MAX_PACKET - headers);
-    let ecn = match segment.ecn {
-        tcp::Ecn::NotEct => IpEcn::NotEct,
-        tcp::Ecn::Ect1 => IpEcn::Ect1,
-        tcp::Ecn::Ect0 => IpEcn::Ect0,
-        tcp::Ecn::Ce => IpEcn::CongestionExperienced,
-    };
-    let ip = ip(from, to, IpNumber::TCP, ecn, header.header_len() + payload, buffer);
+    let ip = ip(from, to, IpNumber::TCP, ip_ecn(segment.ecn), header.header_len() + payload, buffer);
     buffer.resize(headers + payload, 0);
     header.checksum = header.calc_checksum_ipv4(&ip, &buffer[headers..]).unwrap_or(0);
     buffer[Ipv4Header::MIN_LEN..headers].copy_from_slice(&header.to_bytes());
@@ -209,6 +217,7 @@ fn udp(
     from: Endpoint,
     to: Endpoint,
     wire: usize,
+    ecn: IpEcn,
     text: impl FnOnce(&mut Vec<u8>),
     buffer: &mut Vec<u8>,
 ) -> usize {
@@ -220,7 +229,7 @@ fn udp(
     buffer.resize(kept.max(wire.min(MAX_PACKET)), 0);
     let payload = buffer.split_off(HEADERS);
     buffer.clear();
-    let ip = ip(from, to, IpNumber::UDP, IpEcn::NotEct, UdpHeader::LEN + payload.len(), buffer);
+    let ip = ip(from, to, IpNumber::UDP, ecn, UdpHeader::LEN + payload.len(), buffer);
     let header = UdpHeader::with_ipv4_checksum(from.1, to.1, &ip, &payload);
     buffer.extend(header.map(|header| header.to_bytes()).unwrap_or_default());
     buffer.extend(payload);

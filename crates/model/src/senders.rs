@@ -51,7 +51,7 @@ impl Senders {
                 TrafficKind::Pages(pages) => {
                     let side_by_side = match (pages.http, pages.connection_per) {
                         (Some(Http::One), _) => pages.objects_per_page.min(6),
-                        (Some(Http::Two | Http::Probe), _) | (None, ConnectionPer::Page) => 1,
+                        (Some(Http::Two | Http::Three | Http::Probe), _) | (None, ConnectionPer::Page) => 1,
                         (None, ConnectionPer::Object) => pages.objects_per_page,
                     };
                     (f64::from(pages.sessions) * f64::from(side_by_side), pages.ramp)

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bentpipe_transport::tcp::{Algorithm, Controller};
-use bentpipe_units::Duration;
+use bentpipe_units::{Duration, Rate};
 use quinn_proto::{IdleTimeout, TransportConfig, VarInt, crypto};
 
 use crate::control::{Control, Shared};
@@ -32,6 +32,8 @@ pub struct Config {
     pub max_idle_timeout: Option<Duration>,
     /// True if packets are sent with ECT(0), or ECT(1) for an algorithm that is L4S (RFC 9000, section 13.4).
     pub ecn: bool,
+    /// Rate that the sender does not exceed.
+    pub rate_cap: Option<Rate>,
     /// Length of the server's handshake messages after the ServerHello [bytes], most of it certificates.
     pub tls_flight: u32,
 }
@@ -49,7 +51,8 @@ impl Default for Config {
             max_stream_data: 1 << 24,
             max_idle_timeout: Some(Duration::from_secs(30)),
             ecn: false,
-            tls_flight: 4000,
+            rate_cap: None,
+            tls_flight: 3000,
         }
     }
 }

@@ -77,6 +77,7 @@ pub struct Connection {
     /// Sends ECT(1) in place of ECT(0), which is all that quinn knows.
     is_l4s: bool,
     has_ecn: bool,
+    rate_cap: Option<Rate>,
     shared: Arc<Shared>,
     streams: Vec<Stream>,
     is_established: bool,
@@ -84,7 +85,7 @@ pub struct Connection {
     /// Null crypto lets one read what packets carry; and the algorithm needs the number of marks.
     is_readable: bool,
     counts_marks: bool,
-    /// An algorithm with a pacing rate sends nothing before this.
+    /// An end with a pacing rate sends nothing before this.
     paced_until: Instant,
     is_held: bool,
     /// A response of the endpoint that belongs to no connection.
@@ -141,10 +142,7 @@ impl Connection {
         words.chunks_exact_mut(8).for_each(|word| word.copy_from_slice(&rng.bits().to_le_bytes()));
         let first_cid = rng.bits();
         let mut config = EndpointConfig::new(Arc::new(NullKey));
-        config
-            .rng_seed(Some(words))
-            .cid_generator(move || Box::new(Cids(first_cid)))
-            .grease_quic_bit(false);
+        config.rng_seed(Some(words)).cid_generator(move || Box::new(Cids(first_cid))).grease_quic_bit(false);
         let shared = Arc::new(Shared::default());
         let server = (!is_client).then(|| {
             let mut server = ServerConfig::new(host.server.clone(), Arc::new(NullKey));
@@ -160,6 +158,7 @@ impl Connection {
             is_client,
             is_l4s: algorithm.is_l4s(),
             has_ecn: host.config.ecn,
+            rate_cap: host.config.rate_cap,
             shared,
             streams: Vec::new(),
             is_established: false,
@@ -211,11 +210,14 @@ impl Connection {
             Some(DatagramEvent::Response(_)) => self.response = Some(buf),
             None => {}
         }
-        self.handle_events(now);
+        self.handle_events();
     }
 
-    /// Gives the next datagram to send.
+    /// Gives the next datagram to send. A client whose streams are all complete closes the connection.
     pub fn poll_transmit(&mut self, now: Instant) -> Option<Datagram> {
+        if self.is_client && !self.streams.is_empty() && self.streams.iter().all(Stream::is_over) {
+            self.close(now, VarInt::from_u32(0));
+        }
         if let Some(payload) = self.response.take() {
             return Some(Datagram { payload, ecn: Ecn::NotEct, data: 0, fresh: 0 });
         }
@@ -240,7 +242,9 @@ impl Connection {
                 }
             }
         }
-        if data > 0 && let Some(rate) = self.pacing_rate() {
+        if data > 0
+            && let Some(rate) = self.pacing_rate()
+        {
             self.paced_until = now.max(self.paced_until) + rate.time_to_send(payload.len() as u64);
         }
         let ecn = match sent.ecn {
@@ -253,7 +257,8 @@ impl Connection {
 
     fn pacing_rate(&self) -> Option<Rate> {
         let (_, quic) = self.quic.as_ref()?;
-        quic.congestion_state().metrics().pacing_rate.map(Rate::from_bps)
+        let pacing = quic.congestion_state().metrics().pacing_rate.map(Rate::from_bps);
+        pacing.into_iter().chain(self.rate_cap).min()
     }
 
     /// Time at which [`Self::handle_timeout`] is due.
@@ -272,7 +277,7 @@ impl Connection {
         if let Some((_, quic)) = &mut self.quic {
             quic.handle_timeout(at);
         }
-        self.handle_events(now);
+        self.handle_events();
     }
 
     // ----- events --------------------------------------------------------------------------------------------
@@ -286,7 +291,7 @@ impl Connection {
         }
     }
 
-    fn handle_events(&mut self, now: Instant) {
+    fn handle_events(&mut self) {
         self.pass_endpoint_events();
         while let Some((_, quic)) = &mut self.quic
             && let Some(event) = quic.poll()
@@ -313,9 +318,6 @@ impl Connection {
                 }
                 _ => {}
             }
-        }
-        if self.is_client && !self.streams.is_empty() && self.streams.iter().all(Stream::is_over) {
-            self.close(now, VarInt::from_u32(0));
         }
     }
 
@@ -366,13 +368,11 @@ impl Connection {
         self.streams.get(stream).map_or(0, Stream::readable)
     }
 
-    /// Reads bytes of a stream, at most as many as are [readable](Self::readable). The client closes the connection when
-    /// all streams are complete.
-    pub fn read(&mut self, stream: usize, bytes: u64, now: Instant) {
+    /// Reads bytes of a stream, at most as many as are [readable](Self::readable).
+    pub fn read(&mut self, stream: usize, bytes: u64) {
         if let Some(stream) = self.streams.get_mut(stream) {
             stream.read += bytes.min(stream.readable());
         }
-        self.handle_events(now);
     }
 
     /// True if the peer has ended a stream and all of it has arrived.
@@ -382,6 +382,12 @@ impl Connection {
     }
 
     // ----- state ---------------------------------------------------------------------------------------------
+
+    /// True if it opened the connection.
+    #[must_use]
+    pub fn is_client(&self) -> bool {
+        self.is_client
+    }
 
     /// True once the handshake is complete.
     #[must_use]

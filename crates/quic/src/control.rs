@@ -42,7 +42,8 @@ impl Shared {
     fn sample(&self, rtt: Duration, srtt: Duration) {
         let before = self.rttvar.load(Relaxed);
         let distance = self.srtt.load(Relaxed).abs_diff(rtt.as_nanos());
-        let rttvar = if self.rtt.load(Relaxed) == 0 { rtt.as_nanos() / 2 } else { (3 * before + distance) / 4 };
+        let rttvar =
+            if self.rtt.load(Relaxed) == 0 { rtt.as_nanos() / 2 } else { (3 * before + distance) / 4 };
         self.rttvar.store(rttvar, Relaxed);
         self.rtt.store(rtt.as_nanos(), Relaxed);
         self.srtt.store(srtt.as_nanos(), Relaxed);

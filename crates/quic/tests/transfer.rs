@@ -105,7 +105,7 @@ fn transfer(server: &Host, client: &Host, link: Link, bytes: u64) -> (Instant, N
             client.finish(stream);
         }
         if server.readable(0) == 100 {
-            server.read(0, 100, now);
+            server.read(0, 100);
             server.write(0, bytes);
             server.finish(0);
         }
@@ -198,7 +198,8 @@ fn null_crypto_has_the_packets_of_tls() {
     let (certificate, key) = certificate();
     // The cipher suite that every implementation has (RFC 8446, section 9.1).
     let cipher_suites = vec![rustls::crypto::ring::cipher_suite::TLS13_AES_128_GCM_SHA256];
-    let provider = rustls::crypto::CryptoProvider { cipher_suites, ..rustls::crypto::ring::default_provider() };
+    let provider =
+        rustls::crypto::CryptoProvider { cipher_suites, ..rustls::crypto::ring::default_provider() };
     let provider = Arc::new(provider);
     let mut server = rustls::ServerConfig::builder_with_provider(provider.clone())
         .with_protocol_versions(&[&rustls::version::TLS13])
@@ -255,7 +256,14 @@ fn clean_link_takes_as_long_as_tcp_with_the_same_control() {
         let config = Config { algorithm, tls_flight: 1000, ..Config::default() };
         let (time, network) = quic(config, link.clone(), 6_000_000);
         assert_eq!(network.drops, 0);
-        let cfg = tcp::Config { algorithm, mss: 1160, header_len: 68, abc: true, receive_window: 1 << 24, ..tcp::Config::default() };
+        let cfg = tcp::Config {
+            algorithm,
+            mss: 1160,
+            header_len: 68,
+            abc: true,
+            receive_window: 1 << 24,
+            ..tcp::Config::default()
+        };
         let of_tcp = seconds(tcp(&cfg, link, 6_000_000));
         let ratio = seconds(time) / of_tcp;
         assert!((0.97..=1.03).contains(&ratio), "{algorithm:?}: {} s over QUIC, {of_tcp} s", seconds(time));
@@ -300,7 +308,12 @@ fn marks_keep_the_queue_short_without_drops() {
 
 #[test]
 fn bbr_leaves_the_queue_of_a_long_link_nearly_empty() {
-    let config = Config { algorithm: Algorithm::Bbr, max_data: 1 << 26, max_stream_data: 1 << 26, ..Config::default() };
+    let config = Config {
+        algorithm: Algorithm::Bbr,
+        max_data: 1 << 26,
+        max_stream_data: 1 << 26,
+        ..Config::default()
+    };
     let link = Link { room: 3_000_000, ..Link::default() };
     let (time, network) = quic(config, link, 50 << 20);
     // 21 s at the link's rate.

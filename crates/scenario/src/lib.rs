@@ -32,10 +32,10 @@ pub use model::{
     Ecn, Equations, Fade, Feedback, Files, FlowKey, FluidVariant, Fourier, Frames, Gateway, GatewayIndex,
     GilbertElliott, Gop, Handover, Hop, Host, HostIndex, Http, Link, LinkIndex, Loss, LossAt, LossModel,
     LossOf, MEASURES, MODCODS, MarkingSpec, Measure, MeasuredSeries, Modcod, ModelKind, Models, Modulation,
-    Movie, Packets, Pages, Pattern, Pep, Per, Plan, Printed, Profile, Protocol, QueueSpec, QueuesPer, Ramp,
-    ReceiveQueue, Region, Regulator, Rto, Rtp, Run, Samples, SchedulerSpec, Sctp, Spacelink, State, Steps,
-    Subject, Tcp, TerminalGroup, Terminals, Threshold, Trace, Traffic, TrafficKind, TransmitQueue, Transport,
-    TransportIndex,
+    Movie, Packets, Pages, Pattern, Pep, Per, Plan, Printed, Profile, Protocol, QueueSpec, QueuesPer, Quic,
+    Ramp, ReceiveQueue, Region, Regulator, Rto, Rtp, Run, Samples, SchedulerSpec, Sctp, Spacelink, State,
+    Steps, Subject, Tcp, TerminalGroup, Terminals, Threshold, Trace, Traffic, TrafficKind, TransmitQueue,
+    Transport, TransportIndex,
 };
 pub use scenario::Scenario;
 pub use schema::json::json_schema;

@@ -28,6 +28,10 @@ id_types! {
     pub ConnId,
     /// A TCP configuration.
     pub TcpConfigId,
+    /// The payload of a UDP datagram of QUIC.
+    pub DatagramId,
+    /// A QUIC configuration.
+    pub QuicConfigId,
     /// An SCTP configuration.
     pub SctpConfigId,
     /// An RTP configuration.
@@ -45,6 +49,8 @@ id_types! {
 optional_id_types! {
     /// A slot for end-to-end flows.
     pub SlotId,
+    /// One end of a QUIC connection.
+    pub QuicEndId,
     /// One end of an SCTP association.
     pub SctpEndId,
     /// An RTP session.

@@ -15,6 +15,7 @@ mod l4s;
 mod links;
 mod observation;
 mod queueing;
+mod quic;
 mod ranking;
 mod terminals;
 mod traffic;

@@ -364,7 +364,7 @@ impl Users {
         } else {
             let (connections, objects) = match (http, connection_per) {
                 (Some(Http::One), _) => (1, 1),
-                (Some(Http::Two | Http::Probe), _) => (1, (*objects_per_page).min(2)),
+                (Some(Http::Two | Http::Three | Http::Probe), _) => (1, (*objects_per_page).min(2)),
                 (None, ConnectionPer::Page) => (1, *objects_per_page),
                 (None, ConnectionPer::Object) => (*objects_per_page, 1),
             };
@@ -401,7 +401,7 @@ impl Users {
                 }
                 count
             }
-            Some(Http::Two | Http::Probe) if left > 0 => pages.objects_per_page - 1,
+            Some(Http::Two | Http::Three | Http::Probe) if left > 0 => pages.objects_per_page - 1,
             _ => left.min(1),
         };
         (0..count).filter_map(|_| self.next_object(user)).collect()

@@ -44,4 +44,4 @@ pub use terminal::{Plan, QueuesPer, ReturnCarrier, TerminalGroup, Terminals};
 pub use traffic::{
     Application, Bulk, ConnectionPer, Files, Hop, Http, Pages, Profile, Ramp, Traffic, TrafficKind,
 };
-pub use transport::{Congestion, Ecn, Rto, Rtp, Sctp, Tcp, Transport};
+pub use transport::{Congestion, Ecn, Quic, Rto, Rtp, Sctp, Tcp, Transport};

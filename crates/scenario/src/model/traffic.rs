@@ -214,6 +214,9 @@ pub enum Http {
     /// HTTP/2: all requests on one connection.
     #[serde(rename = "2")]
     Two,
+    /// HTTP/3: all requests on one QUIC connection, each object on a separate stream.
+    #[serde(rename = "3")]
+    Three,
     /// A probe of responsiveness: the messages of a TLS handshake, then an object of 1 byte, on one connection.
     #[serde(rename = "probe", skip_deserializing)]
     #[schemars(skip)]
@@ -234,7 +237,7 @@ pub struct Ramp {
 /// Long-lived transfers.
 #[derive(Clone, Debug, Serialize)]
 pub struct Bulk {
-    /// TCP or SCTP .
+    /// TCP, SCTP or QUIC.
     pub transport: TransportIndex,
     /// Number of transfers.
     pub flows: u32,
@@ -259,7 +262,7 @@ pub struct Bulk {
 /// i, i + 1 and so on of `from`, modulo the sizes of the groups.
 #[derive(Clone, Debug, Serialize)]
 pub struct Files {
-    /// TCP or SCTP .
+    /// TCP, SCTP or QUIC.
     pub transport: TransportIndex,
     /// Number of sources.
     pub sources: u32,

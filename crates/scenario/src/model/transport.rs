@@ -19,6 +19,8 @@ pub enum Transport {
     Sctp(Box<Sctp>),
     /// RTP over UDP.
     Rtp(Box<Rtp>),
+    /// QUIC.
+    Quic(Box<Quic>),
 }
 
 impl Transport {
@@ -29,6 +31,7 @@ impl Transport {
             Self::Tcp(t) => &t.name,
             Self::Sctp(t) => &t.name,
             Self::Rtp(t) => &t.name,
+            Self::Quic(t) => &t.name,
         }
     }
 
@@ -48,6 +51,7 @@ impl Transport {
             Self::Tcp(_) => "tcp",
             Self::Sctp(_) => "sctp",
             Self::Rtp(_) => "rtp",
+            Self::Quic(_) => "quic",
         }
     }
 
@@ -58,6 +62,7 @@ impl Transport {
             Self::Tcp(t) => Some(t.full_segment()),
             Self::Sctp(t) => Some(t.pmtu),
             Self::Rtp(_) => None,
+            Self::Quic(t) => Some(t.max_udp_payload + t.udp_header),
         }
     }
 }
@@ -75,6 +80,7 @@ impl Serialize for Transport {
             Self::Tcp(t) => t.serialize(to),
             Self::Sctp(t) => Named { protocol: "sctp", of: t.as_ref() }.serialize(to),
             Self::Rtp(t) => Named { protocol: "rtp", of: t.as_ref() }.serialize(to),
+            Self::Quic(t) => Named { protocol: "quic", of: t.as_ref() }.serialize(to),
         }
     }
 }
@@ -254,6 +260,36 @@ impl JsonSchema for Ecn {
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
         json_schema!({ "enum": [false, true, "classic", "accurate"] })
     }
+}
+
+/// QUIC, RFC 9000.
+#[derive(Clone, Debug, Serialize)]
+pub struct Quic {
+    /// Name.
+    pub name: String,
+    /// Congestion control.
+    #[serde(serialize_with = "congestion")]
+    pub algorithm: Congestion,
+    /// Longest UDP payload of a packet [bytes].
+    pub max_udp_payload: u64,
+    /// IP and UDP headers of a packet [bytes].
+    pub udp_header: u64,
+    /// Initial window [packets].
+    pub initial_window: u32,
+    /// Round-trip time before the first measurement.
+    pub initial_rtt: Duration,
+    /// HyStart++, RFC 9406.
+    pub hystart: bool,
+    /// Data that a peer may send on a connection beyond what has been read [bytes].
+    pub max_data: u64,
+    /// Data that a peer may send on a stream beyond what has been read [bytes].
+    pub max_stream_data: u64,
+    /// Time without a packet after which a connection is given up.
+    pub max_idle_timeout: Duration,
+    /// True if packets are ECN-capable.
+    pub ecn: bool,
+    /// Length of the server's handshake messages after its ServerHello [bytes].
+    pub tls_flight: u64,
 }
 
 /// SCTP over one path, RFC 9260.

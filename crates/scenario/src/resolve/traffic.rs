@@ -50,11 +50,10 @@ pub fn mean_packet(
                 None => cx.unknown(&path, wanted, known),
             })?;
             let carried = match t {
-                file::Traffic::Pages(_) | file::Traffic::Dash(_) | file::Traffic::Probe(_) => {
-                    ["tcp"].as_slice()
-                }
-                file::Traffic::Files(_) | file::Traffic::Bulk(_) => &["tcp", "sctp"],
-                _ => &["tcp", "sctp", "rtp"],
+                file::Traffic::Probe(_) => ["tcp"].as_slice(),
+                file::Traffic::Pages(_) | file::Traffic::Dash(_) => &["tcp", "quic"],
+                file::Traffic::Files(_) | file::Traffic::Bulk(_) => &["tcp", "sctp", "quic"],
+                _ => &["tcp", "sctp", "rtp", "quic"],
             };
             if !carried.contains(&transport.protocol()) {
                 let problem = format!(
@@ -65,6 +64,7 @@ pub fn mean_packet(
                 );
                 return Err(cx.error(&path, problem));
             }
+            check_http(cx, name, t, transport.protocol())?;
             longest = longest.max(transport.full_packet());
         }
     }
@@ -130,9 +130,10 @@ pub fn traffic(
             _ => None,
         };
         if let Some(cap) = cap
-            && transport.is_some_and(|t| !matches!(transports[t], Transport::Tcp(_)))
+            && transport.is_some_and(|t| !matches!(transports[t], Transport::Tcp(_) | Transport::Quic(_)))
         {
-            let problem = format!("found \"{cap:?}\"; allowed: only with a transport whose protocol is tcp");
+            let problem =
+                format!("found \"{cap:?}\"; allowed: only with a transport whose protocol is tcp or quic");
             return Err(cx.error(&step(&path, "rate_cap"), problem));
         }
         let kind = kind(cx, &path, raw, transport, pattern)?;
@@ -183,6 +184,25 @@ fn check_deadlines(cx: &Cx<'_>, all: &[Traffic]) -> Result<(), Error> {
         }
     }
     Ok(())
+}
+
+/// HTTP/3 is HTTP over QUIC, and other versions are not (RFC 9114, section 2).
+fn check_http(cx: &Cx<'_>, name: &str, t: &file::Traffic, protocol: &str) -> Result<(), Error> {
+    let file::Traffic::Pages(file::Pages { http: Some(http), .. }) = t else { return Ok(()) };
+    let (found, needed) = match http {
+        Http::Three => ("3", "quic"),
+        Http::One => ("1.1", "tcp"),
+        Http::Two => ("2", "tcp"),
+        Http::Probe => return Ok(()),
+    };
+    if protocol == needed {
+        return Ok(());
+    }
+    let allowed = if needed == "quic" { "1.1 or 2" } else { "3" };
+    let problem = format!(
+        "found \"{found}\" over {protocol}; allowed: {allowed}, or a transport whose protocol is {needed}"
+    );
+    Err(cx.error(&step(&named("traffic", name), "http"), problem))
 }
 
 /// Request of a probe, and response with headers to the request for 1 byte [bytes]. With a server's TLS flight of 4000 bytes

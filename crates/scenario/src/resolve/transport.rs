@@ -1,9 +1,11 @@
 //! Transports.
 
+use std::ops::RangeInclusive;
+
 use super::cx::Cx;
 use super::nodes::{check_name, named};
 use crate::error::Error;
-use crate::model::{Ecn, Rtp, Sctp, Tcp, Transport};
+use crate::model::{Ecn, Quic, Rtp, Sctp, Tcp, Transport};
 use crate::reader::tree::step;
 use crate::schema::file::File;
 use crate::schema::forms::OneOf;
@@ -32,6 +34,7 @@ pub fn transports(cx: &mut Cx<'_>, file: &mut File) -> Result<Vec<Transport>, Er
             file::Transport::Tcp(raw) => Transport::Tcp(Box::new(tcp(cx, name, raw)?)),
             file::Transport::Sctp(raw) => Transport::Sctp(Box::new(sctp(cx, name, raw)?)),
             file::Transport::Rtp(raw) => Transport::Rtp(Box::new(rtp(cx, name, raw)?)),
+            file::Transport::Quic(raw) => Transport::Quic(Box::new(quic(cx, name, raw)?)),
         });
     }
     Ok(transports)
@@ -165,6 +168,80 @@ fn window_text(window: Window) -> String {
         OneOf::First(bytes) => format!("{bytes:?}"),
         OneOf::Second(segments) => format!("{segments:?}"),
     }
+}
+
+/// Longest and shortest UDP payload: RFC 9000, section 14, and what a 16-bit length leaves [bytes].
+const UDP_PAYLOAD: RangeInclusive<u64> = 1200..=65_000;
+
+/// Shortest messages of a server after its ServerHello: those of a TLS handshake without certificates [bytes].
+const LEAST_FLIGHT: u64 = 100;
+
+/// Least data that a peer may send: a few packets, without which nothing proceeds [bytes].
+const LEAST_DATA: u64 = 4096;
+
+pub fn quic(cx: &mut Cx<'_>, name: &str, raw: &mut file::Quic) -> Result<Quic, Error> {
+    let path = named("transport", name);
+    check_name(cx, &path, name)?;
+    let refuse = |key: &str, found: String, allowed: String| {
+        Err(cx.error(&step(&path, key), format!("found {found}; allowed: {allowed}")))
+    };
+    if !UDP_PAYLOAD.contains(&raw.max_udp_payload.0) {
+        let allowed = format!("{} to {} B", UDP_PAYLOAD.start(), UDP_PAYLOAD.end());
+        return refuse("max_udp_payload", format!("\"{:?}\"", raw.max_udp_payload), allowed);
+    }
+    if raw.tls_flight.0 < LEAST_FLIGHT {
+        return refuse(
+            "tls_flight",
+            format!("\"{:?}\"", raw.tls_flight),
+            format!("at least {LEAST_FLIGHT} B"),
+        );
+    }
+    for (key, size) in [("max_data", Some(raw.max_data)), ("max_stream_data", raw.max_stream_data)] {
+        if let Some(size) = size
+            && size.0 < LEAST_DATA
+        {
+            return refuse(key, format!("\"{size:?}\""), format!("at least {LEAST_DATA} B"));
+        }
+    }
+    let algorithm = raw.algorithm.0;
+    if raw.hystart && !algorithm.has_slow_start() {
+        let name = algorithm.name();
+        let allowed =
+            format!("false if algorithm = \"{name}\", which does not use the slow start of RFC 5681");
+        return refuse("hystart", "true".to_owned(), allowed);
+    }
+    if algorithm.is_proportional() && !raw.ecn {
+        let allowed = format!("true if algorithm = \"{}\"", algorithm.name());
+        return refuse("ecn", "false".to_owned(), allowed);
+    }
+    let packet = raw.max_udp_payload.0;
+    let initial_window = match raw.initial_window {
+        Some(window) => window.0,
+        None => {
+            // RFC 9002, section 7.2.
+            let bytes = (10 * packet).min((2 * packet).max(14_720));
+            let window = u32::try_from(bytes / packet).unwrap_or(2).max(2);
+            raw.initial_window = Some(Whole(window));
+            let how = "RFC 9002: min(10 packets, max(2 packets, 14720 B))".to_owned();
+            cx.note(&step(&path, "initial_window"), None, how);
+            window
+        }
+    };
+    let max_stream_data = *raw.max_stream_data.get_or_insert(raw.max_data);
+    Ok(Quic {
+        name: name.to_owned(),
+        algorithm,
+        max_udp_payload: packet,
+        udp_header: raw.udp_header.0,
+        initial_window,
+        initial_rtt: raw.initial_rtt.time(),
+        hystart: raw.hystart,
+        max_data: raw.max_data.0,
+        max_stream_data: max_stream_data.0,
+        max_idle_timeout: raw.max_idle_timeout.time(),
+        ecn: raw.ecn,
+        tls_flight: raw.tls_flight.0,
+    })
 }
 
 /// Headers of a packet and a DATA chunk without the IP header, plus the shortest payload (RFC 9260, 3.1, 3.3.1)

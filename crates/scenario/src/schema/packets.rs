@@ -24,7 +24,7 @@ macro_rules! sources {
             pub from: String,
             /// Receivers: a group of hosts.
             pub to: String,
-            /// Transport: RTP, or TCP or SCTP with one connection per flow, which carries the packets' payload. Default: each
+            /// Transport: RTP, or TCP, SCTP or QUIC with one connection per flow, which carries the packets' payload. Default: each
             /// packet is a UDP datagram.
             pub transport: Option<String>,
             /// Number of flows.

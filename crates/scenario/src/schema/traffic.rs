@@ -176,7 +176,7 @@ pub struct Bulk {
     pub from: String,
     /// Receivers: a group of hosts.
     pub to: String,
-    /// TCP or SCTP.
+    /// TCP, SCTP or QUIC.
     #[serde(default = "default_transport")]
     pub transport: String,
     /// Number of transfers.
@@ -218,7 +218,7 @@ pub struct Files {
     pub from: String,
     /// Receivers: a group of hosts.
     pub to: String,
-    /// TCP or SCTP.
+    /// TCP, SCTP or QUIC.
     #[serde(default = "default_transport")]
     pub transport: String,
     /// Number of independent sources of transfers.

@@ -17,6 +17,7 @@ tables! {
         "tcp": Tcp(Box<Tcp>),
         "sctp": Sctp(Box<Sctp>),
         "rtp": Rtp(Box<Rtp>),
+        "quic": Quic(Box<Quic>),
     }
 }
 
@@ -216,6 +217,53 @@ impl Default for Tcp {
             overhead: Time::of(0),
             syn_retries: Whole(6),
             retries: Whole(15),
+        }
+    }
+}
+
+/// QUIC (RFC 9000) as quinn implements it. The defaults are those of RFC 9000 and RFC 9002.
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Quic {
+    /// Congestion control.
+    pub algorithm: CongestionName,
+    /// Longest UDP payload of a packet (RFC 9000, 14).
+    pub max_udp_payload: PacketSize,
+    /// IP and UDP headers of a packet.
+    pub udp_header: HeaderSize,
+    /// Initial window in packets. Default: 10, or fewer if packets are long (RFC 9002, 7.2).
+    pub initial_window: Option<Whole<2, 1000>>,
+    /// Round-trip time before the first measurement (RFC 9002, 6.2.2).
+    pub initial_rtt: Span,
+    /// HyStart++: slow start ends when the round-trip time grows (RFC 9406). For reno, newreno and cubic.
+    pub hystart: bool,
+    /// Data that a peer may send on a connection beyond what has been read (RFC 9000, 4).
+    pub max_data: Size,
+    /// As `max_data`, on each stream. Default: `max_data`.
+    pub max_stream_data: Option<Size>,
+    /// Time without a packet after which a connection is given up (RFC 9000, 10.1).
+    pub max_idle_timeout: Span,
+    /// True if packets are ECN-capable: ECT(0), or ECT(1) with prague. Required by dctcp and prague.
+    pub ecn: bool,
+    /// Length of the server's handshake messages after its ServerHello, most of it certificates. What exceeds three packets
+    /// costs a round trip (RFC 9000, 8.1).
+    pub tls_flight: Size,
+}
+
+impl Default for Quic {
+    fn default() -> Self {
+        Self {
+            algorithm: CongestionName(Congestion::NewReno),
+            max_udp_payload: PacketSize::of(1200),
+            udp_header: HeaderSize::of(28),
+            initial_window: None,
+            initial_rtt: Span::of(333_000_000),
+            hystart: false,
+            max_data: Size::of(16_000_000),
+            max_stream_data: None,
+            max_idle_timeout: Span::of(30_000_000_000),
+            ecn: false,
+            tls_flight: Size::of(3000),
         }
     }
 }

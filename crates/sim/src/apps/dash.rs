@@ -7,23 +7,20 @@ use bentpipe_units::{Instant, Rng};
 
 use super::{Apps, Kind};
 use crate::clock::{Clock, Event};
-use crate::endpoints::tcp::Conn;
-use crate::endpoints::{FlowSlot, Owner, Phase, Transfer};
+use crate::endpoints::{ByteStream, FlowSlot, Owner, Phase, Transfer};
 use crate::ids::SourceId;
 use crate::record::Recorder;
 
 /// The server answers requests with the segments that they ask for.
-pub(super) fn serve_segments(c: &mut Conn, transfer: &mut Transfer, dash: &Dash) {
-    let n = c.tcp.readable();
-    c.tcp.read(n);
-    transfer.request_bytes += n;
+pub(super) fn serve_segments(c: &mut impl ByteStream, transfer: &mut Transfer, dash: &Dash) {
+    transfer.request_bytes += c.read_all();
     // A player waits for a segment before it requests the next.
     if transfer.request_bytes >= (transfer.answered + 1) * dash.request_size {
         transfer.answered += 1;
-        c.tcp.write(transfer.size);
+        c.write(transfer.size);
     }
-    if c.tcp.peer_closed() {
-        c.tcp.close();
+    if c.peer_closed() {
+        c.close();
     }
 }
 
@@ -37,19 +34,25 @@ impl Apps {
     }
 
     /// The player requests its next segment.
-    pub fn request_segment(&mut self, id: SourceId, c: &mut Conn, transfer: &mut Transfer, now: Instant) {
+    pub fn request_segment(
+        &mut self,
+        id: SourceId,
+        c: &mut impl ByteStream,
+        transfer: &mut Transfer,
+        now: Instant,
+    ) {
         let s = &mut self.sources[id];
         if let (Kind::Dash(dash), Some(player)) = (&self.traffic[s.traffic].kind, &mut s.player) {
             transfer.received = 0;
             transfer.size = player.request(dash, now);
-            c.tcp.write(dash.request_size);
+            c.write(dash.request_size);
         }
     }
 
     /// The player has read what its connection received: it requests the first segment, and the next after each.
     pub fn serve_viewer(
         &mut self,
-        c: &mut Conn,
+        c: &mut impl ByteStream,
         slot: &mut FlowSlot,
         recorder: &mut Recorder,
         clock: &mut Clock,
@@ -57,12 +60,11 @@ impl Apps {
         let (Kind::Dash(dash), Owner::Source(id)) = (&self.traffic[slot.traffic].kind, slot.owner) else {
             return;
         };
-        if slot.phase != Phase::Live || !c.tcp.is_established() {
+        if slot.phase != Phase::Live || !c.is_established() {
             return;
         }
         let s = &mut self.sources[id];
-        if !c.is_greeted {
-            c.is_greeted = true;
+        if c.greet() {
             return self.request_segment(id, c, &mut slot.transfer, clock.now());
         }
         let Some(player) = &mut s.player else { return };

@@ -7,8 +7,7 @@ use super::dash::serve_segments;
 use super::{Apps, Kind, Loading};
 use crate::clock::Clock;
 use crate::endpoints::sctp::SctpEnd;
-use crate::endpoints::tcp::Conn;
-use crate::endpoints::{FlowSlot, Owner, Phase};
+use crate::endpoints::{ByteStream, FlowSlot, Owner, Phase};
 use crate::ids::SlotId;
 use crate::record::Recorder;
 
@@ -17,43 +16,42 @@ const ENDLESS: u64 = u64::MAX / 8;
 
 impl Apps {
     /// The host that sends the data answers requests, or sends by itself.
-    pub fn serve_sender(&self, c: &mut Conn, slot: &mut FlowSlot, now: Instant) {
+    pub fn serve_sender(&self, c: &mut impl ByteStream, slot: &mut FlowSlot, now: Instant) {
         let transfer = &mut slot.transfer;
         match self.traffic[slot.traffic].kind {
+            Kind::Pages { request_size, loading: Loading::Http3, .. } => {
+                c.answer_objects(request_size, &slot.object_sizes);
+            }
             Kind::Pages { request_size, .. } => {
-                let n = c.tcp.readable();
-                c.tcp.read(n);
-                transfer.request_bytes += n;
+                transfer.request_bytes += c.read_all();
                 while transfer.request_bytes >= (transfer.answered + 1) * request_size
                     && transfer.objects != Some(0)
                     && transfer.size > 0
                 {
                     transfer.answered += 1;
                     transfer.answered_at = now;
-                    c.tcp.write(transfer.size);
+                    c.write(transfer.size);
                     if transfer.objects == Some(1) {
-                        c.tcp.close();
+                        c.close();
                         break;
                     }
                 }
-                if c.tcp.peer_closed() {
-                    c.tcp.close();
+                if c.peer_closed() {
+                    c.close();
                 }
             }
             Kind::Bulk { bytes, .. } => {
-                if c.tcp.is_established() && !c.is_greeted {
-                    c.is_greeted = true;
-                    c.tcp.write(bytes.unwrap_or(ENDLESS));
+                if c.greet() {
+                    c.write(bytes.unwrap_or(ENDLESS));
                     if bytes.is_some() {
-                        c.tcp.close();
+                        c.close();
                     }
                 }
             }
             Kind::Files { .. } => {
-                if c.tcp.is_established() && !c.is_greeted {
-                    c.is_greeted = true;
-                    c.tcp.write(transfer.size);
-                    c.tcp.close();
+                if c.greet() {
+                    c.write(transfer.size);
+                    c.close();
                 }
             }
             Kind::Dash(ref dash) => serve_segments(c, transfer, dash),
@@ -65,14 +63,13 @@ impl Apps {
     /// The host that receives the data requests it, and counts it.
     pub fn serve_receiver(
         &mut self,
-        c: &mut Conn,
+        c: &mut impl ByteStream,
         id: SlotId,
         slot: &mut FlowSlot,
         recorder: &mut Recorder,
         clock: &mut Clock,
     ) {
-        let n = c.tcp.readable();
-        c.tcp.read(n);
+        let n = c.read_all();
         slot.transfer.received += n;
         if n > 0 {
             // Probes are no load: their data are no units of their class.
@@ -90,10 +87,9 @@ impl Apps {
             if n > 0 {
                 self.sessions[session].page.first_byte.get_or_insert(clock.now());
             }
-            if c.tcp.is_established() && !c.is_greeted {
-                c.is_greeted = true;
+            if c.greet() {
                 self.sessions[session].page.end_step(transfer, clock.now());
-                c.tcp.write(request_size);
+                c.request_objects(1, request_size);
             } else if slot.phase == Phase::Live && is_complete {
                 self.sessions[session].page.end_step(transfer, clock.now());
                 let has_more = match &mut transfer.objects {
@@ -105,13 +101,13 @@ impl Apps {
                 };
                 if has_more {
                     slot.transfer.received = 0;
-                    let requests =
-                        if loading == Loading::Http2 { u64::from(objects_per_page) - 1 } else { 1 };
-                    c.tcp.write(requests * request_size);
+                    let all_at_once = matches!(loading, Loading::Http2 | Loading::Http3);
+                    let requests = if all_at_once { u64::from(objects_per_page) - 1 } else { 1 };
+                    c.request_objects(requests, request_size);
                     self.draw_object(slot, false);
                 } else {
                     if loading == Loading::Http1 {
-                        c.tcp.close();
+                        c.close();
                     }
                     slot.phase = Phase::Closing;
                     recorder.close_flow(clock.now(), slot.flow, true);
@@ -123,8 +119,8 @@ impl Apps {
         } else {
             self.check_completed(id, slot, recorder, clock.now());
         }
-        if c.tcp.peer_closed() {
-            c.tcp.close();
+        if c.peer_closed() {
+            c.close();
         }
     }
 

@@ -123,7 +123,7 @@ impl Apps {
                 Loading::InSequence | Loading::Probe => (1, objects_per_page),
                 Loading::AtOnce => (objects_per_page, 1),
                 Loading::Http1 => (1, 1),
-                Loading::Http2 => (1, objects_per_page.min(2)),
+                Loading::Http2 | Loading::Http3 => (1, objects_per_page.min(2)),
             };
             let waiting = if loading == Loading::Http1 { objects_per_page - 1 } else { 0 };
             s.page = PageLoad { opened: now, pending: connections, waiting, ..PageLoad::default() };
@@ -154,7 +154,7 @@ impl Apps {
         true
     }
 
-    /// Draws the size of a flow's next object; over HTTP/2 of all objects but the first together.
+    /// Draws the size of a flow's next object; over HTTP/2 and HTTP/3 of all objects but the first together.
     pub fn draw_object(&mut self, slot: &mut FlowSlot, is_first: bool) {
         if let Kind::Pages { object_size, objects_per_page, loading, .. } = &self.traffic[slot.traffic].kind
             && let Owner::Session(session) = slot.owner
@@ -164,8 +164,16 @@ impl Apps {
                 return;
             }
             let rng = &mut self.sessions[session].rng;
-            let count = if *loading == Loading::Http2 && !is_first { objects_per_page - 1 } else { 1 };
-            slot.transfer.size = (0..count).map(|_| object_size.draw(rng)).sum();
+            let all_at_once = matches!(loading, Loading::Http2 | Loading::Http3);
+            let count = if all_at_once && !is_first { objects_per_page - 1 } else { 1 };
+            slot.transfer.size = 0;
+            for _ in 0..count {
+                let size = object_size.draw(rng);
+                slot.transfer.size += size;
+                if *loading == Loading::Http3 {
+                    slot.object_sizes.push(size);
+                }
+            }
         }
     }
 

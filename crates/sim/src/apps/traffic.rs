@@ -7,7 +7,7 @@ use bentpipe_traffic::Presence;
 use bentpipe_units::{Duration, Rate};
 
 use crate::endpoints::Layout;
-use crate::ids::{RtpConfigId, SctpConfigId, SlotId, TcpConfigId};
+use crate::ids::{QuicConfigId, RtpConfigId, SctpConfigId, SlotId, TcpConfigId};
 
 /// Traffic between two groups of hosts.
 pub struct Traffic {
@@ -71,6 +71,8 @@ pub enum Loading {
     Http1,
     /// The first object; then all others at once on the same connection.
     Http2,
+    /// As HTTP/2, with each object on a separate stream of a QUIC connection.
+    Http3,
     /// The server's part of a TLS handshake, then an object of 1 byte, on one connection.
     Probe,
 }
@@ -85,6 +87,12 @@ pub enum Transport {
         other: TcpConfigId,
     },
     Udp,
+    Quic {
+        /// Of the host that sends the data.
+        sender: QuicConfigId,
+        /// Of the other host.
+        other: QuicConfigId,
+    },
     Sctp {
         config: SctpConfigId,
     },

@@ -7,6 +7,7 @@ use bentpipe_gateway::{Assignment, Config, DemandCarrier};
 use bentpipe_link::{DelayLine, LinkEngine, Names};
 use bentpipe_queue::Aqm;
 use bentpipe_queue::tree::Share;
+use bentpipe_quic::Host;
 use bentpipe_scenario::{
     AqmSpec, Capacity, Direction, Gateway, GatewayIndex, HostIndex, LinkIndex, Modulation, QueuesPer,
     Scenario, Subject, TerminalGroup,
@@ -83,6 +84,8 @@ pub fn build(scenario: &Scenario, seed: u64, make_aqm: Option<MakeAqm<'_>>) -> R
     });
     let tcp = TcpEnds::new(transports.tcp, Rng::stream(seed, "hosts", 0, "overhead"));
     let mut endpoints = Endpoints { tcp, ..Endpoints::default() };
+    endpoints.quic.configs = transports.quic.into_iter().map(Host::new).collect();
+    endpoints.quic.seed = seed;
     endpoints.sctp.configs = transports.sctp.into_iter().collect();
     endpoints.rtp.configs = transports.rtp.into_iter().collect();
     let mut clock = Clock::default();

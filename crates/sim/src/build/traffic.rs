@@ -36,6 +36,7 @@ impl Builder<'_, '_> {
                     loading: match (p.http, p.connection_per) {
                         (Some(Http::One), _) => Loading::Http1,
                         (Some(Http::Two), _) => Loading::Http2,
+                        (Some(Http::Three), _) => Loading::Http3,
                         (Some(Http::Probe), _) => Loading::Probe,
                         (None, ConnectionPer::Page) => Loading::InSequence,
                         (None, ConnectionPer::Object) => Loading::AtOnce,
@@ -80,6 +81,9 @@ impl Builder<'_, '_> {
             None => Transport::Udp,
             Some(scenario::Transport::Tcp(tcp)) => {
                 Transport::Tcp { other: transports.tcp(tcp, None), sender: transports.tcp(tcp, cap) }
+            }
+            Some(scenario::Transport::Quic(quic)) => {
+                Transport::Quic { other: transports.quic(quic, None), sender: transports.quic(quic, cap) }
             }
             Some(scenario::Transport::Sctp(sctp)) => Transport::Sctp { config: transports.sctp(sctp) },
             Some(scenario::Transport::Rtp(rtp)) => {

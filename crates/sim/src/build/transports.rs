@@ -1,11 +1,12 @@
 //! Configurations of the transports.
 
+use bentpipe_quic as quic;
 use bentpipe_scenario as scenario;
 use bentpipe_scenario::Ecn;
 use bentpipe_transport::{rtp, sctp, tcp};
 use bentpipe_units::{Duration, Rate};
 
-use crate::ids::{Id, RtpConfigId, SctpConfigId, TcpConfigId};
+use crate::ids::{Id, QuicConfigId, RtpConfigId, SctpConfigId, TcpConfigId};
 
 /// Configurations in use, each once.
 #[derive(Default)]
@@ -14,6 +15,7 @@ pub(super) struct Transports {
     pub(super) tcp: Vec<(tcp::Config, Duration)>,
     pub(super) sctp: Vec<sctp::Config>,
     pub(super) rtp: Vec<rtp::Config>,
+    pub(super) quic: Vec<quic::Config>,
 }
 
 impl Transports {
@@ -30,6 +32,12 @@ impl Transports {
     pub(super) fn sctp(&mut self, s: &scenario::Sctp) -> SctpConfigId {
         self.sctp.push(sctp_config(s));
         SctpConfigId::new(self.sctp.len() as u32 - 1)
+    }
+
+    /// QUIC of a host, which does not exceed a rate if it has one.
+    pub(super) fn quic(&mut self, q: &scenario::Quic, rate_cap: Option<Rate>) -> QuicConfigId {
+        self.quic.push(quic_config(q, rate_cap));
+        QuicConfigId::new(self.quic.len() as u32 - 1)
     }
 
     pub(super) fn rtp(&mut self, r: &scenario::Rtp) -> RtpConfigId {
@@ -102,6 +110,23 @@ fn sctp_config(s: &scenario::Sctp) -> sctp::Config {
         max_init_retransmits: s.max_init_retransmits,
         sack_delay: s.sack_delay,
         ..sctp::Config::default()
+    }
+}
+
+fn quic_config(q: &scenario::Quic, rate_cap: Option<Rate>) -> quic::Config {
+    quic::Config {
+        algorithm: q.algorithm,
+        max_udp_payload: u16::try_from(q.max_udp_payload).unwrap_or(u16::MAX),
+        udp_header: small(q.udp_header),
+        initial_window: q.initial_window,
+        initial_rtt: q.initial_rtt,
+        hystart: q.hystart,
+        max_data: q.max_data,
+        max_stream_data: q.max_stream_data,
+        max_idle_timeout: Some(q.max_idle_timeout),
+        ecn: q.ecn,
+        rate_cap,
+        tls_flight: small(q.tls_flight),
     }
 }
 

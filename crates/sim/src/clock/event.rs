@@ -1,8 +1,8 @@
 //! Events of the agenda.
 
 use crate::ids::{
-    CarrierId, ConnId, GatewayId, Id, LineId, LinkDirectionId, PacketId, ReturnCarrierId, RtpId, SctpEndId,
-    SessionId, SourceId, TerminalId,
+    CarrierId, ConnId, GatewayId, Id, LineId, LinkDirectionId, PacketId, QuicEndId, ReturnCarrierId, RtpId,
+    SctpEndId, SessionId, SourceId, TerminalId,
 };
 use crate::side::Side;
 
@@ -40,6 +40,8 @@ pub enum Event {
     Source(SourceId),
     /// The timer of one end of an SCTP association.
     SctpTimer(SctpEndId),
+    /// The timer of one end of a QUIC connection.
+    QuicTimer(QuicEndId),
     /// An RTP session's sender report.
     SenderReport(RtpId),
     /// An RTP session's receiver report.
@@ -70,7 +72,7 @@ impl Event {
             Self::Carrier(_) | Self::Superframe(_) => 9,
             Self::Session(_) => 10,
             Self::Source(_) => 11,
-            Self::SctpTimer(_) => 12,
+            Self::SctpTimer(_) | Self::QuicTimer(_) => 12,
             Self::SenderReport(_) => 13,
             Self::ReceiverReport(_) => 14,
             Self::Sample => 15,
@@ -91,7 +93,8 @@ impl Event {
             Self::PepTimer(id, side) => 2 * id.index() + u32::from(side.is_far()),
             Self::Session(id) => id.index(),
             Self::Source(id) => id.index(),
-            Self::SctpTimer(id) => id.index(),
+            Self::SctpTimer(id) => 2 * id.index(),
+            Self::QuicTimer(id) => 2 * id.index() + 1,
             Self::SenderReport(id) | Self::ReceiverReport(id) => id.index(),
             Self::Sample => 0,
         };
@@ -116,7 +119,8 @@ impl Event {
             9 => Self::Carrier(Id::new(index / 2)),
             10 => Self::Session(Id::new(index)),
             11 => Self::Source(Id::new(index)),
-            12 => Self::SctpTimer(Id::new(index)),
+            12 if index % 2 == 1 => Self::QuicTimer(Id::new(index / 2)),
+            12 => Self::SctpTimer(Id::new(index / 2)),
             13 => Self::SenderReport(Id::new(index)),
             14 => Self::ReceiverReport(Id::new(index)),
             _ => Self::Sample,
@@ -148,6 +152,7 @@ mod tests {
             Event::Session(Id::new(7)),
             Event::Source(Id::new(7)),
             Event::SctpTimer(Id::new(7)),
+            Event::QuicTimer(Id::new(MAX_INDEX / 2)),
             Event::SenderReport(Id::new(7)),
             Event::ReceiverReport(Id::new(7)),
             Event::Sample,

@@ -3,9 +3,11 @@
 //! Each transport has a table of its ends. It handles what arrives, schedules its timers, and gives the packets that it
 //! wants to send; the engine puts these on the network.
 
+pub mod quic;
 pub mod rtp;
 pub mod sctp;
 mod slot;
+mod stream;
 pub mod tcp;
 mod units;
 
@@ -16,6 +18,7 @@ pub use slot::{
     Phase, Place, Step, Transfer,
 };
 
+pub use stream::ByteStream;
 pub use units::UnitsInFlight;
 
 /// All endpoints of a run.
@@ -23,6 +26,7 @@ pub use units::UnitsInFlight;
 pub struct Endpoints {
     pub slots: IdVec<SlotId, FlowSlot>,
     pub tcp: tcp::TcpEnds,
+    pub quic: quic::QuicEnds,
     pub sctp: sctp::SctpEnds,
     pub rtp: rtp::RtpSessions,
 }

@@ -11,8 +11,8 @@ use bentpipe_units::{Duration, Instant};
 use super::UnitsInFlight;
 use crate::bottleneck::Bottleneck;
 use crate::ids::{
-    ConnId, GatewayId, Id, IdRange, LineId, LinkDirectionId, RtpId, SctpEndId, SessionId, SourceId, StreamId,
-    TerminalId, TrafficId,
+    ConnId, GatewayId, Id, IdRange, LineId, LinkDirectionId, QuicEndId, RtpId, SctpEndId, SessionId,
+    SourceId, StreamId, TerminalId, TrafficId,
 };
 use crate::network::Path;
 
@@ -206,6 +206,8 @@ pub struct FlowSlot {
     pub conns: IdRange<ConnId>,
     /// The sending end of its SCTP association; the receiving end follows.
     pub sctp: Option<SctpEndId>,
+    /// The sending end of its QUIC connection; the receiving end follows.
+    pub quic: Option<QuicEndId>,
     pub rtp: Option<RtpId>,
     /// Its streams on the PEP links of the terminals at which it is split.
     pub streams: Vec<(TerminalId, StreamId)>,
@@ -217,6 +219,8 @@ pub struct FlowSlot {
     pub phase: Phase,
     pub has_failed: bool,
     pub transfer: Transfer,
+    /// Sizes of the objects of an HTTP/3 page, in the order of their requests [bytes].
+    pub object_sizes: Vec<u64>,
     /// The resource that took the latest of its TCP segments with data; `None` if all arrived.
     pub last_drop: Option<Bottleneck>,
     /// Its packets that left queues since the last look for its bottleneck.
@@ -247,6 +251,7 @@ impl FlowSlot {
         (self.flow, self.hosts, self.user) = (flow, hosts, user);
         (self.phase, self.has_failed) = (Phase::Live, false);
         self.transfer = Transfer { objects: Some(1), ..Transfer::default() };
+        self.object_sizes.clear();
         self.last_drop = None;
         self.departures.clear();
         self.units.clear();
@@ -270,6 +275,6 @@ impl FlowSlot {
 
     /// True if a transport with a handshake carries it: then its beginning and end can be seen on the way.
     pub fn has_handshake(&self) -> bool {
-        !self.conns.is_empty() || self.sctp.is_some()
+        !self.conns.is_empty() || self.sctp.is_some() || self.quic.is_some()
     }
 }

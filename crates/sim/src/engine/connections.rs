@@ -4,8 +4,8 @@ use bentpipe_units::Instant;
 
 use super::Engine;
 use crate::endpoints::tcp::Role;
-use crate::endpoints::{Phase, sctp};
-use crate::ids::{ConnId, RtpId, SctpEndId};
+use crate::endpoints::{Phase, quic, sctp};
+use crate::ids::{ConnId, QuicEndId, RtpId, SctpEndId};
 use crate::network::{Body, PacketInFlight};
 
 impl Engine {
@@ -121,6 +121,60 @@ impl Engine {
         for end in sctp::both(sender) {
             if self.endpoints.sctp.abort(end) {
                 self.transmit_sctp(end);
+            }
+        }
+    }
+
+    // ----- QUIC ----------------------------------------------------------------------------------------------
+
+    /// One end opens a connection.
+    pub(super) fn connect_quic(&mut self, id: QuicEndId) {
+        self.endpoints.quic.connect(id, self.clock.now());
+        self.pump_quic(id);
+    }
+
+    /// Lets the user of a QUIC end act on what it received, then sends.
+    pub(super) fn pump_quic(&mut self, id: QuicEndId) {
+        let end = &mut self.endpoints.quic[id];
+        let slot_id = end.slot;
+        let slot = &mut self.endpoints.slots[slot_id];
+        if end.failed() {
+            self.fail(slot_id);
+        } else if end.is_sender {
+            self.apps.serve_sender(end, slot, self.clock.now());
+        } else {
+            self.apps.serve_receiver(end, slot_id, slot, &mut self.record.recorder, &mut self.clock);
+        }
+        self.transmit_quic(id);
+        self.free_if_idle(slot_id);
+    }
+
+    /// Sends what a QUIC end has to send.
+    pub(super) fn transmit_quic(&mut self, id: QuicEndId) {
+        while let Some(sent) = self.endpoints.quic.poll_transmit(id, self.clock.now()) {
+            let end = &self.endpoints.quic[id];
+            if end.is_sender
+                && let Some(position) = sent.position
+            {
+                self.endpoints.slots[end.slot].units.send_to(position, self.clock.now());
+            }
+            let datagram = self.network.packets.datagrams.insert(sent.payload);
+            let (has_data, is_repeated) = (sent.has_data, sent.is_repeated);
+            let body = Body::Quic { to: end.peer, datagram, ecn: sent.ecn, has_data, is_repeated };
+            self.send_packet(PacketInFlight::new(body, end.slot, sent.len, end.path));
+        }
+        let end = &self.endpoints.quic[id];
+        if let Some(trace) = end.trace {
+            self.record.tracer.note(self.clock.now(), trace, end.stats().into());
+        }
+        self.endpoints.quic.arm(id, &mut self.clock);
+    }
+
+    /// Gives up both ends of a connection.
+    pub(super) fn abort_quic(&mut self, sender: QuicEndId) {
+        for end in quic::both(sender) {
+            if self.endpoints.quic.abort(end, self.clock.now()) {
+                self.transmit_quic(end);
             }
         }
     }

@@ -27,15 +27,11 @@ impl Engine {
         let (mut ecn, mut tcp) = (Ecn::NotEct, None);
         match &packet.body {
             Body::Tcp { to, segment } => {
-                ecn = match segment.ecn {
-                    tcp::Ecn::NotEct => Ecn::NotEct,
-                    tcp::Ecn::Ect1 => Ecn::Ect1,
-                    tcp::Ecn::Ect0 => Ecn::Ect,
-                    tcp::Ecn::Ce => Ecn::Ce,
-                };
+                ecn = code_point(segment.ecn);
                 let seq = initial_seq(flow, *to).wrapping_add(segment.seq as u32);
                 tcp = Some(Tcp { window: segment.cwnd, seq, syn: segment.flags.has(tcp::Flags::SYN) });
             }
+            Body::Quic { ecn: of_packet, .. } => ecn = code_point(*of_packet),
             // The fields of the connection that ends here: its sender's latest window, and the position in its stream.
             Body::PepData { terminal, to, data } => {
                 let conn = self.terminals[*terminal].streams[StreamId::new(data.stream)].conns[to.peer()];
@@ -64,6 +60,17 @@ impl Engine {
             pkt.flow = self.flow_at(gateway, slot);
         }
         pkt
+    }
+}
+
+/// A code point as queues see it.
+#[inline]
+fn code_point(ecn: tcp::Ecn) -> Ecn {
+    match ecn {
+        tcp::Ecn::NotEct => Ecn::NotEct,
+        tcp::Ecn::Ect1 => Ecn::Ect1,
+        tcp::Ecn::Ect0 => Ecn::Ect,
+        tcp::Ecn::Ce => Ecn::Ce,
     }
 }
 

@@ -5,7 +5,7 @@ use bentpipe_scenario::FlowKey;
 
 use super::Engine;
 use crate::apps::Kind;
-use crate::endpoints::{FlowSlot, Owner, Phase};
+use crate::endpoints::{FlowSlot, Owner, Phase, quic};
 use crate::ids::{GatewayId, Id, SlotId, TerminalId, TrafficId};
 use crate::network::{Hop, Path};
 use crate::side::Side;
@@ -41,6 +41,10 @@ impl Engine {
             let trace = is_traced.then(|| self.record.tracer.begin(flow, 0));
             self.endpoints.sctp.listen(sender, trace);
         }
+        if let Some(sender) = slot.quic {
+            let trace = is_traced.then(|| self.record.tracer.begin(flow, 0));
+            self.endpoints.quic.listen(sender, flow.0, trace);
+        }
         for (place, conn) in (0..).zip(slot.conns.iter()) {
             // The first end of each leg sends the data.
             let trace = (is_traced && place % 2 == 0).then(|| self.record.tracer.begin(flow, place / 2));
@@ -63,12 +67,24 @@ impl Engine {
     /// The host that sends the data opens the connection.
     pub(super) fn connect_from_sender(&mut self, id: SlotId) {
         let slot = &self.endpoints.slots[id];
-        match slot.sctp {
-            Some(sender) => {
-                self.endpoints.sctp.connect(sender);
-                self.pump_sctp(sender);
-            }
-            None => self.connect(slot.conns.start),
+        if let Some(sender) = slot.quic {
+            self.connect_quic(sender);
+        } else if let Some(sender) = slot.sctp {
+            self.endpoints.sctp.connect(sender);
+            self.pump_sctp(sender);
+        } else {
+            self.connect(slot.conns.start);
+        }
+    }
+
+    /// The host that receives the data opens the connection.
+    pub(super) fn connect_from_receiver(&mut self, id: SlotId) {
+        let slot = &self.endpoints.slots[id];
+        if let Some(sender) = slot.quic {
+            let [_, receiver] = quic::both(sender);
+            self.connect_quic(receiver);
+        } else if let Some(user) = slot.conns.last() {
+            self.connect(user);
         }
     }
 
@@ -80,7 +96,7 @@ impl Engine {
         }
         let was_live = slot.phase == Phase::Live;
         slot.phase = Phase::Closing;
-        let FlowSlot { flow, owner, traffic, conns, sctp, .. } = *slot;
+        let FlowSlot { flow, owner, traffic, conns, sctp, quic, .. } = *slot;
         let streams = slot.streams.clone();
         if was_live {
             self.record.recorder.close_flow(self.clock.now(), flow, false);
@@ -93,6 +109,9 @@ impl Engine {
         }
         if let Some(sender) = sctp {
             self.abort_sctp(sender);
+        }
+        if let Some(sender) = quic {
+            self.abort_quic(sender);
         }
         for (terminal, stream) in streams {
             // The bytes are of no use any more, but their room is.
@@ -135,8 +154,12 @@ impl Engine {
         if !are_conns_over
             || slot.streams.iter().any(is_stream_open)
             || slot.sctp.is_some_and(|sender| !self.endpoints.sctp.is_over(sender))
+            || slot.quic.is_some_and(|sender| !self.endpoints.quic.is_over(sender))
         {
             return;
+        }
+        if let Some(sender) = slot.quic {
+            self.endpoints.quic.clear(sender);
         }
         self.announce(id, FlowEvent::Closed);
         self.endpoints.slots[id].phase = Phase::Free;

@@ -182,9 +182,12 @@ impl Engine {
     /// Notes the resource that took a segment of a flow.
     pub(super) fn note_drop(&mut self, id: PacketId, bottleneck: Bottleneck) {
         let packet = &self.network.packets[id];
-        if let (Some(slot), Body::Tcp { segment, .. }) = (packet.slot, &packet.body)
-            && segment.len > 0
-        {
+        let has_data = match &packet.body {
+            Body::Tcp { segment, .. } => segment.len > 0,
+            Body::Quic { has_data, .. } => *has_data,
+            _ => false,
+        };
+        if let Some(slot) = packet.slot.filter(|_| has_data) {
             self.endpoints.slots[slot].last_drop = Some(bottleneck);
         }
     }
@@ -235,6 +238,14 @@ impl Engine {
                 let sctp = self.network.packets.sctp.take(sctp);
                 self.endpoints.sctp.receive(to, &sctp, self.clock.now());
                 self.pump_sctp(to);
+            }
+            Body::Quic { to, datagram, ecn, has_data, .. } => {
+                if has_data && !self.endpoints.quic[to].is_sender {
+                    self.time_packet(id, &packet);
+                }
+                let payload = self.network.packets.datagrams.take(datagram);
+                self.endpoints.quic.receive(to, ecn, payload, self.clock.now());
+                self.pump_quic(to);
             }
             Body::Rtp { .. } | Body::SenderReport { .. } | Body::ReceiverReport { .. } => {
                 if packet.body.has_payload() {

@@ -102,6 +102,11 @@ impl Engine {
                     self.pump_sctp(end);
                 }
             }
+            Event::QuicTimer(end) => {
+                if self.endpoints.quic.on_timer(end, &mut self.clock) {
+                    self.pump_quic(end);
+                }
+            }
             Event::SenderReport(session) => self.send_sender_report(session),
             Event::ReceiverReport(session) => self.send_receiver_report(session),
             Event::Sample => self.sample(),

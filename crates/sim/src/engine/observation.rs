@@ -74,6 +74,19 @@ impl Engine {
                 let ends = Ends { sender_opened: true, ..self.ends(slot, 0, with_data) };
                 Packet::Sctp { ends, packet: Box::new(self.network.packets.sctp[packet].clone()) }
             }
+            Body::Quic { to, datagram, ecn, is_repeated, .. } => {
+                let end = &self.endpoints.quic[to];
+                let sender = if end.is_sender { end } else { &self.endpoints.quic[end.peer] };
+                Packet::Quic {
+                    ends: Ends {
+                        sender_opened: sender.is_client(),
+                        ..self.ends(end.slot, 0, !end.is_sender)
+                    },
+                    ecn,
+                    is_repeated,
+                    payload: self.network.packets.datagrams[datagram].clone(),
+                }
+            }
             Body::Datagram | Body::Rtp { .. } | Body::SenderReport { .. } | Body::ReceiverReport { .. } => {
                 let Some(slot) = in_flight.slot else { return };
                 let with_data = !matches!(in_flight.body, Body::ReceiverReport { .. });

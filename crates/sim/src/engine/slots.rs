@@ -42,7 +42,7 @@ impl Engine {
         };
         let paths: Vec<_> = layout.legs.iter().map(|leg| (room(&leg.down), room(&leg.up))).collect();
 
-        let (mut sctp, mut rtp, mut streams) = (None, None, Vec::new());
+        let (mut sctp, mut quic, mut rtp, mut streams) = (None, None, None, Vec::new());
         let mut conns = IdRange { start: self.endpoints.tcp.next_id(), len: 0 };
         match (transport, paths.first()) {
             (Transport::Tcp { sender, other }, _) => {
@@ -50,6 +50,9 @@ impl Engine {
             }
             (Transport::Sctp { config }, Some(&paths)) => {
                 sctp = Some(self.endpoints.sctp.add(id, config, paths))
+            }
+            (Transport::Quic { sender, other }, Some(&paths)) => {
+                quic = Some(self.endpoints.quic.add(id, [sender, other], paths));
             }
             (Transport::Rtp { config, nominal }, Some(&paths)) => {
                 rtp = Some(self.endpoints.rtp.add(id, config, nominal, paths, self.clock.now()));
@@ -64,6 +67,7 @@ impl Engine {
             user: flow,
             conns,
             sctp,
+            quic,
             rtp,
             streams,
             paths,
@@ -72,6 +76,7 @@ impl Engine {
             phase: Phase::Free,
             has_failed: false,
             transfer: Transfer::default(),
+            object_sizes: Vec::new(),
             last_drop: None,
             departures: Vec::new(),
             units: UnitsInFlight::default(),
@@ -112,7 +117,8 @@ impl Engine {
     /// Stops the run if it has grown too large.
     fn check_size(&mut self, layout: &Layout, hosts: (u32, u32)) {
         let Self { endpoints, network, terminals, .. } = self;
-        let ends = endpoints.tcp.len().max(endpoints.sctp.len()).max(2 * endpoints.rtp.len());
+        let ends = [endpoints.tcp.len(), endpoints.sctp.len(), endpoints.quic.len(), 2 * endpoints.rtp.len()];
+        let ends = ends.into_iter().fold(0, usize::max);
         let joints = layout.joints.iter();
         let streams = joints.map(|joint| terminals[joint.terminal(hosts.0, hosts.1)].streams.len()).max();
         if ends > MAX_ENDS

@@ -6,7 +6,7 @@ use bentpipe_units::Instant;
 use super::Engine;
 use crate::apps::Due;
 use crate::apps::Transport;
-use crate::endpoints::{Owner, Phase};
+use crate::endpoints::{ByteStream, Owner, Phase, quic};
 use crate::ids::{SessionId, SlotId, SourceId};
 use crate::network::{Body, PacketInFlight};
 
@@ -19,9 +19,7 @@ impl Engine {
             let slot = &mut self.endpoints.slots[id];
             slot.transfer.objects = page.objects;
             self.apps.draw_object(slot, true);
-            if let Some(user) = slot.conns.last() {
-                self.connect(user);
-            }
+            self.connect_from_receiver(id);
         }
     }
 
@@ -40,7 +38,7 @@ impl Engine {
                 let traffic = self.endpoints.slots[slot].traffic;
                 if matches!(
                     self.apps.traffic[traffic].transport,
-                    Transport::Tcp { .. } | Transport::Sctp { .. }
+                    Transport::Tcp { .. } | Transport::Sctp { .. } | Transport::Quic { .. }
                 ) {
                     self.connect_from_sender(slot);
                 }
@@ -88,15 +86,18 @@ impl Engine {
     fn begin_viewing(&mut self, source: SourceId) {
         let slot = self.arrive_at(source);
         self.apps.begin_viewing(source, self.clock.now());
-        if let Some(player) = self.endpoints.slots[slot].conns.last() {
-            self.connect(player);
-        }
+        self.connect_from_receiver(slot);
     }
 
     /// The player of a viewing requests the next segment.
     fn request_segment(&mut self, source: SourceId, id: SlotId) {
         let slot = &mut self.endpoints.slots[id];
-        if let Some(player) = slot.conns.last() {
+        if let Some(sender) = slot.quic {
+            let [_, player] = quic::both(sender);
+            let end = &mut self.endpoints.quic[player];
+            self.apps.request_segment(source, end, &mut slot.transfer, self.clock.now());
+            self.transmit_quic(player);
+        } else if let Some(player) = slot.conns.last() {
             let c = &mut self.endpoints.tcp[player];
             self.apps.request_segment(source, c, &mut slot.transfer, self.clock.now());
             self.transmit(player);
@@ -144,6 +145,9 @@ impl Engine {
         } else if let Some(sender) = slot.sctp {
             self.endpoints.sctp.send_message(sender, payload as u32);
             self.transmit_sctp(sender);
+        } else if let Some(sender) = slot.quic {
+            self.endpoints.quic[sender].write(payload);
+            self.transmit_quic(sender);
         } else if slot.conns.is_empty() {
             let packet = PacketInFlight::new(Body::Datagram, id, len, slot.paths[0].0);
             self.send_packet(packet);

@@ -186,6 +186,7 @@ impl Network {
             Body::Tcp { segment, .. } => segment.retransmission,
             Body::PepData { data, .. } => data.retransmission,
             Body::Sctp { packet, .. } => self.packets.sctp[*packet].retransmission,
+            Body::Quic { is_repeated, .. } => *is_repeated,
             _ => false,
         };
         if is_repeated { packet.len } else { 0 }
@@ -194,10 +195,12 @@ impl Network {
     /// Writes a congestion mark of a queue into the packet.
     #[inline]
     pub fn write_mark(&mut self, pkt: &Packet) {
-        if pkt.ecn == Ecn::Ce
-            && let Body::Tcp { segment, .. } = &mut self.packets[Id::new(pkt.handle)].body
-        {
-            segment.ecn = tcp::Ecn::Ce;
+        if pkt.ecn == Ecn::Ce {
+            match &mut self.packets[Id::new(pkt.handle)].body {
+                Body::Tcp { segment, .. } => segment.ecn = tcp::Ecn::Ce,
+                Body::Quic { ecn, .. } => *ecn = tcp::Ecn::Ce,
+                _ => {}
+            }
         }
     }
 

@@ -5,7 +5,8 @@ use bentpipe_units::{Duration, Instant};
 
 use super::Path;
 use crate::ids::{
-    AckId, ConnId, IdVec, PacketId, SctpEndId, SctpPacketId, Slab, SlotId, StreamId, TerminalId,
+    AckId, ConnId, DatagramId, IdVec, PacketId, QuicEndId, SctpEndId, SctpPacketId, Slab, SlotId, StreamId,
+    TerminalId,
 };
 use crate::side::Side;
 
@@ -45,6 +46,9 @@ pub enum Body {
     PepAck { terminal: TerminalId, to: Side, ack: AckId },
     /// A packet for one end of an SCTP association, stored apart for its size.
     Sctp { to: SctpEndId, packet: SctpPacketId, has_data: bool },
+    /// A datagram for one end of a QUIC connection, its payload stored apart. It carries data of streams or not, and may
+    /// repeat all of it.
+    Quic { to: QuicEndId, datagram: DatagramId, ecn: tcp::Ecn, has_data: bool, is_repeated: bool },
     /// An RTP packet.
     Rtp { packet: rtp::Packet },
     /// An RTCP sender report.
@@ -65,7 +69,7 @@ impl Body {
             Self::PepData { data, .. } => data.len > 0,
             Self::Rtp { .. } | Self::Datagram | Self::Chunk { .. } => true,
             Self::SenderReport { .. } | Self::ReceiverReport { .. } | Self::PepAck { .. } => false,
-            Self::Sctp { has_data, .. } => *has_data,
+            Self::Sctp { has_data, .. } | Self::Quic { has_data, .. } => *has_data,
         }
     }
 }
@@ -78,6 +82,7 @@ pub struct Packets {
     of_slot: IdVec<SlotId, u32>,
     pub acks: Slab<AckId, pep_link::Ack>,
     pub sctp: Slab<SctpPacketId, sctp::Packet>,
+    pub datagrams: Slab<DatagramId, Vec<u8>>,
 }
 
 impl Packets {
@@ -109,6 +114,7 @@ impl Packets {
         match packet.body {
             Body::PepAck { ack, .. } => drop(self.acks.remove(ack)),
             Body::Sctp { packet, .. } => drop(self.sctp.take(packet)),
+            Body::Quic { datagram, .. } => drop(self.datagrams.take(datagram)),
             _ => {}
         }
         packet

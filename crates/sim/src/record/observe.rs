@@ -131,6 +131,17 @@ pub enum Packet {
         /// The packet.
         packet: Box<sctp::Packet>,
     },
+    /// A datagram of QUIC.
+    Quic {
+        /// Its hosts.
+        ends: Ends,
+        /// Its code point.
+        ecn: tcp::Ecn,
+        /// True if all data of streams in it was sent before.
+        is_repeated: bool,
+        /// Its payload, with null crypto.
+        payload: Vec<u8>,
+    },
     /// A datagram.
     Datagram {
         /// Its hosts.

@@ -107,7 +107,7 @@ macro_rules! from_stats {
     )*};
 }
 
-from_stats!(tcp::Stats, sctp::Stats);
+from_stats!(tcp::Stats, sctp::Stats, bentpipe_quic::Stats);
 
 /// Only the last state in each interval of this length is kept [ns].
 const TRACE_INTERVAL: u64 = 1_000_000;

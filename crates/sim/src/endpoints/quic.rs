@@ -1,0 +1,276 @@
+//! The ends of QUIC connections. No PEP can split one, so it runs from end to end.
+
+use bentpipe_quic::{Connection, Host, Stats};
+use bentpipe_transport::tcp::Ecn;
+use bentpipe_units::{Alarm, Instant};
+
+use super::stream::ByteStream;
+use crate::clock::{Clock, Event};
+use crate::ids::{Id, IdVec, QuicConfigId, QuicEndId, SlotId, TraceId};
+use crate::network::Path;
+
+/// One end of a connection.
+pub struct QuicEnd {
+    /// `None` before its first packet.
+    quic: Option<Box<Connection>>,
+    config: QuicConfigId,
+    pub slot: SlotId,
+    /// The other end.
+    pub peer: QuicEndId,
+    /// The path there.
+    pub path: Path,
+    /// True if it sends the data.
+    pub is_sender: bool,
+    /// Its timer, as scheduled.
+    timer: Alarm,
+    /// Seed of the flow's connection.
+    seed: u64,
+    /// True once the application knows that it is established.
+    is_greeted: bool,
+    /// Requests that wait for a stream, and the length of each [bytes].
+    waiting: (u64, u64),
+    /// Streams whose requests have been answered.
+    answered: usize,
+    /// Bytes of streams sent at least once.
+    sent: u64,
+    pub trace: Option<TraceId>,
+}
+
+/// A datagram that an end sends.
+pub struct Sent {
+    pub payload: Vec<u8>,
+    pub ecn: Ecn,
+    /// Length on the wire [bytes].
+    pub len: u32,
+    /// True if it carries data of streams, and if all of it was sent before.
+    pub has_data: bool,
+    pub is_repeated: bool,
+    /// Bytes of streams that the end has sent so far, if it has sent more.
+    pub position: Option<u64>,
+}
+
+/// All ends of QUIC connections.
+#[derive(Default)]
+pub struct QuicEnds {
+    ends: IdVec<QuicEndId, QuicEnd>,
+    pub configs: IdVec<QuicConfigId, Host>,
+    /// Seed of the run.
+    pub seed: u64,
+}
+
+/// Both ends of a connection, by its sending end.
+pub fn both(sender: QuicEndId) -> [QuicEndId; 2] {
+    [sender, Id::new(sender.index() + 1)]
+}
+
+impl QuicEnds {
+    /// Adds a connection with the configurations of its two ends; returns its sending end.
+    pub fn add(&mut self, slot: SlotId, configs: [QuicConfigId; 2], (down, up): (Path, Path)) -> QuicEndId {
+        let [sender, receiver] = both(self.ends.next_id());
+        let [of_sender, of_receiver] = configs;
+        for (peer, config, path, is_sender) in
+            [(receiver, of_sender, down, true), (sender, of_receiver, up, false)]
+        {
+            self.ends.push(QuicEnd {
+                quic: None,
+                config,
+                slot,
+                peer,
+                path,
+                is_sender,
+                timer: Alarm::default(),
+                seed: 0,
+                is_greeted: false,
+                waiting: (0, 0),
+                answered: 0,
+                sent: 0,
+                trace: None,
+            });
+        }
+        sender
+    }
+
+    pub fn len(&self) -> usize {
+        self.ends.len()
+    }
+
+    /// Makes both ends ready for another flow, with a number of its own; `trace` traces the sending end.
+    pub fn listen(&mut self, sender: QuicEndId, flow: u32, trace: Option<TraceId>) {
+        let seed = bentpipe_units::mix(self.seed ^ u64::from(flow).rotate_left(32));
+        for id in both(sender) {
+            let end = &mut self.ends[id];
+            (end.quic, end.timer, end.seed) = (None, Alarm::default(), seed);
+            (end.is_greeted, end.waiting, end.answered, end.sent) = (false, (0, 0), 0, 0);
+        }
+        self.ends[sender].trace = trace;
+    }
+
+    /// Forgets a connection that is over.
+    pub fn clear(&mut self, sender: QuicEndId) {
+        for id in both(sender) {
+            self.ends[id].quic = None;
+        }
+    }
+
+    /// Opens a connection from one end.
+    pub fn connect(&mut self, id: QuicEndId, now: Instant) {
+        let end = &mut self.ends[id];
+        end.quic = Some(Box::new(Connection::connect(&self.configs[end.config], now, end.seed)));
+    }
+
+    pub fn receive(&mut self, to: QuicEndId, ecn: Ecn, payload: Vec<u8>, now: Instant) {
+        let end = &mut self.ends[to];
+        let listen = || Box::new(Connection::listen(&self.configs[end.config], end.seed));
+        end.quic.get_or_insert_with(listen).receive(now, ecn, payload);
+    }
+
+    /// Gives the next datagram to send.
+    pub fn poll_transmit(&mut self, id: QuicEndId, now: Instant) -> Option<Sent> {
+        let end = &mut self.ends[id];
+        end.open_waiting();
+        let datagram = end.quic.as_mut()?.poll_transmit(now)?;
+        end.sent += datagram.fresh;
+        Some(Sent {
+            ecn: datagram.ecn,
+            len: datagram.payload.len() as u32 + self.configs[end.config].config().udp_header,
+            has_data: datagram.data > 0,
+            is_repeated: datagram.data > 0 && datagram.fresh == 0,
+            position: (datagram.fresh > 0).then_some(end.sent),
+            payload: datagram.payload,
+        })
+    }
+
+    /// Handles a scheduled timer; true if it has gone off.
+    pub fn on_timer(&mut self, id: QuicEndId, clock: &mut Clock) -> bool {
+        let (end, now) = (&mut self.ends[id], clock.now());
+        if !end.timer.end(now) {
+            return false;
+        }
+        let Some(quic) = &mut end.quic else { return false };
+        let is_due = quic.poll_timeout().is_some_and(|at| at <= now);
+        if is_due {
+            quic.handle_timeout(now);
+        } else {
+            self.arm(id, clock);
+        }
+        is_due
+    }
+
+    /// Schedules an end's timer. A timer that moves later stays scheduled, and is checked when it goes off.
+    pub fn arm(&mut self, id: QuicEndId, clock: &mut Clock) {
+        let end = &mut self.ends[id];
+        if let Some(at) = end.quic.as_mut().and_then(|quic| quic.poll_timeout())
+            && end.timer.set(at)
+        {
+            clock.at(at, Event::QuicTimer(id));
+        }
+    }
+
+    /// Gives up one end of a connection; false if it was over already.
+    pub fn abort(&mut self, id: QuicEndId, now: Instant) -> bool {
+        self.ends[id].quic.as_mut().is_some_and(|quic| quic.abort(now))
+    }
+
+    /// True if both ends are over, or the connection never began.
+    pub fn is_over(&self, sender: QuicEndId) -> bool {
+        both(sender).into_iter().all(|id| self.ends[id].quic.as_ref().is_none_or(|quic| quic.is_over()))
+    }
+}
+
+impl QuicEnd {
+    /// Opens streams for requests that wait, as far as the peer allows.
+    fn open_waiting(&mut self) {
+        let Some(quic) = &mut self.quic else { return };
+        while self.waiting.0 > 0
+            && let Some(stream) = quic.open()
+        {
+            self.waiting.0 -= 1;
+            quic.write(stream, self.waiting.1);
+            quic.finish(stream);
+        }
+    }
+
+    pub fn failed(&self) -> bool {
+        self.quic.as_ref().is_some_and(|quic| quic.failed())
+    }
+
+    /// True if it opened the connection.
+    pub fn is_client(&self) -> bool {
+        self.quic.as_ref().is_some_and(|quic| quic.is_client())
+    }
+
+    pub fn stats(&self) -> Stats {
+        self.quic.as_ref().map_or_else(Stats::default, |quic| quic.stats())
+    }
+}
+
+/// The first stream of the connection; objects of HTTP/3 have one each.
+impl ByteStream for QuicEnd {
+    fn is_established(&self) -> bool {
+        self.quic.as_ref().is_some_and(|quic| quic.is_established())
+    }
+
+    fn greet(&mut self) -> bool {
+        self.is_established() && !std::mem::replace(&mut self.is_greeted, true)
+    }
+
+    fn read_all(&mut self) -> u64 {
+        let Some(quic) = &mut self.quic else { return 0 };
+        let mut bytes = 0;
+        for stream in 0..quic.streams() {
+            let readable = quic.readable(stream);
+            quic.read(stream, readable);
+            bytes += readable;
+        }
+        bytes
+    }
+
+    fn write(&mut self, bytes: u64) {
+        let Some(quic) = &mut self.quic else { return };
+        if quic.streams() > 0 || quic.open().is_some() {
+            quic.write(0, bytes);
+        }
+    }
+
+    fn close(&mut self) {
+        if let Some(quic) = &mut self.quic {
+            quic.finish(0);
+        }
+    }
+
+    fn peer_closed(&self) -> bool {
+        self.quic.as_ref().is_some_and(|quic| quic.peer_finished(0))
+    }
+
+    fn request_objects(&mut self, count: u64, request_size: u64) {
+        self.waiting = (self.waiting.0 + count, request_size);
+        self.open_waiting();
+    }
+
+    fn answer_objects(&mut self, request_size: u64, sizes: &[u64]) {
+        let Some(quic) = &mut self.quic else { return };
+        // Requests have one length, so that streams complete about in their order; the first that is not lets others wait.
+        while self.answered < quic.streams()
+            && quic.readable(self.answered) >= request_size
+            && let Some(size) = sizes.get(self.answered)
+        {
+            quic.read(self.answered, request_size);
+            quic.write(self.answered, *size);
+            quic.finish(self.answered);
+            self.answered += 1;
+        }
+    }
+}
+
+impl std::ops::Index<QuicEndId> for QuicEnds {
+    type Output = QuicEnd;
+    fn index(&self, id: QuicEndId) -> &QuicEnd {
+        &self.ends[id]
+    }
+}
+
+impl std::ops::IndexMut<QuicEndId> for QuicEnds {
+    fn index_mut(&mut self, id: QuicEndId) -> &mut QuicEnd {
+        &mut self.ends[id]
+    }
+}

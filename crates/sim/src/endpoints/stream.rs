@@ -1,0 +1,53 @@
+//! A connection as the applications at its two ends see it.
+
+use super::tcp::Conn;
+
+/// A reliable stream of bytes in both directions.
+pub trait ByteStream {
+    fn is_established(&self) -> bool;
+    /// True the first time after the connection is established.
+    fn greet(&mut self) -> bool;
+    /// Reads all bytes that have arrived; returns their number.
+    fn read_all(&mut self) -> u64;
+    fn write(&mut self, bytes: u64);
+    /// Ends the stream in this direction.
+    fn close(&mut self);
+    /// True if the peer has ended it in its direction.
+    fn peer_closed(&self) -> bool;
+
+    /// Requests objects.
+    fn request_objects(&mut self, count: u64, request_size: u64) {
+        self.write(count * request_size);
+    }
+
+    /// Answers the requests of HTTP/3 that have arrived, by the sizes of their objects.
+    fn answer_objects(&mut self, _request_size: u64, _sizes: &[u64]) {}
+}
+
+impl ByteStream for Conn {
+    fn is_established(&self) -> bool {
+        self.tcp.is_established()
+    }
+
+    fn greet(&mut self) -> bool {
+        self.tcp.is_established() && !std::mem::replace(&mut self.is_greeted, true)
+    }
+
+    fn read_all(&mut self) -> u64 {
+        let bytes = self.tcp.readable();
+        self.tcp.read(bytes);
+        bytes
+    }
+
+    fn write(&mut self, bytes: u64) {
+        self.tcp.write(bytes);
+    }
+
+    fn close(&mut self) {
+        self.tcp.close();
+    }
+
+    fn peer_closed(&self) -> bool {
+        self.tcp.peer_closed()
+    }
+}

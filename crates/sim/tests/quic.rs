@@ -1,0 +1,265 @@
+//! QUIC under simulated time.
+
+use crate::common::{mean, results};
+use bentpipe_scenario::Scenario;
+use bentpipe_sim::{Packet, Progress, Results, Watch, run_watched};
+
+fn scenario(text: &str) -> Scenario {
+    Scenario::parse(text, "test.toml", &[]).unwrap_or_else(|e| panic!("{e}"))
+}
+
+/// Two pairs of hosts on a link of 10 Mbit/s with a round trip of 40 ms, and a queue of 40 ms.
+fn dumbbell(queue: &str, traffic: &str) -> Scenario {
+    scenario(&format!(
+        r#"
+title = "A dumbbell"
+[run]
+warmup = "20 s"
+duration = "120 s"
+[host.a]
+count = 2
+[host.b]
+count = 2
+[router.left]
+[router.right]
+[link.in]
+between = ["a", "left"]
+rate = "100 Mbps"
+delay = {{ uniform = ["0 ms", "1 ms"] }}
+[link.middle]
+between = ["left", "right"]
+rate = "10 Mbps"
+delay = "20 ms"
+{queue}
+[link.out]
+between = ["right", "b"]
+rate = "100 Mbps"
+[transport.tcp]
+sack = true
+abc = true
+mss = "1160 B"
+header = "68 B"
+[transport.quic]
+protocol = "quic"
+[transport.marked]
+protocol = "quic"
+ecn = true
+{traffic}"#
+    ))
+}
+
+const TAIL_DROP: &str = r#"queue = { limit = "50000 B" }"#;
+
+fn bulk(name: &str, transport: &str, flows: u32) -> String {
+    format!(
+        "[traffic.{name}]\nkind = \"bulk\"\nfrom = \"a\"\nto = \"b\"\ntransport = \"{transport}\"\nflows = {flows}\n\
+         start = {{ uniform = [\"0 s\", \"2 s\"] }}\n"
+    )
+}
+
+fn goodputs(r: &Results) -> Vec<f64> {
+    r.flows.iter().map(|flow| flow.goodput(r.begin, r.end)).collect()
+}
+
+/// Of 1228 bytes at most 1168 are data: 28 bytes of IP and UDP, 16 of the tag, 10 of the short header with a packet number of
+/// one byte, and 6 of the STREAM frame with an offset of four (RFC 9000, sections 17.3.1 and 19.8).
+#[test]
+fn a_connection_fills_a_link() {
+    let r = results(&dumbbell(TAIL_DROP, &bulk("one", "quic", 1)), 1);
+    assert!(mean(&r, "throughput") > 9.3e6, "{}", mean(&r, "throughput"));
+    let share = goodputs(&r)[0] / mean(&r, "throughput");
+    assert!((0.93..=1168.0 / 1228.0).contains(&share), "{share}");
+}
+
+/// Bulk over QUIC, page loads and files: the same seed gives the same flows, and another seed others.
+#[test]
+fn same_seed_gives_the_same_flows() {
+    let traffic = bulk("bulk", "quic", 1)
+        + "[traffic.web]\nkind = \"pages\"\nfrom = \"a\"\nto = \"b\"\ntransport = \"quic\"\nsessions = 3\nhttp = \"3\"\n\
+           objects_per_page = 12\nobject_size = { exponential = \"20 kB\" }\nthink_time = \"1 s\"\n";
+    let flows = |seed| {
+        let r = results(&dumbbell(TAIL_DROP, &traffic), seed);
+        r.flows.iter().map(|flow| (flow.opened, flow.delivered, flow.drops)).collect::<Vec<_>>()
+    };
+    let first = flows(1);
+    assert!(first.len() > 50, "{}", first.len());
+    assert_eq!(first, flows(1));
+    assert_ne!(first, flows(2));
+}
+
+/// With the same controller, packets of the same size and a queue that drops at the tail.
+#[test]
+fn quic_and_tcp_share_within_a_factor_of_two() {
+    let traffic = bulk("tcp", "tcp", 2) + &bulk("quic", "quic", 2);
+    let mut sums = [0.0; 2];
+    for seed in 1..=4 {
+        let r = results(&dumbbell(TAIL_DROP, &traffic), seed);
+        for flow in &r.flows {
+            sums[flow.traffic as usize] += flow.goodput(r.begin, r.end);
+        }
+    }
+    let ratio = sums[1] / sums[0];
+    assert!((0.5..2.0).contains(&ratio), "{ratio}");
+}
+
+#[test]
+fn marks_take_the_place_of_drops() {
+    let queue = "queue = { limit = \"400 packets\", marking = \"ecn\", aqm = { algorithm = \"pie\" } }";
+    let r = results(&dumbbell(queue, &bulk("two", "marked", 2)), 1);
+    assert!(r.summary.marked_packets > 100, "{}", r.summary.marked_packets);
+    assert_eq!(r.flows.iter().map(|flow| flow.drops).sum::<u32>(), 0);
+    assert!(mean(&r, "throughput") > 9e6);
+    // Without ECN the same queue drops.
+    let r = results(&dumbbell(queue, &bulk("two", "quic", 2)), 1);
+    assert!(r.flows.iter().map(|flow| flow.drops).sum::<u32>() > 100);
+}
+
+/// A PEP splits TCP only: beside it QUIC passes unsplit, and both fill the link.
+#[test]
+fn quic_passes_a_gateway_that_splits_tcp() {
+    let text = |traffic: String| {
+        scenario(&format!(
+            r#"
+title = "Past a PEP"
+[run]
+warmup = "30 s"
+duration = "120 s"
+[host.a]
+count = 2
+[host.b]
+count = 2
+[link.ingress]
+between = ["a", "gateway"]
+rate = "100 Mbps"
+delay = "20 ms"
+[gateway]
+aqm = {{ algorithm = "droptail" }}
+regulator = {{ rate = "5 Mbps" }}
+receive_queue = {{ limit = "1000 packets" }}
+transmit_queue = {{ limit = "300 packets" }}
+[link.satellite]
+between = ["gateway", "terminal"]
+delay = "250 ms"
+[link.access]
+between = ["terminal", "b"]
+[transport.quic]
+protocol = "quic"
+algorithm = "cubic"
+[transport.tcp]
+algorithm = "cubic"
+{traffic}"#
+        ))
+    };
+    let alone = results(&text(bulk("quic", "quic", 1)), 1);
+    assert_eq!(alone.pep_link.sent, 0);
+    assert!(goodputs(&alone)[0] > 0.85 * 5e6, "{}", goodputs(&alone)[0]);
+    let both = results(&text(bulk("quic", "quic", 1) + &bulk("tcp", "tcp", 1)), 1);
+    assert!(both.pep_link.sent > 1000);
+    assert!(goodputs(&both).iter().sum::<f64>() > 0.85 * 5e6, "{:?}", goodputs(&both));
+}
+
+/// A server sends at most three times what it has received before the client's address is validated (RFC 9000, section 8.1):
+/// a flight of 4000 bytes takes a round trip more than one of 3000.
+#[test]
+fn a_long_certificate_costs_a_round_trip() {
+    for (flight, time) in [(3000, 0.2), (4000, 0.3)] {
+        let text =
+            page("quic", 3).replace("[traffic.web]", &format!("tls_flight = \"{flight} B\"\n[traffic.web]"));
+        let r = results(&scenario(&text), 1);
+        assert!((r.flows[0].completion_time() - time).abs() < 1e-5, "{}", r.flows[0].completion_time());
+    }
+}
+
+/// One host that loads pages of one object from another.
+fn page(protocol: &str, http: u32) -> String {
+    format!(
+        "title = \"A page\"\n[run]\nduration = \"10 s\"\n[host.a]\n[host.b]\n[link.wire]\nbetween = [\"a\", \"b\"]\n\
+         delay = \"50 ms\"\nrate = \"100 Gbps\"\nqueue = {{ limit = \"100 packets\" }}\n[transport.t]\n\
+         protocol = \"{protocol}\"\n[traffic.web]\nkind = \"pages\"\nfrom = \"a\"\nto = \"b\"\ntransport = \"t\"\n\
+         sessions = 1\nhttp = \"{http}\"\nobject_size = \"1000 B\"\nthink_time = \"1 s\"\n"
+    )
+}
+
+/// One object of 1000 bytes over a link of 50 ms that takes 100 ns for a packet: the handshake takes a round trip, the object another (RFC 9001,
+/// section 4.1.1). With HTTP/2 over TCP without TLS it takes as long.
+#[test]
+fn a_page_of_one_object_takes_two_round_trips() {
+    for (protocol, http) in [("quic", 3), ("tcp", 2)] {
+        let r = results(&scenario(&page(protocol, http)), 1);
+        let times: Vec<_> = r.flows.iter().filter(|f| f.completed).map(|f| f.completion_time()).collect();
+        assert!(times.len() >= 8, "{times:?}");
+        assert!(times.iter().all(|time| (time - 0.2).abs() < 1e-5), "{protocol}: {times:?}");
+    }
+}
+
+/// An HTTP/3 page completes with all its objects, more of them than streams may be open at a time.
+#[test]
+fn a_page_of_two_thousand_objects_completes() {
+    let traffic = "[traffic.web]\nkind = \"pages\"\nfrom = \"a\"\nto = \"b\"\ntransport = \"quic\"\nsessions = 1\n\
+                   http = \"3\"\nobjects_per_page = 2000\nobject_size = \"1000 B\"\nthink_time = \"100 s\"\n";
+    let r = results(&dumbbell(TAIL_DROP, traffic), 1);
+    assert!(r.flows[0].completed);
+    assert_eq!(r.flows[0].delivered, 2_000_000);
+}
+
+/// Viewers, packets and files over QUIC receive their data.
+#[test]
+fn every_kind_of_traffic_is_delivered() {
+    let hosts = "from = \"a\"\nto = \"b\"\ntransport = \"quic\"\n";
+    let traffic = format!(
+        "[traffic.files]\nkind = \"files\"\n{hosts}interval = \"500 ms\"\nsize = \"50 kB\"\n\
+         [traffic.cbr]\nkind = \"cbr\"\n{hosts}rate = \"400 kbps\"\npacket = \"1028 B\"\n\
+         [traffic.video]\nkind = \"dash\"\n{hosts}"
+    );
+    let r = results(&dumbbell(TAIL_DROP, &traffic), 1);
+    let of = |traffic: u32| r.flows.iter().filter(move |flow| flow.traffic == traffic);
+    assert!(of(0).filter(|flow| flow.completed && flow.delivered == 50_000).count() > 230);
+    let packets = of(1).map(|flow| flow.delivered).sum::<u64>() as f64 / 1000.0;
+    assert!((packets / (140.0 * 400_000.0 / 8.0 / 1028.0) - 1.0).abs() < 0.01, "{packets} packets");
+    assert!(of(2).map(|flow| flow.delivered).sum::<u64>() > 10_000_000);
+}
+
+/// A rate cap holds for the UDP payload.
+#[test]
+fn a_rate_cap_is_kept() {
+    let traffic = bulk("one", "quic", 1) + "rate_cap = \"2 Mbps\"\n";
+    let r = results(&dumbbell(TAIL_DROP, &traffic), 1);
+    let rate = mean(&r, "throughput") / (2e6 * 1228.0 / 1200.0);
+    assert!((0.99..=1.01).contains(&rate), "{rate}");
+}
+
+/// A queue into which no first packet fits: the client gives up after the idle timeout.
+#[test]
+fn a_connection_without_answer_fails_after_the_idle_timeout() {
+    let traffic =
+        "[traffic.one]\nkind = \"bulk\"\nfrom = \"a\"\nto = \"b\"\ntransport = \"quic\"\nbytes = \"1 MB\"\n";
+    let r = results(&dumbbell("queue = { limit = \"1000 B\" }", traffic), 1);
+    let flow = r.flows[0];
+    assert!(!flow.completed && flow.delivered == 0);
+    let time = (flow.closed.expect("given up") - flow.opened).as_secs_f64();
+    assert!((30.0..31.0).contains(&time), "{time} s");
+}
+
+/// Watched packets have QUIC's bytes: a first one with a long header and 1200 bytes (RFC 9000, section 14.1).
+#[test]
+fn watched_packets_have_the_bytes_of_quic() {
+    let watch = Watch { links: vec!["middle".to_owned()], ..Watch::default() };
+    let mut seen = Vec::new();
+    let scenario = dumbbell(
+        TAIL_DROP,
+        "[traffic.one]\nkind = \"bulk\"\nfrom = \"a\"\nto = \"b\"\ntransport = \"quic\"\n\
+                                        bytes = \"100 kB\"\n",
+    );
+    run_watched(&scenario, 1, &Progress::default(), &watch, &mut |s| seen.push(s.clone())).unwrap();
+    let payloads: Vec<_> = seen
+        .iter()
+        .map(|s| match &s.packet {
+            Packet::Quic { payload, .. } => (payload, s.len),
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    assert!(payloads.len() > 100);
+    assert!(payloads.iter().all(|(payload, len)| payload.len() as u32 + 28 == *len));
+    let (first, _) = payloads[0];
+    assert_eq!((first[0] & 0xf0, &first[1..5], first.len()), (0xc0, &[0, 0, 0, 1][..], 1200));
+}
