@@ -189,7 +189,8 @@ def test_gateway_is_installed_by_hand(tmp_path: Path) -> None:
     assert manifest["package"]["name"] == package
     cargo = tmp_path / "bin" / "cargo"
     cargo.parent.mkdir()
-    cargo.write_text(f"#!/bin/sh\nmkdir -p target/release && cp {programs().gateway} target/release/\n")
+    program = shlex.quote(programs().gateway)
+    cargo.write_text(f"#!/bin/sh\nmkdir -p target/release && cp {program} target/release/\n")
     cargo.chmod(0o755)
     (tmp_path / "deploy").symlink_to(ROOT / "deploy")
     for folder in ("usr/local/bin", "etc/systemd/system"):

@@ -3,6 +3,7 @@
 Usage: two_machines.py ROOT GATEWAY-PROGRAM FOLDER, in the namespaces of two_machines.sh.
 """
 
+import shlex
 import shutil
 import subprocess
 import sys
@@ -44,11 +45,11 @@ def follow(blocks: list[tuple[str, str]], program: str, folder: Path, deploy: Pa
     (hosts["servers"] / "blob").write_bytes(bytes(SIZE))
     keys, check, up, accepted = (text.strip() for kind, text in blocks if kind == "sh")
     shown = [text.strip() for kind, text in blocks if kind == "text"]
-    _ok(run("gateway", keys.replace("bentpipe-gateway", program), hosts["gateway"]))
+    _ok(run("gateway", keys.replace("bentpipe-gateway", shlex.quote(program)), hosts["gateway"]))
     (hosts["terminal"] / "keys").mkdir()
     for name in ("terminal.key", "terminal.crt", "gateway.crt"):
         shutil.copy(hosts["gateway"] / "keys" / name, hosts["terminal"] / "keys")
-    _ok(run("terminal", check.replace("bentpipe-gateway", program), hosts["terminal"]))
+    _ok(run("terminal", check.replace("bentpipe-gateway", shlex.quote(program)), hosts["terminal"]))
     with ExitStack() as stack:
         server = [sys.executable, "-m", "http.server", "8000", "--bind", "10.1.0.2"]
         stack.enter_context(started("servers", server, hosts["servers"]))
