@@ -6,7 +6,7 @@ SHELL := bash
 MAKEFLAGS += --no-print-directory
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := help
-.PHONY: help wheel deb static image run live live-example live-programs live-packages unit-packages live-bench test test-often check check-rust check-python build-tests test-packages test-rust test-namespaces test-python test-recipes kernel coverage cluster cluster-costs bench fuzz fmt docs gallery choosing reproduction paper-figures papers-pages advice delay backlog onboard gateway-models series site terminals lock setup clean
+.PHONY: help wheel deb static image run live live-example live-programs live-packages unit-packages live-bench test test-often check check-rust check-python build-tests test-packages test-rust test-namespaces test-python test-recipes kernel coverage cluster cluster-costs bench fuzz fmt docs gallery choosing reproduction paper-figures papers-pages advice delay backlog onboard gateway-models series site terminals quic lock setup clean
 
 PYTHON ?= python3
 VENV := .venv
@@ -223,6 +223,9 @@ onboard: $(CORE) ## compare AQMs on the ground and on board and renew docs/onboa
 
 terminals: $(CORE) ## compare queues of a carrier, of terminals and of subscribers, of terminals for uploads, and renew the tables of docs/terminals.md and docs/return-direction.md: a quarter of an hour
 	$(BIN)/python tools/terminals_page.py docs
+
+quic: $(CORE) ## compare QUIC and split TCP under queues, congestion controls and orbits and renew docs/quic.md: four minutes
+	$(BIN)/python tools/quic_page.py docs results/quic
 
 gateway-models: $(CORE) ## compare the fluid equations with the simulator and renew docs/models-gateway.md: three minutes
 	$(BIN)/python tools/gateway_models.py docs/models-gateway.md

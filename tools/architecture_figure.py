@@ -44,10 +44,10 @@ PLACES = {
     "scenario": 1.5,
     "gateway": 1.5,
     "packet": 2.45,
-    "quic": 0.3,
+    "quic": 0,
     "queue": 1.5,
     "spacelink": 4,
-    "transport": 0,
+    "transport": 0.8,
     "units": 2,
 }
 """Column of each crate, chosen so that arrows pass between the boxes."""

@@ -21,7 +21,7 @@ from bentpipe.stats.intervals import paired, summarise
 from bentpipe.stats.metrics import named_metric
 from bentpipe.stats.objectives import Judged, judged, limits_from, objectives_from
 
-__all__ = ["PAGE", "renew", "tuning_order"]
+__all__ = ["PAGE", "Values", "renew", "tuning_order"]
 
 PAGE = "avqred_backlog.md"
 NEW, OLD = "avqred_backlog", "AVQRED"

@@ -234,6 +234,12 @@ ENTRIES = [
         "queue_delay_mean", 20, of("droptail", "dualpi2"), ("prague.goodput", "cubic.goodput"),
     ),
     Entry(
+        "quic", "quic-geo", "QUIC beside split TCP: a fair scheduler more than halves QUIC's page load times",
+        "Three quarters of the pages over QUIC load within {first} s under RED and within {last} s under DRR; over TCP within"
+        " {web_tcp.page_time_p75.first} s and {web_tcp.page_time_p75.last} s.",
+        "web_quic.page_time_p75", 2, of("red", "drr"), ("web_quic.page_time_p75", "web_tcp.page_time_p75"), "120 s",
+    ),
+    Entry(
         "two-gateways", "two-gateways", "Two gateways in a row: AVQRED carries more than RED",
         "The second gateway's link of 10 Mbit/s carries {first} Mbit/s under AVQRED and {last} Mbit/s under RED.",
         "throughput", 1.1, of("avqred", "red"), "throughput",

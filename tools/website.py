@@ -56,6 +56,7 @@ NAV: dict[str, list[str]] = {
         "delay.md",
         "avqred_backlog.md",
         "onboard.md",
+        "quic.md",
         "terminals.md",
         "statistics.md",
         "validation.md",

@@ -2,7 +2,7 @@
 
 use crate::connection::CID;
 
-/// What the host wants to know of a frame.
+/// A frame, as far as the host uses it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Frame {
     /// Data of a stream.

@@ -271,7 +271,7 @@ impl HeaderKey for NullKey {
 
 impl HmacKey for NullKey {
     fn sign(&self, data: &[u8], signature_out: &mut [u8]) {
-        // Stateless reset tokens have to differ, and depend on nothing but the connection id.
+        // Stateless reset tokens have to differ, and depend on the connection id only.
         signature_out.fill(0);
         for (i, byte) in data.iter().enumerate() {
             signature_out[i % TAG] ^= byte.rotate_left(i as u32 % 8) ^ 0x5a;

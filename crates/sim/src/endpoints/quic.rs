@@ -94,7 +94,7 @@ impl QuicEnds {
         self.ends.len()
     }
 
-    /// Makes both ends ready for another flow, with a number of its own; `trace` traces the sending end.
+    /// Makes both ends ready for another flow with its number; `trace` traces the sending end.
     pub fn listen(&mut self, sender: QuicEndId, flow: u32, trace: Option<TraceId>) {
         let seed = bentpipe_units::mix(self.seed ^ u64::from(flow).rotate_left(32));
         for id in both(sender) {

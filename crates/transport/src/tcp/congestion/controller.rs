@@ -398,14 +398,13 @@ mod tests {
     #[test]
     fn bbr_finds_the_delivery_rate() {
         let mut c = Controller::new(Algorithm::Bbr, PACKET, 60, false);
-        let mut number = 0;
+        // A packet leaves each millisecond, numbered by it.
         for ms in 0..3000u64 {
-            c.on_sent(at(ms), 1200, number);
+            c.on_sent(at(ms), 1200, ms);
             if ms >= 60 {
                 c.on_ack(at(ms), at(ms - 60), 1200, Duration::from_millis(60));
-                c.on_end_acks(at(ms), 60 * 1200, false, number - 60, 0);
+                c.on_end_acks(at(ms), 60 * 1200, false, ms - 60, 0);
             }
-            number += 1;
         }
         let bdp = 60.0 * 1200.0;
         let window = c.window() as f64 / bdp;

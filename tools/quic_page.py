@@ -1,0 +1,121 @@
+"""Renew docs/quic.md and its figure: `make quic`.
+
+Or `python tools/quic_page.py docs results/quic`. Runs stored in the second folder are not repeated.
+"""
+
+import sys
+from pathlib import Path
+from statistics import fmean
+
+import altair as alt
+import polars as pl
+
+import bentpipe as bp
+from backlog_page import Runs, Values, draw, known, table, with_blocks
+from bentpipe.format import quantity
+from bentpipe.stats.intervals import summarise
+
+__all__ = ["PAGE", "renew"]
+
+PAGE = "quic.md"
+SCENARIO = "quic-geo"
+SEED, RUNS = 8001, 5
+SETTINGS = ("droptail", "red", "avqred", "pfavqred", "drr", "codel", "fq_codel", "cake")
+COMPARED = ("red", "pfavqred", "drr", "fq_codel")
+"""Settings under which transports and orbits are compared."""
+METRICS = {
+    "web_tcp.page_time_p75": "page over TCP, p75 [s]",
+    "web_quic.page_time_p75": "page over QUIC, p75 [s]",
+    "video_tcp.stalled": "video over TCP, stalled [%]",
+    "video_quic.stalled": "video over QUIC, stalled [%]",
+    "downloads_tcp.flow_goodput": "download over TCP [kbit/s]",
+    "downloads_quic.flow_goodput": "download over QUIC [kbit/s]",
+    "voice.mos": "calls, MOS",
+    "throughput": "throughput [Mbit/s]",
+}
+TRANSPORTS = {
+    "NewReno": {"algorithm": "newreno"},
+    "CUBIC": {},
+    "CUBIC, HyStart++": {"hystart": "true"},
+    "BBR, version 1": {"algorithm": "bbr"},
+    "CUBIC, first window of 32 packets": {"initial_window": "32"},
+}
+"""QUIC of the scenario's users, with the keys that differ."""
+OF_QUIC = ("web_quic.page_time_p75", "video_quic.stalled", "downloads_quic.flow_goodput", "voice.mos")
+ORBITS = {"GEO, 250 ms": 250, "MEO, 70 ms": 70, "LEO, 15 ms": 15}
+"""One-way delay of the satellite link [ms]."""
+OF_ORBITS = (
+    "web_tcp.page_time_p75",
+    "web_quic.page_time_p75",
+    "downloads_tcp.flow_goodput",
+    "downloads_quic.flow_goodput",
+)
+
+
+def cells(values: Values, setting: str, metrics: tuple[str, ...]) -> list[str]:
+    """Return means with 95 % intervals."""
+    found = (summarise(known(values, setting, name)) for name in metrics)
+    return [quantity(each.mean, each.ci95) for each in found]
+
+
+def queues(runs: Runs, figures: Path) -> str:
+    """Compare the scenario's settings, and draw the page load times."""
+    result = runs.of("queues", bp.load(SCENARIO), SETTINGS, RUNS, seed=SEED)
+    values = result.values()
+    drawn = [
+        {"setting": setting, "transport": transport, "time": fmean(known(values, setting, metric))}
+        for setting in SETTINGS
+        for transport, metric in (("TCP, split", "web_tcp.page_time_p75"), ("QUIC", "web_quic.page_time_p75"))
+    ]
+    shown = alt.Chart(pl.DataFrame(drawn)).encode(
+        alt.Y("setting:N", sort=list(SETTINGS), title=None),
+        alt.X("time:Q", scale=alt.Scale(type="log"), title="page load time, 75th percentile [s]"),
+    )
+    dots = shown.mark_point(filled=True, size=90).encode(
+        alt.Color("transport:N", scale=alt.Scale(range=["#b5482f", "#2f6db5"]), title=None),
+        alt.Shape("transport:N", title=None),
+    )
+    lines = shown.mark_line(color="#999").encode(alt.Detail("setting:N"))
+    draw(figures / "pages.svg", (lines + dots).properties(width=390, height=210))
+    rows = [[f"`{setting}`", *cells(values, setting, tuple(METRICS))] for setting in SETTINGS]
+    return table(["setting", *METRICS.values()], rows)
+
+
+def transports(runs: Runs) -> str:
+    """Compare QUIC's congestion controls."""
+    rows: list[list[str]] = []
+    for setting in COMPARED:
+        for name, keys in TRANSPORTS.items():
+            loaded = bp.load(SCENARIO, set={f"transport.quic.{key}": value for key, value in keys.items()})
+            folder = f"transports-{setting}-{len(rows) % len(TRANSPORTS)}"
+            values = runs.of(folder, loaded, [setting], RUNS, seed=SEED).values()
+            rows.append([f"`{setting}`: {name}", *cells(values, setting, OF_QUIC)])
+    return table(["setting and congestion control", *(METRICS[name] for name in OF_QUIC)], rows)
+
+
+def orbits(runs: Runs) -> str:
+    """Vary the satellite's delay."""
+    rows = []
+    for name, delay in ORBITS.items():
+        loaded = bp.load(
+            SCENARIO,
+            set={"link.satellite.delay": f"{delay} ms", "link.satellite.reverse.delay": f"{delay} ms"},
+        )
+        values = runs.of(f"orbit-{delay}", loaded, COMPARED, RUNS, seed=SEED).values()
+        rows += [[f"{name}: `{setting}`", *cells(values, setting, OF_ORBITS)] for setting in COMPARED]
+    return table(["satellite and setting", *(METRICS[name] for name in OF_ORBITS)], rows)
+
+
+def renew(docs: Path, out: Path) -> None:
+    """Simulate the runs missing in `out`, and write the page's generated parts and its figure."""
+    runs = Runs(out)
+    blocks = {
+        "queues": lambda: queues(runs, docs / "figures" / "quic"),
+        "transports": lambda: transports(runs),
+        "orbits": lambda: orbits(runs),
+    }
+    with_blocks(docs / PAGE, blocks, "quic")
+
+
+if __name__ == "__main__":
+    renew(*map(Path, sys.argv[1:]))
