@@ -47,7 +47,7 @@ PLACES = {
     "quic": 0,
     "queue": 1.5,
     "spacelink": 4,
-    "transport": 0.8,
+    "transport": 0.58,
     "units": 2,
 }
 """Column of each crate, chosen so that arrows pass between the boxes."""
