@@ -134,6 +134,27 @@ def test_tshark_dissects_sctp(tshark: TShark, tmp_path: Path) -> None:
     assert {int(kind) for kind in kinds} == {0, 1, 2, 3, 7, 8, 10, 11, 14}
 
 
+def test_tshark_dissects_quic(tshark: TShark, tmp_path: Path) -> None:
+    """Each connection begins with Initial packets of version 1, padded to 1200 bytes, in both directions."""
+    text = SLOW.replace("[transport.plain]", '[transport.plain]\nprotocol = "quic"')
+    text = text.replace('mss = "1000 B"\nreceive_window = "200 KB"', "")
+    path = tmp_path / "slow.toml"
+    path.write_text(text.replace("flows = 2", 'flows = 2\nbytes = "200 KB"'))
+    bp.run(bp.load(path), pcap=bp.Capture(tmp_path / "pcap", links=["access"], snap=65535))
+    found = 0
+    for capture in sorted((tmp_path / "pcap").iterdir()):
+        assert tshark.frames(capture, "_ws.malformed || _ws.expert.severity == error") == []
+        assert tshark.frames(capture, "udp.checksum.status == 0", "-o", "udp.check_checksum:TRUE") == []
+        assert len(tshark.frames(capture, "udp")) > 300
+        initials = tshark.table(capture, "quic.version", "udp.length", wanted="quic.long.packet_type == 0")
+        for versions, length in initials:
+            assert set(versions.split(",")) == {"0x00000001"}
+            assert int(length) == 1200 + 8
+        found += len(initials)
+    # Two connections: the client's first, the server's answer, and the client's acknowledgement.
+    assert found >= 6
+
+
 @pytest.mark.parametrize("sack", [False, True])
 @pytest.mark.parametrize("loss", [0.0, 0.02, 0.05])
 def test_tshark_finds_every_retransmission(

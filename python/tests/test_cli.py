@@ -412,7 +412,7 @@ def test_list_has_every_transport_and_kind_of_traffic(bentpipe: Command) -> None
     rows = json.loads(bentpipe("list", "transports", "--format", "json", check=0).stdout)
     names = {key: {row["name"] for row in rows if row["key"] == key} for key in ("protocol", "preset")}
     assert names == {
-        "protocol": {"tcp", "sctp", "rtp"},
+        "protocol": {"tcp", "sctp", "rtp", "quic"},
         "preset": {"reno-2003", "byun2007", "ns2", "linux"},
     }
     for row in rows:

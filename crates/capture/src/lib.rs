@@ -5,7 +5,8 @@
 //! - A file holds one watched link: one interface per direction, raw IPv4, timestamps in nanoseconds since the start of
 //!   the run. Packets are captured at the link's first node: outgoing ones when they leave the queue (or reach the link,
 //!   if it has no queue) and before the link can lose them, incoming ones when they arrive.
-//! - The file keeps headers and the original length, unless a snap length is set. Payload is zeros.
+//! - The file keeps headers, all of a QUIC packet, and the original length, unless a snap length is set. Other payload is
+//!   zeros.
 //! - Comments mark retransmissions and packets that the link loses, which no header shows.
 //! - A Name Resolution Block maps the addresses of hosts, gateways and terminals to their names.
 

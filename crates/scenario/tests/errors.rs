@@ -1495,9 +1495,12 @@ fn transports_accept_only_keys_and_traffic_of_their_protocol() {
     assert_eq!(x("protocol = \"rtp\""), "no mistake");
     assert_eq!(
         x("protocol = \"sctq\""),
-        "my.toml:29:12: transport.x.protocol: found \"sctq\"; did you mean \"sctp\"? allowed: tcp, sctp, rtp"
+        "my.toml:29:12: transport.x.protocol: found \"sctq\"; did you mean \"sctp\"? allowed: tcp, sctp, rtp, quic"
     );
-    assert_eq!(x("protocol = 5"), "my.toml:29:12: transport.x.protocol: found 5; allowed: tcp, sctp, rtp");
+    assert_eq!(
+        x("protocol = 5"),
+        "my.toml:29:12: transport.x.protocol: found 5; allowed: tcp, sctp, rtp, quic"
+    );
     assert_eq!(
         x("protocol = \"sctp\"\nmss = \"1000 B\""),
         "my.toml:30:1: transport.x.mss: no such key; allowed: pmtu, ip_header, message, cookie, a_rwnd, initial_ssthresh, \
@@ -1547,9 +1550,9 @@ fn transports_accept_only_keys_and_traffic_of_their_protocol() {
     };
     let pages = "kind = \"pages\"\nsessions = 1\nobject_size = \"1 KB\"";
     assert_eq!(carried("tcp", pages), "no mistake");
-    assert_eq!(carried("sctp", pages), found("sctp", "tcp"));
+    assert_eq!(carried("sctp", pages), found("sctp", "tcp or quic"));
     assert_eq!(carried("sctp", "kind = \"bulk\""), "no mistake");
-    assert_eq!(carried("rtp", "kind = \"bulk\""), found("rtp", "tcp or sctp"));
+    assert_eq!(carried("rtp", "kind = \"bulk\""), found("rtp", "tcp or sctp or quic"));
     let cbr = "kind = \"cbr\"\nrate = \"1 Mbps\"\npacket = \"1 KB\"";
     assert_eq!(carried("rtp", cbr), "no mistake");
     let ends = "from = \"server\"\nto = \"client\"";
@@ -1559,8 +1562,60 @@ fn transports_accept_only_keys_and_traffic_of_their_protocol() {
     );
     assert_eq!(
         carried("sctp", "kind = \"bulk\"\nrate_cap = \"1 Mbps\""),
-        "my.toml:35:12: traffic.t.rate_cap: found \"1 Mbps\"; allowed: only with a transport whose protocol is tcp"
+        "my.toml:35:12: traffic.t.rate_cap: found \"1 Mbps\"; allowed: only with a transport whose protocol is tcp or quic"
     );
+}
+
+#[test]
+fn mistakes_of_quic_give_messages() {
+    let x = |keys: &str| {
+        changed("[traffic.web]", &format!("[transport.x]\nprotocol = \"quic\"\n{keys}\n[traffic.web]"))
+    };
+    for right in ["", "algorithm = \"prague\"\necn = true", "hystart = true\nmax_udp_payload = \"1350 B\""] {
+        assert_eq!(x(right), "no mistake");
+    }
+    for (keys, problem) in [
+        (
+            "max_udp_payload = \"1199 B\"",
+            ":19: transport.x.max_udp_payload: found \"1199 B\"; allowed: 1200 to 65000 B",
+        ),
+        ("tls_flight = \"99 B\"", ":14: transport.x.tls_flight: found \"99 B\"; allowed: at least 100 B"),
+        ("max_data = \"1 KB\"", ":12: transport.x.max_data: found \"1 KB\"; allowed: at least 4096 B"),
+        (
+            "algorithm = \"dctcp\"",
+            ":12: transport.x.ecn: found false; allowed: true if algorithm = \"dctcp\"",
+        ),
+        (
+            "hystart = true\nalgorithm = \"bbr\"",
+            ":11: transport.x.hystart: found true; allowed: false if algorithm = \"bbr\", which does not use the slow start of \
+             RFC 5681",
+        ),
+    ] {
+        let found = x(keys);
+        assert!(found.starts_with("my.toml:") && found.ends_with(problem), "{found}");
+    }
+    let page = |protocol: &str, http: &str| {
+        let transport = format!(
+            "[transport.x]\nprotocol = \"{protocol}\"\n[traffic.web]\ntransport = \"x\"\nhttp = \"{http}\""
+        );
+        changed("[traffic.web]", &transport)
+    };
+    for (protocol, http, problem) in [
+        ("quic", "3", "no mistake"),
+        ("tcp", "2", "no mistake"),
+        (
+            "quic",
+            "2",
+            "traffic.web.http: found \"2\" over quic; allowed: 3, or a transport whose protocol is tcp",
+        ),
+        (
+            "tcp",
+            "3",
+            "traffic.web.http: found \"3\" over tcp; allowed: 1.1 or 2, or a transport whose protocol is quic",
+        ),
+    ] {
+        assert!(page(protocol, http).ends_with(problem), "{}", page(protocol, http));
+    }
 }
 
 #[test]
