@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use bentpipe_transport::tcp::{Algorithm, Controller};
+use bentpipe_transport::tcp::{Algorithm, Controller, SavedPath};
 use bentpipe_units::{Duration, Rate};
 use quinn_proto::{IdleTimeout, TransportConfig, VarInt, crypto};
 
@@ -94,13 +94,16 @@ impl Host {
         &self.config
     }
 
-    /// Configuration of a connection.
-    pub(crate) fn transport(&self, shared: &Arc<Shared>) -> TransportConfig {
+    /// Configuration of a connection, which may resume a path.
+    pub(crate) fn transport(&self, shared: &Arc<Shared>, saved: Option<SavedPath>) -> TransportConfig {
         let config = &self.config;
         let varint = |value| VarInt::from_u64(value).unwrap_or(VarInt::MAX);
         let mut transport = TransportConfig::default();
         let packet = u32::from(config.max_udp_payload);
-        let controller = Controller::new(config.algorithm, packet, config.initial_window, config.hystart);
+        let mut controller = Controller::new(config.algorithm, packet, config.initial_window, config.hystart);
+        if let Some(saved) = saved {
+            controller.resume(saved);
+        }
         let idle = config.max_idle_timeout.map(std_duration).and_then(|t| IdleTimeout::try_from(t).ok());
         transport
             .congestion_controller_factory(Arc::new(Control::new(controller, self.epoch, shared.clone())))

@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use bentpipe_transport::tcp::Ecn;
+use bentpipe_transport::tcp::{Ecn, SavedPath};
 use bentpipe_units::{Duration, Instant, Rate, Rng};
 use bytes::{Bytes, BytesMut};
 use quinn_proto::{
@@ -111,23 +111,24 @@ impl ConnectionIdGenerator for Cids {
 }
 
 impl Connection {
-    /// An end that waits for a client; `seed` seeds its connection ids and quinn's random numbers.
+    /// An end that waits for a client; `seed` seeds its connection ids and quinn's random numbers, and it resumes a `saved`
+    /// path (RFC 9959).
     #[must_use]
-    pub fn listen(host: &Host, seed: u64) -> Self {
-        Self::new(host, seed, false)
+    pub fn listen(host: &Host, seed: u64, saved: Option<SavedPath>) -> Self {
+        Self::new(host, seed, false, saved)
     }
 
-    /// A client that opens a connection.
+    /// A client that opens a connection, as [`Self::listen`].
     ///
     /// # Panics
     /// Never: quinn refuses only addresses and versions that cannot occur here.
     #[must_use]
-    pub fn connect(host: &Host, now: Instant, seed: u64) -> Self {
-        let mut this = Self::new(host, seed, true);
+    pub fn connect(host: &Host, now: Instant, seed: u64, saved: Option<SavedPath>) -> Self {
+        let mut this = Self::new(host, seed, true, saved);
         let mut config = ClientConfig::new(host.client.clone());
         let cid = ConnectionId::new(&seed.rotate_left(32).to_be_bytes());
         config
-            .transport_config(Arc::new(host.transport(&this.shared)))
+            .transport_config(Arc::new(host.transport(&this.shared, saved)))
             .token_store(Arc::new(NoneTokenStore))
             .initial_dst_cid_provider(Arc::new(move || cid));
         let now = this.std(now);
@@ -136,7 +137,7 @@ impl Connection {
         this
     }
 
-    fn new(host: &Host, seed: u64, is_client: bool) -> Self {
+    fn new(host: &Host, seed: u64, is_client: bool, saved: Option<SavedPath>) -> Self {
         let mut rng = Rng::stream(seed, "quic", u64::from(is_client), "endpoint");
         let mut words = [0u8; 32];
         words.chunks_exact_mut(8).for_each(|word| word.copy_from_slice(&rng.bits().to_le_bytes()));
@@ -146,7 +147,7 @@ impl Connection {
         let shared = Arc::new(Shared::default());
         let server = (!is_client).then(|| {
             let mut server = ServerConfig::new(host.server.clone(), Arc::new(NullKey));
-            server.transport_config(Arc::new(host.transport(&shared))).migration(false);
+            server.transport_config(Arc::new(host.transport(&shared, saved))).migration(false);
             server.validation_token.sent(0);
             Arc::new(server)
         });
@@ -412,6 +413,18 @@ impl Connection {
         let is_open = !self.is_over();
         self.close(now, GIVEN_UP);
         is_open
+    }
+
+    /// Parameters of the path to be saved for a later connection; `None` if there is nothing worth it.
+    #[must_use]
+    pub fn observed(&self) -> Option<SavedPath> {
+        self.shared.observed()
+    }
+
+    /// True if a resumed path met congestion: its parameters are to be forgotten (RFC 9959, section 3.5).
+    #[must_use]
+    pub fn has_retreated(&self) -> bool {
+        self.shared.has_retreated.load(Relaxed)
     }
 
     /// State of this end as a sender.

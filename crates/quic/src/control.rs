@@ -2,9 +2,9 @@
 
 use std::any::Any;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
-use bentpipe_transport::tcp::Controller;
+use bentpipe_transport::tcp::{Controller, SavedPath};
 use bentpipe_units::{Duration, Instant};
 use quinn_proto::RttEstimator;
 use quinn_proto::congestion::{self, ControllerFactory, ControllerMetrics};
@@ -20,6 +20,9 @@ pub struct Shared {
     pub in_flight: AtomicU64,
     /// Times of persistent congestion.
     pub collapses: AtomicU64,
+    /// What the path carried in a round trip [bytes], and its minimum RTT [ns]; zero if there is nothing worth saving.
+    observed: (AtomicU64, AtomicU64),
+    pub has_retreated: AtomicBool,
     /// Latest RTT sample, and the smoothed RTT and its variation (RFC 9002, section 5.3); zero before the first [ns].
     rtt: AtomicU64,
     srtt: AtomicU64,
@@ -37,6 +40,12 @@ impl Shared {
         let (rtt, srtt, rttvar) = (load(&self.rtt), load(&self.srtt), load(&self.rttvar));
         let known = |value: Duration| (!value.is_zero()).then_some(value);
         (known(rtt), known(srtt), srtt + rttvar.times(4).max(GRANULARITY))
+    }
+
+    /// Parameters of the path for a later connection.
+    pub fn observed(&self) -> Option<SavedPath> {
+        let (cwnd, rtt) = (self.observed.0.load(Relaxed), self.observed.1.load(Relaxed));
+        (cwnd > 0).then(|| SavedPath { cwnd, rtt: Duration::from_nanos(rtt) })
     }
 
     fn sample(&self, rtt: Duration, srtt: Duration) {
@@ -66,6 +75,13 @@ pub struct Control {
 impl Control {
     pub fn new(controller: Controller, epoch: StdInstant, shared: Arc<Shared>) -> Self {
         Self { controller, epoch, shared, sent: epoch, srtt: None, known_marks: 0 }
+    }
+
+    fn store_observed(&self) {
+        let (cwnd, rtt) = self.controller.observed().map_or((0, 0), |path| (path.cwnd, path.rtt.as_nanos()));
+        self.shared.observed.0.store(cwnd, Relaxed);
+        self.shared.observed.1.store(rtt, Relaxed);
+        self.shared.has_retreated.store(self.controller.has_retreated(), Relaxed);
     }
 
     fn time(&self, at: StdInstant) -> Instant {
@@ -120,6 +136,7 @@ impl congestion::Controller for Control {
         let marked = marks - std::mem::replace(&mut self.known_marks, marks);
         let largest = largest_packet_num_acked.unwrap_or_default();
         self.controller.on_end_acks(self.time(now), in_flight, app_limited, largest, marked);
+        self.store_observed();
     }
 
     fn on_congestion_event(
@@ -137,6 +154,7 @@ impl congestion::Controller for Control {
             self.shared.collapses.fetch_add(is_persistent_congestion.into(), Relaxed);
             self.controller.on_lost(now, sent, lost_bytes, is_persistent_congestion);
         }
+        self.store_observed();
     }
 
     fn on_mtu_update(&mut self, new_mtu: u16) {

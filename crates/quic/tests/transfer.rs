@@ -93,7 +93,7 @@ impl<T> Network<T> {
 fn transfer(server: &Host, client: &Host, link: Link, bytes: u64) -> (Instant, Network<Vec<u8>>) {
     let mut network = Network::new(link, server.config().udp_header);
     let mut now = Instant::ZERO;
-    let mut ends = [Connection::listen(server, 1), Connection::connect(client, now, 1)];
+    let mut ends = [Connection::listen(server, 1, None), Connection::connect(client, now, 1, None)];
     let mut asked = false;
     loop {
         assert!(!ends[0].failed() && !ends[1].failed(), "the connection ended at {now:?}");

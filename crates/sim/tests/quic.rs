@@ -263,3 +263,26 @@ fn watched_packets_have_the_bytes_of_quic() {
     let (first, _) = payloads[0];
     assert_eq!((first[0] & 0xf0, &first[1..5], first.len()), (0xc0, &[0, 0, 0, 1][..], 1200));
 }
+
+/// Careful Resume (RFC 9959): one user loads pages of 1 MB over 560 ms and 20 Mbit/s. The first page starts slowly; the later
+/// ones begin with half of the window that it had, and with a lifetime below the think time all start slowly.
+#[test]
+fn later_connections_resume_the_path() {
+    let times = |keys: &str| {
+        let text = page("quic", 3)
+            .replace("[traffic.web]", &format!("{keys}\n[traffic.web]"))
+            .replace("delay = \"50 ms\"\nrate = \"100 Gbps\"", "delay = \"280 ms\"\nrate = \"20 Mbps\"")
+            .replace("100 packets", "1000 packets")
+            .replace("duration = \"10 s\"", "duration = \"60 s\"")
+            .replace("object_size = \"1000 B\"", "object_size = \"1 MB\"");
+        let r = results(&scenario(&text), 1);
+        r.flows.iter().filter(|flow| flow.completed).map(|flow| flow.completion_time()).collect::<Vec<_>>()
+    };
+    let never = times("");
+    let resumed = times("careful_resume = \"30 s\"");
+    assert!((never[0] - resumed[0]).abs() < 0.01, "{never:?} {resumed:?}");
+    // Seven round trips of slow start, and two fewer from half of the window.
+    assert!(never.iter().all(|time| (time - never[0]).abs() < 0.1), "{never:?}");
+    assert!(resumed[1..].iter().all(|time| never[0] - time > 0.9 * 0.56), "{resumed:?} {never:?}");
+    assert_eq!(times("careful_resume = \"500 ms\""), never);
+}

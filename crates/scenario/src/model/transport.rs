@@ -280,6 +280,9 @@ pub struct Quic {
     pub initial_rtt: Duration,
     /// HyStart++, RFC 9406.
     pub hystart: bool,
+    /// Lifetime of saved paths, RFC 9959.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub careful_resume: Option<Duration>,
     /// Data that a peer may send on a connection beyond what has been read [bytes].
     pub max_data: u64,
     /// Data that a peer may send on a stream beyond what has been read [bytes].

@@ -5,7 +5,7 @@ use std::ops::RangeInclusive;
 use super::cx::Cx;
 use super::nodes::{check_name, named};
 use crate::error::Error;
-use crate::model::{Ecn, Quic, Rtp, Sctp, Tcp, Transport};
+use crate::model::{Congestion, Ecn, Quic, Rtp, Sctp, Tcp, Transport};
 use crate::reader::tree::step;
 use crate::schema::file::File;
 use crate::schema::forms::OneOf;
@@ -210,6 +210,12 @@ pub fn quic(cx: &mut Cx<'_>, name: &str, raw: &mut file::Quic) -> Result<Quic, E
             format!("false if algorithm = \"{name}\", which does not use the slow start of RFC 5681");
         return refuse("hystart", "true".to_owned(), allowed);
     }
+    if let Some(lifetime) = raw.careful_resume
+        && algorithm == Congestion::Bbr
+    {
+        let allowed = "none if algorithm = \"bbr\", which has no slow start to shorten".to_owned();
+        return refuse("careful_resume", format!("\"{lifetime:?}\""), allowed);
+    }
     if algorithm.is_proportional() && !raw.ecn {
         let allowed = format!("true if algorithm = \"{}\"", algorithm.name());
         return refuse("ecn", "false".to_owned(), allowed);
@@ -236,6 +242,7 @@ pub fn quic(cx: &mut Cx<'_>, name: &str, raw: &mut file::Quic) -> Result<Quic, E
         initial_window,
         initial_rtt: raw.initial_rtt.time(),
         hystart: raw.hystart,
+        careful_resume: raw.careful_resume.map(|t| t.time()),
         max_data: raw.max_data.0,
         max_stream_data: max_stream_data.0,
         max_idle_timeout: raw.max_idle_timeout.time(),

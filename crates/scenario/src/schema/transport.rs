@@ -237,6 +237,9 @@ pub struct Quic {
     pub initial_rtt: Span,
     /// HyStart++: slow start ends when the round-trip time grows (RFC 9406). For reno, newreno and cubic.
     pub hystart: bool,
+    /// Careful Resume (RFC 9959): lifetime of the window and the round-trip time that a host saves of each path, for the next
+    /// connection to resume with half of the window. Default: nothing is saved.
+    pub careful_resume: Option<Span>,
     /// Data that a peer may send on a connection beyond what has been read (RFC 9000, 4).
     pub max_data: Size,
     /// As `max_data`, on each stream. Default: `max_data`.
@@ -259,6 +262,7 @@ impl Default for Quic {
             initial_window: None,
             initial_rtt: Span::of(333_000_000),
             hystart: false,
+            careful_resume: None,
             max_data: Size::of(16_000_000),
             max_stream_data: None,
             max_idle_timeout: Span::of(30_000_000_000),

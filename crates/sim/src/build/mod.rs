@@ -84,7 +84,9 @@ pub fn build(scenario: &Scenario, seed: u64, make_aqm: Option<MakeAqm<'_>>) -> R
     });
     let tcp = TcpEnds::new(transports.tcp, Rng::stream(seed, "hosts", 0, "overhead"));
     let mut endpoints = Endpoints { tcp, ..Endpoints::default() };
-    endpoints.quic.configs = transports.quic.into_iter().map(Host::new).collect();
+    let (quic, lifetimes): (Vec<_>, Vec<_>) = transports.quic.into_iter().unzip();
+    endpoints.quic.configs = quic.into_iter().map(Host::new).collect();
+    endpoints.quic.lifetimes = lifetimes.into_iter().collect();
     endpoints.quic.seed = seed;
     endpoints.sctp.configs = transports.sctp.into_iter().collect();
     endpoints.rtp.configs = transports.rtp.into_iter().collect();

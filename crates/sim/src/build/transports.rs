@@ -15,7 +15,8 @@ pub(super) struct Transports {
     pub(super) tcp: Vec<(tcp::Config, Duration)>,
     pub(super) sctp: Vec<sctp::Config>,
     pub(super) rtp: Vec<rtp::Config>,
-    pub(super) quic: Vec<quic::Config>,
+    /// With the lifetime of the paths that the host saves.
+    pub(super) quic: Vec<(quic::Config, Option<Duration>)>,
 }
 
 impl Transports {
@@ -36,7 +37,7 @@ impl Transports {
 
     /// QUIC of a host, which does not exceed a rate if it has one.
     pub(super) fn quic(&mut self, q: &scenario::Quic, rate_cap: Option<Rate>) -> QuicConfigId {
-        self.quic.push(quic_config(q, rate_cap));
+        self.quic.push((quic_config(q, rate_cap), q.careful_resume));
         QuicConfigId::new(self.quic.len() as u32 - 1)
     }
 

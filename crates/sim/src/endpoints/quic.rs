@@ -1,8 +1,10 @@
 //! The ends of QUIC connections. No PEP can split one, so it runs from end to end.
 
+use std::collections::BTreeMap;
+
 use bentpipe_quic::{Connection, Host, Stats};
-use bentpipe_transport::tcp::Ecn;
-use bentpipe_units::{Alarm, Instant};
+use bentpipe_transport::tcp::{Ecn, SavedPath};
+use bentpipe_units::{Alarm, Duration, Instant};
 
 use super::stream::ByteStream;
 use crate::clock::{Clock, Event};
@@ -33,6 +35,9 @@ pub struct QuicEnd {
     answered: usize,
     /// Bytes of streams sent at least once.
     sent: u64,
+    /// The hosts of its flow, sending and receiving; and a path that it resumes, which nobody else may use meanwhile.
+    hosts: (u32, u32),
+    resumed: Option<(SavedPath, Instant)>,
     pub trace: Option<TraceId>,
 }
 
@@ -54,9 +59,16 @@ pub struct Sent {
 pub struct QuicEnds {
     ends: IdVec<QuicEndId, QuicEnd>,
     pub configs: IdVec<QuicConfigId, Host>,
+    /// Lifetime of the paths that a host saves; `None` if it saves none.
+    pub lifetimes: IdVec<QuicConfigId, Option<Duration>>,
     /// Seed of the run.
     pub seed: u64,
+    /// Paths that hosts have saved, by the two hosts and the transport, and when they expire.
+    saved: BTreeMap<PathKey, (SavedPath, Instant)>,
 }
+
+/// The host that sends, the one that receives, each among all, and the sender's configuration.
+type PathKey = (u32, u32, u32);
 
 /// Both ends of a connection, by its sending end.
 pub fn both(sender: QuicEndId) -> [QuicEndId; 2] {
@@ -84,6 +96,8 @@ impl QuicEnds {
                 waiting: (0, 0),
                 answered: 0,
                 sent: 0,
+                hosts: (0, 0),
+                resumed: None,
                 trace: None,
             });
         }
@@ -94,34 +108,61 @@ impl QuicEnds {
         self.ends.len()
     }
 
-    /// Makes both ends ready for another flow with its number; `trace` traces the sending end.
-    pub fn listen(&mut self, sender: QuicEndId, flow: u32, trace: Option<TraceId>) {
+    /// Makes both ends ready for another flow with its number, between two hosts; `trace` traces the sending end.
+    pub fn listen(&mut self, sender: QuicEndId, flow: u32, hosts: (u32, u32), trace: Option<TraceId>) {
         let seed = bentpipe_units::mix(self.seed ^ u64::from(flow).rotate_left(32));
         for id in both(sender) {
             let end = &mut self.ends[id];
             (end.quic, end.timer, end.seed) = (None, Alarm::default(), seed);
             (end.is_greeted, end.waiting, end.answered, end.sent) = (false, (0, 0), 0, 0);
+            (end.hosts, end.resumed) = (hosts, None);
         }
         self.ends[sender].trace = trace;
     }
 
-    /// Forgets a connection that is over.
-    pub fn clear(&mut self, sender: QuicEndId) {
+    /// Forgets a connection that is over. Its sending host saves the path for the next one, if that is worth it (RFC 9959,
+    /// section 3.1); else a path that it resumed without congestion stays saved.
+    pub fn clear(&mut self, sender: QuicEndId, now: Instant) {
+        let end = &mut self.ends[sender];
+        if let (Some(quic), Some(lifetime)) = (&end.quic, self.lifetimes[end.config]) {
+            let observed = quic.observed().map(|path| (path, now + lifetime));
+            if let Some(saved) = observed.or(end.resumed.filter(|_| !quic.has_retreated())) {
+                self.saved.insert((end.hosts.0, end.hosts.1, end.config.index()), saved);
+            }
+        }
         for id in both(sender) {
             self.ends[id].quic = None;
         }
     }
 
+    /// Takes the path that an end may resume: its own, and no other connection's.
+    fn take_saved(&mut self, id: QuicEndId, now: Instant) -> Option<SavedPath> {
+        let end = &mut self.ends[id];
+        if !end.is_sender || self.lifetimes[end.config].is_none() {
+            return None;
+        }
+        let saved = self.saved.remove(&(end.hosts.0, end.hosts.1, end.config.index()));
+        end.resumed = saved.filter(|(_, expires)| now <= *expires);
+        end.resumed.map(|(path, _)| path)
+    }
+
     /// Opens a connection from one end.
     pub fn connect(&mut self, id: QuicEndId, now: Instant) {
+        let saved = self.take_saved(id, now);
         let end = &mut self.ends[id];
-        end.quic = Some(Box::new(Connection::connect(&self.configs[end.config], now, end.seed)));
+        let quic = Connection::connect(&self.configs[end.config], now, end.seed, saved);
+        end.quic = Some(Box::new(quic));
     }
 
     pub fn receive(&mut self, to: QuicEndId, ecn: Ecn, payload: Vec<u8>, now: Instant) {
-        let end = &mut self.ends[to];
-        let listen = || Box::new(Connection::listen(&self.configs[end.config], end.seed));
-        end.quic.get_or_insert_with(listen).receive(now, ecn, payload);
+        if self.ends[to].quic.is_none() {
+            let saved = self.take_saved(to, now);
+            let end = &mut self.ends[to];
+            end.quic = Some(Box::new(Connection::listen(&self.configs[end.config], end.seed, saved)));
+        }
+        if let Some(quic) = &mut self.ends[to].quic {
+            quic.receive(now, ecn, payload);
+        }
     }
 
     /// Gives the next datagram to send.

@@ -43,7 +43,7 @@ impl Engine {
         }
         if let Some(sender) = slot.quic {
             let trace = is_traced.then(|| self.record.tracer.begin(flow, 0));
-            self.endpoints.quic.listen(sender, flow.0, trace);
+            self.endpoints.quic.listen(sender, flow.0, (sending_user, receiving_user), trace);
         }
         for (place, conn) in (0..).zip(slot.conns.iter()) {
             // The first end of each leg sends the data.
@@ -159,7 +159,7 @@ impl Engine {
             return;
         }
         if let Some(sender) = slot.quic {
-            self.endpoints.quic.clear(sender);
+            self.endpoints.quic.clear(sender, self.clock.now());
         }
         self.announce(id, FlowEvent::Closed);
         self.endpoints.slots[id].phase = Phase::Free;

@@ -68,6 +68,6 @@ const MAX_RANGES: usize = 4096;
 type Ranges = crate::ranges::Ranges<MAX_RANGES>;
 
 pub use config::{Config, Estimator};
-pub use congestion::{Algorithm, Controller};
+pub use congestion::{Algorithm, Controller, SavedPath};
 pub use connection::{Connection, Limit, Stats};
 pub use segment::{Ecn, Flags, Sack, Segment, Timestamps};

@@ -6,6 +6,8 @@
 //! - persistent congestion: the minimum window of two packets, and slow start (section 7.6.2);
 //! - DCTCP and Prague respond to the number of marks that the ACKs report (RFC 9000, section 13.4.2.1).
 //!
+//! Careful Resume (RFC 9959) is in `resume`.
+//!
 //! An algorithm's segment is a full packet here, and its positions are packet numbers.
 
 use std::collections::VecDeque;
@@ -13,6 +15,7 @@ use std::collections::VecDeque;
 use bentpipe_units::{Duration, Instant, Rate};
 
 use super::hystart::HyStart;
+use super::resume::{self, Resume, SavedPath};
 use super::{Acked, Algorithm, Config, State, Window};
 use crate::tcp::delivery::{LossState, Sample};
 
@@ -29,6 +32,7 @@ pub struct Controller {
     state: State,
     window: Window,
     hystart: Option<HyStart>,
+    resume: Resume,
     /// Delivery records, for an algorithm that sets its window itself.
     delivery: Option<Box<Delivery>>,
     /// Begin of the present recovery period: packets sent up to it cause no second reduction.
@@ -87,6 +91,7 @@ impl Controller {
             state: State::new(algorithm),
             window: Window::new(u64::from(packet) * u64::from(initial_window), None),
             hystart: (hystart && algorithm.has_slow_start()).then(HyStart::default),
+            resume: Resume::default(),
             delivery: algorithm.sets_cwnd().then(Box::default),
             recovery: None,
             has_collapsed: false,
@@ -94,6 +99,25 @@ impl Controller {
             ack: Batch::default(),
             cfg,
         }
+    }
+
+    /// Resumes a path whose parameters an earlier connection saved, if the algorithm has a slow start to shorten.
+    pub fn resume(&mut self, saved: SavedPath) {
+        if !self.state.sets_cwnd() {
+            self.resume = Resume::new(Some(saved));
+        }
+    }
+
+    /// Parameters of the path to be saved for a later connection; `None` if there is nothing worth it.
+    #[must_use]
+    pub fn observed(&self) -> Option<SavedPath> {
+        self.resume.observed(self.initial_window())
+    }
+
+    /// True if a resumed path met congestion: its parameters are to be forgotten (RFC 9959, section 3.5).
+    #[must_use]
+    pub fn has_retreated(&self) -> bool {
+        self.resume.has_retreated()
     }
 
     /// Congestion window [bytes].
@@ -175,6 +199,18 @@ impl Controller {
         let Some(sent) = ack.sent else { return };
         let (smss, una) = (u64::from(self.cfg.mss), largest + 1);
         let rtt = now - sent;
+        let acknowledged = resume::Ack {
+            now,
+            bytes: ack.bytes,
+            in_flight,
+            is_app_limited,
+            largest,
+            next: self.next,
+            rtt,
+            srtt: ack.srtt,
+        };
+        let initial_window = self.initial_window();
+        self.resume.on_ack(&mut self.window, initial_window, smss, &acknowledged);
         if self.state.is_proportional() {
             let bytes = (marked * smss).min(ack.bytes);
             self.state.on_ecn_feedback(ack.bytes, bytes, una, self.next, now);
@@ -197,7 +233,7 @@ impl Controller {
             if limits || (is_app_limited && in_flight < self.window.cwnd) {
                 delivery.app_limited = (delivery.delivered + in_flight).max(1);
             }
-        } else if ack.growing > 0 && !is_app_limited {
+        } else if ack.growing > 0 && !is_app_limited && self.resume.may_grow() {
             let hystart = self.hystart.as_ref().and_then(|h| h.growth(ack.growing, smss, true));
             let acked = Acked {
                 bytes: ack.growing,
@@ -217,6 +253,7 @@ impl Controller {
         }
         self.reduce(now, sent);
         if persistent {
+            self.resume.stop();
             self.state.on_timeout(self.next, now);
             if !self.state.sets_cwnd() {
                 self.window.cwnd = MINIMUM_WINDOW * u64::from(self.cfg.mss);
@@ -246,7 +283,8 @@ impl Controller {
         if !self.state.sets_cwnd() {
             let cwnd = self.window.cwnd;
             self.state.on_congestion(&mut self.window, cwnd, smss, now);
-            self.window.cwnd = self.window.reduced().max(MINIMUM_WINDOW * smss);
+            let reduced = self.window.reduced().max(MINIMUM_WINDOW * smss);
+            self.window.cwnd = self.resume.on_congestion(smss, self.next).unwrap_or(reduced);
         }
     }
 }
@@ -391,6 +429,94 @@ mod tests {
         }
         let share = c.ssthresh().unwrap() as f64 / before as f64;
         assert!((share - 0.75).abs() < 0.01, "{share}");
+    }
+
+    /// RFC 9959, appendix B.1: after 29 packets in flight the window jumps to 150, half of the saved 300. The ACKs of those 29
+    /// raise PipeSize; the first of an unvalidated packet sets the window to what is in flight; the last ends it.
+    #[test]
+    fn careful_resume_jumps_to_half_of_the_saved_window() {
+        let mut c = resuming(300);
+        for number in 0..29 {
+            c.on_sent(at(0), PACKET.into(), number);
+        }
+        // The initial window of ten packets is acknowledged, and nineteen are left; ten more are sent.
+        ack(&mut c, 100, (0, 10), 19);
+        assert_eq!(c.window(), 150 * u64::from(PACKET));
+        for number in 29..160 {
+            c.on_sent(at(100 + (number - 29) / 2), PACKET.into(), number);
+        }
+        ack(&mut c, 150, (10, 29), 131);
+        assert_eq!(c.window(), 150 * u64::from(PACKET), "not validated");
+        ack(&mut c, 200, (29, 30), 130);
+        assert_eq!(c.window(), 130 * u64::from(PACKET) + u64::from(PACKET), "in flight, and slow start");
+        ack(&mut c, 280, (30, 160), 0);
+        let after = c.window();
+        assert!(after > 200 * u64::from(PACKET), "{after}");
+        assert_eq!(c.ssthresh(), None);
+    }
+
+    /// RFC 9959, section 3.5: a loss in the Validating Phase leaves half of PipeSize, which does not grow until the last
+    /// unvalidated packet is acknowledged; then ssthresh is half of PipeSize. Nothing is saved.
+    #[test]
+    fn careful_resume_retreats_after_a_loss() {
+        let mut c = resuming(300);
+        for number in 0..29 {
+            c.on_sent(at(0), PACKET.into(), number);
+        }
+        ack(&mut c, 100, (0, 10), 19);
+        for number in 29..160 {
+            c.on_sent(at(110), PACKET.into(), number);
+        }
+        ack(&mut c, 150, (10, 29), 131);
+        ack(&mut c, 210, (29, 31), 129);
+        ack(&mut c, 210, (31, 79), 81);
+        let pipe = 19 + 19 + 50;
+        c.on_lost(at(211), at(110), 1200, false);
+        assert_eq!(c.window(), pipe / 2 * u64::from(PACKET));
+        ack(&mut c, 215, (80, 159), 1);
+        assert_eq!(c.window(), pipe / 2 * u64::from(PACKET));
+        ack(&mut c, 216, (159, 160), 0);
+        assert_eq!(c.ssthresh(), Some((pipe + 80) / 2 * u64::from(PACKET)));
+        assert_eq!(c.observed(), None);
+    }
+
+    /// RFC 9959, section 3.2: congestion, another RTT, or too little data, and the window is that of slow start.
+    #[test]
+    fn careful_resume_needs_the_same_path_and_no_congestion() {
+        let window_after = |rtt: u64, is_lost: bool| {
+            let mut c = resuming(300);
+            for number in 0..12 {
+                c.on_sent(at(0), PACKET.into(), number);
+            }
+            if is_lost {
+                c.on_lost(at(rtt - 1), at(0), 1200, false);
+            }
+            ack(&mut c, rtt, (0, 12), 0);
+            c.window() / u64::from(PACKET)
+        };
+        assert_eq!(window_after(100, false), 150);
+        assert_eq!(window_after(51, false), 150);
+        assert_eq!(window_after(50, false), 22);
+        assert_eq!(window_after(1000, false), 150);
+        assert_eq!(window_after(1001, false), 22);
+        assert!(window_after(100, true) <= 6);
+    }
+
+    /// A sender with an initial window of ten packets that has saved a window in packets, at an RTT of 100 ms.
+    fn resuming(packets: u64) -> Controller {
+        let mut c = Controller::new(Algorithm::NewReno, PACKET, 10, false);
+        c.resume(SavedPath { cwnd: packets * u64::from(PACKET), rtt: Duration::from_millis(100) });
+        c
+    }
+
+    /// Acknowledges packets by one ACK that arrives at a time [ms] and leaves packets in flight. Each took `ms`, or 100 ms if
+    /// that is less, so that the RTT is that of the path.
+    fn ack(c: &mut Controller, ms: u64, (first, end): (u64, u64), left: u64) {
+        let rtt = if first == 0 { ms } else { 100.min(ms) };
+        for _ in first..end {
+            c.on_ack(at(ms), at(ms - rtt), PACKET.into(), Duration::from_millis(rtt));
+        }
+        c.on_end_acks(at(ms), left * u64::from(PACKET), false, end - 1, 0);
     }
 
     /// Sixty packets of 1200 bytes in each round trip of 60 ms: a rate of 9.6 Mbit/s, and with BBR a window of twice the

@@ -15,6 +15,7 @@ pub(super) mod hystart;
 mod hystart_linux;
 mod prague;
 mod reno;
+mod resume;
 
 use std::num::NonZeroU64;
 
@@ -24,6 +25,7 @@ use super::Config;
 use super::delivery::Sample;
 
 pub use controller::Controller;
+pub use resume::SavedPath;
 
 /// Windows of a sender.
 #[derive(Clone, Debug, Default)]
