@@ -39,6 +39,7 @@ TRANSPORTS = {
     "CUBIC, HyStart++": {"hystart": "true"},
     "BBR, version 1": {"algorithm": "bbr"},
     "CUBIC, first window of 32 packets": {"initial_window": "32"},
+    "CUBIC, Careful Resume": {"careful_resume": "5 min"},
 }
 """QUIC of the scenario's users, with the keys that differ."""
 OF_QUIC = ("web_quic.page_time_p75", "video_quic.stalled", "downloads_quic.flow_goodput", "voice.mos")
@@ -50,6 +51,32 @@ OF_ORBITS = (
     "downloads_tcp.flow_goodput",
     "downloads_quic.flow_goodput",
 )
+
+
+ALONE = """
+title = "One user loads pages of 1 MB over a GEO link"
+[run]
+duration = "120 s"
+[host.server]
+[host.user]
+[link.satellite]
+between = ["server", "user"]
+rate = "20 Mbps"
+delay = "280 ms"
+queue = { limit = "1000 packets" }
+[transport.quic]
+protocol = "quic"
+algorithm = "cubic"
+[traffic.web]
+kind = "pages"
+from = "server"
+to = "user"
+transport = "quic"
+http = "3"
+sessions = 1
+object_size = "1 MB"
+think_time = "1 s"
+"""
 
 
 def cells(values: Values, setting: str, metrics: tuple[str, ...]) -> list[str]:
@@ -93,6 +120,22 @@ def transports(runs: Runs) -> str:
     return table(["setting and congestion control", *(METRICS[name] for name in OF_QUIC)], rows)
 
 
+def alone(runs: Runs) -> str:
+    """Load pages one after the other on an idle link."""
+    runs.folder.mkdir(parents=True, exist_ok=True)
+    path = runs.folder / "alone.toml"
+    path.write_text(ALONE, encoding="utf-8")
+    rows = []
+    for number, (name, keys) in enumerate(TRANSPORTS.items()):
+        loaded = bp.load(path, set={f"transport.quic.{key}": value for key, value in keys.items()})
+        flows = runs.of(f"alone-{number}", loaded, ["droptail"], 1, seed=SEED).flows()
+        done = flows.filter(pl.col("completed"))
+        times = (done["closed"] - done["opened"]).to_list()
+        later = summarise(times[1:])
+        rows.append([name, f"{times[0]:.2f}", f"{later.mean:.2f}"])
+    return table(["congestion control", "first page [s]", "later pages, mean [s]"], rows)
+
+
 def orbits(runs: Runs) -> str:
     """Vary the satellite's delay."""
     rows = []
@@ -112,6 +155,7 @@ def renew(docs: Path, out: Path) -> None:
     blocks = {
         "queues": lambda: queues(runs, docs / "figures" / "quic"),
         "transports": lambda: transports(runs),
+        "alone": lambda: alone(runs),
         "orbits": lambda: orbits(runs),
     }
     with_blocks(docs / PAGE, blocks, "quic")
