@@ -20,8 +20,9 @@ pub struct Shared {
     pub in_flight: AtomicU64,
     /// Times of persistent congestion.
     pub collapses: AtomicU64,
-    /// What the path carried in a round trip [bytes], and its minimum RTT [ns]; zero if there is nothing worth saving.
+    /// Bytes that the path carried in a round trip, and its minimum RTT [ns]; zero if there is nothing worth saving.
     observed: (AtomicU64, AtomicU64),
+    /// A resumed path met congestion.
     pub has_retreated: AtomicBool,
     /// Latest RTT sample, and the smoothed RTT and its variation (RFC 9002, section 5.3); zero before the first [ns].
     rtt: AtomicU64,
