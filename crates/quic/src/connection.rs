@@ -25,11 +25,22 @@ const SERVER: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(192, 0, 2, 2
 /// Length of connection ids [bytes].
 pub const CID: usize = 8;
 
+/// Length of the label of an unreliable datagram [bytes].
+const LABEL: usize = 8;
+
 /// Payload that is written at a time.
 static ZEROS: [u8; 1 << 16] = [0; 1 << 16];
 
 /// Application error code of a connection that is given up; 0 ends one in order.
 const GIVEN_UP: VarInt = VarInt::from_u32(1);
+
+/// Labels of the unreliable datagrams that a UDP payload carries (RFC 9221).
+pub fn labels(payload: &[u8]) -> impl Iterator<Item = u64> {
+    frames(payload).filter_map(|frame| match frame {
+        Frame::Datagram { label } => Some(label),
+        _ => None,
+    })
+}
 
 /// A UDP datagram to send.
 #[derive(Clone, Debug)]
@@ -38,9 +49,11 @@ pub struct Datagram {
     pub payload: Vec<u8>,
     /// Code point of its IP header.
     pub ecn: Ecn,
-    /// Bytes of streams that it carries, and as many of them as are sent for the first time.
-    pub data: u64,
-    /// As `data`, without what was sent before [bytes].
+    /// True if it carries data: of streams, or unreliable.
+    pub has_data: bool,
+    /// True if all of its data was sent before.
+    pub is_repeated: bool,
+    /// Bytes of streams that it carries and that were not sent before.
     pub fresh: u64,
 }
 
@@ -88,6 +101,8 @@ pub struct Connection {
     /// An end with a pacing rate sends nothing before this.
     paced_until: Instant,
     is_held: bool,
+    /// Unreliable datagrams that have arrived: label and length [bytes].
+    arrived: Vec<(u64, u64)>,
     /// A response of the endpoint that belongs to no connection.
     response: Option<Vec<u8>>,
 }
@@ -168,6 +183,7 @@ impl Connection {
             counts_marks: host.is_readable && algorithm.is_proportional(),
             paced_until: Instant::ZERO,
             is_held: false,
+            arrived: Vec::new(),
             response: None,
         }
     }
@@ -220,7 +236,13 @@ impl Connection {
             self.close(now, VarInt::from_u32(0));
         }
         if let Some(payload) = self.response.take() {
-            return Some(Datagram { payload, ecn: Ecn::NotEct, data: 0, fresh: 0 });
+            return Some(Datagram {
+                payload,
+                ecn: Ecn::NotEct,
+                has_data: false,
+                is_repeated: false,
+                fresh: 0,
+            });
         }
         self.is_held = now < self.paced_until;
         if self.is_held {
@@ -234,18 +256,21 @@ impl Connection {
             self.pass_endpoint_events();
             return None;
         };
-        let (mut data, mut fresh) = (0, 0);
+        let (mut has_data, mut has_datagram, mut fresh) = (false, false, 0);
         for frame in self.is_readable.then(|| frames(&payload)).into_iter().flatten() {
-            if let Frame::Stream { id, offset, len } = frame {
-                data += len;
-                if let Some(stream) = self.streams.iter_mut().find(|stream| u64::from(stream.id) == id) {
-                    fresh += stream.send(offset, len);
+            match frame {
+                Frame::Stream { id, offset, len } => {
+                    has_data = true;
+                    if let Some(stream) = self.streams.iter_mut().find(|stream| u64::from(stream.id) == id) {
+                        fresh += stream.send(offset, len);
+                    }
                 }
+                Frame::Datagram { .. } => (has_data, has_datagram) = (true, true),
+                Frame::Marks(_) => {}
             }
         }
-        if data > 0
-            && let Some(rate) = self.pacing_rate()
-        {
+        let is_repeated = has_data && !has_datagram && fresh == 0;
+        if has_data && let Some(rate) = self.pacing_rate() {
             self.paced_until = now.max(self.paced_until) + rate.time_to_send(payload.len() as u64);
         }
         let ecn = match sent.ecn {
@@ -253,7 +278,7 @@ impl Connection {
             Some(EcnCodepoint::Ect0) if self.has_ecn => Ecn::Ect0,
             _ => Ecn::NotEct,
         };
-        Some(Datagram { payload, ecn, data, fresh })
+        Some(Datagram { payload, ecn, has_data, is_repeated, fresh })
     }
 
     fn pacing_rate(&self) -> Option<Rate> {
@@ -310,6 +335,12 @@ impl Connection {
                 Event::Stream(StreamEvent::Writable { id }) => {
                     if let Some(stream) = self.streams.iter_mut().find(|stream| stream.id == id) {
                         write(quic, stream);
+                    }
+                }
+                Event::DatagramReceived => {
+                    while let Some(data) = quic.datagrams().recv() {
+                        let label = data.first_chunk().map_or(0, |bytes| u64::from_be_bytes(*bytes));
+                        self.arrived.push((label, data.len() as u64));
                     }
                 }
                 Event::Stream(StreamEvent::Finished { id }) => {
@@ -380,6 +411,22 @@ impl Connection {
     #[must_use]
     pub fn peer_finished(&self, stream: usize) -> bool {
         self.streams.get(stream).is_some_and(|stream| stream.has_ended)
+    }
+
+    // ----- datagrams -----------------------------------------------------------------------------------------
+
+    /// Sends an unreliable datagram of `bytes`, at least 8, with a label (RFC 9221). Returns false if it does not fit into a
+    /// packet or the buffer, or if the handshake is not complete.
+    pub fn send_datagram(&mut self, bytes: usize, label: u64) -> bool {
+        let Some((_, quic)) = &mut self.quic else { return false };
+        let mut data = vec![0; bytes.max(LABEL)];
+        data[..LABEL].copy_from_slice(&label.to_be_bytes());
+        quic.datagrams().send(data.into(), false).is_ok()
+    }
+
+    /// Takes the unreliable datagrams that have arrived: label and length [bytes].
+    pub fn take_datagrams(&mut self) -> std::vec::Drain<'_, (u64, u64)> {
+        self.arrived.drain(..)
     }
 
     // ----- state ---------------------------------------------------------------------------------------------

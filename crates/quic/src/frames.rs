@@ -16,10 +16,10 @@ pub enum Frame {
     },
     /// Marked packets that an ACK frame reports.
     Marks(u64),
-    /// An unreliable datagram of `len` bytes (RFC 9221).
+    /// An unreliable datagram (RFC 9221), by the label with which it was sent.
     Datagram {
-        /// Length of the data [bytes].
-        len: u64,
+        /// The label.
+        label: u64,
     },
 }
 
@@ -124,15 +124,13 @@ fn frame(rest: &mut &[u8]) -> Option<Option<Frame>> {
         }
         0x30 | 0x31 => {
             let len = if kind == 0x31 {
-                let len = varint(rest)?;
-                *rest = rest.get(usize::try_from(len).ok()?..)?;
-                len
+                usize::try_from(varint(rest)?).ok()?
             } else {
-                let len = rest.len().checked_sub(crate::null_crypto::TAG)?;
-                *rest = &rest[len..];
-                len as u64
+                rest.len().checked_sub(crate::null_crypto::TAG)?
             };
-            return Some(Some(Frame::Datagram { len }));
+            let label = rest.get(..len)?.first_chunk().map(|bytes| u64::from_be_bytes(*bytes));
+            *rest = &rest[len..];
+            return Some(label.map(|label| Frame::Datagram { label }));
         }
         // ACK_FREQUENCY (draft-ietf-quic-ack-frequency).
         0xaf => integers(rest, 4)?,
@@ -177,18 +175,20 @@ mod tests {
     }
 
     /// A packet with a number of two bytes, by hand after RFC 9000, section 19: PING; an ACK with counts (largest 9, delay 0,
-    /// one more range, first range 2, gap 1, range 3; 7, 0 and 5); 4 bytes of stream 8 from position 300; and stream 4 up to
+    /// one more range, first range 2, gap 1, range 3; 7, 0 and 5); a datagram of 9 bytes; 4 bytes of stream 8 from position 300; and stream 4 up to
     /// the tag.
     #[test]
     fn frames_of_a_packet_are_read_in_order() {
         let mut packet = vec![0x41];
         packet.extend([0; CID + 2]);
         packet.extend([0x01, 0x03, 9, 0, 1, 2, 1, 3, 7, 0, 5]);
+        packet.extend([0x31, 9, 0, 0, 0, 0, 0, 0, 1, 2, 0]);
         packet.extend([0x0e, 8, 0x41, 0x2c, 4, 0, 0, 0, 0, 0x08, 4, 1, 2, 3]);
         packet.extend([0; 16]);
         let found: Vec<_> = frames(&packet).collect();
         let expected = [
             Frame::Marks(5),
+            Frame::Datagram { label: 258 },
             Frame::Stream { id: 8, offset: 300, len: 4 },
             Frame::Stream { id: 4, offset: 0, len: 3 },
         ];

@@ -27,5 +27,5 @@ mod null_crypto;
 mod stream;
 
 pub use config::{Config, Host};
-pub use connection::{Connection, Datagram, Stats};
+pub use connection::{Connection, Datagram, Stats, labels};
 pub use null_crypto::NullCrypto;

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use bentpipe_quic::{Config, Connection, Host};
+use bentpipe_quic::{Config, Connection, Host, labels};
 use bentpipe_transport::tcp::{self, Algorithm, Ecn};
 use bentpipe_units::{Duration, Instant, Rate};
 use quinn_proto::crypto::rustls::{QuicClientConfig, QuicServerConfig};
@@ -268,6 +268,29 @@ fn clean_link_takes_as_long_as_tcp_with_the_same_control() {
         let ratio = seconds(time) / of_tcp;
         assert!((0.97..=1.03).contains(&ratio), "{algorithm:?}: {} s over QUIC, {of_tcp} s", seconds(time));
     }
+}
+
+/// The longest datagram that a packet of 1200 bytes holds: 38 bytes are the packet's and the frame's, at most.
+#[test]
+fn a_datagram_fills_a_packet() {
+    let host = Host::new(Config::default());
+    let (mut server, mut client) =
+        (Connection::listen(&host, 1, None), Connection::connect(&host, Instant::ZERO, 1, None));
+    for _ in 0..4 {
+        while let Some(sent) = client.poll_transmit(Instant::ZERO) {
+            server.receive(Instant::ZERO, sent.ecn, sent.payload);
+        }
+        while let Some(sent) = server.poll_transmit(Instant::ZERO) {
+            client.receive(Instant::ZERO, sent.ecn, sent.payload);
+        }
+    }
+    assert!(client.is_established());
+    assert!(client.send_datagram(1162, 7) && !client.send_datagram(1163, 8));
+    let sent = client.poll_transmit(Instant::ZERO).unwrap();
+    assert!(sent.has_data && sent.payload.len() <= 1200);
+    assert_eq!(labels(&sent.payload).collect::<Vec<_>>(), [7]);
+    server.receive(Instant::ZERO, sent.ecn, sent.payload);
+    assert_eq!(server.take_datagrams().collect::<Vec<_>>(), [(7, 1162)]);
 }
 
 #[test]

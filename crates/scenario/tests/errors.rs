@@ -1594,6 +1594,17 @@ fn mistakes_of_quic_give_messages() {
         let found = x(keys);
         assert!(found.starts_with("my.toml:") && found.ends_with(problem), "{found}");
     }
+    let call = |payload: u64| {
+        let transport = format!(
+            "[transport.x]\nprotocol = \"quic\"\ndatagrams = true\n[traffic.c]\nkind = \"cbr\"\nfrom = \"server\"\n\
+             to = \"client\"\ntransport = \"x\"\nrate = \"1 Mbps\"\npacket = \"{payload} B\"\n[traffic.web]"
+        );
+        changed("[traffic.web]", &transport)
+    };
+    assert_eq!(call(1190), "no mistake");
+    let problem = "traffic.c.transport: found \"x\", whose datagrams hold packets of up to 1190 B, for packets of 1191 B; allowed: \
+                   shorter packets, or a larger max_udp_payload";
+    assert!(call(1191).ends_with(problem), "{}", call(1191));
     let page = |protocol: &str, http: &str| {
         let transport = format!(
             "[transport.x]\nprotocol = \"{protocol}\"\n[traffic.web]\ntransport = \"x\"\nhttp = \"{http}\""

@@ -291,6 +291,9 @@ pub struct Quic {
     pub max_idle_timeout: Duration,
     /// True if packets are ECN-capable.
     pub ecn: bool,
+    /// True if packet sources use DATAGRAM frames, RFC 9221.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub datagrams: bool,
     /// Length of the server's handshake messages after its ServerHello [bytes].
     pub tls_flight: u64,
 }

@@ -13,8 +13,8 @@ use super::profile::profile;
 use super::transport::DEFAULT;
 use crate::error::{Error, choices, quoted};
 use crate::model::{
-    Application, Bulk, ConnectionPer, Distribution, Files, Gateway, Host, HostIndex, Http, Packets, Pages,
-    Pattern, Ramp, Traffic, TrafficKind, Transport, TransportIndex,
+    Application, Bulk, ConnectionPer, DATAGRAM_HEADER, Distribution, Files, Gateway, Host, HostIndex, Http,
+    Packets, Pages, Pattern, Quic, Ramp, Traffic, TrafficKind, Transport, TransportIndex,
 };
 use crate::reader::tree::{Path, step};
 use crate::schema::file::File;
@@ -34,7 +34,7 @@ pub fn mean_packet(
         return Err(cx.error(&step(&[], "traffic"), problem));
     }
     let mut longest: Option<u64> = None;
-    for (name, t) in file.traffic.iter() {
+    for ((name, t), pattern) in file.traffic.iter().zip(patterns) {
         if let Some(wanted) = t.source().common().transport {
             let path = step(&named("traffic", name), "transport");
             let transport = transports.iter().find(|t| t.name() == wanted);
@@ -65,6 +65,9 @@ pub fn mean_packet(
                 return Err(cx.error(&path, problem));
             }
             check_http(cx, name, t, transport.protocol())?;
+            if let (Transport::Quic(quic), Some(pattern)) = (transport, pattern) {
+                check_datagrams(cx, &path, quic, pattern)?;
+            }
             longest = longest.max(transport.full_packet());
         }
     }
@@ -184,6 +187,21 @@ fn check_deadlines(cx: &Cx<'_>, all: &[Traffic]) -> Result<(), Error> {
         }
     }
     Ok(())
+}
+
+/// Rejects packets that do not fit into QUIC's datagrams: 9 bytes of the frame (RFC 9221, section 4) and 29 of the packet, of
+/// which a packet's own 28 bytes of headers are not sent.
+fn check_datagrams(cx: &Cx<'_>, path: &Path, quic: &Quic, pattern: &Pattern) -> Result<(), Error> {
+    let (most, found) = (quic.max_udp_payload - 38 + DATAGRAM_HEADER, pattern.typical_packet());
+    if !quic.datagrams || found <= most as f64 {
+        return Ok(());
+    }
+    let problem = format!(
+        "found {}, whose datagrams hold packets of up to {most} B, for packets of {found} B; allowed: shorter packets, or a larger \
+         max_udp_payload",
+        quoted(&quic.name)
+    );
+    Err(cx.error(path, problem))
 }
 
 /// HTTP/3 is HTTP over QUIC, and other versions are not (RFC 9114, section 2).

@@ -247,6 +247,7 @@ pub fn quic(cx: &mut Cx<'_>, name: &str, raw: &mut file::Quic) -> Result<Quic, E
         max_stream_data: max_stream_data.0,
         max_idle_timeout: raw.max_idle_timeout.time(),
         ecn: raw.ecn,
+        datagrams: raw.datagrams,
         tls_flight: raw.tls_flight.0,
     })
 }

@@ -248,6 +248,9 @@ pub struct Quic {
     pub max_idle_timeout: Span,
     /// True if packets are ECN-capable: ECT(0), or ECT(1) with prague. Required by dctcp and prague.
     pub ecn: bool,
+    /// True if packet sources send each packet in a DATAGRAM frame (RFC 9221), which is not repeated; else they write to a
+    /// stream.
+    pub datagrams: bool,
     /// Length of the server's handshake messages after its ServerHello, most of it certificates. What exceeds three packets
     /// costs a round trip (RFC 9000, 8.1).
     pub tls_flight: Size,
@@ -267,6 +270,7 @@ impl Default for Quic {
             max_stream_data: None,
             max_idle_timeout: Span::of(30_000_000_000),
             ecn: false,
+            datagrams: false,
             tls_flight: Size::of(3000),
         }
     }

@@ -92,6 +92,8 @@ pub enum Transport {
         sender: QuicConfigId,
         /// Of the other host.
         other: QuicConfigId,
+        /// True if the packets of sources travel in unreliable datagrams.
+        datagrams: bool,
     },
     Sctp {
         config: SctpConfigId,

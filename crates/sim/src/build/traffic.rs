@@ -82,9 +82,11 @@ impl Builder<'_, '_> {
             Some(scenario::Transport::Tcp(tcp)) => {
                 Transport::Tcp { other: transports.tcp(tcp, None), sender: transports.tcp(tcp, cap) }
             }
-            Some(scenario::Transport::Quic(quic)) => {
-                Transport::Quic { other: transports.quic(quic, None), sender: transports.quic(quic, cap) }
-            }
+            Some(scenario::Transport::Quic(quic)) => Transport::Quic {
+                other: transports.quic(quic, None),
+                sender: transports.quic(quic, cap),
+                datagrams: quic.datagrams,
+            },
             Some(scenario::Transport::Sctp(sctp)) => Transport::Sctp { config: transports.sctp(sctp) },
             Some(scenario::Transport::Rtp(rtp)) => {
                 let nominal = match &t.kind {

@@ -31,6 +31,8 @@ pub struct QuicEnd {
     is_greeted: bool,
     /// Requests that wait for a stream, and the length of each [bytes].
     waiting: (u64, u64),
+    /// Datagrams that wait for the handshake: length [bytes], and when each was due.
+    early: Vec<(u64, Instant)>,
     /// Streams whose requests have been answered.
     answered: usize,
     /// Bytes of streams sent at least once.
@@ -47,7 +49,7 @@ pub struct Sent {
     pub ecn: Ecn,
     /// Length on the wire [bytes].
     pub len: u32,
-    /// True if it carries data of streams, and if all of it was sent before.
+    /// True if it carries data, and if all of it was sent before.
     pub has_data: bool,
     pub is_repeated: bool,
     /// Bytes of streams that the end has sent so far, if it has sent more.
@@ -94,6 +96,7 @@ impl QuicEnds {
                 seed: 0,
                 is_greeted: false,
                 waiting: (0, 0),
+                early: Vec::new(),
                 answered: 0,
                 sent: 0,
                 hosts: (0, 0),
@@ -116,6 +119,7 @@ impl QuicEnds {
             (end.quic, end.timer, end.seed) = (None, Alarm::default(), seed);
             (end.is_greeted, end.waiting, end.answered, end.sent) = (false, (0, 0), 0, 0);
             (end.hosts, end.resumed) = (hosts, None);
+            end.early.clear();
         }
         self.ends[sender].trace = trace;
     }
@@ -174,8 +178,8 @@ impl QuicEnds {
         Some(Sent {
             ecn: datagram.ecn,
             len: datagram.payload.len() as u32 + self.configs[end.config].config().udp_header,
-            has_data: datagram.data > 0,
-            is_repeated: datagram.data > 0 && datagram.fresh == 0,
+            has_data: datagram.has_data,
+            is_repeated: datagram.is_repeated,
             position: (datagram.fresh > 0).then_some(end.sent),
             payload: datagram.payload,
         })
@@ -229,6 +233,36 @@ impl QuicEnd {
             quic.write(stream, self.waiting.1);
             quic.finish(stream);
         }
+    }
+
+    /// Sends a packet of a source in an unreliable datagram, labelled with the time at which it was due; before the
+    /// handshake it waits. Returns false if it is too long, or too many wait.
+    pub fn send_datagram(&mut self, payload: u64, now: Instant) -> bool {
+        if !self.is_established() {
+            self.early.push((payload, now));
+            return true;
+        }
+        self.quic.as_mut().is_some_and(|quic| quic.send_datagram(payload as usize, now.as_nanos()))
+    }
+
+    /// Sends the datagrams that have waited for the handshake; yields the times of those that do not fit.
+    pub fn send_early(&mut self) -> Vec<Instant> {
+        if self.early.is_empty() || !self.is_established() {
+            return Vec::new();
+        }
+        let early = std::mem::take(&mut self.early);
+        early
+            .into_iter()
+            .filter(|(bytes, due)| !self.send_datagram(*bytes, *due))
+            .map(|(_, due)| due)
+            .collect()
+    }
+
+    /// Takes the datagrams that have arrived: when each was due, and its length [bytes].
+    pub fn take_datagrams(&mut self) -> Vec<(Instant, u64)> {
+        let time = |label| Instant::ZERO + Duration::from_nanos(label);
+        let Some(quic) = &mut self.quic else { return Vec::new() };
+        quic.take_datagrams().map(|(label, bytes)| (time(label), bytes)).collect()
     }
 
     pub fn failed(&self) -> bool {

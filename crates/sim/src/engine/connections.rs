@@ -141,8 +141,15 @@ impl Engine {
         if end.failed() {
             self.fail(slot_id);
         } else if end.is_sender {
+            for due in end.send_early() {
+                self.record.recorder.lost_unit(slot.flow, due);
+            }
             self.apps.serve_sender(end, slot, self.clock.now());
         } else {
+            for (due, bytes) in end.take_datagrams() {
+                self.record.recorder.delivered(slot.flow, bytes);
+                self.record.recorder.received_units(slot.flow, std::iter::once(due), self.clock.now());
+            }
             self.apps.serve_receiver(end, slot_id, slot, &mut self.record.recorder, &mut self.clock);
         }
         self.transmit_quic(id);

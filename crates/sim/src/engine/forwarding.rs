@@ -3,7 +3,7 @@
 use bentpipe_link::{Progress, Release, Service};
 use bentpipe_queue::Packet;
 use bentpipe_scenario::DATAGRAM_HEADER;
-use bentpipe_units::Instant;
+use bentpipe_units::{Duration, Instant};
 
 use super::Engine;
 use crate::bottleneck::Bottleneck;
@@ -198,6 +198,12 @@ impl Engine {
         if let Some(slot) = packet.slot {
             let flow = self.endpoints.slots[slot].flow;
             self.record.recorder.count_drop(flow);
+            if let Body::Quic { datagram, .. } = packet.body {
+                let payload = self.network.packets.datagrams.take(datagram);
+                for label in bentpipe_quic::labels(&payload) {
+                    self.record.recorder.lost_unit(flow, Instant::ZERO + Duration::from_nanos(label));
+                }
+            }
             if matches!(packet.body, Body::Datagram | Body::Rtp { .. }) {
                 self.record.recorder.lost_unit(flow, self.network.packets.sent_at(id));
             }

@@ -51,7 +51,7 @@ impl Engine {
             (Transport::Sctp { config }, Some(&paths)) => {
                 sctp = Some(self.endpoints.sctp.add(id, config, paths))
             }
-            (Transport::Quic { sender, other }, Some(&paths)) => {
+            (Transport::Quic { sender, other, .. }, Some(&paths)) => {
                 quic = Some(self.endpoints.quic.add(id, [sender, other], paths));
             }
             (Transport::Rtp { config, nominal }, Some(&paths)) => {

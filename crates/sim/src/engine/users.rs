@@ -135,7 +135,9 @@ impl Engine {
         let now = self.clock.now();
         let slot = &mut self.endpoints.slots[id];
         let payload = u64::from(len).saturating_sub(DATAGRAM_HEADER);
-        if slot.has_handshake() {
+        let is_unreliable =
+            matches!(self.apps.traffic[slot.traffic].transport, Transport::Quic { datagrams: true, .. });
+        if slot.has_handshake() && !is_unreliable {
             slot.units.send(payload, now);
         }
         self.record.recorder.sent_unit(slot.flow, now);
@@ -146,7 +148,12 @@ impl Engine {
             self.endpoints.sctp.send_message(sender, payload as u32);
             self.transmit_sctp(sender);
         } else if let Some(sender) = slot.quic {
-            self.endpoints.quic[sender].write(payload);
+            let end = &mut self.endpoints.quic[sender];
+            if !is_unreliable {
+                end.write(payload);
+            } else if !end.send_datagram(payload, now) {
+                self.record.recorder.lost_unit(slot.flow, now);
+            }
             self.transmit_quic(sender);
         } else if slot.conns.is_empty() {
             let packet = PacketInFlight::new(Body::Datagram, id, len, slot.paths[0].0);

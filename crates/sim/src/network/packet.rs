@@ -108,13 +108,13 @@ impl Packets {
         packet
     }
 
-    /// Removes a packet with the content that is stored apart.
+    /// Removes a packet with the content that is stored apart, except the payload of a datagram of QUIC, which is
+    /// [`take`](Slab::take)n.
     pub fn discard(&mut self, id: PacketId) -> PacketInFlight {
         let packet = self.remove(id);
         match packet.body {
             Body::PepAck { ack, .. } => drop(self.acks.remove(ack)),
             Body::Sctp { packet, .. } => drop(self.sctp.take(packet)),
-            Body::Quic { datagram, .. } => drop(self.datagrams.take(datagram)),
             _ => {}
         }
         packet
