@@ -726,11 +726,6 @@ fn mistakes_in_placement_are_reported() {
             "my.toml:19:8: gateway.mark: found \"transmit\"; allowed: \"receive\" if watch = \"receive\", because a packet that enters the transmit queue has already left the receive queue",
         ),
         (
-            "[gateway]",
-            "[gateway]\nmarking = \"ecn\"\nmark = \"transmit\"",
-            "my.toml:18:11: gateway.marking: found \"ecn\"; allowed: \"drop\" if mark = \"transmit\" and pep.split is not empty, because the PEP has acknowledged the packet, without a mark, ahead of the transmit queue",
-        ),
-        (
             "delay = \"250 ms\"",
             "rate = \"1 Mbps\"\nqueue = {}",
             "my.toml:24:1: link.satellite.queue: a queue in front of the satellite link; allowed: none, because the transmit queue of gateway \"gateway\" is in front of it",
@@ -788,7 +783,7 @@ fn mistakes_in_placement_are_reported() {
         (
             "[gateway]",
             "[gateway]\nmarking = \"window\"\nmark = \"transmit\"",
-            "my.toml:18:11: gateway.marking: found \"window\"; allowed: \"drop\" if mark = \"transmit\", because a packet behind the PEP does not identify the window to cut",
+            "my.toml:18:11: gateway.marking: found \"window\"; allowed: \"drop\" or \"ecn\" if mark = \"transmit\", because a packet behind the PEP does not identify the window to cut",
         ),
         (
             "[gateway]",
@@ -803,7 +798,7 @@ fn mistakes_in_placement_are_reported() {
         (
             "aqm = { algorithm = \"red\" }",
             "aqm = { algorithm = \"codel\" }\nmarking = \"window\"\nmark = \"transmit\"",
-            "my.toml:19:11: gateway.marking: found \"window\"; allowed: \"drop\" if mark = \"transmit\", because a packet behind the PEP does not identify the window to cut",
+            "my.toml:19:11: gateway.marking: found \"window\"; allowed: \"drop\" or \"ecn\" if mark = \"transmit\", because a packet behind the PEP does not identify the window to cut",
         ),
         (
             "aqm = { algorithm = \"red\" }",
@@ -813,7 +808,7 @@ fn mistakes_in_placement_are_reported() {
         (
             "aqm = { algorithm = \"red\" }",
             "aqm = { preset = \"RED FC 1\" }\nmark = \"transmit\"",
-            "my.toml:18:18: gateway.aqm.preset: found \"RED FC 1\"; allowed: \"drop\" if mark = \"transmit\", because a packet behind the PEP does not identify the window to cut",
+            "my.toml:18:18: gateway.aqm.preset: found \"RED FC 1\"; allowed: \"drop\" or \"ecn\" if mark = \"transmit\", because a packet behind the PEP does not identify the window to cut",
         ),
         (
             "[gateway]",
@@ -834,7 +829,7 @@ fn mistakes_in_placement_are_reported() {
     for scheduler in bentpipe_queue::registry::SCHEDULERS.iter().filter(|s| s.signals) {
         let to = format!("[gateway]\nmarking = \"window\"\ntransmit_queue.scheduler = {:?}", scheduler.name);
         let expected = format!(
-            "my.toml:19:28: gateway.transmit_queue.scheduler: found \"{}\"; allowed if marking = \"window\" and pep.split is not empty: a scheduler that signals nothing, because the PEP has acknowledged the packet, without a mark, ahead of the transmit queue",
+            "my.toml:19:28: gateway.transmit_queue.scheduler: found \"{}\"; allowed if marking = \"window\" and pep.split is not empty: a scheduler that signals nothing, because a packet behind the PEP does not identify the window to cut",
             scheduler.name
         );
         assert_eq!(changed("[gateway]", &to), expected);
@@ -1306,7 +1301,7 @@ fn mistakes_in_settings_are_reported() {
         Scenario::parse(&GATEWAY.replace("[gateway]", "[gateway]\nmark = \"transmit\""), "my.toml", &[]);
     assert_eq!(
         behind.expect("a valid scenario").with_setting("RED FC 3").expect_err("wrong").to_string(),
-        "setting \"RED FC 3\": gateway.marking: found \"window\"; allowed: \"drop\" if mark = \"transmit\", because a packet behind the PEP does not identify the window to cut"
+        "setting \"RED FC 3\": gateway.marking: found \"window\"; allowed: \"drop\" or \"ecn\" if mark = \"transmit\", because a packet behind the PEP does not identify the window to cut"
     );
     assert_eq!(
         scenario.with_settings(&["red", "RED 4", "red"]).expect_err("wrong").to_string(),

@@ -141,6 +141,11 @@ impl Config {
             let problem = "found queues of the return direction (gateway.return, or an upload); allowed: only in simulations";
             return Err(document.error(key, problem.to_owned()));
         }
+        if gateway.marks_behind_pep() {
+            let key = if file.scenario.is_some() { "scenario.file" } else { "gateway.marking" };
+            let problem = "found \"ecn\" behind the PEP (mark = \"transmit\", or a scheduler that marks); allowed: only in simulations, because the kernel's TCP cannot echo these marks";
+            return Err(document.error(key, problem.to_owned()));
+        }
         let mut effective = document.effective(&file);
         let behind_role = effective.iter().position(|row| row.key == "role").map_or(0, |i| i + 1);
         effective.splice(behind_role..behind_role, rows);
@@ -305,6 +310,12 @@ mod tests {
                  only in simulations",
             ),
             ("keys = \"keys\"\n", "", "g.toml:5:2: satellite.keys: missing; required: the folder made by"),
+            (
+                "20 Mbps\" }\n",
+                "20 Mbps\" }\nmarking = \"ecn\"\ntransmit_queue.scheduler = \"dualpi2\"\n",
+                "g.toml:5:11: gateway.marking: found \"ecn\" behind the PEP (mark = \"transmit\", or a scheduler that marks); \
+                 allowed: only in simulations, because the kernel's TCP cannot echo these marks",
+            ),
             (
                 "peer = \"10.2.0.2:4400\"",
                 "peer = \"[fd00::2]:44\"",

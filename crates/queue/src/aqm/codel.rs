@@ -23,7 +23,8 @@
 //! *In a satellite gateway:* CoDel signals with packets that leave the queue whose delay it measures, so it has to mark
 //! at the watched queue: at the receive queue it keeps that queue short, and does not see the transmit queue, where a
 //! gateway's packets wait; at the transmit queue it drops behind the PEP segments that have been acknowledged, which
-//! must be retransmitted over the satellite. Such a scenario is accepted with a warning. Without a PEP none of this
+//! must be retransmitted over the satellite. Such a scenario is accepted with a warning. With `marking = "ecn"` it marks them, and the gateway
+//! echoes the marks to the senders. Without a PEP none of this
 //! applies; then `interval` has to be of the order of the longest round trip, at least 600 ms over a geostationary
 //! satellite, because with the default of 100 ms CoDel signals again long before a sender can have slowed down, and
 //! `target` 5 to 10 % of it (RFC 8289, sections 4.2 and 4.3).

@@ -42,7 +42,7 @@
 //! surrounding queue, not four `rtt` of the link.
 //!
 //! *In a satellite gateway:* as for `fq_codel`: at the transmit queue it drops acknowledged packets, which is accepted
-//! with a warning; it belongs where connections are not split (`pep.split = []`), or at the queue of a link. Set `rtt`
+//! with a warning, unless they are marked (`marking = "ecn"`); it belongs where connections are not split (`pep.split = []`), or at the queue of a link. Set `rtt`
 //! to the round trip of the connections (600 ms with a geostationary satellite): target and interval are derived from
 //! it. Its strength, many flows without collisions, suits a gateway with hundreds of users; a sender that ignores all
 //! signals, datagrams above all, is limited by BLUE and by the queue's limit.

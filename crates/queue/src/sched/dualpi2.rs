@@ -29,11 +29,12 @@
 //! not in the RFC and not implemented. The RFC's loop ends with a packet that is sent; here one is sent in any case
 //! after 64 dropped ones, so that the work is bounded at `p' = 1` (64 of 65 are dropped then).
 //!
-//! *In a satellite gateway:* it requires `marking = "ecn"`, and transports of both kinds that cross it unsplit. With
-//! `drop` each mark in the L queue is a dropped packet, at probabilities that suit marks and not drops: do not use it
-//! if anything sends ECT(1). It signals with departing packets, so at the transmit queue behind a PEP `drop` and `ecn`
-//! are wrong for the reasons given for `codel`. The default gains are for round trips up to 100 ms: over a
-//! geostationary satellite set `rtt_max` to the longest round trip, at least 0.7 s, otherwise the queue oscillates; and
+//! *In a satellite gateway:* it requires `marking = "ecn"`. With `drop` each mark in the L queue is a dropped packet, at
+//! probabilities that suit marks and not drops: do not use it if anything sends ECT(1). Behind a PEP its marks are
+//! echoed to the split senders. Then the queue is not part of their round trip, and classic flows get up to 1.7 times the
+//! rate of scalable ones; and `pep.buffer` should be about a bandwidth-delay product, because a burst that the PEP has
+//! accepted overloads the queue, which then drops packets of the PEP link that have to be repeated. The default gains are for round trips up to 100 ms: over a
+//! geostationary satellite, for connections that are not split, set `rtt_max` to the longest round trip, at least 0.7 s, otherwise the queue oscillates; and
 //! `target` in proportion, because a classic flow needs a queue of some part of its round trip to keep the link busy.
 
 use std::collections::VecDeque;

@@ -20,8 +20,8 @@
 //! *In a satellite gateway:* the receive queue is served in order of arrival, so this scheduler is used at the transmit
 //! queue or at the queue of a link. At the transmit queue it gives short flows and voice separate queues, but it
 //! drops behind the PEP: the packet has been acknowledged to its sender, which gets no signal, and is retransmitted
-//! over the satellite. Such a scenario is accepted with a warning, and refused with a marking method that does not
-//! drop. Without split connections (`pep.split = []`) the senders get the signals, and `interval` has to be of the
+//! over the satellite. Such a scenario is accepted with a warning. With `marking = "ecn"` it marks instead, and the
+//! gateway echoes the marks. Without split connections (`pep.split = []`) the senders get the signals, and `interval` has to be of the
 //! order of their round trip, at least 600 ms over a geostationary satellite. With more than a few hundred flows at a
 //! time some share a queue; `cake` makes that rarer.
 

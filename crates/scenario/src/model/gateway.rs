@@ -65,10 +65,20 @@ pub struct Gateway {
 }
 
 impl Gateway {
-    /// Returns true if congestion is signalled behind the PEP, with packets whose senders already have the acknowledgement:
-    /// by an AQM that marks there, or by the scheduler.
+    /// Returns true if an AQM or the scheduler drops behind the PEP, where senders of split connections already have the
+    /// acknowledgement. Marks with ECN are echoed to them.
     #[must_use]
     pub fn signals_behind_pep(&self) -> bool {
+        self.acts_behind_pep() && self.marking.method.marking != Marking::Ecn
+    }
+
+    /// Returns true if packets are marked behind the PEP, which echoes the marks to senders of split connections.
+    #[must_use]
+    pub fn marks_behind_pep(&self) -> bool {
+        self.acts_behind_pep() && self.marking.method.marking == Marking::Ecn
+    }
+
+    fn acts_behind_pep(&self) -> bool {
         let aqm = self.mark == GatewayQueue::Transmit && !self.aqm.is_none();
         !self.pep.split.is_empty() && (aqm || self.transmit_queue.scheduler.discipline.signals)
     }

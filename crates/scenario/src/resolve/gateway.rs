@@ -330,9 +330,9 @@ fn one_way(
     if gateway.signals_behind_pep() {
         let signals = gateway.transmit_queue.scheduler.discipline.signals;
         let key = if signals { [at("transmit_queue"), at_key("scheduler")].concat() } else { at("mark") };
-        if signals && gateway.marking.method.marking != Marking::Drop {
+        if signals && gateway.marking.method.marking == Marking::Window {
             let problem = format!(
-                "found {}; allowed if marking = {} and pep.split is not empty: a scheduler that signals nothing, because the PEP has acknowledged the packet, without a mark, ahead of the transmit queue",
+                "found {}; allowed if marking = {} and pep.split is not empty: a scheduler that signals nothing, because a packet behind the PEP does not identify the window to cut",
                 quoted(gateway.transmit_queue.scheduler.discipline.name),
                 quoted(gateway.marking.method.name)
             );

@@ -79,14 +79,11 @@ pub fn check(
     let refuse = |allowed: &str| Err(cx.error(path, format!("found {}; allowed: {allowed}", quoted(found))));
     let splits = !g.pep.split.is_empty();
     match (method.marking, g.mark) {
-        (Marking::Ecn, GatewayQueue::Transmit) if splits => refuse(
-            "\"drop\" if mark = \"transmit\" and pep.split is not empty, because the PEP has acknowledged the packet, without a mark, ahead of the transmit queue",
-        ),
         (Marking::Window, _) if !splits => {
             refuse("\"drop\" or \"ecn\" if pep.split is empty, because the gateway then advertises no window")
         }
         (Marking::Window, GatewayQueue::Transmit) => refuse(
-            "\"drop\" if mark = \"transmit\", because a packet behind the PEP does not identify the window to cut",
+            "\"drop\" or \"ecn\" if mark = \"transmit\", because a packet behind the PEP does not identify the window to cut",
         ),
         _ => Ok(()),
     }

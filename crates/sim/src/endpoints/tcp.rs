@@ -23,6 +23,8 @@ pub struct Conn {
     pacing: Alarm,
     /// Congestion window of the peer when the latest segment from it left [bytes].
     pub peer_window: u32,
+    /// ECN-capable codepoint of the peer's packets, as last seen.
+    pub peer_ecn: tcp::Ecn,
     /// Bytes acknowledged by the peer that the PEP link has been told of.
     consumed: u64,
     /// An acknowledgement for it that waits in queues that filter acknowledgements.
@@ -86,6 +88,7 @@ impl TcpEnds {
             timer: Alarm::default(),
             pacing: Alarm::default(),
             peer_window: 0,
+            peer_ecn: tcp::Ecn::NotEct,
             consumed: 0,
             waiting_ack: None,
             is_active: false,
@@ -118,7 +121,7 @@ impl TcpEnds {
         c.tcp = tcp::Connection::listen(&self.configs[c.config]);
         c.trace = trace;
         (c.timer, c.pacing) = (Alarm::default(), Alarm::default());
-        (c.peer_window, c.consumed) = (0, 0);
+        (c.peer_window, c.peer_ecn, c.consumed) = (0, tcp::Ecn::NotEct, 0);
         (c.is_active, c.is_greeted, c.end_passed_on) = (false, false, false);
     }
 
@@ -134,6 +137,9 @@ impl TcpEnds {
     pub fn receive(&mut self, id: ConnId, segment: &tcp::Segment, now: Instant) {
         let c = &mut self.conns[id];
         c.peer_window = segment.cwnd;
+        if let tcp::Ecn::Ect0 | tcp::Ecn::Ect1 = segment.ecn {
+            c.peer_ecn = segment.ecn;
+        }
         c.tcp.on_segment(&self.configs[c.config], now, segment);
     }
 

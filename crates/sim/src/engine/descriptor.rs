@@ -65,7 +65,7 @@ impl Engine {
 
 /// A code point as queues see it.
 #[inline]
-fn code_point(ecn: tcp::Ecn) -> Ecn {
+pub(super) fn code_point(ecn: tcp::Ecn) -> Ecn {
     match ecn {
         tcp::Ecn::NotEct => Ecn::NotEct,
         tcp::Ecn::Ect1 => Ecn::Ect1,

@@ -1,11 +1,12 @@
 //! Gateways: their queues, and the PEP that splits flows.
 
 use bentpipe_gateway::Event as GatewayEvent;
-use bentpipe_queue::Packet;
+use bentpipe_queue::{Ecn, Packet};
 use bentpipe_transport::pep_link;
 use bentpipe_transport::tcp::{Flags, Sack};
 
 use super::Engine;
+use super::descriptor::code_point;
 use crate::bottleneck::Bottleneck;
 use crate::endpoints::Place;
 use crate::endpoints::tcp::{Received, Role};
@@ -51,7 +52,10 @@ impl Engine {
                         self.count_departure(Place::Gateway(id), &pkt);
                     }
                     self.left_transmit_queue(id, Id::new(pkt.handle));
-                    self.network.write_mark(&pkt);
+                    if pkt.ecn == Ecn::Ce {
+                        self.network.write_mark(&pkt);
+                        self.echo_mark(id, Id::new(pkt.handle));
+                    }
                     self.forward(Id::new(pkt.handle));
                 }
                 GatewayEvent::Dropped(pkt, reason, place) => {
@@ -117,6 +121,18 @@ impl Engine {
             let node = &mut self.terminals[terminal];
             node.ends[side].assign_number(self.clock.now(), data);
             node.arm_end(terminal, side, &mut self.clock);
+        }
+    }
+
+    /// A marked packet has been sent: the mark of one with a split connection's data is echoed to its sender.
+    #[inline(never)]
+    fn echo_mark(&mut self, id: GatewayId, packet: PacketId) {
+        if let Body::PepData { terminal, to, data } = &self.network.packets[packet].body
+            && self.terminals[*terminal].queues(to.peer()) == Some(id)
+        {
+            let conn = self.terminals[*terminal].streams[StreamId::new(data.stream)].conns[to.peer()];
+            self.endpoints.tcp[conn].tcp.echo_mark();
+            self.transmit(conn);
         }
     }
 
@@ -287,7 +303,12 @@ impl Engine {
         match self.terminals[id].queues(side) {
             None => self.forward(packet),
             Some(gateway) => {
-                let pkt = self.describe_at(gateway, packet);
+                let mut pkt = self.describe_at(gateway, packet);
+                if let Body::PepData { data, .. } = &self.network.packets[packet].body {
+                    // It can be marked if its sender can be told.
+                    let conn = self.terminals[id].streams[StreamId::new(data.stream)].conns[side];
+                    pkt.ecn = code_point(self.endpoints.tcp[conn].peer_ecn);
+                }
                 self.gateways[gateway].gateway.transmit(pkt, self.clock.now());
             }
         }

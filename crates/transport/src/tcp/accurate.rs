@@ -139,6 +139,20 @@ impl Connection {
         }
     }
 
+    /// Echoes the mark of a packet that carries this connection's data further on, behind the proxy that has acknowledged
+    /// them. Only with SACK may an ACK be sent for it at once: without, it would count as a duplicate.
+    pub fn echo_mark(&mut self) {
+        match self.ecn {
+            EcnMode::Off => {}
+            EcnMode::Classic => self.rx.echo = true,
+            EcnMode::Accurate => {
+                self.ace.received = self.ace.received.wrapping_add(1);
+                self.ace.unreported = self.ace.unreported.saturating_add(1);
+                self.rx.ack_now |= self.sack.is_some() && self.ace.unreported >= 2;
+            }
+        }
+    }
+
     /// Processes the ACK of our SYN-ACK, section 3.2.2.1 and table 4.
     pub(super) fn on_handshake_ack(&mut self, seg: &Segment) {
         if self.ecn == EcnMode::Accurate && seg.len == 0 {
@@ -277,5 +291,24 @@ mod tests {
         c.duplicate_acks = 9;
         c.on_ace(&cfg, Instant::ZERO, &ack(10, 5));
         assert_eq!(c.ace.sent, 5);
+    }
+
+    /// Marks further on count as marks on arrival. Two that no ACK has reported are acknowledged at once if the ACK cannot
+    /// count as a duplicate; a classic echo waits for the next ACK.
+    #[test]
+    fn marks_behind_a_proxy_are_echoed() {
+        let cfg = Config { ecn: true, accurate_ecn: true, ..Config::default() };
+        let mut c = sender(&cfg);
+        c.echo_mark();
+        assert_eq!((c.ace.received, c.rx.ack_now), (6, false));
+        c.echo_mark();
+        assert_eq!((c.ace.received, c.rx.ack_now), (7, false));
+        c.sack = Some(Box::default());
+        c.echo_mark();
+        assert_eq!((c.ace.received, c.rx.ack_now), (8, true));
+        assert_eq!(c.ace_flags(true).ace(), 0);
+        c.ecn = EcnMode::Classic;
+        c.echo_mark();
+        assert!(c.rx.echo);
     }
 }
