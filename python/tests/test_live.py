@@ -110,7 +110,7 @@ def test_unsupported_scenario_gives_one_message(name: str, problem: str) -> None
 @pytest.mark.parametrize(
     ("change", "problem"),
     [
-        ({"transport": "sctp"}, "traffic.web goes over sctp"),
+        ({"transport": "sctp"}, "traffic.web sends pages over sctp"),
         ({"algorithm": "prague"}, "traffic.web has the congestion control prague"),
     ],
 )
@@ -122,6 +122,66 @@ def test_unsupported_transport_is_rejected(change: dict[str, str], problem: str)
         scenario["transports"][0]["algorithm"] = "prague"
     with pytest.raises(bp.UsageError, match=f"^live-smoke cannot be live: {problem}"):
         chain("live-smoke", scenario)
+
+
+QUIC = """
+[transport.quic]
+protocol = "quic"
+algorithm = "cubic"
+max_udp_payload = "1350 B"
+"""
+QUIC_TRANSFER = """
+[traffic.long]
+kind = "bulk"
+from = "server"
+to = "client"
+transport = "quic"
+flows = 1
+"""
+
+
+def over_quic(folder: Path, *traffic: str) -> str:
+    """Write live-smoke with other traffic, by default a transfer over QUIC."""
+    path = folder / "over-quic.toml"
+    head = bp.load("live-smoke").text.split("[traffic.web]")[0]
+    path.write_text(head + QUIC + "".join(traffic or [QUIC_TRANSFER]))
+    return str(path)
+
+
+def test_quic_is_served_by_the_testbed_beside_the_kernels_tcp(tmp_path: Path) -> None:
+    tcp = '[traffic.tcp]\nkind = "bulk"\nfrom = "server"\nto = "client"\ntransport = "linux"\n'
+    found, made = planned(over_quic(tmp_path, QUIC_TRANSFER, tcp))
+    assert [(each.traffic, each.congestion) for each in found.listeners] == [("long", ""), ("tcp", "cubic")]
+    assert found.congestions == ["cubic"]
+    assert found.transport["name"] == "linux"
+    assert made._plan()["traffic"]["long"] == {"port": 8000, "by": "serve", "family": 4}
+    # Alone, nothing is left to the kernel.
+    found, made = planned(over_quic(tmp_path))
+    assert (found.congestions, found.transport, found.mtu, found.notes) == ([], {}, 1500, ())
+    assert "tcp" not in tomllib.loads(made._config("gateway", Path("/keys")))
+
+
+@pytest.mark.parametrize(
+    ("more", "changes", "problem"),
+    [
+        (
+            '[traffic.calls]\nkind = "voip"\nfrom = "server"\nto = "client"\ntransport = "quic"\n',
+            {},
+            "traffic.calls sends voip over quic",
+        ),
+        (
+            "",
+            {"transport.quic.max_udp_payload": "1473 B"},
+            "transport.quic has max_udp_payload = 1473 B, and the MTU has room for 1472 B",
+        ),
+    ],
+)
+def test_unsupported_quic_gives_one_message(
+    tmp_path: Path, more: str, changes: dict[str, str], problem: str
+) -> None:
+    with pytest.raises(bp.UsageError, match=f"^over-quic cannot be live: {problem}; allowed: one") as caught:
+        planned(over_quic(tmp_path, QUIC_TRANSFER, more), **changes)
+    assert "\n" not in str(caught.value)
 
 
 def test_codepoints_and_profiles_are_supported() -> None:
@@ -779,6 +839,13 @@ def test_repeated_share_of_the_carrier_matches_a_worked_example(
         assert 100 * counters["repeated_bytes"] / counters["carried_bytes"] == pytest.approx(expected)
 
 
+def test_repeated_share_is_unknown_with_quic_between_hosts(tmp_path: Path) -> None:
+    carried = {"sent_bytes": 686_000, "lost_packets": 10, "lost_bytes": 13_440}
+    carried |= {"written_bytes": 0, "datagram_bytes": 600_000}
+    counters = repeated_counters(carried, bp.load(over_quic(tmp_path)))
+    assert math.isnan(counters["repeated_bytes"])
+
+
 def test_probes_of_a_class_match_a_worked_example(tmp_path: Path) -> None:
     path = tmp_path / "flows.jsonl"
     steps = [
@@ -1038,6 +1105,55 @@ def test_every_kind_of_traffic_is_delivered(tmp_path: Path) -> None:
     assert by_kind["files"]["completed"] >= 10
     assert by_kind["web"]["completed"] >= 5
     assert sum(each["corrupt"] for each in by_kind.values()) == 0
+
+
+QUIC_PAGES = """
+[traffic.web]
+kind = "pages"
+from = "server"
+to = "client"
+transport = "quic"
+http = "3"
+sessions = 2
+objects_per_page = 13
+object_size = "2 KB"
+think_time = "100 ms"
+"""
+
+
+@needs_everything
+def test_pages_over_quic_load_as_in_the_simulation(tmp_path: Path) -> None:
+    # Without congestion the page time is a number of round trips, simulated and live.
+    changes = {"run.warmup": "1 s", "run.duration": "4 s"}
+    scenario = bp.load(over_quic(tmp_path, QUIC_PAGES), set=changes)
+    live = bp.live(scenario, "red", out=tmp_path / "live")
+    assert live.invalid == []
+    simulated = bp.compare(scenario, "red", out=tmp_path / "simulated", runs=1)
+    found, expected = ({n: per[0] for n, per in r.values()["red"].items()} for r in (live, simulated))
+    assert found["web.pages_failed"] == 0
+    assert (found["web.pages"] or 0) > 0
+    # A busy machine adds to the round trips.
+    for name in ("web.page_time_p50", "web.first_byte_p50"):
+        ratio = (found[name] or 0) / (expected[name] or math.nan)
+        assert 0.95 < ratio < 2, (name, found[name], expected[name])
+
+
+@needs_everything
+def test_transfers_over_quic_fill_the_link_and_drops_are_assigned_to_them(tmp_path: Path) -> None:
+    changes = {"run.warmup": "2 s", "run.duration": "6 s", "gateway.transmit_queue.limit": '"20 packets"'}
+    changes |= {"traffic.long.flows": "4"}
+    made = bp.live(bp.load(over_quic(tmp_path), set=changes), "droptail", out=tmp_path / "result")
+    assert made.invalid == []
+    flows, drops = (made.one(name, "droptail", 1) for name in ("flows", "drops"))
+    (run,) = made.manifest["runs"]
+    assert flows["traffic"].cast(pl.String).to_list() == ["long"] * 4
+    assert run["live"]["load"]["summary"]["traffic"]["long"]["corrupt"] == 0
+    # Unsplit: the gateway accepts no connection, and its transmit queue drops the flow's packets.
+    assert run["live"]["counters"]["opened"] == 0
+    assert run["live"]["spacelink"]["written_bytes"] == 0
+    assert flows["drops"].sum() == drops["flow"].drop_nulls().len() == len(drops) > 0
+    # Of 1378 bytes on the wire 1322 are payload: 28 of IP and UDP, 28 at least of QUIC.
+    assert 2e6 < flows["goodput"].sum() < 5e6 * 1322 / 1378
 
 
 @needs_everything

@@ -66,7 +66,12 @@ pub struct Host {
     pub(crate) epoch: std::time::Instant,
     /// True if packets can be read, as with null crypto.
     pub(crate) is_readable: bool,
+    /// Content of streams by its position; `None`: zeros, and received bytes are only counted.
+    pub(crate) fill: Option<Fill>,
 }
+
+/// Fills a buffer with the content of a stream from a position on.
+pub type Fill = fn(u64, &mut [u8]);
 
 impl Host {
     /// A host with null crypto.
@@ -85,13 +90,29 @@ impl Host {
         client: Arc<dyn crypto::ClientConfig>,
         server: Arc<dyn crypto::ServerConfig>,
     ) -> Self {
-        Self { config, client, server, epoch: std::time::Instant::now(), is_readable: false }
+        Self { config, client, server, epoch: std::time::Instant::now(), is_readable: false, fill: None }
+    }
+
+    /// The host with content on its streams, for real networks: [`Connection::write`] sends what `fill` gives, and
+    /// [`Connection::take_chunks`] hands out what has arrived.
+    ///
+    /// [`Connection::write`]: crate::Connection::write
+    /// [`Connection::take_chunks`]: crate::Connection::take_chunks
+    #[must_use]
+    pub fn with_content(mut self, fill: Fill) -> Self {
+        self.fill = Some(fill);
+        self
     }
 
     /// The configuration.
     #[must_use]
     pub fn config(&self) -> &Config {
         &self.config
+    }
+
+    /// True if the number of marks has to be read from decrypted packets.
+    pub(crate) fn needs_tap(&self) -> bool {
+        !self.is_readable && self.config.algorithm.is_proportional()
     }
 
     /// Configuration of a connection, which may resume a path.

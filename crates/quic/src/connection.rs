@@ -9,14 +9,15 @@ use bentpipe_units::{Duration, Instant, Rate, Rng};
 use bytes::{Bytes, BytesMut};
 use quinn_proto::{
     ClientConfig, ConnectionError, ConnectionHandle, ConnectionId, ConnectionIdGenerator, DatagramEvent, Dir,
-    EcnCodepoint, Endpoint, EndpointConfig, Event, NoneTokenStore, ServerConfig, StreamEvent, VarInt,
+    EcnCodepoint, Endpoint, EndpointConfig, Event, NoneTokenStore, ServerConfig, StreamEvent, VarInt, crypto,
 };
 
-use crate::config::{Host, std_duration};
+use crate::config::{Fill, Host, std_duration};
 use crate::control::Shared;
 use crate::frames::{Frame, frames};
 use crate::null_crypto::NullKey;
 use crate::stream::Stream;
+use crate::tap::Tapped;
 
 /// Addresses of the two ends. The host knows where its packets go; quinn only compares these.
 const CLIENT: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1)), 49_152);
@@ -51,10 +52,21 @@ pub struct Datagram {
     pub ecn: Ecn,
     /// True if it carries data: of streams, or unreliable.
     pub has_data: bool,
-    /// True if all of its data was sent before.
+    /// True if all of its data was sent before; false if the packet cannot be read.
     pub is_repeated: bool,
-    /// Bytes of streams that it carries and that were not sent before.
+    /// Bytes of streams that it carries and that were not sent before; 0 if the packet cannot be read.
     pub fresh: u64,
+}
+
+/// Bytes that have arrived on a stream, each once, in any order.
+#[derive(Clone, Debug)]
+pub struct Chunk {
+    /// The stream.
+    pub stream: usize,
+    /// Position of the first byte in the stream.
+    pub at: u64,
+    /// Content.
+    pub bytes: Bytes,
 }
 
 /// State of a sender.
@@ -94,7 +106,10 @@ pub struct Connection {
     shared: Arc<Shared>,
     streams: Vec<Stream>,
     is_established: bool,
-    has_failed: bool,
+    failure: Option<ConnectionError>,
+    /// Content of streams, and what has arrived of it.
+    fill: Option<Fill>,
+    chunks: Vec<Chunk>,
     /// Null crypto lets one read what packets carry; and the algorithm needs the number of marks.
     is_readable: bool,
     counts_marks: bool,
@@ -140,7 +155,12 @@ impl Connection {
     #[must_use]
     pub fn connect(host: &Host, now: Instant, seed: u64, saved: Option<SavedPath>) -> Self {
         let mut this = Self::new(host, seed, true, saved);
-        let mut config = ClientConfig::new(host.client.clone());
+        let crypto: Arc<dyn crypto::ClientConfig> = if host.needs_tap() {
+            Arc::new(Tapped { inner: host.client.clone(), shared: this.shared.clone() })
+        } else {
+            host.client.clone()
+        };
+        let mut config = ClientConfig::new(crypto);
         let cid = ConnectionId::new(&seed.rotate_left(32).to_be_bytes());
         config
             .transport_config(Arc::new(host.transport(&this.shared, saved)))
@@ -161,7 +181,12 @@ impl Connection {
         config.rng_seed(Some(words)).cid_generator(move || Box::new(Cids(first_cid))).grease_quic_bit(false);
         let shared = Arc::new(Shared::default());
         let server = (!is_client).then(|| {
-            let mut server = ServerConfig::new(host.server.clone(), Arc::new(NullKey));
+            let crypto: Arc<dyn crypto::ServerConfig> = if host.needs_tap() {
+                Arc::new(Tapped { inner: host.server.clone(), shared: shared.clone() })
+            } else {
+                host.server.clone()
+            };
+            let mut server = ServerConfig::new(crypto, Arc::new(NullKey));
             server.transport_config(Arc::new(host.transport(&shared, saved))).migration(false);
             server.validation_token.sent(0);
             Arc::new(server)
@@ -178,7 +203,9 @@ impl Connection {
             shared,
             streams: Vec::new(),
             is_established: false,
-            has_failed: false,
+            failure: None,
+            fill: host.fill,
+            chunks: Vec::new(),
             is_readable: host.is_readable,
             counts_marks: host.is_readable && algorithm.is_proportional(),
             paced_until: Instant::ZERO,
@@ -251,12 +278,20 @@ impl Connection {
         let at = self.std(now);
         let (_, quic) = self.quic.as_mut()?;
         let mut payload = Vec::new();
+        let data_frames = |quic: &quinn_proto::Connection| {
+            let frames = quic.stats().frame_tx;
+            frames.stream + frames.datagram
+        };
+        let before = if self.is_readable { 0 } else { data_frames(quic) };
         let sent = quic.poll_transmit(at, 1, &mut payload);
         let Some(sent) = sent else {
             self.pass_endpoint_events();
             return None;
         };
         let (mut has_data, mut has_datagram, mut fresh) = (false, false, 0);
+        if !self.is_readable {
+            has_data = data_frames(quic) > before;
+        }
         for frame in self.is_readable.then(|| frames(&payload)).into_iter().flatten() {
             match frame {
                 Frame::Stream { id, offset, len } => {
@@ -269,7 +304,7 @@ impl Connection {
                 Frame::Marks(_) => {}
             }
         }
-        let is_repeated = has_data && !has_datagram && fresh == 0;
+        let is_repeated = self.is_readable && has_data && !has_datagram && fresh == 0;
         if has_data && let Some(rate) = self.pacing_rate() {
             self.paced_until = now.max(self.paced_until) + rate.time_to_send(payload.len() as u64);
         }
@@ -322,19 +357,23 @@ impl Connection {
         while let Some((_, quic)) = &mut self.quic
             && let Some(event) = quic.poll()
         {
+            let kept = self.fill.map(|_| &mut self.chunks);
             match event {
                 Event::Connected => self.is_established = true,
-                Event::ConnectionLost { reason } => self.has_failed = !is_in_order(&reason),
+                Event::ConnectionLost { reason } => {
+                    self.failure = Some(reason).filter(|why| !is_in_order(why))
+                }
                 Event::Stream(StreamEvent::Opened { dir: Dir::Bi }) => {
+                    let mut kept = kept;
                     while let Some(id) = quic.streams().accept(Dir::Bi) {
                         self.streams.push(Stream::new(id));
-                        read(quic, &mut self.streams, id);
+                        read(quic, &mut self.streams, id, kept.as_deref_mut());
                     }
                 }
-                Event::Stream(StreamEvent::Readable { id }) => read(quic, &mut self.streams, id),
+                Event::Stream(StreamEvent::Readable { id }) => read(quic, &mut self.streams, id, kept),
                 Event::Stream(StreamEvent::Writable { id }) => {
                     if let Some(stream) = self.streams.iter_mut().find(|stream| stream.id == id) {
-                        write(quic, stream);
+                        write(quic, stream, self.fill);
                     }
                 }
                 Event::DatagramReceived => {
@@ -382,15 +421,28 @@ impl Connection {
     pub fn write(&mut self, stream: usize, bytes: u64) {
         if let (Some((_, quic)), Some(stream)) = (&mut self.quic, self.streams.get_mut(stream)) {
             stream.backlog += bytes;
-            write(quic, stream);
+            write(quic, stream, self.fill);
         }
+    }
+
+    /// Writes these bytes to a stream on which [`Self::write`] has written none.
+    pub fn write_bytes(&mut self, stream: usize, bytes: &[u8]) {
+        if let (Some((_, quic)), Some(stream)) = (&mut self.quic, self.streams.get_mut(stream)) {
+            stream.pending = [&stream.pending, bytes].concat().into();
+            write(quic, stream, self.fill);
+        }
+    }
+
+    /// Takes what has arrived since the last call, if the host has [content](Host::with_content).
+    pub fn take_chunks(&mut self) -> Vec<Chunk> {
+        std::mem::take(&mut self.chunks)
     }
 
     /// Ends a stream in this direction after what has been written.
     pub fn finish(&mut self, stream: usize) {
         if let (Some((_, quic)), Some(stream)) = (&mut self.quic, self.streams.get_mut(stream)) {
             stream.is_closing = true;
-            write(quic, stream);
+            write(quic, stream, self.fill);
         }
     }
 
@@ -446,13 +498,25 @@ impl Connection {
     /// True if it ended in any way but in order.
     #[must_use]
     pub fn failed(&self) -> bool {
-        self.has_failed
+        self.failure.is_some()
+    }
+
+    /// Reason of a failure.
+    #[must_use]
+    pub fn failure(&self) -> Option<String> {
+        self.failure.as_ref().map(ToString::to_string)
     }
 
     /// True if it has ended, apart from answers to late packets, or never began.
     #[must_use]
     pub fn is_over(&self) -> bool {
         self.quic.as_ref().is_none_or(|(_, quic)| quic.is_closed())
+    }
+
+    /// True once late packets of the peer need no answer either, so that nothing is lost with this end.
+    #[must_use]
+    pub fn is_drained(&self) -> bool {
+        self.quic.as_ref().is_none_or(|(_, quic)| quic.is_drained())
     }
 
     /// Gives the connection up; false if it was over.
@@ -502,14 +566,25 @@ fn is_in_order(reason: &ConnectionError) -> bool {
     }
 }
 
-/// Takes what has arrived on a stream.
-fn read(quic: &mut quinn_proto::Connection, streams: &mut [Stream], id: quinn_proto::StreamId) {
-    let Some(stream) = streams.iter_mut().find(|stream| stream.id == id) else { return };
+/// Takes what has arrived on a stream, and its content into `kept`.
+fn read(
+    quic: &mut quinn_proto::Connection,
+    streams: &mut [Stream],
+    id: quinn_proto::StreamId,
+    mut kept: Option<&mut Vec<Chunk>>,
+) {
+    let Some(at) = streams.iter().position(|stream| stream.id == id) else { return };
+    let stream = &mut streams[at];
     let mut receive = quic.recv_stream(id);
     let Ok(mut chunks) = receive.read(false) else { return };
     loop {
         match chunks.next(usize::MAX) {
-            Ok(Some(chunk)) => stream.receive(chunk.offset, chunk.bytes.len() as u64),
+            Ok(Some(chunk)) => {
+                stream.receive(chunk.offset, chunk.bytes.len() as u64);
+                if let Some(kept) = &mut kept {
+                    kept.push(Chunk { stream: at, at: chunk.offset, bytes: chunk.bytes });
+                }
+            }
             Ok(None) => {
                 stream.has_ended = true;
                 break;
@@ -522,14 +597,28 @@ fn read(quic: &mut quinn_proto::Connection, streams: &mut [Stream], id: quinn_pr
 }
 
 /// Gives quinn what it takes of a stream's backlog.
-fn write(quic: &mut quinn_proto::Connection, stream: &mut Stream) {
+fn write(quic: &mut quinn_proto::Connection, stream: &mut Stream, fill: Option<Fill>) {
     let mut send = quic.send_stream(stream.id);
-    while stream.backlog > 0 {
-        let len = stream.backlog.min(ZEROS.len() as u64) as usize;
-        match send.write_chunks(&mut [Bytes::from_static(&ZEROS[..len])]) {
-            Ok(written) => stream.backlog -= written.bytes as u64,
-            // Blocked; or stopped, and then nothing of it is wanted any more.
-            Err(_) => return,
+    loop {
+        if stream.pending.is_empty() {
+            let len = stream.backlog.min(ZEROS.len() as u64) as usize;
+            if len == 0 {
+                break;
+            }
+            stream.pending = match fill {
+                None => Bytes::from_static(&ZEROS[..len]),
+                Some(fill) => {
+                    let mut content = vec![0; len];
+                    fill(stream.filled, &mut content);
+                    content.into()
+                }
+            };
+            stream.filled += len as u64;
+            stream.backlog -= len as u64;
+        }
+        // Blocked; or stopped, and then nothing of it is wanted any more.
+        if send.write_chunks(std::slice::from_mut(&mut stream.pending)).is_err() {
+            return;
         }
     }
     if stream.is_closing && !std::mem::replace(&mut stream.is_finished, true) {

@@ -28,6 +28,11 @@ pub fn frames(payload: &[u8]) -> Frames<'_> {
     Frames(one_rtt(payload).unwrap_or_default())
 }
 
+/// Frames of a decrypted packet without its tag, up to a stream frame that ends the packet.
+pub fn decrypted(frames: &[u8]) -> Frames<'_> {
+    Frames(frames)
+}
+
 /// The frames that are left.
 pub struct Frames<'a>(&'a [u8]);
 

@@ -9,7 +9,8 @@
 //! - connection ids and the generator's seeds: from the run's seed;
 //! - the cryptography: [`NullCrypto`] has messages and packets of the same lengths and encrypts nothing, for speed.
 //!
-//! Payload is virtual, as in the other transports: streams carry zeros, and only their number counts.
+//! Payload is virtual, as in the other transports: streams carry zeros, and only their number counts. Over real networks
+//! ([`Host::with_crypto`], [`Host::with_content`]) it is encrypted, and has content.
 //!
 //! # Limits
 //!
@@ -25,7 +26,8 @@ mod control;
 mod frames;
 mod null_crypto;
 mod stream;
+mod tap;
 
-pub use config::{Config, Host};
-pub use connection::{Connection, Datagram, Stats, labels};
+pub use config::{Config, Fill, Host};
+pub use connection::{Chunk, Connection, Datagram, Stats, labels};
 pub use null_crypto::NullCrypto;

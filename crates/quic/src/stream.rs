@@ -2,12 +2,17 @@
 
 use std::collections::VecDeque;
 
+use bytes::Bytes;
+
 /// One bidirectional stream at one end.
 #[derive(Clone, Debug)]
 pub struct Stream {
     pub id: quinn_proto::StreamId,
-    /// Bytes written by the application that quinn has not taken yet.
+    /// Bytes written by the application beyond those of `pending`.
     pub backlog: u64,
+    /// Bytes that quinn takes next, and the position of those after them.
+    pub pending: Bytes,
+    pub filled: u64,
     /// The application writes no more; quinn knows.
     pub is_closing: bool,
     pub is_finished: bool,
@@ -29,6 +34,8 @@ impl Stream {
         Self {
             id,
             backlog: 0,
+            pending: Bytes::new(),
+            filled: 0,
             is_closing: false,
             is_finished: false,
             sent: 0,

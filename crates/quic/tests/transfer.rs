@@ -191,10 +191,34 @@ fn same_seed_gives_the_same_packets() {
     assert_eq!(once(), once());
 }
 
-/// The handshake and every packet after it have the lengths and times that they have with TLS.
+/// The handshake and every packet after it have the lengths and times that they have with TLS: also those that an algorithm
+/// paces or that depend on the number of marks, although TLS hides what packets carry.
 #[test]
 fn null_crypto_has_the_packets_of_tls() {
-    let link = Link { room: 300_000, ..Link::default() };
+    let (client, server) = tls();
+    for (algorithm, ecn) in [(Algorithm::NewReno, false), (Algorithm::Bbr, false), (Algorithm::Prague, true)]
+    {
+        let delay = Duration::from_millis(if ecn { 10 } else { 300 });
+        let link = Link { room: 300_000, delay, mark_above: ecn.then_some(30_000), ..Link::default() };
+        let config = Config { tls_flight: 1500, algorithm, ecn, ..Config::default() };
+        let tls = Host::with_crypto(config.clone(), client.clone(), server.clone());
+        // The certificate's length is an input; everything else has to follow.
+        let small = transfer(&tls, &tls, link.clone(), 3000).1.log;
+        let with_flight = |tls_flight| Config { tls_flight, ..config.clone() };
+        let flight =
+            (1500..3500).find(|flight| quic(with_flight(*flight), link.clone(), 3000).1.log == small);
+        let flight = flight.unwrap_or_else(|| panic!("no length of the certificate gives {small:?}"));
+        let (_, encrypted) = transfer(&tls, &tls, link.clone(), 2_000_000);
+        let (_, null) = quic(with_flight(flight), link, 2_000_000);
+        assert_eq!((null.log.len(), null.marks), (encrypted.log.len(), encrypted.marks), "{algorithm:?}");
+        for (null, encrypted) in null.log.iter().zip(&encrypted.log) {
+            assert_eq!(null, encrypted, "{algorithm:?}");
+        }
+        assert_eq!(null.marks > 5, ecn, "{} marks", null.marks);
+    }
+}
+
+fn tls() -> (Arc<QuicClientConfig>, Arc<QuicServerConfig>) {
     let (certificate, key) = certificate();
     // The cipher suite that every implementation has (RFC 8446, section 9.1).
     let cipher_suites = vec![rustls::crypto::ring::cipher_suite::TLS13_AES_128_GCM_SHA256];
@@ -216,23 +240,8 @@ fn null_crypto_has_the_packets_of_tls() {
         .unwrap()
         .with_root_certificates(roots)
         .with_no_client_auth();
-    let config = Config { tls_flight: 1500, ..Config::default() };
-    let tls = Host::with_crypto(
-        config.clone(),
-        Arc::new(QuicClientConfig::try_from(client).unwrap()),
-        Arc::new(QuicServerConfig::try_from(server).unwrap()),
-    );
-    // The certificate's length is an input; everything else has to follow.
-    let small = transfer(&tls, &tls, link.clone(), 3000).1.log;
-    let with_flight = |tls_flight| Config { tls_flight, ..config.clone() };
-    let flight = (1500..3500).find(|flight| quic(with_flight(*flight), link.clone(), 3000).1.log == small);
-    let flight = flight.unwrap_or_else(|| panic!("no length of the certificate gives {small:?}"));
-    let (_, encrypted) = transfer(&tls, &tls, link.clone(), 2_000_000);
-    let (_, null) = quic(with_flight(flight), link, 2_000_000);
-    assert_eq!(null.log.len(), encrypted.log.len());
-    for (null, encrypted) in null.log.iter().zip(&encrypted.log) {
-        assert_eq!(null, encrypted);
-    }
+    let client = QuicClientConfig::try_from(client).unwrap();
+    (Arc::new(client), Arc::new(QuicServerConfig::try_from(server).unwrap()))
 }
 
 fn certificate() -> (rustls::pki_types::CertificateDer<'static>, rustls::pki_types::PrivateKeyDer<'static>) {

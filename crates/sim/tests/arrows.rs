@@ -21,7 +21,10 @@ const CRATES: &[(&str, &[&str])] = &[
     ("spacelink", &["units"]),
     ("gatewayd", &["units", "packet", "queue", "scenario", "gateway", "spacelink"]),
     // Its tests compare its users with the simulator's.
-    ("testbed", &["units", "packet", "queue", "scenario", "link", "traffic", "gatewayd", "sim"]),
+    (
+        "testbed",
+        &["units", "packet", "queue", "transport", "quic", "scenario", "link", "traffic", "gatewayd", "sim"],
+    ),
     ("python", &["units", "queue", "scenario", "model", "sim", "capture"]),
 ];
 

@@ -140,6 +140,8 @@ pub struct Endpoint<'a, C> {
     end: Option<Instant>,
     tasks: VecDeque<Task>,
     ready: VecDeque<Source>,
+    /// True if sockets have been asked since the last [`Event::Wake`].
+    has_polled: bool,
     open_files: u64,
     cpu_before: f64,
 }
@@ -187,6 +189,7 @@ impl<'a, C: Connection> Endpoint<'a, C> {
             end: (side == Side::Clients).then_some(plan.until),
             tasks: VecDeque::new(),
             ready: VecDeque::new(),
+            has_polled: false,
             open_files,
             cpu_before: sys::cpu_time(),
         })
@@ -217,6 +220,7 @@ impl<'a, C: Connection> Endpoint<'a, C> {
             match self.ready.pop_front() {
                 Some(Source::Connection(token)) => return Ok(Event::Connection(token)),
                 Some(Source::Listener(index)) => return Ok(Event::Listener(index)),
+                Some(Source::Quic(index)) => return Ok(Event::Quic(index)),
                 Some(Source::Datagrams(index)) => {
                     self.receivers.receive(index, &mut self.flows, self.now)?;
                     continue;
@@ -227,11 +231,13 @@ impl<'a, C: Connection> Endpoint<'a, C> {
             if self.end == Some(self.now) {
                 return Ok(Event::End);
             }
-            if wake.is_some_and(|at| at <= self.now) {
+            // Sockets get their turn before each, so that frequent timers do not starve them.
+            if wake.is_some_and(|at| at <= self.now) && std::mem::take(&mut self.has_polled) {
                 return Ok(Event::Wake);
             }
             let next = [self.end, wake, self.due()].into_iter().flatten().min();
             let is_running = self.reactor.wait(next.map(|at| self.clock.until(at)), &mut self.ready)?;
+            self.has_polled = true;
             self.now = self.until_end(self.clock.now());
             if !is_running {
                 return Ok(Event::End);
@@ -275,6 +281,8 @@ pub enum Event {
     Connection(Token),
     /// The listening socket with this index is ready.
     Listener(u32),
+    /// The socket of QUIC connections with this index is ready.
+    Quic(u32),
     /// The time passed to [`Endpoint::next`] has come.
     Wake,
     /// The plan's end has come, or a stop was requested.

@@ -16,6 +16,7 @@ pub mod http;
 pub mod links;
 pub mod load;
 pub mod plan;
+pub mod quic;
 pub mod reactor;
 pub mod serve;
 pub mod sys;

@@ -17,6 +17,7 @@ const BATCH: usize = 512;
 /// Tags above the bits of a [`Token`].
 const LISTENER: u64 = 1 << Token::BITS;
 const DATAGRAMS: u64 = 2 << Token::BITS;
+const QUIC: u64 = 3 << Token::BITS;
 
 /// Socket that became ready.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,6 +28,8 @@ pub enum Source {
     Listener(u32),
     /// The datagram socket with this index.
     Datagrams(u32),
+    /// The socket of QUIC connections with this index.
+    Quic(u32),
 }
 
 impl Source {
@@ -35,6 +38,7 @@ impl Source {
             Self::Connection(token) => token.bits(),
             Self::Listener(index) => LISTENER | u64::from(index),
             Self::Datagrams(index) => DATAGRAMS | u64::from(index),
+            Self::Quic(index) => QUIC | u64::from(index),
         }
     }
 
@@ -43,6 +47,7 @@ impl Source {
         match tag {
             LISTENER => Some(Self::Listener(bits as u32)),
             DATAGRAMS => Some(Self::Datagrams(bits as u32)),
+            QUIC => Some(Self::Quic(bits as u32)),
             _ => Token::from_bits(bits).map(Self::Connection),
         }
     }

@@ -126,6 +126,18 @@ pub fn set_dscp(socket: &impl AsFd, is_ipv6: bool, dscp: u8) -> io::Result<()> {
     }
 }
 
+/// Lets a UDP socket send packets that must not be fragmented, of any length (RFC 9000, section 14).
+///
+/// # Errors
+/// If it is not an IP socket.
+pub fn forbid_fragments(socket: &impl AsFd, is_ipv6: bool) -> io::Result<()> {
+    if is_ipv6 {
+        set(socket, libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER, &libc::IPV6_PMTUDISC_PROBE.to_ne_bytes())
+    } else {
+        set(socket, libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, &libc::IP_PMTUDISC_PROBE.to_ne_bytes())
+    }
+}
+
 fn set(socket: &impl AsFd, level: i32, option: i32, value: &[u8]) -> io::Result<()> {
     let (at, len) = (value.as_ptr().cast(), value.len() as libc::socklen_t);
     #[expect(unsafe_code, reason = "nix does not wrap these options; `len` is the length of `value`")]

@@ -4,5 +4,6 @@ mod common;
 mod emulate;
 mod links;
 mod load;
+mod quic;
 mod speed;
 mod users;

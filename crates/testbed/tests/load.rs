@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 const HANGS: f64 = 280.0;
 
 /// A plan for this traffic over a link of 20 ms, and the path of its flow records.
-fn play(
+pub fn play(
     spaces: &[Namespace; 2],
     traffic: &str,
     entries: Value,
@@ -40,7 +40,7 @@ fn run(spaces: &[Namespace; 2], plan: &mut Value, out: &PathBuf) -> (Vec<Flow>, 
 }
 
 /// Runs a plan until a progress line of `load` meets the condition.
-fn run_until(
+pub fn run_until(
     spaces: &[Namespace; 2],
     plan: &mut Value,
     out: &PathBuf,
@@ -51,7 +51,7 @@ fn run_until(
 }
 
 /// Runs a plan until a progress line of `load` meets the condition; returns the summaries as [`run`] does, and keeps the files.
-fn run_until_kept(
+pub fn run_until_kept(
     spaces: &[Namespace; 2],
     plan: &mut Value,
     enough: &impl Fn(&Value) -> bool,
@@ -74,9 +74,9 @@ fn run_until_kept(
     (load["summary"].clone(), serve["summary"].clone())
 }
 
-type Flow = BTreeMap<String, Value>;
+pub type Flow = BTreeMap<String, Value>;
 
-fn flows(path: &PathBuf) -> Vec<Flow> {
+pub fn flows(path: &PathBuf) -> Vec<Flow> {
     let Ok(text) = std::fs::read_to_string(path) else { return Vec::new() };
     std::fs::remove_file(path).unwrap();
     let mut lines = text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
@@ -92,7 +92,7 @@ fn flows(path: &PathBuf) -> Vec<Flow> {
 }
 
 /// The records of pages in a file of flow records.
-fn pages(path: &PathBuf) -> Vec<Value> {
+pub fn pages(path: &PathBuf) -> Vec<Value> {
     let text = std::fs::read_to_string(path).unwrap();
     let lines = text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
     lines.filter_map(|line| line.get("page").cloned()).collect()
@@ -104,7 +104,7 @@ fn lasts(load: &Value, seconds: f64) -> bool {
 }
 
 /// True once more than this number of flows have completed.
-fn has_completed(load: &Value, flows: u64) -> bool {
+pub fn has_completed(load: &Value, flows: u64) -> bool {
     load["completed"].as_u64().is_some_and(|completed| completed > flows)
 }
 
@@ -114,13 +114,13 @@ fn lateness(summary: &Value) -> f64 {
 }
 
 /// Maximum lateness of clients and servers [s].
-fn late(load: &Value) -> f64 {
+pub fn late(load: &Value) -> f64 {
     let late = lateness(load);
     assert!(late < 2.0, "nothing can be seen on a machine that stands still for {late} s");
     late
 }
 
-fn number(flow: &Flow, column: &str) -> f64 {
+pub fn number(flow: &Flow, column: &str) -> f64 {
     flow[column].as_f64().unwrap_or_else(|| panic!("{column} of {flow:?}"))
 }
 

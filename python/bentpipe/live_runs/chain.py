@@ -43,10 +43,14 @@ _OF_ALL = _TAKEN - {"name", "algorithm", "option_bytes"}
 """Applied keys that all connections of a namespace share."""
 _OBJECTS = {"pages": "object_size", "files": "size"}
 """Kinds of traffic that nginx may serve, with their key of the object size."""
+_OVER_QUIC = {"pages", "files", "bulk", "dash"}
+"""Kinds of traffic that the load generator carries over QUIC."""
 _KERNEL = {"reno": "reno", "newreno": "reno", "cubic": "cubic", "cubic-linux": "cubic"}
 """Kernel names of congestion controls that have other names here."""
 _LONGEST_FILE = 64 << 20
 """Maximum size of the file that nginx serves [bytes]."""
+_UDP_HEADERS = 28
+"""IPv4 and UDP headers of a packet [bytes]."""
 _PORT = 8000
 """Port of the first traffic; the others follow."""
 
@@ -59,9 +63,9 @@ class Listener:
     kind: str
     port: int
     congestion: str
-    """Kernel name of the senders' congestion control; empty for datagrams."""
+    """Kernel name of the senders' congestion control; empty for datagrams and QUIC."""
     rate_cap: int | None
-    """Cap of a connection's payload rate, which the kernel paces [bit/s]."""
+    """Cap of a TCP connection's payload rate, which the kernel paces [bit/s]."""
     largest: int | None
     """Largest object that nginx serves [bytes]; `None` if the load generator's server serves instead."""
     dscp: int = 0
@@ -154,7 +158,7 @@ def chain(name: str, scenario: Mapping[str, Any]) -> Chain:
     def fault(what: str) -> UsageError:
         return UsageError(
             f"{name} cannot be live: {what}; allowed: one gateway in the chain servers – gateway –"
-            " satellite – terminal – clients, with traffic over TCP or UDP"
+            " satellite – terminal – clients, with traffic over TCP, QUIC or UDP"
         )
 
     gateways, links, hosts = scenario["gateways"], scenario["links"], scenario["hosts"]
@@ -191,7 +195,14 @@ def chain(name: str, scenario: Mapping[str, Any]) -> Chain:
             groups[host["name"]] = Hosts(side, _addresses(_NETWORKS[side], at, count))
             at += count
     numbers = [_transport(each) for each in traffic]
-    used = list(dict.fromkeys(number for number in numbers if number is not None))
+    used = [scenario["transports"][n] for n in dict.fromkeys(numbers) if n is not None]
+    tcp = [each for each in used if _protocol(each) == "tcp"]
+    quic = [each for each in used if _protocol(each) == "quic"]
+    for each in quic:
+        most = _mtu(tcp[0] if tcp else {}) - _UDP_HEADERS
+        if each["max_udp_payload"] > most:
+            found = f"transport.{each['name']} has max_udp_payload = {each['max_udp_payload']} B"
+            raise fault(f"{found}, and the MTU has room for {most} B")
     shared = [host for host in hosts if host["name"] in groups and host["count"] > ADDRESSES]
     link = links[gateway["link"]]
     rates = tuple(link[way]["rate"] for way in ("forward", "reverse"))
@@ -202,14 +213,18 @@ def chain(name: str, scenario: Mapping[str, Any]) -> Chain:
         steps[over[0] + 1 :],
         tuple(listeners),
         groups,
-        scenario["transports"][used[0]] if used else {},
+        tcp[0] if tcp else {},
         (rates[0], rates[1]) if forward else (rates[1], rates[0]),
-        tuple(_notes([scenario["transports"][number] for number in used], shared)),
+        tuple(_notes(tcp, quic, shared)),
     )
 
 
-def _notes(transports: Sequence[Mapping[str, Any]], hosts: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return the deviations of a live run from these transports and these oversized groups of hosts."""
+def _notes(
+    transports: Sequence[Mapping[str, Any]],
+    quic: Sequence[Mapping[str, Any]],
+    hosts: Sequence[Mapping[str, Any]],
+) -> list[str]:
+    """Return the deviations of a live run from these TCPs, QUICs and oversized groups of hosts."""
     notes = []
     linux = _linux()
     for tcp in transports:
@@ -232,6 +247,12 @@ def _notes(transports: Sequence[Mapping[str, Any]], hosts: Sequence[Mapping[str,
                 f"transport.{tcp['name']}: transport.{first['name']} determines {', '.join(shared)}: all"
                 " connections of a namespace share these settings"
             )
+    notes += [
+        f"transport.{each['name']}: packets have {_UDP_HEADERS} B of IP and UDP headers instead of"
+        f" {each['udp_header']} B"
+        for each in quic
+        if each["udp_header"] != _UDP_HEADERS
+    ]
     notes += [
         f"host.{host['name']}: {host['count']} hosts share {ADDRESSES} addresses and their links"
         for host in hosts
@@ -279,6 +300,10 @@ def _kind(traffic: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]]:
     return kind, what
 
 
+def _protocol(transport: Mapping[str, Any]) -> str:
+    return str(transport.get("protocol", "tcp"))
+
+
 def _transport(traffic: Mapping[str, Any]) -> int | None:
     number = _kind(traffic)[1].get("transport")
     return None if number is None else int(number)
@@ -295,8 +320,11 @@ def _listener(
     number = _transport(traffic)
     tcp = {} if number is None else scenario["transports"][number]
     where = f"traffic.{traffic['name']}"
-    if number is not None and tcp.get("protocol", "tcp") != "tcp":
-        raise fault(f"{where} goes over {tcp['protocol']}")
+    protocol = _protocol(tcp)
+    if protocol == "quic" and kind in _OVER_QUIC:
+        return Listener(traffic["name"], kind, _PORT + at, "", None, None, traffic.get("dscp", 0))
+    if protocol != "tcp":
+        raise fault(f"{where} sends {kind} over {protocol}")
     algorithm = tcp.get("algorithm", "")
     if algorithm == "prague":
         raise fault(f"{where} has the congestion control prague, which no kernel offers")

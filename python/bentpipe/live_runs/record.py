@@ -203,9 +203,12 @@ def repeated_counters(carried: Mapping[str, float], scenario: Scenario) -> dict[
     the bytes written counts. NaN with TCP that is not split, whose retransmissions the hosts alone know.
     """
     transmitted, written = carried["sent_bytes"], carried["written_bytes"]
-    (gateway,) = json.loads(scenario.canonical())["gateways"]
-    has_tcp = any(kind != "packets" for _, _, kind in scenario.traffic)
-    if has_tcp and "tcp" not in gateway["pep"]["split"]:
+    canonical = json.loads(scenario.canonical())
+    (gateway,) = canonical["gateways"]
+    kinds = [kind for each in canonical["traffic"] for kind in each["kind"].values()]
+    numbers = {kind.get("transport") for kind in kinds} - {None}
+    used = {canonical["transports"][number].get("protocol", "tcp") for number in numbers}
+    if "quic" in used or ("tcp" in used and "tcp" not in gateway["pep"]["split"]):
         repeated = math.nan
     else:
         lost = carried["lost_bytes"] + _UDP_HEADERS * carried["lost_packets"]

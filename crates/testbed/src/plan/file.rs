@@ -355,10 +355,19 @@ impl TrafficFile {
     ) -> Result<Workload, String> {
         let traffic = &scenario.traffic[index];
         if let Some(transport) = traffic.kind.transport().map(|i| &scenario.transports[i])
-            && !matches!(transport, Transport::Tcp(_))
+            && !is_carried(transport, &traffic.kind)
         {
-            let found = format!("transport.{}, which is {}", transport.name(), transport.protocol());
-            return wrong(place, found, "TCP or datagrams, since the kernel carries them");
+            let found = format!(
+                "{} over transport.{}, which is {}",
+                traffic.kind.name(),
+                transport.name(),
+                transport.protocol()
+            );
+            return wrong(
+                place,
+                found,
+                "TCP; QUIC for pages, files, bulk and dash; datagrams without a transport",
+            );
         }
         let ipv6 = match self.family.unwrap_or(4) {
             4 => false,
@@ -388,14 +397,16 @@ impl TrafficFile {
         let upload = sides[0] == Side::Clients;
         let is_probe = matches!(traffic.kind, TrafficKind::Pages(Pages { http: Some(Http::Probe), .. }));
         let is_download = matches!(traffic.kind, TrafficKind::Pages(_) | TrafficKind::Files(_)) && !upload;
-        if self.by == By::Nginx && (!is_download || is_probe) {
+        let transport = traffic.kind.transport().map(|i| &scenario.transports[i]);
+        let is_quic = matches!(transport, Some(Transport::Quic(_)));
+        if self.by == By::Nginx && (!is_download || is_probe || is_quic) {
             return wrong(
                 &format!("{place}.by"),
                 "\"nginx\"",
-                "\"serve\"; \"nginx\" only for pages and files to clients, not for probes",
+                "\"serve\"; \"nginx\" only for pages and files over TCP to clients, not for probes",
             );
         }
-        if upload && matches!(traffic.kind, TrafficKind::Pages(_) | TrafficKind::Dash(_)) {
+        if upload && (is_quic || matches!(traffic.kind, TrafficKind::Pages(_) | TrafficKind::Dash(_))) {
             let kind = traffic.kind.name();
             return wrong(place, format!("{kind} from clients"), format!("{kind} from servers"));
         }
@@ -419,5 +430,14 @@ impl TrafficFile {
             congestion: self.congestion,
             upload,
         })
+    }
+}
+
+/// True if the testbed carries this kind of traffic over this transport.
+fn is_carried(transport: &Transport, kind: &TrafficKind) -> bool {
+    match transport {
+        Transport::Tcp(_) => true,
+        Transport::Quic(_) => !matches!(kind, TrafficKind::Packets(_)),
+        _ => false,
     }
 }

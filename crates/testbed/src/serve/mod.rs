@@ -3,6 +3,8 @@
 //! The server responds to an upload once it is complete or the client closes its half of the connection. A client that
 //! closes its half during a download still receives the rest.
 
+mod quic;
+
 use std::ffi::OsString;
 use std::io::{self, ErrorKind, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -19,6 +21,7 @@ use crate::datagrams;
 use crate::endpoint::{self, Connection, Endpoint, Event, TURN, write_line};
 use crate::flows::{End, Flow};
 use crate::plan::{By, Plan, PlanError, Side, Workload, WorkloadId};
+use crate::quic::{Ends, transport};
 use crate::reactor::{Interest, Source};
 use crate::sys;
 use crate::table::Token;
@@ -99,6 +102,8 @@ struct Totals {
 
 struct Servers<'a> {
     endpoint: Endpoint<'a, Conn>,
+    /// Connections over QUIC.
+    quic: Ends<quic::Streams>,
     listeners: Vec<(TcpListener, WorkloadId)>,
     buffer: Vec<u8>,
     totals: Totals,
@@ -118,14 +123,25 @@ pub fn run(plan: &Plan, out: &mut dyn Write) -> Result<(), Box<dyn std::error::E
     for (index, (listener, _)) in (0..).zip(&listeners) {
         endpoint.reactor.add(listener, Source::Listener(index), Interest::READ)?;
     }
-    endpoint.report_ready(out, "listeners", listeners.len())?;
-    let mut servers = Servers { endpoint, listeners, buffer: vec![0; TURN], totals: Totals::default() };
+    let mut quic = Ends::new(plan, Side::Servers)?;
+    let sockets = quic::listen(plan, &mut quic, &endpoint.reactor)?;
+    endpoint.report_ready(out, "listeners", listeners.len() + sockets)?;
+    let (buffer, totals) = (vec![0; TURN], Totals::default());
+    let mut servers = Servers { endpoint, quic, listeners, buffer, totals };
+    let mut active = Vec::new();
     loop {
-        match servers.endpoint.next(None)? {
+        match servers.endpoint.next(servers.quic.due())? {
             Event::Task(task) => servers.on_task(task)?,
             Event::Connection(token) => servers.on_connection(token)?,
             Event::Listener(index) => servers.accept(index)?,
-            Event::Wake => {}
+            Event::Quic(socket) => {
+                servers.quic.receive(socket, servers.endpoint.now, &mut active);
+                servers.on_quic(&mut active);
+            }
+            Event::Wake => {
+                servers.quic.advance(servers.endpoint.now, &mut active);
+                servers.on_quic(&mut active);
+            }
             Event::End => break,
         }
     }
@@ -144,7 +160,8 @@ pub fn run(plan: &Plan, out: &mut dyn Write) -> Result<(), Box<dyn std::error::E
 fn open_listeners(plan: &Plan) -> Result<Vec<(TcpListener, WorkloadId)>, Box<dyn std::error::Error>> {
     let mut listeners = Vec::new();
     for (id, workload) in plan.workloads() {
-        if workload.by != By::Serve || datagrams::is_datagrams(plan, workload) {
+        let is_tcp = !datagrams::is_datagrams(plan, workload) && transport(plan, workload).is_none();
+        if workload.by != By::Serve || !is_tcp {
             continue;
         }
         let listener = open_listener(workload, plan.traffic(workload).dscp).map_err(|e| match e.kind() {

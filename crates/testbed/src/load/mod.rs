@@ -1,5 +1,7 @@
 //! The clients: open the scenario's connections from each host's own address, and record every flow.
 
+mod quic;
+
 use std::collections::VecDeque;
 use std::ffi::OsString;
 use std::io::{self, Write};
@@ -19,6 +21,7 @@ use crate::datagrams;
 use crate::endpoint::{self, Connection, Endpoint, Event, TURN, write_line};
 use crate::flows::{End, Flow, ProbeSteps};
 use crate::plan::{By, Plan, Side, Workload, WorkloadId};
+use crate::quic::Ends;
 use crate::reactor::{Interest, Source};
 use crate::sys;
 use crate::table::Token;
@@ -95,6 +98,9 @@ impl From<io::Error> for Failure {
 
 struct Clients<'a> {
     endpoint: Endpoint<'a, Conn>,
+    /// Connections over QUIC, and the latest of each user.
+    quic: Ends<quic::App>,
+    of_user: Vec<Option<Token>>,
     buffer: Vec<u8>,
 }
 
@@ -106,13 +112,24 @@ pub fn run(plan: &Plan, out: &mut dyn Write) -> Result<(), Box<dyn std::error::E
     let users = Users::new(plan, |workload| workload.upload || !datagrams::is_datagrams(plan, workload));
     let endpoint = Endpoint::new(plan, Side::Clients, users, plan.out.as_deref())?;
     endpoint.report_ready(out, "users", endpoint.users.len())?;
-    let mut clients = Clients { endpoint, buffer: vec![0; TURN] };
+    let (quic, of_user) = (Ends::new(plan, Side::Clients)?, vec![None; endpoint.users.len()]);
+    let mut clients = Clients { endpoint, quic, of_user, buffer: vec![0; TURN] };
     let mut next_progress = Instant::ZERO + PROGRESS;
+    let mut active = Vec::new();
     loop {
-        match clients.endpoint.next(Some(next_progress))? {
+        let wake = clients.quic.due().into_iter().chain([next_progress]).min();
+        match clients.endpoint.next(wake)? {
             Event::Task(task) => clients.on_task(task)?,
             Event::Connection(token) => clients.on_connection(token)?,
             Event::Listener(_) => {}
+            Event::Quic(socket) => {
+                clients.quic.receive(socket, clients.endpoint.now, &mut active);
+                clients.on_quic(&mut active)?;
+            }
+            Event::Wake if clients.endpoint.now < next_progress => {
+                clients.quic.advance(clients.endpoint.now, &mut active);
+                clients.on_quic(&mut active)?;
+            }
             Event::Wake => {
                 write_line(out, &clients.progress())?;
                 next_progress = clients.endpoint.now + PROGRESS;
@@ -125,12 +142,19 @@ pub fn run(plan: &Plan, out: &mut dyn Write) -> Result<(), Box<dyn std::error::E
     for conn in open {
         clients.record(conn.user, conn.workload, conn.flow, End::Open)?;
     }
+    clients.close_quic()?;
     let summary = clients.endpoint.finish()?;
     Ok(write_line(out, &json!({ "summary": summary }))?)
 }
 
 impl Clients<'_> {
     fn on_task(&mut self, task: Task) -> io::Result<()> {
+        match task {
+            Task::Open(open) if self.is_quic(open.user) => return self.open_quic(open),
+            Task::Leave(user) if self.is_quic(user) => return self.leave_quic(user),
+            Task::Segment { user, at } if self.is_quic(user) => return self.segment_quic(user, at),
+            _ => {}
+        }
         let ep = &mut self.endpoint;
         match task {
             Task::Open(open) if ep.senders.has(open.user) => ep.senders.restart(open.user),
@@ -182,12 +206,15 @@ impl Clients<'_> {
         let totals = ep.flows.totals();
         // The totals include connections that are done.
         let active = ep.connections.iter().filter(|conn| conn.stage != Stage::Done);
-        let (receiving, bytes) = active.fold((0, totals.delivered), |(receiving, bytes), conn| {
-            (receiving + u32::from(conn.flow.delivered > 0), bytes + conn.flow.delivered)
+        let over_quic = self.quic.iter().filter_map(|end| end.app.as_ref());
+        let active_quic = over_quic.filter(|viewer| !viewer.is_done).map(|viewer| &viewer.flow);
+        let flows = active.map(|conn| &conn.flow).chain(active_quic);
+        let (receiving, bytes) = flows.fold((0, totals.delivered), |(receiving, bytes), flow| {
+            (receiving + u32::from(flow.delivered > 0), bytes + flow.delivered)
         });
         json!({
             "t": ep.now.as_secs_f64(),
-            "open": ep.connections.len(),
+            "open": ep.connections.len() + self.quic.iter().count(),
             "receiving": receiving,
             "opened": totals.opened,
             "completed": totals.completed,
