@@ -2,7 +2,7 @@
 
 The import takes longer than most commands, so a server imports the package and forks for each command. The
 command is a process with its own folder, environment, standard streams and exit code, as from a shell. The
-server calls nothing of the package, so a command inherits no results, no locks and no worker threads.
+server only compiles the report's templates, so a command inherits no results, no locks and no worker threads.
 """
 
 import gc
@@ -32,10 +32,15 @@ main(arguments)
 
 def serve(descriptor: int) -> list[str]:
     """Fork for each request on a socket; return its arguments in the child. Exit with the client."""
-    # The second imports the modules for reports, which commands import when they write one.
+    # SciPy and the modules for reports are what commands import when they write one.
+    import scipy.special  # noqa: F401
+
     import bentpipe.cli
     import bentpipe.cli.paper_tables  # noqa: F401
+    from bentpipe.report.pages import environment
 
+    for template in ("page", "macros", "report"):
+        environment().get_template(f"{template}.html.j2")
     # The child's garbage collector leaves the imported modules alone, so that their memory stays shared.
     gc.freeze()
     with socket.socket(fileno=descriptor) as client:
