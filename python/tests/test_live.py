@@ -1157,6 +1157,25 @@ def test_transfers_over_quic_fill_the_link_and_drops_are_assigned_to_them(tmp_pa
 
 
 @needs_everything
+def test_marks_hold_prague_over_quic_at_a_short_queue_without_loss(tmp_path: Path) -> None:
+    changes = {"run.warmup": "3 s", "run.duration": "6 s", "gateway.marking": "ecn"}
+    changes |= {"transport.quic.ecn": "true", "transport.quic.algorithm": "prague"}
+    changes |= {"traffic.long.flows": "2"}
+    scenario = bp.load(over_quic(tmp_path), set=changes)
+    live = bp.live(scenario, "red", out=tmp_path / "live")
+    assert live.invalid == []
+    simulated = bp.compare(scenario, "red", out=tmp_path / "simulated", runs=1)
+    found, expected = ({n: per[0] or 0.0 for n, per in r.values()["red"].items()} for r in (live, simulated))
+    (run,) = live.manifest["runs"]
+    assert run["live"]["counters"]["ce_marked"] > 0
+    # Prague needs several per cent of marks. A sender that did not see their number would not slow down.
+    assert found["loss_rate"] == expected["loss_rate"] == 0
+    assert 0.3 < found["mark_rate"] / expected["mark_rate"] < 3
+    assert found["queue_mean"] < 2 * expected["queue_mean"]
+    assert 0.5 < found["long.goodput"] / expected["long.goodput"] < 1.05
+
+
+@needs_everything
 def test_receive_window_limits_a_connection(tmp_path: Path) -> None:
     text = bp.load("live-smoke").text.split("[traffic.web]")[0]
     path = tmp_path / "window.toml"

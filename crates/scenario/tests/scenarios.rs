@@ -602,6 +602,8 @@ fn warnings_name_probable_mistakes() {
         ["transport.default.ecn: no queue has marking = \"ecn\", so every mark is a drop"]
     );
     assert!(warnings(&["transport.default.ecn=true", "gateway.marking=ecn"]).is_empty());
+    let over_quic = load("quic-geo", &["transport.quic.ecn=true", "gateway.marking=ecn"]).warnings;
+    assert!(!over_quic.iter().any(|warning| warning.text.contains("every mark is a drop")), "{over_quic:?}");
     let voice = "traffic={ talk = { kind = 'voip', from = 'server', to = 'client' } }";
     assert_eq!(
         warnings(&[voice, "gateway.marking=window"]),

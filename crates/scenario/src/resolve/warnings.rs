@@ -26,7 +26,11 @@ pub fn one_sided_ecn(cx: &mut Cx<'_>, links: &[Link], gateways: &[Gateway], tran
             marks.push(step(&path, "marking"));
         }
     }
-    let supports = |t: &&Transport| matches!(t, Transport::Tcp(tcp) if tcp.ecn != Ecn::Off);
+    let supports = |t: &&Transport| match t {
+        Transport::Tcp(tcp) => tcp.ecn != Ecn::Off,
+        Transport::Quic(quic) => quic.ecn,
+        _ => false,
+    };
     let supporting: Vec<_> = transports.iter().filter(supports).map(Transport::name).collect();
     if supporting.is_empty() {
         for path in &marks {

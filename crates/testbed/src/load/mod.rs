@@ -143,7 +143,8 @@ pub fn run(plan: &Plan, out: &mut dyn Write) -> Result<(), Box<dyn std::error::E
         clients.record(conn.user, conn.workload, conn.flow, End::Open)?;
     }
     clients.close_quic()?;
-    let summary = clients.endpoint.finish()?;
+    let mut summary = clients.endpoint.finish()?;
+    summary["quic"] = clients.quic.summary();
     Ok(write_line(out, &json!({ "summary": summary }))?)
 }
 

@@ -115,8 +115,9 @@ impl Clients<'_> {
         if let Some(end) = self.quic.get(token) {
             end.quic.abort(now);
         }
+        self.end_quic(token, End::Left)?;
         self.quic.flush(token, now);
-        self.end_quic(token, End::Left)
+        Ok(())
     }
 
     /// The player of a user requests the next segment, chosen at `at`.

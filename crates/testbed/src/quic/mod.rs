@@ -15,6 +15,7 @@ use bentpipe_quic::{Config, Connection, Host};
 use bentpipe_scenario::{Quic, TrafficKind, Transport};
 use bentpipe_transport::tcp::SavedPath;
 use bentpipe_units::{Duration, Instant, Rate, mix};
+use serde_json::{Value, json};
 use slab::Slab;
 
 use self::socket::Socket;
@@ -108,8 +109,11 @@ pub struct Ends<A> {
     saved: Paths,
     seed: u64,
     buffer: Vec<u8>,
-    /// Packets that the system rejected.
-    pub refused: u64,
+    /// Connections opened, packets sent and received, and packets that the system rejected.
+    opened: u64,
+    sent: u64,
+    received: u64,
+    refused: u64,
 }
 
 impl<A: Default> Ends<A> {
@@ -136,6 +140,9 @@ impl<A: Default> Ends<A> {
             saved: BTreeMap::new(),
             seed: mix(plan.seed ^ u64::from(side == Side::Clients)),
             buffer: vec![0; LONGEST],
+            opened: 0,
+            sent: 0,
+            received: 0,
             refused: 0,
         })
     }
@@ -179,6 +186,7 @@ impl<A: Default> Ends<A> {
         let quic = Connection::connect(host, now, self.seed, None);
         let end = End { quic, app, socket: index, remote, timer: None, resumed: None };
         let token = self.table.insert(|_| Ok::<_, io::Error>(end))?;
+        self.opened += 1;
         self.sockets.insert(Bound { socket, local, workload, owner: Some(token) });
         Ok((token, local))
     }
@@ -190,6 +198,7 @@ impl<A: Default> Ends<A> {
             let Some(bound) = self.sockets.get(index) else { return };
             // No packet waits; or an ICMP message tells what QUIC's timers find out.
             let Ok((len, from, ecn)) = bound.socket.receive(&mut self.buffer) else { return };
+            self.received += 1;
             let payload = self.buffer[..len].to_vec();
             let known = bound.owner.or_else(|| self.by_peer.get(&(index, from)).copied());
             let is_listening = bound.owner.is_none();
@@ -223,6 +232,7 @@ impl<A: Default> Ends<A> {
         let end = End { quic, app: A::default(), socket, remote, timer: None, resumed };
         let token = self.table.insert(|_| Ok::<_, ()>(end)).ok()?;
         self.by_peer.insert((socket, remote), token);
+        self.opened += 1;
         Some(token)
     }
 
@@ -243,7 +253,10 @@ impl<A: Default> Ends<A> {
         let socket = &self.sockets[end.socket].socket;
         while let Some(packet) = end.quic.poll_transmit(now) {
             // A packet that the system rejects is lost.
-            self.refused += u64::from(socket.send(&packet.payload, end.remote, packet.ecn).is_err());
+            match socket.send(&packet.payload, end.remote, packet.ecn) {
+                Ok(()) => self.sent += 1,
+                Err(_) => self.refused += 1,
+            }
         }
         if end.quic.is_drained() {
             return self.remove(token, now);
@@ -290,6 +303,17 @@ impl<A: Default> Ends<A> {
                 active.push(token);
             }
         }
+    }
+
+    /// Counters of the run.
+    #[must_use]
+    pub fn summary(&self) -> Value {
+        json!({
+            "connections": self.opened,
+            "sent": self.sent,
+            "received": self.received,
+            "refused": self.refused,
+        })
     }
 
     /// All connections.

@@ -145,13 +145,14 @@ pub fn run(plan: &Plan, out: &mut dyn Write) -> Result<(), Box<dyn std::error::E
             Event::End => break,
         }
     }
-    let Servers { endpoint, totals, .. } = &mut servers;
+    let Servers { endpoint, quic, totals, .. } = &mut servers;
     let open = endpoint.connections.len();
     for flow in endpoint.connections.drain().filter_map(|conn| conn.flow) {
         endpoint.flows.close(&flow, End::Open, endpoint.now)?;
     }
     let mut summary = endpoint.finish()?;
     summary["connections"] = json!({ "accepted": totals.accepted, "most": totals.max_open, "open": open });
+    summary["quic"] = quic.summary();
     summary["bytes"] = json!({ "sent": totals.sent, "received": totals.received });
     Ok(write_line(out, &json!({ "summary": summary }))?)
 }
