@@ -20,8 +20,6 @@ import vl_convert
 
 from bentpipe.errors import ResultError
 from bentpipe.format import brief, clock, number
-from bentpipe.reproduction.mean_rules import Ahead, MeanRule, Rank
-from bentpipe.reproduction.mean_verdicts import UNPAIRED, judge_by_means
 from bentpipe.reproduction.measures import Measure
 from bentpipe.reproduction.paper import FIELD, Claim, Paper
 from bentpipe.reproduction.reading import load_paper, papers
@@ -36,7 +34,10 @@ from bentpipe.reproduction.rules import (
     NOTHING,
     REPRODUCED,
     VERDICTS,
+    Ahead,
     Gain,
+    MeanRule,
+    Rank,
     Verdict,
 )
 from bentpipe.reproduction.verdicts import (
@@ -47,8 +48,10 @@ from bentpipe.reproduction.verdicts import (
     PICTURE,
     RELATION,
     TABLE,
+    UNPAIRED,
     Item,
     explain,
+    judge_by_means,
     judge_figure,
     with_fitted_sides,
 )

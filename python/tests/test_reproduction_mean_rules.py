@@ -10,9 +10,21 @@ import pytest
 import reproduction_page as page
 from bentpipe.errors import UsageError
 from bentpipe.reproduction import load_paper
-from bentpipe.reproduction.mean_rules import About, Ahead, Bound, Curve, Rank, Similar, Weaker, apart
 from bentpipe.reproduction.paper import Paper
-from bentpipe.reproduction.rules import DIRECTION_ONLY, NOT_REPRODUCED, REPRODUCED, Order
+from bentpipe.reproduction.rules import (
+    DIRECTION_ONLY,
+    NOT_REPRODUCED,
+    REPRODUCED,
+    About,
+    Ahead,
+    Bound,
+    Curve,
+    Order,
+    Rank,
+    Similar,
+    Weaker,
+    apart,
+)
 from bentpipe.stats.intervals import Summary, difference, summarise
 
 RISING, BENT, LEVEL, HUMP = [1, 2, 3, 4], [1, 3, 2, 4], [10, 9, 11, 10], [1, 4, 3, 2]

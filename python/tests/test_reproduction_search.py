@@ -18,8 +18,7 @@ from bentpipe.reproduction.figures import figure
 from bentpipe.reproduction.measures import Measure, Objective, RunData, metric
 from bentpipe.reproduction.paper import Paper
 from bentpipe.reproduction.rules import DIRECTION_ONLY, NOT_REPRODUCED, REPRODUCED, Gain
-from bentpipe.reproduction.runs import CaseRuns, plan
-from bentpipe.reproduction.search import Search, searches, with_best
+from bentpipe.reproduction.runs import CaseRuns, Search, plan, searches, with_best
 from bentpipe.runs.plan import load
 from bentpipe.stats.metrics import Recorded
 

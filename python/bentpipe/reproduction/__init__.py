@@ -16,8 +16,7 @@ from bentpipe.errors import UsageError
 from bentpipe.reproduction.paper import resolve_ids, select
 from bentpipe.reproduction.reading import load_paper, papers
 from bentpipe.reproduction.report import Reproduction
-from bentpipe.reproduction.runs import Library
-from bentpipe.reproduction.search import PaperRuns, Simulation
+from bentpipe.reproduction.runs import Library, PaperRuns, Simulation
 from bentpipe.reproduction.verdicts import Verdicts
 from bentpipe.runs.experiment import checked_jobs
 from bentpipe.runs.store import core_digest

@@ -13,9 +13,8 @@ from typing import Any
 
 from bentpipe.errors import UsageError
 from bentpipe.reproduction.experiments import Experiment
-from bentpipe.reproduction.mean_rules import MeanRule
 from bentpipe.reproduction.measures import Measure, Objective
-from bentpipe.reproduction.rules import Agree, CellRule, Change, Formula, Gain, Order, Ratio
+from bentpipe.reproduction.rules import Agree, CellRule, Change, Formula, Gain, MeanRule, Order, Ratio
 
 __all__ = [
     "BASES",

@@ -18,7 +18,6 @@ from bentpipe.errors import UsageError
 from bentpipe.format import convert, paragraphs
 from bentpipe.models.engines import QUANTITIES as MODEL_QUANTITIES
 from bentpipe.reproduction.experiments import CLAIMS, experiments_from, find_twice, objectives_from
-from bentpipe.reproduction.mean_rules import About, Bound, Curve, MeanRule, Rank, Similar, Weaker, rule_from
 from bentpipe.reproduction.measures import Measure, Objective, measure_from, metric
 from bentpipe.reproduction.paper import (
     BASES,
@@ -42,13 +41,21 @@ from bentpipe.reproduction.paper import (
 )
 from bentpipe.reproduction.rules import (
     VERDICTS,
+    About,
     Agree,
+    Bound,
     CellRule,
     Change,
+    Curve,
     Gain,
+    MeanRule,
     Order,
+    Rank,
     Ratio,
+    Similar,
+    Weaker,
     formula_from,
+    rule_from,
 )
 from bentpipe.reproduction.toml_table import TomlTable
 from bentpipe.runs.plan import shipped

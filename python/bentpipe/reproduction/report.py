@@ -25,7 +25,7 @@ from bentpipe.reproduction.rules import (
     REPRODUCED,
     VERDICTS,
 )
-from bentpipe.reproduction.search import Trial, Tuned
+from bentpipe.reproduction.runs import Trial, Tuned
 from bentpipe.reproduction.verdicts import CLAIM, FIGURE, RELATION, TABLE, Item, Verdicts
 from bentpipe.stats.intervals import BOOTSTRAP, Summary
 

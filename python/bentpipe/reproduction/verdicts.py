@@ -1,9 +1,13 @@
-"""Verdicts on a paper: every printed number, claim and figure with our value, computed from its runs."""
+"""Verdicts on a paper: every printed number, claim and figure with our value, computed from its runs.
+
+`judge_by_means` judges claims from means with their intervals alone, of runs or of a paper's file of all
+numbers.
+"""
 
 import math
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -11,8 +15,6 @@ from typing import Any
 import polars as pl
 
 from bentpipe.format import brief, number, plural
-from bentpipe.reproduction.mean_rules import Weaker
-from bentpipe.reproduction.mean_verdicts import Ranked, join_reasons, judge_by_means, worst_of
 from bentpipe.reproduction.measures import Measure, Objective, RunData
 from bentpipe.reproduction.paper import (
     FIELD,
@@ -37,12 +39,20 @@ from bentpipe.reproduction.rules import (
     NOTHING,
     REPRODUCED,
     VERDICTS,
+    About,
     Agree,
+    Ahead,
+    Bound,
     Change,
+    Curve,
     Gain,
     Order,
+    Rank,
+    Similar,
     Values,
     Verdict,
+    Weaker,
+    apart,
     mean_of,
     prediction,
     quotients,
@@ -58,10 +68,13 @@ __all__ = [
     "PICTURE",
     "RELATION",
     "TABLE",
+    "UNPAIRED",
     "CurveValue",
+    "Find",
     "Item",
     "Verdicts",
     "explain",
+    "judge_by_means",
     "judge_figure",
     "with_fitted_sides",
 ]
@@ -82,6 +95,15 @@ _MOMENTS = {
     "flow throughput": ("", "flow-std"),
 }
 """Measures of the mean and the deviation of a series."""
+_NAMED = 3
+"""Most comparisons that a reason names."""
+UNPAIRED = "; differences of means, not paired"
+"""End of the reason of an order that was judged without runs."""
+
+Find = Callable[[str, str, Measure, str], Summary | None]
+"""Returns a value by experiment, case, measure and point; `None` if it was not simulated."""
+Ranked = Mapping[str, Sequence[str]]
+"""AQMs of the settings that a search has ranked, by experiment, the best first."""
 _NOT_SIMULATED = Verdict(NOT_REPRODUCED, "nothing was simulated that it could be compared with")
 
 
@@ -399,7 +421,7 @@ class Verdicts:
             ratios = quotients(ours, theirs)
             return summarise([None if each is None else 100 * (each - 1) for each in ratios])
 
-        return worst_of(
+        return _worst_of(
             (_sides(check, point), rule.judge(ours, theirs))
             for check in claim.checks
             for point in check.points
@@ -421,7 +443,7 @@ class Verdicts:
             for check in claim.checks
             for point, more, than in self._pairs(check)
         ]
-        worst = worst_of((sides, verdict) for verdict, _, sides in found) or _NOT_SIMULATED
+        worst = _worst_of((sides, verdict) for verdict, _, sides in found) or _NOT_SIMULATED
         return worst, found[0][1] if len(found) == 1 else NOTHING
 
     def _judge_each(self, claim: Claim, rule: Order | Agree) -> Verdict:
@@ -443,7 +465,7 @@ class Verdicts:
         unit = f" [{claim.checks[0].measure.unit}]" if isinstance(rule, Agree) else ""
         return Verdict(
             NOT_REPRODUCED,
-            f"fails in {len(failing)} of {plural(total, 'comparison')}: {join_reasons(failing)}{unit}",
+            f"fails in {len(failing)} of {plural(total, 'comparison')}: {_join_reasons(failing)}{unit}",
         )
 
     def _judge_some(self, claim: Claim, rule: Order) -> Verdict:
@@ -465,7 +487,7 @@ class Verdicts:
         if holding:
             return Verdict(
                 REPRODUCED,
-                f"holds in {len(holding)} of {plural(len(every), 'comparison')}: {join_reasons(holding)}",
+                f"holds in {len(holding)} of {plural(len(every), 'comparison')}: {_join_reasons(holding)}",
             )
         return Verdict(NOT_REPRODUCED, f"holds in none of {plural(len(every), 'comparison')}")
 
@@ -737,3 +759,85 @@ def _comparison(check: Check, point: str, found: Summary | str) -> str:
         return f"{_sides(check, point)}: {number(found.mean)} {check.measure.unit}"
     interval = f"[{number(found.low)}, {number(found.high)}]"
     return f"{_sides(check, point)}: {number(found.mean)} {interval} {check.measure.unit}"
+
+
+def judge_by_means(claim: Claim, find: Find, ranked: Ranked) -> Verdict | None:
+    """Judge a claim by means; `None` if its rule needs runs, or without any value."""
+    match claim.rule:
+        case Curve() | Bound() | About() as rule:
+            return _worst_of(
+                (f"{check.more}, {check.experiment}", rule.judge(points))
+                for check in claim.checks
+                if (points := _points(check, find))
+            )
+        case Rank() as rule:
+            return _worst_of(
+                (
+                    f"{check.more}, {check.experiment}",
+                    rule.judge(check.more, ranked.get(check.experiment, ())),
+                )
+                for check in claim.checks
+            )
+        case Ahead() as rule:
+            return _worst_of(
+                (
+                    f"{check.more} against {check.than}, {check.experiment}",
+                    rule.judge(check.more, check.than, ranked.get(check.experiment, ())),
+                )
+                for check in claim.checks
+            )
+        case Similar() as rule:
+            return _worst_of(
+                (sides, rule.judge(ours, theirs)) for sides, ours, theirs in _compared(claim, find)
+            )
+        case Order(some=False):
+            return _judge_order(claim, find)
+    return None
+
+
+def _points(check: Check, find: Find) -> list[tuple[str, Summary]]:
+    """Return the simulated points of a single case."""
+    found = ((point, find(check.experiment, check.more, check.measure, point)) for point in check.points)
+    return [(point, value) for point, value in found if value is not None]
+
+
+def _compared(claim: Claim, find: Find) -> Iterator[tuple[str, Summary, Summary]]:
+    """Yield the simulated comparisons with both values."""
+    for check in claim.checks:
+        for point in check.points:
+            ours, theirs = (find(*side, point) for side in check.sides)
+            if ours is not None and theirs is not None:
+                yield f"{check.described}{', ' + point if point else ''}", ours, theirs
+
+
+def _judge_order(claim: Claim, find: Find) -> Verdict | None:
+    failing, total = [], 0
+    for sides, ours, theirs in _compared(claim, find):
+        total += 1
+        gap = apart(ours, theirs)
+        if gap.mean is None or gap.low is None or gap.high is None:
+            failing.append(f"{sides}: no value")
+        elif gap.low <= 0:
+            failing.append(f"{sides}: {brief(gap.mean, 3)} [{brief(gap.low, 3)}, {brief(gap.high, 3)}]")
+    if not total:
+        return None
+    if not failing:
+        return Verdict(REPRODUCED, f"holds in {plural(total, 'comparison')}{UNPAIRED}")
+    fails = f"fails in {len(failing)} of {plural(total, 'comparison')}: {_join_reasons(failing)}"
+    return Verdict(NOT_REPRODUCED, f"{fails}{UNPAIRED}")
+
+
+def _worst_of(found: Iterator[tuple[str, Verdict]]) -> Verdict | None:
+    """Return the worst of several verdicts with the reasons of those that share it; `None` without any."""
+    every = list(found)
+    if len(every) <= 1:
+        return every[0][1] if every else None
+    worst = max((verdict.verdict for _, verdict in every), key=VERDICTS.index)
+    reasons = [f"{sides}: {verdict.reason}" for sides, verdict in every if verdict.verdict == worst]
+    return Verdict(worst, f"{len(reasons)} of {len(every)} comparisons: {_join_reasons(reasons)}")
+
+
+def _join_reasons(texts: Sequence[str]) -> str:
+    """Return the first reasons, and the number of the others."""
+    rest = len(texts) - _NAMED
+    return "; ".join(texts[:_NAMED]) + (f", and {rest} more" if rest > 0 else "")
