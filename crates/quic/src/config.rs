@@ -14,6 +14,8 @@ use crate::null_crypto::NullCrypto;
 pub struct Config {
     /// Congestion control.
     pub algorithm: Algorithm,
+    /// Seed of its random numbers.
+    pub seed: u64,
     /// Longest UDP payload [bytes]; at least 1200 (RFC 9000, section 14).
     pub max_udp_payload: u16,
     /// IP and UDP headers of a packet [bytes].
@@ -42,6 +44,7 @@ impl Default for Config {
     fn default() -> Self {
         Self {
             algorithm: Algorithm::NewReno,
+            seed: 0,
             max_udp_payload: 1200,
             udp_header: 28,
             initial_window: 10,
@@ -121,7 +124,8 @@ impl Host {
         let varint = |value| VarInt::from_u64(value).unwrap_or(VarInt::MAX);
         let mut transport = TransportConfig::default();
         let packet = u32::from(config.max_udp_payload);
-        let mut controller = Controller::new(config.algorithm, packet, config.initial_window, config.hystart);
+        let mut controller = Controller::new(config.algorithm, packet, config.initial_window, config.hystart)
+            .with_seed(config.seed);
         if let Some(saved) = saved {
             controller.resume(saved);
         }

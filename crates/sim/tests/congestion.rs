@@ -56,6 +56,32 @@ fn cubic_and_bbr_fill_a_path_of_600_ms() {
     }
 }
 
+/// BBR version 3 paces at 99 % of its estimate, leaves room after each probe, and every 5 s has half a bandwidth-delay product
+/// in flight for 200 ms and a round trip, until a drained pipe is full again: less than a round trip and a half of half of
+/// the rate, 8 % of it.
+#[test]
+fn bbr3_fills_a_path_of_600_ms() {
+    let r = results(&bulk("algorithm = \"bbr3\"\nsack = true\nrack = true", &[]), 1);
+    let used = mean(&r, "throughput") / 20e6;
+    assert!((0.88..0.99).contains(&used), "{used} of the link");
+}
+
+/// LossThresh of draft-ietf-ccwg-bbr, section 2.8: BBR version 3 carries on at a random loss of 1 %, and reduces its bounds
+/// with each probe at 5 %. NewReno gets at most 1.31 8000 / 0.6 / sqrt(p) bit/s by the formula of Ott et al. (1996).
+#[test]
+fn bbr3_tolerates_one_percent_of_loss_and_yields_to_five() {
+    let lossy = |algorithm: &str, loss: &str| {
+        let transport = format!("algorithm = \"{algorithm}\"\nsack = true\nrack = true");
+        let loss = format!("link.wire.loss={loss}");
+        (1..=2).map(|seed| goodput(&results(&bulk(&transport, &[&loss]), seed)) / 2e6).sum::<f64>()
+    };
+    let (bbr3, newreno) = (lossy("bbr3", "0.01"), lossy("newreno", "0.01"));
+    assert!(bbr3 > 14.0, "{bbr3} Mbit/s");
+    assert!(newreno < 0.25, "{newreno} Mbit/s");
+    let yielding = lossy("bbr3", "0.05");
+    assert!(yielding < 0.05 * bbr3, "{yielding} Mbit/s");
+}
+
 /// One packet in a hundred is lost, which BBR does not treat as congestion; NewReno gets 8000 sqrt(1.5 / 0.01) / 0.6 =
 /// 0.16 Mbit/s by the formula of Mathis et al. (1997).
 #[test]

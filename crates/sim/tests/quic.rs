@@ -10,7 +10,11 @@ fn scenario(text: &str) -> Scenario {
 
 /// Two pairs of hosts on a link of 10 Mbit/s with a round trip of 40 ms, and a queue of 40 ms.
 fn dumbbell(queue: &str, traffic: &str) -> Scenario {
-    scenario(&format!(
+    scenario(&dumbbell_text(queue, traffic))
+}
+
+fn dumbbell_text(queue: &str, traffic: &str) -> String {
+    format!(
         r#"
 title = "A dumbbell"
 [run]
@@ -45,7 +49,7 @@ protocol = "quic"
 protocol = "quic"
 ecn = true
 {traffic}"#
-    ))
+    )
 }
 
 const TAIL_DROP: &str = r#"queue = { limit = "50000 B" }"#;
@@ -85,6 +89,31 @@ fn same_seed_gives_the_same_flows() {
     assert!(first.len() > 50, "{}", first.len());
     assert_eq!(first, flows(1));
     assert_ne!(first, flows(2));
+}
+
+/// One transfer over a path without loss, with the same controller, packets of the same size and loss detection by time: 40
+/// ms, and 600 ms with a queue of 600 ms, where NewReno's window takes minutes from one loss to the next.
+#[test]
+fn quic_carries_as_much_as_tcp_with_the_same_control() {
+    let long = TAIL_DROP.replace("50000 B", "750 KB");
+    let all = ["newreno", "cubic", "bbr", "bbr3"];
+    for (delay, queue, algorithms) in [("20 ms", TAIL_DROP, &all[..]), ("300 ms", &long, &all[1..])] {
+        for algorithm in algorithms {
+            let carried = |transport: &str| {
+                let text = dumbbell_text(queue, &bulk("one", transport, 1));
+                let keys = [
+                    format!("transport.{transport}.algorithm=\"{algorithm}\""),
+                    format!("link.middle.delay=\"{delay}\""),
+                    "transport.tcp.rack=true".to_owned(),
+                    "run.warmup=\"60 s\"".to_owned(),
+                    "run.duration=\"160 s\"".to_owned(),
+                ];
+                mean(&results(&Scenario::parse(&text, "test.toml", &keys).unwrap(), 1), "throughput")
+            };
+            let ratio = carried("quic") / carried("tcp");
+            assert!((ratio - 1.0).abs() < 0.03, "{algorithm}, {delay}: {ratio}");
+        }
+    }
 }
 
 /// With the same controller, packets of the same size and a queue that drops at the tail.

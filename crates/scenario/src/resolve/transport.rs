@@ -5,7 +5,7 @@ use std::ops::RangeInclusive;
 use super::cx::Cx;
 use super::nodes::{check_name, named};
 use crate::error::Error;
-use crate::model::{Congestion, Ecn, Quic, Rtp, Sctp, Tcp, Transport};
+use crate::model::{Ecn, Quic, Rtp, Sctp, Tcp, Transport};
 use crate::reader::tree::step;
 use crate::schema::file::File;
 use crate::schema::forms::OneOf;
@@ -211,9 +211,10 @@ pub fn quic(cx: &mut Cx<'_>, name: &str, raw: &mut file::Quic) -> Result<Quic, E
         return refuse("hystart", "true".to_owned(), allowed);
     }
     if let Some(lifetime) = raw.careful_resume
-        && algorithm == Congestion::Bbr
+        && algorithm.sets_cwnd()
     {
-        let allowed = "none if algorithm = \"bbr\", which has no slow start to shorten".to_owned();
+        let name = algorithm.name();
+        let allowed = format!("none if algorithm = \"{name}\", which has no slow start to shorten");
         return refuse("careful_resume", format!("\"{lifetime:?}\""), allowed);
     }
     if algorithm.is_proportional() && !raw.ecn {

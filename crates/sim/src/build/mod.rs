@@ -59,7 +59,7 @@ pub fn build(scenario: &Scenario, seed: u64, make_aqm: Option<MakeAqm<'_>>) -> R
             builder.return_direction(number, back)?;
         }
     }
-    let mut transports = Transports::default();
+    let mut transports = Transports { seed, ..Transports::default() };
     let traffic = scenario.traffic.iter().map(|t| builder.traffic(t, &mut transports)).collect();
     let Builder {
         first_links,

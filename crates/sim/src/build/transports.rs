@@ -11,6 +11,8 @@ use crate::ids::{Id, QuicConfigId, RtpConfigId, SctpConfigId, TcpConfigId};
 /// Configurations in use, each once.
 #[derive(Default)]
 pub(super) struct Transports {
+    /// Seed of the run.
+    pub(super) seed: u64,
     /// With the overhead of the host.
     pub(super) tcp: Vec<(tcp::Config, Duration)>,
     pub(super) sctp: Vec<sctp::Config>,
@@ -22,7 +24,8 @@ pub(super) struct Transports {
 impl Transports {
     /// TCP of a host, which paces at a rate if it has one.
     pub(super) fn tcp(&mut self, t: &scenario::Tcp, pacing: Option<Rate>) -> TcpConfigId {
-        let host = (tcp_config(t, pacing), t.overhead);
+        let config = tcp::Config { seed: self.seed, ..tcp_config(t, pacing) };
+        let host = (config, t.overhead);
         let place = self.tcp.iter().position(|known| *known == host).unwrap_or_else(|| {
             self.tcp.push(host);
             self.tcp.len() - 1
@@ -37,7 +40,8 @@ impl Transports {
 
     /// QUIC of a host, which does not exceed a rate if it has one.
     pub(super) fn quic(&mut self, q: &scenario::Quic, rate_cap: Option<Rate>) -> QuicConfigId {
-        self.quic.push((quic_config(q, rate_cap), q.careful_resume));
+        let config = quic::Config { seed: self.seed, ..quic_config(q, rate_cap) };
+        self.quic.push((config, q.careful_resume));
         QuicConfigId::new(self.quic.len() as u32 - 1)
     }
 
@@ -86,6 +90,7 @@ fn tcp_config(t: &scenario::Tcp, pacing: Option<Rate>) -> tcp::Config {
         prr: t.prr,
         abc: t.abc,
         algorithm: t.algorithm,
+        seed: 0,
         syn_retries: t.syn_retries,
         retries: t.retries,
     }
@@ -117,6 +122,7 @@ fn sctp_config(s: &scenario::Sctp) -> sctp::Config {
 fn quic_config(q: &scenario::Quic, rate_cap: Option<Rate>) -> quic::Config {
     quic::Config {
         algorithm: q.algorithm,
+        seed: 0,
         max_udp_payload: u16::try_from(q.max_udp_payload).unwrap_or(u16::MAX),
         udp_header: small(q.udp_header),
         initial_window: q.initial_window,

@@ -46,6 +46,8 @@ fn config(q: &Quic, rate_cap: Option<Rate>) -> Config {
     let small = |bytes: u64| u32::try_from(bytes).unwrap_or(u32::MAX);
     Config {
         algorithm: q.algorithm,
+        // The times that it is mixed with differ between real connections.
+        seed: 0,
         max_udp_payload: u16::try_from(q.max_udp_payload).unwrap_or(u16::MAX),
         udp_header: small(q.udp_header),
         initial_window: q.initial_window,

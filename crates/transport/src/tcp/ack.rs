@@ -239,6 +239,7 @@ impl Connection {
     pub(super) fn on_ece(&mut self, cfg: &Config, now: Instant, ack: u64) -> bool {
         // RFC 3168 section 6.1.2: once per window of data.
         if ack > self.reduced && ack >= self.una && self.phase == Phase::Open {
+            self.algorithm.on_congestion_mark(&self.window);
             let (flight, halved) = (self.flight(), self.half_window(cfg));
             self.reduce(cfg, now, flight);
             let reduced = if cfg.ns2_recovery { halved } else { self.window.reduced() };

@@ -101,6 +101,8 @@ pub struct Config {
     pub retries: u32,
     /// The congestion control algorithm.
     pub algorithm: Algorithm,
+    /// Seed of the algorithm's random numbers.
+    pub seed: u64,
 }
 
 /// Estimator of the retransmission timeout.
@@ -189,6 +191,7 @@ impl Default for Config {
             syn_retries: 7,
             retries: 15,
             algorithm: Algorithm::NewReno,
+            seed: 0,
         }
     }
 }

@@ -16,6 +16,7 @@ use std::collections::VecDeque;
 use bentpipe_units::{Duration, Instant, Rate};
 
 use super::Ranges;
+use super::congestion::Lost;
 use super::congestion::hystart::HyStart;
 use super::connection::{Connection, Phase};
 use super::{Config, Segment};
@@ -33,6 +34,9 @@ struct Record {
     first_sent_at: Instant,
     /// Departure time.
     sent_at: Instant,
+    /// C.inflight after its departure, and C.lost at its departure [bytes].
+    tx_in_flight: u64,
+    lost: u64,
     /// Sequence space taken [bytes].
     len: u32,
     /// Sent while the application had too little to send.
@@ -65,6 +69,11 @@ pub(super) struct Sample {
     pub(super) total: u64,
     /// C.delivered at the departure of the newest segment delivered [bytes].
     pub(super) prior_delivered: u64,
+    /// Delivered and lost since its departure, RS.delivered and RS.lost, and in flight at it; zero if no segment was
+    /// delivered [bytes].
+    pub(super) interval_delivered: u64,
+    pub(super) lost_since: u64,
+    pub(super) tx_in_flight: u64,
     /// In flight before and after this ACK [bytes].
     pub(super) prior_in_flight: u64,
     pub(super) in_flight: u64,
@@ -75,6 +84,8 @@ pub(super) struct Sample {
     /// Sampled while the application had too little to send.
     pub(super) app_limited: bool,
     pub(super) loss_state: LossState,
+    /// More than one loss per RTT can be detected.
+    pub(super) has_sack: bool,
 }
 
 /// Delivery records of the segments in flight. The buffer is kept for reuse.
@@ -91,6 +102,11 @@ pub(super) struct Delivery {
     app_limited: u64,
     /// Losses below this position have been counted.
     lost_below: u64,
+    /// C.lost, and the part that the next sample reports [bytes].
+    lost: u64,
+    newly_lost: u64,
+    /// Position after the segment found lost last.
+    lost_end: u64,
     /// Minimum RTT so far.
     min_rtt: Duration,
     /// Results of the current ACK: newest segment, newly delivered bytes, RTT.
@@ -110,9 +126,10 @@ impl Delivery {
         needed.then(|| Box::new(Self { min_rtt: Duration::MAX, hystart, ..Self::default() }))
     }
 
-    /// Records the departure of `seq..end`; `idle`: nothing else is in flight. SendPacket() of section 3.2.
-    fn on_sent(&mut self, now: Instant, seq: u64, end: u64, idle: bool) {
-        if idle {
+    /// Records the departure of `seq..end`. SendPacket() of section 3.2.
+    /// `in_flight` is what was in flight before it.
+    fn on_sent(&mut self, now: Instant, seq: u64, end: u64, in_flight: u64) {
+        if in_flight == 0 {
             self.first_sent_at = now;
             self.delivered_at = now;
         }
@@ -122,6 +139,8 @@ impl Delivery {
             delivered_at: self.delivered_at,
             first_sent_at: self.first_sent_at,
             sent_at: now,
+            tx_in_flight: in_flight + (end - seq),
+            lost: self.lost,
             len: 0,
             app_limited: self.app_limited > 0,
             retransmitted: false,
@@ -191,34 +210,50 @@ impl Delivery {
         }
     }
 
-    /// Returns the newly lost bytes below `lost`.
-    fn count_lost(&mut self, lost: u64) -> u64 {
-        let mut at = self.ring.partition_point(|r| r.end <= self.lost_below);
-        let mut bytes = 0;
-        while let Some(record) = self.ring.get(at).filter(|r| r.end <= lost) {
-            bytes += if record.arrived { 0 } else { u64::from(record.len) };
-            self.lost_below = record.end;
+    /// Counts the segments of `seq..end` as lost and passes each to `each`.
+    fn on_lost(&mut self, seq: u64, end: u64, mut each: impl FnMut(&Lost)) {
+        let mut at = self.ring.partition_point(|r| r.end <= seq);
+        while let Some(record) = self.ring.get(at).filter(|r| r.end <= end) {
             at += 1;
+            let size = u64::from(record.len);
+            if record.arrived || size == 0 {
+                continue;
+            }
+            self.lost += size;
+            self.newly_lost += size;
+            let begins_range = self.lost_end + size != record.end;
+            self.lost_end = record.end;
+            each(&Lost {
+                size,
+                tx_in_flight: record.tx_in_flight,
+                lost: self.lost - record.lost,
+                app_limited: record.app_limited,
+                begins_range,
+                total: self.delivered,
+            });
         }
-        bytes
     }
 
     /// GenerateRateSample() of section 3.3.
-    fn sample(&mut self, lost: u64, in_flight: u64, loss_state: LossState) -> Sample {
+    fn sample(&mut self, in_flight: u64, loss_state: LossState, has_sack: bool) -> Sample {
         if self.app_limited > 0 && self.delivered > self.app_limited {
             self.app_limited = 0;
         }
         let mut sample = Sample {
             delivered: self.newly_delivered,
-            lost,
+            lost: std::mem::take(&mut self.newly_lost),
             total: self.delivered,
             prior_delivered: self.newest.map_or(0, |r| r.delivered),
+            interval_delivered: self.newest.map_or(0, |r| self.delivered - r.delivered),
+            lost_since: self.newest.map_or(0, |r| self.lost - r.lost),
+            tx_in_flight: self.newest.map_or(0, |r| r.tx_in_flight),
             prior_in_flight: self.prior_in_flight,
             in_flight,
             rtt: self.rtt,
             rate: None,
             app_limited: self.newest.is_some_and(|r| r.app_limited),
             loss_state,
+            has_sack,
         };
         if let Some(newest) = self.newest {
             let sending = newest.sent_at - newest.first_sent_at;
@@ -239,12 +274,12 @@ impl Connection {
     /// Records the departure of data `seq..end`.
     #[cold]
     pub(super) fn on_data_sent(&mut self, cfg: &Config, now: Instant, seq: u64, end: u64) {
-        let idle = self.in_flight(cfg) == 0;
+        let in_flight = self.in_flight(cfg);
         let Some(delivery) = &mut self.delivery else { return };
-        if idle && delivery.app_limited > 0 {
-            self.algorithm.on_restart();
+        if in_flight == 0 && delivery.app_limited > 0 {
+            self.algorithm.on_restart(&mut self.window, cfg, now);
         }
-        delivery.on_sent(now, seq, end, idle);
+        delivery.on_sent(now, seq, end, in_flight);
     }
 
     /// Takes note that the application has nothing to send although the window has room: OnApplicationWrite() of
@@ -285,11 +320,11 @@ impl Connection {
             _ if self.una < self.recover => LossState::Loss,
             _ => LossState::Open,
         };
-        let by_time = self.rack().map(|rack| rack.segments.take_newly_lost());
-        let lost = self.sack.as_ref().map_or(0, |board| board.lost_below);
+        self.window.cwnd = cwnd;
+        self.report_losses(cfg, now);
+        let has_sack = self.sack.is_some();
         let Some(delivery) = &mut self.delivery else { return };
-        let lost = by_time.unwrap_or_else(|| delivery.count_lost(lost));
-        let mut sample = delivery.sample(lost, in_flight, loss_state);
+        let mut sample = delivery.sample(in_flight, loss_state, has_sack);
         if self.sack.is_none()
             && self.duplicate_acks > 0
             && sample.delivered == 0
@@ -299,10 +334,26 @@ impl Connection {
             // timeout it may be a segment that had arrived before and was resent, which must not release more data.
             sample.delivered = cfg.smss();
         }
-        self.window.cwnd = cwnd;
         let srtt = self.rto.srtt();
         if self.algorithm.on_sample(&mut self.window, &sample, cfg, srtt, now) {
             delivery.app_limited = (delivery.delivered + in_flight).max(1);
+        }
+    }
+
+    /// Tells an algorithm that sets its window itself of the segments that were found lost since the last call.
+    #[cold]
+    pub(super) fn report_losses(&mut self, cfg: &Config, now: Instant) {
+        let (Some(delivery), Some(board)) = (&mut self.delivery, &mut self.sack) else { return };
+        let (algorithm, window) = (&mut self.algorithm, &self.window);
+        let mut each = |lost: &Lost| algorithm.on_lost(window, lost, cfg, now);
+        if let Some(rack) = &mut board.rack {
+            for (start, end) in rack.segments.newly_lost.drain(..) {
+                delivery.on_lost(start, end, &mut each);
+            }
+        } else {
+            let from = delivery.lost_below;
+            delivery.on_lost(from, board.lost_below, each);
+            delivery.lost_below = delivery.lost_below.max(board.lost_below);
         }
     }
 

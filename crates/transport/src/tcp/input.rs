@@ -80,7 +80,9 @@ impl Connection {
         self.edge = u64::from(seg.window) + 1;
         self.largest_window = seg.window;
         // RFC 2018 section 2: SACK-permitted in both SYNs.
-        self.sack = (cfg.sack && seg.sack.is_permitted()).then(|| Box::new(Scoreboard::new(cfg.rack)));
+        let lists_lost = cfg.algorithm.sets_cwnd();
+        self.sack =
+            (cfg.sack && seg.sack.is_permitted()).then(|| Box::new(Scoreboard::new(cfg.rack, lists_lost)));
         // RFC 7323 section 2.2: window scale in both SYNs. Segments carry windows after scaling, so the peer's shift is
         // not needed.
         self.window_scaling = cfg.window_scale.is_some() && seg.sack.scale().is_some();

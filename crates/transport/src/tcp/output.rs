@@ -432,6 +432,9 @@ impl Connection {
             // RFC 8985 section 6.3: lost segments are resent.
             self.phase = Phase::RtoResend;
             self.resend_due = true;
+            if cfg.algorithm.sets_cwnd() {
+                self.report_losses(cfg, now);
+            }
         } else if cfg.go_back_n {
             self.resend_due = self.sack.is_some();
             self.phase = match self.resend_due {

@@ -26,7 +26,7 @@ use super::connection::{Connection, Phase, Timer};
 use super::rto::Rto;
 use super::scoreboard::{DUP_THRESH, Scoreboard};
 use super::sent::{Segments, SentSegment, Verdict};
-use super::{Config, Sack, Segment, Timestamps};
+use super::{Algorithm, Config, Sack, Segment, Timestamps};
 use crate::rtt::MIN_TIMER;
 
 /// Minimum time for which a minimum RTT stays valid; the maximum is twice as long. RFC 8985 section 6.2 step 1 asks for
@@ -414,7 +414,7 @@ impl Connection {
 
     /// Saves the state that a timeout is about to change, at the first of consecutive timeouts.
     pub(super) fn save_before_rto(&mut self, cfg: &Config, now: Instant) {
-        if !cfg.eifel || !self.timestamps || cfg.algorithm.sets_cwnd() || self.rack().is_none() {
+        if !cfg.eifel || !self.timestamps || cfg.algorithm == Algorithm::Bbr || self.rack().is_none() {
             return;
         }
         let before = SavedState {
@@ -434,7 +434,11 @@ impl Connection {
     /// Undoes a spurious timeout, detected by an ACK of `acked` bytes that advances SND.UNA to `una`: RFC 4015 section
     /// 3.2, steps 5 and 6.
     fn undo_spurious_rto(&mut self, cfg: &Config, before: &SavedState, una: u64, acked: u64) {
-        self.algorithm = before.algorithm.clone();
+        if cfg.algorithm.sets_cwnd() {
+            self.algorithm.on_spurious_timeout();
+        } else {
+            self.algorithm = before.algorithm.clone();
+        }
         let cwnd = self.max.saturating_sub(una).saturating_add(acked.min(cfg.iw()));
         self.window = Window::new(cwnd.max(cfg.smss()), before.ssthresh);
         (self.recover, self.reduced) = (before.recover, before.reduced);
@@ -585,8 +589,9 @@ impl Connection {
         let cwnd = self.window.cwnd;
         self.detect(cfg, now, 0, false);
         if cfg.algorithm.sets_cwnd() {
-            // It learns of the loss with the next ACK.
+            // It sets the window with the next ACK.
             self.window.cwnd = cwnd;
+            self.report_losses(cfg, now);
         }
     }
 

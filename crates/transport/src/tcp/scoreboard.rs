@@ -93,9 +93,13 @@ impl Prr {
 }
 
 impl Scoreboard {
-    /// `by_time`: losses are detected by RFC 8985.
-    pub(super) fn new(by_time: bool) -> Self {
-        Self { rack: by_time.then(Box::default), ..Self::default() }
+    /// `by_time`: losses are detected by RFC 8985. `lists_lost`: each is reported to the algorithm.
+    pub(super) fn new(by_time: bool, lists_lost: bool) -> Self {
+        let mut rack: Option<Box<Rack>> = by_time.then(Box::default);
+        if let Some(rack) = &mut rack {
+            rack.segments.lists_lost = lists_lost;
+        }
+        Self { rack, ..Self::default() }
     }
 
     /// Update() of RFC 6675 section 4. Returns how many octets the ACK is the first to SACK.

@@ -68,8 +68,9 @@ pub(super) struct Segments {
     lost_hint: u64,
     /// Lost and not resent [bytes].
     pub(super) lost: u64,
-    /// Found lost since the last [`take_newly_lost`](Self::take_newly_lost) [bytes].
-    newly_lost: u64,
+    /// Found lost since the list was last read, if it is kept.
+    pub(super) newly_lost: Vec<(u64, u64)>,
+    pub(super) lists_lost: bool,
     /// RACK.segs_sacked: number of SACKed segments.
     pub(super) sacked: usize,
 }
@@ -84,7 +85,8 @@ impl Default for Segments {
             latest: None,
             lost_hint: u64::MAX,
             lost: 0,
-            newly_lost: 0,
+            newly_lost: Vec::new(),
+            lists_lost: false,
             sacked: 0,
         }
     }
@@ -265,15 +267,12 @@ impl Segments {
                     segment.lost = true;
                 }
                 self.lost += u64::from(segment.len);
-                self.newly_lost += u64::from(segment.len);
+                if self.lists_lost {
+                    self.newly_lost.push((segment.start, segment.end()));
+                }
                 self.lost_hint = self.lost_hint.min(segment.start);
             }
         }
-    }
-
-    /// Returns the bytes found lost since the last call.
-    pub(super) fn take_newly_lost(&mut self) -> u64 {
-        std::mem::take(&mut self.newly_lost)
     }
 
     /// The first lost segment.

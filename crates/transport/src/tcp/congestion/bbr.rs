@@ -328,7 +328,7 @@ impl Control for Bbr {
     }
 
     /// BBRHandleRestartFromIdle(), section 4.4.3.
-    fn on_restart(&mut self) {
+    fn on_restart(&mut self, _window: &mut Window, _cfg: &Config, _now: Instant) {
         self.idle_restart = true;
         if self.mode == Mode::ProbeBw {
             self.set_pacing_rate(1.0);
@@ -377,12 +377,16 @@ mod tests {
                 lost: 0,
                 total: self.total,
                 prior_delivered: if round { self.bbr.next_round_delivered } else { 0 },
+                interval_delivered: 1000,
+                tx_in_flight: in_flight,
+                lost_since: 0,
                 prior_in_flight: in_flight,
                 in_flight,
                 rtt: Some(Duration::from_millis(if self.bbr.rt_prop == Duration::MAX { 100 } else { 101 })),
                 rate: Some(Rate::from_bps(rate)),
                 app_limited: false,
                 loss_state: LossState::Open,
+                has_sack: true,
             };
             let srtt = Some(Duration::from_millis(100));
             self.bbr.on_sample(&mut self.window, &sample, &self.cfg, srtt, self.now);
@@ -522,12 +526,16 @@ mod tests {
             lost: 1000,
             total: run.total,
             prior_delivered: 0,
+            interval_delivered: 1000,
+            tx_in_flight: 120_000,
+            lost_since: 0,
             prior_in_flight: 120_000,
             in_flight: 118_000,
             rtt: None,
             rate: None,
             app_limited: false,
             loss_state: LossState::Recovery,
+            has_sack: true,
         };
         run.bbr.on_congestion(&mut run.window, 0, 1000, run.now);
         let mut ack = |sample: &Sample| {

@@ -16,7 +16,7 @@ use bentpipe_units::{Duration, Instant, Rate};
 
 use super::hystart::HyStart;
 use super::resume::{self, Resume, SavedPath};
-use super::{Acked, Algorithm, Config, State, Window};
+use super::{Acked, Algorithm, Config, Lost, State, Window};
 use crate::tcp::delivery::{LossState, Sample};
 
 /// kMinimumWindow of RFC 9002, appendix B.1 [packets].
@@ -57,6 +57,7 @@ struct Batch {
 }
 
 /// Delivery rate samples (draft-cheng-iccrg-delivery-rate-estimation-00, section 3) of packets by their sending times.
+/// Packets sent at the same time are interchangeable.
 #[derive(Clone, Debug, Default)]
 struct Delivery {
     records: VecDeque<Record>,
@@ -65,16 +66,27 @@ struct Delivery {
     first_sent_at: Instant,
     /// Samples are marked until this much is delivered; zero if they are not.
     app_limited: u64,
+    /// C.lost, and the part that the next sample reports.
     lost: u64,
+    newly_lost: u64,
+    /// Number of the packet found lost last.
+    lost_number: u64,
     min_rtt: Option<Duration>,
     in_flight: u64,
     newest: Option<Record>,
 }
 
-/// C.delivered, C.delivered_time and C.first_sent_time when packets were sent.
+/// A packet: C.delivered, C.delivered_time, C.first_sent_time and C.lost when it was sent.
 #[derive(Clone, Copy, Debug)]
 struct Record {
     sent: Instant,
+    number: u64,
+    bytes: u64,
+    /// In flight, including it.
+    tx_in_flight: u64,
+    lost: u64,
+    /// Acknowledged or lost.
+    is_over: bool,
     delivered: u64,
     delivered_at: Instant,
     first_sent_at: Instant,
@@ -99,6 +111,13 @@ impl Controller {
             ack: Batch::default(),
             cfg,
         }
+    }
+
+    /// Draws random numbers, for an algorithm that has any, from a seed.
+    #[must_use]
+    pub fn with_seed(mut self, seed: u64) -> Self {
+        self.cfg.seed = seed;
+        self
     }
 
     /// Resumes a path whose parameters an earlier connection saved, if the algorithm has a slow start to shorten.
@@ -155,20 +174,23 @@ impl Controller {
         let Some(delivery) = &mut self.delivery else { return };
         if delivery.in_flight == 0 {
             if delivery.app_limited > 0 {
-                self.state.on_restart();
+                self.state.on_restart(&mut self.window, &self.cfg, now);
             }
             (delivery.first_sent_at, delivery.delivered_at) = (now, now);
         }
         delivery.in_flight += bytes;
-        if delivery.records.back().is_none_or(|last| last.sent < now) {
-            delivery.records.push_back(Record {
-                sent: now,
-                delivered: delivery.delivered,
-                delivered_at: delivery.delivered_at,
-                first_sent_at: delivery.first_sent_at,
-                app_limited: delivery.app_limited > 0,
-            });
-        }
+        delivery.records.push_back(Record {
+            sent: now,
+            number,
+            bytes,
+            tx_in_flight: delivery.in_flight,
+            lost: delivery.lost,
+            is_over: false,
+            delivered: delivery.delivered,
+            delivered_at: delivery.delivered_at,
+            first_sent_at: delivery.first_sent_at,
+            app_limited: delivery.app_limited > 0,
+        });
     }
 
     /// A packet of `bytes` sent at `sent` is acknowledged; [`Self::on_end_acks`] follows the last one of an ACK.
@@ -247,16 +269,18 @@ impl Controller {
 
     /// Packets of `bytes`, the latest of them sent at `sent`, are lost; `persistent` tells persistent congestion.
     pub fn on_lost(&mut self, now: Instant, sent: Instant, bytes: u64, persistent: bool) {
-        if let Some(delivery) = &mut self.delivery {
-            delivery.lost += bytes;
-            delivery.in_flight = delivery.in_flight.saturating_sub(bytes);
-        }
         self.reduce(now, sent);
+        if let Some(delivery) = &mut self.delivery {
+            let (state, window, cfg) = (&mut self.state, &self.window, &self.cfg);
+            delivery.on_lost(sent, bytes, |lost| state.on_lost(window, lost, cfg, now));
+        }
         if persistent {
             self.resume.stop();
             self.state.on_timeout(self.next, now);
-            if !self.state.sets_cwnd() {
+            if self.cfg.algorithm != Algorithm::Bbr {
                 self.window.cwnd = MINIMUM_WINDOW * u64::from(self.cfg.mss);
+            }
+            if !self.state.sets_cwnd() {
                 self.recovery = None;
             }
             self.has_collapsed = true;
@@ -265,7 +289,9 @@ impl Controller {
 
     /// An ACK reports marks on packets up to one that was sent at `sent`.
     pub fn on_marked(&mut self, now: Instant, sent: Instant) {
-        if !self.state.is_proportional() && !self.state.sets_cwnd() {
+        if self.state.sets_cwnd() {
+            self.state.on_congestion_mark(&self.window);
+        } else if !self.state.is_proportional() {
             self.reduce(now, sent);
         }
     }
@@ -298,16 +324,47 @@ impl Delivery {
         let min_rtt = self.min_rtt.map_or(rtt, |least| least.min(rtt));
         self.min_rtt = Some(min_rtt);
         let at = self.records.partition_point(|record| record.sent < sent);
-        if let Some(record) = self.records.get(at).filter(|record| record.sent == sent)
-            && self.newest.is_none_or(|newest| record.sent >= newest.sent)
-        {
-            self.newest = Some(*record);
-            self.first_sent_at = sent;
+        let sent_then = self.records.range_mut(at..).take_while(|record| record.sent == sent);
+        if let Some(record) = sent_then.into_iter().find(|record| !record.is_over) {
+            record.is_over = true;
+            if self.newest.is_none_or(|newest| sent >= newest.sent) {
+                self.newest = Some(*record);
+                self.first_sent_at = sent;
+            }
         }
+        // Packets of discarded keys are neither acknowledged nor lost.
         let life = min_rtt.times(RECORD_LIFE);
-        while self.records.len() > 1 && self.records.front().is_some_and(|record| record.sent + life < sent) {
+        while self.records.front().is_some_and(|record| record.is_over || record.sent + life < sent) {
             self.records.pop_front();
         }
+    }
+
+    /// Packets of `bytes`, the latest of them sent at `sent`, are lost: all that were not acknowledged before it (RFC 9002,
+    /// section 6.1). Passes each to `each`.
+    fn on_lost(&mut self, sent: Instant, bytes: u64, mut each: impl FnMut(&Lost)) {
+        self.in_flight = self.in_flight.saturating_sub(bytes);
+        let end = self.records.partition_point(|record| record.sent <= sent);
+        let (mut begin, mut left) = (end, bytes);
+        while begin > 0 && left > 0 {
+            begin -= 1;
+            let record = &self.records[begin];
+            left = left.saturating_sub(if record.is_over { 0 } else { record.bytes });
+        }
+        for record in self.records.range_mut(begin..end).filter(|record| !record.is_over) {
+            record.is_over = true;
+            self.lost += record.bytes;
+            let begins_range = record.number != self.lost_number + 1;
+            self.lost_number = record.number;
+            each(&Lost {
+                size: record.bytes,
+                tx_in_flight: record.tx_in_flight,
+                lost: self.lost - record.lost,
+                app_limited: record.app_limited,
+                begins_range,
+                total: self.delivered,
+            });
+        }
+        self.newly_lost += bytes;
     }
 
     /// GenerateRateSample() for an ACK of `bytes` whose latest packet took `rtt`.
@@ -316,7 +373,7 @@ impl Delivery {
             self.app_limited = 0;
         }
         let newest = self.newest.take();
-        let lost = std::mem::take(&mut self.lost);
+        let lost = std::mem::take(&mut self.newly_lost);
         let rate = newest.and_then(|newest| {
             let interval = (newest.sent - newest.first_sent_at).max(self.delivered_at - newest.delivered_at);
             let is_valid = !interval.is_zero() && Some(interval) >= self.min_rtt;
@@ -328,12 +385,16 @@ impl Delivery {
             lost,
             total: self.delivered,
             prior_delivered: newest.map_or(0, |newest| newest.delivered),
+            interval_delivered: newest.map_or(0, |newest| self.delivered - newest.delivered),
+            lost_since: newest.map_or(0, |newest| self.lost - newest.lost),
+            tx_in_flight: newest.map_or(0, |newest| newest.tx_in_flight),
             prior_in_flight: in_flight + bytes + lost,
             in_flight,
             rtt: Some(rtt),
             rate,
             app_limited: newest.is_some_and(|newest| newest.app_limited),
             loss_state,
+            has_sack: true,
         }
     }
 }

@@ -6,6 +6,7 @@
 //! larger than a word is boxed, because every connection reserves room for the largest one.
 
 mod bbr;
+mod bbr3;
 mod controller;
 mod cubic;
 mod cubic_linux;
@@ -92,6 +93,23 @@ pub(super) struct Acked {
     pub(super) rtt: Duration,
 }
 
+/// A packet found lost, for an algorithm that sets its window itself.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Lost {
+    /// P.size [bytes].
+    pub(super) size: u64,
+    /// P.tx_in_flight: in flight after its departure [bytes].
+    pub(super) tx_in_flight: u64,
+    /// Lost since its departure, including it [bytes].
+    pub(super) lost: u64,
+    /// Sent while the application had too little to send.
+    pub(super) app_limited: bool,
+    /// False if the packet found lost before it is the one sent before it.
+    pub(super) begins_range: bool,
+    /// C.delivered [bytes].
+    pub(super) total: u64,
+}
+
 /// Interface of an algorithm.
 trait Control {
     /// An ACK of new data arrived while the congestion window limited the sender.
@@ -113,6 +131,15 @@ trait Control {
         false
     }
 
+    /// A packet was found lost, before [`Self::on_sample`] reports all losses of an ACK.
+    fn on_lost(&mut self, _window: &Window, _lost: &Lost, _cfg: &Config, _now: Instant) {}
+
+    /// An ACK reports a mark, for an algorithm that sets its window itself: once per window of data with RFC 3168.
+    fn on_congestion_mark(&mut self, _window: &Window) {}
+
+    /// The last timeout was spurious, for an algorithm that sets its window itself.
+    fn on_spurious_timeout(&mut self) {}
+
     /// An ACK up to `una` with accurate ECN feedback reports `acked` bytes, `marked` of them with a mark; data up to
     /// `nxt` has been sent.
     fn on_ecn_feedback(&mut self, _acked: u64, _marked: u64, _una: u64, _nxt: u64, _now: Instant) {}
@@ -122,7 +149,7 @@ trait Control {
     fn on_mark(&mut self, _window: &mut Window, _una: u64, _max: u64, _smss: u64, _now: Instant) {}
 
     /// The application sends again after an idle time.
-    fn on_restart(&mut self) {}
+    fn on_restart(&mut self, _window: &mut Window, _cfg: &Config, _now: Instant) {}
 
     /// Pacing rate of payload; `None` if the algorithm has none.
     fn pacing_rate(&self, _window: &Window, _srtt: Option<Duration>) -> Option<Rate> {
@@ -173,14 +200,15 @@ macro_rules! registry {
 
             /// True if it sets the window itself with every ACK, in and out of recovery.
             #[inline]
-            pub(super) const fn sets_cwnd(self) -> bool {
-                matches!(self, Self::Bbr)
+            #[must_use]
+            pub const fn sets_cwnd(self) -> bool {
+                matches!(self, Self::Bbr | Self::Bbr3)
             }
 
             /// True if it has a pacing rate.
             #[inline]
             pub(super) const fn has_pacing_rate(self) -> bool {
-                matches!(self, Self::Bbr | Self::Prague)
+                matches!(self, Self::Bbr | Self::Bbr3 | Self::Prague)
             }
 
             /// True if its packets are L4S and may be marked early, RFC 9331.
@@ -233,7 +261,7 @@ macro_rules! registry {
             /// As [`Algorithm::sets_cwnd`].
             #[inline]
             pub(super) fn sets_cwnd(&self) -> bool {
-                matches!(self, Self::Bbr(_))
+                matches!(self, Self::Bbr(_) | Self::Bbr3(_))
             }
 
             /// True if it reduces its window in proportion to accurate ECN feedback.
@@ -260,8 +288,20 @@ macro_rules! registry {
                 match self { $(Self::$name(state) => state.on_sample(window, sample, cfg, srtt, now),)+ }
             }
 
-            pub(super) fn on_restart(&mut self) {
-                match self { $(Self::$name(state) => state.on_restart(),)+ }
+            pub(super) fn on_lost(&mut self, window: &Window, lost: &Lost, cfg: &Config, now: Instant) {
+                match self { $(Self::$name(state) => state.on_lost(window, lost, cfg, now),)+ }
+            }
+
+            pub(super) fn on_congestion_mark(&mut self, window: &Window) {
+                match self { $(Self::$name(state) => state.on_congestion_mark(window),)+ }
+            }
+
+            pub(super) fn on_spurious_timeout(&mut self) {
+                match self { $(Self::$name(state) => state.on_spurious_timeout(),)+ }
+            }
+
+            pub(super) fn on_restart(&mut self, window: &mut Window, cfg: &Config, now: Instant) {
+                match self { $(Self::$name(state) => state.on_restart(window, cfg, now),)+ }
             }
 
             pub(super) fn pacing_rate(&self, window: &Window, srtt: Option<Duration>) -> Option<Rate> {
@@ -301,6 +341,8 @@ registry! {
     Hybla = Box<hybla::Hybla>, "hybla", FullAck;
     /// BBR, version 1 (draft-cardwell-iccrg-bbr-congestion-control-00).
     Bbr = Box<bbr::Bbr>, "bbr", FullAck;
+    /// BBR, version 3 (draft-ietf-ccwg-bbr-06).
+    Bbr3 = Box<bbr3::Bbr3>, "bbr3", FullAck;
     /// DCTCP, RFC 8257.
     Dctcp = Box<dctcp::Dctcp>, "dctcp", FullAck;
     /// Prague, DCTCP for the Internet (draft-briscoe-iccrg-prague-congestion-control-04).
