@@ -65,7 +65,7 @@ NOTES = {
     "traffic": "packet generators",
     "model": "fluid models",
     "sim": "packet simulator",
-    "capture": "pcapng",
+    "capture": "pcapng, qlog",
     "gatewayd": "Linux daemon",
     "testbed": "emulated links, load",
     "python": "bindings",

@@ -51,6 +51,7 @@ from bentpipe.runs.python_aqm import (
     Setting,
     Verdict,
 )
+from bentpipe.runs.qlog import Qlog
 from bentpipe.runs.result import Result
 from bentpipe.runs.result import open_result as open  # noqa: A004
 from bentpipe.sweeps.result import SweepResult, open_sweep
@@ -75,6 +76,7 @@ __all__ = [
     "Packet",
     "Param",
     "Precision",
+    "Qlog",
     "QueueSlot",
     "QueueState",
     "Result",

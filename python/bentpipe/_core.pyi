@@ -140,8 +140,8 @@ class Scenario:
     def subject_link(self) -> str:
         """Name of the subject's link."""
 
-    def check_watch(self, trace: list[str], links: list[str]) -> None:
-        """Raise `WatchError` unless these flows can be traced and these links captured.
+    def check_watch(self, trace: list[str], links: list[str], logs: list[str] | None = None) -> None:
+        """Raise `WatchError` unless these flows can be traced, these links captured, and these flows logged.
 
         Only a run shows whether the flows exist.
         """
@@ -250,6 +250,9 @@ class Run:
     def captured(self) -> list[tuple[int, int, int]]:
         """For each capture: packets written, packets left out, retransmissions among the packets written."""
     @property
+    def logged(self) -> tuple[int, int, int, int] | None:
+        """Of the logs: files, files cut at their limit, events, flows beyond the limit; None without logs."""
+    @property
     def counters(self) -> dict[str, float]:
         """Counters of the subject, by name."""
     @property
@@ -265,14 +268,16 @@ def simulate(
     captures: list[tuple[str, str]] = ...,
     snap: int | None = None,
     packets: int = ...,
+    qlog: tuple[str, list[str], int, int] | None = None,
 ) -> Run:
     """Run `scenario` with `seed`, without the interpreter's lock unless its AQM is written in Python.
 
     `trace` are flows to trace, `captures` links with the files for their packets, which must not exist;
-    `snap` limits the bytes of a packet and `packets` the packets of a file. Raises `AlgorithmError` if an AQM
-    written in Python fails, `WatchError` if there is no such flow or link, `OSError` if a file cannot be
-    written, `SimulationError` if the results contradict each other, and `Cancelled` if `progress` asks for a
-    stop.
+    `snap` limits the bytes of a packet and `packets` the packets of a file. `qlog` logs connections: an empty
+    folder, the flows (all if empty), and the largest numbers of flows and of events of a file. Raises
+    `AlgorithmError` if an AQM written in Python fails, `WatchError` if there is no such flow or link,
+    `OSError` if a file cannot be written, `SimulationError` if the results contradict each other, and
+    `Cancelled` if `progress` asks for a stop.
     """
 
 def fluid(scenario: Scenario, seed: int) -> Table:

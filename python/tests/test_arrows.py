@@ -61,7 +61,7 @@ MODELS = ("models.mmpp", "models.erlang_queue", "models.markov")
 CORE = {"AlgorithmError", "Cancelled", "Scenario", "ScenarioError", "SimulationError", "Table"}
 """Names of the compiled core that these modules may use; none simulates."""
 SIMULATING = {"api", "reproduction.ns2"} | {
-    f"runs.{name}" for name in ("python_aqm", "capture", "compare", "experiment", "plan", "store")
+    f"runs.{name}" for name in ("python_aqm", "capture", "qlog", "compare", "experiment", "plan", "store")
 }
 """Modules that run the simulator, or hold its input."""
 

@@ -1,4 +1,5 @@
-//! Captures of simulated links as pcapng (draft-ietf-opsawg-pcapng), for Wireshark and similar tools.
+//! Captures of simulated links as pcapng (draft-ietf-opsawg-pcapng), for Wireshark and similar tools; logs of simulated
+//! connections as [`qlog`].
 //!
 //! The simulator's packets have no bytes; `packet` gives them the headers of a real network.
 //!
@@ -11,6 +12,7 @@
 //! - A Name Resolution Block maps the addresses of hosts, gateways and terminals to their names.
 
 mod packet;
+pub mod qlog;
 mod sctp;
 
 use std::borrow::Cow;

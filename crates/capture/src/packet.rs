@@ -94,7 +94,7 @@ pub fn synthesize(observation: &Observation, buffer: &mut Vec<u8>) -> Synthesize
 
 // ----- addresses -------------------------------------------------------------------------------------------------------
 
-type Endpoint = ([u8; 4], u16);
+pub type Endpoint = ([u8; 4], u16);
 
 /// Address of the host with this index among all hosts.
 pub fn host_address(number: u32) -> [u8; 4] {
@@ -114,7 +114,7 @@ fn pep_ends(ends: PepEnds) -> (Endpoint, Endpoint) {
 }
 
 /// Address and port of the end that sends a flow's data, or of the other end.
-fn endpoint(ends: &Ends, sends_data: bool) -> Endpoint {
+pub fn endpoint(ends: &Ends, sends_data: bool) -> Endpoint {
     let host = if sends_data { ends.sender } else { ends.receiver };
     let port = if sends_data == ends.sender_opened {
         FIRST_PORT + (ends.flow % (1 << 14)) as u16

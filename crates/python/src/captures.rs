@@ -1,12 +1,13 @@
-//! The files that packets on links are written to.
+//! The files that packets on links and events of connections are written to.
 
 use std::fs::File;
 use std::io::{self, BufWriter};
 use std::path::PathBuf;
 
+use bentpipe_capture::qlog::{self, LogCounts};
 use bentpipe_capture::{Capture, Counts, Limits};
 use bentpipe_scenario::Scenario;
-use bentpipe_sim::{Interface, Observation, Watch, interfaces};
+use bentpipe_sim::{Interface, LogEvent, Observation, Watch, interfaces};
 use pyo3::PyErr;
 use pyo3::exceptions::PyOSError;
 
@@ -71,6 +72,36 @@ impl Captures {
             .into_iter()
             .map(|(path, file)| close(file).map_err(|error| os_error(&path, &error)))
             .collect()
+    }
+}
+
+/// Logs of connections that are being written to a folder.
+pub struct Logs {
+    logs: qlog::Logs,
+    failed: Option<PyErr>,
+}
+
+impl Logs {
+    pub fn begin(scenario: &Scenario, folder: &std::path::Path, events: u64) -> Self {
+        Self { logs: qlog::Logs::new(folder, scenario, events), failed: None }
+    }
+
+    /// Writes an event; whether all went well so far.
+    pub fn take(&mut self, event: &LogEvent) -> bool {
+        if self.failed.is_none()
+            && let Err(failed) = self.logs.write(event)
+        {
+            self.failed = Some(os_error(&failed.path, &failed.error));
+        }
+        self.failed.is_none()
+    }
+
+    /// Writes the rest.
+    pub fn end(self) -> Result<LogCounts, PyErr> {
+        match self.failed {
+            Some(error) => Err(error),
+            None => self.logs.finish().map_err(|failed| os_error(&failed.path, &failed.error)),
+        }
     }
 }
 

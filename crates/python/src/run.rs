@@ -7,7 +7,7 @@ use bentpipe_sim as sim;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
-use crate::captures::Captures;
+use crate::captures::{Captures, Logs};
 use crate::errors::{SimulationError, WatchError, simulation_error};
 use crate::python_aqm::{Alarm, PyAqm};
 use crate::scenario::Scenario;
@@ -63,6 +63,10 @@ pub struct Run {
     /// For each capture: packets written, packets left out, retransmissions among the packets written.
     #[pyo3(get)]
     captured: Vec<(u64, u64, u64)>,
+    /// Of the logs of connections: files, files that lack events because of their limit, events, and flows left out
+    /// because of theirs; `None` without logs.
+    #[pyo3(get)]
+    logged: Option<(u64, u64, u64, u64)>,
     /// Counters of the subject, by name.
     #[pyo3(get)]
     counters: Py<PyDict>,
@@ -73,9 +77,10 @@ pub struct Run {
 
 /// Simulates a scenario with one seed; other Python threads go on, unless its AQM is written in Python. Traces flows, and
 /// writes the packets on links to files that must not exist: `captures` has link and file, `snap` limits the bytes of a
-/// packet and `packets` the packets of a file.
+/// packet and `packets` the packets of a file. `qlog` logs connections: an empty folder, the flows (all if empty), and the
+/// largest numbers of flows and of events of a file.
 #[pyfunction]
-#[pyo3(signature = (scenario, seed, progress, *, trace=vec![], captures=vec![], snap=None, packets=u64::MAX))]
+#[pyo3(signature = (scenario, seed, progress, *, trace=vec![], captures=vec![], snap=None, packets=u64::MAX, qlog=None))]
 #[allow(clippy::too_many_arguments)]
 pub fn simulate(
     py: Python<'_>,
@@ -86,25 +91,43 @@ pub fn simulate(
     captures: Vec<(String, PathBuf)>,
     snap: Option<u32>,
     packets: u64,
+    qlog: Option<(PathBuf, Vec<String>, u32, u64)>,
 ) -> PyResult<Run> {
     let started = cpu_time::ThreadTime::now();
     let (links, paths): (Vec<_>, Vec<_>) = captures.into_iter().unzip();
-    let watch = scenario.watch(&trace, links).map_err(WatchError::new_err)?;
+    let (logs, log_limits) = match qlog {
+        Some((folder, flows, connections, events)) => (Some((flows, connections)), Some((folder, events))),
+        None => (None, None),
+    };
+    let watch = scenario.watch(&trace, links, logs).map_err(WatchError::new_err)?;
     let alarm = Arc::new(Alarm::new(Arc::clone(&progress.0)));
     let simulate = || {
         let limits = bentpipe_capture::Limits { snap, packets };
         let mut captures = Captures::begin(&scenario.inner, &watch, paths, limits)?;
+        let mut logs = log_limits.map(|(folder, events)| Logs::begin(&scenario.inner, &folder, events));
         let mut see = |observation: &sim::Observation| {
             if !captures.take(observation) {
                 progress.0.cancel();
             }
         };
+        let mut log = |event: &sim::LogEvent| {
+            if logs.as_mut().is_some_and(|logs| !logs.take(event)) {
+                progress.0.cancel();
+            }
+        };
+        let sinks = sim::Sinks { observe: &mut see, log: &mut log };
         let mut make = scenario.python_aqm.as_ref().map(|aqm| || PyAqm::make(&aqm.algorithm, &alarm));
         let make = make.as_mut().map(|make| make as sim::MakeAqm<'_>);
-        let results = sim::run_with(&scenario.inner, seed, &progress.0, &watch, &mut see, make);
+        let results = sim::run_with(&scenario.inner, seed, &progress.0, &watch, sinks, make);
         // A file that could not be written is the cause of the stop.
         let counts = captures.end()?;
-        results.map(|results| (results, counts)).map_err(simulation_error)
+        let logged = logs.map(Logs::end).transpose()?;
+        let (results, left_out) = results.map_err(simulation_error)?;
+        Ok::<_, PyErr>((
+            results,
+            counts,
+            logged.map(|logged| (logged.files, logged.cut, logged.events, left_out)),
+        ))
     };
     // An AQM written in Python keeps the interpreter's lock between its calls: handing the lock over for each call would cost
     // more time than two concurrent runs save. Other threads get it while its methods run and at each sample.
@@ -113,7 +136,7 @@ pub fn simulate(
     if let Some(error) = alarm.error(py) {
         return Err(error);
     }
-    let (results, captured) = ran?;
+    let (results, captured, logged) = ran?;
     let cpu_seconds = started.elapsed().as_secs_f64();
     let counters = PyDict::new(py);
     for (name, value) in results.counters() {
@@ -128,6 +151,7 @@ pub fn simulate(
         terminal_series: tables::terminal_series(&results).map(table).transpose()?,
         trace: traced,
         captured,
+        logged,
         drops: table(tables::drops(&results))?,
         flows: table(tables::flows(&results))?,
         drop_runs: table(tables::drop_runs(&results))?,

@@ -261,10 +261,12 @@ impl Scenario {
         &self.inner.links[link].name
     }
 
-    /// Raises WatchError unless these flows can be traced and these links captured. Only a run shows whether the flows
-    /// exist.
-    fn check_watch(&self, trace: Vec<String>, links: Vec<String>) -> PyResult<()> {
-        let watch = self.watch(&trace, links).map_err(WatchError::new_err)?;
+    /// Raises WatchError unless these flows can be traced, these links captured, and these flows logged. Only a run shows
+    /// whether the flows exist.
+    #[pyo3(signature = (trace, links, logs=None))]
+    fn check_watch(&self, trace: Vec<String>, links: Vec<String>, logs: Option<Vec<String>>) -> PyResult<()> {
+        let logs = logs.map(|flows| (flows, 0));
+        let watch = self.watch(&trace, links, logs).map_err(WatchError::new_err)?;
         sim::check_watch(&self.inner, &watch).map_err(simulation_error)
     }
 
@@ -343,10 +345,22 @@ impl Scenario {
         Self { name: stem.to_string_lossy().into_owned(), inner, python_aqm: None }
     }
 
-    pub fn watch(&self, trace: &[String], links: Vec<String>) -> Result<sim::Watch, String> {
-        let flows =
-            trace.iter().map(|text| sim::Selector::parse(text, &self.inner)).collect::<Result<_, _>>()?;
-        Ok(sim::Watch { links, flows })
+    /// Flows to trace, links to capture, and flows to log with their largest number.
+    pub fn watch(
+        &self,
+        trace: &[String],
+        links: Vec<String>,
+        logs: Option<(Vec<String>, u32)>,
+    ) -> Result<sim::Watch, String> {
+        let selectors = |what, texts: &[String]| {
+            texts.iter().map(|text| sim::Selector::parse(what, text, &self.inner)).collect::<Result<_, _>>()
+        };
+        let flows = selectors("trace", trace)?;
+        let logs = match logs {
+            Some((texts, limit)) => Some(sim::LogWatch { flows: selectors("qlog", &texts)?, limit }),
+            None => None,
+        };
+        Ok(sim::Watch { links, flows, logs })
     }
 
     fn variant(&self, inner: scenario::Scenario) -> Self {

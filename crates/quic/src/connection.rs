@@ -14,7 +14,8 @@ use quinn_proto::{
 
 use crate::config::{Fill, Host, std_duration};
 use crate::control::Shared;
-use crate::frames::{Frame, frames};
+use crate::frames::{Ack, Frame, frames};
+use crate::log::{Counts, Facts, Log, Note, State};
 use crate::null_crypto::NullKey;
 use crate::stream::Stream;
 use crate::tap::Tapped;
@@ -37,10 +38,13 @@ const GIVEN_UP: VarInt = VarInt::from_u32(1);
 
 /// Labels of the unreliable datagrams that a UDP payload carries (RFC 9221).
 pub fn labels(payload: &[u8]) -> impl Iterator<Item = u64> {
-    frames(payload).filter_map(|frame| match frame {
-        Frame::Datagram { label } => Some(label),
-        _ => None,
-    })
+    frames(payload).filter_map(|frame| frame.label())
+}
+
+/// Destination connection id of the first packet of a client with this seed.
+#[must_use]
+pub fn original_destination(seed: u64) -> [u8; CID] {
+    seed.rotate_left(32).to_be_bytes()
 }
 
 /// A UDP datagram to send.
@@ -120,6 +124,8 @@ pub struct Connection {
     arrived: Vec<(u64, u64)>,
     /// A response of the endpoint that belongs to no connection.
     response: Option<Vec<u8>>,
+    initial_rtt: Duration,
+    log: Option<Box<Log>>,
 }
 
 /// Connection ids in order.
@@ -161,7 +167,7 @@ impl Connection {
             host.client.clone()
         };
         let mut config = ClientConfig::new(crypto);
-        let cid = ConnectionId::new(&seed.rotate_left(32).to_be_bytes());
+        let cid = ConnectionId::new(&original_destination(seed));
         config
             .transport_config(Arc::new(host.transport(&this.shared, saved)))
             .token_store(Arc::new(NoneTokenStore))
@@ -212,7 +218,77 @@ impl Connection {
             is_held: false,
             arrived: Vec::new(),
             response: None,
+            initial_rtt: host.config.initial_rtt,
+            log: None,
         }
+    }
+
+    /// Logs the datagrams and the loss recovery of this end, which has sent nothing yet; its packets must be readable.
+    pub fn start_log(&mut self) {
+        debug_assert!(self.is_readable);
+        self.log = Some(Box::new(Log::new(self.is_client, self.initial_rtt)));
+    }
+
+    /// Takes what the log has noted, with the times.
+    pub fn take_notes(&mut self) -> Option<std::vec::Drain<'_, (Instant, Note)>> {
+        self.log.as_mut().map(|log| log.take_notes())
+    }
+
+    /// Notes the state of this end in its log.
+    pub fn log_state(&mut self, now: Instant) {
+        let pacing = self.pacing_rate();
+        if let (Some(log), Some((_, quic))) = (&mut self.log, &self.quic) {
+            let controller = quic.congestion_state().metrics();
+            let (cwnd, ssthresh) = (controller.congestion_window, controller.ssthresh);
+            log.note_state(now, State { recovery: log.metrics(), cwnd, ssthresh, pacing });
+        }
+    }
+
+    fn facts(&self) -> Facts {
+        let quic = self.quic.as_ref().map(|(_, quic)| quic);
+        Facts {
+            is_handshaking: quic.is_none_or(|quic| quic.is_handshaking()),
+            is_closed: quic.is_some_and(|quic| quic.is_closed()),
+        }
+    }
+
+    /// Frames that quinn has processed, and the congestion window.
+    fn before_log(&self) -> (Counts, u64) {
+        let Some((_, quic)) = &self.quic else { return (Counts::default(), 0) };
+        let f = quic.stats().frame_rx;
+        let others = f.ack_frequency
+            + f.connection_close
+            + f.data_blocked
+            + f.datagram
+            + u64::from(f.handshake_done)
+            + f.immediate_ack
+            + f.max_data
+            + f.max_stream_data
+            + f.max_streams_bidi
+            + f.max_streams_uni
+            + f.new_connection_id
+            + f.new_token
+            + f.path_challenge
+            + f.path_response
+            + f.reset_stream
+            + f.retire_connection_id
+            + f.stream_data_blocked
+            + f.streams_blocked_bidi
+            + f.streams_blocked_uni
+            + f.stop_sending;
+        ([f.acks, f.crypto, f.ping, f.stream, others], quic.congestion_state().window())
+    }
+
+    /// Compares the log with quinn after a step from a congestion window of `before`.
+    fn check_log(&mut self, now: Instant, before: u64) {
+        let (Some(log), Some((_, quic))) = (&mut self.log, &self.quic) else { return };
+        if quic.congestion_state().window() < before {
+            log.begin_recovery(now);
+        }
+        let path = quic.stats().path;
+        debug_assert_eq!(log.lost(), (path.lost_packets, path.lost_bytes), "at {now:?}");
+        debug_assert_eq!(std_duration(log.srtt()), quic.rtt(), "at {now:?}");
+        self.log_state(now);
     }
 
     fn std(&self, at: Instant) -> std::time::Instant {
@@ -225,20 +301,21 @@ impl Connection {
     pub fn receive(&mut self, now: Instant, ecn: Ecn, payload: Vec<u8>) {
         if self.counts_marks {
             for frame in frames(&payload) {
-                if let Frame::Marks(marks) = frame {
+                if let Frame::Ack(Ack { ecn: Some([.., marks]), .. }) = frame {
                     self.shared.marks.fetch_max(marks, Relaxed);
                 }
             }
         }
+        let logged = self.log.is_some().then(|| (payload.clone(), self.before_log()));
         let (at, remote) = (self.std(now), if self.is_client { SERVER } else { CLIENT });
-        let ecn = match ecn {
+        let codepoint = match ecn {
             Ecn::NotEct => None,
             Ecn::Ect0 | Ecn::Ect1 => Some(EcnCodepoint::Ect0),
             Ecn::Ce => Some(EcnCodepoint::Ce),
         };
         let mut buf = Vec::new();
         let payload = BytesMut::from(Bytes::from(payload));
-        match self.endpoint.handle(at, remote, None, ecn, payload, &mut buf) {
+        match self.endpoint.handle(at, remote, None, codepoint, payload, &mut buf) {
             Some(DatagramEvent::ConnectionEvent(_, event)) => {
                 if let Some((_, quic)) = &mut self.quic {
                     quic.handle_event(event);
@@ -255,6 +332,14 @@ impl Connection {
             None => {}
         }
         self.handle_events();
+        if let Some((payload, (before, window))) = logged {
+            let (after, facts) = (self.before_log().0, self.facts());
+            let processed = std::array::from_fn(|place| after[place] - before[place]);
+            if let Some(log) = &mut self.log {
+                log.on_received(now, &payload, ecn, processed, facts);
+            }
+            self.check_log(now, window);
+        }
     }
 
     /// Gives the next datagram to send. A client whose streams are all complete closes the connection.
@@ -263,6 +348,10 @@ impl Connection {
             self.close(now, VarInt::from_u32(0));
         }
         if let Some(payload) = self.response.take() {
+            let facts = self.facts();
+            if let Some(log) = &mut self.log {
+                log.on_sent(now, &payload, Ecn::NotEct, facts);
+            }
             return Some(Datagram {
                 payload,
                 ecn: Ecn::NotEct,
@@ -294,14 +383,14 @@ impl Connection {
         }
         for frame in self.is_readable.then(|| frames(&payload)).into_iter().flatten() {
             match frame {
-                Frame::Stream { id, offset, len } => {
+                Frame::Stream { id, offset, len, .. } => {
                     has_data = true;
                     if let Some(stream) = self.streams.iter_mut().find(|stream| u64::from(stream.id) == id) {
                         fresh += stream.send(offset, len);
                     }
                 }
-                Frame::Datagram { .. } => (has_data, has_datagram) = (true, true),
-                Frame::Marks(_) => {}
+                Frame::Datagram(_) => (has_data, has_datagram) = (true, true),
+                _ => {}
             }
         }
         let is_repeated = self.is_readable && has_data && !has_datagram && fresh == 0;
@@ -313,6 +402,12 @@ impl Connection {
             Some(EcnCodepoint::Ect0) if self.has_ecn => Ecn::Ect0,
             _ => Ecn::NotEct,
         };
+        if self.log.is_some() {
+            let facts = self.facts();
+            if let Some(log) = &mut self.log {
+                log.on_sent(now, &payload, ecn, facts);
+            }
+        }
         Some(Datagram { payload, ecn, has_data, is_repeated, fresh })
     }
 
@@ -335,10 +430,18 @@ impl Connection {
     /// Handles a timeout.
     pub fn handle_timeout(&mut self, now: Instant) {
         let at = self.std(now);
+        let logged = self.log.is_some().then(|| (self.facts().is_closed, self.before_log().1));
         if let Some((_, quic)) = &mut self.quic {
             quic.handle_timeout(at);
         }
         self.handle_events();
+        if let Some((was_closed, window)) = logged {
+            let facts = self.facts();
+            if let Some(log) = &mut self.log {
+                log.on_timeout(now, facts.is_closed && !was_closed, facts);
+            }
+            self.check_log(now, window);
+        }
     }
 
     // ----- events --------------------------------------------------------------------------------------------

@@ -9,6 +9,8 @@ use bentpipe_units::{Duration, Instant};
 use quinn_proto::RttEstimator;
 use quinn_proto::congestion::{self, ControllerFactory, ControllerMetrics};
 
+use crate::log::GRANULARITY;
+
 type StdInstant = std::time::Instant;
 
 /// State that a connection shares with its controller, which quinn owns.
@@ -29,9 +31,6 @@ pub struct Shared {
     srtt: AtomicU64,
     rttvar: AtomicU64,
 }
-
-/// kGranularity of RFC 9002, section 6.1.2.
-const GRANULARITY: Duration = Duration::from_millis(1);
 
 impl Shared {
     /// Latest RTT sample, smoothed RTT, and the probe timeout without backoff and the peer's delay (RFC 9002, section

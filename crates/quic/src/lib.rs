@@ -23,11 +23,12 @@
 mod config;
 mod connection;
 mod control;
-mod frames;
+pub mod frames;
+pub mod log;
 mod null_crypto;
 mod stream;
 mod tap;
 
 pub use config::{Config, Fill, Host};
-pub use connection::{Chunk, Connection, Datagram, Stats, labels};
+pub use connection::{Chunk, Connection, Datagram, Stats, labels, original_destination};
 pub use null_crypto::NullCrypto;

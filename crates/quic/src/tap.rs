@@ -14,7 +14,7 @@ use quinn_proto::transport_parameters::TransportParameters;
 use quinn_proto::{ConnectError, ConnectionId, Side, TransportError};
 
 use crate::control::Shared;
-use crate::frames::{Frame, decrypted};
+use crate::frames::{Ack, Frame, decrypted};
 
 /// A configuration whose connections take note of the marks that their peers report.
 pub struct Tapped<T: ?Sized> {
@@ -136,7 +136,7 @@ impl PacketKey for TappedKey {
     fn decrypt(&self, packet: u64, header: &[u8], payload: &mut BytesMut) -> Result<(), CryptoError> {
         self.inner.decrypt(packet, header, payload)?;
         for frame in decrypted(payload) {
-            if let Frame::Marks(marks) = frame {
+            if let Frame::Ack(Ack { ecn: Some([.., marks]), .. }) = frame {
                 self.shared.marks.fetch_max(marks, Relaxed);
             }
         }

@@ -3,10 +3,15 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
+use bentpipe_quic::frames::packets;
+use bentpipe_quic::log::{Logged, Note};
 use bentpipe_quic::{Config, Connection, Host, labels};
 use bentpipe_transport::tcp::{self, Algorithm, Ecn};
-use bentpipe_units::{Duration, Instant, Rate};
+use bentpipe_units::{Duration, Instant, Rate, Rng};
 use quinn_proto::crypto::rustls::{QuicClientConfig, QuicServerConfig};
+
+/// Additional delay of packets that are reordered.
+const LATE: Duration = Duration::from_millis(20);
 
 /// A link from the server to the client with a queue, and one back without.
 #[derive(Clone)]
@@ -20,12 +25,27 @@ struct Link {
     mark_above: Option<u64>,
     /// Numbers of the server's packets that are lost.
     lost: Vec<u64>,
+    /// Share of packets lost at random, in both directions.
+    loss: f64,
+    /// Share of packets that take [`LATE`] longer.
+    reordering: f64,
+    /// Both ends log.
+    has_logs: bool,
 }
 
 impl Default for Link {
     fn default() -> Self {
         let delay = Duration::from_millis(300);
-        Self { rate: Rate::from_bps(20_000_000), delay, room: u64::MAX, mark_above: None, lost: Vec::new() }
+        Self {
+            rate: Rate::from_bps(20_000_000),
+            delay,
+            room: u64::MAX,
+            mark_above: None,
+            lost: Vec::new(),
+            loss: 0.0,
+            reordering: 0.0,
+            has_logs: false,
+        }
     }
 }
 
@@ -44,6 +64,11 @@ struct Network<T> {
     log: Vec<(u64, bool, u32)>,
     drops: u64,
     marks: u64,
+    rng: Rng,
+    /// Payloads that did not arrive.
+    dropped: Vec<T>,
+    /// Notes of the server and of the client.
+    notes: [Vec<(Instant, Note)>; 2],
 }
 
 impl<T> Network<T> {
@@ -58,6 +83,9 @@ impl<T> Network<T> {
             log: Vec::new(),
             drops: 0,
             marks: 0,
+            rng: Rng::stream(1, "network", 0, "loss"),
+            dropped: Vec::new(),
+            notes: Default::default(),
         }
     }
 
@@ -66,11 +94,20 @@ impl<T> Network<T> {
         self.log.push((now.as_nanos(), to_client, len));
         self.sent += 1;
         let mut at = now;
+        if self.link.loss > 0.0 && self.rng.uniform() < self.link.loss {
+            self.drops += 1;
+            self.dropped.push(body);
+            return;
+        }
+        if self.link.reordering > 0.0 && self.rng.uniform() < self.link.reordering {
+            at += LATE;
+        }
         if to_client {
             self.queue.retain(|(left, _)| *left > now);
             let waiting: u64 = self.queue.iter().map(|(_, len)| u64::from(*len)).sum();
             if waiting + u64::from(len) > self.link.room || self.link.lost.contains(&self.sent) {
                 self.drops += 1;
+                self.dropped.push(body);
                 return;
             }
             if self.link.mark_above.is_some_and(|above| waiting > above) {
@@ -79,7 +116,7 @@ impl<T> Network<T> {
             }
             self.free_at = now.max(self.free_at) + self.link.rate.time_to_send(len.into());
             self.queue.push_back((self.free_at, len));
-            at = self.free_at;
+            at = at.max(self.free_at);
         }
         self.in_flight.insert((at + self.link.delay, self.sent), (to_client, body, len, ecn));
     }
@@ -95,7 +132,13 @@ fn transfer(server: &Host, client: &Host, link: Link, bytes: u64) -> (Instant, N
     let mut now = Instant::ZERO;
     let mut ends = [Connection::listen(server, 1, None), Connection::connect(client, now, 1, None)];
     let mut asked = false;
+    if network.link.has_logs {
+        ends.iter_mut().for_each(Connection::start_log);
+    }
     loop {
+        for (end, notes) in ends.iter_mut().zip(&mut network.notes) {
+            notes.extend(end.take_notes().into_iter().flatten());
+        }
         assert!(!ends[0].failed() && !ends[1].failed(), "the connection ended at {now:?}");
         let [server, client] = &mut ends;
         if client.is_established() && !asked {
@@ -308,6 +351,71 @@ fn lost_packets_are_repaired() {
     let lost = vec![1, 2, 5, 9, 40, 41, 42, 200, 300, 301, 500];
     let (time, network) = quic(Config::default(), Link { lost, ..Link::default() }, 2_000_000);
     assert!(network.drops > 5 && time > clean);
+}
+
+/// The log follows quinn's loss recovery from the packets alone. In debug builds it compares each step with quinn's counters
+/// of lost packets and bytes and its smoothed RTT. Here, every packet that it calls lost was dropped, or came before its keys,
+/// or was late.
+#[test]
+fn a_log_names_the_packets_that_were_lost() {
+    for (loss, reordering, algorithm) in [
+        (0.0, 0.0, Algorithm::NewReno),
+        (0.02, 0.0, Algorithm::Cubic),
+        (0.02, 0.05, Algorithm::NewReno),
+        (0.2, 0.0, Algorithm::NewReno),
+        (0.3, 0.1, Algorithm::Bbr),
+    ] {
+        let delay = Duration::from_millis(40);
+        let link = Link { delay, room: 100_000, loss, reordering, ..Link::default() };
+        let config = Config { algorithm, ..Config::default() };
+        let (plain_time, plain) = quic(config.clone(), link.clone(), 300_000);
+        let (time, network) = quic(config, Link { has_logs: true, ..link }, 300_000);
+        assert_eq!((time, &network.log), (plain_time, &plain.log), "a log changes nothing");
+        let (mut lost, mut spurious) = (0, 0);
+        let [server, client] = &network.notes;
+        for (notes, peer) in [(server, client), (client, server)] {
+            let sent = notes.iter().filter_map(|(_, note)| match note {
+                Note::Sent(logged) => Some(logged),
+                _ => None,
+            });
+            let of_packets = |logged: &Logged| -> Vec<_> {
+                let kinds = packets(&logged.payload).map(|packet| packet.kind);
+                kinds.zip(&logged.numbers).map(|(kind, (number, _))| (format!("{kind:?}"), *number)).collect()
+            };
+            let (mut arrived, mut without_keys) = (Vec::new(), Vec::new());
+            for (at, note) in peer {
+                let Note::Received(logged) = note else { continue };
+                for (packet, (_, is_read)) in of_packets(logged).into_iter().zip(&logged.numbers) {
+                    if *is_read { arrived.push((*at, packet)) } else { without_keys.push(packet) }
+                }
+            }
+            let dropped: Vec<_> = sent
+                .filter(|logged| network.dropped.contains(&logged.payload))
+                .flat_map(of_packets)
+                .chain(without_keys)
+                .collect();
+            for (time, note) in notes {
+                match note {
+                    Note::Lost { kind, number, .. } => {
+                        lost += 1;
+                        let later = Note::SpuriousLoss { kind: *kind, number: *number };
+                        let is_spurious = notes.iter().any(|(_, note)| *note == later);
+                        let was_dropped = dropped.contains(&(format!("{kind:?}"), *number));
+                        spurious += u32::from(is_spurious);
+                        let was_late = arrived.iter().any(|(at, packet)| {
+                            *packet == (format!("{kind:?}"), *number) && *at + delay + LATE > *time
+                        });
+                        assert!(was_late || was_dropped, "{kind:?} {number}");
+                        assert!(was_late || !is_spurious, "{kind:?} {number}");
+                    }
+                    Note::IdleTimeout => panic!("no connection is idle"),
+                    _ => {}
+                }
+            }
+        }
+        assert_eq!(lost > 0, loss > 0.0, "{loss}");
+        assert_eq!(spurious > 0, reordering > 0.0, "{spurious} at {reordering}");
+    }
 }
 
 /// quinn ends a connection when a stream that is read in order has more than 1,024 gaps: CUBIC at 50 Mbit/s over 600 ms, with

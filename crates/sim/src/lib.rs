@@ -64,6 +64,7 @@ use bentpipe_units::Instant;
 
 use ids::{CallId, IdVec, ViewingId};
 
+pub use record::log::{LogEntry, LogEvent, LogWatch, LoggedEnd, LoggedTransport};
 pub use record::observe::{Ends, Interface, Observation, Packet, PepEnds, Watch, interfaces};
 pub use record::trace::{Selector, TraceRow, TraceState};
 pub use record::{
@@ -215,11 +216,28 @@ pub fn run_watched(
     watch: &Watch,
     observe: &mut dyn FnMut(&Observation),
 ) -> Result<Results, Error> {
-    run_with(scenario, seed, progress, watch, observe, None)
+    let sinks = Sinks { observe, log: &mut |_| {} };
+    run_with(scenario, seed, progress, watch, sinks, None).map(|(results, _)| results)
 }
 
-/// Simulates a scenario as [`run_watched`] does; `make_aqm` makes the AQM of the subject's queue. It decides where the
-/// scenario says, whatever the algorithm needs.
+/// Takers of what a run shows.
+pub struct Sinks<'a> {
+    /// Takes packets on observed links.
+    pub observe: &'a mut dyn FnMut(&Observation),
+    /// Takes events of logged connections.
+    pub log: &'a mut dyn FnMut(&LogEvent),
+}
+
+impl Sinks<'_> {
+    fn take(&mut self, record: &mut record::Record) {
+        record.observations.drain(..).for_each(|observation| (self.observe)(&observation));
+        record.tracer.events.drain(..).for_each(|event| (self.log)(&event));
+    }
+}
+
+/// Simulates a scenario as [`run_watched`] does, and passes the events of logged connections on; returns the number of flows
+/// that were not logged because of the limit too. `make_aqm` makes the AQM of the subject's queue. It decides where the scenario
+/// says, whatever the algorithm needs.
 ///
 /// # Errors
 /// Those of [`run_watched`]; a scenario whose subject needs an AQM from `make_aqm`, without one.
@@ -228,9 +246,9 @@ pub fn run_with(
     seed: u64,
     progress: &Progress,
     watch: &Watch,
-    observe: &mut dyn FnMut(&Observation),
+    mut sinks: Sinks<'_>,
     make_aqm: Option<MakeAqm<'_>>,
-) -> Result<Results, Error> {
+) -> Result<(Results, u64), Error> {
     if let Some(spec) = scenario.subject_aqm().filter(|spec| make_aqm.is_none() && !spec.outside.is_empty()) {
         return Err(Error::Unsupported(format!("the AQM {} is made outside, and was not given", spec.label)));
     }
@@ -240,7 +258,7 @@ pub fn run_with(
     progress.end.store(end.as_nanos(), Ordering::Relaxed);
     let finished = engine.run_until(end, |engine| {
         progress.now.store(engine.clock.now().as_nanos(), Ordering::Relaxed);
-        engine.record.observations.drain(..).for_each(|observation| observe(&observation));
+        sinks.take(&mut engine.record);
         !progress.cancelled.load(Ordering::Relaxed)
     });
     if let Some(why) = engine.fault {
@@ -250,16 +268,17 @@ pub fn run_with(
         return Err(Error::Cancelled);
     }
     progress.now.store(end.as_nanos(), Ordering::Relaxed);
-    engine.record.observations.drain(..).for_each(|observation| observe(&observation));
+    sinks.take(&mut engine.record);
     let names: Vec<_> = engine.apps.traffic.iter().map(|t| t.name.as_str()).collect();
     engine.record.tracer.check(engine.record.recorder.flows(), &names).map_err(Error::NotFound)?;
     engine.end_viewings(end);
     engine.finish(end);
     engine.check().map_err(Error::Inconsistent)?;
+    let left_out = engine.record.tracer.left_out();
     let (pep_link, events) = (engine.pep_link_counters(), engine.clock.scheduled());
     let begin = engine.record.recorder.begin();
     let tables = engine.record.recorder.into_tables();
-    Ok(Results {
+    let results = Results {
         traffic: engine.apps.traffic.into_iter().map(|t| t.name).collect(),
         places: tables.places,
         begin,
@@ -281,5 +300,6 @@ pub fn run_with(
         pep_link,
         trace: engine.record.tracer.rows,
         events,
-    })
+    };
+    Ok((results, left_out))
 }

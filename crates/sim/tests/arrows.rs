@@ -17,7 +17,7 @@ const CRATES: &[(&str, &[&str])] = &[
     ("gateway", &["units", "queue"]),
     ("model", &["units", "queue", "scenario"]),
     ("sim", &["units", "queue", "link", "gateway", "transport", "quic", "scenario", "traffic"]),
-    ("capture", &["units", "packet", "transport", "scenario", "sim"]),
+    ("capture", &["units", "packet", "quic", "transport", "scenario", "sim"]),
     ("spacelink", &["units"]),
     ("gatewayd", &["units", "packet", "queue", "scenario", "gateway", "spacelink"]),
     // Its tests compare its users with the simulator's.

@@ -2,7 +2,7 @@
 
 use crate::common::{results, shipped};
 use bentpipe_scenario::Scenario;
-use bentpipe_sim::{Progress, Results, Watch, run_with};
+use bentpipe_sim::{Progress, Results, Sinks, Watch, run_with};
 
 /// Results of `scenario` with the AQM of `other` supplied by the caller, and the number of AQMs built.
 fn given(scenario: &Scenario, other: &Scenario) -> (Results, u32) {
@@ -13,7 +13,8 @@ fn given(scenario: &Scenario, other: &Scenario) -> (Results, u32) {
         (spec.algorithm.build)(&spec.values).unwrap()
     };
     let watch = Watch::default();
-    let found = run_with(scenario, 1, &Progress::default(), &watch, &mut |_| {}, Some(&mut make)).unwrap();
+    let sinks = Sinks { observe: &mut |_| {}, log: &mut |_| {} };
+    let (found, _) = run_with(scenario, 1, &Progress::default(), &watch, sinks, Some(&mut make)).unwrap();
     (found, made)
 }
 

@@ -56,7 +56,7 @@ packet = "200 B"
 ///
 /// The n-th datagram is sent at n x 20 ms and arrives at the queue 16 µs (transmission) and 1 ms later.
 fn run(scheduler: &str) -> (Results, Vec<f64>) {
-    let watch = Watch { links: vec!["bottleneck".to_owned()], flows: Vec::new() };
+    let watch = Watch { links: vec!["bottleneck".to_owned()], ..Watch::default() };
     let mut left = Vec::new();
     let results = run_watched(&dumbbell(scheduler), 1, &Progress::default(), &watch, &mut |observation| {
         if matches!(observation.packet, Packet::Datagram { .. }) {

@@ -15,7 +15,8 @@ fn watched(
 ) -> Result<(Results, Vec<Observation>), Error> {
     let watch = Watch {
         links: links.iter().map(|&name| name.to_owned()).collect(),
-        flows: flows.iter().map(|text| Selector::parse(text, scenario).unwrap()).collect(),
+        flows: flows.iter().map(|text| Selector::parse("trace", text, scenario).unwrap()).collect(),
+        logs: None,
     };
     let mut seen = Vec::new();
     let results = run_watched(scenario, 1, &Progress::default(), &watch, &mut |observation| {
@@ -177,7 +178,7 @@ fn unknown_links_and_flows_are_refused() {
     let why = unseen(&[], &["traffic:web:40"]);
     assert_eq!(why, "trace traffic:web:40: 40 sessions of traffic web began, but not that one");
 
-    let idle = Watch { links: vec!["idle".to_owned()], flows: Vec::new() };
+    let idle = Watch { links: vec!["idle".to_owned()], ..Watch::default() };
     let why = check_watch(&fetch(), &idle).unwrap_err().to_string();
     assert!(why.starts_with("link idle: no packet is ever on it"), "{why}");
 
@@ -190,12 +191,12 @@ fn unknown_links_and_flows_are_refused() {
         ("traffic:bulk:1", "found traffic \"bulk\"; allowed: web"),
         ("traffic:web", "found \"traffic:web\""),
     ] {
-        let why = Selector::parse(text, &scenario).unwrap_err();
+        let why = Selector::parse("trace", text, &scenario).unwrap_err();
         assert!(why.contains(&format!("trace {text}: ")) && why.contains(wrong), "{why}");
     }
     let voice = shipped("unsplit-udp", &["run.duration=5 s", "run.warmup=1 s"]);
     let name = &voice.traffic.iter().find(|t| t.name != "web").unwrap().name;
-    let why = Selector::parse(&format!("traffic:{name}:0"), &voice).unwrap_err();
+    let why = Selector::parse("trace", &format!("traffic:{name}:0"), &voice).unwrap_err();
     assert!(why.ends_with(&format!("traffic {name} has no congestion window")), "{why}");
 }
 

@@ -56,7 +56,7 @@ fn closed_windows_open_again() {
         let rate = "gateway.regulator.rate=5 Mbps";
         let scenario = shipped("byun2007-gateway", &[&overrides[..], &["run.warmup=60 s", rate]].concat());
         let scenario = scenario.with_setting("RED FC 4").unwrap();
-        let watch = Watch { links: vec!["ingress".to_owned()], flows: Vec::new() };
+        let watch = Watch { links: vec!["ingress".to_owned()], ..Watch::default() };
         let mut windows: BTreeMap<u32, Window> = BTreeMap::new();
         let (mut closed, mut opened) = (0, 0);
         let r = run_watched(&scenario, 1, &Progress::default(), &watch, &mut |observation| {

@@ -178,6 +178,31 @@ def run_options(function: Function) -> Function:
             " nothing else."
         ),
         click.option(
+            "--qlog-events",
+            type=int,
+            metavar="N",
+            help="Limit of events per file; default: 1000000, about 300 MB.",
+        ),
+        click.option(
+            "--qlog-connections",
+            type=int,
+            metavar="N",
+            help="Limit of connections per run; default: 100, in the order of opening.",
+        ),
+        click.option(
+            "--qlog-flow",
+            "qlog_flows",
+            metavar="FLOW",
+            multiple=True,
+            help="Flow to log, as in --trace; may be repeated. Default: all flows over TCP and QUIC.",
+        ),
+        click.option(
+            "--qlog",
+            type=click.Path(path_type=Path),
+            metavar="DIR",
+            help="Log connections to this folder as qlog: one folder per run, one file per end.",
+        ),
+        click.option(
             "--pcap-snap",
             type=int,
             metavar="BYTES",
@@ -210,7 +235,11 @@ def run_options(function: Function) -> Function:
             " session; may be repeated.",
         ),
         click.option("--resume", is_flag=True, help="Continue the interrupted result in --out."),
-        click.option("--force", is_flag=True, help="Replace the result in --out, and captures in --pcap."),
+        click.option(
+            "--force",
+            is_flag=True,
+            help="Replace the result in --out, captures in --pcap, and logs in --qlog.",
+        ),
         out_option(),
         jobs_option,
         seed_option,
@@ -319,9 +348,12 @@ def check_counts(runs: int | None, jobs: int | None, *, force: bool, resume: boo
 
 @contextmanager
 def resumable(
-    context: click.Context, store: "Store", folder: Path, pcap: Path | None = None
+    context: click.Context, store: "Store", folder: Path, *others: Path | None
 ) -> Iterator["Bar | Lines"]:
-    """Show the progress of a simulation; interruptions become a message that says how to continue."""
+    """Show the progress of a simulation; interruptions become a message that says how to continue.
+
+    `others` are folders that the runs write to besides the result's.
+    """
     watcher = console.watcher()
     try:
         yield watcher
@@ -335,10 +367,9 @@ def resumable(
     except OSError as error:
         watcher.close()
         reason = error.strerror or str(error)
-        capturing = pcap is not None and str(error.filename or "").startswith(str(pcap))
-        raise Failed(
-            f"{pcap if capturing else folder}: {reason}\n{how_to_continue(context, store, folder)}"
-        ) from None
+        name = str(error.filename or "")
+        where = next((other for other in others if other is not None and name.startswith(str(other))), folder)
+        raise Failed(f"{where}: {reason}\n{how_to_continue(context, store, folder)}") from None
     finally:
         watcher.close()
         store.close()

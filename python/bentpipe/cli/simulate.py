@@ -24,6 +24,7 @@ from bentpipe.format import plural
 from bentpipe.runs.capture import PACKETS, Capture, Captures
 from bentpipe.runs.experiment import cores, execute
 from bentpipe.runs.plan import make_plan
+from bentpipe.runs.qlog import CONNECTIONS, EVENTS, Qlog, Qlogs
 from bentpipe.runs.result import Result
 from bentpipe.runs.store import REPORT, Store, default_folder, pairs, run_folder
 from bentpipe.stats.caveats import caveats, tail_drop
@@ -205,12 +206,20 @@ def _simulate(
     pcap_links: tuple[str, ...],
     pcap_packets: int | None,
     pcap_snap: int | None,
+    qlog: Path | None,
+    qlog_flows: tuple[str, ...],
+    qlog_connections: int | None,
+    qlog_events: int | None,
 ) -> None:
 
     check_counts(runs, jobs, force=force, resume=resume, out=out)
     if pcap is None and (pcap_links or pcap_packets is not None or pcap_snap is not None):
         raise UsageError(
             "--pcap-link, --pcap-packets and --pcap-snap need --pcap DIR, the folder to write to"
+        )
+    if qlog is None and (qlog_flows or qlog_connections is not None or qlog_events is not None):
+        raise UsageError(
+            "--qlog-flow, --qlog-connections and --qlog-events need --qlog DIR, the folder to write to"
         )
     if warmup is not None:
         overrides = (*overrides, f"run.warmup={warmup}")
@@ -226,23 +235,33 @@ def _simulate(
     if pcap is not None:
         packets = PACKETS if pcap_packets is None else pcap_packets
         captures = Captures(Capture(pcap, pcap_links, packets, pcap_snap), plan)
+    qlogs = None
+    if qlog is not None:
+        connections = CONNECTIONS if qlog_connections is None else qlog_connections
+        events = EVENTS if qlog_events is None else qlog_events
+        qlogs = Qlogs(Qlog(qlog, qlog_flows, connections, events), plan)
     folder = out if out is not None else default_folder(loaded.name)
     missing = [
         (each, n) for each, n in pairs(plan) if not (resume and run_folder(folder, each.slug, n).is_dir())
     ]
-    with captures.prepared(force=force, missing=missing) if captures else nullcontext():
+    with (
+        captures.prepared(force=force, missing=missing) if captures else nullcontext(),
+        qlogs.prepared(force=force, missing=missing) if qlogs else nullcontext(),
+    ):
         store = Store.resume(folder, plan) if resume else Store.create(folder, plan, force=force)
         err = console.stderr()
         for warning in dict.fromkeys(warning for each in plan.settings for warning in each.scenario.warnings):
             err.print(f"warning: {warning}", markup=False)
         for reason in plan.left_out:
             err.print(f"left out: {reason}", markup=False)
-        with resumable(context, store, folder, pcap) as watcher:
-            result = execute(store, jobs or cores(), watcher, captures)
+        with resumable(context, store, folder, pcap, qlog) as watcher:
+            result = execute(store, jobs or cores(), watcher, captures, qlogs)
             watcher.close()
             result.report()
     for warning in captures.warnings if captures else ():
         err.print(f"warning: {warning} (--pcap-packets)", markup=False)
+    for warning, option in qlogs.warnings if qlogs else ():
+        err.print(f"warning: {warning} ({option})", markup=False)
     if form != "table":
         for warning in caveats(result):
             err.print(f"warning: {warning}", markup=False)
@@ -287,3 +306,5 @@ def _simulate(
     print(f"Result: {folder}\nReport: {folder / REPORT}")
     if captures is not None:
         print(f"Packets: {plural(len(captures.written), 'file')} in {pcap}")
+    if qlogs is not None:
+        print(f"Connections: {plural(qlogs.written, 'file')} in {qlog}")

@@ -13,6 +13,7 @@ from bentpipe.runs.experiment import checked_jobs, execute
 from bentpipe.runs.plan import Plan, listed, load, make_plan
 from bentpipe.runs.progress import OnProgress, Reporter, reported
 from bentpipe.runs.python_aqm import Setting
+from bentpipe.runs.qlog import Qlog, Qlogs
 from bentpipe.runs.result import Result
 from bentpipe.runs.store import Store
 
@@ -30,6 +31,7 @@ def compare(
     out: str | Path | None = None,
     trace: str | Sequence[str] = (),
     pcap: Capture | str | Path | None = None,
+    qlog: Qlog | str | Path | None = None,
     progress: bool | None = None,
     on_progress: OnProgress | None = None,
 ) -> Result:
@@ -42,8 +44,9 @@ def compare(
     change the result. Files go to `out`, which must not exist, or to a temporary folder that lives as long
     as the result. `trace` names flows, as `flow:17` or `traffic:NAME:3`, whose windows and timers are
     recorded (`Result.trace`); `pcap` is a folder for packet captures of the subject's link, or a `Capture`
-    with more options. `on_progress` is called with the numbers of finished, wanted and failed runs. Without
-    it, a notebook shows a progress bar unless `progress=False`; `progress=True` shows it in a terminal too.
+    with more options; `qlog` is a folder for logs of the connections, or a `Qlog`. `on_progress` is called
+    with the numbers of finished, wanted and failed runs. Without it, a notebook shows a progress bar unless
+    `progress=False`; `progress=True` shows it in a terminal too.
 
     Raises `ScenarioError` if the scenario, an override or a setting is wrong, `UsageError` if another
     argument is, `SimulationError` if the simulator contradicts itself, and `AlgorithmError` from an
@@ -59,7 +62,7 @@ def compare(
         trace=_listed(trace),
     )
     with reported(progress, on_progress) as reporter:
-        return _do(plan, jobs, out, pcap, reporter)
+        return _do(plan, jobs, out, (pcap, qlog), reporter)
 
 
 def run(
@@ -72,6 +75,7 @@ def run(
     out: str | Path | None = None,
     trace: str | Sequence[str] = (),
     pcap: Capture | str | Path | None = None,
+    qlog: Qlog | str | Path | None = None,
     progress: bool | None = None,
     on_progress: OnProgress | None = None,
 ) -> Result:
@@ -83,7 +87,7 @@ def run(
     loaded = load(scenario, set)
     plan = make_plan(loaded, settings=None, runs=runs, seed=seed, trace=_listed(trace))
     with reported(progress, on_progress) as reporter:
-        return _do(plan, jobs, out, pcap, reporter)
+        return _do(plan, jobs, out, (pcap, qlog), reporter)
 
 
 def _listed(trace: str | Sequence[str]) -> Sequence[str]:
@@ -94,31 +98,41 @@ def _do(
     plan: Plan,
     jobs: int | None,
     out: str | Path | None,
-    pcap: Capture | str | Path | None,
+    watched: tuple[Capture | str | Path | None, Qlog | str | Path | None],
     reporter: Reporter,
 ) -> Result:
     jobs = checked_jobs(jobs)
-    captures = None
+    pcap, qlog = watched
+    captures, qlogs = None, None
     if pcap is not None:
         captures = Captures(pcap if isinstance(pcap, Capture) else Capture(pcap), plan)
+    if qlog is not None:
+        qlogs = Qlogs(qlog if isinstance(qlog, Qlog) else Qlog(qlog), plan)
     if out is not None:
-        return _simulate(plan, jobs, Path(out), captures, reporter)
+        return _simulate(plan, jobs, Path(out), captures, qlogs, reporter)
     temporary = Path(tempfile.mkdtemp(prefix="bentpipe-"))
     try:
-        found = _simulate(plan, jobs, temporary / "result", captures, reporter)
+        found = _simulate(plan, jobs, temporary / "result", captures, qlogs, reporter)
         return Result(found.folder, temporary=temporary)
     except BaseException:
         shutil.rmtree(temporary, ignore_errors=True)
         raise
 
 
-def _simulate(plan: Plan, jobs: int, folder: Path, captures: Captures | None, reporter: Reporter) -> Result:
-    with captures.prepared() if captures else nullcontext():
+def _simulate(
+    plan: Plan, jobs: int, folder: Path, captures: Captures | None, qlogs: Qlogs | None, reporter: Reporter
+) -> Result:
+    with (
+        captures.prepared() if captures else nullcontext(),
+        qlogs.prepared() if qlogs else nullcontext(),
+    ):
         store = Store.create(folder, plan)
         try:
-            result = execute(store, jobs, reporter, captures)
+            result = execute(store, jobs, reporter, captures, qlogs)
         finally:
             store.close()
     for warning in captures.warnings if captures else ():
+        warnings.warn(warning, stacklevel=4)
+    for warning, _ in qlogs.warnings if qlogs else ():
         warnings.warn(warning, stacklevel=4)
     return result

@@ -4,13 +4,15 @@ import os
 import time
 from collections.abc import Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Protocol
 
 from bentpipe._core import AlgorithmError, Cancelled, Progress, WatchError, simulate
 from bentpipe.errors import ScenarioError, UsageError
-from bentpipe.runs.capture import Captures
+from bentpipe.runs.capture import PACKETS, Captures
 from bentpipe.runs.plan import Setting
+from bentpipe.runs.qlog import Qlogs
 from bentpipe.runs.result import Result
 from bentpipe.runs.store import Store, pairs
 
@@ -69,8 +71,11 @@ def execute(
     jobs: int | None = None,
     watcher: Watcher | None = None,
     captures: Captures | None = None,
+    qlogs: Qlogs | None = None,
 ) -> Result:
-    """Simulate the runs missing in `store` on `jobs` threads, with their `captures`, and complete the result.
+    """Simulate the runs missing in `store` on `jobs` threads and complete the result.
+
+    Their packets go to `captures` and their connections to `qlogs`.
 
     `KeyboardInterrupt` and errors cancel the current runs, keep the finished ones and propagate. Raises
     `ScenarioError` if a scenario is impossible, `UsageError` if a flow to trace does not exist,
@@ -83,12 +88,13 @@ def execute(
     todo = [
         _Job(setting, seed, Progress())
         for setting, seed in wanted
-        if not store.has(setting, seed) or (captures is not None and captures.lacks(setting, seed))
+        if not store.has(setting, seed)
+        or any(each is not None and each.lacks(setting, seed) for each in (captures, qlogs))
     ]
     watcher.begin(len(wanted), len(wanted) - len(todo))
     if todo:
         try:
-            _simulate_all(store, todo, jobs, len(wanted), watcher, captures)
+            _simulate_all(store, todo, jobs, len(wanted), watcher, captures, qlogs)
         except (AlgorithmError, ScenarioError, UsageError):
             store.discard()
             raise
@@ -105,13 +111,14 @@ def _simulate_all(
     total: int,
     watcher: Watcher,
     captures: Captures | None,
+    qlogs: Qlogs | None,
 ) -> None:
     there = total - len(todo)
     pool = ThreadPoolExecutor(jobs, thread_name_prefix="bentpipe")
     futures: dict[Future[tuple[float, float]], _Job] = {}
     try:
         for job in todo:
-            futures[pool.submit(_run, store, job, captures)] = job
+            futures[pool.submit(_run, store, job, captures, qlogs)] = job
         pending = set(futures)
         while pending:
             done, pending = wait(pending, timeout=_POLL_SECONDS, return_when=FIRST_COMPLETED)
@@ -129,27 +136,29 @@ def _simulate_all(
     pool.shutdown(wait=True)
 
 
-def _run(store: Store, job: _Job, captures: Captures | None) -> tuple[float, float]:
+def _run(store: Store, job: _Job, captures: Captures | None, qlogs: Qlogs | None) -> tuple[float, float]:
     """Simulate and write one run; return its wall time and its processor time [s]."""
     start = time.perf_counter()
     trace = list(store.plan.trace)
     try:
-        if captures is None:
-            run = simulate(job.setting.scenario, job.seed, job.progress, trace=trace)
+        with ExitStack() as stack:
+            writing = stack.enter_context(captures.files(job.setting, job.seed)) if captures else None
+            logging = stack.enter_context(qlogs.folder(job.setting, job.seed)) if qlogs else None
+            run = simulate(
+                job.setting.scenario,
+                job.seed,
+                job.progress,
+                trace=trace,
+                captures=writing.targets if writing else [],
+                snap=captures.capture.snap if captures else None,
+                packets=captures.capture.packets if captures else PACKETS,
+                qlog=logging.target if logging else None,
+            )
             store.add(job.setting, job.seed, run)
-        else:
-            with captures.files(job.setting, job.seed) as writing:
-                run = simulate(
-                    job.setting.scenario,
-                    job.seed,
-                    job.progress,
-                    trace=trace,
-                    captures=writing.targets,
-                    snap=captures.capture.snap,
-                    packets=captures.capture.packets,
-                )
-                store.add(job.setting, job.seed, run)
+            if writing is not None:
                 writing.keep(run)
+            if logging is not None:
+                logging.keep(run)
     except Cancelled:
         return 0.0, 0.0
     except AlgorithmError as error:

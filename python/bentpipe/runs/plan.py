@@ -303,10 +303,12 @@ def _under_all(scenario: Scenario, settings: Sequence[str | python_aqm.Setting])
     return variants
 
 
-def check_watch(scenario: Scenario, trace: Sequence[str], links: Sequence[str]) -> None:
-    """Raise `UsageError` if a flow to trace or a link to capture does not exist in `scenario`."""
+def check_watch(
+    scenario: Scenario, trace: Sequence[str], links: Sequence[str], logs: Sequence[str] | None = None
+) -> None:
+    """Raise `UsageError` if a flow to trace or log or a link to capture does not exist in `scenario`."""
     try:
-        scenario.check_watch(list(trace), list(links))
+        scenario.check_watch(list(trace), list(links), None if logs is None else list(logs))
     except WatchError as error:
         raise UsageError(str(error)) from None
 

@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use bentpipe_quic::{Connection, Host, Stats};
+use bentpipe_quic::log::Note;
+use bentpipe_quic::{Config, Connection, Host, Stats};
 use bentpipe_transport::tcp::{Ecn, SavedPath};
 use bentpipe_units::{Alarm, Duration, Instant};
 
@@ -37,6 +38,8 @@ pub struct QuicEnd {
     answered: usize,
     /// Bytes of streams sent at least once.
     sent: u64,
+    /// True if its connection is logged.
+    is_logged: bool,
     /// The hosts of its flow, sending and receiving; and a path that it resumes, which nobody else may use meanwhile.
     hosts: (u32, u32),
     resumed: Option<(SavedPath, Instant)>,
@@ -99,6 +102,7 @@ impl QuicEnds {
                 early: Vec::new(),
                 answered: 0,
                 sent: 0,
+                is_logged: false,
                 hosts: (0, 0),
                 resumed: None,
                 trace: None,
@@ -111,17 +115,25 @@ impl QuicEnds {
         self.ends.len()
     }
 
-    /// Makes both ends ready for another flow with its number, between two hosts; `trace` traces the sending end.
-    pub fn listen(&mut self, sender: QuicEndId, flow: u32, hosts: (u32, u32), trace: Option<TraceId>) {
+    /// Makes both ends ready for another flow with its number, between two hosts. `traces` are of the sending and the
+    /// receiving end, which may be logged.
+    pub fn listen(
+        &mut self,
+        sender: QuicEndId,
+        flow: u32,
+        hosts: (u32, u32),
+        traces: [Option<TraceId>; 2],
+        is_logged: bool,
+    ) {
         let seed = bentpipe_units::mix(self.seed ^ u64::from(flow).rotate_left(32));
-        for id in both(sender) {
+        for (id, trace) in both(sender).into_iter().zip(traces) {
             let end = &mut self.ends[id];
+            (end.trace, end.is_logged) = (trace, is_logged);
             (end.quic, end.timer, end.seed) = (None, Alarm::default(), seed);
             (end.is_greeted, end.waiting, end.answered, end.sent) = (false, (0, 0), 0, 0);
             (end.hosts, end.resumed) = (hosts, None);
             end.early.clear();
         }
-        self.ends[sender].trace = trace;
     }
 
     /// Forgets a connection that is over. Its sending host saves the path for the next one, if that is worth it (RFC 9959,
@@ -154,7 +166,10 @@ impl QuicEnds {
     pub fn connect(&mut self, id: QuicEndId, now: Instant) {
         let saved = self.take_saved(id, now);
         let end = &mut self.ends[id];
-        let quic = Connection::connect(&self.configs[end.config], now, end.seed, saved);
+        let mut quic = Connection::connect(&self.configs[end.config], now, end.seed, saved);
+        if end.is_logged {
+            quic.start_log();
+        }
         end.quic = Some(Box::new(quic));
     }
 
@@ -162,7 +177,11 @@ impl QuicEnds {
         if self.ends[to].quic.is_none() {
             let saved = self.take_saved(to, now);
             let end = &mut self.ends[to];
-            end.quic = Some(Box::new(Connection::listen(&self.configs[end.config], end.seed, saved)));
+            let mut quic = Connection::listen(&self.configs[end.config], end.seed, saved);
+            if end.is_logged {
+                quic.start_log();
+            }
+            end.quic = Some(Box::new(quic));
         }
         if let Some(quic) = &mut self.ends[to].quic {
             quic.receive(now, ecn, payload);
@@ -214,6 +233,11 @@ impl QuicEnds {
     /// Gives up one end of a connection; false if it was over already.
     pub fn abort(&mut self, id: QuicEndId, now: Instant) -> bool {
         self.ends[id].quic.as_mut().is_some_and(|quic| quic.abort(now))
+    }
+
+    /// Configuration of an end.
+    pub fn config(&self, id: QuicEndId) -> &Config {
+        self.configs[self.ends[id].config].config()
     }
 
     /// True if both ends are over, or the connection never began.
@@ -272,6 +296,18 @@ impl QuicEnd {
     /// True if it opened the connection.
     pub fn is_client(&self) -> bool {
         self.quic.as_ref().is_some_and(|quic| quic.is_client())
+    }
+
+    /// Destination connection id of the client's first packet.
+    pub fn original_destination(&self) -> [u8; 8] {
+        bentpipe_quic::original_destination(self.seed)
+    }
+
+    /// Takes what its log has noted, with the present state.
+    pub fn take_notes(&mut self, now: Instant) -> Option<std::vec::Drain<'_, (Instant, Note)>> {
+        let quic = self.quic.as_mut()?;
+        quic.log_state(now);
+        quic.take_notes()
     }
 
     pub fn stats(&self) -> Stats {

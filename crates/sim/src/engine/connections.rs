@@ -51,7 +51,27 @@ impl Engine {
     }
 
     pub(super) fn send(&mut self, conn: ConnId) {
+        if self.endpoints.tcp[conn].trace.is_some() {
+            return self.send_traced(conn);
+        }
         while let Some(packet) = self.endpoints.tcp.poll_transmit(conn, self.clock.now()) {
+            self.count_units(conn, &packet);
+            self.send_packet(packet);
+            if self.endpoints.tcp[conn].tcp.is_drained() {
+                break;
+            }
+        }
+        self.endpoints.tcp.arm(conn, &mut self.clock);
+    }
+
+    /// [`Engine::send`] for a connection that is traced or logged.
+    #[cold]
+    #[inline(never)]
+    fn send_traced(&mut self, conn: ConnId) {
+        loop {
+            let probe = self.endpoints.tcp[conn].tcp.due_probe();
+            let Some(packet) = self.endpoints.tcp.poll_transmit(conn, self.clock.now()) else { break };
+            self.log_sent(conn, &packet, probe);
             self.count_units(conn, &packet);
             self.send_packet(packet);
             if self.endpoints.tcp[conn].tcp.is_drained() {
@@ -62,6 +82,7 @@ impl Engine {
         let c = &self.endpoints.tcp[conn];
         if let Some(trace) = c.trace {
             self.record.tracer.note(self.clock.now(), trace, c.tcp.stats().into());
+            self.log_state(conn);
         }
     }
 
@@ -173,6 +194,7 @@ impl Engine {
         let end = &self.endpoints.quic[id];
         if let Some(trace) = end.trace {
             self.record.tracer.note(self.clock.now(), trace, end.stats().into());
+            self.log_quic(id);
         }
         self.endpoints.quic.arm(id, &mut self.clock);
     }

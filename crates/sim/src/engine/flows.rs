@@ -36,18 +36,21 @@ impl Engine {
         if let Some(session) = slot.rtp {
             self.endpoints.rtp.start(session, &mut self.clock);
         }
-        let is_traced = slot.has_handshake() && self.record.tracer.wants(flow, traffic, number);
+        let tracer = &mut self.record.tracer;
+        let is_traced = slot.has_handshake() && tracer.wants(flow, traffic, number);
+        let is_logged = slot.has_handshake() && slot.sctp.is_none() && tracer.logs(flow, traffic, number);
         if let Some(sender) = slot.sctp {
-            let trace = is_traced.then(|| self.record.tracer.begin(flow, 0));
+            let trace = tracer.begin(flow, 0, is_traced, false);
             self.endpoints.sctp.listen(sender, trace);
         }
         if let Some(sender) = slot.quic {
-            let trace = is_traced.then(|| self.record.tracer.begin(flow, 0));
-            self.endpoints.quic.listen(sender, flow.0, (sending_user, receiving_user), trace);
+            let traces = [is_traced, false].map(|has_rows| tracer.begin(flow, 0, has_rows, is_logged));
+            let hosts = (sending_user, receiving_user);
+            self.endpoints.quic.listen(sender, flow.0, hosts, traces, is_logged);
         }
         for (place, conn) in (0..).zip(slot.conns.iter()) {
             // The first end of each leg sends the data.
-            let trace = (is_traced && place % 2 == 0).then(|| self.record.tracer.begin(flow, place / 2));
+            let trace = tracer.begin(flow, place / 2, is_traced && place % 2 == 0, is_logged);
             self.endpoints.tcp.listen(conn, trace);
         }
         for i in 0..self.endpoints.slots[id].streams.len() {
@@ -158,7 +161,8 @@ impl Engine {
         {
             return;
         }
-        if let Some(sender) = slot.quic {
+        self.end_logs(id);
+        if let Some(sender) = self.endpoints.slots[id].quic {
             self.endpoints.quic.clear(sender, self.clock.now());
         }
         self.announce(id, FlowEvent::Closed);

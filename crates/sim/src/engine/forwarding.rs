@@ -219,6 +219,9 @@ impl Engine {
             // Most packets are segments, which are read without copying them.
             let has_data = segment.len > 0;
             self.endpoints.tcp.receive(to, segment, self.clock.now());
+            if self.endpoints.tcp[to].trace.is_some() {
+                self.log_received(id, to);
+            }
             if has_data {
                 self.time_segment(id, to);
             }

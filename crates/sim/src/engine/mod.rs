@@ -10,6 +10,7 @@ mod connections;
 mod descriptor;
 mod flows;
 mod forwarding;
+mod logging;
 mod observation;
 mod slots;
 mod splitting;

@@ -16,7 +16,7 @@ impl Engine {
     /// # Errors
     /// A link that does not exist, or that no packet ever takes.
     pub fn watch(&mut self, scenario: &Scenario, watch: &Watch) -> Result<(), String> {
-        self.record.tracer = Tracer::new(&watch.flows);
+        self.record.tracer = Tracer::new(&watch.flows, watch.logs.as_ref());
         for (number, interface) in (0..).zip(&interfaces(scenario, &watch.links)?) {
             let link = LinkDirectionId::new(interface.link);
             if interface.outbound
@@ -112,7 +112,7 @@ impl Engine {
         PepEnds { terminal: node.number.index(), to_terminal, of_uploads: node.is_return }
     }
 
-    fn ends(&self, slot: SlotId, leg: u32, with_data: bool) -> Ends {
+    pub(super) fn ends(&self, slot: SlotId, leg: u32, with_data: bool) -> Ends {
         let slot = &self.endpoints.slots[slot];
         let t = &self.apps.traffic[slot.traffic];
         let first: ConnId = slot.conns.start;

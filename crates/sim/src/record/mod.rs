@@ -3,6 +3,7 @@
 mod bottleneck;
 mod drops;
 mod flow;
+pub mod log;
 pub mod observe;
 mod place;
 mod probe;

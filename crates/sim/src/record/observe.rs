@@ -4,6 +4,7 @@ use bentpipe_scenario::Scenario;
 use bentpipe_transport::{pep_link, sctp, tcp};
 use bentpipe_units::{Instant, Rate};
 
+use super::log::LogWatch;
 use super::trace::Selector;
 
 /// Links and flows to observe.
@@ -14,6 +15,8 @@ pub struct Watch {
     pub links: Vec<String>,
     /// Flows whose senders are traced.
     pub flows: Vec<Selector>,
+    /// Connections that are logged.
+    pub logs: Option<LogWatch>,
 }
 
 /// One direction of a watched link. All packets are observed at the link's first node: those that it sends, and those that

@@ -182,6 +182,28 @@ pub enum Limit {
     CongestionWindow,
 }
 
+/// State of loss recovery and congestion control.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CongestionPhase {
+    /// Slow start.
+    SlowStart,
+    /// Congestion avoidance.
+    Avoidance,
+    /// Fast recovery.
+    Recovery,
+    /// Retransmission after a timeout.
+    Timeout,
+}
+
+/// A segment that asks for an acknowledgement.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Probe {
+    /// Tail loss probe (RFC 8985 section 7.3).
+    Loss,
+    /// Zero-window probe (RFC 9293 section 3.8.6.1).
+    Window,
+}
+
 /// Counters and state of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Stats {
@@ -389,6 +411,25 @@ impl Connection {
             rto: self.rto.interval(),
             in_flight: self.in_network(),
         }
+    }
+
+    /// State of loss recovery and congestion control.
+    #[must_use]
+    pub fn congestion_phase(&self) -> CongestionPhase {
+        match self.phase {
+            Phase::Open if self.window.ssthresh().is_none_or(|ssthresh| self.window.cwnd < ssthresh) => {
+                CongestionPhase::SlowStart
+            }
+            Phase::Open => CongestionPhase::Avoidance,
+            Phase::RtoResend => CongestionPhase::Timeout,
+            _ => CongestionPhase::Recovery,
+        }
+    }
+
+    /// The probe that the next segment is, if one is due.
+    #[must_use]
+    pub fn due_probe(&self) -> Option<Probe> {
+        if self.loss_probe_due { Some(Probe::Loss) } else { self.probe_due.then_some(Probe::Window) }
     }
 
     /// The limit of what may be sent now.

@@ -69,5 +69,5 @@ type Ranges = crate::ranges::Ranges<MAX_RANGES>;
 
 pub use config::{Config, Estimator};
 pub use congestion::{Algorithm, Controller, SavedPath};
-pub use connection::{Connection, Limit, Stats};
+pub use connection::{CongestionPhase, Connection, Limit, Probe, Stats};
 pub use segment::{Ecn, Flags, Sack, Segment, Timestamps};
