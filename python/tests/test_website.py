@@ -73,17 +73,26 @@ def test_search_finds_pages_without_a_network(site: Path, page: Page) -> None:
     page.wait_for_selector("text=/[1-9][0-9]* results/", timeout=60_000)
 
 
-@pytest.mark.parametrize("width", [400, 1200])
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_pages_fit_their_width_in_light_and_dark(
-    site: Path, browser: Browser, width: int, scheme: str
-) -> None:
-    context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme)  # type: ignore[arg-type]
-    page = context.new_page()
-    for name in ("index.html", "choosing.html", "scenarios.html", "algorithms/red.html"):
+SHOWN = ("index.html", "choosing.html", "scenarios.html", "algorithms/red.html")
+
+
+@pytest.fixture(scope="module", params=["light", "dark"])
+def shown(site: Path, browser: Browser, request: pytest.FixtureRequest) -> Iterator[tuple[str, list[Page]]]:
+    """A colour scheme, and some pages that were opened in it."""
+    context = browser.new_context(color_scheme=request.param)
+    pages = [context.new_page() for _ in SHOWN]
+    for page, name in zip(pages, SHOWN, strict=True):
         page.goto((site / name).as_uri())
+    yield request.param, pages
+    context.close()
+
+
+@pytest.mark.parametrize("width", [400, 1200])
+def test_pages_fit_their_width_in_light_and_dark(shown: tuple[str, list[Page]], width: int) -> None:
+    scheme, pages = shown
+    for page, name in zip(pages, SHOWN, strict=True):
+        page.set_viewport_size({"width": width, "height": 900})
         assert page.evaluate("document.documentElement.scrollWidth") <= width, name
         background = page.evaluate("getComputedStyle(document.body).backgroundColor")
         levels = [int(part) for part in background.strip("rgba()").split(",")[:3]]
         assert (max(levels) < 80) == (scheme == "dark"), (name, background)
-    context.close()
