@@ -6,7 +6,7 @@ SHELL := bash
 MAKEFLAGS += --no-print-directory
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := help
-.PHONY: help wheel deb static image run live live-example live-programs live-packages unit-packages live-bench test test-often check check-rust check-python build-tests test-packages test-rust test-namespaces test-python test-recipes kernel coverage cluster cluster-costs bench fuzz fmt docs gallery choosing reproduction paper-figures papers-pages advice delay backlog onboard gateway-models series site terminals quic lock setup clean
+.PHONY: help wheel deb static image run live live-example live-programs live-packages unit-packages live-bench live-quic test test-often check check-rust check-python build-tests test-packages test-rust test-namespaces test-python test-recipes kernel coverage cluster cluster-costs bench fuzz fmt docs gallery choosing reproduction paper-figures papers-pages advice delay backlog onboard gateway-models series site terminals quic lock setup clean
 
 PYTHON ?= python3
 VENV := .venv
@@ -81,6 +81,9 @@ live-programs: $(LIVE) ## build the live gateway and the testbed of live runs
 
 live-bench: $(CORE) $(LIVE) live-packages ## benchmark the live gateway, as root, and renew docs/live-bench.md: half an hour (QUICK=1: five minutes, and only the terminal)
 	$(BIN)/python python/tests/live/bench.py $(if $(QUICK),--quick)
+
+live-quic: $(CORE) $(LIVE) live-packages ## compare QUIC live and simulated, as root, and renew that part of docs/quic.md: a quarter of an hour
+	$(BIN)/python tools/live_quic_page.py docs results/live-quic
 
 # A policy keeps nginx-light from starting a web server at its installation.
 live-packages:

@@ -960,10 +960,11 @@ start = "1500 ms"
 
 
 @needs_everything
-def test_adaptive_video_plays_as_in_the_simulation(tmp_path: Path) -> None:
-    path = tmp_path / "video.toml"
-    path.write_text(bp.load("live-smoke").text.split("[traffic.web]")[0] + VIDEO)
+@pytest.mark.parametrize("transport", ["linux", "quic"])
+def test_adaptive_video_plays_as_in_the_simulation(tmp_path: Path, transport: str) -> None:
+    path = over_quic(tmp_path, VIDEO)
     changes = {
+        "traffic.video.transport": transport,
         "run.warmup": "1 s",
         "run.duration": "5 s",
         "gateway.regulator.rate": "20 Mbps",
@@ -1142,7 +1143,8 @@ def test_pages_over_quic_load_as_in_the_simulation(tmp_path: Path) -> None:
 def test_transfers_over_quic_fill_the_link_and_drops_are_assigned_to_them(tmp_path: Path) -> None:
     changes = {"run.warmup": "2 s", "run.duration": "6 s", "gateway.transmit_queue.limit": '"20 packets"'}
     changes |= {"traffic.long.flows": "4"}
-    made = bp.live(bp.load(over_quic(tmp_path), set=changes), "droptail", out=tmp_path / "result")
+    scenario = bp.load(over_quic(tmp_path), set=changes)
+    made = bp.live(scenario, "droptail", out=tmp_path / "result")
     assert made.invalid == []
     flows, drops = (made.one(name, "droptail", 1) for name in ("flows", "drops"))
     (run,) = made.manifest["runs"]
@@ -1152,8 +1154,12 @@ def test_transfers_over_quic_fill_the_link_and_drops_are_assigned_to_them(tmp_pa
     assert run["live"]["counters"]["opened"] == 0
     assert run["live"]["spacelink"]["written_bytes"] == 0
     assert flows["drops"].sum() == drops["flow"].drop_nulls().len() == len(drops) > 0
-    # Of 1378 bytes on the wire 1322 are payload: 28 of IP and UDP, 28 at least of QUIC.
-    assert 2e6 < flows["goodput"].sum() < 5e6 * 1322 / 1378
+    # Of 1378 bytes on the wire 1322 are payload: 28 of IP and UDP, 28 at least of QUIC. A busy machine
+    # takes from it.
+    simulated = bp.compare(scenario, "droptail", out=tmp_path / "simulated", runs=1)
+    found, expected = (sum(r.one("flows", "droptail", 1)["goodput"].to_list()) for r in (made, simulated))
+    assert found < 5e6 * 1322 / 1378
+    assert 0.7 < found / expected < 1.1
 
 
 @needs_everything

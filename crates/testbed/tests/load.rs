@@ -35,7 +35,7 @@ pub fn play(
 
 /// Runs a plan; returns the flows that `load` and `serve` recorded, and the summaries of both, that of `load` with the
 /// emulator's as `emulator` and the lateness of the later of both.
-fn run(spaces: &[Namespace; 2], plan: &mut Value, out: &PathBuf) -> (Vec<Flow>, Vec<Flow>, Value, Value) {
+pub fn run(spaces: &[Namespace; 2], plan: &mut Value, out: &PathBuf) -> (Vec<Flow>, Vec<Flow>, Value, Value) {
     run_until(spaces, plan, out, |_| false)
 }
 

@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use crate::common::two;
-use crate::load::{flows, has_completed, late, number, pages, play, run_until, run_until_kept};
+use crate::load::{flows, has_completed, late, number, pages, play, run, run_until, run_until_kept};
 
 /// Time limit of a run that ends on a condition [s].
 const HANGS: f64 = 280.0;
@@ -69,4 +69,29 @@ fn pages_over_quic_take_one_connection_with_a_stream_per_object() {
     // A busy machine adds to the three round trips.
     let most = 0.16 + late(&load);
     assert!(lengths.iter().any(|took| *took < most), "a fourth round trip: {lengths:?}");
+}
+
+/// Endless transfers with a lifetime of 500 ms, one after the other: each leaves on time, with content at no more than its rate
+/// cap.
+#[test]
+fn transfers_over_quic_leave_on_time_and_keep_their_rate_cap() {
+    let Some(spaces) = two() else { return };
+    let traffic = format!(
+        "{TRANSPORT}[traffic.lives]\nkind = \"bulk\"\nfrom = \"server\"\nto = \"client\"\ntransport = \"quic\"\n\
+         lifetime = \"500 ms\"\nrate_cap = \"4 Mbps\"\n"
+    );
+    let (mut plan, out) = play(&spaces, &traffic, json!({ "lives": {} }), 3.2, json!({}));
+    let (flows, _, load, _) = run(&spaces, &mut plan, &out);
+    let late = late(&load);
+    let left: Vec<_> = flows.iter().filter(|flow| !flow["closed"].is_null()).collect();
+    assert_eq!(left.len(), 6, "{load}");
+    for flow in left {
+        let took = number(flow, "closed") - number(flow, "opened");
+        assert!((0.5 - late - 1e-6..=0.5 + late + 1e-6).contains(&took), "{flow:?}");
+        assert!(flow["failed"] == json!(false) && flow["completed"] == json!(false), "{flow:?}");
+        // A stalled machine receives nothing within the lifetime.
+        let bytes = number(flow, "delivered");
+        assert!(flow["intact"] == json!(true) || bytes == 0.0 && late > 0.2, "{flow:?}");
+        assert!(bytes <= 4e6 / 8.0 * took + 2.0 * 1350.0, "{flow:?}");
+    }
 }
