@@ -90,7 +90,7 @@ pub struct Stats {
     pub rto: Duration,
     /// Packets declared lost, whose data was sent again.
     pub retransmissions: u64,
-    /// Times of persistent congestion (RFC 9002, section 7.6).
+    /// Expiries of the probe timeout (RFC 9002, section 6.2), which only an end with a log counts.
     pub timeouts: u64,
 }
 
@@ -655,7 +655,7 @@ impl Connection {
             srtt,
             rto: pto,
             retransmissions: quic.stats().path.lost_packets,
-            timeouts: self.shared.collapses.load(Relaxed),
+            timeouts: self.log.as_ref().map_or(0, |log| log.timeouts()),
         }
     }
 }

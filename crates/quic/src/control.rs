@@ -20,8 +20,6 @@ pub struct Shared {
     pub marks: AtomicU64,
     /// Bytes of packets sent, and neither acknowledged nor lost.
     pub in_flight: AtomicU64,
-    /// Times of persistent congestion.
-    pub collapses: AtomicU64,
     /// Bytes that the path carried in a round trip, and its minimum RTT [ns]; zero if there is nothing worth saving.
     observed: (AtomicU64, AtomicU64),
     /// A resumed path met congestion.
@@ -151,7 +149,6 @@ impl congestion::Controller for Control {
             self.controller.on_marked(now, sent);
         } else {
             self.shared.in_flight.fetch_sub(lost_bytes.min(self.shared.in_flight.load(Relaxed)), Relaxed);
-            self.shared.collapses.fetch_add(is_persistent_congestion.into(), Relaxed);
             self.controller.on_lost(now, sent, lost_bytes, is_persistent_congestion);
         }
         self.store_observed();

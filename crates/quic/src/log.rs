@@ -162,6 +162,8 @@ pub(crate) struct Log {
     spaces: [Space; 3],
     rtt: Rtt,
     pto_count: u32,
+    /// Probe timeouts so far.
+    timeouts: u64,
     /// When the timer of loss detection is due.
     timer: Option<Instant>,
     /// Bytes sent and received before the peer's address is validated (RFC 9000, section 8.1).
@@ -196,6 +198,7 @@ impl Log {
             spaces: Default::default(),
             rtt,
             pto_count: 0,
+            timeouts: 0,
             timer: None,
             amplification: (!is_client).then_some((0, 0)),
             lost: (0, 0),
@@ -215,6 +218,11 @@ impl Log {
     /// Packets lost so far, and their bytes in flight.
     pub fn lost(&self) -> (u64, u64) {
         self.lost
+    }
+
+    /// Probe timeouts so far.
+    pub fn timeouts(&self) -> u64 {
+        self.timeouts
     }
 
     pub fn srtt(&self) -> Duration {
@@ -401,6 +409,7 @@ impl Log {
             self.detect_lost(now, space);
         } else {
             self.pto_count += 1;
+            self.timeouts += 1;
             self.notes.push((now, Note::ProbeTimeout));
         }
         self.arm(now, facts);

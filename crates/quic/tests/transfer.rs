@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use bentpipe_quic::frames::packets;
-use bentpipe_quic::log::{Logged, Note};
+use bentpipe_quic::frames::{Frame, PacketType, packets};
+use bentpipe_quic::log::{Logged, LossCause, Note, State};
 use bentpipe_quic::{Config, Connection, Host, labels};
 use bentpipe_transport::tcp::{self, Algorithm, Ecn};
 use bentpipe_units::{Duration, Instant, Rate, Rng};
@@ -415,6 +415,88 @@ fn a_log_names_the_packets_that_were_lost() {
         }
         assert_eq!(lost > 0, loss > 0.0, "{loss}");
         assert_eq!(spurious > 0, reordering > 0.0, "{spurious} at {reordering}");
+    }
+}
+
+/// RFC 9002, sections 6.2.1 and 6.2.2: without an RTT sample the probe timeout is 333 ms + 4 * 166.5 ms, from the latest packet
+/// that asks for an acknowledgement, and each one in a row doubles it. So they expire 999 ms * (1, 1 + 2, 1 + 2 + 4, ...) after
+/// the first packet.
+#[test]
+fn probe_timeouts_double_until_an_answer_arrives() {
+    let host = Host::new(Config::default());
+    let mut client = Connection::connect(&host, Instant::ZERO, 1, None);
+    client.start_log();
+    let (mut now, mut expired, mut counts) = (Instant::ZERO, Vec::new(), Vec::new());
+    while !client.is_over() {
+        while client.poll_transmit(now).is_some() {}
+        for (at, note) in client.take_notes().into_iter().flatten() {
+            match note {
+                Note::ProbeTimeout => expired.push(at.as_nanos() / 1000),
+                Note::State(state) => counts.push(state.recovery.pto_count),
+                _ => {}
+            }
+        }
+        now = client.poll_timeout().unwrap();
+        client.handle_timeout(now);
+    }
+    assert_eq!(expired, [999_000, 2_997_000, 6_993_000, 14_985_000]);
+    assert_eq!(counts.last(), Some(&4));
+    assert_eq!(client.stats().timeouts, 4);
+    let last = client.take_notes().into_iter().flatten().last().map(|(at, note)| (at.as_nanos(), note));
+    assert!(matches!(last, Some((_, Note::State(_)))), "{last:?}");
+}
+
+/// RFC 9002, section 6.1: a packet is lost once one sent three packets later is acknowledged, or 9/8 of the larger of smoothed
+/// and latest RTT after it was sent if a later one is acknowledged. One packet of the server is lost amid others, and one with a
+/// single packet behind it.
+#[test]
+fn packets_are_lost_by_the_thresholds_of_rfc_9002() {
+    let link = Link { has_logs: true, ..Link::default() };
+    let (_, clean) = quic(Config::default(), link.clone(), 60_000);
+    let sent_by_server: Vec<_> =
+        (1..).zip(&clean.log).filter(|(_, (_, to_client, len))| *to_client && *len > 1000).collect();
+    let [amid, tail] = [5, sent_by_server.len() - 2].map(|place| sent_by_server[place].0);
+    for (lost, expected) in [(vec![amid], LossCause::PacketThreshold), (vec![tail], LossCause::TimeThreshold)]
+    {
+        let (_, network) = quic(Config::default(), Link { lost, ..link.clone() }, 60_000);
+        let [server, _] = &network.notes;
+        let mut sent_at = BTreeMap::new();
+        let (mut largest, mut before, mut state, mut found) = (0, 0, State::default(), Vec::new());
+        for (at, note) in server {
+            match note {
+                Note::Sent(logged) => {
+                    for (packet, (number, _)) in packets(&logged.payload).zip(&logged.numbers) {
+                        sent_at.insert((format!("{:?}", packet.kind), *number), *at);
+                    }
+                }
+                Note::Received(logged) => {
+                    before = largest;
+                    let acks = packets(&logged.payload).filter(|packet| packet.kind == PacketType::OneRtt);
+                    for frame in acks.flat_map(|packet| packet.frames()) {
+                        if let Frame::Ack(ack) = frame {
+                            largest = largest.max(ack.largest);
+                        }
+                    }
+                }
+                Note::Lost { kind, number, cause } => {
+                    let sent = sent_at[&(format!("{kind:?}"), *number)];
+                    found.push((*number, *cause, *at - sent, before, largest, state.recovery));
+                }
+                Note::State(now) => state = *now,
+                _ => {}
+            }
+        }
+        assert_eq!(found.len(), 1, "{found:?}");
+        let (number, cause, age, before, largest, recovery) = found[0];
+        assert_eq!(cause, expected);
+        if cause == LossCause::PacketThreshold {
+            assert!(before < number + 3 && largest >= number + 3, "{number}: {before}, {largest}");
+        } else {
+            assert!(largest > number && largest < number + 3, "{number}: {largest}");
+            let rtt = recovery.srtt.max(recovery.rtt).unwrap();
+            let late = age.as_secs_f64() / rtt.as_secs_f64();
+            assert!((late - 9.0 / 8.0).abs() < 1e-6, "{late} round trips");
+        }
     }
 }
 

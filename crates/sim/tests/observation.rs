@@ -135,6 +135,24 @@ fn a_trace_has_the_state_of_the_sender() {
     }
 }
 
+/// One packet in a million arrives. Without an RTT sample the probe timeout is 333 + 4 * 166.5 ms (RFC 9002, sections 6.2.1 and 6.2.2), and it
+/// doubles each time; after 30 s the connection is given up.
+#[test]
+fn probe_timeouts_of_quic_are_counted_in_its_trace() {
+    let text = "title = \"t\"\nrun = { duration = \"25 s\", sample_interval = \"1 s\", subject = \"l\" }\n\
+                host = { a = {}, b = {} }\n\
+                [link.l]\nbetween = [\"a\", \"b\"]\nrate = \"10 Mbps\"\ndelay = \"50 ms\"\nloss = 0.999999\nqueue = {}\n\
+                [transport.q]\nprotocol = \"quic\"\n\
+                [traffic.t]\nkind = \"bulk\"\nfrom = \"a\"\nto = \"b\"\ntransport = \"q\"\n";
+    let scenario = Scenario::parse(text, "t.toml", &[]).unwrap();
+    let (r, _) = watched(&scenario, &[], &["traffic:t:0"]).unwrap();
+    let begin = r.trace[0].time;
+    let first = |count| r.trace.iter().find(|row| row.state.timeouts == count).unwrap().time - begin;
+    let times = [1, 2, 3, 4].map(first);
+    assert_eq!(times, [999, 2997, 6993, 14_985].map(Duration::from_millis));
+    assert!(r.trace.iter().all(|row| row.state.timeouts <= 4));
+}
+
 /// INIT and INIT-ACK give the first round-trip sample; the initial window is
 /// min(4 PMTU, max(2 PMTU, 4404)) bytes (RFC 9260, section 7.2.1).
 #[test]

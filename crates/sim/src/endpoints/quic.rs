@@ -38,8 +38,6 @@ pub struct QuicEnd {
     answered: usize,
     /// Bytes of streams sent at least once.
     sent: u64,
-    /// True if its connection is logged.
-    is_logged: bool,
     /// The hosts of its flow, sending and receiving; and a path that it resumes, which nobody else may use meanwhile.
     hosts: (u32, u32),
     resumed: Option<(SavedPath, Instant)>,
@@ -102,7 +100,6 @@ impl QuicEnds {
                 early: Vec::new(),
                 answered: 0,
                 sent: 0,
-                is_logged: false,
                 hosts: (0, 0),
                 resumed: None,
                 trace: None,
@@ -116,19 +113,12 @@ impl QuicEnds {
     }
 
     /// Makes both ends ready for another flow with its number, between two hosts. `traces` are of the sending and the
-    /// receiving end, which may be logged.
-    pub fn listen(
-        &mut self,
-        sender: QuicEndId,
-        flow: u32,
-        hosts: (u32, u32),
-        traces: [Option<TraceId>; 2],
-        is_logged: bool,
-    ) {
+    /// receiving end: quinn counts no probe timeouts, so that a traced end has a log too.
+    pub fn listen(&mut self, sender: QuicEndId, flow: u32, hosts: (u32, u32), traces: [Option<TraceId>; 2]) {
         let seed = bentpipe_units::mix(self.seed ^ u64::from(flow).rotate_left(32));
         for (id, trace) in both(sender).into_iter().zip(traces) {
             let end = &mut self.ends[id];
-            (end.trace, end.is_logged) = (trace, is_logged);
+            end.trace = trace;
             (end.quic, end.timer, end.seed) = (None, Alarm::default(), seed);
             (end.is_greeted, end.waiting, end.answered, end.sent) = (false, (0, 0), 0, 0);
             (end.hosts, end.resumed) = (hosts, None);
@@ -167,7 +157,7 @@ impl QuicEnds {
         let saved = self.take_saved(id, now);
         let end = &mut self.ends[id];
         let mut quic = Connection::connect(&self.configs[end.config], now, end.seed, saved);
-        if end.is_logged {
+        if end.trace.is_some() {
             quic.start_log();
         }
         end.quic = Some(Box::new(quic));
@@ -178,7 +168,7 @@ impl QuicEnds {
             let saved = self.take_saved(to, now);
             let end = &mut self.ends[to];
             let mut quic = Connection::listen(&self.configs[end.config], end.seed, saved);
-            if end.is_logged {
+            if end.trace.is_some() {
                 quic.start_log();
             }
             end.quic = Some(Box::new(quic));

@@ -46,7 +46,7 @@ impl Engine {
         if let Some(sender) = slot.quic {
             let traces = [is_traced, false].map(|has_rows| tracer.begin(flow, 0, has_rows, is_logged));
             let hosts = (sending_user, receiving_user);
-            self.endpoints.quic.listen(sender, flow.0, hosts, traces, is_logged);
+            self.endpoints.quic.listen(sender, flow.0, hosts, traces);
         }
         for (place, conn) in (0..).zip(slot.conns.iter()) {
             // The first end of each leg sends the data.

@@ -68,8 +68,14 @@ impl Engine {
 
     /// Logs what an end of QUIC has noted.
     pub(super) fn log_quic(&mut self, id: QuicEndId) {
+        let now = self.clock.now();
+        let Some(trace) = self.endpoints.quic[id].trace else { return };
+        if !self.record.tracer.is_logged(trace) {
+            // Only the counters of its log are wanted.
+            drop(self.endpoints.quic[id].take_notes(now));
+            return;
+        }
         let end = &self.endpoints.quic[id];
-        let Some(trace) = end.trace.filter(|trace| self.record.tracer.is_logged(*trace)) else { return };
         if self.record.tracer.begins(trace) {
             let sender = if end.is_sender { end } else { &self.endpoints.quic[end.peer] };
             let ends = self.ends(end.slot, 0, end.is_sender);
@@ -85,7 +91,6 @@ impl Engine {
             };
             self.record.tracer.log(self.clock.now(), trace, LogEntry::Begin(Box::new(end)));
         }
-        let now = self.clock.now();
         for (time, note) in self.endpoints.quic[id].take_notes(now).into_iter().flatten() {
             self.record.tracer.log(time, trace, LogEntry::Quic(note));
         }
