@@ -40,6 +40,8 @@ TRANSPORTS = {
     "BBR, version 1": {"algorithm": "bbr"},
     "CUBIC, first window of 32 packets": {"initial_window": "32"},
     "CUBIC, Careful Resume": {"careful_resume": "5 min"},
+    "CUBIC, 0-RTT": {"zero_rtt": "1 h"},
+    "CUBIC, 0-RTT and Careful Resume": {"zero_rtt": "1 h", "careful_resume": "5 min"},
 }
 """QUIC of the scenario's users, with the keys that differ."""
 OF_QUIC = ("web_quic.page_time_p75", "video_quic.stalled", "downloads_quic.flow_goodput", "voice.mos")

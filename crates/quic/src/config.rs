@@ -1,13 +1,19 @@
 //! Configuration of a host's QUIC.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::SystemTime;
 
 use bentpipe_transport::tcp::{Algorithm, Controller, SavedPath};
 use bentpipe_units::{Duration, Rate};
-use quinn_proto::{IdleTimeout, TransportConfig, VarInt, crypto};
+use bytes::Bytes;
+use quinn_proto::transport_parameters::TransportParameters;
+use quinn_proto::{
+    IdleTimeout, ServerConfig, TimeSource, TokenLog, TokenReuseError, TokenStore, TransportConfig, VarInt,
+    crypto,
+};
 
 use crate::control::{Control, Shared};
-use crate::null_crypto::NullCrypto;
+use crate::null_crypto::{NullCrypto, NullKey};
 
 /// Configuration of a host's QUIC. The defaults are those of RFC 9000 and RFC 9002.
 #[derive(Clone, Debug, PartialEq)]
@@ -36,6 +42,9 @@ pub struct Config {
     pub ecn: bool,
     /// Rate that the sender does not exceed.
     pub rate_cap: Option<Rate>,
+    /// True if servers send tickets and address tokens with which clients resume: their next connections begin with 0-RTT
+    /// packets (RFC 9001, section 4.6; RFC 9000, section 8.1.3).
+    pub zero_rtt: bool,
     /// Length of the server's handshake messages after the ServerHello [bytes], most of it certificates.
     pub tls_flight: u32,
 }
@@ -55,6 +64,7 @@ impl Default for Config {
             max_idle_timeout: Some(Duration::from_secs(30)),
             ecn: false,
             rate_cap: None,
+            zero_rtt: false,
             tls_flight: 3000,
         }
     }
@@ -80,7 +90,7 @@ impl Host {
     /// A host with null crypto.
     #[must_use]
     pub fn new(config: Config) -> Self {
-        let crypto = Arc::new(NullCrypto { flight: config.tls_flight as usize });
+        let crypto = Arc::new(null_crypto(&config, None));
         Self { is_readable: true, ..Self::with_crypto(config, crypto.clone(), crypto) }
     }
 
@@ -118,6 +128,25 @@ impl Host {
         !self.is_readable && self.config.algorithm.is_proportional()
     }
 
+    /// Cryptography of a client that may resume. TLS keeps its tickets itself.
+    pub(crate) fn client_crypto(&self, resumption: Option<&Resumption>) -> Arc<dyn crypto::ClientConfig> {
+        match resumption {
+            Some(resumption) if self.is_readable => {
+                Arc::new(null_crypto(&self.config, Some(resumption.params)))
+            }
+            _ => self.client.clone(),
+        }
+    }
+
+    /// Configuration of a server.
+    pub(crate) fn server_config(&self, crypto: Arc<dyn crypto::ServerConfig>) -> ServerConfig {
+        let mut server = ServerConfig::new(crypto, Arc::new(NullKey));
+        server.migration(false).time_source(Arc::new(Timeless));
+        let tokens = u32::from(self.config.zero_rtt);
+        server.validation_token.sent(tokens).log(Arc::new(Timeless));
+        server
+    }
+
     /// Configuration of a connection, which may resume a path.
     pub(crate) fn transport(&self, shared: &Arc<Shared>, saved: Option<SavedPath>) -> TransportConfig {
         let config = &self.config;
@@ -144,6 +173,62 @@ impl Host {
             .enable_segmentation_offload(false)
             .allow_spin(false);
         transport
+    }
+}
+
+fn null_crypto(config: &Config, remembered: Option<TransportParameters>) -> NullCrypto {
+    NullCrypto { flight: config.tls_flight as usize, sends_tickets: config.zero_rtt, remembered }
+}
+
+/// A server that a client has been connected to.
+#[derive(Clone, Debug)]
+pub struct Resumption {
+    pub(crate) params: TransportParameters,
+    /// Token that validates the client's address.
+    pub(crate) token: Option<Bytes>,
+}
+
+/// The token of a client's next connection.
+#[derive(Debug, Default)]
+pub(crate) struct Token(Mutex<Option<Bytes>>);
+
+impl Token {
+    pub(crate) fn new(resumption: Option<&Resumption>) -> Arc<Self> {
+        Arc::new(Self(Mutex::new(resumption.and_then(|resumption| resumption.token.clone()))))
+    }
+
+    pub(crate) fn get(&self) -> Option<Bytes> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+impl TokenStore for Token {
+    fn insert(&self, _server_name: &str, token: Bytes) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(token);
+    }
+
+    fn take(&self, _server_name: &str) -> Option<Bytes> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+}
+
+/// A server whose tokens are always valid: clients forget them in time.
+struct Timeless;
+
+impl TimeSource for Timeless {
+    fn now(&self) -> SystemTime {
+        SystemTime::UNIX_EPOCH
+    }
+}
+
+impl TokenLog for Timeless {
+    fn check_and_insert(
+        &self,
+        _nonce: u128,
+        _issued: SystemTime,
+        _lifetime: std::time::Duration,
+    ) -> Result<(), TokenReuseError> {
+        Ok(())
     }
 }
 

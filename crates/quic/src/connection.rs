@@ -9,10 +9,10 @@ use bentpipe_units::{Duration, Instant, Rate, Rng};
 use bytes::{Bytes, BytesMut};
 use quinn_proto::{
     ClientConfig, ConnectionError, ConnectionHandle, ConnectionId, ConnectionIdGenerator, DatagramEvent, Dir,
-    EcnCodepoint, Endpoint, EndpointConfig, Event, NoneTokenStore, ServerConfig, StreamEvent, VarInt, crypto,
+    EcnCodepoint, Endpoint, EndpointConfig, Event, StreamEvent, VarInt, crypto,
 };
 
-use crate::config::{Fill, Host, std_duration};
+use crate::config::{Fill, Host, Resumption, Token, std_duration};
 use crate::control::Shared;
 use crate::frames::{Ack, Frame, frames};
 use crate::log::{Counts, Facts, Log, Note, State};
@@ -108,6 +108,7 @@ pub struct Connection {
     has_ecn: bool,
     rate_cap: Option<Rate>,
     shared: Arc<Shared>,
+    token: Arc<Token>,
     streams: Vec<Stream>,
     is_established: bool,
     failure: Option<ConnectionError>,
@@ -154,23 +155,31 @@ impl Connection {
         Self::new(host, seed, false, saved)
     }
 
-    /// A client that opens a connection, as [`Self::listen`].
+    /// A client that opens a connection, as [`Self::listen`]; to a server that it knows it sends 0-RTT packets.
     ///
     /// # Panics
     /// Never: quinn refuses only addresses and versions that cannot occur here.
     #[must_use]
-    pub fn connect(host: &Host, now: Instant, seed: u64, saved: Option<SavedPath>) -> Self {
+    pub fn connect(
+        host: &Host,
+        now: Instant,
+        seed: u64,
+        saved: Option<SavedPath>,
+        resumption: Option<&Resumption>,
+    ) -> Self {
         let mut this = Self::new(host, seed, true, saved);
+        this.token = Token::new(resumption);
+        let crypto = host.client_crypto(resumption);
         let crypto: Arc<dyn crypto::ClientConfig> = if host.needs_tap() {
-            Arc::new(Tapped { inner: host.client.clone(), shared: this.shared.clone() })
+            Arc::new(Tapped { inner: crypto, shared: this.shared.clone() })
         } else {
-            host.client.clone()
+            crypto
         };
         let mut config = ClientConfig::new(crypto);
         let cid = ConnectionId::new(&original_destination(seed));
         config
             .transport_config(Arc::new(host.transport(&this.shared, saved)))
-            .token_store(Arc::new(NoneTokenStore))
+            .token_store(this.token.clone())
             .initial_dst_cid_provider(Arc::new(move || cid));
         let now = this.std(now);
         this.quic = this.endpoint.connect(now, config, SERVER, "server").ok();
@@ -192,9 +201,8 @@ impl Connection {
             } else {
                 host.server.clone()
             };
-            let mut server = ServerConfig::new(crypto, Arc::new(NullKey));
-            server.transport_config(Arc::new(host.transport(&shared, saved))).migration(false);
-            server.validation_token.sent(0);
+            let mut server = host.server_config(crypto);
+            server.transport_config(Arc::new(host.transport(&shared, saved)));
             Arc::new(server)
         });
         let algorithm = host.config.algorithm;
@@ -207,6 +215,7 @@ impl Connection {
             has_ecn: host.config.ecn,
             rate_cap: host.config.rate_cap,
             shared,
+            token: Arc::default(),
             streams: Vec::new(),
             is_established: false,
             failure: None,
@@ -592,10 +601,18 @@ impl Connection {
         self.is_client
     }
 
-    /// True once the handshake is complete.
+    /// True once the handshake is complete; at a client that resumes from the beginning, since it sends 0-RTT packets.
     #[must_use]
     pub fn is_established(&self) -> bool {
-        self.is_established
+        self.is_established || self.is_client && self.quic.as_ref().is_some_and(|(_, quic)| quic.has_0rtt())
+    }
+
+    /// What a client needs to resume, once it has a token from the server.
+    #[must_use]
+    pub fn resumption(&self) -> Option<Resumption> {
+        let (_, quic) = self.quic.as_ref().filter(|_| self.is_client && self.is_established)?;
+        let params = quic.crypto_session().transport_parameters().ok().flatten()?;
+        Some(Resumption { params, token: Some(self.token.get()?) })
     }
 
     /// True if it ended in any way but in order.

@@ -29,6 +29,6 @@ mod null_crypto;
 mod stream;
 mod tap;
 
-pub use config::{Config, Fill, Host};
+pub use config::{Config, Fill, Host, Resumption};
 pub use connection::{Chunk, Connection, Datagram, Stats, labels, original_destination};
 pub use null_crypto::NullCrypto;

@@ -24,8 +24,19 @@ const MESSAGE_HEADER: usize = 4;
 /// ClientHello without the transport parameters [bytes]: padding of the Initial packet covers it (RFC 9000, section 14.1).
 const CLIENT_HELLO: usize = 200;
 
-/// ServerHello, with a share of X25519 [bytes].
-const SERVER_HELLO: usize = 122;
+/// ServerHello, with a share of X25519; and with a pre-shared key as well (RFC 8446, section 4.2.11) [bytes].
+const SERVER_HELLO: usize = 90;
+const SERVER_HELLO_RESUMED: usize = 96;
+
+/// The server's other messages in a resumed handshake, without the transport parameters: EncryptedExtensions, which accept
+/// early data, and Finished [bytes].
+const FLIGHT_RESUMED: usize = MESSAGE_HEADER + 2 + 4 + 4 + FINISHED;
+
+/// The tickets that a server sends after the handshake, two (RFC 8446, section 4.6.1) [bytes].
+const TICKETS: usize = 2 * (MESSAGE_HEADER + 4 + 4 + 33 + 34 + 10);
+
+/// Type of a ClientHello with early data. Other messages have the type 0.
+const EARLY: u32 = 1 << 24;
 
 /// Finished, with a hash of SHA-256 [bytes].
 const FINISHED: usize = MESSAGE_HEADER + 32;
@@ -45,6 +56,8 @@ enum Step {
     TakeDataKeys,
     /// The server waits for the client's Finished.
     WaitFinished,
+    /// The server's handshake is complete, and it has to send tickets.
+    SendTickets,
     Done,
 }
 
@@ -54,7 +67,11 @@ struct NullSession {
     step: Step,
     /// The transport parameters of this end, as written.
     local: Vec<u8>,
+    /// Those of the peer; at a client that resumes first the remembered ones.
     remote: Option<TransportParameters>,
+    /// True if the client sends 0-RTT packets.
+    is_early: bool,
+    sends_tickets: bool,
     /// Length of the server's messages after the ServerHello, without the transport parameters [bytes].
     flight: usize,
     /// Received bytes of a message that is incomplete.
@@ -67,6 +84,10 @@ pub struct NullCrypto {
     /// Length of the server's messages after the ServerHello, without the transport parameters [bytes]:
     /// EncryptedExtensions, Certificate, CertificateVerify, Finished.
     pub flight: usize,
+    /// True if servers send tickets, with which clients resume.
+    pub sends_tickets: bool,
+    /// Transport parameters of a server that a client has a ticket of: it sends 0-RTT packets (RFC 9001, section 4.6).
+    pub remembered: Option<TransportParameters>,
 }
 
 impl NullCrypto {
@@ -74,7 +95,17 @@ impl NullCrypto {
         let mut local = Vec::new();
         params.write(&mut local);
         let step = if side == Side::Client { Step::SendHello } else { Step::WaitHello };
-        Box::new(NullSession { side, step, local, remote: None, flight: self.flight, received: Vec::new() })
+        let remote = self.remembered.filter(|_| side.is_client());
+        Box::new(NullSession {
+            side,
+            step,
+            local,
+            remote,
+            is_early: remote.is_some(),
+            sends_tickets: self.sends_tickets,
+            flight: self.flight,
+            received: Vec::new(),
+        })
     }
 }
 
@@ -104,24 +135,25 @@ impl crypto::ServerConfig for NullCrypto {
 }
 
 /// Adds a message of `len` bytes that carries `params` at its begin.
-fn write_message(buf: &mut Vec<u8>, params: &[u8], len: usize) {
+fn write_message(buf: &mut Vec<u8>, kind: u32, params: &[u8], len: usize) {
     let body = (len - MESSAGE_HEADER) + params.len();
-    buf.extend_from_slice(&(body as u32).to_be_bytes());
+    buf.extend_from_slice(&(kind | body as u32).to_be_bytes());
     buf.extend_from_slice(&(params.len() as u16).to_be_bytes());
     buf.extend_from_slice(params);
     buf.resize(buf.len() + body - params.len() - 2, 0);
 }
 
 impl NullSession {
-    /// Takes a complete message from the received bytes: the transport parameters in it, which may be empty.
-    fn take_message(&mut self) -> Option<Vec<u8>> {
+    /// Takes a complete message from the received bytes: its type, and the transport parameters in it, which may be empty.
+    fn take_message(&mut self) -> Option<(u32, Vec<u8>)> {
         let header = self.received.get(..MESSAGE_HEADER)?;
-        let body = u32::from_be_bytes([header[0], header[1], header[2], header[3]]) as usize;
+        let kind = u32::from(header[0]) << 24;
+        let body = u32::from_be_bytes([0, header[1], header[2], header[3]]) as usize;
         let message = self.received.get(MESSAGE_HEADER..MESSAGE_HEADER + body)?;
         let len = usize::from(u16::from_be_bytes([message[0], message[1]]));
         let params = message[2..2 + len].to_vec();
         self.received.drain(..MESSAGE_HEADER + body);
-        Some(params)
+        Some((kind, params))
     }
 
     fn read_params(&mut self, params: &[u8]) -> Result<(), TransportError> {
@@ -144,22 +176,24 @@ impl Session for NullSession {
     }
 
     fn early_crypto(&self) -> Option<(Box<dyn HeaderKey>, Box<dyn PacketKey>)> {
-        None
+        self.is_early
+            .then(|| -> (Box<dyn HeaderKey>, Box<dyn PacketKey>) { (Box::new(NullKey), Box::new(NullKey)) })
     }
 
     fn early_data_accepted(&self) -> Option<bool> {
-        (self.side == Side::Client).then_some(false)
+        self.side.is_client().then_some(self.is_early)
     }
 
     fn is_handshaking(&self) -> bool {
-        self.step != Step::Done
+        !matches!(self.step, Step::SendTickets | Step::Done)
     }
 
     fn read_handshake(&mut self, buf: &[u8]) -> Result<bool, TransportError> {
         self.received.extend_from_slice(buf);
-        while let Some(params) = self.take_message() {
+        while let Some((kind, params)) = self.take_message() {
             self.step = match (self.side, self.step) {
                 (Side::Server, Step::WaitHello) => {
+                    self.is_early = kind == EARLY;
                     self.read_params(&params)?;
                     Step::TakeHandshakeKeys
                 }
@@ -168,6 +202,7 @@ impl Session for NullSession {
                     self.read_params(&params)?;
                     Step::TakeDataKeys
                 }
+                (_, Step::WaitFinished) if self.sends_tickets => Step::SendTickets,
                 (_, Step::WaitFinished) => Step::Done,
                 (_, step) => step,
             };
@@ -182,7 +217,7 @@ impl Session for NullSession {
     fn write_handshake(&mut self, buf: &mut Vec<u8>) -> Option<Keys> {
         match (self.side, self.step) {
             (_, Step::SendHello) => {
-                write_message(buf, &self.local, CLIENT_HELLO);
+                write_message(buf, if self.is_early { EARLY } else { 0 }, &self.local, CLIENT_HELLO);
                 self.step = Step::WaitHello;
                 None
             }
@@ -191,19 +226,25 @@ impl Session for NullSession {
                 Some(null_keys())
             }
             (Side::Server, Step::TakeHandshakeKeys) => {
-                write_message(buf, &[], SERVER_HELLO);
+                write_message(buf, 0, &[], if self.is_early { SERVER_HELLO_RESUMED } else { SERVER_HELLO });
                 self.step = Step::TakeDataKeys;
                 Some(null_keys())
             }
             (Side::Client, Step::TakeDataKeys) => {
-                write_message(buf, &[], FINISHED);
+                write_message(buf, 0, &[], FINISHED);
                 self.step = Step::Done;
                 Some(null_keys())
             }
             (Side::Server, Step::TakeDataKeys) => {
-                write_message(buf, &self.local, self.flight);
+                let flight = if self.is_early { FLIGHT_RESUMED } else { self.flight };
+                write_message(buf, 0, &self.local, flight);
                 self.step = Step::WaitFinished;
                 Some(null_keys())
+            }
+            (_, Step::SendTickets) => {
+                write_message(buf, 0, &[], TICKETS);
+                self.step = Step::Done;
+                None
             }
             _ => None,
         }

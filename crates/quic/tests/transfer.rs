@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use bentpipe_quic::frames::{Frame, PacketType, packets};
 use bentpipe_quic::log::{Logged, LossCause, Note, State};
-use bentpipe_quic::{Config, Connection, Host, labels};
+use bentpipe_quic::{Config, Connection, Host, Resumption, labels};
 use bentpipe_transport::tcp::{self, Algorithm, Ecn};
 use bentpipe_units::{Duration, Instant, Rate, Rng};
 use quinn_proto::crypto::rustls::{QuicClientConfig, QuicServerConfig};
@@ -128,9 +128,22 @@ impl<T> Network<T> {
 
 /// Transfers `bytes` from a server that answers a request of 100 bytes; returns the time and the network.
 fn transfer(server: &Host, client: &Host, link: Link, bytes: u64) -> (Instant, Network<Vec<u8>>) {
+    let (time, network, _) = resume(server, client, link, bytes, None);
+    (time, network)
+}
+
+/// [`transfer`], by a client that may know the server; returns also what it knows at the end.
+fn resume(
+    server: &Host,
+    client: &Host,
+    link: Link,
+    bytes: u64,
+    resumption: Option<&Resumption>,
+) -> (Instant, Network<Vec<u8>>, Option<Resumption>) {
     let mut network = Network::new(link, server.config().udp_header);
     let mut now = Instant::ZERO;
-    let mut ends = [Connection::listen(server, 1, None), Connection::connect(client, now, 1, None)];
+    let client = Connection::connect(client, now, 1, None, resumption);
+    let mut ends = [Connection::listen(server, 1, None), client];
     let mut asked = false;
     if network.link.has_logs {
         ends.iter_mut().for_each(Connection::start_log);
@@ -154,7 +167,7 @@ fn transfer(server: &Host, client: &Host, link: Link, bytes: u64) -> (Instant, N
         }
         if client.peer_finished(0) {
             assert_eq!(client.readable(0), bytes, "bytes in order");
-            return (now, network);
+            return (now, network, client.resumption());
         }
         for (to_client, end) in [true, false].into_iter().zip(&mut ends) {
             while let Some(datagram) = end.poll_transmit(now) {
@@ -234,34 +247,8 @@ fn same_seed_gives_the_same_packets() {
     assert_eq!(once(), once());
 }
 
-/// The handshake and every packet after it have the lengths and times that they have with TLS: also those that an algorithm
-/// paces or that depend on the number of marks, although TLS hides what packets carry.
-#[test]
-fn null_crypto_has_the_packets_of_tls() {
-    let (client, server) = tls();
-    for (algorithm, ecn) in [(Algorithm::NewReno, false), (Algorithm::Bbr, false), (Algorithm::Prague, true)]
-    {
-        let delay = Duration::from_millis(if ecn { 10 } else { 300 });
-        let link = Link { room: 300_000, delay, mark_above: ecn.then_some(30_000), ..Link::default() };
-        let config = Config { tls_flight: 1500, algorithm, ecn, ..Config::default() };
-        let tls = Host::with_crypto(config.clone(), client.clone(), server.clone());
-        // The certificate's length is an input; everything else has to follow.
-        let small = transfer(&tls, &tls, link.clone(), 3000).1.log;
-        let with_flight = |tls_flight| Config { tls_flight, ..config.clone() };
-        let flight =
-            (1500..3500).find(|flight| quic(with_flight(*flight), link.clone(), 3000).1.log == small);
-        let flight = flight.unwrap_or_else(|| panic!("no length of the certificate gives {small:?}"));
-        let (_, encrypted) = transfer(&tls, &tls, link.clone(), 2_000_000);
-        let (_, null) = quic(with_flight(flight), link, 2_000_000);
-        assert_eq!((null.log.len(), null.marks), (encrypted.log.len(), encrypted.marks), "{algorithm:?}");
-        for (null, encrypted) in null.log.iter().zip(&encrypted.log) {
-            assert_eq!(null, encrypted, "{algorithm:?}");
-        }
-        assert_eq!(null.marks > 5, ecn, "{} marks", null.marks);
-    }
-}
-
-fn tls() -> (Arc<QuicClientConfig>, Arc<QuicServerConfig>) {
+/// Hosts with TLS (rustls), which keep `tickets` for each other.
+fn tls(config: &Config, tickets: bool) -> Host {
     let (certificate, key) = certificate();
     // The cipher suite that every implementation has (RFC 8446, section 9.1).
     let cipher_suites = vec![rustls::crypto::ring::cipher_suite::TLS13_AES_128_GCM_SHA256];
@@ -274,17 +261,72 @@ fn tls() -> (Arc<QuicClientConfig>, Arc<QuicServerConfig>) {
         .with_no_client_auth()
         .with_single_cert(vec![certificate.clone()], key)
         .unwrap();
-    // Tickets are not part of the handshake.
-    server.send_tls13_tickets = 0;
+    if tickets {
+        server.max_early_data_size = u32::MAX;
+    } else {
+        server.send_tls13_tickets = 0;
+    }
     let mut roots = rustls::RootCertStore::empty();
     roots.add(certificate).unwrap();
-    let client = rustls::ClientConfig::builder_with_provider(provider)
+    let mut client = rustls::ClientConfig::builder_with_provider(provider)
         .with_protocol_versions(&[&rustls::version::TLS13])
         .unwrap()
         .with_root_certificates(roots)
         .with_no_client_auth();
-    let client = QuicClientConfig::try_from(client).unwrap();
-    (Arc::new(client), Arc::new(QuicServerConfig::try_from(server).unwrap()))
+    client.enable_early_data = tickets;
+    Host::with_crypto(
+        config.clone(),
+        Arc::new(QuicClientConfig::try_from(client).unwrap()),
+        Arc::new(QuicServerConfig::try_from(server).unwrap()),
+    )
+}
+
+/// Length of the server's flight with which null crypto has the packets of `log`, of a transfer of 3000 bytes: the
+/// certificate's length is an input, and everything else has to follow.
+fn flight(config: &Config, link: &Link, log: &[(u64, bool, u32)]) -> u32 {
+    let with_flight = |tls_flight| Config { tls_flight, ..config.clone() };
+    let flight = (1500..3500).find(|flight| quic(with_flight(*flight), link.clone(), 3000).1.log == log);
+    flight.unwrap_or_else(|| panic!("no length of the certificate gives {log:?}"))
+}
+
+/// The handshake and every packet after it have the lengths and times that they have with TLS: also those that an algorithm
+/// paces or that depend on the number of marks, although TLS hides what packets carry.
+#[test]
+fn null_crypto_has_the_packets_of_tls() {
+    for (algorithm, ecn) in [(Algorithm::NewReno, false), (Algorithm::Bbr, false), (Algorithm::Prague, true)]
+    {
+        let delay = Duration::from_millis(if ecn { 10 } else { 300 });
+        let link = Link { room: 300_000, delay, mark_above: ecn.then_some(30_000), ..Link::default() };
+        let config = Config { tls_flight: 1500, algorithm, ecn, ..Config::default() };
+        let tls = tls(&config, false);
+        let small = transfer(&tls, &tls, link.clone(), 3000).1.log;
+        let tls_flight = flight(&config, &link, &small);
+        let (_, encrypted) = transfer(&tls, &tls, link.clone(), 2_000_000);
+        let (_, null) = quic(Config { tls_flight, ..config }, link, 2_000_000);
+        assert_eq!((null.log.len(), null.marks), (encrypted.log.len(), encrypted.marks), "{algorithm:?}");
+        for (null, encrypted) in null.log.iter().zip(&encrypted.log) {
+            assert_eq!(null, encrypted, "{algorithm:?}");
+        }
+        assert_eq!(null.marks > 5, ecn, "{} marks", null.marks);
+    }
+}
+
+/// A client that knows the server has the packets of TLS as well. It saves a round trip.
+#[test]
+fn a_known_server_answers_a_round_trip_earlier() {
+    let link = Link { room: 300_000, ..Link::default() };
+    let config = Config { tls_flight: 1500, zero_rtt: true, ..Config::default() };
+    let tls = tls(&config, true);
+    let (_, first, known) = resume(&tls, &tls, link.clone(), 3000, None);
+    let tls_flight = flight(&config, &link, &first.log);
+    let (_, encrypted, _) = resume(&tls, &tls, link.clone(), 3000, known.as_ref());
+    let host = Host::new(Config { tls_flight, ..config });
+    let (fresh, _, known) = resume(&host, &host, link.clone(), 3000, None);
+    let (resumed, null, _) = resume(&host, &host, link.clone(), 3000, known.as_ref());
+    assert_eq!(null.log, encrypted.log);
+    let saved = (fresh - resumed).as_secs_f64();
+    let rtt = 2.0 * link.delay.as_secs_f64();
+    assert!((saved / rtt - 1.0).abs() < 0.02, "{saved} s of {rtt} s");
 }
 
 fn certificate() -> (rustls::pki_types::CertificateDer<'static>, rustls::pki_types::PrivateKeyDer<'static>) {
@@ -327,7 +369,7 @@ fn clean_link_takes_as_long_as_tcp_with_the_same_control() {
 fn a_datagram_fills_a_packet() {
     let host = Host::new(Config::default());
     let (mut server, mut client) =
-        (Connection::listen(&host, 1, None), Connection::connect(&host, Instant::ZERO, 1, None));
+        (Connection::listen(&host, 1, None), Connection::connect(&host, Instant::ZERO, 1, None, None));
     for _ in 0..4 {
         while let Some(sent) = client.poll_transmit(Instant::ZERO) {
             server.receive(Instant::ZERO, sent.ecn, sent.payload);

@@ -316,6 +316,24 @@ fn later_connections_resume_the_path() {
     assert_eq!(times("careful_resume = \"500 ms\""), never);
 }
 
+/// A client that knows the server sends its request with the first packet, one round trip earlier; so it does after a short
+/// think time, and not after one that is longer than tickets are kept.
+#[test]
+fn later_connections_save_the_round_trip_of_the_handshake() {
+    let times = |keys: &str| {
+        let text = page("quic", 3)
+            .replace("[traffic.web]", &format!("{keys}\n[traffic.web]"))
+            .replace("delay = \"50 ms\"\nrate = \"100 Gbps\"", "delay = \"280 ms\"\nrate = \"20 Mbps\"");
+        let r = results(&scenario(&text), 1);
+        r.flows.iter().filter(|flow| flow.completed).map(|flow| flow.completion_time()).collect::<Vec<_>>()
+    };
+    let never = times("");
+    let resumed = times("zero_rtt = \"1 h\"");
+    assert!(never.len() > 2 && (never[0] - resumed[0]).abs() < 0.001, "{never:?} {resumed:?}");
+    assert!(resumed[1..].iter().all(|time| (never[0] - time - 0.56).abs() < 0.01), "{resumed:?} {never:?}");
+    assert!(times("zero_rtt = \"100 ms\"").iter().all(|time| (never[0] - time).abs() < 0.01));
+}
+
 /// A source over a link that loses one packet in twenty: in datagrams as many are lost as over UDP; on a stream all arrive, later.
 #[test]
 fn datagrams_are_lost_as_over_udp() {

@@ -199,6 +199,8 @@ def chain(name: str, scenario: Mapping[str, Any]) -> Chain:
     tcp = [each for each in used if _protocol(each) == "tcp"]
     quic = [each for each in used if _protocol(each) == "quic"]
     for each in quic:
+        if "zero_rtt" in each:
+            raise fault(f"transport.{each['name']} has zero_rtt, which only simulations know")
         most = _mtu(tcp[0] if tcp else {}) - _UDP_HEADERS
         if each["max_udp_payload"] > most:
             found = f"transport.{each['name']} has max_udp_payload = {each['max_udp_payload']} B"

@@ -283,6 +283,9 @@ pub struct Quic {
     /// Lifetime of saved paths, RFC 9959.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub careful_resume: Option<Duration>,
+    /// Lifetime of what clients need to resume, RFC 9001 section 4.6.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub zero_rtt: Option<Duration>,
     /// Data that a peer may send on a connection beyond what has been read [bytes].
     pub max_data: u64,
     /// Data that a peer may send on a stream beyond what has been read [bytes].

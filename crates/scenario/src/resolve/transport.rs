@@ -244,6 +244,7 @@ pub fn quic(cx: &mut Cx<'_>, name: &str, raw: &mut file::Quic) -> Result<Quic, E
         initial_rtt: raw.initial_rtt.time(),
         hystart: raw.hystart,
         careful_resume: raw.careful_resume.map(|t| t.time()),
+        zero_rtt: raw.zero_rtt.map(|t| t.time()),
         max_data: raw.max_data.0,
         max_stream_data: max_stream_data.0,
         max_idle_timeout: raw.max_idle_timeout.time(),

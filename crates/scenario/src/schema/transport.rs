@@ -240,6 +240,9 @@ pub struct Quic {
     /// Careful Resume (RFC 9959): lifetime of the window and the round-trip time that a host saves of each path, for the next
     /// connection to resume with half of the window. Default: nothing is saved.
     pub careful_resume: Option<Span>,
+    /// Time for which a client keeps what it needs to resume with a server: its next connections send data in 0-RTT packets,
+    /// and the server sends no certificate (RFC 9001, 4.6). Default: each connection begins anew.
+    pub zero_rtt: Option<Span>,
     /// Data that a peer may send on a connection beyond what has been read (RFC 9000, 4).
     pub max_data: Size,
     /// As `max_data`, on each stream. Default: `max_data`.
@@ -266,6 +269,7 @@ impl Default for Quic {
             initial_rtt: Span::of(333_000_000),
             hystart: false,
             careful_resume: None,
+            zero_rtt: None,
             max_data: Size::of(16_000_000),
             max_stream_data: None,
             max_idle_timeout: Span::of(30_000_000_000),

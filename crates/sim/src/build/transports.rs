@@ -6,6 +6,7 @@ use bentpipe_scenario::Ecn;
 use bentpipe_transport::{rtp, sctp, tcp};
 use bentpipe_units::{Duration, Rate};
 
+use crate::endpoints::quic::Lifetimes;
 use crate::ids::{Id, QuicConfigId, RtpConfigId, SctpConfigId, TcpConfigId};
 
 /// Configurations in use, each once.
@@ -18,7 +19,7 @@ pub(super) struct Transports {
     pub(super) sctp: Vec<sctp::Config>,
     pub(super) rtp: Vec<rtp::Config>,
     /// With the lifetime of the paths that the host saves.
-    pub(super) quic: Vec<(quic::Config, Option<Duration>)>,
+    pub(super) quic: Vec<(quic::Config, Lifetimes)>,
 }
 
 impl Transports {
@@ -41,7 +42,8 @@ impl Transports {
     /// QUIC of a host, which does not exceed a rate if it has one.
     pub(super) fn quic(&mut self, q: &scenario::Quic, rate_cap: Option<Rate>) -> QuicConfigId {
         let config = quic::Config { seed: self.seed, ..quic_config(q, rate_cap) };
-        self.quic.push((config, q.careful_resume));
+        let lifetimes = Lifetimes { path: q.careful_resume, ticket: q.zero_rtt };
+        self.quic.push((config, lifetimes));
         QuicConfigId::new(self.quic.len() as u32 - 1)
     }
 
@@ -133,6 +135,7 @@ fn quic_config(q: &scenario::Quic, rate_cap: Option<Rate>) -> quic::Config {
         max_idle_timeout: Some(q.max_idle_timeout),
         ecn: q.ecn,
         rate_cap,
+        zero_rtt: q.zero_rtt.is_some(),
         tls_flight: small(q.tls_flight),
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use bentpipe_quic::log::Note;
-use bentpipe_quic::{Config, Connection, Host, Stats};
+use bentpipe_quic::{Config, Connection, Host, Resumption, Stats};
 use bentpipe_transport::tcp::{Ecn, SavedPath};
 use bentpipe_units::{Alarm, Duration, Instant};
 
@@ -62,15 +62,25 @@ pub struct Sent {
 pub struct QuicEnds {
     ends: IdVec<QuicEndId, QuicEnd>,
     pub configs: IdVec<QuicConfigId, Host>,
-    /// Lifetime of the paths that a host saves; `None` if it saves none.
-    pub lifetimes: IdVec<QuicConfigId, Option<Duration>>,
+    pub lifetimes: IdVec<QuicConfigId, Lifetimes>,
     /// Seed of the run.
     pub seed: u64,
     /// Paths that hosts have saved, by the two hosts and the transport, and when they expire.
     saved: BTreeMap<PathKey, (SavedPath, Instant)>,
+    /// Servers that clients know, in the same way.
+    known: BTreeMap<PathKey, (Resumption, Instant)>,
 }
 
-/// The host that sends, the one that receives, each among all, and the sender's configuration.
+/// Time for which a host keeps what it has learned; `None` if it keeps nothing.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Lifetimes {
+    /// Paths, of a host that sends data (RFC 9959).
+    pub path: Option<Duration>,
+    /// Tickets and tokens of servers, of a client.
+    pub ticket: Option<Duration>,
+}
+
+/// The host that sends, the one that receives, each among all, and the configuration of the one that keeps it.
 type PathKey = (u32, u32, u32);
 
 /// Both ends of a connection, by its sending end.
@@ -130,24 +140,30 @@ impl QuicEnds {
     /// section 3.1); else a path that it resumed without congestion stays saved.
     pub fn clear(&mut self, sender: QuicEndId, now: Instant) {
         let end = &mut self.ends[sender];
-        if let (Some(quic), Some(lifetime)) = (&end.quic, self.lifetimes[end.config]) {
+        if let (Some(quic), Some(lifetime)) = (&end.quic, self.lifetimes[end.config].path) {
             let observed = quic.observed().map(|path| (path, now + lifetime));
             if let Some(saved) = observed.or(end.resumed.filter(|_| !quic.has_retreated())) {
-                self.saved.insert((end.hosts.0, end.hosts.1, end.config.index()), saved);
+                self.saved.insert(end.key(), saved);
             }
         }
         for id in both(sender) {
-            self.ends[id].quic = None;
+            let end = &mut self.ends[id];
+            if let (Some(quic), Some(lifetime)) = (&end.quic, self.lifetimes[end.config].ticket)
+                && let Some(resumption) = quic.resumption()
+            {
+                self.known.insert(end.key(), (resumption, now + lifetime));
+            }
+            end.quic = None;
         }
     }
 
     /// Takes the path that an end may resume: its own, and no other connection's.
     fn take_saved(&mut self, id: QuicEndId, now: Instant) -> Option<SavedPath> {
         let end = &mut self.ends[id];
-        if !end.is_sender || self.lifetimes[end.config].is_none() {
+        if !end.is_sender || self.lifetimes[end.config].path.is_none() {
             return None;
         }
-        let saved = self.saved.remove(&(end.hosts.0, end.hosts.1, end.config.index()));
+        let saved = self.saved.remove(&end.key());
         end.resumed = saved.filter(|(_, expires)| now <= *expires);
         end.resumed.map(|(path, _)| path)
     }
@@ -156,7 +172,9 @@ impl QuicEnds {
     pub fn connect(&mut self, id: QuicEndId, now: Instant) {
         let saved = self.take_saved(id, now);
         let end = &mut self.ends[id];
-        let mut quic = Connection::connect(&self.configs[end.config], now, end.seed, saved);
+        let known = self.known.get(&end.key()).filter(|(_, expires)| now <= *expires);
+        let known = known.map(|(resumption, _)| resumption);
+        let mut quic = Connection::connect(&self.configs[end.config], now, end.seed, saved, known);
         if end.trace.is_some() {
             quic.start_log();
         }
@@ -237,6 +255,10 @@ impl QuicEnds {
 }
 
 impl QuicEnd {
+    fn key(&self) -> PathKey {
+        (self.hosts.0, self.hosts.1, self.config.index())
+    }
+
     /// Opens streams for requests that wait, as far as the peer allows.
     fn open_waiting(&mut self) {
         let Some(quic) = &mut self.quic else { return };

@@ -58,6 +58,7 @@ fn config(q: &Quic, rate_cap: Option<Rate>) -> Config {
         max_idle_timeout: Some(q.max_idle_timeout),
         ecn: q.ecn,
         rate_cap,
+        zero_rtt: false,
         tls_flight: small(q.tls_flight),
     }
 }
@@ -185,7 +186,7 @@ impl<A: Default> Ends<A> {
         let index = self.sockets.vacant_key();
         reactor.add(&socket, Source::Quic(index as u32), Interest::READ)?;
         self.seed = mix(self.seed);
-        let quic = Connection::connect(host, now, self.seed, None);
+        let quic = Connection::connect(host, now, self.seed, None, None);
         let end = End { quic, app, socket: index, remote, timer: None, resumed: None };
         let token = self.table.insert(|_| Ok::<_, io::Error>(end))?;
         self.opened += 1;
