@@ -607,7 +607,7 @@ impl Connection {
         self.is_established || self.is_client && self.quic.as_ref().is_some_and(|(_, quic)| quic.has_0rtt())
     }
 
-    /// What a client needs to resume, once it has a token from the server.
+    /// Knowledge that a client needs to resume, once it has a token from the server.
     #[must_use]
     pub fn resumption(&self) -> Option<Resumption> {
         let (_, quic) = self.quic.as_ref().filter(|_| self.is_client && self.is_established)?;
