@@ -466,7 +466,7 @@ fn a_log_names_the_packets_that_were_lost() {
 #[test]
 fn probe_timeouts_double_until_an_answer_arrives() {
     let host = Host::new(Config::default());
-    let mut client = Connection::connect(&host, Instant::ZERO, 1, None);
+    let mut client = Connection::connect(&host, Instant::ZERO, 1, None, None);
     client.start_log();
     let (mut now, mut expired, mut counts) = (Instant::ZERO, Vec::new(), Vec::new());
     while !client.is_over() {
