@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import polars as pl
 
 from bentpipe import _core, files
@@ -25,6 +24,8 @@ def oscillation(queue: Sequence[float] | pl.Series, interval: float) -> dict[str
     and `peak` the share of the variance within a factor of 1.5 of it: near 1 for an oscillation; small for
     noise, whose period is meaningless. `period` and `peak` are None if the queue does not vary.
     """
+    import numpy as np
+
     values = np.asarray(queue, dtype=float)
     mean, std = float(values.mean()), float(values.std())
     found: dict[str, float | None] = {

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import polars as pl
 
 from bentpipe import _core, files
@@ -375,6 +374,8 @@ def _load_ratio(column: pl.Series) -> list[float]:
 def _new(flows: pl.DataFrame, ends: pl.Series, interval: float) -> list[float]:
     """Return connections opened in each interval as a share of those open in it; 0 if none is open."""
     edges = ends.to_numpy()
+    import numpy as np
+
     opened = np.sort(flows["opened"].to_numpy())
     closed = np.sort(flows["closed"].drop_nulls().to_numpy())
     starts = np.concatenate(([edges[0] - interval], edges[:-1]))
