@@ -4,6 +4,7 @@ Or `python tools/live_quic_page.py docs results/live-quic`. Runs stored in the s
 """
 
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from statistics import fmean
 
@@ -17,15 +18,16 @@ __all__ = ["renew"]
 PAGE = "quic.md"
 SEED, LIVE_RUNS, SIMULATED_RUNS = 8001, 3, 10
 SETTINGS = ("droptail", "pfavqred", "drr", "fq_codel")
-METRICS = ("throughput", "queue_mean")
-OF_TRAFFIC = ("long_quic.flow_goodput", "long_tcp.flow_goodput", "web_quic.page_time_p50")
+METRICS = ("throughput", "queue_mean", "long_quic.flow_goodput", "web_quic.page_time_p50")
+OF_TCP = ("long_tcp.flow_goodput",)
 CHANGES = {
     "run.warmup": "10 s",
     "run.duration": "30 s",
     "gateway.pep": '{ delay = "1 ms", buffer = "64 KB", buffer_per = "connection" }',
     "gateway.transmit_queue.limit": '"100 packets"',
 }
-TRAFFIC = """
+TWO = {"traffic.long_quic.flows": "2"}
+QUIC = """
 [transport.quic]
 protocol = "quic"
 algorithm = "cubic"
@@ -36,13 +38,15 @@ kind = "bulk"
 from = "server"
 to = "client"
 transport = "quic"
-
+"""
+TCP = """
 [traffic.long_tcp]
 kind = "bulk"
 from = "server"
 to = "client"
 transport = "linux"
-
+"""
+PAGES = """
 [traffic.web_quic]
 kind = "pages"
 from = "server"
@@ -54,35 +58,40 @@ objects_per_page = 10
 object_size = "10 KB"
 think_time = "1 s"
 """
-"""In place of live-smoke's pages."""
 
 
-def agreement(runs: Runs) -> str:
-    """Compare live runs of a small link with simulated ones."""
+def agreement(
+    runs: Runs, name: str, traffic: str, changes: Mapping[str, str], metrics: tuple[str, ...]
+) -> str:
+    """Compare live runs of live-smoke's link with simulated ones; `traffic` replaces its pages."""
     runs.folder.mkdir(parents=True, exist_ok=True)
-    path = runs.folder / "small.toml"
-    path.write_text(bp.load("live-smoke").text.split("[traffic.web]")[0] + TRAFFIC, encoding="utf-8")
-    scenario = bp.load(path, set=CHANGES)
-    live = runs.of("live", scenario, SETTINGS, LIVE_RUNS, seed=SEED, live=True)
+    path = runs.folder / f"{name}.toml"
+    path.write_text(bp.load("live-smoke").text.split("[traffic.web]")[0] + traffic, encoding="utf-8")
+    scenario = bp.load(path, set={**CHANGES, **changes})
+    live = runs.of(f"{name}-live", scenario, SETTINGS, LIVE_RUNS, seed=SEED, live=True)
     if live.invalid:
         raise SystemExit("; ".join(live.invalid))
-    simulated = runs.of("simulated", scenario, SETTINGS, SIMULATED_RUNS, seed=SEED)
+    simulated = runs.of(f"{name}-simulated", scenario, SETTINGS, SIMULATED_RUNS, seed=SEED)
     rows = []
     for setting in SETTINGS:
-        for name in (*METRICS, *OF_TRAFFIC):
-            here, there = (known(each.values(), setting, name) for each in (live, simulated))
+        for metric in metrics:
+            here, there = (known(each.values(), setting, metric) for each in (live, simulated))
             expected = summarise(there)
             ratio = fmean(here) / fmean(there) - 1
             spread = " – ".join(quantity(each, None) for each in (min(here), max(here)))
             mean = quantity(expected.mean, expected.ci95)
-            rows.append([f"`{setting}`: {head(name)}", mean, spread, f"{100 * ratio:+.0f} %"])
+            rows.append([f"`{setting}`: {head(metric)}", mean, spread, f"{100 * ratio:+.0f} %"])
     return table(["setting and metric", "simulated", "live", "difference of means"], rows)
 
 
 def renew(docs: Path, out: Path) -> None:
-    """Perform the runs missing in `out`, and write the page's generated part."""
+    """Perform the runs missing in `out`, and write the page's generated parts."""
     runs = Runs(out)
-    with_blocks(docs / PAGE, {"live": lambda: agreement(runs)}, "live-quic")
+    blocks = {
+        "alone": lambda: agreement(runs, "alone", QUIC + PAGES, TWO, METRICS),
+        "beside": lambda: agreement(runs, "beside", QUIC + TCP + PAGES, {}, (*METRICS, *OF_TCP)),
+    }
+    with_blocks(docs / PAGE, blocks, "live-quic")
 
 
 if __name__ == "__main__":
