@@ -12,7 +12,7 @@ import pytest
 from conftest import ROOT, environment
 
 EXAMPLES = ROOT / "examples"
-RUN = ["swing", "own_trace", "capture", "paper_table"]
+RUN = ["swing", "own_trace", "capture", "paper_table", "qvis"]
 ELSEWHERE = {"who_gets_what": "test_notebook.py", "avqred": "test_python_aqm.py"}
 
 
@@ -49,6 +49,20 @@ def test_own_trace_is_read(printed: dict[str, tuple[str, Path]]) -> None:
     delays = {setting: float(delay) for setting, delay in re.findall(r"(\w+): (\d+) ms", text)}
     assert delays["droptail"] > delays["fq_codel"]
     assert (folder / "stops.down").is_file()
+
+
+def test_logs_for_qvis_have_its_version_and_names(printed: dict[str, tuple[str, Path]]) -> None:
+    """qvis reads logs whose first record has version 0.3, and events of the categories of that version."""
+    text, folder = printed["qvis"]
+    counts = {name: int(count) for name, count in re.findall(r"(.+): (\d+) events", text)}
+    assert counts
+    for name, count in counts.items():
+        header, *events = [
+            json.loads(record) for record in (folder / "qvis" / name).read_text().split("\x1e")[1:]
+        ]
+        assert header["qlog_version"] == "0.3"
+        assert len(events) == count > 10
+        assert {event["name"].split(":")[0] for event in events} >= {"transport", "recovery", "connectivity"}
 
 
 def test_capture_has_packets_and_windows(printed: dict[str, tuple[str, Path]]) -> None:
