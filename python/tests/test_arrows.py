@@ -6,6 +6,7 @@ are imported by none of them.
 
 import ast
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -81,6 +82,18 @@ def imported(tree: ast.AST) -> Iterator[tuple[str, str]]:
             yield from ((node.module or "", alias.name) for alias in node.names)
 
 
+@cache
+def lazy_imports(path: Path) -> set[tuple[str, str, str]]:
+    """Return the imports in functions of a file as (function, module, name)."""
+    return {
+        (node.name, module, name)
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        for module, name in imported(node)
+    }
+
+
+@cache
 def imports(path: Path) -> set[tuple[str, str]]:
     """Return the imports of this package in a file, at any depth, as (module, name)."""
     return {
@@ -152,24 +165,17 @@ def test_rooms_do_not_import_each_other() -> None:
 def test_functions_import_only_modules_listed_as_slow() -> None:
     wrong = []
     for path in sorted(PACKAGE.rglob("*.py")):
-        for node in ast.walk(ast.parse(path.read_text())):
-            if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-                continue
-            for module, name in imported(node):
-                whole = f"{module}.{name}"
-                if not any(whole == lazy or whole.startswith(f"{lazy}.") for lazy in LAZY):
-                    wrong.append(f"{path.relative_to(PACKAGE)}: {node.name} imports {whole}")
+        for function, module, name in sorted(lazy_imports(path)):
+            whole = f"{module}.{name}"
+            if not any(whole == lazy or whole.startswith(f"{lazy}.") for lazy in LAZY):
+                wrong.append(f"{path.relative_to(PACKAGE)}: {function} imports {whole}")
     assert not wrong
 
 
 def test_every_module_listed_as_slow_is_imported_by_a_function() -> None:
-    lazy_imports = set()
-    for path in PACKAGE.rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, ast.FunctionDef):
-                lazy_imports |= {f"{module}.{name}" for module, name in imported(node)}
+    found = {f"{module}.{name}" for path in PACKAGE.rglob("*.py") for _, module, name in lazy_imports(path)}
     for lazy in LAZY:
-        assert any(f"{each}.".startswith(f"{lazy}.") for each in lazy_imports), lazy
+        assert any(f"{each}.".startswith(f"{lazy}.") for each in found), lazy
 
 
 @pytest.mark.parametrize("model", MODELS)
