@@ -32,6 +32,8 @@ pub struct Config {
     pub initial_rtt: Duration,
     /// HyStart++ (RFC 9406), for algorithms with the slow start of RFC 5681.
     pub hystart: bool,
+    /// SEARCH (draft-chung-ccwg-search-09), for the same algorithms.
+    pub search: bool,
     /// Data that a peer may send on a connection before it is read, and on one stream (RFC 9000, section 4) [bytes].
     pub max_data: u64,
     /// As `max_data`, for each stream [bytes].
@@ -59,6 +61,7 @@ impl Default for Config {
             initial_window: 10,
             initial_rtt: Duration::from_millis(333),
             hystart: false,
+            search: false,
             max_data: 1 << 24,
             max_stream_data: 1 << 24,
             max_idle_timeout: Some(Duration::from_secs(30)),
@@ -154,7 +157,8 @@ impl Host {
         let mut transport = TransportConfig::default();
         let packet = u32::from(config.max_udp_payload);
         let mut controller = Controller::new(config.algorithm, packet, config.initial_window, config.hystart)
-            .with_seed(config.seed);
+            .with_seed(config.seed)
+            .with_search(config.search);
         if let Some(saved) = saved {
             controller.resume(saved);
         }

@@ -1581,6 +1581,15 @@ fn mistakes_of_quic_give_messages() {
             ":12: transport.x.ecn: found false; allowed: true if algorithm = \"dctcp\"",
         ),
         (
+            "hystart = true\nsearch = true",
+            ":10: transport.x.search: found true; allowed: false with hystart = true, which ends slow start too",
+        ),
+        (
+            "search = true\nalgorithm = \"bbr3\"",
+            ":10: transport.x.search: found true; allowed: false if algorithm = \"bbr3\", which does not use the slow start of \
+             RFC 5681",
+        ),
+        (
             "hystart = true\nalgorithm = \"bbr\"",
             ":11: transport.x.hystart: found true; allowed: false if algorithm = \"bbr\", which does not use the slow start of \
              RFC 5681",

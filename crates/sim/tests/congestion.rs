@@ -82,6 +82,30 @@ fn bbr3_tolerates_one_percent_of_loss_and_yields_to_five() {
     assert!(yielding < 0.05 * bbr3, "{yielding} Mbit/s");
 }
 
+/// A queue of six bandwidth-delay products of 1.5 MB. SEARCH finds the link busy for four to five round trips, when the window
+/// is five to six of them; then the window falls to one. Plain slow start overflows the queue at seven, and loses about as
+/// much as it sends in a round trip of the full queue before it learns of it.
+#[test]
+fn search_ends_slow_start_without_the_losses_of_an_overflow() {
+    let start = |keys: &str| {
+        let overrides = [
+            r#"link.wire.queue={ limit = "9 MB", aqm = { algorithm = "droptail" } }"#,
+            "run.warmup=\"0 s\"",
+            "run.duration=\"40 s\"",
+        ];
+        let r = results(
+            &bulk(&format!("algorithm = \"newreno\"\nsack = true\nrack = true\n{keys}"), &overrides),
+            1,
+        );
+        (r.flows[0].drops, goodput(&r) / 20e6)
+    };
+    let (plain, search) = (start(""), start("search = true"));
+    assert!(plain.0 > 1000, "{plain:?}");
+    assert_eq!(search.0, 0, "{search:?}");
+    // Twelve round trips of slow start and of draining cost less than a quarter of 40 s.
+    assert!(search.1 > 0.75, "{search:?}");
+}
+
 /// One packet in a hundred is lost, which BBR does not treat as congestion; NewReno gets 8000 sqrt(1.5 / 0.01) / 0.6 =
 /// 0.16 Mbit/s by the formula of Mathis et al. (1997).
 #[test]

@@ -116,6 +116,29 @@ fn quic_carries_as_much_as_tcp_with_the_same_control() {
     }
 }
 
+/// SEARCH on 600 ms, with a queue of six bandwidth-delay products: no losses over TCP or QUIC, and as much is carried.
+#[test]
+fn search_ends_slow_start_alike_over_quic_and_tcp() {
+    let queue = TAIL_DROP.replace("50000 B", "4500 KB");
+    let carried = |transport: &str| {
+        let text = dumbbell_text(&queue, &bulk("one", transport, 1));
+        let keys = [
+            format!("transport.{transport}.algorithm=\"newreno\""),
+            format!("transport.{transport}.search=true"),
+            "transport.tcp.rack=true".to_owned(),
+            "transport.tcp.receive_window=\"16 MB\"".to_owned(),
+            "link.middle.delay=\"300 ms\"".to_owned(),
+            "run.warmup=\"0 s\"".to_owned(),
+            "run.duration=\"40 s\"".to_owned(),
+        ];
+        let r = results(&Scenario::parse(&text, "test.toml", &keys).unwrap(), 1);
+        assert_eq!(r.flows[0].drops, 0, "{transport}");
+        mean(&r, "throughput")
+    };
+    let ratio = carried("quic") / carried("tcp");
+    assert!((ratio - 1.0).abs() < 0.03, "{ratio}");
+}
+
 /// With the same controller, packets of the same size and a queue that drops at the tail.
 #[test]
 fn quic_and_tcp_share_within_a_factor_of_two() {

@@ -147,6 +147,8 @@ pub struct Tcp {
     /// True with HyStart++.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub hystart: bool,
+    /// SEARCH ends slow start (draft-chung-ccwg-search-09).
+    pub search: bool,
     /// True with pacing.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub pacing: bool,
@@ -280,6 +282,8 @@ pub struct Quic {
     pub initial_rtt: Duration,
     /// HyStart++, RFC 9406.
     pub hystart: bool,
+    /// SEARCH ends slow start (draft-chung-ccwg-search-09).
+    pub search: bool,
     /// Lifetime of saved paths, RFC 9959.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub careful_resume: Option<Duration>,

@@ -5,8 +5,8 @@ use std::ops::RangeInclusive;
 use super::cx::Cx;
 use super::nodes::{check_name, named};
 use crate::error::Error;
-use crate::model::{Ecn, Quic, Rtp, Sctp, Tcp, Transport};
-use crate::reader::tree::step;
+use crate::model::{Congestion, Ecn, Quic, Rtp, Sctp, Tcp, Transport};
+use crate::reader::tree::{Step, step};
 use crate::schema::file::File;
 use crate::schema::forms::OneOf;
 use crate::schema::presets;
@@ -90,13 +90,7 @@ fn tcp(cx: &mut Cx<'_>, name: &str, raw: &mut file::Tcp) -> Result<Tcp, Error> {
         }
     }
     let algorithm = raw.algorithm.0;
-    if raw.hystart && !algorithm.has_slow_start() {
-        let allowed = format!(
-            "false if algorithm = \"{}\", which does not use the slow start of RFC 5681",
-            algorithm.name()
-        );
-        return Err(cx.error(&step(&path, "hystart"), format!("found true; allowed: {allowed}")));
-    }
+    check_slow_start(cx, &path, algorithm, raw.hystart, raw.search)?;
     if algorithm.is_proportional() && raw.ecn != Ecn::Accurate {
         let found = if raw.ecn == Ecn::Off { "false" } else { "\"classic\"" };
         let allowed = format!("\"accurate\" if algorithm = \"{}\"", algorithm.name());
@@ -138,6 +132,7 @@ fn tcp(cx: &mut Cx<'_>, name: &str, raw: &mut file::Tcp) -> Result<Tcp, Error> {
         go_back_n: raw.go_back_n,
         slow_start_restart: raw.slow_start_restart,
         hystart: raw.hystart,
+        search: raw.search,
         pacing: raw.pacing,
         ecn: raw.ecn,
         rack: raw.rack,
@@ -148,6 +143,29 @@ fn tcp(cx: &mut Cx<'_>, name: &str, raw: &mut file::Tcp) -> Result<Tcp, Error> {
         syn_retries: raw.syn_retries.0,
         retries: raw.retries.0,
     })
+}
+
+/// Checks what ends slow start: one of HyStart++ and SEARCH, for an algorithm with the slow start of RFC 5681.
+fn check_slow_start(
+    cx: &Cx<'_>,
+    path: &[Step],
+    algorithm: Congestion,
+    hystart: bool,
+    search: bool,
+) -> Result<(), Error> {
+    let key = if hystart { "hystart" } else { "search" };
+    if (hystart || search) && !algorithm.has_slow_start() {
+        let allowed = format!(
+            "false if algorithm = \"{}\", which does not use the slow start of RFC 5681",
+            algorithm.name()
+        );
+        return Err(cx.error(&step(path, key), format!("found true; allowed: {allowed}")));
+    }
+    if hystart && search {
+        let problem = "found true; allowed: false with hystart = true, which ends slow start too".to_owned();
+        return Err(cx.error(&step(path, "search"), problem));
+    }
+    Ok(())
 }
 
 /// Initial window in whole segments: RFC 6928, section 2.
@@ -204,12 +222,7 @@ pub fn quic(cx: &mut Cx<'_>, name: &str, raw: &mut file::Quic) -> Result<Quic, E
         }
     }
     let algorithm = raw.algorithm.0;
-    if raw.hystart && !algorithm.has_slow_start() {
-        let name = algorithm.name();
-        let allowed =
-            format!("false if algorithm = \"{name}\", which does not use the slow start of RFC 5681");
-        return refuse("hystart", "true".to_owned(), allowed);
-    }
+    check_slow_start(cx, &path, algorithm, raw.hystart, raw.search)?;
     if let Some(lifetime) = raw.careful_resume
         && algorithm.sets_cwnd()
     {
@@ -243,6 +256,7 @@ pub fn quic(cx: &mut Cx<'_>, name: &str, raw: &mut file::Quic) -> Result<Quic, E
         initial_window,
         initial_rtt: raw.initial_rtt.time(),
         hystart: raw.hystart,
+        search: raw.search,
         careful_resume: raw.careful_resume.map(|t| t.time()),
         zero_rtt: raw.zero_rtt.map(|t| t.time()),
         max_data: raw.max_data.0,

@@ -108,6 +108,9 @@ pub struct Tcp {
     pub slow_start_restart: bool,
     /// HyStart++: slow start ends when the round-trip time grows (RFC 9406). For reno, newreno and cubic.
     pub hystart: bool,
+    /// SEARCH: slow start ends when less is delivered than was sent a round trip before, and the window falls to what was
+    /// delivered in a round trip (draft-chung-ccwg-search-09). For reno, newreno and cubic; not with `hystart`.
+    pub search: bool,
     /// Pacing of the window over the round-trip time: at 2 cwnd / SRTT in slow start, else at 1.2 cwnd / SRTT. BBR
     /// always paces.
     pub pacing: bool,
@@ -208,6 +211,7 @@ impl Default for Tcp {
             go_back_n: true,
             slow_start_restart: true,
             hystart: false,
+            search: false,
             pacing: false,
             ecn: Ecn::Off,
             rack: false,
@@ -237,6 +241,9 @@ pub struct Quic {
     pub initial_rtt: Span,
     /// HyStart++: slow start ends when the round-trip time grows (RFC 9406). For reno, newreno and cubic.
     pub hystart: bool,
+    /// SEARCH: slow start ends when less is delivered than was sent a round trip before, and the window falls to what was
+    /// delivered in a round trip (draft-chung-ccwg-search-09). For reno, newreno and cubic; not with `hystart`.
+    pub search: bool,
     /// Careful Resume (RFC 9959): lifetime of the window and the round-trip time that a host saves of each path, for the next
     /// connection to resume with half of the window. Default: nothing is saved.
     pub careful_resume: Option<Span>,
@@ -268,6 +275,7 @@ impl Default for Quic {
             initial_window: None,
             initial_rtt: Span::of(333_000_000),
             hystart: false,
+            search: false,
             careful_resume: None,
             zero_rtt: None,
             max_data: Size::of(16_000_000),

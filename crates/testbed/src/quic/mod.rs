@@ -53,6 +53,7 @@ fn config(q: &Quic, rate_cap: Option<Rate>) -> Config {
         initial_window: q.initial_window,
         initial_rtt: q.initial_rtt,
         hystart: q.hystart,
+        search: q.search,
         max_data: q.max_data,
         max_stream_data: q.max_stream_data,
         max_idle_timeout: Some(q.max_idle_timeout),

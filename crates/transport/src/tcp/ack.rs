@@ -173,7 +173,9 @@ impl Connection {
         } else {
             (acked, cfg.smss())
         };
-        if self.cwnd_limited && acked > 0 {
+        let search = self.delivery.as_ref().and_then(|delivery| delivery.search.as_ref());
+        let is_held = search.is_some_and(|search| search.holds_window());
+        if self.cwnd_limited && acked > 0 && !is_held {
             let smss = cfg.smss();
             let rtt = self.rto.srtt().unwrap_or(Duration::ZERO);
             let mut ack = Acked { bytes: acked, slow_start: acked.min(smss), avoidance, rtt };
@@ -255,6 +257,9 @@ impl Connection {
         self.algorithm.on_congestion(&mut self.window, flight, cfg.smss(), now);
         if let Some(hystart) = self.delivery.as_mut().and_then(|delivery| delivery.hystart.as_mut()) {
             hystart.stop();
+        }
+        if let Some(search) = self.delivery.as_mut().and_then(|delivery| delivery.search.as_mut()) {
+            search.stop();
         }
         // RFC 3168 section 6.1.2: the peer is notified, whatever the reason. RFC 9768 section 3.1.5: not with accurate
         // ECN.

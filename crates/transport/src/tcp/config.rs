@@ -72,6 +72,8 @@ pub struct Config {
     pub pace_window: bool,
     /// End slow start when the RTT increases: HyStart++, RFC 9406. For algorithms with the slow start of RFC 5681.
     pub hystart: bool,
+    /// End slow start when less is delivered than was sent: SEARCH. For algorithms with the slow start of RFC 5681.
+    pub search: bool,
     /// Offer and accept explicit congestion notification, RFC 3168.
     pub ecn: bool,
     /// Offer and accept accurate ECN feedback (RFC 9768) if `ecn` is set, instead of one echo per RTT.
@@ -180,6 +182,7 @@ impl Default for Config {
             pacing: None,
             pace_window: false,
             hystart: false,
+            search: false,
             ecn: false,
             accurate_ecn: false,
             sack: false,

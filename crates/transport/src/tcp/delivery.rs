@@ -1,6 +1,6 @@
 //! RTT and delivery rate samples of each ACK (draft-cheng-iccrg-delivery-rate-estimation-00).
 //!
-//! Kept only if the algorithm uses them: BBR, or slow start with HyStart++. Each segment records the amount and time of
+//! Kept only if the algorithm uses them: BBR, or slow start with HyStart++ or SEARCH. Each segment records the amount and time of
 //! delivery at its departure; the ACK that reports its arrival then covers the time since.
 //!
 //! - `interval = max(send_elapsed, ack_elapsed)`, section 2.2.4: compressed ACKs do not increase the rate;
@@ -18,6 +18,7 @@ use bentpipe_units::{Duration, Instant, Rate};
 use super::Ranges;
 use super::congestion::Lost;
 use super::congestion::hystart::HyStart;
+use super::congestion::search::{Search, SearchAck};
 use super::connection::{Connection, Phase};
 use super::{Config, Segment};
 
@@ -116,19 +117,25 @@ pub(super) struct Delivery {
     prior_in_flight: u64,
     /// HyStart++, which ends the first slow start.
     pub(super) hystart: Option<HyStart>,
+    /// SEARCH, in its place.
+    pub(super) search: Option<Box<Search>>,
 }
 
 impl Delivery {
     /// Returns `None` if the configuration does not need delivery records.
     pub(super) fn new(cfg: &Config) -> Option<Box<Self>> {
         let hystart = (cfg.hystart && cfg.algorithm.has_slow_start()).then(HyStart::default);
-        let needed = hystart.is_some() || cfg.algorithm.sets_cwnd();
-        needed.then(|| Box::new(Self { min_rtt: Duration::MAX, hystart, ..Self::default() }))
+        let search = (cfg.search && cfg.algorithm.has_slow_start()).then(Box::default);
+        let needed = hystart.is_some() || search.is_some() || cfg.algorithm.sets_cwnd();
+        needed.then(|| Box::new(Self { min_rtt: Duration::MAX, hystart, search, ..Self::default() }))
     }
 
     /// Records the departure of `seq..end`. SendPacket() of section 3.2.
     /// `in_flight` is what was in flight before it.
     fn on_sent(&mut self, now: Instant, seq: u64, end: u64, in_flight: u64) {
+        if let Some(search) = &mut self.search {
+            search.on_sent(end - seq);
+        }
         if in_flight == 0 {
             self.first_sent_at = now;
             self.delivered_at = now;
@@ -304,6 +311,19 @@ impl Connection {
             && seg.ack > self.una
         {
             hystart.on_ack(&mut self.window, delivery.rtt, seg.ack, self.nxt.max(seg.ack));
+        }
+        if let Some(search) = &mut delivery.search
+            && seg.ack > self.una
+        {
+            let ack = SearchAck {
+                now,
+                bytes: delivery.newly_delivered,
+                in_flight: self.max.saturating_sub(seg.ack),
+                rtt: delivery.rtt,
+                iw: cfg.iw(),
+                smss: cfg.smss(),
+            };
+            search.on_ack(&mut self.window, &ack);
         }
     }
 

@@ -16,6 +16,7 @@ use bentpipe_units::{Duration, Instant, Rate};
 
 use super::hystart::HyStart;
 use super::resume::{self, Resume, SavedPath};
+use super::search::{Search, SearchAck};
 use super::{Acked, Algorithm, Config, Lost, State, Window};
 use crate::tcp::delivery::{LossState, Sample};
 
@@ -32,6 +33,7 @@ pub struct Controller {
     state: State,
     window: Window,
     hystart: Option<HyStart>,
+    search: Option<Box<Search>>,
     resume: Resume,
     /// Delivery records, for an algorithm that sets its window itself.
     delivery: Option<Box<Delivery>>,
@@ -103,6 +105,7 @@ impl Controller {
             state: State::new(algorithm),
             window: Window::new(u64::from(packet) * u64::from(initial_window), None),
             hystart: (hystart && algorithm.has_slow_start()).then(HyStart::default),
+            search: None,
             resume: Resume::default(),
             delivery: algorithm.sets_cwnd().then(Box::default),
             recovery: None,
@@ -117,6 +120,13 @@ impl Controller {
     #[must_use]
     pub fn with_seed(mut self, seed: u64) -> Self {
         self.cfg.seed = seed;
+        self
+    }
+
+    /// Ends slow start by SEARCH, if the algorithm has the slow start of RFC 5681.
+    #[must_use]
+    pub fn with_search(mut self, is_on: bool) -> Self {
+        self.search = (is_on && self.cfg.algorithm.has_slow_start()).then(Box::default);
         self
     }
 
@@ -171,6 +181,9 @@ impl Controller {
     /// A packet of `bytes` has been sent.
     pub fn on_sent(&mut self, now: Instant, bytes: u64, number: u64) {
         self.next = self.next.max(number + 1);
+        if let Some(search) = &mut self.search {
+            search.on_sent(bytes);
+        }
         let Some(delivery) = &mut self.delivery else { return };
         if delivery.in_flight == 0 {
             if delivery.app_limited > 0 {
@@ -244,6 +257,11 @@ impl Controller {
         if let Some(hystart) = &mut self.hystart {
             hystart.on_ack(&mut self.window, Some(rtt), una, self.next);
         }
+        if let Some(search) = &mut self.search {
+            let ack =
+                SearchAck { now, bytes: ack.bytes, in_flight, rtt: Some(rtt), iw: initial_window, smss };
+            search.on_ack(&mut self.window, &ack);
+        }
         if let Some(delivery) = &mut self.delivery {
             let loss_state = match self.recovery {
                 _ if self.has_collapsed => LossState::Loss,
@@ -255,7 +273,11 @@ impl Controller {
             if limits || (is_app_limited && in_flight < self.window.cwnd) {
                 delivery.app_limited = (delivery.delivered + in_flight).max(1);
             }
-        } else if ack.growing > 0 && !is_app_limited && self.resume.may_grow() {
+        } else if ack.growing > 0
+            && !is_app_limited
+            && self.resume.may_grow()
+            && !self.search.as_ref().is_some_and(|search| search.holds_window())
+        {
             let hystart = self.hystart.as_ref().and_then(|h| h.growth(ack.growing, smss, true));
             let acked = Acked {
                 bytes: ack.growing,
@@ -305,6 +327,9 @@ impl Controller {
         let smss = u64::from(self.cfg.mss);
         if let Some(hystart) = &mut self.hystart {
             hystart.stop();
+        }
+        if let Some(search) = &mut self.search {
+            search.stop();
         }
         if !self.state.sets_cwnd() {
             let cwnd = self.window.cwnd;

@@ -17,6 +17,7 @@ mod hystart_linux;
 mod prague;
 mod reno;
 mod resume;
+pub(super) mod search;
 
 use std::num::NonZeroU64;
 
@@ -223,7 +224,7 @@ macro_rules! registry {
                 matches!(self, Self::Dctcp | Self::Prague)
             }
 
-            /// True if its slow start is that of RFC 5681, which HyStart++ may end.
+            /// True if its slow start is that of RFC 5681, which HyStart++ or SEARCH may end.
             #[must_use]
             pub const fn has_slow_start(self) -> bool {
                 matches!(self, Self::Reno | Self::NewReno | Self::Cubic)
