@@ -1,6 +1,7 @@
 //! Tests of the simulator in one program, since every test program is linked separately.
 
 mod arrows;
+mod bbr_cases;
 mod bottlenecks;
 mod classes;
 mod closed_forms;
