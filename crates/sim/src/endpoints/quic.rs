@@ -228,10 +228,11 @@ impl QuicEnds {
         is_due
     }
 
-    /// Schedules an end's timer. A timer that moves later stays scheduled, and is checked when it goes off.
+    /// Schedules an end's timer. A timer that moves later stays scheduled, and is checked when it goes off. A new RTT sample
+    /// can move a probe timeout into the past: then it is due now.
     pub fn arm(&mut self, id: QuicEndId, clock: &mut Clock) {
         let end = &mut self.ends[id];
-        if let Some(at) = end.quic.as_mut().and_then(|quic| quic.poll_timeout())
+        if let Some(at) = end.quic.as_mut().and_then(|quic| quic.poll_timeout()).map(|at| at.max(clock.now()))
             && end.timer.set(at)
         {
             clock.at(at, Event::QuicTimer(id));
