@@ -174,6 +174,17 @@ def test_quic_is_served_by_the_testbed_beside_the_kernels_tcp(tmp_path: Path) ->
             {"transport.quic.max_udp_payload": "1473 B"},
             "transport.quic has max_udp_payload = 1473 B, and the MTU has room for 1472 B",
         ),
+        (
+            "",
+            {"transport.quic.zero_rtt": "1 h"},
+            "transport.quic has zero_rtt, which only simulations know",
+        ),
+        (
+            '[traffic.web]\nkind = "pages"\nfrom = "server"\nto = "client"\ntransport = "quic"\n'
+            'sessions = 1\nobject_size = "1 KB"\nhttp = "3"\nkeep_alive = "1 min"\n',
+            {},
+            "traffic.web has keep_alive, which only simulations know",
+        ),
     ],
 )
 def test_unsupported_quic_gives_one_message(

@@ -109,6 +109,8 @@ pub struct Connection {
     rate_cap: Option<Rate>,
     shared: Arc<Shared>,
     token: Arc<Token>,
+    /// A client that does not close the connection when all streams are complete.
+    keeps_open: bool,
     streams: Vec<Stream>,
     is_established: bool,
     failure: Option<ConnectionError>,
@@ -216,6 +218,7 @@ impl Connection {
             rate_cap: host.config.rate_cap,
             shared,
             token: Arc::default(),
+            keeps_open: false,
             streams: Vec::new(),
             is_established: false,
             failure: None,
@@ -353,7 +356,11 @@ impl Connection {
 
     /// Gives the next datagram to send. A client whose streams are all complete closes the connection.
     pub fn poll_transmit(&mut self, now: Instant) -> Option<Datagram> {
-        if self.is_client && !self.streams.is_empty() && self.streams.iter().all(Stream::is_over) {
+        if self.is_client
+            && !self.keeps_open
+            && !self.streams.is_empty()
+            && self.streams.iter().all(Stream::is_over)
+        {
             self.close(now, VarInt::from_u32(0));
         }
         if let Some(payload) = self.response.take() {
@@ -575,6 +582,11 @@ impl Connection {
     #[must_use]
     pub fn peer_finished(&self, stream: usize) -> bool {
         self.streams.get(stream).is_some_and(|stream| stream.has_ended)
+    }
+
+    /// Keeps the connection open when all streams are complete, or lets its client close it then.
+    pub fn keep_open(&mut self, keeps_open: bool) {
+        self.keeps_open = keeps_open;
     }
 
     // ----- datagrams -----------------------------------------------------------------------------------------

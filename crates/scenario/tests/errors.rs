@@ -88,7 +88,7 @@ fn unknown_keys_are_reported() {
             "sessions = 20",
             "sessions = 20\nflows = 3",
             "my.toml:33:1: traffic.web.flows: no such key; allowed: from, to, transport, sessions, object_size, \
-             objects_per_page, connection_per, http, think_time, request_size, rate_cap, ramp, away, dscp, profile, class",
+             objects_per_page, connection_per, http, keep_alive, think_time, request_size, rate_cap, ramp, away, dscp, profile, class",
         ),
         (
             "delay = \"20 ms\"",
@@ -860,6 +860,11 @@ fn impossible_topologies_are_reported() {
             "[\"terminal\", \"client\"]",
             "[\"terminal\", \"server\"]",
             "my.toml:31:6: traffic.web.to: found \"client\"; allowed: hosts that \"server\" can reach over links",
+        ),
+        (
+            "to = \"client\"",
+            "to = \"client\"\nkeep_alive = \"1 s\"",
+            "my.toml:32:14: traffic.web.keep_alive: found \"1 s\"; allowed: only with http = \"2\" or \"3\"",
         ),
         (
             "to = \"client\"",

@@ -258,6 +258,36 @@ fn page_time_is_that_of_its_last_object() {
     }
 }
 
+/// The page of the test above on a connection that is kept: its handshake takes 100 ms once, at the first page. A connection
+/// that has been idle for too long is closed, and the next page opens another.
+#[test]
+fn later_pages_on_a_kept_connection_need_no_handshake() {
+    for (http, protocol) in [("2", "tcp"), ("3", "quic")] {
+        for (keep_alive, expected, has_one) in [("1 min", 0.2, true), ("900 ms", 0.3, false)] {
+            let text = packets("", QUEUE)
+                .replace(
+                    "kind = \"cbr\"",
+                    &format!(
+                        "kind = \"pages\"\nhttp = \"{http}\"\nkeep_alive = \"{keep_alive}\"\ntransport = \"t\""
+                    ),
+                )
+                .replace("telemetry", "web")
+                .replace("[traffic.web]", &format!("[transport.t]\nprotocol = \"{protocol}\"\n[traffic.web]"))
+                .replace(
+                    "rate = \"80 kbps\"\npacket = \"1000 B\"\n",
+                    "sessions = 1\nobjects_per_page = 8\nobject_size = \"1000 B\"\nthink_time = \"1 s\"\n",
+                );
+            let r = run(&text);
+            let web = class(&r, "web");
+            let of = |name: &str| web.counters().into_iter().find(|(counter, _)| *counter == name).unwrap().1;
+            assert!(of("pages") > 4.0 && of("pages_failed") == 0.0);
+            let (p50, flows) = (of("page_time_p50"), r.flows.len());
+            assert!((p50 - expected).abs() < 0.005, "HTTP/{http}, {keep_alive}: {p50} s");
+            assert_eq!(flows == 1, has_one, "HTTP/{http}, {keep_alive}: {flows} connections");
+        }
+    }
+}
+
 /// Two hosts on a link of 50 ms: each step of a probe takes a round trip of 100 ms, and the time to send it.
 #[test]
 fn steps_of_a_probe_take_a_round_trip_each() {

@@ -182,6 +182,9 @@ pub struct Pages {
     /// Loading as a browser does, in place of `connection_per`; `None` if that holds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub http: Option<Http>,
+    /// Time for which an idle connection stays open for the next page; `None` if it is closed behind its page.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub keep_alive: Option<Duration>,
     /// Think time between two pages of a session.
     pub think_time: Distribution<Duration>,
     /// Size of a request [bytes].

@@ -247,6 +247,12 @@ fn kind(
         let problem = format!("found {} beside http; allowed: one of the two", quoted(per));
         return Err(cx.error(&at("connection_per"), problem));
     }
+    if let file::Traffic::Pages(file::Pages { http, keep_alive: Some(time), .. }) = raw
+        && !matches!(http, Some(Http::Two | Http::Three))
+    {
+        let problem = format!("found \"{time:?}\"; allowed: only with http = \"2\" or \"3\"");
+        return Err(cx.error(&at("keep_alive"), problem));
+    }
     Ok(match raw {
         file::Traffic::Pages(t) => TrafficKind::Pages(Pages {
             transport,
@@ -255,6 +261,7 @@ fn kind(
             objects_per_page: t.objects_per_page.0,
             connection_per: t.connection_per.unwrap_or(ConnectionPer::Page),
             http: t.http,
+            keep_alive: t.keep_alive.map(|t| t.time()),
             think_time: distribution(cx, &at("think_time"), &t.think_time, Quantity::time)?,
             request_size: t.request_size.0,
             rate_cap: t.rate_cap.map(|r| r.rate()),
@@ -290,6 +297,7 @@ fn kind(
             objects_per_page: 2,
             connection_per: ConnectionPer::Page,
             http: Some(Http::Probe),
+            keep_alive: None,
             think_time: distribution(cx, &at("interval"), &t.interval, Quantity::time)?,
             request_size: PROBE_REQUEST,
             rate_cap: None,

@@ -131,6 +131,10 @@ pub struct Pages {
     /// Loading as a browser does, in place of `connection_per`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub http: Option<Http>,
+    /// Time for which a session keeps the connection of a page to a server open, for its next page from there. With `http` 2 or
+    /// 3. Default: each page opens a connection.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub keep_alive: Option<Span>,
     /// Think time between two pages of a session: a time or a distribution.
     #[serde(default = "no_time")]
     pub think_time: Distribution<TimeKind>,

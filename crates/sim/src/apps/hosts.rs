@@ -22,18 +22,21 @@ impl Apps {
             Kind::Pages { request_size, loading: Loading::Http3, .. } => {
                 c.answer_objects(request_size, &slot.object_sizes);
             }
-            Kind::Pages { request_size, .. } => {
+            Kind::Pages { request_size, keep_alive, .. } => {
                 transfer.request_bytes += c.read_all();
                 while transfer.request_bytes >= (transfer.answered + 1) * request_size
                     && transfer.objects != Some(0)
                     && transfer.size > 0
+                    && !transfer.is_answered
                 {
                     transfer.answered += 1;
                     transfer.answered_at = now;
                     c.write(transfer.size);
                     if transfer.objects == Some(1) {
-                        c.close();
-                        break;
+                        transfer.is_answered = true;
+                        if keep_alive.is_none() {
+                            c.close();
+                        }
                     }
                 }
                 if c.peer_closed() {
@@ -79,8 +82,10 @@ impl Apps {
                 read_units(slot, n, recorder, clock.now());
             }
         }
-        if let (&Kind::Pages { request_size, objects_per_page, loading, .. }, Owner::Session(session)) =
-            (&self.traffic[slot.traffic].kind, slot.owner)
+        if let (
+            &Kind::Pages { request_size, objects_per_page, loading, keep_alive, .. },
+            Owner::Session(session),
+        ) = (&self.traffic[slot.traffic].kind, slot.owner)
         {
             let transfer = &mut slot.transfer;
             let is_complete = transfer.size > 0 && transfer.received >= transfer.size;
@@ -109,8 +114,13 @@ impl Apps {
                     if loading == Loading::Http1 {
                         c.close();
                     }
-                    slot.phase = Phase::Closing;
-                    recorder.close_flow(clock.now(), slot.flow, true);
+                    if keep_alive.is_some() {
+                        slot.phase = Phase::Idle;
+                        self.keep(session, id, clock.now());
+                    } else {
+                        slot.phase = Phase::Closing;
+                        recorder.close_flow(clock.now(), slot.flow, true);
+                    }
                     self.page_connection_done(session, true, recorder, clock);
                 }
             }

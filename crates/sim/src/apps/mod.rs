@@ -13,7 +13,7 @@ use bentpipe_units::{Instant, Rng};
 
 use crate::clock::{Clock, Event};
 use crate::endpoints::{FlowSlot, Owner, Transfer};
-use crate::ids::{IdVec, SessionId, SourceId, TrafficId};
+use crate::ids::{IdVec, SessionId, SlotId, SourceId, TrafficId};
 use crate::record::{ProbeSteps, Recorder};
 
 pub use source::{Due, Source};
@@ -27,6 +27,8 @@ pub struct Session {
     pages: u32,
     /// The current page.
     page: PageLoad,
+    /// Connections that wait for the next page from their servers, and since when.
+    kept: Vec<(SlotId, Instant)>,
     rng: Rng,
 }
 
@@ -51,7 +53,7 @@ struct PageLoad {
 
 impl Session {
     pub fn new(traffic: TrafficId, number: u32, rng: Rng) -> Self {
-        Self { traffic, number, pages: 0, page: PageLoad::default(), rng }
+        Self { traffic, number, pages: 0, page: PageLoad::default(), kept: Vec::new(), rng }
     }
 }
 
@@ -134,6 +136,37 @@ impl Apps {
         // Over HTTP/1.1 a server cannot know which object is a connection's last: the client closes.
         let objects = (loading != Loading::Http1).then_some(objects);
         Some(Page { traffic: s.traffic, hosts, connections, objects })
+    }
+
+    /// Keeps a connection for the session's next page.
+    fn keep(&mut self, id: SessionId, slot: SlotId, now: Instant) {
+        self.sessions[id].kept.push((slot, now));
+    }
+
+    /// Forgets a connection that has ended.
+    pub fn forget(&mut self, id: SessionId, slot: SlotId) {
+        self.sessions[id].kept.retain(|(kept, _)| *kept != slot);
+    }
+
+    /// Takes the connections that a session has kept for too long.
+    pub fn take_expired(&mut self, id: SessionId, now: Instant) -> Vec<SlotId> {
+        let Session { traffic, kept, .. } = &mut self.sessions[id];
+        let Kind::Pages { keep_alive: Some(time), .. } = self.traffic[*traffic].kind else {
+            return Vec::new();
+        };
+        kept.extract_if(.., |(_, since)| now - *since > time).map(|(slot, _)| slot).collect()
+    }
+
+    /// Takes a kept connection with these hosts.
+    pub fn take_kept(&mut self, id: SessionId, has_hosts: impl Fn(SlotId) -> bool) -> Option<SlotId> {
+        let kept = &mut self.sessions[id].kept;
+        let at = kept.iter().position(|(slot, _)| has_hosts(*slot))?;
+        Some(kept.swap_remove(at).0)
+    }
+
+    /// True if connections of pages stay open for the next page.
+    pub fn keeps_alive(&self, traffic: TrafficId) -> bool {
+        matches!(self.traffic[traffic].kind, Kind::Pages { keep_alive: Some(_), .. })
     }
 
     /// Gives a connection the next object of an HTTP/1.1 page, if one is waiting. After the first object of the page, the

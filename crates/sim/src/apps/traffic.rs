@@ -43,6 +43,8 @@ pub enum Kind {
         object_size: Distribution<u64>,
         objects_per_page: u32,
         loading: Loading,
+        /// Time for which an idle connection stays open for the next page.
+        keep_alive: Option<Duration>,
         think_time: Distribution<Duration>,
         request_size: u64,
     },

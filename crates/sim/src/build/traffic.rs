@@ -41,6 +41,7 @@ impl Builder<'_, '_> {
                         (None, ConnectionPer::Page) => Loading::InSequence,
                         (None, ConnectionPer::Object) => Loading::AtOnce,
                     },
+                    keep_alive: p.keep_alive,
                     think_time: p.think_time.clone(),
                     request_size: p.request_size,
                 },

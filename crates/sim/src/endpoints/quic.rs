@@ -34,8 +34,11 @@ pub struct QuicEnd {
     waiting: (u64, u64),
     /// Datagrams that wait for the handshake: length [bytes], and when each was due.
     early: Vec<(u64, Instant)>,
-    /// Streams whose requests have been answered.
+    /// Streams whose requests have been answered, and as many as were before the current page.
     answered: usize,
+    answered_before: usize,
+    /// True if the connection stays open when all its streams are complete.
+    keeps_open: bool,
     /// Bytes of streams sent at least once.
     sent: u64,
     /// The hosts of its flow, sending and receiving; and a path that it resumes, which nobody else may use meanwhile.
@@ -109,6 +112,8 @@ impl QuicEnds {
                 waiting: (0, 0),
                 early: Vec::new(),
                 answered: 0,
+                answered_before: 0,
+                keeps_open: false,
                 sent: 0,
                 hosts: (0, 0),
                 resumed: None,
@@ -131,8 +136,28 @@ impl QuicEnds {
             end.trace = trace;
             (end.quic, end.timer, end.seed) = (None, Alarm::default(), seed);
             (end.is_greeted, end.waiting, end.answered, end.sent) = (false, (0, 0), 0, 0);
+            (end.answered_before, end.keeps_open) = (0, false);
             (end.hosts, end.resumed) = (hosts, None);
             end.early.clear();
+        }
+    }
+
+    /// Keeps a connection open when all its streams are complete, or lets it end then.
+    pub fn keep_open(&mut self, sender: QuicEndId, keeps_open: bool) {
+        for id in both(sender) {
+            let end = &mut self.ends[id];
+            end.keeps_open = keeps_open;
+            if let Some(quic) = &mut end.quic {
+                quic.keep_open(keeps_open);
+            }
+        }
+    }
+
+    /// Makes the ends of a connection ready for another page.
+    pub fn begin_page(&mut self, sender: QuicEndId) {
+        for id in both(sender) {
+            let end = &mut self.ends[id];
+            (end.is_greeted, end.answered_before) = (false, end.answered);
         }
     }
 
@@ -178,6 +203,7 @@ impl QuicEnds {
         if end.trace.is_some() {
             quic.start_log();
         }
+        quic.keep_open(end.keeps_open);
         end.quic = Some(Box::new(quic));
     }
 
@@ -376,7 +402,7 @@ impl ByteStream for QuicEnd {
         // Requests have one length, so that streams complete about in their order; the first that is not lets others wait.
         while self.answered < quic.streams()
             && quic.readable(self.answered) >= request_size
-            && let Some(size) = sizes.get(self.answered)
+            && let Some(size) = sizes.get(self.answered - self.answered_before)
         {
             quic.read(self.answered, request_size);
             quic.write(self.answered, *size);

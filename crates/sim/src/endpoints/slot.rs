@@ -166,6 +166,8 @@ pub enum Phase {
     Free,
     /// Data are being transferred.
     Live,
+    /// The connection waits for the user's next page.
+    Idle,
     /// Completed or failed; the connections are draining.
     Closing,
 }
@@ -243,6 +245,8 @@ pub struct Transfer {
     /// Requests that the server has answered, and the time of the last.
     pub answered: u64,
     pub answered_at: Instant,
+    /// The server has answered the last request.
+    pub is_answered: bool,
 }
 
 impl FlowSlot {
@@ -255,6 +259,13 @@ impl FlowSlot {
         self.last_drop = None;
         self.departures.clear();
         self.units.clear();
+    }
+
+    /// Begins another page on the same connection.
+    pub fn continue_with_page(&mut self) {
+        self.phase = Phase::Live;
+        self.transfer = Transfer { objects: Some(1), ..Transfer::default() };
+        self.object_sizes.clear();
     }
 
     /// Counts a packet of `bytes` that leaves a queue after it `waited`. Returns true if it is the first since the last look.

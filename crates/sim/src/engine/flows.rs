@@ -97,7 +97,7 @@ impl Engine {
         if std::mem::replace(&mut slot.has_failed, true) {
             return;
         }
-        let was_live = slot.phase == Phase::Live;
+        let (was_live, was_idle) = (slot.phase == Phase::Live, slot.phase == Phase::Idle);
         slot.phase = Phase::Closing;
         let FlowSlot { flow, owner, traffic, conns, sctp, quic, .. } = *slot;
         let streams = slot.streams.clone();
@@ -123,6 +123,10 @@ impl Engine {
             self.reset_stream(terminal, stream);
         }
         match (&self.apps.traffic[traffic].kind, owner) {
+            (Kind::Pages { .. }, Owner::Session(session)) if was_idle => {
+                self.record.recorder.close_flow(self.clock.now(), flow, true);
+                self.apps.forget(session, id);
+            }
             (Kind::Pages { .. }, Owner::Session(session)) if was_live => {
                 let Self { apps, record, clock, .. } = self;
                 apps.page_connection_done(session, false, &mut record.recorder, clock);

@@ -13,14 +13,56 @@ use crate::network::{Body, PacketInFlight};
 impl Engine {
     /// A session opens its next page, or more connections for the current one.
     pub(super) fn open_page(&mut self, session: SessionId) {
+        for id in self.apps.take_expired(session, self.clock.now()) {
+            self.end_kept(id);
+        }
         let Some(page) = self.apps.next_page(session, self.clock.now()) else { return };
+        let slots = &self.endpoints.slots;
+        if let Some(id) = self.apps.take_kept(session, |slot| slots[slot].hosts == page.hosts) {
+            return self.continue_with_page(id, page.objects);
+        }
         for _ in 0..page.connections {
             let id = self.open_flow(page.traffic, page.hosts, Owner::Session(session));
             let slot = &mut self.endpoints.slots[id];
             slot.transfer.objects = page.objects;
             self.apps.draw_object(slot, true);
+            if let Some(sender) = slot.quic {
+                self.endpoints.quic.keep_open(sender, self.apps.keeps_alive(page.traffic));
+            }
             self.connect_from_receiver(id);
         }
+    }
+
+    /// Loads a page on a connection that its session has kept.
+    fn continue_with_page(&mut self, id: SlotId, objects: Option<u32>) {
+        let slot = &mut self.endpoints.slots[id];
+        slot.continue_with_page();
+        slot.transfer.objects = objects;
+        self.apps.draw_object(slot, true);
+        if let Some(sender) = slot.quic {
+            self.endpoints.quic.begin_page(sender);
+            let [_, client] = quic::both(sender);
+            self.pump_quic(client);
+        } else if let Some(client) = slot.conns.last() {
+            self.endpoints.tcp[client].is_greeted = false;
+            self.pump(client);
+        }
+    }
+
+    /// Closes a connection that its session has kept for long enough.
+    fn end_kept(&mut self, id: SlotId) {
+        let slot = &mut self.endpoints.slots[id];
+        slot.phase = Phase::Closing;
+        self.record.recorder.close_flow(self.clock.now(), slot.flow, true);
+        if let Some(sender) = slot.quic {
+            self.endpoints.quic.keep_open(sender, false);
+            let [_, client] = quic::both(sender);
+            self.transmit_quic(client);
+        } else if let Some(client) = slot.conns.last() {
+            self.endpoints.tcp[client].tcp.close();
+            self.transmit(client);
+        }
+        self.free_if_idle(id);
     }
 
     /// The event of a source: it arrives, acts, or leaves.
