@@ -148,6 +148,7 @@ pub struct Tcp {
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub hystart: bool,
     /// SEARCH ends slow start (draft-chung-ccwg-search-09).
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub search: bool,
     /// True with pacing.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
@@ -283,6 +284,7 @@ pub struct Quic {
     /// HyStart++, RFC 9406.
     pub hystart: bool,
     /// SEARCH ends slow start (draft-chung-ccwg-search-09).
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub search: bool,
     /// Lifetime of saved paths, RFC 9959.
     #[serde(skip_serializing_if = "Option::is_none")]
