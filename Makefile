@@ -227,7 +227,7 @@ onboard: $(CORE) ## compare AQMs on the ground and on board and renew docs/onboa
 terminals: $(CORE) ## compare queues of a carrier, of terminals and of subscribers, of terminals for uploads, and renew the tables of docs/terminals.md and docs/return-direction.md: a quarter of an hour
 	$(BIN)/python tools/terminals_page.py docs
 
-quic: $(CORE) ## compare QUIC and split TCP under queues, congestion controls and orbits and renew docs/quic.md: four minutes
+quic: $(CORE) ## compare QUIC and split TCP under queues, congestion controls and orbits and renew docs/quic.md: ten minutes
 	$(BIN)/python tools/quic_page.py docs results/quic
 
 gateway-models: $(CORE) ## compare the fluid equations with the simulator and renew docs/models-gateway.md: three minutes

@@ -42,8 +42,32 @@ TRANSPORTS = {
     "CUBIC, Careful Resume": {"careful_resume": "5 min"},
     "CUBIC, 0-RTT": {"zero_rtt": "1 h"},
     "CUBIC, 0-RTT and Careful Resume": {"zero_rtt": "1 h", "careful_resume": "5 min"},
+    "BBR, version 3": {"algorithm": "bbr3"},
+    "CUBIC, SEARCH": {"search": "true"},
 }
 """QUIC of the scenario's users, with the keys that differ."""
+ECN = {"gateway.marking": "ecn", "transport.tcp.ecn": "true", "transport.quic.ecn": "true"}
+PRAGUE = ECN | {
+    "transport.tcp.ecn": "accurate",
+    "transport.tcp.algorithm": "prague",
+    "transport.quic.algorithm": "prague",
+}
+MARKS: dict[str, tuple[str, dict[str, str]]] = {
+    "`codel` drops": ("codel", {}),
+    "`codel` marks": ("codel", ECN),
+    "`fq_codel` drops": ("fq_codel", {}),
+    "`fq_codel` marks": ("fq_codel", ECN),
+    "`dualpi2` marks, all senders with Prague": ("dualpi2", PRAGUE),
+}
+"""Settings that drop or mark at the transmit queue, and what they change in the scenario."""
+OF_MARKS = (
+    "web_tcp.page_time_p75",
+    "web_quic.page_time_p75",
+    "video_quic.stalled",
+    "downloads_tcp.flow_goodput",
+    "downloads_quic.flow_goodput",
+    "voice.mos",
+)
 OF_QUIC = ("web_quic.page_time_p75", "video_quic.stalled", "downloads_quic.flow_goodput", "voice.mos")
 ORBITS = {"GEO, 250 ms": 250, "MEO, 70 ms": 70, "LEO, 15 ms": 15}
 """One-way delay of the satellite link [ms]."""
@@ -122,6 +146,16 @@ def transports(runs: Runs) -> str:
     return table(["setting and congestion control", *(METRICS[name] for name in OF_QUIC)], rows)
 
 
+def marks(runs: Runs) -> str:
+    """Compare drops with marks at the transmit queue."""
+    rows = []
+    for number, (name, (setting, keys)) in enumerate(MARKS.items()):
+        loaded = bp.load(SCENARIO, set=keys)
+        values = runs.of(f"marks-{number}", loaded, [setting], RUNS, seed=SEED).values()
+        rows.append([name, *cells(values, setting, OF_MARKS)])
+    return table(["transmit queue", *(METRICS[name] for name in OF_MARKS)], rows)
+
+
 def alone(runs: Runs) -> str:
     """Load pages one after the other on an idle link."""
     runs.folder.mkdir(parents=True, exist_ok=True)
@@ -157,6 +191,7 @@ def renew(docs: Path, out: Path) -> None:
     blocks = {
         "queues": lambda: queues(runs, docs / "figures" / "quic"),
         "transports": lambda: transports(runs),
+        "marks": lambda: marks(runs),
         "alone": lambda: alone(runs),
         "orbits": lambda: orbits(runs),
     }
