@@ -111,10 +111,6 @@ struct Outcome {
     lost: Vec<(Packet, DropReason)>,
 }
 
-/// Most wakes before an arrival. Below 500 are due between two arrivals; more only to a queue whose first arrival is years
-/// after time zero.
-const MOST_WAKES: u32 = 1_000;
-
 impl Traffic {
     /// Offers the packets to a queue.
     fn drive(&self, queue: &mut Queue) -> Outcome {
@@ -133,7 +129,7 @@ impl Traffic {
                     None => link_free = now + Duration::from_nanos(1),
                 }
             }
-            for _ in 0..MOST_WAKES {
+            for _ in 0..10_000 {
                 if queue.wake_at().is_none_or(|at| at > now) {
                     break;
                 }
