@@ -4,24 +4,16 @@ use crate::common::{mean, results};
 use bentpipe_scenario::Scenario;
 use bentpipe_sim::Results;
 
-/// `n` Prague flows and as many CUBIC flows over one link of 40 Mbit/s with ECN marks.
-fn beside(n: u32, rtt_ms: u32, queue: &str) -> Scenario {
+/// `n` Prague flows and as many CUBIC flows from a server to a client over a network.
+fn flows(n: u32, network: &str) -> Scenario {
     let text = format!(
         r#"
 title = "Prague beside CUBIC"
-[run]
-warmup = "30 s"
-duration = "120 s"
-subject = "wire"
+{network}
 [host.client]
 count = 1
 [host.server]
 count = 1
-[link.wire]
-between = ["server", "client"]
-rate = "40 Mbps"
-delay = "{delay} ms"
-queue = {{ limit = "1000 packets", marking = "ecn", {queue} }}
 [transport.prague]
 algorithm = "prague"
 ecn = "accurate"
@@ -46,10 +38,28 @@ from = "server"
 to = "client"
 transport = "cubic"
 flows = {n}
+"#
+    );
+    Scenario::parse(&text, "l4s.toml", &[]).unwrap_or_else(|e| panic!("{e}"))
+}
+
+/// The flows over one link of 40 Mbit/s with ECN marks.
+fn beside(n: u32, rtt_ms: u32, queue: &str) -> Scenario {
+    let network = format!(
+        r#"
+[run]
+warmup = "30 s"
+duration = "120 s"
+subject = "wire"
+[link.wire]
+between = ["server", "client"]
+rate = "40 Mbps"
+delay = "{delay} ms"
+queue = {{ limit = "1000 packets", marking = "ecn", {queue} }}
 "#,
         delay = rtt_ms / 2,
     );
-    Scenario::parse(&text, "l4s.toml", &[]).unwrap_or_else(|e| panic!("{e}"))
+    flows(n, &network)
 }
 
 /// Goodput of Prague's flows over that of CUBIC's.
@@ -82,19 +92,14 @@ fn prague_and_cubic_share_a_link_behind_a_coupled_dual_queue() {
     assert!(alone > 4.0, "in one queue: {alone}");
 }
 
-/// `n` Prague flows and as many CUBIC flows that a gateway splits, over a satellite link of 40 Mbit/s; the servers are
-/// `rtt_ms` away, the satellite 500 ms.
+/// The flows over a gateway that splits them and a satellite link of 40 Mbit/s; the server is `rtt_ms` away, the satellite
+/// 500 ms.
 fn split(n: u32, rtt_ms: u32, gateway: &str) -> Scenario {
-    let text = format!(
+    let network = format!(
         r#"
-title = "Prague beside CUBIC at a splitting gateway"
 [run]
 warmup = "30 s"
 duration = "120 s"
-[host.client]
-count = 1
-[host.server]
-count = 1
 [link.ingress]
 between = ["server", "gateway"]
 rate = "1 Gbps"
@@ -113,34 +118,10 @@ regulator.rate = "40 Mbps"
 transmit_queue.limit = "1000 packets"
 pep.buffer = "3 MB"
 {gateway}
-[transport.prague]
-algorithm = "prague"
-ecn = "accurate"
-mss = "1400 B"
-receive_window = "16 MB"
-sack = true
-[transport.cubic]
-algorithm = "cubic"
-ecn = true
-mss = "1400 B"
-receive_window = "16 MB"
-sack = true
-[traffic.prague]
-kind = "bulk"
-from = "server"
-to = "client"
-transport = "prague"
-flows = {n}
-[traffic.cubic]
-kind = "bulk"
-from = "server"
-to = "client"
-transport = "cubic"
-flows = {n}
 "#,
         delay = rtt_ms / 2,
     );
-    Scenario::parse(&text, "split.toml", &[]).unwrap_or_else(|e| panic!("{e}"))
+    flows(n, &network)
 }
 
 /// Marks at the transmit queue reach split senders. Their control loops end at the gateway, ahead of the queue, so that both
