@@ -6,7 +6,8 @@ import json
 import os
 import shutil
 import tempfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ __all__ = [
     "is_empty",
     "lock",
     "manifest_format",
+    "provided_folder",
     "remove_partials",
     "require_shape",
     "sealed",
@@ -72,6 +74,34 @@ def remove_partials(folder: Path) -> None:
     """Remove unfinished files of a process that ended from a locked folder."""
     for partial in folder.rglob(PARTIAL + "*"):
         shutil.rmtree(partial) if partial.is_dir() else partial.unlink()
+
+
+@contextmanager
+def provided_folder(folder: Path, option: str) -> Iterator[None]:
+    """Provide a folder of files that `option` names, without unfinished files of processes that ended.
+
+    A folder that was made here and is empty at the end is removed. Raises `UsageError` if it cannot be
+    written.
+    """
+    made = not folder.exists()
+    if not made and not folder.is_dir():
+        raise UsageError(f"{option} {folder}: found a file; a folder is needed, or a name that is not taken")
+    probe = folder / f"{PARTIAL}{os.getpid()}"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for partial in folder.glob(f"{PARTIAL}*-*"):
+            pid = partial.name.removeprefix(PARTIAL).split("-")[0]
+            if pid.isdecimal() and not Path("/proc", pid).exists():
+                shutil.rmtree(partial) if partial.is_dir() else partial.unlink()
+        probe.touch()
+        probe.unlink()
+    except OSError as error:
+        raise UsageError(f"{folder}: cannot be written: {error.strerror}") from None
+    try:
+        yield
+    finally:
+        if made and not any(folder.iterdir()):
+            folder.rmdir()
 
 
 def sync_folder(folder: Path) -> None:

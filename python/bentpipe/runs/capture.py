@@ -106,24 +106,8 @@ class Captures:
                 raise UsageError(
                     f"{file.final}: exists already; choose another folder, or replace it with --force"
                 )
-        made = not folder.exists()
-        if not made and not folder.is_dir():
-            raise UsageError(
-                f"--pcap {folder}: found a file; a folder is needed, or a name that is not taken"
-            )
-        probe = folder / f"{files.PARTIAL}{os.getpid()}"
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-            self._remove_partials(folder)
-            probe.touch()
-            probe.unlink()
-        except OSError as error:
-            raise UsageError(f"{folder}: cannot be written: {error.strerror}") from None
-        try:
+        with files.provided_folder(folder, "--pcap"):
             yield
-        finally:
-            if made and not any(folder.iterdir()):
-                folder.rmdir()
 
     def lacks(self, setting: Setting, seed: int) -> bool:
         """Return True if a file of a run is missing, as after a kill between the run and its files."""
@@ -138,13 +122,6 @@ class Captures:
         finally:
             for file in mine:
                 file.partial.unlink(missing_ok=True)
-
-    def _remove_partials(self, folder: Path) -> None:
-        """Remove unfinished files of processes that ended."""
-        for partial in folder.glob(f"{files.PARTIAL}*-*.pcapng"):
-            pid = partial.name.removeprefix(files.PARTIAL).split("-")[0]
-            if pid.isdecimal() and not Path("/proc", pid).exists():
-                partial.unlink()
 
     def _files(self, setting: Setting, seed: int) -> list[_File]:
         folder = Path(self.capture.folder)

@@ -107,24 +107,8 @@ class Qlogs:
         folder = Path(self.qlog.folder)
         for setting, seed in pairs(self.plan) if missing is None else missing:
             self._check_free(self._final(setting, seed), force=force)
-        made = not folder.exists()
-        if not made and not folder.is_dir():
-            raise UsageError(
-                f"--qlog {folder}: found a file; a folder is needed, or a name that is not taken"
-            )
-        probe = folder / f"{files.PARTIAL}{os.getpid()}"
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-            _remove_partials(folder)
-            probe.touch()
-            probe.unlink()
-        except OSError as error:
-            raise UsageError(f"{folder}: cannot be written: {error.strerror}") from None
-        try:
+        with files.provided_folder(folder, "--qlog"):
             yield
-        finally:
-            if made and not any(folder.iterdir()):
-                folder.rmdir()
 
     def lacks(self, setting: Setting, seed: int) -> bool:
         """Return True if the logs of a run are missing, as after a kill between the run and its logs."""
@@ -155,11 +139,3 @@ class Qlogs:
             raise UsageError(
                 f"{final}: holds more than logs; --force replaces folders of {_FILES} files only"
             )
-
-
-def _remove_partials(folder: Path) -> None:
-    """Remove unfinished logs of processes that ended."""
-    for partial in folder.glob(f"{files.PARTIAL}*-*"):
-        pid = partial.name.removeprefix(files.PARTIAL).split("-")[0]
-        if pid.isdecimal() and not Path("/proc", pid).exists() and partial.is_dir():
-            shutil.rmtree(partial, ignore_errors=True)
