@@ -658,7 +658,7 @@ impl Connection {
         is_open
     }
 
-    /// Parameters of the path to be saved for a later connection; `None` if there is nothing worth it.
+    /// Parameters of the path to be saved for a later connection; `None` if there is nothing to save.
     #[must_use]
     pub fn observed(&self) -> Option<SavedPath> {
         self.shared.observed()

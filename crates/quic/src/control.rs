@@ -20,7 +20,7 @@ pub struct Shared {
     pub marks: AtomicU64,
     /// Bytes of packets sent, and neither acknowledged nor lost.
     pub in_flight: AtomicU64,
-    /// Bytes that the path carried in a round trip, and its minimum RTT [ns]; zero if there is nothing worth saving.
+    /// Bytes that the path carried in a round trip, and its minimum RTT [ns]; zero if there is nothing to save.
     observed: (AtomicU64, AtomicU64),
     /// A resumed path met congestion.
     pub has_retreated: AtomicBool,

@@ -137,7 +137,7 @@ impl Controller {
         }
     }
 
-    /// Parameters of the path to be saved for a later connection; `None` if there is nothing worth it.
+    /// Parameters of the path to be saved for a later connection; `None` if there is nothing to save.
     #[must_use]
     pub fn observed(&self) -> Option<SavedPath> {
         self.resume.observed(self.initial_window())
