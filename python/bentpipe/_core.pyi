@@ -127,6 +127,9 @@ class Scenario:
     def behind_pep(self) -> bool:
         """True if congestion is signalled with packets behind the PEP, which has acknowledged them."""
     @property
+    def marks_behind_pep(self) -> bool:
+        """True if packets are marked with ECN behind the PEP, which echoes the marks."""
+    @property
     def capacity(self) -> float:
         """Capacity of the subject's link [bit/s]."""
 

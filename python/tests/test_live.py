@@ -195,6 +195,12 @@ def test_unsupported_quic_gives_one_message(
     assert "\n" not in str(caught.value)
 
 
+def test_marks_behind_the_pep_are_refused() -> None:
+    changes = {"gateway.marking": "ecn", "gateway.transmit_queue.scheduler": "fq_codel"}
+    with pytest.raises(bp.UsageError, match=r"^live-smoke cannot be live: .* marks behind the PEP"):
+        planned("live-smoke", **changes)
+
+
 def test_codepoints_and_profiles_are_supported() -> None:
     changes = {"traffic.web.dscp": '"EF"', "traffic.web.profile": '[["6 h", 1]]'}
     found, made = planned("live-smoke", **changes)

@@ -222,6 +222,12 @@ impl Scenario {
         self.inner.signals_behind_pep()
     }
 
+    /// True if packets are marked with ECN behind the PEP, which echoes the marks.
+    #[getter]
+    fn marks_behind_pep(&self) -> bool {
+        self.inner.gateways.iter().any(|gateway| gateway.marks_behind_pep())
+    }
+
     /// Capacity of the subject's link [bit/s].
     #[getter]
     fn capacity(&self) -> f64 {

@@ -149,6 +149,11 @@ def _of_setting(setting: Setting) -> Chain:
             f"{setting.name} cannot be live: it is written in Python; allowed: the AQMs of"
             " `bentpipe list aqms`"
         )
+    if setting.scenario.marks_behind_pep:
+        raise UsageError(
+            f"{setting.scenario.name} cannot be live: {setting.name} marks behind the PEP, and the kernel's"
+            ' TCP cannot echo that; allowed: marking = "drop", or marks ahead of the PEP'
+        )
     return chain(setting.scenario.name, json.loads(setting.scenario.canonical()))
 
 
