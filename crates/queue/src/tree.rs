@@ -45,22 +45,28 @@ use std::collections::BinaryHeap;
 
 use bentpipe_units::{Duration, Id, IdVec, Instant, Rate, optional_id_types};
 
+mod tournament;
+
+use tournament::Tournaments;
+
 optional_id_types! {
     /// A node of a tree.
     pub NodeId,
+}
+
+optional_id_types! {
+    /// A node with children.
+    InnerId,
 }
 
 /// Longest time for which a child may catch up on its committed rate.
 pub const CATCH_UP: Duration = Duration::from_millis(200);
 
 /// Units of a start tag for a cost of 1 at weight 1; a weight divides them.
-const TAG: u128 = 1 << 16;
+const TAG: u64 = 1 << 16;
 
 /// Start tags of a node's children are reduced beyond this one.
 const LAST_TAG: u64 = 1 << 62;
-
-/// Branches of a heap: the keys of one step are in one or two cache lines.
-const BRANCHES: usize = 4;
 
 /// Longest packet until a longer one is sent [bytes].
 const LONGEST: u32 = 1500;
@@ -97,11 +103,8 @@ pub enum Next {
     Idle,
 }
 
-/// Place of a node that is in no heap.
-const OUTSIDE: u32 = u32::MAX;
-
-/// The heaps of an inner node.
-#[derive(Clone, Copy, PartialEq, Eq)]
+/// The orders in which an inner node keeps its children.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum By {
     /// Children with a guarantee whose eligible time has not come.
     Eligible = 0,
@@ -111,89 +114,94 @@ enum By {
     Start = 2,
 }
 
+/// A node as a child of its parent; two cache lines.
 #[derive(Clone, Debug)]
+#[repr(align(64))]
 struct Node {
     parent: Option<NodeId>,
-    share: Share,
-    children: u32,
-    /// Children with packets below them, at a peak rate or not.
-    active_children: u32,
-    /// Children with packets below them that are not at a peak rate.
-    heaps: [Vec<(u64, NodeId)>; 3],
-    /// Its places in the heaps of its parent.
-    places: [u32; 3],
+    /// Its slot at its parent.
+    slot: u32,
+    /// Its state as a parent; `None` for a leaf.
+    inner: Option<InnerId>,
     /// True if the leaf's queue has packets.
     is_backlogged: bool,
     /// True if there are packets in its queue or below it.
     is_active: bool,
     /// True if it is in its parent's choice.
     is_ready: bool,
-    /// True if the last choice was by its guarantee.
-    by_guarantee: bool,
+    /// Order by guarantee in which its parent has it; `None` if in none.
+    guaranteed_by: Option<By>,
+    share: Share,
     /// Guaranteed rate [bit/s], and what of it the parent counts.
     guarantee: u64,
     counted: u64,
+    /// Eligible time in the parent's clock [ns], and the rate that its distance from the clock refers to [bit/s].
+    eligible: u64,
+    paced: u64,
+    /// Start tag.
+    start: u64,
+    /// Time up to which the peak rate is used [ns]; the time at which it is in the choice again, if it is not.
+    peak: u64,
+    blocked_until: Option<u64>,
+}
+
+const _: () = assert!(size_of::<Node>() == 128);
+
+/// A node as a parent.
+#[derive(Clone, Debug, Default)]
+struct Inner {
+    /// Children by [`By`]: eligible times, deadlines, start tags.
+    orders: Tournaments<3>,
+    /// True if the last choice was by a guarantee.
+    by_guarantee: bool,
+    /// Children with packets below them, at a peak rate or not.
+    active: u32,
     /// Sum of what its children count [bit/s].
     sum: u64,
-    /// Eligible time and deadline in the parent's clock [ns], and the rate that its distance from the clock refers to [bit/s].
-    eligible: u64,
-    deadline: u64,
-    paced: u64,
-    /// Start tag, and the greatest start tag served among its children.
-    start: u64,
+    /// The greatest start tag served among its children.
     served: u64,
     /// Clock of its children's eligible times [ns], and the time at which it was last set [ns].
     clock: u64,
     clock_at: u64,
-    /// Time up to which the peak rate is used [ns]; the time at which it is in the choice again, if it is not.
-    peak: u64,
-    blocked_until: Option<u64>,
+    /// The children by slot; a slot without a child is `free`.
+    children: Vec<NodeId>,
+    free: Vec<u32>,
 }
 
 impl Node {
     fn new(parent: Option<NodeId>, share: Share) -> Self {
         Self {
             parent,
-            share,
-            children: 0,
-            active_children: 0,
-            heaps: [const { Vec::new() }; 3],
-            places: [OUTSIDE; 3],
+            slot: 0,
+            inner: None,
             is_backlogged: false,
             is_active: false,
             is_ready: false,
-            by_guarantee: false,
+            guaranteed_by: None,
+            share,
             guarantee: 0,
             counted: 0,
-            sum: 0,
             eligible: 0,
-            deadline: 0,
             paced: 0,
             start: 0,
-            served: 0,
-            clock: 0,
-            clock_at: 0,
             peak: 0,
             blocked_until: None,
         }
     }
 
-    /// The guaranteed rate, from its own and its children's.
-    fn guaranteed(&self) -> u64 {
-        let rate = self.share.cir.as_bps().max(self.sum);
+    /// The guaranteed rate, from its own and the sum of its children's.
+    fn guaranteed(&self, sum: u64) -> u64 {
+        let rate = self.share.cir.as_bps().max(sum);
         self.share.pir.map_or(rate, |pir| rate.min(pir.as_bps()))
     }
 
     /// Lets the distance of the eligible time from the clock be the same bytes at the present guarantee.
     fn pace(&mut self, clock: u64) {
-        let scaled = |distance: u64| {
-            let distance = u128::from(distance) * u128::from(self.paced) / u128::from(self.guarantee);
-            u64::try_from(distance).unwrap_or(u64::MAX)
-        };
+        let distance = scaled(self.eligible.abs_diff(clock), self.paced, self.guarantee);
         self.eligible = if self.eligible > clock {
-            clock.saturating_add(scaled(self.eligible - clock))
+            clock.saturating_add(distance)
         } else {
-            clock.saturating_sub(scaled(clock - self.eligible).min(CATCH_UP.as_nanos()))
+            clock.saturating_sub(distance.min(CATCH_UP.as_nanos()))
         };
         self.paced = self.guarantee;
     }
@@ -210,27 +218,29 @@ impl Node {
         self.blocked_until = (until > now).then_some(until);
         until > now
     }
-
-    fn key(&self, by: By) -> u64 {
-        match by {
-            By::Eligible => self.eligible,
-            By::Deadline => self.deadline,
-            By::Start => self.start,
-        }
-    }
 }
 
 /// Time that `bytes` take at `rate`, rounded down [ns].
 fn time(bytes: u32, rate: u64) -> u64 {
-    let ns = u128::from(bytes) * 8_000_000_000 / u128::from(rate.max(1));
-    u64::try_from(ns).unwrap_or(u64::MAX)
+    scaled(bytes.into(), 8_000_000_000, rate)
+}
+
+/// `a * b / c`, rounded down; the division of 64 bits where it does.
+fn scaled(a: u64, b: u64, c: u64) -> u64 {
+    let c = c.max(1);
+    match a.checked_mul(b) {
+        Some(product) => product / c,
+        None => u64::try_from(u128::from(a) * u128::from(b) / u128::from(c)).unwrap_or(u64::MAX),
+    }
 }
 
 /// A tree of shares in a carrier.
 #[derive(Clone, Debug)]
 pub struct ShareTree {
     nodes: IdVec<NodeId, Node>,
+    inners: IdVec<InnerId, Inner>,
     free: Vec<NodeId>,
+    free_inners: Vec<InnerId>,
     /// Nodes at their peak rate, by the time at which they are in the choice again [ns].
     blocked: BinaryHeap<Reverse<(u64, u32)>>,
     /// Longest packet [bytes].
@@ -249,7 +259,14 @@ impl ShareTree {
     pub fn new() -> Self {
         let mut nodes = IdVec::default();
         nodes.push(Node::new(None, Share::default()));
-        Self { nodes, free: Vec::new(), blocked: BinaryHeap::new(), longest: LONGEST }
+        Self {
+            nodes,
+            inners: IdVec::default(),
+            free: Vec::new(),
+            free_inners: Vec::new(),
+            blocked: BinaryHeap::new(),
+            longest: LONGEST,
+        }
     }
 
     /// The root: the carrier. Its share is not used.
@@ -261,19 +278,30 @@ impl ShareTree {
     /// Adds a node. The parent is the root, an inner node, or a leaf whose queue is empty, which becomes an inner node.
     pub fn add(&mut self, parent: NodeId, share: Share) -> NodeId {
         debug_assert!(!self.nodes[parent].is_backlogged, "a leaf with packets becomes an inner node");
-        let above = &mut self.nodes[parent];
-        above.children += 1;
-        for heap in &mut above.heaps {
-            heap.reserve(above.children as usize - heap.len());
-        }
         let mut node = Node::new(Some(parent), share);
-        node.guarantee = node.guaranteed();
+        node.guarantee = node.guaranteed(0);
         let id = match self.free.pop() {
             Some(id) => {
                 self.nodes[id] = node;
                 id
             }
             None => self.nodes.push(node),
+        };
+        let inner = self.nodes[parent].inner.unwrap_or_else(|| {
+            let inner = self.free_inners.pop().unwrap_or_else(|| self.inners.push(Inner::default()));
+            *self.nodes[parent].inner.insert(inner)
+        });
+        let above = &mut self.inners[inner];
+        self.nodes[id].slot = match above.free.pop() {
+            Some(slot) => {
+                above.children[slot as usize] = id;
+                slot
+            }
+            None => {
+                above.children.push(id);
+                above.orders.resize(above.children.len());
+                above.children.len() as u32 - 1
+            }
         };
         self.blocked.reserve((2 * self.nodes.len()).saturating_sub(self.blocked.len()));
         id
@@ -298,12 +326,20 @@ impl ShareTree {
 
     /// Removes a leaf, packets or not; its id may be given to the next node that is added.
     pub fn remove(&mut self, id: NodeId, now: Instant) {
-        debug_assert!(self.nodes[id].children == 0, "an inner node is removed");
+        debug_assert!(self.nodes[id].inner.is_none(), "an inner node is removed");
         self.deactivate(id, now);
         let Some(parent) = self.nodes[id].parent.take() else { return };
         self.nodes[id].blocked_until = None;
-        self.nodes[parent].children -= 1;
         self.free.push(id);
+        if let Some(inner) = self.nodes[parent].inner {
+            let above = &mut self.inners[inner];
+            above.free.push(self.nodes[id].slot);
+            if above.free.len() == above.children.len() {
+                *above = Inner::default();
+                self.nodes[parent].inner = None;
+                self.free_inners.push(inner);
+            }
+        }
     }
 
     /// Reports that a leaf's queue has packets.
@@ -332,18 +368,21 @@ impl ShareTree {
                 Next::Wait(Instant::ZERO + Duration::from_nanos(*at))
             });
         }
-        while self.nodes[id].children > 0 {
-            let clock = self.advance(id, now);
-            while let Some((eligible, child)) = self.first(id, By::Eligible)
-                && eligible <= clock
-            {
-                self.take(id, By::Eligible, child);
-                self.insert_guaranteed(id, child);
+        while let Some(inner) = self.nodes[id].inner {
+            let clock = self.inners[inner].advance(now);
+            let due = By::Eligible as usize;
+            while self.inners[inner].orders.least(due) <= clock {
+                let slot = self.inners[inner].orders.first(due);
+                let child = self.inners[inner].children[slot];
+                self.order_by_guarantee(inner, child);
             }
-            let due = self.first(id, By::Deadline);
-            let Some((_, child)) = due.or(self.first(id, By::Start)) else { return Next::Idle };
-            self.nodes[child].by_guarantee = due.is_some();
-            id = child;
+            let node = &mut self.inners[inner];
+            node.by_guarantee = !node.orders.is_empty(By::Deadline as usize);
+            let by = if node.by_guarantee { By::Deadline } else { By::Start };
+            if node.orders.is_empty(by as usize) {
+                return Next::Idle;
+            }
+            id = node.children[node.orders.first(by as usize)];
         }
         Next::Leaf(id)
     }
@@ -352,24 +391,25 @@ impl ShareTree {
     pub fn charge(&mut self, leaf: NodeId, bytes: u32, cost: u64, now: Instant) {
         self.longest = self.longest.max(bytes);
         let mut id = leaf;
-        while let Some(parent) = self.nodes[id].parent {
+        while let Some(parent) = self.nodes[id].parent
+            && let Some(inner) = self.nodes[parent].inner
+        {
             let node = &mut self.nodes[id];
-            if node.by_guarantee && node.guarantee > 0 {
+            if self.inners[inner].by_guarantee && node.guarantee > 0 {
                 node.eligible = node.eligible.saturating_add(time(bytes, node.guarantee));
-                if self.take_guaranteed(parent, id) {
-                    self.insert_guaranteed(parent, id);
+                if node.guaranteed_by.is_some() {
+                    self.order_by_guarantee(inner, id);
                 }
             } else {
                 let start = node.start;
-                let weight = u128::from(node.share.weight.max(1));
-                let tag = (u128::from(cost) * TAG / weight).clamp(1, LAST_TAG.into());
-                node.start = start + tag as u64;
-                let last = node.start;
-                self.sift(parent, By::Start, id);
-                let served = &mut self.nodes[parent].served;
-                *served = start.max(*served);
-                if last > LAST_TAG {
-                    self.reduce_tags(parent);
+                node.start += scaled(cost, TAG, node.share.weight.into()).clamp(1, LAST_TAG);
+                let above = &mut self.inners[inner];
+                if node.is_ready {
+                    above.orders.set(By::Start as usize, node.slot as usize, node.start);
+                }
+                above.served = above.served.max(start);
+                if node.start > LAST_TAG {
+                    self.reduce_tags(parent, inner);
                 }
             }
             let node = &mut self.nodes[id];
@@ -425,42 +465,32 @@ impl ShareTree {
         }
     }
 
-    /// Advances the clock of a node's children.
-    fn advance(&mut self, id: NodeId, now: Instant) -> u64 {
-        let first = |by| self.first(id, by).map(|(at, _)| at);
-        let most = match (first(By::Eligible), first(By::Deadline)) {
-            (Some(a), Some(b)) => a.min(b),
-            (one, other) => one.or(other).unwrap_or(u64::MAX),
-        };
-        let node = &mut self.nodes[id];
-        let passed = now.as_nanos().saturating_sub(std::mem::replace(&mut node.clock_at, now.as_nanos()));
-        let most = most.saturating_add(CATCH_UP.as_nanos()).max(node.clock);
-        node.clock = node.clock.saturating_add(passed).min(most);
-        node.clock
-    }
-
     /// Puts a node into its parent's choice or takes it out, and does what follows from it further up.
     fn update(&mut self, mut id: NodeId, now: Instant) {
         loop {
             let node = &mut self.nodes[id];
-            let (is_active, is_served) = match node.children {
-                0 => (node.is_backlogged, node.is_backlogged),
-                _ => (node.active_children > 0, !node.heaps[By::Start as usize].is_empty()),
+            let (is_active, is_served, sum) = match node.inner {
+                None => (node.is_backlogged, node.is_backlogged, 0),
+                Some(inner) => {
+                    let inner = &self.inners[inner];
+                    (inner.active > 0, !inner.orders.is_empty(By::Start as usize), inner.sum)
+                }
             };
             let is_ready = is_served && node.blocked_until.is_none();
             let was_active = std::mem::replace(&mut node.is_active, is_active);
             let was_ready = std::mem::replace(&mut node.is_ready, is_ready);
-            node.guarantee = node.guaranteed();
+            node.guarantee = node.guaranteed(sum);
             let counted = if is_active { node.guarantee } else { 0 };
             let before = std::mem::replace(&mut node.counted, counted);
             let Some(parent) = node.parent else { return };
             if (is_active, is_ready, counted) == (was_active, was_ready, before) {
                 return;
             }
-            let clock = self.advance(parent, now);
+            let Some(inner) = self.nodes[parent].inner else { return };
+            let clock = self.inners[inner].advance(now);
             if counted != before || is_ready != was_ready {
-                let was_guaranteed = self.take_guaranteed(parent, id);
-                let first_deadline = self.first(parent, By::Deadline).map(|(at, _)| at);
+                let was_guaranteed = self.take_guaranteed(inner, id);
+                let first_deadline = self.inners[inner].orders.least(By::Deadline as usize);
                 let node = &mut self.nodes[id];
                 if counted > 0 && node.paced != counted {
                     node.pace(clock);
@@ -468,118 +498,78 @@ impl ShareTree {
                 if is_ready && counted > 0 {
                     if !was_guaranteed {
                         // In an overload, beside its siblings and not behind them.
-                        let join = first_deadline.unwrap_or(clock).min(clock);
-                        node.eligible = node.eligible.max(join);
+                        node.eligible = node.eligible.max(first_deadline.min(clock));
                     }
-                    self.insert_guaranteed(parent, id);
+                    self.order_by_guarantee(inner, id);
                 }
             }
+            let (node, above) = (&mut self.nodes[id], &mut self.inners[inner]);
             if is_ready && !was_ready {
-                let served = self.nodes[parent].served;
-                let node = &mut self.nodes[id];
-                node.start = node.start.max(served);
-                self.insert(parent, By::Start, id);
+                node.start = node.start.max(above.served);
+                above.orders.set(By::Start as usize, node.slot as usize, node.start);
             } else if was_ready && !is_ready {
-                self.take(parent, By::Start, id);
+                above.orders.clear(By::Start as usize, node.slot as usize);
             }
-            let above = &mut self.nodes[parent];
-            above.active_children = above.active_children + u32::from(is_active) - u32::from(was_active);
+            above.active = above.active + u32::from(is_active) - u32::from(was_active);
             above.sum = above.sum - before + counted;
             id = parent;
         }
     }
 
-    // ----- heaps ---------------------------------------------------------------------------------------------
-
-    /// The least key and its child.
-    fn first(&self, parent: NodeId, by: By) -> Option<(u64, NodeId)> {
-        self.nodes[parent].heaps[by as usize].first().copied()
-    }
+    // ----- orders --------------------------------------------------------------------------------------------
 
     /// Reduces the start tags of all children by the greatest one served.
-    fn reduce_tags(&mut self, parent: NodeId) {
-        let served = std::mem::take(&mut self.nodes[parent].served);
-        for node in self.nodes.iter_mut().filter(|node| node.parent == Some(parent)) {
-            node.start = node.start.saturating_sub(served);
-        }
-        for (start, _) in &mut self.nodes[parent].heaps[By::Start as usize] {
-            *start = start.saturating_sub(served);
-        }
-    }
-
-    /// Puts a child with a guarantee into the heap in which its eligible time belongs.
-    fn insert_guaranteed(&mut self, parent: NodeId, id: NodeId) {
-        let (longest, clock) = (self.longest, self.nodes[parent].clock);
-        let node = &mut self.nodes[id];
-        node.deadline = node.eligible.saturating_add(time(longest, node.guarantee));
-        let by = if node.eligible <= clock { By::Deadline } else { By::Eligible };
-        self.insert(parent, by, id);
-    }
-
-    /// Takes a child from the heaps of those with a guarantee. Returns true if it was in one.
-    fn take_guaranteed(&mut self, parent: NodeId, id: NodeId) -> bool {
-        let by = match self.nodes[id].places {
-            [OUTSIDE, OUTSIDE, _] => return false,
-            [OUTSIDE, ..] => By::Deadline,
-            _ => By::Eligible,
-        };
-        self.take(parent, by, id);
-        true
-    }
-
-    fn insert(&mut self, parent: NodeId, by: By, id: NodeId) {
-        let key = self.nodes[id].key(by);
-        let heap = &mut self.nodes[parent].heaps[by as usize];
-        heap.push((key, id));
-        let place = heap.len() - 1;
-        self.sift_from(parent, by, place);
-    }
-
-    fn take(&mut self, parent: NodeId, by: By, id: NodeId) {
-        let place = std::mem::replace(&mut self.nodes[id].places[by as usize], OUTSIDE) as usize;
-        let heap = &mut self.nodes[parent].heaps[by as usize];
-        heap.swap_remove(place);
-        if place < heap.len() {
-            self.sift_from(parent, by, place);
-        }
-    }
-
-    /// Restores the order of a heap after the key of one child has changed.
-    fn sift(&mut self, parent: NodeId, by: By, id: NodeId) {
-        let node = &self.nodes[id];
-        let (place, key) = (node.places[by as usize], node.key(by));
-        if place != OUTSIDE {
-            self.nodes[parent].heaps[by as usize][place as usize].0 = key;
-            self.sift_from(parent, by, place as usize);
-        }
-    }
-
-    /// Moves the entry at a place up or down to where it belongs. Entries with equal keys are in order of their ids.
-    fn sift_from(&mut self, parent: NodeId, by: By, mut place: usize) {
-        let mut heap = std::mem::take(&mut self.nodes[parent].heaps[by as usize]);
-        let own = heap[place];
-        while place > 0 && own < heap[(place - 1) / BRANCHES] {
-            let above = (place - 1) / BRANCHES;
-            heap[place] = heap[above];
-            self.nodes[heap[place].1].places[by as usize] = place as u32;
-            place = above;
-        }
-        loop {
-            let first = BRANCHES * place + 1;
-            let Some(below) = (first..heap.len().min(first + BRANCHES)).min_by_key(|&below| heap[below])
-            else {
-                break;
-            };
-            if own <= heap[below] {
-                break;
+    fn reduce_tags(&mut self, parent: NodeId, inner: InnerId) {
+        let above = &mut self.inners[inner];
+        let served = std::mem::take(&mut above.served);
+        for (slot, child) in above.children.iter().enumerate() {
+            let node = &mut self.nodes[*child];
+            if (node.parent, node.slot as usize) != (Some(parent), slot) {
+                continue;
             }
-            heap[place] = heap[below];
-            self.nodes[heap[place].1].places[by as usize] = place as u32;
-            place = below;
+            node.start = node.start.saturating_sub(served);
+            if node.is_ready {
+                above.orders.set(By::Start as usize, slot, node.start);
+            }
         }
-        heap[place] = own;
-        self.nodes[own.1].places[by as usize] = place as u32;
-        self.nodes[parent].heaps[by as usize] = heap;
+    }
+
+    /// Puts a child with a guarantee into the order in which its eligible time belongs.
+    fn order_by_guarantee(&mut self, inner: InnerId, id: NodeId) {
+        let (node, above) = (&mut self.nodes[id], &mut self.inners[inner]);
+        let (by, key) = if node.eligible <= above.clock {
+            (By::Deadline, node.eligible.saturating_add(time(self.longest, node.guarantee)))
+        } else {
+            (By::Eligible, node.eligible)
+        };
+        if let Some(former) = node.guaranteed_by.replace(by)
+            && former != by
+        {
+            above.orders.clear(former as usize, node.slot as usize);
+        }
+        above.orders.set(by as usize, node.slot as usize, key);
+    }
+
+    /// Takes a child from the orders by guarantee. Returns true if it was in one.
+    fn take_guaranteed(&mut self, inner: InnerId, id: NodeId) -> bool {
+        let node = &mut self.nodes[id];
+        let by = node.guaranteed_by.take();
+        if let Some(by) = by {
+            self.inners[inner].orders.clear(by as usize, node.slot as usize);
+        }
+        by.is_some()
+    }
+}
+
+impl Inner {
+    /// Advances the clock of the children's eligible times.
+    fn advance(&mut self, now: Instant) -> u64 {
+        let first = |by: By| self.orders.least(by as usize);
+        let most = first(By::Eligible).min(first(By::Deadline));
+        let passed = now.as_nanos().saturating_sub(std::mem::replace(&mut self.clock_at, now.as_nanos()));
+        let most = most.saturating_add(CATCH_UP.as_nanos()).max(self.clock);
+        self.clock = self.clock.saturating_add(passed).min(most);
+        self.clock
     }
 }
 

@@ -228,7 +228,7 @@ fn a_tree_of_shares_allocates_nothing_per_packet() {
         leaves.extend((0..100).map(|_| tree.add(plan, share)));
     }
     let held = (HELD.get() - before) / 10_000 - size_of_val(&leaves[0]) as i64;
-    assert!((200..=600).contains(&held), "{held} bytes per leaf");
+    assert!((300..=400).contains(&held), "{held} bytes per leaf");
     let mut rng = Rng::stream(1, "tree", 0, "test");
     let (mut now, mut waits) = (Instant::ZERO, 0);
     let before = ALLOCATIONS.get();
