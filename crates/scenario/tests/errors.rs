@@ -332,10 +332,16 @@ fn values_out_of_range_are_reported() {
         changed("[run]", "[run]\nsample_interval = \"0 s\""),
         format!("my.toml:4:19: run.sample_interval: found \"0 s\"; {SPAN}")
     );
-    assert_eq!(
-        changed("{ rate = \"1 Mbps\" }", "{ rate = \"1 Mbps\", tick = \"0 ms\" }"),
-        format!("my.toml:19:39: gateway.regulator.tick: found \"0 ms\"; {SPAN}")
-    );
+    for found in ["0 ms", "1 ns", "999 ns"] {
+        assert_eq!(
+            changed("{ rate = \"1 Mbps\" }", &format!("{{ rate = \"1 Mbps\", tick = \"{found}\" }}")),
+            format!(
+                "my.toml:19:39: gateway.regulator.tick: found \"{found}\"; allowed: a time of at least 1 us and at most \
+                 1000000000 s"
+            )
+        );
+    }
+    assert_eq!(changed("{ rate = \"1 Mbps\" }", "{ rate = \"1 Mbps\", tick = \"1 us\" }"), "no mistake");
     check(&[
         (
             "count = 5",

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize, Serializer};
 use super::SECOND;
 use super::aqm::{Aqm, Marking, Scheduler};
 use super::link::{Limit, fifo};
-use super::quantity::{HeaderSize, PacketSize, RATE, Rate, Size, Span, Time, Whole};
+use super::quantity::{HeaderSize, PacketSize, Period, RATE, Rate, Size, Time, Whole};
 use crate::model::{FlowKey, Protocol, QueuesPer};
 
 /// One gateway (a table) or several (an array of tables).
@@ -150,8 +150,8 @@ pub struct Return {
 #[serde(deny_unknown_fields)]
 pub struct ReturnCarrier {
     /// Length of a superframe. At its beginning each terminal sends a request.
-    #[serde(default = "Span::just::<{ SECOND / 20 }>")]
-    pub superframe: Span,
+    #[serde(default = "Period::just::<{ SECOND / 20 }>")]
+    pub superframe: Period,
     /// Kind of the requests: "rbdc", a rate, or "vbdc", a volume.
     #[serde(default)]
     pub request: RequestName,
@@ -293,7 +293,7 @@ pub struct Regulator {
     /// Rate of the regulator, on the wire; "link" to follow the satellite link's rate or capacity.
     pub rate: RateOrLink,
     /// Time between two bursts, each of the packets that the rate allows. Default: packets leave one by one.
-    pub tick: Option<Span>,
+    pub tick: Option<Period>,
 }
 
 /// A rate, or that of the satellite link.

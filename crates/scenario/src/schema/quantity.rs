@@ -67,6 +67,8 @@ kinds! {
     Time = TimeKind(TIME, 0, u64::MAX);
     /// A time above zero [ns].
     Span = SpanKind(TIME, 1, u64::MAX);
+    /// The period of an event that repeats all the time: a microsecond or more, to bound the work of a run [ns].
+    Period = PeriodKind(TIME, 1_000, u64::MAX);
     /// A size above zero [bytes].
     Size = SizeKind(SIZE, 1, u64::MAX);
     /// The length of a packet, or of what is in it [bytes].
