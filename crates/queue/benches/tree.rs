@@ -72,7 +72,8 @@ fn cost(fan: u64, depth: u32, peak: bool) -> f64 {
 fn main() {
     let given: Vec<u32> = std::env::args().filter_map(|arg| arg.parse().ok()).collect();
     if let &[fan, depth, packets] = given.as_slice() {
-        println!("{}", serve(&mut tree(fan.into(), depth, false), packets, &mut Instant::ZERO));
+        let mut now = Instant::ZERO;
+        println!("{}", serve(&mut tree(fan.into(), depth, false), packets, &mut now));
         return;
     }
     println!("CPU time of a decision and its charge [ns], and the ratio to one leaf");
