@@ -17,6 +17,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import dask
 import psutil  # type: ignore[import-untyped]
 import pytest
 from conftest import command_line, environment
@@ -242,6 +243,47 @@ def test_local_workers_are_replaced(by_threads: dict[str, bytes], tmp_path: Path
     small(tmp_path / "cluster", cluster="local:2", on_progress=kill)
     assert len(killed) == 2
     assert content(tmp_path / "cluster") == by_threads
+
+
+def test_runs_of_a_frozen_worker_are_given_to_another(
+    by_threads: dict[str, bytes], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cluster, "_OVERDUE_SECONDS", 0.5)
+    monkeypatch.setattr(cluster, "_OVERDUE_FACTOR", 0.1)
+    frozen: list[psutil.Process] = []
+
+    def freeze(done: int, total: int, failed: int) -> None:
+        del total, failed
+        if done >= 4 and not frozen:
+            frozen.append(psutil.Process(local_pids()[0]))
+            frozen[0].suspend()
+            # So that it is frozen in the midst of a task or before one, and never returns it.
+            wait_for(lambda: frozen[0].status() == psutil.STATUS_STOPPED)
+
+    # Without this, Dask itself gives such a worker up after five minutes.
+    with dask.config.set({"distributed.scheduler.worker-ttl": None}):
+        small(tmp_path / "cluster", cluster="local:2", on_progress=freeze)
+    assert len(frozen) == 1
+    assert content(tmp_path / "cluster") == by_threads
+    wait_for(lambda: not alive(frozen[0]))
+
+
+def test_interruption_does_not_wait_for_a_frozen_worker(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cluster, "_CANCEL_SECONDS", 0.5)
+
+    def freeze(done: int, total: int, failed: int) -> None:
+        del done, total, failed
+        psutil.Process(local_pids()[0]).suspend()
+        raise KeyboardInterrupt
+
+    with (
+        dask.config.set({"distributed.scheduler.worker-ttl": None}),
+        pytest.raises(KeyboardInterrupt),
+    ):
+        small(tmp_path / "cluster", cluster="local:2", on_progress=freeze)
+    assert not local_pids()
 
 
 def test_run_is_given_up_after_killing_three_workers(

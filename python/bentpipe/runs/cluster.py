@@ -1,7 +1,9 @@
 """Simulation of runs on the workers of a Dask cluster, or on worker processes of this machine.
 
 A task simulates runs for about two seconds. Dask repeats the task of a worker that died; the runs of a task
-that ended too many workers are simulated again one by one.
+that ended too many workers are simulated again one by one. Towards the end of a sweep, a task that has not
+returned for much longer than expected is also given to another worker, and the first result counts (backup
+tasks: Dean & Ghemawat 2004, section 3.6): its worker may be frozen or unreachable.
 """
 
 import contextlib
@@ -14,6 +16,7 @@ import uuid
 from collections import deque
 from collections.abc import Generator, Iterable, Iterator, Sized
 from concurrent.futures import CancelledError
+from dataclasses import dataclass
 from itertools import islice
 
 from distributed import Client, Future, KilledWorker
@@ -33,10 +36,16 @@ _LOOK_SECONDS = 0.5
 """Interval of checks of the scheduler and the workers [s]."""
 _RESULT_SECONDS = 1.0
 """Longest wait for the result of a finished task [s]."""
+_CANCEL_SECONDS = 5.0
+"""Longest wait for workers to cancel their tasks [s]."""
 _TASK_SECONDS = 2.0
 _TASK_SECONDS_PER_THREAD = 0.02
 """Tasks are longer with many workers, so that the scheduler handles at most fifty per second."""
 _SHORTEST_TASK_SECONDS = 0.1
+_OVERDUE_SECONDS = 10.0
+"""Age of a task from which it may be overdue [s]."""
+_OVERDUE_FACTOR = 5.0
+"""A task is overdue after this multiple of its expected duration."""
 _TASKS_PER_THREAD = 2
 """Number of submitted tasks per thread: one is simulated while the next waits."""
 _ALLOWED = (
@@ -164,6 +173,17 @@ def _connect(where: str, address: str) -> Client:
     return client
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class _Task:
+    """A task that has been submitted."""
+
+    runs: list[Run]
+    since: float
+    """Time of its submission [s]."""
+    backups: list[Future[worker_tasks.Done]]
+    """All futures that simulate its runs; the first result counts."""
+
+
 class _Sweep:
     """Simulation of some runs on a cluster, as tasks of about two seconds."""
 
@@ -180,7 +200,8 @@ class _Sweep:
         """Runs whose task ended its workers, or waited there: each is simulated alone in the end."""
         self.is_alone = False
         """True while the only task is a suspect's."""
-        self.tasks: dict[Future[worker_tasks.Done], list[Run]] = {}
+        self.tasks: dict[Future[worker_tasks.Done], _Task] = {}
+        """Tasks by future; one with a backup has two."""
         self.finished: queue.SimpleQueue[Future[worker_tasks.Done]] = queue.SimpleQueue()
         self.files: dict[str, Future[bytes]] = {}
         """Contents of the files that scenarios name, by digest."""
@@ -197,6 +218,7 @@ class _Sweep:
             if now - self.looked >= _LOOK_SECONDS:
                 self.looked = now
                 self._update_workers(now)
+                self._submit_backups(now)
             self._submit()
             if not self.tasks and (self.threads or self._is_done()):
                 return
@@ -232,6 +254,7 @@ class _Sweep:
         while len(self.tasks) < _TASKS_PER_THREAD * self.threads:
             runs = self._next()
             if not runs:
+                self.queued = 0
                 break
             self._submit_task(runs)
             self.is_alone = False
@@ -251,10 +274,45 @@ class _Sweep:
         return runs + new
 
     def _submit_task(self, runs: list[Run]) -> None:
-        job, files = self._job(runs)
-        future = self.client.submit(worker_tasks.work, pickle.dumps(job), files, pure=False)
-        self.tasks[future] = runs
+        self._start(_Task(runs, time.monotonic(), []))
+
+    def _start(self, task: _Task, workers: list[str] | None = None) -> None:
+        """Submit a task, to one of some workers if they are given."""
+        job, files = self._job(task.runs)
+        future = self.client.submit(
+            worker_tasks.work,
+            pickle.dumps(job),
+            files,
+            pure=False,
+            workers=workers,
+            allow_other_workers=workers is not None,
+        )
+        self.tasks[future] = task
+        task.backups.append(future)
         future.add_done_callback(self.finished.put)
+
+    def _submit_backups(self, now: float) -> None:
+        """Give overdue tasks to other workers, once nothing else is left for these."""
+        if self.is_alone or self.again or self.queued != 0 or self.threads < 2:
+            return
+        expected = max(_task_seconds(self.threads), self.run_seconds)
+        limit = max(_OVERDUE_SECONDS, _OVERDUE_FACTOR * expected)
+        late = {
+            future.key: task
+            for future, task in self.tasks.items()
+            if len(task.backups) == 1 and now - task.since > limit * _TASKS_PER_THREAD and not future.done()
+        }
+        if not late:
+            return
+        # A task that waits at the scheduler is on no worker; it will get one.
+        holders = {worker: late.keys() & set(keys) for worker, keys in self.client.processing().items()}
+        others = [worker for worker, keys in holders.items() if not keys]
+        if not others:
+            return
+        # Files may be on the worker that does not answer.
+        self.files = {}
+        for key in set().union(*holders.values()):
+            self._start(late[key], others)
 
     def _job(self, runs: list[Run]) -> tuple[worker_tasks.Job, dict[str, Future[bytes]]]:
         bases: dict[worker_tasks.Base, int] = {}
@@ -289,7 +347,10 @@ class _Sweep:
         return self.files[digest]
 
     def _results_of(self, future: Future[worker_tasks.Done]) -> Generator[tuple[Run, Outcome] | None]:
-        runs = self.tasks[future]
+        task = self.tasks.get(future)
+        if task is None:
+            return  # Its backup was faster.
+        runs = task.runs
         try:
             done = future.result(timeout=_RESULT_SECONDS)
         except TimeoutError:
@@ -299,6 +360,9 @@ class _Sweep:
             return
         except KilledWorker as error:
             del self.tasks[future]
+            task.backups.remove(future)
+            if task.backups:
+                return
             if self.is_alone:
                 deaths = error.allowed_failures + 1
                 yield runs[0], SimulationError(f"given up: {deaths} workers died while they simulated it")
@@ -306,7 +370,10 @@ class _Sweep:
                 # Dask blames every task of a worker that dies, also those that wait there.
                 self.suspects.extend(runs)
             return
-        del self.tasks[future]
+        for each in task.backups:
+            del self.tasks[each]
+        if len(task.backups) > 1:
+            self.client.cancel([each for each in task.backups if each is not future])
         pace = done.seconds / len(done.outcomes)
         self.run_seconds = (self.run_seconds + pace) / 2 if self.run_seconds else pace
         self.again.extend(runs[len(done.outcomes) :])
@@ -316,12 +383,19 @@ class _Sweep:
 
     def close(self) -> None:
         """Cancel all tasks."""
-        with contextlib.suppress(Exception):
-            if self.client.status == "running":
+
+        def cancel() -> None:
+            with contextlib.suppress(Exception):
                 self.client.cancel([*self.tasks, *self.files.values()])
                 if self.tasks:
                     self.client.run(worker_tasks.stop, self.id, on_error="ignore")
-        self.tasks.clear()
+
+        if self.client.status == "running":
+            # In a thread, because Dask waits for a worker that does not answer.
+            thread = threading.Thread(target=cancel, name="bentpipe-cancel", daemon=True)
+            thread.start()
+            thread.join(_CANCEL_SECONDS)
+        self.tasks = {}
 
 
 def _task_seconds(threads: int) -> float:
