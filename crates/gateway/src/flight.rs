@@ -14,6 +14,8 @@ use bentpipe_units::{Duration, Instant};
 
 /// Time after which a silent connection is forgotten.
 const SILENCE: Duration = Duration::from_secs(60);
+/// Connections remembered at most: segments with invented ports take no more memory than these.
+const LIMIT: usize = 1 << 17;
 
 /// Data in flight of the senders of TCP connections, one direction of each.
 #[derive(Clone, Debug, Default)]
@@ -34,8 +36,14 @@ struct Span {
 impl InFlight {
     /// Processes a segment from `seq` with `len` sequence numbers: its bytes, and one each for SYN and FIN. Returns the
     /// data in flight of its sender, including the segment [bytes].
+    ///
+    /// An unknown connection is remembered from its first segment with data, SYN or FIN on. Beyond the limit of
+    /// connections a segment is the only data known to be in flight.
     pub fn segment(&mut self, flow: FlowId, seq: u32, len: u32, syn: bool, now: Instant) -> u32 {
         self.flows.sweep(2, |_, span| now - span.heard <= SILENCE);
+        if (len == 0 || self.flows.len() >= LIMIT) && self.flows.get(flow).is_none() {
+            return len;
+        }
         let end = seq.wrapping_add(len);
         let fresh = Span { acked: seq, end, heard: now };
         let span = self.flows.get_or_insert_with(flow, || fresh);
@@ -140,8 +148,33 @@ mod tests {
         assert_eq!((flight.len(), flight.segment(FlowId(1), 4_000_000_000, 100, false, NOW)), (0, 100));
         let later = NOW + Duration::from_secs(61);
         for _ in 0..100 {
-            flight.segment(FlowId(2), 1, 0, false, later);
+            flight.segment(FlowId(2), 1, 100, false, later);
         }
         assert_eq!(flight.len(), 1);
+    }
+
+    /// Acknowledgements with invented ports are not remembered, and segments with invented ports only up to the limit;
+    /// known connections are still followed, and others once the flood is forgotten.
+    #[test]
+    fn invented_ports_take_bounded_memory() {
+        let mut flight = InFlight::default();
+        let few = LIMIT as u32 + 1000;
+        for flow in 0..few {
+            assert_eq!(flight.segment(FlowId(flow), 1, 0, false, NOW), 0);
+        }
+        assert!(flight.is_empty());
+        for flow in 0..few {
+            assert_eq!(flight.segment(FlowId(flow), 1, 100, false, NOW), 100);
+        }
+        assert_eq!(flight.len(), LIMIT);
+        assert_eq!(flight.segment(FlowId(3), 101, 100, false, NOW), 200);
+        assert_eq!(flight.segment(FlowId(few), 101, 100, false, NOW), 100);
+        let later = NOW + Duration::from_secs(61);
+        // Each visits two slots of at most 2 · LIMIT, and again those from which a connection was removed.
+        for _ in 0..2 * LIMIT {
+            flight.segment(FlowId(few), 101, 100, false, later);
+        }
+        assert_eq!(flight.len(), 1);
+        assert_eq!(flight.segment(FlowId(few), 201, 100, false, later), 200);
     }
 }

@@ -2,9 +2,13 @@
 //!
 //! Open addressing with linear probing in one flat array whose length is a power of two, at most half full. Removing a
 //! flow leaves no tombstone: the entries behind it move up. So look-up, insertion and removal cost a few neighbouring
-//! slots, whatever numbers flows have; the array doubles when needed and never shrinks.
+//! slots, whatever numbers flows have. The array doubles when needed, and halves once less than an eighth is used, so that
+//! a flood of flows does not keep its memory.
 
 use crate::FlowId;
+
+/// Length of the array at least [slots].
+const LEAST: usize = 16;
 
 /// A table with one value per flow.
 #[derive(Clone, Debug)]
@@ -18,7 +22,7 @@ pub struct FlowTable<T> {
 impl<T> Default for FlowTable<T> {
     fn default() -> Self {
         let mut slots = Vec::new();
-        slots.resize_with(16, || None);
+        slots.resize_with(LEAST, || None);
         Self { slots, len: 0, next: 0 }
     }
 }
@@ -56,7 +60,7 @@ impl<T> FlowTable<T> {
         let mut at = self.find(flow);
         if self.slots[at].is_none() {
             if 2 * (self.len + 1) > self.slots.len() {
-                self.grow();
+                self.resize(2 * self.slots.len());
                 at = self.find(flow);
             }
             self.len += 1;
@@ -67,13 +71,14 @@ impl<T> FlowTable<T> {
     /// Removes a flow and returns its value.
     pub fn remove(&mut self, flow: FlowId) -> Option<T> {
         let at = self.find(flow);
-        self.take(at)
+        let gone = self.take(at);
+        self.shrink();
+        gone
     }
 
     /// Removes all flows.
     pub fn clear(&mut self) {
-        self.slots.fill_with(|| None);
-        self.len = 0;
+        *self = Self::default();
     }
 
     /// Visits the next `slots` slots of the array, continuing where the last call stopped, and removes the flows for
@@ -88,6 +93,7 @@ impl<T> FlowTable<T> {
                 self.next = self.after(at);
             }
         }
+        self.shrink();
     }
 
     /// Returns the flow's slot, or the empty slot where it would be inserted.
@@ -133,9 +139,20 @@ impl<T> FlowTable<T> {
         }
     }
 
-    fn grow(&mut self) {
+    /// Halves the array once less than an eighth is used. A quarter is used then, so neither the next insertion nor the
+    /// next removal resizes it again.
+    #[inline]
+    fn shrink(&mut self) {
+        if 8 * self.len < self.slots.len() && self.slots.len() > LEAST {
+            self.resize(self.slots.len() / 2);
+            self.next &= self.slots.len() - 1;
+        }
+    }
+
+    #[cold]
+    fn resize(&mut self, length: usize) {
         let mut slots = Vec::new();
-        slots.resize_with(2 * self.slots.len(), || None);
+        slots.resize_with(length, || None);
         for (flow, known) in std::mem::replace(&mut self.slots, slots).into_iter().flatten() {
             let at = self.find(flow);
             self.slots[at] = Some((flow, known));
@@ -196,6 +213,26 @@ mod tests {
         assert!((0..1000).all(|flow| table.get(FlowId(flow)).is_some() == (flow % 3 == 0)));
         table.clear();
         assert!(table.is_empty() && table.get(FlowId(3)).is_none());
+    }
+
+    /// A million flows that come once leave an array for those that stay.
+    #[test]
+    fn array_shrinks_after_a_flood_of_flows() {
+        let mut table = FlowTable::default();
+        for flow in 0..1_000_000_u32 {
+            table.get_or_insert_with(FlowId(flow), || flow);
+        }
+        assert_eq!(table.slots.len(), 1 << 21);
+        while table.len() > 100 {
+            table.sweep(2, |_, known| *known < 100);
+        }
+        // Fewer than 8 * 100 slots would be enough, and half as many are too few to shrink.
+        assert_eq!(table.slots.len(), 512);
+        assert!((0..100).all(|flow| table.get(FlowId(flow)) == Some(&flow)));
+        for flow in 0..100 {
+            assert_eq!(table.remove(FlowId(flow)), Some(flow));
+        }
+        assert_eq!(table.slots.len(), LEAST);
     }
 
     /// Dense numbers, numbers 10,000 apart, and multiples of the array's length form short chains.

@@ -8,7 +8,6 @@ use bentpipe_spacelink::{Open, PeerId, Spacelink, StreamKey};
 use nix::sys::epoll::EpollFlags;
 
 use super::Daemon;
-use super::flows::tcp_pair;
 use super::gateway_host::Item;
 use super::sources::{Generation, Source};
 use crate::observe::cause::Cause;
@@ -208,7 +207,7 @@ impl Daemon {
         let key = relay.key;
         if let Some(first) = relay.first_seq {
             let ack = first.wrapping_add(relay.out.read() as u32);
-            self.host.senders.acknowledged(tcp_pair(relay.client, relay.server), ack, self.now);
+            self.host.senders.acknowledged(self.flows.connection(relay.client, relay.server), ack, self.now);
         }
         let more = relay.is_readable();
         let item = self.host.insert(Item::Read { key: relay.key, bytes: read as u64 });
@@ -265,7 +264,7 @@ impl Daemon {
         let (socket, out) = relay.into_parts();
         self.chunks.remove(peer, out.in_flight());
         self.memory.close(id, out.held());
-        self.host.senders.forget(tcp_pair(client, server));
+        self.host.senders.forget(self.flows.connection(client, server));
         self.interceptor.windows.forget(client, server);
         let flow = self.flows.tcp_flow(client, server);
         self.host.with(peer, |gateway, at| gateway.flow(flow, FlowEvent::Closed, at));

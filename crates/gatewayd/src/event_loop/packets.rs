@@ -9,7 +9,6 @@ use bentpipe_queue::{Ecn, Packet, Tcp};
 use bentpipe_spacelink::PeerId;
 
 use super::Daemon;
-use super::flows::{FlowClassifier, pair_number, tcp_pair};
 use super::gateway_host::{Item, ItemId};
 use crate::config::Role;
 use crate::intercept::interceptor::{Held, Interceptor};
@@ -56,7 +55,7 @@ impl Daemon {
         let flow = self.flows.flow(client, server, info.protocol);
         let mut pkt = Packet {
             ecn: info.ecn,
-            user: FlowClassifier::user(client),
+            user: self.flows.user(client),
             dscp: info.dscp,
             split: relay.is_some(),
             ..Packet::new(info.len, flow, item.handle())
@@ -103,7 +102,7 @@ impl Daemon {
         self.interceptor.windows.incoming(info);
         let syn = tcp.flags & flag::SYN != 0;
         let ends = u32::from(syn) + u32::from(tcp.flags & flag::FIN != 0);
-        let number = pair_number(info.dst, info.src, info.protocol);
+        let number = self.flows.connection(info.dst, info.src);
         let window = self.host.senders.segment(number, tcp.seq, tcp.payload + ends, syn, self.now);
         if let Some(relay) = relay.and_then(|id| self.relays.get_mut(id)) {
             relay.server_in_flight = window;
@@ -238,7 +237,7 @@ impl Daemon {
             info.tcp.map(|tcp| Tcp { window: tcp.payload, seq: tcp.seq, syn: tcp.flags & flag::SYN != 0 });
         let id = self.host.insert(Item::Datagram { peer, bytes });
         let new = Packet::new(info.len, flow, id.handle());
-        let user = FlowClassifier::user(client);
+        let user = self.flows.user(client);
         let pkt = Packet { user, ecn: info.ecn, dscp: info.dscp, tcp, arrival: self.host.at, ..new };
         if self.host.with(peer, |gateway, at| gateway.process(pkt, at)).is_none() {
             self.host.take(id);
@@ -287,7 +286,7 @@ impl Daemon {
             && let Some(Info { src, dst, tcp: Some(tcp), .. }) = bentpipe_packet::parse(packet)
             && tcp.flags & flag::ACK != 0
         {
-            self.host.senders.acknowledged(tcp_pair(src, dst), tcp.ack, self.now);
+            self.host.senders.acknowledged(self.flows.connection(src, dst), tcp.ack, self.now);
         }
         match self.tun.write(packet) {
             Ok(()) => self.observer.counters.tunnel_out += 1,

@@ -7,7 +7,6 @@ use bentpipe_spacelink::StreamKey;
 use bentpipe_units::{Duration, Instant};
 
 use super::Daemon;
-use super::flows::FlowClassifier;
 use super::gateway_host::Item;
 use crate::relay::RelayId;
 use crate::relay::chunks::{Blocked, Retry};
@@ -41,7 +40,7 @@ impl Daemon {
             let flow = self.flows.tcp_flow(relay.client, relay.server);
             let item = self.host.insert(Item::Chunk { key, bytes });
             let len = u32::try_from(bytes + self.chunks.header).unwrap_or(u32::MAX);
-            let user = FlowClassifier::user(relay.client);
+            let user = self.flows.user(relay.client);
             let pkt =
                 Packet { user, dscp: relay.dscp, tcp: Some(tcp), ..Packet::new(len, flow, item.handle()) };
             self.host.with(key.peer(), |gateway, at| gateway.transmit(pkt, at));

@@ -13,7 +13,7 @@ use bentpipe_spacelink::{Certificate, PeerId};
 use bentpipe_units::{Duration, Rate};
 
 use super::Daemon;
-use super::flows::FlowClassifier;
+use super::flows::{FlowClassifier, FlowHasher};
 use super::gateway_host::GatewayHost;
 use super::sources::{Source, Sources};
 use crate::config::{Config, Role, Terminal};
@@ -203,20 +203,21 @@ impl Daemon {
             keepalive: config.tcp.keepalive.time(),
             user_timeout: config.tcp.user_timeout.time(),
         };
+        let hasher = FlowHasher::default();
         let mut daemon = Self {
             clock,
             now,
             sources,
             host,
             modem: None,
-            flows: FlowClassifier::new(config.gateway.flow_key, rules.clients.clone()),
+            flows: FlowClassifier::new(config.gateway.flow_key, rules.clients.clone(), hasher.clone()),
             chunks,
             spacelink,
             terminals: Terminals::default(),
             tun,
             interceptor: Interceptor::default(),
             steering: Steering::new(rules),
-            relays: Relays::default(),
+            relays: Relays::new(hasher),
             memory: PepMemory::new(buffers, config.gateway.pep.buffer_per, config.limits.memory.0),
             admission: Admission::new(&config, descriptors, now),
             tcp_options,

@@ -7,7 +7,7 @@ use bentpipe_queue::FlowTable;
 use bentpipe_spacelink::StreamKey;
 
 use super::connection::Relay;
-use crate::event_loop::flows::tcp_pair;
+use crate::event_loop::flows::FlowHasher;
 use crate::event_loop::sources::Generation;
 
 /// Slot of a relayed connection.
@@ -25,15 +25,15 @@ impl RelayId {
 pub struct UserId(pub u32);
 
 /// All relayed connections.
-#[derive(Default)]
 pub struct Relays {
     slots: Vec<Option<Box<Relay>>>,
     free: Vec<RelayId>,
     /// Slots by the peer and the slot of the stream; those of ended connections are out of date.
     streams: Vec<Vec<Option<RelayId>>>,
     ready: VecDeque<RelayId>,
-    /// Connections by [`tcp_pair`].
+    /// Connections by number.
     pairs: FlowTable<RelayId>,
+    hasher: FlowHasher,
     users: Users,
     generation: Generation,
     open: u32,
@@ -41,6 +41,22 @@ pub struct Relays {
 }
 
 impl Relays {
+    /// No connections; `hasher` numbers them.
+    pub fn new(hasher: FlowHasher) -> Self {
+        Self {
+            slots: Vec::new(),
+            free: Vec::new(),
+            streams: Vec::new(),
+            ready: VecDeque::new(),
+            pairs: FlowTable::default(),
+            hasher,
+            users: Users::default(),
+            generation: Generation::default(),
+            open: 0,
+            connecting: 0,
+        }
+    }
+
     /// Number of connections.
     #[must_use]
     pub fn open(&self) -> u32 {
@@ -91,7 +107,7 @@ impl Relays {
     /// The connection between a client and a server.
     #[must_use]
     pub fn by_ends(&self, client: SocketAddr, server: SocketAddr) -> Option<RelayId> {
-        let id = *self.pairs.get(tcp_pair(client, server))?;
+        let id = *self.pairs.get(self.hasher.tcp(client, server))?;
         let relay = self.get(id)?;
         (relay.client == client && relay.server == server).then_some(id)
     }
@@ -119,7 +135,7 @@ impl Relays {
 
     /// Adds a connection in the slot [`Self::vacant`].
     pub fn insert(&mut self, relay: Box<Relay>) {
-        let (key, pair) = (relay.key, tcp_pair(relay.client, relay.server));
+        let (key, pair) = (relay.key, self.hasher.tcp(relay.client, relay.server));
         let id = self.vacant();
         if self.free.pop().is_none() {
             self.slots.push(None);
@@ -150,7 +166,7 @@ impl Relays {
         let relay = *self.slots.get_mut(id.index())?.take()?;
         self.free.push(id);
         self.users.leave(relay.client.ip());
-        self.pairs.remove(tcp_pair(relay.client, relay.server));
+        self.pairs.remove(self.hasher.tcp(relay.client, relay.server));
         self.open -= 1;
         self.connecting -= u32::from(!relay.is_connected());
         Some(relay)
