@@ -369,6 +369,23 @@ impl LinkEngine {
             && !self.has_own_delays()
     }
 
+    /// True if it sends at a constant rate, loses nothing, and delays all packets alike: when a packet has been sent, its
+    /// arrival is known, and no later packet overtakes it.
+    #[must_use]
+    pub fn is_steady(&self) -> bool {
+        let has_sender = self.egress.as_ref().is_some_and(|egress| egress.sender.is_some());
+        self.rate.is_some() && !has_sender && self.channel.is_none() && self.fixed_delay.is_some()
+    }
+
+    /// True if it has no queue, loses nothing, draws no delays, and is at least as fast as a link `before` it.
+    #[must_use]
+    pub fn passes_on(&self, before: &Self) -> bool {
+        self.egress.is_none()
+            && self.channel.is_none()
+            && !matches!(self.propagation.model, DelayModel::Drawn { .. })
+            && self.rate.is_none_or(|rate| before.rate.is_some_and(|before| rate >= before))
+    }
+
     /// Packets in the queue, held back by its AQM, or sent in part.
     #[must_use]
     pub fn queued(&self) -> u64 {

@@ -29,7 +29,8 @@
 //! 2. `TcpEnds::poll_transmit` makes a `PacketInFlight`; `Engine::send_packet` puts it into `Packets`, and
 //!    `Engine::forward` looks at its next hop.
 //! 3. A link: `Network::enter`; if it has a queue `Engine::describe`, `Network::offer` (AQM), `Network::enqueue`,
-//!    `Network::serve`; then `Network::propagate` (channel, delay) puts it on a `DelayLine`.
+//!    `Network::serve`; then `Network::propagate` (channel, delay) puts it on a `DelayLine`: its own, or that of a link that
+//!    follows it (`Network::follow`).
 //! 4. `Event::Line`: `Network::pop_line`, `Engine::arrive`, and again `Engine::forward`.
 //! 5. A gateway: `Engine::describe_at`, `Gateway::arrive`; `Engine::drain_gateway` acts on what the gateway did. A split
 //!    flow ends here (`Engine::end_segment`, `Engine::serve_split`) and continues on a stream of the PEP link

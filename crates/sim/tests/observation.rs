@@ -46,6 +46,37 @@ fn observation_does_not_change_the_results() {
     assert!(left.abs_diff(seen.summary.sent_packets) <= 1, "{left} {}", seen.summary.sent_packets);
 }
 
+/// All packets of an access link of the dumbbell come from the link between the routers, so they have no event between the
+/// two. Where they are observed there, they have one, which changes nothing; and its time is that of their arrival: after a
+/// transmission of 1040 bytes at 20 Mbit/s and 250 ms, or 3.2 µs and 15 ms before an acknowledgement of 40 bytes is there.
+#[test]
+fn observation_between_two_links_does_not_change_the_results() {
+    let scenario = shipped("red-dumbbell", &["run.warmup=2 s", "run.duration=10 s"]);
+    let plain = results(&scenario, 1);
+    let (seen, observations) = watched(&scenario, &["left", "bottleneck", "right"], &[]).unwrap();
+    assert!(seen.events > plain.events);
+    assert_eq!(format!("{:?}", seen.series), format!("{:?}", plain.series));
+    assert_eq!(format!("{:?}", seen.drops), format!("{:?}", plain.drops));
+    assert_eq!(format!("{:?}", seen.flows), format!("{:?}", plain.flows));
+    assert!(observations.is_sorted_by_key(|observation| observation.time));
+
+    let names = ["left", "bottleneck", "right"].map(str::to_owned);
+    let interfaces = interfaces(&scenario, &names).unwrap();
+    let times = |watched: usize, outbound: bool, len: u32| {
+        let wanted = |seen: &&Observation| {
+            let interface = &interfaces[seen.interface as usize];
+            (interface.watched, interface.outbound, seen.len) == (watched, outbound, len)
+        };
+        observations.iter().filter(wanted).map(|seen| seen.time.as_nanos()).collect::<Vec<_>>()
+    };
+    let follow = |before: Vec<u64>, after: Vec<u64>, nanos: u64| {
+        assert!(after.len() > 5_000 && before.len() >= after.len());
+        assert!(before.iter().zip(&after).all(|(before, after)| before + nanos == *after));
+    };
+    follow(times(1, true, 1040), times(2, true, 1040), 250_416_000);
+    follow(times(1, false, 40), times(0, false, 40), 15_003_200);
+}
+
 /// A link of 1 Mbit/s and 50 ms; a client asks for 6000 bytes, as in `closed_forms.rs`.
 const FETCH: &str = r#"
 title = "One page"

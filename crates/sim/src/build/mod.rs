@@ -3,6 +3,8 @@
 mod traffic;
 mod transports;
 
+use std::collections::BTreeMap;
+
 use bentpipe_gateway::{Assignment, Config, DemandCarrier};
 use bentpipe_link::{DelayLine, LinkEngine, Names};
 use bentpipe_queue::Aqm;
@@ -18,8 +20,8 @@ use bentpipe_units::{Duration, Rng};
 use crate::MakeAqm;
 use crate::bottleneck::Bottleneck;
 use crate::clock::{Clock, MAX_INDEX};
-use crate::endpoints::Endpoints;
 use crate::endpoints::tcp::TcpEnds;
+use crate::endpoints::{Endpoints, Layout, Member, Step};
 use crate::engine::{Engine, Loads};
 use crate::gateways::{CarrierNode, GatewayNode, ReturnCarrierNode, Terminal};
 use crate::ids::{CarrierId, GatewayId, Id, IdRange, IdVec, LinkDirectionId, ReturnCarrierId, TerminalId};
@@ -60,7 +62,8 @@ pub fn build(scenario: &Scenario, seed: u64, make_aqm: Option<MakeAqm<'_>>) -> R
         }
     }
     let mut transports = Transports { seed, ..Transports::default() };
-    let traffic = scenario.traffic.iter().map(|t| builder.traffic(t, &mut transports)).collect();
+    let traffic: IdVec<_, _> = scenario.traffic.iter().map(|t| builder.traffic(t, &mut transports)).collect();
+    builder.follow_links(traffic.iter().map(|t| &t.layout));
     let Builder {
         first_links,
         first,
@@ -305,6 +308,41 @@ impl Builder<'_, '_> {
             LinkDirectionId::new(base + u32::from(!is_forward)),
             LinkDirectionId::new(base + u32::from(is_forward)),
         )
+    }
+
+    /// Finds links all of whose packets come from one other link.
+    fn follow_links<'l>(&mut self, layouts: impl Iterator<Item = &'l Layout>) {
+        // For the first link of each group and direction: how many there are, and the link before all of them.
+        let mut before: BTreeMap<LinkDirectionId, (u32, Option<LinkDirectionId>)> = BTreeMap::new();
+        let legs = layouts.flat_map(|layout| &layout.legs);
+        for steps in legs.flat_map(|leg| [&leg.down, &leg.up]) {
+            let mut last = None;
+            for step in steps {
+                let Step::Link(link) = step else {
+                    last = None;
+                    continue;
+                };
+                let (_, known) = before.entry(link.link(0, 0)).or_insert((link.member.members(), last));
+                *known = known.filter(|known| last == Some(*known));
+                let is_one = matches!(link.member, Member::One) && link.own_line.is_none();
+                last = is_one.then(|| link.link(0, 0));
+            }
+        }
+        // The ends of PEP links send, too.
+        for path in self.terminals.iter().flat_map(|terminal| terminal.paths.iter()) {
+            for hop in self.network.paths.hops(*path) {
+                if let Hop::Link { link, .. } = hop {
+                    before.remove(link);
+                }
+            }
+        }
+        for (first, (members, link)) in before {
+            for member in 0..members {
+                if let Some(link) = link {
+                    self.network.follow(link, LinkDirectionId::new(first.index() + 2 * member));
+                }
+            }
+        }
     }
 
     /// A path of a single link.

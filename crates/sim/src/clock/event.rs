@@ -14,6 +14,8 @@ pub enum Event {
     Line(LineId),
     /// A packet of a link that does not keep order arrives.
     Packet(PacketId),
+    /// A packet passes from a link to the one that follows, and is observed there.
+    Passing(PacketId),
     /// A link's sender is free.
     LinkFree(LinkDirectionId),
     /// A link's queue wants to be woken.
@@ -61,7 +63,7 @@ impl Event {
     const fn kind(self) -> u64 {
         match self {
             Self::Line(_) => 0,
-            Self::Packet(_) => 1,
+            Self::Packet(_) | Self::Passing(_) => 1,
             Self::LinkFree(_) => 2,
             Self::QueueWake(_) => 3,
             Self::Capacity(_) => 4,
@@ -83,7 +85,8 @@ impl Event {
     pub(super) fn pack(self) -> u64 {
         let index = match self {
             Self::Line(id) => id.index(),
-            Self::Packet(id) => id.index(),
+            Self::Packet(id) => 2 * id.index(),
+            Self::Passing(id) => 2 * id.index() + 1,
             Self::LinkFree(id) | Self::QueueWake(id) | Self::Capacity(id) => id.index(),
             Self::ConnTimer(id) | Self::ConnPace(id) => id.index(),
             Self::Gateway(id) => 2 * id.index(),
@@ -106,7 +109,8 @@ impl Event {
         let index = (bits >> KIND_BITS) as u32 & MAX_INDEX;
         match bits & ((1 << KIND_BITS) - 1) {
             0 => Self::Line(Id::new(index)),
-            1 => Self::Packet(Id::new(index)),
+            1 if index % 2 == 1 => Self::Passing(Id::new(index / 2)),
+            1 => Self::Packet(Id::new(index / 2)),
             2 => Self::LinkFree(Id::new(index)),
             3 => Self::QueueWake(Id::new(index)),
             4 => Self::Capacity(Id::new(index)),
@@ -137,6 +141,8 @@ mod tests {
         for event in [
             Event::Line(Id::new(0)),
             Event::Packet(Id::new(1)),
+            Event::Packet(Id::new(MAX_INDEX / 2)),
+            Event::Passing(Id::new(MAX_INDEX / 2)),
             Event::LinkFree(Id::new(MAX_INDEX)),
             Event::QueueWake(Id::new(7)),
             Event::Capacity(Id::new(7)),

@@ -110,7 +110,7 @@ impl Engine {
         for (link, load) in network.links.iter().zip(loads.links.iter_mut()) {
             match link.engine.queue() {
                 Some(queue) => *load = Load::of(queue, *load, begin, now),
-                None => load.delay = link.engine.backlog(now),
+                None => load.delay = link.backlog(now),
             }
         }
         for (node, load) in gateways.iter().zip(loads.gateways.iter_mut()) {

@@ -78,6 +78,7 @@ impl Engine {
                 }
             }
             Event::Packet(packet) => self.arrive(packet),
+            Event::Passing(packet) => self.observe_passing(packet),
             Event::LinkFree(link) => self.serve_link(link),
             Event::QueueWake(link) => self.wake_queue(link),
             Event::Capacity(link) => self.update_capacity(link),

@@ -49,6 +49,14 @@ impl Engine {
             })
     }
 
+    /// Observes a packet that passes from a link to the one that follows: at the end of the former, and sent on the latter.
+    #[inline(never)]
+    pub(super) fn observe_passing(&mut self, id: PacketId) {
+        for interface in self.network.passed_interfaces(id).into_iter().flatten() {
+            self.observe(interface, id, false);
+        }
+    }
+
     /// Observes a packet on a watched link.
     #[cold]
     #[inline(never)]

@@ -8,7 +8,7 @@ mod path;
 use bentpipe_link::{DelayLine, LinkEngine, Service};
 use bentpipe_queue::{DropHandler, DropReason, Ecn, Packet};
 use bentpipe_transport::tcp;
-use bentpipe_units::{Instant, Rate};
+use bentpipe_units::{Duration, Instant, Rate};
 
 use crate::bottleneck::Bottleneck;
 use crate::clock::{Clock, Event};
@@ -38,6 +38,10 @@ pub struct LinkDirection {
     pub observed_arriving: Option<InterfaceId>,
     /// True if the channel may affect packets, or they are observed when sent.
     is_eventful: bool,
+    /// The link from which all its packets come, if they enter it as soon as that link has sent them.
+    follows: Option<LinkDirectionId>,
+    /// True if a link follows it.
+    is_followed: bool,
 }
 
 /// Packets that a link has carried since the run began.
@@ -70,7 +74,15 @@ impl LinkDirection {
             counters: LinkCounters::default(),
             observed_sent: None,
             observed_arriving: None,
+            follows: None,
+            is_followed: false,
         }
+    }
+
+    /// Time that a packet waits for what is in front of a link without a queue. A link that follows another is at least as
+    /// fast, so that nothing waits.
+    pub fn backlog(&self, now: Instant) -> Duration {
+        if self.follows.is_some() { Duration::ZERO } else { self.engine.backlog(now) }
     }
 
     /// Observes packets at an interface: when they have been sent, or when they arrive.
@@ -287,12 +299,73 @@ impl Network {
             }
         }
         let (delay, ordered) = l.engine.delay(|| self.lines[line].delay);
+        let (line, arrival) = match l.is_followed {
+            true => self.pass_on(id, link, line, sent + delay, clock),
+            false => (line, sent + delay),
+        };
         if !ordered {
-            clock.at(sent + delay, Event::Packet(id));
-        } else if let Some(at) = self.lines[line].push(sent + delay, id) {
+            clock.at(arrival, Event::Packet(id));
+        } else if let Some(at) = self.lines[line].push(arrival, id) {
             clock.at(at, Event::Line(line));
         }
         crossing
+    }
+
+    /// Sends a packet that arrives at the end of a link over the link that follows, without an event in between. Returns
+    /// the line and the time of its arrival.
+    #[inline]
+    fn pass_on(
+        &mut self,
+        id: PacketId,
+        link: LinkDirectionId,
+        line: LineId,
+        arrival: Instant,
+        clock: &mut Clock,
+    ) -> (LineId, Instant) {
+        let packet = &mut self.packets[id];
+        let Some(Hop::Link { link: next, line: next_line }) = self.paths.second(packet.path) else {
+            return (line, arrival);
+        };
+        if self.links[next].follows != Some(link) {
+            return (line, arrival);
+        }
+        packet.path.start += 1;
+        let len = packet.len;
+        let before = &mut self.links[link];
+        before.counters.arrived += 1;
+        let is_observed = before.observed_arriving.is_some();
+        let next = &mut self.links[next];
+        next.counters.sent += 1;
+        if is_observed || next.observed_sent.is_some() {
+            clock.at(arrival, Event::Passing(id));
+        }
+        let sent = next.engine.transmit(len, arrival);
+        let (delay, _) = next.engine.delay(|| self.lines[next_line].delay);
+        (next_line, sent + delay)
+    }
+
+    /// The interfaces at which a packet is observed that has passed from a link to the one that follows.
+    pub fn passed_interfaces(&self, id: PacketId) -> [Option<InterfaceId>; 2] {
+        let start = self.packets[id].path.start;
+        let link = |hop| match hop {
+            Hop::Link { link, .. } => Some(&self.links[link]),
+            Hop::Gateway { .. } => None,
+        };
+        let before = start.checked_sub(1).and_then(|place| link(self.paths.at(place)));
+        [
+            before.and_then(|link| link.observed_arriving),
+            link(self.paths.at(start)).and_then(|link| link.observed_sent),
+        ]
+    }
+
+    /// Lets packets enter the link `after` as soon as `before`, from which all of them come, has sent them, if neither
+    /// could change their order: it saves the event of their arrival between the two.
+    pub fn follow(&mut self, before: LinkDirectionId, after: LinkDirectionId) {
+        let (first, second) = (&self.links[before], &self.links[after]);
+        if first.engine.is_steady() && first.follows.is_none() && second.engine.passes_on(&first.engine) {
+            self.links[after].follows = Some(before);
+            self.links[before].is_followed = true;
+        }
     }
 
     /// Applies the channel to a packet; `None` if it is lost.

@@ -35,6 +35,12 @@ impl Paths {
         (path.start < path.end).then(|| self.0[path.start as usize])
     }
 
+    /// The second hop of a path; `None` if it has none.
+    #[inline]
+    pub(super) fn second(&self, path: Path) -> Option<Hop> {
+        (path.start + 1 < path.end).then(|| self.0[path.start as usize + 1])
+    }
+
     /// One hop.
     #[inline]
     pub(super) fn at(&self, place: u32) -> Hop {
