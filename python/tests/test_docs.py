@@ -62,6 +62,22 @@ def test_generated_pages_are_current(name: str) -> None:
     assert text == reference.updated(name, text), "run `make docs`"
 
 
+def test_security_page_names_tests_that_exist() -> None:
+    page = (DOCS / "security.md").read_text(encoding="utf-8")
+    rows = [line for line in page.splitlines() if line.startswith("| ") and line.count("|") == 4]
+    named = [name for row in rows for name in re.findall(r"`((?:\w+::)?[a-z0-9_]{12,})`", row.split("|")[3])]
+    assert len(named) > 30
+    sources = {
+        crate.name: "".join(path.read_text(encoding="utf-8") for path in crate.rglob("*.rs"))
+        for crate in (ROOT / "crates").iterdir()
+    }
+    for name in named:
+        crate, _, function = name.rpartition("::")
+        assert re.search(
+            rf"#\[test\]\n(?:\s*(?:///|#\[).*\n)*\s*fn {function}\(", sources[crate or "gatewayd"]
+        ), name
+
+
 # Independent of the generator: every name under a `properties` of the schema is in the page as a key.
 def test_scenario_reference_has_every_key_of_the_schema() -> None:
     page = (DOCS / "scenarios.md").read_text(encoding="utf-8")

@@ -152,7 +152,7 @@ def schema(of: str) -> pycddl.Schema:
 
 
 def shape(value: object) -> object:
-    """Return what a schema distinguishes: keys, texts and types, and of whole numbers sign and length in bits."""
+    """Return what a schema distinguishes: keys, texts, types, and of integers sign and length in bits."""
     if isinstance(value, dict):
         return tuple((key, shape(each)) for key, each in value.items())
     if isinstance(value, list):

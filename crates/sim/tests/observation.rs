@@ -48,7 +48,7 @@ fn observation_does_not_change_the_results() {
 
 /// All packets of an access link of the dumbbell come from the link between the routers, so they have no event between the
 /// two. Where they are observed there, they have one, which changes nothing; and its time is that of their arrival: after a
-/// transmission of 1040 bytes at 20 Mbit/s and 250 ms, or 3.2 µs and 15 ms before an acknowledgement of 40 bytes is there.
+/// transmission of 1040 bytes at 20 Mbit/s and 250 ms, or 3.2 µs and 15 ms before an acknowledgement of 40 bytes arrives.
 #[test]
 fn observation_between_two_links_does_not_change_the_results() {
     let scenario = shipped("red-dumbbell", &["run.warmup=2 s", "run.duration=10 s"]);
