@@ -194,6 +194,18 @@ fn lifetimes_do_not_depend_on_the_queue() {
     }
 }
 
+/// Two sources with three transfers each, a second apart: then they start no more, whatever the time left.
+#[test]
+fn a_source_ends_after_its_number_of_transfers() {
+    let files = "kind = \"files\"\nsources = 2\ninterval = \"1 s\"\nsize = \"1 KB\"\n";
+    let opened = |more: &str| {
+        run("10 s", &format!("{files}{more}")).flows.iter().map(|f| f.opened).collect::<Vec<_>>()
+    };
+    assert_eq!(opened("transfers = 3\n"), [1.0, 1.0, 2.0, 2.0, 3.0, 3.0].map(at));
+    assert_eq!(opened("transfers = 1\nstart = \"4 s\"\n"), [5.0, 5.0].map(at));
+    assert_eq!(opened("").len(), 20);
+}
+
 /// A source absent at its start begins at the end of its absence. Sources of files and pages start no transfer while absent.
 #[test]
 fn absent_users_begin_nothing() {

@@ -447,8 +447,9 @@ impl Users {
         let u = &mut self.users[user.index()];
         let Kind { kind, presence, .. } = &self.kinds[u.kind];
         if let TrafficKind::Files(t) = kind {
-            let due = presence.next_arrival(now, || t.interval.draw(&mut u.rng));
-            self.schedule(user, Some(due));
+            let is_last = t.transfers.is_some_and(|transfers| u.started >= transfers);
+            let due = (!is_last).then(|| presence.next_arrival(now, || t.interval.draw(&mut u.rng)));
+            self.schedule(user, due);
         }
     }
 

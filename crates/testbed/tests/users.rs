@@ -167,6 +167,17 @@ fn files_have_the_sizes_and_start_times_of_the_simulation() {
     }
 }
 
+/// A source with a number of transfers starts that many, at the times of the simulation.
+#[test]
+fn sources_end_after_their_number_of_transfers() {
+    let (theirs, ours) = compare(
+        "[traffic.t]\nkind = \"files\"\nfrom = \"server\"\nto = \"client\"\nsources = 4\ninterval = { exponential = \"1 s\" }\n\
+         size = \"10 KB\"\ntransfers = 7",
+        7,
+    );
+    assert!(theirs.values().chain(ours.values()).all(|rows| rows.len() == 7));
+}
+
 /// A profile thins transfers out as in the simulation: with a day of 20 s, some sources start half as many as at its peak.
 #[test]
 fn transfers_follow_the_profile_of_the_simulation() {

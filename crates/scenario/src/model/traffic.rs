@@ -271,6 +271,9 @@ pub struct Files {
     pub sources: u32,
     /// Time between the starts of two transfers of a source.
     pub interval: Distribution<Duration>,
+    /// Number of transfers of a source; `None` without a limit.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub transfers: Option<u32>,
     /// Size of a file [bytes].
     pub size: Distribution<u64>,
     /// Rate limit of a connection, enforced by the sender's pacing; `None` without a limit.

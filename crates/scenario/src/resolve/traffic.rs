@@ -272,6 +272,7 @@ fn kind(
             transport,
             sources: t.sources.0,
             interval: distribution(cx, &at("interval"), &t.interval, Quantity::time)?,
+            transfers: t.transfers.map(|n| n.0),
             size: distribution(cx, &at("size"), &t.size, |q| q.0)?,
             rate_cap: t.rate_cap.map(|r| r.rate()),
             start: distribution(cx, &at("start"), &t.start, Quantity::time)?,

@@ -231,6 +231,9 @@ pub struct Files {
     /// Time between the starts of two transfers of a source: a time or a distribution. An exponential distribution
     /// makes them a Poisson process.
     pub interval: Distribution<SpanKind>,
+    /// Number of transfers of a source, which then starts no more. Default: unlimited.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub transfers: Option<Whole<1, MOST>>,
     /// Size of a file: a size or a distribution.
     pub size: Distribution<SizeKind>,
     /// Rate limit of a connection, enforced by the sender's pacing. Default: no limit.

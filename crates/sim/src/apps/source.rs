@@ -169,12 +169,16 @@ impl Apps {
         Some((s.traffic, hosts, size))
     }
 
-    /// Schedules the transfer of a source that follows one at `last`. A transfer that would begin while the source is away
-    /// is left out, and the next interval begins with its return.
+    /// Schedules the transfer of a source that follows one at `last`, unless that was its last one. A transfer that would
+    /// begin while the source is away is left out, and the next interval begins with its return.
     pub fn schedule_transfer(&mut self, id: SourceId, last: Instant, clock: &mut Clock) {
         let s = &mut self.sources[id];
         let t = &self.traffic[s.traffic];
-        let Kind::Files { interval, .. } = &t.kind else { return };
+        let Kind::Files { interval, transfers, .. } = &t.kind else { return };
+        if s.transfers >= *transfers {
+            s.due = None;
+            return;
+        }
         let due = t.presence.next_arrival(last, || interval.draw(&mut s.rng));
         s.due = Some(due);
         clock.at(due, Event::Source(id));

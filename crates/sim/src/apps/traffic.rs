@@ -49,7 +49,7 @@ pub enum Kind {
         request_size: u64,
     },
     /// Sources that begin transfers.
-    Files { interval: Distribution<Duration>, size: Distribution<u64> },
+    Files { interval: Distribution<Duration>, size: Distribution<u64>, transfers: u32 },
     /// Long-lived transfers.
     Bulk {
         /// `None` if a transfer has no end.

@@ -53,7 +53,11 @@ impl Builder<'_, '_> {
                 (Kind::Bulk { bytes: b.bytes, lifetime: b.lifetime.clone() }, b.rate_cap, &b.away, b.flows)
             }
             TrafficKind::Files(f) => (
-                Kind::Files { interval: f.interval.clone(), size: f.size.clone() },
+                Kind::Files {
+                    interval: f.interval.clone(),
+                    size: f.size.clone(),
+                    transfers: f.transfers.unwrap_or(u32::MAX),
+                },
                 f.rate_cap,
                 &f.away,
                 f.sources,
