@@ -97,8 +97,8 @@ pub struct Tcp {
     pub impatient: bool,
     /// Congestion reduces the window to a share of cwnd instead of the bytes in flight (RFC 5681, 3.1).
     pub half_of_cwnd: bool,
-    /// Recovery as in ns-2: duplicate acknowledgements release retransmissions of data sent before a timeout, and in
-    /// NewReno's fast recovery an acknowledgement releases at most two segments.
+    /// Recovery and windows as in ns-2.35: of its Reno or Newreno, or with `sack` and without `prr` of its Sack1. A mark on
+    /// a window of one segment makes the sender wait for its timer (RFC 3168, 6.1.2); otherwise two segments are the least.
     pub ns2_recovery: bool,
     /// A timeout retransmits everything from the first unacknowledged segment, in slow start, except for what is
     /// selectively acknowledged. If false, one segment per detected hole is retransmitted, which takes a round trip

@@ -5,10 +5,11 @@ use bentpipe_units::{Duration, Instant};
 use super::accurate::EcnMode;
 use super::congestion::{Acked, Recovery};
 use super::connection::{Connection, Phase, State, Timer};
+use super::ns2::Reduction;
 use super::{Config, Flags, Segment};
 
 /// Duplicate ACKs that indicate a loss, RFC 5681 section 3.2.
-pub(super) const DUP_ACKS: u32 = 3;
+pub(super) const DUP_ACKS: u16 = 3;
 
 impl Connection {
     /// Processes the ACK and the window of a segment. Returns false if the rest of the segment must be ignored.
@@ -36,8 +37,8 @@ impl Connection {
             self.on_new_ack(cfg, now, seg.ack, seg.timestamps.echo, marked);
         } else if seg.ack == self.una
             // RFC 5681 section 2: an ACK is a duplicate if (a) data is outstanding, (b) it carries no data, (c) no SYN
-            // or FIN, (d) it repeats the greatest ACK received, and (e) the window is unchanged.
-            && self.max > self.una
+            // or FIN, (d) it repeats the greatest ACK received, and (e) the window is unchanged. ns-2 ignores (a).
+            && (self.max > self.una || cfg.ns2_recovery)
             && seg.len == 0
             && !seg.flags.has(Flags::SYN | Flags::FIN)
             && seg.ack + u64::from(seg.window) == self.edge
@@ -69,32 +70,39 @@ impl Connection {
     #[inline]
     pub(super) fn on_new_ack(&mut self, cfg: &Config, now: Instant, ack: u64, echo: u32, marked: bool) {
         let acked = ack - self.una;
+        let doubled = self.rto.backoff();
         let measured = self.measure_rtt(cfg, now, ack, echo);
+        if cfg.ns2_recovery {
+            if !marked {
+                self.latest = self.latest.on_unmarked();
+            } else if measured && self.latest.is_at_one() {
+                self.rto.restore_backoff(cfg, doubled);
+            }
+        }
         self.una = ack;
         // An ACK can lie beyond `nxt` after going back, and beyond `max` after a window probe.
         self.nxt = self.nxt.max(ack);
         self.max = self.max.max(ack);
         self.probes = 0;
         self.unanswered = 0;
-        self.duplicate_acks = 0;
+        let duplicates = std::mem::take(&mut self.duplicate_acks);
         if let Some(rtt) = self.rto.latest().filter(|_| measured) {
             self.algorithm.on_round_trip(&mut self.window, rtt, self.una, self.max, cfg.smss(), now);
         }
-        if !measured && ack > self.recover {
+        if !measured && ack > self.recover && !cfg.ns2_recovery {
             self.rto.clear_backoff();
         }
         let mut restart = true;
         match self.phase {
             Phase::Open => self.grow_window(cfg, now, acked, marked),
             Phase::FastRecovery => {
-                restart = self.on_ack_in_fast_recovery(cfg, ack, acked);
+                restart = self.on_ack_in_fast_recovery(cfg, ack, acked, duplicates);
                 if cfg.ns2_recovery && self.phase == Phase::Open {
                     self.grow_window(cfg, now, acked, marked);
                 }
             }
             Phase::SackRecovery => self.on_ack_in_sack_recovery(cfg, ack),
             Phase::RtoNs2 => {
-                self.window.cwnd = cfg.smss();
                 self.phase = Phase::Open;
                 self.grow_window(cfg, now, acked, marked);
             }
@@ -110,6 +118,9 @@ impl Connection {
             // RFC 6298 (5.2): all data is acknowledged, so the timer is turned off.
             self.stop_timer();
             self.resend_due = false;
+            if cfg.ns2_recovery && self.window.cwnd < cfg.smss() {
+                self.set_timer(Timer::Retransmission, now + self.rto.interval());
+            }
         } else if restart {
             // RFC 6298 (5.3): an ACK of new data restarts the timer.
             self.set_timer(Timer::Retransmission, now + self.rto.interval());
@@ -136,17 +147,19 @@ impl Connection {
         measured
     }
 
-    /// Processes an ACK of new data in fast recovery, RFC 6582 section 3.2 step 3. Returns true if it restarts the
-    /// timer.
-    fn on_ack_in_fast_recovery(&mut self, cfg: &Config, ack: u64, acked: u64) -> bool {
-        if ack >= self.recover || self.algorithm.recovery() == Recovery::NewAck {
+    /// Processes an ACK of new data in fast recovery, RFC 6582 section 3.2 step 3, after `duplicates` duplicate ACKs.
+    /// Returns true if it restarts the timer.
+    fn on_ack_in_fast_recovery(&mut self, cfg: &Config, ack: u64, acked: u64, duplicates: u16) -> bool {
+        let has_ended = ack >= self.recover || self.algorithm.recovery() == Recovery::NewAck;
+        if has_ended || (cfg.ns2_recovery && self.latest != Reduction::Loss) {
             // Full acknowledgement: cwnd is set to ssthresh, the second of the two options, and fast recovery ends. RFC
             // 5681 section 3.2 step 6: so does any ACK of new data if the algorithm does not handle partial ones.
             // Missing data then waits for the timer, because RFC 6582's check against a second fast retransmit per
             // window applies to Reno too (ns-2's `bugFix_`).
-            self.window.cwnd = self.window.reduced().max(cfg.smss());
-            if cfg.ns2_recovery {
-                self.window.set_ssthresh(self.window.reduced().max(2 * cfg.smss()));
+            if !cfg.ns2_recovery {
+                self.window.cwnd = self.window.reduced().max(cfg.smss());
+            } else if self.latest == Reduction::Loss {
+                self.latest = Reduction::Over;
             }
             self.phase = Phase::Open;
             return true;
@@ -154,8 +167,12 @@ impl Connection {
         // Partial acknowledgement: the first unacknowledged segment is resent; cwnd is deflated by the amount
         // acknowledged, less one segment if it was at least one.
         self.resend_due = true;
-        let back = if acked >= cfg.smss() { cfg.smss() } else { 0 };
-        self.window.cwnd = (self.window.cwnd.saturating_sub(acked) + back).max(cfg.smss());
+        if cfg.ns2_recovery {
+            self.deflate_as_ns2(cfg, acked, duplicates);
+        } else {
+            let back = if acked >= cfg.smss() { cfg.smss() } else { 0 };
+            self.window.cwnd = (self.window.cwnd.saturating_sub(acked) + back).max(cfg.smss());
+        }
         // The first partial ACK restarts the timer; RFC 6582 section 4 leaves open whether the others do.
         let first = !self.partial_seen;
         self.partial_seen = true;
@@ -175,7 +192,10 @@ impl Connection {
         };
         let search = self.delivery.as_ref().and_then(|delivery| delivery.search.as_ref());
         let is_held = search.is_some_and(|search| search.holds_window());
-        if self.cwnd_limited && acked > 0 && !is_held {
+        // ns-2 ignores whether the window was used. Above both limits it does not matter.
+        let limit = cfg.max_window.min(u64::from(self.largest_window));
+        let is_used = self.cwnd_limited || (cfg.ns2_recovery && self.window.cwnd < limit);
+        if is_used && acked > 0 && !is_held {
             let smss = cfg.smss();
             let rtt = self.rto.srtt().unwrap_or(Duration::ZERO);
             let mut ack = Acked { bytes: acked, slow_start: acked.min(smss), avoidance, rtt };
@@ -195,24 +215,29 @@ impl Connection {
     fn on_duplicate_ack(&mut self, cfg: &Config, now: Instant) {
         if self.phase == Phase::FastRecovery {
             // RFC 5681 section 3.2 step 4: another segment has left the network.
-            self.window.cwnd = self.window.cwnd.saturating_add(cfg.smss());
+            if !cfg.ns2_recovery {
+                self.window.cwnd = self.window.cwnd.saturating_add(cfg.smss());
+            }
             self.duplicate_acks = self.duplicate_acks.saturating_add(1);
             return;
         }
         self.duplicate_acks = self.duplicate_acks.saturating_add(1);
         // RFC 6582 section 3.2 step 2: duplicates of an ACK that does not cover more than `recover` indicate segments
         // that arrived twice, not a loss.
-        if self.duplicate_acks != DUP_ACKS || self.una <= self.recover {
+        if self.duplicate_acks != DUP_ACKS {
             return;
         }
-        // ns-2's window may fall below the least ssthresh of two segments, which applies again after fast recovery.
-        let halved = (cfg.ns2_recovery && self.una >= self.reduced).then(|| self.half_window(cfg));
-        self.on_loss(cfg, now);
-        if let Some(halved) = halved {
-            self.window.set_ssthresh(halved);
+        if cfg.ns2_recovery {
+            if !self.on_third_duplicate_as_ns2(cfg, now) {
+                return;
+            }
+        } else if self.una > self.recover {
+            self.on_loss(cfg, now);
+            // RFC 5681 section 3.2 step 3: inflated by the segments that have left the network.
+            self.window.cwnd = self.window.reduced().saturating_add(u64::from(DUP_ACKS) * cfg.smss());
+        } else {
+            return;
         }
-        // RFC 5681 section 3.2 step 3: inflated by the segments that have left the network.
-        self.window.cwnd = self.window.reduced().saturating_add(u64::from(DUP_ACKS) * cfg.smss());
         self.phase = Phase::FastRecovery;
         self.partial_seen = false;
     }
@@ -232,20 +257,30 @@ impl Connection {
         self.reduced = self.max;
         self.resend_due = true;
         self.fast_retransmits = self.fast_retransmits.saturating_add(1);
+        if cfg.ns2_recovery {
+            self.rto.on_resent();
+        }
         // RFC 6298 (5) leaves the timer running here. Restarting it is later than the RFC asks for and no less safe:
         // the retransmission has a whole RTO to be acknowledged.
         self.set_timer(Timer::Retransmission, now + self.rto.interval());
     }
 
     /// Processes an ACK with ECN-Echo. Returns true if the window must not increase for it.
+    ///
+    /// RFC 3168 section 6.1.2 treats a mark as a loss, and RFC 5681 eq. (4) leaves a window of two segments after a loss; so
+    /// does RFC 8511 section 3, and Linux. The bound of one segment in RFC 3168 section 6.1.2 is thus not reached, nor its
+    /// rule that a sender with a window of one segment waits for the retransmission timer. ns-2 follows that rule.
     pub(super) fn on_ece(&mut self, cfg: &Config, now: Instant, ack: u64) -> bool {
+        if cfg.ns2_recovery {
+            self.on_mark_as_ns2(cfg, now, ack);
+            return true;
+        }
         // RFC 3168 section 6.1.2: once per window of data.
         if ack > self.reduced && ack >= self.una && self.phase == Phase::Open {
             self.algorithm.on_congestion_mark(&self.window);
-            let (flight, halved) = (self.flight(), self.half_window(cfg));
+            let flight = self.flight();
             self.reduce(cfg, now, flight);
-            let reduced = if cfg.ns2_recovery { halved } else { self.window.reduced() };
-            self.window.cwnd = reduced.min(self.window.cwnd).max(cfg.smss());
+            self.window.cwnd = self.window.reduced().min(self.window.cwnd).max(cfg.smss());
             self.reduced = self.max;
         }
         true
@@ -267,14 +302,10 @@ impl Connection {
     }
 
     /// Congestion window without what duplicate ACKs added to it.
-    fn whole_window(&self, cfg: &Config) -> u64 {
-        let window = if self.phase == Phase::FastRecovery { self.window.reduced() } else { self.window.cwnd };
+    pub(super) fn whole_window(&self, cfg: &Config) -> u64 {
+        let is_inflated = self.phase == Phase::FastRecovery && !cfg.ns2_recovery;
+        let window = if is_inflated { self.window.reduced() } else { self.window.cwnd };
         window.min(cfg.max_window)
-    }
-
-    /// Half of the congestion window, at least one segment.
-    fn half_window(&self, cfg: &Config) -> u64 {
-        (self.whole_window(cfg) / 2).max(cfg.smss())
     }
 
     fn on_fin_acked(&mut self) {

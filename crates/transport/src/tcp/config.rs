@@ -51,9 +51,9 @@ pub struct Config {
     pub half_of_cwnd: bool,
     /// Recover as ns-2 does. After a timeout, the first two duplicate ACKs allow more retransmissions by limited transmit
     /// (only with [`go_back_n`](Self::go_back_n) and without SACK), and every timeout of a segment halves ssthresh. In
-    /// NewReno's fast recovery, an ACK allows at most two segments besides the retransmission. After fast recovery and
-    /// after a mark the window is half of the former one, which may be less than the least ssthresh, and the ACK that
-    /// ends fast recovery also opens it.
+    /// NewReno's fast recovery, an ACK allows at most two segments besides the retransmission. The module `ns2` lists the
+    /// rest. With [`sack`](Self::sack) and without [`prr`](Self::prr) and [`rack`](Self::rack) the recovery is that of its
+    /// `Sack1`.
     pub ns2_recovery: bool,
     /// After a timeout, resend everything from the first unacknowledged byte that was not SACKed, in slow start (RFC
     /// 5681 section 3.1, RFC 6675 section 5.1), as 4.4BSD and ns-2 do. Otherwise resend one segment, and one more for
@@ -132,6 +132,12 @@ impl Config {
     #[must_use]
     pub const fn wire_len(&self, segment: &Segment) -> u32 {
         self.header_len + segment.len + if self.option_bytes { segment.options_len() } else { 0 }
+    }
+
+    /// True if connections with SACK recover as `Sack1` of ns-2.
+    #[inline]
+    pub(super) fn recovers_as_sack1(&self) -> bool {
+        self.ns2_recovery && self.sack && !self.prr && !self.rack
     }
 
     /// Window scale shift to offer, RFC 7323 section 2.3: at most 14.

@@ -6,6 +6,7 @@ use super::Config;
 use super::accurate::{Counters, EcnMode};
 use super::congestion::{self, Window};
 use super::delivery::Delivery;
+use super::ns2::Reduction;
 use super::receive::Receiver;
 use super::rto::Rto;
 use super::scoreboard::Scoreboard;
@@ -121,7 +122,8 @@ pub struct Connection {
     pub(super) segments_received: u64,
     /// Largest window the peer has advertised [bytes].
     pub(super) largest_window: u32,
-    pub(super) duplicate_acks: u32,
+    /// Consecutive duplicate ACKs; counts no further than 65,535.
+    pub(super) duplicate_acks: u16,
     /// Consecutive timeouts without an answer.
     pub(super) unanswered: u16,
     pub(super) retransmissions: u32,
@@ -161,6 +163,8 @@ pub struct Connection {
     pub(super) ace: Counters,
     /// CWR must be sent to the peer.
     pub(super) cwr_due: bool,
+    /// Latest reduction, with the recovery of ns-2.
+    pub(super) latest: Reduction,
     /// Both ends offered window scaling.
     pub(super) window_scaling: bool,
     /// A tail loss probe must be sent, RFC 8985 section 7.3.

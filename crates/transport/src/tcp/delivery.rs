@@ -395,9 +395,10 @@ impl Connection {
         }
     }
 
-    /// Data that duplicate ACKs report to have left the network, for an algorithm that sets its window itself [bytes].
+    /// Data that duplicate ACKs report to have left the network and that is not part of cwnd: for an algorithm that sets
+    /// its window itself, and as in ns-2 [bytes].
     pub(super) fn duplicates(&self, cfg: &Config) -> u64 {
-        if self.phase == Phase::FastRecovery && self.algorithm.sets_cwnd() {
+        if self.phase == Phase::FastRecovery && (self.algorithm.sets_cwnd() || cfg.ns2_recovery) {
             u64::from(self.duplicate_acks) * cfg.smss()
         } else {
             0

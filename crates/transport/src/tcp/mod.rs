@@ -21,6 +21,7 @@
 //! | `input` | arriving segments | RFC 9293 section 3.10.7, RFC 5961, RFC 3168 |
 //! | `ack` | ACK processing, fast retransmit and fast recovery | RFC 5681, RFC 6582, RFC 3042 |
 //! | `sack` | loss recovery with SACK | RFC 6675, RFC 9937 |
+//! | `ns2` | recovery as in ns-2, instead of that of `ack` and `sack` | ns-2.35 |
 //! | `rack` | loss detection by time, tail loss probes, spurious timeouts | RFC 8985; RFC 3522, RFC 4015 |
 //! | `accurate` | accurate ECN feedback | RFC 9768 |
 //! | `delivery` | RTT and delivery rate samples of each ACK | draft-cheng-iccrg-delivery-rate-estimation |
@@ -51,6 +52,7 @@ mod congestion;
 mod connection;
 mod delivery;
 mod input;
+mod ns2;
 mod output;
 mod rack;
 mod receive;

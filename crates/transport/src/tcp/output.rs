@@ -66,6 +66,7 @@ impl Connection {
             let by_time = self.rack().is_some();
             let (seq, len) = match self.phase {
                 _ if by_time => self.next_rack_segment(cfg)?,
+                Phase::SackRecovery if cfg.recovers_as_sack1() => self.next_sack1_segment(cfg)?,
                 Phase::SackRecovery => self.next_recovery_segment(cfg)?,
                 Phase::RtoResend => self.next_rto_segment(cfg)?,
                 _ => (self.una, cfg.smss().min(self.max.min(self.written) - self.una)),
@@ -76,6 +77,7 @@ impl Connection {
             let segment = self.send_data(cfg, now, seq, len);
             match self.phase {
                 _ if by_time => {}
+                Phase::SackRecovery if cfg.recovers_as_sack1() => self.on_sent_as_sack1(segment.end()),
                 Phase::SackRecovery => self.on_sent_in_recovery(seq, segment.end()),
                 Phase::RtoResend => self.end_rto_resend(),
                 _ => self.resend_due = false,
@@ -144,12 +146,17 @@ impl Connection {
             // outstanding.
             let more = match &self.sack {
                 None => u64::from(self.duplicate_acks.min(2)) * cfg.smss(),
+                Some(_) if cfg.recovers_as_sack1() => u64::from(self.duplicate_acks.min(2)) * cfg.smss(),
                 // RFC 6675 section 5 (3): Pipe counts, and nothing is lost yet.
                 Some(board) => board.sacked_bytes,
             };
             return cwnd.saturating_add(more).min(cfg.max_window.max(cfg.smss()));
         }
-        if self.phase == Phase::FastRecovery { cwnd.saturating_add(self.duplicates(cfg)) } else { cwnd }
+        if self.phase != Phase::FastRecovery {
+            return cwnd;
+        }
+        let inflated = cwnd.saturating_add(self.duplicates(cfg));
+        if cfg.ns2_recovery { inflated.min(cfg.max_window.max(cfg.smss())) } else { inflated }
     }
 
     /// True if limited transmit applies: for new data, or as in ns-2 for retransmissions too.
@@ -240,14 +247,16 @@ impl Connection {
         let mut flags = self.ack_flags(false).with(Flags::FIN, fin);
         if is_retransmission {
             self.retransmissions = self.retransmissions.saturating_add(1);
-            self.rto.on_resent();
+            if !cfg.ns2_recovery {
+                self.rto.on_resent();
+            }
         } else {
             self.rto.on_sent(now, end);
-            if self.cwr_due && len > 0 {
-                // RFC 3168 section 6.1.2: CWR is set on the first new data after the reduction.
-                flags |= Flags::CWR;
-                self.cwr_due = false;
-            }
+        }
+        if self.cwr_due && len > 0 && (!is_retransmission || cfg.ns2_recovery) {
+            // RFC 3168 section 6.1.2: CWR is set on the first new data after the reduction.
+            flags |= Flags::CWR;
+            self.cwr_due = false;
         }
         if fin {
             self.on_fin_sent();
@@ -275,7 +284,7 @@ impl Connection {
         }
         segment.retransmission = is_retransmission;
         // RFC 3168 section 6.1.5: retransmissions are not ECN-capable.
-        if self.ecn != EcnMode::Off && !is_retransmission && len > 0 {
+        if self.ecn != EcnMode::Off && (!is_retransmission || cfg.ns2_recovery) && len > 0 {
             // RFC 9331 section 4.1: ECT(1) is for senders that reduce their window in proportion.
             let early = self.ecn == EcnMode::Accurate && cfg.algorithm.is_l4s();
             segment.ecn = if early { Ecn::Ect1 } else { Ecn::Ect0 };
@@ -397,13 +406,20 @@ impl Connection {
     }
 
     fn on_rto(&mut self, cfg: &Config, now: Instant) {
+        if cfg.ns2_recovery && self.window.cwnd < cfg.smss() {
+            self.window.cwnd = cfg.smss();
+            if self.una == self.max {
+                return self.on_waited_as_ns2();
+            }
+        }
         // RFC 9293 section 3.8.3: R2 retransmissions, so the connection fails.
         if u32::from(self.unanswered) >= cfg.retries {
             return self.fail();
         }
         // RFC 5681 section 3.1: ssthresh by eq. (4), but unchanged if the timer already resent the same segment. ns-2
         // reduces it again.
-        if self.unanswered == 0 || cfg.ns2_recovery {
+        let reduces = if cfg.ns2_recovery { !self.latest.is_mark() } else { self.unanswered == 0 };
+        if reduces {
             self.save_before_rto(cfg, now);
             let flight = self.flight();
             self.reduce(cfg, now, flight);
@@ -416,6 +432,9 @@ impl Connection {
         }
         if cfg.ns2_recovery {
             self.duplicate_acks = 0;
+            self.latest = self.latest.on_timeout();
+            self.cwr_due = self.ecn == EcnMode::Classic;
+            self.rto.on_resent();
         }
         self.unanswered = self.unanswered.saturating_add(1);
         self.timeouts = self.timeouts.saturating_add(1);
@@ -436,7 +455,7 @@ impl Connection {
                 self.report_losses(cfg, now);
             }
         } else if cfg.go_back_n {
-            self.resend_due = self.sack.is_some();
+            self.resend_due = self.sack.is_some() && !cfg.recovers_as_sack1();
             self.phase = match self.resend_due {
                 true => Phase::RtoResend,
                 false if cfg.ns2_recovery => Phase::RtoNs2,

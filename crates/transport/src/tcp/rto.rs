@@ -184,6 +184,20 @@ impl Rto {
     pub(super) fn back_off(&mut self, cfg: &Config) {
         // RFC 6298 (5.5): RTO <- 2 RTO, up to the maximum of (2.5).
         self.interval = bounded(self.interval.times(2), Duration::ZERO, cfg.max_rto);
+        if cfg.ns2_recovery && self.interval > self.rto.times(8) {
+            // ns-2 forgets SRTT after four timeouts in a row.
+            self.smoothed.srtt = Duration::ZERO;
+        }
+    }
+
+    /// Factor of the backoff: a power of two, or less at the maximum RTO.
+    pub(super) fn backoff(&self) -> u64 {
+        self.interval.as_nanos() / self.rto.as_nanos().max(1)
+    }
+
+    /// Backs off by `factor` although a measurement has ended the backoff.
+    pub(super) fn restore_backoff(&mut self, cfg: &Config, factor: u64) {
+        self.interval = bounded(self.rto.times(factor), Duration::ZERO, cfg.max_rto);
     }
 
     /// Ends the backoff: data that was never resent was acknowledged.

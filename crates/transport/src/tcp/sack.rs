@@ -24,6 +24,9 @@ impl Connection {
         if board.rack.is_some() {
             return self.on_ack_with_rack(cfg, now, ack, &sack, echo, marked);
         }
+        if cfg.recovers_as_sack1() {
+            return self.on_ack_as_sack1(cfg, now, ack, sack, echo, marked);
+        }
         let una = self.una.max(ack);
         let acked = una - self.una;
         let before = board.sacked_bytes;
@@ -57,7 +60,7 @@ impl Connection {
         self.duplicate_acks = self.duplicate_acks.saturating_add(1);
         // RFC 6675 section 5 (1), (2) and section 5.1: no recovery until all data sent before a timeout is
         // acknowledged.
-        let lost = self.duplicate_acks >= DUP_THRESH as u32 || board.lost_below > self.una;
+        let lost = self.duplicate_acks >= DUP_THRESH as u16 || board.lost_below > self.una;
         if !lost || self.una < self.recover {
             return;
         }
@@ -80,9 +83,13 @@ impl Connection {
         // RFC 6675 section 5 (A): everything sent before the loss was detected is acknowledged. RFC 9937 section 6.4:
         // cwnd is then ssthresh.
         if ack >= self.recover {
-            self.window.cwnd = self.window.reduced().max(cfg.smss());
+            if !cfg.recovers_as_sack1() {
+                self.window.cwnd = self.window.reduced().max(cfg.smss());
+            }
             self.phase = Phase::Open;
             self.resend_due = false;
+        } else if cfg.recovers_as_sack1() {
+            self.rto.clear_backoff();
         }
     }
 

@@ -50,6 +50,10 @@ pub(super) struct Scoreboard {
     /// Rule that selected the segment to be sent next.
     pub(super) rule: Rule,
     pub(super) prr: Prr,
+    /// Pipe of ns-2's `Sack1` [segments].
+    pub(super) pipe_segments: i64,
+    /// `Sack1` sends nothing before the next ACK.
+    pub(super) is_held: bool,
     /// State of RACK-TLP, if enabled.
     pub(super) rack: Option<Box<Rack>>,
     /// Receive side: duplicate data to report in the next D-SACK.

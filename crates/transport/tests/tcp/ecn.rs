@@ -64,6 +64,33 @@ fn marks_reduce_once_per_window() {
     ));
 }
 
+/// RFC 3168 section 6.1.2 treats a mark as a loss, for which RFC 5681 eq. (4) leaves two segments. ns-2's floor is in `ns2`.
+#[test]
+fn marks_reduce_the_window_to_two_segments() {
+    run(
+        &Config { initial_window: 3, ..ecn() },
+        "0 connect
+              > SEW 0:0
+         100  < SE. 0:0 a1 w65535
+              > . 1:1
+         200  write 100000
+              > . 1:1001 ect
+              > . 1001:2001 ect
+              > . 2001:3001 ect
+         300  < E. 1:1 a1001 w65535
+              = cwnd 2000
+              = ssthresh 2000
+         301  < E. 1:1 a2001 w65535
+              > W. 3001:4001 ect
+         302  < E. 1:1 a3001 w65535
+              > . 4001:5001 ect
+         401  < E. 1:1 a4001 w65535
+              > W. 5001:6001 ect
+              = cwnd 2000
+              = ssthresh 2000",
+    );
+}
+
 /// RFC 3168 section 6.1.2: a loss in a window already reduced for a mark causes no reduction; retransmissions are not
 /// ECN-capable (6.1.5).
 #[test]

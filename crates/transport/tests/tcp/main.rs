@@ -9,6 +9,7 @@ mod congestion;
 mod ecn;
 mod handshake;
 mod loss;
+mod ns2;
 mod options;
 mod pacing;
 mod properties;

@@ -161,6 +161,28 @@ proptest! {
         }
     }
 
+    /// As above with the recovery of ns-2, whose senders also wait after marks.
+    #[test]
+    fn recovery_of_ns2_delivers_every_byte(
+        (usual, extreme) in (configs(), extremes()),
+        is_usual in any::<bool>(),
+        apps in (applications(), applications()),
+        channel in channels(),
+        seed in any::<u64>(),
+    ) {
+        let cfg = if is_usual { usual } else { extreme };
+        let cfg = Config { ns2_recovery: true, half_of_cwnd: true, max_rto: Duration::from_secs(5), ..cfg };
+        let small = |app: Application| Application { bytes: app.bytes.min(3000), ..app };
+        let apps = if is_usual { [apps.0, apps.1] } else { [small(apps.0), small(apps.1)] };
+        let bytes = [apps[0].bytes, apps[1].bytes];
+        let outcome = transfer([&cfg, &cfg], apps, &channel, seed, Duration::from_secs(10_000_000));
+        for (i, end) in outcome.ends.iter().enumerate() {
+            prop_assert_eq!((end.connection.acked(), end.reader.total), (bytes[i], bytes[1 - i]));
+            let stats = end.connection.stats();
+            prop_assert!(end.timer_calls <= 2 * (stats.segments_sent + stats.segments_received));
+        }
+    }
+
     /// No segment, however malformed, causes a panic.
     #[test]
     fn malformed_segments_never_panic(

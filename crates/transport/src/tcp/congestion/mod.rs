@@ -32,7 +32,7 @@ pub use resume::SavedPath;
 /// Windows of a sender.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Window {
-    /// Congestion window [bytes], never below one segment.
+    /// Congestion window [bytes], below one segment only after a mark with the recovery of ns-2.
     pub(super) cwnd: u64,
     /// Slow start threshold, plus one [bytes]; `None` before the first: RFC 5681 section 3.1, arbitrarily high.
     ssthresh: Option<NonZeroU64>,
@@ -244,6 +244,14 @@ macro_rules! registry {
         impl State {
             pub(super) fn new(algorithm: Algorithm) -> Self {
                 match algorithm { $(Algorithm::$name => Self::$name(<$state>::default()),)+ }
+            }
+
+            /// Remainder of RFC 5681 eq. (3), for Reno and NewReno [bytes^2].
+            pub(super) fn remainder(&mut self) -> Option<&mut u64> {
+                match self {
+                    Self::Reno(state) | Self::NewReno(state) => Some(&mut state.remainder),
+                    _ => None,
+                }
             }
 
             pub(super) fn recovery(&self) -> Recovery {

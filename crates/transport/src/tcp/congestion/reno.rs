@@ -17,8 +17,8 @@ use super::{Acked, Control, Window};
 /// State of Reno and NewReno, which differ only in recovery.
 #[derive(Clone, Debug, Default)]
 pub(in crate::tcp) struct Reno {
-    /// Remainder of eq. (3) [bytes^2].
-    remainder: u64,
+    /// Remainder of eq. (3) [bytes^2]: the part of a byte by which cwnd is too small, times cwnd.
+    pub(super) remainder: u64,
 }
 
 impl Control for Reno {

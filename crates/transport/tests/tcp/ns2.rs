@@ -1,0 +1,149 @@
+//! Recovery as in ns-2.35, worked out by hand from the rules of its agents. `python/tests/test_ns2_sequences.py`
+//! compares whole flows with ns-2.
+
+use bentpipe_transport::tcp::Config;
+
+use crate::trace::{config, established, run};
+
+fn ns2() -> Config {
+    Config { ns2_recovery: true, half_of_cwnd: true, initial_ssthresh: Some(8000), ..config() }
+}
+
+/// Segments 2 and 5 of eight are lost. Pipe starts with ten segments outstanding less three, and the window of 8.1
+/// segments falls to 4.06: the second hole and new data are sent once fewer than four segments are in Pipe.
+#[test]
+fn sack1_resends_a_hole_as_soon_as_pipe_allows_and_keeps_its_window() {
+    let cfg = Config { sack: true, initial_window: 8, ..ns2() };
+    let eight: String = (0..8).map(|i| format!("> . {}:{}\n", 1 + i * 1000, 1001 + i * 1000)).collect();
+    run(
+        &cfg,
+        &format!(
+            "0 connect
+                  > S 0:0 sackOK
+             100  < S. 0:0 a1 w65535 sackOK
+                  > . 1:1 a1
+             200  write 100000
+                  {eight}
+             300  < . 1:1 a1001 w65535
+                  > . 8001:9001
+                  = cwnd 8125
+             301  < . 1:1 a1001 w65535 sack2001:3001
+                  > . 9001:10001
+             302  < . 1:1 a1001 w65535 sack2001:4001
+                  > . 10001:11001
+             303  < . 1:1 a1001 w65535 sack5001:6001,2001:4001
+                  > . 1001:2001 rtx
+                  = cwnd 4062
+                  = ssthresh 4000
+             304  < . 1:1 a1001 w65535 sack5001:7001,2001:4001
+             305  < . 1:1 a1001 w65535 sack5001:8001,2001:4001
+             306  < . 1:1 a1001 w65535 sack5001:9001,2001:4001
+             307  < . 1:1 a1001 w65535 sack5001:10001,2001:4001
+                  > . 4001:5001 rtx
+             308  < . 1:1 a1001 w65535 sack5001:11001,2001:4001
+                  > . 11001:12001
+             403  < . 1:1 a4001 w65535 sack5001:11001
+                  > . 12001:13001
+                  > . 13001:14001
+             407  < . 1:1 a11001 w65535
+                  > . 14001:15001
+                  = cwnd 4062"
+        ),
+    );
+}
+
+/// The first partial ACK covers four segments, one more than duplicate ACKs reported, and leaves one of these; the second
+/// covers three, two more: the window of four segments falls to three and one, where RFC 6582 restores four at the end. The
+/// ACK that ends recovery adds one, as in slow start.
+#[test]
+fn newreno_leaves_recovery_with_the_deflated_window() {
+    let cfg = Config { initial_window: 8, limited_transmit: false, ..ns2() };
+    let eight: String = (0..8).map(|i| format!("> . {}:{}\n", 1 + i * 1000, 1001 + i * 1000)).collect();
+    established(
+        &cfg,
+        65_535,
+        &format!(
+            "200  write 8000
+                  {eight}
+             301  < . 1:1 a1 w65535
+             302  < . 1:1 a1 w65535
+             303  < . 1:1 a1 w65535
+                  > . 1:1001 rtx
+                  = cwnd 4000
+             403  < . 1:1 a4001 w65535
+                  > . 4001:5001 rtx
+                  = cwnd 3000
+             503  < . 1:1 a7001 w65535
+                  > . 7001:8001 rtx
+                  = cwnd 1000
+             603  < . 1:1 a8001 w65535
+                  = cwnd 2000
+                  = ssthresh 4000"
+        ),
+    );
+}
+
+/// RFC 3168 section 6.1.2: a sender whose window a mark leaves below one segment waits for the retransmission timer. Each
+/// further mark doubles the timeout of a second; an ACK without an echo and a measurement end that. The floor of two
+/// segments is tested in `ecn`.
+#[test]
+fn marks_on_a_window_of_one_segment_make_the_sender_wait_for_its_timer() {
+    let cfg = Config { ecn: true, initial_window: 3, ..ns2() };
+    run(
+        &cfg,
+        "0 connect
+              > SEW 0:0
+         100  < SE. 0:0 a1 w65535
+              > . 1:1
+         200  write 100000
+              > . 1:1001 ect
+              > . 1001:2001 ect
+              > . 2001:3001 ect
+         300  < E. 1:1 a1001 w65535
+              = cwnd 1500
+              = ssthresh 2000
+         301  < E. 1:1 a2001 w65535
+         302  < E. 1:1 a3001 w65535
+              > W. 3001:4001 ect
+         402  < E. 1:1 a4001 w65535
+              = cwnd 750
+              = ssthresh 2000
+         1402 timer
+              > W. 4001:5001 ect
+              = cwnd 1000
+         1502 < E. 1:1 a5001 w65535
+              = cwnd 500
+         2502 timer
+              > W. 5001:6001 ect
+         2602 < E. 1:1 a6001 w65535
+              = rto 2000
+         4602 timer
+              > W. 6001:7001 ect
+         4702 < . 1:1 a7001 w65535
+              > . 7001:8001 ect
+              > . 8001:9001 ect
+              = cwnd 2000
+              = rto 1000",
+    );
+}
+
+/// The ACK of retransmitted data does not end the backoff, that of timed data does.
+#[test]
+fn only_a_measurement_ends_the_backoff() {
+    let cfg = Config { initial_window: 1, ..ns2() };
+    established(
+        &cfg,
+        65_535,
+        "200   write 3000
+               > . 1:1001
+         1200  timer
+               > . 1:1001 rtx
+               = rto 2000
+         1300  < . 1:1 a1001 w65535
+               > . 1001:2001
+               > . 2001:3001
+               = rto 2000
+         1400  < . 1:1 a2001 w65535
+               = rto 1000",
+    );
+}
