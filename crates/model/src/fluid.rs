@@ -41,6 +41,9 @@
 //! **Timeouts**. The gateway of 4.4 with senders most of which wait for a timeout: in place of the mean rate, the share of
 //! connections in each state of TCP (see [`crate::population`]), `λ = m Σ x_i λ_i`. Marks take effect after the round trip `R`.
 //!
+//! **Padhye**. The gateway of 4.4, or the queue of end to end, with two kinds of connections: those in avoidance, of the mean window
+//! `W`, and those that wait for a timeout (see [`crate::padhye`]).
+//!
 //! With feedback after a round trip (`model.feedback`), marks take effect after `R` in the other equations too, as in C. Hollot,
 //! V. Misra, D. Towsley & W. Gong (INFOCOM 2001): of the rate `λ(t-R)` one round trip ago the share `p(t-R)` was marked, and each
 //! mark reduces the current window. Replacing `p` and `λ²` above by `p(t-R)` and `λ λ(t-R)` does not change the equilibrium.
@@ -50,11 +53,12 @@
 use bentpipe_queue::fluid::{Arrivals, Inputs, MAX_STATES, Service};
 use bentpipe_scenario::{Equations, Feedback, Ramp};
 
+use crate::padhye::{Losses, STAGES};
 use crate::population::{MOST_WINDOW, Population, states};
 use crate::solve::Delayed;
 use crate::system::System;
 
-/// Senders' rate λ [packets/s]; with the equations `end_to_end`, their mean window [packets].
+/// Senders' rate λ [packets/s]; with the equations `end_to_end` and `padhye`, their mean window [packets].
 pub(crate) const SENDERS: usize = 0;
 /// Watched queue [packets].
 pub(crate) const QUEUE: usize = 1;
@@ -70,13 +74,15 @@ pub(crate) const LOST: usize = 5;
 pub(crate) const AQM: usize = 6;
 /// Number of variables, including a spare one for the opened loop; the states of the connections follow.
 pub(crate) const VARIABLES: usize = AQM + MAX_STATES + 1;
+/// Number of variables with the equations `padhye`.
+pub(crate) const PADHYE: usize = VARIABLES + STAGES;
 /// Number of variables for windows up to [`SMALL_WINDOW`].
 pub(crate) const SMALL: usize = VARIABLES + states(SMALL_WINDOW);
 /// Number of variables for windows up to [`MOST_WINDOW`].
 pub(crate) const LARGE: usize = VARIABLES + states(MOST_WINDOW);
 /// Maximum window of the smaller system of equations [segments].
 pub(crate) const SMALL_WINDOW: usize = 16;
-/// Number of delays: of the PEP (with the equations `end_to_end`, of the senders), and of the feedback if different.
+/// Number of delays: of the PEP (of the senders with the queue on their path), and of the feedback if different.
 pub(crate) const LAGS: usize = 2;
 
 /// Equations of a system, in `N` variables.
@@ -116,7 +122,7 @@ impl<'a, const N: usize> Fluid<'a, N> {
         if let Some(population) = &self.population {
             population.start(&mut y[VARIABLES..VARIABLES + population.states()]);
         }
-        if self.system.equations == Equations::EndToEnd {
+        if matches!(self.system.equations, Equations::EndToEnd | Equations::Padhye) {
             y[SENDERS] = self.system.initial_window;
         }
         let states = self.system.aqm.states();
@@ -127,9 +133,10 @@ impl<'a, const N: usize> Fluid<'a, N> {
     /// Returns the round-trip time with `q` packets in the queue [s].
     pub(crate) fn round_trip(&self, t: f64, q: f64) -> f64 {
         let s = self.system;
-        match s.equations {
-            Equations::EndToEnd => s.round_trip + q.max(0.0) / s.capacity.at(t).max(f64::MIN_POSITIVE),
-            _ => s.round_trip,
+        if s.is_on_path() {
+            s.round_trip + q.max(0.0) / s.capacity.at(t).max(f64::MIN_POSITIVE)
+        } else {
+            s.round_trip
         }
     }
 
@@ -142,6 +149,11 @@ impl<'a, const N: usize> Fluid<'a, N> {
             Equations::SingleQueue => y[SENDERS],
             Equations::Timeouts => {
                 let rate = self.population.map_or(0.0, |population| population.rate(&y[VARIABLES..]));
+                s.load_ratio.at(t).0 * s.connections * rate
+            }
+            Equations::Padhye => {
+                let round_trip = self.round_trip(t, y[QUEUE]);
+                let rate = s.padhye.map_or(0.0, |of| of.rate(y[SENDERS], &y[VARIABLES..], round_trip));
                 s.load_ratio.at(t).0 * s.connections * rate
             }
         };
@@ -170,11 +182,7 @@ impl<'a, const N: usize> Fluid<'a, N> {
     /// Returns the delay of the feedback, unless it is part of the equations [s].
     fn feedback(&self) -> f64 {
         let s = self.system;
-        if s.feedback == Feedback::RoundTrip && s.equations != Equations::EndToEnd {
-            s.round_trip
-        } else {
-            0.0
-        }
+        if s.feedback == Feedback::RoundTrip && !s.is_on_path() { s.round_trip } else { 0.0 }
     }
 
     /// Returns the share of marks in the current feedback, and `p λ λ` of the senders' decrease, given the current
@@ -194,6 +202,13 @@ impl<'a, const N: usize> Fluid<'a, N> {
             p = heard(p, self.queue(t - late, then[QUEUE].max(0.0), rates.accepted).1, rates.accepted);
         }
         (p, p * senders * then[SENDERS].max(0.0))
+    }
+
+    /// Returns the share of packets whose mark or loss the senders notice a round trip after `before`, and the round-trip time
+    /// [s] then, given the rates and the variables `then`.
+    fn heard_on_path(&self, before: f64, rates: &Rates, then: &[f64; N]) -> (f64, f64) {
+        let lost = self.queue(before, then[QUEUE].max(0.0), rates.accepted).1;
+        (heard(rates.p, lost, rates.accepted), self.round_trip(before, then[QUEUE]))
     }
 
     /// Returns the number of connections at `t`, and its growth rate [1/s].
@@ -225,12 +240,12 @@ fn started(ramp: &Ramp, count: f64, t: f64) -> (f64, f64) {
 
 impl<const N: usize> Delayed<N, LAGS> for Fluid<'_, N> {
     fn lags(&self, t: f64, y: &[f64; N]) -> [f64; LAGS] {
-        let first = match self.system.equations {
-            Equations::Gateway | Equations::NewConnections | Equations::Timeouts => {
-                self.system.pep_delay.at(t).0.max(0.0)
-            }
-            Equations::EndToEnd => self.round_trip(t, y[QUEUE]),
-            Equations::SingleQueue => 0.0,
+        let first = if self.system.is_on_path() {
+            self.round_trip(t, y[QUEUE])
+        } else if self.system.equations == Equations::SingleQueue {
+            0.0
+        } else {
+            self.system.pep_delay.at(t).0.max(0.0)
         };
         [first, self.feedback()]
     }
@@ -241,10 +256,8 @@ impl<const N: usize> Delayed<N, LAGS> for Fluid<'_, N> {
         let now = self.rates(t, y);
         let then = self.rates(before, &past[0]);
         let q = y[QUEUE].max(0.0);
-        let inflow = match s.equations {
-            Equations::Gateway | Equations::NewConnections | Equations::Timeouts => then.accepted,
-            Equations::SingleQueue | Equations::EndToEnd => now.accepted,
-        };
+        let behind_pep = !s.is_on_path() && s.equations != Equations::SingleQueue;
+        let inflow = if behind_pep { then.accepted } else { now.accepted };
         let (dq, lost) = self.queue(t, q, inflow);
         let output = inflow - lost - dq;
         let mut dy = [0.0; N];
@@ -274,11 +287,25 @@ impl<const N: usize> Delayed<N, LAGS> for Fluid<'_, N> {
             }
             Equations::EndToEnd => {
                 let (window, window_then) = (senders, past[0][SENDERS].max(0.0));
-                let lost_then = self.queue(before, past[0][QUEUE].max(0.0), then.accepted).1;
-                let p = heard(then.p, lost_then, then.accepted);
-                let round_trip_then = self.round_trip(before, past[0][QUEUE]);
+                let (p, round_trip_then) = self.heard_on_path(before, &then, &past[0]);
                 let change = 1.0 / self.round_trip(t, q) - cut * window * window_then * p / round_trip_then;
                 change.min((s.window - window) / self.grain)
+            }
+            Equations::Padhye => {
+                let (p, rate) = if s.is_on_path() {
+                    let (p, round_trip_then) = self.heard_on_path(before, &then, &past[0]);
+                    (p, p * past[0][SENDERS].max(0.0) / round_trip_then)
+                } else {
+                    let window_then =
+                        if self.feedback() == 0.0 { senders } else { past[1][SENDERS].max(0.0) };
+                    (p, p * window_then / r)
+                };
+                let change = s.padhye.map_or(0.0, |of| {
+                    let round_trip = self.round_trip(t, q);
+                    let (waiting, losses) = (&y[VARIABLES..], Losses { p, rate });
+                    of.derive((senders, cut), waiting, losses, round_trip, &mut dy[VARIABLES..])
+                });
+                change.min((s.window - senders) / self.grain)
             }
         };
         dy[SENDERS] = change.max(-senders / self.grain);

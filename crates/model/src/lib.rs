@@ -13,6 +13,7 @@ mod error;
 mod fluid;
 mod fourier;
 mod inputs;
+mod padhye;
 mod population;
 mod run;
 mod senders;

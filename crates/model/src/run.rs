@@ -3,7 +3,9 @@
 use bentpipe_scenario::Scenario;
 
 use crate::error::{Error, wrong};
-use crate::fluid::{AQM, Fluid, LARGE, LOST, MARKED, OFFERED, QUEUE, SENT, SMALL, SMALL_WINDOW, VARIABLES};
+use crate::fluid::{
+    AQM, Fluid, LARGE, LOST, MARKED, OFFERED, PADHYE, QUEUE, SENT, SMALL, SMALL_WINDOW, VARIABLES,
+};
 use crate::solve::integrate;
 use crate::system::System;
 
@@ -42,6 +44,7 @@ impl Table {
 pub fn run(scenario: &Scenario, seed: u64) -> Result<Table, Error> {
     let system = System::of(scenario, seed)?;
     match system.rules {
+        None if system.padhye.is_some() => solve::<PADHYE>(&system, scenario),
         None => solve::<VARIABLES>(&system, scenario),
         Some(rules) if rules.window <= SMALL_WINDOW => solve::<SMALL>(&system, scenario),
         Some(_) => solve::<LARGE>(&system, scenario),

@@ -6,6 +6,7 @@ use bentpipe_scenario::{
 };
 
 use crate::error::{Error, wrong};
+use crate::padhye::Padhye;
 use crate::population::{MOST_WINDOW, Rules};
 use crate::watched_queue::WatchedQueue;
 
@@ -93,13 +94,16 @@ impl Senders {
         Ok(sum)
     }
 
-    /// Returns the TCP parameters of all senders.
+    /// Returns the TCP parameters of all senders for the equations `padhye`.
+    pub(crate) fn padhye(&self, marking: Marking) -> Result<Padhye, Error> {
+        only_drops(marking, "padhye")?;
+        Ok(Padhye { segments_per_ack: self.per_ack, timeout: self.timeout, longest: self.longest })
+    }
+
+    /// Returns the TCP parameters of all senders for the equations `timeouts`.
     pub(crate) fn rules(&self, marking: Marking) -> Result<Rules, Error> {
         let of = "the equations timeouts";
-        if marking != Marking::Drop {
-            let found = "marks that do not drop";
-            return wrong(format!("gateway.marking: found {found}; allowed with {of}: \"drop\""));
-        }
+        only_drops(marking, "timeouts")?;
         if let Some((name, what)) = &self.uncovered {
             return wrong(format!(
                 "transport.{name}: found {what}; allowed with {of}: newreno with sack = false and go_back_n = true"
@@ -140,6 +144,14 @@ impl Senders {
         self.connections = new;
         self.ramps.push((count, ramp));
     }
+}
+
+/// Refuses marks that do not drop, after which no sender waits for a timeout.
+fn only_drops(marking: Marking, equations: &str) -> Result<(), Error> {
+    if marking == Marking::Drop {
+        return Ok(());
+    }
+    wrong(format!("marking: found marks that do not drop; allowed with the equations {equations}: \"drop\""))
 }
 
 /// Describes the property of a transport that the equations `timeouts` do not cover.

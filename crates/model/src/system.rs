@@ -10,6 +10,7 @@ use bentpipe_units::Duration;
 use crate::capacity::Capacity;
 use crate::error::{Error, wrong};
 use crate::fourier::Series;
+use crate::padhye::Padhye;
 use crate::population::Rules;
 use crate::senders::Senders;
 use crate::watched_queue::WatchedQueue;
@@ -31,6 +32,10 @@ pub struct System {
     pub ramps: Vec<(f64, Option<Ramp>)>,
     /// TCP parameters, with the equations `timeouts`.
     pub(crate) rules: Option<Rules>,
+    /// TCP parameters, with the equations `padhye`.
+    pub(crate) padhye: Option<Padhye>,
+    /// True if a PEP ends the senders' connections ahead of the queue.
+    pub(crate) split: bool,
     /// Share of connections replaced by new ones [1/s].
     pub replaced: f64,
     /// R: mean round-trip time of a sender without queueing delay [s]; with a PEP, to the PEP and back.
@@ -70,6 +75,11 @@ pub struct System {
 }
 
 impl System {
+    /// Returns true if the queue is on the senders' path.
+    pub(crate) fn is_on_path(&self) -> bool {
+        is_on_path(self.equations, self.split)
+    }
+
     /// Derives the parameters from a scenario with its subject's AQM. `seed` seeds a random capacity.
     ///
     /// # Errors
@@ -88,14 +98,14 @@ impl System {
         match (equations, queue.gateway) {
             (Equations::Gateway | Equations::NewConnections | Equations::Timeouts, None) => {
                 return wrong(format!(
-                    "model.equations: found {}, but the subject is a link; allowed: single_queue, end_to_end",
+                    "model.equations: found {}, but the subject is a link; allowed: single_queue, end_to_end, padhye",
                     name(equations)
                 ));
             }
             (Equations::SingleQueue | Equations::EndToEnd, Some(g)) if !g.pep.split.is_empty() => {
                 return wrong(format!(
                     "model.equations: found {}, but the gateway's PEP splits the connections; allowed: gateway, \
-                     timeouts, new_connections, or pep.split = []",
+                     timeouts, padhye, new_connections, or pep.split = []",
                     name(equations)
                 ));
             }
@@ -123,36 +133,44 @@ impl System {
             Equations::Timeouts => Some(senders.rules(queue.marking)?),
             _ => None,
         };
+        let padhye = match equations {
+            Equations::Padhye => Some(senders.padhye(queue.marking)?),
+            _ => None,
+        };
+        let split = queue.gateway.is_some_and(|g| !g.pep.split.is_empty());
+        let on_path = is_on_path(equations, split);
         let packet = queue.gateway.map_or(senders.segment, |g| g.spacelink.packet as f64);
         let packets_per_segment =
             queue.gateway.map_or(1.0, |g| senders.payload / (g.spacelink.packet - g.spacelink.header) as f64);
         let variant = match (models.fluid_variant, equations) {
             (Some(scenario_model::FluidVariant::Printed), _) => FluidVariant::Printed,
-            (Some(scenario_model::FluidVariant::Actual), _) | (None, Equations::EndToEnd) => {
-                FluidVariant::Actual
-            }
+            (Some(scenario_model::FluidVariant::Actual), _) => FluidVariant::Actual,
+            (None, _) if on_path => FluidVariant::Actual,
             (None, _) => FluidVariant::Printed,
         };
         let limit = f64::from(queue.limit.packets).min(queue.limit.bytes as f64 / packet);
         let aqm = fluid_model(queue.aqm, &FluidConfig { packet, limit, variant })?;
         let tick = queue.gateway.and_then(|g| g.regulator.tick).unwrap_or(Duration::ZERO);
         let mean_delay = queue.gateway.map_or(0.0, |g| g.pep.delay.as_secs_f64() + 0.5 * tick.as_secs_f64());
-        if equations == Equations::EndToEnd && models.feedback == Some(Feedback::None) {
-            return wrong(
-                "model.feedback: found none, but the round trip is part of the equations end_to_end; allowed: round_trip"
-                    .to_owned(),
-            );
+        if on_path && models.feedback == Some(Feedback::None) {
+            return wrong(format!(
+                "model.feedback: found none, but the round trip is part of the equations {}{}; allowed: round_trip",
+                name(equations),
+                if equations == Equations::Padhye { " without a PEP" } else { "" }
+            ));
         }
         Ok(Self {
             equations,
             feedback: models.feedback.unwrap_or(match equations {
-                Equations::Timeouts => Feedback::RoundTrip,
+                Equations::Timeouts | Equations::Padhye => Feedback::RoundTrip,
                 _ => Feedback::None,
             }),
             aqm,
             connections: senders.connections,
             ramps: senders.ramps,
             rules,
+            padhye,
+            split,
             replaced: senders.replaced,
             round_trip: senders.round_trip,
             capacity: queue.capacity(scenario, packet, seed)?,
@@ -176,6 +194,15 @@ impl System {
     }
 }
 
+/// Returns true if the queue is on the senders' path, so that the round trip includes its delay and is part of the equations.
+const fn is_on_path(equations: Equations, split: bool) -> bool {
+    match equations {
+        Equations::EndToEnd => true,
+        Equations::Padhye => !split,
+        _ => false,
+    }
+}
+
 /// Name of equations in a scenario file.
 pub(crate) fn name(equations: Equations) -> &'static str {
     match equations {
@@ -184,6 +211,7 @@ pub(crate) fn name(equations: Equations) -> &'static str {
         Equations::NewConnections => "new_connections",
         Equations::SingleQueue => "single_queue",
         Equations::EndToEnd => "end_to_end",
+        Equations::Padhye => "padhye",
     }
 }
 
@@ -249,6 +277,8 @@ pub(crate) mod tests {
             connections,
             ramps: vec![(connections, None)],
             rules: None,
+            padhye: None,
+            split: false,
             replaced: 0.0,
             round_trip,
             capacity: Capacity::Fixed(capacity),

@@ -24,7 +24,7 @@ use crate::error::{Error, wrong};
 use crate::fluid::{AQM, Fluid, LAGS, QUEUE, SENDERS, VARIABLES};
 use crate::fourier::Series;
 use crate::solve::Delayed;
-use crate::system::System;
+use crate::system::{System, name};
 
 /// A fluid model in an opened loop: the share of marks is an additional, constant variable.
 struct Open(Arc<dyn FluidModel>);
@@ -92,11 +92,12 @@ impl AtRest {
     /// # Errors
     /// [`Error::Scenario`] without an operating point.
     pub fn of(mut system: System) -> Result<Self, Error> {
-        if system.equations == Equations::Timeouts {
-            return wrong(
-                "model.equations: found timeouts, whose connections are a chain of many states; allowed for an operating \
-                 point: gateway, new_connections, single_queue, end_to_end"
-                    .to_owned());
+        if matches!(system.equations, Equations::Timeouts | Equations::Padhye) {
+            return wrong(format!(
+                "model.equations: found {}, whose connections have several states; allowed for an operating point: \
+                 gateway, new_connections, single_queue, end_to_end",
+                name(system.equations)
+            ));
         }
         let aqm: Arc<dyn FluidModel> = Arc::from(system.aqm);
         let limit = system.limit;

@@ -75,6 +75,8 @@ pub enum Equations {
     /// Misra, Gong & Towsley 2000: a single queue whose marks reach the senders after a round trip that includes the
     /// queueing delay.
     EndToEnd,
+    /// As `gateway` or `end_to_end`, with the timeouts of Padhye, Firoiu, Towsley & Kurose 1998.
+    Padhye,
 }
 
 /// Delay of the senders' feedback in fluid equations.

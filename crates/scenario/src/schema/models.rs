@@ -18,12 +18,12 @@ pub struct Models {
     /// gateway, "end_to_end" for a link.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub equations: Option<Equations>,
-    /// Fluid: delay of the senders' feedback. Default: "round_trip" for the equations "end_to_end" and "timeouts",
-    /// "none" for the others, as published.
+    /// Fluid: delay of the senders' feedback. Default: "round_trip" for the equations "end_to_end", "timeouts" and
+    /// "padhye", "none" for the others, as published.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub feedback: Option<Feedback>,
     /// Fluid: variant of the AQMs' fluid models, as published or as the algorithms act. Default: "actual" for the
-    /// equations "end_to_end", else "printed".
+    /// equations "end_to_end", and "padhye" on a link, else "printed".
     #[serde(skip_serializing_if = "Option::is_none")]
     pub laws: Option<FluidVariant>,
     /// Fluid: unit of time of the papers' equations.
