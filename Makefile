@@ -6,7 +6,7 @@ SHELL := bash
 MAKEFLAGS += --no-print-directory
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := help
-.PHONY: help wheel deb static image run live live-example live-programs live-packages unit-packages live-bench live-quic test test-often check check-rust check-python build-tests test-packages test-rust test-namespaces test-python test-recipes kernel coverage cluster cluster-costs bench fuzz fmt docs gallery choosing reproduction paper-figures papers-pages advice delay backlog onboard gateway-models series site terminals quic lock setup clean
+.PHONY: help wheel deb static image run live live-example live-programs live-packages unit-packages live-bench live-quic test test-often check check-rust check-python build-tests test-packages test-rust test-namespaces test-python test-recipes kernel coverage cluster cluster-costs bench fuzz fmt docs gallery choosing reproduction paper-figures papers-pages advice delay backlog onboard gateway-models model-domain series site terminals quic lock setup clean
 
 PYTHON ?= python3
 VENV := .venv
@@ -232,6 +232,9 @@ quic: $(CORE) ## compare QUIC and split TCP under queues, congestion controls an
 
 gateway-models: $(CORE) ## compare the fluid equations with the simulator and renew docs/models-gateway.md: three minutes
 	$(BIN)/python tools/gateway_models.py docs/models-gateway.md
+
+model-domain: $(CORE) ## measure where the fluid equations agree with the simulator and renew docs/models-domain.md with its figure: five minutes
+	$(BIN)/python tools/model_domain.py docs
 
 series: $(CORE) ## measure the series that drive the fluid model of the 2007 gateway
 	$(BIN)/bentpipe model capture scenarios/byun2007-gateway.toml --out scenarios/series/byun2007-gateway.json --force

@@ -50,6 +50,7 @@ NAV: dict[str, list[str]] = {
         "why-satellite.md",
         "trust.md",
         "models.md",
+        "models-domain.md",
         "models-gateway.md",
         "laws.md",
         "stability.md",

@@ -1,5 +1,6 @@
 import json
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +46,7 @@ def rows_of(
 INPUTS = {
     "A": {
         "equations": "gateway",
+        "effective": [{"key": "gateway.pep.delay", "value": "12 ms"}],
         "inputs": [
             {"symbol": "m", "what": "", "value": 400.0, "unit": ""},
             {"symbol": "R", "what": "", "value": 0.06, "unit": "s"},
@@ -108,25 +110,26 @@ def test_window_below_one_segment_is_reported_with_its_equilibrium() -> None:
 def test_model_names_settings_for_which_its_equations_fail() -> None:
     # 1796.4 packets/s are 20 Mbit/s of 1391 B; in 60 ms, 400 connections have 0.27 each, and 90 have 1.2.
     known = {"μ": 1796.4, "R": 0.06, "m": 400.0, "S": 1400.0, "MaxRcvWin": 11.0}
+    behind_pep = [{"key": "gateway.pep.delay", "value": "12 ms"}]
 
-    def failures(equations: str, load: float = 60.0, **changes: float) -> list[str]:
+    def failures(
+        equations: str, load: float = 60.0, effective: Sequence[object] = (), **changes: float
+    ) -> list[str]:
         inputs = [{"symbol": symbol, "value": value} for symbol, value in {**known, **changes}.items()]
         row = {"setting": "A", "quantity": "offered_load", "mean": load}
-        setting = {"name": "A", "equations": equations, "inputs": inputs, "effective": []}
+        setting = {"name": "A", "equations": equations, "inputs": inputs, "effective": effective}
         return known_failures([setting], [row])
 
-    (small,) = failures("gateway")
-    assert (
-        "probabilities are far too high under A. At the link's capacity a connection has 0.27 segments"
-        in small
-    )
+    (small,) = failures("gateway", effective=behind_pep)
+    assert small.startswith("Under A a connection has 0.27 segments in flight at the link's capacity.")
     assert "model.equations=timeouts" in small
     (single,) = failures("single_queue")
-    assert "timeouts --set" not in single
-    assert failures("timeouts") == []
-    assert failures("gateway", m=90.0) == []
+    assert "model.equations=padhye" in single
+    assert "timeouts" not in single
+    assert failures("timeouts", effective=behind_pep) == []
+    assert failures("end_to_end", m=50.0) == []
     # 250 Mbit/s are 14.9 segments each.
-    (large,) = failures("gateway", load=250.0, m=90.0)
+    (large,) = failures("padhye", load=250.0, m=90.0)
     assert large.startswith("Under A a connection has more in flight than its receive window")
 
 
@@ -161,7 +164,7 @@ def test_model_follows_a_link_that_its_regulator_follows() -> None:
 
 def test_command_warns_above_the_table(bentpipe: Command) -> None:
     done = bentpipe("model", "byun2007-gateway", "--duration", "20 s", "--settings", "RED 4", check=0)
-    assert done.stdout.startswith("Warning: Load, mark and loss probabilities are far too high under RED 4.")
+    assert done.stdout.startswith("Warning: Under RED 4 a connection has 0.27 segments in flight")
     quiet = bentpipe("model", "red-dumbbell", "--duration", "20 s", "--settings", "avq", check=0)
     assert "Warning" not in quiet.stdout
 

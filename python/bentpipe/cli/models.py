@@ -22,8 +22,9 @@ from bentpipe.cli.options import (
 from bentpipe.errors import ModelError
 from bentpipe.format import brief, number, spread
 from bentpipe.models import markov_result, stability
+from bentpipe.models.domain import domain_warnings
 from bentpipe.models.findings import known_failures
-from bentpipe.models.fluid import QUANTITIES, kind_of, model
+from bentpipe.models.fluid import QUANTITIES, ModelResult, kind_of, model
 from bentpipe.models.series import capture, check_free
 from bentpipe.models.validation import discard_if_unstarted, finish, plan_and_solve, same_scenario, start
 from bentpipe.runs.experiment import cores, execute
@@ -372,6 +373,9 @@ def validate(
         err.print(f"warning: {warning}", markup=False)
     for reason in plan.left_out:
         err.print(f"left out: {reason}", markup=False)
+    if isinstance(model, ModelResult):
+        for warning in domain_warnings(model.manifest["settings"]):
+            err.print(f"warning: {warning}", markup=False)
     with resumable(context, store, folder) as watcher:
         try:
             execute(store, jobs or cores(), watcher)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from bentpipe.format import ROUNDING, brief, convert, number_of, plural
+from bentpipe.models.domain import domain_of, domain_warnings, is_outside, key_of
 from bentpipe.models.engines import QUANTITIES
 
 __all__ = ["Findings", "findings", "known_failures"]
@@ -61,17 +62,13 @@ def findings(
 def known_failures(settings: Sequence[Mapping[str, Any]], rows: Sequence[Mapping[str, Any]]) -> list[str]:
     """Return sentences on settings for which the equations are known to fail, with a remedy.
 
-    `settings` are those of the manifest of a model's result, `rows` its means. docs/models-gateway.md shows
-    the failures and their causes.
+    `settings` are those of the manifest of a model's result, `rows` its means. docs/models-domain.md shows
+    where the equations fail, docs/models-gateway.md why.
     """
-    small, large = dict[str, float](), dict[str, float]()
+    large = dict[str, float]()
     load = {row["setting"]: row["mean"] for row in rows if row["quantity"] == "offered_load"}
     for setting in settings:
         name, of = setting["name"], {each["symbol"]: each["value"] for each in setting["inputs"]}
-        # Packets in flight per connection while all connections together fill the link.
-        window = of["μ"] * of["R"] / of["m"]
-        if setting["equations"] in _WITHOUT_TIMEOUTS and window < 1:
-            small[name] = window
         flight, most = load.get(name), of["MaxRcvWin"]
         if flight is not None and most is not None:
             flight *= 1e6 / (8 * of["S"]) * of["R"] / of["m"]
@@ -85,19 +82,7 @@ def known_failures(settings: Sequence[Mapping[str, Any]], rows: Sequence[Mapping
             ' equations take. Set gateway.regulator.rate = "link", with a link of a rate, steps or drawn'
             " rates, or simulate."
         )
-    if small:
-        gateway = any(each["equations"] == "gateway" for each in settings)
-        lines.append(
-            f"Load, mark and loss probabilities are far too high under {_listed(list(small))}. At the link's"
-            f" capacity a connection has {brief(min(small.values()), 2)} segments in flight, fewer than the"
-            " one that TCP needs, and these equations lack the timeouts that limit such senders. Compare with"
-            " bentpipe validate"
-            + (
-                "; for NewReno without SACK use --set model.equations=timeouts --set model.feedback=none."
-                if gateway
-                else "."
-            )
-        )
+    lines += domain_warnings(settings)
     if large:
         lines.append(
             f"Under {_listed(list(large))} a connection has more in flight than its receive window:"
@@ -237,7 +222,7 @@ def _variation(rows: Sequence[Mapping[str, Any]], first: str, engine: str) -> li
 def _reasons(
     rows: Sequence[Mapping[str, Any]], first: str, engine: str, inputs: Mapping[str, Mapping[str, Any]]
 ) -> list[str]:
-    """Return explanations from the connections' windows: below one segment, or above the receive window."""
+    """Return explanations from the connections' windows: below the domain, or above the receive window."""
     small, large = [], []
     for row in rows:
         given = inputs.get(row["setting"])
@@ -247,14 +232,19 @@ def _reasons(
         # Segments in flight per connection, for each Mbit/s of all connections.
         each_has = 1e6 / (8 * of["S"]) * of["R"] / of["m"]
         base, mean, most = row[first]["mean"], row[engine]["mean"], of["MaxRcvWin"]
-        if base is not None and base * each_has < 1 and given["equations"] in _WITHOUT_TIMEOUTS:
-            window = base * each_has
-            balance = 100 / (1 + of["1 - decr"] * window**2)
-            marked = next(
+        window = (base or 0.0) * each_has
+        borders = domain_of(*key_of(given))
+        outside = borders is not None and is_outside(borders, "loss_rate", window)
+        marked = next(
+            (
                 r[first]["mean"]
                 for r in rows
                 if r["setting"] == row["setting"] and r["quantity"] == "mark_probability"
-            )
+            ),
+            None,
+        )
+        if marked is not None and given["equations"] in _WITHOUT_TIMEOUTS and outside:
+            balance = 100 / (1 + of["1 - decr"] * window**2)
             small.append(
                 f"under {row['setting']} {brief(window, 2)} segments, equilibrium at {brief(balance, 2)} %,"
                 f" {brief(marked, 2)} % in the {first}"
@@ -267,9 +257,9 @@ def _reasons(
     lines = []
     if small:
         lines.append(
-            f"At the {first}'s offered load a connection has less than one segment in flight. With so small"
-            " a window, the equations' additive increase and multiplicative decrease are in equilibrium only"
-            f" at a mark probability far from the {first}'s: {'; '.join(small)}. The equations allow any"
+            f"At the {first}'s offered load a connection has too few segments in flight for these equations"
+            " (docs/models-domain.md). Their additive increase and multiplicative decrease are in equilibrium"
+            f" at another mark probability than the {first}'s: {'; '.join(small)}. The equations allow any"
             " window. TCP's is at least one segment; timeouts, which these equations lack, limit its load."
         )
     if large:

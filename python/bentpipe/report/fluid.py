@@ -6,6 +6,7 @@ from typing import Any
 
 from bentpipe import _core
 from bentpipe.format import as_printed, brief, clock, difference, paragraphs, plural, quantity, spread
+from bentpipe.models.domain import domain_warnings
 from bentpipe.models.engines import QUANTITIES
 from bentpipe.models.findings import findings, known_failures
 from bentpipe.models.fluid import ModelResult
@@ -84,7 +85,8 @@ def validation_page(result: Validation) -> str:
         kicker=dated(manifest),
         description=paragraphs(scenario["description"]),
         summary=summary,
-        warnings=(_warnings(fluid) if fluid else notes) + _few(runs),
+        warnings=([*domain_warnings(fluid.manifest["settings"]), *_warnings(fluid)] if fluid else notes)
+        + _few(runs),
         engines=accounts,
         colours=engine_colours(accounts),
         settings=result.settings,
