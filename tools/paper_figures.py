@@ -4,6 +4,8 @@ Or `python tools/paper_figures.py docs results/reproduce`. Series come from runs
 folder lacks them; means over runs come from the committed files of all numbers where these have them.
 """
 
+import hashlib
+import json
 import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -21,7 +23,7 @@ from bentpipe.reproduction.verdicts import CurveValue, Verdicts
 from bentpipe.stats.intervals import Summary
 from reproduction_page import rebuilt
 
-__all__ = ["PAGE", "Kept", "drawn_by", "renew"]
+__all__ = ["PAGE", "Kept", "drawn_by", "numbers_of", "renew"]
 
 PAGE = "reproduction/figures.md"
 FOLDER = "figures/printed"
@@ -89,8 +91,27 @@ def _fixed(drawn: Figure, title: str) -> Figure:
     return Figure(drawn.name, title, drawn.caption, panels, columns, drawn.legend)
 
 
-def _figures(docs: Path, out: Path, name: str) -> Iterator[tuple[PrintedFigure, Figure]]:
-    """Yield a paper's printed figures, drawn."""
+def numbers_of(kept: Kept, picture: Picture) -> str:
+    """Return a comment with the digest of the numbers that a picture shows; empty if it needs runs."""
+    if not kept.has(picture):
+        return ""
+    rows = [
+        [
+            each.curve,
+            each.measure.label,
+            each.unit,
+            each.point,
+            each.found.mean,
+            each.found.low,
+            each.found.high,
+        ]
+        for each in kept.picture_values(picture)
+    ]
+    return f"<!-- numbers: {hashlib.sha256(json.dumps(rows).encode()).hexdigest()} -->"
+
+
+def _figures(docs: Path, out: Path, name: str) -> Iterator[tuple[PrintedFigure, Figure, str]]:
+    """Yield a paper's printed figures, drawn, each with the digest of its numbers."""
     paper = load_paper(name)
     kept = Kept(paper, rebuilt(docs)[name]["items"], out)
     shown = [
@@ -101,7 +122,7 @@ def _figures(docs: Path, out: Path, name: str) -> Iterator[tuple[PrintedFigure, 
     for each, found in shown:
         drawn = printed_figure(kept if kept.has(found) else made, each)
         if drawn is not None and drawn.panels:
-            yield each, _fixed(drawn, found.title)
+            yield each, _fixed(drawn, found.title), numbers_of(kept, found)
 
 
 def smaller(svg: str) -> str:
@@ -122,8 +143,8 @@ def renew(docs: Path, out: Path) -> None:
         folder = docs / FOLDER / name
         folder.mkdir(parents=True, exist_ok=True)
         lines += [f"## {name}\n"]
-        for shown, drawn in _figures(docs, out, name):
-            svg = smaller(picture(drawn).decode())
+        for shown, drawn, numbers in _figures(docs, out, name):
+            svg = smaller(picture(drawn).decode()).replace("</svg>\n", f"{numbers}</svg>\n")
             (folder / f"{shown.name}.svg").write_text(svg, encoding="utf-8")
             lines += [f"### {shown.where}\n", f"{shown.text}\n"]
             lines += [f"![{shown.where}: {drawn.title}](../{FOLDER}/{name}/{shown.name}.svg)\n"]

@@ -10,7 +10,7 @@ import pytest
 from bentpipe.reproduction.figures import figure, printed_figure
 from bentpipe.reproduction.paper import PrintedFigure
 from bentpipe.reproduction.reading import load_paper, papers
-from paper_figures import FOLDER, PAGE, Kept, drawn_by, smaller
+from paper_figures import FOLDER, PAGE, Kept, drawn_by, numbers_of, smaller
 from reproduction_page import rebuilt, statements
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -44,6 +44,31 @@ def test_every_named_figure_with_a_result_is_drawn_and_on_the_page(name: str) ->
             assert (DOCS / path).read_text(encoding="utf-8").startswith("<svg")
     drawn = {path.stem for path in (DOCS / FOLDER / name).glob("*.svg")}
     assert drawn == shown
+
+
+@pytest.mark.parametrize("name", papers())
+def test_pictures_of_means_show_the_committed_numbers(name: str, tmp_path: Path) -> None:
+    found = kept(name, tmp_path)
+    counted = 0
+    for each in found.paper.figures:
+        picture = drawn_by(found.paper, each) if each.noun == "Figure" else None
+        if picture is not None and found.has(picture):
+            svg = (DOCS / FOLDER / name / f"{each.name}.svg").read_text(encoding="utf-8")
+            assert numbers_of(found, picture) in svg, f"{each.where}: run `make paper-figures`"
+            counted += 1
+    assert counted
+
+
+def test_digest_of_a_picture_follows_each_number(tmp_path: Path) -> None:
+    found = kept("jain2004", tmp_path)
+    picture = drawn_by(found.paper, next(each for each in found.paper.figures if each.number == "1"))
+    assert picture is not None
+    before = numbers_of(found, picture)
+    spot = found._spots[picture.name][-1]
+    spot["ci_high"] += 0.001
+    assert numbers_of(found, picture) != before
+    spot["ci_high"] -= 0.001
+    assert numbers_of(found, replace(picture, kind="series")) == ""
 
 
 def test_a_printed_figure_shows_its_cases_alone(tmp_path: Path) -> None:
