@@ -114,14 +114,39 @@ def _packet_mean(column: str, weight: pl.Expr) -> Callable[[TomlTable], tuple[st
 
 def _loss(table: TomlTable) -> tuple[str, _Compute]:
     """Share of dropped packets among dropped and delivered data packets."""
-    traffic = table.strings("traffic", [])
+    return "%", _packet_loss(table.strings("traffic", []))
 
+
+def _packet_loss(traffic: Sequence[str]) -> _Compute:
     def compute(run: RunData) -> float | None:
         flows = _flows(run, traffic)
         dropped, delivered = int(flows["drops"].sum()), int(flows["packets"].sum())
         return 100 * dropped / (dropped + delivered) if dropped + delivered else None
 
-    return "%", compute
+    return compute
+
+
+def _loss_ratio(table: TomlTable) -> tuple[str, _Compute]:
+    """Loss of some traffic over that of other traffic; 1 without a bias."""
+    ours, theirs = (_packet_loss(table.strings(key)) for key in ("traffic", "than"))
+
+    def compute(run: RunData) -> float | None:
+        loss, base = ours(run), theirs(run)
+        return loss / base if loss is not None and base else None
+
+    return "", compute
+
+
+def _ends(table: TomlTable) -> tuple[str, _Compute]:
+    """Deviation of the ends of flows over that of their starts; zero if all end together."""
+    traffic = table.strings("traffic", [])
+
+    def compute(run: RunData) -> float | None:
+        done = _flows(run, traffic).filter(pl.col("completed"))
+        starts, ends = (_number(done[column].cast(pl.Float64).std()) for column in ("opened", "closed"))
+        return ends / starts if ends is not None and starts else None
+
+    return "", compute
 
 
 def _load(table: TomlTable) -> tuple[str, _Compute]:
@@ -158,6 +183,46 @@ def _whole_series(table: TomlTable) -> tuple[str, float] | None:
     return table.take("column", str), table.take("scale", float, 1.0)
 
 
+def _settling(table: TomlTable) -> tuple[str, _Compute]:
+    """Time from which the means of a column over some seconds stay near its mean at the end."""
+    column, begin = table.take("column", str), table.take("from", float)
+    seconds, last, within = (table.take(key, float) for key in ("seconds", "last", "within"))
+    for key, value in (("seconds", seconds), ("last", last), ("within", within)):
+        if not value > 0:
+            raise table.error(key, value, "above 0")
+
+    def compute(run: RunData) -> float | None:
+        series = run.recorded.series.filter(pl.col("time") > begin).with_columns(
+            pl.col(column).cast(pl.Float64).fill_nan(None)
+        )
+        end = _number(series["time"].max())
+        if end is None:
+            return None
+        settled = _number(series.filter(pl.col("time") > end - last)[column].mean())
+        means = (
+            series.group_by(((pl.col("time") - begin) / seconds).ceil().alias("slot"))
+            .agg(pl.col(column).mean())
+            .sort("slot")
+        )
+        if settled is None:
+            return None
+        off = means.filter((pl.col(column) - settled).abs() > within * abs(settled))["slot"].max()
+        return 0.0 if off is None else seconds * float(str(off))
+
+    return "s", compute
+
+
+def _share(table: TomlTable) -> tuple[str, _Compute]:
+    """Share of the samples in which a column is at least, or at most, a value."""
+    column = table.take("column", str)
+    least, most = table.take("least", float, -math.inf), table.take("most", float, math.inf)
+
+    def compute(run: RunData) -> float | None:
+        return _scaled(_number(run.recorded.samples(column).is_between(least, most).mean()), 100)
+
+    return "%", compute
+
+
 def _flow_goodput(table: TomlTable) -> tuple[str, _Compute]:
     """Goodput from opening to the last byte, of the flows that completed while measuring."""
     traffic, of = table.strings("traffic", []), table.choice("of", ["mean", "std", "jain"])
@@ -176,7 +241,7 @@ def _flow_goodput(table: TomlTable) -> tuple[str, _Compute]:
 
 def _averaged(table: TomlTable) -> tuple[str, _Compute]:
     """Compute the standard deviation of a rate's means over intervals of some seconds."""
-    column = table.choice("of", ("throughput", "arrival_rate"))
+    column = table.choice("of", ("throughput", "offered_load", "arrival_rate"))
     seconds = table.take("seconds", float)
     if not seconds > 0:
         raise table.error("seconds", seconds, "above 0 s")
@@ -230,12 +295,16 @@ MEASURES: dict[str, Callable[[TomlTable], tuple[str, _Compute]]] = {
     # n packets have n - 1 differences of delay.
     "jitter": _packet_mean("jitter", pl.col("packets").cast(pl.Int64) - 1),
     "loss": _loss,
+    "loss_ratio": _loss_ratio,
+    "ends": _ends,
     "load": _load,
     "flow_goodput": _flow_goodput,
     "averaged_std": _averaged,
     "swing": _swing,
     "quantity": _quantity,
     "series": _series,
+    "settling": _settling,
+    "share": _share,
 }
 """Builders by kind; each reads its parameters and returns unit and computation."""
 

@@ -12,13 +12,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
 from bentpipe import _core, files
 from bentpipe.errors import ModelError
-from bentpipe.models.fluid import solve
+from bentpipe.models.engines import QUANTITIES
+from bentpipe.models.fluid import kind_of, solve
 from bentpipe.reproduction.experiments import Case, Experiment, Grid, Tuning
 from bentpipe.reproduction.measures import Measure, RunData
 from bentpipe.reproduction.paper import Paper
@@ -30,6 +31,9 @@ from bentpipe.stats.intervals import summarise
 from bentpipe.stats.metrics import Recorded
 from bentpipe.stats.objectives import judged, kept
 from bentpipe.tables import reading
+
+if TYPE_CHECKING:
+    from bentpipe.models.markov import MarkovResult
 
 __all__ = [
     "CaseRuns",
@@ -70,7 +74,7 @@ class CaseRuns:
     flows: bool = True
     """True to keep the table of flows."""
     fluid: bool = False
-    """True to solve the scenario's equations instead of simulating."""
+    """True to solve the scenario's model instead of simulating."""
 
 
 Plan = Mapping[tuple[str, str, str], CaseRuns]
@@ -102,8 +106,9 @@ def _runs_of(experiment: Experiment, *, quick: bool) -> Iterator[CaseRuns]:
             settings = None if case.setting is None else [case.setting]
             found = make_plan(loaded, settings=settings, runs=runs, seed=experiment.seed)
             (setting,) = found.settings
-            digest = setting.digest
+            digest, flows = setting.digest, experiment.flows
             if experiment.fluid:
+                flows = kind_of(setting.scenario) == "markov"
                 digest = _model_digest(setting.scenario, digest, found.seeds[0])
             yield CaseRuns(
                 experiment.name,
@@ -113,19 +118,27 @@ def _runs_of(experiment: Experiment, *, quick: bool) -> Iterator[CaseRuns]:
                 digest,
                 found.seeds,
                 experiment.drops,
-                experiment.flows,
+                flows,
                 experiment.fluid,
             )
 
 
 def _model_digest(scenario: _core.Scenario, digest: str, seed: int) -> str:
     """Return the digest of a scenario's solution; raises `ModelError` if the equations do not cover it."""
+    code = b""
     try:
-        _core.fluid_inputs(scenario, seed)
+        if kind_of(scenario) == "fluid":
+            _core.fluid_inputs(scenario, seed)
+        else:
+            from bentpipe.models import erlang_queue, markov, mmpp
+
+            # Stored runs depend on the build of the core, which has the fluid equations but not this model.
+            code = b"".join(Path(str(each.__file__)).read_bytes() for each in (markov, mmpp, erlang_queue))
     except _core.ModelError as error:
         label = f", setting {scenario.aqm}" if scenario.aqm else ""
         raise ModelError(f"{scenario.name}{label}: {error}") from None
-    return hashlib.sha256(f"{digest} {json.dumps(scenario.models(), sort_keys=True)}".encode()).hexdigest()
+    key = f"{digest} {json.dumps(scenario.models(), sort_keys=True)}".encode()
+    return hashlib.sha256(key + code).hexdigest()
 
 
 def _keys_of(some: Iterable[CaseRuns]) -> set[tuple[str, int]]:
@@ -145,9 +158,34 @@ class _Solution:
 
 
 def _solve(scenario: _core.Scenario, seed: int) -> _Solution:
-    """Solve a scenario's equations; the seed draws a variable capacity."""
-    empty = pl.DataFrame({"flow": []})
-    return _Solution(solve(scenario, seed), empty, pl.DataFrame({"length": [], "count": []}), empty, {})
+    """Solve a scenario's model; the seed draws a variable capacity."""
+    empty, runs = pl.DataFrame({"flow": []}), pl.DataFrame({"length": [], "count": []})
+    if kind_of(scenario) == "fluid":
+        return _Solution(solve(scenario, seed), empty, runs, empty, {})
+    from bentpipe.models import markov
+
+    return _Solution(*_markov_tables(markov.both(scenario)[0]), runs, empty, {})
+
+
+_COUNTED = 10**9
+"""Packets that a class sends in the table of flows of a Markov model, whose packets are not counted."""
+
+
+def _markov_tables(found: "MarkovResult") -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Return a Markov model's means as a series of one sample, and its classes as a flow each."""
+    means = {row["quantity"]: row["mean"] for row in found.compared()}
+    series = {each.column: [means[each.name] / each.factor] for each in QUANTITIES if each.name in means}
+    flows = [
+        {
+            "flow": number,
+            "traffic": one.name,
+            "drops": round(_COUNTED * one.loss),
+            "packets": _COUNTED - round(_COUNTED * one.loss),
+            "delay": one.delay,
+        }
+        for number, one in enumerate(found.queue.classes)
+    ]
+    return pl.DataFrame({"time": [0.0], **series}), pl.DataFrame(flows)
 
 
 class Library:
