@@ -4,8 +4,8 @@
 //! `p_a` is multiplied by a weight of the packet's flow:
 //!
 //! ```text
-//! w_f = (r_f / r_fair)^2        r_fair = v_cap / open flows
-//! p   = min(1, w_f p_a)         min(1, w_f) from max_th on
+//! w_f = min(cap, (r_f / r_fair)^2)   r_fair = v_cap / open flows
+//! p   = min(1, w_f p_a)              min(1, w_f) from max_th on
 //! ```
 //!
 //! and `w_f = 0` for a connection younger than 100 ms. So a flow at half its fair share is marked a quarter as often as
@@ -13,14 +13,16 @@
 //!
 //! *Departures:* the printed equation of the weight is lost; it is certain that the weight is squared in the flow's
 //! share, is 0 for young connections and multiplies `p_a`; the rest is our choice. `rate = "window"`: `r_f` is the
-//! number of bytes that arrived of the flow, dropped or not, within the last 3 s, divided by that time or by the flow's
-//! age, whichever is shorter. The 3 s are counted in steps of 1 s, and of the oldest step the share inside the window
-//! counts. `rate = "lifetime"`: `r_f` is the number of bytes accepted since the flow opened, divided by its age, which
-//! needs no window. Open flows are those announced and not yet closed; unannounced flows, such as datagrams', open with
-//! their first packet and count for 3 to 4 s after their last.
+//! number of bytes that arrived of the flow, dropped or not, within the last `window`, divided by that time or by the
+//! flow's age, whichever is shorter. The window is counted in three steps, and of the oldest step the share inside the
+//! window counts. `rate = "lifetime"`: `r_f` is the number of bytes accepted since the flow opened, divided by its age,
+//! which needs no window. Open flows are those announced and not yet closed; unannounced flows, such as datagrams', open
+//! with their first packet and count for `window` after their last, or up to a third of it longer. `share = "arrivals"`:
+//! `r_fair` is the rate of all arrivals within the window over the open flows, instead of `v_cap` over them; so marks do
+//! not grow with the overload. `cap` limits the weight; by default it does not.
 //!
-//! Which of the two the dissertation used is not known. Compared with its chapter 5, `window` is closer in the ratio of
-//! drops to AVQRED's, `lifetime` in the drops and in the deviation between connections (docs/reproduction.md).
+//! Which of them the dissertation used is not known; [a map](../reproduction/pfavqred.md) compares them with its chapter
+//! 5.
 //!
 //! *In a satellite gateway:* the choice if connections should have equal shares and the gateway knows them, as one that
 //! splits TCP does. It stands ahead of the PEP like AVQRED, drops half as many packets again on the 2007 gateway for
@@ -35,7 +37,9 @@ use super::avqred::{self, VirtualQueue};
 use super::uniform_dropper::{self, UniformDropper};
 use crate::FlowTable;
 use crate::descriptor::{Algorithm, Placement, Preset};
-use crate::{Aqm, Context, FlowEvent, FlowId, Packet, Param, ParamError, Tune, Value, Values, Verdict};
+use crate::{
+    Aqm, Context, FlowEvent, FlowId, Packet, Param, ParamError, Range, Tune, Unit, Value, Values, Verdict,
+};
 
 /// The registry's entry.
 pub const ALGORITHM: Algorithm = Algorithm {
@@ -51,8 +55,6 @@ pub const ALGORITHM: Algorithm = Algorithm {
 
 /// Connections younger than this are not marked.
 const YOUNG: Duration = Duration::from_millis(100);
-/// Time for which arrivals are remembered and unannounced flows stay open.
-const WINDOW: Duration = Duration::from_secs(3);
 /// Number of steps of the window.
 const STEPS: u32 = 3;
 /// Number of steps of a flow whose arrivals are remembered: those of the window and the one that it cuts.
@@ -69,7 +71,7 @@ const PARAMS: &[Param] = &[
         "rate",
         &["window", "lifetime"],
         "window",
-        "Rate of a flow: arrivals of the last 3 s, or accepted bytes since it opened",
+        "Rate of a flow: arrivals within `window`, or accepted bytes since it opened",
     )
     .symbol("r_f")
     .origin(
@@ -77,7 +79,26 @@ const PARAMS: &[Param] = &[
          lifetime is nearer to PFAVQRED's own drops and to Table 5.2",
     )
     .tune(Tune::Each),
+    Param::name(
+        "share",
+        &["capacity", "arrivals"],
+        "capacity",
+        "Rate that open flows share evenly: the virtual capacity, or that of all arrivals within `window`",
+    )
+    .origin("a choice, because the printed equation is lost")
+    .tune(Tune::Each),
+    Param::number("window", Unit::Seconds, 3.0, Range::between(0.01, 600.0))
+        .doc("Time for which arrivals are remembered and unannounced flows stay open")
+        .origin("a choice, because the printed equation is lost")
+        .tune(Tune::Log(0.3, 30.0)),
+    Param::number("cap", Unit::One, NO_CAP, Range::above(0.0, NO_CAP))
+        .doc("Largest weight of a flow; the default is above all weights that occur")
+        .symbol("cap")
+        .origin("a choice, because the printed equation is lost: no limit"),
 ];
+
+/// A weight above that of one flow that takes all of a link of a million.
+const NO_CAP: f64 = 1e12;
 
 const PRESETS: &[Preset] = &[Preset {
     name: "PFAVQRED",
@@ -97,6 +118,12 @@ pub struct PfAvqRed {
     queue: VirtualQueue,
     dropper: UniformDropper,
     lifetime: bool,
+    /// True if open flows share the rate of the arrivals.
+    of_arrivals: bool,
+    window: Duration,
+    cap: f64,
+    /// Arrivals of all flows, if their rate is shared.
+    total: Total,
     flows: FlowTable<Flow>,
     /// Number of announced flows.
     announced: u32,
@@ -180,18 +207,56 @@ impl Flow {
     }
 }
 
+/// Arrivals of all flows within the window.
+#[derive(Debug)]
+struct Total {
+    /// Bytes that arrived in each of the last steps.
+    bytes: [u64; PLACES],
+    /// Step of the last packet.
+    step: Step,
+    /// Time of the first packet.
+    since: Option<Instant>,
+}
+
+impl Total {
+    /// Adds an arrival in a step that is not earlier than the last.
+    fn arrive(&mut self, len: u32, step: Step, now: Instant) {
+        self.since.get_or_insert(now);
+        for i in 0..step.since(self.step).min(PLACES as u32) as usize {
+            self.bytes[(step.place(PLACES) + PLACES - i) % PLACES] = 0;
+        }
+        self.step = step;
+        self.bytes[step.place(PLACES)] += u64::from(len);
+    }
+
+    /// Returns the rate of the arrivals within the window [bytes/s], of whose current step the share `elapsed` is over.
+    fn rate(&self, window: Duration, elapsed: f64, now: Instant) -> f64 {
+        let cut = self.bytes[(self.step.place(PLACES) + 1) % PLACES];
+        let within = self.bytes.iter().sum::<u64>() as f64 - elapsed * cut as f64;
+        let age = now - self.since.unwrap_or(now);
+        within / age.min(window).as_secs_f64()
+    }
+}
+
 impl PfAvqRed {
     /// # Errors
     /// Unless `min_th < max_th` and `min_capacity <= max_capacity`.
     pub fn new(v: &Values) -> Result<Self, ParamError> {
         v.in_order("min_th", "max_th")?;
+        let window = Duration::from_secs_f64(v.number("window"));
+        let mut unannounced = Active::new(window, STEPS);
+        let step = unannounced.at(Instant::ZERO);
         Ok(Self {
             queue: VirtualQueue::new(v)?,
             dropper: UniformDropper::new(v.number("min_th"), v.number("max_th"), 1.0),
             lifetime: v.name("rate") == "lifetime",
+            of_arrivals: v.name("share") == "arrivals",
+            window,
+            cap: v.number("cap"),
+            total: Total { bytes: [0; PLACES], step, since: None },
             flows: FlowTable::default(),
             announced: 0,
-            unannounced: Active::new(WINDOW, STEPS),
+            unannounced,
             weight: 0.0,
         })
     }
@@ -226,18 +291,27 @@ impl Aqm for PfAvqRed {
         } else {
             flow.arrive(pkt.len, step);
         }
+        if self.of_arrivals {
+            self.total.arrive(pkt.len, step, cx.now);
+        }
         let x = self.queue.packets();
         let age = cx.now - flow.opened();
         let weight = if x < self.dropper.min_th || age < YOUNG {
             0.0
         } else {
+            let elapsed = unannounced.elapsed(cx.now);
             let rate = if self.lifetime {
                 flow.accepted() as f64 / age.as_secs_f64()
             } else {
-                flow.within(unannounced.elapsed(cx.now)) / age.min(WINDOW).as_secs_f64()
+                flow.within(elapsed) / age.min(self.window).as_secs_f64()
             };
-            let fair = self.queue.v_cap / f64::from(self.announced + unannounced.active());
-            (rate / fair) * (rate / fair)
+            let shared = if self.of_arrivals {
+                self.total.rate(self.window, elapsed, cx.now)
+            } else {
+                self.queue.v_cap
+            };
+            let fair = shared / f64::from(self.announced + unannounced.active());
+            ((rate / fair) * (rate / fair)).min(self.cap)
         };
         self.weight = weight;
         if self.dropper.draw_weighted(x, 1.0, weight, cx.rng) { Verdict::Mark } else { Verdict::Pass }
@@ -283,13 +357,52 @@ mod tests {
     use super::super::steps::Steps;
     use super::*;
 
+    const WINDOW: Duration = Duration::from_secs(3);
+
     fn pfavqred(rate: &'static str, min_th: f64, max_th: f64) -> Steps {
+        changed(rate, (min_th, max_th), &[])
+    }
+
+    fn changed(rate: &'static str, (min_th, max_th): (f64, f64), values: &[(&'static str, Value)]) -> Steps {
         let given = [
             ("min_th", Value::Number(min_th)),
             ("max_th", Value::Number(max_th)),
             ("rate", Value::Name(rate)),
         ];
-        Steps::new(&ALGORITHM, &given)
+        Steps::new(&ALGORITHM, &[&given, values].concat())
+    }
+
+    /// Two flows open at 0; flow 1 sends 1000 bytes every millisecond, flow 2 3000. After a second the window of 600 ms
+    /// holds 600,000 and 1,800,000 bytes. A third flow, too young to be marked, fills the virtual queue above `min_th`.
+    /// Each of three flows has a share of 333,333 bytes/s of the capacity, so the weights are 3² and 9²; of the
+    /// arrivals, 4,005,000 bytes/s, they are 0.75² and 2.25², and `cap` limits the larger.
+    #[test]
+    fn share_window_and_cap_determine_the_weight() {
+        for (share, cap, expected) in [
+            ("capacity", NO_CAP, [9.0, 81.0]),
+            ("arrivals", NO_CAP, [0.5625, 5.0625]),
+            ("arrivals", 2.0, [0.5625, 2.0]),
+        ] {
+            let values =
+                [("share", Value::Name(share)), ("window", Value::Number(0.6)), ("cap", Value::Number(cap))];
+            let mut pf = changed("window", (1.0, 2.0), &values);
+            for flow in [1, 2] {
+                pf.flow(0, flow, FlowEvent::Opened);
+            }
+            for us in (0..1_000_000).step_by(1000) {
+                pf.arrive_of(us, 1000, 1);
+                pf.arrive_of(us, 3000, 2);
+            }
+            pf.flow(1_000_000, 3, FlowEvent::Opened);
+            for _ in 0..3 {
+                pf.arrive_of(1_000_000, 1000, 3);
+            }
+            for (flow, weight) in [1, 2].into_iter().zip(expected) {
+                pf.decide(1_000_000, 0, flow);
+                let found = pf.probe("weight");
+                assert!((found / weight - 1.0).abs() < 0.01, "{share}, flow {flow}: {found}");
+            }
+        }
     }
 
     /// Worked out by hand: v_cap is one byte per microsecond, packets have 1000 bytes, thresholds 2 and 4. Flow 1 opens

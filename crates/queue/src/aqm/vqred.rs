@@ -9,7 +9,7 @@
 //! *Departures:* the thresholds are times in which the virtual queue would be served, `v / rate`: the same number of
 //! packets is a burst for one of 400 flows and little for one of 4. With `rate = "link"`, the default, the active flows
 //! share the link's capacity. With `rate = "arrived"` they share the arrival rate, as printed, but at least the
-//! capacity. As printed, every flow is served at the mean rate of all flows: on a lightly loaded link its virtual queue
+//! capacity; with `rate = "printed"` the arrival rate alone. As printed, every flow is served at the mean rate of all flows: on a lightly loaded link its virtual queue
 //! wanders over any threshold in time, and if all flows send at twice their share none is marked, and the queue behind
 //! grows until something else stops it. The number of active flows is exact to a sixth of `inactivity`.
 //!
@@ -53,9 +53,9 @@ const PARAMS: &[Param] = &[
         .tune(Tune::Log(0.5, 50.0)),
     Param::name(
         "rate",
-        &["link", "arrived"],
+        &["link", "arrived", "printed"],
         "link",
-        "Rate that active flows share evenly: the link's capacity, or the arrival rate, as printed",
+        "Rate that active flows share evenly: the link's capacity, the arrival rate but at least that, or the arrival rate alone, as printed",
     )
     .origin("the 2007 gateway, whose queue grows without limit under the printed rule")
     .tune(Tune::Each),
@@ -76,8 +76,7 @@ pub struct VqRed {
     min_th: f64,
     /// [s]
     max_th: f64,
-    /// True if the rate is measured.
-    measured: bool,
+    service: Service,
     period: Duration,
     flows: FlowTable<Flow>,
     active: Active,
@@ -89,6 +88,17 @@ pub struct VqRed {
     met: f64,
     p: f64,
     next: Instant,
+}
+
+/// Rate that active flows share.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Service {
+    /// The link's capacity.
+    Link,
+    /// The rate of the arrivals, but at least the link's capacity.
+    ArrivedOrLink,
+    /// The rate of the arrivals.
+    Arrived,
 }
 
 /// Packed, because a table of a hundred thousand exceeds the caches.
@@ -114,7 +124,11 @@ impl VqRed {
         Ok(Self {
             min_th: v.number("min_th"),
             max_th: v.number("max_th"),
-            measured: v.name("rate") == "arrived",
+            service: match v.name("rate") {
+                "arrived" => Service::ArrivedOrLink,
+                "printed" => Service::Arrived,
+                _ => Service::Link,
+            },
             period,
             flows: FlowTable::default(),
             active: Active::new(Duration::from_secs_f64(v.number("inactivity")), 6),
@@ -149,7 +163,18 @@ impl Aqm for VqRed {
             flow.active_step = active_step;
         }
         let share = cx.queue.capacity.bytes_per_sec() / f64::from(active.active());
-        let rate = if self.measured { self.rate.max(share) } else { share };
+        let rate = match self.service {
+            Service::Link => share,
+            Service::ArrivedOrLink => self.rate.max(share),
+            // Nothing is measured yet in the first period.
+            Service::Arrived => {
+                if self.rate > 0.0 {
+                    self.rate
+                } else {
+                    share
+                }
+            }
+        };
         let v = flow.v.max(0.0);
         // `admit` adds the packet if it is accepted; this service then covers it.
         flow.v = v - rate * (cx.now - flow.last).as_secs_f64();
@@ -174,7 +199,7 @@ impl Aqm for VqRed {
     }
 
     fn wake_at(&self) -> Option<Instant> {
-        self.measured.then_some(self.next)
+        (self.service != Service::Link).then_some(self.next)
     }
 
     fn wake(&mut self, cx: &mut Context<'_>) {
@@ -281,6 +306,28 @@ mod tests {
             assert_eq!(vqred.arrive_of(us, 1000, rng.below(10) as u32), Verdict::Pass, "at {us} us");
         }
         assert!((vqred.probe("rate") / 8.0 - 30_000.0).abs() < 20_000.0, "{}", vqred.probe("rate"));
+    }
+
+    /// Two flows at 100 and 50 kbit/s on a link of 8 Mbit/s ([B07] 2.2.7 has 1 Mbit/s). Served at their mean of
+    /// 75 kbit/s, the virtual queue of the faster grows by 25 kbit/s until it is marked; that of the slower stays empty.
+    /// Served at a share of the link, neither grows.
+    #[test]
+    fn as_printed_the_faster_of_two_flows_is_marked_on_an_idle_link() {
+        for (rate, marked) in [("printed", true), ("arrived", false), ("link", false)] {
+            let mut vqred = vqred(rate, &[("min_th", 1.0), ("max_th", 2.0), ("period", 0.5)]);
+            let (mut marks, mut next) = ([0, 0], 500_000);
+            for us in (0..60_000_000).step_by(80_000) {
+                while next <= us {
+                    if rate != "link" {
+                        vqred.wake();
+                    }
+                    next += 500_000;
+                }
+                marks[0] += u32::from(vqred.arrive_of(us, 1000, 0) != Verdict::Pass);
+                marks[1] += u32::from(vqred.arrive_of(us, 500, 1) != Verdict::Pass);
+            }
+            assert_eq!((marks[0] > 0, marks[1]), (marked, 0), "{rate}: {marks:?}");
+        }
     }
 
     /// A flow that returns after its inactivity has an empty virtual queue, and is not counted in between.
