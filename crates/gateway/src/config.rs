@@ -5,7 +5,7 @@ use bentpipe_queue::sched::fifo::Fifo;
 use bentpipe_queue::{Aqm, Limit, Marking, Queue, QueueConfig, Scheduler};
 use bentpipe_units::{Duration, Rate};
 
-use crate::{Drain, Gateway, GatewayQueue, Regulator, Setup};
+use crate::{Drain, Gateway, GatewayQueue, Processing, Processor, Regulator, Setup};
 
 /// The configuration of a gateway.
 pub struct Config {
@@ -31,8 +31,8 @@ pub struct Config {
     pub peak: Option<Rate>,
     /// Time between two ticks of the regulator; `None` if packets leave one by one.
     pub tick: Option<Duration>,
-    /// Processing time of the PEP.
-    pub processing: Duration,
+    /// Processing times of the PEP.
+    pub processing: Processing,
 }
 
 impl Config {
@@ -67,7 +67,7 @@ impl Config {
             transmit,
             watch: self.watch,
             mark: self.mark,
-            processing: self.processing,
+            processing: Processor::new(self.processing, seed, &self.name),
             drain: match self.peak {
                 Some(peak) => Drain::Carrier { peak, tick },
                 None => Drain::Regulator(Regulator::new(self.rate, tick)),

@@ -18,6 +18,7 @@ mod demand;
 mod flight;
 mod meter;
 mod pep;
+mod processing;
 mod regulator;
 mod service_rate;
 
@@ -32,6 +33,7 @@ pub use demand::{Assignment, DemandCarrier, Report, Request, Slot};
 pub use flight::InFlight;
 pub use meter::{Meter, QueueCounters, Sample, Snapshot, Summary};
 pub use pep::{Connection, FlowControl, PepBuffers, Sharing};
+pub use processing::{Processing, Processor};
 pub use regulator::Regulator;
 use service_rate::ServiceRate;
 
@@ -86,8 +88,8 @@ pub struct Setup {
     pub watch: GatewayQueue,
     /// Mark point: the queue at whose entry the AQM decides.
     pub mark: GatewayQueue,
-    /// Processing time of the PEP, between the two queues.
-    pub processing: Duration,
+    /// The PEP's processing, between the two queues.
+    pub processing: Processor,
     /// The part that drains the transmit queue.
     pub drain: Drain,
 }
@@ -112,9 +114,7 @@ pub struct Gateway {
     receive_rate: Option<Rate>,
     /// The packet in service at the receive queue, and when its service ends.
     serving: Option<(Instant, Packet)>,
-    /// Packets being processed by the PEP, oldest first, and when that ends.
-    processing: VecDeque<(Instant, Packet)>,
-    delay: Duration,
+    processing: Processor,
     transmit: Queue,
     watch: GatewayQueue,
     mark: GatewayQueue,
@@ -144,8 +144,7 @@ impl Gateway {
             receive: setup.receive,
             receive_rate: setup.receive_rate,
             serving: None,
-            processing: VecDeque::new(),
-            delay: setup.processing,
+            processing: setup.processing,
             transmit: setup.transmit,
             watch: setup.watch,
             mark: setup.mark,
@@ -195,8 +194,7 @@ impl Gateway {
     /// Passes a packet to the PEP, which will send it over the satellite.
     pub fn process(&mut self, pkt: Packet, now: Instant) {
         // The PEP delivers at the ticks of the regulator.
-        let done = (now + self.delay).round_up_to(self.tick);
-        self.processing.push_back((done, pkt));
+        self.processing.start(pkt, now, self.tick);
     }
 
     /// Passes a packet to the transmit queue.
@@ -281,7 +279,7 @@ impl Gateway {
     pub fn wake_at(&self) -> Option<Instant> {
         let mut next = self.serving.map(|(done, _)| done);
         for other in [
-            self.processing.front().map(|(done, _)| *done),
+            self.processing.next(),
             self.regulator.as_ref().and_then(Regulator::wake_at),
             self.receive.wake_at(),
             self.transmit.wake_at(),
@@ -307,10 +305,7 @@ impl Gateway {
             self.serve_receive(now);
         }
         let before = self.events.len();
-        while let Some(&(done, pkt)) = self.processing.front()
-            && done <= now
-        {
-            self.processing.pop_front();
+        while let Some(pkt) = self.processing.finish(now) {
             self.events.push_back(Event::Processed(pkt));
         }
         // Packets just processed by the PEP still go with this tick, so the host handles them first.

@@ -1,7 +1,7 @@
 //! PEP buffers: how much each server may still send.
 //!
-//! The PEP advertises the free part of a connection's buffer to its server. With [`FlowControl`] it is the free part of
-//! a limit `B`, at first the whole buffer ([B07] 2.3, equation 2.1):
+//! The PEP advertises the free part of a connection's or user's buffer to its servers. With [`FlowControl`] it is the
+//! free part of a limit `B`, at first the whole buffer ([B07] 2.3, equation 2.1):
 //!
 //! - a marked packet: `B *= decr`, but not below a segment;
 //! - an unmarked packet, at most once per `freeze`: `B = min(buffer, B (1 + incr))`;
@@ -78,7 +78,7 @@ impl PepBuffers {
         Self { sharing, size, control: None, occupied: 0, pools: Vec::new(), connections: Vec::new() }
     }
 
-    /// Sets the flow control. It reduces the limit of a buffer, so each connection should have its own.
+    /// Sets the flow control. It reduces the limit of a buffer, for all connections that share it.
     #[must_use]
     pub fn with_control(self, control: Option<FlowControl>) -> Self {
         Self { control, ..self }

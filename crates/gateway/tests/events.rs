@@ -1,6 +1,6 @@
 //! Event sequences of a gateway, compared with hand-computed ones: 20 Mbit/s and ticks of 5 ms release 12 500 bytes per tick.
 
-use bentpipe_gateway::{Drain, Event, Gateway, GatewayQueue, Regulator, Setup};
+use bentpipe_gateway::{Drain, Event, Gateway, GatewayQueue, Processor, Regulator, Setup};
 use bentpipe_queue::{
     Aqm, Context, DropReason, FlowId, Limit, Link, Marking, Packet, Queue, QueueConfig, Value, Values,
     Verdict, aqm::droptail::DropTail, aqm::redfc, sched::fifo::Fifo,
@@ -36,7 +36,7 @@ fn gateway(watch: GatewayQueue, mark: GatewayQueue, receive_rate: Option<Rate>) 
         transmit: queue(aqm(GatewayQueue::Transmit), 1000),
         watch,
         mark,
-        processing: Duration::from_millis(12),
+        processing: Processor::constant(Duration::from_millis(12)),
         drain: Drain::Regulator(Regulator::new(Rate::from_bps(20_000_000), Duration::from_millis(5))),
     })
 }
@@ -162,7 +162,7 @@ fn a_packet_held_before_the_pep_is_sent_later() {
         transmit: queue((algorithm.build)(&values).unwrap(), 1000),
         watch: GatewayQueue::Transmit,
         mark: GatewayQueue::Receive,
-        processing: Duration::from_millis(12),
+        processing: Processor::constant(Duration::from_millis(12)),
         drain: Drain::Regulator(Regulator::new(Rate::from_bps(20_000_000), Duration::from_millis(5))),
     });
     for handle in 0..40 {

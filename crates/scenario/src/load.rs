@@ -208,6 +208,11 @@ impl Scenario {
         found.collect()
     }
 
+    fn is_overridden(&self, path: &[Step]) -> bool {
+        let of = |change| resolve::overrides::path_of(&self.input.base, change);
+        self.input.source.overrides.iter().any(|change| of(change).is_ok_and(|found| found == path))
+    }
+
     fn with_found(&self, found: Found) -> Result<Self, Error> {
         let subject = self.subject_path();
         let at = |keys: &[&str]| [subject.as_slice(), &steps(keys)].concat();
@@ -232,8 +237,10 @@ impl Scenario {
         }
         if let (Some(_), Some(method)) = (gateway, found.marking) {
             changes.push((at(&["marking"]), Node::text(method.name, At::Setting)));
-            if method.marking == Marking::Window {
-                changes.push((at(&["pep", "buffer_per"]), Node::text("connection", At::Setting)));
+            // A buffer for each connection, unless an override says otherwise.
+            let key = at(&["pep", "buffer_per"]);
+            if method.marking == Marking::Window && !self.is_overridden(&key) {
+                changes.push((key, Node::text("connection", At::Setting)));
             }
         }
         resolve::resolve(&self.input, Some(&Choice { name: found.name, changes }))

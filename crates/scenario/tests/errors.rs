@@ -88,7 +88,7 @@ fn unknown_keys_are_reported() {
             "sessions = 20",
             "sessions = 20\nflows = 3",
             "my.toml:33:1: traffic.web.flows: no such key; allowed: from, to, transport, sessions, object_size, \
-             objects_per_page, connection_per, http, keep_alive, think_time, request_size, rate_cap, ramp, away, dscp, profile, class",
+             objects_per_page, connection_per, http, keep_alive, think_time, patience, request_size, rate_cap, ramp, away, dscp, profile, class",
         ),
         (
             "delay = \"20 ms\"",
@@ -798,8 +798,23 @@ fn mistakes_in_placement_are_reported() {
         ),
         (
             "[gateway]",
-            "[gateway]\nmarking = \"window\"\npep.buffer_per = \"user\"",
-            "my.toml:19:18: gateway.pep.buffer_per: found \"user\"; allowed: \"connection\" if marking = \"window\", which limits each connection's own buffer",
+            "[gateway]\npep.delay = \"12 ms\"\npep.delay_std = \"121 ms\"",
+            "my.toml:19:17: gateway.pep.delay_std: found \"121 ms\"; allowed: up to \"120 ms\", 10 times gateway.pep.delay",
+        ),
+        (
+            "[gateway]",
+            "[gateway]\npep.delay_std = \"1 ms\"",
+            "my.toml:18:17: gateway.pep.delay_std: found \"1 ms\"; allowed: up to \"0 s\", 10 times gateway.pep.delay",
+        ),
+        (
+            "[gateway]",
+            "[gateway]\npep.delay = \"12 ms\"\npep.delay_correlation = \"1 s\"",
+            "my.toml:19:1: gateway.pep.delay_correlation: allowed: only if delay_std is above 0 s, because a constant processing time has none",
+        ),
+        (
+            "[gateway]",
+            "[gateway]\npep.rate = \"0 Mbps\"",
+            "my.toml:18:12: gateway.pep.rate: found \"0 Mbps\"; allowed: a rate above 0 and at most 1000000 Gbps, such as \"20 Mbps\"",
         ),
         (
             "aqm = { algorithm = \"red\" }",

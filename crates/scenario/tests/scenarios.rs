@@ -347,6 +347,24 @@ fn a_preset_sets_its_marking_method() {
         let back = s.with_setting("RED 4").expect("a setting").gateways[0].clone();
         assert_eq!((back.marking.method.name, back.pep.buffer_per), ("drop", Sharing::PerUser));
     }
+    let shared = load("byun2007-gateway", &["gateway.pep.buffer_per=user"]);
+    let shared = shared.with_setting("RED FC 1").expect("a setting");
+    assert_eq!((shared.gateways[0].pep.buffer_per, window(&shared)), (Sharing::PerUser, (0.97, 0.01, 0.2)));
+}
+
+/// A processing time that varies is correlated over 1 s by default; the return direction inherits it.
+#[test]
+fn pep_delay_may_vary() {
+    let varying = ["gateway.pep.delay_std=6 ms", "gateway.pep.rate=40 Mbps", "gateway.return={}"];
+    let s = load("byun2007-gateway", &varying);
+    let back = s.gateways[0].back.as_ref().expect("a return direction");
+    for pep in [&s.gateways[0].pep, &back.pep] {
+        let times = (pep.delay, pep.delay_std, pep.delay_correlation);
+        let ms = Duration::from_millis;
+        assert_eq!((times, pep.rate), ((ms(12), ms(6), ms(1000)), Some(Rate::from_bps(40_000_000))));
+    }
+    let s = load("byun2007-gateway", &["gateway.pep.delay_std=0 s"]);
+    assert_eq!(s.canonical_json(), load("byun2007-gateway", &[]).canonical_json());
 }
 
 /// A preset in the file also sets the method, which further keys and overrides modify; an override can apply to some settings
@@ -701,6 +719,9 @@ fn canonical_form_contains_only_what_affects_results() {
         "run.sample_interval=50 ms",
         "gateway.aqm.w_q=0.021",
         "gateway.pep.delay=13 ms",
+        "gateway.pep.delay_std=1 ms",
+        "gateway.pep.rate=1 Gbps",
+        "traffic.web.patience=1 min",
         "gateway.marking=window",
         "gateway.flow_key=user",
         "link.access.reverse.delay=3 ms",

@@ -4,7 +4,7 @@ use std::io;
 use std::os::fd::AsFd as _;
 use std::path::{Path, PathBuf};
 
-use bentpipe_gateway::{Drain, Gateway, GatewayQueue, PepBuffers, Regulator, Setup};
+use bentpipe_gateway::{Drain, Gateway, GatewayQueue, PepBuffers, Processor, Regulator, Setup};
 use bentpipe_queue::aqm::droptail::DropTail;
 use bentpipe_queue::sched::fifo::Fifo;
 use bentpipe_queue::{Limit, Marking, Queue, QueueConfig};
@@ -148,7 +148,7 @@ fn terminal_gateway(config: &Config, rate: Rate) -> (Gateway, PepBuffers) {
         transmit: queue("transmit"),
         watch: GatewayQueue::Transmit,
         mark: GatewayQueue::Receive,
-        processing: Duration::ZERO,
+        processing: Processor::constant(Duration::ZERO),
         drain: Drain::Regulator(Regulator::new(rate, Duration::ZERO)),
     });
     (gateway, PepBuffers::new(config.gateway.pep.buffer, config.gateway.pep.buffer_per))

@@ -258,7 +258,7 @@ mod tests {
 
     /// A gateway with room for one packet, and the setup of a record of one second after a warm-up of one second.
     fn gateway(test: &str) -> (Gateway, Record) {
-        use bentpipe_gateway::{Drain, Regulator, Setup};
+        use bentpipe_gateway::{Drain, Processor, Regulator, Setup};
         use bentpipe_queue::{
             Limit, Marking, Queue, QueueConfig, aqm::droptail::DropTail, sched::fifo::Fifo,
         };
@@ -282,7 +282,7 @@ mod tests {
             transmit: queue(),
             watch: GatewayQueue::Transmit,
             mark: GatewayQueue::Receive,
-            processing: Duration::ZERO,
+            processing: Processor::constant(Duration::ZERO),
             drain: Drain::Regulator(Regulator::new(rate, Duration::ZERO)),
         });
         let record = Record {

@@ -1,13 +1,13 @@
 //! Satellite gateways.
 
-use bentpipe_gateway::{Config, FlowControl, GatewayQueue, PepBuffers, Sharing};
+use bentpipe_gateway::{Config, FlowControl, GatewayQueue, PepBuffers, Processing, Sharing};
 use bentpipe_queue::{Limit, Marking, ParamError};
 use bentpipe_units::{Duration, Rate};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::aqm::{AqmSpec, MarkingSpec, SchedulerSpec};
-use super::canonical::{limit, queue, sharing};
+use super::canonical::{is_zero, limit, queue, sharing};
 use super::indexes::LinkIndex;
 use super::terminal::{QueuesPer, ReturnCarrier, TerminalGroup, Terminals};
 use super::traffic::Hop;
@@ -167,7 +167,12 @@ impl Gateway {
             rate: self.regulator.rate,
             peak: self.shares_carrier.then_some(peak),
             tick: self.regulator.tick,
-            processing: self.pep.delay,
+            processing: Processing {
+                delay: self.pep.delay,
+                std: self.pep.delay_std,
+                correlation: self.pep.delay_correlation,
+                rate: self.pep.rate,
+            },
         })
     }
 
@@ -243,8 +248,17 @@ pub struct ReceiveQueue {
 pub struct Pep {
     /// Protocols whose connections the PEP splits.
     pub split: Vec<Protocol>,
-    /// Processing time between the receive queue and the transmit queue.
+    /// Mean processing time between the receive queue and the transmit queue.
     pub delay: Duration,
+    /// Standard deviation of the processing time; zero if it is constant.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub delay_std: Duration,
+    /// Time after which the autocorrelation of the processing time has fallen to 1/e; zero if it is constant.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub delay_correlation: Duration,
+    /// Rate at which packets are processed one by one; `None` if all at once.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rate: Option<Rate>,
     /// Size of a buffer [bytes].
     pub buffer: u64,
     /// Connections that share a buffer.

@@ -152,6 +152,15 @@ fn inherited_pep(cx: &Cx<'_>, path: &Path, own: Option<file::Pep>, gateways: &fi
     if is_given("delay") {
         pep.delay = own.delay;
     }
+    if is_given("delay_std") {
+        pep.delay_std = own.delay_std;
+    }
+    if is_given("delay_correlation") {
+        pep.delay_correlation = own.delay_correlation;
+    }
+    if is_given("rate") {
+        pep.rate = own.rate;
+    }
     if is_given("buffer") {
         pep.buffer = own.buffer;
     }
@@ -264,7 +273,8 @@ fn one_way(
     let given = raw.marking.get("method").is_some();
     let (marking, changed) = marking::resolve(cx, &at("marking"), &mut raw.marking, aqm.preset, &its_link)?;
     aqm.spec.changed.extend(changed);
-    per_connection_buffers(cx, path, &mut raw.pep, &marking)?;
+    per_connection_buffers(cx, path, &mut raw.pep, &marking);
+    let (delay_std, delay_correlation) = varying_delay(cx, &at("pep"), &raw.pep)?;
     let longest = mean_packet.max(raw.spacelink.packet.0 as f64);
     let gateway = Gateway {
         name: raw.name.clone(),
@@ -289,6 +299,9 @@ fn one_way(
         pep: Pep {
             split: raw.pep.split.clone(),
             delay: raw.pep.delay.time(),
+            delay_std,
+            delay_correlation,
+            rate: raw.pep.rate.map(|r| r.rate()),
             buffer: raw.pep.buffer.0,
             buffer_per: raw.pep.buffer_per.into(),
         },
@@ -381,24 +394,43 @@ pub fn check_placement(cx: &Cx<'_>, path: &Path, aqm: &AqmSpec, g: &Gateway) -> 
     Err(cx.error(&step(path, "algorithm"), problem))
 }
 
-/// Gives each connection its own buffer if marks cut windows; rejects a file that says otherwise.
-fn per_connection_buffers(
-    cx: &mut Cx<'_>,
-    path: &Path,
-    raw: &mut file::Pep,
-    marking: &MarkingSpec,
-) -> Result<(), Error> {
-    if marking.method.marking != Marking::Window {
-        return Ok(());
-    }
+/// Gives each connection its own buffer if marks cut windows, unless the file says otherwise.
+fn per_connection_buffers(cx: &mut Cx<'_>, path: &Path, raw: &mut file::Pep, marking: &MarkingSpec) {
     let key = step(&step(path, "pep"), "buffer_per");
-    if raw.buffer_per == file::BufferPer::User && cx.root.find(&key).is_some() {
-        let problem = "found \"user\"; allowed: \"connection\" if marking = \"window\", which limits each connection's own buffer";
-        return Err(cx.error(&key, problem.to_owned()));
+    if marking.method.marking == Marking::Window && cx.root.find(&key).is_none() {
+        raw.buffer_per = file::BufferPer::Connection;
+        cx.note(
+            &key,
+            None,
+            "a buffer for each connection, whose limit marks cut ([B07] chapter 6)".to_owned(),
+        );
     }
-    raw.buffer_per = file::BufferPer::Connection;
-    cx.note(&key, None, "a buffer for each connection, whose limit marks cut ([B07] chapter 6)".to_owned());
-    Ok(())
+}
+
+/// Longest deviation of the processing time, as a multiple of its mean.
+const LARGEST_DEVIATION: u64 = 10;
+/// Correlation time of a processing time that varies.
+const CORRELATION: Duration = Duration::from_secs(1);
+
+/// Returns deviation and correlation time of the PEP's processing time at `path`; zeros if it is constant.
+fn varying_delay(cx: &Cx<'_>, path: &Path, raw: &file::Pep) -> Result<(Duration, Duration), Error> {
+    let Some(std) = raw.delay_std.filter(|std| std.0 > 0) else {
+        if raw.delay_correlation.is_some() {
+            let problem =
+                "allowed: only if delay_std is above 0 s, because a constant processing time has none";
+            return Err(cx.key_error(&step(path, "delay_correlation"), problem.to_owned()));
+        }
+        return Ok((Duration::ZERO, Duration::ZERO));
+    };
+    if std.0 > raw.delay.0.saturating_mul(LARGEST_DEVIATION) {
+        let problem = format!(
+            "found \"{std:?}\"; allowed: up to \"{:?}\", {LARGEST_DEVIATION} times {}",
+            Time::of(raw.delay.0.saturating_mul(LARGEST_DEVIATION)),
+            dotted(cx.root, &step(path, "delay"))
+        );
+        return Err(cx.error(&step(path, "delay_std"), problem));
+    }
+    Ok((std.time(), raw.delay_correlation.map_or(CORRELATION, |t| t.time())))
 }
 
 /// Least default of the spacelink's window [bytes].

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize, Serializer};
 use super::SECOND;
 use super::aqm::{Aqm, Marking, Scheduler};
 use super::link::{Limit, fifo};
-use super::quantity::{HeaderSize, PacketSize, Period, RATE, Rate, Size, Time, Whole};
+use super::quantity::{HeaderSize, PacketSize, Period, RATE, Rate, Size, Span, Time, Whole};
 use crate::model::{FlowKey, Protocol, QueuesPer};
 
 /// One gateway (a table) or several (an array of tables).
@@ -226,8 +226,19 @@ pub struct ReceiveQueue {
 pub struct Pep {
     /// Protocols whose connections the PEP splits.
     pub split: Vec<Protocol>,
-    /// Processing time between the receive queue and the transmit queue.
+    /// Processing time between the receive queue and the transmit queue; with `delay_std`, its mean.
     pub delay: Time,
+    /// Standard deviation of the processing time, which then varies over time: a lognormal process, in which packets keep their
+    /// order. At most ten times `delay`. Default: a constant processing time.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub delay_std: Option<Time>,
+    /// Time after which the autocorrelation of a processing time that varies has fallen to 1/e. Default: 1 s.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub delay_correlation: Option<Span>,
+    /// Rate at which the PEP processes packets one by one, before the processing time: its backlog delays them. Default: all at
+    /// once.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rate: Option<Rate>,
     /// Size of a buffer, per user or connection.
     pub buffer: Size,
     /// Connections that share a buffer.
@@ -239,6 +250,9 @@ impl Default for Pep {
         Self {
             split: vec![Protocol::Tcp],
             delay: Time::of(0),
+            delay_std: None,
+            delay_correlation: None,
+            rate: None,
             buffer: Size::of(625_000),
             buffer_per: BufferPer::User,
         }

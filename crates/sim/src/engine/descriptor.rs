@@ -86,7 +86,7 @@ mod tests {
     use std::collections::BTreeMap;
     use std::sync::{Arc, Mutex};
 
-    use bentpipe_gateway::{Drain, Gateway, GatewayQueue, Regulator, Setup};
+    use bentpipe_gateway::{Drain, Gateway, GatewayQueue, Processor, Regulator, Setup};
     use bentpipe_queue::sched::fifo::Fifo;
     use bentpipe_queue::{Aqm, Context, FlowEvent, Limit, Marking, Queue, Verdict};
     use bentpipe_scenario::Scenario;
@@ -144,7 +144,7 @@ mod tests {
             transmit: queue(GatewayQueue::Transmit),
             watch: GatewayQueue::Receive,
             mark: GatewayQueue::Receive,
-            processing: Duration::from_millis(12),
+            processing: Processor::constant(Duration::from_millis(12)),
             drain: Drain::Regulator(Regulator::new(rate, Duration::from_millis(5))),
         });
         assert!(engine.run_until(Instant::ZERO + Duration::from_secs(30), |_| true));

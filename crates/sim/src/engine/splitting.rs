@@ -199,8 +199,14 @@ impl Engine {
     fn control_window(&mut self, pkt: &Packet) {
         let Body::Tcp { to, .. } = self.network.packets[PacketId::new(pkt.handle)].body else { return };
         let Role::Split { terminal: id, stream, .. } = self.endpoints.tcp[to].role else { return };
-        if self.terminals[id].buffers.on_packet(stream.index(), pkt.marked, self.clock.now()) {
+        if !self.terminals[id].buffers.on_packet(stream.index(), pkt.marked, self.clock.now()) {
+            return;
+        }
+        if self.terminals[id].buffers.sharers(stream.index()).len() == 1 {
+            // Its acknowledgement of this packet tells the window.
             self.offer_window(id, stream);
+        } else {
+            self.offer_windows(id, stream);
         }
     }
 
