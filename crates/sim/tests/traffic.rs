@@ -174,6 +174,26 @@ fn connections_are_replaced_at_the_end_of_their_lifetime() {
     }));
 }
 
+/// 10 Mbit/s carry 1.25 MB in a second, so pages of 10 MB are given up after 3 s and opened again after a think time of 1 s,
+/// on each of the connections that load a page; pages of 100 KB are complete by then.
+#[test]
+fn pages_are_given_up_after_the_patience() {
+    let rows = |keys: &str| -> Vec<_> {
+        let pages = "kind = \"pages\"\nsessions = 1\nthink_time = \"1 s\"\npatience = \"3 s\"\n";
+        let r = run("10 s", &format!("{pages}{keys}"));
+        r.flows.iter().map(|f| (f.opened, f.closed, f.completed)).collect()
+    };
+    let row = |opened, closed: Option<f64>| (at(opened), closed.map(at), false);
+    let given_up = [row(0.0, Some(3.0)), row(4.0, Some(7.0)), row(8.0, None)];
+    assert_eq!(rows("object_size = \"10 MB\""), given_up);
+    let two = rows("object_size = \"10 MB\"\nobjects_per_page = 2\nconnection_per = \"object\"");
+    assert_eq!(two, given_up.map(|row| [row, row]).concat());
+    let complete = rows("object_size = \"100 KB\"");
+    let (last, before) = complete.split_last().expect("a page");
+    assert!(before.len() >= 6 && before.iter().all(|(_, _, completed)| *completed), "{complete:?}");
+    assert!(last.0 > at(7.0));
+}
+
 /// Exponential lifetimes of 2 s, 5 % in a tenth of a second: of 100 transfers in 100 s, 5000 are replaced, with a standard error
 /// of 71. Each replaces its predecessor at once, so there are always 100, and the replacements and their times do not
 /// depend on the queue.

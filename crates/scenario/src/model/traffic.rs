@@ -187,6 +187,9 @@ pub struct Pages {
     pub keep_alive: Option<Duration>,
     /// Think time between two pages of a session.
     pub think_time: Distribution<Duration>,
+    /// Time after which a session gives up a page that is not complete; `None` if it waits.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub patience: Option<Duration>,
     /// Size of a request [bytes].
     pub request_size: u64,
     /// Rate limit of a connection, enforced by the server's pacing; `None` without a limit.

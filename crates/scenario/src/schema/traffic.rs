@@ -138,6 +138,10 @@ pub struct Pages {
     /// Think time between two pages of a session: a time or a distribution.
     #[serde(default = "no_time")]
     pub think_time: Distribution<TimeKind>,
+    /// Time after which a session gives up a page that is not complete: it aborts the page's connections, and opens its next page
+    /// after a think time. Default: it waits.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub patience: Option<Span>,
     /// Size of a request.
     #[serde(default = "Size::just::<300>")]
     pub request_size: Size,

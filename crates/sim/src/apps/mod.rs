@@ -138,6 +138,25 @@ impl Apps {
         Some(Page { traffic: s.traffic, hosts, connections, objects })
     }
 
+    /// Time at which a session gives up the page that it opens now; `None` if it waits.
+    pub fn gives_up_at(&self, id: SessionId, now: Instant) -> Option<Instant> {
+        let s = &self.sessions[id];
+        let Kind::Pages { patience: Some(patience), .. } = self.traffic[s.traffic].kind else { return None };
+        (s.page.opened == now).then_some(now + patience)
+    }
+
+    /// Gives up a session's page if its time is over: no more connections are opened for it. Returns true if connections
+    /// of it are left, which then have to be aborted.
+    pub fn give_up_page(&mut self, id: SessionId, now: Instant) -> bool {
+        let s = &mut self.sessions[id];
+        let Kind::Pages { patience: Some(patience), .. } = self.traffic[s.traffic].kind else { return false };
+        if s.page.pending == 0 || s.page.opened + patience != now {
+            return false;
+        }
+        (s.page.waiting, s.page.to_open) = (0, 0);
+        true
+    }
+
     /// Keeps a connection for the session's next page.
     fn keep(&mut self, id: SessionId, slot: SlotId, now: Instant) {
         self.sessions[id].kept.push((slot, now));

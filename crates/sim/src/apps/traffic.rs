@@ -46,6 +46,8 @@ pub enum Kind {
         /// Time for which an idle connection stays open for the next page.
         keep_alive: Option<Duration>,
         think_time: Distribution<Duration>,
+        /// Time after which a session gives up a page.
+        patience: Option<Duration>,
         request_size: u64,
     },
     /// Sources that begin transfers.

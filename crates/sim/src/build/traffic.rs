@@ -43,6 +43,7 @@ impl Builder<'_, '_> {
                     },
                     keep_alive: p.keep_alive,
                     think_time: p.think_time.clone(),
+                    patience: p.patience,
                     request_size: p.request_size,
                 },
                 p.rate_cap,

@@ -6,8 +6,9 @@ use bentpipe_units::Instant;
 use super::Engine;
 use crate::apps::Due;
 use crate::apps::Transport;
-use crate::endpoints::{ByteStream, Owner, Phase, quic};
-use crate::ids::{SessionId, SlotId, SourceId};
+use crate::clock::Event;
+use crate::endpoints::{ByteStream, FlowSlot, Owner, Phase, quic};
+use crate::ids::{Id, SessionId, SlotId, SourceId};
 use crate::network::{Body, PacketInFlight};
 
 impl Engine {
@@ -17,6 +18,8 @@ impl Engine {
             self.end_kept(id);
         }
         let Some(page) = self.apps.next_page(session, self.clock.now()) else { return };
+        let gives_up_at = self.apps.gives_up_at(session, self.clock.now());
+        self.clock.at_any(gives_up_at, Event::GiveUp(session));
         let slots = &self.endpoints.slots;
         if let Some(id) = self.apps.take_kept(session, |slot| slots[slot].hosts == page.hosts) {
             return self.continue_with_page(id, page.objects);
@@ -30,6 +33,19 @@ impl Engine {
                 self.endpoints.quic.keep_open(sender, self.apps.keeps_alive(page.traffic));
             }
             self.connect_from_receiver(id);
+        }
+    }
+
+    /// Aborts the connections of a session's page if it is not complete in time.
+    pub(super) fn give_up_page(&mut self, session: SessionId) {
+        if !self.apps.give_up_page(session, self.clock.now()) {
+            return;
+        }
+        let is_its = |slot: &FlowSlot| slot.owner == Owner::Session(session) && slot.phase == Phase::Live;
+        let slots = (0..self.endpoints.slots.len() as u32).map(SlotId::new);
+        let page: Vec<SlotId> = slots.filter(|id| is_its(&self.endpoints.slots[*id])).collect();
+        for id in page {
+            self.fail(id);
         }
     }
 
