@@ -6,7 +6,7 @@ SHELL := bash
 MAKEFLAGS += --no-print-directory
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := help
-.PHONY: help wheel deb static image run live live-example live-programs live-packages unit-packages live-bench live-quic test test-often check check-rust check-python build-tests test-packages test-rust test-namespaces test-python test-recipes kernel coverage cluster cluster-costs bench fuzz fmt docs gallery choosing reproduction paper-figures papers-pages advice delay backlog onboard gateway-models model-domain series site terminals quic lock setup clean
+.PHONY: help wheel deb static image run live live-example live-programs live-packages unit-packages live-bench live-quic test test-often check check-rust check-python build-tests test-packages test-rust test-namespaces test-python test-recipes kernel coverage cluster cluster-costs bench fuzz fmt docs gallery choosing reproduction paper-figures papers-pages advice delay pfavqred backlog onboard gateway-models model-domain series site terminals quic lock setup clean
 
 PYTHON ?= python3
 VENV := .venv
@@ -217,6 +217,9 @@ advice: $(CORE) ## advise on the scenarios of six markets, check the answers on 
 
 delay: $(CORE) ## sweep the delay between a gateway's two queues and renew docs/delay.md with its figures: five minutes
 	$(BIN)/python tools/delay_page.py docs results/reproduce
+
+pfavqred: $(CORE) ## scan the readings of PFAVQRED's weight and renew docs/reproduction/pfavqred.md with its figure: five minutes
+	$(BIN)/python tools/pfavqred_page.py docs results/reproduce
 
 backlog: $(CORE) live-programs ## as root: compare avqred_backlog with other AQMs and renew docs/avqred_backlog.md with its figures: ten minutes
 	$(BIN)/python tools/backlog_page.py docs results/backlog
