@@ -809,7 +809,7 @@ fn mistakes_in_placement_are_reported() {
         (
             "[gateway]",
             "[gateway]\npep.delay = \"12 ms\"\npep.delay_correlation = \"1 s\"",
-            "my.toml:19:1: gateway.pep.delay_correlation: allowed: only if delay_std is above 0 s, because a constant processing time has none",
+            "my.toml:19:5: gateway.pep.delay_correlation: allowed: only if delay_std is above 0 s, because a constant processing time has none",
         ),
         (
             "[gateway]",
