@@ -21,6 +21,7 @@
 //! | | the gateway, the items behind its packets, its time and rate | [`event_loop::gateway_host::GatewayHost`] |
 //! | [`intercept`] | netfilter queues, verdicts, windows of servers | [`intercept::interceptor::Interceptor`] |
 //! | | rules, bypass, reachability of the peer | [`intercept::steering::Steering`] |
+//! | | routes of the users behind each of many terminals | [`intercept::terminal_routes::TerminalRoutes`] |
 //! | [`relay`] | connections, ready list, users | [`relay::table::Relays`] |
 //! | | a connection: socket, stream, bytes on their way | [`relay::connection::Relay`] |
 //! | | PEP buffers and who waits for them | [`relay::memory::PepMemory`] |

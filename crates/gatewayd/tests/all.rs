@@ -1,5 +1,6 @@
 //! Tests of the daemon in one program, which saves link time.
 
+mod beam;
 mod common;
 mod deploy;
 mod ends;

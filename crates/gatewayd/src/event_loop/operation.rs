@@ -7,6 +7,7 @@ use bentpipe_units::{Duration, Rate};
 use super::{Daemon, Failure};
 use crate::config::{self, Changes, Config, Role};
 use crate::intercept::nfqueue::Queue;
+use crate::intercept::terminal_routes::Lead;
 use crate::observe::bottleneck::Evidence;
 use crate::observe::metrics::{
     Connections, NfqueueLost, PeerState, QueueState, Snapshot, Spacelink, Traffic,
@@ -254,6 +255,7 @@ impl Daemon {
                 self.handle_peer_event(peer, event);
             }
             self.host.remove(peer);
+            self.withdraw_terminal(peer);
             self.terminals.remove(peer);
         }
         let mut changed: Vec<_> = moved.iter().map(|(peer, _)| (*peer, "clients")).collect();
@@ -262,7 +264,10 @@ impl Daemon {
             let fields = [("terminal", self.terminals.name(peer).into()), ("key", key.into())];
             log::info("terminal_changed", &fields);
         }
+        let moving: Vec<_> = moved.iter().map(|(peer, _)| *peer).collect();
+        moving.iter().for_each(|peer| self.withdraw_terminal(*peer));
         self.terminals.set_clients(moved);
+        moving.iter().for_each(|peer| self.lead_terminal(*peer));
         for (peer, share) in shares {
             self.host.set_share(peer, share);
         }
@@ -274,6 +279,14 @@ impl Daemon {
             }
         }
         Ok(())
+    }
+
+    /// Removes the routes of a terminal's users.
+    fn withdraw_terminal(&mut self, peer: PeerId) {
+        let Some(terminal) = self.terminals.get(peer) else { return };
+        if let Err(e) = self.steering.lead(&terminal.clients, Lead::Nowhere) {
+            self.observer.fault(&e.to_string());
+        }
     }
 
     /// Reads the rate that the modem reports.

@@ -46,8 +46,8 @@ impl Daemon {
         self.observer.counters.intercepted += 1;
         let (server, client) = (info.src, info.dst);
         let relay = info.tcp.and_then(|_| self.relays.by_ends(client, server));
-        // Behind no terminal: the TUN device's reader drops it.
-        let peer = self.terminals.of_client(client.ip()).filter(|peer| self.host.gateway(*peer).is_some());
+        // Behind no terminal it is unreachable, and behind one that is lost it passes the gateway and its queues.
+        let peer = self.terminals.of_client(client.ip()).filter(|peer| self.is_led(*peer));
         let Some(peer) = peer else { return Verdict::Accept };
         let payload = info.tcp.map_or(0, |tcp| tcp.payload);
         let bypasses = relay.is_some() && self.bypasses_aqm(peer, payload);
@@ -94,6 +94,13 @@ impl Daemon {
             }
             Verdict::Later
         })
+    }
+
+    /// True if packets for users behind a peer go through its queues.
+    fn is_led(&self, peer: PeerId) -> bool {
+        let lost =
+            self.config.terminals.is_some() && self.terminals.get(peer).is_none_or(|terminal| !terminal.up);
+        !lost && self.host.gateway(peer).is_some()
     }
 
     /// Updates what is known of a server by its segment. Returns what the AQM sees of it.

@@ -20,6 +20,7 @@ use crate::config::{Config, Role, Terminal};
 use crate::intercept::inject::Injector;
 use crate::intercept::interceptor::Interceptor;
 use crate::intercept::steering::Steering;
+use crate::intercept::terminal_routes::Lead;
 use crate::intercept::{nfqueue, rules};
 use crate::observe::observer::Observer;
 use crate::observe::publisher::Publisher;
@@ -91,6 +92,7 @@ pub fn rules_setup(config: &Config) -> rules::Setup {
         side,
         clients,
         tunnel: Some(config.tunnel.name.0.clone()),
+        terminals: config.terminals.is_some(),
         ecn: config.gateway.marking.method.marking == Marking::Ecn,
         offload: true,
         ..rules_left(config.role)
@@ -107,6 +109,7 @@ pub fn rules_left(role: Role) -> rules::Setup {
         side: rules::Side::Users { port: 0 },
         clients: Vec::new(),
         tunnel: None,
+        terminals: false,
         ecn: false,
         offload: false,
         table: 9800,
@@ -259,6 +262,7 @@ impl Daemon {
         let peer = self.spacelink.hub.add(certificate);
         let known = (terminal.name.clone(), certificate.clone());
         self.terminals.insert(peer, Some(known), terminal.clients.clone());
+        self.lead_terminal(peer);
         if let Some(gateway) = gateway {
             self.host.add(peer, gateway, terminal.share);
         }
@@ -292,6 +296,9 @@ impl Daemon {
         let folder = &self.steering.setup.folder;
         std::fs::create_dir_all(folder).map_err(failed(&folder.display().to_string()))?;
         self.steering.install().map_err(failed("rules"))?;
+        for (_, terminal) in self.terminals.iter() {
+            self.steering.lead(&terminal.clients, Lead::Past).map_err(failed("routes"))?;
+        }
         self.set_up(false);
         Ok(())
     }

@@ -7,6 +7,7 @@ use nix::sys::epoll::EpollFlags;
 use serde_json::json;
 
 use super::Daemon;
+use crate::intercept::terminal_routes::Lead;
 use crate::observe::cause::Cause;
 use crate::observe::log;
 use crate::relay::spacelink_socket::MOST_BATCHES;
@@ -51,6 +52,7 @@ impl Daemon {
                 let fields = self.peer_fields(peer, ("peer", self.peer_address(peer).into()));
                 log::info("spacelink_up", &fields);
                 self.terminals.set_up(peer, true);
+                self.lead_terminal(peer);
                 if self.admission.reported_full()
                     && let Some(link) = self.spacelink.hub.link_mut(peer)
                 {
@@ -63,6 +65,7 @@ impl Daemon {
                 let fields = self.peer_fields(peer, ("reason", reason.to_string().into()));
                 log::warn("spacelink_down", &fields);
                 self.terminals.set_up(peer, false);
+                self.lead_terminal(peer);
                 self.host.purge(peer);
                 self.admission.peer_lost(peer, !self.terminals.is_one_up());
                 self.update_up();
@@ -88,6 +91,15 @@ impl Daemon {
                 self.admission.set_peer_full(full);
                 self.update_bypass();
             }
+        }
+    }
+
+    /// Leads packets for users behind one of many terminals to it while it is connected, otherwise past the gateway.
+    pub(super) fn lead_terminal(&mut self, peer: PeerId) {
+        let Some(terminal) = self.terminals.get(peer) else { return };
+        let lead = if terminal.up { Lead::Tunnel } else { Lead::Past };
+        if let Err(e) = self.steering.lead(&terminal.clients, lead) {
+            self.observer.fault(&e.to_string());
         }
     }
 

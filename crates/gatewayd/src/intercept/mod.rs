@@ -7,5 +7,6 @@ pub mod nfqueue;
 pub mod offload;
 pub mod rules;
 pub mod steering;
+pub mod terminal_routes;
 mod verdicts;
 pub mod windows;

@@ -2,7 +2,9 @@
 
 use std::io;
 
+use crate::config::Prefix;
 use crate::intercept::rules::{Rules, Setup};
+use crate::intercept::terminal_routes::{Lead, TerminalRoutes};
 
 /// The rules of this end.
 #[derive(Debug)]
@@ -10,6 +12,8 @@ pub struct Steering {
     /// Setup of the rules.
     pub setup: Setup,
     rules: Option<Rules>,
+    /// The routes of many terminals' users.
+    routes: Option<TerminalRoutes>,
     /// True while the peer is reachable and packets are led to it.
     pub up: bool,
     /// True until the change to `up` is reported, which happens once the rules are in place.
@@ -19,18 +23,26 @@ pub struct Steering {
 impl Steering {
     /// Nothing installed.
     pub fn new(setup: Setup) -> Self {
-        Self { setup, rules: None, up: false, report_up: false }
+        Self { setup, rules: None, routes: None, up: false, report_up: false }
     }
 
     /// Installs the rules.
     pub fn install(&mut self) -> io::Result<()> {
         self.rules = Some(Rules::install(self.setup.clone())?);
+        if let Some(tunnel) = self.setup.tunnel.as_ref().filter(|_| self.setup.terminals) {
+            self.routes = Some(TerminalRoutes::open(self.setup.table + 1, tunnel)?);
+        }
         Ok(())
     }
 
     /// Removes the rules.
     pub fn remove(&mut self) -> io::Result<()> {
         self.rules.take().map_or(Ok(()), Rules::remove)
+    }
+
+    /// Leads packets for users behind one of many terminals, once the rules are installed.
+    pub fn lead(&self, clients: &[Prefix], lead: Lead) -> io::Result<()> {
+        self.routes.as_ref().map_or(Ok(()), |routes| routes.lead(clients, lead))
     }
 
     /// True once no command that changes the rules is running.

@@ -159,13 +159,14 @@ impl Namespace {
         self.run(move || std::fs::read_to_string(path).expect("a setting").trim().to_owned())
     }
 
-    /// Connects it to another by a pair of interfaces, with `10.N.0.1` and `fd0N::1` here, `10.N.0.2` and `fd0N::2` there.
+    /// Connects it to another by a pair of interfaces, with `10.N.0.1` and `fdNN::1` here, `10.N.0.2` and `fdNN::2` there;
+    /// N is at most 99.
     pub fn join(&self, name: &str, other: &Self, there: &str, number: u8) {
         let path = format!("/proc/{}/fd/{}", std::process::id(), other.0.as_raw_fd());
         self.ip(&format!("link add {name} type veth peer name {there} netns {path}"));
         for (namespace, name, host) in [(self, name, 1), (other, there, 2)] {
             namespace.ip(&format!("addr add 10.{number}.0.{host}/24 dev {name}"));
-            namespace.ip(&format!("addr add fd0{number}::{host}/64 dev {name} nodad"));
+            namespace.ip(&format!("addr add fd{number:02}::{host}/64 dev {name} nodad"));
             namespace.ip(&format!("link set {name} up"));
         }
         // The kernel sees the carrier, adds the IPv6 routes and completes duplicate address detection asynchronously.

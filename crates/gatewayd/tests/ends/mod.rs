@@ -2,6 +2,7 @@
 //! them.
 #![allow(dead_code, reason = "each test uses a part of it")]
 
+pub mod beam;
 pub mod satellite;
 pub mod watch;
 

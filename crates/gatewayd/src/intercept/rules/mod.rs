@@ -6,7 +6,7 @@
 //! | of split connections, to this host's sockets | mangle PREROUTING: match on a transparent socket, mark; a routing rule by that mark; a table with a local route |
 //! | users' new connections, to the terminal's listener | mangle PREROUTING: TPROXY, only SYNs |
 //! | this host's acknowledgements to servers, for window marking | mangle OUTPUT: NFQUEUE with bypass |
-//! | not split, into the TUN device | a routing rule by address or interface, a table with one route; mangle FORWARD: MSS clamped to the device's MTU |
+//! | not split, into the TUN device | a routing rule by address or interface, a table with one route, or one for each terminal's users; mangle FORWARD: MSS clamped to the device's MTU |
 //!
 //! TPROXY takes only SYNs, so that connections that bypassed the PEP continue undisturbed. Its listener is bound to the
 //! loopback address, which only TPROXY reaches.
@@ -70,6 +70,9 @@ pub struct Setup {
     pub clients: Vec<Prefix>,
     /// Existing TUN device for packets that are not split.
     pub tunnel: Option<String>,
+    /// True if each terminal's users have routes into that device
+    /// ([`TerminalRoutes`](super::terminal_routes::TerminalRoutes)). Others among `clients` are unreachable.
+    pub terminals: bool,
     /// True to request ECN on this host's connections.
     pub ecn: bool,
     /// True to switch off receive offload on the interface, so that the kernel does not merge segments that it would split
@@ -297,6 +300,7 @@ mod tests {
             side: Side::Users { port: 5000 },
             clients: vec!["10.3.0.0/24".parse().unwrap()],
             tunnel: None,
+            terminals: false,
             ecn: false,
             offload: false,
             table: 6300,

@@ -5,6 +5,7 @@ use std::io;
 
 use serde::Deserialize;
 
+use super::super::terminal_routes::METRIC;
 use super::command::{failed, run};
 use super::{Family, MARK, MASK, PROTOCOL, Setup, Side, clients, families};
 
@@ -31,7 +32,17 @@ pub(super) fn routes(setup: &Setup) -> io::Result<()> {
         }
         let _ = writeln!(batch, "route add local default dev lo table {local} proto {PROTOCOL}");
         if let Some(name) = &setup.tunnel {
-            let _ = writeln!(batch, "route add default dev {name} table {tunnel} proto {PROTOCOL}");
+            let mut route = |what: fmt::Arguments<'_>| {
+                let _ = writeln!(batch, "route add {what} table {tunnel} proto {PROTOCOL}");
+            };
+            if setup.terminals {
+                // After the terminals' routes, which may have the same prefix.
+                let metric = 2 * METRIC;
+                clients(setup, family)
+                    .for_each(|prefix| route(format_args!("unreachable {prefix} metric {metric}")));
+            } else {
+                route(format_args!("default dev {name}"));
+            }
         }
         run("ip", &[family.flag(), "-batch", "-"], &batch)?;
     }
