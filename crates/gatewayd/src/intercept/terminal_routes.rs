@@ -157,10 +157,12 @@ mod tests {
             unshare(CloneFlags::CLONE_NEWNET).ok()?;
             for line in [
                 "link set lo up",
-                "link add tun type dummy",
-                "link add host type dummy",
+                "link add tun type veth peer name tun-end",
+                "link add host type veth peer name host-end",
                 "link set tun up",
+                "link set tun-end up",
                 "link set host up",
+                "link set host-end up",
                 "rule add priority 6301 to 10.3.0.0/16 lookup 6301",
                 "-6 rule add priority 6301 to fd03::/48 lookup 6301",
                 "route add unreachable 10.3.0.0/16 table 6301 metric 2048",
