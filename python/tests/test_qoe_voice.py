@@ -6,6 +6,7 @@ VSB - Technical University of Ostrava (Rozhon, Voznak) and by public implementat
 
 from dataclasses import replace
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -108,6 +109,16 @@ def test_lossy_call_has_the_values_of_the_lecture() -> None:
     assert round(high.ie_eff, 1) == 7.0
     assert round(high.r, 1) == 82.5
     assert round(high.mos, 2) == 4.12
+
+
+def test_calls_have_the_values_of_the_table_that_the_live_gateway_shares() -> None:
+    table = Path(__file__).parents[2] / "crates/gatewayd/tests/voice.csv"
+    rows = [line for line in table.read_text().splitlines() if not line.startswith(("#", "d"))]
+    assert len(rows) >= 20
+    for row in rows:
+        delay, loss, r, value = map(float, row.split(","))
+        found = call(delay, loss)
+        assert (found.r, found.mos) == pytest.approx((r, value), abs=1e-6), row
 
 
 def test_bursty_loss_has_the_values_of_the_lecture() -> None:

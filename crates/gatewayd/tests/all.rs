@@ -7,6 +7,7 @@ mod ends;
 mod inputs;
 mod metrics;
 mod nfqueue;
+mod openapi;
 mod prometheus;
 mod relay;
 mod rules;

@@ -231,6 +231,12 @@ fn each_terminal_has_its_metrics_and_rates() {
         assert_eq!(metrics.value(name, &[("terminal", "t0")]), t0, "{name}");
         assert_eq!(metrics.value(name, &[("terminal", "t1")]), t1, "{name}");
     }
+    let info = metrics.value("bentpipe_terminal_info", &[("terminal", "t1"), ("plan", "office")]);
+    let by_limit = |limit| metrics.value("bentpipe_terminals_by_bottleneck", &[("limit", limit)]);
+    assert_eq!((info, by_limit("nothing"), by_limit("regulator")), (1.0, 2.0, 0.0));
+    // 300 ms to the terminal and 60 ms at the ends, without loss: tests/voice.csv.
+    let mos = |terminal| metrics.value("bentpipe_terminal_voice_mos", &[("terminal", terminal)]);
+    assert!((mos("t1") - 3.404523074).abs() < 1e-6 && mos("t0") < mos("t1"));
     let json: serde_json::Value = serde_json::from_str(&shared.peers()).expect("JSON");
     let first = &json["terminals"][0];
     assert_eq!((&first["terminal"], &first["state"]), (&"t0".into(), &"up".into()));

@@ -164,6 +164,12 @@ impl Hub {
         events
     }
 
+    /// Takes the certificate that an unknown host showed in the first attempt not taken yet; the host need not have its key.
+    /// At most 64 are kept.
+    pub fn take_refused(&mut self) -> Option<Certificate> {
+        self.lobby.as_ref()?.trusted.take_refused()
+    }
+
     /// All peers.
     pub fn peers(&self) -> impl Iterator<Item = PeerId> {
         self.members.iter().map(|(number, _)| PeerId(number as u32))

@@ -3,12 +3,12 @@
 //! A certificate only carries a public key. It is compared byte by byte, so its names and dates mean nothing, and a wrong
 //! clock locks nobody out. TLS 1.3 proves that the peer holds the key.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use quinn_proto::crypto::rustls::{QuicClientConfig, QuicServerConfig};
 use ring::hmac;
@@ -153,9 +153,16 @@ fn write(path: &Path, bytes: &[u8], mode: u32, overwrite: bool) -> io::Result<()
     fs::rename(&beside, path)
 }
 
+/// Most refused certificates kept.
+const REFUSED: usize = 64;
+
 /// The certificates of an end's peers, which may change while the end runs.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Trusted(Arc<RwLock<BTreeMap<Vec<u8>, PeerId>>>);
+pub(super) struct Trusted {
+    known: Arc<RwLock<BTreeMap<Vec<u8>, PeerId>>>,
+    /// Certificates that others have shown, the latest last. Nobody has proved them.
+    refused: Arc<Mutex<VecDeque<Certificate>>>,
+}
 
 impl Trusted {
     /// One peer.
@@ -166,18 +173,31 @@ impl Trusted {
     }
 
     pub(super) fn insert(&self, certificate: &Certificate, peer: PeerId) {
-        let mut known = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
         known.insert(certificate.0.to_vec(), peer);
     }
 
     pub(super) fn remove(&self, peer: PeerId) {
-        let mut known = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
         known.retain(|_, other| *other != peer);
     }
 
     /// The peer with a certificate.
     pub(super) fn peer(&self, certificate: &CertificateDer<'_>) -> Option<PeerId> {
-        self.0.read().unwrap_or_else(PoisonError::into_inner).get(certificate.as_ref()).copied()
+        self.known.read().unwrap_or_else(PoisonError::into_inner).get(certificate.as_ref()).copied()
+    }
+
+    fn refuse(&self, certificate: &CertificateDer<'_>) {
+        let mut refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
+        if refused.len() >= REFUSED {
+            refused.pop_front();
+        }
+        refused.push_back(Certificate(certificate.clone().into_owned()));
+    }
+
+    /// Takes the certificate that was refused first.
+    pub(super) fn take_refused(&self) -> Option<Certificate> {
+        self.refused.lock().unwrap_or_else(PoisonError::into_inner).pop_front()
     }
 }
 
@@ -193,6 +213,7 @@ impl Pinned {
         if others.is_empty() && self.trusted.peer(certificate).is_some() {
             Ok(())
         } else {
+            self.trusted.refuse(certificate);
             Err(Error::InvalidCertificate(CertificateError::UnknownIssuer))
         }
     }

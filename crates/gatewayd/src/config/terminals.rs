@@ -45,6 +45,8 @@ pub struct Terminal {
     pub certificate: PathBuf,
     /// Addresses of the users behind it.
     pub clients: Vec<Prefix>,
+    /// Name of its plan.
+    pub plan: Option<String>,
     /// Its share of the carrier, by its plan.
     pub share: Share,
 }
@@ -128,7 +130,10 @@ pub(super) fn read(
         );
         let certificate = folder.join(&keys.certificate);
         let share = share(file, section.queues_per, &its, keys.plan.as_deref())?;
-        read.push((its, Terminal { name, file: path, certificate, clients: keys.clients, share }));
+        read.push((
+            its,
+            Terminal { name, file: path, certificate, clients: keys.clients, plan: keys.plan, share },
+        ));
     }
     check_clients(file, &read)?;
     let list: Vec<_> = read.into_iter().map(|(_, terminal)| terminal).collect();

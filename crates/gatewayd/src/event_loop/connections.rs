@@ -346,13 +346,29 @@ impl Daemon {
     /// Looks at all connections.
     pub(super) fn survey(&self) -> Survey {
         let mut survey = Survey::default();
-        for (id, relay) in self.relays.iter() {
-            survey.half_open += u64::from(!relay.is_open());
-            survey.full_buffers += u64::from(self.memory.buffers().room(id.0) == 0);
-            survey.window_limited += u64::from(self.chunks.is_stream_limited(&relay.out));
-            survey.in_flight += relay.out.under_way();
-        }
+        self.relays.iter().for_each(|(id, relay)| self.look_at(id, relay, &mut survey));
         survey
+    }
+
+    /// Looks at the connections of each peer, by its number. Those without connections may be missing at the end.
+    pub(super) fn surveys(&self) -> Vec<Survey> {
+        let mut surveys = Vec::new();
+        for (id, relay) in self.relays.iter() {
+            let index = relay.key.peer().index();
+            if surveys.len() <= index {
+                surveys.resize(index + 1, Survey::default());
+            }
+            self.look_at(id, relay, &mut surveys[index]);
+        }
+        surveys
+    }
+
+    fn look_at(&self, id: RelayId, relay: &Relay, survey: &mut Survey) {
+        survey.half_open += u64::from(!relay.is_open());
+        survey.full_buffers += u64::from(self.memory.buffers().room(id.0) == 0);
+        survey.window_limited += u64::from(self.chunks.is_stream_limited(&relay.out));
+        survey.in_flight += relay.out.under_way();
+        survey.buffered += relay.out.held();
     }
 }
 
@@ -367,4 +383,20 @@ pub(super) struct Survey {
     pub window_limited: u64,
     /// Bytes written to streams and not delivered yet.
     pub in_flight: u64,
+    /// Bytes held by the PEP.
+    pub buffered: u64,
+}
+
+impl Survey {
+    /// The sum of two.
+    #[must_use]
+    pub fn with(self, other: Self) -> Self {
+        Self {
+            half_open: self.half_open + other.half_open,
+            full_buffers: self.full_buffers + other.full_buffers,
+            window_limited: self.window_limited + other.window_limited,
+            in_flight: self.in_flight + other.in_flight,
+            buffered: self.buffered + other.buffered,
+        }
+    }
 }

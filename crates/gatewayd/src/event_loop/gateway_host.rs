@@ -176,6 +176,13 @@ impl GatewayHost {
         self.nodes.iter().flatten().map(|node| &node.gateway)
     }
 
+    /// Rate that a peer may have: its peak rate or that of the regulator, whichever is less; `None` without a limit.
+    #[must_use]
+    pub fn peak(&self, peer: PeerId) -> Option<Rate> {
+        let own = self.nodes.get(self.number(peer).index()).and_then(|node| node.as_ref()?.pir);
+        [own, self.rate].into_iter().flatten().min()
+    }
+
     /// Does something with the gateway for a peer at the host's time. Returns `None` without one.
     pub fn with<T>(&mut self, peer: PeerId, act: impl FnOnce(&mut Gateway, Instant) -> T) -> Option<T> {
         let (peer, at) = (self.number(peer), self.at);

@@ -4,13 +4,14 @@ use bentpipe_gateway::{Gateway, GatewayQueue};
 use bentpipe_spacelink::{Certificate, PeerId};
 use bentpipe_units::{Duration, Rate};
 
+use super::connections::Survey;
 use super::{Daemon, Failure};
 use crate::config::{self, Changes, Config, Role};
 use crate::intercept::nfqueue::Queue;
 use crate::intercept::terminal_routes::Lead;
 use crate::observe::bottleneck::Evidence;
 use crate::observe::metrics::{
-    Connections, NfqueueLost, PeerState, QueueState, Snapshot, Spacelink, Traffic,
+    Connections, NfqueueLost, PeerQueue, PeerState, QueueState, Snapshot, Spacelink, Traffic,
 };
 use crate::observe::{http, log};
 use crate::relay::terminals::Terminal;
@@ -67,8 +68,11 @@ impl Daemon {
             gateway.watched_queue().probe(&mut |owner, name, value| probes.push((owner, name, value)));
         }
         let round_trip = Duration::from_nanos(u64::try_from(link.round_trip.as_nanos()).unwrap_or(u64::MAX));
-        let survey = self.survey();
+        let surveys = self.surveys();
+        let survey = surveys.iter().copied().fold(Survey::default(), Survey::with);
         let buffers = self.memory.buffers();
+        let mut all = PeerQueue::default();
+        host.gateways().for_each(|gateway| self.add_queues(gateway, &mut all));
         Snapshot {
             now: self.now,
             receive: queue(GatewayQueue::Receive),
@@ -107,7 +111,15 @@ impl Daemon {
                 sent_bytes: link.sent_bytes,
                 received_bytes: link.received_bytes,
             },
-            peers: self.terminals.iter().filter_map(|(peer, _)| self.peer_state(peer)).collect(),
+            peers: self
+                .terminals
+                .iter()
+                .filter_map(|(peer, _)| {
+                    let survey = surveys.get(peer.index()).copied().unwrap_or_default();
+                    self.peer_state(peer, survey, &all)
+                })
+                .collect(),
+            queue: all,
             probes,
             evidence: Evidence {
                 payload: link.written_bytes + observer.udp.sent + observer.other.sent,
@@ -128,22 +140,52 @@ impl Daemon {
         }
     }
 
-    fn peer_state(&self, peer: PeerId) -> Option<PeerState> {
+    /// Adds what is in the queues of a gateway.
+    fn add_queues(&self, gateway: &Gateway, sum: &mut PeerQueue) {
+        let [receive, transmit] = [gateway.receive_queue(), gateway.transmit_queue()];
+        sum.packets += u64::from(transmit.state().packets);
+        sum.bytes += transmit.state().bytes;
+        sum.packet_seconds += transmit.packet_seconds(self.now);
+        sum.counters[0] += *receive.counters();
+        sum.counters[1] += *transmit.counters();
+    }
+
+    /// State of a peer with these connections; `all` are the queues of all peers together.
+    fn peer_state(&self, peer: PeerId, survey: Survey, all: &PeerQueue) -> Option<PeerState> {
         let link = self.spacelink.hub.link(peer)?.stats();
-        let gateway = self.host.gateway(peer).filter(|_| self.host.is_shared());
-        let queue = gateway.map(|gateway| *gateway.transmit_queue().state());
-        let round_trip = u64::try_from(link.round_trip.as_nanos()).unwrap_or(u64::MAX);
+        let terminal = self.terminals.get(peer)?;
+        let queue = self.host.gateway(peer).filter(|_| self.host.is_shared()).map(|gateway| {
+            let mut own = PeerQueue::default();
+            self.add_queues(gateway, &mut own);
+            own
+        });
+        let round_trip = Duration::from_nanos(u64::try_from(link.round_trip.as_nanos()).unwrap_or(u64::MAX));
         Some(PeerState {
             name: self.terminals.name(peer).to_owned(),
             up: link.up,
             silent: link.silent,
-            round_trip: link.up.then(|| Duration::from_nanos(round_trip)),
+            round_trip: link.up.then_some(round_trip),
             sent_bytes: link.sent_bytes,
             received_bytes: link.received_bytes,
             sent_packets: link.sent_packets,
             lost_packets: link.lost_packets,
             connections: link.streams,
-            queue: queue.map(|queue| (u64::from(queue.packets), queue.bytes)),
+            plan: terminal.plan.clone(),
+            capacity: self.host.peak(peer),
+            queue,
+            evidence: Evidence {
+                payload: link.written_bytes + link.sent_ip,
+                sent: link.sent_bytes,
+                packet_seconds: queue.as_ref().unwrap_or(all).packet_seconds,
+                window_limited_streams: survey.window_limited + self.chunks.waiting(peer) as u64,
+                up: link.up && !link.silent,
+                full_buffers: survey.full_buffers,
+                buffered: survey.buffered,
+                in_flight: survey.in_flight,
+                delivered: terminal.delivered,
+                round_trip,
+                ..Evidence::default()
+            },
         })
     }
 
@@ -270,6 +312,12 @@ impl Daemon {
         moving.iter().for_each(|peer| self.lead_terminal(*peer));
         for (peer, share) in shares {
             self.host.set_share(peer, share);
+        }
+        let named: Vec<_> =
+            self.terminals.iter().map(|(peer, running)| (peer, running.name.clone())).collect();
+        for (peer, name) in named {
+            let plan = find(name.as_deref().unwrap_or_default()).and_then(|(own, _)| own.plan.as_deref());
+            self.terminals.set_plan(peer, plan);
         }
         for (terminal, certificate) in terminals.list.iter().zip(certificates) {
             let is_there = |(_, running): (_, &Terminal)| running.name.as_deref() == Some(&terminal.name);

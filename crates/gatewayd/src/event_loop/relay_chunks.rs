@@ -86,6 +86,7 @@ impl Daemon {
         let bytes = relay.out.delivered(bytes);
         relay.touch(self.now);
         self.observer.delivered(bytes);
+        self.terminals.count_delivered(key.peer(), bytes);
         self.chunks.remove(key.peer(), bytes);
         self.memory.release(id, bytes);
         self.enqueue_chunks(key);

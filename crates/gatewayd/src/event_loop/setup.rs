@@ -262,6 +262,7 @@ impl Daemon {
         let peer = self.spacelink.hub.add(certificate);
         let known = (terminal.name.clone(), certificate.clone());
         self.terminals.insert(peer, Some(known), terminal.clients.clone());
+        self.terminals.set_plan(peer, terminal.plan.as_deref());
         self.lead_terminal(peer);
         if let Some(gateway) = gateway {
             self.host.add(peer, gateway, terminal.share);

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use bentpipe_spacelink::{Event, PeerId, Spacelink};
+use bentpipe_spacelink::{Event, PeerId, Reason, Spacelink};
 use nix::sys::epoll::EpollFlags;
 use serde_json::json;
 
@@ -39,9 +39,24 @@ impl Daemon {
         while let Some((peer, event)) = self.spacelink.hub.poll() {
             match (peer, event) {
                 (Some(peer), event) => self.handle_peer_event(peer, event),
-                (None, Event::Failed(reason)) => self.observer.fault(&format!("spacelink: {reason}")),
+                (None, Event::Failed(reason)) => self.on_refused(&reason),
                 (None, _) => {}
             }
+        }
+    }
+
+    /// Reports a failed attempt of an unknown host, with the name of a removed terminal whose certificate it has shown.
+    fn on_refused(&mut self, reason: &Reason) {
+        let shown = match reason {
+            Reason::Refused(_) => self.spacelink.hub.take_refused(),
+            _ => None,
+        };
+        match shown.and_then(|certificate| self.terminals.former(&certificate)) {
+            Some(name) => {
+                let problem = "it is not in terminals.folder any more, or has another certificate there";
+                log::warn("terminal_refused", &[("terminal", name.into()), ("problem", problem.into())]);
+            }
+            None => self.observer.fault(&format!("spacelink: {reason}")),
         }
     }
 

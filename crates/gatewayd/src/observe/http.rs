@@ -1,4 +1,4 @@
-//! A small HTTP server in its own thread: `/metrics`, the built-in page and its data.
+//! A small HTTP server in its own thread: `/metrics`, the built-in page, and an API that only reads (`openapi.json`).
 //!
 //! One request per connection (RFC 9112, `Connection: close`), only GET and HEAD, no body. The number of connections, the
 //! length of a request and its time are limited, so that no client can make the server hold much.
@@ -12,6 +12,12 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::time::{ClockId, clock_gettime};
 
 use crate::observe::state::Shared;
+
+/// Description of all answers (OpenAPI 3.1).
+const OPENAPI: &str = include_str!("openapi.json");
+
+/// Paths that are served.
+const PATHS: &str = "/, /metrics, /healthz, /state.json, /terminals.json, /terminals/{terminal}.json, /plans.json, /openapi.json";
 
 /// The built-in page, which loads nothing from elsewhere.
 const PAGE: &str = include_str!("page.html");
@@ -191,16 +197,26 @@ fn answer(head: &[u8], shared: &Shared, unix_ms: u64) -> Vec<u8> {
             response("200 OK", JSON, &shared.json(since.and_then(|ms| ms.parse().ok()).unwrap_or(0)), body)
         }
         "/terminals.json" => response("200 OK", JSON, &shared.peers(), body),
+        "/plans.json" => response("200 OK", JSON, &shared.plans(), body),
+        "/openapi.json" => response("200 OK", JSON, OPENAPI, body),
         "/healthz" => match shared.health(unix_ms) {
             Ok(text) => response("200 OK", TEXT, &format!("{text}\n"), body),
             Err(text) => response("503 Service Unavailable", TEXT, &format!("{text}\n"), body),
         },
-        _ => response(
-            "404 Not Found",
-            TEXT,
-            "not found; available: /, /metrics, /state.json, /terminals.json, /healthz\n",
-            body,
-        ),
+        _ => {
+            let name = path.strip_prefix("/terminals/").and_then(|rest| rest.strip_suffix(".json"));
+            match name.map(|name| (name, shared.peer(name))) {
+                Some((_, Some(text))) => response("200 OK", JSON, &text, body),
+                Some((name, None)) => {
+                    let problem = format!("terminal {name:?} not found; /terminals.json lists all\n");
+                    response("404 Not Found", TEXT, &problem, body)
+                }
+                None => {
+                    let problem = format!("not found; available: {PATHS}\n");
+                    response("404 Not Found", TEXT, &problem, body)
+                }
+            }
+        }
     }
 }
 

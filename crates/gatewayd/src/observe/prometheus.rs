@@ -6,7 +6,8 @@ use std::fs;
 use crate::observe::bottleneck::Bottleneck;
 use crate::observe::cause::Cause;
 use crate::observe::histogram::{BOUNDS, Histogram};
-use crate::observe::metrics::{About, CLASSES, PeerState, Snapshot};
+use crate::observe::metrics::{About, CLASSES, PeerQueue, PeerState, Snapshot};
+use crate::observe::peers::PeerRates;
 
 /// Time that each bottleneck lasted [s].
 pub type BottleneckTimes = [f64; Bottleneck::ALL.len()];
@@ -122,8 +123,8 @@ impl fmt::Display for Escaped<'_> {
 pub fn prometheus(
     about: &About,
     state: &Snapshot,
-    utilization: f64,
-    bottleneck: Bottleneck,
+    peers: &[PeerRates],
+    (utilization, bottleneck): (f64, Bottleneck),
     times: &BottleneckTimes,
 ) -> String {
     let mut page = Page(String::with_capacity(16 << 10));
@@ -142,7 +143,7 @@ pub fn prometheus(
     link(&mut page, state, utilization);
     connections(&mut page, state);
     spacelink(&mut page, state);
-    terminals(&mut page, state);
+    terminals(&mut page, state, peers);
     page.family("bentpipe_bottleneck", "gauge", "1 for the bottleneck in the last interval.", |f| {
         for b in Bottleneck::ALL {
             f.sample(&[("limit", b.name())], b == bottleneck);
@@ -272,14 +273,37 @@ fn spacelink(page: &mut Page, state: &Snapshot) {
 }
 
 /// Metrics of each terminal of a gateway with many.
-fn terminals(page: &mut Page, state: &Snapshot) {
-    let all: Vec<&PeerState> = state.peers.iter().filter(|peer| !peer.name.is_empty()).collect();
+fn terminals(page: &mut Page, state: &Snapshot, rates: &[PeerRates]) {
+    let rates = rates.iter().copied().chain(std::iter::repeat(PeerRates::UNKNOWN));
+    let all: Vec<(&PeerState, PeerRates)> =
+        state.peers.iter().zip(rates).filter(|(peer, _)| !peer.name.is_empty()).collect();
     if all.is_empty() {
         return;
     }
+    page.family("bentpipe_terminal_info", "gauge", "Plan of the terminal; always 1.", |f| {
+        for (peer, _) in &all {
+            f.sample(&[("terminal", &peer.name), ("plan", &peer.plan)], true);
+        }
+    });
+    let help = "Connected terminals by their bottleneck in the last interval.";
+    page.family("bentpipe_terminals_by_bottleneck", "gauge", help, |f| {
+        for b in Bottleneck::ALL {
+            let count = all.iter().filter(|(peer, rates)| peer.up && rates.bottleneck == b).count();
+            f.sample(&[("limit", b.name())], count as u64);
+        }
+    });
+    let help =
+        "Estimated MOS of a call towards the terminal (E-model), from delay and loss of the last interval.";
+    page.family("bentpipe_terminal_voice_mos", "gauge", help, |f| {
+        for (peer, rates) in &all {
+            if let Some(mos) = rates.mos {
+                f.sample(&[("terminal", &peer.name)], mos);
+            }
+        }
+    });
     let mut each = |name: &'static str, kind: &str, help: &str, value: fn(&PeerState) -> Option<Number>| {
         page.family(name, kind, help, |f| {
-            for peer in &all {
+            for (peer, _) in &all {
                 if let Some(value) = value(peer) {
                     f.line("", &[("terminal", &peer.name)], value);
                 }
@@ -312,12 +336,19 @@ fn terminals(page: &mut Page, state: &Snapshot) {
         Some(p.lost_packets.into())
     });
     each("bentpipe_terminal_connections", "gauge", "Split TCP connections.", |p| Some(p.connections.into()));
-    if all.iter().any(|peer| peer.queue.is_some()) {
+    each("bentpipe_terminal_pep_buffered_bytes", "gauge", "Bytes held by the PEP.", |p| {
+        Some(p.evidence.buffered.into())
+    });
+    if all.iter().any(|(peer, _)| peer.queue.is_some()) {
         each("bentpipe_terminal_queue_packets", "gauge", "Packets in the transmit queue.", |p| {
-            p.queue.map(|(packets, _)| packets.into())
+            p.queue.map(|queue| queue.packets.into())
         });
         each("bentpipe_terminal_queue_bytes", "gauge", "Bytes in the transmit queue.", |p| {
-            p.queue.map(|(_, bytes)| bytes.into())
+            p.queue.map(|queue| queue.bytes.into())
+        });
+        let help = "Packets dropped by the terminal's queues.";
+        each("bentpipe_terminal_queue_dropped_packets_total", "counter", help, |p| {
+            p.queue.as_ref().map(|queue| PeerQueue::dropped(queue).into())
         });
     }
 }

@@ -1,6 +1,6 @@
 //! The state that the HTTP thread serves: the latest snapshot, and a sample of each interval for the page.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bentpipe_units::Duration;
@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use crate::observe::bottleneck::{Bottleneck, bottleneck, utilization};
 use crate::observe::metrics::{About, CLASSES, PeerState, Snapshot, Traffic};
+use crate::observe::peers::{self, PeerRates};
 use crate::observe::prometheus::{BottleneckTimes, prometheus};
 
 /// The daemon's state, shared by the loop and the HTTP thread.
@@ -26,18 +27,8 @@ struct State {
     bottleneck: Bottleneck,
     times: BottleneckTimes,
     utilization: f64,
-    /// Rates of each peer in the last interval.
+    /// Each peer in the last interval.
     peers: Vec<PeerRates>,
-}
-
-/// Rates of a peer in an interval; NaN for those that could not be measured.
-#[derive(Clone, Copy, Debug)]
-struct PeerRates {
-    /// Sent to it, and received from it [bit/s].
-    sent: f64,
-    received: f64,
-    /// Lost packets / sent packets.
-    loss: f64,
 }
 
 /// Names of a sample's values.
@@ -119,7 +110,13 @@ impl Shared {
     pub fn prometheus(&self) -> Option<String> {
         let state = self.lock();
         let last = state.last.as_ref()?;
-        Some(prometheus(&state.about, last, state.utilization, state.bottleneck, &state.times))
+        Some(prometheus(
+            &state.about,
+            last,
+            &state.peers,
+            (state.utilization, state.bottleneck),
+            &state.times,
+        ))
     }
 
     /// The samples after `since` [ms since 1970], as JSON.
@@ -145,29 +142,28 @@ impl Shared {
         .to_string()
     }
 
-    /// Every peer with its rates in the last interval, as JSON.
+    /// Every peer in the last interval, as JSON.
     #[must_use]
     pub fn peers(&self) -> String {
         let state = self.lock();
-        let peers = state.last.iter().flat_map(|last| &last.peers);
-        let unknown = PeerRates { sent: f64::NAN, received: f64::NAN, loss: f64::NAN };
-        let rates = state.peers.iter().copied().chain(std::iter::repeat(unknown));
-        let row = |(peer, rates): (&PeerState, PeerRates)| {
-            json!({
-                "terminal": if peer.name.is_empty() { "-" } else { &peer.name },
-                "state": if !peer.up { "down" } else if peer.silent { "outage" } else { "up" },
-                "sent_bps": rates.sent,
-                "received_bps": rates.received,
-                "queue_packets": peer.queue.map(|(packets, _)| packets),
-                "queue_bytes": peer.queue.map(|(_, bytes)| bytes),
-                "loss_ratio": rates.loss,
-                "rtt_s": peer.round_trip.map(|time| time.as_secs_f64()),
-                "connections": peer.connections,
-            })
-        };
-        let rows: Vec<Value> = peers.zip(rates).map(row).collect();
-        json!({ "version": env!("CARGO_PKG_VERSION"), "role": state.about.role.name(), "terminals": rows })
-            .to_string()
+        let rows: Vec<Value> = state.peers().map(|(peer, rates)| rates.row(peer)).collect();
+        state.document("terminals", rows.into())
+    }
+
+    /// The peer with this name in the last interval, as JSON; `None` if there is none.
+    #[must_use]
+    pub fn peer(&self, name: &str) -> Option<String> {
+        let state = self.lock();
+        let (peer, rates) = state.peers().find(|(peer, _)| peer.name == name)?;
+        Some(state.document("terminal", rates.row(peer)))
+    }
+
+    /// Every plan in the last interval, as JSON.
+    #[must_use]
+    pub fn plans(&self) -> String {
+        let state = self.lock();
+        let rows = peers::plans(state.peers());
+        state.document("plans", rows.into())
     }
 
     /// Health at `unix_ms`: good if the last snapshot is at most three intervals old.
@@ -189,24 +185,19 @@ impl Shared {
     }
 }
 
-impl PeerRates {
-    /// The rates of `peer` since a state `seconds` before.
-    fn between(before: &[PeerState], peer: &PeerState, seconds: f64) -> Self {
-        let Some(was) = before.iter().find(|was| was.name == peer.name) else {
-            return Self { sent: f64::NAN, received: f64::NAN, loss: f64::NAN };
-        };
-        let per_second = |now: u64, then: u64| now.saturating_sub(then) as f64 / seconds;
-        let packets = per_second(peer.sent_packets, was.sent_packets);
-        let lost = per_second(peer.lost_packets, was.lost_packets);
-        Self {
-            sent: 8.0 * per_second(peer.sent_bytes, was.sent_bytes),
-            received: 8.0 * per_second(peer.received_bytes, was.received_bytes),
-            loss: if packets > 0.0 { lost / packets } else { f64::NAN },
-        }
-    }
-}
-
 impl State {
+    /// Every peer, with its rates.
+    fn peers(&self) -> impl Iterator<Item = (&PeerState, PeerRates)> {
+        let peers = self.last.iter().flat_map(|last| &last.peers);
+        peers.zip(self.peers.iter().copied().chain(std::iter::repeat(PeerRates::UNKNOWN)))
+    }
+
+    /// A JSON document with `value` under this key.
+    fn document(&self, key: &str, value: Value) -> String {
+        json!({ "version": env!("CARGO_PKG_VERSION"), "role": self.about.role.name(), key: value })
+            .to_string()
+    }
+
     /// Adds the sample of the interval between two snapshots.
     fn add(&mut self, before: &Snapshot, after: &Snapshot, unix_ms: u64) {
         let time = after.now - before.now;
@@ -223,8 +214,16 @@ impl State {
         self.bottleneck = bottleneck(&before.evidence, &after.evidence, time, after.capacity);
         let index = Bottleneck::ALL.iter().position(|b| *b == self.bottleneck).unwrap_or(0);
         self.times[index] += seconds;
-        self.peers =
-            after.peers.iter().map(|peer| PeerRates::between(&before.peers, peer, seconds)).collect();
+        let were: HashMap<&str, &PeerState> =
+            before.peers.iter().map(|peer| (peer.name.as_str(), peer)).collect();
+        let rates = |peer: &PeerState| match were.get(peer.name.as_str()) {
+            Some(was) => {
+                let shared = (&before.queue, &after.queue);
+                PeerRates::between(was, peer, shared, time)
+            }
+            None => PeerRates::UNKNOWN,
+        };
+        self.peers = after.peers.iter().map(rates).collect();
         let delay = after.transmit.delay.since(&before.transmit.delay);
         let packets = rate(|s| s.spacelink.sent_packets);
         let aqm_drops = rate(|s| s.receive.aqm_drops + s.transmit.aqm_drops);

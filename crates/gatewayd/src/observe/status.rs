@@ -7,6 +7,9 @@ use std::time::Duration;
 
 use serde_json::Value;
 
+/// Columns of the table: names to the left, numbers to the right.
+const COLUMNS: usize = 13;
+
 /// Longest wait for an answer.
 const MOST_TIME: Duration = Duration::from_secs(5);
 
@@ -47,37 +50,46 @@ pub fn table(json: &str) -> Result<String, String> {
     };
     let heads = [
         "terminal",
+        "plan",
         "state",
         "sent Mbit/s",
         "received Mbit/s",
         "queue kB",
+        "delay ms",
+        "drops %",
         "loss %",
         "RTT ms",
+        "MOS",
         "connections",
+        "limit",
     ];
     let mut lines = vec![heads.map(str::to_owned)];
     lines.extend(rows.iter().map(|row| {
         let text = |key: &str| row[key].as_str().unwrap_or("-").to_owned();
         [
             text("terminal"),
+            text("plan"),
             text("state"),
             shown(row, "sent_bps", 1e-6, 3),
             shown(row, "received_bps", 1e-6, 3),
             shown(row, "queue_bytes", 1e-3, 1),
+            shown(row, "queue_delay_s", 1e3, 1),
+            shown(row, "drop_ratio", 100.0, 2),
             shown(row, "loss_ratio", 100.0, 2),
             shown(row, "rtt_s", 1e3, 1),
+            shown(row, "mos", 1.0, 2),
             shown(row, "connections", 1.0, 0),
+            text("bottleneck"),
         ]
     }));
     let width = |column: usize| lines.iter().map(|line| line[column].len()).max().unwrap_or(0);
-    let widths: [usize; 8] = std::array::from_fn(width);
+    let widths: [usize; COLUMNS] = std::array::from_fn(width);
     let mut table = String::new();
     for line in &lines {
         let mut text = String::new();
         for (column, (cell, width)) in line.iter().zip(widths).enumerate() {
-            // Names to the left, numbers to the right.
-            let _ =
-                if column < 2 { write!(text, "{cell:width$}  ") } else { write!(text, "{cell:>width$}  ") };
+            let is_name = column < 3 || column == COLUMNS - 1;
+            let _ = if is_name { write!(text, "{cell:width$}  ") } else { write!(text, "{cell:>width$}  ") };
         }
         let _ = writeln!(table, "{}", text.trim_end());
     }
@@ -93,14 +105,16 @@ mod tests {
     #[test]
     fn the_table_lists_the_busiest_terminals_first() {
         let json = r#"{"terminals": [
-            {"terminal": "a", "state": "down", "sent_bps": 0.0, "received_bps": 0.0, "queue_bytes": null, "loss_ratio": null,
-             "rtt_s": null, "connections": 0},
-            {"terminal": "office-1", "state": "up", "sent_bps": 12345678.0, "received_bps": 1e5, "queue_bytes": 2500,
-             "loss_ratio": 0.0125, "rtt_s": 0.6123, "connections": 17}]}"#;
+            {"terminal": "a", "plan": null, "state": "down", "sent_bps": 0.0, "received_bps": 0.0, "queue_bytes": null,
+             "queue_delay_s": null, "drop_ratio": null, "loss_ratio": null, "rtt_s": null, "mos": null, "connections": 0,
+             "bottleneck": "nothing"},
+            {"terminal": "office-1", "plan": "office", "state": "up", "sent_bps": 12345678.0, "received_bps": 1e5,
+             "queue_bytes": 2500, "queue_delay_s": 0.0123, "drop_ratio": 0.002, "loss_ratio": 0.0125, "rtt_s": 0.6123,
+             "mos": 3.4567, "connections": 17, "bottleneck": "regulator"}]}"#;
         let expected = "\
-terminal  state  sent Mbit/s  received Mbit/s  queue kB  loss %  RTT ms  connections
-office-1  up          12.346            0.100       2.5    1.25   612.3           17
-a         down         0.000            0.000         -       -       -            0
+terminal  plan    state  sent Mbit/s  received Mbit/s  queue kB  delay ms  drops %  loss %  RTT ms   MOS  connections  limit
+office-1  office  up          12.346            0.100       2.5      12.3     0.20    1.25   612.3  3.46           17  regulator
+a         -       down         0.000            0.000         -         -        -       -       -     -            0  nothing
 1 of 2 connected";
         assert_eq!(table(json).unwrap(), expected);
         assert!(table("{}").is_err() && table("x").is_err());

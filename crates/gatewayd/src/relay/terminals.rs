@@ -1,5 +1,6 @@
 //! The terminals behind a gateway, and which of them an address is behind. A terminal has one peer: the gateway.
 
+use std::collections::VecDeque;
 use std::net::IpAddr;
 
 use bentpipe_spacelink::{Certificate, PeerId};
@@ -19,6 +20,10 @@ pub struct Terminal {
     pub up: bool,
     /// True while it has as many connections as it may have, nearly.
     pub full: bool,
+    /// Name of its plan; empty without one.
+    pub plan: String,
+    /// Bytes of relayed connections that it has delivered.
+    pub delivered: u64,
     /// Bytes released to it that the regulator has counted and the spacelink not yet.
     released: u64,
 }
@@ -34,7 +39,12 @@ pub struct Terminals {
     routes: Vec<(u128, u128, PeerId)>,
     /// Connected terminals that have not been reported.
     unreported: Vec<PeerId>,
+    /// Certificates and names of removed terminals, the latest first.
+    former: VecDeque<(Certificate, String)>,
 }
+
+/// Most removed terminals that are remembered.
+const MOST_FORMER: usize = 1000;
 
 /// An address as a number: IPv4 addresses as IPv6 addresses that contain them (RFC 4291, section 2.5.5.2).
 fn number(address: IpAddr) -> u128 {
@@ -61,21 +71,48 @@ impl Terminals {
     }
 
     /// Adds a terminal with the users' prefixes behind it, none of which another terminal has.
+    ///
+    /// [`Self::set_plan`] names its plan.
     pub fn insert(&mut self, peer: PeerId, known: Option<(String, Certificate)>, clients: Vec<Prefix>) {
         if self.list.len() <= peer.index() {
             self.list.resize_with(peer.index() + 1, || None);
         }
         let (name, certificate) = known.unzip();
-        self.list[peer.index()] =
-            Some(Terminal { name, certificate, clients, up: false, full: false, released: 0 });
+        self.list[peer.index()] = Some(Terminal {
+            name,
+            certificate,
+            clients,
+            up: false,
+            full: false,
+            plan: String::new(),
+            delivered: 0,
+            released: 0,
+        });
         self.sort_routes();
+    }
+
+    /// Notes the name of a terminal's plan.
+    pub fn set_plan(&mut self, peer: PeerId, plan: Option<&str>) {
+        if let Some(Some(terminal)) = self.list.get_mut(peer.index()) {
+            terminal.plan = plan.unwrap_or_default().to_owned();
+        }
+    }
+
+    /// Counts bytes that a terminal has delivered.
+    pub fn count_delivered(&mut self, peer: PeerId, bytes: u64) {
+        if let Some(Some(terminal)) = self.list.get_mut(peer.index()) {
+            terminal.delivered += bytes;
+        }
     }
 
     /// Removes a terminal.
     pub fn remove(&mut self, peer: PeerId) {
         self.unreported.retain(|other| *other != peer);
-        if let Some(terminal) = self.list.get_mut(peer.index()) {
-            *terminal = None;
+        let removed = self.list.get_mut(peer.index()).and_then(Option::take);
+        if let Some(Terminal { name: Some(name), certificate: Some(certificate), .. }) = removed {
+            self.former.retain(|(other, _)| *other != certificate);
+            self.former.truncate(MOST_FORMER - 1);
+            self.former.push_front((certificate, name));
         }
         self.sort_routes();
     }
@@ -97,6 +134,12 @@ impl Terminals {
             self.routes.extend(prefixes.map(span).map(|(first, last)| (first, last, PeerId(number))));
         }
         self.routes.sort_unstable();
+    }
+
+    /// Name that a removed terminal with this certificate had.
+    #[must_use]
+    pub fn former(&self, certificate: &Certificate) -> Option<&str> {
+        self.former.iter().find(|(other, _)| other == certificate).map(|(_, name)| name.as_str())
     }
 
     /// A terminal.
@@ -195,6 +238,8 @@ pub fn is_within(inner: &Prefix, outer: &Prefix) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use bentpipe_spacelink::Identity;
+
     use super::*;
 
     fn prefix(text: &str) -> Prefix {
@@ -234,6 +279,26 @@ mod tests {
         let of = |address: &str| terminals.of_client(address.parse().unwrap());
         assert_eq!([of("10.3.2.1"), of("10.3.3.1"), of("fd03:1::1")], [Some(PeerId(1)), None, None]);
         assert_eq!(Terminals::only(PeerId(0)).of_client("1.2.3.4".parse().unwrap()), Some(PeerId(0)));
+    }
+
+    #[test]
+    fn a_removed_terminal_is_known_by_its_certificate() {
+        let certificate = |name| Identity::generate(name).unwrap().certificate();
+        let [office, other] = ["office", "other"].map(certificate);
+        let mut terminals = Terminals::default();
+        terminals.insert(PeerId(0), Some(("office".to_owned(), office.clone())), Vec::new());
+        assert_eq!(terminals.former(&office), None);
+        terminals.remove(PeerId(0));
+        assert_eq!((terminals.former(&office), terminals.former(&other)), (Some("office"), None));
+        // It has had two names; the latest counts, and only so many are remembered.
+        terminals.insert(PeerId(0), Some(("shop".to_owned(), office.clone())), Vec::new());
+        terminals.remove(PeerId(0));
+        assert_eq!((terminals.former(&office), terminals.former.len()), (Some("shop"), 1));
+        terminals.former.resize(2 * MOST_FORMER, (other.clone(), String::new()));
+        terminals.insert(PeerId(0), Some(("last".to_owned(), other.clone())), Vec::new());
+        terminals.remove(PeerId(0));
+        assert_eq!((terminals.former(&other), terminals.former(&office)), (Some("last"), Some("shop")));
+        assert!(terminals.former.len() <= MOST_FORMER);
     }
 
     #[test]

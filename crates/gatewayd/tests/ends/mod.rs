@@ -1,13 +1,14 @@
 //! Both ends of the gateway between servers and clients in network namespaces, with a plain link or a satellite between
 //! them.
 #![allow(dead_code, reason = "each test uses a part of it")]
+#![allow(clippy::print_stdout, reason = "figures are shown")]
 
 pub mod beam;
 pub mod satellite;
 pub mod watch;
 
 use std::fs;
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader, Read, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -40,6 +41,15 @@ pub fn wait_until(what: &str, is_so: impl Fn() -> bool) {
         thread::sleep(Duration::from_millis(10));
     }
     panic!("not after a minute: {what}");
+}
+
+/// Adds a figure to the file that BENTPIPE_FIGURES names, for the documentation.
+pub fn note_figure(name: &str, value: f64) {
+    println!("{name}: {value:.4}");
+    let Ok(path) = std::env::var("BENTPIPE_FIGURES") else { return };
+    let mut file = fs::File::options().append(true).create(true).open(path).expect("the file of figures");
+    let line = serde_json::json!({ name: value });
+    writeln!(file, "{line}").expect("a line");
 }
 
 /// Serves a port of both server addresses: calls `serve` for each connection.

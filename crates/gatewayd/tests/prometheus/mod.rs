@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use bentpipe_gatewayd::config::Role;
 use bentpipe_gatewayd::observe::bottleneck::Evidence;
-use bentpipe_gatewayd::observe::metrics::{About, NfqueueLost, PeerState, Snapshot, Traffic};
+use bentpipe_gatewayd::observe::metrics::{About, NfqueueLost, PeerQueue, PeerState, Snapshot, Traffic};
 use bentpipe_gatewayd::observe::state::Shared;
 use bentpipe_units::{Duration, Instant, Rate};
 
@@ -146,11 +146,27 @@ pub fn snapshot(second: u64) -> Snapshot {
         buffer_limit: Some(f64::INFINITY),
         ..Snapshot::default()
     };
-    let peer =
-        PeerState { up: true, sent_bytes: 1000 * second, sent_packets: 100 * second, ..PeerState::default() };
+    let peer = PeerState {
+        up: true,
+        round_trip: Some(Duration::from_millis(600)),
+        sent_bytes: 1000 * second,
+        sent_packets: 100 * second,
+        ..PeerState::default()
+    };
     s.peers = vec![
-        PeerState { name: "t0".to_owned(), lost_packets: 5 * second, queue: Some((3, 4500)), ..peer.clone() },
-        PeerState { name: "t1".to_owned(), connections: 7, queue: Some((0, 0)), ..peer },
+        PeerState {
+            name: "t0".to_owned(),
+            lost_packets: 5 * second,
+            queue: Some(PeerQueue { packets: 3, bytes: 4500, ..PeerQueue::default() }),
+            ..peer.clone()
+        },
+        PeerState {
+            name: "t1".to_owned(),
+            connections: 7,
+            queue: Some(PeerQueue::default()),
+            plan: "office".to_owned(),
+            ..peer
+        },
     ];
     s.receive.aqm_drops = 100 * second;
     s.traffic[0] = Traffic { sent: 1_500_000 * second, received: 7 };

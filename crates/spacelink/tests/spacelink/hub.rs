@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use bentpipe_spacelink::{Event, Hub, Identity, Open, PeerId, Reason, Setup, Spacelink, StreamKey};
+use bentpipe_spacelink::{
+    Certificate, Event, Hub, Identity, Open, PeerId, Reason, Setup, Spacelink, StreamKey,
+};
 
 use crate::net::bytes;
 
@@ -14,6 +16,7 @@ const ADDRESS: &str = "192.0.2.1:4433";
 struct Terminal {
     link: Spacelink,
     address: SocketAddr,
+    certificate: Certificate,
     events: Vec<Event>,
 }
 
@@ -26,13 +29,13 @@ struct Beam {
     /// Bytes read from each stream.
     read: BTreeMap<StreamKey, Vec<u8>>,
     terminals: Vec<Terminal>,
-    certificate: bentpipe_spacelink::Certificate,
+    certificate: Certificate,
     /// Datagrams in flight: to the hub from an address, or to an address.
     air: BTreeMap<(Instant, u64), (bool, SocketAddr, Vec<u8>)>,
     number: u64,
 }
 
-fn setup(identity: Identity, peer: Option<bentpipe_spacelink::Certificate>, seed: u8) -> Setup {
+fn setup(identity: Identity, peer: Option<Certificate>, seed: u8) -> Setup {
     let own = identity.certificate();
     let made = Setup::new(identity, own, None, 2 * DELAY);
     Setup { peer, seed: Some([seed; 32]), ..made }
@@ -66,11 +69,12 @@ impl Beam {
     /// Makes a terminal that connects; the hub accepts it if `known`.
     fn add(&mut self, n: u8, known: bool) -> Option<PeerId> {
         let identity = Identity::generate("terminal").unwrap();
-        let peer = known.then(|| self.hub.add(&identity.certificate()));
+        let certificate = identity.certificate();
+        let peer = known.then(|| self.hub.add(&certificate));
         let setup = setup(identity, Some(self.certificate.clone()), n + 1);
         let link = Spacelink::connect(&setup, ADDRESS.parse().unwrap(), self.now).unwrap();
         let address = format!("198.51.100.{n}:50000").parse().unwrap();
-        self.terminals.push(Terminal { link, address, events: Vec::new() });
+        self.terminals.push(Terminal { link, address, certificate, events: Vec::new() });
         peer
     }
 
@@ -185,6 +189,10 @@ fn an_unknown_certificate_is_refused_and_disturbs_nobody() {
     assert!(beam.events.iter().any(|(whose, event)| whose.is_none() && refused(event)), "{:?}", beam.events);
     // TLS 1.3: the client is told after its own handshake.
     assert!(beam.terminals[1].events.iter().any(refused), "{:?}", beam.terminals[1].events);
+    let shown: Vec<_> = std::iter::from_fn(|| beam.hub.take_refused()).collect();
+    assert!(
+        !shown.is_empty() && shown.iter().all(|certificate| *certificate == beam.terminals[1].certificate)
+    );
 }
 
 /// RFC 9000, section 9: a connection survives a change of the client's address.
@@ -251,12 +259,13 @@ fn removed_and_added_peers_leave_the_others_alone() {
 fn a_restarted_terminal_replaces_its_connection() {
     let mut beam = Beam::new(1);
     let identity = Identity::generate("terminal").unwrap();
-    let peer = beam.hub.add(&identity.certificate());
+    let certificate = identity.certificate();
+    let peer = beam.hub.add(&certificate);
     let setup = setup(identity, Some(beam.certificate.clone()), 9);
     for n in [20, 21] {
         let link = Spacelink::connect(&setup, ADDRESS.parse().unwrap(), beam.now).unwrap();
         let address = format!("198.51.100.{n}:50000").parse().unwrap();
-        beam.terminals.push(Terminal { link, address, events: Vec::new() });
+        beam.terminals.push(Terminal { link, address, certificate: certificate.clone(), events: Vec::new() });
         beam.run(Duration::from_secs(2));
         assert_eq!(beam.hub.link(peer).unwrap().peer(), Some(address));
     }
