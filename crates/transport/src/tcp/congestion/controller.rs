@@ -331,8 +331,12 @@ impl Controller {
         if let Some(search) = &mut self.search {
             search.stop();
         }
+        let cwnd = self.window.cwnd;
+        if self.cfg.algorithm == Algorithm::Bbr {
+            // It saves the window, which the end of recovery restores. BBR version 3 does so at each loss.
+            self.state.on_congestion(&mut self.window, cwnd, smss, now);
+        }
         if !self.state.sets_cwnd() {
-            let cwnd = self.window.cwnd;
             self.state.on_congestion(&mut self.window, cwnd, smss, now);
             let reduced = self.window.reduced().max(MINIMUM_WINDOW * smss);
             self.window.cwnd = self.resume.on_congestion(smss, self.next).unwrap_or(reduced);
@@ -623,5 +627,29 @@ mod tests {
         assert!((1.9..=2.2).contains(&window), "{window} bandwidth-delay products");
         let rate = c.pacing_rate(Some(Duration::from_millis(60))).unwrap().as_bps() as f64 / 9.6e6;
         assert!((0.7..=1.3).contains(&rate), "{rate} of the rate");
+    }
+
+    /// draft-cardwell-iccrg-bbr-congestion-control-00, section 4.2.3.4, on the path above: packet 2900 is lost, which the ACK of
+    /// packet 2903 at 2963 ms shows. For one round trip as much is sent as is delivered, 60 packets in flight and one more;
+    /// packet 2964, sent after that, ends recovery 60 ms later, and the window is again what it was.
+    #[test]
+    fn bbr_restores_the_window_after_recovery() {
+        let mut c = Controller::new(Algorithm::Bbr, PACKET, 60, false);
+        let mut windows = Vec::new();
+        for ms in 0..3100u64 {
+            c.on_sent(at(ms), 1200, ms);
+            if ms >= 60 && ms != 2960 {
+                c.on_ack(at(ms), at(ms - 60), 1200, Duration::from_millis(60));
+                c.on_end_acks(at(ms), 60 * 1200, false, ms - 60, 0);
+            }
+            if ms == 2963 {
+                c.on_lost(at(ms), at(2900), 1200, false);
+            }
+            windows.push(c.window());
+        }
+        let before = windows[2963];
+        assert!(before > 110 * 1200, "{before}");
+        assert_eq!(windows[2964..3023].iter().max(), Some(&(61 * 1200)));
+        assert!(windows[3024] >= before, "{} of {before}", windows[3024]);
     }
 }
