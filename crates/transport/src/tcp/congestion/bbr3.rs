@@ -1188,6 +1188,72 @@ mod tests {
         }
     }
 
+    /// Case 10.6: too many losses end a probe of a sender that the application limits. What it had in flight tells nothing about
+    /// the path, so that the bound stays (section 5.5.10.2).
+    #[test]
+    fn losses_end_a_probe_that_the_application_limits() {
+        let mut run = Run::probing();
+        run.sample.app_limited = true;
+        for _ in 0..5 {
+            run.ack_in_flight(100, true, 60_000);
+            assert_eq!(run.bbr.mode, Mode::Up);
+        }
+        let total = run.sample.total;
+        let lost = |lost| Lost {
+            size: 1000,
+            tx_in_flight: 60_000,
+            lost,
+            app_limited: true,
+            begins_range: true,
+            total,
+        };
+        run.bbr.on_lost(&run.window, &lost(1200), &run.cfg, run.now);
+        assert_eq!(run.bbr.mode, Mode::Up, "2 %");
+        run.bbr.on_lost(&run.window, &lost(1201), &run.cfg, run.now);
+        assert_eq!((run.bbr.mode, run.bbr.inflight_longterm), (Mode::Down, u64::MAX));
+    }
+
+    /// Case 10.9: a tenth less bandwidth keeps more in flight than the path holds. After two to three seconds (section
+    /// 5.3.3.8.2) ProbeBW_DOWN ends without ProbeBW_CRUISE.
+    #[test]
+    fn probe_down_ends_after_its_time_if_the_queue_does_not_drain() {
+        let mut run = Run::probing();
+        while run.bbr.mode == Mode::Up {
+            run.ack_in_flight(100, true, 120_000);
+        }
+        let begin = run.now;
+        run.wait(0);
+        run.sample.rate = Some(Rate::from_bps(8 * MBPS / 10 * 9));
+        while run.bbr.mode == Mode::Down {
+            run.ack_in_flight(10, false, 120_000);
+        }
+        let waited = (run.now - begin).as_secs_f64();
+        assert_eq!(run.bbr.mode, Mode::Refill);
+        assert!((2.0..3.02).contains(&waited), "{waited} s");
+    }
+
+    /// Case 10.22: samples of a sender that pauses during ProbeBW_REFILL leave the bandwidth as it is, and the probe after it
+    /// finds another.
+    #[test]
+    fn a_pause_during_refill_does_not_lower_the_bandwidth() {
+        let mut run = Run::steady();
+        run.ack_in_flight(100, true, 100_000);
+        run.ack_in_flight(3000, true, 100_000);
+        assert_eq!(run.bbr.mode, Mode::Refill);
+        (run.sample.app_limited, run.sample.rate) = (true, Some(Rate::from_bps(2 * MBPS)));
+        run.ack_in_flight(50, false, 10_000);
+        run.ack_in_flight(50, true, 10_000);
+        assert_eq!((run.bbr.mode, run.bbr.max_bw.as_bps()), (Mode::Up, 8 * MBPS));
+        (run.sample.app_limited, run.sample.rate) = (false, Some(Rate::from_bps(10 * MBPS)));
+        run.ack_in_flight(100, true, 120_000);
+        assert_eq!((run.bbr.mode, run.bbr.max_bw.as_bps()), (Mode::Up, 10 * MBPS));
+        let rounds = (1..).find(|_| {
+            run.ack_in_flight(100, true, 120_000);
+            run.bbr.mode == Mode::Down
+        });
+        assert_eq!(rounds, Some(3), "of growth below a quarter");
+    }
+
     /// Section 5.5.10.3: after a round with a loss, the bounds are the latest delivery, at least 0.7 of what they were.
     #[test]
     fn losses_outside_a_probe_reduce_the_short_term_bounds() {
