@@ -18,6 +18,8 @@
 //!   flow control then counts data as read when it arrives.
 //! - quinn paces every sender at 1.25 windows per round trip (RFC 9002, section 7.7). An algorithm with a pacing rate is held
 //!   to it in addition.
+//! - quinn skips a packet number now and then (RFC 9000, section 21.4) and takes it for a packet that was acknowledged: persistent
+//!   congestion (RFC 9002, section 7.6) around it is found later or not at all.
 //! - quinn sends ECT(0) only: for an L4S sender the host's code point is exchanged on the way (see [`Connection`]).
 
 mod config;
