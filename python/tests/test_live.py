@@ -180,6 +180,16 @@ def test_quic_is_served_by_the_testbed_beside_the_kernels_tcp(tmp_path: Path) ->
             "transport.quic has zero_rtt, which only simulations know",
         ),
         (
+            "",
+            {"transport.quic.scone": "true", "transport.quic.max_udp_payload": "1215 B"},
+            "transport.quic has scone, which only simulations know",
+        ),
+        (
+            "",
+            {"gateway.throughput_advice": "share"},
+            r"its gateway gives throughput advice \(gateway.throughput_advice\)",
+        ),
+        (
             '[traffic.web]\nkind = "pages"\nfrom = "server"\nto = "client"\ntransport = "quic"\n'
             'sessions = 1\nobject_size = "1 KB"\nhttp = "3"\nkeep_alive = "1 min"\n',
             {},

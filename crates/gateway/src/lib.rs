@@ -12,6 +12,7 @@
 //! [`PepBuffers`] gives the window of each, which [`FlowControl`] reduces for each packet that [`Event::Received`]
 //! reports as marked.
 
+mod advice;
 mod carrier;
 mod config;
 mod demand;
@@ -27,6 +28,7 @@ use std::collections::VecDeque;
 use bentpipe_queue::{Aqm, DropHandler, DropReason, FlowEvent, FlowId, Packet, Queue};
 use bentpipe_units::{Duration, Instant, Rate};
 
+pub use advice::{Advice, Advisor};
 pub use carrier::{Carrier, Turn};
 pub use config::Config;
 pub use demand::{Assignment, DemandCarrier, Report, Request, Slot};

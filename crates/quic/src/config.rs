@@ -14,6 +14,7 @@ use quinn_proto::{
 
 use crate::control::{Control, Shared};
 use crate::null_crypto::{NullCrypto, NullKey};
+use crate::scone;
 
 /// Configuration of a host's QUIC. The defaults are those of RFC 9000 and RFC 9002.
 #[derive(Clone, Debug, PartialEq)]
@@ -49,6 +50,9 @@ pub struct Config {
     pub zero_rtt: bool,
     /// Length of the server's handshake messages after the ServerHello [bytes], most of it certificates.
     pub tls_flight: u32,
+    /// True if the host takes throughput advice and lets it be given (draft-ietf-scone-protocol-07), with null crypto only. The longest
+    /// UDP payload is then at least 1200 bytes and a [SCONE packet](crate::scone::LEN).
+    pub scone: bool,
 }
 
 impl Default for Config {
@@ -69,6 +73,7 @@ impl Default for Config {
             rate_cap: None,
             zero_rtt: false,
             tls_flight: 3000,
+            scone: false,
         }
     }
 }
@@ -155,7 +160,9 @@ impl Host {
         let config = &self.config;
         let varint = |value| VarInt::from_u64(value).unwrap_or(VarInt::MAX);
         let mut transport = TransportConfig::default();
-        let packet = u32::from(config.max_udp_payload);
+        let room = if config.scone { scone::LEN as u16 } else { 0 };
+        let mtu = config.max_udp_payload - room;
+        let packet = u32::from(mtu);
         let mut controller = Controller::new(config.algorithm, packet, config.initial_window, config.hystart)
             .with_seed(config.seed)
             .with_search(config.search);
@@ -165,8 +172,8 @@ impl Host {
         let idle = config.max_idle_timeout.map(std_duration).and_then(|t| IdleTimeout::try_from(t).ok());
         transport
             .congestion_controller_factory(Arc::new(Control::new(controller, self.epoch, shared.clone())))
-            .initial_mtu(config.max_udp_payload)
-            .min_mtu(config.max_udp_payload)
+            .initial_mtu(mtu)
+            .min_mtu(mtu)
             .mtu_discovery_config(None)
             .initial_rtt(std_duration(config.initial_rtt))
             .receive_window(varint(config.max_data))
@@ -181,7 +188,12 @@ impl Host {
 }
 
 fn null_crypto(config: &Config, remembered: Option<TransportParameters>) -> NullCrypto {
-    NullCrypto { flight: config.tls_flight as usize, sends_tickets: config.zero_rtt, remembered }
+    NullCrypto {
+        flight: config.tls_flight as usize,
+        sends_tickets: config.zero_rtt,
+        remembered,
+        scone: config.scone,
+    }
 }
 
 /// A server that a client has been connected to.

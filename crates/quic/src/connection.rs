@@ -16,7 +16,8 @@ use crate::config::{Fill, Host, Resumption, Token, std_duration};
 use crate::control::Shared;
 use crate::frames::{Ack, Frame, frames};
 use crate::log::{Counts, Facts, Log, Note, State};
-use crate::null_crypto::NullKey;
+use crate::null_crypto::{HandshakeFacts, NullKey};
+use crate::scone::Scone;
 use crate::stream::Stream;
 use crate::tap::Tapped;
 
@@ -129,6 +130,8 @@ pub struct Connection {
     response: Option<Vec<u8>>,
     initial_rtt: Duration,
     log: Option<Box<Log>>,
+    /// Throughput advice, if this end takes it.
+    scone: Option<Box<Scone>>,
 }
 
 /// Connection ids in order.
@@ -232,6 +235,7 @@ impl Connection {
             response: None,
             initial_rtt: host.config.initial_rtt,
             log: None,
+            scone: (host.config.scone && host.is_readable).then(|| Box::new(Scone::new(is_client))),
         }
     }
 
@@ -267,28 +271,7 @@ impl Connection {
     /// Frames that quinn has processed, and the congestion window.
     fn before_log(&self) -> (Counts, u64) {
         let Some((_, quic)) = &self.quic else { return (Counts::default(), 0) };
-        let f = quic.stats().frame_rx;
-        let others = f.ack_frequency
-            + f.connection_close
-            + f.data_blocked
-            + f.datagram
-            + u64::from(f.handshake_done)
-            + f.immediate_ack
-            + f.max_data
-            + f.max_stream_data
-            + f.max_streams_bidi
-            + f.max_streams_uni
-            + f.new_connection_id
-            + f.new_token
-            + f.path_challenge
-            + f.path_response
-            + f.reset_stream
-            + f.retire_connection_id
-            + f.stream_data_blocked
-            + f.streams_blocked_bidi
-            + f.streams_blocked_uni
-            + f.stop_sending;
-        ([f.acks, f.crypto, f.ping, f.stream, others], quic.congestion_state().window())
+        (processed(quic), quic.congestion_state().window())
     }
 
     /// Compares the log with quinn after a step from a congestion window of `before`.
@@ -310,7 +293,7 @@ impl Connection {
     // ----- packets -------------------------------------------------------------------------------------------
 
     /// Handles a datagram.
-    pub fn receive(&mut self, now: Instant, ecn: Ecn, payload: Vec<u8>) {
+    pub fn receive(&mut self, now: Instant, ecn: Ecn, mut payload: Vec<u8>) {
         if self.counts_marks {
             for frame in frames(&payload) {
                 if let Frame::Ack(Ack { ecn: Some([.., marks]), .. }) = frame {
@@ -319,6 +302,8 @@ impl Connection {
             }
         }
         let logged = self.log.is_some().then(|| (payload.clone(), self.before_log()));
+        let signal = self.scone.as_mut().and_then(|scone| scone.receive(&mut payload));
+        let advised = signal.map(|signal| (signal, self.before_log().0));
         let (at, remote) = (self.std(now), if self.is_client { SERVER } else { CLIENT });
         let codepoint = match ecn {
             Ecn::NotEct => None,
@@ -344,6 +329,13 @@ impl Connection {
             None => {}
         }
         self.handle_events();
+        if let (Some((signal, before)), Some(scone)) = (advised, &mut self.scone) {
+            // Advice counts only if the packet behind it does (section 5.3): then its frames were processed.
+            let after = self.quic.as_ref().map_or(before, |(_, quic)| processed(quic));
+            if after != before {
+                scone.record(now, signal);
+            }
+        }
         if let Some((payload, (before, window))) = logged {
             let (after, facts) = (self.before_log().0, self.facts());
             let processed = std::array::from_fn(|place| after[place] - before[place]);
@@ -418,6 +410,9 @@ impl Connection {
             Some(EcnCodepoint::Ect0) if self.has_ecn => Ecn::Ect0,
             _ => Ecn::NotEct,
         };
+        if let Some(scone) = &mut self.scone {
+            scone.send(now, &mut payload, has_data);
+        }
         if self.log.is_some() {
             let facts = self.facts();
             if let Some(log) = &mut self.log {
@@ -478,7 +473,14 @@ impl Connection {
         {
             let kept = self.fill.map(|_| &mut self.chunks);
             match event {
-                Event::Connected => self.is_established = true,
+                Event::Connected => {
+                    self.is_established = true;
+                    if let Some(scone) = &mut self.scone {
+                        let facts = quic.crypto_session().handshake_data();
+                        let facts = facts.and_then(|facts| facts.downcast::<HandshakeFacts>().ok());
+                        scone.peer_supports = facts.is_some_and(|facts| facts.peer_has_scone);
+                    }
+                }
                 Event::ConnectionLost { reason } => {
                     self.failure = Some(reason).filter(|why| !is_in_order(why))
                 }
@@ -670,6 +672,12 @@ impl Connection {
         self.shared.has_retreated.load(Relaxed)
     }
 
+    /// Rate that the network advises this end's peer not to exceed (draft-ietf-scone-protocol-07), if any.
+    #[must_use]
+    pub fn advice(&self, now: Instant) -> Option<Rate> {
+        self.scone.as_ref().and_then(|scone| scone.advice(now))
+    }
+
     /// State of this end as a sender.
     #[must_use]
     pub fn stats(&self) -> Stats {
@@ -696,6 +704,32 @@ fn is_in_order(reason: &ConnectionError) -> bool {
         ConnectionError::LocallyClosed => true,
         _ => false,
     }
+}
+
+/// Frames that quinn has processed.
+fn processed(quic: &quinn_proto::Connection) -> Counts {
+    let f = quic.stats().frame_rx;
+    let others = f.ack_frequency
+        + f.connection_close
+        + f.data_blocked
+        + f.datagram
+        + u64::from(f.handshake_done)
+        + f.immediate_ack
+        + f.max_data
+        + f.max_stream_data
+        + f.max_streams_bidi
+        + f.max_streams_uni
+        + f.new_connection_id
+        + f.new_token
+        + f.path_challenge
+        + f.path_response
+        + f.reset_stream
+        + f.retire_connection_id
+        + f.stream_data_blocked
+        + f.streams_blocked_bidi
+        + f.streams_blocked_uni
+        + f.stop_sending;
+    [f.acks, f.crypto, f.ping, f.stream, others]
 }
 
 /// Takes what has arrived on a stream, and its content into `kept`.

@@ -2,6 +2,7 @@
 
 use crate::connection::CID;
 use crate::null_crypto::TAG;
+use crate::scone;
 
 /// Type of a packet (RFC 9000, section 17).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,6 +19,8 @@ pub enum PacketType {
     OneRtt,
     /// Stateless reset, which looks like a 1-RTT packet without the tag of null crypto.
     StatelessReset,
+    /// SCONE packet, which has no number and no frames (draft-ietf-scone-protocol-07, section 5).
+    Scone,
 }
 
 /// A packet in a UDP datagram.
@@ -122,7 +125,9 @@ fn packet<'a>(rest: &mut &'a [u8]) -> Option<Packet<'a>> {
         Some(id)
     };
     let (destination, source) = (id()?, id()?);
+    let scone = scone::len(whole);
     let kind = match first & 0x30 {
+        _ if scone.is_some() => PacketType::Scone,
         0x00 => PacketType::Initial,
         0x10 => PacketType::ZeroRtt,
         0x20 => PacketType::Handshake,
@@ -138,6 +143,10 @@ fn packet<'a>(rest: &mut &'a [u8]) -> Option<Packet<'a>> {
         number_len: 0,
         payload: &[],
     };
+    if let Some(len) = scone {
+        (packet.len, *rest) = (len, &whole[len..]);
+        return Some(packet);
+    }
     if kind == PacketType::Retry {
         *rest = &[];
         return Some(packet);

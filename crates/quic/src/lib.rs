@@ -28,6 +28,7 @@ mod control;
 pub mod frames;
 pub mod log;
 mod null_crypto;
+pub mod scone;
 mod stream;
 mod tap;
 

@@ -180,7 +180,7 @@ fn space_of(kind: PacketType) -> Option<usize> {
         PacketType::Initial => Some(INITIAL),
         PacketType::Handshake => Some(HANDSHAKE),
         PacketType::OneRtt | PacketType::ZeroRtt => Some(DATA),
-        PacketType::Retry | PacketType::StatelessReset => None,
+        PacketType::Retry | PacketType::StatelessReset | PacketType::Scone => None,
     }
 }
 

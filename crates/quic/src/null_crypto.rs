@@ -13,7 +13,9 @@ use quinn_proto::crypto::{
     Keys, PacketKey, Session, UnsupportedVersion,
 };
 use quinn_proto::transport_parameters::TransportParameters;
-use quinn_proto::{ConnectError, ConnectionId, Side, TransportError};
+use quinn_proto::{ConnectError, ConnectionId, Side, TransportError, TransportErrorCode};
+
+use crate::scone;
 
 /// Length of an AEAD's tag, and of the sample of header protection (RFC 9001, sections 5.3 and 5.4.2) [bytes].
 pub const TAG: usize = 16;
@@ -76,6 +78,14 @@ struct NullSession {
     flight: usize,
     /// Received bytes of a message that is incomplete.
     received: Vec<u8>,
+    facts: HandshakeFacts,
+}
+
+/// Facts of a handshake that quinn does not know.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct HandshakeFacts {
+    /// True if the peer reads SCONE packets.
+    pub peer_has_scone: bool,
 }
 
 /// Null crypto at both ends.
@@ -88,12 +98,18 @@ pub struct NullCrypto {
     pub sends_tickets: bool,
     /// Transport parameters of a server that a client has a ticket of: it sends 0-RTT packets (RFC 9001, section 4.6).
     pub remembered: Option<TransportParameters>,
+    /// True if this end reads SCONE packets, which a transport parameter tells the peer (draft-ietf-scone-protocol-07, section
+    /// 6).
+    pub scone: bool,
 }
 
 impl NullCrypto {
     fn session(self, side: Side, params: &TransportParameters) -> Box<dyn Session> {
         let mut local = Vec::new();
         params.write(&mut local);
+        if self.scone {
+            local.extend(scone::WRITTEN_PARAMETER);
+        }
         let step = if side == Side::Client { Step::SendHello } else { Step::WaitHello };
         let remote = self.remembered.filter(|_| side.is_client());
         Box::new(NullSession {
@@ -105,6 +121,7 @@ impl NullCrypto {
             sends_tickets: self.sends_tickets,
             flight: self.flight,
             received: Vec::new(),
+            facts: HandshakeFacts::default(),
         })
     }
 }
@@ -158,6 +175,10 @@ impl NullSession {
 
     fn read_params(&mut self, params: &[u8]) -> Result<(), TransportError> {
         self.remote = Some(TransportParameters::read(self.side, &mut &*params)?);
+        self.facts.peer_has_scone = scone::is_supported(params).map_err(|problem| TransportError {
+            reason: problem.to_owned(),
+            ..TransportErrorCode::TRANSPORT_PARAMETER_ERROR.into()
+        })?;
         Ok(())
     }
 }
@@ -168,7 +189,7 @@ impl Session for NullSession {
     }
 
     fn handshake_data(&self) -> Option<Box<dyn Any>> {
-        None
+        Some(Box::new(self.facts))
     }
 
     fn peer_identity(&self) -> Option<Box<dyn Any>> {

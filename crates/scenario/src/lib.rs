@@ -34,8 +34,8 @@ pub use model::{
     LossOf, MEASURES, MODCODS, MarkingSpec, Measure, MeasuredSeries, Modcod, ModelKind, Models, Modulation,
     Movie, Packets, Pages, Pattern, Pep, Per, Plan, Printed, Profile, Protocol, QueueSpec, QueuesPer, Quic,
     Ramp, ReceiveQueue, Region, Regulator, Rto, Rtp, Run, Samples, SchedulerSpec, Sctp, Spacelink, State,
-    Steps, Subject, Tcp, TerminalGroup, Terminals, Threshold, Trace, Traffic, TrafficKind, TransmitQueue,
-    Transport, TransportIndex,
+    Steps, Subject, Tcp, TerminalGroup, Terminals, Threshold, ThroughputAdvice, Trace, Traffic, TrafficKind,
+    TransmitQueue, Transport, TransportIndex,
 };
 pub use scenario::Scenario;
 pub use schema::json::json_schema;

@@ -1223,6 +1223,18 @@ fn mistakes_in_channels_are_reported() {
             "rate = \"link\"",
             "my.toml:19:22: gateway.regulator.rate: found \"link\"; allowed: a rate such as \"20 Mbps\", because the satellite link has none",
         ),
+        (
+            "[gateway]",
+            "[gateway]\nthroughput_advice = \"99 kbps\"",
+            "my.toml:19:21: gateway.throughput_advice: found \"99 kbps\"; allowed: at least \"100 kbps\", the lowest rate that can be \
+             advised",
+        ),
+        (
+            "[gateway]",
+            "[gateway]\nthroughput_advice = \"plan\"",
+            "my.toml:19:21: gateway.throughput_advice: found \"plan\"; allowed: a rate, or \"share\"; plans need queues_per = \
+             \"terminal\"",
+        ),
     ]);
 }
 
@@ -1600,6 +1612,10 @@ fn mistakes_of_quic_give_messages() {
             "max_udp_payload = \"1199 B\"",
             ":19: transport.x.max_udp_payload: found \"1199 B\"; allowed: 1200 to 65000 B",
         ),
+        (
+            "scone = true\nmax_udp_payload = \"1214 B\"",
+            ":19: transport.x.max_udp_payload: found \"1214 B\"; allowed: at least 1215 B with scone, whose packets take 15 B",
+        ),
         ("tls_flight = \"99 B\"", ":14: transport.x.tls_flight: found \"99 B\"; allowed: at least 100 B"),
         ("max_data = \"1 KB\"", ":12: transport.x.max_data: found \"1 KB\"; allowed: at least 4096 B"),
         (
@@ -1745,6 +1761,7 @@ flows = 1
 #[test]
 fn mistakes_in_terminals_and_plans_are_explained() {
     assert_eq!(beam("Beam", "Beam"), "");
+    assert_eq!(beam("[gateway]", "[gateway]\nthroughput_advice = \"plan\""), "");
     for (from, to, expected) in [
         (
             "[\"home\", \"ship\"]",
@@ -1770,6 +1787,12 @@ fn mistakes_in_terminals_and_plans_are_explained() {
             "cir = \"1 Mbps\"",
             "cir = \"3 Mbps\"",
             "my.toml:13:7: plan.basic.down.pir: found \"2 Mbps\"; allowed: at least cir (\"3 Mbps\")",
+        ),
+        (
+            "queues_per = \"terminal\"",
+            "queues_per = \"terminal\"\nthroughput_advice = \"share\"",
+            "my.toml:17:21: gateway.throughput_advice: found \"share\"; allowed: a rate, or \"plan\", because each terminal has its own \
+             queues",
         ),
         (
             "queues_per = \"terminal\"",

@@ -18,6 +18,7 @@ mod observation;
 mod queueing;
 mod quic;
 mod ranking;
+mod scone;
 mod terminals;
 mod traffic;
 mod transports;

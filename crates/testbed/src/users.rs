@@ -495,7 +495,7 @@ impl Users {
     pub fn request_segment(&mut self, user: UserId, now: Instant) -> Option<u64> {
         let u = &mut self.users[user.index()];
         let TrafficKind::Dash(dash) = &self.kinds[u.kind].kind else { return None };
-        u.player.as_mut().map(|player| player.request(dash, now))
+        u.player.as_mut().map(|player| player.request(dash, None, now))
     }
 
     /// Reports that the requested segment has arrived; `seen` gets the periods that the viewer has seen. Returns the size of the
@@ -513,7 +513,7 @@ impl Users {
         };
         let next = player.receive(dash, bytes, now, seen);
         if next <= now {
-            return Some(player.request(dash, now));
+            return Some(player.request(dash, None, now));
         }
         self.schedule(user, Some(next));
         None

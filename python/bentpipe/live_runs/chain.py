@@ -187,6 +187,8 @@ def chain(name: str, scenario: Mapping[str, Any]) -> Chain:
         raise fault(f"traffic.{traffic[0]['name']} goes from the terminal to the gateway")
     if "return" in gateway:
         raise fault("its terminal has queues in the return direction (gateway.return)")
+    if "throughput_advice" in gateway:
+        raise fault("its gateway gives throughput advice (gateway.throughput_advice)")
     steps = tuple(Step(links[link]["name"], not forward) for link, forward in route)
     listeners = [_listener(at, each, scenario, fault) for at, each in enumerate(traffic)]
     groups: dict[str, Hosts] = {}
@@ -204,8 +206,9 @@ def chain(name: str, scenario: Mapping[str, Any]) -> Chain:
     tcp = [each for each in used if _protocol(each) == "tcp"]
     quic = [each for each in used if _protocol(each) == "quic"]
     for each in quic:
-        if "zero_rtt" in each:
-            raise fault(f"transport.{each['name']} has zero_rtt, which only simulations know")
+        for key in ("zero_rtt", "scone"):
+            if key in each:
+                raise fault(f"transport.{each['name']} has {key}, which only simulations know")
         most = _mtu(tcp[0] if tcp else {}) - _UDP_HEADERS
         if each["max_udp_payload"] > most:
             found = f"transport.{each['name']} has max_udp_payload = {each['max_udp_payload']} B"

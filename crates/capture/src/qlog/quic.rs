@@ -246,6 +246,7 @@ fn type_name(kind: PacketType) -> &'static str {
         PacketType::Retry => "retry",
         PacketType::OneRtt => "1RTT",
         PacketType::StatelessReset => "stateless_reset",
+        PacketType::Scone => "unknown",
     }
 }
 

@@ -146,6 +146,11 @@ impl Config {
             let problem = "found \"ecn\" behind the PEP (mark = \"transmit\", or a scheduler that marks); allowed: only in simulations, because the kernel's TCP cannot echo these marks";
             return Err(document.error(key, problem.to_owned()));
         }
+        if gateway.throughput_advice.is_some() {
+            let key = if file.scenario.is_some() { "scenario.file" } else { "gateway.throughput_advice" };
+            let problem = "found throughput advice (gateway.throughput_advice); allowed: only in simulations";
+            return Err(document.error(key, problem.to_owned()));
+        }
         let mut effective = document.effective(&file);
         let behind_role = effective.iter().position(|row| row.key == "role").map_or(0, |i| i + 1);
         effective.splice(behind_role..behind_role, rows);
@@ -308,6 +313,12 @@ mod tests {
                 "20 Mbps\" }\nreturn = { aqm.algorithm = \"red\", regulator.rate = \"1 Mbps\" }\n",
                 "g.toml:5:1: gateway.return: found queues of the return direction (gateway.return, or an upload); allowed: \
                  only in simulations",
+            ),
+            (
+                "20 Mbps\" }\n",
+                "20 Mbps\" }\nthroughput_advice = \"share\"\n",
+                "g.toml:5:21: gateway.throughput_advice: found throughput advice (gateway.throughput_advice); allowed: only in \
+                 simulations",
             ),
             ("keys = \"keys\"\n", "", "g.toml:5:2: satellite.keys: missing; required: the folder made by"),
             (

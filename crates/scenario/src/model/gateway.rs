@@ -1,6 +1,6 @@
 //! Satellite gateways.
 
-use bentpipe_gateway::{Config, FlowControl, GatewayQueue, PepBuffers, Processing, Sharing};
+use bentpipe_gateway::{Advice, Config, FlowControl, GatewayQueue, PepBuffers, Processing, Sharing};
 use bentpipe_queue::{Limit, Marking, ParamError};
 use bentpipe_units::{Duration, Rate};
 use schemars::JsonSchema;
@@ -49,6 +49,9 @@ pub struct Gateway {
     pub regulator: Regulator,
     /// Transport between gateway and terminal.
     pub spacelink: Spacelink,
+    /// Rate that it advises senders over QUIC, draft-ietf-scone-protocol-07.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub throughput_advice: Option<ThroughputAdvice>,
     /// True if its transmit queues share a carrier; else each has a regulator.
     #[serde(skip)]
     pub shares_carrier: bool,
@@ -176,6 +179,16 @@ impl Gateway {
         })
     }
 
+    /// Returns the advice at its queues, or at those for a terminal of this group.
+    #[must_use]
+    pub fn advice(&self, group: &TerminalGroup) -> Option<Advice> {
+        Some(match self.throughput_advice? {
+            ThroughputAdvice::Rate(rate) => Advice::Rate(rate),
+            ThroughputAdvice::Share => Advice::Share,
+            ThroughputAdvice::Plan => Advice::Rate(group.peak(self.regulator.rate)),
+        })
+    }
+
     /// Returns the PEP's buffers for a terminal, empty.
     #[must_use]
     pub fn buffers(&self) -> PepBuffers {
@@ -187,6 +200,18 @@ impl Gateway {
         });
         PepBuffers::new(self.pep.buffer, self.pep.buffer_per).with_control(control)
     }
+}
+
+/// Rate that a gateway advises.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ThroughputAdvice {
+    /// A constant rate.
+    Rate(Rate),
+    /// An equal share of the carrier for each user who is active.
+    Share,
+    /// The highest rate of the terminal's plan.
+    Plan,
 }
 
 /// See [`Gateway::transmit_rate`].

@@ -32,7 +32,9 @@ pub use dash::{Controller, Dash};
 pub use digest::Digest;
 pub use distribution::{Distribution, Samples};
 pub use fluid::{Equations, Feedback, FluidVariant, Fourier, MeasuredSeries, ModelKind, Models};
-pub use gateway::{FlowKey, Gateway, Pep, Protocol, ReceiveQueue, Regulator, Spacelink, TransmitQueue};
+pub use gateway::{
+    FlowKey, Gateway, Pep, Protocol, ReceiveQueue, Regulator, Spacelink, ThroughputAdvice, TransmitQueue,
+};
 pub(crate) use gateway::{transmit_rate, watched_rate, watched_rate_varies};
 pub use indexes::{GatewayIndex, HostIndex, LinkIndex, TransportIndex};
 pub use link::{Delay, Direction, Link, Per, QueueSpec};

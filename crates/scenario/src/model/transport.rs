@@ -305,6 +305,9 @@ pub struct Quic {
     pub datagrams: bool,
     /// Length of the server's handshake messages after its ServerHello [bytes].
     pub tls_flight: u64,
+    /// True if it carries throughput advice, draft-ietf-scone-protocol-07.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub scone: bool,
 }
 
 /// SCTP over one path, RFC 9260.

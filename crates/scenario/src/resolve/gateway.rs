@@ -12,12 +12,16 @@ use super::{aqm, marking, scheduler, threshold};
 use crate::error::{Error, quoted};
 use crate::model::{
     AqmSpec, FlowKey, Gateway, Link, MarkingSpec, Pep, QueuesPer, ReceiveQueue, Regulator, ReturnCarrier,
-    Spacelink, TerminalGroup, Terminals, TransmitQueue, transmit_rate, watched_rate, watched_rate_varies,
+    Spacelink, TerminalGroup, Terminals, ThroughputAdvice, TransmitQueue, transmit_rate, watched_rate,
+    watched_rate_varies,
 };
 use crate::reader::tree::{Path, Step, Value, dotted, step};
 use crate::schema::gateway::{self as file, RateOrLink};
 use crate::schema::quantity::{Size, Time};
 use crate::warning::WarningKind;
+
+/// Lowest rate of throughput advice.
+const LEAST_ADVICE: Rate = Rate::from_bps(100_000);
 
 /// Returns the path of the i-th gateway: an array element if there are several, else the table.
 pub fn path_of(cx: &Cx<'_>, i: usize) -> Vec<Step> {
@@ -105,6 +109,7 @@ fn return_direction(
         transmit_queue: back.transmit_queue,
         regulator: back.regulator,
         spacelink: forward.spacelink.clone(),
+        throughput_advice: None,
         back: None,
     };
     let carrier = match &mut back.carrier {
@@ -168,6 +173,35 @@ fn inherited_pep(cx: &Cx<'_>, path: &Path, own: Option<file::Pep>, gateways: &fi
         pep.buffer_per = own.buffer_per;
     }
     pep
+}
+
+/// Resolves the advice of a gateway. The lowest rate that it can tell is 100 kbit/s (draft-ietf-scone-protocol-07, section 5.1).
+fn throughput_advice(
+    cx: &Cx<'_>,
+    path: &Path,
+    raw: &file::Gateway,
+) -> Result<Option<ThroughputAdvice>, Error> {
+    let by_terminal = raw.queues_per == QueuesPer::Terminal;
+    let refuse =
+        |found: &str, allowed: &str| Err(cx.error(path, format!("found \"{found}\"; allowed: {allowed}")));
+    Ok(match raw.throughput_advice {
+        None => None,
+        Some(file::ThroughputAdvice::Rate(rate)) if rate.rate() < LEAST_ADVICE => {
+            return refuse(
+                &format!("{rate:?}"),
+                "at least \"100 kbps\", the lowest rate that can be advised",
+            );
+        }
+        Some(file::ThroughputAdvice::Rate(rate)) => Some(ThroughputAdvice::Rate(rate.rate())),
+        Some(file::ThroughputAdvice::Share) if by_terminal => {
+            return refuse("share", "a rate, or \"plan\", because each terminal has its own queues");
+        }
+        Some(file::ThroughputAdvice::Share) => Some(ThroughputAdvice::Share),
+        Some(file::ThroughputAdvice::Plan) if !by_terminal => {
+            return refuse("plan", "a rate, or \"share\"; plans need queues_per = \"terminal\"");
+        }
+        Some(file::ThroughputAdvice::Plan) => Some(ThroughputAdvice::Plan),
+    })
 }
 
 /// Resolves a return carrier; `path` is that of the return direction.
@@ -323,6 +357,7 @@ fn one_way(
         },
         regulator: Regulator { rate, follows_link, tick: raw.regulator.tick.map(|t| t.time()) },
         spacelink: spacelink(cx, &at("spacelink"), &mut raw.spacelink, &bdp)?,
+        throughput_advice: throughput_advice(cx, &at("throughput_advice"), raw)?,
         shares_carrier,
         ack_filter: false,
         carrier: None,

@@ -234,6 +234,10 @@ pub fn quic(cx: &mut Cx<'_>, name: &str, raw: &mut file::Quic) -> Result<Quic, E
         let allowed = format!("true if algorithm = \"{}\"", algorithm.name());
         return refuse("ecn", "false".to_owned(), allowed);
     }
+    if raw.scone && raw.max_udp_payload.0 < LEAST_WITH_SCONE {
+        let allowed = format!("at least {LEAST_WITH_SCONE} B with scone, whose packets take 15 B");
+        return refuse("max_udp_payload", format!("\"{:?}\"", raw.max_udp_payload), allowed);
+    }
     let packet = raw.max_udp_payload.0;
     let initial_window = match raw.initial_window {
         Some(window) => window.0,
@@ -265,8 +269,12 @@ pub fn quic(cx: &mut Cx<'_>, name: &str, raw: &mut file::Quic) -> Result<Quic, E
         ecn: raw.ecn,
         datagrams: raw.datagrams,
         tls_flight: raw.tls_flight.0,
+        scone: raw.scone,
     })
 }
+
+/// Shortest `max_udp_payload` with SCONE packets: 1200 bytes (RFC 9000, section 14) and the 15 of a SCONE packet [bytes].
+const LEAST_WITH_SCONE: u64 = 1215;
 
 /// Headers of a packet and a DATA chunk without the IP header, plus the shortest payload (RFC 9260, 3.1, 3.3.1)
 /// [bytes].

@@ -108,6 +108,10 @@ pub struct Gateway {
     /// Transport between gateway and terminal.
     #[serde(default)]
     pub spacelink: Spacelink,
+    /// Throughput advice for senders over QUIC with `scone` (draft-ietf-scone-protocol-07): a rate, "share" for an equal share of the
+    /// carrier for each user who is active, or "plan" for the highest rate of the terminal's plan. Default: no advice.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub throughput_advice: Option<ThroughputAdvice>,
     /// Return direction: what the terminals send, uploads as well as acknowledgements, passes these queues at the terminal.
     /// Default: these queues if any traffic is an upload; else packets enter the return link directly.
     #[serde(rename = "return", skip_serializing_if = "Option::is_none")]
@@ -319,35 +323,41 @@ pub enum RateOrLink {
     Rate(Rate),
 }
 
+/// Reads a rate, or one of these words.
+struct RateOrWord<T: 'static> {
+    words: &'static [(&'static str, T)],
+    of_rate: fn(Rate) -> T,
+}
+
+impl<T: Copy> Visitor<'_> for RateOrWord<T> {
+    type Value = T;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&RATE.allowed())
+    }
+
+    fn visit_str<E: Error>(self, text: &str) -> Result<T, E> {
+        if let Some((_, value)) = self.words.iter().find(|(word, _)| *word == text) {
+            return Ok(*value);
+        }
+        let from: StrDeserializer<'_, E> = text.into_deserializer();
+        Rate::deserialize(from).map(self.of_rate)
+    }
+
+    fn visit_i64<E: Error>(self, x: i64) -> Result<T, E> {
+        let from: I64Deserializer<E> = x.into_deserializer();
+        Rate::deserialize(from).map(self.of_rate)
+    }
+
+    fn visit_f64<E: Error>(self, x: f64) -> Result<T, E> {
+        let from: F64Deserializer<E> = x.into_deserializer();
+        Rate::deserialize(from).map(self.of_rate)
+    }
+}
+
 impl<'de> Deserialize<'de> for RateOrLink {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        struct Reader;
-        impl Visitor<'_> for Reader {
-            type Value = RateOrLink;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str(&RATE.allowed())
-            }
-
-            fn visit_str<E: Error>(self, text: &str) -> Result<RateOrLink, E> {
-                if text == "link" {
-                    return Ok(RateOrLink::Link);
-                }
-                let from: StrDeserializer<'_, E> = text.into_deserializer();
-                Rate::deserialize(from).map(RateOrLink::Rate)
-            }
-
-            fn visit_i64<E: Error>(self, x: i64) -> Result<RateOrLink, E> {
-                let from: I64Deserializer<E> = x.into_deserializer();
-                Rate::deserialize(from).map(RateOrLink::Rate)
-            }
-
-            fn visit_f64<E: Error>(self, x: f64) -> Result<RateOrLink, E> {
-                let from: F64Deserializer<E> = x.into_deserializer();
-                Rate::deserialize(from).map(RateOrLink::Rate)
-            }
-        }
-        from.deserialize_any(Reader)
+        from.deserialize_any(RateOrWord { words: &[("link", Self::Link)], of_rate: Self::Rate })
     }
 }
 
@@ -371,6 +381,48 @@ impl JsonSchema for RateOrLink {
 
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
         json_schema!({ "anyOf": [Rate::text_schema(), { "const": "link" }], "examples": [RATE.example] })
+    }
+}
+
+/// A rate that a gateway advises.
+#[derive(Clone, Copy, Debug)]
+pub enum ThroughputAdvice {
+    /// A constant rate.
+    Rate(Rate),
+    /// An equal share of the carrier.
+    Share,
+    /// The highest rate of the terminal's plan.
+    Plan,
+}
+
+impl<'de> Deserialize<'de> for ThroughputAdvice {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let words = &[("share", Self::Share), ("plan", Self::Plan)];
+        from.deserialize_any(RateOrWord { words, of_rate: Self::Rate })
+    }
+}
+
+impl Serialize for ThroughputAdvice {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Rate(rate) => rate.serialize(to),
+            Self::Share => to.serialize_str("share"),
+            Self::Plan => to.serialize_str("plan"),
+        }
+    }
+}
+
+impl JsonSchema for ThroughputAdvice {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> Cow<'static, str> {
+        "ThroughputAdvice".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "anyOf": [Rate::text_schema(), { "enum": ["share", "plan"] }], "examples": ["share"] })
     }
 }
 

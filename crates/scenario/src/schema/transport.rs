@@ -264,6 +264,9 @@ pub struct Quic {
     /// Length of the server's handshake messages after its ServerHello, most of it certificates. What exceeds three packets
     /// costs a round trip (RFC 9000, 8.1).
     pub tls_flight: Size,
+    /// True if senders let gateways write throughput advice into SCONE packets, and players of adaptive video follow it
+    /// (draft-ietf-scone-protocol-07). `max_udp_payload` has to be at least 1215 B.
+    pub scone: bool,
 }
 
 impl Default for Quic {
@@ -284,6 +287,7 @@ impl Default for Quic {
             ecn: false,
             datagrams: false,
             tls_flight: Size::of(3000),
+            scone: false,
         }
     }
 }

@@ -44,7 +44,7 @@ impl Apps {
         let s = &mut self.sources[id];
         if let (Kind::Dash(dash), Some(player)) = (&self.traffic[s.traffic].kind, &mut s.player) {
             transfer.received = 0;
-            transfer.size = player.request(dash, now);
+            transfer.size = player.request(dash, c.advice(now), now);
             c.write(dash.request_size);
         }
     }

@@ -5,7 +5,7 @@ mod transports;
 
 use std::collections::BTreeMap;
 
-use bentpipe_gateway::{Assignment, Config, DemandCarrier};
+use bentpipe_gateway::{Advisor, Assignment, Config, DemandCarrier};
 use bentpipe_link::{DelayLine, LinkEngine, Names};
 use bentpipe_queue::Aqm;
 use bentpipe_queue::tree::Share;
@@ -289,6 +289,7 @@ impl Builder<'_, '_> {
         node.has_flow_scheduler = g.transmit_queue.scheduler.tells_flows_apart();
         node.rate = rate;
         node.ack_filter = g.ack_filter;
+        node.advisor = g.advice(group).map(|advice| Box::new(Advisor::new(advice, rate)));
         let id = self.gateways.push(node);
         if let Some(link) = follows {
             self.network.links[link].follower = Some(id);

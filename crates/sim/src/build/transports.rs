@@ -139,6 +139,7 @@ fn quic_config(q: &scenario::Quic, rate_cap: Option<Rate>) -> quic::Config {
         rate_cap,
         zero_rtt: q.zero_rtt.is_some(),
         tls_flight: small(q.tls_flight),
+        scone: q.scone,
     }
 }
 

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use bentpipe_quic::log::Note;
 use bentpipe_quic::{Config, Connection, Host, Resumption, Stats};
 use bentpipe_transport::tcp::{Ecn, SavedPath};
-use bentpipe_units::{Alarm, Duration, Instant};
+use bentpipe_units::{Alarm, Duration, Instant, Rate};
 
 use super::stream::ByteStream;
 use crate::clock::{Clock, Event};
@@ -390,6 +390,10 @@ impl ByteStream for QuicEnd {
 
     fn peer_closed(&self) -> bool {
         self.quic.as_ref().is_some_and(|quic| quic.peer_finished(0))
+    }
+
+    fn advice(&self, now: Instant) -> Option<Rate> {
+        self.quic.as_ref()?.advice(now)
     }
 
     fn request_objects(&mut self, count: u64, request_size: u64) {

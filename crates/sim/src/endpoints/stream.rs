@@ -1,5 +1,7 @@
 //! A connection as the applications at its two ends see it.
 
+use bentpipe_units::{Instant, Rate};
+
 use super::tcp::Conn;
 
 /// A reliable stream of bytes in both directions.
@@ -14,6 +16,11 @@ pub trait ByteStream {
     fn close(&mut self);
     /// True if the peer has ended it in its direction.
     fn peer_closed(&self) -> bool;
+
+    /// Rate that the network advises the peer not to exceed.
+    fn advice(&self, _now: Instant) -> Option<Rate> {
+        None
+    }
 
     /// Requests objects.
     fn request_objects(&mut self, count: u64, request_size: u64) {

@@ -2,13 +2,14 @@
 
 use bentpipe_link::{Progress, Release, Service};
 use bentpipe_queue::Packet;
+use bentpipe_quic::scone;
 use bentpipe_scenario::DATAGRAM_HEADER;
 use bentpipe_units::{Duration, Instant};
 
 use super::Engine;
 use crate::bottleneck::Bottleneck;
 use crate::endpoints::Place;
-use crate::ids::{ConnId, Id, LineId, LinkDirectionId, PacketId, SlotId};
+use crate::ids::{ConnId, GatewayId, Id, LineId, LinkDirectionId, PacketId, SlotId};
 use crate::network::{Body, Crossing, Entry, Hop, PacketInFlight};
 use crate::record::{LOSS, RETRANSMISSION_LIMIT};
 
@@ -38,11 +39,26 @@ impl Engine {
                 if self.gateways[gateway].ack_filter && self.filter_ack(id) {
                     return;
                 }
+                if self.gateways[gateway].advisor.is_some() {
+                    self.advise(gateway, id);
+                }
                 let pkt = self.describe_at(gateway, id);
                 self.gateways[gateway].gateway.arrive(pkt, self.clock.now());
                 self.drain_gateway(gateway);
                 self.arm_gateway(gateway);
             }
+        }
+    }
+
+    /// A gateway writes its advice into a packet that can carry it.
+    #[inline(never)]
+    fn advise(&mut self, gateway: GatewayId, id: PacketId) {
+        let packet = &self.network.packets[id];
+        let (Some(slot), Some(advisor)) = (packet.slot, &mut self.gateways[gateway].advisor) else { return };
+        advisor.observe(self.endpoints.slots[slot].user, self.clock.now());
+        if let Body::Quic { datagram, .. } = packet.body {
+            let payload = &mut self.network.packets.datagrams[datagram];
+            scone::advise(payload, || scone::signal(advisor.rate()));
         }
     }
 
@@ -122,6 +138,9 @@ impl Engine {
         let Some(rate) = self.network.update_capacity(link, &mut self.clock) else { return };
         if let Some(id) = self.network.links[link].follower {
             self.gateways[id].gateway.set_rate(rate, self.clock.now());
+            if let Some(advisor) = &mut self.gateways[id].advisor {
+                advisor.set_capacity(rate);
+            }
             self.arm_gateway(id);
         }
     }

@@ -1,6 +1,6 @@
 //! The queues of a gateway.
 
-use bentpipe_gateway::Gateway;
+use bentpipe_gateway::{Advisor, Gateway};
 use bentpipe_queue::tree::NodeId;
 use bentpipe_queue::{FlowEvent, FlowId, FlowTable};
 use bentpipe_scenario::FlowKey;
@@ -36,6 +36,8 @@ pub struct GatewayNode {
     pub slot_at: Alarm,
     /// True while the carrier knows that packets wait.
     pub is_offered: bool,
+    /// Gives throughput advice, if the gateway does.
+    pub advisor: Option<Box<Advisor>>,
     /// Time for which the gateway is scheduled.
     wake: Alarm,
     /// True while the gateway's events are handled further up the call stack.
@@ -58,6 +60,7 @@ impl GatewayNode {
             slot_time: 0,
             slot_at: Alarm::default(),
             is_offered: false,
+            advisor: None,
             wake: Alarm::default(),
             is_draining: false,
         }

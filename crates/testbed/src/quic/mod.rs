@@ -61,6 +61,7 @@ fn config(q: &Quic, rate_cap: Option<Rate>) -> Config {
         rate_cap,
         zero_rtt: false,
         tls_flight: small(q.tls_flight),
+        scone: false,
     }
 }
 

@@ -6,7 +6,7 @@
 use std::collections::VecDeque;
 
 use bentpipe_scenario::{Controller, Dash};
-use bentpipe_units::{Duration, Instant, Rng};
+use bentpipe_units::{Duration, Instant, Rate, Rng};
 
 use super::controller::{Throughput, bba, bola};
 use super::viewing::{Period, Playback, Rung};
@@ -53,13 +53,14 @@ impl Player {
         }
     }
 
-    /// Requests the next segment; returns its size [bytes].
-    pub fn request(&mut self, dash: &Dash, now: Instant) -> u64 {
-        self.rung = match dash.controller {
+    /// Requests the next segment, of at most the advised rate if the ladder has one; returns its size [bytes].
+    pub fn request(&mut self, dash: &Dash, advised: Option<Rate>, now: Instant) -> u64 {
+        let chosen = match dash.controller {
             Controller::Bba => bba(dash, self.level(dash, now), self.rung),
             Controller::Bola => bola(dash, self.level(dash, now)),
             Controller::Rate => self.throughput.choose(&dash.ladder),
         };
+        self.rung = advised.map_or(chosen, |rate| chosen.min(Rung::within(&dash.ladder, rate)));
         self.requested = now;
         let bits = dash.ladder[self.rung.index()].as_bps() as f64 * dash.segment.as_secs_f64();
         let variation = dash.size_variation.as_ref().map_or(1.0, |v| v.draw(&mut self.sizes) as f64 * 1e-6);
@@ -170,7 +171,7 @@ pub(super) mod tests {
         let mut player = Player::new(Instant::ZERO, Rng::stream(1, "player", 0, "test"));
         let mut now = Instant::ZERO;
         while now < secs(end) {
-            let bytes = player.request(dash, now);
+            let bytes = player.request(dash, None, now);
             let mut arrival = now + Duration::from_nanos(bytes * 8_000_000 / kbps);
             if now < outage.1 && arrival > outage.0 {
                 arrival += outage.1 - outage.0.max(now);
@@ -245,8 +246,24 @@ pub(super) mod tests {
     fn a_segment_is_its_rate_times_its_duration_times_its_variation() {
         let mut dash = dash(&[1000], 20);
         let mut player = Player::new(Instant::ZERO, Rng::stream(1, "player", 0, "test"));
-        assert_eq!(player.request(&dash, Instant::ZERO), 500_000);
+        assert_eq!(player.request(&dash, None, Instant::ZERO), 500_000);
         dash.size_variation = Some(Distribution::Fixed(1_250_000));
-        assert_eq!(player.request(&dash, Instant::ZERO), 625_000);
+        assert_eq!(player.request(&dash, None, Instant::ZERO), 625_000);
+    }
+
+    /// A full buffer asks for the highest rate. Segments of 4 s at 1, 2 and 3 Mbit/s have 0.5, 1 and 1.5 MB.
+    #[test]
+    fn a_player_stays_within_the_advice() {
+        let dash = dash(&[1000, 2000, 3000], 20);
+        let mut player = Player::new(Instant::ZERO, Rng::stream(1, "player", 0, "test"));
+        player.segments = [Rung(0); 4].into();
+        let mut bytes = |kbps: Option<u64>| {
+            player.request(&dash, kbps.map(|kbps| Rate::from_bps(1000 * kbps)), Instant::ZERO)
+        };
+        assert_eq!(bytes(None), 1_500_000);
+        assert_eq!(
+            [2999, 2000, 1999, 999].map(|kbps| bytes(Some(kbps))),
+            [1_000_000, 1_000_000, 500_000, 500_000]
+        );
     }
 }

@@ -14,6 +14,11 @@ impl Rung {
         Self(count.saturating_sub(1) as u8)
     }
 
+    /// The highest rate of at most this one; the lowest if none is.
+    pub(super) fn within(ladder: &[Rate], most: Rate) -> Self {
+        Self::last(ladder.iter().take_while(|rate| **rate <= most).count())
+    }
+
     /// Its place in the ladder.
     #[must_use]
     pub fn index(self) -> usize {
