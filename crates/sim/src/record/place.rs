@@ -84,8 +84,8 @@ impl Queues {
             }
             Self::Gateway { queues, terminals } => {
                 let follows = terminals.len == 1 && parts.gateways[queues.start].follows.is_some();
-                let is_committed = committed_share(terminals, parts).is_some();
-                (&SERIES, follows, limits(terminals, parts).is_some(), is_committed)
+                let held = Held::of(terminals, parts);
+                (&SERIES, follows, held.limits().is_some(), held.committed.is_some())
             }
         };
         let limits = LIMIT_SERIES.iter().filter(|_| has_limits);
@@ -108,29 +108,48 @@ impl Queues {
     }
 }
 
-/// Mean limit of the open PEP buffers, and closed windows; `None` without flow control.
-fn limits(terminals: IdRange<TerminalId>, parts: Parts<'_>) -> Option<(f64, u32)> {
-    let each = terminals.iter().filter_map(|id| parts.terminals[id].buffers.limits());
-    let (mut sum, mut open, mut closed, mut found) = (0.0, 0u32, 0, 0);
-    for (mean, windows) in each {
-        found += 1;
-        closed += windows;
-        if !mean.is_nan() {
-            sum += mean;
-            open += 1;
-        }
-    }
-    (found > 0).then(|| (sum / f64::from(open), closed))
+/// Sums over terminals.
+#[derive(Default)]
+struct Held {
+    /// Bytes in PEP buffers.
+    bytes: u64,
+    /// Terminals with flow control, those of them with open windows, and the sum of the mean limits of these.
+    controlled: u32,
+    open: u32,
+    limit_sum: f64,
+    /// Closed windows.
+    closed: u32,
+    /// Share of the carrier's time that the committed rates of terminals would take at the present rates of their links;
+    /// infinite while a link with a committed rate has none. `None` without committed rates.
+    committed: Option<f64>,
 }
 
-/// Share of the carrier's time that the committed rates of terminals would take at the present rates of their links;
-/// infinite while a link with a committed rate has none. `None` without committed rates.
-fn committed_share(terminals: IdRange<TerminalId>, parts: Parts<'_>) -> Option<f64> {
-    let each = terminals.iter().filter_map(|id| parts.terminals[id].committed);
-    each.map(|(cir, link)| {
-        cir.as_bps() as f64 / parts.links[link].engine.rate().map_or(0.0, |rate| rate.as_bps() as f64)
-    })
-    .reduce(|sum, share| sum + share)
+impl Held {
+    fn of(terminals: IdRange<TerminalId>, parts: Parts<'_>) -> Self {
+        let mut held = Self::default();
+        for terminal in terminals.iter().map(|id| &parts.terminals[id]) {
+            held.bytes += terminal.buffers.occupied();
+            if let Some((mean, windows)) = terminal.buffers.limits() {
+                held.controlled += 1;
+                held.closed += windows;
+                if !mean.is_nan() {
+                    held.limit_sum += mean;
+                    held.open += 1;
+                }
+            }
+            if let Some((cir, link)) = terminal.committed {
+                let rate = parts.links[link].engine.rate().map_or(0.0, |rate| rate.as_bps() as f64);
+                let share = cir.as_bps() as f64 / rate;
+                held.committed = Some(held.committed.map_or(share, |sum| sum + share));
+            }
+        }
+        held
+    }
+
+    /// Mean limit of the open PEP buffers, and closed windows; `None` without flow control.
+    fn limits(&self) -> Option<(f64, u32)> {
+        (self.controlled > 0).then(|| (self.limit_sum / f64::from(self.open), self.closed))
+    }
 }
 
 /// Records of a place.
@@ -180,7 +199,25 @@ impl Place {
 
     /// Takes a sample: `put` gets the number of a series and its value.
     pub(super) fn sample(&mut self, now: Instant, parts: Parts<'_>, mut put: impl FnMut(usize, f64)) {
-        let Some(snapshot) = self.queues.snapshot(parts, now) else { return };
+        // With many queues most of the time goes into fetching them, so each is visited once.
+        let (mut receive, mut packets, mut bytes) = (0u64, 0u64, 0);
+        let snapshot = match self.queues {
+            Queues::Link(_) => self.queues.snapshot(parts, now),
+            Queues::Gateway { queues, .. } => Some(
+                queues
+                    .iter()
+                    .map(|id| {
+                        let gateway = &parts.gateways[id].gateway;
+                        let transmit = gateway.transmit_queue().state();
+                        receive += u64::from(gateway.receive_queue().state().packets);
+                        packets += u64::from(transmit.packets);
+                        bytes += transmit.bytes;
+                        Snapshot::of_gateway(gateway, now)
+                    })
+                    .sum(),
+            ),
+        };
+        let Some(snapshot) = snapshot else { return };
         let Sample { offered, arrived, sent, queue_delay, mark_probability, transit_time } =
             self.meter.sample(snapshot, now);
         let mut series = self.first_series;
@@ -202,30 +239,23 @@ impl Place {
                 }
             }
             Queues::Gateway { queues, terminals } => {
-                let (mut receive, mut packets, mut bytes) = (0u64, 0u64, 0);
-                for id in queues.iter() {
-                    let gateway = &parts.gateways[id].gateway;
-                    receive += u64::from(gateway.receive_queue().state().packets);
-                    packets += u64::from(gateway.transmit_queue().state().packets);
-                    bytes += gateway.transmit_queue().state().bytes;
-                }
                 for value in [offered, arrived, sent, receive as f64, packets as f64, bytes as f64] {
                     put(value);
                 }
                 put(queue_delay);
                 put(mark_probability);
-                let occupied = terminals.iter().map(|id| parts.terminals[id].buffers.occupied()).sum::<u64>();
-                put(occupied as f64);
+                let held = Held::of(terminals, parts);
+                put(held.bytes as f64);
                 put(transit_time);
                 if self.has_capacity {
                     put(parts.gateways[queues.start].gateway.transmit_queue().state().capacity.as_bps()
                         as f64);
                 }
-                if let Some((mean, closed)) = limits(terminals, parts) {
+                if let Some((mean, closed)) = held.limits() {
                     put(mean);
                     put(f64::from(closed));
                 }
-                if let Some(share) = committed_share(terminals, parts) {
+                if let Some(share) = held.committed {
                     put(share);
                 }
             }
