@@ -531,6 +531,26 @@ METRICS: tuple[Metric, ...] = (
         of_terminals=True,
     ),
     Metric(
+        "rain_goodput",
+        "Goodput in rain",
+        "%",
+        FLOWS,
+        "Goodput of the terminals with the most rain over that of those with the least: of each group the"
+        " third to which a byte takes the carrier longest, and the third to which it takes it for the"
+        " shortest time. 100 % if others pay for the rain, and less if a terminal pays for its own.",
+        _counter("terminal_rain_goodput", 100),
+        of_terminals=True,
+    ),
+    Metric(
+        "rain_carrier_time",
+        "Carrier time in rain",
+        "%",
+        LINK,
+        "The same of carrier time: 100 % if each terminal pays for its own rain, and more if others do.",
+        _counter("terminal_rain_time", 100),
+        of_terminals=True,
+    ),
+    Metric(
         "committed_share_max",
         "Carrier time of the committed rates, greatest",
         "%",

@@ -97,7 +97,7 @@ impl crate::Results {
 }
 
 /// Counters of the terminals of gateways with several; `None` without such terminals.
-fn terminals(all: &[Terminal], seconds: f64) -> Option<[(&'static str, f64); 5]> {
+fn terminals(all: &[Terminal], seconds: f64) -> Option<[(&'static str, f64); 7]> {
     let goodput = |terminal: &Terminal| terminal.delivered_bytes as f64 * 8.0 / seconds;
     let least = all.iter().map(goodput).reduce(f64::min)?;
     let worst = all.iter().map(|terminal| terminal.queue_delay()[2]).fold(f64::NAN, f64::max);
@@ -106,13 +106,35 @@ fn terminals(all: &[Terminal], seconds: f64) -> Option<[(&'static str, f64); 5]>
     let fairness = all.chunk_by(|a, b| a.group == b.group).map(|group| jain(group.iter().map(goodput)));
     let fairness = fairness.fold(f64::NAN, f64::min);
     let weighted = jain(all.iter().map(|terminal| goodput(terminal) / f64::from(terminal.weight)));
+    let [rain_goodput, rain_time] = in_rain(all);
     Some([
         ("terminal_goodput_min", least),
         ("terminal_jain_index", fairness),
         ("terminal_weighted_jain_index", weighted),
         ("terminal_delay_p95_max", worst),
         ("carrier_seconds", busy),
+        ("terminal_rain_goodput", rain_goodput),
+        ("terminal_rain_time", rain_time),
     ])
+}
+
+/// Goodput and carrier time of the third of each group's terminals to which a byte takes the carrier longest, over those of
+/// the third to which it is shortest; NaN without groups of three terminals that packets were sent to.
+fn in_rain(all: &[Terminal]) -> [f64; 2] {
+    let cost = |terminal: &Terminal| terminal.carrier_time.as_secs_f64() / terminal.sent_bytes as f64;
+    let (mut dry, mut wet) = ([0.0; 2], [0.0; 2]);
+    for group in all.chunk_by(|a, b| a.group == b.group) {
+        let mut sent: Vec<_> = group.iter().filter(|terminal| terminal.sent_bytes > 0).collect();
+        sent.sort_by(|a, b| cost(a).total_cmp(&cost(b)));
+        let third = sent.len() / 3;
+        for (sum, terminals) in [(&mut dry, &sent[..third]), (&mut wet, &sent[sent.len() - third..])] {
+            for terminal in terminals {
+                sum[0] += terminal.delivered_bytes as f64;
+                sum[1] += terminal.carrier_time.as_secs_f64();
+            }
+        }
+    }
+    [wet[0] / dry[0], wet[1] / dry[1]]
 }
 
 /// Jain's fairness index; NaN if all values are zero.
