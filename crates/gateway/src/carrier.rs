@@ -44,6 +44,18 @@ impl Carrier {
         self.tree.add(self.tree.root(), share)
     }
 
+    /// The carrier as a node.
+    #[must_use]
+    pub fn root(&self) -> NodeId {
+        self.tree.root()
+    }
+
+    /// Adds a queue, or a node for several, that shares what `parent` gets with the others there. A queue that has never had
+    /// packets becomes a node.
+    pub fn add_below(&mut self, parent: NodeId, share: Share) -> NodeId {
+        self.tree.add(parent, share)
+    }
+
     /// Changes the share of a queue from now on.
     pub fn set(&mut self, leaf: NodeId, share: Share, now: Instant) {
         self.tree.set(leaf, share, now);

@@ -18,7 +18,7 @@
 //! *Departures:* the process starts in its stationary state, so that no start has to be discarded; rain does not raise the
 //! noise of the receiver; the ModCod follows the signal at once, and the margin accounts for the delay of that.
 
-use bentpipe_scenario::{self as scenario, Modcod};
+use bentpipe_scenario as scenario;
 use bentpipe_units::{Instant, Rate, Rng};
 
 /// A stationary Gaussian first-order Markov process with mean 0 and variance 1.
@@ -135,7 +135,7 @@ impl Fade {
     /// Chooses the ModCod.
     fn choose(&mut self) {
         let signal = self.fade.clear_sky - self.attenuation() - self.fade.margin;
-        self.rate = Modcod::best(signal).map_or(Rate::default(), |m| self.carrier.rate(m));
+        self.rate = self.carrier.modcods.best(signal).map_or(Rate::default(), |m| self.carrier.rate(m));
     }
 }
 
@@ -152,7 +152,7 @@ fn upper_quantile(p: f64) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use bentpipe_scenario::Modulation;
+    use bentpipe_scenario::{ModcodTable, Modulation};
     use bentpipe_units::Duration;
 
     use super::*;
@@ -168,8 +168,11 @@ mod tests {
             step: Duration::from_secs(1),
             region: None,
         };
-        let carrier =
-            scenario::Carrier { symbol_rate: 10_000_000, modulation: Modulation::Fade(fade.clone()) };
+        let carrier = scenario::Carrier {
+            symbol_rate: 10_000_000,
+            modcods: ModcodTable::DvbS2,
+            modulation: Modulation::Fade(fade.clone()),
+        };
         Fade::new(&carrier, &fade, Streams::of(&fade, 2, "fade", "fade"))
     }
 

@@ -223,6 +223,8 @@ fn finish(len: u32, now: Instant, mut rate_at: impl FnMut(Instant) -> (Rate, Opt
 
 #[cfg(test)]
 mod tests {
+    use bentpipe_scenario::ModcodTable;
+
     use super::*;
 
     fn at(ms: u64) -> Instant {
@@ -281,8 +283,11 @@ mod tests {
             step: Duration::from_secs(1),
             region: None,
         };
-        let carrier =
-            scenario::Carrier { symbol_rate: 10_000_000, modulation: Modulation::Fade(fade.clone()) };
+        let carrier = scenario::Carrier {
+            symbol_rate: 10_000_000,
+            modcods: ModcodTable::DvbS2,
+            modulation: Modulation::Fade(fade.clone()),
+        };
         let streams = Streams::of(&fade, 1, "sender", "sender");
         let capacity = Capacity::Fade(Fade::new(&carrier, &fade, streams));
         let mut sender = Sender { capacity, outages: None, rng: Rng::stream(1, "sender", 0, "access") };

@@ -55,6 +55,10 @@ impl<'a> WatchedQueue<'a> {
                 let (link, limit) = (terminal.link, gateway.transmit_queue.limit);
                 Ok(Self { gateway: Some(gateway), link, aqm: &gateway.aqm, marking, decrease, limit })
             }
+            Subject::Return(i) => wrong(format!(
+                "run.subject: found the queues at the terminals of {}; allowed in a fluid model: a gateway, or a link",
+                scenario.gateways[i].name
+            )),
             Subject::Link(link) => {
                 let Some(queue) = &scenario.links[link].forward.queue else {
                     let problem = "found no queue; allowed in a fluid model: one with a limit or an AQM";

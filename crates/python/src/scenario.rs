@@ -233,19 +233,22 @@ impl Scenario {
     fn capacity(&self) -> f64 {
         let rate = match self.inner.subject {
             Subject::Gateway(gateway) => Some(self.inner.gateways[gateway].regulator.rate),
+            Subject::Return(gateway) => {
+                self.inner.gateways[gateway].back.as_ref().map(|back| back.regulator.rate)
+            }
             Subject::Link(link) => self.inner.links[link].forward.mean_rate(),
         };
         rate.unwrap_or_default().as_bps() as f64
     }
 
-    /// Number of terminals, if a gateway has several; else 0.
+    /// Number of terminals, if a gateway has several or queues for subscribers; else 0.
     #[getter]
     fn terminals(&self) -> u32 {
-        let gateways = || self.inner.gateways.iter().map(|gateway| &gateway.terminals);
-        if gateways().all(|terminals| terminals.only().is_some()) {
+        let gateways = &self.inner.gateways;
+        if !gateways.iter().any(|gateway| gateway.shares_carrier) {
             return 0;
         }
-        gateways().map(bentpipe_scenario::Terminals::count).sum()
+        gateways.iter().map(|gateway| gateway.terminals.count()).sum()
     }
 
     /// True if the terminals of the subject have queues in the return direction.
@@ -253,7 +256,7 @@ impl Scenario {
     fn has_return(&self) -> bool {
         match self.inner.subject {
             Subject::Gateway(gateway) => self.inner.gateways[gateway].back.is_some(),
-            Subject::Link(_) => false,
+            Subject::Return(_) | Subject::Link(_) => false,
         }
     }
 
@@ -261,7 +264,7 @@ impl Scenario {
     #[getter]
     fn subject_link(&self) -> &str {
         let link = match self.inner.subject {
-            Subject::Gateway(gateway) => self.inner.gateways[gateway].link(),
+            Subject::Gateway(gateway) | Subject::Return(gateway) => self.inner.gateways[gateway].link(),
             Subject::Link(link) => link,
         };
         &self.inner.links[link].name

@@ -281,6 +281,9 @@ pub fn terminals(results: &Results) -> Option<Columns> {
             ),
         ),
     ];
+    if terminals.iter().any(|t| t.pool.is_some()) {
+        columns.push(column("pool", StringArray::from_iter(terminals.iter().map(|t| t.pool.as_deref()))));
+    }
     if terminals.iter().any(|t| t.back.is_some()) {
         let back = |of: &dyn Fn(&Back) -> u64| {
             UInt64Array::from_iter(terminals.iter().map(|t| t.back.as_deref().map(of)))

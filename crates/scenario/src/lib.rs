@@ -31,11 +31,11 @@ pub use model::{
     ConnectionPer, Controller, DATAGRAM_HEADER, Dash, Delay, Demand, Digest, Direction, Distribution, Drawn,
     Ecn, Equations, Fade, Feedback, Files, FlowKey, FluidVariant, Fourier, Frames, Gateway, GatewayIndex,
     GilbertElliott, Gop, Handover, Hop, Host, HostIndex, Http, Link, LinkIndex, Loss, LossAt, LossModel,
-    LossOf, MEASURES, MODCODS, MarkingSpec, Measure, MeasuredSeries, Modcod, ModelKind, Models, Modulation,
-    Movie, Packets, Pages, Pattern, Pep, Per, Plan, Printed, Profile, Protocol, QueueSpec, QueuesPer, Quic,
-    Ramp, ReceiveQueue, Region, Regulator, Rto, Rtp, Run, Samples, SchedulerSpec, Sctp, Spacelink, State,
-    Steps, Subject, Tcp, TerminalGroup, Terminals, Threshold, ThroughputAdvice, Trace, Traffic, TrafficKind,
-    TransmitQueue, Transport, TransportIndex,
+    LossOf, MEASURES, MarkingSpec, Measure, MeasuredSeries, Modcod, ModcodTable, ModelKind, Models,
+    Modulation, Movie, Packets, Pages, Pattern, Pep, Per, Plan, Pool, Printed, Profile, Protocol, QueueSpec,
+    QueuesPer, Quic, Ramp, ReceiveQueue, Region, Regulator, Rto, Rtp, Run, Samples, SchedulerSpec, Sctp,
+    Spacelink, State, Steps, Subject, Subscribers, Tcp, TerminalGroup, Terminals, Threshold, ThroughputAdvice, Trace, Traffic,
+    TrafficKind, TransmitQueue, Transport, TransportIndex, pool_path,
 };
 pub use scenario::Scenario;
 pub use schema::json::json_schema;

@@ -10,7 +10,7 @@ use bentpipe_queue::registry;
 
 use crate::effective::{Effective, Origin};
 use crate::error::{Error, Location, choices, quoted};
-use crate::model::{Digest, Hop, NO_AQM, Subject};
+use crate::model::{Digest, GatewayIndex, Hop, NO_AQM, Subject};
 use crate::reader::Input;
 use crate::reader::files::{Files, read_text};
 use crate::reader::source::Source;
@@ -217,10 +217,7 @@ impl Scenario {
         let subject = self.subject_path();
         let at = |keys: &[&str]| [subject.as_slice(), &steps(keys)].concat();
         let mut changes = vec![(at(&["aqm"]), found.aqm)];
-        let gateway = match self.subject {
-            Subject::Gateway(i) => Some(&self.gateways[i]),
-            Subject::Link(_) => None,
-        };
+        let gateway = self.subject_gateway();
         if let Some(name) = found.scheduler {
             let keys = if gateway.is_some() { &["transmit_queue", "scheduler"][..] } else { &["scheduler"] };
             changes.push((at(keys), Node::text(name, At::Setting)));
@@ -302,13 +299,15 @@ impl Scenario {
         nodes::of(&self.hosts, &self.routers, &self.gateways, &self.links).route(from, to)
     }
 
-    /// Path of the subject in the file: a gateway, or a link's queue.
+    /// Path of the subject in the file: a gateway, its return direction, or a link's queue.
     fn subject_path(&self) -> Vec<Step> {
+        let gateway = |i: GatewayIndex| match self.input.base.get("gateway").map(|n| &n.value) {
+            Some(Value::Array(_)) => [steps(&["gateway"]), vec![Step::Index(i.0)]].concat(),
+            _ => steps(&["gateway"]),
+        };
         match self.subject {
-            Subject::Gateway(i) => match self.input.base.get("gateway").map(|n| &n.value) {
-                Some(Value::Array(_)) => [steps(&["gateway"]), vec![Step::Index(i.0)]].concat(),
-                _ => steps(&["gateway"]),
-            },
+            Subject::Gateway(i) => gateway(i),
+            Subject::Return(i) => [gateway(i), steps(&["return"])].concat(),
             Subject::Link(i) => steps(&["link", &self.links[i].name, "queue"]),
         }
     }

@@ -75,8 +75,17 @@ impl Scenario {
     /// their senders; a dropped packet is then retransmitted over the satellite.
     #[must_use]
     pub fn signals_behind_pep(&self) -> bool {
-        let Subject::Gateway(i) = self.subject else { return false };
-        self.gateways[i].signals_behind_pep()
+        self.subject_gateway().is_some_and(Gateway::signals_behind_pep)
+    }
+
+    /// Returns the gateway, or the return direction of one, whose queues are the subject; `None` if that is a link.
+    #[must_use]
+    pub fn subject_gateway(&self) -> Option<&Gateway> {
+        match self.subject {
+            Subject::Gateway(i) => Some(&self.gateways[i]),
+            Subject::Return(i) => self.gateways[i].back.as_deref(),
+            Subject::Link(_) => None,
+        }
     }
 
     /// Returns the number of links that one of the scenario's links stands for: one for each host or terminal of a group.
@@ -135,7 +144,7 @@ impl Scenario {
     #[must_use]
     pub fn subject_aqm(&self) -> Option<&AqmSpec> {
         match self.subject {
-            Subject::Gateway(i) => Some(&self.gateways[i].aqm),
+            Subject::Gateway(_) | Subject::Return(_) => self.subject_gateway().map(|gateway| &gateway.aqm),
             Subject::Link(i) => self.links[i].forward.queue.as_ref().map(|q| &q.aqm),
         }
     }
@@ -143,6 +152,7 @@ impl Scenario {
     pub(crate) fn subject_aqm_mut(&mut self) -> Option<&mut AqmSpec> {
         match self.subject {
             Subject::Gateway(i) => self.gateways.get_mut(i.0).map(|g| &mut g.aqm),
+            Subject::Return(i) => self.gateways.get_mut(i.0)?.back.as_mut().map(|g| &mut g.aqm),
             Subject::Link(i) => self.links.get_mut(i.0)?.forward.queue.as_mut().map(|q| &mut q.aqm),
         }
     }

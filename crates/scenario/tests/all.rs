@@ -4,5 +4,6 @@ mod errors;
 mod links;
 mod models;
 mod mutations;
+mod pools;
 mod scenarios;
 mod traces;

@@ -82,7 +82,7 @@ fn unknown_keys_are_reported() {
             "[gateway]",
             "[gatway]",
             "my.toml:17:2: gatway: no such key; did you mean \"gateway\"? allowed: title, description, source, run, \
-             host, router, link, terminal, plan, gateway, transport, traffic, setting, thresholds, model, printed",
+             host, router, link, carrier, terminal, plan, pool, gateway, transport, traffic, setting, thresholds, model, printed",
         ),
         (
             "sessions = 20",
@@ -999,11 +999,13 @@ fn mistakes_in_uploads_are_reported() {
         .replace("[link.access]", "[link.other]\nbetween = [\"gateway\", \"far\"]\nrate = \"1 Mbps\"\n[link.peer]\nbetween = [\"far\", \"peer\"]\n[link.access]")
         .replace("[\"terminal\", \"client\"]", "[\"near\", \"client\"]")
         .replace("from = \"server\"", "from = \"peer\"");
+    assert_eq!(message(&terminals, &["gateway.pep.split=[]".to_owned()]), "no mistake");
     let problem = message(&terminals, &[]);
     assert!(
         problem.ends_with(
-            "traffic.web.from: found \"peer\", whose data would pass gateway \"gateway\" from one terminal to another, \
-             which is not supported; allowed: hosts on the gateway's internet side, or data to such hosts"
+            "traffic.web.from: found \"peer\", whose connections go from one terminal to another through gateway \
+             \"gateway\", which splits them; allowed: with pep.split = [] at the gateway, or over another transport, because \
+             a connection is not split twice"
         ),
         "{problem}"
     );
@@ -1072,11 +1074,11 @@ fn mistakes_in_channels_are_reported() {
         ),
         (
             "capacity = {}",
-            "14:1: link.ingress.capacity: found none; allowed: one of trace, steps, uniform, symbol_rate",
+            "14:1: link.ingress.capacity: found none; allowed: one of trace, steps, uniform, symbol_rate, carrier",
         ),
         (
             "capacity = { uniform = [\"16 Mbps\", \"20 Mbps\"], steps = [[\"0 s\", \"1 Mbps\"]], every = \"1 s\" }",
-            "14:1: link.ingress.capacity: found steps, uniform; allowed: one of trace, steps, uniform, symbol_rate",
+            "14:1: link.ingress.capacity: found steps, uniform; allowed: one of trace, steps, uniform, symbol_rate, carrier",
         ),
         (
             "capacity = { uniform = [\"16 Mbps\", \"20 Mbps\"] }",
@@ -1123,7 +1125,7 @@ fn mistakes_in_channels_are_reported() {
         ),
         (
             "capacity = { steps = [[\"0 s\", \"1 Mbps\"]], fade = { clear_sky = 10, median = 1, sigma = 1 } }",
-            "14:43: link.ingress.capacity.fade: allowed: only together with symbol_rate",
+            "14:43: link.ingress.capacity.fade: allowed: only together with symbol_rate or carrier",
         ),
         (
             "capacity = { symbol_rate = \"20 Mbaud\" }",
@@ -1797,8 +1799,8 @@ fn mistakes_in_terminals_and_plans_are_explained() {
         (
             "queues_per = \"terminal\"",
             "",
-            "my.toml:9:8: terminal.home.plan: found \"basic\"; allowed: only at a gateway with queues_per = \"terminal\", \
-             because terminals that share a queue share the carrier as its packets come",
+            "my.toml:9:8: terminal.home.plan: found \"basic\"; allowed: only at a gateway with queues_per = \"terminal\" \
+             or \"subscriber\", because terminals that share a queue share the carrier as its packets come",
         ),
         (
             "count = 4",

@@ -24,7 +24,7 @@ fn documented_examples_load_and_round_trip() {
     std::fs::write(folder.join("drive.down"), "5\n10\n10\n20\n").expect("a file for the test");
     let examples: Vec<_> =
         PAGE.split("```toml\n").skip(1).filter_map(|rest| rest.split("```").next()).collect();
-    assert_eq!(examples.len(), 15);
+    assert_eq!(examples.len(), 16);
     for example in examples {
         let scenario = load(example, &[], &folder);
         assert_eq!(scenario.warnings, [""; 0], "{example}");
@@ -102,4 +102,60 @@ fn equal_lossless_channels_have_one_canonical_form() {
     let some = canonical("loss = { probability = 0.1, at = \"before_queue\" }");
     assert_ne!(some, none);
     assert_ne!(some, canonical("loss = 0.1"));
+}
+
+/// A link with a carrier of DVB-S2 is the same as one with its symbol rate; DVB-S2X has 256APSK 3/4 at 20 dB, 5.900855
+/// bit/symbol.
+#[test]
+fn links_take_symbol_rate_and_modcods_from_their_carrier() {
+    let fade = "fade = { clear_sky = 21, median = 1.5, sigma = 1.1 }";
+    let with = |carrier: &str| {
+        let keys = format!("capacity = {{ carrier = \"down\", {fade} }}\n[carrier.down]\n{carrier}");
+        load(&keys, &[], std::path::Path::new(""))
+    };
+    let own =
+        load(&format!("capacity = {{ symbol_rate = \"10 Mbaud\", {fade} }}"), &[], std::path::Path::new(""));
+    let named = with("symbol_rate = \"10 Mbaud\"");
+    assert_eq!(named.canonical_json(), own.canonical_json());
+    let rate = |scenario: &Scenario| scenario.links[1].forward.mean_rate().map(|rate| rate.as_bps());
+    assert_eq!(rate(&own), Some(44_530_270));
+    assert_eq!(rate(&with("symbol_rate = \"10 Mbaud\"\nmodcods = \"dvb-s2x\"")), Some(59_008_550));
+}
+
+#[test]
+fn mistakes_in_carriers_are_explained() {
+    let message = |capacity: &str, carrier: &str| {
+        let text = format!(
+            "title = \"A test\"\nrun = {{ duration = \"1 s\", subject = \"wire\" }}\nhost = {{ server = {{}}, client = {{}} }}\n\
+             [traffic.t]\nkind = \"bulk\"\nfrom = \"server\"\nto = \"client\"\n\
+             [link.wire]\nbetween = [\"server\", \"client\"]\nqueue = {{}}\n\
+             capacity = {{ {capacity} }}\n[carrier.down]\nsymbol_rate = \"10 Mbaud\"\n{carrier}"
+        );
+        match Scenario::parse(&text, "my.toml", &[]) {
+            Ok(_) => "no mistake".to_owned(),
+            Err(error) => error.to_string(),
+        }
+    };
+    let found = [
+        ("carrier = \"down\", modcod = [\"8PSK 3/4\"]", ""),
+        ("carrier = \"up\", modcod = [\"8PSK 3/4\"]", ""),
+        ("carrier = \"down\", symbol_rate = \"1 Mbaud\", modcod = [\"8PSK 3/4\"]", ""),
+        ("carrier = \"down\", modcod = [\"256APSK 3/4\"]", "modcods = \"dvb-s2x\""),
+        ("carrier = \"down\", modcod = [\"8PSK 3/4\"]", "modcods = \"dvb-s3\""),
+        ("symbol_rate = \"1 Mbaud\", modcod = [\"8PSK 3/4\"]", ""),
+    ]
+    .map(|(capacity, carrier)| message(capacity, carrier));
+    assert_eq!(
+        found,
+        [
+            "no mistake",
+            "my.toml:11:24: link.wire.capacity.carrier: found \"up\"; allowed: down",
+            "my.toml:11:1: link.wire.capacity: found symbol_rate, carrier; allowed: one of trace, steps, uniform, symbol_rate, \
+             carrier",
+            "no mistake",
+            "my.toml:14:11: carrier.down.modcods: found \"dvb-s3\"; did you mean \"dvb-s2\"? allowed: dvb-s2, dvb-s2x",
+            "my.toml:12:10: carrier.down: no link uses it; allowed: carriers that a link names in capacity, such as capacity = { \
+             carrier = \"NAME\", modcod = [\"8PSK 3/4\"] }",
+        ]
+    );
 }

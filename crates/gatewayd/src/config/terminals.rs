@@ -153,6 +153,12 @@ pub(super) fn read(
 
 /// Checks the plans, and that there are terminals for them.
 fn check_plans(document: &Document, file: &File) -> Result<(), Error> {
+    if file.terminals.as_ref().is_some_and(|section| section.queues_per == QueuesPer::Subscriber) {
+        let problem = "found \"subscriber\"; allowed: \"carrier\", \"terminal\", because only simulations have queues for each \
+                       subscriber; to keep their flows apart, use a scheduler such as cake_users"
+            .to_owned();
+        return Err(document.error("terminals.queues_per", problem));
+    }
     for (name, plan) in &file.plan {
         let key = format!("plan.{name}");
         if file.terminals.as_ref().is_none_or(|section| section.queues_per == QueuesPer::Carrier) {

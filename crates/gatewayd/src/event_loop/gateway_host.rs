@@ -469,7 +469,7 @@ mod tests {
             [satellite]\nlocal = \"10.2.0.1:4400\"\npeer = \"10.2.0.2:4400\"\nkeys = \"keys\"\n\
             [internet]\ndevice = \"in0\"\nclients = [\"10.3.0.0/24\"]\n";
         let config = Config::parse(text, "g.toml").unwrap();
-        let gateway = config.gateway.config(None).unwrap().build(Box::new(DropTail), 1);
+        let gateway = config.gateway.config(None, None).unwrap().build(Box::new(DropTail), 1);
         let mut host = GatewayHost::new(gateway, config.rate(), Instant::ZERO);
         host.recycle(vec![7; 100]);
         let buffer = host.buffer();

@@ -122,7 +122,7 @@ pub fn rules_left(role: Role) -> rules::Setup {
 /// A contradiction between two parameters, which reading the configuration has excluded.
 pub(super) fn build_gateway(config: &Config, terminal: Option<&Terminal>) -> Result<Gateway, Failure> {
     let aqm = config.gateway.aqm.build().map_err(|e| Failure(format!("gateway.aqm: {e}")))?;
-    let mut setup = config.gateway.config(None).map_err(|e| Failure(format!("gateway: {e}")))?;
+    let mut setup = config.gateway.config(None, None).map_err(|e| Failure(format!("gateway: {e}")))?;
     if let Some(terminal) = terminal {
         let rate = config.gateway.regulator.rate;
         setup.peak = Some(terminal.share.pir.map_or(rate, |pir| pir.min(rate)));

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize, Serializer};
 
 use super::digest::Digest;
 use super::indexes::HostIndex;
-use super::modcod::Modcod;
+use super::modcod::{Modcod, ModcodTable};
 
 /// Packet loss of a channel.
 #[derive(Clone, Debug, PartialEq)]
@@ -264,6 +264,9 @@ impl Drawn {
 pub struct Carrier {
     /// Symbol rate [1/s].
     pub symbol_rate: u64,
+    /// ModCods that it can select.
+    #[serde(skip_serializing_if = "ModcodTable::is_dvb_s2")]
+    pub modcods: ModcodTable,
     /// Modulation and coding.
     pub modulation: Modulation,
 }
@@ -281,7 +284,7 @@ impl Carrier {
                 )
             }
             Modulation::Fade(fade) => {
-                let modcod = Modcod::best(fade.clear_sky - fade.margin);
+                let modcod = self.modcods.best(fade.clear_sky - fade.margin);
                 modcod.map_or(Rate::from_bps(1), |m| self.rate(m))
             }
         }

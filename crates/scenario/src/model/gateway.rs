@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::aqm::{AqmSpec, MarkingSpec, SchedulerSpec};
 use super::canonical::{is_zero, limit, queue, sharing};
 use super::indexes::LinkIndex;
-use super::terminal::{QueuesPer, ReturnCarrier, TerminalGroup, Terminals};
+use super::terminal::{Plan, Pool, QueuesPer, ReturnCarrier, TerminalGroup, Terminals};
 use super::traffic::Hop;
 
 /// A satellite gateway with its terminals.
@@ -20,9 +20,12 @@ pub struct Gateway {
     /// Terminals at the far ends of its satellite links.
     #[serde(flatten)]
     pub terminals: Terminals,
-    /// Terminals that share receive queue, AQM and transmit queue.
+    /// Who shares receive queue, AQM and transmit queue.
     #[serde(skip_serializing_if = "QueuesPer::is_carrier")]
     pub queues_per: QueuesPer,
+    /// Pools of its carrier, each behind the one that it is in.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub pools: Vec<Pool>,
     /// AQM of the watched queue.
     pub aqm: AqmSpec,
     /// Mean packet length that the defaults of the AQM are derived from [bytes].
@@ -118,11 +121,14 @@ impl Gateway {
         match self.queues_per {
             QueuesPer::Carrier => 1,
             QueuesPer::Terminal => self.terminals.count(),
+            QueuesPer::Subscriber => {
+                self.terminals.iter().map(|group| group.count * group.queues_each()).sum()
+            }
         }
     }
 
-    /// Returns the rate that can drain a transmit queue: the regulator's, or, if each terminal has one, the mean of their peak
-    /// rates.
+    /// Returns the rate that can drain a transmit queue: the regulator's, or, if each terminal or subscriber has one, the mean
+    /// of their peak rates.
     #[must_use]
     pub fn transmit_rate(&self) -> Rate {
         transmit_rate(self.regulator.rate, self.queues_per, &self.terminals)
@@ -149,14 +155,19 @@ impl Gateway {
         }
     }
 
-    /// Returns the configuration from which a host builds the gateway, or its queues for a terminal of this group.
+    /// Returns the configuration from which a host builds the gateway, or its queues for a terminal of this group, or for a
+    /// subscriber with this plan behind one.
     ///
     /// # Errors
     /// A contradiction between two values of the scheduler, which resolving the scenario has excluded.
-    pub fn config(&self, group: Option<&TerminalGroup>) -> Result<Config, ParamError> {
-        let plan = group.filter(|_| self.queues() > 1 || self.carrier.is_some()).and_then(|group| group.plan);
-        let peak =
-            plan.and_then(|plan| plan.pir).map_or(self.regulator.rate, |pir| pir.min(self.regulator.rate));
+    pub fn config(
+        &self,
+        group: Option<&TerminalGroup>,
+        subscriber: Option<&Plan>,
+    ) -> Result<Config, ParamError> {
+        let group = group.filter(|_| self.queues() > 1 || self.carrier.is_some());
+        let peak = group.map_or(self.regulator.rate, |group| group.peak(self.regulator.rate));
+        let peak = subscriber.and_then(|plan| plan.pir).map_or(peak, |pir| pir.min(peak));
         let scheduler = &self.transmit_queue.scheduler;
         Ok(Config {
             name: self.name.clone(),
@@ -216,14 +227,23 @@ pub enum ThroughputAdvice {
 
 /// See [`Gateway::transmit_rate`].
 pub(crate) fn transmit_rate(regulator: Rate, queues_per: QueuesPer, terminals: &Terminals) -> Rate {
-    if queues_per == QueuesPer::Carrier {
-        return regulator;
+    let mut peaks: Vec<(u32, Rate)> = Vec::new();
+    for group in terminals.iter() {
+        let peak = group.peak(regulator);
+        match queues_per {
+            QueuesPer::Carrier => return regulator,
+            QueuesPer::Subscriber if !group.subscribers.is_empty() => {
+                peaks.extend(group.subscribers.iter().map(|hosts| {
+                    let own = hosts.plan.and_then(|plan| plan.pir);
+                    (group.count * hosts.each, own.map_or(peak, |pir| pir.min(peak)))
+                }));
+            }
+            QueuesPer::Terminal | QueuesPer::Subscriber => peaks.push((group.count, peak)),
+        }
     }
-    let sum: u128 = terminals
-        .iter()
-        .map(|group| u128::from(group.count) * u128::from(group.peak(regulator).as_bps()))
-        .sum();
-    Rate::from_bps(u64::try_from(sum / u128::from(terminals.count().max(1))).unwrap_or(u64::MAX))
+    let sum: u128 = peaks.iter().map(|(count, peak)| u128::from(*count) * u128::from(peak.as_bps())).sum();
+    let count: u128 = peaks.iter().map(|(count, _)| u128::from(*count)).sum();
+    Rate::from_bps(u64::try_from(sum / count.max(1)).unwrap_or(u64::MAX))
 }
 
 /// See [`Gateway::watched_rate`].

@@ -39,10 +39,10 @@ pub(crate) use gateway::{transmit_rate, watched_rate, watched_rate_varies};
 pub use indexes::{GatewayIndex, HostIndex, LinkIndex, TransportIndex};
 pub use link::{Delay, Direction, Link, Per, QueueSpec};
 pub use measures::{MEASURES, Measure, Threshold};
-pub use modcod::{MODCODS, Modcod};
+pub use modcod::{Modcod, ModcodTable};
 pub use packets::{Absence, Capture, Codec, DATAGRAM_HEADER, Frames, Gop, Movie, Packets, Pattern, State};
 pub use run::{Host, Printed, Run, Subject};
-pub use terminal::{Plan, QueuesPer, ReturnCarrier, TerminalGroup, Terminals};
+pub use terminal::{Plan, Pool, QueuesPer, ReturnCarrier, Subscribers, TerminalGroup, Terminals, pool_path};
 pub use traffic::{
     Application, Bulk, ConnectionPer, Files, Hop, Http, Pages, Profile, Ramp, Traffic, TrafficKind,
 };

@@ -40,6 +40,8 @@ pub struct Host {
 pub enum Subject {
     /// The watched queue of a gateway.
     Gateway(GatewayIndex),
+    /// The watched queues at the terminals of a gateway.
+    Return(GatewayIndex),
     /// The queue of a link's forward direction.
     Link(LinkIndex),
 }

@@ -6,21 +6,26 @@ use super::cx::{Cx, descending, one_of};
 use super::nodes::named;
 use crate::error::{Error, quoted};
 use crate::model::{
-    Capacity, Carrier, Direction, Drawn, Fade, Host, HostIndex, Link, MODCODS, Modcod, Modulation, Region,
-    Steps, Trace,
+    Capacity, Carrier, Direction, Drawn, Fade, Host, HostIndex, Link, ModcodTable, Modulation, Region, Steps,
+    Trace,
 };
 use crate::reader::files::Data;
 use crate::reader::tree::{Path, Step, step};
 use crate::schema::channel as file;
+use crate::schema::file::File;
+use crate::schema::forms::Named;
 use crate::schema::quantity::{Rate as RawRate, Span};
 
 pub fn capacity(
     cx: &Cx<'_>,
     path: &Path,
     raw: Option<&file::Capacity>,
-    hosts: &[Host],
+    (hosts, carriers): (&[Host], &Named<file::Carrier>),
 ) -> Result<Option<Capacity>, Error> {
     let Some(raw) = raw else { return Ok(None) };
+    let carrier = carrier(cx, path, raw, carriers)?;
+    let modcods = carrier.map(|carrier| carrier.modcods).unwrap_or_default();
+    let symbol_rate = carrier.map(|carrier| carrier.symbol_rate).or(raw.symbol_rate);
     let only = |key: &str, with: &str| {
         Err(cx.key_error(&step(path, key), format!("allowed: only together with {with}")))
     };
@@ -30,17 +35,17 @@ pub fn capacity(
     if raw.every.is_some() && raw.uniform.is_none() {
         return only("every", "uniform");
     }
-    if raw.symbol_rate.is_none() {
+    if symbol_rate.is_none() {
         for (key, given) in [("modcod", raw.modcod.is_some()), ("fade", raw.fade.is_some())] {
             if given {
-                return only(key, "symbol_rate");
+                return only(key, "symbol_rate or carrier");
             }
         }
     }
     if raw.of.is_some() && raw.modcod.is_none() {
         return only("of", "modcod");
     }
-    Ok(Some(match (&raw.trace, &raw.steps, raw.uniform, raw.symbol_rate) {
+    Ok(Some(match (&raw.trace, &raw.steps, raw.uniform, symbol_rate) {
         (Some(name), None, None, None) => {
             Capacity::Trace(cx.read(&step(path, "trace"), name, TRACE, trace)?)
         }
@@ -48,7 +53,8 @@ pub fn capacity(
         (None, None, Some(rates), None) => Capacity::Drawn(drawn(cx, path, rates, raw.every)?),
         (None, None, None, Some(symbol_rate)) => Capacity::Carrier(Carrier {
             symbol_rate: symbol_rate.0,
-            modulation: modulation(cx, path, raw, hosts)?,
+            modcods,
+            modulation: modulation(cx, path, raw, (hosts, modcods))?,
         }),
         (trace, steps, uniform, symbol_rate) => {
             let keys = [
@@ -57,9 +63,47 @@ pub fn capacity(
                 ("uniform", uniform.is_some()),
                 ("symbol_rate", symbol_rate.is_some()),
             ];
-            return Err(one_of(cx, path, &keys, "trace, steps, uniform, symbol_rate"));
+            return Err(one_of(cx, path, &keys, "trace, steps, uniform, symbol_rate, carrier"));
         }
     }))
+}
+
+/// Finds the carrier that a capacity names.
+fn carrier<'a>(
+    cx: &Cx<'_>,
+    path: &Path,
+    raw: &file::Capacity,
+    carriers: &'a Named<file::Carrier>,
+) -> Result<Option<&'a file::Carrier>, Error> {
+    let Some(name) = &raw.carrier else { return Ok(None) };
+    let keys = [
+        ("trace", raw.trace.is_some()),
+        ("steps", raw.steps.is_some()),
+        ("uniform", raw.uniform.is_some()),
+        ("symbol_rate", raw.symbol_rate.is_some()),
+        ("carrier", true),
+    ];
+    if keys.iter().filter(|(_, is_given)| *is_given).count() > 1 {
+        return Err(one_of(cx, path, &keys, "trace, steps, uniform, symbol_rate, carrier"));
+    }
+    match carriers.iter().find(|(known, _)| known == name) {
+        Some((_, carrier)) => Ok(Some(carrier)),
+        None => Err(cx.unknown(&step(path, "carrier"), name, carriers.names())),
+    }
+}
+
+/// Rejects carriers that no link uses.
+pub fn check_carriers(cx: &Cx<'_>, file: &File) -> Result<(), Error> {
+    let capacities = file.link.iter().flat_map(|(_, link)| [&link.capacity, &link.reverse.capacity]);
+    let used: Vec<_> = capacities.flatten().filter_map(|capacity| capacity.carrier.as_deref()).collect();
+    for name in file.carrier.names() {
+        if !used.contains(&name) {
+            let problem = "no link uses it; allowed: carriers that a link names in capacity, such as capacity = { carrier = \
+                           \"NAME\", modcod = [\"8PSK 3/4\"] }";
+            return Err(cx.key_error(&named("carrier", name), problem.to_owned()));
+        }
+    }
+    Ok(())
 }
 
 /// Name of such a file in messages.
@@ -134,10 +178,15 @@ fn drawn(cx: &Cx<'_>, path: &Path, [low, high]: [RawRate; 2], every: Option<Span
     Ok(Drawn { uniform: (low.rate(), high.rate()), every: every.time() })
 }
 
-fn modulation(cx: &Cx<'_>, path: &Path, raw: &file::Capacity, hosts: &[Host]) -> Result<Modulation, Error> {
+fn modulation(
+    cx: &Cx<'_>,
+    path: &Path,
+    raw: &file::Capacity,
+    (hosts, table): (&[Host], ModcodTable),
+) -> Result<Modulation, Error> {
     let names = match (&raw.modcod, &raw.fade) {
         (Some(names), None) => names,
-        (None, Some(fade)) => return fade_of(cx, &step(path, "fade"), fade).map(Modulation::Fade),
+        (None, Some(fade)) => return fade_of(cx, &step(path, "fade"), fade, table).map(Modulation::Fade),
         (names, fade) => {
             let keys = [("modcod", names.is_some()), ("fade", fade.is_some())];
             return Err(one_of(cx, path, &keys, "modcod, fade"));
@@ -147,8 +196,8 @@ fn modulation(cx: &Cx<'_>, path: &Path, raw: &file::Capacity, hosts: &[Host]) ->
     let mut modcods = Vec::new();
     for (i, name) in names.iter().enumerate() {
         let path = [&list[..], &[Step::Index(i)]].concat();
-        let known = MODCODS.iter().map(|m| m.name);
-        modcods.push(Modcod::find(name).ok_or_else(|| cx.unknown(&path, name, known))?);
+        let known = table.modcods().iter().map(|m| m.name);
+        modcods.push(table.find(name).ok_or_else(|| cx.unknown(&path, name, known))?);
     }
     let Some(name) = &raw.of else {
         return match modcods.as_slice() {
@@ -169,7 +218,7 @@ fn modulation(cx: &Cx<'_>, path: &Path, raw: &file::Capacity, hosts: &[Host]) ->
     Ok(Modulation::Hosts { group, modcods })
 }
 
-fn fade_of(cx: &Cx<'_>, path: &Path, raw: &file::Fade) -> Result<Fade, Error> {
+fn fade_of(cx: &Cx<'_>, path: &Path, raw: &file::Fade, table: ModcodTable) -> Result<Fade, Error> {
     let within = |key: &str, value: f64, above: Option<f64>, least: f64, most: f64| {
         let is_low = above.is_some_and(|above| value <= above) || value < least;
         if !is_low && value <= most {
@@ -201,8 +250,8 @@ fn fade_of(cx: &Cx<'_>, path: &Path, raw: &file::Fade) -> Result<Fade, Error> {
         margin: within("margin", raw.margin, None, 0.0, 20.0)?,
         step: raw.step.time(),
     };
-    if Modcod::best(fade.clear_sky - fade.margin).is_none() {
-        let least = MODCODS.first().map_or(0.0, |m| m.threshold);
+    if table.best(fade.clear_sky - fade.margin).is_none() {
+        let least = table.least();
         let problem = format!(
             "found {}, with a margin of {}; allowed: a value at which the most robust modulation works without rain (at least {least} plus the margin)",
             fade.clear_sky, fade.margin

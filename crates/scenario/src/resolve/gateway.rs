@@ -11,8 +11,8 @@ use super::queue::limit;
 use super::{aqm, marking, scheduler, threshold};
 use crate::error::{Error, quoted};
 use crate::model::{
-    AqmSpec, FlowKey, Gateway, Link, MarkingSpec, Pep, QueuesPer, ReceiveQueue, Regulator, ReturnCarrier,
-    Spacelink, TerminalGroup, Terminals, ThroughputAdvice, TransmitQueue, transmit_rate, watched_rate,
+    AqmSpec, FlowKey, Gateway, Link, MarkingSpec, Pep, Pool, QueuesPer, ReceiveQueue, Regulator,
+    ReturnCarrier, Spacelink, TerminalGroup, Terminals, ThroughputAdvice, TransmitQueue, transmit_rate, watched_rate,
     watched_rate_varies,
 };
 use crate::reader::tree::{Path, Step, Value, dotted, step};
@@ -37,11 +37,11 @@ pub fn gateway(
     cx: &mut Cx<'_>,
     path: &Path,
     raw: &mut file::Gateway,
-    terminals: Terminals,
+    (terminals, pools): (Terminals, Vec<Pool>),
     links: (&[Link], f64),
 ) -> Result<Gateway, Error> {
-    let shares_carrier = terminals.only().is_none();
-    let mut gateway = one_way(cx, path, raw, (terminals, shares_carrier), links)?;
+    let shares_carrier = terminals.only().is_none() || raw.queues_per != QueuesPer::Carrier;
+    let mut gateway = one_way(cx, path, raw, (terminals, pools, shares_carrier), links)?;
     if let Some(back) = raw.back.take() {
         let (back, its) = return_direction(cx, path, (raw, back), &gateway, links)?;
         raw.back = Some(back);
@@ -63,6 +63,9 @@ fn return_direction(
         link_forward: !group.link_forward,
         plan: group.up,
         up: None,
+        pool: None,
+        pool_pir: None,
+        subscribers: Vec::new(),
         ..group.clone()
     };
     let terminals = Terminals(gateway.terminals.iter().map(reversed).collect());
@@ -116,7 +119,7 @@ fn return_direction(
         Some(carrier) => Some(return_carrier(cx, &path, (carrier, &raw.regulator), &terminals, links.0)?),
         None => None,
     };
-    let mut its = one_way(cx, &path, &mut raw, (terminals, carrier.is_some()), links)?;
+    let mut its = one_way(cx, &path, &mut raw, (terminals, Vec::new(), carrier.is_some()), links)?;
     (its.carrier, its.ack_filter) = (carrier, back.ack_filter);
     let file::Gateway {
         aqm,
@@ -242,16 +245,32 @@ fn return_carrier(
 fn check_committed(
     cx: &mut Cx<'_>,
     path: &Path,
-    terminals: &Terminals,
+    (terminals, pools): (&Terminals, &[Pool]),
     links: &[Link],
     (regulator, follows_link): (Rate, bool),
 ) {
-    let share = |group: &TerminalGroup| {
-        let highest = group.downlink(links).highest_rate().filter(|_| follows_link).unwrap_or(regulator);
-        let committed = group.plan.map_or(0, |plan| plan.cra.as_bps() + plan.cir.as_bps());
-        f64::from(group.count) * committed as f64 / highest.as_bps() as f64
+    let highest = |group: &TerminalGroup| {
+        group.downlink(links).highest_rate().filter(|_| follows_link).unwrap_or(regulator).as_bps() as f64
     };
-    let percent = 100.0 * terminals.iter().map(share).sum::<f64>();
+    let share = |group: &TerminalGroup| {
+        let committed = group.plan.map_or(0, |plan| plan.cra.as_bps()) + group.committed().as_bps();
+        f64::from(group.count) * committed as f64 / highest(group)
+    };
+    let directly = |pool: Option<usize>| terminals.iter().filter(move |group| group.pool == pool);
+    // The committed rate of a pool takes the carrier for the least time if the terminal with the best link gets it.
+    let mut best = vec![0.0; pools.len()];
+    let mut inside = vec![0.0; pools.len() + 1];
+    for number in (0..pools.len()).rev() {
+        let own = directly(Some(number)).map(highest).fold(best[number], f64::max);
+        let taken = inside[number] + directly(Some(number)).map(share).sum::<f64>();
+        let taken = taken.max(pools[number].share.cir.as_bps() as f64 / own);
+        let parent = pools[number].parent;
+        inside[parent.unwrap_or(pools.len())] += taken;
+        if let Some(parent) = parent {
+            best[parent] = own.max(best[parent]);
+        }
+    }
+    let percent = 100.0 * (inside[pools.len()] + directly(None).map(share).sum::<f64>());
     if percent > 100.0 {
         let sky = if follows_link { " in clear sky" } else { "" };
         let text = format!(
@@ -266,7 +285,7 @@ fn one_way(
     cx: &mut Cx<'_>,
     path: &Path,
     raw: &mut file::Gateway,
-    (terminals, shares_carrier): (Terminals, bool),
+    (terminals, pools, shares_carrier): (Terminals, Vec<Pool>, bool),
     (links, mean_packet): (&[Link], f64),
 ) -> Result<Gateway, Error> {
     let at = |key: &str| step(path, key);
@@ -294,12 +313,12 @@ fn one_way(
         }
     };
     if shares_carrier {
-        check_committed(cx, path, &terminals, links, (rate, follows_link));
+        check_committed(cx, path, (&terminals, &pools), links, (rate, follows_link));
     }
     let ack_delay = raw.spacelink.ack_delay.time();
     let bdp = Bdp::of(&terminals, links, (rate, follows_link), ack_delay);
     let transmit_rate = transmit_rate(rate, raw.queues_per, &terminals);
-    let several = raw.queues_per == QueuesPer::Terminal && shares_carrier;
+    let several = raw.queues_per != QueuesPer::Carrier && shares_carrier;
     let drain = watched_rate(watch, receive_rate, transmit_rate);
     let capacity = aqm::Capacity { rate: drain, varies: watched_rate_varies(watch, follows_link || several) };
     let mut aqm = aqm::resolve(cx, &at("aqm"), &mut raw.aqm, capacity, mean_packet)?;
@@ -314,6 +333,7 @@ fn one_way(
         name: raw.name.clone(),
         terminals,
         queues_per: raw.queues_per,
+        pools,
         aqm: aqm.spec,
         mean_packet: aqm.mean_packet,
         watch,

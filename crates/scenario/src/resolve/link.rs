@@ -10,7 +10,8 @@ use super::{access, capacity, distribution, loss};
 use crate::error::{Error, quoted};
 use crate::model::{Delay, Direction, Distribution, Gateway, Host, Link, Per};
 use crate::reader::tree::{Path, step};
-use crate::schema::forms::Either;
+use crate::schema::channel::Carrier;
+use crate::schema::forms::{Either, Named};
 use crate::schema::link::{self as file, PerName};
 use crate::schema::quantity::Quantity;
 
@@ -18,7 +19,7 @@ pub fn link(
     cx: &mut Cx<'_>,
     name: &str,
     raw: &mut file::Link,
-    hosts: &[Host],
+    (hosts, carriers): (&[Host], &Named<Carrier>),
     mean_packet: f64,
 ) -> Result<Link, Error> {
     let path = named("link", name);
@@ -29,7 +30,7 @@ pub fn link(
     let access = access::access(cx, &at("access"), &mut raw.access, &mut raw.rate)?;
     let mut forward = Direction {
         rate: raw.rate.map(|r| r.rate()),
-        capacity: capacity::capacity(cx, &at("capacity"), raw.capacity.as_ref(), hosts)?,
+        capacity: capacity::capacity(cx, &at("capacity"), raw.capacity.as_ref(), (hosts, carriers))?,
         demand: None,
         access,
         delay: delay(cx, &at("delay"), &mut raw.delay)?,
@@ -40,7 +41,12 @@ pub fn link(
     let access = access::access(cx, &back_at("access"), &mut raw.reverse.access, &mut raw.reverse.rate)?;
     let mut reverse = Direction {
         rate: raw.reverse.rate.map(|r| r.rate()),
-        capacity: capacity::capacity(cx, &back_at("capacity"), raw.reverse.capacity.as_ref(), hosts)?,
+        capacity: capacity::capacity(
+            cx,
+            &back_at("capacity"),
+            raw.reverse.capacity.as_ref(),
+            (hosts, carriers),
+        )?,
         demand: None,
         access,
         delay: match &mut raw.reverse.delay {

@@ -16,6 +16,7 @@ pub mod nodes;
 pub mod overrides;
 mod packets;
 mod param;
+mod pool;
 pub mod presets;
 mod profile;
 mod queue;
@@ -91,12 +92,18 @@ pub fn resolve_tree(
     let mean_packet = traffic::mean_packet(cx, &file, &transports, &patterns)?;
     let mut links = Vec::new();
     for (name, raw) in &mut file.link.0 {
-        links.push(link::link(cx, name, raw, &hosts, mean_packet)?);
+        links.push(link::link(cx, name, raw, (&hosts, &file.carrier), mean_packet)?);
     }
     let mut gateways = Vec::new();
     for (i, raw) in file.gateway.0.iter_mut().enumerate() {
-        let tables = terminal::Tables { terminals: &file.terminal, plans: &file.plan };
-        let terminals = terminal::terminals(cx, i, raw, &nodes, tables)?;
+        let tables = terminal::Tables {
+            terminals: &file.terminal,
+            plans: &file.plan,
+            pools: &file.pool,
+            hosts: &file.host,
+        };
+        let mut terminals = terminal::terminals(cx, i, raw, &nodes, tables)?;
+        let pools = pool::pools(cx, raw, &mut terminals, tables)?;
         let is_upload = |(_, t): (&str, &crate::schema::traffic::Traffic)| {
             let common = t.source().common();
             nodes.uploads(common.from, common.to).contains(&GatewayIndex(i))
@@ -105,10 +112,13 @@ pub fn resolve_tree(
             raw.back = Some(crate::schema::gateway::Return::default());
         }
         let path = gateway::path_of(cx, i);
-        gateways.push(gateway::gateway(cx, &path, raw, terminals, (&links, mean_packet))?);
+        gateways.push(gateway::gateway(cx, &path, raw, (terminals, pools), (&links, mean_packet))?);
     }
+    pool::check(cx, &file.pool, &gateways)?;
+    terminal::check_subscribers(cx, &file.host, &gateways)?;
     link::check_unique_names(cx, &links, &hosts, &gateways)?;
     capacity::check_regions(cx, &links)?;
+    capacity::check_carriers(cx, &file)?;
     let traffic = traffic::traffic(cx, &file, &hosts, &transports, &nodes, &gateways, patterns)?;
     warnings::late_starts(cx, &traffic, run.warmup);
     warnings::one_sided_ecn(cx, &links, &gateways, &transports);

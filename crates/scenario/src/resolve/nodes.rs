@@ -168,7 +168,12 @@ impl Nodes {
 
     /// Returns the first gateway that a route does not pass over exactly one of its satellite links, and true if the route
     /// takes two of them: from one terminal to another.
-    pub fn wrong_way(&self, from: &str, route: &[Hop], gateways: &[Gateway]) -> Option<(String, bool)> {
+    pub fn wrong_way<'a>(
+        &self,
+        from: &str,
+        route: &[Hop],
+        gateways: &'a [Gateway],
+    ) -> Option<(&'a Gateway, bool)> {
         let mut node = self.find(from)?;
         let mut last: Option<Hop> = None;
         for hop in route {
@@ -178,7 +183,7 @@ impl Nodes {
                 let comes = last.is_some_and(|last| gateways[i].has_link(last.link));
                 let leaves = gateways[i].has_link(hop.link);
                 if comes == leaves {
-                    return Some((quoted(&gateways[i].name), comes));
+                    return Some((&gateways[i], comes));
                 }
             }
             (node, last) = (next, Some(*hop));

@@ -7,7 +7,7 @@ use super::cx::Cx;
 use super::nodes::{self, named};
 use super::{aqm, scheduler, threshold};
 use crate::error::{Error, quoted};
-use crate::model::{GatewayIndex, Link, LinkIndex, Subject};
+use crate::model::{Gateway, GatewayIndex, Link, LinkIndex, Subject};
 use crate::reader::tree::{At, Node, Step, step};
 use crate::scenario::Scenario;
 use crate::schema::file::File;
@@ -22,6 +22,9 @@ pub fn subject(cx: &mut Cx<'_>, file: &mut File, s: &Scenario) -> Result<Subject
         if let Some(i) = s.gateways.iter().position(|g| g.name == *name) {
             return Ok(Subject::Gateway(GatewayIndex(i)));
         }
+        if let Some(i) = s.gateways.iter().position(|g| g.back.as_ref().is_some_and(|b| b.name == *name)) {
+            return Ok(Subject::Return(GatewayIndex(i)));
+        }
         return match s.links.iter().position(|l| l.name == *name) {
             Some(i) if s.links[i].forward.queue.is_some() => Ok(Subject::Link(LinkIndex(i))),
             Some(_) => {
@@ -30,8 +33,10 @@ pub fn subject(cx: &mut Cx<'_>, file: &mut File, s: &Scenario) -> Result<Subject
                 Err(cx.error(&path, problem))
             }
             None => {
-                let known = s.gateways.iter().map(|g| &g.name).chain(queued().map(|(_, l)| &l.name));
-                Err(cx.unknown(&path, name, known.map(String::as_str)))
+                let gateways = s.gateways.iter().flat_map(Gateway::directions).map(|g| &g.name);
+                let known: Vec<_> =
+                    gateways.chain(queued().map(|(_, l)| &l.name)).map(String::as_str).collect();
+                Err(cx.unknown(&path, name, known))
             }
         };
     }
@@ -68,7 +73,7 @@ pub fn subject(cx: &mut Cx<'_>, file: &mut File, s: &Scenario) -> Result<Subject
         Subject::Link(LinkIndex(link))
     };
     let (name, why) = match subject {
-        Subject::Gateway(i) => (&s.gateways[i].name, "the only gateway"),
+        Subject::Gateway(i) | Subject::Return(i) => (&s.gateways[i].name, "the only gateway"),
         Subject::Link(i) => (&s.links[i].name, "the only link with such a queue"),
     };
     file.run.subject = Some(name.clone());
@@ -78,17 +83,15 @@ pub fn subject(cx: &mut Cx<'_>, file: &mut File, s: &Scenario) -> Result<Subject
 
 /// Checks the scenario's own settings at the subject, and the names of those to compare.
 pub fn settings(cx: &mut Cx<'_>, file: &mut File, s: &mut Scenario, mean_packet: f64) -> Result<(), Error> {
-    let (rate, varies, mean_packet, limit) = match s.subject {
-        Subject::Gateway(i) => {
-            let gateway = &s.gateways[i];
-            (
-                gateway.watched_rate(),
-                gateway.watched_rate_varies(),
-                gateway.mean_packet,
-                gateway.watched_limit(),
-            )
-        }
-        Subject::Link(i) => {
+    let (rate, varies, mean_packet, limit) = match (s.subject, s.subject_gateway()) {
+        (_, Some(gateway)) => (
+            gateway.watched_rate(),
+            gateway.watched_rate_varies(),
+            gateway.mean_packet,
+            gateway.watched_limit(),
+        ),
+        (Subject::Gateway(_) | Subject::Return(_), None) => return Ok(()),
+        (Subject::Link(i), None) => {
             let forward = &s.links[i].forward;
             let mean = forward.queue.as_ref().map_or(mean_packet, |q| q.mean_packet);
             let limit = forward.queue.as_ref().map_or(Limit::NONE, |q| q.limit);

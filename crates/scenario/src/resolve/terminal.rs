@@ -6,11 +6,16 @@ use super::cx::Cx;
 use super::gateway::path_of;
 use super::nodes::{Kind, Nodes, named};
 use crate::error::{Error, quoted};
-use crate::model::{GatewayIndex, Plan, QueuesPer, TerminalGroup, Terminals};
-use crate::reader::tree::{Step, step};
-use crate::schema::file::File;
+use crate::model::{
+    Gateway, GatewayIndex, HostIndex, Plan, QueuesPer, Subscribers, TerminalGroup, Terminals,
+};
+use crate::reader::tree::{Path, Step, step};
+use crate::schema::file::{File, Host};
+use crate::schema::forms::Named;
 use crate::schema::gateway as file;
 use crate::schema::quantity::Rate as RawRate;
+use crate::schema::terminal as schema;
+use crate::warning::WarningKind;
 
 /// Name of the terminal of a gateway that names none.
 const TERMINAL: &str = "terminal";
@@ -56,18 +61,11 @@ pub fn terminals(
     let path = path_of(cx, i);
     if let Some(name) = &raw.terminal {
         let (link, link_forward) = nodes.satellite(cx, &step(&path, "terminal"), &raw.name, name)?;
-        if raw.queues_per == QueuesPer::Terminal {
-            let problem = "found \"terminal\"; allowed: only with terminals";
-            return Err(cx.error(&step(&path, "queues_per"), problem.to_owned()));
+        if raw.queues_per != QueuesPer::Carrier {
+            let problem = format!("found {}; allowed: only with terminals", quoted(raw.queues_per.name()));
+            return Err(cx.error(&step(&path, "queues_per"), problem));
         }
-        return Ok(Terminals(vec![TerminalGroup {
-            name: name.clone(),
-            count: 1,
-            link,
-            link_forward,
-            plan: None,
-            up: None,
-        }]));
+        return Ok(Terminals(vec![TerminalGroup::new(name, 1, (link, link_forward))]));
     }
     let mut groups = Vec::new();
     for (k, name) in raw.terminals.iter().enumerate() {
@@ -78,8 +76,18 @@ pub fn terminals(
             Some(plan) => self::plan(cx, raw, name, plan, tables.plans)?,
             None => (None, None),
         };
-        let (name, count) = (name.clone(), terminal.count.0);
-        groups.push(TerminalGroup { name, count, link, link_forward, plan, up });
+        let group = TerminalGroup::new(name, terminal.count.0, (link, link_forward));
+        let subscribers = match raw.queues_per {
+            QueuesPer::Subscriber => subscribers(cx, &group, nodes, tables)?,
+            QueuesPer::Carrier | QueuesPer::Terminal => Vec::new(),
+        };
+        let group = TerminalGroup { plan, up, subscribers, ..group };
+        if let Some(plan) = &group.plan {
+            let of = Rate::from_bps(group.subscribers.iter().map(|hosts| hosts.committed().as_bps()).sum());
+            let own = named("plan", terminal.plan.as_deref().unwrap_or_default());
+            warn_of_committed(cx, &own, plan, of, "what is behind a terminal");
+        }
+        groups.push(group);
     }
     Ok(Terminals(groups))
 }
@@ -87,8 +95,104 @@ pub fn terminals(
 /// Tables of a file that gateways refer to.
 #[derive(Clone, Copy)]
 pub struct Tables<'a> {
-    pub terminals: &'a crate::schema::forms::Named<crate::schema::terminal::Terminal>,
-    pub plans: &'a crate::schema::forms::Named<crate::schema::terminal::Plan>,
+    pub terminals: &'a Named<schema::Terminal>,
+    pub plans: &'a Named<schema::Plan>,
+    pub pools: &'a Named<schema::Pool>,
+    pub hosts: &'a Named<Host>,
+}
+
+/// Returns the hosts behind a group of terminals of a gateway.
+fn subscribers(
+    cx: &Cx<'_>,
+    group: &TerminalGroup,
+    nodes: &Nodes,
+    tables: Tables<'_>,
+) -> Result<Vec<Subscribers>, Error> {
+    let mut found = Vec::new();
+    for (number, (name, host)) in tables.hosts.iter().enumerate() {
+        let route = nodes.route(&group.name, name).unwrap_or_default();
+        if route.is_empty() || route.iter().any(|hop| hop.link == group.link) {
+            continue;
+        }
+        let plan = match &host.plan {
+            None => None,
+            Some(plan) => {
+                let at = step(&named("host", name), "plan");
+                let Some((_, raw)) = tables.plans.iter().find(|(known, _)| known == plan) else {
+                    return Err(cx.unknown(&at, plan, tables.plans.names()));
+                };
+                if raw.up.is_some() {
+                    let problem = format!(
+                        "found {}, which has a share in the return carrier; allowed: a plan without up, because subscribers \
+                         share the return carrier as their terminal",
+                        quoted(plan)
+                    );
+                    return Err(cx.error(&at, problem));
+                }
+                let down = plan_of(&raw.down);
+                check_peak(cx, &step(&named("plan", plan), "down"), "cir", down.cir, down.pir)?;
+                Some(down)
+            }
+        };
+        let (host, each) = (HostIndex(number), host.count.0 / group.count);
+        found.push(Subscribers { host, each, plan });
+    }
+    Ok(found)
+}
+
+/// Rejects plans of hosts without queues at a gateway.
+pub fn check_subscribers(cx: &Cx<'_>, hosts: &Named<Host>, gateways: &[Gateway]) -> Result<(), Error> {
+    for (number, (name, host)) in hosts.iter().enumerate() {
+        let groups = gateways.iter().flat_map(|gateway| gateway.terminals.iter());
+        let mut subscribers = groups.flat_map(|group| &group.subscribers);
+        if let Some(plan) = &host.plan
+            && !subscribers.any(|hosts| hosts.host == HostIndex(number))
+        {
+            let problem = format!(
+                "found {}; allowed: only behind the terminals of a gateway with queues_per = \"subscriber\", because other hosts \
+                 share a queue with those behind their terminal",
+                quoted(plan)
+            );
+            return Err(cx.error(&step(&named("host", name), "plan"), problem));
+        }
+    }
+    Ok(())
+}
+
+/// Returns a share as plain data.
+pub fn plan_of(raw: &schema::Share) -> Plan {
+    Plan {
+        cra: Rate::default(),
+        cir: raw.cir.map(|cir| cir.rate()).unwrap_or_default(),
+        pir: raw.pir.map(|pir| pir.rate()),
+        weight: raw.weight.0,
+        burst: raw.burst.0,
+    }
+}
+
+/// Rejects a peak rate below the rate of another key; `path` is that of the share.
+pub fn check_peak(cx: &Cx<'_>, path: &Path, key: &str, rate: Rate, pir: Option<Rate>) -> Result<(), Error> {
+    match pir.filter(|pir| *pir < rate) {
+        Some(pir) => {
+            let problem = format!("found \"{pir}\"; allowed: at least {key} (\"{rate}\")");
+            Err(cx.error(&step(path, "pir"), problem))
+        }
+        None => Ok(()),
+    }
+}
+
+/// Warns of committed rates, all together `inside`, above the rates of what they are in, whose share is `own`.
+pub fn warn_of_committed(cx: &mut Cx<'_>, path: &Path, own: &Plan, inside: Rate, what: &str) {
+    let down = step(path, "down");
+    let (key, limit, effect) = match own.pir {
+        Some(pir) if pir < inside => ("pir", pir, "they cannot all be kept"),
+        _ if own.cir.as_bps() > 0 && own.cir < inside => {
+            ("cir", own.cir, "they are kept at the expense of the rest of the carrier")
+        }
+        _ => return,
+    };
+    let text = format!("found \"{limit}\"; {what} has committed rates of {inside} in total: {effect}");
+    cx.warn(WarningKind::CommittedRates, &step(&down, key), &text);
 }
 
 /// Resolves the plan of a group of terminals: its shares in the carrier to the terminals and in the return carrier.
@@ -97,20 +201,13 @@ fn plan(
     raw: &file::Gateway,
     group: &str,
     name: &str,
-    plans: &crate::schema::forms::Named<crate::schema::terminal::Plan>,
+    plans: &Named<schema::Plan>,
 ) -> Result<(Option<Plan>, Option<Plan>), Error> {
     let at = step(&named("terminal", group), "plan");
     let Some((_, plan)) = plans.iter().find(|(known, _)| *known == name) else {
         return Err(cx.unknown(&at, name, plans.names()));
     };
     let own = named("plan", name);
-    let check = |way: &str, key: &str, rate: Rate, pir: Option<Rate>| match pir.filter(|pir| *pir < rate) {
-        Some(pir) => {
-            let at = step(&step(&own, way), "pir");
-            Err(cx.error(&at, format!("found \"{pir}\"; allowed: at least {key} (\"{rate}\")")))
-        }
-        None => Ok(()),
-    };
     let up = match &plan.up {
         None => None,
         Some(_) if raw.back.as_ref().is_none_or(|back| back.carrier.is_none()) => {
@@ -121,8 +218,8 @@ fn plan(
         Some(up) => {
             let rate = |rate: Option<RawRate>| rate.map(|rate| rate.rate()).unwrap_or_default();
             let (cra, cir, pir) = (rate(up.cra), rate(up.cir), up.pir.map(|pir| pir.rate()));
-            check("up", "cra", cra, pir)?;
-            check("up", "cir", cir, pir)?;
+            check_peak(cx, &step(&own, "up"), "cra", cra, pir)?;
+            check_peak(cx, &step(&own, "up"), "cir", cir, pir)?;
             Some(Plan { cra, cir, pir, weight: up.weight.0, burst: 0 })
         }
     };
@@ -131,15 +228,13 @@ fn plan(
             return Ok((None, up));
         }
         let problem = format!(
-            "found {}; allowed: only at a gateway with queues_per = \"terminal\", because terminals that share a queue share \
+            "found {}; allowed: only at a gateway with queues_per = \"terminal\" or \"subscriber\", because terminals that share a queue share \
              the carrier as its packets come",
             quoted(name)
         );
         return Err(cx.error(&at, problem));
     }
-    let down = &plan.down;
-    let (cir, pir) = (down.cir.map(|cir| cir.rate()).unwrap_or_default(), down.pir.map(|pir| pir.rate()));
-    check("down", "cir", cir, pir)?;
-    let cra = Rate::default();
-    Ok((Some(Plan { cra, cir, pir, weight: down.weight.0, burst: down.burst.0 }), up))
+    let down = plan_of(&plan.down);
+    check_peak(cx, &step(&own, "down"), "cir", down.cir, down.pir)?;
+    Ok((Some(down), up))
 }

@@ -14,7 +14,7 @@ use super::transport::DEFAULT;
 use crate::error::{Error, choices, quoted};
 use crate::model::{
     Application, Bulk, ConnectionPer, DATAGRAM_HEADER, Distribution, Files, Gateway, Host, HostIndex, Http,
-    Packets, Pages, Pattern, Quic, Ramp, Traffic, TrafficKind, Transport, TransportIndex,
+    Packets, Pages, Pattern, Protocol, Quic, Ramp, Traffic, TrafficKind, Transport, TransportIndex,
 };
 use crate::reader::tree::{Path, step};
 use crate::schema::file::File;
@@ -108,21 +108,6 @@ pub fn traffic(
             );
             return Err(cx.error(&step(&path, "to"), problem));
         };
-        if let Some((gateway, two_terminals)) = nodes.wrong_way(from_name, &route, gateways) {
-            let from = quoted(from_name);
-            let problem = if two_terminals {
-                format!(
-                    "found {from}, whose data would pass gateway {gateway} from one terminal to another, which is not \
-                     supported; allowed: hosts on the gateway's internet side, or data to such hosts"
-                )
-            } else {
-                format!(
-                    "found {from}, whose data would pass gateway {gateway} without its satellite link; allowed: hosts \
-                     whose data takes the satellite link"
-                )
-            };
-            return Err(cx.error(&step(&path, "from"), problem));
-        }
         let transport = common
             .transport
             .and_then(|name| transports.iter().position(|t| t.name() == name))
@@ -140,6 +125,27 @@ pub fn traffic(
             return Err(cx.error(&step(&path, "rate_cap"), problem));
         }
         let kind = kind(cx, &path, raw, transport, pattern)?;
+        if let Some((gateway, two_terminals)) = nodes.wrong_way(from_name, &route, gateways) {
+            let (from, name) = (quoted(from_name), quoted(&gateway.name));
+            let uses_tcp = kind.transport().is_some_and(|t| matches!(transports[t], Transport::Tcp(_)));
+            let problem = if !two_terminals {
+                Some(format!(
+                    "found {from}, whose data would pass gateway {name} without its satellite link; allowed: hosts whose data \
+                     takes the satellite link"
+                ))
+            } else if uses_tcp && gateway.pep.split.contains(&Protocol::Tcp) {
+                Some(format!(
+                    "found {from}, whose connections go from one terminal to another through gateway {name}, which splits \
+                     them; allowed: with pep.split = [] at the gateway, or over another transport, because a connection is \
+                     not split twice"
+                ))
+            } else {
+                None
+            };
+            if let Some(problem) = problem {
+                return Err(cx.error(&step(&path, "from"), problem));
+            }
+        }
         if let Some(problem) = common.class.and_then(name_problem) {
             return Err(cx.error(&step(&path, "class"), problem));
         }

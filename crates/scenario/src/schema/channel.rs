@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use super::SECOND;
 use super::forms::{Chance, Either, Share};
 use super::quantity::{AnyRate, HeaderSize, Rate, Span, SymbolRate, Time, Whole};
-use crate::model::{LossAt, LossOf};
+use crate::model::{LossAt, LossOf, ModcodTable};
 
 /// Loss of a channel: a probability, or a table with a loss model.
 pub type Loss = Either<Share, LossTable>;
@@ -63,7 +63,18 @@ fn surely() -> Chance {
     Chance(1.0)
 }
 
-/// A capacity that varies over time or between packets: `trace`, `steps`, `uniform` or `symbol_rate`.
+/// A satellite carrier that links name in `capacity`.
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Carrier {
+    /// Symbol rate.
+    pub symbol_rate: SymbolRate,
+    /// ModCods that its links can use.
+    #[serde(default)]
+    pub modcods: ModcodTable,
+}
+
+/// A capacity that varies over time or between packets: `trace`, `steps`, `uniform`, `symbol_rate` or `carrier`.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Capacity {
@@ -80,6 +91,9 @@ pub struct Capacity {
     pub every: Option<Span>,
     /// Symbol rate of a DVB-S2 carrier, whose modulation and coding `modcod` or `fade` determine.
     pub symbol_rate: Option<SymbolRate>,
+    /// Carrier that the link uses, in place of `symbol_rate`: the name of a [carrier.NAME] table.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub carrier: Option<String>,
     /// Modulation and coding, such as "8PSK 3/4": one, or a list that the hosts of the group `of` use in turn.
     pub modcod: Option<Vec<String>>,
     /// Group of hosts that `modcod` applies to: packets to or from its i-th host use the i-th entry.

@@ -4,12 +4,13 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::aqm::Aqm;
+use super::channel::Carrier;
 use super::forms::Named;
 use super::gateway::Gateways;
 use super::link::Link;
 use super::models::Models;
 use super::quantity::{Span, Time, Whole};
-use super::terminal::{Plan, Terminal};
+use super::terminal::{Plan, Pool, Terminal};
 use super::thresholds::Thresholds;
 use super::traffic::Traffic;
 use super::transport::Transport;
@@ -38,12 +39,18 @@ pub struct File {
     /// Links, by name.
     #[serde(default)]
     pub link: Named<Link>,
+    /// Satellite carriers that links use, by name.
+    #[serde(default)]
+    pub carrier: Named<Carrier>,
     /// Groups of terminals of gateways with several, by name.
     #[serde(default)]
     pub terminal: Named<Terminal>,
-    /// Plans of terminals, by name.
+    /// Plans of terminals and subscribers, by name.
     #[serde(default)]
     pub plan: Named<Plan>,
+    /// Pools of the carriers of gateways, by name.
+    #[serde(default)]
+    pub pool: Named<Pool>,
     /// The gateway, or several with a name each.
     #[serde(default)]
     pub gateway: Gateways,
@@ -89,8 +96,9 @@ pub struct Run {
     /// Settings that a comparison uses if none are named.
     #[serde(default)]
     pub settings: Vec<String>,
-    /// Gateway or link whose queue the settings apply to and the metrics describe. Default: the only gateway, else the
-    /// only link that has a queue with an AQM, else the only link that has a queue.
+    /// Gateway or link whose queue the settings apply to and the metrics describe; "GATEWAY return": the queues at a gateway's
+    /// terminals. Default: the only gateway, else the only link that has a queue with an AQM, else the only link that has a
+    /// queue.
     pub subject: Option<String>,
 }
 
@@ -101,6 +109,9 @@ pub struct Host {
     /// Number of hosts.
     #[serde(default = "Whole::<1, MOST>::just::<1>")]
     pub count: Whole<1, MOST>,
+    /// Plan of each host as a subscriber of a gateway with `queues_per = "subscriber"`. Default: weight 1, without
+    /// committed and peak rate.
+    pub plan: Option<String>,
 }
 
 /// A router. Its queues are those of its links.

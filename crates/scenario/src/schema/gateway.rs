@@ -75,8 +75,8 @@ pub struct Gateway {
     /// follows the satellite links, a packet takes the carrier for as long as the link to its terminal needs at the time.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub terminals: Vec<String>,
-    /// Terminals that share the receive queue, the AQM and the transmit queue: all of the carrier, or each has its own, and the
-    /// carrier is shared by their plans.
+    /// Who shares a receive queue, an AQM and a transmit queue: all terminals of the carrier; the hosts behind a terminal; or
+    /// each host has its own. Queues of terminals and hosts share the carrier by pools and plans.
     #[serde(default)]
     pub queues_per: QueuesPer,
     /// AQM of the watched queue. Default: none (tail drop).

@@ -15,13 +15,26 @@ pub struct Terminal {
     pub count: Whole<1, MOST>,
     /// Plan of each terminal. Default: weight 1, without committed and peak rate.
     pub plan: Option<String>,
+    /// Pool of the carrier that the terminals are in. Default: none, they share the carrier directly.
+    pub pool: Option<String>,
 }
 
-/// Plan of a subscriber.
+/// A part of a gateway's carrier that several terminals or pools share, such as that of a service provider.
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Pool {
+    /// Pool that it is in. Default: none, it shares the carrier directly.
+    pub parent: Option<String>,
+    /// Share of all that is in it in the carrier to the terminals, or in its parent.
+    #[serde(default)]
+    pub down: Share,
+}
+
+/// Plan of a terminal, or of a subscriber behind it.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Plan {
-    /// Share of a terminal in the carrier to the terminals.
+    /// Share of a terminal in the carrier to the terminals, or in its pool; that of a subscriber in its terminal.
     #[serde(default)]
     pub down: Share,
     /// Share of a terminal in the return carrier. Default: weight 1, without constant, committed and peak rate.
@@ -49,15 +62,15 @@ impl Default for ReturnShare {
     }
 }
 
-/// Share of a terminal in a carrier.
+/// Share of a terminal, a pool or a subscriber in what is above it: the carrier, a pool or a terminal.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Share {
-    /// Committed information rate (CIR): served before any terminal gets more than its own. Default: none.
+    /// Committed information rate (CIR): served before any other gets more than its own. Default: none.
     pub cir: Option<Rate>,
     /// Peak information rate (PIR), never exceeded but for `burst`. Default: the carrier's rate.
     pub pir: Option<Rate>,
-    /// Weight by which terminals share the carrier's time that the committed rates leave.
+    /// Weight by which they share the carrier's time that the committed rates leave.
     pub weight: Whole<1, 10_000>,
     /// Bytes that may exceed the peak rate at once.
     pub burst: Size,

@@ -8,11 +8,11 @@ use std::collections::BTreeMap;
 use bentpipe_gateway::{Advisor, Assignment, Config, DemandCarrier};
 use bentpipe_link::{DelayLine, LinkEngine, Names};
 use bentpipe_queue::Aqm;
-use bentpipe_queue::tree::Share;
+use bentpipe_queue::tree::{NodeId, Share};
 use bentpipe_quic::Host;
 use bentpipe_scenario::{
-    AqmSpec, Capacity, Direction, Gateway, GatewayIndex, HostIndex, LinkIndex, Modulation, QueuesPer,
-    Scenario, Subject, TerminalGroup,
+    AqmSpec, Capacity, Direction, Gateway, HostIndex, LinkIndex, Modulation, Plan, QueuesPer, Scenario,
+    Subject, TerminalGroup,
 };
 use bentpipe_transport::pep_link;
 use bentpipe_units::{Duration, Rng};
@@ -82,6 +82,7 @@ pub fn build(scenario: &Scenario, seed: u64, make_aqm: Option<MakeAqm<'_>>) -> R
         first_back: &first_back,
         subject: match scenario.subject {
             Subject::Gateway(gateway) => PlaceKind::Gateway(gateway),
+            Subject::Return(gateway) => PlaceKind::Return(gateway),
             Subject::Link(link) => PlaceKind::Link(first_links[link.0]),
         },
     });
@@ -208,36 +209,71 @@ impl Builder<'_, '_> {
             ack_delay: s.ack_delay,
             initial_rtt: Duration::from_secs(1),
         };
-        if g.shares_carrier {
+        let carrier = g.shares_carrier.then(|| {
             let (rate, tick) = (g.regulator.rate, g.regulator.tick.unwrap_or_default());
-            self.carriers.push(CarrierNode::new(rate, tick, g.regulator.follows_link));
+            self.carriers.push(CarrierNode::new(rate, tick, g.regulator.follows_link))
+        });
+        let mut pools: Vec<NodeId> = Vec::new();
+        if let Some(carrier) = carrier {
+            let carrier = &mut self.carriers[carrier];
+            for pool in &g.pools {
+                let parent = pool.parent.map_or(carrier.carrier.root(), |parent| pools[parent]);
+                pools.push(carrier.add(parent, share(Some(&pool.share)), None));
+            }
         }
         for group in g.terminals.iter() {
             for member in 0..group.count {
                 let (there, back) = self.directions(group.link, group.link_forward, member);
-                if g.queues_per == QueuesPer::Terminal || self.gateways.next_id() == first {
-                    let name = match g.queues_per {
-                        QueuesPer::Carrier => g.name.clone(),
-                        QueuesPer::Terminal => format!("{} {}.{member}", g.name, group.name),
-                    };
-                    self.queues(number, (g, group), name, there)?;
-                    if let Some(carrier) = self.carriers.ids().last().filter(|_| g.shares_carrier) {
-                        let gateway = GatewayId::new(self.gateways.next_id().index() - 1);
-                        let leaf = self.carriers[carrier].add(gateway, share(group));
-                        self.gateways[gateway].carrier = Some((carrier, leaf));
+                let name = format!("{} {}.{member}", g.name, group.name);
+                // The terminal's queues, or those of the whole carrier.
+                let gateway = match g.queues_per {
+                    QueuesPer::Carrier if self.gateways.next_id() != first => first,
+                    QueuesPer::Carrier => self.queues(number, (g, group, None), g.name.clone(), there)?,
+                    QueuesPer::Terminal | QueuesPer::Subscriber => {
+                        self.queues(number, (g, group, None), name.clone(), there)?
+                    }
+                };
+                if let Some(carrier) = carrier
+                    && (g.queues_per != QueuesPer::Carrier || self.gateways[gateway].carrier.is_none())
+                {
+                    let parent = group.pool.map_or(self.carriers[carrier].carrier.root(), |pool| pools[pool]);
+                    let own = share(group.plan.as_ref());
+                    if g.queues_per == QueuesPer::Subscriber {
+                        let parent = self.carriers[carrier].add(parent, own, None);
+                        self.add_leaf((carrier, parent), share(None), gateway);
+                        for hosts in &group.subscribers {
+                            for host in 0..hosts.each {
+                                let host_name = &self.scenario.hosts[hosts.host].name;
+                                let name = format!("{name} {host_name}.{}", member + host * group.count);
+                                let plan = hosts.plan.as_ref();
+                                let gateway = self.queues(number, (g, group, plan), name, there)?;
+                                self.add_leaf((carrier, parent), share(plan), gateway);
+                            }
+                        }
+                    } else {
+                        self.add_leaf((carrier, parent), own, gateway);
                     }
                 }
-                let gateway = GatewayId::new(self.gateways.next_id().index() - 1);
                 let paths = BySide::new(self.one_link(there), self.one_link(back));
                 let number = self.terminals.next_id();
+                if g.queues_per != QueuesPer::Carrier {
+                    (gateway.index()..self.gateways.next_id().index())
+                        .for_each(|queues| self.gateways[GatewayId::new(queues)].serves = Some(number));
+                }
                 let mut terminal = Terminal::new(number, gateway, g.buffers(), config.clone(), paths);
-                let committed = group.plan.map(|plan| (plan.cir, there));
+                let committed = Some((group.committed(), there));
                 terminal.committed =
                     committed.filter(|(cir, _)| g.regulator.follows_link && cir.as_bps() > 0);
                 self.terminals.push(terminal);
             }
         }
         Ok(())
+    }
+
+    /// Puts queues on a carrier, below a node.
+    fn add_leaf(&mut self, (carrier, parent): (CarrierId, NodeId), share: Share, gateway: GatewayId) {
+        let leaf = self.carriers[carrier].add(parent, share, Some(gateway));
+        self.gateways[gateway].carrier = Some((carrier, leaf));
     }
 
     /// Adds the queues and the PEP links of the return direction at the terminals of a gateway.
@@ -255,8 +291,8 @@ impl Builder<'_, '_> {
             back.terminals.iter().flat_map(|group| (0..group.count).map(move |member| (group, member)));
         for (terminal, (group, member)) in (first..).map(TerminalId::new).zip(groups) {
             let (up, _) = self.directions(group.link, group.link_forward, member);
-            let queues = self.gateways.next_id();
-            self.queues(number, (back, group), format!("{} {}.{member}", back.name, group.name), up)?;
+            let name = format!("{} {}.{member}", back.name, group.name);
+            let queues = self.queues(number, (back, group, None), name, up)?;
             let uploads = self.terminals[terminal].of_uploads(queues, back.buffers());
             self.terminals.push(uploads);
             self.terminals[terminal].far_gateway = Some(queues);
@@ -265,25 +301,24 @@ impl Builder<'_, '_> {
         Ok(())
     }
 
-    /// Adds the queues of a gateway for all its terminals, or for the one behind this link.
+    /// Adds the queues of a gateway for all its terminals, for the one behind this link, or for a subscriber behind that.
     fn queues(
         &mut self,
         number: usize,
-        (g, group): (&Gateway, &TerminalGroup),
+        (g, group, subscriber): (&Gateway, &TerminalGroup, Option<&Plan>),
         name: String,
         link: LinkDirectionId,
-    ) -> Result<(), String> {
+    ) -> Result<GatewayId, String> {
         let scenario = self.scenario;
-        let is_subject = scenario.subject == Subject::Gateway(GatewayIndex(number))
-            && std::ptr::eq(g, &raw const scenario.gateways[number]);
+        let is_subject = scenario.subject_gateway().is_some_and(|subject| std::ptr::eq(subject, g));
         let aqm = self.aqm(&g.aqm, is_subject).map_err(|e| format!("{}: {e}", g.name))?;
-        let config = g.config(Some(group)).map_err(|e| format!("{}: {e}", g.name))?;
+        let config = g.config(Some(group), subscriber).map_err(|e| format!("{}: {e}", g.name))?;
         // Queues behind regulators follow links that may have different rates.
         let link_rate = group.downlink(&scenario.links).mean_rate();
         let rate = link_rate.filter(|_| g.regulator.follows_link && !g.shares_carrier).unwrap_or(config.rate);
         let gateway = Config { name, rate, ..config }.build(aqm, self.seed);
         // With several terminals, packets of one queue go over links of different rates.
-        let is_one_link = g.queues_per == QueuesPer::Terminal || g.terminals.only().is_some();
+        let is_one_link = g.queues_per != QueuesPer::Carrier || g.terminals.only().is_some();
         let follows = (g.regulator.follows_link && is_one_link).then_some(link);
         let mut node = GatewayNode::new(gateway, number, g.flow_key, follows);
         node.has_flow_scheduler = g.transmit_queue.scheduler.tells_flows_apart();
@@ -292,9 +327,11 @@ impl Builder<'_, '_> {
         node.advisor = g.advice(group).map(|advice| Box::new(Advisor::new(advice, rate)));
         let id = self.gateways.push(node);
         if let Some(link) = follows {
-            self.network.links[link].follower = Some(id);
+            let followers = &mut self.network.links[link].followers;
+            let start = if followers.is_empty() { id } else { followers.start };
+            *followers = IdRange { start, len: followers.len + 1 };
         }
-        Ok(())
+        Ok(id)
     }
 
     /// The two directions of a member of a scenario link, as seen by a path that takes it forward or not.
@@ -363,9 +400,9 @@ fn assignment(group: &TerminalGroup) -> Assignment {
     })
 }
 
-/// Share of a terminal in the carrier.
-fn share(group: &TerminalGroup) -> Share {
-    group.plan.map_or(Share::default(), |plan| Share {
+/// Share of a pool, a terminal or a subscriber in what is above it.
+fn share(plan: Option<&Plan>) -> Share {
+    plan.map_or(Share::default(), |plan| Share {
         cir: plan.cir,
         pir: plan.pir,
         weight: plan.weight,

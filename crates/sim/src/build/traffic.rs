@@ -1,7 +1,7 @@
 //! Traffic: applications, transports, and the layout of flows.
 
 use bentpipe_scenario::{
-    self as scenario, ConnectionPer, HostIndex, Http, Protocol, Ramp, Scenario, TrafficKind,
+    self as scenario, ConnectionPer, HostIndex, Http, Protocol, QueuesPer, Ramp, Scenario, TrafficKind,
 };
 use bentpipe_traffic::Presence;
 use bentpipe_units::{Duration, Instant, Rate, Rng};
@@ -10,20 +10,11 @@ use super::Builder;
 use super::transports::Transports;
 use crate::apps::{Apps, Group, Kind, Loading, Session, Source, Traffic, Transport};
 use crate::clock::{Clock, Event};
-use crate::endpoints::{Direction, Joint, Layout, LegLayout, LinkStep, Member, OwnDelay, Pass, Step};
+use crate::endpoints::{
+    Direction, HostMember, Joint, Layout, LegLayout, LinkStep, Member, OwnDelay, Pass, QueuesOf, Step,
+};
 use crate::ids::{GatewayId, Id, IdVec, TerminalId, TrafficId};
-
-/// The queues of a gateway, or of its terminals, that a path passes.
-struct QueuesOf {
-    first: GatewayId,
-    member: Member,
-}
-
-impl QueuesOf {
-    fn step(&self, splits: bool) -> Step {
-        Step::Gateway { first: self.first, member: self.member, splits }
-    }
-}
+use crate::side::BySide;
 
 impl Builder<'_, '_> {
     pub(super) fn traffic(&self, t: &scenario::Traffic, transports: &mut Transports) -> Traffic {
@@ -120,17 +111,19 @@ impl Builder<'_, '_> {
             layout.passes.push(Pass { gateway: number, terminal, is_upload });
             if let Some((queues, gateway)) = self.queues_on(t, i, (number, is_upload)) {
                 let splits = protocol.is_some_and(|p| gateway.pep.split.contains(&p));
-                leg.down.push(queues.step(splits));
+                leg.down.push(Step::Gateway { queues, splits });
                 if splits {
                     self.finish_leg(&mut layout, std::mem::take(&mut leg));
                     let first = if is_upload { self.first_back[number].1 } else { self.first[number].1 };
                     layout.joints.push(self.joint(t, i, first));
+                    let far = self.queues_on(t, i, (number, !is_upload)).map(|(queues, _)| queues);
+                    layout.joint_queues.push(BySide::new(Some(queues), far));
                     continue;
                 }
             }
             self.add_hop(&mut layout, &mut leg, t, i);
             if let Some((queues, _)) = self.queues_on(t, i, (number, !is_upload)) {
-                leg.up.push(queues.step(false));
+                leg.up.push(Step::Gateway { queues, splits: false });
             }
         }
         self.finish_leg(&mut layout, leg);
@@ -175,10 +168,30 @@ impl Builder<'_, '_> {
             // Without return queues, acknowledgements of no data pass the gateway's.
             (forward, self.first[number].0)
         };
-        let each = gateway.queues() > 1 || is_return;
-        let before = if each { self.terminals_before(t, i) } else { 0 };
-        let member = if each { self.member(t, i) } else { Member::One };
+        let (before, member) = match gateway.queues_per {
+            QueuesPer::Carrier => (0, Member::One),
+            QueuesPer::Terminal => (self.terminals_before(t, i), self.member(t, i)),
+            QueuesPer::Subscriber => self.subscriber(t, i, gateway)?,
+        };
         Some((QueuesOf { first: GatewayId::new(first.index() + before), member }, gateway))
+    }
+
+    /// The queue of the host behind the terminal over whose link the i-th hop of a route leads, and the number of queues of
+    /// the gateway before those of its group of terminals.
+    fn subscriber(
+        &self,
+        t: &scenario::Traffic,
+        i: usize,
+        gateway: &scenario::Gateway,
+    ) -> Option<(u32, Member)> {
+        let hop = t.route[i];
+        let (_, group) = gateway.terminals.on_link(hop.link)?;
+        let sends = group.link_forward != hop.forward;
+        let before = group.first_queue_of(if sends { t.from } else { t.to })?;
+        let groups = gateway.terminals.iter().take_while(|other| other.link != group.link);
+        let first = groups.map(|other| other.count * other.queues_each()).sum();
+        let (terminals, each) = (group.count, group.queues_each());
+        Some((first, Member::Host(HostMember { sends, terminals, each, before })))
     }
 
     /// The member that the i-th hop of a route takes of its links: that of the host at one end, or of the terminal, which is

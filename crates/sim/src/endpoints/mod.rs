@@ -14,8 +14,8 @@ mod units;
 use crate::ids::{IdVec, SlotId};
 
 pub use slot::{
-    Departures, Direction, FlowSlot, Joint, Layout, LegLayout, LinkStep, Member, OwnDelay, Owner, Pass,
-    Phase, Place, Step, Transfer,
+    Departures, Direction, FlowSlot, HostMember, Joint, Layout, LegLayout, LinkStep, Member, OwnDelay, Owner,
+    Pass, Phase, Place, QueuesOf, Step, Transfer,
 };
 
 pub use stream::ByteStream;

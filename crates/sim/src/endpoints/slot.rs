@@ -15,6 +15,7 @@ use crate::ids::{
     SourceId, StreamId, TerminalId, TrafficId,
 };
 use crate::network::Path;
+use crate::side::BySide;
 
 /// The member of a group, of links or terminals, that a path takes.
 #[derive(Clone, Copy, Debug)]
@@ -25,6 +26,20 @@ pub enum Member {
     From { members: u32 },
     /// One of several: that of the receiving host, which is its number modulo `members`.
     To { members: u32 },
+    /// One of `each` queues of one of several terminals: that of a host behind it.
+    Host(HostMember),
+}
+
+/// The queue of a host behind a terminal.
+#[derive(Clone, Copy, Debug)]
+pub struct HostMember {
+    /// True for the sending host, false for the receiving one.
+    pub sends: bool,
+    /// Number of terminals.
+    pub terminals: u32,
+    /// Number of queues of each terminal, and of those before the first of the group of hosts.
+    pub each: u32,
+    pub before: u32,
 }
 
 impl Member {
@@ -33,6 +48,7 @@ impl Member {
         match self {
             Self::One => 1,
             Self::From { members } | Self::To { members } => members,
+            Self::Host(host) => host.terminals * host.each,
         }
     }
 
@@ -42,7 +58,25 @@ impl Member {
             Self::One => 0,
             Self::From { members } => from % members,
             Self::To { members } => to % members,
+            Self::Host(HostMember { sends, terminals, each, before }) => {
+                let host = if sends { from } else { to };
+                (host % terminals) * each + before + host / terminals
+            }
         }
+    }
+}
+
+/// Queues of a gateway, or of its terminals, of which there may be a group.
+#[derive(Clone, Copy, Debug)]
+pub struct QueuesOf {
+    pub first: GatewayId,
+    pub member: Member,
+}
+
+impl QueuesOf {
+    /// The queues for packets between two hosts, each numbered within its group.
+    pub fn gateway(self, from: u32, to: u32) -> GatewayId {
+        GatewayId::new(self.first.index() + self.member.index(from, to))
     }
 }
 
@@ -51,8 +85,8 @@ impl Member {
 pub enum Step {
     /// Over a link.
     Link(LinkStep),
-    /// Into a gateway, of whose queues there may be a group.
-    Gateway { first: GatewayId, member: Member, splits: bool },
+    /// Into a gateway.
+    Gateway { queues: QueuesOf, splits: bool },
 }
 
 /// A hop over a link of a group.
@@ -131,6 +165,8 @@ pub struct Layout {
     pub legs: Vec<LegLayout>,
     /// The terminals over whose PEP links one leg ends and the next begins.
     pub joints: Vec<Joint>,
+    /// The queues that packets of each end of these PEP links pass; `None` if they enter the satellite link directly.
+    pub joint_queues: Vec<BySide<Option<QueuesOf>>>,
     /// The gateways that the data pass, split or not.
     pub passes: Vec<Pass>,
     /// Each takes two delay lines of the slot: with the data, and against it.
@@ -145,9 +181,11 @@ impl Layout {
         members.fold(0, |pool, member| pool * member.members() as usize + member.index(from, to) as usize)
     }
 
-    /// The pass of a gateway, numbered in the scenario.
-    pub fn pass(&self, gateway: usize) -> Option<&Pass> {
-        self.passes.iter().find(|pass| pass.gateway == gateway)
+    /// The pass of a gateway, numbered in the scenario; of two, from one terminal to another, the first or the second.
+    pub fn pass(&self, gateway: usize, is_upload: bool) -> Option<&Pass> {
+        let mut passes = self.passes.iter().filter(|pass| pass.gateway == gateway);
+        let first = passes.next()?;
+        passes.find(|pass| pass.is_upload == is_upload && first.is_upload != is_upload).or(Some(first))
     }
 
     /// The terminals from which and to which data between two hosts go, by their numbers in results.

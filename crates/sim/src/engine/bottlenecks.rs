@@ -164,7 +164,8 @@ impl Engine {
         if !end.has_unacknowledged(stream.index()) {
             return None;
         }
-        let carrier = self.load(slot, Place::Gateway(terminal.gateway));
+        let queues = terminal.streams[stream].queues[Side::Near].unwrap_or(terminal.gateway);
+        let carrier = self.load(slot, Place::Gateway(queues));
         if carrier.is_busy || is_standing(carrier.delay, Some(end.stats().srtt)) {
             return Some(Bottleneck::Carrier);
         }

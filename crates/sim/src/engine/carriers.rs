@@ -35,7 +35,7 @@ impl Engine {
         }
         self.carriers[id].carrier.wake(now);
         while let Turn::Leaf(leaf) = self.carriers[id].carrier.turn(now) {
-            let gateway = self.carriers[id].gateway(leaf);
+            let Some(gateway) = self.carriers[id].gateway(leaf) else { break };
             match self.gateways[gateway].gateway.release(now) {
                 Some(pkt) => {
                     let rate = self.carriers[id].follows_links.then(|| self.downlink_rate(&pkt)).flatten();
@@ -119,6 +119,9 @@ impl Engine {
 
     /// The terminal that a packet goes to from a gateway.
     fn terminal_of(&self, gateway: GatewayId, pkt: &Packet) -> Option<TerminalId> {
+        if let Some(terminal) = self.gateways[gateway].serves {
+            return Some(terminal);
+        }
         let packet = &self.network.packets[PacketId::new(pkt.handle)];
         match packet.body {
             Body::PepData { terminal, .. } | Body::PepAck { terminal, .. } => {
@@ -126,7 +129,8 @@ impl Engine {
             }
             _ => {
                 let slot = &self.endpoints.slots[packet.slot?];
-                let pass = self.apps.traffic[slot.traffic].layout.pass(self.gateways[gateway].number)?;
+                let pass =
+                    self.apps.traffic[slot.traffic].layout.pass(self.gateways[gateway].number, false)?;
                 Some(pass.terminal.terminal(slot.hosts.0, slot.hosts.1))
             }
         }

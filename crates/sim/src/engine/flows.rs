@@ -200,8 +200,9 @@ impl Engine {
             self.announce_along(up, id, event);
         }
         for i in 0..self.endpoints.slots[id].streams.len() {
-            let (terminal, _) = self.endpoints.slots[id].streams[i];
-            let (paths, queues) = (self.terminals[terminal].paths, self.terminals[terminal].far_gateway);
+            let (terminal, stream) = self.endpoints.slots[id].streams[i];
+            let (paths, queues) =
+                (self.terminals[terminal].paths, self.terminals[terminal].streams[stream].queues[Side::Far]);
             paths.iter().for_each(|path| self.announce_along(*path, id, event));
             if let Some(gateway) = queues {
                 self.announce_at(gateway, id, event);
@@ -238,7 +239,8 @@ impl Engine {
         }
         // The users are the hosts behind the terminals.
         let t = &self.apps.traffic[slot.traffic];
-        let is_upload = t.layout.pass(node.number).is_some_and(|pass| pass.is_upload);
+        let is_upload =
+            t.layout.pass(node.number, node.terminal.is_some()).is_some_and(|pass| pass.is_upload);
         let (first, host) = if is_upload { (t.from.first, slot.hosts.0) } else { (t.to.first, slot.hosts.1) };
         match node.flow_key {
             FlowKey::Connection => slot.flow,

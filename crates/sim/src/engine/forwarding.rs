@@ -136,7 +136,7 @@ impl Engine {
     /// The capacity of a link changes: the queues that follow it set their rate.
     pub(super) fn update_capacity(&mut self, link: LinkDirectionId) {
         let Some(rate) = self.network.update_capacity(link, &mut self.clock) else { return };
-        if let Some(id) = self.network.links[link].follower {
+        for id in self.network.links[link].followers.iter() {
             self.gateways[id].gateway.set_rate(rate, self.clock.now());
             if let Some(advisor) = &mut self.gateways[id].advisor {
                 advisor.set_capacity(rate);

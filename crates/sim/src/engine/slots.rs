@@ -138,9 +138,8 @@ impl Engine {
             for (steps, path) in [(&leg.down, down), (&leg.up, up)] {
                 for (hop, step) in self.network.paths.hops_mut(path).iter_mut().zip(steps) {
                     *hop = match *step {
-                        Step::Gateway { first, member, splits } => {
-                            let gateway = GatewayId::new(first.index() + member.index(from, to));
-                            Hop::Gateway { gateway, splits }
+                        Step::Gateway { queues, splits } => {
+                            Hop::Gateway { gateway: queues.gateway(from, to), splits }
                         }
                         Step::Link(step) => {
                             let link = step.link(from, to);
@@ -153,6 +152,12 @@ impl Engine {
                         }
                     };
                 }
+            }
+        }
+        for ((terminal, stream), queues) in slot.streams.iter().zip(&layout.joint_queues) {
+            let stream = &mut self.terminals[*terminal].streams[*stream];
+            for side in Side::BOTH {
+                stream.queues[side] = queues[side].map(|queues| queues.gateway(from, to));
             }
         }
         let FlowSlot { owner, traffic, .. } = *slot;

@@ -10,6 +10,7 @@ use super::descriptor::code_point;
 use crate::bottleneck::Bottleneck;
 use crate::endpoints::Place;
 use crate::endpoints::tcp::{Received, Role};
+use crate::gateways::SplitStream;
 use crate::ids::{ConnId, GatewayId, Id, PacketId, StreamId, TerminalId};
 use crate::network::{Body, Hop, PacketInFlight, Path};
 use crate::side::Side;
@@ -115,7 +116,7 @@ impl Engine {
             *waiting = waiting.filter(|waiting| *waiting != packet);
         }
         if let Body::PepData { terminal, to, data } = &mut self.network.packets[packet].body
-            && self.terminals[*terminal].queues(to.peer()) == Some(id)
+            && self.terminals[*terminal].streams[StreamId::new(data.stream)].queues[to.peer()] == Some(id)
         {
             let (terminal, side) = (*terminal, to.peer());
             let node = &mut self.terminals[terminal];
@@ -128,9 +129,10 @@ impl Engine {
     #[inline(never)]
     fn echo_mark(&mut self, id: GatewayId, packet: PacketId) {
         if let Body::PepData { terminal, to, data } = &self.network.packets[packet].body
-            && self.terminals[*terminal].queues(to.peer()) == Some(id)
+            && let stream = &self.terminals[*terminal].streams[StreamId::new(data.stream)]
+            && stream.queues[to.peer()] == Some(id)
         {
-            let conn = self.terminals[*terminal].streams[StreamId::new(data.stream)].conns[to.peer()];
+            let conn = stream.conns[to.peer()];
             self.endpoints.tcp[conn].tcp.echo_mark();
             self.transmit(conn);
         }
@@ -258,8 +260,9 @@ impl Engine {
         let packet = PacketInFlight::new(body, slot, len, Path::default());
         let packet = self.network.packets.insert(packet, self.clock.now());
         let pkt = self.describe(packet);
-        let pkt = Packet { arrival: self.terminals[id].streams[stream].pep_delay.arrival(), ..pkt };
-        let gateway = self.terminals[id].gateway;
+        let SplitStream { pep_delay, queues, .. } = &self.terminals[id].streams[stream];
+        let pkt = Packet { arrival: pep_delay.arrival(), ..pkt };
+        let gateway = queues[Side::Near].unwrap_or(self.terminals[id].gateway);
         self.gateways[gateway].gateway.process(pkt, self.clock.now());
         self.arm_gateway(gateway);
     }
@@ -270,10 +273,12 @@ impl Engine {
     pub(super) fn pump_pep(&mut self, id: TerminalId, side: Side) {
         let (now, to) = (self.clock.now(), side.peer());
         let path = self.terminals[id].paths[side];
+        // The queues that packets entered last.
+        let mut entered = self.terminals[id].queues(side);
         while let Some(ack) = self.terminals[id].ends[side].poll_ack(now) {
             let len = ack.wire_len(&self.terminals[id].config);
             let body = Body::PepAck { terminal: id, to, ack: self.network.packets.acks.insert(ack) };
-            self.send_pep(id, side, PacketInFlight::without_flow(body, len, path));
+            self.send_pep(entered, (id, side), PacketInFlight::without_flow(body, len, path));
         }
         loop {
             let node = &mut self.terminals[id];
@@ -289,24 +294,38 @@ impl Engine {
             {
                 self.record.recorder.passed_pep(node.gateway, now - arrival);
             }
-            let (slot, len) = (stream.slot, data.wire_len(&node.config));
+            let (slot, len, queues) = (stream.slot, data.wire_len(&node.config), stream.queues[side]);
             let body = Body::PepData { terminal: id, to, data };
-            self.send_pep(id, side, PacketInFlight::new(body, slot, len, path));
+            if queues != entered {
+                self.serve_entered(std::mem::replace(&mut entered, queues));
+            }
+            self.send_pep(queues, (id, side), PacketInFlight::new(body, slot, len, path));
         }
-        if let Some(gateway) = self.terminals[id].queues(side) {
-            self.drain_gateway(gateway);
-            self.arm_gateway(gateway);
-        }
+        self.serve_entered(entered);
         while let Some(event) = self.terminals[id].ends[side].poll_event() {
             self.on_pep_event(id, side, event);
         }
         self.terminals[id].arm_end(id, side, &mut self.clock);
     }
 
+    /// Acts on what queues did with the packets that entered them.
+    #[inline]
+    fn serve_entered(&mut self, queues: Option<GatewayId>) {
+        if let Some(gateway) = queues {
+            self.drain_gateway(gateway);
+            self.arm_gateway(gateway);
+        }
+    }
+
     /// Sends a packet of the PEP link, through the transmit queue on its way if there is one.
-    fn send_pep(&mut self, id: TerminalId, side: Side, packet: PacketInFlight) {
+    fn send_pep(
+        &mut self,
+        queues: Option<GatewayId>,
+        (id, side): (TerminalId, Side),
+        packet: PacketInFlight,
+    ) {
         let packet = self.network.packets.insert(packet, self.clock.now());
-        match self.terminals[id].queues(side) {
+        match queues {
             None => self.forward(packet),
             Some(gateway) => {
                 let mut pkt = self.describe_at(gateway, packet);

@@ -5,7 +5,7 @@ use bentpipe_queue::tree::{NodeId, Share};
 use bentpipe_units::{Alarm, Duration, Rate};
 
 use crate::clock::{Clock, Event};
-use crate::ids::{CarrierId, GatewayId, Id, IdRange};
+use crate::ids::{CarrierId, GatewayId, IdRange, IdVec};
 
 /// A return carrier, and the queues at its terminals.
 pub struct ReturnCarrierNode {
@@ -16,8 +16,8 @@ pub struct ReturnCarrierNode {
 /// A carrier, and the queues behind the leaves of its tree.
 pub struct CarrierNode {
     pub carrier: Carrier,
-    /// The queues behind each leaf; leaf numbers begin at 1.
-    leaves: Vec<GatewayId>,
+    /// The queues behind each node; `None` for those that only share among others.
+    queues: IdVec<NodeId, Option<GatewayId>>,
     /// True if packets to a terminal are sent at the present rate of its link.
     pub follows_links: bool,
     /// Time for which it is scheduled.
@@ -27,20 +27,25 @@ pub struct CarrierNode {
 impl CarrierNode {
     pub fn new(rate: Rate, tick: Duration, follows_links: bool) -> Self {
         let carrier = Carrier::new(rate, tick);
-        Self { carrier, leaves: Vec::new(), follows_links, wake: Alarm::default() }
+        let queues = std::iter::once(None).collect();
+        Self { carrier, queues, follows_links, wake: Alarm::default() }
     }
 
-    /// Adds the queues of a gateway.
-    pub fn add(&mut self, gateway: GatewayId, share: Share) -> NodeId {
-        let leaf = self.carrier.add(share);
-        debug_assert_eq!(leaf.index() as usize, self.leaves.len() + 1, "leaves are numbered from 1");
-        self.leaves.push(gateway);
-        leaf
+    /// Adds a node below another: the queues of a gateway, or one that others share.
+    pub fn add(&mut self, parent: NodeId, share: Share, queues: Option<GatewayId>) -> NodeId {
+        let node = self.carrier.add_below(parent, share);
+        debug_assert_eq!(
+            node,
+            self.queues.next_id(),
+            "nodes are numbered in the order in which they are added"
+        );
+        self.queues.push(queues);
+        node
     }
 
     /// The queues behind a leaf.
-    pub fn gateway(&self, leaf: NodeId) -> GatewayId {
-        self.leaves[leaf.index() as usize - 1]
+    pub fn gateway(&self, leaf: NodeId) -> Option<GatewayId> {
+        self.queues[leaf]
     }
 
     /// Schedules the next turn.

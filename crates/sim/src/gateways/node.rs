@@ -16,6 +16,8 @@ pub struct GatewayNode {
     pub number: usize,
     /// The terminal at which the queues are, by its number in results; `None` at the gateway.
     pub terminal: Option<TerminalId>,
+    /// The only terminal whose packets are in the queues at a gateway, likewise; `None` if several share them.
+    pub serves: Option<TerminalId>,
     /// Key by which the gateway's queues tell flows apart.
     pub flow_key: FlowKey,
     /// True if the scheduler of the transmit queue tells flows apart, so that they wait for different times.
@@ -50,6 +52,7 @@ impl GatewayNode {
             gateway,
             number,
             terminal: None,
+            serves: None,
             flow_key,
             has_flow_scheduler: false,
             ack_filter: false,

@@ -18,9 +18,9 @@ pub struct Terminal {
     pub number: TerminalId,
     /// True if the PEP link carries uploads.
     pub is_return: bool,
-    /// The queues that packets of the near end pass.
+    /// The queues that packets of the near end pass; those of a stream may have others.
     pub gateway: GatewayId,
-    /// The queues that packets of the far end pass; `None` if they enter the satellite link directly.
+    /// The queues that packets of the far end pass, likewise; `None` if they enter the satellite link directly.
     pub far_gateway: Option<GatewayId>,
     pub buffers: PepBuffers,
     pub config: pep_link::Config,
@@ -40,6 +40,8 @@ pub struct SplitStream {
     pub slot: SlotId,
     /// The TCP connection at each end.
     pub conns: BySide<ConnId>,
+    /// The queues that its packets pass from each end; `None` if they enter the satellite link directly.
+    pub queues: BySide<Option<GatewayId>>,
     /// Bytes of it in the PEP's buffers.
     pub held: u64,
     /// True at each end while the stream is open there.
@@ -51,7 +53,8 @@ pub struct SplitStream {
 impl SplitStream {
     pub fn new(slot: SlotId, conns: BySide<ConnId>) -> Self {
         let is_open = BySide::new(false, false);
-        Self { slot, conns, held: 0, is_open, pep_delay: PepDelay::default() }
+        let queues = BySide::new(None, None);
+        Self { slot, conns, queues, held: 0, is_open, pep_delay: PepDelay::default() }
     }
 }
 
@@ -88,7 +91,7 @@ impl Terminal {
         Self { is_return: true, far_gateway, ..uploads }
     }
 
-    /// The queues that packets of an end pass; `None` if they enter the satellite link directly.
+    /// The queues that packets of an end pass which belong to no stream; `None` if they enter the satellite link directly.
     pub fn queues(&self, side: Side) -> Option<GatewayId> {
         if side.is_far() { self.far_gateway } else { Some(self.gateway) }
     }

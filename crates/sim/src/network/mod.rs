@@ -12,7 +12,7 @@ use bentpipe_units::{Duration, Instant, Rate};
 
 use crate::bottleneck::Bottleneck;
 use crate::clock::{Clock, Event};
-use crate::ids::{GatewayId, Id, IdVec, InterfaceId, LineId, LinkDirectionId, PacketId, SlotId};
+use crate::ids::{GatewayId, Id, IdRange, IdVec, InterfaceId, LineId, LinkDirectionId, PacketId, SlotId};
 
 pub use packet::{Body, PacketInFlight, Packets};
 pub use path::{Hop, Path, Paths};
@@ -27,8 +27,8 @@ pub struct LinkDirection {
     pub engine: LinkEngine,
     /// Hosts with a rate each on this link: number of the first, and how many.
     pub terminals: (u32, u32),
-    /// The queues whose regulator follows its capacity.
-    pub follower: Option<GatewayId>,
+    /// The queues whose regulator follows its capacity, or that stop while it has none.
+    pub followers: IdRange<GatewayId>,
     /// Its delay line, unless each connection has one.
     pub line: LineId,
     pub counters: LinkCounters,
@@ -69,7 +69,7 @@ impl LinkDirection {
             is_eventful: engine.has_channel(),
             engine,
             terminals,
-            follower: None,
+            followers: IdRange { start: GatewayId::new(0), len: 0 },
             line,
             counters: LinkCounters::default(),
             observed_sent: None,

@@ -1,6 +1,6 @@
 //! Terminals of gateways with several: what each was sent, and what each sent.
 
-use bentpipe_scenario::{Scenario, TerminalGroup};
+use bentpipe_scenario::{Gateway, Scenario, TerminalGroup, pool_path};
 use bentpipe_units::{Duration, Instant};
 use hdrhistogram::Histogram;
 
@@ -113,6 +113,8 @@ pub struct Terminal {
     pub name: String,
     /// Name of its group.
     pub group: String,
+    /// Names of the pools that it is in, the outermost first, divided by slashes; `None` if it is in none.
+    pub pool: Option<String>,
     /// Weight of its plan.
     pub weight: u32,
     /// Packets sent to it over the satellite.
@@ -175,10 +177,11 @@ impl Back {
 }
 
 impl Terminal {
-    fn new(name: String, group: &TerminalGroup, has_back: bool, intervals: Intervals) -> Self {
+    fn new(name: String, gateway: &Gateway, group: &TerminalGroup, intervals: Intervals) -> Self {
         Self {
             name,
             group: group.name.clone(),
+            pool: group.pool.map(|pool| pool_path(&gateway.pools, pool)),
             weight: group.plan.map_or(1, |plan| plan.weight),
             sent_packets: 0,
             sent_bytes: 0,
@@ -188,7 +191,7 @@ impl Terminal {
             pages: PageTimes::default(),
             delays: delays(),
             intervals: vec![Interval::default(); intervals.count()],
-            back: has_back.then(|| Box::new(Back::new(intervals))),
+            back: gateway.back.as_ref().map(|_| Box::new(Back::new(intervals))),
         }
     }
 
@@ -245,22 +248,22 @@ fn summary(delays: Option<&Histogram<u32>>) -> [f64; 4] {
     [delays.mean() * 1e-9, percentile(0.5), percentile(0.95), percentile(0.99)]
 }
 
-/// The terminals of a scenario; none if each gateway has one.
+/// The terminals of a scenario; none if no gateway shares its carrier.
 pub(super) fn terminals(scenario: &Scenario, intervals: Intervals) -> IdVec<TerminalId, Terminal> {
-    if scenario.gateways.iter().all(|gateway| gateway.terminals.only().is_some()) {
+    if !scenario.gateways.iter().any(|gateway| gateway.shares_carrier) {
         return IdVec::default();
     }
     let groups = scenario
         .gateways
         .iter()
-        .flat_map(|gateway| gateway.terminals.iter().map(|group| (group, gateway.back.is_some())));
-    let members = groups.flat_map(|(group, has_back)| {
+        .flat_map(|gateway| gateway.terminals.iter().map(move |group| (gateway, group)));
+    let members = groups.flat_map(|(gateway, group)| {
         (0..group.count).map(move |member| {
             let name = match group.count {
                 1 => group.name.clone(),
                 _ => format!("{}.{member}", group.name),
             };
-            Terminal::new(name, group, has_back, intervals)
+            Terminal::new(name, gateway, group, intervals)
         })
     });
     members.collect()
