@@ -206,13 +206,14 @@ class _Drawing:
         left = x + _TRACK + 26
         title = node.name
         self._text(title, left, y + 21, "name")
-        note = f"× {node.count:,}" if node.count > 1 else "" if node.note == node.name else node.note
+        note = "" if node.note == node.name or _has_long_note(node) else node.note
+        note = f"× {node.count:,}" if node.count > 1 else note
         after = left + _measure(title, _SIZE, bold=True) + 10
         if after + _measure(note, _SMALL) <= x + width - 4:
             self._text(note, after, y + 21)
         elif note:
             self._text(note, left, y + 21 + _LINE)
-        if _is_terminal_group(node):
+        if _has_long_note(node):
             for row, line in enumerate(_wrapped(node.note, _note_width(band), _SMALL), start=1):
                 self._text(line, left, y + 21 + row * _LINE)
         if node.stages:
@@ -365,9 +366,12 @@ def _is_gateway(item: Node | Link) -> bool:
 
 
 def _from_the_internet(found: Network, route: list[str]) -> list[str]:
-    """Return a route, or its reverse if it leads from a terminal to its gateway: both have one order."""
-    kinds = [found.nodes[name].kind for name in route]
-    is_upload = any(pair == ("terminal", "gateway") for pair in pairwise(kinds))
+    """Return a route, or its reverse if it leads from a terminal to its gateway: both have one order.
+
+    A route from one terminal to another stays as it is.
+    """
+    kinds = list(pairwise(found.nodes[name].kind for name in route))
+    is_upload = ("terminal", "gateway") in kinds and ("gateway", "terminal") not in kinds
     return route[::-1] if is_upload else route
 
 
@@ -409,8 +413,9 @@ def _aqm_lines(aqm: Aqm) -> list[str]:
     return lines
 
 
-def _is_terminal_group(node: Node) -> bool:
-    return node.kind == "terminal" and node.count > 1
+def _has_long_note(node: Node) -> bool:
+    """Return true for a node whose note is below its name, in several lines."""
+    return node.kind == "terminal" and (node.count > 1 or ";" in node.note)
 
 
 def _note_width(band: _Band) -> float:
@@ -419,7 +424,7 @@ def _note_width(band: _Band) -> float:
 
 def _node_height(node: Node, band: _Band) -> float:
     sheet = 5 if node.count > 1 else 0
-    if _is_terminal_group(node):
+    if _has_long_note(node):
         return 34 + sheet + _LINE * len(_wrapped(node.note, _note_width(band), _SMALL))
     title = _measure(node.name, _SIZE, bold=True) + 10 + _measure(node.note, _SMALL)
     wraps = title > _note_width(band)

@@ -133,25 +133,47 @@ def network(scenario: Scenario) -> Network:
         splits = bool(values.parsed(*path, "pep", "split"))
         for group in found.get("terminals", [found]):
             name = group.get("terminal", group["name"])
-            nodes[name] = _terminal(values, name, group.get("count", 1), splits=splits)
+            uploads = _uploads(values, (*path, "return")) if found.get("return") else ""
+            nodes[name] = _terminal(values, name, group.get("count", 1), uploads, splits=splits)
             satellites[group["link"]] = path
     links = [_link(values, link, nodes, satellites.get(index)) for index, link in enumerate(data["links"])]
     traffic = [_traffic(values, each, data) for each in data["traffic"]]
     return Network(scenario.title or scenario.name, nodes, links, traffic)
 
 
-def _terminal(values: _Values, name: str, count: int, *, splits: bool) -> Node:
+def _uploads(values: _Values, path: tuple[str, ...]) -> str:
+    """Return the queues of a terminal in words."""
+    limit = values.plain(*path, "transmit_queue", "limit")
+    scheduler = _scheduler(values, (*path, "transmit_queue"), _verb(values, path))
+    name, _ = _algorithm(values, *path, "aqm")
+    aqm = f", AQM {name}" if name not in {"", "droptail"} else ""
+    return f"; uploads wait in {scheduler}{f', {limit}' if limit else ''}{aqm}"
+
+
+def _terminal(values: _Values, name: str, count: int, uploads: str, *, splits: bool) -> Node:
     """Return a terminal, or a group of terminals."""
     if count == 1:
-        return Node(name, "terminal", "terminal, far end of the PEP" if splits else "terminal")
-    plan = values.plain("terminal", name, "plan")
-    note = f"terminals; plan {plan}{_plan(values, plan)}" if plan else "terminals"
-    return Node(name, "terminal", note, count)
+        note = "terminal, far end of the PEP" if splits else "terminal"
+        return Node(name, "terminal", f"{note}{uploads}")
+    plan, pool = (values.plain("terminal", name, key) for key in ("plan", "pool"))
+    note = f"terminals; plan {plan}{_share(values, 'plan', plan)}" if plan else "terminals"
+    return Node(name, "terminal", (f"{note}; pool {pool}" if pool else note) + uploads, count)
 
 
-def _plan(values: _Values, name: str) -> str:
-    """Return what a plan grants, in parentheses."""
-    path = ("plan", name, "down")
+def _pools(values: _Values, pools: list[dict[str, Any]], parent: int | None = None) -> str:
+    """Return the pools in another one, or directly on the carrier, with what is in them."""
+    found = []
+    for number, pool in enumerate(pools):
+        if pool.get("parent") == parent:
+            inner = _pools(values, pools, number)
+            share = _share(values, "pool", pool["name"])
+            found.append(f"{pool['name']}{share}" + (f" with {inner}" if inner else ""))
+    return ", ".join(found)
+
+
+def _share(values: _Values, kind: str, name: str) -> str:
+    """Return what a plan or a pool grants, in parentheses."""
+    path = (kind, name, "down")
     words = {"cir": "committed {}", "pir": "at most {}", "weight": "weight {}"}
     found = [text.format(value) for key, text in words.items() if (value := values.plain(*path, key))]
     return f" ({', '.join(found)})" if found else ""
@@ -181,13 +203,14 @@ def _gateway(values: _Values, path: tuple[str, ...], found: dict[str, Any]) -> N
     pace = "follows the satellite link's rate" if rate == "link" else f"{rate}"
     if "terminals" in found:
         pace = "each packet at the rate of its terminal's link" if rate == "link" else pace
-        pace += ", shared by plan" if found.get("queues_per") == "terminal" else ""
+        pace += ", shared by plan" if found.get("queues_per") else ""
+        pace += f"; pools {_pools(values, found['pools'])}" if "pools" in found else ""
     stages.append(
         Stage("regulator", "regulator", f"Regulator: {pace}" + (f", released every {tick}" if tick else ""))
     )
     aqm = _aqm(values, path, str(values.plain(*path, "watch")), str(values.plain(*path, "mark")))
-    each = found.get("queues_per") == "terminal"
-    note = "gateway; queues and AQM for each terminal" if each else "gateway"
+    each = found.get("queues_per")
+    note = f"gateway; queues and AQM for each {each}" if each else "gateway"
     return Node(found["name"], "gateway", note, 1, stages, aqm)
 
 
@@ -288,7 +311,7 @@ def _direction(values: _Values, path: tuple[str, ...], regulator: str | None) ->
     rate = values.plain(*path, "rate")
     capacity = values.parsed(*path, "capacity")
     if capacity is not None:
-        parts.append(_capacity(capacity))
+        parts.append(_capacity(values, capacity))
     elif rate is not None:
         parts.append(rate)
     else:
@@ -310,11 +333,12 @@ def _direction(values: _Values, path: tuple[str, ...], regulator: str | None) ->
     return ", ".join(parts)
 
 
-def _capacity(capacity: dict[str, Any]) -> str:
-    if "fade" in capacity:
-        return f"carrier of {_baud(capacity['symbol_rate'])}, rain fade with ACM"
-    if "modcod" in capacity:
-        return f"carrier of {_baud(capacity['symbol_rate'])}, {_plain(capacity['modcod'])}"
+def _capacity(values: _Values, capacity: dict[str, Any]) -> str:
+    if "fade" in capacity or "modcod" in capacity:
+        name = capacity.get("carrier")
+        rate = values.parsed("carrier", name, "symbol_rate") if name else capacity["symbol_rate"]
+        carrier = f"carrier {name} of {_baud(rate)}" if name else f"carrier of {_baud(rate)}"
+        return f"{carrier}, {_plain(capacity['modcod']) if 'modcod' in capacity else 'rain fade with ACM'}"
     if "uniform" in capacity:
         return f"{_plain({'uniform': capacity['uniform']})}, drawn every {capacity['every']}"
     if "steps" in capacity:

@@ -12,10 +12,13 @@ from bentpipe.runs.store import TERMINALS
 from bentpipe.stats.class_metrics import opinions
 from bentpipe.stats.recorded import Recorded
 
-__all__ = ["WORST", "terminal_figures", "worst_terminals"]
+__all__ = ["WORST", "group_table", "terminal_figures", "worst_terminals"]
 
 WORST = 10
 """Number of terminals in the table of those that wait longest."""
+
+_RAIN = 1
+"""Least difference between terminals in rain and others that is worth a sentence [%]."""
 
 _FIGURES = (
     ("terminal-goodput", "goodput", "Goodput of the terminals", "goodput [Mbit/s]", 1e-6),
@@ -82,6 +85,34 @@ def worst_terminals(result: Result) -> list[dict[str, Any]]:
         ]
         found.append({"setting": setting, "rows": rows})
     return found
+
+
+def group_table(result: Result) -> dict[str, Any] | None:
+    """Return the table of groups of terminals and pools, and who pays for rain; None without terminals.
+
+    Values are means over the runs, as text: number of terminals, goodput of each [Mbit/s], carrier time and
+    bytes [%], drops [%] and the loading time of pages [s].
+    """
+    if not result.manifest.get(TERMINALS) or "page_time_mean" not in result.terminals().columns:
+        return None
+    percent = {"carrier_share": 100, "byte_share": 100, "drop_rate": 100, "page_time_mean": 1}
+    means = result.groups().group_by("setting", "kind", "group", maintain_order=True)
+    table = means.agg(
+        pl.col("terminals").first(),
+        (pl.col("goodput") / pl.col("terminals")).mean() * 1e-6,
+        *(pl.col(name).mean() * factor for name, factor in percent.items()),
+    )
+    rows = [
+        [setting, f"pool {group}" if kind == "pool" else group, f"{count:,}", *map(number, values)]
+        for setting, kind, group, count, *values in table.iter_rows()
+    ]
+    rain = []
+    for setting in result.settings:
+        goodput, time = (result.summary(setting, f"rain_{name}").mean for name in ("goodput", "carrier_time"))
+        if goodput is not None and time is not None and max(abs(goodput - 100), abs(time - 100)) >= _RAIN:
+            shares = f"{number(goodput)} % of the goodput, {number(time)} % of the carrier time"
+            rain.append(f"{setting}: {shares}")
+    return {"rows": rows, "rain": rain}
 
 
 def _opinions(result: Result, setting: str, terminals: list[str]) -> dict[str, float]:

@@ -34,6 +34,7 @@ from bentpipe.runs.store import (
     run_folder,
 )
 from bentpipe.stats.differences import between, chosen, frame, verdict, within
+from bentpipe.stats.groups import by_group
 from bentpipe.stats.intervals import Summary, holm, paired, summarise
 from bentpipe.stats.metrics import check_classes, evaluate, metrics_of
 from bentpipe.stats.ranking import ranking
@@ -440,6 +441,16 @@ class Result:
         if not self.manifest.get(TERMINALS):
             raise ResultError(f"{self.folder}: no gateway of the scenario has several terminals")
         return self._gather(TERMINALS)
+
+    def groups(self) -> pl.DataFrame:
+        """Return what groups of terminals and pools got: `setting`, `seed`, and columns of docs/results.md.
+
+        Raises `ResultError` if every gateway has one terminal, or if an older Bentpipe made the result.
+        """
+        terminals = self.terminals()
+        if "page_time_mean" not in terminals.columns:
+            raise ResultError(f"{self.folder}: an older Bentpipe made it, without the pages of terminals")
+        return by_group(terminals, self.manifest["scenario"]["duration"])
 
     def terminal_series(self) -> pl.DataFrame:
         """Return what each terminal was sent over time: `setting`, `seed`, columns of docs/results.md.
