@@ -31,7 +31,7 @@ pub enum Capacity {
     /// A rate drawn at regular times.
     Drawn(Drawn),
     /// A rate under rain fade.
-    Fade(Fade),
+    Fade(Box<Fade>),
     /// Opportunities of a trace.
     Trace(Trace),
     /// A rate for each host; for packets of no host the lowest, which every receiver decodes.
@@ -163,7 +163,7 @@ impl Capacity {
                 }
                 Modulation::Fade(fade) => {
                     let streams = Streams::of(fade, seed, &names.link, &names.direction);
-                    Self::Fade(Fade::new(carrier, fade, streams))
+                    Self::Fade(Box::new(Fade::new(carrier, fade, streams)))
                 }
             },
         }
@@ -289,7 +289,7 @@ mod tests {
             modulation: Modulation::Fade(fade.clone()),
         };
         let streams = Streams::of(&fade, 1, "sender", "sender");
-        let capacity = Capacity::Fade(Fade::new(&carrier, &fade, streams));
+        let capacity = Capacity::Fade(Box::new(Fade::new(&carrier, &fade, streams)));
         let mut sender = Sender { capacity, outages: None, rng: Rng::stream(1, "sender", 0, "access") };
         assert_eq!(sender.send(1500, None, at(0)), Sent::Part { left: 1500, again: at(1_000_000) });
     }

@@ -34,8 +34,8 @@ pub use model::{
     LossOf, MEASURES, MarkingSpec, Measure, MeasuredSeries, Modcod, ModcodTable, ModelKind, Models,
     Modulation, Movie, Packets, Pages, Pattern, Pep, Per, Plan, Pool, Printed, Profile, Protocol, QueueSpec,
     QueuesPer, Quic, Ramp, ReceiveQueue, Region, Regulator, Rto, Rtp, Run, Samples, SchedulerSpec, Sctp,
-    Spacelink, State, Steps, Subject, Subscribers, Tcp, TerminalGroup, Terminals, Threshold, ThroughputAdvice, Trace, Traffic,
-    TrafficKind, TransmitQueue, Transport, TransportIndex, pool_path,
+    Spacelink, State, Steps, Subject, Subscribers, Tcp, TerminalGroup, Terminals, Threshold,
+    ThroughputAdvice, Trace, Traffic, TrafficKind, TransmitQueue, Transport, TransportIndex, pool_path,
 };
 pub use scenario::Scenario;
 pub use schema::json::json_schema;

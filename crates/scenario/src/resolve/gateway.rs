@@ -12,8 +12,8 @@ use super::{aqm, marking, scheduler, threshold};
 use crate::error::{Error, quoted};
 use crate::model::{
     AqmSpec, FlowKey, Gateway, Link, MarkingSpec, Pep, Pool, QueuesPer, ReceiveQueue, Regulator,
-    ReturnCarrier, Spacelink, TerminalGroup, Terminals, ThroughputAdvice, TransmitQueue, transmit_rate, watched_rate,
-    watched_rate_varies,
+    ReturnCarrier, Spacelink, TerminalGroup, Terminals, ThroughputAdvice, TransmitQueue, transmit_rate,
+    watched_rate, watched_rate_varies,
 };
 use crate::reader::tree::{Path, Step, Value, dotted, step};
 use crate::schema::gateway::{self as file, RateOrLink};
