@@ -770,3 +770,33 @@ fn congestion_is_signalled_by_marks() {
     assert!(marked > 20 && dropped < marked / 10, "{last}");
     assert_eq!(number(&last["summary"]["marked_packets"]), marked + dropped, "{last}");
 }
+
+/// A forward link of 8 Mbit/s, which nobody tells the gateway: it begins with 100 Mbit/s, finds a rate near that of the link, and the
+/// queue in the link stays short: round trips are far below the second that a queue of 1 MB would take.
+#[test]
+fn the_estimated_rate_is_that_of_the_link() {
+    let more = "[satellite.estimate]\nleast = \"1 Mbps\"\n[metrics]\nlisten = \"127.0.0.1:9180\"\ninterval = \"100 ms\"\nkeep = \"5 s\"";
+    let delay = Some(Duration::from_millis(25));
+    let Some(world) = World::over_rate("estimate", "link", more, delay, Some(8e6)) else { return };
+    world.serve(80, |mut stream| while stream.write_all(&[7; 1 << 16]).is_ok() {});
+    world.clients.spawn(|| {
+        let mut stream = TcpStream::connect((SERVER[0], 80)).expect("a connection");
+        let mut buffer = vec![0; 1 << 16];
+        while retry(|| stream.read(&mut buffer)).is_ok_and(|read| read > 0) {}
+    });
+    let seen = || {
+        let found = crate::ends::beam::metrics(&world.ends[0]);
+        let rate = 8.0 * found.value("bentpipe_capacity_bytes_per_second", &[]);
+        (rate, found.value("bentpipe_spacelink_rtt_seconds", &[]))
+    };
+    wait_until("the rate is that of the link, and its queue short", || {
+        let (rate, round_trip) = seen();
+        (4e6..10e6).contains(&rate) && round_trip < 0.3
+    });
+    // It stays there, whatever a busy machine does to single round trips.
+    let stays = (0..100).filter(|_| {
+        thread::sleep(Duration::from_millis(50));
+        (2e6..12e6).contains(&seen().0)
+    });
+    assert!(stays.count() >= 90, "the estimate does not stay");
+}

@@ -28,6 +28,7 @@ pub mod frames;
 mod hub;
 mod inbox;
 pub mod keys;
+mod rate_estimator;
 mod reassembly;
 mod shaper;
 
@@ -55,6 +56,7 @@ pub use end::Spacelink;
 pub use frames::Open;
 pub use hub::Hub;
 pub use keys::{Certificate, Identity, KeyError, keygen};
+pub use rate_estimator::{LinkObservation, RateBounds, RateEstimator};
 
 /// Share of a round trip after which a credit is sent: a buffer's rate is its size over the round trip, less 3 %.
 const CREDITS_PER_ROUND_TRIP: u32 = 32;

@@ -115,6 +115,17 @@ pub struct ScenarioFile {
     pub gateway: Option<String>,
 }
 
+/// Estimate of the rate that the satellite link has, at most `satellite.rate`.
+#[derive(Clone, Copy, Debug, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct Estimate {
+    /// Least rate.
+    pub least: Rate,
+    /// Standing delay that is tolerated.
+    #[serde(default = "Span::just::<50_000_000>")]
+    pub delay: Span,
+}
+
 /// The link between the two ends.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
@@ -133,6 +144,9 @@ pub struct Satellite {
     pub rate: Option<Rate>,
     /// At a gateway whose regulator follows the satellite: Unix socket for the modem's rate.
     pub modem: Option<String>,
+    /// The rate is estimated.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub estimate: Option<Estimate>,
     /// Round trip without queueing.
     #[serde(default = "Span::just::<600_000_000>")]
     pub round_trip: Span,

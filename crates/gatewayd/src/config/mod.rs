@@ -22,7 +22,7 @@ pub use reload::Changes;
 pub use terminals::{Terminal, Terminals};
 
 use file::File;
-use validate::{addresses, check_modem, rates, sides, sizes, times};
+use validate::{addresses, check_estimate, check_modem, rates, sides, sizes, times};
 
 /// A complete and checked configuration.
 #[derive(Clone, Debug)]
@@ -160,6 +160,7 @@ impl Config {
         if let Some(path) = &modem {
             check_modem(document, &file, &gateway, path)?;
         }
+        check_estimate(document, &file, &gateway)?;
         rates(&file, &gateway, &mut warnings);
         sizes(&file, &gateway, &mut warnings);
         let record = file.record.map(|r| Record {
@@ -362,6 +363,21 @@ mod tests {
                 "\"20 Mbps\" }\n[satellite]\n",
                 "\"link\" }\n[satellite]\nrate = \"20 Mbps\"\nmodem = \"\"\n",
                 "g.toml:7:9: satellite.modem: found \"\"; allowed: a socket path of at most 107 bytes",
+            ),
+            (
+                "keys = \"keys\"",
+                "keys = \"k\"\nestimate = { least = \"1 Mbps\" }",
+                "g.toml:9:12: satellite.estimate: found a table; allowed: at a terminal, or at a gateway with",
+            ),
+            (
+                "\"20 Mbps\" }\n[satellite]\n",
+                "\"link\" }\n[satellite]\nrate = \"20 Mbps\"\nestimate = { least = \"21 Mbps\" }\n",
+                "g.toml:7:22: satellite.estimate.least: found \"21 Mbps\"; allowed: more than zero, at most satellite.rate",
+            ),
+            (
+                "\"20 Mbps\" }\n[satellite]\n",
+                "\"link\" }\n[satellite]\nrate = \"20 Mbps\"\nestimate = { least = \"1 Mbps\" }\nmodem = \"m\"\n",
+                "g.toml:8:9: satellite.modem: found \"m\"; allowed: only without satellite.estimate",
             ),
             (
                 "\"20 Mbps\" }",

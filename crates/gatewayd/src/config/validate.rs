@@ -127,6 +127,35 @@ pub(super) fn check_modem(
     Ok(())
 }
 
+/// Checks that an estimated rate is used, has bounds, and no other source.
+pub(super) fn check_estimate(document: &Document, file: &File, gateway: &Gateway) -> Result<(), Error> {
+    let Some(estimate) = file.satellite.estimate else { return Ok(()) };
+    let refuse = |key: &str, problem: String| Err(document.error(key, problem));
+    if file.role == Role::Gateway && (!gateway.regulator.follows_link || file.terminals.is_some()) {
+        let problem = "found a table; allowed: at a terminal, or at a gateway with gateway.regulator.rate = \"link\" and one terminal";
+        return refuse("satellite.estimate", problem.to_owned());
+    }
+    if let Some(modem) = &file.satellite.modem {
+        return refuse(
+            "satellite.modem",
+            format!("found {modem:?}; allowed: only without satellite.estimate"),
+        );
+    }
+    let Some(most) = file.satellite.rate.map(|rate| rate.rate()) else {
+        return refuse(
+            "satellite",
+            "rate: missing; required: the greatest rate, since satellite.estimate is there".to_owned(),
+        );
+    };
+    let least = estimate.least.rate();
+    if least.as_bps() == 0 || least > most {
+        let problem =
+            format!("found \"{least}\"; allowed: more than zero, at most satellite.rate (\"{most}\")");
+        return refuse("satellite.estimate.least", problem);
+    }
+    Ok(())
+}
+
 /// Warns of rates without effect or without a source.
 pub(super) fn rates(file: &File, gateway: &Gateway, warnings: &mut Vec<String>) {
     if file.role == Role::Terminal {
@@ -138,7 +167,7 @@ pub(super) fn rates(file: &File, gateway: &Gateway, warnings: &mut Vec<String>) 
             gateway.regulator.rate
         ));
     }
-    if gateway.regulator.follows_link && file.satellite.modem.is_none() {
+    if gateway.regulator.follows_link && file.satellite.modem.is_none() && file.satellite.estimate.is_none() {
         warnings.push(format!(
             "gateway.regulator.rate: follows the link, but satellite.modem is missing: the rate stays {} until the configuration is \
              reloaded",

@@ -30,7 +30,7 @@ mod spacelink_events;
 
 use std::io;
 
-use bentpipe_spacelink::PeerId;
+use bentpipe_spacelink::{PeerId, RateEstimator};
 use bentpipe_units::{Duration, Instant};
 use nix::sys::epoll::EpollEvent;
 use nix::sys::signal::Signal;
@@ -78,6 +78,8 @@ pub struct Daemon {
     host: GatewayHost,
     /// Reports the rate of the satellite link.
     modem: Option<Modem>,
+    /// Estimates it, and the time of the next observation.
+    estimator: Option<(RateEstimator, Instant)>,
     flows: FlowClassifier,
     /// The spacelinks' send windows.
     chunks: Chunks,
@@ -155,6 +157,7 @@ impl Daemon {
         self.handle_spacelink_events();
         self.flush_spacelink();
         // 7. Reports, maintenance, timer.
+        self.estimate_rate();
         self.report_up();
         if self.now >= self.next_maintenance {
             self.periodic_maintenance();
@@ -196,6 +199,7 @@ impl Daemon {
             self.chunks.next_retry(),
             self.observer.next_sample(),
             self.publisher.next(),
+            self.estimator.as_ref().map(|(_, next)| *next),
             blocked.then_some(self.now + AGAIN),
         ];
         let next = due.into_iter().flatten().min().unwrap_or(self.next_maintenance);

@@ -1,7 +1,7 @@
 //! Operation: start and reload, the modem's rate, and the published state.
 
 use bentpipe_gateway::{Gateway, GatewayQueue};
-use bentpipe_spacelink::{Certificate, PeerId};
+use bentpipe_spacelink::{Certificate, LinkObservation, PeerId};
 use bentpipe_units::{Duration, Rate};
 
 use super::connections::Survey;
@@ -17,6 +17,9 @@ use crate::observe::{http, log};
 use crate::relay::terminals::Terminal;
 use crate::sys::modem::Modem;
 use crate::sys::{self, notify, privileges};
+
+/// Time between two observations of the link for an estimate of its rate.
+const OBSERVE: Duration = Duration::from_millis(20);
 
 impl Daemon {
     /// Drops privileges, starts the HTTP server, and tells the service manager that the daemon is ready.
@@ -343,6 +346,27 @@ impl Daemon {
             Some(Ok(rate)) => self.set_rate(Some(rate)),
             Some(Err(problem)) => self.observer.fault(&format!("satellite.modem: {problem}")),
             None => {}
+        }
+    }
+
+    /// Observes the link for the estimate of its rate, if that is due.
+    pub(super) fn estimate_rate(&mut self) {
+        let Some((estimator, next)) = &mut self.estimator else { return };
+        if *next > self.now {
+            return;
+        }
+        *next = self.now + OBSERVE;
+        let Some(link) = self.spacelink.hub.link(PeerId(0)).map(|link| link.stats()) else { return };
+        let known = link.up && !link.silent;
+        let round_trip = u64::try_from(link.round_trip.as_nanos()).unwrap_or(u64::MAX);
+        let waiting = self.host.gateway(PeerId(0)).is_some_and(Gateway::is_backlogged);
+        let seen = LinkObservation {
+            delivered: link.acknowledged_bytes,
+            round_trip: if known { Duration::from_nanos(round_trip) } else { Duration::ZERO },
+            is_busy: waiting,
+        };
+        if let Some(rate) = estimator.observe(seen, self.now) {
+            self.set_rate(Some(rate));
         }
     }
 

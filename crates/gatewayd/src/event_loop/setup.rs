@@ -9,8 +9,8 @@ use bentpipe_queue::aqm::droptail::DropTail;
 use bentpipe_queue::sched::fifo::Fifo;
 use bentpipe_queue::{Limit, Marking, Queue, QueueConfig};
 use bentpipe_scenario::{Protocol, QueuesPer};
-use bentpipe_spacelink::{Certificate, PeerId};
-use bentpipe_units::{Duration, Rate};
+use bentpipe_spacelink::{Certificate, PeerId, RateBounds, RateEstimator};
+use bentpipe_units::{Duration, Instant, Rate};
 
 use super::Daemon;
 use super::flows::{FlowClassifier, FlowHasher};
@@ -157,6 +157,13 @@ fn terminal_gateway(config: &Config, rate: Rate) -> (Gateway, PepBuffers) {
     (gateway, PepBuffers::new(config.gateway.pep.buffer, config.gateway.pep.buffer_per))
 }
 
+/// The estimator of the satellite link's rate, if the configuration has one, and the time of its first observation.
+fn estimator(config: &Config, now: Instant) -> Option<(RateEstimator, Instant)> {
+    let (estimate, most) = config.satellite.estimate.zip(config.rate())?;
+    let bounds = RateBounds { least: estimate.least.rate(), most, delay: estimate.delay.time() };
+    Some((RateEstimator::new(bounds), now))
+}
+
 impl Daemon {
     /// Opens everything that the loop needs, the rules last.
     ///
@@ -213,6 +220,7 @@ impl Daemon {
             sources,
             host,
             modem: None,
+            estimator: estimator(&config, now),
             flows: FlowClassifier::new(config.gateway.flow_key, rules.clients.clone(), hasher.clone()),
             chunks,
             spacelink,

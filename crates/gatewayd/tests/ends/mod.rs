@@ -163,6 +163,17 @@ impl World {
 
     /// A world with a satellite of this delay in each direction.
     pub fn over(name: &str, rate: &str, gateway: &str, delay: Option<Duration>) -> Option<Self> {
+        Self::over_rate(name, rate, gateway, delay, None)
+    }
+
+    /// A world with a satellite of this delay in each direction, whose forward direction has a rate [bit/s].
+    pub fn over_rate(
+        name: &str,
+        rate: &str,
+        gateway: &str,
+        delay: Option<Duration>,
+        forward: Option<f64>,
+    ) -> Option<Self> {
         let [servers, one, other, clients] =
             [Namespace::new()?, Namespace::new()?, Namespace::new()?, Namespace::new()?];
         servers.join("out", &one, "in0", 1);
@@ -181,7 +192,9 @@ impl World {
             namespace.sysctl("net/ipv4/ip_forward", "1");
             namespace.sysctl("net/ipv6/conf/all/forwarding", "1");
         }
-        let satellite = delay.map(|delay| [&one, &other].map(|end| Satellite::start(end, "sat", delay)));
+        let satellite = delay.map(|delay| {
+            [(&one, None), (&other, forward)].map(|(end, rate)| Satellite::with_rate(end, "sat", delay, rate))
+        });
         let folder = std::env::temp_dir().join(format!("bentpipe-relay-{}-{name}", std::process::id()));
         let _ = fs::remove_dir_all(&folder);
         fs::create_dir_all(&folder).expect("a folder");
@@ -193,7 +206,8 @@ impl World {
             delay.map_or(20, |delay| 2 * delay.as_millis())
         );
         let prefixes = "clients = [\"10.3.0.0/24\", \"fd03::/64\"]\n";
-        let modem = if rate == "link" { "modem = \"modem\"\n" } else { "" };
+        let told = rate == "link" && !gateway.contains("estimate");
+        let modem = if told { "modem = \"modem\"\n" } else { "" };
         let text = format!(
             "role = \"gateway\"\n{both}{modem}local = \"10.2.0.1:4400\"\npeer = \"10.2.0.2:4400\"\n[internet]\ndevice = \"in0\"\n\
              {prefixes}[record]\nfile = \"gateway.jsonl\"\n"

@@ -38,6 +38,11 @@ pub struct Held {
 impl Satellite {
     /// Delays what enters `namespace` by `device`.
     pub fn start(namespace: &Namespace, device: &str, delay: Duration) -> Self {
+        Self::with_rate(namespace, device, delay, None)
+    }
+
+    /// As [`Self::start`], at this rate [bit/s] with a queue in front.
+    pub fn with_rate(namespace: &Namespace, device: &str, delay: Duration, rate: Option<f64>) -> Self {
         for command in ["iptables-nft", "ip6tables-nft"] {
             namespace.command(&format!(
                 "{command} -t raw -A PREROUTING -i {device} -j NFQUEUE --queue-num {NUMBER}"
@@ -50,6 +55,7 @@ impl Satellite {
             let mut queue = crate::common::bound(|| Queue::open(NUMBER, &Settings::default()));
             opened.send(()).expect("a receiver");
             let mut waiting: VecDeque<(Instant, PacketId)> = VecDeque::new();
+            let mut sent = now();
             while !stop.load(Ordering::Relaxed) {
                 let next =
                     waiting.front().map_or(100, |(due, _)| due.saturating_duration_since(now()).as_millis());
@@ -57,8 +63,11 @@ impl Satellite {
                 // Interrupted calls are repeated.
                 let _ = poll(&mut [PollFd::new(queue.as_fd(), PollFlags::POLLIN)], timeout);
                 let time = now();
-                let come = |id, _: &mut [u8]| {
-                    waiting.push_back((time + delay, id));
+                let come = |id, packet: &mut [u8]| {
+                    let took = rate.map_or(0.0, |rate| packet.len() as f64 * 8.0 / rate);
+                    sent = sent.max(time) + Duration::from_secs_f64(took);
+                    let due = if rate.is_some() { sent } else { time };
+                    waiting.push_back((due + delay, id));
                     Verdict::Later
                 };
                 queue.receive(&mut { come }).expect("packets");
