@@ -194,7 +194,7 @@ fn connections_above_a_terminals_limit_bypass_the_pep() {
     wait_until("the PEP splits again", || !is_bypassing(&beam, 0));
     split.push(open(&beam, 0, 1));
     wait_until("a further connection is split", || connections(&beam, 0) == 11);
-    // Each goes on as it began.
+    // Each continues as it began.
     further.iter_mut().chain(&mut split).for_each(ask);
     drop(others);
 }

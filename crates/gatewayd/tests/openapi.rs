@@ -49,7 +49,7 @@ fn check(value: &Value, schema: &Value, document: &Value, at: &str) -> Result<()
     if let Some(allowed) = words.get("enum").and_then(Value::as_array)
         && !allowed.contains(value)
     {
-        return Err(format!("{at}: {value} is none of {allowed:?}"));
+        return Err(format!("{at}: {value} is not among {allowed:?}"));
     }
     let bound = |name: &str| words.get(name).and_then(Value::as_f64);
     if let Some(x) = value.as_f64()

@@ -12,7 +12,7 @@ use nix::sys::signal::Signal;
 
 use crate::ends::beam::{Beam, Downloads, serve_endless};
 use crate::ends::satellite::now;
-use crate::ends::{End, LONG, SERVER, bytes, note_figure, read_all, serve, wait_until};
+use crate::ends::{End, SERVER, bytes, note_figure, read_all, serve, wait_until};
 
 const SENT: usize = 1_000_000;
 

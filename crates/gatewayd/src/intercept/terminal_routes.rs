@@ -1,7 +1,7 @@
 //! Routes of the users behind each of many terminals, in the table of packets that are not split.
 //!
 //! While a terminal is connected, its prefixes lead into the TUN device. Otherwise they are `throw` routes, with which the
-//! kernel goes on to the next routing rule: packets are routed past the gateway. They are changed by rtnetlink
+//! kernel continues with the next routing rule: packets are routed past the gateway. They are changed by rtnetlink
 //! (rtnetlink(7)) and not by commands, because a change takes some microseconds and is complete when the call returns.
 
 use std::io::{self, Error};
@@ -25,14 +25,14 @@ pub(super) const METRIC: u32 = 1024;
 /// Messages sent with one call, whose replies fit into the socket's buffer.
 const BATCH: usize = 64;
 
-/// Where packets to users behind a terminal go.
+/// Destination of packets to users behind a terminal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lead {
     /// Into the TUN device.
     Tunnel,
     /// Past the gateway: the following routing rules decide.
     Past,
-    /// They have no route: nobody is there.
+    /// They have no route: these addresses are nobody's.
     Nowhere,
 }
 

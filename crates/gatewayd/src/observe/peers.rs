@@ -100,7 +100,7 @@ struct Plan {
     up: u64,
     connections: u64,
     queue_bytes: u64,
-    /// What each connected terminal is sent [bit/s].
+    /// Rate towards each connected terminal [bit/s].
     sent: Vec<f64>,
     received: f64,
     mos: Vec<f64>,
@@ -201,7 +201,7 @@ mod tests {
         assert_eq!(rates.row(&at(2))["queue_bytes"], 9000);
         // In an outage a call has no quality.
         assert_eq!(between(&at(1), &PeerState { silent: true, ..at(2) }).mos, None);
-        // Without queues of its own those of all count.
+        // Without its own queues those of all count.
         let own = |n| PeerState { queue: None, ..at(n) };
         let (before, after) = (queue(0.0, 0), queue(30.0, 100));
         let rates = PeerRates::between(&own(1), &own(2), (&before, &after), Duration::from_secs(1));

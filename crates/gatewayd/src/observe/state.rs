@@ -150,7 +150,7 @@ impl Shared {
         state.document("terminals", rows.into())
     }
 
-    /// The peer with this name in the last interval, as JSON; `None` if there is none.
+    /// The peer with this name in the last interval, as JSON; `None` if there is no such peer.
     #[must_use]
     pub fn peer(&self, name: &str) -> Option<String> {
         let state = self.lock();
