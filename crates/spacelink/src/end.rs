@@ -106,7 +106,7 @@ impl Link {
             known,
             greeted: false,
             over: false,
-            greeting_deadline: now + 3 * setup.round_trip + Duration::from_secs(2),
+            greeting_deadline: now + 3 * setup.round_trip + PATIENCE,
             control_out: None,
             control_in: None,
             control_pending: Vec::new(),
@@ -245,6 +245,8 @@ pub struct Spacelink {
     shaper: Shaper,
     /// True while the shaper holds packets back.
     held: bool,
+    /// Streams that QUIC allows the peer to have open.
+    allowed_streams: u32,
     /// Lost bytes not retransmitted yet, as far as known, and lost bytes counted so far.
     owed: u64,
     lost_seen: u64,
@@ -326,6 +328,7 @@ impl Spacelink {
             responses: VecDeque::new(),
             shaper: Shaper::new(rate),
             held: false,
+            allowed_streams: 0,
             owed: 0,
             lost_seen: 0,
             charged: 0,

@@ -32,15 +32,26 @@ struct Member {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Owner {
     Nobody,
-    Lobby,
+    /// The visitor with this number.
+    Lobby(usize),
     Peer(PeerId),
+}
+
+/// A connection in the lobby, and what is to be done for it.
+struct Visitor {
+    link: Link,
+    /// Time for which it is listed in [`Lobby::due`].
+    due: Option<Instant>,
+    to_send: bool,
 }
 
 /// Connections that are not authenticated yet, or were refused.
 struct Lobby {
     config: ServerConfig,
     trusted: keys::Trusted,
-    links: Vec<Link>,
+    visitors: Slab<Visitor>,
+    due: BTreeSet<(Instant, usize)>,
+    to_send: VecDeque<usize>,
     responses: VecDeque<(Transmit, Vec<u8>)>,
     /// Reasons of failed attempts, to be reported.
     failed: VecDeque<Reason>,
@@ -86,8 +97,15 @@ impl Hub {
         let mut config = ServerConfig::with_crypto(Arc::new(keys::server(&setup.identity, trusted.clone())?));
         config.max_incoming(LOBBY);
         let endpoint = SharedEndpoint::new(setup, Some(&config));
-        let (links, responses, failed) = (Vec::new(), VecDeque::new(), VecDeque::new());
-        let lobby = Lobby { config, trusted, links, responses, failed };
+        let lobby = Lobby {
+            config,
+            trusted,
+            visitors: Slab::new(),
+            due: BTreeSet::new(),
+            to_send: VecDeque::new(),
+            responses: VecDeque::new(),
+            failed: VecDeque::new(),
+        };
         Ok(Self::new(endpoint, setup.parameters(), setup.rate, Some(lobby), now))
     }
 
@@ -155,10 +173,9 @@ impl Hub {
         let events = std::iter::from_fn(|| link.poll()).collect();
         self.others = self.others.with(&link.stats());
         // The closed connections say goodbye from the lobby.
-        if let Some(lobby) = &mut self.lobby {
+        if self.lobby.is_some() {
             for link in link.take_links() {
-                self.owners[link.handle.0] = Owner::Lobby;
-                lobby.links.push(link);
+                self.receive_visitor(link, now);
             }
         }
         events
@@ -311,9 +328,13 @@ impl Hub {
                     }
                     return;
                 }
-                Owner::Lobby => {
-                    self.pass_to_lobby(handle, event);
-                    self.run_lobby(now);
+                Owner::Lobby(number) => {
+                    if let Some(visitor) =
+                        self.lobby.as_mut().and_then(|lobby| lobby.visitors.get_mut(number))
+                    {
+                        visitor.link.conn.handle_event(event);
+                    }
+                    self.run_visitor(number, now);
                 }
                 Owner::Nobody => {}
             },
@@ -365,9 +386,17 @@ impl Hub {
             out.extend_from_slice(&bytes);
             return Some(transmit);
         }
-        let send = |link: &mut Link| link.conn.poll_transmit(now, most.max(1), out);
-        let sent = lobby.links.iter_mut().find_map(send)?;
-        Some(Transmit::of(&sent, sent.segment_size))
+        while let Some(&number) = lobby.to_send.front() {
+            if let Some(visitor) = lobby.visitors.get_mut(number) {
+                if let Some(sent) = visitor.link.conn.poll_transmit(now, most.max(1), out) {
+                    return Some(Transmit::of(&sent, sent.segment_size));
+                }
+                visitor.to_send = false;
+                lobby.list_timer(number);
+            }
+            lobby.to_send.pop_front();
+        }
+        None
     }
 
     // ----- time and events ------------------------------------------------------------------------------------
@@ -387,11 +416,7 @@ impl Hub {
             }
         }
         let first = self.due.first().map(|(at, _)| *at);
-        let links = self.lobby.iter_mut().flat_map(|lobby| &mut lobby.links);
-        let lobby = links.flat_map(|link| {
-            let greeting = (!link.is_over()).then_some(link.greeting_deadline);
-            [link.conn.poll_timeout(), greeting].into_iter().flatten()
-        });
+        let lobby = self.lobby.as_ref().and_then(|lobby| lobby.due.first()).map(|(at, _)| *at);
         first.into_iter().chain(lobby).min()
     }
 
@@ -406,7 +431,15 @@ impl Hub {
             }
             self.touch(peer);
         }
-        self.run_lobby(now);
+        while let Some(lobby) = &mut self.lobby
+            && let Some(&(due, number)) = lobby.due.first().filter(|(due, _)| *due <= now)
+        {
+            lobby.due.remove(&(due, number));
+            if let Some(visitor) = lobby.visitors.get_mut(number) {
+                visitor.due = None;
+            }
+            self.run_visitor(number, now);
+        }
     }
 
     /// The next event, with its peer; `None` in its place for a failed attempt of an unknown host.
@@ -453,8 +486,13 @@ impl Hub {
                 link.close(now);
             }
         }
-        for link in self.lobby.iter_mut().flat_map(|lobby| &mut lobby.links) {
-            link.conn.close(now, VarInt::from_u32(STOPPED), Bytes::new());
+        if let Some(lobby) = &mut self.lobby {
+            for (number, visitor) in &mut lobby.visitors {
+                visitor.link.conn.close(now, VarInt::from_u32(STOPPED), Bytes::new());
+                if !std::mem::replace(&mut visitor.to_send, true) {
+                    lobby.to_send.push_back(number);
+                }
+            }
         }
     }
 
@@ -471,24 +509,18 @@ impl Hub {
         }
     }
 
-    fn pass_to_lobby(&mut self, handle: ConnectionHandle, event: ConnectionEvent) {
-        let mut links = self.lobby.iter_mut().flat_map(|lobby| &mut lobby.links);
-        if let Some(link) = links.find(|link| link.handle == handle) {
-            link.conn.handle_event(event);
-        }
-    }
-
     /// Handles a connection attempt. From the second of one host on, and when the lobby is half full, the host must prove its
     /// address (QUIC Retry).
     fn incoming(&mut self, now: Instant, incoming: Incoming, mut answer: Vec<u8>) {
         answer.clear();
         let Some(lobby) = &mut self.lobby else { return self.endpoint.get().ignore(incoming) };
         let host = incoming.remote_address().ip();
-        let of_host = lobby.links.iter().filter(|link| link.conn.remote_address().ip() == host).count();
-        if of_host >= LOBBY_PER_HOST || lobby.links.len() >= LOBBY {
+        let is_of_host = |(_, visitor): &(usize, &Visitor)| visitor.link.conn.remote_address().ip() == host;
+        let of_host = lobby.visitors.iter().filter(is_of_host).count();
+        if of_host >= LOBBY_PER_HOST || lobby.visitors.len() >= LOBBY {
             return self.endpoint.get().ignore(incoming);
         }
-        if (of_host >= HALF_OPEN_RETRY || lobby.links.len() >= LOBBY / 2) && incoming.may_retry() {
+        if (of_host >= HALF_OPEN_RETRY || lobby.visitors.len() >= LOBBY / 2) && incoming.may_retry() {
             let retry = self.endpoint.get().retry(incoming, &mut answer);
             if let Ok(transmit) = retry {
                 self.respond(&transmit, answer);
@@ -500,11 +532,8 @@ impl Hub {
         let accepted = self.endpoint.get().accept(incoming, now, &mut answer, Some(Arc::new(config)));
         match accepted {
             Ok((handle, conn)) => {
-                lobby.links.push(Link::new((handle, conn, ledger), false, &self.setup, now));
-                if self.owners.len() <= handle.0 {
-                    self.owners.resize(handle.0 + 1, Owner::Nobody);
-                }
-                self.owners[handle.0] = Owner::Lobby;
+                let link = Link::new((handle, conn, ledger), false, &self.setup, now);
+                self.receive_visitor(link, now);
             }
             Err(error) => {
                 if let Some(transmit) = error.response {
@@ -512,36 +541,77 @@ impl Hub {
                 }
             }
         }
-        self.run_lobby(now);
     }
 
-    /// Runs the connections that belong to nobody, and hands over those whose peer is known by now.
-    fn run_lobby(&mut self, now: Instant) {
+    /// Takes a connection into the lobby.
+    fn receive_visitor(&mut self, link: Link, now: Instant) {
         let Some(lobby) = &mut self.lobby else { return };
-        let mut at = 0;
-        let mut known = Vec::new();
-        while at < lobby.links.len() {
-            let link = &mut lobby.links[at];
-            match link.run_unknown(now, &self.endpoint) {
-                Unknown::Waits => at += 1,
+        let handle = link.handle.0;
+        let number = lobby.visitors.insert(Visitor { link, due: None, to_send: false });
+        if self.owners.len() <= handle {
+            self.owners.resize(handle + 1, Owner::Nobody);
+        }
+        self.owners[handle] = Owner::Lobby(number);
+        self.run_visitor(number, now);
+    }
+
+    /// Runs a connection that belongs to nobody, and hands it over if its peer is known by now.
+    fn run_visitor(&mut self, number: usize, now: Instant) {
+        let Some(lobby) = &mut self.lobby else { return };
+        while let Some(visitor) = lobby.visitors.get_mut(number) {
+            match visitor.link.run_unknown(now, &self.endpoint) {
+                Unknown::Waits => return lobby.list(number),
                 Unknown::Failed(reason) => lobby.failed.push_back(reason),
                 Unknown::Drained => {
-                    self.owners[link.handle.0] = Owner::Nobody;
-                    lobby.links.swap_remove(at);
+                    self.owners[visitor.link.handle.0] = Owner::Nobody;
+                    lobby.remove(number);
                 }
-                Unknown::Connected => match keys::peer_of(&link.conn, &lobby.trusted) {
-                    Some(peer) => known.push((peer, lobby.links.swap_remove(at))),
+                Unknown::Connected => match keys::peer_of(&visitor.link.conn, &lobby.trusted) {
+                    Some(peer) => {
+                        let Some(link) = lobby.remove(number) else { return };
+                        self.owners[link.handle.0] = Owner::Peer(peer);
+                        if let Some(end) = self.link_mut(peer) {
+                            end.adopt(now, link);
+                        }
+                        return;
+                    }
                     // Removed during the handshake.
-                    None => link.refuse(now),
+                    None => visitor.link.refuse(now),
                 },
             }
         }
-        for (peer, link) in known {
-            self.owners[link.handle.0] = Owner::Peer(peer);
-            if let Some(end) = self.link_mut(peer) {
-                end.adopt(now, link);
-            }
+    }
+}
+
+impl Lobby {
+    /// Lists a connection to send, and to be run at its next timer.
+    fn list(&mut self, number: usize) {
+        if let Some(visitor) = self.visitors.get_mut(number)
+            && !std::mem::replace(&mut visitor.to_send, true)
+        {
+            self.to_send.push_back(number);
         }
+        self.list_timer(number);
+    }
+
+    fn list_timer(&mut self, number: usize) {
+        let Some(Visitor { link, due, .. }) = self.visitors.get_mut(number) else { return };
+        let greeting = (!link.is_over()).then_some(link.greeting_deadline);
+        let next = [link.conn.poll_timeout(), greeting].into_iter().flatten().min();
+        if next != *due {
+            if let Some(old) = std::mem::replace(due, next) {
+                self.due.remove(&(old, number));
+            }
+            self.due.extend(next.map(|at| (at, number)));
+        }
+    }
+
+    fn remove(&mut self, number: usize) -> Option<Link> {
+        let Visitor { link, due, .. } = self.visitors.try_remove(number)?;
+        if let Some(due) = due {
+            self.due.remove(&(due, number));
+        }
+        Some(link)
     }
 }
 

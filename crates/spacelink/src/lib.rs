@@ -78,6 +78,12 @@ const SILENCE: Duration = Duration::from_millis(300);
 const FIRST_PINGS: u32 = 3;
 /// Streams that a peer may open before it is authenticated.
 const STREAMS_UNAUTHENTICATED: u32 = 16;
+/// Streams that one of many peers may open at first; QUIC keeps some 40 bytes for each, used or not. So many may be opened within
+/// a round trip. A hash table with 512 entries holds seven eighths of that.
+const FIRST_STREAMS: u32 = 448;
+/// Time for a handshake beyond three round trips: packets are lost, and a gateway whose terminals all come back at once needs
+/// its time. An attempt that is given up too early only makes another.
+const PATIENCE: Duration = Duration::from_secs(5);
 /// Most resets kept of streams that have not arrived yet.
 const MOST_EARLY_RESETS: usize = 1024;
 /// Most replies to unknown peers that wait to be sent.

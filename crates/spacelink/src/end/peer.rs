@@ -54,7 +54,9 @@ impl Spacelink {
         link.ping_at = now + link.conn.rtt() + self.setup.ack_delay;
         // This end enforces the limit. QUIC's is higher: it announces closed streams with a delay of an eighth of the limit,
         // and forgets a stream a round trip after this end.
-        link.conn.set_max_concurrent_streams(Dir::Bi, VarInt::from_u32(self.setup.streams.saturating_mul(2)));
+        let most = self.setup.streams.saturating_mul(2);
+        self.allowed_streams = if matches!(self.side, Side::Member) { most.min(FIRST_STREAMS) } else { most };
+        link.conn.set_max_concurrent_streams(Dir::Bi, VarInt::from_u32(self.allowed_streams));
         self.current = Some(link.handle);
         self.stats.connections += 1;
         self.events.push_back(Event::Up);

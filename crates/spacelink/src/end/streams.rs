@@ -159,6 +159,17 @@ impl Spacelink {
             let key = self.insert(id, Some(Vec::with_capacity(frames::MAX_OPEN)));
             self.readable(at, key.slot());
         }
+        self.allow_streams(at);
+    }
+
+    /// Allows the peer twice as many streams once more than half of those allowed are open.
+    fn allow_streams(&mut self, at: usize) {
+        let most = self.setup.streams.saturating_mul(2);
+        if self.allowed_streams < most && 2 * self.streams.len() > self.allowed_streams as usize {
+            self.allowed_streams = self.allowed_streams.saturating_mul(2).min(most);
+            let allowed = VarInt::from_u32(self.allowed_streams);
+            self.links[at].conn.set_max_concurrent_streams(Dir::Bi, allowed);
+        }
     }
 
     /// Handles arrived data of a stream.

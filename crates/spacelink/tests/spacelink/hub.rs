@@ -195,6 +195,23 @@ fn an_unknown_certificate_is_refused_and_disturbs_nobody() {
     );
 }
 
+/// A terminal may open 448 streams within a round trip, and further ones as those are open: QUIC keeps memory for each stream that
+/// may be opened.
+#[test]
+fn a_terminal_may_open_more_streams_as_it_uses_them() {
+    let mut beam = Beam::new(1);
+    beam.run(Duration::from_secs(2));
+    let header = Open { client: "10.3.0.1:40000".parse().unwrap(), server: "10.1.0.1:80".parse().unwrap() };
+    let mut opened = Vec::new();
+    for _ in 0..3 {
+        let link = &mut beam.terminals[0].link;
+        opened.push(std::iter::from_fn(|| link.open(&header)).take(5000).count());
+        beam.run(Duration::from_secs(2));
+    }
+    assert_eq!(opened, [448, 448, 896]);
+    assert_eq!(beam.hub.link(PeerId(0)).unwrap().streams(), 1792);
+}
+
 /// RFC 9000, section 9: a connection survives a change of the client's address.
 #[test]
 fn a_terminal_keeps_its_streams_when_its_address_changes() {
