@@ -6,7 +6,7 @@ SHELL := bash
 MAKEFLAGS += --no-print-directory
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := help
-.PHONY: help wheel deb static image run live live-example live-programs live-packages unit-packages live-bench live-quic test test-often check check-rust check-python build-tests test-packages test-rust test-namespaces test-python test-recipes kernel coverage cluster cluster-costs bench fuzz fmt docs gallery choosing reproduction paper-figures papers-pages advice delay pfavqred backlog onboard gateway-models model-domain series site terminals quic lock setup clean
+.PHONY: help wheel deb static image run live live-example live-programs live-packages unit-packages live-bench live-quic test test-often check check-rust check-python build-tests test-packages test-rust test-namespaces test-python test-recipes kernel coverage cluster cluster-costs bench fuzz fmt docs gallery choosing reproduction paper-figures papers-pages advice delay pfavqred backlog onboard gateway-models model-domain series site terminals quic lock setup clean beam-bench
 
 PYTHON ?= python3
 VENV := .venv
@@ -84,6 +84,13 @@ live-bench: $(CORE) $(LIVE) live-packages ## benchmark the live gateway, as root
 
 live-quic: $(CORE) $(LIVE) live-packages ## compare QUIC live and simulated, as root, and renew that part of docs/quic.md: a quarter of an hour
 	$(BIN)/python tools/live_quic_page.py docs results/live-quic
+
+beam-bench: ## measure the live gateway with eight terminals and with a thousand, as root, and renew docs/gateway-terminals.md: five minutes
+	rm -rf results/beam-bench && mkdir -p results/beam-bench
+	BENTPIPE_FIGURES=$(CURDIR)/results/beam-bench/shares.jsonl cargo test --locked --quiet -p bentpipe-gatewayd --test namespaces -- \
+		--test-threads=1 plans_share eight_terminals
+	cargo bench --locked --quiet -p bentpipe-gatewayd --bench beam -- 1000 --json $(CURDIR)/results/beam-bench/size.json
+	$(PYTHON) tools/beam_page.py docs results/beam-bench/shares.jsonl results/beam-bench/size.json
 
 # A policy keeps nginx-light from starting a web server at its installation.
 live-packages:
