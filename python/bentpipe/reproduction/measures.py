@@ -258,18 +258,30 @@ def _averaged(table: TomlTable) -> tuple[str, _Compute]:
 
 
 def _swing(table: TomlTable) -> tuple[str, _Compute]:
-    """Oscillation of the transmit queue; `bentpipe.models.oscillation` defines each number."""
+    """Oscillation of a column, by default the transmit queue, as in `bentpipe.models.oscillation`."""
     units = {"cv": "", "peak": "%", "period": "s"}
-    of = table.choice("of", units)
+    of, column = table.choice("of", units), table.take("column", str, "transmit_queue")
 
     def compute(run: RunData) -> float | None:
         times = run.recorded.series["time"]
         if len(times) < 2:
             return None
-        found = oscillation(run.recorded.samples("transmit_queue"), float(times[1] - times[0]))[of]
+        found = oscillation(run.recorded.samples(column), float(times[1] - times[0]))[of]
         return _scaled(found, 100 if of == "peak" else 1)
 
     return units[of], compute
+
+
+def _accepted(table: TomlTable) -> tuple[str, _Compute]:
+    """Share of the samples in which the AQM accepted packets at more than the capacity."""
+    del table
+
+    def compute(run: RunData) -> float | None:
+        accepted = pl.col("offered_load") * (1 - pl.col("mark_probability"))
+        above = run.recorded.series.select((accepted > run.recorded.capacity).cast(pl.Float64)).to_series()
+        return _scaled(_number(above.fill_nan(None).mean()), 100)
+
+    return "%", compute
 
 
 def _quantity(table: TomlTable) -> tuple[str, _Compute]:
@@ -301,6 +313,7 @@ MEASURES: dict[str, Callable[[TomlTable], tuple[str, _Compute]]] = {
     "flow_goodput": _flow_goodput,
     "averaged_std": _averaged,
     "swing": _swing,
+    "accepted": _accepted,
     "quantity": _quantity,
     "series": _series,
     "settling": _settling,
