@@ -68,7 +68,7 @@ mod tests {
         (1..=4).for_each(|user| advisor.observe(FlowId(user), at(0)));
         (0..16).for_each(|_| advisor.observe(FlowId(1), at(66)));
         assert_eq!(advisor.rate().as_bps(), 5_000_000);
-        [2, 3].map(|user| advisor.observe(FlowId(user), at(66)));
+        (2..=3).for_each(|user| advisor.observe(FlowId(user), at(66)));
         (0..16).for_each(|_| advisor.observe(FlowId(1), at(67)));
         assert_eq!(advisor.rate().as_bps(), 6_666_666);
         advisor.set_capacity(Rate::from_bps(3_000_000));
