@@ -74,6 +74,17 @@ pub struct Chunk {
     pub bytes: Bytes,
 }
 
+/// What keeps a sender from sending more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Limit {
+    /// The application: all that it has written was sent, or its rate is capped.
+    Sender,
+    /// Flow control of the peer (RFC 9000, section 4).
+    ReceiveWindow,
+    /// The congestion window, or pacing by it.
+    CongestionWindow,
+}
+
 /// State of a sender.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
@@ -676,6 +687,23 @@ impl Connection {
     #[must_use]
     pub fn advice(&self, now: Instant) -> Option<Rate> {
         self.scone.as_ref().and_then(|scone| scone.advice(now))
+    }
+
+    /// What keeps this end from sending more data of streams; `None` before the handshake is complete. Packets must be readable.
+    #[must_use]
+    pub fn limit(&self) -> Option<Limit> {
+        if !self.is_established() {
+            return None;
+        }
+        let is_capped = self.rate_cap.is_some() && self.pacing_rate() == self.rate_cap;
+        // quinn takes no more than the peer's flow control allows.
+        Some(if !is_capped && self.streams.iter().any(Stream::has_unsent) {
+            Limit::CongestionWindow
+        } else if !is_capped && self.streams.iter().any(Stream::has_backlog) {
+            Limit::ReceiveWindow
+        } else {
+            Limit::Sender
+        })
     }
 
     /// State of this end as a sender.

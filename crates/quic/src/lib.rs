@@ -33,5 +33,5 @@ mod stream;
 mod tap;
 
 pub use config::{Config, Fill, Host, Resumption};
-pub use connection::{Chunk, Connection, Datagram, Stats, labels, original_destination};
+pub use connection::{Chunk, Connection, Datagram, Limit, Stats, labels, original_destination};
 pub use null_crypto::NullCrypto;

@@ -54,6 +54,16 @@ impl Stream {
         self.sent - before
     }
 
+    /// True if quinn has bytes that were not sent.
+    pub fn has_unsent(&self) -> bool {
+        self.filled - self.pending.len() as u64 > self.sent
+    }
+
+    /// True if quinn does not take all that was written.
+    pub fn has_backlog(&self) -> bool {
+        self.backlog > 0 || !self.pending.is_empty()
+    }
+
     /// Bytes in order that the application has not read.
     pub fn readable(&self) -> u64 {
         self.received - self.read

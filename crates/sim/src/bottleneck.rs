@@ -1,6 +1,6 @@
 //! Resources that limit flows.
 
-/// The resource that limits a TCP flow.
+/// The resource that limits a flow over TCP or QUIC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Bottleneck {
     /// The sending application: everything that it has written was sent.

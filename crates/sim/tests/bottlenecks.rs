@@ -151,11 +151,41 @@ fn losses_limit_on_a_link_that_is_not_full() {
     check(PLAIN, "loss", &losses, &["link.wire.loss=0.002"], &["link.wire.rate=200 Mbps"]);
 }
 
+/// The same download over QUIC, which no gateway splits.
+fn over_quic(text: &str) -> String {
+    text.replace(
+        "[traffic.download]\n",
+        "[transport.quic]\nprotocol = \"quic\"\n[traffic.download]\ntransport = \"quic\"\n",
+    )
+}
+
+/// As for TCP: a full link; flow control of 64 KB in a round trip of 0.1 s, 5.1 Mbit/s; losses.
+#[test]
+fn quic_is_limited_by_the_carrier_by_flow_control_or_by_losses() {
+    let plain = over_quic(PLAIN);
+    check(&plain, "carrier", &[], &["link.wire.rate=20 Mbps"], &["transport.quic.max_data=32 MB"]);
+    let small = ["transport.quic.max_data=64 KB", "link.wire.rate=50 Mbps"];
+    let more = ["transport.quic.max_data=128 KB"];
+    check(&plain, "receive_window", &small, &more, &["link.wire.rate=100 Mbps"]);
+    let losses = ["link.wire.rate=100 Mbps", "link.wire.loss=0.01"];
+    check(&plain, "loss", &losses, &["link.wire.loss=0.002"], &["link.wire.rate=200 Mbps"]);
+}
+
 /// Viewers of 1 Mbit/s at most, on a carrier of 20.
 #[test]
 fn a_sender_without_data_limits_itself() {
     let video = SPLIT.replace("kind = \"bulk\"", "kind = \"dash\"\nladder = [\"500 kbps\", \"1 Mbps\"]\n");
-    let r = run(&video, &[]);
+    for text in [video.clone(), over_quic(&video)] {
+        let r = run(&text, &[]);
+        assert!(share(&r, "sender") > 0.8, "{:?}", r.classes[0].counters());
+    }
+}
+
+/// A rate that the application keeps to is the application's limit.
+#[test]
+fn a_capped_rate_of_quic_is_the_senders() {
+    let capped = over_quic(PLAIN).replace("kind = \"bulk\"", "kind = \"bulk\"\nrate_cap = \"2 Mbps\"");
+    let r = run(&capped, &[]);
     assert!(share(&r, "sender") > 0.8, "{:?}", r.classes[0].counters());
 }
 

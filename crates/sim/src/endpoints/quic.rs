@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use bentpipe_quic::log::Note;
-use bentpipe_quic::{Config, Connection, Host, Resumption, Stats};
+use bentpipe_quic::{Config, Connection, Host, Limit, Resumption, Stats};
 use bentpipe_transport::tcp::{Ecn, SavedPath};
 use bentpipe_units::{Alarm, Duration, Instant, Rate};
 
@@ -347,6 +347,11 @@ impl QuicEnd {
         let quic = self.quic.as_mut()?;
         quic.log_state(now);
         quic.take_notes()
+    }
+
+    /// What keeps it from sending more data; `None` before the handshake is complete.
+    pub fn limit(&self) -> Option<Limit> {
+        self.quic.as_ref()?.limit()
     }
 
     pub fn stats(&self) -> Stats {

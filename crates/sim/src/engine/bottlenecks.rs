@@ -1,6 +1,7 @@
-//! The bottleneck of each TCP flow, found every second or so from the state of its connections, streams and queues.
+//! The bottleneck of each flow over TCP or QUIC, found every second or so from the state of its connections, streams and queues.
 
 use bentpipe_queue::{Packet, Queue};
+use bentpipe_quic as quic;
 use bentpipe_transport::tcp;
 use bentpipe_units::{Duration, Instant};
 
@@ -8,7 +9,7 @@ use super::Engine;
 use crate::bottleneck::Bottleneck;
 use crate::endpoints::tcp::Role;
 use crate::endpoints::{Departures, FlowSlot, Phase, Place};
-use crate::ids::{ConnId, GatewayId, Id, IdVec, LinkDirectionId, StreamId, TerminalId};
+use crate::ids::{ConnId, GatewayId, Id, IdVec, LinkDirectionId, QuicEndId, StreamId, TerminalId};
 use crate::network::Hop;
 use crate::side::Side;
 
@@ -83,10 +84,15 @@ impl Engine {
         }
         self.update_loads();
         for slot in self.endpoints.slots.iter() {
-            if slot.phase == Phase::Live && !slot.conns.is_empty() {
-                let bottleneck = self.bottleneck(slot);
-                self.record.recorder.limited(slot.flow, bottleneck);
+            if slot.phase != Phase::Live {
+                continue;
             }
+            let bottleneck = match slot.quic {
+                Some(sender) => self.quic_bottleneck(slot, sender),
+                None if slot.conns.is_empty() => continue,
+                None => self.bottleneck(slot),
+            };
+            self.record.recorder.limited(slot.flow, bottleneck);
         }
         self.endpoints.slots.iter_mut().for_each(|slot| slot.departures.clear());
     }
@@ -155,6 +161,25 @@ impl Engine {
                 standing().or_else(busy).or(loss).or(Some(Bottleneck::StartUp))
             }
         }
+    }
+
+    /// The limit of a flow over QUIC, which is one leg.
+    fn quic_bottleneck(&self, slot: &FlowSlot, sender: QuicEndId) -> Bottleneck {
+        let end = &self.endpoints.quic[sender];
+        let stats = end.stats();
+        let standing = || self.standing_queue(slot, 0, stats.srtt);
+        let busy = || self.places(slot, 0).find(|(_, load)| load.is_busy).map(|(place, _)| place);
+        let found = match end.limit() {
+            None => None,
+            Some(quic::Limit::Sender) if stats.in_flight == 0 => Some(Bottleneck::Sender),
+            Some(quic::Limit::Sender) => standing().or(Some(Bottleneck::Sender)),
+            Some(quic::Limit::ReceiveWindow) => standing().or_else(busy).or(Some(Bottleneck::ReceiveWindow)),
+            Some(quic::Limit::CongestionWindow) => {
+                let loss = slot.last_drop.filter(|_| stats.ssthresh.is_some());
+                standing().or_else(busy).or(loss)
+            }
+        };
+        found.unwrap_or(Bottleneck::StartUp)
     }
 
     /// The limit of a stream's data at a gateway; `None` if all are on their way.

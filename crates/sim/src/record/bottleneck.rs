@@ -44,7 +44,7 @@ impl Bottlenecks {
     }
 
     /// Samples by what limited the flow: all in `limited_samples`, those of all links in `limited_by_link`, and of one in
-    /// `limited_by_link.NAME`. Empty without TCP flows.
+    /// `limited_by_link.NAME`. Empty without flows over TCP or QUIC.
     pub(super) fn counters(&self) -> Vec<(Cow<'static, str>, f64)> {
         let of_links: u64 = self.of_link.iter().sum();
         let total = of_links + self.of_kind.iter().sum::<u64>();
