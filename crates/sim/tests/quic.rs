@@ -384,3 +384,42 @@ fn datagrams_are_lost_as_over_udp() {
     }
     assert_eq!(lost(&run("transport = \"quic\"\n")), 0.0);
 }
+
+/// One packet in a hundred is lost at random, on a path of 10 Mbit/s and 300 ms. BBR, version 1, does not reduce its rate by losses:
+/// what it delivers is 99 % of the rate, less its probes for the round trip, 0.5 s in 10 s.
+#[test]
+fn random_losses_leave_bbr_its_rate() {
+    for transport in ["tcp", "quic"] {
+        let text = format!(
+            r#"
+title = "A path with losses"
+[run]
+warmup = "10 s"
+duration = "40 s"
+[host.a]
+[host.b]
+[link.path]
+between = ["a", "b"]
+rate = "10 Mbps"
+delay = "150 ms"
+loss = 0.01
+queue = {{ limit = "400 KB" }}
+[transport.tcp]
+algorithm = "bbr"
+sack = true
+rack = true
+receive_window = "16 MB"
+[transport.quic]
+protocol = "quic"
+algorithm = "bbr"
+[traffic.bulk]
+kind = "bulk"
+from = "a"
+to = "b"
+transport = "{transport}"
+"#
+        );
+        let throughput = mean(&results(&scenario(&text), 1), "throughput") / 1e6;
+        assert!(throughput > 9.0, "{transport}: {throughput} Mbit/s");
+    }
+}
