@@ -124,11 +124,11 @@ mod tests {
     fn published(p: f64, b: f64, r: f64, t0: f64) -> f64 {
         let f = 1.0
             + p
-            + 2.0 * p.powi(2)
-            + 4.0 * p.powi(3)
-            + 8.0 * p.powi(4)
-            + 16.0 * p.powi(5)
-            + 32.0 * p.powi(6);
+            + 2.0 * libm::pow(p, 2.0)
+            + 4.0 * libm::pow(p, 3.0)
+            + 8.0 * libm::pow(p, 4.0)
+            + 16.0 * libm::pow(p, 5.0)
+            + 32.0 * libm::pow(p, 6.0);
         let q = (3.0 * (3.0 * b * p / 8.0).sqrt()).min(1.0);
         (1.0 + q * p / (1.0 - p)) / (r * (2.0 * b * p / 3.0).sqrt() + t0 * q * p * f / (1.0 - p))
     }
@@ -174,7 +174,7 @@ mod tests {
     fn timers_stop_at_the_longest() {
         let senders = Padhye { longest: 4.0, ..SENDERS };
         let mut waiting: [f64; STAGES] =
-            std::array::from_fn(|k| 0.5f64.powi(k as i32) * senders.timers(0.1)[k]);
+            std::array::from_fn(|k| libm::pow(0.5, k as f64) * senders.timers(0.1)[k]);
         // The last timer is repeated: the rest of the series.
         waiting[STAGES - 1] *= 2.0;
         let sum: f64 = waiting.iter().sum();

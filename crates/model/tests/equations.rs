@@ -162,8 +162,9 @@ fn end_to_end_equilibrium_is_the_square_root_law() {
 /// Rate of a connection by Padhye's formula [packets/s], with timers of 1, 2, 4 ... times `t0`, at most `longest`.
 fn padhye(p: f64, r: f64, t0: f64, longest: f64) -> f64 {
     let q = (3.0 * (3.0 * p / 8.0).sqrt()).min(1.0);
-    let timer = |k: i32| (t0 * 2.0f64.powi(k)).min(longest);
-    let timers = (0..6).map(|k| p.powi(k) * timer(k)).sum::<f64>() + p.powi(6) * timer(6) / (1.0 - p);
+    let timer = |k: i32| (t0 * libm::pow(2.0, k.into())).min(longest);
+    let timers = (0..6).map(|k| libm::pow(p, k.into()) * timer(k)).sum::<f64>()
+        + libm::pow(p, 6.0) * timer(6) / (1.0 - p);
     (1.0 + q * p / (1.0 - p)) / (r * (2.0 * p / 3.0).sqrt() + p * q * timers)
 }
 

@@ -1,6 +1,6 @@
 //! The state that the HTTP thread serves: the latest snapshot, and a sample of each interval for the page.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bentpipe_units::Duration;
@@ -214,7 +214,7 @@ impl State {
         self.bottleneck = bottleneck(&before.evidence, &after.evidence, time, after.capacity);
         let index = Bottleneck::ALL.iter().position(|b| *b == self.bottleneck).unwrap_or(0);
         self.times[index] += seconds;
-        let were: HashMap<&str, &PeerState> =
+        let were: BTreeMap<&str, &PeerState> =
             before.peers.iter().map(|peer| (peer.name.as_str(), peer)).collect();
         let rates = |peer: &PeerState| match were.get(peer.name.as_str()) {
             Some(was) => {
