@@ -1228,13 +1228,13 @@ fn mistakes_in_channels_are_reported() {
         (
             "[gateway]",
             "[gateway]\nthroughput_advice = \"99 kbps\"",
-            "my.toml:19:21: gateway.throughput_advice: found \"99 kbps\"; allowed: at least \"100 kbps\", the lowest rate that can be \
+            "my.toml:18:21: gateway.throughput_advice: found \"99 kbps\"; allowed: at least \"100 kbps\", the lowest rate that can be \
              advised",
         ),
         (
             "[gateway]",
             "[gateway]\nthroughput_advice = \"plan\"",
-            "my.toml:19:21: gateway.throughput_advice: found \"plan\"; allowed: a rate, or \"share\"; plans need queues_per = \
+            "my.toml:18:21: gateway.throughput_advice: found \"plan\"; allowed: a rate, or \"share\"; plans need queues_per = \
              \"terminal\"",
         ),
     ]);

@@ -798,7 +798,7 @@ fn documented_transports_load_and_round_trip() {
     let page = include_str!("../../../docs/transports.md");
     let examples: Vec<_> =
         page.split("```toml\n").skip(1).filter_map(|rest| rest.split("```").next()).collect();
-    assert_eq!(examples.len(), 3);
+    assert_eq!(examples.len(), 4);
     for example in examples {
         let name = example.split(['.', ']']).nth(1).expect("a name");
         let text = format!(
