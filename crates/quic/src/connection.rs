@@ -74,7 +74,7 @@ pub struct Chunk {
     pub bytes: Bytes,
 }
 
-/// What keeps a sender from sending more.
+/// Limit of a sender.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Limit {
     /// The application: all that it has written was sent, or its rate is capped.
@@ -689,7 +689,7 @@ impl Connection {
         self.scone.as_ref().and_then(|scone| scone.advice(now))
     }
 
-    /// What keeps this end from sending more data of streams; `None` before the handshake is complete. Packets must be readable.
+    /// Limit of this end as a sender of streams; `None` before the handshake is complete. Packets must be readable.
     #[must_use]
     pub fn limit(&self) -> Option<Limit> {
         if !self.is_established() {

@@ -62,7 +62,7 @@ fn parse(datagram: &[u8]) -> Option<(u8, &[u8], usize)> {
     (datagram.len() >= len).then(|| (signal, &datagram[6..6 + to], len))
 }
 
-/// Length of the SCONE packet at the begin of a datagram [bytes]; `None` if there is none.
+/// Length of the SCONE packet at the begin of a datagram [bytes].
 pub(crate) fn len(datagram: &[u8]) -> Option<usize> {
     parse(datagram).map(|(.., len)| len)
 }

@@ -7,7 +7,7 @@ use bentpipe_quic::frames::packets;
 use bentpipe_quic::{Config, Connection, Datagram, Host};
 use bentpipe_units::{Duration, Instant, Rng};
 
-/// What happens to a datagram on the way: the delay of each copy that arrives.
+/// Network: the delay of each copy of a datagram that arrives.
 type Fate<'a> = dyn FnMut(Instant, bool, &Datagram) -> Vec<Duration> + 'a;
 
 /// A client and a server, and the datagrams between them.
@@ -39,7 +39,7 @@ impl<'a> Ends<'a> {
         }
     }
 
-    /// Continues to the next arrival or timeout, at most until `end`; false if there is none.
+    /// Continues to the next arrival or timeout, at most until `end`; false if nothing is left.
     fn step(&mut self, end: Instant) -> bool {
         self.transmit();
         let timeouts = self.ends.iter_mut().filter_map(|end| end.poll_timeout());

@@ -349,7 +349,7 @@ impl QuicEnd {
         quic.take_notes()
     }
 
-    /// What keeps it from sending more data; `None` before the handshake is complete.
+    /// Limit of its sending; `None` before the handshake is complete.
     pub fn limit(&self) -> Option<Limit> {
         self.quic.as_ref()?.limit()
     }
