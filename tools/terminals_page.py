@@ -3,7 +3,8 @@
     python tools/terminals_page.py DOCS [TABLE …]
 
 Compares queues of the whole carrier, of each terminal and of each subscriber on the beam of a thousand
-terminals under independent and shared rain, and queues at the terminals on the beam in both directions.
+terminals under independent and shared rain and on a carrier of two pools, queues at the terminals on the
+beam in both directions, algorithms on board and on the ground of a mesh, and a fleet in low orbit.
 """
 
 import os
@@ -82,6 +83,53 @@ RETURN_METRICS = {
     "web.page_time_p95": "home pages, p95 [s]",
     "office_web.page_time_p95": "office pages, p95 [s]",
     "office voice.mos": "office calls down, MOS",
+}
+
+POOL_CASES = (
+    ("terminal", "droptail"),
+    ("terminal", "fq_codel"),
+    ("subscriber", "droptail"),
+    ("subscriber", "red"),
+    ("subscriber", "fq_codel"),
+)
+"""Who has a queue, and settings."""
+POOL_METRICS = {
+    "throughput": "carried [Mbit/s]",
+    "web.page_time_p95": "home pages, p95 [s]",
+    "office_web.page_time_p95": "office pages, p95 [s]",
+    "passengers.mos": "passengers' video, MOS",
+    "bridge voice.mos": "bridge calls, MOS",
+    "charts.fct_p95": "sea charts, p95 [s]",
+    "rain_goodput": "goodput in rain [%]",
+    "rain_carrier_time": "carrier time in rain [%]",
+}
+
+MESH_CASES: Mapping[str, tuple[str, Mapping[str, str]]] = {
+    "none": ("droptail", {}),
+    "red, on board": ("red", {}),
+    "codel, on board": ("codel", {}),
+    "fq_codel, on board": ("fq_codel", {}),
+    "fq_codel, at the terminals": ("fq_codel", {"run.subject": "satellite return"}),
+    "fq_codel, on both": ("fq_codel", {"gateway.return.transmit_queue.scheduler": "fq_codel"}),
+}
+"""Where the algorithm is: its setting, and changes to the scenario."""
+MESH_METRICS = {
+    "intranet.page_time_p95": "intranet pages, p95 [s]",
+    "updates.goodput": "updates [Mbit/s]",
+    "logs.goodput": "logs of ships [Mbit/s]",
+    "calls to branches.mos": "calls to branches, MOS",
+    "calls from branches.mos": "calls from branches, MOS",
+    "calls from ships.mos": "calls from ships, MOS",
+}
+
+FLEET_SETTINGS = ("droptail", "red", "fq_codel")
+FLEET_METRICS = {
+    "throughput": "carried [Mbit/s]",
+    "web.page_time_p95": "pages, p95 [s]",
+    "voice.mos": "calls, MOS",
+    "video.mos": "video, MOS",
+    "games.lost_or_late": "game packets lost or late [%]",
+    "downloads.goodput": "downloads [Mbit/s]",
 }
 
 
@@ -175,6 +223,34 @@ def back() -> str:
     return table(["at the terminal"], cases, RETURN_METRICS)
 
 
+def pools() -> str:
+    """Return the table of queues of terminals and of subscribers on a carrier of two pools."""
+    cases = []
+    for queues, setting in POOL_CASES:
+        tables = bp.load("beam-pools").to_dict()
+        if queues == "terminal":
+            tables["gateway"]["queues_per"] = queues
+            del tables["host"]["master"]["plan"], tables["plan"]["bridge"]
+        scenario = bp.Scenario.from_dict(tables, name="beam-pools").with_setting(setting)
+        cases.append((f"one per {queues} | {setting}", scenario))
+    return table(["queues", "setting"], cases, POOL_METRICS)
+
+
+def mesh() -> str:
+    """Return the table of algorithms on board and at the terminals of a mesh."""
+    cases = [
+        (words, bp.load("mesh-on-board", set=dict(changes)).with_setting(setting))
+        for words, (setting, changes) in MESH_CASES.items()
+    ]
+    return table(["algorithm"], cases, MESH_METRICS)
+
+
+def fleet() -> str:
+    """Return the table of settings for a fleet in low orbit."""
+    cases = [(setting, bp.load("leo-fleet").with_setting(setting)) for setting in FLEET_SETTINGS]
+    return table(["setting"], cases, FLEET_METRICS)
+
+
 def plans() -> str:
     """Return the table of the sweep of plans, whose dataset is kept in results/beam-plans."""
     found = bp.sweep("beam-plans", out="results/beam-plans", cluster="local:4")
@@ -192,8 +268,19 @@ def plans() -> str:
     return "\n".join(lines)
 
 
-TABLES = {"queues": forward, "rain": rain, "plans": plans, "return": back}
-PAGES = {"terminals.md": ("queues", "rain", "plans"), "return-direction.md": ("return",)}
+TABLES = {
+    "queues": forward,
+    "rain": rain,
+    "plans": plans,
+    "pools": pools,
+    "fleet": fleet,
+    "return": back,
+    "mesh": mesh,
+}
+PAGES = {
+    "terminals.md": ("queues", "rain", "plans", "pools", "fleet"),
+    "return-direction.md": ("return", "mesh"),
+}
 
 
 def renew(page: Path, names: Iterable[str]) -> None:

@@ -51,7 +51,7 @@ pub fn list((root, notes): (&Node, &Notes), file: &File) -> Vec<Effective> {
             flatten((root, notes), &[Step::Key(name.to_owned())], value, out);
         }
     };
-    for name in ["run", "host", "router", "terminal", "plan", "link"] {
+    for name in ["run", "host", "router", "terminal", "plan", "pool", "carrier", "link"] {
         section(&mut out, name);
     }
     let several = matches!(root.get("gateway").map(|n| &n.value), Some(NodeValue::Array(_)));

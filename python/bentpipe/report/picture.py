@@ -365,22 +365,26 @@ def _is_gateway(item: Node | Link) -> bool:
     return isinstance(item, Node) and item.kind == "gateway"
 
 
-def _from_the_internet(found: Network, route: list[str]) -> list[str]:
+def _from_the_internet(found: Network, route: list[str]) -> list[list[str]]:
     """Return a route, or its reverse if it leads from a terminal to its gateway: both have one order.
 
-    A route from one terminal to another stays as it is.
+    A route from one terminal to another is two, from the gateway to each.
     """
     kinds = list(pairwise(found.nodes[name].kind for name in route))
-    is_upload = ("terminal", "gateway") in kinds and ("gateway", "terminal") not in kinds
-    return route[::-1] if is_upload else route
+    if ("terminal", "gateway") not in kinds:
+        return [route]
+    if ("gateway", "terminal") not in kinds:
+        return [route[::-1]]
+    gateway = kinds.index(("terminal", "gateway")) + 1
+    return [route[gateway::-1], route[gateway:]]
 
 
 def _levels(found: Network) -> dict[str, int]:
     """Return the row of each node: below all that come before it on a route, as far as routes agree."""
     level: dict[str, int] = {}
     for _ in found.nodes:
-        for traffic in found.traffic:
-            route = _from_the_internet(found, traffic.route)
+        routes = (route for traffic in found.traffic for route in _from_the_internet(found, traffic.route))
+        for route in routes:
             for index, name in enumerate(route):
                 before = level[route[index - 1]] + 1 if index else 0
                 # Routes in opposite directions have no common order: the first one counts.
