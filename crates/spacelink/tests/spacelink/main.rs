@@ -317,8 +317,8 @@ fn a_stopping_end_notifies_the_peer() {
     net.hosts[GATEWAY].link.close(now);
     net.run(net.time() + s(0.4));
     assert!(net.hosts[TERMINAL].saw(|e| *e == Event::Down(Reason::Closed)).is_some());
-    net.run(s(30.0));
-    // The gateway has stopped; the terminal keeps trying.
+    net.run(s(45.0));
+    // The gateway has stopped; the terminal keeps trying, nine seconds each time.
     assert!(!net.hosts[TERMINAL].up);
     assert!(net.hosts[TERMINAL].events.iter().filter(|(_, e)| matches!(e, Event::Failed(_))).count() > 3);
 }
