@@ -213,7 +213,7 @@ mod tests {
         assert!((variance.sqrt() / std - 1.0).abs() < 0.05, "{}", variance.sqrt());
         let s2 = libm::log(1.0 + (std / mean) * (std / mean));
         for (lag, h) in [(1, 0.5), (4, 2.0), (8, 4.0)] {
-            let expected = (exp(s2 * exp(-h / tau as f64)) - 1.0) / (exp(s2) - 1.0);
+            let expected = (exp(s2 * exp(-h / tau)) - 1.0) / (exp(s2) - 1.0);
             let found = cov(lag) / variance;
             assert!((found - expected).abs() < 0.03, "lag {h} s: {found}, expected {expected}");
         }

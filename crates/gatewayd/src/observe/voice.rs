@@ -4,7 +4,7 @@
 //! All other parameters have the defaults of G.107, clause 7.7. Echo takes the path of the voice: T = Ta, Tr = 2 Ta. As
 //! `bentpipe.qoe.voice.call` in Python; `tests/voice.csv` has values that both must return.
 
-use libm::{exp, log10, pow};
+use libm::{exp, log2, log10, pow};
 
 /// Send and receive loudness ratings [dB], sidetone and listener sidetone, D-value, echo loudness ratings.
 const SLR: f64 = 8.0;
@@ -118,7 +118,7 @@ fn absolute_delay(delay: f64) -> f64 {
     if delay <= LEAST {
         return 0.0;
     }
-    let (x, n) = ((delay / LEAST).log2(), 6.0 * SENSITIVITY);
+    let (x, n) = (log2(delay / LEAST), 6.0 * SENSITIVITY);
     25.0 * (root(x, n) - 3.0 * root(x / 3.0, n) + 2.0)
 }
 
