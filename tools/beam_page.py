@@ -14,7 +14,7 @@ from pathlib import Path
 BEGIN, END = "<!-- begin: {} made by tools/beam_page.py -->", "<!-- end -->"
 
 Row = tuple[str, str, str]
-"""What is measured, the format of its figures, and the target."""
+"""Measured quantity, format of its figures, target."""
 
 SHARES: Sequence[Row] = (
     (
@@ -62,7 +62,7 @@ SIZE: Sequence[Row] = (
 
 
 def table(rows: Sequence[Row], figures: Mapping[str, float]) -> str:
-    """Return a table of the rows whose figures are there."""
+    """Return a table of the rows that have figures."""
     lines = ["| measured | found | target |", "| --- | --: | --: |"]
     for label, found, target in rows:
         try:

@@ -92,7 +92,7 @@ POOL_CASES = (
     ("subscriber", "red"),
     ("subscriber", "fq_codel"),
 )
-"""Who has a queue, and settings."""
+"""Owner of each queue, and settings."""
 POOL_METRICS = {
     "throughput": "carried [Mbit/s]",
     "web.page_time_p95": "home pages, p95 [s]",
@@ -112,7 +112,7 @@ MESH_CASES: Mapping[str, tuple[str, Mapping[str, str]]] = {
     "fq_codel, at the terminals": ("fq_codel", {"run.subject": "satellite return"}),
     "fq_codel, on both": ("fq_codel", {"gateway.return.transmit_queue.scheduler": "fq_codel"}),
 }
-"""Where the algorithm is: its setting, and changes to the scenario."""
+"""Place of the algorithm: its setting, and changes to the scenario."""
 MESH_METRICS = {
     "intranet.page_time_p95": "intranet pages, p95 [s]",
     "updates.goodput": "updates [Mbit/s]",

@@ -32,7 +32,7 @@ pub struct RateBounds {
     pub delay: Duration,
 }
 
-/// What the sender knows of the link at one time.
+/// State of the link as the sender knows it at one time.
 #[derive(Clone, Copy, Debug)]
 pub struct LinkObservation {
     /// Bytes that the other end has acknowledged so far.

@@ -10,7 +10,7 @@ use bentpipe_units::{Duration, Instant, Rate};
 /// Time of a step.
 const STEP: Duration = Duration::from_millis(10);
 
-/// What became of a run.
+/// Results of a run.
 #[derive(Debug)]
 struct Outcome {
     /// Share of the link's capacity that was used.

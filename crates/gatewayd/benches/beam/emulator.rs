@@ -47,7 +47,7 @@ struct Shared {
     received: Vec<AtomicU64>,
 }
 
-/// What the emulator has seen.
+/// Counts of the emulator.
 #[derive(Clone, Copy, Debug)]
 pub struct State {
     /// Terminals that are connected.

@@ -20,7 +20,7 @@ pub struct Gateway {
     /// Terminals at the far ends of its satellite links.
     #[serde(flatten)]
     pub terminals: Terminals,
-    /// Who shares receive queue, AQM and transmit queue.
+    /// Users of one receive queue, AQM and transmit queue.
     #[serde(skip_serializing_if = "QueuesPer::is_carrier")]
     pub queues_per: QueuesPer,
     /// Pools of its carrier, each behind the one that it is in.

@@ -228,7 +228,7 @@ fn is_none(rate: &Rate) -> bool {
     rate.as_bps() == 0
 }
 
-/// Who shares a receive queue, an AQM and a transmit queue of a gateway.
+/// Users of one receive queue, AQM and transmit queue of a gateway.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum QueuesPer {

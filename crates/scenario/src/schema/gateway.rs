@@ -75,7 +75,7 @@ pub struct Gateway {
     /// follows the satellite links, a packet takes the carrier for as long as the link to its terminal needs at the time.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub terminals: Vec<String>,
-    /// Who shares a receive queue, an AQM and a transmit queue: all terminals of the carrier; the hosts behind a terminal; or
+    /// Users of one receive queue, AQM and transmit queue: all terminals of the carrier; the hosts behind a terminal; or
     /// each host has its own. Queues of terminals and hosts share the carrier by pools and plans.
     #[serde(default)]
     pub queues_per: QueuesPer,
