@@ -1,6 +1,6 @@
 //! Emulated terminals: the connecting ends of all spacelinks, on one thread, with the satellite's delay.
 
-use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
@@ -120,7 +120,16 @@ struct Terminal {
     link: Option<Spacelink>,
     timer: Option<Instant>,
     /// Bytes received on each stream.
-    streams: HashMap<StreamKey, u64>,
+    streams: BTreeMap<StreamKey, u64>,
+}
+
+/// A datagram on its way: its time of arrival, its terminal and its bytes.
+type Datagram = (Instant, usize, Vec<u8>);
+
+/// Takes the first datagram if it has arrived.
+fn pop_due(queue: &mut VecDeque<Datagram>, now: Instant) -> Option<Datagram> {
+    queue.front().filter(|(due, ..)| *due <= now)?;
+    queue.pop_front()
 }
 
 struct World {
@@ -128,8 +137,8 @@ struct World {
     terminals: Vec<Terminal>,
     timers: BTreeSet<(Instant, usize)>,
     /// Datagrams on their way: to a terminal, or from it.
-    forward: VecDeque<(Instant, usize, Vec<u8>)>,
-    back: VecDeque<(Instant, usize, Vec<u8>)>,
+    forward: VecDeque<Datagram>,
+    back: VecDeque<Datagram>,
     spare: Vec<Vec<u8>>,
     /// The next terminal to open streams, and their number.
     opening: Option<(usize, usize)>,
@@ -154,7 +163,7 @@ impl World {
             setsockopt(&socket, sockopt::RcvBufForce, &(4 << 20)).expect("an option");
             let flags = EpollFlags::EPOLLIN;
             epoll.add(socket.as_fd(), EpollEvent::new(flags, n as u64)).expect("epoll");
-            Terminal { socket, setup, link: None, timer: None, streams: HashMap::new() }
+            Terminal { socket, setup, link: None, timer: None, streams: BTreeMap::new() }
         };
         let terminals = (0..count).map(terminal).collect();
         Self {
@@ -193,7 +202,7 @@ impl World {
                 self.read(event.data() as usize);
             }
             let time = now();
-            while let Some((_, n, datagram)) = self.forward.pop_front_if(|(due, ..)| *due <= time) {
+            while let Some((_, n, datagram)) = pop_due(&mut self.forward, time) {
                 if let Some(link) = &mut self.terminals[n].link {
                     link.receive(time, GATEWAY, None, 0, &datagram);
                 }
@@ -208,7 +217,7 @@ impl World {
                 }
                 self.after(n, time);
             }
-            while let Some((_, n, datagram)) = self.back.pop_front_if(|(due, ..)| *due <= time) {
+            while let Some((_, n, datagram)) = pop_due(&mut self.back, time) {
                 // A full buffer is a loss on the link.
                 let _ = self.terminals[n].socket.send_to(&datagram, GATEWAY);
                 self.spare.push(datagram);
