@@ -2,13 +2,15 @@
 //!
 //! Open addressing with linear probing in one flat array whose length is a power of two, at most half full. Removing a
 //! flow leaves no tombstone: the entries behind it move up. So look-up, insertion and removal cost a few neighbouring
-//! slots, whatever numbers flows have. The array doubles when needed, and halves once less than an eighth is used, so that
-//! a flood of flows does not keep its memory.
+//! slots, whatever numbers flows have. The array doubles when needed. A large one halves once less than an eighth is used, so
+//! that a flood of flows does not keep its memory.
 
 use crate::FlowId;
 
-/// Length of the array at least [slots].
-const LEAST: usize = 16;
+/// Length of the array of a new table [slots].
+const FIRST: usize = 16;
+/// Length up to which an array keeps its memory [slots]: ordinary traffic does not allocate when its flows become fewer.
+const KEPT: usize = 1 << 15;
 
 /// A table with one value per flow.
 #[derive(Clone, Debug)]
@@ -22,7 +24,7 @@ pub struct FlowTable<T> {
 impl<T> Default for FlowTable<T> {
     fn default() -> Self {
         let mut slots = Vec::new();
-        slots.resize_with(LEAST, || None);
+        slots.resize_with(FIRST, || None);
         Self { slots, len: 0, next: 0 }
     }
 }
@@ -139,11 +141,11 @@ impl<T> FlowTable<T> {
         }
     }
 
-    /// Halves the array once less than an eighth is used. A quarter is used then, so neither the next insertion nor the
+    /// Halves a large array once less than an eighth is used. A quarter is used then, so neither the next insertion nor the
     /// next removal resizes it again.
     #[inline]
     fn shrink(&mut self) {
-        if 8 * self.len < self.slots.len() && self.slots.len() > LEAST {
+        if 8 * self.len < self.slots.len() && self.slots.len() > KEPT {
             self.resize(self.slots.len() / 2);
             self.next &= self.slots.len() - 1;
         }
@@ -226,13 +228,12 @@ mod tests {
         while table.len() > 100 {
             table.sweep(2, |_, known| *known < 100);
         }
-        // Fewer than 8 * 100 slots would be enough, and half as many are too few to shrink.
-        assert_eq!(table.slots.len(), 512);
+        assert_eq!(table.slots.len(), KEPT);
         assert!((0..100).all(|flow| table.get(FlowId(flow)) == Some(&flow)));
         for flow in 0..100 {
             assert_eq!(table.remove(FlowId(flow)), Some(flow));
         }
-        assert_eq!(table.slots.len(), LEAST);
+        assert!(table.is_empty());
     }
 
     /// Dense numbers, numbers 10,000 apart, and multiples of the array's length form short chains.

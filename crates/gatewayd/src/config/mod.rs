@@ -367,7 +367,7 @@ mod tests {
             (
                 "keys = \"keys\"",
                 "keys = \"k\"\nestimate = { least = \"1 Mbps\" }",
-                "g.toml:9:12: satellite.estimate: found a table; allowed: at a terminal, or at a gateway with",
+                "g.toml:9:1: satellite.estimate: found a table; allowed: at a terminal, or at a gateway with",
             ),
             (
                 "\"20 Mbps\" }\n[satellite]\n",
