@@ -42,7 +42,7 @@ NAV: dict[str, list[str]] = {
         "gateway.md",
         "gateway-terminals.md",
         "gateway-monitoring.md",
-        "security.md",
+        "gateway-security.md",
         "reproduce.md",
         "CONTRIBUTING.md",
     ],

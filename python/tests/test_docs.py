@@ -63,7 +63,7 @@ def test_generated_pages_are_current(name: str) -> None:
 
 
 def test_security_page_names_tests_that_exist() -> None:
-    page = (DOCS / "security.md").read_text(encoding="utf-8")
+    page = (DOCS / "gateway-security.md").read_text(encoding="utf-8")
     rows = [line for line in page.splitlines() if line.startswith("| ") and line.count("|") == 4]
     named = [name for row in rows for name in re.findall(r"`((?:\w+::)?[a-z0-9_]{12,})`", row.split("|")[3])]
     assert len(named) > 30

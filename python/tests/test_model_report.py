@@ -236,7 +236,7 @@ def test_printed_values_and_reconstruction_are_shown(browser: Browser, tmp_path:
     page, complaints, _ = opened(browser, model.report(tmp_path / "model.html"), 1280)
     assert complaints == []
     warnings = page.inner_text(".warnings")
-    assert "far too high under RED 4 and AVQRED" in warnings
+    assert "Under RED 4 and AVQRED a connection has 0.27 segments in flight" in warnings
     assert "Reconstructed equations: gateway" in warnings
     assert "fitted to values printed in its source" in warnings
     assert "not independent" in warnings

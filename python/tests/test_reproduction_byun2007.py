@@ -237,7 +237,23 @@ def test_relations_are_ratios_of_runs_with_the_same_seed(short: Reproduction) ->
 def test_inputs_fitted_to_one_row_make_its_relations_calibrated(short: Reproduction) -> None:
     items = [each for each in short.verdicts.items if each.kind in (TABLE, RELATION)]
     levels = {each.name for each in items if each.kind == TABLE and each.verdict in FITTED}
-    numbers = ("4-1", "4-1-smooth", "4-2", "4-3", "5-1", "5-1-16min", "5-2", "6-1", "6-2", "6-3")
+    numbers = (
+        "4-1",
+        "4-1-slow",
+        "4-1-smooth",
+        "4-2",
+        "4-2-slow",
+        "4-3",
+        "5-1",
+        "5-1-16min",
+        "5-2",
+        "6-1",
+        "6-1-user",
+        "6-2",
+        "6-2-user",
+        "6-3",
+        "6-3-user",
+    )
     assert levels == {f"table-{n}" for n in numbers} | {"section-6-3-2"}
     fitted = {(each.name, each.row) for each in items if each.kind == RELATION and each.verdict in FITTED}
     # Only PFAVQRED has the weight, only settings with cuts the growth, and only RED depends on the delay.
@@ -294,8 +310,9 @@ def test_solutions_are_measured_as_simulations_are(short: Reproduction) -> None:
     # Another engine or other equations give another digest.
     kinds = ("chapter-4", "model-4", "timeouts-4")
     assert len({short.verdicts.cases[kind, "RED 4", ""].digest for kind in kinds}) == 3
-    # With and without timeouts, window cuts, the other reading of R, and two without new connections.
-    assert short.about["solutions"] == 3 + 3 + 10 + 3 + 10 + 2
+    # With and without timeouts, window cuts, the other reading of R, and two without new connections,
+    # and with a PEP delay that varies slowly.
+    assert short.about["solutions"] == 3 + 3 + 10 + 3 + 10 + 2 + 3
     (item,) = (each for each in short.verdicts.items if each.name == "models-4")
     curves = {spot.curve for spot in item.spots}
     assert {"RED 4, simulator", "RED 4, dissertation's model", "RED 4, model with timeouts"} <= curves
