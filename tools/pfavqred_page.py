@@ -188,7 +188,7 @@ def renew(docs: Path, out: Path) -> None:
     (made,) = reproduce(["byun2007"], out=out, only=EXPERIMENTS)
     printed = _printed()
     found = [(cell, distances(cell, printed)) for cell in cells(made)]
-    (docs / "figures" / "papers" / f"{FIGURE}.svg").write_text(_map(found), encoding="utf-8")
+    (docs / "figures" / f"{FIGURE}.svg").write_text(_map(found), encoding="utf-8")
     page = docs / "reproduction" / PAGE
     text = with_generated(page.read_text(encoding="utf-8"), _table(found, printed) + "\n")
     page.write_text(text, encoding="utf-8")

@@ -28,4 +28,4 @@ def test_every_reading_on_the_page_was_scanned() -> None:
     )
     assert f"Of {scanned} readings " in text
     assert f"{FIGURE}.svg" in text
-    assert (DOCS / "figures" / "papers" / f"{FIGURE}.svg").exists()
+    assert (DOCS / "figures" / f"{FIGURE}.svg").exists()

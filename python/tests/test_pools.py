@@ -168,8 +168,8 @@ def test_the_picture_names_pools_and_the_queues_of_terminals() -> None:
     assert nodes["home"].note.startswith("terminals; pool city; uploads wait in fifo")
     regulator = nodes["gateway"].stages[-1].text
     assert regulator.endswith(
-        "shared by plan; pools land (committed 4 Mbit/s, weight 1) with city (weight 1), sea (at most 3 Mbit/s,"
-        " weight 2)"
+        "shared by plan; pools land (committed 4 Mbit/s, weight 1) with city (weight 1),"
+        " sea (at most 3 Mbit/s, weight 2)"
     )
     assert nodes["gateway"].note == "gateway; queues and AQM for each subscriber"
     assert "uploads wait in fifo" in picture(scenario)

@@ -259,7 +259,9 @@ def test_inputs_fitted_to_one_row_make_its_relations_calibrated(short: Reproduct
     # Only PFAVQRED has the weight, only settings with cuts the growth, and only RED depends on the delay.
     cuts = [f"{aqm} FC {n}" for aqm in ("RED", "AVQRED") for n in range(1, 6)]
     weighed = {("table-5-1", "PFAVQRED"), ("table-5-2", "PFAVQRED")}
-    delayed = {(f"table-{n}", f"RED {m}") for n in ("4-1", "4-2") for m in range(1, 5)}
+    delayed = {
+        (f"table-{n}", f"RED {m}") for n in ("4-1", "4-1-slow", "4-2", "4-2-slow") for m in range(1, 5)
+    }
     assert fitted == weighed | delayed | {
         (table, row) for table in ("table-6-1", "table-6-2") for row in cuts
     }
