@@ -80,6 +80,7 @@ class Opened:
 
     def __init__(self, browser: Browser, path: Path) -> None:
         self.page = browser.new_page(viewport={"width": 1400, "height": 900}, color_scheme="light")
+        self.page.set_default_timeout(240_000)
         self.complaints: list[str] = []
         self.requests: list[str] = []
         self.page.on("console", lambda message: self.complaints.append(message.text))

@@ -42,6 +42,7 @@ _LONGEST = "marks => Math.max(0, ...marks.map(mark => (mark.getAttribute('d') ||
 def opened(browser: Browser, path: Path, width: int) -> tuple[Page, list[str], list[str]]:
     """Open a report; return the page, the console's errors and the requests."""
     page = browser.new_page(viewport={"width": width, "height": 900})
+    page.set_default_timeout(240_000)  # Longer than any load on a busy machine.
     complaints: list[str] = []
     requests: list[str] = []
 
