@@ -15,7 +15,7 @@ CORE := python/bentpipe/_core.abi3.so
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 
 # All cargo calls use the same Python, which avoids recompilation.
-export PYO3_PYTHON := $(CURDIR)/$(BIN)/python
+export PYO3_PYTHON := $(shell command -v $(PYTHON))
 export PYO3_BUILD_EXTENSION_MODULE := 1
 # Compiled modules are kept, whatever the environment says: the tests start hundreds of processes.
 unexport PYTHONDONTWRITEBYTECODE

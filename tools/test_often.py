@@ -62,19 +62,34 @@ def busy_loops(count: int) -> Iterator[None]:
             loop.wait()
 
 
+def share(target: Path, clone: Path) -> None:
+    """Let `clone` build in `target`, where cargo takes what an earlier clone of the same commit has built.
+
+    Cargo compares times: every file gets that of the commit.
+    """
+    target.mkdir(exist_ok=True)
+    (clone / "target").symlink_to(target)
+    git = ["git", "-C", str(clone)]
+    committed = float(subprocess.check_output([*git, "log", "-1", "--format=%ct"]))  # noqa: S603
+    for name in subprocess.check_output([*git, "ls-files", "-z"], text=True).split("\0")[:-1]:  # noqa: S603
+        os.utime(clone / name, (committed, committed), follow_symlinks=False)
+
+
 def make_test(run: Run, log: Path, target: Path | None) -> None:
     """Clone, run `make test`, and store code, time and failed tests in `run`."""
     run.place.parent.mkdir(parents=True)
     subprocess.run(["git", "clone", "--quiet", str(ROOT), str(run.place)], check=True)  # noqa: S603, S607
     if target is not None:
-        target.mkdir(exist_ok=True)
-        (run.place / "target").symlink_to(target)
+        share(target, run.place)
     # Without variables of an outer `make` or an activated virtual environment.
     environment = {
         name: value
         for name, value in os.environ.items()
         if name not in {"MAKEFLAGS", "MFLAGS", "MAKELEVEL", "VIRTUAL_ENV", "PYTHONPATH", "PYO3_PYTHON"}
     }
+    if target is not None:
+        # Programs built for one clone know this path, and not that of the clone.
+        environment["CARGO_TARGET_DIR"] = str(target)
     begin = time.monotonic()
     with log.open("wb") as output, busy_loops(BUSY_LOOPS if run.busy else 0):
         process = subprocess.Popen(
@@ -122,7 +137,7 @@ def main() -> int:
     parser.add_argument(
         "--share-builds",
         action="store_true",
-        help="give all clones one target folder, so that dependencies are compiled once",
+        help="give all clones one target folder, so that only the first run compiles",
     )
     parser.add_argument("--keep", action="store_true", help="keep the clones")
     given = parser.parse_args()

@@ -160,7 +160,7 @@ class Workshop:
             **{name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")},
             "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
             "PYTHONPATH": str(self.tree / "python"),
-            "PYO3_PYTHON": sys.executable,
+            "PYO3_PYTHON": os.environ.get("PYO3_PYTHON", sys.executable),
             "PYO3_BUILD_EXTENSION_MODULE": "1",
             "CARGO_TARGET_DIR": str(self.folder / "build"),
             "CARGO_TERM_COLOR": "never",

@@ -2,7 +2,7 @@
 //! documentation use existing metrics and keys.
 
 use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 use std::{env, fs, process};
 
@@ -11,7 +11,7 @@ use bentpipe_gatewayd::config::Config;
 use serde_json::Value;
 
 fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+    PathBuf::from("../..")
 }
 
 fn read(path: &str) -> String {

@@ -74,7 +74,7 @@ mod tests {
     /// 50 connections, 2 x (15 + 250 + 15) ms, 20 Mbit/s in packets of 1040 B.
     #[test]
     fn dumbbell_inputs_match_its_file() {
-        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scenarios/red-dumbbell.toml");
+        let path = "../../scenarios/red-dumbbell.toml";
         let scenario = Scenario::load(path, &[]).unwrap();
         let (equations, found) = inputs(&scenario, 1).unwrap();
         assert_eq!(equations, "end_to_end");

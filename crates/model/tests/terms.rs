@@ -217,7 +217,7 @@ fn delays_rates_and_queues_stay_within_bounds() {
 /// Connections with a window of 5 send it once per round trip, and the share ω of it, half at 2 s, arrives at the mark point.
 #[test]
 fn windows_determine_the_offered_rate_with_timeouts() {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scenarios/byun2007-gateway.toml");
+    let path = "../../scenarios/byun2007-gateway.toml";
     let changes = ["model.equations=timeouts", "transport.byun2007.initial_window=5"].map(str::to_owned);
     let mut system = System::of(&Scenario::load(path, &changes).unwrap(), 1).unwrap();
     system.load_ratio = wave(1.0, 0.5, 0.0);
@@ -248,7 +248,7 @@ fn series_add_waves_and_warm_up_is_rounded_up_to_samples() {
 /// drops.
 #[test]
 fn losses_are_offered_minus_sent() {
-    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scenarios/");
+    let folder = "../../scenarios/";
     let of = |name: &str, changes: &[&str]| {
         let changes: Vec<String> = changes.iter().map(|c| (*c).to_owned()).collect();
         let table = run(&Scenario::load(format!("{folder}{name}.toml"), &changes).unwrap(), 1).unwrap();
@@ -381,7 +381,7 @@ fn scenario_keys_map_to_parameters() {
     close(other.round_trip, 0.41);
     close(other.replaced, 0.25 / 10.0);
     let gateway = |changes: &[&str]| {
-        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scenarios/byun2007-gateway.toml");
+        let path = "../../scenarios/byun2007-gateway.toml";
         let changes: Vec<String> = changes.iter().map(|c| (*c).to_owned()).collect();
         System::of(&Scenario::load(path, &changes).unwrap(), 1).unwrap()
     };

@@ -26,7 +26,7 @@ const KINDS: [&str; 12] = [
 ];
 
 fn path(name: &str) -> PathBuf {
-    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(format!("../../scenarios/{name}.toml"))
+    PathBuf::from(format!("../../scenarios/{name}.toml"))
 }
 
 fn load(name: &str, overrides: &[&str]) -> Scenario {

@@ -23,7 +23,7 @@ fn main() {
         if !only.is_empty() && !only.iter().any(|part| label.contains(part.as_str())) {
             continue;
         }
-        let path = format!("{}/../../scenarios/{name}.toml", env!("CARGO_MANIFEST_DIR"));
+        let path = format!("../../scenarios/{name}.toml");
         let mut scenario = Scenario::load(&path, &[]).expect("the scenario can be read");
         if !setting.is_empty() {
             scenario = scenario.with_setting(setting).expect("the setting exists");

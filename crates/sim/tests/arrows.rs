@@ -51,7 +51,7 @@ fn arrows(listed: &[(&str, &[&str])]) -> Arrows {
 
 #[test]
 fn crates_use_exactly_the_crates_listed() {
-    let manifest = concat!(env!("CARGO_MANIFEST_DIR"), "/../../Cargo.toml");
+    let manifest = "../../Cargo.toml";
     let metadata = cargo_metadata::MetadataCommand::new().manifest_path(manifest).no_deps().exec().unwrap();
     let short = |name: &str| name.strip_prefix("bentpipe-").map(str::to_owned);
     let found: Arrows = metadata
@@ -65,7 +65,7 @@ fn crates_use_exactly_the_crates_listed() {
 #[test]
 fn rooms_of_the_simulator_use_exactly_the_rooms_listed() {
     let mut found: Arrows = ROOMS.iter().map(|(name, _)| ((*name).to_owned(), BTreeSet::new())).collect();
-    let source = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/src"));
+    let source = Path::new("src");
     for (room, used) in &mut found {
         let folder = source.join(room);
         let files = match fs::read_dir(&folder) {
@@ -90,7 +90,7 @@ fn rooms_of_the_simulator_use_exactly_the_rooms_listed() {
 /// A crate without `autotests` runs a test file only if its manifest or `tests/all.rs` names it.
 #[test]
 fn every_test_file_is_compiled() {
-    for entry in fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/..")).unwrap() {
+    for entry in fs::read_dir("..").unwrap() {
         let folder = entry.unwrap().path();
         let Ok(all) = fs::read_to_string(folder.join("tests/all.rs")) else { continue };
         let manifest = fs::read_to_string(folder.join("Cargo.toml")).unwrap();

@@ -28,7 +28,7 @@ fn digests(results: &Results) -> String {
 /// To record results after an intended change: `BLESS=1 cargo test -p bentpipe-sim --test all determinism`.
 #[test]
 fn results_equal_the_recorded_digests() {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/small-gateway.digests");
+    let path = "tests/small-gateway.digests";
     let found = digests(&results(&shipped("small-gateway", &[]), 1));
     if std::env::var_os("BLESS").is_some() {
         std::fs::write(path, &found).unwrap();

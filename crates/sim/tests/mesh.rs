@@ -107,8 +107,7 @@ fn connections_cross_from_terminal_to_terminal() {
 /// Settings apply to the queues at the terminals, and metrics describe them.
 #[test]
 fn the_queues_at_the_terminals_can_be_the_subject() {
-    let text =
-        std::fs::read_to_string(format!("{}/../../scenarios/small-gateway.toml", env!("CARGO_MANIFEST_DIR")));
+    let text = std::fs::read_to_string("../../scenarios/small-gateway.toml");
     let overrides = [
         "run.subject=gateway return",
         "run.warmup=5 s",

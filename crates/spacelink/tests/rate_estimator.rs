@@ -88,7 +88,7 @@ fn the_estimate_follows_a_fade() {
 /// Capacity of real mobile links (Saturator traces): lines are times [ms] of opportunities to send 1500 bytes.
 #[test]
 fn the_estimate_follows_real_links() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data");
+    let folder = Path::new("../../../shared/data");
     for (file, most) in [("TMobile-UMTS-driving.down", 10_000_000), ("ATT-LTE-driving-2016.down", 20_000_000)]
     {
         let Ok(text) = std::fs::read_to_string(folder.join(file)) else {

@@ -122,7 +122,7 @@ mod tests {
 
     /// Notifications to the two queues of the small gateway in 30 s.
     fn told(overrides: &[&str]) -> Vec<(GatewayQueue, Told)> {
-        let path = format!("{}/../../scenarios/small-gateway.toml", env!("CARGO_MANIFEST_DIR"));
+        let path = "../../scenarios/small-gateway.toml";
         let overrides: Vec<_> = overrides.iter().map(|&o| o.to_owned()).collect();
         let mut engine = crate::build::build(&Scenario::load(&path, &overrides).unwrap(), 1, None).unwrap();
         let log = Log::default();

@@ -6,7 +6,7 @@ use bentpipe_sim::{Progress, Results, run};
 /// A scenario of the project, with overrides.
 #[allow(dead_code)]
 pub fn shipped(name: &str, overrides: &[&str]) -> Scenario {
-    let path = format!("{}/../../scenarios/{name}.toml", env!("CARGO_MANIFEST_DIR"));
+    let path = format!("../../scenarios/{name}.toml");
     let overrides: Vec<_> = overrides.iter().map(|&o| o.to_owned()).collect();
     Scenario::load(&path, &overrides).unwrap_or_else(|e| panic!("{e}"))
 }
