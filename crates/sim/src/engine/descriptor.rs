@@ -124,7 +124,7 @@ mod tests {
     fn told(overrides: &[&str]) -> Vec<(GatewayQueue, Told)> {
         let path = "../../scenarios/small-gateway.toml";
         let overrides: Vec<_> = overrides.iter().map(|&o| o.to_owned()).collect();
-        let mut engine = crate::build::build(&Scenario::load(&path, &overrides).unwrap(), 1, None).unwrap();
+        let mut engine = crate::build::build(&Scenario::load(path, &overrides).unwrap(), 1, None).unwrap();
         let log = Log::default();
         let rate = Rate::from_bps(4_000_000);
         let queue = |place| {
