@@ -108,11 +108,7 @@ def _drawn(name: str) -> Callable[[Any], str]:
 
     def call(result: object) -> str:
         report = import_module(f"bentpipe.report.{module}")
-        from altair.utils.schemapi import debug_mode
-
-        # Altair validates each chart as a whole; a fifth of a page's time would go into its parts.
-        with debug_mode(False):
-            text: str = getattr(report, function)(result.found if isinstance(result, Advice) else result)
+        text: str = getattr(report, function)(result.found if isinstance(result, Advice) else result)
         return text
 
     return call

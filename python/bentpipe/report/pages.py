@@ -194,7 +194,7 @@ def specification(
     chart: Drawing | alt.ConcatChart | alt.VConcatChart, *, fit: bool = False
 ) -> dict[str, Any]:
     """Return a chart's specification in the common style; `fit` fits its width to the page."""
-    spec: dict[str, Any] = chart.to_dict()
+    spec: dict[str, Any] = chart.to_dict(validate=False)
     background = spec.pop("background", None)
     spec["config"] = {**CONFIG, "background": background}
     if fit:

@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 import altair as alt
 import polars as pl
+from altair.utils import schemapi
 
 from bentpipe.report.colours import AXIS, GRID, INK, MUTED, of_settings, text_colour
 from bentpipe.report.decimate import as_float, detail, ecdf, rounded_up, rows
@@ -13,6 +14,10 @@ from bentpipe.runs.result import Result
 from bentpipe.stats.ranking import drawn
 
 __all__ = ["CONFIG", "Drawing", "Figure", "Panel", "ResultCharts", "Width"]
+
+# Altair would check each part of a chart against Vega-Lite's schema, which takes longer than drawing it.
+# Tests check whole charts.
+schemapi.disable_debug_mode()
 
 Width = int | Literal["container"]
 Drawing = alt.Chart | alt.LayerChart | alt.FacetChart
