@@ -1,6 +1,6 @@
 """Run `make test` repeatedly in fresh clones, and print a table of times and results.
 
-    python tools/test_often.py [RUNS] [--first N] [--share-builds] [--folder FOLDER] [--keep]
+    python tools/test_often.py [RUNS] [--first N] [--target TARGET] [--folder FOLDER] [--keep]
 
 Of ten runs two are below /tmp and one is in a path with a space; every second run shares the machine with
 four busy loops. `--first` continues a row that was cut, at run N. The logs stay in FOLDER. The exit code is 1
@@ -67,7 +67,7 @@ def share(target: Path, clone: Path) -> None:
 
     Cargo compares times: every file gets that of the commit.
     """
-    target.mkdir(exist_ok=True)
+    target.mkdir(parents=True, exist_ok=True)
     (clone / "target").symlink_to(target)
     git = ["git", "-C", str(clone)]
     committed = float(subprocess.check_output([*git, "log", "-1", "--format=%ct"]))  # noqa: S603
@@ -135,9 +135,9 @@ def main() -> int:
     )
     parser.add_argument("--folder", type=Path, help="folder for clones and logs (default: one in ~/.cache)")
     parser.add_argument(
-        "--share-builds",
-        action="store_true",
-        help="give all clones one target folder, so that only the first run compiles",
+        "--target",
+        type=Path,
+        help="folder in which all clones build, so that only the first compiles (default: each in its own)",
     )
     parser.add_argument("--keep", action="store_true", help="keep the clones")
     given = parser.parse_args()
@@ -154,7 +154,7 @@ def main() -> int:
             log = folder / f"run-{run.number}.log"
             print(f"run {run.number} of {given.runs}: {run.place}, log in {log}", flush=True)
             done.append(run)
-            make_test(run, log, folder / "target" if given.share_builds else None)
+            make_test(run, log, given.target.resolve() if given.target else None)
             if not given.keep:
                 shutil.rmtree(run.place.parent)
             show(done)
@@ -163,7 +163,6 @@ def main() -> int:
     finally:
         if not given.keep:
             shutil.rmtree(below_tmp, ignore_errors=True)
-            shutil.rmtree(folder / "target", ignore_errors=True)
     return int(any(run.code for run in done))
 
 

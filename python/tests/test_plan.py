@@ -94,7 +94,7 @@ def test_overrides_are_written_as_toml() -> None:
 
 @pytest.mark.parametrize("name", sorted(shipped()))
 def test_every_shipped_scenario_runs_under_its_settings(name: str) -> None:
-    scenario = bp.load(name, set={"run.duration": "2 s", "run.warmup": "5 s"})
+    scenario = bp.load(name, set={"run.duration": "1 s", "run.warmup": "3 s"})
     result = bp.compare(scenario, runs=1)
     assert result.settings == scenario.settings
     values = {(row["setting"], row["metric"]): row["value"] for row in result.metrics().iter_rows(named=True)}

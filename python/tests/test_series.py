@@ -178,7 +178,7 @@ def refusal(name: str) -> str | None:
 
 @pytest.mark.parametrize("name", sorted(plan.shipped()))
 def test_every_shipped_scenario_is_captured_or_rejected(name: str) -> None:
-    arguments = {"points": 30, "interval": 1.0, "harmonics": 4}
+    arguments = {"points": 17, "interval": 1.0, "harmonics": 4}
     message = refusal(name)
     if message is not None:
         with pytest.raises(UsageError, match=message):
