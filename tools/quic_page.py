@@ -60,6 +60,15 @@ MARKS: dict[str, tuple[str, dict[str, str]]] = {
     "`dualpi2` marks, all senders with Prague": ("dualpi2", PRAGUE),
 }
 """Settings that drop or mark at the transmit queue, and what they change in the scenario."""
+ADVICE = {"gateway.throughput_advice": "share", "transport.quic.scone": "true"}
+"""What tells players over QUIC their share of the carrier."""
+OF_ADVICE = {
+    "video_quic.bitrate": "video over QUIC, bitrate [Mbit/s]",
+    "video_quic.stalled": METRICS["video_quic.stalled"],
+    "web_quic.page_time_p75": METRICS["web_quic.page_time_p75"],
+    "downloads_quic.flow_goodput": METRICS["downloads_quic.flow_goodput"],
+    "voice.mos": METRICS["voice.mos"],
+}
 OF_MARKS = (
     "web_tcp.page_time_p75",
     "web_quic.page_time_p75",
@@ -156,6 +165,17 @@ def marks(runs: Runs) -> str:
     return table(["transmit queue", *(METRICS[name] for name in OF_MARKS)], rows)
 
 
+def advice(runs: Runs) -> str:
+    """Compare videos that follow throughput advice with those that measure only."""
+    rows = []
+    advised = runs.of("advice", bp.load(SCENARIO, set=ADVICE), COMPARED, RUNS, seed=SEED).values()
+    without = runs.of("queues", bp.load(SCENARIO), SETTINGS, RUNS, seed=SEED).values()
+    for setting in COMPARED:
+        for name, values in (("without", without), ("with advice", advised)):
+            rows.append([f"`{setting}`, {name}", *cells(values, setting, tuple(OF_ADVICE))])
+    return table(["setting", *OF_ADVICE.values()], rows)
+
+
 def alone(runs: Runs) -> str:
     """Load pages one after the other on an idle link."""
     runs.folder.mkdir(parents=True, exist_ok=True)
@@ -192,6 +212,7 @@ def renew(docs: Path, out: Path) -> None:
         "queues": lambda: queues(runs, docs / "figures" / "quic"),
         "transports": lambda: transports(runs),
         "marks": lambda: marks(runs),
+        "advice": lambda: advice(runs),
         "alone": lambda: alone(runs),
         "orbits": lambda: orbits(runs),
     }
