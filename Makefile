@@ -6,7 +6,7 @@ SHELL := bash
 MAKEFLAGS += --no-print-directory
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := help
-.PHONY: help wheel deb static image run live live-example live-programs live-packages unit-packages live-bench live-quic test test-often check check-rust check-python build-tests test-packages test-rust test-namespaces test-python test-recipes cells kernel coverage cluster cluster-costs bench fuzz fmt docs gallery choosing reproduction paper-figures papers-pages advice delay pfavqred backlog onboard gateway-models model-domain series site terminals quic lock setup clean beam-bench
+.PHONY: help wheel deb static image run live live-example live-programs live-packages unit-packages live-bench live-quic test test-often check check-rust check-python build-tests test-packages test-rust test-namespaces test-python test-recipes cells kernel coverage cluster cluster-costs bench fuzz fmt docs gallery choosing reproduction costs paper-figures papers-pages advice delay pfavqred backlog onboard gateway-models model-domain series site terminals quic lock setup clean beam-bench
 
 PYTHON ?= python3
 VENV := .venv
@@ -215,6 +215,9 @@ choosing: $(CORE) ## run every algorithm on the 2007 gateway and renew the table
 reproduction: $(CORE) ## reproduce all papers and renew docs/reproduction.md and its pages: one to three hours
 	$(BIN)/bentpipe reproduce all
 	$(BIN)/python tools/reproduction_page.py docs results/reproduce
+
+costs: $(CORE) ## measure the time per packet of the dissertation's AQMs that know flows, for papers/byun2007/costs.csv: a minute
+	$(BIN)/python tools/costs.py papers/byun2007/costs.csv
 
 paper-figures: $(CORE) ## draw each named figure of the papers from the runs of `make reproduction` and renew docs/reproduction/figures.md: five minutes without them
 	$(BIN)/python tools/paper_figures.py docs results/reproduce

@@ -41,7 +41,6 @@ ROOMS: dict[str, set[str]] = {
 }
 """Folders and modules at the top of the package, and what each may import of the others."""
 LAZY = {
-    "altair": "takes as long to import as the package",
     "bentpipe.cli.paper_tables": "imports bentpipe.reproduction",
     "bentpipe.report": "imports Altair and Jinja2, which take half as long to import as the package",
     "bentpipe.reproduction": "imports bentpipe.report",

@@ -76,11 +76,14 @@ def test_the_formula_for_marks_agrees_with_single_cuts(decr: float, limit: float
 
 def test_figure_6_1_has_36_marks_only_with_kilobytes_of_1024_bytes() -> None:
     given = {"law": "marks to window", "window_bytes": 16_000, "decr": 0.9, "printed": 36}
-    thousand = formula_from(TomlTable({**given, "limit_bytes": 625_000}, "here"))
+    thousand = formula_from(TomlTable({**given, "limit_bytes": 625_000}, "here"), FOLDER)
     assert (thousand.ours, thousand.judge().verdict) == (35, NOT_REPRODUCED)
-    assert formula_from(TomlTable({**given, "limit_bytes": 640_000}, "here")).judge().verdict == REPRODUCED
+    assert (
+        formula_from(TomlTable({**given, "limit_bytes": 640_000}, "here"), FOLDER).judge().verdict
+        == REPRODUCED
+    )
     with pytest.raises(UsageError, match=r"here\.decr: found 1\.5; allowed: above 0 and below 1"):
-        formula_from(TomlTable({**given, "limit_bytes": 640_000, "decr": 1.5}, "here"))
+        formula_from(TomlTable({**given, "limit_bytes": 640_000, "decr": 1.5}, "here"), FOLDER)
 
 
 def seen(flows: dict[str, Any], queue: list[float]) -> RunData:

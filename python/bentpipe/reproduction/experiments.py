@@ -141,6 +141,8 @@ class Experiment:
     """Search that finds the settings of the cases; `None` if they are given."""
     fluid: bool = False
     """True to solve the scenarios' equations instead of simulating."""
+    trace: tuple[str, ...] = ()
+    """Flows whose windows are kept, as `traffic:NAME:1`."""
 
 
 def find_twice(names: list[str]) -> str | None:
@@ -209,6 +211,7 @@ class _Reader:
             table.take("flows", bool, default=True) and not fluid,
             self._tunings[table.choice("tuned", self._tunings)] if "tuned" in table else None,
             fluid,
+            tuple(table.strings("trace", [])),
         )
         _check_tuned(table, found)
         for key, some in (("points", labels), ("cases", [case.label for case in found.cases])):

@@ -26,6 +26,8 @@ class RunData:
     recorded: Recorded
     seconds: float
     """Measured time [s]."""
+    trace: pl.DataFrame | None = None
+    """Windows of the traced flows, of experiments that name some."""
 
 
 _Compute = Callable[[RunData], float | None]
@@ -135,6 +137,46 @@ def _loss_ratio(table: TomlTable) -> tuple[str, _Compute]:
         return loss / base if loss is not None and base else None
 
     return "", compute
+
+
+def _refused(table: TomlTable) -> tuple[str, _Compute]:
+    """Share of the packets that queues dropped, of traffic that alone has lossy links."""
+    traffic = table.strings("traffic")
+
+    def compute(run: RunData) -> float | None:
+        flows = _flows(run, traffic)
+        dropped, delivered = int(flows["drops"].sum()), int(flows["packets"].sum())
+        refused = dropped - (run.recorded.counters.get("link_losses") or 0)
+        return 100 * refused / (dropped + delivered) if dropped + delivered else None
+
+    return "%", compute
+
+
+_GRID_SECONDS = 0.1
+"""Interval at which windows are compared."""
+
+
+def _smaller_window(table: TomlTable) -> tuple[str, _Compute]:
+    """Share of the time in which the mean window of some traffic is below that of other traffic."""
+    groups = [table.strings(key) for key in ("traffic", "than")]
+
+    def compute(run: RunData) -> float | None:
+        if run.trace is None or run.trace.is_empty():
+            return None
+        names = run.recorded.flows.select("flow", pl.col("traffic").cast(pl.String))
+        trace = run.trace.filter(pl.col("leg") == 0).join(names, on="flow").sort("time")
+        steps = int(run.seconds / _GRID_SECONDS)
+        grid = pl.DataFrame({"time": [_GRID_SECONDS * step for step in range(1, steps + 1)]})
+        means = []
+        for traffic in groups:
+            flows = trace.filter(pl.col("traffic").is_in(traffic)).partition_by("flow")
+            if not flows:
+                return None
+            windows = [grid.join_asof(one.select("time", "cwnd"), on="time")["cwnd"] for one in flows]
+            means.append(pl.DataFrame({str(at): each for at, each in enumerate(windows)}).mean_horizontal())
+        return _scaled(_number((means[0] < means[1]).mean()), 100)
+
+    return "%", compute
 
 
 def _ends(table: TomlTable) -> tuple[str, _Compute]:
@@ -308,6 +350,8 @@ MEASURES: dict[str, Callable[[TomlTable], tuple[str, _Compute]]] = {
     "jitter": _packet_mean("jitter", pl.col("packets").cast(pl.Int64) - 1),
     "loss": _loss,
     "loss_ratio": _loss_ratio,
+    "refused": _refused,
+    "smaller_window": _smaller_window,
     "ends": _ends,
     "load": _load,
     "flow_goodput": _flow_goodput,

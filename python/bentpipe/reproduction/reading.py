@@ -234,7 +234,7 @@ class _Reader:
         formula = None
         if "formula" in table:
             inputs = table.table("formula")
-            formula = formula_from(inputs)
+            formula = formula_from(inputs, self._folder)
             inputs.finish()
         read = partial(self._checks, single=isinstance(rule, _SINGLE))
         checks = tuple(check for some in table.each("checks", read) for check in some)

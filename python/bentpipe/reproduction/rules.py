@@ -3,11 +3,14 @@
 docs/reproduce.md defines the verdicts.
 """
 
+import csv
+import io
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
+from pathlib import Path
 
 from bentpipe.format import brief, likelihood, number, plural
 from bentpipe.reproduction.toml_table import TomlTable
@@ -630,20 +633,27 @@ def rule_from(name: str, table: TomlTable) -> Rule | MeanRule:
 
 @dataclass(frozen=True, slots=True)
 class Formula:
-    """A printed integer that follows from a formula without a simulation, and our value of it."""
+    """A printed number that needs no simulation, and our value of it."""
 
     text: str
     """Description of the formula."""
     printed: float
     ours: float
+    limit: bool = False
+    """True if the number is an upper limit of ours."""
 
     @property
     def rule(self) -> str:
         """Description of the rule."""
+        if self.limit:
+            return f"{self.text} is at most {self.printed:g}"
         return f"{self.text}; it must equal the printed number"
 
     def judge(self) -> Verdict:
-        """Compare the two exact values."""
+        """Compare the two values."""
+        if self.limit:
+            verdict = REPRODUCED if self.ours <= self.printed else NOT_REPRODUCED
+            return Verdict(verdict, f"{brief(self.ours, 3)}, claimed at most {self.printed:g}")
         verdict = REPRODUCED if self.ours == self.printed else NOT_REPRODUCED
         return Verdict(verdict, f"{number(self.ours)}, printed {number(self.printed)}")
 
@@ -658,9 +668,13 @@ def marks_to_window(limit: float, window: float, decr: float) -> int:
     return math.floor(math.log(window / limit) / math.log(decr)) + 1
 
 
-def formula_from(table: TomlTable) -> Formula:
-    """Read a formula: `law` (only `marks to window`), its inputs, and the `printed` number."""
-    table.choice("law", ["marks to window"])
+def formula_from(table: TomlTable, folder: Path) -> Formula:
+    """Read a formula: its `law`, the law's inputs, and the `printed` number or the `most` that is claimed.
+
+    Files are in `folder`.
+    """
+    if table.choice("law", ["marks to window", "time per packet"]) == "time per packet":
+        return _time_per_packet(table, folder)
     limit, window, decr = (table.take(key, float) for key in ("limit_bytes", "window_bytes", "decr"))
     if not 0 < decr < 1:
         raise table.error("decr", decr, "above 0 and below 1")
@@ -668,6 +682,20 @@ def formula_from(table: TomlTable) -> Formula:
         raise table.error("window_bytes", window, f"above 0 and at most {limit:g}")
     text = f"the least n with {limit:g} B × {decr:g}^n below {window:g} B"
     return Formula(text, table.take("printed", float), marks_to_window(limit, window, decr))
+
+
+def _time_per_packet(table: TomlTable, folder: Path) -> Formula:
+    """Read the greatest ratio of an AQM's time per packet to those of others, from a file of `make costs`."""
+    file, ours, others = table.take("file", str), table.take("of", str), table.strings("than")
+    text = (folder / file).read_text(encoding="utf-8")
+    costs = {row["aqm"]: float(row["ns"]) for row in csv.DictReader(io.StringIO(text))}
+    for key, names in (("of", [ours]), ("than", others)):
+        for name in names:
+            if name not in costs:
+                raise table.error(key, name, ", ".join(costs))
+    described = f"the greatest ratio of the time per packet of {ours} to that of {', '.join(others)}"
+    ratio = max(costs[ours] / costs[name] for name in others)
+    return Formula(described, table.take("most", float), ratio, limit=True)
 
 
 def prediction(found: Summary) -> tuple[float, float]:

@@ -24,7 +24,7 @@ from bentpipe.reproduction.experiments import Case, Experiment, Grid, Tuning
 from bentpipe.reproduction.measures import Measure, RunData
 from bentpipe.reproduction.paper import Paper
 from bentpipe.runs.experiment import checked_jobs
-from bentpipe.runs.plan import load, make_plan
+from bentpipe.runs.plan import check_watch, load, make_plan
 from bentpipe.runs.store import COUNTERS, core_digest, write_run
 from bentpipe.runs.workers import OnProgress
 from bentpipe.stats.intervals import summarise
@@ -51,7 +51,7 @@ __all__ = [
 
 _POLL_SECONDS = 0.2
 _TABLES = ("series", "flows", "drop_runs")
-_DROPS, _FLOWS = "drops", "flows"
+_DROPS, _FLOWS, _TRACE = "drops", "flows", "trace"
 _NO_FLOWS = "no-flows"
 """Empty table with the columns of flows, stored for experiments that do not keep flows."""
 _Means = Mapping[str, dict[str, float | None]]
@@ -75,6 +75,8 @@ class CaseRuns:
     """True to keep the table of flows."""
     fluid: bool = False
     """True to solve the scenario's model instead of simulating."""
+    trace: tuple[str, ...] = ()
+    """Flows whose windows are kept."""
 
 
 Plan = Mapping[tuple[str, str, str], CaseRuns]
@@ -107,6 +109,9 @@ def _runs_of(experiment: Experiment, *, quick: bool) -> Iterator[CaseRuns]:
             found = make_plan(loaded, settings=settings, runs=runs, seed=experiment.seed)
             (setting,) = found.settings
             digest, flows = setting.digest, experiment.flows
+            if experiment.trace:
+                check_watch(setting.scenario, experiment.trace, ())
+                digest = hashlib.sha256(f"{digest} {' '.join(experiment.trace)}".encode()).hexdigest()
             if experiment.fluid:
                 flows = kind_of(setting.scenario) == "markov"
                 digest = _model_digest(setting.scenario, digest, found.seeds[0])
@@ -120,6 +125,7 @@ def _runs_of(experiment: Experiment, *, quick: bool) -> Iterator[CaseRuns]:
                 experiment.drops,
                 flows,
                 experiment.fluid,
+                experiment.trace,
             )
 
 
@@ -202,7 +208,8 @@ class Library:
     def has(self, case: CaseRuns, seed: int) -> bool:
         """Return whether a run is stored with all tables that its experiment needs."""
         folder = self._path(case, seed)
-        needed = {f"{name}.parquet" for name in (*_TABLES, *([_DROPS] if case.drops else []))} | {COUNTERS}
+        more = [*([_DROPS] if case.drops else []), *([_TRACE] if case.trace else [])]
+        needed = {f"{name}.parquet" for name in (*_TABLES, *more)} | {COUNTERS}
         stored = {entry.name for entry in folder.iterdir()} if folder.is_dir() else set()
         if not case.flows and f"{_NO_FLOWS}.parquet" in stored:
             needed.remove(f"{_FLOWS}.parquet")
@@ -214,7 +221,7 @@ class Library:
 
     def add(self, case: CaseRuns, seed: int, run: _core.Run | _Solution) -> None:
         """Write a run; safe from any thread. Raises `OSError` and leaves nothing behind on failure."""
-        names = (*_TABLES, _DROPS) if case.drops else _TABLES
+        names = (*_TABLES, *([_DROPS] if case.drops else []), *([_TRACE] if case.trace else []))
         tables = {name: pl.DataFrame(getattr(run, name)) for name in names}
         if not case.flows:
             tables[_NO_FLOWS] = tables.pop(_FLOWS).head(0)
@@ -230,10 +237,11 @@ class Library:
             if not paths[_FLOWS].is_file():
                 paths[_FLOWS] = folder / f"{_NO_FLOWS}.parquet"
             tables = {name: pl.read_parquet(path) for name, path in paths.items()}
+            trace = pl.read_parquet(folder / f"{_TRACE}.parquet") if case.trace else None
             counters = json.loads((folder / COUNTERS).read_text(encoding="utf-8"))
         series, flows, drop_runs = (tables[name] for name in _TABLES)
         recorded = Recorded(series, flows, drop_runs, counters, case.scenario.capacity)
-        return RunData(recorded, case.scenario.duration)
+        return RunData(recorded, case.scenario.duration, trace)
 
     def drops(self, case: CaseRuns, seed: int) -> pl.DataFrame:
         """Return every drop of a run that keeps them; raises `ResultError` if it cannot be read."""
@@ -312,8 +320,10 @@ def _simulate(
 
 
 def _run(library: Library, case: CaseRuns, seed: int, control: _core.Progress) -> None:
-    run = _solve(case.scenario, seed) if case.fluid else _core.simulate(case.scenario, seed, control)
-    library.add(case, seed, run)
+    if case.fluid:
+        library.add(case, seed, _solve(case.scenario, seed))
+    else:
+        library.add(case, seed, _core.simulate(case.scenario, seed, control, trace=list(case.trace)))
 
 
 @dataclass(frozen=True, slots=True)
