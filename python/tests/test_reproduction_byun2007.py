@@ -74,6 +74,16 @@ def test_the_formula_for_marks_agrees_with_single_cuts(decr: float, limit: float
     assert marks_to_window(limit, 16_000, decr) == marks
 
 
+def test_time_per_packet_is_compared_with_the_cheapest_of_others(tmp_path: Path) -> None:
+    (tmp_path / "costs.csv").write_text("aqm,ns\none,30\ntwo,20\nthree,60\n")
+    given = {"law": "time per packet", "file": "costs.csv", "of": "one", "than": ["two", "three"]}
+    found = formula_from(TomlTable({**given, "most": 1.5}, "here"), tmp_path)
+    assert (found.ours, found.judge().verdict) == (1.5, REPRODUCED)
+    assert formula_from(TomlTable({**given, "most": 1.4}, "here"), tmp_path).judge().verdict == NOT_REPRODUCED
+    with pytest.raises(UsageError, match=r"here\.than: found 'four'; allowed: one, two, three"):
+        formula_from(TomlTable({**given, "than": ["four"], "most": 1}, "here"), tmp_path)
+
+
 def test_figure_6_1_has_36_marks_only_with_kilobytes_of_1024_bytes() -> None:
     given = {"law": "marks to window", "window_bytes": 16_000, "decr": 0.9, "printed": 36}
     thousand = formula_from(TomlTable({**given, "limit_bytes": 625_000}, "here"), FOLDER)

@@ -36,6 +36,35 @@ def test_loss_ratio_compares_two_kinds_of_traffic() -> None:
     assert measure(kind="loss_ratio", traffic=["a"], than=["b"]).compute(run(flows)) is None
 
 
+def test_refused_packets_exclude_those_that_links_lost() -> None:
+    flows: dict[str, list[object]] = {"traffic": ["a", "b"], "drops": [25, 5], "packets": [75, 95]}
+    (series, recorded) = (pl.DataFrame(), pl.DataFrame(flows))
+    data = RunData(Recorded(series, recorded, pl.DataFrame(), {"link_losses": 20.0}, 1e6), 10.0)
+    # 5 of 100 packets.
+    assert measure(kind="refused", traffic=["a"]).compute(data) == pytest.approx(5)
+
+
+def test_smaller_windows_are_compared_over_time() -> None:
+    flows: dict[str, list[object]] = {"flow": [0, 1, 2], "traffic": ["a", "b", "b"]}
+    trace = pl.DataFrame(
+        {
+            "time": [0.0, 0.0, 0.0, 2.0, 4.0],
+            "flow": [0, 1, 2, 0, 1],
+            "leg": [0, 0, 0, 0, 0],
+            # a has 2, from 2 s on 8; b has a mean of 4, from 4 s on 9.
+            "cwnd": [2, 3, 5, 8, 13],
+        },
+        schema_overrides={"flow": pl.Int64},
+    )
+    data = RunData(Recorded(pl.DataFrame(), pl.DataFrame(flows), pl.DataFrame(), {}, 1e6), 10.0, trace)
+    # Below up to 2 s and from 4 s on: 8 of 10 s, of which the first sample is at 0.1 s and that at 2 s above.
+    found = measure(kind="smaller_window", traffic=["a"], than=["b"]).compute(data)
+    assert found == pytest.approx(80, abs=1.1)
+    assert measure(kind="smaller_window", traffic=["a"], than=["c"]).compute(data) is None
+    without = RunData(data.recorded, 10.0)
+    assert measure(kind="smaller_window", traffic=["a"], than=["b"]).compute(without) is None
+
+
 def test_ends_compare_the_deviation_of_ends_with_that_of_starts() -> None:
     flows: dict[str, list[object]] = {
         "traffic": ["a", "a", "a", "b"],
