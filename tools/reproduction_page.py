@@ -674,7 +674,7 @@ def _judge_means(paper: Paper, claim: Claim, kept: Row, reason: str) -> Verdict 
         return values.get((experiment, case, measure.label, point))
 
     sides = [(*side, point) for check in claim.checks for side in check.sides for point in check.points]
-    ranked = {each["experiment"]: [one["aqm"] for one in each["again"]] for each in kept["tuned"]}
+    ranked = {each["experiment"]: [one["aqm"] for one in each["again"]] for each in kept.get("tuned", [])}
     places = isinstance(claim.rule, Ahead | Rank)
     if not places and (not sides or any(find(*side) is None for side in sides)):
         return None
