@@ -19,7 +19,7 @@ from bentpipe.qoe.thresholds import THRESHOLDS, Limits
 from bentpipe.runs.plan import make_plan
 from bentpipe.runs.store import Store
 from bentpipe.stats.bottlenecks import limits
-from bentpipe.stats.class_metrics import BOTTLENECKS, CLASS_METRICS
+from bentpipe.stats.class_metrics import BOTTLENECKS, CLASS_METRICS, class_metrics
 from bentpipe.stats.intervals import Summary, summarise
 from bentpipe.stats.metrics import METRICS, check_classes, find, named_metric
 from bentpipe.stats.recorded import Recorded, Traffic
@@ -250,7 +250,17 @@ def test_a_class_has_the_metrics_of_its_kinds_of_traffic() -> None:
             for name in ("startup_p95", "stalls", "stalled", "bitrate", "switches")
         ),
         *(f"voice.{name}" for name in ("page_time_p50", "page_time_p75", "page_time_p95", "first_byte_p50")),
+        *(f"{of}.{name}" for of in ("voice", "web") for name in ("render_time_p50", "render_time_p75")),
     }
+
+
+def test_only_pages_with_render_blocking_have_a_time_to_render() -> None:
+    plain, rendered = (
+        {metric.name for metric in class_metrics([("browsing", "web", kind)])}
+        for kind in ("pages", "rendered pages")
+    )
+    assert rendered - plain == {"web.render_time_p50", "web.render_time_p75"}
+    assert plain <= rendered
 
 
 def test_messages_name_the_class_and_what_it_has() -> None:

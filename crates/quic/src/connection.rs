@@ -17,6 +17,7 @@ use crate::control::Shared;
 use crate::frames::{Ack, Frame, frames};
 use crate::log::{Counts, Facts, Log, Note, State};
 use crate::null_crypto::{HandshakeFacts, NullKey};
+use crate::priority::Priority;
 use crate::scone::Scone;
 use crate::stream::Stream;
 use crate::tap::Tapped;
@@ -568,6 +569,15 @@ impl Connection {
     /// Takes what has arrived since the last call, if the host has [content](Host::with_content).
     pub fn take_chunks(&mut self) -> Vec<Chunk> {
         std::mem::take(&mut self.chunks)
+    }
+
+    /// Sets the priority of what is written to a stream from now on (RFC 9218). Streams without one are served in turn, after
+    /// all with one but those of urgency 7 that are incremental, which share with them.
+    pub fn prioritize(&mut self, stream: usize, priority: Priority) {
+        if let (Some((_, quic)), Some(stream)) = (&mut self.quic, self.streams.get(stream)) {
+            // It fails only if the stream is over.
+            let _ = quic.send_stream(stream.id).set_priority(priority.rank(stream.id));
+        }
     }
 
     /// Ends a stream in this direction after what has been written.

@@ -33,8 +33,8 @@ pub use model::{
     GilbertElliott, Gop, Handover, Hop, Host, HostIndex, Http, Link, LinkIndex, Loss, LossAt, LossModel,
     LossOf, MEASURES, MarkingSpec, Measure, MeasuredSeries, Modcod, ModcodTable, ModelKind, Models,
     Modulation, Movie, Packets, Pages, Pattern, Pep, Per, Plan, Pool, Printed, Profile, Protocol, QueueSpec,
-    QueuesPer, Quic, Ramp, ReceiveQueue, Region, Regulator, Rto, Rtp, Run, Samples, SchedulerSpec, Sctp,
-    Spacelink, State, Steps, Subject, Subscribers, Tcp, TerminalGroup, Terminals, Threshold,
+    QueuesPer, Quic, Ramp, ReceiveQueue, Region, Regulator, Rendering, Rto, Rtp, Run, Samples, SchedulerSpec,
+    Sctp, Spacelink, State, Steps, Subject, Subscribers, Tcp, TerminalGroup, Terminals, Threshold,
     ThroughputAdvice, Trace, Traffic, TrafficKind, TransmitQueue, Transport, TransportIndex, pool_path,
 };
 pub use scenario::Scenario;

@@ -88,7 +88,7 @@ fn unknown_keys_are_reported() {
             "sessions = 20",
             "sessions = 20\nflows = 3",
             "my.toml:33:1: traffic.web.flows: no such key; allowed: from, to, transport, sessions, object_size, \
-             objects_per_page, connection_per, http, keep_alive, think_time, patience, request_size, rate_cap, ramp, away, dscp, profile, class",
+             objects_per_page, connection_per, http, keep_alive, render_blocking, priorities, think_time, patience, request_size, rate_cap, ramp, away, dscp, profile, class",
         ),
         (
             "delay = \"20 ms\"",
@@ -889,6 +889,17 @@ fn impossible_topologies_are_reported() {
         ),
         (
             "to = \"client\"",
+            "to = \"client\"\nrender_blocking = 0",
+            "my.toml:32:19: traffic.web.render_blocking: found 0; allowed: only with http = \"3\"",
+        ),
+        (
+            "to = \"client\"",
+            "to = \"client\"\npriorities = true",
+            "my.toml:32:14: traffic.web.priorities: found true; allowed: only with render_blocking, the number of objects \
+             that come first",
+        ),
+        (
+            "to = \"client\"",
             "to = \"server\"",
             "my.toml:31:6: traffic.web.to: found \"server\"; allowed: a group of hosts other than from",
         ),
@@ -1675,6 +1686,21 @@ fn mistakes_of_quic_give_messages() {
     ] {
         assert!(page(protocol, http).ends_with(problem), "{}", page(protocol, http));
     }
+}
+
+#[test]
+fn mistakes_of_rendering_give_messages() {
+    let page = |keys: &str| {
+        let transport = format!(
+            "[transport.x]\nprotocol = \"quic\"\n[traffic.web]\ntransport = \"x\"\nhttp = \"3\"\nobjects_per_page = 5\n{keys}"
+        );
+        changed("[traffic.web]", &transport)
+    };
+    assert_eq!(page("render_blocking = 4\npriorities = true"), "no mistake");
+    assert_eq!(
+        page("render_blocking = 5"),
+        "my.toml:34:19: traffic.web.render_blocking: found 5; allowed: less than objects_per_page, which is 5"
+    );
 }
 
 #[test]

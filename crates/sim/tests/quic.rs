@@ -244,6 +244,49 @@ fn a_page_of_one_object_takes_two_round_trips() {
     }
 }
 
+/// Times of the only class's pages [s]: to render, and to the last byte, both at the median.
+fn page_times(r: &Results) -> (f64, f64) {
+    let counters = r.classes[0].counters();
+    let of =
+        |name: &str| counters.iter().find(|(known, _)| known == name).map_or(f64::NAN, |(_, value)| *value);
+    (of("render_time_p50"), of("page_time_p50"))
+}
+
+/// Behind the document, four objects of 100 kB share 10 Mbit/s, two of which block rendering. Served in turn (no priorities), all of
+/// them end with the page. With priorities (RFC 9218, section 10) the other two, 200 kB in packets of 1228 bytes with 1168 of
+/// data, follow behind: for 200,000 / 1168 x 1228 x 8 bits / 10 Mbit/s = 168 ms.
+#[test]
+fn priorities_complete_what_blocks_rendering_before_the_rest_is_sent() {
+    let text = page("quic", 3)
+        .replace("100 Gbps", "10 Mbps")
+        .replace("100 packets", "1000 packets")
+        .replace("protocol = \"quic\"", "protocol = \"quic\"\ninitial_window = 1000")
+        .replace("\"1000 B\"", "\"100 KB\"\nobjects_per_page = 5\nrequest_size = \"100 B\"");
+    let plain = results(&scenario(&text), 1);
+    let in_turn = results(&scenario(&format!("{text}render_blocking = 2\n")), 1);
+    let by_priority = results(&scenario(&format!("{text}render_blocking = 2\npriorities = true\n")), 1);
+    let times = |r: &Results| r.flows.iter().map(|f| f.completion_time()).collect::<Vec<_>>();
+    assert!(page_times(&plain).0.is_nan());
+    assert_eq!(times(&plain), times(&in_turn), "telling objects apart changes nothing");
+    let (rendered, loaded) = page_times(&in_turn);
+    assert!((0.0..0.01).contains(&(loaded - rendered)), "{rendered} {loaded}");
+    let (rendered, loaded) = page_times(&by_priority);
+    assert!((loaded - rendered - 0.168).abs() < 0.005, "{rendered} {loaded}");
+    assert!((loaded / page_times(&in_turn).1 - 1.0).abs() < 0.01, "the page takes as long");
+}
+
+/// Also a page on a kept connection has its own objects: the first renders within its own time.
+#[test]
+fn kept_connections_time_each_page_by_its_own_objects() {
+    let text = page("quic", 3)
+        + "keep_alive = \"1 min\"\nobjects_per_page = 3\nrender_blocking = 1\npriorities = true\n";
+    let r = results(&scenario(&text), 1);
+    // Document and other objects take a round trip of 100 ms each, the first page one more for the handshake.
+    let (rendered, loaded) = page_times(&r);
+    assert!((rendered - 0.2).abs() < 1e-3 && (loaded - 0.2).abs() < 1e-3, "{rendered} {loaded}");
+    assert_eq!(r.flows.len(), 1);
+}
+
 /// An HTTP/3 page completes with all its objects, more of them than streams may be open at a time.
 #[test]
 fn a_page_of_two_thousand_objects_completes() {

@@ -335,6 +335,8 @@ def _listener(
         raise fault(f"{where} has keep_alive, which only simulations know")
     if "patience" in what:
         raise fault(f"{where} has patience, which only simulations know")
+    if "rendering" in what:
+        raise fault(f"{where} has render_blocking, which only simulations know")
     if protocol == "quic" and kind in _OVER_QUIC:
         return Listener(traffic["name"], kind, _PORT + at, "", None, None, traffic.get("dscp", 0))
     if protocol != "tcp":

@@ -257,8 +257,9 @@ def _late_rate(run: Recorded, traffic_class: str) -> float | None:
     return 100 * late / (late + played) if late is not None and played is not None and late + played else None
 
 
-_TRANSFERS = frozenset({"pages", "files", "bulk"})
-_PAGES = frozenset({"pages"})
+_RENDERED = frozenset({"rendered pages"})
+_PAGES = _RENDERED | {"pages"}
+_TRANSFERS = _PAGES | {"files", "bulk"}
 _VOICE = frozenset({"voip"})
 _VIDEO = frozenset({"dash"})
 _OPINION = _VOICE | _VIDEO
@@ -410,6 +411,25 @@ CLASS_METRICS: tuple[ClassMetric, ...] = (
         _counter("first_byte_p50"),
         better="less",
         kinds=_PAGES,
+    ),
+    ClassMetric(
+        "render_time_p50",
+        "Time to render, median",
+        "s",
+        "Median of the time from opening the first connection of a page to the last byte of its first object"
+        " and of those that block rendering, for pages with `render_blocking`.",
+        _counter("render_time_p50"),
+        better="less",
+        kinds=_RENDERED,
+    ),
+    ClassMetric(
+        "render_time_p75",
+        "Time to render, 75th percentile",
+        "s",
+        "75th percentile of the time to render, for pages with `render_blocking`.",
+        _counter("render_time_p75"),
+        better="less",
+        kinds=_RENDERED,
     ),
     ClassMetric(
         "pages",

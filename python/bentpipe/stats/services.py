@@ -18,6 +18,7 @@ _FIGURES: Mapping[str, tuple[str, str | None]] = {
     "dash": ("mos", "video.mos"),
     "game": ("lost_or_late", "game.loss"),
     "iot": ("lost_or_late", "iot.loss"),
+    "rendered pages": ("page_time_p75", "page.load"),
     "pages": ("page_time_p75", "page.load"),
     "probe": ("rpm", "responsiveness"),
     "files": ("fct_p95", "download.time"),

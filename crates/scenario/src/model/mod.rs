@@ -44,6 +44,6 @@ pub use packets::{Absence, Capture, Codec, DATAGRAM_HEADER, Frames, Gop, Movie, 
 pub use run::{Host, Printed, Run, Subject};
 pub use terminal::{Plan, Pool, QueuesPer, ReturnCarrier, Subscribers, TerminalGroup, Terminals, pool_path};
 pub use traffic::{
-    Application, Bulk, ConnectionPer, Files, Hop, Http, Pages, Profile, Ramp, Traffic, TrafficKind,
+    Application, Bulk, ConnectionPer, Files, Hop, Http, Pages, Profile, Ramp, Rendering, Traffic, TrafficKind,
 };
 pub use transport::{Congestion, Ecn, Quic, Rto, Rtp, Sctp, Tcp, Transport};

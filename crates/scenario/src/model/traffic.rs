@@ -94,10 +94,15 @@ impl Traffic {
         self.class.as_deref().unwrap_or(&self.name)
     }
 
-    /// Returns the kind by which its users judge it: the application of its packets, or else the kind of traffic.
+    /// Returns the kind by which its users judge it: the application of its packets, rendered pages if objects that block
+    /// rendering are told apart, or else the kind of traffic.
     #[must_use]
     pub fn service(&self) -> &'static str {
-        self.application.map_or_else(|| self.kind.name(), |(application, _)| application.name())
+        match (&self.kind, self.application) {
+            (_, Some((application, _))) => application.name(),
+            (TrafficKind::Pages(Pages { rendering: Some(_), .. }), None) => "rendered pages",
+            (kind, None) => kind.name(),
+        }
     }
 }
 
@@ -165,6 +170,15 @@ impl Serialize for TrafficKind {
     }
 }
 
+/// Objects that a browser needs before it can render a page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Rendering {
+    /// Objects after the first that block rendering.
+    pub blocking: u32,
+    /// True if servers follow the priorities of a browser (RFC 9218); else they send all objects at once.
+    pub priorities: bool,
+}
+
 /// Web traffic: clients (the hosts of `to`) fetch pages from servers (the hosts of `from`). Each session alternates between
 /// one page and a think time.
 #[derive(Clone, Debug, Serialize)]
@@ -190,6 +204,9 @@ pub struct Pages {
     /// Time after which a session gives up a page that is not complete; `None` if it waits.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub patience: Option<Duration>,
+    /// Objects that a browser needs first; `None` if they are not told apart.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rendering: Option<Rendering>,
     /// Size of a request [bytes].
     pub request_size: u64,
     /// Rate limit of a connection, enforced by the server's pacing; `None` without a limit.

@@ -14,7 +14,8 @@ use super::transport::DEFAULT;
 use crate::error::{Error, choices, quoted};
 use crate::model::{
     Application, Bulk, ConnectionPer, DATAGRAM_HEADER, Distribution, Files, Gateway, Host, HostIndex, Http,
-    Packets, Pages, Pattern, Protocol, Quic, Ramp, Traffic, TrafficKind, Transport, TransportIndex,
+    Packets, Pages, Pattern, Protocol, Quic, Ramp, Rendering, Traffic, TrafficKind, Transport,
+    TransportIndex,
 };
 use crate::reader::tree::{Path, step};
 use crate::schema::file::File;
@@ -234,6 +235,29 @@ fn check_http(cx: &Cx<'_>, name: &str, t: &file::Traffic, protocol: &str) -> Res
 const PROBE_REQUEST: u64 = 500;
 const PROBE_RESPONSE: u64 = 300;
 
+/// Returns the objects that a browser needs first.
+fn rendering(cx: &Cx<'_>, path: &Path, pages: &file::Pages) -> Result<Option<Rendering>, Error> {
+    let Some(blocking) = pages.render_blocking.map(|n| n.0) else {
+        if pages.priorities {
+            let problem =
+                "found true; allowed: only with render_blocking, the number of objects that come first";
+            return Err(cx.error(&step(path, "priorities"), problem.to_owned()));
+        }
+        return Ok(None);
+    };
+    let problem = if pages.http != Some(Http::Three) {
+        format!("found {blocking}; allowed: only with http = \"3\"")
+    } else if blocking >= pages.objects_per_page.0 {
+        format!(
+            "found {blocking}; allowed: less than objects_per_page, which is {}",
+            pages.objects_per_page.0
+        )
+    } else {
+        return Ok(Some(Rendering { blocking, priorities: pages.priorities }));
+    };
+    Err(cx.error(&step(path, "render_blocking"), problem))
+}
+
 fn kind(
     cx: &Cx<'_>,
     path: &Path,
@@ -259,6 +283,10 @@ fn kind(
         let problem = format!("found \"{time:?}\"; allowed: only with http = \"2\" or \"3\"");
         return Err(cx.error(&at("keep_alive"), problem));
     }
+    let rendering = match raw {
+        file::Traffic::Pages(t) => rendering(cx, path, t)?,
+        _ => None,
+    };
     Ok(match raw {
         file::Traffic::Pages(t) => TrafficKind::Pages(Pages {
             transport,
@@ -270,6 +298,7 @@ fn kind(
             keep_alive: t.keep_alive.map(|t| t.time()),
             think_time: distribution(cx, &at("think_time"), &t.think_time, Quantity::time)?,
             patience: t.patience.map(|t| t.time()),
+            rendering,
             request_size: t.request_size.0,
             rate_cap: t.rate_cap.map(|r| r.rate()),
             ramp: t.ramp.as_ref().map(ramp),
@@ -308,6 +337,7 @@ fn kind(
             keep_alive: None,
             think_time: distribution(cx, &at("interval"), &t.interval, Quantity::time)?,
             patience: None,
+            rendering: None,
             request_size: PROBE_REQUEST,
             rate_cap: None,
             ramp: None,

@@ -135,6 +135,14 @@ pub struct Pages {
     /// 3. Default: each page opens a connection.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub keep_alive: Option<Span>,
+    /// Objects after the first that block rendering, as style sheets and scripts do: the metric `render_time` is the time until
+    /// they are complete. With `http = "3"`; less than `objects_per_page`. Default: not told apart.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub render_blocking: Option<Whole<0, 9_999>>,
+    /// True if servers send the objects by the priorities that browsers request (RFC 9218): the first, then those that block
+    /// rendering one after the other, then the rest at once. Needs `render_blocking`.
+    #[serde(default)]
+    pub priorities: bool,
     /// Think time between two pages of a session: a time or a distribution.
     #[serde(default = "no_time")]
     pub think_time: Distribution<TimeKind>,

@@ -1,5 +1,6 @@
 //! The hosts at both ends of a flow.
 
+use bentpipe_quic::Priority;
 use bentpipe_transport::sctp;
 use bentpipe_units::Instant;
 
@@ -11,6 +12,19 @@ use crate::endpoints::{ByteStream, FlowSlot, Owner, Phase};
 use crate::ids::SlotId;
 use crate::record::Recorder;
 
+/// Priority that a browser requests for the object at a place of its page, of which the first is the document and as many as
+/// `blocking` after it block rendering.
+///
+/// That of Chromium (its `ConvertRequestPriorityToQuicPriority` and `ShouldLoadIncremental`), simplified: the document has
+/// urgency 0, style sheets and scripts 0 or 1 and cannot be used in part, images have 3 and can.
+fn browser_priority(place: usize, blocking: u32) -> Priority {
+    match place {
+        0 => Priority { urgency: 0, incremental: true },
+        place if place <= blocking as usize => Priority { urgency: 1, incremental: false },
+        _ => Priority { urgency: 3, incremental: true },
+    }
+}
+
 /// Bytes of a transfer without end.
 const ENDLESS: u64 = u64::MAX / 8;
 
@@ -19,8 +33,11 @@ impl Apps {
     pub fn serve_sender(&self, c: &mut impl ByteStream, slot: &mut FlowSlot, now: Instant) {
         let transfer = &mut slot.transfer;
         match self.traffic[slot.traffic].kind {
-            Kind::Pages { request_size, loading: Loading::Http3, .. } => {
-                c.answer_objects(request_size, &slot.object_sizes);
+            Kind::Pages { request_size, loading: Loading::Http3, rendering, .. } => {
+                let priority = rendering
+                    .filter(|rendering| rendering.priorities)
+                    .map(|rendering| move |place| browser_priority(place, rendering.blocking));
+                c.answer_objects(request_size, &slot.object_sizes, priority);
             }
             Kind::Pages { request_size, keep_alive, .. } => {
                 transfer.request_bytes += c.read_all();
@@ -83,7 +100,7 @@ impl Apps {
             }
         }
         if let (
-            &Kind::Pages { request_size, objects_per_page, loading, keep_alive, .. },
+            &Kind::Pages { request_size, objects_per_page, loading, keep_alive, rendering, .. },
             Owner::Session(session),
         ) = (&self.traffic[slot.traffic].kind, slot.owner)
         {
@@ -91,6 +108,12 @@ impl Apps {
             let is_complete = transfer.size > 0 && transfer.received >= transfer.size;
             if n > 0 {
                 self.sessions[session].page.first_byte.get_or_insert(clock.now());
+            }
+            if let Some(rendering) = rendering
+                && self.sessions[session].page.rendered.is_none()
+                && c.has_objects(1 + rendering.blocking as usize)
+            {
+                self.sessions[session].page.rendered = Some(clock.now());
             }
             if c.greet() {
                 self.sessions[session].page.end_step(transfer, clock.now());

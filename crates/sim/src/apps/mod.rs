@@ -14,7 +14,7 @@ use bentpipe_units::{Instant, Rng};
 use crate::clock::{Clock, Event};
 use crate::endpoints::{FlowSlot, Owner, Transfer};
 use crate::ids::{IdVec, SessionId, SlotId, SourceId, TrafficId};
-use crate::record::{ProbeSteps, Recorder};
+use crate::record::{self, ProbeSteps, Recorder};
 
 pub use source::{Due, Source};
 pub use traffic::{Group, Kind, Loading, Traffic, Transport};
@@ -38,6 +38,8 @@ struct PageLoad {
     opened: Instant,
     /// Arrival of the first byte of an object.
     first_byte: Option<Instant>,
+    /// Arrival of the last byte of the objects that block rendering.
+    rendered: Option<Instant>,
     /// Connections that are not done yet.
     pending: u32,
     /// Objects that no connection has requested yet, over HTTP/1.1.
@@ -244,13 +246,14 @@ impl Apps {
         if s.page.pending > 0 || s.page.to_open > 0 {
             return;
         }
-        let PageLoad { opened, first_byte, has_failed, steps, .. } = s.page;
+        let PageLoad { opened, first_byte, rendered, has_failed, steps, .. } = s.page;
         let t = &self.traffic[s.traffic];
         if let Kind::Pages { loading: Loading::Probe, .. } = t.kind {
             recorder.finish_probe(s.traffic, (!has_failed).then_some(steps), clock.now());
         } else {
             let terminal = t.layout.terminals((0, s.number % t.to.count))[1];
-            recorder.finish_page((s.traffic, terminal), opened, first_byte, clock.now(), !has_failed);
+            let times = record::PageLoad { opened, first_byte, rendered, closed: clock.now() };
+            recorder.finish_page((s.traffic, terminal), &times, !has_failed);
         }
         if let Kind::Pages { think_time, .. } = &t.kind {
             let think = think_time.draw(&mut s.rng);

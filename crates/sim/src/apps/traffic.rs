@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use bentpipe_scenario::{Dash, Distribution, Pattern};
+use bentpipe_scenario::{Dash, Distribution, Pattern, Rendering};
 use bentpipe_traffic::Presence;
 use bentpipe_units::{Duration, Rate};
 
@@ -49,6 +49,8 @@ pub enum Kind {
         /// Time after which a session gives up a page.
         patience: Option<Duration>,
         request_size: u64,
+        /// Objects that a browser needs first, if they are told apart.
+        rendering: Option<Rendering>,
     },
     /// Sources that begin transfers.
     Files { interval: Distribution<Duration>, size: Distribution<u64>, transfers: u32 },

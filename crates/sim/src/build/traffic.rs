@@ -36,6 +36,7 @@ impl Builder<'_, '_> {
                     think_time: p.think_time.clone(),
                     patience: p.patience,
                     request_size: p.request_size,
+                    rendering: p.rendering,
                 },
                 p.rate_cap,
                 &p.away,

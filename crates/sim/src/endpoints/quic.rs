@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use bentpipe_quic::log::Note;
-use bentpipe_quic::{Config, Connection, Host, Limit, Resumption, Stats};
+use bentpipe_quic::{Config, Connection, Host, Limit, Priority, Resumption, Stats};
 use bentpipe_transport::tcp::{Ecn, SavedPath};
 use bentpipe_units::{Alarm, Duration, Instant, Rate};
 
@@ -37,6 +37,8 @@ pub struct QuicEnd {
     /// Streams whose requests have been answered, and as many as were before the current page.
     answered: usize,
     answered_before: usize,
+    /// Streams of the client before the current page.
+    requested_before: usize,
     /// True if the connection stays open when all its streams are complete.
     keeps_open: bool,
     /// Bytes of streams sent at least once.
@@ -113,6 +115,7 @@ impl QuicEnds {
                 early: Vec::new(),
                 answered: 0,
                 answered_before: 0,
+                requested_before: 0,
                 keeps_open: false,
                 sent: 0,
                 hosts: (0, 0),
@@ -136,7 +139,7 @@ impl QuicEnds {
             end.trace = trace;
             (end.quic, end.timer, end.seed) = (None, Alarm::default(), seed);
             (end.is_greeted, end.waiting, end.answered, end.sent) = (false, (0, 0), 0, 0);
-            (end.answered_before, end.keeps_open) = (0, false);
+            (end.answered_before, end.requested_before, end.keeps_open) = (0, 0, false);
             (end.hosts, end.resumed) = (hosts, None);
             end.early.clear();
         }
@@ -158,6 +161,7 @@ impl QuicEnds {
         for id in both(sender) {
             let end = &mut self.ends[id];
             (end.is_greeted, end.answered_before) = (false, end.answered);
+            end.requested_before = end.quic.as_ref().map_or(0, |quic| quic.streams());
         }
     }
 
@@ -406,7 +410,12 @@ impl ByteStream for QuicEnd {
         self.open_waiting();
     }
 
-    fn answer_objects(&mut self, request_size: u64, sizes: &[u64]) {
+    fn answer_objects(
+        &mut self,
+        request_size: u64,
+        sizes: &[u64],
+        priority: Option<impl Fn(usize) -> Priority>,
+    ) {
         let Some(quic) = &mut self.quic else { return };
         // Requests have one length, so that streams complete about in their order; the first that is not lets others wait.
         while self.answered < quic.streams()
@@ -414,10 +423,18 @@ impl ByteStream for QuicEnd {
             && let Some(size) = sizes.get(self.answered - self.answered_before)
         {
             quic.read(self.answered, request_size);
+            if let Some(priority) = &priority {
+                quic.prioritize(self.answered, priority(self.answered - self.answered_before));
+            }
             quic.write(self.answered, *size);
             quic.finish(self.answered);
             self.answered += 1;
         }
+    }
+
+    fn has_objects(&self, count: usize) -> bool {
+        let streams = self.requested_before..self.requested_before + count;
+        self.quic.as_ref().is_some_and(|quic| streams.into_iter().all(|stream| quic.peer_finished(stream)))
     }
 }
 

@@ -1,5 +1,6 @@
 //! A connection as the applications at its two ends see it.
 
+use bentpipe_quic::Priority;
 use bentpipe_units::{Instant, Rate};
 
 use super::tcp::Conn;
@@ -27,8 +28,20 @@ pub trait ByteStream {
         self.write(count * request_size);
     }
 
-    /// Answers the requests of HTTP/3 that have arrived, by the sizes of their objects.
-    fn answer_objects(&mut self, _request_size: u64, _sizes: &[u64]) {}
+    /// Answers the requests of HTTP/3 that have arrived, by the sizes of their objects [bytes], and with the priority of each, by
+    /// its place in the page, if there are any.
+    fn answer_objects(
+        &mut self,
+        _request_size: u64,
+        _sizes: &[u64],
+        _priority: Option<impl Fn(usize) -> Priority>,
+    ) {
+    }
+
+    /// True once the first `count` objects of an HTTP/3 page are complete.
+    fn has_objects(&self, _count: usize) -> bool {
+        false
+    }
 }
 
 impl ByteStream for Conn {

@@ -23,7 +23,7 @@ pub use probe::ProbeSteps;
 pub use recorder::{Recorder, Setup};
 pub use summary::{Carried, PepLinkCounters};
 pub use terminal::{Back, Interval, Intervals, PageTimes, Terminal};
-pub use units::Class;
+pub use units::{Class, PageLoad};
 
 use observe::Observation;
 use trace::Tracer;

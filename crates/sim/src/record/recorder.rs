@@ -13,7 +13,7 @@ use super::place::{Parts, Place, PlaceKind, Queues};
 use super::probe::ProbeSteps;
 use super::summary::Carried;
 use super::terminal::{Intervals, Terminal};
-use super::units::{Class, Classes};
+use super::units::{Class, Classes, PageLoad};
 use super::{Series, Summary};
 use crate::bottleneck::Bottleneck;
 use crate::ids::{
@@ -300,16 +300,14 @@ impl Recorder {
     pub fn finish_page(
         &mut self,
         (traffic, terminal): (TrafficId, Option<TerminalId>),
-        opened: Instant,
-        first_byte: Option<Instant>,
-        now: Instant,
+        page: &PageLoad,
         completed: bool,
     ) {
-        if now >= self.warmup {
+        if page.closed >= self.warmup {
             let class = &mut self.classes.all[self.classes.of_traffic[traffic]];
-            class.finish_page(completed, now - opened, first_byte.map(|at| at - opened));
+            class.finish_page(completed, page);
             if let Some(terminal) = terminal.filter(|_| completed && !self.terminals.is_empty()) {
-                self.terminals[terminal].pages.add(now - opened);
+                self.terminals[terminal].pages.add(page.closed - page.opened);
             }
         }
     }

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use bentpipe_scenario::{Scenario, Traffic};
 use bentpipe_traffic::voice::Voice;
-use bentpipe_units::Duration;
+use bentpipe_units::{Duration, Instant};
 use hdrhistogram::Histogram;
 
 use super::bottleneck::Bottlenecks;
@@ -103,11 +103,25 @@ impl Times {
     }
 }
 
+/// Times of a page.
+#[derive(Clone, Copy, Debug)]
+pub struct PageLoad {
+    /// Opening of its first connection.
+    pub opened: Instant,
+    /// Arrival of the first byte of an object.
+    pub first_byte: Option<Instant>,
+    /// Arrival of the last byte of the objects that block rendering, if they are told apart.
+    pub rendered: Option<Instant>,
+    /// Arrival of the last byte, or its failure.
+    pub closed: Instant,
+}
+
 /// Pages of a class that were loaded, or failed, during the measurement.
 #[derive(Clone, Debug)]
 struct Pages {
     load: Times,
     first_byte: Times,
+    rendered: Times,
     failed: u64,
 }
 
@@ -140,7 +154,12 @@ impl Class {
         deadline: Option<Duration>,
         links: &Arc<[String]>,
     ) -> Self {
-        let pages = has("pages").then(|| Pages { load: Times::new(), first_byte: Times::new(), failed: 0 });
+        let pages = has("pages").then(|| Pages {
+            load: Times::new(),
+            first_byte: Times::new(),
+            rendered: Times::new(),
+            failed: 0,
+        });
         Self {
             name: name.to_owned(),
             received: 0,
@@ -161,11 +180,12 @@ impl Class {
         self.delays.add(delay);
     }
 
-    pub(super) fn finish_page(&mut self, completed: bool, load: Duration, first_byte: Option<Duration>) {
+    pub(super) fn finish_page(&mut self, completed: bool, page: &PageLoad) {
         let Some(pages) = &mut self.pages else { return };
         if completed {
-            pages.load.add(load);
-            first_byte.into_iter().for_each(|time| pages.first_byte.add(time));
+            pages.load.add(page.closed - page.opened);
+            page.first_byte.into_iter().for_each(|at| pages.first_byte.add(at - page.opened));
+            page.rendered.into_iter().for_each(|at| pages.rendered.add(at - page.opened));
         } else {
             pages.failed += 1;
         }
@@ -204,6 +224,12 @@ impl Class {
                 ("first_byte_p50", pages.first_byte.quantile(0.5)),
                 ("first_byte_p95", pages.first_byte.quantile(0.95)),
             ]);
+            if pages.rendered.count() > 0 {
+                counters.extend([
+                    ("render_time_p50", pages.rendered.quantile(0.5)),
+                    ("render_time_p75", pages.rendered.quantile(0.75)),
+                ]);
+            }
         }
         if let Some(deadline) = self.deadline {
             counters.push(("late_units", self.delays.count_above(deadline.as_nanos()) as f64));
