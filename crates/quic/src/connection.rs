@@ -99,7 +99,8 @@ pub struct Stats {
     pub rtt: Option<Duration>,
     /// Smoothed RTT.
     pub srtt: Option<Duration>,
-    /// Probe timeout, without backoff and the peer's delay (RFC 9002, section 6.2.1).
+    /// Probe timeout, without backoff and the peer's max_ack_delay (RFC 9002, section 6.2.1), which only an end with a log
+    /// knows; else zero.
     pub rto: Duration,
     /// Packets declared lost, whose data was sent again.
     pub retransmissions: u64,
@@ -721,14 +722,14 @@ impl Connection {
     pub fn stats(&self) -> Stats {
         let Some((_, quic)) = &self.quic else { return Stats::default() };
         let metrics = quic.congestion_state().metrics();
-        let (rtt, srtt, pto) = self.shared.round_trip();
+        let (rtt, srtt) = self.shared.round_trip();
         Stats {
             cwnd: metrics.congestion_window,
             ssthresh: metrics.ssthresh,
             in_flight: self.shared.in_flight.load(Relaxed),
             rtt,
             srtt,
-            rto: pto,
+            rto: self.log.as_ref().map_or(Duration::ZERO, |log| log.probe_timeout()),
             retransmissions: quic.stats().path.lost_packets,
             timeouts: self.log.as_ref().map_or(0, |log| log.timeouts()),
         }

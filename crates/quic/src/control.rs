@@ -9,8 +9,6 @@ use bentpipe_units::{Duration, Instant};
 use quinn_proto::RttEstimator;
 use quinn_proto::congestion::{self, ControllerFactory, ControllerMetrics};
 
-use crate::log::GRANULARITY;
-
 type StdInstant = std::time::Instant;
 
 /// State that a connection shares with its controller, which quinn owns.
@@ -24,20 +22,18 @@ pub struct Shared {
     observed: (AtomicU64, AtomicU64),
     /// A resumed path met congestion.
     pub has_retreated: AtomicBool,
-    /// Latest RTT sample, and the smoothed RTT and its variation (RFC 9002, section 5.3); zero before the first [ns].
+    /// Latest RTT sample, and the smoothed RTT (RFC 9002, section 5.3); zero before the first [ns].
     rtt: AtomicU64,
     srtt: AtomicU64,
-    rttvar: AtomicU64,
 }
 
 impl Shared {
-    /// Latest RTT sample, smoothed RTT, and the probe timeout without backoff and the peer's delay (RFC 9002, section
-    /// 6.2.1).
-    pub fn round_trip(&self) -> (Option<Duration>, Option<Duration>, Duration) {
-        let load = |value: &AtomicU64| Duration::from_nanos(value.load(Relaxed));
-        let (rtt, srtt, rttvar) = (load(&self.rtt), load(&self.srtt), load(&self.rttvar));
-        let known = |value: Duration| (!value.is_zero()).then_some(value);
-        (known(rtt), known(srtt), srtt + rttvar.times(4).max(GRANULARITY))
+    /// Latest RTT sample, and the smoothed RTT.
+    pub fn round_trip(&self) -> (Option<Duration>, Option<Duration>) {
+        let known = |value: &AtomicU64| {
+            Some(Duration::from_nanos(value.load(Relaxed))).filter(|value| !value.is_zero())
+        };
+        (known(&self.rtt), known(&self.srtt))
     }
 
     /// Parameters of the path for a later connection.
@@ -47,11 +43,6 @@ impl Shared {
     }
 
     fn sample(&self, rtt: Duration, srtt: Duration) {
-        let before = self.rttvar.load(Relaxed);
-        let distance = self.srtt.load(Relaxed).abs_diff(rtt.as_nanos());
-        let rttvar =
-            if self.rtt.load(Relaxed) == 0 { rtt.as_nanos() / 2 } else { (3 * before + distance) / 4 };
-        self.rttvar.store(rttvar, Relaxed);
         self.rtt.store(rtt.as_nanos(), Relaxed);
         self.srtt.store(srtt.as_nanos(), Relaxed);
     }

@@ -11,7 +11,7 @@ use bentpipe_units::{Duration, Instant, Rate};
 use crate::frames::{Ack, Frame, Packet, PacketType, packets};
 
 /// kGranularity of RFC 9002, section 6.1.2.
-pub(crate) const GRANULARITY: Duration = Duration::from_millis(1);
+const GRANULARITY: Duration = Duration::from_millis(1);
 /// kPacketThreshold of RFC 9002, section 6.1.1.
 pub const PACKET_THRESHOLD: u64 = 3;
 /// kTimeThreshold of RFC 9002, section 6.1.2.
@@ -227,6 +227,11 @@ impl Log {
 
     pub fn srtt(&self) -> Duration {
         self.rtt.get()
+    }
+
+    /// Probe timeout without backoff and the peer's max_ack_delay (RFC 9002, section 6.2.1).
+    pub fn probe_timeout(&self) -> Duration {
+        self.rtt.probe_timeout()
     }
 
     pub fn metrics(&self) -> Metrics {

@@ -101,6 +101,31 @@ impl Arrived {
     }
 }
 
+/// RFC 9002, sections 5.3 and 6.2.1: the peer's ack delay counts neither in the smoothed RTT nor in its variation. Packets one by one
+/// over a path of 50 ms each way are acknowledged after max_ack_delay, 25 ms: samples of 125 ms, less 25 ms. The first, from the
+/// handshake and without delay, gives a variation of 50 ms, of which each further one leaves three quarters: after 40, less
+/// than 1 ms / 4, so that the timeout is 100 ms and the granularity of 1 ms. With the delay in the variation it would be 200 ms.
+#[test]
+fn ack_delay_does_not_lengthen_the_probe_timeout() {
+    let host = Host::new(Config::default());
+    let mut net = Ends::new(&host, 1, |_, _, _: &Datagram| vec![Duration::from_millis(50)]);
+    net.ends[0].start_log();
+    let stats = net.ends[0].stats();
+    // RFC 9002, section 6.2.2: 333 ms, and 4 times half of it.
+    assert_eq!(stats.rto, Duration::from_millis(999));
+    while !net.ends[0].is_established() && net.step(Instant::ZERO + Duration::from_secs(1)) {}
+    let stream = net.ends[0].open().unwrap();
+    for second in 1..=40 {
+        net.ends[0].write(stream, 1);
+        while net.step(Instant::ZERO + Duration::from_secs(second)) {}
+    }
+    let stats = net.ends[0].stats();
+    assert_eq!(stats.rtt, Some(Duration::from_millis(125)));
+    let excess = stats.rto.saturating_sub(Duration::from_millis(101));
+    // Ack delays are sent in units of 8 us.
+    assert!(stats.rto >= Duration::from_millis(101) && excess < Duration::from_micros(20), "{:?}", stats.rto);
+}
+
 /// One datagram in twelve is lost and one in twelve repeated, in both directions, and each copy takes 20 to 50 ms. Three streams
 /// are uploads and downloads at once. Every byte arrives once, and each lost packet with fresh data is found lost.
 #[test]
