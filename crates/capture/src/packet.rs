@@ -101,6 +101,12 @@ pub fn host_address(number: u32) -> [u8; 4] {
     (0x0a00_0000 | (number.wrapping_add(1) & 0x00ff_ffff)).to_be_bytes()
 }
 
+/// Address of a host that has changed it this many times, at least once: in 100.64.0.0/10, as those that a provider shares among
+/// its users (RFC 6598).
+fn changed_address(number: u32, changes: u32) -> [u8; 4] {
+    (0x6440_0000 | (number.wrapping_add(changes << 16) & 0x003f_ffff)).to_be_bytes()
+}
+
 /// Address of a terminal, numbered among all, or of its gateway on the link to it.
 pub fn pep_address(terminal: u32, is_terminal: bool) -> [u8; 4] {
     let number = terminal.wrapping_mul(2).wrapping_add(1 + u32::from(is_terminal));
@@ -116,12 +122,15 @@ fn pep_ends(ends: PepEnds) -> (Endpoint, Endpoint) {
 /// Address and port of the end that sends a flow's data, or of the other end.
 pub fn endpoint(ends: &Ends, sends_data: bool) -> Endpoint {
     let host = if sends_data { ends.sender } else { ends.receiver };
-    let port = if sends_data == ends.sender_opened {
+    let is_client = sends_data == ends.sender_opened;
+    let port = if is_client {
         FIRST_PORT + (ends.flow % (1 << 14)) as u16
     } else {
         SERVICE_PORT.wrapping_add(ends.traffic as u16)
     };
-    (host_address(host), port)
+    let address =
+        if is_client && ends.address > 0 { changed_address(host, ends.address) } else { host_address(host) };
+    (address, port)
 }
 
 // ----- IP and transport -----------------------------------------------------------------------------------------
@@ -310,6 +319,7 @@ mod tests {
         receiver: 2,
         with_data: false,
         sender_opened: true,
+        address: 0,
     };
 
     fn segment(seq: u64, ack: u64, len: u32, flags: Flags) -> Segment {

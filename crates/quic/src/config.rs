@@ -53,6 +53,8 @@ pub struct Config {
     /// True if the host takes throughput advice and lets it be given (draft-ietf-scone-protocol-07), with null crypto only. The longest
     /// UDP payload is then at least 1200 bytes and a [SCONE packet](crate::scone::LEN).
     pub scone: bool,
+    /// True if servers let clients migrate (RFC 9000, section 9); else a transport parameter forbids it.
+    pub migration: bool,
 }
 
 impl Default for Config {
@@ -74,6 +76,7 @@ impl Default for Config {
             zero_rtt: false,
             tls_flight: 3000,
             scone: false,
+            migration: false,
         }
     }
 }
@@ -149,7 +152,7 @@ impl Host {
     /// Configuration of a server.
     pub(crate) fn server_config(&self, crypto: Arc<dyn crypto::ServerConfig>) -> ServerConfig {
         let mut server = ServerConfig::new(crypto, Arc::new(NullKey));
-        server.migration(false).time_source(Arc::new(Timeless));
+        server.migration(self.config.migration).time_source(Arc::new(Timeless));
         let tokens = u32::from(self.config.zero_rtt);
         server.validation_token.sent(tokens).log(Arc::new(Timeless));
         server
@@ -163,15 +166,17 @@ impl Host {
         let room = if config.scone { scone::LEN as u16 } else { 0 };
         let mtu = config.max_udp_payload - room;
         let packet = u32::from(mtu);
-        let mut controller = Controller::new(config.algorithm, packet, config.initial_window, config.hystart)
+        let controller = Controller::new(config.algorithm, packet, config.initial_window, config.hystart)
             .with_seed(config.seed)
             .with_search(config.search);
-        if let Some(saved) = saved {
-            controller.resume(saved);
-        }
         let idle = config.max_idle_timeout.map(std_duration).and_then(|t| IdleTimeout::try_from(t).ok());
         transport
-            .congestion_controller_factory(Arc::new(Control::new(controller, self.epoch, shared.clone())))
+            .congestion_controller_factory(Arc::new(Control::new(
+                controller,
+                saved,
+                self.epoch,
+                shared.clone(),
+            )))
             .initial_mtu(mtu)
             .min_mtu(mtu)
             .mtu_discovery_config(None)

@@ -22,9 +22,31 @@ use crate::scone::Scone;
 use crate::stream::Stream;
 use crate::tap::Tapped;
 
-/// Addresses of the two ends. The host knows where its packets go; quinn only compares these.
-const CLIENT: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1)), 49_152);
+/// Address of the server. The host knows where its packets go; quinn only compares addresses.
 const SERVER: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(192, 0, 2, 2)), 443);
+
+/// Addresses of a client, by their number: the first, and those of its migrations (RFC 2544 reserves 198.18.0.0/15).
+const FIRST_ADDRESS: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
+const LATER_ADDRESSES: u32 = u32::from_be_bytes([198, 18, 0, 0]);
+const LATER_COUNT: u32 = 1 << 17;
+
+/// The client's address with a number.
+fn client_address(number: u32) -> SocketAddr {
+    let ip = if number == 0 {
+        FIRST_ADDRESS
+    } else {
+        Ipv4Addr::from(LATER_ADDRESSES + (number - 1) % LATER_COUNT)
+    };
+    SocketAddr::new(IpAddr::V4(ip), 49_152)
+}
+
+/// Number of a client's address.
+fn address_number(address: SocketAddr) -> u32 {
+    match address.ip() {
+        IpAddr::V4(ip) => (u32::from(ip) + 1).saturating_sub(LATER_ADDRESSES),
+        IpAddr::V6(_) => 0,
+    }
+}
 
 /// Length of connection ids [bytes].
 pub const CID: usize = 8;
@@ -62,6 +84,8 @@ pub struct Datagram {
     pub is_repeated: bool,
     /// Bytes of streams that it carries and that were not sent before; 0 if the packet cannot be read.
     pub fresh: u64,
+    /// Number of the client's address that it comes from or goes to: the migrations before it.
+    pub address: u32,
 }
 
 /// Bytes that have arrived on a stream, each once, in any order.
@@ -106,6 +130,8 @@ pub struct Stats {
     pub retransmissions: u64,
     /// Expiries of the probe timeout (RFC 9002, section 6.2), which only an end with a log counts.
     pub timeouts: u64,
+    /// Migrations of the client, as far as this end knows (RFC 9000, section 9).
+    pub migrations: u32,
 }
 
 /// One end of a connection: a client from [`Self::connect`], or a server from [`Self::listen`].
@@ -125,6 +151,8 @@ pub struct Connection {
     token: Arc<Token>,
     /// A client that does not close the connection when all streams are complete.
     keeps_open: bool,
+    /// Migrations of the client, as far as this end knows.
+    migrations: u32,
     streams: Vec<Stream>,
     is_established: bool,
     failure: Option<ConnectionError>,
@@ -143,6 +171,8 @@ pub struct Connection {
     response: Option<Vec<u8>>,
     initial_rtt: Duration,
     log: Option<Box<Log>>,
+    /// Number of the client's address: the present one at the client, at the server the latest that it has heard from.
+    address: u32,
     /// Throughput advice, if this end takes it.
     scone: Option<Box<Scone>>,
 }
@@ -235,6 +265,7 @@ impl Connection {
             shared,
             token: Arc::default(),
             keeps_open: false,
+            migrations: 0,
             streams: Vec::new(),
             is_established: false,
             failure: None,
@@ -248,6 +279,7 @@ impl Connection {
             response: None,
             initial_rtt: host.config.initial_rtt,
             log: None,
+            address: 0,
             scone: (host.config.scone && host.is_readable).then(|| Box::new(Scone::new(is_client))),
         }
     }
@@ -278,6 +310,7 @@ impl Connection {
         Facts {
             is_handshaking: quic.is_none_or(|quic| quic.is_handshaking()),
             is_closed: quic.is_some_and(|quic| quic.is_closed()),
+            was_closed: false,
         }
     }
 
@@ -305,8 +338,14 @@ impl Connection {
 
     // ----- packets -------------------------------------------------------------------------------------------
 
-    /// Handles a datagram.
-    pub fn receive(&mut self, now: Instant, ecn: Ecn, mut payload: Vec<u8>) {
+    /// Handles a datagram on the path of the latest.
+    pub fn receive(&mut self, now: Instant, ecn: Ecn, payload: Vec<u8>) {
+        self.receive_from(now, ecn, payload, self.address);
+    }
+
+    /// Handles a datagram from or to the client's `address`, by its number. A datagram to an address that the client has left must
+    /// not reach it.
+    pub fn receive_from(&mut self, now: Instant, ecn: Ecn, mut payload: Vec<u8>, address: u32) {
         if self.counts_marks {
             for frame in frames(&payload) {
                 if let Frame::Ack(Ack { ecn: Some([.., marks]), .. }) = frame {
@@ -314,10 +353,11 @@ impl Connection {
                 }
             }
         }
-        let logged = self.log.is_some().then(|| (payload.clone(), self.before_log()));
+        let logged = self.log.is_some().then(|| (payload.clone(), self.before_log(), self.facts().is_closed));
         let signal = self.scone.as_mut().and_then(|scone| scone.receive(&mut payload));
         let advised = signal.map(|signal| (signal, self.before_log().0));
-        let (at, remote) = (self.std(now), if self.is_client { SERVER } else { CLIENT });
+        let (at, remote) = (self.std(now), if self.is_client { SERVER } else { client_address(address) });
+        let path_before = self.remote();
         let codepoint = match ecn {
             Ecn::NotEct => None,
             Ecn::Ect0 | Ecn::Ect1 => Some(EcnCodepoint::Ect0),
@@ -342,6 +382,7 @@ impl Connection {
             None => {}
         }
         self.handle_events();
+        let has_migrated = path_before.is_some() && self.remote() != path_before;
         if let (Some((signal, before)), Some(scone)) = (advised, &mut self.scone) {
             // Advice counts only if the packet behind it does (section 5.3): then its frames were processed.
             let after = self.quic.as_ref().map_or(before, |(_, quic)| processed(quic));
@@ -349,14 +390,67 @@ impl Connection {
                 scone.record(now, signal);
             }
         }
-        if let Some((payload, (before, window))) = logged {
-            let (after, facts) = (self.before_log().0, self.facts());
+        if let Some((payload, (before, window), was_closed)) = logged {
+            let (after, facts) = (self.before_log().0, Facts { was_closed, ..self.facts() });
             let processed = std::array::from_fn(|place| after[place] - before[place]);
             if let Some(log) = &mut self.log {
                 log.on_received(now, &payload, ecn, processed, facts);
+                if has_migrated {
+                    log.on_peer_migrated(now, payload.len() as u64, facts);
+                }
             }
-            self.check_log(now, window);
+            // The initial window of another path is no reduction of this one's.
+            self.check_log(now, if has_migrated { 0 } else { window });
         }
+        if has_migrated {
+            self.address = address;
+            self.migrations += 1;
+            self.begin_path(now);
+            self.shared.in_flight.store(0, Relaxed);
+        }
+    }
+
+    /// Address of the peer, as quinn knows it.
+    fn remote(&self) -> Option<SocketAddr> {
+        self.quic.as_ref().map(|(_, quic)| quic.remote_address())
+    }
+
+    /// Forgets what is known of the path before.
+    fn begin_path(&mut self, now: Instant) {
+        self.shared.forget_path();
+        self.paced_until = self.paced_until.min(now);
+    }
+
+    // ----- migration -----------------------------------------------------------------------------------------
+
+    /// Moves a client to another address (RFC 9000, section 9.2): it takes the next of the server's connection ids (section
+    /// 9.5), begins with the initial window and no RTT (section 9.4), and sends a packet from there, whose address the
+    /// server validates (section 9.3).
+    ///
+    /// Returns false if that is not possible: at a server, before the handshake is confirmed (section 9), or after the end of
+    /// the connection.
+    pub fn migrate(&mut self, now: Instant) -> bool {
+        let at = self.std(now);
+        let Some((_, quic)) = self.quic.as_mut().filter(|_| self.is_client) else { return false };
+        if quic.is_closed() || quic.stats().frame_rx.handshake_done == 0 {
+            return false;
+        }
+        quic.local_address_changed();
+        quic.path_changed(at);
+        self.handle_events();
+        self.address += 1;
+        self.migrations += 1;
+        self.begin_path(now);
+        if let Some(log) = &mut self.log {
+            log.on_migrated();
+        }
+        true
+    }
+
+    /// True for a datagram to an address that this client has left.
+    #[must_use]
+    pub fn has_left(&self, address: u32) -> bool {
+        self.is_client && address != self.address
     }
 
     /// Gives the next datagram to send. A client whose streams are all complete closes the connection.
@@ -371,7 +465,7 @@ impl Connection {
         if let Some(payload) = self.response.take() {
             let facts = self.facts();
             if let Some(log) = &mut self.log {
-                log.on_sent(now, &payload, Ecn::NotEct, facts);
+                log.on_sent(now, &payload, Ecn::NotEct, facts, true);
             }
             return Some(Datagram {
                 payload,
@@ -379,6 +473,7 @@ impl Connection {
                 has_data: false,
                 is_repeated: false,
                 fresh: 0,
+                address: self.address,
             });
         }
         self.is_held = now < self.paced_until;
@@ -398,6 +493,9 @@ impl Connection {
             self.pass_endpoint_events();
             return None;
         };
+        // A server asks the address before for an answer (RFC 9000, section 9.3.3), besides all else.
+        let is_on_path = self.is_client || sent.destination == quic.remote_address();
+        let address = if is_on_path { self.address } else { address_number(sent.destination) };
         let (mut has_data, mut has_datagram, mut fresh) = (false, false, 0);
         if !self.is_readable {
             has_data = data_frames(quic) > before;
@@ -429,10 +527,10 @@ impl Connection {
         if self.log.is_some() {
             let facts = self.facts();
             if let Some(log) = &mut self.log {
-                log.on_sent(now, &payload, ecn, facts);
+                log.on_sent(now, &payload, ecn, facts, is_on_path);
             }
         }
-        Some(Datagram { payload, ecn, has_data, is_repeated, fresh })
+        Some(Datagram { payload, ecn, has_data, is_repeated, fresh, address })
     }
 
     fn pacing_rate(&self) -> Option<Rate> {
@@ -455,10 +553,18 @@ impl Connection {
     pub fn handle_timeout(&mut self, now: Instant) {
         let at = self.std(now);
         let logged = self.log.is_some().then(|| (self.facts().is_closed, self.before_log().1));
+        let path_before = self.remote();
         if let Some((_, quic)) = &mut self.quic {
             quic.handle_timeout(at);
         }
         self.handle_events();
+        if let Some(remote) = self.remote().filter(|remote| Some(*remote) != path_before) {
+            // The client did not answer from its new address (RFC 9000, section 9.3.2).
+            self.address = address_number(remote);
+            if let Some(log) = &mut self.log {
+                log.on_returned();
+            }
+        }
         if let Some((was_closed, window)) = logged {
             let facts = self.facts();
             if let Some(log) = &mut self.log {
@@ -732,6 +838,7 @@ impl Connection {
             rto: self.log.as_ref().map_or(Duration::ZERO, |log| log.probe_timeout()),
             retransmissions: quic.stats().path.lost_packets,
             timeouts: self.log.as_ref().map_or(0, |log| log.timeouts()),
+            migrations: self.migrations,
         }
     }
 }

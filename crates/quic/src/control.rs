@@ -22,6 +22,8 @@ pub struct Shared {
     observed: (AtomicU64, AtomicU64),
     /// A resumed path met congestion.
     pub has_retreated: AtomicBool,
+    /// A controller was built: the next one is that of another path.
+    has_path: AtomicBool,
     /// Latest RTT sample, and the smoothed RTT (RFC 9002, section 5.3); zero before the first [ns].
     rtt: AtomicU64,
     srtt: AtomicU64,
@@ -34,6 +36,12 @@ impl Shared {
             Some(Duration::from_nanos(value.load(Relaxed))).filter(|value| !value.is_zero())
         };
         (known(&self.rtt), known(&self.srtt))
+    }
+
+    /// Forgets the RTT of a path that is left.
+    pub fn forget_path(&self) {
+        self.rtt.store(0, Relaxed);
+        self.srtt.store(0, Relaxed);
     }
 
     /// Parameters of the path for a later connection.
@@ -52,6 +60,8 @@ impl Shared {
 #[derive(Clone)]
 pub struct Control {
     controller: Controller,
+    /// The controller of another path.
+    unsaved: Arc<Controller>,
     epoch: StdInstant,
     shared: Arc<Shared>,
     /// Of the ACK that is being processed.
@@ -62,8 +72,19 @@ pub struct Control {
 }
 
 impl Control {
-    pub fn new(controller: Controller, epoch: StdInstant, shared: Arc<Shared>) -> Self {
-        Self { controller, epoch, shared, sent: epoch, srtt: None, known_marks: 0 }
+    /// Controls of a connection's paths: of the first, which may resume a `saved` one, and of those after migrations.
+    pub fn new(
+        controller: Controller,
+        saved: Option<SavedPath>,
+        epoch: StdInstant,
+        shared: Arc<Shared>,
+    ) -> Self {
+        let unsaved = Arc::new(controller.clone());
+        let mut controller = controller;
+        if let Some(saved) = saved {
+            controller.resume(saved);
+        }
+        Self { controller, unsaved, epoch, shared, sent: epoch, srtt: None, known_marks: 0 }
     }
 
     fn store_observed(&self) {
@@ -85,6 +106,10 @@ fn duration(duration: std::time::Duration) -> Duration {
 impl ControllerFactory for Control {
     fn build(self: Arc<Self>, _now: StdInstant, current_mtu: u16) -> Box<dyn congestion::Controller> {
         let mut control = (*self).clone();
+        if self.shared.has_path.swap(true, Relaxed) {
+            // Nothing is known of the client's new path (RFC 9000, section 9.4), saved parameters are of another.
+            control.controller = (*self.unsaved).clone();
+        }
         control.known_marks = control.shared.marks.load(Relaxed);
         control.controller.set_packet(current_mtu.into());
         Box::new(control)

@@ -112,6 +112,8 @@ pub struct Metrics {
 #[derive(Clone, Copy, Debug)]
 struct SentPacket {
     at: Instant,
+    /// Number of the path that it was sent on.
+    path: u32,
     /// Its length; 0 if it is not in flight.
     size: u64,
     ack_eliciting: bool,
@@ -135,7 +137,7 @@ struct Space {
 }
 
 /// RTT estimator (RFC 9002, section 5).
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 struct Rtt {
     latest: Duration,
     smoothed: Option<Duration>,
@@ -148,6 +150,8 @@ struct Rtt {
 pub(crate) struct Facts {
     pub is_handshaking: bool,
     pub is_closed: bool,
+    /// The connection was closed before the latest packet: quinn counts its frames then, and does nothing else with them.
+    pub was_closed: bool,
 }
 
 const INITIAL: usize = 0;
@@ -168,6 +172,13 @@ pub(crate) struct Log {
     timer: Option<Instant>,
     /// Bytes sent and received before the peer's address is validated (RFC 9000, section 8.1).
     amplification: Option<(u64, u64)>,
+    /// RTT before the first sample.
+    initial_rtt: Duration,
+    /// Number of the path, and the latest validated one before it, with its RTT.
+    path: u32,
+    path_before: Option<(u32, Rtt)>,
+    /// Paths so far.
+    paths: u32,
     /// Packets lost so far, and their bytes in flight.
     lost: (u64, u64),
     /// Begin of the recovery period.
@@ -190,13 +201,15 @@ fn kind_of(space: usize) -> PacketType {
 
 impl Log {
     pub fn new(is_client: bool, initial_rtt: Duration) -> Self {
-        let rtt =
-            Rtt { latest: initial_rtt, smoothed: None, variation: initial_rtt.part(2), min: initial_rtt };
         Self {
             notes: Vec::new(),
             is_client,
             spaces: Default::default(),
-            rtt,
+            rtt: Rtt::new(initial_rtt),
+            initial_rtt,
+            path: 0,
+            path_before: None,
+            paths: 1,
             pto_count: 0,
             timeouts: 0,
             timer: None,
@@ -236,8 +249,8 @@ impl Log {
 
     pub fn metrics(&self) -> Metrics {
         let known = |value| self.rtt.smoothed.map(|_| value);
-        let flying =
-            self.spaces.iter().flat_map(|space| space.sent.values()).filter(|packet| packet.size > 0);
+        let sent = self.spaces.iter().flat_map(|space| space.sent.values());
+        let flying = sent.filter(|packet| packet.size > 0 && packet.path == self.path);
         let (packets, bytes) = flying.fold((0, 0), |(n, bytes), packet| (n + 1, bytes + packet.size));
         Metrics {
             min_rtt: known(self.rtt.min),
@@ -256,11 +269,40 @@ impl Log {
         self.recovery = Some(now);
     }
 
+    // ----- migration -----------------------------------------------------------------------------------------
+
+    /// The client has moved to another address, after its latest packet.
+    pub fn on_migrated(&mut self) {
+        self.rtt = Rtt::new(self.initial_rtt);
+        self.recovery = None;
+    }
+
+    /// The latest packet, of `received` bytes, came from another address of the client, which has to be validated.
+    pub fn on_peer_migrated(&mut self, now: Instant, received: u64, facts: Facts) {
+        if self.amplification.is_none() {
+            self.path_before = Some((self.path, self.rtt));
+        }
+        self.path = self.paths;
+        self.paths += 1;
+        self.amplification = Some((0, received));
+        self.on_migrated();
+        self.arm(now, facts);
+    }
+
+    /// The client's new address could not be validated: its packets go to the one before again.
+    pub fn on_returned(&mut self) {
+        if let Some((path, rtt)) = self.path_before {
+            (self.path, self.rtt) = (path, rtt);
+        }
+        self.amplification = None;
+    }
+
     // ----- packets -------------------------------------------------------------------------------------------
 
-    pub fn on_sent(&mut self, now: Instant, payload: &[u8], ecn: Ecn, facts: Facts) {
+    /// Takes a datagram that was sent on the path, or to another address: quinn does not expect an acknowledgement of that.
+    pub fn on_sent(&mut self, now: Instant, payload: &[u8], ecn: Ecn, facts: Facts, is_on_path: bool) {
         let mut numbers = Vec::new();
-        if let Some((sent, _)) = &mut self.amplification {
+        if let Some((sent, _)) = self.amplification.as_mut().filter(|_| is_on_path) {
             *sent += payload.len() as u64;
         }
         for packet in packets(payload) {
@@ -271,15 +313,15 @@ impl Log {
             if space == HANDSHAKE && self.is_client {
                 self.discard(INITIAL);
             }
-            numbers.push((self.track(now, space, &packet), true));
+            numbers.push((self.track(now, space, &packet, is_on_path), true));
         }
         self.arm(now, facts);
         self.notes.push((now, Note::Sent(Logged { payload: payload.to_vec(), ecn, numbers })));
     }
 
     /// Adds a sent packet to those in flight; returns its number.
-    fn track(&mut self, now: Instant, space: usize, packet: &Packet<'_>) -> u64 {
-        let space = &mut self.spaces[space];
+    fn track(&mut self, now: Instant, space: usize, packet: &Packet<'_>, is_on_path: bool) -> u64 {
+        let (space, path) = (&mut self.spaces[space], self.path);
         let number = packet.full_number(space.largest_sent);
         space.largest_sent = Some(number);
         let (mut ack_eliciting, mut padded, mut closes) = (false, false, false);
@@ -288,7 +330,7 @@ impl Log {
             padded |= matches!(frame, Frame::Padding { .. });
             closes |= matches!(frame, Frame::ConnectionClose { .. });
         }
-        if closes {
+        if closes || !is_on_path {
             return number;
         }
         let size = if ack_eliciting || padded { packet.len as u64 } else { 0 };
@@ -301,7 +343,7 @@ impl Log {
         } else {
             space.tail.1 += 1;
         }
-        space.sent.insert(number, SentPacket { at: now, size, ack_eliciting });
+        space.sent.insert(number, SentPacket { at: now, path, size, ack_eliciting });
         number
     }
 
@@ -328,7 +370,8 @@ impl Log {
         let logged = Logged { payload: payload.to_vec(), ecn, numbers };
         self.notes.push((now, Note::Received(logged)));
         for (place, packet) in found.iter().enumerate() {
-            let Some(space) = space_of(packet.kind).filter(|_| read & 1 << place != 0) else { continue };
+            let is_processed = !facts.was_closed && read & 1 << place != 0;
+            let Some(space) = space_of(packet.kind).filter(|_| is_processed) else { continue };
             if space == HANDSHAKE && !self.is_client {
                 self.discard(INITIAL);
                 self.amplification = None;
@@ -337,6 +380,7 @@ impl Log {
                 match frame {
                     Frame::Ack(ack) => self.on_ack(now, space, &ack, facts),
                     Frame::HandshakeDone => self.discard(HANDSHAKE),
+                    Frame::PathResponse(_) => self.amplification = None,
                     _ => {}
                 }
             }
@@ -438,7 +482,7 @@ impl Log {
         let backoff = 1u64 << self.pto_count.min(MAX_BACKOFF_EXPONENT);
         let timeout = self.rtt.probe_timeout().times(backoff);
         let mut packets = self.spaces.iter().flat_map(|space| space.sent.values());
-        if !packets.any(|packet| packet.ack_eliciting) {
+        if !packets.any(|packet| packet.ack_eliciting && packet.path == self.path) {
             return (!self.peer_knows_address(facts)).then_some(now + timeout);
         }
         let due = |(number, space): (usize, &Space)| {
@@ -490,6 +534,10 @@ impl Log {
 }
 
 impl Rtt {
+    fn new(initial: Duration) -> Self {
+        Self { latest: initial, smoothed: None, variation: initial.part(2), min: initial }
+    }
+
     fn get(&self) -> Duration {
         self.smoothed.unwrap_or(self.latest)
     }

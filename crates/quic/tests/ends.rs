@@ -3,8 +3,8 @@
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 
-use bentpipe_quic::frames::packets;
-use bentpipe_quic::{Config, Connection, Datagram, Host};
+use bentpipe_quic::frames::{Frame, frames, packets};
+use bentpipe_quic::{Config, Connection, Datagram, Host, Stats};
 use bentpipe_units::{Duration, Instant, Rng};
 
 /// Network: the delay of each copy of a datagram that arrives.
@@ -53,7 +53,9 @@ impl<'a> Ends<'a> {
         match self.in_flight.first_entry().filter(|entry| entry.key().0 <= self.now) {
             Some(entry) => {
                 let (to, datagram) = entry.remove();
-                self.ends[to].receive(self.now, datagram.ecn, datagram.payload);
+                if !self.ends[to].has_left(datagram.address) {
+                    self.ends[to].receive_from(self.now, datagram.ecn, datagram.payload, datagram.address);
+                }
             }
             None => {
                 for end in &mut self.ends {
@@ -227,4 +229,136 @@ fn losses_over_more_than_three_probe_timeouts_are_persistent_congestion() {
         assert_eq!(windows.iter().min(), Some(&expected), "seed {seed}: {numbers:?}");
     }
     assert!(persistent > 0);
+}
+
+/// A download of 8 MB whose client moves to another address at 1 s. Every byte arrives as it was sent. Returns the server's state at
+/// the times of `looks` [ms], and at the end.
+fn download_with_migration<'a>(
+    fate: impl FnMut(Instant, bool, &Datagram) -> Vec<Duration> + 'a,
+    looks: &[u64],
+) -> Vec<Stats> {
+    let host = Host::new(Config { migration: true, ..Config::default() }).with_content(fill);
+    let mut net = Ends::new(&host, 1, fate);
+    net.ends.iter_mut().for_each(Connection::start_log);
+    let (mut arrived, mut seen, mut has_answered) = (Arrived::default(), Vec::new(), false);
+    let mut stops: Vec<_> = looks.iter().map(|ms| Instant::ZERO + Duration::from_millis(*ms)).collect();
+    let moves = Instant::ZERO + Duration::from_secs(1);
+    stops.extend([moves, Instant::ZERO + Duration::from_secs(60)]);
+    stops.sort();
+    for stop in stops {
+        while net.step(stop) {
+            let [client, server] = &mut net.ends;
+            if client.is_established() && client.streams() == 0 {
+                let stream = client.open().unwrap();
+                client.write(stream, 1);
+                client.finish(stream);
+            }
+            if server.streams() > 0 && !std::mem::replace(&mut has_answered, true) {
+                server.write(0, 8_000_000);
+                server.finish(0);
+            }
+            for (at, end) in [client, server].into_iter().enumerate() {
+                arrived.take(at, end);
+                let readable = end.readable(0);
+                end.read(0, readable);
+            }
+        }
+        if stop == moves {
+            assert!(net.ends[0].migrate(moves) && !net.ends[1].migrate(moves), "only clients migrate");
+        } else {
+            seen.push(net.ends[1].stats());
+        }
+    }
+    assert_eq!([arrived.len(1, 0), arrived.len(0, 0)], [1, 8_000_000]);
+    assert!(net.ends.iter().all(|end| !end.failed()));
+    seen
+}
+
+/// Frames of a datagram for path validation: challenges and responses (RFC 9000, sections 19.17 and 19.18).
+fn validation(datagram: &Datagram) -> (usize, usize) {
+    let found: Vec<_> = frames(&datagram.payload).collect();
+    let count = |is: fn(&Frame<'_>) -> bool| found.iter().filter(|frame| is(frame)).count();
+    (
+        count(|frame| matches!(frame, Frame::PathChallenge(_))),
+        count(|frame| matches!(frame, Frame::PathResponse(_))),
+    )
+}
+
+/// RFC 9000, section 9, at 1 s and 50 ms each way. The client's packet from its new address has another connection id (9.5) and arrives at
+/// 1.05 s. The server begins again with the initial window of 10 packets and without an RTT (9.4), asks both addresses for an
+/// answer (9.3.3), and may send no more than three times what it got (8.1), which leaves one packet. The answer, in a packet of 1200 bytes (8.2.2), comes at
+/// 1.15 s, and with it the first RTT sample, of 100 ms. From then on acknowledgements count, and the window grows at 1.25 s.
+#[test]
+fn a_client_that_migrates_is_validated_and_begins_with_the_initial_window() {
+    let mut sent = Vec::new();
+    let state = download_with_migration(
+        |now, by_server, datagram| {
+            sent.push((now, by_server, datagram.clone()));
+            vec![Duration::from_millis(50)]
+        },
+        &[999, 1051, 1149, 1151, 1251],
+    );
+    let ms = |ms| Instant::ZERO + Duration::from_millis(ms);
+    assert!(state[0].cwnd > 12_000 && state[0].migrations == 0, "{:?}", state[0]);
+    for stats in &state[1..3] {
+        assert_eq!((stats.cwnd, stats.rtt, stats.migrations), (12_000, None, 1));
+        assert_eq!((stats.in_flight, stats.rto), (1200, Duration::from_millis(999)));
+    }
+    // RFC 9002, section 5.3: a first sample of 100 ms, and half of it as the variation.
+    assert_eq!((state[3].cwnd, state[3].rto), (12_000, Duration::from_millis(300)));
+    assert!(state[4].cwnd > 12_000 && state[4].rtt == Some(Duration::from_millis(100)), "{:?}", state[4]);
+    assert_eq!(state.last().unwrap().migrations, 1);
+
+    let of = |by_server, address| {
+        sent.iter().filter(move |(_, server, datagram)| *server == by_server && datagram.address == address)
+    };
+    let id = |datagram: &Datagram| datagram.payload[1..9].to_vec();
+    let (before, first) = (of(false, 0).next_back().unwrap(), of(false, 1).next().unwrap());
+    assert_eq!(first.0, ms(1000));
+    assert_ne!(id(&before.2), id(&first.2));
+    // To both addresses, in packets of 1200 bytes, and to the new one alone until it has answered.
+    let asked: Vec<_> = sent.iter().filter(|(_, _, datagram)| validation(datagram).0 > 0).collect();
+    let to: Vec<_> =
+        asked.iter().map(|(at, _, datagram)| (*at, datagram.address, datagram.payload.len())).collect();
+    assert_eq!(to, [(ms(1050), 0, 1200), (ms(1050), 1, 1200)]);
+    let answers: Vec<_> = sent.iter().filter(|(_, _, datagram)| validation(datagram).1 > 0).collect();
+    assert_eq!(answers.len(), 1);
+    let (at, by_server, answer) = answers[0];
+    assert_eq!((*at, *by_server, answer.address, answer.payload.len()), (ms(1100), false, 1, 1200));
+    let early = of(true, 1).filter(|(at, ..)| *at < ms(1150)).count();
+    assert_eq!(early, 1, "three times the client's first packet leaves one");
+    assert!(of(true, 0).all(|(at, ..)| *at <= ms(1050)));
+}
+
+/// Nothing from the client's new address but its first packet arrives for 10 s: after three probe timeouts the server goes back to the
+/// old one (RFC 9000, section 9.3.2). The client's probes then make it migrate again.
+#[test]
+fn a_new_address_that_does_not_answer_is_left_until_it_does() {
+    let (mut first, mut challenged) = (true, Vec::new());
+    let away = Instant::ZERO + Duration::from_secs(11);
+    let state = download_with_migration(
+        |now, by_server, datagram| {
+            if by_server && validation(datagram).0 > 0 {
+                challenged.push(datagram.address);
+            }
+            let passes = datagram.address == 0 || now > away || !by_server && std::mem::take(&mut first);
+            passes.then_some(Duration::from_millis(50)).into_iter().collect()
+        },
+        &[10_999],
+    );
+    assert_eq!(state[0].migrations, 1);
+    assert_eq!(state[1].migrations, 2);
+    assert!(challenged.contains(&0) && challenged.ends_with(&[1]), "{challenged:?}");
+}
+
+/// RFC 9000, section 9: a client must not migrate before the handshake is confirmed.
+#[test]
+fn a_client_does_not_migrate_in_the_handshake() {
+    let host = Host::new(Config { migration: true, ..Config::default() });
+    let mut net = Ends::new(&host, 1, |_, _, _: &Datagram| vec![Duration::from_millis(50)]);
+    while net.step(Instant::ZERO + Duration::from_millis(99)) {}
+    assert!(!net.ends[0].migrate(net.now));
+    // The server confirms it once the client's Finished has arrived, at 150 ms.
+    while net.step(Instant::ZERO + Duration::from_millis(201)) {}
+    assert!(net.ends[0].migrate(net.now));
 }

@@ -1704,6 +1704,33 @@ fn mistakes_of_rendering_give_messages() {
 }
 
 #[test]
+fn a_quic_server_with_changing_addresses_gives_a_message() {
+    let moving = |groups: &[&str], traffic: &str| {
+        let mut text = GATEWAY
+            .replace("[traffic.web]", "[transport.x]\nprotocol = \"quic\"\n[traffic.web]\ntransport = \"x\"");
+        for group in groups {
+            let head = format!("[host.{group}]\n");
+            text = text.replace(&head, &format!("{head}address_changes = {{ interval = \"15 s\" }}\n"));
+        }
+        message(&(text + traffic), &[])
+    };
+    let load =
+        "[traffic.load]\nkind = \"bulk\"\nfrom = \"server\"\nto = \"client\"\ntransport = \"x\"\nflows = 1\n";
+    let allowed = "which has address_changes; allowed: hosts without, because a QUIC server cannot migrate (RFC 9000, section 9)";
+    assert_eq!(moving(&["client"], load), "no mistake");
+    assert_eq!(
+        moving(&["server"], ""),
+        format!("my.toml:34:8: traffic.web.from: found \"server\", {allowed}")
+    );
+    let text = GATEWAY
+        .replace("[host.server]", "[host.server]\naddress_changes = {}")
+        .replace("[host.client]", "[host.client]\naddress_changes = {}")
+        .replace("[traffic.web]", "[transport.x]\nprotocol = \"quic\"\n[traffic.web]");
+    let found = message(&(text + load), &[]);
+    assert!(found.ends_with(&format!("traffic.load.to: found \"client\", {allowed}")), "{found}");
+}
+
+#[test]
 fn adaptive_video_mistakes_give_messages() {
     let (head, _) = GATEWAY.split_once("[traffic.web]").expect("traffic");
     let video = |keys: &str| {

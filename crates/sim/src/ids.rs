@@ -44,6 +44,8 @@ id_types! {
     pub SourceId,
     /// A class of traffic.
     pub ClassId,
+    /// A group of hosts whose addresses change.
+    pub MovingId,
 }
 
 optional_id_types! {

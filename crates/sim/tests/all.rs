@@ -15,6 +15,7 @@ mod identities;
 mod l4s;
 mod links;
 mod mesh;
+mod migration;
 mod observation;
 mod pools;
 mod queueing;

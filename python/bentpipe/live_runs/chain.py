@@ -196,6 +196,8 @@ def chain(name: str, scenario: Mapping[str, Any]) -> Chain:
         at = 0
         for number in dict.fromkeys(each[end] for each in traffic):
             host = hosts[number]
+            if "address_changes" in host:
+                raise fault(f"host.{host['name']} has address_changes, which only simulations know")
             if host["name"] in groups:
                 raise fault(f"host.{host['name']} is on both sides")
             count = min(host["count"], ADDRESSES)

@@ -32,6 +32,18 @@ pub struct Host {
     pub name: String,
     /// Number of hosts.
     pub count: u32,
+    /// Changes of the address of each host; `None` if it stays.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub address_changes: Option<AddressChanges>,
+}
+
+/// Periodic changes of the address of hosts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct AddressChanges {
+    /// Time between two changes.
+    pub interval: Duration,
+    /// Time of the first.
+    pub offset: Duration,
 }
 
 /// The queue that settings apply to and that metrics describe.

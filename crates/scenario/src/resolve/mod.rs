@@ -75,8 +75,7 @@ pub fn resolve_tree(
         cx.note(&path, Some(Origin::Preset), format!("{}: {}", preset.name, preset.title));
     }
     let run = run::run(cx, &file.run)?;
-    let hosts: Vec<Host> =
-        file.host.iter().map(|(name, h)| Host { name: name.to_owned(), count: h.count.0 }).collect();
+    let hosts: Vec<Host> = file.host.0.iter_mut().map(|(name, host)| nodes::host(name, host)).collect();
     let nodes = topology(cx, &mut file, &hosts)?;
     for (name, kind) in nodes.alone() {
         let part = match kind {

@@ -4,8 +4,20 @@ use std::collections::VecDeque;
 
 use super::cx::Cx;
 use crate::error::{Error, choices, quoted};
-use crate::model::{Gateway, GatewayIndex, Hop, Host, HostIndex, Link, LinkIndex};
+use crate::model::{AddressChanges, Gateway, GatewayIndex, Hop, Host, HostIndex, Link, LinkIndex};
 use crate::reader::tree::{Path, Step, step};
+use crate::schema::file;
+use crate::schema::quantity::Time;
+
+/// Returns a group of hosts.
+pub fn host(name: &str, raw: &mut file::Host) -> Host {
+    let address_changes = raw.address_changes.as_mut().map(|changes| {
+        let interval = changes.interval.time();
+        let offset = changes.offset.get_or_insert(Time::of(interval.as_nanos())).time();
+        AddressChanges { interval, offset }
+    });
+    Host { name: name.to_owned(), count: raw.count.0, address_changes }
+}
 
 /// Kind of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

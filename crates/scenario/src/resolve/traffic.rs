@@ -126,6 +126,9 @@ pub fn traffic(
             return Err(cx.error(&step(&path, "rate_cap"), problem));
         }
         let kind = kind(cx, &path, raw, transport, pattern)?;
+        if transport.is_some_and(|t| matches!(transports[t], Transport::Quic(_))) {
+            check_migration(cx, &path, &kind, [&hosts[from], &hosts[to]])?;
+        }
         if let Some((gateway, two_terminals)) = nodes.wrong_way(from_name, &route, gateways) {
             let (from, name) = (quoted(from_name), quoted(&gateway.name));
             let uses_tcp = kind.transport().is_some_and(|t| matches!(transports[t], Transport::Tcp(_)));
@@ -209,6 +212,22 @@ fn check_datagrams(cx: &Cx<'_>, path: &Path, quic: &Quic, pattern: &Pattern) -> 
         quoted(&quic.name)
     );
     Err(cx.error(path, problem))
+}
+
+/// Rejects connections over QUIC whose server would change its address: only clients migrate (RFC 9000, section 9).
+fn check_migration(cx: &Cx<'_>, path: &Path, kind: &TrafficKind, ends: [&Host; 2]) -> Result<(), Error> {
+    let [from, to] = ends.map(|host| host.address_changes.is_some());
+    let user_opens = matches!(kind, TrafficKind::Pages(_) | TrafficKind::Dash(_));
+    let (key, host) = match () {
+        () if from && user_opens => ("from", ends[0]),
+        () if from && to => ("to", ends[1]),
+        () => return Ok(()),
+    };
+    let problem = format!(
+        "found {}, which has address_changes; allowed: hosts without, because a QUIC server cannot migrate (RFC 9000, section 9)",
+        quoted(&host.name)
+    );
+    Err(cx.error(&step(path, key), problem))
 }
 
 /// HTTP/3 is HTTP over QUIC, and other versions are not (RFC 9114, section 2).

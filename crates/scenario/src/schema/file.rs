@@ -112,6 +112,21 @@ pub struct Host {
     /// Plan of each host as a subscriber of a gateway with `queues_per = "subscriber"`. Default: weight 1, without
     /// committed and peak rate.
     pub plan: Option<String>,
+    /// Periodic changes of the address of each host, all at the same times: its connections over QUIC migrate, those over TCP
+    /// fail. Default: none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub address_changes: Option<AddressChanges>,
+}
+
+/// Periodic changes of the address of hosts, as at handovers between networks.
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct AddressChanges {
+    /// Time between two changes.
+    #[serde(default = "Span::just::<{ 15 * SECOND }>")]
+    pub interval: Span,
+    /// Time of the first change. Default: one interval.
+    pub offset: Option<Time>,
 }
 
 /// A router. Its queues are those of its links.

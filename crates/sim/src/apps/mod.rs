@@ -13,11 +13,11 @@ use bentpipe_units::{Instant, Rng};
 
 use crate::clock::{Clock, Event};
 use crate::endpoints::{FlowSlot, Owner, Transfer};
-use crate::ids::{IdVec, SessionId, SlotId, SourceId, TrafficId};
+use crate::ids::{IdVec, MovingId, SessionId, SlotId, SourceId, TrafficId};
 use crate::record::{self, ProbeSteps, Recorder};
 
 pub use source::{Due, Source};
-pub use traffic::{Group, Kind, Loading, Traffic, Transport};
+pub use traffic::{Group, Kind, Loading, Moving, Traffic, Transport};
 
 /// A user of pages: always waiting for one, or thinking.
 pub struct Session {
@@ -91,6 +91,7 @@ pub struct Apps {
     pub traffic: IdVec<TrafficId, Traffic>,
     pub sessions: IdVec<SessionId, Session>,
     pub sources: IdVec<SourceId, Source>,
+    pub moving: IdVec<MovingId, Moving>,
     /// True if a traffic has another codepoint than the default.
     pub has_codepoints: bool,
 }

@@ -20,6 +20,9 @@ pub struct Traffic {
     pub to: Group,
     pub kind: Kind,
     pub transport: Transport,
+    /// True if connections that their sender would open are opened by the receiver, whose address changes: only clients
+    /// migrate.
+    pub receiver_opens: bool,
     /// Codepoint of its packets.
     pub dscp: u8,
     /// Presence of its users.
@@ -34,6 +37,21 @@ pub struct Group {
     /// Number of the group's first host among all hosts.
     pub first: u32,
     pub count: u32,
+}
+
+impl Group {
+    /// True if a host, by its number among all, belongs to it.
+    pub fn has(self, host: u32) -> bool {
+        (self.first..self.first + self.count).contains(&host)
+    }
+}
+
+/// Hosts that change their addresses together.
+#[derive(Clone, Copy, Debug)]
+pub struct Moving {
+    pub hosts: Group,
+    /// Time between two changes.
+    pub interval: Duration,
 }
 
 /// Application of a traffic.

@@ -8,7 +8,7 @@ use bentpipe_units::{Duration, Instant, Rate, Rng};
 
 use super::Builder;
 use super::transports::Transports;
-use crate::apps::{Apps, Group, Kind, Loading, Session, Source, Traffic, Transport};
+use crate::apps::{Apps, Group, Kind, Loading, Moving, Session, Source, Traffic, Transport};
 use crate::clock::{Clock, Event};
 use crate::endpoints::{
     Direction, HostMember, Joint, Layout, LegLayout, LinkStep, Member, OwnDelay, Pass, QueuesOf, Step,
@@ -68,21 +68,27 @@ impl Builder<'_, '_> {
             to: group(t.to),
             kind,
             transport,
+            receiver_opens: self.changes_address(t.to),
             dscp: t.dscp,
             presence: Presence::new(away.clone(), t.profile.as_ref(), count),
             free_slots: Vec::new(),
         }
     }
 
+    fn changes_address(&self, group: HostIndex) -> bool {
+        self.scenario.hosts[group].address_changes.is_some()
+    }
+
     fn transport(&self, t: &scenario::Traffic, cap: Option<Rate>, transports: &mut Transports) -> Transport {
+        let migration = [t.from, t.to].into_iter().any(|host| self.changes_address(host));
         match t.kind.transport().map(|index| &self.scenario.transports[index]) {
             None => Transport::Udp,
             Some(scenario::Transport::Tcp(tcp)) => {
                 Transport::Tcp { other: transports.tcp(tcp, None), sender: transports.tcp(tcp, cap) }
             }
             Some(scenario::Transport::Quic(quic)) => Transport::Quic {
-                other: transports.quic(quic, None),
-                sender: transports.quic(quic, cap),
+                other: transports.quic(quic, None, migration),
+                sender: transports.quic(quic, cap, migration),
                 datagrams: quic.datagrams,
             },
             Some(scenario::Transport::Sctp(sctp)) => Transport::Sctp { config: transports.sctp(sctp) },
@@ -305,6 +311,15 @@ pub(super) fn apps(
     }
     for (source, at) in first_transfers {
         apps.schedule_transfer(source, at, clock);
+    }
+    let mut first = 0;
+    for host in &scenario.hosts {
+        if let Some(changes) = host.address_changes {
+            let hosts = Group { first, count: host.count };
+            let group = apps.moving.push(Moving { hosts, interval: changes.interval });
+            clock.at(Instant::ZERO + changes.offset, Event::NewAddress(group));
+        }
+        first += host.count;
     }
     apps
 }

@@ -39,9 +39,14 @@ impl Transports {
         SctpConfigId::new(self.sctp.len() as u32 - 1)
     }
 
-    /// QUIC of a host, which does not exceed a rate if it has one.
-    pub(super) fn quic(&mut self, q: &scenario::Quic, rate_cap: Option<Rate>) -> QuicConfigId {
-        let config = quic::Config { seed: self.seed, ..quic_config(q, rate_cap) };
+    /// QUIC of a host, which does not exceed a rate if it has one, and may let clients migrate.
+    pub(super) fn quic(
+        &mut self,
+        q: &scenario::Quic,
+        rate_cap: Option<Rate>,
+        migration: bool,
+    ) -> QuicConfigId {
+        let config = quic::Config { seed: self.seed, migration, ..quic_config(q, rate_cap) };
         let lifetimes = Lifetimes { path: q.careful_resume, ticket: q.zero_rtt };
         self.quic.push((config, lifetimes));
         QuicConfigId::new(self.quic.len() as u32 - 1)
@@ -140,6 +145,7 @@ fn quic_config(q: &scenario::Quic, rate_cap: Option<Rate>) -> quic::Config {
         zero_rtt: q.zero_rtt.is_some(),
         tls_flight: small(q.tls_flight),
         scone: q.scone,
+        migration: false,
     }
 }
 

@@ -1,8 +1,8 @@
 //! Events of the agenda.
 
 use crate::ids::{
-    CarrierId, ConnId, GatewayId, Id, LineId, LinkDirectionId, PacketId, QuicEndId, ReturnCarrierId, RtpId,
-    SctpEndId, SessionId, SourceId, TerminalId,
+    CarrierId, ConnId, GatewayId, Id, LineId, LinkDirectionId, MovingId, PacketId, QuicEndId,
+    ReturnCarrierId, RtpId, SctpEndId, SessionId, SourceId, TerminalId,
 };
 use crate::side::Side;
 
@@ -50,6 +50,8 @@ pub enum Event {
     SenderReport(RtpId),
     /// An RTP session's receiver report.
     ReceiverReport(RtpId),
+    /// The hosts of a group change their addresses.
+    NewAddress(MovingId),
     /// The recorder takes a sample, after everything else at its time.
     Sample,
 }
@@ -78,7 +80,7 @@ impl Event {
             Self::Source(_) => 11,
             Self::SctpTimer(_) | Self::QuicTimer(_) => 12,
             Self::SenderReport(_) => 13,
-            Self::ReceiverReport(_) => 14,
+            Self::ReceiverReport(_) | Self::NewAddress(_) => 14,
             Self::Sample => 15,
         }
     }
@@ -101,7 +103,9 @@ impl Event {
             Self::Source(id) => id.index(),
             Self::SctpTimer(id) => 2 * id.index(),
             Self::QuicTimer(id) => 2 * id.index() + 1,
-            Self::SenderReport(id) | Self::ReceiverReport(id) => id.index(),
+            Self::SenderReport(id) => id.index(),
+            Self::ReceiverReport(id) => 2 * id.index(),
+            Self::NewAddress(id) => 2 * id.index() + 1,
             Self::Sample => 0,
         };
         u64::from(index) << KIND_BITS | self.kind()
@@ -130,7 +134,8 @@ impl Event {
             12 if index % 2 == 1 => Self::QuicTimer(Id::new(index / 2)),
             12 => Self::SctpTimer(Id::new(index / 2)),
             13 => Self::SenderReport(Id::new(index)),
-            14 => Self::ReceiverReport(Id::new(index)),
+            14 if index % 2 == 1 => Self::NewAddress(Id::new(index / 2)),
+            14 => Self::ReceiverReport(Id::new(index / 2)),
             _ => Self::Sample,
         }
     }
@@ -166,6 +171,7 @@ mod tests {
             Event::QuicTimer(Id::new(MAX_INDEX / 2)),
             Event::SenderReport(Id::new(7)),
             Event::ReceiverReport(Id::new(7)),
+            Event::NewAddress(Id::new(MAX_INDEX / 2)),
             Event::Sample,
         ] {
             assert_eq!(Event::unpack(event.pack()), event);

@@ -60,6 +60,8 @@ pub struct Sent {
     pub is_repeated: bool,
     /// Bytes of streams that the end has sent so far, if it has sent more.
     pub position: Option<u64>,
+    /// Number of the client's address that it comes from or goes to.
+    pub address: u32,
 }
 
 /// All ends of QUIC connections.
@@ -211,7 +213,8 @@ impl QuicEnds {
         end.quic = Some(Box::new(quic));
     }
 
-    pub fn receive(&mut self, to: QuicEndId, ecn: Ecn, payload: Vec<u8>, now: Instant) {
+    /// An end receives a datagram from or to the client's address with this number.
+    pub fn receive(&mut self, to: QuicEndId, ecn: Ecn, payload: Vec<u8>, address: u32, now: Instant) {
         if self.ends[to].quic.is_none() {
             let saved = self.take_saved(to, now);
             let end = &mut self.ends[to];
@@ -222,7 +225,7 @@ impl QuicEnds {
             end.quic = Some(Box::new(quic));
         }
         if let Some(quic) = &mut self.ends[to].quic {
-            quic.receive(now, ecn, payload);
+            quic.receive_from(now, ecn, payload, address);
         }
     }
 
@@ -238,6 +241,7 @@ impl QuicEnds {
             has_data: datagram.has_data,
             is_repeated: datagram.is_repeated,
             position: (datagram.fresh > 0).then_some(end.sent),
+            address: datagram.address,
             payload: datagram.payload,
         })
     }
@@ -272,6 +276,16 @@ impl QuicEnds {
     /// Gives up one end of a connection; false if it was over already.
     pub fn abort(&mut self, id: QuicEndId, now: Instant) -> bool {
         self.ends[id].quic.as_mut().is_some_and(|quic| quic.abort(now))
+    }
+
+    /// Moves a client to another address; false if that is not possible.
+    pub fn migrate(&mut self, client: QuicEndId, now: Instant) -> bool {
+        self.ends[client].quic.as_mut().is_some_and(|quic| quic.migrate(now))
+    }
+
+    /// Forgets the saved paths from and to hosts, whose addresses have changed (RFC 9959, section 3.1).
+    pub fn forget_paths(&mut self, has: impl Fn(u32) -> bool) {
+        self.saved.retain(|(from, to, _), _| !has(*from) && !has(*to));
     }
 
     /// Configuration of an end.
@@ -334,6 +348,11 @@ impl QuicEnd {
 
     pub fn failed(&self) -> bool {
         self.quic.as_ref().is_some_and(|quic| quic.failed())
+    }
+
+    /// True if it is a client that has left its address with this number.
+    pub fn has_left(&self, address: u32) -> bool {
+        self.quic.as_ref().is_some_and(|quic| quic.has_left(address))
     }
 
     /// True if it opened the connection.

@@ -259,6 +259,8 @@ pub struct FlowSlot {
     pub phase: Phase,
     pub has_failed: bool,
     pub transfer: Transfer,
+    /// Numbers under which queues know its packets after the first, second, … change of its client's address.
+    pub aliases: Vec<FlowId>,
     /// Sizes of the objects of an HTTP/3 page, in the order of their requests [bytes].
     pub object_sizes: Vec<u64>,
     /// The resource that took the latest of its TCP segments with data; `None` if all arrived.
@@ -294,6 +296,7 @@ impl FlowSlot {
         (self.phase, self.has_failed) = (Phase::Live, false);
         self.transfer = Transfer { objects: Some(1), ..Transfer::default() };
         self.object_sizes.clear();
+        self.aliases.clear();
         self.last_drop = None;
         self.departures.clear();
         self.units.clear();
@@ -304,6 +307,13 @@ impl FlowSlot {
         self.phase = Phase::Live;
         self.transfer = Transfer { objects: Some(1), ..Transfer::default() };
         self.object_sizes.clear();
+    }
+
+    /// Number under which queues know its packets from or to its client's address with this number.
+    #[inline]
+    pub fn flow_from(&self, address: u32) -> FlowId {
+        let alias = address.checked_sub(1).and_then(|place| self.aliases.get(place as usize));
+        alias.copied().unwrap_or(self.flow)
     }
 
     /// Counts a packet of `bytes` that leaves a queue after it `waited`. Returns true if it is the first since the last look.

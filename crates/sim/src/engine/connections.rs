@@ -188,7 +188,8 @@ impl Engine {
             }
             let datagram = self.network.packets.datagrams.insert(sent.payload);
             let (has_data, is_repeated) = (sent.has_data, sent.is_repeated);
-            let body = Body::Quic { to: end.peer, datagram, ecn: sent.ecn, has_data, is_repeated };
+            let (to, ecn, address) = (end.peer, sent.ecn, sent.address);
+            let body = Body::Quic { to, datagram, ecn, has_data, is_repeated, address };
             self.send_packet(PacketInFlight::new(body, end.slot, sent.len, end.path));
         }
         let end = &self.endpoints.quic[id];

@@ -23,7 +23,7 @@ impl Engine {
     pub(super) fn describe(&self, id: PacketId) -> Packet {
         let packet = &self.network.packets[id];
         let slot = packet.slot.map(|slot| &self.endpoints.slots[slot]);
-        let (flow, user) = slot.map_or((PEP_ACKS, PEP_ACKS), |slot| (slot.flow, slot.user));
+        let (mut flow, user) = slot.map_or((PEP_ACKS, PEP_ACKS), |slot| (slot.flow, slot.user));
         let (mut ecn, mut tcp) = (Ecn::NotEct, None);
         match &packet.body {
             Body::Tcp { to, segment } => {
@@ -31,7 +31,10 @@ impl Engine {
                 let seq = initial_seq(flow, *to).wrapping_add(segment.seq as u32);
                 tcp = Some(Tcp { window: segment.cwnd, seq, syn: segment.flags.has(tcp::Flags::SYN) });
             }
-            Body::Quic { ecn: of_packet, .. } => ecn = code_point(*of_packet),
+            Body::Quic { ecn: of_packet, address, .. } => {
+                ecn = code_point(*of_packet);
+                flow = slot.map_or(flow, |slot| slot.flow_from(*address));
+            }
             // The fields of the connection that ends here: its sender's latest window, and the position in its stream.
             Body::PepData { terminal, to, data } => {
                 let conn = self.terminals[*terminal].streams[StreamId::new(data.stream)].conns[to.peer()];

@@ -71,7 +71,9 @@ impl Engine {
     pub(super) fn connect_from_sender(&mut self, id: SlotId) {
         let slot = &self.endpoints.slots[id];
         if let Some(sender) = slot.quic {
-            self.connect_quic(sender);
+            let [sender, receiver] = quic::both(sender);
+            let receiver_opens = self.apps.traffic[slot.traffic].receiver_opens;
+            self.connect_quic(if receiver_opens { receiver } else { sender });
         } else if let Some(sender) = slot.sctp {
             self.endpoints.sctp.connect(sender);
             self.pump_sctp(sender);
@@ -194,38 +196,52 @@ impl Engine {
         if !self.endpoints.slots[id].has_handshake() {
             return;
         }
+        self.announce_as(id, self.endpoints.slots[id].flow, event);
+        for place in 0..self.endpoints.slots[id].aliases.len() {
+            self.announce_as(id, self.endpoints.slots[id].aliases[place], event);
+        }
+    }
+
+    /// Announces the beginning or end of a flow, or of its packets with another address, by the number that queues know.
+    pub(super) fn announce_as(&mut self, id: SlotId, flow: FlowId, event: FlowEvent) {
         for leg in 0..self.endpoints.slots[id].paths.len() {
             let (down, up) = self.endpoints.slots[id].paths[leg];
-            self.announce_along(down, id, event);
-            self.announce_along(up, id, event);
+            self.announce_along(down, id, flow, event);
+            self.announce_along(up, id, flow, event);
         }
         for i in 0..self.endpoints.slots[id].streams.len() {
             let (terminal, stream) = self.endpoints.slots[id].streams[i];
             let (paths, queues) =
                 (self.terminals[terminal].paths, self.terminals[terminal].streams[stream].queues[Side::Far]);
-            paths.iter().for_each(|path| self.announce_along(*path, id, event));
+            paths.iter().for_each(|path| self.announce_along(*path, id, flow, event));
             if let Some(gateway) = queues {
-                self.announce_at(gateway, id, event);
+                self.announce_at(gateway, id, flow, event);
             }
         }
     }
 
-    fn announce_at(&mut self, gateway: GatewayId, id: SlotId, event: FlowEvent) {
-        let flow = self.flow_at(gateway, id);
+    fn announce_at(&mut self, gateway: GatewayId, id: SlotId, flow: FlowId, event: FlowEvent) {
+        let is_alias = flow != self.endpoints.slots[id].flow;
+        let flow = match self.gateways[gateway].flow_key {
+            FlowKey::Connection => flow,
+            // A user stays the same with another address.
+            FlowKey::User | FlowKey::Prefix if is_alias => return,
+            FlowKey::User | FlowKey::Prefix => self.flow_at(gateway, id),
+        };
         if self.gateways[gateway].announce(flow, event, self.clock.now()) {
             self.arm_gateway(gateway);
         }
     }
 
-    fn announce_along(&mut self, path: Path, id: SlotId, event: FlowEvent) {
-        let (flow, now) = (self.endpoints.slots[id].flow, self.clock.now());
+    fn announce_along(&mut self, path: Path, id: SlotId, flow: FlowId, event: FlowEvent) {
+        let now = self.clock.now();
         for place in 0..self.network.paths.hops(path).len() {
             match self.network.paths.hops(path)[place] {
                 Hop::Link { link, .. } => {
                     self.network.links[link].engine.announce(flow, event, now);
                     self.network.arm(link, &mut self.clock);
                 }
-                Hop::Gateway { gateway, .. } => self.announce_at(gateway, id, event),
+                Hop::Gateway { gateway, .. } => self.announce_at(gateway, id, flow, event),
             }
         }
     }

@@ -247,6 +247,11 @@ impl Engine {
             self.network.packets.remove(id);
             return self.pump(to);
         }
+        if let Body::Quic { to, address, .. } = self.network.packets[id].body
+            && self.endpoints.quic[to].has_left(address)
+        {
+            return self.drop_packet(id);
+        }
         let packet = self.network.packets.remove(id);
         match packet.body {
             Body::PepData { terminal, to, data } => {
@@ -267,12 +272,12 @@ impl Engine {
                 self.endpoints.sctp.receive(to, &sctp, self.clock.now());
                 self.pump_sctp(to);
             }
-            Body::Quic { to, datagram, ecn, has_data, .. } => {
+            Body::Quic { to, datagram, ecn, has_data, address, .. } => {
                 if has_data && !self.endpoints.quic[to].is_sender {
                     self.time_packet(id, &packet);
                 }
                 let payload = self.network.packets.datagrams.take(datagram);
-                self.endpoints.quic.receive(to, ecn, payload, self.clock.now());
+                self.endpoints.quic.receive(to, ecn, payload, address, self.clock.now());
                 self.pump_quic(to);
             }
             Body::Rtp { .. } | Body::SenderReport { .. } | Body::ReceiverReport { .. } => {

@@ -2,7 +2,7 @@
 //!
 //! Parts hold no references to each other. An event goes to the part that owns its component; whatever crosses from one
 //! part to another is a method of [`Engine`], in a file by subject: [`forwarding`] from hop to hop, [`splitting`] at
-//! gateways, [`carriers`] behind them, [`flows`] from opening to closing, [`connections`] for transports, [`users`] for applications.
+//! gateways, [`carriers`] behind them, [`flows`] from opening to closing, [`connections`] for transports, [`users`] for applications, [`migration`] for their changes of address.
 
 mod bottlenecks;
 mod carriers;
@@ -11,6 +11,7 @@ mod descriptor;
 mod flows;
 mod forwarding;
 mod logging;
+mod migration;
 mod observation;
 mod slots;
 mod splitting;
@@ -112,6 +113,7 @@ impl Engine {
             }
             Event::SenderReport(session) => self.send_sender_report(session),
             Event::ReceiverReport(session) => self.send_receiver_report(session),
+            Event::NewAddress(group) => self.change_addresses(group),
             Event::Sample => self.sample(),
         }
     }

@@ -82,12 +82,13 @@ impl Engine {
                 let ends = Ends { sender_opened: true, ..self.ends(slot, 0, with_data) };
                 Packet::Sctp { ends, packet: Box::new(self.network.packets.sctp[packet].clone()) }
             }
-            Body::Quic { to, datagram, ecn, is_repeated, .. } => {
+            Body::Quic { to, datagram, ecn, is_repeated, address, .. } => {
                 let end = &self.endpoints.quic[to];
                 let sender = if end.is_sender { end } else { &self.endpoints.quic[end.peer] };
                 Packet::Quic {
                     ends: Ends {
                         sender_opened: sender.is_client(),
+                        address,
                         ..self.ends(end.slot, 0, !end.is_sender)
                     },
                     ecn,
@@ -132,6 +133,7 @@ impl Engine {
             receiver: t.to.first + slot.hosts.1,
             with_data,
             sender_opened: self.endpoints.tcp.get(first).is_some_and(|conn| conn.is_active),
+            address: 0,
         }
     }
 }

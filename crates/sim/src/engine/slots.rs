@@ -77,6 +77,7 @@ impl Engine {
             has_failed: false,
             transfer: Transfer::default(),
             object_sizes: Vec::new(),
+            aliases: Vec::new(),
             last_drop: None,
             departures: Vec::new(),
             units: UnitsInFlight::default(),

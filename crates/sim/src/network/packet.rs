@@ -46,9 +46,16 @@ pub enum Body {
     PepAck { terminal: TerminalId, to: Side, ack: AckId },
     /// A packet for one end of an SCTP association, stored apart for its size.
     Sctp { to: SctpEndId, packet: SctpPacketId, has_data: bool },
-    /// A datagram for one end of a QUIC connection, its payload stored apart. It carries data of streams or not, and may
-    /// repeat all of it.
-    Quic { to: QuicEndId, datagram: DatagramId, ecn: tcp::Ecn, has_data: bool, is_repeated: bool },
+    /// A datagram for one end of a QUIC connection, its payload stored apart, from or to an address of the client, by its number. It
+    /// carries data of streams or not, and may repeat all of it.
+    Quic {
+        to: QuicEndId,
+        datagram: DatagramId,
+        ecn: tcp::Ecn,
+        has_data: bool,
+        is_repeated: bool,
+        address: u32,
+    },
     /// An RTP packet.
     Rtp { packet: rtp::Packet },
     /// An RTCP sender report.

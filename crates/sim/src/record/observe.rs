@@ -194,4 +194,6 @@ pub struct Ends {
     pub with_data: bool,
     /// True if the data's sender opened the connection.
     pub sender_opened: bool,
+    /// Changes of the address of the host that opened it before the packet was sent.
+    pub address: u32,
 }

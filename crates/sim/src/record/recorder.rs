@@ -22,6 +22,9 @@ use crate::ids::{
 use bentpipe_traffic::dash::{Period, Viewing};
 use bentpipe_traffic::voice::Call;
 
+/// Highest number that a queue knows a flow by; the one above is that of packets without a flow.
+const LAST_ALIAS: u32 = u32::MAX - 1;
+
 /// Records of a run.
 pub struct Recorder {
     warmup: Instant,
@@ -41,6 +44,8 @@ pub struct Recorder {
     series: Vec<Series>,
     drops: Drops,
     flows: Flows,
+    /// Flows with further numbers at queues, which count down from [`LAST_ALIAS`].
+    aliases: Vec<FlowId>,
     classes: Classes,
     calls: IdVec<CallId, Call>,
     /// Ladder of each traffic; `None` if it is not adaptive video.
@@ -109,6 +114,7 @@ impl Recorder {
             series: vec![Series { name: "time".to_owned(), values: Vec::new() }],
             drops: Drops::default(),
             flows: Flows::default(),
+            aliases: Vec::new(),
             classes: Classes::new(setup.scenario),
             calls: IdVec::default(),
             ladders: setup.scenario.traffic.iter().map(|traffic| ladder_of(&traffic.kind)).collect(),
@@ -444,7 +450,8 @@ impl Recorder {
         if !self.is_measuring {
             return;
         }
-        if let Some(flow) = self.flows.all.get(pkt.flow.0 as usize) {
+        let row = self.flow_of(pkt.flow);
+        if let Some(flow) = self.flows.all.get(row.0 as usize) {
             let (is_back, from, to) = (self.places[place].is_back, flow.from_terminal, flow.terminal);
             if let Some(terminal) = if is_back { from.or(to) } else { to.or(from) } {
                 self.terminals[terminal].drop_packet(is_back);
@@ -457,7 +464,19 @@ impl Recorder {
             DropReason::Overflow => 1,
         };
         let time = self.time(now);
-        self.drops.push(&Drop { time, arrival, place: name, reason, flow: pkt.flow.0, bytes: pkt.len });
+        self.drops.push(&Drop { time, arrival, place: name, reason, flow: row.0, bytes: pkt.len });
+    }
+
+    /// Gives a flow another number at queues.
+    pub fn add_alias(&mut self, flow: FlowId) -> FlowId {
+        self.aliases.push(flow);
+        FlowId(LAST_ALIAS - (self.aliases.len() as u32 - 1))
+    }
+
+    /// The flow that a queue knows by a number.
+    fn flow_of(&self, number: FlowId) -> FlowId {
+        let alias = LAST_ALIAS.checked_sub(number.0).and_then(|place| self.aliases.get(place as usize));
+        alias.copied().unwrap_or(number)
     }
 
     /// A link loses a packet, for one of [`REASONS`](super::REASONS).

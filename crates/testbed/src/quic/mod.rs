@@ -62,6 +62,7 @@ fn config(q: &Quic, rate_cap: Option<Rate>) -> Config {
         zero_rtt: false,
         tls_flight: small(q.tls_flight),
         scone: false,
+        migration: false,
     }
 }
 
