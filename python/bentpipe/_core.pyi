@@ -247,6 +247,9 @@ class Run:
     def terminal_series(self) -> Table | None:
         """Terminals over time, one row per terminal and interval; None if each gateway has one."""
     @property
+    def pages(self) -> Table | None:
+        """Pages of users behind terminals, one row each; None if each gateway has one terminal."""
+    @property
     def trace(self) -> Table | None:
         """Senders' state of the traced flows, one row per change; None without traced flows."""
     @property

@@ -239,7 +239,7 @@ def test_a_class_has_the_metrics_of_its_kinds_of_traffic() -> None:
         except UsageError:
             refused.add(name)
     assert refused == {
-        *(f"web.{name}" for name in ("mos", "mos_p5", "late_rate")),
+        *(f"web.{name}" for name in ("mos", "mos_p5", "late_rate", "terminal_mos_p10")),
         *(f"voice.limited_by_{name}" for name in BOTTLENECKS),
         *(f"{of}.{name}" for of in ("web", "voice") for name in ("rpm", "rpm_foreign", "rpm_loaded")),
         *(f"{of}.lost_or_late" for of in ("web", "voice")),
@@ -247,10 +247,11 @@ def test_a_class_has_the_metrics_of_its_kinds_of_traffic() -> None:
         *(
             f"{of}.{name}"
             for of in ("voice", "web")
-            for name in ("startup_p95", "stalls", "stalled", "bitrate", "switches")
+            for name in ("startup_p95", "stalls", "stalled", "bitrate", "switches", "terminal_stalled_p90")
         ),
         *(f"voice.{name}" for name in ("page_time_p50", "page_time_p75", "page_time_p95", "first_byte_p50")),
         *(f"{of}.{name}" for of in ("voice", "web") for name in ("render_time_p50", "render_time_p75")),
+        "voice.terminal_page_time_p90",
     }
 
 

@@ -57,6 +57,9 @@ pub struct Run {
     /// Terminals over time, one row per terminal and interval; `None` if each gateway has one.
     #[pyo3(get)]
     terminal_series: Option<Py<Table>>,
+    /// Pages of users behind terminals, one row each; `None` if each gateway has one terminal.
+    #[pyo3(get)]
+    pages: Option<Py<Table>>,
     /// Senders' state of the traced flows, one row per change; `None` without traced flows.
     #[pyo3(get)]
     trace: Option<Py<Table>>,
@@ -149,6 +152,7 @@ pub fn simulate(
     Ok(Run {
         terminals: tables::terminals(&results).map(table).transpose()?,
         terminal_series: tables::terminal_series(&results).map(table).transpose()?,
+        pages: tables::pages(&results).map(table).transpose()?,
         trace: traced,
         captured,
         logged,

@@ -247,6 +247,25 @@ pub fn terminal_series(results: &Results) -> Option<Columns> {
     Some(columns)
 }
 
+/// One row a page of a user behind a terminal; `None` if each gateway has one terminal.
+pub fn pages(results: &Results) -> Option<Columns> {
+    if results.terminals.is_empty() {
+        return None;
+    }
+    let pages = &results.pages;
+    let begin = results.begin.as_secs_f64();
+    let class_names: Vec<_> = results.classes.iter().map(|class| class.name.as_str()).collect();
+    let terminal_names: Vec<_> = results.terminals.iter().map(|terminal| terminal.name.as_str()).collect();
+    let times = pages.iter().map(|page| page.ended.as_secs_f64() - begin);
+    let load_times = pages.iter().map(|page| page.load_time.map(Duration::as_secs_f64));
+    Some(vec![
+        column("time", Float64Array::from_iter_values(times)),
+        column("class", names(pages.iter().map(|page| page.class as i32).collect(), &class_names)),
+        column("terminal", names(pages.iter().map(|page| page.terminal as i32).collect(), &terminal_names)),
+        column("load_time", load_times.collect::<Float64Array>()),
+    ])
+}
+
 /// One row a terminal of a gateway with several; `None` if each gateway has one.
 pub fn terminals(results: &Results) -> Option<Columns> {
     let terminals = &results.terminals;

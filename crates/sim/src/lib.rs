@@ -69,8 +69,8 @@ pub use record::log::{LogEntry, LogEvent, LogWatch, LoggedEnd, LoggedTransport};
 pub use record::observe::{Ends, Interface, Observation, Packet, PepEnds, Watch, interfaces};
 pub use record::trace::{Selector, TraceRow, TraceState};
 pub use record::{
-    Back, Call, Carried, Class, Drops, Flow, Interval, Intervals, LOSS, PageTimes, PepLinkCounters, Period,
-    Playback, REASONS, RETRANSMISSION_LIMIT, Rung, Series, Summary, Terminal, Viewing, Voice,
+    Back, Call, Carried, Class, Drops, Flow, Interval, Intervals, LOSS, Page, PageTimes, PepLinkCounters,
+    Period, Playback, REASONS, RETRANSMISSION_LIMIT, Rung, Series, Summary, Terminal, Viewing, Voice,
 };
 
 /// Reason for which a run has no results.
@@ -154,6 +154,8 @@ pub struct Results {
     pub terminals: Vec<Terminal>,
     /// Intervals in which `terminals` count packets.
     pub intervals: Intervals,
+    /// Pages of users behind `terminals`, in the order in which they ended.
+    pub pages: Vec<Page>,
     /// Counters of the subject over the measurement.
     pub summary: Summary,
     /// Counters of the queues at the terminals of the subject over the measurement; `None` if the subject is no gateway with
@@ -294,6 +296,7 @@ pub fn run_with(
         drop_runs: tables.drop_runs,
         terminals: tables.terminals.into_iter().collect(),
         intervals: tables.intervals,
+        pages: tables.pages,
         summary: tables.summary,
         back_summary: tables.back_summary,
         filtered_acks: tables.filtered_acks,

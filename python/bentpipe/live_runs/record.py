@@ -91,6 +91,7 @@ class Recorded:
     """Further facts about the run: losses at the tap, the spacelink, processor time."""
     terminals: None = None
     terminal_series: None = None
+    pages: None = None
     trace: None = None
 
     def with_classes(self, scenario: Scenario) -> "Recorded":

@@ -28,7 +28,12 @@ from bentpipe.report.pages import dated, page, parameters, script_json, specific
 from bentpipe.report.panels import Drawing, Figure, Width
 from bentpipe.report.scripts import VEGA_LITE
 from bentpipe.report.state_charts import state_figures
-from bentpipe.report.terminal_charts import group_table, terminal_figures, worst_terminals
+from bentpipe.report.terminal_charts import (
+    group_table,
+    terminal_figures,
+    worst_served,
+    worst_terminals,
+)
 from bentpipe.report.terminal_series import terminal_series_figures
 from bentpipe.report.traces import trace_figures
 from bentpipe.runs.result import Result
@@ -95,6 +100,7 @@ def render(result: Result) -> str:
         limited=_limited(result),
         terminal_groups=group_table(result),
         worst=worst_terminals(result),
+        worst_served=worst_served(result),
         ranking=_ranking(result),
         seeds=result.seeds,
         methods=_methods(result),

@@ -1,5 +1,6 @@
-"""Figures and a table of the terminals of a gateway with several."""
+"""Figures and tables of the terminals of a gateway with several."""
 
+import math
 from statistics import mean
 from typing import Any
 
@@ -8,14 +9,15 @@ import polars as pl
 from bentpipe.format import number
 from bentpipe.report.panels import Figure, ResultCharts, Width
 from bentpipe.runs.result import Result
-from bentpipe.runs.store import TERMINALS
-from bentpipe.stats.class_metrics import opinions
-from bentpipe.stats.recorded import Recorded
+from bentpipe.runs.store import PAGES, TERMINALS
+from bentpipe.stats.experience import GRADED
+from bentpipe.stats.opinions import opinions
+from bentpipe.stats.services import Service, services
 
-__all__ = ["WORST", "group_table", "terminal_figures", "worst_terminals"]
+__all__ = ["WORST", "group_table", "terminal_figures", "worst_served", "worst_terminals"]
 
 WORST = 10
-"""Number of terminals in the table of those that wait longest."""
+"""Number of terminals in the tables of the worst."""
 
 _RAIN = 1
 """Least difference between terminals in rain and others that is worth a sentence [%]."""
@@ -120,15 +122,84 @@ def _opinions(result: Result, setting: str, terminals: list[str]) -> dict[str, f
     scores: dict[str, list[float]] = {name: [] for name in terminals}
     for seed in result.seeds:
         run = result.recorded(setting, seed)
-        if "terminal" not in run.flows.columns:
-            break
-        classes = {each for _, each, kind in run.traffic if kind in {"voip", "dash"}}
-        flows = run.flows.with_columns(pl.col("class", "terminal").cast(pl.String))
-        flows = flows.filter(pl.col("class").is_in(classes) & pl.col("terminal").is_in(terminals))
-        for (name,), mine in flows.partition_by("terminal", as_dict=True).items():
-            alone = Recorded(run.series, mine, run.drop_runs, {}, run.capacity, run.traffic)
-            scores[name] += [score for each in sorted(classes) for score in opinions(alone, each)]
+        for traffic_class in sorted({each for _, each, kind in run.traffic if kind in {"voip", "dash"}}):
+            for name, score in opinions(run, traffic_class).iter_rows():
+                if name in scores:
+                    scores[name].append(score)
     return {name: mean(found) for name, found in scores.items() if found}
+
+
+def worst_served(result: Result) -> dict[str, Any] | None:
+    """Return the terminals whose worst class is served worst, for each setting; None without any.
+
+    `classes` are those that terminals are graded in: name, figure and unit. Each of `settings` has its name,
+    the share of terminals with a bad grade in each class [%], and rows with the figure and the grade of a
+    terminal in each class. Figures are means over the runs, as text; terminals are in the order of the score
+    of their worst class (`scored`).
+    """
+    if not result.manifest.get(PAGES):
+        return None
+    kinds = {of: {kind for _, each, kind in result.traffic if each == of} for of in result.classes}
+    known = [
+        each
+        for each in services(result.traffic, result.thresholds)
+        if GRADED.keys() & kinds[each.traffic_class]
+    ]
+    graded = {
+        each.traffic_class: each for each in known if each.metric.name.endswith((".mos", ".page_time_p75"))
+    }
+    figures = pl.when(pl.col("mos").is_null()).then("page_time_p75").otherwise("mos").mean().alias("figure")
+    means = (
+        result.experience()
+        .drop_nulls("grade")
+        .group_by("setting", "terminal", "class", maintain_order=True)
+        .agg(figures)
+    )
+    found = [_served_worst(means.filter(pl.col("setting") == name), graded) for name in result.settings]
+    if not any(rows for rows in found):
+        return None
+    return {
+        "classes": [
+            (name, each.metric.label.partition(": ")[2], each.metric.unit) for name, each in graded.items()
+        ],
+        "settings": [
+            {
+                "setting": setting,
+                "bad": [number(result.summary(setting, f"{name}.terminals_bad").mean) for name in graded],
+                "rows": rows,
+            }
+            for setting, rows in zip(result.settings, found, strict=True)
+        ],
+    }
+
+
+def _served_worst(
+    means: pl.DataFrame, graded: dict[str, Service]
+) -> list[tuple[str, list[tuple[str, str | None]]]]:
+    """Return the rows of `worst_served` of a setting, from the mean figure of each terminal in each class."""
+    figures: dict[str, dict[str, float]] = {}
+    for _, terminal, traffic_class, figure in means.iter_rows():
+        if figure is not None and traffic_class in graded:
+            figures.setdefault(terminal, {})[traffic_class] = figure
+
+    def score(terminal: str) -> float:
+        return min(graded[name].score(figure) or 0.0 for name, figure in figures[terminal].items())
+
+    worst = sorted(figures, key=score)[:WORST]
+    return [
+        (
+            terminal,
+            [
+                (_text(figures[terminal].get(name)), each.grade(figures[terminal].get(name)))
+                for name, each in graded.items()
+            ],
+        )
+        for terminal in worst
+    ]
+
+
+def _text(value: float | None) -> str:
+    return "failed" if value == math.inf else number(value)
 
 
 class _TerminalCharts(ResultCharts):

@@ -22,6 +22,7 @@ from bentpipe.runs.store import (
     COUNTERS,
     MANIFEST,
     OPTIONAL,
+    PAGES,
     REPORT,
     RETURN,
     SIMULATOR,
@@ -34,6 +35,7 @@ from bentpipe.runs.store import (
     run_folder,
 )
 from bentpipe.stats.differences import between, chosen, frame, verdict, within
+from bentpipe.stats.experience import experience
 from bentpipe.stats.groups import by_group
 from bentpipe.stats.intervals import Summary, holm, paired, summarise
 from bentpipe.stats.metrics import check_classes, evaluate, metrics_of
@@ -215,6 +217,8 @@ class Result:
             counters=self.counters_of(setting, seed),
             capacity=self._setting(setting)["capacity"],
             traffic=self.traffic,
+            pages=self._read(setting, seed, PAGES) if self.manifest.get(PAGES) else None,
+            limits=self.thresholds,
         )
 
     @property
@@ -452,6 +456,46 @@ class Result:
             raise ResultError(f"{self.folder}: an older Bentpipe made it, without the pages of terminals")
         return by_group(terminals, self.manifest["scenario"]["duration"])
 
+    def experience(self) -> pl.DataFrame:
+        """Return the quality of calls, viewings and pages of each terminal, a row for each of its classes.
+
+        Columns: `setting`, `seed`, `terminal`, `class`; `mos`, mean over its calls and viewings;
+        `page_time_p75`, 75th percentile of its page load time [s], infinite if failed pages decide it;
+        `stalled`, time as a share of the time played [%]; `grade`, `good`, `fair` or `bad` by the thresholds
+        (docs/qoe.md) of its `mos`, or of `page_time_p75` in a class of pages. Null where a terminal has no
+        such traffic. Models: ITU-T G.107 and P.1203, mode 0. Raises `ResultError` if every gateway has one
+        terminal, or if an older Bentpipe made the result.
+        """
+        if not self.manifest.get(TERMINALS):
+            raise ResultError(f"{self.folder}: no gateway of the scenario has several terminals")
+        if not self.manifest.get(PAGES):
+            raise ResultError(f"{self.folder}: an older Bentpipe made it, without a table of pages")
+        rows = []
+        for setting in self.settings:
+            for seed in self.seeds:
+                run = self.recorded(setting, seed)
+                for traffic_class in self.classes:
+                    found = experience(run, traffic_class)
+                    rows.append(
+                        found.select(
+                            pl.lit(setting).alias("setting"),
+                            pl.lit(seed, dtype=pl.UInt64).alias("seed"),
+                            "terminal",
+                            pl.lit(traffic_class).alias("class"),
+                            pl.exclude("terminal"),
+                        )
+                    )
+        return pl.concat(rows)
+
+    def pages(self) -> pl.DataFrame:
+        """Return the pages of users behind terminals: `setting`, `seed`, and the columns of docs/results.md.
+
+        Raises `ResultError` if every gateway has one terminal, or if an older Bentpipe made the result.
+        """
+        if not self.manifest.get(PAGES):
+            raise ResultError(f"{self.folder}: has no table of pages")
+        return self._gather(PAGES)
+
     def terminal_series(self) -> pl.DataFrame:
         """Return what each terminal was sent over time: `setting`, `seed`, columns of docs/results.md.
 
@@ -533,7 +577,7 @@ class Result:
     def one(self, table: str, setting: str, seed: int, columns: Sequence[str] | None = None) -> pl.DataFrame:
         """Return a table of one run: `series`, `drops`, `flows`, `drop_runs`.
 
-        Also `terminals` and `terminal_series` if a gateway has several, and `trace` of a traced run.
+        Also `terminals`, `terminal_series` and `pages` if a gateway has several, and `trace` of a traced run.
 
         Of `columns`, those that the table has are read; without `columns`, all.
         """

@@ -96,9 +96,10 @@ def key_of(override: str) -> str:
 def digest_of(scenario: Scenario, overrides: Iterable[str]) -> str:
     """Return the SHA-256 of a scenario and of overrides, some of which other settings of it use.
 
-    Spaces in overrides do not count: `5 s` is `5s`.
+    Spaces in overrides do not count: `5 s` is `5s`. Thresholds count, as metrics of terminals depend on them.
     """
-    known = [scenario.canonical(), *sorted("".join(each.split()) for each in overrides)]
+    limits = (f"{measure} {good} {bad}" for measure, good, bad in scenario.thresholds)
+    known = [scenario.canonical(), *limits, *sorted("".join(each.split()) for each in overrides)]
     return hashlib.sha256("\n".join(known).encode()).hexdigest()
 
 

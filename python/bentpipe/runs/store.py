@@ -34,6 +34,7 @@ __all__ = [
     "FIGURES",
     "LIVE",
     "MANIFEST",
+    "PAGES",
     "REPORT",
     "RETURN",
     "SIMULATOR",
@@ -62,10 +63,11 @@ TABLES = ("series", "drops", "flows", "drop_runs")
 TRACE = "trace"
 TERMINALS = "terminals"
 TERMINAL_SERIES = "terminal_series"
+PAGES = "pages"
 RETURN = "return"
 """Key of a manifest: true if the terminals of the subject have queues in the return direction."""
 _RUN_FILES = {COUNTERS, *(f"{table}.parquet" for table in TABLES)}
-OPTIONAL = (TERMINALS, TERMINAL_SERIES, TRACE)
+OPTIONAL = (TERMINALS, TERMINAL_SERIES, PAGES, TRACE)
 """Tables that not every run has: those for which its manifest has a key of the same name."""
 _OPTIONAL_FILES = {f"{table}.parquet" for table in OPTIONAL}
 _TOP = {MANIFEST, METRICS, COMPARISON, REPORT, FIGURES, RUNS, files.SUMS}
@@ -103,6 +105,8 @@ class Written(Protocol):
     def terminals(self) -> Any: ...  # noqa: ANN401
     @property
     def terminal_series(self) -> Any: ...  # noqa: ANN401
+    @property
+    def pages(self) -> Any: ...  # noqa: ANN401
     @property
     def trace(self) -> Any: ...  # noqa: ANN401
     @property
@@ -509,7 +513,7 @@ def _manifest(
             for setting in plan.settings
         ],
         "traffic": [list(each) for each in scenario.traffic],
-        **({TERMINALS: scenario.terminals, TERMINAL_SERIES: True} if scenario.terminals else {}),
+        **({TERMINALS: scenario.terminals, TERMINAL_SERIES: True, PAGES: True} if scenario.terminals else {}),
         **({RETURN: True} if scenario.has_return else {}),
         **_thresholds(scenario),
         "seeds": list(plan.seeds),

@@ -121,6 +121,8 @@ def measure(scenario: _core.Scenario, seed: int, progress: _core.Progress) -> di
             counters=known,
             capacity=scenario.capacity,
             traffic=scenario.traffic,
+            pages=None if found.pages is None else pl.DataFrame(found.pages),
+            limits=scenario.thresholds,
         )
     )
 

@@ -6,15 +6,15 @@ when the transport takes it from a transfer, and received when the receiving app
 a PEP too, both halves of the way are included.
 """
 
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache, partial
-from typing import Any, Literal
+from typing import Literal
 
 import polars as pl
 
-from bentpipe.qoe import video, voice
+from bentpipe.stats.experience import GRADED, bad_terminals, over_terminals
+from bentpipe.stats.opinions import opinions, viewings
 from bentpipe.stats.recorded import Metric, Recorded, Traffic, jain, known, mean, number, quantile, scaled
 
 __all__ = [
@@ -24,7 +24,6 @@ __all__ = [
     "class_metric",
     "class_metrics",
     "markdown",
-    "opinions",
 ]
 
 
@@ -42,6 +41,8 @@ class ClassMetric:
     """Better direction; None for a metric without one."""
     kinds: frozenset[str] | None = None
     """Kinds of traffic that have it; None for all."""
+    of_terminals: bool = False
+    """True if a run has it only if a gateway has several terminals."""
 
 
 def _counter(name: str, factor: float = 1) -> Callable[[Recorded, str], float | None]:
@@ -132,100 +133,9 @@ def _count_failed(run: Recorded, traffic_class: str) -> float | None:
     return number(run.flows_of(traffic_class).filter(pl.col("closed") >= 0)["failed"].sum())
 
 
-def _calls(run: Recorded, traffic_class: str) -> list[voice.Rating]:
-    """Rate each call of a class of which a packet was played."""
-    flows = run.flows_of(traffic_class)
-    rated = flows.filter(pl.col("mouth_to_ear").is_not_null())
-    found = []
-    for call in rated.select(
-        "played", "late", "lost_units", "mouth_to_ear", "burst_ratio", "codec"
-    ).iter_rows(named=True):
-        lost = call["late"] + call["lost_units"]
-        found.append(
-            voice.call(
-                1e3 * call["mouth_to_ear"],
-                100 * lost / (lost + call["played"]),
-                _CODECS[call["codec"]],
-                burst_r=max(1.0, call["burst_ratio"] or 1.0),
-            )
-        )
-    return found
-
-
-_CODECS = {"g711": "g711-plc", "g729": "g729a-vad"}
-"""Codecs of G.113 by codec of the scenario.
-
-G.711 has the packet loss concealment of its Appendix I. G.729 is rated as G.729A with voice activity
-detection, for which alone G.113 has a robustness factor.
-"""
-
-
-def _silent_calls(run: Recorded, traffic_class: str) -> int:
-    """Return the number of calls of a class of which packets were sent and none was played."""
-    flows = run.flows_of(traffic_class)
-    return flows.filter(pl.col("mouth_to_ear").is_null() & (pl.col("late") + pl.col("lost_units") > 0)).height
-
-
-_PICTURES = (
-    (145, 416, 234),
-    (365, 640, 360),
-    (1100, 768, 432),
-    (2000, 960, 540),
-    (4500, 1280, 720),
-    (math.inf, 1920, 1080),
-)
-"""Bitrate up to which a picture has a width and height [kbit/s, pixels, pixels].
-
-H.264 variants of Apple's *HLS Authoring Specification for Apple Devices*.
-"""
-_FRAME_RATE = 30.0
-"""Frames per second of the same variants."""
-
-
-def _viewings(run: Recorded, traffic_class: str) -> pl.DataFrame:
-    """Return the viewings of a class of which a period lies in the measured time."""
-    return run.flows_of(traffic_class).filter(pl.col("playback_until").list.len() > 0)
-
-
-_PATIENCE = 10.0
-"""Time after which a viewing without a picture counts as one of the worst quality [s]: P.1203 rates none."""
-
-
-def _opinion(viewing: Mapping[str, Any]) -> float | None:
-    """Return the MOS of a viewing; None if it was too short to be judged."""
-    segments, stalls, media, begin = list[video.Segment](), list[tuple[float, float]](), 0.0, None
-    for until, bitrate in zip(viewing["playback_until"], viewing["playback_bitrate"], strict=True):
-        start = max(viewing["opened"], 0.0) if begin is None else begin
-        seconds, begin = until - start, until
-        if seconds <= 0:
-            continue
-        if bitrate is not None:
-            rate = 1e-3 * bitrate
-            width, height = next((w, h) for most, w, h in _PICTURES if rate <= most)
-            segments.append(video.Segment(seconds, rate, width, height, _FRAME_RATE))
-            media += seconds
-        elif segments or viewing["startup_delay"] is None:
-            stalls.append((media, seconds))
-    if media < 1:
-        waited = (begin or 0.0) - max(viewing["opened"], 0.0)
-        return 1.0 if waited >= _PATIENCE else None
-    return video.quality(video.Session(segments, viewing["startup_delay"] or 0.0, stalls)).mos
-
-
-def opinions(run: Recorded, traffic_class: str) -> list[float]:
-    """Return the MOS of each call and viewing of a class."""
-    found = [voice.mos(rating.r) for rating in _calls(run, traffic_class)]
-    found += [voice.mos(0.0)] * _silent_calls(run, traffic_class)
-    viewed = (_opinion(each) for each in _viewings(run, traffic_class).iter_rows(named=True))
-    return found + [each for each in viewed if each is not None]
-
-
 def _mos(share: float | None) -> Callable[[Recorded, str], float | None]:
     def of(run: Recorded, traffic_class: str) -> float | None:
-        scores = run.opinions.get(traffic_class)
-        if scores is None:
-            scores = pl.Series(opinions(run, traffic_class), dtype=pl.Float64)
-            run.opinions[traffic_class] = scores
+        scores = opinions(run, traffic_class)["mos"]
         return mean(scores) if share is None else quantile(scores, share)
 
     return of
@@ -233,8 +143,8 @@ def _mos(share: float | None) -> Callable[[Recorded, str], float | None]:
 
 def _of_viewings(of: Callable[[pl.DataFrame], float | None]) -> Callable[[Recorded, str], float | None]:
     def value(run: Recorded, traffic_class: str) -> float | None:
-        viewings = _viewings(run, traffic_class)
-        return of(viewings) if len(viewings) else None
+        found = viewings(run, traffic_class)
+        return of(found) if len(found) else None
 
     return value
 
@@ -562,6 +472,52 @@ CLASS_METRICS: tuple[ClassMetric, ...] = (
         better="more",
         kinds=_PROBES,
     ),
+    ClassMetric(
+        "terminals_bad",
+        "Terminals with bad service",
+        "%",
+        "Share of the terminals with traffic of the class whose users have bad service by the thresholds"
+        " (docs/qoe.md): mean MOS of its calls, else of its viewings, else the 75th percentile of its page"
+        " load time, where failed pages count as longer than any other. Only if a gateway has several"
+        " terminals, as the next three.",
+        bad_terminals,
+        better="less",
+        kinds=frozenset(GRADED),
+        of_terminals=True,
+    ),
+    ClassMetric(
+        "terminal_mos_p10",
+        "MOS of a terminal, 10th percentile",
+        "",
+        "Mean MOS of a terminal's calls or viewings: 10th percentile over the terminals. A tenth of them have"
+        " less.",
+        over_terminals("mos", 0.1),
+        better="more",
+        kinds=_OPINION,
+        of_terminals=True,
+    ),
+    ClassMetric(
+        "terminal_page_time_p90",
+        "Page load time of a terminal, 90th percentile",
+        "s",
+        "75th percentile of a terminal's page load time: 90th percentile over the terminals. None if failed"
+        " pages decide it.",
+        over_terminals("page_time_p75", 0.9),
+        better="less",
+        kinds=_PAGES,
+        of_terminals=True,
+    ),
+    ClassMetric(
+        "terminal_stalled_p90",
+        "Stalled time of a terminal, 90th percentile",
+        "%",
+        "Stalled time of a terminal's viewings as a share of the time played: 90th percentile over the"
+        " terminals that have played something.",
+        over_terminals("stalled", 0.9),
+        better="less",
+        kinds=_VIDEO,
+        of_terminals=True,
+    ),
     *(
         ClassMetric(
             f"limited_by_{name}",
@@ -594,6 +550,7 @@ def class_metric(name: str) -> Metric | None:
         doc=found.doc,
         of=partial(_of_class, found, traffic_class),
         better=found.better,
+        of_terminals=found.of_terminals,
     )
 
 

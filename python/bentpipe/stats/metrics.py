@@ -750,7 +750,7 @@ def metrics_of(traffic: Traffic, *, terminals: bool = False, returns: bool = Fal
             for metric in METRICS
             if (terminals or not metric.of_terminals) and (returns or not metric.of_return)
         ),
-        *class_metrics(traffic),
+        *(metric for metric in class_metrics(traffic) if terminals or not metric.of_terminals),
     ]
 
 

@@ -8,6 +8,8 @@ from typing import Literal
 
 import polars as pl
 
+from bentpipe.qoe.thresholds import Limits
+
 __all__ = [
     "Metric",
     "Recorded",
@@ -38,10 +40,13 @@ class Recorded:
         counters: Mapping[str, float | None],
         capacity: float,
         traffic: Traffic = (),
+        pages: pl.DataFrame | None = None,
+        limits: Limits = (),
     ) -> None:
         """Take the tables and counters of one run; `capacity` is that of the subject's link [bit/s].
 
-        Without `traffic` the run has no metrics of classes.
+        Without `traffic` the run has no metrics of classes. `pages` is the table of that name, None if no
+        gateway has several terminals; `limits` are the thresholds that the scenario sets.
         """
         self.series = series
         self.flows = flows
@@ -49,9 +54,13 @@ class Recorded:
         self.counters = counters
         self.capacity = capacity
         self.traffic = traffic
+        self.pages = pages
+        self.limits = limits
         self._flows_of: dict[str, pl.DataFrame] = {}
-        self.opinions: dict[str, pl.Series] = {}
-        """Mean opinion scores of the calls and viewings of a class, once computed."""
+        self.opinions: dict[str, pl.DataFrame] = {}
+        """Opinions of the calls and viewings of a class, once computed."""
+        self.experience: dict[str, pl.DataFrame] = {}
+        """Experience of the terminals with traffic of a class, once computed."""
 
     def samples(self, column: str) -> pl.Series:
         """Return the finite samples of one column of the series, empty if the subject has no such column."""

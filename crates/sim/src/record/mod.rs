@@ -22,7 +22,7 @@ pub use place::{Parts, PlaceKind};
 pub use probe::ProbeSteps;
 pub use recorder::{Recorder, Setup};
 pub use summary::{Carried, PepLinkCounters};
-pub use terminal::{Back, Interval, Intervals, PageTimes, Terminal};
+pub use terminal::{Back, Interval, Intervals, Page, PageTimes, Terminal};
 pub use units::{Class, PageLoad};
 
 use observe::Observation;

@@ -12,7 +12,7 @@ use super::flow::{Flow, Flows};
 use super::place::{Parts, Place, PlaceKind, Queues};
 use super::probe::ProbeSteps;
 use super::summary::Carried;
-use super::terminal::{Intervals, Terminal};
+use super::terminal::{Intervals, Page, Terminal};
 use super::units::{Class, Classes, PageLoad};
 use super::{Series, Summary};
 use crate::bottleneck::Bottleneck;
@@ -55,6 +55,8 @@ pub struct Recorder {
     terminals: IdVec<TerminalId, Terminal>,
     /// Division of the measurement for [`Self::terminals`].
     intervals: Intervals,
+    /// Pages of users behind [`Self::terminals`], in the order in which they ended.
+    pages: Vec<Page>,
     summary: Summary,
     /// Summary of [`Self::back`].
     back_summary: Option<Summary>,
@@ -88,6 +90,7 @@ pub struct Tables {
     pub viewings: IdVec<ViewingId, Viewing>,
     pub terminals: IdVec<TerminalId, Terminal>,
     pub intervals: Intervals,
+    pub pages: Vec<Page>,
     pub summary: Summary,
     pub back_summary: Option<Summary>,
     pub filtered_acks: u64,
@@ -121,6 +124,7 @@ impl Recorder {
             viewings: IdVec::default(),
             terminals: super::terminal::terminals(setup.scenario, intervals),
             intervals,
+            pages: Vec::new(),
             summary: Summary::default(),
             back_summary: None,
             filtered_acks: 0,
@@ -312,8 +316,13 @@ impl Recorder {
         if page.closed >= self.warmup {
             let class = &mut self.classes.all[self.classes.of_traffic[traffic]];
             class.finish_page(completed, page);
-            if let Some(terminal) = terminal.filter(|_| completed && !self.terminals.is_empty()) {
-                self.terminals[terminal].pages.add(page.closed - page.opened);
+            if let Some(terminal) = terminal.filter(|_| !self.terminals.is_empty()) {
+                let class = self.classes.of_traffic[traffic].index();
+                let load_time = completed.then_some(page.closed - page.opened);
+                self.pages.push(Page { ended: page.closed, class, terminal: terminal.index(), load_time });
+                if let Some(time) = load_time {
+                    self.terminals[terminal].pages.add(time);
+                }
             }
         }
     }
@@ -582,6 +591,7 @@ impl Recorder {
             viewings: self.viewings,
             terminals: self.terminals,
             intervals: self.intervals,
+            pages: self.pages,
             summary: self.summary,
             back_summary: self.back_summary,
             filtered_acks: self.filtered_acks,

@@ -106,6 +106,19 @@ impl PageTimes {
     }
 }
 
+/// A page of a user behind a terminal that ended during the measurement.
+#[derive(Clone, Copy, Debug)]
+pub struct Page {
+    /// Time of its last byte, or of the failure of a connection.
+    pub ended: Instant,
+    /// Its class of traffic (an index of [`Results::classes`](crate::Results::classes)).
+    pub class: u32,
+    /// Its terminal (an index of [`Results::terminals`](crate::Results::terminals)).
+    pub terminal: u32,
+    /// Time from opening its first connection to its last byte; `None` if a connection failed.
+    pub load_time: Option<Duration>,
+}
+
 /// Records of a terminal over the measurement.
 #[derive(Clone, Debug)]
 pub struct Terminal {
