@@ -337,6 +337,12 @@ impl Gateway {
         pkt
     }
 
+    /// Takes the next packet out of the transmit queue without sending it over the satellite, for another gateway to send;
+    /// `None` if it is empty. The queue counts it as sent.
+    pub fn take(&mut self, now: Instant) -> Option<Packet> {
+        self.transmit.dequeue(now, &mut Drops { events: &mut self.events, queue: GatewayQueue::Transmit })
+    }
+
     /// True during an outage of the satellite link.
     #[must_use]
     pub fn is_down(&self) -> bool {

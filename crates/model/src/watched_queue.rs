@@ -21,6 +21,13 @@ pub(crate) struct WatchedQueue<'a> {
 impl<'a> WatchedQueue<'a> {
     /// Returns the queue of the subject.
     pub(crate) fn of(scenario: &'a Scenario) -> Result<Self, Error> {
+        if let Some(moving) = scenario.traffic.iter().find(|traffic| !traffic.routes_after.is_empty()) {
+            return wrong(format!(
+                "traffic.{}: found a way over a terminal with a handover to another gateway; allowed in a fluid model: \
+                 terminals that stay",
+                moving.name
+            ));
+        }
         match scenario.subject {
             Subject::Gateway(i) => {
                 let gateway = &scenario.gateways[i];

@@ -30,13 +30,13 @@ pub use model::{
     Absence, Access, AddressChanges, Application, AqmSpec, Bulk, Capacity, Capture, Carrier, Clock, Codec,
     Congestion, ConnectionPer, Controller, DATAGRAM_HEADER, Dash, Delay, Demand, Digest, Direction,
     Distribution, Drawn, Ecn, Equations, Fade, Feedback, Files, FlowKey, FluidVariant, Fourier, Frames,
-    Gateway, GatewayIndex, GilbertElliott, Gop, Handover, Hop, Host, HostIndex, Http, Link, LinkIndex, Loss,
-    LossAt, LossModel, LossOf, MEASURES, MarkingSpec, Measure, MeasuredSeries, Modcod, ModcodTable,
-    ModelKind, Models, Modulation, Movie, Packets, Pages, Pattern, Pep, Per, Plan, Pool, Printed, Profile,
-    Protocol, QueueSpec, QueuesPer, Quic, Ramp, ReceiveQueue, Region, Regulator, Rendering, Rto, Rtp, Run,
-    Samples, SchedulerSpec, Sctp, Spacelink, State, Steps, Subject, Subscribers, Tcp, TerminalGroup,
-    Terminals, Threshold, ThroughputAdvice, Trace, Traffic, TrafficKind, TransmitQueue, Transport,
-    TransportIndex, pool_path,
+    Gateway, GatewayHandover, GatewayIndex, GilbertElliott, Gop, Handover, Hop, Host, HostIndex, Http, Link,
+    LinkIndex, Loss, LossAt, LossModel, LossOf, MEASURES, MarkingSpec, Measure, MeasuredSeries, Modcod,
+    ModcodTable, ModelKind, Models, Modulation, Movie, OnHandover, Packets, Pages, Pattern, Pep, Per, Plan,
+    Pool, Printed, Profile, Protocol, QueueSpec, QueuesPer, Quic, Ramp, ReceiveQueue, Region, Regulator,
+    Rendering, Rto, Rtp, Run, Samples, SchedulerSpec, Sctp, Spacelink, State, Steps, Subject, Subscribers,
+    Tcp, TerminalGroup, Terminals, Threshold, ThroughputAdvice, Trace, Traffic, TrafficKind, TransmitQueue,
+    Transport, TransportIndex, pool_path,
 };
 pub use scenario::Scenario;
 pub use schema::json::json_schema;

@@ -1,6 +1,7 @@
 //! Tests of scenario files, in one program to save link time.
 
 mod errors;
+mod handovers;
 mod links;
 mod models;
 mod mutations;

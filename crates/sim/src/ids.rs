@@ -46,6 +46,8 @@ id_types! {
     pub ClassId,
     /// A group of hosts whose addresses change.
     pub MovingId,
+    /// A handover of terminals to another gateway.
+    pub HandoverId,
 }
 
 optional_id_types! {

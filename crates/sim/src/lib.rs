@@ -163,6 +163,9 @@ pub struct Results {
     pub back_summary: Option<Summary>,
     /// Acknowledgements that terminals filtered during the measurement.
     pub filtered_acks: u64,
+    /// Flows that moved with their terminals to another gateway during the measurement: those that continued, and those that
+    /// broke; `None` without handovers.
+    pub handed_over: Option<[u64; 2]>,
     /// Packets on links that may lose some, and repeated data, over the measurement.
     pub carried: Carried,
     /// Packets on the PEP links.
@@ -300,6 +303,7 @@ pub fn run_with(
         summary: tables.summary,
         back_summary: tables.back_summary,
         filtered_acks: tables.filtered_acks,
+        handed_over: tables.handed_over,
         carried: tables.carried,
         pep_link,
         trace: engine.record.tracer.rows,

@@ -11,6 +11,7 @@ mod dash;
 mod determinism;
 mod external_aqm;
 mod fair_queueing;
+mod handover;
 mod identities;
 mod l4s;
 mod links;

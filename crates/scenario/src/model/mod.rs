@@ -42,7 +42,10 @@ pub use measures::{MEASURES, Measure, Threshold};
 pub use modcod::{Modcod, ModcodTable};
 pub use packets::{Absence, Capture, Codec, DATAGRAM_HEADER, Frames, Gop, Movie, Packets, Pattern, State};
 pub use run::{AddressChanges, Host, Printed, Run, Subject};
-pub use terminal::{Plan, Pool, QueuesPer, ReturnCarrier, Subscribers, TerminalGroup, Terminals, pool_path};
+pub use terminal::{
+    GatewayHandover, OnHandover, Plan, Pool, QueuesPer, ReturnCarrier, Subscribers, TerminalGroup, Terminals,
+    pool_path,
+};
 pub use traffic::{
     Application, Bulk, ConnectionPer, Files, Hop, Http, Pages, Profile, Ramp, Rendering, Traffic, TrafficKind,
 };

@@ -35,6 +35,31 @@ pub struct TerminalGroup {
     /// Hosts with queues at the gateway, if each has its own.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub subscribers: Vec<Subscribers>,
+    /// Handover of the terminals to another gateway.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub handover: Option<GatewayHandover>,
+}
+
+/// Handover of the terminals of a group to another gateway.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct GatewayHandover {
+    /// Time since the start of the run.
+    pub at: Duration,
+    /// Satellite links of the group that stands for the terminals at the other gateway.
+    pub to: LinkIndex,
+    /// Fate of connections.
+    pub connections: OnHandover,
+}
+
+/// Fate of connections when their terminal moves to another gateway.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum OnHandover {
+    /// They end, and sources open new ones.
+    #[default]
+    Break,
+    /// They continue, with the state of the PEP and of the spacelink.
+    Survive,
 }
 
 /// A group of hosts behind the terminals of a group: host `i` is behind terminal `i mod n` of `n`.
@@ -84,9 +109,9 @@ impl TerminalGroup {
     /// Returns a group without plan, pool and subscribers; the link is given with its direction.
     #[must_use]
     pub(crate) fn new(name: &str, count: u32, (link, link_forward): (LinkIndex, bool)) -> Self {
-        let (plan, up, pool, pool_pir) = (None, None, None, None);
+        let (plan, up, pool, pool_pir, handover) = (None, None, None, None, None);
         let (name, subscribers) = (name.to_owned(), Vec::new());
-        Self { name, count, link, link_forward, plan, up, pool, pool_pir, subscribers }
+        Self { name, count, link, link_forward, plan, up, pool, pool_pir, subscribers, handover }
     }
 
     /// Returns the highest rate of a terminal on a carrier of this rate: the lowest of the carrier's, those of its pools and
@@ -174,7 +199,10 @@ impl Serialize for Terminals {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
         let mut map = to.serialize_map(None)?;
         let is_plain = |group: &&TerminalGroup| {
-            group.plan.is_none() && group.pool.is_none() && group.subscribers.is_empty()
+            group.plan.is_none()
+                && group.pool.is_none()
+                && group.subscribers.is_empty()
+                && group.handover.is_none()
         };
         match self.only().filter(is_plain) {
             Some(group) => {

@@ -21,6 +21,9 @@ pub struct Traffic {
     pub to: HostIndex,
     /// Route of the data; acknowledgements take it in reverse.
     pub route: Vec<Hop>,
+    /// Routes after the handovers of a terminal on the way to other gateways, in order of time.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub routes_after: Vec<Vec<Hop>>,
     /// Kind of traffic.
     pub kind: TrafficKind,
     /// Class of traffic; `None` if it is named after the traffic.

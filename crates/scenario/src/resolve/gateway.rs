@@ -66,6 +66,7 @@ fn return_direction(
         pool: None,
         pool_pir: None,
         subscribers: Vec::new(),
+        handover: None,
         ..group.clone()
     };
     let terminals = Terminals(gateway.terminals.iter().map(reversed).collect());

@@ -7,6 +7,7 @@ pub mod cx;
 mod dash;
 mod distribution;
 mod gateway;
+mod handover;
 mod link;
 mod loss;
 mod marking;
@@ -115,6 +116,7 @@ pub fn resolve_tree(
     }
     pool::check(cx, &file.pool, &gateways)?;
     terminal::check_subscribers(cx, &file.host, &gateways)?;
+    handover::check(cx, &gateways)?;
     link::check_unique_names(cx, &links, &hosts, &gateways)?;
     capacity::check_regions(cx, &links)?;
     capacity::check_carriers(cx, &file)?;
@@ -184,6 +186,11 @@ fn topology(cx: &Cx<'_>, file: &mut File, hosts: &[Host]) -> Result<Nodes, Error
         let path = named("link", name);
         nodes::check_name(cx, &path, name)?;
         nodes.join(cx, &step(&path, "between"), &link.between, hosts)?;
+    }
+    for (name, terminal) in file.terminal.iter() {
+        if let Some(handover) = &terminal.handover {
+            nodes.hand_over(name, &handover.to);
+        }
     }
     Ok(nodes)
 }

@@ -37,6 +37,8 @@ pub struct Nodes {
     nodes: Vec<(String, Kind)>,
     /// Nodes at the ends of each link (indexes).
     links: Vec<(usize, usize)>,
+    /// Handovers of terminals to other gateways: satellite links before and after (indexes).
+    handovers: Vec<(usize, usize)>,
 }
 
 impl Nodes {
@@ -113,6 +115,26 @@ impl Nodes {
         nodes.filter(move |(i, _)| !joined(*i)).map(|(_, (name, kind))| (name.as_str(), *kind))
     }
 
+    /// Adds a handover of terminals to another gateway, where another group stands for them; none if either has no satellite
+    /// link.
+    pub fn hand_over(&mut self, from: &str, to: &str) {
+        self.handovers.extend(self.satellite_of(from).zip(self.satellite_of(to)));
+    }
+
+    /// Returns the gateway of a group of terminals, its name, and the number of terminals.
+    pub fn terminals(&self, name: &str) -> Option<(GatewayIndex, &str, u32)> {
+        let Kind::Terminal(gateway, count) = self.nodes[self.find(name)?].1 else { return None };
+        let (of, _) = self.nodes.iter().find(|(_, kind)| *kind == Kind::Gateway(gateway))?;
+        Some((gateway, of, count))
+    }
+
+    fn satellite_of(&self, terminal: &str) -> Option<usize> {
+        let (gateway, _, _) = self.terminals(terminal)?;
+        let (end, other) = (self.find(terminal)?, Kind::Gateway(gateway));
+        let joins = |a: usize, b: usize| a == end && self.nodes[b].1 == other;
+        self.links.iter().position(|&(a, b)| joins(a, b) || joins(b, a))
+    }
+
     fn find(&self, name: &str) -> Option<usize> {
         self.nodes.iter().position(|(n, _)| n == name)
     }
@@ -146,8 +168,35 @@ impl Nodes {
     }
 
     /// Returns the route with the fewest links between two nodes; among equals the one through the earlier link of the
-    /// file. Hosts do not forward.
+    /// file. Hosts do not forward, and satellite links carry nothing before the handover to them.
     pub fn route(&self, from: &str, to: &str) -> Option<Vec<Hop>> {
+        let closed: Vec<_> = self.handovers.iter().map(|(_, after)| *after).collect();
+        self.route_without(from, to, &closed)
+    }
+
+    /// Returns the routes between two nodes after each handover of a terminal on the way, in order; the last one is `None` if
+    /// the way does not lead over the terminal at its new gateway.
+    pub fn routes_after(&self, from: &str, to: &str) -> Vec<Option<Vec<Hop>>> {
+        let mut closed: Vec<_> = self.handovers.iter().map(|(_, after)| *after).collect();
+        let mut last = self.route_without(from, to, &closed).unwrap_or_default();
+        let takes = |route: &[Hop], link: usize| route.iter().any(|hop| hop.link.0 == link);
+        let mut routes = Vec::new();
+        for _ in 0..self.handovers.len() {
+            let Some(&(before, after)) = self.handovers.iter().find(|(before, _)| takes(&last, *before))
+            else {
+                break;
+            };
+            closed.retain(|link| *link != after);
+            closed.push(before);
+            let next = self.route_without(from, to, &closed).filter(|route| takes(route, after));
+            routes.push(next.clone());
+            last = next.unwrap_or_default();
+        }
+        routes
+    }
+
+    /// Returns the route without the links that are closed.
+    fn route_without(&self, from: &str, to: &str, closed: &[usize]) -> Option<Vec<Hop>> {
         let (from, to) = (self.find(from)?, self.find(to)?);
         let mut came_by: Vec<Option<(usize, Hop)>> = vec![None; self.nodes.len()];
         let mut next = VecDeque::from([from]);
@@ -156,6 +205,9 @@ impl Nodes {
                 continue;
             }
             for (link, &(a, b)) in self.links.iter().enumerate() {
+                if closed.contains(&link) {
+                    continue;
+                }
                 let (other, forward) = match node {
                     n if n == a => (b, true),
                     n if n == b => (a, false),
@@ -205,7 +257,8 @@ impl Nodes {
 
     /// Returns the gateways that data between two nodes pass from their terminals.
     pub fn uploads(&self, from: &str, to: &str) -> Vec<GatewayIndex> {
-        let route = self.route(from, to).unwrap_or_default();
+        let mut hops = self.route(from, to).unwrap_or_default();
+        hops.extend(self.routes_after(from, to).into_iter().flatten().flatten());
         let gateway = |hop: Hop| {
             let (a, b) = self.links[hop.link.0];
             let (start, end) = if hop.forward { (a, b) } else { (b, a) };
@@ -214,7 +267,7 @@ impl Nodes {
                 _ => None,
             }
         };
-        route.into_iter().filter_map(gateway).collect()
+        hops.into_iter().filter_map(gateway).collect()
     }
 }
 
@@ -244,9 +297,11 @@ pub fn of(hosts: &[Host], routers: &[String], gateways: &[Gateway], links: &[Lin
         let kind = |count| Kind::Terminal(GatewayIndex(i), count);
         nodes.extend(gateway.terminals.iter().map(|group| (group.name.clone(), kind(group.count))));
     }
-    let mut all = Nodes { nodes, links: Vec::new() };
+    let mut all = Nodes { nodes, ..Nodes::default() };
     all.links =
         links.iter().filter_map(|l| Some((all.find(&l.between.0)?, all.find(&l.between.1)?))).collect();
+    let groups = gateways.iter().flat_map(|gateway| gateway.terminals.iter());
+    all.handovers = groups.filter_map(|group| Some((group.link.0, group.handover?.to.0))).collect();
     all
 }
 

@@ -4,6 +4,7 @@ use bentpipe_units::Rate;
 
 use super::cx::Cx;
 use super::gateway::path_of;
+use super::handover::handover;
 use super::nodes::{Kind, Nodes, named};
 use crate::error::{Error, quoted};
 use crate::model::{
@@ -81,7 +82,11 @@ pub fn terminals(
             QueuesPer::Subscriber => subscribers(cx, &group, nodes, tables)?,
             QueuesPer::Carrier | QueuesPer::Terminal => Vec::new(),
         };
-        let group = TerminalGroup { plan, up, subscribers, ..group };
+        let handover = match &terminal.handover {
+            Some(of) => Some(handover(cx, (i, raw), (name, of), (nodes, tables.terminals))?),
+            None => None,
+        };
+        let group = TerminalGroup { plan, up, subscribers, handover, ..group };
         if let Some(plan) = &group.plan {
             let of = Rate::from_bps(group.subscribers.iter().map(|hosts| hosts.committed().as_bps()).sum());
             let own = named("plan", terminal.plan.as_deref().unwrap_or_default());

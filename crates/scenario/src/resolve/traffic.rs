@@ -7,6 +7,7 @@ use bentpipe_units::Duration;
 use super::cx::Cx;
 use super::dash::dash;
 use super::distribution::distribution;
+use super::handover;
 use super::nodes::{Nodes, check_name, name_problem, named};
 use super::packets::absences;
 use super::profile::profile;
@@ -129,7 +130,10 @@ pub fn traffic(
         if transport.is_some_and(|t| matches!(transports[t], Transport::Quic(_))) {
             check_migration(cx, &path, &kind, [&hosts[from], &hosts[to]])?;
         }
-        if let Some((gateway, two_terminals)) = nodes.wrong_way(from_name, &route, gateways) {
+        let routes_after = handover::routes_after(cx, (from_name, to_name), &route, nodes, gateways)?;
+        let all_routes = std::iter::once(&route).chain(&routes_after);
+        let wrong = all_routes.filter_map(|route| nodes.wrong_way(from_name, route, gateways)).next();
+        if let Some((gateway, two_terminals)) = wrong {
             let (from, name) = (quoted(from_name), quoted(&gateway.name));
             let uses_tcp = kind.transport().is_some_and(|t| matches!(transports[t], Transport::Tcp(_)));
             let problem = if !two_terminals {
@@ -157,7 +161,8 @@ pub fn traffic(
         let dscp = common.dscp.map_or(0, |dscp| dscp.0);
         let application = application(cx, &path, raw)?;
         let profile = profile(cx, &step(&path, "profile"), common.profile)?;
-        all.push(Traffic { name: name.to_owned(), from, to, route, kind, class, dscp, application, profile });
+        let name = name.to_owned();
+        all.push(Traffic { name, from, to, route, routes_after, kind, class, dscp, application, profile });
     }
     check_deadlines(cx, &all)?;
     Ok(all)

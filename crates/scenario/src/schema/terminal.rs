@@ -4,7 +4,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::MOST;
-use super::quantity::{Rate, Size, Whole};
+use super::quantity::{Rate, Size, Time, Whole};
+use crate::model::OnHandover;
 
 /// A group of terminals of a gateway that names it in `terminals`.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
@@ -17,6 +18,24 @@ pub struct Terminal {
     pub plan: Option<String>,
     /// Pool of the carrier that the terminals are in. Default: none, they share the carrier directly.
     pub pool: Option<String>,
+    /// Handover of all terminals of the group to another gateway. Default: none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub handover: Option<GatewayHandover>,
+}
+
+/// Handover of terminals to another gateway.
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct GatewayHandover {
+    /// Group of terminals that stands for them at the other gateway: as many terminals, with links to the same hosts. It carries
+    /// no traffic before.
+    pub to: String,
+    /// Time of the handover since the start of the run.
+    pub at: Time,
+    /// Connections (TCP, SCTP, QUIC) at the handover: "break" ends them, and sources open new ones; "survive" moves them with
+    /// the state of the PEP and of the spacelink.
+    #[serde(default)]
+    pub connections: OnHandover,
 }
 
 /// A part of a gateway's carrier that several terminals or pools share, such as that of a service provider.

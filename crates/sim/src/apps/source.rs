@@ -137,6 +137,14 @@ impl Apps {
         }
     }
 
+    /// The flow of a source is broken: it opens another at once, or when it is present again.
+    pub fn reconnect(&mut self, id: SourceId, clock: &mut Clock) {
+        let s = &mut self.sources[id];
+        s.due = self.traffic[s.traffic].presence.present(s.number, clock.now());
+        s.leaves = None;
+        clock.at_any(s.due, Event::Source(id));
+    }
+
     /// Draws a source's next packet. `rate_share` is the share of the nominal rate that its transport asks for: packets at
     /// a lower rate are farther apart.
     pub fn draw_packet(&mut self, id: SourceId, rate_share: Option<f64>, now: Instant) {

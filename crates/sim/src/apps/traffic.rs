@@ -1,5 +1,6 @@
 //! Traffic between two groups of hosts.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use bentpipe_scenario::{Dash, Distribution, Pattern, Rendering};
@@ -14,6 +15,8 @@ pub struct Traffic {
     pub name: String,
     /// Layout of its flows.
     pub layout: Layout,
+    /// Layouts after the handovers of the terminals on its way, in order of time.
+    pub layouts_after: VecDeque<Layout>,
     /// The group that sends the data.
     pub from: Group,
     /// The group that receives the data.

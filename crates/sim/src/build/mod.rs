@@ -11,20 +11,23 @@ use bentpipe_queue::Aqm;
 use bentpipe_queue::tree::{NodeId, Share};
 use bentpipe_quic::Host;
 use bentpipe_scenario::{
-    AqmSpec, Capacity, Direction, Gateway, HostIndex, LinkIndex, Modulation, Plan, QueuesPer, Scenario,
-    Subject, TerminalGroup,
+    AqmSpec, Capacity, Direction, Gateway, HostIndex, LinkIndex, Modulation, OnHandover, Plan, QueuesPer,
+    Scenario, Subject, TerminalGroup,
 };
 use bentpipe_transport::pep_link;
-use bentpipe_units::{Duration, Rng};
+use bentpipe_units::{Duration, Instant, Rng};
 
 use crate::MakeAqm;
 use crate::bottleneck::Bottleneck;
 use crate::clock::{Clock, MAX_INDEX};
 use crate::endpoints::tcp::TcpEnds;
 use crate::endpoints::{Endpoints, Layout, Member, Step};
-use crate::engine::{Engine, Loads};
+use crate::engine::{Engine, Handover, Loads};
 use crate::gateways::{CarrierNode, GatewayNode, ReturnCarrierNode, Terminal};
-use crate::ids::{CarrierId, GatewayId, Id, IdRange, IdVec, LinkDirectionId, ReturnCarrierId, TerminalId};
+use crate::ids::{
+    CarrierId, GatewayId, HandoverId, Id, IdRange, IdVec, LinkDirectionId, ReturnCarrierId, TerminalId,
+    TrafficId,
+};
 use crate::network::{Hop, LinkDirection, Network, Path};
 use crate::record::trace::Tracer;
 use crate::record::{Parts, PlaceKind, Record, Recorder, Setup};
@@ -63,7 +66,8 @@ pub fn build(scenario: &Scenario, seed: u64, make_aqm: Option<MakeAqm<'_>>) -> R
     }
     let mut transports = Transports { seed, ..Transports::default() };
     let traffic: IdVec<_, _> = scenario.traffic.iter().map(|t| builder.traffic(t, &mut transports)).collect();
-    builder.follow_links(traffic.iter().map(|t| &t.layout));
+    builder.follow_links(traffic.iter().flat_map(|t| std::iter::once(&t.layout).chain(&t.layouts_after)));
+    let handovers = builder.handovers();
     let Builder {
         first_links,
         first,
@@ -105,6 +109,7 @@ pub fn build(scenario: &Scenario, seed: u64, make_aqm: Option<MakeAqm<'_>>) -> R
         terminals,
         carriers,
         return_carriers,
+        handovers,
         endpoints,
         apps,
         record,
@@ -261,9 +266,12 @@ impl Builder<'_, '_> {
                         .for_each(|queues| self.gateways[GatewayId::new(queues)].serves = Some(number));
                 }
                 let mut terminal = Terminal::new(number, gateway, g.buffers(), config.clone(), paths);
-                let committed = Some((group.committed(), there));
-                terminal.committed =
-                    committed.filter(|(cir, _)| g.regulator.follows_link && cir.as_bps() > 0);
+                let committed = Some((group.committed(), there))
+                    .filter(|(cir, _)| g.regulator.follows_link && cir.as_bps() > 0);
+                let groups = self.scenario.gateways.iter().flat_map(|gateway| gateway.terminals.iter());
+                let is_later =
+                    groups.filter_map(|other| other.handover).any(|handover| handover.to == group.link);
+                *(if is_later { &mut terminal.committed_later } else { &mut terminal.committed }) = committed;
                 self.terminals.push(terminal);
             }
         }
@@ -299,6 +307,62 @@ impl Builder<'_, '_> {
             self.gateways[queues].terminal = Some(terminal);
         }
         Ok(())
+    }
+
+    /// The handovers of terminals to other gateways.
+    fn handovers(&self) -> IdVec<HandoverId, Handover> {
+        let gateways = &self.scenario.gateways;
+        let on = |link: LinkIndex| {
+            let find =
+                |(number, gateway): (usize, &Gateway)| Some((number, gateway.terminals.on_link(link)?.0));
+            gateways.iter().enumerate().find_map(find)
+        };
+        let range = |first: TerminalId, before: u32, len: u32| IdRange {
+            start: TerminalId::new(first.index() + before),
+            len,
+        };
+        let mut found = IdVec::default();
+        for (number, gateway) in gateways.iter().enumerate() {
+            let (mut before, mut queues_before) = (0, 0);
+            for group in gateway.terminals.iter() {
+                let (terminals, queues) = match gateway.queues_per {
+                    QueuesPer::Carrier => (group.count, 0),
+                    QueuesPer::Terminal => (group.count, group.count),
+                    QueuesPer::Subscriber => (group.count, group.count * group.queues_each()),
+                };
+                if let Some(handover) = group.handover
+                    && let Some((other, other_before)) = on(handover.to)
+                {
+                    let at = |first: GatewayId, before: u32, len: u32| IdRange {
+                        start: GatewayId::new(first.index() + before),
+                        len,
+                    };
+                    let back =
+                        gateway.back.as_ref().map(|_| at(self.first_back[number].0, before, terminals));
+                    let takes = |t: &bentpipe_scenario::Traffic| {
+                        t.routes_after.iter().flatten().any(|hop| hop.link == handover.to)
+                    };
+                    let traffic = (0..).map(TrafficId::new).zip(&self.scenario.traffic);
+                    found.push(Handover {
+                        at: Instant::ZERO + handover.at,
+                        survives: handover.connections == OnHandover::Survive,
+                        traffic: traffic.filter(|(_, t)| takes(t)).map(|(id, _)| id).collect(),
+                        queues: std::iter::once(at(self.first[number].0, queues_before, queues.max(1)))
+                            .chain(back)
+                            .collect(),
+                        from: range(self.first[number].1, before, terminals),
+                        to: range(self.first[other].1, other_before, terminals),
+                        to_uploads: gateways[other]
+                            .back
+                            .as_ref()
+                            .map(|_| range(self.first_back[other].1, other_before, terminals)),
+                    });
+                }
+                before += terminals;
+                queues_before += queues;
+            }
+        }
+        found
     }
 
     /// Adds the queues of a gateway for all its terminals, for the one behind this link, or for a subscriber behind that.

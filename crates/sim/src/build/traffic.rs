@@ -64,6 +64,11 @@ impl Builder<'_, '_> {
         Traffic {
             name: t.name.clone(),
             layout: self.layout(t, protocol),
+            layouts_after: t
+                .routes_after
+                .iter()
+                .map(|route| self.layout(&scenario::Traffic { route: route.clone(), ..t.clone() }, protocol))
+                .collect(),
             from: group(t.from),
             to: group(t.to),
             kind,

@@ -1,7 +1,7 @@
 //! Events of the agenda.
 
 use crate::ids::{
-    CarrierId, ConnId, GatewayId, Id, LineId, LinkDirectionId, MovingId, PacketId, QuicEndId,
+    CarrierId, ConnId, GatewayId, HandoverId, Id, LineId, LinkDirectionId, MovingId, PacketId, QuicEndId,
     ReturnCarrierId, RtpId, SctpEndId, SessionId, SourceId, TerminalId,
 };
 use crate::side::Side;
@@ -52,6 +52,8 @@ pub enum Event {
     ReceiverReport(RtpId),
     /// The hosts of a group change their addresses.
     NewAddress(MovingId),
+    /// Terminals move to another gateway.
+    Handover(HandoverId),
     /// The recorder takes a sample, after everything else at its time.
     Sample,
 }
@@ -81,7 +83,7 @@ impl Event {
             Self::SctpTimer(_) | Self::QuicTimer(_) => 12,
             Self::SenderReport(_) => 13,
             Self::ReceiverReport(_) | Self::NewAddress(_) => 14,
-            Self::Sample => 15,
+            Self::Sample | Self::Handover(_) => 15,
         }
     }
 
@@ -106,6 +108,7 @@ impl Event {
             Self::SenderReport(id) => id.index(),
             Self::ReceiverReport(id) => 2 * id.index(),
             Self::NewAddress(id) => 2 * id.index() + 1,
+            Self::Handover(id) => 1 + id.index(),
             Self::Sample => 0,
         };
         u64::from(index) << KIND_BITS | self.kind()
@@ -136,6 +139,7 @@ impl Event {
             13 => Self::SenderReport(Id::new(index)),
             14 if index % 2 == 1 => Self::NewAddress(Id::new(index / 2)),
             14 => Self::ReceiverReport(Id::new(index / 2)),
+            _ if index > 0 => Self::Handover(Id::new(index - 1)),
             _ => Self::Sample,
         }
     }
@@ -172,6 +176,8 @@ mod tests {
             Event::SenderReport(Id::new(7)),
             Event::ReceiverReport(Id::new(7)),
             Event::NewAddress(Id::new(MAX_INDEX / 2)),
+            Event::Handover(Id::new(0)),
+            Event::Handover(Id::new(MAX_INDEX - 1)),
             Event::Sample,
         ] {
             assert_eq!(Event::unpack(event.pack()), event);

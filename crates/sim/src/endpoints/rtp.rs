@@ -54,6 +54,11 @@ impl RtpSessions {
         self.sessions.len()
     }
 
+    /// Sends the packets of a session on other paths.
+    pub fn reroute(&mut self, id: RtpId, paths: (Path, Path)) {
+        self.sessions[id].paths = paths;
+    }
+
     pub fn slot(&self, id: RtpId) -> SlotId {
         self.sessions[id].slot
     }

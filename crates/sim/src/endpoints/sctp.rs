@@ -41,6 +41,11 @@ pub fn both(sender: SctpEndId) -> [SctpEndId; 2] {
 }
 
 impl SctpEnds {
+    /// Sends the packets of an end on another path.
+    pub fn reroute(&mut self, id: SctpEndId, path: Path) {
+        self.ends[id].path = path;
+    }
+
     /// Adds an association; returns its sending end.
     pub fn add(&mut self, slot: SlotId, config: SctpConfigId, (down, up): (Path, Path)) -> SctpEndId {
         let [sender, receiver] = both(self.ends.next_id());

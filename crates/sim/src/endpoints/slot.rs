@@ -258,6 +258,8 @@ pub struct FlowSlot {
     pub owner: Owner,
     pub phase: Phase,
     pub has_failed: bool,
+    /// True if no other flow can use the slot, whose streams belong to a terminal at its former gateway.
+    pub is_retired: bool,
     pub transfer: Transfer,
     /// Numbers under which queues know its packets after the first, second, … change of its client's address.
     pub aliases: Vec<FlowId>,

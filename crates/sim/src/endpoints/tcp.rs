@@ -16,7 +16,7 @@ pub struct Conn {
     /// The other end of the leg.
     pub peer: ConnId,
     /// The path there.
-    path: Path,
+    pub path: Path,
     pub role: Role,
     /// Its timer and its pacing, as scheduled.
     timer: Alarm,

@@ -179,7 +179,10 @@ impl Engine {
             self.release(terminal, stream, held);
             self.terminals[terminal].buffers.close(stream.index(), 0);
         }
-        let FlowSlot { traffic, hosts, .. } = self.endpoints.slots[id];
+        let FlowSlot { traffic, hosts, is_retired, .. } = self.endpoints.slots[id];
+        if is_retired {
+            return;
+        }
         let t = &mut self.apps.traffic[traffic];
         let pool = t.layout.pool(hosts);
         if t.free_slots.len() <= pool {
@@ -192,7 +195,7 @@ impl Engine {
 
     /// Announces the beginning or end of a flow to every queue on its paths. Only flows with a handshake are announced: the
     /// beginning and end of others cannot be seen on the way.
-    fn announce(&mut self, id: SlotId, event: FlowEvent) {
+    pub(super) fn announce(&mut self, id: SlotId, event: FlowEvent) {
         if !self.endpoints.slots[id].has_handshake() {
             return;
         }

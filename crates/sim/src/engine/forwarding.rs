@@ -171,7 +171,7 @@ impl Engine {
     }
 
     /// A link loses a packet, for one of [`REASONS`](crate::record::REASONS).
-    fn lose(&mut self, id: PacketId, link: LinkDirectionId, reason: u8) {
+    pub(super) fn lose(&mut self, id: PacketId, link: LinkDirectionId, reason: u8) {
         let packet = &self.network.packets[id];
         let (flow, len) = (self.flow_of(packet), packet.len);
         self.note_drop(id, Bottleneck::Loss);

@@ -10,6 +10,7 @@ mod connections;
 mod descriptor;
 mod flows;
 mod forwarding;
+mod handover;
 mod logging;
 mod migration;
 mod observation;
@@ -20,12 +21,13 @@ mod users;
 use bentpipe_units::Instant;
 
 pub use bottlenecks::Loads;
+pub use handover::Handover;
 
 use crate::apps::Apps;
 use crate::clock::{Clock, Event, MAX_INDEX};
 use crate::endpoints::Endpoints;
 use crate::gateways::{CarrierNode, GatewayNode, ReturnCarrierNode, Terminal};
-use crate::ids::{CarrierId, GatewayId, IdVec, ReturnCarrierId, TerminalId};
+use crate::ids::{CarrierId, GatewayId, HandoverId, IdVec, ReturnCarrierId, TerminalId};
 use crate::network::Network;
 use crate::record::{Parts, PepLinkCounters, Record};
 use crate::side::Side;
@@ -41,6 +43,8 @@ pub struct Engine {
     pub terminals: IdVec<TerminalId, Terminal>,
     pub carriers: IdVec<CarrierId, CarrierNode>,
     pub return_carriers: IdVec<ReturnCarrierId, ReturnCarrierNode>,
+    /// Handovers of terminals to other gateways.
+    pub handovers: IdVec<HandoverId, Handover>,
     pub endpoints: Endpoints,
     pub apps: Apps,
     pub record: Record,
@@ -114,6 +118,7 @@ impl Engine {
             Event::SenderReport(session) => self.send_sender_report(session),
             Event::ReceiverReport(session) => self.send_receiver_report(session),
             Event::NewAddress(group) => self.change_addresses(group),
+            Event::Handover(handover) => self.hand_over(handover),
             Event::Sample => self.sample(),
         }
     }
@@ -153,6 +158,9 @@ impl Engine {
         }
         for gateway in self.gateways.ids() {
             self.arm_gateway(gateway);
+        }
+        for handover in self.handovers.ids() {
+            self.clock.at(self.handovers[handover].at, Event::Handover(handover));
         }
         for carrier in self.return_carriers.ids() {
             self.clock.at(Instant::ZERO, Event::Superframe(carrier));

@@ -44,7 +44,9 @@ impl Engine {
         };
         hops.any(|hop| matches!(*hop, Hop::Link { link: taken, .. } if taken == link))
             || self.apps.traffic.iter().any(|t| {
-                let steps = t.layout.legs.iter().flat_map(|leg| leg.down.iter().chain(&leg.up));
+                let layouts = std::iter::once(&t.layout).chain(&t.layouts_after);
+                let legs = layouts.flat_map(|layout| &layout.legs);
+                let steps = legs.flat_map(|leg| leg.down.iter().chain(&leg.up));
                 steps.into_iter().any(|step| is_used_by(step, t.from.count, t.to.count))
             })
     }

@@ -8,9 +8,13 @@ use super::Engine;
 use crate::apps::Transport;
 use crate::clock::MAX_INDEX;
 use crate::endpoints::tcp::Role;
-use crate::endpoints::{Direction, FlowSlot, Layout, Owner, Phase, Step, Transfer, UnitsInFlight};
+use crate::endpoints::{
+    Direction, FlowSlot, Layout, Owner, Phase, Step, Transfer, UnitsInFlight, quic, sctp,
+};
 use crate::gateways::SplitStream;
-use crate::ids::{ConnId, GatewayId, Id, IdRange, SlotId, StreamId, TcpConfigId, TerminalId, TrafficId};
+use crate::ids::{
+    ConnId, GatewayId, Id, IdRange, LineId, SlotId, StreamId, TcpConfigId, TerminalId, TrafficId,
+};
 use crate::network::{Hop, Path};
 use crate::side::{BySide, Side};
 
@@ -31,16 +35,7 @@ impl Engine {
         let id = self.endpoints.slots.next_id();
         let t = &self.apps.traffic[traffic];
         let (layout, transport) = (t.layout.clone(), t.transport);
-        let lines = &mut self.network.lines;
-        let mut line = || lines.push(DelayLine::default());
-        let own_lines = layout.own_delays.iter().map(|_| (line(), line())).collect();
-        // The hops are set when the slot is aimed.
-        let paths = &mut self.network.paths;
-        let mut room = |steps: &[Step]| {
-            let unset = Hop::Gateway { gateway: GatewayId::new(0), splits: false };
-            paths.add(steps.iter().map(|_| unset))
-        };
-        let paths: Vec<_> = layout.legs.iter().map(|leg| (room(&leg.down), room(&leg.up))).collect();
+        let (own_lines, paths) = (self.add_lines(&layout), self.add_paths(&layout));
 
         let (mut sctp, mut quic, mut rtp, mut streams) = (None, None, None, Vec::new());
         let mut conns = IdRange { start: self.endpoints.tcp.next_id(), len: 0 };
@@ -75,6 +70,7 @@ impl Engine {
             owner,
             phase: Phase::Free,
             has_failed: false,
+            is_retired: false,
             transfer: Transfer::default(),
             object_sizes: Vec::new(),
             aliases: Vec::new(),
@@ -84,6 +80,54 @@ impl Engine {
         });
         self.check_size(&layout, hosts);
         id
+    }
+
+    /// Adds the own delay lines of a slot.
+    fn add_lines(&mut self, layout: &Layout) -> Vec<(LineId, LineId)> {
+        let lines = &mut self.network.lines;
+        let mut line = || lines.push(DelayLine::default());
+        layout.own_delays.iter().map(|_| (line(), line())).collect()
+    }
+
+    /// Adds the paths of a slot. Their hops are set when it is aimed.
+    fn add_paths(&mut self, layout: &Layout) -> Vec<(Path, Path)> {
+        let paths = &mut self.network.paths;
+        let mut room = |steps: &[Step]| {
+            let unset = Hop::Gateway { gateway: GatewayId::new(0), splits: false };
+            paths.add(steps.iter().map(|_| unset))
+        };
+        layout.legs.iter().map(|leg| (room(&leg.down), room(&leg.up))).collect()
+    }
+
+    /// Gives a slot in use the paths of its traffic's present layout. Packets on their way keep theirs.
+    pub(super) fn reroute(&mut self, id: SlotId) {
+        let layout = self.apps.traffic[self.endpoints.slots[id].traffic].layout.clone();
+        let (own_lines, paths) = (self.add_lines(&layout), self.add_paths(&layout));
+        let slot = &mut self.endpoints.slots[id];
+        (slot.paths, slot.own_lines) = (paths, own_lines);
+        let (conns, sctp, quic, rtp, hosts) = (slot.conns, slot.sctp, slot.quic, slot.rtp, slot.hosts);
+        for leg in 0..self.endpoints.slots[id].paths.len() {
+            let (down, up) = self.endpoints.slots[id].paths[leg];
+            if !conns.is_empty() {
+                let first = 2 * leg as u32;
+                self.endpoints.tcp[conns.at(first)].path = down;
+                self.endpoints.tcp[conns.at(first + 1)].path = up;
+            }
+            if let Some(sender) = sctp {
+                sctp::both(sender).into_iter().zip([down, up]).for_each(|(end, path)| {
+                    self.endpoints.sctp.reroute(end, path);
+                });
+            }
+            if let Some(sender) = quic {
+                quic::both(sender).into_iter().zip([down, up]).for_each(|(end, path)| {
+                    self.endpoints.quic[end].path = path;
+                });
+            }
+            if let Some(session) = rtp {
+                self.endpoints.rtp.reroute(session, (down, up));
+            }
+        }
+        self.aim(id, hosts);
     }
 
     /// Lays out the TCP legs of a slot, with a stream at each gateway that splits it. The configurations are those of the

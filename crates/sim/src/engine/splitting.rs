@@ -108,7 +108,7 @@ impl Engine {
     }
 
     /// A packet has been sent from the transmit queue, or dropped: a packet of the PEP link now gets its number.
-    fn left_transmit_queue(&mut self, id: GatewayId, packet: PacketId) {
+    pub(super) fn left_transmit_queue(&mut self, id: GatewayId, packet: PacketId) {
         if self.gateways[id].ack_filter
             && let Body::Tcp { to, .. } = self.network.packets[packet].body
         {
@@ -166,6 +166,9 @@ impl Engine {
             }
         } else {
             self.record.recorder.passed_pep(id, self.clock.now() - pkt.arrival);
+            if self.gateways[id].forwards {
+                return self.hand_on(packet);
+            }
             self.gateways[id].gateway.transmit(pkt, self.clock.now());
             self.arm_gateway(id);
         }
@@ -310,7 +313,7 @@ impl Engine {
 
     /// Acts on what queues did with the packets that entered them.
     #[inline]
-    fn serve_entered(&mut self, queues: Option<GatewayId>) {
+    pub(super) fn serve_entered(&mut self, queues: Option<GatewayId>) {
         if let Some(gateway) = queues {
             self.drain_gateway(gateway);
             self.arm_gateway(gateway);
@@ -318,13 +321,18 @@ impl Engine {
     }
 
     /// Sends a packet of the PEP link, through the transmit queue on its way if there is one.
-    fn send_pep(
+    fn send_pep(&mut self, queues: Option<GatewayId>, from: (TerminalId, Side), packet: PacketInFlight) {
+        let packet = self.network.packets.insert(packet, self.clock.now());
+        self.queue_pep(queues, from, packet);
+    }
+
+    /// Passes a packet of the PEP link to the transmit queue on its way if there is one.
+    pub(super) fn queue_pep(
         &mut self,
         queues: Option<GatewayId>,
         (id, side): (TerminalId, Side),
-        packet: PacketInFlight,
+        packet: PacketId,
     ) {
-        let packet = self.network.packets.insert(packet, self.clock.now());
         match queues {
             None => self.forward(packet),
             Some(gateway) => {

@@ -38,6 +38,8 @@ pub struct GatewayNode {
     pub slot_at: Alarm,
     /// True while the carrier knows that packets wait.
     pub is_offered: bool,
+    /// True once its terminals have moved to another gateway, to which it forwards what it still receives for them.
+    pub forwards: bool,
     /// Gives throughput advice, if the gateway does.
     pub advisor: Option<Box<Advisor>>,
     /// Time for which the gateway is scheduled.
@@ -63,6 +65,7 @@ impl GatewayNode {
             slot_time: 0,
             slot_at: Alarm::default(),
             is_offered: false,
+            forwards: false,
             advisor: None,
             wake: Alarm::default(),
             is_draining: false,

@@ -29,6 +29,8 @@ pub struct Terminal {
     pub paths: BySide<Path>,
     /// Its committed rate, and the link that determines how long a packet to it takes the carrier; `None` without.
     pub committed: Option<(Rate, LinkDirectionId)>,
+    /// The same once it has moved to its gateway, if it is at another one before.
+    pub committed_later: Option<(Rate, LinkDirectionId)>,
     pub streams: IdVec<StreamId, SplitStream>,
     /// Time for which the timer of each end is scheduled.
     timers: BySide<Alarm>,
@@ -78,6 +80,7 @@ impl Terminal {
             config,
             paths,
             committed: None,
+            committed_later: None,
             streams: IdVec::default(),
             timers: BySide::new(Alarm::default(), Alarm::default()),
         }

@@ -19,7 +19,7 @@ pub struct PacketInFlight {
     /// Length on the wire [bytes].
     pub len: u32,
     /// The hops that are left.
-    pub(super) path: Path,
+    pub path: Path,
     /// Time at which it left its sender.
     sent_at: Instant,
 }

@@ -47,6 +47,15 @@ impl Paths {
         self.0[place as usize]
     }
 
+    /// The first gateway on a path, and the rest of the path behind it; `None` without a gateway.
+    pub fn behind_gateway(&self, path: Path) -> Option<(GatewayId, Path)> {
+        let find = |(place, hop): (u32, &Hop)| match hop {
+            Hop::Gateway { gateway, .. } => Some((*gateway, Path { start: path.start + place + 1, ..path })),
+            Hop::Link { .. } => None,
+        };
+        (0..).zip(self.hops(path)).find_map(find)
+    }
+
     pub fn hops(&self, path: Path) -> &[Hop] {
         &self.0[path.start as usize..path.end as usize]
     }

@@ -62,6 +62,10 @@ pub struct Recorder {
     back_summary: Option<Summary>,
     /// Acknowledgements that terminals have filtered.
     filtered_acks: u64,
+    /// Flows that moved with their terminals to another gateway, and survived or broke; `None` without handovers.
+    handed_over: Option<[u64; 2]>,
+    /// Payload that users had received before their flow moved: the terminal then, the terminal after, true for uploads [bytes].
+    moved_bytes: Vec<(TerminalId, TerminalId, bool, u64)>,
     /// Packets on links when the measurement began, then those of the measurement.
     carried: Carried,
 }
@@ -94,6 +98,7 @@ pub struct Tables {
     pub summary: Summary,
     pub back_summary: Option<Summary>,
     pub filtered_acks: u64,
+    pub handed_over: Option<[u64; 2]>,
     pub carried: Carried,
 }
 
@@ -128,6 +133,8 @@ impl Recorder {
             summary: Summary::default(),
             back_summary: None,
             filtered_acks: 0,
+            handed_over: has_handovers(setup.scenario).then_some([0; 2]),
+            moved_bytes: Vec::new(),
             carried: Carried::default(),
         };
         let gateways = &setup.scenario.gateways;
@@ -349,6 +356,22 @@ impl Recorder {
         }
     }
 
+    /// A flow moves with its terminals to another gateway; if `is_broken`, its connections end there.
+    pub fn hand_over(&mut self, flow: FlowId, [from, to]: [Option<TerminalId>; 2], is_broken: bool) {
+        if let Some(count) = self.handed_over.as_mut().filter(|_| self.is_measuring) {
+            count[usize::from(is_broken)] += 1;
+        }
+        if self.terminals.is_empty() || is_broken {
+            return;
+        }
+        let flow = self.flows.get(flow);
+        // What it has received so far is the former terminal's.
+        for (old, new, is_upload) in [(flow.terminal, to, false), (flow.from_terminal, from, true)] {
+            self.moved_bytes.extend(old.zip(new).map(|(old, new)| (old, new, is_upload, flow.measured)));
+        }
+        (flow.from_terminal, flow.terminal) = (from, to);
+    }
+
     /// A terminal's queues filter an acknowledgement.
     pub fn filtered_ack(&mut self) {
         self.filtered_acks += u64::from(self.is_measuring);
@@ -539,6 +562,10 @@ impl Recorder {
                 back.delivered_bytes += flow.measured;
             }
         }
+        for &(old, new, is_upload, bytes) in &self.moved_bytes {
+            *self.terminals[old].delivered(is_upload) += bytes;
+            *self.terminals[new].delivered(is_upload) -= bytes;
+        }
         let repeated_bytes = self.carried.repeated_bytes;
         self.carried = Carried { repeated_bytes, ..Carried::of(parts.links) }.since(self.carried);
     }
@@ -595,9 +622,15 @@ impl Recorder {
             summary: self.summary,
             back_summary: self.back_summary,
             filtered_acks: self.filtered_acks,
+            handed_over: self.handed_over,
             carried: self.carried,
         }
     }
+}
+
+fn has_handovers(scenario: &Scenario) -> bool {
+    let mut groups = scenario.gateways.iter().flat_map(|gateway| gateway.terminals.iter());
+    groups.any(|group| group.handover.is_some())
 }
 
 fn ladder_of(kind: &TrafficKind) -> Option<Arc<[Rate]>> {

@@ -69,6 +69,10 @@ impl crate::Results {
             counters.extend(of_return.map(|(name, value)| (format!("return_{name}").into(), value)));
             counters.push(("return_filtered_acks".into(), self.filtered_acks as f64));
         }
+        if let Some([survived, broken]) = self.handed_over {
+            counters.push(("handover_flows".into(), survived as f64));
+            counters.push(("handover_broken_flows".into(), broken as f64));
+        }
         let of_run = [
             ("link_packets", self.carried.link_packets as f64),
             ("link_losses", self.carried.link_losses as f64),

@@ -208,6 +208,14 @@ impl Terminal {
         }
     }
 
+    /// Payload that its users received, or sent if `is_upload` [bytes].
+    pub(super) fn delivered(&mut self, is_upload: bool) -> &mut u64 {
+        match self.back.as_mut().filter(|_| is_upload) {
+            Some(back) => &mut back.delivered_bytes,
+            None => &mut self.delivered_bytes,
+        }
+    }
+
     /// It sends a packet over the satellite in an interval.
     pub(super) fn sent_back(&mut self, bytes: u32, delay: Duration, interval: usize) {
         if let Some(back) = &mut self.back {
