@@ -7,6 +7,10 @@
 //! rates of terminals that request them; what is left by weight, up to the request and to the peak rate. Rates that do not
 //! fit are reduced by the same factor. Time that nobody requests is not granted, and a grant that its terminal does not use
 //! is lost.
+//!
+//! Terminals may be in pools, and pools in others. After the committed rates of terminals come those of pools, the inner ones
+//! first; then every pool and terminal shares what is left by weight with those in the same pool. Peak rates of pools count the
+//! bytes of their terminals.
 
 use std::collections::VecDeque;
 
@@ -63,6 +67,29 @@ pub struct Slot {
     pub length: Duration,
 }
 
+/// A terminal or a pool in a pool or on the carrier, by its number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Member {
+    Terminal(usize),
+    Pool(usize),
+}
+
+/// A pool of terminals and other pools, or all that share the carrier directly.
+#[derive(Debug, Default)]
+struct Pool {
+    share: Assignment,
+    /// The pool that it is in; `None` if it shares the carrier directly.
+    parent: Option<usize>,
+    /// Number of pools that it is in.
+    depth: usize,
+    /// Those that need least for their weight first.
+    members: Vec<Member>,
+    /// Time that its members can use beyond their grants [ns].
+    demand: u64,
+    /// Amount that its terminals can send in their grants [ns bit/s].
+    granted: u128,
+}
+
 /// A return carrier with its terminals.
 #[derive(Debug)]
 pub struct DemandCarrier {
@@ -71,6 +98,10 @@ pub struct DemandCarrier {
     delay: u64,
     request: Request,
     terminals: Vec<Terminal>,
+    /// Pools, each behind the one that it is in.
+    pools: Vec<Pool>,
+    /// Terminals and pools in none.
+    root: Pool,
     /// Requests on their way, oldest superframe first [bytes per superframe, or bytes].
     on_way: VecDeque<Vec<u64>>,
     number: u64,
@@ -91,6 +122,10 @@ struct Terminal {
     /// Time granted in the present superframe [ns]: the constant rate's part, and all.
     constant: u64,
     granted: u64,
+    /// The pool that it is in.
+    pool: Option<usize>,
+    /// Time that it can use beyond its grant, if there are pools [ns].
+    need: u64,
 }
 
 /// Time for which `bytes` take the carrier [ns], rounded up.
@@ -120,6 +155,8 @@ impl DemandCarrier {
             delay,
             request,
             terminals: Vec::new(),
+            pools: Vec::new(),
+            root: Pool::default(),
             on_way: VecDeque::new(),
             number: 0,
             slots: Vec::new(),
@@ -127,9 +164,31 @@ impl DemandCarrier {
         }
     }
 
-    /// Adds a terminal.
+    /// Adds a pool in another one, or on the carrier; its constant rate does not count. Returns its number.
+    pub fn add_pool(&mut self, share: Assignment, parent: Option<usize>) -> usize {
+        let number = self.pools.len();
+        self.pool_mut(parent).members.push(Member::Pool(number));
+        let depth = parent.map_or(0, |parent| self.pools[parent].depth + 1);
+        self.pools.push(Pool { share, parent, depth, ..Pool::default() });
+        number
+    }
+
+    fn pool_mut(&mut self, pool: Option<usize>) -> &mut Pool {
+        pool.map_or(&mut self.root, |pool| &mut self.pools[pool])
+    }
+
+    /// Adds a terminal on the carrier.
     pub fn add(&mut self, share: Assignment) {
+        self.add_to(share, None);
+    }
+
+    /// Adds a terminal in a pool, or on the carrier.
+    pub fn add_to(&mut self, share: Assignment, pool: Option<usize>) {
+        let number = self.terminals.len();
+        self.pool_mut(pool).members.push(Member::Terminal(number));
         self.terminals.push(Terminal {
+            pool,
+            need: 0,
             share,
             arrived: 0,
             requested: 0,
@@ -246,9 +305,14 @@ impl DemandCarrier {
             let terminal = &mut self.terminals[number];
             terminal.granted += part;
             let need = wanted - terminal.granted.min(wanted);
+            terminal.need = need;
             if need > 0 {
                 open.push((number, need));
             }
+        }
+        if !self.pools.is_empty() {
+            open.clear();
+            self.grant_in_pools();
         }
         left = left.saturating_sub(sum);
         // The rest by weight: those who need least for their weight first (max-min fairness).
@@ -276,6 +340,143 @@ impl DemandCarrier {
                 let bytes = u64::try_from(ns.div_ceil(8_000_000_000)).unwrap_or(u64::MAX).min(t.demand);
                 t.demand -= bytes;
                 t.requested = t.requested.saturating_sub(bytes);
+            }
+        }
+    }
+
+    // ----- pools ---------------------------------------------------------------------------------------------
+
+    /// Grants the committed rates of pools, the inner ones first, and what is left by weight.
+    fn grant_in_pools(&mut self) {
+        for terminal in self.terminals.iter_mut().filter(|t| t.rate.as_bps() == 0) {
+            terminal.need = 0;
+        }
+        let superframe = self.superframe.as_nanos();
+        let deepest = self.pools.iter().map(|pool| pool.depth).max().unwrap_or_default();
+        for depth in (0..=deepest).rev() {
+            self.update_demands();
+            let at_depth = |(_, pool): &(usize, &Pool)| pool.depth == depth;
+            let committed = self.pools.iter().enumerate().filter(at_depth).map(|(number, pool)| {
+                let room = self.bits(pool.share.cir).saturating_sub(pool.granted);
+                (number, self.longest(pool, pool.demand, room))
+            });
+            let committed: Vec<_> = committed.collect();
+            let sum = committed.iter().map(|(_, time)| *time).fold(0, u64::saturating_add);
+            let left = self.left(superframe);
+            for (number, time) in committed {
+                self.hand_out(Some(number), scaled(time, sum, left));
+            }
+        }
+        self.update_demands();
+        self.hand_out(None, self.left(superframe));
+    }
+
+    /// Time of the superframe that is not granted [ns].
+    fn left(&self, superframe: u64) -> u64 {
+        self.terminals.iter().fold(superframe, |left, terminal| left.saturating_sub(terminal.granted))
+    }
+
+    /// Amount that a rate sends in a superframe [ns bit/s].
+    fn bits(&self, rate: Rate) -> u128 {
+        u128::from(self.superframe.as_nanos()) * u128::from(rate.as_bps())
+    }
+
+    /// Time that a member can use [ns], and its weight.
+    fn demand(&self, member: Member) -> (u64, u64) {
+        let (demand, weight) = match member {
+            Member::Terminal(number) => (self.terminals[number].need, self.terminals[number].share.weight),
+            Member::Pool(number) => (self.pools[number].demand, self.pools[number].share.weight),
+        };
+        (demand, u64::from(weight.max(1)))
+    }
+
+    /// Updates what pools have been granted, what they can use up to their peak rates, and the order of their members.
+    fn update_demands(&mut self) {
+        for pool in &mut self.pools {
+            pool.granted = 0;
+        }
+        for number in 0..self.terminals.len() {
+            let terminal = &self.terminals[number];
+            let granted = u128::from(terminal.granted) * u128::from(terminal.rate.as_bps());
+            let mut above = terminal.pool;
+            while let Some(pool) = above {
+                self.pools[pool].granted += granted;
+                above = self.pools[pool].parent;
+            }
+        }
+        for number in (0..self.pools.len()).rev().map(Some).chain([None]) {
+            let mut members = std::mem::take(&mut self.pool_mut(number).members);
+            let key = |member: &Member| self.demand(*member);
+            members.sort_by(|a, b| {
+                let ((x, w), (y, v)) = (key(a), key(b));
+                (u128::from(x) * u128::from(v)).cmp(&(u128::from(y) * u128::from(w)))
+            });
+            let most = members.iter().map(|member| key(member).0).fold(0, u64::saturating_add);
+            self.pool_mut(number).members = members;
+            if let Some(number) = number {
+                let pool = &self.pools[number];
+                let room = pool.share.pir.map(|pir| self.bits(pir).saturating_sub(pool.granted));
+                self.pools[number].demand = room.map_or(most, |room| self.longest(pool, most, room));
+            }
+        }
+    }
+
+    /// Divides time among the members of a pool by weight, to each at most what it can use (max-min fairness).
+    fn divide(&self, pool: &Pool, time: u64, mut give: impl FnMut(Member, u64)) {
+        let mut left = u128::from(time);
+        let mut weights: u128 = pool.members.iter().map(|member| u128::from(self.demand(*member).1)).sum();
+        for &member in &pool.members {
+            let (demand, weight) = self.demand(member);
+            let part = u128::from(demand).min(left * u128::from(weight) / weights.max(1));
+            (left, weights) = (left - part, weights - u128::from(weight));
+            give(member, part as u64);
+        }
+    }
+
+    /// Amount that the terminals in a pool can send if it is given `time` [ns bit/s].
+    fn sent_in(&self, pool: &Pool, time: u64) -> u128 {
+        let mut sent = 0;
+        self.divide(pool, time, |member, part| {
+            sent += match member {
+                Member::Terminal(number) => {
+                    u128::from(part) * u128::from(self.terminals[number].rate.as_bps())
+                }
+                Member::Pool(inner) => self.sent_in(&self.pools[inner], part),
+            };
+        });
+        sent
+    }
+
+    /// Longest time up to `most` in which the terminals in a pool send no more than `room` [ns].
+    fn longest(&self, pool: &Pool, most: u64, room: u128) -> u64 {
+        if self.sent_in(pool, most) <= room {
+            return most;
+        }
+        let (mut low, mut high) = (0, most.min(self.superframe.as_nanos()) + 1);
+        while high - low > 1 {
+            let middle = low + (high - low) / 2;
+            if self.sent_in(pool, middle) <= room {
+                low = middle;
+            } else {
+                high = middle;
+            }
+        }
+        low
+    }
+
+    /// Grants time to a pool, or to all that share the carrier directly.
+    fn hand_out(&mut self, pool: Option<usize>, time: u64) {
+        let mut parts = Vec::new();
+        let of = pool.map_or(&self.root, |pool| &self.pools[pool]);
+        self.divide(of, time, |member, part| parts.push((member, part)));
+        for (member, part) in parts {
+            match member {
+                Member::Terminal(number) => {
+                    let terminal = &mut self.terminals[number];
+                    terminal.granted += part;
+                    terminal.need -= part;
+                }
+                Member::Pool(number) => self.hand_out(Some(number), part),
             }
         }
     }
@@ -407,6 +608,83 @@ mod tests {
         let found = granted(&mut carrier(Request::Rate, &shares), &[8; 3], 1_000_000, 4, 40);
         assert_near(&found[..2], &[600_000.0, 400_000.0]);
         assert!(found[2] < 10.0, "{}", found[2]);
+    }
+
+    /// Bytes per second granted to backlogged terminals, each with its rate and pool [Mbit/s].
+    fn in_pools(
+        pools: &[(Assignment, Option<usize>)],
+        terminals: &[(u64, Assignment, Option<usize>)],
+    ) -> Vec<f64> {
+        let mut results = Vec::new();
+        for request in [Request::Rate, Request::Volume] {
+            let mut carrier = carrier(request, &[]);
+            for (share, parent) in pools {
+                carrier.add_pool(*share, *parent);
+            }
+            for (_, share, pool) in terminals {
+                carrier.add_to(*share, *pool);
+            }
+            let rates: Vec<_> = terminals.iter().map(|terminal| terminal.0).collect();
+            // 40 superframes are a second.
+            let found = granted(&mut carrier, &rates, 1_000_000, 4, 40);
+            let found: Vec<_> = found.iter().map(|bytes| bytes / 125_000.0).collect();
+            if request == Request::Volume {
+                let differ = |(found, other): (&f64, &f64)| (found - other).abs() > 1e-3;
+                assert!(!found.iter().zip(&results).any(differ), "{found:?} {results:?}");
+            }
+            results = found;
+        }
+        results
+    }
+
+    const PLAIN: Assignment =
+        Assignment { cra: Rate::from_bps(0), cir: Rate::from_bps(0), pir: None, weight: 1 };
+
+    /// Weights of 1 and 3 share 8 Mbit/s in 2 and 6, whatever the number of terminals; a terminal in no pool is one of three.
+    #[test]
+    fn pools_share_by_weight_before_their_terminals_do() {
+        let heavy = Assignment { weight: 3, ..PLAIN };
+        let pools = [(PLAIN, None), (heavy, None)];
+        let terminals = [(8, PLAIN, Some(0)), (8, PLAIN, Some(0)), (8, PLAIN, Some(1)), (8, heavy, Some(1))];
+        assert_near(&in_pools(&pools, &terminals), &[1.0, 1.0, 1.5, 4.5]);
+        let terminals =
+            [(8, PLAIN, Some(0)), (8, PLAIN, Some(0)), (8, Assignment { weight: 2, ..PLAIN }, None)];
+        assert_near(&in_pools(&pools, &terminals), &[4.0 / 3.0, 4.0 / 3.0, 16.0 / 3.0]);
+    }
+
+    /// 6 of 8 Mbit/s are committed to the first pool; the other 2 by 1 : 3. A committed rate of a terminal, 1, is part of it.
+    #[test]
+    fn committed_rates_of_pools_are_kept_and_lent() {
+        let pools = [(Assignment { cir: rate(6), ..PLAIN }, None), (Assignment { weight: 3, ..PLAIN }, None)];
+        let sure = Assignment { cir: rate(1), ..PLAIN };
+        let terminals = [(8, sure, Some(0)), (8, PLAIN, Some(0)), (8, PLAIN, Some(1))];
+        assert_near(&in_pools(&pools, &terminals), &[1.0 + 2.75, 2.75, 1.5]);
+        let terminals = [(0, sure, Some(0)), (8, PLAIN, Some(1))];
+        assert_near(&in_pools(&pools, &terminals)[1..], &[8.0]);
+    }
+
+    /// At most 3 Mbit/s to the pool, whose terminals have the same time: with 8 and 4 Mbit/s 2 and 1. The third gets the time
+    /// that is left, half of 8 Mbit/s.
+    #[test]
+    fn peak_rates_of_pools_count_bytes() {
+        let pools = [(Assignment { pir: Some(rate(3)), ..PLAIN }, None)];
+        let terminals = [(8, PLAIN, Some(0)), (4, PLAIN, Some(0)), (8, PLAIN, None)];
+        assert_near(&in_pools(&pools, &terminals), &[2.0, 1.0, 4.0]);
+    }
+
+    /// The shares of the forward direction's test (`crates/sim/tests/pools.rs`), on 20 Mbit/s: isp has 6 committed, navy 9 at
+    /// most of its 10.5 by weight. isp gets 11; of navy's 9 the fleet gets 6 for two ships, and the port 3.
+    #[test]
+    fn pools_in_pools_share_as_those_of_the_forward_direction() {
+        let pools = [
+            (Assignment { cir: rate(6), ..PLAIN }, None),
+            (Assignment { pir: Some(rate(9)), weight: 3, ..PLAIN }, None),
+            (Assignment { weight: 2, ..PLAIN }, Some(1)),
+        ];
+        let homes = [(20, PLAIN, Some(0)); 2];
+        let ships = [(20, PLAIN, Some(2)); 2];
+        let terminals = [&homes[..], &ships, &[(20, PLAIN, Some(1))]].concat();
+        assert_near(&in_pools(&pools, &terminals), &[5.5, 5.5, 3.0, 3.0, 3.0]);
     }
 
     /// A committed rate that its terminal does not request is lent to the others.

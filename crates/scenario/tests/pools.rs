@@ -144,3 +144,47 @@ fn committed_rates_above_those_of_their_pool_are_warned_of() {
         ]
     );
 }
+
+/// The pools of the return direction are those of the gateway with their `up`.
+#[test]
+fn mistakes_in_pools_of_the_return_direction_are_explained() {
+    let carrier = (
+        "[link.ingress]",
+        "[gateway.return]\nregulator = { rate = \"4 Mbps\" }\n[gateway.return.carrier]\n[link.ingress]",
+    );
+    let region = |up: &str| format!("[pool.region]\nup = {up}");
+    for (up, has_carrier, expected) in [
+        ("{ cir = \"1 Mbps\", pir = \"2 Mbps\", weight = 3 }", true, ""),
+        (
+            "{ cir = \"1 Mbps\" }",
+            false,
+            "my.toml:18:1: pool.region.up: allowed: only with [gateway.return.carrier], because terminals with separate return \
+             links do not share them",
+        ),
+        (
+            "{ cra = \"1 Mbps\" }",
+            true,
+            "my.toml:18:14: pool.region.up.cra: found \"1 Mbps\" for a pool; allowed: in the plans of its terminals (plan.NAME.up), \
+             because constant rates are assigned to terminals",
+        ),
+        (
+            "{ cir = \"3 Mbps\", pir = \"2 Mbps\" }",
+            true,
+            "my.toml:18:30: pool.region.up.pir: found \"2 Mbps\"; allowed: at least cir (\"3 Mbps\")",
+        ),
+        (
+            "{ pir = \"1 Mbps\" }",
+            true,
+            "my.toml:18:14: pool.region.up.pir: found \"1 Mbps\"; allowed: at least \"1500 kbps\", what is committed (cra, cir) to the \
+             terminals and pools in it",
+        ),
+    ] {
+        let region = region(up);
+        let plan = "[plan.basic.up]\ncra = \"250 kbps\"\ncir = \"500 kbps\"\n[gateway]";
+        let mut changes = vec![("[pool.region.down]", region.as_str())];
+        if has_carrier {
+            changes.extend([carrier, ("[gateway]", plan)]);
+        }
+        assert_eq!(pools(&changes).0, expected, "{up}");
+    }
+}

@@ -208,3 +208,70 @@ fn a_subscriber_gets_no_more_by_opening_connections() {
         assert!(flow.completed && flow.delivered == 200_000, "{}", flow.delivered);
     }
 }
+
+/// The same pools on a return carrier of 20 Mbit/s, with uploads of 12 Mbit/s from each host; subscribers share their terminal.
+#[test]
+fn pools_divide_the_return_carrier_as_the_forward_one() {
+    let text = r#"
+        title = "Pools of the return direction"
+        [run]
+        warmup = "5 s"
+        duration = "20 s"
+        [host.server]
+        [host.resident]
+        count = 2
+        [host.crew]
+        count = 2
+        [host.clerk]
+        [terminal.home]
+        count = 2
+        pool = "isp"
+        [terminal.ship]
+        count = 2
+        pool = "fleet"
+        [terminal.port]
+        pool = "navy"
+        [pool.isp.up]
+        cir = "6 Mbps"
+        [pool.fleet]
+        parent = "navy"
+        up = { weight = 2 }
+        [pool.navy.up]
+        pir = "9 Mbps"
+        weight = 3
+        [gateway]
+        terminals = ["home", "ship", "port"]
+        queues_per = "terminal"
+        regulator = { rate = "20 Mbps" }
+        [gateway.return]
+        transmit_queue = { limit = "100 packets" }
+        regulator = { rate = "20 Mbps" }
+        [gateway.return.carrier]
+        superframe = "25 ms"
+        [link.ingress]
+        between = ["server", "gateway"]
+        delay = "10 ms"
+        [link.homes]
+        between = ["gateway", "home"]
+        delay = "20 ms"
+        [link.ships]
+        between = ["gateway", "ship"]
+        delay = "20 ms"
+        [link.ports]
+        between = ["gateway", "port"]
+        delay = "20 ms"
+        [link.residents]
+        between = ["home", "resident"]
+        [link.crew]
+        between = ["ship", "crew"]
+        [link.clerk]
+        between = ["port", "clerk"]
+    "#;
+    let flows = |(name, flows): (&str, u32)| {
+        format!("[traffic.{name}]\n{DATAGRAMS}\nfrom = \"{name}\"\nto = \"server\"\nflows = {flows}\n")
+    };
+    let text = text.to_owned() + &[("resident", 2), ("crew", 2), ("clerk", 1)].map(flows).concat();
+    let scenario = Scenario::parse(&text, "pools.toml", &[]).unwrap_or_else(|e| panic!("{e}"));
+    let results = common::results(&scenario, 1);
+    assert_near(&goodput(&results), &[5.5, 5.5, 3.0, 3.0, 3.0], 1472.0 / 1500.0, 0.01);
+}

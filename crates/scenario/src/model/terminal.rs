@@ -85,6 +85,9 @@ pub struct Pool {
     pub parent: Option<usize>,
     /// Its share in the parent.
     pub share: Plan,
+    /// Its share in the parent in the return direction, which is the pool's share there.
+    #[serde(skip)]
+    pub up: Option<Plan>,
 }
 
 /// Returns the names of a pool and of those that it is in, the outermost first, divided by slashes.
@@ -231,6 +234,12 @@ pub struct Plan {
     pub weight: u32,
     /// Bytes that may exceed the peak rate at once [bytes].
     pub burst: u64,
+}
+
+impl Plan {
+    /// Share without rates, of weight 1.
+    pub(crate) const NONE: Self =
+        Self { cra: Rate::from_bps(0), cir: Rate::from_bps(0), pir: None, weight: 1, burst: 0 };
 }
 
 /// A return carrier that terminals share by demand assignment.

@@ -11,7 +11,7 @@ use super::queue::limit;
 use super::{aqm, marking, scheduler, threshold};
 use crate::error::{Error, quoted};
 use crate::model::{
-    AqmSpec, FlowKey, Gateway, Link, MarkingSpec, Pep, Pool, QueuesPer, ReceiveQueue, Regulator,
+    AqmSpec, FlowKey, Gateway, Link, MarkingSpec, Pep, Plan, Pool, QueuesPer, ReceiveQueue, Regulator,
     ReturnCarrier, Spacelink, TerminalGroup, Terminals, ThroughputAdvice, TransmitQueue, transmit_rate,
     watched_rate, watched_rate_varies,
 };
@@ -59,12 +59,19 @@ fn return_direction(
     links: (&[Link], f64),
 ) -> Result<(file::Return, Gateway), Error> {
     let path = step(path, "return");
+    let shares_by_pool = gateway.pools.iter().any(|pool| pool.up.is_some());
+    let of_return = |pool: &Pool| Pool { share: pool.up.unwrap_or(Plan::NONE), up: None, ..pool.clone() };
+    let pools: Vec<_> = gateway.pools.iter().filter(|_| shares_by_pool).map(of_return).collect();
+    let pool_pir = |pool: usize| {
+        let above = std::iter::successors(Some(pool), |pool| pools[*pool].parent);
+        above.filter_map(|pool| pools[pool].share.pir).min()
+    };
     let reversed = |group: &TerminalGroup| TerminalGroup {
         link_forward: !group.link_forward,
         plan: group.up,
         up: None,
-        pool: None,
-        pool_pir: None,
+        pool: group.pool.filter(|_| shares_by_pool),
+        pool_pir: group.pool.filter(|_| shares_by_pool).and_then(pool_pir),
         subscribers: Vec::new(),
         handover: None,
         ..group.clone()
@@ -120,7 +127,7 @@ fn return_direction(
         Some(carrier) => Some(return_carrier(cx, &path, (carrier, &raw.regulator), &terminals, links.0)?),
         None => None,
     };
-    let mut its = one_way(cx, &path, &mut raw, (terminals, Vec::new(), carrier.is_some()), links)?;
+    let mut its = one_way(cx, &path, &mut raw, (terminals, pools, carrier.is_some()), links)?;
     (its.carrier, its.ack_filter) = (carrier, back.ack_filter);
     let file::Gateway {
         aqm,

@@ -40,6 +40,7 @@ pub fn pools(
         let above = std::iter::successors(Some(number), |pool| pools[*pool].parent);
         group.pool_pir = above.filter_map(|pool| pools[pool].share.pir).min();
     }
+    check_return(cx, gateway, terminals, &pools)?;
     for (number, pool) in pools.iter().enumerate() {
         let inside = committed_in(terminals, &pools, number);
         warn_of_committed(cx, &named("pool", &pool.name), &pool.share, inside, "what is in the pool");
@@ -76,8 +77,61 @@ fn add<'a>(
         Some(parent) => Some(add(cx, &step(&named("pool", name), "parent"), parent, tables, pools, below)?),
         None => None,
     };
-    pools.push(Pool { name: name.to_owned(), parent, share: share(cx, name, &raw.down)? });
+    let up = raw.up.as_ref().map(|up| return_share(cx, name, up)).transpose()?;
+    pools.push(Pool { name: name.to_owned(), parent, share: share(cx, name, &raw.down)?, up });
     Ok(pools.len() - 1)
+}
+
+/// Resolves the share of a pool in the return carrier.
+fn return_share(cx: &Cx<'_>, name: &str, raw: &raw::ReturnShare) -> Result<Plan, Error> {
+    let own = step(&named("pool", name), "up");
+    if let Some(cra) = raw.cra {
+        let problem = format!(
+            "found \"{cra:?}\" for a pool; allowed: in the plans of its terminals (plan.NAME.up), because constant rates are \
+             assigned to terminals"
+        );
+        return Err(cx.error(&step(&own, "cra"), problem));
+    }
+    let (cir, pir) = (raw.cir.map(|rate| rate.rate()).unwrap_or_default(), raw.pir.map(|rate| rate.rate()));
+    check_peak(cx, &own, "cir", cir, pir)?;
+    Ok(Plan { cra: Rate::default(), cir, pir, weight: raw.weight.0, burst: 0 })
+}
+
+/// Rejects shares of pools in the return direction without a return carrier, and peak rates below what is committed in a pool.
+fn check_return(
+    cx: &Cx<'_>,
+    gateway: &file::Gateway,
+    terminals: &Terminals,
+    pools: &[Pool],
+) -> Result<(), Error> {
+    let has_carrier = gateway.back.as_ref().is_some_and(|back| back.carrier.is_some());
+    let mut inside = vec![0_u64; pools.len()];
+    for group in terminals.iter() {
+        if let (Some(pool), Some(up)) = (group.pool, group.up) {
+            let each = up.cra.as_bps().saturating_add(up.cir.as_bps());
+            inside[pool] = inside[pool].saturating_add(each.saturating_mul(group.count.into()));
+        }
+    }
+    for (number, pool) in pools.iter().enumerate().rev() {
+        let up = pool.up.unwrap_or(Plan::NONE);
+        let own = step(&named("pool", &pool.name), "up");
+        if pool.up.is_some() && !has_carrier {
+            let problem = "allowed: only with [gateway.return.carrier], because terminals with separate return links do not share \
+                           them";
+            return Err(cx.key_error(&own, problem.to_owned()));
+        }
+        let least = Rate::from_bps(inside[number]);
+        if let Some(pir) = up.pir.filter(|pir| *pir < least) {
+            let problem = format!(
+                "found \"{pir}\"; allowed: at least \"{least}\", what is committed (cra, cir) to the terminals and pools in it"
+            );
+            return Err(cx.error(&step(&own, "pir"), problem));
+        }
+        if let Some(parent) = pool.parent {
+            inside[parent] = inside[parent].saturating_add(inside[number].max(up.cir.as_bps()));
+        }
+    }
+    Ok(())
 }
 
 /// Resolves the share of a pool.

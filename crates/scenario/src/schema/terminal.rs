@@ -47,6 +47,10 @@ pub struct Pool {
     /// Share of all that is in it in the carrier to the terminals, or in its parent.
     #[serde(default)]
     pub down: Share,
+    /// Share of all that is in it in the return carrier, or in its parent there. Default: none, the pools of a gateway divide its
+    /// return carrier if any of them has a share; the others then have weight 1.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub up: Option<ReturnShare>,
 }
 
 /// Plan of a terminal, or of a subscriber behind it.
@@ -65,7 +69,7 @@ pub struct Plan {
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct ReturnShare {
-    /// Constant rate, assigned without requests (CRA); what the terminal does not use of it is lost. Default: none.
+    /// Constant rate, assigned without requests (CRA); what the terminal does not use of it is lost. Not for pools. Default: none.
     pub cra: Option<Rate>,
     /// Committed information rate (CIR): granted to those who request it before any terminal gets more. Default: none.
     pub cir: Option<Rate>,

@@ -289,8 +289,12 @@ impl Builder<'_, '_> {
         let first = self.first[number].1.index();
         if let Some(carrier) = &back.carrier {
             let mut shared = DemandCarrier::new(carrier.superframe, carrier.round_trip, carrier.request);
+            for pool in &back.pools {
+                shared.add_pool(assignment(Some(&pool.share)), pool.parent);
+            }
             for group in back.terminals.iter() {
-                (0..group.count).for_each(|_| shared.add(assignment(group)));
+                let share = assignment(group.plan.as_ref());
+                (0..group.count).for_each(|_| shared.add_to(share, group.pool));
             }
             let queues = IdRange { start: self.gateways.next_id(), len: back.terminals.count() };
             self.return_carriers.push(ReturnCarrierNode { carrier: shared, queues });
@@ -454,9 +458,9 @@ impl Builder<'_, '_> {
     }
 }
 
-/// Share of a terminal in the return carrier.
-fn assignment(group: &TerminalGroup) -> Assignment {
-    group.plan.map_or(Assignment::default(), |plan| Assignment {
+/// Share of a terminal or a pool in the return carrier.
+fn assignment(plan: Option<&Plan>) -> Assignment {
+    plan.map_or(Assignment::default(), |plan| Assignment {
         cra: plan.cra,
         cir: plan.cir,
         pir: plan.pir,
