@@ -61,7 +61,7 @@ MARKS: dict[str, tuple[str, dict[str, str]]] = {
 }
 """Settings that drop or mark at the transmit queue, and what they change in the scenario."""
 ADVICE = {"gateway.throughput_advice": "share", "transport.quic.scone": "true"}
-"""What tells players over QUIC their share of the carrier."""
+"""Keys with which players over QUIC are told their share of the carrier."""
 OF_ADVICE = {
     "video_quic.bitrate": "video over QUIC, bitrate [Mbit/s]",
     "video_quic.stalled": METRICS["video_quic.stalled"],

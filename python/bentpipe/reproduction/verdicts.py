@@ -436,6 +436,14 @@ class Verdicts:
                 more, than = (self.values(*side, point) for side in check.sides)
                 yield point, more, than
 
+    def _of_common_seeds(
+        self, check: Check, point: str, more: Values, than: Values
+    ) -> tuple[Values, Values]:
+        """Return the values of the seeds that both experiments have: one may have more runs."""
+        ours, theirs = (self.cases[experiment, case, point].seeds for experiment, case, _ in check.sides)
+        pairs = [(more[ours.index(seed)], than[theirs.index(seed)]) for seed in ours if seed in theirs]
+        return [a for a, _ in pairs], [b for _, b in pairs]
+
     def _judge_changes(self, claim: Claim, rule: Change) -> tuple[Verdict, Summary]:
         """Judge every comparison; the worst verdict is the claim's."""
         found = [
@@ -454,6 +462,8 @@ class Verdicts:
         for check in claim.checks:
             for point, more, than in self._pairs(check):
                 total += 1
+                if isinstance(rule, Order):
+                    more, than = self._of_common_seeds(check, point, more, than)
                 exact = {"exact": True} if isinstance(rule, Order) and self._is_exact(check) else {}
                 holds, found = rule.holds(more, than, **exact)
                 if not holds:
