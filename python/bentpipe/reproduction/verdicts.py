@@ -436,9 +436,7 @@ class Verdicts:
                 more, than = (self.values(*side, point) for side in check.sides)
                 yield point, more, than
 
-    def _of_common_seeds(
-        self, check: Check, point: str, more: Values, than: Values
-    ) -> tuple[Values, Values]:
+    def _of_common_seeds(self, check: Check, point: str, more: Values, than: Values) -> tuple[Values, Values]:
         """Return the values of the seeds that both experiments have: one may have more runs."""
         ours, theirs = (self.cases[experiment, case, point].seeds for experiment, case, _ in check.sides)
         pairs = [(more[ours.index(seed)], than[theirs.index(seed)]) for seed in ours if seed in theirs]
