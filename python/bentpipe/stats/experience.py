@@ -15,6 +15,7 @@ GRADED: Mapping[str, tuple[str, str]] = {
     "voip": ("mos", "voice.mos"),
     "dash": ("mos", "video.mos"),
     "pages": ("page_time_p75", "page.load"),
+    "rendered pages": ("page_time_p75", "page.load"),
 }
 """Column of `experience` and its measure, by kind of traffic; of several kinds the first decides."""
 
