@@ -116,7 +116,7 @@ def test_the_report_lists_the_terminals_that_wait_longest(result: bp.Result) -> 
         # Homes get 5/3 of 4 Mbit/s, the ship 3 of 5.
         assert drops == pytest.approx([100 * (1 - 5 / 12)] * 3 + [40], rel=0.01)
         assert carrier == pytest.approx([100 * 5 / 24] * 3 + [37.5], rel=0.01)
-    assert "Worst terminals" in render(result)
+    assert "Terminals that wait longest" in render(result)
 
 
 def test_series_of_terminals_add_up_to_their_totals(result: bp.Result) -> None:
