@@ -1,6 +1,8 @@
 """Measures of a paper's claims beyond those of one class or one column, by hand."""
 
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import polars as pl
 import pytest
@@ -11,6 +13,7 @@ from bentpipe.reproduction import load_paper
 from bentpipe.reproduction.measures import Measure, RunData, measure_from
 from bentpipe.reproduction.runs import Library, _simulate, plan
 from bentpipe.reproduction.toml_table import TomlTable
+from bentpipe.reproduction.verdicts import Verdicts
 from bentpipe.stats.metrics import Recorded
 
 
@@ -63,6 +66,18 @@ def test_smaller_windows_are_compared_over_time() -> None:
     assert measure(kind="smaller_window", traffic=["a"], than=["c"]).compute(data) is None
     without = RunData(data.recorded, 10.0)
     assert measure(kind="smaller_window", traffic=["a"], than=["b"]).compute(without) is None
+
+
+def test_runs_of_two_experiments_are_paired_by_seed() -> None:
+    sides = [("twenty", "a", None), ("fifty", "a", None)]
+    verdicts = Verdicts.__new__(Verdicts)
+    verdicts.cases = {  # type: ignore[assignment]
+        ("twenty", "a", ""): SimpleNamespace(seeds=(1, 2, 3)),
+        ("fifty", "a", ""): SimpleNamespace(seeds=(2, 3, 4, 5)),
+    }
+    check: Any = SimpleNamespace(sides=sides)
+    found = verdicts._of_common_seeds(check, "", [10, 20, 30], [2, 3, 4, 5])
+    assert found == ([20, 30], [2, 3])
 
 
 def test_ends_compare_the_deviation_of_ends_with_that_of_starts() -> None:
