@@ -70,11 +70,12 @@ def test_smaller_windows_are_compared_over_time() -> None:
 
 def test_runs_of_two_experiments_are_paired_by_seed() -> None:
     sides = [("twenty", "a", None), ("fifty", "a", None)]
-    verdicts = Verdicts.__new__(Verdicts)
-    verdicts.cases = {  # type: ignore[assignment]
+    cases: Any = {
         ("twenty", "a", ""): SimpleNamespace(seeds=(1, 2, 3)),
         ("fifty", "a", ""): SimpleNamespace(seeds=(2, 3, 4, 5)),
     }
+    verdicts = Verdicts.__new__(Verdicts)
+    verdicts.cases = cases
     check: Any = SimpleNamespace(sides=sides)
     found = verdicts._of_common_seeds(check, "", [10, 20, 30], [2, 3, 4, 5])
     assert found == ([20, 30], [2, 3])
