@@ -108,7 +108,8 @@ def _drawn(name: str) -> Callable[[Any], str]:
 
     def call(result: object) -> str:
         report = import_module(f"bentpipe.report.{module}")
-        text: str = getattr(report, function)(result.found if isinstance(result, Advice) else result)
+        with import_module("bentpipe.report.panels").unchecked():
+            text: str = getattr(report, function)(result.found if isinstance(result, Advice) else result)
         return text
 
     return call

@@ -3,8 +3,10 @@ import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+import altair as alt
 import polars as pl
 import pytest
+from altair.utils.schemapi import SchemaValidationError
 from playwright.sync_api import Browser, ConsoleMessage, Page, Request
 
 import bentpipe as bp
@@ -290,3 +292,9 @@ def test_result_of_an_earlier_version_has_a_report(
 
     monkeypatch.setattr(type(result), "one", one)
     assert {"flows", "states"} <= {figure.name for figure in report_figures(result)}
+
+
+def test_a_report_leaves_altair_as_it_was(result: bp.Result, tmp_path: Path) -> None:
+    result.report(tmp_path / "report.html")
+    with pytest.raises(SchemaValidationError):
+        alt.Axis(grid="nonsense")  # type: ignore[arg-type]

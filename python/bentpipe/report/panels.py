@@ -1,6 +1,7 @@
 """Figures and their panels, their common style, and what all charts of a result share."""
 
 from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -13,11 +14,7 @@ from bentpipe.report.decimate import as_float, detail, ecdf, rounded_up, rows
 from bentpipe.runs.result import Result
 from bentpipe.stats.ranking import drawn
 
-__all__ = ["CONFIG", "Drawing", "Figure", "Panel", "ResultCharts", "Width"]
-
-# Altair would check each part of a chart against Vega-Lite's schema, which takes longer than drawing it.
-# Tests check whole charts.
-schemapi.disable_debug_mode()
+__all__ = ["CONFIG", "Drawing", "Figure", "Panel", "ResultCharts", "Width", "unchecked"]
 
 Width = int | Literal["container"]
 Drawing = alt.Chart | alt.LayerChart | alt.FacetChart
@@ -59,6 +56,14 @@ CONFIG: dict[str, Any] = {
     "text": {"color": INK},
     "title": {"anchor": "start", "color": INK, "fontSize": 13, "fontWeight": 600, "offset": 6},
 }
+
+
+def unchecked() -> AbstractContextManager[None]:
+    """Return a context without Altair's check of each part of a chart, which takes longer than drawing it.
+
+    Tests check whole charts. Charts that users make elsewhere are checked as before.
+    """
+    return schemapi.debug_mode(False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ GRADED: Mapping[str, tuple[str, str]] = {
     "pages": ("page_time_p75", "page.load"),
     "rendered pages": ("page_time_p75", "page.load"),
 }
-"""Column of `experience` and its measure, by kind of traffic; of several kinds the first decides."""
+"""Column of `experience`, a metric of classes too, and its measure, by kind of traffic; the first kind decides."""
 
 EXPERIENCE = {
     "terminal": pl.String,

@@ -8,18 +8,17 @@ from typing import Protocol
 from bentpipe.format import number, plural
 from bentpipe.qoe.thresholds import Grade, Limits, Threshold, of_scenario
 from bentpipe.stats.class_metrics import class_metric
+from bentpipe.stats.experience import GRADED
 from bentpipe.stats.intervals import Summary, paired
 from bentpipe.stats.recorded import Metric, Traffic
 
 __all__ = ["Served", "Service", "findings", "scored", "served", "services", "verdict"]
 
 _FIGURES: Mapping[str, tuple[str, str | None]] = {
-    "voip": ("mos", "voice.mos"),
-    "dash": ("mos", "video.mos"),
+    **{kind: GRADED[kind] for kind in ("voip", "dash")},
     "game": ("lost_or_late", "game.loss"),
     "iot": ("lost_or_late", "iot.loss"),
-    "rendered pages": ("page_time_p75", "page.load"),
-    "pages": ("page_time_p75", "page.load"),
+    **{kind: GRADED[kind] for kind in ("rendered pages", "pages")},
     "probe": ("rpm", "responsiveness"),
     "files": ("fct_p95", "download.time"),
     "bulk": ("flow_goodput", None),
