@@ -17,7 +17,7 @@ GRADED: Mapping[str, tuple[str, str]] = {
     "pages": ("page_time_p75", "page.load"),
     "rendered pages": ("page_time_p75", "page.load"),
 }
-"""Column of `experience`, a metric of classes too, and its measure, by kind of traffic; the first kind decides."""
+"""Column of `experience`, a metric of classes too, and measure of each kind of traffic; the first decides."""
 
 EXPERIENCE = {
     "terminal": pl.String,
