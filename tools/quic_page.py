@@ -69,6 +69,12 @@ OF_ADVICE = {
     "downloads_quic.flow_goodput": METRICS["downloads_quic.flow_goodput"],
     "voice.mos": METRICS["voice.mos"],
 }
+BLOCKING = {"traffic.web_quic.render_blocking": "6"}
+"""Objects of a page, of 20, that a browser needs first."""
+OF_PRIORITIES = {
+    "web_quic.render_time_p75": "time to render, p75 [s]",
+    "web_quic.page_time_p75": METRICS["web_quic.page_time_p75"],
+}
 OF_MARKS = (
     "web_tcp.page_time_p75",
     "web_quic.page_time_p75",
@@ -176,6 +182,25 @@ def advice(runs: Runs) -> str:
     return table(["setting", *OF_ADVICE.values()], rows)
 
 
+def priorities(runs: Runs) -> str:
+    """Compare pages whose objects are sent in turn with pages by the priorities of browsers."""
+    rows: list[list[str]] = []
+    kinds = {
+        name: runs.of(
+            f"priorities-{value}",
+            bp.load(SCENARIO, set=BLOCKING | {"traffic.web_quic.priorities": value}),
+            COMPARED,
+            RUNS,
+            seed=SEED,
+        ).values()
+        for name, value in (("in turn", "false"), ("by priority", "true"))
+    }
+    for setting in COMPARED:
+        for name, values in kinds.items():
+            rows.append([f"`{setting}`, {name}", *cells(values, setting, tuple(OF_PRIORITIES))])
+    return table(["setting and order of objects", *OF_PRIORITIES.values()], rows)
+
+
 def alone(runs: Runs) -> str:
     """Load pages one after the other on an idle link."""
     runs.folder.mkdir(parents=True, exist_ok=True)
@@ -213,6 +238,7 @@ def renew(docs: Path, out: Path) -> None:
         "transports": lambda: transports(runs),
         "marks": lambda: marks(runs),
         "advice": lambda: advice(runs),
+        "priorities": lambda: priorities(runs),
         "alone": lambda: alone(runs),
         "orbits": lambda: orbits(runs),
     }
