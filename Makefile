@@ -6,7 +6,7 @@ SHELL := bash
 MAKEFLAGS += --no-print-directory
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := help
-.PHONY: help wheel deb static image run live live-example live-programs live-packages unit-packages live-bench live-quic test test-often check check-rust check-python build-tests test-packages test-rust test-namespaces test-python test-recipes cells kernel coverage cluster cluster-costs bench fuzz fmt docs gallery choosing reproduction costs paper-figures papers-pages advice delay pfavqred backlog onboard gateway-models model-domain series site terminals quic lock setup clean beam-bench
+.PHONY: help wheel deb static image run live live-example live-programs live-packages unit-packages live-bench live-quic test test-often check check-rust check-python build-tests test-packages test-rust test-namespaces test-python test-recipes kernel coverage cluster cluster-costs bench fuzz fmt docs gallery choosing reproduction costs paper-figures papers-pages advice delay pfavqred backlog onboard gateway-models model-domain series site terminals quic lock setup clean beam-bench
 
 PYTHON ?= python3
 VENV := .venv
@@ -158,9 +158,6 @@ test-recipes: $(VENV)/.dev ## follow the recipes of CONTRIBUTING.md on a copy of
 
 site: $(VENV)/.dev ## build the documentation as a website that works from files: target/site
 	$(BIN)/python tools/website.py
-
-cells: $(CORE) $(VENV)/.dev ## compare all figures of the tests with ns-2's, of which `make test` takes a part: a minute
-	BENTPIPE_ALL_CELLS=1 $(BIN)/pytest --quiet python/tests/test_ns2_cells.py
 
 kernel: $(CORE) $(VENV)/.dev ## compare the simulated TCP with the kernel's, as root: four minutes
 	$(BIN)/python python/tests/kernel/compare.py

@@ -1,7 +1,6 @@
 """The simulator compared with ns-2.35: every published cell about a TCP or a queue."""
 
 import json
-import os
 from pathlib import Path
 
 import pytest
@@ -43,10 +42,8 @@ def test_additional_cells_are_met() -> None:
     # Made on ns-2.35 by truth/ns2.py: other buffers, windows, transports, queues, round trips; three seeds.
     more = [experiment for table in sorted(MORE.glob("*_more.csv")) for experiment in experiments(table)]
     assert len(more) == 74 + 20
-    # A quarter of every table, unless `make cells` asks for all.
-    checked = more if "BENTPIPE_ALL_CELLS" in os.environ else more[::4]
-    cells = verify(checked, seeds=3)
-    assert len(cells) == sum(len(experiment.targets) for experiment in checked)
+    cells = verify(more, seeds=3)
+    assert len(cells) == 450
     assert not {(cell.experiment, cell.target.metric) for cell in cells if cell.verdict == "fail"}
 
 

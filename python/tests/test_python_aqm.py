@@ -91,7 +91,8 @@ def test_avqred_in_python_writes_the_files_of_the_built_in_one(avqred: ModuleTyp
 
 
 def test_avqred_in_python_takes_at_most_twenty_times_as_long(avqred: ModuleType) -> None:
-    scenario = bp.load("byun2007-gateway", set={"run.duration": "30 s"})
+    ramp = {"traffic.web.ramp.sessions": 400, "traffic.web.ramp.over": "40 s", "run.warmup": "60 s"}
+    scenario = bp.load("byun2007-gateway", set=ramp | {"run.duration": "30 s"})
     built_in = scenario.with_setting("AVQRED")
 
     def cpu(simulate: Any) -> float:  # noqa: ANN401
