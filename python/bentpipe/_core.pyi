@@ -31,6 +31,60 @@ class WatchError(Exception):
     """The scenario has no such link or flow to watch."""
 
 @final
+class Simulation:
+    """A run in progress, whose time its caller advances; it belongs to the thread that made it.
+
+    Without changes it takes the same course as `simulate`, whatever the steps.
+    """
+
+    now: float
+    """Time simulated so far [s]."""
+    end: float
+    """End of the run [s]."""
+    classes: list[str]
+    """Names of the classes of traffic."""
+    links: list[str]
+    """Names of the directions of links, to which `packets` refers."""
+    series_names: list[str]
+    """Names of the series, the time first."""
+
+    def __new__(cls, scenario: Scenario, seed: int) -> Simulation:
+        """Return the run of a scenario with one seed, at time zero; `ScenarioError` if it is too large."""
+
+    def advance(self, to: float) -> None:
+        """Handle all events up to `to` [s], or to the end of the run if that is earlier."""
+
+    def step(self) -> bool:
+        """Advance to the next packet that arrives at the subject, leaves it or is dropped there.
+
+        Returns False at the end of the run.
+        """
+
+    def change(self, scenario: Scenario) -> list[str]:
+        """Go on as `scenario` says; return the keys that differ.
+
+        Rates, delays, AQMs, the number of users and what they do may change. `ScenarioError` for any other
+        key; then nothing is changed. An AQM whose parameters change begins anew.
+        """
+
+    def series(self, first: int) -> Table:
+        """Return the samples from number `first` on, with the goodput of each class [bit/s]."""
+
+    def drops(self, first: int) -> Table:
+        """Return the drops from number `first` on: `time` [s], `place`, `reason`."""
+
+    def packets(self, most: int) -> Table:
+        """Return the packets in flight: `packet`, `at`, `place`, `share`, `class`, `payload`.
+
+        `at` is 0 on a link, 1 waiting for a link, 2 in a gateway; `place` the number of the direction of the
+        link, or of the gateway; `share` the share of the propagation delay that has passed. Of more than
+        `most` packets an even share is returned.
+        """
+
+    def run(self) -> Run:
+        """Return the results as if the run ended now."""
+
+@final
 class Scenario:
     """A scenario, read and checked; immutable."""
 

@@ -104,6 +104,15 @@ impl Snapshot {
     }
 }
 
+impl Snapshot {
+    /// Packets that have arrived, left, and been dropped.
+    #[must_use]
+    pub fn passed(&self) -> [u64; 3] {
+        let arrived = self.counters.offered + self.receive.arrived + self.transmit.arrived;
+        [arrived, self.sent_packets, self.aqm_drops + self.overflow_drops + self.drops_elsewhere]
+    }
+}
+
 impl Sum for Snapshot {
     /// The counters of several gateways together.
     fn sum<I: Iterator<Item = Self>>(snapshots: I) -> Self {

@@ -83,6 +83,11 @@ impl<P> DelayLine<P> {
         self.packets.front().map(|&(arrival, _)| arrival)
     }
 
+    /// The packets, each after its time of arrival.
+    pub fn iter(&self) -> impl Iterator<Item = &(Instant, P)> {
+        self.packets.iter()
+    }
+
     /// Arrival time of the last packet added.
     #[must_use]
     pub fn last_arrival(&self) -> Instant {

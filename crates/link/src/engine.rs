@@ -285,6 +285,49 @@ impl LinkEngine {
         Some((rate, next))
     }
 
+    /// Sets the rate of a link whose rate is constant, from the next packet on; false for any other link.
+    pub fn set_rate(&mut self, rate: Rate) -> bool {
+        let has_sender = self.egress.as_ref().is_some_and(|egress| egress.sender.is_some());
+        if self.rate.is_none() || has_sender || rate.as_bps() == 0 {
+            return false;
+        }
+        self.rate = Some(rate);
+        self.last_sent = (0, Duration::ZERO);
+        if let Some(egress) = &mut self.egress {
+            egress.queue.set_capacity(rate);
+        }
+        true
+    }
+
+    /// Sets the delay of a link that delays all packets alike, from the next packet on; false for any other link.
+    pub fn set_delay(&mut self, delay: Duration) -> bool {
+        if self.fixed_delay.is_none() {
+            return false;
+        }
+        self.fixed_delay = Some(delay);
+        self.propagation.model = DelayModel::Fixed(delay);
+        true
+    }
+
+    /// Replaces the AQM of the queue from `now` on; false without a queue.
+    pub fn set_aqm(&mut self, aqm: Box<dyn Aqm>, now: Instant) -> bool {
+        let Some(egress) = &mut self.egress else { return false };
+        egress.queue.set_aqm(aqm, now);
+        true
+    }
+
+    /// True if no packet overtakes another on the way.
+    #[must_use]
+    pub fn keeps_order(&self) -> bool {
+        !matches!(self.propagation.model, DelayModel::Drawn { ordered: false })
+    }
+
+    /// Delay of all packets, if it is the same.
+    #[must_use]
+    pub fn fixed_delay(&self) -> Option<Duration> {
+        self.fixed_delay
+    }
+
     /// Announces to the queue that a flow begins or ends.
     pub fn announce(&mut self, flow: FlowId, event: FlowEvent, now: Instant) {
         if let Some(egress) = &mut self.egress {

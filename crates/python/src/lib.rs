@@ -2,6 +2,7 @@
 //!
 //! - `scenario`: scenarios, read and checked
 //! - `run`: the simulation of a scenario, with `tables` (results as Arrow tables) and `captures` (pcapng files)
+//! - `simulation`: a run that is advanced in steps and changed in between
 //! - `models`: fluid equations and their stability
 //! - `registry`: the algorithms with their parameters, and the schema of scenario files
 //! - `python_aqm`: AQMs written in Python as the simulator calls them, and `views`, the objects that their methods receive
@@ -14,6 +15,7 @@ mod python_aqm;
 mod registry;
 mod run;
 mod scenario;
+mod simulation;
 mod tables;
 mod views;
 
@@ -27,6 +29,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<scenario::Scenario>()?;
     module.add_class::<run::Progress>()?;
     module.add_class::<run::Run>()?;
+    module.add_class::<simulation::Simulation>()?;
     module.add_class::<tables::Table>()?;
     module.add_class::<views::Verdict>()?;
     module.add_class::<views::QueueSlot>()?;

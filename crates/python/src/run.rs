@@ -18,6 +18,13 @@ use crate::tables::{self, Table};
 #[derive(Default)]
 pub struct Progress(Arc<sim::Progress>);
 
+impl Progress {
+    /// The progress itself.
+    pub fn shared(&self) -> Arc<sim::Progress> {
+        Arc::clone(&self.0)
+    }
+}
+
 #[pymethods]
 impl Progress {
     #[new]
@@ -76,6 +83,33 @@ pub struct Run {
     /// Processor time of the run [s].
     #[pyo3(get)]
     cpu_seconds: f64,
+}
+
+impl Run {
+    /// The tables of a run without captures and logs.
+    pub fn new(py: Python<'_>, results: sim::Results, is_traced: bool, cpu_seconds: f64) -> PyResult<Self> {
+        let counters = PyDict::new(py);
+        for (name, value) in results.counters() {
+            counters.set_item(name, value)?;
+        }
+        let table =
+            |columns| tables::table(columns).map_err(SimulationError::new_err).and_then(|t| Py::new(py, t));
+        let traced = if is_traced { Some(table(tables::trace(&results))?) } else { None };
+        Ok(Self {
+            terminals: tables::terminals(&results).map(table).transpose()?,
+            terminal_series: tables::terminal_series(&results).map(table).transpose()?,
+            pages: tables::pages(&results).map(table).transpose()?,
+            trace: traced,
+            captured: Vec::new(),
+            logged: None,
+            drops: table(tables::drops(&results))?,
+            flows: table(tables::flows(&results))?,
+            drop_runs: table(tables::drop_runs(&results))?,
+            series: table(tables::series(results.series))?,
+            counters: counters.unbind(),
+            cpu_seconds,
+        })
+    }
 }
 
 /// Simulates a scenario with one seed; other Python threads go on, unless its AQM is written in Python. Traces flows, and
@@ -141,26 +175,6 @@ pub fn simulate(
     }
     let (results, captured, logged) = ran?;
     let cpu_seconds = started.elapsed().as_secs_f64();
-    let counters = PyDict::new(py);
-    for (name, value) in results.counters() {
-        counters.set_item(name, value)?;
-    }
-    let table =
-        |columns| tables::table(columns).map_err(SimulationError::new_err).and_then(|t| Py::new(py, t));
-    let traced = if trace.is_empty() { None } else { Some(table(tables::trace(&results))?) };
     let captured = captured.iter().map(|c| (c.packets, c.left_out, c.retransmissions)).collect();
-    Ok(Run {
-        terminals: tables::terminals(&results).map(table).transpose()?,
-        terminal_series: tables::terminal_series(&results).map(table).transpose()?,
-        pages: tables::pages(&results).map(table).transpose()?,
-        trace: traced,
-        captured,
-        logged,
-        drops: table(tables::drops(&results))?,
-        flows: table(tables::flows(&results))?,
-        drop_runs: table(tables::drop_runs(&results))?,
-        series: table(tables::series(results.series))?,
-        counters: counters.unbind(),
-        cpu_seconds,
-    })
+    Ok(Run { captured, logged, ..Run::new(py, results, !trace.is_empty(), cpu_seconds)? })
 }

@@ -52,12 +52,12 @@ pub fn table(columns: Columns) -> Result<Table, String> {
     RecordBatch::try_new(Arc::new(Schema::new(fields)), arrays).map(Table).map_err(|e| e.to_string())
 }
 
-fn column(name: &str, array: impl arrow_array::Array + 'static) -> (String, ArrayRef) {
+pub fn column(name: &str, array: impl arrow_array::Array + 'static) -> (String, ArrayRef) {
     (name.to_owned(), Arc::new(array))
 }
 
 /// Numbers, with null for what could not be measured.
-fn numbers(values: Vec<f64>) -> Float64Array {
+pub fn numbers(values: Vec<f64>) -> Float64Array {
     if values.iter().any(|x| x.is_nan()) {
         values.into_iter().map(|x| (!x.is_nan()).then_some(x)).collect()
     } else {
@@ -66,7 +66,7 @@ fn numbers(values: Vec<f64>) -> Float64Array {
 }
 
 /// Names, each stored once.
-fn names(keys: Vec<i32>, names: &[impl AsRef<str>]) -> DictionaryArray<Int32Type> {
+pub fn names(keys: Vec<i32>, names: &[impl AsRef<str>]) -> DictionaryArray<Int32Type> {
     let values = StringArray::from_iter_values(names.iter().map(AsRef::as_ref));
     DictionaryArray::new(Int32Array::from(keys), Arc::new(values))
 }

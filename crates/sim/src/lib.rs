@@ -56,6 +56,7 @@ mod ids;
 mod network;
 mod record;
 mod side;
+mod simulation;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -65,6 +66,7 @@ use bentpipe_units::Instant;
 
 use ids::{CallId, IdVec, ViewingId};
 
+pub use engine::{At, Position};
 pub use record::log::{LogEntry, LogEvent, LogWatch, LoggedEnd, LoggedTransport};
 pub use record::observe::{Ends, Interface, Observation, Packet, PepEnds, Watch, interfaces};
 pub use record::trace::{Selector, TraceRow, TraceState};
@@ -72,6 +74,7 @@ pub use record::{
     Back, Call, Carried, Class, Drops, Flow, Interval, Intervals, LOSS, Page, PageTimes, PepLinkCounters,
     Period, Playback, REASONS, RETRANSMISSION_LIMIT, Rung, Series, Summary, Terminal, Viewing, Voice,
 };
+pub use simulation::Simulation;
 
 /// Reason for which a run has no results.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -281,11 +284,24 @@ pub fn run_with(
     engine.finish(end);
     engine.check().map_err(Error::Inconsistent)?;
     let left_out = engine.record.tracer.left_out();
-    let (pep_link, events) = (engine.pep_link_counters(), engine.clock.scheduled());
-    let begin = engine.record.recorder.begin();
-    let tables = engine.record.recorder.into_tables();
-    let results = Results {
-        traffic: engine.apps.traffic.into_iter().map(|t| t.name).collect(),
+    let names = engine.apps.traffic.iter().map(|t| t.name.clone()).collect();
+    let trace = std::mem::take(&mut engine.record.tracer.rows);
+    let counted = (engine.pep_link_counters(), engine.clock.scheduled());
+    Ok((results(engine.record.recorder, counted, names, trace, end), left_out))
+}
+
+/// The results of a run that ends at `end`: its records, finished, packets on the PEP links, and number of events.
+fn results(
+    recorder: record::Recorder,
+    (pep_link, events): (PepLinkCounters, u64),
+    traffic: Vec<String>,
+    trace: Vec<TraceRow>,
+    end: Instant,
+) -> Results {
+    let begin = recorder.begin();
+    let tables = recorder.into_tables();
+    Results {
+        traffic,
         places: tables.places,
         begin,
         end,
@@ -306,8 +322,7 @@ pub fn run_with(
         handed_over: tables.handed_over,
         carried: tables.carried,
         pep_link,
-        trace: engine.record.tracer.rows,
+        trace,
         events,
-    };
-    Ok((results, left_out))
+    }
 }

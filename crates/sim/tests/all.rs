@@ -23,6 +23,7 @@ mod queueing;
 mod quic;
 mod ranking;
 mod scone;
+mod simulation;
 mod terminals;
 mod traffic;
 mod transports;

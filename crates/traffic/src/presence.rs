@@ -10,13 +10,26 @@ pub struct Presence {
     profile: Option<DayProfile>,
     /// Number of users.
     count: u32,
+    /// Users from this number on are away for good; `None` if none is.
+    limit: Option<u32>,
 }
 
 impl Presence {
     /// Presence of `count` users: none of them in the periods `away`, and as many of them as the profile says.
     #[must_use]
     pub fn new(away: Vec<Absence>, profile: Option<&Profile>, count: u32) -> Self {
-        Self { away, profile: profile.map(DayProfile::new), count }
+        Self { away, profile: profile.map(DayProfile::new), count, limit: None }
+    }
+
+    /// Changes the number of users: those from number `users` on do not return.
+    pub fn set_users(&mut self, users: u32) {
+        self.limit = Some(users);
+    }
+
+    /// True if the number of users present changes over a day.
+    #[must_use]
+    pub fn has_profile(&self) -> bool {
+        self.profile.is_some()
     }
 
     /// Returns the share of users from which on user `number` is present: as many users are present as the profile's share
@@ -28,6 +41,9 @@ impl Presence {
     /// Returns `at` if user `number` is present, else the time of the return; `None` without a return.
     #[must_use]
     pub fn present(&self, number: u32, at: Instant) -> Option<Instant> {
+        if self.limit.is_some_and(|limit| number >= limit) {
+            return None;
+        }
         let mut at = self.back(at);
         if let Some(profile) = &self.profile {
             // An absence may end while the profile has the user away, and the other way round.

@@ -243,6 +243,13 @@ impl<I: Id, T> Slab<I, T> {
     pub fn get(&self, id: I) -> Option<&T> {
         self.items.get(id)
     }
+
+    /// Returns the items in use, in the order of their positions.
+    pub fn iter(&self) -> impl Iterator<Item = (I, &T)> {
+        let mut is_free = vec![false; self.items.len()];
+        self.free.iter().for_each(|id| is_free[id.index() as usize] = true);
+        self.items.ids().zip(self.items.iter()).zip(is_free).filter(|(_, free)| !free).map(|(item, _)| item)
+    }
 }
 
 impl<I: Id, T: Copy> Slab<I, T> {

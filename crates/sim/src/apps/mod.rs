@@ -29,6 +29,8 @@ pub struct Session {
     page: PageLoad,
     /// Connections that wait for the next page from their servers, and since when.
     kept: Vec<(SlotId, Instant)>,
+    /// True once it has no next page.
+    is_gone: bool,
     rng: Rng,
 }
 
@@ -55,7 +57,7 @@ struct PageLoad {
 
 impl Session {
     pub fn new(traffic: TrafficId, number: u32, rng: Rng) -> Self {
-        Self { traffic, number, pages: 0, page: PageLoad::default(), kept: Vec::new(), rng }
+        Self { traffic, number, pages: 0, page: PageLoad::default(), kept: Vec::new(), is_gone: false, rng }
     }
 }
 
@@ -170,6 +172,13 @@ impl Apps {
         self.sessions[id].kept.retain(|(kept, _)| *kept != slot);
     }
 
+    /// Lets a session that has no next page open one now.
+    pub fn call_back(&mut self, id: SessionId, clock: &mut Clock) {
+        if std::mem::take(&mut self.sessions[id].is_gone) {
+            clock.at(clock.now(), Event::Session(id));
+        }
+    }
+
     /// Takes the connections that a session has kept for too long.
     pub fn take_expired(&mut self, id: SessionId, now: Instant) -> Vec<SlotId> {
         let Session { traffic, kept, .. } = &mut self.sessions[id];
@@ -258,7 +267,9 @@ impl Apps {
         }
         if let Kind::Pages { think_time, .. } = &t.kind {
             let think = think_time.draw(&mut s.rng);
-            clock.at_any(t.presence.present(s.number, clock.now() + think), Event::Session(id));
+            let next = t.presence.present(s.number, clock.now() + think);
+            s.is_gone = next.is_none();
+            clock.at_any(next, Event::Session(id));
         }
     }
 }

@@ -129,6 +129,27 @@ impl Apps {
         s.slot.take()
     }
 
+    /// Lets a source act now, as at its begin.
+    pub fn call_in(&mut self, id: SourceId, clock: &mut Clock) {
+        self.sources[id].due = Some(clock.now());
+        clock.at(clock.now(), Event::Source(id));
+    }
+
+    /// Sends a source away for good; gives true if it has a flow to give up.
+    pub fn send_away(&mut self, id: SourceId) -> bool {
+        let s = &mut self.sources[id];
+        s.due = None;
+        s.slot.is_some()
+    }
+
+    /// A source of packets follows the present pattern of its traffic.
+    pub fn renew_pattern(&mut self, id: SourceId) {
+        let s = &mut self.sources[id];
+        if let (Kind::Packets { pattern }, Some(_)) = (&self.traffic[s.traffic].kind, &s.generator) {
+            s.generator = Some(Generator::new(pattern, &mut s.rng));
+        }
+    }
+
     /// The flow of a source is completed, or has failed: the source sends no more until it returns.
     pub fn detach(&mut self, id: SourceId, slot: SlotId) {
         let s = &mut self.sources[id];

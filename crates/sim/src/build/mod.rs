@@ -34,6 +34,8 @@ use crate::record::{Parts, PlaceKind, Record, Recorder, Setup};
 use crate::side::BySide;
 use transports::{Transports, small};
 
+pub use traffic::{kind, users};
+
 /// The engine of a scenario before its first event; `make_aqm` replaces the AQM of the subject.
 ///
 /// # Errors

@@ -1,7 +1,8 @@
 //! Traffic: applications, transports, and the layout of flows.
 
 use bentpipe_scenario::{
-    self as scenario, ConnectionPer, HostIndex, Http, Protocol, QueuesPer, Ramp, Scenario, TrafficKind,
+    self as scenario, Absence, ConnectionPer, HostIndex, Http, Protocol, QueuesPer, Ramp, Scenario,
+    TrafficKind,
 };
 use bentpipe_traffic::Presence;
 use bentpipe_units::{Duration, Instant, Rate, Rng};
@@ -18,46 +19,7 @@ use crate::side::BySide;
 
 impl Builder<'_, '_> {
     pub(super) fn traffic(&self, t: &scenario::Traffic, transports: &mut Transports) -> Traffic {
-        // A cap holds for the host that sends the data.
-        let (kind, cap, away, count) = match &t.kind {
-            TrafficKind::Pages(p) => (
-                Kind::Pages {
-                    object_size: p.object_size.clone(),
-                    objects_per_page: p.objects_per_page,
-                    loading: match (p.http, p.connection_per) {
-                        (Some(Http::One), _) => Loading::Http1,
-                        (Some(Http::Two), _) => Loading::Http2,
-                        (Some(Http::Three), _) => Loading::Http3,
-                        (Some(Http::Probe), _) => Loading::Probe,
-                        (None, ConnectionPer::Page) => Loading::InSequence,
-                        (None, ConnectionPer::Object) => Loading::AtOnce,
-                    },
-                    keep_alive: p.keep_alive,
-                    think_time: p.think_time.clone(),
-                    patience: p.patience,
-                    request_size: p.request_size,
-                    rendering: p.rendering,
-                },
-                p.rate_cap,
-                &p.away,
-                p.sessions,
-            ),
-            TrafficKind::Bulk(b) => {
-                (Kind::Bulk { bytes: b.bytes, lifetime: b.lifetime.clone() }, b.rate_cap, &b.away, b.flows)
-            }
-            TrafficKind::Files(f) => (
-                Kind::Files {
-                    interval: f.interval.clone(),
-                    size: f.size.clone(),
-                    transfers: f.transfers.unwrap_or(u32::MAX),
-                },
-                f.rate_cap,
-                &f.away,
-                f.sources,
-            ),
-            TrafficKind::Dash(d) => (Kind::Dash(d.clone()), None, &d.away, d.flows),
-            TrafficKind::Packets(p) => (Kind::Packets { pattern: p.pattern.clone() }, None, &p.away, p.flows),
-        };
+        let (kind, cap, away, count) = application(&t.kind);
         let transport = self.transport(t, cap, transports);
         let protocol = matches!(transport, Transport::Tcp { .. }).then_some(Protocol::Tcp);
         let group = |index| Group { first: self.first_host(index), count: self.scenario.hosts[index].count };
@@ -75,7 +37,7 @@ impl Builder<'_, '_> {
             transport,
             receiver_opens: self.changes_address(t.to),
             dscp: t.dscp,
-            presence: Presence::new(away.clone(), t.profile.as_ref(), count),
+            presence: Presence::new(away.to_vec(), t.profile.as_ref(), count),
             free_slots: Vec::new(),
         }
     }
@@ -267,6 +229,59 @@ impl Builder<'_, '_> {
         leg.down.push(step(links.0, !hop.forward, Direction::Down));
         leg.up.push(step(links.1, hop.forward, Direction::Up));
     }
+}
+
+/// The application of a kind of traffic, the cap of the host that sends the data, the absences and the number of its users.
+fn application(kind: &TrafficKind) -> (Kind, Option<Rate>, &[Absence], u32) {
+    match kind {
+        TrafficKind::Pages(p) => (
+            Kind::Pages {
+                object_size: p.object_size.clone(),
+                objects_per_page: p.objects_per_page,
+                loading: match (p.http, p.connection_per) {
+                    (Some(Http::One), _) => Loading::Http1,
+                    (Some(Http::Two), _) => Loading::Http2,
+                    (Some(Http::Three), _) => Loading::Http3,
+                    (Some(Http::Probe), _) => Loading::Probe,
+                    (None, ConnectionPer::Page) => Loading::InSequence,
+                    (None, ConnectionPer::Object) => Loading::AtOnce,
+                },
+                keep_alive: p.keep_alive,
+                think_time: p.think_time.clone(),
+                patience: p.patience,
+                request_size: p.request_size,
+                rendering: p.rendering,
+            },
+            p.rate_cap,
+            &p.away,
+            p.sessions,
+        ),
+        TrafficKind::Bulk(b) => {
+            (Kind::Bulk { bytes: b.bytes, lifetime: b.lifetime.clone() }, b.rate_cap, &b.away, b.flows)
+        }
+        TrafficKind::Files(f) => (
+            Kind::Files {
+                interval: f.interval.clone(),
+                size: f.size.clone(),
+                transfers: f.transfers.unwrap_or(u32::MAX),
+            },
+            f.rate_cap,
+            &f.away,
+            f.sources,
+        ),
+        TrafficKind::Dash(d) => (Kind::Dash(d.clone()), None, &d.away, d.flows),
+        TrafficKind::Packets(p) => (Kind::Packets { pattern: p.pattern.clone() }, None, &p.away, p.flows),
+    }
+}
+
+/// The application of a kind of traffic.
+pub fn kind(kind: &TrafficKind) -> Kind {
+    application(kind).0
+}
+
+/// Number of the users of a kind of traffic.
+pub fn users(kind: &TrafficKind) -> u32 {
+    application(kind).3
 }
 
 // ----- applications ----------------------------------------------------------------------------------------------

@@ -6,6 +6,7 @@
 
 mod bottlenecks;
 mod carriers;
+mod changes;
 mod connections;
 mod descriptor;
 mod flows;
@@ -14,6 +15,7 @@ mod handover;
 mod logging;
 mod migration;
 mod observation;
+mod positions;
 mod slots;
 mod splitting;
 mod users;
@@ -22,6 +24,7 @@ use bentpipe_units::Instant;
 
 pub use bottlenecks::Loads;
 pub use handover::Handover;
+pub use positions::{At, Position};
 
 use crate::apps::Apps;
 use crate::clock::{Clock, Event, MAX_INDEX};
@@ -144,6 +147,11 @@ impl Engine {
         let parts =
             Parts { links: &self.network.links, gateways: &self.gateways, terminals: &self.terminals };
         self.record.recorder.finish(end, parts);
+    }
+
+    /// The parts with queues.
+    pub fn parts(&self) -> Parts<'_> {
+        Parts { links: &self.network.links, gateways: &self.gateways, terminals: &self.terminals }
     }
 
     /// Schedules what does not depend on traffic.

@@ -122,7 +122,7 @@ impl Engine {
     }
 
     /// A source leaves, and gives up its flow.
-    fn leave(&mut self, source: SourceId) {
+    pub(super) fn leave(&mut self, source: SourceId) {
         let Some(id) = self.apps.leave(source, &mut self.clock) else { return };
         let slot = &mut self.endpoints.slots[id];
         slot.phase = Phase::Closing;

@@ -85,6 +85,11 @@ impl LinkDirection {
         if self.follows.is_some() { Duration::ZERO } else { self.engine.backlog(now) }
     }
 
+    /// The link from which its packets come without an event in between, if any.
+    pub fn follows(&self) -> Option<LinkDirectionId> {
+        self.follows
+    }
+
     /// Observes packets at an interface: when they have been sent, or when they arrive.
     pub fn observe(&mut self, interface: InterfaceId, sent: bool) {
         if sent {
@@ -365,6 +370,13 @@ impl Network {
         if first.engine.is_steady() && first.follows.is_none() && second.engine.passes_on(&first.engine) {
             self.links[after].follows = Some(before);
             self.links[before].is_followed = true;
+        }
+    }
+
+    /// Lets every packet pass each link by its own events again, since rates or delays change.
+    pub fn stop_following(&mut self) {
+        for link in self.links.iter_mut() {
+            (link.follows, link.is_followed) = (None, false);
         }
     }
 

@@ -145,6 +145,11 @@ impl Packets {
         self.of_slot[slot] > 0
     }
 
+    /// All packets in flight.
+    pub fn iter(&self) -> impl Iterator<Item = (PacketId, &PacketInFlight)> {
+        self.slab.iter()
+    }
+
     /// Packets in flight.
     pub fn len(&self) -> usize {
         self.slab.len()

@@ -116,7 +116,7 @@ impl Flow {
 }
 
 /// The records of all flows; the number of a flow is its place.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Flows {
     pub(super) all: Vec<Flow>,
 }

@@ -153,6 +153,7 @@ impl Held {
 }
 
 /// Records of a place.
+#[derive(Clone)]
 pub(super) struct Place {
     pub(super) queues: Queues,
     /// Its names among [`crate::Results::places`]: ahead of the PEP and behind it; a link has one.
@@ -263,6 +264,11 @@ impl Place {
         if let Some(watched) = self.queues.watched(parts) {
             watched.probe(&mut |_, _, value| put(value));
         }
+    }
+
+    /// Packets that have arrived, left, and been dropped.
+    pub(super) fn passed(&self, parts: Parts<'_>) -> [u64; 3] {
+        self.queues.snapshot(parts, Instant::ZERO).map_or([0; 3], |snapshot| snapshot.passed())
     }
 
     /// Summary of the measurement until `now`, if it has one.

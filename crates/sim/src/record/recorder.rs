@@ -17,7 +17,8 @@ use super::units::{Class, Classes, PageLoad};
 use super::{Series, Summary};
 use crate::bottleneck::Bottleneck;
 use crate::ids::{
-    CallId, GatewayId, Id, IdRange, IdVec, LinkDirectionId, PlaceId, TerminalId, TrafficId, ViewingId,
+    CallId, ClassId, GatewayId, Id, IdRange, IdVec, LinkDirectionId, PlaceId, TerminalId, TrafficId,
+    ViewingId,
 };
 use bentpipe_traffic::dash::{Period, Viewing};
 use bentpipe_traffic::voice::Call;
@@ -26,6 +27,7 @@ use bentpipe_traffic::voice::Call;
 const LAST_ALIAS: u32 = u32::MAX - 1;
 
 /// Records of a run.
+#[derive(Clone)]
 pub struct Recorder {
     warmup: Instant,
     end: Instant,
@@ -245,6 +247,7 @@ impl Recorder {
         let flow = self.flows.get(flow);
         flow.delivered += bytes;
         flow.measured += if self.is_measuring { bytes } else { 0 };
+        self.classes.all[flow.class].delivered += bytes;
     }
 
     /// A packet with a flow's data arrives from end to end.
@@ -339,6 +342,36 @@ impl Recorder {
         if now >= self.warmup {
             self.classes.all[self.classes.of_traffic[traffic]].finish_probe(steps);
         }
+    }
+
+    /// Payload delivered so far to each class of traffic [bytes].
+    pub fn delivered_bytes(&self) -> impl Iterator<Item = u64> {
+        self.classes.all.iter().map(|class| class.delivered)
+    }
+
+    /// Class of a traffic.
+    pub fn class_of(&self, traffic: TrafficId) -> ClassId {
+        self.classes.of_traffic[traffic]
+    }
+
+    /// The series so far.
+    pub fn series(&self) -> &[Series] {
+        &self.series
+    }
+
+    /// The drops so far.
+    pub fn drops(&self) -> &Drops {
+        &self.drops
+    }
+
+    /// Names of the places to which drops refer.
+    pub fn place_names(&self) -> &[String] {
+        &self.place_names
+    }
+
+    /// Packets that have arrived at the subject, left it, or been dropped there.
+    pub fn passed_subject(&self, parts: Parts<'_>) -> [u64; 3] {
+        self.places[self.subject].passed(parts)
     }
 
     /// The flows so far.
@@ -529,6 +562,12 @@ impl Recorder {
     /// Begin of the measurement, which is the time of the first sample.
     pub fn begin(&self) -> Instant {
         self.warmup
+    }
+
+    /// Time of the next sample; `None` after the last.
+    pub fn next_sample(&self) -> Option<Instant> {
+        let next = self.warmup + self.interval.times(self.samples + u64::from(self.is_measuring));
+        (next <= self.end).then_some(next)
     }
 
     /// Takes a sample; returns the time of the next. The first one only begins the measurement.

@@ -134,6 +134,8 @@ pub struct Class {
     pub received: u64,
     /// Units lost: dropped or lost datagrams, and units of streams that failed.
     pub lost: u64,
+    /// Payload delivered since the run began [bytes].
+    pub(crate) delivered: u64,
     /// Delays of the received units.
     delays: Times,
     /// Sum over the received units of their flow's jitter estimate [ns].
@@ -164,6 +166,7 @@ impl Class {
             name: name.to_owned(),
             received: 0,
             lost: 0,
+            delivered: 0,
             delays: Times::new(),
             jitter_sum: 0,
             pages: pages.map(Box::new),
@@ -242,7 +245,7 @@ impl Class {
 }
 
 /// The classes of a scenario.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Classes {
     pub(super) all: IdVec<ClassId, Class>,
     /// Class of each traffic.

@@ -1,0 +1,185 @@
+//! A run that its caller advances in steps, looks into, and may change in between.
+
+use bentpipe_scenario::Scenario;
+use bentpipe_units::{Duration, Instant};
+
+use crate::engine::Engine;
+use crate::record::Series;
+use crate::{Drops, Error, MakeAqm, Position, Results, build, results};
+
+/// A run in progress, whose time its caller advances.
+///
+/// Without changes it takes the same course as [`run`](crate::run), whatever the steps.
+pub struct Simulation {
+    engine: Engine,
+    scenario: Scenario,
+    seed: u64,
+    end: Instant,
+    /// Goodput of each class between two samples [bit/s].
+    goodput: Vec<Vec<f64>>,
+    /// Payload delivered to each class at the last sample [bytes].
+    delivered: Vec<u64>,
+}
+
+impl Simulation {
+    /// The run of a scenario with one seed, at time zero; `make_aqm` makes the AQM of the subject's queue.
+    ///
+    /// # Errors
+    /// A scenario that is too large, or whose subject needs an AQM from `make_aqm`, without one.
+    pub fn new(scenario: &Scenario, seed: u64, make_aqm: Option<MakeAqm<'_>>) -> Result<Self, Error> {
+        if let Some(spec) =
+            scenario.subject_aqm().filter(|spec| make_aqm.is_none() && !spec.outside.is_empty())
+        {
+            return Err(Error::Unsupported(format!(
+                "the AQM {} is made outside, and was not given",
+                spec.label
+            )));
+        }
+        let engine = build::build(scenario, seed, make_aqm).map_err(Error::Unsupported)?;
+        let delivered: Vec<u64> = engine.record.recorder.delivered_bytes().collect();
+        Ok(Self {
+            engine,
+            scenario: scenario.clone(),
+            seed,
+            end: Instant::ZERO + scenario.run.warmup + scenario.run.duration,
+            goodput: delivered.iter().map(|_| Vec::new()).collect(),
+            delivered,
+        })
+    }
+
+    /// Time simulated so far.
+    #[must_use]
+    pub fn now(&self) -> Instant {
+        self.engine.clock.now()
+    }
+
+    /// End of the run.
+    #[must_use]
+    pub fn end(&self) -> Instant {
+        self.end
+    }
+
+    /// Scenario as it is now, changes included.
+    #[must_use]
+    pub fn scenario(&self) -> &Scenario {
+        &self.scenario
+    }
+
+    /// Handles all events up to `to`, or to the end of the run if that is earlier.
+    ///
+    /// # Errors
+    /// A run that has grown beyond a limit.
+    pub fn advance(&mut self, to: Instant) -> Result<(), Error> {
+        let to = to.min(self.end);
+        while self.now() < to {
+            let sample = self.engine.record.recorder.next_sample();
+            self.engine.run_until(sample.map_or(to, |at| at.clamp(self.now(), to)), |_| true);
+            if let Some(why) = self.engine.fault.take() {
+                return Err(Error::Unsupported(why));
+            }
+            self.measure_goodput();
+        }
+        Ok(())
+    }
+
+    /// Handles the events up to the next packet that arrives at the subject, leaves it or is dropped there. Returns false at
+    /// the end of the run.
+    pub fn step(&mut self) -> bool {
+        let stepped = self.engine.step(self.end);
+        self.measure_goodput();
+        stepped
+    }
+
+    /// Measures the goodput of each class if there is a new sample.
+    fn measure_goodput(&mut self) {
+        let recorder = &self.engine.record.recorder;
+        let samples = recorder.series().first().map_or(0, |time| time.values.len());
+        let interval = self.scenario.run.sample_interval.as_secs_f64();
+        for ((goodput, last), now) in
+            self.goodput.iter_mut().zip(&mut self.delivered).zip(recorder.delivered_bytes())
+        {
+            // The measurement begins with the first sample; a step may pass several.
+            let missing = samples - goodput.len();
+            if missing > 0 {
+                let rate = (now - *last) as f64 * 8.0 / interval / missing as f64;
+                goodput.resize(samples, rate);
+            }
+            if missing > 0 || samples == 0 {
+                *last = now;
+            }
+        }
+    }
+
+    /// Goes on as `scenario` says, which has the same parts; returns the keys that differ.
+    ///
+    /// Rates, delays, AQMs, the number of users and what they do may change. A default that follows from a changed value stays
+    /// as it was. An AQM whose parameters change begins anew.
+    ///
+    /// # Errors
+    /// A key that cannot change during a run; then nothing is changed.
+    pub fn change(&mut self, scenario: &Scenario) -> Result<Vec<String>, String> {
+        let keys = self.engine.change(&self.scenario, scenario, self.seed)?;
+        self.scenario = scenario.clone();
+        Ok(keys)
+    }
+
+    // ----- records -------------------------------------------------------------------------------------------
+
+    /// The series so far; the first is the time since the measurement began.
+    #[must_use]
+    pub fn series(&self) -> &[Series] {
+        self.engine.record.recorder.series()
+    }
+
+    /// Names of the classes of traffic.
+    #[must_use]
+    pub fn classes(&self) -> Vec<&str> {
+        self.scenario.classes()
+    }
+
+    /// Goodput of each class in the interval before each sample [bit/s].
+    #[must_use]
+    pub fn goodput(&self) -> &[Vec<f64>] {
+        &self.goodput
+    }
+
+    /// Packets dropped or lost so far during the measurement.
+    #[must_use]
+    pub fn drops(&self) -> &Drops {
+        self.engine.record.recorder.drops()
+    }
+
+    /// Names of the places, to which [`Drops::place`] refers.
+    #[must_use]
+    pub fn places(&self) -> &[String] {
+        self.engine.record.recorder.place_names()
+    }
+
+    /// Names of the directions of links, to which [`Position`] refers.
+    pub fn links(&self) -> impl Iterator<Item = &str> {
+        self.engine.network.links.iter().map(|link| link.name.as_str())
+    }
+
+    /// Where each packet in flight is.
+    #[must_use]
+    pub fn positions(&self) -> Vec<Position> {
+        self.engine.positions()
+    }
+
+    /// The results as if the run ended now; viewings in progress are left out.
+    #[must_use]
+    pub fn results(&self) -> Results {
+        let mut recorder = self.engine.record.recorder.clone();
+        recorder.finish(self.now(), self.engine.parts());
+        let names = self.engine.apps.traffic.iter().map(|t| t.name.clone()).collect();
+        let trace = self.engine.record.tracer.rows.clone();
+        let counted = (self.engine.pep_link_counters(), self.engine.clock.scheduled());
+        results(recorder, counted, names, trace, self.now())
+    }
+
+    /// Time since the measurement began, at most until the end of the run.
+    #[must_use]
+    pub fn measured(&self) -> Duration {
+        self.now().since(self.engine.record.recorder.begin().min(self.now()))
+    }
+}

@@ -1,0 +1,154 @@
+//! Runs that are advanced in steps and changed in between.
+
+use bentpipe_scenario::Scenario;
+use bentpipe_sim::{At, Progress, Results, Simulation, run};
+use bentpipe_units::{Duration, Instant};
+
+use crate::common::shipped;
+
+/// A shipped scenario of half a minute, measured from its begin.
+fn scenario(name: &str, changes: &[&str]) -> Scenario {
+    let whole = ["run.warmup=0 s", "run.duration=30 s"];
+    shipped(name, &[&whole, changes].concat())
+}
+
+fn at(ms: u64) -> Instant {
+    Instant::ZERO + Duration::from_millis(ms)
+}
+
+fn advanced(simulation: &mut Simulation, ms: u64) {
+    simulation.advance(at(ms)).unwrap_or_else(|e| panic!("{e}"));
+}
+
+fn begun(scenario: &Scenario) -> Simulation {
+    Simulation::new(scenario, 1, None).unwrap_or_else(|e| panic!("{e}"))
+}
+
+fn mean(simulation: &Simulation, name: &str, from: usize, to: usize) -> f64 {
+    let series = simulation.series().iter().find(|series| series.name == name);
+    let values = &series.unwrap_or_else(|| panic!("no series {name}")).values[from..to];
+    values.iter().sum::<f64>() / values.len() as f64
+}
+
+fn counted(results: &Results) -> String {
+    format!("{:?} {:?}", results.counters(), results.drops)
+}
+
+#[test]
+fn steps_do_not_change_the_course_of_a_run() {
+    for name in ["small-gateway", "red-dumbbell", "quic-geo"] {
+        let scenario = scenario(name, &[]);
+        let whole = run(&scenario, 1, &Progress::default()).unwrap_or_else(|e| panic!("{e}"));
+        let mut simulation = begun(&scenario);
+        let mut ms = 0;
+        while simulation.now() < simulation.end() {
+            // Some steps by time, some by packets.
+            ms += 373;
+            let now = simulation.now();
+            simulation.advance(at(ms).max(now)).unwrap_or_else(|e| panic!("{e}"));
+            for _ in 0..7 {
+                simulation.step();
+            }
+        }
+        assert_eq!(counted(&simulation.results()), counted(&whole), "{name}");
+    }
+}
+
+#[test]
+fn a_step_ends_with_one_packet_at_the_subject() {
+    let mut simulation = begun(&scenario("small-gateway", &[]));
+    let mut last = simulation.now();
+    for _ in 0..1000 {
+        assert!(simulation.step());
+        assert!(simulation.now() >= last);
+        last = simulation.now();
+    }
+    // At 3 Mbit/s a thousand arrivals, departures and drops of 1500 bytes take about two seconds at most.
+    assert!(last < at(5000), "{last:?}");
+}
+
+#[test]
+fn a_new_rate_limits_the_throughput_from_then_on() {
+    let plain = scenario("small-gateway", &[]);
+    let slower = scenario("small-gateway", &["gateway.regulator.rate=1 Mbps"]);
+    let mut simulation = begun(&plain);
+    advanced(&mut simulation, 15_000);
+    assert_eq!(simulation.change(&slower), Ok(vec!["gateway.regulator.rate".to_owned()]));
+    advanced(&mut simulation, 30_000);
+    let samples = simulation.series()[0].values.len();
+    let (before, after) = (
+        mean(&simulation, "throughput", samples / 6, samples / 2),
+        mean(&simulation, "throughput", samples * 2 / 3, samples),
+    );
+    assert!(before > 2e6, "{before}");
+    // RED keeps the link from being full.
+    assert!((0.5e6..1.01e6).contains(&after), "{after}");
+}
+
+#[test]
+fn changes_at_time_zero_are_those_of_the_scenario() {
+    // The AQM begins anew at time zero: there is nothing that it could forget.
+    let changed = scenario("small-gateway", &["gateway.regulator.rate=2 Mbps", "gateway.aqm.max_p=0.2"]);
+    let mut simulation = begun(&scenario("small-gateway", &["gateway.aqm.max_p=0.3"]));
+    simulation.change(&changed).unwrap_or_else(|e| panic!("{e}"));
+    advanced(&mut simulation, 30_000);
+    let whole = run(&changed, 1, &Progress::default()).unwrap_or_else(|e| panic!("{e}"));
+    assert_eq!(counted(&simulation.results()), counted(&whole));
+}
+
+#[test]
+fn fewer_and_more_users_leave_and_come() {
+    let users = |count: &str| scenario("small-gateway", &[&format!("traffic.web.sessions={count}")]);
+    let mut simulation = begun(&users("20"));
+    let open = |simulation: &Simulation| {
+        simulation.results().flows.iter().filter(|flow| flow.closed.is_none()).map(|flow| flow.session).max()
+    };
+    advanced(&mut simulation, 10_000);
+    assert!(open(&simulation).is_some_and(|highest| highest >= 10), "{:?}", open(&simulation));
+    simulation.change(&users("3")).unwrap_or_else(|e| panic!("{e}"));
+    advanced(&mut simulation, 20_000);
+    assert!(open(&simulation).is_none_or(|highest| highest < 3), "{:?}", open(&simulation));
+    simulation.change(&users("40")).unwrap_or_else(|e| panic!("{e}"));
+    advanced(&mut simulation, 30_000);
+    assert!(simulation.results().flows.iter().any(|flow| flow.session == 39));
+}
+
+#[test]
+fn what_shapes_the_network_is_refused_and_nothing_changes() {
+    let mut simulation = begun(&scenario("small-gateway", &[]));
+    advanced(&mut simulation, 1_000);
+    let other = scenario("small-gateway", &["gateway.regulator.rate=1 Mbps", "host.client.count=30"]);
+    let refused = simulation.change(&other);
+    assert!(refused.as_ref().is_err_and(|e| e.starts_with("host.client.count cannot change")), "{refused:?}");
+    advanced(&mut simulation, 30_000);
+    let whole =
+        run(&scenario("small-gateway", &[]), 1, &Progress::default()).unwrap_or_else(|e| panic!("{e}"));
+    assert_eq!(counted(&simulation.results()), counted(&whole));
+}
+
+#[test]
+fn packets_in_flight_move_along_their_links() {
+    let mut simulation = begun(&scenario("small-gateway", &[]));
+    advanced(&mut simulation, 5_000);
+    let names: Vec<String> = simulation.links().map(str::to_owned).collect();
+    let on_satellite = |simulation: &Simulation| -> Vec<(u32, f32)> {
+        let place = |position: &bentpipe_sim::Position| match position.at {
+            At::Link(link, share) if names[link as usize] == "satellite" => Some((position.packet, share)),
+            _ => None,
+        };
+        simulation.positions().iter().filter_map(place).collect()
+    };
+    let before = on_satellite(&simulation);
+    assert!(before.len() > 10, "{}", before.len());
+    assert!(before.iter().all(|(_, share)| (0.0..=1.0).contains(share)));
+    advanced(&mut simulation, 5_010);
+    let after = on_satellite(&simulation);
+    let moved = before.iter().filter_map(|(packet, share)| {
+        let later = after.iter().find(|(other, _)| other == packet)?;
+        (later.1 > *share).then_some(later.1 - share)
+    });
+    let moved: Vec<f32> = moved.collect();
+    // 10 ms of the link's delay.
+    assert!(moved.len() > before.len() / 2, "{} of {}", moved.len(), before.len());
+    assert!(moved.iter().all(|share| *share > 0.0 && *share < 0.2), "{moved:?}");
+}
