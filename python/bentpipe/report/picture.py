@@ -5,7 +5,8 @@ picture stays narrow enough for a page in print and a small window.
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from html import escape
 from itertools import pairwise
@@ -62,9 +63,15 @@ _STYLE = """
 """
 
 
-def picture(scenario: Scenario) -> str:
-    """Return the picture of a scenario as an SVG document."""
-    return _Drawing(network(scenario)).svg()
+def picture(scenario: Scenario, *, parts: bool = False) -> str:
+    """Return the picture of a scenario as an SVG document.
+
+    With `parts` a page can find what is drawn: groups have the keys of their part (`data-part`), lines their
+    link (`data-link`, and `data-up` if data flows upwards), queues a place for a bar (`data-bar`, `data-x`,
+    `data-y`).
+    """
+    keys = {row["key"] for row in scenario.effective()} if parts else None
+    return _Drawing(network(scenario), keys).svg()
 
 
 @dataclass(slots=True)
@@ -85,8 +92,10 @@ _Row = list[_Band]
 class _Drawing:
     """Layout of the rows, and the SVG elements."""
 
-    def __init__(self, found: Network) -> None:
+    def __init__(self, found: Network, keys: set[str] | None = None) -> None:
         self.network = found
+        self.keys = keys
+        """Keys of the scenario for parts that a page can find; None for a plain picture."""
         self.behind: list[str] = []
         """Lines, drawn first."""
         self.parts: list[str] = []
@@ -111,9 +120,11 @@ class _Drawing:
         for row in self.rows:
             for band in row:
                 if isinstance(band.item, Node):
-                    self._draw_node(band, band.item)
+                    with self._part(self._candidates(band.item)):
+                        self._draw_node(band, band.item)
                 else:
-                    self._draw_link(band, band.item)
+                    with self._part([_joined("link", band.item.name)]):
+                        self._draw_link(band, band.item)
         y = self._traffic(y + 6, self.network.traffic)
         y = self._legend(y + 4)
         height = round(y + _MARGIN)
@@ -126,6 +137,38 @@ class _Drawing:
             f"<style>{_STYLE}</style>\n"
             f'<rect class="page" width="{width}" height="{height}"/>\n{body}\n</svg>\n'
         )
+
+    @contextmanager
+    def _part(self, candidates: list[str]) -> Iterator[None]:
+        """Group what is drawn meanwhile as the first of the parts that the scenario has."""
+        part = None
+        if self.keys is not None:
+            known = (each for each in candidates if any(key.startswith(f"{each}.") for key in self.keys))
+            part = next(known, None)
+        if part is not None:
+            self.parts.append(f'<g data-part="{escape(part)}">')
+        yield
+        if part is not None:
+            self.parts.append("</g>")
+
+    def _candidates(self, node: Node) -> list[str]:
+        gateways = [_joined("gateway", node.name), "gateway"]
+        kinds = {"hosts": "host", "router": "router", "terminal": "terminal"}
+        if node.kind == "gateway":
+            return gateways
+        return [_joined(kinds[node.kind], node.name), *(["gateway"] if node.kind == "terminal" else [])]
+
+    def _bar(self, name: str, x: float, y: float) -> None:
+        """Leave a place for the bar of a queue."""
+        if self.keys is not None:
+            self.parts.append(f'<g data-bar="{escape(name)}" data-x="{x:.0f}" data-y="{y:.0f}"/>')
+
+    def _line_of(self, link: Link) -> str:
+        """Return the attributes by which a page finds the line of a link."""
+        if self.keys is None:
+            return ""
+        up = self.level[link.between[0]] > self.level[link.between[1]]
+        return f' data-link="{escape(link.name)}" data-up="{str(up).lower()}"'
 
     def _rows(self) -> list[_Row]:
         """Return the rows of nodes and, between them, of links."""
@@ -168,21 +211,22 @@ class _Drawing:
                 ends = sorted(band.item.between, key=lambda name: self.level[name])
                 upper, lower = (nodes[name] for name in ends)
                 kind = "line satellite" if band.item.satellite else "line"
+                named = self._line_of(band.item)
                 x = band.x + _TRACK
                 if upper.y == lower.y:
                     below = upper.y + upper.height
                     for end in (upper, lower):
                         at = _within(x, end)
                         self.behind.append(
-                            f'<path class="{kind}" d="M{at:.0f} {below:.0f} V{band.y:.0f} H{x:.0f}'
+                            f'<path class="{kind}"{named} d="M{at:.0f} {below:.0f} V{band.y:.0f} H{x:.0f}'
                             f' V{band.y + band.height:.0f}"/>'
                         )
                     continue
                 top, bottom = _within(x, upper), _within(x, lower)
                 tip = lower.y - 2
                 self.behind.append(
-                    f'<path class="{kind}" d="M{top:.0f} {upper.y + upper.height:.0f} V{band.y - 2:.0f}'
-                    f' H{x:.0f} V{band.y + band.height:.0f} H{bottom:.0f} V{tip:.0f}"/>'
+                    f'<path class="{kind}"{named} d="M{top:.0f} {upper.y + upper.height:.0f}'
+                    f' V{band.y - 2:.0f} H{x:.0f} V{band.y + band.height:.0f} H{bottom:.0f} V{tip:.0f}"/>'
                 )
                 steps = self._data_steps(band.item)
                 if (ends[0], ends[1]) in steps:
@@ -225,11 +269,13 @@ class _Drawing:
         y = band.y + 36
         places: dict[str, float] = {}
         symbols: list[tuple[Stage, float]] = []
+        lower: dict[str, float] = {}
         for stage in node.stages:
             lines = _stage_lines(stage, _stage_width(band, node))
             height = max(len(lines) * _LINE, 24)
             middle = y + height / 2
             symbols.append((stage, middle))
+            lower[stage.name] = y + height + 1
             for index, line in enumerate(lines):
                 self._text(line, track + 26, middle - (len(lines) - 1) * _LINE / 2 + 5 + index * _LINE)
             places[stage.name] = middle
@@ -237,7 +283,11 @@ class _Drawing:
         self.parts.append(f'<path class="line" d="M{track:.0f} {band.y:.0f} V{band.y + band.height:.0f}"/>')
         for stage, middle in symbols:
             self._symbol(stage, track, middle)
+            if stage.kind in {"queue", "aqm"}:
+                is_first = stage.name == next(each.name for each, _ in symbols if each.kind == stage.kind)
+                self._bar("gateway" if is_first else "transmit", track + 26, lower[stage.name])
         if node.aqm is not None:
+            self._bar("drop", track + 26, places[node.aqm.mark] - 3)
             self._aqm(band, node.aqm, places)
 
     def _aqm(self, band: _Band, aqm: Aqm, places: dict[str, float]) -> None:
@@ -282,6 +332,7 @@ class _Drawing:
             lines = _stage_lines(stage, band.width - _TRACK - 26)
             if stage.kind != "text":
                 self._symbol(stage, x, y + _LINE * len(lines) / 2 + 5)
+                self._bar(f"link {link.name}", left, y + _LINE * len(lines) + 6)
             for line in lines:
                 y += _LINE
                 self._text(line, left, y)
@@ -320,11 +371,12 @@ class _Drawing:
                 self._text(line, _MARGIN, y)
         for each in every:
             y += _LINE + 4
-            self._text(each.name, _MARGIN, y, "name")
-            for text in [*each.lines, *([] if same else [" → ".join(each.route)])]:
-                for line in _wrapped(text, width, _SMALL):
-                    y += _LINE
-                    self._text(line, _MARGIN + 14, y)
+            with self._part([_joined("traffic", each.name)]):
+                self._text(each.name, _MARGIN, y, "name")
+                for text in [*each.lines, *([] if same else [" → ".join(each.route)])]:
+                    for line in _wrapped(text, width, _SMALL):
+                        y += _LINE
+                        self._text(line, _MARGIN + 14, y)
         return y + 8
 
     def _legend(self, y: float) -> float:
@@ -355,6 +407,11 @@ class _Drawing:
             f'<rect class="{kind}" x="{x:.0f}" y="{y:.0f}" width="{width:.0f}" height="{height:.0f}"'
             f' rx="{round_}"/>'
         )
+
+
+def _joined(table: str, name: str) -> str:
+    """Return the key of a table of that name."""
+    return f"{table}.{name}" if re.fullmatch(r"[A-Za-z0-9_-]+", name) else f'{table}."{name}"'
 
 
 def _is_node(row: _Row) -> bool:

@@ -1,51 +1,16 @@
 """Figures of the state of AQMs and schedulers over time: the columns of `series` with a dot in their name."""
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from bentpipe.report.decimate import as_float, bounds, decimate
 from bentpipe.report.panels import Figure, Panel, ResultCharts, Width
 from bentpipe.runs.result import Result
+from bentpipe.stats.states import State, state_of
 
 if TYPE_CHECKING:
     import polars as pl
 
 __all__ = ["state_figures"]
-
-
-@dataclass(frozen=True, slots=True)
-class _State:
-    label: str
-    unit: str = ""
-    factor: float = 1.0
-
-
-_PACKETS, _BYTES = "packets", "kB"
-_STATES = {
-    "avg": _State("average queue", _PACKETS),
-    "avgcq": _State("average queue of a flow", _PACKETS),
-    "p": _State("marking probability", "%", 100),
-    "max_p": _State("largest probability of the ramp", "%", 100),
-    "p_c": _State("marking probability of classic packets", "%", 100),
-    "p_cl": _State("marking probability of L4S packets, coupled", "%", 100),
-    "VQ": _State("virtual queue", _PACKETS),
-    "virtual_capacity": _State("virtual capacity", "Mbit/s", 1e-6),
-    "v_cap": _State("virtual capacity", "Mbit/s", 1e-6),
-    "rate": _State("rate of a flow", "kbit/s", 1e-3),
-    "qdelay": _State("queueing delay, as estimated", "ms", 1e3),
-    "burst_allowance": _State("burst allowance", "ms", 1e3),
-    "active": _State("active flows", "flows"),
-    "active_flows": _State("active flows", "flows"),
-    "new_flows": _State("new flows", "flows"),
-    "old_flows": _State("old flows", "flows"),
-    "open": _State("open flows", "flows"),
-    "l_packets": _State("queue of L4S packets", _PACKETS),
-    "c_packets": _State("queue of classic packets", _PACKETS),
-    "collisions": _State("collisions of flows, so far"),
-    "price": _State("price"),
-    "dropping": _State("dropping: 1, else 0"),
-}
-"""Label, unit and factor of state variables; others are drawn by their name."""
 
 
 def state_figures(result: Result, width: Width = "container") -> list[Figure]:
@@ -57,14 +22,13 @@ def state_figures(result: Result, width: Width = "container") -> list[Figure]:
 
 class _StateCharts(ResultCharts):
     def states(self) -> Figure | None:
-        drawn: list[tuple[str, str, _State, pl.DataFrame]] = []
+        drawn: list[tuple[str, str, State, pl.DataFrame]] = []
         for setting in self.settings:
             table = self.result.one("series", setting, self.seed)
             for column in table.columns:
-                owner, dot, name = column.rpartition(".")
-                if not dot or owner.rpartition(".")[2] not in {"aqm", "scheduler"}:
+                state = state_of(column, table.columns)
+                if state is None:
                     continue
-                state = _state(name, owner, table.columns)
                 series = self._series(setting, column, state.factor)
                 if series is not None and series["value"].drop_nulls().n_unique() > 1:
                     drawn.append((setting, column, state, series))
@@ -98,10 +62,3 @@ class _StateCharts(ResultCharts):
             tuple(panels),
             columns=2,
         )
-
-
-def _state(name: str, owner: str, columns: list[str]) -> _State:
-    """Return the state of a column; the virtual queues of AVQ and GKVQ count bytes."""
-    if name == "VQ" and f"{owner}.v_cap" not in columns:
-        return _State("virtual queue", _BYTES, 1e-3)
-    return _STATES.get(name, _State(""))
