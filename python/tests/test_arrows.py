@@ -32,15 +32,17 @@ ROOMS: dict[str, set[str]] = {
     "live_runs": DATA,
     "models": DATA,
     "report": DATA | {"models", "sweeps", "tuning"},
+    "lab": DATA | {"api", "models", "report", "sweeps", "tuning"},
     "reproduction": DATA | {"models", "report"},
     "api": DATA | {"advice", "live_runs", "models", "report", "sweeps", "tuning"},
     "cli": DATA
-    | {"advice", "live_runs", "models", "new_scenario", "report", "reproduction", "sweeps", "tuning"},
+    | {"advice", "lab", "live_runs", "models", "new_scenario", "report", "reproduction", "sweeps", "tuning"},
     "__main__": {"cli"},
     "__init__": DATA | {"advice", "api", "models", "sweeps", "tuning"},
 }
 """Folders and modules at the top of the package, and what each may import of the others."""
 LAZY = {
+    "bentpipe.lab.server": "imports Tornado and the report's picture",
     "bentpipe.cli.paper_tables": "imports bentpipe.reproduction",
     "bentpipe.report": "imports Altair and Jinja2, which take half as long to import as the package",
     "bentpipe.reproduction": "imports bentpipe.report",

@@ -1,0 +1,39 @@
+// Numbers with units, as a reader expects them.
+
+export function number(value, digits = 3) {
+  if (value == null || !Number.isFinite(value)) return "–";
+  if (value === 0) return "0";
+  const size = Math.abs(value);
+  if (size >= 10 ** digits) return Math.round(value).toLocaleString("en");
+  return String(+value.toPrecision(digits));
+}
+
+export function time(seconds) {
+  if (seconds < 1) return `${(seconds * 1000).toFixed(3)} ms`;
+  return seconds < 100 ? `${seconds.toFixed(2)} s` : `${seconds.toFixed(1)} s`;
+}
+
+export function make(tag, attributes = {}, ...children) {
+  const element = document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes)) {
+    if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
+    else if (name in element && name !== "list") element[name] = value;
+    else if (value != null) element.setAttribute(name, value);
+  }
+  element.append(...children.filter(child => child != null));
+  return element;
+}
+
+export const find = id => document.getElementById(id);
+
+export function colour(name) {
+  return getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+}
+
+export const classColour = index => colour(`--c${index < 0 ? 6 : index % 6}`);
+
+export function say(text, isError = false) {
+  find("message").hidden = !isError;
+  if (isError) find("message").textContent = text;
+  else find("status").textContent = text;
+}

@@ -1,0 +1,109 @@
+// The lab's page: its views, and what they open.
+
+import { Editor } from "./editor.js";
+import { find, make, say } from "./format.js";
+import { get } from "./net.js";
+import { Results } from "./results.js";
+import { Run } from "./run.js";
+import { Stories } from "./stories.js";
+
+const run = new Run(), editor = new Editor(run), results = new Results();
+
+function view(name) {
+  for (const tab of document.querySelectorAll(".tab")) tab.dataset.view === name ? tab.setAttribute("aria-current", "page") : tab.removeAttribute("aria-current");
+  for (const each of document.querySelectorAll(".view")) each.hidden = each.id !== `${name}-view`;
+  if (name === "run") run.charts.resize();
+}
+
+async function open({ name, file }, options = {}) {
+  find("message").hidden = true;
+  try {
+    const found = await get("scenario", name ? { name } : { file });
+    run.name = name ?? null;
+    run.path = file ?? null;
+    run.isEdited = false;
+    find("scenario").value = name ? `name:${name}` : `file:${file}`;
+    find("text").value = found.text;
+    run.file = found.file;
+    if (found.error) {
+      find("source").open = true;
+      return editor.error(found.error);
+    }
+    run.seed = options.seed ?? null;
+    run.open(found, options);
+    editor.part = null;
+    find("part").hidden = true;
+    editor.show(found);
+  } catch (error) {
+    say(error.message, true);
+  }
+}
+
+const stories = new Stories(run, open);
+
+function remember() {
+  if (!run.isEdited && run.found) history.replaceState(null, "", `#${encodeURIComponent(JSON.stringify(run.state()))}`);
+}
+
+function download(name, blob) {
+  const link = make("a", { href: URL.createObjectURL(blob), download: name });
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(link.href), 1000);
+}
+
+async function copy(text, what) {
+  try {
+    await navigator.clipboard.writeText(text);
+    say(`${what} copied`);
+    find("message").hidden = true;
+  } catch {
+    say(text, true);
+  }
+}
+
+async function begin() {
+  const start = await get("start");
+  run.limits = start.limits;
+  const group = (label, kind, names) => (names.length ? [make("optgroup", { label }, ...names.map(each => make("option", { value: `${kind}:${each}`, textContent: each })))] : []);
+  find("scenario").replaceChildren(...group("This folder", "file", start.files), ...group("Shipped", "name", start.scenarios));
+  find("scenario").onchange = event => {
+    const [kind, ...rest] = event.target.value.split(":");
+    stories.leave();
+    view("run");
+    open({ [kind]: rest.join(":") });
+  };
+  stories.list(start.stories, () => view("run"));
+  results.list(start.results);
+  for (const tab of document.querySelectorAll(".tab")) tab.onclick = () => view(tab.dataset.view);
+  run.onTime = now => stories.at(now);
+  run.onPaused = remember;
+  run.onOpened = () => (editor.dress(), remember());
+  find("save-svg").onclick = () => download("charts.svg", new Blob([run.charts.svg()], { type: "image/svg+xml" }));
+  find("save-png").onclick = () => run.charts.canvas().toBlob(blob => download("charts.png", blob));
+  find("copy-link").onclick = () => (remember(), copy(location.href, "Link"));
+  find("copy-command").onclick = () => copy(run.command(), "Command");
+  const hash = decodeURIComponent(location.hash.slice(1));
+  if (hash.startsWith("result=")) {
+    view("results");
+    await results.open(decodeURIComponent(hash.slice(7)));
+    return open({ name: "byun2007-gateway" });
+  }
+  let state = null;
+  try {
+    state = hash ? JSON.parse(hash) : null;
+  } catch {
+    say("The link is damaged: the scenario is opened from its begin.", true);
+  }
+  if (state) return open(state, state);
+  if (start.open.result) {
+    view("results");
+    await results.open(start.open.result);
+    return open({ name: "byun2007-gateway" });
+  }
+  const options = start.settings ? { settings: start.settings } : {};
+  return open(start.open.scenario ? { name: start.open.scenario } : { file: start.open.file }, options);
+}
+
+// What tests wait for.
+window.lab = { run, stories, results };
+begin().then(() => document.body.dataset.ready = "true", error => say(error.message, true));

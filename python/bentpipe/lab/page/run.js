@@ -1,0 +1,279 @@
+// The run of a scenario: its page's state, what the process of the playback sends, and the controls.
+
+import { Charts, rowsOf } from "./charts.js";
+import { Columns } from "./columns.js";
+import { classColour, find, make, number, say, time } from "./format.js";
+import { post, Socket } from "./net.js";
+import { Scene } from "./scene.js";
+
+export class Run {
+  constructor() {
+    this.scene = new Scene(find("picture"));
+    this.charts = new Charts(find("grid"));
+    this.sides = [];
+    this.settings = [];
+    this.changes = [];
+    this.now = this.end = 0;
+    this.isRunning = false;
+    this.onTime = () => {};
+    this.socket = new Socket((header, tables) => this.take(header, tables), () => this.lost());
+    this.connect();
+  }
+
+  // ----- opening ---------------------------------------------------------------------------------------------
+
+  // Opens a text that the server has checked, at time zero or at `at`.
+  open(found, { settings, seed, changes = [], stops = [], at = 0, play = false } = {}) {
+    this.file = found.file;
+    this.text = found.text;
+    this.found = found;
+    this.settings = settings ?? found.settings.slice(0, 2);
+    this.wanted = { at, play };
+    this.isOpen = false;
+    this.changes = changes;
+    this.showSettings();
+    this.scene.show(found.picture);
+    this.socket.send("open", { text: found.text, file: found.file, settings: this.settings, seed: seed ?? this.seed ?? null, changes, stops });
+  }
+
+  reopen(rest = {}) {
+    this.open(this.found, { settings: this.settings, seed: this.seed, changes: this.changes, ...rest });
+  }
+
+  opened(header) {
+    this.isOpen = true;
+    this.seed = header.seed;
+    this.end = header.end;
+    this.classes = header.classes;
+    this.links = header.links;
+    this.changes = header.changes;
+    this.sliders = header.sliders;
+    this.sides = header.settings.map((label, i) => ({
+      label, columns: new Columns(), drops: [], served: [],
+      rows: rowsOf(header.series[i], header.classes, header.states[i]),
+    }));
+    this.pictures = header.pictures;
+    this.scene.show(header.pictures[0], header.links);
+    find("seed").value = header.seed;
+    find("time").max = header.end;
+    find("shown").replaceChildren(...header.settings.map((label, i) => make("option", { value: i, textContent: label })));
+    this.classLegend();
+    this.charts.end = 0;
+    this.charts.view = { seconds: Number(find("window").value), zoom: null };
+    this.showChanges();
+    this.showSliders();
+    this.charts.show(this.sides);
+    this.showServed();
+    this.running(false);
+    this.setTime(0);
+    this.socket.send("ready");
+    if (this.wanted.at) this.socket.send("seek", { time: this.wanted.at });
+    if (this.wanted.play) this.play();
+    this.wanted = {};
+    this.onOpened?.();
+  }
+
+  // ----- what the process sends --------------------------------------------------------------------------------
+
+  take(header, tables) {
+    if (header.type === "opened") return this.opened(header);
+    if (header.type === "frame") return this.frame(header, tables);
+    if (header.type === "rewound") return this.rewound();
+    if (header.type === "changed") {
+      this.changes = [...this.changes.filter(([at]) => at <= header.time), [header.time, header.key, header.value]];
+      return this.showChanges();
+    }
+    say(header.message, true);
+    this.running(false);
+    if (header.type === "error" && this.sliders) this.showSliders();
+  }
+
+  lost() {
+    this.running(false);
+    say("The lab has ended. Start bentpipe lab again, and open the address that it prints.", true);
+  }
+
+  rewound() {
+    for (const side of this.sides) Object.assign(side, { columns: new Columns(), drops: [] });
+    this.charts.runs.forEach((run, i) => Object.assign(run, { columns: this.sides[i].columns, drops: this.sides[i].drops }));
+  }
+
+  frame(header, tables) {
+    this.sides.forEach((side, i) => {
+      side.columns.append(tables[`${i}.series`]);
+      const drops = tables[`${i}.drops`].getChild("time").toArray();
+      side.newDrops = drops.length;
+      for (const at of drops) side.drops.push(at);
+      if (header.served) side.served = header.served[i];
+    });
+    this.setTime(header.time);
+    this.running(header.running);
+    this.charts.end = header.time;
+    if (header.served) this.showServed();
+    this.charts.draw();
+    // The next frame is asked for when this one has been drawn.
+    requestAnimationFrame(() => {
+      const shown = Number(find("shown").value || 0);
+      if (tables[`${shown}.packets`]) this.scene.draw(tables[`${shown}.packets`], this.sides[shown].newDrops);
+      this.frames = (this.frames ?? 0) + 1;
+      this.socket.send("ready");
+    });
+    this.onTime(header.time);
+  }
+
+  setTime(now) {
+    this.now = now;
+    if (document.activeElement !== find("time") || !this.isDragging) find("time").value = now;
+    find("clock").textContent = `${time(now)} of ${number(this.end, 4)} s`;
+  }
+
+  running(is) {
+    if (is === this.isRunning && find("play").textContent) return;
+    this.isRunning = is;
+    find("play").textContent = is ? "Pause" : "Run";
+    say(is ? "Running" : `Paused at ${time(this.now)}`);
+    if (!is) this.onPaused?.();
+  }
+
+  // ----- controls --------------------------------------------------------------------------------------------
+
+  play() {
+    if (!this.isOpen) return (this.wanted.play = true);
+    if (this.now >= this.end) return this.socket.send("seek", { time: 0 });
+    this.socket.send("play", { speed: Number(find("speed").value) });
+    this.running(true);
+  }
+
+  pause() {
+    this.socket.send("pause");
+    this.running(false);
+  }
+
+  connect() {
+    find("play").onclick = () => (this.isRunning ? this.pause() : this.play());
+    find("restart").onclick = () => this.reopen({ changes: [] });
+    find("back").onclick = () => this.socket.send("seek", { time: Math.max(0, this.now - 5) });
+    find("step").onclick = () => this.socket.send("step");
+    find("second").onclick = () => this.socket.send("step", { seconds: 1 });
+    find("speed").onchange = () => this.isRunning && this.play();
+    find("jump").onchange = event => {
+      if (event.target.value) this.socket.send("jump", { what: event.target.value });
+      event.target.value = "";
+    };
+    find("time").oninput = () => (this.isDragging = true);
+    find("time").onchange = event => {
+      this.isDragging = false;
+      this.socket.send("seek", { time: Number(event.target.value) });
+    };
+    find("window").onchange = event => {
+      this.charts.view = { seconds: Number(event.target.value), zoom: null };
+      this.charts.draw();
+    };
+    find("seed").onchange = event => {
+      this.seed = Number(event.target.value);
+      this.reopen();
+    };
+    find("shown").onchange = event => {
+      this.scene.show(this.pictures[Number(event.target.value)], this.links);
+      this.onOpened?.();
+      this.socket.send("step", { seconds: 0 });
+    };
+    find("add-setting").onchange = event => {
+      if (event.target.value) this.compare([...this.settings, event.target.value]);
+    };
+    addEventListener("keydown", event => {
+      const isTyping = /^(INPUT|TEXTAREA|SELECT|BUTTON|SUMMARY)$/.test(event.target.tagName) || event.target.closest?.("[role=button]");
+      if (isTyping || event.ctrlKey || event.metaKey || event.altKey || find("run-view").hidden) return;
+      const button = { " ": "play", ArrowRight: "second", ArrowLeft: "back", ".": "step" }[event.key];
+      if (button) event.preventDefault(), find(button).click();
+    });
+  }
+
+  compare(settings) {
+    this.settings = settings;
+    this.reopen();
+  }
+
+  showSettings() {
+    const most = this.limits?.settings ?? 4;
+    find("settings").replaceChildren(...this.settings.map(name => make("span", { className: "chip" }, name,
+      this.settings.length > 1 ? make("button", { type: "button", textContent: "×", "aria-label": `Without ${name}`, onclick: () => this.compare(this.settings.filter(each => each !== name)) }) : null)));
+    const others = this.found.setting_names.filter(name => !this.settings.includes(name));
+    find("add-setting").replaceChildren(make("option", { value: "", textContent: "…" }), ...others.map(name => make("option", { textContent: name })));
+    find("add-setting").disabled = this.settings.length >= most;
+  }
+
+  classLegend() {
+    find("legend").replaceChildren(...this.classes.map((name, i) => {
+      const dot = make("span", { className: "swatch dot" });
+      dot.style.background = classColour(i);
+      return make("span", {}, dot, name);
+    }), ...(this.sides.length ? [make("span", { textContent: "Red ticks: drops. Drag to zoom, double-click for all." })] : []));
+  }
+
+  showServed() {
+    const classes = this.sides.find(side => side.served.length)?.served ?? [];
+    const head = make("tr", {}, make("th", { scope: "col", textContent: "Class" }), make("th", { scope: "col", textContent: "Figure" }), ...this.sides.map(side => make("th", { scope: "col", textContent: side.label })));
+    const rows = classes.map((row, i) => make("tr", {},
+      make("th", { scope: "row", textContent: row.class }), make("td", { textContent: `${row.label}${row.unit ? ` [${row.unit}]` : ""}` }),
+      ...this.sides.map(side => {
+        const cell = side.served[i] ?? {};
+        return make("td", { className: `number ${cell.grade ?? ""}`, textContent: `${number(cell.value)}${cell.grade ? ` ${cell.grade}` : ""}` });
+      })));
+    if (!rows.length) rows.push(make("tr", {}, make("td", { colSpan: 2 + this.sides.length, textContent: "Run it to see." })));
+    find("served").replaceChildren(make("thead", {}, head), make("tbody", {}, ...rows));
+  }
+
+  // ----- changes ---------------------------------------------------------------------------------------------
+
+  showSliders() {
+    const last = new Map(this.changes.map(([, key, value]) => [key, value]));
+    find("sliders").replaceChildren(...this.sliders.map((slider, i) => {
+      const given = last.has(slider.key) ? parseFloat(last.get(slider.key)) : slider.value;
+      const toPlace = value => (slider.log ? (1000 * Math.log(value / slider.low)) / Math.log(slider.high / slider.low) : (1000 * (value - slider.low)) / (slider.high - slider.low));
+      const toValue = place => {
+        const value = slider.log ? slider.low * (slider.high / slider.low) ** (place / 1000) : slider.low + ((slider.high - slider.low) * place) / 1000;
+        return slider.whole ? Math.round(value) : +value.toPrecision(3);
+      };
+      const text = value => `${value}${slider.unit ? ` ${slider.unit}` : ""}`;
+      const output = make("output", { textContent: text(given), htmlFor: `slider-${i}` });
+      const input = make("input", {
+        type: "range", id: `slider-${i}`, min: 0, max: 1000, step: 1, value: toPlace(given),
+        "aria-valuetext": text(given),
+        oninput: () => {
+          output.textContent = text(toValue(Number(input.value)));
+          input.setAttribute("aria-valuetext", output.textContent);
+        },
+        onchange: () => this.change(slider.key, text(toValue(Number(input.value)))),
+      });
+      return make("div", { className: "slider" }, make("label", { htmlFor: `slider-${i}`, textContent: slider.label, title: slider.key }), input, output);
+    }));
+  }
+
+  change(key, value) {
+    find("message").hidden = true;
+    this.socket.send("change", { key, value });
+  }
+
+  showChanges() {
+    this.charts.marks = this.changes.map(([at, key, value]) => ({ time: at, label: `${key} = ${value}` }));
+    find("changes").replaceChildren(...this.changes.map(([at, key, value]) => make("li", { textContent: `${time(at)}: ${key} = ${value}` })));
+    this.charts.draw();
+  }
+
+  // The state that a link restores.
+  state() {
+    const state = { settings: this.settings, seed: this.seed, changes: this.changes, at: this.now };
+    return this.name ? { name: this.name, ...state } : { file: this.path, ...state };
+  }
+
+  command() {
+    const words = ["bentpipe", "compare", this.name ?? this.path, "--settings", this.settings.join(","), "--seed", this.seed, "--runs", "1"];
+    for (const [, key, value] of this.changes) words.push("--set", `${key}=${value}`);
+    return words.map(word => (/^[\w./,=:-]+$/.test(word) ? word : `'${String(word).replaceAll("'", "'\\''")}'`)).join(" ");
+  }
+
+  async check(text) {
+    return post("check", { text, file: this.file });
+  }
+}

@@ -1,0 +1,267 @@
+"""Runs of a scenario side by side: advanced, changed in between, and replayed.
+
+The same text, settings, seed and changes give the same runs, so that going back in time is running again.
+"""
+
+import io
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+import polars as pl
+
+from bentpipe._core import Scenario, Simulation
+from bentpipe.errors import ScenarioError, UsageError
+from bentpipe.lab import limits
+from bentpipe.runs.plan import under
+from bentpipe.runs.source import key_of
+from bentpipe.stats.recorded import Recorded
+from bentpipe.stats.services import Service, services
+
+__all__ = ["Change", "Playback", "Side", "opened"]
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A key that gets another value at a time of the run."""
+
+    time: float
+    """Simulated time [s]."""
+    key: str
+    value: str
+
+    @property
+    def override(self) -> str:
+        """The change as `key=value`."""
+        return f"{self.key}={self.value}"
+
+
+@dataclass(slots=True)
+class Side:
+    """One setting's run, and what of it has been sent."""
+
+    setting: str
+    scenario: Scenario
+    simulation: Simulation
+    services: list[Service]
+    samples: int = 0
+    drops: int = 0
+
+
+def opened(text: str, file: str, overrides: Iterable[str] = ()) -> Scenario:
+    """Return the scenario of a text in which the whole run is measured; `ScenarioError` if it is wrong.
+
+    `file` is its path, to which names of files are relative. Raises `UsageError` beyond a limit.
+    """
+    given = list(overrides)
+    plain = Scenario.parse(text, file, given)
+    duration = plain.warmup + plain.duration
+    if duration > limits.DURATION:
+        raise UsageError(
+            f"run.duration: the run takes {duration:g} s with its warm-up; allowed in the lab: at most"
+            f" {limits.DURATION:g} s"
+        )
+    whole = {"run.warmup": "0 s", "run.duration": f"{duration!r} s"}
+    others = [each for each in given if key_of(each) not in whole]
+    return Scenario.parse(text, file, [*others, *(f"{key}={value}" for key, value in whole.items())])
+
+
+class Playback:
+    """Runs of a scenario under several settings with the same seed, at the same simulated time."""
+
+    def __init__(
+        self,
+        text: str,
+        file: str,
+        settings: Sequence[str],
+        seed: int | None = None,
+        changes: Iterable[Change] = (),
+    ) -> None:
+        """Begin at time zero. No `settings` means the scenario as it is.
+
+        Raises `ScenarioError` for what is wrong in the text, a setting or a change, `UsageError` beyond a
+        limit.
+        """
+        if len(settings) > limits.SETTINGS:
+            raise UsageError(
+                f"settings: found {len(settings)}; allowed side by side: at most {limits.SETTINGS}"
+            )
+        self._text, self._file = text, file
+        base = opened(text, file)
+        self.settings = list(settings) or [base.aqm]
+        self._is_named = bool(settings)
+        self.seed = base.seed if seed is None else seed
+        self.changes = sorted(changes, key=lambda change: change.time)
+        self.sides: list[Side] = []
+        self._made = 0
+        self._begin()
+
+    def _begin(self) -> None:
+        self._made = 0
+        self.sides = []
+        for setting in self.settings:
+            scenario = self._scenario(setting, ())
+            self.sides.append(
+                Side(
+                    setting,
+                    scenario,
+                    Simulation(scenario, self.seed),
+                    services(scenario.traffic, scenario.thresholds),
+                )
+            )
+        self._make_changes(0.0)
+
+    def _scenario(self, setting: str, changes: Iterable[Change]) -> Scenario:
+        last = {change.key: change.override for change in changes}
+        scenario = opened(self._text, self._file, last.values())
+        return under(scenario, setting) if self._is_named else scenario
+
+    @property
+    def now(self) -> float:
+        """Simulated time [s]."""
+        return self.sides[0].simulation.now
+
+    @property
+    def end(self) -> float:
+        """End of the run [s]."""
+        return self.sides[0].simulation.end
+
+    def advance(self, to: float) -> None:
+        """Advance all runs to a time [s], and make the changes on the way."""
+        to = min(to, self.end)
+        for change in self.changes[self._made :]:
+            if change.time > to:
+                break
+            self._run_to(change.time)
+            self._make_changes(change.time)
+        self._run_to(to)
+
+    def _run_to(self, to: float) -> None:
+        for side in self.sides:
+            side.simulation.advance(to)
+
+    def _make_changes(self, time: float) -> None:
+        while self._made < len(self.changes) and self.changes[self._made].time <= time:
+            self._made += 1
+            self._apply()
+
+    def _apply(self) -> None:
+        """Let every run go on under the changes made so far."""
+        made = self.changes[: self._made]
+        for side in self.sides:
+            side.simulation.change(self._scenario(side.setting, made))
+
+    def change(self, key: str, value: str) -> Change:
+        """Give a key another value from now on; later changes are forgotten.
+
+        Raises `ScenarioError` if the value is wrong, or the key cannot change during a run; then nothing has
+        changed.
+        """
+        made = Change(self.now, key, value)
+        before = self.changes
+        self.changes = [*before[: self._made], made]
+        self._made += 1
+        try:
+            self._apply()
+        except ScenarioError:
+            # Some runs may have changed: all begin again.
+            time = made.time
+            self.changes = before
+            self._begin()
+            self.advance(time)
+            raise
+        return made
+
+    def step(self) -> None:
+        """Advance to the next packet that arrives at the first subject, leaves it or is dropped there."""
+        first = self.sides[0].simulation
+        first.step()
+        for side in self.sides[1:]:
+            side.simulation.advance(first.now)
+
+    def seek(self, to: float) -> None:
+        """Go to a time [s], before or after the present."""
+        if to < self.now:
+            self._begin()
+        self.advance(to)
+
+    # ----- what the page shows ----------------------------------------------------------------------------
+
+    def tables(self, side: Side) -> dict[str, bytes]:
+        """Return what a run has recorded since the last call, as Arrow streams by name.
+
+        `series` has a row per sample, `drops` one per packet, `packets` one per packet in flight.
+        """
+        series = pl.DataFrame(side.simulation.series(side.samples))
+        drops = pl.DataFrame(side.simulation.drops(side.drops))
+        packets = pl.DataFrame(side.simulation.packets(limits.PACKETS))
+        side.samples += len(series)
+        side.drops += len(drops)
+        return {
+            "series": _stream(_thinned(series)),
+            "drops": _stream(_thinned(drops.select("time"))),
+            "packets": _stream(packets),
+        }
+
+    def forget_sent(self) -> None:
+        """Send everything again with the next call of `tables`."""
+        for side in self.sides:
+            side.samples = side.drops = 0
+
+    def served(self, side: Side) -> list[dict[str, object]]:
+        """Return the figure by which the users of each class judge their service so far, with its grade."""
+        run = side.simulation.run()
+        recorded = Recorded(
+            pl.DataFrame(run.series),
+            pl.DataFrame(run.flows),
+            pl.DataFrame(run.drop_runs),
+            run.counters,
+            side.scenario.capacity,
+            side.scenario.traffic,
+            None if run.pages is None else pl.DataFrame(run.pages),
+            side.scenario.thresholds,
+        )
+        rows: list[dict[str, object]] = []
+        for service in side.services:
+            value = service.metric.of(recorded)
+            rows.append(
+                {
+                    "class": service.traffic_class,
+                    "label": service.metric.label,
+                    "unit": service.metric.unit,
+                    "value": value,
+                    "grade": service.grade(value),
+                }
+            )
+        return rows
+
+    def first_drop(self) -> float | None:
+        """Return the time of the first drop of any run so far [s]; None without."""
+        times = [time for side in self.sides for time in _times(side, 1)]
+        return min(times, default=None)
+
+    def worst_flow(self) -> tuple[float, float] | None:
+        """Return when the flow with the longest completion time was opened and closed [s]; None without."""
+        found = pl.concat(
+            pl.DataFrame(side.simulation.run().flows)
+            .filter(pl.col("completed"))
+            .select("completion_time", "opened", "closed")
+            for side in self.sides
+        ).top_k(1, by="completion_time")
+        return found.row(0)[1:] if len(found) else None
+
+
+def _times(side: Side, most: int) -> Iterator[float]:
+    yield from pl.DataFrame(side.simulation.drops(0))["time"].head(most)
+
+
+def _thinned(table: pl.DataFrame) -> pl.DataFrame:
+    """Return an even share of a table that is too long for a frame."""
+    every = -(-len(table) // limits.ROWS)
+    return table.gather_every(every) if every > 1 else table
+
+
+def _stream(table: pl.DataFrame) -> bytes:
+    """Return a table as an Arrow stream without compression."""
+    buffer = io.BytesIO()
+    table.write_ipc_stream(buffer, compression="uncompressed")
+    return buffer.getvalue()

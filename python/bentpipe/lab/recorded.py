@@ -1,0 +1,166 @@
+"""Files and results of the lab's folder, as the page lists and opens them."""
+
+import io
+import os
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from bentpipe.errors import ResultError
+from bentpipe.files import manifest_format
+from bentpipe.models.validation import is_validation
+from bentpipe.models.validation import open_validation as opened_validation
+from bentpipe.pages import render
+from bentpipe.runs.result import Result
+from bentpipe.stats.services import served
+from bentpipe.stats.states import states
+from bentpipe.sweeps.result import SweepResult, is_sweep
+from bentpipe.tuning.result import TuneResult, is_tune
+
+__all__ = ["described", "report_of", "results", "scenario_files", "table"]
+
+_DEPTH, _MOST = 4, 300
+"""Depth of folders, and number of files or results, that are looked at."""
+
+
+def _walk(folder: Path, depth: int = _DEPTH) -> Iterator[Path]:
+    """Yield folders, those with a shorter path first; hidden ones are left out."""
+    yield folder
+    if depth:
+        try:
+            entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
+        except OSError:
+            return
+        for entry in entries:
+            if entry.is_dir(follow_symlinks=False) and not entry.name.startswith((".", "_")):
+                yield from _walk(Path(entry.path), depth - 1)
+
+
+def scenario_files(folder: Path) -> list[str]:
+    """Return the scenario files in a folder, as paths relative to it."""
+    found: list[str] = []
+    for each in _walk(folder):
+        for path in sorted(each.glob("*.toml")):
+            try:
+                text = path.read_text(encoding="utf-8")
+            except (OSError, UnicodeDecodeError):
+                continue
+            if "[host." in text and "[traffic." in text:
+                found.append(str(path.relative_to(folder)))
+        if len(found) >= _MOST:
+            break
+    return found[:_MOST]
+
+
+def results(folder: Path) -> list[dict[str, str]]:
+    """Return the results in a folder, the newest first, with their kind."""
+    found = []
+    for each in _walk(folder):
+        kind = _kind(each)
+        if kind:
+            found.append((each.stat().st_mtime, {"path": str(each.relative_to(folder)), "kind": kind}))
+        if len(found) >= _MOST:
+            break
+    return [row for _, row in sorted(found, key=lambda pair: -pair[0])]
+
+
+def _kind(path: Path) -> str:
+    """Return the kind of a result, empty for any other folder."""
+    if is_tune(path):
+        return "search"
+    if is_sweep(path):
+        return "sweep"
+    if is_validation(path):
+        return "validation"
+    if (path / "advice.json").is_file():
+        return "advice"
+    return "result" if manifest_format(path) == "bentpipe-result" else ""
+
+
+def described(path: Path) -> dict[str, Any]:
+    """Return what the page needs to show a result; `ResultError` if the folder holds none.
+
+    Runs of settings have `settings`, `seeds`, `series`, `table`, `served`; any other result has its report.
+    """
+    kind = _kind(path)
+    if kind != "result":
+        if not kind:
+            raise ResultError(f"{path}: holds no result")
+        return {"kind": kind, "title": path.name, "report": True}
+    result = Result(path)
+    manifest = result.manifest
+    scenario = manifest["scenario"]
+    has_terminals = bool(manifest.get("terminals"))
+    return {
+        "kind": kind,
+        "engine": result.engine,
+        "title": scenario.get("title") or scenario["name"],
+        "name": scenario["name"],
+        "text": scenario.get("text", ""),
+        "settings": result.settings,
+        "seeds": result.seeds,
+        "interval": scenario["sample_interval"],
+        "end": scenario["duration"],
+        "series": result.series_names(),
+        "states": states(result.series_names()),
+        "classes": result.classes,
+        "terminals": has_terminals,
+        "table": [row for row in result.rows() if row["mean"] is not None],
+        "served": [
+            [
+                {
+                    "setting": each.setting,
+                    "class": each.service.traffic_class,
+                    "label": each.service.metric.label,
+                    "unit": each.service.metric.unit,
+                    "value": each.found.mean,
+                    "grade": each.grade,
+                }
+                for each in row
+            ]
+            for row in served(result)
+        ],
+        "command": _command(result),
+        "report": True,
+    }
+
+
+def _command(result: Result) -> str:
+    """Return the command that repeats a result."""
+    scenario = result.manifest["scenario"]
+    words = ["bentpipe", "live" if result.engine == "live" else "compare", scenario["name"]]
+    words += ["--settings", ",".join(result.settings)]
+    words += ["--seed", str(result.seeds[0]), "--runs", str(len(result.seeds))]
+    for override in scenario.get("overrides", []):
+        words += ["--set", override]
+    return shlex.join(words)
+
+
+def table(path: Path, setting: str, seed: int, name: str) -> bytes:
+    """Return a table of one run as an Arrow stream; `ResultError` if there is none of that name."""
+    found = Result(path).one(name, setting, seed)
+    buffer = io.BytesIO()
+    # Dictionaries become texts, which every reader knows.
+    names = [column for column, kind in found.schema.items() if str(kind).startswith(("Categorical", "Enum"))]
+    nested = [column for column, kind in found.schema.items() if str(kind).startswith(("List", "Array"))]
+    found = found.drop(nested).cast(dict.fromkeys(names, str))
+    found.write_ipc_stream(buffer, compression="uncompressed")
+    return buffer.getvalue()
+
+
+def report_of(path: Path) -> str:
+    """Return the report of a result as HTML."""
+    kind = _kind(path)
+    if kind == "result":
+        return render(Result(path))
+    if kind == "sweep":
+        return render(SweepResult(path))
+    if kind == "search":
+        return render(TuneResult(path))
+    if kind == "validation":
+        return render(opened_validation(path))
+    for name in ("report.html", "advice.html"):
+        if (path / name).is_file():
+            return (path / name).read_text(encoding="utf-8")
+    raise ResultError(f"{path}: has no report")

@@ -1,0 +1,341 @@
+"""The lab's playback, documents and server, without a browser."""
+
+import http.client
+import json
+import multiprocessing
+import re
+import struct
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+from lab_process import lab
+
+from bentpipe._core import Progress, Simulation, simulate
+from bentpipe.errors import ScenarioError, UsageError
+from bentpipe.lab import documents, limits, worker
+from bentpipe.lab.playback import Change, Playback, opened
+from bentpipe.runs.plan import scenario_path, shipped
+
+GATEWAY = scenario_path("small-gateway")
+TEXT = GATEWAY.read_text()
+
+
+def playback(*settings: str, changes: tuple[Change, ...] = ()) -> Playback:
+    return Playback(TEXT, str(GATEWAY), settings or ["red"], 1, changes)
+
+
+def series(of: Playback, side: int = 0) -> pl.DataFrame:
+    return pl.DataFrame(of.sides[side].simulation.series(0))
+
+
+# ----- playback ---------------------------------------------------------------------------------------------
+
+
+def test_playback_is_the_run_of_the_command_line() -> None:
+    of = playback("avqred")
+    of.advance(13.37)
+    of.advance(of.end)
+    whole = simulate(opened(TEXT, str(GATEWAY)).with_setting("avqred"), 1, Progress())
+    columns = pl.DataFrame(whole.series).columns
+    assert series(of).select(columns).equals(pl.DataFrame(whole.series))
+
+
+def test_going_back_and_on_repeats_everything() -> None:
+    of = playback("red", "avqred")
+    of.advance(10)
+    of.change("gateway.regulator.rate", "1.5 Mbps")
+    of.advance(20)
+    before = [series(of, side) for side in (0, 1)]
+    of.seek(5)
+    assert of.now == 5
+    of.seek(20)
+    assert [series(of, side).equals(before[side]) for side in (0, 1)] == [True, True]
+
+
+def test_change_takes_effect_when_it_is_made_and_forgets_later_ones() -> None:
+    of = playback("red", changes=(Change(25, "gateway.regulator.rate", "1 Mbps"),))
+    of.advance(10)
+    of.change("gateway.regulator.rate", "2 Mbps")
+    of.advance(40)
+    rate = series(of).filter(pl.col("time") > 26)["throughput"].mean()
+    assert isinstance(rate, float)
+    assert 1.05e6 < rate < 2.05e6
+    assert [change.value for change in of.changes] == ["2 Mbps"]
+
+
+def test_wrong_change_leaves_all_runs_as_they_were() -> None:
+    of, other = playback("red", "avqred"), playback("red", "avqred")
+    of.advance(10)
+    with pytest.raises(ScenarioError, match=r"^host\.client\.count cannot change during a run"):
+        of.change("host.client.count", "30")
+    with pytest.raises(ScenarioError, match=r'found "fast"; allowed: a rate'):
+        of.change("gateway.regulator.rate", "fast")
+    for each in (of, other):
+        each.advance(20)
+    assert [series(of, side).equals(series(other, side)) for side in (0, 1)] == [True, True]
+
+
+def test_limits_are_named_when_they_are_reached() -> None:
+    with pytest.raises(UsageError, match=r"found 5; allowed side by side: at most 4"):
+        playback("red", "avq", "avqred", "codel", "pie")
+    long = TEXT.replace('duration = "60 s"', 'duration = "3 h"')
+    assert long != TEXT
+    with pytest.raises(
+        UsageError, match=r"takes 1\d+ s with its warm-up; allowed in the lab: at most 7200 s"
+    ):
+        opened(long, str(GATEWAY))
+    error = documents.checked("#" * (limits.TEXT + 1), "a.toml", Path())["error"]
+    assert error == f"a.toml: found {limits.TEXT + 1} bytes; allowed in the lab: at most {limits.TEXT}"
+
+
+def test_goodput_of_classes_adds_up_to_what_flows_received() -> None:
+    of = playback("red")
+    of.advance(of.end)
+    goodput = float(series(of)["web.goodput"].sum()) * of.sides[0].scenario.sample_interval
+    flows = pl.DataFrame(of.sides[0].simulation.run().flows)
+    assert goodput == pytest.approx(flows["bytes"].sum() * 8, rel=1e-9)
+
+
+# ----- documents --------------------------------------------------------------------------------------------
+
+
+def test_edit_changes_one_value_and_keeps_the_rest() -> None:
+    text = documents.edited(TEXT, "gateway.regulator.rate", "9 Mbps")
+    changed = [
+        (old, new) for old, new in zip(TEXT.splitlines(), text.splitlines(), strict=True) if old != new
+    ]
+    assert len(changed) == 1
+    assert '"9 Mbps"' in changed[0][1]
+    assert documents.edited(text, "gateway.regulator.rate", "3 Mbps") != text
+
+
+def test_edit_adds_tables_and_removes_keys() -> None:
+    text = documents.edited(TEXT, "link.access.queue.aqm.algorithm", "codel")
+    assert documents.read(text, str(GATEWAY), Path()) is not None
+    assert documents.edited(text, "link.access.queue.aqm.algorithm", None).count("codel") == 0
+    with pytest.raises(UsageError, match=r"^title: found .*, not a table; edit the text$"):
+        documents.edited(TEXT, "title.x", "1")
+    with pytest.raises(UsageError, match=r"^the text is no TOML"):
+        documents.edited("[", "title", "x")
+
+
+def test_keys_with_points_are_quoted() -> None:
+    assert documents.steps('link."a.b".rate') == ["link", "a.b", "rate"]
+    text = documents.edited("", 'host."a.b".count', "3")
+    assert text.strip() == '[host."a.b"]\ncount = 3'
+
+
+def test_forms_have_every_key_of_a_part_with_its_help() -> None:
+    scenario = documents.read(TEXT, str(GATEWAY), Path())
+    for part in ("link.satellite", "gateway", "gateway.aqm", "traffic.web", "host.client"):
+        rows = documents.form(scenario, part)
+        assert rows, part
+        helped = [row for row in rows if row["help"]]
+        # Keys of a table that has several forms have the help of the whole.
+        assert len(helped) >= 0.6 * len(rows), (part, [row["key"] for row in rows if not row["help"]])
+
+
+def test_every_shipped_scenario_opens_in_the_lab() -> None:
+    for name, path in shipped().items():
+        found = documents.checked(path.read_text(), str(path), Path.cwd())
+        assert "error" not in found, (name, found)
+        assert found["picture"].count("data-part") >= 3, name
+
+
+def test_scenario_may_not_name_files_outside_of_the_folder(tmp_path: Path) -> None:
+    (tmp_path / "inside").mkdir()
+    (tmp_path / "secret.down").write_text("1\n2\n3\n")
+    text = scenario_path("lte-cell").read_text()
+    outside = re.sub(r'trace = "[^"]*"', 'trace = "../secret.down"', text)
+    assert outside != text
+    found = documents.checked(outside, str(tmp_path / "inside" / "a.toml"), tmp_path / "inside")
+    assert "allowed in the lab: files in" in found["error"]
+
+
+def test_sliders_are_keys_that_can_change() -> None:
+    of = playback("red", "avqred")
+    rows = documents.sliders(side.scenario for side in of.sides)
+    keys = {row["key"] for row in rows}
+    assert {"gateway.regulator.rate", "gateway.aqm.max_p", "traffic.web.sessions"} <= keys
+    assert "link.satellite.delay" in keys
+    of.advance(1)
+    for row in rows:
+        middle = (row["low"] * row["high"]) ** 0.5 if row["log"] else (row["low"] + row["high"]) / 2
+        value = round(middle) if row.get("whole") else float(f"{middle:.3g}")
+        of.change(row["key"], f"{value} {row['unit']}".strip())
+    of.advance(5)
+
+
+# ----- server -----------------------------------------------------------------------------------------------
+
+
+def ask(
+    port: int, method: str, path: str, body: object = None, **headers: str
+) -> tuple[int, bytes, dict[str, str]]:
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+    text = None if body is None else json.dumps(body)
+    connection.request(method, path, text, {name.replace("_", "-"): value for name, value in headers.items()})
+    answer = connection.getresponse()
+    found = answer.status, answer.read(), {name.lower(): value for name, value in answer.getheaders()}
+    connection.close()
+    return found
+
+
+def entered(port: int, token: str) -> str:
+    """Exchange the token for the cookie."""
+    status, _, headers = ask(port, "GET", f"/?token={token}")
+    assert status == 302
+    assert "HttpOnly" in headers["set-cookie"]
+    assert "SameSite=Strict" in headers["set-cookie"]
+    return headers["set-cookie"].split(";")[0]
+
+
+def test_token_opens_the_page_once_and_nothing_else_does(tmp_path: Path) -> None:
+    with lab(tmp_path) as (port, token):
+        assert ask(port, "GET", "/")[0] == 403
+        assert ask(port, "GET", "/?token=guessed")[0] == 403
+        assert ask(port, "GET", "/api/start")[0] == 403
+        assert ask(port, "GET", "/page/lab.js")[0] == 403
+        cookie = entered(port, token)
+        assert ask(port, "GET", f"/?token={token}")[0] == 403
+        status, page, headers = ask(port, "GET", "/", Cookie=cookie)
+        assert status == 200
+        assert b"<title>Bentpipe lab</title>" in page
+        assert "script-src 'self'" in headers["content-security-policy"]
+        # Another name of this machine, as a page of an attacker's domain would use it.
+        assert ask(port, "GET", "/", Cookie=cookie, Host=f"evil.example:{port}")[0] == 421
+
+
+def test_other_origins_may_not_change_anything(tmp_path: Path) -> None:
+    with lab(tmp_path) as (port, token):
+        cookie = entered(port, token)
+        body = {"path": "a.toml", "text": TEXT}
+        for origin in ({}, {"Origin": "http://evil.example"}, {"Origin": "null"}):
+            assert ask(port, "POST", "/api/save", body, Cookie=cookie, **origin)[0] == 403
+        assert not (tmp_path / "a.toml").exists()
+        upgrade = {
+            "Connection": "Upgrade",
+            "Upgrade": "websocket",
+            "Sec_WebSocket_Version": "13",
+            "Sec_WebSocket_Key": "x3JJHMbDL1EzLkh9GBhXDw==",
+        }
+        assert ask(port, "GET", "/ws", Cookie=cookie, Origin="http://evil.example", **upgrade)[0] == 403
+        assert ask(port, "GET", "/ws", Origin=f"http://127.0.0.1:{port}", **upgrade)[0] == 403
+
+
+def test_files_outside_of_the_folder_cannot_be_reached(tmp_path: Path) -> None:
+    inside = tmp_path / "inside"
+    inside.mkdir()
+    (tmp_path / "other.toml").write_text(TEXT)
+    (inside / "link.toml").symlink_to(tmp_path / "other.toml")
+    with lab(inside) as (port, token):
+        cookie, origin = entered(port, token), f"http://127.0.0.1:{port}"
+
+        def told(method: str, path: str, body: object = None) -> dict[str, Any]:
+            status, answer, _ = ask(port, method, path, body, Cookie=cookie, Origin=origin)
+            assert status == 200, answer
+            found: dict[str, Any] = json.loads(answer)
+            return found
+
+        for name in ("../other.toml", str(tmp_path / "other.toml"), "link.toml"):
+            assert "is outside of" in told("GET", f"/api/scenario?file={name}")["error"]
+            body = {"path": name, "text": TEXT, "replace": True}
+            assert "is outside of" in told("POST", "/api/save", body)["error"]
+        assert "is outside of" in told("GET", "/api/result?path=..")["error"]
+        assert ask(port, "GET", "/page/../server.py", Cookie=cookie)[0] in {403, 404}
+        assert ask(port, "GET", "/page/%2e%2e/server.py", Cookie=cookie)[0] in {403, 404}
+        assert told("POST", "/api/save", {"path": "mine.toml", "text": TEXT})["path"] == "mine.toml"
+        assert "exists already" in told("POST", "/api/save", {"path": "mine.toml", "text": TEXT})["error"]
+        other = told("POST", "/api/save", {"path": "a.txt", "text": TEXT})["error"]
+        assert other == 'a.txt: found ".txt"; allowed: a name that ends in .toml'
+        assert (inside / "mine.toml").read_text() == TEXT
+        assert told("GET", "/api/start")["files"] == ["link.toml", "mine.toml"]
+
+
+@pytest.mark.parametrize("what", ["nothing-of-that-name", "missing.toml", "/"])
+def test_wrong_argument_gets_one_message(tmp_path: Path, what: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", "from bentpipe.cli import main; main()", "lab", what, "--no-browser"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    assert done.returncode == 2
+    assert done.stderr.startswith("error: ")
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_simulation_refuses_a_time_that_is_none() -> None:
+    simulation = Simulation(opened(TEXT, str(GATEWAY)), 1)
+    with pytest.raises(ValueError, match="allowed: a time of at least 0 s"):
+        simulation.advance(float("nan"))
+
+
+def test_parts_are_added_and_removed_as_text() -> None:
+    text = documents.added(TEXT, "traffic", "more")
+    assert [each[0] for each in documents.read(text, str(GATEWAY), Path()).traffic] == ["web", "more"]
+    text = documents.added(text, "hosts", "office")
+    assert documents.form(documents.read(text, str(GATEWAY), Path()), "link.office")
+    for part in ("traffic.more", "link.office", "host.office"):
+        text = documents.removed(text, part)
+    plain, again = (documents.read(each, str(GATEWAY), Path()) for each in (TEXT, text))
+    assert again.canonical() == plain.canonical()
+    with pytest.raises(UsageError, match=r"^traffic\.web: there is one of that name"):
+        documents.added(TEXT, "traffic", "web")
+    with pytest.raises(UsageError, match=r'^name: found "a b"; allowed: letters'):
+        documents.added(TEXT, "traffic", "a b")
+    with pytest.raises(UsageError, match=r"^traffic\.none: cannot be removed"):
+        documents.removed(TEXT, "traffic.none")
+
+
+def test_slow_page_slows_its_view_and_not_the_run() -> None:
+    here, there = multiprocessing.Pipe()
+    process = multiprocessing.get_context("spawn").Process(target=worker.main, args=(there,), daemon=True)
+    process.start()
+    there.close()
+
+    def tell(kind: str, **rest: object) -> None:
+        here.send_bytes(json.dumps({"type": kind, **rest}).encode())
+
+    def told() -> dict[str, Any]:
+        assert here.poll(60)
+        frame = here.recv_bytes()
+        (length,) = struct.unpack_from("<I", frame)
+        found: dict[str, Any] = json.loads(frame[4 : 4 + length])
+        return found
+
+    try:
+        tell("open", text=TEXT, file=str(GATEWAY), settings=["red"], seed=1)
+        assert told()["type"] == "opened"
+        tell("ready")
+        assert told()["time"] == 0
+        tell("play", speed=0)
+        # The page does not ask for another frame: none comes, and the run ends all the same.
+        tell("jump", what="end")
+        assert not here.poll(3)
+        tell("ready")
+        frame = told()
+        assert (frame["type"], frame["ended"]) == ("frame", True)
+        assert [name for name, _ in frame["tables"]] == ["0.series", "0.drops", "0.packets"]
+    finally:
+        here.close()
+        process.join(60)
+    assert process.exitcode == 0
+
+
+def test_aqm_written_in_python_runs_in_the_lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "lab_aqm.py").write_text(
+        "import bentpipe as bp\n\n\nclass Every:\n    def arrive(self, packet, cx):\n"
+        "        return bp.Verdict.DROP if packet.number % 10 == 0 else bp.Verdict.PASS\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    of = playback("lab_aqm.Every")
+    of.advance(10)
+    counters = of.sides[0].simulation.run().counters
+    assert counters["dropped_packets"] == pytest.approx(counters["offered_packets"] / 10, abs=1)

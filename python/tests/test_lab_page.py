@@ -1,0 +1,377 @@
+"""The lab's page in a browser."""
+
+import os
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Literal
+
+import axe_playwright_python
+import pytest
+from lab_process import lab
+from playwright.sync_api import Browser, BrowserContext, Page
+
+import bentpipe as bp
+from bentpipe.lab.stories import listed
+from bentpipe.runs.plan import scenario_path
+
+PAGE = Path(bp.__file__).parent / "lab" / "page"
+STORIES = listed()
+GATEWAY = scenario_path("small-gateway").read_text()
+SHORT = GATEWAY.replace('warmup = "10 s"', 'warmup = "0 s"').replace('duration = "60 s"', 'duration = "10 s"')
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory, result: bp.Result) -> Path:
+    """A folder with a scenario and a result."""
+    place = tmp_path_factory.mktemp("lab")
+    (place / "short.toml").write_text(SHORT)
+    shutil.copytree(result.folder, place / "result")
+    return place
+
+
+@pytest.fixture(scope="module")
+def entered(folder: Path, browser: Browser) -> Iterator[tuple[BrowserContext, str]]:
+    """A browser that has opened the lab's address, and the address of its page."""
+    with lab(folder, "short.toml") as (port, token):
+        context = browser.new_context(viewport={"width": 1300, "height": 1000}, accept_downloads=True)
+        first = context.new_page()
+        first.goto(f"http://127.0.0.1:{port}/?token={token}")
+        first.close()
+        yield context, f"http://127.0.0.1:{port}/"
+        context.close()
+
+
+@pytest.fixture
+def page(entered: tuple[BrowserContext, str]) -> Iterator[Page]:
+    context, address = entered
+    opened = context.new_page()
+    faults: list[str] = []
+    opened.on("pageerror", lambda error: faults.append(str(error)))
+    opened.on("console", lambda message: faults.append(message.text) if message.type == "error" else None)
+    ready(opened, address)
+    yield opened
+    opened.close()
+    assert faults == []
+
+
+def ready(page: Page, address: str) -> None:
+    page.goto(address)
+    page.wait_for_selector("body[data-ready=true]", timeout=60_000)
+    until(page, "lab.run.isOpen")
+
+
+def until(page: Page, condition: str, seconds: float = 60) -> None:
+    """Wait until a condition holds; the page forbids what `wait_for_function` does."""
+    end = time.monotonic() + seconds
+    while not page.evaluate(condition):
+        message = page.locator("#message").text_content()
+        assert time.monotonic() < end, (condition, page.evaluate("lab.run.now"), message)
+        time.sleep(0.03)
+
+
+def run_to_the_end(page: Page) -> None:
+    page.select_option("#speed", "0")
+    page.click("#play")
+    until(page, "lab.run.now >= lab.run.end && !lab.run.isRunning")
+
+
+def children(pid: int) -> list[int]:
+    tasks = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    return [int(each) for each in tasks]
+
+
+def test_run_fills_charts_and_table_of_classes(page: Page) -> None:
+    run_to_the_end(page)
+    # Ten seconds, and a sample each tenth of a second.
+    assert page.evaluate("lab.run.sides.map(side => side.columns.length)") == [100, 100]
+    until(page, "document.querySelector('#served tbody td.number') !== null")
+    assert "web" in page.inner_text("#served")
+    assert page.locator("#grid figure canvas").count() >= 8
+    # Something is drawn: not all pixels of the first chart are alike.
+    assert page.evaluate("""() => {
+        const canvas = document.querySelector('#grid canvas');
+        const { data } = canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height);
+        return new Set(new Uint32Array(data.buffer)).size > 3;
+    }""")
+
+
+@pytest.mark.parametrize("number", range(len(STORIES)), ids=[story["name"] for story in STORIES])
+def test_story_is_told_to_its_end(page: Page, number: int) -> None:
+    page.click("[data-view=stories]")
+    page.locator("#stories button").nth(number).click()
+    page.wait_for_selector("#story:not([hidden])")
+    story = STORIES[number]
+    for count, caption in enumerate(story["caption"], start=1):
+        place = f"{count} of {len(story['caption'])}"
+        until(page, f"document.querySelector('#story p').textContent.endsWith('{place}')")
+        assert page.inner_text("#story p:nth-of-type(2)") == " ".join(caption["text"].split())
+        assert page.evaluate("lab.run.now") == pytest.approx(caption["at"], abs=1e-6)
+        if count < len(story["caption"]):
+            page.select_option("#speed", "0")
+            page.click("#go-on")
+    page.get_by_role("button", name="End of the story").click()
+    assert page.locator("#story").is_hidden()
+
+
+def test_slider_changes_the_run_and_is_marked_in_the_charts(page: Page) -> None:
+    page.select_option("#speed", "0")
+    page.click("#second")
+    until(page, "lab.run.now >= 1")
+    slider = page.get_by_label("regulator.rate", exact=True)
+    slider.evaluate("slider => { slider.value = 0; slider.dispatchEvent(new Event('change')); }")
+    until(page, "lab.run.changes.length === 1")
+    assert page.inner_text("#changes").startswith("1.00 s: gateway.regulator.rate = ")
+    assert page.evaluate("lab.run.charts.marks.length") == 1
+    run_to_the_end(page)
+    rate = page.evaluate("lab.run.sides[0].columns.last('throughput')")
+    assert rate < 1e6
+
+
+def test_what_cannot_change_is_told_and_the_run_goes_on(page: Page) -> None:
+    page.click("#second")
+    until(page, "lab.run.now >= 1")
+    page.evaluate("lab.run.change('host.client.count', '30')")
+    page.wait_for_selector("#message:not([hidden])")
+    assert page.inner_text("#message").startswith("host.client.count cannot change during a run")
+    page.click("#second")
+    until(page, "lab.run.now >= 2")
+
+
+def test_steps_back_and_jumps_reach_their_times(page: Page) -> None:
+    page.click("#step")
+    until(page, "lab.run.now > 0")
+    first = page.evaluate("lab.run.now")
+    assert first < 0.5
+    page.select_option("#jump", "first drop")
+    until(page, "lab.run.sides.some(side => side.drops.length)")
+    dropped = page.evaluate("Math.min(...lab.run.sides.flatMap(side => side.drops))")
+    assert 0 < dropped <= page.evaluate("lab.run.now")
+    page.select_option("#jump", "end")
+    until(page, "lab.run.now >= lab.run.end")
+    first_samples = "Array.from(lab.run.sides[0].columns.columns.get('throughput').values.slice(0, 40))"
+    before = page.evaluate(first_samples)
+    page.click("#back")
+    until(page, "Math.abs(lab.run.now - (lab.run.end - 5)) < 1e-6 && lab.run.sides[0].columns.length > 40")
+    assert page.evaluate(first_samples) == before
+    page.select_option("#jump", "longest flow")
+    until(page, "lab.run.now < lab.run.end - 5")
+
+
+def test_form_and_text_change_each_other(page: Page) -> None:
+    page.locator('#picture [data-part="gateway"]').first.click()
+    page.wait_for_selector("#part:not([hidden])")
+    field = page.get_by_label("regulator.rate", exact=True).and_(page.locator("#part input"))
+    field.fill("2 Mbps")
+    field.press("Tab")
+    until(page, "document.getElementById('text').value.includes('2 Mbps')")
+    page.locator("#source summary").click()
+    text = page.locator("#text")
+    text.fill(text.input_value().replace("2 Mbps", "2 Mega"))
+    page.wait_for_selector("#text-error:not([hidden])")
+    assert "gateway.regulator.rate" in page.inner_text("#text-error")
+    assert 'found "2 Mega"; allowed: a rate' in page.inner_text("#text-error")
+    text.fill(text.input_value().replace("2 Mega", "4 Mbps"))
+    page.wait_for_selector("#text-error", state="hidden")
+    until(page, "/4\\sMbit/.test(document.getElementById('picture').textContent)")
+
+
+def test_saved_scenario_is_a_file_of_the_folder(page: Page, folder: Path) -> None:
+    page.locator("#source summary").click()
+    page.fill("#save-name", "kept.toml")
+    page.click("#save")
+    until(page, "document.getElementById('status').textContent.includes('kept.toml')")
+    assert (folder / "kept.toml").read_text() == SHORT
+    page.click("#save")
+    page.wait_for_selector("#text-error:not([hidden])")
+    assert "exists already" in page.inner_text("#text-error")
+
+
+def test_keyboard_alone_runs_steps_and_edits(page: Page) -> None:
+    page.evaluate("document.activeElement.blur()")
+    page.keyboard.press("ArrowRight")
+    until(page, "lab.run.now >= 1")
+    page.keyboard.press(".")
+    until(page, "lab.run.now > 1")
+    page.keyboard.press(" ")
+    until(page, "lab.run.isRunning || lab.run.now > 1.5")
+    page.keyboard.press(" ")
+    until(page, "!lab.run.isRunning")
+    # The parts of the picture are reached with Tab, and opened with Enter.
+    for _ in range(60):
+        page.keyboard.press("Tab")
+        if page.evaluate("document.activeElement.dataset?.part") == "gateway":
+            break
+    assert page.evaluate("document.activeElement.dataset.part") == "gateway"
+    page.keyboard.press("Enter")
+    page.wait_for_selector("#part:not([hidden])")
+    assert page.evaluate("document.activeElement.closest('#part') !== null")
+    page.get_by_role("button", name="Close").focus()
+    page.keyboard.press("Enter")
+    assert page.evaluate("document.activeElement.dataset.part") == "gateway"
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("view", ["run", "stories", "results"])
+def test_axe_has_no_serious_findings(page: Page, view: str, scheme: Literal["light", "dark"]) -> None:
+    page.emulate_media(color_scheme=scheme)
+    if view == "run":
+        page.click("#second")
+        page.locator("#source summary").click()
+        page.locator('#picture [data-part="gateway"]').first.click()
+        page.wait_for_selector("#part:not([hidden])")
+    page.click(f"[data-view={view}]")
+    if view == "results":
+        page.get_by_role("button", name="result", exact=True).click()
+        page.wait_for_selector("#result-grid figure")
+    page.evaluate((Path(axe_playwright_python.__file__).parent / "axe.min.js").read_text())
+    found = page.evaluate("axe.run()")
+    serious = [
+        (each["id"], each["help"], [node["html"][:120] for node in each["nodes"][:3]])
+        for each in found["violations"]
+        if each["impact"] in {"serious", "critical"}
+    ]
+    assert serious == []
+
+
+@pytest.mark.parametrize("view", ["run", "stories", "results"])
+def test_phone_needs_no_sideways_scrolling(page: Page, view: str) -> None:
+    page.set_viewport_size({"width": 360, "height": 740})
+    page.click(f"[data-view={view}]")
+    if view == "results":
+        page.get_by_role("button", name="result", exact=True).click()
+        page.wait_for_selector("#result-grid figure")
+    assert page.evaluate("document.documentElement.scrollWidth") <= 360
+    if view == "run":
+        run_to_the_end(page)
+        assert page.evaluate("document.documentElement.scrollWidth") <= 360
+
+
+def test_reload_in_the_middle_comes_back_to_the_same_time(page: Page) -> None:
+    page.select_option("#scenario", "name:small-gateway")
+    until(page, "lab.run.isOpen && lab.run.name === 'small-gateway'")
+    for second in (1, 2):
+        page.click("#second")
+        until(page, f"lab.run.now >= {second}")
+    page.evaluate("lab.run.change('gateway.regulator.rate', '2 Mbps')")
+    until(page, "lab.run.changes.length === 1")
+    page.click("#copy-link")
+    before = page.evaluate("[lab.run.now, lab.run.settings, lab.run.changes]")
+    page.reload()
+    page.wait_for_selector("body[data-ready=true]")
+    until(page, "lab.run.isOpen && lab.run.now >= 2")
+    assert page.evaluate("[lab.run.now, lab.run.settings, lab.run.changes]") == before
+
+
+def test_two_tabs_have_runs_of_their_own(page: Page, entered: tuple[BrowserContext, str]) -> None:
+    context, address = entered
+    other = context.new_page()
+    ready(other, address)
+    other.click("#second")
+    until(other, "lab.run.now >= 1")
+    assert page.evaluate("lab.run.now") == 0
+    other.close()
+
+
+def test_views_are_saved_as_pictures(page: Page, tmp_path: Path) -> None:
+    run_to_the_end(page)
+    for button, begin in (("SVG", b"<svg xmlns"), ("PNG", b"\x89PNG")):
+        with page.expect_download() as waiting:
+            page.get_by_role("button", name=button, exact=True).click()
+        waiting.value.save_as(tmp_path / button)
+        content = (tmp_path / button).read_bytes()
+        assert content.startswith(begin)
+        assert len(content) > 5000
+
+
+def test_result_shows_charts_differences_and_flows(page: Page) -> None:
+    page.click("[data-view=results]")
+    page.get_by_role("button", name="result", exact=True).click()
+    page.wait_for_selector("#result-grid figure")
+    assert "bentpipe compare small-gateway --settings red,avqred" in page.inner_text("#result code")
+    page.select_option("#one", "red")
+    page.select_option("#other", "avqred")
+    page.wait_for_selector("#difference-grid figure")
+    page.get_by_label("Flows of").select_option("red")
+    page.wait_for_selector("#result table >> nth=1")
+    page.get_by_role("button", name="Report", exact=True).click()
+    frame = page.frame_locator("#report-frame iframe")
+    assert frame.locator("h1").first.inner_text()
+
+
+def test_page_is_small_and_complete() -> None:
+    sizes = {path.relative_to(PAGE): path.stat().st_size for path in PAGE.rglob("*") if path.is_file()}
+    assert sum(sizes.values()) < 1_000_000
+    # Nothing comes from elsewhere.
+    for path in PAGE.glob("*.*"):
+        assert "https://" not in path.read_text(), path
+
+
+# ----- processes --------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def alone(folder: Path, browser: Browser) -> Iterator[tuple[Page, Callable[[], list[int]]]]:
+    """A page of a lab of its own, and the processes of that lab's playbacks."""
+    mine = set(children(os.getpid()))
+    with lab(folder, "short.toml") as (port, token):
+        begun = set(children(os.getpid())) - mine
+        (server,) = {each for each in begun if b"bentpipe" in Path(f"/proc/{each}/cmdline").read_bytes()}
+        page = browser.new_page()
+        ready(page, f"http://127.0.0.1:{port}/?token={token}")
+
+        def playbacks() -> list[int]:
+            # The resource tracker of multiprocessing is another child.
+            return [
+                each
+                for each in children(server)
+                if b"spawn_main" in Path(f"/proc/{each}/cmdline").read_bytes()
+            ]
+
+        yield page, playbacks
+        page.close()
+
+
+def test_crash_of_a_run_is_a_message_and_the_page_goes_on(
+    alone: tuple[Page, Callable[[], list[int]]],
+) -> None:
+    page, playbacks = alone
+    (pid,) = playbacks()
+    os.kill(pid, 9)
+    page.wait_for_selector("#message:not([hidden])", timeout=60_000)
+    assert "the process of the run ended with signal 9" in page.inner_text("#message")
+    page.click("#restart")
+    until(page, "lab.run.isOpen")
+    run_to_the_end(page)
+
+
+def test_closing_the_page_ends_its_process(alone: tuple[Page, Callable[[], list[int]]]) -> None:
+    page, playbacks = alone
+    assert len(playbacks()) == 1
+    page.select_option("#speed", "0")
+    page.click("#play")
+    page.close()
+    end = time.monotonic() + 60
+    while playbacks():
+        assert time.monotonic() < end
+        time.sleep(0.05)
+
+
+def test_hundred_runs_in_a_row_need_no_more_memory(alone: tuple[Page, Callable[[], list[int]]]) -> None:
+    page, playbacks = alone
+    (pid,) = playbacks()
+
+    def resident() -> int:
+        return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGESIZE")
+
+    memory = []
+    page.select_option("#speed", "0")
+    for _ in range(100):
+        page.click("#restart")
+        until(page, "lab.run.isOpen && lab.run.now === 0")
+        page.click("#play")
+        until(page, "lab.run.now >= lab.run.end")
+        memory.append(resident())
+    assert playbacks() == [pid]
+    assert max(memory[-10:]) < 1.1 * max(memory[10:30]) + 4e6
