@@ -6,7 +6,7 @@ SHELL := bash
 MAKEFLAGS += --no-print-directory
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := help
-.PHONY: help wheel deb static image run live live-example live-programs live-packages unit-packages live-bench live-quic test test-often check check-rust check-python build-tests test-packages test-rust test-namespaces test-python test-recipes kernel coverage cluster cluster-costs bench fuzz fmt docs gallery choosing reproduction costs paper-figures papers-pages advice delay pfavqred backlog onboard gateway-models model-domain series site terminals quic lock setup clean beam-bench
+.PHONY: help wheel deb static image run live live-example live-programs live-packages unit-packages live-bench live-quic test test-often check check-rust check-python build-tests test-packages test-rust test-namespaces test-python test-recipes kernel coverage cluster cluster-costs bench fuzz fmt docs gallery choosing reproduction costs paper-figures papers-pages advice delay pfavqred backlog onboard gateway-models model-domain series site terminals quic lab-figures lock setup clean beam-bench
 
 PYTHON ?= python3
 VENV := .venv
@@ -201,6 +201,9 @@ docs: $(CORE) ## renew the generated parts of the docs
 	$(BIN)/python tools/man_pages.py
 	$(BIN)/bentpipe schema scenario >scenarios/scenario.schema.json
 	$(BIN)/bentpipe schema sweep >sweeps/sweep.schema.json
+
+lab-figures: $(CORE) $(VENV)/.dev test-packages ## photograph the lab for docs/lab.md: half a minute
+	$(BIN)/python tools/lab_figures.py docs
 
 gallery: $(CORE) ## run the scenarios of the gallery and write docs/gallery.md with its pictures: a quarter of a minute
 	$(BIN)/python tools/gallery.py docs

@@ -1,5 +1,7 @@
 """The lab's page in a browser."""
 
+import hashlib
+import json
 import os
 import shutil
 import time
@@ -28,6 +30,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory, result: bp.Result) -> Path:
     place = tmp_path_factory.mktemp("lab")
     (place / "short.toml").write_text(SHORT)
     shutil.copytree(result.folder, place / "result")
+    # A shipped scenario of that name is opened all the same.
+    (place / "small-gateway").mkdir()
     return place
 
 
@@ -162,6 +166,7 @@ def test_steps_back_and_jumps_reach_their_times(page: Page) -> None:
 def test_form_and_text_change_each_other(page: Page) -> None:
     page.locator('#picture [data-part="gateway"]').first.click()
     page.wait_for_selector("#part:not([hidden])")
+    assert page.get_by_label("watch (default)").locator("option").all_inner_texts() == ["receive", "transmit"]
     field = page.get_by_label("regulator.rate", exact=True).and_(page.locator("#part input"))
     field.fill("2 Mbps")
     field.press("Tab")
@@ -375,3 +380,13 @@ def test_hundred_runs_in_a_row_need_no_more_memory(alone: tuple[Page, Callable[[
         memory.append(resident())
     assert playbacks() == [pid]
     assert max(memory[-10:]) < 1.1 * max(memory[10:30]) + 4e6
+
+
+def test_libraries_of_the_page_are_those_that_were_published() -> None:
+    packages = json.loads((PAGE / "vendor" / "vendor.json").read_text())
+    listed_files = {file["name"]: file["sha256"] for package in packages for file in package["files"]}
+    there = {path.name for path in (PAGE / "vendor").iterdir()} - {"vendor.json"}
+    assert there == set(listed_files)
+    for name, digest in listed_files.items():
+        assert hashlib.sha256((PAGE / "vendor" / name).read_bytes()).hexdigest() == digest
+    assert all(package["license"] in {"MIT", "BSD-3-Clause"} for package in packages)

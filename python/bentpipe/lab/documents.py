@@ -28,7 +28,8 @@ def checked(text: str, file: str, folder: Path) -> dict[str, Any]:
     try:
         scenario = read(text, file, folder)
     except (ScenarioError, UsageError) as error:
-        return {"error": str(error)}
+        # The page knows files by their names.
+        return {"error": str(error).replace(file, Path(file).name)}
     return {
         "name": scenario.name,
         "title": scenario.title,
@@ -212,6 +213,9 @@ def _described(key: str, scenario: Scenario) -> dict[str, Any]:
         if node is None:
             return {"help": "", "allowed": ""}
     choices = [each["enum"] for each in _alternatives(node) if "enum" in each]
+    single = [each["const"] for each in _alternatives(node) if isinstance(each.get("const"), str)]
+    if len(single) > 1 and not any("pattern" in each for each in _alternatives(node)):
+        choices.append(single)
     allowed = [each["$comment"] for each in _alternatives(node) if "$comment" in each]
     found = {"help": node.get("description", ""), "allowed": "; ".join(allowed)}
     return {**found, "choices": choices[0]} if choices else found

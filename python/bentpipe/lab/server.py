@@ -302,7 +302,7 @@ class _Api(_Guarded):
         if file is not None:
             path = self.lab.inside(file)
         elif name in shipped():
-            path = Path(scenario_path(str(name)))
+            path = shipped()[str(name)]
         else:
             raise UsageError(f"{name}: is no shipped scenario; allowed: {', '.join(shipped())}")
         try:

@@ -9,7 +9,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from bentpipe.runs.plan import scenario_path
+from bentpipe.runs.plan import shipped
 
 __all__ = ["listed"]
 
@@ -22,6 +22,5 @@ def listed() -> list[dict[str, Any]]:
     found = []
     for path in sorted(FOLDER.glob("*.toml")):
         story = tomllib.loads(path.read_text(encoding="utf-8"))
-        scenario = scenario_path(story["scenario"])
-        found.append({**story, "name": path.stem, "file": str(scenario)})
+        found.append({**story, "name": path.stem, "file": str(shipped()[story["scenario"]])})
     return found

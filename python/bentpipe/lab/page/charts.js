@@ -1,6 +1,6 @@
 // Charts of runs: one column per run, one row per quantity, all with the same time.
 
-import { classColour, colour, make, number } from "./format.js";
+import { classShade, colour, make, number } from "./format.js";
 
 const RATE = 1e-6;
 
@@ -20,7 +20,7 @@ export function rowsOf(names, classes, states = {}) {
     ]),
     row("Delay", "ms", [line("queue_delay", "queueing delay", "--c0", 1000)]),
     row("Marks", "%", [line("mark_probability", "probability of a mark", "--c1", 100)]),
-    { label: "Goodput of classes", unit: "Mbit/s", series: classes.map((name, i) => line(`${name}.goodput`, name, `--c${i % 6}`, RATE)) },
+    { label: "Goodput of classes", unit: "Mbit/s", series: classes.map((name, i) => line(`${name}.goodput`, name, classShade(i), RATE)) },
   ];
   const used = new Set(rows.flatMap(each => each.series.map(series => series.name)));
   for (const unit of new Set(Object.values(states).map(state => state[1]))) {

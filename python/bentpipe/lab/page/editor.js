@@ -73,11 +73,13 @@ export class Editor {
     const place = find("part");
     try {
       const { rows } = await post("form", { text: find("text").value, file: this.run.file, part });
+      // Meanwhile another part may have been chosen, or another scenario opened.
+      if (this.part !== part) return;
       place.replaceChildren(
         make("div", { className: "head" }, make("h3", { textContent: part }), make("span", { className: "group" },
           /^(traffic|host|link)\./.test(part) ? make("button", { type: "button", textContent: "Remove", onclick: () => this.ask("remove", { part }, null) }) : null,
           make("button", { type: "button", textContent: "Close", onclick: () => this.close() }))),
-        ...rows.map((row, i) => this.row(row, i)),
+        ...rows.map((row, i) => this.row(part, row, i)),
       );
       place.hidden = false;
       place.querySelector("input, select")?.focus({ preventScroll: false });
@@ -93,16 +95,16 @@ export class Editor {
     if (part) find("picture").querySelector(`[data-part="${CSS.escape(part)}"]`)?.focus();
   }
 
-  row(row, i) {
+  row(part, row, i) {
     const id = `key-${i}`, isGiven = row.origin !== "default";
     const send = value => this.edit(row.key, value);
     const shown = row.value === "none" ? "" : row.value;
     const field = row.choices
       ? make("select", { id, onchange: event => send(event.target.value) }, ...row.choices.map(choice => make("option", { value: choice, textContent: choice, selected: String(choice) === shown })))
       : make("input", { id, type: "text", value: shown, placeholder: row.value === "none" ? "none" : "", onchange: event => send(event.target.value.trim() === "" ? null : event.target.value) });
-    const notes = [row.help, row.allowed && `Allowed: ${row.allowed}.`, isGiven ? "" : `Default${row.note ? `: ${row.note}` : ""}.`].filter(Boolean).join(" ");
+    const notes = [row.help, row.allowed && `Allowed: ${row.allowed}.`, row.note && `${row.note}.`].filter(Boolean).join(" ");
     return make("div", { className: isGiven ? "key given" : "key" },
-      make("label", { htmlFor: id, textContent: row.key.slice(this.part.length + 1) || row.key }), field, make("p", { textContent: notes }));
+      make("label", { htmlFor: id, textContent: `${row.key.slice(part.length + 1) || row.key}${isGiven ? "" : " (default)"}` }), field, make("p", { textContent: notes }));
   }
 
   edit(key, value) {

@@ -30,7 +30,12 @@ export function colour(name) {
   return getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 }
 
-export const classColour = index => colour(`--c${index < 0 ? 6 : index % 6}`);
+const CLASSES = [0, 1, 2, 3, 4, 5, 7, 8];
+
+// Name of the colour of a class; packets without one are grey.
+export const classShade = index => `--c${index < 0 ? 6 : CLASSES[index % CLASSES.length]}`;
+
+export const classColour = index => colour(classShade(index));
 
 export function say(text, isError = false) {
   find("message").hidden = !isError;

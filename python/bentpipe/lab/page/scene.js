@@ -31,10 +31,8 @@ export class Scene {
   draw(packets, dropped = 0) {
     if (!this.svg) return;
     const box = this.svg.getBoundingClientRect(), ratio = devicePixelRatio, view = this.svg.viewBox.baseVal;
-    if (this.canvas.width !== Math.round(box.width * ratio)) {
-      this.canvas.width = Math.round(box.width * ratio);
-      this.canvas.height = Math.round(box.height * ratio);
-    }
+    const [width, height] = [Math.round(box.width * ratio), Math.round(box.height * ratio)];
+    if (this.canvas.width !== width || this.canvas.height !== height) [this.canvas.width, this.canvas.height] = [width, height];
     const ctx = this.canvas.getContext("2d"), scale = (box.width / view.width) * ratio;
     ctx.setTransform(1, 0, 0, 1, 0, 0);
     ctx.clearRect(0, 0, this.canvas.width, this.canvas.height);
