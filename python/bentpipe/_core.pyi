@@ -61,7 +61,7 @@ class Simulation:
         """
 
     def change(self, scenario: Scenario) -> list[str]:
-        """Go on as `scenario` says; return the keys that differ.
+        """Continue as `scenario` says; return the keys that differ.
 
         Rates, delays, AQMs, the number of users and what they do may change. `ScenarioError` for any other
         key; then nothing is changed. An AQM whose parameters change begins anew.

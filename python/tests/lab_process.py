@@ -1,4 +1,4 @@
-"""A lab in a process of its own."""
+"""A lab in a separate process."""
 
 import re
 import signal

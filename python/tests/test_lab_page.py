@@ -318,7 +318,7 @@ def test_page_is_small_and_complete() -> None:
 
 @pytest.fixture
 def alone(folder: Path, browser: Browser) -> Iterator[tuple[Page, Callable[[], list[int]]]]:
-    """A page of a lab of its own, and the processes of that lab's playbacks."""
+    """A page of a separate lab, and the processes of that lab's playbacks."""
     mine = set(children(os.getpid()))
     with lab(folder, "short.toml") as (port, token):
         begun = set(children(os.getpid())) - mine

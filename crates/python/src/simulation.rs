@@ -83,7 +83,7 @@ impl Simulation {
         Ok(stepped)
     }
 
-    /// Goes on as `scenario` says; returns the keys that differ. `ScenarioError` if one cannot change during a run.
+    /// Continues as `scenario` says; returns the keys that differ. `ScenarioError` if one cannot change during a run.
     fn change(&mut self, scenario: &Scenario) -> PyResult<Vec<String>> {
         self.inner.change(&scenario.inner).map_err(ScenarioError::new_err)
     }

@@ -110,7 +110,7 @@ impl Simulation {
         }
     }
 
-    /// Goes on as `scenario` says, which has the same parts; returns the keys that differ.
+    /// Continues as `scenario` says, which has the same parts; returns the keys that differ.
     ///
     /// Rates, delays, AQMs, the number of users and what they do may change. A default that follows from a changed value stays
     /// as it was. An AQM whose parameters change begins anew.
@@ -160,7 +160,7 @@ impl Simulation {
         self.engine.network.links.iter().map(|link| link.name.as_str())
     }
 
-    /// Where each packet in flight is.
+    /// Position of each packet in flight.
     #[must_use]
     pub fn positions(&self) -> Vec<Position> {
         self.engine.positions()

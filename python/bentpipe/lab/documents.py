@@ -102,7 +102,7 @@ def edited(text: str, key: str, value: str | None) -> str:
 
 
 def added(text: str, kind: str, name: str) -> str:
-    """Return a scenario's text with another part: `hosts` behind a link of their own, or a `traffic`.
+    """Return a scenario's text with another part: `hosts` behind their own link, or a `traffic`.
 
     Hosts join the node to which the hosts that receive the first traffic are linked; a traffic is a download
     between the groups of the first one. Raises `UsageError` if the name is taken, or the scenario has no

@@ -138,7 +138,7 @@ def _command(result: Result) -> str:
 
 
 def table(path: Path, setting: str, seed: int, name: str) -> bytes:
-    """Return a table of one run as an Arrow stream; `ResultError` if there is none of that name."""
+    """Return a table of one run as an Arrow stream; `ResultError` for an unknown name."""
     found = Result(path).one(name, setting, seed)
     buffer = io.BytesIO()
     # Dictionaries become texts, which every reader knows.

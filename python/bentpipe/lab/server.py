@@ -51,7 +51,7 @@ class Lab:
     ) -> None:
         """Serve `folder`; `opened` is the scenario or result that the page opens first, under `settings`.
 
-        Raises `UsageError` if there is none of that name, or too many settings.
+        Raises `UsageError` for an unknown name, or too many settings.
         """
         if settings is not None and len(settings) > limits.SETTINGS:
             raise UsageError(
@@ -224,7 +224,7 @@ class _Files(tornado.web.StaticFileHandler, _Guarded):
 
 
 class _Report(_Guarded):
-    """The report of a result, which has scripts of its own and no access to the lab."""
+    """The report of a result, whose scripts have no access to the lab."""
 
     def get(self, name: str) -> None:
         try:
@@ -238,7 +238,7 @@ class _Report(_Guarded):
 
 
 class _Api(_Guarded):
-    """What the page asks for: JSON, and tables as Arrow streams."""
+    """Answers to the page: JSON, and tables as Arrow streams."""
 
     def get(self, name: str) -> None:
         asks: dict[str, Callable[[], dict[str, Any] | bytes]] = {
@@ -438,7 +438,7 @@ class _Socket(tornado.websocket.WebSocketHandler):
             self._tell("error", str(error))
             return
         except (KeyError, TypeError, ValueError):
-            self._tell("error", "the message is none that the lab knows")
+            self._tell("error", "the lab does not know this message")
             return
         try:
             self.connection.send_bytes(message.encode())

@@ -273,7 +273,8 @@ class _Worker:
             "ended": playback.now >= playback.end,
         }
         now = time.monotonic()
-        if now - self.served_at >= _SERVED and playback.now > 0:
+        is_due = now - self.served_at >= _SERVED or not self.is_running
+        if is_due and playback.now > 0:
             header["served"] = [playback.served(side) for side in playback.sides]
             self.served_at = now
         self.connection.send_bytes(packed(header, tables))

@@ -50,7 +50,7 @@ enum Change {
 }
 
 impl Engine {
-    /// Goes on as the scenario `new` says in place of `old`; returns the keys that differ.
+    /// Continues as the scenario `new` says in place of `old`; returns the keys that differ.
     ///
     /// A default that follows from a changed value stays as it was. An AQM whose parameters change begins anew.
     ///

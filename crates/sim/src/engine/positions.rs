@@ -1,4 +1,4 @@
-//! Where the packets in flight are.
+//! Positions of the packets in flight.
 
 use bentpipe_units::{Duration, Instant};
 
@@ -32,7 +32,7 @@ pub enum At {
 }
 
 impl Engine {
-    /// Where each packet in flight is, those on links of which packets overtake each other excepted.
+    /// Position of each packet in flight, but of those on links on which packets overtake each other.
     pub fn positions(&self) -> Vec<Position> {
         let mut found = Vec::with_capacity(self.network.packets.len());
         let mut is_on_line = std::collections::BTreeSet::new();

@@ -81,6 +81,7 @@ export class Run {
     if (header.type === "rewound") return this.rewound();
     if (header.type === "changed") {
       this.changes = [...this.changes.filter(([at]) => at <= header.time), [header.time, header.key, header.value]];
+      this.setSlider?.get(header.key)?.(parseFloat(header.value));
       return this.showChanges();
     }
     say(header.message, true);
@@ -227,6 +228,7 @@ export class Run {
   // ----- changes ---------------------------------------------------------------------------------------------
 
   showSliders() {
+    this.setSlider = new Map();
     const last = new Map(this.changes.map(([, key, value]) => [key, value]));
     find("sliders").replaceChildren(...this.sliders.map((slider, i) => {
       const given = last.has(slider.key) ? parseFloat(last.get(slider.key)) : slider.value;
@@ -245,6 +247,11 @@ export class Run {
           input.setAttribute("aria-valuetext", output.textContent);
         },
         onchange: () => this.change(slider.key, text(toValue(Number(input.value)))),
+      });
+      this.setSlider.set(slider.key, value => {
+        input.value = toPlace(value);
+        output.textContent = text(value);
+        input.setAttribute("aria-valuetext", text(value));
       });
       return make("div", { className: "slider" }, make("label", { htmlFor: `slider-${i}`, textContent: slider.label, title: slider.key }), input, output);
     }));
