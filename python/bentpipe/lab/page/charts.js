@@ -83,7 +83,7 @@ export class Charts {
     const drawn = make("div");
     const figure = make("figure", { role: "group", "aria-label": `${row.label}, ${run.label}` }, caption, drawn);
     this.place.append(figure);
-    const series = row.series.map(each => ({ label: each.label, stroke: colour(each.colour), width: 1.4, dash: each.dash, points: { show: false }, spanGaps: false }));
+    const series = row.series.map(each => ({ label: each.label, stroke: colour(each.colour), width: 1, dash: each.dash, points: { show: false }, spanGaps: false }));
     const axis = { stroke: colour("--soft"), grid: { stroke: colour("--grid"), width: 1 }, ticks: { stroke: colour("--grid"), width: 1 }, font: "12px system-ui, sans-serif" };
     const plot = new uPlot({
       width: Math.max(160, figure.clientWidth), height: this.height, legend: { show: false },
@@ -127,7 +127,7 @@ export class Charts {
       const [from, to] = this.range();
       for (const { plot, figure, run, row } of this.charts) {
         if (!this.visible.has(figure)) continue;
-        const width = Math.max(50, plot.over.clientWidth);
+        const width = Math.max(50, plot.bbox.width / devicePixelRatio);
         const data = run.columns.thinned(row.series.map(each => each.name), from, to, width, row.series.map(each => each.factor));
         plot.batch(() => {
           plot.setData(data, false);

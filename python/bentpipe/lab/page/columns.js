@@ -101,7 +101,7 @@ export class Columns {
     }
     // Steps begin at multiples of their length, so that they stay where they are when the view moves.
     let length = 1;
-    while (count / length > width) length *= 2;
+    while (count / length > width / 2) length *= 2;
     const times = [], values = names.map(() => []);
     for (let place = Math.floor(first / length) * length; place < last; place += length) {
       const end = Math.min(place + length, this.length), middle = Math.min(place + (length >> 1), end - 1);

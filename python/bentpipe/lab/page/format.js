@@ -26,8 +26,13 @@ export function make(tag, attributes = {}, ...children) {
 
 export const find = id => document.getElementById(id);
 
+// Colours of the style sheet; charts read them at each frame.
+const colours = new Map();
+matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => colours.clear());
+
 export function colour(name) {
-  return getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+  if (!colours.has(name)) colours.set(name, getComputedStyle(document.documentElement).getPropertyValue(name).trim());
+  return colours.get(name);
 }
 
 const CLASSES = [0, 1, 2, 3, 4, 5, 7, 8];
