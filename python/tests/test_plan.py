@@ -77,6 +77,14 @@ def test_file_takes_precedence_over_a_shipped_scenario(
     assert scenario_path("small-gateway") == Path("small-gateway")
 
 
+def test_folder_named_like_a_shipped_scenario_does_not_hide_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "small-gateway").mkdir()
+    assert scenario_path("small-gateway") == shipped()["small-gateway"]
+
+
 def test_an_unknown_scenario_names_the_nearest() -> None:
     with pytest.raises(bp.UsageError, match="did you mean small-gateway"):
         scenario_path("smal-gateway")

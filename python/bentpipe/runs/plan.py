@@ -86,11 +86,14 @@ def shipped() -> dict[str, Path]:
 
 
 def scenario_path(name: str | Path) -> Path:
-    """Return the file for `name`, a path or a shipped scenario; `UsageError` if neither exists."""
+    """Return the file for `name`, a path or a shipped scenario; `UsageError` if neither exists.
+
+    A folder named like a shipped scenario, as one with its results, does not hide it.
+    """
     path = Path(name)
-    if path.exists() and str(name):
-        return path
     known = shipped()
+    if path.exists() and str(name) and not (path.is_dir() and str(name) in known):
+        return path
     if str(name) in known:
         return known[str(name)]
     near = difflib.get_close_matches(path.stem, known, n=1, cutoff=0.5)
