@@ -71,6 +71,12 @@ impl InFlight {
         }
     }
 
+    /// First sequence number of a connection that is not acknowledged; `None` if the connection is unknown.
+    #[must_use]
+    pub fn unacknowledged(&self, flow: FlowId) -> Option<u32> {
+        self.flows.get(flow).map(|span| span.acked)
+    }
+
     /// Forgets a connection.
     pub fn forget(&mut self, flow: FlowId) {
         self.flows.remove(flow);

@@ -1,5 +1,5 @@
 //! A thousand terminals behind the real daemon: `make beam-bench`, as root, or
-//! `cargo bench -p bentpipe-gatewayd --bench beam -- 1000 [--rate MBIT/S] [--json FILE]`.
+//! `cargo bench -p bentpipe-gatewayd --bench beam -- 1000 [--rate MBIT/S] [--aqm TABLE] [--json FILE]`.
 //!
 //! Servers, gateway and terminals are network namespaces of one machine. The daemon is the one that is installed; this process
 //! emulates all terminals, each with its own key, address, UDP socket and QUIC connection, and delays their datagrams by
@@ -34,6 +34,8 @@ use emulator::{Command, Emulator};
 const DELAY: Duration = Duration::from_millis(300);
 /// Rate of the carrier without `--rate` [Mbit/s].
 const RATE: u64 = 200;
+/// Keys of the AQM without `--aqm`.
+const AQM: &str = "aqm = { algorithm = \"avqred\" }";
 /// Connections of each terminal.
 const CONNECTIONS: usize = 4;
 /// Plans, and the weight of each; terminals take turns.
@@ -60,7 +62,7 @@ fn user_address(n: usize) -> [u8; 4] {
 }
 
 /// Writes the configuration of a gateway with this many terminals, and their keys.
-fn configure(folder: &Path, count: usize, rate: u64) -> PathBuf {
+fn configure(folder: &Path, count: usize, rate: u64, aqm: &str) -> PathBuf {
     fs::create_dir_all(folder.join("terminals")).expect("a folder");
     let _ = keygen(&folder.join("keys"), "gateway", false);
     for n in 0..count {
@@ -80,8 +82,8 @@ fn configure(folder: &Path, count: usize, rate: u64) -> PathBuf {
     let plans: String =
         PLANS.iter().map(|(name, weight)| format!("[plan.{name}]\nweight = {weight}\n")).collect();
     let text = format!(
-        "role = \"gateway\"\n[gateway]\naqm = {{ algorithm = \"avqred\" }}\nregulator = {{ rate = \"{rate} Mbps\" }}\n\
-         pep = {{ buffer = \"100 KB\", buffer_per = \"connection\" }}\ntransmit_queue = {{ limit = \"2 MB\" }}\n\
+        "role = \"gateway\"\n[gateway]\n{aqm}\nregulator = {{ rate = \"{rate} Mbps\" }}\n\
+         pep = {{ buffer = \"32 KB\", buffer_per = \"connection\" }}\ntransmit_queue = {{ limit = \"2 MB\" }}\n\
          [terminals]\nfolder = \"terminals\"\nqueues_per = \"terminal\"\n{plans}[satellite]\nkeys = \"keys\"\n\
          round_trip = \"600 ms\"\nlocal = \"0.0.0.0:4400\"\n[internet]\ndevice = \"in0\"\nclients = [\"10.64.0.0/16\"]\n\
          [metrics]\nlisten = \"127.0.0.1:9180\"\n"
@@ -112,6 +114,7 @@ fn main() {
     let count = words.first().and_then(|word| word.parse().ok()).unwrap_or(1000);
     let after = |option: &str| words.iter().position(|word| word == option).and_then(|at| words.get(at + 1));
     let (file, rate) = (after("--json"), after("--rate").and_then(|text| text.parse().ok()).unwrap_or(RATE));
+    let aqm = after("--aqm").map_or(AQM, String::as_str);
     let (_, hard) = getrlimit(Resource::RLIMIT_NOFILE).expect("a limit");
     setrlimit(Resource::RLIMIT_NOFILE, hard, hard).expect("a limit");
     let Some((servers, gateway, terminals)) = world() else { return };
@@ -126,11 +129,11 @@ fn main() {
     );
 
     // The daemon's memory with one terminal, and with all of them, none of which is connected.
-    let config = configure(&folder, 1, rate);
+    let config = configure(&folder, 1, rate, aqm);
     let alone = Daemon::start(&gateway, &config);
     let base = alone.memory();
     alone.stop();
-    let config = configure(&folder, count, rate);
+    let config = configure(&folder, count, rate, aqm);
     let daemon = Daemon::start(&gateway, &config);
     let configured = daemon.memory();
     let each = |bytes: f64| bytes / 1e3 / count as f64;

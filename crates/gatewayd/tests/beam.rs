@@ -3,7 +3,7 @@
 
 use std::fs;
 use std::io::{ErrorKind, Read, Write};
-use std::net::{SocketAddr, TcpStream, UdpSocket};
+use std::net::{IpAddr, SocketAddr, TcpStream, UdpSocket};
 use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,7 +13,7 @@ use std::time::Duration;
 use bentpipe_spacelink::keygen;
 use nix::sys::signal::Signal;
 
-use crate::ends::beam::{Beam, Downloads, metrics, serve_endless};
+use crate::ends::beam::{Beam, Downloads, Terminal, metrics, serve_endless};
 use crate::ends::{BIN, End, LONG, SERVER, note_figure, serve, wait_until};
 use crate::prometheus::Parsed;
 
@@ -258,6 +258,80 @@ fn users_of_a_lost_terminal_are_routed_past_the_gateway() {
     // Connections that began past the gateway go on through its tunnel.
     past.iter_mut().for_each(ask);
     drop((kept, also, again));
+}
+
+/// A terminal claims the prefixes of its neighbour, and a user there sends from a neighbour's address. The gateway drops and counts
+/// these datagrams and refuses the connections; it serves the terminal's own addresses and the neighbour as before.
+#[test]
+fn packets_from_another_terminals_addresses_are_dropped_and_counted() {
+    const FORGED: u64 = 5;
+    let Some(mut beam) = Beam::new("foreign", "40 Mbps", "", &["", ""]) else { return };
+    serve(&beam.servers, 80, answer);
+    let mut neighbours = open(&beam, 1, 0);
+    beam.terminals[0].end.kill(Signal::SIGTERM);
+    beam.gateway.wait_for("\"terminal\":\"t0\"");
+    let config = beam.folder.join("t0.toml");
+    let text = fs::read_to_string(&config).expect("the configuration");
+    let own = r#"clients = ["10.64.0.0/24", "fd64::/64"]"#;
+    assert!(text.contains(own));
+    let claimed = r#"clients = ["10.64.0.0/24", "fd64::/64", "10.65.0.0/24", "fd65::/64"]"#;
+    fs::write(&config, text.replace(own, claimed)).expect("a file");
+    let Terminal { host, clients, .. } = &beam.terminals[0];
+    let forged = ["10.65.0.9", "fd65::9"];
+    clients.ip(&format!("addr add {}/32 dev in0", forged[0]));
+    clients.ip(&format!("-6 addr add {}/128 dev in0 nodad", forged[1]));
+    host.ip("route add 10.65.0.0/24 via 10.64.0.2");
+    host.ip("-6 route add fd65::/64 via fd64::2");
+    for name in ["all", "tc0"] {
+        host.sysctl(&format!("net/ipv4/conf/{name}/rp_filter"), "0");
+    }
+    beam.terminals[0].end = End::start(&beam.terminals[0].host, &config, beam.folder.join("t0.jsonl"));
+    beam.terminals[0].end.wait_for("up");
+    beam.gateway.wait_for("\"terminal\":\"t0\"");
+
+    let Terminal { clients, addresses, .. } = &beam.terminals[0];
+    for version in [0, 1] {
+        let (server, to) = udp_server(&beam, version);
+        let [forged, own] = [forged[version], &addresses[version]]
+            .map(|address| SocketAddr::new(address.parse().expect("an address"), 7000));
+        clients.run(move || {
+            // Datagrams of one terminal stay in order, so the last one arrives after all others.
+            for (from, count) in [(forged, FORGED), (own, 1)] {
+                let socket = UdpSocket::bind(from).expect("a socket");
+                for _ in 0..count {
+                    socket.send_to(b"hello", to).expect("a datagram");
+                }
+            }
+        });
+        let (_, source) = server.recv_from(&mut [0; 100]).expect("a datagram");
+        assert_eq!(source, own, "a datagram from a neighbour's address passed the gateway");
+    }
+
+    let routes = ["route replace default via 10.64.0.1", "-6 route replace default via fd64::1"];
+    for (version, route) in routes.iter().enumerate() {
+        clients.ip(&format!("{route} src {}", forged[version]));
+        let from: IpAddr = forged[version].parse().expect("an address");
+        let server = SocketAddr::new(SERVER[version].parse().expect("an address"), 80);
+        // The reset arrives while the socket connects, or after that.
+        let refused = clients.spawn(move || {
+            let connected = TcpStream::connect_timeout(&server, LONG);
+            let read = connected.and_then(|mut stream| {
+                assert_eq!(stream.local_addr().expect("an address").ip(), from);
+                let _ = stream.write_all(b"?");
+                stream.read(&mut [0])
+            });
+            read.map_err(|error| error.kind())
+        });
+        assert_eq!(refused.join().expect("an end"), Err(ErrorKind::ConnectionReset));
+        clients.ip(&format!("{route} src {}", addresses[version]));
+    }
+    let mut own = [0, 1].map(|version| open(&beam, 0, version));
+    own.iter_mut().for_each(ask);
+    ask(&mut neighbours);
+    let counters = &beam.gateway.finish()["counters"];
+    // The terminal's own host sends some more through the tunnel, such as router solicitations from link-local addresses.
+    assert!(counters["foreign"].as_u64() >= Some(2 * FORGED), "{counters}");
+    assert_eq!(counters["refused"], 2, "{counters}");
 }
 
 /// A UDP socket of the server, and its address.

@@ -771,6 +771,86 @@ fn congestion_is_signalled_by_marks() {
     assert_eq!(number(&last["summary"]["marked_packets"]), marked + dropped, "{last}");
 }
 
+const UPLOADED: usize = 1_000_000;
+
+/// Receives everything that a client sends, and answers with its length.
+fn sink(mut stream: TcpStream) {
+    let length = read_all(&mut stream).len() as u64;
+    let _ = stream.write_all(&length.to_be_bytes());
+}
+
+/// Connects from the clients and runs something there, while others run.
+fn started<T: Send + 'static>(
+    world: &World,
+    at: (&str, u16),
+    what: impl FnOnce(TcpStream) -> T + Send + 'static,
+) -> thread::JoinHandle<T> {
+    let address = SocketAddr::new(at.0.parse().expect("an address"), at.1);
+    world.clients.spawn(move || {
+        let stream = TcpStream::connect_timeout(&address, LONG).expect("a connection");
+        stream.set_read_timeout(Some(LONG)).expect("a time-out");
+        what(stream)
+    })
+}
+
+/// Four uploads at once, each of which the server confirms. Returns the time that they took [s].
+fn uploads(world: &World) -> f64 {
+    let begin = now();
+    let upload = |mut stream: TcpStream| {
+        stream.write_all(&bytes(3, UPLOADED)).expect("a write");
+        stream.shutdown(Shutdown::Write).expect("half a close");
+        read_all(&mut stream)
+    };
+    let all: Vec<_> = (0..4).map(|_| started(world, (SERVER[0], 81), upload)).collect();
+    for each in all {
+        assert_eq!(each.join().expect("no panic"), (UPLOADED as u64).to_be_bytes());
+    }
+    begin.elapsed().as_secs_f64()
+}
+
+/// Uploads through an AQM at the terminal, ahead of its PEP: it drops, nothing is lost, the return link limits them, and a
+/// download through the gateway's drop tail queue has no drops.
+#[test]
+fn uploads_pass_the_aqm_of_the_terminal() {
+    const RATE: f64 = 10e6;
+    let gateway = format!("return = {{ aqm.algorithm = \"red\", regulator.rate = \"10 Mbps\" }}\n{WATCHED}");
+    let Some(mut world) = World::new("uploads", "100 Mbps", &gateway) else { return };
+    world.serve(81, sink);
+    world.serve(80, |mut stream| drop(stream.write_all(&bytes(9, SENT))));
+    let download = started(&world, (SERVER[1], 80), |mut stream| read_all(&mut stream));
+    let time = uploads(&world);
+    let got = download.join().expect("no panic");
+    assert!(got == bytes(9, SENT), "{} bytes of {SENT}, or others", got.len());
+    assert!(metrics(&world, 1).contains("aqm=\"red\""), "{}", metrics(&world, 1));
+    let bits = 4.0 * 8.0 * UPLOADED as f64;
+    assert!(time > bits / RATE, "{bits} bits in {time} s");
+    let (gateway, terminal) = (world.gateway.finish(), world.terminal.finish());
+    let number = |value: &Value| value.as_u64().expect("a number");
+    // 4 MB are 2,770 segments; acknowledgements of the download pass the AQM as well. Round trips to the users take next to
+    // no time, so RED overshoots.
+    let (offered, dropped) =
+        (number(&terminal["summary"]["offered_packets"]), number(&terminal["summary"]["aqm_drops"]));
+    println!("{time} s, {dropped} of {offered} dropped");
+    assert!(offered > 2770 && dropped > 20 && dropped < offered / 2, "{terminal}");
+    assert_eq!(number(&gateway["summary"]["aqm_drops"]), 0, "{gateway}");
+}
+
+/// Users that support ECN get marks from the terminal.
+#[test]
+fn congestion_of_uploads_is_signalled_by_marks() {
+    let gateway = "return = { aqm.algorithm = \"red\", marking = \"ecn\", regulator.rate = \"10 Mbps\" }";
+    let Some(mut world) = World::new("uploads-ecn", "100 Mbps", gateway) else { return };
+    for namespace in [&world.clients, &world.ends[1]] {
+        namespace.sysctl("net/ipv4/tcp_ecn", "1");
+    }
+    world.serve(81, sink);
+    uploads(&world);
+    let last = world.terminal.finish();
+    let number = |value: &Value| value.as_u64().expect("a number");
+    let (marked, dropped) = (number(&last["counters"]["ce_marked"]), number(&last["summary"]["aqm_drops"]));
+    assert!(marked > 20 && dropped < marked / 10, "{last}");
+}
+
 /// A forward link of 8 Mbit/s, which nobody tells the gateway: it begins with 100 Mbit/s, finds a rate near that of the link, and the
 /// queue in the link stays short: round trips are far below the second that a queue of 1 MB would take.
 #[test]

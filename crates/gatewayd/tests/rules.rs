@@ -156,7 +156,7 @@ fn terminal(folder: &Folder) -> Setup {
         name: "t".to_owned(),
         folder: folder.0.clone(),
         interface: "to-c".to_owned(),
-        side: Side::Users { port: 5000 },
+        side: Side::Users { port: 5000, queue: Some(0) },
         clients: ["10.1.0.0/24", "fd01::/64"].iter().map(|text| text.parse().expect("a prefix")).collect(),
         tunnel: None,
         terminals: false,

@@ -1,5 +1,7 @@
 //! The interface between an algorithm and its host.
 
+use std::any::Any;
+
 use bentpipe_units::{Duration, Instant, Rate, Rng};
 
 /// Number of a flow. The host defines what a flow is (connection, user, prefix).
@@ -226,7 +228,7 @@ impl<'a> Context<'a> {
 /// Decides which packets signal congestion.
 ///
 /// All methods but [`Aqm::arrive`] do nothing by default.
-pub trait Aqm: Send {
+pub trait Aqm: Any + Send {
     /// Decides about a packet at the mark point.
     fn arrive(&mut self, pkt: &Packet, cx: &mut Context<'_>) -> Verdict;
     /// Takes note of a packet that was accepted at the mark point, marked or not.
@@ -248,6 +250,11 @@ pub trait Aqm: Send {
     }
     /// Acts at the time that [`Aqm::wake_at`] returned.
     fn wake(&mut self, _cx: &mut Context<'_>) {}
+    /// Takes over the state of `previous`, the same algorithm under other parameters. Returns false, and changes nothing, for any
+    /// other Aqm.
+    fn resume(&mut self, _previous: &mut dyn Any) -> bool {
+        false
+    }
     /// Reports internal state for traces: name (as in the paper) and value.
     fn probe(&self, _out: &mut dyn FnMut(&'static str, f64)) {}
 }

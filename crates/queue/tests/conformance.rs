@@ -251,7 +251,8 @@ fn any_aqm_can_replace_any_other() {
     let traffic = Traffic { packets: 3_000, load: 1.5, churn: false, ..TRAFFIC };
     for before in ["droptail", "sfb", "fred", "codel"] {
         let before = Pair(AQMS.iter().find(|a| a.name == before).unwrap(), &SCHEDULERS[0]);
-        for after in plain().filter(|pair| pair.1.name == "fifo") {
+        let others = || plain().filter(|pair| pair.1.name == "fifo" && pair.0.name != before.0.name);
+        for after in others() {
             let mut queue = before.queue(Marking::Drop, 400);
             traffic.drive(&mut queue);
             let waiting = queue.state().packets;
@@ -273,13 +274,36 @@ fn any_aqm_can_replace_any_other() {
             assert!(difference <= 20 + expected / 5, "{name} after {}: {marked}, {expected}", before.name());
         }
         // The same with packets that wait, which leave between others.
-        for after in plain().filter(|pair| pair.1.name == "fifo") {
+        for after in others() {
             let mut queue = before.queue(Marking::Drop, 400);
             traffic.drive(&mut queue);
             let start = Instant::ZERO + Duration::from_millis(1_200);
             queue.set_aqm(fresh(after), start);
             Traffic { start, ..traffic }.drive(&mut queue);
         }
+    }
+}
+
+/// An AQM that is replaced by one with the same parameters, with packets waiting, decides as if nothing had happened.
+#[test]
+fn aqm_resumes_with_the_state_of_the_same_algorithm() {
+    let fresh =
+        |pair: Pair| (pair.0.build)(&Values::resolve(pair.0.params, &link(), &|_| None).unwrap()).unwrap();
+    let traffic = Traffic { packets: 3_000, load: 1.5, ..TRAFFIC };
+    for pair in plain().filter(|pair| pair.1.name == "fifo") {
+        let [mut replaced, mut kept] = [(); 2].map(|()| pair.queue(Marking::Drop, 400));
+        assert_eq!(traffic.drive(&mut replaced), traffic.drive(&mut kept));
+        assert!(replaced.state().packets > 0, "{}", pair.name());
+        let start = Instant::ZERO + Duration::from_secs(5);
+        replaced.set_aqm(fresh(pair), start);
+        let traffic = Traffic { start, ..traffic };
+        assert_eq!(traffic.drive(&mut replaced), traffic.drive(&mut kept), "{}", pair.name());
+        let probes = [&replaced, &kept].map(|queue| {
+            let mut found = Vec::new();
+            queue.probe(&mut |_, name, value| found.push((name, value)));
+            found
+        });
+        assert_eq!(probes[0], probes[1], "{}", pair.name());
     }
 }
 

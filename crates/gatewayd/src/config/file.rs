@@ -190,6 +190,9 @@ pub struct Users {
     /// Port of the listener for TPROXY.
     #[serde(default = "Whole::<1, 65_535>::just::<5000>")]
     pub port: Whole<1, 65_535>,
+    /// NFQUEUE number, with queues of the return direction.
+    #[serde(default = "Whole::<0, 65_534>::just::<0>")]
+    pub queue: Whole<0, 65_534>,
 }
 
 /// Device for packets that are not split.

@@ -22,7 +22,7 @@ pub use reload::Changes;
 pub use terminals::{Terminal, Terminals};
 
 use file::File;
-use validate::{addresses, check_estimate, check_modem, rates, sides, sizes, times};
+use validate::{addresses, check_estimate, check_modem, check_return, rates, sides, sizes, times};
 
 /// A complete and checked configuration.
 #[derive(Clone, Debug)]
@@ -136,11 +136,7 @@ impl Config {
             // `terminals` and `terminals.queues_per` say it.
             rows.retain(|row| !["gateway.terminal", "gateway.queues_per"].contains(&row.key.as_str()));
         }
-        if gateway.back.is_some() {
-            let key = if file.scenario.is_some() { "scenario.file" } else { "gateway.return" };
-            let problem = "found queues of the return direction (gateway.return, or an upload); allowed: only in simulations";
-            return Err(document.error(key, problem.to_owned()));
-        }
+        check_return(document, &file, &gateway)?;
         if gateway.marks_behind_pep() {
             let key = if file.scenario.is_some() { "scenario.file" } else { "gateway.marking" };
             let problem = "found \"ecn\" behind the PEP (mark = \"transmit\", or a scheduler that marks); allowed: only in simulations, because the kernel's TCP cannot echo these marks";
@@ -200,13 +196,24 @@ impl Config {
         self.terminals.as_ref().map_or(QueuesPer::Carrier, |terminals| terminals.queues_per)
     }
 
+    /// The queues of this end: a gateway's, or those of the return direction at a terminal. `None` at a terminal without
+    /// `gateway.return`, which sends first in, first out.
+    #[must_use]
+    pub fn queues(&self) -> Option<&Gateway> {
+        match self.role {
+            Role::Gateway => Some(&self.gateway),
+            Role::Terminal => self.gateway.back.as_deref(),
+        }
+    }
+
     /// Rate at which this end sends over the satellite; `None` without a limit.
     #[must_use]
     pub fn rate(&self) -> Option<Rate> {
-        match self.role {
-            Role::Gateway => Some(self.gateway.regulator.rate),
-            Role::Terminal => self.satellite.rate.map(|rate| rate.rate()),
-        }
+        let own = match self.role {
+            Role::Gateway => Some(&self.gateway),
+            Role::Terminal => self.gateway.back.as_deref().filter(|back| !back.regulator.follows_link),
+        };
+        own.map(|queues| queues.regulator.rate).or(self.satellite.rate.map(|rate| rate.rate()))
     }
 }
 
@@ -311,9 +318,8 @@ mod tests {
             ),
             (
                 "20 Mbps\" }\n",
-                "20 Mbps\" }\nreturn = { aqm.algorithm = \"red\", regulator.rate = \"1 Mbps\" }\n",
-                "g.toml:5:1: gateway.return: found queues of the return direction (gateway.return, or an upload); allowed: \
-                 only in simulations",
+                "20 Mbps\" }\nreturn = { regulator.rate = \"1 Mbps\", ack_filter = true }\n",
+                "g.toml:5:52: gateway.return.ack_filter: found true (gateway.return.ack_filter); allowed: true only in simulations",
             ),
             (
                 "20 Mbps\" }\n",
@@ -498,6 +504,45 @@ mod tests {
         ] {
             let told = warned(from, to);
             assert!(told.starts_with(said) && told.is_empty() == said.is_empty(), "{to}: {told}");
+        }
+    }
+
+    /// The same `[gateway]` at both ends: the gateway has the queues of the forward direction, the terminal those of the
+    /// return direction.
+    #[test]
+    fn a_terminal_has_the_queues_of_the_return_direction() {
+        let with = |back: &str, rate: &str| {
+            let text = TEXT.replace("20 Mbps\" }\n", &format!("20 Mbps\" }}\nreturn = {{ {back} }}\n"));
+            let text = text.replace("[internet]", &format!("{rate}[internet]"));
+            let other = text.replace("internet", "users").replace("\"gateway\"", "\"terminal\"");
+            (Config::parse(&text, "g.toml"), Config::parse(&other, "t.toml"))
+        };
+        let of = |config: Result<Config, Error>| {
+            let config = config.unwrap();
+            let queues = config.queues().map(|queues| queues.aqm.label.clone());
+            (queues.unwrap(), config.rate().map(Rate::as_bps))
+        };
+        let (gateway, terminal) = with("aqm.algorithm = \"red\"", "rate = \"2 Mbps\"\n");
+        assert_eq!(of(gateway), ("AVQRED".to_owned(), Some(20_000_000)));
+        assert_eq!(of(terminal), ("red".to_owned(), Some(2_000_000)));
+        let (_, terminal) = with("regulator.rate = \"1 Mbps\"", "");
+        assert_eq!(of(terminal).1, Some(1_000_000));
+        for (back, rate, message) in [
+            (
+                "marking = \"window\", regulator.rate = \"1 Mbps\"",
+                "",
+                "found \"window\" (gateway.return.marking)",
+            ),
+            (
+                "aqm.algorithm = \"red\", marking = \"ecn\", mark = \"transmit\", regulator.rate = \"1 Mbps\"",
+                "",
+                "found \"ecn\" behind the PEP (gateway.return.marking); allowed at a terminal: \"drop\", or \"ecn\" ahead of the PEP",
+            ),
+        ] {
+            let (gateway, terminal) = with(back, rate);
+            assert!(gateway.is_ok(), "{gateway:?}");
+            let error = terminal.unwrap_err().to_string();
+            assert!(error.contains(message), "{error}");
         }
     }
 

@@ -2,7 +2,10 @@
 
 use bentpipe_scenario::Origin;
 
-use super::Config;
+use super::{Config, Role};
+
+/// Beginning of the keys of the queues at a terminal.
+const RETURN: &str = "gateway.return.";
 
 /// Changes that a running daemon can make, and keys that need a restart.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -26,6 +29,14 @@ fn is_of_terminals(key: &str) -> bool {
     key.starts_with("terminal.") || key.starts_with("plan.")
 }
 
+/// True for a key of the other end's queues, which `[gateway]` has if both ends share it.
+fn is_of_other_end(role: Role, key: &str) -> bool {
+    match role {
+        Role::Gateway => key.starts_with(RETURN),
+        Role::Terminal => key.starts_with("gateway.aqm.") || key == "gateway.regulator.rate",
+    }
+}
+
 impl Changes {
     /// Differences of `new` from `old`.
     ///
@@ -42,12 +53,15 @@ impl Changes {
         let is_default = |config: &Config, key: &str| {
             config.effective.iter().any(|row| row.key == key && row.origin == Origin::Default)
         };
+        let own = old.own_keys();
         let (mut aqm, mut aqm_stays) = (Vec::new(), false);
         for row in keys.filter(|row| value(old, &row.key) != value(new, &row.key)) {
             let key = row.key.as_str();
-            if key.starts_with("gateway.aqm.") {
+            if key.strip_prefix(own).is_some_and(|key| key.starts_with("aqm.")) {
                 aqm.push(key.to_owned());
-            } else if key == "gateway.regulator.rate" || key == "satellite.rate" {
+            } else if is_of_other_end(old.role, key) {
+                // Nothing changes here.
+            } else if key.strip_prefix(own) == Some("regulator.rate") || key == "satellite.rate" {
                 // The resulting rate is compared below.
             } else if key.starts_with("limits.") {
                 changes.limits = true;
@@ -80,6 +94,14 @@ impl Changes {
 }
 
 impl Config {
+    /// Beginning of the keys of this end's queues.
+    fn own_keys(&self) -> &'static str {
+        match self.role {
+            Role::Gateway => "gateway.",
+            Role::Terminal => RETURN,
+        }
+    }
+
     /// Takes over the changes that a running daemon can make.
     pub fn take(&mut self, new: Self, changes: &Changes) {
         for row in &mut self.effective {
@@ -91,12 +113,20 @@ impl Config {
         }
         if changes.aqm {
             // Another algorithm has other parameters.
-            let is_aqm = |key: &str| key.starts_with("gateway.aqm.");
+            let own = self.own_keys();
+            let is_aqm = |key: &str| key.strip_prefix(own).is_some_and(|key| key.starts_with("aqm."));
             let at = self.effective.iter().position(|row| is_aqm(&row.key)).unwrap_or(0);
             self.effective.retain(|row| !is_aqm(&row.key));
             let rows: Vec<_> = new.effective.iter().filter(|row| is_aqm(&row.key)).cloned().collect();
             self.effective.splice(at..at, rows);
-            self.gateway.aqm = new.gateway.aqm;
+            match (&mut self.gateway.back, new.gateway.back.as_ref()) {
+                (Some(back), Some(other)) if self.role == Role::Terminal => back.aqm = other.aqm.clone(),
+                _ => self.gateway.aqm = new.gateway.aqm,
+            }
+        }
+        if let (Some(back), Some(other)) = (&mut self.gateway.back, &new.gateway.back) {
+            back.regulator.rate = other.regulator.rate;
+            back.regulator.follows_link = other.regulator.follows_link;
         }
         if changes.terminals {
             self.effective.retain(|row| !is_of_terminals(&row.key));
@@ -124,6 +154,38 @@ mod tests {
             [internet]\ndevice = \"in0\"\nclients = [\"10.3.0.0/24\"]\n";
         assert!(text.contains(change.0));
         Config::parse(&text.replace(change.0, change.1), "g.toml").unwrap()
+    }
+
+    /// A terminal's queues are those of the return direction, which the gateway does not have.
+    #[test]
+    fn aqms_of_the_return_direction_change_at_the_terminal_alone() {
+        let with = |role: &str, outside: &str, max_p: &str| {
+            let text = format!(
+                "role = \"{role}\"\n[gateway]\naqm = {{ algorithm = \"avq\" }}\nregulator = {{ rate = \"20 Mbps\" }}\n\
+                 return = {{ aqm = {{ algorithm = \"red\", max_p = {max_p} }}, regulator.rate = \"2 Mbps\" }}\n\
+                 [satellite]\nlocal = \"10.2.0.1:4400\"\npeer = \"10.2.0.2:4400\"\nkeys = \"keys\"\n\
+                 [{outside}]\ndevice = \"in0\"\nclients = [\"10.3.0.0/24\"]\n"
+            );
+            Config::parse(&text, "g.toml").unwrap()
+        };
+        let (mut now, new) = (with("terminal", "users", "0.1"), with("terminal", "users", "0.2"));
+        let changes = Changes::between(&now, &new);
+        assert_eq!(changes, Changes { aqm: true, ..Changes::default() });
+        now.take(new.clone(), &changes);
+        assert!(Changes::between(&now, &new).is_empty());
+        let of = |max_p| with("gateway", "internet", max_p);
+        assert!(Changes::between(&of("0.1"), &of("0.2")).is_empty());
+        let text = |aqm, rate: &str| {
+            let ends = "role = \"terminal\"\n[satellite]\nlocal = \"10.2.0.2:4400\"\npeer = \"10.2.0.1:4400\"\nkeys = \"keys\"\n\
+                          [users]\ndevice = \"in0\"\nclients = [\"10.3.0.0/24\"]\n[gateway]\n";
+            let text = format!(
+                "{ends}aqm.algorithm = \"{aqm}\"\nregulator.rate = \"{rate}\"\nspacelink.stream_window = \"2 MB\"\n\
+                 spacelink.window = \"9 MB\"\ntransmit_queue.limit = \"100 packets\"\n"
+            );
+            Config::parse(&text, "t.toml").unwrap()
+        };
+        let changes = Changes::between(&text("avq", "20 Mbps"), &text("blue", "10 Mbps"));
+        assert!(changes.is_empty(), "{changes:?}");
     }
 
     const WINDOW: &str = "gateway.spacelink.stream_window";

@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::path::Path;
 
+use bentpipe_queue::Marking;
 use bentpipe_scenario::{Document, Error, Gateway};
 
 use super::file::File;
@@ -100,6 +101,40 @@ pub(super) fn times(document: &Document, file: &File) -> Result<(), Error> {
             );
             return Err(document.error("metrics.keep", problem));
         }
+    }
+    Ok(())
+}
+
+/// Checks that the queues of the return direction can run at a real terminal. A gateway reads them and has none of them.
+pub(super) fn check_return(document: &Document, file: &File, gateway: &Gateway) -> Result<(), Error> {
+    let Some(back) = &gateway.back else { return Ok(()) };
+    let refuse = |key: &str, problem: String| {
+        let key = if file.scenario.is_some() { "scenario.file" } else { key };
+        Err(document.error(key, problem))
+    };
+    if back.carrier.is_some() {
+        let problem = "found a return carrier that terminals share (gateway.return.carrier); allowed: only in simulations";
+        return refuse("gateway.return.carrier", problem.to_owned());
+    }
+    if back.ack_filter {
+        let problem = "found true (gateway.return.ack_filter); allowed: true only in simulations";
+        return refuse("gateway.return.ack_filter", problem.to_owned());
+    }
+    if file.role == Role::Gateway {
+        return Ok(());
+    }
+    let marking = back.marking.method.marking;
+    if marking == Marking::Window || back.marks_behind_pep() {
+        let place = if marking == Marking::Window { "" } else { " behind the PEP" };
+        let problem = format!(
+            "found \"{}\"{place} (gateway.return.marking); allowed at a terminal: \"drop\", or \"ecn\" ahead of the PEP",
+            back.marking.method.name
+        );
+        return refuse("gateway.return.marking", problem);
+    }
+    if back.regulator.follows_link && file.satellite.rate.is_none() {
+        let problem = "rate: missing; required: the rate of the return link, since gateway.return has an AQM or a scheduler";
+        return Err(document.error("satellite", problem.to_owned()));
     }
     Ok(())
 }

@@ -131,7 +131,12 @@ impl Daemon {
         let segment = Relay::segment_of(&socket, connected);
         let user = self.relays.enter_user(client.ip());
         let buffer = (self.memory.open(id, user, segment), self.memory.ring());
-        let relay = Relay::new(key, ends, (socket, connected), buffer, generation, self.now);
+        let mut relay = Relay::new(key, ends, (socket, connected), buffer, generation, self.now);
+        if connected {
+            // A user's SYN, which came before there was a socket, is not acknowledged here.
+            let syn = self.host.senders.unacknowledged(self.flows.connection(client, server));
+            relay.first_seq = syn.map(|seq| seq.wrapping_add(1));
+        }
         self.relays.insert(Box::new(relay));
         self.observer.counters.opened += 1;
         let flow = self.flows.tcp_flow(client, server);

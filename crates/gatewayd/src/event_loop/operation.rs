@@ -6,7 +6,7 @@ use bentpipe_units::{Duration, Rate};
 
 use super::connections::Survey;
 use super::{Daemon, Failure};
-use crate::config::{self, Changes, Config, Role};
+use crate::config::{self, Changes, Config};
 use crate::intercept::nfqueue::Queue;
 use crate::intercept::terminal_routes::Lead;
 use crate::observe::bottleneck::Evidence;
@@ -220,9 +220,9 @@ impl Daemon {
     fn try_reload(&mut self) -> Result<(), String> {
         let new = Config::load(&self.config.path).map_err(|e| e.to_string())?;
         let changes = Changes::between(&self.config, &new);
-        let aqm = match self.config.role {
-            Role::Gateway if changes.aqm => {
-                let build = |_| new.gateway.aqm.build().map_err(|e| format!("gateway.aqm: {e}"));
+        let aqm = match new.queues() {
+            Some(queues) if changes.aqm => {
+                let build = |_| queues.aqm.build().map_err(|e| format!("aqm: {e}"));
                 Some(self.host.gateways().map(build).collect::<Result<Vec<_>, _>>()?)
             }
             _ => None,

@@ -44,7 +44,7 @@ impl Daemon {
             return Verdict::Accept;
         };
         self.observer.counters.intercepted += 1;
-        let (server, client) = (info.src, info.dst);
+        let (client, server) = self.client_and_server(&info);
         let relay = info.tcp.and_then(|_| self.relays.by_ends(client, server));
         // Behind no terminal it is unreachable, and behind one that is lost it passes the gateway and its queues.
         let peer = self.terminals.of_client(client.ip()).filter(|peer| self.is_led(*peer));
@@ -60,7 +60,7 @@ impl Daemon {
             split: relay.is_some(),
             ..Packet::new(info.len, flow, item.handle())
         };
-        pkt.tcp = self.on_server_segment(&info, relay);
+        pkt.tcp = self.on_sender_segment(&info, (client, server), relay);
         if bypasses {
             self.observer.counters.aqm_bypassed += 1;
             self.host.with(peer, |gateway, at| gateway.admit(pkt, at));
@@ -103,16 +103,21 @@ impl Daemon {
         !lost && self.host.gateway(peer).is_some()
     }
 
-    /// Updates what is known of a server by its segment. Returns what the AQM sees of it.
-    fn on_server_segment(&mut self, info: &Info, relay: Option<RelayId>) -> Option<Tcp> {
+    /// Updates what is known of a sender by its segment. Returns what the AQM sees of it.
+    fn on_sender_segment(
+        &mut self,
+        info: &Info,
+        (client, server): (SocketAddr, SocketAddr),
+        relay: Option<RelayId>,
+    ) -> Option<Tcp> {
         let tcp = info.tcp?;
         self.interceptor.windows.incoming(info);
         let syn = tcp.flags & flag::SYN != 0;
         let ends = u32::from(syn) + u32::from(tcp.flags & flag::FIN != 0);
-        let number = self.flows.connection(info.dst, info.src);
+        let number = self.flows.connection(client, server);
         let window = self.host.senders.segment(number, tcp.seq, tcp.payload + ends, syn, self.now);
         if let Some(relay) = relay.and_then(|id| self.relays.get_mut(id)) {
-            relay.server_in_flight = window;
+            relay.sender_in_flight = window;
             relay.dscp = info.dscp;
             if syn {
                 relay.first_seq = Some(tcp.seq.wrapping_add(1));
@@ -124,9 +129,9 @@ impl Daemon {
     /// True if a packet of a split connection bypasses the AQM.
     ///
     /// During an outage of the satellite the transmit queue stands still. An AQM to which it is too long would drop every
-    /// packet until the end, and a server that loses all segments for half a minute backs off for as long again, or gives
+    /// packet until the end, and a sender that loses all segments for half a minute backs off for as long again, or gives
     /// up a handshake. So handshakes and acknowledgements pass, and data while the spacelink's window has room for it: the
-    /// PEP's buffers then hold servers back without loss.
+    /// PEP's buffers then hold senders back without loss.
     fn bypasses_aqm(&self, peer: PeerId, payload: u32) -> bool {
         self.spacelink.hub.is_silent(peer)
             && self.host.gateway(peer).is_some_and(Gateway::marks_before_pep)
@@ -260,14 +265,14 @@ impl Daemon {
         self.may_queue_datagram(peer).then_some((info, peer))
     }
 
-    /// True while datagrams to a peer may enter the transmit queue. A terminal's queue has no limit, since chunks must not be
-    /// lost there, so datagrams are limited here.
+    /// True while datagrams to a peer may enter the transmit queue. That of a terminal without `gateway.return` has no limit,
+    /// since chunks must not be lost there, so datagrams are limited here.
     fn may_queue_datagram(&self, peer: PeerId) -> bool {
         let Some(backlog) = self.host.gateway(peer).map(|gateway| gateway.transmit_queue().state()) else {
             return false;
         };
         let most = (backlog.capacity.bytes_per_sec() / 2.0).max(LEAST_BACKLOG as f64);
-        let is_full = self.config.role == Role::Terminal && backlog.bytes as f64 > most;
+        let is_full = self.config.queues().is_none() && backlog.bytes as f64 > most;
         self.spacelink.hub.is_peer_up(peer) && !is_full
     }
 
@@ -289,11 +294,15 @@ impl Daemon {
             return;
         }
         self.observer.datagram(packet, false);
-        if self.config.role == Role::Gateway
+        if self.config.queues().is_some()
             && let Some(Info { src, dst, tcp: Some(tcp), .. }) = bentpipe_packet::parse(packet)
             && tcp.flags & flag::ACK != 0
         {
-            self.host.senders.acknowledged(self.flows.connection(src, dst), tcp.ack, self.now);
+            let (client, server) = match self.config.role {
+                Role::Gateway => (src, dst),
+                Role::Terminal => (dst, src),
+            };
+            self.host.senders.acknowledged(self.flows.connection(client, server), tcp.ack, self.now);
         }
         match self.tun.write(packet) {
             Ok(()) => self.observer.counters.tunnel_out += 1,

@@ -33,7 +33,7 @@ impl Daemon {
                 Err(Blocked::Window) => return self.chunks.wait(key),
             };
             let offset = relay.out.place();
-            let tcp = Tcp { window: relay.server_in_flight, seq: offset as u32, syn: offset == 0 };
+            let tcp = Tcp { window: relay.sender_in_flight, seq: offset as u32, syn: offset == 0 };
             relay.out.queue(bytes);
             self.chunks.add(key.peer(), bytes);
             self.observer.transit(self.host.at - relay.arrival);

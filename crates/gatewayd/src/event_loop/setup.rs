@@ -82,7 +82,10 @@ pub fn rules_setup(config: &Config) -> rules::Setup {
         (None, Some(users)) => {
             // Without splitting there is no listener, so no connections are taken.
             let splits = config.gateway.pep.split.contains(&Protocol::Tcp);
-            let side = rules::Side::Users { port: if splits { users.port.0 as u16 } else { 0 } };
+            let side = rules::Side::Users {
+                port: if splits { users.port.0 as u16 } else { 0 },
+                queue: config.queues().map(|_| users.queue.0 as u16),
+            };
             (users.device.0.clone(), users.clients.clone(), side)
         }
         (None, None) => return rules_left(config.role),
@@ -93,7 +96,7 @@ pub fn rules_setup(config: &Config) -> rules::Setup {
         clients,
         tunnel: Some(config.tunnel.name.0.clone()),
         terminals: config.terminals.is_some(),
-        ecn: config.gateway.marking.method.marking == Marking::Ecn,
+        ecn: config.queues().is_some_and(|queues| queues.marking.method.marking == Marking::Ecn),
         offload: true,
         ..rules_left(config.role)
     }
@@ -106,7 +109,7 @@ pub fn rules_left(role: Role) -> rules::Setup {
         name: role.name().to_owned(),
         folder: state_folder(),
         interface: String::new(),
-        side: rules::Side::Users { port: 0 },
+        side: rules::Side::Users { port: 0, queue: None },
         clients: Vec::new(),
         tunnel: None,
         terminals: false,
@@ -116,15 +119,19 @@ pub fn rules_left(role: Role) -> rules::Setup {
     }
 }
 
-/// The gateway for all peers, or for one of many terminals.
+/// The `queues` of this end for all peers, or for one of many terminals.
 ///
 /// # Errors
 /// A contradiction between two parameters, which reading the configuration has excluded.
-pub(super) fn build_gateway(config: &Config, terminal: Option<&Terminal>) -> Result<Gateway, Failure> {
-    let aqm = config.gateway.aqm.build().map_err(|e| Failure(format!("gateway.aqm: {e}")))?;
-    let mut setup = config.gateway.config(None, None).map_err(|e| Failure(format!("gateway: {e}")))?;
+pub(super) fn build_gateway(
+    config: &Config,
+    queues: &bentpipe_scenario::Gateway,
+    terminal: Option<&Terminal>,
+) -> Result<Gateway, Failure> {
+    let aqm = queues.aqm.build().map_err(|e| Failure(format!("aqm: {e}")))?;
+    let mut setup = queues.config(None, None).map_err(|e| Failure(format!("gateway: {e}")))?;
     if let Some(terminal) = terminal {
-        let rate = config.gateway.regulator.rate;
+        let rate = queues.regulator.rate;
         setup.peak = Some(terminal.share.pir.map_or(rate, |pir| pir.min(rate)));
         // Each terminal has its own random numbers, whichever others there are.
         setup.name = format!("{} {}", setup.name, terminal.name);
@@ -132,8 +139,8 @@ pub(super) fn build_gateway(config: &Config, terminal: Option<&Terminal>) -> Res
     Ok(setup.build(aqm, config.seed))
 }
 
-/// Gateway and buffers of the return direction at a terminal: first in, first out, without AQM.
-fn terminal_gateway(config: &Config, rate: Rate) -> (Gateway, PepBuffers) {
+/// Gateway and buffers at a terminal without `gateway.return`: first in, first out, without AQM.
+fn plain_terminal(config: &Config, rate: Rate) -> (Gateway, PepBuffers) {
     let terminal = config.gateway.terminals.only().map_or("terminal", |terminal| terminal.name.as_str());
     let queue = |name: &str| {
         let setup = QueueConfig {
@@ -177,16 +184,16 @@ impl Daemon {
 
         let rate = config.rate();
         let tick = config.gateway.regulator.tick.unwrap_or_default();
-        let (host, buffers) = match config.role {
-            Role::Gateway if config.queues_per() == QueuesPer::Terminal => {
+        let (host, buffers) = match config.queues() {
+            Some(queues) if config.queues_per() == QueuesPer::Terminal => {
                 let rate = GatewayHost::rate_or_unlimited(rate);
-                (GatewayHost::sharing(rate, tick, now), config.gateway.buffers())
+                (GatewayHost::sharing(rate, tick, now), queues.buffers())
             }
-            Role::Gateway => {
-                (GatewayHost::new(build_gateway(&config, None)?, rate, now), config.gateway.buffers())
+            Some(queues) => {
+                (GatewayHost::new(build_gateway(&config, queues, None)?, rate, now), queues.buffers())
             }
-            Role::Terminal => {
-                let (gateway, buffers) = terminal_gateway(&config, GatewayHost::rate_or_unlimited(rate));
+            None => {
+                let (gateway, buffers) = plain_terminal(&config, GatewayHost::rate_or_unlimited(rate));
                 (GatewayHost::new(gateway, rate, now), buffers)
             }
         };
@@ -201,7 +208,8 @@ impl Daemon {
         let recorder = match config.record.as_ref().zip(host.gateway(PeerId(0))) {
             Some((record, gateway)) => {
                 let limits = buffers.has_control();
-                let made = Recorder::new(record, &config.gateway.name, &clock, now, gateway, limits);
+                let name = config.queues().map_or("terminal", |queues| queues.name.as_str());
+                let made = Recorder::new(record, name, &clock, now, gateway, limits);
                 Some(made.map_err(failed(&record.file.display().to_string()))?)
             }
             None => None,
@@ -221,7 +229,11 @@ impl Daemon {
             host,
             modem: None,
             estimator: estimator(&config, now),
-            flows: FlowClassifier::new(config.gateway.flow_key, rules.clients.clone(), hasher.clone()),
+            flows: FlowClassifier::new(
+                config.queues().unwrap_or(&config.gateway).flow_key,
+                rules.clients.clone(),
+                hasher.clone(),
+            ),
             chunks,
             spacelink,
             terminals: Terminals::default(),
@@ -229,7 +241,11 @@ impl Daemon {
             interceptor: Interceptor::default(),
             steering: Steering::new(rules),
             relays: Relays::new(hasher),
-            memory: PepMemory::new(buffers, config.gateway.pep.buffer_per, config.limits.memory.0),
+            memory: PepMemory::new(
+                buffers,
+                config.queues().unwrap_or(&config.gateway).pep.buffer_per,
+                config.limits.memory.0,
+            ),
             admission: Admission::new(&config, descriptors, now),
             tcp_options,
             observer: Observer::new(recorder, now),
@@ -264,7 +280,7 @@ impl Daemon {
         certificate: &Certificate,
     ) -> Result<(), Failure> {
         let gateway = match self.host.is_shared() {
-            true => Some(build_gateway(&self.config, Some(terminal))?),
+            true => Some(build_gateway(&self.config, &self.config.gateway, Some(terminal))?),
             false => None,
         };
         let peer = self.spacelink.hub.add(certificate);
@@ -289,18 +305,12 @@ impl Daemon {
         }
         match self.steering.setup.side {
             rules::Side::Internet { queue, windows } => self.open_queues(queue, windows)?,
-            rules::Side::Users { port: port @ 1.. } => {
-                for v6 in [false, true] {
-                    match sys::listener(v6, port, &self.tcp_options) {
-                        Ok(listener) => self.admission.listeners.push(listener),
-                        // A machine without IPv6.
-                        Err(e) if v6 && e.raw_os_error() == Some(nix::libc::EAFNOSUPPORT) => {}
-                        Err(e) => return Err(Failure(format!("port {port} for TPROXY: {e}"))),
-                    }
+            rules::Side::Users { port, queue } => {
+                if let Some(queue) = queue {
+                    self.open_queues(queue, None)?;
                 }
-                self.listen(true);
+                self.open_listeners(port)?;
             }
-            rules::Side::Users { .. } => {}
         }
         let folder = &self.steering.setup.folder;
         std::fs::create_dir_all(folder).map_err(failed(&folder.display().to_string()))?;
@@ -309,6 +319,22 @@ impl Daemon {
             self.steering.lead(&terminal.clients, Lead::Past).map_err(failed("routes"))?;
         }
         self.set_up(false);
+        Ok(())
+    }
+
+    /// Listens for users' connections; port 0 takes none.
+    fn open_listeners(&mut self, port: u16) -> Result<(), Failure> {
+        if port > 0 {
+            for v6 in [false, true] {
+                match sys::listener(v6, port, &self.tcp_options) {
+                    Ok(listener) => self.admission.listeners.push(listener),
+                    // A machine without IPv6.
+                    Err(e) if v6 && e.raw_os_error() == Some(nix::libc::EAFNOSUPPORT) => {}
+                    Err(e) => return Err(Failure(format!("port {port} for TPROXY: {e}"))),
+                }
+            }
+            self.listen(true);
+        }
         Ok(())
     }
 

@@ -3,7 +3,7 @@
 use bentpipe_units::{Duration, Instant};
 use nix::time::{ClockId, clock_gettime};
 
-use crate::config::{Config, Role};
+use crate::config::Config;
 use crate::observe::metrics::{About, Snapshot};
 use crate::observe::state::Shared;
 use crate::sys::notify;
@@ -78,14 +78,13 @@ impl Publisher {
 }
 
 fn about(config: &Config) -> About {
-    let (aqm, scheduler, marking) = match config.role {
-        Role::Gateway => (
-            config.gateway.aqm.label.clone(),
-            config.gateway.transmit_queue.scheduler.discipline.name,
-            config.gateway.marking.method.name,
+    let (aqm, scheduler, marking) = match config.queues() {
+        Some(queues) => (
+            queues.aqm.label.clone(),
+            queues.transmit_queue.scheduler.discipline.name,
+            queues.marking.method.name,
         ),
-        // The return direction has no AQM.
-        Role::Terminal => ("none".to_owned(), "fifo", "none"),
+        None => ("none".to_owned(), "fifo", "none"),
     };
     About {
         role: config.role,

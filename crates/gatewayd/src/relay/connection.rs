@@ -40,11 +40,11 @@ pub struct Relay {
     pub answered: bool,
     /// True once the peer has sent everything and all of it was read.
     pub stream_ended: bool,
-    /// Sequence number of the server's first byte.
+    /// Sequence number of the sender's first byte.
     pub first_seq: Option<u32>,
-    /// Bytes that the server had in flight when its last packet arrived.
-    pub server_in_flight: u32,
-    /// Codepoint (DSCP) of the server's last packet.
+    /// Bytes that the sender had in flight when its last packet arrived.
+    pub sender_in_flight: u32,
+    /// Codepoint (DSCP) of the sender's last packet.
     pub dscp: u8,
     /// True while it is in the ready list.
     pub is_listed: bool,
@@ -101,7 +101,7 @@ impl Relay {
             answered: !connected,
             stream_ended: false,
             first_seq: None,
-            server_in_flight: 0,
+            sender_in_flight: 0,
             dscp: 0,
             is_listed: false,
             waiting_for_buffer: false,

@@ -17,6 +17,8 @@
 //! `p2` equal: with `p2` larger by half, the queue of that gateway fills until the PEP's buffers stop it. `u_high` has
 //! to be below 1, otherwise a standing queue causes no marks. A rain fade is noticed at once, because departures fall.
 
+use std::any::Any;
+
 use bentpipe_units::{Duration, Instant};
 
 use crate::descriptor::{Algorithm, Placement};
@@ -159,6 +161,18 @@ impl Aqm for Aaqm {
         }
         (self.arrived, self.departed, self.idle) = (0, 0, Duration::ZERO);
         self.next += self.every;
+    }
+
+    fn resume(&mut self, previous: &mut dyn Any) -> bool {
+        let Some(was) = previous.downcast_mut::<Self>() else { return false };
+        self.arrived = was.arrived;
+        self.departed = was.departed;
+        self.idle = was.idle;
+        self.idle_until = was.idle_until;
+        self.rho = was.rho;
+        self.p = was.p;
+        self.next = was.next;
+        true
     }
 
     fn probe(&self, out: &mut dyn FnMut(&'static str, f64)) {

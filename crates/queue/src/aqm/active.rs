@@ -59,6 +59,11 @@ impl Active {
         Self { every, steps, step, ends, counts: [0; PLACES], active: 0 }
     }
 
+    /// Returns true if the steps of another count are as long and as many.
+    pub fn has_steps_of(&self, other: &Self) -> bool {
+        (self.every, self.steps) == (other.every, other.steps)
+    }
+
     /// Advances to `now`, drops counts that are too old, and returns the current step.
     #[inline]
     pub fn at(&mut self, now: Instant) -> Step {

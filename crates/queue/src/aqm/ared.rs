@@ -27,6 +27,8 @@
 //! rule: `max_p` stays between 0.12 and 0.24, and RED with that `w_q` and a fixed `max_p` of 0.5 reaches 9.3 Mbit/s.
 //! Neither a longer `interval` (5 s) nor a PEP without delay helps: 12.3 and 12.8 Mbit/s.
 
+use std::any::Any;
+
 use bentpipe_units::{Duration, Instant};
 
 use super::average::{self, Average, Follow};
@@ -176,6 +178,15 @@ impl Aqm for Ared {
         }
     }
 
+    fn resume(&mut self, previous: &mut dyn Any) -> bool {
+        let Some(was) = previous.downcast_mut::<Self>() else { return false };
+        self.average.resume(&was.average);
+        self.dropper.resume(&was.dropper);
+        self.dropper.max_p = was.dropper.max_p;
+        self.rule.resume(&was.rule);
+        true
+    }
+
     fn probe(&self, out: &mut dyn FnMut(&'static str, f64)) {
         out("avg", self.average.avg);
         out("max_p", self.dropper.max_p);
@@ -186,6 +197,19 @@ impl Aqm for Ared {
 /// `floyd` as a fluid: RED's average and marking function; while the average is above the band `max_p` grows by
 /// `min(0.01, max_p / 4)` per `interval`, while it is below by `ln(0.9) / interval`. The hysteresis is not modelled,
 /// and `feng`, which acts on crossings, has no fluid model.
+impl Rule {
+    /// Continues where another rule of the same variant is.
+    fn resume(&mut self, was: &Self) {
+        match (self, was) {
+            (Self::Feng(zone), Self::Feng(before)) => *zone = *before,
+            (Self::Floyd { next, below, .. }, Self::Floyd { next: due, below: count, .. }) => {
+                (*next, *below) = (*due, *count);
+            }
+            _ => {}
+        }
+    }
+}
+
 struct AredFluid {
     average: Follow,
     max_p: f64,

@@ -48,6 +48,11 @@ impl Average {
         Self { w_q, mean_packet, ns2, avg: 0.0, decayed: Instant::ZERO }
     }
 
+    /// Continues with the value of another average.
+    pub fn resume(&mut self, was: &Self) {
+        (self.avg, self.decayed) = (was.avg, was.decayed);
+    }
+
     /// Returns true if idle time is counted as in ns-2.
     pub fn ns2(&self) -> bool {
         self.ns2

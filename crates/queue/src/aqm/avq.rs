@@ -23,6 +23,8 @@
 //! while the virtual buffer is full, and long runs hit one connection several times. With drops as marks, `adapt` and
 //! overload, much of the link stays idle; set `accepted = true` or `adapt = false`.
 
+use std::any::Any;
+
 use bentpipe_units::Instant;
 
 use crate::descriptor::{Algorithm, Placement, Preset};
@@ -167,6 +169,15 @@ impl Aqm for Avq {
         if self.adapt && self.accepted {
             self.load(f64::from(pkt.len));
         }
+    }
+
+    fn resume(&mut self, previous: &mut dyn Any) -> bool {
+        let Some(was) = previous.downcast_mut::<Self>() else { return false };
+        self.c = was.c;
+        self.vq = was.vq;
+        self.last = was.last;
+        self.virtual_capacity = if self.adapt { was.virtual_capacity } else { self.gamma * was.c };
+        true
     }
 
     fn probe(&self, out: &mut dyn FnMut(&'static str, f64)) {

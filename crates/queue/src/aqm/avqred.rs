@@ -25,6 +25,8 @@
 //! the nominal rate. The length of the transmit queue is not watched: a standing queue remains until the load falls
 //! below the link's capacity.
 
+use std::any::Any;
+
 use bentpipe_units::{Duration, Instant, Rate};
 
 use super::uniform_dropper::{self, UniformDropper};
@@ -169,6 +171,11 @@ impl VirtualQueue {
         self.sent = cx.queue.sent_bytes;
     }
 
+    /// Continues with the length and the measured capacity of another virtual queue.
+    pub fn resume(&mut self, was: &Self) {
+        (self.v_cap, self.vq, self.last, self.sent) = (was.v_cap, was.vq, was.last, was.sent);
+    }
+
     /// Adds an accepted packet.
     pub fn add(&mut self, len: u32) {
         self.vq += f64::from(len);
@@ -207,6 +214,13 @@ impl Aqm for AvqRed {
 
     fn admit(&mut self, pkt: &Packet, _cx: &mut Context<'_>) {
         self.queue.add(pkt.len);
+    }
+
+    fn resume(&mut self, previous: &mut dyn Any) -> bool {
+        let Some(was) = previous.downcast_mut::<Self>() else { return false };
+        self.queue.resume(&was.queue);
+        self.dropper.resume(&was.dropper);
+        true
     }
 
     fn probe(&self, out: &mut dyn FnMut(&'static str, f64)) {

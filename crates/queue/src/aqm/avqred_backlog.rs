@@ -26,6 +26,8 @@
 //! *In a satellite gateway:* it stands ahead of the PEP and watches the transmit queue behind it, as AVQRED does. Bytes
 //! in the PEP are not part of `backlog`. The target is a time, so that it follows a link that fades.
 
+use std::any::Any;
+
 use super::avqred::{self, AvqRedFluid, VirtualQueue};
 use super::uniform_dropper::{self, UniformDropper};
 use crate::descriptor::{Algorithm, Placement};
@@ -125,6 +127,14 @@ impl Aqm for AvqRedBacklog {
 
     fn admit(&mut self, pkt: &Packet, _cx: &mut Context<'_>) {
         self.queue.add(pkt.len);
+    }
+
+    fn resume(&mut self, previous: &mut dyn Any) -> bool {
+        let Some(was) = previous.downcast_mut::<Self>() else { return false };
+        self.served = was.served;
+        self.queue.resume(&was.queue);
+        self.dropper.resume(&was.dropper);
+        true
     }
 
     fn probe(&self, out: &mut dyn FnMut(&'static str, f64)) {

@@ -16,6 +16,8 @@
 //! go, or the capacity fades, the queue stays at `L` or is empty for as long. Set `max_th`: a transmit queue without
 //! limit never overflows, and then only `max_th` raises `p`.
 
+use std::any::Any;
+
 use bentpipe_units::{Duration, Instant};
 
 use crate::descriptor::{Algorithm, Placement};
@@ -119,6 +121,13 @@ impl Aqm for Blue {
 
     fn overflowed(&mut self, _pkt: &Packet, cx: &mut Context<'_>) {
         self.full(cx.now);
+    }
+
+    fn resume(&mut self, previous: &mut dyn Any) -> bool {
+        let Some(was) = previous.downcast_mut::<Self>() else { return false };
+        self.p = was.p;
+        self.thawed = was.thawed;
+        true
     }
 
     fn probe(&self, out: &mut dyn FnMut(&'static str, f64)) {

@@ -23,6 +23,8 @@
 //! with a few more drops: of `n` such flows one packet in `n` matches. With a composite scheduler (`fq_codel`, `cake`,
 //! …), which gives no access to waiting packets, nothing is compared and it is RED.
 
+use std::any::Any;
+
 use super::average::{self, Average};
 use super::uniform_dropper::{self, UniformDropper};
 use crate::descriptor::{Algorithm, Placement};
@@ -83,6 +85,13 @@ impl Aqm for Choke {
             return Verdict::DropBoth(slot);
         }
         if self.dropper.draw(avg, 1.0, cx.rng) { Verdict::Mark } else { Verdict::Pass }
+    }
+
+    fn resume(&mut self, previous: &mut dyn Any) -> bool {
+        let Some(was) = previous.downcast_mut::<Self>() else { return false };
+        self.average.resume(&was.average);
+        self.dropper.resume(&was.dropper);
+        true
     }
 
     fn probe(&self, out: &mut dyn FnMut(&'static str, f64)) {

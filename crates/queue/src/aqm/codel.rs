@@ -29,6 +29,8 @@
 //! satellite, because with the default of 100 ms CoDel signals again long before a sender can have slowed down, and
 //! `target` 5 to 10 % of it (RFC 8289, sections 4.2 and 4.3).
 
+use std::any::Any;
+
 use bentpipe_units::{Duration, Instant};
 
 use crate::descriptor::{Algorithm, Placement};
@@ -204,6 +206,12 @@ impl Aqm for Codel {
     fn depart(&mut self, pkt: &Packet, cx: &mut Context<'_>) -> Verdict {
         let signal = self.control.leaves(cx.now - pkt.arrival, cx.queue.bytes, cx.now, &self.set);
         if signal { Verdict::Mark } else { Verdict::Pass }
+    }
+
+    fn resume(&mut self, previous: &mut dyn Any) -> bool {
+        let Some(was) = previous.downcast_mut::<Self>() else { return false };
+        self.control = was.control;
+        true
     }
 
     fn probe(&self, out: &mut dyn FnMut(&'static str, f64)) {

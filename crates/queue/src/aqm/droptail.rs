@@ -12,6 +12,8 @@
 //! to signal ahead of the PEP. As the AQM of a composite scheduler (`fq_codel`, `cake`, …) it is the right choice,
 //! because those signal themselves.
 
+use std::any::Any;
+
 use crate::descriptor::{Algorithm, Placement};
 use crate::fluid::{Arrivals, FluidModel, Inputs};
 use crate::{Aqm, Context, Packet, Verdict};
@@ -35,6 +37,10 @@ pub struct DropTail;
 impl Aqm for DropTail {
     fn arrive(&mut self, _pkt: &Packet, _cx: &mut Context<'_>) -> Verdict {
         Verdict::Pass
+    }
+
+    fn resume(&mut self, previous: &mut dyn Any) -> bool {
+        previous.is::<Self>()
     }
 }
 

@@ -25,6 +25,8 @@
 //! queue with connections that do: these flows are limited to `min_th` packets. Short flows with less than `min_q`
 //! packets waiting are never dropped at random, which favours web pages.
 
+use std::any::Any;
+
 use super::average::{self, Average};
 use super::uniform_dropper::{self, UniformDropper};
 use crate::descriptor::{Algorithm, Placement};
@@ -144,6 +146,14 @@ impl Aqm for Fred {
 
     fn overflowed(&mut self, pkt: &Packet, _cx: &mut Context<'_>) {
         self.remove(pkt.flow);
+    }
+
+    fn resume(&mut self, previous: &mut dyn Any) -> bool {
+        let Some(was) = previous.downcast_mut::<Self>() else { return false };
+        self.average.resume(&was.average);
+        self.dropper.resume(&was.dropper);
+        std::mem::swap(&mut self.flows, &mut was.flows);
+        true
     }
 
     fn probe(&self, out: &mut dyn FnMut(&'static str, f64)) {

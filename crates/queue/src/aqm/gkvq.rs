@@ -14,6 +14,8 @@
 //! a mean queue of 18 packets. It has neither an average nor a probability: a burst that fills the virtual queue loses
 //! its whole tail, so several senders back off at once. AVQRED spreads its marks.
 
+use std::any::Any;
+
 use bentpipe_units::Instant;
 
 use crate::descriptor::{Algorithm, Placement};
@@ -76,6 +78,13 @@ impl Aqm for Gkvq {
         }
         self.vq += b;
         Verdict::Pass
+    }
+
+    fn resume(&mut self, previous: &mut dyn Any) -> bool {
+        let Some(was) = previous.downcast_mut::<Self>() else { return false };
+        self.vq = was.vq;
+        self.last = was.last;
+        true
     }
 
     fn probe(&self, out: &mut dyn FnMut(&'static str, f64)) {

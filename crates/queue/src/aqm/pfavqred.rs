@@ -30,6 +30,8 @@
 //! where the dissertation expects "a few extra kilo-bytes"; one connection's PEP buffer is larger. A user with many
 //! connections gets as many shares, unless a flow is a user.
 
+use std::any::Any;
+
 use bentpipe_units::{Duration, Instant};
 
 use super::active::{Active, Step};
@@ -337,6 +339,21 @@ impl Aqm for PfAvqRed {
             self.announced += 1;
             self.flows.get_or_insert_with(flow, || Flow::new(step, true, cx.now));
         }
+    }
+
+    fn resume(&mut self, previous: &mut dyn Any) -> bool {
+        let Some(was) = previous.downcast_mut::<Self>() else { return false };
+        self.weight = was.weight;
+        self.queue.resume(&was.queue);
+        self.dropper.resume(&was.dropper);
+        // Bytes of flows are counted in steps of the window.
+        if self.lifetime == was.lifetime && self.unannounced.has_steps_of(&was.unannounced) {
+            self.announced = was.announced;
+            std::mem::swap(&mut self.total, &mut was.total);
+            std::mem::swap(&mut self.flows, &mut was.flows);
+            std::mem::swap(&mut self.unannounced, &mut was.unannounced);
+        }
+        true
     }
 
     fn probe(&self, out: &mut dyn FnMut(&'static str, f64)) {

@@ -19,6 +19,8 @@
 //! or a fading link. A mark takes effect after the time from the receive queue to the transmit queue plus a terrestrial
 //! round trip: if the PEP holds packets for long, tune `a` and `b` for that time.
 
+use std::any::Any;
+
 use bentpipe_units::{Duration, Instant};
 
 use crate::descriptor::{Algorithm, Placement};
@@ -103,6 +105,14 @@ impl Aqm for Pi {
         self.p = (self.p + change).clamp(0.0, 1.0);
         self.q_old = q;
         self.next += self.every;
+    }
+
+    fn resume(&mut self, previous: &mut dyn Any) -> bool {
+        let Some(was) = previous.downcast_mut::<Self>() else { return false };
+        self.p = was.p;
+        self.q_old = was.q_old;
+        self.next = was.next;
+        true
     }
 
     fn probe(&self, out: &mut dyn FnMut(&'static str, f64)) {

@@ -29,6 +29,8 @@
 //! than they assume, and `alpha` and `beta` have to be smaller. With the marking method `window` set `mark_ecnth` to 1,
 //! otherwise ECN packets are dropped although a window could have been cut.
 
+use std::any::Any;
+
 use bentpipe_units::{Duration, Instant, Rng};
 
 use crate::descriptor::{Algorithm, Placement};
@@ -363,6 +365,17 @@ impl Aqm for Pie {
             self.control.current_qdelay = 0.0;
         }
         self.control.update(&self.rules);
+    }
+
+    fn resume(&mut self, previous: &mut dyn Any) -> bool {
+        let Some(was) = previous.downcast_mut::<Self>() else { return false };
+        self.next = was.next;
+        self.active = was.active;
+        self.control = was.control.clone();
+        if let (Some(rate), Some(was)) = (&mut self.rate, &was.rate) {
+            (rate.measuring, rate.avg_dq_time) = (was.measuring, was.avg_dq_time);
+        }
+        true
     }
 
     fn probe(&self, out: &mut dyn FnMut(&'static str, f64)) {

@@ -32,6 +32,8 @@
 //! holds packets, the more the queue oscillates, and the link may idle in between. `avqred` avoids that delay. The
 //! thresholds are in packets: after a change of the link's rate, or in a rain fade, they correspond to another delay.
 
+use std::any::Any;
+
 use super::average::{self, Average, Follow};
 use super::uniform_dropper::{self, UniformDropper};
 use crate::descriptor::{Algorithm, Placement, Preset};
@@ -139,6 +141,13 @@ impl Aqm for Red {
         }
         let share = if self.bytes { f64::from(pkt.len) / self.mean_packet } else { 1.0 };
         if self.dropper.draw(avg, share, cx.rng) { Verdict::Mark } else { Verdict::Pass }
+    }
+
+    fn resume(&mut self, previous: &mut dyn Any) -> bool {
+        let Some(was) = previous.downcast_mut::<Self>() else { return false };
+        self.average.resume(&was.average);
+        self.dropper.resume(&was.dropper);
+        true
     }
 
     fn probe(&self, out: &mut dyn FnMut(&'static str, f64)) {

@@ -20,6 +20,8 @@
 //! Datagrams arrive out of order. A sender that does not slow down only fills the room for held packets, each of which
 //! is tried every `T`, which costs the gateway processing time. Of historical interest.
 
+use std::any::Any;
+
 use bentpipe_units::Duration;
 
 use super::average::{self, Average};
@@ -86,6 +88,13 @@ impl Aqm for RedFc {
         }
         let room = f64::from(cx.queue.held) + 1.0 <= self.held_limit;
         if room { Verdict::Hold(self.hold) } else { Verdict::Drop }
+    }
+
+    fn resume(&mut self, previous: &mut dyn Any) -> bool {
+        let Some(was) = previous.downcast_mut::<Self>() else { return false };
+        self.average.resume(&was.average);
+        self.dropper.resume(&was.dropper);
+        true
     }
 
     fn probe(&self, out: &mut dyn FnMut(&'static str, f64)) {

@@ -18,6 +18,8 @@
 //! marks are drops: the price then settles at a queue shorter than `b_ref`, or empty. The step `gamma` is per packet,
 //! so a faster link needs a smaller one. With one bottleneck the sum of prices is of no use.
 
+use std::any::Any;
+
 use bentpipe_units::{Duration, Instant};
 
 use super::pi::Q_REF;
@@ -115,6 +117,15 @@ impl Aqm for Rem {
         self.p = 1.0 - libm::pow(self.phi, -self.price);
         self.arrived = 0.0;
         self.next += self.every;
+    }
+
+    fn resume(&mut self, previous: &mut dyn Any) -> bool {
+        let Some(was) = previous.downcast_mut::<Self>() else { return false };
+        self.arrived = was.arrived;
+        self.price = was.price;
+        self.p = was.p;
+        self.next = was.next;
+        true
     }
 
     fn probe(&self, out: &mut dyn FnMut(&'static str, f64)) {

@@ -29,6 +29,8 @@
 //! the rate of its window, so bins fill with the number of their flows rather than with the rate of one; with few flows
 //! on the link, or bulk transfers of very unequal round trips, a responsive flow may reach 1.
 
+use std::any::Any;
+
 use bentpipe_units::{Duration, Instant, Rng};
 
 use crate::descriptor::{Algorithm, Placement};
@@ -323,6 +325,18 @@ impl Aqm for Sfb {
 
     fn overflowed(&mut self, pkt: &Packet, cx: &mut Context<'_>) {
         self.sets.iter_mut().for_each(|set| set.leave(pkt, cx));
+    }
+
+    fn resume(&mut self, previous: &mut dyn Any) -> bool {
+        let Some(was) = previous.downcast_mut::<Self>() else { return false };
+        self.penalty.tokens = was.penalty.tokens;
+        self.penalty.filled = was.penalty.filled;
+        let shape = |sfb: &Self| (sfb.sets[0].bins.len(), sfb.sets[0].per_level);
+        if shape(self) == shape(was) {
+            (self.in_use, self.next) = (was.in_use, was.next);
+            std::mem::swap(&mut self.sets, &mut was.sets);
+        }
+        true
     }
 
     fn probe(&self, out: &mut dyn FnMut(&'static str, f64)) {

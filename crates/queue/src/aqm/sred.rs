@@ -24,6 +24,8 @@
 //! many `lookups` almost every packet hits: `P` approaches 1, and all flows are marked twice as often as by RED.
 //! `original`, with its thresholds relative to the buffer, is of no use with long buffers.
 
+use std::any::Any;
+
 use super::average::{self, Average};
 use super::uniform_dropper::{self, UniformDropper};
 use crate::descriptor::{Algorithm, Placement, Preset};
@@ -198,6 +200,17 @@ impl Aqm for Sred {
             self.p > 0.0 && cx.rng.uniform() < self.p
         };
         if marked { Verdict::Mark } else { Verdict::Pass }
+    }
+
+    fn resume(&mut self, previous: &mut dyn Any) -> bool {
+        let Some(was) = previous.downcast_mut::<Self>() else { return false };
+        self.hits = was.hits;
+        self.p = was.p;
+        self.average.resume(&was.average);
+        self.dropper.resume(&was.dropper);
+        was.zombies.truncate(self.room);
+        std::mem::swap(&mut self.zombies, &mut was.zombies);
+        true
     }
 
     fn probe(&self, out: &mut dyn FnMut(&'static str, f64)) {

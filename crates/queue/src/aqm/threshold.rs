@@ -12,6 +12,8 @@
 //! `q / L` is the greater share. In the last experiment of [R11] `th` has another value while half of the unresponsive
 //! flows are away; so it may change at given times, of which the algorithm is not told.
 
+use std::any::Any;
+
 use crate::fluid::{Arrivals, FluidConfig, FluidModel, Inputs};
 use crate::{Aqm, Context, FlowEvent, FlowId, Packet, Param, Range, Tune, Unit, Verdict};
 
@@ -132,6 +134,10 @@ impl Aqm for Threshold {
 
     fn wake(&mut self, cx: &mut Context<'_>) {
         self.inner.wake(cx);
+    }
+
+    fn resume(&mut self, previous: &mut dyn Any) -> bool {
+        previous.downcast_mut::<Self>().is_some_and(|was| self.inner.resume(&mut *was.inner))
     }
 
     fn probe(&self, out: &mut dyn FnMut(&'static str, f64)) {

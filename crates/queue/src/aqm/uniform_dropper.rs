@@ -82,6 +82,11 @@ impl UniformDropper {
         marked
     }
 
+    /// Continues with the count of another dropper.
+    pub fn resume(&mut self, was: &Self) {
+        (self.count, self.p) = (was.count, was.p);
+    }
+
     /// Lets a packet between the thresholds pass without a draw, but counts it.
     pub fn pass(&mut self) {
         self.count += 1;

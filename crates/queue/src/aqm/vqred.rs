@@ -23,6 +23,8 @@
 //! `rate = "arrived"` the queue fills until the PEP's buffers stop it. PFAVQRED leaves less of the link idle, and drops
 //! more.
 
+use std::any::Any;
+
 use bentpipe_units::{Duration, Instant};
 
 use super::active::{Active, Step};
@@ -208,6 +210,20 @@ impl Aqm for VqRed {
         self.rate = 0.1 * self.rate + 0.9 * (self.arrived as f64 / self.period.as_secs_f64() / flows);
         self.arrived = 0;
         self.next += self.period;
+    }
+
+    fn resume(&mut self, previous: &mut dyn Any) -> bool {
+        let Some(was) = previous.downcast_mut::<Self>() else { return false };
+        self.arrived = was.arrived;
+        self.rate = was.rate;
+        self.met = was.met;
+        self.p = was.p;
+        self.next = was.next;
+        if self.active.has_steps_of(&was.active) {
+            std::mem::swap(&mut self.flows, &mut was.flows);
+            std::mem::swap(&mut self.active, &mut was.active);
+        }
+        true
     }
 
     fn probe(&self, out: &mut dyn FnMut(&'static str, f64)) {

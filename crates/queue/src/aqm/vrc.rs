@@ -25,6 +25,8 @@
 //! of 560 ms and without a PEP at 19.8 Mbit/s. If the link's capacity changes, `C` follows at once. All flows are
 //! treated alike.
 
+use std::any::Any;
+
 use bentpipe_units::{Duration, Instant};
 
 use super::pi::Q_REF;
@@ -146,6 +148,16 @@ impl Aqm for Vrc {
         self.p = (self.alpha * (self.x - x_v)).clamp(0.0, 1.0);
         self.arrived = 0;
         self.next += self.every;
+    }
+
+    fn resume(&mut self, previous: &mut dyn Any) -> bool {
+        let Some(was) = previous.downcast_mut::<Self>() else { return false };
+        self.arrived = was.arrived;
+        self.dx = was.dx;
+        self.x = was.x;
+        self.p = was.p;
+        self.next = was.next;
+        true
     }
 
     fn probe(&self, out: &mut dyn FnMut(&'static str, f64)) {

@@ -24,6 +24,8 @@
 //! percentile of 250. VRC, which measures the same two quantities and corrects in proportion, performs better there.
 //! After a pause without arrivals `p` restarts at 0.
 
+use std::any::Any;
+
 use bentpipe_units::{Duration, Instant};
 
 use super::pi::Q_REF;
@@ -177,6 +179,15 @@ impl Aqm for Yellow {
         self.p = (self.p + self.step(self.z)).clamp(0.0, 1.0);
         self.offered = 0;
         self.next += self.every;
+    }
+
+    fn resume(&mut self, previous: &mut dyn Any) -> bool {
+        let Some(was) = previous.downcast_mut::<Self>() else { return false };
+        self.offered = was.offered;
+        self.z = was.z;
+        self.p = was.p;
+        self.next = was.next;
+        true
     }
 
     fn probe(&self, out: &mut dyn FnMut(&'static str, f64)) {

@@ -2,6 +2,7 @@
 
 mod successor;
 
+use std::any::Any;
 use std::ops::AddAssign;
 
 use std::collections::VecDeque;
@@ -320,10 +321,19 @@ impl Queue {
         self.watched.state.capacity = capacity;
     }
 
-    /// Replaces the Aqm from `now` on. Waiting packets leave without its verdict, the state of the former Aqm is lost,
-    /// counters continue.
-    pub fn set_aqm(&mut self, aqm: Box<dyn Aqm>, now: Instant) {
-        self.watched.aqm = Box::new(Successor::new(aqm, now));
+    /// Replaces the Aqm from `now` on; counters continue.
+    ///
+    /// The same algorithm under other parameters continues with its state. Another algorithm begins without any, and waiting
+    /// packets leave without its verdict.
+    pub fn set_aqm(&mut self, mut aqm: Box<dyn Aqm>, now: Instant) {
+        let former: &mut dyn Any = &mut *self.watched.aqm;
+        if let Some(successor) = former.downcast_mut::<Successor>() {
+            successor.replace(aqm, now);
+        } else if aqm.resume(former) {
+            self.watched.aqm = aqm;
+        } else {
+            self.watched.aqm = Box::new(Successor::new(aqm, now));
+        }
     }
 
     /// Returns the counters.

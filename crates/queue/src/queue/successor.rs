@@ -19,6 +19,14 @@ impl Successor {
         Self { aqm, since }
     }
 
+    /// Puts `aqm` in its place, which continues with its state if it can.
+    pub(crate) fn replace(&mut self, mut aqm: Box<dyn Aqm>, now: Instant) {
+        if !aqm.resume(&mut *self.aqm) {
+            self.since = now;
+        }
+        self.aqm = aqm;
+    }
+
     /// Returns true if the packet entered after the Aqm took over. One that enters at that very moment may have been
     /// there before, so it does not count.
     fn is_own(&self, pkt: &Packet) -> bool {

@@ -13,7 +13,7 @@ pub(super) fn chain(setup: &Setup, end: &str) -> String {
 
 /// Rules of the chain that takes new connections; `None` if it takes none.
 pub(super) fn takes(setup: &Setup, family: Family) -> Option<String> {
-    let Side::Users { port: port @ 1.. } = setup.side else { return None };
+    let Side::Users { port: port @ 1.., .. } = setup.side else { return None };
     let (chain, address) = (chain(setup, "new"), family.loopback());
     let mut rules = String::new();
     for prefix in clients(setup, family) {
@@ -31,6 +31,20 @@ pub(super) fn chains(setup: &Setup) -> io::Result<()> {
     for family in families(setup) {
         let (mut raw, mut mangle, mut jumps) = (String::new(), String::new(), String::new());
         let into = chain(setup, "in");
+        // Packets for the AQM, by their destination or source.
+        let tapped = match setup.side {
+            Side::Internet { queue, .. } => Some((queue, "-d")),
+            Side::Users { queue, .. } => queue.map(|queue| (queue, "-s")),
+        };
+        if let Some((queue, end)) = tapped {
+            let tap = chain(setup, "tap");
+            let _ = writeln!(raw, "*raw\n:{tap} - [0:0]\n-I PREROUTING 1 -i {device} -j {tap}");
+            for prefix in clients(setup, family) {
+                let _ =
+                    writeln!(raw, "-A {tap} {end} {prefix} -j NFQUEUE --queue-num {queue} --queue-bypass");
+            }
+            raw.push_str("COMMIT\n");
+        }
         let _ = writeln!(mangle, ":{into} - [0:0]");
         let _ = writeln!(jumps, "-I PREROUTING 1 -i {device} -j {into}");
         // An ICMP error about a socket's packet goes to that socket.
@@ -41,14 +55,7 @@ pub(super) fn chains(setup: &Setup) -> io::Result<()> {
             );
         }
         match setup.side {
-            Side::Internet { queue, windows } => {
-                let tap = chain(setup, "tap");
-                let _ = writeln!(raw, "*raw\n:{tap} - [0:0]\n-I PREROUTING 1 -i {device} -j {tap}");
-                for prefix in clients(setup, family) {
-                    let _ =
-                        writeln!(raw, "-A {tap} -d {prefix} -j NFQUEUE --queue-num {queue} --queue-bypass");
-                }
-                raw.push_str("COMMIT\n");
+            Side::Internet { windows, .. } => {
                 if let Some(windows) = windows {
                     let out = chain(setup, "out");
                     let _ = writeln!(mangle, ":{out} - [0:0]");

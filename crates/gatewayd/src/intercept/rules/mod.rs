@@ -2,7 +2,7 @@
 //!
 //! | packets | mechanism |
 //! |---|---|
-//! | from the internet to clients, for the AQM | raw PREROUTING: NFQUEUE with bypass if nobody listens |
+//! | from the internet to clients, at a terminal from users, for the AQM | raw PREROUTING: NFQUEUE with bypass if nobody listens |
 //! | of split connections, to this host's sockets | mangle PREROUTING: match on a transparent socket, mark; a routing rule by that mark; a table with a local route |
 //! | users' new connections, to the terminal's listener | mangle PREROUTING: TPROXY, only SYNs |
 //! | this host's acknowledgements to servers, for window marking | mangle OUTPUT: NFQUEUE with bypass |
@@ -52,6 +52,8 @@ pub enum Side {
     Users {
         /// Port of the transparent listeners on 127.0.0.1 and ::1; 0 takes no connections.
         port: u16,
+        /// NFQUEUE number of packets from users, for the AQM of the return direction; `None` without.
+        queue: Option<u16>,
     },
 }
 
@@ -297,7 +299,7 @@ mod tests {
             name: "x".to_owned(),
             folder: folder.clone(),
             interface: "lo".to_owned(),
-            side: Side::Users { port: 5000 },
+            side: Side::Users { port: 5000, queue: None },
             clients: vec!["10.3.0.0/24".parse().unwrap()],
             tunnel: None,
             terminals: false,
