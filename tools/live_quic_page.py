@@ -4,7 +4,7 @@ Or `python tools/live_quic_page.py docs results/live-quic`. Runs stored in the s
 """
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
 
@@ -13,7 +13,7 @@ from backlog_page import Runs, head, known, table, with_blocks
 from bentpipe.format import quantity
 from bentpipe.stats.intervals import summarise
 
-__all__ = ["renew"]
+__all__ = ["both_engines", "renew"]
 
 PAGE = "quic.md"
 SEED, LIVE_RUNS, SIMULATED_RUNS = 8001, 3, 10
@@ -68,12 +68,28 @@ def agreement(
     path = runs.folder / f"{name}.toml"
     path.write_text(bp.load("live-smoke").text.split("[traffic.web]")[0] + traffic, encoding="utf-8")
     scenario = bp.load(path, set={**CHANGES, **changes})
-    live = runs.of(f"{name}-live", scenario, SETTINGS, LIVE_RUNS, seed=SEED, live=True)
+    return both_engines(runs, f"{name}-", scenario, (LIVE_RUNS, SIMULATED_RUNS, SEED), SETTINGS, metrics)
+
+
+def both_engines(
+    runs: Runs,
+    prefix: str,
+    scenario: bp.Scenario,
+    numbers: tuple[int, int, int],
+    settings: Sequence[str],
+    metrics: Sequence[str],
+) -> str:
+    """Return the table of a scenario's metrics live and simulated.
+
+    `prefix` begins the names of both results; `numbers` are those of live and simulated runs, and the seed.
+    """
+    live_runs, simulated_runs, seed = numbers
+    live = runs.of(f"{prefix}live", scenario, settings, live_runs, seed=seed, live=True)
     if live.invalid:
         raise SystemExit("; ".join(live.invalid))
-    simulated = runs.of(f"{name}-simulated", scenario, SETTINGS, SIMULATED_RUNS, seed=SEED)
+    simulated = runs.of(f"{prefix}simulated", scenario, settings, simulated_runs, seed=seed)
     rows = []
-    for setting in SETTINGS:
+    for setting in settings:
         for metric in metrics:
             here, there = (known(each.values(), setting, metric) for each in (live, simulated))
             expected = summarise(there)

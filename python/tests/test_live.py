@@ -124,6 +124,94 @@ def test_unsupported_transport_is_rejected(change: dict[str, str], problem: str)
         chain("live-smoke", scenario)
 
 
+UPLOADS = """
+[traffic.backup]
+kind = "bulk"
+from = "client"
+to = "server"
+flows = 2
+[traffic.photos]
+kind = "files"
+from = "client"
+to = "server"
+sources = 2
+size = "20 KB"
+interval = "500 ms"
+[traffic.calls_up]
+kind = "cbr"
+from = "client"
+to = "server"
+flows = 2
+rate = "100 kbps"
+packet = "1000 B"
+"""
+
+
+def with_uploads(folder: Path) -> Path:
+    """`live-smoke` with uploads through RED at the terminal, 4 Mbit/s."""
+    path = folder / "uploads.toml"
+    text = bp.load("live-smoke").text.split("[traffic.web]")[0]
+    queues = '[gateway.return]\naqm = { algorithm = "red" }\nregulator = { rate = "4 Mbps" }\n'
+    path.write_text(text + queues + UPLOADS + LONG)
+    return path
+
+
+LONG = """
+[traffic.long]
+kind = "bulk"
+from = "server"
+to = "client"
+flows = 1
+"""
+
+
+def test_uploads_are_sent_by_clients_through_the_queues_of_the_terminal(tmp_path: Path) -> None:
+    scenario = bp.load(with_uploads(tmp_path), set={"run.subject": "gateway return"})
+    found = check(make_plan(scenario, settings=None, runs=1))
+    assert (found.uploads, found.has_return, found.subject) == (True, True, "terminal")
+    assert {name: hosts.side for name, hosts in found.hosts.items()} == {"server": SERVERS, "client": CLIENTS}
+    downloads, _ = planned("live-smoke")
+    path = (found.ground, found.satellite, found.users)
+    assert path == (downloads.ground, downloads.satellite, downloads.users)
+    assert all(each.largest is None for each in found.listeners)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "problem"),
+    [
+        (
+            'kind = "bulk"\nfrom = "client"',
+            'kind = "pages"\nobjects_per_page = 2\nthink_time = "1 s"\nsessions = 2\nobject_size = "9 KB"\n'
+            'from = "client"',
+            "traffic.backup uploads pages",
+        ),
+        (
+            "flows = 2\n[traffic.photos]",
+            'rate_cap = "1 Mbps"\n[traffic.photos]',
+            "traffic.backup has rate_cap",
+        ),
+        (
+            "[gateway.return]\n",
+            "[gateway.return]\nack_filter = true\n",
+            "its terminal has gateway.return.ack",
+        ),
+        (
+            "[gateway.return]\n",
+            '[gateway.return]\nmarking = "window"\n',
+            "its terminal has gateway.return.mark",
+        ),
+    ],
+)
+def test_unsupported_upload_gives_one_message(old: str, new: str, problem: str, tmp_path: Path) -> None:
+    path = with_uploads(tmp_path)
+    text = path.read_text()
+    assert old in text
+    path.write_text(text.replace(old, new, 1).replace("flows = 2\n[traffic.photos]", "[traffic.photos]", 1))
+    with pytest.raises(bp.UsageError, match=f"uploads cannot be live: {problem}") as caught:
+        check(make_plan(bp.load(path), settings=None, runs=1))
+    assert "\n" not in str(caught.value)
+
+
 QUIC = """
 [transport.quic]
 protocol = "quic"
@@ -435,7 +523,7 @@ def loaded(folder: Path) -> pl.DataFrame:
     path = folder / "flows.jsonl"
     rows = [[*row, client, "10.1.0.1:8000"] for row, client in zip(FLOWS, ENDS, strict=True)]
     path.write_text("".join(json.dumps(line) + "\n" for line in ({"columns": COLUMNS}, *rows)))
-    return read_flows(path)
+    return read_flows([path])
 
 
 def test_record_has_the_columns_and_types_of_a_simulation(tmp_path: Path, result: bp.Result) -> None:
@@ -909,11 +997,11 @@ def test_units_of_a_class_match_a_worked_example(tmp_path: Path) -> None:
     delays = {"mean": 0.116, "p50": 0.1, "p95": 0.3, "p99": 0.3}
     expected = {"received_units": 100, "lost_units": 6, "jitter": 0.012}
     expected |= {f"delay_{name}": value for name, value in delays.items()}
-    found = unit_counters(path, flows, scenario)
+    found = unit_counters([path], flows, scenario)
     assert found == pytest.approx({f"short.{name}": value for name, value in expected.items()})
     # A flow of the class failed while measuring.
     failed = pl.DataFrame([["ticks", True, 1.0]], schema=schema, orient="row")
-    assert math.isnan(unit_counters(path, failed, scenario)["short.lost_units"])
+    assert math.isnan(unit_counters([path], failed, scenario)["short.lost_units"])
 
 
 @needs_everything
@@ -1104,6 +1192,37 @@ def test_probes_measure_the_responsiveness_of_the_path(tmp_path: Path) -> None:
     assert 60 < (values["speed.rpm_foreign"] or 0) < 797
     # The request takes half of 112 ms, the data of the load the other half.
     assert 30 < (values["speed.rpm_loaded"] or 0) < 536
+
+
+@needs_everything
+def test_uploads_pass_the_aqm_of_the_terminal_and_are_recorded(tmp_path: Path) -> None:
+    # With 1 ms to the terminal RED can drop whole windows, and uploads wait for timeouts.
+    changes = {
+        "run.warmup": "2 s",
+        "run.duration": "6 s",
+        "run.subject": "gateway return",
+        "link.access.delay": "20 ms",
+    }
+    scenario = bp.load(with_uploads(tmp_path), set=changes)
+    live = bp.live(scenario, "red", out=tmp_path / "live")
+    assert live.invalid == []
+    simulated = bp.compare(scenario, "red", out=tmp_path / "simulated", runs=1)
+    flows, expected = (each.one("flows", "red", 1) for each in (live, simulated))
+    assert flows.schema == expected.schema
+    assert not flows["failed"].any()
+    got = dict(flows.group_by(pl.col("traffic").cast(pl.String)).agg(pl.col("bytes").sum()).iter_rows())
+    assert set(got) == {"backup", "photos", "calls_up", "long"}
+    assert min(got.values()) > 0
+    # Drops at the terminal are assigned to uploads, and to acknowledgements of the download.
+    drops = dict(flows.group_by(pl.col("traffic").cast(pl.String)).agg(pl.col("drops").sum()).iter_rows())
+    assert drops["backup"] > 0, drops
+    metrics = live.values()["red"]
+    # The subject is the terminal.
+    assert 1 < (metrics["throughput"][0] or 0) < 4.1
+    assert 0 < (metrics["receive_drop_rate"][0] or 0) < 50
+    # At least the propagation delay; RED and the link add to it. A bulk upload that waits for timeouts
+    # may deliver only what its socket took before the measurement, and then has no delay.
+    assert (metrics["calls_up.delay_p50"][0] or 0) > 76
 
 
 @needs_everything

@@ -159,7 +159,7 @@ pub fn run(plan: &Plan, out: &mut dyn Write) -> Result<(), Box<dyn std::error::E
             let now = clock.now();
             links.advance(now, &mut passed);
             if is_early {
-                receive(&mut devices, &mut readable, links, now, &mut passed)?;
+                receive(&mut devices, &mut readable, links, clock, &mut passed)?;
             }
             for Passed { segment, end, packet, .. } in passed.drain(..) {
                 device(&mut devices, segment, end).send(&packet);
@@ -169,7 +169,7 @@ pub fn run(plan: &Plan, out: &mut dyn Write) -> Result<(), Box<dyn std::error::E
             let links = &mut main.links;
             let now = clock.now();
             measurement.advance(links, now, &mut passed);
-            receive(&mut devices, &mut readable, links, now, &mut passed)?;
+            receive(&mut devices, &mut readable, links, &clock, &mut passed)?;
             for Passed { segment, end, due, packet } in passed.drain(..) {
                 device(&mut devices, segment, end).send(&packet);
                 late.saturating_record((clock.now() - due).as_nanos());
@@ -271,12 +271,12 @@ fn receive(
     devices: &mut [Device],
     readable: &mut [bool],
     links: &mut Links,
-    now: Instant,
+    clock: &Clock,
     out: &mut Vec<Passed>,
 ) -> io::Result<()> {
     for (device, readable) in devices.iter_mut().zip(readable) {
         if *readable {
-            *readable = device.receive(links, now, out)?;
+            *readable = device.receive(links, clock, out)?;
         }
     }
     Ok(())
@@ -284,14 +284,15 @@ fn receive(
 
 impl Device {
     /// Passes waiting packets to the links, up to a batch. Returns true if more may wait.
-    fn receive(&mut self, links: &mut Links, now: Instant, out: &mut Vec<Passed>) -> io::Result<bool> {
+    fn receive(&mut self, links: &mut Links, clock: &Clock, out: &mut Vec<Passed>) -> io::Result<bool> {
         for _ in 0..BATCH {
             let mut packet = links.take_buffer(self.mtu);
             match self.tun.read(&mut packet) {
                 Ok(len) => {
                     packet.truncate(len);
                     self.received += 1;
-                    links.arrive(self.segment, 1 - self.end, packet, now, out);
+                    // Read now: a packet may have come since the turn began, and none is to leave early.
+                    links.arrive(self.segment, 1 - self.end, packet, clock.now(), out);
                 }
                 Err(e) => {
                     links.return_buffer(packet);

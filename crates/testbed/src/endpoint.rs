@@ -20,6 +20,8 @@ use crate::users::{Task, UserId, Users};
 
 /// Maximum number of bytes that a connection sends or receives before others get their turn.
 pub const TURN: usize = 256 << 10;
+/// Maximum unsent data in the socket buffer of a connection [bytes]. What waits there counts in the delay of a block.
+pub const UNSENT: u32 = 4 << 10;
 /// Time after which a finished connection is closed if the peer has not closed it.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(10);
 

@@ -30,14 +30,15 @@ pub fn get(host: IpAddr, path: &str, bytes: Option<u64>, size: u64, last: bool) 
     text.into_bytes()
 }
 
-/// The header of an upload of `bytes`, or of one until the end of the stream.
+/// The header of an upload of `bytes`, or of one until the end of the stream, by a client that opened the connection at
+/// `opened` (CLOCK_MONOTONIC [ns]).
 #[must_use]
-pub fn post(host: IpAddr, path: &str, bytes: Option<u64>) -> Vec<u8> {
+pub fn post(host: IpAddr, path: &str, bytes: Option<u64>, opened: u64) -> Vec<u8> {
     let mut text = head("POST", host, path);
     if let Some(bytes) = bytes {
         let _ = write!(text, "Content-Length: {bytes}\r\n");
     }
-    text.push_str("Connection: close\r\n\r\n");
+    let _ = write!(text, "X-Opened: {opened}\r\nConnection: close\r\n\r\n");
     text.into_bytes()
 }
 
@@ -71,6 +72,8 @@ pub struct Header {
     pub length: Option<u64>,
     /// Number of bytes that `Range` requests, from the first on.
     pub range: Option<u64>,
+    /// Time at which the client opened the connection (CLOCK_MONOTONIC [ns]).
+    pub opened: Option<u64>,
     /// True if the connection closes after the message.
     pub close: bool,
     /// Length of the header [bytes].
@@ -92,12 +95,13 @@ pub fn parse(bytes: &[u8]) -> Result<Option<Header>, &'static str> {
     if !first.iter().any(|word| word.starts_with("HTTP/1.")) {
         return Err("not HTTP/1.1");
     }
-    let mut header = Header { first, length: None, range: None, close: false, size: end + 4 };
+    let mut header = Header { first, length: None, range: None, opened: None, close: false, size: end + 4 };
     for line in lines {
         let Some((name, value)) = line.split_once(':') else { return Err("header line without a name") };
         let value = value.trim();
         match name.to_ascii_lowercase().as_str() {
             "content-length" => header.length = value.parse().ok(),
+            "x-opened" => header.opened = value.parse().ok(),
             "connection" => header.close = value.eq_ignore_ascii_case("close"),
             "range" => {
                 let last: Option<u64> = value.strip_prefix("bytes=0-").and_then(|last| last.parse().ok());
@@ -137,10 +141,8 @@ mod tests {
         let header = parse(&text).unwrap().unwrap();
         assert_eq!((header.length, header.close, header.first[1].as_str()), (Some(1234), false, "206"));
         assert!(parse(&response(None, false)).unwrap().unwrap().close);
-        assert_eq!(
-            parse(&post("10.1.0.1".parse().unwrap(), "/1", Some(7))).unwrap().unwrap().length,
-            Some(7)
-        );
+        let header = parse(&post("10.1.0.1".parse().unwrap(), "/1", Some(7), 5)).unwrap().unwrap();
+        assert_eq!((header.length, header.opened), (Some(7), Some(5)));
     }
 
     #[test]

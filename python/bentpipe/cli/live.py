@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING
 import click
 
 from bentpipe.cli import console
+from bentpipe.cli.exits import Failed, Interrupted
 from bentpipe.cli.options import (
-    Failed,
-    Interrupted,
     check_counts,
     form_option,
     load_scenario,
@@ -35,7 +34,7 @@ if TYPE_CHECKING:
     from bentpipe.runs.plan import Plan
 
 
-@click.command(short_help="Run a scenario on real connections, in real time.")
+@click.command
 @click.argument("scenario", shell_complete=scenario_names)
 @scenario_options
 @settings_option("Settings to run; default: the scenario's.")

@@ -43,6 +43,8 @@ _OF_ALL = _TAKEN - {"name", "algorithm", "option_bytes"}
 """Applied keys that all connections of a namespace share."""
 _OBJECTS = {"pages": "object_size", "files": "size"}
 """Kinds of traffic that nginx may serve, with their key of the object size."""
+_FROM_SERVERS = {"pages", "dash"}
+"""Kinds of traffic that only servers send."""
 _OVER_QUIC = {"pages", "files", "bulk", "dash"}
 """Kinds of traffic that the load generator carries over QUIC."""
 _KERNEL = {"reno": "reno", "newreno": "reno", "cubic": "cubic", "cubic-linux": "cubic"}
@@ -69,7 +71,7 @@ class Listener:
     largest: int | None
     """Largest object that nginx serves [bytes]; `None` if the load generator's server serves instead."""
     dscp: int = 0
-    """Codepoint of the server's packets."""
+    """Codepoint of the sender's packets."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +109,12 @@ class Chain:
     """First TCP of the traffic, as in the canonical scenario; empty without TCP."""
     satellite_rates: tuple[int | None, int | None]
     """Rates of the satellite's forward and return link [bit/s]."""
+    uploads: bool = False
+    """True if clients send as well."""
+    has_return: bool = False
+    """True if the terminal has queues of the return direction."""
+    subject: str = "gateway"
+    """End whose queues the settings and the metrics concern: `gateway`, or `terminal`."""
     notes: tuple[str, ...] = ()
     """Deviations from the scenario, with reasons."""
 
@@ -169,7 +177,7 @@ def chain(name: str, scenario: Mapping[str, Any]) -> Chain:
     gateways, links, hosts = scenario["gateways"], scenario["links"], scenario["hosts"]
     if len(gateways) != 1:
         raise fault("it has no gateway" if not gateways else f"it has {len(gateways)} gateways")
-    if "gateway" not in scenario["subject"]:
+    if "link" in scenario["subject"]:
         raise fault(f"its settings are those of the link {links[scenario['subject']['link']]['name']}")
     gateway, traffic = gateways[0], scenario["traffic"]
     if "terminals" in gateway:
@@ -177,24 +185,31 @@ def chain(name: str, scenario: Mapping[str, Any]) -> Chain:
     if not traffic:
         raise fault("it has no traffic")
     route = [(hop["link"], hop["forward"]) for hop in traffic[0]["route"]]
-    for each in traffic:
-        if [(hop["link"], hop["forward"]) for hop in each["route"]] != route:
-            raise fault(f"traffic.{each['name']} has another route than traffic.{traffic[0]['name']}")
-    over = [at for at, (link, _) in enumerate(route) if link == gateway["link"]]
+    over = [forward for link, forward in route if link == gateway["link"]]
     if len(over) != 1:
         raise fault(f"traffic.{traffic[0]['name']} does not cross the satellite of {gateway['name']}")
-    if route[over[0]][1] != gateway["link_forward"]:
-        raise fault(f"traffic.{traffic[0]['name']} goes from the terminal to the gateway")
-    if "return" in gateway:
-        raise fault("its terminal has queues in the return direction (gateway.return)")
+    if over[0] != gateway["link_forward"]:
+        route = _back(route)
+    uploads = set()
+    for each in traffic:
+        own = [(hop["link"], hop["forward"]) for hop in each["route"]]
+        if own == _back(route):
+            uploads.add(each["name"])
+        elif own != route:
+            raise fault(f"traffic.{each['name']} has another route than traffic.{traffic[0]['name']}")
+    _check_return(gateway.get("return", {}), fault)
     if "throughput_advice" in gateway:
         raise fault("its gateway gives throughput advice (gateway.throughput_advice)")
     steps = tuple(Step(links[link]["name"], not forward) for link, forward in route)
-    listeners = [_listener(at, each, scenario, fault) for at, each in enumerate(traffic)]
+    listeners = [
+        _listener(at, each, scenario, fault, upload=each["name"] in uploads)
+        for at, each in enumerate(traffic)
+    ]
+    satellite = next(at for at, (link, _) in enumerate(route) if link == gateway["link"])
     groups: dict[str, Hosts] = {}
-    for side, end in ((SERVERS, "from"), (CLIENTS, "to")):
+    for side, ends in ((SERVERS, ("from", "to")), (CLIENTS, ("to", "from"))):
         at = 0
-        for number in dict.fromkeys(each[end] for each in traffic):
+        for number in dict.fromkeys(each[ends[each["name"] in uploads]] for each in traffic):
             host = hosts[number]
             if "address_changes" in host:
                 raise fault(f"host.{host['name']} has address_changes, which only simulations know")
@@ -220,15 +235,33 @@ def chain(name: str, scenario: Mapping[str, Any]) -> Chain:
     rates = tuple(link[way]["rate"] for way in ("forward", "reverse"))
     forward = bool(gateway["link_forward"])
     return Chain(
-        steps[: over[0]],
-        steps[over[0]],
-        steps[over[0] + 1 :],
+        steps[:satellite],
+        steps[satellite],
+        steps[satellite + 1 :],
         tuple(listeners),
         groups,
         tcp[0] if tcp else {},
         (rates[0], rates[1]) if forward else (rates[1], rates[0]),
+        bool(uploads),
+        "return" in gateway,
+        "terminal" if "return" in scenario["subject"] else "gateway",
         tuple(_notes(tcp, quic, shared)),
     )
+
+
+def _back(route: Sequence[tuple[int, bool]]) -> list[tuple[int, bool]]:
+    """Return the way back along a route of links, each forward or not."""
+    return [(link, not forward) for link, forward in reversed(route)]
+
+
+def _check_return(queues: Mapping[str, Any], fault: Callable[[str], UsageError]) -> None:
+    """Check that the queues at the terminal are those of a live terminal."""
+    for key in ("carrier", "ack_filter"):
+        if queues.get(key):
+            raise fault(f"its terminal has gateway.return.{key}, which only simulations know")
+    marking = queues.get("marking", "drop")
+    if (marking if isinstance(marking, str) else marking["method"]) == "window":
+        raise fault('its terminal has gateway.return.marking = "window"; at a terminal "drop" and "ecn"')
 
 
 def _notes(
@@ -326,6 +359,8 @@ def _listener(
     traffic: Mapping[str, Any],
     scenario: Mapping[str, Any],
     fault: Callable[[str], UsageError],
+    *,
+    upload: bool,
 ) -> Listener:
     """Return the server of traffic table number `at`."""
     kind, what = _kind(traffic)
@@ -339,6 +374,11 @@ def _listener(
         raise fault(f"{where} has patience, which only simulations know")
     if "rendering" in what:
         raise fault(f"{where} has render_blocking, which only simulations know")
+    if upload and (kind in _FROM_SERVERS or protocol == "quic"):
+        over = " over QUIC" if protocol == "quic" else ""
+        raise fault(f"{where} uploads {kind}{over}; live uploads are files, bulk and packets over TCP or UDP")
+    if upload and what.get("rate_cap") is not None:
+        raise fault(f"{where} has rate_cap, which live uploads do not have")
     if protocol == "quic" and kind in _OVER_QUIC:
         return Listener(traffic["name"], kind, _PORT + at, "", None, None, traffic.get("dscp", 0))
     if protocol != "tcp":
@@ -353,7 +393,9 @@ def _listener(
         _KERNEL.get(algorithm, algorithm),
         _payload(what.get("rate_cap"), tcp),
         # Of a probe the server is to say when it answers.
-        _file(what[_OBJECTS[kind]]) if kind in _OBJECTS and what.get("http") != "probe" else None,
+        _file(what[_OBJECTS[kind]])
+        if kind in _OBJECTS and what.get("http") != "probe" and not upload
+        else None,
         traffic.get("dscp", 0),
     )
 

@@ -4,7 +4,7 @@ import json
 import math
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import accumulate
 from pathlib import Path
@@ -24,6 +24,7 @@ __all__ = [
     "read_flows",
     "read_record",
     "repeated_counters",
+    "return_counters",
     "unit_counters",
 ]
 
@@ -192,6 +193,27 @@ def _counters(
     return found
 
 
+def return_counters(path: Path, flows: pl.DataFrame, warmup: float, duration: float) -> dict[str, float]:
+    """Return the counters of the return direction of a simulation from the terminal's record.
+
+    `LiveError` if the record is incomplete.
+    """
+    counters = read_record(path, flows, warmup, duration).counters
+    names = (
+        "sent_bytes",
+        "sent_packets",
+        "queue_delay_mean",
+        "queue_delay_p50",
+        "queue_delay_p95",
+        "queue_delay_p99",
+        "receive_drops",
+        "receive_packets",
+        "transmit_drops",
+        "transmit_packets",
+    )
+    return {f"return_{name}": counters[name] for name in names}
+
+
 def link_counters(statistics: Mapping[str, Any]) -> dict[str, float]:
     """Return the counters of packets on links that can lose some, from the emulator's statistics."""
     return {name: float(value) for name, value in statistics.get("measured", {}).items()}
@@ -217,17 +239,23 @@ def repeated_counters(carried: Mapping[str, float], scenario: Scenario) -> dict[
     return {"repeated_bytes": repeated, "carried_bytes": float(transmitted)}
 
 
-def read_flows(path: Path) -> pl.DataFrame:
-    """Read the load generator's record: a simulation's flow table, with the ends of each flow."""
+def read_flows(paths: Sequence[Path]) -> pl.DataFrame:
+    """Read the load generator's records: a simulation's flow table, with the ends of each flow.
+
+    The flows of the second record, that of uploads, are numbered after those of the first.
+    """
     names: list[str] = []
-    rows = []
+    rows: list[list[Any]] = []
     schema = {**_FLOWS, **_OPTIONAL, **_ENDS}
-    for line in _lines(path):
-        if isinstance(line, dict):
-            names = line.get("columns", names)
-        else:
-            row = dict(zip(names, line, strict=True))
-            rows.append([row.get(name) if name in _OPTIONAL else row[name] for name in schema])
+    for path in paths:
+        first = max((row[0] + 1 for row in rows), default=0)
+        for line in _lines(path):
+            if isinstance(line, dict):
+                names = line.get("columns", names)
+            else:
+                row = dict(zip(names, line, strict=True))
+                row["flow"] += first
+                rows.append([row.get(name) if name in _OPTIONAL else row[name] for name in schema])
     return pl.DataFrame(rows, schema=schema, orient="row").sort("flow")
 
 
@@ -298,8 +326,8 @@ def _trimmed_mean(counts: Counter[float], share: float = 0.95) -> float:
     return total / most if most else math.nan
 
 
-def unit_counters(path: Path, flows: pl.DataFrame, scenario: Scenario) -> dict[str, float]:
-    """Return the counters of data units of a simulation from the load generator's record, by `CLASS.COUNTER`.
+def unit_counters(paths: Sequence[Path], flows: pl.DataFrame, scenario: Scenario) -> dict[str, float]:
+    """Return the counters of data units of a simulation from the records of load, by `CLASS.COUNTER`.
 
     Units are datagrams, and blocks of 1,024 bytes of an object, that were sent while measuring. Delays [s]
     are recorded to three digits. What a failed connection had sent is not recorded: NaN lost units. Classes
@@ -308,7 +336,8 @@ def unit_counters(path: Path, flows: pl.DataFrame, scenario: Scenario) -> dict[s
     class_of = {name: traffic_class for name, traffic_class, _ in scenario.traffic}
     failed = flows.filter(pl.col("failed") & (pl.col("closed") >= 0))["traffic"].cast(pl.String).unique()
     uncertain = {class_of[name] for name in failed}
-    units = [line["units"] for line in _lines(path) if isinstance(line, dict) and "units" in line]
+    lines = (line for path in paths for line in _lines(path))
+    units = [line["units"] for line in lines if isinstance(line, dict) and "units" in line]
     found: dict[str, float] = {}
     for traffic_class in dict.fromkeys(class_of[each["traffic"]] for each in units):
         own = [each for each in units if class_of[each["traffic"]] == traffic_class]

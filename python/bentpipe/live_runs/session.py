@@ -33,6 +33,7 @@ from bentpipe.live_runs.record import (
     read_flows,
     read_record,
     repeated_counters,
+    return_counters,
     unit_counters,
 )
 from bentpipe.runs.plan import Setting
@@ -157,9 +158,11 @@ class Session:
             _wait_for(emulator, "ready", True)
             self._address()
             web = self._serve(stack)
+            serve = None
             if any(each.largest is None for each in self.chain.listeners):
-                web.append(self._start(stack, "serve", "servers", [self.programs.lab, "serve", str(plan)]))
-                _wait_for(web[-1], "ready", True)
+                serve = self._start(stack, "serve", "servers", [self.programs.lab, "serve", str(plan)])
+                web.append(serve)
+                _wait_for(serve, "ready", True)
             ends = self._ends(stack)
             if time.monotonic_ns() > self._origin:
                 raise _LateError
@@ -168,10 +171,13 @@ class Session:
             load.wait(time.monotonic() + 10)
             output = load.stop(10)
             load.check(well=(0, -signal.SIGTERM))
-            for end in ends[:1]:
+            # Exit codes report records that could not be written.
+            for end in ends[: 2 if self.chain.has_return else 1]:
                 end.stop(10)
-                # Its exit code reports records that could not be written.
                 end.check(well=(0,))
+            if serve is not None and self.chain.uploads:
+                serve.stop(10)
+                serve.check(well=(0, -signal.SIGTERM))
             links = _last_json(emulator.stop())
             recorded = self._recorded(folder / "flows.jsonl", links.get("statistics", {}))
             return _with(recorded, {"links": links, "load": _last_json(output)})
@@ -194,12 +200,16 @@ class Session:
 
     def _recorded(self, load: Path, links: Mapping[str, Any]) -> Recorded:
         """Read the records of gateway and load generator; `links` are the emulator's statistics."""
-        path = self._network.folder / "gateway.jsonl"
-        flows = read_flows(load)
-        recorded = read_record(path, flows, self._scenario.warmup, self._scenario.duration)
+        folder, warmup, duration = self._network.folder, self._scenario.warmup, self._scenario.duration
+        # The server records uploads, whose data it receives.
+        loads = [load, *([load.with_suffix(".serve.jsonl")] if self.chain.uploads else [])]
+        flows = read_flows(loads)
+        recorded = read_record(folder / f"{self.chain.subject}.jsonl", flows, warmup, duration)
         counters = dict(recorded.counters) | page_counters(load, self._scenario) | link_counters(links)
+        if self.chain.has_return:
+            counters |= return_counters(folder / "terminal.jsonl", flows, warmup, duration)
         counters |= probe_counters(load, self._scenario)
-        counters |= unit_counters(load, flows, self._scenario)
+        counters |= unit_counters(loads, flows, self._scenario)
         counters |= repeated_counters(recorded.live["carried"], self._scenario)
         return replace(recorded.with_classes(self._scenario), counters=counters)
 
@@ -238,7 +248,8 @@ class Session:
                 "net.ipv4.tcp_slow_start_after_idle": str(int(bool(tcp.get("slow_start_restart", True)))),
                 "net.ipv4.tcp_ecn": str(_ECN.get(tcp.get("ecn", False), 0)),
             }
-        if place == "clients" and self.chain.receive_windows is not None:
+        receivers = {"clients", *(["servers"] if self.chain.uploads else [])}
+        if place in receivers and self.chain.receive_windows is not None:
             first, most = (math.ceil(window / _OFFERED) for window in self.chain.receive_windows)
             found["net.ipv4.tcp_rmem"] = f"4096 {first} {most}"
         return found
@@ -294,7 +305,7 @@ class Session:
             commands = [f"link set {own} mtu {mtu} txqueuelen 10000 up"]
             for address, sixth in self.chain.addresses(side):
                 commands += [f"addr add {address}/32 dev {own}", f"addr add {sixth}/128 dev {own} nodad"]
-            window = self._window() if side == SERVERS else ""
+            window = self._window() if side == SERVERS or self.chain.uploads else ""
             commands += [f"route add default dev {own}{window}", f"route add ::/0 dev {own}{window}"]
             network.ip(side, commands)
             network.ip(
@@ -323,7 +334,7 @@ class Session:
             network.ip(place, commands)
 
     def _window(self) -> str:
-        """Return the route options of the servers: initial window and minimum RTO."""
+        """Return the route options of the senders: initial window and minimum RTO."""
         tcp = self.chain.transport
         if not tcp:
             return ""
@@ -415,16 +426,17 @@ class Session:
                 "device": _DEVICES["internet"][1],
                 "clients": list(_network(*_GATEWAYS[CLIENTS])),
             }
+        else:
+            tables["users"] = {"device": _DEVICES["lan"][0], "clients": users}
+        if role == "gateway" or self.chain.has_return:
             tables["record"] = {
-                "file": str(folder / "gateway.jsonl"),
+                "file": str(folder / f"{role}.jsonl"),
                 "interval": f"{self._scenario.sample_interval:.9f} s",
                 "origin_ns": self._origin,
                 "warmup": f"{self._scenario.warmup:.9f} s",
                 "duration": f"{self._scenario.duration:.9f} s",
                 "drops": True,
             }
-        else:
-            tables["users"] = {"device": _DEVICES["lan"][0], "clients": users}
         for congestion in self.chain.congestions[:1]:
             tables["tcp"] = {"congestion": congestion}
         # The kernel doubles a socket's own buffer size.

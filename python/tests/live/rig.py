@@ -272,4 +272,4 @@ class Direct(SampledSession):
 
     def _recorded(self, load: Path, links: Mapping[str, Any]) -> Recorded:
         del links
-        return Recorded(pl.DataFrame(), pl.DataFrame(), read_flows(load), pl.DataFrame(), {})
+        return Recorded(pl.DataFrame(), pl.DataFrame(), read_flows([load]), pl.DataFrame(), {})

@@ -18,7 +18,7 @@ use nix::sys::socket::{
 use serde_json::{Value, json};
 
 use crate::datagrams;
-use crate::endpoint::{self, Connection, Endpoint, Event, TURN, write_line};
+use crate::endpoint::{self, Connection, Endpoint, Event, TURN, UNSENT, write_line};
 use crate::flows::{End, Flow, ProbeSteps};
 use crate::plan::{By, Plan, Side, Workload, WorkloadId};
 use crate::quic::Ends;
@@ -66,6 +66,8 @@ struct Conn {
     /// Position in the current object [bytes].
     at: u64,
     blocks: content::BlockReader,
+    /// Blocks of an upload.
+    uploaded: content::BlockWriter,
     /// Steps of the probe; `None` for other connections.
     probe: Option<ProbeSteps>,
     /// Header to be sent.
@@ -243,6 +245,9 @@ impl Clients<'_> {
         let dscp = traffic.dscp;
         let opened = ep.connections.insert(|token| {
             let stream = connect_from(client, remote, congestion, dscp)?;
+            if workload.upload {
+                let _ = sys::limit_unsent(&stream, UNSENT);
+            }
             ep.reactor.add(&stream, Source::Connection(token), Interest::WRITE)?;
             flow.ends = stream.local_addr().ok().map(|local| (local, remote));
             Ok(Conn {
@@ -257,6 +262,7 @@ impl Clients<'_> {
                 requested: VecDeque::new(),
                 at: 0,
                 blocks: content::BlockReader::default(),
+                uploaded: content::BlockWriter::default(),
                 probe: ep.users.is_probe(open.user).then(|| ProbeSteps::new(ep.now)),
                 output: Vec::new(),
                 header: Vec::new(),
@@ -368,7 +374,7 @@ impl Clients<'_> {
         };
         conn.at = 0;
         conn.output = if workload.upload {
-            http::post(conn.server, path, conn.bytes)
+            http::post(conn.server, path, conn.bytes, ep.clock.monotonic(conn.flow.opened))
         } else {
             let size = match &ep.plan.traffic(workload).kind {
                 TrafficKind::Pages(pages) => pages.request_size,
@@ -404,7 +410,13 @@ impl Clients<'_> {
         let Stage::Sending(left) = conn.stage else { return Ok(()) };
         let limit = if is_packets(ep.plan, workload) { conn.backlog } else { left.unwrap_or(u64::MAX) };
         let before = conn.at;
-        content::send(&mut conn.stream, &mut conn.at, limit.min(TURN as u64))?;
+        let limit = limit.min(TURN as u64);
+        if is_packets(ep.plan, workload) {
+            content::send(&mut conn.stream, &mut conn.at, limit)?;
+        } else {
+            let now = ep.clock.monotonic(ep.now);
+            conn.uploaded.send(&mut conn.stream, &mut conn.at, limit, now)?;
+        }
         let sent = conn.at - before;
         conn.backlog = conn.backlog.saturating_sub(sent);
         conn.stage = match left.map(|left| left - sent) {

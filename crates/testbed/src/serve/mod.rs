@@ -11,14 +11,14 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, Shutdown, SocketAddr, TcpListener, Tc
 use std::os::fd::{AsRawFd, OwnedFd};
 
 use bentpipe_scenario::{TrafficKind, Transport};
-use bentpipe_units::Rate;
+use bentpipe_units::{Instant, Rate};
 use nix::sys::socket::{
     AddressFamily, Backlog, SockFlag, SockType, SockaddrStorage, bind, listen, setsockopt, socket, sockopt,
 };
 use serde_json::json;
 
 use crate::datagrams;
-use crate::endpoint::{self, Connection, Endpoint, Event, TURN, write_line};
+use crate::endpoint::{self, Connection, Endpoint, Event, TURN, UNSENT, write_line};
 use crate::flows::{End, Flow};
 use crate::plan::{By, Plan, PlanError, Side, Workload, WorkloadId};
 use crate::quic::{Ends, transport};
@@ -28,8 +28,6 @@ use crate::table::Token;
 use crate::users::{Task, UserId, Users};
 use crate::{content, http};
 
-/// Maximum unsent data in the socket buffer of a connection [bytes]. What waits there counts in the delay of a block.
-const UNSENT: u32 = 4 << 10;
 /// Maximum length of pipelined requests that wait for the end of a response [bytes].
 const MAX_PIPELINED: usize = 64 * http::MAX_HEADER;
 /// Maximum number of connections accepted before others get their turn.
@@ -67,8 +65,9 @@ struct Conn {
     backlog: u64,
     /// The source whose packets the connection carries.
     user: Option<UserId>,
-    /// Upload in progress.
+    /// Upload in progress, and its blocks.
     flow: Option<Flow>,
+    uploaded: content::BlockReader,
     /// True once the client has closed its half.
     is_half_closed: bool,
     interest: Interest,
@@ -216,6 +215,16 @@ fn pacing_rate(plan: &Plan, workload: &Workload) -> Option<Rate> {
     Some(Rate::from_bps((cap.as_bps() as f64 * share) as u64))
 }
 
+/// End of an upload whose client closed the connection early. A client leaves an endless upload, and all of them at the end
+/// of the load.
+fn ended_early<'a>(plan: &Plan, flow: &Flow, now: Instant, problem: &'a str) -> End<'a> {
+    match flow.finite {
+        _ if now >= plan.until => End::Open,
+        true => End::Failed(problem),
+        false => End::Left,
+    }
+}
+
 impl Servers<'_> {
     fn on_task(&mut self, task: Task) -> io::Result<()> {
         let ep = &mut self.endpoint;
@@ -244,8 +253,7 @@ impl Servers<'_> {
         }
         let ep = &mut self.endpoint;
         if let Some(flow) = ep.connections.get(token).and_then(|conn| conn.flow.take()) {
-            // A client resets an endless upload when its source leaves.
-            let end = if flow.finite { End::Failed("reset by the client") } else { End::Left };
+            let end = ended_early(ep.plan, &flow, ep.now, "reset by the client");
             ep.flows.close(&flow, end, ep.now)?;
         }
         ep.connections.remove(token);
@@ -279,6 +287,7 @@ impl Servers<'_> {
                     backlog: 0,
                     user: None,
                     flow: None,
+                    uploaded: content::BlockReader::default(),
                     is_half_closed: false,
                     interest: Interest::READ,
                 })
@@ -336,7 +345,15 @@ impl Servers<'_> {
                     let len = left.map_or(bytes.len(), |left| left.min(bytes.len() as u64) as usize);
                     let (own, rest) = bytes.split_at(len);
                     if let Some(flow) = &mut conn.flow {
-                        let is_intact = content::is_intact(conn.at, own);
+                        let traffic = ep.plan.traffic(ep.plan.workload(conn.workload));
+                        let is_intact = if matches!(traffic.kind, TrafficKind::Packets(_)) {
+                            content::is_intact(conn.at, own)
+                        } else {
+                            let (flows, clock, now) = (&mut ep.flows, ep.clock, ep.now);
+                            conn.uploaded.read(conn.at, own, left == Some(len as u64), |sent| {
+                                flows.deliver_unit(flow, clock.time(sent).min(now), now);
+                            })
+                        };
                         flow.intact = Some(flow.intact.unwrap_or(true) && is_intact);
                         ep.flows.deliver(flow, len as u64, ep.now);
                     }
@@ -378,8 +395,11 @@ impl Servers<'_> {
         let traffic = ep.plan.traffic(ep.plan.workload(conn.workload));
         match method.as_str() {
             "POST" => {
-                let mut flow = ep.flows.open(traffic, number, header.length.is_some(), ep.now);
+                let opened = header.opened.map_or(ep.now, |at| ep.clock.time(at).min(ep.now));
+                let mut flow = ep.flows.open(traffic, number, header.length.is_some(), opened);
                 flow.connected = Some(ep.now);
+                flow.ends = conn.stream.peer_addr().ok().zip(conn.stream.local_addr().ok());
+                conn.uploaded = content::BlockReader::default();
                 conn.flow = Some(flow);
                 conn.stage = Stage::Receiving(header.length);
                 self.receive(token, &rest)
@@ -424,8 +444,13 @@ impl Servers<'_> {
                 connections.remove(token);
                 Ok(())
             }
-            Stage::Receiving(None) => self.upload_done(token, End::Left),
-            Stage::Receiving(Some(_)) => self.upload_done(token, End::Failed("cut short by the client")),
+            Stage::Receiving(_) => {
+                let plan = self.endpoint.plan;
+                let end = conn.flow.as_ref().map_or(End::Left, |flow| {
+                    ended_early(plan, flow, self.endpoint.now, "cut short by the client")
+                });
+                self.upload_done(token, end)
+            }
             Stage::Sending(_) => {
                 conn.is_last = true;
                 Ok(())
