@@ -34,9 +34,9 @@ pub use model::{
     LinkIndex, Loss, LossAt, LossModel, LossOf, MEASURES, MarkingSpec, Measure, MeasuredSeries, Modcod,
     ModcodTable, ModelKind, Models, Modulation, Movie, OnHandover, Packets, Pages, Pattern, Pep, Per, Plan,
     Pool, Printed, Profile, Protocol, QueueSpec, QueuesPer, Quic, Ramp, ReceiveQueue, Region, Regulator,
-    Rendering, Rto, Rtp, Run, Samples, SchedulerSpec, Sctp, Spacelink, State, Steps, Subject, Subscribers,
-    Tcp, TerminalGroup, Terminals, Threshold, ThroughputAdvice, Trace, Traffic, TrafficKind, TransmitQueue,
-    Transport, TransportIndex, pool_path,
+    Rendering, Rto, Rtp, RtpController, Run, Samples, SchedulerSpec, Sctp, Spacelink, State, Steps, Subject,
+    Subscribers, Tcp, TerminalGroup, Terminals, Threshold, ThroughputAdvice, Trace, Traffic, TrafficKind,
+    TransmitQueue, Transport, TransportIndex, pool_path,
 };
 pub use scenario::Scenario;
 pub use schema::json::json_schema;

@@ -10,7 +10,7 @@ use bentpipe_queue::registry;
 
 use crate::effective::{Effective, Origin};
 use crate::error::{Error, Location, choices, quoted};
-use crate::model::{Digest, GatewayIndex, Hop, NO_AQM, Subject};
+use crate::model::{Digest, GatewayIndex, Hop, NO_AQM, Subject, Traffic};
 use crate::reader::Input;
 use crate::reader::files::{Files, read_text};
 use crate::reader::source::Source;
@@ -297,6 +297,17 @@ impl Scenario {
     #[must_use]
     pub fn route(&self, from: &str, to: &str) -> Option<Vec<Hop>> {
         nodes::of(&self.hosts, &self.routers, &self.gateways, &self.links).route(from, to)
+    }
+
+    /// Returns true if data of a traffic pass the subject in its direction, from the start or after a handover.
+    #[must_use]
+    pub fn passes_subject(&self, traffic: &Traffic) -> bool {
+        let mut routes = std::iter::once(&traffic.route).chain(&traffic.routes_after);
+        routes.any(|route| match self.subject {
+            Subject::Gateway(i) => self.gateways[i.0].serves(route),
+            Subject::Return(i) => self.gateways[i.0].back.as_ref().is_some_and(|back| back.serves(route)),
+            Subject::Link(link) => route.contains(&Hop { link, forward: true }),
+        })
     }
 
     /// Path of the subject in the file: a gateway, its return direction, or a link's queue.

@@ -68,6 +68,8 @@ kinds! {
     NothingSplit = "nothing_split",
     /// A ramp that ends after the warm-up.
     LateStart = "late_start",
+    /// A handover after the end of the run.
+    LateHandover = "late_handover",
     /// A queue shorter than a packet.
     ShortQueue = "short_queue",
     /// A setting with the name of an algorithm or preset.

@@ -1555,7 +1555,7 @@ fn transports_accept_only_keys_and_traffic_of_their_protocol() {
     );
     assert_eq!(
         x("protocol = \"rtp\"\nsack = true"),
-        "my.toml:30:1: transport.x.sack: no such key; allowed: udp_header, clock_rate, rtcp_interval, adapt, smoothing, \
+        "my.toml:30:1: transport.x.sack: no such key; allowed: udp_header, clock_rate, rtcp_interval, adapt, controller, priority, smoothing, \
          unloaded, congested, decrease, increase, min_rate, max_rate"
     );
     assert_eq!(
@@ -1574,6 +1574,18 @@ fn transports_accept_only_keys_and_traffic_of_their_protocol() {
     assert_eq!(
         x("protocol = \"sctp\"\nrto_min = \"2 min\""),
         "my.toml:30:11: transport.x.rto_min: found \"120 s\"; allowed: at most rto_max (\"60 s\")"
+    );
+    assert_eq!(
+        x("protocol = \"rtp\"\ncontroller = \"nada\"\ndecrease = 0.5"),
+        "my.toml:31:12: transport.x.decrease: found 0.5; allowed: only with controller = \"loss\""
+    );
+    assert_eq!(
+        x("protocol = \"rtp\"\ncontroller = \"nada\"\nincrease = \"1 Mbps\""),
+        "my.toml:31:12: transport.x.increase: found \"1 Mbps\"; allowed: only with controller = \"loss\""
+    );
+    assert_eq!(
+        x("protocol = \"rtp\"\npriority = 5"),
+        "my.toml:30:12: transport.x.priority: found 5; allowed: only with controller = \"nada\""
     );
     assert_eq!(
         x("protocol = \"rtp\"\nunloaded = 0.1"),

@@ -64,6 +64,19 @@ fn parse(changes: &[(&str, &str)]) -> Result<Scenario, String> {
     Scenario::parse(&text, "my.toml", &[]).map_err(|error| error.to_string())
 }
 
+#[test]
+fn handover_after_the_end_of_the_run_is_a_warning() {
+    let warnings = |duration: &str| -> Vec<String> {
+        let changed = format!("duration = \"{duration}\"");
+        let scenario = parse(&[("duration = \"1 s\"", &changed)]).unwrap();
+        scenario.warnings.iter().map(ToString::to_string).filter(|text| text.contains("handover")).collect()
+    };
+    let expected =
+        "terminal.van.handover.at: \"10 s\" is not before the end of the run (\"10 s\"), so nothing moves";
+    assert_eq!(warnings("10 s"), [expected]);
+    assert!(warnings("11 s").is_empty());
+}
+
 /// The links by east come first in the file, but carry nothing before the handover.
 #[test]
 fn traffic_takes_the_old_gateway_before_the_handover_and_the_new_one_after() {

@@ -17,6 +17,7 @@ mod l4s;
 mod links;
 mod mesh;
 mod migration;
+mod nada;
 mod observation;
 mod pools;
 mod queueing;

@@ -241,6 +241,20 @@ fn cubic_leaves_a_short_queue_idle_as_its_window_curve_predicts() {
     assert!((measured - expected).abs() < 0.01, "{measured}, not {expected}");
 }
 
+/// RFC 6817, section 2.5: alone on a path of 50 ms, LEDBAT fills the link and keeps the queue at its target of 100 ms, where
+/// NewReno fills the queue of 600 ms.
+#[test]
+fn ledbat_keeps_the_queue_at_its_target() {
+    let delay = |algorithm: &str| {
+        let transport = format!("algorithm = \"{algorithm}\"\nsack = true");
+        let r = results(&bulk(&transport, &["link.wire.delay=25 ms"]), 1);
+        (mean(&r, "queue_delay"), mean(&r, "throughput") / 20e6)
+    };
+    let (ledbat, newreno) = (delay("ledbat"), delay("newreno"));
+    assert!((0.09..0.11).contains(&ledbat.0) && ledbat.1 > 0.99, "{ledbat:?}");
+    assert!(newreno.0 > 0.3, "{newreno:?}");
+}
+
 /// Caini and Firrincieli 2004: Hybla over a long path is as fast as NewReno over a path of 25 ms, whose rate follows from
 /// the square-root formula, unless the link limits it. Without SACK it is slower, since its large steps lose many packets
 /// of a window, and NewReno's recovery takes a round trip for each.

@@ -49,4 +49,4 @@ pub use terminal::{
 pub use traffic::{
     Application, Bulk, ConnectionPer, Files, Hop, Http, Pages, Profile, Ramp, Rendering, Traffic, TrafficKind,
 };
-pub use transport::{Congestion, Ecn, Quic, Rto, Rtp, Sctp, Tcp, Transport};
+pub use transport::{Congestion, Ecn, Quic, Rto, Rtp, RtpController, Sctp, Tcp, Transport};

@@ -351,7 +351,16 @@ pub struct Sctp {
     pub max_init_retransmits: u32,
 }
 
-/// RTP over UDP with RTCP, RFC 3550, with a source that adapts its rate to the reported loss.
+/// Controller of a source's rate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub enum RtpController {
+    /// By the reported loss.
+    Loss,
+    /// NADA, RFC 8698.
+    Nada,
+}
+
+/// RTP over UDP with RTCP, RFC 3550, with a source that adapts its rate.
 #[derive(Clone, Debug, Serialize)]
 pub struct Rtp {
     /// Name.
@@ -362,8 +371,12 @@ pub struct Rtp {
     pub clock_rate: u32,
     /// Time between two reports of one end.
     pub rtcp_interval: Duration,
-    /// True if the source adapts its rate to the loss.
+    /// True if the source adapts its rate.
     pub adapt: bool,
+    /// Controller of the rate.
+    pub controller: RtpController,
+    /// Priority with NADA.
+    pub priority: f64,
     /// Weight of a report in the smoothed loss.
     pub smoothing: f64,
     /// Smoothed loss below which the rate increases.

@@ -2,10 +2,12 @@
 
 use std::ops::RangeInclusive;
 
+use bentpipe_units::Duration;
+
 use super::cx::Cx;
 use super::nodes::{check_name, named};
 use crate::error::Error;
-use crate::model::{Congestion, Ecn, Quic, Rtp, Sctp, Tcp, Transport};
+use crate::model::{Congestion, Ecn, Quic, Rtp, RtpController, Sctp, Tcp, Transport};
 use crate::reader::tree::{Step, step};
 use crate::schema::file::File;
 use crate::schema::forms::OneOf;
@@ -343,6 +345,22 @@ pub fn sctp(cx: &mut Cx<'_>, name: &str, raw: &mut file::Sctp) -> Result<Sctp, E
 pub fn rtp(cx: &Cx<'_>, name: &str, raw: &file::Rtp) -> Result<Rtp, Error> {
     let path = named("transport", name);
     check_name(cx, &path, name)?;
+    let default = file::Rtp::default();
+    let is_nada = raw.controller == file::RtpControllerName::Nada;
+    for (key, of_nada, found, usual) in [
+        ("priority", true, raw.priority.0.to_string(), default.priority.0.to_string()),
+        ("smoothing", false, raw.smoothing.0.to_string(), default.smoothing.0.to_string()),
+        ("unloaded", false, raw.unloaded.0.to_string(), default.unloaded.0.to_string()),
+        ("congested", false, raw.congested.0.to_string(), default.congested.0.to_string()),
+        ("decrease", false, raw.decrease.0.to_string(), default.decrease.0.to_string()),
+        ("increase", false, format!("\"{:?}\"", raw.increase), format!("\"{:?}\"", default.increase)),
+    ] {
+        if found != usual && of_nada != is_nada {
+            let other = if of_nada { "nada" } else { "loss" };
+            let problem = format!("found {found}; allowed: only with controller = \"{other}\"");
+            return Err(cx.error(&step(&path, key), problem));
+        }
+    }
     if raw.unloaded.0 > raw.congested.0 {
         let problem = format!("found {}; allowed: at most congested ({})", raw.unloaded.0, raw.congested.0);
         return Err(cx.error(&step(&path, "unloaded"), problem));
@@ -353,12 +371,18 @@ pub fn rtp(cx: &Cx<'_>, name: &str, raw: &file::Rtp) -> Result<Rtp, Error> {
         let problem = format!("found \"{:?}\"; allowed: at most max_rate (\"{most:?}\")", raw.min_rate);
         return Err(cx.error(&step(&path, "min_rate"), problem));
     }
+    let (controller, default_interval) = match raw.controller {
+        file::RtpControllerName::Loss => (RtpController::Loss, Duration::from_millis(900)),
+        file::RtpControllerName::Nada => (RtpController::Nada, Duration::from_millis(100)),
+    };
     Ok(Rtp {
         name: name.to_owned(),
         udp_header: raw.udp_header.0,
         clock_rate: raw.clock_rate.0,
-        rtcp_interval: raw.rtcp_interval.time(),
+        rtcp_interval: raw.rtcp_interval.map_or(default_interval, |span| span.time()),
         adapt: raw.adapt,
+        controller,
+        priority: f64::from(raw.priority.0),
         smoothing: raw.smoothing.0,
         unloaded: raw.unloaded.0,
         congested: raw.congested.0,

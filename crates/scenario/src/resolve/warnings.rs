@@ -73,6 +73,18 @@ fn directions<'a>(cx: &Cx<'_>, gateways: &'a [Gateway]) -> Vec<(Vec<Step>, &'a G
     all
 }
 
+/// Warns of a handover of terminals after the end of the run.
+pub fn late_handovers(cx: &mut Cx<'_>, gateways: &[Gateway], end: Duration) {
+    for group in gateways.iter().flat_map(|gateway| gateway.terminals.iter()) {
+        if let Some(handover) = group.handover.filter(|handover| handover.at >= end) {
+            let text =
+                format!("\"{}\" is not before the end of the run (\"{end}\"), so nothing moves", handover.at);
+            let path = step(&step(&named("terminal", &group.name), "handover"), "at");
+            cx.warn(WarningKind::LateHandover, &path, &text);
+        }
+    }
+}
+
 /// Warns of a ramp that ends after the warm-up.
 pub fn late_starts(cx: &mut Cx<'_>, traffic: &[Traffic], warmup: Duration) {
     for t in traffic {

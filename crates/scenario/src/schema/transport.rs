@@ -356,8 +356,9 @@ impl Default for Sctp {
     }
 }
 
-/// RTP over UDP with RTCP (RFC 3550). The source adapts its rate to the reported loss as in Busse, Deffner &
-/// Schulzrinne (1996): a linear controller with a dead zone. At half the rate, packets are twice as far apart.
+/// RTP over UDP with RTCP (RFC 3550). The source adapts its rate: to the reported loss as in Busse, Deffner & Schulzrinne
+/// (1996), a linear controller with a dead zone; or to delay and loss by NADA (RFC 8698). At half the rate, packets are twice as
+/// far apart.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Rtp {
@@ -365,10 +366,14 @@ pub struct Rtp {
     pub udp_header: HeaderSize,
     /// Rate of the media clock in Hz (RFC 3551).
     pub clock_rate: Whole<1, 1_000_000>,
-    /// Time between two reports of one end.
-    pub rtcp_interval: Span,
-    /// True if the source adapts its rate to the loss.
+    /// Time between two reports of one end. Default: 900 ms; 100 ms with NADA.
+    pub rtcp_interval: Option<Span>,
+    /// True if the source adapts its rate.
     pub adapt: bool,
+    /// Controller of the rate.
+    pub controller: RtpControllerName,
+    /// With NADA: priority of the flow, by which it shares a link with others.
+    pub priority: Whole<1, 100>,
     /// Weight of a report in the smoothed loss.
     pub smoothing: Share,
     /// Smoothed loss up to which the rate increases.
@@ -379,10 +384,20 @@ pub struct Rtp {
     pub decrease: Share,
     /// Summand of an increase.
     pub increase: Rate,
-    /// Minimum rate.
+    /// Minimum rate; with NADA also the rate before the first report.
     pub min_rate: Rate,
     /// Maximum rate. Default: the source's own rate.
     pub max_rate: Option<Rate>,
+}
+
+/// Controller of a source's rate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum RtpControllerName {
+    /// By the reported loss (Busse et al. 1996).
+    Loss,
+    /// By delay and loss (NADA, RFC 8698).
+    Nada,
 }
 
 impl Default for Rtp {
@@ -390,8 +405,10 @@ impl Default for Rtp {
         Self {
             udp_header: HeaderSize::of(28),
             clock_rate: Whole(90_000),
-            rtcp_interval: Span::of(900_000_000),
+            rtcp_interval: None,
             adapt: true,
+            controller: RtpControllerName::Loss,
+            priority: Whole(1),
             smoothing: Share(0.3),
             unloaded: Share(0.02),
             congested: Share(0.04),

@@ -28,7 +28,7 @@ use crate::ids::{
     CarrierId, GatewayId, HandoverId, Id, IdRange, IdVec, LinkDirectionId, ReturnCarrierId, TerminalId,
     TrafficId,
 };
-use crate::network::{Hop, LinkDirection, Network, Path};
+use crate::network::{Hop, LinkDirection, Network, Path, SharedLine};
 use crate::record::trace::Tracer;
 use crate::record::{Parts, PlaceKind, Record, Recorder, Setup};
 use crate::side::BySide;
@@ -116,6 +116,7 @@ pub fn build(scenario: &Scenario, seed: u64, make_aqm: Option<MakeAqm<'_>>) -> R
         apps,
         record,
         loads,
+        is_large: false,
         fault: None,
     };
     engine.start();
@@ -145,6 +146,7 @@ impl Builder<'_, '_> {
         for (number, link) in scenario.links.iter().enumerate() {
             self.first_links.push(self.network.links.next_id());
             let members = scenario.members(link);
+            let shared_lines = [(); 2].map(|()| self.network.shared_lines.push(SharedLine::default()));
             for member in 0..members {
                 for (direction, is_forward) in [(&link.forward, true), (&link.reverse, false)] {
                     let is_subject = is_forward && scenario.subject == Subject::Link(LinkIndex(number));
@@ -153,6 +155,7 @@ impl Builder<'_, '_> {
                     let make_aqm = |spec: &AqmSpec| self.aqm(spec, is_subject);
                     let engine = LinkEngine::new(direction, handover, &names, seed, None, make_aqm)?;
                     let line = self.network.lines.push(DelayLine::default());
+                    let shares_line = members > 1 && engine.is_regular();
                     let terminals = self.terminals(direction);
                     let is_carrier = is_subject
                         || scenario
@@ -164,6 +167,7 @@ impl Builder<'_, '_> {
                     let bottleneck =
                         if is_carrier { Bottleneck::Carrier } else { Bottleneck::Link(number as u32) };
                     let mut link = LinkDirection::new(names.direction, bottleneck, engine, terminals, line);
+                    link.shared_line = shares_line.then_some(shared_lines[usize::from(is_forward)]);
                     link.has_flow_scheduler =
                         direction.queue.as_ref().is_some_and(|queue| queue.scheduler.tells_flows_apart());
                     self.network.links.push(link);

@@ -154,7 +154,12 @@ fn rtp_config(r: &scenario::Rtp) -> rtp::Config {
         udp_header_len: small(r.udp_header),
         clock_rate: r.clock_rate,
         rtcp_interval: r.rtcp_interval,
-        adaptation: r.adapt.then_some(rtp::Adaptation {
+        nada: (r.adapt && r.controller == scenario::RtpController::Nada).then_some(rtp::Nada {
+            priority: r.priority,
+            min_rate: r.min_rate,
+            max_rate: r.max_rate,
+        }),
+        adaptation: (r.adapt && r.controller == scenario::RtpController::Loss).then_some(rtp::Adaptation {
             smoothing: r.smoothing,
             unloaded: r.unloaded,
             congested: r.congested,

@@ -93,7 +93,7 @@ impl RtpSessions {
         let mut payload = None;
         match body {
             Body::Rtp { packet } => {
-                s.receiver.on_packet(config, now, packet);
+                s.receiver.on_packet(config, now, packet, len);
                 payload = Some(len.saturating_sub(rtp::Packet::header_len(config)).into());
             }
             Body::SenderReport { report } => s.receiver.on_report(now, report),

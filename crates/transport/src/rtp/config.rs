@@ -2,6 +2,7 @@
 
 use bentpipe_units::{Duration, Rate};
 
+use super::nada::Nada;
 use crate::rtt::MIN_TIMER;
 
 /// Configuration, passed by reference into each call so that many flows can share it.
@@ -15,8 +16,10 @@ pub struct Config {
     pub clock_rate: u32,
     /// Time between two reports of an end. Zero counts as one microsecond.
     pub rtcp_interval: Duration,
-    /// Rate adaptation; `None`: constant rate.
+    /// Rate adaptation; `None`: constant rate, or that of NADA.
     pub adaptation: Option<Adaptation>,
+    /// NADA, in place of the adaptation.
+    pub nada: Option<Nada>,
 }
 
 /// Parameters of a linear regulator with a dead zone, Busse et al. 1996.
@@ -61,6 +64,7 @@ impl Default for Config {
             clock_rate: 90_000,
             rtcp_interval: Duration::from_millis(900),
             adaptation: Some(Adaptation::default()),
+            nada: None,
         }
     }
 }

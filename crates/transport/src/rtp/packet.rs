@@ -2,7 +2,7 @@
 
 use bentpipe_units::Instant;
 
-use super::Config;
+use super::{Config, Feedback};
 
 /// Header of a packet without contributing sources, RFC 3550 section 5.1 [bytes].
 const HEADER: u32 = 12;
@@ -48,13 +48,17 @@ impl SenderReport {
 pub struct ReceiverReport {
     /// Report on the packets received since the last report; `None` without any.
     pub block: Option<ReportBlock>,
+    /// Feedback of NADA; `None` without NADA, or without packets.
+    pub nada: Option<Feedback>,
 }
 
 impl ReceiverReport {
     /// Length on the wire, including the canonical name [bytes].
     #[must_use]
     pub fn wire_len(&self, cfg: &Config) -> u32 {
-        cfg.udp_header_len + 8 + if self.block.is_some() { 24 } else { 0 } + sdes(cfg)
+        let block = if self.block.is_some() { 24 } else { 0 };
+        let nada = if self.nada.is_some() { Feedback::LEN } else { 0 };
+        cfg.udp_header_len + 8 + block + nada + sdes(cfg)
     }
 }
 

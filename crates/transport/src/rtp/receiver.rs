@@ -2,6 +2,7 @@
 
 use bentpipe_units::Instant;
 
+use super::nada::Observer;
 use super::packet::{ntp, ticks};
 use super::{Config, Packet, ReceiverReport, ReportBlock, SenderReport};
 
@@ -30,11 +31,13 @@ pub struct Receiver {
     lsr: u32,
     lsr_at: Instant,
     report_at: Option<Instant>,
+    /// Observations for NADA.
+    observer: Option<Box<Observer>>,
 }
 
 impl Receiver {
-    /// Processes a packet. The first one starts the reports.
-    pub fn on_packet(&mut self, cfg: &Config, now: Instant, packet: &Packet) {
+    /// Processes a packet of `len` bytes, headers included. The first one starts the reports.
+    pub fn on_packet(&mut self, cfg: &Config, now: Instant, packet: &Packet, len: u32) {
         if !self.update_seq(packet.seq) {
             return;
         }
@@ -46,6 +49,11 @@ impl Receiver {
             self.jitter = self.jitter.saturating_add(d).saturating_sub((self.jitter.saturating_add(8)) >> 4);
         }
         self.transit = transit;
+        if cfg.nada.is_some() {
+            let observer = self.observer.get_or_insert_with(|| Box::new(Observer::new(packet.seq, now)));
+            let delay = f64::from(transit.cast_signed()) / f64::from(cfg.clock_rate.max(1));
+            observer.on_packet(now, packet.seq, len, delay);
+        }
     }
 
     /// A.1, for a source without probation. Returns true if the packet is valid.
@@ -97,7 +105,8 @@ impl Receiver {
         self.report_at = Some(now + cfg.interval());
         // Section 6.4: a block if packets have arrived since the last report.
         let block = (self.received != self.received_prior).then(|| self.block(now));
-        Some(ReceiverReport { block })
+        let nada = self.observer.as_mut().and_then(|observer| observer.feedback(now));
+        Some(ReceiverReport { block, nada })
     }
 
     fn block(&mut self, now: Instant) -> ReportBlock {

@@ -2,6 +2,7 @@
 
 use bentpipe_units::{Duration, Instant, Rate};
 
+use super::nada::Reference;
 use super::packet::{ntp, ticks};
 use super::{Adaptation, Config, Packet, ReceiverReport, SenderReport};
 
@@ -18,14 +19,18 @@ pub struct Sender {
     /// Smoothed loss fraction.
     loss: f64,
     rtt: Option<Duration>,
+    nada: Reference,
 }
 
 impl Sender {
     /// A source with rate `nominal`, which, within the limits of the configuration, is also the rate before the first
-    /// report. `seq` is the first sequence number.
+    /// report; with NADA that is its minimum. `seq` is the first sequence number.
     #[must_use]
     pub fn new(cfg: &Config, now: Instant, nominal: Rate, seq: u16) -> Self {
-        let rate = cfg.adaptation.map_or(nominal, |a| bounded(&a, nominal, nominal.as_bps()));
+        let rate = match cfg.nada {
+            Some(nada) => nada.min_rate.min(nada.max_rate.unwrap_or(nominal)),
+            None => cfg.adaptation.map_or(nominal, |a| bounded(&a, nominal, nominal.as_bps())),
+        };
         Self { seq, report_at: now + cfg.interval(), nominal, rate, ..Self::default() }
     }
 
@@ -47,6 +52,10 @@ impl Sender {
             // A clock with steps of 2^-16 s may seem to run backwards by one step.
             let units = if units > u32::MAX / 2 { 0 } else { units };
             self.rtt = Some(Duration::from_nanos((u64::from(units) * 1_000_000_000) >> 16));
+        }
+        if let (Some(nada), Some(feedback)) = (&cfg.nada, &report.nada) {
+            let (rtt, max) = (self.rtt.unwrap_or_default(), nada.max_rate.unwrap_or(self.nominal));
+            self.rate = self.nada.update(nada, now, rtt, feedback, self.rate, max);
         }
         let Some(a) = &cfg.adaptation else { return };
         self.loss = (1.0 - a.smoothing) * self.loss + a.smoothing * (f64::from(block.fraction_lost) / 256.0);

@@ -33,7 +33,7 @@ fn losses_are_counted_per_interval_and_in_total() {
     let (cfg, mut receiver) = (config(), Receiver::default());
     assert_eq!(receiver.next_report(), None);
     for seq in [0u16, 1, 3, 4, 6, 8, 9] {
-        receiver.on_packet(&cfg, ms(u64::from(seq)), &packet(seq, 0));
+        receiver.on_packet(&cfg, ms(u64::from(seq)), &packet(seq, 0), 1000);
     }
     // Ten expected, seven received: 3 x 256 / 10 = 76.
     let report = block(&mut receiver, &cfg, 900);
@@ -41,14 +41,14 @@ fn losses_are_counted_per_interval_and_in_total() {
     assert_eq!((report.lsr, report.dlsr), (0, 0));
     // Four more, each of them duplicated: none lost, and four more received than sent.
     for seq in [10u16, 10, 11, 11, 12, 12, 13, 13] {
-        receiver.on_packet(&cfg, ms(1000), &packet(seq, 0));
+        receiver.on_packet(&cfg, ms(1000), &packet(seq, 0), 1000);
     }
     let report = block(&mut receiver, &cfg, 1800);
     assert_eq!((report.fraction_lost, report.cumulative_lost, report.highest_seq), (0, -1, 13));
     // Section 6.4: nothing arrived, so there is no block; losses meanwhile are reported in the next one.
     assert_eq!(receiver.poll_report(&cfg, ms(2699)), None);
-    assert_eq!(receiver.poll_report(&cfg, ms(2700)), Some(ReceiverReport { block: None }));
-    receiver.on_packet(&cfg, ms(2800), &packet(17, 0));
+    assert_eq!(receiver.poll_report(&cfg, ms(2700)), Some(ReceiverReport { block: None, nada: None }));
+    receiver.on_packet(&cfg, ms(2800), &packet(17, 0), 1000);
     let report = block(&mut receiver, &cfg, 3600);
     assert_eq!((report.fraction_lost, report.cumulative_lost, report.highest_seq), (192, 2, 17));
 }
@@ -58,15 +58,15 @@ fn losses_are_counted_per_interval_and_in_total() {
 fn sequence_numbers_wrap_and_jump() {
     let (cfg, mut receiver) = (config(), Receiver::default());
     for seq in [65_533u16, 65_534, 0, 65_535, 1] {
-        receiver.on_packet(&cfg, ms(0), &packet(seq, 0));
+        receiver.on_packet(&cfg, ms(0), &packet(seq, 0), 1000);
     }
     let report = block(&mut receiver, &cfg, 900);
     assert_eq!((report.fraction_lost, report.cumulative_lost, report.highest_seq), (0, 0, 65_537));
     // A jump counts once it is confirmed, and then as a restart.
-    receiver.on_packet(&cfg, ms(1000), &packet(20_000, 0));
+    receiver.on_packet(&cfg, ms(1000), &packet(20_000, 0), 1000);
     assert_eq!(receiver.received(), 5);
-    receiver.on_packet(&cfg, ms(1000), &packet(20_001, 0));
-    receiver.on_packet(&cfg, ms(1000), &packet(20_003, 0));
+    receiver.on_packet(&cfg, ms(1000), &packet(20_001, 0), 1000);
+    receiver.on_packet(&cfg, ms(1000), &packet(20_003, 0), 1000);
     let report = block(&mut receiver, &cfg, 1800);
     assert_eq!((report.fraction_lost, report.cumulative_lost, report.highest_seq), (85, 1, 20_003));
 }
@@ -75,15 +75,15 @@ fn sequence_numbers_wrap_and_jump() {
 #[test]
 fn jitter_is_smoothed_with_gain_one_sixteenth() {
     let (cfg, mut receiver) = (config(), Receiver::default());
-    receiver.on_packet(&cfg, ms(100), &packet(0, 0));
+    receiver.on_packet(&cfg, ms(100), &packet(0, 0), 1000);
     // 5 ms later than the previous one: D = 40, J = 40.
-    receiver.on_packet(&cfg, ms(125), &packet(1, 20));
+    receiver.on_packet(&cfg, ms(125), &packet(1, 20), 1000);
     assert_eq!(block(&mut receiver, &cfg, 1000).jitter, 40 >> 4);
     // 5 ms earlier again: D = -40, J = 40 + 40 - 48 / 16 = 77.
-    receiver.on_packet(&cfg, ms(1100), &packet(2, 1000));
+    receiver.on_packet(&cfg, ms(1100), &packet(2, 1000), 1000);
     assert_eq!(block(&mut receiver, &cfg, 1900).jitter, 77 >> 4);
     // As late as the previous one: D = 0, J = 77 - 85 / 16 = 72.
-    receiver.on_packet(&cfg, ms(2100), &packet(3, 2000));
+    receiver.on_packet(&cfg, ms(2100), &packet(3, 2000), 1000);
     assert_eq!(block(&mut receiver, &cfg, 2800).jitter, 72 >> 4);
 }
 
@@ -95,7 +95,7 @@ fn rtt_follows_from_lsr_and_dlsr() {
     let mut receiver = Receiver::default();
     let sent = sender.send(&cfg, ms(0), 160);
     assert_eq!(sent, Packet { seq: 7, timestamp: 0 });
-    receiver.on_packet(&cfg, ms(500), &sent);
+    receiver.on_packet(&cfg, ms(500), &sent, 1000);
     assert_eq!(sender.poll_report(&cfg, ms(899)), None);
     let report = sender.poll_report(&cfg, ms(900)).expect("it is due");
     // 0.9 x 65536 = 58982.4.
@@ -104,7 +104,7 @@ fn rtt_follows_from_lsr_and_dlsr() {
     receiver.on_report(ms(1200), &report);
     let report = block(&mut receiver, &cfg, 1400);
     assert_eq!((report.lsr, report.dlsr), (58_982, 91_750 - 78_643));
-    sender.on_report(&cfg, ms(1700), &ReceiverReport { block: Some(report) });
+    sender.on_report(&cfg, ms(1700), &ReceiverReport { block: Some(report), nada: None });
     let error = sender.rtt().expect("measured").as_secs_f64() - 0.6;
     assert!(error.abs() < 3.0 / 65_536.0, "{error}");
 }
@@ -141,18 +141,18 @@ fn the_rate_follows_the_smoothed_loss() {
     for (step, (fraction_lost, bps)) in steps.into_iter().enumerate() {
         let block =
             ReportBlock { fraction_lost, cumulative_lost: 0, highest_seq: 0, jitter: 0, lsr: 0, dlsr: 0 };
-        sender.on_report(&cfg, ms(0), &ReceiverReport { block: Some(block) });
+        sender.on_report(&cfg, ms(0), &ReceiverReport { block: Some(block), nada: None });
         assert_eq!(sender.rate().as_bps(), bps, "step {step}");
         assert_eq!(sender.rate_ratio(), bps as f64 / 1e6);
     }
     // A report without a block says nothing about loss.
-    sender.on_report(&cfg, ms(0), &ReceiverReport { block: None });
+    sender.on_report(&cfg, ms(0), &ReceiverReport { block: None, nada: None });
     assert_eq!(sender.rate().as_bps(), 1_000_000);
     let fixed = Config { adaptation: None, ..cfg };
     let mut sender = Sender::new(&fixed, ms(0), Rate::from_bps(10_000), 0);
     let block =
         ReportBlock { fraction_lost: 255, cumulative_lost: 0, highest_seq: 0, jitter: 0, lsr: 0, dlsr: 0 };
-    sender.on_report(&fixed, ms(0), &ReceiverReport { block: Some(block) });
+    sender.on_report(&fixed, ms(0), &ReceiverReport { block: Some(block), nada: None });
     assert_eq!(sender.rate().as_bps(), 10_000);
 }
 
@@ -163,10 +163,10 @@ fn packet_sizes_follow_the_rfc() {
     assert_eq!(Packet::header_len(&cfg), 20 + 8 + 12);
     // A name of 16 bytes, its type, its length and a zero: 19, padded to 20; with header and source 28.
     assert_eq!(SenderReport::wire_len(&cfg), 20 + 8 + 28 + 28);
-    assert_eq!(ReceiverReport { block: None }.wire_len(&cfg), 20 + 8 + 8 + 28);
+    assert_eq!(ReceiverReport { block: None, nada: None }.wire_len(&cfg), 20 + 8 + 8 + 28);
     let block =
         ReportBlock { fraction_lost: 0, cumulative_lost: 0, highest_seq: 0, jitter: 0, lsr: 0, dlsr: 0 };
-    assert_eq!(ReceiverReport { block: Some(block) }.wire_len(&cfg), 20 + 8 + 32 + 28);
+    assert_eq!(ReceiverReport { block: Some(block), nada: None }.wire_len(&cfg), 20 + 8 + 32 + 28);
 }
 
 proptest! {
@@ -213,7 +213,7 @@ proptest! {
                 reports += 1;
                 last = report.block;
             }
-            receiver.on_packet(&cfg, ms(at), &packet);
+            receiver.on_packet(&cfg, ms(at), &packet, 1000);
         }
         let end = receiver.next_report().expect("it has begun");
         last = receiver.poll_report(&cfg, end).expect("it is due").block.or(last);

@@ -14,6 +14,7 @@ mod dctcp;
 mod hybla;
 pub(super) mod hystart;
 mod hystart_linux;
+mod ledbat;
 mod prague;
 mod reno;
 mod resume;
@@ -348,6 +349,8 @@ registry! {
     CubicLinux = Box<cubic_linux::CubicLinux>, "cubic-linux", FullAck;
     /// Hybla, designed for satellite links (Caini and Firrincieli 2004).
     Hybla = Box<hybla::Hybla>, "hybla", FullAck;
+    /// LEDBAT, which yields to other traffic (RFC 6817).
+    Ledbat = Box<ledbat::Ledbat>, "ledbat", FullAck;
     /// BBR, version 1 (draft-cardwell-iccrg-bbr-congestion-control-00).
     Bbr = Box<bbr::Bbr>, "bbr", FullAck;
     /// BBR, version 3 (draft-ietf-ccwg-bbr-06).
