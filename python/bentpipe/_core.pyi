@@ -64,7 +64,7 @@ class Simulation:
         """Continue as `scenario` says; return the keys that differ.
 
         Rates, delays, AQMs, the number of users and what they do may change. `ScenarioError` for any other
-        key; then nothing is changed. An AQM whose parameters change begins anew.
+        key; then nothing is changed. An AQM whose parameters change keeps its state.
         """
 
     def series(self, first: int) -> Table:
@@ -72,6 +72,9 @@ class Simulation:
 
     def drops(self, first: int) -> Table:
         """Return the drops from number `first` on: `time` [s], `place`, `reason`."""
+
+    def slowest_page(self) -> tuple[float, float] | None:
+        """Return begin and end [s] of the page that took longest to load, so far; None without a page."""
 
     def packets(self, most: int) -> Table:
         """Return the packets in flight: `packet`, `at`, `place`, `share`, `class`, `payload`.

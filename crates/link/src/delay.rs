@@ -93,6 +93,11 @@ impl<P> DelayLine<P> {
     pub fn last_arrival(&self) -> Instant {
         self.last_arrival
     }
+
+    /// Lets no packet added later arrive before `arrival`.
+    pub fn keep_behind(&mut self, arrival: Instant) {
+        self.last_arrival = self.last_arrival.max(arrival);
+    }
 }
 
 #[cfg(test)]

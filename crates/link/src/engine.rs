@@ -14,10 +14,12 @@
 //! It schedules three timers: when `serve` wants to be called again, when the queue [wants to be
 //! woken](LinkEngine::next_wake), and when the [capacity changes](LinkEngine::update_capacity).
 
+use std::borrow::Cow;
+
 use bentpipe_queue::aqm::droptail::DropTail;
 use bentpipe_queue::sched::fifo::Fifo;
 use bentpipe_queue::{Aqm, DropHandler, FlowEvent, FlowId, Limit, Marking, Packet, Queue, QueueConfig};
-use bentpipe_scenario::{AqmSpec, Delay, Direction, Handover};
+use bentpipe_scenario::{AqmSpec, Delay, Direction, Distribution, Handover, Per};
 use bentpipe_units::{Alarm, Duration, Instant, Rate};
 
 use crate::channel::Channel;
@@ -51,8 +53,9 @@ pub struct LinkEngine {
     /// True if the channel loses packets before the queue.
     loses_on_arrival: bool,
     channel: Option<Box<Channel>>,
-    propagation: Box<Propagation>,
-    /// Delay if it is the same for every packet: a copy, as this is the usual case.
+    /// Delay if it is not the same for every packet.
+    propagation: Option<Box<Propagation>>,
+    /// Delay if it is the same for every packet, the usual case.
     fixed_delay: Option<Duration>,
     egress: Option<Box<Egress>>,
     /// Time at which the link has sent every packet it was given; only without a queue.
@@ -145,13 +148,14 @@ impl LinkEngine {
         });
         let channel = Channel::new(&direction.loss, satellite, impairments, seed, name);
         let propagation = Propagation::new(&direction.delay, seed, name);
+        let fixed_delay = if let DelayModel::Fixed(delay) = propagation.model { Some(delay) } else { None };
         Ok(Self {
             rate: direction.rate,
             last_sent: (0, Duration::ZERO),
             loses_on_arrival: channel.as_ref().is_some_and(Channel::loses_on_arrival),
             channel: channel.map(Box::new),
-            fixed_delay: if let DelayModel::Fixed(delay) = propagation.model { Some(delay) } else { None },
-            propagation: Box::new(propagation),
+            propagation: fixed_delay.is_none().then(|| Box::new(propagation)),
+            fixed_delay,
             egress,
             busy_until: Instant::ZERO,
         })
@@ -305,7 +309,6 @@ impl LinkEngine {
             return false;
         }
         self.fixed_delay = Some(delay);
-        self.propagation.model = DelayModel::Fixed(delay);
         true
     }
 
@@ -319,7 +322,7 @@ impl LinkEngine {
     /// True if no packet overtakes another on the way.
     #[must_use]
     pub fn keeps_order(&self) -> bool {
-        !matches!(self.propagation.model, DelayModel::Drawn { ordered: false })
+        !matches!(self.delay_model(), Some(DelayModel::Drawn { ordered: false }))
     }
 
     /// Delay of all packets, if it is the same.
@@ -369,13 +372,19 @@ impl LinkEngine {
     /// where each connection has its own.
     #[inline(always)]
     pub fn delay(&mut self, own: impl FnOnce() -> Duration) -> (Duration, bool) {
-        match self.fixed_delay {
-            Some(delay) => (delay, true),
-            None => match self.propagation.model {
-                DelayModel::Drawn { ordered } => (self.propagation.draw(), ordered),
+        match (self.fixed_delay, &mut self.propagation) {
+            (Some(delay), _) => (delay, true),
+            (None, Some(propagation)) => match propagation.model {
+                DelayModel::Drawn { ordered } => (propagation.draw(), ordered),
                 _ => (own(), true),
             },
+            (None, None) => (Duration::ZERO, true),
         }
+    }
+
+    /// Delay model, unless the delay is the same for every packet.
+    fn delay_model(&self) -> Option<&DelayModel> {
+        self.propagation.as_ref().map(|propagation| &propagation.model)
     }
 
     /// Draws whether the impairments hold a packet back, and for how long.
@@ -392,14 +401,21 @@ impl LinkEngine {
 
     /// Distribution of the propagation delay.
     #[must_use]
-    pub fn delay_distribution(&self) -> &Delay {
-        &self.propagation.distribution
+    pub fn delay_distribution(&self) -> Cow<'_, Delay> {
+        match &self.propagation {
+            Some(propagation) => Cow::Borrowed(&propagation.distribution),
+            None => Cow::Owned(Delay {
+                fixed: self.fixed_delay.unwrap_or_default(),
+                jitter: Distribution::Fixed(Duration::ZERO),
+                per: Per::Packet { ordered: true },
+            }),
+        }
     }
 
     /// True if each connection has its own delay.
     #[must_use]
     pub fn has_own_delays(&self) -> bool {
-        matches!(self.propagation.model, DelayModel::PerConnection)
+        matches!(self.delay_model(), Some(DelayModel::PerConnection))
     }
 
     /// True if packets pass it without any effect.
@@ -408,7 +424,7 @@ impl LinkEngine {
         self.rate.is_none()
             && self.egress.is_none()
             && self.channel.is_none()
-            && self.propagation.distribution.is_none()
+            && self.delay_distribution().is_none()
             && !self.has_own_delays()
     }
 
@@ -416,8 +432,14 @@ impl LinkEngine {
     /// arrival is known, and no later packet overtakes it.
     #[must_use]
     pub fn is_steady(&self) -> bool {
+        self.rate.is_some() && self.is_regular()
+    }
+
+    /// True if it is [steady](Self::is_steady), or takes no time to send.
+    #[must_use]
+    pub fn is_regular(&self) -> bool {
         let has_sender = self.egress.as_ref().is_some_and(|egress| egress.sender.is_some());
-        self.rate.is_some() && !has_sender && self.channel.is_none() && self.fixed_delay.is_some()
+        !has_sender && self.channel.is_none() && self.fixed_delay.is_some()
     }
 
     /// True if it has no queue, loses nothing, draws no delays, and is at least as fast as a link `before` it.
@@ -425,7 +447,7 @@ impl LinkEngine {
     pub fn passes_on(&self, before: &Self) -> bool {
         self.egress.is_none()
             && self.channel.is_none()
-            && !matches!(self.propagation.model, DelayModel::Drawn { .. })
+            && !matches!(self.delay_model(), Some(DelayModel::Drawn { .. }))
             && self.rate.is_none_or(|rate| before.rate.is_some_and(|before| rate >= before))
     }
 

@@ -140,6 +140,11 @@ impl Simulation {
         tables::table(columns).map_err(SimulationError::new_err)
     }
 
+    /// Begin and end [s] of the page that took longest to load, so far.
+    fn slowest_page(&self) -> Option<(f64, f64)> {
+        self.inner.slowest_page().map(|(opened, closed)| (opened.as_secs_f64(), closed.as_secs_f64()))
+    }
+
     /// The results as if the run ended now.
     fn run(&self, py: Python<'_>) -> PyResult<Run> {
         Run::new(py, self.inner.results(), false, self.started.elapsed().as_secs_f64())

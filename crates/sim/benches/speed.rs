@@ -1,26 +1,46 @@
 //! Speed of the simulator: `cargo bench -p bentpipe-sim`, or `make bench`.
 //!
-//! Each scenario runs a few times with one seed; the fastest run counts, as other load can only slow a run down.
+//! Each scenario runs a few times with one seed; the fastest run counts, as other load can only slow a run down. Then flows over
+//! a dumbbell run here and, if it is installed, on ns-2.
 
 #![allow(clippy::print_stdout)]
 
+use std::process::Command;
+
 use bentpipe_scenario::Scenario;
-use bentpipe_sim::{Progress, run};
+use bentpipe_sim::{Progress, Results, run};
 use cpu_time::ThreadTime;
 
 const SCENARIOS: &[(&str, &str)] =
     &[("byun2007-gateway", "RED 4"), ("byun2007-gateway", "AVQRED"), ("red-dumbbell", "")];
 const RUNS: u32 = 3;
 
+/// Flows over one link with RED, on both simulators.
+struct Dumbbell {
+    name: &'static str,
+    flows: u32,
+    rate_mbps: u32,
+    round_trip_ms: u32,
+    /// Lengths of two runs [s], whose difference leaves out what it takes to set one up.
+    ends: [u32; 2],
+}
+
+const DUMBBELLS: [Dumbbell; 3] = [
+    Dumbbell { name: "S1", flows: 50, rate_mbps: 20, round_trip_ms: 560, ends: [20, 200] },
+    Dumbbell { name: "S2", flows: 400, rate_mbps: 20, round_trip_ms: 60, ends: [20, 120] },
+    Dumbbell { name: "S3", flows: 400, rate_mbps: 200, round_trip_ms: 60, ends: [10, 30] },
+];
+
 fn main() {
     let only: Vec<String> = std::env::args().skip(1).filter(|arg| !arg.starts_with("--")).collect();
+    let is_wanted = |label: &str| only.is_empty() || only.iter().any(|part| label.contains(part.as_str()));
     println!(
         "{:32} {:>10} {:>12} {:>14} {:>14}",
         "scenario", "CPU s", "sim s/CPU s", "packets/CPU s", "events/CPU s"
     );
     for (name, setting) in SCENARIOS {
         let label = format!("{name} {setting}");
-        if !only.is_empty() && !only.iter().any(|part| label.contains(part.as_str())) {
+        if !is_wanted(&label) {
             continue;
         }
         let path = format!("../../scenarios/{name}.toml");
@@ -28,23 +48,102 @@ fn main() {
         if !setting.is_empty() {
             scenario = scenario.with_setting(setting).expect("the setting exists");
         }
-        let mut best = f64::INFINITY;
-        let (mut simulated, mut packets, mut events) = (0.0, 0.0, 0.0);
-        for _ in 0..RUNS {
-            let started = ThreadTime::now();
-            let results = run(&scenario, 1, &Progress::default()).expect("the run succeeds");
-            best = best.min(started.elapsed().as_secs_f64());
-            simulated = results.end.as_secs_f64();
-            // The summary counts the measured time only; the warm-up's packets are in proportion.
-            let measured = (results.end - results.begin).as_secs_f64();
-            packets = results.summary.sent_packets as f64 * simulated / measured;
-            events = results.events as f64;
-        }
+        let (best, results) = fastest(&scenario);
+        let simulated = results.end.as_secs_f64();
         println!(
             "{label:32} {best:>10.3} {:>12.0} {:>14.0} {:>14.0}",
             simulated / best,
-            packets / best,
-            events / best
+            packets(&results) / best,
+            results.events as f64 / best
         );
+    }
+    if DUMBBELLS.iter().any(|dumbbell| is_wanted(dumbbell.name)) {
+        println!();
+        println!("{:32} {:>10} {:>12} {:>14}", "dumbbell", "ns/packet", "of ns-2", "ns-2 = 1");
+    }
+    for dumbbell in DUMBBELLS.iter().filter(|dumbbell| is_wanted(dumbbell.name)) {
+        let label = format!(
+            "{}: {} flows, {} Mbit/s, {} ms",
+            dumbbell.name, dumbbell.flows, dumbbell.rate_mbps, dumbbell.round_trip_ms
+        );
+        let ours = per_packet(dumbbell.ends.map(|end| dumbbell.simulate(end)));
+        match dumbbell.ends.map(|end| dumbbell.run_on_ns2(end)) {
+            [Some(short), Some(long)] => {
+                let theirs = per_packet([short, long]);
+                println!("{label:32} {ours:>10.0} {theirs:>12.0} {:>14.1}", theirs / ours);
+            }
+            _ => println!("{label:32} {ours:>10.0} {:>12} {:>14}", "–", "–"),
+        }
+    }
+}
+
+/// The shortest of some runs [CPU s], and the results.
+fn fastest(scenario: &Scenario) -> (f64, Results) {
+    let mut best: Option<(f64, Results)> = None;
+    for _ in 0..RUNS {
+        let started = ThreadTime::now();
+        let results = run(scenario, 1, &Progress::default()).expect("the run succeeds");
+        let elapsed = started.elapsed().as_secs_f64();
+        let least = best.as_ref().map_or(f64::INFINITY, |(best, _)| *best);
+        best = Some((elapsed.min(least), results));
+    }
+    best.expect("there are runs")
+}
+
+/// Packets of a run. The summary counts the measured time only; the warm-up's packets are in proportion.
+fn packets(results: &Results) -> f64 {
+    let simulated = results.end.as_secs_f64();
+    let measured = (results.end - results.begin).as_secs_f64();
+    results.summary.sent_packets as f64 * simulated / measured
+}
+
+/// Time per packet [ns] of a long run beyond a short one, each with its time [CPU s] and its packets.
+fn per_packet([short, long]: [(f64, f64); 2]) -> f64 {
+    (long.0 - short.0) * 1e9 / (long.1 - short.1)
+}
+
+impl Dumbbell {
+    /// Delay of the links at both ends, as in `speed.tcl` [ms].
+    fn edge_ms(&self) -> u32 {
+        if self.round_trip_ms < 100 { 10 } else { 15 }
+    }
+
+    /// Time [CPU s] and packets of a run.
+    fn simulate(&self, end: u32) -> (f64, f64) {
+        let edge = self.edge_ms();
+        let overrides = [
+            "run.warmup=0 s".to_owned(),
+            format!("run.duration={end} s"),
+            format!("host.s.count={}", self.flows),
+            format!("host.d.count={}", self.flows),
+            format!("traffic.bulk.flows={}", self.flows),
+            format!("link.left.delay={edge} ms"),
+            format!("link.right.delay={edge} ms"),
+            format!("link.bottleneck.delay={} ms", self.round_trip_ms / 2 - 2 * edge),
+            format!("link.bottleneck.rate={} Mbps", self.rate_mbps),
+        ];
+        let scenario = Scenario::load("../../scenarios/red-dumbbell.toml", &overrides);
+        let (best, results) = fastest(&scenario.expect("the scenario can be read"));
+        (best, packets(&results))
+    }
+
+    /// Time [CPU s] and packets of a run on ns-2; `None` if it is not installed.
+    fn run_on_ns2(&self, end: u32) -> Option<(f64, f64)> {
+        let mut best = f64::INFINITY;
+        let mut packets = 0.0;
+        for _ in 0..RUNS {
+            let output = Command::new("bash")
+                .args(["-c", "TIMEFORMAT=%U; time ns \"$@\"", "ns", "../../python/tests/truth/speed.tcl"])
+                .arg(format!("{}Mb", self.rate_mbps))
+                .arg(format!("{}", f64::from(self.round_trip_ms) / 1000.0))
+                .args([self.flows.to_string(), end.to_string()])
+                .output()
+                .ok()
+                .filter(|output| output.status.success())?;
+            let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim().to_owned();
+            packets = text(&output.stdout).parse().ok()?;
+            best = text(&output.stderr).lines().last()?.parse::<f64>().ok()?.min(best);
+        }
+        Some((best, packets))
     }
 }

@@ -51,6 +51,8 @@ id_types! {
 }
 
 optional_id_types! {
+    /// A delay line that links share.
+    pub SharedLineId,
     /// A slot for end-to-end flows.
     pub SlotId,
     /// One end of a QUIC connection.

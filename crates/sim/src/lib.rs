@@ -54,6 +54,7 @@ mod engine;
 mod gateways;
 mod ids;
 mod network;
+mod prefetch;
 mod record;
 mod side;
 mod simulation;

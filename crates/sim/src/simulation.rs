@@ -113,7 +113,7 @@ impl Simulation {
     /// Continues as `scenario` says, which has the same parts; returns the keys that differ.
     ///
     /// Rates, delays, AQMs, the number of users and what they do may change. A default that follows from a changed value stays
-    /// as it was. An AQM whose parameters change begins anew.
+    /// as it was. An AQM whose parameters change keeps its state.
     ///
     /// # Errors
     /// A key that cannot change during a run; then nothing is changed.
@@ -164,6 +164,12 @@ impl Simulation {
     #[must_use]
     pub fn positions(&self) -> Vec<Position> {
         self.engine.positions()
+    }
+
+    /// Begin and end of the page that took longest to load, so far.
+    #[must_use]
+    pub fn slowest_page(&self) -> Option<(Instant, Instant)> {
+        self.engine.record.recorder.slowest_page()
     }
 
     /// The results as if the run ended now; viewings in progress are left out.

@@ -20,10 +20,22 @@ const CRATES: &[(&str, &[&str])] = &[
     ("capture", &["units", "packet", "quic", "transport", "scenario", "sim"]),
     ("spacelink", &["units"]),
     ("gatewayd", &["units", "packet", "queue", "scenario", "gateway", "spacelink"]),
-    // Its tests compare its users with the simulator's.
+    // Its tests compare its users with the simulator's. Its benchmark counts the instructions of both engines.
     (
         "testbed",
-        &["units", "packet", "queue", "transport", "quic", "scenario", "link", "traffic", "gatewayd", "sim"],
+        &[
+            "units",
+            "packet",
+            "queue",
+            "transport",
+            "quic",
+            "scenario",
+            "link",
+            "traffic",
+            "gatewayd",
+            "spacelink",
+            "sim",
+        ],
     ),
     ("python", &["units", "queue", "scenario", "model", "sim", "capture"]),
 ];

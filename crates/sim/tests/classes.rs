@@ -1,6 +1,6 @@
 //! Data units of classes of traffic, compared with values computed by hand.
 
-use crate::common::{results, shipped};
+use crate::common::{mean, results, shipped};
 use bentpipe_scenario::Scenario;
 use bentpipe_sim::{Class, Results};
 
@@ -52,6 +52,26 @@ packet = "1000 B"
 
 const QUEUE: &str =
     "rate = \"1 Gbps\"\nqueue = { limit = \"1000 packets\", aqm = { algorithm = \"droptail\" } }";
+
+/// By hand: 972 bytes of payload each 100 ms are 77.76 kbit/s, and 1,000 bytes take 8 us and 50 ms. Traffic in the other direction
+/// does not pass the subject.
+#[test]
+fn samples_of_goodput_and_delay_are_of_traffic_through_the_subject() {
+    let reverse = r#"
+[traffic.reverse]
+kind = "cbr"
+from = "client"
+to = "server"
+rate = "800 kbps"
+packet = "500 B"
+"#;
+    let r = run(&(packets("", QUEUE) + reverse));
+    assert!((mean(&r, "goodput") - 77_760.0).abs() < 1e-6);
+    assert!((mean(&r, "one_way_delay") - 0.050_008).abs() < 1e-9);
+    let quiet = run(&packets("start = \"30 s\"", QUEUE));
+    let last = |name: &str| *quiet.series.iter().find(|s| s.name == name).unwrap().values.last().unwrap();
+    assert!(last("goodput") == 0.0 && last("one_way_delay").is_nan());
+}
 
 #[test]
 fn one_way_delay_is_the_same_over_every_transport() {

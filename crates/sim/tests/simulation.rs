@@ -87,13 +87,30 @@ fn a_new_rate_limits_the_throughput_from_then_on() {
 
 #[test]
 fn changes_at_time_zero_are_those_of_the_scenario() {
-    // The AQM begins anew at time zero: there is nothing that it could forget.
     let changed = scenario("small-gateway", &["gateway.regulator.rate=2 Mbps", "gateway.aqm.max_p=0.2"]);
     let mut simulation = begun(&scenario("small-gateway", &["gateway.aqm.max_p=0.3"]));
     simulation.change(&changed).unwrap_or_else(|e| panic!("{e}"));
     advanced(&mut simulation, 30_000);
     let whole = run(&changed, 1, &Progress::default()).unwrap_or_else(|e| panic!("{e}"));
     assert_eq!(counted(&simulation.results()), counted(&whole));
+}
+
+#[test]
+fn red_keeps_its_average_when_its_parameters_change() {
+    let red = |max_p: &str| scenario("small-gateway", &["gateway.aqm.w_q=0.002", max_p]);
+    let average = |change: Option<&str>| {
+        let mut simulation = begun(&red("gateway.aqm.max_p=0.5"));
+        advanced(&mut simulation, 15_000);
+        if let Some(max_p) = change {
+            simulation.change(&red(max_p)).unwrap_or_else(|e| panic!("{e}"));
+        }
+        advanced(&mut simulation, 15_200);
+        let samples = simulation.series()[0].values.len();
+        mean(&simulation, "aqm.avg", samples - 1, samples)
+    };
+    let (unchanged, changed) = (average(None), average(Some("gateway.aqm.max_p=0.49")));
+    // In 200 ms some 70 packets arrive, each of which moves the average by 0.2 % of its distance to the queue.
+    assert!(unchanged > 1.0 && (changed - unchanged).abs() < 0.1 * unchanged, "{unchanged} {changed}");
 }
 
 #[test]

@@ -11,8 +11,8 @@ const NUMBER_BITS: u32 = 35;
 /// Future events in order of time; events of the same time in the order in which they were added, samples last.
 ///
 /// An entry is one 128-bit number, so that two entries compare in one step: time, rank (1 bit), running number, index,
-/// kind. A wheel of time slots holds most entries, which cost the same however many wait; a heap sorts the few of the
-/// present slot, and another keeps those beyond the wheel. The slots' width follows the mean time between events.
+/// kind. A wheel of time slots holds most entries, which cost the same however many wait; a sorted list has the few of the
+/// present slot, and a heap those beyond the wheel. The slots' width follows the mean time between events.
 pub struct Agenda {
     /// Entries up to the end of the wheel's present slot.
     near: Front,
@@ -25,13 +25,22 @@ pub struct Agenda {
     removed: u64,
 }
 
+/// Number of an event, by which events of the same time are ordered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct EventNumber(u64);
+
+impl EventNumber {
+    /// Greater than any number: stands for one that is not reserved yet.
+    pub const UNKNOWN: Self = Self(u64::MAX);
+}
+
 /// Entries removed between two checks of the slots' width, at least.
 const CHECK_EVERY: u64 = 4096;
 const SLOTS: std::ops::RangeInclusive<usize> = 1 << 10..=1 << 18;
-/// Slots for each waiting entry: an entry waits for less than four times the mean in most cases.
-const SLOTS_PER_ENTRY: usize = 4 * NARROW as usize;
-/// Slots for each event in the mean: more make it rarer that two share a slot, fewer that a slot is empty.
-const NARROW: u64 = 4;
+/// Waiting entries for each slot: an entry waits for less than four times the mean in most cases.
+const ENTRIES_PER_SLOT: usize = EVENTS_PER_SLOT as usize / 4;
+/// Mean number of events in a slot: more make the sorted list longer, fewer send more of the entries through the wheel.
+const EVENTS_PER_SLOT: u64 = 8;
 /// Width of the slots at the begin: 2^20 ns, about 1 ms.
 const WIDTH: u32 = 20;
 
@@ -55,13 +64,26 @@ impl Agenda {
     #[inline(always)]
     pub fn at(&mut self, time: Instant, event: Event) {
         let rank = matches!(event, Event::Sample) as u64;
-        self.insert(time, rank << NUMBER_BITS << EVENT_BITS | event.pack());
+        let number = self.reserve();
+        self.insert(time, number, rank << NUMBER_BITS << EVENT_BITS | event.pack());
     }
 
-    fn insert(&mut self, time: Instant, event: u64) {
+    /// Takes a number for an event that is added later, or for one that stands for others.
+    #[inline(always)]
+    pub fn reserve(&mut self) -> EventNumber {
         let number = self.number & ((1 << NUMBER_BITS) - 1);
         self.number += 1;
-        self.push(u128::from(time.rank()) << 64 | u128::from(number << EVENT_BITS | event));
+        EventNumber(number)
+    }
+
+    /// Adds an event under a reserved number.
+    #[inline(always)]
+    pub fn at_reserved(&mut self, time: Instant, number: EventNumber, event: Event) {
+        self.insert(time, number, event.pack());
+    }
+
+    fn insert(&mut self, time: Instant, number: EventNumber, event: u64) {
+        self.push(u128::from(time.rank()) << 64 | u128::from(number.0 << EVENT_BITS | event));
     }
 
     #[inline(always)]
@@ -124,8 +146,8 @@ impl Agenda {
             return;
         }
         let elapsed = (self.wheel.now() - self.checked.1) << self.wheel.width();
-        let width = (elapsed / (NARROW * removed)).max(1).ilog2();
-        let slots = (SLOTS_PER_ENTRY * waiting).next_power_of_two().clamp(*SLOTS.start(), *SLOTS.end());
+        let width = (EVENTS_PER_SLOT * elapsed / removed).max(1).ilog2();
+        let slots = (waiting / ENTRIES_PER_SLOT).next_power_of_two().clamp(*SLOTS.start(), *SLOTS.end());
         if width.abs_diff(self.wheel.width()) > 1 || slots > self.wheel.slots() {
             self.rebuild(slots.max(self.wheel.slots()), width);
         }

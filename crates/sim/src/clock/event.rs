@@ -2,7 +2,7 @@
 
 use crate::ids::{
     CarrierId, ConnId, GatewayId, HandoverId, Id, LineId, LinkDirectionId, MovingId, PacketId, QuicEndId,
-    ReturnCarrierId, RtpId, SctpEndId, SessionId, SourceId, TerminalId,
+    ReturnCarrierId, RtpId, SctpEndId, SessionId, SharedLineId, SourceId, TerminalId,
 };
 use crate::side::Side;
 
@@ -12,6 +12,8 @@ use crate::side::Side;
 pub enum Event {
     /// The first packet of a delay line arrives.
     Line(LineId),
+    /// The first packet of a delay line that links share arrives.
+    SharedLine(SharedLineId),
     /// A packet of a link that does not keep order arrives.
     Packet(PacketId),
     /// A packet passes from a link to the one that follows, and is observed there.
@@ -81,7 +83,7 @@ impl Event {
             Self::Session(_) | Self::GiveUp(_) => 10,
             Self::Source(_) => 11,
             Self::SctpTimer(_) | Self::QuicTimer(_) => 12,
-            Self::SenderReport(_) => 13,
+            Self::SenderReport(_) | Self::SharedLine(_) => 13,
             Self::ReceiverReport(_) | Self::NewAddress(_) => 14,
             Self::Sample | Self::Handover(_) => 15,
         }
@@ -105,7 +107,8 @@ impl Event {
             Self::Source(id) => id.index(),
             Self::SctpTimer(id) => 2 * id.index(),
             Self::QuicTimer(id) => 2 * id.index() + 1,
-            Self::SenderReport(id) => id.index(),
+            Self::SenderReport(id) => 2 * id.index(),
+            Self::SharedLine(id) => 2 * id.index() + 1,
             Self::ReceiverReport(id) => 2 * id.index(),
             Self::NewAddress(id) => 2 * id.index() + 1,
             Self::Handover(id) => 1 + id.index(),
@@ -136,7 +139,8 @@ impl Event {
             11 => Self::Source(Id::new(index)),
             12 if index % 2 == 1 => Self::QuicTimer(Id::new(index / 2)),
             12 => Self::SctpTimer(Id::new(index / 2)),
-            13 => Self::SenderReport(Id::new(index)),
+            13 if index % 2 == 1 => Self::SharedLine(Id::new(index / 2)),
+            13 => Self::SenderReport(Id::new(index / 2)),
             14 if index % 2 == 1 => Self::NewAddress(Id::new(index / 2)),
             14 => Self::ReceiverReport(Id::new(index / 2)),
             _ if index > 0 => Self::Handover(Id::new(index - 1)),
@@ -153,6 +157,7 @@ mod tests {
     fn every_event_survives_packing() {
         for event in [
             Event::Line(Id::new(0)),
+            Event::SharedLine(Id::new(1)),
             Event::Packet(Id::new(1)),
             Event::Packet(Id::new(MAX_INDEX / 2)),
             Event::Passing(Id::new(MAX_INDEX / 2)),

@@ -102,16 +102,28 @@ impl Heap {
     }
 }
 
-/// A priority queue that mostly holds one entry or none.
+/// A priority queue that mostly holds few entries.
+///
+/// The smallest entries are a sorted list, which an entry enters in a few steps; the others wait in a heap.
 pub struct Front {
-    first: u128,
-    /// All entries but the smallest.
+    /// The smallest entries, the smallest last. The first place has [`MISSING`], which ends each search, and is the smallest
+    /// entry of an empty list.
+    sorted: [u128; PLACES],
+    /// Place of the smallest entry.
+    last: usize,
+    /// Entries that are greater than all sorted ones; only while some are sorted.
     rest: Heap,
+    /// The smallest of them.
+    rest_first: u128,
 }
+
+/// Places of the sorted list: a power of two, so that a mask replaces the check of an index.
+const PLACES: usize = 64;
+const MASK: usize = PLACES - 1;
 
 impl Default for Front {
     fn default() -> Self {
-        Self { first: MISSING, rest: Heap::default() }
+        Self { sorted: [MISSING; PLACES], last: 0, rest: Heap::default(), rest_first: MISSING }
     }
 }
 
@@ -119,23 +131,59 @@ impl Front {
     /// The smallest entry; [`MISSING`] without one.
     #[inline(always)]
     pub fn first(&self) -> u128 {
-        self.first
+        self.sorted[self.last & MASK]
     }
 
     /// Adds an entry.
-    #[inline(always)]
+    #[inline]
     pub fn push(&mut self, entry: u128) {
-        if self.first == MISSING {
-            self.first = entry;
-        } else {
-            self.rest.push(entry.max(self.first));
-            self.first = entry.min(self.first);
+        if self.last == MASK {
+            self.move_to_rest();
+        }
+        if entry > self.rest_first {
+            return self.push_to_rest(entry);
+        }
+        self.last += 1;
+        let mut place = self.last;
+        while self.sorted[(place - 1) & MASK] < entry {
+            self.sorted[place & MASK] = self.sorted[(place - 1) & MASK];
+            place -= 1;
+        }
+        self.sorted[place & MASK] = entry;
+    }
+
+    /// Removes the smallest entry, of which there is one.
+    #[inline(always)]
+    pub fn pop(&mut self) {
+        self.last -= 1;
+        if self.last == 0 && self.rest_first != MISSING {
+            self.take_from_rest();
         }
     }
 
-    /// Removes the smallest entry.
-    #[inline(always)]
-    pub fn pop(&mut self) {
-        self.first = if self.rest.len() == 0 { MISSING } else { self.rest.pop() };
+    #[cold]
+    fn push_to_rest(&mut self, entry: u128) {
+        self.rest.push(entry);
+        self.rest_first = self.rest.first();
+    }
+
+    /// Moves the greater half of the sorted entries to the heap.
+    #[cold]
+    fn move_to_rest(&mut self) {
+        let moved = PLACES / 2;
+        self.sorted[1..=moved].iter().for_each(|entry| self.rest.push(*entry));
+        self.sorted.copy_within(moved + 1..=self.last, 1);
+        self.last -= moved;
+        self.rest_first = self.rest.first();
+    }
+
+    /// Fills the sorted entries, once all are taken, with the smallest of the heap.
+    #[cold]
+    fn take_from_rest(&mut self) {
+        self.last = self.rest.len().min(PLACES / 2);
+        for place in (1..=self.last).rev() {
+            self.sorted[place] = self.rest.pop();
+        }
+        self.rest_first = self.rest.first();
     }
 }

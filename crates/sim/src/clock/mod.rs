@@ -10,6 +10,7 @@ use bentpipe_units::Instant;
 pub use event::{Event, MAX_INDEX};
 
 use agenda::Agenda;
+pub use agenda::EventNumber;
 
 /// The current time and the agenda of events.
 #[derive(Default)]
@@ -29,6 +30,18 @@ impl Clock {
     #[inline(always)]
     pub fn at(&mut self, time: Instant, event: Event) {
         self.agenda.at(time, event);
+    }
+
+    /// Takes the number that an event has which is scheduled now, for [`Clock::at_reserved`].
+    #[inline(always)]
+    pub fn reserve(&mut self) -> EventNumber {
+        self.agenda.reserve()
+    }
+
+    /// Schedules an event in the order of a number taken before.
+    #[inline(always)]
+    pub fn at_reserved(&mut self, time: Instant, number: EventNumber, event: Event) {
+        self.agenda.at_reserved(time, number, event);
     }
 
     /// Schedules an event, unless its time is never.

@@ -52,7 +52,7 @@ enum Change {
 impl Engine {
     /// Continues as the scenario `new` says in place of `old`; returns the keys that differ.
     ///
-    /// A default that follows from a changed value stays as it was. An AQM whose parameters change begins anew.
+    /// A default that follows from a changed value stays as it was. An AQM whose parameters change keeps its state.
     ///
     /// # Errors
     /// A key that cannot change during a run; then nothing is changed.
@@ -62,7 +62,7 @@ impl Engine {
             return Err(format!("{key} cannot change during a run; changeable are {CHANGEABLE}"));
         }
         let changes = self.checked(old, new, &keys)?;
-        self.network.stop_following();
+        self.network.separate_links();
         for change in changes {
             self.make(change, seed);
         }

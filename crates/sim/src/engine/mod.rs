@@ -30,13 +30,20 @@ use crate::apps::Apps;
 use crate::clock::{Clock, Event, MAX_INDEX};
 use crate::endpoints::Endpoints;
 use crate::gateways::{CarrierNode, GatewayNode, ReturnCarrierNode, Terminal};
-use crate::ids::{CarrierId, GatewayId, HandoverId, IdVec, ReturnCarrierId, TerminalId};
-use crate::network::Network;
+use crate::ids::{CarrierId, GatewayId, HandoverId, IdVec, ReturnCarrierId, SharedLineId, TerminalId};
+use crate::network::{Body, Hop, Network};
+use crate::prefetch::prefetch;
 use crate::record::{Parts, PepLinkCounters, Record};
 use crate::side::Side;
 
 /// Packets in flight at most: half of what the agenda can index, as the limit is not checked at every event.
 const MAX_PACKETS: usize = MAX_INDEX as usize / 2;
+
+/// Slots of a run whose state is larger than a processor's cache.
+pub(crate) const MANY_SLOTS: usize = 1000;
+
+/// Places on a shared line of the packets for which data are fetched: their ends, their hops, and the packets.
+const FETCHED: [usize; 3] = [4, 8, 12];
 
 /// A run in progress.
 pub struct Engine {
@@ -52,6 +59,8 @@ pub struct Engine {
     pub apps: Apps,
     pub record: Record,
     pub loads: Loads,
+    /// True if the state of all flows is larger than a processor's cache, so that it is fetched before it is used.
+    pub is_large: bool,
     /// Reason for which the run cannot go on, once it has grown beyond a limit.
     pub fault: Option<String>,
 }
@@ -82,6 +91,14 @@ impl Engine {
         match event {
             Event::Line(line) => {
                 if let Some(packet) = self.network.pop_line(line, &mut self.clock) {
+                    self.arrive(packet);
+                }
+            }
+            Event::SharedLine(line) => {
+                if let Some(packet) = self.network.pop_shared_line(line, &mut self.clock) {
+                    if self.is_large {
+                        self.fetch_next(line);
+                    }
                     self.arrive(packet);
                 }
             }
@@ -123,6 +140,36 @@ impl Engine {
             Event::NewAddress(group) => self.change_addresses(group),
             Event::Handover(handover) => self.hand_over(handover),
             Event::Sample => self.sample(),
+        }
+    }
+
+    /// Fetches what the next packets of a shared line need when they arrive: first the packets, then their hops, then what is at
+    /// the end of these.
+    #[inline(never)]
+    fn fetch_next(&self, line: SharedLineId) {
+        let [near, middle, far] = FETCHED.map(|place| self.network.shared_lines[line].get(place));
+        if let Some(packet) = far {
+            self.network.packets.prefetch(packet);
+        }
+        if let Some(packet) = middle {
+            self.network.paths.prefetch_second(self.network.packets[packet].path);
+        }
+        let Some(packet) = near.map(|packet| &self.network.packets[packet]) else { return };
+        match (self.network.paths.second(packet.path), &packet.body) {
+            (Some(Hop::Link { link, .. }), _) => {
+                let link = &self.network.links[link];
+                prefetch(link);
+                if let (Some(_), Some(slot)) = (link.engine.queue(), packet.slot) {
+                    prefetch(&self.endpoints.slots[slot]);
+                }
+            }
+            (None, Body::Tcp { to, .. }) => {
+                prefetch(&self.endpoints.tcp[*to]);
+                if let Some(slot) = packet.slot {
+                    prefetch(&self.endpoints.slots[slot]);
+                }
+            }
+            _ => {}
         }
     }
 

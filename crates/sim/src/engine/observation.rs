@@ -29,7 +29,7 @@ impl Engine {
                     interface.name
                 ));
             }
-            self.network.links[link].observe(InterfaceId::new(number), interface.outbound);
+            self.network.observe(link, InterfaceId::new(number), interface.outbound);
         }
         Ok(())
     }

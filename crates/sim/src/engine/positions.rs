@@ -4,7 +4,7 @@ use bentpipe_units::{Duration, Instant};
 
 use super::Engine;
 use crate::ids::{Id, LinkDirectionId, PacketId, StreamId};
-use crate::network::{Body, Hop, PacketInFlight};
+use crate::network::{Body, Hop, PacketInFlight, SharedLine};
 
 /// A packet in flight.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -37,14 +37,16 @@ impl Engine {
         let mut found = Vec::with_capacity(self.network.packets.len());
         let mut is_on_line = std::collections::BTreeSet::new();
         let now = self.clock.now();
-        for line in self.network.lines.iter() {
-            for &(arrival, id) in line.iter() {
-                is_on_line.insert(id.index());
-                let packet = &self.network.packets[id];
-                if let Some(Hop::Link { link, .. }) = self.network.paths.first(packet.path) {
-                    let at = self.on_link(link, arrival - now, line.delay);
-                    found.push(self.position(id, packet, at));
-                }
+        let own =
+            self.network.lines.iter().flat_map(|line| line.iter().map(|on_line| (*on_line, line.delay)));
+        let shared = self.network.shared_lines.iter().flat_map(SharedLine::iter);
+        // Links that share a line have a fixed delay.
+        for ((arrival, id), delay) in own.chain(shared.map(|on_line| (on_line, Duration::ZERO))) {
+            is_on_line.insert(id.index());
+            let packet = &self.network.packets[id];
+            if let Some(Hop::Link { link, .. }) = self.network.paths.first(packet.path) {
+                let at = self.on_link(link, arrival - now, delay);
+                found.push(self.position(id, packet, at));
             }
         }
         for (id, packet) in self.network.packets.iter() {

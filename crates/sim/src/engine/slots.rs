@@ -4,7 +4,7 @@ use bentpipe_link::DelayLine;
 use bentpipe_queue::FlowId;
 use bentpipe_transport::pep_link;
 
-use super::Engine;
+use super::{Engine, MANY_SLOTS};
 use crate::apps::Transport;
 use crate::clock::MAX_INDEX;
 use crate::endpoints::tcp::Role;
@@ -161,6 +161,7 @@ impl Engine {
 
     /// Stops the run if it has grown too large.
     fn check_size(&mut self, layout: &Layout, hosts: (u32, u32)) {
+        self.is_large = self.endpoints.slots.len() >= MANY_SLOTS;
         let Self { endpoints, network, terminals, .. } = self;
         let ends = [endpoints.tcp.len(), endpoints.sctp.len(), endpoints.quic.len(), 2 * endpoints.rtp.len()];
         let ends = ends.into_iter().fold(0, usize::max);

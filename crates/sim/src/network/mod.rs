@@ -4,6 +4,7 @@
 
 mod packet;
 mod path;
+mod shared_line;
 
 use bentpipe_link::{DelayLine, LinkEngine, Service};
 use bentpipe_queue::{DropHandler, DropReason, Ecn, Packet};
@@ -11,11 +12,14 @@ use bentpipe_transport::tcp;
 use bentpipe_units::{Duration, Instant, Rate};
 
 use crate::bottleneck::Bottleneck;
-use crate::clock::{Clock, Event};
-use crate::ids::{GatewayId, Id, IdRange, IdVec, InterfaceId, LineId, LinkDirectionId, PacketId, SlotId};
+use crate::clock::{Clock, Event, EventNumber};
+use crate::ids::{
+    GatewayId, Id, IdRange, IdVec, InterfaceId, LineId, LinkDirectionId, PacketId, SharedLineId, SlotId,
+};
 
 pub use packet::{Body, PacketInFlight, Packets};
 pub use path::{Hop, Path, Paths};
+pub use shared_line::SharedLine;
 
 /// One direction of a link, with its counters.
 pub struct LinkDirection {
@@ -31,6 +35,10 @@ pub struct LinkDirection {
     pub followers: IdRange<GatewayId>,
     /// Its delay line, unless each connection has one.
     pub line: LineId,
+    /// The delay line that it shares with the other links of its group, instead of a separate one.
+    pub shared_line: Option<SharedLineId>,
+    /// Arrival of the last packet that it has put on the shared line, and the packet.
+    last_on_line: (Instant, PacketId),
     pub counters: LinkCounters,
     /// Interface at which packets are observed when they have been sent.
     pub observed_sent: Option<InterfaceId>,
@@ -51,7 +59,6 @@ pub struct LinkCounters {
     pub lost: u64,
     /// Packets among the lost that the link layer gave up.
     pub given_up: u64,
-    pub arrived: u64,
 }
 
 impl LinkDirection {
@@ -71,6 +78,8 @@ impl LinkDirection {
             terminals,
             followers: IdRange { start: GatewayId::new(0), len: 0 },
             line,
+            shared_line: None,
+            last_on_line: (Instant::ZERO, PacketId::new(0)),
             counters: LinkCounters::default(),
             observed_sent: None,
             observed_arriving: None,
@@ -91,7 +100,7 @@ impl LinkDirection {
     }
 
     /// Observes packets at an interface: when they have been sent, or when they arrive.
-    pub fn observe(&mut self, interface: InterfaceId, sent: bool) {
+    fn observe(&mut self, interface: InterfaceId, sent: bool) {
         if sent {
             (self.observed_sent, self.is_eventful) = (Some(interface), true);
         } else {
@@ -153,8 +162,13 @@ pub struct Network {
     pub packets: Packets,
     pub links: IdVec<LinkDirectionId, LinkDirection>,
     pub lines: IdVec<LineId, DelayLine<PacketId>>,
+    pub shared_lines: IdVec<SharedLineId, SharedLine>,
     pub paths: Paths,
     pub discarded: Discarded,
+    /// Packets that have arrived at the end of a link since the run began.
+    arrived: u64,
+    /// True if packets are observed on a link.
+    is_observed: bool,
 }
 
 impl Network {
@@ -186,13 +200,46 @@ impl Network {
         Some(packet)
     }
 
+    /// Observes packets of a link at an interface: when they have been sent, or when they arrive.
+    pub fn observe(&mut self, link: LinkDirectionId, interface: InterfaceId, sent: bool) {
+        self.is_observed = true;
+        self.links[link].observe(interface, sent);
+    }
+
+    /// Removes the packet that arrives on a shared line.
+    #[inline(always)]
+    pub fn pop_shared_line(&mut self, line: SharedLineId, clock: &mut Clock) -> Option<PacketId> {
+        let (l, packets) = (&mut self.shared_lines[line], &mut self.packets);
+        let packet = l.pop()?;
+        let p = &mut packets[packet];
+        p.is_on_shared_line = false;
+        if let Some(next) = p.next_on_link.take() {
+            packets[next].number = clock.reserve();
+        }
+        if let Some((at, first)) = l.first(|packet| packets[packet].number) {
+            let first = &mut packets[first];
+            // A packet that others have overtaken is scheduled already.
+            if !std::mem::replace(&mut first.is_scheduled, true) {
+                clock.at_reserved(at, first.number, Event::SharedLine(line));
+            }
+        }
+        Some(packet)
+    }
+
     /// A packet arrives at the end of its link; returns the interface at which it is observed.
     #[inline]
     pub fn leave_link(&mut self, id: PacketId) -> Option<InterfaceId> {
-        let Hop::Link { link, .. } = self.pass_hop(id) else { return None };
-        let link = &mut self.links[link];
-        link.counters.arrived += 1;
-        link.observed_arriving
+        self.arrived += 1;
+        let path = &mut self.packets[id].path;
+        path.start += 1;
+        // Without observers the link itself is not touched, which saves a cache miss where links are many.
+        if !self.is_observed {
+            return None;
+        }
+        match self.paths.at(path.start - 1) {
+            Hop::Link { link, .. } => self.links[link].observed_arriving,
+            Hop::Gateway { .. } => None,
+        }
     }
 
     /// Length of a packet if a transport repeats data with it, otherwise 0 [bytes].
@@ -304,11 +351,14 @@ impl Network {
             }
         }
         let (delay, ordered) = l.engine.delay(|| self.lines[line].delay);
-        let (line, arrival) = match l.is_followed {
-            true => self.pass_on(id, link, line, sent + delay, clock),
-            false => (line, sent + delay),
+        let (shared, arrival) = (l.shared_line, sent + delay);
+        let (link, line, shared, arrival) = match l.is_followed {
+            true => self.pass_on(id, (link, line, shared), arrival, clock),
+            false => (link, line, shared, arrival),
         };
-        if !ordered {
+        if let Some(shared) = shared {
+            self.add_to_shared_line(id, (link, shared), arrival, clock);
+        } else if !ordered {
             clock.at(arrival, Event::Packet(id));
         } else if let Some(at) = self.lines[line].push(arrival, id) {
             clock.at(at, Event::Line(line));
@@ -316,37 +366,70 @@ impl Network {
         crossing
     }
 
+    /// Puts a packet on the line that a link shares. Its event has the number that it would have on a line of the link, where it
+    /// is scheduled when the packet before it arrives.
+    #[inline(always)]
+    fn add_to_shared_line(
+        &mut self,
+        id: PacketId,
+        (link, line): (LinkDirectionId, SharedLineId),
+        arrival: Instant,
+        clock: &mut Clock,
+    ) {
+        let (last_arrival, last) = std::mem::replace(&mut self.links[link].last_on_line, (arrival, id));
+        let is_behind =
+            last_arrival > clock.now() || last_arrival == clock.now() && self.is_on_shared_line(last, link);
+        let number = if is_behind {
+            self.packets[last].next_on_link = Some(id);
+            EventNumber::UNKNOWN
+        } else {
+            clock.reserve()
+        };
+        let is_first = self.shared_lines[line].add(arrival, id);
+        let packet = &mut self.packets[id];
+        (packet.number, packet.is_on_shared_line, packet.is_scheduled) = (number, true, is_first);
+        if is_first {
+            clock.at_reserved(arrival, number, Event::SharedLine(line));
+        }
+    }
+
+    /// True if a packet is on the line that a link shares. Its place may have been given to another packet.
+    #[cold]
+    fn is_on_shared_line(&self, id: PacketId, link: LinkDirectionId) -> bool {
+        let packet = &self.packets[id];
+        let is_on_link = |hop| matches!(hop, Hop::Link { link: taken, .. } if taken == link);
+        packet.is_on_shared_line && self.paths.first(packet.path).is_some_and(is_on_link)
+    }
+
     /// Sends a packet that arrives at the end of a link over the link that follows, without an event in between. Returns
-    /// the line and the time of its arrival.
+    /// that link, its lines, own and shared, and the time of its arrival.
     #[inline]
     fn pass_on(
         &mut self,
         id: PacketId,
-        link: LinkDirectionId,
-        line: LineId,
+        (link, line, shared): (LinkDirectionId, LineId, Option<SharedLineId>),
         arrival: Instant,
         clock: &mut Clock,
-    ) -> (LineId, Instant) {
+    ) -> (LinkDirectionId, LineId, Option<SharedLineId>, Instant) {
         let packet = &mut self.packets[id];
-        let Some(Hop::Link { link: next, line: next_line }) = self.paths.second(packet.path) else {
-            return (line, arrival);
+        let Some(Hop::Link { link: next_link, line: next_line }) = self.paths.second(packet.path) else {
+            return (link, line, shared, arrival);
         };
-        if self.links[next].follows != Some(link) {
-            return (line, arrival);
+        if self.links[next_link].follows != Some(link) {
+            return (link, line, shared, arrival);
         }
         packet.path.start += 1;
         let len = packet.len;
-        let before = &mut self.links[link];
-        before.counters.arrived += 1;
-        let is_observed = before.observed_arriving.is_some();
-        let next = &mut self.links[next];
+        self.arrived += 1;
+        let is_observed = self.is_observed && self.links[link].observed_arriving.is_some();
+        let next = &mut self.links[next_link];
         next.counters.sent += 1;
         if is_observed || next.observed_sent.is_some() {
             clock.at(arrival, Event::Passing(id));
         }
         let sent = next.engine.transmit(len, arrival);
         let (delay, _) = next.engine.delay(|| self.lines[next_line].delay);
-        (next_line, sent + delay)
+        (next_link, next_line, next.shared_line, sent + delay)
     }
 
     /// The interfaces at which a packet is observed that has passed from a link to the one that follows.
@@ -373,10 +456,16 @@ impl Network {
         }
     }
 
-    /// Lets every packet pass each link by its own events again, since rates or delays change.
-    pub fn stop_following(&mut self) {
+    /// Lets every packet pass each link by its own events, on the link's own line, since rates or delays change.
+    pub fn separate_links(&mut self) {
+        // Packets on a shared line stay there, and others of their link do not overtake them.
+        for (arrival, id) in self.shared_lines.iter().flat_map(SharedLine::iter) {
+            if let Some(Hop::Link { line, .. }) = self.paths.first(self.packets[id].path) {
+                self.lines[line].keep_behind(arrival);
+            }
+        }
         for link in self.links.iter_mut() {
-            (link.follows, link.is_followed) = (None, false);
+            (link.follows, link.is_followed, link.shared_line) = (None, false, None);
         }
     }
 
@@ -424,12 +513,12 @@ impl Network {
     pub fn count(&self) -> Result<u64, String> {
         let mut count = 0;
         for link in self.links.iter() {
-            let LinkCounters { sent, lost, arrived, .. } = link.counters;
-            count += sent - lost - arrived + link.engine.queued();
+            let LinkCounters { sent, lost, .. } = link.counters;
+            count += sent - lost + link.engine.queued();
             if let Some(queue) = link.engine.queue() {
                 queue.check().map_err(|e| format!("{}: {e}", link.name))?;
             }
         }
-        Ok(count)
+        Ok(count - self.arrived)
     }
 }

@@ -4,10 +4,12 @@ use bentpipe_transport::{pep_link, rtp, sctp, tcp};
 use bentpipe_units::{Duration, Instant};
 
 use super::Path;
+use crate::clock::EventNumber;
 use crate::ids::{
     AckId, ConnId, DatagramId, IdVec, PacketId, QuicEndId, SctpEndId, SctpPacketId, Slab, SlotId, StreamId,
     TerminalId,
 };
+use crate::prefetch::prefetch;
 use crate::side::Side;
 
 /// A packet from one end of its path to the other.
@@ -22,16 +24,25 @@ pub struct PacketInFlight {
     pub path: Path,
     /// Time at which it left its sender.
     sent_at: Instant,
+    /// True on a line that links share.
+    pub(super) is_on_shared_line: bool,
+    /// True once its arrival from there is scheduled.
+    pub(super) is_scheduled: bool,
+    /// Number of the event of its arrival, and the packet that follows it on its link; only on a line that links share.
+    pub(super) number: EventNumber,
+    pub(super) next_on_link: Option<PacketId>,
 }
 
 impl PacketInFlight {
     pub fn new(body: Body, slot: SlotId, len: u32, path: Path) -> Self {
-        Self { body, slot: Some(slot), len, path, sent_at: Instant::ZERO }
+        Self { slot: Some(slot), ..Self::without_flow(body, len, path) }
     }
 
     /// A packet that belongs to no flow.
     pub fn without_flow(body: Body, len: u32, path: Path) -> Self {
-        Self { body, slot: None, len, path, sent_at: Instant::ZERO }
+        let (number, next_on_link) = (EventNumber::UNKNOWN, None);
+        let (sent_at, is_on_shared_line, is_scheduled) = (Instant::ZERO, false, false);
+        Self { body, slot: None, len, path, sent_at, is_on_shared_line, is_scheduled, number, next_on_link }
     }
 }
 
@@ -125,6 +136,12 @@ impl Packets {
             _ => {}
         }
         packet
+    }
+
+    /// Fetches a packet into the cache.
+    #[inline]
+    pub fn prefetch(&self, id: PacketId) {
+        prefetch(&self.slab[id]);
     }
 
     /// Time at which a packet left its sender; also of one just removed.

@@ -1,6 +1,7 @@
 //! Paths: the hops of packets.
 
 use crate::ids::{GatewayId, LineId, LinkDirectionId};
+use crate::prefetch::prefetch;
 
 /// One hop of a path.
 #[derive(Clone, Copy, Debug)]
@@ -37,8 +38,16 @@ impl Paths {
 
     /// The second hop of a path; `None` if it has none.
     #[inline]
-    pub(super) fn second(&self, path: Path) -> Option<Hop> {
+    pub fn second(&self, path: Path) -> Option<Hop> {
         (path.start + 1 < path.end).then(|| self.0[path.start as usize + 1])
+    }
+
+    /// Fetches the second hop of a path into the cache.
+    #[inline]
+    pub fn prefetch_second(&self, path: Path) {
+        if let Some(hop) = self.0.get(path.start as usize + 1) {
+            prefetch(hop);
+        }
     }
 
     /// One hop.

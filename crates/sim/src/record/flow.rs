@@ -43,6 +43,8 @@ pub struct Flow {
     /// Delay of the last unit received [ns], and the jitter estimate (RFC 3550, section 6.4.1, J) [ns].
     last_unit_delay: u64,
     jitter: u64,
+    /// True if its data pass the subject.
+    pub(super) passes_subject: bool,
     /// Its class of traffic.
     pub(crate) class: ClassId,
     /// The call that it carries; `None` if it carries no voice.
@@ -128,6 +130,7 @@ impl Flows {
         traffic: u32,
         session: u32,
         class: ClassId,
+        passes_subject: bool,
         finite: bool,
     ) -> FlowId {
         self.all.push(Flow {
@@ -149,6 +152,7 @@ impl Flows {
             lost_units: 0,
             last_unit_delay: 0,
             jitter: 0,
+            passes_subject,
             class,
             call: None,
             viewing: None,
@@ -184,7 +188,7 @@ mod tests {
     #[test]
     fn jitter_estimate_follows_rfc_3550() {
         let mut flows = Flows::default();
-        let flow = flows.open(Instant::ZERO, 0, 0, Id::new(0), false);
+        let flow = flows.open(Instant::ZERO, 0, 0, Id::new(0), true, false);
         let found = [50, 66, 50, 66].map(|ms| flows.get(flow).receive_unit(Duration::from_millis(ms)));
         assert_eq!(found, [0, 1_000_000, 1_937_500, 2_816_407]);
     }

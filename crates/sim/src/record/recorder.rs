@@ -26,6 +26,26 @@ use bentpipe_traffic::voice::Call;
 /// Highest number that a queue knows a flow by; the one above is that of packets without a flow.
 const LAST_ALIAS: u32 = u32::MAX - 1;
 
+/// Series of the data that arrive from end to end, over the flows whose data pass the subject.
+const ARRIVED_SERIES: [&str; 2] = ["goodput", "one_way_delay"];
+
+/// Data that have arrived from end to end since the last sample.
+#[derive(Clone, Copy, Default)]
+struct Arrived {
+    /// Payload [bytes].
+    bytes: u64,
+    /// Data units, and the sum of their delays [ns].
+    units: u64,
+    delay_sum: u64,
+}
+
+impl Arrived {
+    /// Values of [`ARRIVED_SERIES`] after a sample's interval: [bit/s], [s].
+    fn values(self, interval: Duration) -> [f64; 2] {
+        [self.bytes as f64 * 8.0 / interval.as_secs_f64(), self.delay_sum as f64 * 1e-9 / self.units as f64]
+    }
+}
+
 /// Records of a run.
 #[derive(Clone)]
 pub struct Recorder {
@@ -44,6 +64,11 @@ pub struct Recorder {
     /// The first name of a link, for the packets that it loses.
     first_link_name: u32,
     series: Vec<Series>,
+    /// The first of [`ARRIVED_SERIES`], which are the last series.
+    first_arrived: usize,
+    arrived: Arrived,
+    /// True for a traffic whose data pass the subject.
+    passes_subject: IdVec<TrafficId, bool>,
     drops: Drops,
     flows: Flows,
     /// Flows with further numbers at queues, which count down from [`LAST_ALIAS`].
@@ -122,6 +147,9 @@ impl Recorder {
             place_names: Vec::new(),
             first_link_name: 0,
             series: vec![Series { name: "time".to_owned(), values: Vec::new() }],
+            first_arrived: 0,
+            arrived: Arrived::default(),
+            passes_subject: setup.scenario.traffic.iter().map(|t| setup.scenario.passes_subject(t)).collect(),
             drops: Drops::default(),
             flows: Flows::default(),
             aliases: Vec::new(),
@@ -154,6 +182,9 @@ impl Recorder {
             let place = recorder.add(kind, queues, name, std::slice::from_ref(name), setup);
             recorder.of_link.push(place);
         }
+        recorder.first_arrived = recorder.series.len();
+        let arrived = ARRIVED_SERIES.map(|name| Series { name: name.to_owned(), values: Vec::new() });
+        recorder.series.extend(arrived);
         recorder.first_link_name = recorder.place_names.len() as u32;
         recorder.place_names.extend(setup.parts.links.iter().map(|link| link.name.clone()));
         recorder
@@ -216,7 +247,8 @@ impl Recorder {
     // ----- flows ---------------------------------------------------------------------------------------------
 
     pub fn open_flow(&mut self, now: Instant, traffic: TrafficId, session: u32, finite: bool) -> FlowId {
-        let id = self.flows.open(now, traffic.index(), session, self.classes.of_traffic[traffic], finite);
+        let (class, passes_subject) = (self.classes.of_traffic[traffic], self.passes_subject[traffic]);
+        let id = self.flows.open(now, traffic.index(), session, class, passes_subject, finite);
         if let Some(voice) = self.classes.voice[traffic] {
             self.flows.get(id).call = Some(self.calls.push(Call::new(voice, self.warmup, Duration::ZERO)));
         }
@@ -247,6 +279,7 @@ impl Recorder {
         let flow = self.flows.get(flow);
         flow.delivered += bytes;
         flow.measured += if self.is_measuring { bytes } else { 0 };
+        self.arrived.bytes += if flow.passes_subject { bytes } else { 0 };
         self.classes.all[flow.class].delivered += bytes;
     }
 
@@ -289,8 +322,12 @@ impl Recorder {
             if let Some(call) = flow.call {
                 self.calls[call].receive(sent_at, now);
             }
+            let delay = now - sent_at;
+            if flow.passes_subject {
+                self.arrived.units += 1;
+                self.arrived.delay_sum += delay.as_nanos();
+            }
             if sent_at >= self.warmup {
-                let delay = now - sent_at;
                 class.receive(delay, flow.receive_unit(delay));
             }
         }
@@ -335,6 +372,12 @@ impl Recorder {
                 }
             }
         }
+    }
+
+    /// Begin and end of the page of any class that took longest, so far.
+    pub fn slowest_page(&self) -> Option<(Instant, Instant)> {
+        let pages = self.classes.all.iter().filter_map(Class::slowest_page);
+        pages.max_by_key(|(opened, closed)| *closed - *opened)
     }
 
     /// A probe has ended; `steps` is `None` if it failed.
@@ -580,11 +623,16 @@ impl Recorder {
                 let put = |series: usize, value| self.series[series].values.push(value);
                 place.sample(now, parts, put);
             }
+            let arrived = self.series[self.first_arrived..].iter_mut();
+            for (series, value) in arrived.zip(self.arrived.values(self.interval)) {
+                series.values.push(value);
+            }
         } else {
             self.is_measuring = true;
             self.carried = Carried::of(parts.links);
             self.places.iter_mut().for_each(|place| place.begin(now, parts));
         }
+        self.arrived = Arrived::default();
         let next = now + self.interval;
         (next <= self.end).then_some(next)
     }

@@ -123,6 +123,8 @@ struct Pages {
     first_byte: Times,
     rendered: Times,
     failed: u64,
+    /// Begin and end of the page that took longest.
+    slowest: Option<(Instant, Instant)>,
 }
 
 /// Units of one class that were sent during the measurement and whose fate is known, and its pages.
@@ -161,6 +163,7 @@ impl Class {
             first_byte: Times::new(),
             rendered: Times::new(),
             failed: 0,
+            slowest: None,
         });
         Self {
             name: name.to_owned(),
@@ -187,11 +190,20 @@ impl Class {
         let Some(pages) = &mut self.pages else { return };
         if completed {
             pages.load.add(page.closed - page.opened);
+            if pages.slowest.is_none_or(|(opened, closed)| closed - opened < page.closed - page.opened) {
+                pages.slowest = Some((page.opened, page.closed));
+            }
             page.first_byte.into_iter().for_each(|at| pages.first_byte.add(at - page.opened));
             page.rendered.into_iter().for_each(|at| pages.rendered.add(at - page.opened));
         } else {
             pages.failed += 1;
         }
+    }
+
+    /// Begin and end of the page that took longest, so far.
+    #[must_use]
+    pub fn slowest_page(&self) -> Option<(Instant, Instant)> {
+        self.pages.as_ref()?.slowest
     }
 
     pub(super) fn finish_probe(&mut self, steps: Option<ProbeSteps>) {
