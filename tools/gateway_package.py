@@ -57,6 +57,8 @@ def debian_package(program: Path, folder: Path, maintainer: str = MAINTAINER) ->
         _install(documentation / "changelog.gz", _compressed(_changelog(version, when, maintainer)))
         dashboard = "grafana-dashboard.json"
         _install(documentation / dashboard, (ROOT / "deploy" / dashboard).read_bytes())
+        bill = "bentpipe-gateway.cdx.json"
+        _install(documentation / bill, (ROOT / "deploy" / "sbom" / bill).read_bytes())
         size = sum(each.stat().st_size for each in tree.rglob("*") if each.is_file())
         control = tree / "DEBIAN"
         _install(control / "control", _control(version, architecture, maintainer, program, size))

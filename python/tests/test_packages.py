@@ -15,11 +15,13 @@ import pytest
 from conftest import ROOT
 
 import bentpipe
+import sbom
 from gateway_package import NAME, debian_package, largest_glibc, static_program
 
 PACKAGES = ROOT / "target" / "package"
 WHEELS = sorted(PACKAGES.glob("bentpipe-*.whl"))
 PROGRAM = ROOT / "python" / "bentpipe" / "bin" / NAME
+DOCUMENTATION = ("changelog.gz", "copyright", "grafana-dashboard.json", sbom.GATEWAY)
 SITE = next(path for path in map(Path, sys.path) if path.name == "site-packages")
 
 built = pytest.mark.skipif(len(WHEELS) != 1, reason="no wheel in target/package: make wheel")
@@ -84,6 +86,14 @@ def test_wheel_works_in_a_fresh_environment(tmp_path: Path) -> None:
 
 
 @built
+def test_wheel_has_the_bill_of_materials() -> None:
+    with zipfile.ZipFile(WHEELS[0]) as wheel:
+        found = {name: wheel.read(name) for name in wheel.namelist() if "/sboms/" in name}
+    assert [Path(name).name for name in found] == [sbom.WHOLE]
+    assert list(found.values()) == [(sbom.FOLDER / sbom.WHOLE).read_bytes()]
+
+
+@built
 def test_source_distribution_holds_what_a_wheel_needs() -> None:
     with tarfile.open(next(PACKAGES.glob("bentpipe-*.tar.gz"))) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
@@ -92,7 +102,7 @@ def test_source_distribution_holds_what_a_wheel_needs() -> None:
     wanted |= {f"python/bentpipe/data/scenarios/{path.name}" for path in (ROOT / "scenarios").glob("*.*")}
     wanted |= {"Cargo.lock", "pyproject.toml", "README.md", "LICENSE", "crates/sim/src/lib.rs"}
     wanted |= {path.relative_to(ROOT).as_posix() for path in (ROOT / "deploy" / "wheel").rglob("*.1")}
-    wanted |= {"python/bentpipe/report/templates/report.js"}
+    wanted |= {"python/bentpipe/report/templates/report.js", f"deploy/sbom/{sbom.WHOLE}"}
     assert wanted - names == set()
 
 
@@ -135,7 +145,7 @@ def test_debian_package_installs_removes_and_purges(package: Path, root: Path, t
         f"usr/bin/{NAME}",
         f"usr/lib/systemd/system/{NAME}@.service",
         f"usr/share/man/man8/{NAME}.8.gz",
-        *(f"usr/share/doc/{NAME}/{name}" for name in ("changelog.gz", "copyright", "grafana-dashboard.json")),
+        *(f"usr/share/doc/{NAME}/{name}" for name in DOCUMENTATION),
     }
     unit = (root / f"usr/lib/systemd/system/{NAME}@.service").read_text()
     assert set(re.findall(r"(/\S+)/bentpipe-gateway ", unit)) == {"/usr/bin"}
@@ -286,7 +296,7 @@ def test_image_is_built_with_the_given_program_and_base() -> None:
 def test_static_program_has_no_shared_libraries(tmp_path: Path) -> None:
     """Of two programs linked with the flags of `make static` and without, only the first is taken."""
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
-    flags = re.findall(r'^static:.*\n\tRUSTFLAGS="([^"]*)"', makefile, re.MULTILINE)[0]
+    flags = re.findall(r'^static:.*\n\tRUSTFLAGS="\$\(RUSTFLAGS\) ([^"]*)"', makefile, re.MULTILINE)[0]
     source = tmp_path / "main.rs"
     source.write_text('fn main() { println!("bentpipe-gateway 1.2.3") }')
     for name, options in (("static", flags.split()), ("shared", [])):
