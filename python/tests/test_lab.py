@@ -7,6 +7,9 @@ import re
 import struct
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
@@ -294,43 +297,115 @@ def test_parts_are_added_and_removed_as_text() -> None:
         documents.removed(TEXT, "traffic.none")
 
 
-def test_slow_page_slows_its_view_and_not_the_run() -> None:
-    here, there = multiprocessing.Pipe()
-    process = multiprocessing.get_context("spawn").Process(target=worker.main, args=(there,), daemon=True)
-    process.start()
-    there.close()
+def test_network_is_drawn_node_by_node() -> None:
+    text = documents.removed(documents.NEW, "link.bottleneck")
+    assert documents.nodes(text) == ["server", "client"]
+    text = documents.added(text, "router", "edge", ["server"])
+    text = documents.added(text, "gateway", "hub", ["edge", "client"])
+    scenario = documents.read(text, str(GATEWAY), Path())
+    assert documents.nodes(text) == ["hub", "hub-terminal", "edge", "server", "client"]
+    assert {row["key"] for row in documents.form(scenario, "link.hub-satellite")} >= {
+        "link.hub-satellite.delay"
+    }
+    run = Simulation(scenario, 1)
+    run.advance(10.0)
+    assert any(pl.DataFrame(run.run().flows)["bytes"] > 100_000), "nothing passes the gateway"
+    # A node goes with its links.
+    text = documents.removed(text, "gateway")
+    assert documents.nodes(text) == ["edge", "server", "client"]
+    text = documents.added(text, "link", "direct", ["edge", "client"])
+    assert documents.read(text, str(GATEWAY), Path()).traffic
 
-    def tell(kind: str, **rest: object) -> None:
-        here.send_bytes(json.dumps({"type": kind, **rest}).encode())
 
-    def told() -> dict[str, Any]:
-        assert here.poll(60)
-        frame = here.recv_bytes()
+@pytest.mark.parametrize(
+    ("kind", "ends", "message"),
+    [
+        ("link", ["server", "moon"], "x: there is no node moon; allowed: gateway, terminal, server, client"),
+        ("link", ["server", "server"], r"link x: found 1 node\(s\); allowed: 2 different ones"),
+        ("router", [], r"router x: found 0 node\(s\); allowed: 1 different ones"),
+        ("gateway", ["server", "client"], "gateway: the scenario has one; write more as text"),
+        ("moon", [], "part: found 'moon'; allowed: traffic, hosts, router, link, gateway"),
+    ],
+)
+def test_wrong_part_is_refused(kind: str, ends: list[str], message: str) -> None:
+    with pytest.raises(UsageError, match=f"^{message}"):
+        documents.added(TEXT, kind, "x", ends)
+
+
+def test_slowest_page_is_the_maximum_of_page_times() -> None:
+    playback = Playback(TEXT, str(GATEWAY), ["red", "droptail"], 1)
+    assert playback.slowest_page() is None
+    playback.advance(40.0)
+    begin, end = playback.slowest_page() or (0, 0)
+    counters = [side.simulation.run().counters for side in playback.sides]
+    assert end - begin >= max(each["web.page_time_p95"] or 0 for each in counters)
+    assert 0 < begin < end <= 40
+
+
+class Page:
+    """The page's end of a connection to a worker."""
+
+    def __init__(self, connection: Connection) -> None:
+        self.connection = connection
+
+    def tell(self, kind: str, **rest: object) -> None:
+        self.connection.send_bytes(json.dumps({"type": kind, **rest}).encode())
+
+    def told(self) -> dict[str, Any]:
+        assert self.connection.poll(60)
+        frame = self.connection.recv_bytes()
         (length,) = struct.unpack_from("<I", frame)
         found: dict[str, Any] = json.loads(frame[4 : 4 + length])
         return found
 
+
+@contextmanager
+def page_of_worker(settings: list[str]) -> Iterator[Page]:
+    here, there = multiprocessing.Pipe()
+    process = multiprocessing.get_context("spawn").Process(target=worker.main, args=(there,), daemon=True)
+    process.start()
+    there.close()
+    page = Page(here)
     try:
-        tell("open", text=TEXT, file=str(GATEWAY), settings=["red"], seed=1)
-        assert told()["type"] == "opened"
-        tell("ready")
-        assert told()["time"] == 0
-        tell("play", speed=0)
-        # The page does not ask for another frame: none comes, and the run ends all the same.
-        tell("jump", what="end")
-        assert not here.poll(3)
-        tell("ready")
-        frame = told()
-        assert frame["time"] > 0
-        while not frame["ended"]:
-            # A busy machine needs longer.
-            tell("ready")
-            frame = told()
-        assert [name for name, _ in frame["tables"]] == ["0.series", "0.drops", "0.packets"]
+        page.tell("open", text=TEXT, file=str(GATEWAY), settings=settings, seed=1)
+        assert page.told()["type"] == "opened"
+        yield page
     finally:
         here.close()
         process.join(60)
     assert process.exitcode == 0
+
+
+def test_slow_page_slows_its_view_and_not_the_run() -> None:
+    with page_of_worker(["red"]) as page:
+        page.tell("ready")
+        assert page.told()["time"] == 0
+        page.tell("play", speed=0)
+        # The page does not ask for another frame: none comes, and the run ends all the same.
+        page.tell("jump", what="end")
+        assert not page.connection.poll(3)
+        page.tell("ready")
+        frame = page.told()
+        assert frame["time"] > 0
+        while not frame["ended"]:
+            # A busy machine needs longer.
+            page.tell("ready")
+            frame = page.told()
+        assert [name for name, _ in frame["tables"]] == ["0.series", "0.drops", "0.packets"]
+
+
+def test_packets_of_another_run_are_sent_without_a_pause() -> None:
+    with page_of_worker(["red", "droptail"]) as page:
+        page.tell("play", speed=1e-3)
+        page.tell("ready")
+        frame = page.told()
+        assert frame["running"]
+        assert [name for name, _ in frame["tables"] if "packets" in name] == ["0.packets"]
+        page.tell("show", side=1)
+        page.tell("ready")
+        frame = page.told()
+        assert frame["running"]
+        assert [name for name, _ in frame["tables"] if "packets" in name] == ["1.packets"]
 
 
 def test_aqm_written_in_python_runs_in_the_lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,6 +13,7 @@ import axe_playwright_python
 import pytest
 from lab_process import lab
 from playwright.sync_api import Browser, BrowserContext, Page
+from test_terminals import BEAM
 
 import bentpipe as bp
 from bentpipe.lab.stories import listed
@@ -30,6 +31,11 @@ def folder(tmp_path_factory: pytest.TempPathFactory, result: bp.Result) -> Path:
     place = tmp_path_factory.mktemp("lab")
     (place / "short.toml").write_text(SHORT)
     shutil.copytree(result.folder, place / "result")
+    short = {"run.warmup": "1 s", "run.duration": "2 s"}
+    factors = {"gateway.aqm.max_p": "0.1,0.2", "gateway.aqm.min_th": "10,20"}
+    bp.sweep("small-gateway", factors, settings=["red", "ared"], set=short, runs=1, out=place / "sweep")
+    (place / "beam.toml").write_text(BEAM)
+    bp.compare(place / "beam.toml", ["droptail"], runs=1, out=place / "beam")
     # A shipped scenario of that name is opened all the same.
     (place / "small-gateway").mkdir()
     return place
@@ -161,6 +167,31 @@ def test_steps_back_and_jumps_reach_their_times(page: Page) -> None:
     assert page.evaluate(first_samples) == before
     page.select_option("#jump", "longest flow")
     until(page, "lab.run.now < lab.run.end - 5")
+    page.select_option("#jump", "end")
+    until(page, "lab.run.now >= lab.run.end")
+    page.select_option("#jump", "slowest page")
+    until(page, "lab.run.now < lab.run.end && lab.run.events.length === 2")
+    assert "slowest page begins" in page.inner_text("#changes")
+
+
+def test_network_is_drawn_from_a_new_scenario(page: Page) -> None:
+    page.click("#new")
+    until(page, "lab.run.isOpen && lab.run.name === null && lab.run.found.title === 'New scenario'")
+    page.select_option("#add-kind", "gateway")
+    page.fill("#add-name", "hub")
+    page.select_option("#add-from", "server")
+    page.select_option("#add-to", "client")
+    page.click("#adding button")
+    page.wait_for_selector('#picture [data-part="link.hub-satellite"]')
+    page.locator('#picture [data-part="link.bottleneck"]').first.click()
+    page.get_by_role("button", name="Remove").click()
+    until(page, "!document.querySelector('#picture [data-part=\"link.bottleneck\"]') && lab.run.isOpen")
+    page.select_option("#jump", "end")
+    until(page, "lab.run.now >= lab.run.end")
+    assert page.evaluate("lab.run.sides[0].columns.last('throughput')") > 1e6
+    # A text that is wrong in between can be drawn on.
+    page.select_option("#add-kind", "hosts")
+    assert page.locator("#add-to").is_hidden()
 
 
 def test_form_and_text_change_each_other(page: Page) -> None:
@@ -299,10 +330,34 @@ def test_result_shows_charts_differences_and_flows(page: Page) -> None:
     page.select_option("#other", "avqred")
     page.wait_for_selector("#difference-grid figure")
     page.get_by_label("Flows of").select_option("red")
-    page.wait_for_selector("#result table >> nth=1")
+    page.get_by_role("button", name="Show flow").first.click()
+    zooms = "[...lab.results.charts.linked].map(each => JSON.stringify(each.view.zoom))"
+    shown = page.evaluate(zooms)
+    assert len(shown) == 2, "the difference zooms, too"
+    assert shown[0] == shown[1] != "null"
     page.get_by_role("button", name="Report", exact=True).click()
     frame = page.frame_locator("#report-frame iframe")
     assert frame.locator("h1").first.inner_text()
+
+
+def test_sweep_is_shown_as_small_multiples(page: Page) -> None:
+    page.click("[data-view=results]")
+    page.get_by_role("button", name="sweep", exact=True).click()
+    page.wait_for_selector("#sweep-grid figure >> nth=1")
+    captions = page.locator("#sweep-grid figcaption").all_inner_texts()
+    assert [text.split("\n")[0].split("throughput")[0].strip() for text in captions] == ["red", "ared"]
+    page.select_option("#sweep-metric", "queue_delay_mean")
+    page.select_option("#sweep-factor", "gateway.aqm.min_th")
+    assert "queue_delay_mean [ms]" in page.locator("#sweep-grid").inner_text()
+
+
+def test_terminal_is_shown_in_charts_on_a_click(page: Page) -> None:
+    page.click("[data-view=results]")
+    page.get_by_role("button", name="beam", exact=True).click()
+    page.get_by_label("Terminals of").select_option("droptail")
+    page.get_by_role("button", name="Show terminal ship").click()
+    page.wait_for_selector("#terminal-grid figure")
+    assert "terminal ship, droptail" in page.inner_text("#terminal-grid")
 
 
 def test_page_is_small_and_complete() -> None:

@@ -10,7 +10,7 @@ from bentpipe.cli.options import scenario_names, settings_option
 __all__ = ["lab"]
 
 
-@click.command(short_help="Look at a gateway while it runs, in a browser.")
+@click.command
 @click.argument("what", metavar="[SCENARIO|RESULT]", required=False, shell_complete=scenario_names)
 @settings_option("Settings side by side, at most 4; default: the first two that the scenario compares.")
 @click.option(

@@ -3,7 +3,8 @@
 import json
 import re
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from bentpipe.errors import ScenarioError, UsageError
 from bentpipe.lab import limits, playback
 from bentpipe.report.picture import picture
 
-__all__ = ["added", "checked", "edited", "form", "removed", "sliders", "steps"]
+__all__ = ["NEW", "added", "checked", "edited", "form", "nodes", "removed", "sliders", "steps"]
 
 
 def checked(text: str, file: str, folder: Path) -> dict[str, Any]:
@@ -29,7 +30,10 @@ def checked(text: str, file: str, folder: Path) -> dict[str, Any]:
         scenario = read(text, file, folder)
     except (ScenarioError, UsageError) as error:
         # The page knows files by their names.
-        return {"error": str(error).replace(file, Path(file).name)}
+        found: dict[str, Any] = {"error": str(error).replace(file, Path(file).name)}
+        with suppress(UsageError):
+            found["nodes"] = nodes(text)
+        return found
     return {
         "name": scenario.name,
         "title": scenario.title,
@@ -41,6 +45,7 @@ def checked(text: str, file: str, folder: Path) -> dict[str, Any]:
         "aqm": scenario.aqm,
         "seed": scenario.seed,
         "end": scenario.warmup + scenario.duration,
+        "nodes": nodes(text),
     }
 
 
@@ -101,34 +106,99 @@ def edited(text: str, key: str, value: str | None) -> str:
     return tomlkit.dumps(document)
 
 
-def added(text: str, kind: str, name: str) -> str:
-    """Return a scenario's text with another part: `hosts` behind their own link, or a `traffic`.
+NEW = """#:schema ./scenario.schema.json
+title = "New scenario"
 
-    Hosts join the node to which the hosts that receive the first traffic are linked; a traffic is a download
-    between the groups of the first one. Raises `UsageError` if the name is taken, or the scenario has no
-    traffic to begin with.
+[run]
+duration = "60 s"
+settings = ["red", "fq_codel"]
+
+[host.server]
+
+[host.client]
+
+[link.bottleneck]
+between = ["server", "client"]
+rate = "10 Mbps"
+delay = "20 ms"
+queue = { limit = "100 packets", aqm = { algorithm = "red" } }
+
+[traffic.download]
+kind = "bulk"
+from = "server"
+to = "client"
+flows = 4
+"""
+"""Text of a new scenario: two hosts, the link between them, and a traffic."""
+
+_PARTS = {
+    "traffic": ("traffic",),
+    "hosts": ("host", "link"),
+    "router": ("router", "link"),
+    "link": ("link",),
+    "gateway": ("gateway", "link"),
+}
+"""Tables that a part adds to, by its kind."""
+
+
+def nodes(text: str) -> list[str]:
+    """Return the nodes of a scenario's text that links can join, groups of hosts last."""
+    document = _parsed(text).unwrap()
+    gateways = document.get("gateway", [])
+    found: list[str] = []
+    for gateway in gateways if isinstance(gateways, list) else [gateways]:
+        found.append(gateway.get("name", "gateway"))
+        found += [] if "terminals" in gateway else [gateway.get("terminal", "terminal")]
+    for table in ("terminal", "router", "host"):
+        found += document.get(table, {})
+    return found
+
+
+def added(text: str, kind: str, name: str, ends: Sequence[str] = ()) -> str:
+    """Return a scenario's text with another part between nodes.
+
+    `ends` are the nodes: hosts and a router join the first by a link; a link joins both; a gateway stands
+    between both, with its terminal and satellite link; a traffic leads from the first to the second. Without
+    `ends`, hosts join the node of the hosts that receive the first traffic, and a traffic has the ends of the
+    first one. Raises `UsageError` if the name is taken, a node is missing or unknown, or the scenario has a
+    gateway already.
     """
     document = _parsed(text)
     if not re.fullmatch(r"[A-Za-z0-9_-]+", name):
         raise UsageError(f'name: found "{name}"; allowed: letters, digits, "-" and "_"')
+    tables = _PARTS.get(kind)
+    if tables is None:
+        raise UsageError(f"part: found {kind!r}; allowed: {', '.join(_PARTS)}")
+    known = nodes(text)
+    for end in ends:
+        if end not in known:
+            raise UsageError(f"{name}: there is no node {end}; allowed: {', '.join(known)}")
+    for table in tables:
+        if table == "gateway" and "gateway" in document:
+            raise UsageError("gateway: the scenario has one; write more as text, as [[gateway]]")
+        if table != "gateway" and name in document.get(table, {}):
+            raise UsageError(f"{table}.{name}: there is one of that name; choose another")
+    if kind in {"router", "hosts", "gateway"} and name in known:
+        raise UsageError(f"{name}: there is a node of that name; choose another")
+    if kind in {"router", "link", "gateway"}:
+        _join(document, kind, name, ends)
+        return tomlkit.dumps(document)
     known = document.get("traffic", {})
     first = next(iter(known.values()), None)
     if first is None:
         raise UsageError("the scenario has no traffic; write the first one as text")
-    tables = {"hosts": ("host", "link"), "traffic": ("traffic",)}.get(kind)
-    if tables is None:
-        raise UsageError(f"part: found {kind!r}; allowed: hosts, traffic")
-    for table in tables:
-        if name in document.get(table, {}):
-            raise UsageError(f"{table}.{name}: there is one of that name; choose another")
     if kind == "traffic":
         made = tomlkit.table()
-        made.update({"kind": "bulk", "from": first["from"], "to": first["to"], "flows": 1})
+        source, sink = ends if len(ends) == 2 else (first["from"], first["to"])
+        made.update({"kind": "bulk", "from": source, "to": sink, "flows": 1})
         if "transport" in first:
             made["transport"] = first["transport"]
         _tables(document, "traffic")[name] = made
         return tomlkit.dumps(document)
     node = next(
+        iter(ends),
+        None,
+    ) or next(
         (
             next(end for end in link["between"] if end != first["to"])
             for link in document.get("link", {}).values()
@@ -138,24 +208,61 @@ def added(text: str, kind: str, name: str) -> str:
     )
     if node is None:
         raise UsageError(f"no link leads to {first['to']}; write the hosts as text")
-    host, link = tomlkit.table(), tomlkit.table()
+    host = tomlkit.table()
     host["count"] = 1
-    link.update({"between": [node, name], "rate": "100 Mbps", "delay": "2 ms"})
     _tables(document, "host")[name] = host
-    _tables(document, "link")[name] = link
+    _link(document, name, node, name, {"rate": "100 Mbps", "delay": "2 ms"})
     return tomlkit.dumps(document)
 
 
+def _join(document: Any, kind: str, name: str, ends: Sequence[str]) -> None:  # noqa: ANN401
+    """Add a router, a link or a gateway with its links."""
+    needed = 1 if kind == "router" else 2
+    if len(ends) < needed or len(set(ends[:needed])) < needed:
+        raise UsageError(f"{kind} {name}: found {len(set(ends))} node(s); allowed: {needed} different ones")
+    if kind == "gateway":
+        terminal = f"{name}-terminal"
+        document["gateway"] = made = tomlkit.table()
+        made.update({"name": name, "terminal": terminal, "regulator": {"rate": "10 Mbps"}})
+        _link(document, f"{name}-internet", ends[0], name, {"rate": "100 Mbps", "delay": "20 ms"})
+        _link(document, f"{name}-satellite", name, terminal, {"delay": "250 ms"})
+        _link(document, f"{name}-access", terminal, ends[1], {"rate": "100 Mbps", "delay": "2 ms"})
+        return
+    keys: dict[str, Any] = {"rate": "100 Mbps", "delay": "2 ms"}
+    if kind == "router":
+        _tables(document, "router")[name] = tomlkit.table()
+        _link(document, name, ends[0], name, keys)
+    else:
+        _link(document, name, ends[0], ends[1], {**keys, "queue": {"limit": "100 packets"}})
+
+
+def _link(document: Any, name: str, near: str, far: str, keys: Mapping[str, Any]) -> None:  # noqa: ANN401
+    if name in document.get("link", {}):
+        raise UsageError(f"link.{name}: there is one of that name; choose another")
+    made = tomlkit.table()
+    made.update({"between": [near, far], **keys})
+    _tables(document, "link")[name] = made
+
+
 def removed(text: str, part: str) -> str:
-    """Return a scenario's text without a part (`traffic.web`); `UsageError` if the text has no such table."""
+    """Return a scenario's text without a part (`traffic.web`), and without the links of a node.
+
+    Raises `UsageError` if the text has no such table.
+    """
     document = _parsed(text)
     path = steps(part)
     table: Any = document
     for step in path[:-1]:
         table = table.get(step, {})
-    if len(path) < 2 or path[-1] not in table:
+    if not path or path[-1] not in table or isinstance(table[path[-1]], list):
         raise UsageError(f"{part}: cannot be removed; edit the text")
+    gone = {path[-1]} if path[0] in {"host", "router", "terminal"} else set[str]()
+    if path[0] == "gateway":
+        gone = {table["gateway"].get("name", "gateway"), table["gateway"].get("terminal", "terminal")}
     del table[path[-1]]
+    links = document.get("link", {})
+    for name in [name for name, link in links.items() if gone & set(link.get("between", []))]:
+        del links[name]
     return tomlkit.dumps(document)
 
 

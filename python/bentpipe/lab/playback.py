@@ -186,21 +186,19 @@ class Playback:
 
     # ----- what the page shows ----------------------------------------------------------------------------
 
-    def tables(self, side: Side) -> dict[str, bytes]:
+    def tables(self, side: Side, *, packets: bool) -> dict[str, bytes]:
         """Return what a run has recorded since the last call, as Arrow streams by name.
 
-        `series` has a row per sample, `drops` one per packet, `packets` one per packet in flight.
+        `series` has a row per sample, `drops` one per drop; `packets`, if wanted, one per packet in flight.
         """
         series = pl.DataFrame(side.simulation.series(side.samples))
         drops = pl.DataFrame(side.simulation.drops(side.drops))
-        packets = pl.DataFrame(side.simulation.packets(limits.PACKETS))
         side.samples += len(series)
         side.drops += len(drops)
-        return {
-            "series": _stream(_thinned(series)),
-            "drops": _stream(_thinned(drops.select("time"))),
-            "packets": _stream(packets),
-        }
+        found = {"series": _stream(_thinned(series)), "drops": _stream(_thinned(drops.select("time")))}
+        if packets:
+            found["packets"] = _stream(pl.DataFrame(side.simulation.packets(limits.PACKETS)))
+        return found
 
     def forget_sent(self) -> None:
         """Send everything again with the next call of `tables`."""
@@ -238,6 +236,11 @@ class Playback:
         """Return the time of the first drop of any run so far [s]; None without."""
         times = [time for side in self.sides for time in _times(side, 1)]
         return min(times, default=None)
+
+    def slowest_page(self) -> tuple[float, float] | None:
+        """Return begin and end of the page that took longest to load in any run [s]; None without."""
+        pages = [page for side in self.sides if (page := side.simulation.slowest_page()) is not None]
+        return max(pages, key=lambda page: page[1] - page[0], default=None)
 
     def worst_flow(self) -> tuple[float, float] | None:
         """Return when the flow with the longest completion time was opened and closed [s]; None without."""

@@ -7,11 +7,18 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import polars as pl
+
 from bentpipe.errors import ResultError
+from bentpipe.evaluation import is_evaluation
+from bentpipe.evaluation.result import open_evaluation
 from bentpipe.files import manifest_format
 from bentpipe.models.validation import is_validation
 from bentpipe.models.validation import open_validation as opened_validation
-from bentpipe.pages import render
+from bentpipe.report import comparison, sweep
+from bentpipe.report.evaluation import render as evaluation_page
+from bentpipe.report.fluid import validation_page
+from bentpipe.report.tuning import tune_page
 from bentpipe.runs.result import Result
 from bentpipe.stats.services import served
 from bentpipe.stats.states import states
@@ -71,6 +78,8 @@ def _kind(path: Path) -> str:
         return "search"
     if is_sweep(path):
         return "sweep"
+    if is_evaluation(path):
+        return "evaluation"
     if is_validation(path):
         return "validation"
     if (path / "advice.json").is_file():
@@ -84,6 +93,8 @@ def described(path: Path) -> dict[str, Any]:
     Runs of settings have `settings`, `seeds`, `series`, `table`, `served`; any other result has its report.
     """
     kind = _kind(path)
+    if kind == "sweep":
+        return _points(SweepResult(path))
     if kind != "result":
         if not kind:
             raise ResultError(f"{path}: holds no result")
@@ -126,6 +137,20 @@ def described(path: Path) -> dict[str, Any]:
     }
 
 
+def _points(found: SweepResult) -> dict[str, Any]:
+    """Return what the page needs to show a sweep: the mean of each metric at each point."""
+    scenario = found.manifest["scenario"]
+    return {
+        "kind": "sweep",
+        "title": found.manifest.get("title") or scenario["name"],
+        "factors": list(found.factors),
+        "metrics": list(found.metrics),
+        "settings": found.settings,
+        "rows": found.rows(),
+        "report": True,
+    }
+
+
 def _command(result: Result) -> str:
     """Return the command that repeats a result."""
     scenario = result.manifest["scenario"]
@@ -137,9 +162,14 @@ def _command(result: Result) -> str:
     return shlex.join(words)
 
 
-def table(path: Path, setting: str, seed: int, name: str) -> bytes:
-    """Return a table of one run as an Arrow stream; `ResultError` for an unknown name."""
+def table(path: Path, setting: str, seed: int, name: str, terminal: str | None = None) -> bytes:
+    """Return a table of one run, or its rows of a terminal, as an Arrow stream.
+
+    `ResultError` for an unknown name.
+    """
     found = Result(path).one(name, setting, seed)
+    if terminal is not None:
+        found = found.filter(pl.col("terminal").cast(str) == terminal)
     buffer = io.BytesIO()
     # Dictionaries become texts, which every reader knows.
     names = [column for column, kind in found.schema.items() if str(kind).startswith(("Categorical", "Enum"))]
@@ -153,13 +183,15 @@ def report_of(path: Path) -> str:
     """Return the report of a result as HTML."""
     kind = _kind(path)
     if kind == "result":
-        return render(Result(path))
+        return comparison.render(Result(path))
     if kind == "sweep":
-        return render(SweepResult(path))
+        return sweep.render(SweepResult(path))
+    if kind == "evaluation":
+        return evaluation_page(open_evaluation(path))
     if kind == "search":
-        return render(TuneResult(path))
+        return tune_page(TuneResult(path))
     if kind == "validation":
-        return render(opened_validation(path))
+        return validation_page(opened_validation(path))
     for name in ("report.html", "advice.html"):
         if (path / name).is_file():
             return (path / name).read_text(encoding="utf-8")

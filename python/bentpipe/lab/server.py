@@ -299,6 +299,9 @@ class _Api(_Guarded):
 
     def _scenario(self) -> dict[str, Any]:
         file, name = self.get_query_argument("file", None), self.get_query_argument("name", None)
+        if self.get_query_argument("new", None) is not None:
+            path, text = self.lab.folder / "new-scenario.toml", documents.NEW
+            return {"file": str(path), "text": text, **documents.checked(text, str(path), self.lab.folder)}
         if file is not None:
             path = self.lab.inside(file)
         elif name in shipped():
@@ -330,7 +333,8 @@ class _Api(_Guarded):
 
     def _add(self) -> dict[str, Any]:
         given = self._given
-        return self._edited(documents.added(str(given["text"]), str(given["kind"]), str(given["name"])))
+        ends = [str(end) for end in given.get("ends", [])]
+        return self._edited(documents.added(str(given["text"]), str(given["kind"]), str(given["name"]), ends))
 
     def _remove(self) -> dict[str, Any]:
         given = self._given
@@ -361,8 +365,8 @@ class _Api(_Guarded):
 
     def _table(self) -> bytes:
         path, setting = self.lab.inside(self.get_query_argument("path")), self.get_query_argument("setting")
-        name = self.get_query_argument("name")
-        return recorded.table(path, setting, int(self.get_query_argument("seed")), name)
+        name, terminal = self.get_query_argument("name"), self.get_query_argument("terminal", None)
+        return recorded.table(path, setting, int(self.get_query_argument("seed")), name, terminal)
 
 
 class _Socket(tornado.websocket.WebSocketHandler):

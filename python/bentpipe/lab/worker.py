@@ -1,8 +1,8 @@
-"""The process of a playback: it obeys messages, and sends a frame when the page is ready for the next.
+"""The process of a playback: it obeys messages, and sends a frame when the page has room for it.
 
 A message is a dictionary with its `type`. A frame is bytes: the length of a header in JSON (4 bytes, little
-endian), the header, and the Arrow streams that the header lists. At most one frame is on its way, so that a
-slow page slows what it is shown, and neither the run nor the memory.
+endian), the header, and the Arrow streams that the header lists. At most eight frames are on their way, so
+that a slow page slows what it is shown, and neither the run nor the memory; those ahead bridge a late one.
 """
 
 import json
@@ -24,8 +24,10 @@ from bentpipe.stats.states import states
 
 __all__ = ["main", "packed"]
 
-_SLICE = 0.02
+_SLICE = 0.008
 """Time of a turn [s]."""
+_AHEAD = 8
+"""Frames on their way at most."""
 _SERVED = 0.5
 """Time between two tables of how classes are served [s]."""
 _MISTAKES = (BentpipeError, ScenarioError, SimulationError, AlgorithmError, Cancelled)
@@ -69,8 +71,10 @@ class _Worker:
         """Condition at which a jump is done."""
         self.stops: list[float] = []
         """Times at which the run pauses: those of captions [s]."""
-        self.is_ready = False
-        """True if the page waits for a frame."""
+        self.shown = 0
+        """Number of the run whose packets the picture shows."""
+        self.room = 0
+        """Frames that the page has room for."""
         self.has_news = False
         self.served_at = 0.0
         self.turned_at = time.monotonic()
@@ -105,7 +109,7 @@ class _Worker:
     def obey(self, message: dict[str, Any]) -> None:
         kind = message["type"]
         if kind == "ready":
-            self.is_ready = True
+            self.room = min(_AHEAD, self.room + 1)
             return
         if kind == "open":
             self.open(message)
@@ -113,8 +117,11 @@ class _Worker:
         playback = self.playback
         if playback is None:
             raise BentpipeError("no scenario is open")
-        self.stop_at = None
         self.has_news = True
+        if kind == "show":
+            self.shown = int(message["side"])
+            return
+        self.stop_at = None
         match kind:
             case "play":
                 self.turned_at = time.monotonic()
@@ -139,7 +146,7 @@ class _Worker:
 
     def open(self, message: Mapping[str, Any]) -> None:
         """Open a scenario at time zero."""
-        self.speed, self.stop_at, self.playback = 0.0, None, None
+        self.speed, self.stop_at, self.playback, self.shown = 0.0, None, None, 0
         changes = [Change(float(at), str(key), str(value)) for at, key, value in message.get("changes", [])]
         self.stops = sorted(float(at) for at in message.get("stops", []))
         self.playback = playback = Playback(
@@ -185,15 +192,18 @@ class _Worker:
                 self.stop_at = lambda playback: playback.first_drop() is not None
             else:
                 self.seek(found)
-        elif what == "longest flow":
-            worst = playback.worst_flow()
+        elif what in {"slowest page", "longest flow"}:
+            is_page = what == "slowest page"
+            worst = playback.slowest_page() if is_page else playback.worst_flow()
             if worst is None:
-                raise BentpipeError("no flow has been completed yet: run on, and jump then")
+                thing = "page has been loaded" if is_page else "flow has been completed"
+                raise BentpipeError(f"no {thing} yet: run on, and jump then")
             self.seek(max(0.0, worst[0]))
+            self.tell("event", what=what, begin=worst[0], end=worst[1])
         elif what == "end":
             self.stop_at = _Reached(playback.end)
         else:
-            raise BentpipeError(f"jump: found {what!r}; allowed: first drop, longest flow, end")
+            raise BentpipeError(f"jump: found {what!r}; allowed: first drop, slowest page, longest flow, end")
         self.speed = 0.0
 
     def _open(self) -> Playback:
@@ -217,10 +227,11 @@ class _Worker:
             self.speed, self.stop_at = 0.0, None
             self.has_news = True
         self.turned_at = begin
-        if self.is_ready and self.has_news:
+        if self.room and self.has_news:
             self.send(playback)
         if self.speed > 0 and self.stop_at is None and self.speed != float("inf"):
-            time.sleep(max(0.0, _SLICE - (time.monotonic() - begin)))
+            # A message ends the pause.
+            self.connection.poll(max(0.0, begin + _SLICE - time.monotonic()))
 
     def _advance(self, playback: Playback, begin: float) -> None:
         """Advance by the time that has passed, at most for a slice of it."""
@@ -265,7 +276,8 @@ class _Worker:
         """Send what is new."""
         tables: dict[str, bytes] = {}
         for number, side in enumerate(playback.sides):
-            tables |= {f"{number}.{name}": content for name, content in playback.tables(side).items()}
+            found = playback.tables(side, packets=number == self.shown)
+            tables |= {f"{number}.{name}": content for name, content in found.items()}
         header: dict[str, object] = {
             "type": "frame",
             "time": playback.now,
@@ -278,7 +290,8 @@ class _Worker:
             header["served"] = [playback.served(side) for side in playback.sides]
             self.served_at = now
         self.connection.send_bytes(packed(header, tables))
-        self.is_ready = self.has_news = False
+        self.room -= 1
+        self.has_news = False
 
 
 class _Reached:

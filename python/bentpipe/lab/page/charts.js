@@ -38,6 +38,8 @@ export class Charts {
     this.height = height;
     this.view = { seconds: 0, zoom: null };
     this.marks = [];
+    this.linked = new Set([this]);
+    this.key = place.id || "charts";
     this.charts = [];
     this.visible = new Set();
     this.end = 0;
@@ -46,6 +48,8 @@ export class Charts {
       for (const each of seen) each.isIntersecting ? this.visible.add(each.target) : this.visible.delete(each.target);
       this.draw();
     }, { rootMargin: "200px" });
+    // Paper shows all charts.
+    addEventListener("beforeprint", () => this.drawNow(() => true));
     new ResizeObserver(() => this.resize()).observe(place);
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.show(this.runs));
   }
@@ -87,7 +91,7 @@ export class Charts {
     const axis = { stroke: colour("--soft"), grid: { stroke: colour("--grid"), width: 1 }, ticks: { stroke: colour("--grid"), width: 1 }, font: "12px system-ui, sans-serif" };
     const plot = new uPlot({
       width: Math.max(160, figure.clientWidth), height: this.height, legend: { show: false },
-      cursor: { sync: { key: this.place.id || "charts" }, drag: { x: true, y: false, setScale: false }, points: { size: 5 } },
+      cursor: { sync: { key: this.key }, drag: { x: true, y: false, setScale: false }, points: { size: 5 } },
       scales: { x: { time: false }, y: { range: (_, low, high) => [Math.min(0, low ?? 0), high > 0 ? high * 1.08 : 1] } },
       axes: [{ ...axis, size: 28, values: (_, ticks) => ticks.map(tick => `${+tick.toFixed(6)} s`), space: 70 }, { ...axis, size: 52, space: 26, values: (_, ticks) => ticks.map(tick => (Math.abs(tick) >= 1e5 ? tick.toLocaleString("en", { notation: "compact" }) : number(tick, 4))) }],
       series: [{}, ...series],
@@ -108,9 +112,20 @@ export class Charts {
     this.watcher.observe(figure);
   }
 
+  // Zooms these charts and all that are linked with them.
   zoom(range) {
-    this.view.zoom = range;
-    this.draw();
+    for (const charts of this.linked) {
+      charts.view.zoom = range;
+      charts.draw();
+    }
+  }
+
+  // Other charts of the same time, which zoom with these; the cursor moves in all of them.
+  link(other) {
+    for (const each of this.linked) if (each.place === other.place) this.linked.delete(each);
+    other.linked = this.linked;
+    this.linked.add(other);
+    other.key = this.key;
   }
 
   range() {
@@ -124,19 +139,30 @@ export class Charts {
     this.dirty = true;
     requestAnimationFrame(() => {
       this.dirty = false;
-      const [from, to] = this.range();
-      for (const { plot, figure, run, row } of this.charts) {
-        if (!this.visible.has(figure)) continue;
-        const width = Math.max(50, plot.bbox.width / devicePixelRatio);
-        const data = run.columns.thinned(row.series.map(each => each.name), from, to, width, row.series.map(each => each.factor));
-        plot.batch(() => {
-          plot.setData(data, false);
-          plot.setScale("x", { min: from, max: to });
-        });
-        if (plot.cursor.left < 0 || plot.cursor.left == null) this.readOut(plot, row, run);
-      }
-      this.onDrawn?.();
+      this.refresh();
     });
+  }
+
+  // Draws what can be seen, at once.
+  refresh() {
+    this.drawNow(({ figure }) => this.visible.has(figure));
+    this.onDrawn?.();
+  }
+
+  drawNow(isWanted) {
+    const [from, to] = this.range(), now = performance.now();
+    // Nobody reads numbers that change faster.
+    const isRead = now - (this.readAt ?? 0) > 100 || !this.isRunning;
+    if (isRead) this.readAt = now;
+    for (const { plot, run, row } of this.charts.filter(isWanted)) {
+      const width = Math.max(50, plot.bbox.width / devicePixelRatio);
+      const data = run.columns.thinned(row.series.map(each => each.name), from, to, width, row.series.map(each => each.factor));
+      plot.batch(() => {
+        plot.setData(data, false);
+        plot.setScale("x", { min: from, max: to });
+      });
+      if (isRead && (plot.cursor.left < 0 || plot.cursor.left == null)) this.readOut(plot, row, run);
+    }
   }
 
   // Values at the cursor, or the last ones.

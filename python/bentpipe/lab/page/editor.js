@@ -14,8 +14,12 @@ export class Editor {
     find("save").onclick = () => this.save();
     find("adding").onsubmit = event => {
       event.preventDefault();
-      this.ask("add", { kind: find("add-kind").value, name: find("add-name").value }, `${find("add-kind").value === "hosts" ? "host" : "traffic"}.${find("add-name").value}`);
+      const kind = find("add-kind").value, name = find("add-name").value;
+      const ends = ["add-from", "add-to"].map(find).filter(each => !each.parentElement.hidden).map(each => each.value);
+      const part = { hosts: `host.${name}`, gateway: "gateway" }[kind] ?? `${kind}.${name}`;
+      this.ask("add", { kind, name, ends }, kind === "router" ? null : part).then(() => (find("add-name").value = ""));
     };
+    find("add-kind").onchange = () => this.ends();
     find("picture").addEventListener("click", event => this.chosen(event.target));
     find("picture").addEventListener("keydown", event => {
       if (event.key === "Enter" || event.key === " ") {
@@ -24,8 +28,24 @@ export class Editor {
     });
   }
 
+  // Offers the nodes that the part to add may join.
+  ends(nodes = this.nodes) {
+    this.nodes = nodes ?? [];
+    const kind = find("add-kind").value, isOne = kind === "hosts" || kind === "router";
+    const hosts = this.nodes.filter(node => find("text").value.includes(`[host.${node}]`));
+    const offered = kind === "traffic" ? hosts : this.nodes;
+    find("from-word").textContent = isOne ? "at" : "from";
+    find("add-to").parentElement.hidden = isOne;
+    for (const [id, place] of [["add-from", 0], ["add-to", 1]]) {
+      const chosen = find(id).value;
+      find(id).replaceChildren(...offered.map(node => make("option", { textContent: node })));
+      find(id).value = offered.includes(chosen) ? chosen : offered[Math.min(place, offered.length - 1)] ?? "";
+    }
+  }
+
   // Shows a scenario that has been opened.
   show(found) {
+    this.ends(found.nodes);
     find("text").value = found.text;
     this.error(null);
     this.dress();
@@ -51,6 +71,7 @@ export class Editor {
     const text = find("text").value, found = await post("check", { text, file: this.run.file });
     if (find("text").value !== text) return;
     this.error(found.error);
+    if (found.nodes) this.ends(found.nodes);
     if (!found.error) this.take({ ...found, text, file: this.run.file });
   }
 
@@ -77,7 +98,7 @@ export class Editor {
       if (this.part !== part) return;
       place.replaceChildren(
         make("div", { className: "head" }, make("h3", { textContent: part }), make("span", { className: "group" },
-          /^(traffic|host|link)\./.test(part) ? make("button", { type: "button", textContent: "Remove", onclick: () => this.ask("remove", { part }, null) }) : null,
+          /^(traffic|host|link|router)\.|^gateway$/.test(part) ? make("button", { type: "button", textContent: "Remove", onclick: () => this.ask("remove", { part }, null) }) : null,
           make("button", { type: "button", textContent: "Close", onclick: () => this.close() }))),
         ...rows.map((row, i) => this.row(part, row, i)),
       );
@@ -117,6 +138,7 @@ export class Editor {
       const found = await post(name, { text: find("text").value, file: this.run.file, ...change });
       find("message").hidden = true;
       find("text").value = found.text;
+      this.ends(found.nodes ?? this.nodes);
       this.error(found.error);
       if (found.error) return say(found.error, true);
       this.take({ ...found, file: this.run.file });

@@ -42,6 +42,18 @@ export const classShade = index => `--c${index < 0 ? 6 : CLASSES[index % CLASSES
 
 export const classColour = index => colour(classShade(index));
 
+export function download(name, blob) {
+  const link = make("a", { href: URL.createObjectURL(blob), download: name });
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(link.href), 1000);
+}
+
+// Buttons that save charts as pictures.
+export const savers = charts => [
+  make("button", { type: "button", textContent: "SVG", onclick: () => download("charts.svg", new Blob([charts().svg()], { type: "image/svg+xml" })) }),
+  make("button", { type: "button", textContent: "PNG", onclick: () => charts().canvas().toBlob(blob => download("charts.png", blob)) }),
+];
+
 export function say(text, isError = false) {
   find("message").hidden = !isError;
   if (isError) find("message").textContent = text;

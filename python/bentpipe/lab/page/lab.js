@@ -1,7 +1,7 @@
 // The lab's page: its views, and what they open.
 
 import { Editor } from "./editor.js";
-import { find, make, say } from "./format.js";
+import { find, make, savers, say } from "./format.js";
 import { get } from "./net.js";
 import { Results } from "./results.js";
 import { Run } from "./run.js";
@@ -18,11 +18,11 @@ function view(name) {
 async function open({ name, file }, options = {}) {
   find("message").hidden = true;
   try {
-    const found = await get("scenario", name ? { name } : { file });
+    const found = await get("scenario", name ? { name } : file ? { file } : { new: 1 });
     run.name = name ?? null;
     run.path = file ?? null;
     run.isEdited = false;
-    find("scenario").value = name ? `name:${name}` : `file:${file}`;
+    find("scenario").value = name ? `name:${name}` : file ? `file:${file}` : "";
     find("text").value = found.text;
     run.file = found.file;
     if (found.error) {
@@ -43,12 +43,6 @@ const stories = new Stories(run, open);
 
 function remember() {
   if (!run.isEdited && run.found) history.replaceState(null, "", `#${encodeURIComponent(JSON.stringify(run.state()))}`);
-}
-
-function download(name, blob) {
-  const link = make("a", { href: URL.createObjectURL(blob), download: name });
-  link.click();
-  setTimeout(() => URL.revokeObjectURL(link.href), 1000);
 }
 
 async function copy(text, what) {
@@ -72,14 +66,19 @@ async function begin() {
     view("run");
     open({ [kind]: rest.join(":") });
   };
+  find("new").onclick = () => {
+    stories.leave();
+    view("run");
+    find("save-name").value = "new-scenario.toml";
+    open({}).then(() => (run.isEdited = true));
+  };
   stories.list(start.stories, () => view("run"));
   results.list(start.results);
   for (const tab of document.querySelectorAll(".tab")) tab.onclick = () => view(tab.dataset.view);
   run.onTime = now => stories.at(now);
   run.onPaused = remember;
   run.onOpened = () => (editor.dress(), remember());
-  find("save-svg").onclick = () => download("charts.svg", new Blob([run.charts.svg()], { type: "image/svg+xml" }));
-  find("save-png").onclick = () => run.charts.canvas().toBlob(blob => download("charts.png", blob));
+  find("copy-link").before(...savers(() => run.charts));
   find("copy-link").onclick = () => (remember(), copy(location.href, "Link"));
   find("copy-command").onclick = () => copy(run.command(), "Command");
   const hash = decodeURIComponent(location.hash.slice(1));

@@ -16,6 +16,8 @@ export class Run {
     this.now = this.end = 0;
     this.isRunning = false;
     this.onTime = () => {};
+    // Frames that have come and are not drawn yet, at most four: each refresh of the screen shows one.
+    this.queue = [];
     this.socket = new Socket((header, tables) => this.take(header, tables), () => this.lost());
     this.connect();
   }
@@ -47,6 +49,7 @@ export class Run {
     this.classes = header.classes;
     this.links = header.links;
     this.changes = header.changes;
+    this.events = [];
     this.sliders = header.sliders;
     this.sides = header.settings.map((label, i) => ({
       label, columns: new Columns(), drops: [], served: [],
@@ -66,7 +69,7 @@ export class Run {
     this.showServed();
     this.running(false);
     this.setTime(0);
-    this.socket.send("ready");
+    for (let i = 0; i < 4; i++) this.socket.send("ready");
     if (this.wanted.at) this.socket.send("seek", { time: this.wanted.at });
     if (this.wanted.play) this.play();
     this.wanted = {};
@@ -76,12 +79,21 @@ export class Run {
   // ----- what the process sends --------------------------------------------------------------------------------
 
   take(header, tables) {
+    if (header.type === "frame") {
+      this.queue.push([header, tables]);
+      if (this.queue.length === 1) requestAnimationFrame(() => this.next());
+      return;
+    }
+    while (this.queue.length) this.frame(...this.queue.shift());
     if (header.type === "opened") return this.opened(header);
-    if (header.type === "frame") return this.frame(header, tables);
     if (header.type === "rewound") return this.rewound();
     if (header.type === "changed") {
       this.changes = [...this.changes.filter(([at]) => at <= header.time), [header.time, header.key, header.value]];
       this.setSlider?.get(header.key)?.(parseFloat(header.value));
+      return this.showChanges();
+    }
+    if (header.type === "event") {
+      this.events = [[header.begin, `${header.what} begins`], [header.end, `${header.what} ends`]];
       return this.showChanges();
     }
     say(header.message, true);
@@ -99,7 +111,14 @@ export class Run {
     this.charts.runs.forEach((run, i) => Object.assign(run, { columns: this.sides[i].columns, drops: this.sides[i].drops }));
   }
 
+  next() {
+    if (!this.queue.length) return;
+    this.frame(...this.queue.shift());
+    if (this.queue.length) requestAnimationFrame(() => this.next());
+  }
+
   frame(header, tables) {
+    this.socket.send("ready");
     this.sides.forEach((side, i) => {
       side.columns.append(tables[`${i}.series`]);
       const drops = tables[`${i}.drops`].getChild("time").toArray();
@@ -107,23 +126,23 @@ export class Run {
       for (const at of drops) side.drops.push(at);
       if (header.served) side.served = header.served[i];
     });
-    this.setTime(header.time);
+    this.charts.isRunning = header.running;
     this.running(header.running);
+    this.setTime(header.time);
     this.charts.end = header.time;
     if (header.served) this.showServed();
-    this.charts.draw();
-    // The next frame is asked for when this one has been drawn.
-    requestAnimationFrame(() => {
-      const shown = Number(find("shown").value || 0);
-      if (tables[`${shown}.packets`]) this.scene.draw(tables[`${shown}.packets`], this.sides[shown].newDrops);
-      this.frames = (this.frames ?? 0) + 1;
-      this.socket.send("ready");
-    });
+    this.charts.refresh();
+    const shown = Number(find("shown").value || 0);
+    if (tables[`${shown}.packets`]) this.scene.draw(tables[`${shown}.packets`], this.sides[shown].newDrops);
+    this.frames = (this.frames ?? 0) + 1;
     this.onTime(header.time);
   }
 
   setTime(now) {
     this.now = now;
+    const shown = performance.now();
+    if (this.isRunning && shown - (this.shownAt ?? 0) < 100) return;
+    this.shownAt = shown;
     if (document.activeElement !== find("time") || !this.isDragging) find("time").value = now;
     find("clock").textContent = `${time(now)} of ${number(this.end, 4)} s`;
   }
@@ -177,7 +196,7 @@ export class Run {
     find("shown").onchange = event => {
       this.scene.show(this.pictures[Number(event.target.value)], this.links);
       this.onOpened?.();
-      this.socket.send("step", { seconds: 0 });
+      this.socket.send("show", { side: Number(event.target.value) });
     };
     find("add-setting").onchange = event => {
       if (event.target.value) this.compare([...this.settings, event.target.value]);
@@ -263,8 +282,9 @@ export class Run {
   }
 
   showChanges() {
-    this.charts.marks = this.changes.map(([at, key, value]) => ({ time: at, label: `${key} = ${value}` }));
-    find("changes").replaceChildren(...this.changes.map(([at, key, value]) => make("li", { textContent: `${time(at)}: ${key} = ${value}` })));
+    const marks = [...this.changes.map(([at, key, value]) => [at, `${key} = ${value}`]), ...(this.events ?? [])].sort((a, b) => a[0] - b[0]);
+    this.charts.marks = marks.map(([at, label]) => ({ time: at, label }));
+    find("changes").replaceChildren(...marks.map(([at, label]) => make("li", { textContent: `${time(at)}: ${label}` })));
     this.charts.draw();
   }
 

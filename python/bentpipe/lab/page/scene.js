@@ -2,12 +2,30 @@
 
 import { classColour, colour, make } from "./format.js";
 
+const SAMPLES = 64;
+
+// Points at equal distances along a line, x and y in turn: the browser's own answer is slow for each packet.
+function sampled(path) {
+  const length = path.getTotalLength(), points = new Float32Array(2 * SAMPLES + 2);
+  for (let i = 0; i <= SAMPLES; i++) {
+    const { x, y } = path.getPointAtLength((length * i) / SAMPLES);
+    points[2 * i] = x, points[2 * i + 1] = y;
+  }
+  return points;
+}
+
 export class Scene {
   constructor(place) {
     this.place = place;
     this.canvas = make("canvas", { "aria-hidden": "true" });
     this.lines = new Map();
     this.drops = [];
+    this.box = { width: 0, height: 0 };
+    new ResizeObserver(() => this.measure()).observe(place);
+  }
+
+  measure() {
+    if (this.svg) this.box = this.svg.getBoundingClientRect();
   }
 
   // A new picture. `links` are the names of directions of links, to which packets refer.
@@ -15,9 +33,10 @@ export class Scene {
     this.place.innerHTML = svg;
     this.place.append(this.canvas);
     this.svg = this.place.querySelector("svg");
+    this.measure();
     this.links = links;
     this.lines.clear();
-    for (const path of this.svg.querySelectorAll("path[data-link]")) this.lines.set(path.dataset.link, { path, length: path.getTotalLength() });
+    for (const path of this.svg.querySelectorAll("path[data-link]")) this.lines.set(path.dataset.link, { path, points: sampled(path) });
     this.ways = links.map(name => this.way(name));
   }
 
@@ -30,7 +49,7 @@ export class Scene {
 
   draw(packets, dropped = 0) {
     if (!this.svg) return;
-    const box = this.svg.getBoundingClientRect(), ratio = devicePixelRatio, view = this.svg.viewBox.baseVal;
+    const box = this.box, ratio = devicePixelRatio, view = this.svg.viewBox.baseVal;
     const [width, height] = [Math.round(box.width * ratio), Math.round(box.height * ratio)];
     if (this.canvas.width !== width || this.canvas.height !== height) [this.canvas.width, this.canvas.height] = [width, height];
     const ctx = this.canvas.getContext("2d"), scale = (box.width / view.width) * ratio;
@@ -39,26 +58,32 @@ export class Scene {
     ctx.setTransform(scale, 0, 0, scale, 0, 0);
     const at = packets.getChild("at").toArray(), place = packets.getChild("place").toArray(), share = packets.getChild("share").toArray();
     const kind = packets.getChild("class").toArray(), payload = packets.getChild("payload"), number = packets.getChild("packet").toArray();
-    const waiting = new Map();
+    const waiting = new Map(), dots = new Map();
     for (let i = 0; i < at.length; i++) {
       if (at[i] === 0) {
         const way = this.ways[place[i]];
         if (!way) continue;
-        const along = way.isReverse !== way.isUp ? 1 - share[i] : share[i];
-        const point = way.path.getPointAtLength(along * way.length);
-        const hasPayload = payload.at(i);
-        ctx.fillStyle = classColour(kind[i]);
+        const along = (way.isReverse !== way.isUp ? 1 - share[i] : share[i]) * SAMPLES, step = Math.min(SAMPLES - 1, Math.floor(along));
+        const rest = along - step, points = way.points, hasPayload = payload.at(i);
+        const x = points[2 * step] + rest * (points[2 * step + 2] - points[2 * step]);
+        const y = points[2 * step + 1] + rest * (points[2 * step + 3] - points[2 * step + 1]);
         // Neighbours lie beside each other, acknowledgements on the other side.
         const aside = ((number[i] * 7) % 5) * 1.6 * (hasPayload ? 1 : -1) + (hasPayload ? 2 : -2);
-        ctx.beginPath();
-        ctx.arc(point.x + aside, point.y, hasPayload ? 3 : 1.6, 0, 7);
-        ctx.fill();
+        const key = 2 * kind[i] + (hasPayload ? 1 : 0);
+        if (!dots.has(key)) dots.set(key, new Path2D());
+        const radius = hasPayload ? 3 : 1.6, dot = dots.get(key);
+        dot.moveTo(x + aside + radius, y);
+        dot.arc(x + aside, y, radius, 0, 7);
       } else {
         const key = at[i] === 1 ? `link ${this.links[place[i]]}` : `gateway ${place[i]}`;
         if (!waiting.has(key)) waiting.set(key, new Map());
         const counts = waiting.get(key);
         counts.set(kind[i], (counts.get(kind[i]) ?? 0) + 1);
       }
+    }
+    for (const [key, dot] of dots) {
+      ctx.fillStyle = classColour(Math.floor(key / 2));
+      ctx.fill(dot);
     }
     this.bars(ctx, waiting);
     if (dropped) this.drops.push({ count: dropped, until: performance.now() + 700 });
