@@ -3,15 +3,15 @@
 import fcntl
 import hashlib
 import os
-import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from browsers import chromium
 from hypothesis import settings
-from playwright.sync_api import Browser, sync_playwright
+from playwright.sync_api import Browser
 from preloaded import server
 
 import bentpipe as bp
@@ -24,15 +24,6 @@ settings.load_profile("bentpipe")
 
 ROOT = Path(__file__).resolve().parents[2]
 SETTINGS = ["red", "avqred"]
-_FLAGS = [
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-]
 # Files that mostly wait: begun early, so that the last of them does not run alone at the end.
 _FIRST = ("test_live", "test_systemd_unit", "test_kernel", "test_ns2_cells", "test_cluster", "test_report")
 
@@ -71,12 +62,8 @@ def result(scenario: bp.Scenario, tmp_path_factory: pytest.TempPathFactory) -> b
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
     """A browser without background requests."""
-    path = shutil.which("chromium")
-    assert path, "chromium is missing; `make test` installs it"
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=path, args=_FLAGS)
+    with chromium() as browser:
         yield browser
-        browser.close()
 
 
 @pytest.fixture(scope="session")

@@ -126,10 +126,8 @@ def test_page_has_light_and_dark_themes_and_fits_a_phone(
 
 LOOK = """
 import json, sys
-from playwright.sync_api import sync_playwright
-with sync_playwright() as playwright:
-    options = ["--no-sandbox", "--disable-gpu"]
-    browser = playwright.chromium.launch(executable_path=sys.argv[1], args=options)
+from browsers import chromium
+with chromium() as browser:
     page = browser.new_page(viewport={"width": 1360, "height": 1500})
     complaints = []
     page.on("console", lambda message: complaints.append(message.text))
@@ -141,9 +139,8 @@ with sync_playwright() as playwright:
         return float(text) if text[0].isdigit() else 0
     while used() < 20:
         page.wait_for_timeout(100)
-    seen = {each: page.locator(each).inner_text() for each in sys.argv[2:]}
+    seen = {each: page.locator(each).inner_text() for each in sys.argv[1:]}
     print(json.dumps(seen | {"figures": page.locator("figure").count(), "complaints": complaints}))
-    browser.close()
 """
 
 
@@ -162,8 +159,8 @@ class Shown(Session):
     def _wait(self, others: list[Child], load: Child, progress: Callable[[float], None]) -> None:
         inside = ["nsenter", f"--net={self._network.path('gateway')}", sys.executable, "-c", LOOK]
         cards = ["#what", "#bottleneck .big", "#utilization .more", "#spacelink .big", "#connections .big"]
-        command = [*inside, str(shutil.which("chromium")), *cards]
-        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as looking:
+        here = Path(__file__).parent
+        with subprocess.Popen([*inside, *cards], cwd=here, stdout=subprocess.PIPE, text=True) as looking:
             try:
                 # The run lasts as long as the browser needs.
                 self.seen = json.loads(looking.communicate(timeout=200)[0])
