@@ -31,6 +31,7 @@ REMEDIES: Mapping[str, str] = {
     "no_ecn_marks": "Set marking = 'ecn' in the queue that signals congestion, or ecn = false.",
     "no_ecn": "Set ecn = true in a transport, or marking = 'drop'.",
     "nothing_split": 'Set marking = "drop" or pep.split.',
+    "late_handover": "Set a longer run.duration, or an earlier handover.at.",
     "late_start": "Set a longer run.warmup.",
     "short_queue": "Set a limit of several packets.",
     "shadowed_name": "Choose another name, unless this is on purpose.",
@@ -188,12 +189,14 @@ def hidden_queues(found: Mapping[str, tuple[float, float]]) -> list[str]:
 
 
 def tail_drop(effective: Sequence[Mapping[str, Any]], *, behind_pep: bool) -> str:
-    """Return where a gateway that splits connections drops packets without an AQM; empty for other settings.
+    """Return where the subject drops packets without an AQM if it splits connections; else empty.
 
     `behind_pep` is true for a scheduler that drops by itself.
     """
     rows = {row["key"]: row for row in effective}
-    owner = next((key.removesuffix(".pep.split") for key in rows if key.endswith(".pep.split")), "")
+    back = ".return" if _value(rows, "run.subject").endswith(" return") else ""
+    split = (key for key in rows if key.endswith(f"{back}.pep.split"))
+    owner = next(split, "").removesuffix(".pep.split")
     if behind_pep or _value(rows, f"{owner}.pep.split") in {"", "[]"}:
         return ""
     if _value(rows, f"{owner}.aqm.algorithm") != "droptail":

@@ -15,7 +15,19 @@ import polars as pl
 
 from bentpipe.stats.experience import GRADED, bad_terminals, over_terminals
 from bentpipe.stats.opinions import opinions, viewings
-from bentpipe.stats.recorded import Metric, Recorded, Traffic, jain, known, mean, number, quantile, scaled
+from bentpipe.stats.recorded import (
+    Metric,
+    Recorded,
+    Traffic,
+    completion,
+    ended,
+    jain,
+    known,
+    mean,
+    number,
+    quantile,
+    scaled,
+)
 
 __all__ = [
     "BOTTLENECKS",
@@ -110,27 +122,16 @@ def _goodput(run: Recorded, traffic_class: str) -> float | None:
     return 8e-6 * delivered / seconds if seconds and delivered is not None else None
 
 
-def _flow_goodput(run: Recorded, traffic_class: str) -> pl.Series:
-    return known(run.flows_of(traffic_class)["goodput"])
-
-
-def _completed(run: Recorded, traffic_class: str) -> pl.DataFrame:
-    """Return the flows of a class that completed within the measured time."""
-    return run.flows_of(traffic_class).filter((pl.col("closed") >= 0) & pl.col("completed"))
-
-
 def _completion(share: float) -> Callable[[Recorded, str], float | None]:
-    return lambda run, traffic_class: quantile(
-        known(_completed(run, traffic_class)["completion_time"]), share
-    )
+    return lambda run, traffic_class: quantile(completion(run.flows_of(traffic_class)), share)
 
 
 def _count_completed(run: Recorded, traffic_class: str) -> float | None:
-    return float(len(_completed(run, traffic_class)))
+    return number(ended(run.flows_of(traffic_class), "completed").sum())
 
 
 def _count_failed(run: Recorded, traffic_class: str) -> float | None:
-    return number(run.flows_of(traffic_class).filter(pl.col("closed") >= 0)["failed"].sum())
+    return number(ended(run.flows_of(traffic_class), "failed").sum())
 
 
 def _mos(share: float | None) -> Callable[[Recorded, str], float | None]:
@@ -191,7 +192,7 @@ CLASS_METRICS: tuple[ClassMetric, ...] = (
         "Goodput per flow, mean",
         "kbit/s",
         "Goodput of a flow: mean over the flows, as `goodput_mean`.",
-        lambda run, traffic_class: scaled(mean(_flow_goodput(run, traffic_class)), 1e-3),
+        lambda run, traffic_class: scaled(mean(run.goodput_of(traffic_class)), 1e-3),
         better="more",
     ),
     ClassMetric(
@@ -248,7 +249,7 @@ CLASS_METRICS: tuple[ClassMetric, ...] = (
         "Jain's fairness index",
         "",
         "Jain's fairness index of the goodput of the flows: 1 if all are equal.",
-        lambda run, traffic_class: jain(_flow_goodput(run, traffic_class)),
+        lambda run, traffic_class: jain(run.goodput_of(traffic_class)),
         better="more",
     ),
     ClassMetric(

@@ -5,16 +5,25 @@ import polars as pl
 __all__ = ["by_group"]
 
 
-def by_group(terminals: pl.DataFrame, duration: float) -> pl.DataFrame:
+def by_group(
+    terminals: pl.DataFrame, duration: float, experience: pl.DataFrame | None = None
+) -> pl.DataFrame:
     """Return a row for each group of terminals and each pool, of every setting and seed.
 
-    `terminals` is the table of the same name with `setting` and `seed`, `duration` the measured time [s]. A
-    pool has all terminals in it and in the pools inside. Columns: `kind` (`terminals` or `pool`), `group`,
+    `terminals` is the table of the same name with `setting` and `seed`, `duration` the measured time [s],
+    `experience` the result of `Result.experience`. A pool has all terminals in it and in the pools inside.
+    Columns: `kind` (`terminals` or `pool`), `group`,
     number of `terminals`, their `goodput` and `throughput` together [bit/s], `carrier_share` of the measured
     time, `byte_share` of all bytes sent, `drop_rate` (a share), `jain_index` of goodput, `pages` and their
-    mean loading time [s].
+    mean loading time [s], and, with `experience`, `terminals_bad`: those with a grade that is bad in at least
+    one class, as a share of those with a grade [%].
     """
     keys = ["setting", "seed"]
+    if experience is not None:
+        graded = experience.drop_nulls("grade").group_by(*keys, "terminal")
+        terminals = terminals.join(
+            graded.agg((pl.col("grade") == "bad").any().alias("bad")), on=[*keys, "terminal"], how="left"
+        )
     found = terminals.with_columns(
         (pl.col("sent_bytes") / pl.col("sent_bytes").sum().over(keys)).alias("byte_share")
     )
@@ -34,6 +43,7 @@ def by_group(terminals: pl.DataFrame, duration: float) -> pl.DataFrame:
 def _summed(terminals: pl.DataFrame, keys: list[str], kind: str, group: pl.Expr) -> pl.DataFrame:
     goodput, sent, dropped = (pl.col(name) for name in ("goodput", "sent_packets", "dropped_packets"))
     pages = pl.col("pages").sum()
+    bad = [(100 * pl.col("bad").mean()).alias("terminals_bad")] if "bad" in terminals.columns else []
     return (
         terminals.with_columns(pl.lit(kind).alias("kind"), group.alias("group"))
         .group_by(*keys, "kind", "group", maintain_order=True)
@@ -49,5 +59,6 @@ def _summed(terminals: pl.DataFrame, keys: list[str], kind: str, group: pl.Expr)
             ((pl.col("page_time_mean") * pl.col("pages")).sum() / pages)
             .fill_nan(None)
             .alias("page_time_mean"),
+            *bad,
         )
     )

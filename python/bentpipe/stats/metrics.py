@@ -15,10 +15,12 @@ from bentpipe.stats.recorded import (
     Metric,
     Recorded,
     Traffic,
+    ended,
     jain,
     maximum,
     mean,
     number,
+    pairwise_sum,
     quantile,
     scaled,
     std,
@@ -127,12 +129,57 @@ def _run_mean(run: Recorded) -> float | None:
 
 
 def _run_quantile(run: Recorded, share: float) -> float | None:
-    table = run.drop_runs.sort("length")
-    runs = number(table["count"].sum())
+    runs = number(run.drop_runs["count"].sum())
     if not runs:
         return None
+    table = run.drop_runs.sort("length")
     reached = table.filter(pl.col("count").cum_sum() >= share * runs)
     return float(reached["length"][0])
+
+
+_ROWS = 65_536
+"""Rows of the table of drops that are read at once."""
+
+
+def _synchronization(run: Recorded) -> float | None:
+    """Return the mean share of the open flows that lose packets in the same sample interval [%]."""
+    times = run.series["time"] if "time" in run.series.columns else pl.Series(dtype=pl.Float64)
+    if run.drops is None or len(times) < 2 or run.flows.is_empty():
+        return None
+    step = float(times[1] - times[0])
+    drops = run.drops()
+    queued = (pl.col("reason") == "aqm") | (pl.col("reason") == "overflow")
+    pair = (pl.col("time") / step).cast(pl.Int64) * 2**32 + pl.col("flow")
+    # In parts, since the table of a long run takes more memory than all else of it.
+    parts = [
+        drops.slice(first, _ROWS).filter(queued).select(pair=pair).drop_nulls().unique().collect()
+        for first in range(0, drops.select(pl.len()).collect().item(), _ROWS)
+    ]
+    if not any(len(part) for part in parts):
+        return None
+    interval = (pl.col("pair") // 2**32).alias("interval")
+    losing = pl.concat(parts).unique().group_by(interval).len("losing").sort("interval")
+    starts = losing["interval"].cast(pl.Float64) * step
+    began, ended = run.flows["opened"].sort(), run.flows["closed"].drop_nulls().sort()
+    open_flows = began.search_sorted(starts + step).cast(pl.Int64) - ended.search_sorted(starts).cast(
+        pl.Int64
+    )
+    shares = [
+        min(100.0, 100 * lost / present)
+        for lost, present in zip(losing["losing"], open_flows, strict=True)
+        if present > 1
+    ]
+    return pairwise_sum(shares) / len(shares) if shares else None
+
+
+def _correlation(run: Recorded) -> float | None:
+    """Return the correlation of one-way delay and goodput between samples; None if either is constant."""
+    if min(len(run.samples(name)) for name in ("one_way_delay", "goodput")) < 2:
+        return None
+    both = run.series.select(pl.col("one_way_delay", "goodput").cast(pl.Float64).fill_nan(None)).drop_nulls()
+    if len(both) < 2 or not both["one_way_delay"].std() or not both["goodput"].std():
+        return None
+    return number(both.select(pl.corr("one_way_delay", "goodput")).item())
 
 
 def _independent_run(run: Recorded) -> float | None:
@@ -321,6 +368,41 @@ METRICS: tuple[Metric, ...] = (
         _counter("queue_delay_p99", 1e3),
     ),
     Metric(
+        "queue_delay_std",
+        "Queueing delay, std",
+        "ms",
+        DELAY,
+        "Standard deviation of the mean sojourn time in the transmit queue between samples.",
+        _series("queue_delay", std, 1e3),
+    ),
+    Metric(
+        "one_way_delay_mean",
+        "One-way delay, mean",
+        "ms",
+        DELAY,
+        "Time from the sending application to the receiving one, over data units of flows whose data pass the"
+        " subject: mean over the samples.",
+        _series("one_way_delay", mean, 1e3),
+        mean_of="one_way_delay",
+    ),
+    Metric(
+        "one_way_delay_std",
+        "One-way delay, std",
+        "ms",
+        DELAY,
+        "Standard deviation of the mean one-way delay between samples.",
+        _series("one_way_delay", std, 1e3),
+    ),
+    Metric(
+        "delay_goodput_correlation",
+        "Correlation of delay and goodput",
+        "",
+        DELAY,
+        "Correlation of one-way delay and goodput between samples: with both means and standard deviations"
+        " the ellipse of RFC 7928, section 2.7.",
+        _correlation,
+    ),
+    Metric(
         "pep_sojourn",
         "PEP sojourn time",
         "s",
@@ -460,6 +542,33 @@ METRICS: tuple[Metric, ...] = (
         "Mean run length of independent drops at the same rate: 1 / (1 - drop rate).",
         _independent_run,
         headline=True,
+    ),
+    Metric(
+        "loss_synchronization",
+        "Loss synchronization",
+        "%",
+        DROPS,
+        "Share of the open flows that lose packets at a queue in the same sample interval: mean over the"
+        " intervals with losses and at least two open flows (RFC 7928, section 2.4).",
+        _synchronization,
+    ),
+    Metric(
+        "goodput_total",
+        "Goodput",
+        "Mbit/s",
+        FLOWS,
+        "Payload that receiving applications read, of all flows whose data pass the subject: mean over the"
+        " samples.",
+        _series("goodput", mean, 1e-6),
+        mean_of="goodput",
+    ),
+    Metric(
+        "goodput_total_std",
+        "Goodput, std",
+        "Mbit/s",
+        FLOWS,
+        "Standard deviation of the goodput of all these flows between samples.",
+        _series("goodput", std, 1e-6),
     ),
     Metric(
         "goodput_mean",
@@ -654,7 +763,7 @@ METRICS: tuple[Metric, ...] = (
         "flows",
         FLOWS,
         "Flows that completed within the measured time.",
-        lambda run: number(run.closed["completed"].sum()),
+        lambda run: number(ended(run.flows, "completed").sum()),
         headline=True,
     ),
     Metric(
@@ -671,7 +780,7 @@ METRICS: tuple[Metric, ...] = (
         "flows",
         FLOWS,
         "Flows that failed within the measured time.",
-        lambda run: number(run.closed["failed"].sum()),
+        lambda run: number(ended(run.flows, "failed").sum()),
     ),
 )
 
