@@ -326,7 +326,7 @@ def page_of(paper: Paper, kept: Row) -> str:
     items: list[Row] = kept["items"]
     simulated = clock(round(kept["simulated_seconds"]))
     counts = [
-        f"- {what}: {_counted([item for item in items if item['kind'] == kind and not item['variant']])}"
+        f"- {what}: {counted([item for item in items if item['kind'] == kind and not item['variant']])}"
         for what, kind in (
             ("printed numbers", TABLE),
             ("ratios between rows", RELATION),
@@ -380,7 +380,7 @@ def page_of(paper: Paper, kept: Row) -> str:
             if (item["kind"], item["id"], item["experiment"]) == (TABLE, table.name, table.experiments[0])
         ]
         if mine and not table.variant:
-            lines += [f"## {table.where}: {table.title}\n", *_cells(mine, explained)]
+            lines += [f"## {table.where}: {table.title}\n", *cells(mine, explained)]
     return "\n".join(lines)
 
 
@@ -412,7 +412,7 @@ _SIGNS = {
 }
 
 
-def _cells(items: Sequence[Row], explained: set[str]) -> list[str]:
+def cells(items: Sequence[Row], explained: set[str]) -> list[str]:
     """Return a printed table: a row for each of its rows, a column for each measure.
 
     Its explanations follow, without those that are `explained` above.
@@ -439,7 +439,7 @@ def _cells(items: Sequence[Row], explained: set[str]) -> list[str]:
     return [*lines, "", f"Ours (printed): {key}.\n", *(f"{note}\n" for note in notes)]
 
 
-def _counted(items: Sequence[Row]) -> str:
+def counted(items: Sequence[Row]) -> str:
     found = [(each, sum(item["verdict"] == each for item in items)) for each in VERDICTS]
     return "; ".join(f"{count} {each}" for each, count in found if count) or "none"
 

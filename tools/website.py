@@ -33,6 +33,7 @@ NAV: dict[str, list[str]] = {
         "how-to.md",
         "advise.md",
         "choosing.md",
+        "evaluation.md",
         "tune.md",
         "sweep.md",
         "cluster.md",
@@ -90,6 +91,10 @@ NAV: dict[str, list[str]] = {
     "Evidence": [
         "truth.md",
         "advise-results.md",
+        "evaluation-aqm.md",
+        "evaluation-cc.md",
+        "evaluation-media.md",
+        "evaluation-published.md",
         "kernel.md",
         "live-bench.md",
         "reproduction",

@@ -21,11 +21,10 @@ In notebooks, scenarios and results show themselves, and `r.plot("transmit_queue
 caller can correct are `bp.ScenarioError`, `bp.UsageError` and `bp.ResultError`; their text is complete.
 """
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from bentpipe._core import Scenario, __version__
-from bentpipe.advice.advisor import Advice
-from bentpipe.api import advise, compare, live, load, model, run, sweep, validate
+from bentpipe._core import __version__
 from bentpipe.errors import (
     AlgorithmError,
     BentpipeError,
@@ -37,29 +36,32 @@ from bentpipe.errors import (
     SimulationError,
     UsageError,
 )
-from bentpipe.models.fluid import ModelResult
-from bentpipe.models.validation import Validation
-from bentpipe.runs.capture import Capture
-from bentpipe.runs.python_aqm import (
-    Aqm,
-    Context,
-    Packet,
-    Param,
-    QueueSlot,
-    QueueState,
-    Rng,
-    Setting,
-    Verdict,
-)
-from bentpipe.runs.qlog import Qlog
-from bentpipe.runs.result import Result
-from bentpipe.runs.result import open_result as open  # noqa: A004
-from bentpipe.sweeps.result import SweepResult, open_sweep
-from bentpipe.sweeps.sweep import Precision
 from bentpipe.tuning.quiet import without_widget_warning
-from bentpipe.tuning.result import TuneResult, open_tune
 
 if TYPE_CHECKING:
+    from bentpipe._core import Scenario
+    from bentpipe.advice.advisor import Advice
+    from bentpipe.api import advise, compare, live, load, model, run, sweep, validate
+    from bentpipe.models.fluid import ModelResult
+    from bentpipe.models.validation import Validation
+    from bentpipe.runs.capture import Capture
+    from bentpipe.runs.python_aqm import (
+        Aqm,
+        Context,
+        Packet,
+        Param,
+        QueueSlot,
+        QueueState,
+        Rng,
+        Setting,
+        Verdict,
+    )
+    from bentpipe.runs.qlog import Qlog
+    from bentpipe.runs.result import Result
+    from bentpipe.runs.result import open_result as open  # noqa: A004
+    from bentpipe.sweeps.result import SweepResult, open_sweep
+    from bentpipe.sweeps.sweep import Precision
+    from bentpipe.tuning.result import TuneResult, open_tune
     from bentpipe.tuning.tune import tune
 
 __all__ = [
@@ -107,13 +109,31 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:  # noqa: ANN401
-    # Optuna takes half a second to import.
-    if name == "tune":
-        with without_widget_warning():
-            from bentpipe.tuning.tune import tune
+_MODULES = {
+    "advice.advisor": "Advice",
+    "api": "advise compare live load model run sweep validate",
+    "models.fluid": "ModelResult",
+    "models.validation": "Validation",
+    "runs.capture": "Capture",
+    "runs.python_aqm": "Aqm Context Packet Param QueueSlot QueueState Rng Setting Verdict",
+    "runs.qlog": "Qlog",
+    "runs.result": "Result open",
+    "runs.source": "Scenario",
+    "sweeps.result": "SweepResult open_sweep",
+    "sweeps.sweep": "Precision",
+    "tuning.result": "TuneResult open_tune",
+    "tuning.tune": "tune",
+}
+"""Modules that are imported when one of their names is used, so that a command imports only what it needs."""
 
-        return tune
+
+def __getattr__(name: str) -> Any:  # noqa: ANN401
+    for module, names in _MODULES.items():
+        if name in names.split():
+            with without_widget_warning():
+                imported = import_module(f"bentpipe.{module}")
+            globals()[name] = found = getattr(imported, "open_result" if name == "open" else name)
+            return found
     raise AttributeError(f"module 'bentpipe' has no attribute '{name}'")
 
 

@@ -1,48 +1,24 @@
-"""The functions of the package that run something, and the reports of its results.
+"""The functions of the package that run something."""
 
-Report pages are imported when the first one is written: Altair and Jinja2 take half as long to import as the
-whole package.
-"""
-
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing
-from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 from bentpipe._core import Scenario
-from bentpipe.advice.advisor import Advice, advise
+from bentpipe.advice.advisor import advise
 from bentpipe.live_runs.run import live
-from bentpipe.models.fluid import ModelResult, model
-from bentpipe.models.markov_result import Solution
-from bentpipe.models.validation import Validation, validate
-from bentpipe.pages import cell, chart, render
+from bentpipe.models.fluid import model
+from bentpipe.models.validation import validate
 from bentpipe.runs.compare import compare, run
 from bentpipe.runs.plan import listed, load, overrides_from
 from bentpipe.runs.progress import OnProgress, reported
 from bentpipe.runs.python_aqm import Setting
-from bentpipe.runs.result import Result
-from bentpipe.runs.source import described, from_dict, to_dict, to_toml
 from bentpipe.runs.workers import workers_from
 from bentpipe.sweeps.file import request
 from bentpipe.sweeps.result import SweepResult
 from bentpipe.sweeps.sweep import Precision, execute
-from bentpipe.tuning.result import TuneResult
-
-if TYPE_CHECKING:
-    from bentpipe.pages import Plot
 
 __all__ = ["advise", "compare", "live", "load", "model", "run", "sweep", "validate"]
-
-for _name, _method in {
-    "__repr__": described,
-    "_repr_html_": cell,
-    "from_dict": staticmethod(from_dict),
-    "to_dict": to_dict,
-    "to_toml": to_toml,
-}.items():
-    # Parts of the core's class that are written in Python.
-    setattr(Scenario, _name, _method)
 
 
 def sweep(
@@ -88,69 +64,3 @@ def sweep(
     plan, precision = asked.plan(), precision or asked.precision()
     with closing(workers_from(jobs, cluster)) as workers, reported(progress, on_progress) as reporter:
         return execute(plan, Path(out), workers=workers, precision=precision, on_progress=reporter.update)
-
-
-_SHOWN: dict[type, tuple[str, str]] = {
-    # Function of `bentpipe.report` that writes the page, and function of its `cells`.
-    Result: ("comparison.render", "result_cell"),
-    SweepResult: ("sweep.render", "sweep_cell"),
-    TuneResult: ("tuning.tune_page", "tune_cell"),
-    Advice: ("advice.advice_page", "advice_cell"),
-    ModelResult: ("fluid.model_page", "model_cell"),
-    Solution: ("markov.markov_page", "markov_cell"),
-    Validation: ("fluid.validation_page", "validation_cell"),
-}
-
-
-def _drawn(name: str) -> Callable[[Any], str]:
-    """Return `MODULE.FUNCTION` of `bentpipe.report`, imported when it is called."""
-    module, function = name.split(".")
-
-    def call(result: object) -> str:
-        report = import_module(f"bentpipe.report.{module}")
-        with import_module("bentpipe.report.panels").unchecked():
-            text: str = getattr(report, function)(result.found if isinstance(result, Advice) else result)
-        return text
-
-    return call
-
-
-for _kind, (_page, _cell) in _SHOWN.items():
-    render.register(_kind, _drawn(_page))
-    cell.register(_kind, _drawn(f"cells.{_cell}"))
-cell.register(Scenario, _drawn("cells.scenario_cell"))
-
-
-@chart.register(Result)
-def _(result: Result, name: str, **options: Any) -> "Plot":  # noqa: ANN401
-    from bentpipe.report import plots
-
-    return plots.result_chart(result, name, **options)
-
-
-@chart.register(SweepResult)
-def _(result: SweepResult, name: str, *, x: str | None) -> "Plot":
-    from bentpipe.report import plots
-
-    return plots.sweep_chart(result, name, x=x)
-
-
-@chart.register(TuneResult)
-def _(result: TuneResult, name: str) -> "Plot":
-    from bentpipe.report import plots
-
-    return plots.tune_chart(result, name)
-
-
-@chart.register(ModelResult)
-def _(result: ModelResult, name: str, *, settings: str | Sequence[str] | None) -> "Plot":
-    from bentpipe.report import plots
-
-    return plots.accounts_chart([result.account()], name, result.settings, settings)
-
-
-@chart.register(Validation)
-def _(result: Validation, name: str, *, settings: str | Sequence[str] | None) -> "Plot":
-    from bentpipe.report import plots
-
-    return plots.accounts_chart(result.accounts, name, result.settings, settings)

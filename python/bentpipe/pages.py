@@ -1,12 +1,11 @@
-"""Hooks by which results show themselves without importing `bentpipe.report`.
+"""Drawing of results, for classes that do not import `bentpipe.report`.
 
-Classes of results have the methods `report(path)`, `_repr_html_()` and `plot(name)`, which call `write`,
-`cell` and `chart`. `bentpipe.report`, which imports the results, draws them; `bentpipe.api` registers its
-functions for each class.
+Classes of results have the methods `report(path)`, `_repr_html_()` and `plot(name)`. These name the function
+of `bentpipe.report` that draws the result, which is imported when it is called.
 """
 
 import errno
-from functools import singledispatch
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,31 +17,21 @@ if TYPE_CHECKING:
 
     Plot = Chart | ConcatChart | FacetChart | LayerChart | VConcatChart
 
-__all__ = ["cell", "chart", "render", "unwritable", "write"]
+__all__ = ["draw", "unwritable", "write"]
 
 
-@singledispatch
-def render(result: object) -> str:
-    """Return the report of a result as HTML, from the renderer registered for its class."""
-    raise TypeError(f"no report is known for {type(result).__name__}")
+def draw(function: str, *arguments: object, **options: object) -> Any:  # noqa: ANN401
+    """Call `function` of `bentpipe.report`, given as `module.function`, and return its page or chart."""
+    module, name = function.split(".")
+    return getattr(import_module(f"bentpipe.report.{module}"), name)(*arguments, **options)
 
 
-@singledispatch
-def cell(result: object) -> str:
-    """Return a result as HTML for the output of a notebook's cell."""
-    raise TypeError(f"no output is known for {type(result).__name__}")
+def write(page: str, result: object, path: Path) -> Path:
+    """Write the report of a result, drawn by the function `page`, to `path` and return that.
 
-
-@singledispatch
-def chart(result: object, name: str | None, **options: Any) -> "Plot":  # noqa: ANN401
-    """Return the chart `name` of a result; `UsageError` for an unknown name."""
-    del name, options
-    raise TypeError(f"no chart is known for {type(result).__name__}")
-
-
-def write(result: object, path: Path) -> Path:
-    """Write the report of a result to `path` and return that; `UsageError` if it cannot be written."""
-    html = render(result)
+    Raises `UsageError` if it cannot be written.
+    """
+    html: str = draw(page, result)
     try:
         files.write(path, html.encode())
     except OSError as error:

@@ -35,10 +35,12 @@ def serve(descriptor: int) -> list[str]:
     # SciPy and the modules for reports are what commands import when they write one.
     import scipy.special  # noqa: F401
 
-    import bentpipe.cli
     import bentpipe.cli.paper_tables  # noqa: F401
+    from bentpipe.cli.app import cli
     from bentpipe.report.pages import environment
 
+    # Each command is imported when it is looked up.
+    list(cli.commands.values())
     for template in ("page", "macros", "report"):
         environment().get_template(f"{template}.html.j2")
     # The child's garbage collector leaves the imported modules alone, so that their memory stays shared.

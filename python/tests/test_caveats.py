@@ -118,6 +118,8 @@ def test_droptail_behind_a_pep_drops_from_the_full_transmit_queue_only() -> None
     assert texts == {"droptail": TAIL_DROP, "red": ""}
     unlimited = bp.load("small-gateway").with_setting("droptail").effective()
     assert tail_drop(unlimited, behind_pep=False) == NO_DROP
+    uploads = {"gateway.return.aqm.algorithm": "red", "run.subject": "gateway return"}
+    assert tail_drop(bp.load("small-gateway", set=uploads).effective(), behind_pep=False) == ""
     dumbbell = bp.load("red-dumbbell").with_setting("droptail").effective()
     assert tail_drop(dumbbell, behind_pep=False) == ""
 

@@ -75,6 +75,7 @@ NOT_RUN = {
 
 PARSED = {
     r"compare .*--settings all": "every algorithm, seven seconds: `make choosing`",
+    r"evaluate ": "minutes to an hour; test_evaluation.py evaluates parts",
     r"lab( |$)": "runs until it is interrupted; test_lab_page.py opens it",
     r"live ": "needs root and real time; test_live.py runs it",
     r"model stability .*--map": "simulations of a map; test_stability.py draws smaller ones",

@@ -165,6 +165,11 @@ def test_pages_of_terminals_agree_with_other_tables(tmp_path: Path) -> None:
     bad = 100 * (web["grade"] == "bad").sum() / 3
     assert result.values()["droptail"]["web.terminals_bad"] == [pytest.approx(bad)]
 
+    bad_somewhere = {row["terminal"] for row in found.to_dicts() if row["grade"] == "bad"}
+    groups = result.groups()
+    assert groups["group"].to_list() == ["home"]
+    assert groups["terminals_bad"].to_list() == [pytest.approx(100 * len(bad_somewhere) / 3)]
+
     worst = worst_served(result)
     assert worst is not None
     assert [name for name, _, _ in worst["classes"]] == ["web", "voice"]

@@ -3,11 +3,14 @@
 Each page is opened once and resized. The results are short runs, made once for all tests.
 """
 
+import json
 import re
 import shutil
 from pathlib import Path
 
 import pytest
+from altair.utils import schemapi
+from altair.vegalite.v6.schema.core import load_schema
 from playwright.sync_api import Browser, Page
 
 import bentpipe as bp
@@ -102,6 +105,22 @@ class Opened:
 
 
 KINDS = ("compare", "run", "sweep", "tune", "advise", "validate", "model", "markov", "reproduce", "stability")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_charts_of_the_page_are_valid_vega_lite(pages: dict[str, Path], kind: str) -> None:
+    found = re.search(
+        r'<script type="application/json" id="specs">(.*?)</script>', pages[kind].read_text(), re.S
+    )
+    assert found
+    # A signal sets the time axis. Vega knows it; the schema of Vega-Lite does not.
+    specs = json.loads(found[1].replace('{"signal":"span"}', "[0,1]"))
+    assert bool(specs) == (kind != "advise")
+    for spec in specs:
+        # Vega-Lite also accepts null as a background.
+        assert spec["config"].pop("background") is None
+        spec["datasets"] = {name: rows[:3] for name, rows in spec["datasets"].items()}
+        schemapi.validate_jsonschema(spec, load_schema())
 
 
 @pytest.mark.parametrize("kind", KINDS)

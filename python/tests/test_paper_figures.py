@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from bentpipe.report.vega import Chart
 from bentpipe.reproduction.figures import figure, printed_figure
 from bentpipe.reproduction.paper import PrintedFigure
 from bentpipe.reproduction.reading import load_paper, papers
@@ -20,13 +21,9 @@ def kept(name: str, folder: Path) -> Kept:
     return Kept(load_paper(name), rebuilt(DOCS)[name]["items"], folder)
 
 
-def values(chart: object) -> list[dict[str, Any]]:
+def values(chart: Chart) -> list[dict[str, Any]]:
     """Return the rows of all inline data of a chart."""
-    found: list[dict[str, Any]] = []
-    for layer in [chart, *getattr(chart, "layer", [])]:
-        rows = getattr(getattr(layer, "data", None), "values", None)
-        found += rows if isinstance(rows, list) else []
-    return found
+    return [row for rows in chart.to_dict()["datasets"].values() for row in rows]
 
 
 @pytest.mark.parametrize("name", papers())

@@ -103,24 +103,26 @@ def test_groups_and_pools_add_up_their_terminals(tmp_path: Path) -> None:
     assert "Groups of terminals" in render(result)
 
 
+TERMINALS = pl.DataFrame(
+    {
+        "setting": "red",
+        "seed": 1,
+        "terminal": ["a", "b", "c"],
+        "group": ["x", "x", "y"],
+        "pool": ["one", "one/two", None],
+        "goodput": [1e6, 3e6, 4e6],
+        "sent_packets": [10, 10, 10],
+        "sent_bytes": [100, 300, 600],
+        "dropped_packets": [0, 10, 0],
+        "carrier_seconds": [1.0, 2.0, 5.0],
+        "pages": [1, 3, 0],
+        "page_time_mean": [4.0, 2.0, None],
+    }
+)
+
+
 def test_pools_have_all_terminals_in_them_and_in_the_pools_inside() -> None:
-    terminals = pl.DataFrame(
-        {
-            "setting": "red",
-            "seed": 1,
-            "terminal": ["a", "b", "c"],
-            "group": ["x", "x", "y"],
-            "pool": ["one", "one/two", None],
-            "goodput": [1e6, 3e6, 4e6],
-            "sent_packets": [10, 10, 10],
-            "sent_bytes": [100, 300, 600],
-            "dropped_packets": [0, 10, 0],
-            "carrier_seconds": [1.0, 2.0, 5.0],
-            "pages": [1, 3, 0],
-            "page_time_mean": [4.0, 2.0, None],
-        }
-    )
-    found = by_group(terminals, 10.0).drop("setting", "seed")
+    found = by_group(TERMINALS, 10.0).drop("setting", "seed")
     assert found["group"].to_list() == ["x", "y", "one", "one/two"]
     assert found["carrier_share"].to_list() == pytest.approx([0.3, 0.5, 0.3, 0.2])
     assert found["byte_share"].to_list() == pytest.approx([0.4, 0.6, 0.4, 0.3])
@@ -128,6 +130,18 @@ def test_pools_have_all_terminals_in_them_and_in_the_pools_inside() -> None:
     assert found["drop_rate"].to_list() == pytest.approx([1 / 3, 0, 1 / 3, 1 / 2])
     assert found["jain_index"].to_list() == pytest.approx([0.8, 1, 0.8, 1])
     assert found["page_time_mean"].to_list() == [2.5, None, 2.5, 2.0]
+
+
+def test_a_terminal_is_badly_served_in_its_group_if_one_of_its_grades_is_bad() -> None:
+    rows = [("a", "voice", "good"), ("a", "web", "bad"), ("b", "web", "fair"), ("c", "web", None)]
+    experience = pl.DataFrame(
+        [("red", 1, *row) for row in rows],
+        schema=["setting", "seed", "terminal", "class", "grade"],
+        orient="row",
+    )
+    found = by_group(TERMINALS, 10.0, experience)
+    # Terminal c has no grade, so pool one has two with a grade and group y none.
+    assert found["terminals_bad"].to_list() == [50, None, 50, 0]
 
 
 @pytest.mark.parametrize("committed", [False, True])

@@ -1,12 +1,9 @@
-import json
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-import altair as alt
 import polars as pl
 import pytest
-from altair.utils.schemapi import SchemaValidationError
 from playwright.sync_api import Browser, ConsoleMessage, Page, Request
 
 import bentpipe as bp
@@ -66,7 +63,7 @@ def opened(browser: Browser, path: Path, width: int) -> tuple[Page, list[str], l
 
 @pytest.fixture(scope="module", params=[1280, 390])
 def shown(
-    browser: Browser, report: Path, request: pytest.FixtureRequest
+    report: Path, browser: Browser, request: pytest.FixtureRequest
 ) -> Iterator[tuple[Page, list[str], list[str], int]]:
     """The report as `opened` returns it, and its width."""
     found = opened(browser, report, request.param)
@@ -206,7 +203,7 @@ def test_same_result_gives_the_same_report(result: bp.Result) -> None:
 
 def test_figures_are_written_as_files(result: bp.Result, tmp_path: Path) -> None:
     paths = write_figures(result, tmp_path / "figures", ["svg", "png", "pdf"])
-    assert len(paths) == 3 * len(report_figures(result))
+    assert len(paths) == 3 * len(list(report_figures(result)))
     beginnings = {"svg": b"<svg", "png": b"\x89PNG", "pdf": b"%PDF"}
     for path in paths:
         content = path.read_bytes()
@@ -225,7 +222,7 @@ def test_captions_state_the_runs(result: bp.Result) -> None:
 def test_points_match_the_scale_of_their_labels(result: bp.Result) -> None:
     """If Vega rounded the axes' ends, points would move but not the boxes used for labels."""
     (points,) = (figure for figure in figures(result) if figure.name == "operating-points")
-    layers = json.loads(points.panels[0].chart.to_json())["layer"]
+    layers = points.panels[0].chart.to_dict()["layer"]
     scales = [layer["encoding"][axis]["scale"] for layer in layers for axis in ("x", "y")]
     assert len(scales) >= 2 * (3 + len(result.settings))
     assert all(scale["nice"] is False and len(scale["domain"]) == 2 for scale in scales)
@@ -244,7 +241,7 @@ def test_all_axes_have_a_unit(result: bp.Result) -> None:
 
     units = re.compile(r"\[.+\]$|^(Mbit/s|packets|%|runs)$|arrival number")
     for figure in figures(result):
-        found = [title for panel in figure.panels for title in titles(json.loads(panel.chart.to_json()))]
+        found = [title for panel in figure.panels for title in titles(panel.chart.to_dict())]
         assert found, figure.name
         assert [title for title in found if not units.search(title)] == []
 
@@ -292,9 +289,3 @@ def test_result_of_an_earlier_version_has_a_report(
 
     monkeypatch.setattr(type(result), "one", one)
     assert {"flows", "states"} <= {figure.name for figure in report_figures(result)}
-
-
-def test_a_report_leaves_altair_as_it_was(result: bp.Result, tmp_path: Path) -> None:
-    result.report(tmp_path / "report.html")
-    with pytest.raises(SchemaValidationError):
-        alt.Axis(grid="nonsense")  # type: ignore[arg-type]

@@ -733,7 +733,7 @@ def test_the_command_to_resume_has_the_same_flags() -> None:
     # The same as the group's: click caches a command's help option, and other tests read it.
     help_names = cli.context_settings["help_option_names"]
     with reproduce_command.make_context(
-        "reproduce", ["jain2004", "--quick", "--only", "phase"], help_option_names=help_names
+        "bentpipe reproduce", ["jain2004", "--quick", "--only", "phase"], help_option_names=help_names
     ) as context:
         assert (
             resume_command(context, Path("out"))

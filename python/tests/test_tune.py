@@ -18,7 +18,7 @@ from click.testing import CliRunner
 
 from bentpipe import TuneResult, _core, open_tune
 from bentpipe.cli.app import cli
-from bentpipe.cli.options import Failed
+from bentpipe.cli.exits import Failed
 from bentpipe.errors import ScenarioError, UsageError
 from bentpipe.runs.dataset import Run
 from bentpipe.runs.workers import Outcome

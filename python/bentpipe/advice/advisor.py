@@ -250,7 +250,7 @@ class Advice:
         return f"<bentpipe.Advice {self.found['scenario']['name']}: {self.answer}; {self.folder}>"
 
     def _repr_html_(self) -> str:
-        return pages.cell(self)
+        return str(pages.draw("cells.advice_cell", self.found))
 
     @property
     def answer(self) -> str:
@@ -274,7 +274,9 @@ class Advice:
 
     def report(self, path: str | Path | None = None) -> Path:
         """Write the page, by default to the folder, and return its path."""
-        return pages.write(self, self.folder / REPORT if path is None else Path(path))
+        return pages.write(
+            "advice.advice_page", self.found, self.folder / REPORT if path is None else Path(path)
+        )
 
 
 def advise(

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from bentpipe.advice.advisor import Advice
 
 
-@click.command(short_help="Recommend an AQM for a link.")
+@click.command
 @click.argument("scenario", shell_complete=scenario_names)
 @scenario_options
 @click.option(

@@ -4,36 +4,87 @@ Exit codes: 0 for success; 2 for mistakes of the caller, with one message on std
 everything else.
 """
 
+import gc
 import os
 import sys
 import traceback
+from collections import UserDict
+from collections.abc import Iterator
+from importlib import import_module
 
 import click
 
 from bentpipe import _core
-from bentpipe.cli import (
-    advise,
-    completion,
-    doctor,
-    lab,
-    live,
-    models,
-    new,
-    papers,
-    show,
-    simulate,
-    sweep,
-    tune,
-)
-from bentpipe.cli.options import Failed, Interrupted
+from bentpipe.cli.exits import Failed, Interrupted
 from bentpipe.errors import AlgorithmError, BentpipeError, ScenarioError
 
 __all__ = ["cli", "main"]
 
+_COMMANDS = {
+    # Module of `bentpipe.cli` and line of `bentpipe --help`.
+    "new": ("new", "Write a new scenario from a few answers."),
+    "run": ("simulate", "Simulate a scenario unchanged."),
+    "compare": ("simulate", "Simulate a scenario under several settings, or compare results."),
+    "live": ("live", "Run a scenario on real connections, in real time."),
+    "lab": ("lab", "Look at a gateway while it runs, in a browser."),
+    "model": ("models", "Solve a scenario's fluid or Markov model."),
+    "validate": ("models", "Compare a scenario's simulation with its model."),
+    "sweep": ("sweep", "Simulate many points of a scenario."),
+    "tune": ("tune", "Search the parameters of an AQM."),
+    "evaluate": ("evaluate", "Evaluate AQMs and congestion controls as RFCs ask for."),
+    "reproduce": ("papers", "Repeat a paper's experiments and judge its claims."),
+    "advise": ("advise", "Recommend an AQM for a link."),
+    "list": ("show", "List algorithms, metrics or shipped scenarios."),
+    "show": ("show", "Show the effective parameters of a scenario, or the parameters of an algorithm."),
+    "report": ("show", "Write a result's report again, or its figures as files."),
+    "verify": ("show", "Compare the simulator with ns-2."),
+    "schema": ("show", "Print the JSON Schema of a scenario file, or of a sweep file."),
+    "completion": ("completion", "Print the script that completes commands in a shell."),
+    "doctor": ("doctor", "Report what works on this machine, and what to do about the rest."),
+}
+
+
+class _Commands(UserDict[str, click.Command]):
+    """The commands by name. The module of a command is imported when the command is used."""
+
+    def __missing__(self, name: str) -> click.Command:
+        module, text = _COMMANDS[name]
+        code = vars(import_module(f"bentpipe.cli.{module}"))
+        command: click.Command = code.get(f"{name}_") or code[name]
+        command.short_help = text
+        self.data[name] = command
+        return command
+
+    def __contains__(self, name: object) -> bool:
+        return name in _COMMANDS
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(_COMMANDS)
+
+    def __len__(self) -> int:
+        return len(_COMMANDS)
+
+
+class _Group(click.Group):
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the list of commands without importing them."""
+        del ctx
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, text) for name, (_, text) in sorted(_COMMANDS.items())])
+
+
+_ALLOCATIONS = 50_000
+"""Objects allocated between two searches for cycles; Python's default is 700 or 2000."""
 _HELP = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 
 
-@click.group(context_settings=_HELP, no_args_is_help=False, invoke_without_command=True)
+@click.group(
+    cls=_Group,
+    commands=_Commands(),
+    context_settings=_HELP,
+    no_args_is_help=False,
+    invoke_without_command=True,
+)
 @click.version_option(_core.__version__, prog_name="bentpipe", message="%(prog)s %(version)s")
 @click.pass_context
 def cli(context: click.Context) -> None:
@@ -50,32 +101,14 @@ def cli(context: click.Context) -> None:
         click.echo(context.get_help())
 
 
-for _each in (
-    new.new,
-    simulate.run,
-    simulate.compare,
-    live.live,
-    lab.lab,
-    models.model_,
-    models.validate,
-    sweep.sweep,
-    tune.tune,
-    papers.reproduce,
-    advise.advise,
-    show.list_,
-    show.show,
-    show.report,
-    show.verify,
-    show.schema,
-    completion.completion,
-    doctor.doctor,
-):
-    cli.add_command(_each)
-
-
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line and exit with its code."""
-    sys.exit(_main(arguments))
+    # Most objects live until the end: modules, and the rows of charts. Searches for cycles free little, and
+    # at its exit Python does not search frozen objects.
+    gc.set_threshold(_ALLOCATIONS)
+    code = _main(arguments)
+    gc.freeze()
+    sys.exit(code)
 
 
 def _main(arguments: list[str] | None) -> int:

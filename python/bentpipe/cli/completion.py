@@ -11,7 +11,7 @@ _WHERE = {
 _LINES = "\n".join(f"      {line}" for line in _WHERE.values())
 
 
-@click.command(short_help="Print the script that completes commands in a shell.")
+@click.command
 @click.argument("shell", type=click.Choice(list(_WHERE)))
 @click.pass_context
 def completion(context: click.Context, shell: str) -> None:

@@ -33,7 +33,7 @@ class Check:
     """Action that makes it work."""
 
 
-@click.command(short_help="Report what works on this machine, and what to do about the rest.")
+@click.command
 @format_option
 @click.pass_context
 def doctor(context: click.Context, form: str) -> None:

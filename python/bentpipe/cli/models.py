@@ -43,7 +43,7 @@ class _WithDefault(click.Group):
         return super().parse_args(ctx, args)
 
 
-@click.group("model", cls=_WithDefault, short_help="Solve a scenario's fluid or Markov model.")
+@click.group("model", cls=_WithDefault)
 def model_() -> None:
     """Solve a model of a scenario instead of simulating it: `bentpipe model SCENARIO`.
 
@@ -314,7 +314,7 @@ def _solve_markov(
     print(f"Report: {folder / REPORT}")
 
 
-@click.command(short_help="Compare a scenario's simulation with its model.")
+@click.command
 @click.argument("scenario", shell_complete=scenario_names)
 @scenario_options
 @settings_option(

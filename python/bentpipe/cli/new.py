@@ -20,7 +20,7 @@ from bentpipe.pages import unwritable
 Value = TypeVar("Value")
 
 
-@click.command(short_help="Write a new scenario from a few answers.")
+@click.command
 @click.argument("file", type=click.Path(path_type=Path), default=Path("scenario.toml"))
 @click.option("--orbit", metavar="|".join(ORBITS), help="Orbit of the satellite; default: geo.")
 @click.option("--down", metavar="RATE", help='Rate to all subscribers together; default: "100 Mbps".')

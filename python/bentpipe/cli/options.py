@@ -13,6 +13,7 @@ from click.shell_completion import CompletionItem
 
 from bentpipe import _core
 from bentpipe.cli import console
+from bentpipe.cli.exits import Failed, Interrupted
 from bentpipe.errors import AlgorithmError, BentpipeError, ClusterError, UsageError
 from bentpipe.runs.plan import load, shipped
 from bentpipe.runs.python_aqm import is_path
@@ -26,14 +27,6 @@ if TYPE_CHECKING:
     from bentpipe.runs.workers import Workers
 
 Function = TypeVar("Function", bound=Callable[..., Any])
-
-
-class Interrupted(Exception):  # noqa: N818
-    """Ctrl-C during a simulation; the message says how to continue."""
-
-
-class Failed(Exception):  # noqa: N818
-    """A failure outside Bentpipe during a simulation, for example a full disk."""
 
 
 def metric_names(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
@@ -298,7 +291,7 @@ def how_to_continue(context: click.Context, store: "Store", folder: Path) -> str
 
 def resume_command(context: click.Context, folder: Path) -> str:
     """Return the command that continues in `folder`: the given one, with --out and --resume."""
-    words = ["bentpipe", str(context.info_name)]
+    words = context.command_path.split()
     for parameter in context.command.params:
         name = str(parameter.name)
         if name in {"out", "force", "resume"}:

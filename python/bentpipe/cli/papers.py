@@ -5,7 +5,8 @@ from pathlib import Path
 import click
 
 from bentpipe.cli import console
-from bentpipe.cli.options import Failed, Interrupted, form_option, how_to_repeat, jobs_option, names_or_file
+from bentpipe.cli.exits import Failed, Interrupted
+from bentpipe.cli.options import form_option, how_to_repeat, jobs_option, names_or_file
 
 
 def _names() -> list[str]:
@@ -15,7 +16,7 @@ def _names() -> list[str]:
     return [*reproduction.papers(), "all"]
 
 
-@click.command(short_help="Repeat a paper's experiments and judge its claims.")
+@click.command
 @click.argument("papers", nargs=-1, required=True, metavar="PAPER…", shell_complete=names_or_file(_names))
 @click.option("--quick", is_flag=True, help="Fewer and shorter runs; outputs are marked.")
 @click.option(

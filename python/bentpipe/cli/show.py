@@ -21,6 +21,7 @@ from bentpipe.cli.options import (
 )
 from bentpipe.cli.schema import published
 from bentpipe.errors import UsageError
+from bentpipe.evaluation import is_evaluation
 from bentpipe.format import brief, number, paragraphs
 from bentpipe.models.validation import is_validation, open_validation
 from bentpipe.pages import unwritable
@@ -33,7 +34,7 @@ from bentpipe.sweeps.result import SweepResult, is_sweep
 from bentpipe.tuning.result import is_tune, open_tune
 
 
-@click.command("list", short_help="List algorithms, metrics or shipped scenarios.")
+@click.command("list")
 @click.argument(
     "what",
     type=click.Choice(
@@ -201,7 +202,7 @@ def _names() -> list[str]:
     return sorted({row["name"] for rows in _kinds().values() for row in rows})
 
 
-@click.command(short_help="Show the effective parameters of a scenario, or the parameters of an algorithm.")
+@click.command
 @click.argument("scenario", metavar="SCENARIO | ALGORITHM", shell_complete=names_or_file(shipped, _names))
 @scenario_options
 @click.option(
@@ -325,7 +326,7 @@ def _draw(scenario: str, loaded: _core.Scenario, picture: str, *, force: bool) -
     print(f"Picture: {path}")
 
 
-@click.command(short_help="Write a result's report again, or its figures as files.")
+@click.command
 @click.argument("result", type=click.Path(path_type=Path))
 @click.option(
     "--figures",
@@ -343,7 +344,7 @@ def _draw(scenario: str, loaded: _core.Scenario, picture: str, *, force: bool) -
 )
 @click.option("--force", is_flag=True, help="Replace figures that exist.")
 def report(result: Path, figures: Path | None, formats: str, *, force: bool) -> None:
-    """Write the report of the result, sweep or search in RESULT again, or its figures as files for a paper.
+    """Write the report of the result, sweep, search or evaluation in RESULT again, or its figures as files.
 
     \b
     Examples:
@@ -363,6 +364,14 @@ def report(result: Path, figures: Path | None, formats: str, *, force: bool) -> 
             raise UsageError(f"--figures: {result} is a search, whose figures are in its report alone")
         print(f"Report: {open_tune(result).report()}")
         return
+    if is_evaluation(result):
+        from bentpipe.evaluation.result import open_evaluation
+        from bentpipe.report.evaluation import write_reports
+
+        if figures is not None:
+            raise UsageError(f"--figures: {result} is an evaluation, whose figures are in its report alone")
+        print(f"Report: {write_reports(open_evaluation(result))}")
+        return
     if is_sweep(result):
         from bentpipe.report import sweep as sweep_report
 
@@ -379,7 +388,7 @@ def report(result: Path, figures: Path | None, formats: str, *, force: bool) -> 
     print(f"Report: {write_report(opened)}")
 
 
-@click.command(short_help="Compare the simulator with ns-2.")
+@click.command
 @click.argument("what", type=click.Choice(["truth"]))
 @click.option(
     "--table",
@@ -465,7 +474,7 @@ def _cell(cell: Any) -> list[str]:  # noqa: ANN401
     ]
 
 
-@click.command(short_help="Print the JSON Schema of a scenario file, or of a sweep file.")
+@click.command
 @click.argument("what", type=click.Choice(["scenario", "sweep"]), default="scenario")
 def schema(what: str) -> None:
     """Print the JSON Schema of a scenario file, or of a sweep file, for editors and validators.

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from bentpipe.stats.metrics import Metric
 
 
-@click.command(short_help="Simulate a scenario unchanged.")
+@click.command
 @click.argument("scenario", shell_complete=scenario_names)
 @scenario_options
 @run_options
@@ -60,7 +60,7 @@ def run(context: click.Context, /, **options: Any) -> None:  # noqa: ANN401
     _simulate(context, settings=None, **options)
 
 
-@click.command(short_help="Simulate a scenario under several settings, or compare results.")
+@click.command
 @click.argument(
     "operands",
     nargs=-1,

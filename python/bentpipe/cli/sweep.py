@@ -5,8 +5,8 @@ from pathlib import Path
 import click
 
 from bentpipe.cli import console
+from bentpipe.cli.exits import Failed
 from bentpipe.cli.options import (
-    Failed,
     changes,
     import_from_current_folder,
     metric_names,
@@ -30,7 +30,7 @@ _MOST_WARNINGS = 10
 """Maximum number of warnings; each point may have its own."""
 
 
-@click.command(short_help="Simulate many points of a scenario.")
+@click.command
 @click.argument("scenario", metavar="SCENARIO | SWEEP", shell_complete=names_or_file(shipped, shipped_sweeps))
 @scenario_options
 @click.option(

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from bentpipe.cli import console
+from bentpipe.cli.exits import Failed
 from bentpipe.cli.options import (
-    Failed,
     changes,
     import_from_current_folder,
     metric_names,
@@ -29,7 +29,7 @@ _SHOWN = 12
 """Maximum number of members of the front that are printed."""
 
 
-@click.command(short_help="Search the parameters of an AQM.")
+@click.command
 @click.argument("scenario", shell_complete=scenario_names)
 @scenario_options
 @click.option(

@@ -38,7 +38,7 @@ class ModelResult:
     """
 
     def _repr_html_(self) -> str:
-        return pages.cell(self)
+        return str(pages.draw("cells.model_cell", self))
 
     @property
     def settings(self) -> list[str]:
@@ -75,7 +75,7 @@ class ModelResult:
 
     def report(self, path: str | Path) -> Path:
         """Write the report as one HTML file that opens offline; return its path."""
-        return pages.write(self, Path(path))
+        return pages.write("fluid.model_page", self, Path(path))
 
     def plot(self, name: str, *, settings: str | Sequence[str] | None = None) -> "Plot":
         """Return an Altair chart of a quantity over the measured time [s], a panel for each setting.
@@ -83,7 +83,9 @@ class ModelResult:
         `name` is a quantity (`"queue"`, `"throughput"`, …), its series, or state of the AQM as `"aqm.p"`.
         Raises `UsageError` for an unknown name or setting, and without any value.
         """
-        return pages.chart(self, name, settings=settings)
+        accounts = [self.account()]
+        chart: Plot = pages.draw("plots.accounts_chart", accounts, name, self.settings, settings)
+        return chart
 
     def save(self, folder: Path, *, force: bool = False) -> None:
         """Write the result and its report to `folder`.

@@ -56,7 +56,7 @@ class Solution:
     """For each number of states, the first setting under threshold control at 25 to 95 % of the buffer."""
 
     def _repr_html_(self) -> str:
-        return pages.cell(self)
+        return str(pages.draw("cells.markov_cell", self))
 
     @property
     def settings(self) -> list[str]:
@@ -100,7 +100,7 @@ class Solution:
 
     def report(self, path: str | Path) -> Path:
         """Write the report as one HTML file that opens offline; return its path."""
-        return pages.write(self, Path(path))
+        return pages.write("markov.markov_page", self, Path(path))
 
     def save(self, folder: Path, *, force: bool = False) -> None:
         """Write the result to `folder`; `UsageError` if it exists, unless `force` and it holds a model's."""

@@ -148,7 +148,7 @@ class Validation:
             weakref.finalize(self, shutil.rmtree, temporary, ignore_errors=True)
 
     def _repr_html_(self) -> str:
-        return pages.cell(self)
+        return str(pages.draw("cells.validation_cell", self))
 
     @property
     def settings(self) -> list[str]:
@@ -173,7 +173,9 @@ class Validation:
 
         The default is `report.html` in the folder. Replaces the file if it exists.
         """
-        return pages.write(self, self.folder / store.REPORT if path is None else Path(path))
+        return pages.write(
+            "fluid.validation_page", self, self.folder / store.REPORT if path is None else Path(path)
+        )
 
     def plot(self, name: str, *, settings: str | Sequence[str] | None = None) -> "Plot":
         """Return an Altair chart of a quantity over the measured time [s], a panel for each setting.
@@ -182,7 +184,8 @@ class Validation:
         series of all engines are drawn over each other, of the simulator that of the first seed.
         Raises `UsageError` for an unknown name or setting, and without any value.
         """
-        return pages.chart(self, name, settings=settings)
+        chart: Plot = pages.draw("plots.accounts_chart", self.accounts, name, self.settings, settings)
+        return chart
 
     def table(self) -> pl.DataFrame:
         """Return one row for each setting, quantity and engine.

@@ -8,10 +8,10 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Literal
 
-import altair as alt
 import polars as pl
 
 from bentpipe.format import brief, convert, ends
+from bentpipe.report import vega
 from bentpipe.report.colours import INK, MUTED, of_settings, text_colour
 from bentpipe.report.decimate import (
     POINTS,
@@ -238,40 +238,40 @@ class _Charts(ResultCharts):
         wide = max(spots) > _WIDE * min(point["x"] for point in points)
         least = max(0.5 * min(point["x"] for point in points), 0.1)
         x_scale = (
-            alt.Scale(type="log", domain=[least, 3 * max(spots)], nice=False, clamp=True)
+            vega.Scale(type="log", domain=[least, 3 * max(spots)], nice=False, clamp=True)
             if wide
-            else alt.Scale(domain=[0, rounded_up(max(spots) * 1.12)], nice=False)
+            else vega.Scale(domain=[0, rounded_up(max(spots) * 1.12)], nice=False)
         )
         span = max(capacity - low, 0.02 * capacity)
         # Labels are placed between these ends; `nice` would let Vega move them.
         up = (low - 0.25 * span, capacity + 0.05 * span)
-        y_scale = alt.Scale(domain=up, zero=False, nice=False)
+        y_scale = vega.Scale(domain=up, zero=False, nice=False)
 
-        def x(field: str) -> alt.X:
-            return alt.X(
+        def x(field: str) -> vega.X:
+            return vega.X(
                 f"{field}:Q",
                 title="mean transmit queue [packets]" + (", logarithmic" if wide else ""),
                 scale=x_scale,
-                axis=alt.Axis(format="~s") if wide else alt.Undefined,
+                axis=vega.Axis(format="~s") if wide else vega.Undefined,
             )
 
-        def y(field: str) -> alt.Y:
-            return alt.Y(f"{field}:Q", title="throughput [Mbit/s]", scale=y_scale)
+        def y(field: str) -> vega.Y:
+            return vega.Y(f"{field}:Q", title="throughput [Mbit/s]", scale=y_scale)
 
-        colour = alt.Color(
+        colour = vega.Color(
             "setting:N",
-            scale=alt.Scale(domain=self.all, range=[self.colour[name] for name in self.all]),
+            scale=vega.Scale(domain=self.all, range=[self.colour[name] for name in self.all]),
             legend=None,
         )
         tooltip = [
-            alt.Tooltip("setting:N"),
-            alt.Tooltip("x:Q", title="queue [packets]", format=".1f"),
-            alt.Tooltip("y:Q", title="throughput [Mbit/s]", format=".2f"),
+            vega.Tooltip("setting:N"),
+            vega.Tooltip("x:Q", title="queue [packets]", format=".1f"),
+            vega.Tooltip("y:Q", title="throughput [Mbit/s]", format=".2f"),
         ]
-        base = alt.Chart(
-            alt.InlineData(values=[point | {"setting": name} for name, point in points_of])
+        base = vega.Chart(
+            vega.InlineData(values=[point | {"setting": name} for name, point in points_of])
         ).encode(color=colour)
-        layers: list[alt.Chart] = [
+        layers: list[vega.Chart] = [
             base.mark_rule(strokeWidth=1.5).encode(x=x("x_low"), x2="x_high:Q", y=y("y")),
             base.mark_rule(strokeWidth=1.5).encode(x=x("x"), y=y("y_low"), y2="y_high:Q"),
             base.mark_point(filled=True, size=80, opacity=1).encode(x=x("x"), y=y("y"), tooltip=tooltip),
@@ -302,13 +302,13 @@ class _Charts(ResultCharts):
                     "weight": 600 if name in self.settings and not theirs else 400,
                 }
             )
-            label = alt.Chart(alt.InlineData(values=[{"x": point["x"], "y": point["y"]}]))
+            label = vega.Chart(vega.InlineData(values=[{"x": point["x"], "y": point["y"]}]))
             layers.append(
                 label.mark_text(
-                    align=alt.ExprRef(f"labels[{number}].align"),
-                    dx=alt.ExprRef(f"labels[{number}].dx"),
-                    dy=alt.ExprRef(f"labels[{number}].dy"),
-                    opacity=alt.ExprRef(f"labels[{number}].opacity"),
+                    align=vega.ExprRef(f"labels[{number}].align"),
+                    dx=vega.ExprRef(f"labels[{number}].dx"),
+                    dy=vega.ExprRef(f"labels[{number}].dy"),
+                    opacity=vega.ExprRef(f"labels[{number}].opacity"),
                     fontSize=told[-1]["size"],
                     fontWeight=told[-1]["weight"],
                     fontStyle="italic" if theirs else "normal",
@@ -319,7 +319,7 @@ class _Charts(ResultCharts):
         if printed:
             rows = [point | {"setting": name} for name, point in printed_of]
             layers.append(
-                alt.Chart(alt.InlineData(values=rows))
+                vega.Chart(vega.InlineData(values=rows))
                 .mark_point(shape="diamond", size=100, filled=False, strokeWidth=1.8)
                 .encode(x=x("x"), y=y("y"), color=colour, tooltip=tooltip)
             )
@@ -330,7 +330,7 @@ class _Charts(ResultCharts):
             else {"align": "left", "dx": 0, "dy": 0, "opacity": 0}
             for place in places
         ]
-        chart = alt.layer(*layers).add_params(alt.param(name="labels", value=start))
+        chart = vega.layer(*layers).add_params(vega.param(name="labels", value=start))
         chart = chart.properties(width=self.width, height=height, usermeta={"labels": told})
         runs = len(self.result.seeds)
         bars = (
@@ -359,27 +359,27 @@ class _Charts(ResultCharts):
         rows = []
         for setting in self.settings:
             drops = self.result.one("drops", setting, self.seed, ("arrival", "reason"))
-            early = drops.filter((pl.col("arrival") < _FIRST) & (pl.col("reason").cast(pl.String) != "loss"))
+            early = drops.filter(pl.col("arrival") < _FIRST).filter(pl.col("reason") != "loss")
             rows += [{"setting": setting, "arrival": arrival} for arrival in early["arrival"].to_list()]
         if not rows:
             return None
         chart = (
-            alt.Chart(alt.InlineData(values=rows))
+            vega.Chart(vega.InlineData(values=rows))
             .mark_tick(thickness=1, opacity=0.85, size=26)
             .encode(
-                x=alt.X(
+                x=vega.X(
                     "arrival:Q",
                     title="arrival number at the mark point",
-                    scale=alt.Scale(domain=[0, _FIRST], nice=False),
+                    scale=vega.Scale(domain=[0, _FIRST], nice=False),
                 ),
-                y=alt.Y(
+                y=vega.Y(
                     "setting:N",
                     title=None,
                     sort=self.settings,
-                    scale=alt.Scale(domain=self.settings),
-                    axis=alt.Axis(labelFontSize=12, labelColor=INK),
+                    scale=vega.Scale(domain=self.settings),
+                    axis=vega.Axis(labelFontSize=12, labelColor=INK),
                 ),
-                color=alt.Color("setting:N", scale=self._scale(), legend=None),
+                color=vega.Color("setting:N", scale=self._scale(), legend=None),
             )
             .properties(width=self.width, height=38 * len(self.settings))
         )
@@ -400,7 +400,7 @@ class _Charts(ResultCharts):
         counters = self.result.counters()
         longest = min(int(as_float(pooled["length"].max())), 40)
         most = as_float(pooled["count"].max())
-        scale = alt.Scale(type="log", domain=[0.5, 10 ** math.ceil(math.log10(most * 1.2))], nice=False)
+        scale = vega.Scale(type="log", domain=[0.5, 10 ** math.ceil(math.log10(most * 1.2))], nice=False)
         panels = []
         known = [name for name in self.settings if name in set(pooled["setting"].cast(pl.String))]
         for setting in known:
@@ -423,31 +423,31 @@ class _Charts(ResultCharts):
                 for length in range(1, longest + 1)
                 if (expectation := geometric(share, total["offered_packets"], length)) >= 0.5
             ]
-            x = alt.X(
+            x = vega.X(
                 "length:Q",
                 title="consecutive drops [packets]" if setting == known[-1] else None,
-                scale=alt.Scale(domain=[0.4, longest + 0.6], nice=False),
-                axis=alt.Axis(tickMinStep=1, format="d"),
+                scale=vega.Scale(domain=[0.4, longest + 0.6], nice=False),
+                axis=vega.Axis(tickMinStep=1, format="d"),
             )
-            y_axis = alt.Axis(values=[10**power for power in range(9)], format="~s")
+            y_axis = vega.Axis(values=[10**power for power in range(9)], format="~s")
             width = max(2, min(16, 260 // longest))
-            chart = alt.layer(
-                alt.Chart(alt.InlineData(values=bars))
+            chart = vega.layer(
+                vega.Chart(vega.InlineData(values=bars))
                 .mark_bar(color=self.colour[setting], width=width, opacity=0.75)
                 .encode(
                     x=x,
-                    y=alt.Y("count:Q", title="runs", scale=scale, axis=y_axis),
+                    y=vega.Y("count:Q", title="runs", scale=scale, axis=y_axis),
                     y2="floor:Q",
-                    tooltip=[alt.Tooltip("length:Q"), alt.Tooltip("count:Q", title="runs", format=",")],
+                    tooltip=[vega.Tooltip("length:Q"), vega.Tooltip("count:Q", title="runs", format=",")],
                 ),
-                alt.Chart(alt.InlineData(values=expected))
+                vega.Chart(vega.InlineData(values=expected))
                 .mark_line(
                     color=INK,
                     strokeWidth=1.2,
                     strokeDash=[3, 2],
-                    point=alt.OverlayMarkDef(color=INK, size=14, filled=True),
+                    point=vega.OverlayMarkDef(color=INK, size=14, filled=True),
                 )
-                .encode(x=x, y=alt.Y("expected:Q", title="runs", scale=scale)),
+                .encode(x=x, y=vega.Y("expected:Q", title="runs", scale=scale)),
             )
             mean = self.stats[setting, "drop_run_mean"]["mean"]
             independent = self.stats[setting, "drop_run_independent"]["mean"]
@@ -527,20 +527,20 @@ class _Charts(ResultCharts):
         if not rows:
             return None
         chart = (
-            alt.Chart(alt.InlineData(values=rows))
+            vega.Chart(vega.InlineData(values=rows))
             .mark_line(strokeWidth=2, interpolate="step-after", clip=True)
             .encode(
-                x=alt.X(
-                    "value:Q", title=axis, scale=alt.Scale(domain=[0, rounded_up(max(tops))], nice=False)
+                x=vega.X(
+                    "value:Q", title=axis, scale=vega.Scale(domain=[0, rounded_up(max(tops))], nice=False)
                 ),
-                y=alt.Y(
+                y=vega.Y(
                     "share:Q",
                     title=f"share of {things} [%]",
-                    scale=alt.Scale(domain=[0, 100]),
-                    axis=alt.Axis(values=[0, 25, 50, 75, 100], tickCount=5),
+                    scale=vega.Scale(domain=[0, 100]),
+                    axis=vega.Axis(values=[0, 25, 50, 75, 100], tickCount=5),
                 ),
-                color=alt.Color("setting:N", scale=self._scale(), legend=alt.Legend(title=None)),
-                strokeDash=alt.StrokeDash("setting:N", scale=self._dash(), legend=alt.Legend(title=None)),
+                color=vega.Color("setting:N", scale=self._scale(), legend=vega.Legend(title=None)),
+                strokeDash=vega.StrokeDash("setting:N", scale=self._dash(), legend=vega.Legend(title=None)),
             )
             .properties(width=self.width, height=230)
         )

@@ -4,8 +4,8 @@ Charts name colours of `DARK` as `var(--c-…)`, so the style sheet alone switch
 print. Colours that a scale interpolates stay fixed: write them in a form that `DARK` does not hold.
 """
 
+import re
 from collections.abc import Sequence
-from typing import Any
 
 __all__ = [
     "AXIS",
@@ -17,6 +17,7 @@ __all__ = [
     "PALETTE",
     "PAPER",
     "SOFT",
+    "as_variable",
     "as_variables",
     "of_settings",
     "text_colour",
@@ -63,6 +64,7 @@ DARK = {
     "#c8a98c": "#8f7358",
 }
 """The colour in the dark scheme of each colour of the light one."""
+_COLOUR = re.compile(r'"(#[0-9A-Fa-f]{6})"')
 
 
 def text_colour(colour: str) -> str:
@@ -84,15 +86,14 @@ def variables() -> str:
     return f":root{{{light}}}\n@media screen and (prefers-color-scheme:dark){{:root{{{dark}}}}}"
 
 
-def as_variables(value: Any) -> Any:  # noqa: ANN401
-    """Return a chart's specification, or a colour, with the colours of `DARK` as variables."""
-    if isinstance(value, str):
-        return f"var({_name(value)})" if value in DARK else value
-    if isinstance(value, dict):
-        return {key: as_variables(inner) for key, inner in value.items()}
-    if isinstance(value, list):
-        return [as_variables(inner) for inner in value]
-    return value
+def as_variable(colour: str) -> str:
+    """Return a colour of `DARK` as variable, any other text as it is."""
+    return f"var({_name(colour)})" if colour in DARK else colour
+
+
+def as_variables(specifications: str) -> str:
+    """Return charts' specifications as JSON, with the colours of `DARK` as variables."""
+    return _COLOUR.sub(lambda found: f'"{as_variable(found[1])}"', specifications)
 
 
 def _name(colour: str) -> str:

@@ -1,11 +1,9 @@
 """The report of a comparison: one HTML file that opens offline, and its figures as files for papers."""
 
 import tomllib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
-
-import altair as alt
 
 from bentpipe import files
 from bentpipe.errors import UsageError
@@ -21,11 +19,12 @@ from bentpipe.format import (
     quantity,
     uncapitalized,
 )
+from bentpipe.report import vega
 from bentpipe.report.charts import figures
 from bentpipe.report.colours import INK, of_settings
 from bentpipe.report.flow_charts import flow_figures
 from bentpipe.report.pages import dated, page, parameters, script_json, specification, unwritable, write_page
-from bentpipe.report.panels import Drawing, Figure, Width
+from bentpipe.report.panels import Figure, Width
 from bentpipe.report.scripts import VEGA_LITE
 from bentpipe.report.state_charts import state_figures
 from bentpipe.report.terminal_charts import (
@@ -63,8 +62,8 @@ FORMATS = ("svg", "png", "pdf")
 _FIGURE_WIDTH = 620
 
 
-def report_figures(result: Result, width: Width = "container") -> list[Figure]:
-    """Return all figures of a report; `width` is that of one column's panels [pixels]."""
+def report_figures(result: Result, width: Width = "container") -> Iterator[Figure]:
+    """Yield all figures of a report; `width` is that of one column's panels [pixels]."""
     drawings = (
         figures,
         terminal_figures,
@@ -73,7 +72,8 @@ def report_figures(result: Result, width: Width = "container") -> list[Figure]:
         flow_figures,
         trace_figures,
     )
-    return [figure for draw in drawings for figure in draw(result, width)]
+    for draw in drawings:
+        yield from draw(result, width)
 
 
 def render(result: Result) -> str:
@@ -217,7 +217,7 @@ def write_figures(
     Raises `UsageError` for an unknown format, a file that exists (unless `force`), or a folder that cannot
     be written.
     """
-    return write_pictures(report_figures(result, _FIGURE_WIDTH), folder, formats, force=force)
+    return write_pictures(list(report_figures(result, _FIGURE_WIDTH)), folder, formats, force=force)
 
 
 def write_pictures(
@@ -257,21 +257,21 @@ def _draw(spec: dict[str, Any], form: str) -> bytes:
     return vl_convert.vegalite_to_pdf(spec, vl_version=VEGA_LITE)
 
 
-def joined(figure: Figure) -> Drawing | alt.ConcatChart | alt.VConcatChart:
+def joined(figure: Figure) -> vega.Chart:
     """Return the panels of a figure as one chart with its legend, on white."""
     charts = [panel.chart for panel in figure.panels]
     if len(charts) == 1 and not figure.legend:
         return charts[0].properties(background="white", padding=8)
-    together: alt.ConcatChart = alt.concat(*charts, columns=figure.columns, spacing=14)
+    together: vega.Chart = vega.concat(*charts, columns=figure.columns, spacing=14)
     together = together.resolve_scale(color="independent")
     if not figure.legend:
         return together.properties(background="white", padding=8)
-    named: alt.VConcatChart = alt.vconcat(_legend(figure.legend), together, spacing=10)
+    named: vega.Chart = vega.vconcat(_legend(figure.legend), together, spacing=10)
     named = named.resolve_scale(color="independent")
     return named.properties(background="white", padding=8)
 
 
-def _legend(entries: Sequence[tuple[str, str]]) -> Drawing:
+def _legend(entries: Sequence[tuple[str, str]]) -> vega.Chart:
     """Draw the legend that pages have above a figure: names and colours, in lines as wide as a figure."""
     places, right, line, most = list[dict[str, Any]](), 8, 0, 0
     for name, colour in entries:
@@ -280,12 +280,12 @@ def _legend(entries: Sequence[tuple[str, str]]) -> Drawing:
         places.append({"at": right, "line": line, "name": name, "colour": colour})
         right += 34 + 7 * len(name)
         most = max(most, right)
-    scale = alt.Scale(domain=[0, most], nice=False)
-    base = alt.Chart(alt.InlineData(values=places)).encode(
-        x=alt.X("at:Q", scale=scale, axis=None), y=alt.Y("line:O", axis=None)
+    scale = vega.Scale(domain=[0, most], nice=False)
+    base = vega.Chart(vega.InlineData(values=places)).encode(
+        x=vega.X("at:Q", scale=scale, axis=None), y=vega.Y("line:O", axis=None)
     )
-    return alt.layer(
-        base.mark_point(filled=True, size=90, opacity=1).encode(color=alt.Color("colour:N", scale=None)),
+    return vega.layer(
+        base.mark_point(filled=True, size=90, opacity=1).encode(color=vega.Color("colour:N", scale=None)),
         base.mark_text(align="left", dx=10, fontSize=12, color=INK).encode(text="name:N"),
     ).properties(width=most, height=18 * (line + 1))
 

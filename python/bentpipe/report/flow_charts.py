@@ -3,12 +3,12 @@
 from collections.abc import Sequence
 from typing import Any
 
-import altair as alt
 import polars as pl
 
+from bentpipe.report import vega
 from bentpipe.report.colours import PALETTE, of_settings
 from bentpipe.report.decimate import as_float, rounded_up, short
-from bentpipe.report.panels import Drawing, Figure, Panel, ResultCharts, Width
+from bentpipe.report.panels import Figure, Panel, ResultCharts, Width
 from bentpipe.runs.result import Result
 
 __all__ = ["flow_figures"]
@@ -60,14 +60,14 @@ class _FlowCharts(ResultCharts):
         name = "class" if "class" in flows.columns else "traffic"
         return flows.with_columns(pl.col(name).cast(pl.String).alias("class"))
 
-    def _time(self, *, last: bool) -> alt.X:
+    def _time(self, *, last: bool) -> vega.X:
         title = "time since measuring began [s]" if last else None
-        scale = alt.Scale(domain=[0.0, self.duration], nice=False)
-        return alt.X("time:Q", title=title, scale=scale)
+        scale = vega.Scale(domain=[0.0, self.duration], nice=False)
+        return vega.X("time:Q", title=title, scale=scale)
 
-    def _by_class(self) -> alt.Color:
-        scale = alt.Scale(domain=self.classes, range=[self.shade[name] for name in self.classes])
-        return alt.Color("class:N", scale=scale, legend=None)
+    def _by_class(self) -> vega.Color:
+        scale = vega.Scale(domain=self.classes, range=[self.shade[name] for name in self.classes])
+        return vega.Color("class:N", scale=scale, legend=None)
 
     @property
     def _legend(self) -> tuple[tuple[str, str], ...]:
@@ -104,11 +104,11 @@ class _FlowCharts(ResultCharts):
                         for number, rate in enumerate([*rates, rates[-1]])
                     ]
             chart = (
-                alt.Chart(alt.InlineData(values=values))
+                vega.Chart(vega.InlineData(values=values))
                 .mark_line(interpolate="step-after", strokeWidth=1.2)
                 .encode(
                     x=self._time(last=setting == list(counted)[-1]),
-                    y=alt.Y("rate:Q", title="packets/s", scale=alt.Scale(domain=[0, top], nice=False)),
+                    y=vega.Y("rate:Q", title="packets/s", scale=vega.Scale(domain=[0, top], nice=False)),
                     color=self._by_class(),
                 )
                 .properties(width=self.width, height=110, title=self._heading(setting))
@@ -136,7 +136,7 @@ class _FlowCharts(ResultCharts):
         if not found:
             return None
         rates = [as_float(end) * 1e-3 for table in found.values() for end in _ends(table["goodput"])]
-        scale = alt.Scale(type="log", domain=[0.8 * min(rates), 1.25 * max(rates)], nice=False)
+        scale = vega.Scale(type="log", domain=[0.8 * min(rates), 1.25 * max(rates)], nice=False)
         panels = []
         for setting, table in found.items():
             values = [
@@ -151,13 +151,13 @@ class _FlowCharts(ResultCharts):
                 }
                 for row in table.iter_rows(named=True)
             ]
-            base = alt.Chart(alt.InlineData(values=values)).encode(
+            base = vega.Chart(vega.InlineData(values=values)).encode(
                 x=self._time(last=setting == list(found)[-1]),
-                y=alt.Y("goodput:Q", title="kbit/s", scale=scale, axis=alt.Axis(format="~s", tickCount=4)),
+                y=vega.Y("goodput:Q", title="kbit/s", scale=scale, axis=vega.Axis(format="~s", tickCount=4)),
                 color=self._by_class(),
-                tooltip=[alt.Tooltip(f"{name}:N") for name in ("class", "flow", "goodput", "kB", "drops")],
+                tooltip=[vega.Tooltip(f"{name}:N") for name in ("class", "flow", "goodput", "kB", "drops")],
             )
-            drawing: Drawing = alt.layer(
+            drawing: vega.Chart = vega.layer(
                 base.mark_rule(strokeWidth=1.2, opacity=0.55).encode(x2="end:Q"),
                 base.mark_point(filled=True, size=12, opacity=0.9),
             ).properties(width=self.width, height=130, title=self._heading(setting))
@@ -200,13 +200,13 @@ class _FlowCharts(ResultCharts):
             names = list(dict.fromkeys(row["flow"] for row in rows))
             shade = [PALETTE[number % len(PALETTE)] for number in range(len(names))]
             chart = (
-                alt.Chart(alt.InlineData(values=rows))
+                vega.Chart(vega.InlineData(values=rows))
                 .mark_rule(strokeWidth=2.5, opacity=0.75)
                 .encode(
                     x=self._time(last=setting == list(found)[-1]),
                     x2="end:Q",
-                    y=alt.Y("rate:Q", title="Mbit/s", scale=alt.Scale(domain=[0, top], nice=False)),
-                    color=alt.Color("flow:N", scale=alt.Scale(domain=names, range=shade), legend=None),
+                    y=vega.Y("rate:Q", title="Mbit/s", scale=vega.Scale(domain=[0, top], nice=False)),
+                    color=vega.Color("flow:N", scale=vega.Scale(domain=names, range=shade), legend=None),
                     tooltip=["flow:N", "rate:Q"],
                 )
                 .properties(width=self.width, height=110, title=self._heading(setting))

@@ -4,13 +4,12 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import altair as alt
-
 from bentpipe import _core
 from bentpipe.format import brief, paragraphs
 from bentpipe.models.erlang_queue import ClassResult
 from bentpipe.models.markov import MarkovResult
 from bentpipe.models.markov_result import Solution
+from bentpipe.report import vega
 from bentpipe.report.colours import of_settings
 from bentpipe.report.decimate import rounded_up
 from bentpipe.report.pages import page
@@ -74,19 +73,19 @@ def distribution(settings: dict[str, Sequence[MarkovResult]], width: Width = "co
             if row["probability"] >= _LEAST
         ]
         chart = (
-            alt.Chart(alt.InlineData(values=rows))
+            vega.Chart(vega.InlineData(values=rows))
             .mark_line(strokeWidth=2, interpolate="step")
             .encode(
-                x=alt.X(
+                x=vega.X(
                     "packets:Q",
                     title="packets in the system" if setting == list(settings)[-1] else None,
-                    scale=alt.Scale(domain=[0, found[0].queue.places], nice=False),
+                    scale=vega.Scale(domain=[0, found[0].queue.places], nice=False),
                 ),
-                y=alt.Y(
+                y=vega.Y(
                     "probability:Q",
                     title="probability",
-                    scale=alt.Scale(type="log", domain=[least, 1], nice=False),
-                    axis=alt.Axis(format="~g", values=[10.0**-e for e in range(7)]),
+                    scale=vega.Scale(type="log", domain=[least, 1], nice=False),
+                    axis=vega.Axis(format="~g", values=[10.0**-e for e in range(7)]),
                 ),
                 color=_colour("states", names, names),
                 strokeDash=_dash("states", names, names),
@@ -148,16 +147,16 @@ def _against_threshold(
     for m, values in rows.items():
         classes = list(dict.fromkeys(row["class"] for row in values))
         chart = (
-            alt.Chart(alt.InlineData(values=values))
+            vega.Chart(vega.InlineData(values=values))
             .mark_line(strokeWidth=2)
             .encode(
-                x=alt.X(
+                x=vega.X(
                     "threshold:Q",
                     title="threshold [% of the buffer]",
-                    scale=alt.Scale(domain=[25, 95], nice=False),
-                    axis=alt.Axis(values=[25, 35, 45, 55, 65, 75, 85, 95]),
+                    scale=vega.Scale(domain=[25, 95], nice=False),
+                    axis=vega.Axis(values=[25, 35, 45, 55, 65, 75, 85, 95]),
                 ),
-                y=alt.Y("value:Q", title=axis, scale=alt.Scale(domain=[0, top], nice=False)),
+                y=vega.Y("value:Q", title=axis, scale=vega.Scale(domain=[0, top], nice=False)),
                 color=_colour("class", classes, names),
                 strokeDash=_dash("class", classes, names),
             )
@@ -172,15 +171,15 @@ def _states(one: MarkovResult) -> str:
     return f"{one.states} states"
 
 
-def _colour(field: str, names: Sequence[str], among: Sequence[str]) -> alt.Color:
+def _colour(field: str, names: Sequence[str], among: Sequence[str]) -> vega.Color:
     """Return the colours of `names`, which depend only on their position in `among`."""
     colour = of_settings(among, among)
-    scale = alt.Scale(domain=list(names), range=[colour[name] for name in names])
-    return alt.Color(f"{field}:N", title=None, scale=scale)
+    scale = vega.Scale(domain=list(names), range=[colour[name] for name in names])
+    return vega.Color(f"{field}:N", title=None, scale=scale)
 
 
-def _dash(field: str, names: Sequence[str], among: Sequence[str]) -> alt.StrokeDash:
+def _dash(field: str, names: Sequence[str], among: Sequence[str]) -> vega.StrokeDash:
     """Return dashes in the same way, to distinguish curves that coincide."""
     dash = {name: _DASHES[index % len(_DASHES)] for index, name in enumerate(among)}
-    scale = alt.Scale(domain=list(names), range=[dash[name] for name in names])
-    return alt.StrokeDash(f"{field}:N", title=None, scale=scale)
+    scale = vega.Scale(domain=list(names), range=[dash[name] for name in names])
+    return vega.StrokeDash(f"{field}:N", title=None, scale=scale)

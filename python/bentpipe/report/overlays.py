@@ -7,14 +7,14 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import altair as alt
 import polars as pl
 
 from bentpipe.format import brief
 from bentpipe.models.engines import QUANTITIES, Account, Quantity, quantities
+from bentpipe.report import vega
 from bentpipe.report.colours import INK, MUTED, SOFT, of_settings
 from bentpipe.report.decimate import POINTS, bounds, decimate, detail, rows, short
-from bentpipe.report.panels import Drawing, Figure, Panel, Width
+from bentpipe.report.panels import Figure, Panel, Width
 from bentpipe.runs.plan import slug
 
 __all__ = ["curves", "engine_colours", "known", "over_time", "ratios"]
@@ -188,46 +188,46 @@ def curves(
     limit: float | None,
     last: bool,
     width: Width,
-) -> Drawing:
+) -> vega.Chart:
     """Overlay decimated series: means as lines, extremes as bands; `note` may have several lines."""
     axis = quantity.unit or " "
-    scale = alt.Scale(domain=list(domain), nice=False, zero=False)
-    x = alt.X(
+    scale = vega.Scale(domain=list(domain), nice=False, zero=False)
+    x = vega.X(
         "time:Q",
         title="time since measuring began [s]" if last else None,
-        scale=alt.Scale(domain=list(span), nice=False),
+        scale=vega.Scale(domain=list(span), nice=False),
     )
     large = domain[1] >= 10_000
-    form = alt.Axis(format="~s") if large else alt.Undefined
-    lines: list[alt.Chart] = []
-    areas: list[alt.Chart] = []
+    form = vega.Axis(format="~s") if large else vega.Undefined
+    lines: list[vega.Chart] = []
+    areas: list[vega.Chart] = []
     for engine, table in tables.items():
-        base = alt.Chart(alt.InlineData(values=rows(table))).encode(x=x)
+        base = vega.Chart(vega.InlineData(values=rows(table))).encode(x=x)
         areas.append(
             base.mark_area(color=shade[engine], opacity=0.22).encode(
-                y=alt.Y("low:Q", title=axis, scale=scale, axis=form), y2=alt.Y2("high:Q")
+                y=vega.Y("low:Q", title=axis, scale=scale, axis=form), y2=vega.Y2("high:Q")
             )
         )
         lines.append(
             base.mark_line(color=shade[engine], strokeWidth=1.3).encode(
-                y=alt.Y("mean:Q", title=axis, scale=scale, axis=form)
+                y=vega.Y("mean:Q", title=axis, scale=scale, axis=form)
             )
         )
     layers = [*areas, *lines]
     if limit is not None:
         layers.append(
-            alt.Chart(alt.InlineData(values=[{"limit": limit}]))
+            vega.Chart(vega.InlineData(values=[{"limit": limit}]))
             .mark_rule(color=INK, strokeDash=[4, 3], strokeWidth=1)
-            .encode(y=alt.Y("limit:Q", title=axis, scale=scale, axis=form))
+            .encode(y=vega.Y("limit:Q", title=axis, scale=scale, axis=form))
         )
-    title = alt.TitleParams(
+    title = vega.TitleParams(
         text=heading,
         subtitle=note.split("\n") if note else " ",
         subtitleColor=MUTED,
         subtitleFontSize=11,
         fontWeight=600,
     )
-    return alt.layer(*layers).properties(width=width, height=130, title=title)
+    return vega.layer(*layers).properties(width=width, height=130, title=title)
 
 
 def ratios(
@@ -262,59 +262,59 @@ def ratios(
         for key in ("ratio", "low", "high"):
             if key in point:
                 point[key] = short(min(max(point[key], 1 / end), end))
-    scale = alt.Scale(type="log", domain=[1 / end, end], nice=False, clamp=True)
+    scale = vega.Scale(type="log", domain=[1 / end, end], nice=False, clamp=True)
     ticks = [
         tick for tick in (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100) if 1 / end <= tick <= end
     ]
 
-    def x(field: str) -> alt.X:
-        return alt.X(
+    def x(field: str) -> vega.X:
+        return vega.X(
             f"{field}:Q",
             title=f"{' or '.join(others)} / {first}, logarithmic",
             scale=scale,
-            axis=alt.Axis(values=ticks, format="~g", grid=True),
+            axis=vega.Axis(values=ticks, format="~g", grid=True),
         )
 
-    y = alt.Y(
+    y = vega.Y(
         "row:N",
         title=None,
         sort=labels,
-        scale=alt.Scale(domain=labels),
-        axis=alt.Axis(labelLimit=320, labelFontSize=11, labelColor=INK, labelPadding=20),
+        scale=vega.Scale(domain=labels),
+        axis=vega.Axis(labelLimit=320, labelFontSize=11, labelColor=INK, labelPadding=20),
     )
-    colour = alt.Color(
-        "engine:N", scale=alt.Scale(domain=others, range=[shade[e] for e in others]), legend=None
+    colour = vega.Color(
+        "engine:N", scale=vega.Scale(domain=others, range=[shade[e] for e in others]), legend=None
     )
-    tooltip = [alt.Tooltip("row:N"), alt.Tooltip("of:N"), alt.Tooltip("ratio:Q", format=".3g")]
+    tooltip = [vega.Tooltip("row:N"), vega.Tooltip("of:N"), vega.Tooltip("ratio:Q", format=".3g")]
 
-    def dots(of: str, *, beyond: bool) -> alt.Chart:
+    def dots(of: str, *, beyond: bool) -> vega.Chart:
         values = [p for p in points if p["of"] == of and p["beyond"] == beyond]
         filled = of == "mean"
         shape = "circle" if filled else "diamond"
-        chart: alt.Chart = (
-            alt.Chart(alt.InlineData(values=values))
+        chart: vega.Chart = (
+            vega.Chart(vega.InlineData(values=values))
             .mark_point(filled=filled, size=60 if filled else 55, opacity=1, strokeWidth=1.6, shape=shape)
             .encode(x=x("ratio"), y=y, color=colour, tooltip=tooltip)
         )
         return chart
 
-    def arrows(*, left: bool) -> alt.Chart:
+    def arrows(*, left: bool) -> vega.Chart:
         values = [p for p in points if p["beyond"] and (p["ratio"] < 1) == left]
-        chart: alt.Chart = (
-            alt.Chart(alt.InlineData(values=values))
+        chart: vega.Chart = (
+            vega.Chart(vega.InlineData(values=values))
             .mark_text(text="◂" if left else "▸", dx=-9 if left else 9, fontSize=13)
             .encode(x=x("ratio"), y=y, color=colour)
         )
         return chart
 
-    layers: list[alt.Chart] = [
-        alt.Chart(alt.InlineData(values=bands))
+    layers: list[vega.Chart] = [
+        vega.Chart(vega.InlineData(values=bands))
         .mark_rect(color=SOFT)
-        .encode(y=y, x=alt.value(0), x2=alt.value("width")),
-        alt.Chart(alt.InlineData(values=[{"one": 1.0}]))
+        .encode(y=y, x=vega.value(0), x2=vega.value("width")),
+        vega.Chart(vega.InlineData(values=[{"one": 1.0}]))
         .mark_rule(color=INK, strokeWidth=1.2)
         .encode(x=x("one")),
-        alt.Chart(alt.InlineData(values=[p for p in points if "low" in p]))
+        vega.Chart(vega.InlineData(values=[p for p in points if "low" in p]))
         .mark_rule(strokeWidth=1.5)
         .encode(x=x("low"), x2="high:Q", y=y, color=colour),
         dots("std", beyond=False),
@@ -324,7 +324,7 @@ def ratios(
         arrows(left=True),
         arrows(left=False),
     ]
-    chart = alt.layer(*layers).properties(width=width, height=max(120, 19 * len(labels)))
+    chart = vega.layer(*layers).properties(width=width, height=max(120, 19 * len(labels)))
     caption = (
         "Dots are ratios of means, hollow diamonds ratios of standard deviations over time; on the line,"
         f" engines agree. Bars follow from the {first}'s 95 % interval. Arrows mark values beyond the axis,"

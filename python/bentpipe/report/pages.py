@@ -2,21 +2,26 @@
 
 import json
 import re
+import sys
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
 from functools import cache
 from html import escape
+from importlib.util import cache_from_source
 from pathlib import Path
 from typing import Any
 
-import altair as alt
 import jinja2
 import markupsafe
+from jinja2.bccache import Bucket
 
 from bentpipe import files
 from bentpipe.format import clock
 from bentpipe.pages import unwritable
-from bentpipe.report.colours import as_variables, variables
-from bentpipe.report.panels import CONFIG, Drawing, Figure, Panel
+from bentpipe.report import vega
+from bentpipe.report.colours import as_variable, as_variables, variables
+from bentpipe.report.panels import CONFIG, Figure, Panel
 from bentpipe.report.scripts import bundle
 from bentpipe.report.sources import linked
 from bentpipe.runs.plan import slug
@@ -50,16 +55,20 @@ def page(template: str, figures: Iterable[Figure], **context: Any) -> str:  # no
     for figure in figures:
         first = len(specs)
         specs += [_for_page(panel) for panel in figure.panels]
-        shown.append({"figure": figure, "charts": range(first, len(specs))})
+        shown.append({"figure": replace(figure, panels=()), "charts": range(first, len(specs))})
+    linked_by_time = any("time" in spec["usermeta"] for spec in specs)
+    data, scripts = as_variables(script_json(specs)), bundle() if specs else ""
+    # The charts are many times as large as their text, which is all that the page needs.
+    del specs
     context = {"description": [], "summary": [], "warnings": [], **context}
     html = (
         environment()
         .get_template(template)
         .render(
             figures=shown,
-            specs=script_json(specs),
-            linked=any("time" in spec["usermeta"] for spec in specs),
-            bundle=bundle() if specs else "",
+            specs=data,
+            linked=linked_by_time,
+            bundle=scripts,
             variables=variables(),
             **context,
         )
@@ -69,8 +78,8 @@ def page(template: str, figures: Iterable[Figure], **context: Any) -> str:  # no
 
 def _completed(html: str) -> str:
     """Return a rendered page with the ids of its headings, the contents and the sources."""
-    head, start, rest = html.partition("<main>")
-    body, end, scripts = rest.partition("</main>")
+    start, end = html.index("<main>"), html.index("</main>")
+    body = html[start:end]
     body, cited = linked(body)
     if cited:
         rows = "".join(
@@ -94,7 +103,7 @@ def _completed(html: str) -> str:
         return f'<h{level} id="{name}">{text}</h{level}>'
 
     body = _HEADING.sub(heading, body)
-    return head + start + body.replace(_CONTENTS, _contents(entries)) + end + scripts
+    return "".join((html[:start], body.replace(_CONTENTS, _contents(entries)), html[end:]))
 
 
 def _contents(entries: Sequence[tuple[str, str, list[str]]]) -> str:
@@ -109,7 +118,7 @@ def _contents(entries: Sequence[tuple[str, str, list[str]]]) -> str:
 
 
 def _for_page(panel: Panel) -> dict[str, Any]:
-    """Return a panel's specification for a page: as wide as it, in variable colours, with its time axis."""
+    """Return a panel's specification for a page: as wide as it, with its time axis."""
     spec = specification(panel.chart, fit=True)
     meta: dict[str, Any] = dict(spec.get("usermeta", {}))
     span = _link_time(spec)
@@ -126,8 +135,7 @@ def _for_page(panel: Panel) -> dict[str, Any]:
         }
         spec["params"] = [*spec.get("params", []), {"name": "span", "value": span}]
     spec["usermeta"] = meta
-    found: dict[str, Any] = as_variables(spec)
-    return found
+    return spec
 
 
 def _link_time(spec: dict[str, Any]) -> list[float] | None:
@@ -151,6 +159,25 @@ def _link_time(spec: dict[str, Any]) -> list[float] | None:
     return ends
 
 
+class _Compiled(jinja2.BytecodeCache):
+    """Compiled templates beside the compiled modules, like which they are written and used."""
+
+    def load_bytecode(self, bucket: Bucket) -> None:
+        """Read a template, unless it was compiled from another text or by another version."""
+        with suppress(OSError):
+            bucket.bytecode_from_string(self._path(bucket).read_bytes())
+
+    def dump_bytecode(self, bucket: Bucket) -> None:
+        """Write a template if the folder can be written."""
+        if not sys.dont_write_bytecode:
+            with suppress(OSError):
+                self._path(bucket).parent.mkdir(parents=True, exist_ok=True)
+                files.write(self._path(bucket), bucket.bytecode_to_string())
+
+    def _path(self, bucket: Bucket) -> Path:
+        return Path(cache_from_source(str(Path(__file__).with_name(f"template-{bucket.key}.py"))))
+
+
 @cache
 def environment() -> jinja2.Environment:
     """Return the environment of the templates, which escapes all texts."""
@@ -160,9 +187,10 @@ def environment() -> jinja2.Environment:
         trim_blocks=True,
         lstrip_blocks=True,
         undefined=jinja2.StrictUndefined,
+        bytecode_cache=_Compiled(),
     )
     found.filters["clock"] = clock
-    found.filters["variable"] = as_variables
+    found.filters["variable"] = as_variable
     found.filters["code"] = _with_code
     return found
 
@@ -190,11 +218,9 @@ def write_page(path: Path, html: str) -> Path:
     return path
 
 
-def specification(
-    chart: Drawing | alt.ConcatChart | alt.VConcatChart, *, fit: bool = False
-) -> dict[str, Any]:
+def specification(chart: vega.Chart, *, fit: bool = False) -> dict[str, Any]:
     """Return a chart's specification in the common style; `fit` fits its width to the page."""
-    spec: dict[str, Any] = chart.to_dict(validate=False)
+    spec: dict[str, Any] = chart.to_dict()
     background = spec.pop("background", None)
     spec["config"] = {**CONFIG, "background": background}
     if fit:

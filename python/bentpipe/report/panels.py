@@ -1,23 +1,20 @@
 """Figures and their panels, their common style, and what all charts of a result share."""
 
 from collections.abc import Mapping
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Literal
 
-import altair as alt
 import polars as pl
-from altair.utils import schemapi
 
+from bentpipe.report import vega
 from bentpipe.report.colours import AXIS, GRID, INK, MUTED, of_settings, text_colour
 from bentpipe.report.decimate import as_float, detail, ecdf, rounded_up, rows
 from bentpipe.runs.result import Result
 from bentpipe.stats.ranking import drawn
 
-__all__ = ["CONFIG", "Drawing", "Figure", "Panel", "ResultCharts", "Width", "unchecked"]
+__all__ = ["CONFIG", "Figure", "Panel", "ResultCharts", "Width"]
 
 Width = int | Literal["container"]
-Drawing = alt.Chart | alt.LayerChart | alt.FacetChart
 
 _SHOWN = 0.995
 """Share of the values that the axis of a distribution covers."""
@@ -58,19 +55,11 @@ CONFIG: dict[str, Any] = {
 }
 
 
-def unchecked() -> AbstractContextManager[None]:
-    """Return a context without Altair's check of each part of a chart, which takes longer than drawing it.
-
-    Tests check whole charts. Charts that users make elsewhere are checked as before.
-    """
-    return schemapi.debug_mode(False)
-
-
 @dataclass(frozen=True, slots=True)
 class Panel:
     """One chart of a figure."""
 
-    chart: Drawing
+    chart: vega.Chart
     details: tuple[tuple[list[dict[str, float]], dict[str, Any]], ...] = ()
     """Rows that a time series draws, and its samples for a window of time, see `decimate.detail`."""
 
@@ -121,12 +110,12 @@ class ResultCharts:
             return None
         return table.select("time", (pl.col(column).cast(pl.Float64) * factor).alias("value"))
 
-    def _scale(self) -> alt.Scale:
-        return alt.Scale(domain=self.settings, range=[self.colour[name] for name in self.settings])
+    def _scale(self) -> vega.Scale:
+        return vega.Scale(domain=self.settings, range=[self.colour[name] for name in self.settings])
 
-    def _dash(self) -> alt.Scale:
+    def _dash(self) -> vega.Scale:
         dashes = [_DASHES[index % len(_DASHES)] for index in range(len(self.settings))]
-        return alt.Scale(domain=self.settings, range=dashes)
+        return vega.Scale(domain=self.settings, range=dashes)
 
     def _shares(self, values: Mapping[str, pl.Series], axis: str, of: str, title: str) -> Panel | None:
         """Draw the share of values up to each value, a curve per setting; None without values above 0."""
@@ -139,30 +128,30 @@ class ResultCharts:
                 points += [{"setting": setting, "value": value, "share": share} for value, share in curve]
         if max(tops) <= 0:
             return None
-        scale = alt.Scale(domain=[0, rounded_up(max(tops))], nice=False)
+        scale = vega.Scale(domain=[0, rounded_up(max(tops))], nice=False)
         chart = (
-            alt.Chart(alt.InlineData(values=points))
+            vega.Chart(vega.InlineData(values=points))
             .mark_line(strokeWidth=1.8, interpolate="step-after", clip=True)
             .encode(
-                x=alt.X("value:Q", title=axis, scale=scale, axis=alt.Axis(tickCount=5)),
-                y=alt.Y(
+                x=vega.X("value:Q", title=axis, scale=scale, axis=vega.Axis(tickCount=5)),
+                y=vega.Y(
                     "share:Q",
                     title=f"share of {of} [%]",
-                    scale=alt.Scale(domain=[0, 100]),
-                    axis=alt.Axis(values=[0, 50, 100]),
+                    scale=vega.Scale(domain=[0, 100]),
+                    axis=vega.Axis(values=[0, 50, 100]),
                 ),
-                color=alt.Color("setting:N", scale=self._scale(), legend=None),
-                strokeDash=alt.StrokeDash("setting:N", scale=self._dash(), legend=None),
+                color=vega.Color("setting:N", scale=self._scale(), legend=None),
+                strokeDash=vega.StrokeDash("setting:N", scale=self._dash(), legend=None),
             )
             .properties(width=self._half(), height=150, title=title)
         )
         return Panel(chart)
 
-    def _heading(self, setting: str, note: str = "") -> alt.TitleParams:
-        return alt.TitleParams(
+    def _heading(self, setting: str, note: str = "") -> vega.TitleParams:
+        return vega.TitleParams(
             text=setting,
             color=text_colour(self.colour[setting]),
-            subtitle=note or alt.Undefined,
+            subtitle=note or vega.Undefined,
             subtitleColor=MUTED,
             subtitleFontSize=11,
         )
@@ -180,36 +169,36 @@ class ResultCharts:
         width: Width,
         note: str = "",
         limit: float | pl.DataFrame | None = None,
-    ) -> Drawing:
+    ) -> vega.Chart:
         """Draw a decimated series: the mean as a line, the extremes as a band; `limit` may be a series."""
-        data = alt.InlineData(values=rows(table))
-        x = alt.X(
+        data = vega.InlineData(values=rows(table))
+        x = vega.X(
             "time:Q",
             title="time since measuring began [s]" if last else None,
-            scale=alt.Scale(domain=list(span), nice=False),
+            scale=vega.Scale(domain=list(span), nice=False),
         )
-        scale = alt.Scale(domain=list(domain), nice=False, zero=False)
-        base = alt.Chart(data).encode(x=x)
+        scale = vega.Scale(domain=list(domain), nice=False, zero=False)
+        base = vega.Chart(data).encode(x=x)
         colour = self.colour[setting]
-        layers: list[alt.Chart] = [
+        layers: list[vega.Chart] = [
             base.mark_area(color=colour, opacity=0.25).encode(
-                y=alt.Y("low:Q", title=axis, scale=scale), y2=alt.Y2("high:Q")
+                y=vega.Y("low:Q", title=axis, scale=scale), y2=vega.Y2("high:Q")
             ),
-            base.mark_line(color=colour, strokeWidth=1.2).encode(y=alt.Y("mean:Q", title=axis, scale=scale)),
+            base.mark_line(color=colour, strokeWidth=1.2).encode(y=vega.Y("mean:Q", title=axis, scale=scale)),
         ]
         if isinstance(limit, pl.DataFrame):
             layers.append(
-                alt.Chart(alt.InlineData(values=rows(limit)))
+                vega.Chart(vega.InlineData(values=rows(limit)))
                 .mark_line(color=INK, strokeDash=[4, 3], strokeWidth=1, interpolate="step-after")
-                .encode(x=x, y=alt.Y("mean:Q", title=axis, scale=scale))
+                .encode(x=x, y=vega.Y("mean:Q", title=axis, scale=scale))
             )
         elif limit is not None:
             layers.append(
-                alt.Chart(alt.InlineData(values=[{"limit": limit}]))
+                vega.Chart(vega.InlineData(values=[{"limit": limit}]))
                 .mark_rule(color=INK, strokeDash=[4, 3], strokeWidth=1)
-                .encode(y=alt.Y("limit:Q", title=axis, scale=scale))
+                .encode(y=vega.Y("limit:Q", title=axis, scale=scale))
             )
-        return alt.layer(*layers).properties(width=width, height=height, title=self._heading(setting, note))
+        return vega.layer(*layers).properties(width=width, height=height, title=self._heading(setting, note))
 
     def _details(
         self, *pairs: tuple[pl.DataFrame | None, pl.DataFrame | None]

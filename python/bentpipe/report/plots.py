@@ -10,12 +10,13 @@ import altair as alt
 from bentpipe.errors import ResultError, UsageError
 from bentpipe.format import ends
 from bentpipe.models.engines import QUANTITIES, Account, Quantity
+from bentpipe.report import vega
 from bentpipe.report.charts import series_figure
 from bentpipe.report.colours import INK, MUTED, of_settings
 from bentpipe.report.comparison import joined
 from bentpipe.report.decimate import bounds, decimate
 from bentpipe.report.overlays import curves, engine_colours, known
-from bentpipe.report.panels import CONFIG, Drawing, Figure, Panel
+from bentpipe.report.panels import CONFIG, Figure, Panel
 from bentpipe.report.sweep_charts import figure_against
 from bentpipe.report.sweep_charts import figures as sweep_figures
 from bentpipe.report.tuning import figures as tune_figures
@@ -47,10 +48,14 @@ SERIES: dict[str, tuple[str, str, float]] = {
     "pep_buffers": ("PEP buffers", "kB", 1e-3),
     "transit_time": ("Transit time", "ms", 1e3),
     "window_limit": ("Window limit", "kB", 1e-3),
+    "goodput": ("Goodput", "Mbit/s", 1e-6),
+    "one_way_delay": ("One-way delay", "ms", 1e3),
     "committed_share": ("Carrier time of the committed rates", "%", 100.0),
     "windows_closed": ("Connections with a closed window", "connections", 1.0),
 }
 """Label, unit and factor to it of the series in docs/results.md; others are drawn as they are."""
+_KINDS: dict[str, Any] = {"layer": alt.LayerChart, "concat": alt.ConcatChart, "vconcat": alt.VConcatChart}
+"""Classes of charts with several parts, by the key of the parts."""
 _WIDTH = 560
 """Width of a chart [px]: with its axis, it fits the output of a notebook's cell."""
 
@@ -129,40 +134,40 @@ def _metric_figure(result: Result, metric: Metric, settings: Sequence[str] | Non
     domain = [least if least == 0 else least - margin, most + margin]
     title = f"{metric.label} [{metric.unit}]" if metric.unit else metric.label
 
-    def x(field: str) -> alt.X:
-        return alt.X(f"{field}:Q", title=title, scale=alt.Scale(domain=domain, nice=False, zero=False))
+    def x(field: str) -> vega.X:
+        return vega.X(f"{field}:Q", title=title, scale=vega.Scale(domain=domain, nice=False, zero=False))
 
-    y = alt.Y(
+    y = vega.Y(
         "setting:N",
         title=None,
         sort=shown,
-        scale=alt.Scale(domain=[row["setting"] for row in means]),
-        axis=alt.Axis(labelFontSize=12, labelColor=INK, labelLimit=260, grid=True),
+        scale=vega.Scale(domain=[row["setting"] for row in means]),
+        axis=vega.Axis(labelFontSize=12, labelColor=INK, labelLimit=260, grid=True),
     )
-    colour = alt.Color("colour:N", scale=None)
+    colour = vega.Color("colour:N", scale=None)
     tooltip = [
-        alt.Tooltip("setting:N"),
-        *(alt.Tooltip(f"{key}:Q", format=".4g") for key in ("mean", "low", "high")),
+        vega.Tooltip("setting:N"),
+        *(vega.Tooltip(f"{key}:Q", format=".4g") for key in ("mean", "low", "high")),
     ]
-    base = alt.Chart(alt.InlineData(values=means)).encode(y=y, color=colour)
-    layers: list[alt.Chart] = [
-        alt.Chart(alt.InlineData(values=runs))
+    base = vega.Chart(vega.InlineData(values=means)).encode(y=y, color=colour)
+    layers: list[vega.Chart] = [
+        vega.Chart(vega.InlineData(values=runs))
         .mark_tick(color=MUTED, opacity=0.55, thickness=1, size=14)
-        .encode(x=x("value"), y=y, tooltip=["setting:N", "seed:Q", alt.Tooltip("value:Q", format=".4g")]),
+        .encode(x=x("value"), y=y, tooltip=["setting:N", "seed:Q", vega.Tooltip("value:Q", format=".4g")]),
         base.transform_filter("isValid(datum.low)")
         .mark_rule(strokeWidth=2)
-        .encode(x=x("low"), x2=alt.X2("high:Q")),
+        .encode(x=x("low"), x2=vega.X2("high:Q")),
         base.mark_point(filled=True, size=90, opacity=1).encode(x=x("mean"), tooltip=tooltip),
     ]
     if limits:
-        across = alt.Chart(alt.InlineData(values=limits)).encode(x=x("limit"))
+        across = vega.Chart(vega.InlineData(values=limits)).encode(x=x("limit"))
         layers += [
             across.mark_rule(color=INK, strokeDash=[4, 3], strokeWidth=1),
             across.mark_text(color=INK, fontSize=11, align="left", dx=3, baseline="top").encode(
-                text="text:N", y=alt.value(2)
+                text="text:N", y=vega.value(2)
             ),
         ]
-    drawing: Drawing = alt.layer(*layers).properties(width=_WIDTH, height=20 + 34 * len(means))
+    drawing: vega.Chart = vega.layer(*layers).properties(width=_WIDTH, height=20 + 34 * len(means))
     return Figure(metric.name, title, metric.doc, (Panel(drawing),))
 
 
@@ -283,14 +288,16 @@ def _finished(figure: Figure | None, name: str, reason: str = "", title: str = "
         raise UsageError(f'plot: "{name}" has no value in any run{f", {reason}" if reason else ""}')
     share = 1.0 if figure.columns == 1 else 0.92 / figure.columns
     panels = tuple(Panel(_sized(panel.chart, int(_WIDTH * share))) for panel in figure.panels)
-    chart: Plot = joined(replace(figure, panels=panels))
+    chart = joined(replace(figure, panels=panels))
     if title:
-        together: alt.ConcatChart = alt.concat(*(panel.chart for panel in panels), columns=1, spacing=14)
+        together = vega.concat(*(panel.chart for panel in panels), columns=1, spacing=14)
         chart = together.properties(background="white", padding=8, title=title)
-    styled: Plot = chart.configure(**CONFIG)
-    return styled
+    spec = {**chart.to_dict(), "config": CONFIG}
+    kind = next((each for key, each in _KINDS.items() if key in spec), alt.Chart)
+    plot: Plot = kind.from_dict(spec, validate=False)
+    return plot
 
 
-def _sized(chart: Drawing, width: int) -> Drawing:
+def _sized(chart: vega.Chart, width: int) -> vega.Chart:
     """Return a chart with a width in pixels if it has that of the page."""
     return chart.properties(width=width) if chart.width == "container" else chart

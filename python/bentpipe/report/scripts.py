@@ -9,13 +9,12 @@ import importlib.metadata
 from importlib import resources
 from pathlib import Path
 
-import altair as alt
-
 from bentpipe import files
+from bentpipe.report.vega import SCHEMA_VERSION
 
 __all__ = ["VEGA_LITE", "bundle"]
 
-VEGA_LITE = ".".join(alt.SCHEMA_VERSION.removeprefix("v").split(".")[:2])
+VEGA_LITE = ".".join(SCHEMA_VERSION.removeprefix("v").split(".")[:2])
 """Version of Vega-Lite that the charts are written for."""
 
 

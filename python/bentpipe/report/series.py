@@ -1,12 +1,11 @@
 """The figure of measured series: points and fitted Fourier series."""
 
-import altair as alt
-
 from bentpipe.format import number
 from bentpipe.models.series import Captured, Series
+from bentpipe.report import vega
 from bentpipe.report.colours import AXIS, MUTED
 from bentpipe.report.decimate import short
-from bentpipe.report.panels import Drawing, Figure, Panel
+from bentpipe.report.panels import Figure, Panel
 
 __all__ = ["figure"]
 
@@ -32,40 +31,40 @@ def figure(captured: Captured) -> Figure:
     return Figure("series", "Measured series", caption, panels)
 
 
-def _panel(series: Series, title: str, unit: str, scale: float, *, first: bool, last: bool) -> Drawing:
+def _panel(series: Series, title: str, unit: str, scale: float, *, first: bool, last: bool) -> vega.Chart:
     span = (0.0, series.interval * len(series.measured))
-    x = alt.X(
+    x = vega.X(
         "time:Q",
         title="time [s]" if last else None,
-        scale=alt.Scale(domain=list(span), nice=False),
-        axis=alt.Axis(format="~g"),
+        scale=vega.Scale(domain=list(span), nice=False),
+        axis=vega.Axis(format="~g"),
     )
-    y = alt.Y("value:Q", title=unit or "ratio", scale=alt.Scale(zero=False))
+    y = vega.Y("value:Q", title=unit or "ratio", scale=vega.Scale(zero=False))
     names = ["measured", f"fitted, {len(series.cos)} harmonics"]
-    legend = alt.Legend(title=None, symbolSize=60) if first else None
-    colour = alt.Color("kind:N", legend=legend, scale=alt.Scale(domain=names, range=[_MEASURED, _FITTED]))
+    legend = vega.Legend(title=None, symbolSize=60) if first else None
+    colour = vega.Color("kind:N", legend=legend, scale=vega.Scale(domain=names, range=[_MEASURED, _FITTED]))
 
-    def rows(values: list[float] | tuple[float, ...], kind: str) -> alt.InlineData:
-        return alt.InlineData(
+    def rows(values: list[float] | tuple[float, ...], kind: str) -> vega.InlineData:
+        return vega.InlineData(
             values=[
                 {"time": short(series.interval * i), "value": short(value * scale), "kind": kind}
                 for i, value in enumerate(values)
             ]
         )
 
-    points = alt.Chart(rows(series.measured, names[0])).mark_circle(size=14, opacity=0.8)
-    curve = alt.Chart(rows(series.fitted, names[1])).mark_line(strokeWidth=2)
+    points = vega.Chart(rows(series.measured, names[0])).mark_circle(size=14, opacity=0.8)
+    curve = vega.Chart(rows(series.fitted, names[1])).mark_line(strokeWidth=2)
     explained = (
         "constant"
         if series.explained is None
         else f"the fit explains {100 * series.explained:.1f} % of the variance"
         f" (of white noise: {100 * series.noise:.1f} %)"
     )
-    heading = alt.TitleParams(
+    heading = vega.TitleParams(
         text=title,
         subtitle=f"mean {number(series.mean * scale)}{f' {unit}' if unit else ''}; {explained}",
         subtitleColor=MUTED,
         subtitleFontSize=11,
     )
     layers = (points.encode(x=x, y=y, color=colour), curve.encode(x=x, y=y, color=colour))
-    return alt.layer(*layers).properties(width=_WIDTH, height=_HEIGHT, title=heading)
+    return vega.layer(*layers).properties(width=_WIDTH, height=_HEIGHT, title=heading)

@@ -4,15 +4,15 @@ import itertools
 from pathlib import Path
 from typing import Any
 
-import altair as alt
 import polars as pl
 
 from bentpipe import _core, files
 from bentpipe.models.stability import Axis, StabilityMap
+from bentpipe.report import vega
 from bentpipe.report.colours import MUTED
 from bentpipe.report.comparison import picture
 from bentpipe.report.pages import page
-from bentpipe.report.panels import Drawing, Figure, Panel, Width
+from bentpipe.report.panels import Figure, Panel, Width
 
 __all__ = ["write_map"]
 
@@ -65,7 +65,7 @@ def _edges(values: list[float]) -> list[tuple[float, float]]:
     return list(itertools.pairwise(ends))
 
 
-def _panel(found: StabilityMap, setting: str, number: int, last: int, width: Width) -> Drawing:
+def _panel(found: StabilityMap, setting: str, number: int, last: int, width: Width) -> vega.Chart:
     xs, ys = _values(found, found.x), _values(found, found.y)
     x_cells = dict(zip(xs, _edges(xs), strict=True))
     y_cells = dict(zip(ys, _edges(ys), strict=True))
@@ -88,34 +88,36 @@ def _panel(found: StabilityMap, setting: str, number: int, last: int, width: Wid
         )
     x_title = found.x.label + (f" [{found.x.unit}]" if found.x.unit else "")
     y_title = found.y.label + (f" [{found.y.unit}]" if found.y.unit else "")
-    x_scale = alt.Scale(domain=[x_cells[xs[0]][0], x_cells[xs[-1]][1]], nice=False, zero=False)
-    y_scale = alt.Scale(domain=[y_cells[ys[0]][0], y_cells[ys[-1]][1]], nice=False, zero=False)
-    x_axis = alt.X("x:Q", title=x_title, scale=x_scale, axis=alt.Axis(tickCount=5))
-    y_axis = alt.Y("y:Q", title=y_title, scale=y_scale, axis=alt.Axis(tickCount=5))
-    scale = alt.Scale(
+    x_scale = vega.Scale(domain=[x_cells[xs[0]][0], x_cells[xs[-1]][1]], nice=False, zero=False)
+    y_scale = vega.Scale(domain=[y_cells[ys[0]][0], y_cells[ys[-1]][1]], nice=False, zero=False)
+    x_axis = vega.X("x:Q", title=x_title, scale=x_scale, axis=vega.Axis(tickCount=5))
+    y_axis = vega.Y("y:Q", title=y_title, scale=y_scale, axis=vega.Axis(tickCount=5))
+    scale = vega.Scale(
         domain=[_LEAST, 0.0, _MOST], range=[_UNSTABLE, _NEUTRAL, _STABLE], clamp=True, interpolate="rgb"
     )
     # One legend per panel keeps the panels aligned.
-    legend = alt.Legend(
+    legend = vega.Legend(
         title="Phase margin [degrees]: unstable < 0 < stable",
         gradientLength=240,
         values=[-90, -45, 0, 45, 90],
         titleLimit=400,
         symbolSize=100,
     )
-    colour = alt.Color("margin:Q", scale=scale, legend=legend if number == 0 or not found.simulated else None)
+    colour = vega.Color(
+        "margin:Q", scale=scale, legend=legend if number == 0 or not found.simulated else None
+    )
     where: dict[str, Any] = {"x": x_axis, "y": y_axis}
-    base = alt.Chart(alt.InlineData(values=cells)).encode(**where, x2="x2:Q", y2="y2:Q")
+    base = vega.Chart(vega.InlineData(values=cells)).encode(**where, x2="x2:Q", y2="y2:Q")
     # Cells without a margin are left out of the second layer.
-    layers: list[alt.Chart] = [base.mark_rect(color=_NONE), base.mark_rect().encode(color=colour)]
+    layers: list[vega.Chart] = [base.mark_rect(color=_NONE), base.mark_rect().encode(color=colour)]
     border = _border(state, [x_cells[x] for x in xs], [y_cells[y] for y in ys])
     if border:
-        line = alt.Chart(alt.InlineData(values=border)).mark_rule(strokeWidth=2.2, color=_LINE)
+        line = vega.Chart(vega.InlineData(values=border)).mark_rule(strokeWidth=2.2, color=_LINE)
         layers.append(line.encode(**where, x2="x2:Q", y2="y2:Q"))
     layers += _circles(found, setting, where, size=number == min(1, last), swing=number == min(2, last))
-    heading = alt.TitleParams(text=setting, subtitle=_subtitle(found, setting), subtitleColor=MUTED)
-    layered = alt.layer(*layers).resolve_scale(size="independent", fill="independent", color="independent")
-    drawing: alt.LayerChart = layered.properties(width=width, height=_HEIGHT, title=heading)
+    heading = vega.TitleParams(text=setting, subtitle=_subtitle(found, setting), subtitleColor=MUTED)
+    layered = vega.layer(*layers).resolve_scale(size="independent", fill="independent", color="independent")
+    drawing: vega.Chart = layered.properties(width=width, height=_HEIGHT, title=heading)
     return drawing
 
 
@@ -153,7 +155,7 @@ def _border(
 
 def _circles(
     found: StabilityMap, setting: str, where: dict[str, Any], *, size: bool, swing: bool
-) -> list[alt.Chart]:
+) -> list[vega.Chart]:
     """Return the simulations as circles, with legends of size and filling if requested."""
     points = [
         {
@@ -167,7 +169,7 @@ def _circles(
     ]
     if not points:
         return []
-    sizes = alt.Legend(
+    sizes = vega.Legend(
         title="Simulated queue: standard deviation / mean",
         values=[0.25, 0.5, 1, 2],
         format="~g",
@@ -177,16 +179,16 @@ def _circles(
         symbolStrokeColor=_LINE,
         symbolStrokeWidth=1.2,
     )
-    by_size = alt.Size(
-        "cv:Q", scale=alt.Scale(domain=[0, 2.5], range=[0, 420], clamp=True), legend=sizes if size else None
+    by_size = vega.Size(
+        "cv:Q", scale=vega.Scale(domain=[0, 2.5], range=[0, 420], clamp=True), legend=sizes if size else None
     )
-    fills = alt.Legend(title="Share of variance near one period", gradientLength=240, titleLimit=400)
-    by_fill = alt.Fill(
+    fills = vega.Legend(title="Share of variance near one period", gradientLength=240, titleLimit=400)
+    by_fill = vega.Fill(
         "peak:Q",
-        scale=alt.Scale(domain=[0.0, 0.8], range=["#fff", "#000"], clamp=True, interpolate="rgb"),
+        scale=vega.Scale(domain=[0.0, 0.8], range=["#fff", "#000"], clamp=True, interpolate="rgb"),
         legend=fills if swing else None,
     )
-    marks = alt.Chart(alt.InlineData(values=points)).mark_point(stroke=_LINE, strokeWidth=1.2, opacity=1.0)
+    marks = vega.Chart(vega.InlineData(values=points)).mark_point(stroke=_LINE, strokeWidth=1.2, opacity=1.0)
     return [marks.encode(**where, size=by_size, fill=by_fill)]
 
 

@@ -25,8 +25,9 @@ class _StateCharts(ResultCharts):
         drawn: list[tuple[str, str, State, pl.DataFrame]] = []
         for setting in self.settings:
             table = self.result.one("series", setting, self.seed)
-            for column in table.columns:
-                state = state_of(column, table.columns)
+            columns = dict.fromkeys(table.columns)
+            for column in columns:
+                state = state_of(column, columns)
                 if state is None:
                     continue
                 series = self._series(setting, column, state.factor)

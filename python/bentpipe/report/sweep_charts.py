@@ -5,12 +5,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-import altair as alt
 import polars as pl
 
 from bentpipe.format import brief, convert, ends, number_of, plural
+from bentpipe.report import vega
 from bentpipe.report.colours import LINE, PALETTE, PAPER, text_colour
-from bentpipe.report.panels import Drawing, Figure, Panel, Width
+from bentpipe.report.panels import Figure, Panel, Width
 from bentpipe.stats.intervals import summarise
 from bentpipe.stats.metrics import Metric
 from bentpipe.sweeps.result import SweepResult, check_metrics
@@ -60,23 +60,23 @@ class Axis:
         """Each value's label with its unit."""
         return {value: f"{label} {self.unit}".strip() for value, label in self.labels.items()}
 
-    def x(self) -> alt.X:
+    def x(self) -> vega.X:
         """Return the axis of a chart."""
         title = self.title
         if self.numbers is None:
             order = [self.labels[value] for value in self.values]
-            return alt.X("x:N", title=title, sort=order, axis=alt.Axis(labelAngle=0))
+            return vega.X("x:N", title=title, sort=order, axis=vega.Axis(labelAngle=0))
         numbers = list(self.numbers.values())
         least, most = min(numbers), max(numbers)
         kind: Literal["log", "linear"] = "log" if self.log else "linear"
-        zero = alt.Undefined if self.log else False
-        scale = alt.Scale(type=kind, nice=False, zero=zero, domain=[least, most], padding=10)
+        zero = vega.Undefined if self.log else False
+        scale = vega.Scale(type=kind, nice=False, zero=zero, domain=[least, most], padding=10)
         # If there are few values, they are the ticks.
         ticks = numbers if len(numbers) <= _TICKS else _decades(least, most) if self.log else None
         axis = (
-            alt.Axis(format=".3~r", tickCount=6) if ticks is None else alt.Axis(format=".3~r", values=ticks)
+            vega.Axis(format=".3~r", tickCount=6) if ticks is None else vega.Axis(format=".3~r", values=ticks)
         )
-        return alt.X("x:Q", title=title, scale=scale, axis=axis)
+        return vega.X("x:Q", title=title, scale=scale, axis=axis)
 
     def place(self, value: str) -> float | str:
         """Return a value in the form of a chart's data."""
@@ -231,14 +231,14 @@ class _Charts:
         joined: bool = True,
         bars: bool = True,
         named: bool,
-    ) -> Drawing:
+    ) -> vega.Chart:
         """Draw means against a factor: joined by lines with bands, or as points with bars."""
-        base = alt.Chart(alt.InlineData(values=list(values))).encode(x=axis.x())
+        base = vega.Chart(vega.InlineData(values=list(values))).encode(x=axis.x())
         # A page has one legend for all figures; a separate file needs its own.
         legend = self._named() if named else None
-        colour = alt.Color("setting:N", scale=self._scale(), legend=legend, sort=self.settings)
-        low, high = y.of("low"), alt.Y2("high:Q")
-        layers: list[alt.Chart] = []
+        colour = vega.Color("setting:N", scale=self._scale(), legend=legend, sort=self.settings)
+        low, high = y.of("low"), vega.Y2("high:Q")
+        layers: list[vega.Chart] = []
         if joined and axis.numbers is not None:
             opacity = 0.2 if len(self.settings) <= _FEW else 0.08
             layers.append(base.mark_area(opacity=opacity).encode(y=low, y2=high, color=colour))
@@ -253,13 +253,13 @@ class _Charts:
             layers.append(line.encode(strokeDash=self._dash(legend)))
         point = base.mark_point(filled=True, size=34 if joined else 26, opacity=0.9 if joined else 0.7)
         layers.append(point.encode(y=y.of("mean"), color=colour, **self._apart(axis)))
-        return alt.layer(*layers).properties(width=width, height=height)
+        return vega.layer(*layers).properties(width=width, height=height)
 
     def _apart(self, axis: Axis) -> dict[str, Any]:
         """Return the offset that separates settings on an axis of words."""
         if axis.numbers is not None:
             return {}
-        return {"xOffset": alt.XOffset("setting:N", sort=self.settings)}
+        return {"xOffset": vega.XOffset("setting:N", sort=self.settings)}
 
     def _maps(self, metric: Metric, rows: Sequence[dict[str, Any]]) -> Figure:
         x, y = self.axes
@@ -300,7 +300,7 @@ class _Charts:
         columns: int,
         *,
         written: bool,
-    ) -> Drawing:
+    ) -> vega.Chart:
         least, most = ends
         there = {(row[x.key], row[y.key]): row for row in rows}
         cells = []
@@ -324,12 +324,12 @@ class _Charts:
         room = {1: 800, 2: 370, 3: 220}[columns] / len(names_x)
         turned = 6.5 * max(map(len, names_x)) + 4 > room
         step = max(1, math.ceil(14 / room))
-        base = alt.Chart(alt.InlineData(values=cells)).encode(
-            x=alt.X(
+        base = vega.Chart(vega.InlineData(values=cells)).encode(
+            x=vega.X(
                 "x:N",
                 title=x.title,
                 sort=names_x,
-                axis=alt.Axis(
+                axis=vega.Axis(
                     labelAngle=-45 if turned else 0,
                     values=names_x[::step],
                     tickCount=len(names_x),
@@ -338,11 +338,11 @@ class _Charts:
                     labelOverlap=False,
                 ),
             ),
-            y=alt.Y(
+            y=vega.Y(
                 "y:N",
                 title=y.title,
                 sort=names_y,
-                axis=alt.Axis(
+                axis=vega.Axis(
                     values=names_y[:: max(1, math.ceil(len(names_y) / 28))],
                     tickCount=len(names_y),
                     labelOverlap=False,
@@ -351,14 +351,14 @@ class _Charts:
                 ),
             ),
         )
-        colour = alt.Color(
+        colour = vega.Color(
             "mean:Q",
-            scale=alt.Scale(
+            scale=vega.Scale(
                 scheme="yellowgreenblue",
                 domain=[least, most] if most > least else [least, least + 1],
                 nice=False,
             ),
-            legend=alt.Legend(
+            legend=vega.Legend(
                 title=f"{metric.label} [{metric.unit}]" if metric.unit else metric.label,
                 titleLimit=320,
                 gradientLength=200,
@@ -370,17 +370,17 @@ class _Charts:
         )
         # Cells without a mean are left out of the second layer.
         heat = base.mark_rect(stroke=PAPER, strokeWidth=1)
-        layers: list[alt.Chart] = [heat.encode(color=alt.value(_NONE)), heat.encode(color=colour)]
+        layers: list[vega.Chart] = [heat.encode(color=vega.value(_NONE)), heat.encode(color=colour)]
         if written:
             layers.append(
                 base.mark_text(fontSize=11).encode(
-                    text="text:N", color=alt.Color("ink:N", scale=None, legend=None)
+                    text="text:N", color=vega.Color("ink:N", scale=None, legend=None)
                 )
             )
         height = max(120, min(420, 30 * len(y.values)))
-        title = alt.TitleParams(text=name, color=text_colour(self.colour[name]))
-        layered: alt.LayerChart = alt.layer(*layers).resolve_scale(color="independent")
-        drawing: alt.LayerChart = layered.properties(width=self._share(columns), height=height, title=title)
+        title = vega.TitleParams(text=name, color=text_colour(self.colour[name]))
+        layered: vega.Chart = vega.layer(*layers).resolve_scale(color="independent")
+        drawing: vega.Chart = layered.properties(width=self._share(columns), height=height, title=title)
         return drawing
 
     def main_effects(self, metric: Metric) -> Figure | None:
@@ -496,15 +496,17 @@ class _Charts:
             return self.width
         return int(self.width * (0.46 if columns == 2 else 0.3))
 
-    def _scale(self) -> alt.Scale:
-        return alt.Scale(domain=self.settings, range=[self.colour[name] for name in self.settings])
+    def _scale(self) -> vega.Scale:
+        return vega.Scale(domain=self.settings, range=[self.colour[name] for name in self.settings])
 
-    def _named(self) -> alt.Legend:
-        return alt.Legend(title=None, symbolOpacity=1, symbolType="stroke", columns=8)
+    def _named(self) -> vega.Legend:
+        return vega.Legend(title=None, symbolOpacity=1, symbolType="stroke", columns=8)
 
-    def _dash(self, legend: alt.Legend | None) -> alt.StrokeDash:
+    def _dash(self, legend: vega.Legend | None) -> vega.StrokeDash:
         dashes = [_DASHES[index // len(PALETTE) % len(_DASHES)] for index in range(len(self.settings))]
-        return alt.StrokeDash("setting:N", scale=alt.Scale(domain=self.settings, range=dashes), legend=legend)
+        return vega.StrokeDash(
+            "setting:N", scale=vega.Scale(domain=self.settings, range=dashes), legend=legend
+        )
 
     def _legend(self) -> tuple[tuple[str, str], ...]:
         return () if self.named else tuple(self.colour.items())
@@ -536,15 +538,15 @@ class _Vertical:
 
     log: bool = False
 
-    def of(self, name: str) -> alt.Y:
+    def of(self, name: str) -> vega.Y:
         kind: Literal["log", "linear"] = "log" if self.log else "linear"
-        zero = alt.Undefined if self.log else False
-        scale = alt.Scale(type=kind, domain=list(self.domain), nice=False, zero=zero, clamp=self.log)
+        zero = vega.Undefined if self.log else False
+        scale = vega.Scale(type=kind, domain=list(self.domain), nice=False, zero=zero, clamp=self.log)
         if not self.log:
-            return alt.Y(f"{name}:Q", title=self.title, scale=scale)
+            return vega.Y(f"{name}:Q", title=self.title, scale=scale)
         ticks = _decades(*self.domain)
-        axis = alt.Axis(values=ticks, tickCount=len(ticks), format="~r")
-        return alt.Y(f"{name}:Q", title=self.title, scale=scale, axis=axis)
+        axis = vega.Axis(values=ticks, tickCount=len(ticks), format="~r")
+        return vega.Y(f"{name}:Q", title=self.title, scale=scale, axis=axis)
 
     @property
     def note(self) -> str:

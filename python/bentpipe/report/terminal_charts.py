@@ -93,12 +93,21 @@ def group_table(result: Result) -> dict[str, Any] | None:
     """Return the table of groups of terminals and pools, and who pays for rain; None without terminals.
 
     Values are means over the runs, as text: number of terminals, goodput of each [Mbit/s], carrier time and
-    bytes [%], drops [%] and the loading time of pages [s].
+    bytes [%], drops [%], the loading time of pages [s] and badly served terminals [%].
     """
     if not result.manifest.get(TERMINALS) or "page_time_mean" not in result.terminals().columns:
         return None
-    percent = {"carrier_share": 100, "byte_share": 100, "drop_rate": 100, "page_time_mean": 1}
-    means = result.groups().group_by("setting", "kind", "group", maintain_order=True)
+    percent = {
+        "carrier_share": 100,
+        "byte_share": 100,
+        "drop_rate": 100,
+        "page_time_mean": 1,
+        "terminals_bad": 1,
+    }
+    groups = result.groups()
+    if "terminals_bad" not in groups.columns:
+        groups = groups.with_columns(terminals_bad=pl.lit(None, dtype=pl.Float64))
+    means = groups.group_by("setting", "kind", "group", maintain_order=True)
     table = means.agg(
         pl.col("terminals").first(),
         (pl.col("goodput") / pl.col("terminals")).mean() * 1e-6,

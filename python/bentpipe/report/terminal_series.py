@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 from typing import Any
 
-import altair as alt
 import polars as pl
 
+from bentpipe.report import vega
 from bentpipe.report.decimate import as_float, rounded_up, short
-from bentpipe.report.panels import Drawing, Figure, Panel, ResultCharts, Width
+from bentpipe.report.panels import Figure, Panel, ResultCharts, Width
 from bentpipe.runs.result import Result
 from bentpipe.runs.store import TERMINAL_SERIES
 
@@ -62,9 +62,9 @@ class _SeriesCharts(ResultCharts):
         found = self.series.filter(of_terminal).sort("time")[column] * factor
         return [None if value is None else short(value) for value in found]
 
-    def _time(self) -> alt.X:
-        scale = alt.Scale(domain=[0, self.duration], nice=False)
-        return alt.X("time:Q", title="time since measuring began [s]", scale=scale)
+    def _time(self) -> vega.X:
+        scale = vega.Scale(domain=[0, self.duration], nice=False)
+        return vega.X("time:Q", title="time since measuring began [s]", scale=scale)
 
     def heat_map(self) -> Figure:
         """Draw the queueing delay of terminals over time, a panel per setting."""
@@ -84,7 +84,7 @@ class _SeriesCharts(ResultCharts):
         panels = tuple(Panel(self._heat_map(setting, domain)) for setting in self.settings)
         return Figure("terminal-heat", "Delay of the terminals over time", caption, panels, 2)
 
-    def _heat_map(self, setting: str, domain: list[float]) -> Drawing:
+    def _heat_map(self, setting: str, domain: list[float]) -> vega.Chart:
         rows: list[dict[str, Any]] = [
             {
                 "terminal": terminal,
@@ -94,9 +94,9 @@ class _SeriesCharts(ResultCharts):
             for number, terminal in enumerate(self.shown)
         ]
         count = len(self.shown)
-        axis = alt.Axis(values=[], title="terminals, by delay")
-        chart: alt.Chart = (
-            alt.Chart(alt.InlineData(values=rows))
+        axis = vega.Axis(values=[], title="terminals, by delay")
+        chart: vega.Chart = (
+            vega.Chart(vega.InlineData(values=rows))
             .transform_flatten(["delay"])
             .transform_window(number="row_number()", groupby=["terminal"])
             .transform_calculate(
@@ -109,18 +109,18 @@ class _SeriesCharts(ResultCharts):
             .encode(
                 x=self._time(),
                 x2="until:Q",
-                y=alt.Y("top:Q", scale=alt.Scale(domain=[0, count], reverse=True, nice=False), axis=axis),
+                y=vega.Y("top:Q", scale=vega.Scale(domain=[0, count], reverse=True, nice=False), axis=axis),
                 y2="below:Q",
-                color=alt.Color(
+                color=vega.Color(
                     "delay:Q",
                     title="delay [ms]",
-                    scale=alt.Scale(type="log", domain=domain, scheme="viridis", clamp=True),
-                    legend=alt.Legend(orient="right", direction="vertical", gradientLength=120, tickCount=4),
+                    scale=vega.Scale(type="log", domain=domain, scheme="viridis", clamp=True),
+                    legend=vega.Legend(orient="right", direction="vertical", gradientLength=120, tickCount=4),
                 ),
                 tooltip=[
-                    alt.Tooltip("terminal:N"),
-                    alt.Tooltip("time:Q", title="from [s]", format=".3~f"),
-                    alt.Tooltip("delay:Q", title="delay [ms]", format=".3~s"),
+                    vega.Tooltip("terminal:N"),
+                    vega.Tooltip("time:Q", title="from [s]", format=".3~f"),
+                    vega.Tooltip("delay:Q", title="delay [ms]", format=".3~s"),
                 ],
             )
             .properties(
@@ -140,7 +140,7 @@ class _SeriesCharts(ResultCharts):
         legend = tuple((setting, self.colour[setting]) for setting in self.settings)
         return Figure("terminal-one", "One terminal over time", caption, panels, 2, legend)
 
-    def _curves(self, column: str, factor: float, axis: str) -> Drawing:
+    def _curves(self, column: str, factor: float, axis: str) -> vega.Chart:
         values = {
             terminal: {setting: self._values(setting, terminal, column, factor) for setting in self.settings}
             for terminal in self.shown
@@ -151,20 +151,20 @@ class _SeriesCharts(ResultCharts):
             for setting in self.settings
             for number, value in enumerate(values[first][setting])
         ]
-        chart: alt.Chart = (
-            alt.Chart(alt.InlineData(values=rows))
+        chart: vega.Chart = (
+            vega.Chart(vega.InlineData(values=rows))
             .mark_line(strokeWidth=1.6, interpolate="step-after", clip=True)
             .encode(
                 x=self._time(),
-                y=alt.Y("value:Q", title=axis, scale=alt.Scale(zero=True)),
-                color=alt.Color("setting:N", scale=self._scale(), legend=None),
-                strokeDash=alt.StrokeDash("setting:N", scale=self._dash(), legend=None),
+                y=vega.Y("value:Q", title=axis, scale=vega.Scale(zero=True)),
+                color=vega.Color("setting:N", scale=self._scale(), legend=None),
+                strokeDash=vega.StrokeDash("setting:N", scale=self._dash(), legend=None),
             )
-            .add_params(alt.param(name="terminal", value=first))
+            .add_params(vega.param(name="terminal", value=first))
             .properties(
                 width=self._half(),
                 height=180,
-                title=alt.TitleParams(text=alt.ExprRef("terminal")),
+                title=vega.TitleParams(text=vega.ExprRef("terminal")),
                 usermeta={"terminal": {"step": self.step, "values": values}}
                 if self.width == "container"
                 else {},

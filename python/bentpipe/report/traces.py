@@ -4,13 +4,13 @@ A sender's variables hold until they change, so they are drawn as steps. Many ch
 axis is divided into some hundred intervals, each of which keeps its first, smallest, largest and last value.
 """
 
-import altair as alt
 import polars as pl
 
 from bentpipe.format import plural
+from bentpipe.report import vega
 from bentpipe.report.colours import MUTED
 from bentpipe.report.decimate import as_float, rounded_up, rows
-from bentpipe.report.panels import Drawing, Figure, Panel, Width
+from bentpipe.report.panels import Figure, Panel, Width
 from bentpipe.runs.result import Result
 from bentpipe.runs.store import TRACE
 
@@ -49,7 +49,7 @@ def _figure(result: Result, traced: str, width: Width) -> Figure | None:
     top = rounded_up(1.02 * _KILO * max(as_float(every["cwnd"].max()), as_float(every["in_flight"].max())))
     panels = []
     for number, (setting, table) in enumerate(tables.items()):
-        heading = alt.TitleParams(
+        heading = vega.TitleParams(
             text=setting,
             subtitle=_counts(table),
             subtitleColor=MUTED,
@@ -137,27 +137,27 @@ def _events(table: pl.DataFrame, column: str, span: tuple[float, float]) -> list
     )
 
 
-def _x(span: tuple[float, float], *, last: bool) -> alt.X:
+def _x(span: tuple[float, float], *, last: bool) -> vega.X:
     title = "time since measuring began [s]" if last else None
-    return alt.X("time:Q", title=title, scale=alt.Scale(domain=list(span), nice=False))
+    return vega.X("time:Q", title=title, scale=vega.Scale(domain=list(span), nice=False))
 
 
-def _chart(values: list[dict[str, float]], colours: dict[str, str], what: str, *, legend: bool) -> alt.Chart:
+def _chart(values: list[dict[str, float]], colours: dict[str, str], what: str, *, legend: bool) -> vega.Chart:
     """Return a chart of `values` with the colour and the legend entry of `what`."""
-    scale = alt.Scale(domain=list(colours), range=list(colours.values()))
-    key = alt.Legend(
+    scale = vega.Scale(domain=list(colours), range=list(colours.values()))
+    key = vega.Legend(
         title=None, symbolType="square", symbolSize=70, symbolOpacity=1, labelFontSize=11, columnPadding=2
     )
-    colour = alt.Color("what:N", scale=scale, legend=key if legend else None)
-    chart = alt.Chart(alt.InlineData(values=values)).transform_calculate(what=f"'{what}'")
+    colour = vega.Color("what:N", scale=scale, legend=key if legend else None)
+    chart = vega.Chart(vega.InlineData(values=values)).transform_calculate(what=f"'{what}'")
     return chart.encode(color=colour)
 
 
-def _windows(table: pl.DataFrame, span: tuple[float, float], top: float, *, legend: bool) -> Drawing:
+def _windows(table: pl.DataFrame, span: tuple[float, float], top: float, *, legend: bool) -> vega.Chart:
     axis = "window [kB]"
-    y = alt.Y("value:Q", title=axis, scale=alt.Scale(domain=[0, top], nice=False), stack=None)
+    y = vega.Y("value:Q", title=axis, scale=vega.Scale(domain=[0, top], nice=False), stack=None)
 
-    def base(column: str, what: str) -> alt.Chart:
+    def base(column: str, what: str) -> vega.Chart:
         chart = _chart(rows(steps(table, column, _KILO)), _WINDOWS, what, legend=legend)
         return chart.encode(x=_x(span, last=False), y=y, detail="flow:N")
 
@@ -175,28 +175,28 @@ def _windows(table: pl.DataFrame, span: tuple[float, float], top: float, *, lege
             layers.append(chart.mark_rule(strokeWidth=1.2))
         else:
             mark = chart.mark_point(shape="triangle-up", filled=True, size=36, opacity=0.9)
-            layers.append(mark.encode(y=alt.value(166)))
-    return alt.layer(*layers)
+            layers.append(mark.encode(y=vega.value(166)))
+    return vega.layer(*layers)
 
 
 def _times(
     table: pl.DataFrame, every: pl.DataFrame, span: tuple[float, float], *, legend: bool, last: bool
-) -> Drawing:
+) -> vega.Chart:
     longest = max(as_float(every[name].max()) for name in ("rtt", "srtt", "rto"))
     shortest = min(as_float(every[name].min()) or longest for name in ("rtt", "srtt", "rto"))
     if longest > _WIDE_RANGE * shortest:
-        scale = alt.Scale(type="log", domain=[shortest / 1.2, longest * 1.2], nice=False)
-        axis = alt.Axis(values=[10.0**power for power in range(-6, 6)], format="~r")
+        scale = vega.Scale(type="log", domain=[shortest / 1.2, longest * 1.2], nice=False)
+        axis = vega.Axis(values=[10.0**power for power in range(-6, 6)], format="~r")
     else:
-        scale = alt.Scale(domain=[0, rounded_up(1.02 * longest)], nice=False)
-        axis = alt.Axis()
-    y = alt.Y("value:Q", title="time [s]", scale=scale, axis=axis)
+        scale = vega.Scale(domain=[0, rounded_up(1.02 * longest)], nice=False)
+        axis = vega.Axis()
+    y = vega.Y("value:Q", title="time [s]", scale=scale, axis=axis)
 
-    def base(column: str, what: str, *, ends: bool = True) -> alt.Chart:
+    def base(column: str, what: str, *, ends: bool = True) -> vega.Chart:
         chart = _chart(rows(steps(table, column, ends=ends)), _TIMES, what, legend=legend)
         return chart.encode(x=_x(span, last=last), y=y, detail="flow:N")
 
-    return alt.layer(
+    return vega.layer(
         base("rto", _RTO).mark_line(interpolate="step-after", strokeWidth=1.4),
         base("rtt", _RTT, ends=False).mark_point(filled=True, size=9, opacity=0.8),
         base("srtt", _SRTT).mark_line(interpolate="step-after", strokeWidth=1.4),

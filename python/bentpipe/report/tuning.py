@@ -6,12 +6,11 @@ from collections.abc import Mapping, Sequence
 from itertools import combinations
 from typing import Any
 
-import altair as alt
-
 from bentpipe.format import brief, clock, likelihood, measured, number_of, plural, quantity, uncapitalized
+from bentpipe.report import vega
 from bentpipe.report.colours import AXIS, INK, LINE, PAPER
 from bentpipe.report.pages import page
-from bentpipe.report.panels import Drawing, Figure, Panel
+from bentpipe.report.panels import Figure, Panel
 from bentpipe.stats.intervals import LEVEL, summarise
 from bentpipe.stats.objectives import Objective
 from bentpipe.tuning.result import AS_GIVEN, DEFAULTS, TuneResult, difference
@@ -283,63 +282,65 @@ def _channel(
     cls: Any,  # noqa: ANN401
     end: str = "",
 ) -> Any:  # noqa: ANN401
-    scale = alt.Scale(domain=_domain(objective.metric, points), nice=False, zero=False)
+    scale = vega.Scale(domain=_domain(objective.metric, points), nice=False, zero=False)
     return cls(f"{objective.metric}{end}:Q", title=_title(objective), scale=scale)
 
 
 def _encoded() -> dict[str, Any]:
     names = list(_COLOURS)
     return {
-        "color": alt.Color(
-            "kind:N", scale=alt.Scale(domain=names, range=[_COLOURS[name] for name in names]), legend=None
+        "color": vega.Color(
+            "kind:N", scale=vega.Scale(domain=names, range=[_COLOURS[name] for name in names]), legend=None
         ),
-        "shape": alt.Shape(
-            "kind:N", scale=alt.Scale(domain=names, range=[_SHAPES[name] for name in names]), legend=None
+        "shape": vega.Shape(
+            "kind:N", scale=vega.Scale(domain=names, range=[_SHAPES[name] for name in names]), legend=None
         ),
-        "size": alt.Size("size:Q", scale=None),
+        "size": vega.Size("size:Q", scale=None),
     }
 
 
-def _pair(x: Objective, y: Objective, points: Sequence[Mapping[str, Any]]) -> Drawing:
-    horizontal, vertical = _channel(x, points, alt.X), _channel(y, points, alt.Y)
+def _pair(x: Objective, y: Objective, points: Sequence[Mapping[str, Any]]) -> vega.Chart:
+    horizontal, vertical = _channel(x, points, vega.X), _channel(y, points, vega.Y)
     keys = [key for each in (x, y) for key in (each.metric, f"{each.metric} low", f"{each.metric} high")]
-    data = alt.InlineData(
+    data = vega.InlineData(
         values=[
             {key: row[key] for key in ("kind", "name", "size")} | {key: row.get(key) for key in keys}
             for row in points
         ]
     )
     fresh = (
-        alt.Chart(data)
+        vega.Chart(data)
         .transform_filter(f"datum.kind === '{_FRESH}'")
         .mark_rule(color=_COLOURS[_FRESH], strokeWidth=1.6, clip=True)
     )
-    across = fresh.encode(x=_channel(x, points, alt.X, " low"), x2=alt.X2(f"{x.metric} high:Q"), y=vertical)
-    along = fresh.encode(y=_channel(y, points, alt.Y, " low"), y2=alt.Y2(f"{y.metric} high:Q"), x=horizontal)
+    across = fresh.encode(x=_channel(x, points, vega.X, " low"), x2=vega.X2(f"{x.metric} high:Q"), y=vertical)
+    along = fresh.encode(
+        y=_channel(y, points, vega.Y, " low"), y2=vega.Y2(f"{y.metric} high:Q"), x=horizontal
+    )
     marks = (
-        alt.Chart(data)
+        vega.Chart(data)
         .mark_point(filled=True, opacity=0.9, stroke=PAPER, strokeWidth=0.7, clip=True)
         .encode(x=horizontal, y=vertical, tooltip=["name:N"], **_encoded())
     )
-    drawing: Drawing = alt.layer(marks, across, along).properties(width="container", height=260)
+    drawing: vega.Chart = vega.layer(marks, across, along).properties(width="container", height=260)
     return drawing
 
 
-def _over_trials(objective: Objective, points: Sequence[Mapping[str, Any]]) -> Drawing:
+def _over_trials(objective: Objective, points: Sequence[Mapping[str, Any]]) -> vega.Chart:
     trials = [row for row in points if row["trial"] is not None]
     lines = [row for row in points if row["trial"] is None]
-    vertical = _channel(objective, points, alt.Y)
-    horizontal = alt.X("trial:Q", title="trial", scale=alt.Scale(zero=False))
+    vertical = _channel(objective, points, vega.Y)
+    horizontal = vega.X("trial:Q", title="trial", scale=vega.Scale(zero=False))
     marks = (
-        alt.Chart(alt.InlineData(values=[dict(row) for row in trials]))
+        vega.Chart(vega.InlineData(values=[dict(row) for row in trials]))
         .mark_point(filled=True, opacity=0.9, stroke=PAPER, strokeWidth=0.7, clip=True)
         .encode(x=horizontal, y=vertical, tooltip=["name:N"], **_encoded())
     )
     layers: list[Any] = [marks]
     if lines:
-        rules = alt.Chart(alt.InlineData(values=[dict(row) for row in lines])).mark_rule(strokeWidth=1.6)
+        rules = vega.Chart(vega.InlineData(values=[dict(row) for row in lines])).mark_rule(strokeWidth=1.6)
         layers.append(rules.encode(y=vertical, color=_encoded()["color"]))
-    drawing: Drawing = alt.layer(*layers).properties(width="container", height=300)
+    drawing: vega.Chart = vega.layer(*layers).properties(width="container", height=300)
     return drawing
 
 
@@ -375,9 +376,9 @@ def _parameters(result: TuneResult) -> Figure | None:
         if not rows:
             return None
         rows.sort(key=lambda row: list(_COLOURS).index(row["kind"]))
-        scale = alt.Scale(domain=_domain(objective.metric, points), nice=False, zero=False)
+        scale = vega.Scale(domain=_domain(objective.metric, points), nice=False, zero=False)
         last = index == len(result.objectives) - 1
-        axis = alt.Axis(
+        axis = vega.Axis(
             values=[place + 0.5 for place in range(len(names))],
             labelExpr=f"{json.dumps(names)}[floor(datum.value)]",
             labelFontSize=12,
@@ -386,20 +387,20 @@ def _parameters(result: TuneResult) -> Figure | None:
             ticks=False,
             labelOverlap=False,
         )
-        across = alt.X("at:Q", title=None, scale=alt.Scale(domain=[0, len(names)], nice=False), axis=axis)
+        across = vega.X("at:Q", title=None, scale=vega.Scale(domain=[0, len(names)], nice=False), axis=axis)
         marks = (
-            alt.Chart(alt.InlineData(values=rows))
+            vega.Chart(vega.InlineData(values=rows))
             .mark_point(filled=True, opacity=0.85, stroke=PAPER, strokeWidth=0.5, clip=True)
             .encode(
                 x=across,
-                y=alt.Y("value:Q", title=None, scale=scale, axis=alt.Axis(minExtent=44)),
+                y=vega.Y("value:Q", title=None, scale=scale, axis=vega.Axis(minExtent=44)),
                 tooltip=["name:N"],
                 **_encoded(),
             )
         )
         between = [{"at": place} for place in range(1, len(names))]
-        rules = alt.Chart(alt.InlineData(values=between)).mark_rule(color=LINE).encode(x=across)
-        drawing = alt.layer(rules, marks).properties(width="container", height=130, title=_title(objective))
+        rules = vega.Chart(vega.InlineData(values=between)).mark_rule(color=LINE).encode(x=across)
+        drawing = vega.layer(rules, marks).properties(width="container", height=130, title=_title(objective))
         panels.append(Panel(drawing))
     return Figure(
         "parameters",

@@ -8,16 +8,16 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-import altair as alt
 import polars as pl
 
 from bentpipe.format import brief, plural
 from bentpipe.models.engines import QUANTITIES as MODEL_QUANTITIES
 from bentpipe.models.engines import moments
+from bentpipe.report import vega
 from bentpipe.report.colours import INK, MUTED, of_settings
 from bentpipe.report.decimate import bounds, decimate, rounded_up, rows, short
 from bentpipe.report.overlays import curves, known
-from bentpipe.report.panels import Drawing, Figure, Panel
+from bentpipe.report.panels import Figure, Panel
 from bentpipe.reproduction.measures import Measure
 from bentpipe.reproduction.paper import QUANTITIES, Picture, PrintedFigure, Quantity
 from bentpipe.reproduction.rules import (
@@ -64,7 +64,7 @@ _WHOLE = ("series", "flow throughput")
 def _figure(
     picture: Picture,
     caption: str,
-    charts: Sequence[Drawing],
+    charts: Sequence[vega.Chart],
     columns: int = 1,
     legend: Mapping[str, str] | None = None,
 ) -> Figure:
@@ -74,18 +74,18 @@ def _figure(
     )
 
 
-def _data(values: Sequence[Mapping[str, Any]]) -> alt.Chart:
-    return alt.Chart(alt.InlineData(values=[dict(each) for each in values]))
+def _data(values: Sequence[Mapping[str, Any]]) -> vega.Chart:
+    return vega.Chart(vega.InlineData(values=[dict(each) for each in values]))
 
 
-def _colour(name: str, shade: Mapping[str, str]) -> alt.Color:
-    scale = alt.Scale(domain=list(shade), range=list(shade.values()))
-    return alt.Color(f"{name}:N", scale=scale, legend=None)
+def _colour(name: str, shade: Mapping[str, str]) -> vega.Color:
+    scale = vega.Scale(domain=list(shade), range=list(shade.values()))
+    return vega.Color(f"{name}:N", scale=scale, legend=None)
 
 
-def _rows_axis(name: str, names: Sequence[str], **options: Any) -> alt.Y:  # noqa: ANN401
-    axis = alt.Axis(labelColor=INK, **options)
-    return alt.Y(f"{name}:N", title=None, sort=list(names), scale=alt.Scale(domain=list(names)), axis=axis)
+def _rows_axis(name: str, names: Sequence[str], **options: Any) -> vega.Y:  # noqa: ANN401
+    axis = vega.Axis(labelColor=INK, **options)
+    return vega.Y(f"{name}:N", title=None, sort=list(names), scale=vega.Scale(domain=list(names)), axis=axis)
 
 
 def _shades(names: Sequence[str]) -> dict[str, str]:
@@ -136,15 +136,15 @@ def _curve_panel(
     axis: str,
     picture: Picture,
     printed: Sequence[float],
-) -> Drawing:
+) -> vega.Chart:
     values = [_row("curve", each) for each in found if each.found.mean is not None]
     unit = found[0].unit if found else ""
     xs = sorted({row["x"] for row in values})
-    x = alt.X(
+    x = vega.X(
         "x:Q",
         title=axis + (", logarithmic" if picture.log else ""),
-        scale=alt.Scale(type="log", nice=False) if picture.log else alt.Scale(nice=False, zero=False),
-        axis=alt.Axis(values=xs[:: max(1, math.ceil(len(xs) / 8))], format=",.6~g", labelOverlap=True),
+        scale=vega.Scale(type="log", nice=False) if picture.log else vega.Scale(nice=False, zero=False),
+        axis=vega.Axis(values=xs[:: max(1, math.ceil(len(xs) / 8))], format=",.6~g", labelOverlap=True),
     )
     ends = [row[key] for row in values for key in ("low", "high", "mean") if key in row] or [0.0, 1.0]
     ends += printed
@@ -152,33 +152,33 @@ def _curve_panel(
     least = min(0.0, *ends) if any(row["mean"] < 0 for row in values) else 0.0
     most = max(0.0, *ends)
     room = 0.05 * (most - least or 1.0)
-    scale = alt.Scale(domain=[least - room if least < 0 else 0.0, most + room], nice=False, clamp=True)
+    scale = vega.Scale(domain=[least - room if least < 0 else 0.0, most + room], nice=False, clamp=True)
 
-    def y(name: str) -> alt.Y:
-        return alt.Y(f"{name}:Q", title=unit, scale=scale)
+    def y(name: str) -> vega.Y:
+        return vega.Y(f"{name}:Q", title=unit, scale=scale)
 
-    def level(value: float, dash: list[float], colour: str) -> alt.Chart:
+    def level(value: float, dash: list[float], colour: str) -> vega.Chart:
         rule = _data([{"level": value}]).mark_rule(color=colour, strokeWidth=1, strokeDash=dash)
-        chart: alt.Chart = rule.encode(y=y("level"))
+        chart: vega.Chart = rule.encode(y=y("level"))
         return chart
 
     base = _data(values).encode(x=x, color=_colour("curve", shade))
     layers = [
-        base.mark_area(opacity=0.2).encode(y=y("low"), y2=alt.Y2("high:Q")),
+        base.mark_area(opacity=0.2).encode(y=y("low"), y2=vega.Y2("high:Q")),
         base.mark_line(strokeWidth=1.6).encode(y=y("mean")),
         base.mark_point(filled=True, size=36, opacity=1).encode(
             y=y("mean"),
             tooltip=[
-                alt.Tooltip("curve:N"),
-                alt.Tooltip("x:Q", title=axis),
-                alt.Tooltip("mean:Q", title=unit, format=".4g"),
+                vega.Tooltip("curve:N"),
+                vega.Tooltip("x:Q", title=axis),
+                vega.Tooltip("mean:Q", title=unit, format=".4g"),
             ],
         ),
     ]
     if least < 0:
         layers.insert(0, level(0.0, [1, 0], MUTED))
     layers[:0] = [level(each, [4, 3], INK) for each in printed]
-    return alt.layer(*layers).properties(width="container", height=230)
+    return vega.layer(*layers).properties(width="container", height=230)
 
 
 def _course(verdicts: Verdicts, picture: Picture) -> Figure:
@@ -190,10 +190,10 @@ def _course(verdicts: Verdicts, picture: Picture) -> Figure:
     found = {case: [each for each in some if begin <= each[0] <= end] for case, some in found.items()}
     marks = picture.options["marks"]
     ends = [*marks, *(mean + (half or 0.0) for some in found.values() for _, mean, half in some)]
-    scale = alt.Scale(domain=[0.0, 1.05 * max(ends, default=1.0)], nice=False)
+    scale = vega.Scale(domain=[0.0, 1.05 * max(ends, default=1.0)], nice=False)
 
-    def y(name: str) -> alt.Y:
-        return alt.Y(f"{name}:Q", title=measure.unit, scale=scale)
+    def y(name: str) -> vega.Y:
+        return vega.Y(f"{name}:Q", title=measure.unit, scale=scale)
 
     charts = []
     for case, some in found.items():
@@ -202,9 +202,9 @@ def _course(verdicts: Verdicts, picture: Picture) -> Figure:
             | ({} if half is None else {"low": short(max(mean - half, 0.0)), "high": short(mean + half)})
             for time, mean, half in some
         ]
-        base = _data(values).encode(x=alt.X("time:Q", title="time [s]", scale=alt.Scale(nice=False)))
-        chart = alt.layer(
-            base.mark_area(opacity=0.3, color=shade[case]).encode(y=y("low"), y2=alt.Y2("high:Q")),
+        base = _data(values).encode(x=vega.X("time:Q", title="time [s]", scale=vega.Scale(nice=False)))
+        chart = vega.layer(
+            base.mark_area(opacity=0.3, color=shade[case]).encode(y=y("low"), y2=vega.Y2("high:Q")),
             base.mark_line(strokeWidth=1, color=shade[case]).encode(y=y("mean")),
             *(
                 _data([{"mark": mark}]).mark_rule(color=INK, strokeDash=[4, 3]).encode(y=y("mark"))
@@ -232,7 +232,7 @@ def _gains(verdicts: Verdicts, picture: Picture) -> Figure:
     return _figure(picture, caption, charts, min(3, len(charts)))
 
 
-def _gain_panel(found: Sequence[CurveValue], shade: Mapping[str, str]) -> Drawing:
+def _gain_panel(found: Sequence[CurveValue], shade: Mapping[str, str]) -> vega.Chart:
     values: list[dict[str, Any]] = []
     for each in found:
         if each.found.mean is not None:
@@ -243,22 +243,22 @@ def _gain_panel(found: Sequence[CurveValue], shade: Mapping[str, str]) -> Drawin
     least = min(ends)
     span = max(ends) - least or 1.0
     # Leaves room for the number right of each interval.
-    scale = alt.Scale(domain=[least - 0.04 * span if least < 0 else 0.0, max(ends) + 0.2 * span], nice=False)
+    scale = vega.Scale(domain=[least - 0.04 * span if least < 0 else 0.0, max(ends) + 0.2 * span], nice=False)
     unit = found[0].unit
 
-    def x(name: str) -> alt.X:
-        return alt.X(f"{name}:Q", title=unit, scale=scale, axis=alt.Axis(tickCount=5, format=",.6~g"))
+    def x(name: str) -> vega.X:
+        return vega.X(f"{name}:Q", title=unit, scale=scale, axis=vega.Axis(tickCount=5, format=",.6~g"))
 
     names = [each.curve for each in found]
     colour = _colour("curve", {name: shade[name] for name in names})
     base = _data(values).encode(y=_rows_axis("curve", names))
-    return alt.layer(
+    return vega.layer(
         _data([{"zero": 0.0}]).mark_rule(color=MUTED).encode(x=x("zero")),
         base.mark_rule(strokeWidth=1.8).encode(x=x("low"), x2="high:Q", color=colour),
         base.mark_point(filled=True, size=64, opacity=1).encode(
             x=x("mean"),
             color=colour,
-            tooltip=[alt.Tooltip("curve:N"), alt.Tooltip("mean:Q", title=unit, format=".4g")],
+            tooltip=[vega.Tooltip("curve:N"), vega.Tooltip("mean:Q", title=unit, format=".4g")],
         ),
         base.mark_text(align="left", dx=7, fontSize=11, color=INK).encode(x=x("high"), text="text:N"),
     ).properties(width="container", height=_ROW_HEIGHT * len(names), title=found[0].measure.label)
@@ -286,7 +286,7 @@ def _bars(verdicts: Verdicts, picture: Picture) -> Figure:
 
 def _bar_panel(
     found: Sequence[CurveValue], measure: Measure, mark: float | None, printed: Mapping[str, float]
-) -> Drawing:
+) -> vega.Chart:
     names = list(dict.fromkeys(each.curve for each in found))
     values: list[dict[str, Any]] = []
     for each in found:
@@ -294,15 +294,15 @@ def _bar_panel(
             end = max(each.found.high or 0.0, each.found.mean, printed.get(each.curve, 0.0))
             values.append(_row("case", each) | {"text": brief(each.found.mean, 3), "end": short(end)})
     top = max([*(row["end"] for row in values), mark or 0.0, 1e-9])
-    scale = alt.Scale(domain=[0, 1.18 * top], nice=False)
+    scale = vega.Scale(domain=[0, 1.18 * top], nice=False)
 
-    def x(name: str, **options: Any) -> alt.X:  # noqa: ANN401
-        return alt.X(f"{name}:Q", title=measure.unit, scale=scale, **options)
+    def x(name: str, **options: Any) -> vega.X:  # noqa: ANN401
+        return vega.X(f"{name}:Q", title=measure.unit, scale=scale, **options)
 
     base = _data(values).encode(y=_rows_axis("case", names))
     layers = [
         base.mark_bar(opacity=0.7, height=11).encode(
-            x=x("mean", axis=alt.Axis(tickCount=5)), color=_colour("case", _shades(names))
+            x=x("mean", axis=vega.Axis(tickCount=5)), color=_colour("case", _shades(names))
         ),
         base.mark_rule(color=INK, strokeWidth=1.5).encode(x=x("low"), x2="high:Q"),
         base.mark_text(align="left", dx=12 if printed else 6, fontSize=11, color=INK).encode(
@@ -315,7 +315,7 @@ def _bar_panel(
         layers.append(ring.encode(y=_rows_axis("case", names), x=x("printed")))
     if mark is not None:
         layers.append(_data([{"mark": mark}]).mark_rule(color=INK, strokeDash=[4, 3]).encode(x=x("mark")))
-    return alt.layer(*layers).properties(width="container", height=21 * len(names), title=measure.label)
+    return vega.layer(*layers).properties(width="container", height=21 * len(names), title=measure.label)
 
 
 def _cuts(_: Verdicts, picture: Picture) -> Figure:
@@ -330,16 +330,16 @@ def _cuts(_: Verdicts, picture: Picture) -> Figure:
         ends.append(points[-1] | {"text": str(needed)})
     shade = _shades([each["case"] for each in ends])
     most = max(each["n"] for each in ends)
-    x = alt.X("n:Q", title="marks", scale=alt.Scale(nice=False, domain=[0, 1.06 * most]))
-    y = alt.Y(
+    x = vega.X("n:Q", title="marks", scale=vega.Scale(nice=False, domain=[0, 1.06 * most]))
+    y = vega.Y(
         "left:Q",
         title="limit [KB], logarithmic",
-        scale=alt.Scale(type="log", domain=[0.4e-3 * window, 1.4e-3 * limit], nice=False),
-        axis=alt.Axis(values=[5, 10, 20, 50, 100, 200, 500], format="~g"),
+        scale=vega.Scale(type="log", domain=[0.4e-3 * window, 1.4e-3 * limit], nice=False),
+        axis=vega.Axis(values=[5, 10, 20, 50, 100, 200, 500], format="~g"),
     )
     colour = _colour("case", shade)
     last = _data(ends).encode(x=x, y=y, color=colour)
-    chart = alt.layer(
+    chart = vega.layer(
         _data([{"left": 1e-3 * window}]).mark_rule(color=INK, strokeDash=[4, 3]).encode(y=y),
         _data(points).mark_line(strokeWidth=1.8).encode(x=x, y=y, color=colour),
         last.mark_point(filled=True, size=50, opacity=1),
@@ -372,8 +372,8 @@ def _input(_: Verdicts, picture: Picture) -> Figure:
         _data(values)
         .mark_line(strokeWidth=1.4)
         .encode(
-            x=alt.X("time:Q", title="time [s]", scale=alt.Scale(domain=[0, span], nice=False)),
-            y=alt.Y("value:Q", title=options["unit"], scale=alt.Scale(zero=False)),
+            x=vega.X("time:Q", title="time [s]", scale=vega.Scale(domain=[0, span], nice=False)),
+            y=vega.Y("value:Q", title=options["unit"], scale=vega.Scale(zero=False)),
             color=_colour("name", shade),
         )
         .properties(width="container", height=200)
@@ -395,11 +395,11 @@ def _cases(verdicts: Verdicts, picture: Picture) -> Iterator[tuple[str, CaseRuns
                 yield f"{case}, {point}" if points else case, found
 
 
-def _heading(name: str, colour: str, note: str) -> alt.TitleParams:
-    return alt.TitleParams(
+def _heading(name: str, colour: str, note: str) -> vega.TitleParams:
+    return vega.TitleParams(
         text=name,
         color=colour,
-        subtitle=note or alt.Undefined,
+        subtitle=note or vega.Undefined,
         subtitleColor=MUTED,
         subtitleFontSize=11,
         subtitlePadding=1,
@@ -487,24 +487,24 @@ def _series_panel(
     colour: str,
     *,
     below: bool,
-) -> Drawing:
-    x = alt.X(
+) -> vega.Chart:
+    x = vega.X(
         "time:Q",
         title="time since measuring began [s]" if below else None,
-        scale=alt.Scale(domain=list(span), nice=False),
-        axis=alt.Axis(labels=below, tickCount=6),
+        scale=vega.Scale(domain=list(span), nice=False),
+        axis=vega.Axis(labels=below, tickCount=6),
     )
-    scale = alt.Scale(domain=list(domain), nice=False, zero=False)
+    scale = vega.Scale(domain=list(domain), nice=False, zero=False)
 
-    def y(name: str) -> alt.Y:
-        return alt.Y(f"{name}:Q", title=quantity.unit, scale=scale)
+    def y(name: str) -> vega.Y:
+        return vega.Y(f"{name}:Q", title=quantity.unit, scale=scale)
 
     base = _data(rows(table)).encode(x=x)
     layers = [base.mark_line(color=colour, strokeWidth=1.1, clip=True).encode(y=y("mean"))]
     if not table["low"].equals(table["high"]):
         band = base.mark_area(color=colour, opacity=0.28, clip=True)
-        layers.insert(0, band.encode(y=y("low"), y2=alt.Y2("high:Q")))
-    return alt.layer(*layers)
+        layers.insert(0, band.encode(y=y("low"), y2=vega.Y2("high:Q")))
+    return vega.layer(*layers)
 
 
 def _printed_note(mean: float | None, std: float | None) -> str:
@@ -514,14 +514,14 @@ def _printed_note(mean: float | None, std: float | None) -> str:
 
 
 def _with_printed(
-    chart: Drawing, mean: float | None, quantity: Quantity, domain: tuple[float, float]
-) -> Drawing:
+    chart: vega.Chart, mean: float | None, quantity: Quantity, domain: tuple[float, float]
+) -> vega.Chart:
     """Return a panel with the printed mean as a dashed line."""
     if mean is None or not domain[0] <= mean <= domain[1]:
         return chart
-    scale = alt.Scale(domain=list(domain), nice=False, zero=False)
+    scale = vega.Scale(domain=list(domain), nice=False, zero=False)
     line = _data([{"printed": mean}]).mark_rule(color=INK, strokeDash=[4, 3])
-    return alt.layer(chart, line.encode(y=alt.Y("printed:Q", title=quantity.unit, scale=scale)))
+    return vega.layer(chart, line.encode(y=vega.Y("printed:Q", title=quantity.unit, scale=scale)))
 
 
 def _first_drops(verdicts: Verdicts, picture: Picture) -> Figure:
@@ -535,10 +535,10 @@ def _first_drops(verdicts: Verdicts, picture: Picture) -> Figure:
         early = drops.filter(inside & (pl.col("reason").cast(pl.String) == "aqm"))
         names.append(f"{label}: {early.height}")
         found += [{"case": names[-1], "arrival": each} for each in early["arrival"].to_list()]
-    x = alt.X(
+    x = vega.X(
         "arrival:Q",
         title="number of the packet since measuring began",
-        scale=alt.Scale(domain=[begin, end], nice=False),
+        scale=vega.Scale(domain=[begin, end], nice=False),
     )
     chart = (
         _data(found)
@@ -584,22 +584,22 @@ def _flow_throughput(verdicts: Verdicts, picture: Picture) -> Figure:
     shade = _shades(list(dots))
     dots = {label: some for label, some in dots.items() if label in picture.options.get("shown", dots)}
     line_shade = {name: _LINES[i % len(_LINES)] for i, name in enumerate(lines)}
-    y = alt.Y(
+    y = vega.Y(
         "rate:Q",
         title="kbit/s",
-        scale=alt.Scale(type="symlog", constant=20, domain=[0, rounded_up(top)], nice=False),
-        axis=alt.Axis(values=[0, 20, 50, 100, 200, 500, 1000]),
+        scale=vega.Scale(type="symlog", constant=20, domain=[0, rounded_up(top)], nice=False),
+        axis=vega.Axis(values=[0, 20, 50, 100, 200, 500, 1000]),
     )
     charts = []
     for place, label in enumerate(dots):
         below = place >= len(dots) - columns
-        x = alt.X(
+        x = vega.X(
             "n:Q",
             title="connection, in the order of opening" if below else None,
-            scale=alt.Scale(domain=[0, count], nice=False),
-            axis=alt.Axis(labels=below, tickCount=5),
+            scale=vega.Scale(domain=[0, count], nice=False),
+            axis=vega.Axis(labels=below, tickCount=5),
         )
-        chart = alt.layer(
+        chart = vega.layer(
             _data(dots[label]).mark_circle(size=9, opacity=0.65, color="#0072B2").encode(x=x, y=y),
             _data(steady[label]).mark_rule(strokeWidth=1.8).encode(y=y, color=_colour("flow", line_shade)),
         )

@@ -5,14 +5,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import altair as alt
-
 from bentpipe import files
 from bentpipe.format import brief, clock, measured, number, plural
+from bentpipe.report import vega
 from bentpipe.report.colours import AXIS, INK
 from bentpipe.report.decimate import short
 from bentpipe.report.pages import page, write_page
-from bentpipe.report.panels import Figure, Panel, unchecked
+from bentpipe.report.panels import Figure, Panel
 from bentpipe.reproduction.figures import figure
 from bentpipe.reproduction.paper import Paper, Picture, PrintedTable
 from bentpipe.reproduction.rules import (
@@ -97,8 +96,7 @@ class Reproduction:
         if self.tuned:
             content["tuned"] = [each.as_row() for each in self.tuned]
         files.write_json(self.folder / VERDICTS_FILE, content)
-        with unchecked():
-            return write_page(self.report, report_page(self))
+        return write_page(self.report, report_page(self))
 
 
 def format_counts(counts: dict[str, int]) -> str:
@@ -136,38 +134,38 @@ def overview(verdicts: Verdicts, table: PrintedTable, experiment: str) -> Figure
         dot |= {
             key: short(min(max(dot[key], 1 / end), end)) for key in ("ratio", "low", "high") if key in dot
         }
-    scale = alt.Scale(type="log", domain=[1 / end, end], nice=False, clamp=True)
+    scale = vega.Scale(type="log", domain=[1 / end, end], nice=False, clamp=True)
     ticks = [tick for tick in (0.1, 0.2, 0.5, 0.8, 1, 1.25, 2, 5, 10) if 1 / end <= tick <= end]
 
-    def x(name: str) -> alt.X:
-        return alt.X(
+    def x(name: str) -> vega.X:
+        return vega.X(
             f"{name}:Q",
             title="ours over the printed value, logarithmic",
             scale=scale,
-            axis=alt.Axis(values=ticks, format="~g", grid=True),
+            axis=vega.Axis(values=ticks, format="~g", grid=True),
         )
 
-    y = alt.Y(
+    y = vega.Y(
         "cell:N",
         title=None,
         sort=labels,
-        axis=alt.Axis(labelLimit=320, labelFontSize=11, labelColor=INK, labelPadding=12),
+        axis=vega.Axis(labelLimit=320, labelFontSize=11, labelColor=INK, labelPadding=12),
     )
     shade = {verdict: SHADES[verdict] for verdict in SHADES if any(dot["verdict"] == verdict for dot in dots)}
-    colour = alt.Color(
-        "verdict:N", scale=alt.Scale(domain=list(shade), range=list(shade.values())), legend=None
+    colour = vega.Color(
+        "verdict:N", scale=vega.Scale(domain=list(shade), range=list(shade.values())), legend=None
     )
-    base = alt.Chart(alt.InlineData(values=dots)).encode(color=colour)
-    chart = alt.layer(
-        alt.Chart(alt.InlineData(values=[{"one": 1.0}])).mark_rule(color=INK).encode(x=x("one")),
+    base = vega.Chart(vega.InlineData(values=dots)).encode(color=colour)
+    chart = vega.layer(
+        vega.Chart(vega.InlineData(values=[{"one": 1.0}])).mark_rule(color=INK).encode(x=x("one")),
         base.mark_rule(strokeWidth=1.5).encode(x=x("low"), x2="high:Q", y=y),
         base.mark_point(filled=True, size=70, opacity=1).encode(
             x=x("ratio"),
             y=y,
             tooltip=[
-                alt.Tooltip("cell:N"),
-                alt.Tooltip("verdict:N"),
-                alt.Tooltip("ratio:Q", format=".3g"),
+                vega.Tooltip("cell:N"),
+                vega.Tooltip("verdict:N"),
+                vega.Tooltip("ratio:Q", format=".3g"),
             ],
         ),
     ).properties(width="container", height=max(90, 20 * len(labels)))

@@ -276,7 +276,9 @@ def _natural(value: str) -> tuple[float, str]:
 
 def _metric_names(rows: Iterable[Iterable[str]]) -> list[str]:
     """Return the metrics in columns of runs: all of `METRICS`, then those of classes of traffic."""
-    of_classes = (name for row in rows for name in row if class_metric(name) is not None)
+    # Most rows have the same columns.
+    columns = (name for names in dict.fromkeys(map(tuple, rows)) for name in names)
+    of_classes = (name for name in columns if class_metric(name) is not None)
     return list(dict.fromkeys([*_METRIC_NAMES, *of_classes]))
 
 

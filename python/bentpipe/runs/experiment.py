@@ -14,7 +14,7 @@ from bentpipe.runs.capture import PACKETS, Captures
 from bentpipe.runs.plan import Setting
 from bentpipe.runs.qlog import Qlogs
 from bentpipe.runs.result import Result
-from bentpipe.runs.store import Store, pairs
+from bentpipe.runs.store import Store, pairs, read_manifest
 
 __all__ = ["Silent", "Watcher", "checked_jobs", "cores", "execute"]
 
@@ -101,7 +101,9 @@ def execute(
     result = Result(store.folder, unfinished=True)
     if todo or not store.complete:
         store.finish(result.metrics(), result.rows(), result.warmup().rows(named=True))
-    return Result(store.folder)
+        # The same result, since its metrics are computed.
+        result.manifest = read_manifest(store.folder)
+    return result
 
 
 def _simulate_all(

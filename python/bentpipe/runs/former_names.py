@@ -65,7 +65,8 @@ def present_table(table: Table) -> Table:
     names = table.collect_schema().names()
     of_metrics = not {"utilization_share", "queue_time_mean"}.isdisjoint(names)
     present = _METRICS if of_metrics else SERIES
-    return table.rename({name: present[name] for name in names if name in present})
+    former = {name: present[name] for name in names if name in present}
+    return table.rename(former) if former else table
 
 
 def present_counters(counters: Mapping[str, float | None]) -> dict[str, float | None]:

@@ -88,6 +88,8 @@ _METRICS = {
 }
 
 
+_RECENT = 3
+"""Number of tables that a result keeps."""
 _LATE = 0.01
 """Lateness of packets on an emulated link (99th percentile) that counts as too late [s]: below 2 % of a
 satellite's round trip."""
@@ -111,6 +113,8 @@ class Result:
         self.manifest: dict[str, Any] = read_manifest(folder)
         """Scenario, settings, versions and run times."""
         self._checked = set[Path]()
+        self._recent = dict[tuple[str, int, str], pl.DataFrame]()
+        """Tables that were read last: one figure after the other reads those of the same run."""
         # Only simulated runs can be resumed.
         self._mend = "repeat the command that made it with " + (
             "--resume" if self.engine == SIMULATOR else "--force"
@@ -135,7 +139,7 @@ class Result:
         return f"<bentpipe.Result {scenario}: {', '.join(self.settings)}; seeds {self.seeds}; {self.folder}>"
 
     def _repr_html_(self) -> str:
-        return pages.cell(self)
+        return str(pages.draw("cells.result_cell", self))
 
     @property
     def engine(self) -> str:
@@ -219,6 +223,7 @@ class Result:
             traffic=self.traffic,
             pages=self._read(setting, seed, PAGES) if self.manifest.get(PAGES) else None,
             limits=self.thresholds,
+            drops=lambda: self._scan(setting, seed, "drops"),
         )
 
     @property
@@ -454,7 +459,8 @@ class Result:
         terminals = self.terminals()
         if "page_time_mean" not in terminals.columns:
             raise ResultError(f"{self.folder}: an older Bentpipe made it, without the pages of terminals")
-        return by_group(terminals, self.manifest["scenario"]["duration"])
+        experience = self.experience() if self.manifest.get(PAGES) else None
+        return by_group(terminals, self.manifest["scenario"]["duration"], experience)
 
     def experience(self) -> pl.DataFrame:
         """Return the quality of calls, viewings and pages of each terminal, a row for each of its classes.
@@ -537,7 +543,7 @@ class Result:
 
         The default is `report.html` in the result's folder. Replaces the file if it exists.
         """
-        return pages.write(self, self.folder / REPORT if path is None else Path(path))
+        return pages.write("comparison.render", self, self.folder / REPORT if path is None else Path(path))
 
     def plot(
         self,
@@ -556,7 +562,8 @@ class Result:
         many. `chart.save("x.svg")` writes a file. Raises `UsageError` for an unknown name, setting or seed,
         and without any value.
         """
-        return pages.chart(self, name, settings=settings, seed=seed, kind=kind)
+        chart: Plot = pages.draw("plots.result_chart", self, name, settings=settings, seed=seed, kind=kind)
+        return chart
 
     def save(self, folder: str | Path) -> "Result":
         """Copy a result from its temporary folder to `folder`, which must not exist."""
@@ -607,13 +614,28 @@ class Result:
     def _read(
         self, setting: str, seed: int, table: str, columns: Sequence[str] | None = None
     ) -> pl.DataFrame:
-        path = self._run(setting, seed) / f"{table}.parquet"
+        place = (setting, seed, table)
+        with self._reading(self._path(*place)):
+            if columns is not None:
+                found = self._scan(*place)
+                names = found.collect_schema().names()
+                return found.select([name for name in columns if name in names]).collect()
+            whole = self._recent.pop(place, None)
+            if whole is None:
+                whole = self._scan(*place).collect()
+            self._recent[place] = whole
+            while len(self._recent) > _RECENT:
+                del self._recent[next(iter(self._recent))]
+            # Callers may change their table.
+            return whole.clone()
+
+    def _scan(self, setting: str, seed: int, table: str) -> pl.LazyFrame:
+        path = self._path(setting, seed, table)
         with self._reading(path):
-            found = present_table(pl.scan_parquet(path))
-            names = found.collect_schema().names()
-            return found.select(
-                names if columns is None else [name for name in columns if name in names]
-            ).collect()
+            return present_table(pl.scan_parquet(path, parallel="none"))
+
+    def _path(self, setting: str, seed: int, table: str) -> Path:
+        return self._run(setting, seed) / f"{table}.parquet"
 
     @contextmanager
     def _reading(self, path: Path) -> Iterator[None]:

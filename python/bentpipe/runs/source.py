@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from bentpipe import pages
 from bentpipe._core import Scenario
 from bentpipe.errors import ScenarioError, UsageError
 
@@ -246,3 +247,19 @@ def _written(value: object, path: Sequence[str], name: str) -> str:
 def _shown(value: object) -> str:
     text = repr(value)
     return text if len(text) <= 60 else f"{text[:57]}…"
+
+
+def _cell(scenario: Scenario) -> str:
+    """Return a scenario as HTML for the output of a notebook's cell."""
+    return str(pages.draw("cells.scenario_cell", scenario))
+
+
+for _name, _method in {
+    "__repr__": described,
+    "_repr_html_": _cell,
+    "from_dict": staticmethod(from_dict),
+    "to_dict": to_dict,
+    "to_toml": to_toml,
+}.items():
+    # Parts of the core's class that are written in Python.
+    setattr(Scenario, _name, _method)

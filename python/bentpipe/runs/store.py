@@ -587,9 +587,11 @@ def _git_state() -> dict[str, Any] | None:
 
     try:
         git("ls-files", "--error-unmatch", Path(__file__).name)
-        return {"commit": git("rev-parse", "HEAD"), "modified": bool(git("status", "--porcelain", "-uno"))}
+        lines = git("status", "--porcelain=v2", "--branch", "-uno").splitlines()
     except (OSError, subprocess.SubprocessError):
         return None
+    known = dict(line.split(" ", 2)[1:] for line in lines if line.startswith("# "))
+    return {"commit": known["branch.oid"], "modified": any(not line.startswith("#") for line in lines)}
 
 
 def default_folder(scenario: str) -> Path:

@@ -123,6 +123,7 @@ def measure(scenario: _core.Scenario, seed: int, progress: _core.Progress) -> di
             traffic=scenario.traffic,
             pages=None if found.pages is None else pl.DataFrame(found.pages),
             limits=scenario.thresholds,
+            drops=lambda: pl.LazyFrame(found.drops),
         )
     )
 

@@ -48,7 +48,7 @@ class SweepResult:
         return f"<bentpipe.SweepResult {name}: {', '.join(self.factors)}; {self.folder}>"
 
     def _repr_html_(self) -> str:
-        return pages.cell(self)
+        return str(pages.draw("cells.sweep_cell", self))
 
     @property
     def complete(self) -> bool:
@@ -174,7 +174,7 @@ class SweepResult:
 
         The default is `report.html` in the dataset's folder. Replaces the file if it exists.
         """
-        return pages.write(self, self.folder / REPORT if path is None else Path(path))
+        return pages.write("sweep.render", self, self.folder / REPORT if path is None else Path(path))
 
     def plot(self, metric: str, *, x: str | None = None) -> "Plot":
         """Return an Altair chart of a metric at the points of the sweep, with 95 % intervals.
@@ -183,7 +183,8 @@ class SweepResult:
         grid. Without it, one factor is drawn as lines, two as maps, and more as an effect each. Raises
         `UsageError` for an unknown metric or factor, and without any value.
         """
-        return pages.chart(self, metric, x=x)
+        chart: Plot = pages.draw("plots.sweep_chart", self, metric, x=x)
+        return chart
 
     def shortfalls(self) -> list[str]:
         """Return where intervals stayed too wide although runs were added, as sentences."""

@@ -78,7 +78,7 @@ class TuneResult:
         return f"<bentpipe.TuneResult {what}; {self.folder}>"
 
     def _repr_html_(self) -> str:
-        return pages.cell(self)
+        return str(pages.draw("cells.tune_cell", self))
 
     @property
     def objectives(self) -> list[Objective]:
@@ -225,7 +225,7 @@ class TuneResult:
 
     def report(self, path: str | Path | None = None) -> Path:
         """Write the report as one HTML file that opens offline, by default to the folder; return its path."""
-        return pages.write(self, self.folder / REPORT if path is None else Path(path))
+        return pages.write("tuning.tune_page", self, self.folder / REPORT if path is None else Path(path))
 
     def plot(self, name: str = "front") -> "Plot":
         """Return an Altair chart of the search: `"front"` or `"parameters"`.
@@ -234,7 +234,8 @@ class TuneResult:
         over the trials. `"parameters"` has each parameter against each objective. Raises `UsageError` for
         another name, and without complete trials.
         """
-        return pages.chart(self, name)
+        chart: Plot = pages.draw("plots.tune_chart", self, name)
+        return chart
 
 
 def difference(figure: Mapping[str, Any]) -> str:
