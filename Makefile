@@ -6,7 +6,7 @@ SHELL := bash
 MAKEFLAGS += --no-print-directory
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := help
-.PHONY: help wheel deb static image run live live-example live-programs live-packages unit-packages live-bench live-quic test test-often check check-rust check-python build-tests test-packages test-rust test-namespaces test-python test-recipes kernel coverage cluster cluster-costs bench fuzz fmt docs gallery choosing reproduction costs paper-figures papers-pages advice delay pfavqred backlog onboard gateway-models model-domain series site terminals quic lab-figures lock setup clean beam-bench
+.PHONY: help wheel deb static image run live live-example live-programs live-packages unit-packages live-bench live-quic live-uploads test test-often check check-rust check-python build-tests test-packages test-rust test-namespaces test-python test-recipes kernel coverage cluster cluster-costs run-costs bench fuzz fmt docs gallery choosing reproduction costs paper-figures papers-pages advice delay pfavqred backlog onboard gateway-models model-domain series site terminals quic evaluation published lab-figures lab-bench lock setup clean beam-bench deny sbom instructions check-instructions reproducible
 
 PYTHON ?= python3
 VENV := .venv
@@ -21,6 +21,16 @@ export PYO3_BUILD_EXTENSION_MODULE := 1
 unexport PYTHONDONTWRITEBYTECODE
 # Chromium comes from Debian.
 export PLAYWRIGHT_SKIP_BROWSER_DOWNLOAD := 1
+
+# Packages that are the same whatever folder and user build them: no path, and the time of the commit. Not by default, since
+# cargo compiles everything again for other flags.
+ifdef REPRODUCIBLE
+CARGO_FOLDER := $(or $(CARGO_HOME),$(HOME)/.cargo)
+export RUSTFLAGS := --remap-path-prefix=$(CURDIR)=. --remap-path-prefix=$(CARGO_FOLDER)=cargo
+export CFLAGS := -ffile-prefix-map=$(CURDIR)=. -ffile-prefix-map=$(CARGO_FOLDER)=cargo
+SOURCE_DATE_EPOCH ?= $(shell git log -1 --format=%ct)
+export SOURCE_DATE_EPOCH
+endif
 
 PYTHON_SOURCES := python examples tools
 
@@ -58,6 +68,9 @@ live-example: $(CORE) $(LIVE) live-packages ## run the README's live example, as
 
 PACKAGES := target/package
 
+sbom: | $(VENV)/.created ## renew the software bills of materials after a change of locked versions: deploy/sbom
+	$(BIN)/python tools/sbom.py
+
 wheel: $(CORE) $(LIVE) ## build the wheel, with the live programs and man pages, and the source distribution: target/package
 	rm -f $(PACKAGES)/*.whl $(PACKAGES)/*.tar.gz
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/maturin build --release --locked --quiet --out $(PACKAGES) --compatibility pypi
@@ -72,9 +85,12 @@ image: wheel ## build the container image for workers of a cluster with docker o
 	cp requirements.txt $(PACKAGES)/
 	$(CONTAINER) build $(if $(BASE),--build-arg BASE=$(BASE)) $(IMAGE_OPTIONS) --tag bentpipe --file deploy/Containerfile $(PACKAGES)
 
+reproducible: $(CORE) ## build the wheel and the Debian package twice, in different folders, and compare them: ten minutes
+	$(BIN)/python tools/reproducible.py
+
 HOST = $(shell rustc -vV | sed -n 's/host: //p')
 static: $(CORE) ## build the live gateway as one file without shared libraries: target/package, some minutes
-	RUSTFLAGS="-C target-feature=+crt-static" cargo build --locked --release --quiet --target $(HOST) -p bentpipe-gatewayd
+	RUSTFLAGS="$(RUSTFLAGS) -C target-feature=+crt-static" cargo build --locked --release --quiet --target $(HOST) -p bentpipe-gatewayd
 	@$(BIN)/python tools/gateway_package.py static target/$(HOST)/release/bentpipe-gateway $(PACKAGES)
 
 live-programs: $(LIVE) ## build the live gateway and the testbed of live runs
@@ -84,6 +100,9 @@ live-bench: $(CORE) $(LIVE) live-packages ## benchmark the live gateway, as root
 
 live-quic: $(CORE) $(LIVE) live-packages ## compare QUIC live and simulated, as root, and renew that part of docs/quic.md: a quarter of an hour
 	$(BIN)/python tools/live_quic_page.py docs results/live-quic
+
+live-uploads: $(CORE) $(LIVE) live-packages ## compare uploads live and simulated, as root, and renew their table in docs/live.md: six minutes
+	$(BIN)/python tools/live_uploads_page.py docs results/live-uploads
 
 beam-bench: ## measure the live gateway with eight terminals and with a thousand, as root, and renew docs/gateway-terminals.md: five minutes
 	rm -rf results/beam-bench && mkdir -p results/beam-bench
@@ -110,7 +129,7 @@ unit-packages:
 # Compilation comes first and alone, since cargo allows one build at a time. test-namespaces mostly waits for real time, so it runs
 # in parallel with test-python.
 test: $(CORE) $(LIVE) $(VENV)/.dev test-packages ## set up, run every linter and test, Rust and Python, and print the time of each part
-	@$(BIN)/python tools/run_parts.py "check-rust build-tests wheel" "test-namespaces test-rust | test-python | check-python test-recipes"
+	@$(BIN)/python tools/run_parts.py "check-rust build-tests wheel" "test-namespaces test-rust | test-python | check-python deny check-instructions test-recipes"
 
 RUNS ?= 10
 test-often: $(VENV)/.created ## run `make test` RUNS (10) times in fresh clones, every second one on a busy machine, and print the results: hours
@@ -130,6 +149,17 @@ check-python: $(VENV)/.dev
 	$(BIN)/mypy
 	$(BIN)/python tools/check_words.py
 
+CARGO_DENY_VERSION := 0.20.2
+CARGO_DENY := target/tools/cargo-deny-$(CARGO_DENY_VERSION)
+deny: | $(CARGO_DENY)/bin/cargo-deny ## check licences, sources and known vulnerabilities of the crates (BENTPIPE_ADVISORIES=CLONE of their database)
+	$(BIN)/python tools/deny.py $(CARGO_DENY)/bin/cargo-deny
+
+$(CARGO_DENY)/bin/cargo-deny: | $(VENV)/.created
+	@echo "Building cargo-deny $(CARGO_DENY_VERSION) (two minutes of processor time, once)"
+	cargo install cargo-deny --version $(CARGO_DENY_VERSION) --locked --quiet --no-default-features --profile dev \
+	  --target-dir target/tools/build --root $(CARGO_DENY)
+	@rm -rf target/tools/build
+
 build-tests: | $(VENV)/.created
 	cargo test --locked --workspace --quiet --no-run
 
@@ -146,6 +176,7 @@ test-packages:
 	@[ "$$(id -u)" != 0 ] || { command -v iptables-nft && command -v ip; } >/dev/null || { $(call debian,iptables iproute2,the live gateway's tests need them); }
 	@command -v chromium >/dev/null || { $(call debian,chromium,the report's test opens it in a browser); }
 	@command -v tshark >/dev/null || { $(call debian,tshark,the captures' test reads them with Wireshark); }
+	@command -v valgrind >/dev/null || { $(call debian,valgrind,instructions are counted with it); }
 	@[ "$$(id -u)" != 0 ] || $(MAKE) live-packages unit-packages
 
 # More processes than processors, for live runs and commands wait.
@@ -172,10 +203,22 @@ cluster: $(CORE) $(VENV)/.dev ## measure the cost of Dask for CLUSTER_RUNS (2000
 cluster-costs: $(CORE) ## measure the cost of a run and renew the table of docs/cluster.md: a quarter of a minute
 	$(BIN)/python python/tests/cluster_benchmark.py docs/cluster.md
 
-bench: ## measure the speed of each algorithm and of the simulator
+COSTS_RUNS ?= 10000
+run-costs: $(CORE) ## measure the processor time of short commands, of a report, and of a sweep of COSTS_RUNS (10000) short runs, against targets: two minutes
+	$(BIN)/python tools/run_costs.py $(COSTS_RUNS)
+
+bench: ## measure the speed of each algorithm and of the simulator, beside ns-2: ten minutes
+	@command -v ns >/dev/null || ( $(call debian,ns2,the simulator is compared with ns-2) ) || true
 	cargo bench --locked --quiet -p bentpipe-queue
 	cargo bench --locked --quiet -p bentpipe-sim
 	cargo bench --locked --quiet -p bentpipe-spacelink
+
+# Callgrind counts the same on an idle and on a busy machine.
+instructions: | $(VENV)/.created test-packages ## count the instructions of the engines and renew docs/performance.md: two minutes
+	$(BIN)/python tools/instructions.py renew
+
+check-instructions: | $(VENV)/.created
+	@$(BIN)/python tools/instructions.py check
 
 # libFuzzer with the installed compiler, as `cargo fuzz` does with a nightly one.
 FUZZ ?= operations
@@ -205,6 +248,9 @@ docs: $(CORE) ## renew the generated parts of the docs
 lab-figures: $(CORE) $(VENV)/.dev test-packages ## photograph the lab for docs/lab.md: half a minute
 	$(BIN)/python tools/lab_figures.py docs
 
+lab-bench: $(CORE) $(VENV)/.dev test-packages ## measure the lab's page in Chromium: half a minute
+	$(BIN)/python tools/lab_bench.py
+
 gallery: $(CORE) ## run the scenarios of the gallery and write docs/gallery.md with its pictures: a quarter of a minute
 	$(BIN)/python tools/gallery.py docs
 
@@ -216,8 +262,18 @@ reproduction: $(CORE) ## reproduce all papers and renew docs/reproduction.md and
 	$(BIN)/bentpipe reproduce all
 	$(BIN)/python tools/reproduction_page.py docs results/reproduce
 
-costs: $(CORE) ## measure the time per packet of the dissertation's AQMs that know flows, for papers/byun2007/costs.csv: a minute
-	$(BIN)/python tools/costs.py papers/byun2007/costs.csv
+costs: $(CORE) ## measure time per packet and memory per flow of every algorithm, for papers/byun2007 and evaluations: ten minutes
+	$(BIN)/python tools/costs.py papers/byun2007/costs.csv python/bentpipe/evaluation/costs.csv
+
+evaluation: $(CORE) ## evaluate every AQM by RFC 7928, congestion control by RFC 9743 and control of media by RFC 8867, and renew docs/evaluation-*.md: an hour
+	$(BIN)/bentpipe evaluate aqm --settings all --out results/evaluation-aqm
+	$(BIN)/bentpipe evaluate cc --out results/evaluation-cc
+	$(BIN)/bentpipe evaluate media --out results/evaluation-media
+	$(BIN)/python tools/evaluation_page.py docs results/evaluation-aqm results/evaluation-cc results/evaluation-media
+
+published: $(CORE) ## run a published evaluation's cases, judge ours by its numbers and renew docs/evaluation-published.md: three minutes
+	$(BIN)/bentpipe reproduce python/bentpipe/evaluation/published/l4s-tests --out results/published
+	$(BIN)/python tools/published_page.py docs results/published
 
 paper-figures: $(CORE) ## draw each named figure of the papers from the runs of `make reproduction` and renew docs/reproduction/figures.md: five minutes without them
 	$(BIN)/python tools/paper_figures.py docs results/reproduce
@@ -260,10 +316,11 @@ setup: $(CORE) $(VENV)/.dev ## set up everything without running anything
 LOCK := --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
 	--no-emit-find-links --no-header --no-annotate --upgrade pyproject.toml --group build
 
-lock: | $(VENV)/.created ## pin the newest Python packages that pyproject.toml allows
+lock: | $(VENV)/.created ## pin the newest Python packages that pyproject.toml allows, and renew the bills of materials
 	$(PIP) install --upgrade uv
 	$(BIN)/uv pip compile $(LOCK) -o requirements.txt
 	$(BIN)/uv pip compile $(LOCK) --group dev -c requirements.txt -o requirements-dev.txt
+	@$(MAKE) sbom
 
 clean: ## remove everything that was built; results/ stays
 	rm -rf $(VENV) target .hypothesis .mypy_cache .pytest_cache .ruff_cache python/bentpipe/_core*.so python/bentpipe/bin \
