@@ -34,6 +34,7 @@ NAV: dict[str, list[str]] = {
         "advise.md",
         "choosing.md",
         "evaluation.md",
+        "evaluation-satellite.md",
         "tune.md",
         "sweep.md",
         "cluster.md",

@@ -17,6 +17,7 @@ from bentpipe.stats.caveats import (
     fixed_capacity,
     hidden_queue,
     hidden_queues,
+    overruns,
     remedied,
     round_trip,
     tail_drop,
@@ -126,3 +127,21 @@ def test_droptail_behind_a_pep_drops_from_the_full_transmit_queue_only() -> None
 
 def test_few_runs() -> None:
     assert [len(few_runs(runs)) for runs in (1, 2, 3)] == [1, 1, 0]
+
+
+def test_a_window_larger_than_path_and_transmit_queue_is_reported() -> None:
+    """4 Mbit/s for 500 ms are 250 kB. With 50 kB of queue, a window of 300 kB finds room; of 1 MB much is dropped."""
+    changes = {**SHORT, "gateway.aqm.algorithm": "droptail", "gateway.transmit_queue.limit": "50 KB"}
+    wide, fitting = (
+        caveats(bp.run(bp.load("small-gateway", {**changes, "gateway.spacelink.window": window})))
+        for window in ("1 MB", "300 KB")
+    )
+    (line,) = (each for each in wide if "which sends it again" in each)
+    assert "set gateway.spacelink.window to the rate times the round trip" in line
+    assert not any("which sends it again" in each for each in fitting)
+
+
+def test_overruns_name_settings_and_shares() -> None:
+    assert overruns({}) == []
+    (line,) = overruns({"a": 12.34, "b": 90.0})
+    assert "a 12 %, b 90 %" in line

@@ -16,6 +16,7 @@ __all__ = [
     "grouped",
     "hidden_queue",
     "hidden_queues",
+    "overruns",
     "remedied",
     "round_trip",
     "tail_drop",
@@ -53,6 +54,8 @@ _UNIFORM = re.compile(r'\{ uniform = \["([^"]+)", "([^"]+)"\]')
 """A uniform delay, as a manifest lists it."""
 _HIDDEN = 100.0
 """Shortest wait in the PEP's buffers that is reported [ms]."""
+_OVERRUN = 10.0
+"""Least share of packets that the spacelink sends in vain that is reported [%]."""
 
 
 class Measured(Runs, Protocol):
@@ -77,6 +80,7 @@ def caveats(result: Measured) -> list[str]:
     """Return what to know before reading a result, the gravest first: a sentence or two each."""
     found: dict[str, list[str]] = {}
     hidden: dict[str, tuple[float, float]] = {}
+    overrun: dict[str, float] = {}
     means = {
         setting: {name: _mean(values) for name, values in mine.items()}
         for setting, mine in result.values().items()
@@ -89,12 +93,15 @@ def caveats(result: Measured) -> list[str]:
         lines += fixed_capacity(effective)
         if waits := hidden_queue(means[name], round_trip(effective)):
             hidden[name] = waits
+        if (share := _overrun(means[name], effective)) is not None:
+            overrun[name] = share
         for line in lines:
             found.setdefault(line, []).append(name)
     return [
         *result.invalid,
         *grouped(found, len(result.settings)),
         *hidden_queues(hidden),
+        *overruns(overrun),
         *result.late,
         *warmup_warnings(result.settled),
         *few_runs(len(result.seeds)),
@@ -185,6 +192,26 @@ def hidden_queues(found: Mapping[str, tuple[float, float]]) -> list[str]:
     return [
         f"Data waits longer in the PEP's buffers than in the queue that the AQM controls: {waits}. Judge by"
         " pep_sojourn instead of queue_delay, and try a smaller pep.buffer."
+    ]
+
+
+def _overrun(means: Mapping[str, float | None], effective: Sequence[Mapping[str, Any]]) -> float | None:
+    """Return the transmit queue's drop rate [%] if a spacelink sends much of it again; None otherwise."""
+    dropped, again = means.get("transmit_drop_rate"), means.get("retransmitted")
+    if dropped is None or again is None or min(dropped, again) < _OVERRUN:
+        return None
+    return dropped if any(row["key"].endswith(".spacelink.window") for row in effective) else None
+
+
+def overruns(found: Mapping[str, float]) -> list[str]:
+    """Return a line on the settings whose transmit queue drops much of what the spacelink sends [%]."""
+    if not found:
+        return []
+    rates = ", ".join(f"{name} {brief(rate, 2)} %" for name, rate in found.items())
+    return [
+        f"The transmit queue drops much of what the spacelink sends, which sends it again: {rates}. Its window"
+        " is larger than path and queue together: set gateway.spacelink.window to the rate times the round trip,"
+        " plus transmit_queue.limit."
     ]
 
 
