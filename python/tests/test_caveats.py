@@ -130,7 +130,7 @@ def test_few_runs() -> None:
 
 
 def test_a_window_larger_than_path_and_transmit_queue_is_reported() -> None:
-    """4 Mbit/s for 500 ms are 250 kB. With 50 kB of queue, a window of 300 kB finds room; of 1 MB much is dropped."""
+    """4 Mbit/s for 500 ms are 250 kB. With 50 kB of queue, 300 kB find room; of 1 MB much is dropped."""
     changes = {**SHORT, "gateway.aqm.algorithm": "droptail", "gateway.transmit_queue.limit": "50 KB"}
     wide, fitting = (
         caveats(bp.run(bp.load("small-gateway", {**changes, "gateway.spacelink.window": window})))

@@ -209,9 +209,9 @@ def overruns(found: Mapping[str, float]) -> list[str]:
         return []
     rates = ", ".join(f"{name} {brief(rate, 2)} %" for name, rate in found.items())
     return [
-        f"The transmit queue drops much of what the spacelink sends, which sends it again: {rates}. Its window"
-        " is larger than path and queue together: set gateway.spacelink.window to the rate times the round trip,"
-        " plus transmit_queue.limit."
+        f"The transmit queue drops much of what the spacelink sends, which sends it again: {rates}. Its"
+        " window is larger than path and queue together: set gateway.spacelink.window to the rate times the"
+        " round trip, plus transmit_queue.limit."
     ]
 
 
