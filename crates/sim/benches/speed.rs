@@ -1,7 +1,7 @@
 //! Speed of the simulator: `cargo bench -p bentpipe-sim`, or `make bench`.
 //!
 //! Each scenario runs a few times with one seed; the fastest run counts, as other load can only slow a run down. Then flows over
-//! a dumbbell run here and, if it is installed, on ns-2.
+//! a dumbbell run here and, if it is installed, on ns-2, and a beam with ten to ten thousand terminals.
 
 #![allow(clippy::print_stdout)]
 
@@ -30,6 +30,12 @@ const DUMBBELLS: [Dumbbell; 3] = [
     Dumbbell { name: "S2", flows: 400, rate_mbps: 20, round_trip_ms: 60, ends: [20, 120] },
     Dumbbell { name: "S3", flows: 400, rate_mbps: 200, round_trip_ms: 60, ends: [10, 30] },
 ];
+
+/// Numbers of terminals that share one carrier with the same traffic.
+const TERMINALS: [u32; 4] = [10, 100, 1000, 10_000];
+
+/// Lengths of two runs of a beam [s].
+const BEAM_ENDS: [u32; 2] = [20, 50];
 
 fn main() {
     let only: Vec<String> = std::env::args().skip(1).filter(|arg| !arg.starts_with("--")).collect();
@@ -75,6 +81,33 @@ fn main() {
             _ => println!("{label:32} {ours:>10.0} {:>12} {:>14}", "–", "–"),
         }
     }
+    if is_wanted("beam") {
+        println!("\n{:32} {:>10} {:>14}", "beam", "ns/packet", "10 = 1");
+        let mut of_ten = None;
+        for terminals in TERMINALS {
+            let ours = per_packet(BEAM_ENDS.map(|end| simulate_beam(terminals, end)));
+            let growth = ours / *of_ten.get_or_insert(ours);
+            println!("{:32} {ours:>10.0} {growth:>14.2}", format!("{terminals} terminals"));
+        }
+    }
+}
+
+/// Time [CPU s] and packets of the scenario `beam` with other numbers of terminals and the same committed rate in total.
+fn simulate_beam(terminals: u32, end: u32) -> (f64, f64) {
+    let (homes, offices) = (terminals / 10 * 9, terminals / 10);
+    let overrides = [
+        "run.warmup=0 s".to_owned(),
+        format!("run.duration={end} s"),
+        format!("terminal.home.count={homes}"),
+        format!("terminal.office.count={offices}"),
+        format!("host.resident.count={}", homes.max(1800)),
+        format!("host.clerk.count={}", offices.max(200)),
+        "plan.home.down.pir=1 Gbps".to_owned(),
+        format!("plan.office.down={{ cir = \"{} kbps\", pir = \"1 Gbps\", weight = 4 }}", 100_000 / offices),
+    ];
+    let scenario = Scenario::load("../../scenarios/beam.toml", &overrides);
+    let (best, results) = fastest(&scenario.expect("the scenario can be read"));
+    (best, packets(&results))
 }
 
 /// The shortest of some runs [CPU s], and the results.

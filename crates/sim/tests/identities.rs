@@ -121,6 +121,23 @@ fn series_names_are_unique() {
 }
 
 #[test]
+fn each_of_a_thousand_links_has_series_but_not_of_more() {
+    for (count, expected) in [(1000, 1000), (1001, 0)] {
+        let hosts = format!("host.client.count={count}");
+        let changes = [&hosts, "link.access.queue={ limit = \"9 packets\" }", "run.duration=1 s"];
+        let r = results(&shipped("small-gateway", &changes), 1);
+        let of_members = r.series.iter().filter(|series| {
+            series.name.starts_with("access.")
+                && series.name.ends_with(".throughput")
+                && !series.values.is_empty()
+        });
+        assert_eq!(of_members.count(), expected, "{count} clients");
+        let lengths: BTreeSet<_> = r.series.iter().map(|series| series.values.len()).collect();
+        assert_eq!(lengths.len(), 1, "one value per sample");
+    }
+}
+
+#[test]
 fn two_gateways_in_a_row_carry_every_byte() {
     let r = results(&shipped("two-gateways", &[]), 1);
     let completed: Vec<_> = r.flows.iter().filter(|f| f.completed).collect();

@@ -165,6 +165,8 @@ pub(super) struct Place {
     has_capacity: bool,
     /// True if its queues are at terminals.
     pub(super) is_back: bool,
+    /// True if samples are taken of it.
+    pub(super) has_series: bool,
 }
 
 impl Place {
@@ -183,6 +185,7 @@ impl Place {
             first_series,
             has_capacity,
             is_back: false,
+            has_series: true,
         }
     }
 

@@ -1,5 +1,6 @@
 //! The recorder: it is told what happens, and takes samples at regular times.
 
+use std::iter::repeat_n;
 use std::sync::Arc;
 
 use bentpipe_gateway::{Gateway, GatewayQueue};
@@ -97,6 +98,9 @@ pub struct Recorder {
     carried: Carried,
 }
 
+/// Largest group of links each of which has series. With ten thousand terminals their columns would be most of a result.
+const MOST_WITH_SERIES: u32 = 1000;
+
 /// Settings of a recorder, and the places that it records.
 pub struct Setup<'a> {
     pub scenario: &'a Scenario,
@@ -176,10 +180,14 @@ impl Recorder {
                 recorder.add_gateway(PlaceKind::Return(GatewayIndex(number)), back, *first, setup);
             }
         }
-        for id in setup.parts.links.ids() {
+        let groups = setup.scenario.links.iter().map(|link| setup.scenario.members(link));
+        // Each member has two directions.
+        let members = groups.flat_map(|members| repeat_n(members, 2 * members as usize));
+        for (id, members) in setup.parts.links.ids().zip(members) {
             let name = &setup.parts.links[id].name;
             let (kind, queues) = (PlaceKind::Link(id), Queues::Link(id));
-            let place = recorder.add(kind, queues, name, std::slice::from_ref(name), setup);
+            let has_series = members <= MOST_WITH_SERIES;
+            let place = recorder.add(kind, queues, name, std::slice::from_ref(name), has_series, setup);
             recorder.of_link.push(place);
         }
         recorder.first_arrived = recorder.series.len();
@@ -204,23 +212,28 @@ impl Recorder {
             queues: IdRange { start: first.0, len: gateway.queues() },
             terminals: IdRange { start: first.1, len: gateway.terminals.count() },
         };
-        let place = self.add(kind, queues, name, &names, setup).unwrap_or(self.subject);
+        let place = self.add(kind, queues, name, &names, true, setup).unwrap_or(self.subject);
         for _ in queues.gateways() {
             self.of_gateway.push(place);
         }
     }
 
-    /// Adds a place; `None` if it has no queue.
+    /// Adds a place; `None` if it has no queue. The subject always has series.
     fn add(
         &mut self,
         kind: PlaceKind,
         queues: Queues,
         name: &str,
         names: &[String],
+        has_series: bool,
         setup: &Setup<'_>,
     ) -> Option<PlaceId> {
-        let (series, has_capacity) = queues.series(setup.parts)?;
+        let (mut series, has_capacity) = queues.series(setup.parts)?;
         let is_subject = kind == setup.subject;
+        let has_series = has_series || is_subject;
+        if !has_series {
+            series.clear();
+        }
         let prefix = if is_subject { String::new() } else { format!("{name}.") };
         let first_name = self.place_names.len() as u32;
         self.place_names.extend(names.iter().cloned());
@@ -234,6 +247,7 @@ impl Recorder {
         let mut place =
             Place::new(queues, names, first_series, has_capacity, self.warmup, is_subject || is_back);
         place.is_back = matches!(kind, PlaceKind::Return(_));
+        place.has_series = has_series;
         let place = self.places.push(place);
         if is_subject {
             self.subject = place;
@@ -619,7 +633,7 @@ impl Recorder {
             let time = self.time(now);
             self.series[0].values.push(time);
             self.samples += 1;
-            for place in self.places.iter_mut() {
+            for place in self.places.iter_mut().filter(|place| place.has_series) {
                 let put = |series: usize, value| self.series[series].values.push(value);
                 place.sample(now, parts, put);
             }
