@@ -222,15 +222,16 @@ check-instructions: | $(VENV)/.created
 
 # libFuzzer with the installed compiler, as `cargo fuzz` does with a nightly one.
 FUZZ ?= operations
+FUZZ_FEATURES = $(if $(filter wire,$(FUZZ)),gatewayd) $(if $(filter scenario,$(FUZZ)),sim)
 FUZZ_SECONDS ?= 60
 FUZZ_SEED ?= 1
-fuzz: ## fuzz the algorithms (FUZZ=operations) or the live gateway's parsers (FUZZ=wire) for FUZZ_SECONDS (60) from FUZZ_SEED (1)
+fuzz: ## fuzz the algorithms (FUZZ=operations), the live gateway's parsers (wire) or scenarios and their files (scenario) for FUZZ_SECONDS (60) from FUZZ_SEED (1)
 	@command -v c++ >/dev/null || { $(call debian,g++,libFuzzer is written in C++); }
 	mkdir -p target/fuzz/corpus/$(FUZZ)
 	cd fuzz && CARGO_TARGET_DIR=../target/fuzz RUSTFLAGS="--cfg fuzzing -Cpasses=sancov-module -Ccodegen-units=1 \
 	  $(addprefix -Cllvm-args=-sanitizer-coverage-,level=4 inline-8bit-counters pc-table trace-compares)" \
 	  cargo run --locked --quiet --release --target "$$(rustc -vV | sed -n 's/host: //p')" \
-	  --bin $(FUZZ) $(if $(filter-out operations,$(FUZZ)),--features gatewayd) -- ../target/fuzz/corpus/$(FUZZ) \
+	  --bin $(FUZZ) --features "$(FUZZ_FEATURES)" -- ../target/fuzz/corpus/$(FUZZ) $(addprefix ../,$(wildcard fuzz/seeds/$(FUZZ))) \
 	  -artifact_prefix=../target/fuzz/ -max_len=4096 -seed=$(FUZZ_SEED) -max_total_time=$(FUZZ_SECONDS)
 
 fmt: $(VENV)/.dev ## format all code

@@ -1,9 +1,10 @@
 //! Any bytes as input of the live gateway: nothing panics, and a packet changes only in the fields that are meant to
 //! change.
 //!
-//! The first byte selects the parser of the rest: a packet, netlink messages, spacelink frames, or a sequence of packets
-//! for window marking, each behind three bytes (direction, buffer space, length).
+//! The first byte selects the parser of the rest: a packet, netlink messages, spacelink frames, a configuration, or a
+//! sequence of packets for window marking, each behind three bytes (direction, buffer space, length).
 
+use bentpipe_gatewayd::config::{Config, listing};
 use bentpipe_gatewayd::intercept::netlink::{Message, message_at};
 use bentpipe_gatewayd::intercept::windows::Windows;
 use bentpipe_packet::parse;
@@ -17,10 +18,11 @@ use packets::{must, residue};
 pub fn run(bytes: &[u8]) -> Result<(), String> {
     match bytes.split_first() {
         None => Ok(()),
-        Some((kind, rest)) => match kind % 5 {
+        Some((kind, rest)) => match kind % 6 {
             2 => windows(rest),
             3 => netlink(rest),
             4 => frames(rest),
+            5 => configuration(rest),
             _ => packets::run(rest),
         },
     }
@@ -36,6 +38,20 @@ fn netlink(bytes: &[u8]) -> Result<(), String> {
         at = next;
     }
     Ok(())
+}
+
+/// An accepted configuration can be listed; a refused one has a message of one line with the file's name.
+fn configuration(bytes: &[u8]) -> Result<(), String> {
+    match Config::parse(&String::from_utf8_lossy(bytes), "x.toml") {
+        Ok(config) => must(!listing(&config).is_empty(), "a configuration lists no values"),
+        Err(error) => {
+            let text = error.to_string();
+            must(
+                text.starts_with("x.toml") && !text.contains('\n'),
+                "a message is not one line with the file's name",
+            )
+        }
+    }
 }
 
 /// Encoding a parsed frame gives the parsed bytes.

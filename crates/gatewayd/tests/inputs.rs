@@ -1,4 +1,4 @@
-//! Random input for the parsers of packets, netlink messages and spacelink frames.
+//! Random input for the parsers of packets, netlink messages, spacelink frames and configurations.
 
 #[path = "../../../fuzz/src/inputs.rs"]
 mod fuzzed;
@@ -21,4 +21,25 @@ proptest! {
     ) {
         prop_assert_eq!(fuzzed::run(&[&[4, first][..], &bytes].concat()), Ok(()));
     }
+
+    /// The shipped configurations with a few bytes changed or the end cut off.
+    #[test]
+    fn changed_configurations_are_read_or_refused(
+        base in prop::sample::select(&CONFIGURATIONS[..]),
+        changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..5),
+        cut in any::<prop::sample::Index>(),
+    ) {
+        let mut bytes = base.as_bytes().to_vec();
+        for (at, byte) in changes {
+            let at = at.index(bytes.len());
+            bytes[at] = byte;
+        }
+        if cut.index(2) == 0 {
+            bytes.truncate(cut.index(bytes.len()));
+        }
+        prop_assert_eq!(fuzzed::run(&[&[5], bytes.as_slice()].concat()), Ok(()));
+    }
 }
+
+const CONFIGURATIONS: [&str; 2] =
+    [include_str!("../../../deploy/gateway.toml"), include_str!("../../../deploy/terminal.toml")];

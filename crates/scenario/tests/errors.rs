@@ -157,6 +157,24 @@ fn wrong_codepoints_are_reported() {
 }
 
 #[test]
+fn lifetimes_that_only_open_connections_are_refused() {
+    let bulk = |lifetime: &str| {
+        let pages =
+            "kind = \"pages\"\nfrom = \"server\"\nto = \"client\"\nsessions = 20\nobject_size = \"50 KB\"";
+        changed(pages, &format!("kind = 'bulk'\nfrom = 'server'\nto = 'client'\nlifetime = {lifetime}"))
+    };
+    for lifetime in ["'1 ms'", "{ exponential = '1 ms' }", "{ uniform = ['1 us', '2 ms'] }"] {
+        assert_eq!(bulk(lifetime), "no mistake", "{lifetime}");
+    }
+    for (lifetime, column) in [("'999 us'", 12), ("{ exponential = '999 us' }", 1)] {
+        let expected = format!(
+            "my.toml:32:{column}: traffic.web.lifetime: found a mean of 999 us; allowed: at least 1 ms"
+        );
+        assert_eq!(bulk(lifetime), expected, "{lifetime}");
+    }
+}
+
+#[test]
 fn wrong_profiles_of_a_day_are_reported() {
     let profile = |text: &str| changed("sessions = 20", &format!("sessions = 20\nprofile = {text}"));
     for (text, expected) in [

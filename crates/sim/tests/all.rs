@@ -26,6 +26,7 @@ mod ranking;
 mod scone;
 mod simulation;
 mod terminals;
+mod texts;
 mod traffic;
 mod transports;
 mod uploads;

@@ -20,8 +20,9 @@ use crate::model::{
 };
 use crate::reader::tree::{Path, step};
 use crate::schema::file::File;
+use crate::schema::forms;
 use crate::schema::presets;
-use crate::schema::quantity::Quantity;
+use crate::schema::quantity::{Quantity, SpanKind};
 use crate::schema::traffic as file;
 
 /// Returns the length of the longest packet: of the transports in use, else of the datagrams [bytes].
@@ -343,10 +344,7 @@ fn kind(
             flows: t.flows.0,
             start: distribution(cx, &at("start"), &t.start, Quantity::time)?,
             ramp: t.ramp.as_ref().map(ramp),
-            lifetime: match &t.lifetime {
-                Some(lifetime) => Some(distribution(cx, &at("lifetime"), lifetime, Quantity::time)?),
-                None => None,
-            },
+            lifetime: t.lifetime.as_ref().map(|found| lifetime(cx, &at("lifetime"), found)).transpose()?,
             bytes: t.bytes.map(|b| b.0),
             rate_cap: t.rate_cap.map(|r| r.rate()),
             away: absences(cx, path, &t.away)?,
@@ -383,3 +381,20 @@ fn kind(
 pub fn ramp(raw: &file::Ramp) -> Ramp {
     Ramp { sessions: raw.sessions.0, over: raw.over.time(), pause: raw.pause.time() }
 }
+
+/// The lifetime of connections, each of which is replaced when it ends.
+fn lifetime(
+    cx: &Cx<'_>,
+    path: &Path,
+    raw: &forms::Distribution<SpanKind>,
+) -> Result<Distribution<Duration>, Error> {
+    let lifetime = distribution(cx, path, raw, Quantity::time)?;
+    if lifetime.mean() < SHORTEST_LIFETIME {
+        let mean = lifetime.mean();
+        return Err(cx.error(path, format!("found a mean of {mean}; allowed: at least {SHORTEST_LIFETIME}")));
+    }
+    Ok(lifetime)
+}
+
+/// Shortest mean lifetime of connections: with shorter ones, a run would do little but open connections.
+const SHORTEST_LIFETIME: Duration = Duration::from_millis(1);

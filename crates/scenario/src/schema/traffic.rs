@@ -203,8 +203,8 @@ pub struct Bulk {
     pub start: Distribution<TimeKind>,
     /// Ramp of transfer starts, to which `start` is added. Default: all start at once.
     pub ramp: Option<Ramp>,
-    /// Lifetime of a connection: a time or a distribution. Then it is aborted, complete or not, and a new one replaces
-    /// it. Default: to the end of the run.
+    /// Lifetime of a connection: a time or a distribution, with a mean of at least 1 ms. Then it is aborted, complete or
+    /// not, and a new one replaces it. Default: to the end of the run.
     pub lifetime: Option<Distribution<SpanKind>>,
     /// Size of a transfer. Default: unlimited.
     pub bytes: Option<Size>,
