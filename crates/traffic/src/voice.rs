@@ -43,6 +43,8 @@ struct Pending {
     /// Number of its talk spurt.
     spurt: u32,
     fate: Option<Fate>,
+    /// Delay from sending to playing, if it is played [ns].
+    playout_delay: f64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -113,7 +115,12 @@ impl Call {
         let paused = self.last_sent.is_none_or(|last| now - last > self.longest_gap);
         self.last_sent = Some(now);
         self.spurt_sent += u32::from(paused);
-        self.pending.push_back(Pending { sent_at: now, spurt: self.spurt_sent, fate: None });
+        self.pending.push_back(Pending {
+            sent_at: now,
+            spurt: self.spurt_sent,
+            fate: None,
+            playout_delay: 0.0,
+        });
     }
 
     /// The packet sent at `sent_at` arrives.
@@ -145,17 +152,19 @@ impl Call {
     }
 
     fn decide(&mut self, index: usize, fate: Fate) {
-        if fate == Fate::Played && self.pending[index].sent_at >= self.begin {
-            self.playout_sum += self.playout_delay;
-        }
-        self.pending[index].fate = Some(fate);
-        while let Some(&Pending { sent_at, fate: Some(fate), .. }) = self.pending.front() {
+        let packet = &mut self.pending[index];
+        (packet.fate, packet.playout_delay) = (Some(fate), self.playout_delay);
+        // In the order of sending, so that the counters agree with each other whichever packets are still on their way.
+        while let Some(&Pending { sent_at, fate: Some(fate), playout_delay, .. }) = self.pending.front() {
             self.pending.pop_front();
             if sent_at < self.begin {
                 continue;
             }
             match fate {
-                Fate::Played => self.played += 1,
+                Fate::Played => {
+                    self.played += 1;
+                    self.playout_sum += playout_delay;
+                }
                 Fate::Late => self.late += 1,
                 Fate::Lost => self.lost += 1,
             }
@@ -241,6 +250,21 @@ mod tests {
         let late = call.late;
         talk(&mut call, 150);
         assert_eq!(call.late, late);
+    }
+
+    /// The first packet is still on its way when the second is played.
+    #[test]
+    fn delays_are_those_of_the_packets_that_count() {
+        let mut call = call(None);
+        call.send(at(0));
+        call.send(at(20));
+        call.receive(at(20), at(120));
+        assert_eq!(call.played, 0);
+        assert!(call.mouth_to_ear_delay().is_nan());
+        call.lose(at(0));
+        // 100 ms and a buffer of 20 ms; a packet's voice of 20 ms and 5 ms of look-ahead (G.729).
+        assert_eq!((call.played, call.lost), (1, 1));
+        assert!((call.mouth_to_ear_delay() - 0.145).abs() < 1e-12);
     }
 
     /// Packets 2 to 4 of ten are lost in one run: 3 losses in a run, 1/(1 - 0.3) if independent.
