@@ -835,6 +835,21 @@ fn uploads_pass_the_aqm_of_the_terminal() {
     assert_eq!(number(&gateway["summary"]["aqm_drops"]), 0, "{gateway}");
 }
 
+/// Acknowledgements of a connection that is not split wait for the return link; a newer one takes the place of an older one.
+#[test]
+fn acknowledgements_take_the_place_of_older_ones_at_the_terminal() {
+    let gateway = "pep.split = []\nreturn = { ack_filter = true, regulator.rate = \"200 kbps\" }";
+    let Some(mut world) = World::new("ack-filter", "100 Mbps", gateway) else { return };
+    world.serve(80, |mut stream| drop(stream.write_all(&bytes(9, SENT))));
+    let got = started(&world, (SERVER[0], 80), |mut stream| read_all(&mut stream)).join().expect("no panic");
+    assert!(got == bytes(9, SENT), "{} bytes of {SENT}, or others", got.len());
+    let last = world.terminal.finish();
+    let number = |key: &str| last["counters"][key].as_u64().expect("a number");
+    let (came, filtered) = (number("tunnel_in"), number("filtered_acks"));
+    // 200 kbit/s are 250 acknowledgements of 100 B per second, headers of the spacelink included; the download brings more.
+    assert!(came > 100 && filtered > came / 4 && filtered < came, "{last}");
+}
+
 /// Users that support ECN get marks from the terminal.
 #[test]
 fn congestion_of_uploads_is_signalled_by_marks() {

@@ -70,6 +70,8 @@ pub struct TcpInfo {
     pub scale: Option<u8>,
     /// Maximum segment size option [bytes].
     pub mss: Option<u16>,
+    /// True if it has SACK blocks (RFC 2018, section 3).
+    pub sack: bool,
 }
 
 impl Info {
@@ -243,12 +245,13 @@ impl<'a> Layout<'a> {
     }
 
     fn tcp_info(&self, header: &TcpHeaderSlice<'_>) -> Option<TcpInfo> {
-        let (mut scale, mut mss) = (None, None);
+        let (mut scale, mut mss, mut sack) = (None, None, false);
         // An invalid length ends the options; those before it count.
         for option in options(header.options()).map_while(Result::ok) {
             match *option {
                 [2, 4, high, low] => mss = Some(u16::from_be_bytes([high, low])),
                 [3, 3, shift] => scale = Some(shift.min(14)),
+                [5, _, _, ..] => sack = true,
                 _ => {}
             }
         }
@@ -260,6 +263,7 @@ impl<'a> Layout<'a> {
             payload: (self.len - self.transport - header.slice().len()) as u32,
             scale,
             mss,
+            sack,
         })
     }
 

@@ -87,6 +87,7 @@ fn options_of_a_syn_are_read() {
         payload: 0,
         scale: Some(7),
         mss: Some(1460),
+        sack: false,
     };
     assert_eq!(info.tcp, Some(expected));
     assert_eq!(header_len(&syn()), Some(60));

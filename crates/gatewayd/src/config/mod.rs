@@ -318,11 +318,6 @@ mod tests {
             ),
             (
                 "20 Mbps\" }\n",
-                "20 Mbps\" }\nreturn = { regulator.rate = \"1 Mbps\", ack_filter = true }\n",
-                "g.toml:5:52: gateway.return.ack_filter: found true (gateway.return.ack_filter); allowed: true only in simulations",
-            ),
-            (
-                "20 Mbps\" }\n",
                 "20 Mbps\" }\nthroughput_advice = \"share\"\n",
                 "g.toml:5:21: gateway.throughput_advice: found throughput advice (gateway.throughput_advice); allowed: only in \
                  simulations",

@@ -116,10 +116,6 @@ pub(super) fn check_return(document: &Document, file: &File, gateway: &Gateway) 
         let problem = "found a return carrier that terminals share (gateway.return.carrier); allowed: only in simulations";
         return refuse("gateway.return.carrier", problem.to_owned());
     }
-    if back.ack_filter {
-        let problem = "found true (gateway.return.ack_filter); allowed: true only in simulations";
-        return refuse("gateway.return.ack_filter", problem.to_owned());
-    }
     if file.role == Role::Gateway {
         return Ok(());
     }

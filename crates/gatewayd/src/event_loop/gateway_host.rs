@@ -406,6 +406,11 @@ impl GatewayHost {
         self.items.get(id.0 as usize)
     }
 
+    /// Number of items.
+    pub fn items(&self) -> usize {
+        self.items.len()
+    }
+
     /// An item, to change it.
     pub fn item_mut(&mut self, id: ItemId) -> Option<&mut Item> {
         self.items.get_mut(id.0 as usize)

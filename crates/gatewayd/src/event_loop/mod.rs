@@ -17,6 +17,7 @@
 //! The parts of [`Daemon`] hold the state, each with a few verbs; the files of this room move packets and bytes between
 //! them.
 
+mod ack_filter;
 mod connections;
 pub mod flows;
 mod gateway_events;
@@ -53,6 +54,7 @@ use crate::sys::modem::Modem;
 use crate::sys::tun::Tun;
 use crate::sys::{self, TcpOptions, notify};
 
+use ack_filter::AckFilter;
 use flows::FlowClassifier;
 pub use gateway_host::CATCH_UP;
 use gateway_host::GatewayHost;
@@ -88,6 +90,8 @@ pub struct Daemon {
     terminals: Terminals,
     /// The device for packets that are not split.
     tun: Tun,
+    /// Filters acknowledgements in the transmit queue, if asked for.
+    ack_filter: Option<AckFilter>,
     interceptor: Interceptor,
     steering: Steering,
     relays: Relays,

@@ -243,6 +243,10 @@ impl Daemon {
             self.observer.counters.tunnel_drops += 1;
             return self.host.recycle(bytes);
         };
+        if self.ack_filter.as_ref().is_some_and(|filter| filter.replaces(&info, &bytes, &mut self.host)) {
+            self.observer.counters.filtered_acks += 1;
+            return self.host.recycle(bytes);
+        }
         let (client, server) = self.client_and_server(&info);
         let flow = self.flows.flow(client, server, info.protocol);
         let tcp =
@@ -254,6 +258,8 @@ impl Daemon {
         if self.host.with(peer, |gateway, at| gateway.process(pkt, at)).is_none() {
             self.host.take(id);
             self.observer.counters.tunnel_drops += 1;
+        } else if let Some(filter) = &mut self.ack_filter {
+            filter.queued(&info, id, &self.host);
         }
     }
 

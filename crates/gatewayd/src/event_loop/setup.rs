@@ -13,6 +13,7 @@ use bentpipe_spacelink::{Certificate, PeerId, RateBounds, RateEstimator};
 use bentpipe_units::{Duration, Instant, Rate};
 
 use super::Daemon;
+use super::ack_filter::AckFilter;
 use super::flows::{FlowClassifier, FlowHasher};
 use super::gateway_host::GatewayHost;
 use super::sources::{Source, Sources};
@@ -238,6 +239,7 @@ impl Daemon {
             spacelink,
             terminals: Terminals::default(),
             tun,
+            ack_filter: config.queues().is_some_and(|queues| queues.ack_filter).then(AckFilter::default),
             interceptor: Interceptor::default(),
             steering: Steering::new(rules),
             relays: Relays::new(hasher),

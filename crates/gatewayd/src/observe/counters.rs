@@ -54,6 +54,8 @@ pub struct Counters {
     pub tunnel_out: u64,
     /// Packets from the TUN device that were not sent.
     pub tunnel_drops: u64,
+    /// Acknowledgements that took the place of older ones.
+    pub filtered_acks: u64,
     /// Packets from terminals whose sender is not one of their users.
     pub foreign: u64,
     /// Losses of the spacelink.
