@@ -59,7 +59,7 @@ pub struct QueuesState<'a> {
 pub struct Drop<'a> {
     /// The packet.
     pub pkt: &'a Packet,
-    /// Why.
+    /// Reason for the drop.
     pub reason: DropReason,
     /// The queue.
     pub place: GatewayQueue,
