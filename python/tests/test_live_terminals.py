@@ -329,7 +329,8 @@ to = "clerk"
 """
     )
     text = text.replace('between = ["gateway", "home"]', 'between = ["gateway", "home"]\ndelay = "20 ms"')
-    text = text.replace('rate = "8 Mbps" }', 'rate = "6 Mbps" }')
+    # Without an AQM data wait for every terminal all the time.
+    text = text.replace('rate = "8 Mbps" }', 'rate = "6 Mbps" }').replace('"red"', '"droptail"')
     path = tmp_path / "three.toml"
     path.write_text(
         text.replace('duration = "6 s"', 'duration = "8 s"').replace('warmup = "1 s"', 'warmup = "2 s"')
