@@ -285,6 +285,7 @@ impl Daemon {
             false => None,
         };
         let peer = self.spacelink.hub.add(certificate);
+        self.observer.terminal_added(peer);
         let known = (terminal.name.clone(), certificate.clone());
         self.terminals.insert(peer, Some(known), terminal.clients.clone());
         self.terminals.set_plan(peer, terminal.plan.as_deref());

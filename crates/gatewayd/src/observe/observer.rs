@@ -107,6 +107,13 @@ impl Observer {
         }
     }
 
+    /// A terminal is added, perhaps with the number of a removed one.
+    pub fn terminal_added(&mut self, peer: PeerId) {
+        if let Some(recorder) = &mut self.recorder {
+            recorder.terminal_added(peer);
+        }
+    }
+
     /// A terminal is removed; its number may become another's.
     pub fn terminal_removed(&mut self, peer: PeerId, name: &str) {
         if let Some(recorder) = &mut self.recorder {

@@ -1,5 +1,6 @@
 //! The record of a run: one JSON value per line, in the simulator's names and units.
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::net::SocketAddr;
@@ -93,7 +94,9 @@ pub struct Recorder {
     meter: Meter,
     /// Packets of each peer, by its number.
     terminals: Vec<Option<TerminalMeter>>,
-    /// Those of removed peers, by their names.
+    /// Names of removed peers, whose last packets may still come.
+    former: BTreeMap<PeerId, String>,
+    /// Packets of removed peers whose number another has, by their names.
     removed: Vec<(String, TerminalMeter)>,
     /// Division of a measurement with an end.
     intervals: Option<Intervals>,
@@ -133,6 +136,7 @@ impl Recorder {
             has_many_queues,
             meter: Meter::new(begin, true),
             terminals: Vec::new(),
+            former: BTreeMap::new(),
             removed: Vec::new(),
             intervals: record.duration.map(|duration| Intervals::new(begin, duration)),
             carried: [Carried::default(); 2],
@@ -178,10 +182,16 @@ impl Recorder {
         self.terminals[peer.index()].get_or_insert_with(|| TerminalMeter::new(intervals))
     }
 
-    /// Keeps the records of a peer that is removed.
+    /// Keeps the name of a peer that is removed.
     pub fn terminal_removed(&mut self, peer: PeerId, name: &str) {
+        self.former.insert(peer, name.to_owned());
+    }
+
+    /// Keeps the records of a removed peer whose number a new one gets.
+    pub fn terminal_added(&mut self, peer: PeerId) {
+        let Some(name) = self.former.remove(&peer) else { return };
         let meter = self.terminals.get_mut(peer.index()).and_then(Option::take);
-        self.removed.extend(meter.map(|meter| (name.to_owned(), meter)));
+        self.removed.extend(meter.map(|meter| (name, meter)));
     }
 
     /// Records bytes that enter the transmit queue `transit` after they came to the gateway.
@@ -315,7 +325,8 @@ impl Recorder {
     /// Packets of each peer, removed ones included.
     fn terminals_json(&self, names: impl Fn(PeerId) -> String) -> Vec<Value> {
         let present = (0..).map(PeerId).zip(&self.terminals);
-        let present = present.filter_map(|(peer, meter)| Some((names(peer), meter.as_ref()?)));
+        let name = |peer| self.former.get(&peer).cloned().unwrap_or_else(|| names(peer));
+        let present = present.filter_map(|(peer, meter)| Some((name(peer), meter.as_ref()?)));
         let removed = self.removed.iter().map(|(name, meter)| (name.clone(), meter));
         let row = |(name, meter): (String, &TerminalMeter)| {
             let intervals =
@@ -457,16 +468,19 @@ mod tests {
         recorder.left(PeerId(0), 1000, Duration::from_millis(10), at(1310));
         recorder.left(PeerId(1), 500, Duration::from_millis(20), at(1310));
         recorder.terminal_removed(PeerId(1), "old");
+        // One that was under way.
+        recorder.left(PeerId(1), 100, Duration::from_millis(20), at(1310));
+        recorder.terminal_added(PeerId(1));
         recorder.left(PeerId(1), 700, Duration::from_millis(40), at(1400));
         let lines = lines(recorder, &record, &gateway);
         let rows = lines.last().expect("the totals")["terminals"].as_array().expect("rows").clone();
         let sent: Vec<_> =
             rows.iter().map(|row| (row["terminal"].as_str(), row["sent_bytes"].as_u64())).collect();
-        assert_eq!(sent, [(Some("t0"), Some(1000)), (Some("t1"), Some(700)), (Some("old"), Some(500))]);
+        assert_eq!(sent, [(Some("t0"), Some(1000)), (Some("t1"), Some(700)), (Some("old"), Some(600))]);
         let intervals = rows[0]["intervals"].as_array().expect("intervals");
         assert_eq!((intervals.len(), &intervals[18]), (60, &json!([1, 1000, 0.01])));
         let delays = rows[2]["delays"].as_array().expect("delays");
-        assert_eq!((delays.len(), &delays[0][1]), (1, &1.into()));
+        assert_eq!((delays.len(), &delays[0][1]), (1, &2.into()));
         let delay = delays[0][0].as_f64().expect("a delay");
         assert!((delay / 0.02 - 1.0).abs() < 0.01, "{delay}");
     }
