@@ -6,7 +6,7 @@ SHELL := bash
 MAKEFLAGS += --no-print-directory
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := help
-.PHONY: help wheel deb static image run live live-example live-programs live-packages unit-packages live-bench live-quic live-uploads test test-often check check-rust check-python build-tests test-packages test-rust test-namespaces test-python test-recipes kernel coverage cluster cluster-costs run-costs bench fuzz fmt docs gallery choosing reproduction costs paper-figures papers-pages advice delay pfavqred backlog onboard gateway-models model-domain series site terminals quic evaluation published lab-figures lab-bench lock setup clean beam-bench deny sbom instructions check-instructions reproducible
+.PHONY: help wheel deb static image run live live-example live-programs live-packages unit-packages live-bench live-quic live-uploads live-terminals test test-often check check-rust check-python build-tests test-packages test-rust test-namespaces test-python test-recipes kernel coverage cluster cluster-costs run-costs bench fuzz fmt docs gallery choosing reproduction costs paper-figures papers-pages advice delay pfavqred backlog onboard gateway-models model-domain series site terminals quic evaluation published lab-figures lab-bench lock setup clean beam-bench deny sbom instructions check-instructions reproducible
 
 PYTHON ?= python3
 VENV := .venv
@@ -103,6 +103,9 @@ live-quic: $(CORE) $(LIVE) live-packages ## compare QUIC live and simulated, as 
 
 live-uploads: $(CORE) $(LIVE) live-packages ## compare uploads live and simulated, as root, and renew their table in docs/live.md: six minutes
 	$(BIN)/python tools/live_uploads_page.py docs results/live-uploads
+
+live-terminals: $(CORE) $(LIVE) live-packages ## compare eight terminals live and simulated, as root, and renew their tables in docs/gateway-terminals.md: ten minutes
+	$(BIN)/python tools/live_terminals_page.py docs results/live-terminals
 
 beam-bench: ## measure the live gateway with eight terminals and with a thousand, as root, and renew docs/gateway-terminals.md: five minutes
 	rm -rf results/beam-bench && mkdir -p results/beam-bench

@@ -22,6 +22,7 @@ mod pep;
 mod processing;
 mod regulator;
 mod service_rate;
+mod terminal_meter;
 
 use std::collections::VecDeque;
 
@@ -38,6 +39,7 @@ pub use pep::{Connection, FlowControl, PepBuffers, Sharing};
 pub use processing::{Processing, Processor};
 pub use regulator::Regulator;
 use service_rate::ServiceRate;
+pub use terminal_meter::{Interval, Intervals, TerminalMeter};
 
 /// Names of the sampled series of a gateway, after the time, in simulations and live runs.
 pub const SERIES: [&str; 10] = [

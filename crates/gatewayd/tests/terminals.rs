@@ -149,7 +149,7 @@ fn plans_share_the_carrier_whatever_load_a_terminal_has() {
     const PEAK: f64 = 2e6 / 8.0;
     let plans = "queues_per = \"terminal\"\n[plan.low]\nweight = 1\n[plan.high]\nweight = 3\n[plan.capped]\npir = \"2 Mbps\"\n";
     let files = ["plan = \"low\"", "plan = \"high\"", "plan = \"capped\""];
-    let Some(beam) = Beam::new("plans", "20 Mbps", plans, &files) else { return };
+    let Some(mut beam) = Beam::new("plans", "20 Mbps", plans, &files) else { return };
     serve_endless(&beam);
     let begin = now();
     let downloads = Downloads::new(3);
@@ -192,6 +192,16 @@ fn plans_share_the_carrier_whatever_load_a_terminal_has() {
     assert_eq!(capped, 0, "a removed terminal received bytes");
     let names: Vec<_> = beam.status().iter().map(|row| row["terminal"].to_string()).collect();
     assert_eq!(names, ["\"t0\"", "\"t1\""]);
+    // The record has the removed terminal too, and all of them make up the totals.
+    let last = beam.gateway.finish();
+    let rows = last["terminals"].as_array().expect("rows");
+    let mut names: Vec<_> = rows.iter().filter_map(|row| row["terminal"].as_str()).collect();
+    names.sort_unstable();
+    assert_eq!(names, ["t0", "t1", "t2"]);
+    for key in ["sent_packets", "sent_bytes"] {
+        let sum: u64 = rows.iter().filter_map(|row| row[key].as_u64()).sum();
+        assert_eq!(Some(sum), last["summary"][key].as_u64(), "{key}");
+    }
 }
 
 /// A terminal that is added by a reload carries traffic, and transfers of others that are under way lose nothing.

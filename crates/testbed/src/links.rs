@@ -14,7 +14,7 @@ use bentpipe_scenario::{AqmSpec, Capacity, Carrier, Link, Modulation, Scenario};
 use bentpipe_units::{Duration, Instant, Rate, Rng};
 use slab::Slab;
 
-use crate::plan::{Extras, Plan, PlanError};
+use crate::plan::{Extras, Plan, PlanError, SegmentLink};
 
 /// Maximum memory for packets [bytes]; packets beyond it are dropped, whatever the scenario allows.
 const MAX_BYTES: u64 = 512 << 20;
@@ -267,10 +267,11 @@ impl Links {
             dropped: Dropped::default(),
             buffers: Vec::new(),
         };
+        let mut rows = BTreeMap::new();
         for segment in &plan.segments {
             let mut paths = [Vec::new(), Vec::new()];
             for link in &segment.links {
-                let [forward, reverse] = links.add(&plan.scenario, link.link, &link.extras, plan.seed)?;
+                let [forward, reverse] = links.add(&plan.scenario, link, &mut rows, plan.seed)?;
                 let (to_first, to_second) =
                     if link.against { (forward, reverse) } else { (reverse, forward) };
                 paths[0].insert(0, to_first);
@@ -281,44 +282,52 @@ impl Links {
         Ok(links)
     }
 
-    /// Adds a link: forward and reverse direction.
+    /// Adds a link: forward and reverse direction. `rows` are the statistics of links by their index; links of several
+    /// terminals share them.
     fn add(
         &mut self,
         scenario: &Scenario,
-        link: usize,
-        extras: &Extras,
+        segment: &SegmentLink,
+        rows: &mut BTreeMap<usize, [RowId; 2]>,
         seed: u64,
     ) -> Result<[Hop; 2], PlanError> {
-        let link = &scenario.links[link];
+        let link = &scenario.links[segment.link];
+        let rows =
+            *rows.entry(segment.link).or_insert_with(|| [true, false].map(|way| self.add_row(link, way)));
         let group_of = |end: &String| scenario.hosts.iter().position(|host| host.name == *end);
         let groups = [group_of(&link.between.0), group_of(&link.between.1)];
         let group = groups.into_iter().flatten().max_by_key(|group| scenario.hosts[*group].count);
         let group = group.filter(|group| scenario.hosts[*group].count > 1);
-        let hosts = group.map(|group| scenario.hosts[group].count);
-        let mut add = |is_forward| {
-            let first = self.add_direction(link, is_forward, hosts, extras, seed)?;
-            Ok(Hop { group: group.map(|group| group as u32), ..first })
+        let members: Vec<_> = match (segment.terminal, group) {
+            (Some(terminal), _) => vec![Some(terminal)],
+            (None, Some(group)) => (0..scenario.hosts[group].count).map(Some).collect(),
+            (None, None) => vec![None],
         };
-        Ok([add(true)?, add(false)?])
+        let group = group.filter(|_| segment.terminal.is_none()).map(|group| group as u32);
+        let mut add = |row, is_forward| {
+            let first = self.add_direction((link, is_forward), row, &members, &segment.extras, seed)?;
+            Ok(Hop { group, ..first })
+        };
+        Ok([add(rows[0], true)?, add(rows[1], false)?])
     }
 
-    /// Adds the lanes of one direction of a link: one, or one for each of `hosts`.
+    /// Adds the statistics of one direction of a link.
+    fn add_row(&mut self, link: &Link, is_forward: bool) -> RowId {
+        let (link, counts) = (link.name.clone(), Counts::default());
+        self.rows.push(Row { link, is_forward, counts, may_lose: false });
+        RowId(self.rows.len() - 1)
+    }
+
+    /// Adds the lanes of one direction of a link: one for each of `members`, the number of a host or terminal in its group.
     fn add_direction(
         &mut self,
-        link: &Link,
-        is_forward: bool,
-        hosts: Option<u32>,
+        (link, is_forward): (&Link, bool),
+        row: RowId,
+        members: &[Option<u32>],
         extras: &Extras,
         seed: u64,
     ) -> Result<Hop, PlanError> {
         let direction = if is_forward { &link.forward } else { &link.reverse };
-        let row = RowId(self.rows.len());
-        self.rows.push(Row {
-            link: link.name.clone(),
-            is_forward,
-            counts: Counts::default(),
-            may_lose: false,
-        });
         let first = LaneId(self.lanes.len() as u32);
         let rates_of = match &direction.capacity {
             Some(Capacity::Carrier(Carrier { modulation: Modulation::Hosts { group, .. }, .. })) => {
@@ -328,13 +337,13 @@ impl Links {
         };
         // Without a delay of the reverse direction, a connection has one delay for both.
         let purpose = if is_forward || link.shared_delay { "connection" } else { "connection reverse" };
-        for host in 0..hosts.unwrap_or(1) {
-            let names = Names::new(&link.name, hosts.map(|_| host), is_forward);
+        for &member in members {
+            let names = Names::new(&link.name, member, is_forward);
             let make_aqm = |spec: &AqmSpec| spec.build().map_err(|e| e.to_string());
             let engine =
                 LinkEngine::new(direction, link.handover, &names, seed, impairments(extras), make_aqm)
                     .map_err(PlanError)?;
-            let lane = LaneId(first.0 + host);
+            let lane = LaneId(self.lanes.len() as u32);
             self.rows[row.0].may_lose = engine.may_lose();
             if let Some(at) = engine.first_update() {
                 self.enter(at, Event::Capacity(lane));

@@ -330,6 +330,36 @@ fn each_host_of_a_group_has_a_separate_link() {
     assert_eq!(counts(&links, "access", true).arrived, 4);
 }
 
+/// Two terminals at 8 Mbit/s each: two packets of 1000 bytes to one take 2 ms, and do not delay the one to the other. The
+/// statistics are those of both links.
+#[test]
+fn each_terminal_of_a_group_has_a_separate_satellite_link() {
+    let text = "title = \"t\"\n[run]\nduration = \"1 s\"\n[host.server]\n[host.user]\ncount = 2\n[terminal.home]\ncount = 2\n\
+                [link.a]\nbetween = [\"server\", \"gateway\"]\n\
+                [link.homes]\nbetween = [\"gateway\", \"home\"]\nrate = \"8 Mbps\"\n\
+                [link.access]\nbetween = [\"home\", \"user\"]\n\
+                [gateway]\nterminals = [\"home\"]\naqm = { algorithm = \"red\" }\nregulator = { rate = \"8 Mbps\" }\n\
+                [traffic.x]\nkind = \"bulk\"\nfrom = \"server\"\nto = \"user\"\n";
+    let segment = |terminal: u32| {
+        json!({ "a": { "device": format!("a{terminal}") }, "b": { "device": format!("b{terminal}") },
+                "links": [{ "link": "homes", "terminal": terminal }] })
+    };
+    let plan =
+        json!({ "scenario": { "file": "t.toml", "text": text }, "segments": [segment(0), segment(1)] });
+    let mut links = Links::new(&Plan::parse(&plan.to_string(), "plan").unwrap()).unwrap();
+    let mut out = Vec::new();
+    for (terminal, i) in [(0, 0), (0, 1), (1, 2)] {
+        links.arrive(terminal, 1, udp(1, 7, 1000, i, false), at(0), &mut out);
+    }
+    links.advance(at(5000), &mut out);
+    let mut arrivals: Vec<_> =
+        out.iter().map(|it| (number(&it.packet), it.segment, it.due.as_nanos() / 1_000_000)).collect();
+    arrivals.sort_unstable();
+    assert_eq!(arrivals, [(0, 0, 1), (1, 0, 2), (2, 1, 1)]);
+    assert_eq!(links.counts().count(), 2);
+    assert_eq!(counts(&links, "homes", true).arrived, 3);
+}
+
 /// Capacity in steps: 8 Mbit/s, 0 from 10 to 20 ms, then 4 Mbit/s. Ten packets of 1 ms leave before the gap; the others take
 /// 2 ms each.
 #[test]

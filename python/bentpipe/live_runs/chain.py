@@ -2,28 +2,37 @@
 
 servers ══ ground links ── gateway ~~ satellite ~~ terminal ── links of the users' side ══ clients
 
-This module starts nothing.
+A gateway may have several terminals, each with its own satellite link and its own users. This module starts
+nothing.
 """
 
 import json
 import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cache
+from itertools import accumulate
 from typing import Any
 
 from bentpipe._core import Scenario
 from bentpipe.errors import UsageError
 from bentpipe.runs.plan import Plan, Setting
 
-__all__ = ["ADDRESSES", "CLIENTS", "SERVERS", "Chain", "Hosts", "Listener", "chain", "check"]
+__all__ = ["ADDRESSES", "CLIENTS", "SERVERS", "Chain", "Hosts", "Listener", "Terminal", "chain", "check"]
 
 ADDRESSES = 1000
 """Addresses per group of hosts; further hosts share them round-robin."""
 
+MOST_TERMINALS = 16
+"""Most terminals of a live run: each has a namespace and a process."""
+_MOST_BEHIND = 250
+"""Most hosts behind each of several terminals."""
+
 SERVERS, CLIENTS = "servers", "clients"
 _NETWORKS = {SERVERS: 1, CLIENTS: 3}
 """Second byte of the IPv4 addresses of each side; the satellite has 2."""
+_NETWORK_OF_ALL = {side: (f"10.{at}.0.0/16", f"fd00:b:0:{at}::/64") for side, at in _NETWORKS.items()}
+"""IPv4 and IPv6 network of each side."""
 _TAKEN = {
     "name",
     "algorithm",
@@ -72,6 +81,10 @@ class Listener:
     """Largest object that nginx serves [bytes]; `None` if the load generator's server serves instead."""
     dscp: int = 0
     """Codepoint of the sender's packets."""
+    upload: bool = False
+    """True if clients send."""
+    clients: str = ""
+    """Group of hosts of the clients."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +95,13 @@ class Hosts:
     """`SERVERS` or `CLIENTS`."""
     addresses: tuple[tuple[str, str], ...]
     """IPv4 and IPv6 address of each host."""
+    terminals: tuple[int, int] = (0, 1)
+    """Of clients: number of the first terminal that they are behind, and how many terminals there are."""
+
+    def terminal_of(self, host: int) -> int:
+        """Return the number of the terminal that a host of the group is behind."""
+        first, count = self.terminals
+        return first + host % count
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,22 +113,42 @@ class Step:
     """True if the path crosses the link from its second node to its first."""
 
 
+@dataclass(frozen=True, slots=True)
+class Terminal:
+    """A terminal with its satellite link and the links to its users."""
+
+    name: str
+    """Its name in results: that of its group, with its number there if there are several."""
+    group: str
+    number: int | None
+    """Its number in a group of several."""
+    satellite: Step
+    users: tuple[Step, ...]
+    """Links from the terminal to the clients."""
+    rates: tuple[int | None, int | None]
+    """Rates of its forward and return link [bit/s]."""
+    networks: tuple[str, str]
+    """IPv4 and IPv6 network of its users."""
+    plan: Mapping[str, Any] | None = None
+    """Its share of the carrier, as in the canonical scenario."""
+
+
 @dataclass(frozen=True)
 class Chain:
     """Links, servers and addresses of a scenario in a live run."""
 
     ground: tuple[Step, ...]
     """Links from the servers to the gateway."""
-    satellite: Step
-    users: tuple[Step, ...]
-    """Links from the terminal to the clients."""
+    terminals: tuple[Terminal, ...]
     listeners: tuple[Listener, ...]
     hosts: Mapping[str, Hosts]
     """Groups of hosts by name."""
     transport: Mapping[str, Any]
     """First TCP of the traffic, as in the canonical scenario; empty without TCP."""
-    satellite_rates: tuple[int | None, int | None]
-    """Rates of the satellite's forward and return link [bit/s]."""
+    queues_per: str | None = None
+    """Terminals that share a queue at the gateway, `carrier` or `terminal`; `None` with one terminal."""
+    carrier: int | None = None
+    """Rate of the carrier that several terminals share [bit/s]."""
     uploads: bool = False
     """True if clients send as well."""
     has_return: bool = False
@@ -117,6 +157,31 @@ class Chain:
     """End whose queues the settings and the metrics concern: `gateway`, or `terminal`."""
     notes: tuple[str, ...] = ()
     """Deviations from the scenario, with reasons."""
+
+    @property
+    def satellite(self) -> Step:
+        """Satellite link of the first terminal."""
+        return self.terminals[0].satellite
+
+    @property
+    def users(self) -> tuple[Step, ...]:
+        """Links from the first terminal to its clients."""
+        return self.terminals[0].users
+
+    @property
+    def has_several_terminals(self) -> bool:
+        """True if the gateway has several terminals, as tables of results have them."""
+        return self.queues_per is not None
+
+    def behind(self, terminal: int) -> list[tuple[str, str]]:
+        """Return the addresses of the clients behind a terminal, by its number among all."""
+        return [
+            pair
+            for hosts in self.hosts.values()
+            if hosts.side == CLIENTS
+            for host, pair in enumerate(hosts.addresses)
+            if hosts.terminal_of(host) == terminal
+        ]
 
     def addresses(self, side: str) -> list[tuple[str, str]]:
         """Return all IPv4 and IPv6 addresses of a side."""
@@ -168,11 +233,12 @@ def _of_setting(setting: Setting) -> Chain:
 def chain(name: str, scenario: Mapping[str, Any]) -> Chain:
     """Return the chain of a canonical scenario; `UsageError` if it is not supported live."""
 
-    def fault(what: str) -> UsageError:
-        return UsageError(
-            f"{name} cannot be live: {what}; allowed: one gateway in the chain servers – gateway –"
-            " satellite – terminal – clients, with traffic over TCP, QUIC or UDP"
+    def fault(what: str, allowed: str = "") -> UsageError:
+        chain = (
+            "one gateway in the chain servers – gateway – satellite – terminal – clients, with up to"
+            f" {MOST_TERMINALS} terminals, and traffic over TCP, QUIC or UDP"
         )
+        return UsageError(f"{name} cannot be live: {what}; allowed: {allowed or chain}")
 
     gateways, links, hosts = scenario["gateways"], scenario["links"], scenario["hosts"]
     if len(gateways) != 1:
@@ -181,40 +247,39 @@ def chain(name: str, scenario: Mapping[str, Any]) -> Chain:
         raise fault(f"its settings are those of the link {links[scenario['subject']['link']]['name']}")
     gateway, traffic = gateways[0], scenario["traffic"]
     if "terminals" in gateway:
-        raise fault(f"it has {sum(group['count'] for group in gateway['terminals'])} terminals")
+        _check_terminals(gateway, scenario, fault)
     if not traffic:
         raise fault("it has no traffic")
-    route = [(hop["link"], hop["forward"]) for hop in traffic[0]["route"]]
-    over = [forward for link, forward in route if link == gateway["link"]]
-    if len(over) != 1:
-        raise fault(f"traffic.{traffic[0]['name']} does not cross the satellite of {gateway['name']}")
-    if over[0] != gateway["link_forward"]:
-        route = _back(route)
-    uploads = set()
-    for each in traffic:
-        own = [(hop["link"], hop["forward"]) for hop in each["route"]]
-        if own == _back(route):
-            uploads.add(each["name"])
-        elif own != route:
-            raise fault(f"traffic.{each['name']} has another route than traffic.{traffic[0]['name']}")
+    only = {"name": "terminal", "count": 1} | {key: gateway.get(key) for key in ("link", "link_forward")}
+    groups_of_terminals = gateway.get("terminals", [only])
+    routes, group_of, uploads = _routes(gateway["name"], groups_of_terminals, traffic, fault)
     _check_return(gateway.get("return", {}), fault)
     if "throughput_advice" in gateway:
         raise fault("its gateway gives throughput advice (gateway.throughput_advice)")
-    steps = tuple(Step(links[link]["name"], not forward) for link, forward in route)
     listeners = [
-        _listener(at, each, scenario, fault, upload=each["name"] in uploads)
+        replace(
+            _listener(at, each, scenario, fault, upload=each["name"] in uploads),
+            upload=each["name"] in uploads,
+            clients=hosts[each["from" if each["name"] in uploads else "to"]]["name"],
+        )
         for at, each in enumerate(traffic)
     ]
-    satellite = next(at for at, (link, _) in enumerate(route) if link == gateway["link"])
+    firsts = list(accumulate((group["count"] for group in groups_of_terminals), initial=0))
+    several = "terminals" in gateway
     groups: dict[str, Hosts] = {}
     for side, ends in ((SERVERS, ("from", "to")), (CLIENTS, ("to", "from"))):
-        at = 0
-        for number in dict.fromkeys(each[ends[each["name"] in uploads]] for each in traffic):
+        at, behind = 0, [0] * firsts[-1]
+        for number, its in {each[ends[each["name"] in uploads]]: each["name"] for each in traffic}.items():
             host = hosts[number]
             if "address_changes" in host:
                 raise fault(f"host.{host['name']} has address_changes, which only simulations know")
             if host["name"] in groups:
                 raise fault(f"host.{host['name']} is on both sides")
+            if side == CLIENTS and several:
+                group = group_of[its]
+                terminals = firsts[group], groups_of_terminals[group]["count"]
+                groups[host["name"]] = _behind(host, terminals, behind, fault)
+                continue
             count = min(host["count"], ADDRESSES)
             groups[host["name"]] = Hosts(side, _addresses(_NETWORKS[side], at, count))
             at += count
@@ -230,18 +295,19 @@ def chain(name: str, scenario: Mapping[str, Any]) -> Chain:
         if each["max_udp_payload"] > most:
             found = f"transport.{each['name']} has max_udp_payload = {each['max_udp_payload']} B"
             raise fault(f"{found}, and the MTU has room for {most} B")
-    shared = [host for host in hosts if host["name"] in groups and host["count"] > ADDRESSES]
-    link = links[gateway["link"]]
-    rates = tuple(link[way]["rate"] for way in ("forward", "reverse"))
-    forward = bool(gateway["link_forward"])
+    shared = [
+        host
+        for host in hosts
+        if host["name"] in groups and host["count"] > len(groups[host["name"]].addresses)
+    ]
     return Chain(
-        steps[:satellite],
-        steps[satellite],
-        steps[satellite + 1 :],
+        _steps(next(iter(routes.values()))[0], links),
+        tuple(_terminals(groups_of_terminals, routes, links, several=several)),
         tuple(listeners),
         groups,
         tcp[0] if tcp else {},
-        (rates[0], rates[1]) if forward else (rates[1], rates[0]),
+        gateway.get("queues_per", "carrier") if several else None,
+        gateway["regulator"]["rate"] if several else None,
         bool(uploads),
         "return" in gateway,
         "terminal" if "return" in scenario["subject"] else "gateway",
@@ -249,7 +315,138 @@ def chain(name: str, scenario: Mapping[str, Any]) -> Chain:
     )
 
 
-def _back(route: Sequence[tuple[int, bool]]) -> list[tuple[int, bool]]:
+Route = Sequence[tuple[int, bool]]
+"""Links that packets pass, and true for each that they cross from its first node to its second."""
+
+
+def _check_terminals(
+    gateway: Mapping[str, Any], scenario: Mapping[str, Any], fault: Callable[..., UsageError]
+) -> None:
+    """Check that several terminals of a gateway can be live."""
+    count = sum(group["count"] for group in gateway["terminals"])
+    if count > MOST_TERMINALS:
+        raise fault(f"it has {count} terminals")
+    if gateway.get("queues_per") == "subscriber":
+        raise fault(
+            f'{gateway["name"]}.queues_per is "subscriber"',
+            '"carrier" and "terminal", because the live gateway has no queues for subscribers',
+        )
+    if gateway.get("pools"):
+        raise fault(f"it has pool.{gateway['pools'][0]['name']}", "terminals that share the carrier by plan")
+    for group in gateway["terminals"]:
+        if "handover" in group:
+            raise fault(f"terminal.{group['name']} has a handover", "terminals that stay at their gateway")
+    if gateway["regulator"].get("follows_link"):
+        raise fault(
+            f'{gateway["name"]}.regulator.rate is "link" with several terminals',
+            'a rate such as "20 Mbps", because the live carrier has one rate for all of them',
+        )
+    if "return" in scenario["subject"]:
+        raise fault(
+            f'run.subject is "{gateway["name"]} return" with several terminals', f'"{gateway["name"]}"'
+        )
+
+
+def _routes(
+    gateway: str,
+    groups: Sequence[Mapping[str, Any]],
+    traffic: Sequence[Mapping[str, Any]],
+    fault: Callable[[str], UsageError],
+) -> tuple[dict[int, tuple[Route, Route, Route]], dict[str, int], set[str]]:
+    """Return the routes to each group of terminals that has traffic, the group of each traffic, and uploads.
+
+    A route has three parts: links from the servers to the gateway, the satellite link, and links from the
+    terminal to the clients.
+    """
+    of_link = {group["link"]: (number, group["link_forward"]) for number, group in enumerate(groups)}
+    routes: dict[int, tuple[Route, Route, Route]] = {}
+    first: dict[int, str] = {}
+    group_of, uploads = {}, set()
+    for each in traffic:
+        where = f"traffic.{each['name']}"
+        route: Route = [(hop["link"], hop["forward"]) for hop in each["route"]]
+        over = [hop for hop in route if hop[0] in of_link]
+        if len(over) > 1:
+            raise fault(f"{where} goes from terminal to terminal")
+        if not over:
+            raise fault(f"{where} does not cross the satellite of {gateway}")
+        number, forward = of_link[over[0][0]]
+        if over[0][1] != forward:
+            uploads.add(each["name"])
+            route = _back(route)
+        at = next(at for at, (link, _) in enumerate(route) if link in of_link)
+        parts = route[:at], route[at : at + 1], route[at + 1 :]
+        known = routes.setdefault(number, parts)
+        other = first.setdefault(number, where)
+        if known != parts:
+            raise fault(f"{where} has another route than {other}")
+        if parts[0] != next(iter(routes.values()))[0]:
+            raise fault(f"{where} has another route to the gateway than {next(iter(first.values()))}")
+        group_of[each["name"]] = number
+    return routes, group_of, uploads
+
+
+def _steps(route: Route, links: Sequence[Mapping[str, Any]]) -> tuple[Step, ...]:
+    return tuple(Step(links[link]["name"], not forward) for link, forward in route)
+
+
+def _terminals(
+    groups: Sequence[Mapping[str, Any]],
+    routes: Mapping[int, tuple[Route, Route, Route]],
+    links: Sequence[Mapping[str, Any]],
+    *,
+    several: bool,
+) -> Iterator[Terminal]:
+    """Yield the terminals of all groups; one that no traffic passes has no links to users."""
+    at = 0
+    for number, group in enumerate(groups):
+        link, forward = links[group["link"]], bool(group["link_forward"])
+        rates = tuple(link[way]["rate"] for way in ("forward", "reverse"))
+        users = routes[number][2] if number in routes else []
+        for member in range(group["count"]):
+            yield Terminal(
+                f"{group['name']}.{member}" if group["count"] > 1 else group["name"],
+                group["name"],
+                member if group["count"] > 1 else None,
+                Step(link["name"], not forward),
+                _steps(users, links),
+                (rates[0], rates[1]) if forward else (rates[1], rates[0]),
+                _networks(at) if several else _NETWORK_OF_ALL[CLIENTS],
+                group.get("plan"),
+            )
+            at += 1
+
+
+def _networks(terminal: int) -> tuple[str, str]:
+    """Return the networks of the users behind a terminal, by its number among several."""
+    network = _NETWORKS[CLIENTS]
+    return f"10.{network}.{terminal}.0/24", f"fd00:b:0:{network}:{terminal:x}::/80"
+
+
+def _behind(
+    host: Mapping[str, Any],
+    terminals: tuple[int, int],
+    behind: list[int],
+    fault: Callable[[str], UsageError],
+) -> Hosts:
+    """Return a group of hosts behind several terminals: those with numbers from the first of `terminals` on.
+
+    `behind` counts the hosts behind each terminal.
+    """
+    addresses = []
+    first, count = terminals
+    for number in range(host["count"]):
+        terminal = first + number % count
+        behind[terminal] += 1
+        at = behind[terminal]
+        if at > _MOST_BEHIND:
+            raise fault(f"host.{host['name']} has more than {_MOST_BEHIND} hosts behind a terminal")
+        four, six = (network.split("/")[0] for network in _networks(terminal))
+        addresses.append((f"{four.removesuffix('0')}{at}", f"{six}{at:x}"))
+    return Hosts(CLIENTS, tuple(addresses), terminals)
+
+
+def _back(route: Route) -> Route:
     """Return the way back along a route of links, each forward or not."""
     return [(link, not forward) for link, forward in reversed(route)]
 

@@ -1,4 +1,4 @@
-"""The network of a live run: five namespaces, and their removal in every case.
+"""The network of a live run: a namespace for each of its places, and their removal in every case.
 
 A run holds a lock in its own folder. If the lock is free, the run was killed; the next run removes its
 namespaces, folder and processes.
@@ -25,23 +25,27 @@ from bentpipe.live_runs.processes import in_namespace, run, signals_deferred
 __all__ = ["PLACES", "Network", "listening"]
 
 PLACES = ("servers", "gateway", "satellite", "terminal", "clients")
+"""Places of a run with one terminal."""
 NETNS = Path("/run/netns")
 RUNS = Path("/run/bentpipe-live")
 STATE = Path("/run/bentpipe")
 """Folder of the gateways' records of installed rules, one folder per namespace inode."""
 _LOCK = "lock"
-_NAME = re.compile(r"bp-(\d+)-(?:" + "|".join(PLACES) + ")")
+_NAME = re.compile(r"bp-(\d+)-(?:" + "|".join(PLACES) + r"|terminal-\d+)")
 _CLONE_NEWNET = 0x4000_0000
 
 Value = TypeVar("Value")
 
 
 class Network:
-    """Context manager of five namespaces and a folder."""
+    """Context manager of a namespace for each of some places, and a folder."""
 
-    def __init__(self, number: int | None = None, *, keep: bool = False) -> None:
+    def __init__(
+        self, number: int | None = None, *, keep: bool = False, places: Sequence[str] = PLACES
+    ) -> None:
         """Choose the run's number, by default the process id; `keep` keeps its folder."""
         self.number = os.getpid() if number is None else number
+        self.places = tuple(places)
         self.folder = RUNS / str(self.number)
         """Folder of the run's files."""
         self._keep = keep
@@ -78,8 +82,8 @@ class Network:
             raise LiveError(f"{self.folder}: exists already; this process has another live run") from None
         except OSError as error:
             raise LiveError(f"{error.filename}: {error.strerror}") from None
-        run(["ip", "-batch", "-"], "".join(f"netns add {self.path(each).name}\n" for each in PLACES))
-        for place in PLACES:
+        run(["ip", "-batch", "-"], "".join(f"netns add {self.path(each).name}\n" for each in self.places))
+        for place in self.places:
             self.ip(place, ["link set lo up"])
 
     def __exit__(
@@ -98,10 +102,10 @@ class Network:
                 os.close(self._lock)
                 self._lock = None
 
-    def ip(self, place: str, commands: Sequence[str]) -> None:
-        """Run `ip` commands in a place."""
+    def ip(self, place: str, commands: Sequence[str], *, six: bool = False) -> None:
+        """Run `ip` commands in a place, of IPv6 with `six` where the address does not tell."""
         text = "".join(f"{command}\n" for command in commands)
-        run(in_namespace(self.path(place), ["ip", "-batch", "-"]), text)
+        run(in_namespace(self.path(place), ["ip", *(["-6"] if six else []), "-batch", "-"]), text)
 
     def sysctl(self, place: str, values: Mapping[str, str]) -> None:
         """Set sysctls in a place, by dotted names; skips those that the kernel lacks."""
@@ -208,10 +212,10 @@ def _free(folder: Path) -> int | None:
 
 def _remove(number: int, *, keep: bool = False) -> None:
     """Kill the processes in a run's namespaces; remove these, and the run's folder unless `keep`."""
-    for place in PLACES:
-        path = NETNS / f"bp-{number}-{place}"
-        if not path.exists():
-            continue
+    found = [
+        entry for entry in _entries(NETNS) if (match := _NAME.fullmatch(entry)) and int(match[1]) == number
+    ]
+    for path in (NETNS / entry for entry in found):
         for _ in range(50):
             inside = _processes(path)
             if not inside:

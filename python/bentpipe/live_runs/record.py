@@ -90,9 +90,11 @@ class Recorded:
     counters: Mapping[str, float]
     live: Mapping[str, Any] = field(default_factory=dict)
     """Further facts about the run: losses at the tap, the spacelink, processor time."""
-    terminals: None = None
-    terminal_series: None = None
-    pages: None = None
+    rows: Sequence[Mapping[str, Any]] = ()
+    """Packets sent to each peer, as recorded."""
+    terminals: pl.DataFrame | None = None
+    terminal_series: pl.DataFrame | None = None
+    pages: pl.DataFrame | None = None
     trace: None = None
 
     def with_classes(self, scenario: Scenario) -> "Recorded":
@@ -144,6 +146,7 @@ def read_record(path: Path, flows: pl.DataFrame, warmup: float, duration: float)
             for key in ("measured", "carried", "nfqueue", "spacelink", "counters", "cpu")
             if key in last
         },
+        last.get("terminals", ()),
     )
 
 

@@ -9,6 +9,7 @@ import os
 import platform
 import pwd
 import queue
+import shutil
 import signal
 import subprocess
 import threading
@@ -22,8 +23,8 @@ from typing import TYPE_CHECKING, Any
 
 from bentpipe._core import Scenario
 from bentpipe.errors import LiveError
-from bentpipe.live_runs.chain import CLIENTS, SERVERS, Chain, Listener, Step
-from bentpipe.live_runs.namespaces import Network, listening
+from bentpipe.live_runs.chain import CLIENTS, SERVERS, Chain, Listener, Step, Terminal
+from bentpipe.live_runs.namespaces import PLACES, Network, listening
 from bentpipe.live_runs.processes import Child, Programs, environment, run, signals_deferred
 from bentpipe.live_runs.record import (
     Recorded,
@@ -36,6 +37,7 @@ from bentpipe.live_runs.record import (
     return_counters,
     unit_counters,
 )
+from bentpipe.live_runs.terminals import with_terminals
 from bentpipe.runs.plan import Setting
 
 if TYPE_CHECKING:
@@ -47,16 +49,19 @@ _LEADS = (5.0, 15.0)
 """Time from the start of the set-up to time zero [s]: first attempt, and second if that is too short."""
 _READY = 10.0
 """Longest time until a program is ready [s]."""
-_SPACELINK = ("10.2.0.1", "10.2.0.2")
+_SPACELINK = "10.2.0.{}"
+"""Addresses of the gateway, number 1, and of the terminals, from 2 on."""
 _SPACELINK_PORT = 4400
 _GATEWAYS = {"servers": ("10.1.255.254", "fd00:b:0:1::fffe"), "clients": ("10.3.255.254", "fd00:b:0:3::fffe")}
 """Addresses of gateway and terminal on the servers' and the clients' side."""
 _DEVICES = {
     "internet": ("net0", "in0"),
-    "space": ("sat0", "sat1"),
-    "lan": ("tc0", "lan0"),
+    "space": ("sat{}", "sat"),
+    "lan": ("tc0", "lan{}"),
 }
-"""Devices of each segment: at the end nearer to the servers, and at the other end."""
+"""Devices of a segment, with the terminal's number: at the end nearer to the servers, and at the other."""
+_TABLE = 100
+"""Routing table of the clients behind the first of several terminals; the others follow."""
 
 _SYSCTL = {
     "net.ipv4.ip_forward": "0",
@@ -109,7 +114,8 @@ class Session:
         self.chain = chain
         self.seed = seed
         self.programs = programs
-        self._network = Network()
+        self._ends_of_links = terminal_places(chain)
+        self._network = Network(places=[*_others(), *self._ends_of_links])
         self._origin = 0
 
     @property
@@ -150,7 +156,7 @@ class Session:
             if keep is not None:
                 stack.callback(self._keep, keep)
             folder = self._network.folder
-            for place in ("servers", "gateway", "terminal", "clients"):
+            for place in ("servers", "gateway", *self._ends_of_links, "clients"):
                 self._network.sysctl(place, self._sysctls(place))
             plan = folder / "plan.json"
             plan.write_text(json.dumps(self._plan(), indent=1), encoding="utf-8")
@@ -172,7 +178,7 @@ class Session:
             output = load.stop(10)
             load.check(well=(0, -signal.SIGTERM))
             # Exit codes report records that could not be written.
-            for end in ends[: 2 if self.chain.has_return else 1]:
+            for end in ends if self.chain.has_return else ends[:1]:
                 end.stop(10)
                 end.check(well=(0,))
             if serve is not None and self.chain.uploads:
@@ -183,20 +189,39 @@ class Session:
             return _with(recorded, {"links": links, "load": _last_json(output)})
 
     def _ends(self, stack: ExitStack) -> list[Child]:
-        """Start gateway and terminal, and wait until the spacelink between them is up."""
+        """Start gateway and terminals, and wait until the spacelinks between them are up."""
         folder = self._network.folder
         keys = folder / "keys"
-        run([self.programs.gateway, "keygen", str(keys)])
+        if self.chain.has_several_terminals:
+            self._write_terminals(keys)
+        else:
+            run([self.programs.gateway, "keygen", str(keys)])
         self._write_scenario()
         ends = []
-        for role in ("gateway", "terminal"):
-            config = folder / f"{role}.toml"
-            config.write_text(self._config(role, keys), encoding="utf-8")
-            ends.append(self._start(stack, role, role, [self.programs.gateway, "run", str(config)]))
-        for key, value in (("ready", True), ("spacelink", "up")):
-            for end in ends:
-                _wait_for(end, key, value)
+        for place in ("gateway", *self._ends_of_links):
+            config = folder / f"{place}.toml"
+            config.write_text(self._config(place, keys), encoding="utf-8")
+            ends.append(self._start(stack, place, place, [self.programs.gateway, "run", str(config)]))
+        for end in ends:
+            _wait_for(end, "ready", True)
+        for end in [*ends[:1] * len(self._ends_of_links), *ends[1:]]:
+            _wait_for(end, "spacelink", "up")
         return ends
+
+    def _write_terminals(self, keys: Path) -> None:
+        """Write the keys of gateway and terminals, and the file of each terminal for the gateway."""
+        run([self.programs.gateway, "keygen", str(keys), "gateway"])
+        folder = self._network.folder / "terminals"
+        folder.mkdir()
+        for place, terminal in zip(self._ends_of_links, self.chain.terminals, strict=True):
+            run([self.programs.gateway, "keygen", str(keys / place), "terminal"])
+            shutil.copyfile(keys / "gateway.crt", keys / place / "gateway.crt")
+            shutil.copyfile(keys / place / "terminal.crt", folder / f"{place}.crt")
+            lines = {"certificate": f"{place}.crt", "clients": list(terminal.networks)}
+            if self.chain.queues_per == "terminal" and terminal.plan is not None:
+                lines["plan"] = terminal.group
+            text = "".join(f"{key} = {_toml(value)}\n" for key, value in lines.items())
+            (folder / f"{terminal.name}.toml").write_text(text, encoding="utf-8")
 
     def _recorded(self, load: Path, links: Mapping[str, Any]) -> Recorded:
         """Read the records of gateway and load generator; `links` are the emulator's statistics."""
@@ -206,12 +231,17 @@ class Session:
         flows = read_flows(loads)
         recorded = read_record(folder / f"{self.chain.subject}.jsonl", flows, warmup, duration)
         counters = dict(recorded.counters) | page_counters(load, self._scenario) | link_counters(links)
-        if self.chain.has_return:
+        if self.chain.has_return and not self.chain.has_several_terminals:
             counters |= return_counters(folder / "terminal.jsonl", flows, warmup, duration)
         counters |= probe_counters(load, self._scenario)
         counters |= unit_counters(loads, flows, self._scenario)
         counters |= repeated_counters(recorded.live["carried"], self._scenario)
-        return replace(recorded.with_classes(self._scenario), counters=counters)
+        recorded = replace(recorded.with_classes(self._scenario), counters=counters)
+        if not self.chain.has_several_terminals:
+            return recorded
+        places = self._ends_of_links if self.chain.has_return else []
+        backs = [read_record(folder / f"{place}.jsonl", flows, warmup, duration) for place in places]
+        return with_terminals(recorded, flows, load, self.chain, self._scenario, backs)
 
     def _start(self, stack: ExitStack, name: str, place: str, command: list[str]) -> Child:
         child = Child(name, command, self._network.path(place), self._network.folder)
@@ -239,7 +269,7 @@ class Session:
     def _sysctls(self, place: str) -> dict[str, str]:
         tcp = self.chain.transport
         found = dict(_SYSCTL)
-        if place in {"gateway", "terminal"}:
+        if place in {"gateway", *self._ends_of_links}:
             found |= {"net.ipv4.ip_forward": "1", "net.ipv6.conf.all.forwarding": "1"}
         if tcp:
             found |= {
@@ -264,16 +294,25 @@ class Session:
         def end(place: str, device: str) -> dict[str, str]:
             return {"netns": str(network.path(place)), "device": device}
 
-        def segment(name: str, near: str, far: str, steps: tuple[Step, ...]) -> dict[str, Any]:
-            first, second = _DEVICES[name]
+        def segment(
+            name: str, number: int, ends: tuple[str, str], steps: tuple[Step, ...], more: dict[str, Any]
+        ) -> dict[str, Any]:
+            near, far = ends
+            first, second = _devices(name, number)
             mtu = 1500 if name == "space" else self.chain.mtu
+            several = name != "internet" and self.chain.has_several_terminals
             return {
-                "name": name,
+                "name": f"{name}-{number}" if several else name,
                 "mtu": mtu,
                 "a": end(near, first),
                 "b": end(far, second),
-                "links": [asdict(step) | (modem if name == "space" else {}) for step in steps],
+                "links": [asdict(step) | more for step in steps],
             }
+
+        def of_terminal(number: int, place: str, terminal: Terminal) -> Iterator[dict[str, Any]]:
+            member = {} if terminal.number is None else {"terminal": terminal.number}
+            yield segment("space", number, ("gateway", place), (terminal.satellite,), modem | member)
+            yield segment("lan", number, (place, "clients"), terminal.users, {})
 
         return {
             "scenario": scenario_entry(self._scenario),
@@ -286,9 +325,14 @@ class Session:
                 for name, hosts in self.chain.hosts.items()
             },
             "segments": [
-                segment("internet", "servers", "gateway", self.chain.ground),
-                segment("space", "gateway", "terminal", (self.chain.satellite,)),
-                segment("lan", "terminal", "clients", self.chain.users),
+                segment("internet", 0, ("servers", "gateway"), self.chain.ground, {}),
+                *(
+                    each
+                    for number, (place, terminal) in enumerate(
+                        zip(self._ends_of_links, self.chain.terminals, strict=True)
+                    )
+                    for each in of_terminal(number, place, terminal)
+                ),
             ],
             "traffic": {each.traffic: _served(each) for each in self.chain.listeners},
             "out": str(network.folder / "flows.jsonl"),
@@ -296,42 +340,67 @@ class Session:
 
     def _address(self) -> None:
         """Give every device its addresses and routes."""
-        network, mtu = self._network, self.chain.mtu
-        for side, segment, place in ((SERVERS, "internet", "gateway"), (CLIENTS, "lan", "terminal")):
-            devices = _DEVICES[segment]
-            own, router = devices if side == SERVERS else devices[::-1]
-            four, six = _GATEWAYS[side]
-            net_four, net_six = _network(four, six)
-            commands = [f"link set {own} mtu {mtu} txqueuelen 10000 up"]
-            for address, sixth in self.chain.addresses(side):
-                commands += [f"addr add {address}/32 dev {own}", f"addr add {sixth}/128 dev {own} nodad"]
-            window = self._window() if side == SERVERS or self.chain.uploads else ""
-            commands += [f"route add default dev {own}{window}", f"route add ::/0 dev {own}{window}"]
-            network.ip(side, commands)
-            network.ip(
-                place,
-                [
-                    f"link set {router} mtu {mtu} txqueuelen 10000 up",
-                    f"addr add {four}/32 dev {router}",
-                    f"addr add {six}/128 dev {router} nodad",
-                    f"route add {net_four} dev {router}",
-                    f"route add {net_six} dev {router}",
-                ],
-            )
-        for place, device, own, peer, far in (
-            ("gateway", _DEVICES["space"][0], *_SPACELINK, CLIENTS),
-            ("terminal", _DEVICES["space"][1], *_SPACELINK[::-1], None),
+        own, router = _DEVICES["internet"]
+        self._address_hosts(SERVERS, own, self.chain.addresses(SERVERS), self._window(), None)
+        self._address_router("gateway", router, _GATEWAYS[SERVERS], _network(*_GATEWAYS[SERVERS]))
+        window = self._window() if self.chain.uploads else ""
+        several = self.chain.has_several_terminals
+        for number, (place, terminal) in enumerate(
+            zip(self._ends_of_links, self.chain.terminals, strict=True)
         ):
-            commands = [
-                f"link set {device} mtu 1500 txqueuelen 10000 up",
-                f"addr add {own}/32 peer {peer} dev {device}",
-            ]
-            if far is None:
-                commands += [f"route add default dev {device}", f"route add ::/0 dev {device}"]
-            else:
-                four, six = _network(*_GATEWAYS[far])
-                commands += [f"route add {four} dev {device}", f"route add {six} dev {device}"]
-            network.ip(place, commands)
+            router, own = _devices("lan", number)
+            users = self.chain.behind(number) if several else self.chain.addresses(CLIENTS)
+            self._address_hosts(CLIENTS, own, users, window, (number, terminal) if several else None)
+            four, six = (network.split("/")[0] for network in terminal.networks)
+            router_of = (f"{four.removesuffix('0')}254", f"{six}fffe") if several else _GATEWAYS[CLIENTS]
+            self._address_router(place, router, router_of, terminal.networks)
+            near, far = _devices("space", number)
+            first, second = _SPACELINK.format(1), _SPACELINK.format(number + 2)
+            for at, device, ends, networks in (
+                ("gateway", near, (first, second), terminal.networks),
+                (place, far, (second, first), ("default", "::/0")),
+            ):
+                commands = [
+                    f"link set {device} mtu 1500 txqueuelen 10000 up",
+                    f"addr add {ends[0]}/32 peer {ends[1]} dev {device}",
+                    *(f"route add {network} dev {device}" for network in networks),
+                ]
+                self._network.ip(at, commands)
+
+    def _address_hosts(
+        self,
+        side: str,
+        device: str,
+        addresses: list[tuple[str, str]],
+        window: str,
+        behind: tuple[int, Terminal] | None,
+    ) -> None:
+        """Give hosts on a device their addresses and routes; those `behind` one of several have a table."""
+        commands = [f"link set {device} mtu {self.chain.mtu} txqueuelen 10000 up"]
+        for four, six in addresses:
+            commands += [f"addr add {four}/32 dev {device}", f"addr add {six}/128 dev {device} nodad"]
+        table = ""
+        if behind is not None:
+            number, terminal = behind
+            table = f" table {_TABLE + number}"
+            for network in terminal.networks:
+                rule = f"rule add from {network} lookup {_TABLE + number}"
+                self._network.ip(side, [rule], six=":" in network)
+        commands += [f"route add {each} dev {device}{table}{window}" for each in ("default", "::/0")]
+        self._network.ip(side, commands)
+
+    def _address_router(
+        self, place: str, device: str, addresses: tuple[str, str], networks: tuple[str, str]
+    ) -> None:
+        """Give the device of gateway or terminal towards hosts its addresses, and the routes to them."""
+        four, six = addresses
+        commands = [
+            f"link set {device} mtu {self.chain.mtu} txqueuelen 10000 up",
+            f"addr add {four}/32 dev {device}",
+            f"addr add {six}/128 dev {device} nodad",
+            *(f"route add {network} dev {device}" for network in networks),
+        ]
+        self._network.ip(place, commands)
 
     def _window(self) -> str:
         """Return the route options of the senders: initial window and minimum RTO."""
@@ -399,13 +468,17 @@ class Session:
             target.parent.mkdir(parents=True, exist_ok=True)
             target.write_bytes(base64.b64decode(data))
 
-    def _config(self, role: str, keys: Path) -> str:
-        """Return the configuration of `role`, "gateway" or "terminal"."""
+    def _config(self, place: str, keys: Path) -> str:
+        """Return the configuration of the gateway, or of the terminal at a place."""
         scenario = scenario_entry(self._scenario)
         folder = self._network.folder
-        users = list(_network(*_GATEWAYS[CLIENTS]))
-        near, far = _SPACELINK if role == "gateway" else _SPACELINK[::-1]
-        back = self.chain.satellite_rates[1]
+        role = "gateway" if place == "gateway" else "terminal"
+        number = 0 if role == "gateway" else self._ends_of_links.index(place)
+        terminal, several = self.chain.terminals[number], self.chain.has_several_terminals
+        ends = _SPACELINK.format(1), _SPACELINK.format(number + 2)
+        near, far = ends if role == "gateway" else ends[::-1]
+        peer = {} if several and role == "gateway" else {"peer": f"{far}:{_SPACELINK_PORT}"}
+        back = terminal.rates[1]
         tables: dict[str, dict[str, Any]] = {
             "scenario": {
                 "file": str(folder / "scenario" / "scenario.toml"),
@@ -414,8 +487,8 @@ class Session:
             | ({} if scenario["setting"] is None else {"setting": scenario["setting"]}),
             "satellite": {
                 "local": f"{near}:{_SPACELINK_PORT}",
-                "peer": f"{far}:{_SPACELINK_PORT}",
-                "keys": str(keys),
+                **peer,
+                "keys": str(keys / place if several and role == "terminal" else keys),
                 "mtu": "1500 B",
             }
             | ({"rate": f"{back} bps"} if role == "terminal" and back else {})
@@ -427,10 +500,12 @@ class Session:
                 "clients": list(_network(*_GATEWAYS[CLIENTS])),
             }
         else:
-            tables["users"] = {"device": _DEVICES["lan"][0], "clients": users}
+            tables["users"] = {"device": _DEVICES["lan"][0], "clients": list(terminal.networks)}
+        if several and role == "gateway":
+            tables |= self._terminals_and_plans()
         if role == "gateway" or self.chain.has_return:
             tables["record"] = {
-                "file": str(folder / f"{role}.jsonl"),
+                "file": str(folder / f"{place}.jsonl"),
                 "interval": f"{self._scenario.sample_interval:.9f} s",
                 "origin_ns": self._origin,
                 "warmup": f"{self._scenario.warmup:.9f} s",
@@ -448,6 +523,39 @@ class Session:
         for name, values in tables.items():
             lines += ["", f"[{name}]", *(f"{key} = {_toml(value)}" for key, value in values.items())]
         return "\n".join(lines) + "\n"
+
+    def _terminals_and_plans(self) -> dict[str, dict[str, Any]]:
+        """Return the tables of a gateway's terminals and their plans."""
+        folder = str(self._network.folder / "terminals")
+        tables: dict[str, dict[str, Any]] = {
+            "terminals": {"folder": folder, "queues_per": self.chain.queues_per}
+        }
+        if self.chain.queues_per != "terminal":
+            return tables
+        for terminal in self.chain.terminals:
+            if terminal.plan is not None:
+                rates = {key: f"{terminal.plan[key]} bps" for key in ("cir", "pir") if terminal.plan.get(key)}
+                share = {"weight": terminal.plan["weight"], "burst": f"{terminal.plan['burst']} B"}
+                tables[f"plan.{_toml(terminal.group)}"] = rates | share
+        return tables
+
+
+def terminal_places(chain: Chain) -> list[str]:
+    """Return the namespace of each terminal."""
+    if not chain.has_several_terminals:
+        return ["terminal"]
+    return [f"terminal-{number}" for number in range(len(chain.terminals))]
+
+
+def _others() -> list[str]:
+    """Return the places that are not a terminal."""
+    return [place for place in PLACES if place != "terminal"]
+
+
+def _devices(segment: str, number: int) -> tuple[str, str]:
+    """Return the devices of a segment at a terminal, by its number."""
+    near, far = _DEVICES[segment]
+    return near.format(number), far.format(number)
 
 
 def scenario_entry(scenario: Scenario) -> dict[str, Any]:
@@ -572,14 +680,7 @@ def _last_json(text: str) -> dict[str, Any]:
 
 
 def _with(recorded: Recorded, more: Mapping[str, Any]) -> Recorded:
-    return Recorded(
-        recorded.series,
-        recorded.drops,
-        recorded.flows,
-        recorded.drop_runs,
-        recorded.counters,
-        dict(recorded.live) | dict(more),
-    )
+    return replace(recorded, live=dict(recorded.live) | dict(more))
 
 
 def versions(programs: Programs) -> dict[str, str]:

@@ -137,7 +137,7 @@ def _received(pid: int, device: str) -> tuple[int, int]:
 class SampledSession(Session):
     """A live run that is sampled."""
 
-    far_end = ("terminal", "sat1")
+    far_end = ("terminal", "sat")
     """Program in whose namespace the satellite ends, and its device there."""
 
     def __init__(
@@ -226,7 +226,7 @@ class Unshaped(SampledSession):
             ("gateway", "terminal", "space"),
             ("terminal", "clients", "lan"),
         ):
-            first, second = session._DEVICES[segment]
+            first, second = session._devices(segment, 0)
             there = self._network.path(far).name
             self._network.ip(
                 near,
@@ -260,7 +260,7 @@ class Direct(SampledSession):
 
     def _address(self) -> None:
         for side, segment, end in (("servers", "internet", 0), ("clients", "lan", 1)):
-            device = session._DEVICES[segment][end]
+            device = session._devices(segment, 0)[end]
             commands = [f"link set {device} mtu {self.chain.mtu} txqueuelen 10000 up"]
             commands += [f"addr add {four}/32 dev {device}" for four, _ in self.chain.addresses(side)]
             window = self._window() if side == "servers" else ""

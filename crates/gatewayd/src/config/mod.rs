@@ -274,7 +274,16 @@ fn gateway(
         ..row.clone()
     });
     let warnings = scenario.warnings.iter().map(|warning| warning.text.clone()).filter(|text| is_its(text));
-    Ok((gateway.clone(), rows.collect(), warnings.collect()))
+    let (rows, warnings) = (rows.collect(), warnings.collect());
+    let mut gateway = gateway.clone();
+    // In the scenario it is the mean of the return links of all terminals.
+    if file.role == Role::Terminal
+        && let Some(back) = gateway.back.as_deref_mut().filter(|back| back.regulator.follows_link)
+        && let Some(rate) = file.satellite.rate
+    {
+        back.regulator.rate = rate.rate();
+    }
+    Ok((gateway, rows, warnings))
 }
 
 #[cfg(test)]
@@ -548,6 +557,34 @@ mod tests {
         let config =
             Config::parse(&text.replace("role = \"gateway\"", "role = \"terminal\""), "t.toml").unwrap();
         assert_eq!(config.rate(), None);
+    }
+
+    /// The return links of the scenario have 1 and 2 Mbit/s, 1.5 Mbit/s on average.
+    #[test]
+    fn queues_of_a_terminal_follow_its_own_return_link_and_not_the_mean_of_all() {
+        let scenario = "title = \"t\"\n[run]\nduration = \"1 s\"\n[host.server]\n[host.user]\n[host.clerk]\n\
+            [terminal.home]\n[terminal.office]\n[link.out]\nbetween = [\"server\", \"gateway\"]\n\
+            [link.homes]\nbetween = [\"gateway\", \"home\"]\nreverse = { rate = \"1 Mbps\" }\n\
+            [link.offices]\nbetween = [\"gateway\", \"office\"]\nreverse = { rate = \"2 Mbps\" }\n\
+            [link.in]\nbetween = [\"home\", \"user\"]\n[link.lan]\nbetween = [\"office\", \"clerk\"]\n\
+            [gateway]\nterminals = [\"home\", \"office\"]\naqm = { algorithm = \"red\" }\n\
+            regulator = { rate = \"20 Mbps\" }\n[gateway.return]\n\
+            [traffic.x]\nkind = \"bulk\"\nfrom = \"server\"\nto = \"user\"\n";
+        let file = std::env::temp_dir().join(format!("bentpipe-return-{}.toml", std::process::id()));
+        std::fs::write(&file, scenario).unwrap();
+        for rate in [1_000_000, 2_000_000] {
+            let text = format!(
+                "role = \"terminal\"\n[scenario]\nfile = \"{}\"\n[satellite]\nlocal = \"10.2.0.2:4400\"\n\
+                 peer = \"10.2.0.1:4400\"\nkeys = \"keys\"\nrate = \"{rate} bps\"\n[users]\ndevice = \"tc0\"\n\
+                 clients = [\"10.3.0.0/24\"]\n",
+                file.display()
+            );
+            let config = Config::parse(&text, "t.toml").unwrap();
+            let queues = config.queues().unwrap();
+            assert_eq!((queues.regulator.rate.as_bps(), queues.watched_rate().as_bps()), (rate, rate));
+            assert_eq!(config.rate().map(Rate::as_bps), Some(rate));
+        }
+        std::fs::remove_file(file).unwrap();
     }
 
     #[test]

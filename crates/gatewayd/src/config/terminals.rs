@@ -173,12 +173,6 @@ fn check_plans(document: &Document, file: &File) -> Result<(), Error> {
             return Err(document.error(&format!("{key}.pir"), problem));
         }
     }
-    if file.record.is_some()
-        && file.terminals.as_ref().is_some_and(|section| section.queues_per == QueuesPer::Terminal)
-    {
-        let problem = "found a table; allowed: only with one queue, terminals.queues_per = \"carrier\"";
-        return Err(document.error("record", problem.to_owned()));
-    }
     Ok(())
 }
 
@@ -395,10 +389,6 @@ mod tests {
             (
                 format!("{queues}[plan.home]\nweight = 0\n"),
                 "g.toml:11:10: plan.home.weight: found 0; allowed: ",
-            ),
-            (
-                format!("{queues}[record]\nfile = \"x\"\n[plan.home]\n"),
-                "g.toml:10:2: record: found a table; allowed: only with one queue",
             ),
         ] {
             let error = read(&plans).unwrap_err().to_string();

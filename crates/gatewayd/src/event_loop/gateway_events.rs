@@ -10,6 +10,7 @@ use super::Daemon;
 use super::gateway_host::{Item, ItemId};
 use crate::intercept::interceptor::Held;
 use crate::intercept::nfqueue::PacketId;
+use crate::observe::record::Drop;
 
 /// Wake-ups of the gateway before datagrams are sent.
 const MOST_WAKES: usize = 256;
@@ -70,13 +71,15 @@ impl Daemon {
 
     /// The regulator has released a packet.
     fn on_sent(&mut self, pkt: Packet) {
-        self.observer.packet_sent(self.host.at - pkt.arrival);
+        let (at, delay) = (self.host.at, self.host.at - pkt.arrival);
         match self.host.take(ItemId::of(&pkt)) {
             Some(Item::Chunk { key, bytes }) => {
+                self.observer.packet_sent(key.peer(), pkt.len, delay, at);
                 self.terminals.count_released(key.peer(), pkt.len);
                 self.send_chunk(key, bytes);
             }
             Some(Item::Datagram { peer, bytes }) => {
+                self.observer.packet_sent(peer, pkt.len, delay, at);
                 self.terminals.count_released(peer, pkt.len);
                 self.send_datagram(peer, pkt, bytes);
             }
@@ -91,8 +94,11 @@ impl Daemon {
         reason: DropReason,
         place: GatewayQueue,
     ) -> Option<PacketId> {
-        let ends = self.ends(ItemId::of(&pkt));
-        self.observer.packet_dropped(&pkt, ends, (reason, place), self.host.gateway(PeerId(0)), self.host.at);
+        let id = ItemId::of(&pkt);
+        let (ends, peer) = (self.ends(id), self.peer(id));
+        let at_mark_point = self.host.mark_point() == Some(place);
+        let drop = Drop { pkt: &pkt, reason, place, at_mark_point, ends, peer };
+        self.observer.packet_dropped(&drop, self.host.at);
         match self.host.take(ItemId::of(&pkt))? {
             Item::Intercepted { id, bytes, .. } => {
                 self.observer.counters.dropped += 1;
@@ -104,6 +110,15 @@ impl Daemon {
             Item::Read { .. } => {}
         }
         None
+    }
+
+    /// The peer that a packet goes to.
+    fn peer(&self, id: ItemId) -> Option<PeerId> {
+        match self.host.item(id)? {
+            Item::Intercepted { ends, .. } => self.terminals.of_client(ends.0.ip()),
+            Item::Read { key, .. } | Item::Chunk { key, .. } => Some(key.peer()),
+            Item::Datagram { peer, .. } => Some(*peer),
+        }
     }
 
     /// Client and server of a packet.

@@ -3,14 +3,15 @@
 use std::collections::{BTreeSet, VecDeque};
 use std::net::SocketAddr;
 
-use bentpipe_gateway::{Carrier, Event, Gateway, InFlight, Turn};
-use bentpipe_queue::Packet;
+use bentpipe_gateway::{Carrier, Event, Gateway, GatewayQueue, InFlight, Snapshot, Turn};
 use bentpipe_queue::tree::{NodeId, Share};
+use bentpipe_queue::{Packet, Queue};
 use bentpipe_spacelink::{PeerId, StreamKey};
 use bentpipe_units::{Duration, Id as _, Instant, Rate};
 use slab::Slab;
 
 use crate::intercept::nfqueue::PacketId;
+use crate::observe::record::QueuesState;
 use crate::sys::clock::catch_up;
 
 /// Longest delay that a late loop catches up.
@@ -106,6 +107,8 @@ pub struct GatewayHost {
     to_poll: VecDeque<PeerId>,
     /// Events of removed gateways.
     orphans: VecDeque<Event>,
+    /// Counters of removed gateways.
+    removed: Snapshot,
     /// Estimated windows of the senders.
     pub senders: InFlight,
     /// Time that the gateway is told: that of the turn, or earlier while the loop catches up.
@@ -138,6 +141,7 @@ impl GatewayHost {
             due: BTreeSet::new(),
             to_poll: VecDeque::new(),
             orphans: VecDeque::new(),
+            removed: Snapshot::default(),
             senders: InFlight::default(),
             at: now,
             rate,
@@ -174,6 +178,33 @@ impl GatewayHost {
     /// All gateways.
     pub fn gateways(&self) -> impl Iterator<Item = &Gateway> {
         self.nodes.iter().flatten().map(|node| &node.gateway)
+    }
+
+    /// The queue whose AQM state is recorded: the one that it watches, unless there are several.
+    #[must_use]
+    pub fn watched(&self) -> Option<&Queue> {
+        self.gateway(PeerId(0)).filter(|_| !self.is_shared()).map(Gateway::watched_queue)
+    }
+
+    /// The queue at whose entry packets are marked; `None` without gateways.
+    #[must_use]
+    pub fn mark_point(&self) -> Option<GatewayQueue> {
+        self.gateways().next().map(Gateway::mark_point)
+    }
+
+    /// State of all queues at `now`, and the counters of removed ones.
+    #[must_use]
+    pub fn state(&self, now: Instant) -> QueuesState<'_> {
+        let mut state =
+            QueuesState { snapshot: self.removed, watched: self.watched(), ..QueuesState::default() };
+        for gateway in self.gateways() {
+            let transmit = gateway.transmit_queue().state();
+            state.receive_packets += u64::from(gateway.receive_queue().state().packets);
+            state.transmit_packets += u64::from(transmit.packets);
+            state.transmit_bytes += transmit.bytes;
+            state.snapshot = [state.snapshot, Snapshot::of_gateway(gateway, now)].into_iter().sum();
+        }
+        state
     }
 
     /// Rate that a peer may have: its peak rate or that of the regulator, whichever is less; `None` without a limit.
@@ -292,6 +323,7 @@ impl GatewayHost {
         node.gateway.set_rate(Self::rate_or_unlimited(self.rate), at);
         while node.gateway.release(at).is_some() {}
         self.orphans.extend(std::iter::from_fn(|| node.gateway.poll()));
+        self.removed = [self.removed, Snapshot::of_gateway(&node.gateway, at)].into_iter().sum();
     }
 
     /// Charges bytes sent to a peer that its gateway did not release.

@@ -167,7 +167,7 @@ impl Daemon {
             self.periodic_maintenance();
         }
         let spacelink = || self.spacelink.hub.stats();
-        self.observer.sample(self.now, self.host.gateway(PeerId(0)), self.memory.buffers(), spacelink);
+        self.observer.sample(self.now, || self.host.state(self.now), self.memory.buffers(), spacelink);
         self.publish();
         self.arm_timer();
     }
@@ -253,8 +253,9 @@ impl Daemon {
             "counters": self.observer.counters.report(),
             "cpu": { "user_s": user, "system_s": system },
         });
-        let recorded =
-            self.observer.finish(self.now, self.host.gateway(PeerId(0)), more).map_err(failed("record"));
+        let names = |peer: PeerId| self.terminals.name(peer).to_owned();
+        let state = self.host.state(self.now);
+        let recorded = self.observer.finish(self.now, &state, names, more).map_err(failed("record"));
         removed.and(recorded)
     }
 

@@ -300,6 +300,7 @@ impl Daemon {
                 self.handle_peer_event(peer, event);
             }
             self.host.remove(peer);
+            self.observer.terminal_removed(peer, self.terminals.name(peer));
             self.withdraw_terminal(peer);
             self.terminals.remove(peer);
         }

@@ -206,11 +206,12 @@ impl Daemon {
         let tun = Tun::open(&config.tunnel.name.0, config.satellite.mtu.0 as u32)
             .map_err(failed(&format!("TUN device {}", config.tunnel.name)))?;
         let rules = rules_setup(&config);
-        let recorder = match config.record.as_ref().zip(host.gateway(PeerId(0))) {
-            Some((record, gateway)) => {
+        let recorder = match &config.record {
+            Some(record) => {
                 let limits = buffers.has_control();
                 let name = config.queues().map_or("terminal", |queues| queues.name.as_str());
-                let made = Recorder::new(record, name, &clock, now, gateway, limits);
+                let watched = (host.watched(), host.is_shared());
+                let made = Recorder::new(record, name, &clock, now, watched, limits);
                 Some(made.map_err(failed(&record.file.display().to_string()))?)
             }
             None => None,
@@ -286,6 +287,7 @@ impl Daemon {
             false => None,
         };
         let peer = self.spacelink.hub.add(certificate);
+        self.observer.terminal_added(peer);
         let known = (terminal.name.clone(), certificate.clone());
         self.terminals.insert(peer, Some(known), terminal.clients.clone());
         self.terminals.set_plan(peer, terminal.plan.as_deref());

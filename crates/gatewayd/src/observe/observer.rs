@@ -3,16 +3,16 @@
 use std::io;
 use std::net::SocketAddr;
 
-use bentpipe_gateway::{Gateway, GatewayQueue, PepBuffers};
-use bentpipe_queue::{DropReason, Packet};
-use bentpipe_spacelink::Stats;
+use bentpipe_gateway::{GatewayQueue, PepBuffers};
+use bentpipe_queue::DropReason;
+use bentpipe_spacelink::{PeerId, Stats};
 use bentpipe_units::{Duration, Instant};
 
 use crate::observe::cause::Cause;
 use crate::observe::counters::Counters;
 use crate::observe::log;
 use crate::observe::metrics::{Histogram, Traffic};
-use crate::observe::record::{Carried, Recorder};
+use crate::observe::record::{Carried, Drop, QueuesState, Recorder};
 
 /// Of the receive queue and the transmit queue.
 #[derive(Clone, Copy, Debug, Default)]
@@ -90,27 +90,34 @@ impl Observer {
         self.delays.of_mut(GatewayQueue::Receive).observe(delay);
     }
 
-    /// A packet has left the transmit queue after `delay`.
-    pub fn packet_sent(&mut self, delay: Duration) {
+    /// A packet of `bytes` has left the transmit queue for a peer after `delay`.
+    pub fn packet_sent(&mut self, peer: PeerId, bytes: u32, delay: Duration, now: Instant) {
         if let Some(recorder) = &mut self.recorder {
-            recorder.left(delay);
+            recorder.left(peer, bytes, delay, now);
         }
         self.delays.of_mut(GatewayQueue::Transmit).observe(delay);
     }
 
-    /// A queue has dropped a packet between a client and a server.
-    pub fn packet_dropped(
-        &mut self,
-        pkt: &Packet,
-        ends: Option<(SocketAddr, SocketAddr)>,
-        (reason, place): (DropReason, GatewayQueue),
-        gateway: Option<&Gateway>,
-        now: Instant,
-    ) {
-        let drops = self.drops.of_mut(place);
-        *(if reason == DropReason::Overflow { &mut drops.overflow } else { &mut drops.aqm }) += 1;
-        if let (Some(recorder), Some(gateway)) = (&mut self.recorder, gateway) {
-            recorder.dropped(pkt, ends, reason, place, gateway, now);
+    /// A queue has dropped a packet.
+    pub fn packet_dropped(&mut self, drop: &Drop<'_>, now: Instant) {
+        let drops = self.drops.of_mut(drop.place);
+        *(if drop.reason == DropReason::Overflow { &mut drops.overflow } else { &mut drops.aqm }) += 1;
+        if let Some(recorder) = &mut self.recorder {
+            recorder.dropped(drop, now);
+        }
+    }
+
+    /// A terminal is added, perhaps with the number of a removed one.
+    pub fn terminal_added(&mut self, peer: PeerId) {
+        if let Some(recorder) = &mut self.recorder {
+            recorder.terminal_added(peer);
+        }
+    }
+
+    /// A terminal is removed; its number may become another's.
+    pub fn terminal_removed(&mut self, peer: PeerId, name: &str) {
+        if let Some(recorder) = &mut self.recorder {
+            recorder.terminal_removed(peer, name);
         }
     }
 
@@ -160,27 +167,27 @@ impl Observer {
     }
 
     /// Records a sample if one is due.
-    pub fn sample(
+    pub fn sample<'a>(
         &mut self,
         now: Instant,
-        gateway: Option<&Gateway>,
+        queues: impl FnOnce() -> QueuesState<'a>,
         buffers: &PepBuffers,
         spacelink: impl FnOnce() -> Stats,
     ) {
         let datagram_bytes = self.udp.sent + self.other.sent;
-        if let (Some(recorder), Some(gateway)) = (&mut self.recorder, gateway) {
-            recorder.sample(now, gateway, buffers, || Carried { spacelink: spacelink(), datagram_bytes });
+        if let Some(recorder) = &mut self.recorder {
+            recorder.sample(now, queues, buffers, || Carried { spacelink: spacelink(), datagram_bytes });
         }
     }
 
-    /// Ends the recorded run, with `more` in its last line.
+    /// Ends the recorded run, with the `names` of terminals and `more` in its last line.
     pub fn finish(
         &mut self,
         now: Instant,
-        gateway: Option<&Gateway>,
+        queues: &QueuesState<'_>,
+        names: impl Fn(PeerId) -> String,
         more: serde_json::Value,
     ) -> io::Result<()> {
-        let Some((recorder, gateway)) = self.recorder.take().zip(gateway) else { return Ok(()) };
-        recorder.finish(now, gateway, more)
+        self.recorder.take().map_or(Ok(()), |recorder| recorder.finish(now, queues, names, more))
     }
 }

@@ -112,11 +112,8 @@ impl Beam {
         let text = format!(
             "role = \"gateway\"\n[gateway]\nregulator = {{ rate = \"{rate}\" }}\n[terminals]\nfolder = \"terminals\"\n{more}\n\
              [satellite]\nkeys = \"keys\"\nround_trip = \"20 ms\"\nlocal = \"0.0.0.0:4400\"\n[internet]\ndevice = \"in0\"\n\
-             clients = {ALL_USERS}\n{METRICS}"
+             clients = {ALL_USERS}\n[record]\nfile = \"gateway.jsonl\"\n{METRICS}"
         );
-        // Only one queue can be recorded.
-        let record = if more.contains("queues_per") { "" } else { "[record]\nfile = \"gateway.jsonl\"\n" };
-        let text = text + record;
         fs::write(folder.join("gateway.toml"), text).expect("a file");
         let start = |namespace: &Namespace, name: &str| {
             let record = folder.join(format!("{name}.jsonl"));

@@ -13,7 +13,7 @@ mod terminal;
 pub mod trace;
 mod units;
 
-pub use bentpipe_gateway::Summary;
+pub use bentpipe_gateway::{Interval, Intervals, Summary};
 pub use bentpipe_traffic::dash::{Period, Playback, Rung, Viewing};
 pub use bentpipe_traffic::voice::{Call, Voice};
 pub use drops::{Drops, LOSS, REASONS, RETRANSMISSION_LIMIT};
@@ -22,7 +22,7 @@ pub use place::{Parts, PlaceKind};
 pub use probe::ProbeSteps;
 pub use recorder::{Recorder, Setup};
 pub use summary::{Carried, PepLinkCounters};
-pub use terminal::{Back, Interval, Intervals, Page, PageTimes, Terminal};
+pub use terminal::{Back, Page, PageTimes, Terminal};
 pub use units::{Class, PageLoad};
 
 use observe::Observation;

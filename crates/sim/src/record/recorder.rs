@@ -3,7 +3,7 @@
 use std::iter::repeat_n;
 use std::sync::Arc;
 
-use bentpipe_gateway::{Gateway, GatewayQueue};
+use bentpipe_gateway::{Gateway, GatewayQueue, Intervals};
 use bentpipe_queue::{DropReason, FlowId, Packet};
 use bentpipe_scenario::{GatewayIndex, Scenario, TrafficKind};
 use bentpipe_units::{Duration, Instant, Rate};
@@ -13,7 +13,7 @@ use super::flow::{Flow, Flows};
 use super::place::{Parts, Place, PlaceKind, Queues};
 use super::probe::ProbeSteps;
 use super::summary::Carried;
-use super::terminal::{Intervals, Page, Terminal};
+use super::terminal::{Page, Terminal};
 use super::units::{Class, Classes, PageLoad};
 use super::{Series, Summary};
 use crate::bottleneck::Bottleneck;

@@ -1,5 +1,6 @@
 //! Terminals of gateways with several: what each was sent, and what each sent.
 
+use bentpipe_gateway::{Interval, Intervals};
 use bentpipe_scenario::{Gateway, Scenario, TerminalGroup, pool_path};
 use bentpipe_units::{Duration, Instant};
 use hdrhistogram::Histogram;
@@ -10,77 +11,6 @@ use crate::ids::{IdVec, TerminalId};
 const MAX_DELAY: u64 = 1_000_000_000_000;
 const LEAST_DELAY: u64 = 100_000;
 const DIGITS: u8 = 2;
-
-/// Most intervals into which a measurement is divided.
-const INTERVALS: u64 = 60;
-
-/// Packets sent over the satellite in one interval.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Interval {
-    /// Number of packets.
-    pub packets: u64,
-    /// Length of the packets together [bytes].
-    pub bytes: u64,
-    /// Their queueing delays together.
-    pub delay: Duration,
-    /// Time for which they took the carrier.
-    pub carrier_time: Duration,
-}
-
-impl Interval {
-    fn add(&mut self, bytes: u32, delay: Duration, carrier_time: Duration) {
-        self.packets += 1;
-        self.bytes += u64::from(bytes);
-        self.delay += delay;
-        self.carrier_time += carrier_time;
-    }
-
-    /// Mean queueing delay [s]; NaN without packets.
-    #[must_use]
-    pub fn queue_delay(&self) -> f64 {
-        self.delay.as_secs_f64() / self.packets as f64
-    }
-}
-
-/// Division of the measurement into intervals, 60 of equal length unless it lasts for a few nanoseconds only.
-#[derive(Clone, Copy, Debug)]
-pub struct Intervals {
-    begin: Instant,
-    duration: u64,
-    length: u64,
-    /// Number of the last interval.
-    last: usize,
-}
-
-impl Intervals {
-    /// The division of `duration` from `begin` on.
-    #[must_use]
-    pub fn new(begin: Instant, duration: Duration) -> Self {
-        let duration = duration.as_nanos();
-        let length = duration.div_ceil(INTERVALS).max(1);
-        Self { begin, duration, length, last: (duration.div_ceil(length) as usize).saturating_sub(1) }
-    }
-
-    /// Number of the interval that `at` is in, which is not before the measurement; its end is in the last.
-    #[inline]
-    pub(super) fn at(&self, at: Instant) -> usize {
-        (((at - self.begin).as_nanos() / self.length) as usize).min(self.last)
-    }
-
-    /// Number of intervals.
-    #[must_use]
-    pub fn count(&self) -> usize {
-        self.last + 1
-    }
-
-    /// Begin of an interval since that of the measurement, and its length [s]; the last may be shorter.
-    #[must_use]
-    pub fn span(&self, number: usize) -> (f64, f64) {
-        let begin = self.length * number as u64;
-        let end = (begin + self.length).min(self.duration);
-        (begin as f64 * 1e-9, end.saturating_sub(begin) as f64 * 1e-9)
-    }
-}
 
 /// Loading times of the pages of a terminal's users.
 #[derive(Clone, Copy, Debug, Default)]

@@ -96,6 +96,7 @@ enum LinkEntry {
 #[serde(deny_unknown_fields)]
 struct LinkFile {
     link: String,
+    terminal: Option<u32>,
     #[serde(default)]
     against: bool,
     #[serde(default)]
@@ -239,7 +240,7 @@ impl SegmentFile {
         place: &str,
         scenario: &Scenario,
         hosts: &[Option<Hosts>],
-        (used_links, used_devices): &mut (BTreeSet<usize>, BTreeSet<(Option<PathBuf>, String)>),
+        (used_links, used_devices): &mut (UsedLinks, BTreeSet<(Option<PathBuf>, String)>),
     ) -> Result<Segment, String> {
         if !(68..=65_535).contains(&self.mtu) {
             return wrong(&format!("{place}.mtu"), self.mtu, "68 to 65535 bytes");
@@ -255,14 +256,17 @@ impl SegmentFile {
             }
         }
         let mut links = Vec::new();
+        let own = place;
         for (i, entry) in self.links.into_iter().enumerate() {
-            let place = format!("{place}.links[{i}]");
+            let place = format!("{own}.links[{i}]");
             let entry = match entry {
                 LinkEntry::Name(link) => LinkFile { link, ..LinkFile::default() },
                 LinkEntry::Link(link) => link,
             };
             let link = entry.resolve(&place, scenario, hosts)?;
-            if !used_links.insert(link.link) {
+            // Of the links between terminals and their hosts, each segment has those of one terminal.
+            let of_segment = terminals_at(scenario, link.link).filter(|_| link.terminal.is_none());
+            if !used_links.insert((link.link, link.terminal, of_segment.map(|_| own.to_owned()))) {
                 let name = &scenario.links[link.link].name;
                 return wrong(&place, format!("\"{name}\" a second time"), "each link once");
             }
@@ -292,6 +296,21 @@ impl LinkFile {
                 return wrong(place, format!("a link of {} hosts without addresses", host.count), allowed);
             }
         }
+        let to_gateway = scenario.gateways.iter().any(|gateway| [x, y].contains(&&gateway.name));
+        match (terminals_at(scenario, link).filter(|_| to_gateway), self.terminal) {
+            (Some(count), None) => {
+                let found = format!("a link of {count} terminals without \"terminal\"");
+                return wrong(place, found, format!("the number of one, 0 to {}", count - 1));
+            }
+            (Some(count), Some(terminal)) if terminal >= count => {
+                return wrong(&format!("{place}.terminal"), terminal, format!("0 to {}", count - 1));
+            }
+            (None, Some(terminal)) => {
+                let allowed = "only for a link between a gateway and several terminals";
+                return wrong(&format!("{place}.terminal"), terminal, allowed);
+            }
+            _ => {}
+        }
         let mut outages = Vec::new();
         for (i, (from, to)) in self.outage.iter().enumerate() {
             let place = format!("{place}.outage[{i}]");
@@ -314,8 +333,18 @@ impl LinkFile {
             reorder,
             duplicate: probability(&format!("{place}.duplicate"), self.duplicate)?,
         };
-        Ok(SegmentLink { link, against: self.against, extras, modem: self.modem })
+        Ok(SegmentLink { link, terminal: self.terminal, against: self.against, extras, modem: self.modem })
     }
+}
+
+/// Links in use: index, terminal, and the segment for the links of a terminal's hosts.
+type UsedLinks = BTreeSet<(usize, Option<u32>, Option<String>)>;
+
+/// Number of terminals in the group at an end of a link; `None` without a group of several.
+fn terminals_at(scenario: &Scenario, link: usize) -> Option<u32> {
+    let (x, y) = &scenario.links[link].between;
+    let mut groups = scenario.gateways.iter().flat_map(|gateway| gateway.terminals.iter());
+    groups.find(|group| group.count > 1 && [x, y].contains(&&group.name)).map(|group| group.count)
 }
 
 fn resolve_traffic(

@@ -125,6 +125,8 @@ pub struct End {
 pub struct SegmentLink {
     /// Index of the scenario's link.
     pub link: usize,
+    /// Terminal at its end, by its number in its group; `None` for a link that is not one of several terminals.
+    pub terminal: Option<u32>,
     /// True if the link's forward direction leads from the segment's second end to the first.
     pub against: bool,
     /// Impairments in addition to those of the scenario.
@@ -238,6 +240,51 @@ mod tests {
         assert_eq!(extras.reorder, (0.01, Duration::from_millis(20)));
         assert_eq!(extras.outages[0].1, Instant::ZERO + Duration::from_secs(70));
         assert!(!plan.workloads[0].upload);
+    }
+
+    /// A gateway with two terminals, and a link from each to its client.
+    const TERMINALS: &str = "title = \"t\"\n[run]\nduration = \"1 s\"\n[host.server]\n[host.user]\ncount = 2\n\
+        [terminal.home]\ncount = 2\n[link.a]\nbetween = [\"server\", \"gateway\"]\n\
+        [link.homes]\nbetween = [\"gateway\", \"home\"]\n[link.access]\nbetween = [\"home\", \"user\"]\n\
+        [gateway]\nterminals = [\"home\"]\naqm = { algorithm = \"red\" }\nregulator = { rate = \"1 Mbps\" }\n\
+        [traffic.x]\nkind = \"bulk\"\nfrom = \"server\"\nto = \"user\"\n";
+
+    #[test]
+    fn each_of_several_terminals_has_a_satellite_link_and_a_link_to_its_hosts() {
+        let plan = |entries: [serde_json::Value; 2]| {
+            let segment = |n: usize, end: &str, links: &serde_json::Value| {
+                serde_json::json!({ "a": { "device": format!("{end}a{n}") }, "b": { "device": format!("{end}b{n}") },
+                                    "links": [links] })
+            };
+            let satellite = entries.iter().enumerate().map(|(n, entry)| segment(n, "s", entry));
+            let access = [0, 1].map(|n| segment(n, "l", &"access".into()));
+            let users = serde_json::json!({ "side": "clients", "addresses": ["10.3.0.1", "10.3.1.1"] });
+            let text = serde_json::json!({
+                "scenario": { "file": "t.toml", "text": TERMINALS },
+                "hosts": { "user": users },
+                "segments": satellite.chain(access).collect::<Vec<_>>(),
+            });
+            Plan::parse(&text.to_string(), "plan")
+        };
+        let link = |terminal: u32| serde_json::json!({ "link": "homes", "terminal": terminal });
+        let found = plan([link(0), link(1)]).unwrap();
+        let terminals: Vec<_> = found.segments.iter().map(|segment| segment.links[0].terminal).collect();
+        assert_eq!(terminals, [Some(0), Some(1), None, None]);
+        for (entries, problem) in [
+            ([link(0), link(0)], "plan: segments[1].links[0]: found \"homes\" a second time"),
+            ([link(0), link(2)], "plan: segments[1].links[0].terminal: found 2; allowed: 0 to 1"),
+            (
+                [link(0), "homes".into()],
+                "plan: segments[1].links[0]: found a link of 2 terminals without \"terminal\"; allowed: the number of one",
+            ),
+            (
+                [link(0), serde_json::json!({ "link": "a", "terminal": 0 })],
+                "plan: segments[1].links[0].terminal: found 0; allowed: only for a link between a gateway and several",
+            ),
+        ] {
+            let message = plan(entries).unwrap_err().to_string();
+            assert!(message.starts_with(problem), "{message}");
+        }
     }
 
     #[test]
