@@ -192,11 +192,6 @@ def test_uploads_are_sent_by_clients_through_the_queues_of_the_terminal(tmp_path
         ),
         (
             "[gateway.return]\n",
-            "[gateway.return]\nack_filter = true\n",
-            "its terminal has gateway.return.ack",
-        ),
-        (
-            "[gateway.return]\n",
             '[gateway.return]\nmarking = "window"\n',
             "its terminal has gateway.return.mark",
         ),

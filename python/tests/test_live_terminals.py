@@ -84,7 +84,7 @@ def test_host_is_behind_the_terminal_with_its_number_modulo_their_count() -> Non
             'run.subject is "gateway return" with several terminals; allowed: "gateway"',
         ),
         ({"host.resident.count": "1800"}, "host.resident has more than 250 hosts behind a terminal"),
-        ({"gateway.return.ack_filter": "true"}, "its terminal has gateway.return.ack_filter"),
+        ({"gateway.return.marking": '"window"'}, 'its terminal has gateway.return.marking = "window"'),
     ],
 )
 def test_unsupported_terminals_give_one_message(changes: dict[str, str], problem: str) -> None:

@@ -453,9 +453,8 @@ def _back(route: Route) -> Route:
 
 def _check_return(queues: Mapping[str, Any], fault: Callable[[str], UsageError]) -> None:
     """Check that the queues at the terminal are those of a live terminal."""
-    for key in ("carrier", "ack_filter"):
-        if queues.get(key):
-            raise fault(f"its terminal has gateway.return.{key}, which only simulations know")
+    if queues.get("carrier"):
+        raise fault("its terminal has gateway.return.carrier, which only simulations know")
     marking = queues.get("marking", "drop")
     if (marking if isinstance(marking, str) else marking["method"]) == "window":
         raise fault('its terminal has gateway.return.marking = "window"; at a terminal "drop" and "ecn"')
