@@ -17,6 +17,7 @@ from bentpipe.evaluation.evaluate import execute, make_plan, scenario_file, writ
 from bentpipe.evaluation.findings import sentence, verdict
 from bentpipe.evaluation.result import EvaluationResult, _better, open_evaluation
 from bentpipe.report.evaluation import render, render_setting
+from bentpipe.report.small_multiples import small_multiples
 from bentpipe.reproduction import reproduce
 from bentpipe.reproduction.rules import REPRODUCED
 from bentpipe.reproduction.verdicts import TABLE
@@ -294,3 +295,13 @@ def test_rates_of_flows_with_a_queue_each_are_those_of_the_published_testbed(tmp
     fair = [item for (row, _), item in found.items() if row.startswith("FQ-CoDel")]
     assert len(fair) == 18
     assert all(item.verdict == REPRODUCED for item in fair)
+
+
+def test_curves_too_small_to_see_are_drawn_as_dots() -> None:
+    wide = [(10.0, 1.0), (400.0, 9.0), (10.0, 1.0)]
+    point = [(100.0, 5.0), (100.1, 5.0), (100.0, 5.0)]
+    dots = [
+        small_multiples({"red": curves}, ["8.2.3", "9.1"], "ellipses").count('dot" d=')
+        for curves in ({"8.2.3": wide}, {"8.2.3": wide, "9.1": point})
+    ]
+    assert dots == [0, 1]

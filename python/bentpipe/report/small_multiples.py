@@ -13,6 +13,9 @@ Points = Sequence[tuple[float, float]]
 _WIDTH, _COLUMNS = 1100, 6
 _LEFT, _TOP, _GAP, _PANEL, _TITLE = 44, 34, 12, 84, 20
 
+_DOT = 4
+"""Curves smaller than this are drawn as a dot of this size."""
+
 
 def small_multiples(panels: Mapping[str, Mapping[str, Points]], titles: Sequence[str], name: str) -> str:
     """Return the picture: of each panel a curve of (delay [ms], rate [Mbit/s]) for each title that it has.
@@ -35,12 +38,16 @@ def small_multiples(panels: Mapping[str, Mapping[str, Points]], titles: Sequence
         last = number + _COLUMNS >= len(panels)
         parts.append(_frame(label, left, top, width, (far, high), is_first=column == 0, is_last=last))
         for title, points in curves.items():
-            places = (
+            places = [
                 (left + width * math.sqrt(min(delay, far) / far), top + _PANEL * (1 - min(rate, high) / high))
                 for delay, rate in points
-            )
+            ]
             path = " ".join(f"{x:.1f},{y:.1f}" for x, y in places)
-            parts.append(f'<polyline class="s{titles.index(title) % len(PALETTE)}" points="{path}"/>')
+            colour = f"s{titles.index(title) % len(PALETTE)}"
+            parts.append(f'<polyline class="{colour}" points="{path}"/>')
+            if max(max(each) - min(each) for each in zip(*places, strict=True)) < _DOT:
+                x, y = places[0]
+                parts.append(f'<path class="{colour} dot" d="M{x:.1f} {y:.1f}h0"/>')
     bottom = height - 6
     axes = "one-way delay [ms], on a square-root scale; upwards: goodput [Mbit/s]"
     parts.append(f'<text class="soft" x="{_LEFT}" y="{bottom:.0f}">{axes}</text>')
@@ -123,6 +130,6 @@ def _style() -> str:
     fixed = (
         "svg{font:12px 'Liberation Sans',Arial,sans-serif}.name{font-weight:600}.soft{font-size:10.5px}"
         ".middle{text-anchor:middle}.end{text-anchor:end}polyline,path{fill:none;stroke-width:1.6}"
-        "rect{stroke-width:1}.grid{stroke-width:.7}"
+        f"rect{{stroke-width:1}}.grid{{stroke-width:.7}}.dot{{stroke-width:{_DOT};stroke-linecap:round}}"
     )
     return f"<style>{fixed}{rules(light)}@media(prefers-color-scheme:dark){{{rules(DARK)}}}</style>"

@@ -15,7 +15,7 @@ pub struct AckFilter {
 }
 
 impl AckFilter {
-    /// Puts `packet` into the place of an older acknowledgement that waits. Returns false if there is none: then it has to
+    /// Puts `packet` into the place of an older acknowledgement that waits. Returns false if no such one waits: then it has to
     /// be queued, and [`AckFilter::queued`] told.
     pub fn replaces(&self, info: &Info, packet: &[u8], host: &mut GatewayHost) -> bool {
         let Some(new) = pure_ack(info) else { return false };
@@ -50,7 +50,7 @@ impl AckFilter {
 /// Connections beyond two for each item after which those without a waiting packet are forgotten.
 const SLACK: usize = 1000;
 
-/// The TCP header if the packet does nothing but acknowledge.
+/// The TCP header if the packet only acknowledges.
 fn pure_ack(info: &Info) -> Option<TcpInfo> {
     let signals = flag::SYN | flag::FIN | flag::RST;
     info.tcp
