@@ -253,4 +253,24 @@ mod tests {
         carrier.emptied(leaf, Instant::ZERO);
         assert_eq!((carrier.turn(Instant::ZERO), carrier.wake_at()), (Turn::Over, None));
     }
+
+    /// The leaf of a removed queue is used again, and starts without its charge.
+    #[test]
+    fn a_removed_queue_gets_no_turn() {
+        let mut carrier = Carrier::new(Rate::from_bps(8_000_000), Duration::from_millis(5));
+        let [one, other] = [0, 1].map(|_| carrier.add(Share::default()));
+        for leaf in [one, other] {
+            carrier.offer(leaf, Instant::ZERO);
+        }
+        carrier.charge(other, 100_000, Instant::ZERO);
+        carrier.remove(other, Instant::ZERO);
+        let again = carrier.add(Share::default());
+        assert_eq!((again, carrier.charged[again.index() as usize]), (other, 0));
+        carrier.set_rate(Rate::from_bps(800_000_000), Instant::ZERO);
+        carrier.wake(Instant::ZERO);
+        for _ in 0..10 {
+            assert_eq!(carrier.turn(Instant::ZERO), Turn::Leaf(one));
+            carrier.sent(one, PACKET, None, Instant::ZERO);
+        }
+    }
 }
