@@ -747,6 +747,10 @@ mod tests {
             assert_near(&carrier([light, heavy, constant]), &[250_000.0, 500_000.0, 250_000.0]);
             assert_near(&carrier([heavy, light, constant]), &[500_000.0, 250_000.0, 250_000.0]);
         }
+        let in_pool =
+            |shares: [Assignment; 3]| in_pools(&[(PLAIN, None)], &shares.map(|share| (8, share, Some(0))));
+        assert_near(&in_pool([light, heavy, constant]), &[2.0, 4.0, 2.0]);
+        assert_near(&in_pool([heavy, light, constant]), &[4.0, 2.0, 2.0]);
     }
 
     /// The committed rate of a terminal two pools deep, 3 Mbit/s, is part of the outer pool's peak rate of 4. The other 1 is shared
