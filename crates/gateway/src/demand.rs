@@ -771,4 +771,26 @@ mod tests {
         let terminals = [(8, PLAIN, Some(1)), (8, PLAIN, None)];
         assert_near(&in_pools(&[(sure, None), (sure, Some(0))], &terminals), &[6.0, 2.0]);
     }
+
+    /// The terminal needs 3 Mbit/s, of which its pool has 2 committed; the third is its share of the rest.
+    #[test]
+    fn a_committed_rate_of_a_pool_is_part_of_what_its_terminals_need() {
+        let pools = [(Assignment { cir: rate(2), ..PLAIN }, None)];
+        let terminals = [(8, Assignment { pir: Some(rate(3)), ..PLAIN }, Some(0)), (8, PLAIN, None)];
+        assert_near(&in_pools(&pools, &terminals), &[3.0, 5.0]);
+    }
+
+    /// A peak rate as high as the carrier's leaves no nanosecond unused.
+    #[test]
+    fn a_pool_with_the_peak_rate_of_the_carrier_gets_all_of_it() {
+        let mut carrier = carrier(Request::Rate, &[]);
+        let pool = carrier.add_pool(Assignment { pir: Some(rate(8)), ..PLAIN }, None);
+        (0..2).for_each(|_| carrier.add_to(PLAIN, Some(pool)));
+        let mut lengths = Vec::new();
+        for _ in 0..5 {
+            let slots = carrier.begin([Report { backlog: 1_000_000, arrived: 0, rate: rate(8) }; 2]);
+            lengths = slots.iter().map(|slot| slot.length.as_nanos()).collect();
+        }
+        assert_eq!(lengths, [12_500_000; 2]);
+    }
 }
