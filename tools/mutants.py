@@ -7,8 +7,8 @@ CARGO_MUTANTS is the program and CRATE a crate's name without `bentpipe-`. FILE,
 limits the run to one file, `--shard` to every N-th mutant from the K-th on. `--again` tries only the mutants
 that survived before. `--in-place` changes the files themselves instead of a copy and restores them, so that
 no dependency is compiled again; nobody may edit them meanwhile. docs/mutants.md is renewed; `page` does only
-that, after a change of docs/mutants-survivors.toml. The exit code is 1 if a mutant survives that is not listed
-there.
+that, after a change of docs/mutants-survivors.toml. The exit code is 1 if a mutant survives that is not
+listed there.
 
 A first pass has the unit tests without those in `SLOW`. All tests run on mutants that survive it.
 """
@@ -99,9 +99,11 @@ class Row:
         return self.caught + self.timeout + self.unviable + self.survived
 
     @property
-    def is_sample(self) -> bool:
-        """True if not all mutants were tried."""
-        return self.tried < self.mutants
+    def scope(self) -> str:
+        """The mutants that were tried."""
+        if self.shard:
+            return f"1 in {self.shard.partition('/')[2]}"
+        return "all" if self.tried == self.mutants else "part"
 
 
 def latest(outcomes: list[list[dict[str, Any]]]) -> dict[Mutant, str]:
@@ -142,8 +144,8 @@ def reasons(text: str) -> dict[tuple[str, str], str]:
 def page(text: str, rows: dict[str, Row], known: dict[tuple[str, str], str]) -> str:
     """Return the page with the tables of `rows`."""
     scores = [
-        "| code | mutants | tried | caught | timed out | unviable | survived | score | date |",
-        "| --- | --: | --: | --: | --: | --: | --: | --: | --- |",
+        "| code | mutants | scope | tried | caught | timed out | unviable | survived | score | date |",
+        "| --- | --: | --- | --: | --: | --: | --: | --: | --: | --- |",
         *(_scores(name, rows[name]) for name in sorted(rows)),
     ]
     text = _replaced(text, "scores", "\n".join(scores))
@@ -164,11 +166,11 @@ def _scores(name: str, results: Row) -> str:
     """Return the line of a table for `results`."""
     found, viable = results.caught + results.timeout, results.tried - results.unviable
     score = f"{found / viable:.1%}" if viable else "–"
-    if results.is_sample:
+    if results.shard:
         low, high = interval(found, viable)
         score += f" ({low:.1%} to {high:.1%})"
-    numbers = (results.mutants, results.tried, results.caught, results.timeout, results.unviable)
-    cells = [f"{number:,}" for number in (*numbers, results.survived)]
+    numbers = (results.tried, results.caught, results.timeout, results.unviable, results.survived)
+    cells = [f"{results.mutants:,}", results.scope, *(f"{number:,}" for number in numbers)]
     return f"| {' | '.join([name, *cells, score, results.date])} |"
 
 

@@ -33,7 +33,7 @@ def test_mutants_that_are_gone_do_not_count() -> None:
     kept = {mutant for mutant in results if mutant.line == 3}
     found = mutants.row(results, kept | {Mutant("b.rs", "new", 0, 1)}, "2026-01-01", "cargo-mutants 1")
     assert (found.mutants, found.tried, found.timeout, found.survived) == (2, 1, 1, 0)
-    assert found.is_sample
+    assert found.scope == "part"
 
 
 def test_interval_is_that_of_wilson() -> None:
@@ -55,7 +55,7 @@ def test_page_has_scores_and_the_reasons_of_survivors() -> None:
     }
     known = mutants.reasons('[[survivor]]\nfile = "a.rs"\nmutants = ["x"]\nreason = "equivalent"')
     text = mutants.page(PAGE, rows, known)
-    assert "| link | 10 | 10 | 6 | 1 | 1 | 2 | 77.8% | 2026-01-01 |" in text
-    assert "| queue | 100 | 10 | 10 | 0 | 0 | 0 | 100.0% (72.2% to 100.0%) | 2026-01-02 |" in text
+    assert "| link | 10 | all | 10 | 6 | 1 | 1 | 2 | 77.8% | 2026-01-01 |" in text
+    assert "| queue | 100 | 1 in 10 | 10 | 10 | 0 | 0 | 0 | 100.0% (72.2% to 100.0%) | 2026-01-02 |" in text
     assert "- `x`: equivalent\n- `y`: no test yet" in text
     assert mutants.page(text, rows, known) == text

@@ -374,7 +374,7 @@ impl Aqm for MarkOneAndTwo {
     }
 }
 
-/// Summary of what a gateway does with packets 0 to 4, which arrive at once. The receive queue holds two beside the one in
+/// Summary of what a gateway does with packets 0 to 5, which arrive at once. The receive queue holds two beside the one in
 /// service and serves one in a millisecond; the transmit queue holds one. The AQM watches the receive queue.
 fn summary(mark: GatewayQueue) -> Summary {
     let mut gateway = Gateway::new(Setup {
@@ -388,37 +388,37 @@ fn summary(mark: GatewayQueue) -> Summary {
     });
     let mut meter = Meter::new(at(0), true);
     meter.begin(Snapshot::of_gateway(&gateway, at(0)), at(0));
-    for handle in 0..5 {
+    for handle in 0..6 {
         gateway.arrive(packet(handle), at(0));
     }
     drive(&mut gateway, at(10_000));
     let end = Snapshot::of_gateway(&gateway, at(10_000));
-    assert_eq!(meter.sample(end, at(10_000)).arrived, 4e6, "5000 bytes in 10 ms");
+    assert_eq!(meter.sample(end, at(10_000)).arrived, 4.8e6, "6000 bytes in 10 ms");
     meter.summary(&end, at(10_000)).unwrap()
 }
 
-/// Packet 0 is served, 1 is marked, 2 and 3 wait, 4 overflows. After 0 the AQM drops 2 in the queue. At 5 ms the PEP delivers 0 and
+/// Packet 0 is served, 1 is marked, 2 and 3 wait, 4 and 5 overflow. After 0 the AQM drops 2 in the queue. At 5 ms the PEP delivers 0 and
 /// 3; the transmit queue has room for 0 only.
 #[test]
 fn drops_of_an_aqm_at_the_receive_queue_are_counted_there() {
     let found = summary(GatewayQueue::Receive);
-    assert_eq!((found.offered_packets, found.offered_bytes), (5, 5000));
+    assert_eq!((found.offered_packets, found.offered_bytes), (6, 6000));
     assert_eq!((found.marked_packets, found.marked_in_queue, found.left_queue), (2, 1, 3));
-    assert_eq!((found.aqm_drops, found.overflow_drops, found.drops_elsewhere), (2, 1, 1));
-    assert_eq!((found.receive.arrived, found.receive.dropped), (5, 3));
+    assert_eq!((found.aqm_drops, found.overflow_drops, found.drops_elsewhere), (2, 2, 1));
+    assert_eq!((found.receive.arrived, found.receive.dropped), (6, 4));
     assert_eq!((found.transmit.arrived, found.transmit.dropped), (2, 1));
     assert_eq!((found.sent_packets, found.sent_bytes), (1, 1000));
 }
 
-/// Packet 0 is served, 1 and 2 wait, 3 and 4 overflow; 2 is dropped in the queue. At 5 ms the AQM lets 0 enter the transmit queue
+/// Packet 0 is served, 1 and 2 wait, 3, 4 and 5 overflow; 2 is dropped in the queue. At 5 ms the AQM lets 0 enter the transmit queue
 /// and marks 1.
 #[test]
 fn drops_at_the_other_queue_are_counted_apart_from_those_at_the_mark_point() {
     let found = summary(GatewayQueue::Transmit);
     assert_eq!((found.offered_packets, found.offered_bytes), (2, 2000));
     assert_eq!((found.marked_packets, found.marked_in_queue), (2, 1));
-    assert_eq!((found.aqm_drops, found.overflow_drops, found.drops_elsewhere), (1, 0, 3));
-    assert_eq!((found.receive.arrived, found.receive.dropped), (5, 3));
+    assert_eq!((found.aqm_drops, found.overflow_drops, found.drops_elsewhere), (1, 0, 4));
+    assert_eq!((found.receive.arrived, found.receive.dropped), (6, 4));
     assert_eq!((found.transmit.arrived, found.transmit.dropped), (2, 1));
     assert_eq!((found.sent_packets, found.sent_bytes), (1, 1000));
 }
