@@ -119,4 +119,13 @@ mod tests {
         access(0.0, 3, Duration::ZERO).send(1000, Instant::ZERO, &mut rng);
         assert_eq!(rng.bits(), Rng::stream(1, "access", 3, "test").bits());
     }
+
+    /// Every try fails: three of 1.1 ms, and two waits of 20 ms between them.
+    #[test]
+    fn no_wait_follows_the_last_try() {
+        let mut rng = Rng::stream(1, "access", 4, "test");
+        let sent = access(1.0, 3, Duration::ZERO).send(1225, Instant::ZERO, &mut rng);
+        let free = Instant::ZERO + Duration::from_micros(3300);
+        assert_eq!(sent, Attempts { free, delay: Duration::from_millis(40), lost: true });
+    }
 }
