@@ -6,7 +6,7 @@ SHELL := bash
 MAKEFLAGS += --no-print-directory
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := help
-.PHONY: help wheel deb static image run live live-example live-programs live-packages unit-packages live-bench live-quic live-uploads live-terminals test test-often check check-rust check-python build-tests test-packages test-rust test-namespaces test-python test-recipes kernel coverage cluster cluster-costs run-costs bench fuzz fmt docs gallery choosing reproduction costs paper-figures papers-pages advice delay pfavqred backlog onboard gateway-models model-domain series site terminals quic evaluation published lab-figures lab-bench lock setup clean beam-bench deny sbom instructions check-instructions reproducible
+.PHONY: help wheel deb static image run live live-example live-programs live-packages unit-packages live-bench live-quic live-uploads live-terminals test test-often check check-rust check-python build-tests test-packages test-rust test-namespaces test-python test-recipes kernel coverage cluster cluster-costs run-costs bench fuzz fmt docs gallery choosing reproduction costs paper-figures papers-pages advice delay pfavqred backlog onboard gateway-models model-domain series site terminals quic evaluation published lab-figures lab-bench lock setup clean beam-bench deny sbom instructions check-instructions reproducible mutants
 
 PYTHON ?= python3
 VENV := .venv
@@ -161,6 +161,19 @@ $(CARGO_DENY)/bin/cargo-deny: | $(VENV)/.created
 	@echo "Building cargo-deny $(CARGO_DENY_VERSION) (two minutes of processor time, once)"
 	cargo install cargo-deny --version $(CARGO_DENY_VERSION) --locked --quiet --no-default-features --profile dev \
 	  --target-dir target/tools/build --root $(CARGO_DENY)
+	@rm -rf target/tools/build
+
+CARGO_MUTANTS_VERSION := 27.1.0
+CARGO_MUTANTS := target/tools/cargo-mutants-$(CARGO_MUTANTS_VERSION)
+CRATE ?= link
+mutants: | $(CARGO_MUTANTS)/bin/cargo-mutants ## run the tests of CRATE (link) on mutants of its code and renew docs/mutants.md (FILE=tcp/rto.rs, SHARD=0/10, AGAIN=1, IN_PLACE=1): 2 to 10 seconds for each mutant
+	$(BIN)/python tools/mutants.py $(CARGO_MUTANTS)/bin/cargo-mutants $(CRATE) $(if $(FILE),--file $(FILE)) \
+	  $(if $(SHARD),--shard $(SHARD)) $(if $(AGAIN),--again) $(if $(IN_PLACE),--in-place)
+
+$(CARGO_MUTANTS)/bin/cargo-mutants: | $(VENV)/.created
+	@echo "Building cargo-mutants $(CARGO_MUTANTS_VERSION) (a minute of processor time, once)"
+	cargo install cargo-mutants --version $(CARGO_MUTANTS_VERSION) --locked --quiet --profile dev \
+	  --target-dir target/tools/build --root $(CARGO_MUTANTS)
 	@rm -rf target/tools/build
 
 build-tests: | $(VENV)/.created

@@ -98,6 +98,7 @@ NAV: dict[str, list[str]] = {
         "evaluation-published.md",
         "kernel.md",
         "live-bench.md",
+        "mutants.md",
         "reproduction",
         "rahmani2011.md",
     ],

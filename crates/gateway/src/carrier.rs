@@ -218,4 +218,59 @@ mod tests {
         carrier.set_rate(Rate::from_bps(8_000_000), now);
         assert!(carrier.wake_at().is_some());
     }
+
+    /// A leaf that was charged 100 kB pays for them with its first hundred packets: of the 900 packets left of a megabyte it sends
+    /// 400, the other 500.
+    #[test]
+    fn a_charge_is_paid_for_once() {
+        let mut carrier = Carrier::new(Rate::from_bps(8_000_000), Duration::ZERO);
+        let [one, other] = [0, 1].map(|_| carrier.add(Share::default()));
+        carrier.charge(one, 100_000, Instant::ZERO);
+        assert_eq!(carrier.debt(Instant::ZERO), 100_000);
+        let packets = serve(&mut carrier, &[(one, 0), (other, 0)]);
+        assert!(packets[0].abs_diff(400) <= 2 && packets[1].abs_diff(500) <= 2, "{packets:?}");
+    }
+
+    /// 1000 bytes take 1 ms at 8 Mbit/s, and 2 ms to a terminal that is reached at 4; also after an outage.
+    #[test]
+    fn a_packet_to_a_slow_terminal_takes_the_carrier_longer() {
+        let mut carrier = Carrier::new(Rate::from_bps(8_000_000), Duration::ZERO);
+        let leaf = carrier.add(Share::default());
+        carrier.set_rate(Rate::from_bps(0), Instant::ZERO);
+        for (rate, us) in [(None, 1000), (Some(4), 2000), (Some(8), 1000), (Some(16), 500)] {
+            let rate = rate.map(|mbps| Rate::from_bps(mbps * 1_000_000));
+            assert_eq!(carrier.sent(leaf, PACKET, rate, Instant::ZERO), Duration::from_micros(us));
+        }
+    }
+
+    #[test]
+    fn a_carrier_whose_queues_are_empty_is_idle() {
+        let mut carrier = Carrier::new(Rate::from_bps(8_000_000), Duration::ZERO);
+        let leaf = carrier.add(Share::default());
+        carrier.offer(leaf, Instant::ZERO);
+        carrier.wake(Instant::ZERO);
+        assert_eq!(carrier.turn(Instant::ZERO), Turn::Leaf(leaf));
+        carrier.emptied(leaf, Instant::ZERO);
+        assert_eq!((carrier.turn(Instant::ZERO), carrier.wake_at()), (Turn::Over, None));
+    }
+
+    /// The leaf of a removed queue is used again, and starts without its charge.
+    #[test]
+    fn a_removed_queue_gets_no_turn() {
+        let mut carrier = Carrier::new(Rate::from_bps(8_000_000), Duration::from_millis(5));
+        let [one, other] = [0, 1].map(|_| carrier.add(Share::default()));
+        for leaf in [one, other] {
+            carrier.offer(leaf, Instant::ZERO);
+        }
+        carrier.charge(other, 100_000, Instant::ZERO);
+        carrier.remove(other, Instant::ZERO);
+        let again = carrier.add(Share::default());
+        assert_eq!((again, carrier.charged[again.index() as usize]), (other, 0));
+        carrier.set_rate(Rate::from_bps(800_000_000), Instant::ZERO);
+        carrier.wake(Instant::ZERO);
+        for _ in 0..10 {
+            assert_eq!(carrier.turn(Instant::ZERO), Turn::Leaf(one));
+            carrier.sent(one, PACKET, None, Instant::ZERO);
+        }
+    }
 }

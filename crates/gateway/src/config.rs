@@ -75,3 +75,46 @@ impl Config {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use bentpipe_queue::{Context, FlowId, Packet, Verdict};
+    use bentpipe_units::Instant;
+
+    use super::*;
+
+    /// Marks every packet.
+    struct MarkAll;
+
+    impl Aqm for MarkAll {
+        fn arrive(&mut self, _pkt: &Packet, _cx: &mut Context<'_>) -> Verdict {
+            Verdict::Mark
+        }
+    }
+
+    #[test]
+    fn the_aqm_and_the_marking_are_those_of_the_watched_queue() {
+        for watch in [GatewayQueue::Receive, GatewayQueue::Transmit] {
+            let config = Config {
+                name: "gateway".to_owned(),
+                watch,
+                mark: GatewayQueue::Receive,
+                marking: Marking::Window,
+                receive_limit: Limit::NONE,
+                receive_rate: None,
+                scheduler: Box::<Fifo>::default(),
+                transmit_limit: Limit::NONE,
+                rate: Rate::from_bps(20_000_000),
+                peak: None,
+                tick: None,
+                processing: Processing::default(),
+            };
+            let mut gateway = config.build(Box::new(MarkAll), 1);
+            let split = Packet { split: true, ..Packet::new(1000, FlowId(0), 0) };
+            gateway.arrive(split, Instant::ZERO);
+            let Some(crate::Event::Received(pkt)) = gateway.poll() else { panic!("{watch:?}: dropped") };
+            assert!(pkt.marked, "{watch:?}");
+            assert_eq!(gateway.watched_queue().counters().marked, 1);
+        }
+    }
+}

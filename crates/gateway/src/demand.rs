@@ -211,10 +211,10 @@ impl DemandCarrier {
         self.receive();
         self.grant();
         self.slots.clear();
-        let (count, mut offset) = (self.terminals.len(), 0);
+        let (count, mut offset) = (self.terminals.len() as u64, 0);
         for place in 0..count {
             // The order of slots rotates, so that no terminal is always the last.
-            let number = (place + (self.number % count.max(1) as u64) as usize) % count;
+            let number = ((place + self.number) % count) as usize;
             let length = self.terminals[number].granted;
             if length > 0 {
                 let (start, length) = (Duration::from_nanos(offset), Duration::from_nanos(length));
@@ -708,5 +708,89 @@ mod tests {
         let found = granted(&mut carrier(Request::Rate, &[share, share]), &[0, 8], 1_000_000, 4, 40);
         assert_near(&found[1..], &[1_000_000.0]);
         assert!(found[0] == 0.0, "{}", found[0]);
+    }
+
+    #[test]
+    fn the_first_slot_of_a_superframe_rotates() {
+        let mut carrier = carrier(Request::Rate, &[Assignment { cra: rate(1), ..PLAIN }; 3]);
+        let first: Vec<_> = (0..7)
+            .map(|_| carrier.begin([Report { rate: rate(8), ..Report::default() }; 3])[0].terminal)
+            .collect();
+        assert_eq!(first, [0, 1, 2, 0, 1, 2, 0]);
+    }
+
+    /// The constant rate serves 3125 bytes in a superframe (3125 µs), 12 500 until a grant, so that 10 000 of 22 500 are requested.
+    /// The peak rate allows 3125 more in a superframe: three of these, and 625 bytes in the fourth.
+    #[test]
+    fn a_volume_beyond_the_constant_rate_is_granted_up_to_the_peak_rate() {
+        let share = Assignment { cra: rate(1), pir: Some(rate(2)), ..PLAIN };
+        let mut carrier = carrier(Request::Volume, &[share]);
+        let lengths = (0..10).map(|number| {
+            let backlog = if number < 5 { 22_500 } else { 0 };
+            let slots = carrier.begin([Report { backlog, arrived: 22_500, rate: rate(8) }]);
+            slots.iter().map(|slot| slot.length.as_nanos() / 1000).sum::<u64>()
+        });
+        let lengths: Vec<_> = lengths.collect();
+        assert_eq!(lengths, [3125, 3125, 3125, 3125, 6250, 6250, 6250, 3750, 3125, 3125]);
+    }
+
+    /// Of 8 Mbit/s 2 are constant. The terminal of weight 4 needs 4, less than its 4.8 of the 6 left; so the other gets 2.
+    #[test]
+    fn what_a_heavy_terminal_does_not_need_goes_to_the_others() {
+        let light = Assignment { pir: Some(rate(3)), ..PLAIN };
+        let heavy = Assignment { pir: Some(rate(4)), weight: 4, ..PLAIN };
+        let constant = Assignment { cra: rate(2), pir: Some(rate(2)), ..PLAIN };
+        for request in [Request::Rate, Request::Volume] {
+            let carrier = |shares: [Assignment; 3]| {
+                granted(&mut self::carrier(request, &shares), &[8; 3], 1_000_000, 4, 40)
+            };
+            assert_near(&carrier([light, heavy, constant]), &[250_000.0, 500_000.0, 250_000.0]);
+            assert_near(&carrier([heavy, light, constant]), &[500_000.0, 250_000.0, 250_000.0]);
+        }
+        let in_pool =
+            |shares: [Assignment; 3]| in_pools(&[(PLAIN, None)], &shares.map(|share| (8, share, Some(0))));
+        assert_near(&in_pool([light, heavy, constant]), &[2.0, 4.0, 2.0]);
+        assert_near(&in_pool([heavy, light, constant]), &[4.0, 2.0, 2.0]);
+    }
+
+    /// The committed rate of a terminal two pools deep, 3 Mbit/s, is part of the outer pool's peak rate of 4. The other 1 is shared
+    /// by both terminals there.
+    #[test]
+    fn the_peak_rate_of_a_pool_covers_the_pools_in_it() {
+        let pools = [(Assignment { pir: Some(rate(4)), ..PLAIN }, None), (PLAIN, Some(0))];
+        let sure = Assignment { cir: rate(3), ..PLAIN };
+        let terminals = [(8, sure, Some(1)), (8, PLAIN, Some(1)), (8, PLAIN, None)];
+        assert_near(&in_pools(&pools, &terminals), &[3.5, 0.5, 4.0]);
+    }
+
+    /// The committed rate of the inner pool, 4 Mbit/s, is part of that of the outer pool. The other 4 are shared with the terminal in
+    /// no pool.
+    #[test]
+    fn the_committed_rate_of_a_pool_covers_the_pools_in_it() {
+        let sure = Assignment { cir: rate(4), ..PLAIN };
+        let terminals = [(8, PLAIN, Some(1)), (8, PLAIN, None)];
+        assert_near(&in_pools(&[(sure, None), (sure, Some(0))], &terminals), &[6.0, 2.0]);
+    }
+
+    /// The terminal needs 3 Mbit/s, of which its pool has 2 committed; the third is its share of the rest.
+    #[test]
+    fn a_committed_rate_of_a_pool_is_part_of_what_its_terminals_need() {
+        let pools = [(Assignment { cir: rate(2), ..PLAIN }, None)];
+        let terminals = [(8, Assignment { pir: Some(rate(3)), ..PLAIN }, Some(0)), (8, PLAIN, None)];
+        assert_near(&in_pools(&pools, &terminals), &[3.0, 5.0]);
+    }
+
+    /// A peak rate as high as the carrier's leaves no nanosecond unused.
+    #[test]
+    fn a_pool_with_the_peak_rate_of_the_carrier_gets_all_of_it() {
+        let mut carrier = carrier(Request::Rate, &[]);
+        let pool = carrier.add_pool(Assignment { pir: Some(rate(8)), ..PLAIN }, None);
+        (0..2).for_each(|_| carrier.add_to(PLAIN, Some(pool)));
+        let mut lengths = Vec::new();
+        for _ in 0..5 {
+            let slots = carrier.begin([Report { backlog: 1_000_000, arrived: 0, rate: rate(8) }; 2]);
+            lengths = slots.iter().map(|slot| slot.length.as_nanos()).collect();
+        }
+        assert_eq!(lengths, [12_500_000; 2]);
     }
 }

@@ -502,4 +502,97 @@ mod tests {
         assert_eq!(arrivals, [0, 1, 2, 4, 6, 7].map(Some));
         assert_eq!(meter.drop_runs().collect::<Vec<_>>(), [(1, 1), (2, 1), (3, 1)]);
     }
+
+    /// A snapshot whose counters are different multiples of `k`.
+    fn multiples(k: u64) -> Snapshot {
+        Snapshot {
+            counters: Counters {
+                offered: k,
+                offered_bytes: 2 * k,
+                admitted: 3 * k,
+                admitted_bytes: 4 * k,
+                marked: 6 * k,
+                marked_in_queue: 5 * k,
+                dropped_on_arrival: 7 * k,
+                enqueued: 8 * k,
+                overflowed: 9 * k,
+                dropped_in_queue: 10 * k,
+                sent: 11 * k,
+            },
+            aqm_drops: 12 * k,
+            overflow_drops: 13 * k,
+            drops_elsewhere: 14 * k,
+            receive: QueueCounters { arrived: 15 * k, dropped: 16 * k },
+            transmit: QueueCounters { arrived: 17 * k, dropped: 18 * k },
+            sent_packets: 19 * k,
+            sent_bytes: 20 * k,
+            packet_seconds: 21.0 * k as f64,
+            arrived_bytes: 22 * k,
+        }
+    }
+
+    #[test]
+    fn counters_of_gateways_add_up() {
+        let sum: Snapshot = [multiples(1), multiples(10)].into_iter().sum();
+        assert_eq!(format!("{sum:?}"), format!("{:?}", multiples(11)));
+        // Arrived at the mark point and at both queues; sent; dropped.
+        assert_eq!(sum.passed(), [(1 + 15 + 17) * 11, 19 * 11, (12 + 13 + 14) * 11]);
+    }
+
+    fn at(s: u64) -> Instant {
+        Instant::ZERO + Duration::from_secs(s)
+    }
+
+    /// Each counter grows by nine times its multiple in 3 s.
+    #[test]
+    fn a_summary_counts_from_the_begin_of_the_measurement() {
+        let mut meter = Meter::new(at(1), true);
+        assert_eq!((meter.begin_at(), meter.last().1), (at(1), at(1)));
+        meter.begin(multiples(1), at(2));
+        for ms in [1, 3, 2] {
+            meter.left(Duration::from_millis(ms));
+        }
+        let summary = meter.summary(&multiples(10), at(5)).unwrap();
+        let found: Vec<_> = summary.counters().into_iter().take(16).collect();
+        let expected = [
+            ("offered_packets", 9.0),
+            ("offered_bytes", 18.0),
+            ("dropped_packets", 225.0),
+            ("aqm_drops", 108.0),
+            ("overflow_drops", 117.0),
+            ("drops_elsewhere", 126.0),
+            ("receive_packets", 135.0),
+            ("receive_drops", 144.0),
+            ("transmit_packets", 153.0),
+            ("transmit_drops", 162.0),
+            ("marked_packets", 54.0),
+            ("marked_in_queue", 45.0),
+            ("left_queue", 189.0),
+            ("sent_packets", 171.0),
+            ("sent_bytes", 180.0),
+            ("queue_time_average", 63.0),
+        ];
+        assert_eq!(found, expected);
+        // Differences of 2 and 1 ms.
+        assert!((summary.jitter - 0.0015).abs() < 1e-12);
+        assert!(Meter::new(at(1), false).summary(&multiples(10), at(5)).is_none());
+    }
+
+    #[test]
+    fn a_sample_covers_the_time_since_the_last_one() {
+        let mut meter = Meter::new(at(1), false);
+        meter.begin(multiples(1), at(2));
+        for ms in [1, 3] {
+            meter.left(Duration::from_millis(ms));
+            meter.passed(Duration::from_millis(10 * ms));
+        }
+        let sample = meter.sample(multiples(10), at(5));
+        assert_eq!([sample.offered, sample.arrived, sample.sent], [48.0, 528.0, 480.0]);
+        assert!((sample.queue_delay - 0.002).abs() < 1e-12 && (sample.transit_time - 0.02).abs() < 1e-12);
+        let (last, time) = meter.last();
+        assert_eq!((last.sent_bytes, time), (200, at(5)));
+        let sample = meter.sample(multiples(20), at(7));
+        assert_eq!([sample.offered, sample.arrived, sample.sent], [80.0, 880.0, 800.0]);
+        assert!(sample.queue_delay.is_nan() && sample.transit_time.is_nan());
+    }
 }

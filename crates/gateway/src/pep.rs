@@ -298,4 +298,19 @@ mod tests {
         assert!(!buffers.on_packet(0, true, at(0)));
         assert_eq!((buffers.room(0), buffers.limits()), (1000, None));
     }
+
+    #[test]
+    fn occupied_bytes_are_those_of_all_buffers() {
+        let mut buffers = PepBuffers::new(1000, Sharing::PerConnection);
+        buffers.open(0, 0, 100);
+        buffers.open(1, 0, 100);
+        buffers.take(0, 300);
+        buffers.take(1, 400);
+        assert_eq!(buffers.occupied(), 700);
+        buffers.release(0, 200);
+        assert_eq!(buffers.occupied(), 500);
+        assert!(!buffers.has_control());
+        let control = FlowControl { decr: 0.5, incr: 0.01, freeze: Duration::ZERO };
+        assert!(buffers.with_control(Some(control)).has_control());
+    }
 }

@@ -1,9 +1,14 @@
 //! Event sequences of a gateway, compared with hand-computed ones: 20 Mbit/s and ticks of 5 ms release 12 500 bytes per tick.
 
-use bentpipe_gateway::{Drain, Event, Gateway, GatewayQueue, Processor, Regulator, Setup};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use bentpipe_gateway::{
+    Drain, Event, Gateway, GatewayQueue, Meter, Processor, Regulator, Setup, Snapshot, Summary,
+};
 use bentpipe_queue::{
-    Aqm, Context, DropReason, FlowId, Limit, Link, Marking, Packet, Queue, QueueConfig, Value, Values,
-    Verdict, aqm::droptail::DropTail, aqm::redfc, sched::fifo::Fifo,
+    Aqm, Context, DropHandler, DropReason, FlowEvent, FlowId, Limit, Link, Marking, Packet, Queue,
+    QueueConfig, Value, Values, Verdict, aqm::droptail::DropTail, aqm::redfc, sched::fifo::Fifo,
 };
 use bentpipe_units::{Duration, Instant, Rate};
 
@@ -208,5 +213,245 @@ fn admitted_packets_bypass_the_aqm() {
     }
     let log: Vec<_> = drive(&mut gateway, at(4000));
     assert_eq!(log, [(0, "marked", 2), (0, "marked", 3), (1000, "received", 12), (2000, "received", 13)]);
-    assert_eq!(gateway.arrived_bytes(), 4000);
+    assert_eq!((gateway.arrived_packets(), gateway.arrived_bytes()), (4, 4000));
+}
+
+/// Holds each packet back for 1 ms, then marks it. Counts the flows that are announced.
+struct HoldThenMark {
+    asked: u32,
+    flows: Arc<AtomicU32>,
+}
+
+impl Aqm for HoldThenMark {
+    fn arrive(&mut self, _pkt: &Packet, _cx: &mut Context<'_>) -> Verdict {
+        self.asked += 1;
+        if self.asked == 1 { Verdict::Hold(Duration::from_millis(1)) } else { Verdict::Mark }
+    }
+
+    fn flow(&mut self, _flow: FlowId, _event: FlowEvent, _cx: &mut Context<'_>) {
+        self.flows.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// The AQM of the transmit queue drops at the receive queue, also a packet that it has held back.
+#[test]
+fn a_packet_held_back_and_then_marked_is_dropped_at_the_mark_point() {
+    let mut gateway = gateway(GatewayQueue::Transmit, GatewayQueue::Receive, None);
+    gateway.set_aqm(Box::new(HoldThenMark { asked: 0, flows: Arc::default() }), at(0));
+    gateway.arrive(packet(1), at(0));
+    assert_eq!(gateway.wake_at(), Some(at(1000)));
+    gateway.wake(at(1000));
+    let Some(Event::Dropped(pkt, reason, queue)) = gateway.poll() else { panic!("not dropped") };
+    assert_eq!((pkt.handle, reason, queue), (1, DropReason::Aqm, GatewayQueue::Receive));
+}
+
+#[test]
+fn flows_are_announced_to_the_aqms_of_both_queues() {
+    for watch in [GatewayQueue::Receive, GatewayQueue::Transmit] {
+        let flows = Arc::<AtomicU32>::default();
+        let mut gateway = gateway(watch, watch, None);
+        gateway.set_aqm(Box::new(HoldThenMark { asked: 0, flows: flows.clone() }), at(0));
+        gateway.flow(FlowId(1), FlowEvent::Opened, at(0));
+        assert_eq!(flows.load(Ordering::Relaxed), 1, "{watch:?}");
+        assert!(!gateway.marks_before_pep());
+    }
+}
+
+/// During an outage nothing is sent, and the queue keeps its capacity; at 8 Mbit/s a tick releases 5000 bytes.
+#[test]
+fn an_outage_stops_the_regulator_until_the_link_has_a_rate_again() {
+    let mut gateway = gateway(GatewayQueue::Transmit, GatewayQueue::Receive, None);
+    gateway.set_rate(Rate::from_bps(0), at(0));
+    for handle in 0..6 {
+        gateway.transmit(packet(handle), at(0));
+    }
+    assert_eq!((gateway.is_down(), gateway.is_backlogged(), gateway.wake_at()), (true, false, None));
+    assert_eq!(gateway.transmit_queue().state().capacity, Rate::from_bps(20_000_000));
+    gateway.set_rate(Rate::from_bps(8_000_000), at(1000));
+    assert_eq!((gateway.is_down(), gateway.is_backlogged()), (false, true));
+    assert_eq!(gateway.transmit_queue().state().capacity, Rate::from_bps(8_000_000));
+    let log = drive(&mut gateway, at(100_000));
+    let times: Vec<_> = log.iter().map(|(us, _, _)| *us).collect();
+    assert_eq!(times, [5000, 5000, 5000, 5000, 5000, 10_000]);
+    assert!(!gateway.is_backlogged());
+}
+
+/// The regulator sends at its ticks only, although the receive queue wakes the gateway in between.
+#[test]
+fn packets_wait_for_the_tick_while_the_receive_queue_is_served() {
+    let rate = Some(Rate::from_bps(8_000_000));
+    let mut gateway = gateway(GatewayQueue::Transmit, GatewayQueue::Receive, rate);
+    gateway.admit(packet(1), at(100));
+    gateway.transmit(packet(2), at(100));
+    assert_eq!(gateway.in_work(), 1);
+    gateway.process(packet(3), at(100));
+    assert_eq!(gateway.in_work(), 2);
+    gateway.wake(at(1100));
+    assert!(matches!(gateway.poll(), Some(Event::Received(Packet { handle: 1, .. }))));
+    assert_eq!((gateway.poll(), gateway.in_work()), (None, 1));
+    assert_eq!(drive(&mut gateway, at(5000)), [(5000, "sent", 2)]);
+}
+
+/// The tick at 0 sends all. The burst takes up to the tick at 5 ms, from which on the link is idle.
+#[test]
+fn the_link_is_idle_from_the_tick_that_finds_an_empty_queue() {
+    let mut gateway = gateway(GatewayQueue::Transmit, GatewayQueue::Receive, None);
+    gateway.transmit(packet(1), at(0));
+    assert_eq!(drive(&mut gateway, at(4999)), [(0, "sent", 1)]);
+    assert_eq!((gateway.wake_at(), gateway.transmit_queue().state().idle_since), (Some(at(5000)), None));
+    gateway.wake(at(5000));
+    assert_eq!((gateway.wake_at(), gateway.transmit_queue().state().idle_since), (None, Some(at(5000))));
+}
+
+/// 2500 bytes sent beside the transmit queue leave 10 000 of a tick's 12 500.
+#[test]
+fn charged_bytes_reduce_what_the_next_tick_releases() {
+    let mut gateway = gateway(GatewayQueue::Transmit, GatewayQueue::Receive, None);
+    gateway.charge(2500, at(1));
+    assert_eq!(gateway.debt(at(1)), 2500);
+    for handle in 0..12 {
+        gateway.transmit(packet(handle), at(1));
+    }
+    let log = drive(&mut gateway, at(5000));
+    assert_eq!(log.len(), 10, "{log:?}");
+}
+
+/// Behind a carrier the gateway sends when the carrier asks it. Its queue's capacity is the measured rate: 1000 bytes every
+/// millisecond, 8 Mbit/s, which counts for a quarter beside the peak rate of 20 Mbit/s.
+#[test]
+fn a_carrier_takes_packets_from_the_transmit_queue() {
+    let (peak, tick) = (Rate::from_bps(20_000_000), Duration::ZERO);
+    let mut gateway = Gateway::new(Setup {
+        receive: queue(Box::new(DropTail), 1000),
+        receive_rate: None,
+        transmit: queue(Box::new(DropTail), 1000),
+        watch: GatewayQueue::Transmit,
+        mark: GatewayQueue::Transmit,
+        processing: Processor::constant(Duration::ZERO),
+        drain: Drain::Carrier { peak, tick },
+    });
+    let capacity = |gateway: &Gateway| gateway.transmit_queue().state().capacity.as_bps();
+    for handle in 0..102 {
+        gateway.transmit(packet(handle), at(0));
+    }
+    assert_eq!((gateway.wake_at(), gateway.is_backlogged(), gateway.debt(at(0))), (None, true, 0));
+    for ms in 0..100 {
+        assert_eq!(gateway.release(at(1000 * ms)).map(|pkt| pkt.handle), Some(ms as u32));
+    }
+    assert_eq!(capacity(&gateway), 20_000_000);
+    assert_eq!(drive(&mut gateway, at(0)).len(), 100);
+    // 101 packets have begun in 100 ms.
+    assert!(gateway.release(at(100_000)).is_some());
+    assert_eq!(capacity(&gateway), (3 * 20_000_000 + 8_080_000) / 4);
+    gateway.set_rate(Rate::from_bps(0), at(100_000));
+    assert_eq!((gateway.release(at(101_000)), gateway.is_backlogged()), (None, false));
+    gateway.set_rate(Rate::from_bps(8_000_000), at(102_000));
+    assert_eq!(capacity(&gateway), 17_020_000, "the rate of the carrier is not that of the queue");
+    gateway.set_peak(Rate::from_bps(6_000_000));
+    assert_eq!(capacity(&gateway), 6_000_000);
+    let taken = gateway.take(at(103_000)).map(|pkt| pkt.handle);
+    assert_eq!((taken, gateway.take(at(103_000)), gateway.release(at(103_000))), (Some(101), None, None));
+}
+
+/// With a regulator the peak rate of a carrier does not matter.
+#[test]
+fn a_peak_rate_needs_a_carrier() {
+    let mut gateway = gateway(GatewayQueue::Transmit, GatewayQueue::Receive, None);
+    gateway.set_peak(Rate::from_bps(6_000_000));
+    assert_eq!(gateway.transmit_queue().state().capacity, Rate::from_bps(20_000_000));
+}
+
+/// Marks packet 1 at the mark point, and packet 2 when it leaves the queue.
+struct MarkOneAndTwo;
+
+impl Aqm for MarkOneAndTwo {
+    fn arrive(&mut self, pkt: &Packet, _cx: &mut Context<'_>) -> Verdict {
+        if pkt.handle == 1 { Verdict::Mark } else { Verdict::Pass }
+    }
+
+    fn depart(&mut self, pkt: &Packet, _cx: &mut Context<'_>) -> Verdict {
+        if pkt.handle == 2 { Verdict::Mark } else { Verdict::Pass }
+    }
+}
+
+/// Summary of what a gateway does with packets 0 to 5, which arrive at once. The receive queue holds two beside the one in
+/// service and serves one in a millisecond; the transmit queue holds one. The AQM watches the receive queue.
+fn summary(mark: GatewayQueue) -> Summary {
+    let mut gateway = Gateway::new(Setup {
+        receive: queue(Box::new(MarkOneAndTwo), 2),
+        receive_rate: Some(Rate::from_bps(8_000_000)),
+        transmit: queue(Box::new(DropTail), 1),
+        watch: GatewayQueue::Receive,
+        mark,
+        processing: Processor::constant(Duration::ZERO),
+        drain: Drain::Regulator(Regulator::new(Rate::from_bps(20_000_000), Duration::from_millis(5))),
+    });
+    let mut meter = Meter::new(at(0), true);
+    meter.begin(Snapshot::of_gateway(&gateway, at(0)), at(0));
+    for handle in 0..6 {
+        gateway.arrive(packet(handle), at(0));
+    }
+    drive(&mut gateway, at(10_000));
+    let end = Snapshot::of_gateway(&gateway, at(10_000));
+    assert_eq!(meter.sample(end, at(10_000)).arrived, 4.8e6, "6000 bytes in 10 ms");
+    meter.summary(&end, at(10_000)).unwrap()
+}
+
+/// Packet 0 is served, 1 is marked, 2 and 3 wait, 4 and 5 overflow. After 0 the AQM drops 2 in the queue. At 5 ms the PEP delivers 0 and
+/// 3; the transmit queue has room for 0 only.
+#[test]
+fn drops_of_an_aqm_at_the_receive_queue_are_counted_there() {
+    let found = summary(GatewayQueue::Receive);
+    assert_eq!((found.offered_packets, found.offered_bytes), (6, 6000));
+    assert_eq!((found.marked_packets, found.marked_in_queue, found.left_queue), (2, 1, 3));
+    assert_eq!((found.aqm_drops, found.overflow_drops, found.drops_elsewhere), (2, 2, 1));
+    assert_eq!((found.receive.arrived, found.receive.dropped), (6, 4));
+    assert_eq!((found.transmit.arrived, found.transmit.dropped), (2, 1));
+    assert_eq!((found.sent_packets, found.sent_bytes), (1, 1000));
+}
+
+/// Packet 0 is served, 1 and 2 wait, 3, 4 and 5 overflow; 2 is dropped in the queue. At 5 ms the AQM lets 0 enter the transmit queue
+/// and marks 1.
+#[test]
+fn drops_at_the_other_queue_are_counted_apart_from_those_at_the_mark_point() {
+    let found = summary(GatewayQueue::Transmit);
+    assert_eq!((found.offered_packets, found.offered_bytes), (2, 2000));
+    assert_eq!((found.marked_packets, found.marked_in_queue), (2, 1));
+    assert_eq!((found.aqm_drops, found.overflow_drops, found.drops_elsewhere), (1, 0, 4));
+    assert_eq!((found.receive.arrived, found.receive.dropped), (6, 4));
+    assert_eq!((found.transmit.arrived, found.transmit.dropped), (2, 1));
+    assert_eq!((found.sent_packets, found.sent_bytes), (1, 1000));
+}
+
+/// Of five packets 1 is marked, 0 and 2 wait for a millisecond, 3 and 4 overflow; then 0 is sent, and 2 dropped at the head.
+#[test]
+fn counters_of_a_queue_without_a_gateway_are_those_of_a_transmit_queue() {
+    let mut queue = queue(Box::new(MarkOneAndTwo), 2);
+    let mut out = Vec::new();
+    let mut meter = Meter::new(at(0), true);
+    meter.begin(Snapshot::of_queue(&queue, at(0)), at(0));
+    for handle in 0..5 {
+        let mut pkt = packet(handle);
+        if queue.offer(&mut pkt, at(0), &mut Collect(&mut out)) {
+            queue.enqueue(pkt, at(0), &mut Collect(&mut out));
+        }
+    }
+    assert!(queue.dequeue(at(1000), &mut Collect(&mut out)).is_some());
+    assert!(queue.dequeue(at(1000), &mut Collect(&mut out)).is_none());
+    assert_eq!(out, [1, 3, 4, 2]);
+    let found = meter.summary(&Snapshot::of_queue(&queue, at(1000)), at(1000)).unwrap();
+    assert_eq!((found.aqm_drops, found.overflow_drops, found.drops_elsewhere), (2, 2, 0));
+    assert_eq!((found.receive.arrived, found.receive.dropped), (0, 0));
+    assert_eq!((found.transmit.arrived, found.transmit.dropped), (5, 4));
+    assert_eq!((found.sent_packets, found.sent_bytes, found.left_queue), (1, 1000, 2));
+    assert!((found.queue_time_average - 2.0).abs() < 1e-9);
+}
+
+/// Numbers of dropped packets.
+struct Collect<'a>(&'a mut Vec<u32>);
+
+impl DropHandler for Collect<'_> {
+    fn dropped(&mut self, pkt: Packet, _reason: DropReason) {
+        self.0.push(pkt.handle);
+    }
 }

@@ -97,4 +97,35 @@ mod tests {
         assert!((busy / n / 0.001_1 - 1.24).abs() < 0.006, "{busy}");
         assert!((delay / (n - f64::from(lost)) / 0.02 - 0.224 / 0.992).abs() < 0.006, "{delay}");
     }
+
+    /// 1000 bytes and a header of 25 take 820 µs. The overhead is one of four values; each occurs in a quarter of 4000 packets,
+    /// with a standard error of sqrt(4000 x 3 / 16) = 27.
+    #[test]
+    fn overhead_is_uniform_between_its_bounds() {
+        let mut link = access(0.0, 1, Duration::ZERO);
+        link.access.overhead = (Duration::from_nanos(100), Duration::from_nanos(103));
+        let mut rng = Rng::stream(1, "access", 2, "test");
+        let mut found = [0; 4];
+        for _ in 0..4000 {
+            let ns = link.send(1000, Instant::ZERO, &mut rng).free.as_nanos();
+            found[ns as usize - 820_100] += 1;
+        }
+        assert!(found.iter().all(|n: &i32| (n - 1000).abs() < 137), "{found:?}");
+    }
+
+    #[test]
+    fn constant_overhead_and_lossless_tries_draw_no_random_numbers() {
+        let mut rng = Rng::stream(1, "access", 3, "test");
+        access(0.0, 3, Duration::ZERO).send(1000, Instant::ZERO, &mut rng);
+        assert_eq!(rng.bits(), Rng::stream(1, "access", 3, "test").bits());
+    }
+
+    /// Every try fails: three of 1.1 ms, and two waits of 20 ms between them.
+    #[test]
+    fn no_wait_follows_the_last_try() {
+        let mut rng = Rng::stream(1, "access", 4, "test");
+        let sent = access(1.0, 3, Duration::ZERO).send(1225, Instant::ZERO, &mut rng);
+        let free = Instant::ZERO + Duration::from_micros(3300);
+        assert_eq!(sent, Attempts { free, delay: Duration::from_millis(40), lost: true });
+    }
 }

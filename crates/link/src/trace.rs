@@ -53,11 +53,10 @@ impl Trace {
         let period = Duration::from_millis(u64::from(self.times.last().copied().unwrap_or(0).max(1)));
         // Whole rounds in one step.
         if now > self.began + period {
+            // At least one, and so past the next opportunity.
             let rounds = (now - self.began).as_nanos().saturating_sub(1) / period.as_nanos();
-            if rounds > 0 && self.next() < now {
-                self.index = 0;
-                self.began += period.times(rounds);
-            }
+            self.index = 0;
+            self.began += period.times(rounds);
         }
         while self.next() < now || (and_now && self.next() == now) {
             self.pass();
@@ -184,5 +183,13 @@ mod tests {
         // The packet arrives at 0 and misses that one. 50 is the last of the first round and the first of the second.
         assert_eq!(sent, [at(50), at(50), at(100), at(100), at(150)]);
         assert_eq!(trace(&[0, 50]).passed(at(100)), 5 * 1500);
+    }
+
+    #[test]
+    fn a_used_up_opportunity_sends_nothing_more() {
+        let mut t = trace(&[5, 10, 20]);
+        assert_eq!(t.ready(at(0)), at(5));
+        assert_eq!(t.send(1500, at(5)), at(5));
+        assert_eq!(t.ready(at(5)), at(10));
     }
 }

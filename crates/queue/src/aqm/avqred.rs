@@ -386,4 +386,103 @@ mod tests {
         }
         assert_eq!(avqred.probe("v_cap"), 8.0);
     }
+
+    /// The queue has sent 3000 bytes, and the measured rate and the virtual queue stay when the thresholds change.
+    #[test]
+    fn other_thresholds_keep_the_virtual_queue_and_the_measured_rate() {
+        let build = |min_th: f64| {
+            let link = Link { capacity: Rate::from_bps(8_000_000), mean_packet: 1000.0 };
+            let given = [("min_th", min_th), ("max_th", 9.0), ("alpha", 0.5), ("min_capacity", 8.0)];
+            let value =
+                |name: &str| given.iter().find(|(n, _)| *n == name).map(|(_, value)| Value::Number(*value));
+            AvqRed::new(&Values::resolve(PARAMS, &link, &value).unwrap()).unwrap()
+        };
+        let (mut before, mut after) = (build(1.0), build(2.0));
+        before.queue.add(5000);
+        before.queue.v_cap = 5e5;
+        (before.queue.last, before.queue.sent) = (Instant::ZERO + Duration::from_millis(3), 3000);
+        let mut rng = bentpipe_units::Rng::stream(1, "avqred", 0, "test");
+        before.dropper.draw(2.0, 1.0, &mut rng);
+        assert!(after.resume(&mut before));
+        let mut found = Vec::new();
+        after.probe(&mut |name, value| found.push((name, value)));
+        // p_b = (2 - 1) / (9 - 1) for the first packet between the thresholds.
+        assert_eq!(found, [("VQ", 5.0), ("v_cap", 4e6), ("p", 0.125)]);
+        assert_eq!((after.queue.last, after.queue.sent), (before.queue.last, 3000));
+        assert!(!after.resume(&mut 0_u8));
+    }
+
+    /// Packets of 1000 bytes, bounds of 250 and 1000 packets/s, alpha = 1/2.
+    fn fluid() -> AvqRedFluid {
+        let link = Link { capacity: Rate::from_bps(8_000_000), mean_packet: 1000.0 };
+        let given =
+            [("min_th", 2.0), ("max_th", 4.0), ("alpha", 0.5), ("min_capacity", 2e6), ("max_capacity", 8e6)];
+        let value =
+            |name: &str| given.iter().find(|(n, _)| *n == name).map(|(_, value)| Value::Number(*value));
+        let config =
+            FluidConfig { packet: 1000.0, limit: 100.0, variant: crate::fluid::FluidVariant::Printed };
+        AvqRedFluid::new(&Values::resolve(PARAMS, &link, &value).unwrap(), &config).unwrap()
+    }
+
+    /// v = 3 packets, v_cap = 600 packets/s, 1000 packets/s offered and 900 accepted, an output of 800: dv/dt = 900 - 600. There
+    /// are 1 / (1 ms + 1 ms) = 500 measurements in a second, each of which leaves half of the difference of 200: ln 2 · 500 · 200.
+    #[test]
+    fn fluid_virtual_queue_is_served_at_the_measured_rate() {
+        let fluid = fluid();
+        let mut start = [0.0; 2];
+        fluid.start(&mut start);
+        assert_eq!((fluid.states(), start), (2, [0.0, 1000.0]));
+        let inputs = Inputs {
+            q: 0.0,
+            dq: 0.0,
+            offered: 1000.0,
+            load: 1000.0,
+            accepted: 900.0,
+            capacity: 1000.0,
+            output: 800.0,
+            service: Service::Full,
+            unit: 1.0,
+            grain: 1e-6,
+        };
+        let mut dx = [0.0; 2];
+        fluid.derivatives(&[3.0, 600.0], 0.1, &inputs, &mut dx);
+        assert_eq!(dx[0], 300.0);
+        assert!((dx[1] - std::f64::consts::LN_2 * 500.0 * 200.0).abs() < 1e-6, "{}", dx[1]);
+        // At its bounds the capacity stays.
+        for (v_cap, output) in [(1000.0, 2000.0), (250.0, 0.0)] {
+            fluid.derivatives(&[3.0, v_cap], 0.1, &Inputs { output, ..inputs }, &mut dx);
+            assert_eq!(dx[1], 0.0, "{v_cap}");
+        }
+    }
+
+    /// The ramp from 2 to 4 packets, and the state in the units of the probes: 600 packets/s are 4.8 Mbit/s.
+    #[test]
+    fn fluid_marks_by_the_length_of_the_virtual_queue() {
+        let fluid = fluid();
+        let arrivals = Arrivals { q: 0.0, load: 1000.0, capacity: 1000.0 };
+        let marks = [1.9, 2.5, 4.0].map(|v| fluid.mark(&[v, 600.0], &arrivals));
+        assert_eq!(marks, [0.0, 0.25, 1.0]);
+        let mut found = Vec::new();
+        fluid.probe(&[3.0, 600.0], &mut |name, value| found.push((name, value)));
+        assert_eq!(found, [("VQ", 3.0), ("v_cap", 4.8e6)]);
+    }
+
+    /// Half way along the curve the virtual queue has two of four packets. A busy link serves it at its capacity within the bounds,
+    /// one that is idle at times at the least capacity.
+    #[test]
+    fn fluid_equilibrium_is_served_at_the_capacity_of_a_busy_link() {
+        let fluid = fluid();
+        for (capacity, service, rate) in [
+            (600.0, Service::Full, 600.0),
+            (2000.0, Service::Full, 1000.0),
+            (100.0, Service::Full, 250.0),
+            (600.0, Service::Mm1, 250.0),
+            (600.0, Service::Md1, 250.0),
+        ] {
+            let mut x = [0.0; 2];
+            let found = fluid.equilibrium(0.5, capacity, service, &mut x);
+            assert_eq!(found, Some(Equilibrium::Virtual { level: 2.0, rate }));
+            assert_eq!(x, [2.0, rate]);
+        }
+    }
 }

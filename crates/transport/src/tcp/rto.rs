@@ -272,3 +272,241 @@ impl Linux {
 fn bounded(rto: Duration, min: Duration, max: Duration) -> Duration {
     rto.max(min).min(max).max(MIN_TIMER)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ms(ms: f64) -> Duration {
+        Duration::from_secs_f64(ms / 1e3)
+    }
+
+    fn at(ms: u64) -> Instant {
+        Instant::ZERO + Duration::from_millis(ms)
+    }
+
+    /// No lower bound of the RTO, segments of 1000 bytes.
+    fn config(estimator: Estimator, clock_granularity: Duration) -> Config {
+        Config { estimator, clock_granularity, mss: 1000, min_rto: Duration::ZERO, ..Config::default() }
+    }
+
+    /// RFC 6298, sections 2.2 and 2.3, with G of 1 ms:
+    ///
+    /// | R | RTTVAR | SRTT | RTO |
+    /// |---|---|---|---|
+    /// | 100 | 50 | 100 | 300 |
+    /// | 60 | 3/4 · 50 + 40/4 = 47.5 | 7/8 · 100 + 60/8 = 95 | 285 |
+    /// | 200 | 3/4 · 47.5 + 105/4 = 61.875 | 7/8 · 95 + 200/8 = 108.125 | 355.625 |
+    #[test]
+    fn rto_follows_rfc_6298() {
+        let cfg = config(Estimator::Rfc6298, Duration::from_millis(1));
+        let mut rto = Rto::new(&cfg);
+        assert_eq!((rto.interval(), rto.latest(), rto.srtt()), (ms(1000.0), None, None));
+        let table = [(0, 100, 100.0, 300.0), (1000, 1060, 95.0, 285.0), (2000, 2200, 108.125, 355.625)];
+        for (sent, acked, srtt, interval) in table {
+            rto.on_sent(at(sent), 1000);
+            assert!(rto.on_ack(&cfg, at(acked), 1000));
+            assert_eq!((rto.srtt(), rto.interval()), (Some(ms(srtt)), ms(interval)));
+            assert_eq!(rto.latest(), Some(at(acked) - at(sent)));
+        }
+    }
+
+    #[test]
+    fn one_segment_is_timed_at_a_time_and_none_that_was_resent() {
+        let cfg = config(Estimator::Rfc6298, Duration::from_millis(1));
+        let mut rto = Rto::new(&cfg);
+        assert!(!rto.on_ack(&cfg, at(0), 0));
+        rto.on_sent(at(0), 1000);
+        rto.on_sent(at(50), 2000);
+        assert!(!rto.on_ack(&cfg, at(60), 999));
+        assert!(rto.on_ack(&cfg, at(100), 1001));
+        assert_eq!(rto.latest(), Some(ms(100.0)));
+        assert!(!rto.on_ack(&cfg, at(150), 2000), "the second segment was not timed");
+        rto.on_sent(at(200), 3000);
+        rto.on_resent();
+        assert!(!rto.on_ack(&cfg, at(300), 3000));
+    }
+
+    /// G of 10 ms: 14.9 ms are one tick, 15 ms two, 1 ms at least one. Without deviation the RTO is SRTT + G.
+    #[test]
+    fn measurements_are_rounded_to_the_clock() {
+        let cfg = config(Estimator::Rfc6298, Duration::from_millis(10));
+        let mut rto = Rto::new(&cfg);
+        for (r, rounded) in [(14.9, 10.0), (15.0, 20.0), (1.0, 10.0), (0.0, 10.0)] {
+            rto.measured(&cfg, ms(r), 1, (0, 0));
+            assert_eq!(rto.latest(), Some(ms(rounded)), "{r}");
+        }
+        let mut rto = Rto::new(&cfg);
+        (0..100).for_each(|_| rto.measured(&cfg, ms(100.0), 1, (0, 0)));
+        assert_eq!(rto.interval(), ms(110.0));
+        // A perfect clock measures a nanosecond at least.
+        let cfg = config(Estimator::Rfc6298, Duration::ZERO);
+        let mut rto = Rto::new(&cfg);
+        rto.measured(&cfg, ms(0.0), 1, (0, 0));
+        assert_eq!((rto.latest(), rto.interval()), (Some(Duration::from_nanos(1)), MIN_TIMER));
+    }
+
+    /// RFC 7323, appendix G: 7001 bytes in flight are four samples of two segments each, which divide the gains by four:
+    /// RTTVAR = 15/16 · 50 + 40/16 = 49.375, SRTT = 31/32 · 100 + 60/32 = 98.75, RTO = 296.25. With a segment in flight,
+    /// the gains are those of RFC 6298.
+    #[test]
+    fn gains_of_echoed_timestamps_are_divided_by_the_samples_per_window() {
+        let cfg = config(Estimator::Rfc6298, Duration::ZERO);
+        for (max, interval) in [(8001, 296.25), (2000, 285.0), (1000, 285.0)] {
+            let mut rto = Rto::new(&cfg);
+            assert!(rto.on_echo(&cfg, at(1100), 1_000_000, 1, (1000, max)));
+            assert_eq!(rto.interval(), ms(300.0));
+            assert!(rto.on_echo(&cfg, at(2060), 2_000_000, 1, (1000, max)));
+            assert_eq!(rto.interval(), ms(interval), "{max}");
+        }
+    }
+
+    /// The clock wraps after 2^32 µs. Echoes from up to half of that back are ours.
+    #[test]
+    fn echoes_of_timestamps_are_measured_modulo_the_clock() {
+        let cfg = config(Estimator::Rfc6298, Duration::ZERO);
+        let now = Instant::ZERO + Duration::from_micros((1 << 32) + 50);
+        let half = u32::MAX / 2;
+        for (echo, found) in [
+            (0_u32.wrapping_sub(50), Some(Duration::from_micros(100))),
+            (50, Some(Duration::from_nanos(1))),
+            (50_u32.wrapping_sub(half), Some(Duration::from_micros(u64::from(half)))),
+            (50_u32.wrapping_sub(half + 1), None),
+            (51, None),
+            (0, None),
+        ] {
+            let mut rto = Rto::new(&cfg);
+            assert_eq!(rto.on_echo(&cfg, now, echo, 1, (0, 1000)), found.is_some(), "{echo}");
+            assert_eq!(rto.latest(), found, "{echo}");
+        }
+    }
+
+    /// Linux `tcp_rtt_estimator()` without a minimum; a round ends with the first sample above `rtt_seq`:
+    ///
+    /// | R | mdev | RTTVAR | SRTT | RTO |
+    /// |---|---|---|---|---|
+    /// | 100 | 200 | 200 | 100 | 300 |
+    /// | 140 | 200 - 50 + 40 = 190 | 200 | 105 | 305 |
+    /// | 65 | 190 - 47.5 + 40 = 182.5 | 200 | 100 | 300 |
+    /// | 20, ends the round | 182.5 - 45.625 + 45.625 + 34.375/8 = 186.796875 | 200 - 10/4 = 197.5 | 90 | 287.5 |
+    /// | 400 | 186.796875 - 46.699218 + 310 = 450.097657 | the same | 128.75 | 578.847657 |
+    #[test]
+    fn rto_follows_the_estimator_of_linux() {
+        let cfg = config(Estimator::Linux, Duration::ZERO);
+        let mut rto = Rto::new(&cfg);
+        let table = [
+            (100.0, 1, 300.0),
+            (140.0, 9, 305.0),
+            (65.0, 10, 300.0),
+            (20.0, 11, 287.5),
+            (400.0, 12, 578.847_657),
+        ];
+        for (r, una, interval) in table {
+            rto.measured(&cfg, ms(r), 1, (una, 10 + una / 11 * 10));
+            assert_eq!(rto.interval(), ms(interval), "{r}");
+        }
+    }
+
+    /// The minimum of 200 ms is added to SRTT: 100 + 200, and then SRTT + 200 while deviations are small.
+    #[test]
+    fn linux_adds_its_minimum_to_the_smoothed_rtt() {
+        let cfg = Config { min_rto: ms(200.0), ..config(Estimator::Linux, Duration::ZERO) };
+        let mut rto = Rto::new(&cfg);
+        for (r, interval) in [(10.0, 210.0), (18.0, 211.0), (11.0, 211.0)] {
+            rto.measured(&cfg, ms(r), 1, (1, 0));
+            assert_eq!(rto.interval(), ms(interval), "{r}");
+        }
+    }
+
+    /// TCP/IP Illustrated, volume 2, section 25.10: SRTT in eighths and RTTVAR in quarters of a tick.
+    ///
+    /// | ticks | SRTT | RTTVAR | RTO |
+    /// |---|---|---|---|
+    /// | 3 | 24 | 6 | 6 + 3 = 9 |
+    /// | 1 | 24 - 2 = 22 | 6 + 2 - 1 = 7 | 7 + 2 = 9 |
+    /// | 10 | 22 + 8 = 30 | 7 + 8 - 1 = 14 | 14 + 3 = 17 |
+    #[test]
+    fn rto_follows_bsd_in_ticks() {
+        // Eighths of the second tick are no whole nanoseconds.
+        for tick in [Duration::from_millis(500), Duration::from_nanos(10_001)] {
+            let cfg = config(Estimator::Bsd, tick);
+            let mut rto = Rto::new(&cfg);
+            for (ticks, expected) in [(3, 9), (1, 9), (10, 17)] {
+                rto.measured(&cfg, tick.times(ticks), 1, (0, 0));
+                assert_eq!(rto.interval(), tick.times(expected), "{ticks}");
+            }
+        }
+    }
+
+    /// Ticks end at multiples of 500 ms.
+    #[test]
+    fn bsd_counts_the_clock_ticks_in_between() {
+        for (sent, acked, measured) in [(499, 501, 500), (501, 999, 500), (499, 1001, 1000), (0, 1600, 1500)]
+        {
+            let cfg = config(Estimator::Bsd, Duration::from_millis(500));
+            let mut rto = Rto::new(&cfg);
+            rto.on_sent(at(sent), 1);
+            assert!(rto.on_ack(&cfg, at(acked), 1));
+            assert_eq!(rto.latest(), Some(Duration::from_millis(measured)), "{sent} {acked}");
+        }
+    }
+
+    /// RFC 6298 (5.5): doubled up to 60 s. A power of two until then.
+    #[test]
+    fn timeouts_double_the_interval_up_to_the_maximum() {
+        let cfg = config(Estimator::Rfc6298, Duration::ZERO);
+        let mut rto = Rto::new(&cfg);
+        for seconds in [2, 4, 8, 16, 32, 60, 60] {
+            rto.back_off(&cfg);
+            assert_eq!((rto.interval(), rto.backoff()), (Duration::from_secs(seconds), seconds));
+        }
+        rto.clear_backoff();
+        assert_eq!((rto.interval(), rto.backoff()), (Duration::from_secs(1), 1));
+        rto.restore_backoff(&cfg, 4);
+        assert_eq!(rto.interval(), Duration::from_secs(4));
+        let probes = [0, 1, 3, 4, 255].map(|times| rto.persist_interval(&cfg, times));
+        assert_eq!(probes, [4, 8, 32, 60, 60].map(Duration::from_secs));
+    }
+
+    #[test]
+    fn ns2_forgets_the_smoothed_rtt_after_four_timeouts() {
+        for ns2_recovery in [true, false] {
+            let cfg = Config { ns2_recovery, ..config(Estimator::Rfc6298, Duration::ZERO) };
+            let mut rto = Rto::new(&cfg);
+            rto.measured(&cfg, ms(100.0), 1, (0, 0));
+            let known = [1, 2, 3, 4].map(|_| {
+                rto.back_off(&cfg);
+                rto.srtt().is_some()
+            });
+            assert_eq!(known, [true, true, true, !ns2_recovery]);
+        }
+    }
+
+    /// RFC 6298 (5.7): 3 s after a lost SYN, within the limits of the configuration.
+    #[test]
+    fn a_lost_syn_sets_the_rto_to_three_seconds() {
+        let cfg = config(Estimator::Rfc6298, Duration::ZERO);
+        for (lost, max, seconds) in [(false, 60, 1), (true, 60, 3), (true, 2, 2)] {
+            let cfg = Config { max_rto: Duration::from_secs(max), ..cfg.clone() };
+            let mut rto = Rto::new(&cfg);
+            rto.back_off(&cfg);
+            rto.on_established(&cfg, lost);
+            assert_eq!(rto.interval(), Duration::from_secs(seconds));
+        }
+    }
+
+    /// RFC 4015, section 3.2, with G of 1 ms and 100 and 50 ms before the timeout. A latest RTT of 300 ms: SRTT 300, RTTVAR
+    /// 150, RTO 900. One of 80 ms: SRTT 102, RTTVAR 50, RTO 302.
+    #[test]
+    fn a_spurious_timeout_raises_the_rto_to_the_latest_rtt() {
+        let cfg = config(Estimator::Rfc6298, Duration::from_millis(1));
+        for (latest, interval) in [(300.0, 900.0), (80.0, 302.0)] {
+            let mut before = Rto::new(&cfg);
+            before.measured(&cfg, ms(100.0), 1, (0, 0));
+            let mut rto = Rto::new(&cfg);
+            rto.measured(&cfg, ms(latest), 1, (0, 0));
+            rto.on_spurious(&cfg, &before);
+            assert_eq!(rto.interval(), ms(interval));
+        }
+    }
+}
