@@ -190,7 +190,7 @@ def test_commands_work(block: Block, tmp_path: Path, monkeypatch: pytest.MonkeyP
     for line in block.commands():
         program, *words = shlex.split(line)
         if program == "make":
-            assert set(words) <= make, line
+            assert {word for word in words if not re.fullmatch(r"[A-Z_]+=\S+", word)} <= make, line
         elif program == "bentpipe":
             run(line.removeprefix("bentpipe "), words)
         else:

@@ -1190,7 +1190,17 @@ def test_probes_measure_the_responsiveness_of_the_path(tmp_path: Path) -> None:
 
 
 @needs_everything
-def test_uploads_pass_the_aqm_of_the_terminal_and_are_recorded(tmp_path: Path) -> None:
+def test_uploads_pass_the_aqm_of_the_terminal_and_are_recorded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stopped: list[str] = []
+    stop = Child.stop
+
+    def noted(self: Child, *limit: float) -> str:
+        stopped.append(self.name)
+        return stop(self, *limit)
+
+    monkeypatch.setattr(Child, "stop", noted)
     # With 1 ms to the terminal RED can drop whole windows, and uploads wait for timeouts.
     changes = {
         "run.warmup": "2 s",
@@ -1201,6 +1211,8 @@ def test_uploads_pass_the_aqm_of_the_terminal_and_are_recorded(tmp_path: Path) -
     scenario = bp.load(with_uploads(tmp_path), set=changes)
     live = bp.live(scenario, "red", out=tmp_path / "live")
     assert live.invalid == []
+    # To the other end, its stop would be a loss of the spacelink.
+    assert stopped.index("terminal") < stopped.index("gateway")
     simulated = bp.compare(scenario, "red", out=tmp_path / "simulated", runs=1)
     flows, expected = (each.one("flows", "red", 1) for each in (live, simulated))
     assert flows.schema == expected.schema

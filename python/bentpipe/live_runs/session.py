@@ -177,8 +177,10 @@ class Session:
             load.wait(time.monotonic() + 10)
             output = load.stop(10)
             load.check(well=(0, -signal.SIGTERM))
-            # Exit codes report records that could not be written.
-            for end in ends if self.chain.has_return else ends[:1]:
+            # Exit codes report records that could not be written. The end whose record is read comes first,
+            # since the stop of another one is a loss of the spacelink to it.
+            first = sorted(ends, key=lambda end: end.name != self.chain.subject)
+            for end in first if self.chain.has_return else first[:1]:
                 end.stop(10)
                 end.check(well=(0,))
             if serve is not None and self.chain.uploads:
