@@ -170,6 +170,28 @@ mod tests {
         assert_eq!(burst(at(10_000)), (at(15_000), 9));
     }
 
+    /// 1500 bytes take 600 us at 20 Mbit/s. A burst is taken to last until the next tick.
+    #[test]
+    fn a_regulator_is_busy_while_it_sends() {
+        let rate = Rate::from_bps(20 * MBPS);
+        let mut one_by_one = Regulator::new(rate, Duration::ZERO);
+        assert_eq!(one_by_one.time_between_ticks(), Duration::ZERO);
+        assert!(!one_by_one.is_busy(at(100)));
+        one_by_one.spend(1500, at(100));
+        let busy = [at(100), at(699), at(700), at(701)].map(|now| one_by_one.is_busy(now));
+        assert_eq!(busy, [true, true, false, false]);
+
+        let tick = Duration::from_millis(5);
+        let mut ticking = Regulator::new(rate, tick);
+        assert_eq!(ticking.time_between_ticks(), tick);
+        ticking.tick(at(5_000));
+        assert!(!ticking.is_busy(at(5_000)));
+        ticking.spend(1500, at(5_000));
+        assert!(ticking.is_busy(at(9_999)));
+        ticking.tick(at(10_000));
+        assert!(!ticking.is_busy(at(10_000)));
+    }
+
     #[test]
     fn an_empty_queue_loses_its_credit() {
         let mut regulator = Regulator::new(Rate::from_bps(20 * MBPS), Duration::from_millis(5));
