@@ -11,6 +11,8 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+from blocks import replaced
+
 BEGIN, END = "<!-- begin: {} made by tools/beam_page.py -->", "<!-- end -->"
 
 Row = tuple[str, str, str]
@@ -70,22 +72,13 @@ def table(rows: Sequence[Row], figures: Mapping[str, float]) -> str:
         except KeyError:
             continue
         lines.append(f"| {' | '.join(cells)} |")
-    return "\n".join(lines) + "\n"
+    return "\n".join(lines)
 
 
 TABLES: Mapping[str, Callable[[Mapping[str, float]], str]] = {
     "shares": lambda figures: table(SHARES, figures),
     "size": lambda figures: table(SIZE, figures),
 }
-
-
-def replace(text: str, name: str, generated: str) -> str:
-    """Return `text` with `generated` between the two comments of a table."""
-    begin = BEGIN.format(name)
-    before, _, rest = text.partition(begin)
-    if not rest:
-        raise SystemExit(f"gateway-terminals.md: {begin} is missing")
-    return f"{before}{begin}\n\n{generated}\n{END}{rest.partition(END)[2]}"
 
 
 def read(path: Path) -> dict[str, float]:
@@ -104,7 +97,7 @@ def main(docs: str, *files: str) -> None:
     data.write_text(json.dumps(figures, indent=2, sort_keys=True) + "\n")
     text = page.read_text()
     for name, make in TABLES.items():
-        text = replace(text, name, make(figures))
+        text = replaced(text, BEGIN.format(name), END, make(figures), page.name)
     page.write_text(text)
 
 

@@ -18,6 +18,8 @@ import tempfile
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from blocks import replaced
+
 __all__ = ["LIMIT", "Counts", "Section", "differences", "measure", "page", "read_dumps"]
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -178,11 +180,7 @@ def written(counts: Counts) -> str:
 
 
 def _replaced(text: str, name: str, generated: str) -> str:
-    begin = BEGIN.format(name)
-    before, _, rest = text.partition(begin)
-    if not rest:
-        raise SystemExit(f"{PAGE}: {begin} is missing")
-    return f"{before}{begin}\n\n{generated}\n\n{END}{rest.partition(END)[2]}"
+    return replaced(text, BEGIN.format(name), END, generated, str(PAGE))
 
 
 def _compiler() -> str:

@@ -16,7 +16,6 @@ A first pass has the unit tests without those in `SLOW`. All tests run on mutant
 import argparse
 import datetime
 import json
-import math
 import os
 import re
 import shutil
@@ -27,6 +26,10 @@ from collections import Counter
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
+
+from scipy.stats import binomtest
+
+from blocks import replaced
 
 __all__ = ["Mutant", "Row", "interval", "latest", "page", "reasons", "row"]
 
@@ -51,8 +54,6 @@ _RESULTS = {
 """cargo-mutants' names of the results, and ours."""
 _NORMAL_CODES = (0, 2, 3)
 """Exit codes of cargo-mutants: all caught, some missed, some timed out."""
-_DEVIATES = 1.959964
-"""Two-sided 95 % quantile of the normal distribution."""
 
 
 @dataclass(frozen=True, order=True, slots=True)
@@ -129,10 +130,8 @@ def interval(successes: int, trials: int) -> tuple[float, float]:
     """Return the 95 % interval of a probability (Wilson 1927)."""
     if trials == 0:
         return 0.0, 1.0
-    share, z2 = successes / trials, _DEVIATES**2
-    middle = (share + z2 / (2 * trials)) / (1 + z2 / trials)
-    half = _DEVIATES / (1 + z2 / trials) * math.sqrt(share * (1 - share) / trials + z2 / (4 * trials**2))
-    return max(middle - half, 0.0), min(middle + half, 1.0)
+    found = binomtest(successes, trials).proportion_ci(0.95, "wilson")
+    return found.low, found.high
 
 
 def reasons(text: str) -> dict[tuple[str, str], str]:
@@ -175,11 +174,7 @@ def _scores(name: str, results: Row) -> str:
 
 
 def _replaced(text: str, name: str, generated: str) -> str:
-    begin = BEGIN.format(name)
-    before, _, rest = text.partition(begin)
-    if not rest:
-        raise SystemExit(f"{PAGE}: {begin} is missing")
-    return f"{before}{begin}\n\n{generated}\n\n{END}{rest.partition(END)[2]}"
+    return replaced(text, BEGIN.format(name), END, generated, str(PAGE))
 
 
 class Runner:

@@ -6,7 +6,7 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from itertools import accumulate, groupby
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ import polars as pl
 from bentpipe._core import Scenario
 from bentpipe.live_runs.chain import Chain
 from bentpipe.live_runs.record import Recorded
+from bentpipe.stats.recorded import jain
 
 __all__ = ["with_terminals"]
 
@@ -197,26 +198,19 @@ def _pages(load: Path, chain: Chain, scenario: Scenario) -> pl.DataFrame:
 
 def _fairness(table: pl.DataFrame, chain: Chain) -> dict[str, float]:
     """Return the counters of terminals of a simulation; those of rain are NaN: the carrier has one rate."""
-    goodput = table["goodput"].to_list()
-    of_groups = groupby(zip(table["group"], goodput, strict=True), key=lambda row: row[0])
-    within = [_jain([value for _, value in group]) for _, group in of_groups]
-    weights = [1 if each.plan is None else each.plan["weight"] for each in chain.terminals]
+    goodput = table["goodput"]
+    within = [_known(jain(group["goodput"])) for group in table.partition_by("group", maintain_order=True)]
+    weights = pl.Series([1 if each.plan is None else each.plan["weight"] for each in chain.terminals])
     delays = [delay for delay in table["queue_delay_p95"] if delay is not None]
     return {
-        "terminal_goodput_min": min(goodput),
+        "terminal_goodput_min": min(goodput.to_list()),
         "terminal_jain_index": min(within),
-        "terminal_weighted_jain_index": _jain([a / b for a, b in zip(goodput, weights, strict=True)]),
+        "terminal_weighted_jain_index": _known(jain(goodput / weights)),
         "terminal_delay_p95_max": max(delays, default=math.nan),
         "carrier_seconds": float(table["carrier_seconds"].sum()),
         "terminal_rain_goodput": math.nan,
         "terminal_rain_time": math.nan,
     }
-
-
-def _jain(values: Sequence[float]) -> float:
-    """Return Jain's fairness index; NaN if all values are zero."""
-    squares = sum(value * value for value in values)
-    return sum(values) ** 2 / (len(values) * squares) if squares else math.nan
 
 
 def _return_counters(backs: Sequence[Recorded]) -> dict[str, float]:
