@@ -1,4 +1,4 @@
-//! Any text as a scenario: nothing panics, and what is accepted is read again to the same and begins to run.
+//! Any text as a scenario: nothing panics; what is accepted is read again to the same, and begins to run if it is small.
 //!
 //! The first byte selects what the rest is: a whole scenario, lines of overrides of a small scenario, or a file that a
 //! scenario names (a capacity trace, a packet capture, sizes of video frames, a table of sizes).
@@ -25,9 +25,20 @@ const READERS: [&str; 4] = [
 /// Most hosts, terminals, flows and samples of a scenario that begins to run.
 const MOST: u64 = 2000;
 
-/// Reads the text; returns the first problem found. True if it was accepted.
-pub fn run(bytes: &[u8]) -> Result<bool, String> {
-    let Some((kind, rest)) = bytes.split_first() else { return Ok(false) };
+/// Fate of a text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fate {
+    /// It has a mistake, which the message names.
+    Refused,
+    /// It is a scenario, too large to begin here, or without a packet at its subject.
+    Read,
+    /// Packets passed its subject.
+    Begun,
+}
+
+/// Reads the text; returns the first problem found.
+pub fn run(bytes: &[u8]) -> Result<Fate, String> {
+    let Some((kind, rest)) = bytes.split_first() else { return Ok(Fate::Refused) };
     let text = || String::from_utf8_lossy(rest).into_owned();
     match kind % 4 {
         0 => read(&text(), &[], None),
@@ -46,7 +57,7 @@ pub fn run(bytes: &[u8]) -> Result<bool, String> {
 }
 
 /// Reads a scenario that names the file `f` if there is one, whose content is `file`.
-fn read(text: &str, overrides: &[String], file: Option<&[u8]>) -> Result<bool, String> {
+fn read(text: &str, overrides: &[String], file: Option<&[u8]>) -> Result<Fate, String> {
     let packed = Packed {
         file: "x.toml".to_owned(),
         text: text.to_owned(),
@@ -58,7 +69,7 @@ fn read(text: &str, overrides: &[String], file: Option<&[u8]>) -> Result<bool, S
     let files = || file.map(|bytes| ("f".to_owned(), bytes.to_vec()));
     let scenario = match Scenario::unpack(&packed, files()) {
         Ok(scenario) => scenario,
-        Err(error) => return message(&error.to_string()).map(|()| false),
+        Err(error) => return message(&error.to_string()).map(|()| Fate::Refused),
     };
     let again = scenario.packed().map(|packed| Scenario::unpack(&packed, files()));
     match again {
@@ -68,10 +79,7 @@ fn read(text: &str, overrides: &[String], file: Option<&[u8]>) -> Result<bool, S
         Some(Err(error)) => return Err(format!("a packed scenario is refused: {error}")),
         _ => {}
     }
-    if is_small(&scenario) {
-        begin(&scenario)?;
-    }
-    Ok(true)
+    if is_small(&scenario) { begin(&scenario) } else { Ok(Fate::Read) }
 }
 
 /// Fails unless an error's text is one line that says where.
@@ -93,18 +101,20 @@ fn is_small(scenario: &Scenario) -> bool {
 }
 
 /// Simulates the first packets.
-fn begin(scenario: &Scenario) -> Result<(), String> {
+fn begin(scenario: &Scenario) -> Result<Fate, String> {
     // A scenario may be refused when it is built, with a reason.
-    let Ok(mut simulation) = Simulation::new(scenario, 1, None) else { return Ok(()) };
+    let Ok(mut simulation) = Simulation::new(scenario, 1, None) else { return Ok(Fate::Read) };
     let mut last = Instant::ZERO;
+    let mut fate = Fate::Read;
     for _ in 0..50 {
         if !simulation.step() {
             break;
         }
+        fate = Fate::Begun;
         if simulation.now() < last {
             return Err("time goes back".to_owned());
         }
         last = simulation.now();
     }
-    Ok(())
+    Ok(fate)
 }
