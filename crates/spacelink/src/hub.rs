@@ -248,6 +248,12 @@ impl Hub {
         self.link_mut(peer).ok_or(NotSent::Down)?.datagram(packet)
     }
 
+    /// Length on the wire of an IP packet to a peer, as [`Spacelink::wire_len`].
+    #[must_use]
+    pub fn wire_len(&mut self, peer: PeerId, len: u32) -> u32 {
+        self.members.get_mut(peer.index()).map_or(len, |member| member.link.wire_len(len))
+    }
+
     /// Sets the rate of the link towards every peer, as [`Spacelink::set_rate`].
     pub fn set_rate(&mut self, rate: Option<Rate>) {
         self.rate = rate;

@@ -17,6 +17,8 @@ use crate::relay::RelayId;
 
 /// Packets read from the TUN device in one turn.
 const MOST_PACKETS: usize = 128;
+/// Flags of segments that are more than acknowledgements.
+const NOT_BARE: u8 = flag::SYN | flag::FIN | flag::RST;
 /// Longest IP packet [bytes].
 const LONGEST: usize = 65_535;
 /// Datagrams that a terminal's transmit queue may hold: half a second's, or this if it is more [bytes].
@@ -51,18 +53,22 @@ impl Daemon {
         let Some(peer) = peer else { return Verdict::Accept };
         let payload = info.tcp.map_or(0, |tcp| tcp.payload);
         let bypasses = relay.is_some() && self.bypasses_aqm(peer, payload);
+        // Acknowledgements of uploads end here, so they are no load of the satellite.
+        let is_bare_ack =
+            relay.is_some() && info.tcp.is_some_and(|tcp| tcp.payload == 0 && tcp.flags & NOT_BARE == 0);
         let item = self.host.insert(Item::Intercepted { id, ends: (client, server), bytes: Vec::new() });
         let flow = self.flows.flow(client, server, info.protocol);
+        let len = if relay.is_some() { info.len } else { self.datagram_len(peer, info.len) };
         let mut pkt = Packet {
             ecn: info.ecn,
             user: self.flows.user(client),
             dscp: info.dscp,
             split: relay.is_some(),
-            ..Packet::new(info.len, flow, item.handle())
+            ..Packet::new(len, flow, item.handle())
         };
         pkt.tcp = self.on_sender_segment(&info, (client, server), relay);
-        if bypasses {
-            self.observer.counters.aqm_bypassed += 1;
+        if bypasses || is_bare_ack {
+            self.observer.counters.aqm_bypassed += u64::from(bypasses);
             self.host.with(peer, |gateway, at| gateway.admit(pkt, at));
         } else {
             self.host.with(peer, |gateway, at| gateway.arrive(pkt, at));
@@ -252,7 +258,7 @@ impl Daemon {
         let tcp =
             info.tcp.map(|tcp| Tcp { window: tcp.payload, seq: tcp.seq, syn: tcp.flags & flag::SYN != 0 });
         let id = self.host.insert(Item::Datagram { peer, bytes });
-        let new = Packet::new(info.len, flow, id.handle());
+        let new = Packet::new(self.datagram_len(peer, info.len), flow, id.handle());
         let user = self.flows.user(client);
         let pkt = Packet { user, ecn: info.ecn, dscp: info.dscp, tcp, arrival: self.host.at, ..new };
         if self.host.with(peer, |gateway, at| gateway.process(pkt, at)).is_none() {
@@ -269,6 +275,14 @@ impl Daemon {
         let (client, _) = self.client_and_server(&info);
         let peer = self.terminals.of_client(client.ip())?;
         self.may_queue_datagram(peer).then_some((info, peer))
+    }
+
+    /// Length that a packet that is not split has in the queues, since it has it on the wire [bytes].
+    fn datagram_len(&mut self, peer: PeerId, len: u32) -> u32 {
+        match self.config.gateway.spacelink.datagram_header {
+            Some(header) => len + header,
+            None => self.spacelink.hub.wire_len(peer, len),
+        }
     }
 
     /// True while datagrams to a peer may enter the transmit queue. That of a terminal without `gateway.return` has no limit,

@@ -216,9 +216,10 @@ impl Daemon {
             }
             None => None,
         };
+        let receive_buffer = config.gateway.pep.receive_buffer.unwrap_or(config.tcp.receive_buffer.0);
         let tcp_options = TcpOptions {
             congestion: config.tcp.congestion.clone(),
-            receive_buffer: usize::try_from(config.tcp.receive_buffer.0).unwrap_or(usize::MAX),
+            receive_buffer: usize::try_from(receive_buffer).unwrap_or(usize::MAX),
             unsent: UNSENT,
             keepalive: config.tcp.keepalive.time(),
             user_timeout: config.tcp.user_timeout.time(),

@@ -2,7 +2,26 @@
 
 use super::*;
 
+/// Length of a QUIC packet's short header, with an identifier of 8 bytes and a packet number of 2, its authentication tag, and the
+/// header of one DATAGRAM frame with its type [bytes] (RFC 9000, section 17.3; RFC 9001, section 5.3; RFC 9221, section 4).
+const DATAGRAM_HEADER: u32 = (1 + 8 + 2) + 16 + (1 + 2);
+
 impl Spacelink {
+    /// Length of an IP packet of `len` bytes on the wire, in one datagram or several, UDP and IP headers included [bytes]. Short
+    /// packets that share a datagram take less.
+    #[must_use]
+    pub fn wire_len(&mut self, len: u32) -> u32 {
+        let Some(at) = self.active() else { return len };
+        let conn = &mut self.links[at].conn;
+        let each = header(conn.remote_address()) as u32 + DATAGRAM_HEADER;
+        let most = conn.datagrams().max_size().unwrap_or(usize::MAX);
+        if (len as usize) < most {
+            return len + each + 1;
+        }
+        let pieces = (len as usize).div_ceil(most.saturating_sub(FRAGMENT_HEADER).max(1)) as u32;
+        len.saturating_add(pieces.saturating_mul(each + FRAGMENT_HEADER as u32))
+    }
+
     /// Longest IP packet that fits one datagram [bytes]; longer ones are fragmented. `None` while the peer is not connected.
     #[must_use]
     pub fn max_datagram(&mut self) -> Option<usize> {

@@ -94,6 +94,32 @@ fn ip_packets_of_any_length_are_carried() {
     assert_eq!(net.hosts[TERMINAL].link.stats().fragmented_ip, 4);
 }
 
+/// Each packet is sent alone, and what it takes is counted: packet numbers of one byte to three, and an acknowledgement in one
+/// datagram of each round.
+#[test]
+fn the_length_of_a_packet_on_the_wire_is_known_before_it_is_sent() {
+    let mut net = Net::new(&setups(None, ROUND_TRIP), 1);
+    assert_eq!(net.hosts[TERMINAL].link.wire_len(100), 100);
+    net.connect();
+    let most = net.hosts[TERMINAL].link.max_datagram().unwrap() as u32;
+    for _ in 0..200 {
+        let mut beyond = 0;
+        for length in [100, 1378, most, most + 1, 1500, 9000] {
+            let expected = u64::from(net.hosts[TERMINAL].link.wire_len(length));
+            let before = net.hosts[TERMINAL].link.stats();
+            net.hosts[TERMINAL].link.datagram(&bytes(0, length as usize)).unwrap();
+            net.flush();
+            let after = net.hosts[TERMINAL].link.stats();
+            let pieces = after.sent_datagrams - before.sent_datagrams;
+            let sent = after.sent_bytes - before.sent_bytes;
+            assert!(sent.abs_diff(expected) <= pieces || sent > expected, "{length}: {sent}, not {expected}");
+            beyond += sent.saturating_sub(expected + pieces);
+        }
+        assert!(beyond <= 16, "{beyond} bytes besides packets");
+        net.run(net.time() + s(0.05));
+    }
+}
+
 #[test]
 fn a_wrong_certificate_is_refused_at_both_ends() {
     for wrong in [GATEWAY, TERMINAL] {
