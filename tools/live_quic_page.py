@@ -23,7 +23,10 @@ OF_TCP = ("long_tcp.flow_goodput",)
 CHANGES = {
     "run.warmup": "10 s",
     "run.duration": "30 s",
-    "gateway.pep": '{ delay = "1 ms", buffer = "64 KB", buffer_per = "connection" }',
+    "gateway.pep": (
+        '{ delay = "1 ms", buffer = "64 KB", buffer_per = "connection", receive_buffer = "128 KB" }'
+    ),
+    "gateway.spacelink.datagram_header": '"59 B"',
     "gateway.transmit_queue.limit": '"100 packets"',
 }
 TWO = {"traffic.long_quic.flows": "2"}

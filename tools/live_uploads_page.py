@@ -45,11 +45,14 @@ delay = "20 ms"
 aqm = { algorithm = "droptail" }
 regulator = { rate = "20 Mbps" }
 transmit_queue = { limit = "200 packets" }
+pep = { receive_buffer = "128 KB" }
+spacelink = { packet = "1425 B", header = "65 B", datagram_header = "59 B", ack_priority = true }
 [gateway.return]
 transmit_queue = { limit = "100 packets" }
 
 [transport.default]
 preset = "linux"
+mss = "1360 B"
 
 [traffic.backup]
 kind = "bulk"

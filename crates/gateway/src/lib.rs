@@ -264,6 +264,12 @@ impl Gateway {
         }
     }
 
+    /// True if a regulator drains the transmit queue.
+    #[must_use]
+    pub fn has_regulator(&self) -> bool {
+        self.regulator.is_some()
+    }
+
     /// Bytes sent over the satellite that the regulator's rate has not compensated for by `now` [bytes].
     #[must_use]
     pub fn debt(&self, now: Instant) -> u64 {

@@ -13,6 +13,17 @@ const VARIANTS: &[(&[&str], bool)] = &[
     (&["link.ingress.loss=0.05"], false),
     (&["link.access.loss=0.05"], false),
     (&["gateway.pep.buffer=3 KB"], false),
+    (&["gateway.pep.buffer=6 KB", "gateway.pep.receive_buffer=9 KB"], false),
+    (
+        &[
+            "gateway.pep.buffer=20 KB",
+            "gateway.pep.receive_buffer=128 KB",
+            "gateway.pep.split=[\"tcp\"]",
+            "link.satellite.loss=0.02",
+        ],
+        true,
+    ),
+    (&["gateway.spacelink.datagram_header=60 B", "gateway.pep.split=[]"], false),
     (&["gateway.pep.buffer=3 KB", "gateway.pep.buffer_per=connection", "link.satellite.loss=0.02"], true),
     (&["gateway.spacelink.window=120 KB", "gateway.spacelink.stream_window=120 KB"], false),
     (&["gateway.spacelink.stream_window=4 KB"], false),

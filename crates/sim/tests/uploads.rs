@@ -113,6 +113,23 @@ fn datagrams_beyond_the_return_link_are_dropped_at_the_terminal() {
     assert_near(counter(&results, "return_queue_delay_mean"), 0.2, 0.05);
 }
 
+/// With 60 bytes of the spacelink around each packet, 972 of 1060 bytes are payload on links that are offered half as much
+/// again, in both directions; the packets of the one that is delivered have their own length again.
+#[test]
+fn the_spacelinks_header_takes_its_share_of_both_directions() {
+    let cbr = |name: &str, rate: &str, from: &str, to: &str| {
+        format!(
+            "[traffic.{name}]\nkind = \"cbr\"\nrate = \"{rate}\"\npacket = \"1000 B\"\nfrom = \"{from}\"\nto = \"{to}\"\n"
+        )
+    };
+    let traffic = [cbr("up", "3 Mbps", "user", "server"), cbr("down", "30 Mbps", "server", "user")].concat();
+    let results = one_terminal(&traffic, &["gateway.spacelink.datagram_header=60 B"]);
+    assert_near(goodput(&results, "up"), 2.0 * 972.0 / 1060.0, 0.003);
+    assert_near(goodput(&results, "down"), 20.0 * 972.0 / 1060.0, 0.003);
+    assert_near(counter(&results, "sent_bytes") / counter(&results, "sent_packets"), 1060.0, 1e-9);
+    assert_near(counter(&results, "return_sent_bytes") * 8.0 / 30.0, 2e6, 0.003);
+}
+
 /// Each direction has its own carrier; what one direction needs on the other's is headers and acknowledgements.
 #[test]
 fn both_directions_fill_their_links_at_once() {
@@ -126,6 +143,25 @@ fn both_directions_fill_their_links_at_once() {
     let acks = counter(&results, "return_sent_bytes") - uploaded;
     // An acknowledgement for every 32 of 1677 packets/s, and for handshakes and windows now and then.
     assert!(acks > 30.0 * 52.0 * 32.0 && acks < 30.0 * 52.0 * 200.0, "{acks}");
+}
+
+/// Acknowledgements of downloads with priority do not wait behind uploads, and uploads leave room for them: 32 to 200 of 52
+/// bytes in a second.
+#[test]
+fn acknowledgements_with_priority_take_their_share_of_the_return_link_without_waiting() {
+    let run = |priority: &str| {
+        let more = ["gateway.pep.buffer=4 MB", priority];
+        one_terminal(&[UPLOAD, DOWNLOAD].concat(), &more)
+    };
+    let (waiting, first) = (run("run.runs=1"), run("gateway.spacelink.ack_priority=true"));
+    let sent = |r: &Results, name: &str| counter(r, name) * 8.0 / 30.0;
+    assert_near(sent(&waiting, "return_sent_bytes"), 2e6, 0.003);
+    let (least, most) = (52.0 * 32.0 * 8.0, 52.0 * 200.0 * 8.0);
+    let left = 2e6 - sent(&first, "return_sent_bytes");
+    assert!((least..most).contains(&left), "{left} bit/s for acknowledgements");
+    // They waited for the whole queue, and so did the PEP's buffer for downloads.
+    let (before, after) = (goodput(&waiting, "download"), goodput(&first, "download"));
+    assert!(after > 1.2 * before && after > 0.97 * 20.0 * 1460.0 / 1491.0, "{before}, then {after}");
 }
 
 /// Files of 200 KB in both directions, with losses on both links: each is delivered to the byte, and PEP buffers are empty

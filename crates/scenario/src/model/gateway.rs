@@ -211,6 +211,12 @@ impl Gateway {
         });
         PepBuffers::new(self.pep.buffer, self.pep.buffer_per).with_control(control)
     }
+
+    /// Returns the size of the receive buffer that servers see in place of the room in the PEP's [bytes].
+    #[must_use]
+    pub fn receive_buffer(&self) -> Option<u64> {
+        self.pep.receive_buffer.filter(|_| self.marking.method.marking != Marking::Window)
+    }
 }
 
 /// Rate that a gateway advises.
@@ -309,6 +315,9 @@ pub struct Pep {
     /// Connections that share a buffer.
     #[serde(serialize_with = "sharing")]
     pub buffer_per: Sharing,
+    /// Size of the receive buffer of each connection from a server, ahead of the PEP's [bytes].
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub receive_buffer: Option<u64>,
 }
 
 /// A protocol that a PEP can split.
@@ -348,6 +357,9 @@ pub struct Spacelink {
     pub packet: u64,
     /// Length of the headers of a packet [bytes].
     pub header: u64,
+    /// Length that is added to a packet that is not split [bytes].
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub datagram_header: Option<u32>,
     /// Window of the connection: bytes in flight over all streams [bytes].
     pub window: u64,
     /// Window of a stream [bytes].
@@ -356,4 +368,7 @@ pub struct Spacelink {
     pub ack_every: u32,
     /// Maximum delay of an acknowledgement.
     pub ack_delay: Duration,
+    /// True if acknowledgements do not wait in a transmit queue.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub ack_priority: bool,
 }

@@ -183,6 +183,9 @@ fn inherited_pep(cx: &Cx<'_>, path: &Path, own: Option<file::Pep>, gateways: &fi
     if is_given("buffer_per") {
         pep.buffer_per = own.buffer_per;
     }
+    if is_given("receive_buffer") {
+        pep.receive_buffer = own.receive_buffer;
+    }
     pep
 }
 
@@ -366,6 +369,7 @@ fn one_way(
             rate: raw.pep.rate.map(|r| r.rate()),
             buffer: raw.pep.buffer.0,
             buffer_per: raw.pep.buffer_per.into(),
+            receive_buffer: receive_buffer(cx, &at("pep"), &raw.pep)?,
         },
         transmit_queue: TransmitQueue {
             scheduler: scheduler::resolve(
@@ -457,6 +461,17 @@ pub fn check_placement(cx: &Cx<'_>, path: &Path, aqm: &AqmSpec, g: &Gateway) -> 
     Err(cx.error(&step(path, "algorithm"), problem))
 }
 
+/// Checks the receive buffer ahead of the PEP's: windows of less than two segments would hardly ever open.
+fn receive_buffer(cx: &Cx<'_>, path: &Path, raw: &file::Pep) -> Result<Option<u64>, Error> {
+    match raw.receive_buffer {
+        Some(found) if found.0 < LEAST_RECEIVE_BUFFER => {
+            let problem = format!("found \"{found:?}\"; allowed: at least \"4 KB\", more than two segments");
+            Err(cx.error(&step(path, "receive_buffer"), problem))
+        }
+        given => Ok(given.map(|size| size.0)),
+    }
+}
+
 /// Gives each connection its own buffer if marks cut windows, unless the file says otherwise.
 fn per_connection_buffers(cx: &mut Cx<'_>, path: &Path, raw: &mut file::Pep, marking: &MarkingSpec) {
     let key = step(&step(path, "pep"), "buffer_per");
@@ -498,6 +513,8 @@ fn varying_delay(cx: &Cx<'_>, path: &Path, raw: &file::Pep) -> Result<(Duration,
 
 /// Least default of the spacelink's window [bytes].
 const LEAST_WINDOW: u64 = 4_000_000;
+/// Least receive buffer ahead of a PEP's [bytes].
+const LEAST_RECEIVE_BUFFER: u64 = 4_000;
 /// Least default of a stream's window [bytes].
 const LEAST_STREAM_WINDOW: u64 = 1_000_000;
 /// Step to which derived windows are rounded up [bytes].
@@ -591,10 +608,12 @@ fn spacelink(cx: &mut Cx<'_>, path: &Path, raw: &mut file::Spacelink, bdp: &Bdp)
     Ok(Spacelink {
         packet: raw.packet.0,
         header: raw.header.0,
+        datagram_header: raw.datagram_header.map(|header| header.0 as u32),
         window: window.0,
         stream_window: stream_window.0,
         ack_every: raw.ack_every.0,
         ack_delay: raw.ack_delay.time(),
+        ack_priority: raw.ack_priority,
     })
 }
 

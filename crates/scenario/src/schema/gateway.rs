@@ -247,6 +247,11 @@ pub struct Pep {
     pub buffer: Size,
     /// Connections that share a buffer.
     pub buffer_per: BufferPer,
+    /// Size of the receive buffer that each connection from a server has ahead of the PEP's, unless marks reduce windows
+    /// (`marking = "window"`). Default: none in the simulator, where servers see the room in the PEP's buffer; in the live gateway
+    /// `tcp.receive_buffer`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub receive_buffer: Option<Size>,
 }
 
 impl Default for Pep {
@@ -259,6 +264,7 @@ impl Default for Pep {
             rate: None,
             buffer: Size::of(625_000),
             buffer_per: BufferPer::User,
+            receive_buffer: None,
         }
     }
 }
@@ -434,6 +440,9 @@ pub struct Spacelink {
     pub packet: PacketSize,
     /// Length of the headers of a packet.
     pub header: HeaderSize,
+    /// Length that the spacelink adds to a packet that is not split, in the queues and on the satellite link. Default: none in
+    /// the simulator; in the live gateway that of its datagrams.
+    pub datagram_header: Option<HeaderSize>,
     /// Window of the connection: bytes in flight over all streams. Default: twice the bandwidth-delay product of the
     /// satellite link, at least 4 MB.
     pub window: Option<Size>,
@@ -443,6 +452,10 @@ pub struct Spacelink {
     pub ack_every: Whole<1, 1_000_000>,
     /// Maximum delay of an acknowledgement.
     pub ack_delay: Time,
+    /// True if acknowledgements do not wait in a transmit queue: they are sent at once, and the regulator makes up for their
+    /// bytes. Always so in the live gateway.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub ack_priority: bool,
 }
 
 impl Default for Spacelink {
@@ -450,10 +463,12 @@ impl Default for Spacelink {
         Self {
             packet: PacketSize::of(1491),
             header: HeaderSize::of(31),
+            datagram_header: None,
             window: None,
             stream_window: None,
             ack_every: Whole(32),
             ack_delay: Time::of(50_000_000),
+            ack_priority: false,
         }
     }
 }

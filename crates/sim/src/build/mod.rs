@@ -271,7 +271,8 @@ impl Builder<'_, '_> {
                     (gateway.index()..self.gateways.next_id().index())
                         .for_each(|queues| self.gateways[GatewayId::new(queues)].serves = Some(number));
                 }
-                let mut terminal = Terminal::new(number, gateway, g.buffers(), config.clone(), paths);
+                let mut terminal =
+                    Terminal::new(number, gateway, (g.buffers(), g.receive_buffer()), config.clone(), paths);
                 let committed = Some((group.committed(), there))
                     .filter(|(cir, _)| g.regulator.follows_link && cir.as_bps() > 0);
                 let groups = self.scenario.gateways.iter().flat_map(|gateway| gateway.terminals.iter());
@@ -311,7 +312,8 @@ impl Builder<'_, '_> {
             let (up, _) = self.directions(group.link, group.link_forward, member);
             let name = format!("{} {}.{member}", back.name, group.name);
             let queues = self.queues(number, (back, group, None), name, up)?;
-            let uploads = self.terminals[terminal].of_uploads(queues, back.buffers());
+            let uploads =
+                self.terminals[terminal].of_uploads(queues, (back.buffers(), back.receive_buffer()));
             self.terminals.push(uploads);
             self.terminals[terminal].far_gateway = Some(queues);
             self.gateways[queues].terminal = Some(terminal);
@@ -398,6 +400,7 @@ impl Builder<'_, '_> {
         node.has_flow_scheduler = g.transmit_queue.scheduler.tells_flows_apart();
         node.rate = rate;
         node.ack_filter = g.ack_filter;
+        node.has_ack_priority = g.spacelink.ack_priority;
         node.advisor = g.advice(group).map(|advice| Box::new(Advisor::new(advice, rate)));
         let id = self.gateways.push(node);
         if let Some(link) = follows {

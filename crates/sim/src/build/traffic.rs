@@ -83,8 +83,15 @@ impl Builder<'_, '_> {
             // The scenario ensures that data meets the queues of a gateway, or those of a terminal, before the satellite.
             let terminal = self.joint(t, i, self.first[number].1);
             layout.passes.push(Pass { gateway: number, terminal, is_upload });
-            if let Some((queues, gateway)) = self.queues_on(t, i, (number, is_upload)) {
-                let splits = protocol.is_some_and(|p| gateway.pep.split.contains(&p));
+            let queues = self.queues_on(t, i, (number, is_upload));
+            let splits =
+                queues.is_some_and(|(_, gateway)| protocol.is_some_and(|p| gateway.pep.split.contains(&p)));
+            let header = self.scenario.gateways[number].spacelink.datagram_header.filter(|_| !splits);
+            let header = header.map_or(0, u32::cast_signed);
+            let resize = |bytes| (header > 0).then_some(Step::Resize { bytes });
+            leg.down.extend(resize(header));
+            leg.up.extend(resize(-header));
+            if let Some((queues, _)) = queues {
                 leg.down.push(Step::Gateway { queues, splits });
                 if splits {
                     self.finish_leg(&mut layout, std::mem::take(&mut leg));
@@ -96,9 +103,11 @@ impl Builder<'_, '_> {
                 }
             }
             self.add_hop(&mut layout, &mut leg, t, i);
+            leg.down.extend(resize(-header));
             if let Some((queues, _)) = self.queues_on(t, i, (number, !is_upload)) {
                 leg.up.push(Step::Gateway { queues, splits: false });
             }
+            leg.up.extend(resize(header));
         }
         self.finish_leg(&mut layout, leg);
         layout
@@ -200,7 +209,7 @@ impl Builder<'_, '_> {
         for steps in [&mut leg.down, &mut leg.up] {
             let is_transparent = |step: &Step| match step {
                 Step::Link(step) => self.network.links[step.link(0, 0)].engine.is_transparent(),
-                Step::Gateway { .. } => false,
+                Step::Gateway { .. } | Step::Resize { .. } => false,
             };
             let is_link = |step: &&Step| matches!(step, Step::Link { .. });
             let has_none = steps.iter().filter(is_link).all(is_transparent);

@@ -87,6 +87,8 @@ pub enum Step {
     Link(LinkStep),
     /// Into a gateway.
     Gateway { queues: QueuesOf, splits: bool },
+    /// The spacelink adds bytes to the packet's length, or removes them.
+    Resize { bytes: i32 },
 }
 
 /// A hop over a link of a group.

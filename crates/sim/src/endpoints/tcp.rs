@@ -239,11 +239,12 @@ impl Conn {
         is_new && !self.is_active
     }
 
-    /// Reads what one side of a split received; `None` if nothing.
+    /// Reads what one side of a split received, but no more than `most` bytes; `None` if nothing.
     #[inline]
-    pub fn read_split(&mut self) -> Option<Received> {
-        let bytes = self.tcp.readable();
-        let fin = self.tcp.peer_closed() && !self.end_passed_on;
+    pub fn read_split(&mut self, most: u64) -> Option<Received> {
+        let readable = self.tcp.readable();
+        let bytes = readable.min(most);
+        let fin = bytes == readable && self.tcp.peer_closed() && !self.end_passed_on;
         self.end_passed_on |= fin;
         if bytes == 0 && !fin {
             return None;

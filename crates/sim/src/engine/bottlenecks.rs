@@ -220,11 +220,14 @@ impl Engine {
     /// and their loads as the flow sees them.
     fn places(&self, slot: &FlowSlot, leg: usize) -> impl Iterator<Item = (Bottleneck, Load)> {
         let hops = self.network.paths.hops(slot.paths[leg].0).iter();
-        hops.map(|hop| match *hop {
+        hops.filter_map(|hop| match *hop {
             Hop::Link { link, .. } => {
-                (self.network.links[link].bottleneck, self.load(slot, Place::Link(link)))
+                Some((self.network.links[link].bottleneck, self.load(slot, Place::Link(link))))
             }
-            Hop::Gateway { gateway, .. } => (Bottleneck::Carrier, self.load(slot, Place::Gateway(gateway))),
+            Hop::Gateway { gateway, .. } => {
+                Some((Bottleneck::Carrier, self.load(slot, Place::Gateway(gateway))))
+            }
+            Hop::Resize { .. } => None,
         })
     }
 

@@ -245,6 +245,7 @@ impl Engine {
                     self.network.arm(link, &mut self.clock);
                 }
                 Hop::Gateway { gateway, .. } => self.announce_at(gateway, id, flow, event),
+                Hop::Resize { .. } => {}
             }
         }
     }

@@ -47,6 +47,12 @@ impl Engine {
                 self.drain_gateway(gateway);
                 self.arm_gateway(gateway);
             }
+            Some(Hop::Resize { bytes }) => {
+                self.network.pass_hop(id);
+                let packet = &mut self.network.packets[id];
+                packet.len = packet.len.saturating_add_signed(bytes);
+                self.forward(id);
+            }
         }
     }
 

@@ -40,7 +40,7 @@ impl Engine {
         let mut hops = paths.flat_map(|path| self.network.paths.hops(*path));
         let is_used_by = |step: &Step, from: u32, to: u32| match step {
             Step::Link(step) => (0..from.max(to)).any(|member| step.link(member % from, member % to) == link),
-            Step::Gateway { .. } => false,
+            Step::Gateway { .. } | Step::Resize { .. } => false,
         };
         hops.any(|hop| matches!(*hop, Hop::Link { link: taken, .. } if taken == link))
             || self.apps.traffic.iter().any(|t| {

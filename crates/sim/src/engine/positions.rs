@@ -57,7 +57,7 @@ impl Engine {
                 Some(Hop::Link { link, .. }) if self.network.links[link].engine.keeps_order() => {
                     At::Waiting(link.index())
                 }
-                Some(Hop::Link { .. }) => continue,
+                Some(Hop::Link { .. } | Hop::Resize { .. }) => continue,
                 Some(Hop::Gateway { gateway, .. }) => At::Gateway(self.gateways[gateway].number as u32),
                 None => match packet.body {
                     Body::Chunk { terminal, .. } => {

@@ -187,6 +187,7 @@ impl Engine {
                         Step::Gateway { queues, splits } => {
                             Hop::Gateway { gateway: queues.gateway(from, to), splits }
                         }
+                        Step::Resize { bytes } => Hop::Resize { bytes },
                         Step::Link(step) => {
                             let link = step.link(from, to);
                             let line = match step.own_line {

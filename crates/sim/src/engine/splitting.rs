@@ -225,7 +225,8 @@ impl Engine {
             node.ends[side].open(stream.index());
             has_changed = true;
         }
-        if let Some(received) = c.read_split() {
+        let most = if side.is_far() { u64::MAX } else { self.terminals[id].most_readable(stream) };
+        if let Some(received) = c.read_split(most) {
             if side.is_far() {
                 let end = &mut self.terminals[id].ends[Side::Far];
                 end.write(stream.index(), received.bytes);
@@ -281,7 +282,8 @@ impl Engine {
         while let Some(ack) = self.terminals[id].ends[side].poll_ack(now) {
             let len = ack.wire_len(&self.terminals[id].config);
             let body = Body::PepAck { terminal: id, to, ack: self.network.packets.acks.insert(ack) };
-            self.send_pep(entered, (id, side), PacketInFlight::without_flow(body, len, path));
+            let queues = entered.filter(|queues| !self.passes_acks(*queues, len));
+            self.send_pep(queues, (id, side), PacketInFlight::without_flow(body, len, path));
         }
         loop {
             let node = &mut self.terminals[id];
@@ -318,6 +320,21 @@ impl Engine {
             self.drain_gateway(gateway);
             self.arm_gateway(gateway);
         }
+    }
+
+    /// True if an acknowledgement of `len` bytes does not wait in a transmit queue, which is charged for it. A terminal without a
+    /// regulator has to wait for its slot.
+    fn passes_acks(&mut self, queues: GatewayId, len: u32) -> bool {
+        let (node, now) = (&mut self.gateways[queues], self.clock.now());
+        if !node.has_ack_priority {
+            return false;
+        }
+        match node.carrier {
+            Some((carrier, leaf)) => self.carriers[carrier].carrier.charge(leaf, u64::from(len), now),
+            None if !node.gateway.has_regulator() => return false,
+            None => node.gateway.charge(u64::from(len), now),
+        }
+        true
     }
 
     /// Sends a packet of the PEP link, through the transmit queue on its way if there is one.
@@ -401,8 +418,21 @@ impl Engine {
     pub(super) fn release(&mut self, id: TerminalId, stream: StreamId, bytes: u64) {
         let was_tight = self.is_tight(id, stream);
         self.terminals[id].release(stream, bytes);
-        if was_tight {
+        if self.terminals[id].receive_buffer.is_some() {
+            self.read_waiting(id, stream);
+        } else if was_tight {
             self.offer_windows(id, stream);
+        }
+    }
+
+    /// Reads what waits in the receive buffers of all connections that share a buffer in which there is room.
+    #[inline(never)]
+    fn read_waiting(&mut self, id: TerminalId, stream: StreamId) {
+        for sharer in self.terminals[id].buffers.sharers(stream.index()).to_vec() {
+            let conn = self.terminals[id].streams[StreamId::new(sharer)].conns[Side::Near];
+            if self.endpoints.tcp[conn].tcp.readable() > 0 {
+                self.pump(conn);
+            }
         }
     }
 

@@ -24,6 +24,8 @@ pub struct GatewayNode {
     pub has_flow_scheduler: bool,
     /// True if an acknowledgement takes the place of an older one of its connection that waits.
     pub ack_filter: bool,
+    /// True if acknowledgements of the PEP link do not wait in the transmit queue.
+    pub has_ack_priority: bool,
     /// Announced flows that are open, by the gateway's flow number.
     open_flows: FlowTable<u32>,
     /// The link whose capacity the regulator follows, if any.
@@ -58,6 +60,7 @@ impl GatewayNode {
             flow_key,
             has_flow_scheduler: false,
             ack_filter: false,
+            has_ack_priority: false,
             open_flows: FlowTable::default(),
             follows,
             carrier: None,

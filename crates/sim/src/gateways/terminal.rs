@@ -23,6 +23,8 @@ pub struct Terminal {
     /// The queues that packets of the far end pass, likewise; `None` if they enter the satellite link directly.
     pub far_gateway: Option<GatewayId>,
     pub buffers: PepBuffers,
+    /// Receive buffer of each near connection, ahead of the PEP's buffers [bytes]; `None` if servers see the room in these.
+    pub receive_buffer: Option<u64>,
     pub config: pep_link::Config,
     pub ends: BySide<pep_link::Endpoint>,
     /// The path from each end to the other.
@@ -65,7 +67,7 @@ impl Terminal {
     pub fn new(
         number: TerminalId,
         gateway: GatewayId,
-        buffers: PepBuffers,
+        (buffers, receive_buffer): (PepBuffers, Option<u64>),
         config: pep_link::Config,
         paths: BySide<Path>,
     ) -> Self {
@@ -76,6 +78,7 @@ impl Terminal {
             gateway,
             far_gateway: None,
             buffers,
+            receive_buffer,
             ends: BySide::new(end(), end()),
             config,
             paths,
@@ -87,7 +90,7 @@ impl Terminal {
     }
 
     /// The PEP link of uploads over the same terminal; `gateway` are the terminal's queues.
-    pub fn of_uploads(&self, gateway: GatewayId, buffers: PepBuffers) -> Self {
+    pub fn of_uploads(&self, gateway: GatewayId, buffers: (PepBuffers, Option<u64>)) -> Self {
         let paths = BySide::new(self.paths[Side::Far], self.paths[Side::Near]);
         let far_gateway = Some(self.gateway);
         let uploads = Self::new(self.number, gateway, buffers, self.config.clone(), paths);
@@ -123,9 +126,16 @@ impl Terminal {
 
     // ----- buffers -------------------------------------------------------------------------------------------
 
-    /// Window that a stream's near connection may advertise [bytes].
+    /// Buffer whose free part a stream's near connection may advertise [bytes].
     pub fn window(&self, stream: StreamId) -> u32 {
-        u32::try_from(self.buffers.room(stream.index())).unwrap_or(u32::MAX)
+        let bytes = self.receive_buffer.unwrap_or_else(|| self.buffers.room(stream.index()));
+        u32::try_from(bytes).unwrap_or(u32::MAX)
+    }
+
+    /// Bytes that the PEP may read of a stream's near connection. What was advertised as room in its buffers has to be read.
+    #[inline]
+    pub fn most_readable(&self, stream: StreamId) -> u64 {
+        if self.receive_buffer.is_some() { self.buffers.room(stream.index()) } else { u64::MAX }
     }
 
     /// True if a stream's buffer has less room than the connection's largest window.

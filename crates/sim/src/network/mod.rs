@@ -238,7 +238,7 @@ impl Network {
         }
         match self.paths.at(path.start - 1) {
             Hop::Link { link, .. } => self.links[link].observed_arriving,
-            Hop::Gateway { .. } => None,
+            Hop::Gateway { .. } | Hop::Resize { .. } => None,
         }
     }
 
@@ -437,7 +437,7 @@ impl Network {
         let start = self.packets[id].path.start;
         let link = |hop| match hop {
             Hop::Link { link, .. } => Some(&self.links[link]),
-            Hop::Gateway { .. } => None,
+            Hop::Gateway { .. } | Hop::Resize { .. } => None,
         };
         let before = start.checked_sub(1).and_then(|place| link(self.paths.at(place)));
         [

@@ -10,6 +10,8 @@ pub enum Hop {
     Link { link: LinkDirectionId, line: LineId },
     /// Into a gateway from the internet: through it, or, if it splits the flow, to its end of the connection.
     Gateway { gateway: GatewayId, splits: bool },
+    /// The spacelink adds bytes to the packet's length, or removes them.
+    Resize { bytes: i32 },
 }
 
 /// A range of hops.
@@ -60,7 +62,7 @@ impl Paths {
     pub fn behind_gateway(&self, path: Path) -> Option<(GatewayId, Path)> {
         let find = |(place, hop): (u32, &Hop)| match hop {
             Hop::Gateway { gateway, .. } => Some((*gateway, Path { start: path.start + place + 1, ..path })),
-            Hop::Link { .. } => None,
+            Hop::Link { .. } | Hop::Resize { .. } => None,
         };
         (0..).zip(self.hops(path)).find_map(find)
     }
