@@ -6,7 +6,6 @@ stored in the second folder are not repeated.
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
@@ -15,9 +14,9 @@ import polars as pl
 import bentpipe as bp
 from backlog_page import Runs, head, known, table, with_blocks
 from bentpipe.format import quantity
-from bentpipe.stats.intervals import summarise
+from engines_table import Compared, compared, verdict
 
-__all__ = ["Compared", "compared", "of_groups", "of_subject", "of_terminals", "renew", "verdict"]
+__all__ = ["of_groups", "of_subject", "of_terminals", "renew"]
 
 PAGE = "gateway-terminals.md"
 SCENARIO = "live-terminals"
@@ -40,42 +39,6 @@ SUBJECT: Bands = {
     "photos.fct_p50": None,
 }
 """Metrics and their bands [%]; none for those without one."""
-
-
-@dataclass(frozen=True, slots=True)
-class Compared:
-    """A quantity of both engines, a value for each run."""
-
-    name: str
-    simulated: Sequence[float]
-    live: Sequence[float]
-    band: float | None
-
-    @property
-    def difference(self) -> float | None:
-        """Difference of the medians [%]; None if the simulated one is zero."""
-        before = median(self.simulated)
-        return 100 * (median(self.live) / before - 1) if before else None
-
-
-def verdict(each: Compared) -> str:
-    """Return `met` or `missed`; empty without a band."""
-    if each.band is None or each.difference is None:
-        return ""
-    return "met" if abs(each.difference) <= each.band else "**missed**"
-
-
-def compared(rows: Sequence[Compared]) -> str:
-    """Return the table of quantities with their differences and verdicts."""
-    cells = []
-    for each in rows:
-        expected = summarise(list(each.simulated))
-        spread = " – ".join(dict.fromkeys(quantity(of(each.live), None) for of in (min, max)))
-        shown = "" if each.difference is None else f"{each.difference:+.1f} %"
-        band = "" if each.band is None else f"± {each.band:g}"
-        mean = quantity(expected.mean, expected.ci95)
-        cells.append([each.name, mean, spread, shown, band, verdict(each)])
-    return table(["", "simulated", "live", "difference of medians", "band [%]", ""], cells)
 
 
 def of_subject(setting: str, simulated: bp.Result, live: bp.Result) -> list[Compared]:

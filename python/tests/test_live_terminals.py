@@ -17,7 +17,7 @@ from bentpipe.live_runs.record import _ENDS, _FLOWS, Recorded
 from bentpipe.live_runs.session import Session
 from bentpipe.live_runs.terminals import with_terminals
 from bentpipe.runs.plan import make_plan
-from live_terminals_page import Compared, compared, verdict
+from engines_table import Compared, compared, verdict
 
 needs_everything = pytest.mark.skipif(bool(why_no_live_run()), reason=why_no_live_run())
 NAMES = [*(f"home.{number}" for number in range(6)), "office.0", "office.1"]
