@@ -16,7 +16,7 @@
 //! number of bytes that arrived of the flow, dropped or not, within the last `window`, divided by that time or by the
 //! flow's age, whichever is shorter. The window is counted in three steps, and of the oldest step the share inside the
 //! window counts. `rate = "lifetime"`: `r_f` is the number of bytes accepted since the flow opened, divided by its age,
-//! which needs no window. Open flows are those announced and not yet closed; unannounced flows, such as datagrams', open
+//! which needs no window. Open flows are those announced and not yet closed; unannounced flows, as over UDP, open
 //! with their first packet and count for `window` after their last, or up to a third of it longer. `share = "arrivals"`:
 //! `r_fair` is the rate of all arrivals within the window over the open flows, instead of `v_cap` over them; so marks do
 //! not grow with the overload. `cap` limits the weight; by default it does not.

@@ -336,8 +336,13 @@ impl FlowSlot {
         true
     }
 
-    /// True if a transport with a handshake carries it: then its beginning and end can be seen on the way.
+    /// True if a transport with a handshake carries it.
     pub fn has_handshake(&self) -> bool {
-        !self.conns.is_empty() || self.sctp.is_some() || self.quic.is_some()
+        self.is_announced() || self.quic.is_some()
+    }
+
+    /// True if its beginning and end can be seen on the way. Those of QUIC are encrypted (RFC 9001, section 5).
+    pub fn is_announced(&self) -> bool {
+        !self.conns.is_empty() || self.sctp.is_some()
     }
 }

@@ -193,42 +193,30 @@ impl Engine {
 
     // ----- announcements -------------------------------------------------------------------------------------
 
-    /// Announces the beginning or end of a flow to every queue on its paths. Only flows with a handshake are announced: the
-    /// beginning and end of others cannot be seen on the way.
+    /// Announces the beginning or end of a flow to every queue on its paths, if it can be seen on the way.
     pub(super) fn announce(&mut self, id: SlotId, event: FlowEvent) {
-        if !self.endpoints.slots[id].has_handshake() {
+        if !self.endpoints.slots[id].is_announced() {
             return;
         }
-        self.announce_as(id, self.endpoints.slots[id].flow, event);
-        for place in 0..self.endpoints.slots[id].aliases.len() {
-            self.announce_as(id, self.endpoints.slots[id].aliases[place], event);
-        }
-    }
-
-    /// Announces the beginning or end of a flow, or of its packets with another address, by the number that queues know.
-    pub(super) fn announce_as(&mut self, id: SlotId, flow: FlowId, event: FlowEvent) {
         for leg in 0..self.endpoints.slots[id].paths.len() {
             let (down, up) = self.endpoints.slots[id].paths[leg];
-            self.announce_along(down, id, flow, event);
-            self.announce_along(up, id, flow, event);
+            self.announce_along(down, id, event);
+            self.announce_along(up, id, event);
         }
         for i in 0..self.endpoints.slots[id].streams.len() {
             let (terminal, stream) = self.endpoints.slots[id].streams[i];
             let (paths, queues) =
                 (self.terminals[terminal].paths, self.terminals[terminal].streams[stream].queues[Side::Far]);
-            paths.iter().for_each(|path| self.announce_along(*path, id, flow, event));
+            paths.iter().for_each(|path| self.announce_along(*path, id, event));
             if let Some(gateway) = queues {
-                self.announce_at(gateway, id, flow, event);
+                self.announce_at(gateway, id, event);
             }
         }
     }
 
-    fn announce_at(&mut self, gateway: GatewayId, id: SlotId, flow: FlowId, event: FlowEvent) {
-        let is_alias = flow != self.endpoints.slots[id].flow;
+    fn announce_at(&mut self, gateway: GatewayId, id: SlotId, event: FlowEvent) {
         let flow = match self.gateways[gateway].flow_key {
-            FlowKey::Connection => flow,
-            // A user stays the same with another address.
-            FlowKey::User | FlowKey::Prefix if is_alias => return,
+            FlowKey::Connection => self.endpoints.slots[id].flow,
             FlowKey::User | FlowKey::Prefix => self.flow_at(gateway, id),
         };
         if self.gateways[gateway].announce(flow, event, self.clock.now()) {
@@ -236,15 +224,15 @@ impl Engine {
         }
     }
 
-    fn announce_along(&mut self, path: Path, id: SlotId, flow: FlowId, event: FlowEvent) {
-        let now = self.clock.now();
+    fn announce_along(&mut self, path: Path, id: SlotId, event: FlowEvent) {
+        let (now, flow) = (self.clock.now(), self.endpoints.slots[id].flow);
         for place in 0..self.network.paths.hops(path).len() {
             match self.network.paths.hops(path)[place] {
                 Hop::Link { link, .. } => {
                     self.network.links[link].engine.announce(flow, event, now);
                     self.network.arm(link, &mut self.clock);
                 }
-                Hop::Gateway { gateway, .. } => self.announce_at(gateway, id, flow, event),
+                Hop::Gateway { gateway, .. } => self.announce_at(gateway, id, event),
                 Hop::Resize { .. } => {}
             }
         }

@@ -1,7 +1,5 @@
 //! Hosts that change their address: their connections over QUIC migrate, those over TCP fail.
 
-use bentpipe_queue::FlowEvent;
-
 use super::Engine;
 use crate::clock::Event;
 use crate::endpoints::{Phase, quic};
@@ -30,7 +28,9 @@ impl Engine {
             let client = quic::both(sender).into_iter().find(|end| self.endpoints.quic[*end].is_client());
             let Some(client) = client.filter(|_| !self.endpoints.quic.is_over(sender)) else { return };
             if self.endpoints.quic.migrate(client, self.clock.now()) {
-                self.begin_tuple(id);
+                // Queues know packets with another address as another flow.
+                let alias = self.record.recorder.add_alias(self.endpoints.slots[id].flow);
+                self.endpoints.slots[id].aliases.push(alias);
                 self.transmit_quic(client);
             } else {
                 // A client must not migrate before the handshake is confirmed (RFC 9000, section 9).
@@ -40,12 +40,5 @@ impl Engine {
             self.fail(id);
         }
         self.free_if_idle(id);
-    }
-
-    /// Announces the packets of a flow with another address, which queues know as another flow.
-    fn begin_tuple(&mut self, id: SlotId) {
-        let alias = self.record.recorder.add_alias(self.endpoints.slots[id].flow);
-        self.endpoints.slots[id].aliases.push(alias);
-        self.announce_as(id, alias, FlowEvent::Opened);
     }
 }
