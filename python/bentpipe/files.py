@@ -20,8 +20,10 @@ __all__ = [
     "digest",
     "is_empty",
     "lock",
+    "make_folder",
     "manifest_format",
     "provided_folder",
+    "remove_abandoned",
     "remove_partials",
     "require_shape",
     "sealed",
@@ -76,6 +78,14 @@ def remove_partials(folder: Path) -> None:
         shutil.rmtree(partial) if partial.is_dir() else partial.unlink()
 
 
+def remove_abandoned(folder: Path, name: str = "") -> None:
+    """Remove unfinished files of processes that ended, those whose names begin with `name` and a process."""
+    for partial in folder.glob(f"{PARTIAL}{name}*"):
+        pid = partial.name.removeprefix(PARTIAL + name).split("-")[0]
+        if pid.isdecimal() and not Path("/proc", pid).exists():
+            shutil.rmtree(partial) if partial.is_dir() else partial.unlink()
+
+
 @contextmanager
 def provided_folder(folder: Path, option: str) -> Iterator[None]:
     """Provide a folder of files that `option` names, without unfinished files of processes that ended.
@@ -89,10 +99,7 @@ def provided_folder(folder: Path, option: str) -> Iterator[None]:
     probe = folder / f"{PARTIAL}{os.getpid()}"
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        for partial in folder.glob(f"{PARTIAL}*-*"):
-            pid = partial.name.removeprefix(PARTIAL).split("-")[0]
-            if pid.isdecimal() and not Path("/proc", pid).exists():
-                shutil.rmtree(partial) if partial.is_dir() else partial.unlink()
+        remove_abandoned(folder)
         probe.touch()
         probe.unlink()
     except OSError as error:
@@ -111,6 +118,14 @@ def sync_folder(folder: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
+
+
+def make_folder(folder: Path) -> None:
+    """Make a folder, with those above it, unless it exists; its name survives a power cut."""
+    if not folder.is_dir():
+        make_folder(folder.parent)
+        folder.mkdir(exist_ok=True)
+        sync_folder(folder.parent)
 
 
 def write_new(path: Path, content: bytes) -> None:

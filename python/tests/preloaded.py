@@ -17,6 +17,8 @@ from pathlib import Path
 from tempfile import TemporaryFile
 from typing import Any
 
+import faults
+
 _LENGTH = 1 << 16
 """Maximum length of a request [bytes]."""
 _SERVER = """
@@ -65,6 +67,8 @@ def serve(descriptor: int) -> list[str]:
     os.chdir(command["folder"])
     os.environ.clear()
     os.environ.update(command["environment"])
+    if faults.VARIABLE in os.environ:
+        faults.install()
     return list(command["arguments"])
 
 

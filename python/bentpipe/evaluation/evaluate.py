@@ -102,12 +102,12 @@ def write_scenarios(folder: Path, networks: Sequence[Profile], sections: Sequenc
                 continue
             path = scenario_file(folder, case)
             try:
-                path.parent.mkdir(parents=True, exist_ok=True)
+                files.make_folder(path.parent)
                 if not path.exists():
                     files.write(path, case.scenario.encode())
                 for name in case.files:
                     beside = path.parent / name
-                    beside.parent.mkdir(exist_ok=True)
+                    files.make_folder(beside.parent)
                     files.write(beside, (_SHIPPED / name).read_bytes())
             except OSError as error:
                 raise UsageError(f"{path}: cannot be written: {error.strerror}") from None
@@ -210,7 +210,7 @@ def execute(plan: Plan, workers: Workers, on_progress: OnProgress | None = None)
 
     for case, sweep in plan.sweeps:
         folder = plan.folder / DATA / case.profile / case.name
-        folder.parent.mkdir(parents=True, exist_ok=True)
+        files.make_folder(folder.parent)
         result = execute_sweep(sweep, folder, workers=workers, on_progress=notify)
         done += len(sweep.cells) * len(sweep.seeds)
         failed += len(result.failures)

@@ -100,9 +100,10 @@ class Dataset:
     def __enter__(self) -> "Dataset":
         try:
             if not os.path.lexists(self.folder):
-                self.folder.mkdir(parents=True)
+                files.make_folder(self.folder)
             self._lock = files.lock(self.folder)
             # A full disk may have left an empty folder.
+            files.remove_partials(self.folder)
             if files.is_empty(self.folder):
                 self._write_manifest("incomplete")
             manifest = manifest_of(self.folder)
@@ -199,7 +200,7 @@ class Dataset:
         if not self._new or time.monotonic() - self._flushed < seconds:
             return
         journal = self.folder / JOURNAL
-        journal.mkdir(exist_ok=True)
+        files.make_folder(journal)
         content = parquet(_table(self._new, self.keys))
         # A part is written once, so that its name can hold its checksum.
         files.write(journal / f"{self._part:06}-{files.digest(content)}.parquet", content)
@@ -253,7 +254,7 @@ def _replace(folder: Path, contents: Mapping[str, bytes]) -> None:
     kept = [each for each in old if each[0] not in contents]
     files.write(folder / files.SUMS, files.sums(old + new))
     for name, content in contents.items():
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        files.make_folder((folder / name).parent)
         files.write(folder / name, content)
     files.write(folder / files.SUMS, files.sums(kept + new))
 
@@ -295,10 +296,15 @@ def _table(
 def read(folder: Path, keys: tuple[str, ...]) -> pl.DataFrame:
     """Return the runs in a dataset's folder `data`, sorted; no rows if it is empty.
 
-    Raises `ResultError` if a file is damaged.
+    Raises `ResultError` if a file is damaged, or missing from a complete dataset: an unfinished one lists
+    files before they are written.
     """
-    files.check(folder.parent)
-    return _read(folder, sorted(folder.glob(f"{_SETTING}*/*.parquet")), keys)
+    parts = sorted(folder.glob(f"{_SETTING}*/*.parquet"))
+    is_complete = manifest_of(folder.parent)["status"] == "complete"
+    files.check(
+        folder.parent, None if is_complete else [str(path.relative_to(folder.parent)) for path in parts]
+    )
+    return _read(folder, parts, keys)
 
 
 def _read(folder: Path, parts: Sequence[Path], keys: tuple[str, ...]) -> pl.DataFrame:

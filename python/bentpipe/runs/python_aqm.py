@@ -240,7 +240,7 @@ class Aqm(ABC):
         """Take note of a packet that was dropped because the watched queue was full."""
 
     def flow(self, flow: int, event: Literal["opened", "closed"], cx: Context) -> None:  # noqa: B027
-        """Take note of a flow that was opened or closed; datagram flows are not announced."""
+        """Take note of a flow that was opened or closed; those over UDP are not announced."""
 
     def wake_at(self) -> float | None:
         """Return the time of the next `wake` [s], or None; called after every other call."""

@@ -172,7 +172,8 @@ class Store:
         manifest = _manifest(plan, engine, versions)
         partial = folder.with_name(f"{files.PARTIAL}{folder.name}-{os.getpid()}")
         try:
-            folder.parent.mkdir(parents=True, exist_ok=True)
+            files.make_folder(folder.parent)
+            files.remove_abandoned(folder.parent, f"{folder.name}-")
             partial.mkdir()
             try:
                 # The folder appears with its manifest, so that a stop at any moment leaves nothing that
@@ -326,7 +327,7 @@ def write_run(final: Path, tables: Mapping[str, pl.DataFrame], counters: Mapping
     Thread-safe. Raises `OSError` and writes nothing if that fails.
     """
     partial = final.with_name(f"{files.PARTIAL}{final.name}-{os.getpid()}")
-    final.parent.mkdir(parents=True, exist_ok=True)
+    files.make_folder(final.parent)
     partial.mkdir()
     try:
         listed = []

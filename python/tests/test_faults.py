@@ -1,0 +1,132 @@
+"""Every step by which a command changes its folder fails once; or power is lost before it.
+
+Then the command is repeated, and its result has to be that of a command without a fault. `FAULTS=1` takes
+every step, in place of a few (`make faults`).
+"""
+
+import json
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import faults
+import pytest
+from conftest import environment
+from preloaded import server
+
+import bentpipe as bp
+
+EVERY = 1 if os.environ.get("FAULTS") else 31
+SHORT = ("red-dumbbell", "--duration", "1 s", "--settings", "red,droptail", "--runs", "2", "--jobs", "1")
+VARY = "link.bottleneck.delay"
+
+
+@dataclass
+class Job:
+    """A command that writes to `work/out`, with the content of its result and its steps."""
+
+    arguments: tuple[str, ...]
+    base: Path
+    content: Callable[[Path], object]
+    resumes: str
+    """Flag with which it goes on; empty if it always does."""
+
+    def run(self, place: Path, step: int, how: str, *more: str) -> tuple[int, str]:
+        """Run it in a folder with a fault; return exit code and what it says."""
+        work = place / "work"
+        work.mkdir(parents=True, exist_ok=True)
+        variables = environment() | faults.request(work, step, how, place / "steps")
+        command = (*self.arguments, "--out", "out", *more)
+        done = server().run(*command, folder=work, environment=variables, timeout=240)
+        return done.returncode, done.stderr
+
+
+def finished_runs(out: Path) -> object:
+    """Return the tables of all runs of a result."""
+    found = sorted(path for path in (out / "runs").rglob("*") if path.is_file())
+    return {str(path.relative_to(out)): path.read_bytes() for path in found}
+
+
+def swept(out: Path) -> object:
+    """Return the metrics of all runs of a sweep."""
+    frame = bp.open_sweep(out).frame()
+    return frame.drop("cpu_seconds", strict=False).sort("setting", VARY, "seed").to_dict(as_series=False)
+
+
+JOBS = {
+    "compare": (("compare", *SHORT), finished_runs, "--resume"),
+    "sweep": (("sweep", *SHORT, "--vary", f"{VARY}=10 ms,20 ms"), swept, ""),
+}
+
+
+@pytest.fixture(scope="module", params=JOBS)
+def job(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Job:
+    arguments, content, resumes = JOBS[request.param]
+    return Job(arguments, tmp_path_factory.mktemp("faults"), content, resumes)
+
+
+@pytest.fixture(scope="module")
+def whole(job: Job) -> tuple[object, list[str]]:
+    """The content without a fault, and the steps."""
+    place = job.base / "whole"
+    code, said = job.run(place, 0, "fail")
+    assert code == 0, said
+    return job.content(place / "work" / "out"), (place / "steps").read_text().splitlines()
+
+
+def places(job: Job, name: str, steps: list[str]) -> Iterator[tuple[int, str, Path]]:
+    """Yield steps, and a folder for each, which is removed afterwards."""
+    for step in range(1, len(steps) + 1, EVERY):
+        place = job.base / f"{name}-{step}"
+        place.mkdir()
+        yield step, steps[step - 1], place
+        shutil.rmtree(place)
+
+
+def repeated(job: Job, place: Path) -> object:
+    """Repeat a command after a fault, and return its content."""
+    out = place / "work" / "out"
+    code, said = job.run(place, 0, "fail", *([job.resumes] if job.resumes and out.exists() else []))
+    assert code == 0, said
+    assert not list((place / "work").rglob(".partial-*"))
+    return job.content(out)
+
+
+def noted(out: Path) -> list[Path]:
+    """Return the folders of the runs that a manifest lists as finished; none of a sweep."""
+    path = out / "manifest.json"
+    manifest = json.loads(path.read_text()) if path.exists() else {}
+    if "runs" not in manifest or "seeds" not in manifest:
+        return []
+    slugs = {each["name"]: each["slug"] for each in manifest["settings"]}
+    return [out / "runs" / slugs[run["setting"]] / str(run["seed"]) for run in manifest["runs"]]
+
+
+def test_a_step_that_fails_is_one_message_and_can_be_resumed(
+    job: Job, whole: tuple[object, list[str]]
+) -> None:
+    content, steps = whole
+    for step, what, place in places(job, "fail", steps):
+        code, said = job.run(place, step, "fail")
+        if code != 0:
+            assert code in (1, 2), (what, code, said)
+            assert "Traceback" not in said, (what, said)
+            assert "Input/output error" in said, (what, said)
+        assert repeated(job, place) == content, what
+
+
+@pytest.mark.parametrize("how", ["kill", "cut"])
+def test_runs_that_were_reported_survive_a_kill_and_a_power_cut(
+    how: str, job: Job, whole: tuple[object, list[str]]
+) -> None:
+    content, steps = whole
+    for step, what, place in places(job, how, steps):
+        code, said = job.run(place, step, how)
+        assert code == faults.CUT, (what, code, said)
+        out = place / "work" / "out"
+        if out.exists():
+            for folder in noted(out):
+                assert (folder / "SHA256SUMS").exists(), (what, folder)
+        assert repeated(job, place) == content, what
