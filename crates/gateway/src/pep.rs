@@ -171,10 +171,26 @@ impl PepBuffers {
         Some((sum / open().count() as f64, closed as u32))
     }
 
-    /// The connections that share this one's buffer, including itself.
+    /// The connections that share this one's buffer, including itself; those that read last come last.
     #[must_use]
     pub fn sharers(&self, conn: Connection) -> &[Connection] {
         &self.pools[self.connections[conn as usize].pool as usize].members
+    }
+
+    /// Bytes that a connection may read into its buffer now: its part of the room, or two segments if that is more.
+    #[must_use]
+    pub fn share(&self, conn: Connection) -> u64 {
+        let room = self.room(conn);
+        let part = room / self.sharers(conn).len().max(1) as u64;
+        part.max(2 * self.connections[conn as usize].segment).min(room)
+    }
+
+    /// Puts a connection that has read behind those that share its buffer.
+    pub fn has_read(&mut self, conn: Connection) {
+        let members = &mut self.pool_mut(conn).members;
+        if let Some(place) = members.iter().position(|&member| member == conn) {
+            members[place..].rotate_left(1);
+        }
     }
 
     /// Bytes held in total.
@@ -191,6 +207,23 @@ impl PepBuffers {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A buffer of 12 segments: each of three connections may read four of them, then a third of the rest, but two segments at
+    /// least while there is room.
+    #[test]
+    fn connections_that_share_a_buffer_read_in_turn() {
+        let mut buffers = PepBuffers::new(1200, Sharing::PerUser);
+        (0..3).for_each(|conn| buffers.open(conn, 0, 100));
+        let mut shares = Vec::new();
+        for _ in 0..5 {
+            let first = buffers.sharers(0)[0];
+            shares.push((first, buffers.share(first)));
+            buffers.take(first, buffers.share(first));
+            buffers.has_read(first);
+        }
+        assert_eq!(shares, [(0, 400), (1, 266), (2, 200), (0, 200), (1, 134)]);
+        assert_eq!(buffers.share(2), 0);
+    }
 
     #[test]
     fn connections_of_a_user_share_a_buffer() {

@@ -52,10 +52,12 @@ impl Daemon {
         let peer = self.terminals.of_client(client.ip()).filter(|peer| self.is_led(*peer));
         let Some(peer) = peer else { return Verdict::Accept };
         let payload = info.tcp.map_or(0, |tcp| tcp.payload);
+        if relay.is_some() && info.tcp.is_some_and(|tcp| payload == 0 && tcp.flags & NOT_BARE == 0) {
+            // An acknowledgement of an upload ends here, so it is no load of the satellite.
+            self.on_sender_segment(&info, (client, server), relay);
+            return Verdict::Accept;
+        }
         let bypasses = relay.is_some() && self.bypasses_aqm(peer, payload);
-        // Acknowledgements of uploads end here, so they are no load of the satellite.
-        let is_bare_ack =
-            relay.is_some() && info.tcp.is_some_and(|tcp| tcp.payload == 0 && tcp.flags & NOT_BARE == 0);
         let item = self.host.insert(Item::Intercepted { id, ends: (client, server), bytes: Vec::new() });
         let flow = self.flows.flow(client, server, info.protocol);
         let len = if relay.is_some() { info.len } else { self.datagram_len(peer, info.len) };
@@ -67,8 +69,8 @@ impl Daemon {
             ..Packet::new(len, flow, item.handle())
         };
         pkt.tcp = self.on_sender_segment(&info, (client, server), relay);
-        if bypasses || is_bare_ack {
-            self.observer.counters.aqm_bypassed += u64::from(bypasses);
+        if bypasses {
+            self.observer.counters.aqm_bypassed += 1;
             self.host.with(peer, |gateway, at| gateway.admit(pkt, at));
         } else {
             self.host.with(peer, |gateway, at| gateway.arrive(pkt, at));

@@ -253,6 +253,9 @@ impl Engine {
     fn process_chunk(&mut self, conn: ConnId, id: TerminalId, stream: StreamId, received: Received) {
         let Received { bytes, fin } = received;
         self.terminals[id].hold(stream, bytes);
+        if self.terminals[id].receive_buffer.is_some() {
+            self.terminals[id].buffers.has_read(stream.index());
+        }
         if self.is_tight(id, stream) {
             // The room of connections that share the buffer has shrunk as well. Windows already advertised stay.
             self.offer_windows(id, stream);
@@ -425,13 +428,20 @@ impl Engine {
         }
     }
 
-    /// Reads what waits in the receive buffers of all connections that share a buffer in which there is room.
+    /// Reads what waits in the receive buffers of the connections that share a buffer, in turn, until there is no room or nothing
+    /// waits.
     #[inline(never)]
     fn read_waiting(&mut self, id: TerminalId, stream: StreamId) {
-        for sharer in self.terminals[id].buffers.sharers(stream.index()).to_vec() {
-            let conn = self.terminals[id].streams[StreamId::new(sharer)].conns[Side::Near];
-            if self.endpoints.tcp[conn].tcp.readable() > 0 {
-                self.pump(conn);
+        let mut before = u64::MAX;
+        while self.terminals[id].buffers.room(stream.index()) < before {
+            before = self.terminals[id].buffers.room(stream.index());
+            for sharer in self.terminals[id].buffers.sharers(stream.index()).to_vec() {
+                let sharer = StreamId::new(sharer);
+                let conn = self.terminals[id].streams[sharer].conns[Side::Near];
+                if self.endpoints.tcp[conn].tcp.readable() > 0 && self.terminals[id].most_readable(sharer) > 0
+                {
+                    self.pump(conn);
+                }
             }
         }
     }

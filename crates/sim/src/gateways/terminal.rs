@@ -135,7 +135,7 @@ impl Terminal {
     /// Bytes that the PEP may read of a stream's near connection. What was advertised as room in its buffers has to be read.
     #[inline]
     pub fn most_readable(&self, stream: StreamId) -> u64 {
-        if self.receive_buffer.is_some() { self.buffers.room(stream.index()) } else { u64::MAX }
+        if self.receive_buffer.is_some() { self.buffers.share(stream.index()) } else { u64::MAX }
     }
 
     /// True if a stream's buffer has less room than the connection's largest window.
