@@ -826,12 +826,14 @@ fn uploads_pass_the_aqm_of_the_terminal() {
     assert!(time > bits / RATE, "{bits} bits in {time} s");
     let (gateway, terminal) = (world.gateway.finish(), world.terminal.finish());
     let number = |value: &Value| value.as_u64().expect("a number");
-    // 4 MB are 2,770 segments; acknowledgements of the download pass the AQM as well. Round trips to the users take next to
-    // no time, so RED overshoots.
+    // 4 MB are 2,770 segments. Round trips to the users take next to no time, so RED overshoots.
     let (offered, dropped) =
         (number(&terminal["summary"]["offered_packets"]), number(&terminal["summary"]["aqm_drops"]));
     println!("{time} s, {dropped} of {offered} dropped");
     assert!(offered > 2770 && dropped > 20 && dropped < offered / 2, "{terminal}");
+    // The download's segments: neither its acknowledgements nor those of the uploads, one for two segments or more, are offered.
+    let downloaded = number(&gateway["summary"]["offered_packets"]);
+    assert!(downloaded < SENT as u64 / 1000, "{gateway}");
     assert_eq!(number(&gateway["summary"]["aqm_drops"]), 0, "{gateway}");
 }
 
