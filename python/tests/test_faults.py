@@ -31,7 +31,7 @@ class Job:
     base: Path
     content: Callable[[Path], object]
     resumes: str
-    """Flag with which it goes on; empty if it always does."""
+    """Flag with which it continues; empty if it always does."""
 
     def run(self, place: Path, step: int, how: str, *more: str) -> tuple[int, str]:
         """Run it in a folder with a fault; return exit code and what it says."""
