@@ -16,7 +16,7 @@ __all__ = ["both_engines", "renew"]
 PAGE = "quic.md"
 SEED = 8001
 SETTINGS = ("droptail", "pfavqred", "drr", "fq_codel")
-FEW, MANY = (5, 20), (10, 40)
+FEW, MANY = (3, 20), (6, 40)
 """Runs live and simulated, of settings whose runs differ little, and of others."""
 GOODPUT, PAGE_TIME, QUEUE = 5.0, 10.0, 30.0
 """Bands: greatest difference of the medians [%]."""
@@ -68,7 +68,7 @@ http = "3"
 sessions = 2
 objects_per_page = 10
 object_size = "10 KB"
-think_time = "1 s"
+think_time = { exponential = "1 s" }
 """
 
 
