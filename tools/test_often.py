@@ -8,6 +8,7 @@ if a run failed.
 """
 
 import argparse
+import json
 import os
 import re
 import shutil
@@ -63,16 +64,27 @@ def busy_loops(count: int) -> Iterator[None]:
 
 
 def share(target: Path, clone: Path) -> None:
-    """Let `clone` build in `target`, where cargo takes what an earlier clone of the same commit has built.
+    """Let `clone` build in `target`, where cargo takes what an earlier clone has built of the same files.
 
-    Cargo compares times: every file gets that of the commit.
+    Cargo compares times: a file has the time of the first clone with its content, which `target` remembers.
     """
     target.mkdir(parents=True, exist_ok=True)
     (clone / "target").symlink_to(target)
-    git = ["git", "-C", str(clone)]
-    committed = float(subprocess.check_output([*git, "log", "-1", "--format=%ct"]))  # noqa: S603
-    for name in subprocess.check_output([*git, "ls-files", "-z"], text=True).split("\0")[:-1]:  # noqa: S603
-        os.utime(clone / name, (committed, committed), follow_symlinks=False)
+    known = target / "times.json"
+    before = json.loads(known.read_text(encoding="utf-8")) if known.exists() else {}
+    now = time.time()
+    listed = subprocess.check_output(  # noqa: S603
+        ["git", "-C", str(clone), "ls-files", "--stage", "-z"],  # noqa: S607
+        text=True,
+    )
+    times = {}
+    for entry in listed.split("\0")[:-1]:
+        about, name = entry.split("\t", 1)
+        content = about.split()[1]
+        old, changed = before.get(name, (None, now))
+        times[name] = (content, changed if old == content else now)
+        os.utime(clone / name, (now, times[name][1]), follow_symlinks=False)
+    known.write_text(json.dumps(times), encoding="utf-8")
 
 
 def make_test(run: Run, log: Path, target: Path | None) -> None:
