@@ -17,11 +17,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-__all__ = ["VARIABLE", "install", "request"]
+__all__ = ["CUT", "VARIABLE", "install", "request"]
 
 VARIABLE = "BENTPIPE_TEST_FAULT"
 CUT = 99
-"""Exit code of a process that loses power."""
+"""Exit code of a process that a fault ended."""
 _WRITING = os.O_WRONLY | os.O_RDWR
 
 
@@ -49,11 +49,9 @@ class _Faults:
         self._count = 0
         # What a power cut takes back, in order: the folder that has to be synced for it to last, and how.
         self._names: list[tuple[str, Callable[[], None]]] = []
-        # Length of each file with bytes that were not synced.
+        # Files with bytes that were not synced.
         self._unsynced: set[str] = set()
         self._kept = Path(tempfile.mkdtemp(prefix="kept-", dir=steps.parent))
-        self._fsync = os.fsync
-        self._rename = os.rename
 
     def _concerns(self, path: object) -> str | None:
         """Return the whole path if it is in the folder, or the folder."""

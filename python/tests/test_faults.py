@@ -17,6 +17,7 @@ from conftest import environment
 from preloaded import server
 
 import bentpipe as bp
+from bentpipe import files
 
 EVERY = 1 if os.environ.get("FAULTS") else 31
 SHORT = ("red-dumbbell", "--duration", "1 s", "--settings", "red,droptail", "--runs", "2", "--jobs", "1")
@@ -76,13 +77,19 @@ def whole(job: Job) -> tuple[object, list[str]]:
     return job.content(place / "work" / "out"), (place / "steps").read_text().splitlines()
 
 
-def places(job: Job, name: str, steps: list[str]) -> Iterator[tuple[int, str, Path]]:
+def places(job: Job, name: str, steps: list[str], *more: int) -> Iterator[tuple[int, str, Path]]:
     """Yield steps, and a folder for each, which is removed afterwards."""
-    for step in range(1, len(steps) + 1, EVERY):
+    for step in sorted({*range(1, len(steps) + 1, EVERY), *more}):
         place = job.base / f"{name}-{step}"
         place.mkdir()
         yield step, steps[step - 1], place
         shutil.rmtree(place)
+
+
+def after_manifests(steps: list[str]) -> list[int]:
+    """Return the steps right after those that make a manifest durable."""
+    written = ["rename out/manifest.json", "sync out"]
+    return [end + 1 for end in range(2, len(steps)) if steps[end - 2 : end] == written]
 
 
 def repeated(job: Job, place: Path) -> object:
@@ -94,14 +101,22 @@ def repeated(job: Job, place: Path) -> object:
     return job.content(out)
 
 
-def noted(out: Path) -> list[Path]:
-    """Return the folders of the runs that a manifest lists as finished; none of a sweep."""
+def check_noted_runs(out: Path, said: str) -> None:
+    """Check that a manifest lists the runs said to be finished, and check the files of those it lists."""
     path = out / "manifest.json"
     manifest = json.loads(path.read_text()) if path.exists() else {}
-    if "runs" not in manifest or "seeds" not in manifest:
-        return []
-    slugs = {each["name"]: each["slug"] for each in manifest["settings"]}
-    return [out / "runs" / slugs[run["setting"]] / str(run["seed"]) for run in manifest["runs"]]
+    slugs = {each["name"]: each["slug"] for each in manifest.get("settings", [])}
+    runs = manifest.get("runs", [])
+    assert len(runs) >= said.count("is finished")
+    for run in runs:
+        files.check(out / "runs" / slugs[run["setting"]] / str(run["seed"]))
+
+
+def check_journal(out: Path, steps: list[str]) -> None:
+    """Check that a sweep has the row of each part of its journal that the steps made durable."""
+    durable = steps.count("sync out/journal")
+    if durable:
+        assert bp.open_sweep(out).frame().height >= durable
 
 
 def test_a_step_that_fails_is_one_message_and_can_be_resumed(
@@ -110,10 +125,10 @@ def test_a_step_that_fails_is_one_message_and_can_be_resumed(
     content, steps = whole
     for step, what, place in places(job, "fail", steps):
         code, said = job.run(place, step, "fail")
-        if code != 0:
-            assert code in (1, 2), (what, code, said)
-            assert "Traceback" not in said, (what, said)
-            assert "Input/output error" in said, (what, said)
+        assert code in (1, 2), (what, code, said)
+        assert "Traceback" not in said, (what, said)
+        errors = [line for line in said.splitlines() if "Input/output error" in line]
+        assert len(errors) == 1, (what, said)
         assert repeated(job, place) == content, what
 
 
@@ -122,11 +137,12 @@ def test_runs_that_were_reported_survive_a_kill_and_a_power_cut(
     how: str, job: Job, whole: tuple[object, list[str]]
 ) -> None:
     content, steps = whole
-    for step, what, place in places(job, how, steps):
+    for step, what, place in places(job, how, steps, *after_manifests(steps)):
         code, said = job.run(place, step, how)
         assert code == faults.CUT, (what, code, said)
         out = place / "work" / "out"
-        if out.exists():
-            for folder in noted(out):
-                assert (folder / "SHA256SUMS").exists(), (what, folder)
+        if job.arguments[0] == "sweep":
+            check_journal(out, steps[: step - 1])
+        else:
+            check_noted_runs(out, said)
         assert repeated(job, place) == content, what
