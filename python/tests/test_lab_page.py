@@ -12,7 +12,7 @@ from typing import Literal
 import axe_playwright_python
 import pytest
 from lab_process import lab
-from playwright.sync_api import Browser, BrowserContext, Page
+from playwright.sync_api import Browser, BrowserContext, Page, Route
 from test_terminals import BEAM
 
 import bentpipe as bp
@@ -192,6 +192,20 @@ def test_network_is_drawn_from_a_new_scenario(page: Page) -> None:
     # A text that is wrong in between can be drawn on.
     page.select_option("#add-kind", "hosts")
     assert page.locator("#add-to").is_hidden()
+
+
+def test_form_of_a_part_takes_no_clicks_once_another_is_chosen(page: Page) -> None:
+    page.locator('#picture [data-part="gateway"]').first.click()
+    until(page, "document.querySelector('#part h3')?.textContent === 'gateway'")
+    held: list[Route] = []
+    page.route("**/api/form", lambda route: held.append(route))
+    with page.expect_request("**/api/form"):
+        page.locator('#picture [data-part="link.satellite"]').first.press("Enter")
+    until(page, "document.getElementById('part').inert")
+    assert page.inner_text("#part h3") == "gateway"
+    held[0].continue_()
+    until(page, "!document.getElementById('part').inert")
+    assert page.inner_text("#part h3") == "link.satellite"
 
 
 def test_form_and_text_change_each_other(page: Page) -> None:

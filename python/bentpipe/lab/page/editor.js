@@ -92,6 +92,8 @@ export class Editor {
   async form(part) {
     this.part = part;
     const place = find("part");
+    // The form of another part takes no more clicks.
+    place.inert = place.dataset.of !== part;
     try {
       const { rows } = await post("form", { text: find("text").value, file: this.run.file, part });
       // Meanwhile another part may have been chosen, or another scenario opened.
@@ -102,9 +104,11 @@ export class Editor {
           make("button", { type: "button", textContent: "Close", onclick: () => this.close() }))),
         ...rows.map((row, i) => this.row(part, row, i)),
       );
-      place.hidden = false;
+      place.dataset.of = part;
+      place.hidden = place.inert = false;
       place.querySelector("input, select")?.focus({ preventScroll: false });
     } catch (error) {
+      place.hidden ||= place.inert;
       say(error.message, true);
     }
   }
