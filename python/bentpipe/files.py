@@ -22,6 +22,7 @@ __all__ = [
     "lock",
     "make_folder",
     "manifest_format",
+    "new_folder",
     "provided_folder",
     "remove_abandoned",
     "remove_partials",
@@ -98,7 +99,7 @@ def provided_folder(folder: Path, option: str) -> Iterator[None]:
         raise UsageError(f"{option} {folder}: found a file; a folder is needed, or a name that is not taken")
     probe = folder / f"{PARTIAL}{os.getpid()}"
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        make_folder(folder)
         remove_abandoned(folder)
         probe.touch()
         probe.unlink()
@@ -109,6 +110,30 @@ def provided_folder(folder: Path, option: str) -> Iterator[None]:
     finally:
         if made and not any(folder.iterdir()):
             folder.rmdir()
+
+
+@contextmanager
+def new_folder(folder: Path) -> Iterator[Path]:
+    """Provide an unfinished folder, which at the end becomes `folder`, in place of an earlier one.
+
+    After an error everything is as before. Raises `UsageError` if it cannot be written.
+    """
+    partial = folder.with_name(f"{PARTIAL}{folder.name}-{os.getpid()}")
+    try:
+        make_folder(folder.parent)
+        remove_abandoned(folder.parent, f"{folder.name}-")
+        partial.mkdir()
+        try:
+            yield partial
+            if folder.is_dir():
+                shutil.rmtree(folder)
+            partial.rename(folder)
+        except BaseException:
+            shutil.rmtree(partial, ignore_errors=True)
+            raise
+        sync_folder(folder.parent)
+    except OSError as error:
+        raise UsageError(f"{folder}: cannot be written: {error.strerror}") from None
 
 
 def sync_folder(folder: Path) -> None:

@@ -5,6 +5,7 @@ folders. `fail` makes one step raise `OSError`; `kill` ends the process before o
 what no sync has made durable: bytes of files, and names in folders. Steps outside the folder are left alone.
 """
 
+import atexit
 import builtins
 import errno
 import io
@@ -17,18 +18,21 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-__all__ = ["CUT", "VARIABLE", "install", "request"]
+__all__ = ["CUT", "NOT_SYNCED", "VARIABLE", "install", "request"]
 
 VARIABLE = "BENTPIPE_TEST_FAULT"
 CUT = 99
 """Exit code of a process that a fault ended."""
+NOT_SYNCED = "not synced:"
+"""Begin of a line about a folder or file that had not been synced at the end."""
 _WRITING = os.O_WRONLY | os.O_RDWR
 
 
 def request(folder: Path, step: int, how: str, steps: Path) -> dict[str, str]:
     """Return the environment variable that asks for a fault.
 
-    `how` is `fail`, `kill` (nothing is taken back), or `cut`; `steps` is a file that lists the steps taken.
+    `how` is `fail`, `kill` (nothing is taken back), or `cut`; `steps` is a file that lists the steps taken,
+    and at the end what is not synced.
     """
     return {VARIABLE: json.dumps([str(folder), step, how, str(steps)])}
 
@@ -49,8 +53,8 @@ class _Faults:
         self._count = 0
         # What a power cut takes back, in order: the folder that has to be synced for it to last, and how.
         self._names: list[tuple[str, Callable[[], None]]] = []
-        # Files with bytes that were not synced.
-        self._unsynced: set[str] = set()
+        # Files with bytes that were not synced, and how many were there before these.
+        self._unsynced: dict[str, int] = {}
         self._kept = Path(tempfile.mkdtemp(prefix="kept-", dir=steps.parent))
 
     def _concerns(self, path: object) -> str | None:
@@ -70,18 +74,25 @@ class _Faults:
         if self._how == "fail":
             raise OSError(errno.EIO, os.strerror(errno.EIO), path)
         if self._how == "cut":
-            for path in self._unsynced:
+            for path, length in self._unsynced.items():
                 if os.path.exists(path):
-                    os.truncate(path, 0)
+                    os.truncate(path, length)
             for _, take_back in reversed(self._names):
                 take_back()
         os._exit(CUT)
 
     def _synced(self, path: str) -> None:
-        self._unsynced.discard(path)
+        self._unsynced.pop(path, None)
         self._names = [each for each in self._names if each[0] != path]
 
+    def _at_exit(self) -> None:
+        """Note what a power cut after the end would take back."""
+        left = [*self._unsynced, *(folder for folder, _ in self._names)]
+        self._steps.writelines(f"{NOT_SYNCED} {os.path.relpath(path, self._folder)}\n" for path in left)
+        self._steps.close()
+
     def install(self) -> None:
+        atexit.register(self._at_exit)
         real = {
             name: getattr(os, name)
             for name in ("open", "fsync", "mkdir", "rename", "replace", "unlink", "rmdir")
@@ -97,7 +108,7 @@ class _Faults:
                     return super().write(data)
                 with faults._lock:
                     faults._before("write", path)
-                    faults._unsynced.add(path)
+                    faults._unsynced.setdefault(path, os.path.getsize(path))
                     return super().write(data)
 
         def created(path: str) -> None:
@@ -133,7 +144,7 @@ class _Faults:
                 raw = File(file, mode.replace("b", "").replace("t", ""))
                 if is_new and whole is not None:
                     created(whole)
-            buffered = io.BufferedWriter(raw)
+            buffered = io.BufferedRandom(raw) if "+" in mode else io.BufferedWriter(raw)
             return buffered if "b" in mode else io.TextIOWrapper(buffered, encoding=named.get("encoding"))
 
         def sync(handle: Any) -> object:  # noqa: ANN401
@@ -169,12 +180,11 @@ class _Faults:
                     if has_old:
                         os.link(whole, kept)
                     real[name](source, target, **named)
-                    was_synced = before not in self._unsynced
-                    if not was_synced:
-                        self._unsynced.add(whole)
+                    if before in self._unsynced:
+                        self._unsynced[whole] = self._unsynced.pop(before)
 
                     def take_back() -> None:
-                        if os.path.exists(whole):
+                        if os.path.lexists(whole):
                             real["rename"](whole, before)
                         if has_old:
                             real["rename"](kept, whole)
@@ -187,10 +197,10 @@ class _Faults:
         def remove(name: str) -> Callable[..., object]:
             def removed(path: Any, *rest: Any, **named: Any) -> object:  # noqa: ANN401
                 whole = None if named.get("dir_fd") is not None else self._concerns(path)
-                if whole is not None and os.path.exists(whole):
+                if whole is not None and os.path.lexists(whole):
                     with self._lock:
                         self._before("remove", whole)
-                        self._unsynced.discard(whole)
+                        self._unsynced.pop(whole, None)
                 return real[name](path, *rest, **named)
 
             return removed

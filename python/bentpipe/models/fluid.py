@@ -2,7 +2,6 @@
 
 import json
 import os
-import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +16,7 @@ from bentpipe.runs import python_aqm
 from bentpipe.runs.former_names import present_printed, present_table
 from bentpipe.runs.plan import Setting, listed, load, make_plan
 from bentpipe.runs.store import REPORT, scenario_description
-from bentpipe.tables import reading
+from bentpipe.tables import parquet, reading
 
 if TYPE_CHECKING:
     from bentpipe.pages import Plot
@@ -92,17 +91,14 @@ class ModelResult:
 
         Raises `UsageError` if the folder exists, unless `force` is set and it holds a model's result.
         """
-        make_room(folder, force=force)
-        try:
-            folder.mkdir(parents=True)
+        check_room(folder, force=force)
+        with files.new_folder(folder) as partial:
             for entry in self.manifest["settings"]:
                 for seed, table in zip(self.manifest["seeds"], self.runs[entry["name"]], strict=False):
-                    table.write_parquet(folder / f"{entry['slug']}-{seed}.parquet")
-            files.write_json(folder / COMPARISON, self.rows())
-            self.report(folder / REPORT)
-            files.write_json(folder / MANIFEST, self.manifest)
-        except OSError as error:
-            raise UsageError(f"{folder}: cannot be written: {error.strerror}") from None
+                    files.write(partial / f"{entry['slug']}-{seed}.parquet", parquet(table))
+            files.write_json(partial / COMPARISON, self.rows())
+            self.report(partial / REPORT)
+            files.write_json(partial / MANIFEST, self.manifest)
 
 
 FORMAT = "bentpipe-model"
@@ -136,14 +132,13 @@ def open_model(folder: Path) -> ModelResult:
     return ModelResult(manifest, runs)
 
 
-def make_room(folder: Path, *, force: bool) -> None:
-    """Remove a model's result from `folder` if `force`; `UsageError` if it exists and may not be removed."""
+def check_room(folder: Path, *, force: bool) -> None:
+    """Raise `UsageError` if `folder` exists, unless `force` is set and it holds a model's result."""
     if os.path.lexists(folder):
         if not force:
             raise UsageError(f"{folder}: exists already; choose another folder, or replace it with --force")
         if files.manifest_format(folder) not in (FORMAT, MARKOV_FORMAT):
             raise UsageError(f"{folder}: is not a model's result, so --force does not replace it")
-        shutil.rmtree(folder)
 
 
 def describe(scenario: _core.Scenario, settings: Sequence[Setting], seeds: Sequence[int]) -> dict[str, Any]:

@@ -10,9 +10,10 @@ import polars as pl
 from bentpipe import _core, files, pages
 from bentpipe.errors import UsageError
 from bentpipe.format import brief
-from bentpipe.models.fluid import MANIFEST, MARKOV_FORMAT, make_room
+from bentpipe.models.fluid import MANIFEST, MARKOV_FORMAT, check_room
 from bentpipe.runs.plan import make_plan
 from bentpipe.runs.store import REPORT
+from bentpipe.tables import parquet
 
 if TYPE_CHECKING:
     from bentpipe.models.markov import MarkovResult
@@ -104,7 +105,7 @@ class Solution:
 
     def save(self, folder: Path, *, force: bool = False) -> None:
         """Write the result to `folder`; `UsageError` if it exists, unless `force` and it holds a model's."""
-        make_room(folder, force=force)
+        check_room(folder, force=force)
         distribution = [
             {"setting": setting, "states": one.states, **row}
             for setting, found in self.results.items()
@@ -117,16 +118,13 @@ class Solution:
             for one in found
             for row in one.rows()
         ]
-        try:
-            folder.mkdir(parents=True)
-            pl.DataFrame(self.rows()).write_parquet(folder / "quantities.parquet")
-            pl.DataFrame(distribution).write_parquet(folder / "distribution.parquet")
-            pl.DataFrame(control).write_parquet(folder / "control.parquet")
-            files.write_json(folder / "comparison.json", self.compared())
-            self.report(folder / REPORT)
-            files.write_json(folder / MANIFEST, self._manifest())
-        except OSError as error:
-            raise UsageError(f"{folder}: cannot be written: {error.strerror}") from None
+        with files.new_folder(folder) as partial:
+            files.write(partial / "quantities.parquet", parquet(pl.DataFrame(self.rows())))
+            files.write(partial / "distribution.parquet", parquet(pl.DataFrame(distribution)))
+            files.write(partial / "control.parquet", parquet(pl.DataFrame(control)))
+            files.write_json(partial / "comparison.json", self.compared())
+            self.report(partial / REPORT)
+            files.write_json(partial / MANIFEST, self._manifest())
 
     def _manifest(self) -> dict[str, Any]:
         return {

@@ -185,7 +185,7 @@ class Captured:
         path = Path(path)
         check_free(path, figure and figure[0], force=force)
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
+            files.make_folder(path.parent)
             if figure is not None:
                 files.write(*figure)
             files.write(path, _text(self.as_json()).encode())

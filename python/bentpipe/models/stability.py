@@ -16,6 +16,7 @@ from bentpipe import _core, files
 from bentpipe.errors import ModelError, UsageError
 from bentpipe.models.oscillation import simulated
 from bentpipe.runs.plan import load, make_plan
+from bentpipe.tables import parquet
 
 __all__ = ["AXES", "Axis", "StabilityMap", "axes", "margins", "parsed", "spread", "stability_map"]
 
@@ -237,7 +238,7 @@ class StabilityMap:
         files.write_json(
             folder / MANIFEST, {"format": FORMAT, "format_version": 1, "core": _core.__version__, **about}
         )
-        self.table.write_parquet(folder / "map.parquet")
+        files.write(folder / "map.parquet", parquet(self.table))
         files.write_json(folder / "simulated.json", self.simulated)
 
 

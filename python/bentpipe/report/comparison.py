@@ -231,7 +231,7 @@ def write_pictures(
             if path.exists():
                 raise UsageError(f"{path}: exists already; choose another folder, or replace it with --force")
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        files.make_folder(folder)
         for figure in made:
             spec = specification(joined(figure))
             for form in formats:

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from bentpipe import files
 from bentpipe.evaluation.costs import controls, costs
 from bentpipe.evaluation.findings import sentence, verdict
 from bentpipe.evaluation.result import PARTS, REPORTS, CaseResult, EvaluationResult
@@ -39,7 +40,7 @@ def write_reports(result: EvaluationResult) -> Path:
     Raises `UsageError` if a file cannot be written.
     """
     folder = result.folder / REPORTS
-    folder.mkdir(exist_ok=True)
+    files.make_folder(folder)
     names = _files(result)
     for setting in result.settings:
         write_page(folder / names[setting], render_setting(result, setting))

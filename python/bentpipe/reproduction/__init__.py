@@ -101,7 +101,7 @@ def _cost(found: PaperRuns) -> dict[str, float]:
 def _opened(folder: Path) -> Iterator[None]:
     """Create the folder, or check that it is a reproduction's, and lock it."""
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        files.make_folder(folder)
         handle = files.lock(folder)
     except OSError as error:
         raise UsageError(f"{folder}: cannot be written: {error.strerror}") from None

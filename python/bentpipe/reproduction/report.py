@@ -85,7 +85,7 @@ class Reproduction:
 
     def save(self) -> Path:
         """Write the verdicts and the report, and return the report's path."""
-        self.folder.mkdir(parents=True, exist_ok=True)
+        files.make_folder(self.folder)
         found = self.verdicts
         content = {
             **self.about,

@@ -170,24 +170,12 @@ class Store:
         if os.path.lexists(folder):
             clear(folder, force=force)
         manifest = _manifest(plan, engine, versions)
-        partial = folder.with_name(f"{files.PARTIAL}{folder.name}-{os.getpid()}")
-        try:
-            files.make_folder(folder.parent)
-            files.remove_abandoned(folder.parent, f"{folder.name}-")
-            partial.mkdir()
-            try:
-                # The folder appears with its manifest, so that a stop at any moment leaves nothing that
-                # neither --resume nor --force takes.
-                lock = files.lock(partial)
-                (partial / RUNS).mkdir()
-                files.write_json(partial / MANIFEST, files.sealed(manifest))
-                partial.rename(folder)
-            except BaseException:
-                shutil.rmtree(partial, ignore_errors=True)
-                raise
-            files.sync_folder(folder.parent)
-        except OSError as error:
-            raise UsageError(f"{folder}: cannot be written: {error.strerror}") from None
+        # The folder appears with its manifest, so that a stop at any moment leaves nothing that neither
+        # --resume nor --force takes.
+        with files.new_folder(folder) as partial:
+            lock = files.lock(partial)
+            (partial / RUNS).mkdir()
+            files.write_json(partial / MANIFEST, files.sealed(manifest))
         return cls(folder, plan, manifest, lock)
 
     @classmethod

@@ -1,6 +1,5 @@
 """Result of a parameter search: trials, front, winner, and its figures on hold-out seeds."""
 
-import io
 import json
 import shlex
 from collections.abc import Mapping
@@ -16,6 +15,7 @@ from bentpipe.runs.former_names import present_document
 from bentpipe.runs.store import REPORT
 from bentpipe.stats.intervals import Summary, summarise
 from bentpipe.stats.objectives import Objective
+from bentpipe.tables import parquet
 
 if TYPE_CHECKING:
     from bentpipe.pages import Plot
@@ -217,9 +217,7 @@ class TuneResult:
 
     def write(self) -> None:
         """Write the trials, the best setting and the report."""
-        buffer = io.BytesIO()
-        self.frame().write_parquet(buffer, compression="zstd")
-        files.write(self.folder / TRIALS, buffer.getvalue())
+        files.write(self.folder / TRIALS, parquet(self.frame()))
         files.write(self.folder / BEST, self.best().encode())
         self.report()
 
