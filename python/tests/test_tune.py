@@ -5,6 +5,7 @@ import math
 import os
 import random
 import re
+import signal
 import subprocess
 import sys
 import time
@@ -15,6 +16,7 @@ from typing import Any
 import polars as pl
 import pytest
 from click.testing import CliRunner
+from optuna.study import StudyDirection
 
 from bentpipe import TuneResult, _core, open_tune
 from bentpipe.cli.app import cli
@@ -29,7 +31,7 @@ from bentpipe.tuning.holdout import figures
 from bentpipe.tuning.result import difference
 from bentpipe.tuning.search import FEWEST, Search, front
 from bentpipe.tuning.space import Space
-from bentpipe.tuning.study import COMPLETE, Proposal, Trial
+from bentpipe.tuning.study import COMPLETE, Proposal, Trial, open_storage
 from bentpipe.tuning.tune import Tuning, tune
 
 TWO = "throughput:max,queue_delay_mean:min"
@@ -497,10 +499,31 @@ def test_unfinished_trials_of_a_killed_process_are_repeated(tmp_path: Path, alon
         time.sleep(0.01)
     killed.kill()
     killed.communicate()
-    # Optuna breaks a stale lock after half a minute; no other process uses it here.
-    (tmp_path / "study.lock").unlink(missing_ok=True)
     result = tuned(tmp_path / "b", storage=storage, **SHARED)
     assert result.found["trials"] == alone["trials"]
+
+
+KILLED = """
+import os, signal
+from optuna.study import StudyDirection
+from bentpipe.tuning.study import open_storage
+storage = open_storage("out/study")
+os.fsync = lambda handle: os.kill(os.getpid(), signal.SIGKILL)
+storage.create_new_study([StudyDirection.MINIMIZE], "killed")
+"""
+
+
+def test_process_that_is_killed_while_it_writes_to_a_journal_blocks_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "out").mkdir()
+    done = subprocess.run([sys.executable, "-c", KILLED], cwd=tmp_path, timeout=240, check=False)
+    assert done.returncode == -signal.SIGKILL
+    monkeypatch.chdir(tmp_path)
+    storage = open_storage("out/study")
+    storage.create_new_study([StudyDirection.MINIMIZE], "next")
+    assert "next" in [each.study_name for each in storage.get_all_studies()]
+    assert [path.name for path in (tmp_path / "out").iterdir()] == ["study"]
 
 
 def test_continuing_with_other_arguments_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,6 +6,7 @@ generations depend only on earlier results. Each trial is claimed by one process
 Unfinished trials of a dead process are filled in again.
 """
 
+import fcntl
 import os
 import socket
 import threading
@@ -21,8 +22,8 @@ import optuna
 from optuna.distributions import BaseDistribution
 from optuna.exceptions import OptunaError, UpdateFinishedTrialError
 from optuna.storages import BaseStorage, JournalStorage, RDBStorage
-from optuna.storages.journal import JournalFileBackend, JournalFileSymlinkLock
-from optuna.storages.journal._file import get_lock_file
+from optuna.storages.journal import JournalFileBackend
+from optuna.storages.journal._file import BaseJournalFileLock, get_lock_file
 from optuna.study import StudyDirection
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
@@ -105,8 +106,9 @@ def open_storage(where: str | Path) -> BaseStorage:
     try:
         if "://" in text:
             return _database(text)
-        _end_in_a_line(Path(text))
-        return JournalStorage(JournalFileBackend(text))
+        lock = _Lock(Path(text))
+        _end_in_a_line(Path(text), lock)
+        return JournalStorage(JournalFileBackend(text, lock))
     except Exception as error:  # Every database raises its own exceptions.
         reason = str(error.strerror if isinstance(error, OSError) else error).strip().splitlines()
         raise UsageError(
@@ -115,11 +117,29 @@ def open_storage(where: str | Path) -> BaseStorage:
         ) from None
 
 
-def _end_in_a_line(journal: Path) -> None:
+class _Lock(BaseJournalFileLock):
+    """Lock of a journal that ends with its process; those of Optuna stay, and block later processes."""
+
+    def __init__(self, journal: Path) -> None:
+        self._journal = journal
+        self._handle = -1
+        """Open file of the thread that has the lock."""
+
+    def acquire(self) -> bool:
+        handle = os.open(self._journal, os.O_RDWR | os.O_CREAT, 0o666)
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        self._handle = handle
+        return True
+
+    def release(self) -> None:
+        os.close(self._handle)
+
+
+def _end_in_a_line(journal: Path, lock: _Lock) -> None:
     """Remove the half line at the end of a journal that a full disk leaves; nobody has used its content."""
     if not journal.is_file():
         return
-    with get_lock_file(JournalFileSymlinkLock(str(journal))), journal.open("r+b") as file:
+    with get_lock_file(lock), journal.open("r+b") as file:
         end = file.seek(0, os.SEEK_END)
         while end:
             start = max(end - 65536, 0)
