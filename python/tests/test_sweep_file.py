@@ -6,10 +6,12 @@ from pathlib import Path
 
 import jsonschema
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 import bentpipe as bp
 from bentpipe.cli import app
-from bentpipe.errors import UsageError
+from bentpipe.errors import ScenarioError, UsageError
 from bentpipe.sweeps.file import SCHEMA, request, shipped_sweeps
 
 SMALL = """
@@ -193,3 +195,100 @@ def test_shipped_files_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         app.main(["list", "sweeps"])
     assert "byun2007-pep-delay" in capsys.readouterr().out
+
+
+PIECES = (
+    *(
+        "[sweep]",
+        "[vary]",
+        "[[vary]]",
+        "=",
+        '"',
+        "'",
+        '"""',
+        "[",
+        "]",
+        "{",
+        "}",
+        ",",
+        ":",
+        "#",
+        ".",
+        "\n",
+        "\\",
+        "é",
+    ),
+    *(
+        "-1",
+        "0",
+        "1e309",
+        "nan",
+        "0x10",
+        "9999999999999999999999",
+        "1979-05-27",
+        "true",
+        "10 ms",
+        "a,b",
+        "log",
+    ),
+    *("1:2", "1:2:3", "0:1:1e-9", "settings", "throughput", "run.seed", "red-dumbbell", 'design = "lhs"\n'),
+    *("points = 5\n", "runs = 0\n", 'until_ci = "5 %"\n', "max_runs = 3\n", 'set.run.duration = "1 s"\n'),
+)
+"""Parts of sweep files and of other TOML."""
+VALUES = st.one_of(
+    *(st.booleans(), st.integers(), st.floats(), st.text(max_size=8), st.sampled_from(PIECES)),
+    st.lists(st.one_of(st.integers(), st.floats(), st.sampled_from(PIECES)), max_size=4),
+)
+
+
+def in_toml(value: object) -> str:
+    if isinstance(value, list):
+        return f"[{', '.join(map(in_toml, value))}]"
+    return json.dumps(value) if isinstance(value, bool | str) else repr(value)
+
+
+@st.composite
+def with_odd_values(draw: st.DrawFn) -> str:
+    keys = st.sampled_from([*SCHEMA["properties"]["sweep"]["properties"]])
+    varied = st.sampled_from(["gateway.aqm.w_q", "gateway.pep.delay", "run.duration", "x", "a.b", "seed"])
+    lines = {key: in_toml(draw(VALUES)) for key in draw(st.lists(keys, max_size=4))}
+    lines["scenario"] = draw(st.sampled_from(['"small-gateway"', '"x"']))
+    values = {key: in_toml(draw(VALUES)) for key in draw(st.lists(varied, max_size=3))}
+    tables = [("[sweep]", lines), ("[vary]", values)]
+    return "\n".join(line for name, of in tables for line in (name, *(f"{k} = {v}" for k, v in of.items())))
+
+
+@st.composite
+def with_other_pieces(draw: st.DrawFn) -> str:
+    text = draw(st.sampled_from([SMALL, *(path.read_text() for path in shipped_sweeps().values())]))
+    for _ in range(draw(st.integers(1, 4))):
+        at, count = draw(st.integers(0, len(text))), draw(st.integers(0, 8))
+        text = text[:at] + draw(st.sampled_from(PIECES)) + text[at + count :]
+    return text
+
+
+@given(st.one_of(with_odd_values(), with_other_pieces()))
+@settings(max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_any_sweep_file_is_read_or_refused_in_one_line_that_names_it(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "any.toml"
+    path.write_text(text)
+    message = None
+    try:
+        asked = request(path)
+        asked.precision()
+        asked.plan()
+    except (UsageError, ScenarioError) as error:
+        message = str(error)
+    assert message is None or (message.startswith(str(path)) and len(message.splitlines()) == 1)
+
+
+def test_line_breaks_of_values_are_escaped_in_messages(file: Path) -> None:
+    file.write_text(file.read_text().replace('"0.02:0.2:log:2"', '"\\n"'))
+    with pytest.raises(UsageError, match=r"w_q=\\n: found an empty value; allowed: values as 0.1,0.5,0.9"):
+        request(file)
+
+
+def test_most_runs_without_a_width_name_the_file(file: Path) -> None:
+    file.write_text(file.read_text().replace("runs = 2", "max_runs = 2"))
+    with pytest.raises(UsageError, match=r"sweep\.toml: found at most 2 runs"):
+        request(file)

@@ -130,7 +130,7 @@ class Request:
         except (UsageError, ScenarioError) as error:
             if self.file is None:
                 raise
-            raise type(error)(f"{self.file}: {error}") from None
+            raise type(error)(_one_line(f"{self.file}: {error}")) from None
         plan.title, plan.description = self.title or plan.title, self.description
         return plan
 
@@ -169,8 +169,8 @@ def request(
     asked = replace(asked, factors=tuple(factors.values()), overrides=tuple(chosen), **wanted)
     if asked.max_runs is not None and asked.until_ci is None:
         raise UsageError(
-            f"{asked.name}: found at most {asked.max_runs} runs (--max-runs), but not how narrow intervals"
-            " are to be (--until-ci); allowed: both, or neither"
+            f"{asked.file or asked.name}: found at most {asked.max_runs} runs (--max-runs), but not how narrow"
+            " intervals are to be (--until-ci); allowed: both, or neither"
         )
     return asked
 
@@ -222,7 +222,7 @@ class _File:
         """Return an error about a key, with its line."""
         line = next((self.lines[key[:n]] for n in range(len(key), 0, -1) if key[:n] in self.lines), None)
         where = f"{self.path}:{line}" if line else str(self.path)
-        return UsageError(f"{where}: {'.'.join(key)}: {message}" if key else f"{where}: {message}")
+        return UsageError(_one_line(f"{where}: {'.'.join(key)}: {message}" if key else f"{where}: {message}"))
 
     def request(self, found: dict[str, Any]) -> Request:
         self.check((), found, SCHEMA)
@@ -328,6 +328,11 @@ _WORDS = {
     "array": "a list",
     "object": "a table",
 }
+
+
+def _one_line(message: str) -> str:
+    """Return a message whose values may have line breaks with these escaped."""
+    return "".join(repr(each)[1:-1] if each.splitlines() == [""] else each for each in message)
 
 
 def _is(value: object, kind: str) -> bool:
