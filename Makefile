@@ -241,10 +241,10 @@ check-instructions: | $(VENV)/.created
 
 # libFuzzer with the installed compiler, as `cargo fuzz` does with a nightly one.
 FUZZ ?= operations
-FUZZ_FEATURES = $(if $(filter wire,$(FUZZ)),gatewayd) $(if $(filter scenario,$(FUZZ)),sim)
+FUZZ_FEATURES = $(if $(filter wire,$(FUZZ)),gatewayd) $(if $(filter scenario,$(FUZZ)),sim) $(filter tcp,$(FUZZ))
 FUZZ_SECONDS ?= 60
 FUZZ_SEED ?= 1
-fuzz: ## fuzz the algorithms (FUZZ=operations), the live gateway's parsers (wire) or scenarios and their files (scenario) for FUZZ_SECONDS (60) from FUZZ_SEED (1)
+fuzz: ## fuzz the algorithms (FUZZ=operations), the live gateway's parsers (wire), TCP (tcp) or scenarios and their files (scenario) for FUZZ_SECONDS (60) from FUZZ_SEED (1)
 	@command -v c++ >/dev/null || { $(call debian,g++,libFuzzer is written in C++); }
 	mkdir -p target/fuzz/corpus/$(FUZZ)
 	cd fuzz && CARGO_TARGET_DIR=../target/fuzz RUSTFLAGS="--cfg fuzzing -Cpasses=sancov-module -Ccodegen-units=1 \

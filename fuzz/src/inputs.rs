@@ -1,14 +1,20 @@
 //! Any bytes as input of the live gateway: nothing panics, and a packet changes only in the fields that are meant to
 //! change.
 //!
-//! The first byte selects the parser of the rest: a packet, netlink messages, spacelink frames, a configuration, or a
-//! sequence of packets for window marking, each behind three bytes (direction, buffer space, length).
+//! The first byte selects the parser of the rest: a packet, netlink messages, spacelink frames, a configuration, the head of
+//! a request over HTTP, or a sequence of packets for window marking, each behind three bytes (direction, buffer space, length).
 
-use bentpipe_gatewayd::config::{Config, listing};
+use std::sync::LazyLock;
+
+use bentpipe_gatewayd::config::{Config, Role, listing};
 use bentpipe_gatewayd::intercept::netlink::{Message, message_at};
 use bentpipe_gatewayd::intercept::windows::Windows;
+use bentpipe_gatewayd::observe::http::answer;
+use bentpipe_gatewayd::observe::metrics::About;
+use bentpipe_gatewayd::observe::state::Shared;
 use bentpipe_packet::parse;
 use bentpipe_spacelink::frames::{self, Control, Datagram, MAX_FRAGMENTS, Open};
+use bentpipe_units::Duration;
 
 mod packets;
 
@@ -18,14 +24,36 @@ use packets::{must, residue};
 pub fn run(bytes: &[u8]) -> Result<(), String> {
     match bytes.split_first() {
         None => Ok(()),
-        Some((kind, rest)) => match kind % 6 {
+        Some((kind, rest)) => match kind % 7 {
             2 => windows(rest),
             3 => netlink(rest),
             4 => frames(rest),
             5 => configuration(rest),
+            6 => request(rest),
             _ => packets::run(rest),
         },
     }
+}
+
+/// Every request gets a response, whose body is as long as its head says, and the page only if it asks for it.
+fn request(head: &[u8]) -> Result<(), String> {
+    static SHARED: LazyLock<Shared> = LazyLock::new(|| {
+        let (role, none) = (Role::Gateway, String::new);
+        let about = About { role, aqm: none(), scheduler: none(), marking: none(), reloaded: (0.0, true) };
+        Shared::new(about, Duration::from_secs(1), Duration::from_secs(2))
+    });
+    let text = answer(head, &SHARED, 0);
+    let text = std::str::from_utf8(&text).map_err(|_| "a response is not UTF-8")?;
+    let (lines, body) = text.split_once("\r\n\r\n").ok_or("a response without an end of its head")?;
+    must(lines.starts_with("HTTP/1.1 "), "a response without a status")?;
+    let length = lines.lines().find_map(|line| line.strip_prefix("Content-Length: "));
+    let is_head = head.starts_with(b"HEAD ");
+    must(is_head || length == Some(&body.len().to_string()), "the length of a body is not that of its head")?;
+    must(lines.lines().count() <= 10, "a request adds lines to the head")?;
+    let is_page = lines.starts_with("HTTP/1.1 200 OK\r\nContent-Type: text/html");
+    let asks =
+        ["GET / ", "GET /?", "HEAD / ", "HEAD /?"].iter().any(|line| head.starts_with(line.as_bytes()));
+    must(asks || !is_page, "the page without a request for it")
 }
 
 fn netlink(bytes: &[u8]) -> Result<(), String> {

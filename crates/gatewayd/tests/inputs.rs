@@ -22,6 +22,14 @@ proptest! {
         prop_assert_eq!(fuzzed::run(&[&[4, first][..], &bytes].concat()), Ok(()));
     }
 
+    /// Requests made of valid pieces and random bytes.
+    #[test]
+    fn every_request_gets_a_response(
+        pieces in prop::collection::vec(prop::sample::select(&REQUEST[..]), 0..9), end in prop::collection::vec(any::<u8>(), 0..4),
+    ) {
+        prop_assert_eq!(fuzzed::run(&[&[6], pieces.concat().as_slice(), &end].concat()), Ok(()));
+    }
+
     /// The shipped configurations with a few bytes changed or the end cut off.
     #[test]
     fn changed_configurations_are_read_or_refused(
@@ -40,6 +48,21 @@ proptest! {
         prop_assert_eq!(fuzzed::run(&[&[5], bytes.as_slice()].concat()), Ok(()));
     }
 }
+
+const REQUEST: [&[u8]; 12] = [
+    b"GET",
+    b"HEAD",
+    b" ",
+    b"/",
+    b"/metrics",
+    b"/terminals/",
+    b"?since=",
+    b"18446744073709551616",
+    b" HTTP/1.1",
+    b"\r\n",
+    b"\xff",
+    b"\0",
+];
 
 const CONFIGURATIONS: [&str; 2] =
     [include_str!("../../../deploy/gateway.toml"), include_str!("../../../deploy/terminal.toml")];

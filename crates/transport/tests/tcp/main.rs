@@ -17,6 +17,7 @@ mod rack;
 mod sack;
 #[path = "../script/mod.rs"]
 mod script;
+mod segments;
 mod timeout;
 mod trace;
 mod transfer;
