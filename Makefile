@@ -229,8 +229,8 @@ bench: ## measure the speed of each algorithm and of the simulator, beside ns-2:
 	cargo bench --locked --quiet -p bentpipe-sim
 	cargo bench --locked --quiet -p bentpipe-spacelink
 
-faults: $(CORE) $(VENV)/.dev ## let every step of a comparison and of a sweep that writes files fail once, or lose power: ten minutes
-	FAULTS=1 $(BIN)/pytest -q python/tests/test_faults.py
+faults: $(CORE) $(VENV)/.dev ## let every step by which commands write files fail once, or lose power; kill workers and schedulers a hundred times: half an hour
+	FAULTS=1 $(BIN)/pytest -q -s python/tests/test_faults.py python/tests/test_killed_clusters.py
 
 # Callgrind counts the same on an idle and on a busy machine.
 instructions: | $(VENV)/.created test-packages ## count the instructions of the engines and renew docs/performance.md: two minutes

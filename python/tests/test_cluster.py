@@ -1,6 +1,5 @@
 """Sweeps on a Dask cluster of real worker processes over TCP; some workers are killed."""
 
-import json
 import os
 import pickle
 import signal
@@ -10,7 +9,7 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
@@ -20,6 +19,7 @@ from typing import Any
 import dask
 import psutil  # type: ignore[import-untyped]
 import pytest
+from clusters import SPY, Processes, wait_for
 from conftest import command_line, environment
 
 from bentpipe import _core
@@ -35,25 +35,6 @@ from bentpipe.sweeps.sweep import Sweep, execute
 
 SHORT = ["run.duration=2 s", "run.warmup=1 s"]
 VARY = {"gateway.pep.delay": "0 ms:40 ms:2", "gateway.aqm.w_q": "0.02,0.2"}
-
-SPY = """
-import os, signal, time
-from bentpipe.runs import worker_tasks, workers
-
-measure = workers.measure
-
-def spied(scenario, seed, progress):
-    run = " ".join([str(seed), scenario.aqm, *scenario.overrides[-2:]])
-    with open({log!r}, "a") as log:
-        print(os.getpid(), run, file=log)
-    if run == {killer!r}:
-        os.kill(os.getpid(), signal.SIGKILL)
-    time.sleep({sleep})
-    return measure(scenario, seed, progress)
-
-worker_tasks.measure = spied
-"""
-"""Logs each run that a worker begins, delays it, and lets one kill its worker."""
 
 UNTIL_SHOWN = """
 def until_shown(file):
@@ -71,6 +52,13 @@ from bentpipe.runs import worker_tasks
 worker_tasks.build_digest = lambda: "0" * 64
 """
 
+DYING = """
+import os, signal
+from bentpipe.runs import worker_tasks
+
+worker_tasks.build_digest = lambda: os.kill(os.getpid(), signal.SIGKILL)
+"""
+
 
 def small(out: Path, **more: object) -> SweepResult:
     settings = {"settings": ["red", "avqred"], "runs": 3, "set": SHORT, **more}
@@ -86,62 +74,6 @@ def by_threads(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
     folder = tmp_path_factory.mktemp("sweep") / "threads"
     small(folder, jobs=2)
     return content(folder)
-
-
-class Processes:
-    """A scheduler and workers that a user has started."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.processes: list[subprocess.Popen[bytes]] = []
-        about = folder / "scheduler.json"
-        self._start("scheduler", "--host", "127.0.0.1", "--port", "0", "--scheduler-file", str(about))
-        wait_for(lambda: about.exists() and about.read_text().endswith("}"))
-        self.address: str = json.loads(about.read_text())["address"]
-
-    def _start(self, what: str, *arguments: str) -> subprocess.Popen[bytes]:
-        command = [sys.executable, "-m", f"distributed.cli.dask_{what}", "--no-dashboard"]
-        command += ["--dashboard-address", "127.0.0.1:0", *arguments]
-        with (self.folder / f"{len(self.processes)}.log").open("wb") as log:
-            process = subprocess.Popen(command, cwd=self.folder, stdout=log, stderr=log)
-        self.processes.append(process)
-        return process
-
-    def worker(self, preload: str = "", threads: int = 1) -> subprocess.Popen[bytes]:
-        more = []
-        if preload:
-            file = self.folder / f"preload{len(self.processes)}.py"
-            file.write_text(preload)
-            more = ["--preload", str(file)]
-        local = str(self.folder / "space")
-        return self._start(
-            "worker",
-            self.address,
-            "--no-nanny",
-            "--nthreads",
-            str(threads),
-            "--local-directory",
-            local,
-            *more,
-        )
-
-    def wait(self, workers: int) -> None:
-        from distributed import Client
-
-        with Client(self.address, set_as_default=False) as client:
-            client.wait_for_workers(workers, timeout=240)
-
-    def close(self) -> None:
-        for process in self.processes:
-            process.kill()
-            process.wait()
-
-
-def wait_for(condition: Callable[[], bool], seconds: float = 60) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
 
 
 @pytest.fixture
@@ -489,6 +421,14 @@ def test_unusable_cluster_is_one_message(processes: Processes, monkeypatch: pyte
         r" the sweep's, .* \(1 of 2 workers cannot take part\)",
     ):
         Cluster(processes.address)
+
+
+def test_worker_that_dies_while_it_is_checked_is_left_out(processes: Processes) -> None:
+    processes.worker()
+    processes.worker(DYING)
+    processes.wait(2)
+    with closing(Cluster(processes.address)) as found:
+        wait_for(lambda: len(found.client.nthreads()) == 1)
 
 
 def test_two_threads_are_at_least_1_8_times_as_fast_as_one(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,9 +18,9 @@ from types import ModuleType
 
 import pytest
 import yaml  # type: ignore[import-untyped]
+from clusters import Processes
 from code_blocks import Block, blocks
 from conftest import ROOT, environment
-from test_cluster import Processes
 
 import bentpipe as bp
 from bentpipe.live_runs.processes import programs

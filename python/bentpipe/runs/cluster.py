@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from itertools import islice
 
 from distributed import Client, Future, KilledWorker
+from distributed.comm.core import CommClosedError
 
 from bentpipe.errors import ClusterError, SimulationError, UsageError
 from bentpipe.runs import worker_tasks
@@ -86,7 +87,9 @@ class Cluster:
         deadline = time.monotonic() + _CONNECT_SECONDS
         found: dict[str, str | Exception | None] = {}
         while not found:
-            found = self.client.run(worker_tasks.build_fault, worker_tasks.build(), on_error="return")
+            answers = self.client.run(worker_tasks.build_fault, worker_tasks.build(), on_error="return")
+            # A worker that died meanwhile is none that cannot take part.
+            found = {of: each for of, each in answers.items() if not isinstance(each, CommClosedError)}
             if not found and time.monotonic() > deadline:
                 raise UsageError(
                     f"{self.where}: a cluster without workers; allowed: at least one, for example of"
