@@ -147,10 +147,29 @@ fn samples_are_rates_of_their_interval() {
     assert_eq!(state["bottlenecks"][value("bottleneck") as usize], "server");
     assert_eq!(json(104_000)["samples"].as_array().map(Vec::len), Some(1));
     assert_eq!(json(105_000)["samples"].as_array().map(Vec::len), Some(0));
-    // The last sample is of second 105; it is stale once three more are missing.
+    // The last sample is of second 5; it is stale once three more are missing.
     let health = |ms| shared().health(ms).map_err(|error| error.clone());
-    assert!(health(108_000).is_ok());
-    assert_eq!(health(108_001), Err("no sample for 3 s".to_owned()));
+    assert!(health(8000).is_ok());
+    assert_eq!(health(8001), Err("no sample for 3 s".to_owned()));
+}
+
+/// The clock is set back by a minute, and later ahead by an hour.
+#[test]
+fn samples_continue_when_the_clock_is_set() {
+    let shared = shared();
+    let times = |since: u64| -> Vec<f64> {
+        let state: serde_json::Value = serde_json::from_str(&shared.json(since)).expect("JSON");
+        let rows = state["samples"].as_array().expect("rows");
+        rows.iter().map(|row| row[0].as_f64().expect("a time")).collect()
+    };
+    assert_eq!(times(104_000), [105_000.0]);
+    shared.publish(snapshot(6), 46_000, 6000);
+    assert_eq!(times(105_000), [46_000.0]);
+    assert!(times(46_000).is_empty());
+    shared.publish(snapshot(7), 3_647_000, 7000);
+    assert_eq!(times(46_000), [3_647_000.0]);
+    assert_eq!(times(0), [105_000.0, 46_000.0, 3_647_000.0]);
+    assert!(shared.health(10_000).is_ok() && shared.health(10_001).is_err());
 }
 
 /// Worked out by hand: of 4 delays 2 are up to 1 ms, one up to 2 ms and one up to 50 ms. The median is the end of the first
@@ -181,7 +200,7 @@ fn the_server_responds_and_limits_clients() {
     let get = |path: &str| ask(address, format!("GET {path} HTTP/1.1\r\nHost: x\r\n\r\n").as_bytes());
     assert!(get("/metrics").starts_with("HTTP/1.1 503 "));
     assert!(get("/healthz").starts_with("HTTP/1.1 503 "));
-    (0..2).for_each(|second| shared.publish(snapshot(second), 1000 * (100 + second)));
+    (0..2).for_each(|second| shared.publish(snapshot(second), 1000 * (100 + second), 1000 * second));
     let metrics = get("/metrics");
     let (head, body) = metrics.split_once("\r\n\r\n").expect("a head");
     assert!(
@@ -245,7 +264,7 @@ fn each_terminal_has_its_metrics_and_rates() {
     // The series of a removed terminal end.
     let mut next = snapshot(6);
     next.peers.remove(0);
-    shared.publish(next, 106_000);
+    shared.publish(next, 106_000, 6000);
     let metrics = parse(&shared.prometheus().expect("a snapshot"));
     assert!(metrics.samples.iter().all(|(_, labels, _)| labels.iter().all(|(_, value)| value != "t0")));
     assert_eq!(metrics.value("bentpipe_terminal_connections", &[("terminal", "t1")]), 7.0);

@@ -9,9 +9,9 @@ use std::os::fd::AsFd as _;
 use std::thread;
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use nix::time::{ClockId, clock_gettime};
 
 use crate::observe::state::Shared;
+use crate::sys::clock::monotonic_ms;
 
 /// Description of all answers (OpenAPI 3.1).
 const OPENAPI: &str = include_str!("openapi.json");
@@ -84,7 +84,7 @@ impl Server {
         if self.has_room() {
             waits.push(PollFd::new(self.listener.as_fd(), PollFlags::POLLIN));
         }
-        let now = clock_ms(ClockId::CLOCK_MONOTONIC);
+        let now = monotonic_ms();
         let next = self.connections.iter().map(|c| c.until.saturating_sub(now)).min();
         let timeout =
             next.map_or(PollTimeout::NONE, |ms| PollTimeout::from((ms + 1).min(MOST_TIME_MS) as u16));
@@ -93,7 +93,7 @@ impl Server {
             Err(e) => return Err(e.into()),
         }
         let shared = &self.shared;
-        let now = clock_ms(ClockId::CLOCK_MONOTONIC);
+        let now = monotonic_ms();
         self.connections.retain_mut(|c| c.until > now && !c.advance(shared));
         while self.has_room() {
             let stream = match self.listener.accept() {
@@ -150,7 +150,7 @@ impl Connection {
             }
             self.head.extend_from_slice(&part[..len]);
             if self.head.windows(4).any(|end| end == b"\r\n\r\n") {
-                self.answer = answer(&self.head, shared, clock_ms(ClockId::CLOCK_REALTIME));
+                self.answer = answer(&self.head, shared, monotonic_ms());
             } else if self.head.len() > LONGEST_HEAD {
                 self.answer = response("431 Request Header Fields Too Large", TEXT, "too long\n", true);
             }
@@ -170,9 +170,9 @@ const JSON: &str = "application/json";
 /// Prometheus' text format.
 const METRICS: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-/// The response to a request, by its first line, at `unix_ms` since 1970.
+/// The response to a request, by its first line, at `now_ms` by a clock that is never set.
 #[must_use]
-pub fn answer(head: &[u8], shared: &Shared, unix_ms: u64) -> Vec<u8> {
+pub fn answer(head: &[u8], shared: &Shared, now_ms: u64) -> Vec<u8> {
     let line = head.split(|b| *b == b'\r').next().unwrap_or_default();
     let mut words = std::str::from_utf8(line).unwrap_or_default().split(' ');
     let (method, target, version) = (words.next(), words.next(), words.next());
@@ -200,7 +200,7 @@ pub fn answer(head: &[u8], shared: &Shared, unix_ms: u64) -> Vec<u8> {
         "/terminals.json" => response("200 OK", JSON, &shared.peers(), body),
         "/plans.json" => response("200 OK", JSON, &shared.plans(), body),
         "/openapi.json" => response("200 OK", JSON, OPENAPI, body),
-        "/healthz" => match shared.health(unix_ms) {
+        "/healthz" => match shared.health(now_ms) {
             Ok(text) => response("200 OK", TEXT, &format!("{text}\n"), body),
             Err(text) => response("503 Service Unavailable", TEXT, &format!("{text}\n"), body),
         },
@@ -235,11 +235,6 @@ fn response(status: &str, kind: &str, text: &str, body: bool) -> Vec<u8> {
         answer.extend_from_slice(text.as_bytes());
     }
     answer
-}
-
-/// Time of a clock [ms].
-fn clock_ms(clock: ClockId) -> u64 {
-    clock_gettime(clock).map_or(0, |t| t.tv_sec() as u64 * 1000 + t.tv_nsec() as u64 / 1_000_000)
 }
 
 #[cfg(test)]

@@ -6,6 +6,7 @@ use nix::time::{ClockId, clock_gettime};
 use crate::config::Config;
 use crate::observe::metrics::{About, Snapshot};
 use crate::observe::state::Shared;
+use crate::sys::clock::monotonic_ms;
 use crate::sys::notify;
 
 /// When the state is published next, and to whom.
@@ -61,7 +62,7 @@ impl Publisher {
     /// Publishes a snapshot.
     pub fn publish(&self, snapshot: Snapshot) {
         if let Some(shared) = &self.shared {
-            shared.publish(snapshot, unix_ms());
+            shared.publish(snapshot, unix_ms(), monotonic_ms());
         }
     }
 

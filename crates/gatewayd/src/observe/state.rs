@@ -23,6 +23,8 @@ struct State {
     /// Most samples kept.
     keep: usize,
     last: Option<Snapshot>,
+    /// Time of the last snapshot by a clock that is never set [ms].
+    published_ms: u64,
     samples: VecDeque<Sample>,
     bottleneck: Bottleneck,
     times: BottleneckTimes,
@@ -77,6 +79,7 @@ impl Shared {
             interval,
             keep,
             last: None,
+            published_ms: 0,
             samples: VecDeque::with_capacity(keep),
             bottleneck: Bottleneck::Nothing,
             times: [0.0; Bottleneck::ALL.len()],
@@ -85,9 +88,11 @@ impl Shared {
         })))
     }
 
-    /// Publishes the state at the end of an interval; `unix_ms` is the time since 1970 [ms].
-    pub fn publish(&self, snapshot: Snapshot, unix_ms: u64) {
+    /// Publishes the state at the end of an interval. `unix_ms` is the time since 1970 [ms], `now_ms` that of a clock that is
+    /// never set [ms].
+    pub fn publish(&self, snapshot: Snapshot, unix_ms: u64, now_ms: u64) {
         let mut state = self.lock();
+        state.published_ms = now_ms;
         if let Some(before) = state.last.take() {
             state.add(&before, &snapshot, unix_ms);
         }
@@ -119,11 +124,15 @@ impl Shared {
         ))
     }
 
-    /// The samples after `since` [ms since 1970], as JSON.
+    /// The samples after `since` [ms since 1970], as JSON. If the clock was set back, these are the ones behind the sample of
+    /// that time, which may have earlier times.
     #[must_use]
     pub fn json(&self, since: u64) -> String {
         let state = self.lock();
-        let first = state.samples.partition_point(|sample| sample[0] <= since as f64);
+        let since = since as f64;
+        let same = state.samples.iter().rposition(|sample| sample[0] == since);
+        let before = same.or_else(|| state.samples.iter().rposition(|sample| sample[0] <= since));
+        let first = before.map_or(0, |before| before + 1);
         let rows: Vec<Value> = state.samples.range(first..).map(|row| Value::from(row.to_vec())).collect();
         let names: Vec<&str> = Bottleneck::ALL.iter().map(|b| b.name()).collect();
         json!({
@@ -166,14 +175,16 @@ impl Shared {
         state.document("plans", rows.into())
     }
 
-    /// Health at `unix_ms`: good if the last snapshot is at most three intervals old.
+    /// Health at `now_ms` by the clock of [`Shared::publish`]: good if the last snapshot is at most three intervals old.
     ///
     /// # Errors
     /// Otherwise; says since when snapshots are missing.
-    pub fn health(&self, unix_ms: u64) -> Result<&'static str, String> {
+    pub fn health(&self, now_ms: u64) -> Result<&'static str, String> {
         let state = self.lock();
-        let Some(last) = state.samples.back() else { return Err("no sample yet".to_owned()) };
-        let age = (unix_ms as f64 - last[0]) / 1e3;
+        if state.samples.is_empty() {
+            return Err("no sample yet".to_owned());
+        }
+        let age = now_ms.saturating_sub(state.published_ms) as f64 / 1e3;
         if age > 3.0 * state.interval.as_secs_f64() {
             return Err(format!("no sample for {age:.0} s"));
         }

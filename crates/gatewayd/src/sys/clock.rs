@@ -59,6 +59,12 @@ pub fn monotonic() -> u64 {
         .map_or(0, |t| t.tv_sec().unsigned_abs() * 1_000_000_000 + t.tv_nsec().unsigned_abs())
 }
 
+/// CLOCK_MONOTONIC [ms].
+#[must_use]
+pub fn monotonic_ms() -> u64 {
+    monotonic() / 1_000_000
+}
+
 /// Time to tell a loop that is late: the time at which something was due before `now`, so that a rate is kept, but not more
 /// than `most` ago.
 #[must_use]

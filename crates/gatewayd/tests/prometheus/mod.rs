@@ -190,6 +190,6 @@ pub fn snapshot(second: u64) -> Snapshot {
 
 pub fn shared() -> Shared {
     let shared = Shared::new(about(), Duration::from_secs(1), Duration::from_secs(3));
-    (0..6).for_each(|second| shared.publish(snapshot(second), 1000 * (100 + second)));
+    (0..6).for_each(|second| shared.publish(snapshot(second), 1000 * (100 + second), 1000 * second));
     shared
 }
