@@ -2,6 +2,8 @@
 
 #[path = "../../../fuzz/src/inputs.rs"]
 mod fuzzed;
+#[path = "../../../fuzz/src/seeds.rs"]
+mod seeds;
 
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
@@ -66,3 +68,8 @@ const REQUEST: [&[u8]; 12] = [
 
 const CONFIGURATIONS: [&str; 2] =
     [include_str!("../../../deploy/gateway.toml"), include_str!("../../../deploy/terminal.toml")];
+
+#[test]
+fn inputs_that_the_fuzzer_found_pass() {
+    seeds::replay("wire", fuzzed::run);
+}

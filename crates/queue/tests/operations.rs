@@ -2,6 +2,8 @@
 
 #[path = "../../../fuzz/src/operations.rs"]
 mod fuzzed;
+#[path = "../../../fuzz/src/seeds.rs"]
+mod seeds;
 
 use bentpipe_queue::registry::{AQMS, SCHEDULERS};
 use proptest::prelude::*;
@@ -39,4 +41,9 @@ fn every_algorithm_is_covered() {
             fuzzed::run(&bytes).unwrap();
         }
     }
+}
+
+#[test]
+fn inputs_that_the_fuzzer_found_pass() {
+    seeds::replay("operations", fuzzed::run);
 }

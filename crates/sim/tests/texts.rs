@@ -2,6 +2,8 @@
 
 #[path = "../../../fuzz/src/texts.rs"]
 mod fuzzed;
+#[path = "../../../fuzz/src/seeds.rs"]
+mod seeds;
 
 use bentpipe_scenario::Scenario;
 use fuzzed::Fate;
@@ -101,4 +103,9 @@ proptest! {
         let outcome = fuzzed::run(&[&[2, reader], bytes.as_slice()].concat());
         prop_assert!(outcome.is_ok(), "{outcome:?}");
     }
+}
+
+#[test]
+fn inputs_that_the_fuzzer_found_pass() {
+    seeds::replay("scenario", fuzzed::run);
 }

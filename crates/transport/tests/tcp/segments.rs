@@ -2,6 +2,8 @@
 
 #[path = "../../../../fuzz/src/segments.rs"]
 mod fuzzed;
+#[path = "../../../../fuzz/src/seeds.rs"]
+mod seeds;
 
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
@@ -24,4 +26,9 @@ proptest! {
         let bytes: Vec<u8> = head.into_iter().chain(events).collect();
         prop_assert_eq!(fuzzed::run(&bytes), Ok(()));
     }
+}
+
+#[test]
+fn inputs_that_the_fuzzer_found_pass() {
+    seeds::replay("tcp", fuzzed::run);
 }
