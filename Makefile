@@ -6,7 +6,7 @@ SHELL := bash
 MAKEFLAGS += --no-print-directory
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := help
-.PHONY: help wheel deb static image run live live-example live-programs live-packages unit-packages live-bench live-quic live-uploads live-terminals test test-often check check-rust check-python build-tests test-packages test-rust test-namespaces test-python test-recipes kernel coverage cluster cluster-costs run-costs bench fuzz fmt docs gallery choosing reproduction costs paper-figures papers-pages advice delay pfavqred backlog onboard gateway-models model-domain series site terminals quic evaluation published lab-figures lab-bench lock setup clean beam-bench deny sbom instructions check-instructions reproducible mutants faults
+.PHONY: help wheel deb static image run live live-example live-programs live-packages unit-packages live-bench live-quic live-uploads live-terminals test test-often check check-rust check-python build-tests test-packages test-rust test-namespaces test-python test-recipes kernel coverage cluster cluster-costs run-costs bench fuzz fmt docs gallery choosing reproduction costs paper-figures papers-pages advice delay pfavqred backlog onboard gateway-models model-domain series site terminals quic evaluation published lab-figures lab-bench lock setup clean beam-bench deny sbom instructions check-instructions reproducible mutants faults soak
 
 PYTHON ?= python3
 VENV := .venv
@@ -231,6 +231,9 @@ bench: ## measure the speed of each algorithm and of the simulator, beside ns-2:
 
 faults: $(CORE) $(VENV)/.dev ## let every step by which commands write files fail once, or lose power; kill workers and schedulers a hundred times: half an hour
 	FAULTS=1 $(BIN)/pytest -q -s python/tests/test_faults.py python/tests/test_killed_clusters.py
+
+soak: $(CORE) ## simulate a day with ten million connections and renew docs/performance-simulator.md: two minutes
+	$(BIN)/python tools/soak.py docs
 
 # Callgrind counts the same on an idle and on a busy machine.
 instructions: | $(VENV)/.created test-packages ## count the instructions of the engines and renew docs/performance.md: two minutes

@@ -184,6 +184,12 @@ mod tests {
     use super::*;
     use crate::ids::Id;
 
+    /// A run keeps a row for each connection, and its memory grows by nothing else (`make soak`).
+    #[test]
+    fn a_flow_takes_128_bytes() {
+        assert_eq!(size_of::<Flow>(), 128);
+    }
+
     /// Delays of 50, 66, 50 and 66 ms: D is 16 ms each time, so J is 1, 1 + 15/16 and 1.9375 + 14.0625/16 ms.
     #[test]
     fn jitter_estimate_follows_rfc_3550() {
