@@ -6,7 +6,7 @@ SHELL := bash
 MAKEFLAGS += --no-print-directory
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := help
-.PHONY: help wheel deb static image run live live-example live-programs live-packages unit-packages live-bench live-quic live-uploads live-terminals test test-often check check-rust check-python build-tests test-packages test-rust test-namespaces test-python test-recipes kernel coverage cluster cluster-costs run-costs bench fuzz fmt docs gallery choosing reproduction costs paper-figures papers-pages advice delay pfavqred backlog onboard gateway-models model-domain series site terminals quic evaluation published lab-figures lab-bench lock setup clean beam-bench deny sbom instructions check-instructions reproducible mutants faults soak
+.PHONY: help wheel deb static image run live live-example live-programs live-packages unit-packages live-bench live-quic live-uploads live-terminals test test-often check check-rust check-python build-tests test-packages test-rust test-namespaces test-python test-recipes kernel coverage cluster cluster-costs run-costs bench fuzz fmt docs gallery choosing reproduction costs paper-figures papers-pages advice delay pfavqred backlog onboard gateway-models model-domain series site terminals quic evaluation published lab-figures lab-bench lock setup clean beam-bench deny sbom instructions check-instructions reproducible mutants faults soak soak-live
 
 PYTHON ?= python3
 VENV := .venv
@@ -106,6 +106,11 @@ live-uploads: $(CORE) $(LIVE) live-packages ## compare uploads live and simulate
 
 live-terminals: $(CORE) $(LIVE) live-packages ## compare eight terminals live and simulated, as root, and renew their tables in docs/gateway-terminals.md: ten minutes
 	$(BIN)/python tools/live_terminals_page.py docs results/live-terminals
+
+soak-live: | $(VENV)/.created ## run a million connections through both ends in an hour, as root, and renew docs/performance.md
+	mkdir -p results/soak-live
+	cargo test --locked --quiet -p bentpipe-gatewayd --test namespaces -- --ignored --nocapture a_million >results/soak-live/output.txt
+	$(BIN)/python tools/soak_live.py docs results/soak-live/output.txt
 
 beam-bench: ## measure the live gateway with eight terminals and with a thousand, as root, and renew docs/gateway-terminals.md: five minutes
 	rm -rf results/beam-bench && mkdir -p results/beam-bench
@@ -229,8 +234,9 @@ bench: ## measure the speed of each algorithm and of the simulator, beside ns-2:
 	cargo bench --locked --quiet -p bentpipe-sim
 	cargo bench --locked --quiet -p bentpipe-spacelink
 
-faults: $(CORE) $(VENV)/.dev ## let every step by which commands write files fail once, or lose power; kill workers and schedulers a hundred times: half an hour
+faults: $(CORE) $(VENV)/.dev ## let every step by which commands write files fail once, or lose power; kill workers, schedulers and both ends of the gateway a hundred times: half an hour
 	FAULTS=1 $(BIN)/pytest -q -s python/tests/test_faults.py python/tests/test_killed_clusters.py
+	cargo test --locked --quiet -p bentpipe-gatewayd --test namespaces -- --ignored killed_a_hundred_times
 
 soak: $(CORE) ## simulate a day with ten million connections and renew docs/performance-simulator.md: two minutes
 	$(BIN)/python tools/soak.py docs
