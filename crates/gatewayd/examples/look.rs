@@ -8,6 +8,7 @@ use bentpipe_gatewayd::observe::bottleneck::Evidence;
 use bentpipe_gatewayd::observe::http::serve;
 use bentpipe_gatewayd::observe::metrics::{About, NfqueueLost, Snapshot};
 use bentpipe_gatewayd::observe::state::Shared;
+use bentpipe_gatewayd::sys::clock::monotonic_ms;
 use bentpipe_units::{Duration, Instant, Rate, Rng};
 
 const SAMPLES: u64 = 600;
@@ -32,14 +33,14 @@ fn main() -> std::io::Result<()> {
     let begin = unix_s() - SAMPLES as f64;
     for second in 0..=SAMPLES {
         a_second(&mut s, second, &mut rng);
-        shared.publish(s.clone(), ((begin + second as f64) * 1e3) as u64);
+        shared.publish(s.clone(), ((begin + second as f64) * 1e3) as u64, monotonic_ms());
     }
     println!("http://{}/", serve(listen, shared.clone())?);
     for second in SAMPLES + 1.. {
         std::thread::sleep(std::time::Duration::from_secs(1));
         a_second(&mut s, 180 + second % 120, &mut rng);
         s.now = Instant::ZERO + Duration::from_secs(second);
-        shared.publish(s.clone(), (unix_s() * 1e3) as u64);
+        shared.publish(s.clone(), (unix_s() * 1e3) as u64, monotonic_ms());
     }
     Ok(())
 }

@@ -88,7 +88,7 @@ class Cluster:
         found: dict[str, str | Exception | None] = {}
         while not found:
             answers = self.client.run(worker_tasks.build_fault, worker_tasks.build(), on_error="return")
-            # A worker that died meanwhile is none that cannot take part.
+            # A worker that died meanwhile is left out.
             found = {of: each for of, each in answers.items() if not isinstance(each, CommClosedError)}
             if not found and time.monotonic() > deadline:
                 raise UsageError(
