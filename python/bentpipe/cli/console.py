@@ -8,7 +8,7 @@ import sys
 import time
 from collections import deque
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 from rich import box
@@ -29,13 +29,16 @@ from bentpipe.format import (
     quantity,
     spread,
 )
-from bentpipe.models.validation import Validation
 from bentpipe.runs.result import Result
 from bentpipe.stats.bottlenecks import limits
 from bentpipe.stats.differences import PAIRED, Comparison
 from bentpipe.stats.metrics import METRICS
 from bentpipe.stats.ranking import CRITERIA, MANY, ranking
 from bentpipe.stats.services import served
+
+if TYPE_CHECKING:
+    # Most commands need no models, whose import takes time.
+    from bentpipe.models.validation import Validation
 
 __all__ = [
     "QUIET",
@@ -417,7 +420,7 @@ def comparison_table(comparisons: Sequence[Comparison]) -> Table:
     return grid(headings, cells, right=3)
 
 
-def validation_table(result: Validation) -> Table:
+def validation_table(result: "Validation") -> Table:
     """Return each quantity of each setting for each engine, with the difference from the first engine."""
     first, *others = result.accounts
     headings = ["setting", "quantity", "unit", first.engine, "std"]
