@@ -6,7 +6,7 @@ SHELL := bash
 MAKEFLAGS += --no-print-directory
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := help
-.PHONY: help wheel deb static image run live live-example live-programs live-packages unit-packages live-bench live-quic live-uploads live-terminals test test-often check check-rust check-python build-tests test-packages test-rust test-namespaces test-python test-recipes kernel coverage cluster cluster-costs run-costs bench fuzz fmt docs gallery choosing reproduction costs paper-figures papers-pages advice delay pfavqred backlog onboard gateway-models model-domain series site terminals quic evaluation published lab-figures lab-bench lock setup clean beam-bench deny sbom instructions check-instructions reproducible mutants faults soak soak-live
+.PHONY: help wheel deb static image run live live-example live-programs live-packages unit-packages live-bench live-quic live-uploads live-terminals test test-often check check-rust check-python build-tests test-packages test-rust test-namespaces test-python test-recipes kernel coverage cluster cluster-costs run-costs bench fuzz fmt docs gallery choosing reproduction costs paper-figures papers-pages advice delay pfavqred backlog onboard gateway-models model-domain series site terminals quic evaluation published lab-figures lab-bench lock setup clean beam-bench deny sbom instructions check-instructions reproducible mutants faults soak soak-live miri loom
 
 PYTHON ?= python3
 VENV := .venv
@@ -233,6 +233,12 @@ bench: ## measure the speed of each algorithm and of the simulator, beside ns-2:
 	cargo bench --locked --quiet -p bentpipe-queue
 	cargo bench --locked --quiet -p bentpipe-sim
 	cargo bench --locked --quiet -p bentpipe-spacelink
+
+miri: | $(VENV)/.created ## run the tests of two crates under Miri, which a nightly toolchain has: six minutes
+	cargo +nightly miri test --locked --quiet -p bentpipe-units -p bentpipe-packet --lib
+
+loom: | $(VENV)/.created ## check the one value that two threads share, a context of an AQM in Python, under every order of events: a minute
+	cd crates/python/loom && RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=$(CURDIR)/target/loom cargo test --locked --quiet --release
 
 faults: $(CORE) $(VENV)/.dev ## let every step by which commands write files fail once, or lose power; kill workers, schedulers and both ends of the gateway a hundred times: half an hour
 	FAULTS=1 $(BIN)/pytest -q -s python/tests/test_faults.py python/tests/test_killed_clusters.py

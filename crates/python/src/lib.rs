@@ -10,6 +10,7 @@
 
 mod captures;
 mod errors;
+mod lent;
 mod models;
 mod python_aqm;
 mod registry;

@@ -1,15 +1,16 @@
 //! The objects that the methods of an AQM written in Python receive and return.
 
-use std::hint::spin_loop;
 use std::ptr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use bentpipe_queue as queue;
 use bentpipe_queue::{Ecn, Limit};
 use bentpipe_units::{Duration, Instant};
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
+
+use crate::lent;
 
 /// Decision of an AQM about a packet.
 #[pyclass(frozen, eq, module = "bentpipe")]
@@ -172,8 +173,7 @@ impl Packet {
 /// The simulator's context, accessible from Python during one call.
 #[derive(Default)]
 pub struct Lent {
-    /// Null between calls and while it is in use.
-    at: AtomicPtr<queue::Context<'static>>,
+    context: lent::Lent<queue::Context<'static>>,
     /// Number of the call.
     call: AtomicU64,
 }
@@ -182,13 +182,12 @@ impl Lent {
     /// Runs `call` with `cx` accessible.
     pub fn lend<R>(&self, cx: &mut queue::Context<'_>, call: impl FnOnce() -> R) -> R {
         self.call.fetch_add(1, Ordering::Relaxed);
-        self.at.store(ptr::from_mut(cx).cast(), Ordering::Release);
-        let done = call();
-        // Another thread started by the algorithm may be using it.
-        while self.at.swap(ptr::null_mut(), Ordering::Acquire).is_null() {
-            spin_loop();
+        // SAFETY: `cx` is borrowed until this returns. The lifetimes in `Context` end with it; what `look` applies accepts any
+        // lifetime, so it cannot keep a reference.
+        #[allow(unsafe_code)]
+        unsafe {
+            self.context.lend(ptr::from_mut(cx).cast(), call)
         }
-        done
     }
 
     /// Number of the current call.
@@ -198,18 +197,8 @@ impl Lent {
 
     /// Applies `read` to the current context.
     fn look<R>(&self, read: impl FnOnce(&mut queue::Context<'_>) -> R) -> PyResult<R> {
-        let shown = self.at.swap(ptr::null_mut(), Ordering::Acquire);
-        if shown.is_null() {
-            let why = "cx, cx.queue and cx.rng can be used only during the call that received them";
-            return Err(PyRuntimeError::new_err(why));
-        }
-        // SAFETY: `lend` stored the pointer and holds the only other reference, which it does not use before it has swapped
-        // the pointer back. While the pointer is taken out here, neither `lend` nor another `look` can get it. The lifetimes
-        // in `Context` end with `lend`; `read` accepts any lifetime, so it cannot keep a reference beyond this call.
-        #[allow(unsafe_code)]
-        let found = read(unsafe { &mut *shown });
-        self.at.store(shown, Ordering::Release);
-        Ok(found)
+        let why = "cx, cx.queue and cx.rng can be used only during the call that received them";
+        self.context.look(read).ok_or_else(|| PyRuntimeError::new_err(why))
     }
 }
 
