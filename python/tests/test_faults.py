@@ -180,7 +180,9 @@ def check_noted_runs(out: Path, said: str) -> None:
     runs = manifest.get("runs", [])
     assert len(runs) >= said.count("is finished")
     for run in runs:
-        files.check(out / "runs" / slugs[run["setting"]] / str(run["seed"]))
+        folder = out / "runs" / slugs[run["setting"]] / str(run["seed"])
+        assert (folder / files.SUMS).exists(), folder
+        files.check(folder)
 
 
 def check_journal(out: Path, steps: list[str]) -> None:
