@@ -39,15 +39,10 @@ def main() -> int:
     draw(docs / "figures" / "soak-live.svg", lines.properties(width=420, height=140))
     shown = [minutes[max(0, len(minutes) * quarter // 4 - 1)] for quarter in range(5)]
     rows = [["connections", *(f"{each[1]:,}" for each in shown)]]
-    for place, end in enumerate(_ENDS):
-        for at, (what, show) in enumerate(
-            (("memory [MB]", "{:.1f}"), ("descriptors", "{}"), ("series", "{}"))
-        ):
-            scale = 1000 if at == 0 else 1
-            values = [each[2 + 3 * place + at] for each in shown]
-            rows.append(
-                [f"{end}: {what}", *(show.format(value / scale if scale > 1 else value) for value in values)]
-            )
+    for end, at in zip(_ENDS, (2, 5), strict=True):
+        rows.append([f"{end}: memory [MB]", *(f"{each[at] / 1000:.1f}" for each in shown)])
+        rows.append([f"{end}: descriptors", *(str(each[at + 1]) for each in shown)])
+        rows.append([f"{end}: series", *(str(each[at + 2]) for each in shown)])
     text = table(["minute", *(str(each[0]) for each in shown)], rows)
     with_blocks(docs / "performance.md", {"churn": lambda: text}, "soak-live")
     print(text)

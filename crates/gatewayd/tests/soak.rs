@@ -91,7 +91,7 @@ fn a_million_connections_leave_memory_descriptors_and_series_as_they_were() {
     for minute in 1..=minutes {
         thread::sleep((begin + Duration::from_secs(60 * minute)).saturating_duration_since(now()));
         let [one, other] = [0, 1].map(|place| sample(&world, place));
-        let shown = |s: &Sample| format!("{:6} {:4} {:4}", s.memory / 1024, s.descriptors, s.series);
+        let shown = |s: &Sample| format!("{:6} {:4} {:4}", s.memory / 1000, s.descriptors, s.series);
         println!("{minute:3} {:8} | {} | {}", done.load(Ordering::Relaxed), shown(&one), shown(&other));
         samples[0].push(one);
         samples[1].push(other);
