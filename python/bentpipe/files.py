@@ -30,6 +30,7 @@ __all__ = [
     "sealed",
     "sums",
     "sync_folder",
+    "unfinished",
     "unsealed",
     "write",
     "write_json",
@@ -113,25 +114,41 @@ def provided_folder(folder: Path, option: str) -> Iterator[None]:
 
 
 @contextmanager
-def new_folder(folder: Path) -> Iterator[Path]:
+def unfinished(folder: Path) -> Iterator[Path]:
     """Provide an unfinished folder, which at the end becomes `folder`, in place of an earlier one.
 
-    After an error everything is as before. Raises `UsageError` if it cannot be written.
+    After an error everything is as before. Raises `OSError` if it cannot be written.
     """
     partial = folder.with_name(f"{PARTIAL}{folder.name}-{os.getpid()}")
+    former = folder.with_name(f"{partial.name}-former")
+    partial.mkdir()
+    try:
+        yield partial
+        sync_folder(partial)
+        if folder.is_dir():
+            folder.rename(former)
+        partial.rename(folder)
+    except BaseException:
+        shutil.rmtree(partial, ignore_errors=True)
+        if former.is_dir():
+            former.rename(folder)
+        raise
+    sync_folder(folder.parent)
+    if former.is_dir():
+        shutil.rmtree(former)
+
+
+@contextmanager
+def new_folder(folder: Path) -> Iterator[Path]:
+    """Provide an `unfinished` folder, without those of processes that ended.
+
+    Raises `UsageError` if it cannot be written.
+    """
     try:
         make_folder(folder.parent)
         remove_abandoned(folder.parent, f"{folder.name}-")
-        partial.mkdir()
-        try:
+        with unfinished(folder) as partial:
             yield partial
-            if folder.is_dir():
-                shutil.rmtree(folder)
-            partial.rename(folder)
-        except BaseException:
-            shutil.rmtree(partial, ignore_errors=True)
-            raise
-        sync_folder(folder.parent)
     except OSError as error:
         raise UsageError(f"{folder}: cannot be written: {error.strerror}") from None
 

@@ -314,23 +314,13 @@ def write_run(final: Path, tables: Mapping[str, pl.DataFrame], counters: Mapping
 
     Thread-safe. Raises `OSError` and writes nothing if that fails.
     """
-    partial = final.with_name(f"{files.PARTIAL}{final.name}-{os.getpid()}")
     files.make_folder(final.parent)
-    partial.mkdir()
-    try:
+    with files.unfinished(final) as partial:
         listed = []
         for name, content in _contents(tables, counters):
             files.write_new(partial / name, content)
             listed.append((name, files.digest(content)))
         files.write_new(partial / files.SUMS, files.sums(listed))
-        files.sync_folder(partial)
-        if final.is_dir():
-            shutil.rmtree(final)
-        partial.rename(final)
-    except BaseException:
-        shutil.rmtree(partial, ignore_errors=True)
-        raise
-    files.sync_folder(final.parent)
 
 
 def _contents(
