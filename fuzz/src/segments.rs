@@ -1,4 +1,4 @@
-//! Any bytes as what happens to two TCP connections: segments arrive in any order, late, twice or not at all, marked, or forged.
+//! Any bytes as events on two TCP connections: segments arrive in any order, late, twice or not at all, marked, or forged.
 //!
 //! The first bytes select the configuration of both ends. Each further pair of bytes is an event: what happens, and an amount.
 //! Nothing panics; what an end receives was sent. If no segment was forged, the rest is delivered in order at the end, and

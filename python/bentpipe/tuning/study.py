@@ -118,7 +118,7 @@ def open_storage(where: str | Path) -> BaseStorage:
 
 
 class _Lock(BaseJournalFileLock):
-    """Lock of a journal that ends with its process; those of Optuna stay, and block later processes."""
+    """Lock of a journal that ends with its process; Optuna's own outlives it, and blocks later ones."""
 
     def __init__(self, journal: Path) -> None:
         self._journal = journal
@@ -127,7 +127,11 @@ class _Lock(BaseJournalFileLock):
 
     def acquire(self) -> bool:
         handle = os.open(self._journal, os.O_RDWR | os.O_CREAT, 0o666)
-        fcntl.flock(handle, fcntl.LOCK_EX)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX)
+        except BaseException:
+            os.close(handle)
+            raise
         self._handle = handle
         return True
 

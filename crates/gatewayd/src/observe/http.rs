@@ -170,7 +170,7 @@ const JSON: &str = "application/json";
 /// Prometheus' text format.
 const METRICS: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-/// The response to a request, by its first line, at `now_ms` by a clock that is never set.
+/// The response to a request, by its first line, at the monotonic time `now_ms` [ms].
 #[must_use]
 pub fn answer(head: &[u8], shared: &Shared, now_ms: u64) -> Vec<u8> {
     let line = head.split(|b| *b == b'\r').next().unwrap_or_default();

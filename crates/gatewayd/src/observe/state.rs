@@ -23,7 +23,7 @@ struct State {
     /// Most samples kept.
     keep: usize,
     last: Option<Snapshot>,
-    /// Time of the last snapshot by a clock that is never set [ms].
+    /// Monotonic time of the last snapshot [ms].
     published_ms: u64,
     samples: VecDeque<Sample>,
     bottleneck: Bottleneck,
@@ -88,8 +88,7 @@ impl Shared {
         })))
     }
 
-    /// Publishes the state at the end of an interval. `unix_ms` is the time since 1970 [ms], `now_ms` that of a clock that is
-    /// never set [ms].
+    /// Publishes the state at the end of an interval. `unix_ms` is the time since 1970 [ms], `now_ms` monotonic time [ms].
     pub fn publish(&self, snapshot: Snapshot, unix_ms: u64, now_ms: u64) {
         let mut state = self.lock();
         state.published_ms = now_ms;
@@ -175,7 +174,7 @@ impl Shared {
         state.document("plans", rows.into())
     }
 
-    /// Health at `now_ms` by the clock of [`Shared::publish`]: good if the last snapshot is at most three intervals old.
+    /// Health at the monotonic time `now_ms` [ms]: good if the last snapshot is at most three intervals old.
     ///
     /// # Errors
     /// Otherwise; says since when snapshots are missing.

@@ -93,7 +93,7 @@ export class Editor {
     this.part = part;
     const place = find("part");
     // The form of another part takes no more clicks.
-    place.inert = place.dataset.of !== part;
+    place.inert = place.dataset.shown !== part;
     try {
       const { rows } = await post("form", { text: find("text").value, file: this.run.file, part });
       // Meanwhile another part may have been chosen, or another scenario opened.
@@ -104,7 +104,7 @@ export class Editor {
           make("button", { type: "button", textContent: "Close", onclick: () => this.close() }))),
         ...rows.map((row, i) => this.row(part, row, i)),
       );
-      place.dataset.of = part;
+      place.dataset.shown = part;
       place.hidden = place.inert = false;
       place.querySelector("input, select")?.focus({ preventScroll: false });
     } catch (error) {
