@@ -5,13 +5,14 @@ import re
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from conftest import why_no_live_run
-from playwright.sync_api import Browser, Page
+from playwright.sync_api import Browser, Page, Route
 
 import bentpipe as bp
 from bentpipe.live_runs.chain import check
@@ -108,6 +109,33 @@ def test_page_shows_the_gateway_state(server: tuple[str, subprocess.Popen[str]],
     process.kill()
     page.wait_for_selector("#alive.stale", timeout=120_000)
     assert text(page, "#alive").startswith("no answer since ")
+
+
+def test_page_continues_when_the_clock_is_set_back(
+    server: tuple[str, subprocess.Popen[str]], browser: Browser
+) -> None:
+    page = browser.new_page()
+    page.goto(server[0])
+    page.wait_for_selector("figure path")
+    kept = page.evaluate("rows.map(row => row[0])")
+    back = kept[-1] - kept[len(kept) // 2]
+
+    def set_back(route: Route) -> None:
+        # As if the clock had been set back by half of the time shown.
+        answer = route.fetch(url=re.sub(r"since=.*", f"since={kept[-1]}", route.request.url))
+        state = answer.json()
+        state["samples"] = [[row[0] - back, *row[1:]] for row in state["samples"]][-1:]
+        route.fulfill(response=answer, json=state)
+
+    page.route("**/state.json*", set_back)
+    deadline = time.monotonic() + 60
+    while page.evaluate("rows[rows.length - 1][0]") >= kept[-1]:
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    shown = page.evaluate("rows.map(row => row[0])")
+    assert shown == sorted(set(shown))
+    assert shown[0] == kept[0]
+    page.close()
 
 
 def test_page_has_light_and_dark_themes_and_fits_a_phone(
