@@ -122,7 +122,7 @@ MESH_METRICS = {
     "calls from ships.mos": "calls from ships, MOS",
 }
 
-FLEET_SETTINGS = ("droptail", "red", "fq_codel")
+FLEET_SETTINGS = ("droptail", "red", "avqred", "fq_codel", "cake")
 FLEET_METRICS = {
     "throughput": "carried [Mbit/s]",
     "web.page_time_p95": "pages, p95 [s]",

@@ -239,6 +239,8 @@ pub struct Limits {
 pub struct Process {
     /// Use SCHED_FIFO if allowed.
     pub realtime: bool,
+    /// Send the spacelink's datagrams in a thread of its own where there are two processors or more.
+    pub send_thread: bool,
 }
 
 /// HTTP server for metrics.
@@ -468,7 +470,7 @@ impl Default for Limits {
 
 impl Default for Process {
     fn default() -> Self {
-        Self { realtime: true }
+        Self { realtime: true, send_thread: true }
     }
 }
 

@@ -1,10 +1,13 @@
 //! Operation: start and reload, the modem's rate, and the published state.
 
+use std::thread;
+
 use bentpipe_gateway::{Gateway, GatewayQueue};
 use bentpipe_spacelink::{Certificate, LinkObservation, PeerId};
 use bentpipe_units::{Duration, Rate};
 
 use super::connections::Survey;
+use super::setup::failed;
 use super::{Daemon, Failure};
 use crate::config::{self, Changes, Config};
 use crate::intercept::nfqueue::Queue;
@@ -22,7 +25,7 @@ use crate::sys::{self, notify, privileges};
 const OBSERVE: Duration = Duration::from_millis(20);
 
 impl Daemon {
-    /// Drops privileges, starts the HTTP server, and tells the service manager that the daemon is ready.
+    /// Drops privileges, starts the threads, and tells the service manager that the daemon is ready.
     pub(super) fn go_public(&mut self) -> Result<(), Failure> {
         match privileges::reduce() {
             Ok(left) => log::debug("privileges", &[("capabilities", format!("{:x}", left.permitted).into())]),
@@ -35,6 +38,9 @@ impl Daemon {
             log::info("metrics", &[("listen", address.to_string().into())]);
         }
         let realtime = self.observer.counters.realtime;
+        if self.config.process.send_thread && thread::available_parallelism().is_ok_and(|n| n.get() > 1) {
+            self.spacelink.start_sender(realtime).map_err(failed("process.send_thread"))?;
+        }
         log::info("ready", &[("role", self.config.role.name().into()), ("realtime", realtime.into())]);
         // Without a service manager nobody listens.
         let _ = notify::notify("READY=1");

@@ -10,6 +10,7 @@ pub mod connection;
 pub mod memory;
 pub mod outbound;
 pub mod ring;
+pub mod sender;
 pub mod spacelink_socket;
 pub mod table;
 pub mod terminals;

@@ -3,16 +3,18 @@
 use std::io::{self, IoSliceMut};
 use std::net::UdpSocket;
 use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
 use std::time::{Duration as StdDuration, Instant as StdInstant};
 
-use bentpipe_spacelink::{Certificate, Hub, Identity, KeyError, Setup, Spacelink, Transmit};
+use bentpipe_spacelink::{Certificate, Hub, Identity, KeyError, Setup, Spacelink};
 use bentpipe_units::{Instant, Rate};
 use nix::libc::ECONNREFUSED;
-use quinn_udp::{BATCH_SIZE, EcnCodepoint, RecvMeta, UdpSocketState};
+use quinn_udp::{BATCH_SIZE, RecvMeta, UdpSocketState};
 use serde_json::json;
 
 use crate::config::{Config, Role};
 use crate::event_loop::setup::{Failure, failed};
+use crate::relay::sender::{Sender, Socket};
 use crate::sys::{self, clock::Clock};
 
 /// Batches of datagrams read in one turn.
@@ -28,16 +30,12 @@ const SEND_BUFFER: usize = 4 << 20;
 pub struct SpacelinkSocket {
     /// The sans-IO ends of the spacelinks, one for each peer.
     pub hub: Hub,
-    socket: UdpSocket,
-    state: UdpSocketState,
+    socket: Arc<Socket>,
+    sender: Sender,
     /// Datagrams sent by one call: as many as the kernel segments, and as fit an IP packet.
     most: usize,
     /// Space for a received batch.
     batch: Vec<Vec<u8>>,
-    /// Datagrams to send.
-    out: Vec<u8>,
-    /// Describes `out` while the kernel has not taken it.
-    unsent: Option<Transmit>,
 }
 
 impl SpacelinkSocket {
@@ -79,15 +77,19 @@ impl SpacelinkSocket {
         state.enable_transport_errors((&socket).into()).map_err(failed("UDP"))?;
         let room = state.gro_segments().max(1) * usize::from(setup.mtu);
         let most = state.max_gso_segments().min(65_000 / usize::from(setup.mtu)).max(1);
+        let socket = Arc::new(Socket { udp: socket, state });
         Ok(Self {
             hub: hub.map_err(key)?,
             most,
             batch: (0..BATCH_SIZE).map(|_| vec![0; room.max(65_536)]).collect(),
+            sender: Sender::new(socket.clone()),
             socket,
-            state,
-            out: Vec::new(),
-            unsent: None,
         })
+    }
+
+    /// Sends in a thread of its own from now on, under SCHED_FIFO if `realtime`.
+    pub fn start_sender(&mut self, realtime: bool) -> io::Result<()> {
+        self.sender.start_thread(realtime)
     }
 
     /// Time of the spacelink's next timer.
@@ -105,7 +107,7 @@ impl SpacelinkSocket {
     /// True if the kernel did not take all datagrams.
     #[must_use]
     pub fn is_blocked(&self) -> bool {
-        self.unsent.is_some()
+        self.sender.is_blocked()
     }
 
     /// Counters of the spacelink as JSON.
@@ -137,7 +139,9 @@ impl SpacelinkSocket {
     /// Reads pending ICMP errors, which the next call on the socket would report otherwise.
     pub fn read_errors(&mut self, now: StdInstant) {
         for _ in 0..MOST_ERRORS {
-            let Ok(Some(error)) = self.state.recv_transport_error((&self.socket).into()) else { return };
+            let Ok(Some(error)) = self.socket.state.recv_transport_error((&self.socket.udp).into()) else {
+                return;
+            };
             if let (Some(host), ECONNREFUSED) = (error.addr, error.raw_errno) {
                 self.hub.unreachable(now, host.ip());
             }
@@ -146,45 +150,15 @@ impl SpacelinkSocket {
 
     /// Sends the spacelink's datagrams until the kernel takes no more. Returns the number of calls whose datagrams were lost.
     pub fn flush(&mut self, now: StdInstant) -> u64 {
-        let (mut lost, mut again) = (0, true);
-        loop {
-            let transmit = match self.unsent.take() {
-                Some(transmit) => transmit,
-                None => match self.hub.transmit(now, self.most, &mut self.out) {
-                    Some(transmit) => transmit,
-                    None => return lost,
-                },
-            };
-            let datagrams = quinn_udp::Transmit {
-                destination: transmit.to,
-                ecn: EcnCodepoint::from_bits(transmit.ecn),
-                contents: &self.out,
-                segment_size: transmit.segment,
-                src_ip: transmit.from,
-            };
-            match self.state.try_send((&self.socket).into(), &datagrams) {
-                Ok(()) => again = true,
-                Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
-                    self.unsent = Some(transmit);
-                    return lost;
-                }
-                // The error may belong to an earlier datagram.
-                Err(_) if again => {
-                    again = false;
-                    self.unsent = Some(transmit);
-                    self.read_errors(now);
-                }
-                // Lost as on the way: the spacelink retransmits.
-                Err(_) => lost += 1,
-            }
-        }
+        let (hub, most) = (&mut self.hub, self.most);
+        self.sender.flush(|out| hub.transmit(now, most, out))
     }
 
     /// Reads a batch of datagrams.
     pub fn receive(&mut self, now: StdInstant) -> io::Result<()> {
         let mut meta = [RecvMeta::default(); BATCH_SIZE];
         let mut slices: Vec<_> = self.batch.iter_mut().map(|bytes| IoSliceMut::new(bytes)).collect();
-        let count = self.state.recv((&self.socket).into(), &mut slices, &mut meta)?;
+        let count = self.socket.state.recv((&self.socket.udp).into(), &mut slices, &mut meta)?;
         drop(slices);
         for (meta, bytes) in meta.iter().zip(&self.batch).take(count) {
             let ecn = meta.ecn.map_or(0, |ecn| ecn as u8);
