@@ -2,7 +2,6 @@
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::path::PathBuf;
 use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -13,7 +12,7 @@ use bentpipe_units::Rng;
 use nix::sys::signal::Signal;
 
 use crate::common::Namespace;
-use crate::ends::{BIN, End, LONG, SERVER, World, bytes, serve};
+use crate::ends::{BIN, End, LONG, SERVER, World, bytes, serve, wait_until};
 
 const KILLS: u32 = 100;
 const CLIENTS: usize = 8;
@@ -55,34 +54,6 @@ fn end(world: &mut World, place: usize) -> &mut End {
     if place == 0 { &mut world.gateway } else { &mut world.terminal }
 }
 
-fn config(world: &World, place: usize) -> PathBuf {
-    world.folder.join(["gateway.toml", "terminal.toml"][place])
-}
-
-/// Starts an end again that has ended.
-fn restart(world: &mut World, place: usize) {
-    let path = config(world, place);
-    let started = End::start(&world.ends[place], &path, path.with_extension("jsonl"));
-    *end(world, place) = started;
-}
-
-/// Waits until a condition holds, and starts each end again that has ended, as a service manager does: the address of a killed end
-/// is taken while a command that it has just started has not replaced its copy of the process.
-fn wait_until(world: &mut World, what: &str, is_so: impl Fn() -> bool) {
-    for _ in 0..6000 {
-        if is_so() {
-            return;
-        }
-        for place in 0..2 {
-            if end(world, place).child.try_wait().expect("a process").is_some() {
-                restart(world, place);
-            }
-        }
-        thread::sleep(Duration::from_millis(10));
-    }
-    panic!("not after a minute: {what}");
-}
-
 /// Eight clients ask for answers over new connections, one after the other, while an end is killed a hundred times: in the midst
 /// of transfers, some while it starts; its rules are removed before each second start only, as a unit or a person may do. No
 /// connection hangs or has other bytes, all clients have answers afterwards, and neither rules nor routes nor connections are
@@ -114,28 +85,29 @@ fn ends_that_are_killed_a_hundred_times_leave_nothing() {
     for kill in 0..KILLS {
         if rng.below(4) > 0 {
             let before = sum();
-            wait_until(&mut world, "clients have answers", || sum() > before + 2);
+            wait_until("clients have answers", || sum() > before + 2);
         }
         thread::sleep(Duration::from_millis(rng.below(200)));
         let place = rng.below(2) as usize;
+        let config = world.folder.join(["gateway.toml", "terminal.toml"][place]);
         end(&mut world, place).kill(Signal::SIGKILL);
         if kill % 2 == 0 {
-            let config = config(&world, place);
+            let config = config.clone();
             world.ends[place].run(move || {
                 assert!(Command::new(BIN).arg("cleanup").arg(config).status().expect("cleanup").success());
             });
         }
-        restart(&mut world, place);
+        *end(&mut world, place) = End::start(&world.ends[place], &config, config.with_extension("jsonl"));
     }
     for n in 0..CLIENTS {
         let before = count(n);
-        wait_until(&mut world, "every client has an answer", || count(n) > before);
+        wait_until("every client has an answer", || count(n) > before);
     }
     stop.store(true, Ordering::Relaxed);
     for client in clients {
         client.join().expect("no connection hangs");
     }
-    crate::ends::wait_until("the server's connections end", || SERVED.load(Ordering::Relaxed) == 0);
+    wait_until("the server's connections end", || SERVED.load(Ordering::Relaxed) == 0);
     assert!(world.gateway.kill(Signal::SIGTERM) && world.terminal.kill(Signal::SIGTERM));
     for end in &world.ends {
         for command in ["iptables-nft-save", "ip6tables-nft-save"] {

@@ -1,9 +1,10 @@
 //! The spacelink's UDP socket.
 
 use std::io::{self, IoSliceMut};
-use std::net::UdpSocket;
+use std::net::{SocketAddr, UdpSocket};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
+use std::thread;
 use std::time::{Duration as StdDuration, Instant as StdInstant};
 
 use bentpipe_spacelink::{Certificate, Hub, Identity, KeyError, Setup, Spacelink};
@@ -71,7 +72,7 @@ impl SpacelinkSocket {
             (Role::Terminal, Some((to, _))) => Spacelink::connect(&setup, to, now).map(Hub::of),
             (_, None) => Hub::listen(&setup, now),
         };
-        let socket = UdpSocket::bind(local).map_err(failed(&format!("UDP {local}")))?;
+        let socket = bind_when_free(local, thread::sleep).map_err(failed(&format!("UDP {local}")))?;
         sys::enlarge_buffers(socket.as_fd(), RECEIVE_BUFFER, SEND_BUFFER);
         let state = UdpSocketState::new((&socket).into()).map_err(failed("UDP"))?;
         state.enable_transport_errors((&socket).into()).map_err(failed("UDP"))?;
@@ -170,8 +171,40 @@ impl SpacelinkSocket {
     }
 }
 
+/// Binds a socket to an address, and waits up to a second for one that is taken: a command that a killed daemon had just started
+/// holds the daemon's sockets until it has replaced its copy of the process.
+fn bind_when_free(local: SocketAddr, mut pause: impl FnMut(StdDuration)) -> io::Result<UdpSocket> {
+    for _ in 0..100 {
+        match UdpSocket::bind(local) {
+            Err(e) if e.kind() == io::ErrorKind::AddrInUse => pause(StdDuration::from_millis(10)),
+            other => return other,
+        }
+    }
+    UdpSocket::bind(local)
+}
+
 impl AsFd for SpacelinkSocket {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_that_becomes_free_is_bound() {
+        let mut taken = Some(UdpSocket::bind("127.0.0.1:0").unwrap());
+        let local = taken.as_ref().unwrap().local_addr().unwrap();
+        let mut waited = StdDuration::ZERO;
+        let refused = bind_when_free(local, |time| waited += time).unwrap_err();
+        assert_eq!((refused.kind(), waited), (io::ErrorKind::AddrInUse, StdDuration::from_secs(1)));
+        let mut pauses = 0;
+        let bound = bind_when_free(local, |_| {
+            pauses += 1;
+            taken.take_if(|_| pauses == 3);
+        });
+        assert_eq!((bound.unwrap().local_addr().unwrap(), pauses), (local, 3));
     }
 }
