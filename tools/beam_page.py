@@ -46,6 +46,7 @@ SIZE: Sequence[Row] = (
     ("and under load [KB]", "{memory_load:.0f}", ""),
     ("received by all users over a carrier of {rate:.0f} Mbit/s [Mbit/s]", "{goodput:.1f}", ""),
     ("the gateway's CPU under that load [cores]", "{load_cpu:.2f}", "1.5"),
+    ("of it the thread that sends [cores]", "{send_cpu:.2f}", ""),
     ("CPU of emulated terminals and servers [cores]", "{others_cpu:.2f}", ""),
     (
         "Jain's index of terminals within plans of weight 1, 2, 4",

@@ -1,5 +1,5 @@
 //! A thousand terminals behind the real daemon: `make beam-bench`, as root, or
-//! `cargo bench -p bentpipe-gatewayd --bench beam -- 1000 [--rate MBIT/S] [--aqm TABLE] [--json FILE]`.
+//! `cargo bench -p bentpipe-gatewayd --bench beam -- 1000 [--rate MBIT/S] [--aqm TABLE] [--send-thread BOOL] [--json FILE]`.
 //!
 //! Servers, gateway and terminals are network namespaces of one machine. The daemon is the one that is installed; this process
 //! emulates all terminals, each with its own key, address, UDP socket and QUIC connection, and delays their datagrams by
@@ -62,7 +62,8 @@ fn user_address(n: usize) -> [u8; 4] {
 }
 
 /// Writes the configuration of a gateway with this many terminals, and their keys.
-fn configure(folder: &Path, count: usize, rate: u64, aqm: &str) -> PathBuf {
+fn configure(folder: &Path, count: usize, rate: u64, more: (&str, &str)) -> PathBuf {
+    let (aqm, send_thread) = more;
     fs::create_dir_all(folder.join("terminals")).expect("a folder");
     let _ = keygen(&folder.join("keys"), "gateway", false);
     for n in 0..count {
@@ -86,7 +87,7 @@ fn configure(folder: &Path, count: usize, rate: u64, aqm: &str) -> PathBuf {
          pep = {{ buffer = \"32 KB\", buffer_per = \"connection\" }}\ntransmit_queue = {{ limit = \"2 MB\" }}\n\
          [terminals]\nfolder = \"terminals\"\nqueues_per = \"terminal\"\n{plans}[satellite]\nkeys = \"keys\"\n\
          round_trip = \"600 ms\"\nlocal = \"0.0.0.0:4400\"\n[internet]\ndevice = \"in0\"\nclients = [\"10.64.0.0/16\"]\n\
-         [metrics]\nlisten = \"127.0.0.1:9180\"\n"
+         [metrics]\nlisten = \"127.0.0.1:9180\"\n[process]\nsend_thread = {send_thread}\n"
     );
     let path = folder.join("gateway.toml");
     fs::write(&path, text).expect("a file");
@@ -115,6 +116,7 @@ fn main() {
     let after = |option: &str| words.iter().position(|word| word == option).and_then(|at| words.get(at + 1));
     let (file, rate) = (after("--json"), after("--rate").and_then(|text| text.parse().ok()).unwrap_or(RATE));
     let aqm = after("--aqm").map_or(AQM, String::as_str);
+    let more = (aqm, after("--send-thread").map_or("true", String::as_str));
     let (_, hard) = getrlimit(Resource::RLIMIT_NOFILE).expect("a limit");
     setrlimit(Resource::RLIMIT_NOFILE, hard, hard).expect("a limit");
     let Some((servers, gateway, terminals)) = world() else { return };
@@ -129,11 +131,11 @@ fn main() {
     );
 
     // The daemon's memory with one terminal, and with all of them, none of which is connected.
-    let config = configure(&folder, 1, rate, aqm);
+    let config = configure(&folder, 1, rate, more);
     let alone = Daemon::start(&gateway, &config);
     let base = alone.memory();
     alone.stop();
-    let config = configure(&folder, count, rate, aqm);
+    let config = configure(&folder, count, rate, more);
     let daemon = Daemon::start(&gateway, &config);
     let configured = daemon.memory();
     let each = |bytes: f64| bytes / 1e3 / count as f64;
@@ -161,14 +163,16 @@ fn main() {
     emulator.send(Command::Open(CONNECTIONS));
     emulator.wait("open", |state| state.streams_with_data == count * CONNECTIONS);
     thread::sleep(WARM_UP);
-    let (cpu, own, begin, before) = (daemon.cpu(), daemon::own_cpu(), now(), emulator.received());
+    let cpu_now = || (daemon.cpu(), daemon.send_thread_cpu(), daemon::own_cpu());
+    let (begin, before, cpu) = (now(), emulator.received(), cpu_now());
     thread::sleep(LOAD);
-    let (time, then) = (begin.elapsed().as_secs_f64(), emulator.received());
+    let (time, then, cpu_then) = (begin.elapsed().as_secs_f64(), emulator.received(), cpu_now());
     let received: Vec<f64> =
         then.iter().zip(&before).map(|(after, before)| (after - before) as f64).collect();
     figures.note("goodput", received.iter().sum::<f64>() * 8e-6 / time, "Mbit/s received by users");
-    figures.note("load_cpu", (daemon.cpu() - cpu) / time, "cores of the gateway under load");
-    figures.note("others_cpu", (daemon::own_cpu() - own) / time, "cores of terminals and servers under load");
+    figures.note("load_cpu", (cpu_then.0 - cpu.0) / time, "cores of the gateway under load");
+    figures.note("send_cpu", (cpu_then.1 - cpu.1) / time, "of them cores of its thread that sends");
+    figures.note("others_cpu", (cpu_then.2 - cpu.2) / time, "cores of terminals and servers under load");
     figures.note("memory_load", each(daemon.memory() - base), "KB for each terminal under load");
     let mut means = Vec::new();
     for (at, (name, weight)) in PLANS.iter().enumerate() {

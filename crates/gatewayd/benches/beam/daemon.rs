@@ -67,6 +67,17 @@ impl<'a> Daemon<'a> {
         cpu_of(&self.child.id().to_string())
     }
 
+    /// CPU time so far of its thread that sends [s]; zero without one.
+    pub fn send_thread_cpu(&self) -> f64 {
+        let tasks = format!("{}/task", self.child.id());
+        let threads = fs::read_dir(format!("/proc/{tasks}")).expect("its threads").flatten();
+        let names = threads.map(|thread| format!("{tasks}/{}", thread.file_name().to_string_lossy()));
+        let sends = |thread: &String| {
+            fs::read_to_string(format!("/proc/{thread}/comm")).is_ok_and(|name| name.trim() == "send")
+        };
+        names.filter(sends).map(|thread| cpu_of(&thread)).sum()
+    }
+
     /// The answer to a request.
     pub fn get(&self, path: &str) -> String {
         let path = path.to_owned();
