@@ -202,7 +202,7 @@ test-packages:
 
 # More processes than processors, for live runs and commands wait.
 test-python: $(CORE) $(LIVE) $(VENV)/.dev test-packages
-	$(BIN)/pytest -n $$(( $$(nproc) * 2 )) --dist loadfile --no-loadscope-reorder --ignore python/tests/test_recipes.py
+	$(BIN)/pytest -n $$(( $$(nproc) * 2 )) --dist loadfile --no-loadscope-reorder --durations 20 --ignore python/tests/test_recipes.py
 
 # What it builds stays in target/recipes, so that only the first run compiles the dependencies.
 test-recipes: $(VENV)/.dev ## follow the recipes of CONTRIBUTING.md on a copy of the tree
