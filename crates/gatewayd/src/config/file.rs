@@ -239,7 +239,7 @@ pub struct Limits {
 pub struct Process {
     /// Use SCHED_FIFO if allowed.
     pub realtime: bool,
-    /// Send the spacelink's datagrams in a thread of its own where there are two processors or more.
+    /// Send the spacelink's datagrams in a separate thread where there are two processors or more.
     pub send_thread: bool,
 }
 

@@ -1,7 +1,7 @@
-//! Sends the spacelink's datagrams: in the loop's thread, or in one of its own.
+//! Sends the spacelink's datagrams: in the loop's thread, or in a separate one.
 //!
 //! The kernel carries a datagram through its network stack within the call that sends it. With many terminals, each datagram
-//! has a destination of its own, and the calls take a quarter of the loop's time (docs/decisions/0034-send-thread.md).
+//! has another destination, and the calls take a quarter of the loop's time (docs/decisions/0034-send-thread.md).
 
 use std::collections::VecDeque;
 use std::io;
@@ -21,7 +21,7 @@ use crate::sys;
 pub const BATCH: usize = 32;
 /// So few are sent by the loop itself, unless others are still with the thread: to wake it takes longer.
 const FEW: usize = 4;
-/// What may wait for the thread [bytes]; then the loop waits.
+/// Length of the datagrams that may wait for the thread [bytes]; then the loop waits.
 const MOST_WAITING: usize = 1 << 20;
 /// Buffers kept to be used again.
 const MOST_SPARE: usize = 2 * BATCH;
@@ -32,7 +32,7 @@ const AGAIN: Duration = Duration::from_micros(500);
 pub struct Socket {
     /// The socket.
     pub udp: UdpSocket,
-    /// What the kernel offers for it.
+    /// Offloads that the kernel has for it.
     pub state: UdpSocketState,
 }
 
@@ -97,7 +97,7 @@ impl Sender {
         Self { socket, outgoing: VecDeque::new(), spare: Vec::new(), thread: None }
     }
 
-    /// Sends in a thread of its own from now on, under SCHED_FIFO if `realtime`.
+    /// Sends in a separate thread from now on, under SCHED_FIFO if `realtime`.
     ///
     /// # Errors
     /// If the system starts no thread.
@@ -175,7 +175,7 @@ struct Shared {
 #[derive(Default)]
 struct Work {
     waiting: VecDeque<Outgoing>,
-    /// Length of what waits [bytes].
+    /// Length of the waiting datagrams [bytes].
     bytes: usize,
     spare: Vec<Outgoing>,
     /// The thread sends: it looks again before it sleeps.

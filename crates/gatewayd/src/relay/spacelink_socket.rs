@@ -88,7 +88,7 @@ impl SpacelinkSocket {
         })
     }
 
-    /// Sends in a thread of its own from now on, under SCHED_FIFO if `realtime`.
+    /// Sends in a separate thread from now on, under SCHED_FIFO if `realtime`.
     pub fn start_sender(&mut self, realtime: bool) -> io::Result<()> {
         self.sender.start_thread(realtime)
     }
