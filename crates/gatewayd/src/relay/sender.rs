@@ -19,7 +19,7 @@ use crate::sys;
 
 /// Datagrams, or groups of equal ones, that the thread is given at once.
 pub const BATCH: usize = 32;
-/// So few are sent by the loop itself, unless others are still with the thread: to wake it takes longer.
+/// So few are sent by the loop itself, unless others are still with the thread: waking it costs a system call, too.
 const FEW: usize = 4;
 /// Length of the datagrams that may wait for the thread [bytes]; then the loop waits.
 const MOST_WAITING: usize = 1 << 20;
