@@ -62,8 +62,7 @@ fn user_address(n: usize) -> [u8; 4] {
 }
 
 /// Writes the configuration of a gateway with this many terminals, and their keys.
-fn configure(folder: &Path, count: usize, rate: u64, more: (&str, &str)) -> PathBuf {
-    let (aqm, send_thread) = more;
+fn configure(folder: &Path, count: usize, rate: u64, aqm: &str, send_thread: &str) -> PathBuf {
     fs::create_dir_all(folder.join("terminals")).expect("a folder");
     let _ = keygen(&folder.join("keys"), "gateway", false);
     for n in 0..count {
@@ -116,7 +115,7 @@ fn main() {
     let after = |option: &str| words.iter().position(|word| word == option).and_then(|at| words.get(at + 1));
     let (file, rate) = (after("--json"), after("--rate").and_then(|text| text.parse().ok()).unwrap_or(RATE));
     let aqm = after("--aqm").map_or(AQM, String::as_str);
-    let more = (aqm, after("--send-thread").map_or("true", String::as_str));
+    let send_thread = after("--send-thread").map_or("true", String::as_str);
     let (_, hard) = getrlimit(Resource::RLIMIT_NOFILE).expect("a limit");
     setrlimit(Resource::RLIMIT_NOFILE, hard, hard).expect("a limit");
     let Some((servers, gateway, terminals)) = world() else { return };
@@ -131,11 +130,11 @@ fn main() {
     );
 
     // The daemon's memory with one terminal, and with all of them, none of which is connected.
-    let config = configure(&folder, 1, rate, more);
+    let config = configure(&folder, 1, rate, aqm, send_thread);
     let alone = Daemon::start(&gateway, &config);
     let base = alone.memory();
     alone.stop();
-    let config = configure(&folder, count, rate, more);
+    let config = configure(&folder, count, rate, aqm, send_thread);
     let daemon = Daemon::start(&gateway, &config);
     let configured = daemon.memory();
     let each = |bytes: f64| bytes / 1e3 / count as f64;

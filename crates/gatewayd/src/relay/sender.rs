@@ -1,7 +1,7 @@
 //! Sends the spacelink's datagrams: in the loop's thread, or in a separate one.
 //!
-//! The kernel carries a datagram through its network stack within the call that sends it. With many terminals, each datagram
-//! has another destination, and the calls take a quarter of the loop's time (docs/decisions/0034-send-thread.md).
+//! The kernel carries a datagram through its network stack within the call that sends it, and with many terminals each has
+//! another destination. docs/decisions/0034-send-thread.md says what a separate thread gains.
 
 use std::collections::VecDeque;
 use std::io;
@@ -18,7 +18,7 @@ use quinn_udp::{EcnCodepoint, UdpSocketState};
 use crate::sys;
 
 /// Datagrams, or groups of equal ones, that the thread is given at once.
-pub const BATCH: usize = 32;
+const BATCH: usize = 32;
 /// So few are sent by the loop itself, unless others are still with the thread: waking it costs a system call, too.
 const FEW: usize = 4;
 /// Length of the datagrams that may wait for the thread [bytes]; then the loop waits.
@@ -37,9 +37,8 @@ pub struct Socket {
 }
 
 /// A datagram, or several of one length, and where they go.
-#[derive(Default)]
-pub struct Outgoing {
-    transmit: Option<Transmit>,
+struct Outgoing {
+    transmit: Transmit,
     bytes: Vec<u8>,
 }
 
@@ -56,7 +55,7 @@ enum Sent {
 impl Socket {
     /// Sends; tries twice, since an error may belong to an earlier datagram. The loop reads such errors when epoll reports them.
     fn send(&self, outgoing: &Outgoing) -> Sent {
-        let Some(transmit) = &outgoing.transmit else { return Sent::Yes };
+        let transmit = &outgoing.transmit;
         let datagrams = quinn_udp::Transmit {
             destination: transmit.to,
             ecn: EcnCodepoint::from_bits(transmit.ecn),
@@ -87,7 +86,7 @@ pub struct Sender {
     /// Not yet with the kernel or the thread, in order.
     outgoing: VecDeque<Outgoing>,
     /// Buffers to use again.
-    spare: Vec<Outgoing>,
+    spare: Vec<Vec<u8>>,
     thread: Option<Thread>,
 }
 
@@ -114,17 +113,18 @@ impl Sender {
     /// Sends what `next` writes into the buffer it is given until it returns `None`, or until no more is taken. Returns the
     /// number of calls whose datagrams were lost.
     pub fn flush(&mut self, mut next: impl FnMut(&mut Vec<u8>) -> Option<Transmit>) -> u64 {
-        let most = if self.thread.is_some() { BATCH } else { 1 };
         let mut lost = self.thread.as_ref().map_or(0, Thread::take_lost);
+        // What it had is lost.
+        self.thread.take_if(|thread| thread.has_ended());
+        let most = if self.thread.is_some() { BATCH } else { 1 };
         loop {
             while self.outgoing.len() < most {
-                let mut new = self.spare.pop().unwrap_or_default();
-                new.transmit = next(&mut new.bytes);
-                if new.transmit.is_none() {
-                    self.spare.push(new);
+                let mut bytes = self.spare.pop().unwrap_or_default();
+                let Some(transmit) = next(&mut bytes) else {
+                    self.spare.push(bytes);
                     break;
-                }
-                self.outgoing.push_back(new);
+                };
+                self.outgoing.push_back(Outgoing { transmit, bytes });
             }
             if self.outgoing.is_empty() {
                 return lost;
@@ -151,7 +151,7 @@ impl Sender {
                     return false;
                 }
             }
-            self.spare.push(outgoing);
+            self.spare.push(outgoing.bytes);
         }
         true
     }
@@ -177,7 +177,7 @@ struct Work {
     waiting: VecDeque<Outgoing>,
     /// Length of the waiting datagrams [bytes].
     bytes: usize,
-    spare: Vec<Outgoing>,
+    spare: Vec<Vec<u8>>,
     /// The thread sends: it looks again before it sleeps.
     sending: bool,
     stopping: bool,
@@ -211,7 +211,7 @@ impl Thread {
     }
 
     /// Gives the thread all of `outgoing` and takes buffers back. Returns false, and gives nothing, if too much waits there.
-    fn give(&self, outgoing: &mut VecDeque<Outgoing>, spare: &mut Vec<Outgoing>) -> bool {
+    fn give(&self, outgoing: &mut VecDeque<Outgoing>, spare: &mut Vec<Vec<u8>>) -> bool {
         let mut work = self.shared.work();
         spare.append(&mut work.spare);
         if work.bytes > MOST_WAITING {
@@ -225,6 +225,11 @@ impl Thread {
             self.shared.wake.notify_one();
         }
         true
+    }
+
+    /// True if the thread has panicked.
+    fn has_ended(&self) -> bool {
+        self.handle.as_ref().is_some_and(JoinHandle::is_finished)
     }
 
     fn take_lost(&self) -> u64 {
@@ -245,9 +250,11 @@ impl Drop for Thread {
 
 /// Sends what comes until the loop drops its end.
 fn run(socket: &Socket, shared: &Shared) {
-    let mut batch = VecDeque::new();
+    let mut batch = VecDeque::<Outgoing>::new();
     loop {
         let mut work = shared.work();
+        let room = MOST_SPARE.saturating_sub(work.spare.len());
+        work.spare.extend(batch.drain(..).take(room).map(|outgoing| outgoing.bytes));
         while work.waiting.is_empty() {
             if work.stopping {
                 return;
@@ -267,8 +274,6 @@ fn run(socket: &Socket, shared: &Shared) {
                 thread::sleep(AGAIN);
             }
         }
-        let room = MOST_SPARE.saturating_sub(shared.work().spare.len());
-        shared.work().spare.extend(batch.drain(..).take(room));
     }
 }
 
@@ -355,6 +360,17 @@ mod tests {
         assert!(work.bytes > MOST_WAITING && work.bytes <= MOST_WAITING + BATCH * 8);
         let order = work.waiting.iter().chain(&sender.outgoing).map(|outgoing| &outgoing.bytes[..]);
         assert!(order.eq((0..numbers.start).map(u64::to_be_bytes)));
+    }
+
+    #[test]
+    fn the_loop_sends_when_the_thread_has_ended() {
+        let (mut sender, socket, to) = pair();
+        sender.thread = Some(Thread { shared: Arc::default(), handle: Some(thread::spawn(|| {})) });
+        while !sender.thread.as_ref().unwrap().has_ended() {
+            thread::yield_now();
+        }
+        sender.flush(numbered(0..100, to));
+        (0..100).for_each(|number| assert_eq!(received(&socket), number));
     }
 
     #[test]
