@@ -158,11 +158,14 @@ fn reset_connections_leave_nothing_behind() {
         assert!(left.iter().all(|left| *left < 30), "{left:?} descriptors left");
         [world.gateway.memory(), world.terminal.memory()]
     };
+    // The most that are open at once differ between rounds, and so does the memory they need, by up to 2 MB on a
+    // busy machine. A kilobyte per connection that is not freed adds 10 MB in ten rounds.
+    const ROUNDS: usize = 10;
     let first = round();
-    let second = round();
-    for (first, second) in first.into_iter().zip(second) {
-        // Memory of one round is reused: a kilobyte per connection would show.
-        assert!(second < first + COUNT as u64 * 1024, "{first} bytes after a round, {second} after another");
+    let last = (0..ROUNDS).map(|_| round()).last().expect("a round");
+    for (first, last) in first.into_iter().zip(last) {
+        let limit = first + (ROUNDS * COUNT * 1024) as u64;
+        assert!(last < limit, "{first} bytes after a round, {last} after {ROUNDS} more");
     }
 }
 
