@@ -44,7 +44,7 @@ SIZE: Sequence[Row] = (
     ("memory of the gateway for a configured terminal [KB]", "{memory_configured:.0f}", ""),
     ("and for a connected, idle one [KB]", "{memory_idle:.0f}", "256"),
     ("and under load [KB]", "{memory_load:.0f}", ""),
-    ("received by all users over a carrier of {rate:.0f} Mbit/s [Mbit/s]", "{goodput:.1f}", ""),
+    ("received by all users over a carrier of {rate:.0f} Mbit/s [Mbit/s]", "{goodput:.1f}", "200"),
     ("the gateway's CPU under that load [cores]", "{load_cpu:.2f}", "1.5"),
     ("of it the thread that sends [cores]", "{send_cpu:.2f}", ""),
     ("CPU of emulated terminals and servers [cores]", "{others_cpu:.2f}", ""),

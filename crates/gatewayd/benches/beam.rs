@@ -4,6 +4,9 @@
 //! Servers, gateway and terminals are network namespaces of one machine. The daemon is the one that is installed; this process
 //! emulates all terminals, each with its own key, address, UDP socket and QUIC connection, and delays their datagrams by
 //! 300 ms each way. They open streams as terminals do for their users, and check and acknowledge every byte.
+//!
+//! With several processors the gateway's loop has the first one, and the last one does what the kernels of servers and terminals
+//! would do elsewhere.
 
 #![allow(clippy::print_stdout, reason = "it prints what it measures")]
 
@@ -19,6 +22,7 @@ mod servers;
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -28,12 +32,12 @@ use serde_json::{Map, Value, json};
 
 use common::Namespace;
 use daemon::Daemon;
-use emulator::{Command, Emulator};
+use emulator::{Command as Order, Emulator};
 
 /// One-way delay of the satellite.
 const DELAY: Duration = Duration::from_millis(300);
-/// Rate of the carrier without `--rate` [Mbit/s].
-const RATE: u64 = 200;
+/// Rate of the carrier without `--rate` [Mbit/s]: with headers, 200 for users.
+const RATE: u64 = 212;
 /// Keys of the AQM without `--aqm`.
 const AQM: &str = "aqm = { algorithm = \"avqred\" }";
 /// Connections of each terminal.
@@ -131,11 +135,11 @@ fn main() {
 
     // The daemon's memory with one terminal, and with all of them, none of which is connected.
     let config = configure(&folder, 1, rate, aqm, send_thread);
-    let alone = Daemon::start(&gateway, &config);
+    let alone = Daemon::start(&gateway, &config, last_processor().is_some());
     let base = alone.memory();
     alone.stop();
     let config = configure(&folder, count, rate, aqm, send_thread);
-    let daemon = Daemon::start(&gateway, &config);
+    let daemon = Daemon::start(&gateway, &config, last_processor().is_some());
     let configured = daemon.memory();
     let each = |bytes: f64| bytes / 1e3 / count as f64;
     figures.note("memory_configured", each(configured - base), "KB for each configured terminal");
@@ -143,7 +147,7 @@ fn main() {
     let counters = servers::serve(&servers);
     let emulator = Emulator::start(&terminals, &folder, count);
     let (cpu, begin) = (daemon.cpu(), now());
-    emulator.send(Command::Connect);
+    emulator.send(Order::Connect);
     emulator.wait("connected", |state| state.up == count);
     figures.note("joined", begin.elapsed().as_secs_f64(), "s until all have joined");
     figures.note("join_cpu", (daemon.cpu() - cpu) * 1e3 / count as f64, "ms of the gateway's CPU for each");
@@ -159,7 +163,7 @@ fn main() {
         "% of a core while all are idle",
     );
 
-    emulator.send(Command::Open(CONNECTIONS));
+    emulator.send(Order::Open(CONNECTIONS));
     emulator.wait("open", |state| state.streams_with_data == count * CONNECTIONS);
     thread::sleep(WARM_UP);
     let cpu_now = || (daemon.cpu(), daemon.send_thread_cpu(), daemon::own_cpu());
@@ -216,5 +220,24 @@ fn world() -> Option<(Namespace, Namespace, Namespace)> {
     // Every address of the terminals is local there.
     terminals.ip("route add local 10.16.0.0/16 dev lo");
     terminals.ip("route add default via 10.2.0.1");
+    if let Some(last) = last_processor() {
+        receive_on(&servers, "out", last);
+        receive_on(&terminals, "sat", last);
+    }
     Some((servers, gateway, terminals))
+}
+
+/// The last of several processors.
+fn last_processor() -> Option<usize> {
+    thread::available_parallelism().ok().map(|count| count.get() - 1).filter(|last| *last > 0)
+}
+
+/// Lets the kernel take packets that arrive at a device through its network stack on this processor (RPS). Otherwise it does
+/// so within the call that sends them, and the gateway would do the work of servers and terminals.
+fn receive_on(namespace: &Namespace, device: &str, processor: usize) {
+    let file = format!("/sys/class/net/{device}/queues/rx-0/rps_cpus");
+    // The devices of a namespace are in the /sys that was mounted there.
+    let script = format!("mount -t sysfs sysfs /sys && echo {:x} >{file}", 1u64 << processor);
+    let set = namespace.run(move || Command::new("unshare").args(["--mount", "sh", "-c", &script]).status());
+    assert!(set.expect("unshare").success(), "RPS of {device}");
 }

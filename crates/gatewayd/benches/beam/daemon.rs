@@ -6,6 +6,7 @@ use std::net::TcpStream;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
+use nix::sched::{CpuSet, sched_setaffinity};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::{Pid, SysconfVar, sysconf};
 
@@ -39,8 +40,8 @@ pub fn sum(metrics: &str, name: &str) -> f64 {
 }
 
 impl<'a> Daemon<'a> {
-    /// Starts the gateway and waits until it is ready.
-    pub fn start(host: &'a Namespace, config: &Path) -> Self {
+    /// Starts the gateway and waits until it is ready. Its loop has the first processor if `pin`.
+    pub fn start(host: &'a Namespace, config: &Path, pin: bool) -> Self {
         let log = fs::File::create(config.with_extension("log")).expect("a log");
         let config = config.to_owned();
         let mut child = host.run(move || {
@@ -51,6 +52,12 @@ impl<'a> Daemon<'a> {
         let mut lines = BufReader::new(child.stdout.take().expect("its output")).lines();
         let ready = lines.find(|line| line.as_ref().is_ok_and(|line| line.contains("ready")));
         assert!(ready.is_some(), "the gateway did not start");
+        if pin {
+            // Its first thread, which is the loop.
+            let mut first = CpuSet::new();
+            first.set(0).expect("a processor");
+            sched_setaffinity(Pid::from_raw(child.id().cast_signed()), &first).expect("a processor");
+        }
         std::thread::spawn(move || lines.for_each(drop));
         Self { host, child }
     }
