@@ -840,6 +840,28 @@ fn uploads_pass_the_aqm_of_the_terminal() {
     assert_eq!(number(&gateway["summary"]["aqm_drops"]), 0, "{gateway}");
 }
 
+/// Servers that send nothing: their handshakes, acknowledgements and ends are not offered to the AQM.
+#[test]
+fn segments_without_data_bypass_the_aqm_of_the_gateway() {
+    const COUNT: u64 = 20;
+    let Some(mut world) = World::new("nodata", "20 Mbps", "") else { return };
+    world.serve(80, |mut stream| drop(stream.read_to_end(&mut Vec::new())));
+    for _ in 0..COUNT {
+        world.call(SERVER[0], 80, |mut stream| {
+            stream.write_all(&bytes(3, 5000)).expect("a write");
+            stream.shutdown(Shutdown::Write).expect("half a close");
+            assert!(read_all(&mut stream).is_empty());
+        });
+    }
+    let record = world.gateway.finish();
+    // SYN-ACK, acknowledgement and FIN at least.
+    assert!(
+        record["counters"]["intercepted"].as_u64().is_some_and(|packets| packets >= 3 * COUNT),
+        "{record}"
+    );
+    assert_eq!(record["summary"]["offered_packets"], 0, "{record}");
+}
+
 /// Acknowledgements of a connection that is not split wait for the return link; a newer one takes the place of an older one.
 #[test]
 fn acknowledgements_take_the_place_of_older_ones_at_the_terminal() {

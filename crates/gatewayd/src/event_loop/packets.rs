@@ -17,8 +17,6 @@ use crate::relay::RelayId;
 
 /// Packets read from the TUN device in one turn.
 const MOST_PACKETS: usize = 128;
-/// Flags of segments that are more than acknowledgements.
-const NOT_BARE: u8 = flag::SYN | flag::FIN | flag::RST;
 /// Longest IP packet [bytes].
 const LONGEST: usize = 65_535;
 /// Datagrams that a terminal's transmit queue may hold: half a second's, or this if it is more [bytes].
@@ -52,8 +50,8 @@ impl Daemon {
         let peer = self.terminals.of_client(client.ip()).filter(|peer| self.is_led(*peer));
         let Some(peer) = peer else { return Verdict::Accept };
         let payload = info.tcp.map_or(0, |tcp| tcp.payload);
-        if relay.is_some() && info.tcp.is_some_and(|tcp| payload == 0 && tcp.flags & NOT_BARE == 0) {
-            // An acknowledgement of an upload ends here, so it is no load of the satellite.
+        if relay.is_some() && payload == 0 {
+            // Handshakes, acknowledgements and ends of split connections are no load of the satellite.
             self.on_sender_segment(&info, (client, server), relay);
             return Verdict::Accept;
         }
@@ -137,13 +135,12 @@ impl Daemon {
     /// True if a packet of a split connection bypasses the AQM.
     ///
     /// During an outage of the satellite the transmit queue stands still. An AQM to which it is too long would drop every
-    /// packet until the end, and a sender that loses all segments for half a minute backs off for as long again, or gives
-    /// up a handshake. So handshakes and acknowledgements pass, and data while the spacelink's window has room for it: the
-    /// PEP's buffers then hold senders back without loss.
+    /// packet until the end, and a sender that loses all segments for half a minute backs off for as long again. So data pass
+    /// while the spacelink's window has room for them: the PEP's buffers then hold senders back without loss.
     fn bypasses_aqm(&self, peer: PeerId, payload: u32) -> bool {
         self.spacelink.hub.is_silent(peer)
             && self.host.gateway(peer).is_some_and(Gateway::marks_before_pep)
-            && (payload == 0 || self.chunks.has_room(peer, u64::from(payload)))
+            && self.chunks.has_room(peer, u64::from(payload))
     }
 
     /// A packet leaves the receive queue some time after its arrival.
