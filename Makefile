@@ -195,7 +195,7 @@ test-namespaces: | $(VENV)/.created
 
 test-packages:
 	@[ "$$(id -u)" != 0 ] || { command -v iptables-nft && command -v ip; } >/dev/null || { $(call debian,iptables iproute2,the live gateway's tests need them); }
-	@command -v chromium >/dev/null || { $(call debian,chromium,the report's test opens it in a browser); }
+	@command -v chromium-headless-shell >/dev/null || command -v chromium >/dev/null || { $(call debian,chromium-headless-shell,pages are tested in a browser); }
 	@command -v tshark >/dev/null || { $(call debian,tshark,the captures' test reads them with Wireshark); }
 	@command -v valgrind >/dev/null || { $(call debian,valgrind,instructions are counted with it); }
 	@[ "$$(id -u)" != 0 ] || $(MAKE) live-packages unit-packages

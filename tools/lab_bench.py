@@ -72,7 +72,8 @@ def main() -> None:
         lab(Path(place), "geo-operator") as (port, token),
         sync_playwright() as playwright,
     ):
-        browser = playwright.chromium.launch(executable_path=shutil.which("chromium"))
+        chromium = shutil.which("chromium-headless-shell") or shutil.which("chromium")
+        browser = playwright.chromium.launch(executable_path=chromium)
         page = browser.new_page(viewport={"width": 1300, "height": 1000})
         page.goto(f"http://127.0.0.1:{port}/?token={token}")
         page.wait_for_selector("body[data-ready=true]")

@@ -123,9 +123,9 @@ PICTURES: dict[str, tuple[Callable[[Page], None], str, dict[str, int]]] = {
 
 def main(docs: Path) -> None:
     """Open a lab in a folder with a result, and photograph it."""
-    chromium = shutil.which("chromium")
+    chromium = shutil.which("chromium-headless-shell") or shutil.which("chromium")
     if chromium is None:
-        sys.exit("error: chromium is missing; `make test` installs it")
+        sys.exit("error: chromium-headless-shell is missing; `make test` installs it")
     with tempfile.TemporaryDirectory() as folder:
         bp.compare("small-gateway", "red,avqred", runs=1, out=Path(folder) / "small-gateway", progress=False)
         command = [sys.executable, "-m", "bentpipe", "lab", "--no-browser"]

@@ -25,7 +25,15 @@ settings.load_profile("bentpipe")
 ROOT = Path(__file__).resolve().parents[2]
 SETTINGS = ["red", "avqred"]
 # Files that mostly wait: begun early, so that the last of them does not run alone at the end.
-_FIRST = ("test_live", "test_systemd_unit", "test_kernel", "test_ns2_cells", "test_cluster", "test_report")
+_FIRST = (
+    "test_tune",
+    "test_live",
+    "test_systemd_unit",
+    "test_kernel",
+    "test_ns2_cells",
+    "test_cluster",
+    "test_report",
+)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
