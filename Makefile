@@ -104,7 +104,7 @@ live-quic: $(CORE) $(LIVE) live-packages ## compare QUIC live and simulated, as 
 live-uploads: $(CORE) $(LIVE) live-packages ## compare uploads live and simulated, as root, and renew their table in docs/live.md: six minutes
 	$(BIN)/python tools/live_uploads_page.py docs results/live-uploads
 
-live-terminals: $(CORE) $(LIVE) live-packages ## compare eight terminals live and simulated, as root, and renew their tables in docs/gateway-terminals.md: ten minutes
+live-terminals: $(CORE) $(LIVE) live-packages ## compare eight terminals live and simulated, as root, and renew their tables in docs/gateway-terminals.md: half an hour
 	$(BIN)/python tools/live_terminals_page.py docs results/live-terminals
 
 soak-live: $(CORE) ## run a million connections through both ends in an hour, as root, and renew docs/performance.md

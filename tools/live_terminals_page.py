@@ -20,7 +20,7 @@ __all__ = ["of_groups", "of_subject", "of_terminals", "renew"]
 
 PAGE = "gateway-terminals.md"
 SCENARIO = "live-terminals"
-SEED, RUNS = 9101, 3
+SEED, RUNS = 9101, 9
 """Both engines have the same seeds, and so the same files at the same times."""
 RATE, QUEUE, DROPS = 3, 30, 20
 """Bands of docs/live-bench.md: greatest difference of the medians in throughput, queue and drop rate [%]."""
