@@ -488,3 +488,48 @@ impl Stats {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Counters that are all different, `times` as high.
+    fn stats(times: u64) -> Stats {
+        Stats {
+            up: true,
+            silent: false,
+            round_trip: Duration::from_millis(600),
+            connections: 3 * times,
+            sent_datagrams: 4 * times,
+            sent_bytes: 5 * times,
+            received_datagrams: 6 * times,
+            received_bytes: 7 * times,
+            sent_packets: 8 * times,
+            lost_packets: 9 * times,
+            lost_bytes: 10 * times,
+            acknowledged_bytes: 11 * times,
+            marks: 12 * times,
+            streams: 13 * times,
+            opened: 14 * times,
+            refused_streams: 15 * times,
+            written_bytes: 16 * times,
+            read_bytes: 17 * times,
+            sent_ip: 18 * times,
+            received_ip: 19 * times,
+            fragmented_ip: 20 * times,
+            unassembled_ip: 21 * times,
+            silenced_ip: 22 * times,
+            malformed: 23 * times,
+        }
+    }
+
+    #[test]
+    fn counters_of_two_ends_add_up() {
+        let slower = Stats { up: false, silent: true, round_trip: Duration::from_millis(700), ..stats(1) };
+        let both = Stats { silent: true, round_trip: Duration::from_millis(700), ..stats(2) };
+        assert_eq!(stats(1).with(&slower), both);
+        assert_eq!(slower.with(&stats(1)), both);
+        assert_eq!(stats(1).with(&stats(1)), stats(2));
+        assert_eq!(stats(1).with(&Stats::default()), stats(1));
+    }
+}

@@ -164,6 +164,8 @@ fn a_certificate_decides_which_peer_a_terminal_is() {
     let mut beam = Beam::new(4);
     beam.run(Duration::from_secs(2));
     assert_eq!(beam.up(), (0..4).map(PeerId).collect::<Vec<_>>());
+    assert!(beam.hub.peers().all(|peer| !beam.hub.is_silent(peer)));
+    assert!(beam.hub.max_chunk() > 1000 && beam.hub.max_chunk() == beam.terminals[0].link.max_chunk());
     for n in 0..4 {
         beam.send(n, 1000 * n as u64, 5000);
     }
@@ -193,6 +195,25 @@ fn an_unknown_certificate_is_refused_and_disturbs_nobody() {
     assert!(
         !shown.is_empty() && shown.iter().all(|certificate| *certificate == beam.terminals[1].certificate)
     );
+}
+
+/// A terminal that vanishes after its first datagram is given up once, and the hub has no timer in the past then.
+#[test]
+fn a_handshake_that_stops_half_way_is_given_up_once() {
+    let mut beam = Beam::new(1);
+    beam.run(DELAY + Duration::from_millis(1));
+    beam.terminals.clear();
+    let end = beam.start + Duration::from_secs(60);
+    let mut turns = 0;
+    while let Some(at) = beam.hub.timer().filter(|at| *at < end) {
+        beam.now = beam.now.max(at);
+        beam.hub.on_timer(beam.now);
+        beam.work();
+        turns += 1;
+        assert!(turns < 1000, "the timer stays at {:?}", at - beam.start);
+    }
+    let failed = |event: &&(Option<PeerId>, Event)| matches!(event, (None, Event::Failed(_)));
+    assert_eq!(beam.events.iter().filter(failed).count(), 1, "{:?}", beam.events);
 }
 
 /// A terminal may open 448 streams within a round trip, and further ones as those are open: QUIC keeps memory for each stream that
