@@ -91,7 +91,9 @@ fn ip_packets_of_any_length_are_carried() {
         )
         .collect();
     assert_eq!(came, lengths.map(|length| bytes(0, length)));
-    assert_eq!(net.hosts[TERMINAL].link.stats().fragmented_ip, 4);
+    let (sent, received) = (net.hosts[TERMINAL].link.stats(), net.hosts[GATEWAY].link.stats());
+    assert_eq!((sent.sent_ip, sent.fragmented_ip), (8, 4));
+    assert_eq!((received.received_ip, received.unassembled_ip, received.malformed), (8, 0, 0));
 }
 
 /// Each packet is sent alone, and what it takes is counted: packet numbers of one byte to three, and an acknowledgement in one
