@@ -110,7 +110,9 @@ class Runs:
     ) -> Result:
         """Return a comparison; run it if it is not stored."""
         out = self.folder / name
-        if not (out / "manifest.json").exists():
+        if (out / "manifest.json").exists():
+            print(f"{name}: stored runs, {out}; remove the folder to repeat them", flush=True)
+        else:
             print(f"{name}: {len(settings) * runs} runs", flush=True)
             run = bp.live if live else bp.compare
             run(scenario, settings=list(settings), runs=runs, seed=seed, out=out)
