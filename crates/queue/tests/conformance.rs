@@ -294,7 +294,8 @@ fn aqm_resumes_with_the_state_of_the_same_algorithm() {
         let [mut replaced, mut kept] = [(); 2].map(|()| pair.queue(Marking::Drop, 400));
         assert_eq!(traffic.drive(&mut replaced), traffic.drive(&mut kept));
         assert!(replaced.state().packets > 0, "{}", pair.name());
-        let start = Instant::ZERO + Duration::from_secs(5);
+        // At once, before states fade.
+        let start = Instant::ZERO + Duration::from_millis(1_200);
         replaced.set_aqm(fresh(pair), start);
         let traffic = Traffic { start, ..traffic };
         assert_eq!(traffic.drive(&mut replaced), traffic.drive(&mut kept), "{}", pair.name());
@@ -304,6 +305,27 @@ fn aqm_resumes_with_the_state_of_the_same_algorithm() {
             found
         });
         assert_eq!(probes[0], probes[1], "{}", pair.name());
+    }
+}
+
+/// A value of another kind than the parameter's is refused, by name, with what is allowed.
+#[test]
+fn values_of_the_wrong_kind_are_refused() {
+    let kinds = [Value::Name("seven"), Value::Flag(true), Value::Number(7.0)];
+    for algorithm in AQMS {
+        for param in algorithm.params {
+            let own = match param.unit {
+                Unit::Name(_) => None,
+                Unit::Flag => Some(1),
+                _ => Some(2),
+            };
+            for (kind, value) in kinds.into_iter().enumerate().filter(|(kind, _)| own != Some(*kind)) {
+                let given = |name: &str| (name == param.name).then_some(value);
+                let error = Values::resolve(algorithm.params, &link(), &given).err();
+                let named = error.is_some_and(|e| e.name == param.name && e.problem.contains("allowed: "));
+                assert!(named, "{}: {} = {value:?}", algorithm.name, param.name);
+            }
+        }
     }
 }
 

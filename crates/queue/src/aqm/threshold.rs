@@ -210,6 +210,34 @@ mod tests {
         }
     }
 
+    /// Counts the flows that begin and those that end.
+    #[derive(Default)]
+    struct Flows([u32; 2]);
+
+    impl Aqm for Flows {
+        fn arrive(&mut self, _pkt: &Packet, _cx: &mut Context<'_>) -> Verdict {
+            Verdict::Pass
+        }
+
+        fn flow(&mut self, _flow: FlowId, event: FlowEvent, _cx: &mut Context<'_>) {
+            self.0[usize::from(event == FlowEvent::Closed)] += 1;
+        }
+
+        fn probe(&self, out: &mut dyn FnMut(&'static str, f64)) {
+            out("begun", self.0[0].into());
+            out("ended", self.0[1].into());
+        }
+    }
+
+    #[test]
+    fn the_algorithm_is_told_of_flows() {
+        let mut steps = Steps::of(Box::new(Threshold::new(Box::new(Flows::default()), 0.6)));
+        steps.flow(1, 7, FlowEvent::Opened);
+        steps.flow(2, 8, FlowEvent::Opened);
+        steps.flow(3, 7, FlowEvent::Closed);
+        assert_eq!((steps.probe("begun"), steps.probe("ended")), (2.0, 1.0));
+    }
+
     /// A buffer of 1000 packets and th = 0.6.
     fn under_control(verdict: Verdict) -> Steps {
         Steps::of(Box::new(Threshold::new(Box::new(Constant(verdict)), 0.6)))

@@ -476,6 +476,26 @@ mod tests {
         fn dropped(&mut self, _pkt: Packet, _reason: DropReason) {}
     }
 
+    #[test]
+    fn counters_add_up_by_name() {
+        let counters = |times: u64| Counters {
+            offered: 3 * times,
+            offered_bytes: 4 * times,
+            admitted: 5 * times,
+            admitted_bytes: 6 * times,
+            marked: 7 * times,
+            marked_in_queue: 8 * times,
+            dropped_on_arrival: 9 * times,
+            enqueued: 10 * times,
+            overflowed: 11 * times,
+            dropped_in_queue: 12 * times,
+            sent: 13 * times,
+        };
+        let mut sum = counters(1);
+        sum += counters(1);
+        assert_eq!(sum, counters(2));
+    }
+
     /// A packet that is held again and again does not stop the clock.
     #[test]
     fn a_held_packet_is_asked_again_later() {
