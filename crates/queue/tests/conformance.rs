@@ -319,7 +319,7 @@ fn values_of_the_wrong_kind_are_refused() {
                 Unit::Flag => Some(1),
                 _ => Some(2),
             };
-            for (kind, value) in kinds.into_iter().enumerate().filter(|(kind, _)| own != Some(*kind)) {
+            for (_, value) in kinds.into_iter().enumerate().filter(|(kind, _)| own != Some(*kind)) {
                 let given = |name: &str| (name == param.name).then_some(value);
                 let error = Values::resolve(algorithm.params, &link(), &given).err();
                 let named = error.is_some_and(|e| e.name == param.name && e.problem.contains("allowed: "));
