@@ -329,6 +329,19 @@ fn values_of_the_wrong_kind_are_refused() {
     }
 }
 
+/// FRED lets every flow have one packet waiting, and YELLOW divides by its target length; others allow zero.
+#[test]
+fn lengths_of_zero_are_refused_where_they_mean_nothing() {
+    for (name, param, allowed) in
+        [("fred", "min_th", false), ("yellow", "q_ref", false), ("red", "min_th", true)]
+    {
+        let algorithm = AQMS.iter().find(|algorithm| algorithm.name == name).unwrap();
+        let given = |asked: &str| (asked == param).then_some(Value::Number(0.0));
+        let resolved = Values::resolve(algorithm.params, &link(), &given);
+        assert_eq!(resolved.is_ok(), allowed, "{name}: {param} = 0");
+    }
+}
+
 #[test]
 fn idle_hour_has_no_effect() {
     for pair in pairs() {
