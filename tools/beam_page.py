@@ -48,6 +48,7 @@ SIZE: Sequence[Row] = (
     ("the gateway's CPU under that load [cores]", "{load_cpu:.2f}", "1.5"),
     ("of it the thread that sends [cores]", "{send_cpu:.2f}", ""),
     ("CPU of emulated terminals and servers [cores]", "{others_cpu:.2f}", ""),
+    ("CPU of the whole machine, the kernel's work for all included [cores]", "{machine_cpu:.2f}", ""),
     (
         "Jain's index of terminals within plans of weight 1, 2, 4",
         "{jain_home:.4f}, {jain_shop:.4f}, {jain_office:.4f}",

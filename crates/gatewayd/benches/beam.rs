@@ -5,8 +5,7 @@
 //! emulates all terminals, each with its own key, address, UDP socket and QUIC connection, and delays their datagrams by
 //! 300 ms each way. They open streams as terminals do for their users, and check and acknowledge every byte.
 //!
-//! With several processors the gateway's loop has the first one, and the last one does what the kernels of servers and terminals
-//! would do elsewhere.
+//! The gateway's loop has the first processor, and the last one does what the kernels of servers and terminals would do elsewhere.
 
 #![allow(clippy::print_stdout, reason = "it prints what it measures")]
 
@@ -22,7 +21,6 @@ mod servers;
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -32,7 +30,7 @@ use serde_json::{Map, Value, json};
 
 use common::Namespace;
 use daemon::Daemon;
-use emulator::{Command as Order, Emulator};
+use emulator::{Command, Emulator};
 
 /// One-way delay of the satellite.
 const DELAY: Duration = Duration::from_millis(300);
@@ -135,11 +133,11 @@ fn main() {
 
     // The daemon's memory with one terminal, and with all of them, none of which is connected.
     let config = configure(&folder, 1, rate, aqm, send_thread);
-    let alone = Daemon::start(&gateway, &config, last_processor().is_some());
+    let alone = Daemon::start(&gateway, &config);
     let base = alone.memory();
     alone.stop();
     let config = configure(&folder, count, rate, aqm, send_thread);
-    let daemon = Daemon::start(&gateway, &config, last_processor().is_some());
+    let daemon = Daemon::start(&gateway, &config);
     let configured = daemon.memory();
     let each = |bytes: f64| bytes / 1e3 / count as f64;
     figures.note("memory_configured", each(configured - base), "KB for each configured terminal");
@@ -147,7 +145,7 @@ fn main() {
     let counters = servers::serve(&servers);
     let emulator = Emulator::start(&terminals, &folder, count);
     let (cpu, begin) = (daemon.cpu(), now());
-    emulator.send(Order::Connect);
+    emulator.send(Command::Connect);
     emulator.wait("connected", |state| state.up == count);
     figures.note("joined", begin.elapsed().as_secs_f64(), "s until all have joined");
     figures.note("join_cpu", (daemon.cpu() - cpu) * 1e3 / count as f64, "ms of the gateway's CPU for each");
@@ -163,10 +161,10 @@ fn main() {
         "% of a core while all are idle",
     );
 
-    emulator.send(Order::Open(CONNECTIONS));
+    emulator.send(Command::Open(CONNECTIONS));
     emulator.wait("open", |state| state.streams_with_data == count * CONNECTIONS);
     thread::sleep(WARM_UP);
-    let cpu_now = || (daemon.cpu(), daemon.send_thread_cpu(), daemon::own_cpu());
+    let cpu_now = || (daemon.cpu(), daemon.send_thread_cpu(), daemon::own_cpu(), daemon::machine_cpu());
     let (begin, before, cpu) = (now(), emulator.received(), cpu_now());
     thread::sleep(LOAD);
     let (time, then, cpu_then) = (begin.elapsed().as_secs_f64(), emulator.received(), cpu_now());
@@ -176,6 +174,11 @@ fn main() {
     figures.note("load_cpu", (cpu_then.0 - cpu.0) / time, "cores of the gateway under load");
     figures.note("send_cpu", (cpu_then.1 - cpu.1) / time, "of them cores of its thread that sends");
     figures.note("others_cpu", (cpu_then.2 - cpu.2) / time, "cores of terminals and servers under load");
+    figures.note(
+        "machine_cpu",
+        (cpu_then.3 - cpu.3) / time,
+        "cores of the whole machine, its kernel included",
+    );
     figures.note("memory_load", each(daemon.memory() - base), "KB for each terminal under load");
     let mut means = Vec::new();
     for (at, (name, weight)) in PLANS.iter().enumerate() {
@@ -220,16 +223,10 @@ fn world() -> Option<(Namespace, Namespace, Namespace)> {
     // Every address of the terminals is local there.
     terminals.ip("route add local 10.16.0.0/16 dev lo");
     terminals.ip("route add default via 10.2.0.1");
-    if let Some(last) = last_processor() {
-        receive_on(&servers, "out", last);
-        receive_on(&terminals, "sat", last);
-    }
+    let (_, last) = daemon::processors();
+    receive_on(&servers, "out", last);
+    receive_on(&terminals, "sat", last);
     Some((servers, gateway, terminals))
-}
-
-/// The last of several processors.
-fn last_processor() -> Option<usize> {
-    thread::available_parallelism().ok().map(|count| count.get() - 1).filter(|last| *last > 0)
 }
 
 /// Lets the kernel take packets that arrive at a device through its network stack on this processor (RPS). Otherwise it does
@@ -238,6 +235,8 @@ fn receive_on(namespace: &Namespace, device: &str, processor: usize) {
     let file = format!("/sys/class/net/{device}/queues/rx-0/rps_cpus");
     // The devices of a namespace are in the /sys that was mounted there.
     let script = format!("mount -t sysfs sysfs /sys && echo {:x} >{file}", 1u64 << processor);
-    let set = namespace.run(move || Command::new("unshare").args(["--mount", "sh", "-c", &script]).status());
+    let mut command = std::process::Command::new("unshare");
+    command.args(["--mount", "sh", "-c", &script]);
+    let set = namespace.run(move || command.status());
     assert!(set.expect("unshare").success(), "RPS of {device}");
 }

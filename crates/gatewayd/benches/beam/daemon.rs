@@ -6,7 +6,7 @@ use std::net::TcpStream;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-use nix::sched::{CpuSet, sched_setaffinity};
+use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::{Pid, SysconfVar, sysconf};
 
@@ -18,13 +18,34 @@ pub struct Daemon<'a> {
     child: Child,
 }
 
+/// The first and the last processor that this process may use.
+pub fn processors() -> (usize, usize) {
+    let allowed = sched_getaffinity(Pid::from_raw(0)).expect("the processors");
+    let mut all = (0..CpuSet::count()).filter(|n| allowed.is_set(*n).unwrap_or(false));
+    let first = all.next().expect("a processor");
+    (first, all.next_back().unwrap_or(first))
+}
+
+/// Ticks of /proc's times in a second.
+fn ticks_per_second() -> f64 {
+    sysconf(SysconfVar::CLK_TCK).ok().flatten().unwrap_or(100) as f64
+}
+
+/// Time in which processors of the machine were busy, interrupts and the kernel's threads included [s].
+pub fn machine_cpu() -> f64 {
+    let stat = fs::read_to_string("/proc/stat").expect("the machine's state");
+    let times = stat.lines().next().and_then(|line| line.strip_prefix("cpu ")).expect("a line");
+    let ticks: Vec<f64> = times.split_whitespace().map(|text| text.parse().expect("a number")).collect();
+    // User, nice, system, idle, waiting, interrupts, soft interrupts.
+    [0, 1, 2, 5, 6].map(|at| ticks[at]).iter().sum::<f64>() / ticks_per_second()
+}
+
 /// User and system time of a process [s].
 fn cpu_of(process: &str) -> f64 {
     let stat = fs::read_to_string(format!("/proc/{process}/stat")).expect("its state");
     let (_, fields) = stat.rsplit_once(')').expect("a name");
     let ticks = |at: usize| fields.split_whitespace().nth(at).and_then(|text| text.parse::<f64>().ok());
-    let tick = sysconf(SysconfVar::CLK_TCK).ok().flatten().unwrap_or(100) as f64;
-    (ticks(11).expect("user time") + ticks(12).expect("system time")) / tick
+    (ticks(11).expect("user time") + ticks(12).expect("system time")) / ticks_per_second()
 }
 
 /// CPU time of this process [s].
@@ -40,8 +61,8 @@ pub fn sum(metrics: &str, name: &str) -> f64 {
 }
 
 impl<'a> Daemon<'a> {
-    /// Starts the gateway and waits until it is ready. Its loop has the first processor if `pin`.
-    pub fn start(host: &'a Namespace, config: &Path, pin: bool) -> Self {
+    /// Starts the gateway, its loop on the first processor, and waits until it is ready.
+    pub fn start(host: &'a Namespace, config: &Path) -> Self {
         let log = fs::File::create(config.with_extension("log")).expect("a log");
         let config = config.to_owned();
         let mut child = host.run(move || {
@@ -52,12 +73,10 @@ impl<'a> Daemon<'a> {
         let mut lines = BufReader::new(child.stdout.take().expect("its output")).lines();
         let ready = lines.find(|line| line.as_ref().is_ok_and(|line| line.contains("ready")));
         assert!(ready.is_some(), "the gateway did not start");
-        if pin {
-            // Its first thread, which is the loop.
-            let mut first = CpuSet::new();
-            first.set(0).expect("a processor");
-            sched_setaffinity(Pid::from_raw(child.id().cast_signed()), &first).expect("a processor");
-        }
+        let mut first = CpuSet::new();
+        first.set(processors().0).expect("a processor");
+        // The process's first thread, which is the loop.
+        sched_setaffinity(Pid::from_raw(child.id().cast_signed()), &first).expect("a processor");
         std::thread::spawn(move || lines.for_each(drop));
         Self { host, child }
     }
