@@ -3,16 +3,16 @@
 .venv/bin/python tools/lab_bench.py
 """
 
-import shutil
 import sys
 import tempfile
 import time
 from pathlib import Path
 
-from playwright.sync_api import Page, sync_playwright
+from playwright.sync_api import Page
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "python" / "tests"))
 
+from browsers import chromium
 from lab_process import lab
 
 import bentpipe
@@ -70,16 +70,13 @@ def main() -> None:
     with (
         tempfile.TemporaryDirectory() as place,
         lab(Path(place), "geo-operator") as (port, token),
-        sync_playwright() as playwright,
+        chromium() as browser,
     ):
-        chromium = shutil.which("chromium-headless-shell") or shutil.which("chromium")
-        browser = playwright.chromium.launch(executable_path=chromium)
         page = browser.new_page(viewport={"width": 1300, "height": 1000})
         page.goto(f"http://127.0.0.1:{port}/?token={token}")
         page.wait_for_selector("body[data-ready=true]")
         until(page, "lab.run.isOpen")
         measured(page)
-        browser.close()
 
 
 if __name__ == "__main__":

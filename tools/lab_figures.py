@@ -4,7 +4,6 @@ python tools/lab_figures.py docs
 """
 
 import re
-import shutil
 import signal
 import subprocess
 import sys
@@ -13,11 +12,14 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from playwright.sync_api import BrowserContext, Page, sync_playwright
+from playwright.sync_api import BrowserContext, Page
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "python" / "tests"))
+
+from browsers import chromium
 
 import bentpipe as bp
 
-_FLAGS = ["--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking"]
 _WIDE, _PHONE = {"width": 1280, "height": 900}, {"width": 390, "height": 844}
 
 
@@ -123,23 +125,18 @@ PICTURES: dict[str, tuple[Callable[[Page], None], str, dict[str, int]]] = {
 
 def main(docs: Path) -> None:
     """Open a lab in a folder with a result, and photograph it."""
-    chromium = shutil.which("chromium-headless-shell") or shutil.which("chromium")
-    if chromium is None:
-        sys.exit("error: chromium-headless-shell is missing; `make test` installs it")
     with tempfile.TemporaryDirectory() as folder:
         bp.compare("small-gateway", "red,avqred", runs=1, out=Path(folder) / "small-gateway", progress=False)
         command = [sys.executable, "-m", "bentpipe", "lab", "--no-browser"]
         with (
             subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, text=True) as process,  # noqa: S603
-            sync_playwright() as playwright,
+            chromium() as browser,
         ):
             try:
                 found = re.search(r"http\S+", process.stdout.readline() if process.stdout else "")
                 if found is None:
                     sys.exit("error: the lab did not start")
-                browser = playwright.chromium.launch(executable_path=chromium, args=_FLAGS)
                 photograph(browser.new_context(), found[0], docs / "figures")
-                browser.close()
             finally:
                 process.send_signal(signal.SIGINT)
 
