@@ -132,7 +132,7 @@ impl Daemon {
         Some(Tcp { window, seq: tcp.seq, syn })
     }
 
-    /// True if a packet of a split connection bypasses the AQM.
+    /// True if data of a split connection bypass the AQM.
     ///
     /// During an outage of the satellite the transmit queue stands still. An AQM to which it is too long would drop every
     /// packet until the end, and a sender that loses all segments for half a minute backs off for as long again. So data pass
