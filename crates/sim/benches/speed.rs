@@ -23,13 +23,28 @@ struct Dumbbell {
     round_trip_ms: u32,
     /// Lengths of two runs [s], whose difference leaves out what it takes to set one up.
     ends: [u32; 2],
+    /// Thresholds of RED, and the length of its queue [packets].
+    queue: [u32; 3],
 }
 
+const QUEUE: [u32; 3] = [60, 120, 400];
+
+/// The scenarios that ns-2 runs, too.
 const DUMBBELLS: [Dumbbell; 3] = [
-    Dumbbell { name: "S1", flows: 50, rate_mbps: 20, round_trip_ms: 560, ends: [20, 200] },
-    Dumbbell { name: "S2", flows: 400, rate_mbps: 20, round_trip_ms: 60, ends: [20, 120] },
-    Dumbbell { name: "S3", flows: 400, rate_mbps: 200, round_trip_ms: 60, ends: [10, 30] },
+    Dumbbell { name: "S1", flows: 50, rate_mbps: 20, round_trip_ms: 560, ends: [20, 200], queue: QUEUE },
+    Dumbbell { name: "S2", flows: 400, rate_mbps: 20, round_trip_ms: 60, ends: [20, 120], queue: QUEUE },
+    Dumbbell { name: "S3", flows: 400, rate_mbps: 200, round_trip_ms: 60, ends: [10, 30], queue: QUEUE },
 ];
+
+/// The state of all flows is larger than a processor's cache.
+const LARGE: Dumbbell = Dumbbell {
+    name: "S4",
+    flows: 50_000,
+    rate_mbps: 20_000,
+    round_trip_ms: 60,
+    ends: [1, 2],
+    queue: [60_000, 120_000, 400_000],
+};
 
 /// Numbers of terminals that share one carrier with the same traffic.
 const TERMINALS: [u32; 4] = [10, 100, 1000, 10_000];
@@ -63,15 +78,12 @@ fn main() {
             results.events as f64 / best
         );
     }
-    if DUMBBELLS.iter().any(|dumbbell| is_wanted(dumbbell.name)) {
+    if DUMBBELLS.iter().chain([&LARGE]).any(|dumbbell| is_wanted(dumbbell.name)) {
         println!();
         println!("{:32} {:>10} {:>12} {:>14}", "dumbbell", "ns/packet", "of ns-2", "ns-2 = 1");
     }
     for dumbbell in DUMBBELLS.iter().filter(|dumbbell| is_wanted(dumbbell.name)) {
-        let label = format!(
-            "{}: {} flows, {} Mbit/s, {} ms",
-            dumbbell.name, dumbbell.flows, dumbbell.rate_mbps, dumbbell.round_trip_ms
-        );
+        let label = dumbbell.label();
         let ours = per_packet(dumbbell.ends.map(|end| dumbbell.simulate(end)));
         match dumbbell.ends.map(|end| dumbbell.run_on_ns2(end)) {
             [Some(short), Some(long)] => {
@@ -80,6 +92,10 @@ fn main() {
             }
             _ => println!("{label:32} {ours:>10.0} {:>12} {:>14}", "–", "–"),
         }
+    }
+    if is_wanted(LARGE.name) {
+        let ours = per_packet(LARGE.ends.map(|end| LARGE.simulate(end)));
+        println!("{:32} {ours:>10.0}", LARGE.label());
     }
     if is_wanted("beam") {
         println!("\n{:32} {:>10} {:>14}", "beam", "ns/packet", "10 = 1");
@@ -136,6 +152,11 @@ fn per_packet([short, long]: [(f64, f64); 2]) -> f64 {
 }
 
 impl Dumbbell {
+    fn label(&self) -> String {
+        let Self { name, flows, rate_mbps, round_trip_ms, .. } = self;
+        format!("{name}: {flows} flows, {rate_mbps} Mbit/s, {round_trip_ms} ms")
+    }
+
     /// Delay of the links at both ends, as in `speed.tcl` [ms].
     fn edge_ms(&self) -> u32 {
         if self.round_trip_ms < 100 { 10 } else { 15 }
@@ -144,6 +165,7 @@ impl Dumbbell {
     /// Time [CPU s] and packets of a run.
     fn simulate(&self, end: u32) -> (f64, f64) {
         let edge = self.edge_ms();
+        let [min_th, max_th, limit] = self.queue;
         let overrides = [
             "run.warmup=0 s".to_owned(),
             format!("run.duration={end} s"),
@@ -154,6 +176,9 @@ impl Dumbbell {
             format!("link.right.delay={edge} ms"),
             format!("link.bottleneck.delay={} ms", self.round_trip_ms / 2 - 2 * edge),
             format!("link.bottleneck.rate={} Mbps", self.rate_mbps),
+            format!("link.bottleneck.queue.limit={limit} packets"),
+            format!("link.bottleneck.queue.aqm.min_th={min_th}"),
+            format!("link.bottleneck.queue.aqm.max_th={max_th}"),
         ];
         let scenario = Scenario::load("../../scenarios/red-dumbbell.toml", &overrides);
         let (best, results) = fastest(&scenario.expect("the scenario can be read"));
