@@ -83,6 +83,13 @@ impl<P> DelayLine<P> {
         self.packets.front().map(|&(arrival, _)| arrival)
     }
 
+    /// The packet with this number of others before it.
+    #[inline]
+    #[must_use]
+    pub fn get(&self, place: usize) -> Option<&P> {
+        self.packets.get(place).map(|(_, packet)| packet)
+    }
+
     /// The packets, each after its time of arrival.
     pub fn iter(&self) -> impl Iterator<Item = &(Instant, P)> {
         self.packets.iter()

@@ -268,6 +268,10 @@ pub trait Scheduler: Send {
     fn pop(&mut self, cx: &mut Context<'_>, out: &mut dyn SchedulerHost) -> Option<Packet>;
     /// Returns the packet that would leave next; [`Scheduler::pop`] may still drop it and return another or none.
     fn peek(&self) -> Option<&Packet>;
+    /// Returns the packet that leaves behind this number of others, as a hint: it may have been removed.
+    fn upcoming(&self, _place: usize) -> Option<&Packet> {
+        None
+    }
     /// Returns a waiting packet drawn uniformly, and its position.
     fn sample(&self, _rng: &mut Rng) -> Option<(QueueSlot, &Packet)> {
         None

@@ -157,7 +157,7 @@ impl Simulation {
 
     /// Names of the directions of links, to which [`Position`] refers.
     pub fn links(&self) -> impl Iterator<Item = &str> {
-        self.engine.network.links.iter().map(|link| link.name.as_str())
+        self.engine.record.recorder.link_names().iter().map(String::as_str)
     }
 
     /// Position of each packet in flight.

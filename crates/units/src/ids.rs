@@ -95,6 +95,14 @@ impl<I: Id, T> IdVec<I, T> {
         I::new(self.0.len() as u32 - 1)
     }
 
+    /// Lets `grow` make room for another item in a full table.
+    #[inline]
+    pub fn make_room(&mut self, grow: impl FnOnce(&mut Vec<T>)) {
+        if self.0.len() == self.0.capacity() {
+            grow(&mut self.0);
+        }
+    }
+
     /// Returns the number of items.
     #[must_use]
     pub fn len(&self) -> usize {
@@ -222,6 +230,14 @@ impl<I: Id, T> Slab<I, T> {
                 id
             }
             None => self.items.push(item),
+        }
+    }
+
+    /// Lets `grow` make room for another item in a full table.
+    #[inline]
+    pub fn make_room(&mut self, grow: impl FnOnce(&mut Vec<T>)) {
+        if self.free.is_empty() {
+            self.items.make_room(grow);
         }
     }
 

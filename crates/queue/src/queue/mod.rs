@@ -271,6 +271,13 @@ impl Queue {
         self.scheduler.peek()
     }
 
+    /// Returns the packet that leaves behind this number of others, if the scheduler knows that, as a hint.
+    #[must_use]
+    #[inline]
+    pub fn upcoming(&self, place: usize) -> Option<&Packet> {
+        self.scheduler.upcoming(place)
+    }
+
     /// Returns the time of the next [`Queue::wake`].
     #[must_use]
     #[inline]

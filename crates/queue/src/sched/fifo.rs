@@ -77,6 +77,10 @@ impl Scheduler for Fifo {
         self.waiting.front()
     }
 
+    fn upcoming(&self, place: usize) -> Option<&Packet> {
+        self.waiting.get(place)
+    }
+
     fn sample(&self, rng: &mut Rng) -> Option<(QueueSlot, &Packet)> {
         if self.waiting.is_empty() {
             return None;
@@ -150,6 +154,15 @@ mod tests {
         let pkt = with(rng, |cx| fifo.pop(cx, &mut Nobody)).map(|pkt| pkt.handle);
         assert_eq!(pkt, next, "peek");
         pkt
+    }
+
+    #[test]
+    fn upcoming_packets_are_known() {
+        let (mut fifo, mut rng) = holding(3);
+        let upcoming = |fifo: &Fifo| [0, 2, 3].map(|place| fifo.upcoming(place).map(|pkt| pkt.handle));
+        assert_eq!(upcoming(&fifo), [Some(0), Some(2), None]);
+        pop(&mut fifo, &mut rng);
+        assert_eq!(upcoming(&fifo), [Some(1), None, None]);
     }
 
     #[test]

@@ -28,6 +28,7 @@ use crate::ids::{
     CarrierId, GatewayId, HandoverId, Id, IdRange, IdVec, LinkDirectionId, ReturnCarrierId, TerminalId,
     TrafficId,
 };
+use crate::memory::grow;
 use crate::network::{Hop, LinkDirection, Network, Path, SharedLine};
 use crate::record::trace::Tracer;
 use crate::record::{Parts, PlaceKind, Record, Recorder, Setup};
@@ -47,6 +48,7 @@ pub fn build(scenario: &Scenario, seed: u64, make_aqm: Option<MakeAqm<'_>>) -> R
         seed,
         make_aqm,
         first_links: Vec::new(),
+        link_names: Vec::new(),
         first: Vec::new(),
         first_back: Vec::new(),
         network,
@@ -72,6 +74,7 @@ pub fn build(scenario: &Scenario, seed: u64, make_aqm: Option<MakeAqm<'_>>) -> R
     let handovers = builder.handovers();
     let Builder {
         first_links,
+        link_names,
         first,
         first_back,
         network,
@@ -84,6 +87,7 @@ pub fn build(scenario: &Scenario, seed: u64, make_aqm: Option<MakeAqm<'_>>) -> R
     let recorder = Recorder::new(&Setup {
         scenario,
         parts: Parts { links: &network.links, gateways: &gateways, terminals: &terminals },
+        link_names: &link_names,
         first: &first,
         first_back: &first_back,
         subject: match scenario.subject {
@@ -129,6 +133,8 @@ struct Builder<'a, 'b> {
     make_aqm: Option<MakeAqm<'b>>,
     /// The first direction of each scenario link; each of its members takes two places, forward and reverse.
     first_links: Vec<LinkDirectionId>,
+    /// Names of the directions of links.
+    link_names: Vec<String>,
     /// The first queues and the first terminal of each gateway.
     first: Vec<(GatewayId, TerminalId)>,
     /// The first queues at a terminal and the first PEP link of uploads of each gateway, if it has any.
@@ -154,6 +160,7 @@ impl Builder<'_, '_> {
                     let (seed, handover) = (self.seed, link.handover);
                     let make_aqm = |spec: &AqmSpec| self.aqm(spec, is_subject);
                     let engine = LinkEngine::new(direction, handover, &names, seed, None, make_aqm)?;
+                    self.network.lines.make_room(grow);
                     let line = self.network.lines.push(DelayLine::default());
                     let shares_line = members > 1 && engine.is_regular();
                     let terminals = self.terminals(direction);
@@ -166,11 +173,13 @@ impl Builder<'_, '_> {
                             .any(|(_, group)| group.link_forward == is_forward);
                     let bottleneck =
                         if is_carrier { Bottleneck::Carrier } else { Bottleneck::Link(number as u32) };
-                    let mut link = LinkDirection::new(names.direction, bottleneck, engine, terminals, line);
+                    let mut link = LinkDirection::new(bottleneck, engine, terminals, line);
                     link.shared_line = shares_line.then_some(shared_lines[usize::from(is_forward)]);
                     link.has_flow_scheduler =
                         direction.queue.as_ref().is_some_and(|queue| queue.scheduler.tells_flows_apart());
+                    self.network.links.make_room(grow);
                     self.network.links.push(link);
+                    self.link_names.push(names.direction);
                 }
             }
         }

@@ -237,6 +237,8 @@ pub struct Departures {
 }
 
 /// A slot for end-to-end flows.
+// Aligned to cache lines, so that it takes five.
+#[repr(align(64))]
 pub struct FlowSlot {
     pub traffic: TrafficId,
     pub flow: FlowId,

@@ -5,10 +5,13 @@ use bentpipe_units::{Alarm, Duration, Instant, Rng};
 
 use crate::clock::{Clock, Event};
 use crate::ids::{ConnId, IdVec, PacketId, SlotId, StreamId, TcpConfigId, TerminalId, TraceId};
+use crate::memory::grow;
 use crate::network::{Body, PacketInFlight, Path};
 use crate::side::Side;
 
 /// One end of a TCP leg.
+// Aligned to cache lines, so that it takes seven.
+#[repr(align(64))]
 pub struct Conn {
     pub tcp: tcp::Connection,
     pub config: TcpConfigId,
@@ -78,6 +81,7 @@ impl TcpEnds {
 
     /// Adds an end.
     pub fn add(&mut self, config: TcpConfigId, slot: SlotId, peer: ConnId, path: Path, role: Role) -> ConnId {
+        self.conns.make_room(grow);
         self.conns.push(Conn {
             tcp: tcp::Connection::listen(&self.configs[config]),
             config,

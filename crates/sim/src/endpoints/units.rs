@@ -4,6 +4,8 @@ use std::collections::VecDeque;
 
 use bentpipe_units::Instant;
 
+use crate::memory::prefetch;
+
 /// Units of one byte stream between its two applications.
 #[derive(Debug, Default)]
 pub struct UnitsInFlight {
@@ -34,6 +36,12 @@ impl UnitsInFlight {
             self.sent = end;
             self.units.push_back((end, now));
         }
+    }
+
+    /// Fetches into the cache where units are added and removed.
+    #[inline]
+    pub fn prefetch(&self) {
+        self.units.front().into_iter().chain(self.units.back()).for_each(prefetch);
     }
 
     /// The receiving application reads `bytes`: yields the times at which the units were sent that it has received with

@@ -99,6 +99,9 @@ impl Engine {
             let hosts = [t.to.first + slot.hosts.1, t.from.first + slot.hosts.0];
             hosts.into_iter().filter_map(|host| host.checked_sub(first)).find(|host| *host < count)
         };
+        if self.is_large {
+            self.fetch_departures(link);
+        }
         let service = self.network.serve(link, &mut self.clock, terminal);
         if let Service::Sending { pkt, dequeued, progress, .. } = service {
             if dequeued {

@@ -9,6 +9,7 @@ mod carriers;
 mod changes;
 mod connections;
 mod descriptor;
+mod fetching;
 mod flows;
 mod forwarding;
 mod handover;
@@ -30,9 +31,8 @@ use crate::apps::Apps;
 use crate::clock::{Clock, Event, MAX_INDEX};
 use crate::endpoints::Endpoints;
 use crate::gateways::{CarrierNode, GatewayNode, ReturnCarrierNode, Terminal};
-use crate::ids::{CarrierId, GatewayId, HandoverId, IdVec, ReturnCarrierId, SharedLineId, TerminalId};
-use crate::network::{Body, Hop, Network};
-use crate::prefetch::prefetch;
+use crate::ids::{CarrierId, GatewayId, HandoverId, IdVec, ReturnCarrierId, TerminalId};
+use crate::network::Network;
 use crate::record::{Parts, PepLinkCounters, Record};
 use crate::side::Side;
 
@@ -41,9 +41,6 @@ const MAX_PACKETS: usize = MAX_INDEX as usize / 2;
 
 /// Slots of a run whose state is larger than a processor's cache.
 pub(crate) const MANY_SLOTS: usize = 1000;
-
-/// Places on a shared line of the packets for which data are fetched: their ends, their hops, and the packets.
-const FETCHED: [usize; 3] = [4, 8, 12];
 
 /// A run in progress.
 pub struct Engine {
@@ -91,13 +88,16 @@ impl Engine {
         match event {
             Event::Line(line) => {
                 if let Some(packet) = self.network.pop_line(line, &mut self.clock) {
+                    if self.is_large {
+                        self.fetch_from_line(line);
+                    }
                     self.arrive(packet);
                 }
             }
             Event::SharedLine(line) => {
                 if let Some(packet) = self.network.pop_shared_line(line, &mut self.clock) {
                     if self.is_large {
-                        self.fetch_next(line);
+                        self.fetch_from_shared_line(line);
                     }
                     self.arrive(packet);
                 }
@@ -140,36 +140,6 @@ impl Engine {
             Event::NewAddress(group) => self.change_addresses(group),
             Event::Handover(handover) => self.hand_over(handover),
             Event::Sample => self.sample(),
-        }
-    }
-
-    /// Fetches what the next packets of a shared line need when they arrive: first the packets, then their hops, then what is at
-    /// the end of these.
-    #[inline(never)]
-    fn fetch_next(&self, line: SharedLineId) {
-        let [near, middle, far] = FETCHED.map(|place| self.network.shared_lines[line].get(place));
-        if let Some(packet) = far {
-            self.network.packets.prefetch(packet);
-        }
-        if let Some(packet) = middle {
-            self.network.paths.prefetch_second(self.network.packets[packet].path);
-        }
-        let Some(packet) = near.map(|packet| &self.network.packets[packet]) else { return };
-        match (self.network.paths.second(packet.path), &packet.body) {
-            (Some(Hop::Link { link, .. }), _) => {
-                let link = &self.network.links[link];
-                prefetch(link);
-                if let (Some(_), Some(slot)) = (link.engine.queue(), packet.slot) {
-                    prefetch(&self.endpoints.slots[slot]);
-                }
-            }
-            (None, Body::Tcp { to, .. }) => {
-                prefetch(&self.endpoints.tcp[*to]);
-                if let Some(slot) = packet.slot {
-                    prefetch(&self.endpoints.slots[slot]);
-                }
-            }
-            _ => {}
         }
     }
 
@@ -240,7 +210,7 @@ impl Engine {
     /// # Errors
     /// The identity that does not hold, with its figures.
     pub fn check(&self) -> Result<(), String> {
-        let mut found = self.network.count()?;
+        let mut found = self.network.count(self.record.recorder.link_names())?;
         for gateway in self.gateways.iter() {
             found += gateway.count()?;
         }

@@ -15,6 +15,7 @@ use crate::gateways::SplitStream;
 use crate::ids::{
     ConnId, GatewayId, Id, IdRange, LineId, SlotId, StreamId, TcpConfigId, TerminalId, TrafficId,
 };
+use crate::memory::grow;
 use crate::network::{Hop, Path};
 use crate::side::{BySide, Side};
 
@@ -55,6 +56,7 @@ impl Engine {
             _ => {}
         }
         self.network.packets.add_slot();
+        self.endpoints.slots.make_room(grow);
         self.endpoints.slots.push(FlowSlot {
             traffic,
             flow,
@@ -85,7 +87,10 @@ impl Engine {
     /// Adds the own delay lines of a slot.
     fn add_lines(&mut self, layout: &Layout) -> Vec<(LineId, LineId)> {
         let lines = &mut self.network.lines;
-        let mut line = || lines.push(DelayLine::default());
+        let mut line = || {
+            lines.make_room(grow);
+            lines.push(DelayLine::default())
+        };
         layout.own_delays.iter().map(|_| (line(), line())).collect()
     }
 

@@ -16,14 +16,16 @@ use crate::clock::{Clock, Event, EventNumber};
 use crate::ids::{
     GatewayId, Id, IdRange, IdVec, InterfaceId, LineId, LinkDirectionId, PacketId, SharedLineId, SlotId,
 };
+use crate::memory::prefetch;
 
 pub use packet::{Body, PacketInFlight, Packets};
 pub use path::{Hop, Path, Paths};
 pub use shared_line::SharedLine;
 
 /// One direction of a link, with its counters.
+// Aligned to cache lines, so that it takes three.
+#[repr(align(64))]
 pub struct LinkDirection {
-    pub name: String,
     /// The resource that it is to the flows that it limits.
     pub bottleneck: Bottleneck,
     /// True if the scheduler of its queue tells flows apart, so that they wait for different times.
@@ -62,15 +64,8 @@ pub struct LinkCounters {
 }
 
 impl LinkDirection {
-    pub fn new(
-        name: String,
-        bottleneck: Bottleneck,
-        engine: LinkEngine,
-        terminals: (u32, u32),
-        line: LineId,
-    ) -> Self {
+    pub fn new(bottleneck: Bottleneck, engine: LinkEngine, terminals: (u32, u32), line: LineId) -> Self {
         Self {
-            name,
             bottleneck,
             has_flow_scheduler: false,
             is_eventful: engine.has_channel(),
@@ -412,7 +407,7 @@ impl Network {
         clock: &mut Clock,
     ) -> (LinkDirectionId, LineId, Option<SharedLineId>, Instant) {
         let packet = &mut self.packets[id];
-        let Some(Hop::Link { link: next_link, line: next_line }) = self.paths.second(packet.path) else {
+        let Some(Hop::Link { link: next_link, line: next_line }) = self.paths.hop(packet.path, 1) else {
             return (link, line, shared, arrival);
         };
         if self.links[next_link].follows != Some(link) {
@@ -469,6 +464,36 @@ impl Network {
         }
     }
 
+    /// Fetches the hop of a packet behind this number of others into the cache.
+    #[inline]
+    pub fn fetch_hop(&self, id: PacketId, place: usize) {
+        self.paths.prefetch(self.packets[id].path, place);
+    }
+
+    /// Fetches the link behind `link`, the packet's hop at this place, if packets enter it without an event in between.
+    #[inline]
+    pub fn fetch_link_behind(&self, id: PacketId, link: LinkDirectionId, place: u32) {
+        if self.links[link].is_followed
+            && let Some(Hop::Link { link: next, .. }) = self.paths.hop(self.packets[id].path, place)
+        {
+            prefetch(&self.links[next]);
+        }
+    }
+
+    /// Fetches the packet that went before, on `link` or on the [link behind](Self::fetch_link_behind).
+    #[inline]
+    pub fn fetch_last(&self, id: PacketId, link: LinkDirectionId, place: u32) {
+        let mut l = &self.links[link];
+        if l.is_followed
+            && let Some(Hop::Link { link: next, .. }) = self.paths.hop(self.packets[id].path, place)
+        {
+            l = &self.links[next];
+        }
+        if l.shared_line.is_some() {
+            self.packets.prefetch(l.last_on_line.1);
+        }
+    }
+
     /// Applies the channel to a packet; `None` if it is lost.
     #[inline(never)]
     fn apply_channel(&mut self, id: PacketId, link: LinkDirectionId, sent: Instant) -> Option<Instant> {
@@ -506,17 +531,17 @@ impl Network {
 
     // ----- checks --------------------------------------------------------------------------------------------
 
-    /// Counts the packets on links and in their queues.
+    /// Counts the packets on links, which have these names, and in their queues.
     ///
     /// # Errors
     /// A queue whose counters contradict each other.
-    pub fn count(&self) -> Result<u64, String> {
+    pub fn count(&self, names: &[String]) -> Result<u64, String> {
         let mut count = 0;
-        for link in self.links.iter() {
+        for (link, name) in self.links.iter().zip(names) {
             let LinkCounters { sent, lost, .. } = link.counters;
             count += sent - lost + link.engine.queued();
             if let Some(queue) = link.engine.queue() {
-                queue.check().map_err(|e| format!("{}: {e}", link.name))?;
+                queue.check().map_err(|e| format!("{name}: {e}"))?;
             }
         }
         Ok(count - self.arrived)

@@ -9,11 +9,13 @@ use crate::ids::{
     AckId, ConnId, DatagramId, IdVec, PacketId, QuicEndId, SctpEndId, SctpPacketId, Slab, SlotId, StreamId,
     TerminalId,
 };
-use crate::prefetch::prefetch;
+use crate::memory::{grow, prefetch};
 use crate::side::Side;
 
 /// A packet from one end of its path to the other.
+// Aligned to cache lines, so that it takes two.
 #[derive(Clone, Copy, Debug)]
+#[repr(align(64))]
 pub struct PacketInFlight {
     pub body: Body,
     /// The slot of its flow; `None` if it belongs to no flow.
@@ -36,6 +38,11 @@ pub struct PacketInFlight {
 impl PacketInFlight {
     pub fn new(body: Body, slot: SlotId, len: u32, path: Path) -> Self {
         Self { slot: Some(slot), ..Self::without_flow(body, len, path) }
+    }
+
+    /// The packet that follows it on its link, if that is known.
+    pub fn next_on_link(&self) -> Option<PacketId> {
+        self.next_on_link
     }
 
     /// A packet that belongs to no flow.
@@ -106,6 +113,7 @@ pub struct Packets {
 impl Packets {
     /// Makes room for the packets of another slot.
     pub fn add_slot(&mut self) {
+        self.of_slot.make_room(grow);
         self.of_slot.push(0);
     }
 
@@ -114,6 +122,7 @@ impl Packets {
         if let Some(slot) = packet.slot {
             self.of_slot[slot] += 1;
         }
+        self.slab.make_room(grow);
         self.slab.insert(PacketInFlight { sent_at: now, ..packet })
     }
 

@@ -1,7 +1,7 @@
 //! Paths: the hops of packets.
 
 use crate::ids::{GatewayId, LineId, LinkDirectionId};
-use crate::prefetch::prefetch;
+use crate::memory::{grow, prefetch};
 
 /// One hop of a path.
 #[derive(Clone, Copy, Debug)]
@@ -28,7 +28,12 @@ pub struct Paths(Vec<Hop>);
 impl Paths {
     pub fn add(&mut self, hops: impl IntoIterator<Item = Hop>) -> Path {
         let start = self.0.len() as u32;
-        self.0.extend(hops);
+        for hop in hops {
+            if self.0.len() == self.0.capacity() {
+                grow(&mut self.0);
+            }
+            self.0.push(hop);
+        }
         Path { start, end: self.0.len() as u32 }
     }
 
@@ -38,18 +43,18 @@ impl Paths {
         (path.start < path.end).then(|| self.0[path.start as usize])
     }
 
-    /// The second hop of a path; `None` if it has none.
+    /// Fetches the hop of a path behind this number of others into the cache.
     #[inline]
-    pub fn second(&self, path: Path) -> Option<Hop> {
-        (path.start + 1 < path.end).then(|| self.0[path.start as usize + 1])
-    }
-
-    /// Fetches the second hop of a path into the cache.
-    #[inline]
-    pub fn prefetch_second(&self, path: Path) {
-        if let Some(hop) = self.0.get(path.start as usize + 1) {
+    pub fn prefetch(&self, path: Path, place: usize) {
+        if let Some(hop) = self.0.get(path.start as usize + place) {
             prefetch(hop);
         }
+    }
+
+    /// The hop of a path behind this number of others; `None` at its end.
+    #[inline]
+    pub fn hop(&self, path: Path, place: u32) -> Option<Hop> {
+        (path.start + place < path.end).then(|| self.0[(path.start + place) as usize])
     }
 
     /// One hop.

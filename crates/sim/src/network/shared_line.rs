@@ -32,7 +32,17 @@ impl SharedLine {
     /// [`SharedLine::add`] for a packet that arrives before the last.
     #[inline(never)]
     fn overtake(&mut self, arrival: Instant, packet: PacketId) -> bool {
-        let place = self.0.partition_point(|(other, _)| *other <= arrival);
+        // It overtakes few of many, so that the search begins at the end, with steps that double.
+        let is_overtaken = |place: usize| self.0[place].0 > arrival;
+        let (len, mut reach) = (self.0.len(), 1);
+        while reach < len && is_overtaken(len - reach) {
+            reach *= 2;
+        }
+        let (mut place, mut overtaken) = (len.saturating_sub(reach), len - 1);
+        while place < overtaken {
+            let middle = place.midpoint(overtaken);
+            if is_overtaken(middle) { overtaken = middle } else { place = middle + 1 }
+        }
         self.0.insert(place, (arrival, packet));
         place == 0
     }
@@ -77,6 +87,8 @@ impl SharedLine {
 
 #[cfg(test)]
 mod tests {
+    use bentpipe_units::Rng;
+
     use super::*;
     use crate::clock::Clock;
     use crate::ids::Id;
@@ -96,6 +108,26 @@ mod tests {
             .map(|(arrival, id)| line.add(Instant::from_nanos(arrival), PacketId::new(id)));
         assert_eq!(added, [true, false, false, false, true, false]);
         assert_eq!(order(&mut line, |_| EventNumber::UNKNOWN), [4, 0, 5, 2, 3, 1]);
+    }
+
+    /// Compared with a list that is sorted by time, packets of the same time in the order in which they were added.
+    #[test]
+    fn packets_that_overtake_few_or_many_are_sorted() {
+        let mut rng = Rng::stream(1, "shared line", 0, "test");
+        for reach in [1, 10, 1000, 100_000] {
+            let mut line = SharedLine::default();
+            let mut expected: Vec<(u64, u32)> =
+                (0..2000).map(|id| (u64::from(id) * 10 + rng.below(reach), id)).collect();
+            for &(arrival, id) in &expected {
+                line.add(Instant::from_nanos(arrival), PacketId::new(id));
+            }
+            expected.sort();
+            let found = line.iter().map(|(arrival, packet)| (arrival, packet.index()));
+            assert!(
+                found.eq(expected.iter().map(|&(arrival, id)| (Instant::from_nanos(arrival), id))),
+                "{reach}"
+            );
+        }
     }
 
     #[test]

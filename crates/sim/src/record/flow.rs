@@ -4,6 +4,7 @@ use bentpipe_queue::FlowId;
 use bentpipe_units::{Duration, Instant};
 
 use crate::ids::{CallId, ClassId, Id as _, TerminalId, ViewingId};
+use crate::memory::prefetch;
 
 /// One flow from end to end.
 #[derive(Clone, Copy, Debug)]
@@ -160,6 +161,14 @@ impl Flows {
             from_terminal: None,
         });
         FlowId(self.all.len() as u32 - 1)
+    }
+
+    /// Fetches a flow into the cache.
+    #[inline]
+    pub(super) fn prefetch(&self, flow: FlowId) {
+        if let Some(flow) = self.all.get(flow.0 as usize) {
+            prefetch(flow);
+        }
     }
 
     #[inline]

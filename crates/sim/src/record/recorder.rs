@@ -105,6 +105,8 @@ const MOST_WITH_SERIES: u32 = 1000;
 pub struct Setup<'a> {
     pub scenario: &'a Scenario,
     pub parts: Parts<'a>,
+    /// Names of the directions of links.
+    pub link_names: &'a [String],
     /// The first queues and the first terminal of each gateway.
     pub first: &'a [(GatewayId, TerminalId)],
     /// The first queues at a terminal and the first PEP link of uploads of each gateway, if it has any.
@@ -183,8 +185,7 @@ impl Recorder {
         let groups = setup.scenario.links.iter().map(|link| setup.scenario.members(link));
         // Each member has two directions.
         let members = groups.flat_map(|members| repeat_n(members, 2 * members as usize));
-        for (id, members) in setup.parts.links.ids().zip(members) {
-            let name = &setup.parts.links[id].name;
+        for ((id, name), members) in setup.parts.links.ids().zip(setup.link_names).zip(members) {
             let (kind, queues) = (PlaceKind::Link(id), Queues::Link(id));
             let has_series = members <= MOST_WITH_SERIES;
             let place = recorder.add(kind, queues, name, std::slice::from_ref(name), has_series, setup);
@@ -194,7 +195,7 @@ impl Recorder {
         let arrived = ARRIVED_SERIES.map(|name| Series { name: name.to_owned(), values: Vec::new() });
         recorder.series.extend(arrived);
         recorder.first_link_name = recorder.place_names.len() as u32;
-        recorder.place_names.extend(setup.parts.links.iter().map(|link| link.name.clone()));
+        recorder.place_names.extend_from_slice(setup.link_names);
         recorder
     }
 
@@ -424,6 +425,17 @@ impl Recorder {
     /// Names of the places to which drops refer.
     pub fn place_names(&self) -> &[String] {
         &self.place_names
+    }
+
+    /// Names of the directions of links.
+    pub fn link_names(&self) -> &[String] {
+        &self.place_names[self.first_link_name as usize..]
+    }
+
+    /// Fetches what is recorded of a flow into the cache.
+    #[inline]
+    pub fn prefetch(&self, flow: FlowId) {
+        self.flows.prefetch(flow);
     }
 
     /// Packets that have arrived at the subject, left it, or been dropped there.
