@@ -48,7 +48,7 @@ pub fn prefetch<T>(item: &T) {
         prefetch_line(start.wrapping_add(offset));
     }
     if align_of::<T>() < CACHE_LINE {
-        // The last byte may be on a line of its own.
+        // The last byte may be on another line.
         prefetch_line(start.wrapping_add(size_of::<T>().saturating_sub(1)));
     }
 }
