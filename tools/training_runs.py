@@ -4,6 +4,7 @@ The profile of these runs is what `make wheel PROFILED=1` optimizes the wheel fo
 package's compiled module, since the wheel that takes the profile is installed without its requirements.
 """
 
+from collections.abc import Iterator
 from pathlib import Path
 
 from bentpipe._core import Progress, Scenario, simulate
@@ -20,14 +21,17 @@ RUNS: tuple[tuple[str, str, list[str]], ...] = (
 """Scenario, setting and overrides: long and short round trips, with a PEP and without, few users and many."""
 
 
-def main() -> None:
-    """Run everything once."""
+def scenarios() -> Iterator[tuple[str, Scenario]]:
+    """Read the scenario of each run; yield it after its name and setting."""
     for name, setting, overrides in RUNS:
         scenario = Scenario.load(str(SCENARIOS / f"{name}.toml"), overrides)
-        if setting:
-            scenario = scenario.with_setting(setting)
-        run = simulate(scenario, 1, Progress())
-        print(f"{name:20} {setting:12} {run.cpu_seconds:8.3f} CPU s")
+        yield f"{name} {setting}", scenario.with_setting(setting) if setting else scenario
+
+
+def main() -> None:
+    """Run everything once."""
+    for label, scenario in scenarios():
+        print(f"{label:30} {simulate(scenario, 1, Progress()).cpu_seconds:8.3f} CPU s")
 
 
 if __name__ == "__main__":
