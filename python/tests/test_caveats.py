@@ -105,6 +105,7 @@ def test_wait_in_the_pep_is_what_round_trip_and_queue_leave(
 def test_waits_of_all_settings_are_one_line() -> None:
     (line,) = hidden_queues({"red": (1300.0, 200.0), "cake": (150.0, 5.0)})
     assert "the AQM controls: red 1.3 s against 200 ms, cake 150 ms against 5 ms. Judge by" in line
+    assert "pep_sojourn (these waits, the queue's and the round trip together)" in line
 
 
 def test_droptail_behind_a_pep_drops_from_the_full_transmit_queue_only() -> None:

@@ -191,7 +191,8 @@ def hidden_queues(found: Mapping[str, tuple[float, float]]) -> list[str]:
     waits = ", ".join(f"{name} {_time(pep)} against {_time(queue)}" for name, (pep, queue) in found.items())
     return [
         f"Data waits longer in the PEP's buffers than in the queue that the AQM controls: {waits}. Judge by"
-        " pep_sojourn instead of queue_delay, and try a smaller pep.buffer."
+        " pep_sojourn (these waits, the queue's and the round trip together) instead of queue_delay, and try"
+        " a smaller pep.buffer."
     ]
 
 
