@@ -1,7 +1,7 @@
 //! Fetching into the processor's cache what the next packets need, where the state of all flows is larger than it.
 //!
-//! What is used of a packet is found step by step: the packet has its path, whose hop has a link, which has the packet that
-//! went before. So each step looks at a packet that comes later, and finds there what the step before has fetched.
+//! One address leads to the next: a packet has a path, a path has hops, a hop names a link, and a link knows its last packet. So
+//! a packet is fetched first, when others are still ahead of it, and each later step follows one address more.
 
 use super::Engine;
 use crate::ids::{Id, LineId, LinkDirectionId, PacketId, SharedLineId};
@@ -34,7 +34,7 @@ impl Engine {
             self.network.packets.prefetch(packet);
         }
         if let Some(packet) = hop {
-            self.network.fetch_hop(packet, 1);
+            self.network.fetch_second_hop(packet);
         }
         if let Some(packet) = end {
             self.fetch_end(packet);
@@ -114,7 +114,7 @@ impl Engine {
             self.network.packets.prefetch(packet);
         }
         if let Some(packet) = hop {
-            self.network.fetch_hop(packet, 1);
+            self.network.fetch_second_hop(packet);
         }
         if let Some(packet) = next_link {
             self.network.fetch_link_behind(packet, link, 1);

@@ -464,18 +464,25 @@ impl Network {
         }
     }
 
-    /// Fetches the hop of a packet behind this number of others into the cache.
+    /// Fetches the second hop of a packet into the cache.
     #[inline]
-    pub fn fetch_hop(&self, id: PacketId, place: usize) {
-        self.paths.prefetch(self.packets[id].path, place);
+    pub fn fetch_second_hop(&self, id: PacketId) {
+        self.paths.prefetch(self.packets[id].path, 1);
+    }
+
+    /// The link behind `link`, the packet's hop at this place, if packets enter it without an event in between.
+    #[inline]
+    fn link_behind(&self, id: PacketId, link: LinkDirectionId, place: u32) -> Option<LinkDirectionId> {
+        match self.paths.hop(self.packets[id].path, place) {
+            Some(Hop::Link { link: next, .. }) if self.links[link].is_followed => Some(next),
+            _ => None,
+        }
     }
 
     /// Fetches the link behind `link`, the packet's hop at this place, if packets enter it without an event in between.
     #[inline]
     pub fn fetch_link_behind(&self, id: PacketId, link: LinkDirectionId, place: u32) {
-        if self.links[link].is_followed
-            && let Some(Hop::Link { link: next, .. }) = self.paths.hop(self.packets[id].path, place)
-        {
+        if let Some(next) = self.link_behind(id, link, place) {
             prefetch(&self.links[next]);
         }
     }
@@ -483,14 +490,9 @@ impl Network {
     /// Fetches the packet that went before, on `link` or on the [link behind](Self::fetch_link_behind).
     #[inline]
     pub fn fetch_last(&self, id: PacketId, link: LinkDirectionId, place: u32) {
-        let mut l = &self.links[link];
-        if l.is_followed
-            && let Some(Hop::Link { link: next, .. }) = self.paths.hop(self.packets[id].path, place)
-        {
-            l = &self.links[next];
-        }
-        if l.shared_line.is_some() {
-            self.packets.prefetch(l.last_on_line.1);
+        let last = &self.links[self.link_behind(id, link, place).unwrap_or(link)];
+        if last.shared_line.is_some() {
+            self.packets.prefetch(last.last_on_line.1);
         }
     }
 

@@ -45,8 +45,8 @@ impl Paths {
 
     /// Fetches the hop of a path behind this number of others into the cache.
     #[inline]
-    pub fn prefetch(&self, path: Path, place: usize) {
-        if let Some(hop) = self.0.get(path.start as usize + place) {
+    pub fn prefetch(&self, path: Path, place: u32) {
+        if let Some(hop) = self.0.get((path.start + place) as usize) {
             prefetch(hop);
         }
     }
