@@ -77,7 +77,7 @@ ifdef PROFILED
 	@[ -e "$(PROFDATA)" ] || rustup component add llvm-tools
 endif
 	rm -f $(PACKAGES)/*.whl $(PACKAGES)/*.tar.gz
-	$(if $(PROFILED),CARGO_TARGET_DIR=target/profiled PIP_NO_DEPS=1 )PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/maturin build --release --locked --quiet$(if $(PROFILED), --pgo) --out $(PACKAGES) --compatibility pypi
+	$(if $(PROFILED),CARGO_TARGET_DIR=target/profiled )PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/maturin build --release --locked --quiet$(if $(PROFILED), --pgo) --out $(PACKAGES) --compatibility pypi
 	$(BIN)/maturin sdist --out $(PACKAGES)
 
 deb: $(CORE) $(LIVE) ## build the Debian package of the live gateway (MAINTAINER="NAME <ADDRESS>"): target/package

@@ -1,7 +1,7 @@
 """Run what the simulator does most, and print the processor time of each run.
 
 The profile of these runs is what `make wheel PROFILED=1` optimizes the wheel for. They need only the
-package's compiled module, since the wheel that takes the profile is installed without its requirements.
+package's compiled module.
 """
 
 from collections.abc import Iterator
