@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 
 import psutil  # type: ignore[import-untyped]
+from patience import PATIENCE
 from playwright.sync_api import Browser, sync_playwright
 
 _FLAGS = [
@@ -26,11 +27,11 @@ def _kill_children(but: set[psutil.Process]) -> None:
 
 
 @contextmanager
-def chromium(timeouts: Sequence[float] = (60, 60, 60)) -> Iterator[Browser]:
+def chromium(timeouts: Sequence[float] = (60, 120, 240)) -> Iterator[Browser]:
     """Start Playwright and Chromium and open a page; after each timeout [s] kill both and start them again.
 
-    Playwright has no timeout for this. Seen on busy machines: its driver did not answer, or Chromium did not
-    open its first page, in 300 s.
+    Playwright has no timeout for the start. Seen on busy machines: its driver did not answer, or Chromium did
+    not open its first page, in 300 s. Once started, the browser waits for things as long as `PATIENCE`.
     """
     # The shell, which draws no window, takes a quarter less processor time.
     path = shutil.which("chromium-headless-shell") or shutil.which("chromium")
@@ -43,6 +44,7 @@ def chromium(timeouts: Sequence[float] = (60, 60, 60)) -> Iterator[Browser]:
         try:
             browser = manager.start().chromium.launch(executable_path=path, args=_FLAGS)
             browser.new_page().close()
+            browser.on("context", lambda context: context.set_default_timeout(1000 * PATIENCE))
             break
         except Exception:
             hung = not watchdog.is_alive()

@@ -7,6 +7,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from patience import PATIENCE
+
 __all__ = ["SPY", "Processes", "wait_for"]
 
 SPY = """
@@ -70,7 +72,7 @@ class Processes:
         from distributed import Client
 
         with Client(self.address, set_as_default=False) as client:
-            client.wait_for_workers(workers, timeout=240)
+            client.wait_for_workers(workers, timeout=PATIENCE)
 
     def close(self) -> None:
         for process in self.processes:
@@ -78,7 +80,7 @@ class Processes:
             process.wait()
 
 
-def wait_for(condition: Callable[[], bool], seconds: float = 60) -> None:
+def wait_for(condition: Callable[[], bool], seconds: float = PATIENCE) -> None:
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline

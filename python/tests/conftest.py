@@ -115,7 +115,7 @@ def bentpipe(tmp_path: Path) -> Command:
     """Function that runs the command in a fresh folder, with more environment variables."""
 
     def run(*arguments: str, check: int | None = None, **variables: str) -> subprocess.CompletedProcess[str]:
-        done = server().run(*arguments, folder=tmp_path, environment=environment() | variables, timeout=120)
+        done = server().run(*arguments, folder=tmp_path, environment=environment() | variables)
         if check is not None:
             assert done.returncode == check, f"{arguments}: {done.returncode}\n{done.stdout}\n{done.stderr}"
         return done

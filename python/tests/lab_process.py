@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from patience import PATIENCE
+
 
 @contextmanager
 def lab(folder: Path, *arguments: str) -> Iterator[tuple[int, str]]:
@@ -22,4 +24,4 @@ def lab(folder: Path, *arguments: str) -> Iterator[tuple[int, str]]:
             yield int(found[1]), found[2]
         finally:
             process.send_signal(signal.SIGINT)
-            assert process.wait(60) == 0
+            assert process.wait(PATIENCE) == 0

@@ -18,6 +18,7 @@ from tempfile import TemporaryFile
 from typing import Any
 
 import faults
+from patience import PATIENCE
 
 from bentpipe.runs import workers
 
@@ -92,7 +93,7 @@ class Server:
         other.close()
 
     def run(
-        self, *arguments: str, folder: Path, environment: dict[str, str], timeout: float = 240
+        self, *arguments: str, folder: Path, environment: dict[str, str], timeout: float = PATIENCE
     ) -> subprocess.CompletedProcess[str]:
         """Run `bentpipe` with these arguments in a folder; `TimeoutError` after `timeout` seconds."""
         request = {"arguments": arguments, "folder": str(folder), "environment": environment}
@@ -120,7 +121,7 @@ class Server:
     def close(self) -> None:
         """End the server."""
         self._client.close()
-        self._process.wait(60)
+        self._process.wait(PATIENCE)
 
 
 @cache

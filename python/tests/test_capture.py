@@ -10,6 +10,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 from conftest import Command, command_line, digests, environment
+from patience import PATIENCE
 
 import bentpipe as bp
 from bentpipe.report.decimate import as_float
@@ -76,7 +77,7 @@ class TShark:
             capture_output=True,
             text=True,
             check=True,
-            timeout=120,
+            timeout=PATIENCE,
             env=self.environment,
         )
         messages = [line for line in done.stderr.splitlines() if line and "Running as user" not in line]
@@ -435,7 +436,7 @@ def test_full_disk_leaves_no_capture(tmp_path: Path) -> None:
         capture_output=True,
         text=True,
         check=False,
-        timeout=120,
+        timeout=PATIENCE,
         env=environment(),
         preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000)),
     )

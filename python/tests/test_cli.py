@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from conftest import ROOT, Command, command_line, digests, environment
+from patience import PATIENCE
 from preloaded import server
 
 import bentpipe as bp
@@ -189,7 +190,7 @@ def interrupt_after_first_run(folder: Path, how: signal.Signals) -> tuple[int, s
             stderr += line
             if line.startswith("Run 1 of 4"):
                 process.send_signal(how)
-        code = process.wait(timeout=240)
+        code = process.wait(timeout=PATIENCE)
     return code, stderr
 
 
@@ -213,7 +214,9 @@ def test_ctrl_c_keeps_finished_runs_and_prints_how_to_continue(
     (first,) = (tmp_path / "long" / "runs").glob("*/*")
     before = first.stat().st_mtime_ns
     script = f'bentpipe() {{ "{command_line()[0]}" -c "{command_line()[2]}" "$@"; }}; {words}'
-    subprocess.run(["/bin/bash", "-c", script], cwd=tmp_path, check=True, capture_output=True, timeout=240)
+    subprocess.run(
+        ["/bin/bash", "-c", script], cwd=tmp_path, check=True, capture_output=True, timeout=PATIENCE
+    )
     assert first.stat().st_mtime_ns == before
     assert digests(tmp_path / "long") == uninterrupted
 
@@ -235,7 +238,7 @@ def test_full_disk_is_one_message(bentpipe: Command, tmp_path: Path) -> None:
         capture_output=True,
         text=True,
         check=False,
-        timeout=120,
+        timeout=PATIENCE,
         env=environment(),
         preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (6_000, 6_000)),
     )
@@ -449,7 +452,7 @@ def test_closed_stdout_prints_no_error(tmp_path: Path) -> None:
             stderr=subprocess.PIPE,
             text=True,
             check=False,
-            timeout=240,
+            timeout=PATIENCE,
         )
     assert "Traceback" not in done.stderr
 

@@ -21,6 +21,7 @@ import psutil  # type: ignore[import-untyped]
 import pytest
 from clusters import SPY, Processes, wait_for
 from conftest import command_line, environment
+from patience import PATIENCE
 
 from bentpipe import _core
 from bentpipe.api import sweep
@@ -364,7 +365,7 @@ def test_ctrl_c_ends_the_workers(tmp_path: Path) -> None:
         children = psutil.Process(process.pid).children(recursive=True)
         assert len(children) == 2
         process.send_signal(signal.SIGINT)
-        _, stderr = process.communicate(timeout=120)
+        _, stderr = process.communicate(timeout=PATIENCE)
     finally:
         process.kill()
     assert process.returncode == 130
@@ -468,4 +469,4 @@ def test_help_does_not_load_slow_packages() -> None:
     )
     slow = ["altair", "dask", "distributed", "numpy", "optuna", "scipy"]
     code += f"; assert not set({slow}) & set(sys.modules)"
-    subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, timeout=240)
+    subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, timeout=PATIENCE)

@@ -14,6 +14,7 @@ from pathlib import Path
 import faults
 import pytest
 from conftest import environment
+from patience import PATIENCE
 from preloaded import server
 
 import bentpipe as bp
@@ -77,7 +78,7 @@ class Job:
         work.mkdir(parents=True, exist_ok=True)
         variables = environment() | faults.request(work, step, how, place / "steps")
         command = (*self.arguments, "--out", "out", *more)
-        done = server().run(*command, folder=work, environment=variables, timeout=240)
+        done = server().run(*command, folder=work, environment=variables, timeout=PATIENCE)
         return done.returncode, done.stderr
 
 

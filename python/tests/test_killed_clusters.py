@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from clusters import SPY, Processes
 from conftest import command_line
+from patience import PATIENCE
 
 import bentpipe as bp
 
@@ -65,7 +66,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> list[tuple[object, ...]]:
     """The rows of the sweep without a cluster."""
     folder = tmp_path_factory.mktemp("whole")
     subprocess.run(
-        command_line(*SWEEP, "--out", "s"), cwd=folder, capture_output=True, timeout=600, check=True
+        command_line(*SWEEP, "--out", "s"), cwd=folder, capture_output=True, timeout=PATIENCE, check=True
     )
     return rows(folder / "s")
 
@@ -92,7 +93,7 @@ def test_sweeps_keep_their_runs_whoever_is_killed(tmp_path: Path, whole: list[tu
                 while process.poll() is None and cluster.is_alive and kills.total() < KILLS:
                     time.sleep(rng.uniform(0.2, 2.0))
                     kills[cluster.kill(rng)] += 1
-                _, said = process.communicate(timeout=240)
+                _, said = process.communicate(timeout=PATIENCE)
             code = process.returncode
             codes[code] += 1
             # Scheduler or workers may be killed before the sweep has connected.

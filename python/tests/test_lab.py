@@ -16,6 +16,7 @@ from typing import Any
 import polars as pl
 import pytest
 from lab_process import lab
+from patience import PATIENCE
 
 from bentpipe._core import Progress, Simulation, simulate
 from bentpipe.errors import ScenarioError, UsageError
@@ -179,7 +180,7 @@ def test_sliders_are_keys_that_can_change() -> None:
 def ask(
     port: int, method: str, path: str, body: object = None, **headers: str
 ) -> tuple[int, bytes, dict[str, str]]:
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE)
     text = None if body is None else json.dumps(body)
     connection.request(method, path, text, {name.replace("_", "-"): value for name, value in headers.items()})
     answer = connection.getresponse()
@@ -267,7 +268,7 @@ def test_wrong_argument_gets_one_message(tmp_path: Path, what: str) -> None:
         capture_output=True,
         text=True,
         check=False,
-        timeout=120,
+        timeout=PATIENCE,
     )
     assert done.returncode == 2
     assert done.stderr.startswith("error: ")

@@ -12,6 +12,7 @@ from typing import Literal
 import axe_playwright_python
 import pytest
 from lab_process import lab
+from patience import PATIENCE
 from playwright.sync_api import Browser, BrowserContext, Page, Route
 from test_terminals import BEAM
 
@@ -68,11 +69,11 @@ def page(entered: tuple[BrowserContext, str]) -> Iterator[Page]:
 
 def ready(page: Page, address: str) -> None:
     page.goto(address)
-    page.wait_for_selector("body[data-ready=true]", timeout=60_000)
+    page.wait_for_selector("body[data-ready=true]")
     until(page, "lab.run.isOpen")
 
 
-def until(page: Page, condition: str, seconds: float = 60) -> None:
+def until(page: Page, condition: str, seconds: float = PATIENCE) -> None:
     """Wait until a condition holds; the page forbids what `wait_for_function` does."""
     end = time.monotonic() + seconds
     while not page.evaluate(condition):
@@ -183,6 +184,7 @@ def test_network_is_drawn_from_a_new_scenario(page: Page) -> None:
     page.select_option("#add-to", "client")
     page.click("#adding button")
     page.wait_for_selector('#picture [data-part="link.hub-satellite"]')
+    until(page, "lab.run.isOpen")
     page.locator('#picture [data-part="link.bottleneck"]').first.click()
     page.get_by_role("button", name="Remove").click()
     until(page, "!document.querySelector('#picture [data-part=\"link.bottleneck\"]') && lab.run.isOpen")
@@ -192,6 +194,13 @@ def test_network_is_drawn_from_a_new_scenario(page: Page) -> None:
     # A text that is wrong in between can be drawn on.
     page.select_option("#add-kind", "hosts")
     assert page.locator("#add-to").is_hidden()
+
+
+def test_a_new_run_of_the_same_network_keeps_its_picture(page: Page) -> None:
+    page.evaluate("document.querySelector('#picture svg').isKept = true")
+    page.click("#restart")
+    until(page, "lab.run.isOpen")
+    assert page.evaluate("document.querySelector('#picture svg').isKept")
 
 
 def test_form_of_a_part_takes_no_clicks_once_another_is_chosen(page: Page) -> None:
@@ -413,7 +422,7 @@ def test_crash_of_a_run_is_a_message_and_the_page_goes_on(
     page, playbacks = alone
     (pid,) = playbacks()
     os.kill(pid, 9)
-    page.wait_for_selector("#message:not([hidden])", timeout=60_000)
+    page.wait_for_selector("#message:not([hidden])")
     assert "the process of the run ended with signal 9" in page.inner_text("#message")
     page.click("#restart")
     until(page, "lab.run.isOpen")
@@ -426,7 +435,7 @@ def test_closing_the_page_ends_its_process(alone: tuple[Page, Callable[[], list[
     page.select_option("#speed", "0")
     page.click("#play")
     page.close()
-    end = time.monotonic() + 60
+    end = time.monotonic() + PATIENCE
     while playbacks():
         assert time.monotonic() < end
         time.sleep(0.05)

@@ -15,6 +15,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 from conftest import environment, why_no_live_run
+from patience import PATIENCE
 from preloaded import server
 
 import bentpipe as bp
@@ -656,7 +657,7 @@ def run_cli(*arguments: str, within: tuple[str, ...] = (), cwd: Path) -> subproc
         return server().run("live", *arguments, folder=cwd, environment=environment())
     command = [*within, sys.executable, "-c", "from bentpipe.cli import main; main()", "live", *arguments]
     return subprocess.run(
-        command, cwd=cwd, capture_output=True, text=True, timeout=240, check=False, env=environment()
+        command, cwd=cwd, capture_output=True, text=True, timeout=PATIENCE, check=False, env=environment()
     )
 
 
@@ -692,7 +693,7 @@ def test_missing_root_and_user_namespaces_give_one_message_with_remedy(tmp_path:
         cwd=tmp_path,
         capture_output=True,
         text=True,
-        timeout=240,
+        timeout=PATIENCE,
         check=False,
         env=environment() | {"PATH": f"{tools}:{os.environ['PATH']}"},
     )
@@ -765,18 +766,18 @@ from pathlib import Path
 from bentpipe.live_runs.namespaces import Network
 from bentpipe.live_runs.processes import Child
 with Network() as network:
-    child = Child("sleeper", ["sleep", "600"], network.path("servers"), Path({str(tmp_path)!r}))
+    child = Child("sleeper", ["sleep", "6000"], network.path("servers"), Path({str(tmp_path)!r}))
     while Path(f"/proc/{{child.process.pid}}/comm").read_text() != "sleep\\n":
         pass
     print(os.getpid(), child.process.pid, flush=True)
     os.kill(os.getpid(), signal.SIGKILL)
 """
     done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, timeout=240, check=False
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=PATIENCE, check=False
     )
     assert done.returncode == -signal.SIGKILL
     number, child = map(int, done.stdout.split())
-    until = time.monotonic() + 60
+    until = time.monotonic() + PATIENCE
     while _alive(child) and time.monotonic() < until:
         time.sleep(0.02)
     assert not _alive(child)
@@ -790,7 +791,7 @@ def test_last_messages_of_a_failed_program_are_quoted(tmp_path: Path) -> None:
     with Network() as network:
         command = ["sh", "-c", "echo something is wrong >&2; exit 3"]
         with Child("gateway", command, network.path("gateway"), tmp_path) as child:
-            child.wait(time.monotonic() + 60)
+            child.wait(time.monotonic() + PATIENCE)
             with pytest.raises(LiveError, match="gateway ended with code 3: something is wrong"):
                 child.check()
 
@@ -1399,7 +1400,7 @@ def test_unprivileged_run_uses_a_user_namespace(tmp_path: Path) -> None:
     probe = subprocess.run(
         [*drop, "unshare", "--user", "--map-root-user", "--net", "--mount", "true"],
         capture_output=True,
-        timeout=240,
+        timeout=PATIENCE,
         check=False,
     )
     if probe.returncode:
@@ -1419,7 +1420,7 @@ def test_terminated_run_stops_all_its_programs(tmp_path: Path, number: signal.Si
         [*command, "--out", "result"], cwd=tmp_path, stderr=subprocess.PIPE, text=True, env=environment()
     ) as running:
         record = namespaces.RUNS / str(running.pid) / "flows.jsonl"
-        until = time.monotonic() + 100
+        until = time.monotonic() + PATIENCE
         while not record.exists() and time.monotonic() < until:
             time.sleep(0.05)
         inside = {
@@ -1430,9 +1431,9 @@ def test_terminated_run_stops_all_its_programs(tmp_path: Path, number: signal.Si
         # The emulator, nginx and its worker, both ends, the load generator.
         assert len(inside) >= 6
         running.send_signal(number)
-        text = running.communicate(timeout=240)[1]
+        text = running.communicate(timeout=PATIENCE)[1]
         assert running.returncode == code
-    until = time.monotonic() + 60
+    until = time.monotonic() + PATIENCE
     while any(map(_alive, inside)) and time.monotonic() < until:
         time.sleep(0.02)
     assert not any(map(_alive, inside))

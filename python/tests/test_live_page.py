@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from conftest import why_no_live_run
+from patience import PATIENCE
 from playwright.sync_api import Browser, Page, Route
 
 import bentpipe as bp
@@ -42,7 +43,7 @@ def program() -> Path:
     cargo = shutil.which("cargo")
     assert cargo, "cargo is missing"
     build = [cargo, "build", "--locked", "--quiet", "--profile", "test", "--workspace", "--example", "look"]
-    subprocess.run(build, check=True, cwd=ROOT, timeout=900)
+    subprocess.run(build, check=True, cwd=ROOT, timeout=PATIENCE)
     return ROOT / "target/debug/examples/look"
 
 
@@ -76,7 +77,7 @@ def test_page_shows_the_gateway_state(server: tuple[str, subprocess.Popen[str]],
         assert head.split("\n")[0] == f"{title} [{unit}]"
     last = "() => rows[rows.length - 1][0]"
     before = page.evaluate(last)
-    page.wait_for_function(f"before => ({last})() > before", arg=before, timeout=120_000)
+    page.wait_for_function(f"before => ({last})() > before", arg=before)
     assert page.evaluate("rows.length") == 600, "older samples make room"
     page.wait_for_function("document.querySelector('#bottleneck .big').textContent !== 'servers'")
     # The gateway is saturated: over 90 % of 20 Mbit/s are used.
@@ -107,7 +108,7 @@ def test_page_shows_the_gateway_state(server: tuple[str, subprocess.Popen[str]],
     assert not complaints
     assert all(each.startswith((url, "data:")) for each in asked), asked
     process.kill()
-    page.wait_for_selector("#alive.stale", timeout=120_000)
+    page.wait_for_selector("#alive.stale")
     assert text(page, "#alive").startswith("no answer since ")
 
 
@@ -115,26 +116,31 @@ def test_page_continues_when_the_clock_is_set_back(
     server: tuple[str, subprocess.Popen[str]], browser: Browser
 ) -> None:
     page = browser.new_page()
-    page.goto(server[0])
-    page.wait_for_selector("figure path")
-    kept = page.evaluate("rows.map(row => row[0])")
-    back = kept[-1] - kept[len(kept) // 2]
+    kept: list[int] = []
 
     def set_back(route: Route) -> None:
-        # As if the clock had been set back by half of the time shown.
-        answer = route.fetch(url=re.sub(r"since=.*", f"since={kept[-1]}", route.request.url))
+        # From the second answer on, as if the clock had been set back by half of the time shown.
+        since = f"since={kept[-1] if kept else 0}"
+        answer = route.fetch(url=re.sub(r"since=.*", since, route.request.url))
         state = answer.json()
-        state["samples"] = [[row[0] - back, *row[1:]] for row in state["samples"]][-1:]
+        if kept:
+            back = kept[-1] - kept[len(kept) // 2]
+            state["samples"] = [[row[0] - back, *row[1:]] for row in state["samples"]][-1:]
+        else:
+            kept.extend(row[0] for row in state["samples"])
         route.fulfill(response=answer, json=state)
 
     page.route("**/state.json*", set_back)
-    deadline = time.monotonic() + 60
+    page.goto(server[0])
+    page.wait_for_selector("figure path")
+    deadline = time.monotonic() + PATIENCE
     while page.evaluate("rows[rows.length - 1][0]") >= kept[-1]:
         assert time.monotonic() < deadline
         time.sleep(0.05)
     shown = page.evaluate("rows.map(row => row[0])")
     assert shown == sorted(set(shown))
     assert shown[0] == kept[0]
+    page.unroute_all(behavior="wait")
     page.close()
 
 
@@ -191,7 +197,7 @@ class Shown(Session):
         with subprocess.Popen([*inside, *cards], cwd=here, stdout=subprocess.PIPE, text=True) as looking:
             try:
                 # The run lasts as long as the browser needs.
-                self.seen = json.loads(looking.communicate(timeout=200)[0])
+                self.seen = json.loads(looking.communicate(timeout=PATIENCE)[0])
             finally:
                 looking.kill()
 

@@ -11,6 +11,7 @@ import pytest
 from conftest import Command, command_line, environment
 from hypothesis import given
 from hypothesis import strategies as st
+from patience import PATIENCE
 
 import bentpipe as bp
 from bentpipe import _core
@@ -306,7 +307,7 @@ def on_terminal(folder: Path, typed: str, *options: str) -> tuple[int, str]:
             env=environment(),
         )
         os.write(ours, typed.encode())
-        screen, _ = process.communicate(timeout=60)
+        screen, _ = process.communicate(timeout=PATIENCE)
     finally:
         os.close(ours)
         os.close(theirs)

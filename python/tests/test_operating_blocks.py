@@ -21,6 +21,7 @@ import yaml  # type: ignore[import-untyped]
 from clusters import Processes
 from code_blocks import Block, blocks
 from conftest import ROOT, environment
+from patience import PATIENCE
 
 import bentpipe as bp
 from bentpipe.live_runs.processes import programs
@@ -81,7 +82,7 @@ def test_job_script_sweeps_on_the_workers_that_srun_starts(here: Path) -> None:
             start_new_session=True,
         )
     try:
-        code = job.wait(timeout=120)
+        code = job.wait(timeout=PATIENCE)
     finally:
         # As Slurm does at the end of a job.
         os.killpg(job.pid, signal.SIGKILL)

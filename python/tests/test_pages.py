@@ -83,14 +83,13 @@ class Opened:
 
     def __init__(self, browser: Browser, path: Path) -> None:
         self.page = browser.new_page(viewport={"width": 1400, "height": 900}, color_scheme="light")
-        self.page.set_default_timeout(240_000)
         self.complaints: list[str] = []
         self.requests: list[str] = []
         self.page.on("console", lambda message: self.complaints.append(message.text))
         self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
         self.page.on("request", lambda request: self.requests.append(request.url))
         self.page.goto(path.as_uri())
-        self.page.wait_for_selector("html[data-charts=drawn]", timeout=60_000)
+        self.page.wait_for_selector("html[data-charts=drawn]")
         self.page.add_script_tag(content=SCRIPT)
 
     def show(self, width: int = 1400, scheme: str = "light", media: str = "screen") -> Page:

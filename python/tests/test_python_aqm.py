@@ -14,6 +14,7 @@ from typing import Any
 import polars as pl
 import pytest
 from conftest import ROOT, Command, command_line, digests, environment
+from patience import PATIENCE
 
 import bentpipe as bp
 from bentpipe import _core
@@ -725,14 +726,14 @@ def test_ctrl_c_stops_a_python_aqm(tmp_path: Path, mine: Path) -> None:
         text=True,
         env=environment(),
     )
-    deadline = time.monotonic() + 120
+    deadline = time.monotonic() + PATIENCE
     while not (tmp_path / "begun").exists():
         assert running.poll() is None
         assert time.monotonic() < deadline
         time.sleep(0.02)
     # Each run would take hours.
     running.send_signal(signal.SIGINT)
-    _, stderr = running.communicate(timeout=120)
+    _, stderr = running.communicate(timeout=PATIENCE)
     assert running.returncode == 130
     assert "0 of 4 runs are finished" in stderr
     assert "Traceback" not in stderr

@@ -14,6 +14,7 @@ import cbor2
 import pycddl  # type: ignore[import-untyped]
 import pytest
 from conftest import Command
+from patience import PATIENCE
 
 import bentpipe as bp
 
@@ -232,7 +233,7 @@ def test_bytes_are_those_of_the_capture(logged: tuple[bp.Result, dict[str, Log],
     [capture] = (folder / "pcap").iterdir()
     fields = ["ip.src", "udp.srcport", "udp.dstport", "udp.length", "tcp.srcport", "tcp.dstport", "tcp.len"]
     command = ["tshark", "-r", str(capture), "-T", "fields", *[word for f in fields for word in ("-e", f)]]
-    text = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120).stdout
+    text = subprocess.run(command, capture_output=True, text=True, check=True, timeout=PATIENCE).stdout
     rows = [dict(zip(fields, line.split("\t"), strict=True)) for line in text.splitlines()]
     for name, log in logs.items():
         started = next(log.data("quic:connection_started", "tcp:connection_started"))

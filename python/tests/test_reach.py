@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from conftest import environment
+from patience import PATIENCE
 
 import bentpipe as bp
 from bentpipe._core import Progress, simulate
@@ -62,6 +63,8 @@ print(next(line for line in open("/proc/self/status") if line.startswith("VmHWM"
 sys.exit(code)
 """
     command = [sys.executable, "-c", code, "run", SCENARIO, "--out", str(tmp_path / "result")]
-    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120, env=environment())
+    done = subprocess.run(
+        command, capture_output=True, text=True, check=True, timeout=PATIENCE, env=environment()
+    )
     peak = next(line for line in done.stderr.splitlines() if line.startswith("VmHWM"))
     assert int(peak.split()[1]) * 1024 < 200e6, peak

@@ -41,7 +41,6 @@ _LONGEST = "marks => Math.max(0, ...marks.map(mark => (mark.getAttribute('d') ||
 def opened(browser: Browser, path: Path, width: int) -> tuple[Page, list[str], list[str]]:
     """Open a report; return the page, the console's errors and the requests."""
     page = browser.new_page(viewport={"width": width, "height": 900})
-    page.set_default_timeout(240_000)  # Longer than any load on a busy machine.
     complaints: list[str] = []
     requests: list[str] = []
 
@@ -57,7 +56,7 @@ def opened(browser: Browser, path: Path, width: int) -> tuple[Page, list[str], l
     page.on("pageerror", lambda error: complaints.append(str(error)))
     page.on("request", request)
     page.goto(path.as_uri())
-    page.wait_for_selector("html[data-charts=drawn]", timeout=60_000)
+    page.wait_for_selector("html[data-charts=drawn]")
     return page, complaints, requests
 
 

@@ -12,6 +12,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+from patience import PATIENCE
 
 from bentpipe import files
 from bentpipe.errors import UsageError
@@ -91,7 +92,7 @@ reproduce([sys.argv[1]], out=sys.argv[2], jobs=1)
 def test_a_killed_reproduction_continues_with_the_same_result(small: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     command = [sys.executable, "-c", KILLED, str(small), str(out)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False)
     assert done.returncode == -signal.SIGKILL, done.stderr
     assert kept(out) == 2
     assert list(out.rglob(f"{files.PARTIAL}*"))

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import polars as pl
 import pytest
+from patience import PATIENCE
 from scipy import stats
 
 import bentpipe as bp
@@ -258,7 +259,7 @@ def test_file_size_limit_is_one_message(tmp_path: Path) -> None:
         [sys.executable, "-c", "from bentpipe.cli import main; main()", *command(tmp_path / "s")],
         capture_output=True,
         text=True,
-        timeout=240,
+        timeout=PATIENCE,
         check=False,
         preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (2_000, 2_000)),
     )

@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from patience import PATIENCE
 
 from bentpipe.live_runs.processes import programs
 
@@ -25,7 +26,7 @@ def test_systemd_starts_reloads_and_restarts_the_gateway(tmp_path: Path) -> None
     command = [*unshare, "bash", str(HERE / "live" / "unit.sh"), programs().gateway, str(deploy), str(out)]
     # The root may hide the virtual environment, as below /tmp; the interpreter behind it is mounted there.
     command += [str(Path(sys.executable).resolve()), sys.base_prefix]
-    done = subprocess.run(command, timeout=280, stdin=subprocess.DEVNULL, capture_output=True, text=True)
+    done = subprocess.run(command, timeout=PATIENCE, stdin=subprocess.DEVNULL, capture_output=True, text=True)
     logs = {p.name: p.read_text() for p in out.iterdir() if p.is_file()}
     output = "\n".join([done.stdout, done.stderr, *(f"== {name}\n{text}" for name, text in logs.items())])
     facts = dict(line.split(" ", 1) for line in logs.get("facts", "").splitlines())

@@ -5,6 +5,8 @@ import sys
 import tomllib
 from pathlib import Path
 
+from patience import PATIENCE
+
 import training_runs
 
 ROOT = Path(__file__).parents[2]
@@ -22,4 +24,4 @@ def test_command_of_the_build_starts_without_requirements() -> None:
     # Without `site` no installed package is found, so that only the package itself can be imported.
     start = "import runpy, sys; sys.path.insert(0, sys.argv[1]); runpy.run_path(sys.argv[2])"
     arguments = [sys.executable, "-I", "-S", "-c", start, ROOT / "python", ROOT / file]
-    subprocess.run(arguments, check=True, timeout=60)
+    subprocess.run(arguments, check=True, timeout=PATIENCE)

@@ -17,6 +17,7 @@ import polars as pl
 import pytest
 from click.testing import CliRunner
 from optuna.study import StudyDirection
+from patience import PATIENCE
 
 from bentpipe import TuneResult, _core, open_tune
 from bentpipe.cli.app import cli
@@ -246,7 +247,7 @@ def _scenario(name: str) -> str:
 def test_help_does_not_import_optuna() -> None:
     code = "import sys; from bentpipe.cli import app; app._main(['tune', '--help'])"
     code += "; sys.exit('optuna' in sys.modules)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=240, check=False)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=PATIENCE, check=False)
     assert done.returncode == 0
 
 
@@ -476,7 +477,7 @@ def test_two_processes_share_a_study(tmp_path: Path, alone: dict[str, Any], kind
     storage = str(tmp_path / "study") if kind == "journal" else f"sqlite:///{tmp_path / 'study.db'}"
     both = [start(tmp_path / name, storage, 2) for name in ("a", "b")]
     for each in both:
-        out, err = each.communicate(timeout=240)
+        out, err = each.communicate(timeout=PATIENCE)
         assert (out, err) == ("12\n", "")
     found = [open_tune(tmp_path / name).found for name in ("a", "b")]
     assert found[0]["trials"] == found[1]["trials"] == alone["trials"]
@@ -493,7 +494,7 @@ def test_two_processes_share_a_study(tmp_path: Path, alone: dict[str, Any], kind
 def test_unfinished_trials_of_a_killed_process_are_repeated(tmp_path: Path, alone: dict[str, Any]) -> None:
     storage = str(tmp_path / "study")
     killed = start(tmp_path / "a", storage, 1)
-    deadline = time.monotonic() + 120
+    deadline = time.monotonic() + PATIENCE
     while not (tmp_path / "study").exists() or (tmp_path / "study").stat().st_size < 6_000:
         assert time.monotonic() < deadline
         time.sleep(0.01)
@@ -517,7 +518,7 @@ def test_process_that_is_killed_while_it_writes_to_a_journal_blocks_no_other(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "out").mkdir()
-    done = subprocess.run([sys.executable, "-c", KILLED], cwd=tmp_path, timeout=240, check=False)
+    done = subprocess.run([sys.executable, "-c", KILLED], cwd=tmp_path, timeout=PATIENCE, check=False)
     assert done.returncode == -signal.SIGKILL
     monkeypatch.chdir(tmp_path)
     storage = open_storage("out/study")

@@ -10,6 +10,7 @@ import pytest
 import recipes
 from code_blocks import blocks, follow, follow_blocks
 from conftest import ROOT, why_no_live_run
+from patience import PATIENCE
 
 from bentpipe.live_runs.processes import programs
 
@@ -45,6 +46,6 @@ def test_live_between_two_machines(tmp_path: Path) -> None:
     here = Path(__file__).parent / "live"
     script = [sys.executable, str(here / "two_machines.py"), str(ROOT), programs().gateway, str(tmp_path)]
     command = [*unshare, "bash", str(here / "two_machines.sh"), *script]
-    done = subprocess.run(command, timeout=120, stdin=subprocess.DEVNULL, capture_output=True, text=True)
+    done = subprocess.run(command, timeout=PATIENCE, stdin=subprocess.DEVNULL, capture_output=True, text=True)
     logs = "".join(f"== {path}\n{path.read_text()}" for path in tmp_path.rglob("*.log"))
     assert done.returncode == 0, f"{done.stdout}{done.stderr}{logs}"

@@ -7,6 +7,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 from conftest import Command, command_line, environment
+from patience import PATIENCE
 
 import bentpipe as bp
 from bentpipe.errors import ModelError, ResultError, UsageError
@@ -227,7 +228,7 @@ def test_ctrl_c_keeps_finished_runs_and_tells_how_to_continue(bentpipe: Command,
             stderr += line
             if line.startswith("Run 1 of 2"):
                 process.send_signal(signal.SIGINT)
-        assert process.wait(timeout=240) == 130
+        assert process.wait(timeout=PATIENCE) == 130
     assert "Traceback" not in stderr
     assert "1 of 2 runs are finished" in stderr
     words = next(line for line in stderr.splitlines() if line.strip().startswith("bentpipe validate"))

@@ -70,7 +70,7 @@ def test_search_finds_pages_without_a_network(site: Path, page: Page) -> None:
     page.goto((site / "index.html").as_uri())
     page.keyboard.press("Control+k")
     page.keyboard.type("retransmission timeout")
-    page.wait_for_selector("text=/[1-9][0-9]* results/", timeout=60_000)
+    page.wait_for_selector("text=/[1-9][0-9]* results/")
 
 
 SHOWN = ("index.html", "choosing.html", "scenarios.html", "algorithms/red.html")

@@ -113,7 +113,7 @@ def unavailable() -> str | None:
     if not Path("/dev/net/tun").exists():
         return "there is no /dev/net/tun"
     done = subprocess.run(
-        [sys.executable, __file__, "probe"], capture_output=True, text=True, timeout=20, check=False
+        [sys.executable, __file__, "probe"], capture_output=True, text=True, timeout=300, check=False
     )
     return None if done.returncode == 0 else (done.stderr.strip().splitlines() or ["no namespaces"])[-1]
 
@@ -162,7 +162,7 @@ def _namespace(address: str, peer: str) -> int:
 
 
 def _ip(*arguments: str) -> None:
-    subprocess.run(["ip", *arguments], check=True, capture_output=True, timeout=10)  # noqa: S607
+    subprocess.run(["ip", *arguments], check=True, capture_output=True, timeout=300)  # noqa: S607
 
 
 def _socket() -> socket.socket:

@@ -28,16 +28,23 @@ export class Scene {
     if (this.svg) this.box = this.svg.getBoundingClientRect();
   }
 
-  // A new picture. `links` are the names of directions of links, to which packets refer.
+  // A picture without packets. `links` are the names of directions of links, to which packets refer.
   show(svg, links = []) {
+    this.canvas.getContext("2d").reset();
+    if (svg !== this.shown) this.replace(svg);
+    this.links = links;
+    this.ways = links.map(name => this.way(name));
+  }
+
+  // An equal picture stays: a click on a part that is replaced between press and release would be lost.
+  replace(svg) {
+    this.shown = svg;
     this.place.innerHTML = svg;
     this.place.append(this.canvas);
     this.svg = this.place.querySelector("svg");
     this.measure();
-    this.links = links;
     this.lines.clear();
     for (const path of this.svg.querySelectorAll("path[data-link]")) this.lines.set(path.dataset.link, { path, points: sampled(path) });
-    this.ways = links.map(name => this.way(name));
   }
 
   // The line of a direction of a link: "NAME", "NAME.3", "NAME reverse".
