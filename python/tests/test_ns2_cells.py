@@ -19,7 +19,7 @@ def published() -> list[Experiment]:
 
 @pytest.fixture(scope="module")
 def cells(published: list[Experiment]) -> list[Cell]:
-    return verify(published)
+    return verify(published, seeds=3)
 
 
 def test_published_tables_have_all_cells(published: list[Experiment]) -> None:
