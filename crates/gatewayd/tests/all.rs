@@ -1,6 +1,7 @@
 //! Tests of the daemon in one program, which saves link time.
 
 mod beam;
+mod clock_steps;
 mod common;
 mod deploy;
 mod ends;
@@ -13,6 +14,7 @@ mod prometheus;
 mod relay;
 mod rules;
 mod satellite;
+mod sender;
 mod service;
 mod soak;
 mod terminals;

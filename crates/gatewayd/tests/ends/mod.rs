@@ -30,17 +30,17 @@ pub const BIN: &str = env!("CARGO_BIN_EXE_bentpipe-gateway");
 pub const SERVER: [&str; 2] = ["10.1.0.1", "fd01::1"];
 pub const CLIENT: [&str; 2] = ["10.3.0.2", "fd03::2"];
 /// Time-out that is never reached.
-pub const LONG: Duration = Duration::from_secs(60);
+pub const LONG: Duration = Duration::from_secs(300);
 
 /// Polls until a condition holds.
-pub fn wait_until(what: &str, is_so: impl Fn() -> bool) {
-    for _ in 0..6000 {
+pub fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
+    for _ in 0..30_000 {
         if is_so() {
             return;
         }
         thread::sleep(Duration::from_millis(10));
     }
-    panic!("not after a minute: {what}");
+    panic!("not after five minutes: {what}");
 }
 
 /// Adds a figure to the file that BENTPIPE_FIGURES names, for the documentation.
@@ -78,10 +78,20 @@ pub struct End {
 
 impl End {
     pub fn start(namespace: &Namespace, config: &Path, record: PathBuf) -> Self {
+        Self::start_with(namespace, config, record, Vec::new())
+    }
+
+    /// Starts it with more environment variables.
+    pub fn start_with(
+        namespace: &Namespace,
+        config: &Path,
+        record: PathBuf,
+        environment: Vec<(&'static str, PathBuf)>,
+    ) -> Self {
         let config = config.to_owned();
         let mut child = namespace.run(move || {
             let mut command = Command::new(BIN);
-            command.arg("run").arg(config).stdin(Stdio::null()).stdout(Stdio::piped());
+            command.arg("run").arg(config).stdin(Stdio::null()).stdout(Stdio::piped()).envs(environment);
             command.spawn().expect("the daemon")
         });
         let (sender, received) = channel();
