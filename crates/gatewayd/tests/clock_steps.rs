@@ -19,7 +19,7 @@ const DAY: i64 = 86_400;
 const METRICS: &str = "[metrics]\nlisten = \"127.0.0.1:9180\"\ninterval = \"100 ms\"\nkeep = \"5 s\"\n";
 
 /// Shifts a process's wall clock by the seconds that a file says, as if the machine's was set; other clocks stay. Namespaces
-/// have none of their own, and libfaketime shifts timers on CLOCK_MONOTONIC, too.
+/// share the clock, and libfaketime shifts timers on CLOCK_MONOTONIC, too.
 const SHIFT: &str = r#"
 #define _GNU_SOURCE
 #include <stdio.h>
