@@ -239,6 +239,7 @@ bench: ## measure the speed of each algorithm and of the simulator, beside ns-2:
 	cargo bench --locked --quiet -p bentpipe-spacelink
 
 miri: | $(VENV)/.created ## run the tests of two crates under Miri, which a nightly toolchain has: six minutes
+	@cargo +nightly miri --version >/dev/null 2>&1 || rustup toolchain install nightly --profile minimal --component miri,rust-src
 	cargo +nightly miri test --locked --quiet -p bentpipe-units -p bentpipe-packet --lib
 
 loom: | $(VENV)/.created ## check the one value that two threads share, a context of an AQM in Python, under every order of events: a minute

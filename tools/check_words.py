@@ -130,7 +130,7 @@ def findings(path: Path) -> list[Finding]:
 def main(arguments: list[str]) -> int:
     """Print what is wrong with the given files, or with all of the project's; return 1 if anything is."""
     listed = subprocess.run(  # noqa: S603
-        ["git", "ls-files", "-z", "--", *(arguments or ["."])],  # noqa: S607
+        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard", "--", *(arguments or ["."])],  # noqa: S607
         cwd=ROOT if not arguments else None,
         capture_output=True,
         check=True,

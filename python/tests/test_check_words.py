@@ -65,7 +65,10 @@ def test_command_lists_findings_and_fails(
 ) -> None:
     (tmp_path / "good.md").write_text("A queue.\n")
     (tmp_path / "bad.py").write_text("x = 1\n# A queue of its own.\n")
-    for command in (["init", "--quiet"], ["add", "."]):
+    (tmp_path / "built.md").write_text("A queue of its own.\n")
+    (tmp_path / ".gitignore").write_text("built.md\n")
+    # A new file counts before it is added, an ignored one never.
+    for command in (["init", "--quiet"], ["add", "good.md"]):
         subprocess.run(["git", *command], cwd=tmp_path, check=True)  # noqa: S607
     monkeypatch.chdir(tmp_path)
     assert check_words.main(["good.md"]) == 0

@@ -66,6 +66,22 @@ impl ServiceRate {
 mod tests {
     use super::*;
 
+    /// 12,500 bytes in 100 ms are 1 Mbit/s, a quarter of which goes into the rate, at first the peak of 4 Mbit/s. The next
+    /// measurement begins there.
+    #[test]
+    fn a_measurement_takes_a_tenth_of_a_second() {
+        let ms = |ms| Instant::ZERO + Duration::from_millis(ms);
+        let mut service = ServiceRate::new(Rate::from_bps(4_000_000));
+        service.send(12_500, ms(0));
+        assert_eq!(service.measured(ms(99)), None);
+        assert_eq!(service.measured(ms(100)), Some(Rate::from_bps(3_250_000)));
+        service.send(12_500, ms(150));
+        assert_eq!(service.measured(ms(199)), None);
+        assert_eq!(service.measured(ms(200)), Some(Rate::from_bps(2_687_500)));
+        service.pause(ms(200));
+        assert_eq!(service.measured(ms(400)), None, "no time with packets");
+    }
+
     /// 1250 bytes every 5 ms are 2 Mbit/s, whether the queue is never empty, or empty between two packets: then only the time
     /// with packets counts.
     #[test]
