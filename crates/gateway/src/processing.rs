@@ -220,6 +220,30 @@ mod tests {
         assert!(draws.iter().all(|d| *d > 0.0));
     }
 
+    /// 12 ± 12 ms with a correlation time of 1 s: s² is ln 2. The first packet draws x; half a second later x has fallen to
+    /// `x exp(-1/2)` and the square root of `1 - exp(-1)` of another draw is added. Packets of the same time share a delay, and
+    /// draw nothing.
+    #[test]
+    fn a_varying_delay_follows_its_draws() {
+        let of = Processing {
+            delay: Duration::from_millis(12),
+            std: Duration::from_millis(12),
+            correlation: Duration::from_secs(1),
+            rate: None,
+        };
+        let (mut varying, mut draws) = (Varying::new(of, rng()), rng());
+        let (x, drawn) = (draws.normal(), draws.normal());
+        let s = libm::log(2.0).sqrt();
+        let delay = |x: f64| Duration::from_secs_f64(0.012 * exp(s * x - s * s / 2.0));
+        let later = Instant::ZERO + Duration::from_millis(500);
+        let next = x * exp(-0.5) + (1.0 - exp(-1.0)).sqrt() * drawn;
+        let times = [Instant::ZERO, Instant::ZERO, later, later];
+        for (now, expected) in times.into_iter().zip([x, x, next, next].map(delay)) {
+            let found = varying.at(now);
+            assert!(found.as_nanos().abs_diff(expected.as_nanos()) <= 2, "{found:?} {expected:?}");
+        }
+    }
+
     /// A delay with a correlation of 1 ms jumps from packet to packet, yet no packet overtakes another.
     #[test]
     fn packets_keep_their_order() {
