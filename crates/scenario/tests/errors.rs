@@ -811,6 +811,11 @@ fn mistakes_in_placement_are_reported() {
         ),
         (
             "[gateway]",
+            "[gateway]\npep.split = false",
+            "my.toml:18:13: gateway.pep.split: found false; allowed: an array: [\"tcp\"], or [] to split no connections",
+        ),
+        (
+            "[gateway]",
             "[gateway]\nmarking = \"window\"\npep.split = []",
             "my.toml:18:11: gateway.marking: found \"window\"; allowed: \"drop\" or \"ecn\" if pep.split is empty, because the gateway then advertises no window",
         ),

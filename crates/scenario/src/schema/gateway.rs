@@ -229,6 +229,7 @@ pub struct ReceiveQueue {
 #[serde(deny_unknown_fields, default)]
 pub struct Pep {
     /// Protocols whose connections the PEP splits.
+    #[serde(deserialize_with = "protocols")]
     pub split: Vec<Protocol>,
     /// Processing time between the receive queue and the transmit queue; with `delay_std`, its mean.
     pub delay: Time,
@@ -252,6 +253,27 @@ pub struct Pep {
     /// `tcp.receive_buffer`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub receive_buffer: Option<Size>,
+}
+
+/// Reads the protocols to split; the error says how to split none.
+fn protocols<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<Protocol>, D::Error> {
+    struct Reader;
+    impl<'de> Visitor<'de> for Reader {
+        type Value = Vec<Protocol>;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("an array: [\"tcp\"], or [] to split no connections")
+        }
+
+        fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Self::Value, A::Error> {
+            let mut protocols = Vec::new();
+            while let Some(protocol) = items.next_element()? {
+                protocols.push(protocol);
+            }
+            Ok(protocols)
+        }
+    }
+    from.deserialize_any(Reader)
 }
 
 impl Default for Pep {
