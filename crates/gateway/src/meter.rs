@@ -290,7 +290,7 @@ struct DropRuns {
 
 impl DropRuns {
     fn add(&mut self, arrival: u64) {
-        if self.length > 0 && arrival == self.last + 1 {
+        if arrival == self.last + 1 {
             self.length += 1;
         } else {
             self.close();
