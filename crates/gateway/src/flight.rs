@@ -145,8 +145,12 @@ mod tests {
         let mut flight = InFlight::default();
         flight.acknowledged(FlowId(1), 500, NOW);
         assert!(flight.is_empty());
+        assert_eq!(flight.unacknowledged(FlowId(1)), None);
         assert_eq!(flight.segment(FlowId(1), 70_000, 1000, false, NOW), 1000);
+        assert!(!flight.is_empty());
+        assert_eq!(flight.unacknowledged(FlowId(1)), Some(70_000));
         flight.acknowledged(FlowId(1), 80_000, NOW);
+        assert_eq!(flight.unacknowledged(FlowId(1)), Some(80_000));
         assert_eq!(flight.segment(FlowId(1), 80_000, 500, false, NOW), 500);
         assert_eq!(flight.segment(FlowId(1), 9, 1, true, NOW), 1);
         assert_eq!(flight.segment(FlowId(1), 9, 1, true, NOW), 1);
