@@ -1,7 +1,6 @@
 //! The clock of the machine is set while both ends run.
 
 use std::fs;
-use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -12,11 +11,9 @@ use nix::sys::signal::Signal;
 use nix::time::ClockId;
 use serde_json::Value;
 
-use crate::ends::{End, SERVER, World, bytes, wait_until};
+use crate::ends::{LONG, METRICS, SERVER, World, answer, ask, wait_until};
 
-const ANSWER: usize = 300_000;
 const DAY: i64 = 86_400;
-const METRICS: &str = "[metrics]\nlisten = \"127.0.0.1:9180\"\ninterval = \"100 ms\"\nkeep = \"5 s\"\n";
 
 /// Shifts a process's wall clock by the seconds that a file says, as if the machine's was set; other clocks stay. Namespaces
 /// share the clock, and libfaketime shifts timers on CLOCK_MONOTONIC, too.
@@ -52,21 +49,9 @@ fn shifted(clock: &Path) -> Vec<(&'static str, PathBuf)> {
     vec![("LD_PRELOAD", library), ("CLOCK_SHIFT", clock.to_owned())]
 }
 
-/// Body of an end's answer to a request.
-fn get(world: &World, end: usize, path: &str) -> String {
-    let request = format!("GET {path} HTTP/1.1\r\n\r\n");
-    let text = world.ends[end].run(move || {
-        let mut stream = TcpStream::connect("127.0.0.1:9180").expect("a listener");
-        stream.write_all(request.as_bytes()).expect("a request sent");
-        let mut text = String::new();
-        stream.read_to_string(&mut text).map(|_| text).expect("text")
-    });
-    text.split_once("\r\n\r\n").expect("a head").1.to_owned()
-}
-
 /// Difference of an end's last sample from this process's clock [s]; `None` without a sample.
 fn offset(world: &World, end: usize) -> Option<i64> {
-    let state: Value = serde_json::from_str(&get(world, end, "/state.json")).expect("JSON");
+    let state: Value = serde_json::from_str(&world.ends[end].get("/state.json")).expect("JSON");
     let sample = state["samples"].as_array()?.last()?[0].as_f64()?;
     let now = ClockId::CLOCK_REALTIME.now().expect("a clock");
     Some((sample / 1e3) as i64 - now.tv_sec())
@@ -74,25 +59,9 @@ fn offset(world: &World, end: usize) -> Option<i64> {
 
 /// Connections of the spacelink so far.
 fn connected(world: &World, end: usize) -> String {
-    let text = get(world, end, "/metrics");
+    let text = world.ends[end].get("/metrics");
     let line = text.lines().find(|line| line.starts_with("bentpipe_spacelink_connections_total"));
     line.unwrap_or_else(|| panic!("{text}")).to_owned()
-}
-
-fn answer(mut stream: TcpStream) {
-    let mut asked = [0];
-    while let Ok(1) = stream.read(&mut asked) {
-        if stream.write_all(&bytes(u64::from(asked[0]), ANSWER)).is_err() {
-            break;
-        }
-    }
-}
-
-fn ask(stream: &mut TcpStream, which: u8) {
-    let mut found = vec![0; ANSWER];
-    stream.write_all(&[which]).expect("a request sent");
-    stream.read_exact(&mut found).expect("an answer");
-    assert_eq!(found, bytes(which.into(), ANSWER));
 }
 
 /// The clock is set a day ahead, two days back, and to 1970, where a machine without a battery begins: transfers go on, idle
@@ -109,33 +78,28 @@ fn a_clock_that_is_set_neither_ends_nor_delays_connections() {
     set(0);
     world.serve(80, answer);
     let environment = shifted(&clock);
-    let start = |world: &mut World, place: usize| {
-        let config = world.folder.join(["gateway.toml", "terminal.toml"][place]);
-        let record = config.with_extension("jsonl");
-        let old = if place == 0 { &mut world.gateway } else { &mut world.terminal };
-        assert!(old.kill(Signal::SIGTERM));
-        let new = End::start_with(&world.ends[place], &config, record, environment.clone());
-        new.wait_for("up");
-        *(if place == 0 { &mut world.gateway } else { &mut world.terminal }) = new;
+    let restart = |world: &mut World, place| {
+        assert!(world.end(place).kill(Signal::SIGTERM));
+        world.restart(place, environment.clone());
     };
-    start(&mut world, 0);
-    start(&mut world, 1);
+    restart(&mut world, 0);
+    restart(&mut world, 1);
 
-    let (stop, answers) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
+    let (stop, asked) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
     let today = ClockId::CLOCK_REALTIME.now().expect("a clock").tv_sec();
     let busy = {
-        let (stop, answers) = (Arc::clone(&stop), Arc::clone(&answers));
+        let (stop, asked) = (Arc::clone(&stop), Arc::clone(&asked));
         let address = format!("{}:80", SERVER[0]);
         world.clients.spawn(move || {
             let mut stream = TcpStream::connect(address).expect("a connection");
-            stream.set_read_timeout(Some(crate::ends::LONG)).expect("a time-out");
+            stream.set_read_timeout(Some(LONG)).expect("a time-out");
             while !stop.load(Ordering::Relaxed) {
-                ask(&mut stream, answers.fetch_add(1, Ordering::Relaxed) as u8);
+                ask(&mut stream, asked.fetch_add(1, Ordering::Relaxed) as u8).expect("an answer");
             }
         })
     };
     let mut idle = world.call(SERVER[1], 80, |mut stream| {
-        ask(&mut stream, 1);
+        ask(&mut stream, 1).expect("an answer");
         stream
     });
     let before = [connected(&world, 0), connected(&world, 1)];
@@ -146,10 +110,10 @@ fn a_clock_that_is_set_neither_ends_nor_delays_connections() {
                 offset(&world, end).is_some_and(|by| (by - to).abs() < 600)
             });
         }
-        let seen = answers.load(Ordering::Relaxed);
-        wait_until("answers come", || answers.load(Ordering::Relaxed) > seen + 3);
+        let seen = asked.load(Ordering::Relaxed);
+        wait_until("answers come", || asked.load(Ordering::Relaxed) > seen + 3);
         idle = world.clients.run(move || {
-            ask(&mut idle, 2);
+            ask(&mut idle, 2).expect("an answer");
             idle
         });
         assert_eq!([connected(&world, 0), connected(&world, 1)], before, "the spacelink was connected again");
@@ -157,6 +121,6 @@ fn a_clock_that_is_set_neither_ends_nor_delays_connections() {
     stop.store(true, Ordering::Relaxed);
     busy.join().expect("every answer came");
     drop(idle);
-    start(&mut world, 1);
-    world.call(SERVER[0], 80, |mut stream| ask(&mut stream, 3));
+    restart(&mut world, 1);
+    world.call(SERVER[0], 80, |mut stream| ask(&mut stream, 3)).expect("an answer");
 }

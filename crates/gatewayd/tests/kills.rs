@@ -1,6 +1,5 @@
 //! Both ends are killed at random under load, a hundred times.
 
-use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::process::Command;
 use std::sync::Arc;
@@ -12,46 +11,33 @@ use bentpipe_units::Rng;
 use nix::sys::signal::Signal;
 
 use crate::common::Namespace;
-use crate::ends::{BIN, End, LONG, SERVER, World, bytes, serve, wait_until};
+use crate::ends::{BIN, End, LONG, SERVER, World, answer, ask, wait_until};
 
 const KILLS: u32 = 100;
 const CLIENTS: usize = 8;
-const ANSWER: usize = 300_000;
 
 /// Connections at the server that have not ended.
 static SERVED: AtomicU64 = AtomicU64::new(0);
 
-/// Sends an answer for each byte.
-fn answer(mut stream: TcpStream) {
+fn counted(stream: TcpStream) {
     SERVED.fetch_add(1, Ordering::Relaxed);
-    let mut asked = [0];
-    while let Ok(1) = stream.read(&mut asked) {
-        if stream.write_all(&bytes(u64::from(asked[0]), ANSWER)).is_err() {
-            break;
-        }
-    }
+    answer(stream);
     SERVED.fetch_sub(1, Ordering::Relaxed);
 }
 
-/// Asks for an answer and compares it. Returns false if the connection ended before.
+/// Asks for an answer over a new connection. Returns false if it ended before.
 ///
 /// # Panics
 /// If the answer has other bytes, or none come for a long time.
-fn ask(server: &str, which: u8) -> bool {
+fn is_answered(server: &str, which: u8) -> bool {
     let address = SocketAddr::new(server.parse().expect("an address"), 80);
     let Ok(mut stream) = TcpStream::connect_timeout(&address, LONG) else { return false };
     stream.set_read_timeout(Some(LONG)).expect("a time-out");
-    let mut found = vec![0; ANSWER];
-    let result = stream.write_all(&[which]).and_then(|()| stream.read_exact(&mut found));
-    match &result {
-        Ok(()) => assert_eq!(found, bytes(which.into(), ANSWER), "an answer has other bytes"),
-        Err(e) => assert_ne!(e.kind(), std::io::ErrorKind::WouldBlock, "a connection hangs"),
+    let result = ask(&mut stream, which);
+    if let Err(e) = &result {
+        assert_ne!(e.kind(), std::io::ErrorKind::WouldBlock, "a connection hangs");
     }
     result.is_ok()
-}
-
-fn end(world: &mut World, place: usize) -> &mut End {
-    if place == 0 { &mut world.gateway } else { &mut world.terminal }
 }
 
 /// Eight clients ask for answers over new connections, one after the other, while an end is killed a hundred times: in the midst
@@ -62,7 +48,7 @@ fn end(world: &mut World, place: usize) -> &mut End {
 #[ignore = "takes minutes: make faults"]
 fn ends_that_are_killed_a_hundred_times_leave_nothing() {
     let Some(mut world) = World::new("hundred", "50 Mbps", "") else { return };
-    serve(&world.servers, 80, answer);
+    world.serve(80, counted);
     let answers: Arc<[AtomicU64; CLIENTS]> = Arc::new(Default::default());
     let stop = Arc::new(AtomicBool::new(false));
     let clients: Vec<_> = (0..CLIENTS)
@@ -70,7 +56,7 @@ fn ends_that_are_killed_a_hundred_times_leave_nothing() {
             let (answers, stop) = (Arc::clone(&answers), Arc::clone(&stop));
             world.clients.spawn(move || {
                 while !stop.load(Ordering::Relaxed) {
-                    if ask(SERVER[n % 2], n as u8) {
+                    if is_answered(SERVER[n % 2], n as u8) {
                         answers[n].fetch_add(1, Ordering::Relaxed);
                     } else {
                         thread::sleep(Duration::from_millis(20));
@@ -90,14 +76,14 @@ fn ends_that_are_killed_a_hundred_times_leave_nothing() {
         thread::sleep(Duration::from_millis(rng.below(200)));
         let place = rng.below(2) as usize;
         let config = world.folder.join(["gateway.toml", "terminal.toml"][place]);
-        end(&mut world, place).kill(Signal::SIGKILL);
+        world.end(place).kill(Signal::SIGKILL);
         if kill % 2 == 0 {
             let config = config.clone();
             world.ends[place].run(move || {
                 assert!(Command::new(BIN).arg("cleanup").arg(config).status().expect("cleanup").success());
             });
         }
-        *end(&mut world, place) = End::start(&world.ends[place], &config, config.with_extension("jsonl"));
+        *world.end(place) = End::start(&world.ends[place], &config, config.with_extension("jsonl"));
     }
     for n in 0..CLIENTS {
         let before = count(n);

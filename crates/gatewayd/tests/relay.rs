@@ -15,7 +15,7 @@ use std::time::Duration;
 use crate::common::retry;
 use crate::ends::satellite::now;
 use crate::ends::watch::Watch;
-use crate::ends::{BIN, CLIENT, LONG, SERVER, World, bytes, read_all, wait_until};
+use crate::ends::{BIN, CLIENT, LONG, METRICS, SERVER, World, bytes, read_all, wait_until};
 use bentpipe_gatewayd::intercept::inject::Injector;
 use nix::sys::signal::{Signal, kill};
 use nix::sys::socket::{setsockopt, sockopt};
@@ -196,7 +196,7 @@ fn excess_handshakes_wait_or_bypass() {
 fn datagrams_are_limited_by_the_aqm() {
     const RATE: f64 = 4e6;
     let aqm =
-        format!("aqm = {{ algorithm = \"red\" }}\ntransmit_queue = {{ limit = \"400 packets\" }}\n{WATCHED}");
+        format!("aqm = {{ algorithm = \"red\" }}\ntransmit_queue = {{ limit = \"400 packets\" }}\n{METRICS}");
     let Some(mut world) = World::new("datagrams", "4 Mbps", &aqm) else { return };
     let watch = Watch::start(&world);
     let mut all_stalled = 0.0;
@@ -406,8 +406,8 @@ fn connections_survive_an_outage() {
 /// A reload with another algorithm and twice the rate during a download: it continues, and every byte arrives.
 #[test]
 fn a_reload_keeps_connections() {
-    let more = "aqm = { algorithm = \"red\" }\n[metrics]\nlisten = \"127.0.0.1:9180\"\ninterval = \"100 ms\"\nkeep = \"5 s\"";
-    let Some(world) = World::new("reload", "20 Mbps", more) else { return };
+    let more = format!("aqm = {{ algorithm = \"red\" }}\n{METRICS}");
+    let Some(world) = World::new("reload", "20 Mbps", &more) else { return };
     // The server sends the second half after the client has the first and the gateway has reloaded.
     static RELOADED: AtomicBool = AtomicBool::new(false);
     world.serve(80, |mut stream| {
@@ -416,14 +416,7 @@ fn a_reload_keeps_connections() {
         wait_until("it is reloaded", || RELOADED.load(Ordering::Relaxed));
         let _ = stream.write_all(&all[2_000_000..]);
     });
-    let metrics = || {
-        world.ends[0].run(|| {
-            let mut stream = TcpStream::connect("127.0.0.1:9180").expect("a listener");
-            stream.write_all(b"GET /metrics HTTP/1.1\r\n\r\n").expect("a request sent");
-            let mut text = String::new();
-            stream.read_to_string(&mut text).map(|_| text).expect("text")
-        })
-    };
+    let metrics = || world.ends[0].get("/metrics");
     let got = world.clients.spawn(|| {
         let mut stream = TcpStream::connect((SERVER[0], 80)).expect("a connection");
         stream.set_read_timeout(Some(LONG)).expect("a time-out");
@@ -452,7 +445,7 @@ fn a_reload_keeps_connections() {
 /// Traffic to clients follows at once, and so does the return direction.
 #[test]
 fn the_rate_follows_the_modem_and_the_file() {
-    let more = "[metrics]\nlisten = \"127.0.0.1:9180\"\ninterval = \"100 ms\"\nkeep = \"5 s\"";
+    let more = METRICS;
     let Some(world) = World::new("modem", "link", more) else { return };
     world.serve(80, |mut stream| while stream.write_all(&[7; 1 << 16]).is_ok() {});
     let (come, stop) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicBool::new(false)));
@@ -512,20 +505,9 @@ fn the_rate_follows_the_modem_and_the_file() {
     world.reload("gateway", |text| text.replace("rate = \"100 Mbps\"", "rate = \"10 Mbps\""));
     is_near("the file", 10e6);
     world.reload("terminal", |text| text.replace("rate = \"100 Mbps\"", "rate = \"1 Mbps\""));
-    let follows = |world: &World| {
-        let text = world.ends[1].run(|| {
-            let mut stream = TcpStream::connect("127.0.0.1:9180").expect("a listener");
-            stream.write_all(b"GET /metrics HTTP/1.1\r\n\r\n").expect("a request sent");
-            let mut text = String::new();
-            stream.read_to_string(&mut text).map(|_| text).expect("text")
-        });
-        text.contains("bentpipe_capacity_bytes_per_second 125000\n")
-    };
-    let start = now();
-    while !follows(&world) {
-        assert!(start.elapsed() < LONG, "the terminal keeps its rate");
-        thread::sleep(Duration::from_millis(50));
-    }
+    wait_until("the terminal takes another rate", || {
+        metrics(&world, 1).contains("bentpipe_capacity_bytes_per_second 125000\n")
+    });
     stop.store(true, Ordering::Relaxed);
 }
 
@@ -575,24 +557,12 @@ fn bypasses(world: &World, end: usize) -> bool {
 }
 
 fn metrics(world: &World, end: usize) -> String {
-    get(world, end, "/metrics")
-}
-
-/// Body of an end's answer to a request.
-fn get(world: &World, end: usize, path: &str) -> String {
-    let request = format!("GET {path} HTTP/1.1\r\n\r\n");
-    let text = world.ends[end].run(move || {
-        let mut stream = TcpStream::connect("127.0.0.1:9180").expect("a listener");
-        stream.write_all(request.as_bytes()).expect("a request sent");
-        let mut text = String::new();
-        stream.read_to_string(&mut text).map(|_| text).expect("text")
-    });
-    text.split_once("\r\n\r\n").expect("a head").1.to_owned()
+    world.ends[end].get("/metrics")
 }
 
 /// Time of the terminal's last sample [ms]; `None` before the first.
 fn last_sample(world: &World) -> Option<f64> {
-    let state: Value = serde_json::from_str(&get(world, 1, "/state.json")).expect("JSON");
+    let state: Value = serde_json::from_str(&world.ends[1].get("/state.json")).expect("JSON");
     state["samples"].as_array()?.last()?[0].as_f64()
 }
 
@@ -603,8 +573,6 @@ fn split(world: &World) -> u64 {
         text.lines().find_map(|line| line.strip_prefix("bentpipe_connections_total{event=\"accepted\"} "));
     line.and_then(|number| number.parse().ok()).unwrap_or_else(|| panic!("{text}"))
 }
-
-const WATCHED: &str = "[metrics]\nlisten = \"127.0.0.1:9180\"\ninterval = \"100 ms\"\nkeep = \"5 s\"\n";
 
 fn hello(mut stream: TcpStream) {
     let mut buffer = [0; 5];
@@ -633,7 +601,7 @@ fn talk(world: &World) -> u64 {
 /// their server. After the time-out, connections are split again.
 #[test]
 fn silent_servers_do_not_block_others() {
-    let more = format!("[limits]\nhandshakes = 5\n[tcp]\nconnect_timeout = \"3 s\"\n{WATCHED}");
+    let more = format!("[limits]\nhandshakes = 5\n[tcp]\nconnect_timeout = \"3 s\"\n{METRICS}");
     let Some(world) = World::new("silent", "100 Mbps", &more) else { return };
     world.serve(80, hello);
     world.servers.command("iptables-nft -A INPUT -p tcp --dport 81 -j DROP");
@@ -671,7 +639,7 @@ fn syn(host: u8, port: u16) -> Vec<u8> {
 /// SYN cookies, which never complete under TPROXY. They bypass the PEP.
 #[test]
 fn a_syn_flood_does_not_block_others() {
-    let Some(world) = World::new("flood", "100 Mbps", WATCHED) else { return };
+    let Some(world) = World::new("flood", "100 Mbps", METRICS) else { return };
     world.serve(80, hello);
     let sent = world.clients.run(|| {
         let injector = Injector::open().expect("raw sockets");
@@ -695,7 +663,7 @@ fn a_syn_flood_does_not_block_others() {
 #[test]
 fn full_memory_makes_new_connections_bypass() {
     const MEMORY: usize = 300_000;
-    let more = format!("pep = {{ buffer = \"4 MB\" }}\n[limits]\nmemory = \"{MEMORY} B\"\n{WATCHED}");
+    let more = format!("pep = {{ buffer = \"4 MB\" }}\n[limits]\nmemory = \"{MEMORY} B\"\n{METRICS}");
     let Some(world) = World::new("memory", "100 Mbps", &more) else { return };
     world.serve(80, hello);
     world.serve(81, |mut stream| drop(stream.write_all(&bytes(3, 16_000_000))));
@@ -816,7 +784,7 @@ fn uploads(world: &World) -> f64 {
 #[test]
 fn uploads_pass_the_aqm_of_the_terminal() {
     const RATE: f64 = 10e6;
-    let gateway = format!("return = {{ aqm.algorithm = \"red\", regulator.rate = \"10 Mbps\" }}\n{WATCHED}");
+    let gateway = format!("return = {{ aqm.algorithm = \"red\", regulator.rate = \"10 Mbps\" }}\n{METRICS}");
     let Some(mut world) = World::new("uploads", "100 Mbps", &gateway) else { return };
     world.serve(81, sink);
     world.serve(80, |mut stream| drop(stream.write_all(&bytes(9, SENT))));
@@ -897,9 +865,9 @@ fn congestion_of_uploads_is_signalled_by_marks() {
 /// queue in the link stays short: round trips are far below the second that a queue of 1 MB would take.
 #[test]
 fn the_estimated_rate_is_that_of_the_link() {
-    let more = "[satellite.estimate]\nleast = \"1 Mbps\"\n[metrics]\nlisten = \"127.0.0.1:9180\"\ninterval = \"100 ms\"\nkeep = \"5 s\"";
+    let more = format!("[satellite.estimate]\nleast = \"1 Mbps\"\n{METRICS}");
     let delay = Some(Duration::from_millis(25));
-    let Some(world) = World::over_rate("estimate", "link", more, delay, Some(8e6)) else { return };
+    let Some(world) = World::over_rate("estimate", "link", &more, delay, Some(8e6)) else { return };
     world.serve(80, |mut stream| while stream.write_all(&[7; 1 << 16]).is_ok() {});
     world.clients.spawn(|| {
         let mut stream = TcpStream::connect((SERVER[0], 80)).expect("a connection");

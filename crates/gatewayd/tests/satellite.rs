@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use crate::ends::satellite::now;
 use crate::ends::watch::{IN_TIME, Watch};
-use crate::ends::{LONG, SERVER, World};
+use crate::ends::{LONG, METRICS, SERVER, World};
 use nix::sys::socket::{setsockopt, sockopt};
 
 /// One-way delay.
@@ -22,12 +22,7 @@ const SEGMENT: f64 = 1448.0;
 
 /// A value of the gateway's metrics.
 fn metric(world: &World, name: &'static str) -> f64 {
-    let text = world.ends[0].run(|| {
-        let mut stream = TcpStream::connect("127.0.0.1:9180").expect("a listener");
-        stream.write_all(b"GET /metrics HTTP/1.1\r\n\r\n").expect("a request sent");
-        let mut text = String::new();
-        stream.read_to_string(&mut text).map(|_| text).expect("text")
-    });
+    let text = world.ends[0].get("/metrics");
     let line = text.lines().find(|line| line.split_whitespace().next() == Some(name));
     let value = line.and_then(|line| line.split_whitespace().nth(1)).and_then(|value| value.parse().ok());
     value.unwrap_or_else(|| panic!("{name} is not in {text}"))
@@ -151,8 +146,7 @@ fn follow() -> Option<()> {
     let (quiet, busy) = (aqm("20 Mbps", "1 MB"), aqm("1.2 Mbps", "50 KB"));
     let gateway = format!(
         "{quiet}marking = {{ method = \"window\", decr = 0.95, incr = 0.5, freeze = \"6 s\" }}\n\
-         pep = {{ buffer = \"200 KB\", buffer_per = \"connection\" }}\n\
-         [metrics]\nlisten = \"127.0.0.1:9180\"\ninterval = \"100 ms\"\nkeep = \"5 s\""
+         pep = {{ buffer = \"200 KB\", buffer_per = \"connection\" }}\n{METRICS}"
     );
     let Some(world) = World::over("window", "20 Mbps", &gateway, Some(DELAY)) else { return Some(()) };
     let limit = || metric(&world, "bentpipe_pep_buffer_limit_bytes");

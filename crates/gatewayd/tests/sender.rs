@@ -4,6 +4,7 @@
 use std::net::{SocketAddr, UdpSocket};
 use std::ops::Range;
 use std::sync::Arc;
+use std::thread;
 
 use bentpipe_gatewayd::relay::sender::{Sender, Socket};
 use bentpipe_spacelink::Transmit;
@@ -67,10 +68,14 @@ fn datagrams_wait_for_room_in_the_socket() {
     }
 }
 
+/// The neighbour never answers: what the thread was given is lost.
 #[test]
 fn a_thread_that_waits_for_room_ends_with_its_sender() {
-    let Some((mut sender, _here, _there, _receiver)) = pair() else { return };
+    let Some((mut sender, _here, _there, receiver)) = pair() else { return };
     sender.start_thread(false).expect("a thread");
     sender.flush(numbered(0..100));
-    drop(sender);
+    let dropped = thread::spawn(|| drop(sender));
+    wait_until("the thread ends", || dropped.is_finished());
+    receiver.set_nonblocking(true).expect("a socket");
+    assert!(receiver.recv(&mut [0; 8]).is_err(), "the socket had room");
 }

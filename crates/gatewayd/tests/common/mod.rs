@@ -5,7 +5,8 @@
 #![allow(clippy::print_stdout, reason = "a test that cannot run says so")]
 
 use std::fs::File;
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
+use std::net::TcpStream;
 use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::fs::MetadataExt;
 use std::process::{Command, Stdio};
@@ -141,6 +142,18 @@ impl Namespace {
     /// Runs `ip`.
     pub fn ip(&self, line: &str) -> String {
         self.command(&format!("ip {line}"))
+    }
+
+    /// Body of a daemon's answer to a request: of `/metrics`, for instance.
+    pub fn get(&self, path: &str) -> String {
+        let request = format!("GET {path} HTTP/1.1\r\n\r\n");
+        let text = self.run(move || {
+            let mut stream = TcpStream::connect("127.0.0.1:9180").expect("a listener");
+            stream.write_all(request.as_bytes()).expect("a request sent");
+            let mut text = String::new();
+            stream.read_to_string(&mut text).map(|_| text).expect("text")
+        });
+        text.split_once("\r\n\r\n").expect("a head").1.to_owned()
     }
 
     /// Sets a kernel setting.

@@ -13,7 +13,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use super::satellite::now;
-use super::{BIN, End, LONG, SERVER, serve};
+use super::{BIN, End, LONG, METRICS, SERVER, serve};
 use crate::common::Namespace;
 use crate::prometheus::{Parsed, parse};
 
@@ -41,20 +41,9 @@ const SATELLITE: u8 = 20;
 const USERS: u8 = 64;
 /// Prefixes of all users: 10.64.0.0/24 to 10.71.0.0/24, fd64::/64 to fd71::/64.
 const ALL_USERS: &str = r#"["10.64.0.0/13", "fd64::/14", "fd68::/13", "fd70::/15"]"#;
-/// Section of a configuration that serves metrics.
-const METRICS: &str = "[metrics]\nlisten = \"127.0.0.1:9180\"\ninterval = \"100 ms\"\nkeep = \"5 s\"\n";
-
 /// The metrics of a daemon on `host`.
 pub fn metrics(host: &Namespace) -> Parsed {
-    let text = host.run(|| {
-        let mut stream = TcpStream::connect("127.0.0.1:9180").expect("a listener");
-        stream.write_all(b"GET /metrics HTTP/1.1\r\n\r\n").expect("a request");
-        let mut text = String::new();
-        stream.read_to_string(&mut text).expect("an answer");
-        text
-    });
-    let (_, body) = text.split_once("\r\n\r\n").expect("a head");
-    parse(body)
+    parse(&host.get("/metrics"))
 }
 
 impl Beam {

@@ -8,7 +8,7 @@ pub mod satellite;
 pub mod watch;
 
 use std::fs;
-use std::io::{BufRead, BufReader, Read, Write as _};
+use std::io::{self, BufRead, BufReader, Read, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -29,6 +29,8 @@ pub const BIN: &str = env!("CARGO_BIN_EXE_bentpipe-gateway");
 /// Addresses of the server and the client.
 pub const SERVER: [&str; 2] = ["10.1.0.1", "fd01::1"];
 pub const CLIENT: [&str; 2] = ["10.3.0.2", "fd03::2"];
+/// Part of a configuration: `Namespace::get` finds the metrics.
+pub const METRICS: &str = "[metrics]\nlisten = \"127.0.0.1:9180\"\ninterval = \"100 ms\"\nkeep = \"5 s\"\n";
 /// Time-out that is never reached.
 pub const LONG: Duration = Duration::from_secs(300);
 
@@ -239,11 +241,23 @@ impl World {
         Some(Self { servers, clients, ends: [one, other], gateway, terminal, satellite, folder })
     }
 
+    /// The gateway (0) or the terminal (1), as in `ends`.
+    pub fn end(&mut self, place: usize) -> &mut End {
+        if place == 0 { &mut self.gateway } else { &mut self.terminal }
+    }
+
+    /// Starts an end again after it has ended, with more environment variables.
+    pub fn restart(&mut self, place: usize, environment: Vec<(&'static str, PathBuf)>) {
+        let config = self.folder.join(["gateway.toml", "terminal.toml"][place]);
+        let record = config.with_extension("jsonl");
+        let started = End::start_with(&self.ends[place], &config, record, environment);
+        started.wait_for("up");
+        *self.end(place) = started;
+    }
+
     /// Starts a terminal again after it has ended.
     pub fn restart_terminal(&mut self) {
-        let record = self.folder.join("terminal.jsonl");
-        self.terminal = End::start(&self.ends[1], &self.folder.join("terminal.toml"), record);
-        self.terminal.wait_for("up");
+        self.restart(1, Vec::new());
     }
 
     /// Changes the configuration of an end and reloads it.
@@ -280,6 +294,31 @@ impl Drop for World {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.folder);
     }
+}
+
+/// Length of [`answer`]'s answers [bytes].
+const ANSWER: usize = 300_000;
+
+/// Serves a connection: sends an answer for each byte.
+pub fn answer(mut stream: TcpStream) {
+    let mut asked = [0];
+    while let Ok(1) = stream.read(&mut asked) {
+        if stream.write_all(&bytes(u64::from(asked[0]), ANSWER)).is_err() {
+            break;
+        }
+    }
+}
+
+/// Asks [`answer`] for an answer.
+///
+/// # Panics
+/// If it has other bytes.
+pub fn ask(stream: &mut TcpStream, which: u8) -> io::Result<()> {
+    let mut found = vec![0; ANSWER];
+    stream.write_all(&[which])?;
+    stream.read_exact(&mut found)?;
+    assert!(found == bytes(which.into(), ANSWER), "an answer has other bytes");
+    Ok(())
 }
 
 /// Reproducible bytes without repetition.
