@@ -25,41 +25,15 @@ struct Dumbbell {
     ends: [u32; 2],
     /// Thresholds of RED, and the length of its queue [packets].
     queue: [u32; 3],
-    /// Runs of each length, of which the fastest counts.
-    runs: u32,
 }
 
 const QUEUE: [u32; 3] = [60, 120, 400];
 
 /// The scenarios that ns-2 runs, too.
 const DUMBBELLS: [Dumbbell; 3] = [
-    Dumbbell {
-        name: "S1",
-        flows: 50,
-        rate_mbps: 20,
-        round_trip_ms: 560,
-        ends: [20, 200],
-        queue: QUEUE,
-        runs: RUNS,
-    },
-    Dumbbell {
-        name: "S2",
-        flows: 400,
-        rate_mbps: 20,
-        round_trip_ms: 60,
-        ends: [20, 120],
-        queue: QUEUE,
-        runs: RUNS,
-    },
-    Dumbbell {
-        name: "S3",
-        flows: 400,
-        rate_mbps: 200,
-        round_trip_ms: 60,
-        ends: [10, 30],
-        queue: QUEUE,
-        runs: RUNS,
-    },
+    Dumbbell { name: "S1", flows: 50, rate_mbps: 20, round_trip_ms: 560, ends: [20, 200], queue: QUEUE },
+    Dumbbell { name: "S2", flows: 400, rate_mbps: 20, round_trip_ms: 60, ends: [20, 120], queue: QUEUE },
+    Dumbbell { name: "S3", flows: 400, rate_mbps: 200, round_trip_ms: 60, ends: [10, 30], queue: QUEUE },
 ];
 
 /// The state of all flows is larger than a processor's cache.
@@ -70,7 +44,6 @@ const LARGE: Dumbbell = Dumbbell {
     round_trip_ms: 60,
     ends: [1, 10],
     queue: [60_000, 120_000, 400_000],
-    runs: 1,
 };
 
 /// Numbers of terminals that share one carrier with the same traffic.
@@ -111,7 +84,7 @@ fn main() {
     }
     for dumbbell in DUMBBELLS.iter().filter(|dumbbell| is_wanted(dumbbell.name)) {
         let label = dumbbell.label();
-        let ours = per_packet(dumbbell.ends.map(|end| dumbbell.simulate(end)));
+        let ours = per_packet(dumbbell.ends.map(|end| dumbbell.simulate(end, RUNS)));
         match dumbbell.ends.map(|end| dumbbell.run_on_ns2(end)) {
             [Some(short), Some(long)] => {
                 let theirs = per_packet([short, long]);
@@ -122,8 +95,8 @@ fn main() {
     }
     if is_wanted(LARGE.name) {
         // The long run comes first: memory that another one has left would count.
-        let (long, memory) = (LARGE.simulate(LARGE.ends[1]), peak_memory());
-        let short = LARGE.simulate(LARGE.ends[0]);
+        let (long, memory) = (LARGE.simulate(LARGE.ends[1], 1), peak_memory());
+        let short = LARGE.simulate(LARGE.ends[0], 1);
         println!("{:32} {:>10.0} {:>12} {:>14}", LARGE.label(), per_packet([short, long]), "–", "–");
         println!("    {:.1} CPU s for {} s, memory up to {memory:.0} MB", long.0, LARGE.ends[1]);
     }
@@ -199,8 +172,8 @@ impl Dumbbell {
         if self.round_trip_ms < 100 { 10 } else { 15 }
     }
 
-    /// Time [CPU s] and packets of a run.
-    fn simulate(&self, end: u32) -> (f64, f64) {
+    /// Time of the fastest of some runs [CPU s], and its packets.
+    fn simulate(&self, end: u32, runs: u32) -> (f64, f64) {
         let edge = self.edge_ms();
         let [min_th, max_th, limit] = self.queue;
         let overrides = [
@@ -218,7 +191,7 @@ impl Dumbbell {
             format!("link.bottleneck.queue.aqm.max_th={max_th}"),
         ];
         let scenario = Scenario::load("../../scenarios/red-dumbbell.toml", &overrides);
-        let (best, results) = fastest(&scenario.expect("the scenario can be read"), self.runs);
+        let (best, results) = fastest(&scenario.expect("the scenario can be read"), runs);
         (best, packets(&results))
     }
 
