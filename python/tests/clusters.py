@@ -3,13 +3,11 @@
 import json
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 
-from patience import PATIENCE
+from patience import PATIENCE, wait_for
 
-__all__ = ["SPY", "Processes", "wait_for"]
+__all__ = ["SPY", "Processes"]
 
 SPY = """
 import os, signal, time
@@ -78,10 +76,3 @@ class Processes:
         for process in self.processes:
             process.kill()
             process.wait()
-
-
-def wait_for(condition: Callable[[], bool], seconds: float = PATIENCE) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)

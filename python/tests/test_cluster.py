@@ -19,9 +19,9 @@ from typing import Any
 import dask
 import psutil  # type: ignore[import-untyped]
 import pytest
-from clusters import SPY, Processes, wait_for
+from clusters import SPY, Processes
 from conftest import command_line, environment
-from patience import PATIENCE
+from patience import PATIENCE, wait_for
 
 from bentpipe import _core
 from bentpipe.api import sweep
@@ -350,7 +350,7 @@ def test_interruption_frees_the_cluster(processes: Processes, tmp_path: Path) ->
     with Client(processes.address, set_as_default=False) as client:
         wait_for(lambda: not client.run_on_scheduler(lambda dask_scheduler: len(dask_scheduler.tasks)))
         busy = "lambda dask_worker: len(dask_worker.state.executing) + len(dask_worker.active_threads)"
-        wait_for(lambda: not any(client.run(eval(busy)).values()), 60)  # noqa: S307
+        wait_for(lambda: not any(client.run(eval(busy)).values()))  # noqa: S307
 
 
 def test_ctrl_c_ends_the_workers(tmp_path: Path) -> None:
@@ -384,7 +384,7 @@ def test_local_workers_end_with_their_sweep(tmp_path: Path) -> None:
     children = psutil.Process(process.pid).children(recursive=True)
     process.kill()
     process.wait()
-    wait_for(lambda: not any(map(alive, children)), 60)
+    wait_for(lambda: not any(map(alive, children)))
 
 
 @pytest.mark.parametrize("where", ["local:0", "local:x", "local", "somewhere", "http://h:1", "tcp://h", ""])

@@ -12,7 +12,7 @@ from typing import Literal
 import axe_playwright_python
 import pytest
 from lab_process import lab
-from patience import PATIENCE
+from patience import PATIENCE, wait_for
 from playwright.sync_api import Browser, BrowserContext, Page, Route
 from test_terminals import BEAM
 
@@ -73,9 +73,9 @@ def ready(page: Page, address: str) -> None:
     until(page, "lab.run.isOpen")
 
 
-def until(page: Page, condition: str, seconds: float = PATIENCE) -> None:
+def until(page: Page, condition: str) -> None:
     """Wait until a condition holds; the page forbids what `wait_for_function` does."""
-    end = time.monotonic() + seconds
+    end = time.monotonic() + PATIENCE
     while not page.evaluate(condition):
         message = page.locator("#message").text_content()
         assert time.monotonic() < end, (condition, page.evaluate("lab.run.now"), message)
@@ -435,10 +435,7 @@ def test_closing_the_page_ends_its_process(alone: tuple[Page, Callable[[], list[
     page.select_option("#speed", "0")
     page.click("#play")
     page.close()
-    end = time.monotonic() + PATIENCE
-    while playbacks():
-        assert time.monotonic() < end
-        time.sleep(0.05)
+    wait_for(lambda: not playbacks())
 
 
 def test_hundred_runs_in_a_row_need_no_more_memory(alone: tuple[Page, Callable[[], list[int]]]) -> None:

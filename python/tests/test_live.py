@@ -15,7 +15,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 from conftest import environment, why_no_live_run
-from patience import PATIENCE
+from patience import PATIENCE, wait_for
 from preloaded import server
 
 import bentpipe as bp
@@ -777,10 +777,7 @@ with Network() as network:
     )
     assert done.returncode == -signal.SIGKILL
     number, child = map(int, done.stdout.split())
-    until = time.monotonic() + PATIENCE
-    while _alive(child) and time.monotonic() < until:
-        time.sleep(0.02)
-    assert not _alive(child)
+    wait_for(lambda: not _alive(child))
     assert left(number)
     with Network():
         assert not left(number)
@@ -1420,9 +1417,7 @@ def test_terminated_run_stops_all_its_programs(tmp_path: Path, number: signal.Si
         [*command, "--out", "result"], cwd=tmp_path, stderr=subprocess.PIPE, text=True, env=environment()
     ) as running:
         record = namespaces.RUNS / str(running.pid) / "flows.jsonl"
-        until = time.monotonic() + PATIENCE
-        while not record.exists() and time.monotonic() < until:
-            time.sleep(0.05)
+        wait_for(record.exists)
         inside = {
             each
             for place in namespaces.PLACES
@@ -1433,10 +1428,7 @@ def test_terminated_run_stops_all_its_programs(tmp_path: Path, number: signal.Si
         running.send_signal(number)
         text = running.communicate(timeout=PATIENCE)[1]
         assert running.returncode == code
-    until = time.monotonic() + PATIENCE
-    while any(map(_alive, inside)) and time.monotonic() < until:
-        time.sleep(0.02)
-    assert not any(map(_alive, inside))
+    wait_for(lambda: not any(map(_alive, inside)))
     if number == signal.SIGKILL:
         assert left(running.pid)
         with Network():

@@ -14,7 +14,7 @@ from typing import Any
 import polars as pl
 import pytest
 from conftest import ROOT, Command, command_line, digests, environment
-from patience import PATIENCE
+from patience import PATIENCE, wait_for
 
 import bentpipe as bp
 from bentpipe import _core
@@ -726,11 +726,8 @@ def test_ctrl_c_stops_a_python_aqm(tmp_path: Path, mine: Path) -> None:
         text=True,
         env=environment(),
     )
-    deadline = time.monotonic() + PATIENCE
-    while not (tmp_path / "begun").exists():
-        assert running.poll() is None
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+    wait_for(lambda: (tmp_path / "begun").exists() or running.poll() is not None)
+    assert running.poll() is None
     # Each run would take hours.
     running.send_signal(signal.SIGINT)
     _, stderr = running.communicate(timeout=PATIENCE)

@@ -8,7 +8,6 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Generator, Iterable
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,7 @@ import polars as pl
 import pytest
 from click.testing import CliRunner
 from optuna.study import StudyDirection
-from patience import PATIENCE
+from patience import PATIENCE, wait_for
 
 from bentpipe import TuneResult, _core, open_tune
 from bentpipe.cli.app import cli
@@ -494,10 +493,7 @@ def test_two_processes_share_a_study(tmp_path: Path, alone: dict[str, Any], kind
 def test_unfinished_trials_of_a_killed_process_are_repeated(tmp_path: Path, alone: dict[str, Any]) -> None:
     storage = str(tmp_path / "study")
     killed = start(tmp_path / "a", storage, 1)
-    deadline = time.monotonic() + PATIENCE
-    while not (tmp_path / "study").exists() or (tmp_path / "study").stat().st_size < 6_000:
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    wait_for(lambda: (tmp_path / "study").exists() and (tmp_path / "study").stat().st_size >= 6_000)
     killed.kill()
     killed.communicate()
     result = tuned(tmp_path / "b", storage=storage, **SHARED)
