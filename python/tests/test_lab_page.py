@@ -201,6 +201,7 @@ def test_a_new_run_of_the_same_network_keeps_its_picture(page: Page) -> None:
     page.click("#restart")
     until(page, "lab.run.isOpen")
     assert page.evaluate("document.querySelector('#picture svg').isKept")
+    assert page.inner_text("#clock").startswith("0 s of ")
 
 
 def test_form_of_a_part_takes_no_clicks_once_another_is_chosen(page: Page) -> None:

@@ -9,6 +9,7 @@ export function number(value, digits = 3) {
 }
 
 export function time(seconds) {
+  if (seconds === 0) return "0 s";
   if (seconds < 1) return `${(seconds * 1000).toFixed(3)} ms`;
   return seconds < 100 ? `${seconds.toFixed(2)} s` : `${seconds.toFixed(1)} s`;
 }
