@@ -54,8 +54,8 @@ impl Demand {
         let number = now.as_nanos() / self.frame.as_nanos().max(1);
         if self.number != Some(number) && self.begin(number) == now {
             self.number = Some(number);
-            self.begin_frame(number);
-            self.request(number, backlog);
+            let granted = self.begin_frame(number);
+            self.request(number, backlog.saturating_sub(granted));
         }
         if self.number == Some(number) && self.left > 0 && self.free_at == now {
             return now;
@@ -63,8 +63,8 @@ impl Demand {
         self.begin(number + 1)
     }
 
-    /// Begins a frame.
-    fn begin_frame(&mut self, number: u64) {
+    /// Begins a frame; returns its grant.
+    fn begin_frame(&mut self, number: u64) -> u64 {
         let mut granted = 0;
         while let Some(&(frame, bytes)) = self.grants.front()
             && frame <= number
@@ -77,31 +77,27 @@ impl Demand {
         }
         self.left = (self.free + granted).min(self.most);
         self.free_at = self.begin(number);
+        granted
     }
 
-    /// Requests capacity for the backlog.
+    /// Requests capacity for the backlog that the grant of the current frame leaves.
     fn request(&mut self, number: u64, backlog: u64) {
         let mut wanted = backlog.saturating_sub(self.requested);
         let from = (self.begin(number) + self.round_trip).as_nanos().div_ceil(self.frame.as_nanos().max(1));
         let mut frame = from.max(number + 1);
-        if let Some(&(last, bytes)) = self.grants.back() {
-            frame = frame.max(last);
-            let room = self.most.saturating_sub(self.free + bytes);
-            if frame == last {
-                if room == 0 {
-                    frame += 1;
-                } else if let Some(grant) = self.grants.back_mut() {
-                    let part = wanted.min(room);
-                    grant.1 += part;
-                    self.requested += part;
-                    wanted -= part;
-                    frame += 1;
-                }
-            }
+        // The last frame with a grant may have room for more.
+        if let Some((last, granted)) = self.grants.back_mut()
+            && *last >= frame
+        {
+            let part = wanted.min(self.most.saturating_sub(self.free + *granted));
+            *granted += part;
+            self.requested += part;
+            wanted -= part;
+            frame = *last + 1;
         }
         let room = self.most.saturating_sub(self.free);
         // At most a hundred frames ahead; the rest is requested again.
-        while wanted > 0 && room > 0 && frame < from + 100 {
+        while wanted > 0 && frame < from + 100 {
             let part = wanted.min(room);
             self.grants.push_back((frame, part));
             self.requested += part;
@@ -210,5 +206,68 @@ mod tests {
         // 2 MB at 1 Mbit/s are 16 s.
         let took = (gone[1999] - at(500)).as_secs_f64();
         assert!((took - 16.0).abs() < 0.06, "{took}");
+    }
+
+    /// Bytes sent in each frame, where `arrivals` are the bytes that arrive at the beginning of a frame.
+    fn by_frame(t: &mut Demand, arrivals: &[(u64, u64)]) -> Vec<(u64, u64)> {
+        let (mut backlog, mut sent) = (0, Vec::new());
+        for frame in 0..150 {
+            let now = at(50 * frame);
+            backlog +=
+                arrivals.iter().filter(|arrival| arrival.0 == frame).map(|arrival| arrival.1).sum::<u64>();
+            if backlog > 0 && t.ready(now, backlog) == now {
+                let rest = t.send(backlog as u32, now).map_or_else(|(rest, _)| u64::from(rest), |_| 0);
+                sent.push((frame, backlog - rest));
+                backlog = rest;
+            }
+        }
+        sent
+    }
+
+    /// Requests of frame n are granted for frame n + 10 and later ones, 6250 bytes each less the constant share.
+    ///
+    /// | arrivals | grants |
+    /// |---|---|
+    /// | 1000 in frame 1, 1000 in 15 | each once, though the first waits for ten frames: 11, 25 |
+    /// | 8000 in 0, 5000 in 1, 1000 in 13 | 6250 in 10 and 1750 in 11; then 4500 more in 11, 500 in 12; 1000 in 23 |
+    /// | 12 500 in 0, 1000 in 1 | 6250 in 10 and 11; 11 is full, so 12 |
+    #[test]
+    fn later_requests_fill_the_last_grant_and_count_what_is_pending() {
+        for (arrivals, sent) in [
+            (vec![(1, 1000), (15, 1000)], vec![(11, 1000), (25, 1000)]),
+            (vec![(0, 8000), (1, 5000), (13, 1000)], vec![(10, 6250), (11, 6250), (12, 500), (23, 1000)]),
+            (vec![(0, 12_500), (1, 1000)], vec![(10, 6250), (11, 6250), (12, 1000)]),
+        ] {
+            assert_eq!(by_frame(&mut terminal(0), &arrivals), sent, "{arrivals:?}");
+        }
+    }
+
+    /// A constant share of 1000 bytes leaves 5250 of a frame. 8000 bytes in frame 0 are granted 5250 in 10 and 2750 in 11. In
+    /// frame 1 the backlog is 7000 + 20 000, of which 8000 have been requested: 2500 more in 11, 5250 in 12 and so on. 10 000
+    /// bytes are sent before frame 10, then 6250, 6250 and the last 5500.
+    #[test]
+    fn grants_leave_room_for_the_constant_share() {
+        let mut sent: Vec<_> = (0..10).map(|frame| (frame, 1000)).collect();
+        sent.extend([(10, 6250), (11, 6250), (12, 5500)]);
+        assert_eq!(by_frame(&mut terminal(160), &[(0, 8000), (1, 20_000)]), sent);
+        // A constant share of the whole rate leaves nothing to request.
+        assert_eq!(by_frame(&mut terminal(1000), &[(0, 15_000)]), [(0, 6250), (1, 6250), (2, 2500)]);
+    }
+
+    #[test]
+    fn without_a_round_trip_the_grant_is_for_the_next_frame() {
+        let mut near = terminal(0);
+        near.round_trip = Duration::ZERO;
+        assert_eq!(by_frame(&mut near, &[(0, 1000), (4, 1000)]), [(1, 1000), (5, 1000)]);
+    }
+
+    /// In frame 0 the backlog is 150 frames, of which 100 are granted: 10 to 109. The queue drops it. In frame 105 ten frames'
+    /// worth arrives: five frames have grants, 105 to 109, and the other five are requested for 115 to 119.
+    #[test]
+    fn grants_reach_a_hundred_frames_ahead() {
+        let mut t = terminal(0);
+        assert_eq!(t.ready(at(0), 150 * 6250), at(50));
+        let sent: Vec<_> = (105..110).chain(115..120).map(|frame| (frame, 6250)).collect();
+        assert_eq!(by_frame(&mut t, &[(105, 10 * 6250)]), sent);
     }
 }
