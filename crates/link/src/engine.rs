@@ -264,13 +264,12 @@ impl LinkEngine {
         }
     }
 
-    /// Present rate; during an outage the last one before it; `None` if transmission takes no time.
+    /// Present rate; during an outage the last one before it; the mean if hosts have different ones; `None` if transmission takes no
+    /// time.
     #[must_use]
     pub fn rate(&self) -> Option<Rate> {
-        match &self.egress {
-            Some(egress) if egress.capacity.is_some() => Some(egress.queue.state().capacity),
-            _ => self.rate,
-        }
+        let Some(queue) = self.queue() else { return self.rate };
+        Some(queue.state().capacity).filter(|capacity| capacity.as_bps() > 0)
     }
 
     /// Time of the first [`LinkEngine::update_capacity`]; `None` if the capacity is constant.

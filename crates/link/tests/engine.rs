@@ -1,15 +1,16 @@
 //! One direction of a link, compared with hand-computed times: 8 Mbit/s send a byte per microsecond.
 
 use bentpipe_link::{
-    Capacity, Impairments, LinkEngine, LossCause, Names, Progress, Release, Sender, Service,
+    Capacity, Impairments, LinkEngine, LossCause, Names, Progress, Release, Sender, Sent, Service,
 };
 use bentpipe_queue::aqm::droptail::DropTail;
 use bentpipe_queue::{
     Aqm, Context, DropHandler, DropReason, FlowEvent, FlowId, Limit, Marking, Packet, Verdict, registry,
 };
 use bentpipe_scenario::{
-    Access, AqmSpec, Capacity as Varying, Delay, Demand, Direction, Distribution, Drawn, Handover, Loss,
-    LossAt, LossModel, LossOf, Per, QueueSpec, SchedulerSpec, Steps, Trace,
+    Access, AqmSpec, Capacity as Varying, Carrier, Delay, Demand, Direction, Distribution, Drawn, Handover,
+    HostIndex, Loss, LossAt, LossModel, LossOf, Modcod, ModcodTable, Modulation, Per, QueueSpec,
+    SchedulerSpec, Steps, Trace,
 };
 use bentpipe_units::{Duration, Instant, Rate, Rng};
 
@@ -142,6 +143,49 @@ fn a_link_without_a_rate_sends_in_no_time() {
     let mut link = engine(&plain(None));
     assert_eq!((link.transmit(1000, at(3)), link.rate()), (at(3), None));
     assert!(!link.set_rate(mbps(8)));
+    let direction = Direction { queue: Some(queue(10)), ..plain(None) };
+    assert_eq!(engine(&direction).rate(), None);
+    assert_eq!(with(&direction, Some(handover(false)), None).rate(), None);
+}
+
+/// A carrier of 1 Mbaud.
+fn carrier(modulation: Modulation) -> Direction {
+    let carrier = Carrier { symbol_rate: 1_000_000, modcods: ModcodTable::DvbS2, modulation };
+    Direction { capacity: Some(Varying::Carrier(carrier)), ..plain(None) }
+}
+
+/// A ModCod of DVB-S2: QPSK 1/4 has 0.490243 bit/symbol, 16APSK 3/4 2.966728.
+fn modcod(name: &str) -> &'static Modcod {
+    ModcodTable::DvbS2.find(name).unwrap()
+}
+
+#[test]
+fn the_rate_of_a_carrier_follows_from_its_modcod() {
+    let mut link = engine(&carrier(Modulation::Fixed(modcod("16APSK 3/4"))));
+    assert_eq!((link.rate(), link.first_update()), (Some(Rate::from_bps(2_966_728)), None));
+    assert!(!link.set_rate(mbps(4)) && !link.is_steady() && !link.is_transparent());
+    // Equal amounts of data for both take 1/0.490243 and 1/2.966728 of the time.
+    let modcods = vec![modcod("QPSK 1/4"), modcod("16APSK 3/4")];
+    let shared = engine(&carrier(Modulation::Hosts { group: HostIndex(0), modcods }));
+    assert_eq!(shared.rate(), Some(Rate::from_bps(841_440)));
+    // Demand assignment and a link layer do not change the rate.
+    let demand = Demand { frame: us(1000), round_trip: us(5000), free: mbps(1) };
+    assert_eq!(engine(&Direction { demand: Some(demand), ..plain(Some(mbps(8))) }).rate(), Some(mbps(8)));
+}
+
+/// 1000 bytes take 16.318438 ms at 490.243 kbit/s and 2.696574 ms at 2.966728 Mbit/s.
+#[test]
+fn hosts_use_the_modcods_in_turn() {
+    let modcods = vec![modcod("16APSK 3/4"), modcod("QPSK 1/4")];
+    let mut sender = sender(&carrier(Modulation::Hosts { group: HostIndex(0), modcods })).unwrap();
+    let (fast, slow) = (Duration::from_nanos(2_696_574), Duration::from_nanos(16_318_438));
+    // A packet of no host has the lowest rate.
+    for (host, time) in
+        [(Some(0), fast), (Some(1), slow), (Some(2), fast), (Some(5), slow), (Some(6), fast), (None, slow)]
+    {
+        let sent = Sent::Whole { at: at(7) + time, delay: Duration::ZERO, lost: false };
+        assert_eq!((sender.ready(at(7), 1000), sender.send(1000, host, at(7))), (at(7), sent), "{host:?}");
+    }
 }
 
 /// Packets of 1000 and 500 bytes. The sender is busy from the first packet until it finds the queue empty.
