@@ -122,4 +122,18 @@ mod tests {
         assert_eq!((line.pop(), line.next_arrival()), (Some('b'), None));
         assert_eq!(line.pop(), None);
     }
+
+    /// A packet is sent at 5 and due at 30, but the last one before the line was taken over arrives at 40.
+    #[test]
+    fn packets_do_not_arrive_before_the_time_they_are_kept_behind() {
+        let at = Instant::from_nanos;
+        let mut line = DelayLine::default();
+        line.keep_behind(at(40));
+        assert_eq!(line.push(at(30), 'a'), Some(at(40)));
+        // An earlier limit changes nothing.
+        line.keep_behind(at(10));
+        assert_eq!(line.push(at(50), 'b'), None);
+        assert_eq!(line.iter().collect::<Vec<_>>(), [&(at(40), 'a'), &(at(50), 'b')]);
+        assert_eq!([line.get(0), line.get(1), line.get(2)], [Some(&'a'), Some(&'b'), None]);
+    }
 }

@@ -97,4 +97,19 @@ mod tests {
         let mut drawn = Drawn::new(fixed, Rng::stream(4, "drawn", 0, "capacity"));
         assert!((0..100).all(|s| drawn.at(Instant::ZERO + Duration::from_secs(s)).0 == rate));
     }
+
+    /// Four values are possible; each occurs in a quarter of 4000 draws, with a standard error of sqrt(4000 x 3 / 16) = 27.
+    #[test]
+    fn both_bounds_are_drawn() {
+        let uniform = (Rate::from_bps(16), Rate::from_bps(19));
+        let every = Duration::from_secs(1);
+        let mut drawn =
+            Drawn::new(scenario::Drawn { uniform, every }, Rng::stream(4, "drawn", 1, "capacity"));
+        let mut found = [0i32; 4];
+        for s in 0..4000 {
+            let (rate, _) = drawn.at(Instant::ZERO + Duration::from_secs(s));
+            found[rate.as_bps() as usize - 16] += 1;
+        }
+        assert!(found.iter().all(|n| (n - 1000).abs() < 137), "{found:?}");
+    }
 }

@@ -274,4 +274,19 @@ mod tests {
         assert_eq!(rate(2.5), Rate::from_bps(29_667_280));
         assert_eq!(rate(15.4), Rate::default());
     }
+
+    /// The filter of P.1853 from the stationary state n(0): X(kT) = rho^k n(0) + sqrt(1 - rho^2) times the sum of rho^(k-i) n(iT).
+    #[test]
+    fn the_process_is_the_filter_of_p_1853() {
+        let mut rain = fade(1.0);
+        let mut noise = Rng::stream(2, "fade", 0, "capacity");
+        let n: Vec<f64> = (0..10).map(|_| noise.normal()).collect();
+        let power = |k: usize| libm::exp(-0.01 * k as f64);
+        for k in 0..10 {
+            rain.at(Instant::ZERO + Duration::from_secs(k as u64));
+            let sum: f64 = (1..=k).map(|i| power(k - i) * n[i]).sum();
+            let expected = power(k) * n[0] + (1.0 - power(2)).sqrt() * sum;
+            assert!((libm::log(rain.attenuation()) - expected).abs() < 1e-12, "{k}");
+        }
+    }
 }

@@ -196,4 +196,38 @@ mod tests {
         assert!((share - 0.1).abs() < 0.0064, "{share}");
         assert!((run - 10.566).abs() < 0.5, "{run}");
     }
+
+    /// The first packet finds the bad state with its stationary probability: 0.2 / (0.2 + 0.3) = 0.4, and 300 ms / (700 ms +
+    /// 300 ms) = 0.3. Standard error of 10 000 links: below sqrt(0.24 / 10000) = 0.0049; the bound is five of them.
+    #[test]
+    fn the_channel_starts_in_its_stationary_state() {
+        let time = Clock::Time { good: Duration::from_millis(700), bad: Duration::from_millis(300) };
+        for (clock, bad) in [(Clock::Packet { p: 0.2, r: 0.3 }, 0.4), (time, 0.3)] {
+            let model = scenario::GilbertElliott { clock, loss_good: 0.0, loss_bad: 1.0 };
+            let is_lost = |link: &u64| {
+                let mut rng = Rng::stream(1, "channel", *link, "loss");
+                channel(LossModel::GilbertElliott(model)).loses(1000, Instant::ZERO, &mut rng)
+            };
+            let share = (0..10_000).filter(is_lost).count() as f64 / 1e4;
+            assert!((share - bad).abs() < 0.0245, "{share}");
+        }
+    }
+
+    /// The state of a channel takes one random number for each packet; a state without loss takes no other.
+    #[test]
+    fn a_lossless_state_draws_no_random_number_for_loss() {
+        let model = scenario::GilbertElliott {
+            clock: Clock::Packet { p: 0.2, r: 0.3 },
+            loss_good: 0.0,
+            loss_bad: 0.0,
+        };
+        let mut both = GilbertElliott { channel: model, last: None };
+        let mut rng = Rng::stream(1, "channel", 0, "loss");
+        assert!((0..10).all(|_| !both.loses(Instant::ZERO, &mut rng)));
+        let mut other = Rng::stream(1, "channel", 0, "loss");
+        for _ in 0..10 {
+            other.bits();
+        }
+        assert_eq!(rng.bits(), other.bits());
+    }
 }

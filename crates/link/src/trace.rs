@@ -192,4 +192,17 @@ mod tests {
         assert_eq!(t.send(1500, at(5)), at(5));
         assert_eq!(t.ready(at(5)), at(10));
     }
+
+    /// Two opportunities at 50 ms, the end of the round, send one packet each.
+    #[test]
+    fn opportunities_at_the_end_of_a_round_are_used_once() {
+        let mut t = trace(&[50, 50]);
+        let mut now = at(0);
+        let sent = [(); 5].map(|()| {
+            now = t.ready(now);
+            now = t.send(1500, now);
+            now
+        });
+        assert_eq!(sent, [50, 50, 100, 100, 150].map(at));
+    }
 }
