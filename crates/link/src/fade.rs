@@ -289,4 +289,14 @@ mod tests {
             assert!((libm::log(rain.attenuation()) - expected).abs() < 1e-12, "{k}");
         }
     }
+
+    /// X = sqrt(c) R + sqrt(1 - c) S, where R is X with c = 1 and S with c = 0.
+    #[test]
+    fn weather_in_a_region_is_the_sum_of_both_processes() {
+        let x = |c| in_region("north", c, "a", "a", 100);
+        let (region, own) = (x(1.0), x(0.0));
+        let expected = region.iter().zip(own).map(|(region, own)| 0.5 * region + 0.75f64.sqrt() * own);
+        let far = x(0.25).iter().zip(expected).map(|(x, expected)| (x - expected).abs()).fold(0.0, f64::max);
+        assert!(far < 1e-12, "{far}");
+    }
 }
