@@ -1,6 +1,7 @@
 """Files that are written completely or not at all, and whose damage is noticed."""
 
 import fcntl
+import glob
 import hashlib
 import json
 import os
@@ -27,6 +28,7 @@ __all__ = [
     "remove_abandoned",
     "remove_partials",
     "require_shape",
+    "restore",
     "sealed",
     "sums",
     "sync_folder",
@@ -39,6 +41,8 @@ __all__ = [
 
 PARTIAL = ".partial-"
 """Prefix of the names of unfinished files."""
+_FORMER = "-former"
+"""Suffix of the name of a folder while another one takes its place."""
 SUMS = "SHA256SUMS"
 """File with the SHA-256 of the files beside it, as `sha256sum` writes and checks it."""
 _SEAL = "checksum"
@@ -82,10 +86,28 @@ def remove_partials(folder: Path) -> None:
 
 def remove_abandoned(folder: Path, name: str = "") -> None:
     """Remove unfinished files of processes that ended, those whose names begin with `name` and a process."""
-    for partial in folder.glob(f"{PARTIAL}{name}*"):
+    for partial in _abandoned(folder, name):
+        shutil.rmtree(partial) if partial.is_dir() else partial.unlink()
+
+
+def _abandoned(folder: Path, name: str) -> Iterator[Path]:
+    for partial in folder.glob(f"{PARTIAL}{glob.escape(name)}*"):
         pid = partial.name.removeprefix(PARTIAL + name).split("-")[0]
         if pid.isdecimal() and not Path("/proc", pid).exists():
-            shutil.rmtree(partial) if partial.is_dir() else partial.unlink()
+            yield partial
+
+
+def restore(folder: Path) -> None:
+    """Give a folder its name back if a process ended while it replaced it: to be called before `new_folder`.
+
+    Raises `UsageError` if it cannot be renamed.
+    """
+    for partial in _abandoned(folder.parent, f"{folder.name}-"):
+        if partial.name.endswith(_FORMER) and not os.path.lexists(folder):
+            try:
+                partial.rename(folder)
+            except OSError as error:
+                raise UsageError(f"{partial}: cannot be renamed to {folder}: {error.strerror}") from None
 
 
 @contextmanager
@@ -120,7 +142,7 @@ def unfinished(folder: Path) -> Iterator[Path]:
     After an error everything is as before. Raises `OSError` if it cannot be written.
     """
     partial = folder.with_name(f"{PARTIAL}{folder.name}-{os.getpid()}")
-    former = folder.with_name(f"{partial.name}-former")
+    former = folder.with_name(partial.name + _FORMER)
     partial.mkdir()
     try:
         yield partial

@@ -5,6 +5,7 @@ import os
 import random
 import shutil
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -159,6 +160,33 @@ def test_a_failure_at_the_start_leaves_no_folder(
     monkeypatch.undo()
     assert list(tmp_path.iterdir()) == []
     Store.create(tmp_path / "out", plan).close()
+
+
+def test_a_folder_gets_its_name_back_after_a_kill_while_it_was_replaced(tmp_path: Path) -> None:
+    folder = tmp_path / "result [1]"
+    with files.new_folder(folder) as partial:
+        (partial / "content").write_text("before")
+    killed = f"""
+import os
+from pathlib import Path
+from bentpipe import files
+rename = Path.rename
+def once(*names):
+    rename(*names)
+    os._exit(9)
+Path.rename = once
+with files.new_folder(Path({str(folder)!r})) as partial:
+    (partial / "content").write_text("after")
+"""
+    done = subprocess.run([sys.executable, "-c", killed], check=False)
+    assert done.returncode == 9
+    assert not folder.exists()
+    files.restore(folder)
+    assert (folder / "content").read_text() == "before"
+    with files.new_folder(folder) as partial:
+        (partial / "content").write_text("at last")
+    assert {path.name for path in tmp_path.iterdir()} == {folder.name}
+    assert (folder / "content").read_text() == "at last"
 
 
 def test_resuming_repeats_a_run_whose_capture_is_missing(small: bp.Scenario, tmp_path: Path) -> None:

@@ -134,6 +134,7 @@ def open_model(folder: Path) -> ModelResult:
 
 def check_room(folder: Path, *, force: bool) -> None:
     """Raise `UsageError` if `folder` exists, unless `force` is set and it holds a model's result."""
+    files.restore(folder)
     if os.path.lexists(folder):
         if not force:
             raise UsageError(f"{folder}: exists already; choose another folder, or replace it with --force")

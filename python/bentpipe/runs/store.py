@@ -167,6 +167,7 @@ class Store:
         `versions` are those of other software involved. Raises `UsageError` if the folder exists or cannot be
         written.
         """
+        files.restore(folder)
         if os.path.lexists(folder):
             clear(folder, force=force)
         manifest = _manifest(plan, engine, versions)
