@@ -70,13 +70,16 @@ impl Connection {
     #[inline]
     pub(super) fn on_new_ack(&mut self, cfg: &Config, now: Instant, ack: u64, echo: u32, marked: bool) {
         let acked = ack - self.una;
-        let doubled = self.rto.backoff();
+        // Divided for marked ACKs only: a division takes as long as the rest.
+        let doubled = marked.then(|| self.rto.backoff());
         let measured = self.measure_rtt(cfg, now, ack, echo);
         if cfg.ns2_recovery {
-            if !marked {
-                self.latest = self.latest.on_unmarked();
-            } else if measured && self.latest.is_at_one() {
-                self.rto.restore_backoff(cfg, doubled);
+            match doubled {
+                None => self.latest = self.latest.on_unmarked(),
+                Some(doubled) if measured && self.latest.is_at_one() => {
+                    self.rto.restore_backoff(cfg, doubled)
+                }
+                Some(_) => {}
             }
         }
         self.una = ack;
