@@ -183,25 +183,25 @@ mod tests {
         assert!((share - (0.01 * 25.0 + 0.5 * 2.0) / 27.0).abs() < 0.0033, "{share}");
     }
 
-    /// Good for 900 ms and bad for 100 ms on average: a tenth of the packets are lost. A packet 10 ms after a lost one is
-    /// lost with probability 0.1 + 0.9 exp(-0.01 (1 / 0.9 + 1 / 0.1)) = 0.905355, so that runs have 1 / (1 - 0.905355) =
-    /// 10.566 packets on average; some 9460 of them, with a standard deviation of about 10: standard error 0.10. That of
-    /// the share: sqrt(0.09 / 1e6 x 1.8948 / 0.1052) = 0.00127.
+    /// Good for 1800 ms and bad for 200 ms on average: a tenth of the packets are lost. A packet 10 ms after a lost one is
+    /// lost with probability 0.1 + 0.9 exp(-0.01 (1 / 1.8 + 1 / 0.2)) = 0.951363, so that runs have 1 / (1 - 0.951363) =
+    /// 20.561 packets on average; some 4860 of them, with a standard deviation of about 20: standard error 0.29. That of
+    /// the share: sqrt(0.09 / 1e6 x 1.9460 / 0.0540) = 0.0018.
     #[test]
     fn a_time_clocked_channel_has_its_loss_share_and_run_length() {
-        let clock = Clock::Time { good: Duration::from_millis(900), bad: Duration::from_millis(100) };
+        let clock = Clock::Time { good: Duration::from_millis(1800), bad: Duration::from_millis(200) };
         let model = scenario::GilbertElliott { clock, loss_good: 0.0, loss_bad: 1.0 };
         let mut both = channel(LossModel::GilbertElliott(model));
         let (share, run) = share_and_run(&lost(&mut both, 1_000_000), 1_000_000);
-        assert!((share - 0.1).abs() < 0.0064, "{share}");
-        assert!((run - 10.566).abs() < 0.5, "{run}");
+        assert!((share - 0.1).abs() < 0.009, "{share}");
+        assert!((run - 20.56).abs() < 1.45, "{run}");
     }
 
-    /// The first packet finds the bad state with its stationary probability: 0.2 / (0.2 + 0.3) = 0.4, and 300 ms / (700 ms +
-    /// 300 ms) = 0.3. Standard error of 10 000 links: below sqrt(0.24 / 10000) = 0.0049; the bound is five of them.
+    /// The first packet finds the bad state with its stationary probability: 0.2 / (0.2 + 0.3) = 0.4, and 600 ms / (1400 ms +
+    /// 600 ms) = 0.3. Standard error of 10 000 links: below sqrt(0.24 / 10000) = 0.0049; the bound is five of them.
     #[test]
     fn the_channel_starts_in_its_stationary_state() {
-        let time = Clock::Time { good: Duration::from_millis(700), bad: Duration::from_millis(300) };
+        let time = Clock::Time { good: Duration::from_millis(1400), bad: Duration::from_millis(600) };
         for (clock, bad) in [(Clock::Packet { p: 0.2, r: 0.3 }, 0.4), (time, 0.3)] {
             let model = scenario::GilbertElliott { clock, loss_good: 0.0, loss_bad: 1.0 };
             let is_lost = |link: &u64| {

@@ -145,7 +145,7 @@ impl Sender {
     }
 }
 
-/// Time over which the capacity of a trace is averaged.
+/// Time over which the capacity of a trace is averaged: a second, so that its bits are the rate.
 const AVERAGED: Duration = Duration::from_secs(1);
 
 impl Capacity {
@@ -185,10 +185,7 @@ impl Capacity {
             Self::Steps(steps) => steps.at(now),
             Self::Drawn(drawn) => drawn.at(now),
             Self::Fade(fade) => fade.at(now),
-            Self::Trace(trace) => {
-                let bits = trace.passed(now) * 8;
-                (Rate::from_bps((bits as f64 / AVERAGED.as_secs_f64()) as u64), Some(now + AVERAGED))
-            }
+            Self::Trace(trace) => (Rate::from_bps(trace.passed(now) * 8), Some(now + AVERAGED)),
             _ => (Rate::default(), None),
         }
     }

@@ -8,8 +8,8 @@ use bentpipe_queue::{
     Aqm, Context, DropHandler, DropReason, FlowEvent, FlowId, Limit, Marking, Packet, Verdict, registry,
 };
 use bentpipe_scenario::{
-    Access, AqmSpec, Capacity as Varying, Carrier, Delay, Demand, Direction, Distribution, Drawn, Handover,
-    HostIndex, Loss, LossAt, LossModel, LossOf, Modcod, ModcodTable, Modulation, Per, QueueSpec,
+    Access, AqmSpec, Capacity as Varying, Carrier, Delay, Demand, Direction, Distribution, Drawn, Fade,
+    Handover, HostIndex, Loss, LossAt, LossModel, LossOf, Modcod, ModcodTable, Modulation, Per, QueueSpec,
     SchedulerSpec, Steps, Trace,
 };
 use bentpipe_units::{Duration, Instant, Rate, Rng};
@@ -463,12 +463,41 @@ fn only_capacities_that_change_with_time_can_be_read_ahead() {
     assert_eq!(trace.first_update(), second);
     let next = second + Duration::from_secs(1);
     assert_eq!(trace.update(second), (Rate::from_bps(48_000), Some(next)));
+    // Without rain 14 dB less a margin of 1, for 32APSK 3/4 (12.73 dB, 3.703295 bit/symbol).
+    let fade = Fade {
+        clear_sky: 14.0,
+        median: 1.0,
+        sigma: 1.0,
+        correlation_time: us(100_000),
+        rain: 0.0,
+        margin: 1.0,
+        step: us(1000),
+        region: None,
+    };
+    let mut dry = sender(&carrier(Modulation::Fade(fade))).unwrap().variable_capacity().unwrap();
+    assert_eq!(dry.first_update(), at(0));
+    assert_eq!(dry.update(at(5000)), (Rate::from_bps(3_703_295), Some(at(6000))));
     let mut constant = Capacity::Rate(Some(mbps(8)));
     assert_eq!(constant.update(at(0)), (Rate::default(), None));
     let dama = Demand { frame: us(1000), round_trip: us(5000), free: mbps(0) };
     let dama = Direction { demand: Some(dama), ..plain(Some(mbps(8))) };
     assert!(sender(&dama).unwrap().variable_capacity().is_none());
     assert!(sender(&plain(Some(mbps(8)))).is_none());
+}
+
+/// Opportunities at 5, 10 and 20 ms, then at 25, 30 and 40. Those at 5 and 10 ms pass unused. The packet of 25 ms finds an idle
+/// link and misses the opportunity of that time.
+#[test]
+fn unused_opportunities_of_a_trace_are_lost() {
+    let digest = bentpipe_scenario::Digest::of(b"test");
+    let trace = Varying::Trace(Trace { times: [5, 10, 20].into(), digest });
+    let mut link = engine(&Direction { capacity: Some(trace), ..plain(None) });
+    assert!(put(&mut link, 1500, 0, at(12_000)));
+    assert_eq!(blocked(&mut link, at(12_000)), Some(at(20_000)));
+    assert_eq!(serve(&mut link, at(20_000)), Some((0, true, at(20_000), Progress::Sent(at(20_000)))));
+    assert_eq!(serve(&mut link, at(20_000)), None);
+    assert!(put(&mut link, 1500, 1, at(25_000)));
+    assert_eq!(blocked(&mut link, at(25_000)), Some(at(30_000)));
 }
 
 /// Frames of 1 ms hold 1000 bytes. A packet of 1500 bytes, requested at 0, is granted the frames at 5 and 6 ms.
