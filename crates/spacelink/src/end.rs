@@ -4,6 +4,8 @@ mod credits;
 mod packets;
 mod peer;
 mod streams;
+#[cfg(test)]
+mod tests;
 
 use super::hub::Unknown;
 use super::*;
@@ -643,21 +645,5 @@ impl Spacelink {
     fn active(&self) -> Option<usize> {
         let current = self.current?;
         self.links.iter().position(|link| link.handle == current)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// RFC 9000, section 13.2.1: all frames but ACK, PADDING and CONNECTION_CLOSE.
-    #[test]
-    fn each_frame_that_asks_for_an_acknowledgement_counts_once() {
-        let mut sent = FrameStats::default();
-        (sent.acks, sent.connection_close) = (1000, 1000);
-        (sent.stream, sent.datagram, sent.ping, sent.immediate_ack) = (3, 5, 7, 11);
-        (sent.crypto, sent.max_data, sent.max_stream_data, sent.max_streams_bidi) = (13, 17, 19, 23);
-        (sent.reset_stream, sent.stop_sending, sent.new_connection_id, sent.ack_frequency) = (29, 31, 37, 41);
-        assert_eq!(ack_eliciting(&sent), 236);
     }
 }

@@ -309,6 +309,50 @@ mod tests {
         assert_eq!(take_varint(&mut &[0x40, 0x25][..]), Some(37));
     }
 
+    /// RFC 9000, table 4: eight bytes hold 62 bits.
+    #[test]
+    fn the_largest_integer_has_62_bits() {
+        for value in [(1 << 62) - 1, 1 << 62, u64::MAX] {
+            let mut out = Vec::new();
+            put_varint(value, &mut out);
+            assert_eq!(
+                (&out[..], take_varint(&mut &out[..])),
+                (&[0xff; 8][..], Some((1 << 62) - 1)),
+                "{value}"
+            );
+        }
+    }
+
+    #[test]
+    fn malformed_input_is_refused() {
+        let fragment = |packet, index, count, data| Datagram::Fragment { packet, index, count, data };
+        for (bytes, expected) in [
+            (&[0, 9][..], Ok(Datagram::Packet(&[9][..]))),
+            (&[1, 0x12, 0x34, 0, 1, 9], Ok(fragment(0x1234, 0, 1, &[9][..]))),
+            (&[1, 0, 0, 63, 64, 9, 9], Ok(fragment(0, 63, 64, &[9, 9]))),
+            (&[2], Ok(Datagram::Credits(Credits(&[])))),
+            // Nothing, no type, and no packet.
+            (&[], Err(Malformed)),
+            (&[3, 9], Err(Malformed)),
+            (&[0], Err(Malformed)),
+            // Without data, an index beyond the count, and more fragments than allowed.
+            (&[1, 0, 0, 0, 1], Err(Malformed)),
+            (&[1, 0, 0, 1, 1, 9], Err(Malformed)),
+            (&[1, 0, 0, 2, 1, 9], Err(Malformed)),
+            (&[1, 0, 0, 0, 65, 9], Err(Malformed)),
+            (&[1, 0, 0, 0], Err(Malformed)),
+        ] {
+            assert_eq!(Datagram::parse(bytes), expected, "{bytes:?}");
+        }
+        // Address families other than IPv4 and IPv6; kinds of frames other than the four.
+        for first in [0x45, 0x54, 0x00, 0x64 | 0x0f] {
+            assert_eq!(Open::length(first), Err(Malformed), "{first:#x}");
+            assert_eq!(Open::parse(&[first; 37]), Err(Malformed), "{first:#x}");
+        }
+        assert_eq!(Control::parse(&[0]), Err(Malformed));
+        assert_eq!(Control::parse(&[5]), Err(Malformed));
+    }
+
     #[test]
     fn credits_beyond_the_limit_stay() {
         let mut credits: Vec<Credit> = (0..100).map(|stream| Credit { stream, delivered: 1 << 40 }).collect();

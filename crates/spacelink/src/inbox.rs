@@ -84,6 +84,23 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
+    #[test]
+    fn bytes_received_before_are_ignored() {
+        let mut inbox = Inbox::default();
+        let piece = Bytes::from_static;
+        // Behind a gap, the same piece twice: its two bytes count once.
+        inbox.insert(3, piece(b"de"));
+        inbox.insert(3, piece(b"de"));
+        assert_eq!((inbox.scattered(), inbox.is_empty()), (2, true));
+        inbox.insert(0, piece(b"abc"));
+        let mut out = [0; 9];
+        assert_eq!((inbox.scattered(), inbox.read(&mut out), &out[..5]), (0, 5, &b"abcde"[..]));
+        inbox.insert(0, piece(b"abcde"));
+        assert!(inbox.is_empty(), "nothing new to read");
+        inbox.insert(4, piece(b"ef"));
+        assert_eq!((inbox.read(&mut out), out[0]), (1, b'f'));
+    }
+
     proptest! {
         #![proptest_config(ProptestConfig { rng_seed: proptest::test_runner::RngSeed::Fixed(2), ..ProptestConfig::default() })]
 

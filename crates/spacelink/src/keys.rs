@@ -379,6 +379,36 @@ mod tests {
     }
 
     #[test]
+    fn a_removed_certificate_is_not_trusted() {
+        let [first, second] = ["first", "second"].map(|name| Identity::generate(name).unwrap().certificate());
+        let trusted = Trusted::default();
+        trusted.insert(&first, PeerId(4));
+        trusted.insert(&second, PeerId(5));
+        trusted.remove(PeerId(4));
+        assert_eq!((trusted.peer(&first.0), trusted.peer(&second.0)), (None, Some(PeerId(5))));
+    }
+
+    #[test]
+    fn the_latest_refused_certificates_are_kept() {
+        let trusted = Trusted::default();
+        let shown: Vec<_> = (0..=REFUSED as u8).map(|n| CertificateDer::from(vec![n])).collect();
+        shown.iter().for_each(|certificate| trusted.refuse(certificate));
+        let kept: Vec<_> = std::iter::from_fn(|| trusted.take_refused()).map(|kept| kept.0).collect();
+        assert_eq!(kept, shown[1..]);
+    }
+
+    /// A folder where a file was to be written first: no file can replace it.
+    #[test]
+    fn a_file_that_cannot_be_removed_is_reported() {
+        let dir = std::env::temp_dir().join(format!("bentpipe-keygen-in-the-way-{}", std::process::id()));
+        fs::create_dir_all(dir.join("gateway.key.new")).unwrap();
+        let error = keygen(&dir, "gateway", true).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::IsADirectory, "{error}");
+        assert!(!dir.join("gateway.key").exists());
+        fs::remove_dir_all(&dir).unwrap();
+    }
+
+    #[test]
     fn keys_are_private_and_not_overwritten() {
         let dir = std::env::temp_dir().join(format!("bentpipe-keygen-{}", std::process::id()));
         let [key, certificate] = keygen(&dir, "gateway", false).unwrap();

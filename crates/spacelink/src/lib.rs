@@ -523,6 +523,30 @@ mod tests {
         }
     }
 
+    /// Four round trips of each rate, by hand: 200 Mbit/s are 25 MB/s, so 60 MB in 2.4 s.
+    #[test]
+    fn windows_hold_four_round_trips() {
+        const MIB: u64 = 1_048_576;
+        let setup = |rate, ms| {
+            let identity = Identity::generate("window").unwrap();
+            let setup =
+                Setup::new(identity, None, None, Duration::from_millis(ms)).receives(Rate::from_bps(rate));
+            (setup.stream_window, setup.window)
+        };
+        assert_eq!(setup(200_000_000, 600), (60_000_000, 240_000_000));
+        assert_eq!(setup(20_000_000, 600), (6_000_000, 64 * MIB));
+        assert_eq!(setup(1_000_000, 10), (MIB, 64 * MIB));
+        assert_eq!(setup(100_000_000_000, 600), (1024 * MIB, 4096 * MIB));
+    }
+
+    /// RFC 9000, sections 17.3.1 and 19.8: a short header of a byte, a connection ID of 8, a packet number of at most 4 and a tag of
+    /// 16 are 29 bytes; a STREAM frame has a byte of type and three integers of at most 8, 25 bytes.
+    #[test]
+    fn a_chunk_leaves_room_for_the_longest_headers() {
+        let setup = Setup::new(Identity::generate("chunk").unwrap(), None, None, Duration::ZERO);
+        assert_eq!(setup.parameters().max_chunk(), 1472 - 29 - 25);
+    }
+
     #[test]
     fn counters_of_two_ends_add_up() {
         let slower = Stats { up: false, silent: true, round_trip: Duration::from_millis(700), ..stats(1) };

@@ -150,7 +150,7 @@ mod tests {
 
     /// One interval of 500 ms each: bytes delivered in it, round trip [ms], busy or not; and the estimate after it [kbit/s]. By hand:
     /// 625,000 bytes in 500 ms are 10 Mbit/s.
-    const STEPS: [(u64, u64, bool, u64); 12] = [
+    const STEPS: [(u64, u64, bool, u64); 13] = [
         // The modem carries the greatest rate: 1,250,000 bytes in 500 ms. It cannot grow.
         (1_250_000, 500, true, 20_000),
         // It slows down to 10 Mbit/s, and a queue builds up: 100 ms stand at the end.
@@ -160,11 +160,13 @@ mod tests {
         // Not enough: 9 * 0.9.
         (562_500, 555, true, 8_100),
         (506_250, 510, true, 8_100),
-        // The queue is gone, the regulator is busy, and the link delivers: 8.1 * 1.1 = 8.91, * 1.1 = 9.801.
+        // The queue is gone, the regulator is busy, and the link delivers: 8.1 * 1.1 = 8.91, * 1.1 = 9.801. A delay of exactly the
+        // tolerated one is tolerated.
         (506_250, 500, true, 8_910),
-        (531_562, 500, true, 9_801),
-        // Nothing to send, or little: nothing is learned.
+        (531_562, 550, true, 9_801),
+        // Nothing to send, or little, or all that was waiting: nothing is learned.
         (0, 500, false, 9_801),
+        (612_562, 500, false, 9_801),
         (100_000, 500, true, 9_801),
         // The least rate is a bound.
         (10_000, 900, true, 1_000),

@@ -147,5 +147,32 @@ mod tests {
             reassembly.fragment(now, 10_001, index, 64, &[0; 60_000]);
             assert!(reassembly.bytes <= MOST_BYTES);
         }
+        // A megabyte is held to the last byte.
+        let mut reassembly = Reassembly::default();
+        for index in 0..16 {
+            reassembly.fragment(now, 1, index, 64, &[0; 65_536]);
+        }
+        assert_eq!((reassembly.bytes, reassembly.given_up()), (1_048_576, 0));
+        reassembly.fragment(now, 2, 0, 2, &[0]);
+        assert_eq!((reassembly.bytes, reassembly.given_up()), (1, 1));
+    }
+
+    /// Packet numbers wrap: a fragment of a packet that has another number of fragments belongs to another packet.
+    #[test]
+    fn a_reused_packet_number_begins_a_new_packet() {
+        let now = Instant::now();
+        let mut reassembly = Reassembly::default();
+        reassembly.fragment(now, 5, 0, 2, b"w");
+        for _ in 0..2 {
+            // Duplicates count once.
+            reassembly.fragment(now, 7, 0, 4, b"aa");
+            reassembly.fragment(now, 7, 3, 4, b"d");
+        }
+        assert_eq!((reassembly.bytes, reassembly.given_up()), (4, 0));
+        assert_eq!(reassembly.fragment(now, 7, 1, 2, b"z"), None);
+        assert_eq!((reassembly.bytes, reassembly.given_up()), (2, 1));
+        assert_eq!(reassembly.fragment(now, 7, 0, 2, b"y").as_deref(), Some(&b"yz"[..]));
+        assert_eq!(reassembly.fragment(now, 5, 1, 2, b"x").as_deref(), Some(&b"wx"[..]));
+        assert_eq!(reassembly.bytes, 0);
     }
 }

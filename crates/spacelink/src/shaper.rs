@@ -95,4 +95,20 @@ mod tests {
         assert_eq!(shaper.allowed(now + Duration::from_secs(1), 1000, 64), 20);
         assert_eq!(Shaper::new(None).allowed(now, 1000, 64), 64);
     }
+
+    /// At 4 Mbit/s, 20 ms are ten packets of 1000 bytes.
+    #[test]
+    #[expect(clippy::disallowed_methods, reason = "an origin for the test's times")]
+    fn a_new_rate_begins_with_an_idle_link() {
+        let now = Instant::now();
+        let mut shaper = Shaper::new(Some(Rate::from_bps(8_000_000)));
+        shaper.sent(now, 1_000_000);
+        assert_eq!(shaper.allowed(now, 1000, 64), 0);
+        shaper.set_rate(Some(Rate::from_bps(4_000_000)));
+        assert_eq!((shaper.allowed(now, 1000, 64), shaper.ready_at()), (10, None));
+        // 4 Mbit/s are 500 bytes in a millisecond.
+        assert_eq!(shaper.carries(Duration::from_millis(1500)), 750_000);
+        shaper.set_rate(None);
+        assert_eq!((shaper.allowed(now, 1000, 64), shaper.carries(Duration::from_secs(1))), (64, 0));
+    }
 }

@@ -25,6 +25,8 @@ pub struct Direction {
     pub lose: f64,
     pub double: f64,
     pub late: f64,
+    /// True to mark all packets (ECN).
+    pub mark: bool,
     /// Begin and end of an outage.
     pub outage: Option<(Duration, Duration)>,
     pub lost: u64,
@@ -134,7 +136,7 @@ impl Host {
                 Event::Acknowledged { stream, bytes } => {
                     let of = self.streams.get_mut(stream).unwrap();
                     of.acknowledged += bytes;
-                    assert!(of.acknowledged <= of.written);
+                    assert!(*bytes > 0 && of.acknowledged <= of.written);
                     self.acknowledged += bytes;
                 }
                 _ => {}
@@ -210,6 +212,7 @@ impl Net {
             lose: 0.0,
             double: 0.0,
             late: 0.0,
+            mark: false,
             outage: None,
             lost: 0,
             overflows: 0,
@@ -292,6 +295,8 @@ impl Net {
             return;
         }
         way.carried += bytes;
+        // ECT(0) or ECT(1) becomes CE (RFC 3168, section 5).
+        let ecn = if way.mark && ecn != 0 { 3 } else { ecn };
         let copies = if self.rng.uniform() < way.double { 2 } else { 1 };
         for _ in 0..copies {
             let mut arrives = way.free_at + way.delay;
