@@ -376,15 +376,25 @@ def test_ctrl_c_ends_the_workers(tmp_path: Path) -> None:
     assert [each.name for each in tmp_path.iterdir()] == ["s"]
 
 
-def test_local_workers_end_with_their_sweep(tmp_path: Path) -> None:
+def test_local_workers_end_with_their_sweep_and_leave_no_files(tmp_path: Path) -> None:
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
     arguments = ["sweep", "small-gateway", "--vary", "run.duration=1 s,10000 min", "--settings", "red"]
     arguments += ["--runs", "1", "--cluster", "local:1", "--out", "s"]
-    process = subprocess.Popen(command_line(*arguments), cwd=tmp_path, stderr=subprocess.DEVNULL)
+    process = subprocess.Popen(
+        command_line(*arguments),
+        cwd=tmp_path,
+        stderr=subprocess.DEVNULL,
+        env=environment() | {"TMPDIR": str(temporary)},
+    )
     wait_for(lambda: any((tmp_path / "s" / "journal").glob("*.parquet")))
     children = psutil.Process(process.pid).children(recursive=True)
+    assert any(temporary.glob("bentpipe-*"))
     process.kill()
     process.wait()
     wait_for(lambda: not any(map(alive, children)))
+    # Dask's own folder stays until Dask starts there again.
+    assert not any(temporary.glob("bentpipe-*"))
 
 
 @pytest.mark.parametrize("where", ["local:0", "local:x", "local", "somewhere", "http://h:1", "tcp://h", ""])

@@ -13,7 +13,7 @@ import dask
 from distributed import LocalCluster, Scheduler, SchedulerPlugin
 
 from bentpipe.errors import UsageError
-from bentpipe.runs.worker_preload import PARENT
+from bentpipe.runs.worker_preload import FOLDER, PARENT
 
 __all__ = ["LocalWorkers"]
 
@@ -98,7 +98,7 @@ class LocalWorkers:
                 stdout=log,
                 stderr=log,
                 start_new_session=True,
-                env=os.environ | calm | {PARENT: str(os.getpid())},
+                env=os.environ | calm | {PARENT: str(os.getpid()), FOLDER: str(self._folder)},
             )
 
     def _wait(self, count: int) -> None:

@@ -1,6 +1,10 @@
-"""Module that local worker processes import before they join: it ends them with their parent."""
+"""Module that local worker processes import before they join.
+
+When their parent ends, it removes their files and ends them.
+"""
 
 import os
+import shutil
 import threading
 import time
 from typing import TYPE_CHECKING
@@ -10,10 +14,12 @@ from bentpipe.runs import worker_tasks
 if TYPE_CHECKING:
     from distributed import Worker
 
-__all__ = ["PARENT", "dask_setup", "worker_tasks"]
+__all__ = ["FOLDER", "PARENT", "dask_setup", "worker_tasks"]
 
 PARENT = "BENTPIPE_PARENT"
 """Environment variable with the id of the parent process."""
+FOLDER = "BENTPIPE_FOLDER"
+"""Environment variable with the folder of the workers' files."""
 
 
 def dask_setup(worker: "Worker") -> None:
@@ -25,4 +31,6 @@ def dask_setup(worker: "Worker") -> None:
 def _watch(parent: int) -> None:
     while os.getppid() == parent:
         time.sleep(1)
+    # Every worker tries: what is written meanwhile, the last one removes.
+    shutil.rmtree(os.environ[FOLDER], ignore_errors=True)
     os._exit(1)
