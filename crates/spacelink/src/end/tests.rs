@@ -98,6 +98,37 @@ impl Foreign {
         matches!(found, Err(quinn_proto::ReadError::Reset(_)))
     }
 
+    /// Everything that the end has written to its control stream since the last call.
+    fn told(&mut self) -> Vec<u8> {
+        let mut stream = self.conn.recv_stream(StreamId::new(quinn_proto::Side::Server, Dir::Uni, 0));
+        let mut told = Vec::new();
+        let Ok(mut chunks) = stream.read(true) else { return told };
+        while let Ok(Some(chunk)) = chunks.next(usize::MAX) {
+            told.extend_from_slice(&chunk.bytes);
+        }
+        let _ = chunks.finalize();
+        told
+    }
+
+    /// The end's datagrams since the last call.
+    fn datagrams(&mut self) -> Vec<Vec<u8>> {
+        std::iter::from_fn(|| self.conn.datagrams().recv()).map(|bytes| bytes.to_vec()).collect()
+    }
+
+    /// The packets that have to be sent, for the test to deliver.
+    fn packets(&mut self) -> Vec<Vec<u8>> {
+        let mut packets = Vec::new();
+        let mut out = Vec::new();
+        while self.conn.poll_transmit(self.now, 1, &mut out).is_some() {
+            packets.push(std::mem::take(&mut out));
+        }
+        packets
+    }
+
+    fn deliver(&mut self, packet: &[u8]) {
+        self.end.receive(self.now, FOREIGN.parse().unwrap(), None, 0, packet);
+    }
+
     /// The end's events since the last call.
     fn events(&mut self) -> Vec<Event> {
         std::mem::take(&mut self.events)
@@ -296,4 +327,159 @@ fn no_event_names_a_stream_after_its_reset() {
     foreign.run(20);
     assert_eq!(foreign.events(), [Event::Full(true), Event::Readable(other)]);
     assert!(foreign.is_reset(id));
+}
+
+#[test]
+fn frames_in_reordered_packets_are_read_in_order() {
+    let mut foreign = Foreign::greeted();
+    let is_full = |n: &u32| n * n % 7 < 3;
+    let frames: Vec<u8> = (0..4200).map(|n| if is_full(&n) { 3 } else { 4 }).collect();
+    assert_eq!(foreign.conn.send_stream(foreign.control).write(&frames), Ok(frames.len()));
+    let packets = foreign.packets();
+    assert!(packets.len() >= 3, "{}", packets.len());
+    packets.iter().rev().for_each(|packet| foreign.deliver(packet));
+    foreign.run(20);
+    let expected: Vec<_> = (0..4200).map(|n| Event::Full(is_full(&n))).collect();
+    assert_eq!(foreign.events(), expected);
+}
+
+#[test]
+fn a_full_end_says_so_on_its_control_stream() {
+    let mut foreign = Foreign::greeted();
+    assert_eq!(foreign.told(), HELLO);
+    foreign.end.set_full(true);
+    foreign.end.set_full(false);
+    foreign.run(20);
+    assert_eq!(foreign.told(), [3, 4]);
+}
+
+/// A credit waits for a share of the round trip, here for the shortest interval of 5 ms, and covers all that was delivered
+/// meanwhile. It is repeated half a second later, once.
+#[test]
+fn a_credit_covers_all_deliveries_of_an_interval() {
+    let mut foreign = Foreign::greeted();
+    let (id, stream) = foreign.opened();
+    foreign.conn.send_stream(id).write(&[0; 30]).unwrap();
+    foreign.run(20);
+    foreign.told();
+    assert_eq!(foreign.end.read(stream, &mut [0; 100]), 30);
+    // Delivered in three parts; no more than was received counts.
+    for bytes in [10, 15, 50] {
+        foreign.end.delivered(stream, bytes);
+        foreign.run(1);
+    }
+    assert_eq!(foreign.datagrams(), <[Vec<u8>; 0]>::default());
+    foreign.run(4);
+    assert_eq!(foreign.datagrams(), [[2, 0, 30]]);
+    assert!(foreign.end.timer().is_some_and(|at| at > foreign.now));
+    foreign.run(490);
+    assert_eq!(foreign.told(), []);
+    foreign.run(20);
+    assert_eq!(foreign.told(), [1, 0, 30]);
+    foreign.run(2000);
+    assert_eq!((foreign.told(), foreign.datagrams()), (vec![], vec![]));
+}
+
+/// 32 packets of 1472 bytes are 47,104.
+#[test]
+fn a_credit_for_many_bytes_is_sent_at_once() {
+    let mut foreign = Foreign::greeted();
+    let (id, stream) = foreign.opened();
+    let mut buffer = vec![0; 100_000];
+    for (bytes, waits) in [(47_103, true), (47_104, false), (47_103, true)] {
+        foreign.conn.send_stream(id).write(&vec![0; bytes]).unwrap();
+        foreign.run(40);
+        assert_eq!(foreign.end.read(stream, &mut buffer), bytes);
+        foreign.datagrams();
+        foreign.end.delivered(stream, bytes as u64);
+        foreign.run(1);
+        assert_eq!(foreign.datagrams().is_empty(), waits, "{bytes}");
+        foreign.run(20);
+    }
+}
+
+/// Credits a tenth of a second apart: only the last is repeated, half a second to a second later.
+#[test]
+fn a_credit_that_another_follows_is_not_repeated() {
+    let mut foreign = Foreign::greeted();
+    let (id, stream) = foreign.opened();
+    foreign.told();
+    for _ in 0..13 {
+        foreign.conn.send_stream(id).write(&[0; 3]).unwrap();
+        foreign.run(50);
+        assert_eq!(foreign.end.read(stream, &mut [0; 100]), 3);
+        foreign.end.delivered(stream, 3);
+        foreign.run(50);
+        assert_eq!(foreign.told(), []);
+    }
+    foreign.run(1000);
+    assert_eq!(foreign.told(), [1, 0, 39]);
+}
+
+/// Both directions finished, everything delivered: the last credit does not wait, neither for the datagrams' interval nor for the
+/// repetition.
+#[test]
+fn the_last_credit_of_a_stream_is_sent_at_once_on_the_control_stream() {
+    let mut foreign = Foreign::greeted();
+    let (id, stream) = foreign.opened();
+    foreign.conn.send_stream(id).write(&[0; 30]).unwrap();
+    foreign.run(20);
+    foreign.told();
+    assert_eq!(foreign.end.read(stream, &mut [0; 20]), 20);
+    foreign.end.delivered(stream, 20);
+    foreign.run(20);
+    assert_eq!((foreign.told(), foreign.datagrams()), (vec![], vec![vec![2, 0, 20]]));
+    foreign.conn.send_stream(id).finish().unwrap();
+    foreign.end.finish(stream);
+    foreign.run(20);
+    assert_eq!(foreign.end.read(stream, &mut [0; 20]), 10);
+    foreign.end.delivered(stream, 10);
+    foreign.run(7);
+    assert_eq!((foreign.told(), foreign.datagrams()), (vec![1, 0, 30], vec![]));
+    foreign.run(60);
+    let events = foreign.events();
+    assert!(events.ends_with(&[Event::Finished(stream), Event::Closed(stream)]), "{events:?}");
+    // A stream without data needs no credit.
+    let (id, stream) = foreign.opened();
+    foreign.conn.send_stream(id).finish().unwrap();
+    foreign.end.finish(stream);
+    foreign.run(20);
+    assert_eq!(foreign.end.read(stream, &mut [0; 20]), 0);
+    foreign.run(60);
+    assert!(foreign.events().ends_with(&[Event::Closed(stream)]));
+    assert_eq!((foreign.told(), foreign.datagrams()), (vec![], vec![]));
+}
+
+/// QUIC's windows do not bound what arrives behind a gap, since it is taken from QUIC at once: twice the window of all streams does.
+#[test]
+fn a_peer_that_leaves_gaps_cannot_fill_the_memory() {
+    let mut foreign = Foreign::greeted();
+    let (id, stream) = foreign.opened();
+    // As if other streams held all but 1000 bytes.
+    let others = 2 * foreign.end.setup.window - 1000;
+    foreign.end.scattered = others;
+    let mut withheld = Vec::new();
+    for (bytes, is_kept) in [(100, false), (1000, true), (1, true)] {
+        foreign.conn.send_stream(id).write(&vec![7; bytes]).unwrap();
+        let packets = foreign.packets();
+        assert_eq!(packets.len(), 1);
+        assert!(foreign.end.find(stream).is_some());
+        if is_kept {
+            foreign.deliver(&packets[0]);
+            assert_eq!(foreign.end.scattered, others + if bytes == 1000 { 1000 } else { 0 });
+        } else {
+            withheld = packets;
+        }
+    }
+    assert_eq!(foreign.end.poll(), Some(Event::Reset(stream)));
+    foreign.deliver(&withheld[0]);
+    foreign.run(20);
+    assert_eq!(foreign.events(), []);
+}
+
+#[test]
+fn headers_of_ip_and_udp_have_28_or_48_bytes() {
+    for (to, expected) in [("192.0.2.1:1", 28), ("[2001:db8::1]:1", 48), ("[::ffff:192.0.2.1]:1", 28)] {
+        assert_eq!(header(to.parse().unwrap()), expected, "{to}");
+    }
 }
