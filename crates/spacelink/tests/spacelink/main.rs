@@ -1,5 +1,6 @@
 //! The spacelink over a simulated network, on a virtual clock.
 
+mod counters;
 mod hub;
 mod net;
 mod udp;
@@ -76,7 +77,8 @@ fn ip_packets_of_any_length_are_carried() {
     net.connect();
     let most = net.hosts[TERMINAL].link.max_datagram().unwrap();
     assert!((1400..1472).contains(&most), "{most}");
-    let lengths = [1, 20, most - 1, most, most + 1, 1500, 9000, 65_535];
+    // Twice as long as a datagram: with their headers, the halves do not fit, so there are three fragments.
+    let lengths = [1, 20, most - 1, most, most + 1, 1500, 2 * (most + 1), 9000, 65_535];
     for length in lengths {
         net.hosts[TERMINAL].link.datagram(&bytes(0, length)).unwrap();
     }
@@ -92,8 +94,8 @@ fn ip_packets_of_any_length_are_carried() {
         .collect();
     assert_eq!(came, lengths.map(|length| bytes(0, length)));
     let (sent, received) = (net.hosts[TERMINAL].link.stats(), net.hosts[GATEWAY].link.stats());
-    assert_eq!((sent.sent_ip, sent.fragmented_ip), (8, 4));
-    assert_eq!((received.received_ip, received.unassembled_ip, received.malformed), (8, 0, 0));
+    assert_eq!((sent.sent_ip, sent.fragmented_ip), (9, 5));
+    assert_eq!((received.received_ip, received.unassembled_ip, received.malformed), (9, 0, 0));
 }
 
 /// Each packet is sent alone, and what it takes is counted: packet numbers of one byte to three, and an acknowledgement in one
@@ -103,6 +105,10 @@ fn the_length_of_a_packet_on_the_wire_is_known_before_it_is_sent() {
     let mut net = Net::new(&setups(None, ROUND_TRIP), 1);
     assert_eq!(net.hosts[TERMINAL].link.wire_len(100), 100);
     net.connect();
+    // IPv4 and UDP, a short header with a packet number of two bytes, a tag, and a DATAGRAM frame's type and length (RFC 9000,
+    // section 17.3; RFC 9221, section 4), are 28 + 11 + 16 + 3 = 58 bytes. A type follows, or the 5 bytes of a fragment's header.
+    assert_eq!(net.hosts[TERMINAL].link.wire_len(100), 100 + 58 + 1);
+    assert_eq!(net.hosts[TERMINAL].link.wire_len(1500), 1500 + 2 * (58 + 5));
     let most = net.hosts[TERMINAL].link.max_datagram().unwrap() as u32;
     for _ in 0..200 {
         let mut beyond = 0;
@@ -478,6 +484,7 @@ fn streams_are_limited_and_freed() {
     for round in 0..20 {
         let opened: Vec<_> = std::iter::from_fn(|| net.hosts[TERMINAL].open()).collect();
         assert_eq!(opened.len(), 50, "round {round}");
+        assert_eq!(net.hosts[TERMINAL].link.stats().refused_streams, round + 1);
         assert!(opened.iter().all(|key| key.slot() < 50));
         for &key in &opened {
             net.hosts[TERMINAL].write(key, 100);
@@ -554,12 +561,16 @@ fn outages_delay_connecting_and_time_out() {
     }
     net.run(s(40.0));
     assert_eq!(net.hosts[TERMINAL].link.datagram(&[0; 100]), Err(NotSent::Silent));
+    let stats = net.hosts[TERMINAL].link.stats();
+    assert_eq!((stats.silenced_ip, stats.sent_ip), (1, 0));
+    assert!(stats.silent && stats.up && net.hosts[TERMINAL].link.is_silent());
     net.run(s(59.0));
     for host in &net.hosts {
         assert!(host.saw(|e| *e == Event::Down(Reason::Silent)).is_some(), "{:?}", host.events);
     }
     net.run(s(66.0));
     assert!(net.hosts.iter().all(|host| host.up), "{:?}", net.hosts[TERMINAL].events);
+    assert!(net.hosts.iter().all(|host| !host.link.is_silent()));
 }
 
 /// An ICMP error about the peer's port counts only while the peer is silent; silence without an error is an outage.
@@ -752,8 +763,9 @@ fn a_lost_last_credit_is_repeated() {
     // The bytes arrive, but nothing that the gateway sends within 200 ms.
     let now = net.time();
     net.directions[GATEWAY].outage = Some((now + s(0.3), now + s(0.5)));
-    net.run(now + s(0.8));
+    net.run(now + s(1.1));
     assert_eq!((net.hosts[GATEWAY].read, net.hosts[TERMINAL].acknowledged), (1000, 0));
-    net.run(now + s(1.7));
+    // 300 ms to the gateway, 19 until the credit, 500 until its repetition, and 300 back.
+    net.run(now + s(1.15));
     assert_eq!(net.hosts[TERMINAL].acknowledged, 1000);
 }

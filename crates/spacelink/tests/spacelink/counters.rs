@@ -1,0 +1,187 @@
+//! Counters, what a regulator is charged, and limits.
+
+use bentpipe_spacelink::{Spacelink, Stats};
+use bentpipe_units::Rate;
+
+use crate::net::{GATEWAY, Net, TERMINAL, setups};
+use crate::{ROUND_TRIP, s};
+
+/// All packets are marked, one in twenty is lost, and all of it still counts after the connection is gone.
+#[test]
+fn counters_outlive_their_connection() {
+    let mut net = Net::new(&setups(None, ROUND_TRIP), 21);
+    net.connect();
+    let up = net.hosts[TERMINAL].open().unwrap();
+    net.hosts[TERMINAL].write(up, 1);
+    net.run(s(3.0));
+    assert_eq!(net.hosts[GATEWAY].link.stats().marks, 0);
+    (net.directions[GATEWAY].lose, net.directions[GATEWAY].mark) = (0.05, true);
+    let (&down, _) = net.hosts[GATEWAY].streams.first_key_value().unwrap();
+    assert_eq!(net.hosts[GATEWAY].write(down, 500_000), 500_000);
+    net.run(s(10.0));
+    let now = net.now;
+    net.hosts[GATEWAY].link.close(now);
+    let before = net.hosts[GATEWAY].link.stats();
+    let lost = net.directions[GATEWAY].lost;
+    assert!(before.marks > 0 && before.acknowledged_bytes > 500_000);
+    assert!(lost > 5 && (lost - 2..=lost).contains(&before.lost_packets), "{before:?}");
+    // All of those are full, with a UDP payload of 1472 bytes.
+    assert_eq!(before.lost_bytes, 1472 * before.lost_packets);
+    // Three probe time-outs later QUIC has forgotten it.
+    net.run(s(60.0));
+    let after = net.hosts[GATEWAY].link.stats();
+    let of = |stats: Stats| {
+        (
+            stats.marks,
+            stats.sent_packets,
+            stats.acknowledged_bytes,
+            stats.lost_packets,
+            stats.lost_bytes,
+            stats.written_bytes,
+        )
+    };
+    assert_eq!(of(after), of(before));
+}
+
+#[test]
+fn both_ends_count_what_the_link_carries() {
+    let mut net = Net::new(&setups(None, ROUND_TRIP), 22);
+    net.connect();
+    let up = net.hosts[TERMINAL].open().unwrap();
+    net.hosts[TERMINAL].write(up, 40_000);
+    net.hosts[TERMINAL].link.datagram(&[0; 5000]).unwrap();
+    net.run(s(4.0));
+    while net.in_transit(GATEWAY).is_some() || net.in_transit(TERMINAL).is_some() {
+        net.step(s(60.0));
+    }
+    let stats = net.hosts.each_ref().map(|host| host.link.stats());
+    for (sender, receiver) in [(GATEWAY, TERMINAL), (TERMINAL, GATEWAY)] {
+        let (from, to) = (&stats[sender], &stats[receiver]);
+        assert_eq!(from.sent_datagrams, to.received_datagrams);
+        assert_eq!(from.sent_bytes, net.directions[sender].carried);
+        assert_eq!(to.received_bytes, net.directions[sender].carried);
+        assert_eq!((from.written_bytes, from.sent_ip, from.connections), (to.read_bytes, to.received_ip, 1));
+        assert_eq!((from.opened, from.streams, from.marks), (1, 1, 0));
+        assert_eq!(from.round_trip, ROUND_TRIP);
+    }
+    assert_eq!(stats[GATEWAY].read_bytes, 40_000);
+}
+
+/// Over time, what is released and what is charged are the bytes on the wire.
+#[test]
+fn bytes_beyond_those_released_are_charged_once() {
+    let mut net = Net::new(&setups(None, ROUND_TRIP), 23);
+    net.connect();
+    let up = net.hosts[TERMINAL].open().unwrap();
+    net.run(s(3.0));
+    let sent = |net: &Net| net.hosts[TERMINAL].link.stats().sent_bytes;
+    let charge = |net: &mut Net, counted| net.hosts[TERMINAL].link.charge(counted);
+    let handshake = sent(&net);
+    assert_eq!((charge(&mut net, 0), charge(&mut net, 0)), (handshake, 0));
+    // Released before it is sent: the first 10,000 bytes on the wire are not charged.
+    assert_eq!(charge(&mut net, 10_000), 0);
+    net.hosts[TERMINAL].write(up, 4000);
+    net.flush();
+    assert!(sent(&net) > handshake + 4000);
+    assert_eq!(charge(&mut net, 0), 0);
+    net.hosts[TERMINAL].write(up, 20_000);
+    net.flush();
+    let all = sent(&net);
+    assert_eq!((charge(&mut net, 0), charge(&mut net, 0)), (all - handshake - 10_000, 0));
+    // Released and sent.
+    net.hosts[TERMINAL].write(up, 1000);
+    net.flush();
+    let more = sent(&net) - all;
+    assert_eq!(charge(&mut net, 1000), more - 1000);
+}
+
+/// 8 Mbit/s carry a megabyte in a second.
+#[test]
+fn an_outage_is_charged_as_if_the_link_were_busy() {
+    let mut net = Net::new(&setups(Some(Rate::from_bps(8_000_000)), ROUND_TRIP), 24);
+    net.connect();
+    let up = net.hosts[TERMINAL].open().unwrap();
+    net.run(s(3.0));
+    for way in &mut net.directions {
+        way.outage = Some((s(3.0), s(60.0)));
+    }
+    net.hosts[TERMINAL].write(up, 1000);
+    net.run(s(10.0));
+    assert!(net.hosts[TERMINAL].link.is_silent());
+    let charge = |net: &mut Net| {
+        net.flush();
+        net.hosts[TERMINAL].link.charge(0)
+    };
+    charge(&mut net);
+    let before = net.hosts[TERMINAL].link.stats().sent_bytes;
+    net.run(s(11.0));
+    let charged = charge(&mut net);
+    let pings = net.hosts[TERMINAL].link.stats().sent_bytes - before;
+    assert!(pings > 0 && pings < 2000, "{pings}");
+    assert_eq!(charged, 1_000_000 + pings);
+}
+
+/// 8 Mbit/s carry 1000 bytes in a millisecond, and 20 ms may be sent ahead.
+#[test]
+fn a_rate_that_is_set_later_spreads_packets() {
+    let mut net = Net::new(&setups(None, ROUND_TRIP), 25);
+    net.connect();
+    let up = net.hosts[TERMINAL].open().unwrap();
+    net.run(s(3.0));
+    let before = net.hosts[TERMINAL].link.stats().sent_bytes;
+    net.hosts[TERMINAL].link.set_rate(Some(Rate::from_bps(8_000_000)));
+    assert_eq!(net.hosts[TERMINAL].write(up, 500_000), 500_000);
+    for (ms, most) in [(0, 20_000), (100, 120_000), (200, 220_000)] {
+        net.run(s(3.0) + std::time::Duration::from_millis(ms));
+        net.flush();
+        let sent = net.hosts[TERMINAL].link.stats().sent_bytes - before;
+        // Another datagram may begin until the bound.
+        assert!((most - 1500..=most + 1500).contains(&sent), "{sent} after {ms} ms");
+    }
+    net.hosts[TERMINAL].link.set_rate(None);
+    net.flush();
+    assert!(net.hosts[TERMINAL].link.stats().sent_bytes - before > 500_000);
+}
+
+#[test]
+fn a_stream_without_room_in_the_window_is_refused() {
+    let mut setups = setups(None, ROUND_TRIP);
+    for setup in &mut setups {
+        (setup.stream_window, setup.window) = (20_000, 20_000);
+    }
+    let mut net = Net::new(&setups, 26);
+    net.connect();
+    net.hosts[GATEWAY].reads = false;
+    let up = net.hosts[TERMINAL].open().unwrap();
+    // 13 bytes are the header, 4 the greeting on the control stream.
+    assert_eq!(net.hosts[TERMINAL].write(up, 30_000), 20_000 - 13 - 4);
+    assert_eq!(net.hosts[TERMINAL].open(), None);
+    let stats = net.hosts[TERMINAL].link.stats();
+    assert_eq!((stats.refused_streams, stats.opened, stats.streams), (1, 1, 1));
+    net.run(net.time() + s(1.0));
+    let (time, down) = (net.time(), *net.hosts[GATEWAY].streams.first_key_value().unwrap().0);
+    net.hosts[GATEWAY].read(time, down);
+    net.run(net.time() + s(2.0));
+    assert!(net.hosts[TERMINAL].open().is_some());
+    net.run(net.time() + s(1.0));
+    assert_eq!(net.hosts[GATEWAY].streams.len(), 2);
+}
+
+/// Two strangers get a handshake, the others a Retry, of which 16 wait to be sent.
+#[test]
+fn replies_to_strangers_are_limited() {
+    let mut net = Net::new(&setups(None, ROUND_TRIP), 27);
+    let (now, to) = (net.now, net.hosts[GATEWAY].address);
+    let mut setups = setups(None, ROUND_TRIP);
+    for n in 0..40u8 {
+        setups[TERMINAL].seed = Some([n; 32]);
+        let mut link = Spacelink::connect(&setups[TERMINAL], to, now).unwrap();
+        let mut out = Vec::new();
+        link.transmit(now, 1, &mut out).unwrap();
+        net.hosts[GATEWAY].link.receive(now, format!("203.0.113.{n}:1000").parse().unwrap(), None, 0, &out);
+    }
+    net.flush();
+    // RFC 9000, section 17.2.5: a Retry has a long header of type 3.
+    let is_retry = |(_, reply): &&(std::net::SocketAddr, Vec<u8>)| reply[0] & 0xf0 == 0xf0;
+    assert_eq!(net.to_others.iter().filter(is_retry).count(), 16);
+}
