@@ -5,8 +5,9 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use bentpipe_spacelink::{
-    Certificate, Event, Hub, Identity, Open, PeerId, Reason, Setup, Spacelink, StreamKey,
+    Certificate, Event, Hub, Identity, NotSent, Open, PeerId, Reason, Setup, Spacelink, StreamKey,
 };
+use bentpipe_units::Rate;
 
 use crate::net::bytes;
 
@@ -49,7 +50,27 @@ impl Beam {
         let own = Identity::generate("gateway").unwrap();
         let certificate = own.certificate();
         let hub = Hub::listen(&setup(own, None, 0), start).unwrap();
-        let mut beam = Self {
+        let mut beam = Self::with(hub, certificate, start);
+        for n in 0..count {
+            beam.add(n, true);
+        }
+        beam
+    }
+
+    /// A hub that has only one terminal.
+    fn single() -> Self {
+        #[expect(clippy::disallowed_methods, reason = "an origin for the test's times")]
+        let start = Instant::now();
+        let [own, other] = ["gateway", "terminal"].map(|name| Identity::generate(name).unwrap());
+        let (certificate, peer) = (own.certificate(), other.certificate());
+        let listening = Spacelink::listen(&setup(own, Some(peer.clone()), 0), None, start).unwrap();
+        let mut beam = Self::with(Hub::of(listening), certificate, start);
+        beam.connect(0, other);
+        beam
+    }
+
+    fn with(hub: Hub, certificate: Certificate, start: Instant) -> Self {
+        Self {
             start,
             now: start,
             hub,
@@ -59,11 +80,7 @@ impl Beam {
             certificate,
             air: BTreeMap::new(),
             number: 0,
-        };
-        for n in 0..count {
-            beam.add(n, true);
         }
-        beam
     }
 
     /// Makes a terminal that connects; the hub accepts it if `known`.
@@ -71,20 +88,25 @@ impl Beam {
         let identity = Identity::generate("terminal").unwrap();
         let certificate = identity.certificate();
         let peer = known.then(|| self.hub.add(&certificate));
+        self.connect(n, identity);
+        peer
+    }
+
+    fn connect(&mut self, n: u8, identity: Identity) {
+        let certificate = identity.certificate();
         let setup = setup(identity, Some(self.certificate.clone()), n + 1);
         let link = Spacelink::connect(&setup, ADDRESS.parse().unwrap(), self.now).unwrap();
         let address = format!("198.51.100.{n}:50000").parse().unwrap();
         self.terminals.push(Terminal { link, address, certificate, events: Vec::new() });
-        peer
     }
 
     fn work(&mut self) {
         while let Some((peer, event)) = self.hub.poll() {
             if let (Some(peer), Event::Readable(key)) = (peer, &event) {
                 let mut buffer = [0; 65_536];
-                let link = self.hub.link_mut(peer).unwrap();
-                let count = link.read(*key, &mut buffer);
-                link.delivered(*key, count as u64);
+                assert_eq!(key.peer(), peer);
+                let count = self.hub.read(*key, &mut buffer);
+                self.hub.delivered(*key, count as u64);
                 self.read.entry(*key).or_default().extend_from_slice(&buffer[..count]);
             }
             self.events.push((peer, event));
@@ -154,6 +176,20 @@ impl Beam {
         key
     }
 
+    /// Bytes of terminal `n` that the hub has delivered.
+    fn acknowledged(&self, n: usize) -> u64 {
+        let bytes = |event: &Event| if let Event::Acknowledged { bytes, .. } = event { *bytes } else { 0 };
+        self.terminals[n].events.iter().map(bytes).sum()
+    }
+
+    /// The peers that are charged, each with the bytes, if 50 bytes were released for each.
+    fn charge(&mut self) -> Vec<(PeerId, u64)> {
+        let mut charged = Vec::new();
+        self.hub.charge(|_| 50, |peer, _, bytes| charged.push((peer, bytes)));
+        charged.sort();
+        charged
+    }
+
     fn saw(&self, peer: PeerId, wanted: impl Fn(&Event) -> bool) -> bool {
         self.events.iter().any(|(whose, event)| *whose == Some(peer) && wanted(event))
     }
@@ -177,8 +213,17 @@ fn a_certificate_decides_which_peer_a_terminal_is() {
         let client = format!("10.3.{n}.1:40000").parse().unwrap();
         let opened = |event: &Event| matches!(event, Event::Opened { stream, header } if stream == key && header.client == client);
         assert!(beam.saw(peer, opened));
+        assert_eq!(beam.acknowledged(n), 5000);
     }
-    assert_eq!(beam.hub.stats().opened, 4);
+    assert_eq!((beam.hub.stats().opened, beam.hub.stats().connections), (4, 4));
+    // Everything in flight has arrived: the hub's counters are those of the terminals.
+    while !beam.air.is_empty() {
+        beam.run(Duration::from_millis(1));
+    }
+    let (hub, terminals) = (beam.hub.stats(), beam.terminals.iter().map(|terminal| terminal.link.stats()));
+    let all = terminals.reduce(|all, one| all.with(&one)).unwrap();
+    assert_eq!((hub.received_datagrams, hub.received_bytes), (all.sent_datagrams, all.sent_bytes));
+    assert_eq!((hub.sent_datagrams, hub.sent_bytes), (all.received_datagrams, all.received_bytes));
 }
 
 #[test]
@@ -230,6 +275,7 @@ fn a_terminal_may_open_more_streams_as_it_uses_them() {
         beam.run(Duration::from_secs(2));
     }
     assert_eq!(opened, [448, 448, 896]);
+    assert_eq!(beam.terminals[0].link.stats().refused_streams, 3);
     assert_eq!(beam.hub.link(PeerId(0)).unwrap().streams(), 1792);
 }
 
@@ -276,12 +322,31 @@ fn removed_and_added_peers_leave_the_others_alone() {
         beam.send(n, 0, 100);
     }
     beam.run(Duration::from_secs(1));
+    // The others wait to be polled, to send, to be charged and to have their timers read.
+    for peer in [PeerId(0), PeerId(2)] {
+        assert_eq!(beam.hub.datagram(peer, &[0x45; 20]), Ok(()));
+    }
+    let removed = beam.terminals[1].certificate.clone();
     let events = beam.hub.remove(PeerId(1), beam.now);
+    let mut charged = Vec::new();
+    beam.hub.charge(|_| 0, |peer, _, _| charged.push(peer));
+    charged.sort();
+    assert_eq!(charged, [PeerId(0), PeerId(2)]);
+    assert_eq!(beam.hub.remove(PeerId(1), beam.now), []);
     assert!(matches!(events[..], [Event::Lost(_), Event::Down(Reason::Closed)]), "{events:?}");
     beam.run(Duration::from_secs(5));
     assert_eq!(beam.up(), [PeerId(0), PeerId(2)]);
     let told = &beam.terminals[1].events;
     assert!(told.contains(&Event::Down(Reason::Closed)), "{told:?}");
+    // It tries again, and is refused as an unknown one.
+    beam.run(Duration::from_secs(2));
+    assert_eq!(beam.hub.take_refused(), Some(removed));
+    for n in [0, 2] {
+        assert!(beam.terminals[n].events.contains(&Event::Datagram(vec![0x45; 20])));
+        beam.send(n, 0, 700);
+    }
+    beam.run(Duration::from_secs(1));
+    assert_eq!([0, 2].map(|n| beam.acknowledged(n)), [800, 800]);
     // Its number is used again, and nothing of the former peer with it.
     assert_eq!(beam.add(7, true), Some(PeerId(1)));
     beam.run(Duration::from_secs(5));
@@ -309,4 +374,153 @@ fn a_restarted_terminal_replaces_its_connection() {
     }
     assert!(beam.saw(peer, |event| *event == Event::Down(Reason::Replaced)));
     assert_eq!(beam.up().len(), 2);
+}
+
+#[test]
+fn operations_go_to_the_peer_that_is_named() {
+    let mut beam = Beam::new(2);
+    assert!(!beam.hub.is_up() && !beam.hub.is_peer_up(PeerId(1)));
+    beam.run(Duration::from_secs(2));
+    let unknown = PeerId(9);
+    assert!(beam.hub.is_up() && beam.hub.is_peer_up(PeerId(1)) && !beam.hub.is_peer_up(unknown));
+    let header = Open { client: "10.1.0.1:40000".parse().unwrap(), server: "10.3.1.1:80".parse().unwrap() };
+    let [kept, reset] = [(); 2].map(|()| beam.hub.open(PeerId(1), &header).unwrap());
+    assert_eq!(beam.hub.open(unknown, &header), None);
+    assert_eq!(beam.hub.write(kept, &bytes(0, 300)), 300);
+    beam.hub.finish(kept);
+    assert_eq!(beam.hub.datagram(PeerId(1), &[0x45; 100]), Ok(()));
+    assert_eq!(beam.hub.datagram(unknown, &[0x45; 100]), Err(NotSent::Down));
+    // The hand-worked length of the other test, and the packet's own while nobody is connected.
+    assert_eq!((beam.hub.wire_len(PeerId(1), 100), beam.hub.wire_len(unknown, 100)), (159, 100));
+    beam.run(Duration::from_millis(400));
+    beam.hub.reset(reset);
+    beam.run(Duration::from_millis(400));
+    let Terminal { link, events, .. } = &mut beam.terminals[1];
+    let opened: Vec<_> = events
+        .iter()
+        .filter_map(|event| if let Event::Opened { stream, .. } = event { Some(*stream) } else { None })
+        .collect();
+    assert_eq!(opened.len(), 2);
+    let mut buffer = [0; 1000];
+    assert_eq!((link.read(opened[0], &mut buffer), &buffer[..300]), (300, &bytes(0, 300)[..]));
+    assert_eq!(link.poll(), Some(Event::Finished(opened[0])));
+    assert!(events.contains(&Event::Reset(opened[1])) && events.contains(&Event::Datagram(vec![0x45; 100])));
+    assert!(beam.terminals[0].events.iter().all(|event| *event == Event::Up));
+}
+
+/// Counted bytes: 50 for each peer.
+#[test]
+fn only_peers_with_something_to_charge_are_charged() {
+    let mut beam = Beam::new(3);
+    beam.run(Duration::from_secs(2));
+    let sent = |beam: &Beam, peer| beam.hub.link(peer).unwrap().stats().sent_bytes;
+    let all: Vec<_> = (0..3).map(PeerId).map(|peer| (peer, sent(&beam, peer) - 50)).collect();
+    assert_eq!(beam.charge(), all);
+    assert_eq!(beam.charge(), []);
+    let before = sent(&beam, PeerId(1));
+    beam.hub.datagram(PeerId(1), &[0x45; 1000]).unwrap();
+    beam.work();
+    assert_eq!(beam.charge(), [(PeerId(1), sent(&beam, PeerId(1)) - before - 50)]);
+}
+
+/// The only peer of a hub is charged each time, since time counts during an outage.
+#[test]
+fn the_hub_of_one_peer_is_that_peer() {
+    let mut beam = Beam::single();
+    beam.run(Duration::from_secs(2));
+    assert_eq!(beam.up(), [PeerId(0)]);
+    beam.send(0, 0, 100);
+    beam.run(Duration::from_secs(1));
+    assert_eq!(beam.acknowledged(0), 100);
+    let sent = beam.hub.stats().sent_bytes;
+    assert_eq!(beam.charge(), [(PeerId(0), sent - 50)]);
+    assert_eq!(beam.charge(), [(PeerId(0), 0)]);
+    let before = beam.hub.link(PeerId(0)).unwrap().stats();
+    assert_eq!(beam.hub.stats(), before);
+}
+
+/// 8 Mbit/s carry 20,000 bytes in the 20 ms that packets may be ahead.
+#[test]
+fn a_new_rate_holds_for_every_peer() {
+    let mut beam = Beam::new(2);
+    beam.run(Duration::from_secs(2));
+    beam.hub.set_rate(Some(Rate::from_bps(8_000_000)));
+    let header = Open { client: "10.1.0.1:40000".parse().unwrap(), server: "10.3.1.1:80".parse().unwrap() };
+    for peer in [PeerId(0), PeerId(1)] {
+        let before = beam.hub.link(peer).unwrap().stats().sent_bytes;
+        let key = beam.hub.open(peer, &header).unwrap();
+        assert_eq!(beam.hub.write(key, &bytes(0, 100_000)), 100_000);
+        beam.work();
+        let sent = beam.hub.link(peer).unwrap().stats().sent_bytes - before;
+        assert!((18_500..=21_500).contains(&sent), "{sent}");
+    }
+}
+
+#[test]
+fn a_terminal_whose_host_reports_a_closed_port_is_given_up() {
+    let mut beam = Beam::new(2);
+    beam.run(Duration::from_secs(2));
+    let host = beam.terminals.remove(1).address.ip();
+    beam.hub.datagram(PeerId(1), &[0x45; 100]).unwrap();
+    beam.run(Duration::from_secs(5));
+    assert_eq!([PeerId(0), PeerId(1), PeerId(9)].map(|peer| beam.hub.is_silent(peer)), [false, true, false]);
+    assert!(beam.hub.stats().silent);
+    beam.hub.unreachable(beam.now, "198.51.100.77".parse().unwrap());
+    beam.run(Duration::from_millis(200));
+    assert_eq!(beam.up(), [PeerId(0), PeerId(1)]);
+    beam.hub.unreachable(beam.now, host);
+    beam.run(Duration::from_millis(200));
+    assert_eq!(beam.up(), [PeerId(0)]);
+    assert!(beam.saw(PeerId(1), |event| *event == Event::Down(Reason::Gone)));
+}
+
+#[test]
+fn a_closed_hub_tells_terminals_and_those_that_are_connecting() {
+    let mut beam = Beam::new(2);
+    beam.run(Duration::from_secs(2));
+    beam.add(2, true);
+    beam.run(DELAY + Duration::from_millis(1));
+    beam.hub.close(beam.now);
+    beam.run(DELAY + Duration::from_millis(1));
+    assert!(!beam.hub.is_up());
+    for n in 0..2 {
+        assert_eq!(beam.terminals[n].events.last(), Some(&Event::Down(Reason::Closed)));
+    }
+    assert!(matches!(beam.terminals[2].events[..], [Event::Failed(_)]), "{:?}", beam.terminals[2].events);
+}
+
+/// A client that sends its first packets and nothing more. Returns true if it got a Retry, and true if it got a handshake.
+fn knock(beam: &mut Beam, setup: &mut Setup, from: SocketAddr) -> [bool; 2] {
+    beam.number += 1;
+    setup.seed = Some([beam.number as u8; 32]);
+    let to = ADDRESS.parse().unwrap();
+    let mut link = Spacelink::connect(setup, to, beam.now).unwrap();
+    let (mut out, mut got) = (Vec::new(), [false; 2]);
+    for _ in 0..2 {
+        while link.transmit(beam.now, 1, &mut out).is_some() {
+            beam.hub.receive(beam.now, from, None, 0, &out);
+        }
+        while let Some(sent) = beam.hub.transmit(beam.now, 1, &mut out) {
+            assert_eq!(sent.to, from);
+            // RFC 9000, table 5: long headers of types 3 and 0; the second bit may be either (RFC 9287).
+            got[0] |= out[0] & 0xb0 == 0xb0;
+            got[1] |= out[0] & 0xb0 == 0x80;
+            link.receive(beam.now, to, None, 0, &out);
+        }
+    }
+    got
+}
+
+/// From the third connection of a host on it must prove its address; it has at most eight.
+#[test]
+fn a_host_has_eight_places_in_the_lobby() {
+    let mut beam = Beam::new(0);
+    let mut setup = setup(Identity::generate("stranger").unwrap(), Some(beam.certificate.clone()), 1);
+    let got: Vec<_> = (0..12)
+        .map(|n| knock(&mut beam, &mut setup, SocketAddr::from(([203, 0, 113, 1], 1000 + n))))
+        .collect();
+    assert_eq!(got[..2], [[false, true]; 2]);
+    assert_eq!(got[2..8], [[true, true]; 6]);
+    assert_eq!(got[8..], [[false, false]; 4]);
+    assert_eq!(knock(&mut beam, &mut setup, "203.0.113.2:1000".parse().unwrap()), [false, true]);
 }
