@@ -290,13 +290,18 @@ mod tests {
         }
     }
 
-    /// X = sqrt(c) R + sqrt(1 - c) S, where R is X with c = 1 and S with c = 0.
+    /// X = sqrt(c) R + sqrt(1 - c) S, where R is X with c = 1, and S that of a link of the same stream without a region.
     #[test]
     fn weather_in_a_region_is_the_sum_of_both_processes() {
-        let x = |c| in_region("north", c, "a", "a", 100);
-        let (region, own) = (x(1.0), x(0.0));
-        let expected = region.iter().zip(own).map(|(region, own)| 0.5 * region + 0.75f64.sqrt() * own);
-        let far = x(0.25).iter().zip(expected).map(|(x, expected)| (x - expected).abs()).fold(0.0, f64::max);
-        assert!(far < 1e-12, "{far}");
+        let both = in_region("north", 0.25, "a", "a", 100);
+        let region = in_region("north", 1.0, "a", "a", 100);
+        let alone = fade(1.0);
+        let streams = Streams { link: Rng::stream(2, "a", 0, "weather"), region: None };
+        let mut alone = Fade::new(&alone.carrier, &alone.fade, streams);
+        for (s, (x, region)) in both.iter().zip(region).enumerate() {
+            alone.at(Instant::ZERO + Duration::from_secs(s as u64));
+            let expected = 0.5 * region + 0.75f64.sqrt() * libm::log(alone.attenuation());
+            assert!((x - expected).abs() < 1e-12, "{s}");
+        }
     }
 }
