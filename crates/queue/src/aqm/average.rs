@@ -108,3 +108,33 @@ impl Follow {
         rate * (inputs.q - avg)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::red;
+    use super::super::steps::{INPUTS, Steps};
+    use super::*;
+    use crate::Value;
+
+    /// `w_q` = 1/2 halves the distance of 6 packets with each sample. A link of 1000 packets/s that sends 400 is idle for 0.6
+    /// of the time; then the samples are 400 arrivals and 0.6 600 packets that it could have sent besides. The printed
+    /// model has a sample per packet time at least. With `w_q` = 1 the average reaches the queue in the shortest time, 1 ms.
+    #[test]
+    fn fluid_average_follows_the_queue_with_each_sample() {
+        use FluidVariant::{Actual, Printed};
+        let half = std::f64::consts::LN_2;
+        for (variant, w_q, offered, output, rate) in [
+            (Actual, 0.5, 400.0, 400.0, half * 760.0),
+            (Actual, 0.5, 1300.0, 1000.0, half * 1300.0),
+            (Printed, 0.5, 400.0, 400.0, half * 1000.0),
+            (Printed, 0.5, 1300.0, 1000.0, half * 1300.0),
+            (Actual, 1.0, 400.0, 400.0, 1000.0),
+        ] {
+            let values = Steps::values(&red::ALGORITHM, &[("w_q", Value::Number(w_q))]);
+            let average = Follow::new(&values, &FluidConfig { packet: 1000.0, limit: 1000.0, variant });
+            let inputs = Inputs { q: 10.0, offered, output, grain: 1e-3, ..INPUTS };
+            let found = average.change(4.0, &inputs);
+            assert!((found - 6.0 * rate).abs() < 1e-9, "{variant:?}, {w_q}, {offered}: {found}");
+        }
+    }
+}

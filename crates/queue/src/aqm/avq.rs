@@ -312,8 +312,11 @@ fn fluid(v: &Values, given: &FluidConfig) -> Result<Box<dyn FluidModel>, ParamEr
 
 #[cfg(test)]
 mod tests {
-    use super::super::steps::Steps;
+    use bentpipe_units::Rate;
+
+    use super::super::steps::{INPUTS, Steps, derivatives, fluid_probes, start};
     use super::*;
+    use crate::Link;
 
     /// Worked out by hand: 8 Mbit/s are one byte per microsecond, the buffer has 2500 bytes, and C' stays at C.
     #[test]
@@ -394,5 +397,92 @@ mod tests {
         assert_eq!(avq.probe("virtual_capacity"), 0.0);
         avq.arrive(100_004_000, 1000);
         assert!((avq.probe("virtual_capacity") / 8.0 - 1000.0).abs() < 1e-6);
+    }
+
+    /// Without adaptation C' is always `gamma` C, also after a change of `gamma`; with it C' continues.
+    #[test]
+    fn virtual_capacity_passes_to_a_successor_that_adapts() {
+        let given = |adapt, gamma| {
+            [("adapt", Value::Flag(adapt)), ("gamma", Value::Number(gamma)), ("alpha", Value::Number(0.1))]
+        };
+        for (adapt, expected) in [(false, 0.8 * 4e6), (true, 2e6 - 8.0 * 100.0)] {
+            let mut avq = Steps::new(&ALGORITHM, &given(adapt, 0.5));
+            if !adapt {
+                avq.state.capacity = bentpipe_units::Rate::from_bps(4_000_000);
+            }
+            let half = 0.5 * avq.state.capacity.bytes_per_sec();
+            avq.arrive(0, 1000);
+            let found = avq.probe("virtual_capacity") / 8.0;
+            let load = if adapt { 100.0 } else { 0.0 };
+            assert!((found - (half - load)).abs() < 1e-6, "{found}");
+            assert!(avq.replace(Steps::build(&ALGORITHM, &given(adapt, 0.8))));
+            let kept = if adapt { 8.0 * found } else { expected };
+            assert!((avq.probe("virtual_capacity") - kept).abs() < 1e-6, "adapt {adapt}");
+        }
+    }
+
+    fn model(variant: FluidVariant, adapt: bool, accepted: bool) -> Box<dyn FluidModel> {
+        let given = [
+            ("gamma", Value::Number(0.5)),
+            ("alpha", Value::Number(0.1)),
+            ("buffer", Value::Number(10_000.0)),
+            ("adapt", Value::Flag(adapt)),
+            ("accepted", Value::Flag(accepted)),
+        ];
+        super::super::steps::fluid(&ALGORITHM, &given, variant)
+    }
+
+    /// A virtual queue of at most 10 packets, served at first at `gamma` C = 500 packets/s. At C' = 600, 0.8 of 1000
+    /// packets/s exceed the service by 200, and C' changes by `alpha (gamma C - λ)`: 0.1 (500 - 1000) for all arrivals, 0.1
+    /// (500 - 800) for the accepted ones.
+    #[test]
+    fn fluid_follows_the_equations() {
+        for (adapt, accepted, change) in
+            [(true, false, -50.0), (true, true, -30.0), (false, false, 0.0), (false, true, 0.0)]
+        {
+            let avq = model(FluidVariant::Actual, adapt, accepted);
+            assert_eq!(start(&*avq), [0.0, 500.0]);
+            let inputs = Inputs { accepted: 800.0, ..INPUTS };
+            let [dv, dc] = derivatives(&*avq, [5.0, 600.0], 0.2, &inputs);
+            assert_eq!(dv, 200.0);
+            assert!((dc - change).abs() < 1e-9, "adapt {adapt}, accepted {accepted}: {dc}");
+        }
+        let avq = model(FluidVariant::Actual, true, false);
+        let marks = [5.0, 9.6, 10.0].map(|v| avq.mark(&[v, 250.0], &INPUTS.arrivals()));
+        assert_eq!(marks, [0.0, 0.75, 0.75]);
+        // C' stays between 0 and C.
+        assert_eq!(derivatives(&*avq, [0.0, 1000.0], 0.0, &Inputs { load: 0.0, ..INPUTS }), [0.0, 0.0]);
+        assert_eq!(derivatives(&*avq, [10.0, 0.0], 1.0, &INPUTS), [0.0, 0.0]);
+        assert_eq!(fluid_probes(&*avq, &[5.0, 600.0]), [("VQ", 5000.0), ("virtual_capacity", 4.8e6)]);
+    }
+
+    /// [B07] 4.4: with a third of 9 packets as the threshold, `dp/dt = -p` below it and `1 - p` above it, per unit of 100 ms.
+    /// In its middle the ramp of one packet is at 1/2.
+    #[test]
+    fn printed_fluid_follows_the_equations() {
+        let given = [("gamma", 0.5), ("alpha", 0.1), ("buffer", 9000.0)];
+        let given = given.map(|(name, x)| (name, Value::Number(x)));
+        let avq = super::super::steps::fluid(&ALGORITHM, &given, FluidVariant::Printed);
+        assert_eq!(start(&*avq), [0.0, 0.0, 500.0]);
+        let inputs = Inputs { accepted: 800.0, unit: 0.1, ..INPUTS };
+        for (v, change) in [(1.0, -2.0), (2.5, -2.0), (3.0, 3.0), (3.25, 5.5), (3.5, 8.0), (9.0, 8.0)] {
+            let [dv, dp, dc] = derivatives(&*avq, [v, 0.2, 600.0], 0.2, &inputs);
+            assert_eq!(dv, 200.0);
+            assert!((dp - change).abs() < 1e-9, "{dp}, not {change}, at {v}");
+            assert!((dc + 50.0).abs() < 1e-9, "{dc}");
+        }
+        assert_eq!([-0.1, 0.2, 1.1].map(|p| avq.mark(&[5.0, p, 600.0], &INPUTS.arrivals())), [0.0, 0.2, 1.0]);
+        assert_eq!(fluid_probes(&*avq, &[5.0, 0.2, 600.0]), [("VQ", 5000.0), ("virtual_capacity", 4.8e6)]);
+    }
+
+    /// 50 ms of 1,000,000 bytes/s are 50,000 bytes; of 10,000 bytes/s they would be 500, less than two packets.
+    #[test]
+    fn default_buffer_is_50_ms_and_at_least_two_packets() {
+        for (bps, buffer) in [(8_000_000, 50_000.0), (80_000, 2000.0)] {
+            let link = Link { capacity: Rate::from_bps(bps), mean_packet: 1000.0 };
+            let values = Values::resolve(PARAMS, &link, &|_| None).unwrap();
+            assert!((values.number("buffer") - buffer).abs() < 1e-9, "{}", values.number("buffer"));
+            assert_eq!(values.number("capacity"), bps as f64);
+        }
     }
 }

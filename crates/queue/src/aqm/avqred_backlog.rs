@@ -210,9 +210,10 @@ impl FluidModel for AvqRedBacklogFluid {
 
 #[cfg(test)]
 mod tests {
-    use super::super::steps::Steps;
+    use super::super::steps::{INPUTS, Steps, derivatives, fluid, fluid_probes, start};
     use super::*;
     use crate::Value;
+    use crate::fluid::FluidVariant;
     use bentpipe_units::Rate;
 
     fn steps(given: &[(&'static str, f64)]) -> Steps {
@@ -279,6 +280,81 @@ mod tests {
                 q += if accepted(&mut aqm) { 500.0 } else { -500.0 };
             }
             assert!((q / 1000.0 - packets).abs() < 1.0, "{q} bytes, by hand {packets} packets");
+        }
+    }
+
+    /// Without a measurement the virtual queue is served at the link's rate. A successor keeps the rate.
+    #[test]
+    fn service_passes_to_a_successor() {
+        let mut aqm = steps(&[("target", 0.002), ("drain_time", 0.01)]);
+        assert_eq!(aqm.probe("served"), 8e6);
+        aqm.state.bytes = 4000;
+        aqm.arrive(2000, 1000);
+        assert!((aqm.probe("served") - 6.4e6).abs() < 1e-3);
+        assert!(aqm.replace(Steps::build(&ALGORITHM, &[("drain_time", Value::Number(1.0))])));
+        assert!((aqm.probe("served") - 6.4e6).abs() < 1e-3 && aqm.probe("VQ") == 1.0);
+    }
+
+    /// A model with thresholds of 0.5 and 1.5 packets, a target of 10 ms, 10 packets at 1000 packets/s, a drain time of 0.5
+    /// s, and a fixed virtual capacity [packets/s].
+    fn model(v_cap: f64) -> Box<dyn FluidModel> {
+        let given = [
+            ("min_th", 0.5),
+            ("max_th", 1.5),
+            ("min_capacity", 8000.0 * v_cap),
+            ("max_capacity", 8000.0 * v_cap),
+            ("target", 0.01),
+        ];
+        fluid(&ALGORITHM, &given.map(|(name, x)| (name, Value::Number(x))), FluidVariant::Printed)
+    }
+
+    /// At 60 packets, 50 above the target, the virtual queue is served at 1000 - 50 / 0.5 = 900 packets/s, so 950 accepted
+    /// packets/s add 50. Half way between the thresholds half of the packets are marked.
+    #[test]
+    fn fluid_follows_the_equations() {
+        let aqm = model(1000.0);
+        assert_eq!(start(&*aqm), [0.0, 1000.0]);
+        let inputs = Inputs { q: 60.0, accepted: 950.0, ..INPUTS };
+        assert_eq!(derivatives(&*aqm, [1.0, 1000.0], 0.05, &inputs), [50.0, 0.0]);
+        assert_eq!([0.4, 1.0, 1.5].map(|v| aqm.mark(&[v, 1000.0], &INPUTS.arrivals())), [0.0, 0.5, 1.0]);
+        assert_eq!(fluid_probes(&*aqm, &[1.0, 600.0]), [("VQ", 1.0), ("v_cap", 4.8e6)]);
+    }
+
+    /// Half way along the curve the virtual queue has 0.75 packets. A busy link has `q = target C + drain_time (v_cap - C)`:
+    /// 10 packets at v_cap = C, 110 at 1200, 0 at 980, and the longest queue with a share of at least 1/2, 510, at 2000. One
+    /// that is idle at times is busy for 1/2 of the time with 0.75 packets (M/D/1, as the virtual queue is) or 1 packet
+    /// (M/M/1), and then the virtual service has to be 1000 packets/s: v_cap + (10 - q) / 0.5.
+    #[test]
+    fn fluid_equilibrium_is_the_queue_at_which_the_virtual_queue_accepts_what_the_link_carries() {
+        for (v_cap, service, queue) in [
+            (1000.0, Service::Full, 10.0),
+            (1200.0, Service::Full, 110.0),
+            (980.0, Service::Full, 0.0),
+            (2000.0, Service::Full, 510.0),
+            (982.0, Service::Mm1, 1.0),
+            (981.5, Service::Md1, 0.75),
+        ] {
+            let mut x = [0.0; 2];
+            let found = model(v_cap).equilibrium(0.5, 1000.0, service, &mut x);
+            let Some(Equilibrium::Queue(q)) = found else { panic!("{v_cap}, {service:?}: {found:?}") };
+            assert!((q - queue).abs() < 1e-6, "{v_cap}, {service:?}: {q} is not {queue}");
+        }
+    }
+
+    /// Without marks an idle link has no queue.
+    #[test]
+    fn fluid_equilibrium_of_an_empty_virtual_queue_is_an_empty_queue() {
+        let found = model(1000.0).equilibrium(0.0, 1000.0, Service::Mm1, &mut [0.0; 2]);
+        assert!(matches!(found, Some(Equilibrium::Queue(q)) if q < 1e-6), "{found:?}");
+    }
+
+    /// An empty queue is served at 900 + 10 / 0.5 = 920 packets/s, less than the link carries: it is idle at times. A queue of
+    /// 510 packets is served at 2400 - 500 / 0.5 = 1400 packets/s, more than the link carries.
+    #[test]
+    fn fluid_equilibrium_is_virtual_if_no_queue_fits() {
+        for (v_cap, rate) in [(900.0, 920.0), (2400.0, 1400.0)] {
+            let found = model(v_cap).equilibrium(0.5, 1000.0, Service::Full, &mut [0.0; 2]);
+            assert_eq!(found, Some(Equilibrium::Virtual { level: 0.75, rate }));
         }
     }
 }

@@ -65,7 +65,9 @@ impl FluidModel for DropTailFluid {
 mod tests {
     use bentpipe_units::{Instant, Rate};
 
+    use super::super::steps::{INPUTS, derivatives, fluid};
     use super::*;
+    use crate::fluid::FluidVariant;
     use crate::sched::fifo::Fifo;
     use crate::{DropHandler, DropReason, FlowId, Limit, Marking, Queue, QueueConfig};
 
@@ -111,5 +113,12 @@ mod tests {
             [(); 3].map(|()| queue.dequeue(now, &mut lost).map(|pkt| pkt.handle)),
             [Some(1), Some(4), None]
         );
+    }
+
+    #[test]
+    fn fluid_marks_nothing() {
+        let model = fluid(&ALGORITHM, &[], FluidVariant::Actual);
+        assert_eq!(derivatives(&*model, [], 0.0, &INPUTS), []);
+        assert_eq!(model.mark(&[], &INPUTS.arrivals()), 0.0);
     }
 }

@@ -125,9 +125,13 @@ impl FluidModel for GkvqFluid {
 
 #[cfg(test)]
 mod tests {
-    use super::super::steps::Steps;
+    use bentpipe_units::Rate;
+
+    use super::super::steps::{INPUTS, Steps, derivatives, fluid, fluid_probes};
     use super::*;
+    use crate::Link;
     use crate::Value;
+    use crate::fluid::FluidVariant;
 
     fn gkvq(theta: f64, buffer: f64) -> Steps {
         Steps::new(&ALGORITHM, &[("theta", theta), ("buffer", buffer)].map(|(n, x)| (n, Value::Number(x))))
@@ -159,5 +163,27 @@ mod tests {
         let mut gkvq = gkvq(0.8, 10_000.0);
         let passed = (0..2000).filter(|i| gkvq.arrive(i * 500, 1000) == Verdict::Pass).count();
         assert!((809..=810).contains(&passed), "{passed}");
+    }
+
+    /// theta = 1/2 of 1000 packets/s serves a virtual queue of at most 10 packets. While it is full, half of the load of 1000
+    /// packets/s is in excess; 0.8 of the load exceeds the service by 300 packets/s.
+    #[test]
+    fn fluid_marks_the_excess_of_a_full_virtual_queue() {
+        let given = [("theta", 0.5), ("buffer", 10_000.0)].map(|(n, x)| (n, Value::Number(x)));
+        let gkvq = fluid(&ALGORITHM, &given, FluidVariant::Actual);
+        assert_eq!([5.0, 9.6, 10.0].map(|v| gkvq.mark(&[v], &INPUTS.arrivals())), [0.0, 0.5, 0.5]);
+        assert_eq!(derivatives(&*gkvq, [5.0], 0.2, &INPUTS), [300.0]);
+        assert_eq!(derivatives(&*gkvq, [10.0], 0.2, &INPUTS), [0.0]);
+        assert_eq!(fluid_probes(&*gkvq, &[5.0]), [("VQ", 5000.0)]);
+    }
+
+    /// 50 ms of 1,000,000 bytes/s are 50,000 bytes; of 10,000 bytes/s they would be 500, less than two packets.
+    #[test]
+    fn default_buffer_is_50_ms_and_at_least_two_packets() {
+        for (bps, buffer) in [(8_000_000, 50_000.0), (80_000, 2000.0)] {
+            let link = Link { capacity: Rate::from_bps(bps), mean_packet: 1000.0 };
+            let values = Values::resolve(PARAMS, &link, &|_| None).unwrap();
+            assert!((values.number("buffer") - buffer).abs() < 1e-9, "{}", values.number("buffer"));
+        }
     }
 }

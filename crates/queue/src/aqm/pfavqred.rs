@@ -429,7 +429,7 @@ mod tests {
         let mut pf = pfavqred("window", 2.0, 4.0);
         pf.flow(0, 1, FlowEvent::Opened);
         pf.flow(150_000, 2, FlowEvent::Opened);
-        assert_eq!(pf.probe("open"), 2.0);
+        assert_eq!((pf.probe("open"), pf.probe("v_cap")), (2.0, 8e6));
         for (us, flow, weight, p) in [
             // 200 ms after it opened: the virtual queue is below min_th, so there is no decision.
             (200_000, 1, 0.0, 0.0),
@@ -475,19 +475,80 @@ mod tests {
         assert!((863..=1137).contains(&light), "{light}");
     }
 
+    /// [B07] 5.2: the weight is 0 for a connection that started less than 100 ms ago. Flow 1 opens at 0. A flow that is
+    /// too young fills the virtual queue; both share one byte per microsecond. After exactly 100 ms flow 1 has two packets of
+    /// 1000 bytes, 20,000 bytes/s, 0.04 of its share of 500,000.
+    #[test]
+    fn flow_is_young_for_less_than_100_ms() {
+        let mut pf = pfavqred("window", 1.0, 2.0);
+        pf.flow(0, 1, FlowEvent::Opened);
+        pf.flow(99_000, 2, FlowEvent::Opened);
+        for _ in 0..3 {
+            pf.arrive_of(99_999, 1000, 2);
+        }
+        for (us, weight) in [(99_999, 0.0), (100_000, 0.0016)] {
+            pf.decide(us, 1000, 1);
+            assert!((pf.probe("weight") - weight).abs() < 1e-12, "{} at {us} us", pf.probe("weight"));
+        }
+    }
+
+    /// Flow 1 sends 100,000 bytes in its first 100 ms, while it is too young to be marked: after 2 s its rate is 50,000
+    /// bytes/s, a tenth of its share of 500,000, and after 4 s a twentieth.
+    #[test]
+    fn lifetime_rate_falls_with_age() {
+        for (us, weight) in [(2_000_000, 0.01), (4_000_000, 0.0025)] {
+            let mut pf = pfavqred("lifetime", 1.0, 2.0);
+            pf.flow(0, 1, FlowEvent::Opened);
+            for i in 0..100 {
+                assert_eq!(pf.arrive_of(i * 990, 1000, 1), Verdict::Pass);
+            }
+            pf.flow(us, 2, FlowEvent::Opened);
+            for _ in 0..3 {
+                pf.arrive_of(us, 1000, 2);
+            }
+            pf.decide(us, 1000, 1);
+            assert!((pf.probe("weight") - weight).abs() < 1e-12, "{} at {us} us", pf.probe("weight"));
+        }
+    }
+
+    /// Bytes of flows are counted in steps of the window, or since they opened: other parameters than `window` and `rate`
+    /// may change without a loss of the flows. The virtual queue remains in any case.
+    #[test]
+    fn flows_are_forgotten_if_their_bytes_are_counted_otherwise() {
+        let of = |rate, window, cap| {
+            [("rate", Value::Name(rate)), ("window", Value::Number(window)), ("cap", Value::Number(cap))]
+        };
+        for (given, open) in [
+            (of("window", 3.0, 2.0), 2.0),
+            (of("lifetime", 3.0, NO_CAP), 0.0),
+            (of("window", 6.0, NO_CAP), 0.0),
+            (of("lifetime", 6.0, NO_CAP), 0.0),
+        ] {
+            let mut pf = Steps::new(&ALGORITHM, &of("window", 3.0, NO_CAP));
+            pf.flow(0, 1, FlowEvent::Opened);
+            pf.arrive_of(1000, 1000, 2);
+            assert!(pf.replace(Steps::build(&ALGORITHM, &given)));
+            assert_eq!((pf.probe("open"), pf.probe("VQ")), (open, 1.0), "{given:?}");
+        }
+    }
+
     /// The window in steps compared with the exact sum over the last 3 s, for a flow with bursts of up to four packets
-    /// at random times: the error never exceeds the content of the step that is cut, and is below 3 % on average.
+    /// at random times and pauses of up to six steps: the error never exceeds the content of the step that is cut, and is
+    /// below 3 % on average. The rate of all arrivals, those of this flow, is that sum over the window.
     #[test]
     fn window_in_steps_is_close_to_the_exact_one() {
         let mut rng = Rng::stream(1, "window", 0, "test");
         let mut active = Active::new(WINDOW, STEPS);
         let (mut flow, mut active) = (Flow::new(active.at(Instant::ZERO), true, Instant::ZERO), active);
+        let mut total = Total { bytes: [0; PLACES], step: active.at(Instant::ZERO), since: None };
         let (mut exact, mut now, mut sum, mut error) = (VecDeque::new(), Instant::ZERO, 0.0, 0.0);
         for _ in 0..20_000 {
-            now += Duration::from_secs_f64(rng.exponential(0.05));
+            let pause = if rng.below(300) == 0 { rng.below(6000) } else { 0 };
+            now += Duration::from_secs_f64(rng.exponential(0.05)) + Duration::from_millis(pause);
             let len = 1400 * (1 + rng.below(4) as u32);
             let step = active.at(now);
             flow.arrive(len, step);
+            total.arrive(len, step, now);
             exact.push_back((now, len));
             while exact.front().is_some_and(|(at, _)| now - *at > WINDOW) {
                 exact.pop_front();
@@ -497,6 +558,11 @@ mod tests {
             let cut = flow.bytes[flow.cut()];
             assert!(off <= f64::from(cut), "{off} is more than {cut}");
             (sum, error) = (sum + truth, error + off);
+            if now >= Instant::ZERO + WINDOW + WINDOW {
+                let rate = total.rate(WINDOW, active.elapsed(now), now);
+                let own = flow.within(active.elapsed(now));
+                assert!((rate * WINDOW.as_secs_f64() - own).abs() < 1e-6, "{rate} is not {own} in 3 s");
+            }
         }
         assert!(error / sum < 0.03, "{}", error / sum);
     }

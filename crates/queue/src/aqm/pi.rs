@@ -153,9 +153,10 @@ impl FluidModel for PiFluid {
 
 #[cfg(test)]
 mod tests {
-    use super::super::steps::Steps;
+    use super::super::steps::{INPUTS, Steps, derivatives, fluid, fluid_probes};
     use super::*;
     use crate::Value;
+    use crate::fluid::FluidVariant;
 
     /// Worked out by hand with a = 0.01, b = 0.005, q_ref = 10: p grows by 0.01 (q - 10) - 0.005 (q_old - 10), with
     /// q_old = 0 at first.
@@ -182,5 +183,23 @@ mod tests {
         pi.wake();
         let marks = (0..10_000).filter(|us| pi.arrive(10_001 + us, 1000) == Verdict::Mark).count();
         assert!((850..=1150).contains(&marks), "{marks}");
+    }
+
+    /// With `w` = 100, a = 0.01, b = 0.005 and q_ref = 10: dp/dt = w (a - b) (q - q_ref) + b dq/dt = 100 0.005 4 + 0.005 8
+    /// at 14 packets that grow by 8 packets/s; and p stays between 0 and 1. In equilibrium the queue has 10 packets at any p.
+    #[test]
+    fn fluid_follows_the_equation() {
+        let given = [("q_ref", 10.0), ("a", 0.01), ("b", 0.005), ("w", 100.0)];
+        let pi = fluid(&ALGORITHM, &given.map(|(name, x)| (name, Value::Number(x))), FluidVariant::Actual);
+        for (p, q, dq, change) in
+            [(0.5, 14.0, 8.0, 2.04), (0.5, 6.0, 8.0, -1.96), (1.0, 14.0, 8.0, 0.0), (0.0, 6.0, 8.0, 0.0)]
+        {
+            let [found] = derivatives(&*pi, [p], p, &Inputs { q, dq, ..INPUTS });
+            assert!((found - change).abs() < 1e-9, "{found}, not {change}, at p {p} and q {q}");
+        }
+        let mut x = [0.0];
+        assert_eq!(pi.equilibrium(0.3, 1000.0, Service::Full, &mut x), Some(Equilibrium::Queue(10.0)));
+        assert_eq!(x, [0.3]);
+        assert_eq!(fluid_probes(&*pi, &[0.3]), [("p", 0.3)]);
     }
 }

@@ -206,8 +206,9 @@ impl FluidModel for RedFluid {
 mod tests {
     use bentpipe_units::Instant;
 
-    use super::super::steps::Steps;
+    use super::super::steps::{INPUTS, Steps, derivatives, fluid, fluid_probes};
     use super::*;
+    use crate::fluid::FluidVariant;
 
     fn close(a: f64, b: f64) -> bool {
         (a - b).abs() < 1e-12
@@ -356,6 +357,25 @@ mod tests {
         for p in [0.0, 0.0, 0.0, 0.0, 0.25] {
             red.arrive(1, 1000);
             assert!(close(red.probe("p"), p), "{} is not {p}", red.probe("p"));
+        }
+    }
+
+    /// The printed share of marks is `p_b`: 1/4 at an average of 4 between thresholds of 2 and 6 with `max_p` = 1/2, and half
+    /// way along the curve the queue has 3 packets, with `gentle` 6.
+    #[test]
+    fn fluid_marks_by_the_average_which_equals_the_queue_in_equilibrium() {
+        for (gentle, high, queue) in [(false, 1.0, 3.0), (true, 0.75, 6.0)] {
+            let given = [("min_th", 2.0), ("max_th", 6.0), ("w_q", 0.5), ("max_p", 0.5)];
+            let given = given.map(|(name, x)| (name, Value::Number(x)));
+            let given = [&given[..], &[("gentle", Value::Flag(gentle))]].concat();
+            let red = fluid(&ALGORITHM, &given, FluidVariant::Printed);
+            assert_eq!([1.9, 4.0, 9.0].map(|avg| red.mark(&[avg], &INPUTS.arrivals())), [0.0, 0.25, high]);
+            let mut x = [0.0];
+            let found = red.equilibrium(0.5, 1000.0, Service::Full, &mut x);
+            assert_eq!((found, x), (Some(Equilibrium::Queue(queue)), [queue]));
+            assert_eq!(fluid_probes(&*red, &[4.0]), [("avg", 4.0)]);
+            let [change] = derivatives(&*red, [4.0], 0.25, &Inputs { q: 10.0, ..INPUTS });
+            assert!((change - std::f64::consts::LN_2 * 6000.0).abs() < 1e-9, "{change}");
         }
     }
 }

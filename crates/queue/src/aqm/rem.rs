@@ -181,9 +181,10 @@ impl FluidModel for RemFluid {
 
 #[cfg(test)]
 mod tests {
-    use super::super::steps::Steps;
+    use super::super::steps::{INPUTS, Steps, derivatives, fluid, fluid_probes};
     use super::*;
     use crate::Value;
+    use crate::fluid::FluidVariant;
 
     /// Worked out by hand: a link that sends 20 packets of 500 bytes in 10 ms (8 Mbit/s), gamma = 0.1, alpha = 0.5,
     /// b_ref = 4, phi = 2. 22 arrivals and 8 waiting: 0.5 * 4 + 2 = 4, price 0.4, p = 1 - 2^-0.4. No arrivals and an
@@ -221,5 +222,33 @@ mod tests {
         assert_eq!((rem.probe("price"), rem.probe("p")), (1.0, 0.5));
         let marks = (0..10_000).filter(|us| rem.arrive(10_001 + us, 1000) == Verdict::Mark).count();
         assert!((4750..=5250).contains(&marks), "{marks}");
+    }
+
+    /// Packets of 1000 bytes count as two of `mean_packet`: at q = 8 with 2100 arrivals/s
+    /// `gamma (alpha (b - b_ref) / interval + λ - c)` = 0.1 (0.5 4 / 0.01 + 2100 - 2000) = 30. The price does not fall below
+    /// zero; one of 1 marks 1 - 1/2.
+    #[test]
+    fn fluid_follows_the_equation() {
+        let given = [
+            ("b_ref", 4.0),
+            ("gamma", 0.1),
+            ("alpha", 0.5),
+            ("phi", 2.0),
+            ("interval", 0.01),
+            ("mean_packet", 500.0),
+        ];
+        let rem = fluid(&ALGORITHM, &given.map(|(name, x)| (name, Value::Number(x))), FluidVariant::Actual);
+        for (price, q, offered, change) in
+            [(1.0, 8.0, 2100.0, 30.0), (1.0, 0.0, 2100.0, -10.0), (0.0, 0.0, 0.0, 0.0)]
+        {
+            let [found] = derivatives(&*rem, [price], 0.5, &Inputs { q, offered, ..INPUTS });
+            assert!((found - change).abs() < 1e-9, "{found}, not {change}, at price {price} and q {q}");
+        }
+        for (price, p) in [(1.0, 0.5), (2.0, 0.75), (0.0, 0.0), (-1.0, 0.0)] {
+            assert!((rem.mark(&[price], &INPUTS.arrivals()) - p).abs() < 1e-12, "at price {price}");
+        }
+        assert_eq!(fluid_probes(&*rem, &[0.0]), [("p", 0.0), ("price", 0.0)]);
+        let found = fluid_probes(&*rem, &[2.0]);
+        assert!((found[0].1 - 0.75).abs() < 1e-12 && found[1].1 == 2.0, "{found:?}");
     }
 }

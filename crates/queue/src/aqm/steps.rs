@@ -3,6 +3,7 @@
 use bentpipe_units::{Duration, Instant, Rate, Rng};
 
 use crate::descriptor::Algorithm;
+use crate::fluid::{FluidConfig, FluidModel, FluidVariant, Inputs, Service};
 use crate::{Aqm, Context, FlowEvent, FlowId, Limit, Link, Packet, QueueState, Value, Values, Verdict};
 
 pub(super) struct Steps {
@@ -16,10 +17,19 @@ pub(super) struct Steps {
 impl Steps {
     /// The algorithm with these parameters on a link of 8 Mbit/s: one byte per microsecond.
     pub fn new(algorithm: &Algorithm, given: &[(&str, Value)]) -> Self {
-        let capacity = Rate::from_bps(8_000_000);
-        let link = Link { capacity, mean_packet: 1000.0 };
+        Self::of(Self::build(algorithm, given))
+    }
+
+    /// Builds the algorithm for that link.
+    pub fn build(algorithm: &Algorithm, given: &[(&str, Value)]) -> Box<dyn Aqm> {
+        (algorithm.build)(&Self::values(algorithm, given)).unwrap()
+    }
+
+    /// Returns the parameters for that link.
+    pub fn values(algorithm: &Algorithm, given: &[(&str, Value)]) -> Values {
+        let link = Link { capacity: Rate::from_bps(8_000_000), mean_packet: 1000.0 };
         let value = |name: &str| given.iter().find(|(n, _)| *n == name).map(|(_, value)| *value);
-        Self::of((algorithm.build)(&Values::resolve(algorithm.params, &link, &value).unwrap()).unwrap())
+        Values::resolve(algorithm.params, &link, &value).unwrap()
     }
 
     /// An existing AQM on that link.
@@ -76,6 +86,13 @@ impl Steps {
         cx.0.overflowed(&pkt, &mut cx.1);
     }
 
+    /// Replaces the AQM by one that takes over its state; returns false if that is another algorithm.
+    pub fn replace(&mut self, mut aqm: Box<dyn Aqm>) -> bool {
+        let resumed = aqm.resume(&mut *self.aqm);
+        self.aqm = aqm;
+        resumed
+    }
+
     /// Wakes the AQM at its wake time and returns that time [us].
     pub fn wake(&mut self) -> u64 {
         let now = self.aqm.wake_at().unwrap();
@@ -99,5 +116,135 @@ impl Steps {
             }
         });
         found
+    }
+}
+
+/// Builds the fluid model of the algorithm with these parameters on that link, with packets of 1000 bytes.
+pub(super) fn fluid(
+    algorithm: &Algorithm,
+    given: &[(&str, Value)],
+    variant: FluidVariant,
+) -> Box<dyn FluidModel> {
+    let values = Steps::values(algorithm, given);
+    let make = algorithm.fluid.unwrap();
+    make(&values, &FluidConfig { packet: 1000.0, limit: 1000.0, variant }).unwrap()
+}
+
+/// A link of 1000 packets/s that is offered as much, with an empty queue.
+pub(super) const INPUTS: Inputs = Inputs {
+    q: 0.0,
+    dq: 0.0,
+    offered: 1000.0,
+    load: 1000.0,
+    accepted: 1000.0,
+    capacity: 1000.0,
+    output: 1000.0,
+    service: Service::Full,
+    unit: 1.0,
+    grain: 1e-6,
+};
+
+/// Returns the derivatives of the state variables `x`.
+pub(super) fn derivatives<const N: usize>(
+    fluid: &dyn FluidModel,
+    x: [f64; N],
+    p: f64,
+    inputs: &Inputs,
+) -> [f64; N] {
+    assert_eq!(fluid.states(), N);
+    let mut dx = [f64::NAN; N];
+    fluid.derivatives(&x, p, inputs, &mut dx);
+    dx
+}
+
+/// Returns the initial values of the state variables.
+pub(super) fn start<const N: usize>(fluid: &dyn FluidModel) -> [f64; N] {
+    let mut x = [0.0; N];
+    fluid.start(&mut x);
+    x
+}
+
+/// Returns the probes of a fluid model.
+pub(super) fn fluid_probes(fluid: &dyn FluidModel, x: &[f64]) -> Vec<(&'static str, f64)> {
+    let mut found = Vec::new();
+    fluid.probe(x, &mut |name, value| found.push((name, value)));
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::VecDeque;
+
+    use super::*;
+    use crate::registry::AQMS;
+
+    /// Four flows, two of them announced, offer one and a half times the link's rate to a queue. Returns the verdicts.
+    fn drive(steps: &mut Steps, waiting: &mut VecDeque<(u64, u32)>, from: u64, to: u64) -> Vec<Verdict> {
+        let mut verdicts = Vec::new();
+        for us in (1000 * from..1000 * to).step_by(500) {
+            while steps.aqm.wake_at().is_some_and(|at| at <= Instant::ZERO + Duration::from_micros(us)) {
+                steps.wake();
+            }
+            let show = |steps: &mut Steps, waiting: &VecDeque<_>| {
+                steps.state.packets = waiting.len() as u32;
+                steps.state.bytes = 1000 * u64::from(steps.state.packets);
+                steps.state.idle_since = None;
+            };
+            // Two of three times 500 us a packet arrives, one of two times one leaves.
+            if us % 1500 != 0 {
+                steps.flow = (us / 500 % 4) as u32;
+                let verdict = steps.arrive(us, 1000);
+                verdicts.push(verdict);
+                if verdict == Verdict::Pass {
+                    waiting.push_back((us, steps.flow));
+                    show(steps, waiting);
+                    steps.enqueue(us, 1000);
+                }
+            }
+            if us % 1000 == 0
+                && let Some((since, flow)) = waiting.pop_front()
+            {
+                show(steps, waiting);
+                steps.flow = flow;
+                verdicts.push(steps.depart(us, since, 1000));
+                steps.state.sent_bytes += 1000;
+            }
+        }
+        verdicts
+    }
+
+    fn probes(aqm: &dyn Aqm) -> Vec<(&'static str, f64)> {
+        let mut found = Vec::new();
+        aqm.probe(&mut |name, value| found.push((name, value)));
+        found
+    }
+
+    /// An AQM that takes over from one of the same algorithm shows its state and decides as it would have; one that
+    /// takes over from another algorithm is as new.
+    #[test]
+    fn state_passes_to_the_same_algorithm_only() {
+        for algorithm in AQMS {
+            let name = algorithm.name;
+            let [(mut kept, mut waiting), (mut replaced, mut same)] = [(); 2].map(|()| {
+                let (mut steps, mut waiting) = (Steps::new(algorithm, &[]), VecDeque::new());
+                steps.flow(0, 0, FlowEvent::Opened);
+                steps.flow(0, 1, FlowEvent::Opened);
+                drive(&mut steps, &mut waiting, 0, 1000);
+                (steps, waiting)
+            });
+            let fresh = || Steps::build(algorithm, &[]);
+            let (new, state) = (probes(&*fresh()), probes(&*kept.aqm));
+            assert!(name == "droptail" || new != state, "{name}: {state:?}");
+            assert!(replaced.replace(fresh()), "{name}");
+            assert_eq!(probes(&*replaced.aqm), state, "{name}");
+            let verdicts = drive(&mut kept, &mut waiting, 1000, 2000);
+            assert_eq!(drive(&mut replaced, &mut same, 1000, 2000), verdicts, "{name}");
+            assert_eq!(probes(&*replaced.aqm), probes(&*kept.aqm), "{name}");
+
+            let other = AQMS.iter().find(|other| other.name != name).unwrap();
+            let mut other = Steps::new(other, &[]);
+            assert!(!other.replace(fresh()), "{name}");
+            assert_eq!(probes(&*other.aqm), new, "{name}");
+        }
     }
 }
