@@ -341,6 +341,17 @@ mod tests {
         }
     }
 
+    /// With a least share of 0.8 and v_cap = 1250 packets/s the virtual queue accepts what the link carries at any queue from
+    /// 10 + 0.5 (1250 - 1000) = 135 packets on: the shortest is the equilibrium.
+    #[test]
+    fn fluid_equilibrium_is_the_shortest_queue() {
+        let given = [("min_capacity", 1e7), ("max_capacity", 1e7), ("target", 0.01), ("least_share", 0.8)];
+        let given = given.map(|(name, x)| (name, Value::Number(x)));
+        let aqm = fluid(&ALGORITHM, &given, FluidVariant::Printed);
+        let found = aqm.equilibrium(0.5, 1000.0, Service::Full, &mut [0.0; 2]);
+        assert!(matches!(found, Some(Equilibrium::Queue(q)) if (q - 135.0).abs() < 1e-6), "{found:?}");
+    }
+
     /// Without marks an idle link has no queue.
     #[test]
     fn fluid_equilibrium_of_an_empty_virtual_queue_is_an_empty_queue() {
@@ -349,11 +360,14 @@ mod tests {
     }
 
     /// An empty queue is served at 900 + 10 / 0.5 = 920 packets/s, less than the link carries: it is idle at times. A queue of
-    /// 510 packets is served at 2400 - 500 / 0.5 = 1400 packets/s, more than the link carries.
+    /// 510 packets is served at 2400 - 500 / 0.5 = 1400 packets/s, more than the link carries. A link with 510 packets as in
+    /// an M/M/1 queue sends 1000 510/511 = 998.04 packets/s, and the virtual queue accepts half of 2998 - 1000.
     #[test]
     fn fluid_equilibrium_is_virtual_if_no_queue_fits() {
-        for (v_cap, rate) in [(900.0, 920.0), (2400.0, 1400.0)] {
-            let found = model(v_cap).equilibrium(0.5, 1000.0, Service::Full, &mut [0.0; 2]);
+        for (v_cap, service, rate) in
+            [(900.0, Service::Full, 920.0), (2400.0, Service::Full, 1400.0), (2998.0, Service::Mm1, 1998.0)]
+        {
+            let found = model(v_cap).equilibrium(0.5, 1000.0, service, &mut [0.0; 2]);
             assert_eq!(found, Some(Equilibrium::Virtual { level: 0.75, rate }));
         }
     }

@@ -485,7 +485,7 @@ impl FluidModel for PieFluid {
 
 #[cfg(test)]
 mod tests {
-    use super::super::steps::Steps;
+    use super::super::steps::{INPUTS, Steps, derivatives, fluid, fluid_probes, start};
     use super::*;
     use crate::{FlowId, Value};
 
@@ -816,5 +816,82 @@ mod tests {
         (pie.state.packets, pie.state.bytes) = (0, 0);
         pie.depart(1_000_001, 0, 1000);
         assert_eq!(pie.probe("qdelay"), 0.0);
+    }
+
+    fn model(given: &[(&str, Value)]) -> Box<dyn FluidModel> {
+        fluid(&ALGORITHM, given, FluidVariant::Printed)
+    }
+
+    /// Section 4.1 on a link of 1000 packets/s: nothing is marked with at most two packets waiting, with less than half of 15
+    /// ms (7.5 packets) and a probability below 0.2, and while more than half of an update is left of the allowance.
+    #[test]
+    fn fluid_marks_after_the_burst_and_above_half_the_target() {
+        let pie = model(&[]);
+        assert_eq!(start(&*pie), [0.0, 0.15]);
+        for (p, allowance, q, marked) in [
+            (0.3, 0.0, 100.0, 0.3),
+            (1.2, 0.0, 100.0, 1.0),
+            (0.3, 0.0074, 100.0, 0.3),
+            (0.3, 0.0076, 100.0, 0.0),
+            (0.19, 0.0, 7.4, 0.0),
+            (0.2, 0.0, 7.4, 0.2),
+            (0.1, 0.0, 7.6, 0.1),
+            (0.3, 0.0, 2.1, 0.3),
+            (0.3, 0.0, 2.0, 0.0),
+        ] {
+            let found = pie.mark(&[p, allowance], &Inputs { q, ..INPUTS }.arrivals());
+            assert_eq!(found, marked, "p {p}, allowance {allowance}, q {q}");
+        }
+        assert_eq!(fluid_probes(&*pie, &[0.3, 0.1]), [("p", 0.3), ("burst_allowance", 0.1)]);
+    }
+
+    /// Section 4.2 per update of 15 ms. 35 packets that grow by 100 packets/s at p = 0.05: (0.02 / 8 / 0.015 + 1.25 0.1) / 2.
+    /// 1015 packets: 1 / 8 / 0.015, limited from 0.1 on to 0.02 / 0.015 (section 5.5). 5 packets: -0.01 / 8 / 0.015 / 2 and a
+    /// decay of 2 %.
+    #[test]
+    fn fluid_probability_follows_the_equation() {
+        let decay = 0.98_f64.ln() / 0.015 * 0.05;
+        for (cap, p, q, dq, change) in [
+            (true, 0.05, 35.0, 100.0, (1.0 / 6.0 + 0.125) / 2.0),
+            (true, 0.5, 1015.0, 0.0, 4.0 / 3.0),
+            (true, 0.1, 1015.0, 0.0, 4.0 / 3.0),
+            (true, 0.09, 1015.0, 0.0, 25.0 / 6.0),
+            (false, 0.5, 1015.0, 0.0, 25.0 / 3.0),
+            (true, 0.05, 5.0, 0.0, -1.0 / 24.0 + decay),
+            (true, 0.0, 5.0, 0.0, 0.0),
+            (true, 1.0, 1015.0, 0.0, 0.0),
+        ] {
+            let pie = model(&[("cap", Value::Flag(cap))]);
+            let [found, _] = derivatives(&*pie, [p, 0.1], p, &Inputs { q, dq, ..INPUTS });
+            assert!((found - change).abs() < 1e-9, "{found}, not {change}, at p {p} and q {q}");
+        }
+    }
+
+    /// Section 4.4: the allowance decreases with time, down to 0; at a probability of 0 and less than half the target it is
+    /// renewed, within the shortest time of 1 ms.
+    #[test]
+    fn fluid_burst_allowance_is_used_up_and_renewed() {
+        let pie = model(&[]);
+        for (p, q, allowance, change) in [
+            (0.05, 35.0, 0.1, -1.0),
+            (0.05, 5.0, 0.1, -1.0),
+            (0.0, 35.0, 0.1, -1.0),
+            (0.05, 35.0, 0.0, 0.0),
+            (0.0, 5.0, 0.1, 50.0),
+        ] {
+            let [_, found] = derivatives(&*pie, [p, allowance], p, &Inputs { q, grain: 1e-3, ..INPUTS });
+            assert!((found - change).abs() < 1e-9, "{found}, not {change}, at p {p} and q {q}");
+        }
+    }
+
+    #[test]
+    fn fluid_model_of_an_inactive_pie_is_refused() {
+        let values = Steps::values(&ALGORITHM, &[("activate", Value::Number(0.3))]);
+        let given = FluidConfig { packet: 1000.0, limit: 1000.0, variant: FluidVariant::Actual };
+        let error = PieFluid::new(&values, &given).err().unwrap();
+        assert_eq!(
+            (error.name, error.problem),
+            ("activate", "found 0.3; allowed in a fluid model: 0".into())
+        );
     }
 }
