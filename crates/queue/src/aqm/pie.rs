@@ -850,7 +850,7 @@ mod tests {
     /// decay of 2 %.
     #[test]
     fn fluid_probability_follows_the_equation() {
-        let decay = 0.98_f64.ln() / 0.015 * 0.05;
+        let decay = libm::log(0.98) / 0.015 * 0.05;
         for (cap, p, q, dq, change) in [
             (true, 0.05, 35.0, 100.0, (1.0 / 6.0 + 0.125) / 2.0),
             (true, 0.5, 1015.0, 0.0, 4.0 / 3.0),
