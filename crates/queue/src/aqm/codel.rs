@@ -340,6 +340,51 @@ mod tests {
         assert_eq!([300_000, 310_010].map(at_target), [Verdict::Pass, Verdict::Mark]);
     }
 
+    fn settings() -> Settings {
+        Settings::new(&Steps::values(&ALGORITHM, &[]))
+    }
+
+    /// True if a packet that leaves at `ms` after 10 ms is signalled with.
+    fn signals(control: &mut Control, ms: u64) -> bool {
+        let now = Instant::ZERO + Duration::from_millis(ms);
+        control.leaves(Duration::from_millis(10), 100_000, now, &settings())
+    }
+
+    /// An empty queue has no delay: the interval begins anew, the dropping state ends, and so does the schedule of the next
+    /// drop. Without it the first packet would be dropped at 120 ms; of the second state, which begins at 620 ms, the next
+    /// drop is due at 720 ms.
+    #[test]
+    fn empty_queue_ends_the_dropping_state() {
+        let mut control = Control::REST;
+        let mut at = |ms: u64, empties: bool| {
+            let signal = signals(&mut control, ms);
+            if empties {
+                control.empty();
+            }
+            (signal, control.count().1)
+        };
+        assert_eq!(at(20, true), (false, false));
+        assert_eq!(at(120, false), (false, false));
+        assert_eq!([at(220, false), at(320, true)], [(true, true), (true, false)]);
+        assert_eq!([at(520, false), at(619, false)], [(false, false); 2]);
+        assert_eq!(
+            [at(620, false), at(719, false), at(720, false)],
+            [(true, true), (false, true), (true, true)]
+        );
+    }
+
+    /// Section 5.5: `now - drop_next_ < 16 * INTERVAL`, here 1600 ms, and `delta > 1`.
+    #[test]
+    fn count_resumes_within_16_intervals_of_the_next_drop() {
+        let time = |ms| Instant::ZERO + Duration::from_millis(ms);
+        for (lastcount, ms, count) in [(1, 1899, 4), (1, 1900, 1), (3, 1899, 2), (4, 1899, 1), (5, 1899, 1)] {
+            let before = Control { count: 5, lastcount, drop_next: time(300), ..Control::REST };
+            let mut control = Control { first_above_time: Some(time(400)), ..before };
+            assert!(signals(&mut control, ms));
+            assert_eq!(control.count(), (count, true), "{lastcount} at {ms} ms");
+        }
+    }
+
     /// The RFC's listing (section 5) with its loop and a queue, for comparison.
     #[derive(Default)]
     struct Listing {
