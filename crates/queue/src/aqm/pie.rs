@@ -726,6 +726,7 @@ mod tests {
     fn large_probabilities_drop_ecn_packets() {
         for (p, ecn, verdict) in [
             (0.09, Ecn::Ect, Verdict::Mark),
+            (0.1, Ecn::Ect, Verdict::Drop),
             (0.11, Ecn::Ect, Verdict::Drop),
             (0.11, Ecn::Ect1, Verdict::Drop),
             (0.11, Ecn::NotEct, Verdict::Mark),
@@ -777,6 +778,35 @@ mod tests {
             pie.depart(2_000_000 + i * 10_000, 0, 1000);
         }
         assert_eq!(pie.probe("avg_dq_time"), once);
+    }
+
+    /// Section 5.2: `>= DQ_THRESHOLD` both for the backlog that starts a measurement and for the bytes that end it. Two packets
+    /// of 1000 bytes leave in 2 ms.
+    #[test]
+    fn batch_of_exactly_the_threshold_is_measured() {
+        for (backlog, time) in [(2000, 0.002), (1999, 0.0)] {
+            let given = [("delay", Value::Name("rate")), ("dq_threshold", Value::Number(2000.0))];
+            let mut pie = Steps::new(&ALGORITHM, &given);
+            (pie.state.packets, pie.state.bytes) = (2, backlog);
+            for ms in 1000..=1002 {
+                pie.depart(1000 * ms, 0, 1000);
+            }
+            assert!(close(pie.probe("avg_dq_time"), time), "{backlog}: {}", pie.probe("avg_dq_time"));
+        }
+    }
+
+    /// A third of the buffer's bytes activates it as well, at exactly 100,000 of 300,000 bytes: then a long delay raises the
+    /// probability.
+    #[test]
+    fn share_of_the_buffer_in_bytes_activates() {
+        for (bytes, active) in [(99_999, false), (100_000, true)] {
+            let mut pie = Steps::new(&ALGORITHM, &[("activate", Value::Number(1.0 / 3.0))]);
+            (pie.state.packets, pie.state.bytes, pie.state.limit.bytes) = (100, bytes, 300_000);
+            pie.arrive(1, 1000);
+            pie.depart(20_000_000, 0, 1000);
+            pie.wake();
+            assert_eq!(pie.probe("p") > 0.0, active, "{bytes} bytes");
+        }
     }
 
     /// Section 5.3 with a third of the buffer of 1000 packets: inactive at 333, active at 334, and inactive again once

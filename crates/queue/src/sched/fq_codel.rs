@@ -157,7 +157,7 @@ impl Scheduler for FqCodel {
 mod tests {
     use super::super::steps::Steps;
     use super::*;
-    use crate::{FlowId, Marking};
+    use crate::{FlowId, Limit, Marking};
 
     fn bench(given: &[(&str, f64)], packets: u32, marking: Marking) -> Steps {
         Steps::new(&ALGORITHM, given, packets, marking, 1)
@@ -196,6 +196,19 @@ mod tests {
             assert_eq!(steps.lost, (0..lost).map(|h| (h, DropReason::Overflow)).collect::<Vec<_>>());
             assert_eq!(steps.take(0).map(|h| h.is_some_and(|h| h == lost || h == lost + 1)), [true; 2]);
         }
+    }
+
+    /// Room for 3000 bytes, which flow 1 has in three packets: one of 100 bytes of flow 2 costs it half of them, which two
+    /// packets reach.
+    #[test]
+    fn limit_in_bytes_costs_the_fattest_flow_half_of_its_bytes() {
+        let limit = Limit { packets: 10, bytes: 3000 };
+        let mut steps = Steps::limited(&ALGORITHM, &[], limit, Marking::Drop, 1);
+        (0..3).for_each(|handle| steps.push(0, handle, 1, 1000));
+        assert!(steps.lost.is_empty());
+        steps.push(0, 3, 2, 100);
+        assert_eq!(steps.lost, [0, 1].map(|handle| (handle, DropReason::Overflow)));
+        assert_eq!(steps.take(0), [Some(2), Some(3), None]);
     }
 
     /// A packet is dropped itself if nothing else makes room for it.
@@ -273,5 +286,41 @@ mod tests {
         }
         let flows: std::collections::BTreeSet<_> = steps.lost.iter().map(|(handle, _)| handle % 8).collect();
         assert!(flows.len() > 1, "{:?}", steps.lost);
+    }
+
+    /// A sojourn time of the threshold itself, 10 ms, is not marked, a microsecond more is.
+    #[test]
+    fn ce_threshold_is_exceeded_by_marked_packets() {
+        let mut steps = bench(&[("ce_threshold", 0.01)], 1000, Marking::Ecn);
+        steps.ecn = Ecn::Ect;
+        (0..2).for_each(|handle| steps.push(0, handle, 1, 1000));
+        assert_eq!([10_000, 10_001].map(|us| steps.pop(us).unwrap().ecn), [Ecn::Ect, Ecn::Ce]);
+    }
+
+    /// Two packets of 1000 bytes always wait, for 20 ms each: never more than an MTU of 1500 bytes is behind a packet.
+    #[test]
+    fn backlog_of_one_mtu_gets_no_signal() {
+        let mut steps = bench(&[], 1000, Marking::Drop);
+        steps.push(0, 0, 1, 1000);
+        for i in 1..200 {
+            let us = 10_000 * u64::from(i);
+            steps.push(us, i, 1, 1000);
+            assert_eq!(steps.pop(us).map(|pkt| pkt.handle), Some(i - 1));
+        }
+        assert!(steps.lost.is_empty());
+    }
+
+    /// After a standstill of 1000 s more drops are due than packets wait: one packet is sent after 64 drops.
+    #[test]
+    fn drops_per_departure_are_limited() {
+        let mut steps = bench(&[], 1000, Marking::Drop);
+        (0..300).for_each(|handle| steps.push(0, handle, 1, 1000));
+        assert_eq!(steps.pop(10_000).map(|pkt| pkt.handle), Some(0));
+        // The first drop, and the packet behind it.
+        assert_eq!(steps.pop(110_000).map(|pkt| pkt.handle), Some(2));
+        for sent in [67, 132] {
+            assert_eq!(steps.pop(1_000_000_000).map(|pkt| pkt.handle), Some(sent));
+        }
+        assert_eq!(steps.lost.len(), 1 + 2 * 64);
     }
 }

@@ -29,11 +29,21 @@ impl Steps {
         marking: Marking,
         seed: u64,
     ) -> Self {
+        Self::limited(discipline, given, Limit { packets, bytes: u64::MAX }, marking, seed)
+    }
+
+    /// Like [`Self::new`], with another limit.
+    pub fn limited(
+        discipline: &SchedulerAlgorithm,
+        given: &[(&str, f64)],
+        limit: Limit,
+        marking: Marking,
+        seed: u64,
+    ) -> Self {
         let capacity = Rate::from_bps(8_000_000);
         let link = Link { capacity, mean_packet: 1000.0 };
         let value = |name: &str| given.iter().find(|(n, _)| *n == name).map(|&(_, x)| Value::Number(x));
         let built = (discipline.build)(&Values::resolve(discipline.params, &link, &value).unwrap()).unwrap();
-        let limit = Limit { packets, bytes: u64::MAX };
         let setup = QueueConfig { marking, limit, capacity, seed, name: "steps".to_owned() };
         Self { queue: Queue::new(built, Box::new(DropTail), &setup), lost: Vec::new(), ecn: Ecn::NotEct }
     }
