@@ -182,7 +182,7 @@ impl Aqm for VqRed {
         flow.v = v - rate * (cx.now - flow.last).as_secs_f64();
         flow.last = cx.now;
         // A link without capacity never serves anything.
-        let time = if v > 0.0 { v / rate.max(f64::MIN_POSITIVE) } else { 0.0 };
+        let time = v / rate.max(f64::MIN_POSITIVE);
         self.met = time.min(1e9);
         self.p = ((time - self.min_th) / (self.max_th - self.min_th)).clamp(0.0, 1.0);
         if time > self.max_th {
