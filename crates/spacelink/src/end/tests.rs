@@ -40,7 +40,7 @@ impl Foreign {
         let (certificate, trip) = (own.certificate(), Duration::from_millis(10));
         let end = Setup::new(own, other.certificate(), None, trip);
         let end = Spacelink::listen(&end, None, now).unwrap();
-        let setup = Setup::new(other, certificate.clone(), None, trip);
+        let setup = Setup { stream_window: 1000, ..Setup::new(other, certificate.clone(), None, trip) };
         let config = keys::client(&setup.identity, &certificate).unwrap();
         let mut config = ClientConfig::new(Arc::new(config));
         config.transport_config(Arc::new(setup.parameters().transport(&Arc::default())));
@@ -300,12 +300,13 @@ fn a_stream_that_is_reset_before_it_arrives_is_not_opened() {
     assert_eq!(foreign.events(), []);
     assert!(foreign.is_reset(second) && foreign.is_reset(third) && foreign.end.early_resets.is_empty());
     let (_, fourth) = foreign.opened();
-    // One that has arrived is reset at once, and not remembered when it is no more.
-    for _ in 0..2 {
-        foreign.say_frame(Control::Reset(0));
+    // One that has arrived is reset at once, and not remembered when it is no more: the first, and the last.
+    for (id, stream) in [(0, stream), (12, fourth)] {
+        foreign.say_frame(Control::Reset(id));
+        foreign.say_frame(Control::Reset(id));
+        assert_eq!(foreign.events(), [Event::Reset(stream)]);
+        assert!(foreign.end.early_resets.is_empty());
     }
-    assert_eq!(foreign.events(), [Event::Reset(stream)]);
-    assert!(foreign.end.early_resets.is_empty() && foreign.end.find(fourth).is_some());
 }
 
 #[test]
@@ -351,6 +352,39 @@ fn a_full_end_says_so_on_its_control_stream() {
     foreign.end.set_full(false);
     foreign.run(20);
     assert_eq!(foreign.told(), [3, 4]);
+    // The peer's window of 1000 bytes is full, until it has read.
+    (0..1500).for_each(|_| foreign.end.set_full(true));
+    foreign.run(20);
+    let first = foreign.told().len();
+    foreign.run(20);
+    assert!((900..=1000).contains(&first), "{first}");
+    assert_eq!(first + foreign.told().len(), 1500);
+}
+
+/// The codes of the crate; another one is not known.
+#[test]
+fn a_close_code_tells_the_reason() {
+    let reason = |code: u32| {
+        let mut foreign = Foreign::greeted();
+        foreign.conn.close(foreign.now, VarInt::from_u32(code), Bytes::new());
+        foreign.run(20);
+        match foreign.events().pop() {
+            Some(Event::Down(reason)) => reason,
+            other => panic!("{other:?}"),
+        }
+    };
+    assert_eq!([reason(0), reason(1)], [Reason::Closed, Reason::Replaced]);
+    assert!(matches!(reason(2), Reason::Failed(_)));
+}
+
+#[test]
+fn streams_beyond_the_limit_are_reset() {
+    let mut foreign = Foreign::greeted();
+    foreign.end.setup.streams = 2;
+    let ids = [(); 3].map(|()| foreign.open(&header_bytes()));
+    assert_eq!(ids.map(|id| foreign.is_reset(id)), [false, false, true]);
+    let stats = foreign.end.stats();
+    assert_eq!((stats.opened, stats.streams, stats.refused_streams), (2, 2, 1));
 }
 
 /// A credit waits for a share of the round trip, here for the shortest interval of 5 ms, and covers all that was delivered
@@ -432,13 +466,17 @@ fn the_last_credit_of_a_stream_is_sent_at_once_on_the_control_stream() {
     foreign.conn.send_stream(id).finish().unwrap();
     foreign.end.finish(stream);
     foreign.run(20);
-    assert_eq!(foreign.end.read(stream, &mut [0; 20]), 10);
+    // Reading on changes nothing.
+    assert_eq!([(); 2].map(|()| foreign.end.read(stream, &mut [0; 20])), [10, 0]);
     foreign.end.delivered(stream, 10);
     foreign.run(7);
     assert_eq!((foreign.told(), foreign.datagrams()), (vec![1, 0, 30], vec![]));
     foreign.run(60);
     let events = foreign.events();
-    assert!(events.ends_with(&[Event::Finished(stream), Event::Closed(stream)]), "{events:?}");
+    assert_eq!(
+        events,
+        [Event::Readable(stream), Event::Readable(stream), Event::Finished(stream), Event::Closed(stream)]
+    );
     // A stream without data needs no credit.
     let (id, stream) = foreign.opened();
     foreign.conn.send_stream(id).finish().unwrap();

@@ -1,12 +1,14 @@
 //! Counters, what a regulator is charged, and limits.
 
-use bentpipe_spacelink::{Spacelink, Stats};
+use std::net::SocketAddr;
+
+use bentpipe_spacelink::{Event, Setup, Spacelink, Stats};
 use bentpipe_units::Rate;
 
 use crate::net::{GATEWAY, Net, TERMINAL, setups};
 use crate::{ROUND_TRIP, s};
 
-/// All packets are marked, one in twenty is lost, and all of it still counts after the connection is gone.
+/// One packet in twenty is lost, later ones are marked, and all of it still counts after the connection is gone.
 #[test]
 fn counters_outlive_their_connection() {
     let mut net = Net::new(&setups(None, ROUND_TRIP), 21);
@@ -14,16 +16,20 @@ fn counters_outlive_their_connection() {
     let up = net.hosts[TERMINAL].open().unwrap();
     net.hosts[TERMINAL].write(up, 1);
     net.run(s(3.0));
-    assert_eq!(net.hosts[GATEWAY].link.stats().marks, 0);
-    (net.directions[GATEWAY].lose, net.directions[GATEWAY].mark) = (0.05, true);
+    net.directions[GATEWAY].lose = 0.05;
     let (&down, _) = net.hosts[GATEWAY].streams.first_key_value().unwrap();
     assert_eq!(net.hosts[GATEWAY].write(down, 500_000), 500_000);
     net.run(s(10.0));
+    // A loss is no mark.
+    assert_eq!(net.hosts[GATEWAY].link.stats().marks, 0);
+    (net.directions[GATEWAY].lose, net.directions[GATEWAY].mark) = (0.0, true);
+    assert_eq!(net.hosts[GATEWAY].write(down, 100_000), 100_000);
+    net.run(s(15.0));
     let now = net.now;
     net.hosts[GATEWAY].link.close(now);
     let before = net.hosts[GATEWAY].link.stats();
     let lost = net.directions[GATEWAY].lost;
-    assert!(before.marks > 0 && before.acknowledged_bytes > 500_000);
+    assert!(before.marks > 0 && before.acknowledged_bytes > 600_000);
     assert!(lost > 5 && (lost - 2..=lost).contains(&before.lost_packets), "{before:?}");
     // All of those are full, with a UDP payload of 1472 bytes.
     assert_eq!(before.lost_bytes, 1472 * before.lost_packets);
@@ -184,4 +190,81 @@ fn replies_to_strangers_are_limited() {
     // RFC 9000, section 17.2.5: a Retry has a long header of type 3.
     let is_retry = |(_, reply): &&(std::net::SocketAddr, Vec<u8>)| reply[0] & 0xf0 == 0xf0;
     assert_eq!(net.to_others.iter().filter(is_retry).count(), 16);
+}
+
+/// 20 ms of 8 Mbit/s are 20,000 bytes: 13 packets of 1472 bytes and the longest headers, 48 bytes.
+#[test]
+fn a_batch_fits_what_may_be_sent_ahead() {
+    let mut net = Net::new(&setups(None, ROUND_TRIP), 28);
+    net.connect();
+    let up = net.hosts[TERMINAL].open().unwrap();
+    net.run(s(3.0));
+    let now = net.now;
+    let link = &mut net.hosts[TERMINAL].link;
+    link.set_rate(Some(Rate::from_bps(8_000_000)));
+    link.write(up, &[0; 100_000]);
+    let mut out = Vec::new();
+    let sent = link.transmit(now, 64, &mut out).unwrap();
+    assert_eq!(out.len().div_ceil(sent.segment.unwrap()), 13);
+}
+
+/// The first packets of `count` clients, each followed by the answer to a Retry. Returns how many got a handshake.
+fn knock(net: &mut Net, setup: &mut Setup, first: u16, count: u16) -> usize {
+    let (now, to) = (net.now, net.hosts[GATEWAY].address);
+    let mut handshakes = 0;
+    for n in first..first + count {
+        let from = SocketAddr::from(([203, 0, 113, n as u8], 1000));
+        setup.seed = Some([n as u8; 32]);
+        let mut link = Spacelink::connect(setup, to, now).unwrap();
+        let (mut out, mut is_accepted) = (Vec::new(), false);
+        for _ in 0..2 {
+            while link.transmit(now, 1, &mut out).is_some() {
+                net.hosts[GATEWAY].link.receive(now, from, None, 0, &out);
+            }
+            net.flush();
+            for (_, reply) in net.to_others.drain(..) {
+                // RFC 9000, table 5: a long header of type 0, with any fixed bit (RFC 9287), or a Retry.
+                if reply[0] & 0xb0 == 0x80 {
+                    is_accepted = true;
+                } else if reply[0] & 0xb0 == 0xb0 {
+                    link.receive(now, to, None, 0, &reply);
+                }
+            }
+        }
+        handshakes += usize::from(is_accepted);
+    }
+    handshakes
+}
+
+/// A place is free again after the 6.8 s in which a greeting is due.
+#[test]
+fn strangers_have_eight_places_at_a_time() {
+    let mut net = Net::new(&setups(None, ROUND_TRIP), 29);
+    let mut strange = setups(None, ROUND_TRIP).into_iter().nth(TERMINAL).unwrap();
+    net.connect();
+    for round in 0..3 {
+        assert_eq!(knock(&mut net, &mut strange, 20 * round, 12), 8, "round {round}");
+        net.run(net.time() + s(6.9));
+    }
+    assert!(net.hosts.iter().all(|host| host.up));
+}
+
+/// One connection in use and one half open at the peer's host are no two half open ones: a third needs no Retry.
+#[test]
+fn a_connection_in_use_takes_no_place_of_those_half_open() {
+    let setups = setups(None, ROUND_TRIP);
+    let mut net = Net::new(&setups, 30);
+    net.connect();
+    let (now, to) = (net.now, net.hosts[GATEWAY].address);
+    let from = SocketAddr::new(net.hosts[TERMINAL].address.ip(), 999);
+    let strange = crate::net::setups(None, ROUND_TRIP);
+    let mut link = Spacelink::connect(&strange[TERMINAL], to, now).unwrap();
+    let mut out = Vec::new();
+    link.transmit(now, 1, &mut out).unwrap();
+    net.hosts[GATEWAY].link.receive(now, from, None, 0, &out);
+    net.flush();
+    let began = net.time();
+    net.restart(TERMINAL, &setups);
+    net.run(began + s(3.0));
+    assert_eq!(net.hosts[TERMINAL].saw(|event| *event == Event::Up), Some(began + 2 * ROUND_TRIP));
 }

@@ -214,6 +214,9 @@ fn a_certificate_decides_which_peer_a_terminal_is() {
         let opened = |event: &Event| matches!(event, Event::Opened { stream, header } if stream == key && header.client == client);
         assert!(beam.saw(peer, opened));
         assert_eq!(beam.acknowledged(n), 5000);
+        // A key is of no use for another peer, whose stream has the same place.
+        let (key, other) = (*key, PeerId((peer.0 + 1) % 4));
+        assert_eq!(beam.hub.link_mut(other).unwrap().write(key, b"x"), 0);
     }
     assert_eq!((beam.hub.stats().opened, beam.hub.stats().connections), (4, 4));
     // Everything in flight has arrived: the hub's counters are those of the terminals.
@@ -269,12 +272,13 @@ fn a_terminal_may_open_more_streams_as_it_uses_them() {
     beam.run(Duration::from_secs(2));
     let header = Open { client: "10.3.0.1:40000".parse().unwrap(), server: "10.1.0.1:80".parse().unwrap() };
     let mut opened = Vec::new();
-    for _ in 0..3 {
+    // Exactly half of those allowed is not more than half.
+    for most in [224, 5000, 5000, 5000] {
         let link = &mut beam.terminals[0].link;
-        opened.push(std::iter::from_fn(|| link.open(&header)).take(5000).count());
+        opened.push(std::iter::from_fn(|| link.open(&header)).take(most).count());
         beam.run(Duration::from_secs(2));
     }
-    assert_eq!(opened, [448, 448, 896]);
+    assert_eq!(opened, [224, 224, 448, 896]);
     assert_eq!(beam.terminals[0].link.stats().refused_streams, 3);
     assert_eq!(beam.hub.link(PeerId(0)).unwrap().streams(), 1792);
 }

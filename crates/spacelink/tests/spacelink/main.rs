@@ -135,6 +135,12 @@ fn a_wrong_certificate_is_refused_at_both_ends() {
         setups[wrong].peer = Some(Identity::generate("another").unwrap().certificate());
         let mut net = Net::new(&setups, 1);
         net.run(s(20.0));
+        // A quarter of a second until the next attempt, and twice as long each time, at most two seconds.
+        let failed = |(at, event): &(Duration, Event)| matches!(event, Event::Failed(_)).then_some(*at);
+        let failed: Vec<_> = net.hosts[TERMINAL].events.iter().filter_map(failed).collect();
+        let between: Vec<_> = failed.windows(2).map(|pair| pair[1] - pair[0]).collect();
+        let waited: Vec<_> = between[..5].iter().map(|time| (*time - failed[0]).as_millis()).collect();
+        assert_eq!(waited, [250, 500, 1000, 2000, 2000]);
         for host in &net.hosts {
             assert!(host.saw(|e| *e == Event::Up).is_none());
             let refused = |e: &Event| matches!(e, Event::Failed(Reason::Refused(_)));
@@ -573,6 +579,45 @@ fn outages_delay_connecting_and_time_out() {
     assert!(net.hosts.iter().all(|host| !host.link.is_silent()));
 }
 
+/// An answer is usual within five quarters of the round trip and twice the longest delay of an acknowledgement, 850 ms; 300 ms more
+/// are silence, which is found at the next check, one in 100 ms.
+#[test]
+fn an_outage_is_noticed_in_time() {
+    let mut net = Net::new(&setups(None, ROUND_TRIP), 17);
+    net.connect();
+    let up = net.hosts[TERMINAL].open().unwrap();
+    net.run(s(4.0));
+    for way in &mut net.directions {
+        way.outage = Some((s(4.0), s(60.0)));
+    }
+    net.hosts[TERMINAL].write(up, 1000);
+    net.run(s(5.14));
+    assert!(!net.hosts[TERMINAL].link.is_silent());
+    net.run(s(5.36));
+    assert!(net.hosts[TERMINAL].link.is_silent() && !net.hosts[GATEWAY].link.is_silent());
+}
+
+/// The checks after a round trip and the delay of an acknowledgement, at 700, 800 and 900 ms, ping the peer; then only the
+/// keep-alives of every 5 s are left.
+#[test]
+fn a_new_connection_is_pinged_three_times() {
+    let mut net = Net::new(&setups(None, ROUND_TRIP), 18);
+    net.connect();
+    let up = net.hosts[TERMINAL].saw(|event| *event == Event::Up).unwrap();
+    let mut sent = Vec::new();
+    for ms in [100, 690, 710, 790, 810, 890, 910, 1200] {
+        net.run(up + Duration::from_millis(ms));
+        sent.push(net.hosts[TERMINAL].link.stats().sent_datagrams);
+    }
+    let more: Vec<_> = sent.windows(2).map(|pair| pair[1] - pair[0]).collect();
+    assert_eq!(more, [0, 1, 0, 1, 0, 1, 0]);
+    net.run(up + s(3.0));
+    let before = net.hosts[TERMINAL].link.stats().sent_datagrams;
+    net.run(up + s(13.0));
+    let idle = net.hosts[TERMINAL].link.stats().sent_datagrams - before;
+    assert!((2..=6).contains(&idle), "{idle}");
+}
+
 /// An ICMP error about the peer's port counts only while the peer is silent; silence without an error is an outage.
 #[test]
 fn a_peer_that_stopped_listening_is_given_up() {
@@ -766,6 +811,6 @@ fn a_lost_last_credit_is_repeated() {
     net.run(now + s(1.1));
     assert_eq!((net.hosts[GATEWAY].read, net.hosts[TERMINAL].acknowledged), (1000, 0));
     // 300 ms to the gateway, 19 until the credit, 500 until its repetition, and 300 back.
-    net.run(now + s(1.15));
+    net.run(now + s(1.13));
     assert_eq!(net.hosts[TERMINAL].acknowledged, 1000);
 }
