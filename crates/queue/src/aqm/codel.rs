@@ -344,7 +344,7 @@ mod tests {
         Settings::new(&Steps::values(&ALGORITHM, &[]))
     }
 
-    /// True if a packet that leaves at `ms` after 10 ms is signalled with.
+    /// True if a packet that leaves at `ms`, after a sojourn time of 10 ms, is dropped or marked.
     fn signals(control: &mut Control, ms: u64) -> bool {
         let now = Instant::ZERO + Duration::from_millis(ms);
         control.leaves(Duration::from_millis(10), 100_000, now, &settings())

@@ -40,14 +40,12 @@ const PARAMS: &[Param] = &[
         .symbol("θ")
         .origin("AVQ's default target utilization, for comparison")
         .tune(Tune::Linear(0.8, 1.0)),
-    Param::from_link("buffer", Unit::Bytes, Range::above(0.0, 1e12), |link| {
-        (0.05 * link.capacity.bytes_per_sec()).max(2.0 * link.mean_packet)
-    })
-    .default_doc("50 ms of the link's capacity, at least two packets")
-    .doc("Size of the virtual queue")
-    .symbol("B")
-    .origin("AVQ's default buffer; [B07] Table 3.1 has 123 750 bytes at 20 Mbit/s")
-    .tune(Tune::Around(0.2, 5.0)),
+    Param::from_link("buffer", Unit::Bytes, Range::above(0.0, 1e12), super::avq::default_buffer)
+        .default_doc("50 ms of the link's capacity, at least two packets")
+        .doc("Size of the virtual queue")
+        .symbol("B")
+        .origin("AVQ's default buffer; [B07] Table 3.1 has 123 750 bytes at 20 Mbit/s")
+        .tune(Tune::Around(0.2, 5.0)),
 ];
 
 /// GKVQ's state.
@@ -125,11 +123,8 @@ impl FluidModel for GkvqFluid {
 
 #[cfg(test)]
 mod tests {
-    use bentpipe_units::Rate;
-
     use super::super::steps::{INPUTS, Steps, derivatives, fluid, fluid_probes};
     use super::*;
-    use crate::Link;
     use crate::Value;
     use crate::fluid::FluidVariant;
 
@@ -175,15 +170,5 @@ mod tests {
         assert_eq!(derivatives(&*gkvq, [5.0], 0.2, &INPUTS), [300.0]);
         assert_eq!(derivatives(&*gkvq, [10.0], 0.2, &INPUTS), [0.0]);
         assert_eq!(fluid_probes(&*gkvq, &[5.0]), [("VQ", 5000.0)]);
-    }
-
-    /// 50 ms of 1,000,000 bytes/s are 50,000 bytes; of 10,000 bytes/s they would be 500, less than two packets.
-    #[test]
-    fn default_buffer_is_50_ms_and_at_least_two_packets() {
-        for (bps, buffer) in [(8_000_000, 50_000.0), (80_000, 2000.0)] {
-            let link = Link { capacity: Rate::from_bps(bps), mean_packet: 1000.0 };
-            let values = Values::resolve(PARAMS, &link, &|_| None).unwrap();
-            assert!((values.number("buffer") - buffer).abs() < 1e-9, "{}", values.number("buffer"));
-        }
     }
 }
