@@ -168,7 +168,7 @@ fn the_rate_of_a_carrier_follows_from_its_modcod() {
     let modcods = vec![modcod("QPSK 1/4"), modcod("16APSK 3/4")];
     let shared = engine(&carrier(Modulation::Hosts { group: HostIndex(0), modcods }));
     assert_eq!(shared.rate(), Some(Rate::from_bps(841_440)));
-    // Demand assignment and a link layer do not change the rate.
+    // Demand assignment does not change the rate.
     let demand = Demand { frame: us(1000), round_trip: us(5000), free: mbps(1) };
     assert_eq!(engine(&Direction { demand: Some(demand), ..plain(Some(mbps(8))) }).rate(), Some(mbps(8)));
 }

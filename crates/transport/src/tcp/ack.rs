@@ -70,7 +70,7 @@ impl Connection {
     #[inline]
     pub(super) fn on_new_ack(&mut self, cfg: &Config, now: Instant, ack: u64, echo: u32, marked: bool) {
         let acked = ack - self.una;
-        // Divided for marked ACKs only: a division takes as long as the rest.
+        // Only a marked ACK needs it, and it takes a division.
         let doubled = marked.then(|| self.rto.backoff());
         let measured = self.measure_rtt(cfg, now, ack, echo);
         if cfg.ns2_recovery {
