@@ -1,6 +1,7 @@
 //! Counters, what a regulator is charged, and limits.
 
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use bentpipe_spacelink::{Event, Setup, Spacelink, Stats};
 use bentpipe_units::Rate;
@@ -138,7 +139,7 @@ fn a_rate_that_is_set_later_spreads_packets() {
     net.hosts[TERMINAL].link.set_rate(Some(Rate::from_bps(8_000_000)));
     assert_eq!(net.hosts[TERMINAL].write(up, 500_000), 500_000);
     for (ms, most) in [(0, 20_000), (100, 120_000), (200, 220_000)] {
-        net.run(s(3.0) + std::time::Duration::from_millis(ms));
+        net.run(s(3.0) + Duration::from_millis(ms));
         net.flush();
         let sent = net.hosts[TERMINAL].link.stats().sent_bytes - before;
         // Another datagram may begin until the bound.
@@ -188,7 +189,7 @@ fn replies_to_strangers_are_limited() {
     }
     net.flush();
     // RFC 9000, section 17.2.5: a Retry has a long header of type 3.
-    let is_retry = |(_, reply): &&(std::net::SocketAddr, Vec<u8>)| reply[0] & 0xf0 == 0xf0;
+    let is_retry = |(_, reply): &&(SocketAddr, Vec<u8>)| reply[0] & 0xf0 == 0xf0;
     assert_eq!(net.to_others.iter().filter(is_retry).count(), 16);
 }
 
