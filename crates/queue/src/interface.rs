@@ -115,8 +115,9 @@ pub enum Marking {
 pub const MAX_DROPS_PER_DEQUEUE: u32 = 64;
 
 /// Position of a waiting packet, valid until its scheduler is next changed.
+// As wide as the duration of `Verdict::Hold`, so that a verdict is passed in registers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct QueueSlot(pub u32);
+pub struct QueueSlot(pub u64);
 
 /// Cause of a drop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -262,7 +263,7 @@ pub trait Aqm: Any + Send {
 /// Stores packets and chooses the next to leave.
 pub trait Scheduler: Send {
     /// Adds a packet. Packets dropped for want of room, which may include the packet itself, go to `out`.
-    fn push(&mut self, pkt: Packet, cx: &mut Context<'_>, out: &mut dyn SchedulerHost);
+    fn push(&mut self, pkt: &Packet, cx: &mut Context<'_>, out: &mut dyn SchedulerHost);
     /// Removes and returns the packet that leaves next; `None` only if none is left. Before that it drops at most
     /// [`MAX_DROPS_PER_DEQUEUE`] packets to signal congestion.
     fn pop(&mut self, cx: &mut Context<'_>, out: &mut dyn SchedulerHost) -> Option<Packet>;

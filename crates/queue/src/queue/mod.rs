@@ -203,7 +203,7 @@ impl Queue {
         // Dropped packets are subtracted after the scheduler is done: it and the Aqm see the queue as the packet found
         // it.
         let mut log = SchedulerLog { marking: w.marking, counters: &mut w.counters, lost: &mut self.lost };
-        self.scheduler.push(pkt, &mut Context::new(now, &w.state, &mut self.scheduler_rng), &mut log);
+        self.scheduler.push(&pkt, &mut Context::new(now, &w.state, &mut self.scheduler_rng), &mut log);
         w.grow(len, now);
         if !self.lost.is_empty() {
             self.lose(now, out);
@@ -224,27 +224,28 @@ impl Queue {
             let w = &mut self.watched;
             let mut log =
                 SchedulerLog { marking: w.marking, counters: &mut w.counters, lost: &mut self.lost };
-            let next =
+            // Changed in place and returned as it is, so that the packet is not copied.
+            let mut next =
                 self.scheduler.pop(&mut Context::new(now, &w.state, &mut self.scheduler_rng), &mut log);
             if !self.lost.is_empty() {
                 self.lose(now, out);
             }
             let w = &mut self.watched;
-            let Some(mut pkt) = next else {
+            let Some(pkt) = &mut next else {
                 w.state.idle_since.get_or_insert(now);
-                return None;
+                return next;
             };
-            w.shrink(&pkt, now);
+            w.shrink(pkt, now);
             let mut cx = Context::new(now, &w.state, &mut w.rng);
-            let verdict = w.aqm.depart(&pkt, &mut cx);
-            if dropped == MAX_DROPS_PER_DEQUEUE || w.apply_in_queue(verdict, &mut pkt) {
+            let verdict = w.aqm.depart(pkt, &mut cx);
+            if dropped == MAX_DROPS_PER_DEQUEUE || w.apply_in_queue(verdict, pkt) {
                 w.counters.sent += 1;
                 w.state.sent_bytes += u64::from(pkt.len);
-                return Some(pkt);
+                return next;
             }
             w.counters.dropped_in_queue += 1;
             dropped += 1;
-            out.dropped(pkt, DropReason::Aqm);
+            out.dropped(*pkt, DropReason::Aqm);
         }
     }
 

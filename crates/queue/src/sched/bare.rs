@@ -36,7 +36,7 @@ impl BareScheduler {
     pub fn push(&mut self, pkt: Packet) -> Vec<u32> {
         let mut lost = Lost(Vec::new());
         let mut cx = Context::new(self.now, &self.state, &mut self.rng);
-        self.scheduler.push(pkt, &mut cx, &mut lost);
+        self.scheduler.push(&pkt, &mut cx, &mut lost);
         self.state.packets += 1;
         self.state.bytes += u64::from(pkt.len);
         for gone in &lost.0 {

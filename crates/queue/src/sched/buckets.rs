@@ -173,8 +173,8 @@ impl Buckets {
 
     /// Appends a packet to a queue. A queue that is in no list becomes a new one with a full quantum (RFC 8290, section
     /// 4.1). Returns true in that case.
-    pub fn push(&mut self, bucket: BucketId, pkt: Packet) -> bool {
-        let node = self.nodes.insert(Node { pkt, after: None });
+    pub fn push(&mut self, bucket: BucketId, pkt: &Packet) -> bool {
+        let node = self.nodes.insert(Node { pkt: *pkt, after: None });
         let b = &mut self.buckets[bucket];
         match b.tail {
             None => b.head = Some(node),
@@ -411,7 +411,7 @@ mod tests {
     }
 
     fn push(buckets: &mut Buckets, bucket: u32, handle: u32, len: u32) {
-        buckets.push(BucketId::new(bucket), Packet::new(len, FlowId(bucket), handle));
+        buckets.push(BucketId::new(bucket), &Packet::new(len, FlowId(bucket), handle));
     }
 
     /// DRR++ by hand, quantum 1000. Queue 0 holds four packets of 600 (handles 0 to 3), queue 1 two (10, 11). Queue 0

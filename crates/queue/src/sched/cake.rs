@@ -291,10 +291,10 @@ impl Tin {
 }
 
 impl Scheduler for Cake {
-    fn push(&mut self, pkt: Packet, cx: &mut Context<'_>, out: &mut dyn SchedulerHost) {
+    fn push(&mut self, pkt: &Packet, cx: &mut Context<'_>, out: &mut dyn SchedulerHost) {
         self.set_capacity(cx.queue.capacity);
         let salt = *self.salt.get_or_insert_with(|| cx.rng.bits());
-        let at = self.tin_of(&pkt);
+        let at = self.tin_of(pkt);
         let tin = &mut self.tins[at];
         let bucket = tin.classify(pkt.flow, salt, cx.now);
         if tin.buckets.list(bucket).is_none() {
@@ -302,7 +302,7 @@ impl Scheduler for Cake {
         }
         tin.buckets.push(bucket, pkt);
         tin.packets += 1;
-        make_room(cx, &pkt, out, || self.drop_from_fattest(cx.now));
+        make_room(cx, pkt, out, || self.drop_from_fattest(cx.now));
     }
 
     fn pop(&mut self, cx: &mut Context<'_>, out: &mut dyn SchedulerHost) -> Option<Packet> {

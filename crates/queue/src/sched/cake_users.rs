@@ -45,7 +45,7 @@ mod tests {
             ..Packet::new(1000, FlowId(queue as u32), 0)
         };
         let push = |buckets: &mut Buckets, queue: usize| {
-            buckets.push(BucketId::new(queue as u32), packet(queue));
+            buckets.push(BucketId::new(queue as u32), &packet(queue));
         };
         for queue in 0..users.len() {
             push(&mut buckets, queue);

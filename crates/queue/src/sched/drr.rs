@@ -169,13 +169,13 @@ impl Drr {
 }
 
 impl Scheduler for Drr {
-    fn push(&mut self, pkt: Packet, cx: &mut Context<'_>, out: &mut dyn SchedulerHost) {
+    fn push(&mut self, pkt: &Packet, cx: &mut Context<'_>, out: &mut dyn SchedulerHost) {
         let (node, slot) = self.flows.push(pkt);
         self.longest.set(slot, (self.flows.bytes(slot), slot));
         if self.flows.head(slot) == Some(node) {
             self.join(slot);
         }
-        make_room(cx, &pkt, out, || self.steal());
+        make_room(cx, pkt, out, || self.steal());
         self.advance();
     }
 
@@ -257,7 +257,7 @@ mod tests {
             let pkt = Packet::new(len, FlowId(flow), handle);
             let lost = self.lost.0.len();
             let mut cx = Context::new(Instant::ZERO, &self.state, &mut self.rng);
-            self.drr.push(pkt, &mut cx, &mut self.lost);
+            self.drr.push(&pkt, &mut cx, &mut self.lost);
             // All packets of a test have the same length if any is lost.
             let gone = (self.lost.0.len() - lost) as u32;
             self.state.packets = self.state.packets + 1 - gone;

@@ -286,15 +286,15 @@ impl DualPi2 {
 }
 
 impl Scheduler for DualPi2 {
-    fn push(&mut self, pkt: Packet, cx: &mut Context<'_>, out: &mut dyn SchedulerHost) {
+    fn push(&mut self, pkt: &Packet, cx: &mut Context<'_>, out: &mut dyn SchedulerHost) {
         if !cx.queue.limit.has_room(cx.queue.packets, cx.queue.bytes, pkt.len) {
-            return out.dropped(pkt, DropReason::Overflow);
+            return out.dropped(*pkt, DropReason::Overflow);
         }
         let queue = match pkt.ecn {
             Ecn::Ect1 | Ecn::Ce => L,
             Ecn::NotEct | Ecn::Ect => C,
         };
-        self.queues[queue].waiting.push_back(pkt);
+        self.queues[queue].waiting.push_back(*pkt);
     }
 
     fn pop(&mut self, cx: &mut Context<'_>, out: &mut dyn SchedulerHost) -> Option<Packet> {
@@ -399,7 +399,7 @@ mod tests {
         /// A packet of `len` bytes arrives at `us`; returns its handle.
         fn push(&mut self, us: u64, ecn: Ecn, len: u32) -> u32 {
             let pkt = Packet { ecn, arrival: at(us), ..Packet::new(len, FlowId(0), self.handle) };
-            self.dual.push(pkt, &mut Context::new(at(us), &self.state, &mut self.rng), &mut self.host);
+            self.dual.push(&pkt, &mut Context::new(at(us), &self.state, &mut self.rng), &mut self.host);
             self.handle += 1;
             self.handle - 1
         }

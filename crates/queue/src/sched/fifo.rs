@@ -56,11 +56,11 @@ impl Fifo {
 }
 
 impl Scheduler for Fifo {
-    fn push(&mut self, pkt: Packet, cx: &mut Context<'_>, out: &mut dyn SchedulerHost) {
+    fn push(&mut self, pkt: &Packet, cx: &mut Context<'_>, out: &mut dyn SchedulerHost) {
         if cx.queue.limit.has_room(cx.queue.packets, cx.queue.bytes, pkt.len) {
-            self.waiting.push_back(pkt);
+            self.waiting.push_back(*pkt);
         } else {
-            out.dropped(pkt, DropReason::Overflow);
+            out.dropped(*pkt, DropReason::Overflow);
         }
     }
 
@@ -89,14 +89,14 @@ impl Scheduler for Fifo {
         loop {
             let slot = rng.below(self.waiting.len() as u64);
             if self.gaps.binary_search(&(self.first + slot)).is_err() {
-                return Some((QueueSlot(slot as u32), &self.waiting[slot as usize]));
+                return Some((QueueSlot(slot), &self.waiting[slot as usize]));
             }
         }
     }
 
     fn remove(&mut self, slot: QueueSlot) -> Option<Packet> {
         let pkt = *self.waiting.get(slot.0 as usize)?;
-        let number = self.first + u64::from(slot.0);
+        let number = self.first + slot.0;
         let place = self.gaps.binary_search(&number).err()?;
         self.gaps.insert(place, number);
         self.close();
@@ -146,7 +146,7 @@ mod tests {
     }
 
     fn push(fifo: &mut Fifo, handle: u32, rng: &mut Rng) {
-        with(rng, |cx| fifo.push(Packet::new(1000, FlowId(0), handle), cx, &mut Nobody));
+        with(rng, |cx| fifo.push(&Packet::new(1000, FlowId(0), handle), cx, &mut Nobody));
     }
 
     fn pop(fifo: &mut Fifo, rng: &mut Rng) -> Option<u32> {

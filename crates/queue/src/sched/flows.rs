@@ -17,13 +17,13 @@ optional_id_types! {
 
 impl From<NodeId> for QueueSlot {
     fn from(node: NodeId) -> Self {
-        Self(node.index())
+        Self(node.index().into())
     }
 }
 
 impl From<QueueSlot> for NodeId {
     fn from(slot: QueueSlot) -> Self {
-        Self::new(slot.0)
+        Self::new(slot.0 as u32)
     }
 }
 
@@ -76,14 +76,14 @@ struct Slot {
 
 impl Flows {
     /// Appends a packet to its flow's queue. Returns its node and its flow's slot.
-    pub fn push(&mut self, pkt: Packet) -> (NodeId, SlotId) {
+    pub fn push(&mut self, pkt: &Packet) -> (NodeId, SlotId) {
         let slots = &mut self.slots;
         let slot = *self.by_flow.get_or_insert_with(pkt.flow, || {
             slots.insert(Slot { flow: pkt.flow, head: None, tail: None, bytes: 0 })
         });
         let s = &mut slots[slot];
         let (before, place) = (s.tail, self.used.len() as u32);
-        let node = self.nodes.insert(Node { pkt, before, after: None, slot, place });
+        let node = self.nodes.insert(Node { pkt: *pkt, before, after: None, slot, place });
         self.used.push(node);
         s.tail = Some(node);
         s.bytes += u64::from(pkt.len);
@@ -172,7 +172,7 @@ mod tests {
         for handle in 0..100_000 {
             if rng.below(100) < if handle / 1000 % 2 == 0 { 70 } else { 30 } {
                 let flow = FlowId(u32::MAX - rng.below(50) as u32);
-                let (node, slot) = flows.push(Packet::new(100 + handle % 7, flow, handle));
+                let (node, slot) = flows.push(&Packet::new(100 + handle % 7, flow, handle));
                 map.entry(flow).or_default().push_back(handle);
                 assert_eq!((flows.tail(slot), flows.slot_of(node)), (Some(node), Some(slot)));
             } else if let Some((any, &Packet { flow, handle, .. })) = flows.sample(&mut rng) {
@@ -213,7 +213,7 @@ mod tests {
         let mut rng = Rng::stream(1, "flows", 0, "draws");
         let mut flows = Flows::default();
         for handle in 0..4 {
-            flows.push(Packet::new(100, FlowId(handle / 2), handle));
+            flows.push(&Packet::new(100, FlowId(handle / 2), handle));
         }
         let first = flows.head(*flows.by_flow.get(FlowId(0)).unwrap());
         flows.remove(first.unwrap());

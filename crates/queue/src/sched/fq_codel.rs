@@ -106,7 +106,7 @@ impl FqCodel {
 }
 
 impl Scheduler for FqCodel {
-    fn push(&mut self, pkt: Packet, cx: &mut Context<'_>, out: &mut dyn SchedulerHost) {
+    fn push(&mut self, pkt: &Packet, cx: &mut Context<'_>, out: &mut dyn SchedulerHost) {
         let salt = *self.salt.get_or_insert_with(|| cx.rng.bits());
         let bucket = self.buckets.of(pkt.flow, salt);
         self.buckets.push(bucket, pkt);

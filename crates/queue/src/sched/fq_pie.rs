@@ -99,24 +99,24 @@ impl FqPie {
 }
 
 impl Scheduler for FqPie {
-    fn push(&mut self, pkt: Packet, cx: &mut Context<'_>, out: &mut dyn SchedulerHost) {
+    fn push(&mut self, pkt: &Packet, cx: &mut Context<'_>, out: &mut dyn SchedulerHost) {
         let salt = *self.salt.get_or_insert_with(|| cx.rng.bits());
         let bucket = self.buckets.of(pkt.flow, salt);
         let control = &mut self.controls[bucket];
         if !cx.queue.limit.has_room(cx.queue.packets, cx.queue.bytes, pkt.len) {
             control.overflowed();
-            return out.dropped(pkt, DropReason::Overflow);
+            return out.dropped(*pkt, DropReason::Overflow);
         }
-        let accepted = match control.decide(&pkt, self.buckets.bytes(bucket), &self.rules, cx.rng) {
-            Verdict::Pass => Some(pkt),
-            Verdict::Mark => out.mark(pkt),
+        let accepted = match control.decide(pkt, self.buckets.bytes(bucket), &self.rules, cx.rng) {
+            Verdict::Pass => Some(*pkt),
+            Verdict::Mark => out.mark(*pkt),
             _ => {
-                out.dropped(pkt, DropReason::Aqm);
+                out.dropped(*pkt, DropReason::Aqm);
                 None
             }
         };
         if let Some(pkt) = accepted {
-            self.buckets.push(bucket, pkt);
+            self.buckets.push(bucket, &pkt);
             self.activate(bucket, cx.now);
         }
     }
@@ -213,7 +213,7 @@ mod tests {
         fn push(&mut self, us: u64, flow: u32, ecn: Ecn) {
             let pkt = Packet { ecn, arrival: at(us), ..Packet::new(1000, FlowId(flow), self.handle) };
             self.handle += 1;
-            self.fq.push(pkt, &mut Context::new(at(us), &self.state, &mut self.rng), &mut self.host);
+            self.fq.push(&pkt, &mut Context::new(at(us), &self.state, &mut self.rng), &mut self.host);
         }
 
         fn pop(&mut self, us: u64) -> Option<Packet> {

@@ -82,11 +82,11 @@ impl Lqd {
 }
 
 impl Scheduler for Lqd {
-    fn push(&mut self, pkt: Packet, cx: &mut Context<'_>, out: &mut dyn SchedulerHost) {
+    fn push(&mut self, pkt: &Packet, cx: &mut Context<'_>, out: &mut dyn SchedulerHost) {
         let (node, slot) = self.flows.push(pkt);
         self.append(node);
         self.longest.set(slot, (self.flows.bytes(slot), slot));
-        make_room(cx, &pkt, out, || {
+        make_room(cx, pkt, out, || {
             let (_, slot) = self.longest.first()?;
             self.take(self.flows.tail(slot)?)
         });

@@ -119,7 +119,7 @@ impl Ranked {
     }
 
     /// Adds a packet of this rank, and drops packets for which there is no room.
-    pub fn push(&mut self, pkt: Packet, rank: u64, cx: &mut Context<'_>, out: &mut dyn SchedulerHost) {
+    pub fn push(&mut self, pkt: &Packet, rank: u64, cx: &mut Context<'_>, out: &mut dyn SchedulerHost) {
         debug_assert!(
             pkt.tcp.is_some() || !matches!(self.median, MedianState::Deferred(_)),
             "a packet without TCP arrived before the median was computed"
@@ -142,7 +142,7 @@ impl Ranked {
         {
             median.add(node, rank);
         }
-        make_room(cx, &pkt, out, || {
+        make_room(cx, pkt, out, || {
             let (_, item) = self.last.first()?;
             self.take(if self.by_flow { self.packets.tail(item.slot())? } else { item.node() })
         });
@@ -293,7 +293,7 @@ mod tests {
                         let pkt = Packet { tcp, ..Packet::new(1000, FlowId(flow), handle) };
                         let (mut lost, mut cx) =
                             (Lost::default(), Context::new(Instant::ZERO, &state, &mut own));
-                        ranked.push(pkt, rank, &mut cx, &mut lost);
+                        ranked.push(&pkt, rank, &mut cx, &mut lost);
                         naive.push(handle, flow, rank, tcp.is_some());
                         let expected = (packets == 40).then(|| naive.last()).flatten();
                         assert_eq!(lost.0.first().map(|pkt| pkt.handle), naive.remove(expected));

@@ -110,7 +110,7 @@ impl Known {
 }
 
 impl Scheduler for Ssf {
-    fn push(&mut self, pkt: Packet, cx: &mut Context<'_>, out: &mut dyn SchedulerHost) {
+    fn push(&mut self, pkt: &Packet, cx: &mut Context<'_>, out: &mut dyn SchedulerHost) {
         let now = cx.now;
         self.flows.sweep(2, |_, known| known.announced || now - known.last_arrival <= SILENCE);
         let rank = match &pkt.tcp {
@@ -257,7 +257,7 @@ mod tests {
         let state = BareScheduler::new(&ALGORITHM, &[], u32::MAX).state;
         let mut push = |ssf: &mut Ssf, now: u64, flow: u32| {
             let mut cx = Context::new(Instant::ZERO + Duration::from_secs(now), &state, &mut rng);
-            ssf.push(sent(0, flow, 5, false), &mut cx, &mut Deaf);
+            ssf.push(&sent(0, flow, 5, false), &mut cx, &mut Deaf);
         };
         for flow in [1, 2] {
             ssf.flow(FlowId(flow), FlowEvent::Opened);

@@ -57,7 +57,7 @@ impl Swf {
 }
 
 impl Scheduler for Swf {
-    fn push(&mut self, pkt: Packet, cx: &mut Context<'_>, out: &mut dyn SchedulerHost) {
+    fn push(&mut self, pkt: &Packet, cx: &mut Context<'_>, out: &mut dyn SchedulerHost) {
         let rank = match pkt.tcp {
             Some(tcp) => u64::from(tcp.window),
             None => self.ranked.median().unwrap_or(self.other),
