@@ -208,6 +208,17 @@ fn a_greeting_may_arrive_byte_by_byte() {
     assert_eq!(foreign.end.stats().malformed, 0);
 }
 
+/// Answers are checked every 100 ms, the first time after the first interval.
+#[test]
+fn nothing_is_due_when_the_greeting_arrives() {
+    let mut foreign = Foreign::new(&[]);
+    assert_eq!(foreign.conn.send_stream(foreign.control).write(&HELLO), Ok(HELLO.len()));
+    let packets = foreign.packets();
+    packets.iter().for_each(|packet| foreign.deliver(packet));
+    assert_eq!(foreign.end.poll(), Some(Event::Up));
+    assert!(foreign.end.timer().is_some_and(|at| at > foreign.now));
+}
+
 /// The close code is 2. A connection without a greeting was never up, so it fails and does not go down.
 #[test]
 fn a_peer_that_speaks_another_protocol_is_given_up() {

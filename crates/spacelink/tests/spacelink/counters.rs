@@ -174,6 +174,23 @@ fn a_stream_without_room_in_the_window_is_refused() {
     assert_eq!(net.hosts[GATEWAY].streams.len(), 2);
 }
 
+/// The header of a stream has 13 bytes and the greeting on the control stream 4. All 20,000 bytes of the window are used, and no more
+/// are wanted.
+#[test]
+fn a_stream_that_took_all_data_is_not_reported_writable() {
+    let mut setups = setups(None, ROUND_TRIP);
+    for setup in &mut setups {
+        (setup.stream_window, setup.window) = (20_000, 20_000);
+    }
+    let mut net = Net::new(&setups, 31);
+    net.connect();
+    let up = net.hosts[TERMINAL].open().unwrap();
+    assert_eq!(net.hosts[TERMINAL].write(up, 20_000 - 13 - 4), 20_000 - 13 - 4);
+    net.run(net.time() + s(3.0));
+    assert_eq!(net.hosts[GATEWAY].read, 20_000 - 13 - 4);
+    assert_eq!(net.hosts[TERMINAL].saw(|event| matches!(event, Event::Writable(_))), None);
+}
+
 /// Two strangers get a handshake, the others a Retry, of which 16 wait to be sent.
 #[test]
 fn replies_to_strangers_are_limited() {

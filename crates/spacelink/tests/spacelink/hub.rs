@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use bentpipe_spacelink::{
-    Certificate, Event, Hub, Identity, NotSent, Open, PeerId, Reason, Setup, Spacelink, StreamKey,
+    Certificate, Event, Hub, Identity, NotSent, Open, PeerId, Reason, Setup, Spacelink, Stats, StreamKey,
 };
 use bentpipe_units::Rate;
 
@@ -496,7 +496,8 @@ fn a_closed_hub_tells_terminals_and_those_that_are_connecting() {
 /// A client that sends its first packets and nothing more. Returns true if it got a Retry, and true if it got a handshake.
 fn knock(beam: &mut Beam, setup: &mut Setup, from: SocketAddr) -> [bool; 2] {
     beam.number += 1;
-    setup.seed = Some([beam.number as u8; 32]);
+    let seed = setup.seed.insert([0; 32]);
+    seed[..8].copy_from_slice(&beam.number.to_be_bytes());
     let to = ADDRESS.parse().unwrap();
     let mut link = Spacelink::connect(setup, to, beam.now).unwrap();
     let (mut out, mut got) = (Vec::new(), [false; 2]);
@@ -527,4 +528,52 @@ fn a_host_has_eight_places_in_the_lobby() {
     assert_eq!(got[2..8], [[true, true]; 6]);
     assert_eq!(got[8..], [[false, false]; 4]);
     assert_eq!(knock(&mut beam, &mut setup, "203.0.113.2:1000".parse().unwrap()), [false, true]);
+}
+
+/// From the 257th connection on, of 512, all hosts must prove their addresses.
+#[test]
+fn hosts_prove_their_addresses_when_the_lobby_is_half_full() {
+    let mut beam = Beam::new(0);
+    let mut setup = setup(Identity::generate("stranger").unwrap(), Some(beam.certificate.clone()), 1);
+    let mut knock = |n: u16| {
+        let [high, low] = n.to_be_bytes();
+        knock(&mut beam, &mut setup, SocketAddr::from(([203, 0, high, low], 1000)))
+    };
+    assert!((0..256).all(|n| knock(n) == [false, true]));
+    assert_eq!([knock(256), knock(257)], [[true, true]; 2]);
+}
+
+/// Versions like 0x?a?a?a?a are not used by any protocol (RFC 9000, section 15). A reply names the hub's own versions, after a version
+/// of zero (section 17.2.1).
+#[test]
+fn replies_to_unknown_versions_are_limited() {
+    let mut beam = Beam::new(0);
+    let mut datagram = [0; 1200];
+    datagram[..6].copy_from_slice(&[0xc0, 0x0a, 0x0a, 0x0a, 0x0a, 8]);
+    for n in 0..600_u16 {
+        datagram[6..8].copy_from_slice(&n.to_be_bytes());
+        beam.hub.receive(beam.now, SocketAddr::from(([203, 0, 113, 1], n)), None, 0, &datagram);
+    }
+    let (mut out, mut replies) = (Vec::new(), 0);
+    while beam.hub.transmit(beam.now, 1, &mut out).is_some() {
+        assert_eq!((out[0] & 0x80, &out[1..5]), (0x80, &[0; 4][..]));
+        replies += 1;
+    }
+    assert_eq!(replies, 512);
+}
+
+/// The handshake is due 6.8 s after the first packet arrived. It ends between that time and the timer's run.
+#[test]
+fn a_handshake_that_ends_too_late_is_refused() {
+    let mut beam = Beam::new(1);
+    beam.run(3 * DELAY);
+    assert!(beam.hub.timer().is_some_and(|at| at > beam.now));
+    let late: Vec<_> = std::mem::take(&mut beam.air).into_values().filter(|(to_hub, ..)| *to_hub).collect();
+    beam.now += Duration::from_secs(7);
+    for (_, address, datagram) in late {
+        beam.hub.receive(beam.now, address, None, 0, &datagram);
+    }
+    beam.work();
+    assert_eq!(beam.events, [(None, Event::Failed(Reason::Silent))]);
+    assert_eq!(beam.hub.link(PeerId(0)).unwrap().stats(), Stats::default());
 }
