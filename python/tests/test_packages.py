@@ -308,6 +308,25 @@ def test_static_program_has_no_shared_libraries(tmp_path: Path) -> None:
         static_program(tmp_path / "shared", tmp_path / "out")
 
 
+def test_lock_file_of_the_fuzz_targets_has_what_the_crates_depend_on() -> None:
+    """Otherwise `make fuzz` refuses to build them."""
+    lock = tomllib.loads((ROOT / "fuzz" / "Cargo.lock").read_text(encoding="utf-8"))
+    locked = {each["name"]: {d.split()[0] for d in each.get("dependencies", ())} for each in lock["package"]}
+    ours = {crate for crate in locked if (ROOT / "crates" / crate.removeprefix("bentpipe-")).exists()}
+    for crate in ours:
+        path = ROOT / "crates" / crate.removeprefix("bentpipe-") / "Cargo.toml"
+        manifest = tomllib.loads(path.read_text(encoding="utf-8"))
+        tables = [manifest, *manifest.get("target", {}).values()]
+        needed = {
+            name
+            for table in tables
+            for name, given in table.get("dependencies", {}).items()
+            if not (isinstance(given, dict) and given.get("optional"))
+        }
+        assert needed <= locked[crate], crate
+    assert "bentpipe-sim" in ours
+
+
 def test_versions_agree() -> None:
     """The crates' version is the one place; the core, the packages and the pages take it from there."""
     version = tomllib.loads((ROOT / "Cargo.toml").read_text(encoding="utf-8"))["workspace"]["package"][
