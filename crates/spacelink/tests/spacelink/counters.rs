@@ -102,6 +102,50 @@ fn bytes_beyond_those_released_are_charged_once() {
     assert_eq!(charge(&mut net, 1000), more - 1000);
 }
 
+/// Five datagrams are lost, and five more 100 ms later. At 8 kbit/s one retransmission may be sent at once, and the next after 1.5 s.
+#[test]
+fn lost_bytes_are_charged_once_and_before_their_retransmission() {
+    let slow = Some(Rate::from_bps(8000));
+    let mut net = Net::new(&setups(None, ROUND_TRIP), 32);
+    net.connect();
+    let up = net.hosts[TERMINAL].open().unwrap();
+    let chunk = net.hosts[TERMINAL].link.max_chunk();
+    net.run(s(3.0));
+    let charge = |net: &mut Net| net.hosts[TERMINAL].link.charge(0);
+    let lost = |net: &Net| net.hosts[TERMINAL].link.stats().lost_bytes;
+    let mut charged = 0;
+    for at in [3.0, 3.1] {
+        net.run(s(at));
+        for lose in [1.0, 0.0] {
+            net.directions[TERMINAL].lose = lose;
+            for _ in 0..5 {
+                net.hosts[TERMINAL].write(up, chunk);
+                net.flush();
+            }
+        }
+    }
+    let mut known = 0;
+    for _ in 0..2 {
+        net.hosts[TERMINAL].link.set_rate(slow);
+        net.hosts[TERMINAL].write(up, chunk);
+        net.flush();
+        charged += charge(&mut net);
+        while lost(&net) == known {
+            net.step(s(4.0));
+        }
+        let more = lost(&net) - known;
+        assert!((5 * chunk as u64..=5 * 1472).contains(&more), "{more}");
+        assert_eq!([charge(&mut net), charge(&mut net)], [more, 0]);
+        charged += more;
+        known += more;
+    }
+    net.hosts[TERMINAL].link.set_rate(None);
+    net.run(s(6.0));
+    assert_eq!((net.hosts[GATEWAY].read, lost(&net)), (22 * chunk as u64, known));
+    charged += charge(&mut net);
+    assert_eq!(charged, net.hosts[TERMINAL].link.stats().sent_bytes);
+}
+
 /// 8 Mbit/s carry a megabyte in a second.
 #[test]
 fn an_outage_is_charged_as_if_the_link_were_busy() {

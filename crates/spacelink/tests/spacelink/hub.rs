@@ -577,3 +577,30 @@ fn a_handshake_that_ends_too_late_is_refused() {
     assert_eq!(beam.events, [(None, Event::Failed(Reason::Silent))]);
     assert_eq!(beam.hub.link(PeerId(0)).unwrap().stats(), Stats::default());
 }
+
+/// A restarted terminal answers the hub's close with a stateless reset (RFC 9000, section 10.3). The hub knows its token, since the
+/// terminal has moved and the hub uses a new connection ID.
+#[test]
+fn a_reset_of_a_closed_connection_is_not_reported() {
+    let mut beam = Beam::new(0);
+    let identity = Identity::generate("terminal").unwrap();
+    let certificate = identity.certificate();
+    let peer = beam.hub.add(&certificate);
+    let setup = setup(identity, Some(beam.certificate.clone()), 9);
+    let started = |beam: &Beam, address: SocketAddr| {
+        let link = Spacelink::connect(&setup, ADDRESS.parse().unwrap(), beam.now).unwrap();
+        Terminal { link, address, certificate: certificate.clone(), events: Vec::new() }
+    };
+    let [first, second] = [1, 2].map(|n| SocketAddr::from(([198, 51, 100, n], 50_000)));
+    beam.terminals.push(started(&beam, first));
+    beam.run(Duration::from_secs(2));
+    beam.terminals[0].address = second;
+    beam.send(0, 0, 1000);
+    beam.run(Duration::from_secs(3));
+    assert_eq!(beam.hub.link(peer).unwrap().peer(), Some(second));
+    beam.terminals[0] = started(&beam, second);
+    beam.hub.remove(peer, beam.now);
+    beam.run(2 * DELAY + Duration::from_millis(1));
+    let failed = |(whose, _): &&(Option<PeerId>, Event)| whose.is_none();
+    assert_eq!(beam.events.iter().find(failed), None);
+}

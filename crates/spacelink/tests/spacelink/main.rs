@@ -597,6 +597,28 @@ fn an_outage_is_noticed_in_time() {
     assert!(net.hosts[TERMINAL].link.is_silent() && !net.hosts[GATEWAY].link.is_silent());
 }
 
+/// A ping every 100 ms, however often the host runs the timers.
+#[test]
+fn a_silent_peer_is_pinged_ten_times_a_second() {
+    let mut net = Net::new(&setups(None, ROUND_TRIP), 19);
+    net.connect();
+    let up = net.hosts[TERMINAL].open().unwrap();
+    net.run(s(4.0));
+    for way in &mut net.directions {
+        way.outage = Some((s(4.0), s(60.0)));
+    }
+    net.hosts[TERMINAL].write(up, 1000);
+    net.run(s(6.0));
+    let before = net.hosts[TERMINAL].link.stats().sent_datagrams;
+    for ms in 0..1000 {
+        net.run(s(6.0) + Duration::from_millis(ms));
+        let now = net.now;
+        net.hosts[TERMINAL].link.on_timer(now);
+    }
+    net.run(s(7.0));
+    assert_eq!(net.hosts[TERMINAL].link.stats().sent_datagrams - before, 10);
+}
+
 /// The checks after a round trip and the delay of an acknowledgement, at 700, 800 and 900 ms, ping the peer; then only the
 /// keep-alives of every 5 s are left.
 #[test]
