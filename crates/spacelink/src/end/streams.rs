@@ -164,8 +164,9 @@ impl Spacelink {
 
     /// Allows the peer twice as many streams once more than half of those allowed are open.
     fn allow_streams(&mut self, at: usize) {
+        // No more than half of the largest limit are ever open.
         let most = self.setup.streams.saturating_mul(2);
-        if self.allowed_streams < most && 2 * self.streams.len() > self.allowed_streams as usize {
+        if 2 * self.streams.len() > self.allowed_streams as usize {
             self.allowed_streams = self.allowed_streams.saturating_mul(2).min(most);
             let allowed = VarInt::from_u32(self.allowed_streams);
             self.links[at].conn.set_max_concurrent_streams(Dir::Bi, allowed);

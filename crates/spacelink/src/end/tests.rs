@@ -521,6 +521,7 @@ fn a_peer_that_leaves_gaps_cannot_fill_the_memory() {
         }
     }
     assert_eq!(foreign.end.poll(), Some(Event::Reset(stream)));
+    assert_eq!(foreign.end.scattered, others);
     foreign.deliver(&withheld[0]);
     foreign.run(20);
     assert_eq!(foreign.events(), []);
