@@ -174,6 +174,52 @@ mod tests {
         }
     }
 
+    /// Numbers from 0 to 63, random ranges of them in the set, and a random part `from..to`.
+    #[test]
+    fn queries_of_a_part_agree_with_one_bit_per_number() {
+        let mut rng = bentpipe_units::Rng::stream(8, "ranges", 0, "test");
+        for _ in 0..2000 {
+            let (mut ranges, mut bits) = (Ranges::<{ usize::MAX }>::new(), [false; 64]);
+            for _ in 0..rng.below(8) {
+                let start = rng.below(64);
+                let end = (start + rng.below(12)).min(64);
+                ranges.insert(start, end);
+                bits[start as usize..end as usize].fill(true);
+            }
+            let from = rng.below(65);
+            let to = from + rng.below(65 - from);
+            let held = |n: &u64| bits[*n as usize];
+            let first_missing = (from..64).find(|n| !held(n)).unwrap_or(64);
+            assert_eq!(ranges.covered(from, to), (from..to).filter(held).count() as u64);
+            let start = first_missing.min(to);
+            assert_eq!(ranges.gap(from, to), (start, (start..to).find(held).unwrap_or(to)));
+            let begin = (0..from).rev().find(|n| !held(n)).map_or(0, |n| n + 1);
+            let around = (first_missing > from).then_some((begin, first_missing));
+            assert_eq!(ranges.containing(from), around);
+
+            let mut above = ranges.clone();
+            let removed = (0..from).filter(held).count() as u64;
+            assert_eq!(above.trim_below(from), removed);
+            let last_gap = (from..64).rev().find(|n| !held(n)).map(|last| {
+                let start = (from..last).rev().find(held).map_or(from, |n| n + 1);
+                (start, last + 1)
+            });
+            assert_eq!(above.last_gap(from, 64), last_gap);
+            // What continues `from` is taken, the rest stays.
+            assert_eq!(above.take_from(from), first_missing);
+            assert_eq!(above.covered(0, 64), (first_missing..64).filter(held).count() as u64);
+
+            let whole = ranges.as_slice().iter().filter(|range| range.1 <= from);
+            assert_eq!(ranges.clone().remove_below(from), whole.map(|range| range.1 - range.0).sum::<u64>());
+            let rest = ranges.as_slice().iter().skip(1).copied().collect::<Vec<_>>();
+            ranges.remove_first();
+            assert_eq!(ranges.as_slice(), rest);
+            assert_eq!(ranges.is_empty(), rest.is_empty());
+            ranges.clear();
+            assert!(ranges.is_empty());
+        }
+    }
+
     #[test]
     fn filling_the_gaps_joins_the_ranges() {
         let mut ranges = Ranges::<{ usize::MAX }>::new();

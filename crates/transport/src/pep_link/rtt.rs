@@ -82,6 +82,46 @@ mod tests {
         assert_eq!(rtt.loss_delay(), Duration::from_micros(922_500));
     }
 
+    /// RFC 9002, 5.3: the delay is subtracted from 850 ms, which is 50 ms above the minimum, and not from 849 ms, nor from a
+    /// new minimum. SRTT is 7/8 x 800 + 1/8 x 800, then + 1/8 x 849, then + 1/8 x 700.
+    #[test]
+    fn the_ack_delay_is_subtracted_down_to_the_minimum_rtt() {
+        for (latest, srtt, min) in [(850, 800.0, 800), (849, 806.125, 800), (700, 787.5, 700)] {
+            let mut rtt = Rtt::new(ms(700), ms(50));
+            rtt.sample(ms(800), ms(0));
+            rtt.sample(ms(latest), ms(50));
+            assert_eq!(rtt.smoothed.srtt, ms(1).scaled(srtt), "{latest}");
+            assert_eq!(rtt.min, Some(ms(min)));
+        }
+    }
+
+    /// RFC 9002, 6.1.2: 9/8 of the larger of SRTT and the latest RTT, at least 1 ms.
+    #[test]
+    fn the_loss_delay_is_nine_eighths_of_the_rtt() {
+        let mut rtt = Rtt::new(ms(800), ms(50));
+        assert_eq!(rtt.loss_delay(), ms(900));
+        rtt.sample(ms(400), ms(0));
+        assert_eq!(rtt.loss_delay(), ms(450));
+        rtt.sample(ms(800), ms(0));
+        assert_eq!(rtt.loss_delay(), ms(900));
+        let mut rtt = Rtt::new(ms(700), ms(50));
+        rtt.sample(Duration::from_micros(800), ms(0));
+        assert_eq!(rtt.loss_delay(), ms(1));
+    }
+
+    /// RFC 9002, 6.2.1: once a steady RTT of 3 s has no variation left, it counts as 1 ms. Of an RTT of 600 ms, three
+    /// initial RTTs of 900 ms are left.
+    #[test]
+    fn the_probe_timeout_of_a_steady_rtt_has_lower_bounds() {
+        for (initial, steady, timeout) in [(700, 3000, 3001), (900, 600, 2700)] {
+            let mut rtt = Rtt::new(ms(initial), ms(50));
+            for _ in 0..1000 {
+                rtt.sample(ms(steady), ms(0));
+            }
+            assert_eq!(rtt.probe_timeout(), ms(timeout + 50));
+        }
+    }
+
     #[test]
     fn a_steady_rtt_keeps_the_minimum_probe_timeout() {
         let mut rtt = Rtt::new(ms(600), ms(50));

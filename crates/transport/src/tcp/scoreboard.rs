@@ -212,3 +212,42 @@ impl Scoreboard {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// RFC 9937 section 6.2, with segments of 1000 bytes and ssthresh = 10 000.
+    ///
+    /// - Pipe above ssthresh: ceil(prr_delivered x ssthresh / RecoverFS) - prr_out; a third of 1000 is rounded up.
+    /// - Otherwise max(prr_delivered - prr_out, DeliveredData), one segment more if the ACK is safe, up to ssthresh.
+    /// - Without either, one segment if none was sent yet.
+    #[test]
+    fn prr_sends_as_much_as_rfc_9937_allows() {
+        for (recover_fs, before, out, delivered, pipe, safe, sent) in [
+            (20_000, 0, 0, 1000, 19_000, false, 500),
+            (20_000, 0, 0, 1000, 19_000, true, 500),
+            (30_000, 0, 0, 1000, 19_000, false, 334),
+            (20_000, 1000, 0, 3000, 10_001, false, 2000),
+            (20_000, 1000, 1000, 1000, 18_000, false, 0),
+            (20_000, 1000, 1500, 1000, 18_000, false, 0),
+            (20_000, 1000, 999, 1000, 18_000, false, 1),
+            (20_000, 0, 0, 0, 18_000, false, 1000),
+            (20_000, 0, 0, 1000, 10_000, true, 1000),
+            (20_000, 0, 1, 1000, 10_000, true, 0),
+            (20_000, 2500, 1000, 500, 5000, false, 2000),
+            (20_000, 2500, 1000, 500, 5000, true, 3000),
+            (20_000, 300, 5000, 700, 5000, false, 700),
+            (20_000, 2500, 1000, 500, 9000, true, 1000),
+        ] {
+            let mut prr = Prr { recover_fs, delivered: before, out };
+            let cwnd = prr.cwnd(delivered, pipe, 10_000, 1000, safe);
+            assert_eq!(
+                cwnd,
+                pipe + sent,
+                "{before} + {delivered} of {recover_fs} delivered, {out} sent, {pipe}"
+            );
+            assert_eq!(prr.delivered, before + delivered);
+        }
+    }
+}

@@ -1343,6 +1343,21 @@ mod tests {
         assert!(run.window.cwnd > 150_000);
     }
 
+    /// Section 5.3.4.3: the minimum RTT of 100 ms is that of 0 s and expires after more than 10 s, although 100 ms were
+    /// measured again after 5.001 s. By then the minimum of the last 5 s is 150 ms.
+    #[test]
+    fn min_rtt_is_forgotten_after_ten_seconds() {
+        let mut run = Run::new();
+        let start = run.now;
+        for (ms, rtt, min_rtt) in
+            [(0, 100, 100), (5001, 100, 100), (10_000, 150, 100), (10_002, 150, 150), (10_003, 90, 90)]
+        {
+            run.sample.rtt = Some(Duration::from_millis(rtt));
+            run.bbr.update_min_rtt(&run.sample, start + Duration::from_millis(ms));
+            assert_eq!(run.bbr.min_rtt, Duration::from_millis(min_rtt), "after {ms} ms");
+        }
+    }
+
     /// Section 5.3.4.4: before the pipe was full, ProbeRTT returns to Startup.
     #[test]
     fn probe_rtt_in_startup_returns_to_startup() {

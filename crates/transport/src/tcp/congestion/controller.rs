@@ -545,6 +545,24 @@ mod tests {
         assert_eq!(c.ssthresh(), None);
     }
 
+    /// RFC 9959, section 3.3: the Unvalidated Phase also ends once the jump of 150 packets is in flight, here with an ACK of
+    /// nineteen packets sent before it, each of which lets the window grow by one in slow start.
+    #[test]
+    fn careful_resume_validates_once_the_window_is_in_flight() {
+        for (in_flight, window) in [(149, 150), (150, 150 + 19)] {
+            let mut c = resuming(300);
+            for number in 0..29 {
+                c.on_sent(at(0), PACKET.into(), number);
+            }
+            ack(&mut c, 100, (0, 10), 19);
+            for number in 29..29 + in_flight {
+                c.on_sent(at(110), PACKET.into(), number);
+            }
+            ack(&mut c, 150, (10, 29), in_flight);
+            assert_eq!(c.window(), window * u64::from(PACKET), "{in_flight} packets in flight");
+        }
+    }
+
     /// RFC 9959, section 3.5: a loss in the Validating Phase leaves half of PipeSize, which does not grow until the last
     /// unvalidated packet is acknowledged; then ssthresh is half of PipeSize. Nothing is saved.
     #[test]
@@ -627,6 +645,57 @@ mod tests {
         assert!((1.9..=2.2).contains(&window), "{window} bandwidth-delay products");
         let rate = c.pacing_rate(Some(Duration::from_millis(60))).unwrap().as_bps() as f64 / 9.6e6;
         assert!((0.7..=1.3).contains(&rate), "{rate} of the rate");
+    }
+
+    /// Of ten packets sent 1 ms apart, those of 4 and 5 ms are lost; then, after that of 7 ms has arrived, those of 6 and
+    /// 8 ms. Packet 6 continues the range of packets 4 and 5, packet 8 begins another.
+    #[test]
+    fn lost_bytes_are_those_of_the_latest_packets_not_acknowledged() {
+        let mut c = Controller::new(Algorithm::Bbr3, PACKET, 60, false);
+        for ms in 0..10 {
+            c.on_sent(at(ms), 1200, ms);
+        }
+        let delivery = c.delivery.as_mut().unwrap();
+        let mut lost = Vec::new();
+        let mut each = |it: &Lost| lost.push((it.size, it.tx_in_flight, it.lost, it.begins_range, it.total));
+        delivery.on_lost(at(5), 2400, &mut each);
+        delivery.on_ack(at(60), at(7), 1200);
+        delivery.on_lost(at(8), 2400, &mut each);
+        let expected = [
+            (1200, 6000, 1200, true, 0),
+            (1200, 7200, 2400, false, 0),
+            (1200, 8400, 3600, false, 1200),
+            (1200, 10_800, 4800, true, 1200),
+        ];
+        assert_eq!(lost, expected);
+        assert_eq!((delivery.lost, delivery.newly_lost, delivery.in_flight), (4800, 4800, 5 * 1200));
+    }
+
+    /// draft-cardwell-iccrg-bbr-congestion-control-00, section 4.4.3, in the phase of ProbeBW that paces at 1.25 times the rate
+    /// of 9.6 Mbit/s: nothing is in flight, and the next packet leaves at the rate itself if the application paused.
+    #[test]
+    fn bbr_restarts_at_the_delivery_rate_only_if_the_application_paused() {
+        for is_app_limited in [false, true] {
+            let mut c = Controller::new(Algorithm::Bbr, PACKET, 60, false);
+            let rate = |c: &Controller| c.pacing_rate(None).map_or(0.0, |rate| rate.as_bps() as f64 / 9.6e6);
+            let mut ms = 0;
+            while ms < 2000 || rate(&c) < 1.2 {
+                c.on_sent(at(ms), 1200, ms);
+                if ms >= 60 {
+                    c.on_ack(at(ms), at(ms - 60), 1200, Duration::from_millis(60));
+                    c.on_end_acks(at(ms), 60 * 1200, false, ms - 60, 0);
+                }
+                ms += 1;
+            }
+            for sent in ms - 60..ms {
+                c.on_ack(at(ms + 59), at(sent), 1200, Duration::from_millis(60));
+            }
+            c.on_end_acks(at(ms + 59), 0, is_app_limited, ms - 1, 0);
+            let before = rate(&c);
+            c.on_sent(at(ms + 200), 1200, ms);
+            let gain = if is_app_limited { 1.0 } else { 1.25 };
+            assert!((before - 1.25).abs() < 0.01 && (rate(&c) - gain).abs() < 0.01, "{before}, {}", rate(&c));
+        }
     }
 
     /// draft-cardwell-iccrg-bbr-congestion-control-00, section 4.2.3.4, on the path above: packet 2900 is lost, which the ACK of

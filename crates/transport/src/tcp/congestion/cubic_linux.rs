@@ -217,6 +217,34 @@ mod tests {
         }
     }
 
+    /// From 1000 segments to 700, K = 9.0827 s. At an RTT of 0.1 s the curve is at 1000 - 410/1024 x 8.9827^3 = 709.8, in
+    /// whole segments 710: one segment for each 700 / (710 - 700) acknowledged.
+    #[test]
+    fn the_window_grows_by_a_segment_per_cwnd_over_the_distance_to_the_curve() {
+        let mut cubic = CubicLinux::default();
+        let mut window = reduced(&mut cubic, 1000);
+        let ack = Acked { bytes: 1000, slow_start: 1000, avoidance: 1000, rtt: Duration::from_millis(100) };
+        for (acks, segments) in [(69, 700), (1, 701)] {
+            for _ in 0..acks {
+                cubic.on_ack(&mut window, &ack, 1000, Instant::ZERO);
+            }
+            assert_eq!(window.cwnd, segments * 1000);
+        }
+    }
+
+    /// RTT 40 ms, ACKs 2 ms apart: HyStart ends slow start after more than 20.5 ms, with the twelfth ACK.
+    #[test]
+    fn an_ack_train_ends_slow_start() {
+        let mut cubic = CubicLinux::default();
+        let mut window = Window::new(16_000, None);
+        for i in 0..12 {
+            assert!(window.is_in_slow_start() && window.ssthresh().is_none(), "{i} ACKs");
+            let now = Instant::ZERO + Duration::from_millis(100 + 2 * i);
+            cubic.on_round_trip(&mut window, Duration::from_millis(40), 1001 + i * 1000, 30_001, 1000, now);
+        }
+        assert_eq!(window.ssthresh(), Some(16_000));
+    }
+
     /// Before the first loss: one segment per 20 acknowledged, although the curve is still flat.
     #[test]
     fn window_grows_by_a_twentieth_before_the_first_loss() {
