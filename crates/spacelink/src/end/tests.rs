@@ -301,18 +301,22 @@ fn streams_with_malformed_headers_are_reset() {
 fn a_stream_that_is_reset_before_it_arrives_is_not_opened() {
     let mut foreign = Foreign::greeted();
     let (_, stream) = foreign.opened();
-    // The peer's second and third stream, its control stream, and this end's first one.
-    for id in [4, 8, 2, 1] {
+    // The peer's second and fourth stream, its control stream, and this end's first one.
+    for id in [4, 12, 2, 1] {
         foreign.say_frame(Control::Reset(id));
     }
     assert_eq!(foreign.end.early_resets.len(), 2);
-    let (second, third) = (foreign.open(&header_bytes()), foreign.open(&header_bytes()));
-    assert_eq!((u64::from(second), u64::from(third)), (4, 8));
+    let second = foreign.open(&header_bytes());
     assert_eq!(foreign.events(), []);
-    assert!(foreign.is_reset(second) && foreign.is_reset(third) && foreign.end.early_resets.is_empty());
-    let (_, fourth) = foreign.opened();
+    let (third, _) = foreign.opened();
+    let fourth = foreign.open(&header_bytes());
+    assert_eq!(foreign.events(), []);
+    assert_eq!([second, third, fourth].map(|id| foreign.is_reset(id)), [true, false, true]);
+    assert_eq!([second, third, fourth].map(u64::from), [4, 8, 12]);
+    assert!(foreign.end.early_resets.is_empty());
+    let (_, fifth) = foreign.opened();
     // One that has arrived is reset at once, and not remembered when it is no more: the first, and the last.
-    for (id, stream) in [(0, stream), (12, fourth)] {
+    for (id, stream) in [(0, stream), (16, fifth)] {
         foreign.say_frame(Control::Reset(id));
         foreign.say_frame(Control::Reset(id));
         assert_eq!(foreign.events(), [Event::Reset(stream)]);
