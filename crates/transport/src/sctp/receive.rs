@@ -212,3 +212,38 @@ impl Receiver {
         blocks
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A receiver of TSNs 2, 4, … with a payload of 4 bytes each, all of which follow a gap.
+    fn with_gaps(cfg: &Config, count: u64) -> Receiver {
+        let mut rx = Receiver::new(cfg);
+        for n in 1..=count {
+            rx.on_data(cfg, Instant::ZERO, &[Data { tsn: 2 * n, len: 4, begin: true, end: true }]);
+        }
+        rx
+    }
+
+    /// RFC 9260 section 3.3.4: of a packet with 40 bytes of chunks the header of a SACK takes 16, and each gap ack block
+    /// and each duplicate TSN 4. A SHUTDOWN beside it takes 8.
+    #[test]
+    fn a_sack_fits_into_a_packet() {
+        let cfg = Config { pmtu: 20 + 12 + 40, ..Config::default() };
+        let sack = with_gaps(&cfg, 8).sack(&cfg);
+        assert_eq!(sack.blocks, [(2, 2), (4, 4), (6, 6), (8, 8), (10, 10), (12, 12)]);
+        assert_eq!((sack.duplicates, sack.size()), (0, 40));
+        let sack = with_gaps(&cfg, 8).sack_beside(&cfg, 8);
+        assert_eq!(sack.blocks, [(2, 2), (4, 4), (6, 6), (8, 8)]);
+        assert_eq!(sack.size(), 40 - 8);
+
+        let mut rx = with_gaps(&cfg, 5);
+        let again = Data { tsn: 2, len: 4, begin: true, end: true };
+        rx.on_data(&cfg, Instant::ZERO, &[again, again, again]);
+        let sack = rx.sack(&cfg);
+        assert_eq!((sack.blocks.len(), sack.duplicates, sack.size()), (5, 1, 40));
+        assert_eq!(sack.duplicate_bytes, 3 * 20, "all are counted");
+        assert_eq!((rx.sack(&cfg).duplicates, rx.sack(&cfg).duplicate_bytes), (0, 0));
+    }
+}

@@ -324,3 +324,31 @@ fn no_recovery_for_data_sent_before_a_timeout() {
                = cwnd 1000",
     );
 }
+
+/// RFC 6675 section 5.1: recovery is allowed once RecoveryPoint, here 8001, is acknowledged and no more. The first of four
+/// segments sent then is lost: ssthresh is two segments, so that one new segment follows the retransmission.
+#[test]
+fn recovery_for_the_first_segment_after_a_timeout() {
+    sent(
+        &selective(8),
+        100_000,
+        8,
+        "1200  timer
+               > . 1:1001 rtx
+         1300  < . 1:1 a5001 w65535
+               > . 5001:6001 rtx
+               > . 6001:7001 rtx
+         1400  < . 1:1 a7001 w65535
+               > . 7001:8001 rtx
+               > . 8001:9001
+               > . 9001:10001
+         1500  < . 1:1 a8001 w65535
+               > . 10001:11001
+               > . 11001:12001
+         1600  < . 1:1 a8001 w65535 sack9001:12001
+               > . 8001:9001 rtx
+               = fast_retransmits 1
+               = ssthresh 2000
+               > . 12001:13001",
+    );
+}
