@@ -6,7 +6,7 @@ SHELL := bash
 MAKEFLAGS += --no-print-directory
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := help
-.PHONY: help wheel deb static image run live live-example live-programs live-packages unit-packages live-bench live-quic live-uploads live-terminals test test-often check check-rust check-python build-tests test-packages test-rust test-namespaces test-python test-recipes kernel coverage cluster cluster-costs run-costs bench fuzz fmt docs gallery choosing reproduction costs paper-figures papers-pages advice delay pfavqred backlog onboard gateway-models model-domain series site terminals quic evaluation published lab-figures lab-bench lock setup clean beam-bench deny sbom instructions check-instructions reproducible mutants faults soak soak-live miri loom
+.PHONY: help wheel deb static image run live live-example live-programs live-packages unit-packages live-bench live-quic live-uploads live-terminals test test-often check check-rust check-python build-tests test-packages test-rust test-namespaces test-python test-recipes kernel coverage cluster cluster-costs run-costs bench fuzz fuzz-all fmt docs gallery choosing reproduction costs paper-figures papers-pages advice delay pfavqred backlog onboard gateway-models model-domain series site terminals quic evaluation published lab-figures lab-bench lock setup clean beam-bench deny sbom instructions check-instructions reproducible mutants faults soak soak-live miri loom speed
 
 PYTHON ?= python3
 VENV := .venv
@@ -140,8 +140,8 @@ unit-packages:
 
 # Compilation comes first and alone, since cargo allows one build at a time. test-namespaces mostly waits for real time, so it runs
 # in parallel with test-python.
-test: $(CORE) $(LIVE) $(VENV)/.dev test-packages ## set up, run every linter and test, Rust and Python, and print the time of each part
-	@$(BIN)/python tools/run_parts.py "check-rust build-tests wheel" "test-namespaces test-rust | test-python | check-python deny check-instructions test-recipes"
+test: $(CORE) $(LIVE) $(VENV)/.dev test-packages ## set up, run every linter and test, Rust and Python, and print the time of each part; with FUZZED=1 fuzz, too
+	@$(BIN)/python tools/run_parts.py "check-rust build-tests wheel" "test-namespaces test-rust | test-python | check-python deny check-instructions test-recipes" $(if $(FUZZED),fuzz-all)
 
 RUNS ?= 10
 test-often: $(VENV)/.created ## run `make test` RUNS (10) times in fresh clones, every second one on a busy machine, and print the results: hours
@@ -238,6 +238,10 @@ bench: ## measure the speed of each algorithm and of the simulator, beside ns-2:
 	cargo bench --locked --quiet -p bentpipe-sim
 	cargo bench --locked --quiet -p bentpipe-spacelink
 
+speed: $(CORE) $(VENV)/.dev ## measure the simulator beside ns-2 on an idle machine, and renew the tables of docs/performance-simulator.md: ten minutes
+	@command -v ns >/dev/null || { $(call debian,ns2,the simulator is compared with ns-2); }
+	$(BIN)/python tools/simulator_speed.py docs
+
 miri: | $(VENV)/.created ## run the tests of two crates under Miri, which a nightly toolchain has: six minutes
 	@cargo +nightly miri --version >/dev/null 2>&1 || rustup toolchain install nightly --profile minimal --component miri,rust-src
 	cargo +nightly miri test --locked --quiet -p bentpipe-units -p bentpipe-packet --lib
@@ -272,6 +276,9 @@ fuzz: ## fuzz the algorithms (FUZZ=operations), the live gateway's parsers (wire
 	  cargo run --locked --quiet --release --target "$$(rustc -vV | sed -n 's/host: //p')" \
 	  --bin $(FUZZ) --features "$(FUZZ_FEATURES)" -- ../target/fuzz/corpus/$(FUZZ) $(addprefix ../,$(wildcard fuzz/seeds/$(FUZZ))) \
 	  -artifact_prefix=../target/fuzz/ -max_len=4096 -seed=$(FUZZ_SEED) -max_total_time=$(FUZZ_SECONDS)
+
+fuzz-all: ## fuzz all four for FUZZ_SECONDS (60) each
+	@for target in operations wire tcp scenario; do $(MAKE) fuzz FUZZ=$$target || exit; done
 
 fmt: $(VENV)/.dev ## format all code
 	cargo fmt --all
