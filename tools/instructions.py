@@ -1,7 +1,7 @@
 """Count the instructions of the engines with Callgrind, and compare them with docs/instructions.json.
 
     python tools/instructions.py check         as `make test` does
-    python tools/instructions.py renew         `make instructions`: also renews docs/performance.md
+    python tools/instructions.py renew         `make instructions`: also renews the tables in docs/
 
 `check` fails if a count is more than 3 % above the committed one. Counts of another compiler, C library or
 processor architecture are not compared.
@@ -15,15 +15,28 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from dataclasses import asdict, dataclass
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from blocks import replaced
 
-__all__ = ["LIMIT", "Counts", "Section", "differences", "measure", "page", "read_dumps"]
+__all__ = [
+    "LIMIT",
+    "Counts",
+    "Section",
+    "differences",
+    "measure",
+    "page",
+    "parts",
+    "parts_page",
+    "read_dumps",
+]
 
 ROOT = Path(__file__).resolve().parents[1]
 DATA, PAGE = Path("docs/instructions.json"), Path("docs/performance.md")
+PARTS_PAGE = Path("docs/performance-simulator.md")
 BEGIN, END = "<!-- begin: {} made by tools/instructions.py -->", "<!-- end -->"
 LIMIT = 0.03
 """Greatest increase of a count as a share of the committed one."""
@@ -42,6 +55,16 @@ _KINDS = {
     "spacelink": "traffic",
 }
 """Kinds of sections, and the heading of their table."""
+_PARTS = {
+    "TCP, and the hosts that use it": ("transport", "sim/endpoints", "sim/apps"),
+    "events: links, paths, delivery": ("sim/engine", "sim/network", "sim/simulation", "link", "units"),
+    "agenda": ("sim/clock",),
+    "gateway and PEP link": ("gateway", "sim/gateways", "transport/pep_link"),
+    "queue and AQM": ("queue",),
+    "records": ("sim/record",),
+}
+"""Parts of the simulator, and their crates and modules, the longest name first that fits."""
+_REST = "rest"
 
 
 @dataclass
@@ -51,6 +74,8 @@ class Section:
     unit: str
     instructions: float
     """Instructions per unit."""
+    parts: dict[str, float] = field(default_factory=dict)
+    """Share of each part of the program [%], of a section of the simulator."""
 
 
 @dataclass
@@ -67,17 +92,57 @@ class Counts:
         return f"{self.compiler}, {self.libc}, {self.architecture}"
 
 
-def read_dumps(folder: Path) -> list[int]:
-    """Return the instructions of the sections, in their order, from Callgrind's files."""
+def read_dumps(folder: Path) -> list[str]:
+    """Return Callgrind's files of the sections, in their order."""
     files = sorted(folder.glob("callgrind.*"), key=lambda path: int(path.suffix[1:]))
     texts = [path.read_text(errors="replace") for path in files]
-    totals = [
-        int(re.findall(r"^totals: (\d+)", text, flags=re.MULTILINE)[-1])
-        for text in texts
-        if "\ndesc: Trigger: --dump-after=" in text
-    ]
     # Each section has a boundary before it and one after it.
-    return totals[1::2]
+    return [text for text in texts if "\ndesc: Trigger: --dump-after=" in text][1::2]
+
+
+def total(dump: str) -> int:
+    """Return the instructions of a file of Callgrind."""
+    return int(re.findall(r"^totals: (\d+)", dump, flags=re.MULTILINE)[-1])
+
+
+def part_of(file: str, function: str) -> str:
+    """Return the part of the simulator that has a line: by its file or its function."""
+    own = re.search(r"crates/(\w+)/src/(\w+)", file) or re.search(r"bentpipe_(\w+)::(\w+)", function)
+    if own is None:
+        return _REST
+    names = ("/".join(own.groups()), own.group(1))
+    return next((part for name in names for part, of in _PARTS.items() if name in of), _REST)
+
+
+def parts(lines: Iterable[str]) -> dict[str, float]:
+    """Return the share of each part of the simulator [%] from a file of Callgrind."""
+    names: dict[tuple[str, str], str] = {}
+
+    def name(kind: str, value: str) -> str:
+        number, _, text = value.partition(" ")
+        return names.setdefault((kind, number), text)
+
+    found: Counter[str] = Counter()
+    file = function = ""
+    is_call = False
+    for line in lines:
+        key, _, value = line.partition("=")
+        if key in ("fl", "fi", "fe"):
+            file = name("file", value)
+        elif key == "fn":
+            function = name("function", value)
+        elif key in ("cfi", "cfl"):
+            name("file", value)
+        elif key == "cfn":
+            name("function", value)
+        elif key == "calls":
+            # The next line has what the called function took.
+            is_call = True
+        elif re.match(r"[\d+*-]", line):
+            if not is_call:
+                found[part_of(file, function)] += int(line.split()[-1])
+            is_call = False
+    return {part: round(100 * found[part] / found.total(), 1) for part in (*_PARTS, _REST)}
 
 
 def measure() -> Counts:
@@ -104,13 +169,17 @@ def measure() -> Counts:
         )
         if done.returncode:
             raise SystemExit(f"instructions: the benchmark failed under valgrind: {done.stderr[-2000:]}")
-        totals = read_dumps(Path(temporary))
+        dumps = read_dumps(Path(temporary))
     lines = [line.split("\t") for line in done.stdout.splitlines()]
-    if len(lines) != len(totals):
-        raise SystemExit(f"instructions: {len(lines)} sections ran, but valgrind counted {len(totals)}")
+    if len(lines) != len(dumps):
+        raise SystemExit(f"instructions: {len(lines)} sections ran, but valgrind counted {len(dumps)}")
     sections = {
-        name: Section(unit, round(total / int(units), 1))
-        for (name, unit, units), total in zip(lines, totals, strict=True)
+        name: Section(
+            unit,
+            round(total(dump) / int(units), 1),
+            parts(dump.splitlines()) if name.startswith("simulator: ") else {},
+        )
+        for (name, unit, units), dump in zip(lines, dumps, strict=True)
     }
     return Counts(_compiler(), " ".join(platform.libc_ver()), platform.machine(), sections)
 
@@ -167,6 +236,17 @@ def page(text: str, counts: Counts) -> str:
     return _replaced(text, "environment", f"Counted with {counts.environment()}.")
 
 
+def parts_page(text: str, counts: Counts) -> str:
+    """Return the page of the simulator with the shares of its parts."""
+    found = {name.partition(": ")[2]: each.parts for name, each in counts.sections.items() if each.parts}
+    rows = [
+        f"| {part} | {' | '.join(f'{shares[part]:.1f}' for shares in found.values())} |"
+        for part in (*_PARTS, _REST)
+    ]
+    table = [f"| part [%] | {' | '.join(found)} |", f"| --- |{' --: |' * len(found)}", *rows]
+    return replaced(text, BEGIN.format("parts"), END, "\n".join(table), str(PARTS_PAGE))
+
+
 def read(text: str) -> Counts:
     """Return the counts of a file."""
     data = json.loads(text)
@@ -214,8 +294,9 @@ def main(arguments: list[str]) -> int:
     if arguments == ["renew"]:
         counts = measure()
         (ROOT / DATA).write_text(written(counts), encoding="utf-8")
-        path = ROOT / PAGE
-        path.write_text(page(path.read_text(encoding="utf-8"), counts), encoding="utf-8")
+        for name, renewed in ((PAGE, page), (PARTS_PAGE, parts_page)):
+            path = ROOT / name
+            path.write_text(renewed(path.read_text(encoding="utf-8"), counts), encoding="utf-8")
         return 0
     committed = read((ROOT / DATA).read_text(encoding="utf-8"))
     if reason := _reason_to_skip(committed):
