@@ -437,4 +437,105 @@ mod tests {
             assert_eq!(c.window.cwnd, cwnd);
         }
     }
+
+    fn at(ms: u64) -> Instant {
+        Instant::ZERO + Duration::from_millis(ms)
+    }
+
+    fn ack(ack: u64, blocks: &[(u64, u64)]) -> Segment {
+        let (seq, len, window, cwnd, timestamps) = (1, 0, 60_000, 0, Timestamps::NONE);
+        let (flags, retransmission, ecn) = (Flags::ACK, false, Ecn::NotEct);
+        let sack = if blocks.is_empty() { Sack::NONE } else { Sack::new(ack, blocks) };
+        Segment { seq, ack, len, window, cwnd, sack, timestamps, flags, retransmission, ecn }
+    }
+
+    /// Segments of 1000 bytes sent every `ms` from zero on, all in flight.
+    fn sent(segments: u64, ms: u64) -> Box<Delivery> {
+        let cfg = Config { mss: 1000, algorithm: Algorithm::Bbr, ..Config::default() };
+        let mut delivery = Delivery::new(&cfg).unwrap();
+        for n in 0..segments {
+            delivery.on_sent(at(n * ms), 1 + n * 1000, 1001 + n * 1000, n * 1000);
+        }
+        delivery
+    }
+
+    /// draft-cheng-iccrg-delivery-rate-estimation-00, section 3.3, worked out by hand. Three segments leave at 0, 10 and
+    /// 20 ms.
+    ///
+    /// - At 100 ms, two arrive: the second, sent at 10 ms, gives an RTT of 90 ms and 2000 bytes since 0 ms, 160 kbit/s.
+    /// - The third is resent at 110 ms and gives no RTT. At 200 ms, 1000 bytes were delivered within 100 ms, 80 kbit/s.
+    /// - Half of it, resent at 210 ms with 1000 bytes more, counts no second time.
+    #[test]
+    fn samples_follow_the_delivery_rate_draft() {
+        let mut delivery = sent(3, 10);
+        delivery.on_ack(at(100), 1, 3001, &ack(2001, &[]), None);
+        let sample = delivery.sample(1000, LossState::Open, false);
+        assert_eq!((sample.delivered, sample.total, sample.prior_delivered), (2000, 2000, 0));
+        assert_eq!((sample.interval_delivered, sample.tx_in_flight, sample.in_flight), (2000, 2000, 1000));
+        assert_eq!(sample.rtt, Some(Duration::from_millis(90)));
+        assert_eq!(sample.rate, Some(Rate::from_bps(160_000)));
+
+        delivery.on_sent(at(110), 2001, 3001, 1000);
+        delivery.on_ack(at(200), 2001, 3001, &ack(3001, &[]), None);
+        let sample = delivery.sample(0, LossState::Open, false);
+        assert_eq!((sample.delivered, sample.total, sample.prior_delivered), (1000, 3000, 2000));
+        assert_eq!((sample.interval_delivered, sample.tx_in_flight, sample.rtt), (1000, 2000, None));
+        assert_eq!(sample.rate, Some(Rate::from_bps(80_000)));
+
+        let mut delivery = sent(1, 0);
+        delivery.on_sent(at(210), 501, 2001, 1000);
+        delivery.on_ack(at(300), 1, 2001, &ack(2001, &[]), None);
+        assert_eq!((delivery.delivered, delivery.rtt), (2000, None));
+    }
+
+    /// A segment takes 100 ms, which is the minimum RTT and long enough. The next one leaves at 150 ms, is resent in vain at
+    /// 155 ms and acknowledged at 160 ms.
+    #[test]
+    fn a_sample_shorter_than_the_minimum_rtt_has_no_rate() {
+        let mut delivery = sent(1, 0);
+        delivery.on_ack(at(100), 1, 1001, &ack(1001, &[]), None);
+        let sample = delivery.sample(0, LossState::Open, false);
+        assert_eq!(sample.rate, Some(Rate::from_bps(80_000)));
+        delivery.on_sent(at(150), 1001, 2001, 0);
+        delivery.on_sent(at(155), 1001, 2001, 1000);
+        delivery.on_ack(at(160), 1001, 2001, &ack(2001, &[]), None);
+        let sample = delivery.sample(0, LossState::Open, false);
+        assert_eq!((sample.delivered, sample.rate, sample.rtt), (1000, None, None));
+    }
+
+    /// Five segments are sent; the fourth is SACKed, twice. The first three are lost, one range, then the fifth, another.
+    /// Samples are marked until more is delivered than was written before the application paused.
+    #[test]
+    fn losses_and_pauses_are_part_of_the_sample() {
+        let mut delivery = sent(5, 10);
+        let mut known = Ranges::new();
+        delivery.on_ack(at(100), 1, 5001, &ack(1, &[(3001, 4001)]), Some(&known));
+        assert_eq!((delivery.newly_delivered, delivery.rtt), (1000, Some(Duration::from_millis(70))));
+        let mut lost = Vec::new();
+        let mut each = |it: &Lost| lost.push((it.size, it.tx_in_flight, it.lost, it.begins_range, it.total));
+        delivery.on_lost(1, 3001, &mut each);
+        delivery.on_lost(3001, 5001, &mut each);
+        let expected = [
+            (1000, 1000, 1000, true, 1000),
+            (1000, 2000, 2000, false, 1000),
+            (1000, 3000, 3000, false, 1000),
+            (1000, 5000, 4000, true, 1000),
+        ];
+        assert_eq!(lost, expected);
+        let sample = delivery.sample(0, LossState::Recovery, true);
+        assert_eq!((sample.lost, sample.lost_since, sample.app_limited), (4000, 4000, false));
+
+        known.insert(3001, 4001);
+        delivery.app_limited = 2000;
+        delivery.on_sent(at(110), 5001, 6001, 0);
+        delivery.on_ack(at(110), 1, 6001, &ack(1, &[(3001, 4001)]), Some(&known));
+        assert_eq!((delivery.newly_delivered, delivery.newest.is_some()), (0, false));
+        delivery.on_ack(at(200), 1, 6001, &ack(1, &[(5001, 6001)]), Some(&known));
+        let sample = delivery.sample(0, LossState::Recovery, true);
+        assert_eq!((sample.total, sample.app_limited, sample.lost, sample.lost_since), (2000, true, 0, 0));
+        assert_eq!(delivery.app_limited, 2000, "not more than that");
+        delivery.on_ack(at(210), 1, 6001, &ack(1001, &[]), Some(&known));
+        delivery.sample(0, LossState::Recovery, true);
+        assert_eq!((delivery.delivered, delivery.app_limited), (3000, 0));
+    }
 }

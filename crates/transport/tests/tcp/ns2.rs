@@ -52,6 +52,30 @@ fn sack1_resends_a_hole_as_soon_as_pipe_allows_and_keeps_its_window() {
     );
 }
 
+/// ns-2 counts an ACK as a duplicate only if it repeats the highest one.
+#[test]
+fn sack1_ignores_the_blocks_of_old_acks() {
+    let cfg = Config { sack: true, initial_window: 8, ..ns2() };
+    let eight: String = (0..8).map(|i| format!("> . {}:{}\n", 1 + i * 1000, 1001 + i * 1000)).collect();
+    run(
+        &cfg,
+        &format!(
+            "0 connect
+                  > S 0:0 sackOK
+             100  < S. 0:0 a1 w65535 sackOK
+                  > . 1:1 a1
+             200  write 100000
+                  {eight}
+             300  < . 1:1 a1001 w65535
+                  > . 8001:9001
+             301  < . 1:1 a1 w65535 sack2001:3001
+             302  < . 1:1 a1 w65535 sack2001:4001
+             303  < . 1:1 a1 w65535 sack2001:5001
+                  = fast_retransmits 0"
+        ),
+    );
+}
+
 /// The first partial ACK covers four segments, one more than duplicate ACKs reported, and leaves one of these; the second
 /// covers three, two more: the window of four segments falls to three and one, where RFC 6582 restores four at the end. The
 /// ACK that ends recovery adds one, as in slow start.

@@ -42,6 +42,22 @@ fn duplicates_are_reported_by_dsack() {
     );
 }
 
+/// RFC 2883 section 4.1: the segment that fills the gap repeats the data after it as well.
+#[test]
+fn the_end_of_a_segment_that_fills_a_gap_is_reported_by_dsack() {
+    sent(
+        &timed(4),
+        0,
+        0,
+        "200  < . 1:1001 a1 w65535
+              > . 1:1 a1001
+         210  < . 2001:3001 a1 w65535
+              > . 1:1 a1001 sack2001:3001
+         220  < . 1001:3001 a1 w65535
+              > . 1:1 a3001 dsack2001:3001",
+    );
+}
+
 /// RFC 8985 section 6.2, step 5. The second segment arrived: RACK.rtt = RACK.min_RTT = 100, RACK.reo_wnd = 100 / 4, so
 /// the first is lost at 200 + 100 + 25. RFC 9937 section 6.2 with DeliveredData = 0: one segment may be sent, with Pipe
 /// = 9 - 1 SACKed - 1 lost.

@@ -173,3 +173,39 @@ impl Resume {
         self.phase = None;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// RFC 9959, section 3.1: the window is saved if it is four initial windows of 12 000 bytes or more. In slow start, half
+    /// of what a round trip delivers was in flight before the window doubled.
+    #[test]
+    fn a_window_of_four_initial_windows_is_saved() {
+        let (initial, rtt) = (12_000, Duration::from_millis(80));
+        for (ssthresh, bytes, saved) in [
+            (Some(50_000), 47_999, None),
+            (Some(50_000), 48_000, Some(48_000)),
+            (None, 95_999, None),
+            (None, 96_000, Some(48_000)),
+        ] {
+            let mut window = Window::new(100_000, ssthresh);
+            let ack = Ack {
+                now: Instant::ZERO + rtt,
+                bytes,
+                in_flight: 0,
+                is_app_limited: false,
+                largest: 0,
+                next: 80,
+                rtt,
+                srtt: rtt,
+            };
+            let mut resume = Resume::new(None);
+            resume.on_ack(&mut window, initial, 1200, &ack);
+            assert_eq!(
+                resume.observed(initial).map(|path| (path.cwnd, path.rtt)),
+                saved.map(|cwnd| (cwnd, rtt))
+            );
+        }
+    }
+}
