@@ -269,3 +269,32 @@ impl Receiver {
         self.known_window() as u32
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// RFC 2883 section 4, with data up to 2001, from 3001 to 4001 and from 5001 to 6001: the first part of a segment that
+    /// repeats data, below the ACK or above it. A FIN alone repeats none.
+    #[test]
+    fn a_duplicate_is_the_first_part_of_a_segment_that_arrived_before() {
+        let mut rx = Receiver { next: 2001, ..Receiver::default() };
+        rx.ahead.insert(3001, 4001);
+        rx.ahead.insert(5001, 6001);
+        for (seq, len, duplicate) in [
+            (1001, 500, Some((1001, 1501))),
+            (1001, 3000, Some((1001, 2001))),
+            (1001, 0, None),
+            (2001, 1000, None),
+            (2001, 1001, Some((3001, 3002))),
+            (2001, 5000, Some((3001, 4001))),
+            (3501, 2000, Some((3501, 4001))),
+            (3001, 0, None),
+            (4001, 1000, None),
+            (4001, 5000, Some((5001, 6001))),
+            (6001, 1000, None),
+        ] {
+            assert_eq!(rx.duplicate_part(seq, len), duplicate, "{len} bytes from {seq}");
+        }
+    }
+}
