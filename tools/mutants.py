@@ -243,11 +243,14 @@ class Runner:
         return subprocess.check_output([*self.program, *arguments], cwd=ROOT, text=True)  # noqa: S603
 
 
-def _renew(rows: dict[str, Row], known: dict[tuple[str, str], str]) -> None:
+def _renew(measured: dict[str, Row]) -> dict[tuple[str, str], str]:
+    """Add rows to those of the file, which another run may have changed; return the survivors' reasons."""
+    rows, known = _read() | measured, reasons((ROOT / REASONS).read_text(encoding="utf-8"))
     data = {name: asdict(rows[name]) for name in sorted(rows)}
     (ROOT / DATA).write_text(json.dumps(data, indent=2) + "\n", encoding="utf-8")
     path = ROOT / PAGE
     path.write_text(page(path.read_text(encoding="utf-8"), rows, known), encoding="utf-8")
+    return known
 
 
 def _read() -> dict[str, Row]:
@@ -261,9 +264,8 @@ def _read() -> dict[str, Row]:
 
 def main(arguments: list[str]) -> int:
     """Run cargo-mutants, or renew the page."""
-    rows, known = _read(), reasons((ROOT / REASONS).read_text(encoding="utf-8"))
     if arguments == ["page"]:
-        _renew(rows, known)
+        _renew({})
         return 0
     parser = argparse.ArgumentParser(usage=__doc__)
     parser.add_argument("program")
@@ -276,14 +278,14 @@ def main(arguments: list[str]) -> int:
     runner = Runner(given.program, given.crate, given.file, in_place=given.in_place)
     if given.again:
         runner.again()
-        shard = rows[runner.name].shard if runner.name in rows else ""
+        former = _read().get(runner.name)
+        shard = former.shard if former else ""
     else:
         runner.first(given.shard)
         shard = given.shard or ""
     today = datetime.datetime.now(datetime.UTC).date().isoformat()
     result = row(runner.results(), set(runner.listed()), today, runner.version(), shard)
-    rows[runner.name] = result
-    _renew(rows, known)
+    known = _renew({runner.name: result})
     unknown = [f"{file}: {mutant}" for file, mutant in result.survivors if (file, mutant) not in known]
     if unknown:
         advice = f"add a test, remove dead code, or give the reason in {REASONS}"
