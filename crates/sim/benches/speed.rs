@@ -1,7 +1,8 @@
 //! Speed of the simulator: `cargo bench -p bentpipe-sim`, or `make bench`.
 //!
 //! Each scenario runs a few times with one seed; the fastest run counts, as other load can only slow a run down. Then flows over
-//! a dumbbell run here and, if it is installed, on ns-2, and a beam with ten to ten thousand terminals.
+//! a dumbbell run here and, if it is installed, on ns-2, in turn, since a machine's speed changes within minutes: the medians of
+//! some rounds, and of their ratios, count. Last comes a beam with ten to ten thousand terminals.
 
 #![allow(clippy::print_stdout)]
 
@@ -14,6 +15,8 @@ use cpu_time::ThreadTime;
 const SCENARIOS: &[(&str, &str)] =
     &[("byun2007-gateway", "RED 4"), ("byun2007-gateway", "AVQRED"), ("red-dumbbell", "")];
 const RUNS: u32 = 3;
+/// Rounds of a dumbbell on both simulators.
+const ROUNDS: u32 = 9;
 
 /// Flows over one link with RED, on both simulators.
 struct Dumbbell {
@@ -84,14 +87,20 @@ fn main() {
     }
     for dumbbell in DUMBBELLS.iter().filter(|dumbbell| is_wanted(dumbbell.name)) {
         let label = dumbbell.label();
-        let ours = per_packet(dumbbell.ends.map(|end| dumbbell.simulate(end, RUNS)));
-        match dumbbell.ends.map(|end| dumbbell.run_on_ns2(end)) {
-            [Some(short), Some(long)] => {
-                let theirs = per_packet([short, long]);
-                println!("{label:32} {ours:>10.0} {theirs:>12.0} {:>14.1}", theirs / ours);
+        let (mut ours, mut theirs, mut ratios) = (Vec::new(), Vec::new(), Vec::new());
+        for _ in 0..ROUNDS {
+            let here = per_packet(dumbbell.ends.map(|end| dumbbell.simulate(end, 1)));
+            ours.push(here);
+            if let [Some(short), Some(long)] = dumbbell.ends.map(|end| dumbbell.run_on_ns2(end)) {
+                let there = per_packet([short, long]);
+                theirs.push(there);
+                ratios.push(there / here);
             }
-            _ => println!("{label:32} {ours:>10.0} {:>12} {:>14}", "–", "–"),
         }
+        let shown = |times: Vec<f64>, digits| {
+            median(times).map_or_else(|| "–".to_owned(), |time| format!("{time:.digits$}"))
+        };
+        println!("{label:32} {:>10} {:>12} {:>14}", shown(ours, 0), shown(theirs, 0), shown(ratios, 1));
     }
     if is_wanted(LARGE.name) {
         // The long run comes first: memory that another one has left would count.
@@ -156,6 +165,12 @@ fn packets(results: &Results) -> f64 {
     results.summary.sent_packets as f64 * simulated / measured
 }
 
+/// The middle one of an odd number of times; `None` without any.
+fn median(mut times: Vec<f64>) -> Option<f64> {
+    times.sort_by(f64::total_cmp);
+    times.get(times.len() / 2).copied()
+}
+
 /// Time per packet [ns] of a long run beyond a short one, each with its time [CPU s] and its packets.
 fn per_packet([short, long]: [(f64, f64); 2]) -> f64 {
     (long.0 - short.0) * 1e9 / (long.1 - short.1)
@@ -197,21 +212,16 @@ impl Dumbbell {
 
     /// Time [CPU s] and packets of a run on ns-2; `None` if it is not installed.
     fn run_on_ns2(&self, end: u32) -> Option<(f64, f64)> {
-        let mut best = f64::INFINITY;
-        let mut packets = 0.0;
-        for _ in 0..RUNS {
-            let output = Command::new("bash")
-                .args(["-c", "TIMEFORMAT=%U; time ns \"$@\"", "ns", "../../python/tests/truth/speed.tcl"])
-                .arg(format!("{}Mb", self.rate_mbps))
-                .arg(format!("{}", f64::from(self.round_trip_ms) / 1000.0))
-                .args([self.flows.to_string(), end.to_string()])
-                .output()
-                .ok()
-                .filter(|output| output.status.success())?;
-            let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim().to_owned();
-            packets = text(&output.stdout).parse().ok()?;
-            best = text(&output.stderr).lines().last()?.parse::<f64>().ok()?.min(best);
-        }
-        Some((best, packets))
+        let output = Command::new("bash")
+            .args(["-c", "TIMEFORMAT=%U; time ns \"$@\"", "ns", "../../python/tests/truth/speed.tcl"])
+            .arg(format!("{}Mb", self.rate_mbps))
+            .arg(format!("{}", f64::from(self.round_trip_ms) / 1000.0))
+            .args([self.flows.to_string(), end.to_string()])
+            .output()
+            .ok()
+            .filter(|output| output.status.success())?;
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim().to_owned();
+        let packets = text(&output.stdout).parse().ok()?;
+        Some((text(&output.stderr).lines().last()?.parse().ok()?, packets))
     }
 }
