@@ -579,11 +579,9 @@ fn outages_delay_connecting_and_time_out() {
     assert!(net.hosts.iter().all(|host| !host.link.is_silent()));
 }
 
-/// An answer is usual within five quarters of the round trip and twice the longest delay of an acknowledgement, 850 ms; 300 ms more
-/// are silence, which is found at the next check, one in 100 ms.
-#[test]
-fn an_outage_is_noticed_in_time() {
-    let mut net = Net::new(&setups(None, ROUND_TRIP), 17);
+/// A connection whose terminal sends data at 4 s, when an outage of 56 s begins.
+fn with_data_in_an_outage(seed: u64) -> Net {
+    let mut net = Net::new(&setups(None, ROUND_TRIP), seed);
     net.connect();
     let up = net.hosts[TERMINAL].open().unwrap();
     net.run(s(4.0));
@@ -591,6 +589,14 @@ fn an_outage_is_noticed_in_time() {
         way.outage = Some((s(4.0), s(60.0)));
     }
     net.hosts[TERMINAL].write(up, 1000);
+    net
+}
+
+/// An answer is usual within five quarters of the round trip and twice the longest delay of an acknowledgement, 850 ms; 300 ms more
+/// are silence, which is found at the next check, one in 100 ms.
+#[test]
+fn an_outage_is_noticed_in_time() {
+    let mut net = with_data_in_an_outage(17);
     net.run(s(5.14));
     assert!(!net.hosts[TERMINAL].link.is_silent());
     net.run(s(5.36));
@@ -600,14 +606,7 @@ fn an_outage_is_noticed_in_time() {
 /// A ping every 100 ms, however often the host runs the timers.
 #[test]
 fn a_silent_peer_is_pinged_ten_times_a_second() {
-    let mut net = Net::new(&setups(None, ROUND_TRIP), 19);
-    net.connect();
-    let up = net.hosts[TERMINAL].open().unwrap();
-    net.run(s(4.0));
-    for way in &mut net.directions {
-        way.outage = Some((s(4.0), s(60.0)));
-    }
-    net.hosts[TERMINAL].write(up, 1000);
+    let mut net = with_data_in_an_outage(19);
     net.run(s(6.0));
     let before = net.hosts[TERMINAL].link.stats().sent_datagrams;
     for ms in 0..1000 {

@@ -9,12 +9,14 @@ fn ns2() -> Config {
     Config { ns2_recovery: true, half_of_cwnd: true, initial_ssthresh: Some(8000), ..config() }
 }
 
-/// Segments 2 and 5 of eight are lost. Pipe starts with ten segments outstanding less three, and the window of 8.1
-/// segments falls to 4.06: the second hole and new data are sent once fewer than four segments are in Pipe.
-#[test]
-fn sack1_resends_a_hole_as_soon_as_pipe_allows_and_keeps_its_window() {
-    let cfg = Config { sack: true, initial_window: 8, ..ns2() };
-    let eight: String = (0..8).map(|i| format!("> . {}:{}\n", 1 + i * 1000, 1001 + i * 1000)).collect();
+/// Eight segments are sent.
+fn eight() -> String {
+    (0..8).map(|i| format!("> . {}:{}\n", 1 + i * 1000, 1001 + i * 1000)).collect()
+}
+
+/// Runs what follows eight segments of a connection with SACK.
+fn sack1(rest: &str) {
+    let (cfg, eight) = (Config { sack: true, initial_window: 8, ..ns2() }, eight());
     run(
         &cfg,
         &format!(
@@ -24,55 +26,53 @@ fn sack1_resends_a_hole_as_soon_as_pipe_allows_and_keeps_its_window() {
                   > . 1:1 a1
              200  write 100000
                   {eight}
-             300  < . 1:1 a1001 w65535
-                  > . 8001:9001
-                  = cwnd 8125
-             301  < . 1:1 a1001 w65535 sack2001:3001
-                  > . 9001:10001
-             302  < . 1:1 a1001 w65535 sack2001:4001
-                  > . 10001:11001
-             303  < . 1:1 a1001 w65535 sack5001:6001,2001:4001
-                  > . 1001:2001 rtx
-                  = cwnd 4062
-                  = ssthresh 4000
-             304  < . 1:1 a1001 w65535 sack5001:7001,2001:4001
-             305  < . 1:1 a1001 w65535 sack5001:8001,2001:4001
-             306  < . 1:1 a1001 w65535 sack5001:9001,2001:4001
-             307  < . 1:1 a1001 w65535 sack5001:10001,2001:4001
-                  > . 4001:5001 rtx
-             308  < . 1:1 a1001 w65535 sack5001:11001,2001:4001
-                  > . 11001:12001
-             403  < . 1:1 a4001 w65535 sack5001:11001
-                  > . 12001:13001
-                  > . 13001:14001
-             407  < . 1:1 a11001 w65535
-                  > . 14001:15001
-                  = cwnd 4062"
+             {rest}"
         ),
+    );
+}
+
+/// Segments 2 and 5 of eight are lost. Pipe starts with ten segments outstanding less three, and the window of 8.1
+/// segments falls to 4.06: the second hole and new data are sent once fewer than four segments are in Pipe.
+#[test]
+fn sack1_resends_a_hole_as_soon_as_pipe_allows_and_keeps_its_window() {
+    sack1(
+        "300  < . 1:1 a1001 w65535
+              > . 8001:9001
+              = cwnd 8125
+         301  < . 1:1 a1001 w65535 sack2001:3001
+              > . 9001:10001
+         302  < . 1:1 a1001 w65535 sack2001:4001
+              > . 10001:11001
+         303  < . 1:1 a1001 w65535 sack5001:6001,2001:4001
+              > . 1001:2001 rtx
+              = cwnd 4062
+              = ssthresh 4000
+         304  < . 1:1 a1001 w65535 sack5001:7001,2001:4001
+         305  < . 1:1 a1001 w65535 sack5001:8001,2001:4001
+         306  < . 1:1 a1001 w65535 sack5001:9001,2001:4001
+         307  < . 1:1 a1001 w65535 sack5001:10001,2001:4001
+              > . 4001:5001 rtx
+         308  < . 1:1 a1001 w65535 sack5001:11001,2001:4001
+              > . 11001:12001
+         403  < . 1:1 a4001 w65535 sack5001:11001
+              > . 12001:13001
+              > . 13001:14001
+         407  < . 1:1 a11001 w65535
+              > . 14001:15001
+              = cwnd 4062",
     );
 }
 
 /// ns-2 counts an ACK as a duplicate only if it repeats the highest one.
 #[test]
 fn sack1_ignores_the_blocks_of_old_acks() {
-    let cfg = Config { sack: true, initial_window: 8, ..ns2() };
-    let eight: String = (0..8).map(|i| format!("> . {}:{}\n", 1 + i * 1000, 1001 + i * 1000)).collect();
-    run(
-        &cfg,
-        &format!(
-            "0 connect
-                  > S 0:0 sackOK
-             100  < S. 0:0 a1 w65535 sackOK
-                  > . 1:1 a1
-             200  write 100000
-                  {eight}
-             300  < . 1:1 a1001 w65535
-                  > . 8001:9001
-             301  < . 1:1 a1 w65535 sack2001:3001
-             302  < . 1:1 a1 w65535 sack2001:4001
-             303  < . 1:1 a1 w65535 sack2001:5001
-                  = fast_retransmits 0"
-        ),
+    sack1(
+        "300  < . 1:1 a1001 w65535
+              > . 8001:9001
+         301  < . 1:1 a1 w65535 sack2001:3001
+         302  < . 1:1 a1 w65535 sack2001:4001
+         303  < . 1:1 a1 w65535 sack2001:5001
+              = fast_retransmits 0",
     );
 }
 
@@ -82,13 +82,12 @@ fn sack1_ignores_the_blocks_of_old_acks() {
 #[test]
 fn newreno_leaves_recovery_with_the_deflated_window() {
     let cfg = Config { initial_window: 8, limited_transmit: false, ..ns2() };
-    let eight: String = (0..8).map(|i| format!("> . {}:{}\n", 1 + i * 1000, 1001 + i * 1000)).collect();
     established(
         &cfg,
         65_535,
         &format!(
             "200  write 8000
-                  {eight}
+                  {}
              301  < . 1:1 a1 w65535
              302  < . 1:1 a1 w65535
              303  < . 1:1 a1 w65535
@@ -102,7 +101,8 @@ fn newreno_leaves_recovery_with_the_deflated_window() {
                   = cwnd 1000
              603  < . 1:1 a8001 w65535
                   = cwnd 2000
-                  = ssthresh 4000"
+                  = ssthresh 4000",
+            eight()
         ),
     );
 }
