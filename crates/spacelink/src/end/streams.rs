@@ -164,7 +164,7 @@ impl Spacelink {
 
     /// Allows the peer twice as many streams once more than half of those allowed are open.
     fn allow_streams(&mut self, at: usize) {
-        // No more than half of the largest limit are ever open.
+        // No more than half as many are ever open, so that the limit ends there.
         let most = self.setup.streams.saturating_mul(2);
         if 2 * self.streams.len() > self.allowed_streams as usize {
             self.allowed_streams = self.allowed_streams.saturating_mul(2).min(most);
