@@ -29,6 +29,6 @@ def test_tables_have_what_the_benchmark_printed() -> None:
     assert beam.splitlines()[2:] == ["| 10 | 1422 | 1.00 |", "| 10,000 | 2371 | 1.67 |"]
 
 
-def test_without_ns_2_the_page_is_left_as_it_was() -> None:
+def test_without_ns_2_there_are_no_tables() -> None:
     with pytest.raises(SystemExit, match="install ns2"):
         tool.blocks(PRINTED.replace("         1599            4.9", "            –              –"))

@@ -1,8 +1,8 @@
 //! Speed of the simulator: `cargo bench -p bentpipe-sim`, or `make bench`.
 //!
-//! Each scenario runs a few times with one seed; the fastest run counts, as other load can only slow a run down. Then flows over
-//! a dumbbell run here and, if it is installed, on ns-2, in turn, since a machine's speed changes within minutes: the medians of
-//! some rounds, and of their ratios, count. Last comes a beam with ten to ten thousand terminals.
+//! Each scenario runs a few times with one seed; the fastest run counts, as other load can only slow a run down. Then flows over a
+//! dumbbell run here and, if it is installed, on ns-2, by turns, since a machine's speed changes within minutes. A beam with ten to
+//! ten thousand terminals comes last.
 
 #![allow(clippy::print_stdout)]
 
@@ -15,7 +15,7 @@ use cpu_time::ThreadTime;
 const SCENARIOS: &[(&str, &str)] =
     &[("byun2007-gateway", "RED 4"), ("byun2007-gateway", "AVQRED"), ("red-dumbbell", "")];
 const RUNS: u32 = 3;
-/// Rounds of a dumbbell on both simulators.
+/// Runs of a dumbbell on each simulator, by turns.
 const ROUNDS: u32 = 9;
 
 /// Flows over one link with RED, on both simulators.
@@ -87,20 +87,21 @@ fn main() {
     }
     for dumbbell in DUMBBELLS.iter().filter(|dumbbell| is_wanted(dumbbell.name)) {
         let label = dumbbell.label();
-        let (mut ours, mut theirs, mut ratios) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut ours, mut theirs) = ([(f64::INFINITY, 0.0); 2], [None; 2]);
         for _ in 0..ROUNDS {
-            let here = per_packet(dumbbell.ends.map(|end| dumbbell.simulate(end, 1)));
-            ours.push(here);
-            if let [Some(short), Some(long)] = dumbbell.ends.map(|end| dumbbell.run_on_ns2(end)) {
-                let there = per_packet([short, long]);
-                theirs.push(there);
-                ratios.push(there / here);
+            for (end, (best, there)) in dumbbell.ends.into_iter().zip(ours.iter_mut().zip(&mut theirs)) {
+                *best = faster(dumbbell.simulate(end, 1), *best);
+                *there = dumbbell.run_on_ns2(end).map(|run| there.map_or(run, |best| faster(run, best)));
             }
         }
-        let shown = |times: Vec<f64>, digits| {
-            median(times).map_or_else(|| "–".to_owned(), |time| format!("{time:.digits$}"))
-        };
-        println!("{label:32} {:>10} {:>12} {:>14}", shown(ours, 0), shown(theirs, 0), shown(ratios, 1));
+        let ours = per_packet(ours);
+        match theirs {
+            [Some(short), Some(long)] => {
+                let theirs = per_packet([short, long]);
+                println!("{label:32} {ours:>10.0} {theirs:>12.0} {:>14.1}", theirs / ours);
+            }
+            _ => println!("{label:32} {ours:>10.0} {:>12} {:>14}", "–", "–"),
+        }
     }
     if is_wanted(LARGE.name) {
         // The long run comes first: memory that another one has left would count.
@@ -165,10 +166,9 @@ fn packets(results: &Results) -> f64 {
     results.summary.sent_packets as f64 * simulated / measured
 }
 
-/// The middle one of an odd number of times; `None` without any.
-fn median(mut times: Vec<f64>) -> Option<f64> {
-    times.sort_by(f64::total_cmp);
-    times.get(times.len() / 2).copied()
+/// The faster of two runs, each with its time [CPU s] and its packets.
+fn faster(one: (f64, f64), other: (f64, f64)) -> (f64, f64) {
+    if one.0 < other.0 { one } else { other }
 }
 
 /// Time per packet [ns] of a long run beyond a short one, each with its time [CPU s] and its packets.
