@@ -4,6 +4,8 @@ use std::any::Any;
 
 use bentpipe_units::{Duration, Instant, Rate, Rng};
 
+use crate::queue::Passage;
+
 /// Number of a flow. The host defines what a flow is (connection, user, prefix).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct FlowId(pub u32);
@@ -228,8 +230,8 @@ impl<'a> Context<'a> {
 
 /// Decides which packets signal congestion.
 ///
-/// All methods but [`Aqm::arrive`] do nothing by default.
-pub trait Aqm: Any + Send {
+/// All methods but [`Aqm::arrive`] do nothing by default; those of `Passage` are there already.
+pub trait Aqm: Any + Send + Passage {
     /// Decides about a packet at the mark point.
     fn arrive(&mut self, pkt: &Packet, cx: &mut Context<'_>) -> Verdict;
     /// Takes note of a packet that was accepted at the mark point, marked or not.
@@ -261,7 +263,7 @@ pub trait Aqm: Any + Send {
 }
 
 /// Stores packets and chooses the next to leave.
-pub trait Scheduler: Send {
+pub trait Scheduler: Any + Send {
     /// Adds a packet. Packets dropped for want of room, which may include the packet itself, go to `out`.
     fn push(&mut self, pkt: &Packet, cx: &mut Context<'_>, out: &mut dyn SchedulerHost);
     /// Removes and returns the packet that leaves next; `None` only if none is left. Before that it drops at most

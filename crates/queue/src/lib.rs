@@ -15,7 +15,8 @@
 //! | `queue` | [`Queue`] |
 //! | [`tree`] | the shares of queues in a carrier |
 //!
-//! Each module uses only modules above it in the table; the algorithms do not know the registry.
+//! Each module uses only modules above it in the table; the algorithms do not know the registry. One exception: every [`Aqm`] has
+//! the methods of `queue::Passage`, which are compiled for it.
 
 pub mod aqm;
 pub mod descriptor;

@@ -207,6 +207,7 @@ impl AvqRed {
 }
 
 impl Aqm for AvqRed {
+    #[inline(always)]
     fn arrive(&mut self, _pkt: &Packet, cx: &mut Context<'_>) -> Verdict {
         self.queue.serve(cx);
         if self.dropper.draw(self.queue.packets(), 1.0, cx.rng) { Verdict::Mark } else { Verdict::Pass }

@@ -133,6 +133,7 @@ impl Red {
 }
 
 impl Aqm for Red {
+    #[inline(always)]
     fn arrive(&mut self, pkt: &Packet, cx: &mut Context<'_>) -> Verdict {
         let avg = self.average.sample(cx);
         if self.average.ns2() && cx.queue.packets <= 1 {

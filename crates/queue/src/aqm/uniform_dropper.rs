@@ -38,13 +38,13 @@ pub(super) struct UniformDropper {
     pub wait: bool,
     /// Packets since the last mark; -1 while the level is below `min_th`.
     pub count: i64,
-    /// Probability of the last decision, `p_a`.
-    pub p: f64,
+    /// Numerator and denominator of the last decision's probability, which is at most 1.
+    pub odds: (f64, f64),
 }
 
 impl UniformDropper {
     pub fn new(min_th: f64, max_th: f64, max_p: f64) -> Self {
-        Self { min_th, max_th, max_p, gentle: false, wait: false, count: -1, p: 0.0 }
+        Self { min_th, max_th, max_p, gentle: false, wait: false, count: -1, odds: NEVER }
     }
 
     /// Decides about a packet that arrives at level `x`; `share` scales `p_b`. Returns true for a mark.
@@ -62,68 +62,71 @@ impl UniformDropper {
             return false;
         }
         let full = if self.gentle { 2.0 * self.max_th } else { self.max_th };
-        let p_a = if x < full {
-            let ramp = if x < self.max_th {
-                self.max_p * (x - self.min_th) / (self.max_th - self.min_th)
-            } else {
-                self.max_p + (1.0 - self.max_p) * (x - self.max_th) / self.max_th
-            };
+        let (marks, of) = if x < full {
             self.count += 1;
-            let p_b = ramp * share;
+            let (ramp, width) = self.ramp(x);
+            let p_b = (ramp * share, width);
             if self.wait { spread_late(p_b, self.count) } else { spread(p_b, self.count) }
         } else {
-            1.0
+            ALWAYS
         };
-        self.p = (weight * p_a).min(1.0);
-        let marked = (x >= full && weight >= 1.0) || rng.uniform() < self.p;
+        self.odds = (weight * marks, of);
+        // A product in place of the quotient: a division takes as long as the rest of the decision.
+        let marked = (x >= full && weight >= 1.0) || rng.uniform() * of < weight * marks;
         if marked {
             self.count = 0;
         }
         marked
     }
 
+    /// `p_b` without the share: numerator and denominator.
+    #[inline(always)]
+    fn ramp(&self, x: f64) -> (f64, f64) {
+        if x < self.max_th {
+            (self.max_p * (x - self.min_th), self.max_th - self.min_th)
+        } else {
+            (self.max_p * self.max_th + (1.0 - self.max_p) * (x - self.max_th), self.max_th)
+        }
+    }
+
     /// Continues with the count of another dropper.
     pub fn resume(&mut self, was: &Self) {
-        (self.count, self.p) = (was.count, was.p);
+        (self.count, self.odds) = (was.count, was.odds);
     }
 
     /// Lets a packet between the thresholds pass without a draw, but counts it.
     pub fn pass(&mut self) {
         self.count += 1;
-        self.p = 0.0;
+        self.odds = NEVER;
     }
 
     /// Lets a packet pass, and resets the count as below `min_th`.
     pub fn reset(&mut self) {
         self.count = -1;
-        self.p = 0.0;
+        self.odds = NEVER;
     }
 
     /// Returns the probability of the last decision.
     pub fn probability(&self) -> f64 {
-        self.p
+        (self.odds.0 / self.odds.1).min(1.0)
     }
 }
 
-/// `p_a` for the `count`-th packet since the last mark.
-#[inline]
-fn spread(p_b: f64, count: i64) -> f64 {
-    let rest = 1.0 - count as f64 * p_b;
-    if rest <= 0.0 { 1.0 } else { (p_b / rest).min(1.0) }
+const NEVER: (f64, f64) = (0.0, 1.0);
+const ALWAYS: (f64, f64) = (1.0, 1.0);
+
+/// `p_a` for the `count`-th packet since the last mark; it and `p_b` are pairs of numerator and denominator.
+#[inline(always)]
+fn spread((marks, of): (f64, f64), count: i64) -> (f64, f64) {
+    (marks, (of - count as f64 * marks).max(marks))
 }
 
 /// `p_a` if the first `1 / p_b` packets after a mark are never marked: the distance is uniformly distributed between
 /// one and two times that number (ns-2.35, `RED::modify_p`).
-#[inline]
-fn spread_late(p_b: f64, count: i64) -> f64 {
-    let share = count as f64 * p_b;
-    if share < 1.0 {
-        0.0
-    } else if share < 2.0 {
-        (p_b / (2.0 - share)).clamp(0.0, 1.0)
-    } else {
-        1.0
-    }
+#[inline(always)]
+fn spread_late((marks, of): (f64, f64), count: i64) -> (f64, f64) {
+    let past = count as f64 * marks;
+    if past < of { NEVER } else { (marks, (2.0 * of - past).max(marks)) }
 }
 
 /// Returns the share of packets marked as a function of `p_b`: `p_b` itself in the printed variant; else [`share`], or
@@ -197,6 +200,10 @@ const TINY: f64 = 1e-7;
 mod tests {
     use super::*;
 
+    fn ratio((numerator, denominator): (f64, f64)) -> f64 {
+        numerator / denominator
+    }
+
     /// By hand: 1/4 gives distances of 1, 2 or 3 with equal probability (see below), so 1/2; 1/3 gives 1 or 2, so 2/3.
     /// At 2/5 the first packet is marked with (2/5) / (3/5) = 2/3 and the second for certain: a mean distance of 4/3.
     /// With `wait`, 1/2 skips one and marks the next with 1/2, 1: 2.5; 2/5 skips two, then 1/2, 1: 3.5; 1/3 skips two,
@@ -253,7 +260,7 @@ mod tests {
     fn distance_between_marks_is_at_most_one_over_p_b() {
         let table = [(0, 0.25), (1, 1.0 / 3.0), (2, 0.5), (3, 1.0), (4, 1.0)];
         for (count, p_a) in table {
-            assert!((spread(0.25, count) - p_a).abs() < 1e-15, "count {count}");
+            assert!((ratio(spread((1.0, 4.0), count)) - p_a).abs() < 1e-15, "count {count}");
         }
     }
 
@@ -262,7 +269,7 @@ mod tests {
     fn wait_skips_the_packets_after_a_mark() {
         let table = [(0, 0.0), (3, 0.0), (4, 0.25), (5, 1.0 / 3.0), (6, 0.5), (7, 1.0), (8, 1.0)];
         for (count, p_a) in table {
-            assert!((spread_late(0.25, count) - p_a).abs() < 1e-15, "count {count}");
+            assert!((ratio(spread_late((1.0, 4.0), count)) - p_a).abs() < 1e-15, "count {count}");
         }
     }
 

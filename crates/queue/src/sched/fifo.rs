@@ -56,6 +56,7 @@ impl Fifo {
 }
 
 impl Scheduler for Fifo {
+    #[inline]
     fn push(&mut self, pkt: &Packet, cx: &mut Context<'_>, out: &mut dyn SchedulerHost) {
         if cx.queue.limit.has_room(cx.queue.packets, cx.queue.bytes, pkt.len) {
             self.waiting.push_back(*pkt);
@@ -64,6 +65,7 @@ impl Scheduler for Fifo {
         }
     }
 
+    #[inline]
     fn pop(&mut self, _cx: &mut Context<'_>, _out: &mut dyn SchedulerHost) -> Option<Packet> {
         let pkt = self.waiting.pop_front();
         self.first += 1;
