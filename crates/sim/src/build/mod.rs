@@ -107,7 +107,7 @@ pub fn build(scenario: &Scenario, seed: u64, make_aqm: Option<MakeAqm<'_>>) -> R
     let mut clock = Clock::default();
     let apps = traffic::apps(scenario, traffic, seed, &mut clock);
     let record = Record { recorder, tracer: Tracer::default(), observations: Vec::new() };
-    let loads = Loads::new(network.links.len(), gateways.len());
+    let loads = Loads::new(&network.links, &gateways);
     let mut engine = Engine {
         clock,
         network,

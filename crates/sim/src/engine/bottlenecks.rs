@@ -9,8 +9,9 @@ use super::Engine;
 use crate::bottleneck::Bottleneck;
 use crate::endpoints::tcp::Role;
 use crate::endpoints::{Departures, FlowSlot, Phase, Place};
+use crate::gateways::GatewayNode;
 use crate::ids::{ConnId, GatewayId, Id, IdVec, LinkDirectionId, QuicEndId, StreamId, TerminalId};
-use crate::network::Hop;
+use crate::network::{Hop, LinkDirection};
 use crate::side::Side;
 
 /// A queue limits a flow if its delay is more than a tenth of the round-trip time; otherwise the window that fills the
@@ -23,10 +24,11 @@ const BUSY: u64 = 90;
 /// come at once.
 const INTERVAL: Duration = Duration::from_secs(1);
 
-/// Loads of all places.
+/// Loads of the places with queues.
 pub struct Loads {
     at: Instant,
-    links: IdVec<LinkDirectionId, Load>,
+    /// Those of links, in their order.
+    links: Vec<(LinkDirectionId, Load)>,
     gateways: IdVec<GatewayId, Load>,
 }
 
@@ -47,10 +49,22 @@ struct Load {
 }
 
 impl Loads {
-    /// Loads before the first measurement, of this number of links and gateways.
-    pub fn new(links: usize, gateways: usize) -> Self {
-        let none = |count| std::iter::repeat_n(Load::default(), count);
-        Self { at: Instant::ZERO, links: none(links).collect(), gateways: none(gateways).collect() }
+    /// Loads before the first measurement.
+    pub fn new(
+        links: &IdVec<LinkDirectionId, LinkDirection>,
+        gateways: &IdVec<GatewayId, GatewayNode>,
+    ) -> Self {
+        let with_queue = links.ids().filter(|link| links[*link].engine.queue().is_some());
+        Self {
+            at: Instant::ZERO,
+            links: with_queue.map(|link| (link, Load::default())).collect(),
+            gateways: gateways.iter().map(|_| Load::default()).collect(),
+        }
+    }
+
+    /// Where the load of a link is; `None` if it has no queue.
+    fn place_of(&self, link: LinkDirectionId) -> Option<usize> {
+        self.links.binary_search_by_key(&link, |(link, _)| *link).ok()
     }
 }
 
@@ -102,21 +116,24 @@ impl Engine {
         let Some(slot) = self.network.packets[Id::new(pkt.handle)].slot else { return };
         let waited = self.clock.now() - pkt.arrival;
         if self.endpoints.slots[slot].count_departure(place, u64::from(pkt.len), waited) {
-            let load = match place {
-                Place::Link(link) => &mut self.loads.links[link],
-                Place::Gateway(gateway) => &mut self.loads.gateways[gateway],
-            };
-            load.flows += 1;
+            let loads = &mut self.loads;
+            match place {
+                Place::Link(link) => {
+                    if let Some(place) = loads.place_of(link) {
+                        loads.links[place].1.flows += 1;
+                    }
+                }
+                Place::Gateway(gateway) => loads.gateways[gateway].flows += 1,
+            }
         }
     }
 
     fn update_loads(&mut self) {
         let Self { network, gateways, loads, clock, .. } = self;
         let (begin, now) = (std::mem::replace(&mut loads.at, clock.now()), clock.now());
-        for (link, load) in network.links.iter().zip(loads.links.iter_mut()) {
-            match link.engine.queue() {
-                Some(queue) => *load = Load::of(queue, *load, begin, now),
-                None => load.delay = link.backlog(now),
+        for (link, load) in &mut loads.links {
+            if let Some(queue) = network.links[*link].engine.queue() {
+                *load = Load::of(queue, *load, begin, now);
             }
         }
         for (node, load) in gateways.iter().zip(loads.gateways.iter_mut()) {
@@ -235,7 +252,10 @@ impl Engine {
     /// last look, and in a queue that all share, what all packets met.
     fn load(&self, slot: &FlowSlot, place: Place) -> Load {
         let load = match place {
-            Place::Link(link) => self.loads.links[link],
+            Place::Link(link) => match self.loads.place_of(link) {
+                Some(place) => self.loads.links[place].1,
+                None => Load { delay: self.network.links[link].backlog(self.clock.now()), ..Load::default() },
+            },
             Place::Gateway(gateway) => self.loads.gateways[gateway],
         };
         slot.departures.iter().find(|left| left.place == place).map_or(load, |left| load.seen_by(left))
