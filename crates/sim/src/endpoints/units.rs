@@ -6,6 +6,9 @@ use bentpipe_units::Instant;
 
 use crate::memory::prefetch;
 
+/// Units for which a stream keeps room that it does not use.
+const MOST_SPARE: usize = 8;
+
 /// Units of one byte stream between its two applications.
 #[derive(Debug, Default)]
 pub struct UnitsInFlight {
@@ -34,8 +37,17 @@ impl UnitsInFlight {
     pub fn send_to(&mut self, end: u64, now: Instant) {
         if end > self.sent {
             self.sent = end;
+            if self.units.capacity() > MOST_SPARE && self.units.len() < self.units.capacity() / 4 {
+                self.give_room_back();
+            }
             self.units.push_back((end, now));
         }
+    }
+
+    /// Keeps twice the room in use.
+    #[cold]
+    fn give_room_back(&mut self) {
+        self.units.shrink_to((2 * self.units.len()).max(MOST_SPARE));
     }
 
     /// Fetches into the cache where units are added and removed.
@@ -89,5 +101,15 @@ mod tests {
         units.send_to(100, at(5));
         units.send_to(60, at(6));
         assert_eq!(units.read(100).collect::<Vec<_>>(), [at(1)]);
+    }
+
+    #[test]
+    fn a_stream_gives_back_the_room_of_units_that_have_been_received() {
+        let mut units = UnitsInFlight::default();
+        (1..=1000).for_each(|ms| units.send(100, at(ms)));
+        assert_eq!(units.read(99_000).count(), 990);
+        units.send(100, at(1001));
+        assert!(units.units.capacity() < 32, "{}", units.units.capacity());
+        assert!(units.take().eq((991..=1001).map(at)));
     }
 }
