@@ -107,8 +107,8 @@ impl Simulation {
         let reasons = drops.reason[first..].iter().map(|&reason| i32::from(reason)).collect();
         let columns = vec![
             column("time", Float64Array::from(drops.time[first..].to_vec())),
-            column("place", names(places, self.inner.places())),
-            column("reason", names(reasons, &sim::REASONS)),
+            column("place", names(places, self.inner.places().iter())),
+            column("reason", names(reasons, sim::REASONS)),
         ];
         tables::table(columns).map_err(SimulationError::new_err)
     }

@@ -66,8 +66,11 @@ pub fn numbers(values: Vec<f64>) -> Float64Array {
 }
 
 /// Names, each stored once.
-pub fn names(keys: Vec<i32>, names: &[impl AsRef<str>]) -> DictionaryArray<Int32Type> {
-    let values = StringArray::from_iter_values(names.iter().map(AsRef::as_ref));
+pub fn names<T: AsRef<str>>(
+    keys: Vec<i32>,
+    names: impl IntoIterator<Item = T>,
+) -> DictionaryArray<Int32Type> {
+    let values = StringArray::from_iter_values(names);
     DictionaryArray::new(Int32Array::from(keys), Arc::new(values))
 }
 
@@ -90,8 +93,8 @@ pub fn drops(results: &Results) -> Columns {
     vec![
         column("time", Float64Array::from(d.time.clone())),
         column("arrival", arrivals),
-        column("place", names(places, &results.places)),
-        column("reason", names(reasons, &REASONS)),
+        column("place", names(places, results.places.iter())),
+        column("reason", names(reasons, REASONS)),
         column(
             "flow",
             d.flow.iter().map(|&flow| (flow != u32::MAX).then_some(flow)).collect::<UInt32Array>(),

@@ -72,8 +72,9 @@ pub use record::log::{LogEntry, LogEvent, LogWatch, LoggedEnd, LoggedTransport};
 pub use record::observe::{Ends, Interface, Observation, Packet, PepEnds, Watch, interfaces};
 pub use record::trace::{Selector, TraceRow, TraceState};
 pub use record::{
-    Back, Call, Carried, Class, Drops, Flow, Interval, Intervals, LOSS, Page, PageTimes, PepLinkCounters,
-    Period, Playback, REASONS, RETRANSMISSION_LIMIT, Rung, Series, Summary, Terminal, Viewing, Voice,
+    Back, Call, Carried, Class, Drops, Flow, Interval, Intervals, LOSS, NameList, Page, PageTimes,
+    PepLinkCounters, Period, Playback, REASONS, RETRANSMISSION_LIMIT, Rung, Series, Summary, Terminal,
+    Viewing, Voice,
 };
 pub use simulation::Simulation;
 
@@ -133,7 +134,7 @@ pub struct Results {
     /// Names of the traffic, to which [`Flow::traffic`] refers.
     pub traffic: Vec<String>,
     /// Names of the places, to which [`Drops::place`] refers.
-    pub places: Vec<String>,
+    pub places: NameList,
     /// Begin of the measurement; flows' times count from the beginning of the run.
     pub begin: Instant,
     /// End of the run.

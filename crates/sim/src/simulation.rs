@@ -4,7 +4,7 @@ use bentpipe_scenario::Scenario;
 use bentpipe_units::{Duration, Instant};
 
 use crate::engine::Engine;
-use crate::record::Series;
+use crate::record::{NameList, Series};
 use crate::{Drops, Error, MakeAqm, Position, Results, build, results};
 
 /// A run in progress, whose time its caller advances.
@@ -151,13 +151,13 @@ impl Simulation {
 
     /// Names of the places, to which [`Drops::place`] refers.
     #[must_use]
-    pub fn places(&self) -> &[String] {
+    pub fn places(&self) -> &NameList {
         self.engine.record.recorder.place_names()
     }
 
     /// Names of the directions of links, to which [`Position`] refers.
     pub fn links(&self) -> impl Iterator<Item = &str> {
-        self.engine.record.recorder.link_names().iter().map(String::as_str)
+        self.engine.record.recorder.link_names()
     }
 
     /// Position of each packet in flight.

@@ -303,7 +303,7 @@ fn the_terminal_has_an_aqm_of_its_own() {
     let results = one_terminal(&[UPLOAD, DOWNLOAD, aqm].concat(), &overrides);
     assert!(counter(&results, "return_aqm_drops") > 0.0 && counter(&results, "aqm_drops") > 0.0);
     let at = |name: &str| {
-        results.drops.place.iter().filter(|&&place| results.places[place as usize] == name).count()
+        results.drops.place.iter().filter(|&&place| results.places[place as usize] == *name).count()
     };
     assert_eq!(at("gateway return receive") as f64, counter(&results, "return_aqm_drops"));
     assert_eq!(at("gateway receive") as f64, counter(&results, "aqm_drops"));

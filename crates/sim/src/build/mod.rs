@@ -31,7 +31,7 @@ use crate::ids::{
 use crate::memory::grow;
 use crate::network::{Hop, LinkDirection, Network, Path, SharedLine};
 use crate::record::trace::Tracer;
-use crate::record::{Parts, PlaceKind, Record, Recorder, Setup};
+use crate::record::{NameList, Parts, PlaceKind, Record, Recorder, Setup};
 use crate::side::BySide;
 use transports::{Transports, small};
 
@@ -48,7 +48,7 @@ pub fn build(scenario: &Scenario, seed: u64, make_aqm: Option<MakeAqm<'_>>) -> R
         seed,
         make_aqm,
         first_links: Vec::new(),
-        link_names: Vec::new(),
+        link_names: NameList::default(),
         first: Vec::new(),
         first_back: Vec::new(),
         network,
@@ -134,7 +134,7 @@ struct Builder<'a, 'b> {
     /// The first direction of each scenario link; each of its members takes two places, forward and reverse.
     first_links: Vec<LinkDirectionId>,
     /// Names of the directions of links.
-    link_names: Vec<String>,
+    link_names: NameList,
     /// The first queues and the first terminal of each gateway.
     first: Vec<(GatewayId, TerminalId)>,
     /// The first queues at a terminal and the first PEP link of uploads of each gateway, if it has any.
@@ -153,6 +153,7 @@ impl Builder<'_, '_> {
             self.first_links.push(self.network.links.next_id());
             let members = scenario.members(link);
             let shared_lines = [(); 2].map(|()| self.network.shared_lines.push(SharedLine::default()));
+            let mut unused_line = None;
             for member in 0..members {
                 for (direction, is_forward) in [(&link.forward, true), (&link.reverse, false)] {
                     let is_subject = is_forward && scenario.subject == Subject::Link(LinkIndex(number));
@@ -160,9 +161,13 @@ impl Builder<'_, '_> {
                     let (seed, handover) = (self.seed, link.handover);
                     let make_aqm = |spec: &AqmSpec| self.aqm(spec, is_subject);
                     let engine = LinkEngine::new(direction, handover, &names, seed, None, make_aqm)?;
-                    self.network.lines.make_room(grow);
-                    let line = self.network.lines.push(DelayLine::default());
                     let shares_line = members > 1 && engine.is_regular();
+                    let lines = &mut self.network.lines;
+                    lines.make_room(grow);
+                    let line = match shares_line {
+                        true => *unused_line.get_or_insert_with(|| lines.push(DelayLine::default())),
+                        false => lines.push(DelayLine::default()),
+                    };
                     let terminals = self.terminals(direction);
                     let is_carrier = is_subject
                         || scenario
@@ -179,7 +184,7 @@ impl Builder<'_, '_> {
                         direction.queue.as_ref().is_some_and(|queue| queue.scheduler.tells_flows_apart());
                     self.network.links.make_room(grow);
                     self.network.links.push(link);
-                    self.link_names.push(names.direction);
+                    self.link_names.push(&names.direction);
                 }
             }
         }

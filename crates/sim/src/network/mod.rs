@@ -35,9 +35,10 @@ pub struct LinkDirection {
     pub terminals: (u32, u32),
     /// The queues whose regulator follows its capacity, or that stop while it has none.
     pub followers: IdRange<GatewayId>,
-    /// Its delay line, unless each connection has one.
+    /// Its delay line, unless each connection has one; unused, and the same for a whole group, while it shares one.
     pub line: LineId,
-    /// The delay line that it shares with the other links of its group, instead of a separate one.
+    /// The delay line that it shares with the other links of its group, until they are
+    /// [separated](Network::separate_links).
     pub shared_line: Option<SharedLineId>,
     /// Arrival of the last packet that it has put on the shared line, and the packet.
     last_on_line: (Instant, PacketId),
@@ -453,14 +454,24 @@ impl Network {
 
     /// Lets every packet pass each link by its own events, on the link's own line, since rates or delays change.
     pub fn separate_links(&mut self) {
+        for link in self.links.iter_mut() {
+            if link.shared_line.take().is_some() {
+                link.line = self.lines.push(DelayLine::default());
+            }
+            (link.follows, link.is_followed) = (None, false);
+        }
+        for hop in self.paths.all_mut() {
+            if let Hop::Link { link, line } = hop
+                && !self.links[*link].engine.has_own_delays()
+            {
+                *line = self.links[*link].line;
+            }
+        }
         // Packets on a shared line stay there, and others of their link do not overtake them.
         for (arrival, id) in self.shared_lines.iter().flat_map(SharedLine::iter) {
             if let Some(Hop::Link { line, .. }) = self.paths.first(self.packets[id].path) {
                 self.lines[line].keep_behind(arrival);
             }
-        }
-        for link in self.links.iter_mut() {
-            (link.follows, link.is_followed, link.shared_line) = (None, false, None);
         }
     }
 
@@ -537,7 +548,7 @@ impl Network {
     ///
     /// # Errors
     /// A queue whose counters contradict each other.
-    pub fn count(&self, names: &[String]) -> Result<u64, String> {
+    pub fn count<'a>(&self, names: impl Iterator<Item = &'a str>) -> Result<u64, String> {
         let mut count = 0;
         for (link, name) in self.links.iter().zip(names) {
             let LinkCounters { sent, lost, .. } = link.counters;

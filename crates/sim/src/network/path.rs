@@ -76,6 +76,11 @@ impl Paths {
         &self.0[path.start as usize..path.end as usize]
     }
 
+    /// The hops of all paths.
+    pub fn all_mut(&mut self) -> &mut [Hop] {
+        &mut self.0
+    }
+
     pub fn hops_mut(&mut self, path: Path) -> &mut [Hop] {
         &mut self.0[path.start as usize..path.end as usize]
     }

@@ -10,6 +10,7 @@ use bentpipe_units::{Duration, Instant, Rate};
 
 use super::drops::{Drop, Drops};
 use super::flow::{Flow, Flows};
+use super::name_list::NameList;
 use super::place::{Parts, Place, PlaceKind, Queues};
 use super::probe::ProbeSteps;
 use super::summary::Carried;
@@ -61,7 +62,7 @@ pub struct Recorder {
     subject: PlaceId,
     /// The queues at the terminals of the gateway that is the subject, if there are any.
     back: Option<PlaceId>,
-    place_names: Vec<String>,
+    place_names: NameList,
     /// The first name of a link, for the packets that it loses.
     first_link_name: u32,
     series: Vec<Series>,
@@ -106,7 +107,7 @@ pub struct Setup<'a> {
     pub scenario: &'a Scenario,
     pub parts: Parts<'a>,
     /// Names of the directions of links.
-    pub link_names: &'a [String],
+    pub link_names: &'a NameList,
     /// The first queues and the first terminal of each gateway.
     pub first: &'a [(GatewayId, TerminalId)],
     /// The first queues at a terminal and the first PEP link of uploads of each gateway, if it has any.
@@ -119,7 +120,7 @@ pub struct Tables {
     pub series: Vec<Series>,
     pub drops: Drops,
     pub drop_runs: Vec<(u32, u64)>,
-    pub places: Vec<String>,
+    pub places: NameList,
     pub flows: Vec<Flow>,
     pub classes: Vec<Class>,
     pub class_of: Vec<u32>,
@@ -150,7 +151,7 @@ impl Recorder {
             of_gateway: IdVec::default(),
             subject: Id::new(0),
             back: None,
-            place_names: Vec::new(),
+            place_names: NameList::default(),
             first_link_name: 0,
             series: vec![Series { name: "time".to_owned(), values: Vec::new() }],
             first_arrived: 0,
@@ -185,17 +186,17 @@ impl Recorder {
         let groups = setup.scenario.links.iter().map(|link| setup.scenario.members(link));
         // Each member has two directions.
         let members = groups.flat_map(|members| repeat_n(members, 2 * members as usize));
-        for ((id, name), members) in setup.parts.links.ids().zip(setup.link_names).zip(members) {
+        for ((id, name), members) in setup.parts.links.ids().zip(setup.link_names.iter()).zip(members) {
             let (kind, queues) = (PlaceKind::Link(id), Queues::Link(id));
             let has_series = members <= MOST_WITH_SERIES;
-            let place = recorder.add(kind, queues, name, std::slice::from_ref(name), has_series, setup);
+            let place = recorder.add(kind, queues, name, &[name], has_series, setup);
             recorder.of_link.push(place);
         }
         recorder.first_arrived = recorder.series.len();
         let arrived = ARRIVED_SERIES.map(|name| Series { name: name.to_owned(), values: Vec::new() });
         recorder.series.extend(arrived);
         recorder.first_link_name = recorder.place_names.len() as u32;
-        recorder.place_names.extend_from_slice(setup.link_names);
+        recorder.place_names.extend(setup.link_names.iter());
         recorder
     }
 
@@ -208,7 +209,8 @@ impl Recorder {
         setup: &Setup<'_>,
     ) {
         let name = &gateway.name;
-        let names = [format!("{name} receive"), format!("{name} transmit")];
+        let names = ["receive", "transmit"].map(|queue| format!("{name} {queue}"));
+        let names = names.each_ref().map(String::as_str);
         let queues = Queues::Gateway {
             queues: IdRange { start: first.0, len: gateway.queues() },
             terminals: IdRange { start: first.1, len: gateway.terminals.count() },
@@ -225,7 +227,7 @@ impl Recorder {
         kind: PlaceKind,
         queues: Queues,
         name: &str,
-        names: &[String],
+        names: &[&str],
         has_series: bool,
         setup: &Setup<'_>,
     ) -> Option<PlaceId> {
@@ -237,7 +239,7 @@ impl Recorder {
         }
         let prefix = if is_subject { String::new() } else { format!("{name}.") };
         let first_name = self.place_names.len() as u32;
-        self.place_names.extend(names.iter().cloned());
+        self.place_names.extend(names.iter().copied());
         let first_series = self.series.len();
         let series =
             series.into_iter().map(|column| Series { name: format!("{prefix}{column}"), values: Vec::new() });
@@ -423,13 +425,13 @@ impl Recorder {
     }
 
     /// Names of the places to which drops refer.
-    pub fn place_names(&self) -> &[String] {
+    pub fn place_names(&self) -> &NameList {
         &self.place_names
     }
 
     /// Names of the directions of links.
-    pub fn link_names(&self) -> &[String] {
-        &self.place_names[self.first_link_name as usize..]
+    pub fn link_names(&self) -> impl Iterator<Item = &str> {
+        self.place_names.iter().skip(self.first_link_name as usize)
     }
 
     /// Fetches what is recorded of a flow into the cache.
