@@ -89,7 +89,7 @@ impl Agenda {
     #[inline(always)]
     fn push(&mut self, entry: u128) {
         match self.wheel.distance(entry) {
-            None => self.near.push(entry),
+            None => self.near.push_late(entry),
             Some(slots) if slots < self.wheel.slots() as u64 => self.wheel.push(entry),
             Some(_) => self.far.push(entry),
         }
@@ -98,12 +98,12 @@ impl Agenda {
     /// Removes and returns the next event not later than `end`.
     #[inline]
     pub fn next(&mut self, end: Instant) -> Option<(Instant, Event)> {
-        if self.near.first() == MISSING {
-            self.advance();
+        if self.near.is_empty() && !self.advance() {
+            return None;
         }
         let entry = self.near.first();
         let time = Instant::from_rank(time_of(entry))?;
-        if time > end || entry == MISSING {
+        if time > end {
             return None;
         }
         self.near.pop();
@@ -111,29 +111,31 @@ impl Agenda {
         Some((time, Event::unpack(entry as u64)))
     }
 
-    /// Turns the wheel to the next slot that has entries.
+    /// Turns the wheel to the next slot that has entries; false without entries.
     #[inline]
-    fn advance(&mut self) {
+    fn advance(&mut self) -> bool {
         if self.removed - self.checked.0 >= CHECK_EVERY {
             self.check_width();
         }
         let far = self.far.first();
         let slot = match self.wheel.next_slot() {
             Some(slot) => slot.min(self.wheel.slot_of(far)),
-            None if far == MISSING => return,
+            None if far == MISSING => return false,
             None => self.wheel.slot_of(far),
         };
-        self.wheel.advance(slot, |entry| self.near.push(entry));
+        // The slot's last entry comes first.
+        self.wheel.advance(slot, |entry| self.near.push_early(entry));
         if self.wheel.slot_of(far) <= slot {
             self.take_far(slot);
         }
+        true
     }
 
     /// Moves the far entries of the wheel's present slot.
     #[inline(never)]
     fn take_far(&mut self, slot: u64) {
         while self.far.first() != MISSING && self.wheel.slot_of(self.far.first()) <= slot {
-            self.near.push(self.far.pop());
+            self.near.push_late(self.far.pop());
         }
     }
 

@@ -104,13 +104,12 @@ impl Heap {
 
 /// A priority queue that mostly holds few entries.
 ///
-/// The smallest entries are a sorted list, which an entry enters in a few steps; the others wait in a heap.
+/// The smallest entries are a sorted list in a ring, which an entry enters from either end; the others wait in a heap.
 pub struct Front {
-    /// The smallest entries, the smallest last. The first place has [`MISSING`], which ends each search, and is the smallest
-    /// entry of an empty list.
+    /// The smallest entries, at places from `begin` to before `end`, which wrap, modulo the number of places.
     sorted: [u128; PLACES],
-    /// Place of the smallest entry.
-    last: usize,
+    begin: u32,
+    end: u32,
     /// Entries that are greater than all sorted ones; only while some are sorted.
     rest: Heap,
     /// The smallest of them.
@@ -119,44 +118,96 @@ pub struct Front {
 
 /// Places of the sorted list: a power of two, so that a mask replaces the check of an index.
 const PLACES: usize = 64;
-const MASK: usize = PLACES - 1;
+const HALF: u32 = PLACES as u32 / 2;
 
 impl Default for Front {
     fn default() -> Self {
-        Self { sorted: [MISSING; PLACES], last: 0, rest: Heap::default(), rest_first: MISSING }
+        Self { sorted: [MISSING; PLACES], begin: 0, end: 0, rest: Heap::default(), rest_first: MISSING }
     }
 }
 
 impl Front {
-    /// The smallest entry; [`MISSING`] without one.
+    /// True without entries.
     #[inline(always)]
-    pub fn first(&self) -> u128 {
-        self.sorted[self.last & MASK]
+    pub fn is_empty(&self) -> bool {
+        self.begin == self.end
     }
 
-    /// Adds an entry.
+    /// The smallest entry, of which there is one.
+    #[inline(always)]
+    pub fn first(&self) -> u128 {
+        *self.at(self.begin)
+    }
+
+    #[inline(always)]
+    fn at(&self, place: u32) -> &u128 {
+        &self.sorted[place as usize % PLACES]
+    }
+
+    #[inline(always)]
+    fn at_mut(&mut self, place: u32) -> &mut u128 {
+        &mut self.sorted[place as usize % PLACES]
+    }
+
+    /// Adds an entry that is probably greater than most, or smaller than all.
     #[inline]
-    pub fn push(&mut self, entry: u128) {
-        if self.last == MASK {
-            self.move_to_rest();
-        }
-        if entry > self.rest_first {
+    pub fn push_late(&mut self, entry: u128) {
+        if !self.makes_room(entry) {
             return self.push_to_rest(entry);
         }
-        self.last += 1;
-        let mut place = self.last;
-        while self.sorted[(place - 1) & MASK] < entry {
-            self.sorted[place & MASK] = self.sorted[(place - 1) & MASK];
-            place -= 1;
+        if entry < self.first() {
+            self.begin = self.begin.wrapping_sub(1);
+            *self.at_mut(self.begin) = entry;
+            return;
         }
-        self.sorted[place & MASK] = entry;
+        let mut place = self.end;
+        self.end = self.end.wrapping_add(1);
+        while place != self.begin {
+            let before = place.wrapping_sub(1);
+            let other = *self.at(before);
+            if other < entry {
+                break;
+            }
+            *self.at_mut(place) = other;
+            place = before;
+        }
+        *self.at_mut(place) = entry;
+    }
+
+    /// Adds an entry that is probably smaller than most.
+    #[inline]
+    pub fn push_early(&mut self, entry: u128) {
+        if !self.makes_room(entry) {
+            return self.push_to_rest(entry);
+        }
+        self.begin = self.begin.wrapping_sub(1);
+        let mut place = self.begin;
+        loop {
+            let behind = place.wrapping_add(1);
+            let other = *self.at(behind);
+            if behind == self.end || other > entry {
+                break;
+            }
+            *self.at_mut(place) = other;
+            place = behind;
+        }
+        *self.at_mut(place) = entry;
+    }
+
+    /// Makes room for an entry in the sorted list, unless it belongs to the others.
+    #[inline(always)]
+    fn makes_room(&mut self, entry: u128) -> bool {
+        if self.end.wrapping_sub(self.begin) == PLACES as u32 {
+            self.move_to_rest();
+        }
+        entry < self.rest_first
     }
 
     /// Removes the smallest entry, of which there is one.
     #[inline(always)]
     pub fn pop(&mut self) {
-        self.last -= 1;
-        if self.last == 0 && self.rest_first != MISSING {
+        self.begin = self.begin.wrapping_add(1);
+        if self.is_empty() && self.rest_first != MISSING {
             self.take_from_rest();
         }
     }
@@ -170,20 +221,19 @@ impl Front {
     /// Moves the greater half of the sorted entries to the heap.
     #[cold]
     fn move_to_rest(&mut self) {
-        let moved = PLACES / 2;
-        self.sorted[1..=moved].iter().for_each(|entry| self.rest.push(*entry));
-        self.sorted.copy_within(moved + 1..=self.last, 1);
-        self.last -= moved;
+        for _ in 0..HALF {
+            self.end = self.end.wrapping_sub(1);
+            self.rest.push(*self.at(self.end));
+        }
         self.rest_first = self.rest.first();
     }
 
     /// Fills the sorted entries, once all are taken, with the smallest of the heap.
     #[cold]
     fn take_from_rest(&mut self) {
-        self.last = self.rest.len().min(PLACES / 2);
-        for place in (1..=self.last).rev() {
-            self.sorted[place] = self.rest.pop();
-        }
+        let count = self.rest.len().min(PLACES / 2);
+        (self.begin, self.end) = (0, count as u32);
+        self.sorted[..count].fill_with(|| self.rest.pop());
         self.rest_first = self.rest.first();
     }
 }

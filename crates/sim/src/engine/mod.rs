@@ -83,7 +83,8 @@ impl Engine {
         true
     }
 
-    #[inline]
+    /// Handles an event: a frequent one within the loop, any other by a call.
+    #[inline(always)]
     fn dispatch(&mut self, event: Event) {
         match event {
             Event::Line(line) => {
@@ -103,8 +104,17 @@ impl Engine {
                 }
             }
             Event::Packet(packet) => self.arrive(packet),
-            Event::Passing(packet) => self.observe_passing(packet),
             Event::LinkFree(link) => self.serve_link(link),
+            _ => self.dispatch_rare(event),
+        }
+    }
+
+    #[inline(never)]
+    fn dispatch_rare(&mut self, event: Event) {
+        match event {
+            // These are not rare.
+            Event::Line(_) | Event::SharedLine(_) | Event::Packet(_) | Event::LinkFree(_) => {}
+            Event::Passing(packet) => self.observe_passing(packet),
             Event::QueueWake(link) => self.wake_queue(link),
             Event::Capacity(link) => self.update_capacity(link),
             Event::ConnTimer(conn) => {
