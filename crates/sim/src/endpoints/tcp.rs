@@ -152,9 +152,11 @@ impl TcpEnds {
     pub fn poll_transmit(&mut self, id: ConnId, now: Instant) -> Option<PacketInFlight> {
         let c = &mut self.conns[id];
         let config = &self.configs[c.config];
-        let segment = c.tcp.poll_transmit(config, now)?;
-        let body = Body::Tcp { to: c.peer, segment };
-        Some(PacketInFlight::new(body, c.slot, config.wire_len(&segment), c.path))
+        // By reference, so that it is copied once.
+        let segment = &c.tcp.poll_transmit(config, now);
+        let segment = segment.as_ref()?;
+        let body = Body::Tcp { to: c.peer, segment: *segment };
+        Some(PacketInFlight::new(body, c.slot, config.wire_len(segment), c.path))
     }
 
     /// Delays the sending of a host that takes time before it sends; true if it does.

@@ -6,8 +6,8 @@ use bentpipe_units::Instant;
 
 use crate::memory::prefetch;
 
-/// Units for which a stream keeps room that it does not use.
-const MOST_SPARE: usize = 8;
+/// Units for which a stream always keeps room.
+const SPARE: usize = 8;
 
 /// Units of one byte stream between its two applications.
 #[derive(Debug, Default)]
@@ -37,17 +37,15 @@ impl UnitsInFlight {
     pub fn send_to(&mut self, end: u64, now: Instant) {
         if end > self.sent {
             self.sent = end;
-            if self.units.capacity() > MOST_SPARE && self.units.len() < self.units.capacity() / 4 {
-                self.give_room_back();
-            }
             self.units.push_back((end, now));
         }
     }
 
-    /// Keeps twice the room in use.
-    #[cold]
-    fn give_room_back(&mut self) {
-        self.units.shrink_to((2 * self.units.len()).max(MOST_SPARE));
+    /// Gives back the room of units received, if that is most of the room.
+    pub fn give_room_back(&mut self) {
+        if self.units.len() < self.units.capacity() / 4 {
+            self.units.shrink_to((2 * self.units.len()).max(SPARE));
+        }
     }
 
     /// Fetches into the cache where units are added and removed.
@@ -108,8 +106,8 @@ mod tests {
         let mut units = UnitsInFlight::default();
         (1..=1000).for_each(|ms| units.send(100, at(ms)));
         assert_eq!(units.read(99_000).count(), 990);
-        units.send(100, at(1001));
+        units.give_room_back();
         assert!(units.units.capacity() < 32, "{}", units.units.capacity());
-        assert!(units.take().eq((991..=1001).map(at)));
+        assert!(units.take().eq((991..=1000).map(at)));
     }
 }

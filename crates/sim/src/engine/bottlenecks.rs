@@ -91,7 +91,7 @@ impl Load {
 }
 
 impl Engine {
-    /// Records the bottleneck of each flow, if the last look is long enough ago.
+    /// Records the bottleneck of each flow, if the last look is long enough ago, and lets flows give back memory.
     pub(super) fn sample_bottlenecks(&mut self) {
         if self.clock.now() - self.loads.at < INTERVAL {
             return;
@@ -108,7 +108,10 @@ impl Engine {
             };
             self.record.recorder.limited(slot.flow, bottleneck);
         }
-        self.endpoints.slots.iter_mut().for_each(|slot| slot.departures.clear());
+        for slot in self.endpoints.slots.iter_mut() {
+            slot.departures.clear();
+            slot.units.give_room_back();
+        }
     }
 
     /// Counts a packet that leaves a queue whose scheduler tells flows apart, for its flow.

@@ -15,7 +15,7 @@ use crate::record::{LOSS, RETRANSMISSION_LIMIT};
 
 impl Engine {
     /// Sends a packet along its path.
-    #[inline]
+    #[inline(always)]
     pub(super) fn send_packet(&mut self, packet: PacketInFlight) {
         let id = self.network.packets.insert(packet, self.clock.now());
         self.forward(id);

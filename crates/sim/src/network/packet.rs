@@ -117,7 +117,7 @@ impl Packets {
         self.of_slot.push(0);
     }
 
-    #[inline]
+    #[inline(always)]
     pub fn insert(&mut self, packet: PacketInFlight, now: Instant) -> PacketId {
         if let Some(slot) = packet.slot {
             self.of_slot[slot] += 1;
