@@ -18,7 +18,7 @@
 use bentpipe_units::{Id as _, Rng};
 
 use super::flows::{Flows, NodeId, SlotId, make_room};
-use super::heap::Heap;
+use super::longest::Longest;
 use crate::descriptor::SchedulerAlgorithm;
 use crate::{Context, Packet, Param, QueueSlot, Range, Scheduler, SchedulerHost, Tune, Unit, Values};
 
@@ -51,8 +51,7 @@ pub struct Drr {
     quantum: u64,
     head_drop: bool,
     flows: Flows,
-    /// Slots of `flows`, by their bytes.
-    longest: Heap<SlotId, (u64, SlotId)>,
+    longest: Longest,
     /// By slot of `flows`.
     turns: Vec<Turn>,
     /// Slot of the flow whose turn it is.
@@ -152,18 +151,16 @@ impl Drr {
     fn take(&mut self, node: NodeId) -> Option<Packet> {
         let slot = self.flows.slot_of(node)?;
         let pkt = self.flows.remove(node);
+        self.longest.lower(&self.flows);
         if self.flows.head(slot).is_none() {
-            self.longest.remove(slot);
             self.leave(slot);
-        } else {
-            self.longest.set(slot, (self.flows.bytes(slot), slot));
         }
         pkt
     }
 
     /// Removes a packet of the longest queue.
     fn steal(&mut self) -> Option<Packet> {
-        let (_, slot) = self.longest.first()?;
+        let slot = self.longest.find(&self.flows)?;
         self.take(if self.head_drop { self.flows.head(slot) } else { self.flows.tail(slot) }?)
     }
 }
@@ -171,7 +168,7 @@ impl Drr {
 impl Scheduler for Drr {
     fn push(&mut self, pkt: &Packet, cx: &mut Context<'_>, out: &mut dyn SchedulerHost) {
         let (node, slot) = self.flows.push(pkt);
-        self.longest.set(slot, (self.flows.bytes(slot), slot));
+        self.longest.grew(slot, &self.flows);
         if self.flows.head(slot) == Some(node) {
             self.join(slot);
         }

@@ -17,8 +17,8 @@
 
 use bentpipe_units::{Id as _, Rng};
 
-use super::flows::{Flows, NodeId, SlotId, make_room};
-use super::heap::Heap;
+use super::flows::{Flows, NodeId, make_room};
+use super::longest::Longest;
 use crate::descriptor::SchedulerAlgorithm;
 use crate::{Context, Packet, QueueSlot, Scheduler, SchedulerHost};
 
@@ -36,8 +36,7 @@ pub const ALGORITHM: SchedulerAlgorithm = SchedulerAlgorithm {
 #[derive(Debug, Default)]
 pub struct Lqd {
     flows: Flows,
-    /// Slots of `flows`, by their bytes.
-    longest: Heap<SlotId, (u64, SlotId)>,
+    longest: Longest,
     /// By node of `flows`: the packets before and after it in the order of arrival.
     order: Vec<(Option<NodeId>, Option<NodeId>)>,
     oldest: Option<NodeId>,
@@ -61,13 +60,8 @@ impl Lqd {
 
     /// Removes a packet.
     fn take(&mut self, node: NodeId) -> Option<Packet> {
-        let slot = self.flows.slot_of(node)?;
-        let pkt = self.flows.remove(node);
-        if self.flows.head(slot).is_none() {
-            self.longest.remove(slot);
-        } else {
-            self.longest.set(slot, (self.flows.bytes(slot), slot));
-        }
+        let pkt = self.flows.remove(node)?;
+        self.longest.lower(&self.flows);
         let (before, after) = self.order[node.index() as usize];
         match before {
             None => self.oldest = after,
@@ -77,7 +71,7 @@ impl Lqd {
             None => self.newest = before,
             Some(after) => self.order[after.index() as usize].0 = before,
         }
-        pkt
+        Some(pkt)
     }
 }
 
@@ -85,9 +79,9 @@ impl Scheduler for Lqd {
     fn push(&mut self, pkt: &Packet, cx: &mut Context<'_>, out: &mut dyn SchedulerHost) {
         let (node, slot) = self.flows.push(pkt);
         self.append(node);
-        self.longest.set(slot, (self.flows.bytes(slot), slot));
+        self.longest.grew(slot, &self.flows);
         make_room(cx, pkt, out, || {
-            let (_, slot) = self.longest.first()?;
+            let slot = self.longest.find(&self.flows)?;
             self.take(self.flows.tail(slot)?)
         });
     }

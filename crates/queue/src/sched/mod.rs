@@ -13,6 +13,7 @@ mod flows;
 pub mod fq_codel;
 pub mod fq_pie;
 mod heap;
+mod longest;
 pub mod lqd;
 mod median;
 mod ranked;
