@@ -273,8 +273,10 @@ impl Aqm for PfAvqRed {
         self.queue.serve(cx);
         let step = self.unannounced.at(cx.now);
         let unannounced = &mut self.unannounced;
-        // Two slots per packet: the whole table is visited within as many packets as it has flows, or a few times that.
-        self.flows.sweep(2, |_, flow| flow.announced() || unannounced.counts(flow.step));
+        if self.flows.len() > self.announced as usize {
+            // Two slots per packet: the whole table is visited within as many packets as it has flows, or a few times that.
+            self.flows.sweep(2, |_, flow| flow.announced() || unannounced.counts(flow.step));
+        }
         let mut fresh = false;
         let flow = self.flows.get_or_insert_with(pkt.flow, || {
             fresh = true;
@@ -302,18 +304,21 @@ impl Aqm for PfAvqRed {
             0.0
         } else {
             let elapsed = unannounced.elapsed(cx.now);
-            let rate = if self.lifetime {
-                flow.accepted() as f64 / age.as_secs_f64()
+            // Its rate is bytes / time.
+            let (bytes, time) = if self.lifetime {
+                (flow.accepted() as f64, age)
             } else {
-                flow.within(elapsed) / age.min(self.window).as_secs_f64()
+                (flow.within(elapsed), age.min(self.window))
             };
             let shared = if self.of_arrivals {
                 self.total.rate(self.window, elapsed, cx.now)
             } else {
                 self.queue.v_cap
             };
-            let fair = shared / f64::from(self.announced + unannounced.active());
-            ((rate / fair) * (rate / fair)).min(self.cap)
+            let flows = f64::from(self.announced + unannounced.active());
+            // The rate over the fair rate, which is shared / flows, with one division.
+            let excess = bytes * flows / (time.as_secs_f64() * shared);
+            (excess * excess).min(self.cap)
         };
         self.weight = weight;
         if self.dropper.draw_weighted(x, 1.0, weight, cx.rng) { Verdict::Mark } else { Verdict::Pass }
