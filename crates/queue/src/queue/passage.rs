@@ -412,4 +412,85 @@ mod tests {
             "{counters:?}"
         );
     }
+
+    /// Passes all packets on arrival, and marks those below a number when they leave.
+    struct MarksBelow(u32);
+
+    impl Aqm for MarksBelow {
+        fn arrive(&mut self, _pkt: &Packet, _cx: &mut Context<'_>) -> Verdict {
+            Verdict::Pass
+        }
+
+        fn depart(&mut self, pkt: &Packet, _cx: &mut Context<'_>) -> Verdict {
+            if pkt.handle < self.0 { Verdict::Mark } else { Verdict::Pass }
+        }
+    }
+
+    /// A queue of [`MarksBelow`] that drops what is marked.
+    fn queue_that_drops_below(number: u32, limit: Limit) -> Queue {
+        let setup = QueueConfig {
+            marking: Marking::Drop,
+            limit,
+            capacity: Rate::from_bps(8000),
+            seed: 1,
+            name: "queue".to_owned(),
+        };
+        Queue::new(Box::<Fifo>::default(), Box::new(MarksBelow(number)), &setup)
+    }
+
+    fn seconds(time: u64) -> Instant {
+        Instant::ZERO + Duration::from_secs(time)
+    }
+
+    /// Room for two packets and 500 bytes. Packets 0 and 1 enter at 0 and 1 s, and 2 finds no room at 2 s. At 4 s 0 is
+    /// dropped by a signal and 1 leaves: 1 + 2 + 2 + 2 = 7 packet seconds. Packet 3 alone is longer than the room.
+    #[test]
+    fn counters_and_the_integral_of_the_queue_are_those_worked_out_by_hand() {
+        let mut queue = queue_that_drops_below(1, Limit { packets: 2, bytes: 500 });
+        let mut dropped = Dropped::default();
+        let mut bring = |queue: &mut Queue, time, len, handle| {
+            let mut pkt = Packet::new(len, FlowId(0), handle);
+            assert!(queue.offer(&mut pkt, seconds(time), &mut dropped));
+            queue.enqueue(pkt, seconds(time), &mut dropped);
+        };
+        for (time, len) in [(0, 100), (1, 200), (2, 300)] {
+            bring(&mut queue, time, len, time as u32);
+        }
+        assert_eq!(queue.state().idle_since, None);
+        assert_eq!(queue.packet_seconds(seconds(2)), 3.0);
+        let sent = queue.dequeue(seconds(4), &mut Dropped::default());
+        assert_eq!(sent.map(|pkt| (pkt.handle, pkt.arrival)), Some((1, seconds(1))));
+        assert!(queue.dequeue(seconds(5), &mut Dropped::default()).is_none());
+        bring(&mut queue, 6, 600, 3);
+        assert_eq!(dropped.0, [(2, DropReason::Overflow), (3, DropReason::Overflow)]);
+        assert_eq!((queue.state().packets, queue.state().bytes), (0, 0));
+        assert_eq!(queue.state().idle_since, Some(seconds(5)), "no packet has come since");
+        assert_eq!(queue.state().sent_bytes, 200);
+        assert_eq!(queue.packet_seconds(seconds(9)), 7.0);
+        let expected = Counters {
+            offered: 4,
+            offered_bytes: 1200,
+            admitted: 4,
+            admitted_bytes: 1200,
+            marked: 1,
+            marked_in_queue: 1,
+            dropped_on_arrival: 0,
+            enqueued: 4,
+            overflowed: 2,
+            dropped_in_queue: 1,
+            sent: 1,
+        };
+        assert_eq!(*queue.counters(), expected);
+    }
+
+    #[test]
+    fn a_packet_leaves_after_as_many_drops_as_one_departure_may_make() {
+        let mut queue = queue_that_drops_below(u32::MAX, Limit::NONE);
+        let mut dropped = Dropped::default();
+        for handle in 0..100 {
+            queue.enqueue(Packet::new(1000, FlowId(0), handle), seconds(0), &mut dropped);
+        }
+        let sent = queue.dequeue(seconds(1), &mut dropped).map(|pkt| pkt.handle);
+        assert_eq!((sent, dropped.0.len()), (Some(MAX_DROPS_PER_DEQUEUE), MAX_DROPS_PER_DEQUEUE as usize));
+    }
 }
