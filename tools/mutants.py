@@ -15,6 +15,8 @@ A first pass has the unit tests without those in `SLOW`. All tests run on mutant
 
 import argparse
 import datetime
+import fcntl
+import itertools
 import json
 import os
 import re
@@ -23,6 +25,8 @@ import subprocess
 import sys
 import tomllib
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -31,7 +35,7 @@ from scipy.stats import binomtest
 
 from blocks import replaced
 
-__all__ = ["Mutant", "Row", "interval", "latest", "page", "reasons", "row"]
+__all__ = ["Mutant", "Row", "build_folder", "interval", "latest", "page", "reasons", "row"]
 
 ROOT = Path(__file__).resolve().parents[1]
 RUNS = ROOT / "target" / "mutants"
@@ -234,13 +238,32 @@ class Runner:
         tests = ["--cargo-arg=--lib", *([] if quick else ["--cargo-arg=--tests"])]
         skipped = ["--", "--", *self.slow] if quick and self.slow else []
         command = [*self.program, *arguments, *self.place, *tests, "--output", str(out), *skipped]
-        environment = os.environ | {"CARGO_TARGET_DIR": str(RUNS / "build")}
-        done = subprocess.run(command, cwd=ROOT, env=environment, check=False)  # noqa: S603
+        with build_folder(RUNS) as build:
+            environment = os.environ | {"CARGO_TARGET_DIR": str(build)}
+            done = subprocess.run(command, cwd=ROOT, env=environment, check=False)  # noqa: S603
         if done.returncode not in _NORMAL_CODES:
             raise SystemExit(f"mutants: cargo-mutants failed with exit code {done.returncode}")
 
     def _output(self, arguments: list[str]) -> str:
         return subprocess.check_output([*self.program, *arguments], cwd=ROOT, text=True)  # noqa: S603
+
+
+@contextmanager
+def build_folder(runs: Path) -> Iterator[Path]:
+    """Lend a folder for compiled code that no other run has.
+
+    In a common one cargo would test a mutant of one run in the place of another's.
+    """
+    for number in itertools.count():
+        folder = runs / (f"build-{number}" if number else "build")
+        folder.mkdir(parents=True, exist_ok=True)
+        with (folder / ".lent").open("w") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                continue
+            yield folder
+            return
 
 
 def _renew(measured: dict[str, Row]) -> dict[tuple[str, str], str]:

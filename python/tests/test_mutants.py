@@ -1,5 +1,6 @@
 """`make mutants`: results of several runs, scores and the page."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,6 +21,16 @@ def outcome(
 
 
 BASELINE = {"scenario": "Baseline", "summary": "Success"}
+
+
+def test_runs_at_the_same_time_share_no_compiled_code(tmp_path: Path) -> None:
+    with mutants.build_folder(tmp_path) as first:
+        with mutants.build_folder(tmp_path) as second:
+            assert second != first
+        with mutants.build_folder(tmp_path) as third:
+            assert third == second
+    with mutants.build_folder(tmp_path) as fourth:
+        assert fourth == first
 
 
 def test_the_last_result_of_a_mutant_counts_although_its_function_has_moved() -> None:
