@@ -443,7 +443,8 @@ mod tests {
     }
 
     /// Room for two packets and 500 bytes. Packets 0 and 1 enter at 0 and 1 s, and 2 finds no room at 2 s. At 4 s 0 is
-    /// dropped by a signal and 1 leaves: 1 + 2 + 2 + 2 = 7 packet seconds. Packet 3 alone is longer than the room.
+    /// dropped by a signal and 1 leaves: 1 + 2 + 2 + 2 = 7 packet seconds. Packet 3 alone is longer than the
+    /// room, and 4 passes.
     #[test]
     fn counters_and_the_integral_of_the_queue_are_those_worked_out_by_hand() {
         let mut queue = queue_that_drops_below(1, Limit { packets: 2, bytes: 500 });
@@ -462,23 +463,25 @@ mod tests {
         assert_eq!(sent.map(|pkt| (pkt.handle, pkt.arrival)), Some((1, seconds(1))));
         assert!(queue.dequeue(seconds(5), &mut Dropped::default()).is_none());
         bring(&mut queue, 6, 600, 3);
-        assert_eq!(dropped.0, [(2, DropReason::Overflow), (3, DropReason::Overflow)]);
         assert_eq!((queue.state().packets, queue.state().bytes), (0, 0));
         assert_eq!(queue.state().idle_since, Some(seconds(5)), "no packet has come since");
-        assert_eq!(queue.state().sent_bytes, 200);
+        bring(&mut queue, 7, 50, 4);
+        assert!(queue.dequeue(seconds(7), &mut Dropped::default()).is_some());
+        assert_eq!(dropped.0, [(2, DropReason::Overflow), (3, DropReason::Overflow)]);
+        assert_eq!(queue.state().sent_bytes, 250);
         assert_eq!(queue.packet_seconds(seconds(9)), 7.0);
         let expected = Counters {
-            offered: 4,
-            offered_bytes: 1200,
-            admitted: 4,
-            admitted_bytes: 1200,
+            offered: 5,
+            offered_bytes: 1250,
+            admitted: 5,
+            admitted_bytes: 1250,
             marked: 1,
             marked_in_queue: 1,
             dropped_on_arrival: 0,
-            enqueued: 4,
+            enqueued: 5,
             overflowed: 2,
             dropped_in_queue: 1,
-            sent: 1,
+            sent: 2,
         };
         assert_eq!(*queue.counters(), expected);
     }
