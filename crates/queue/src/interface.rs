@@ -230,7 +230,7 @@ impl<'a> Context<'a> {
 
 /// Decides which packets signal congestion.
 ///
-/// All methods but [`Aqm::arrive`] do nothing by default; those of `Passage` are there already.
+/// All methods but [`Aqm::arrive`] do nothing by default. Every Aqm has those of `Passage`.
 pub trait Aqm: Any + Send + Passage {
     /// Decides about a packet at the mark point.
     fn arrive(&mut self, pkt: &Packet, cx: &mut Context<'_>) -> Verdict;

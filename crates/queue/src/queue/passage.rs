@@ -1,4 +1,4 @@
-//! What a queue does with a packet at the mark point, as it enters, and as it leaves.
+//! Passage of a packet through a queue: at the mark point, as it enters, and as it leaves.
 //!
 //! Compiled for each Aqm, with the fifo apart from other schedulers: an Aqm on a fifo handles a packet without further calls
 //! through a table of methods.
@@ -188,7 +188,7 @@ impl Parts {
         }
     }
 
-    /// What the Aqm may use, but for single packets.
+    /// The Aqm's context, without access to single packets.
     #[inline]
     pub(super) fn context(&mut self, now: Instant) -> Context<'_> {
         Context::new(now, &self.state, &mut self.rng)

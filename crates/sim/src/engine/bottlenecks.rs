@@ -62,7 +62,7 @@ impl Loads {
         }
     }
 
-    /// Where the load of a link is; `None` if it has no queue.
+    /// Place of a link's load; `None` if it has no queue.
     fn place_of(&self, link: LinkDirectionId) -> Option<usize> {
         self.links.binary_search_by_key(&link, |(link, _)| *link).ok()
     }

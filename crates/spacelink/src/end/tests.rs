@@ -219,6 +219,28 @@ fn nothing_is_due_when_the_greeting_arrives() {
     assert!(foreign.end.timer().is_some_and(|at| at > foreign.now));
 }
 
+/// A ping every 100 ms from the second in which its answer is overdue, though timers run every millisecond. QUIC adds its own probes,
+/// fewer than three: their interval doubles each time (RFC 9002, section 6.2.1).
+#[test]
+fn pings_during_an_outage_keep_their_interval() {
+    let mut foreign = Foreign::greeted();
+    let (_, stream) = foreign.opened();
+    foreign.run(1000);
+    assert_eq!(foreign.end.write(stream, &[0; 100]), 100);
+    let pings = |foreign: &Foreign| foreign.end.links[0].conn.stats().frame_tx.ping;
+    let (mut out, mut counts) = (Vec::new(), [0; 2]);
+    for count in &mut counts {
+        *count = pings(&foreign);
+        for _ in 0..1000 {
+            while foreign.end.transmit(foreign.now, 1, &mut out).is_some() {}
+            foreign.now += Duration::from_millis(1);
+            foreign.end.on_timer(foreign.now);
+        }
+    }
+    let sent = pings(&foreign) - counts[1];
+    assert!(foreign.end.is_silent() && (10..13).contains(&sent), "{sent}");
+}
+
 /// The close code is 2. A connection without a greeting was never up, so it fails and does not go down.
 #[test]
 fn a_peer_that_speaks_another_protocol_is_given_up() {
