@@ -38,13 +38,52 @@ pub(super) struct UniformDropper {
     pub wait: bool,
     /// Packets since the last mark; -1 while the level is below `min_th`.
     pub count: i64,
-    /// Numerator and denominator of the last decision's probability, which is at most 1.
-    pub odds: (f64, f64),
+    /// The last decision.
+    pub last: Decision,
+}
+
+/// A decision; the quotient that is its probability is taken only when it is asked for.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Decision {
+    /// Numerator and denominator of `p_b` without the share.
+    ramp: (f64, f64),
+    share: f64,
+    weight: f64,
+    count: i64,
+}
+
+impl Decision {
+    const NEVER: Self = Self { ramp: (0.0, 1.0), share: 1.0, weight: 1.0, count: 0 };
+
+    /// A mark for certain, but for its weight, with and without `wait`.
+    fn always(weight: f64) -> Self {
+        Self { ramp: (1.0, 1.0), weight, count: 1, ..Self::NEVER }
+    }
+
+    fn probability(&self, wait: bool) -> f64 {
+        let p_b = self.ramp.0 / self.ramp.1 * self.share;
+        let p_a = if wait { spread_late(p_b, self.count) } else { spread(p_b, self.count) };
+        (self.weight * p_a).min(1.0)
+    }
+
+    /// Decides by products in place of quotients: a division takes as long as the rest.
+    #[inline(always)]
+    fn marks(&self, wait: bool, rng: &mut Rng) -> bool {
+        let (marks, of) = (self.ramp.0 * self.share, self.ramp.1);
+        let past = self.count as f64 * marks;
+        // p_a = marks / rest, at most 1.
+        let (marks, rest) = match wait {
+            false => (marks, of - past),
+            true if past < of => (0.0, of),
+            true => (marks, 2.0 * of - past),
+        };
+        rng.uniform() * rest.max(marks) < self.weight * marks
+    }
 }
 
 impl UniformDropper {
     pub fn new(min_th: f64, max_th: f64, max_p: f64) -> Self {
-        Self { min_th, max_th, max_p, gentle: false, wait: false, count: -1, odds: NEVER }
+        Self { min_th, max_th, max_p, gentle: false, wait: false, count: -1, last: Decision::NEVER }
     }
 
     /// Decides about a packet that arrives at level `x`; `share` scales `p_b`. Returns true for a mark.
@@ -62,71 +101,69 @@ impl UniformDropper {
             return false;
         }
         let full = if self.gentle { 2.0 * self.max_th } else { self.max_th };
-        let (marks, of) = if x < full {
+        self.last = if x < full {
             self.count += 1;
-            let (ramp, width) = self.ramp(x);
-            let p_b = (ramp * share, width);
-            if self.wait { spread_late(p_b, self.count) } else { spread(p_b, self.count) }
+            Decision { ramp: self.ramp(x), share, weight, count: self.count }
         } else {
-            ALWAYS
+            Decision::always(weight)
         };
-        self.odds = (weight * marks, of);
-        // A product in place of the quotient: a division takes as long as the rest of the decision.
-        let marked = (x >= full && weight >= 1.0) || rng.uniform() * of < weight * marks;
+        let marked = (x >= full && weight >= 1.0) || self.last.marks(self.wait, rng);
         if marked {
             self.count = 0;
         }
         marked
     }
 
-    /// `p_b` without the share: numerator and denominator.
+    /// Numerator and denominator of `p_b` without the share.
     #[inline(always)]
     fn ramp(&self, x: f64) -> (f64, f64) {
         if x < self.max_th {
             (self.max_p * (x - self.min_th), self.max_th - self.min_th)
         } else {
-            (self.max_p * self.max_th + (1.0 - self.max_p) * (x - self.max_th), self.max_th)
+            (self.max_p + (1.0 - self.max_p) * (x - self.max_th) / self.max_th, 1.0)
         }
     }
 
     /// Continues with the count of another dropper.
     pub fn resume(&mut self, was: &Self) {
-        (self.count, self.odds) = (was.count, was.odds);
+        (self.count, self.last) = (was.count, was.last);
     }
 
     /// Lets a packet between the thresholds pass without a draw, but counts it.
     pub fn pass(&mut self) {
         self.count += 1;
-        self.odds = NEVER;
+        self.last = Decision::NEVER;
     }
 
     /// Lets a packet pass, and resets the count as below `min_th`.
     pub fn reset(&mut self) {
         self.count = -1;
-        self.odds = NEVER;
+        self.last = Decision::NEVER;
     }
 
     /// Returns the probability of the last decision.
     pub fn probability(&self) -> f64 {
-        (self.odds.0 / self.odds.1).min(1.0)
+        self.last.probability(self.wait)
     }
 }
 
-const NEVER: (f64, f64) = (0.0, 1.0);
-const ALWAYS: (f64, f64) = (1.0, 1.0);
-
-/// `p_a` for the `count`-th packet since the last mark; it and `p_b` are pairs of numerator and denominator.
-#[inline(always)]
-fn spread((marks, of): (f64, f64), count: i64) -> (f64, f64) {
-    (marks, (of - count as f64 * marks).max(marks))
+/// `p_a` for the `count`-th packet since the last mark.
+fn spread(p_b: f64, count: i64) -> f64 {
+    let rest = 1.0 - count as f64 * p_b;
+    if rest <= 0.0 { 1.0 } else { (p_b / rest).min(1.0) }
 }
 
 /// `p_a` if the first `1 / p_b` packets after a mark are never marked: the distance is uniformly distributed between
 /// one and two times that number (ns-2.35, `RED::modify_p`).
-#[inline(always)]
-fn spread_late((marks, of): (f64, f64), count: i64) -> (f64, f64) {
-    let past = count as f64 * marks;
-    if past < of { NEVER } else { (marks, (2.0 * of - past).max(marks)) }
+fn spread_late(p_b: f64, count: i64) -> f64 {
+    let share = count as f64 * p_b;
+    if share < 1.0 {
+        0.0
+    } else if share < 2.0 {
+        (p_b / (2.0 - share)).clamp(0.0, 1.0)
+    } else {
+        1.0
+    }
 }
 
 /// Returns the share of packets marked as a function of `p_b`: `p_b` itself in the printed variant; else [`share`], or
@@ -200,8 +237,29 @@ const TINY: f64 = 1e-7;
 mod tests {
     use super::*;
 
-    fn ratio((numerator, denominator): (f64, f64)) -> f64 {
-        numerator / denominator
+    /// 100,000 decisions at random levels, with and without the options; their own random numbers decide by the quotient.
+    #[test]
+    fn decisions_by_products_are_those_by_the_probability() {
+        for (gentle, wait, weight) in [
+            (false, false, 1.0),
+            (true, false, 1.0),
+            (false, true, 1.0),
+            (true, true, 1.0),
+            (false, false, 0.3),
+            (true, true, 4.0),
+        ] {
+            let mut dropper = UniformDropper { gentle, wait, ..UniformDropper::new(60.0, 120.0, 0.4) };
+            let mut rng = Rng::stream(1, "dropper", 0, "levels");
+            for step in 0..100_000 {
+                let (x, share) = (250.0 * rng.uniform(), 0.1 + 1.5 * rng.uniform());
+                let mut expected = rng.clone();
+                let marked = dropper.draw_weighted(x, share, weight, &mut rng);
+                let p = dropper.probability();
+                let is_certain = x < 60.0 || x >= if gentle { 240.0 } else { 120.0 } && weight >= 1.0;
+                let decided = if is_certain { p == 1.0 } else { expected.uniform() < p };
+                assert_eq!(marked, decided, "step {step}, x {x}, p {p}");
+            }
+        }
     }
 
     /// By hand: 1/4 gives distances of 1, 2 or 3 with equal probability (see below), so 1/2; 1/3 gives 1 or 2, so 2/3.
@@ -260,7 +318,7 @@ mod tests {
     fn distance_between_marks_is_at_most_one_over_p_b() {
         let table = [(0, 0.25), (1, 1.0 / 3.0), (2, 0.5), (3, 1.0), (4, 1.0)];
         for (count, p_a) in table {
-            assert!((ratio(spread((1.0, 4.0), count)) - p_a).abs() < 1e-15, "count {count}");
+            assert!((spread(0.25, count) - p_a).abs() < 1e-15, "count {count}");
         }
     }
 
@@ -269,7 +327,7 @@ mod tests {
     fn wait_skips_the_packets_after_a_mark() {
         let table = [(0, 0.0), (3, 0.0), (4, 0.25), (5, 1.0 / 3.0), (6, 0.5), (7, 1.0), (8, 1.0)];
         for (count, p_a) in table {
-            assert!((ratio(spread_late((1.0, 4.0), count)) - p_a).abs() < 1e-15, "count {count}");
+            assert!((spread_late(0.25, count) - p_a).abs() < 1e-15, "count {count}");
         }
     }
 
