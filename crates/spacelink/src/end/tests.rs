@@ -219,8 +219,8 @@ fn nothing_is_due_when_the_greeting_arrives() {
     assert!(foreign.end.timer().is_some_and(|at| at > foreign.now));
 }
 
-/// A ping every 100 ms from the second in which its answer is overdue, though timers run every millisecond. QUIC adds its own probes,
-/// fewer than three: their interval doubles each time (RFC 9002, section 6.2.1).
+/// While an answer is overdue, a ping is sent every 100 ms, although timers run every millisecond. QUIC adds fewer than three probes in
+/// that second, since their interval doubles each time (RFC 9002, section 6.2.1).
 #[test]
 fn pings_during_an_outage_keep_their_interval() {
     let mut foreign = Foreign::greeted();
