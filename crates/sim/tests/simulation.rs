@@ -95,6 +95,20 @@ fn changes_at_time_zero_are_those_of_the_scenario() {
     assert_eq!(counted(&simulation.results()), counted(&whole));
 }
 
+/// From then on each link of a group has a delay line of its own, so that packets on one do not wait for those on another.
+#[test]
+fn a_change_that_changes_nothing_keeps_the_results() {
+    let unchanged = scenario("small-gateway", &[]);
+    let mut simulation = begun(&unchanged);
+    for milliseconds in [5_000, 15_000] {
+        advanced(&mut simulation, milliseconds);
+        assert_eq!(simulation.change(&unchanged), Ok(Vec::new()));
+    }
+    advanced(&mut simulation, 30_000);
+    let whole = run(&unchanged, 1, &Progress::default()).unwrap_or_else(|e| panic!("{e}"));
+    assert_eq!(counted(&simulation.results()), counted(&whole));
+}
+
 #[test]
 fn red_keeps_its_average_when_its_parameters_change() {
     let red = |max_p: &str| scenario("small-gateway", &["gateway.aqm.w_q=0.002", max_p]);
