@@ -207,6 +207,7 @@ impl AvqRed {
 }
 
 impl Aqm for AvqRed {
+    // Part of the queue's decision, without a call, which is faster.
     #[inline(always)]
     fn arrive(&mut self, _pkt: &Packet, cx: &mut Context<'_>) -> Verdict {
         self.queue.serve(cx);

@@ -273,6 +273,7 @@ impl Aqm for PfAvqRed {
         self.queue.serve(cx);
         let step = self.unannounced.at(cx.now);
         let unannounced = &mut self.unannounced;
+        // The announced stay until they end.
         if self.flows.len() > self.announced as usize {
             // Two slots per packet: the whole table is visited within as many packets as it has flows, or a few times that.
             self.flows.sweep(2, |_, flow| flow.announced() || unannounced.counts(flow.step));

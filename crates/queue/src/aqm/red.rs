@@ -133,6 +133,7 @@ impl Red {
 }
 
 impl Aqm for Red {
+    // Part of the queue's decision, without a call, which is faster.
     #[inline(always)]
     fn arrive(&mut self, pkt: &Packet, cx: &mut Context<'_>) -> Verdict {
         let avg = self.average.sample(cx);

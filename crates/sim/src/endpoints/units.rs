@@ -6,8 +6,8 @@ use bentpipe_units::Instant;
 
 use crate::memory::prefetch;
 
-/// Units for which a stream always keeps room.
-const SPARE: usize = 8;
+/// Units for which a stream without any keeps room.
+const SPARE: usize = 4;
 
 /// Units of one byte stream between its two applications.
 #[derive(Debug, Default)]
@@ -41,11 +41,9 @@ impl UnitsInFlight {
         }
     }
 
-    /// Gives back the room of units received, if that is most of the room.
+    /// Gives back the room of units received, except as much as is in use, and a little.
     pub fn give_room_back(&mut self) {
-        if self.units.len() < self.units.capacity() / 4 {
-            self.units.shrink_to((2 * self.units.len()).max(SPARE));
-        }
+        self.units.shrink_to(2 * self.units.len() + SPARE);
     }
 
     /// Fetches into the cache where units are added and removed.

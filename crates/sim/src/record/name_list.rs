@@ -5,14 +5,14 @@
 pub struct NameList {
     text: String,
     /// End of each name in the text [bytes].
-    ends: Vec<usize>,
+    ends: Vec<u32>,
 }
 
 impl NameList {
     /// Adds a name.
     pub fn push(&mut self, name: &str) {
         self.text.push_str(name);
-        self.ends.push(self.text.len());
+        self.ends.push(self.text.len() as u32);
     }
 
     /// Number of names.
@@ -37,7 +37,7 @@ impl std::ops::Index<usize> for NameList {
     type Output = str;
     fn index(&self, number: usize) -> &str {
         let begin = number.checked_sub(1).map_or(0, |before| self.ends[before]);
-        &self.text[begin..self.ends[number]]
+        &self.text[begin as usize..self.ends[number] as usize]
     }
 }
 
