@@ -95,7 +95,7 @@ fn changes_at_time_zero_are_those_of_the_scenario() {
     assert_eq!(counted(&simulation.results()), counted(&whole));
 }
 
-/// From then on each link of a group has a delay line of its own, so that packets on one do not wait for those on another.
+/// From then on each link of a group has its own delay line, and packets on one do not wait for those on another.
 #[test]
 fn a_change_that_changes_nothing_keeps_the_results() {
     let unchanged = scenario("small-gateway", &[]);
