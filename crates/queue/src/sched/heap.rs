@@ -40,11 +40,6 @@ impl<I: Id + PartialEq, K: Copy + Ord> Heap<I, K> {
         self.entries.first().copied()
     }
 
-    /// Returns all items with their keys, in no order.
-    pub fn iter(&self) -> impl Iterator<Item = (K, I)> + '_ {
-        self.entries.iter().copied()
-    }
-
     /// Returns the key of an item; `None` if it is not in the heap.
     #[inline]
     pub fn key(&self, item: I) -> Option<K> {

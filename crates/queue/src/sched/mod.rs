@@ -16,6 +16,7 @@ mod heap;
 mod longest;
 pub mod lqd;
 mod median;
+mod order;
 mod ranked;
 pub mod ssf;
 #[cfg(test)]

@@ -2,16 +2,17 @@
 //!
 //! The least rank leaves first, and if there is no room the greatest is dropped, including the arriving packet; of
 //! equal ranks the earliest arrival leaves first and the latest is dropped. Either each packet has its own rank, or all
-//! packets of a flow have the rank of its latest and leave in the order of arrival. Two heaps, one per end, hold the
-//! packets or the flows, so that insertion, service, drop and removal cost one step per level.
+//! packets of a flow have the rank of its latest and leave in the order of arrival. Packets are in one order with two
+//! ends; flows, whose numbers differ between the ends, in two heaps.
 
 use std::cmp::Reverse;
 
-use bentpipe_units::{Id as _, Rng, id_types};
+use bentpipe_units::{Id as _, Rng, Slab};
 
 use super::flows::{Flows, NodeId, SlotId, make_room};
 use super::heap::Heap;
 use super::median::Median;
+use super::order::{Key, Order};
 use crate::{Context, Packet, Param, QueueSlot, Range, SchedulerHost, Tune, Unit, Values};
 
 /// The parameter `order` of both.
@@ -29,48 +30,46 @@ pub const OTHER: Param = Param::number("other", Unit::Bytes, 0.0, Range::between
     .doc("Rank of a packet without TCP; 0: the median rank of the waiting TCP packets")
     .origin("a choice: neither ahead of most packets nor behind them");
 
-id_types! {
-    /// Item of the heaps: a node of the packets, or a slot if flows are ranked.
-    Item,
-}
-
-impl Item {
-    fn node(self) -> NodeId {
-        NodeId::new(self.index())
-    }
-
-    fn slot(self) -> SlotId {
-        SlotId::new(self.index())
-    }
-}
-
-impl From<NodeId> for Item {
-    fn from(node: NodeId) -> Self {
-        Self::new(node.index())
-    }
-}
-
-impl From<SlotId> for Item {
-    fn from(slot: SlotId) -> Self {
-        Self::new(slot.index())
-    }
-}
-
 /// Packets ordered by rank.
 #[derive(Debug)]
 pub struct Ranked {
-    packets: Flows,
-    /// True if flows are ranked instead of packets.
-    by_flow: bool,
-    /// By node of `packets`: number in the order of arrival.
-    numbers: Vec<u64>,
+    waiting: Waiting,
+    /// Packets so far.
     arrivals: u64,
-    /// By rank and number, the packet or flow that leaves first.
-    first: Heap<Item, Reverse<(u64, u64)>>,
-    /// By rank and number, the packet or flow that is dropped first.
-    last: Heap<Item, (u64, u64)>,
     /// Median rank of the TCP packets.
     median: MedianState,
+}
+
+#[derive(Debug)]
+enum Waiting {
+    Packets(Packets),
+    Flows(RankedFlows),
+}
+
+/// Packets with a rank each.
+#[derive(Debug, Default)]
+struct Packets {
+    order: Order<(Packet, NodeId)>,
+    /// Ids of the packets, for the median.
+    ids: Slab<NodeId, ()>,
+}
+
+/// Packets of flows that have a rank each. A flow's number is that of its oldest packet for service, and of its newest for drops.
+#[derive(Debug, Default)]
+struct RankedFlows {
+    packets: Flows,
+    /// By node: number in the order of arrival.
+    numbers: Vec<u64>,
+    first: Heap<SlotId, Reverse<Key>>,
+    last: Heap<SlotId, Key>,
+}
+
+/// A packet that has left.
+struct Removed {
+    pkt: Packet,
+    node: NodeId,
+    /// Its rank, or its flow's.
+    rank: u64,
 }
 
 /// Median of the ranks, computed from the first time that it is needed.
@@ -87,17 +86,18 @@ enum MedianState {
 impl Ranked {
     /// An empty queue with the parameters [`ORDER`] and [`OTHER`].
     pub fn new(values: &Values) -> Self {
+        let by_flow = values.name("order") == "flow";
         Self {
-            packets: Flows::default(),
-            by_flow: values.name("order") == "flow",
-            numbers: Vec::new(),
+            waiting: if by_flow {
+                Waiting::Flows(RankedFlows::default())
+            } else {
+                Waiting::Packets(Packets::default())
+            },
             arrivals: 0,
-            first: Heap::default(),
-            last: Heap::default(),
-            median: match (values.number("other") < 1.0, values.name("order")) {
+            median: match (values.number("other") < 1.0, by_flow) {
                 (false, _) => MedianState::Given,
-                (true, "packet") => MedianState::Deferred(0),
-                (true, _) => MedianState::Known(Median::default()),
+                (true, false) => MedianState::Deferred(0),
+                (true, true) => MedianState::Known(Median::default()),
             },
         }
     }
@@ -105,10 +105,10 @@ impl Ranked {
     /// Returns the median rank of the TCP packets; `None` if packets without TCP have a given rank. The first call
     /// sorts the waiting packets, which spares pure TCP queues the cost.
     pub fn median(&mut self) -> Option<u64> {
-        if let MedianState::Deferred(last) = self.median {
-            let mut median = Median::after(last);
-            for (Reverse((rank, _)), item) in self.first.iter() {
-                median.add(item.node(), rank);
+        if let (MedianState::Deferred(last), Waiting::Packets(packets)) = (&self.median, &self.waiting) {
+            let mut median = Median::after(*last);
+            for &(key, (_, node)) in packets.order.iter() {
+                median.add(node, key.rank);
             }
             self.median = MedianState::Known(median);
         }
@@ -124,84 +124,133 @@ impl Ranked {
             pkt.tcp.is_some() || !matches!(self.median, MedianState::Deferred(_)),
             "a packet without TCP arrived before the median was computed"
         );
-        let (node, slot) = self.packets.push(pkt);
-        let index = node.index() as usize;
-        if self.numbers.len() <= index {
-            self.numbers.resize(index + 1, 0);
-        }
-        self.numbers[index] = self.arrivals;
-        if self.by_flow {
-            self.rank_flow(slot, rank);
-        } else {
-            self.first.set(node.into(), Reverse((rank, self.arrivals)));
-            self.last.set(node.into(), (rank, self.arrivals));
-        }
+        let key = Key { rank, number: self.arrivals };
         self.arrivals += 1;
+        let node = match &mut self.waiting {
+            Waiting::Packets(packets) => packets.push(pkt, key),
+            Waiting::Flows(flows) => flows.push(pkt, key),
+        };
         if pkt.tcp.is_some()
             && let MedianState::Known(median) = &mut self.median
         {
             median.add(node, rank);
         }
         make_room(cx, pkt, out, || {
-            let (_, item) = self.last.first()?;
-            self.take(if self.by_flow { self.packets.tail(item.slot())? } else { item.node() })
+            let removed = match &mut self.waiting {
+                Waiting::Packets(packets) => packets.order.pop_last().map(|removed| packets.left(removed)),
+                Waiting::Flows(flows) => flows.pop_last(),
+            };
+            Some(self.left(removed?))
         });
     }
 
     /// Removes the packet that leaves next.
     pub fn pop(&mut self) -> Option<Packet> {
-        self.take(self.next()?)
+        let removed = match &mut self.waiting {
+            Waiting::Packets(packets) => packets.order.pop_first().map(|removed| packets.left(removed)),
+            Waiting::Flows(flows) => flows.pop_first(),
+        };
+        Some(self.left(removed?))
     }
 
     /// Returns the packet that leaves next.
     pub fn peek(&self) -> Option<&Packet> {
-        Some(self.packets.packet(self.next()?))
+        match &self.waiting {
+            Waiting::Packets(packets) => packets.order.first().map(|(_, (pkt, _))| pkt),
+            Waiting::Flows(flows) => Some(flows.packets.packet(flows.next()?)),
+        }
     }
 
     /// Returns a packet drawn uniformly.
     pub fn sample(&self, rng: &mut Rng) -> Option<(QueueSlot, &Packet)> {
-        self.packets.sample(rng).map(|(node, pkt)| (node.into(), pkt))
+        match &self.waiting {
+            Waiting::Packets(packets) => {
+                packets.order.sample(rng).map(|(place, (pkt, _))| (QueueSlot(place as u64), pkt))
+            }
+            Waiting::Flows(flows) => flows.packets.sample(rng).map(|(node, pkt)| (node.into(), pkt)),
+        }
     }
 
-    /// Removes the packet that [`Ranked::sample`] returned.
+    /// Removes the packet that [`Ranked::sample`] has just returned.
     pub fn remove(&mut self, slot: QueueSlot) -> Option<Packet> {
-        self.take(slot.into())
+        let removed = match &mut self.waiting {
+            Waiting::Packets(packets) => {
+                packets.order.remove(slot.0 as usize).map(|removed| packets.left(removed))
+            }
+            Waiting::Flows(flows) => flows.remove(slot.into()),
+        };
+        Some(self.left(removed?))
+    }
+
+    /// Takes note of a packet that has left.
+    #[inline]
+    fn left(&mut self, removed: Removed) -> Packet {
+        let Removed { pkt, node, rank } = removed;
+        match &mut self.median {
+            MedianState::Known(median) if pkt.tcp.is_some() => median.remove(node),
+            MedianState::Deferred(last) => *last = rank,
+            _ => {}
+        }
+        pkt
+    }
+}
+
+impl Packets {
+    fn push(&mut self, pkt: &Packet, key: Key) -> NodeId {
+        let node = self.ids.insert(());
+        self.order.insert(key, (*pkt, node));
+        node
+    }
+
+    #[inline]
+    fn left(&mut self, (key, (pkt, node)): (Key, (Packet, NodeId))) -> Removed {
+        self.ids.remove(node);
+        Removed { pkt, node, rank: key.rank }
+    }
+}
+
+impl RankedFlows {
+    fn push(&mut self, pkt: &Packet, key: Key) -> NodeId {
+        let (node, slot) = self.packets.push(pkt);
+        let index = node.index() as usize;
+        if self.numbers.len() <= index {
+            self.numbers.resize(index + 1, 0);
+        }
+        self.numbers[index] = key.number;
+        self.rank(slot, key.rank);
+        node
     }
 
     fn next(&self) -> Option<NodeId> {
-        let (_, item) = self.first.first()?;
-        if self.by_flow { self.packets.head(item.slot()) } else { Some(item.node()) }
+        self.packets.head(self.first.first()?.1)
+    }
+
+    fn pop_first(&mut self) -> Option<Removed> {
+        self.remove(self.next()?)
+    }
+
+    fn pop_last(&mut self) -> Option<Removed> {
+        self.remove(self.packets.tail(self.last.first()?.1)?)
+    }
+
+    fn remove(&mut self, node: NodeId) -> Option<Removed> {
+        let slot = self.packets.slot_of(node)?;
+        let pkt = self.packets.remove(node)?;
+        let rank = self.last.key(slot)?.rank;
+        self.rank(slot, rank);
+        Some(Removed { pkt, node, rank })
     }
 
     /// Ranks a flow by its oldest packet at one end and by its newest at the other, or removes it without packets.
-    fn rank_flow(&mut self, slot: SlotId, rank: u64) {
+    fn rank(&mut self, slot: SlotId, rank: u64) {
         if let (Some(oldest), Some(newest)) = (self.packets.head(slot), self.packets.tail(slot)) {
-            let number = |node: NodeId| self.numbers[node.index() as usize];
-            self.first.set(slot.into(), Reverse((rank, number(oldest))));
-            self.last.set(slot.into(), (rank, number(newest)));
+            let key = |node: NodeId| Key { rank, number: self.numbers[node.index() as usize] };
+            self.first.set(slot, Reverse(key(oldest)));
+            self.last.set(slot, key(newest));
         } else {
-            self.first.remove(slot.into());
-            self.last.remove(slot.into());
+            self.first.remove(slot);
+            self.last.remove(slot);
         }
-    }
-
-    fn take(&mut self, node: NodeId) -> Option<Packet> {
-        let slot = self.packets.slot_of(node)?;
-        let pkt = self.packets.remove(node)?;
-        match &mut self.median {
-            MedianState::Known(median) if pkt.tcp.is_some() => median.remove(node),
-            MedianState::Deferred(last) => {
-                *last = self.first.key(node.into()).map_or(*last, |Reverse((rank, _))| rank)
-            }
-            _ => {}
-        }
-        if !self.by_flow {
-            self.first.remove(node.into());
-            self.last.remove(node.into());
-        } else if let Some((rank, _)) = self.last.key(slot.into()) {
-            self.rank_flow(slot, rank);
-        }
-        Some(pkt)
     }
 }
 

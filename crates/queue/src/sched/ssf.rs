@@ -71,14 +71,13 @@ pub struct Ssf {
 /// State of a flow.
 #[derive(Clone, Copy, Debug, Default)]
 struct Known {
-    /// Sequence number from which positions count; `None` before the first TCP packet.
-    begin: Option<u32>,
-    /// Greatest position so far [bytes].
+    /// Greatest position so far [bytes], or packets so far.
     top: u64,
-    /// Packets so far.
-    seen: u64,
     /// Time of the last arrival.
     last_arrival: Instant,
+    /// Sequence number from which positions count, once there was a TCP packet.
+    begin: u32,
+    has_begun: bool,
     announced: bool,
 }
 
@@ -94,14 +93,20 @@ impl Ssf {
 }
 
 impl Known {
+    /// Counts a packet, and returns the number of those before it.
+    fn count(&mut self) -> u64 {
+        self.top += 1;
+        self.top - 1
+    }
+
     /// Returns the position of a sequence number [bytes]: of all positions that it may stand for, the one nearest to
     /// the greatest so far.
     fn position(&mut self, tcp: &Tcp) -> u64 {
         // A SYN with another number belongs to another connection; with the same it is a retransmission.
-        if self.begin.is_none() || tcp.syn && self.begin != Some(tcp.seq) {
-            (self.begin, self.top) = (Some(tcp.seq), 0);
+        if !self.has_begun || tcp.syn && self.begin != tcp.seq {
+            (self.begin, self.has_begun, self.top) = (tcp.seq, true, 0);
         }
-        let expected = self.begin.unwrap_or(tcp.seq).wrapping_add(self.top as u32);
+        let expected = self.begin.wrapping_add(self.top as u32);
         let ahead = tcp.seq.wrapping_sub(expected).cast_signed();
         let position = self.top.saturating_add_signed(i64::from(ahead));
         self.top = self.top.max(position);
@@ -117,8 +122,7 @@ impl Scheduler for Ssf {
             Some(tcp) => {
                 let known = self.flows.get_or_insert_with(pkt.flow, Known::default);
                 known.last_arrival = now;
-                known.seen += 1;
-                if self.seen { known.seen - 1 } else { known.position(tcp) }
+                if self.seen { known.count() } else { known.position(tcp) }
             }
             None => match self.ranked.median() {
                 Some(median) => median,
@@ -266,7 +270,7 @@ mod tests {
             push(&mut ssf, 0, flow);
         }
         ssf.flow(FlowId(2), FlowEvent::Closed);
-        assert_eq!((ssf.flows.len(), ssf.flows.get(FlowId(1)).unwrap().seen), (999, 1));
+        assert_eq!((ssf.flows.len(), ssf.flows.get(FlowId(1)).unwrap().top), (999, 1));
         for _ in 0..2000 {
             push(&mut ssf, 60, 5000);
         }
@@ -275,7 +279,7 @@ mod tests {
             push(&mut ssf, 61, 5000);
         }
         assert_eq!(ssf.flows.len(), 2);
-        assert!(ssf.flows.get(FlowId(1)).is_some() && ssf.flows.get(FlowId(5000)).unwrap().seen == 4000);
+        assert!(ssf.flows.get(FlowId(1)).is_some() && ssf.flows.get(FlowId(5000)).unwrap().top == 4000);
     }
 
     fn link() -> crate::Link {
