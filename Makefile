@@ -140,8 +140,8 @@ unit-packages:
 
 # Compilation comes first and alone, since cargo allows one build at a time. test-namespaces mostly waits for real time, so it runs
 # in parallel with test-python.
-test: $(CORE) $(LIVE) $(VENV)/.dev test-packages ## set up, run every linter and test, Rust and Python, and print the time of each part; with FUZZED=1 fuzz, too
-	@$(BIN)/python tools/run_parts.py "check-rust build-tests wheel" "test-namespaces test-rust | test-python | check-python deny check-instructions test-recipes" $(if $(FUZZED),fuzz-all)
+test: $(CORE) $(LIVE) $(VENV)/.dev test-packages ## set up, run linters and tests, Rust and Python, and print the time of each part; LONG=1: the long tests and recipes, too; FUZZED=1: fuzz, too
+	@$(BIN)/python tools/run_parts.py "check-rust build-tests wheel" "test-namespaces test-rust | test-python | check-python deny check-instructions$(if $(LONG), test-recipes)" $(if $(FUZZED),fuzz-all)
 
 RUNS ?= 10
 test-often: $(VENV)/.created ## run `make test` RUNS (10) times in fresh clones, every second one on a busy machine, and print the results: hours

@@ -37,8 +37,15 @@ _FIRST = (
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put the files that take longest first. The order of the others, and within a file, is kept."""
+    """Put the files that take longest first, and skip long tests but with LONG=1.
+
+    The order of the others, and within a file, is kept.
+    """
     items.sort(key=lambda item: not item.path.name.startswith(_FIRST))
+    if "LONG" not in os.environ:
+        for item in items:
+            if item.get_closest_marker("long"):
+                item.add_marker(pytest.mark.skip(reason="only with LONG=1"))
 
 
 def why_no_live_run() -> str:

@@ -156,6 +156,7 @@ def test_tshark_dissects_quic(tshark: TShark, tmp_path: Path) -> None:
     assert found >= 6
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("sack", [False, True])
 @pytest.mark.parametrize("loss", [0.0, 0.02, 0.05])
 def test_tshark_finds_every_retransmission(
@@ -180,6 +181,7 @@ def test_tshark_finds_every_retransmission(
     assert bool(tshark.frames(path, "tcp.options.sack.count > 1")) == sack
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "transport",
     [

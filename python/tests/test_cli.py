@@ -202,6 +202,7 @@ def uninterrupted(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     return digests(folder / "long")
 
 
+@pytest.mark.long
 def test_ctrl_c_keeps_finished_runs_and_prints_how_to_continue(
     bentpipe: Command, tmp_path: Path, uninterrupted: dict[str, str]
 ) -> None:

@@ -120,6 +120,7 @@ def test_cluster_gives_the_same_dataset_as_threads(
     assert calls[-1] == (24, 24, 0)
 
 
+@pytest.mark.long
 def test_unfinished_task_of_a_dead_worker_is_repeated_once(
     processes: Processes, by_threads: dict[str, bytes], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -163,6 +164,7 @@ def test_unfinished_task_of_a_dead_worker_is_repeated_once(
     assert content(tmp_path / "cluster") == by_threads
 
 
+@pytest.mark.long
 def test_local_workers_are_replaced(by_threads: dict[str, bytes], tmp_path: Path) -> None:
     killed: list[int] = []
 
@@ -178,6 +180,7 @@ def test_local_workers_are_replaced(by_threads: dict[str, bytes], tmp_path: Path
     assert content(tmp_path / "cluster") == by_threads
 
 
+@pytest.mark.long
 def test_runs_of_a_frozen_worker_are_given_to_another(
     by_threads: dict[str, bytes], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -201,6 +204,7 @@ def test_runs_of_a_frozen_worker_are_given_to_another(
     wait_for(lambda: not alive(frozen[0]))
 
 
+@pytest.mark.long
 def test_interruption_does_not_wait_for_a_frozen_worker(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -219,6 +223,7 @@ def test_interruption_does_not_wait_for_a_frozen_worker(
     assert not local_pids()
 
 
+@pytest.mark.long
 def test_run_is_given_up_after_killing_three_workers(
     by_threads: dict[str, bytes], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -324,6 +329,7 @@ def test_files_of_scenarios_are_sent_to_workers(processes: Processes, tmp_path: 
     assert simulated("cluster", cluster=processes.address) == expected
 
 
+@pytest.mark.long
 def test_interruption_frees_the_cluster(processes: Processes, tmp_path: Path) -> None:
     from distributed import Client
 
@@ -353,6 +359,7 @@ def test_interruption_frees_the_cluster(processes: Processes, tmp_path: Path) ->
         wait_for(lambda: not any(client.run(eval(busy)).values()))  # noqa: S307
 
 
+@pytest.mark.long
 def test_ctrl_c_ends_the_workers(tmp_path: Path) -> None:
     arguments = ["sweep", "small-gateway", "--vary", "run.duration=1 s,10000 min", "--settings", "red"]
     arguments += ["--runs", "1", "--cluster", "local:2", "--out", "s"]

@@ -42,6 +42,7 @@ def test_commands_run(entry: gallery.Entry, tmp_path: Path) -> None:
         assert done.exit_code == 0, done.output
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("entry", ENTRIES)
 def test_comparison_holds_on_another_seed(entry: gallery.Entry) -> None:
     first, last = gallery.claim(entry, entry.run(FRESH_SEED))

@@ -439,6 +439,7 @@ def test_closing_the_page_ends_its_process(alone: tuple[Page, Callable[[], list[
     wait_for(lambda: not playbacks())
 
 
+@pytest.mark.long
 def test_hundred_runs_in_a_row_need_no_more_memory(alone: tuple[Page, Callable[[], list[int]]]) -> None:
     page, playbacks = alone
     (pid,) = playbacks()

@@ -74,6 +74,7 @@ def test_bytes_arrive_intact_despite_loss_duplication_and_reordering(family: int
     assert run.live["spacelink"]["lost_packets"] > 0
 
 
+@pytest.mark.long
 def test_loss_costs_only_its_retransmissions() -> None:
     # One download at 20 Mbit/s over 600 ms with a loss of 2 %. Only the spacelink limits it: the queue may be
     # long, and buffers hold the bytes that wait for retransmissions.
@@ -98,6 +99,7 @@ def test_loss_costs_only_its_retransmissions() -> None:
     assert 0.95 * 20e6 < goodput < 0.99 * 20e6
 
 
+@pytest.mark.long
 def test_connections_survive_an_outage_of_30_s() -> None:
     begin, end, warmup, users = 3.0, 33.0, 1.0, 30
     changes = {"run.warmup": "1 s", "run.duration": "39 s", "traffic.web.sessions": str(users)}

@@ -38,6 +38,7 @@ def test_required_cells_are_within_tolerance(cells: list[Cell]) -> None:
     assert not failed
 
 
+@pytest.mark.long
 def test_additional_cells_are_met() -> None:
     # Made on ns-2.35 by truth/ns2.py: other buffers, windows, transports, queues, round trips; three seeds.
     more = [experiment for table in sorted(MORE.glob("*_more.csv")) for experiment in experiments(table)]

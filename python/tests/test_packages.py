@@ -113,6 +113,7 @@ def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return debian_package(PROGRAM, tmp_path_factory.mktemp("deb"))
 
 
+@pytest.mark.long
 def test_debian_package_is_reproducible(package: Path, tmp_path: Path) -> None:
     assert debian_package(PROGRAM, tmp_path).read_bytes() == package.read_bytes()
 

@@ -106,6 +106,7 @@ class Opened:
 KINDS = ("compare", "run", "sweep", "tune", "advise", "validate", "model", "markov", "reproduce", "stability")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", KINDS)
 def test_charts_of_the_page_are_valid_vega_lite(pages: dict[str, Path], kind: str) -> None:
     found = re.search(

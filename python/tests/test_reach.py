@@ -53,6 +53,7 @@ def test_lossless_satellite_link_has_no_retransmissions() -> None:
     assert run.counters["space_retransmissions"] == 0
 
 
+@pytest.mark.long
 def test_twenty_minutes_take_less_than_200_megabytes(tmp_path: Path) -> None:
     # The process reports its own peak: the one that its parent sees begins with the parent's memory.
     code = """

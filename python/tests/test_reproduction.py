@@ -252,6 +252,7 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.long
 def test_a_quick_reproduction_from_end_to_end(small: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     calls: list[tuple[int, int, int]] = []

@@ -176,6 +176,7 @@ def refusal(name: str) -> str | None:
     return "capacity changes with time" if follows else None
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", sorted(plan.shipped()))
 def test_every_shipped_scenario_is_captured_or_rejected(name: str) -> None:
     arguments = {"points": 17, "interval": 1.0, "harmonics": 4}

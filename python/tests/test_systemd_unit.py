@@ -18,6 +18,7 @@ pytestmark = pytest.mark.skipif(
 )
 
 
+@pytest.mark.long
 def test_systemd_starts_reloads_and_restarts_the_gateway(tmp_path: Path) -> None:
     out = tmp_path / "out"
     (out / "system").mkdir(parents=True)

@@ -471,6 +471,7 @@ def alone(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     return tuned(tmp_path_factory.mktemp("alone") / "alone", **SHARED).found
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", ["journal", "sqlite"])
 def test_two_processes_share_a_study(tmp_path: Path, alone: dict[str, Any], kind: str) -> None:
     storage = str(tmp_path / "study") if kind == "journal" else f"sqlite:///{tmp_path / 'study.db'}"
@@ -490,6 +491,7 @@ def test_two_processes_share_a_study(tmp_path: Path, alone: dict[str, Any], kind
     assert min(counts) > 0
 
 
+@pytest.mark.long
 def test_unfinished_trials_of_a_killed_process_are_repeated(tmp_path: Path, alone: dict[str, Any]) -> None:
     storage = str(tmp_path / "study")
     killed = start(tmp_path / "a", storage, 1)

@@ -50,6 +50,7 @@ def page(browser: Browser) -> Iterator[Page]:
     assert [url for url in asked if not url.startswith(("file:", "data:", "blob:"))] == []
 
 
+@pytest.mark.long
 def test_every_page_of_the_docs_can_be_reached(site: Path) -> None:
     reached: set[Path] = set()
     found = [site / "index.html"]

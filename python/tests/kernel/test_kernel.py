@@ -26,6 +26,7 @@ def results() -> dict[str, Result]:
     return {result.case.name: result for result in compare(chosen)}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", CASES)
 def test_goodput_matches_the_kernel(results: dict[str, Result], name: str) -> None:
     if name not in results:
