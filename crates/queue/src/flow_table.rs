@@ -253,4 +253,38 @@ mod tests {
             assert!(longest < 60, "a chain of {longest} at stride {stride}");
         }
     }
+
+    /// Eight flows take half of 16 slots. The array halves once an eighth is more than its flows need: 40,000 take 131,072, of
+    /// which an eighth is 16,384.
+    #[test]
+    fn the_array_is_at_most_half_full_and_a_large_one_an_eighth_at_least() {
+        let mut table = FlowTable::default();
+        let mut lengths = Vec::new();
+        for flow in 1..=40_000 {
+            table.get_or_insert_with(FlowId(flow), || ());
+            if [8, 9, 16, 17, 40_000].contains(&flow) {
+                lengths.push(table.slots.len());
+            }
+        }
+        assert_eq!(lengths, [16, 32, 32, 64, 131_072]);
+        for flow in 16_385..=40_000 {
+            table.remove(FlowId(flow));
+        }
+        assert_eq!((table.len(), table.slots.len()), (16_384, 131_072));
+        table.remove(FlowId(1));
+        assert_eq!(table.slots.len(), 65_536);
+        for flow in 2..=16_384 {
+            table.remove(FlowId(flow));
+        }
+        assert_eq!((table.len(), table.slots.len()), (0, KEPT));
+    }
+
+    /// The published hash of no bytes is the mixer of its seed: MurmurHash3_x86_32 with seed 1 is 0x514e28b7, and with seed
+    /// 0xffffffff 0x81f16f39. A table takes the last bits.
+    #[test]
+    fn flows_are_spread_as_murmurhash3_mixes() {
+        let mut table = FlowTable::<()>::default();
+        table.resize(1 << 20);
+        assert_eq!([1, u32::MAX].map(|flow| table.home(FlowId(flow))), [0xe_28b7, 0x1_6f39]);
+    }
 }

@@ -194,9 +194,6 @@ impl Aqm for Ared {
     }
 }
 
-/// `floyd` as a fluid: RED's average and marking function; while the average is above the band `max_p` grows by
-/// `min(0.01, max_p / 4)` per `interval`, while it is below by `ln(0.9) / interval`. The hysteresis is not modelled,
-/// and `feng`, which acts on crossings, has no fluid model.
 impl Rule {
     /// Continues where another rule of the same variant is.
     fn resume(&mut self, was: &Self) {
@@ -210,6 +207,9 @@ impl Rule {
     }
 }
 
+/// `floyd` as a fluid: RED's average and marking function; while the average is above the band `max_p` grows by
+/// `min(0.01, max_p / 4)` per `interval`, while it is below by `ln(0.9) / interval`. The hysteresis is not modelled,
+/// and `feng`, which acts on crossings, has no fluid model.
 struct AredFluid {
     average: Follow,
     max_p: f64,
@@ -271,9 +271,10 @@ impl FluidModel for AredFluid {
 
 #[cfg(test)]
 mod tests {
-    use super::super::steps::Steps;
+    use super::super::steps::{INPUTS, Steps, derivatives, fluid, fluid_probes, start};
     use super::*;
     use crate::Value;
+    use crate::fluid::FluidVariant;
 
     /// Thresholds 100 and 200, so the band is 140 to 160; the average equals the queue length (`w_q` is 1).
     fn ared(variant: &'static str, given: &[(&'static str, f64)]) -> Steps {
@@ -388,6 +389,48 @@ mod tests {
         hard.state.idle_since = None;
         at(&mut hard, 300);
         assert_eq!(hard.probe("p"), 1.0);
+    }
+
+    /// At 250 `max_p` has been doubled to 0.6. Its successor, still above, does not double it again.
+    #[test]
+    fn feng_continues_in_the_zone_of_its_predecessor() {
+        let mut ared = ared("feng", &[("max_p", 0.3)]);
+        at(&mut ared, 250);
+        let given =
+            [("min_th", 100.0), ("max_th", 200.0), ("w_q", 1.0)].map(|(name, x)| (name, Value::Number(x)));
+        let feng = [("variant", Value::Name("feng"))];
+        assert!(ared.replace(Steps::build(&ALGORITHM, &[&given[..], &feng].concat())));
+        at(&mut ared, 250);
+        assert_eq!(ared.probe("max_p"), 0.6);
+    }
+
+    /// Two looks per second, thresholds 100 and 200: below 140 `max_p` = 0.2 changes by 2 · 0.2 · ln 0.9 per second, above
+    /// 160 by 2 · 0.01, and 0.02 by 2 · 0.02 / 4; at both bounds and between them it stays, as does 0.5. Half way up the ramp the
+    /// probability is `max_p` / 2. The average of a queue of 150 does not change at 150.
+    #[test]
+    fn fluid_moves_max_p_outside_the_band() {
+        let given =
+            [("min_th", 100.0), ("max_th", 200.0), ("max_p", 0.7)].map(|(name, x)| (name, Value::Number(x)));
+        let given = [&given[..], &[("variant", Value::Name("floyd"))]].concat();
+        let fluid = fluid(&ALGORITHM, &given, FluidVariant::Printed);
+        assert_eq!(start::<2>(&*fluid), [0.0, 0.5]);
+        let decrease = -2.0 * 0.2 * 0.105_360_515_657_826;
+        for (avg, max_p, change) in [
+            (139.0, 0.2, decrease),
+            (140.0, 0.2, 0.0),
+            (160.0, 0.2, 0.0),
+            (161.0, 0.2, 0.02),
+            (161.0, 0.02, 0.01),
+            (161.0, 0.5, 0.0),
+            (139.0, 0.01, 0.0),
+        ] {
+            let dx = derivatives(&*fluid, [avg, max_p], 0.0, &INPUTS);
+            assert!((dx[1] - change).abs() < 1e-12, "{} at {avg} and {max_p}", dx[1]);
+        }
+        assert_eq!(derivatives(&*fluid, [150.0, 0.2], 0.0, &Inputs { q: 150.0, ..INPUTS })[0], 0.0);
+        let share = fluid.mark(&[150.0, 0.2], &Arrivals { q: 150.0, load: 1000.0, capacity: 1000.0 });
+        assert!((share - 0.1).abs() < 1e-12, "{share}");
+        assert_eq!(fluid_probes(&*fluid, &[150.0, 0.2]), [("avg", 150.0), ("max_p", 0.2)]);
     }
 
     #[test]
