@@ -209,9 +209,10 @@ impl FluidModel for AaqmFluid {
 
 #[cfg(test)]
 mod tests {
-    use super::super::steps::Steps;
+    use super::super::steps::{INPUTS, Steps, derivatives, fluid, fluid_probes};
     use super::*;
     use crate::Value;
+    use crate::fluid::FluidVariant;
 
     fn aaqm() -> Steps {
         let given = [("interval", 0.01), ("u_low", 0.75), ("u_high", 1.0), ("p1", 0.25), ("p2", 0.125)];
@@ -286,5 +287,27 @@ mod tests {
         aaqm.wake();
         let marks = (0..10_000).filter(|us| aaqm.arrive(10_001 + us, 1000) == Verdict::Mark).count();
         assert!((2283..=2717).contains(&marks), "{marks}");
+    }
+
+    /// Per interval of 10 ms p rises by 1/4 above 0.9 of C = 1000 packets/s, and falls by 1/8 below 0.75.
+    #[test]
+    fn fluid_takes_the_steps_as_a_rate() {
+        let given = [("interval", 0.01), ("u_low", 0.75), ("u_high", 0.9), ("p1", 0.25), ("p2", 0.125)];
+        let aaqm = fluid(&ALGORITHM, &given.map(|(name, x)| (name, Value::Number(x))), FluidVariant::Printed);
+        for (accepted, p, expected) in [
+            (901.0, 0.5, 25.0),
+            (900.0, 0.5, 0.0),
+            (750.0, 0.5, 0.0),
+            (749.0, 0.5, -12.5),
+            (901.0, 1.0, 0.0),
+            (749.0, 0.0, 0.0),
+        ] {
+            assert_eq!(
+                derivatives(&*aaqm, [p], p, &Inputs { accepted, ..INPUTS }),
+                [expected],
+                "at {accepted}"
+            );
+        }
+        assert_eq!(fluid_probes(&*aaqm, &[0.5]), [("p", 0.5)]);
     }
 }

@@ -186,9 +186,10 @@ impl FluidModel for BlueFluid {
 
 #[cfg(test)]
 mod tests {
-    use super::super::steps::Steps;
+    use super::super::steps::{INPUTS, Steps, derivatives, fluid, fluid_probes};
     use super::*;
     use crate::Value;
+    use crate::fluid::FluidVariant;
 
     fn blue() -> Steps {
         let given = [("d1", 0.25), ("d2", 0.0625), ("freeze_time", 0.1), ("max_th", 10.0)];
@@ -246,5 +247,35 @@ mod tests {
         assert_eq!(blue.probe("p"), 0.25);
         let marks = (0..10_000).filter(|us| blue.arrive(*us, 1000) == Verdict::Mark).count();
         assert!((2283..=2717).contains(&marks), "{marks}");
+    }
+
+    /// A queue above 10 raises p by 1/4 per 0.1 s and the half interval of arrivals, 0.5 ms: 0.25 / 0.1005 per second. A link
+    /// that is idle for 0.4 of the time, as 600 of 1000 packets/s leave, has busy periods of 2.5 ms, in which it is for 0.6 of the time:
+    /// 0.0625 / 0.1015 per second down. Both at once give the difference. A limit below `max_th` takes its place, less a packet.
+    #[test]
+    fn fluid_rises_with_a_long_queue_and_falls_with_idle_time() {
+        let given =
+            [("d1", 0.25), ("d2", 0.0625), ("freeze_time", 0.1)].map(|(name, x)| (name, Value::Number(x)));
+        let of = |max_th| {
+            let given = [&given[..], &[("max_th", Value::Number(max_th))]].concat();
+            fluid(&ALGORITHM, &given, FluidVariant::Printed)
+        };
+        let (blue, limited) = (of(10.0), of(2000.0));
+        let (up, down) = (0.25 / 0.1005, 0.0625 / 0.1015);
+        for (blue, q, offered, output, p, expected) in [
+            (&blue, 10.0, 1000.0, 1000.0, 0.5, 0.0),
+            (&blue, 11.0, 1000.0, 1000.0, 0.5, up),
+            (&blue, 11.0, 0.0, 1000.0, 0.5, 0.0),
+            (&blue, 0.0, 1000.0, 600.0, 0.5, -down),
+            (&blue, 11.0, 1000.0, 600.0, 0.5, up - down),
+            (&blue, 11.0, 1000.0, 1000.0, 1.0, 0.0),
+            (&blue, 0.0, 1000.0, 600.0, 0.0, 0.0),
+            (&limited, 999.0, 1000.0, 1000.0, 0.5, 0.0),
+            (&limited, 999.5, 1000.0, 1000.0, 0.5, up),
+        ] {
+            let [dp] = derivatives(&**blue, [p], p, &Inputs { q, offered, output, ..INPUTS });
+            assert!((dp - expected).abs() < 1e-12, "{dp} at {q} packets, {offered} offered, {output} sent");
+        }
+        assert_eq!(fluid_probes(&*blue, &[0.5]), [("p", 0.5)]);
     }
 }

@@ -193,8 +193,9 @@ impl FluidModel for ThresholdFluid {
 
 #[cfg(test)]
 mod tests {
-    use super::super::steps::Steps;
+    use super::super::steps::{INPUTS, Steps, derivatives, fluid_probes, start};
     use super::*;
+    use crate::fluid::FluidVariant;
     use crate::{Limit, QueueSlot};
 
     /// Returns the same verdict for every packet, at the mark point and at the head of the queue.
@@ -311,5 +312,44 @@ mod tests {
         (steps.state.packets, steps.state.bytes) = (10, 8000);
         steps.arrive(1, 1000);
         assert!((steps.probe("c") - 0.5).abs() < 1e-12);
+    }
+
+    /// Marks a fifth; its first state variable follows p, its second starts at 3.
+    struct Fifth;
+
+    impl FluidModel for Fifth {
+        fn states(&self) -> usize {
+            2
+        }
+
+        fn start(&self, x: &mut [f64]) {
+            x[1] = 3.0;
+        }
+
+        fn mark(&self, _x: &[f64], _arrivals: &Arrivals) -> f64 {
+            0.2
+        }
+
+        fn derivatives(&self, _x: &[f64], p: f64, _inputs: &Inputs, dx: &mut [f64]) {
+            dx.copy_from_slice(&[p, 0.0]);
+        }
+
+        fn probe(&self, x: &[f64], out: &mut dyn FnMut(&'static str, f64)) {
+            out("state", x[1]);
+        }
+    }
+
+    /// Half of 100 packets: none marked up to 50; at 75, c = 1/2, half of the rest, 0.6 in all; all from 100 on.
+    #[test]
+    fn fluid_marks_none_up_to_the_threshold_and_all_at_the_limit() {
+        let given = FluidConfig { packet: 1000.0, limit: 100.0, variant: FluidVariant::Printed };
+        let fluid = ThresholdFluid::new(Box::new(Fifth), 0.5, &given);
+        for (q, p) in [(0.0, 0.0), (50.0, 0.0), (75.0, 0.6), (100.0, 1.0), (150.0, 1.0)] {
+            let found = fluid.mark(&[0.0, 3.0], &Arrivals { q, load: 1000.0, capacity: 1000.0 });
+            assert!((found - p).abs() < 1e-12, "{found} at {q}");
+        }
+        assert_eq!(start::<2>(&fluid), [0.0, 3.0]);
+        assert_eq!(derivatives(&fluid, [0.0, 3.0], 0.9, &INPUTS), [0.2, 0.0]);
+        assert_eq!(fluid_probes(&fluid, &[0.0, 3.0]), [("state", 3.0)]);
     }
 }

@@ -213,9 +213,10 @@ impl FluidModel for VrcFluid {
 
 #[cfg(test)]
 mod tests {
-    use super::super::steps::Steps;
+    use super::super::steps::{INPUTS, Steps, derivatives, fluid, fluid_probes};
     use super::*;
     use crate::Value;
+    use crate::fluid::FluidVariant;
 
     fn vrc(accepted: bool) -> Steps {
         let given = [
@@ -273,6 +274,35 @@ mod tests {
                 vrc.wake();
             }
             assert_eq!(vrc.probe("x"), x, "accepted {accepted}");
+        }
+    }
+
+    /// In shares of C = 1000 packets/s, of packets half as long as the link's: a queue 10 packets too long makes the target
+    /// 1 - 50 · 10 · 0.5 / 1000 = 0.75. At x = 1.1 and dx = 0.2, p = 0.25 (1.1 - 0.75 + 0.2). The rate that arrives
+    /// is 1.2 and that which is accepted 0.9, and x follows it within 10 ms; dx grows by 0.5 · 0.35 per 10 ms, and stays at its bounds 0 and 4.
+    #[test]
+    fn fluid_follows_the_equations() {
+        let given = [
+            ("q_ref", 10.0),
+            ("alpha", 0.25),
+            ("beta", 0.5),
+            ("gamma", 50.0),
+            ("interval", 0.01),
+            ("mean_packet", 500.0),
+        ];
+        let given = given.map(|(name, x)| (name, Value::Number(x)));
+        for (accepted, dx) in [(true, -20.0), (false, 10.0)] {
+            let given = [&given[..], &[("accepted", Value::Flag(accepted))]].concat();
+            let vrc = fluid(&ALGORITHM, &given, FluidVariant::Printed);
+            let arrivals = Arrivals { q: 20.0, load: 1200.0, capacity: 1000.0 };
+            assert!((vrc.mark(&[1.1, 0.2], &arrivals) - 0.1375).abs() < 1e-12);
+            assert_eq!((vrc.mark(&[9.0, 0.2], &arrivals), vrc.mark(&[0.1, 0.2], &arrivals)), (1.0, 0.0));
+            let inputs = Inputs { q: 20.0, load: 1200.0, accepted: 900.0, ..INPUTS };
+            let found = derivatives(&*vrc, [1.1, 0.2], 0.1, &inputs);
+            assert!((found[0] - dx).abs() < 1e-9 && (found[1] - 17.5).abs() < 1e-9, "{found:?}");
+            assert_eq!(derivatives(&*vrc, [1.1, 4.0], 0.1, &inputs)[1], 0.0);
+            assert_eq!(derivatives(&*vrc, [0.5, 0.0], 0.1, &inputs)[1], 0.0);
+            assert_eq!(fluid_probes(&*vrc, &[1.1, 0.2]), [("x", 1.1), ("dx", 0.2)]);
         }
     }
 }

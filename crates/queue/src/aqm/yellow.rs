@@ -218,9 +218,10 @@ impl FluidModel for YellowFluid {
 
 #[cfg(test)]
 mod tests {
-    use super::super::steps::Steps;
+    use super::super::steps::{INPUTS, Steps, derivatives, fluid, fluid_probes};
     use super::*;
     use crate::Value;
+    use crate::fluid::FluidVariant;
 
     fn numbers<const N: usize>(given: [(&'static str, f64); N]) -> Vec<(&'static str, Value)> {
         given.map(|(name, x)| (name, Value::Number(x))).to_vec()
@@ -292,6 +293,33 @@ mod tests {
                 yellow.wake();
             }
             assert_eq!(yellow.probe("z"), z, "accepted {accepted}");
+        }
+    }
+
+    /// A step per 0.1 s: d z from a load of 1.25 on and -d / z below 1, with d = 1/16. At 20 packets f = 0.675, so
+    /// 1012.5 of 1000 packets/s are a load of 1.5. The offered load counts, or the accepted.
+    #[test]
+    fn fluid_takes_the_steps_as_a_rate() {
+        let given = numbers([("q_ref", 10.0), ("gamma", 0.9), ("alpha", 1.5), ("beta", 1.25), ("odlf", 0.5)]);
+        let steps = numbers([("delta", 0.25), ("d", 0.0625), ("freeze_time", 0.1)]);
+        for accepted in [true, false] {
+            let given = [&given[..], &steps[..], &[("accepted", Value::Flag(accepted))]].concat();
+            let yellow = fluid(&ALGORITHM, &given, FluidVariant::Printed);
+            for (load, p, expected) in [
+                (1012.5, 0.5, 0.0625 * 1.5 / 0.1),
+                (843.75, 0.5, 0.0625 * 1.25 / 0.1),
+                (843.0, 0.5, 0.0),
+                (675.0, 0.5, 0.0),
+                (337.5, 0.5, -0.0625 / 0.5 / 0.1),
+                (1012.5, 1.0, 0.0),
+                (337.5, 0.0, 0.0),
+            ] {
+                let other = 5000.0;
+                let (load, accepted) = if accepted { (other, load) } else { (load, other) };
+                let [dp] = derivatives(&*yellow, [p], p, &Inputs { q: 20.0, load, accepted, ..INPUTS });
+                assert!((dp - expected).abs() < 1e-9, "{dp} at {load}, {accepted}");
+            }
+            assert_eq!(fluid_probes(&*yellow, &[0.5]), [("p", 0.5)]);
         }
     }
 }
