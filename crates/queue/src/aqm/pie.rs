@@ -721,6 +721,32 @@ mod tests {
         }
     }
 
+    /// Section 4.1, at the bounds themselves: half the target is no low delay, 0.2 no small probability, and a sum of 0.85
+    /// enough for a draw. At half the target the allowance is not renewed either.
+    #[test]
+    fn bounds_belong_to_congestion() {
+        let derandomize = |on| move |name: &str| (name == "derandomize").then_some(Value::Flag(on));
+        let mut rng = Rng::stream(1, "pie", 0, "bounds");
+        let mut verdicts = |on: bool, control: &Control| {
+            let rules = Rules::new(&Values::resolve(PARAMS, &link(), &derandomize(on)).unwrap());
+            let mut decide = |mut control: Control| {
+                let verdict = control.decide(&Packet::new(1000, FlowId(0), 0), 100_000, &rules, &mut rng);
+                (verdict == Verdict::Mark, control.burst_allowance)
+            };
+            (0..200).map(|_| decide(control.clone())).collect::<Vec<_>>()
+        };
+        let rules = Rules::new(&Values::resolve(PARAMS, &link(), &|_| None).unwrap());
+        let half = rules.target / 2.0;
+        let control = Control { burst_allowance: Duration::ZERO, ..Control::new(&rules) };
+        for (on, drop_prob, delay) in [(false, 0.1, half), (false, 0.2, 0.0), (true, 0.85, half)] {
+            let control = Control { drop_prob, qdelay_old: delay, ..control.clone() };
+            assert!(verdicts(on, &control).iter().any(|(marked, _)| *marked), "{drop_prob} at {delay}");
+        }
+        let short = Control { current_qdelay: half, ..control.clone() };
+        assert!(verdicts(true, &short).iter().all(|(_, allowance)| allowance.is_zero()));
+        assert!(verdicts(true, &control).iter().all(|(_, allowance)| *allowance == rules.max_burst));
+    }
+
     /// Section 5.1: below 10 % an ECN packet is marked, from there on it is dropped, whatever the marking method.
     #[test]
     fn large_probabilities_drop_ecn_packets() {

@@ -282,6 +282,16 @@ mod tests {
         }
     }
 
+    /// At p_b = 1/4 the first three packets after a mark are never marked, the fourth may be, and the seventh is.
+    #[test]
+    fn with_wait_the_last_packet_that_may_not_be_marked_is_the_third() {
+        let mut dropper = UniformDropper { wait: true, ..UniformDropper::new(60.0, 120.0, 0.5) };
+        let mut rng = Rng::stream(5, "dropper", 0, "wait");
+        let marks: Vec<usize> = (0..4000).filter(|_| dropper.draw(90.0, 1.0, &mut rng)).collect();
+        let distances: Vec<usize> = marks.windows(2).map(|pair| pair[1] - pair[0]).collect();
+        assert_eq!((distances.iter().min(), distances.iter().max()), (Some(&4), Some(&7)));
+    }
+
     /// Of 40,000 packets the dropper marks the computed share. The standard deviation of a distance is at most the
     /// distance, so the standard error of a share is at most sqrt(share / 40,000).
     #[test]
