@@ -293,6 +293,20 @@ mod tests {
         }
     }
 
+    /// In the original mode, before the list is full, half of 10,000 packets are marked from a third of the buffer on, an eighth
+    /// from a sixth on, and none below: within five standard deviations, 250 and 165.
+    #[test]
+    fn original_mode_marks_with_the_probability_that_it_shows() {
+        let given = [("zombies", 65_536.0), ("max_p", 0.5)].map(|(n, x)| (n, Value::Number(x)));
+        let mut sred = Steps::new(&ALGORITHM, &[&given[..], &[("mode", Value::Name("original"))]].concat());
+        sred.state.idle_since = None;
+        for (q, expected, within) in [(334, 5000, 250), (333, 1250, 165), (166, 0, 0)] {
+            sred.state.packets = q;
+            let marks = (0..10_000).filter(|us| sred.arrive(*us, 1000) == Verdict::Mark).count();
+            assert!(marks.abs_diff(expected) <= within, "{marks} marks at {q} packets");
+        }
+    }
+
     /// For `n` flows with equal rates P converges to 1/n with one lookup, and to 1 - (1 - 1/n)^k with k (Ott et al.
     /// 1999, proposition 1, for independent draws). With alpha = 0.001, P has a standard deviation of at most 0.0067.
     #[test]
