@@ -354,6 +354,7 @@ mod tests {
                     }
                     _ => {
                         let shown = ranked.sample(&mut own).map(|(slot, pkt)| (slot, pkt.handle));
+                        assert_eq!(shown.is_none(), naive.waiting.is_empty());
                         let Some((slot, handle)) = shown else { continue };
                         assert_eq!(ranked.remove(slot).map(|pkt| pkt.handle), naive.remove(Some(handle)));
                     }
