@@ -98,9 +98,9 @@ impl<I: Copy> Order<I> {
         self.chunks.iter().flat_map(|chunk| &self.entries[chunk.start..][..chunk.len])
     }
 
-    /// Returns an item drawn uniformly and its place, which holds until the next change. Places are drawn until one is in
+    /// Returns an entry drawn uniformly and its place, which holds until the next change. Places are drawn until one is in
     /// use, which takes 64 draws on average if each chunk has but one item.
-    pub fn sample(&self, rng: &mut Rng) -> Option<(usize, &I)> {
+    pub fn sample(&self, rng: &mut Rng) -> Option<(usize, &(Key, I))> {
         if self.chunks.is_empty() {
             return None;
         }
@@ -108,9 +108,14 @@ impl<I: Copy> Order<I> {
             let drawn = rng.below((LENGTH * self.chunks.len()) as u64) as usize;
             let (chunk, place) = (self.chunks[drawn / LENGTH], drawn % LENGTH);
             if place < chunk.len {
-                return Some((chunk.start + place, &self.entries[chunk.start + place].1));
+                return Some((chunk.start + place, &self.entries[chunk.start + place]));
             }
         }
+    }
+
+    /// Returns the key at a place, in use or freed.
+    pub fn key(&self, place: usize) -> Option<Key> {
+        self.entries.get(place).map(|entry| entry.0)
     }
 
     /// Inserts an item with a key that no other has.
@@ -238,9 +243,10 @@ mod tests {
                     assert_eq!(order.pop_first().map(whole), map.pop_first());
                 } else if rng.below(2) == 0 {
                     assert_eq!(order.pop_last().map(whole), map.pop_last());
-                } else if let Some((place, &item)) = order.sample(&mut rng) {
+                } else if let Some((place, &shown)) = order.sample(&mut rng) {
+                    assert_eq!(order.key(place), Some(shown.0));
                     let removed = order.remove(place).map(whole);
-                    assert_eq!(removed.unwrap().1, item);
+                    assert_eq!(removed, Some(whole(shown)));
                     assert_eq!(removed, map.remove_entry(&removed.unwrap().0));
                 }
                 assert_eq!(
@@ -264,7 +270,7 @@ mod tests {
         }
         let mut rng = Rng::stream(5, "order", 0, "test");
         let mut drawn = [0_u32; 100];
-        (0..100_000).for_each(|_| drawn[*order.sample(&mut rng).unwrap().1] += 1);
+        (0..100_000).for_each(|_| drawn[order.sample(&mut rng).unwrap().1.1] += 1);
         assert!(drawn.iter().all(|&count| (850..1150).contains(&count)), "{drawn:?}");
     }
 

@@ -64,6 +64,25 @@ struct RankedFlows {
     last: Heap<SlotId, Key>,
 }
 
+/// A packet that was drawn, for a [`QueueSlot`].
+struct Drawn {
+    place: u32,
+    /// The last bits of its number, which another packet that has got the place does not share.
+    number: u32,
+}
+
+impl From<Drawn> for QueueSlot {
+    fn from(drawn: Drawn) -> Self {
+        Self(u64::from(drawn.place) << 32 | u64::from(drawn.number))
+    }
+}
+
+impl From<QueueSlot> for Drawn {
+    fn from(slot: QueueSlot) -> Self {
+        Self { place: (slot.0 >> 32) as u32, number: slot.0 as u32 }
+    }
+}
+
 /// A packet that has left.
 struct Removed {
     pkt: Packet,
@@ -165,7 +184,8 @@ impl Ranked {
     pub fn sample(&self, rng: &mut Rng) -> Option<(QueueSlot, &Packet)> {
         match &self.waiting {
             Waiting::Packets(packets) => {
-                packets.order.sample(rng).map(|(place, (pkt, _))| (QueueSlot(place as u64), pkt))
+                let (place, (key, (pkt, _))) = packets.order.sample(rng)?;
+                Some((Drawn { place: place as u32, number: key.number as u32 }.into(), pkt))
             }
             Waiting::Flows(flows) => flows.packets.sample(rng).map(|(node, pkt)| (node.into(), pkt)),
         }
@@ -175,7 +195,11 @@ impl Ranked {
     pub fn remove(&mut self, slot: QueueSlot) -> Option<Packet> {
         let removed = match &mut self.waiting {
             Waiting::Packets(packets) => {
-                packets.order.remove(slot.0 as usize).map(|removed| packets.left(removed))
+                let drawn = Drawn::from(slot);
+                let key = packets.order.key(drawn.place as usize)?;
+                let removed =
+                    (key.number as u32 == drawn.number).then(|| packets.order.remove(drawn.place as usize));
+                removed.flatten().map(|removed| packets.left(removed))
             }
             Waiting::Flows(flows) => flows.remove(slot.into()),
         };

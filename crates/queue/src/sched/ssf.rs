@@ -295,4 +295,32 @@ mod tests {
             Some(pkt)
         }
     }
+
+    /// Nine packets of three flows are removed as they are drawn: each once, and then none waits.
+    #[test]
+    fn drawn_packets_are_removed_once() {
+        for order in ["packet", "flow"] {
+            let mut steps = steps("sequence", order, 10);
+            (0..9).for_each(|handle| drop(steps.push(sent(handle, handle % 3, 1000 * handle, handle < 3))));
+            let mut removed: Vec<_> = std::iter::from_fn(|| steps.remove()).collect();
+            removed.sort_unstable();
+            assert_eq!(removed, (0..9).collect::<Vec<_>>(), "{order}");
+            assert_eq!(steps.rest(), []);
+        }
+    }
+
+    /// A rank of 2500 bytes, or of 2 packets of 1000: a packet without TCP, the first to arrive, leaves
+    /// ahead of its flow's third by count, and of the fourth by position.
+    #[test]
+    fn packets_without_tcp_have_the_given_rank() {
+        for (position, expected) in [("seen", [1, 2, 0, 3, 4]), ("sequence", [1, 2, 3, 0, 4])] {
+            let given = [("position", Value::Name(position)), ("other", Value::Number(2500.0))];
+            let mut steps = BareScheduler::new(&ALGORITHM, &given, 10);
+            steps.push(Packet::new(1000, FlowId(9), 0));
+            for handle in 1..5 {
+                steps.push(sent(handle, 1, 1000 * handle, handle == 1));
+            }
+            assert_eq!(steps.rest(), expected, "{position}");
+        }
+    }
 }

@@ -197,4 +197,17 @@ mod tests {
         }
         assert_eq!(steps.rest(), [4, 2, 3]);
     }
+
+    /// Nine packets of three flows are removed as they are drawn: each once, and then none waits.
+    #[test]
+    fn drawn_packets_are_removed_once() {
+        for order in ["packet", "flow"] {
+            let mut steps = steps(order, 0.0, 10);
+            (0..9).for_each(|handle| drop(steps.push(sent(handle, handle % 3, 1000 * handle))));
+            let mut removed: Vec<_> = std::iter::from_fn(|| steps.remove()).collect();
+            removed.sort_unstable();
+            assert_eq!(removed, (0..9).collect::<Vec<_>>(), "{order}");
+            assert_eq!(steps.rest(), []);
+        }
+    }
 }
