@@ -414,6 +414,18 @@ mod tests {
         buckets.push(BucketId::new(bucket), &Packet::new(len, FlowId(bucket), handle));
     }
 
+    /// Of 500 users with an old queue each, in 128 sets of 8 places, few share a place: the number in a set has a Poisson distribution of
+    /// mean 3.9, so about one set of fifty has more than 8.
+    #[test]
+    fn users_share_a_place_only_in_a_full_set() {
+        let mut users = Users::new(1024);
+        for user in 0..500 {
+            users.enter(FlowId(user));
+        }
+        let shared = (0..500).filter(|&user| users.sharers(FlowId(user)) > 1).count();
+        assert!(shared < 50, "{shared}");
+    }
+
     /// DRR++ by hand, quantum 1000. Queue 0 holds four packets of 600 (handles 0 to 3), queue 1 two (10, 11). Queue 0
     /// sends 0 (deficit 400) and 1 (-200): it is passed over, to the old ones with 800. Queue 1, still new, sends 10
     /// and 11, and is passed over (800). Now 0 is first of the old: 2 (deficit 200). A packet for queue 2 arrives (20):
