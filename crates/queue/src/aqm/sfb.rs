@@ -499,6 +499,27 @@ mod tests {
         assert!(!all.contains(&Verdict::Mark));
     }
 
+    /// The link of 8 Mbit/s sends 100 packets of 1000 bytes in 100 ms: 1.5 / 23 of them; one of 80 kbit/s sends one, and a bin has two.
+    #[test]
+    fn default_length_of_a_bin_is_its_share_of_the_link() {
+        let link = |bps| crate::Link { capacity: Rate::from_bps(bps), mean_packet: 1000.0 };
+        assert!((share(&link(8_000_000)) - 150.0 / 23.0).abs() < 1e-9);
+        assert_eq!(share(&link(80_000)), 2.0);
+    }
+
+    /// A bin that became empty at 10 ms, before the queue did at 1 s, has had 100 intervals of 10 ms at 1010 ms, d2 = 0.001 each.
+    #[test]
+    fn empty_queue_does_not_renew_the_time_of_an_empty_bin() {
+        let mut sfb = Bench::new(&[("levels", 1.0), ("bins", 1000.0), ("d2", 0.001), ("rehash", 0.0)]);
+        let (first, last) = (sfb.enter(0, 1), sfb.enter(0, 2));
+        sfb.sfb.sets[0].each(FlowId(1), |bin| bin.p_m = 0.5);
+        sfb.leave(10, &first);
+        sfb.state.packets = 0;
+        sfb.leave(1000, &last);
+        sfb.arrive(1010, 1);
+        assert!((sfb.bin(1).0 - 0.4).abs() < 1e-12, "{}", sfb.bin(1).0);
+    }
+
     /// A packet is dropped if all of its bins are full; one full bin is not enough.
     #[test]
     fn full_bins_drop_packets() {

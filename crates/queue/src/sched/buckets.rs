@@ -426,6 +426,35 @@ mod tests {
         assert!(shared < 50, "{shared}");
     }
 
+    /// Quantum 1000: after two packets of 500, queue 0 has a deficit of 0 and is passed over; queue 1, still new, is next.
+    #[test]
+    fn queue_that_has_sent_its_quantum_is_passed_over() {
+        let mut b = Buckets::new(2, 1000);
+        (0..3).for_each(|handle| push(&mut b, 0, handle, 500));
+        push(&mut b, 1, 10, 500);
+        assert_eq!(drain(&mut b), [0, 1, 10, 2]);
+    }
+
+    /// A user with two old queues has half a quantum for each, and a whole one once one of them has left the old ones, or is
+    /// new again.
+    #[test]
+    fn quantum_is_divided_by_the_old_queues_of_a_user() {
+        for list in [None, Some(List::New)] {
+            let mut b = Buckets::new(4, 1000);
+            b.be_fair_between_users();
+            for bucket in 0..2 {
+                let pkt = Packet { user: FlowId(7), ..Packet::new(500, FlowId(bucket), bucket) };
+                b.push(BucketId::new(bucket), &pkt);
+                b.move_to(BucketId::new(bucket), Some(List::Old));
+            }
+            assert_eq!(b.quantum(BucketId::new(0)), 500);
+            b.move_to(BucketId::new(1), list);
+            assert_eq!(b.quantum(BucketId::new(0)), 1000);
+            b.move_to(BucketId::new(1), Some(List::Old));
+            assert_eq!(b.quantum(BucketId::new(0)), 500);
+        }
+    }
+
     /// DRR++ by hand, quantum 1000. Queue 0 holds four packets of 600 (handles 0 to 3), queue 1 two (10, 11). Queue 0
     /// sends 0 (deficit 400) and 1 (-200): it is passed over, to the old ones with 800. Queue 1, still new, sends 10
     /// and 11, and is passed over (800). Now 0 is first of the old: 2 (deficit 200). A packet for queue 2 arrives (20):
