@@ -520,6 +520,16 @@ mod tests {
         assert!((sfb.bin(1).0 - 0.4).abs() < 1e-12, "{}", sfb.bin(1).0);
     }
 
+    /// An arrival that finds an empty bin at probability 0 changes nothing: the step up 5 ms later is not frozen.
+    #[test]
+    fn bin_at_zero_is_not_frozen_by_arrivals() {
+        let mut sfb = Bench::new(&[("levels", 1.0), ("bins", 1.0), ("bin_size", 2.0), ("d1", 0.1)]);
+        sfb.arrive(0, 1);
+        (0..3).for_each(|_| _ = sfb.enter(1, 1));
+        sfb.arrive(5, 1);
+        assert_eq!(sfb.bin(1).0, 0.1);
+    }
+
     /// A packet is dropped if all of its bins are full; one full bin is not enough.
     #[test]
     fn full_bins_drop_packets() {
