@@ -455,6 +455,36 @@ mod tests {
         }
     }
 
+    /// Even if its packets are empty; after them there is no fattest queue.
+    #[test]
+    fn queue_that_alone_has_packets_is_the_fattest() {
+        for (count, len) in [(1, 100), (2, 0), (37, 100), (64, 0)] {
+            for bucket in 0..count {
+                let mut b = Buckets::new(count, 1000);
+                push(&mut b, bucket, 0, len);
+                assert_eq!(b.fattest(), Some(BucketId::new(bucket)), "of {count}");
+                b.take(BucketId::new(bucket));
+                assert_eq!(b.fattest(), None, "of {count}");
+            }
+        }
+    }
+
+    /// Both queues have sent more than their quantum of 1000, and `peek`, which `serve` compares, looks ahead. An old one that
+    /// lacks 500 has its turn a round later, and a new one that does has got its quantum by then; of two old ones that both need
+    /// one quantum the first is next.
+    #[test]
+    fn peek_looks_ahead_past_queues_in_debt() {
+        for (second, sent, next) in [(List::New, [1500, 1500], 1), (List::Old, [1900, 1100], 0)] {
+            let mut b = Buckets::new(2, 1000);
+            for (bucket, list) in [(0, List::Old), (1, second)] {
+                push(&mut b, bucket, bucket, 100);
+                b.move_to(BucketId::new(bucket), Some(list));
+                b.charge(BucketId::new(bucket), sent[bucket as usize]);
+            }
+            assert_eq!(serve(&mut b), Some(next));
+        }
+    }
+
     /// DRR++ by hand, quantum 1000. Queue 0 holds four packets of 600 (handles 0 to 3), queue 1 two (10, 11). Queue 0
     /// sends 0 (deficit 400) and 1 (-200): it is passed over, to the old ones with 800. Queue 1, still new, sends 10
     /// and 11, and is passed over (800). Now 0 is first of the old: 2 (deficit 200). A packet for queue 2 arrives (20):
