@@ -206,6 +206,7 @@ def test_a_step_that_fails_is_one_message_and_can_be_resumed(
         assert repeated(job, place) == content, what
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("how", ["kill", "cut"])
 def test_runs_that_were_reported_survive_a_kill_and_a_power_cut(
     how: str, job: Job, whole: tuple[object, list[str]]

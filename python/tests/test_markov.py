@@ -129,6 +129,7 @@ def per_run(result: bp.Result, metric: str) -> list[float]:
     return result.metrics().filter(pl.col("metric") == metric)["value"].to_list()
 
 
+@pytest.mark.long
 def test_simulator_agrees_for_the_same_mmpp() -> None:
     scenario = parsed(QUEUE + SMOOTH + ROUGH)
     found = markov.of(scenario)

@@ -217,7 +217,6 @@ def short(tmp_path_factory: pytest.TempPathFactory) -> Reproduction:
     return made
 
 
-@pytest.mark.long
 def test_relations_are_ratios_of_runs_with_the_same_seed(short: Reproduction) -> None:
     items = [each for each in short.verdicts.items if each.kind == RELATION and each.name == "table-4-2"]
     # Two columns of five rows relative to AVQRED's.
