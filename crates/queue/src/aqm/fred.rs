@@ -311,4 +311,12 @@ mod tests {
         fred.overflow(1, 1000);
         assert_eq!(fred.probe("active_flows"), 0.0);
     }
+
+    /// Every flow may have one packet waiting.
+    #[test]
+    fn min_th_below_one_packet_is_refused() {
+        let link = crate::Link { capacity: bentpipe_units::Rate::from_bps(8_000_000), mean_packet: 1000.0 };
+        let given = |name: &str| (name == "min_th").then_some(Value::Number(0.5));
+        assert!(Values::resolve(PARAMS, &link, &given).is_err());
+    }
 }

@@ -322,4 +322,12 @@ mod tests {
             assert_eq!(fluid_probes(&*yellow, &[0.5]), [("p", 0.5)]);
         }
     }
+
+    /// The queue control function of an empty queue would be 0 / 0.
+    #[test]
+    fn target_of_zero_is_refused() {
+        let link = crate::Link { capacity: bentpipe_units::Rate::from_bps(8_000_000), mean_packet: 1000.0 };
+        let given = |name: &str| (name == "q_ref").then_some(Value::Number(0.0));
+        assert!(Values::resolve(PARAMS, &link, &given).is_err());
+    }
 }
