@@ -530,6 +530,49 @@ mod tests {
         assert_eq!(sfb.bin(1).0, 0.1);
     }
 
+    /// Twenty of the link's packets of 1000 bytes.
+    #[test]
+    fn default_burst_is_twenty_packets() {
+        assert_eq!(Bench::new(&[]).sfb.penalty.burst, 20_000.0);
+    }
+
+    /// A packet that is dropped for want of room leaves its bins, as one that is sent does.
+    #[test]
+    fn overflow_leaves_the_bins() {
+        let mut sfb = Bench::new(&[]);
+        let pkt = sfb.enter(0, 1);
+        sfb.enter(0, 1);
+        sfb.sfb.overflowed(&pkt, &mut Context::new(at(1), &sfb.state, &mut sfb.rng));
+        assert_eq!(sfb.bin(1).1, 1);
+    }
+
+    /// Two of eight bins, one per level, belong to a flow at probability 1.
+    #[test]
+    fn bins_at_one_are_counted() {
+        let mut sfb = Bench::new(&[("levels", 2.0), ("bins", 4.0)]);
+        sfb.saturate(1);
+        let mut probes = Vec::new();
+        sfb.sfb.probe(&mut |name, value| probes.push((name, value)));
+        assert_eq!(probes[..2], [("p", 1.0), ("bins_at_1", 2.0)]);
+    }
+
+    /// After a first change of hash functions the other bins are in use, and those to come are warmed up again before the second.
+    #[test]
+    fn bins_to_come_are_warmed_up_before_every_change() {
+        let given = [("rehash", 10.0), ("warmup", 5.0), ("bin_size", 1.0), ("d1", 0.5), ("d2", 1e-12)];
+        let mut sfb = Bench::new(&given);
+        sfb.arrive(0, 1);
+        sfb.arrive(10_000, 1);
+        assert_eq!(sfb.sfb.in_use, 1);
+        (0..3).for_each(|_| _ = sfb.enter(10_001, 1));
+        sfb.saturate(1);
+        for ms in [15_000, 15_010] {
+            sfb.arrive(ms, 1);
+        }
+        let p_to_come = sfb.sfb.sets[0].bins.iter().map(|bin| bin.p_m).fold(0.0, f64::max);
+        assert_eq!(p_to_come, 1.0);
+    }
+
     /// A packet is dropped if all of its bins are full; one full bin is not enough.
     #[test]
     fn full_bins_drop_packets() {
