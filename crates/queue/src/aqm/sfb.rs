@@ -530,10 +530,13 @@ mod tests {
         assert_eq!(sfb.bin(1).0, 0.1);
     }
 
-    /// Twenty of the link's packets of 1000 bytes.
+    /// On a link of 80 Mbit/s a bin's share of 1000 packets in 100 ms is 65.2, and a quarter more 81.5. The burst is twenty packets of
+    /// 1000 bytes.
     #[test]
-    fn default_burst_is_twenty_packets() {
-        assert_eq!(Bench::new(&[]).sfb.penalty.burst, 20_000.0);
+    fn default_lengths_follow_the_link() {
+        let link = crate::Link { capacity: Rate::from_bps(80_000_000), mean_packet: 1000.0 };
+        let sfb = Sfb::new(&Values::resolve(PARAMS, &link, &|_| None).unwrap());
+        assert_eq!((sfb.bin_size, sfb.bin_limit, sfb.penalty.burst), (65, 82, 20_000.0));
     }
 
     /// A packet that is dropped for want of room leaves its bins, as one that is sent does.
