@@ -55,7 +55,7 @@ def test_interval_is_that_of_wilson() -> None:
 
 
 PAGE = "\n".join(
-    f"{mutants.BEGIN.format(name)}\n{mutants.END}" for name in ("scores", "version", "survivors")
+    f"{mutants.BEGIN.format(name)}\n{mutants.END.format(name)}" for name in ("scores", "version", "survivors")
 )
 
 
