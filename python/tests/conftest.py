@@ -37,12 +37,12 @@ _FIRST = (
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put the files that take longest first, and skip long tests but with LONG=1.
+    """Put the files that take longest first, and skip long tests unless LONG is set.
 
     The order of the others, and within a file, is kept.
     """
     items.sort(key=lambda item: not item.path.name.startswith(_FIRST))
-    if "LONG" not in os.environ:
+    if not os.environ.get("LONG"):
         for item in items:
             if item.get_closest_marker("long"):
                 item.add_marker(pytest.mark.skip(reason="only with LONG=1"))

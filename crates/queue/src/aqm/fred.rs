@@ -317,6 +317,7 @@ mod tests {
     fn min_th_below_one_packet_is_refused() {
         let link = crate::Link { capacity: bentpipe_units::Rate::from_bps(8_000_000), mean_packet: 1000.0 };
         let given = |name: &str| (name == "min_th").then_some(Value::Number(0.5));
-        assert!(Values::resolve(PARAMS, &link, &given).is_err());
+        let error = Values::resolve(PARAMS, &link, &given).unwrap_err();
+        assert_eq!(error.name, "min_th");
     }
 }

@@ -218,17 +218,15 @@ mod tests {
     use crate::Value;
     use crate::fluid::FluidVariant;
 
+    fn given(mean_packet: f64, accepted: bool) -> Vec<(&'static str, Value)> {
+        let numbers = [("q_ref", 10.0), ("alpha", 0.25), ("beta", 0.5), ("gamma", 50.0), ("interval", 0.01)];
+        let numbers = numbers.into_iter().chain([("mean_packet", mean_packet)]);
+        let values = numbers.map(|(name, x)| (name, Value::Number(x)));
+        values.chain([("accepted", Value::Flag(accepted))]).collect()
+    }
+
     fn vrc(accepted: bool) -> Steps {
-        let given = [
-            ("q_ref", 10.0),
-            ("alpha", 0.25),
-            ("beta", 0.5),
-            ("gamma", 50.0),
-            ("interval", 0.01),
-            ("mean_packet", 1000.0),
-        ];
-        let given = given.map(|(name, x)| (name, Value::Number(x)));
-        Steps::new(&ALGORITHM, &[&given[..], &[("accepted", Value::Flag(accepted))]].concat())
+        Steps::new(&ALGORITHM, &given(1000.0, accepted))
     }
 
     /// Worked out by hand, in shares of a capacity of one byte per microsecond: 10 packets of 1000 bytes in 10 ms are x
@@ -282,18 +280,8 @@ mod tests {
     /// is 1.2 and that which is accepted 0.9, and x follows it within 10 ms; dx grows by 0.5 · 0.35 per 10 ms, and stays at its bounds 0 and 4.
     #[test]
     fn fluid_follows_the_equations() {
-        let given = [
-            ("q_ref", 10.0),
-            ("alpha", 0.25),
-            ("beta", 0.5),
-            ("gamma", 50.0),
-            ("interval", 0.01),
-            ("mean_packet", 500.0),
-        ];
-        let given = given.map(|(name, x)| (name, Value::Number(x)));
         for (accepted, dx) in [(true, -20.0), (false, 10.0)] {
-            let given = [&given[..], &[("accepted", Value::Flag(accepted))]].concat();
-            let vrc = fluid(&ALGORITHM, &given, FluidVariant::Printed);
+            let vrc = fluid(&ALGORITHM, &given(500.0, accepted), FluidVariant::Printed);
             let arrivals = Arrivals { q: 20.0, load: 1200.0, capacity: 1000.0 };
             assert!((vrc.mark(&[1.1, 0.2], &arrivals) - 0.1375).abs() < 1e-12);
             assert_eq!((vrc.mark(&[9.0, 0.2], &arrivals), vrc.mark(&[0.1, 0.2], &arrivals)), (1.0, 0.0));

@@ -328,6 +328,7 @@ mod tests {
     fn target_of_zero_is_refused() {
         let link = crate::Link { capacity: bentpipe_units::Rate::from_bps(8_000_000), mean_packet: 1000.0 };
         let given = |name: &str| (name == "q_ref").then_some(Value::Number(0.0));
-        assert!(Values::resolve(PARAMS, &link, &given).is_err());
+        let error = Values::resolve(PARAMS, &link, &given).unwrap_err();
+        assert_eq!(error.name, "q_ref");
     }
 }

@@ -156,7 +156,7 @@ impl Ranked {
         }
         make_room(cx, pkt, out, || {
             let removed = match &mut self.waiting {
-                Waiting::Packets(packets) => packets.order.pop_last().map(|removed| packets.left(removed)),
+                Waiting::Packets(packets) => packets.pop_last(),
                 Waiting::Flows(flows) => flows.pop_last(),
             };
             Some(self.left(removed?))
@@ -166,7 +166,7 @@ impl Ranked {
     /// Removes the packet that leaves next.
     pub fn pop(&mut self) -> Option<Packet> {
         let removed = match &mut self.waiting {
-            Waiting::Packets(packets) => packets.order.pop_first().map(|removed| packets.left(removed)),
+            Waiting::Packets(packets) => packets.pop_first(),
             Waiting::Flows(flows) => flows.pop_first(),
         };
         Some(self.left(removed?))
@@ -183,10 +183,7 @@ impl Ranked {
     /// Returns a packet drawn uniformly.
     pub fn sample(&self, rng: &mut Rng) -> Option<(QueueSlot, &Packet)> {
         match &self.waiting {
-            Waiting::Packets(packets) => {
-                let (place, (key, (pkt, _))) = packets.order.sample(rng)?;
-                Some((Drawn { place: place as u32, number: key.number as u32 }.into(), pkt))
-            }
+            Waiting::Packets(packets) => packets.sample(rng),
             Waiting::Flows(flows) => flows.packets.sample(rng).map(|(node, pkt)| (node.into(), pkt)),
         }
     }
@@ -194,13 +191,7 @@ impl Ranked {
     /// Removes the packet that [`Ranked::sample`] has just returned.
     pub fn remove(&mut self, slot: QueueSlot) -> Option<Packet> {
         let removed = match &mut self.waiting {
-            Waiting::Packets(packets) => {
-                let drawn = Drawn::from(slot);
-                let key = packets.order.key(drawn.place as usize)?;
-                let removed =
-                    (key.number as u32 == drawn.number).then(|| packets.order.remove(drawn.place as usize));
-                removed.flatten().map(|removed| packets.left(removed))
-            }
+            Waiting::Packets(packets) => packets.remove(slot.into()),
             Waiting::Flows(flows) => flows.remove(slot.into()),
         };
         Some(self.left(removed?))
@@ -226,8 +217,28 @@ impl Packets {
         node
     }
 
+    fn pop_first(&mut self) -> Option<Removed> {
+        self.order.pop_first().map(|entry| self.free(entry))
+    }
+
+    fn pop_last(&mut self) -> Option<Removed> {
+        self.order.pop_last().map(|entry| self.free(entry))
+    }
+
+    fn sample(&self, rng: &mut Rng) -> Option<(QueueSlot, &Packet)> {
+        let (place, (key, (pkt, _))) = self.order.sample(rng)?;
+        Some((Drawn { place: place as u32, number: key.number as u32 }.into(), pkt))
+    }
+
+    fn remove(&mut self, drawn: Drawn) -> Option<Removed> {
+        let place = drawn.place as usize;
+        let is_there = self.order.key(place)?.number as u32 == drawn.number;
+        is_there.then(|| self.order.remove(place)).flatten().map(|entry| self.free(entry))
+    }
+
+    /// Frees the id of a removed packet.
     #[inline]
-    fn left(&mut self, (key, (pkt, node)): (Key, (Packet, NodeId))) -> Removed {
+    fn free(&mut self, (key, (pkt, node)): (Key, (Packet, NodeId))) -> Removed {
         self.ids.remove(node);
         Removed { pkt, node, rank: key.rank }
     }

@@ -81,6 +81,9 @@ struct Known {
     announced: bool,
 }
 
+// An entry of the table, of which one is read for each packet.
+const _: () = assert!(size_of::<Option<(FlowId, Known)>>() == 32);
+
 impl Ssf {
     fn new(values: &Values) -> Self {
         Self {
