@@ -284,7 +284,7 @@ mod tests {
 
     /// At p_b = 1/4 the first three packets after a mark are never marked, the fourth may be, and the seventh is.
     #[test]
-    fn with_wait_the_last_packet_that_may_not_be_marked_is_the_third() {
+    fn with_wait_the_fourth_packet_at_a_quarter_may_be_marked() {
         let mut dropper = UniformDropper { wait: true, ..UniformDropper::new(60.0, 120.0, 0.5) };
         let mut rng = Rng::stream(5, "dropper", 0, "wait");
         let marks: Vec<usize> = (0..4000).filter(|_| dropper.draw(90.0, 1.0, &mut rng)).collect();

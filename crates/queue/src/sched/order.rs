@@ -1,9 +1,10 @@
 //! Items in the order of their keys, for schedulers that serve one end and drop from the other.
 //!
 //! A list of chunks of at most 64 items, each with the keys between two bounds. Only the two chunks at the ends are
-//! sorted, since only their items are looked for; in another one an item takes the next place, whatever its key. Insertion
-//! costs a binary search among the bounds, and removal at an end nothing more; sorting a chunk once it is an end, or
-//! dividing a full one, costs little for each of its items. A heap touches several cache lines per level instead.
+//! sorted, since only their items are looked for; in another one an item takes the next place, whatever its key. So
+//! insertion costs a binary search among the bounds, and the first item is removed without a search. Sorting a chunk that
+//! has become an end, and dividing a full one, cost little for each of its items. A heap touches several cache lines per
+//! level instead.
 
 use std::cmp::{Ordering, Reverse};
 

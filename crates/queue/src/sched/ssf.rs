@@ -312,8 +312,8 @@ mod tests {
         }
     }
 
-    /// A rank of 2500 bytes, or of 2 packets of 1000: a packet without TCP, the first to arrive, leaves
-    /// ahead of its flow's third by count, and of the fourth by position.
+    /// A rank of 2500 bytes, or of two packets of 1000: a packet without TCP, the first to arrive, leaves ahead of the
+    /// other flow's third packet by count, and ahead of its fourth by position.
     #[test]
     fn packets_without_tcp_have_the_given_rank() {
         for (position, expected) in [("seen", [1, 2, 0, 3, 4]), ("sequence", [1, 2, 3, 0, 4])] {
