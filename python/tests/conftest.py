@@ -1,6 +1,5 @@
 """Fixtures of several test files: a quick scenario, a result, and the command line in a process."""
 
-import fcntl
 import hashlib
 import os
 import subprocess
@@ -79,20 +78,6 @@ def browser() -> Iterator[Browser]:
     """A browser without background requests."""
     with chromium() as browser:
         yield browser
-
-
-@pytest.fixture(scope="session")
-def main_job(tmp_path_factory: pytest.TempPathFactory) -> bp.Result:
-    """The result of `make run`: the 2007 gateway under RED 4, AVQ and AVQRED, three seeds of 20 minutes.
-
-    The first of pytest's processes that needs it simulates, and the others wait.
-    """
-    base = tmp_path_factory.getbasetemp()
-    base = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
-    with (base / "main-job.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        folder = base / "main-job"
-        return bp.open(folder) if folder.exists() else bp.compare("byun2007-gateway", out=folder)
 
 
 def digests(folder: Path) -> dict[str, str]:

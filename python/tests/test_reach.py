@@ -15,12 +15,14 @@ SCENARIO = "byun2007-gateway"
 
 
 @pytest.fixture(scope="module")
-def means(main_job: bp.Result) -> dict[tuple[str, str], float]:
+def means(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, str], float]:
+    main_job = bp.compare(SCENARIO, out=tmp_path_factory.mktemp("main-job") / "result")
     assert main_job.settings == ["RED 4", "AVQ", "AVQRED"]
     assert len(main_job.seeds) == 3
     return {(row["setting"], row["metric"]): row["mean"] for row in main_job.rows()}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("setting", "metric", "low", "high"),
     [
@@ -40,6 +42,7 @@ def test_figures_are_close_to_the_printed_ones(
     assert low <= means[setting, metric] <= high
 
 
+@pytest.mark.long
 def test_avqred_drops_in_the_shortest_runs_and_red_in_the_longest(
     means: dict[tuple[str, str], float],
 ) -> None:
