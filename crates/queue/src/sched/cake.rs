@@ -493,6 +493,28 @@ mod tests {
         }
     }
 
+    /// By hand for 8 Mbit/s and tins of `diffserv4`: at 1/16 of it a packet of 1514 takes 24.224 ms, at a half 3.028, at a quarter
+    /// 6.056; the target is one and a half of these, at least 5 ms.
+    #[test]
+    fn targets_of_tins_follow_their_shares_of_the_link() {
+        let link = crate::Link { capacity: Rate::from_bps(8_000_000), mean_packet: 1000.0 };
+        let given = |name: &str| (name == "diffserv").then_some(crate::Value::Name("diffserv4"));
+        let mut cake = Cake::new(&Values::resolve(PARAMS, &link, &given).unwrap()).unwrap();
+        cake.set_capacity(link.capacity);
+        let targets: Vec<_> = cake.tins.iter().map(|tin| tin.set.target).collect();
+        assert_eq!(targets, [5000, 36_336, 5000, 9084].map(Duration::from_micros));
+    }
+
+    /// A 4096th of a second: 5,000,000 B/s / 4096 = 1220.7 B at 40 Mbit/s, 244.1 at 8 and 3051.8 at 100.
+    #[test]
+    fn default_quantum_follows_the_link_within_bounds() {
+        for (mbps, quantum) in [(8, 300.0), (40, 1220.703_125), (100, 1514.0)] {
+            let link = crate::Link { capacity: Rate::from_bps(mbps * 1_000_000), mean_packet: 1000.0 };
+            let values = Values::resolve(PARAMS, &link, &|_| None).unwrap();
+            assert_eq!(values.number("quantum"), quantum, "{mbps} Mbit/s");
+        }
+    }
+
     /// A flood at three times the link's rate that ignores all signals, with room for 100 packets, beside a flow of 100
     /// bytes every 10 ms: the light flow loses nothing and waits for one packet; the flood loses two thirds, first for
     /// want of room, then increasingly by BLUE, whose p rises by 1/256 every 5 ms while there is no room.
@@ -540,6 +562,19 @@ mod tests {
         }
     }
 
+    /// After a drop for want of room BLUE's p is 1 here, so that every packet gets its signal: after 64 drops one is sent, and so
+    /// is the last one.
+    #[test]
+    fn blue_spares_a_packet_after_64_drops_and_the_last_one() {
+        let mut steps = bench(&[("increment", 1.0)], 100, 1);
+        (0..=100).for_each(|handle| steps.push(10_000, handle, 1, 1000));
+        assert_eq!((steps.probe("p"), &steps.lost[..]), (0.0, &[(0, DropReason::Overflow)][..]));
+        assert_eq!(steps.take(10_000), [Some(65), Some(100), None]);
+        assert_eq!(steps.probe("p"), 1.0);
+        assert!(steps.lost[1..].iter().all(|(_, why)| *why == DropReason::Aqm));
+        assert_eq!(steps.lost.len(), 99);
+    }
+
     /// The table `diffserv4` of net/sched/sch_cake.c in Linux, by codepoint.
     #[test]
     fn tins_are_those_of_the_kernel() {
@@ -569,8 +604,53 @@ mod tests {
     }
 
     fn add(queue: &mut Queue, dscp: u8, handle: u32, lost: &mut Vec<(u32, DropReason)>) {
-        let pkt = Packet { dscp, ..Packet::new(1000, FlowId(u32::from(dscp)), handle) };
+        add_long(queue, dscp, handle, 1000, lost);
+    }
+
+    fn add_long(queue: &mut Queue, dscp: u8, handle: u32, len: u32, lost: &mut Vec<(u32, DropReason)>) {
+        let pkt = Packet { dscp, ..Packet::new(len, FlowId(u32::from(dscp)), handle) };
         queue.enqueue(pkt, Instant::ZERO, lost);
+    }
+
+    /// By hand, deficits of best effort and latency: 0 is sent (-1000, 0); best effort is passed over (24), and latency's turn
+    /// comes with 0: 100 (24, -1000). Latency is passed over (-744) and 1 sent (-976); passed over twice (48, -488), 2 (-952);
+    /// (72, -232), 3 (-928); (96, 24), 4 (-904); then latency has 24: 101. The rest is best effort, with a turn of the empty tin
+    /// in between, which `peek` passes over, too.
+    #[test]
+    fn a_tin_is_served_until_its_deficit_is_below_zero() {
+        let (mut queue, mut lost) = (tins(100), Vec::new());
+        (0..12).for_each(|handle| add(&mut queue, 0, handle, &mut lost));
+        (100..102).for_each(|handle| add(&mut queue, 46, handle, &mut lost));
+        for handle in [0, 100, 1, 2, 3, 4, 101, 5, 6, 7, 8, 9, 10, 11] {
+            assert_eq!(queue.peek().map(|pkt| pkt.handle), Some(handle));
+            assert_eq!(queue.dequeue(Instant::ZERO, &mut lost).map(|pkt| pkt.handle), Some(handle));
+        }
+        assert_eq!(queue.peek(), None);
+    }
+
+    #[test]
+    fn of_tins_with_equally_long_queues_the_first_loses() {
+        for dscps in [[0, 46], [46, 0]] {
+            let (mut queue, mut lost) = (tins(7), Vec::new());
+            for dscp in dscps {
+                (0..4).for_each(|handle| add(&mut queue, dscp, handle + u32::from(dscp), &mut lost));
+            }
+            assert_eq!(lost, [(0, DropReason::Overflow)]);
+        }
+    }
+
+    /// The only packet of the tin for latency, whose turn it is, is dropped: the next one is of best effort.
+    #[test]
+    fn a_tin_that_lost_all_its_packets_has_no_turn() {
+        let (mut queue, mut lost) = (tins(3), Vec::new());
+        (0..3).for_each(|handle| add(&mut queue, 0, handle, &mut lost));
+        assert_eq!(queue.dequeue(Instant::ZERO, &mut lost).map(|pkt| pkt.handle), Some(0));
+        add_long(&mut queue, 46, 100, 5000, &mut lost);
+        assert_eq!(queue.peek().map(|pkt| pkt.handle), Some(100));
+        add(&mut queue, 0, 3, &mut lost);
+        assert_eq!(lost, [(100, DropReason::Overflow)]);
+        assert_eq!(queue.peek().map(|pkt| pkt.handle), Some(1));
+        assert_eq!(queue.dequeue(Instant::ZERO, &mut lost).map(|pkt| pkt.handle), Some(1));
     }
 
     /// Backlogged tins share the link as their quanta, 1024 : 64 : 512 : 256 of 1856: of 1856 packets, as many each. A tin alone

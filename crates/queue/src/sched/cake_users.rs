@@ -30,8 +30,10 @@ pub const ALGORITHM: SchedulerAlgorithm = SchedulerAlgorithm {
 #[cfg(test)]
 mod tests {
     use super::super::buckets::{BucketId, Buckets};
-    use crate::{FlowId, Packet};
-    use bentpipe_units::Id as _;
+    use super::super::steps::Steps;
+    use super::ALGORITHM;
+    use crate::{FlowId, Marking, Packet};
+    use bentpipe_units::{Id as _, Instant};
 
     /// Bytes that each queue sends of 3,000 packets of 1000 bytes, if all queues have a backlog; queue i is that of `users[i]`.
     fn sent(users: &[u32], fair: bool) -> Vec<u64> {
@@ -76,5 +78,22 @@ mod tests {
         for bytes in sent(&users, false) {
             assert!((bytes as f64 - 3e6 / 7.0).abs() < 2_000.0, "{bytes}");
         }
+    }
+
+    /// User 9 has one flow, user 1 three; all have a backlog. Of 2,000 packets each user gets half, with an error of a turn and
+    /// of the quanta's rounding (300 and 100 bytes at 8 Mbit/s).
+    #[test]
+    fn the_scheduler_is_fair_between_users() {
+        let mut queue = Steps::new(&ALGORITHM, &[], 10_000, Marking::Drop, 1).queue;
+        let mut lost = Vec::new();
+        for turn in 0..1500 {
+            for (flow, user) in [(9, 9), (1, 1), (2, 1), (3, 1)] {
+                let pkt = Packet { user: FlowId(user), ..Packet::new(250, FlowId(flow), turn) };
+                queue.enqueue(pkt, Instant::ZERO, &mut lost);
+            }
+        }
+        let sent = (0..2000).filter_map(|_| queue.dequeue(Instant::ZERO, &mut lost));
+        let of_nine = sent.filter(|pkt| pkt.user == FlowId(9)).count();
+        assert!((985..=1015).contains(&of_nine), "{of_nine}");
     }
 }

@@ -61,7 +61,7 @@ impl Cobalt {
     ) -> Signal {
         let late = waited > set.target && waited > set.four_packets;
         let due = self.count > 0 && now >= self.drop_next;
-        let mut passed = now > self.drop_next;
+        let is_unused = self.count == 0 && now > self.drop_next;
         if late {
             if !self.dropping {
                 self.drop_next = self.control_law(now, set);
@@ -74,17 +74,15 @@ impl Cobalt {
             signal = Signal::Mark;
             self.count = self.count.saturating_add(1);
             self.drop_next = self.control_law(self.drop_next, set);
-            passed = now > self.drop_next;
         } else if due {
             self.recede(now, set);
-            passed = now > self.drop_next;
         }
         if self.p > 0.0 && uniform() < self.p {
             signal = Signal::Drop;
         }
         if self.count == 0 {
             self.drop_next = now + set.interval;
-        } else if passed && signal == Signal::Pass {
+        } else if is_unused && signal == Signal::Pass {
             self.drop_next = now;
         }
         signal
@@ -211,6 +209,22 @@ mod tests {
         }
         assert!(!cobalt.rest(at(721_600), &SET));
         assert!(cobalt.rest(at(721_620), &SET));
+    }
+
+    /// A late packet of an unused queue: its time of use ended before, so that the next signal is due at once; if it ends just
+    /// then, after an interval. Nor is a signal due at once if BLUE drops the packet.
+    #[test]
+    fn late_packet_of_an_unused_queue_makes_a_signal_due() {
+        let mut cobalt = Cobalt::REST;
+        assert_eq!(leave(&mut cobalt, 1000, 10_000), Signal::Pass);
+        assert_eq!((cobalt.count, cobalt.drop_next), (1, at(1000)));
+        assert_eq!(leave(&mut cobalt, 1000, 10_000), Signal::Mark);
+        let mut cobalt = Cobalt { drop_next: at(1000), ..Cobalt::REST };
+        assert_eq!(leave(&mut cobalt, 1000, 10_000), Signal::Pass);
+        assert_eq!((cobalt.count, cobalt.drop_next), (1, at(101_000)));
+        let mut cobalt = Cobalt { p: 1.0, ..Cobalt::REST };
+        assert_eq!(leave(&mut cobalt, 1000, 10_000), Signal::Drop);
+        assert_eq!(cobalt.drop_next, at(101_000));
     }
 
     /// A delay below the target, or of at most four packets, is acceptable.
