@@ -266,6 +266,46 @@ mod tests {
         assert_eq!(cobalt.p(), 0.0);
     }
 
+    /// Exactly a target after a step there is no other; p = 2/256 is no draw below 2/256; and without BLUE nothing is drawn, and no time
+    /// counts as that of a step: at 12 ms, after 10 in an empty and 12 in an unused queue, the first loss makes one.
+    #[test]
+    fn blue_steps_only_after_more_than_a_target() {
+        let mut cobalt = Cobalt::REST;
+        for (us, p) in [(10_000, 1.0 / 256.0), (15_000, 1.0 / 256.0), (15_001, 2.0 / 256.0)] {
+            cobalt.full(at(us), &SET);
+            assert_eq!(cobalt.p(), p, "at {us}");
+        }
+        assert_eq!({ cobalt }.leaves(Duration::ZERO, at(15_001), &SET, || 2.0 / 256.0), Signal::Pass);
+        cobalt.empty(at(20_001), &SET);
+        assert_eq!(cobalt.p(), 2.0 / 256.0);
+        let pauses: [fn(&mut Cobalt); 2] = [
+            |cobalt| cobalt.empty(at(12_000), &SET),
+            |cobalt| assert!(!cobalt.rest(at(12_000), &SET), "in use for an interval"),
+        ];
+        for pause in pauses {
+            let mut cobalt = Cobalt::REST;
+            let signal = cobalt.leaves(Duration::ZERO, at(9000), &SET, || panic!("p is 0"));
+            assert_eq!(signal, Signal::Pass);
+            pause(&mut cobalt);
+            cobalt.full(at(12_000), &SET);
+            assert_eq!(cobalt.p(), 1.0 / 256.0);
+        }
+    }
+
+    /// Three signals, the next due at 100 ms: found empty there, one less, and the next is due 100/sqrt(2) ms later. Without
+    /// signals nothing changes.
+    #[test]
+    fn empty_queue_has_one_signal_less_once_the_next_is_due() {
+        let mut cobalt = Cobalt { count: 3, drop_next: at(100_000), ..Cobalt::REST };
+        cobalt.empty(at(99_999), &SET);
+        assert_eq!((cobalt.count, cobalt.drop_next), (3, at(100_000)));
+        cobalt.empty(at(100_000), &SET);
+        assert_eq!((cobalt.count, cobalt.drop_next.as_nanos() / 1000), (2, 170_710));
+        let mut unused = Cobalt::REST;
+        unused.empty(at(10), &SET);
+        assert_eq!((unused.count, unused.drop_next), (0, Instant::ZERO));
+    }
+
     /// A drop for want of room makes a signal due at once. After a signal that was a mark no other follows at the same
     /// time, after one that was a drop it may: late at 400 ms with count 4 and due since 100, the packets at 400 are
     /// all signalled with while `drop_next` has passed: 100 + 100/sqrt(5) + 100/sqrt(6) + … reaches 400 with the ninth.
