@@ -631,6 +631,49 @@ mod tests {
     }
 
     #[test]
+    fn products_beyond_64_bits_are_divided_exactly() {
+        assert_eq!(scaled(7, 10, 4), 17);
+        assert_eq!(scaled(1 << 40, 1 << 40, 1 << 20), 1 << 60);
+        assert_eq!(scaled(u64::MAX, 3, 6), u64::MAX / 2);
+        assert_eq!(scaled(u64::MAX, 3, 1), u64::MAX);
+        assert_eq!(scaled(5, 2, 0), 10, "as by 1");
+    }
+
+    /// 1000 ns at 2 bit/s are the bits of 500 ns at 4: ahead of the clock, and behind it. Behind it are at most 200 ms.
+    #[test]
+    fn eligible_time_keeps_its_distance_in_bytes_when_the_guarantee_changes() {
+        let clock = 1_000_000_000_000;
+        let paced = |eligible: u64, guarantee: u64| {
+            let mut node = Node { eligible, paced: 2, guarantee, ..Node::new(None, Share::default()) };
+            node.pace(clock);
+            assert_eq!(node.paced, guarantee);
+            node.eligible
+        };
+        assert_eq!(paced(clock + 1000, 4), clock + 500);
+        assert_eq!(paced(clock - 1000, 4), clock - 500);
+        assert_eq!(paced(clock, 4), clock);
+        assert_eq!(paced(clock - 1_000_000_000, 1), clock - CATCH_UP.as_nanos());
+        assert_eq!(paced(clock + 1_000_000_000, 1), clock + 2_000_000_000);
+    }
+
+    /// At 8 Mbit/s a byte takes 1 us. Of a bucket of 1000 bytes 400 are left after 600; 500 more are 100 too many, for 100 us.
+    #[test]
+    fn bucket_of_the_peak_rate_blocks_until_it_holds_what_was_taken_too_much() {
+        let pir = Rate::from_bps(8 * MBPS);
+        let mut node = Node::new(None, Share { pir: Some(pir), burst: 1000, ..Share::default() });
+        assert!(!node.spend(600, pir, 5_000_000));
+        assert_eq!((node.peak, node.blocked_until), (5_600_000, None));
+        assert!(node.spend(500, pir, 5_000_000));
+        assert_eq!((node.peak, node.blocked_until), (6_100_000, Some(5_100_000)));
+        assert!(node.block(pir, 5_099_999));
+        assert!(!node.block(pir, 5_100_000));
+        assert_eq!(node.blocked_until, None);
+        // Full again at 6.1 ms, and no fuller later.
+        assert!(!node.spend(1000, pir, 9_000_000));
+        assert_eq!(node.peak, 10_000_000);
+    }
+
+    #[test]
     fn weights_share_what_committed_rates_leave() {
         let mut tree = ShareTree::new();
         let root = tree.root();
