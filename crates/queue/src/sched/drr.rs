@@ -202,6 +202,8 @@ impl Scheduler for Drr {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::VecDeque;
+
     use bentpipe_units::{Instant, Rate};
 
     use super::*;
@@ -299,6 +301,68 @@ mod tests {
             bench.push(handle, handle, len);
         }
         assert_eq!([0; 4].map(|_| bench.pop()), [Some(0), Some(2), Some(1), None]);
+    }
+
+    /// The algorithm of the paper's section III, round by round, for packets of a flow, a handle and a length.
+    #[derive(Default)]
+    struct Rounds {
+        /// The flows from the one whose turn it is on, with their counters and packets.
+        ring: VecDeque<(u32, u64, VecDeque<(u32, u64)>)>,
+        quantum: u64,
+    }
+
+    impl Rounds {
+        fn push(&mut self, flow: u32, handle: u32, len: u64) {
+            if let Some((.., packets)) = self.ring.iter_mut().find(|(other, ..)| *other == flow) {
+                return packets.push_back((handle, len));
+            }
+            let credit = if self.ring.is_empty() { self.quantum } else { 0 };
+            self.ring.push_back((flow, credit, [(handle, len)].into()));
+            self.advance();
+        }
+
+        fn pop(&mut self) -> Option<u32> {
+            let (_, credit, packets) = self.ring.front_mut()?;
+            let (handle, len) = packets.pop_front()?;
+            *credit -= len;
+            if packets.is_empty() {
+                self.ring.pop_front();
+                self.begin();
+            }
+            self.advance();
+            Some(handle)
+        }
+
+        /// Turns to the first flow whose counter covers its packet.
+        fn advance(&mut self) {
+            while self.ring.front().is_some_and(|(_, credit, packets)| packets[0].1 > *credit) {
+                self.ring.rotate_left(1);
+                self.begin();
+            }
+        }
+
+        fn begin(&mut self) {
+            if let Some((_, credit, _)) = self.ring.front_mut() {
+                *credit += self.quantum;
+            }
+        }
+    }
+
+    #[test]
+    fn skipped_rounds_change_nothing() {
+        for (seed, quantum) in (0..).zip([1, 2, 7, 100, 999, 1500, 5000]) {
+            let mut bench = Bench::new(quantum as f64, false, u64::MAX);
+            let mut rounds = Rounds { quantum, ..Rounds::default() };
+            let mut rng = Rng::stream(seed, "drr", 0, "rounds");
+            for handle in 0..2000 {
+                let (flow, len) = (rng.below(5) as u32, 1 + rng.below(1500) as u32);
+                bench.push(handle, flow, len);
+                rounds.push(flow, handle, len.into());
+                for _ in 0..rng.below(3) {
+                    assert_eq!(bench.pop(), rounds.pop(), "quantum {quantum}");
+                }
+            }
+        }
     }
 
     /// Room for four packets; flow 1 has three, so it loses one when flow 2 brings its second.
