@@ -673,6 +673,96 @@ mod tests {
         assert_eq!(node.peak, 10_000_000);
     }
 
+    fn at(us: u64) -> Instant {
+        Instant::ZERO + Duration::from_micros(us)
+    }
+
+    /// At 8 Mbit/s a byte takes 1 us. 4500 bytes with a burst of 3000 block a leaf until 1.5 ms. At 0.5 ms 4000 of them are in its
+    /// bucket, which at 16 Mbit/s are used up by 2.5 ms, and a burst is 1.5 ms of it; at 4 Mbit/s 8.5 and 6 ms.
+    #[test]
+    fn a_new_peak_rate_counts_the_bytes_that_were_sent_under_the_former() {
+        for (pir, next) in [
+            (Some(8), Next::Wait(at(1500))),
+            (Some(16), Next::Wait(at(1000))),
+            (Some(4), Next::Wait(at(2500))),
+            (None, Next::Leaf(NodeId::new(1))),
+        ] {
+            let mut tree = ShareTree::new();
+            let leaf = tree.add(tree.root(), share(0, Some(8), 1));
+            assert!(tree.is_idle());
+            tree.activate(leaf, at(0));
+            assert!(!tree.is_idle());
+            assert_eq!(tree.next(at(0)), Next::Leaf(leaf));
+            tree.charge(leaf, 4500, 1, at(0));
+            assert_eq!(tree.next(at(0)), Next::Wait(at(1500)));
+            tree.set(leaf, share(0, pir, 1), at(500));
+            assert_eq!(tree.next(at(500)), next, "{pir:?} Mbit/s");
+            if let Next::Wait(until) = next {
+                assert_eq!(tree.next(until), Next::Leaf(leaf));
+            }
+        }
+    }
+
+    /// Of three nodes at most six times are kept, those included that no longer hold; the same time is kept once.
+    #[test]
+    fn times_of_blocked_nodes_are_few_however_often_shares_change() {
+        let mut tree = ShareTree::new();
+        let [leaf, _] = [8, 8].map(|pir| tree.add(tree.root(), share(0, Some(pir), 1)));
+        tree.activate(leaf, at(0));
+        assert_eq!(tree.next(at(0)), Next::Leaf(leaf));
+        tree.charge(leaf, 100_000, 1, at(0));
+        tree.set(leaf, share(0, Some(8), 1), at(0));
+        assert_eq!(tree.blocked.len(), 1);
+        let kept = (0..100).map(|turn| {
+            tree.set(leaf, share(0, Some(4 + turn % 2), 1), at(0));
+            tree.blocked.len()
+        });
+        assert_eq!(kept.max(), Some(6));
+        assert!((0..100).all(|_| {
+            tree.add(tree.root(), share(0, None, 1));
+            tree.blocked.capacity() >= 2 * tree.nodes.len()
+        }));
+    }
+
+    #[test]
+    fn a_node_without_children_is_a_leaf_again() {
+        let mut tree = ShareTree::new();
+        let plan = tree.add(tree.root(), share(0, None, 1));
+        let [one, other] = [1, 1].map(|weight| tree.add(plan, share(0, None, weight)));
+        tree.remove(one, at(0));
+        tree.activate(other, at(0));
+        assert_eq!(tree.next(at(0)), Next::Leaf(other));
+        tree.remove(other, at(0));
+        assert!(tree.is_idle());
+        tree.activate(plan, at(0));
+        assert_eq!(tree.next(at(0)), Next::Leaf(plan));
+    }
+
+    /// A packet costs the greatest start tag: without reductions the fourth of a leaf would exceed 64 bits.
+    #[test]
+    fn start_tags_do_not_overflow() {
+        let mut tree = ShareTree::new();
+        let leaves = [1, 1].map(|weight| tree.add(tree.root(), share(0, None, weight)));
+        leaves.into_iter().for_each(|leaf| tree.activate(leaf, at(0)));
+        for turn in 0..100 {
+            let leaf = leaves[turn % 2];
+            assert_eq!(tree.next(at(0)), Next::Leaf(leaf));
+            tree.charge(leaf, 1, LAST_TAG / TAG, at(0));
+        }
+    }
+
+    /// Chosen under a guarantee that ended before its packet was charged: it counts by weight, and the other leaf is next.
+    #[test]
+    fn packet_of_a_leaf_that_lost_its_guarantee_counts_by_weight() {
+        let mut tree = ShareTree::new();
+        let [one, other] = [4, 0].map(|cir| tree.add(tree.root(), share(cir, None, 1)));
+        [one, other].into_iter().for_each(|leaf| tree.activate(leaf, at(0)));
+        assert_eq!(tree.next(at(0)), Next::Leaf(one));
+        tree.set(one, share(0, None, 1), at(0));
+        tree.charge(one, 1500, 1500, at(0));
+        assert_eq!(tree.next(at(0)), Next::Leaf(other));
+    }
+
     #[test]
     fn weights_share_what_committed_rates_leave() {
         let mut tree = ShareTree::new();
