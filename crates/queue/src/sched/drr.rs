@@ -303,29 +303,36 @@ mod tests {
         assert_eq!([0; 4].map(|_| bench.pop()), [Some(0), Some(2), Some(1), None]);
     }
 
-    /// The algorithm of the paper's section III, round by round, for packets of a flow, a handle and a length.
+    /// A flow of the reference, with its handles and lengths of packets.
+    struct Waiting {
+        flow: u32,
+        credit: u64,
+        packets: VecDeque<(u32, u64)>,
+    }
+
+    /// The algorithm of the paper's section III, round by round.
     #[derive(Default)]
     struct Rounds {
-        /// The flows from the one whose turn it is on, with their counters and packets.
-        ring: VecDeque<(u32, u64, VecDeque<(u32, u64)>)>,
+        /// The flows from the one whose turn it is on.
+        ring: VecDeque<Waiting>,
         quantum: u64,
     }
 
     impl Rounds {
         fn push(&mut self, flow: u32, handle: u32, len: u64) {
-            if let Some((.., packets)) = self.ring.iter_mut().find(|(other, ..)| *other == flow) {
-                return packets.push_back((handle, len));
+            if let Some(other) = self.ring.iter_mut().find(|other| other.flow == flow) {
+                return other.packets.push_back((handle, len));
             }
             let credit = if self.ring.is_empty() { self.quantum } else { 0 };
-            self.ring.push_back((flow, credit, [(handle, len)].into()));
+            self.ring.push_back(Waiting { flow, credit, packets: [(handle, len)].into() });
             self.advance();
         }
 
         fn pop(&mut self) -> Option<u32> {
-            let (_, credit, packets) = self.ring.front_mut()?;
-            let (handle, len) = packets.pop_front()?;
-            *credit -= len;
-            if packets.is_empty() {
+            let first = self.ring.front_mut()?;
+            let (handle, len) = first.packets.pop_front()?;
+            first.credit -= len;
+            if first.packets.is_empty() {
                 self.ring.pop_front();
                 self.begin();
             }
@@ -335,15 +342,15 @@ mod tests {
 
         /// Turns to the first flow whose counter covers its packet.
         fn advance(&mut self) {
-            while self.ring.front().is_some_and(|(_, credit, packets)| packets[0].1 > *credit) {
+            while self.ring.front().is_some_and(|first| first.packets[0].1 > first.credit) {
                 self.ring.rotate_left(1);
                 self.begin();
             }
         }
 
         fn begin(&mut self) {
-            if let Some((_, credit, _)) = self.ring.front_mut() {
-                *credit += self.quantum;
+            if let Some(first) = self.ring.front_mut() {
+                first.credit += self.quantum;
             }
         }
     }
