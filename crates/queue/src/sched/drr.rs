@@ -206,8 +206,9 @@ mod tests {
 
     use bentpipe_units::{Instant, Rate};
 
+    use super::super::steps::Steps;
     use super::*;
-    use crate::{DropReason, FlowId, Limit, QueueState, Value};
+    use crate::{DropReason, FlowId, Limit, Marking, QueueState, Value};
 
     #[derive(Default)]
     struct Lost(Vec<u32>);
@@ -384,6 +385,14 @@ mod tests {
             assert_eq!(order.map(Some), [bench.pop(), bench.pop(), bench.pop(), bench.pop()]);
             assert_eq!(bench.pop(), None);
         }
+    }
+
+    #[test]
+    fn each_packet_beyond_the_limit_costs_one() {
+        let mut steps = Steps::new(&ALGORITHM, &[], 4, Marking::Drop, 1);
+        (0..6).for_each(|handle| steps.push(0, handle, 1, 1000));
+        assert_eq!(steps.lost.len(), 2);
+        assert_eq!(steps.take(0), [0, 1, 2, 3].map(Some));
     }
 
     /// A flow that leaves the ring and returns has no credit from before.
