@@ -272,6 +272,22 @@ mod tests {
         assert_eq!(fq.control(1).current_qdelay, 0.0);
     }
 
+    /// Of three flows, of which two have used up a quantum and are old: the greatest probability and delay.
+    #[test]
+    fn probes_show_the_worst_queue_and_the_number_of_flows() {
+        let mut fq = Bench::new(&[]);
+        for flow in 1..=3 {
+            (0..4).for_each(|_| fq.push(0, flow, Ecn::NotEct));
+        }
+        assert!((0..5).all(|_| fq.pop(20_000).is_some()));
+        (fq.control(1).drop_prob, fq.control(2).drop_prob) = (0.1, 0.3);
+        fq.control(2).current_qdelay = 0.05;
+        let mut found = Vec::new();
+        fq.fq.probe(&mut |name, value| found.push((name, value)));
+        let expected = [("p", 0.3), ("qdelay", 0.05), ("new_flows", 1.0), ("old_flows", 2.0)];
+        assert_eq!(found, expected);
+    }
+
     /// The decision depends on a flow's own queue: at probability 1 the heavy flow is marked (`mark_ecnth` = 1), and
     /// the light one, with nothing waiting, never.
     #[test]
