@@ -141,6 +141,19 @@ mod tests {
         assert!(keys.len() == 700, "several levels");
     }
 
+    /// The top group has four slots; with 4, 16, 64 slots one to three levels of 1, 4, 16 groups are full, and one more slot needs
+    /// another level: 17 slots take 1 + 4 + 5 groups. So it is with slots that are added all at once.
+    #[test]
+    fn groups_are_as_few_as_slots_allow() {
+        for (slots, groups) in [(1, 1), (4, 1), (5, 3), (16, 5), (17, 10), (64, 21), (65, 38)] {
+            let mut tournament = Tournaments::<2>::default();
+            tournament.resize(slots);
+            assert_eq!(tournament.groups.len(), groups, "{slots} slots");
+            (0..slots).for_each(|slot| tournament.set(0, slot, 1000 - slot as u64));
+            assert_eq!((tournament.least(0), tournament.first(0)), (1001 - slots as u64, slots - 1));
+        }
+    }
+
     /// The greatest key counts, although no key has its value.
     #[test]
     fn the_greatest_key_is_a_key() {
