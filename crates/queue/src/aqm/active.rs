@@ -166,4 +166,16 @@ mod tests {
             assert_eq!(counted as u32, active.active());
         }
     }
+
+    #[test]
+    fn a_flow_that_is_not_counted_is_forgotten_without_effect() {
+        let mut active = Active::new(Duration::from_millis(600), 6);
+        let step = active.at(Instant::ZERO);
+        active.forget(step);
+        assert_eq!(active.active(), 0);
+        active.note(None);
+        active.forget(step);
+        active.forget(step);
+        assert_eq!(active.active(), 0);
+    }
 }
