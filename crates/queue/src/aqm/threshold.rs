@@ -193,6 +193,10 @@ impl FluidModel for ThresholdFluid {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
+    use bentpipe_units::Rng;
+
     use super::super::steps::{INPUTS, Steps, derivatives, fluid_probes, start};
     use super::*;
     use crate::fluid::FluidVariant;
@@ -211,32 +215,83 @@ mod tests {
         }
     }
 
-    /// Counts the flows that begin and those that end.
+    /// Counts what it is told of.
     #[derive(Default)]
-    struct Flows([u32; 2]);
+    struct Calls(BTreeMap<&'static str, u32>);
 
-    impl Aqm for Flows {
+    impl Calls {
+        fn note(&mut self, call: &'static str) {
+            *self.0.entry(call).or_default() += 1;
+        }
+    }
+
+    impl Aqm for Calls {
         fn arrive(&mut self, _pkt: &Packet, _cx: &mut Context<'_>) -> Verdict {
             Verdict::Pass
         }
 
+        fn admit(&mut self, _pkt: &Packet, _cx: &mut Context<'_>) {
+            self.note("admitted");
+        }
+
+        fn enqueued(&mut self, _pkt: &Packet, _cx: &mut Context<'_>) {
+            self.note("enqueued");
+        }
+
+        fn overflowed(&mut self, _pkt: &Packet, _cx: &mut Context<'_>) {
+            self.note("overflowed");
+        }
+
         fn flow(&mut self, _flow: FlowId, event: FlowEvent, _cx: &mut Context<'_>) {
-            self.0[usize::from(event == FlowEvent::Closed)] += 1;
+            self.note(if event == FlowEvent::Opened { "opened" } else { "closed" });
+        }
+
+        fn wake_at(&self) -> Option<Instant> {
+            Some(Instant::from_nanos(5000))
+        }
+
+        fn wake(&mut self, _cx: &mut Context<'_>) {
+            self.note("woken");
+        }
+
+        fn resume(&mut self, previous: &mut dyn Any) -> bool {
+            previous.downcast_mut::<Self>().map(|was| self.0 = std::mem::take(&mut was.0)).is_some()
         }
 
         fn probe(&self, out: &mut dyn FnMut(&'static str, f64)) {
-            out("begun", self.0[0].into());
-            out("ended", self.0[1].into());
+            self.0.iter().for_each(|(call, count)| out(call, (*count).into()));
         }
     }
 
     #[test]
-    fn the_algorithm_is_told_of_flows() {
-        let mut steps = Steps::of(Box::new(Threshold::new(Box::new(Flows::default()), 0.6)));
-        steps.flow(1, 7, FlowEvent::Opened);
-        steps.flow(2, 8, FlowEvent::Opened);
-        steps.flow(3, 7, FlowEvent::Closed);
-        assert_eq!((steps.probe("begun"), steps.probe("ended")), (2.0, 1.0));
+    fn the_algorithm_is_told_of_packets_flows_and_wake_ups() {
+        let mut former = Threshold::new(Box::new(Calls::default()), 0.6);
+        let state = Steps::of(Box::new(Constant(Verdict::Pass))).state;
+        let (mut rng, pkt) = (Rng::stream(1, "threshold", 0, "test"), Packet::new(1000, FlowId(7), 0));
+        let mut cx = Context::new(Instant::ZERO, &state, &mut rng);
+        (0..2).for_each(|_| former.flow(FlowId(7), FlowEvent::Opened, &mut cx));
+        former.flow(FlowId(7), FlowEvent::Closed, &mut cx);
+        (0..3).for_each(|_| former.admit(&pkt, &mut cx));
+        (0..4).for_each(|_| former.enqueued(&pkt, &mut cx));
+        (0..5).for_each(|_| former.overflowed(&pkt, &mut cx));
+        (0..6).for_each(|_| former.wake(&mut cx));
+        assert_eq!(former.wake_at(), Some(Instant::from_nanos(5000)));
+        // Another threshold for the same algorithm continues with its state; for another algorithm it begins anew.
+        let mut later = Threshold::new(Box::new(Calls::default()), 0.7);
+        let mut other = Threshold::new(Box::new(Constant(Verdict::Pass)), 0.7);
+        assert!(!later.resume(&mut other) && later.resume(&mut former));
+        let mut found = Vec::new();
+        later.probe(&mut |name, value| found.push((name, value)));
+        let expected = [("admitted", 3.0), ("closed", 1.0), ("enqueued", 4.0), ("opened", 2.0)];
+        assert_eq!(found[..4], expected);
+        assert_eq!(found[4..], [("overflowed", 5.0), ("woken", 6.0), ("c", 0.0)]);
+    }
+
+    #[test]
+    fn a_threshold_is_constant_without_later_steps() {
+        assert_eq!(Thresholds::from(0.6).constant(), Some(0.6));
+        let steps = [0, 100].map(|us| (Duration::from_micros(us), 0.5));
+        assert_eq!(Thresholds::new(steps.to_vec()).constant(), None);
     }
 
     /// A buffer of 1000 packets and th = 0.6.

@@ -435,6 +435,25 @@ mod tests {
         [t_update, alpha, beta]
     }
 
+    /// k p = 1: all packets of the L queue are marked, but for the quarter p^2 that is dropped: 250 of 1000, standard deviation 14.
+    #[test]
+    fn l_packets_are_dropped_from_a_coupled_probability_of_one_on() {
+        let given = [("k", Value::Number(2.0)), ("derandomize", Value::Flag(false))];
+        let (marked, dropped) = Bench::with(0.5, &given).run(Ecn::Ect1, 1000);
+        assert!(dropped.abs_diff(250) < 70 && marked + dropped == 1000, "{marked} {dropped}");
+    }
+
+    #[test]
+    fn probes_are_the_probabilities_and_the_lengths_of_both_queues() {
+        let mut bench = Bench::with(0.25, &[("k", Value::Number(3.0))]);
+        assert_eq!([0; 3].map(|_| bench.push(0, Ecn::Ect1, 1000)), [0, 1, 2]);
+        assert_eq!([0; 2].map(|_| bench.push(0, Ecn::Ect, 1000)), [3, 4]);
+        let mut found = Vec::new();
+        bench.dual.probe(&mut |name, value| found.push((name, value)));
+        let expected = [("p", 0.25), ("p_c", 0.0625), ("p_cl", 0.75), ("l_packets", 3.0), ("c_packets", 2.0)];
+        assert_eq!(found, expected);
+    }
+
     /// RFC 9332's formulas: a longest round trip of 200 ms and an update interval of 20 ms give alpha 0.1 * 0.02 / 0.04
     /// = 0.05 and beta 0.3 / 0.2 = 1.5. Its defaults, 100 ms and a target of 15 ms: min(15, 33.3) = 15 ms, 0.15 and 3.
     /// If a third of the longest round trip is less than the target, that counts.
