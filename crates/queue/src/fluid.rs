@@ -260,4 +260,23 @@ mod tests {
             assert!((ramp.at(x, 0.7) - p).abs() < 1e-12, "at {x}");
         }
     }
+
+    /// A model whose state does not change.
+    struct Still;
+
+    impl FluidModel for Still {
+        fn derivatives(&self, _x: &[f64], _p: f64, _inputs: &Inputs, dx: &mut [f64]) {
+            dx.fill(0.0);
+        }
+
+        fn probe(&self, _x: &[f64], _out: &mut dyn FnMut(&'static str, f64)) {}
+    }
+
+    #[test]
+    fn a_model_marks_its_first_state_between_none_and_all_by_default() {
+        let arrivals = Arrivals { q: 0.0, load: 0.0, capacity: 1.0 };
+        for (x, p) in [(0.3, 0.3), (-0.5, 0.0), (1.5, 1.0)] {
+            assert_eq!(Still.mark(&[x, 0.7], &arrivals), p);
+        }
+    }
 }

@@ -71,3 +71,24 @@ pub fn preset(name: &str) -> Option<(&'static Algorithm, &'static Preset)> {
         .flat_map(|a| a.presets.iter().map(move |p| (a, p)))
         .find(|(_, p)| p.name.eq_ignore_ascii_case(name))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_entry_is_found_by_its_name_and_no_other() {
+        assert!(AQMS.iter().all(|a| aqm(a.name).is_some_and(|found| found.name == a.name)));
+        assert!(SCHEDULERS.iter().all(|s| scheduler(s.name).is_some_and(|found| found.name == s.name)));
+        assert!(MARKINGS.iter().all(|m| marking(m.name).is_some_and(|found| found.name == m.name)));
+        let name = "no such name";
+        assert!(aqm(name).is_none() && scheduler(name).is_none() && marking(name).is_none());
+    }
+
+    #[test]
+    fn presets_are_found_in_any_case_with_their_algorithm() {
+        let found = preset("pfavqred").map(|(algorithm, preset)| (algorithm.name, preset.name));
+        assert_eq!(found, Some(("pfavqred", "PFAVQRED")));
+        assert!(preset("no such name").is_none());
+    }
+}

@@ -393,3 +393,39 @@ fn check(param: &Param, value: Value) -> Result<Value, ParamError> {
         _ => Ok(value),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use bentpipe_units::Rate;
+
+    use super::*;
+
+    #[test]
+    fn a_parameter_is_what_its_constructors_say() {
+        const RATE: Param =
+            Param::from_link("rate", Unit::Seconds, Range::above(0.0, 9.0), |link| link.mean_packet)
+                .default_doc("the mean packet")
+                .doc("A rate")
+                .symbol("r")
+                .origin("a table")
+                .tune(Tune::Log(1.0, 2.0));
+        assert_eq!((RATE.name, RATE.symbol, RATE.doc, RATE.origin), ("rate", "r", "A rate", "a table"));
+        assert_eq!(RATE.tune, Some(Tune::Log(1.0, 2.0)));
+        assert!(matches!(RATE.default, super::Default::FromLink(_, "the mean packet")));
+        assert!(!RATE.follows_capacity && RATE.following_capacity().follows_capacity);
+    }
+
+    #[test]
+    fn values_out_of_order_are_refused() {
+        const PAIR: &[Param] = &[
+            Param::number("low", Unit::One, 1.0, Range::between(0.0, 9.0)),
+            Param::number("high", Unit::One, 2.0, Range::between(0.0, 9.0)),
+        ];
+        let link = Link { capacity: Rate::from_bps(1_000_000), mean_packet: 1000.0 };
+        let values =
+            |low| Values::resolve(PAIR, &link, &|name| (name == "low").then_some(Value::Number(low)));
+        assert_eq!(values(1.9).unwrap().in_order("low", "high"), Ok(()));
+        let error = values(2.0).unwrap().in_order("low", "high").unwrap_err();
+        assert_eq!(error.to_string(), "low: found 2, but it must be below high, which is 2");
+    }
+}
