@@ -279,4 +279,17 @@ mod tests {
             assert_eq!(Still.mark(&[x, 0.7], &arrivals), p);
         }
     }
+
+    /// Of a load of 100 served at 80 a full queue marks a fifth: from half a packet of room on. One that holds no packet marks
+    /// all.
+    #[test]
+    fn a_bounded_virtual_queue_marks_what_does_not_fit() {
+        let queue = BoundedVirtualQueue;
+        assert_eq!([0.0, 0.9].map(|limit| queue(limit).mark(0.0, 100.0, 80.0)), [1.0, 1.0]);
+        for (v, p) in [(0.0, 0.0), (9.5, 0.0), (9.6, 0.2), (10.0, 0.2)] {
+            assert!((queue(10.0).mark(v, 100.0, 80.0) - p).abs() < 1e-12, "at {v}");
+        }
+        assert_eq!(queue(1.0).mark(0.5, 100.0, 80.0), 0.0);
+        assert_eq!([80.0, 70.0].map(|load| queue(10.0).mark(10.0, load, 80.0)), [0.0, 0.0]);
+    }
 }

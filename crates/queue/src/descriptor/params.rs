@@ -428,4 +428,42 @@ mod tests {
         let error = values(2.0).unwrap().in_order("low", "high").unwrap_err();
         assert_eq!(error.to_string(), "low: found 2, but it must be below high, which is 2");
     }
+
+    #[test]
+    fn values_that_are_not_allowed_are_named_with_those_that_are() {
+        const PARAMS: &[Param] = &[
+            Param::flag("flag", true, ""),
+            Param::name("name", &["one", "other"], "one", ""),
+            Param::number("count", Unit::Count, 1.0, Range::between(0.0, 9.0)),
+            Param::number("number", Unit::One, 1.0, Range::above(0.0, 9.0)),
+        ];
+        let link = Link { capacity: Rate::from_bps(1_000_000), mean_packet: 1000.0 };
+        let resolve = |param: &str, value| {
+            Values::resolve(PARAMS, &link, &|name| (name == param).then_some(value)).map(drop)
+        };
+        for (param, value) in [
+            ("flag", Value::Flag(false)),
+            ("name", Value::Name("other")),
+            ("count", Value::Number(9.0)),
+            ("number", Value::Number(0.5)),
+        ] {
+            assert_eq!(resolve(param, value), Ok(()));
+        }
+        for (param, value, problem) in [
+            ("flag", Value::Number(1.0), "found 1; allowed: true or false"),
+            ("flag", Value::Name("on"), "found on; allowed: true or false"),
+            ("name", Value::Name("neither"), "found neither; allowed: one, other"),
+            ("name", Value::Number(2.0), "found 2; allowed: one, other"),
+            ("name", Value::Flag(true), "found true; allowed: one, other"),
+            ("count", Value::Number(1.5), "found 1.5; allowed: a whole number, at least 0 and at most 9"),
+            ("count", Value::Number(10.0), "found 10; allowed: at least 0 and at most 9"),
+            ("number", Value::Number(0.0), "found 0; allowed: above 0 and at most 9"),
+            ("number", Value::Number(f64::NAN), "found NaN; allowed: above 0 and at most 9"),
+            ("number", Value::Name("one"), "found one; allowed: a number, above 0 and at most 9"),
+            ("number", Value::Flag(true), "found true; allowed: a number, above 0 and at most 9"),
+        ] {
+            let error = resolve(param, value).unwrap_err();
+            assert_eq!(error.to_string(), format!("{param}: {problem}"));
+        }
+    }
 }
