@@ -505,13 +505,18 @@ mod tests {
         assert_eq!(targets, [5000, 36_336, 5000, 9084].map(Duration::from_micros));
     }
 
-    /// A 4096th of a second: 5,000,000 B/s / 4096 = 1220.7 B at 40 Mbit/s, 244.1 at 8 and 3051.8 at 100.
+    /// A 4096th of a second: 5,000,000 B/s / 4096 = 1220.7 B at 40 Mbit/s, 244.1 at 8 and 3051.8 at 100. BLUE's steps are 1/256 and
+    /// 1/4096.
     #[test]
     fn default_quantum_follows_the_link_within_bounds() {
         for (mbps, quantum) in [(8, 300.0), (40, 5e6 / 4096.0), (100, 1514.0)] {
             let link = crate::Link { capacity: Rate::from_bps(mbps * 1_000_000), mean_packet: 1000.0 };
             let values = Values::resolve(PARAMS, &link, &|_| None).unwrap();
             assert_eq!(values.number("quantum"), quantum, "{mbps} Mbit/s");
+            assert_eq!(
+                ["increment", "decrement"].map(|step| values.number(step)),
+                [0.003_906_25, 0.000_244_140_625]
+            );
         }
     }
 
