@@ -395,6 +395,17 @@ mod tests {
         assert_eq!(steps.take(0), [0, 1, 2, 3].map(Some));
     }
 
+    /// Room for 4000 bytes, of which flow 1 has all: 1500 more cost it two packets of 1000.
+    #[test]
+    fn as_many_packets_are_dropped_as_the_arrival_needs() {
+        let limit = Limit { packets: u32::MAX, bytes: 4000 };
+        let mut steps = Steps::limited(&ALGORITHM, &[], limit, Marking::Drop, 1);
+        (0..4).for_each(|handle| steps.push(0, handle, 1, 1000));
+        steps.push(0, 9, 2, 1500);
+        assert_eq!(steps.lost.len(), 2);
+        assert_eq!(steps.queue.state().bytes, 3500);
+    }
+
     /// A flow that leaves the ring and returns has no credit from before.
     #[test]
     fn flow_without_packets_loses_its_credit() {
