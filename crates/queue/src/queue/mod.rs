@@ -246,6 +246,16 @@ mod tests {
         }
     }
 
+    fn setup() -> QueueConfig {
+        QueueConfig {
+            marking: Marking::Drop,
+            limit: Limit::NONE,
+            capacity: Rate::from_bps(1_000_000),
+            seed: 1,
+            name: String::new(),
+        }
+    }
+
     struct Nothing;
 
     impl DropHandler for Nothing {
@@ -275,14 +285,7 @@ mod tests {
     /// A packet that is held again and again does not stop the clock.
     #[test]
     fn a_held_packet_is_asked_again_later() {
-        let setup = QueueConfig {
-            marking: Marking::Drop,
-            limit: Limit::NONE,
-            capacity: Rate::from_bps(1_000_000),
-            seed: 1,
-            name: String::new(),
-        };
-        let mut queue = Queue::new(Box::<Fifo>::default(), Box::new(Holds), &setup);
+        let mut queue = Queue::new(Box::<Fifo>::default(), Box::new(Holds), &setup());
         let mut now = Instant::ZERO;
         assert!(!queue.offer(&mut Packet::new(1000, FlowId(1), 0), now, &mut Nothing));
         for _ in 0..3 {
@@ -292,5 +295,87 @@ mod tests {
             assert!(queue.wake(now, &mut Nothing).is_none());
             assert_eq!((queue.state().held, queue.check()), (1, Ok(())));
         }
+    }
+
+    /// Wants to be woken at 5 ms, and counts wake-ups and flows.
+    #[derive(Default)]
+    struct Counts {
+        woken: u32,
+        flows: u32,
+    }
+
+    impl Aqm for Counts {
+        fn arrive(&mut self, _pkt: &Packet, _cx: &mut Context<'_>) -> Verdict {
+            Verdict::Pass
+        }
+
+        fn wake_at(&self) -> Option<Instant> {
+            Some(Instant::ZERO + Duration::from_millis(5))
+        }
+
+        fn wake(&mut self, _cx: &mut Context<'_>) {
+            self.woken += 1;
+        }
+
+        fn flow(&mut self, _flow: FlowId, _event: FlowEvent, _cx: &mut Context<'_>) {
+            self.flows += 1;
+        }
+
+        fn probe(&self, out: &mut dyn FnMut(&'static str, f64)) {
+            out("woken", self.woken.into());
+            out("flows", self.flows.into());
+        }
+    }
+
+    #[test]
+    fn the_algorithm_is_told_of_flows_and_woken_when_it_wants_to_be() {
+        let mut queue = Queue::new(Box::<Fifo>::default(), Box::new(Counts::default()), &setup());
+        let ms = |ms| Instant::ZERO + Duration::from_millis(ms);
+        assert_eq!(queue.wake_at(), Some(ms(5)));
+        for now in [4, 5, 6] {
+            assert!(queue.wake(ms(now), &mut Nothing).is_none());
+        }
+        (0..3).for_each(|flow| queue.flow(FlowId(flow), FlowEvent::Opened, ms(7)));
+        let mut found = Vec::new();
+        queue.probe(&mut |owner, name, value| found.push((owner, name, value)));
+        assert_eq!(found, [("aqm", "woken", 2.0), ("aqm", "flows", 3.0)]);
+        queue.set_capacity(Rate::from_bps(2_000_000));
+        assert_eq!(queue.state().capacity, Rate::from_bps(2_000_000));
+        (0..3).for_each(|handle| queue.enqueue(Packet::new(1000, FlowId(0), handle), ms(8), &mut Nothing));
+        let shown = |queue: &Queue, place| queue.upcoming(place).map(|pkt| pkt.handle);
+        assert_eq!([0, 2, 3].map(|place| shown(&queue, place)), [Some(0), Some(2), None]);
+        assert_eq!(queue.peek().map(|pkt| pkt.handle), Some(0));
+        assert_eq!(queue.packet_seconds(ms(10)), 0.006);
+    }
+
+    #[test]
+    fn a_mark_in_the_queue_is_a_mark() {
+        let mut counters = Counters::default();
+        (0..3).for_each(|_| counters.mark_in_queue());
+        assert_eq!((counters.marked, counters.marked_in_queue), (3, 3));
+    }
+
+    #[test]
+    fn a_packet_that_vanished_is_found_by_the_check() {
+        let queue = |change: fn(&mut Counters)| {
+            let mut queue = Queue::new(Box::<Fifo>::default(), Box::new(Counts::default()), &setup());
+            let all = [1; 4].map(|_| Packet::new(1000, FlowId(0), 0));
+            for mut pkt in all {
+                assert!(queue.offer(&mut pkt, Instant::ZERO, &mut Nothing));
+                queue.enqueue(pkt, Instant::ZERO, &mut Nothing);
+            }
+            assert!(queue.dequeue(Instant::ZERO, &mut Nothing).is_some());
+            change(&mut queue.parts.counters);
+            queue.check()
+        };
+        assert_eq!(queue(|_| {}), Ok(()));
+        assert_eq!(
+            queue(|c| c.dropped_on_arrival += 2).unwrap_err(),
+            "offered 4 != admitted 4 + dropped on arrival 2 + held 0"
+        );
+        assert_eq!(
+            queue(|c| (c.overflowed, c.dropped_in_queue) = (5, 7)).unwrap_err(),
+            "enqueued 4 != sent 1 + overflowed 5 + dropped in queue 7 + waiting 3"
+        );
     }
 }
