@@ -309,3 +309,25 @@ pub trait DropHandler {
     /// Takes a dropped packet.
     fn dropped(&mut self, pkt: Packet, reason: DropReason);
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_limit_in_packets_or_bytes_is_a_bound() {
+        let limit = |packets, bytes| Limit { packets, bytes };
+        assert!(!Limit::NONE.is_bounded());
+        assert!(
+            limit(5, u64::MAX).is_bounded() && limit(u32::MAX, 5).is_bounded() && limit(5, 5).is_bounded()
+        );
+        assert!(limit(5, 1000).has_room(4, 900, 100));
+        assert!(!limit(5, 1000).has_room(5, 900, 100) && !limit(5, 1000).has_room(4, 901, 100));
+        assert!(Limit::NONE.has_room(0, u64::MAX, 1));
+    }
+
+    #[test]
+    fn drops_have_the_names_of_results() {
+        assert_eq!([DropReason::Aqm, DropReason::Overflow].map(DropReason::name), ["aqm", "overflow"]);
+    }
+}

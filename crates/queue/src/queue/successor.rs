@@ -78,15 +78,16 @@ impl Aqm for Successor {
 
 #[cfg(test)]
 mod tests {
+    use std::any::Any;
     use std::sync::Arc;
     use std::sync::atomic::{AtomicI64, Ordering};
 
-    use bentpipe_units::{Duration, Rate};
+    use bentpipe_units::{Duration, Rate, Rng};
 
     use super::*;
     use crate::aqm::droptail::DropTail;
     use crate::sched::fifo::Fifo;
-    use crate::{DropHandler, DropReason, Limit, Marking, Queue, QueueConfig};
+    use crate::{DropHandler, DropReason, Limit, Marking, Queue, QueueConfig, QueueState};
 
     /// Counts the packets that it sees in the queue, and drops those that leave.
     struct Counts(Arc<AtomicI64>);
@@ -153,5 +154,80 @@ mod tests {
         assert_eq!((lost.0, here()), (1, 2));
         assert!(queue.dequeue(at(9), &mut lost).is_none());
         assert_eq!((lost.0, here(), queue.check()), (3, 0, Ok(())));
+    }
+
+    /// Counts admitted packets, flows and wake-ups, and continues with such counts.
+    #[derive(Default)]
+    struct Told([u32; 3]);
+
+    impl Aqm for Told {
+        fn arrive(&mut self, _pkt: &Packet, _cx: &mut Context<'_>) -> Verdict {
+            Verdict::Pass
+        }
+
+        fn admit(&mut self, _pkt: &Packet, _cx: &mut Context<'_>) {
+            self.0[0] += 1;
+        }
+
+        fn flow(&mut self, _flow: FlowId, _event: FlowEvent, _cx: &mut Context<'_>) {
+            self.0[1] += 1;
+        }
+
+        fn wake_at(&self) -> Option<Instant> {
+            Some(Instant::from_nanos(7))
+        }
+
+        fn wake(&mut self, _cx: &mut Context<'_>) {
+            self.0[2] += 1;
+        }
+
+        fn resume(&mut self, previous: &mut dyn Any) -> bool {
+            previous.downcast_ref::<Self>().map(|was| self.0 = was.0).is_some()
+        }
+
+        fn probe(&self, out: &mut dyn FnMut(&'static str, f64)) {
+            self.0
+                .iter()
+                .zip(["admitted", "flows", "woken"])
+                .for_each(|(count, name)| out(name, (*count).into()));
+        }
+    }
+
+    #[test]
+    fn a_new_aqm_is_told_of_arrivals_flows_and_wake_ups() {
+        let mut successor = Successor::new(Box::<Told>::default(), Instant::ZERO);
+        let state = QueueState {
+            packets: 0,
+            bytes: 0,
+            held: 0,
+            limit: Limit::NONE,
+            capacity: Rate::from_bps(1),
+            sent_bytes: 0,
+            idle_since: None,
+        };
+        let mut rng = Rng::stream(1, "successor", 0, "test");
+        let mut cx = Context::new(Instant::ZERO, &state, &mut rng);
+        successor.admit(&Packet::new(1000, FlowId(1), 0), &mut cx);
+        (0..2).for_each(|flow| successor.flow(FlowId(flow), FlowEvent::Opened, &mut cx));
+        (0..3).for_each(|_| successor.wake(&mut cx));
+        assert_eq!(successor.wake_at(), Some(Instant::from_nanos(7)));
+        let mut found = Vec::new();
+        successor.probe(&mut |name, value| found.push((name, value)));
+        assert_eq!(found, [("admitted", 1.0), ("flows", 2.0), ("woken", 3.0)]);
+    }
+
+    /// Packets of the former Aqm remain hidden; those that came since are hidden, too, from one that cannot continue.
+    #[test]
+    fn packets_are_hidden_again_from_an_aqm_that_does_not_continue() {
+        let own = |successor: &Successor, ms| {
+            let arrival = Instant::ZERO + Duration::from_millis(ms);
+            successor.is_own(&Packet { arrival, ..Packet::new(1000, FlowId(1), 0) })
+        };
+        let at = |ms| Instant::ZERO + Duration::from_millis(ms);
+        let mut successor = Successor::new(Box::<Told>::default(), at(5));
+        successor.replace(Box::<Told>::default(), at(9));
+        assert_eq!([5, 7, 10].map(|ms| own(&successor, ms)), [false, true, true]);
+        successor.replace(Box::new(DropTail), at(9));
+        assert_eq!([5, 7, 10].map(|ms| own(&successor, ms)), [false, false, true]);
     }
 }
