@@ -714,7 +714,7 @@ mod tests {
         tree.set(leaf, share(0, Some(8), 1), at(0));
         assert_eq!(tree.blocked.len(), 1);
         let kept = (0..100).map(|turn| {
-            tree.set(leaf, share(0, Some(4 + turn % 2), 1), at(0));
+            tree.set(leaf, share(0, Some(4 + turn), 1), at(0));
             tree.blocked.len()
         });
         assert_eq!(kept.max(), Some(6));
