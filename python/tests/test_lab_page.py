@@ -108,7 +108,16 @@ def test_run_fills_charts_and_table_of_classes(page: Page) -> None:
     }""")
 
 
-@pytest.mark.parametrize("number", range(len(STORIES)), ids=[story["name"] for story in STORIES])
+_LONG_STORIES = {"1-behind-the-pep", "2-consecutive-drops", "6-quic"}
+
+
+@pytest.mark.parametrize(
+    "number",
+    [
+        pytest.param(number, id=story["name"], marks=[pytest.mark.long] * (story["name"] in _LONG_STORIES))
+        for number, story in enumerate(STORIES)
+    ],
+)
 def test_story_is_told_to_its_end(page: Page, number: int) -> None:
     page.click("[data-view=stories]")
     page.locator("#stories button").nth(number).click()

@@ -613,3 +613,20 @@ fn ten_thousand_leaves_are_all_served() {
     assert!(sent[..5000].iter().all(|&packets| packets > 0), "a leaf with packets is never served");
     assert_eq!(sent.iter().sum::<u32>(), 1_000_000);
 }
+
+/// A packet of 1500 bytes uses a guarantee of 4 Mbit/s for 3 ms, also if it is taken away and given back meanwhile: after a packet
+/// by weight the other leaf is next.
+#[test]
+fn a_guarantee_that_comes_back_counts_what_was_sent_under_it() {
+    let (mut tree, now) = (ShareTree::new(), Instant::ZERO);
+    let [one, other] = [4.0, 0.0].map(|cir| tree.add(tree.root(), share(cir, None, 1)));
+    tree.activate(one, now);
+    tree.activate(other, now);
+    for _ in 0..2 {
+        assert_eq!(tree.next(now), Next::Leaf(one));
+        tree.charge(one, 1500, 1500, now);
+    }
+    tree.set(one, share(0.0, None, 1), now);
+    tree.set(one, share(4.0, None, 1), now);
+    assert_eq!(tree.next(now), Next::Leaf(other));
+}
