@@ -195,6 +195,15 @@ impl QueueState {
     }
 }
 
+#[cfg(test)]
+impl QueueState {
+    /// An empty queue without limits, whose link is not said to be idle.
+    pub(crate) fn empty(capacity: Rate) -> Self {
+        let (limit, idle_since) = (Limit::NONE, None);
+        Self { packets: 0, bytes: 0, held: 0, limit, capacity, sent_bytes: 0, idle_since }
+    }
+}
+
 /// Everything that an algorithm may use: it has no clock and no random numbers of other origin.
 pub struct Context<'a> {
     /// Current time.

@@ -374,11 +374,8 @@ mod tests {
                 state: QueueState {
                     packets: 5,
                     bytes: 5000,
-                    held: 0,
                     limit: Limit::NONE,
-                    capacity: link.capacity,
-                    sent_bytes: 0,
-                    idle_since: None,
+                    ..QueueState::empty(link.capacity)
                 },
                 rng: Rng::stream(1, "sfb", 0, "test"),
             }

@@ -196,15 +196,7 @@ mod tests {
     #[test]
     fn a_new_aqm_is_told_of_arrivals_flows_and_wake_ups() {
         let mut successor = Successor::new(Box::<Told>::default(), Instant::ZERO);
-        let state = QueueState {
-            packets: 0,
-            bytes: 0,
-            held: 0,
-            limit: Limit::NONE,
-            capacity: Rate::from_bps(1),
-            sent_bytes: 0,
-            idle_since: None,
-        };
+        let state = QueueState::empty(Rate::from_bps(1));
         let mut rng = Rng::stream(1, "successor", 0, "test");
         let mut cx = Context::new(Instant::ZERO, &state, &mut rng);
         successor.admit(&Packet::new(1000, FlowId(1), 0), &mut cx);

@@ -240,13 +240,8 @@ mod tests {
             Self {
                 drr: Drr::new(&values.unwrap()),
                 state: QueueState {
-                    packets: 0,
-                    bytes: 0,
-                    held: 0,
                     limit: Limit { packets: u32::MAX, bytes },
-                    capacity: link.capacity,
-                    sent_bytes: 0,
-                    idle_since: None,
+                    ..QueueState::empty(link.capacity)
                 },
                 lost: Lost::default(),
                 rng: Rng::stream(1, "drr", 0, "test"),

@@ -374,15 +374,7 @@ mod tests {
         fn new(given: &[(&str, Value)]) -> Self {
             Self {
                 dual: DualPi2::new(&values(given)),
-                state: QueueState {
-                    packets: 0,
-                    bytes: 0,
-                    held: 0,
-                    limit: Limit::NONE,
-                    capacity: Rate::from_bps(8_000_000),
-                    sent_bytes: 0,
-                    idle_since: None,
-                },
+                state: QueueState::empty(Rate::from_bps(8_000_000)),
                 host: EcnHost::default(),
                 rng: Rng::stream(1, "dualpi2", 0, "test"),
                 handle: 0,

@@ -111,7 +111,7 @@ mod tests {
     use bentpipe_units::{Instant, Rate};
 
     use super::*;
-    use crate::{FlowId, Limit, QueueState};
+    use crate::{FlowId, QueueState};
 
     struct Nobody;
 
@@ -135,15 +135,7 @@ mod tests {
     }
 
     fn with<T>(rng: &mut Rng, act: impl FnOnce(&mut Context<'_>) -> T) -> T {
-        let state = QueueState {
-            packets: 0,
-            bytes: 0,
-            held: 0,
-            limit: Limit::NONE,
-            capacity: Rate::from_bps(1),
-            sent_bytes: 0,
-            idle_since: None,
-        };
+        let state = QueueState::empty(Rate::from_bps(1));
         act(&mut Context::new(Instant::ZERO, &state, rng))
     }
 

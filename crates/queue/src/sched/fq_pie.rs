@@ -195,15 +195,7 @@ mod tests {
             let find = |name: &str| given.iter().find(|(n, _)| *n == name).map(|(_, value)| *value);
             Self {
                 fq: FqPie::new(&Values::resolve(PARAMS, &link, &find).unwrap()),
-                state: QueueState {
-                    packets: 0,
-                    bytes: 0,
-                    held: 0,
-                    limit: Limit::NONE,
-                    capacity: link.capacity,
-                    sent_bytes: 0,
-                    idle_since: None,
-                },
+                state: QueueState::empty(link.capacity),
                 host: EcnHost::default(),
                 rng: Rng::stream(1, "fq_pie", 0, "test"),
                 handle: 0,

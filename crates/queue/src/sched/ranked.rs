@@ -357,15 +357,7 @@ mod tests {
             for handle in 0..20_000_u32 {
                 let (packets, limit) = (naive.waiting.len() as u32, Limit { packets: 40, bytes: u64::MAX });
                 let bytes = u64::from(packets) * 1000;
-                let state = QueueState {
-                    packets,
-                    bytes,
-                    held: 0,
-                    limit,
-                    capacity: link.capacity,
-                    sent_bytes: 0,
-                    idle_since: None,
-                };
+                let state = QueueState { packets, bytes, limit, ..QueueState::empty(link.capacity) };
                 match rng.below(20) {
                     0..12 => {
                         let (flow, rank) = (rng.below(10) as u32 + handle / 1000, rng.below(15));
