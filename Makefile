@@ -1,4 +1,4 @@
-# Bentpipe: `make run` does the main job, `make test` checks it, `make help` lists the rest.
+# Bentpipe: `make run` does the main job, `make test` runs linters and tests, `make help` lists the rest.
 # Each step leaves a stamp in .venv, so a repeated call repeats only what has changed.
 
 SHELL := bash
