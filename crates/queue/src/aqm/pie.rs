@@ -440,7 +440,7 @@ fn share(p: f64) -> f64 {
         return p / (1.85 - libm::exp(-7.65));
     }
     let (a, b) = ((0.85 / p).ceil(), (8.5 / p).ceil());
-    1.0 / (a - 1.0 - libm::expm1((b - a + 1.0) * libm::log1p(-p.min(1.0 - 1e-16))) / p)
+    1.0 / (a - 1.0 - libm::expm1((b - a + 1.0) * libm::log1p(-p)) / p)
 }
 
 impl FluidModel for PieFluid {
@@ -685,15 +685,12 @@ mod tests {
     /// however often; without overflows, every second one is drawn for.
     #[test]
     fn overflow_restarts_the_sum() {
-        let rules = Rules::new(&Values::resolve(PARAMS, &link(), &|_| None).unwrap());
-        let mut rng = Rng::stream(1, "pie", 0, "overflow");
         for (overflows, passes) in [(true, true), (false, false)] {
-            let mut control = Control { drop_prob: 0.5, qdelay_old: 1.0, ..Control::new(&rules) };
-            control.burst_allowance = Duration::ZERO;
-            let all_pass = (0..40).all(|_| {
-                let verdict = control.decide(&Packet::new(1000, FlowId(0), 0), 100_000, &rules, &mut rng);
+            let mut pie = at_probability(0.5, &[]);
+            let all_pass = (0..40).all(|i| {
+                let verdict = pie.arrive(3_000_000_000 + i, 1000);
                 if overflows {
-                    control.overflowed();
+                    pie.overflow(3_000_000_000 + i, 1000);
                 }
                 verdict == Verdict::Pass
             });
@@ -791,6 +788,11 @@ mod tests {
             pie.depart(1_017_000 + i * 2000, 0, 1000);
         }
         assert!(close(pie.probe("avg_dq_time"), 0.021_25));
+        // Always active, PIE does not begin anew at an arrival: only `activate` does that.
+        for us in 0..2 {
+            pie.arrive(1_051_000 + us, 1000);
+            assert!(close(pie.probe("avg_dq_time"), 0.021_25));
+        }
         pie.state.bytes = 30_000;
         pie.wake();
         assert!(close(pie.probe("qdelay"), 30_000.0 * 0.021_25 / 16_384.0));
@@ -887,7 +889,7 @@ mod tests {
         for (p, allowance, q, marked) in [
             (0.3, 0.0, 100.0, 0.3),
             (1.2, 0.0, 100.0, 1.0),
-            (0.3, 0.0074, 100.0, 0.3),
+            (0.3, 0.0075, 100.0, 0.3),
             (0.3, 0.0076, 100.0, 0.0),
             (0.19, 0.0, 7.4, 0.0),
             (0.2, 0.0, 7.4, 0.2),
@@ -930,7 +932,7 @@ mod tests {
         let pie = model(&[]);
         for (p, q, allowance, change) in [
             (0.05, 35.0, 0.1, -1.0),
-            (0.05, 5.0, 0.1, -1.0),
+            (1e-9, 5.0, 0.1, -1.0),
             (0.0, 35.0, 0.1, -1.0),
             (0.05, 35.0, 0.0, 0.0),
             (0.0, 5.0, 0.1, 50.0),
