@@ -54,7 +54,7 @@ impl Connection {
             return self.end_rto_resend();
         }
         // RFC 6675 section 2: a duplicate ACK SACKs data that no earlier one did.
-        if newly_sacked == 0 || self.phase != Phase::Open || self.una == self.max {
+        if newly_sacked == 0 {
             return;
         }
         self.duplicate_acks = self.duplicate_acks.saturating_add(1);
@@ -185,6 +185,36 @@ impl Connection {
             self.nxt = self.max;
             self.phase = Phase::Open;
             self.resend_due = false;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::scoreboard::Scoreboard;
+    use super::*;
+
+    /// Eight segments of 1000 bytes before a timeout, the fifth SACKed: the window bounds what was resent and not SACKed, but
+    /// one segment is always allowed. The window is used up only if it, and not the configured maximum, forbids the segment.
+    #[test]
+    fn after_a_timeout_the_window_bounds_what_is_resent() {
+        for (nxt, cwnd, max_window, next, limited) in [
+            (1, 500, 8000, Some((1, 1000)), false),
+            (3001, 4000, 8000, Some((3001, 1000)), false),
+            (3001, 3999, 8000, None, true),
+            (3001, 4000, 3000, None, false),
+            (3001, 9000, 4000, Some((3001, 1000)), false),
+            (6001, 6000, 8000, Some((6001, 1000)), false),
+            (4001, 5000, 8000, Some((5001, 1000)), false),
+        ] {
+            let cfg = Config { mss: 1000, sack: true, max_window, ..Config::default() };
+            let mut c = Connection::connect(&cfg, Instant::ZERO);
+            let mut board = Scoreboard::new(false, false);
+            board.ranges.insert(4001, 5001);
+            (c.sack, c.window.cwnd) = (Some(Box::new(board)), cwnd);
+            (c.una, c.nxt, c.max, c.written) = (1, nxt, 8001, 8001);
+            assert_eq!(c.next_rto_segment(&cfg), next, "from {nxt} with {cwnd} of at most {max_window}");
+            assert_eq!(c.cwnd_limited, limited, "from {nxt} with {cwnd} of at most {max_window}");
         }
     }
 }

@@ -113,9 +113,8 @@ impl Scoreboard {
         let mut newly_sacked = 0;
         for (start, end) in sack.blocks(ack) {
             // Data below SND.UNA is acknowledged, and a peer cannot have data that was never sent.
-            let start = start.max(una);
-            if start < end && end <= max {
-                newly_sacked += self.ranges.insert(start, end);
+            if end <= max {
+                newly_sacked += self.ranges.insert(start.max(una), end);
             }
         }
         self.sacked_bytes += newly_sacked;
@@ -134,9 +133,8 @@ impl Scoreboard {
                 break;
             }
         }
-        let before = self.lost_below.max(una);
-        self.lost_below = lost;
-        lost > before && lost - before > self.ranges.covered(before, lost)
+        // The octet below a range is not SACKed.
+        lost > std::mem::replace(&mut self.lost_below, lost).max(una)
     }
 
     /// SetPipe() of RFC 6675 section 4.

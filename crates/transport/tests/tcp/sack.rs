@@ -91,6 +91,26 @@ fn at_most_three_blocks_are_reported() {
     );
 }
 
+/// Two blocks that a segment joins are one, and there is room for the oldest again.
+#[test]
+fn joined_blocks_make_room_for_the_oldest() {
+    sent(
+        &selective(4),
+        0,
+        0,
+        "200  < . 1001:1501 a1 w65535
+              > . 1:1 a1 sack1001:1501
+         210  < . 2001:2501 a1 w65535
+              > . 1:1 a1 sack2001:2501,1001:1501
+         220  < . 3001:3501 a1 w65535
+              > . 1:1 a1 sack3001:3501,2001:2501,1001:1501
+         230  < . 4001:4501 a1 w65535
+              > . 1:1 a1 sack4001:4501,3001:3501,2001:2501
+         240  < . 3501:4001 a1 w65535
+              > . 1:1 a1 sack3001:4501,2001:2501,1001:1501",
+    );
+}
+
 /// Segments 1 and 3 are lost. RFC 6675 section 5; the comments work out Pipe.
 #[test]
 fn two_gaps_are_filled_in_one_recovery() {
@@ -226,6 +246,8 @@ fn prr_sends_in_proportion_to_delivered_data() {
               > . 1:1001 rtx
               = ssthresh 8000
               = cwnd 12572              # 12000 + 1000 * 8 / 14
+         300  < . 1:1 a1 w65535 sack1001:4001
+              = cwnd 12572              # nothing delivered
          300  < . 1:1 a1 w65535 sack1001:5001
               = cwnd 12143              # 12000 + 2000 * 8 / 14 - 1000
          300  < . 1:1 a1 w65535 sack1001:6001
@@ -277,6 +299,88 @@ fn prr_slow_start_bound_adds_one_segment() {
               > . 5001:6001 rtx
               > . 6001:7001 rtx
               = cwnd 4000",
+    );
+}
+
+/// Without PRR cwnd is ssthresh from the first retransmission on, RFC 6675 section 5 (4.2).
+#[test]
+fn without_prr_the_window_stays_at_ssthresh() {
+    sent(
+        &selective(16),
+        100_000,
+        16,
+        "300  < . 1:1 a1 w65535 sack1001:2001
+         300  < . 1:1 a1 w65535 sack1001:3001
+         300  < . 1:1 a1 w65535 sack1001:4001
+              > . 1:1001 rtx
+              = cwnd 8000
+         300  < . 1:1 a1 w65535 sack1001:5001
+              = cwnd 8000",
+    );
+}
+
+/// RFC 9937 section 6.2, SafeACK: an ACK adds a segment only if it advances SND.UNA and indicates no further loss. As before,
+/// Pipe is below ssthresh: 2000 of 6000 and of 8000.
+#[test]
+fn prr_adds_no_segment_for_an_unsafe_ack() {
+    let prr = |segments| Config { prr: true, ..selective(segments) };
+    sent(
+        &prr(12),
+        100_000,
+        12,
+        "300  < . 1:1 a1 w65535 sack1001:2001
+         300  < . 1:1 a1 w65535 sack9001:10001,1001:2001
+         300  < . 1:1 a1 w65535 sack9001:11001,1001:2001
+              > . 1:1001 rtx
+         300  < . 1:1 a1 w65535 sack9001:12001,1001:2001
+              > . 2001:3001 rtx
+         300  < . 1:1 a1 w65535 sack8001:12001,1001:2001
+              > . 3001:4001 rtx
+              = cwnd 3000               # 2000 + 1000 arrived",
+    );
+    sent(
+        &prr(16),
+        100_000,
+        16,
+        "300  < . 1:1 a1 w65535 sack1001:2001
+         300  < . 1:1 a1 w65535 sack9001:10001,1001:2001
+         300  < . 1:1 a1 w65535 sack9001:11001,1001:2001
+              > . 1:1001 rtx
+         300  < . 1:1 a1 w65535 sack12001:13001,9001:11001,1001:2001
+              > . 2001:3001 rtx
+              = cwnd 6000               # 5000 + 1000 arrived
+         400  < . 1:1 a2001 w65535 sack12001:15001,9001:11001
+              > . 3001:4001 rtx
+              > . 4001:5001 rtx
+              > . 5001:6001 rtx
+              = cwnd 5000               # 2000 + 3000 arrived; 11001:12001 is lost, too",
+    );
+}
+
+/// RFC 6675 section 5 (2): IsLost() of the first octet that is not acknowledged. Nothing lies below a block that begins there.
+#[test]
+fn data_sacked_from_the_first_octet_on_is_no_loss() {
+    sent(&selective(8), 100_000, 8, "300  < . 1:1 a1 w65535 sack1:4001\n = fast_retransmits 0");
+}
+
+/// RFC 6675 section 4, NextSeg() (2): new data fills Pipe only as far as the receiver's window, here of eight segments.
+#[test]
+fn recovery_sends_no_new_data_beyond_the_window() {
+    sent(
+        &selective(8),
+        100_000,
+        8,
+        "300  < . 1:1 a1 w8000 sack1001:2001
+         300  < . 1:1 a1 w8000 sack1001:3001
+         300  < . 1:1 a1 w8000 sack1001:4001
+              > . 1:1001 rtx
+         300  < . 1:1 a1 w8000 sack1001:8001
+              = cwnd 4000               # Pipe is 1000
+         400  < . 1:1 a8001 w8000
+              > . 8001:9001
+              > . 9001:10001
+              > . 10001:11001
+              > . 11001:12001",
     );
 }
 
