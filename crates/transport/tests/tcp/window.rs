@@ -249,6 +249,23 @@ fn sender_avoids_silly_windows() {
     established(&config(), 1500, "100 write 1400\n > . 1:1001\n > . 1001:1401");
 }
 
+/// RFC 9293 section 3.8.6.2.1: a window that has opened, but by too little, is overridden one timeout later.
+#[test]
+fn a_window_that_opens_a_little_restarts_the_timer() {
+    established(
+        &config(),
+        1500,
+        "100   write 5000
+               > . 1:1001
+         200   < . 1:1 a1001 w0
+               = timer 1200
+         700   < . 1:1 a1001 w100
+               = timer 1700
+         1700  timer
+               > . 1001:1101",
+    );
+}
+
 /// RFC 9293 section 3.8.6: data sent into a window that shrank is resent.
 #[test]
 fn a_shrunk_window_blocks_only_new_data() {
