@@ -34,6 +34,25 @@ fn active_close() {
     );
 }
 
+/// RFC 9293 section 3.6, case 3: as an ACK of the data leaves the FIN unacknowledged, the peer's FIN leads to CLOSING.
+#[test]
+fn an_ack_of_all_data_does_not_acknowledge_the_fin() {
+    established(
+        &config(),
+        9000,
+        "200  write 500
+              > . 1:501
+         200  close
+              > F. 501:501 a1
+         300  < . 1:1 a501 w9000
+         310  < F. 1:1 a501 w9000
+              > . 502:502 a2
+              = time_wait false
+         400  < . 2:2 a502 w9000
+              = time_wait true",
+    );
+}
+
 /// RFC 9293 section 3.6, case 2.
 #[test]
 fn passive_close() {

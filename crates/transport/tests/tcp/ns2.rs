@@ -101,7 +101,8 @@ fn newreno_leaves_recovery_with_the_deflated_window() {
                   = cwnd 1000
              603  < . 1:1 a8001 w65535
                   = cwnd 2000
-                  = ssthresh 4000",
+                  = ssthresh 4000
+                  = timer none",
             eight()
         ),
     );
@@ -167,7 +168,57 @@ fn only_a_measurement_ends_the_backoff() {
                > . 1001:2001
                > . 2001:3001
                = rto 2000
+         1350  < . 1:1 a1501 w65535         # a part of the timed segment
+               = rto 2000
          1400  < . 1:1 a2001 w65535
                = rto 1000",
+    );
+}
+
+/// A measurement by an ACK that echoes a mark ends the backoff as well, unless the window is down to one segment.
+#[test]
+fn a_marked_measurement_ends_the_backoff_of_a_larger_window() {
+    let cfg = Config { ecn: true, initial_window: 1, ..ns2() };
+    run(
+        &cfg,
+        "0 connect
+               > SEW 0:0
+         100   < SE. 0:0 a1 w65535
+               > . 1:1
+         200   write 3000
+               > . 1:1001 ect
+         1200  timer
+               > W. 1:1001 rtx ect
+               = rto 2000
+         1300  < . 1:1 a1001 w65535
+               > . 1001:2001 ect
+               > . 2001:3001 ect
+         1400  < E. 1:1 a2001 w65535
+               = cwnd 1000
+               = rto 1000",
+    );
+}
+
+/// Once everything is acknowledged, the timer runs only if the window is less than one segment.
+#[test]
+fn the_timer_stops_with_a_window_of_one_segment() {
+    let cfg = Config { ecn: true, initial_window: 2, ..ns2() };
+    run(
+        &cfg,
+        "0 connect
+               > SEW 0:0
+         100   < SE. 0:0 a1 w65535
+               > . 1:1
+         200   write 2000
+               > . 1:1001 ect
+               > . 1001:2001 ect
+         300   < E. 1:1 a2001 w65535
+               = cwnd 1000
+               = timer none
+         400   write 1000
+               > W. 2001:3001 ect
+         500   < E. 1:1 a3001 w65535
+               = cwnd 500
+               = timer 1500",
     );
 }

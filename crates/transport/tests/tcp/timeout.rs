@@ -161,6 +161,26 @@ fn backoff_lasts_until_the_next_sample() {
     );
 }
 
+/// New data that is acknowledged only in part gives no sample, but shows that the path works again.
+#[test]
+fn backoff_ends_with_an_ack_beyond_what_was_outstanding() {
+    established(
+        &config(),
+        9000,
+        "200   write 500
+               > . 1:501
+         1200  timer
+               > . 1:501 rtx
+         1300  < . 1:1 a501 w9000
+               = rto 2000
+         1300  write 1000
+               > . 501:1501
+         1400  < . 1:1 a1001 w9000
+               = srtt 100
+               = rto 1000",
+    );
+}
+
 /// RFC 6298 (2.5).
 #[test]
 fn max_rto_limits_the_rto() {
@@ -264,6 +284,27 @@ fn without_go_back_n_each_ack_resends_one_gap() {
                      > . 4001:5001
                      > . 5001:6001
                      = retransmissions 2"),
+    );
+}
+
+/// New data sent meanwhile lies beyond what the timeout resends.
+#[test]
+fn without_go_back_n_nothing_beyond_the_timeout_is_resent() {
+    let cfg = Config { go_back_n: false, ..four() };
+    established(
+        &cfg,
+        65_535,
+        &(FOUR.to_owned()
+            + "1200  timer
+                     > . 1:1001 rtx
+               1300  < . 1:1 a2001 w65535
+                     > . 2001:3001 rtx
+               1350  < . 1:1 a3001 w65535
+                     > . 3001:4001 rtx
+                     > . 4001:5001
+               1400  < . 1:1 a4001 w65535
+                     > . 5001:6001
+                     = retransmissions 3"),
     );
 }
 
