@@ -161,8 +161,6 @@ impl Connection {
             // window applies to Reno too (ns-2's `bugFix_`).
             if !cfg.ns2_recovery {
                 self.window.cwnd = self.window.reduced().max(cfg.smss());
-            } else if self.latest == Reduction::Loss {
-                self.latest = Reduction::Over;
             }
             self.phase = Phase::Open;
             return true;

@@ -32,9 +32,8 @@ use super::{Config, Sack};
 /// echo has arrived since.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub(super) enum Reduction {
-    /// None, or a loss after which recovery has ended.
     #[default]
-    Over,
+    None,
     /// A loss detected by duplicate ACKs.
     Loss,
     Mark,

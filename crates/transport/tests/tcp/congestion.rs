@@ -223,4 +223,45 @@ fn byte_counting_after_a_timeout_counts_one_segment_per_ack() {
                > . 3001:4001 rtx
                = cwnd 2000",
     );
+    // The ACK of the last of that data counts for one as well.
+    let eight: String = (0..8).map(|i| format!("> . {}:{}\n", 1 + i * 1000, 1001 + i * 1000)).collect();
+    established(
+        &Config { abc: true, ..window(8) },
+        65_535,
+        &format!(
+            "200   write 8000
+                   {eight}
+             1200  timer
+                   > . 1:1001 rtx
+             1300  < . 1:1 a3001 w65535
+                   > . 3001:4001 rtx
+                   > . 4001:5001 rtx
+             1400  < . 1:1 a8001 w65535
+                   = cwnd 3000"
+        ),
+    );
+}
+
+/// With `half_of_cwnd` a loss halves the congestion window, whatever is outstanding; what duplicate ACKs added to it does not
+/// count when the timer expires in the recovery.
+#[test]
+fn half_of_cwnd_leaves_out_the_inflation() {
+    let eight: String = (0..8).map(|i| format!("> . {}:{}\n", 1 + i * 1000, 1001 + i * 1000)).collect();
+    established(
+        &Config { half_of_cwnd: true, initial_ssthresh: Some(20_000), ..window(12) },
+        65_535,
+        &format!(
+            "200   write 8000
+                   {eight}
+             300   < . 1:1 a1 w65535
+             300   < . 1:1 a1 w65535
+             300   < . 1:1 a1 w65535
+                   > . 1:1001 rtx
+                   = ssthresh 6000
+                   = cwnd 9000               # three segments more
+             1300  timer
+                   > . 1:1001 rtx
+                   = ssthresh 3000"
+        ),
+    );
 }

@@ -1,6 +1,6 @@
 //! Explicit congestion notification: RFC 3168.
 
-use bentpipe_transport::tcp::Config;
+use bentpipe_transport::tcp::{Algorithm, Config};
 
 use crate::trace::{config, run};
 
@@ -108,6 +108,25 @@ fn a_loss_after_a_mark_does_not_reduce_again() {
               = ssthresh 4000
               = cwnd 7000"
     ));
+}
+
+/// RFC 3168 section 6.1.2: no growth for an ACK with ECN-Echo, not even by CUBIC, whose window grows with time.
+#[test]
+fn cubic_does_not_grow_for_a_marked_ack() {
+    let cfg = Config { algorithm: Algorithm::Cubic, initial_ssthresh: Some(8000), ..ecn() };
+    let eight: String = (0..8).map(|i| format!("> . {}:{} ect\n", 1 + i * 1000, 1001 + i * 1000)).collect();
+    run(
+        &cfg,
+        &format!(
+            "0 connect\n > SEW 0:0\n 100 < SE. 0:0 a1 w65535\n > . 1:1
+             200  write 8000
+                  {eight}
+             300  < E. 1:1 a1001 w65535
+                  = cwnd 5600               # 8000 * 0.7
+             400  < E. 1:1 a2001 w65535
+                  = cwnd 5600"
+        ),
+    );
 }
 
 /// A timeout counts as a reduction too; CWR is sent with data.

@@ -63,6 +63,23 @@ fn sack1_resends_a_hole_as_soon_as_pipe_allows_and_keeps_its_window() {
     );
 }
 
+/// ns-2 increases the window whether it was used or not, up to the peer's.
+#[test]
+fn an_unused_window_grows_up_to_the_peers() {
+    established(
+        &Config { initial_window: 3, ..ns2() },
+        4000,
+        "200  write 1000
+              > . 1:1001
+         300  < . 1:1 a1001 w4000
+              = cwnd 4000
+         300  write 1000
+              > . 1001:2001
+         400  < . 1:1 a2001 w4000
+              = cwnd 4000",
+    );
+}
+
 /// ns-2 counts an ACK as a duplicate only if it repeats the highest one.
 #[test]
 fn sack1_ignores_the_blocks_of_old_acks() {
