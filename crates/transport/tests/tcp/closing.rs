@@ -1,6 +1,7 @@
 //! Closing and resetting a connection: RFC 9293 sections 3.6 and 3.10, RFC 5961.
 
 use bentpipe_transport::tcp::Config;
+use bentpipe_units::Duration;
 
 use crate::trace::{config, established, run};
 
@@ -177,6 +178,9 @@ fn abort_sends_a_reset() {
               = failed false
               = timer none",
     );
+    // An ACK that was due is not sent.
+    let delayed = Config { delayed_ack: Some(Duration::from_millis(200)), ..config() };
+    established(&delayed, 9000, "200 < . 1:501 a1 w9000\n = timer 400\n 300 abort\n > R 1:1\n = timer none");
     run(&config(), "0 connect\n > S 0:0\n 1 abort\n = closed true");
     run(&config(), "0 listen\n 1 abort\n = closed true");
 }

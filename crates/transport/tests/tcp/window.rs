@@ -37,15 +37,15 @@ fn every_second_segment_is_acknowledged_at_once() {
 /// size.
 #[test]
 fn a_growing_window_is_announced_at_once() {
-    let cfg = Config { initial_receive_window: Some(4000), receive_window: 7000, ..delayed() };
+    let cfg = Config { initial_receive_window: Some(3000), receive_window: 7000, ..delayed() };
     run(
         &cfg,
         "0    listen
          0    < S 0:0 w9000
-              > S. 0:0 a1 w4000
+              > S. 0:0 a1 w3000
          100  < . 1:1 a1 w9000
          200  < . 1:1001 a1 w9000
-              > . 1:1 a1001 w5000       # of 6000, 1000 are not read
+              > . 1:1 a1001 w4000       # of 5000, 1000 are not read
          200  read 1000
          210  < . 1001:2001 a1 w9000
               > . 1:1 a2001 w6000       # of 7000
