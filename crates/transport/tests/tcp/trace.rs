@@ -72,7 +72,10 @@ impl Endpoint for Connection {
     }
 
     fn poll(&mut self, cfg: &Config, now: Instant) -> Option<Segment> {
-        self.poll_transmit(cfg, now)
+        let segment = self.poll_transmit(cfg, now);
+        let is_drained = segment.is_some() && self.is_drained();
+        assert!(!is_drained || self.clone().poll_transmit(cfg, now).is_none(), "more after {segment:?}");
+        segment
     }
 
     fn words(segment: &Segment) -> Vec<String> {

@@ -1,9 +1,9 @@
 //! Receive window and ACKs: RFC 9293 section 3.8.6, RFC 5681 section 4.2.
 
 use bentpipe_transport::tcp::Config;
-use bentpipe_units::Duration;
+use bentpipe_units::{Duration, Instant};
 
-use crate::trace::{config, established, run};
+use crate::trace::{config, established, parse, run};
 
 fn delayed() -> Config {
     Config { delayed_ack: Some(Duration::from_millis(200)), ..config() }
@@ -499,6 +499,20 @@ fn a_reopened_window_is_announced_despite_a_gap() {
          220  read 3000
               > . 1:1 a3001 w4000",
     );
+}
+
+/// Read before the duplicate ACK has left, the data makes room that this ACK does not announce.
+#[test]
+fn a_window_update_follows_a_duplicate_ack_at_once() {
+    let cfg = small();
+    let mut c = established(&cfg, 9000, "200 < . 1:3001 a1 w9000\n > . 1:1 a3001 w1000");
+    let now = Instant::from_nanos(210_000_000);
+    c.on_segment(&cfg, now, &parse(&[".", "3501:4001", "a1", "w9000"]));
+    c.read(3000);
+    assert_eq!(c.poll_transmit(&cfg, now).map(|segment| segment.window), Some(1000));
+    assert!(!c.is_drained());
+    assert_eq!(c.poll_transmit(&cfg, now).map(|segment| segment.window), Some(4000));
+    assert!(c.poll_transmit(&cfg, now).is_none());
 }
 
 #[test]
