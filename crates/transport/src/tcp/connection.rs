@@ -118,8 +118,6 @@ pub struct Connection {
     pub(super) pace_at: Instant,
     /// SND.WL1: `seq` of the segment that last updated the peer's window. Once closed: the position in the RST to send.
     pub(super) wl1: u64,
-    segments_sent: u64,
-    pub(super) segments_received: u64,
     /// Largest window the peer has advertised [bytes].
     pub(super) largest_window: u32,
     /// Consecutive duplicate ACKs; counts no further than 65,535.
@@ -217,10 +215,6 @@ pub struct Stats {
     pub timeouts: u64,
     /// Fast retransmits.
     pub fast_retransmits: u64,
-    /// Segments sent, including pure ACKs.
-    pub segments_sent: u64,
-    /// Segments received, including those discarded.
-    pub segments_received: u64,
     /// Congestion window [bytes].
     pub cwnd: u64,
     /// Slow start threshold [bytes].
@@ -406,8 +400,6 @@ impl Connection {
             retransmissions: self.retransmissions.into(),
             timeouts: self.timeouts.into(),
             fast_retransmits: self.fast_retransmits.into(),
-            segments_sent: self.segments_sent,
-            segments_received: self.segments_received,
             cwnd: self.window.cwnd,
             ssthresh: self.window.ssthresh(),
             rtt: self.rto.latest(),
@@ -493,10 +485,5 @@ impl Connection {
     #[inline]
     pub(super) fn stop_timer(&mut self) {
         (self.timer, self.timer_at) = (Timer::Off, None);
-    }
-
-    #[inline]
-    pub(super) fn count_sent(&mut self) {
-        self.segments_sent += 1;
     }
 }

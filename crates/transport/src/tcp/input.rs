@@ -13,7 +13,6 @@ impl Connection {
     /// No segment, whatever it contains, can do worse than reset the connection.
     #[inline]
     pub fn on_segment(&mut self, cfg: &Config, now: Instant, seg: &Segment) {
-        self.segments_received += 1;
         match self.state {
             State::Closed => self.on_segment_closed(seg),
             State::Listen => self.on_segment_listening(cfg, seg),
@@ -77,7 +76,6 @@ impl Connection {
     /// Processes the peer's SYN, in an active or passive open.
     fn on_syn(&mut self, cfg: &Config, seg: &Segment) {
         self.rx.synchronize();
-        self.edge = u64::from(seg.window) + 1;
         self.largest_window = seg.window;
         // RFC 2018 section 2: SACK-permitted in both SYNs.
         let lists_lost = cfg.algorithm.sets_cwnd();

@@ -346,7 +346,6 @@ impl Connection {
 
     #[inline]
     fn segment(&mut self, now: Instant, seq: u64, len: u32, flags: Flags, window: u32) -> Segment {
-        self.count_sent();
         let sack = match &mut self.sack {
             Some(board) if !self.rx.ahead.is_empty() || board.dsack.is_some() => {
                 board.sack_blocks(self.rx.next, &self.rx.ahead, self.rx.newest, self.rx.fin_at)

@@ -53,6 +53,22 @@ fn data_written_early_is_sent_with_the_last_ack() {
     );
 }
 
+/// RFC 9293 section 3.10.7.2: a listener waits for a SYN.
+#[test]
+fn a_listener_ignores_all_but_a_syn() {
+    run(
+        &config(),
+        "0    listen
+         1    < . 1:101 a1 w9000
+         2    < - 1:101 w9000
+         3    < F 1:1 w9000
+         4    < S. 0:0 a1 w9000
+         5    < SR 0:0 w9000
+         6    < S 0:0 w9000
+              > S. 0:0 a1",
+    );
+}
+
 /// RFC 9293 section 3.5, figure 7.
 #[test]
 fn simultaneous_open() {

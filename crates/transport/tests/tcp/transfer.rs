@@ -17,6 +17,9 @@ pub struct End {
     advertised: u64,
     granted: u64,
     pub timer_calls: u64,
+    /// Segments sent and received.
+    pub sent: u64,
+    pub received: u64,
 }
 
 /// Lets both ends transfer their data and close.
@@ -37,6 +40,8 @@ pub fn transfer(
         advertised: 0,
         granted: 0,
         timer_calls: 0,
+        sent: 0,
+        received: 0,
     };
     let mut ends = [
         end(Connection::connect(cfgs[0], Instant::ZERO), cfgs[0], first),
@@ -73,6 +78,7 @@ impl channel::End for End {
 
     fn poll_transmit(&mut self, now: Instant) -> Option<Segment> {
         let segment = self.connection.poll_transmit(&self.cfg, now)?;
+        self.sent += 1;
         let probe = 1;
         assert!(segment.end() <= self.granted + probe, "{segment:?} beyond the window, {}", self.granted);
         assert!(segment.len <= self.cfg.mss);
@@ -87,6 +93,7 @@ impl channel::End for End {
     }
 
     fn on_packet(&mut self, now: Instant, segment: &Segment) {
+        self.received += 1;
         self.granted = self.granted.max(segment.ack + u64::from(segment.window));
         if segment.flags.has(Flags::SYN) {
             self.granted = self.granted.max(1 + u64::from(segment.window));
