@@ -208,6 +208,8 @@ fn segments_for_a_closed_connection_are_answered_with_a_reset() {
               > R 1:1
          400  < S 0:0 w9000
               > R. 0:0 a1
+         450  < - 200:300 w9000
+              > R. 0:0 a300
          500  < R 1:1
               = closed true
               = received 0",

@@ -69,6 +69,25 @@ fn a_listener_ignores_all_but_a_syn() {
     );
 }
 
+/// RFC 9293 section 3.10.7.4: a segment beyond the window is acknowledged before the handshake ends, too. A window that opens
+/// meanwhile is announced later.
+#[test]
+fn an_unacceptable_segment_is_acknowledged_in_the_handshake() {
+    run(
+        &config(),
+        "0    listen
+         0    window 1000
+         5    < S 0:0 w9000
+              > S. 0:0 a1 w1000
+         10   < . 5000:5001 a1 w9000
+              > . 1:1 a1
+         20   window 65535
+              = established false
+         105  < . 1:1 a1 w9000
+              > . 1:1 a1 w65535",
+    );
+}
+
 /// RFC 9293 section 3.5, figure 7.
 #[test]
 fn simultaneous_open() {
