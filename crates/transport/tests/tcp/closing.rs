@@ -54,6 +54,13 @@ fn an_ack_of_all_data_does_not_acknowledge_the_fin() {
     );
 }
 
+/// A FIN alone does not wait for room in the congestion window, here of two segments.
+#[test]
+fn a_fin_is_sent_with_a_full_window() {
+    let cfg = Config { initial_window: 2, ..config() };
+    established(&cfg, 9000, "200 write 2000\n > . 1:1001\n > . 1001:2001\n 210 close\n > F. 2001:2001");
+}
+
 /// RFC 9293 section 3.6, case 2.
 #[test]
 fn passive_close() {

@@ -80,6 +80,40 @@ fn an_unused_window_grows_up_to_the_peers() {
     );
 }
 
+/// Limited transmit of `Sack1` counts ACKs, not SACKed segments.
+#[test]
+fn sack1_sends_one_segment_for_each_of_two_duplicates() {
+    sack1(
+        "300  < . 1:1 a1 w65535 sack1001:3001
+              > . 8001:9001
+         301  < . 1:1 a1 w65535 sack1001:5001
+              > . 9001:10001",
+    );
+}
+
+/// After a timeout the first two duplicate ACKs allow one retransmission each, the third none.
+#[test]
+fn limited_transmit_resends_after_a_timeout() {
+    established(
+        &Config { initial_window: 8, limited_transmit: true, ..ns2() },
+        65_535,
+        &format!(
+            "200   write 8000
+                   {}
+             300   < . 1:1 a1001 w65535
+             1300  timer
+                   > . 1001:2001 rtx
+             1310  < . 1:1 a1001 w65535
+                   > . 2001:3001 rtx
+             1320  < . 1:1 a1001 w65535
+                   > . 3001:4001 rtx
+             1330  < . 1:1 a1001 w65535
+                   = retransmissions 3",
+            eight()
+        ),
+    );
+}
+
 /// ns-2 counts an ACK as a duplicate only if it repeats the highest one.
 #[test]
 fn sack1_ignores_the_blocks_of_old_acks() {
@@ -120,6 +154,33 @@ fn newreno_leaves_recovery_with_the_deflated_window() {
                   = cwnd 2000
                   = ssthresh 4000
                   = timer none",
+            eight()
+        ),
+    );
+}
+
+/// Five segments would fit when the peer's window opens with a partial ACK: six are outstanding, of a window of four and the
+/// seven duplicates that are left. Two are sent besides the retransmission.
+#[test]
+fn newreno_sends_at_most_two_segments_for_a_partial_ack() {
+    let cfg = Config { initial_window: 8, limited_transmit: false, ..ns2() };
+    let duplicates = "302 < . 1:1 a1 w8000\n".repeat(5);
+    established(
+        &cfg,
+        8000,
+        &format!(
+            "200  write 100000
+                  {}
+             301  < . 1:1 a1 w8000
+             301  < . 1:1 a1 w8000
+             301  < . 1:1 a1 w8000
+                  > . 1:1001 rtx
+                  = cwnd 4000
+             {duplicates}
+             403  < . 1:1 a2001 w65535
+                  > . 2001:3001 rtx
+                  > . 8001:9001
+                  > . 9001:10001",
             eight()
         ),
     );

@@ -414,6 +414,31 @@ fn after_a_timeout_only_gaps_are_resent() {
     );
 }
 
+/// RFC 6675 section 5 (3): two segments SACKed at once release two. RFC 3042: an ACK that advances, and so is no duplicate,
+/// releases only what the window allows, whatever is SACKed.
+#[test]
+fn limited_transmit_counts_sacked_data_of_duplicates_only() {
+    let cfg = Config { limited_transmit: true, ..selective(8) };
+    sent(
+        &cfg,
+        100_000,
+        8,
+        "300  < . 1:1 a1 w65535 sack1001:3001
+              > . 8001:9001
+              > . 9001:10001",
+    );
+    sent(
+        &cfg,
+        100_000,
+        8,
+        "300  < . 1:1 a1 w65535 sack2001:3001
+              > . 8001:9001
+         310  < . 1:1 a1001 w65535 sack2001:3001
+              = cwnd 9000
+              > . 9001:10001",
+    );
+}
+
 /// RFC 6675 section 5.1: no recovery until all data sent before the timeout is acknowledged.
 #[test]
 fn no_recovery_for_data_sent_before_a_timeout() {
