@@ -173,7 +173,7 @@ impl Connection {
     fn poll_probe(&mut self, cfg: &Config, now: Instant, flight: u64) -> Option<Segment> {
         self.cwnd_limited = false;
         // The ACK of outstanding data will update the window.
-        if flight > 0 || self.una < self.max {
+        if flight > 0 {
             return None;
         }
         if self.timer != Timer::Persist {

@@ -148,6 +148,7 @@ fn a_closed_window_is_probed() {
          15300 < . 1:1 a1001 w0
                = failed false
                = timeouts 0
+               = retransmissions 3
          15400 < . 1:1 a1001 w5000      # the update
                > . 1001:2001
                > . 2001:3001
