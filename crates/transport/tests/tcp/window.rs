@@ -212,6 +212,8 @@ fn a_fin_beyond_the_window_is_not_sent_with_data() {
          200   < . 1:1 a1001 w1000
                > F. 1001:1001",
     );
+    // Nor when the data is resent.
+    established(&config(), 1000, "100 write 1000\n > . 1:1001\n 100 close\n 1100 timer\n > . 1:1001 rtx");
 }
 
 #[test]
