@@ -314,8 +314,8 @@ impl Endpoint {
             if stream.phase == Phase::Live && stream.consumed.saturating_add(window) > data.offset {
                 self.advertise(data.stream);
             }
-        } else if !stream.on_data(data) && !newer && stream.phase == Phase::Live {
-            self.stats.duplicates += u64::from(data.len > 0);
+        } else if !stream.on_data(data) && data.len > 0 && stream.phase == Phase::Live {
+            self.stats.duplicates += 1;
         }
         self.queue_event(data.stream);
     }

@@ -124,7 +124,7 @@ impl Stream {
                 let len = u32::try_from(allowed).unwrap_or(u32::MAX).min(max_payload);
                 let fin = self.fin == Fin::Wanted && u64::from(len) == pending;
                 let frame = Frame { len, fin, ..frame };
-                (frame.must_arrive() || (self.probe_wanted && pending > 0)).then_some(frame)
+                (frame.must_arrive() || self.probe_wanted).then_some(frame)
             }
             Phase::Idle | Phase::Closed => None,
         }
@@ -197,7 +197,7 @@ impl Stream {
                 self.advance(end);
                 any_new = true;
             }
-        } else if end > start {
+        } else {
             any_new = self.ahead.insert(start, end) > 0;
             let next = self.ahead.take_from(self.next);
             self.advance(next);
