@@ -196,11 +196,12 @@ impl Receiver {
         if max == 0 {
             return blocks;
         }
-        for (offset, held) in (1u16..).zip(self.ahead.iter().chain(missing)) {
+        // The TSN after the last one may be out of reach of 16 bits.
+        for (offset, held) in (1u32..).zip(self.ahead.iter().chain(missing)) {
             match start {
-                None if held.len > 0 => start = Some(offset),
+                None if held.len > 0 => start = Some(offset as u16),
                 Some(from) if held.len == 0 => {
-                    blocks.push((from, offset - 1));
+                    blocks.push((from, (offset - 1) as u16));
                     if blocks.len() == max {
                         break;
                     }
