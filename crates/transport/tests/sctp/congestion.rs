@@ -118,7 +118,11 @@ fn cwnd_is_halved_for_each_idle_rto() {
     trace += "700 < sack 30\n= cwnd 9000\n";
     let first = "> data 31:984\n> data 32:984\n> data 33:984\n> data 34:984\n";
     let more = "> data 35:984\n> data 36:984\n> data 37:984\n> data 38:984\n> data 39:984\n";
-    established(&cfg, 65_535, &format!("{trace}1599 write 100000\n{first}{more}= cwnd 9000"));
+    established(
+        &cfg,
+        65_535,
+        &format!("{trace}1599 write 100000\n{first}{more}= cwnd 9000\n= ssthresh none"),
+    );
     let fifth = "> data 35:984\n";
     established(
         &cfg,
@@ -126,6 +130,8 @@ fn cwnd_is_halved_for_each_idle_rto() {
         &format!("{trace}1600 write 100000\n{first}{fifth}= cwnd 4500\n= ssthresh 9000"),
     );
     established(&cfg, 65_535, &format!("{trace}2600 write 100000\n{first}= cwnd 4000\n= ssthresh 9000"));
+    let least = "200 write 984\n> data 1:984\n300 < sack 1\n5000 write 984\n> data 2:984\n= cwnd 4000\n= ssthresh none";
+    established(&cfg, 65_535, least);
 }
 
 /// Section 6.9: fragments fill a packet; section 6.10: short messages are bundled.
@@ -194,4 +200,43 @@ fn a_closed_window_is_probed_while_the_peer_answers() {
         ),
     );
     established(&cfg, 1968, &format!("{closed} 1300 timer\n> data 3:984 rtx\n3300 timer\n= failed true"));
+}
+
+/// Section 7.2.2: partial_bytes_acked also grows by the size of the duplicates that the peer reports.
+#[test]
+fn duplicates_count_in_congestion_avoidance() {
+    let cfg = Config { initial_ssthresh: Some(3999), ..config() };
+    let trace = "
+         300  < sack 1 b500
+              > data 5:984
+              = pba 1500";
+    established(&cfg, 65_535, &format!("{FOUR}{trace}"));
+}
+
+/// Messages of 4 bytes take 20 each. A packet has at most 16 chunks, when they are sent and when they are resent.
+#[test]
+fn a_packet_has_at_most_sixteen_chunks() {
+    let cfg = Config { message_len: 4, ..config() };
+    let chunks = |from: u64, to: u64| (from..=to).map(|tsn| format!(" data {tsn}:4")).collect::<String>();
+    let (first, rest) = (chunks(1, 16), chunks(17, 20));
+    let trace = format!(
+        "200 write 80\n>{first}\n>{rest}\n= in_flight 400
+         1200 timer\n>{first} rtx\n= in_flight 320
+         1300 < sack 16\n>{rest} rtx\n= in_flight 80
+         1400 < sack 20\n= acked 80\n= timer none"
+    );
+    established(&cfg, 9000, &trace);
+}
+
+/// Section 6.2.1 (D): TSN 5 was never sent.
+#[test]
+fn a_sack_of_a_tsn_never_sent_is_ignored() {
+    let trace = "
+         300  < sack 5 w1
+              = acked 0
+              = rwnd 61599           # 65535 - 4 x 984
+         310  < sack 4 w1
+              > data 5:984           # a probe
+              = acked 3936";
+    established(&config(), 65_535, &format!("{FOUR}{trace}"));
 }

@@ -17,6 +17,7 @@ fn a_timeout_restarts_with_one_packet() {
               = ssthresh 4000        # max(4000 / 2, 4 x 1000)
               = cwnd 1000
               = in_flight 1000
+              = rwnd 64551           # section 6.2.1 (C): 65535 - 984
               = timer 3200           # E2
          1300 < sack 1
               > data 2:984 rtx
@@ -80,6 +81,7 @@ fn three_miss_indications_start_a_fast_retransmit() {
               = ssthresh 4000        # max(7000 / 2, 4000), after growing to 7000
               = cwnd 4000
               = in_flight 5000
+              = rwnd 60615           # section 6.2.1 (C): 65535 - 5 x 984
               = timer 1320           # (4): it is the first outstanding
               = fast_retransmits 1
          400  < sack 0 g2-5
@@ -89,8 +91,9 @@ fn three_miss_indications_start_a_fast_retransmit() {
               > data 10:984
               = cwnd 4000            # Fast Recovery goes on to TSN 8
               = timer 1420
-         430  < sack 8               # (6): its exit point
+         425  < sack 7
               > data 11:984
+         430  < sack 8               # (6): its exit point
               > data 12:984
               = cwnd 4000
          440  < sack 9
@@ -252,4 +255,104 @@ fn rto_follows_the_rtt() {
     );
     let cfg = Config { rto_max: Duration::from_millis(1500), ..config() };
     established(&cfg, 9000, "200 write 984\n> data 1:984\n1200 timer\n> data 1:984 rtx\n= timer 2700");
+}
+
+/// Section 7.2.3: ssthresh <- max(cwnd / 2, 4 PMDCS), here half of 16 chunks.
+#[test]
+fn a_timeout_halves_a_large_window() {
+    let cfg = Config { slow_start_limit: 10, max_burst: 100, ..config() };
+    let data = |from: u64, to: u64| (from..=to).map(|tsn| format!("> data {tsn}:984\n")).collect::<String>();
+    let (second, third) = (data(5, 12), data(13, 28));
+    let trace = format!(
+        "300 < sack 4\n{second}= cwnd 8000\n400 < sack 12\n{third}= cwnd 16000
+         1400 timer\n> data 13:984 rtx\n= ssthresh 8000\n= cwnd 1000"
+    );
+    established(&cfg, 65_535, &format!("{FOUR}{trace}"));
+}
+
+/// After a timeout that was too early, chunks marked for retransmission are acknowledged: cumulatively, or by a gap ack
+/// block. They are not resent.
+#[test]
+fn acknowledged_chunks_are_not_resent_after_a_timeout() {
+    let timeout = "1200 timer\n> data 1:984 rtx\n";
+    let trace =
+        "1210 < sack 4\n> data 5:984\n> data 6:984\n= cwnd 2000\n= in_flight 2000\n= retransmissions 1";
+    established(&config(), 65_535, &format!("{FOUR}{timeout}{trace}"));
+    let trace = "1210 < sack 0 g2-3\n> data 4:984 rtx\n= in_flight 2000\n= cwnd 2000
+                 1220 < sack 3\n> data 5:984\n> data 6:984\n= cwnd 3000\n= in_flight 3000";
+    established(&config(), 65_535, &format!("{FOUR}{timeout}{trace}"));
+}
+
+/// Section 8.1: only an acknowledgement of DATA clears the error counter, and section 7.2.3: only that lets more than one
+/// packet be in flight. A SACK does not keep a timeout from counting, unless the window is closed.
+#[test]
+fn a_sack_that_acknowledges_nothing_clears_no_errors() {
+    let cfg = Config { association_max_retrans: 1, ..config() };
+    established(
+        &cfg,
+        9000,
+        "200  write 1968
+              > data 1:984
+              > data 2:984
+         1200 timer
+              > data 1:984 rtx
+         1300 < sack 0
+         3200 timer
+              = failed true",
+    );
+    let cfg = Config { association_max_retrans: 0, ..config() };
+    established(
+        &cfg,
+        9000,
+        "200  write 1968
+              > data 1:984
+              > data 2:984
+         300  < sack 1
+         1300 timer
+              = failed true",
+    );
+}
+
+/// Section 6.3.2, R4: a SACK without a TSN that an earlier one reported starts T3-rtx if it does not run.
+#[test]
+fn reneging_starts_the_timer() {
+    established(
+        &config(),
+        9000,
+        "200  write 984
+              > data 1:984
+         300  < sack 0 g1-1
+              = in_flight 0
+         1200 timer
+              = timer none
+         1300 < sack 0
+              = in_flight 1000
+              = timer 3300           # the RTO has doubled
+         3300 timer
+              > data 1:984 rtx",
+    );
+}
+
+/// Two gap ack blocks fill a packet with 24 bytes of chunks. A full report that leaves out TSN 10 does not withdraw it,
+/// one with a single block does.
+#[test]
+fn a_report_that_fills_its_packet_says_nothing_about_later_tsns() {
+    let small = Config { pmtu: 20 + 12 + 24, message_len: 8, cookie_len: 8, ..config() };
+    let cfg = Config { max_burst: 10, slow_start_limit: 9, ..small };
+    established(
+        &cfg,
+        9000,
+        "200  write 80
+              > data 1:8\n > data 2:8\n > data 3:8\n > data 4:8
+         300  < sack 4
+              > data 5:8\n > data 6:8\n > data 7:8\n > data 8:8\n > data 9:8\n > data 10:8
+              = cwnd 192
+              = in_flight 144
+         310  < sack 4 g8-8,10-10
+              = in_flight 96
+         320  < sack 4 g6-6,8-8
+              = in_flight 72
+         330  < sack 4 g6-6
+              = in_flight 120",
+    );
 }

@@ -1,6 +1,7 @@
 //! Setup and shutdown of an association, and packet sizes: sections 4, 5, 8 and 9.
 
-use bentpipe_transport::sctp::{Config, Control, Cookie, Data, Packet, Sack};
+use bentpipe_transport::sctp::{Association, Config, Control, Cookie, Data, MAX_CHUNKS, Packet, Sack};
+use bentpipe_units::Instant;
 
 use crate::trace::{config, established, run};
 
@@ -13,9 +14,12 @@ fn setup_takes_four_packets() {
               > init w65535
               = timer 1000          # T1-init, RTO.Initial
               = established false
+              = srtt none
+              = rtt none
          100  < init-ack w9000
               > cookie-echo
               = srtt 100
+              = rtt 100
               = timer 1100          # T1-cookie: RTO = 100 + 4 x 50, but RTO.Min is 1 s
          200  < cookie-ack
               = established true
@@ -24,7 +28,9 @@ fn setup_takes_four_packets() {
               = cwnd 4000           # section 7.2.1: min(4 x 1000, max(2 x 1000, 4404))
               = rto 1000
          210  < init-ack w5         # section 5.2.3: not waited for
-              = rwnd 9000",
+              = rwnd 9000
+              = packets_sent 2
+              = packets_received 3",
     );
 }
 
@@ -231,6 +237,8 @@ fn packet_sizes_follow_the_rfc() {
         (Control::Shutdown { cum_tsn_ack: 0 }, 20 + 12 + 8),
         (Control::ShutdownAck, 20 + 12 + 4),
         (Control::ShutdownComplete, 20 + 12 + 4),
+        (Control::Abort, 20 + 12 + 4),
+        (Control::StaleCookie, 20 + 12 + 4 + 4 + 4),
     ] {
         assert_eq!(Packet::control(control).wire_len(&cfg), length, "{control:?}");
     }
@@ -241,4 +249,166 @@ fn packet_sizes_follow_the_rfc() {
     assert!(packet.push(Data { tsn: 1, len: 5, begin: true, end: true }));
     assert_eq!(packet.wire_len(&cfg), 60 + 16 + 8);
     assert_eq!((cfg.pmdcs(), cfg.max_fragment()), (1468, 1452));
+    // So is the cookie.
+    let cfg = Config { cookie_len: 98, ip_header: 40, ..cfg };
+    assert_eq!(Packet::control(Control::InitAck { a_rwnd: 1, cookie }).wire_len(&cfg), 40 + 12 + 24 + 100);
+    assert_eq!(Packet::control(Control::CookieEcho { cookie }).wire_len(&cfg), 40 + 12 + 4 + 100);
+
+    let mut packet = Packet::default();
+    for tsn in 1..=MAX_CHUNKS as u64 {
+        assert!(packet.push(Data { tsn, len: 4, begin: true, end: true }));
+    }
+    assert!(!packet.push(Data::default()), "full");
+    assert_eq!(packet.data().len(), 16);
+}
+
+/// Sections 7.2 and 7.2.1: a chunk of a multiple of four bytes, with at least one word of data, and at most 4 chunks or
+/// 4404 bytes, or two chunks, in the initial window.
+#[test]
+fn pmdcs_and_initial_window_follow_from_the_pmtu() {
+    for (pmtu, ip_header, pmdcs, cwnd) in [
+        (1500, 20, 1468, 4404),
+        (1500, 40, 1448, 4404),
+        (1035, 20, 1000, 4000),
+        (4032, 20, 4000, 8000),
+        (100_000, 20, 65_500, 131_000),
+        (0, 20, 20, 80),
+    ] {
+        let cfg = Config { pmtu, ip_header, ..Config::default() };
+        let found = (cfg.pmdcs(), cfg.max_fragment(), Association::connect(&cfg).stats().cwnd);
+        assert_eq!(found, (pmdcs, pmdcs as u32 - 16, cwnd), "{pmtu}, {ip_header}");
+    }
+}
+
+/// Karn's rule, section 6.3.1 C5: an INIT that was resent gives no RTT, the COOKIE ECHO after it does.
+#[test]
+fn a_resent_init_gives_no_rtt() {
+    run(
+        &config(),
+        "0    connect\n> init
+         1000 timer\n> init
+         1300 < init-ack w9000
+              > cookie-echo
+              = srtt none
+         1400 < cookie-ack
+              = srtt 100",
+    );
+}
+
+/// Sections 5.2.5, 5.2.6, 6, 8.5.1 and 9.2: chunks that the state does not allow are discarded.
+#[test]
+fn unexpected_chunks_are_discarded() {
+    run(
+        &config(),
+        "0    connect\n> init
+         10   < cookie-ack
+         20   < stale
+         30   < shutdown 0
+         40   < shutdown-complete
+         50   < data 1:10
+              = received 0
+         60   < shutdown-ack         # section 8.5.1 (E): of an earlier association
+              > shutdown-complete
+              = established false
+              = closed false
+              = timer 1000
+         100  < init-ack w9000\n> cookie-echo
+         110  < data 1:10
+              = received 0
+         200  < cookie-ack\n= established true",
+    );
+    established(
+        &config(),
+        9000,
+        "200  write 984
+              > data 1:984
+              = timer 1200
+         300  < cookie-ack
+         310  < stale
+         320  < shutdown-ack
+         330  < shutdown-complete
+              = established true
+              = peer_closed false
+              = timer 1200           # of T3-rtx
+         340  < shutdown 0
+         350  < data 1:10            # after the peer's SHUTDOWN
+              = received 0
+         400  < sack 1
+              > shutdown-ack
+         410  < init w9000           # section 9.2: the peer has restarted
+              > shutdown-ack
+         420  < data 1:10
+              = received 0
+         430  < abort                # all data of both ends has arrived
+              = closed true
+              = failed false",
+    );
+    run(&config(), "0 listen\n10 < abort\n= closed false\n= failed false");
+}
+
+/// Section 8.4: an ABORT answers a packet for a closed association, unless it is an ABORT or belongs to the end of one.
+#[test]
+fn a_closed_association_answers_with_an_abort() {
+    established(
+        &config(),
+        9000,
+        "300  abort\n> abort
+         310  < sack 0\n> abort
+         320  < init w9000\n> abort
+         330  < shutdown 0\n> abort
+         340  < shutdown-ack\n> shutdown-complete
+         350  < shutdown-complete
+         360  < abort
+         400  write 984              # nothing is taken any more
+              = send_queue 0",
+    );
+    let mut end = Association::connect(&config());
+    assert!(!end.is_closed());
+    end.abort();
+    assert!(end.is_closed(), "the peer knows nothing of it");
+    assert_eq!(end.poll_transmit(&config(), Instant::ZERO), None);
+}
+
+#[test]
+fn an_aborted_association_is_closed_once_the_abort_is_sent() {
+    let mut end = established(&config(), 9000, "300 write 10\n> data 1:10");
+    end.abort();
+    assert!(!end.is_closed());
+    let sent = end.poll_transmit(&config(), Instant::ZERO).map(|packet| packet.control);
+    assert_eq!((sent, end.is_closed()), (Some(Control::Abort), true));
+}
+
+/// A SHUTDOWN acknowledges DATA as well, but none that was never sent, section 6.2.1 (D).
+#[test]
+fn a_shutdown_acknowledges_data() {
+    established(
+        &config(),
+        9000,
+        "200  write 2952
+              > data 1:984
+              > data 2:984
+              > data 3:984
+         300  < shutdown 4
+              = acked 0
+         310  < shutdown 2
+              = acked 1968
+              = in_flight 1000
+              = timer 1310
+         320  < shutdown 0           # an older one
+              = timer 1310
+         330  < shutdown 3
+              > shutdown-ack",
+    );
+}
+
+#[test]
+fn what_is_written_is_limited_to_a_quarter_of_the_counter() {
+    let cfg = config();
+    let mut end = Association::connect(&cfg);
+    end.write(&cfg, u64::MAX / 4 - 100);
+    end.send(&cfg, 101);
+    assert_eq!(end.send_queue(), u64::MAX / 4 - 100, "101 bytes are too many");
+    end.send(&cfg, 60);
+    end.write(&cfg, u64::MAX);
+    assert_eq!(end.send_queue(), u64::MAX / 4);
 }

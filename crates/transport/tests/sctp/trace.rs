@@ -10,7 +10,7 @@
 //!
 //! A packet is its chunks: `init wN`, `init-ack wN`, `cookie-echo`, `cookie-ack`, `shutdown N`, `shutdown-ack`,
 //! `shutdown-complete`, `abort`, `stale`; `sack N wN gF-L,F-L dN` (cumulative TSN ack, a_rwnd, gaps as TSNs,
-//! duplicates; an expected window may be left out); `data N:LEN`, with `-` before the TSN unless it is the first
+//! duplicates, whose size `bN` is given in a SACK that arrives; an expected window may be left out); `data N:LEN`, with `-` before the TSN unless it is the first
 //! fragment of a message, and after the length unless it is the last. `rtx` marks a packet of retransmissions. `timer`
 //! expects that the association asked to be called at that time; at any other event a timer that is due is an error.
 //! `#` begins a comment.
@@ -90,11 +90,14 @@ impl Endpoint for Association {
             "pba" => stats.partial_bytes_acked.to_string(),
             "rwnd" => stats.rwnd.to_string(),
             "in_flight" => stats.in_flight.to_string(),
+            "packets_sent" => stats.packets_sent.to_string(),
+            "packets_received" => stats.packets_received.to_string(),
             "timeouts" => stats.timeouts.to_string(),
             "retransmissions" => stats.retransmissions.to_string(),
             "fast_retransmits" => stats.fast_retransmits.to_string(),
             "rto" => ms(Some(Instant::ZERO + stats.rto)),
             "srtt" => ms(stats.srtt.map(|srtt| Instant::ZERO + srtt)),
+            "rtt" => ms(stats.rtt.map(|rtt| Instant::ZERO + rtt)),
             "timer" => ms(self.poll_timeout()),
             "readable" => self.readable().to_string(),
             "received" => self.received().to_string(),
@@ -196,6 +199,10 @@ fn parse(words: &[&str], now: Instant) -> Packet {
                             ((number(from) - cum_tsn_ack) as u16, (number(to) - cum_tsn_ack) as u16)
                         })
                         .collect();
+                }
+                if let Some(bytes) = words.peek().and_then(|word| word.strip_prefix('b')) {
+                    words.next();
+                    sack.duplicate_bytes = number(bytes) as u32;
                 }
                 packet.sack = Some(sack);
             }
