@@ -154,7 +154,7 @@ impl Receiver {
     /// True if DATA has arrived that no SACK has reported.
     #[inline]
     pub(super) fn unacknowledged(&self) -> bool {
-        self.packets > 0 || self.sack_now
+        self.packets > 0
     }
 
     /// RFC 1122 section 4.2.3.3, as in RFC 9260 section 6.2: a window that has opened is announced once it is worth

@@ -39,7 +39,7 @@ impl Association {
 
     /// Processes the cumulative TSN ack of a SHUTDOWN.
     pub(super) fn on_cumulative_ack(&mut self, cfg: &Config, now: Instant, cum_tsn_ack: u64) {
-        if cum_tsn_ack < self.first - 1 || cum_tsn_ack >= self.next_tsn() {
+        if cum_tsn_ack >= self.next_tsn() {
             return;
         }
         let before = self.flight;
