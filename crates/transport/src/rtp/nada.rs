@@ -291,4 +291,132 @@ mod tests {
         assert!((found.congestion.as_secs_f64() - expected).abs() < 0.01, "{found:?}");
         assert!(!found.is_idle);
     }
+
+    /// Section 5.1.4: of the intervals between losses, 10 and 20 packets, the first counts as the mean, and then 0.1 x 20
+    /// + 0.9 x 10 = 11. For 7 means after a loss, 70 and 77 packets, a queueing delay of 100 ms is warped to 50 ms
+    /// exp(-0.5), and one of 20 ms is not. All losses lie before the window of 500 ms.
+    #[test]
+    fn delay_is_warped_for_seven_loss_intervals() {
+        let warped = 0.05 * libm::exp(-0.5);
+        for (intervals, queueing, packets, expected) in [
+            (&[10][..], 0.1, 69, warped),
+            (&[10], 0.1, 70, 0.1),
+            (&[10], 0.02, 69, 0.02),
+            (&[10, 20], 0.1, 76, warped),
+            (&[10, 20], 0.1, 77, 0.1),
+            (&[], 0.1, 50, 0.1),
+        ] {
+            let mut observer = Observer { base: 0.0, ..Observer::new(0, at(0)) };
+            let (mut ms, mut seq) = (0, 0);
+            let mut arrive = |observer: &mut Observer, count: u64, delay: f64| {
+                for _ in 0..count {
+                    observer.on_packet(at(ms), seq, 1000, delay);
+                    (ms, seq) = (ms + 10, seq + 1);
+                }
+                seq += 1;
+                at(ms - 10)
+            };
+            for &count in intervals {
+                arrive(&mut observer, count, 0.0);
+            }
+            let now = arrive(&mut observer, packets, queueing);
+            let found = observer.feedback(now).unwrap_or_else(|| panic!("no feedback"));
+            assert_eq!(found.congestion, Duration::from_secs_f64(expected), "{intervals:?}, {packets}");
+        }
+    }
+
+    /// Section 5.1.2: packet 2 arrives, 1 does not, and 0 is a duplicate of one before the window. Half of the packets are
+    /// lost in two feedbacks: p_loss = 0.1 x 0.5 and 0.1 x 0.5 + 0.9 x 0.05. Packet 1 arrives late: 0.9 x 0.095. The penalty
+    /// is 10 ms (p_loss / 0.01)^2.
+    #[test]
+    fn loss_is_smoothed_and_squared() {
+        let mut observer = Observer::new(0, at(0));
+        observer.on_packet(at(0), 0, 1000, 0.25);
+        observer.on_packet(at(600), 0, 1000, 0.25);
+        observer.on_packet(at(600), 2, 1000, 0.25);
+        let penalty = |observer: &mut Observer, loss: f64| {
+            let found = observer.feedback(at(700)).unwrap_or_else(|| panic!("no feedback"));
+            let expected = 0.01 * (loss / 0.01) * (loss / 0.01);
+            assert!((found.congestion.as_secs_f64() - expected).abs() < 1e-6, "{found:?}, {expected}");
+        };
+        penalty(&mut observer, 0.05);
+        penalty(&mut observer, 0.095);
+        observer.on_packet(at(700), 1, 1000, 0.25);
+        penalty(&mut observer, 0.0855);
+    }
+
+    /// Section 5.1.5: a loss at 20 ms ends the idle time for 500 ms, a queueing delay of 10 ms as long as it is in the
+    /// window.
+    #[test]
+    fn path_is_idle_without_losses_and_queueing_in_the_window() {
+        for (lost, queueing, now, idle) in [
+            (false, 0.0, 100, true),
+            (true, 0.0, 520, false),
+            (true, 0.0, 521, true),
+            (false, 0.009, 100, true),
+            (false, 0.010, 520, false),
+            (false, 0.010, 521, true),
+        ] {
+            let mut observer = Observer::new(0, at(0));
+            observer.on_packet(at(0), 0, 1000, 0.0);
+            let next = if lost { 2 } else { 1 };
+            observer.on_packet(at(20), next, 1000, queueing);
+            observer.on_packet(at(30), next + 1, 1000, 0.0);
+            let found = observer.feedback(at(now)).unwrap_or_else(|| panic!("no feedback"));
+            assert_eq!(found.is_idle, idle, "{lost}, {queueing}, {now}");
+        }
+    }
+
+    /// Packets of 1000 bytes each 10 ms. 6 of them count as if they took 100 ms; 21 take 200 ms; at 10 s no packet is left.
+    #[test]
+    fn received_rate_counts_the_time_since_the_first_packet() {
+        let mut observer = Observer::new(0, at(0));
+        let rate = |observer: &mut Observer, ms: u64| {
+            observer.feedback(at(ms)).map(|feedback| feedback.received.as_bps())
+        };
+        for (first, last, bps) in [(0, 5, 480_000), (6, 20, 840_000)] {
+            for seq in first..=last {
+                observer.on_packet(at(u64::from(seq) * 10), seq, 1000, 0.0);
+            }
+            assert_eq!(rate(&mut observer, u64::from(last) * 10), Some(bps));
+        }
+        assert_eq!(rate(&mut observer, 10_000), None);
+    }
+
+    /// Only the last 15 delays make the queueing delay: one of 0 before them does not.
+    #[test]
+    fn queueing_delay_is_the_least_of_fifteen() {
+        for (packets, congestion) in [(14, 0), (15, 20)] {
+            let mut observer = Observer::new(0, at(0));
+            observer.on_packet(at(0), 0, 1000, 0.0);
+            for seq in 1..=packets {
+                observer.on_packet(at(u64::from(seq) * 10), seq, 1000, 0.020);
+            }
+            let found =
+                observer.feedback(at(u64::from(packets) * 10)).unwrap_or_else(|| panic!("no feedback"));
+            assert_eq!(found.congestion, Duration::from_millis(congestion), "{packets}");
+        }
+    }
+
+    /// Section 4.3: without an earlier feedback, the time since it counts as 100 ms and its congestion as zero. At 1 Mbit/s
+    /// and a priority of 2 the reference is 30 ms: 40 ms reduce the rate by 0.5 (0.1 / 0.5) (0.01 / 0.5) = 0.2 % and by
+    /// 0.5 x 2 (0.04 / 0.5) = 8 %. After 200 ms, 30 ms increase 918 kbit/s: the reference is 32.68 ms, so the change is
+    /// 0.5 (0.2 / 0.5) (2.68 / 500) = 0.107 % and 2 %. The rate stays between the minimum and the maximum.
+    #[test]
+    fn priority_time_and_limits_count_in_the_rate() {
+        let cfg = Nada { priority: 2.0, ..CFG };
+        let mut reference = Reference::default();
+        let mut update = |ms: u64, congestion: u64, rate: u64, max: Rate| {
+            let feedback = Feedback {
+                is_idle: false,
+                congestion: Duration::from_millis(congestion),
+                received: Rate::from_bps(rate),
+            };
+            reference.update(&cfg, at(ms), Duration::ZERO, &feedback, Rate::from_bps(rate), max).as_bps()
+        };
+        assert_eq!(update(1000, 40, 1_000_000, MAX), 918_000);
+        assert!(update(1200, 30, 918_000, MAX).abs_diff(937_344) <= 1);
+        assert_eq!(update(1300, 10_000, 900_000, MAX), 150_000);
+        assert_eq!(update(1400, 10_000, 900_000, Rate::from_bps(100_000)), 100_000);
+    }
 }

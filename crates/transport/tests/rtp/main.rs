@@ -2,7 +2,7 @@
 //! reorders and duplicates.
 
 use bentpipe_transport::rtp::{
-    Adaptation, Config, Packet, Receiver, ReceiverReport, ReportBlock, Sender, SenderReport,
+    Adaptation, Config, Feedback, Nada, Packet, Receiver, ReceiverReport, ReportBlock, Sender, SenderReport,
 };
 use bentpipe_units::{Duration, Instant, Rate, Rng};
 use proptest::prelude::*;
@@ -71,6 +71,34 @@ fn sequence_numbers_wrap_and_jump() {
     assert_eq!((report.fraction_lost, report.cumulative_lost, report.highest_seq), (85, 1, 20_003));
 }
 
+/// Appendix A.1: less than 3000 ahead is a loss, and less than 100 behind is late. Anything else counts once it is
+/// confirmed.
+#[test]
+fn jumps_of_sequence_numbers_are_told_from_losses_and_late_packets() {
+    for (seq, received, highest) in
+        [(3999, 2, 3999), (4000, 1, 1000), (900, 1, 1000), (901, 2, 1000), (1000, 2, 1000)]
+    {
+        let (cfg, mut receiver) = (config(), Receiver::default());
+        receiver.on_packet(&cfg, ms(0), &packet(1000, 0), 1000);
+        receiver.on_packet(&cfg, ms(10), &packet(seq, 0), 1000);
+        assert_eq!(receiver.received(), received, "{seq}");
+        assert_eq!(block(&mut receiver, &cfg, 900).highest_seq, highest, "{seq}");
+    }
+}
+
+/// Appendix A.3: the number of packets lost has 24 bits and a sign. Of 3000 steps each loses 2998 packets.
+#[test]
+fn cumulative_loss_is_limited_to_24_bits() {
+    let (cfg, mut receiver) = (config(), Receiver::default());
+    for i in 0..3000_u32 {
+        receiver.on_packet(&cfg, ms(0), &packet((2999 * i) as u16, 0), 1000);
+    }
+    let report = block(&mut receiver, &cfg, 900);
+    assert_eq!((report.cumulative_lost, report.highest_seq), (0x7f_ffff, 2999 * 2999));
+    // 255.9 of 256 are lost.
+    assert_eq!(report.fraction_lost, 255);
+}
+
 /// Appendix A.8, with a clock of 8 kHz.
 #[test]
 fn jitter_is_smoothed_with_gain_one_sixteenth() {
@@ -109,6 +137,64 @@ fn rtt_follows_from_lsr_and_dlsr() {
     assert!(error.abs() < 3.0 / 65_536.0, "{error}");
 }
 
+/// Section 6.4.1: A - LSR - DLSR at 10 s, 655,360 in units of 2^-16 s. A clock with these steps may seem to run
+/// backwards, which makes an RTT of zero; up to half of the range, 2^31 - 1 units, it is a time.
+#[test]
+fn rtt_is_not_negative() {
+    let cfg = config();
+    for (lsr, dlsr, nanos) in [
+        (655_360 - 65_536, 32_768, Some(500_000_000)),
+        (655_360, 0, Some(0)),
+        (655_360, 1, Some(0)),
+        (655_361, 0, Some(0)),
+        (655_360_u32.wrapping_sub((1 << 31) - 1), 0, Some(32_767_999_984_741)),
+        (655_360_u32.wrapping_sub(1 << 31), 0, Some(0)),
+        (0, 0, None),
+    ] {
+        let mut sender = Sender::new(&cfg, ms(0), Rate::from_bps(64_000), 0);
+        let block =
+            ReportBlock { fraction_lost: 0, cumulative_lost: 0, highest_seq: 0, jitter: 0, lsr, dlsr };
+        sender.on_report(&cfg, ms(10_000), &ReceiverReport { block: Some(block), nada: None });
+        assert_eq!(sender.rtt().map(Duration::as_nanos), nanos, "{lsr}, {dlsr}");
+    }
+}
+
+/// RFC 8698 sections 4.2 and 4.3: 51 packets of 1000 bytes within 500 ms are 816 kbit/s. On an idle path without a known
+/// RTT the rate is 1 + 0.05 / (0.1 + 0.12) of that. Later packets wait for 20 ms, which are
+/// 160 ticks.
+#[test]
+fn nada_ramps_up_while_the_path_is_idle() {
+    let nada = Nada { priority: 1.0, min_rate: Rate::from_bps(150_000), max_rate: None };
+    let cfg = Config { adaptation: None, nada: Some(nada), ..config() };
+    let mut sender = Sender::new(&cfg, ms(0), Rate::from_bps(1_500_000), 0);
+    assert_eq!(sender.rate().as_bps(), 150_000);
+    let mut receiver = Receiver::default();
+    for i in 0..=90_u16 {
+        let sent = u64::from(i) * 10;
+        receiver.on_packet(&cfg, ms(sent + 250), &packet(i, sent), 1000);
+    }
+    let report = receiver.poll_report(&cfg, ms(1150)).expect("it is due");
+    let feedback = report.nada.expect("packets came");
+    assert_eq!(
+        (feedback.is_idle, feedback.congestion, feedback.received.as_bps()),
+        (true, Duration::ZERO, 816_000)
+    );
+    assert_eq!(report.wire_len(&cfg), 20 + 8 + 32 + 20 + 28);
+    sender.on_report(&cfg, ms(1400), &report);
+    assert_eq!(sender.rate().as_bps(), 1_001_454);
+    for i in 91..178_u16 {
+        let sent = u64::from(i) * 10;
+        receiver.on_packet(&cfg, ms(sent + 270), &packet(i, sent), 1000);
+    }
+    let report = receiver.poll_report(&cfg, ms(2050)).expect("it is due");
+    let feedback = report.nada.expect("packets came");
+    assert!(!feedback.is_idle && feedback.congestion.as_nanos().abs_diff(20_000_000) < 1000, "{feedback:?}");
+
+    let nada = Some(Nada { max_rate: Some(Rate::from_bps(100_000)), ..nada });
+    let sender = Sender::new(&Config { nada, ..cfg }, ms(0), Rate::from_bps(1_500_000), 0);
+    assert_eq!(sender.rate().as_bps(), 100_000, "the maximum takes precedence");
+}
+
 /// Busse et al. 1996, worked out by hand: alpha 0.3, unloaded up to 2 %, congested from 4 %.
 #[test]
 fn the_rate_follows_the_smoothed_loss() {
@@ -143,6 +229,9 @@ fn the_rate_follows_the_smoothed_loss() {
             ReportBlock { fraction_lost, cumulative_lost: 0, highest_seq: 0, jitter: 0, lsr: 0, dlsr: 0 };
         sender.on_report(&cfg, ms(0), &ReceiverReport { block: Some(block), nada: None });
         assert_eq!(sender.rate().as_bps(), bps, "step {step}");
+        if step == 0 {
+            assert_eq!(sender.loss(), 0.3 * (26.0 / 256.0));
+        }
         assert_eq!(sender.rate_ratio(), bps as f64 / 1e6);
     }
     // A report without a block says nothing about loss.
@@ -167,6 +256,14 @@ fn packet_sizes_follow_the_rfc() {
     let block =
         ReportBlock { fraction_lost: 0, cumulative_lost: 0, highest_seq: 0, jitter: 0, lsr: 0, dlsr: 0 };
     assert_eq!(ReceiverReport { block: Some(block), nada: None }.wire_len(&cfg), 20 + 8 + 32 + 28);
+    // NADA: 12 bytes of header and 8 of values.
+    let nada = Feedback { is_idle: true, congestion: Duration::ZERO, received: Rate::from_bps(0) };
+    assert_eq!(ReceiverReport { block: None, nada: Some(nada) }.wire_len(&cfg), 20 + 8 + 8 + 20 + 28);
+    // Names of other lengths, with type, length and zero: 21, padded to 24; 3, padded to 4; at most 258, padded to 260.
+    for (cname_len, item) in [(18, 24), (0, 4), (300, 260)] {
+        let cfg = Config { cname_len, ..Config::default() };
+        assert_eq!(SenderReport::wire_len(&cfg), 20 + 8 + 28 + 8 + item);
+    }
 }
 
 proptest! {
