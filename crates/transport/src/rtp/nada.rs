@@ -153,7 +153,7 @@ impl Observer {
         let received = self.arrivals.iter().filter(|each| each.number > self.before).count() as f64;
         let lost = (1.0 - received / expected).max(0.0);
         self.loss = ALPHA * lost + (1.0 - ALPHA) * self.loss;
-        let is_lossy = self.lost_at.is_some() && self.since_loss < MULTILOSS * self.loss_interval;
+        let is_lossy = self.since_loss < MULTILOSS * self.loss_interval;
         let warped = if is_lossy && queueing > QTH {
             QTH * libm::exp(-LAMBDA * (queueing - QTH) / QTH)
         } else {
