@@ -247,21 +247,29 @@ fn byte_counting_after_a_timeout_counts_one_segment_per_ack() {
 #[test]
 fn half_of_cwnd_leaves_out_the_inflation() {
     let eight: String = (0..8).map(|i| format!("> . {}:{}\n", 1 + i * 1000, 1001 + i * 1000)).collect();
-    established(
-        &Config { half_of_cwnd: true, initial_ssthresh: Some(20_000), ..window(12) },
-        65_535,
-        &format!(
-            "200   write 8000
-                   {eight}
-             300   < . 1:1 a1 w65535
-             300   < . 1:1 a1 w65535
-             300   < . 1:1 a1 w65535
-                   > . 1:1001 rtx
-                   = ssthresh 6000
-                   = cwnd 9000               # three segments more
-             1300  timer
-                   > . 1:1001 rtx
-                   = ssthresh 3000"
-        ),
-    );
+    for (segments, reduced, inflated, after) in [(12, 6000, 9000, 3000), (10, 5000, 8000, 2000)] {
+        established(
+            &Config { half_of_cwnd: true, initial_ssthresh: Some(20_000), ..window(segments) },
+            65_535,
+            &format!(
+                "200   write 8000
+                       {eight}
+                 300   < . 1:1 a1 w65535
+                 300   < . 1:1 a1 w65535
+                 300   < . 1:1 a1 w65535
+                       > . 1:1001 rtx
+                       = ssthresh {reduced}
+                       = cwnd {inflated}            # three segments more
+                 1300  timer
+                       > . 1:1001 rtx
+                       = ssthresh {after}           # in whole segments"
+            ),
+        );
+    }
+}
+
+/// RFC 7661 section 4: half of the window was used, so an ACK says nothing about a larger one.
+#[test]
+fn a_window_with_room_for_another_segment_does_not_grow() {
+    established(&window(2), 65_535, "200 write 1000\n > . 1:1001\n 300 < . 1:1 a1001 w65535\n = cwnd 2000");
 }

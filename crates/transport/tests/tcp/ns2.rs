@@ -91,6 +91,23 @@ fn sack1_sends_one_segment_for_each_of_two_duplicates() {
     );
 }
 
+#[test]
+fn a_timeout_halves_the_window() {
+    established(
+        &Config { initial_window: 8, ..ns2() },
+        65_535,
+        &format!(
+            "200   write 8000
+                   {}
+             1200  timer
+                   > . 1:1001 rtx
+                   = ssthresh 4000
+                   = cwnd 1000",
+            eight()
+        ),
+    );
+}
+
 /// After a timeout the first two duplicate ACKs allow one retransmission each, the third none.
 #[test]
 fn limited_transmit_resends_after_a_timeout() {

@@ -1,7 +1,7 @@
 //! TCP options: timestamps and window scaling, RFC 7323, and their length on the wire.
 
-use bentpipe_transport::tcp::Config;
-use bentpipe_units::Duration;
+use bentpipe_transport::tcp::{Config, Connection};
+use bentpipe_units::{Duration, Instant};
 
 use crate::trace::{config, parse, run};
 
@@ -36,6 +36,23 @@ fn timestamps_are_negotiated_in_the_handshake() {
     );
     run(&stamped(), "1 listen\n 101 < S 0:0 w9000 ts7:0\n > S. 0:0 a1 ts101:7");
     run(&config(), "1 listen\n 101 < S 0:0 w9000 ts7:0\n > S. 0:0 a1\n 201 < . 1:11 a1 w9000\n > . 1:1 a11");
+}
+
+/// Section 3.2: in every segment, if negotiated, but in no reset of ours.
+#[test]
+fn segments_carry_timestamps_only_if_both_ends_offered_them() {
+    let cfg = stamped();
+    for (answer, is_agreed) in [("ts500:1", true), ("", false)] {
+        let trace = format!("1 connect\n > S 0:0 ts1:0\n 101 < S. 0:0 a1 w9000 {answer}\n > . 1:1 a1");
+        let mut c = run(&cfg, &trace);
+        let mut is_stamped = |act: fn(&mut Connection)| {
+            act(&mut c);
+            let sent = c.poll_transmit(&cfg, Instant::from_nanos(200_000_000));
+            sent.map(|segment| segment.timestamps.is_some())
+        };
+        assert_eq!(is_stamped(|c| c.write(10)), Some(is_agreed));
+        assert_eq!(is_stamped(Connection::abort), Some(false));
+    }
 }
 
 /// RFC 7323 section 4: retransmissions are measured too, because the echo tells which transmission arrived. Worked out

@@ -308,6 +308,24 @@ fn without_go_back_n_nothing_beyond_the_timeout_is_resent() {
     );
 }
 
+/// RFC 3042 applies after a timeout as well.
+#[test]
+fn limited_transmit_sends_new_data_after_a_timeout() {
+    let cfg = Config { initial_window: 1, limited_transmit: true, ..config() };
+    established(
+        &cfg,
+        65_535,
+        "200   write 5000
+               > . 1:1001
+         1200  timer
+               > . 1:1001 rtx
+         1300  < . 1:1 a1 w65535
+               > . 1001:2001
+         1400  < . 1:1 a1 w65535
+               > . 2001:3001",
+    );
+}
+
 /// RFC 5681 section 3.1: ssthresh is unchanged if the timer expires again for the same segment.
 #[test]
 fn ssthresh_is_kept_at_the_second_timeout() {
