@@ -652,3 +652,141 @@ impl Connection {
         Some(true)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(ms: u64) -> Instant {
+        Instant::ZERO + Duration::from_millis(ms)
+    }
+
+    /// A segment of 1000 bytes from 1 on, sent at 100 ms, or resent then.
+    fn segment(resent: bool) -> SentSegment {
+        let mut segments = Segments::default();
+        if resent {
+            segments.on_sent(at(50), 1, 1001);
+        }
+        segments.on_sent(at(100), 1, 1001);
+        segments.last().unwrap()
+    }
+
+    fn context(ms: u64, echo: u32, fack: u64) -> AckContext {
+        AckContext { now: at(ms), echo, fack, latest: (0, Instant::ZERO) }
+    }
+
+    /// RFC 8985 section 6.2, step 2: an earlier transmission was delivered if the timestamp echo [us] is earlier, or if the
+    /// latest one took less than the minimum RTT of 30 ms. An echo of 0 says nothing.
+    #[test]
+    fn an_ack_too_early_for_the_retransmission_is_of_an_earlier_one() {
+        for (resent, ms, echo, valid) in [
+            (true, 130, 0, true),
+            (true, 129, 0, false),
+            (true, 130, 99_999, false),
+            (true, 130, 100_000, true),
+            (true, 130, 100_001, true),
+            (true, 129, 100_001, false),
+            (false, 101, 99_999, true),
+        ] {
+            let mut delivered = Rack::default().delivered;
+            delivered.min_rtts[0] = Duration::from_millis(30);
+            let mut ack = context(ms, echo, 0);
+            delivered.on_segment(&mut ack, &segment(resent));
+            assert_eq!(ack.latest.0 > 0, valid, "at {ms} ms with an echo of {echo}");
+        }
+    }
+
+    /// Step 1: the minimum of this interval and of the one before it; an interval is longer than [`MIN_RTT_WINDOW`].
+    #[test]
+    fn the_minimum_rtt_is_that_of_two_intervals() {
+        let [long, old] = [Duration::from_millis(40), Duration::from_millis(20)];
+        let mut sent = segment(false);
+        for (later, min_rtts) in [(0, [old, Duration::MAX]), (1, [long, old])] {
+            let mut delivered = Rack::default().delivered;
+            delivered.min_rtts[0] = old;
+            let mut ack = context(0, 0, 0);
+            ack.now = Instant::ZERO + MIN_RTT_WINDOW + Duration::from_nanos(later);
+            sent.at = at(300_000 - 40) + Duration::from_nanos(later);
+            delivered.on_segment(&mut ack, &sent);
+            assert_eq!(delivered.min_rtts, min_rtts, "{later} ns later");
+            assert_eq!(delivered.min_rtt(), Some(old));
+        }
+    }
+
+    /// Step 3: a segment is late if one above it was delivered before, unless it was resent.
+    #[test]
+    fn a_segment_below_one_delivered_before_is_reordered() {
+        for (resent, fack, reordered) in [(false, 1001, false), (false, 1002, true), (true, 1002, false)] {
+            let mut delivered = Rack::default().delivered;
+            delivered.on_segment(&mut context(200, 0, fack), &segment(resent));
+            assert_eq!(delivered.reordered, reordered, "RACK.fack = {fack}");
+        }
+    }
+
+    /// RACK.rtt is that of the latest transmission delivered, and stays if an ACK delivers none.
+    #[test]
+    fn an_ack_that_delivers_nothing_leaves_rack_rtt() {
+        let mut delivered = Rack::default().delivered;
+        delivered.on_end(&AckContext { latest: (7, at(100)), ..context(150, 0, 0) });
+        assert_eq!((delivered.rtt, delivered.order), (Duration::from_millis(50), 7));
+        delivered.on_end(&context(400, 0, 0));
+        delivered.on_end(&AckContext { latest: (5, at(390)), ..context(400, 0, 0) });
+        assert_eq!((delivered.rtt, delivered.order), (Duration::from_millis(10), 7));
+    }
+
+    /// Section 6.2, step 4, with a minimum RTT of 40 ms and an SRTT of 50 ms: a D-SACK adds a quarter of the minimum RTT,
+    /// once per round, up to SRTT; sixteen recoveries take all back. Once a loss is certain, and without reordering, the
+    /// window is zero.
+    #[test]
+    fn reordering_window_grows_with_d_sacks_and_shrinks_after_sixteen_recoveries() {
+        let mut rack = Rack::default();
+        rack.delivered.min_rtts[0] = Duration::from_millis(40);
+        let mut window = |una, duplicate, recovering, recovered| {
+            let ack = ReorderingInfo { una, max: una + 5000, duplicate, recovering, recovered };
+            rack.update_reo_wnd(&ack, Some(Duration::from_millis(50)));
+            rack.reo_wnd.as_secs_f64() * 1e3
+        };
+        assert_eq!(window(1, false, false, false), 10.0);
+        assert_eq!(window(1, true, false, false), 20.0);
+        assert_eq!(window(5000, true, false, false), 20.0);
+        assert_eq!(window(5001, true, false, false), 30.0);
+        assert_eq!(window(20_001, false, true, false), 0.0);
+        for _ in 0..15 {
+            assert_eq!(window(20_001, false, false, true), 30.0);
+        }
+        assert_eq!(window(20_001, false, false, true), 10.0);
+        for (number, expected) in [20.0, 30.0, 40.0, 50.0, 50.0].into_iter().enumerate() {
+            assert_eq!(window(30_001 + 5000 * number as u64, true, false, false), expected);
+        }
+    }
+    /// Section 9.3: a lost retransmission of this recovery is another indication of congestion; neither one from before the
+    /// reduction nor new data is.
+    #[test]
+    fn only_a_retransmission_since_the_reduction_indicates_more_congestion() {
+        for (resent, reduced_at, indicates) in
+            [(true, 99, true), (true, 100, true), (true, 101, false), (false, 99, false)]
+        {
+            let mut rack = Rack { reduced_at: at(reduced_at), ..Rack::default() };
+            (rack.delivered.order, rack.delivered.rtt) = (9, Duration::from_millis(10));
+            if resent {
+                rack.segments.on_sent(at(50), 1, 1001);
+            }
+            rack.segments.on_sent(at(100), 1, 1001);
+            let found = rack.detect(at(200));
+            assert_eq!((found.lost, found.retransmission), (true, indicates), "reduced at {reduced_at} ms");
+        }
+    }
+
+    /// Section 6.3: after a timeout the first segment is lost, and those sent at least RACK.rtt + RACK.reo_wnd = 50 ms ago.
+    #[test]
+    fn a_timeout_loses_the_first_segment_and_old_ones() {
+        let mut rack = Rack { reo_wnd: Duration::from_millis(10), ..Rack::default() };
+        rack.delivered.rtt = Duration::from_millis(40);
+        for (ms, start) in [(190, 1), (150, 1001), (151, 2001)] {
+            rack.segments.on_sent(at(ms), start, start + 1000);
+        }
+        rack.on_rto(at(200), 1);
+        assert_eq!(rack.segments.lost, 2000);
+        assert_eq!(rack.segments.next_lost().map(|lost| lost.start), Some(1));
+    }
+}
