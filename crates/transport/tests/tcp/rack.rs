@@ -546,3 +546,79 @@ fn a_sack_block_covers_the_fin() {
               = fast_retransmits 1",
     );
 }
+
+/// A peer cannot have data that was never sent.
+#[test]
+fn blocks_beyond_what_was_sent_are_ignored() {
+    sent(&timed(8), 100_000, 8, "300 < . 1:1 a1 w65535 sack8001:9001\n = in_flight 8000");
+}
+
+/// RFC 3168 section 6.1.2: no growth for an ACK with ECN-Echo, 4000 + 1000 * 1000 / 4000.
+#[test]
+fn a_marked_ack_does_not_increase_the_window() {
+    let eight: String = (0..8).map(|i| format!("> . {}:{} ect\n", 1 + i * 1000, 1001 + i * 1000)).collect();
+    run(
+        &Config { ecn: true, ..timed(8) },
+        &format!(
+            "0 connect\n > SEW 0:0 sackOK\n 100 < SE. 0:0 a1 w65535 sackOK\n > . 1:1 a1
+             200 write 8000\n {eight}
+             300 < E. 1:1 a1001 w65535
+                 = cwnd 4000
+             310 < E. 1:1 a2001 w65535
+                 = cwnd 4000"
+        ),
+    );
+}
+
+/// RFC 8985 section 6.2, step 4: RACK.reo_wnd is zero in a recovery, so the third segment is lost 126 after its transmission,
+/// as old as the fourth is. After the recovery it is a quarter of the minimum RTT again, of 99.
+#[test]
+fn no_reordering_is_expected_during_a_recovery() {
+    sent(
+        &timed(8),
+        100_000,
+        8,
+        "300  < . 1:1 a1 w65535 sack1001:2001
+              > . 8001:9001
+         325  timer
+              > . 1:1001 rtx
+              = in_flight 8000
+         326  < . 1:1 a1 w65535 sack3001:4001,1001:2001
+              = in_flight 6000
+              = timer 1325",
+    );
+    sent(
+        &Config { prr: false, ..timed(8) },
+        100_000,
+        8,
+        "300  < . 1:1 a1 w65535 sack1001:4001
+              > . 1:1001 rtx
+              = cwnd 4000
+         301  < . 1:1 a1 w65535 sack1001:7001
+              > . 8001:9001
+              > . 9001:10001
+         400  < . 1:1 a8001 w65535 sack9001:10001
+              > . 10001:11001
+              > . 11001:12001
+              > . 12001:13001
+              = timer 424.75",
+    );
+}
+
+/// Only recoveries use up the persistence of a wider reordering window, not every ACK: after a D-SACK it is half of the
+/// minimum RTT, 16 ACKs later, too.
+#[test]
+fn acks_outside_a_recovery_do_not_narrow_the_reordering_window() {
+    let acks: String = (2..18).map(|i| format!("300 < . 1:1 a{}001 w65535\n", i)).collect();
+    sent(
+        &timed(20),
+        20_000,
+        20,
+        &format!(
+            "300  < . 1:1 a1001 w65535 dsack1:501
+             {acks}
+             300  < . 1:1 a17001 w65535 sack18001:19001
+                  = timer 350"
+        ),
+    );
+}
