@@ -789,4 +789,21 @@ mod tests {
         assert_eq!(rack.segments.lost, 2000);
         assert_eq!(rack.segments.next_lost().map(|lost| lost.start), Some(1));
     }
+    /// RFC 3522 needs timestamps; with BBR nothing is undone.
+    #[test]
+    fn state_is_saved_for_eifel_only() {
+        for (eifel, timestamps, algorithm, saved) in [
+            (true, true, Algorithm::NewReno, true),
+            (true, true, Algorithm::Bbr3, true),
+            (false, true, Algorithm::NewReno, false),
+            (true, false, Algorithm::NewReno, false),
+            (true, true, Algorithm::Bbr, false),
+        ] {
+            let cfg = Config { eifel, algorithm, ..Config::default() };
+            let mut c = Connection::connect(&cfg, Instant::ZERO);
+            (c.timestamps, c.sack) = (timestamps, Some(Box::new(Scoreboard::new(true, false))));
+            c.save_before_rto(&cfg, at(100));
+            assert_eq!(c.rack().is_some_and(|rack| rack.saved.is_some()), saved, "{algorithm:?}");
+        }
+    }
 }

@@ -622,3 +622,25 @@ fn acks_outside_a_recovery_do_not_narrow_the_reordering_window() {
         ),
     );
 }
+
+/// RFC 9937 section 6.2. With Pipe = 0, as much is resent as arrived; then one segment for the ninth, by an ACK that does not
+/// advance and so adds none; and nothing for an ACK that says nothing new.
+#[test]
+fn only_delivered_data_releases_retransmissions() {
+    sent(
+        &timed(12),
+        12_000,
+        12,
+        "300  < . 1:1 a1 w65535 sack9001:12001
+              > . 1:1001 rtx
+              > . 1001:2001 rtx
+              > . 2001:3001 rtx
+              = ssthresh 6000
+              = cwnd 3000
+         300  < . 1:1 a1 w65535 sack8001:12001
+              > . 3001:4001 rtx
+              = cwnd 4000
+         300  < . 1:1 a1 w65535 sack8001:12001
+              = cwnd 4000",
+    );
+}
