@@ -644,3 +644,22 @@ fn only_delivered_data_releases_retransmissions() {
               = cwnd 4000",
     );
 }
+
+/// RFC 8985 section 7.2: every new segment starts the probe's timer again, 2 SRTT ahead, and 200 more for a single one.
+#[test]
+fn new_data_postpones_the_probe() {
+    sent(
+        &timed(4),
+        0,
+        0,
+        "200  write 1000
+              > . 1:1001
+              = timer 600
+         250  write 1000
+              > . 1001:2001
+              = timer 450
+         300  write 1000
+              > . 2001:3001
+              = timer 500",
+    );
+}
