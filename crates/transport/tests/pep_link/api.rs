@@ -327,6 +327,21 @@ fn streams_report_events_in_the_order_in_which_they_got_them() {
         events(&mut far),
         [Event::Readable { stream: 1, bytes: 100 }, Event::Readable { stream: 0, bytes: 200 }]
     );
+
+    // Nor does the acknowledgement of an open packet without data.
+    let [mut near, _] = ends(Config::default());
+    near.open(0);
+    assert_eq!(send_all(&mut near).len(), 1);
+    near.open(1);
+    near.write(1, 100);
+    near.write(0, 50);
+    let order: Vec<_> = send_all(&mut near).iter().map(|data| data.stream).collect();
+    assert_eq!(order, [1, 0]);
+    near.on_ack(NOW, &ack_of(0, 2));
+    assert_eq!(
+        events(&mut near),
+        [Event::Acked { stream: 1, bytes: 100 }, Event::Acked { stream: 0, bytes: 50 }]
+    );
 }
 
 #[test]
