@@ -174,13 +174,10 @@ impl Stream {
 
     /// Processes a packet from the peer. Returns true if it contained anything new.
     pub(super) fn on_data(&mut self, data: &Data) -> bool {
-        if data.reset {
-            let known = self.phase == Phase::Closed;
-            if !known {
-                self.pending.reset = self.phase == Phase::Live;
-                self.phase = Phase::Closed;
-            }
-            return !known;
+        if data.reset && self.phase != Phase::Closed {
+            self.pending.reset = self.phase == Phase::Live;
+            self.phase = Phase::Closed;
+            return true;
         }
         if self.phase != Phase::Live {
             return false;
