@@ -392,6 +392,31 @@ fn a_window_update_is_repeated_while_the_stream_is_open() {
     }
 }
 
+/// Two repetitions of an update are left when the stream is reset and its id reused. They carry the window of the new
+/// stream.
+#[test]
+fn an_id_left_in_the_queue_of_window_updates_stands_for_its_next_stream() {
+    let [mut near, mut far] = ends(Config { stream_window: 100, ..Config::default() });
+    near.open(0);
+    near.write(0, 100);
+    far.on_data(NOW, &send_all(&mut near)[0]);
+    far.consume(0, 100);
+    near.on_ack(NOW, &far.poll_ack(NOW).expect("the window opened"));
+    far.reset(0);
+    near.on_data(NOW, &send_all(&mut far)[0]);
+    far.on_ack(at(50), &near.poll_ack(at(50)).expect("after the ack delay"));
+    for end in [&mut near, &mut far] {
+        assert_eq!(events(end).last(), Some(&Event::Closed { stream: 0 }));
+    }
+    near.open(0);
+    far.on_data(at(50), &send_all(&mut near)[0]);
+    for ms in [50, 100] {
+        let ack = far.poll_ack(at(ms)).expect("after the ack delay");
+        assert_eq!(ack.windows(), [WindowUpdate { stream: 0, generation: 2, limit: 100 }]);
+    }
+    assert_eq!(far.poll_timeout(), None);
+}
+
 /// Half of a window of 101 bytes is 51.
 #[test]
 fn half_of_an_odd_window_is_rounded_up() {
