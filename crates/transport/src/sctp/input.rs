@@ -16,7 +16,6 @@ impl Association {
             return self.on_packet_closed(packet);
         }
         match packet.control {
-            Control::None => {}
             Control::Init { .. } => self.on_init(cfg, now, &packet.control),
             Control::InitAck { a_rwnd, cookie } => self.on_init_ack(cfg, now, a_rwnd, cookie),
             Control::CookieEcho { cookie } => self.on_cookie_echo(cfg, now, cookie),
