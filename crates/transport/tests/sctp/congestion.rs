@@ -153,6 +153,16 @@ fn messages_are_fragmented_and_bundled() {
     );
     // 116 bytes each on the wire, so eight fit.
     let cfg = Config { message_len: 100, ..config() };
+    run(
+        &cfg,
+        "0    connect\n> init
+         50   send 100
+         50   send 100
+         50   write 320
+         100  < init-ack w9000\n> cookie-echo
+         200  < cookie-ack
+              > data 1:100 data 2:100 data 3:100 data 4:100 data 5:100 data 6:20",
+    );
     established(
         &cfg,
         9000,

@@ -36,7 +36,9 @@ fn gaps_and_duplicates_are_reported_at_once() {
         "300  < data 1:984
               > sack 1
          600  < data 3:984
-              > sack 1 g3-3
+              > sack 1 w63567 g3-3   # 65535 - 2 x 984
+         605  < data 3:984
+              > sack 1 w63567 g3-3 d1
          610  < data 5:984
               > sack 1 g3-3,5-5
          620  < data 2:984
@@ -216,4 +218,25 @@ fn duplicates_are_bundled_as_far_as_they_fit() {
         );
         established(&config(), 100, &trace);
     }
+}
+
+/// Section 6.2: the chunk dropped for TSN 2 was the only one ahead, so no TSN is missing any more.
+#[test]
+fn a_gap_ends_with_the_chunk_that_is_dropped() {
+    let cfg = Config { a_rwnd: 2000, ..delayed() };
+    established(
+        &cfg,
+        9000,
+        "300  < data 1:984
+              > sack 1 w1016
+         310  read 984
+         320  < data 4:2000
+              > sack 1 w0 g4-4
+         330  < data 2:984
+              > sack 2 w1016
+         340  < data 3:10
+              = timer 540
+         540  timer
+              > sack 3",
+    );
 }

@@ -1,7 +1,7 @@
 //! Setup and shutdown of an association, and packet sizes: sections 4, 5, 8 and 9.
 
 use bentpipe_transport::sctp::{Association, Config, Control, Cookie, Data, MAX_CHUNKS, Packet, Sack};
-use bentpipe_units::Instant;
+use bentpipe_units::{Duration, Instant};
 
 use crate::trace::{config, established, run};
 
@@ -280,6 +280,19 @@ fn pmdcs_and_initial_window_follow_from_the_pmtu() {
     }
 }
 
+/// T1-init expires at 1 s.
+#[test]
+fn timers_do_not_expire_early() {
+    let cfg = config();
+    let mut end = Association::connect(&cfg);
+    assert!(end.poll_transmit(&cfg, Instant::ZERO).is_some());
+    for (ms, resent) in [(999, false), (1500, true)] {
+        let now = Instant::ZERO + Duration::from_millis(ms);
+        end.handle_timeout(&cfg, now);
+        assert_eq!(end.poll_transmit(&cfg, now).is_some(), resent, "{ms}");
+    }
+}
+
 /// Karn's rule, section 6.3.1 C5: an INIT that was resent gives no RTT, the COOKIE ECHO after it does.
 #[test]
 fn a_resent_init_gives_no_rtt() {
@@ -393,6 +406,7 @@ fn a_shutdown_acknowledges_data() {
          310  < shutdown 2
               = acked 1968
               = in_flight 1000
+              = send_queue 984
               = timer 1310
          320  < shutdown 0           # an older one
               = timer 1310
