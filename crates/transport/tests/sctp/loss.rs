@@ -100,6 +100,7 @@ fn three_miss_indications_start_a_fast_retransmit() {
               > data 13:984
               > data 14:984
               = cwnd 5000
+              = rwnd 60615           # 65535 - 5 x 984
               = retransmissions 1";
     established(&config(), 65_535, &format!("{FOUR}{trace}"));
 }
@@ -165,6 +166,25 @@ fn a_sack_without_new_data_is_not_a_miss_indication() {
               = timer 1320
               = fast_retransmits 1   # one reduction
               = cwnd 4000";
+    established(&config(), 65_535, &format!("{FOUR}{trace}"));
+}
+
+/// Section 7.2.4: before Fast Recovery, a SACK that advances the ack point is no miss indication for TSNs above the highest
+/// one newly acknowledged.
+#[test]
+fn before_fast_recovery_an_advance_counts_for_no_higher_tsns() {
+    let trace = "
+         300  < sack 0 g4-4          # 2 and 3 miss once
+              > data 5:984
+              > data 6:984
+         310  < sack 1 g4-4
+              > data 7:984
+              > data 8:984
+         320  < sack 2 g4-4
+              > data 9:984
+              > data 10:984
+              = fast_retransmits 0
+              = cwnd 7000";
     established(&config(), 65_535, &format!("{FOUR}{trace}"));
 }
 
@@ -333,8 +353,8 @@ fn reneging_starts_the_timer() {
     );
 }
 
-/// Two gap ack blocks fill a packet with 24 bytes of chunks. A full report that leaves out TSN 10 does not withdraw it,
-/// one with a single block does.
+/// Two gap ack blocks fill a packet with 24 bytes of chunks. A full report that ends before TSN 10 does not withdraw
+/// it, but TSN 8, between its blocks. One with a single block withdraws both.
 #[test]
 fn a_report_that_fills_its_packet_says_nothing_about_later_tsns() {
     let small = Config { pmtu: 20 + 12 + 24, message_len: 8, cookie_len: 8, ..config() };
@@ -352,7 +372,9 @@ fn a_report_that_fills_its_packet_says_nothing_about_later_tsns() {
               = in_flight 96
          320  < sack 4 g6-6,8-8
               = in_flight 72
-         330  < sack 4 g6-6
+         330  < sack 4 g6-6,10-10
+              = in_flight 96
+         340  < sack 4 g6-6
               = in_flight 120",
     );
 }
