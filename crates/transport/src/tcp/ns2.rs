@@ -250,3 +250,121 @@ impl Connection {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use bentpipe_units::Duration;
+
+    use super::super::congestion::Window;
+    use super::*;
+
+    fn connection(cwnd: u64) -> (Config, Connection) {
+        let cfg =
+            Config { mss: 1000, ns2_recovery: true, half_of_cwnd: true, ecn: true, ..Config::default() };
+        let mut c = Connection::connect(&cfg, Instant::ZERO);
+        c.window = Window::new(cwnd, Some(20_000));
+        c.stop_timer();
+        (cfg, c)
+    }
+
+    /// Half of 8125 bytes is 4062.5: half a byte of a window of 4062 is a remainder of 2031. A remainder of 4000 before is
+    /// 4000 / 8125 of a byte more, of which half is left: 2031 + 4062 * 2000 / 8125, rounded down. ssthresh is in whole
+    /// segments, at least two.
+    #[test]
+    fn what_halving_leaves_of_a_byte_is_kept() {
+        for (window, remainder, half, left, ssthresh) in [
+            (8125, 0, 4062, 2031, 4000),
+            (8125, 4000, 4062, 3030, 4000),
+            (8000, 4000, 4000, 1000, 4000),
+            (8000, 0, 4000, 0, 4000),
+            (3001, 0, 1500, 750, 2000),
+        ] {
+            let (cfg, mut c) = connection(window);
+            c.reduce_as_ns2(&cfg, (window, remainder));
+            assert_eq!((c.window.cwnd, c.window.reduced()), (half, ssthresh), "{window} and {remainder}");
+            assert_eq!(c.algorithm.remainder().copied(), Some(left), "{window} and {remainder}");
+        }
+    }
+
+    /// The remainder is that of the congestion window, not of a maximum below it.
+    #[test]
+    fn a_window_at_its_maximum_has_no_remainder() {
+        for (cwnd, expected) in [(4000, (4000, 7)), (6000, (5000, 0))] {
+            let (cfg, mut c) = connection(cwnd);
+            *c.algorithm.remainder().unwrap() = 7;
+            assert_eq!(c.window_of_ns2(&Config { max_window: 5000, ..cfg }), expected);
+        }
+    }
+
+    #[test]
+    fn reductions_are_told_apart() {
+        use Reduction::{Loss, Mark, MarkAtOne, None, Timeout, TimeoutAtOne};
+        for (latest, told) in [
+            (None, (false, false, false)),
+            (Loss, (false, false, false)),
+            (Mark, (true, false, false)),
+            (MarkAtOne, (true, false, true)),
+            (Timeout, (false, true, false)),
+            (TimeoutAtOne, (false, true, true)),
+        ] {
+            assert_eq!((latest.is_mark(), latest.is_timeout(), latest.is_at_one()), told, "{latest:?}");
+        }
+    }
+
+    /// The third duplicate starts a recovery of data beyond the last one, of the first segment, and after a mark; never with
+    /// nothing outstanding.
+    #[test]
+    fn third_duplicate_starts_a_recovery_beyond_the_last_one() {
+        for (una, recover, latest, starts) in [
+            (5001, 5000, Reduction::Loss, true),
+            (5001, 5001, Reduction::Loss, false),
+            (5001, 6001, Reduction::Loss, false),
+            (5001, 6001, Reduction::MarkAtOne, true),
+            (1, 6001, Reduction::Timeout, true),
+            (9001, 5000, Reduction::Loss, false),
+        ] {
+            let (cfg, mut c) = connection(8000);
+            (c.una, c.nxt, c.max, c.recover, c.latest) = (una, 9001, 9001, recover, latest);
+            assert_eq!(
+                c.on_third_duplicate_as_ns2(&cfg, Instant::ZERO),
+                starts,
+                "{una}, {recover}, {latest:?}"
+            );
+        }
+    }
+
+    /// A window of less than a segment waits for the timer, which a mark starts unless it runs.
+    #[test]
+    fn a_mark_starts_the_timer_of_a_window_below_one_segment() {
+        let (now, later) = (Instant::from_nanos(1000), Instant::from_nanos(5000));
+        for (cwnd, running, timer) in
+            [(1500, false, true), (1500, true, false), (2000, false, false), (4000, false, false)]
+        {
+            let (cfg, mut c) = connection(cwnd);
+            (c.una, c.nxt, c.max) = (1, 1, 1);
+            if running {
+                c.set_timer(Timer::Retransmission, later);
+            }
+            c.on_mark_as_ns2(&cfg, now, 1);
+            let expected = if timer { Some(now + c.rto.interval()) } else { running.then_some(later) };
+            assert_eq!(c.poll_timeout(), expected, "{cwnd}");
+            assert!(c.rto.interval() > Duration::from_nanos(4000));
+        }
+    }
+
+    /// A partial ACK takes its segments off the duplicates, and off the window as far as it covers more.
+    #[test]
+    fn partial_ack_deflates_by_what_exceeds_the_duplicates() {
+        for (acked, duplicates, cwnd, left) in [
+            (2000, 7, 8000, 6),
+            (3000, 3, 8000, 1),
+            (5000, 3, 6000, 1),
+            (1500, 1, 7000, 1),
+            (9000, 1, 1000, 1),
+        ] {
+            let (cfg, mut c) = connection(8000);
+            c.deflate_as_ns2(&cfg, acked, duplicates);
+            assert_eq!((c.window.cwnd, c.duplicate_acks), (cwnd, left), "{acked} after {duplicates}");
+        }
+    }
+}

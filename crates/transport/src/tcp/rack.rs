@@ -730,6 +730,7 @@ mod tests {
         delivered.on_end(&AckContext { latest: (7, at(100)), ..context(150, 0, 0) });
         assert_eq!((delivered.rtt, delivered.order), (Duration::from_millis(50), 7));
         delivered.on_end(&context(400, 0, 0));
+        assert_eq!((delivered.rtt, delivered.order), (Duration::from_millis(50), 7));
         delivered.on_end(&AckContext { latest: (5, at(390)), ..context(400, 0, 0) });
         assert_eq!((delivered.rtt, delivered.order), (Duration::from_millis(10), 7));
     }

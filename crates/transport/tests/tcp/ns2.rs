@@ -59,7 +59,13 @@ fn sack1_resends_a_hole_as_soon_as_pipe_allows_and_keeps_its_window() {
               > . 13001:14001
          407  < . 1:1 a11001 w65535
               > . 14001:15001
-              = cwnd 4062",
+              = cwnd 4062
+         408  < . 1:1 a11001 w65535 sack12001:13001     # all sent before is acknowledged, and the next loss counts
+              > . 15001:16001
+         409  < . 1:1 a11001 w65535 sack12001:14001
+              > . 16001:17001
+         410  < . 1:1 a11001 w65535 sack12001:15001
+              > . 11001:12001 rtx",
     );
 }
 
@@ -128,6 +134,34 @@ fn limited_transmit_resends_after_a_timeout() {
                    = retransmissions 3",
             eight()
         ),
+    );
+}
+
+/// After a timeout `Sack1` ignores duplicate ACKs until new data is acknowledged.
+#[test]
+fn sack1_ignores_duplicates_after_a_timeout() {
+    sack1(
+        "300   < . 1:1 a1001 w65535
+               > . 8001:9001
+         1300  timer
+               > . 1001:2001 rtx
+         1310  < . 1:1 a1001 w65535 sack2001:3001
+         1320  < . 1:1 a1001 w65535 sack2001:4001
+         1330  < . 1:1 a1001 w65535 sack2001:5001
+               = fast_retransmits 0",
+    );
+}
+
+/// ns-2 counts an ACK as a duplicate only if it SACKs something new.
+#[test]
+fn sack1_ignores_acks_that_say_nothing_new() {
+    sack1(
+        "300  < . 1:1 a1001 w65535
+              > . 8001:9001
+         301  < . 1:1 a1001 w65535
+         302  < . 1:1 a1001 w65535
+         303  < . 1:1 a1001 w65535
+              = fast_retransmits 0",
     );
 }
 
