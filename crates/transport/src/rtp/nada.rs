@@ -292,9 +292,9 @@ mod tests {
         assert!(!found.is_idle);
     }
 
-    /// Section 5.1.4: of the intervals between losses, 10 and 20 packets, the first counts as the mean, and then 0.1 x 20
-    /// + 0.9 x 10 = 11. For 7 means after a loss, 70 and 77 packets, a queueing delay of 100 ms is warped to 50 ms
-    /// exp(-0.5), and one of 20 ms is not. All losses lie before the window of 500 ms.
+    /// Section 5.1.4: of the intervals between losses, 10 and 20 packets, the first counts as the mean, and the mean of both
+    /// is 0.1 x 20 + 0.9 x 10 = 11. For 7 means after a loss, 70 and 77 packets, a queueing delay of 100 ms is warped to
+    /// 50 ms exp(-0.5), and one of 20 ms is not. All losses lie before the window of 500 ms.
     #[test]
     fn delay_is_warped_for_seven_loss_intervals() {
         let warped = 0.05 * libm::exp(-0.5);
