@@ -18,6 +18,7 @@ mod sack;
 #[path = "../script/mod.rs"]
 mod script;
 mod segments;
+mod state;
 mod timeout;
 mod trace;
 mod transfer;

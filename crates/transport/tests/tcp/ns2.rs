@@ -152,6 +152,52 @@ fn sack1_ignores_duplicates_after_a_timeout() {
     );
 }
 
+/// Pipe falls to three segments of four, but all data is sent.
+#[test]
+fn sack1_sends_nothing_beyond_the_data() {
+    let (cfg, eight) = (Config { sack: true, initial_window: 8, ..ns2() }, eight());
+    run(
+        &cfg,
+        &format!(
+            "0 connect\n > S 0:0 sackOK\n 100 < S. 0:0 a1 w65535 sackOK\n > . 1:1 a1
+             200  write 8000
+                  {eight}
+             300  < . 1:1 a1 w65535 sack1001:2001
+             301  < . 1:1 a1 w65535 sack1001:3001
+             302  < . 1:1 a1 w65535 sack1001:4001
+                  > . 1:1001 rtx
+             303  < . 1:1 a1 w65535 sack1001:5001
+             304  < . 1:1 a1 w65535 sack1001:6001
+             305  < . 1:1 a1 w65535 sack1001:7001
+             306  < . 1:1 a1 w65535 sack1001:8001
+                  = retransmissions 1"
+        ),
+    );
+}
+
+/// New data in a recovery stays within the peer's window, here of nine segments.
+#[test]
+fn sack1_sends_no_new_data_beyond_the_window() {
+    let (cfg, eight) = (Config { sack: true, initial_window: 8, limited_transmit: false, ..ns2() }, eight());
+    run(
+        &cfg,
+        &format!(
+            "0 connect\n > S 0:0 sackOK\n 100 < S. 0:0 a1 w9000 sackOK\n > . 1:1 a1
+             200  write 100000
+                  {eight}
+             300  < . 1:1 a1 w9000 sack1001:2001
+             301  < . 1:1 a1 w9000 sack1001:3001
+             302  < . 1:1 a1 w9000 sack1001:4001
+                  > . 1:1001 rtx
+             303  < . 1:1 a1 w9000 sack1001:5001
+             304  < . 1:1 a1 w9000 sack1001:6001
+                  > . 8001:9001
+             305  < . 1:1 a1 w9000 sack1001:7001
+             306  < . 1:1 a1 w9000 sack1001:8001"
+        ),
+    );
+}
+
 /// ns-2 counts an ACK as a duplicate only if it SACKs something new.
 #[test]
 fn sack1_ignores_acks_that_say_nothing_new() {

@@ -515,6 +515,7 @@ fn a_window_update_follows_a_duplicate_ack_at_once() {
     assert_eq!(c.poll_transmit(&cfg, now).map(|segment| segment.window), Some(1000));
     assert!(!c.is_drained());
     assert_eq!(c.poll_transmit(&cfg, now).map(|segment| segment.window), Some(4000));
+    assert!(c.is_drained());
     assert!(c.poll_transmit(&cfg, now).is_none());
 }
 
