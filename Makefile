@@ -223,10 +223,10 @@ coverage: $(CORE) $(VENV)/.dev ## count how often confidence intervals cover the
 
 CLUSTER_RUNS ?= 20000
 cluster: $(CORE) $(VENV)/.dev ## measure the cost of Dask for CLUSTER_RUNS (20000) short runs, and the gain of a second thread: some minutes
-	$(BIN)/python python/tests/cluster_benchmark.py $(CLUSTER_RUNS) 3
+	PYTHONPATH=tools $(BIN)/python python/tests/cluster_benchmark.py $(CLUSTER_RUNS) 3
 
 cluster-costs: $(CORE) ## measure the cost of a run and renew the table of docs/cluster.md: a quarter of a minute
-	$(BIN)/python python/tests/cluster_benchmark.py docs/cluster.md
+	PYTHONPATH=tools $(BIN)/python python/tests/cluster_benchmark.py docs/cluster.md
 
 COSTS_RUNS ?= 10000
 run-costs: $(CORE) ## measure the processor time of short commands, of a report, and of a sweep of COSTS_RUNS (10000) short runs, against targets: two minutes
