@@ -1,6 +1,9 @@
 import doctest
 import json
+import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -244,6 +247,27 @@ def test_make_targets_in_the_readme_exist() -> None:
     )
     assert {one or other for one, other in named} <= targets
     assert {"run", "test", "bench"} <= targets
+
+
+START = "import runpy, sys; sys.path.insert(0, sys.argv[2]); runpy.run_path(sys.argv[1], run_name='imported')"
+SCRIPTS = sorted(
+    set(
+        re.findall(
+            r"^\t(?:PYTHONPATH=(\w+) )?\$\(BIN\)/python (python/\S+\.py)",
+            (ROOT / "Makefile").read_text(encoding="utf-8"),
+            flags=re.MULTILINE,
+        )
+    )
+)
+
+
+@pytest.mark.parametrize(("folder", "script"), SCRIPTS, ids=[Path(script).name for _, script in SCRIPTS])
+def test_scripts_that_make_runs_find_their_modules(folder: str, script: str) -> None:
+    place = str((ROOT / script).parent)
+    environment = os.environ | {"PYTHONPATH": folder}
+    command = [sys.executable, "-P", "-c", START, script, place]
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
 
 
 def test_requirements_have_hashes_and_no_urls() -> None:
