@@ -3,7 +3,7 @@
 use bentpipe_transport::tcp::{Config, Ecn, Flags, Sack, Segment, Timestamps};
 use bentpipe_units::{Duration, Instant};
 
-use crate::trace::{config, established};
+use crate::trace::{config, established, segments};
 
 fn window(segments: u32) -> Config {
     Config { initial_window: segments, ..config() }
@@ -224,7 +224,7 @@ fn byte_counting_after_a_timeout_counts_one_segment_per_ack() {
                = cwnd 2000",
     );
     // The ACK of the last of that data counts for one as well.
-    let eight: String = (0..8).map(|i| format!("> . {}:{}\n", 1 + i * 1000, 1001 + i * 1000)).collect();
+    let eight = segments(8, "");
     established(
         &Config { abc: true, ..window(8) },
         65_535,
@@ -246,7 +246,7 @@ fn byte_counting_after_a_timeout_counts_one_segment_per_ack() {
 /// count when the timer expires in the recovery.
 #[test]
 fn half_of_cwnd_leaves_out_the_inflation() {
-    let eight: String = (0..8).map(|i| format!("> . {}:{}\n", 1 + i * 1000, 1001 + i * 1000)).collect();
+    let eight = segments(8, "");
     for (segments, reduced, inflated, after) in [(12, 6000, 9000, 3000), (10, 5000, 8000, 2000)] {
         established(
             &Config { half_of_cwnd: true, initial_ssthresh: Some(20_000), ..window(segments) },

@@ -2,7 +2,7 @@
 
 use bentpipe_transport::tcp::{Algorithm, Config};
 
-use crate::trace::{config, run};
+use crate::trace::{config, run, segments};
 
 fn ecn() -> Config {
     Config { ecn: true, initial_window: 8, ..config() }
@@ -39,7 +39,7 @@ fn ecn_is_negotiated_in_the_handshake() {
 /// RFC 3168 section 6.1.2: one reduction per window of data, and no growth for an ACK with ECN-Echo.
 #[test]
 fn marks_reduce_once_per_window() {
-    let eight: String = (0..8).map(|i| format!("> . {}:{} ect\n", 1 + i * 1000, 1001 + i * 1000)).collect();
+    let eight = segments(8, "ect");
     negotiated(&format!(
         "200  write 100000
               {eight}
@@ -95,7 +95,7 @@ fn marks_reduce_the_window_to_two_segments() {
 /// ECN-capable (6.1.5).
 #[test]
 fn a_loss_after_a_mark_does_not_reduce_again() {
-    let eight: String = (0..8).map(|i| format!("> . {}:{} ect\n", 1 + i * 1000, 1001 + i * 1000)).collect();
+    let eight = segments(8, "ect");
     negotiated(&format!(
         "200  write 8000
               {eight}
@@ -114,7 +114,7 @@ fn a_loss_after_a_mark_does_not_reduce_again() {
 #[test]
 fn cubic_does_not_grow_for_a_marked_ack() {
     let cfg = Config { algorithm: Algorithm::Cubic, initial_ssthresh: Some(8000), ..ecn() };
-    let eight: String = (0..8).map(|i| format!("> . {}:{} ect\n", 1 + i * 1000, 1001 + i * 1000)).collect();
+    let eight = segments(8, "ect");
     run(
         &cfg,
         &format!(
@@ -132,7 +132,7 @@ fn cubic_does_not_grow_for_a_marked_ack() {
 /// A timeout counts as a reduction too; CWR is sent with data.
 #[test]
 fn a_mark_after_a_timeout_does_not_reduce_again() {
-    let eight: String = (0..8).map(|i| format!("> . {}:{} ect\n", 1 + i * 1000, 1001 + i * 1000)).collect();
+    let eight = segments(8, "ect");
     negotiated(&format!(
         "200   write 8000
                {eight}

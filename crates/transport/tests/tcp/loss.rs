@@ -2,7 +2,7 @@
 
 use bentpipe_transport::tcp::{Algorithm, Config};
 
-use crate::trace::{config, established};
+use crate::trace::{config, established, segments};
 
 /// Eight segments at once, no limited transmit.
 fn eight() -> Config {
@@ -11,7 +11,7 @@ fn eight() -> Config {
 
 /// A trace after eight segments were sent at 200 ms.
 fn sent(trace: &str) -> String {
-    let segments: String = (0..8).map(|i| format!("> . {}:{}\n", 1 + i * 1000, 1001 + i * 1000)).collect();
+    let segments = segments(8, "");
     format!("200 write 100000\n {segments} {trace}")
 }
 

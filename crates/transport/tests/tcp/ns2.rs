@@ -3,28 +3,32 @@
 
 use bentpipe_transport::tcp::Config;
 
-use crate::trace::{config, established, run};
+use crate::trace::{config, established, run, segments};
 
 fn ns2() -> Config {
     Config { ns2_recovery: true, half_of_cwnd: true, initial_ssthresh: Some(8000), ..config() }
 }
 
-/// Eight segments are sent.
-fn eight() -> String {
-    (0..8).map(|i| format!("> . {}:{}\n", 1 + i * 1000, 1001 + i * 1000)).collect()
+fn with_sack() -> Config {
+    Config { sack: true, initial_window: 8, ..ns2() }
 }
 
 /// Runs what follows eight segments of a connection with SACK.
 fn sack1(rest: &str) {
-    let (cfg, eight) = (Config { sack: true, initial_window: 8, ..ns2() }, eight());
+    sack1_of(&with_sack(), 65_535, 100_000, rest);
+}
+
+/// As [`sack1`], with `window` and `bytes` written.
+fn sack1_of(cfg: &Config, window: u32, bytes: u64, rest: &str) {
+    let eight = segments(8, "");
     run(
-        &cfg,
+        cfg,
         &format!(
             "0 connect
                   > S 0:0 sackOK
-             100  < S. 0:0 a1 w65535 sackOK
+             100  < S. 0:0 a1 w{window} sackOK
                   > . 1:1 a1
-             200  write 100000
+             200  write {bytes}
                   {eight}
              {rest}"
         ),
@@ -109,7 +113,7 @@ fn a_timeout_halves_the_window() {
                    > . 1:1001 rtx
                    = ssthresh 4000
                    = cwnd 1000",
-            eight()
+            segments(8, "")
         ),
     );
 }
@@ -132,7 +136,7 @@ fn limited_transmit_resends_after_a_timeout() {
                    > . 3001:4001 rtx
              1330  < . 1:1 a1001 w65535
                    = retransmissions 3",
-            eight()
+            segments(8, "")
         ),
     );
 }
@@ -155,46 +159,38 @@ fn sack1_ignores_duplicates_after_a_timeout() {
 /// Pipe falls to three segments of four, but all data is sent.
 #[test]
 fn sack1_sends_nothing_beyond_the_data() {
-    let (cfg, eight) = (Config { sack: true, initial_window: 8, ..ns2() }, eight());
-    run(
-        &cfg,
-        &format!(
-            "0 connect\n > S 0:0 sackOK\n 100 < S. 0:0 a1 w65535 sackOK\n > . 1:1 a1
-             200  write 8000
-                  {eight}
-             300  < . 1:1 a1 w65535 sack1001:2001
-             301  < . 1:1 a1 w65535 sack1001:3001
-             302  < . 1:1 a1 w65535 sack1001:4001
-                  > . 1:1001 rtx
-             303  < . 1:1 a1 w65535 sack1001:5001
-             304  < . 1:1 a1 w65535 sack1001:6001
-             305  < . 1:1 a1 w65535 sack1001:7001
-             306  < . 1:1 a1 w65535 sack1001:8001
-                  = retransmissions 1"
-        ),
+    sack1_of(
+        &with_sack(),
+        65_535,
+        8000,
+        "300  < . 1:1 a1 w65535 sack1001:2001
+         301  < . 1:1 a1 w65535 sack1001:3001
+         302  < . 1:1 a1 w65535 sack1001:4001
+              > . 1:1001 rtx
+         303  < . 1:1 a1 w65535 sack1001:5001
+         304  < . 1:1 a1 w65535 sack1001:6001
+         305  < . 1:1 a1 w65535 sack1001:7001
+         306  < . 1:1 a1 w65535 sack1001:8001
+              = retransmissions 1",
     );
 }
 
 /// New data in a recovery stays within the peer's window, here of nine segments.
 #[test]
 fn sack1_sends_no_new_data_beyond_the_window() {
-    let (cfg, eight) = (Config { sack: true, initial_window: 8, limited_transmit: false, ..ns2() }, eight());
-    run(
-        &cfg,
-        &format!(
-            "0 connect\n > S 0:0 sackOK\n 100 < S. 0:0 a1 w9000 sackOK\n > . 1:1 a1
-             200  write 100000
-                  {eight}
-             300  < . 1:1 a1 w9000 sack1001:2001
-             301  < . 1:1 a1 w9000 sack1001:3001
-             302  < . 1:1 a1 w9000 sack1001:4001
-                  > . 1:1001 rtx
-             303  < . 1:1 a1 w9000 sack1001:5001
-             304  < . 1:1 a1 w9000 sack1001:6001
-                  > . 8001:9001
-             305  < . 1:1 a1 w9000 sack1001:7001
-             306  < . 1:1 a1 w9000 sack1001:8001"
-        ),
+    sack1_of(
+        &Config { limited_transmit: false, ..with_sack() },
+        9000,
+        100_000,
+        "300  < . 1:1 a1 w9000 sack1001:2001
+         301  < . 1:1 a1 w9000 sack1001:3001
+         302  < . 1:1 a1 w9000 sack1001:4001
+              > . 1:1001 rtx
+         303  < . 1:1 a1 w9000 sack1001:5001
+         304  < . 1:1 a1 w9000 sack1001:6001
+              > . 8001:9001
+         305  < . 1:1 a1 w9000 sack1001:7001
+         306  < . 1:1 a1 w9000 sack1001:8001",
     );
 }
 
@@ -251,7 +247,7 @@ fn newreno_leaves_recovery_with_the_deflated_window() {
                   = cwnd 2000
                   = ssthresh 4000
                   = timer none",
-            eight()
+            segments(8, "")
         ),
     );
 }
@@ -278,7 +274,7 @@ fn newreno_sends_at_most_two_segments_for_a_partial_ack() {
                   > . 2001:3001 rtx
                   > . 8001:9001
                   > . 9001:10001",
-            eight()
+            segments(8, "")
         ),
     );
 }

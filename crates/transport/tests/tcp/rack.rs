@@ -6,7 +6,7 @@ use bentpipe_transport::tcp::Config;
 use bentpipe_units::Duration;
 
 use crate::sack::{selective, sent};
-use crate::trace::run;
+use crate::trace::{run, segments};
 
 fn timed(initial_window: u32) -> Config {
     Config { rack: true, prr: true, limited_transmit: true, ..selective(initial_window) }
@@ -556,7 +556,7 @@ fn blocks_beyond_what_was_sent_are_ignored() {
 /// RFC 3168 section 6.1.2: no growth for an ACK with ECN-Echo, 4000 + 1000 * 1000 / 4000.
 #[test]
 fn a_marked_ack_does_not_increase_the_window() {
-    let eight: String = (0..8).map(|i| format!("> . {}:{} ect\n", 1 + i * 1000, 1001 + i * 1000)).collect();
+    let eight = segments(8, "ect");
     run(
         &Config { ecn: true, ..timed(8) },
         &format!(

@@ -2,17 +2,16 @@
 
 use bentpipe_transport::tcp::Config;
 
-use crate::trace::{config, run};
+use crate::trace::{config, run, segments};
 
 /// A configuration with SACK and an initial window of `initial_window` segments, without limited transmit.
 pub fn selective(initial_window: u32) -> Config {
     Config { sack: true, initial_window, limited_transmit: false, ..config() }
 }
 
-/// Runs a trace after a handshake that negotiated SACK; `segments` of the `bytes` written are sent at 200 ms.
-pub fn sent(cfg: &Config, bytes: u64, segments: u64, trace: &str) {
-    let segments: String =
-        (0..segments).map(|i| format!("> . {}:{}\n", 1 + i * 1000, 1001 + i * 1000)).collect();
+/// Runs a trace after a handshake that negotiated SACK; the first `count` segments of the `bytes` written are sent at 200 ms.
+pub fn sent(cfg: &Config, bytes: u64, count: u64, trace: &str) {
+    let segments = segments(count, "");
     run(
         cfg,
         &format!(

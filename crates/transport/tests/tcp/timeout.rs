@@ -3,7 +3,7 @@
 use bentpipe_transport::tcp::{Config, Estimator};
 use bentpipe_units::Duration;
 
-use crate::trace::{config, established};
+use crate::trace::{config, established, segments};
 
 fn quick() -> Config {
     Config { min_rto: Duration::ZERO, ..config() }
@@ -330,7 +330,7 @@ fn limited_transmit_sends_new_data_after_a_timeout() {
 #[test]
 fn ssthresh_is_kept_at_the_second_timeout() {
     let cfg = Config { initial_window: 8, ..config() };
-    let eight: String = (0..8).map(|i| format!("> . {}:{}\n", 1 + i * 1000, 1001 + i * 1000)).collect();
+    let eight = segments(8, "");
     established(
         &cfg,
         65_535,

@@ -41,6 +41,11 @@ pub fn established(cfg: &Config, window: u32, trace: &str) -> Connection {
     run(cfg, &format!("0 connect\n> S 0:0\n100 < S. 0:0 a1 w{window}\n> . 1:1 a1\n{trace}"))
 }
 
+/// Lines of a trace that expect `count` segments of 1000 bytes, each with `words`.
+pub fn segments(count: u64, words: &str) -> String {
+    (0..count).map(|i| format!("> . {}:{} {words}\n", 1 + i * 1000, 1001 + i * 1000)).collect()
+}
+
 impl Endpoint for Connection {
     type Config = Config;
     type Sent = Segment;
