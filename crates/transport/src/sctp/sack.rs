@@ -134,20 +134,21 @@ impl Association {
             // Section 7.2.3: more than one packet may be in flight again; section 8.1: the peer answers.
             self.one_packet_in_flight = false;
             self.errors = 0;
-            let pmdcs = cfg.pmdcs();
-            if self.ssthresh.is_none_or(|ssthresh| self.cwnd <= ssthresh) {
-                // Slow start: only if the window was fully used, and not in Fast Recovery.
-                if before >= self.cwnd && self.recovery.is_none() {
-                    self.cwnd += summary.acked.min(u64::from(cfg.slow_start_limit.max(1)) * pmdcs);
-                }
-            } else {
-                self.partial_bytes_acked += summary.acked + duplicate_bytes;
-                if before < self.cwnd {
-                    self.partial_bytes_acked = self.partial_bytes_acked.min(self.cwnd);
-                } else if self.partial_bytes_acked >= self.cwnd {
-                    self.partial_bytes_acked -= self.cwnd;
-                    self.cwnd += pmdcs;
-                }
+        }
+        let pmdcs = cfg.pmdcs();
+        if self.ssthresh.is_none_or(|ssthresh| self.cwnd <= ssthresh) {
+            // Slow start: only if the window was fully used, and not in Fast Recovery.
+            if before >= self.cwnd && self.recovery.is_none() {
+                self.cwnd += summary.acked.min(u64::from(cfg.slow_start_limit.max(1)) * pmdcs);
+            }
+        } else {
+            // Each SACK counts, also one that only reports duplicates.
+            self.partial_bytes_acked += summary.acked + duplicate_bytes;
+            if before < self.cwnd {
+                self.partial_bytes_acked = self.partial_bytes_acked.min(self.cwnd);
+            } else if self.partial_bytes_acked >= self.cwnd {
+                self.partial_bytes_acked -= self.cwnd;
+                self.cwnd += pmdcs;
             }
         }
         if self.chunks.is_empty() {

@@ -212,14 +212,22 @@ fn a_closed_window_is_probed_while_the_peer_answers() {
     established(&cfg, 1968, &format!("{closed} 1300 timer\n> data 3:984 rtx\n3300 timer\n= failed true"));
 }
 
-/// Section 7.2.2: partial_bytes_acked also grows by the size of the duplicates that the peer reports.
+/// Section 7.2.2: partial_bytes_acked also grows by the size of the duplicates that the peer reports, with a SACK that
+/// acknowledges nothing new, too. With 4000 bytes in flight, a window's worth opens the window by a packet.
 #[test]
 fn duplicates_count_in_congestion_avoidance() {
     let cfg = Config { initial_ssthresh: Some(3999), ..config() };
     let trace = "
          300  < sack 1 b500
               > data 5:984
-              = pba 1500";
+              = pba 1500
+         310  < sack 1 b2499
+              = pba 3999
+              = cwnd 4000
+         320  < sack 1 b1
+              > data 6:984
+              = pba 0
+              = cwnd 5000";
     established(&cfg, 65_535, &format!("{FOUR}{trace}"));
 }
 
