@@ -487,7 +487,7 @@ class _Charts(ResultCharts):
             "Goodput of the flows",
             "goodput [kbit/s]",
             "Share of flows with a goodput up to the given rate; a steeper curve means a fairer setting",
-            lambda setting: self._pool(setting, lambda run: run.goodput) * 1e-3,
+            lambda setting: self._pool(setting, lambda run: run.all_flows.goodput) * 1e-3,
             "flows",
         )
 
@@ -498,7 +498,7 @@ class _Charts(ResultCharts):
             "completion time [s]",
             "Share of flows with a completion time, from opening to the last byte, up to the given time,"
             " among those completed within the measured time",
-            lambda setting: self._pool(setting, lambda run: run.completion),
+            lambda setting: self._pool(setting, lambda run: run.all_flows.completion),
             "flows",
         )
 

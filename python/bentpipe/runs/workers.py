@@ -2,9 +2,10 @@
 
 import math
 from collections.abc import Generator, Iterable
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
 from itertools import islice
+from queue import Empty, SimpleQueue
 from typing import Protocol
 
 import polars as pl
@@ -55,11 +56,14 @@ class Threads:
         queue = iter(runs)
         pool = ThreadPoolExecutor(self._jobs, thread_name_prefix="bentpipe")
         under_way: dict[Future[Outcome], tuple[Run, _core.Progress]] = {}
+        finished = SimpleQueue[Future[Outcome]]()
 
         def submit(count: int) -> None:
             for run in islice(queue, count):
                 progress = _core.Progress()
-                under_way[pool.submit(_outcome, run, progress)] = (run, progress)
+                future = pool.submit(_outcome, run, progress)
+                under_way[future] = (run, progress)
+                future.add_done_callback(finished.put)
 
         try:
             # A few more than threads, so that no thread waits and the futures of a million runs are never
@@ -67,18 +71,13 @@ class Threads:
             submit(2 * self._jobs)
             while under_way:
                 try:
-                    finished, _ = wait(under_way, timeout=_POLL_SECONDS, return_when=FIRST_COMPLETED)
-                except RuntimeError as error:
-                    # Ctrl-C inside Python's own lock raises this error instead (release unlocked lock).
-                    if isinstance(error.__context__, KeyboardInterrupt):
-                        raise error.__context__ from None
-                    raise
-                submit(len(finished))
-                for future in finished:
-                    run, _ = under_way.pop(future)
-                    yield run, future.result()
-                if not finished:
+                    future = finished.get(timeout=_POLL_SECONDS)
+                except Empty:
                     yield None
+                    continue
+                submit(1)
+                run, _ = under_way.pop(future)
+                yield run, future.result()
         finally:
             for _, progress in under_way.values():
                 progress.cancel()

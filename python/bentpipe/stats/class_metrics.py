@@ -19,8 +19,6 @@ from bentpipe.stats.recorded import (
     Metric,
     Recorded,
     Traffic,
-    completion,
-    ended,
     jain,
     known,
     mean,
@@ -118,20 +116,12 @@ BOTTLENECKS: Mapping[str, tuple[str, str]] = {
 
 def _goodput(run: Recorded, traffic_class: str) -> float | None:
     seconds = run.counters.get("measured_seconds")
-    delivered = number(run.flows_of(traffic_class)["bytes"].sum())
+    delivered = number(run.of_class(traffic_class).table["bytes"].sum())
     return 8e-6 * delivered / seconds if seconds and delivered is not None else None
 
 
 def _completion(share: float) -> Callable[[Recorded, str], float | None]:
-    return lambda run, traffic_class: quantile(completion(run.flows_of(traffic_class)), share)
-
-
-def _count_completed(run: Recorded, traffic_class: str) -> float | None:
-    return number(ended(run.flows_of(traffic_class), "completed").sum())
-
-
-def _count_failed(run: Recorded, traffic_class: str) -> float | None:
-    return number(ended(run.flows_of(traffic_class), "failed").sum())
+    return lambda run, traffic_class: quantile(run.of_class(traffic_class).completion, share)
 
 
 def _mos(share: float | None) -> Callable[[Recorded, str], float | None]:
@@ -163,7 +153,7 @@ def _bitrate(viewings: pl.DataFrame) -> float | None:
 
 
 def _late_rate(run: Recorded, traffic_class: str) -> float | None:
-    flows = run.flows_of(traffic_class)
+    flows = run.of_class(traffic_class).table
     late, played = number(flows["late"].sum()), number(flows["played"].sum())
     return 100 * late / (late + played) if late is not None and played is not None and late + played else None
 
@@ -192,7 +182,7 @@ CLASS_METRICS: tuple[ClassMetric, ...] = (
         "Goodput per flow, mean",
         "kbit/s",
         "Goodput of a flow: mean over the flows, as `goodput_mean`.",
-        lambda run, traffic_class: scaled(mean(run.goodput_of(traffic_class)), 1e-3),
+        lambda run, traffic_class: scaled(mean(run.of_class(traffic_class).goodput), 1e-3),
         better="more",
     ),
     ClassMetric(
@@ -249,7 +239,7 @@ CLASS_METRICS: tuple[ClassMetric, ...] = (
         "Jain's fairness index",
         "",
         "Jain's fairness index of the goodput of the flows: 1 if all are equal.",
-        lambda run, traffic_class: jain(run.goodput_of(traffic_class)),
+        lambda run, traffic_class: jain(run.of_class(traffic_class).goodput),
         better="more",
     ),
     ClassMetric(
@@ -275,7 +265,7 @@ CLASS_METRICS: tuple[ClassMetric, ...] = (
         "Completed flows",
         "flows",
         "Flows that completed within the measured time.",
-        _count_completed,
+        lambda run, traffic_class: run.of_class(traffic_class).completed,
         kinds=_TRANSFERS,
     ),
     ClassMetric(
@@ -283,7 +273,7 @@ CLASS_METRICS: tuple[ClassMetric, ...] = (
         "Failed flows",
         "flows",
         "Flows that failed within the measured time.",
-        _count_failed,
+        lambda run, traffic_class: run.of_class(traffic_class).failed,
         better="less",
         kinds=_TRANSFERS,
     ),

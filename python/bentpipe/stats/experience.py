@@ -27,6 +27,7 @@ EXPERIENCE = {
     "grade": pl.String,
 }
 """Columns of `experience`."""
+_NONE = pl.DataFrame(schema=EXPERIENCE)
 
 
 def graded_by(run: Recorded, traffic_class: str) -> tuple[str, Threshold] | None:
@@ -52,7 +53,7 @@ def experience(run: Recorded, traffic_class: str) -> pl.DataFrame:
 def _experience(run: Recorded, traffic_class: str) -> pl.DataFrame:
     graded = graded_by(run, traffic_class)
     if graded is None or "terminal" not in run.flows.columns:
-        return pl.DataFrame(schema=EXPERIENCE)
+        return _NONE
     stalled, played = pl.col("stalled").sum(), pl.col("played_time").sum()
     parts = [
         opinions(run, traffic_class).group_by("terminal").agg(pl.col("mos").mean()),
@@ -85,10 +86,16 @@ def _page_times(run: Recorded, traffic_class: str) -> pl.DataFrame:
 
 def bad_terminals(run: Recorded, traffic_class: str) -> float | None:
     """Return the share of the terminals with a grade in a class whose grade is bad [%]; None without any."""
-    grades = experience(run, traffic_class)["grade"].drop_nulls()
+    grades = _column(run, traffic_class, "grade")
     return 100 * grades.to_list().count("bad") / len(grades) if len(grades) else None
 
 
 def over_terminals(column: str, share: float) -> Callable[[Recorded, str], float | None]:
     """Return the function that computes a quantile of a column of `experience` over the terminals."""
-    return lambda run, traffic_class: quantile(experience(run, traffic_class)[column].drop_nulls(), share)
+    return lambda run, traffic_class: quantile(_column(run, traffic_class, column), share)
+
+
+def _column(run: Recorded, traffic_class: str, column: str) -> pl.Series:
+    found = experience(run, traffic_class)[column]
+    # An empty column needs no query of polars.
+    return found.drop_nulls() if len(found) else found

@@ -15,7 +15,6 @@ from bentpipe.stats.recorded import (
     Metric,
     Recorded,
     Traffic,
-    ended,
     jain,
     maximum,
     mean,
@@ -577,7 +576,7 @@ METRICS: tuple[Metric, ...] = (
         FLOWS,
         "Goodput of a flow: mean over the flows. A finite flow counts if it completed within the measured"
         " time; an endless flow counts with the bytes it moved in that time.",
-        lambda run: scaled(mean(run.goodput), 1e-3),
+        lambda run: scaled(mean(run.all_flows.goodput), 1e-3),
         headline=True,
     ),
     Metric(
@@ -586,7 +585,7 @@ METRICS: tuple[Metric, ...] = (
         "kbit/s",
         FLOWS,
         "Standard deviation of the goodput between those flows.",
-        lambda run: scaled(std(run.goodput), 1e-3),
+        lambda run: scaled(std(run.all_flows.goodput), 1e-3),
         headline=True,
     ),
     Metric(
@@ -595,7 +594,7 @@ METRICS: tuple[Metric, ...] = (
         "",
         FLOWS,
         "Jain's fairness index of the goodput of those flows: 1 if all are equal.",
-        lambda run: jain(run.goodput),
+        lambda run: jain(run.all_flows.goodput),
         headline=True,
         better="more",
     ),
@@ -728,7 +727,7 @@ METRICS: tuple[Metric, ...] = (
         FLOWS,
         "Time from opening a flow to its last byte: mean over the flows that completed within the measured"
         " time.",
-        lambda run: mean(run.completion),
+        lambda run: mean(run.all_flows.completion),
     ),
     Metric(
         "fct_p50",
@@ -736,7 +735,7 @@ METRICS: tuple[Metric, ...] = (
         "s",
         FLOWS,
         "Median of the flow completion time.",
-        lambda run: quantile(run.completion, 0.5),
+        lambda run: quantile(run.all_flows.completion, 0.5),
         headline=True,
     ),
     Metric(
@@ -745,7 +744,7 @@ METRICS: tuple[Metric, ...] = (
         "s",
         FLOWS,
         "95th percentile of the flow completion time.",
-        lambda run: quantile(run.completion, 0.95),
+        lambda run: quantile(run.all_flows.completion, 0.95),
         headline=True,
         better="less",
     ),
@@ -755,7 +754,7 @@ METRICS: tuple[Metric, ...] = (
         "s",
         FLOWS,
         "99th percentile of the flow completion time.",
-        lambda run: quantile(run.completion, 0.99),
+        lambda run: quantile(run.all_flows.completion, 0.99),
     ),
     Metric(
         "completed",
@@ -763,7 +762,7 @@ METRICS: tuple[Metric, ...] = (
         "flows",
         FLOWS,
         "Flows that completed within the measured time.",
-        lambda run: number(ended(run.flows, "completed").sum()),
+        lambda run: run.all_flows.completed,
         headline=True,
     ),
     Metric(
@@ -772,7 +771,7 @@ METRICS: tuple[Metric, ...] = (
         "flows",
         FLOWS,
         "Flows still open at the end. Completion times and the goodput of finite flows exclude them.",
-        lambda run: number(run.flows["closed"].is_null().sum()),
+        lambda run: number(run.flows["closed"].null_count()),
     ),
     Metric(
         "failed",
@@ -780,7 +779,7 @@ METRICS: tuple[Metric, ...] = (
         "flows",
         FLOWS,
         "Flows that failed within the measured time.",
-        lambda run: number(ended(run.flows, "failed").sum()),
+        lambda run: run.all_flows.failed,
     ),
 )
 

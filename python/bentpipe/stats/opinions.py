@@ -19,7 +19,7 @@ def opinions(run: Recorded, traffic_class: str) -> pl.DataFrame:
     """
     found = run.opinions.get(traffic_class)
     if found is None:
-        flows = run.flows_of(traffic_class)
+        flows = run.of_class(traffic_class).table
         if "terminal" not in flows.columns:
             flows = flows.with_columns(terminal=pl.lit(None, dtype=pl.String))
         no_packet = pl.col("mouth_to_ear").is_null()
@@ -40,7 +40,7 @@ def opinions(run: Recorded, traffic_class: str) -> pl.DataFrame:
 
 def viewings(run: Recorded, traffic_class: str) -> pl.DataFrame:
     """Return the viewings of a class of which a period lies in the measured time."""
-    return _seen(run.flows_of(traffic_class))
+    return _seen(run.of_class(traffic_class).table)
 
 
 def _seen(flows: pl.DataFrame) -> pl.DataFrame:

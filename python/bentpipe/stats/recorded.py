@@ -12,11 +12,10 @@ import polars as pl
 from bentpipe.qoe.thresholds import Limits
 
 __all__ = [
+    "Flows",
     "Metric",
     "Recorded",
     "Traffic",
-    "completion",
-    "ended",
     "jain",
     "known",
     "maximum",
@@ -64,8 +63,7 @@ class Recorded:
         self.limits = limits
         self.drops = drops
         self._samples: dict[str, pl.Series] = {}
-        self._flows_of: dict[str, pl.DataFrame] = {}
-        self._goodput_of: dict[str, pl.Series] = {}
+        self._of_class: dict[str, Flows] = {}
         self.opinions: dict[str, pl.DataFrame] = {}
         """Opinions of the calls and viewings of a class, once computed."""
         self.experience: dict[str, pl.DataFrame] = {}
@@ -80,29 +78,17 @@ class Recorded:
         return found
 
     @cached_property
-    def goodput(self) -> pl.Series:
-        """Goodput of each flow that has one [bit/s]."""
-        return known(self.flows["goodput"])
+    def all_flows(self) -> "Flows":
+        """All flows."""
+        return Flows(self.flows)
 
-    @cached_property
-    def completion(self) -> pl.Series:
-        """Completion time of each flow that completed within the measured time [s]."""
-        return completion(self.flows)
-
-    def flows_of(self, traffic_class: str) -> pl.DataFrame:
+    def of_class(self, traffic_class: str) -> "Flows":
         """Return the flows of a class of traffic."""
-        found = self._flows_of.get(traffic_class)
+        found = self._of_class.get(traffic_class)
         if found is None:
-            found = self.flows.filter(pl.col("class").cast(pl.String) == traffic_class)
-            self._flows_of[traffic_class] = found
-        return found
-
-    def goodput_of(self, traffic_class: str) -> pl.Series:
-        """Return the goodput of each flow of a class that has one [bit/s]."""
-        found = self._goodput_of.get(traffic_class)
-        if found is None:
-            found = known(self.flows_of(traffic_class)["goodput"])
-            self._goodput_of[traffic_class] = found
+            of = self.flows["class"].cast(pl.String) == traffic_class
+            found = self.all_flows if of.sum() == len(of) else Flows(self.flows.filter(of))
+            self._of_class[traffic_class] = found
         return found
 
     @property
@@ -112,17 +98,44 @@ class Recorded:
         return dropped / offered if offered and dropped is not None else None
 
 
-def ended(flows: pl.DataFrame, how: Literal["completed", "failed"]) -> pl.Series:
-    """Return True for each flow that ended in this way within the measured time.
+class Flows:
+    """Flows of a run or of a class, and figures that several metrics have in common.
 
-    Flows opened during the warm-up count. Series need no query of polars, which takes longer than the rest.
+    Series need no query of polars, which takes longer than the rest.
     """
-    return (flows["closed"] >= 0) & flows[how]
 
+    def __init__(self, table: pl.DataFrame) -> None:
+        """Take rows of the table of flows."""
+        self.table = table
 
-def completion(flows: pl.DataFrame) -> pl.Series:
-    """Return the completion time of each flow that completed within the measured time [s]."""
-    return known(flows["completion_time"].filter(ended(flows, "completed")))
+    @cached_property
+    def goodput(self) -> pl.Series:
+        """Goodput of each flow that has one [bit/s]."""
+        return known(self.table["goodput"])
+
+    @cached_property
+    def _closed(self) -> pl.Series:
+        """True for each flow that ended within the measured time; flows opened during the warm-up count."""
+        return self.table["closed"] >= 0
+
+    @cached_property
+    def _completed(self) -> pl.Series:
+        return self._closed & self.table["completed"]
+
+    @property
+    def completed(self) -> float | None:
+        """Number of the flows that completed within the measured time."""
+        return number(self._completed.sum())
+
+    @property
+    def failed(self) -> float | None:
+        """Number of the flows that failed within the measured time."""
+        return number((self._closed & self.table["failed"]).sum())
+
+    @cached_property
+    def completion(self) -> pl.Series:
+        """Completion time of each flow that completed within the measured time [s]."""
+        return known(self.table["completion_time"].filter(self._completed))
 
 
 def known(column: pl.Series) -> pl.Series:
