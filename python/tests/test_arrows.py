@@ -25,7 +25,7 @@ ROOMS: dict[str, set[str]] = {
     "qoe": {"errors"},
     "stats": {"errors", "format", "qoe"},
     "new_scenario": {"_core", "errors", "format"},
-    "runs": COMMON | {"pages", "stats"},
+    "runs": COMMON | {"pages", "qoe", "stats"},
     "sweeps": DATA,
     "tuning": DATA,
     "advice": DATA | {"tuning"},

@@ -5,6 +5,8 @@ import io
 import itertools
 import json
 import os
+import subprocess
+import sys
 from collections.abc import Callable, Generator, Iterable
 from pathlib import Path
 
@@ -20,6 +22,7 @@ from bentpipe.cli.console import Rate, progress_text
 from bentpipe.errors import ScenarioError, SimulationError, UsageError
 from bentpipe.runs.dataset import Run
 from bentpipe.runs.plan import scenario_path
+from bentpipe.runs.store import metric_sources
 from bentpipe.runs.workers import Outcome, Threads
 from bentpipe.stats.metrics import METRICS
 from bentpipe.sweeps.result import SweepResult
@@ -54,6 +57,17 @@ def test_every_point_has_every_setting_and_seed(whole: Path) -> None:
         "setting=avqred",
         "setting=red",
     }
+
+
+def test_build_of_a_dataset_covers_every_module_that_metrics_are_computed_with() -> None:
+    code = (
+        "import sys, bentpipe, bentpipe.errors; before = set(sys.modules); import bentpipe.stats.metrics;"
+        "print(*(sys.modules[name].__file__ for name in set(sys.modules) - before if 'bentpipe' in name))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    used = {Path(path) for path in done.stdout.split()}
+    assert len(used) > 6
+    assert used <= set(metric_sources())
 
 
 def test_run_equals_that_of_compare(whole: Path) -> None:

@@ -23,11 +23,10 @@ from typing import Any, Protocol
 
 import polars as pl
 
-from bentpipe import _core, files
+from bentpipe import _core, files, qoe, stats
 from bentpipe.errors import ResultError, UsageError
 from bentpipe.runs.former_names import present_printed
 from bentpipe.runs.plan import Plan, Setting
-from bentpipe.stats import metrics
 from bentpipe.tables import parquet
 
 __all__ = [
@@ -549,10 +548,16 @@ def core_digest() -> str:
 
 @cache
 def build_digest() -> str:
-    """Return the SHA-256 of the code that computes metrics: the core and `bentpipe.stats.metrics`."""
+    """Return the SHA-256 of the code that computes metrics: the core, `bentpipe.stats` and `bentpipe.qoe`."""
     found = hashlib.sha256(core_digest().encode())
-    found.update(Path(metrics.__file__).read_bytes())
+    for path in metric_sources():
+        found.update(path.name.encode() + b"\0" + hashlib.sha256(path.read_bytes()).digest())
     return found.hexdigest()
+
+
+def metric_sources() -> list[Path]:
+    """Return the Python files that metrics depend on, in a fixed order."""
+    return [path for package in (stats, qoe) for path in sorted(Path(package.__path__[0]).glob("*.py"))]
 
 
 @cache
