@@ -71,6 +71,7 @@ def is_empty(folder: Path) -> bool:
 
 def manifest_format(folder: Path) -> str | None:
     """Return the `format` in a folder's manifest.json; `None` if the folder holds no result."""
+    restore(folder)
     try:
         manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -98,12 +99,14 @@ def _abandoned(folder: Path, name: str) -> Iterator[Path]:
 
 
 def restore(folder: Path) -> None:
-    """Give a folder its name back if a process ended while it replaced it: to be called before `new_folder`.
+    """Give a folder its name back if a process ended while it replaced it: before it is read or replaced.
 
     Raises `UsageError` if it cannot be renamed.
     """
+    if os.path.lexists(folder):
+        return
     for partial in _abandoned(folder.parent, f"{folder.name}-"):
-        if partial.name.endswith(_FORMER) and not os.path.lexists(folder):
+        if partial.name.endswith(_FORMER):
             try:
                 partial.rename(folder)
             except OSError as error:

@@ -189,6 +189,17 @@ with files.new_folder(Path({str(folder)!r})) as partial:
     assert (folder / "content").read_text() == "at last"
 
 
+def test_a_result_whose_replacement_was_killed_opens(small: bp.Scenario, tmp_path: Path) -> None:
+    folder = tmp_path / "out"
+    table = bp.run(small, out=folder, runs=1).table()
+    # Killed between the two renames; the former folder names a process that is gone.
+    gone = subprocess.Popen(["/bin/true"])
+    gone.wait()
+    folder.rename(tmp_path / f"{files.PARTIAL}{folder.name}-{gone.pid}-x-former")
+    assert bp.open(folder).table().equals(table)
+    assert [path.name for path in tmp_path.iterdir()] == [folder.name]
+
+
 def test_resuming_repeats_a_run_whose_capture_is_missing(small: bp.Scenario, tmp_path: Path) -> None:
     plan, capture = make_plan(small, settings=None, runs=1), Capture(tmp_path / "pcap")
     result = bp.run(small, out=tmp_path / "out", pcap=tmp_path / "pcap", runs=1)

@@ -111,6 +111,7 @@ COMPARISON = "comparison.json"
 
 def open_model(folder: Path) -> ModelResult:
     """Open a model's result; `ResultError` if the folder holds no such result."""
+    files.restore(folder)
     with reading(folder):
         manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
         if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:

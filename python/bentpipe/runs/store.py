@@ -114,6 +114,7 @@ class Written(Protocol):
 
 def read_manifest(folder: Path) -> dict[str, Any]:
     """Return the manifest of a result, complete or not; `ResultError` if the folder is not a result."""
+    files.restore(folder)
     if not folder.is_dir():
         raise ResultError(
             f"{folder}: " + ("is not a folder" if folder.exists() else "there is no such folder")
