@@ -3,10 +3,11 @@
 use std::io;
 use std::net::SocketAddr;
 
-use bentpipe_gateway::{Event, Gateway};
-use bentpipe_packet::{Info, flag};
-use bentpipe_queue::{Ecn, Packet, Tcp};
+use bentpipe_gateway::{Event, Gateway, InFlight};
+use bentpipe_packet::{Info, TcpInfo, flag};
+use bentpipe_queue::{Ecn, FlowId, Packet, Tcp};
 use bentpipe_spacelink::PeerId;
+use bentpipe_units::Instant;
 
 use super::Daemon;
 use super::gateway_host::{Item, ItemId};
@@ -116,20 +117,22 @@ impl Daemon {
         (client, server): (SocketAddr, SocketAddr),
         relay: Option<RelayId>,
     ) -> Option<Tcp> {
-        let tcp = info.tcp?;
         self.interceptor.windows.incoming(info);
-        let syn = tcp.flags & flag::SYN != 0;
-        let ends = u32::from(syn) + u32::from(tcp.flags & flag::FIN != 0);
-        let number = self.flows.connection(client, server);
-        let window = self.host.senders.segment(number, tcp.seq, tcp.payload + ends, syn, self.now);
+        let tcp = self.tcp_fields(info, client, server)?;
         if let Some(relay) = relay.and_then(|id| self.relays.get_mut(id)) {
-            relay.sender_in_flight = window;
+            relay.sender_in_flight = tcp.window;
             relay.dscp = info.dscp;
-            if syn {
+            if tcp.syn {
                 relay.first_seq = Some(tcp.seq.wrapping_add(1));
             }
         }
-        Some(Tcp { window, seq: tcp.seq, syn })
+        Some(tcp)
+    }
+
+    /// TCP fields of a packet for queues, with the estimated window of its sender; `None` of other packets.
+    fn tcp_fields(&mut self, info: &Info, client: SocketAddr, server: SocketAddr) -> Option<Tcp> {
+        let number = self.flows.connection(client, server);
+        info.tcp.map(|tcp| tcp_of(&mut self.host.senders, number, &tcp, self.now))
     }
 
     /// True if data of a split connection bypass the AQM.
@@ -254,8 +257,8 @@ impl Daemon {
         }
         let (client, server) = self.client_and_server(&info);
         let flow = self.flows.flow(client, server, info.protocol);
-        let tcp =
-            info.tcp.map(|tcp| Tcp { window: tcp.payload, seq: tcp.seq, syn: tcp.flags & flag::SYN != 0 });
+        // First in, first out needs no estimate.
+        let tcp = self.config.queues().is_some().then(|| self.tcp_fields(&info, client, server)).flatten();
         let id = self.host.insert(Item::Datagram { peer, bytes });
         let new = Packet::new(self.datagram_len(peer, info.len), flow, id.handle());
         let user = self.flows.user(client);
@@ -346,5 +349,35 @@ impl Daemon {
             Role::Gateway => (info.dst, info.src),
             Role::Terminal => (info.src, info.dst),
         }
+    }
+}
+
+/// TCP fields of a segment for queues; its sender's window is estimated by the data in flight.
+fn tcp_of(senders: &mut InFlight, connection: FlowId, tcp: &TcpInfo, now: Instant) -> Tcp {
+    let syn = tcp.flags & flag::SYN != 0;
+    let ends = u32::from(syn) + u32::from(tcp.flags & flag::FIN != 0);
+    let window = senders.segment(connection, tcp.seq, tcp.payload + ends, syn, now);
+    Tcp { window, seq: tcp.seq, syn }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A SYN and a FIN take a sequence number each. Two segments of 1000 bytes are in flight once the SYN is acknowledged, and the
+    /// second again after a copy of it from NFQUEUE has reached the TUN device.
+    #[test]
+    fn window_of_a_sender_is_its_data_in_flight() {
+        let mut senders = InFlight::default();
+        let window = |senders: &mut InFlight, seq, payload, flags| {
+            let tcp = TcpInfo { seq, ack: 1, window: 0, flags, payload, scale: None, mss: None, sack: false };
+            tcp_of(senders, FlowId(7), &tcp, Instant::ZERO).window
+        };
+        assert_eq!(window(&mut senders, 100, 0, flag::SYN), 1);
+        senders.acknowledged(FlowId(7), 101, Instant::ZERO);
+        assert_eq!(window(&mut senders, 101, 1000, flag::ACK), 1000);
+        assert_eq!(window(&mut senders, 1101, 1000, flag::ACK), 2000);
+        assert_eq!(window(&mut senders, 1101, 1000, flag::ACK), 2000);
+        assert_eq!(window(&mut senders, 2101, 0, flag::ACK | flag::FIN), 2001);
     }
 }
