@@ -35,7 +35,7 @@ pub use config::Config;
 pub use demand::{Assignment, DemandCarrier, Report, Request, Slot};
 pub use flight::InFlight;
 pub use meter::{Meter, QueueCounters, Sample, Snapshot, Summary};
-pub use pep::{Connection, FlowControl, PepBuffers, Sharing};
+pub use pep::{ConnectionIndex, FlowControl, PepBuffers, Sharing};
 pub use processing::{Processing, Processor};
 pub use regulator::Regulator;
 use service_rate::ServiceRate;

@@ -7,14 +7,14 @@
 //! - an unmarked packet, at most once per `freeze`: `B = min(buffer, B (1 + incr))`;
 //! - the window: `W = clamp(B - occupied, 0, MaxRcvWind)`; TCP applies MaxRcvWind.
 //!
-//! *Departures:* "1 % of the available buffer" is taken as a share of the present limit; as a share of the whole
+//! *Departures:* "1 % of the available buffer" is taken as a share of the current limit; as a share of the whole
 //! buffer, no setting of the paper but the last would slow anything down. The minimum limit is not from the paper: from
 //! less, steps of 1 % take minutes to recover. Less than a segment is not offered (RFC 9293 section 3.8.6.2.2).
 
 use bentpipe_units::{Duration, Instant};
 
 /// Index of a connection in [`PepBuffers`], chosen by the host: small numbers, each in use once at a time.
-pub type Connection = u32;
+pub type ConnectionIndex = u32;
 
 /// Sharing of buffers between connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,35 +47,35 @@ pub struct PepBuffers {
     /// Bytes held in total.
     occupied: u64,
     /// Buffers, indexed by user or by connection.
-    pools: Vec<Pool>,
+    buffers: Vec<Buffer>,
     connections: Vec<Member>,
 }
 
 /// A connection.
 #[derive(Clone, Copy, Debug, Default)]
 struct Member {
-    /// Pool of the connection.
-    pool: u32,
+    /// Buffer of the connection.
+    buffer: u32,
     /// Payload of a full segment [bytes].
     segment: u64,
 }
 
 #[derive(Clone, Debug, Default)]
-struct Pool {
+struct Buffer {
     occupied: u64,
     /// `B`: part of the buffer that may be filled [bytes].
     limit: f64,
     /// Earliest time of the next increase of `B`.
     next_increase: Instant,
-    /// Connections that use the pool.
-    members: Vec<Connection>,
+    /// Connections that use the buffer.
+    members: Vec<ConnectionIndex>,
 }
 
 impl PepBuffers {
     /// Empty buffers of `size` bytes each.
     #[must_use]
     pub fn new(size: u64, sharing: Sharing) -> Self {
-        Self { sharing, size, control: None, occupied: 0, pools: Vec::new(), connections: Vec::new() }
+        Self { sharing, size, control: None, occupied: 0, buffers: Vec::new(), connections: Vec::new() }
     }
 
     /// Sets the flow control. It reduces the limit of a buffer, for all connections that share it.
@@ -92,59 +92,59 @@ impl PepBuffers {
     }
 
     /// Opens a connection of a user, with segments of `segment` bytes of payload.
-    pub fn open(&mut self, conn: Connection, user: u32, segment: u64) {
+    pub fn open(&mut self, conn: ConnectionIndex, user: u32, segment: u64) {
         if self.connections.len() <= conn as usize {
             self.connections.resize(conn as usize + 1, Member::default());
         }
-        let pool = match self.sharing {
+        let buffer = match self.sharing {
             Sharing::PerConnection => conn,
             Sharing::PerUser => user,
         };
-        if self.pools.len() <= pool as usize {
-            self.pools.resize(pool as usize + 1, Pool::default());
+        if self.buffers.len() <= buffer as usize {
+            self.buffers.resize(buffer as usize + 1, Buffer::default());
         }
-        self.connections[conn as usize] = Member { pool, segment };
-        let pool = &mut self.pools[pool as usize];
-        if pool.members.is_empty() {
-            (pool.limit, pool.next_increase) = (self.size as f64, Instant::ZERO);
+        self.connections[conn as usize] = Member { buffer, segment };
+        let buffer = &mut self.buffers[buffer as usize];
+        if buffer.members.is_empty() {
+            (buffer.limit, buffer.next_increase) = (self.size as f64, Instant::ZERO);
         }
-        pool.members.push(conn);
+        buffer.members.push(conn);
     }
 
     /// Processes a packet of a connection, marked or not. Returns true if it changed the limit.
-    pub fn on_packet(&mut self, conn: Connection, marked: bool, now: Instant) -> bool {
+    pub fn on_packet(&mut self, conn: ConnectionIndex, marked: bool, now: Instant) -> bool {
         let Some(FlowControl { decr, incr, freeze }) = self.control else { return false };
         let size = self.size as f64;
         let least = (self.connections[conn as usize].segment as f64).min(size);
-        let pool = self.pool_mut(conn);
-        let before = pool.limit;
+        let buffer = self.buffer_mut(conn);
+        let before = buffer.limit;
         if marked {
-            pool.limit = (pool.limit * decr).max(least);
-        } else if now >= pool.next_increase {
-            pool.limit = (pool.limit * (1.0 + incr)).min(size);
-            pool.next_increase = now + freeze;
+            buffer.limit = (buffer.limit * decr).max(least);
+        } else if now >= buffer.next_increase {
+            buffer.limit = (buffer.limit * (1.0 + incr)).min(size);
+            buffer.next_increase = now + freeze;
         }
-        pool.limit != before
+        buffer.limit != before
     }
 
     /// Closes a connection, of which `held` bytes were never acknowledged.
-    pub fn close(&mut self, conn: Connection, held: u64) {
+    pub fn close(&mut self, conn: ConnectionIndex, held: u64) {
         self.release(conn, held);
-        self.pool_mut(conn).members.retain(|&member| member != conn);
+        self.buffer_mut(conn).members.retain(|&member| member != conn);
     }
 
     /// Adds bytes taken from the server.
-    pub fn take(&mut self, conn: Connection, bytes: u64) {
+    pub fn take(&mut self, conn: ConnectionIndex, bytes: u64) {
         self.occupied += bytes;
-        self.pool_mut(conn).occupied += bytes;
+        self.buffer_mut(conn).occupied += bytes;
     }
 
     /// Removes bytes acknowledged by the satellite side.
-    pub fn release(&mut self, conn: Connection, bytes: u64) {
-        let pool = self.pool_mut(conn);
-        debug_assert!(pool.occupied >= bytes, "more acknowledged than taken");
-        let bytes = bytes.min(pool.occupied);
-        pool.occupied -= bytes;
+    pub fn release(&mut self, conn: ConnectionIndex, bytes: u64) {
+        let buffer = self.buffer_mut(conn);
+        debug_assert!(buffer.occupied >= bytes, "more acknowledged than taken");
+        let bytes = bytes.min(buffer.occupied);
+        buffer.occupied -= bytes;
         self.occupied -= bytes;
     }
 
@@ -153,10 +153,10 @@ impl PepBuffers {
     /// RFC 9293 section 3.8.6.2.2: zero instead of less than a segment, or less than half of the buffer if that is
     /// smaller.
     #[must_use]
-    pub fn room(&self, conn: Connection) -> u64 {
+    pub fn room(&self, conn: ConnectionIndex) -> u64 {
         let member = self.connections[conn as usize];
-        let pool = &self.pools[member.pool as usize];
-        let room = (pool.limit as u64).saturating_sub(pool.occupied);
+        let buffer = &self.buffers[member.buffer as usize];
+        let room = (buffer.limit as u64).saturating_sub(buffer.occupied);
         if room < member.segment.min(self.size / 2) { 0 } else { room }
     }
 
@@ -165,29 +165,29 @@ impl PepBuffers {
     #[must_use]
     pub fn limits(&self) -> Option<(f64, u32)> {
         self.control?;
-        let open = || self.pools.iter().filter(|pool| !pool.members.is_empty());
-        let sum: f64 = open().map(|pool| pool.limit).sum();
-        let closed = open().flat_map(|pool| &pool.members).filter(|&&conn| self.room(conn) == 0).count();
+        let open = || self.buffers.iter().filter(|buffer| !buffer.members.is_empty());
+        let sum: f64 = open().map(|buffer| buffer.limit).sum();
+        let closed = open().flat_map(|buffer| &buffer.members).filter(|&&conn| self.room(conn) == 0).count();
         Some((sum / open().count() as f64, closed as u32))
     }
 
     /// The connections that share this one's buffer, including itself; those that read last come last.
     #[must_use]
-    pub fn sharers(&self, conn: Connection) -> &[Connection] {
-        &self.pools[self.connections[conn as usize].pool as usize].members
+    pub fn sharers(&self, conn: ConnectionIndex) -> &[ConnectionIndex] {
+        &self.buffers[self.connections[conn as usize].buffer as usize].members
     }
 
     /// Bytes that a connection may read into its buffer now: its part of the room, or two segments if that is more.
     #[must_use]
-    pub fn share(&self, conn: Connection) -> u64 {
+    pub fn share(&self, conn: ConnectionIndex) -> u64 {
         let room = self.room(conn);
         let part = room / self.sharers(conn).len().max(1) as u64;
         part.max(2 * self.connections[conn as usize].segment).min(room)
     }
 
     /// Puts a connection that has read behind those that share its buffer.
-    pub fn has_read(&mut self, conn: Connection) {
-        let members = &mut self.pool_mut(conn).members;
+    pub fn has_read(&mut self, conn: ConnectionIndex) {
+        let members = &mut self.buffer_mut(conn).members;
         if let Some(place) = members.iter().position(|&member| member == conn) {
             members[place..].rotate_left(1);
         }
@@ -199,8 +199,8 @@ impl PepBuffers {
         self.occupied
     }
 
-    fn pool_mut(&mut self, conn: Connection) -> &mut Pool {
-        &mut self.pools[self.connections[conn as usize].pool as usize]
+    fn buffer_mut(&mut self, conn: ConnectionIndex) -> &mut Buffer {
+        &mut self.buffers[self.connections[conn as usize].buffer as usize]
     }
 }
 

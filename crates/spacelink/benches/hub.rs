@@ -15,7 +15,7 @@ use cpu_time::ThreadTime;
 
 const DELAY: Duration = Duration::from_millis(300);
 const GATEWAY: &str = "192.0.2.1:4400";
-/// Most streams of a terminal, for which QUIC reserves memory: `terminals.connections` of the live gateway.
+/// Maximum number of streams of a terminal, for which QUIC reserves memory: `terminals.connections` of the live gateway.
 const STREAMS: u32 = 1000;
 /// Idle time that is measured.
 const IDLE: Duration = Duration::from_secs(10);

@@ -15,7 +15,7 @@ pub(super) fn header(to: SocketAddr) -> u64 {
     if to.ip().to_canonical().is_ipv4() { 28 } else { 48 }
 }
 
-/// Number of ack-eliciting frames sent.
+/// Number of ack-eliciting frames sent, of the kinds that a connection in use sends.
 fn ack_eliciting(sent: &FrameStats) -> u64 {
     sent.stream
         + sent.datagram
@@ -58,7 +58,7 @@ impl SharedEndpoint {
 }
 
 /// A QUIC connection: in use, being made, or closed.
-pub(super) struct Link {
+pub(super) struct PeerConnection {
     pub(super) handle: ConnectionHandle,
     pub(super) conn: Connection,
     /// Its counters.
@@ -79,9 +79,10 @@ pub(super) struct Link {
     control_input: Vec<u8>,
     /// Time of the next check for overdue answers.
     check_at: Instant,
-    /// Bytes that the peer had acknowledged when a check last found progress, and ack-eliciting frames sent by then.
-    answered: u64,
-    asked: u64,
+    /// Bytes that the peer had acknowledged when a check last found progress.
+    acked_at_progress: u64,
+    /// Ack-eliciting frames sent by then.
+    eliciting_at_progress: u64,
     /// Time of the first check that found more of them sent since; `None` if none were.
     unanswered_since: Option<Instant>,
     /// True while an answer is overdue.
@@ -93,7 +94,7 @@ pub(super) struct Link {
     pings: u32,
 }
 
-impl Link {
+impl PeerConnection {
     /// A connection that is being made, whose counters are in `ledger`.
     pub(super) fn new(
         (handle, conn, ledger): (ConnectionHandle, Connection, Arc<Ledger>),
@@ -114,8 +115,8 @@ impl Link {
             control_pending: Vec::new(),
             control_input: Vec::new(),
             check_at: now,
-            answered: 0,
-            asked: 0,
+            acked_at_progress: 0,
+            eliciting_at_progress: 0,
             unanswered_since: None,
             silent: false,
             unreachable: None,
@@ -176,10 +177,10 @@ struct Stream {
     complete: bool,
     ended: bool,
     /// True once everything written was sent and acknowledged.
-    sent: bool,
+    all_acked: bool,
     written: u64,
-    /// Bytes that the peer delivered.
-    acknowledged: u64,
+    /// Bytes that the peer says to have delivered.
+    delivered_by_peer: u64,
     received: u64,
     /// Received bytes that were delivered here, announced by a credit, and announced on the control stream.
     delivered: u64,
@@ -232,7 +233,7 @@ pub struct Spacelink {
     /// Number of the peer.
     number: PeerId,
     side: Side,
-    links: Vec<Link>,
+    connections: Vec<PeerConnection>,
     current: Option<ConnectionHandle>,
     /// Bytes in inboxes behind a gap.
     scattered: u64,
@@ -318,7 +319,7 @@ impl Spacelink {
             setup,
             number,
             side,
-            links: Vec::new(),
+            connections: Vec::new(),
             current: None,
             scattered: 0,
             streams: Slab::new(),
@@ -359,7 +360,7 @@ impl Spacelink {
     /// True while an answer is overdue: an outage of the link.
     #[must_use]
     pub fn is_silent(&self) -> bool {
-        self.active().is_some_and(|at| self.links[at].silent)
+        self.active().is_some_and(|at| self.connections[at].silent)
     }
 
     /// Number of open streams.
@@ -371,7 +372,7 @@ impl Spacelink {
     /// The peer's address while it is connected.
     #[must_use]
     pub fn peer(&self) -> Option<SocketAddr> {
-        self.active().map(|at| self.links[at].conn.remote_address())
+        self.active().map(|at| self.connections[at].conn.remote_address())
     }
 
     /// Sets the rate of the link towards the peer; `None` disables shaping.
@@ -383,9 +384,9 @@ impl Spacelink {
     pub fn close(&mut self, now: Instant) {
         self.now = now;
         self.side = Side::Stopped;
-        for link in &mut self.links {
-            link.conn.close(now, VarInt::from_u32(STOPPED), Bytes::new());
-            link.over = true;
+        for connection in &mut self.connections {
+            connection.conn.close(now, VarInt::from_u32(STOPPED), Bytes::new());
+            connection.over = true;
         }
         if self.current.take().is_some() {
             self.down(Reason::Closed);
@@ -426,27 +427,27 @@ impl Spacelink {
     }
 
     /// Takes over a connection on which the peer has proved its certificate.
-    pub(super) fn adopt(&mut self, now: Instant, link: Link) {
+    pub(super) fn adopt(&mut self, now: Instant, connection: PeerConnection) {
         self.now = now;
-        self.links.push(link);
-        self.on_event(now, self.links.len() - 1, quinn_proto::Event::Connected);
+        self.connections.push(connection);
+        self.on_event(now, self.connections.len() - 1, quinn_proto::Event::Connected);
         self.handle_quic_events(now);
     }
 
     /// Gives up all connections, for others to end them.
-    pub(super) fn take_links(&mut self) -> Vec<Link> {
-        std::mem::take(&mut self.links)
+    pub(super) fn take_connections(&mut self) -> Vec<PeerConnection> {
+        std::mem::take(&mut self.connections)
     }
 
     fn pass(&mut self, handle: ConnectionHandle, event: ConnectionEvent) {
-        if let Some(link) = self.links.iter_mut().find(|link| link.handle == handle) {
-            link.conn.handle_event(event);
+        if let Some(connection) = self.connections.iter_mut().find(|connection| connection.handle == handle) {
+            connection.conn.handle_event(event);
         }
     }
 
     fn after_receiving(&mut self, now: Instant) {
         self.handle_quic_events(now);
-        if let Some(at) = self.active().filter(|&at| self.links[at].silent) {
+        if let Some(at) = self.active().filter(|&at| self.connections[at].silent) {
             self.check_answers(now, at);
         }
     }
@@ -456,10 +457,10 @@ impl Spacelink {
     pub fn unreachable(&mut self, now: Instant, host: IpAddr) {
         self.now = now;
         let Some(at) = self.active() else { return };
-        let link = &mut self.links[at];
-        if link.conn.remote_address().ip().to_canonical() == host.to_canonical() {
-            link.unreachable = Some(now);
-            link.conn.ping();
+        let connection = &mut self.connections[at];
+        if connection.conn.remote_address().ip().to_canonical() == host.to_canonical() {
+            connection.unreachable = Some(now);
+            connection.conn.ping();
         }
     }
 
@@ -487,8 +488,8 @@ impl Spacelink {
         if self.held {
             return None;
         }
-        for at in 0..self.links.len() {
-            let Some(sent) = self.links[at].conn.poll_transmit(now, most, out) else { continue };
+        for at in 0..self.connections.len() {
+            let Some(sent) = self.connections[at].conn.poll_transmit(now, most, out) else { continue };
             let transmit = Transmit::of(&sent, sent.segment_size);
             self.count(now, &transmit, sent.size);
             return Some(transmit);
@@ -511,7 +512,7 @@ impl Spacelink {
 
     /// Bytes declared lost on all connections.
     fn lost(&self) -> u64 {
-        self.closed.lost + self.links.iter().map(|link| link.ledger.lost()).sum::<u64>()
+        self.closed.lost + self.connections.iter().map(|connection| connection.ledger.lost()).sum::<u64>()
     }
 
     /// Bytes declared lost since the last call.
@@ -527,18 +528,17 @@ impl Spacelink {
     /// known, so that the regulator waits during the retransmission and not after it. Counted bytes that were not sent reduce
     /// later charges, so that over time exactly the bytes on the wire count.
     ///
-    /// During an outage everything that the link would have carried is charged: the regulator releases nothing, and data waits
-    /// in the transmit queue, where it is visible.
+    /// During an outage everything that the link would have carried is charged, except behind a hub, whose other terminals use
+    /// the carrier: the regulator releases nothing, and data waits in the transmit queue, where it is visible.
     pub fn charge(&mut self, counted: u64) -> u64 {
         self.owed += self.lost_since();
         self.charged += counted;
         let beyond = (self.stats.sent_bytes + self.owed).saturating_sub(self.charged);
         self.charged += beyond;
         let since = std::mem::replace(&mut self.charged_at, self.now);
-        // A carrier that others share is not idle.
-        let is_idle = self.is_silent() && !matches!(self.side, Side::Member);
-        let idle = if is_idle { self.shaper.carries(self.now.saturating_duration_since(since)) } else { 0 };
-        beyond + idle
+        let is_out = self.is_silent() && !matches!(self.side, Side::Member);
+        let unused = if is_out { self.shaper.carries(self.now.saturating_duration_since(since)) } else { 0 };
+        beyond + unused
     }
 
     /// Time at which to call [`Self::on_timer`] and then [`Self::transmit`], if nothing else happens before.
@@ -546,10 +546,14 @@ impl Spacelink {
     pub fn timer(&mut self) -> Option<Instant> {
         let mut at = None;
         let mut earlier = |other: Option<Instant>| at = [at, other].into_iter().flatten().min();
-        for link in &mut self.links {
-            earlier(link.conn.poll_timeout());
-            if !link.over {
-                earlier(Some(if link.greeted { link.check_at } else { link.greeting_deadline }));
+        for connection in &mut self.connections {
+            earlier(connection.conn.poll_timeout());
+            if !connection.over {
+                earlier(Some(if connection.greeted {
+                    connection.check_at
+                } else {
+                    connection.greeting_deadline
+                }));
             }
         }
         if let Side::Connecting { again, .. } = self.side {
@@ -567,16 +571,16 @@ impl Spacelink {
     /// Runs the timers that are due.
     pub fn on_timer(&mut self, now: Instant) {
         self.now = now;
-        for at in 0..self.links.len() {
-            if self.links[at].conn.poll_timeout().is_some_and(|due| due <= now) {
-                self.links[at].conn.handle_timeout(now);
+        for at in 0..self.connections.len() {
+            if self.connections[at].conn.poll_timeout().is_some_and(|due| due <= now) {
+                self.connections[at].conn.handle_timeout(now);
             }
-            if self.links[at].over {
+            if self.connections[at].over {
                 continue;
             }
-            if !self.links[at].greeted && self.links[at].greeting_deadline <= now {
+            if !self.connections[at].greeted && self.connections[at].greeting_deadline <= now {
                 self.give_up(now, at, STOPPED, Reason::Silent);
-            } else if self.links[at].greeted && self.links[at].check_at <= now {
+            } else if self.connections[at].greeted && self.connections[at].check_at <= now {
                 self.check_answers(now, at);
             }
         }
@@ -589,7 +593,12 @@ impl Spacelink {
             let made = self.endpoint.get().connect(now, config, *peer, "spacelink");
             match made {
                 Ok((handle, conn)) => {
-                    self.links.push(Link::new((handle, conn, ledger), true, &self.setup, now));
+                    self.connections.push(PeerConnection::new(
+                        (handle, conn, ledger),
+                        true,
+                        &self.setup,
+                        now,
+                    ));
                 }
                 Err(error) => {
                     self.events.push_back(Event::Failed(Reason::Failed(error.to_string())));
@@ -624,16 +633,18 @@ impl Spacelink {
         let mut stats = self.stats;
         stats.up = self.current.is_some();
         if let Some(at) = self.active() {
-            stats.round_trip = self.links[at].conn.rtt();
-            stats.silent = self.links[at].silent;
+            stats.round_trip = self.connections[at].conn.rtt();
+            stats.silent = self.connections[at].silent;
         }
-        for link in &self.links {
-            let quic = link.conn.stats().path;
+        for connection in &self.connections {
+            let quic = connection.conn.stats().path;
             stats.sent_packets += quic.sent_packets;
             stats.lost_packets += quic.lost_packets;
         }
         let Closed { acked, marks, .. } = self.closed;
-        let sum = |of: fn(&Ledger) -> u64| self.links.iter().map(|link| of(&link.ledger)).sum::<u64>();
+        let sum = |of: fn(&Ledger) -> u64| {
+            self.connections.iter().map(|connection| of(&connection.ledger)).sum::<u64>()
+        };
         stats.lost_bytes = self.lost();
         stats.acknowledged_bytes = acked + sum(Ledger::acked);
         stats.marks = marks + sum(Ledger::marks);
@@ -644,6 +655,6 @@ impl Spacelink {
 
     fn active(&self) -> Option<usize> {
         let current = self.current?;
-        self.links.iter().position(|link| link.handle == current)
+        self.connections.iter().position(|connection| connection.handle == current)
     }
 }

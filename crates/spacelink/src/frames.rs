@@ -15,7 +15,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 /// First bytes of a control stream: a name and the protocol version.
 pub const HELLO: [u8; 4] = *b"BPS\x02";
-/// Most fragments of an IP packet.
+/// Maximum number of fragments of an IP packet.
 pub const MAX_FRAGMENTS: usize = 64;
 /// Length of a fragment's header with its type [bytes].
 pub const FRAGMENT_HEADER: usize = 5;

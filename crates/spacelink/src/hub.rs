@@ -9,7 +9,7 @@
 
 use std::collections::BTreeSet;
 
-use super::end::{Link, SharedEndpoint};
+use super::end::{PeerConnection, SharedEndpoint};
 use super::*;
 
 /// Connections of one host that are not authenticated, and of all hosts.
@@ -39,7 +39,7 @@ enum Owner {
 
 /// A connection in the lobby, and what is to be done for it.
 struct Visitor {
-    link: Link,
+    connection: PeerConnection,
     /// Time for which it is listed in [`Lobby::due`].
     due: Option<Instant>,
     to_send: bool,
@@ -174,8 +174,8 @@ impl Hub {
         self.others = self.others.with(&link.stats());
         // The closed connections say goodbye from the lobby.
         if self.lobby.is_some() {
-            for link in link.take_links() {
-                self.receive_visitor(link, now);
+            for connection in link.take_connections() {
+                self.receive_visitor(connection, now);
             }
         }
         events
@@ -338,7 +338,7 @@ impl Hub {
                     if let Some(visitor) =
                         self.lobby.as_mut().and_then(|lobby| lobby.visitors.get_mut(number))
                     {
-                        visitor.link.conn.handle_event(event);
+                        visitor.connection.conn.handle_event(event);
                     }
                     self.run_visitor(number, now);
                 }
@@ -394,7 +394,7 @@ impl Hub {
         }
         while let Some(&number) = lobby.to_send.front() {
             if let Some(visitor) = lobby.visitors.get_mut(number) {
-                if let Some(sent) = visitor.link.conn.poll_transmit(now, most.max(1), out) {
+                if let Some(sent) = visitor.connection.conn.poll_transmit(now, most.max(1), out) {
                     return Some(Transmit::of(&sent, sent.segment_size));
                 }
                 visitor.to_send = false;
@@ -478,7 +478,7 @@ impl Hub {
         self.members.iter().any(|(_, member)| member.link.is_up())
     }
 
-    /// Most bytes of a stream in one UDP datagram, as [`Spacelink::max_chunk`].
+    /// Maximum number of bytes of a stream in one UDP datagram, as [`Spacelink::max_chunk`].
     #[must_use]
     pub fn max_chunk(&self) -> usize {
         self.setup.max_chunk()
@@ -494,7 +494,7 @@ impl Hub {
         }
         if let Some(lobby) = &mut self.lobby {
             for (number, visitor) in &mut lobby.visitors {
-                visitor.link.conn.close(now, VarInt::from_u32(STOPPED), Bytes::new());
+                visitor.connection.conn.close(now, VarInt::from_u32(STOPPED), Bytes::new());
                 if !std::mem::replace(&mut visitor.to_send, true) {
                     lobby.to_send.push_back(number);
                 }
@@ -521,7 +521,8 @@ impl Hub {
         answer.clear();
         let Some(lobby) = &mut self.lobby else { return self.endpoint.get().ignore(incoming) };
         let host = incoming.remote_address().ip();
-        let is_of_host = |(_, visitor): &(usize, &Visitor)| visitor.link.conn.remote_address().ip() == host;
+        let is_of_host =
+            |(_, visitor): &(usize, &Visitor)| visitor.connection.conn.remote_address().ip() == host;
         let of_host = lobby.visitors.iter().filter(is_of_host).count();
         if of_host >= LOBBY_PER_HOST || lobby.visitors.len() >= LOBBY {
             return self.endpoint.get().ignore(incoming);
@@ -538,8 +539,8 @@ impl Hub {
         let accepted = self.endpoint.get().accept(incoming, now, &mut answer, Some(Arc::new(config)));
         match accepted {
             Ok((handle, conn)) => {
-                let link = Link::new((handle, conn, ledger), false, &self.setup, now);
-                self.receive_visitor(link, now);
+                let connection = PeerConnection::new((handle, conn, ledger), false, &self.setup, now);
+                self.receive_visitor(connection, now);
             }
             Err(error) => {
                 if let Some(transmit) = error.response {
@@ -550,10 +551,10 @@ impl Hub {
     }
 
     /// Takes a connection into the lobby.
-    fn receive_visitor(&mut self, link: Link, now: Instant) {
+    fn receive_visitor(&mut self, connection: PeerConnection, now: Instant) {
         let Some(lobby) = &mut self.lobby else { return };
-        let handle = link.handle.0;
-        let number = lobby.visitors.insert(Visitor { link, due: None, to_send: false });
+        let handle = connection.handle.0;
+        let number = lobby.visitors.insert(Visitor { connection, due: None, to_send: false });
         if self.owners.len() <= handle {
             self.owners.resize(handle + 1, Owner::Nobody);
         }
@@ -565,24 +566,24 @@ impl Hub {
     fn run_visitor(&mut self, number: usize, now: Instant) {
         let Some(lobby) = &mut self.lobby else { return };
         while let Some(visitor) = lobby.visitors.get_mut(number) {
-            match visitor.link.run_unknown(now, &self.endpoint) {
+            match visitor.connection.run_unknown(now, &self.endpoint) {
                 Unknown::Waits => return lobby.list(number),
                 Unknown::Failed(reason) => lobby.failed.push_back(reason),
                 Unknown::Drained => {
-                    self.owners[visitor.link.handle.0] = Owner::Nobody;
+                    self.owners[visitor.connection.handle.0] = Owner::Nobody;
                     lobby.remove(number);
                 }
-                Unknown::Connected => match keys::peer_of(&visitor.link.conn, &lobby.trusted) {
+                Unknown::Connected => match keys::peer_of(&visitor.connection.conn, &lobby.trusted) {
                     Some(peer) => {
-                        let Some(link) = lobby.remove(number) else { return };
-                        self.owners[link.handle.0] = Owner::Peer(peer);
+                        let Some(connection) = lobby.remove(number) else { return };
+                        self.owners[connection.handle.0] = Owner::Peer(peer);
                         if let Some(end) = self.link_mut(peer) {
-                            end.adopt(now, link);
+                            end.adopt(now, connection);
                         }
                         return;
                     }
                     // Removed during the handshake.
-                    None => visitor.link.refuse(now),
+                    None => visitor.connection.refuse(now),
                 },
             }
         }
@@ -601,9 +602,9 @@ impl Lobby {
     }
 
     fn list_timer(&mut self, number: usize) {
-        let Some(Visitor { link, due, .. }) = self.visitors.get_mut(number) else { return };
-        let greeting = (!link.is_over()).then_some(link.greeting_deadline);
-        let next = [link.conn.poll_timeout(), greeting].into_iter().flatten().min();
+        let Some(Visitor { connection, due, .. }) = self.visitors.get_mut(number) else { return };
+        let greeting = (!connection.is_over()).then_some(connection.greeting_deadline);
+        let next = [connection.conn.poll_timeout(), greeting].into_iter().flatten().min();
         if next != *due {
             if let Some(old) = std::mem::replace(due, next) {
                 self.due.remove(&(old, number));
@@ -612,12 +613,12 @@ impl Lobby {
         }
     }
 
-    fn remove(&mut self, number: usize) -> Option<Link> {
-        let Visitor { link, due, .. } = self.visitors.try_remove(number)?;
+    fn remove(&mut self, number: usize) -> Option<PeerConnection> {
+        let Visitor { connection, due, .. } = self.visitors.try_remove(number)?;
         if let Some(due) = due {
             self.due.remove(&(due, number));
         }
-        Some(link)
+        Some(connection)
     }
 }
 

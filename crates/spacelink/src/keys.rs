@@ -153,7 +153,7 @@ fn write(path: &Path, bytes: &[u8], mode: u32, overwrite: bool) -> io::Result<()
     fs::rename(&beside, path)
 }
 
-/// Most refused certificates kept.
+/// Maximum number of refused certificates kept.
 const REFUSED: usize = 64;
 
 /// The certificates of an end's peers, which may change while the end runs.

@@ -66,7 +66,7 @@ const CREDIT_INTERVAL: Duration = Duration::from_millis(5);
 const REPEAT: Duration = Duration::from_millis(500);
 /// Unauthenticated connections from which on a new peer must prove its address (QUIC Retry).
 const HALF_OPEN_RETRY: usize = 2;
-/// Most unauthenticated connections of the peer's host, and of all others.
+/// Maximum number of unauthenticated connections of the peer's host, and of all others.
 const HALF_OPEN_MOST: usize = 8;
 /// Delay before a reconnect: the first and the longest.
 const RECONNECT: [Duration; 2] = [Duration::from_millis(250), Duration::from_secs(2)];
@@ -84,9 +84,9 @@ const FIRST_STREAMS: u32 = 448;
 /// Time for a handshake beyond three round trips: packets are lost, and a gateway whose terminals all come back at once needs
 /// its time. An attempt that is given up too early only makes another.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// Most resets kept of streams that have not arrived yet.
+/// Maximum number of resets kept of streams that have not arrived yet.
 const MOST_EARLY_RESETS: usize = 1024;
-/// Most replies to unknown peers that wait to be sent.
+/// Maximum number of replies to unknown peers that wait to be sent.
 const RESPONSES: usize = 16;
 /// Close code of an end that stops.
 const STOPPED: u32 = 0;
@@ -114,7 +114,7 @@ pub struct Setup {
     /// Bytes of all streams that the peer may send ahead of the readers, and that are held until it acknowledges: the most
     /// memory of an end in each direction.
     pub window: u64,
-    /// Most streams at a time.
+    /// Maximum number of streams at a time.
     pub streams: u32,
     /// Time without any packet from the peer after which the connection is given up. Longer than any outage to be survived.
     pub idle: Duration,
@@ -205,7 +205,7 @@ struct Parameters {
 }
 
 impl Parameters {
-    /// Most bytes of a stream in one UDP datagram.
+    /// Maximum number of bytes of a stream in one UDP datagram.
     fn max_chunk(&self) -> usize {
         usize::from(self.mtu) - (1 + 8 + 4 + 16) - (1 + 8 + 8 + 8)
     }

@@ -24,9 +24,9 @@ pub const BASE_INTERVALS: usize = 100;
 /// RateBounds of an estimate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RateBounds {
-    /// Least rate.
+    /// Minimum rate.
     pub least: Rate,
-    /// Greatest rate, with which it begins.
+    /// Maximum rate, with which it begins.
     pub most: Rate,
     /// Standing delay that is tolerated: more than the jitter of the link.
     pub delay: Duration,
@@ -48,7 +48,7 @@ pub struct LinkObservation {
 pub struct RateEstimator {
     bounds: RateBounds,
     rate: Rate,
-    /// Begin of the interval, its length, and bytes delivered by its begin; `None` before the first observation.
+    /// Start of the interval, its length, and bytes delivered by its start; `None` before the first observation.
     begin: Option<(Instant, Duration, u64)>,
     /// Shortest round trip of the interval.
     shortest: Duration,

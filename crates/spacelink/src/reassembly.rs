@@ -4,9 +4,9 @@ use std::time::{Duration, Instant};
 
 use super::frames::MAX_FRAGMENTS;
 
-/// Most incomplete packets at a time.
+/// Maximum number of incomplete packets at a time.
 const MOST: usize = 64;
-/// Most bytes of incomplete packets.
+/// Maximum number of bytes of incomplete packets.
 const MOST_BYTES: usize = 1 << 20;
 /// Time after which an incomplete packet is given up.
 const PATIENCE: Duration = Duration::from_secs(2);

@@ -1,4 +1,5 @@
-//! Shaping of packets to the link's rate by a virtual clock: the leaky bucket of ITU-T I.371 (GCRA).
+//! Shaping of packets to the link's rate by a virtual clock: the leaky bucket of ITU-T I.371 (GCRA), which
+//! equals a token bucket.
 //!
 //! The regulator releases as much as the link carries, and QUIC's own packets (acknowledgements, above all retransmissions)
 //! come on top. After an outage these are several round trips' worth of data at once. The shaper sends them at the link's

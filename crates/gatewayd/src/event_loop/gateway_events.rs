@@ -12,8 +12,8 @@ use crate::intercept::interceptor::Held;
 use crate::intercept::nfqueue::PacketId;
 use crate::observe::record::Drop;
 
-/// Wake-ups of the gateway before datagrams are sent.
-const MOST_WAKES: usize = 256;
+/// Wake-ups of the gateway between two flushes of the spacelink.
+const WAKES_PER_FLUSH: usize = 256;
 
 impl Daemon {
     /// Lets the gateway do everything that is due, each thing at its time.
@@ -22,11 +22,11 @@ impl Daemon {
         while self.host.wake_if_due(self.now) {
             self.handle_gateway_events();
             wakes += 1;
-            if wakes % MOST_WAKES == 0 {
+            if wakes % WAKES_PER_FLUSH == 0 {
                 self.flush_spacelink();
             }
         }
-        if wakes > 0 {
+        if wakes % WAKES_PER_FLUSH != 0 {
             self.flush_spacelink();
         }
     }

@@ -14,7 +14,7 @@
 //! All of a turn happens at one time, that of its beginning. Only the gateway is told earlier times in step 1, up to
 //! [`CATCH_UP`] ago, so that a loop which is late keeps the rate.
 //!
-//! The parts of [`Daemon`] hold the state, each with a few verbs; the files of this room move packets and bytes between
+//! The parts of [`Daemon`] hold the state, each with a few methods; the files of this module move packets and bytes between
 //! them.
 
 mod ack_filter;

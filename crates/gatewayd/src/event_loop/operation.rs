@@ -11,7 +11,7 @@ use super::setup::failed;
 use super::{Daemon, Failure};
 use crate::config::{self, Changes, Config};
 use crate::intercept::nfqueue::Queue;
-use crate::intercept::terminal_routes::Lead;
+use crate::intercept::terminal_routes::RouteTarget;
 use crate::observe::bottleneck::Evidence;
 use crate::observe::metrics::{
     Connections, NfqueueLost, PeerQueue, PeerState, QueueState, Snapshot, Spacelink, Traffic,
@@ -342,7 +342,7 @@ impl Daemon {
     /// Removes the routes of a terminal's users.
     fn withdraw_terminal(&mut self, peer: PeerId) {
         let Some(terminal) = self.terminals.get(peer) else { return };
-        if let Err(e) = self.steering.lead(&terminal.clients, Lead::Nowhere) {
+        if let Err(e) = self.steering.set_routes(&terminal.clients, RouteTarget::None) {
             self.observer.fault(&e.to_string());
         }
     }

@@ -21,7 +21,7 @@ use crate::config::{Config, Role, Terminal};
 use crate::intercept::inject::Injector;
 use crate::intercept::interceptor::Interceptor;
 use crate::intercept::steering::Steering;
-use crate::intercept::terminal_routes::Lead;
+use crate::intercept::terminal_routes::RouteTarget;
 use crate::intercept::{nfqueue, rules};
 use crate::observe::observer::Observer;
 use crate::observe::publisher::Publisher;
@@ -321,7 +321,7 @@ impl Daemon {
         std::fs::create_dir_all(folder).map_err(failed(&folder.display().to_string()))?;
         self.steering.install().map_err(failed("rules"))?;
         for (_, terminal) in self.terminals.iter() {
-            self.steering.lead(&terminal.clients, Lead::Past).map_err(failed("routes"))?;
+            self.steering.set_routes(&terminal.clients, RouteTarget::Bypass).map_err(failed("routes"))?;
         }
         self.set_up(false);
         Ok(())

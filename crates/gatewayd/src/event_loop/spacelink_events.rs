@@ -7,7 +7,7 @@ use nix::sys::epoll::EpollFlags;
 use serde_json::json;
 
 use super::Daemon;
-use crate::intercept::terminal_routes::Lead;
+use crate::intercept::terminal_routes::RouteTarget;
 use crate::observe::cause::Cause;
 use crate::observe::log;
 use crate::relay::spacelink_socket::MOST_BATCHES;
@@ -112,8 +112,8 @@ impl Daemon {
     /// Leads packets for users behind one of many terminals to it while it is connected, otherwise past the gateway.
     pub(super) fn lead_terminal(&mut self, peer: PeerId) {
         let Some(terminal) = self.terminals.get(peer) else { return };
-        let lead = if terminal.up { Lead::Tunnel } else { Lead::Past };
-        if let Err(e) = self.steering.lead(&terminal.clients, lead) {
+        let lead = if terminal.up { RouteTarget::Tunnel } else { RouteTarget::Bypass };
+        if let Err(e) = self.steering.set_routes(&terminal.clients, lead) {
             self.observer.fault(&e.to_string());
         }
     }

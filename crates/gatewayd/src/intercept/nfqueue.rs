@@ -32,7 +32,7 @@ use super::verdicts::{Decision, Decisions};
 /// Setup of a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// Most packets that wait for a verdict.
+    /// Maximum number of packets that wait for a verdict.
     pub limit: u32,
     /// Receive buffer of the socket [bytes]; the kernel charges about 2.3 kB for a packet of 1500.
     pub buffer: u32,

@@ -4,7 +4,7 @@ use std::io;
 
 use crate::config::Prefix;
 use crate::intercept::rules::{Rules, Setup};
-use crate::intercept::terminal_routes::{Lead, TerminalRoutes};
+use crate::intercept::terminal_routes::{RouteTarget, TerminalRoutes};
 
 /// The rules of this end.
 #[derive(Debug)]
@@ -41,8 +41,8 @@ impl Steering {
     }
 
     /// Leads packets for users behind one of many terminals, once the rules are installed.
-    pub fn lead(&self, clients: &[Prefix], lead: Lead) -> io::Result<()> {
-        self.routes.as_ref().map_or(Ok(()), |routes| routes.lead(clients, lead))
+    pub fn set_routes(&self, clients: &[Prefix], target: RouteTarget) -> io::Result<()> {
+        self.routes.as_ref().map_or(Ok(()), |routes| routes.set_routes(clients, target))
     }
 
     /// True once no command that changes the rules is running.

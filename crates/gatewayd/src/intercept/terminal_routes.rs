@@ -27,13 +27,13 @@ const BATCH: usize = 64;
 
 /// Destination of packets to users behind a terminal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Lead {
+pub enum RouteTarget {
     /// Into the TUN device.
     Tunnel,
     /// Past the gateway: the following routing rules decide.
-    Past,
-    /// They have no route: these addresses are nobody's.
-    Nowhere,
+    Bypass,
+    /// No route: these addresses are nobody's.
+    None,
 }
 
 /// The routes of all terminals.
@@ -58,21 +58,21 @@ impl TerminalRoutes {
         Ok(Self { socket, table, device })
     }
 
-    /// Leads packets for these prefixes. An IP version that the kernel does not have is left out.
+    /// Sets the routes of these prefixes. An IP version that the kernel does not have is left out.
     ///
     /// # Errors
     /// If the kernel refuses a route; the others are changed.
-    pub fn lead(&self, prefixes: &[Prefix], lead: Lead) -> io::Result<()> {
+    pub fn set_routes(&self, prefixes: &[Prefix], target: RouteTarget) -> io::Result<()> {
         let mut result = Ok(());
         for prefixes in prefixes.chunks(BATCH) {
             let mut out = Vec::new();
             for prefix in prefixes {
-                encode(&mut out, prefix, lead, self.table, self.device);
+                encode(&mut out, prefix, target, self.table, self.device);
             }
             send(self.socket.as_raw_fd(), &out, MsgFlags::empty())?;
             for prefix in prefixes {
                 let done =
-                    self.reply(lead).map_err(|e| Error::new(e.kind(), format!("route to {prefix}: {e}")));
+                    self.reply(target).map_err(|e| Error::new(e.kind(), format!("route to {prefix}: {e}")));
                 result = result.and(done);
             }
         }
@@ -80,7 +80,7 @@ impl TerminalRoutes {
     }
 
     /// Reads the result of a message.
-    fn reply(&self, lead: Lead) -> io::Result<()> {
+    fn reply(&self, target: RouteTarget) -> io::Result<()> {
         let mut reply = [0; 4096];
         let length = loop {
             match recv(self.socket.as_raw_fd(), &mut reply, MsgFlags::empty()) {
@@ -92,7 +92,7 @@ impl TerminalRoutes {
             Some((Message::Status(0), _)) => Ok(()),
             Some((Message::Status(code), _)) => match -code {
                 libc::EAFNOSUPPORT | libc::EOPNOTSUPP => Ok(()),
-                libc::ESRCH if lead == Lead::Nowhere => Ok(()),
+                libc::ESRCH if target == RouteTarget::None => Ok(()),
                 code => Err(Error::from_raw_os_error(code)),
             },
             _ => Err(Error::other("an unexpected answer of the kernel")),
@@ -101,8 +101,8 @@ impl TerminalRoutes {
 }
 
 /// Adds the message that sets or removes a route.
-fn encode(out: &mut Vec<u8>, prefix: &Prefix, lead: Lead, table: u32, device: u32) {
-    let removes = lead == Lead::Nowhere;
+fn encode(out: &mut Vec<u8>, prefix: &Prefix, target: RouteTarget, table: u32, device: u32) {
+    let removes = target == RouteTarget::None;
     let (kind, more) = if removes {
         (libc::RTM_DELROUTE, 0)
     } else {
@@ -117,10 +117,10 @@ fn encode(out: &mut Vec<u8>, prefix: &Prefix, lead: Lead, table: u32, device: u3
         std::net::IpAddr::V4(v4) => (libc::AF_INET, v4.octets().to_vec()),
         std::net::IpAddr::V6(v6) => (libc::AF_INET6, v6.octets().to_vec()),
     };
-    let (scope, route) = match lead {
-        Lead::Tunnel => (libc::RT_SCOPE_LINK, libc::RTN_UNICAST),
-        Lead::Past => (libc::RT_SCOPE_UNIVERSE, libc::RTN_THROW),
-        Lead::Nowhere => (libc::RT_SCOPE_NOWHERE, libc::RTN_UNSPEC),
+    let (scope, route) = match target {
+        RouteTarget::Tunnel => (libc::RT_SCOPE_LINK, libc::RTN_UNICAST),
+        RouteTarget::Bypass => (libc::RT_SCOPE_UNIVERSE, libc::RTN_THROW),
+        RouteTarget::None => (libc::RT_SCOPE_NOWHERE, libc::RTN_UNSPEC),
     };
     // struct rtmsg; the table is in an attribute, since its number may be above 255.
     out.extend_from_slice(&[family as u8, prefix.length, 0, 0, libc::RT_TABLE_UNSPEC, PROTOCOL]);
@@ -128,7 +128,7 @@ fn encode(out: &mut Vec<u8>, prefix: &Prefix, lead: Lead, table: u32, device: u3
     attribute(out, RTA_DST, &address);
     attribute(out, RTA_TABLE, &table.to_ne_bytes());
     attribute(out, RTA_PRIORITY, &METRIC.to_ne_bytes());
-    if lead == Lead::Tunnel {
+    if target == RouteTarget::Tunnel {
         attribute(out, RTA_OIF, &device.to_ne_bytes());
     }
     end(out, start);
@@ -186,37 +186,38 @@ mod tests {
             let places = || ["10.3.1.9", "fd03:0:0:1::9", "10.3.2.9", "fd03:0:0:2::9"].map(place);
             assert_eq!(places(), ["none"; 4]);
             // Each twice, and each after each.
-            for lead in [
-                Lead::Past,
-                Lead::Tunnel,
-                Lead::Tunnel,
-                Lead::Past,
-                Lead::Past,
-                Lead::Nowhere,
-                Lead::Nowhere,
-                Lead::Tunnel,
-                Lead::Nowhere,
+            for target in [
+                RouteTarget::Bypass,
+                RouteTarget::Tunnel,
+                RouteTarget::Tunnel,
+                RouteTarget::Bypass,
+                RouteTarget::Bypass,
+                RouteTarget::None,
+                RouteTarget::None,
+                RouteTarget::Tunnel,
+                RouteTarget::None,
             ] {
-                routes.lead(&prefixes, lead).expect("routes");
-                let expected = match lead {
-                    Lead::Tunnel => "tun",
-                    Lead::Past => "host",
-                    Lead::Nowhere => "none",
+                routes.set_routes(&prefixes, target).expect("routes");
+                let expected = match target {
+                    RouteTarget::Tunnel => "tun",
+                    RouteTarget::Bypass => "host",
+                    RouteTarget::None => "none",
                 };
-                assert_eq!(places(), [expected, expected, "none", "none"], "{lead:?}");
+                assert_eq!(places(), [expected, expected, "none", "none"], "{target:?}");
             }
             // A terminal with all users.
             let all = ["10.3.0.0/16".parse().unwrap(), "fd03::/48".parse().unwrap()];
-            routes.lead(&all, Lead::Tunnel).expect("routes");
+            routes.set_routes(&all, RouteTarget::Tunnel).expect("routes");
             assert_eq!(places(), ["tun"; 4]);
-            routes.lead(&all, Lead::Nowhere).expect("routes");
+            routes.set_routes(&all, RouteTarget::None).expect("routes");
             assert_eq!(places(), ["none"; 4]);
             // More than one batch.
             let many: Vec<Prefix> = (0..=255).map(|n| format!("10.3.{n}.0/24").parse().unwrap()).collect();
-            routes.lead(&many, Lead::Past).expect("routes");
+            routes.set_routes(&many, RouteTarget::Bypass).expect("routes");
             assert_eq!(ip("route show table 6301 proto 98").lines().count(), 256);
             ip("link del tun");
-            let error = routes.lead(&prefixes[..1], Lead::Tunnel).expect_err("a device that is gone");
+            let error =
+                routes.set_routes(&prefixes[..1], RouteTarget::Tunnel).expect_err("a device that is gone");
             assert!(error.to_string().starts_with("route to 10.3.1.0/24: "), "{error}");
             Some(())
         });

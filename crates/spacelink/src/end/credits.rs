@@ -26,14 +26,14 @@ impl Spacelink {
 
     /// Longest delay of a credit.
     fn credit_delay(&self) -> Duration {
-        let trip = self.active().map_or(self.setup.round_trip, |at| self.links[at].conn.rtt());
+        let trip = self.active().map_or(self.setup.round_trip, |at| self.connections[at].conn.rtt());
         (trip / CREDITS_PER_ROUND_TRIP).max(CREDIT_INTERVAL).min(self.setup.ack_delay)
     }
 
     /// Tells the peer whether this end has room for further connections. The peer forgets it when the connection ends.
     pub fn set_full(&mut self, full: bool) {
         let Some(at) = self.active() else { return };
-        Control::Full(full).encode(&mut self.links[at].control_pending);
+        Control::Full(full).encode(&mut self.connections[at].control_pending);
         self.write_control(at);
     }
 
@@ -60,8 +60,8 @@ impl Spacelink {
             self.stats.malformed += 1;
             return;
         }
-        if credit.delivered > stream.acknowledged {
-            let bytes = credit.delivered - std::mem::replace(&mut stream.acknowledged, credit.delivered);
+        if credit.delivered > stream.delivered_by_peer {
+            let bytes = credit.delivered - std::mem::replace(&mut stream.delivered_by_peer, credit.delivered);
             self.events.push_back(Event::Acknowledged { stream: key, bytes });
             self.remove_if_done(slot);
         }
@@ -72,7 +72,7 @@ impl Spacelink {
         (self.credit_bytes, self.credit_at) = (0, None);
         let listed = std::mem::take(&mut self.credits);
         let Some(at) = self.active() else { return };
-        let limit = self.links[at].conn.datagrams().max_size();
+        let limit = self.connections[at].conn.datagrams().max_size();
         let mut credits = Vec::with_capacity(listed.len());
         for key in listed {
             let Some((_, slot)) = self.find(key) else { continue };
@@ -84,7 +84,7 @@ impl Spacelink {
             // The last credit of a stream goes on the control stream at once.
             if limit.is_none() || stream.ended && stream.delivered == stream.received {
                 stream.confirmed = stream.delivered;
-                Control::Credit(credit).encode(&mut self.links[at].control_pending);
+                Control::Credit(credit).encode(&mut self.connections[at].control_pending);
                 self.remove_if_done(slot);
                 continue;
             }
@@ -96,7 +96,7 @@ impl Spacelink {
         }
         while !credits.is_empty() {
             let bytes = frames::credits_datagram(&mut credits, limit.unwrap_or(0).max(64));
-            let _ = self.links[at].conn.datagrams().send(bytes.into(), true);
+            let _ = self.connections[at].conn.datagrams().send(bytes.into(), true);
         }
         self.write_control(at);
     }
@@ -115,7 +115,7 @@ impl Spacelink {
                 if stream.confirmed != stream.credited {
                     stream.confirmed = stream.credited;
                     let credit = Credit { stream: stream.id.into(), delivered: stream.credited };
-                    Control::Credit(credit).encode(&mut self.links[at].control_pending);
+                    Control::Credit(credit).encode(&mut self.connections[at].control_pending);
                     self.remove_if_done(slot);
                 }
             }
@@ -130,11 +130,11 @@ impl Spacelink {
 
     /// Writes pending bytes to the control stream.
     pub(super) fn write_control(&mut self, at: usize) {
-        let link = &mut self.links[at];
-        let Some(id) = link.control_out else { return };
-        while !link.control_pending.is_empty() {
-            match link.conn.send_stream(id).write(&link.control_pending) {
-                Ok(written @ 1..) => drop(link.control_pending.drain(..written)),
+        let connection = &mut self.connections[at];
+        let Some(id) = connection.control_out else { return };
+        while !connection.control_pending.is_empty() {
+            match connection.conn.send_stream(id).write(&connection.control_pending) {
+                Ok(written @ 1..) => drop(connection.control_pending.drain(..written)),
                 _ => break,
             }
         }
@@ -142,10 +142,10 @@ impl Spacelink {
 
     /// Reads the peer's control stream.
     pub(super) fn read_control(&mut self, now: Instant, at: usize) {
-        let Some(id) = self.links[at].control_in else { return };
+        let Some(id) = self.connections[at].control_in else { return };
         let mut bytes = [0; 2048];
         loop {
-            let (read, end) = take(&mut self.links[at].conn, id, &mut bytes);
+            let (read, end) = take(&mut self.connections[at].conn, id, &mut bytes);
             if !matches!(end, End::Open) {
                 self.malformed(now, at);
                 return;
@@ -153,16 +153,16 @@ impl Spacelink {
             if read == 0 {
                 return;
             }
-            let mut buffer = std::mem::take(&mut self.links[at].control_input);
+            let mut buffer = std::mem::take(&mut self.connections[at].control_input);
             buffer.extend_from_slice(&bytes[..read]);
             let mut done = 0;
-            if !self.links[at].greeted {
+            if !self.connections[at].greeted {
                 if !buffer.starts_with(&HELLO) {
                     if !HELLO.starts_with(&buffer) {
                         self.malformed(now, at);
                         return;
                     }
-                    self.links[at].control_input = buffer;
+                    self.connections[at].control_input = buffer;
                     continue;
                 }
                 done = HELLO.len();
@@ -172,7 +172,7 @@ impl Spacelink {
                 match Control::parse(&buffer[done..]) {
                     Ok(Some((frame, length))) => {
                         done += length;
-                        if self.current == Some(self.links[at].handle) {
+                        if self.current == Some(self.connections[at].handle) {
                             self.on_frame(at, frame);
                         }
                     }
@@ -184,7 +184,7 @@ impl Spacelink {
                 }
             }
             buffer.drain(..done);
-            self.links[at].control_input = buffer;
+            self.connections[at].control_input = buffer;
         }
     }
 }

@@ -12,7 +12,7 @@ impl Spacelink {
     #[must_use]
     pub fn wire_len(&mut self, len: u32) -> u32 {
         let Some(at) = self.active() else { return len };
-        let conn = &mut self.links[at].conn;
+        let conn = &mut self.connections[at].conn;
         let each = header(conn.remote_address()) as u32 + DATAGRAM_HEADER;
         let most = conn.datagrams().max_size().unwrap_or(usize::MAX);
         if (len as usize) < most {
@@ -26,7 +26,7 @@ impl Spacelink {
     #[must_use]
     pub fn max_datagram(&mut self) -> Option<usize> {
         let at = self.active()?;
-        self.links[at].conn.datagrams().max_size().map(|size| size - 1)
+        self.connections[at].conn.datagrams().max_size().map(|size| size - 1)
     }
 
     /// Sends an IP packet, in fragments if it is longer than [`Self::max_datagram`]. Lost packets are not retransmitted.
@@ -39,11 +39,11 @@ impl Spacelink {
             return Err(NotSent::Length);
         }
         // In an outage it would be lost, and only take memory.
-        if self.links[at].silent {
+        if self.connections[at].silent {
             self.stats.silenced_ip += 1;
             return Err(NotSent::Silent);
         }
-        let mut datagrams = self.links[at].conn.datagrams();
+        let mut datagrams = self.connections[at].conn.datagrams();
         let most = datagrams.max_size().ok_or(NotSent::Down)?;
         self.stats.sent_ip += 1;
         if packet.len() < most {
@@ -67,10 +67,10 @@ impl Spacelink {
 
     /// Takes IP packets and credits that arrived as datagrams.
     pub(super) fn take_datagrams(&mut self, now: Instant, at: usize) {
-        if self.current != Some(self.links[at].handle) {
+        if self.current != Some(self.connections[at].handle) {
             return;
         }
-        while let Some(bytes) = self.links[at].conn.datagrams().recv() {
+        while let Some(bytes) = self.connections[at].conn.datagrams().recv() {
             match Datagram::parse(&bytes) {
                 Ok(Datagram::Packet(packet)) => self.deliver(packet.to_vec()),
                 Ok(Datagram::Fragment { packet, index, count, data }) => {

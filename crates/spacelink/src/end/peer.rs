@@ -11,8 +11,8 @@ impl Spacelink {
         };
         // Separate places for the peer's host and for all others. A forged address gets at most `HALF_OPEN_RETRY` of them.
         let known = *peer == Some(incoming.remote_address().ip().to_canonical());
-        let same = || self.links.iter().filter(|link| link.known == known);
-        let half_open = same().filter(|link| !link.greeted && !link.over).count();
+        let same = || self.connections.iter().filter(|connection| connection.known == known);
+        let half_open = same().filter(|connection| !connection.greeted && !connection.over).count();
         if half_open >= HALF_OPEN_MOST || same().count() >= 4 * HALF_OPEN_MOST {
             self.endpoint.get().ignore(incoming);
         } else if half_open >= HALF_OPEN_RETRY && incoming.may_retry() {
@@ -26,7 +26,12 @@ impl Spacelink {
             let accepted = self.endpoint.get().accept(incoming, now, &mut answer, Some(Arc::new(config)));
             match accepted {
                 Ok((handle, conn)) => {
-                    self.links.push(Link::new((handle, conn, ledger), known, &self.setup, now));
+                    self.connections.push(PeerConnection::new(
+                        (handle, conn, ledger),
+                        known,
+                        &self.setup,
+                        now,
+                    ));
                 }
                 Err(error) => {
                     if let Some(transmit) = error.response {
@@ -40,24 +45,24 @@ impl Spacelink {
     /// The peer has sent its greeting: this connection is in use from now on.
     pub(super) fn greeted(&mut self, now: Instant, at: usize) {
         if let Some(old) = self.active() {
-            let link = &mut self.links[old];
-            link.conn.close(now, VarInt::from_u32(REPLACED), Bytes::new());
-            link.over = true;
+            let connection = &mut self.connections[old];
+            connection.conn.close(now, VarInt::from_u32(REPLACED), Bytes::new());
+            connection.over = true;
             self.down(Reason::Replaced);
         }
         if let Side::Connecting { wait, .. } = &mut self.side {
             *wait = RECONNECT[0];
         }
-        let link = &mut self.links[at];
-        link.greeted = true;
-        link.check_at = now + self.setup.ping_interval;
-        link.ping_at = now + link.conn.rtt() + self.setup.ack_delay;
+        let connection = &mut self.connections[at];
+        connection.greeted = true;
+        connection.check_at = now + self.setup.ping_interval;
+        connection.ping_at = now + connection.conn.rtt() + self.setup.ack_delay;
         // This end enforces the limit. QUIC's is higher: it announces closed streams with a delay of an eighth of the limit,
         // and forgets a stream a round trip after this end.
         let most = self.setup.streams.saturating_mul(2);
         self.allowed_streams = if matches!(self.side, Side::Member) { most.min(FIRST_STREAMS) } else { most };
-        link.conn.set_max_concurrent_streams(Dir::Bi, VarInt::from_u32(self.allowed_streams));
-        self.current = Some(link.handle);
+        connection.conn.set_max_concurrent_streams(Dir::Bi, VarInt::from_u32(self.allowed_streams));
+        self.current = Some(connection.handle);
         self.stats.connections += 1;
         self.events.push_back(Event::Up);
         self.accept(at);
@@ -87,10 +92,10 @@ impl Spacelink {
 
     /// A connection has ended, whether it was in use or not.
     pub(super) fn ended(&mut self, now: Instant, at: usize, reason: Reason) {
-        if std::mem::replace(&mut self.links[at].over, true) {
+        if std::mem::replace(&mut self.connections[at].over, true) {
             return;
         }
-        if self.current == Some(self.links[at].handle) {
+        if self.current == Some(self.connections[at].handle) {
             self.current = None;
             self.down(reason);
         } else {
@@ -100,7 +105,7 @@ impl Spacelink {
     }
 
     pub(super) fn give_up(&mut self, now: Instant, at: usize, code: u32, reason: Reason) {
-        self.links[at].conn.close(now, VarInt::from_u32(code), Bytes::new());
+        self.connections[at].conn.close(now, VarInt::from_u32(code), Bytes::new());
         self.ended(now, at, reason);
     }
 
@@ -120,25 +125,25 @@ impl Spacelink {
     /// towards it may be down. quinn doubles its probe interval each time and would notice the end of an outage late.
     pub(super) fn check_answers(&mut self, now: Instant, at: usize) {
         let patience = self.patience(at);
-        let link = &mut self.links[at];
-        link.check_at = now + self.setup.ping_interval;
-        if link.pings > 0 && link.ping_at <= now {
-            link.pings -= 1;
-            link.conn.ping();
+        let connection = &mut self.connections[at];
+        connection.check_at = now + self.setup.ping_interval;
+        if connection.pings > 0 && connection.ping_at <= now {
+            connection.pings -= 1;
+            connection.conn.ping();
         }
-        let asked = ack_eliciting(&link.conn.stats().frame_tx);
-        let answered = link.ledger.acked();
-        if answered != link.answered {
-            (link.answered, link.asked) = (answered, asked);
-            (link.unanswered_since, link.silent) = (None, false);
-        } else if asked != link.asked {
+        let eliciting = ack_eliciting(&connection.conn.stats().frame_tx);
+        let acked = connection.ledger.acked();
+        if acked != connection.acked_at_progress {
+            (connection.acked_at_progress, connection.eliciting_at_progress) = (acked, eliciting);
+            (connection.unanswered_since, connection.silent) = (None, false);
+        } else if eliciting != connection.eliciting_at_progress {
             // Silence begins with the unanswered packet: nobody had to answer before.
-            let silence = now.saturating_duration_since(*link.unanswered_since.get_or_insert(now));
-            link.silent = silence >= patience + SILENCE;
+            let silence = now.saturating_duration_since(*connection.unanswered_since.get_or_insert(now));
+            connection.silent = silence >= patience + SILENCE;
             if silence >= patience {
-                link.conn.ping();
+                connection.conn.ping();
             }
-            if link.silent && link.unreachable >= link.unanswered_since {
+            if connection.silent && connection.unreachable >= connection.unanswered_since {
                 self.give_up(now, at, STOPPED, Reason::Gone);
             }
         }
@@ -146,23 +151,23 @@ impl Spacelink {
 
     /// Longest usual delay of an answer.
     pub(super) fn patience(&self, at: usize) -> Duration {
-        self.links[at].conn.rtt() * 5 / 4 + 2 * self.setup.ack_delay
+        self.connections[at].conn.rtt() * 5 / 4 + 2 * self.setup.ack_delay
     }
 
     /// Handles QUIC's events.
     pub(super) fn handle_quic_events(&mut self, now: Instant) {
         let mut at = 0;
-        while at < self.links.len() {
+        while at < self.connections.len() {
             loop {
                 let mut quiet = true;
-                let link = &mut self.links[at];
-                while let Some(event) = link.conn.poll_endpoint_events() {
+                let connection = &mut self.connections[at];
+                while let Some(event) = connection.conn.poll_endpoint_events() {
                     quiet = false;
-                    if let Some(event) = self.endpoint.get().handle_event(link.handle, event) {
-                        link.conn.handle_event(event);
+                    if let Some(event) = self.endpoint.get().handle_event(connection.handle, event) {
+                        connection.conn.handle_event(event);
                     }
                 }
-                while let Some(event) = self.links[at].conn.poll() {
+                while let Some(event) = self.connections[at].conn.poll() {
                     quiet = false;
                     self.on_event(now, at, event);
                 }
@@ -170,14 +175,14 @@ impl Spacelink {
                     break;
                 }
             }
-            if self.links[at].conn.is_drained() {
+            if self.connections[at].conn.is_drained() {
                 // Without effect if the end is known already.
                 self.ended(now, at, Reason::Closed);
-                let link = self.links.remove(at);
-                let gone = link.conn.stats().path;
-                self.closed.acked += link.ledger.acked();
-                self.closed.lost += link.ledger.lost();
-                self.closed.marks += link.ledger.marks();
+                let connection = self.connections.remove(at);
+                let gone = connection.conn.stats().path;
+                self.closed.acked += connection.ledger.acked();
+                self.closed.lost += connection.ledger.lost();
+                self.closed.marks += connection.ledger.marks();
                 self.stats.sent_packets += gone.sent_packets;
                 self.stats.lost_packets += gone.lost_packets;
             } else {
@@ -191,16 +196,16 @@ impl Spacelink {
         match event {
             Quic::HandshakeDataReady | Quic::DatagramsUnblocked => {}
             Quic::Connected => {
-                let link = &mut self.links[at];
-                link.control_out = link.conn.streams().open(Dir::Uni);
-                link.control_pending.extend_from_slice(&HELLO);
+                let connection = &mut self.connections[at];
+                connection.control_out = connection.conn.streams().open(Dir::Uni);
+                connection.control_pending.extend_from_slice(&HELLO);
                 self.write_control(at);
             }
             Quic::ConnectionLost { reason } => self.ended(now, at, reason_of(reason)),
             Quic::DatagramReceived => self.take_datagrams(now, at),
             Quic::Stream(StreamEvent::Opened { dir: Dir::Uni }) => {
-                while let Some(id) = self.links[at].conn.streams().accept(Dir::Uni) {
-                    if self.links[at].control_in.replace(id).is_some() {
+                while let Some(id) = self.connections[at].conn.streams().accept(Dir::Uni) {
+                    if self.connections[at].control_in.replace(id).is_some() {
                         self.malformed(now, at);
                         return;
                     }
@@ -208,7 +213,7 @@ impl Spacelink {
                 self.read_control(now, at);
             }
             Quic::Stream(StreamEvent::Opened { dir: Dir::Bi }) => self.accept(at),
-            Quic::Stream(StreamEvent::Readable { id }) if self.links[at].control_in == Some(id) => {
+            Quic::Stream(StreamEvent::Readable { id }) if self.connections[at].control_in == Some(id) => {
                 self.read_control(now, at);
             }
             Quic::Stream(StreamEvent::Readable { id }) => {
@@ -216,7 +221,7 @@ impl Spacelink {
                     self.readable(at, slot);
                 }
             }
-            Quic::Stream(StreamEvent::Writable { id }) if self.links[at].control_out == Some(id) => {
+            Quic::Stream(StreamEvent::Writable { id }) if self.connections[at].control_out == Some(id) => {
                 self.write_control(at)
             }
             Quic::Stream(StreamEvent::Writable { id }) => {
@@ -226,7 +231,7 @@ impl Spacelink {
             }
             Quic::Stream(StreamEvent::Finished { id }) => {
                 if let Some(slot) = self.slot_of(at, id) {
-                    self.streams[slot].sent = true;
+                    self.streams[slot].all_acked = true;
                     self.remove_if_done(slot);
                 }
             }
@@ -241,7 +246,7 @@ impl Spacelink {
 
     /// Slot of a QUIC stream of the connection in use.
     pub(super) fn slot_of(&self, at: usize, id: StreamId) -> Option<usize> {
-        (self.current == Some(self.links[at].handle)).then_some(())?;
+        (self.current == Some(self.connections[at].handle)).then_some(())?;
         self.slots.get(&id).copied()
     }
 }

@@ -3,7 +3,7 @@
 use super::*;
 
 impl Spacelink {
-    /// Most bytes of a stream in one UDP datagram, however large QUIC's numbers are: without flags, connection ID, packet number
+    /// Maximum number of bytes of a stream in one UDP datagram, however large QUIC's numbers are: without flags, connection ID, packet number
     /// and tag; frame type, stream ID, offset and length.
     #[must_use]
     pub fn max_chunk(&self) -> usize {
@@ -17,14 +17,14 @@ impl Spacelink {
             self.stats.refused_streams += 1;
             return None;
         }
-        let Some(id) = self.links[at].conn.streams().open(Dir::Bi) else {
+        let Some(id) = self.connections[at].conn.streams().open(Dir::Bi) else {
             self.stats.refused_streams += 1;
             return None;
         };
         let mut bytes = Vec::with_capacity(frames::MAX_OPEN);
         header.encode(&mut bytes);
         // A new stream's window is far larger. A stream for which the connection's window has no room is useless.
-        if self.links[at].conn.send_stream(id).write(&bytes) != Ok(bytes.len()) {
+        if self.connections[at].conn.send_stream(id).write(&bytes) != Ok(bytes.len()) {
             self.reset_stream(at, id);
             self.stats.refused_streams += 1;
             return None;
@@ -39,7 +39,7 @@ impl Spacelink {
         let id = self.streams[slot].id;
         let mut written = 0;
         while written < data.len() {
-            match self.links[at].conn.send_stream(id).write(&data[written..]) {
+            match self.connections[at].conn.send_stream(id).write(&data[written..]) {
                 Ok(0) => break,
                 Ok(more) => written += more,
                 Err(WriteError::Stopped(_)) => {
@@ -60,7 +60,7 @@ impl Spacelink {
     pub fn finish(&mut self, key: StreamKey) {
         if let Some((at, slot)) = self.find(key) {
             // Fails if it is finished already, or if the peer's reset has not reached the host yet.
-            let _ = self.links[at].conn.send_stream(self.streams[slot].id).finish();
+            let _ = self.connections[at].conn.send_stream(self.streams[slot].id).finish();
         }
     }
 
@@ -112,7 +112,7 @@ impl Spacelink {
             return true;
         }
         let before = stream.inbox.scattered();
-        let mut of = self.links[at].conn.recv_stream(stream.id);
+        let mut of = self.connections[at].conn.recv_stream(stream.id);
         let Ok(mut chunks) = of.read(false) else {
             self.on_reset(slot);
             return false;
@@ -140,10 +140,10 @@ impl Spacelink {
 
     /// Accepts the streams that the peer opened.
     pub(super) fn accept(&mut self, at: usize) {
-        if self.current != Some(self.links[at].handle) {
+        if self.current != Some(self.connections[at].handle) {
             return;
         }
-        while let Some(id) = self.links[at].conn.streams().accept(Dir::Bi) {
+        while let Some(id) = self.connections[at].conn.streams().accept(Dir::Bi) {
             self.taken = id.index() + 1;
             let early_resets = self.early_resets.iter().position(|other| *other == id);
             if let Some(which) = early_resets {
@@ -169,14 +169,14 @@ impl Spacelink {
         if 2 * self.streams.len() > self.allowed_streams as usize {
             self.allowed_streams = self.allowed_streams.saturating_mul(2).min(most);
             let allowed = VarInt::from_u32(self.allowed_streams);
-            self.links[at].conn.set_max_concurrent_streams(Dir::Bi, allowed);
+            self.connections[at].conn.set_max_concurrent_streams(Dir::Bi, allowed);
         }
     }
 
     /// Handles arrived data of a stream.
     pub(super) fn readable(&mut self, at: usize, slot: usize) {
         let key = self.key(slot);
-        if let Ok(Some(_)) = self.links[at].conn.recv_stream(self.streams[slot].id).received_reset() {
+        if let Ok(Some(_)) = self.connections[at].conn.recv_stream(self.streams[slot].id).received_reset() {
             self.on_reset(slot);
             return;
         }
@@ -241,9 +241,9 @@ impl Spacelink {
             inbox: Inbox::default(),
             complete: false,
             ended: false,
-            sent: false,
+            all_acked: false,
             written: 0,
-            acknowledged: 0,
+            delivered_by_peer: 0,
             received: 0,
             delivered: 0,
             credited: 0,
@@ -266,10 +266,10 @@ impl Spacelink {
     /// Resets a QUIC stream in both directions, as far as they are open, and says so on the control stream: for QUIC a stream
     /// is over once all bytes have reached the peer, but not for the process that has to deliver them.
     pub(super) fn reset_stream(&mut self, at: usize, id: StreamId) {
-        let link = &mut self.links[at];
-        let _ = link.conn.send_stream(id).reset(RESET);
-        let _ = link.conn.recv_stream(id).stop(RESET);
-        Control::Reset(id.into()).encode(&mut link.control_pending);
+        let connection = &mut self.connections[at];
+        let _ = connection.conn.send_stream(id).reset(RESET);
+        let _ = connection.conn.recv_stream(id).stop(RESET);
+        Control::Reset(id.into()).encode(&mut connection.control_pending);
         self.write_control(at);
     }
 
@@ -278,7 +278,7 @@ impl Spacelink {
         if let Some(&slot) = self.slots.get(&id) {
             self.on_reset(slot);
         } else if id.dir() == Dir::Bi
-            && id.initiator() != self.links[at].conn.side()
+            && id.initiator() != self.connections[at].conn.side()
             && id.index() >= self.taken
             && self.early_resets.len() < MOST_EARLY_RESETS
         {
@@ -301,8 +301,8 @@ impl Spacelink {
     /// Removes a stream that is done.
     pub(super) fn remove_if_done(&mut self, slot: usize) {
         let stream = &self.streams[slot];
-        let all = stream.acknowledged == stream.written && stream.confirmed == stream.received;
-        if stream.ended && stream.sent && all {
+        let all = stream.delivered_by_peer == stream.written && stream.confirmed == stream.received;
+        if stream.ended && stream.all_acked && all {
             self.events.push_back(Event::Closed(self.key(slot)));
             self.remove(slot);
         }

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use super::*;
 
-/// RFC 9000, section 13.2.1: all frames but ACK, PADDING and CONNECTION_CLOSE.
+/// RFC 9000, section 13.2.1: not ACK, PADDING and CONNECTION_CLOSE.
 #[test]
 fn each_frame_that_asks_for_an_acknowledgement_counts_once() {
     let mut sent = FrameStats::default();
@@ -227,7 +227,7 @@ fn pings_during_an_outage_keep_their_interval() {
     let (_, stream) = foreign.opened();
     foreign.run(1000);
     assert_eq!(foreign.end.write(stream, &[0; 100]), 100);
-    let pings = |foreign: &Foreign| foreign.end.links[0].conn.stats().frame_tx.ping;
+    let pings = |foreign: &Foreign| foreign.end.connections[0].conn.stats().frame_tx.ping;
     let (mut out, mut counts) = (Vec::new(), [0; 2]);
     for count in &mut counts {
         *count = pings(&foreign);

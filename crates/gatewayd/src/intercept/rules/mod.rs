@@ -164,11 +164,11 @@ impl Rules {
         Ok(Self { setup, bypassing: Some(false), in_effect: false, running: Vec::new() })
     }
 
-    /// Begins or ends the bypass of users' new connections. It starts commands and does not wait for them; [`Rules::settle`]
-    /// collects their results.
+    /// Begins or ends the bypass of users' new connections. It starts commands, after waiting for those of an earlier change;
+    /// [`Rules::settle`] collects their results.
     ///
     /// # Errors
-    /// If a command cannot be started.
+    /// If a command of an earlier change failed, or one cannot be started.
     pub fn bypass(&mut self, on: bool) -> io::Result<()> {
         if self.bypassing == Some(on) {
             return Ok(());
