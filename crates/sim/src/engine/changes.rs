@@ -31,9 +31,9 @@ const OF_TRAFFIC: [&str; 17] = [
 ];
 
 /// Keys that may change during a run, for messages.
-pub const CHANGEABLE: &str = "gateway.regulator.rate, gateway.aqm.*, and of a link its constant rate, fixed delay and \
-                              queue.aqm.*; of a traffic the number of its users, and the sizes, times and rates of what \
-                              they do";
+pub const CHANGEABLE: &str = "gateway.regulator.rate, gateway.aqm.*; link.NAME.rate if constant, link.NAME.delay if fixed, \
+                              link.NAME.queue.aqm.*; traffic.NAME.* for the number of users and the sizes, times and rates \
+                              of what they do";
 
 /// AQMs, each for the queues of a gateway.
 type Aqms = Vec<(GatewayId, Box<dyn Aqm>)>;
@@ -76,7 +76,9 @@ impl Engine {
             keys.iter().any(|key| {
                 let steps = steps(key);
                 let is_its = is_only || steps.get(1).is_some_and(|step| step == name);
-                steps[0] == kind && is_its && steps.iter().any(|step| step == "aqm")
+                // A link may have that name.
+                let inner = if kind == "link" { 2 } else { 1 };
+                steps[0] == kind && is_its && steps.iter().skip(inner).any(|step| step == "aqm")
             })
         };
         let is_only = new.gateways.len() == 1;
@@ -205,7 +207,7 @@ impl Engine {
         self.apps.sources.ids().filter(move |id| self.apps.sources[*id].traffic == traffic)
     }
 
-    /// Changes the number of users of a traffic: the last ones finish their page or leave at once, or others come.
+    /// Changes the number of users of a traffic entry: the last ones finish their page or leave at once, or others come.
     fn set_users(&mut self, traffic: TrafficId, before: u32, after: u32, seed: u64) {
         self.apps.traffic[traffic].presence.set_users(after);
         let is_pages = matches!(self.apps.traffic[traffic].kind, crate::apps::Kind::Pages { .. });
@@ -290,10 +292,15 @@ fn changes_of_link(
 }
 
 fn is_changeable(steps: &[String]) -> bool {
-    let has = |name: &str| steps.iter().any(|step| step == name);
     match steps.first().map(String::as_str) {
-        Some("gateway") => has("aqm") || steps.ends_with(&["regulator".to_owned(), "rate".to_owned()]),
-        Some("link") => has("aqm") || steps.last().is_some_and(|last| last == "rate" || last == "delay"),
+        Some("gateway") => {
+            steps.iter().any(|step| step == "aqm")
+                || steps.ends_with(&["regulator".to_owned(), "rate".to_owned()])
+        }
+        Some("link") => {
+            steps.iter().skip(2).any(|step| step == "aqm")
+                || steps.last().is_some_and(|last| last == "rate" || last == "delay")
+        }
         Some("traffic") => steps.get(2).is_some_and(|key| OF_TRAFFIC.contains(&key.as_str())),
         _ => false,
     }
@@ -330,13 +337,19 @@ mod tests {
             "gateway.aqm.max_p",
             "link.a.delay",
             "link.a.reverse.rate",
+            "link.aqm.queue.aqm.max_p",
             "traffic.w.sessions",
         ] {
             assert!(changeable(key), "{key}");
         }
-        for key in
-            ["gateway.watch", "run.duration", "host.client.count", "traffic.web.from", "link.a.between"]
-        {
+        for key in [
+            "gateway.watch",
+            "run.duration",
+            "host.client.count",
+            "traffic.web.from",
+            "link.a.between",
+            "link.aqm.between",
+        ] {
             assert!(!changeable(key), "{key}");
         }
     }
