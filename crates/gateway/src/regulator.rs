@@ -1,4 +1,4 @@
-//! Rate regulator behind the transmit queue.
+//! Rate regulator behind the transmit queue: a token bucket.
 
 use bentpipe_units::{Duration, Instant, Rate};
 
