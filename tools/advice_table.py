@@ -124,7 +124,7 @@ def by_seed(results: Path) -> list[str]:
 def main(docs: Path, results: Path, *names: str) -> int:
     """Renew the table; return the exit code."""
     lines = [
-        "| scenario | answer | each class under the present setting → the answer | bad under the answer"
+        "| scenario | answer | each class under the current setting → the answer | bad under the answer"
         " | others without a bad class | processor time of the advice |",
         "| --- | --- | --- | --- | --- | --: |",
     ]

@@ -40,6 +40,7 @@ def opportunities(seed: int = SEED) -> Iterator[int]:
         while credit >= BITS:
             credit -= BITS
             yield time
+    # The last time is the trace's period.
     yield time
 
 

@@ -91,9 +91,8 @@ def _matrix(paper: Paper, numbers: Sequence[Mapping[str, Any]]) -> list[str]:
         row = []
         for queue in _QUEUES:
             found = [
-                item for item in numbers if item["id"] == table.name and item["row"].startswith(f"{queue} ")
+                item for item in numbers if item["id"] == table.name and item["row"].split(" ")[0] == queue
             ]
-            found += [item for item in numbers if item["id"] == table.name and item["row"] == queue]
             held = sum(item["verdict"] == REPRODUCED for item in found)
             row.append(f"{held} of {len(found)}" if found else "")
         shown.append(f"| {table.title} | {' | '.join(row)} |")

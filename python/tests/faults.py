@@ -24,7 +24,7 @@ VARIABLE = "BENTPIPE_TEST_FAULT"
 CUT = 99
 """Exit code of a process that a fault ended."""
 NOT_SYNCED = "not synced:"
-"""Begin of a line about a folder or file that had not been synced at the end."""
+"""Start of a line about a folder or file that had not been synced at the end."""
 _WRITING = os.O_WRONLY | os.O_RDWR
 
 

@@ -51,7 +51,7 @@ def test_clear_winner_is_recommended_without_doubt() -> None:
     assert (decision.answer, decision.first, decision.alike) == ("avqred tuned", "avqred tuned", ())
     assert decision.shares["avqred tuned"] == 1
     assert words["answer"] == [
-        "Use avqred with min_th = 20, max_th = 60. Against RED 4, the present setting: throughput 19.9 → 19.8"
+        "Use avqred with min_th = 20, max_th = 60. Against RED 4, the current setting: throughput 19.9 → 19.8"
         " Mbit/s (−0.49 %, 95 % interval −0.57 to −0.42); queueing delay 31 → 18 ms (−41.9 %, 95 %"
         " interval −42.8 to −41.1)."
     ]
@@ -68,7 +68,7 @@ def test_best_present_setting_is_kept() -> None:
     decision, words = decided([RED, DROPTAIL, AVQRED], samples)
     assert decision.answer == "RED 4"
     assert decision.changes == ()
-    assert words["answer"] == ["Keep RED 4, the present setting: none of 2 other candidates is better."]
+    assert words["answer"] == ["Keep RED 4, the current setting: none of 2 other candidates is better."]
 
 
 def test_indistinguishable_candidates_are_listed_and_the_simpler_one_recommended() -> None:

@@ -16,7 +16,7 @@ import bentpipe
 PACKAGE = Path(bentpipe.__file__).parent
 COMMON = {"_core", "errors", "files", "format", "tables"}
 DATA = COMMON | {"pages", "runs", "stats"}
-ROOMS: dict[str, set[str]] = {
+PARTS: dict[str, set[str]] = {
     "errors": {"_core"},
     "files": {"errors"},
     "tables": {"errors"},
@@ -119,19 +119,19 @@ def imports(path: Path) -> set[tuple[str, str]]:
     }
 
 
-def room(module: str) -> str:
-    """Return the room of a module: the first part of its name within the package."""
+def part(module: str) -> str:
+    """Return the part that a module belongs to: the first part of its name within the package."""
     return module.split(".")[0]
 
 
 def arrows() -> dict[tuple[str, str], list[str]]:
-    """Return the imports between rooms, each with its files."""
+    """Return the imports between parts, each with its files."""
     found: dict[tuple[str, str], list[str]] = {}
     for path in sorted(PACKAGE.rglob("*.py")):
         inner = path.relative_to(PACKAGE)
         start = inner.parts[0].removesuffix(".py")
         for module, name in imports(path):
-            end = room(name if module == "bentpipe" else module.removeprefix("bentpipe."))
+            end = part(name if module == "bentpipe" else module.removeprefix("bentpipe."))
             if end != start and not (
                 module == "bentpipe"
                 and not file(end).exists()
@@ -157,23 +157,23 @@ def reached(start: str) -> set[tuple[str, str]]:
     return found
 
 
-def test_rooms_import_only_what_the_table_allows() -> None:
+def test_parts_import_only_what_the_table_allows() -> None:
     wrong = {
         f"{start} may not import {end}": files
         for (start, end), files in arrows().items()
-        if end not in ROOMS[start]
+        if end not in PARTS[start]
     }
     assert not wrong
 
 
-def test_table_has_exactly_the_existing_rooms() -> None:
+def test_table_has_exactly_the_existing_parts() -> None:
     there = {path.name for path in PACKAGE.iterdir() if (path / "__init__.py").exists()}
     there |= {path.stem for path in PACKAGE.glob("*.py")}
-    assert set(ROOMS) == there
-    assert set().union(*ROOMS.values()) <= there | {"_core"}
+    assert set(PARTS) == there
+    assert set().union(*PARTS.values()) <= there | {"_core"}
 
 
-def test_rooms_do_not_import_each_other() -> None:
+def test_parts_do_not_import_each_other() -> None:
     found = arrows()
     assert not {(a, b) for a, b in found if a < b and (b, a) in found}
 

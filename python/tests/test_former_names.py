@@ -1,4 +1,4 @@
-"""Files of earlier versions load, with the present names of metrics, series and counters."""
+"""Files of earlier versions load, with the current names of metrics, series and counters."""
 
 import json
 import shutil

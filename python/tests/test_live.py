@@ -1127,7 +1127,7 @@ def test_calls_are_rated_by_what_their_receivers_measure(tmp_path: Path) -> None
     calls = found.filter(pl.col("traffic") == "calls")
     scores = []
     for call in calls.iter_rows(named=True):
-        # The gateway's drops, but for packets on their way at the begin and the end.
+        # The gateway's drops, but for packets on their way at the start and the end.
         assert call["lost_units"] == pytest.approx(call["drops"], abs=10)
         missing = call["late"] + call["lost_units"]
         assert missing + call["played"] == pytest.approx(call["received_units"] + call["lost_units"], abs=5)

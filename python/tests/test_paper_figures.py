@@ -99,7 +99,7 @@ def test_an_input_is_drawn_with_its_fourier_series(tmp_path: Path) -> None:
     (panel,) = figure(kept("byun2007", tmp_path), picture).panels
     options = picture.options
     series = [row["value"] for row in values(panel.chart) if row["name"] == "Fourier series"]
-    # At the begin all sines are 0 and all cosines 1; at half of the span the cosines alternate.
+    # At the start all sines are 0 and all cosines 1; at half of the span the cosines alternate.
     begin = options["mean"] + sum(options["cos"])
     half = options["mean"] + sum(a * (-1) ** k for k, a in enumerate(options["cos"], start=1))
     assert series[0] == pytest.approx(1e3 * begin, rel=1e-4)

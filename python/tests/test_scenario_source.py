@@ -120,7 +120,7 @@ def test_wrong_content_gives_the_message_of_a_file(change: Change, toml: str) ->
     [
         ([1], r"mine: found \[1\]; allowed: a dictionary"),
         ({"run": {"duration": None}}, r"mine: run\.duration: found None; allowed: the values of TOML"),
-        ({"run": {1: "x"}}, r"mine: run: found the key 1; allowed: texts as keys"),
+        ({"run": {1: "x"}}, r"mine: run: found the key 1; allowed: strings as keys"),
         ({"a": [{"b": 1}, 2, {"c": {2}}]}, r"mine: a\.c: found \{2\}; allowed"),
         ({}, r"mine: the file is empty"),
         ({"a b": {"c": 1}}, r"mine: .*a b.*: no such key"),

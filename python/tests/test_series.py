@@ -235,7 +235,7 @@ def test_series_command_writes_file_figure_and_table(bentpipe: Command, tmp_path
     content = json.loads(path.read_text(encoding="utf-8"))
     assert content == capture("unsplit-udp", points=40, interval=0.5, harmonics=3).as_json()
     assert f"{content['new_connections']['mean']:.3f}"[:5] in done.stdout
-    assert "3 harmonics explain 15.4 % of white noise" in done.stdout
+    assert "of white noise, 3 harmonics explain 15.4 %" in done.stdout
     figure = path.with_suffix(".svg").read_text(encoding="utf-8")
     assert all(text in figure for text in ("PEP delay d(t)", "measured", "fitted, 3 harmonics", "time [s]"))
     for more, message in (

@@ -528,7 +528,7 @@ def test_process_that_is_killed_while_it_writes_to_a_journal_blocks_no_other(
 def test_continuing_with_other_arguments_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tuned(tmp_path / "a", trials=2, runs=1, fresh=2)
     refused: list[tuple[dict[str, Any], str]] = [
-        ({"runs": 2}, "has not the same seeds: found 1, 1, wanted 1, 2; allowed: the same, or another"),
+        ({"runs": 2}, "was begun with other seeds: found 1, 2, allowed: 1, 1; or choose another"),
         ({"metrics": "throughput:max"}, "the same objectives: found throughput:max, queue_delay_mean:min"),
         ({"generation": 5}, "the same generation: found 10, wanted 5"),
         ({"vary": ("w_q=0.001:0.05:log", "max_p=0.1:1")}, "the same space: found"),

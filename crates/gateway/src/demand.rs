@@ -119,7 +119,7 @@ struct Terminal {
     /// Request that has arrived: bytes of each superframe, or bytes left of all volumes.
     demand: u64,
     rate: Rate,
-    /// Time granted in the present superframe [ns]: the constant rate's part, and all.
+    /// Time granted in the current superframe [ns]: the constant rate's part, and all.
     constant: u64,
     granted: u64,
     /// The pool that it is in.

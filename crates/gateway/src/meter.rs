@@ -385,7 +385,7 @@ impl Meter {
         (self.last, self.last_at)
     }
 
-    /// Begin of the measurement.
+    /// Start of the measurement.
     #[must_use]
     pub fn begin_at(&self) -> Instant {
         self.begin_at

@@ -15,9 +15,9 @@ pub(crate) struct ServiceRate {
     /// Peak rate: bursts may be faster.
     peak: Rate,
     rate: Rate,
-    /// Begin of the present measurement.
+    /// Start of the current measurement.
     begin: Instant,
-    /// Begin of the present stretch of time with packets in the queue.
+    /// Start of the current stretch of time with packets in the queue.
     since: Option<Instant>,
     /// Time with packets in the queue before, and bytes sent, since the measurement began.
     busy: Duration,

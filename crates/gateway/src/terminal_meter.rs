@@ -3,12 +3,12 @@
 use bentpipe_units::{Duration, Instant};
 use hdrhistogram::Histogram;
 
-/// Greatest and least recorded queueing delay [ns], and the digits to which quantiles are exact: a few kB a terminal.
+/// Maximum and minimum recorded queueing delay [ns], and the digits to which quantiles are exact: a few kB a terminal.
 const MAX_DELAY: u64 = 1_000_000_000_000;
 const LEAST_DELAY: u64 = 100_000;
 const DIGITS: u8 = 2;
 
-/// Most intervals into which a measurement is divided.
+/// Maximum number of intervals into which a measurement is divided.
 const INTERVALS: u64 = 60;
 
 /// Packets sent over the satellite in one interval.
@@ -73,7 +73,7 @@ impl Intervals {
         self.last + 1
     }
 
-    /// Begin of an interval since that of the measurement, and its length [s]; the last may be shorter.
+    /// Start of an interval since that of the measurement, and its length [s]; the last may be shorter.
     #[must_use]
     pub fn span(&self, number: usize) -> (f64, f64) {
         let begin = self.length * number as u64;

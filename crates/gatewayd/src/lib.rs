@@ -12,9 +12,9 @@
 //! The simulator's code decides about packets: [`bentpipe_gateway::Gateway`], which is told real times. This crate is its
 //! host.
 //!
-//! # Rooms and their state
+//! # Modules and their state
 //!
-//! | room | state | owner |
+//! | module | state | owner |
 //! |---|---|---|
 //! | [`event_loop`] | the loop with all parts below | [`event_loop::Daemon`] |
 //! | | event sources: epoll, timer, signals | [`event_loop::sources::Sources`] |

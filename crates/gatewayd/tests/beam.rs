@@ -17,7 +17,7 @@ use crate::ends::beam::{Beam, Downloads, Terminal, metrics, serve_endless};
 use crate::ends::{BIN, End, LONG, SERVER, note_figure, serve, wait_until};
 use crate::prometheus::Parsed;
 
-/// Greatest deviation of a terminal from its share of the carrier.
+/// Maximum deviation of a terminal from its share of the carrier.
 const TOLERANCE: f64 = 0.01;
 /// Bytes that one terminal receives in a measurement. What waits in sockets and buffers is a few KB more or less.
 const MEASURED: u64 = 2_000_000;

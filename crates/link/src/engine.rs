@@ -177,7 +177,7 @@ impl LinkEngine {
         self.egress.as_ref().map(|egress| &egress.queue)
     }
 
-    /// Time that the link needs for what waits in front of it, at its present capacity.
+    /// Time that the link needs for what waits in front of it, at its current capacity.
     #[must_use]
     pub fn backlog(&self, now: Instant) -> Duration {
         match self.queue() {

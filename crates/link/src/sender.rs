@@ -191,7 +191,7 @@ impl Capacity {
     }
 }
 
-/// Most rates that one call goes through, as rain may stop a carrier for long.
+/// Maximum number of rates that one call goes through, as rain may stop a carrier for long.
 const MAX_RATES: usize = 1000;
 
 /// Sends `len` bytes from `now` on, at rates that hold for a time each.

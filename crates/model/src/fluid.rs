@@ -90,7 +90,7 @@ pub struct Fluid<'a, const N: usize> {
     /// System that the equations describe.
     pub system: &'a System,
     /// Shortest time in which a bounded variable may reach its bound [s].
-    grain: f64,
+    resolution: f64,
     /// States of the connections, with the equations `timeouts`.
     population: Option<Population>,
 }
@@ -112,7 +112,7 @@ impl<'a, const N: usize> Fluid<'a, N> {
     #[must_use]
     pub fn new(system: &'a System) -> Self {
         // Half a step: the Runge-Kutta method then does not overshoot a bound.
-        Self { system, grain: 0.5 * system.step, population: system.rules.map(Population::new) }
+        Self { system, resolution: 0.5 * system.step, population: system.rules.map(Population::new) }
     }
 
     /// Returns the initial variables: no traffic, empty queues.
@@ -174,8 +174,8 @@ impl<'a, const N: usize> Fluid<'a, N> {
     fn queue(&self, t: f64, q: f64, inflow: f64) -> (f64, f64) {
         let s = self.system;
         let service = self.service();
-        let free = service.change(q, inflow, s.capacity.at(t), self.grain);
-        let dq = free.min(((s.limit - q) / self.grain).max(-inflow));
+        let free = service.change(q, inflow, s.capacity.at(t), self.resolution);
+        let dq = free.min(((s.limit - q) / self.resolution).max(-inflow));
         (dq, free - dq)
     }
 
@@ -289,7 +289,7 @@ impl<const N: usize> Delayed<N, LAGS> for Fluid<'_, N> {
                 let (window, window_then) = (senders, past[0][SENDERS].max(0.0));
                 let (p, round_trip_then) = self.heard_on_path(before, &then, &past[0]);
                 let change = 1.0 / self.round_trip(t, q) - cut * window * window_then * p / round_trip_then;
-                change.min((s.window - window) / self.grain)
+                change.min((s.window - window) / self.resolution)
             }
             Equations::Padhye => {
                 let (p, rate) = if s.is_on_path() {
@@ -305,10 +305,10 @@ impl<const N: usize> Delayed<N, LAGS> for Fluid<'_, N> {
                     let (waiting, losses) = (&y[VARIABLES..], Losses { p, rate });
                     of.derive((senders, cut), waiting, losses, round_trip, &mut dy[VARIABLES..])
                 });
-                change.min((s.window - senders) / self.grain)
+                change.min((s.window - senders) / self.resolution)
             }
         };
-        dy[SENDERS] = change.max(-senders / self.grain);
+        dy[SENDERS] = change.max(-senders / self.resolution);
         dy[QUEUE] = dq;
         dy[OFFERED] = now.offered;
         dy[MARKED] = now.offered * now.p;
@@ -325,7 +325,7 @@ impl<const N: usize> Delayed<N, LAGS> for Fluid<'_, N> {
             output,
             service,
             unit: s.unit,
-            grain: self.grain,
+            resolution: self.resolution,
         };
         let states = s.aqm.states();
         s.aqm.derivatives(&y[AQM..AQM + states], now.p, &seen, &mut dy[AQM..AQM + states]);

@@ -131,7 +131,7 @@ impl<T> FlowTable<T> {
         loop {
             at = self.after(at);
             let Some((flow, _)) = self.slots[at] else { return Some(gone) };
-            // It may move into the gap unless its preferred slot lies between the gap and its present slot.
+            // It may move into the gap unless its preferred slot lies between the gap and its current slot.
             let from_home = at.wrapping_sub(self.home(flow)) & (self.slots.len() - 1);
             let from_gap = at.wrapping_sub(gap) & (self.slots.len() - 1);
             if from_home >= from_gap {

@@ -44,18 +44,18 @@ pub struct Arrivals {
 pub enum Service {
     /// Full rate while anything waits: a fluid through a pipe.
     Full,
-    /// As in an M/M/1 queue in equilibrium whose mean length is the level: `μ q / (1 + q)`.
+    /// As in an M/M/1 queue in equilibrium whose mean length is `level`: `μ level / (1 + level)`.
     Mm1,
-    /// As in such an M/D/1 queue: `μ (v + 1 - sqrt(v² + 1))`.
+    /// As in such an M/D/1 queue: `μ (level + 1 - sqrt(level² + 1))`.
     Md1,
 }
 
 impl Service {
     /// Returns the rate of change of a queue of `level` packets with `inflow` and a service rate of up to `rate`
-    /// [packets/s]. The level takes at least the time `grain` [s] to reach zero, so it never falls below.
+    /// [packets/s]. The level takes at least the time `resolution` [s] to reach zero, so it never falls below.
     #[must_use]
-    pub fn change(self, level: f64, inflow: f64, rate: f64, grain: f64) -> f64 {
-        (inflow - rate * self.busy(level)).max(-level / grain)
+    pub fn change(self, level: f64, inflow: f64, rate: f64, resolution: f64) -> f64 {
+        (inflow - rate * self.busy(level)).max(-level / resolution)
     }
 
     /// Returns the service rate of a queue of `level` packets as a share of the full rate.
@@ -64,7 +64,7 @@ impl Service {
         match self {
             Self::Full => 1.0,
             Self::Mm1 => level / (1.0 + level),
-            // Equal to v + 1 - sqrt(v² + 1), which cancels for long queues.
+            // Equal to level + 1 - sqrt(level² + 1), which cancels for long queues.
             Self::Md1 => 2.0 * level / (level + 1.0 + (level * level + 1.0).sqrt()),
         }
     }
@@ -92,7 +92,7 @@ pub struct Inputs {
     /// Unit of time in the paper's model [s], for equations printed without units.
     pub unit: f64,
     /// Shortest time in which a bounded variable reaches its bound [s].
-    pub grain: f64,
+    pub resolution: f64,
 }
 
 impl Inputs {
@@ -106,13 +106,13 @@ impl Inputs {
     /// `rate` [packets/s].
     #[must_use]
     pub fn virtual_queue(&self, level: f64, inflow: f64, rate: f64) -> f64 {
-        self.service.change(level, inflow, rate, self.grain)
+        self.service.change(level, inflow, rate, self.resolution)
     }
 
     /// Limits the rate of change `dx` so that `x` stays between `low` and `high`.
     #[must_use]
     pub fn within(&self, x: f64, dx: f64, low: f64, high: f64) -> f64 {
-        dx.max((low - x) / self.grain).min((high - x) / self.grain)
+        dx.max((low - x) / self.resolution).min((high - x) / self.resolution)
     }
 
     /// Returns the share of time in which the link is idle.
@@ -239,7 +239,7 @@ mod tests {
         assert_eq!(Service::Full.change(4.0, 80.0, 100.0, 1e-3), -20.0);
     }
 
-    /// An empty queue stays empty under a load below 1, and a hundredth of a packet is served within the grain of time.
+    /// An empty queue stays empty under a load below 1, and a hundredth of a packet is served within the resolution of time.
     #[test]
     fn queue_length_does_not_fall_below_zero() {
         for service in [Service::Full, Service::Mm1, Service::Md1] {

@@ -40,7 +40,7 @@ pub const WINDOW: MarkingMethod = MarkingMethod {
             .origin("[B07] Table 3.2")
             .tune(Tune::Log(0.001, 0.1)),
         Param::number("freeze", Unit::Seconds, 0.2, Range::between(0.0, 1e4))
-            .doc("Least time between two such steps, about a terrestrial round trip")
+            .doc("Minimum time between two such steps, about a terrestrial round trip")
             .origin("[B07] Table 3.2")
             .tune(Tune::Log(0.05, 1.0)),
     ],

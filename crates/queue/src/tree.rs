@@ -195,7 +195,7 @@ impl Node {
         self.share.pir.map_or(rate, |pir| rate.min(pir.as_bps()))
     }
 
-    /// Lets the distance of the eligible time from the clock be the same bytes at the present guarantee.
+    /// Lets the distance of the eligible time from the clock be the same bytes at the current guarantee.
     fn pace(&mut self, clock: u64) {
         let distance = scaled(self.eligible.abs_diff(clock), self.paced, self.guarantee);
         self.eligible = if self.eligible > clock {

@@ -135,7 +135,7 @@ impl Case {
         let mut course = Course { marked: [0.0; WINDOWS], probes: Vec::new() };
         model.probe(x, &mut |name, _| course.probes.push((name, [0.0; WINDOWS])));
         let steps = 2000;
-        let grain = WINDOW / f64::from(steps);
+        let resolution = WINDOW / f64::from(steps);
         for window in 0..WINDOWS {
             for i in 0..steps {
                 let t = (window as f64 + (f64::from(i) + 0.5) / f64::from(steps)) * WINDOW;
@@ -152,11 +152,11 @@ impl Case {
                     output: if point.waits(t) { MU } else { accepted.min(MU) },
                     service: Service::Full,
                     unit: 0.1,
-                    grain,
+                    resolution,
                 };
                 let mut dx = [0.0; MAX_STATES];
                 model.derivatives(x, p, &inputs, &mut dx[..x.len()]);
-                x.iter_mut().zip(dx).for_each(|(x, dx)| *x += grain * dx);
+                x.iter_mut().zip(dx).for_each(|(x, dx)| *x += resolution * dx);
                 course.marked[window] += p / f64::from(steps);
                 let mut probes = course.probes.iter_mut();
                 model.probe(x, &mut |_, value| {

@@ -24,7 +24,7 @@ fn change(name: &str, given: &[(&str, Value)], x: &[f64], (offered, accepted): (
         output: 1000.0,
         service: Service::Full,
         unit: 0.1,
-        grain: 1e-4,
+        resolution: 1e-4,
     };
     let mut dx = vec![0.0; model.states()];
     model.derivatives(x, 0.5, &inputs, &mut dx);

@@ -216,7 +216,7 @@ impl Carrier {
         bps(cir).max(below).min(pir.map_or(f64::INFINITY, bps))
     }
 
-    /// Most that a node can send [bit/s].
+    /// Maximum that a node can send [bit/s].
     fn demand(&self, i: usize) -> f64 {
         let below = match &self.nodes[i].children[..] {
             _ if !self.is_active(i) => 0.0,

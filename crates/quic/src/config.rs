@@ -107,7 +107,7 @@ impl Host {
 
     /// A host with other cryptography, for its clients and its servers. Nothing is known of what its packets carry.
     #[must_use]
-    // quinn's times are opaque: any will do as the begin of the run, and only differences are used.
+    // quinn's times are opaque: any will do as the start of the run, and only differences are used.
     #[expect(clippy::disallowed_methods)]
     pub fn with_crypto(
         config: Config,

@@ -181,7 +181,7 @@ pub(crate) struct Log {
     paths: u32,
     /// Packets lost so far, and their bytes in flight.
     lost: (u64, u64),
-    /// Begin of the recovery period.
+    /// Start of the recovery period.
     recovery: Option<Instant>,
     was_handshaking: bool,
 }

@@ -151,7 +151,7 @@ impl crypto::ServerConfig for NullCrypto {
     }
 }
 
-/// Adds a message of `len` bytes that carries `params` at its begin.
+/// Adds a message of `len` bytes that carries `params` at its start.
 fn write_message(buf: &mut Vec<u8>, kind: u32, params: &[u8], len: usize) {
     let body = (len - MESSAGE_HEADER) + params.len();
     buf.extend_from_slice(&(kind | body as u32).to_be_bytes());

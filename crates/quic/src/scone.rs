@@ -49,7 +49,7 @@ pub fn signal(advised: Rate) -> u8 {
     (0..UNKNOWN).rev().find(|signal| rate(*signal).is_some_and(|rate| rate <= advised)).unwrap_or(0)
 }
 
-/// Signal of the SCONE packet at the begin of a datagram, its destination connection id, and its length [bytes].
+/// Signal of the SCONE packet at the start of a datagram, its destination connection id, and its length [bytes].
 fn parse(datagram: &[u8]) -> Option<(u8, &[u8], usize)> {
     let version = u32::from_be_bytes(*datagram.get(1..)?.first_chunk()?);
     if datagram[0] & 0x80 == 0 || version & 0x7fff_ffff != VERSION {
@@ -62,7 +62,7 @@ fn parse(datagram: &[u8]) -> Option<(u8, &[u8], usize)> {
     (datagram.len() >= len).then(|| (signal, &datagram[6..6 + to], len))
 }
 
-/// Length of the SCONE packet at the begin of a datagram [bytes].
+/// Length of the SCONE packet at the start of a datagram [bytes].
 pub(crate) fn len(datagram: &[u8]) -> Option<usize> {
     parse(datagram).map(|(.., len)| len)
 }

@@ -95,7 +95,7 @@ impl Arrived {
         }
     }
 
-    /// Bytes of a stream that have arrived, all from its begin on.
+    /// Bytes of a stream that have arrived, all from its start on.
     fn len(&self, at: usize, stream: usize) -> usize {
         let Some(seen) = self.0.get(&(at, stream)) else { return 0 };
         assert!(!seen.contains(&false), "a gap is left");

@@ -342,7 +342,7 @@ fn certificate() -> (rustls::pki_types::CertificateDer<'static>, rustls::pki_typ
 }
 
 /// On a link with room for everything, the same controller takes the same time over TCP with segments of the same payload.
-/// QUIC's first data come one round trip after the begin, as TCP's.
+/// QUIC's first data come one round trip after the start, as TCP's.
 #[test]
 fn clean_link_takes_as_long_as_tcp_with_the_same_control() {
     for algorithm in [Algorithm::NewReno, Algorithm::Cubic] {

@@ -1,6 +1,6 @@
 //! Scenario files: topology, links, gateways, traffic and measurement, independent of any engine.
 //!
-//! A file passes through three stages, each a room:
+//! A file passes through three stages, each a module:
 //!
 //! 1. `reader`: TOML text becomes a tree whose nodes know their position in the file; overrides and settings change the tree.
 //! 2. `schema`: the tree becomes structs that describe the file format. [`json_schema`] derives from them.

@@ -299,7 +299,7 @@ impl Scenario {
         nodes::of(&self.hosts, &self.routers, &self.gateways, &self.links).route(from, to)
     }
 
-    /// Returns true if data of a traffic pass the subject in its direction, from the start or after a handover.
+    /// Returns true if data of a traffic entry pass the subject in its direction, from the start or after a handover.
     #[must_use]
     pub fn passes_subject(&self, traffic: &Traffic) -> bool {
         let mut routes = std::iter::once(&traffic.route).chain(&traffic.routes_after);

@@ -253,7 +253,7 @@ fn missing_keys_are_reported() {
     ]);
     assert_eq!(
         message("title = \"x\"\nrun.duration = \"1 s\"\n", &[]),
-        "my.toml:1:1: traffic: missing; required: at least one traffic, such as [traffic.web]"
+        "my.toml:1:1: traffic: missing; required: at least one traffic entry, such as [traffic.web]"
     );
 }
 

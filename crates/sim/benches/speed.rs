@@ -139,7 +139,7 @@ fn simulate_beam(terminals: u32, end: u32) -> (f64, f64) {
     (best, packets(&results))
 }
 
-/// Most memory that this process has had [MB].
+/// Peak memory of this process [MB].
 fn peak_memory() -> f64 {
     let status = std::fs::read_to_string("/proc/self/status").expect("its state");
     let kilobytes = status.lines().find_map(|line| line.strip_prefix("VmHWM:")?.strip_suffix("kB"));

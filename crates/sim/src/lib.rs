@@ -1,6 +1,6 @@
 //! The packet-level simulator.
 //!
-//! # Rooms
+//! # Modules
 //!
 //! ```text
 //! build ─▶ engine ─┬─▶ apps ─▶ endpoints ─▶ network
@@ -8,7 +8,7 @@
 //!                  └─▶ record
 //! ```
 //!
-//! | room | state |
+//! | module | state |
 //! |---|---|
 //! | `clock` | the time, and the agenda of events |
 //! | `network` | packets in flight, links (each a [`bentpipe_link::LinkEngine`]), delay lines, paths |
@@ -135,7 +135,7 @@ pub struct Results {
     pub traffic: Vec<String>,
     /// Names of the places, to which [`Drops::place`] refers.
     pub places: NameList,
-    /// Begin of the measurement; flows' times count from the beginning of the run.
+    /// Start of the measurement; flows' times count from the beginning of the run.
     pub begin: Instant,
     /// End of the run.
     pub end: Instant,
@@ -147,7 +147,7 @@ pub struct Results {
     pub flows: Vec<Flow>,
     /// Classes of traffic, in the order of the scenario.
     pub classes: Vec<Class>,
-    /// Class of each traffic (an index of [`Results::classes`]).
+    /// Class of each traffic entry (an index of [`Results::classes`]).
     pub class_of: Vec<u32>,
     /// Calls, to which flows refer.
     calls: IdVec<CallId, Call>,

@@ -55,7 +55,7 @@ preset = "ns2"
     Scenario::parse(&text, "test.toml", &[]).unwrap_or_else(|e| panic!("{e}"))
 }
 
-/// Goodput of the flows of one traffic [bit/s].
+/// Goodput of the flows of one traffic entry [bit/s].
 fn goodput(r: &Results, traffic: u32) -> f64 {
     r.flows.iter().filter(|flow| flow.traffic == traffic).map(|flow| flow.goodput(r.begin, r.end)).sum()
 }

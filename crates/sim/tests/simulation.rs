@@ -6,7 +6,7 @@ use bentpipe_units::{Duration, Instant};
 
 use crate::common::shipped;
 
-/// A shipped scenario of half a minute, measured from its begin.
+/// A shipped scenario of half a minute, measured from its start.
 fn scenario(name: &str, changes: &[&str]) -> Scenario {
     let whole = ["run.warmup=0 s", "run.duration=30 s"];
     shipped(name, &[&whole, changes].concat())

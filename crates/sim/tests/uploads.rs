@@ -60,7 +60,7 @@ const DOWNLOAD: &str = r#"
         flows = 2
 "#;
 
-/// Goodput of a traffic [Mbit/s].
+/// Goodput of a traffic entry [Mbit/s].
 fn goodput(results: &Results, traffic: &str) -> f64 {
     let traffic = results.traffic.iter().position(|name| name == traffic).unwrap() as u32;
     let flows = results.flows.iter().filter(|flow| flow.traffic == traffic);

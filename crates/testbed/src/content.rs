@@ -101,7 +101,7 @@ pub struct BlockWriter {
 }
 
 impl BlockWriter {
-    /// [`send`] with the time `now` at the begin of each block.
+    /// [`send`] with the time `now` at the start of each block.
     ///
     /// # Errors
     /// Those of the stream.

@@ -104,7 +104,7 @@ pub struct Flow {
     delay_sum: u64,
     jitter_sum: u64,
     last_delay: Option<u64>,
-    /// Datagrams received in total, and the highest sequence number plus 1.
+    /// Datagrams received in total, and the number sent as far as known: the highest sequence number plus 1.
     received: u64,
     sent: u64,
     /// Time at which the latest datagram was sent.
@@ -159,16 +159,16 @@ pub struct Totals {
     pub left: u64,
     /// Flows with bytes other than those sent.
     pub corrupt: u64,
-    /// Payload that closed flows received in total [bytes].
+    /// Payload that flows received in total, those still open at the end included [bytes].
     pub delivered: u64,
-    /// Payload that closed flows received during the measurement [bytes].
+    /// Payload that they received during the measurement [bytes].
     pub measured: u64,
 }
 
 /// Times of the steps of a probe (draft-ietf-ippm-responsiveness).
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ProbeSteps {
-    /// End of the present step's predecessor.
+    /// Start of the current step.
     begin: Instant,
     /// TCP handshake, TLS handshake of one round trip, and exchange of an object; those that have ended.
     ended: [Option<Duration>; 3],
@@ -183,7 +183,7 @@ impl ProbeSteps {
         Self { begin: now, ..Self::default() }
     }
 
-    /// The present step ends.
+    /// The current step ends.
     pub fn end_step(&mut self, now: Instant) {
         if let Some(step) = self.ended.iter_mut().find(|step| step.is_none()) {
             *step = Some(now - self.begin);
@@ -356,7 +356,7 @@ impl Flows {
         }
     }
 
-    /// Counts a closed flow whose row the other side writes.
+    /// Counts a flow that ended, or is open at the end of the run; the other host writes its row.
     pub fn count(&mut self, flow: &Flow, end: End<'_>) {
         let totals = self.totals.entry(flow.traffic.clone()).or_default();
         totals.completed += u64::from(end == End::Completed);
@@ -440,7 +440,7 @@ impl Flows {
     }
 
     /// Writes the record of a page that was loaded, or of which a connection failed, during the measurement: times of opening
-    /// and end from the begin of the measurement, and time to the first byte [s].
+    /// and end from the start of the measurement, and time to the first byte [s].
     ///
     /// # Errors
     /// If the file cannot be written.
@@ -500,7 +500,7 @@ impl Flows {
         })
     }
 
-    /// Writes the data units of each traffic, flushes the file and returns the summary.
+    /// Writes the data units of each traffic entry, flushes the file and returns the summary.
     ///
     /// # Errors
     /// If the file cannot be written.

@@ -3,7 +3,7 @@
 use bentpipe_scenario::{Absence, Profile};
 use bentpipe_units::{Duration, Instant};
 
-/// Presence of the users of a traffic.
+/// Presence of the users of a traffic entry.
 #[derive(Clone, Debug, Default)]
 pub struct Presence {
     away: Vec<Absence>,

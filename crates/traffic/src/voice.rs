@@ -17,7 +17,7 @@ pub struct Voice {
     pub interval: Duration,
     /// Delay added to that of the first packet of a call; `None` if it adapts.
     ///
-    /// An adaptive buffer sets the playout delay at the begin of a talk spurt to the mean delay plus four times its
+    /// An adaptive buffer sets the playout delay at the start of a talk spurt to the mean delay plus four times its
     /// variation (Ramjee, Kurose, Towsley & Schulzrinne 1994, algorithm 1), and adds at least one interval.
     pub fixed_buffer: Option<Duration>,
 }

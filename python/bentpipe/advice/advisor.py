@@ -1,7 +1,7 @@
 """Advice on an AQM and its parameters: candidates are tuned, run again on new seeds, and judged.
 
 Three rounds, each on its own seeds: a search of each AQM's parameters with short runs, the best few points of
-each AQM at full length, and a final of the best of each AQM, the present setting and DropTail.
+each AQM at full length, and a final of the best of each AQM, the current setting and DropTail.
 """
 
 import difflib
@@ -648,7 +648,7 @@ def _named(plan: AdvicePlan, name: str, candidate: Candidate) -> Candidate:
 
 
 def _present(plan: AdvicePlan, folder: Path) -> Result:
-    """Return one run of the present setting at full length, whose series the search does not keep.
+    """Return one run of the current setting at full length, whose series the search does not keep.
 
     It is not repeated if `folder` holds it.
     """
@@ -661,7 +661,7 @@ def _present(plan: AdvicePlan, folder: Path) -> Result:
 
 
 def _present_name(plan: AdvicePlan) -> str:
-    """Return the name of the present setting: its AQM, and its scheduler unless that is FIFO."""
+    """Return the name of the current setting: its AQM, and its scheduler unless that is FIFO."""
     rows = {
         row["key"]: row["value"] for row in plan.base.effective() if row["key"].startswith(f"{plan.table}.")
     }
@@ -673,7 +673,7 @@ def _present_name(plan: AdvicePlan) -> str:
 
 
 def _references(plan: AdvicePlan) -> list[Candidate]:
-    """Return the present setting, and DropTail if that differs."""
+    """Return the current setting, and DropTail if that differs."""
     present = _with_doubts(plan, Candidate(_present_name(plan), plan.base.aqm, "present"))
     droptail = _with_doubts(plan, Candidate("droptail", "droptail", "reference"))
     if _run(plan, present).digest == _run(plan, droptail).digest:
@@ -707,7 +707,7 @@ def _with_doubts(plan: AdvicePlan, candidate: Candidate) -> Candidate:
 
 
 def _command(plan: AdvicePlan, answer: Candidate) -> str:
-    """Return the command that compares the recommendation with DropTail, and with the present setting."""
+    """Return the command that compares the recommendation with DropTail, and with the current setting."""
     words = ["bentpipe", "compare", plan.given]
     for each in plan.overrides:
         words += ["--set", each]

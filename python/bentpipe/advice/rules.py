@@ -114,7 +114,7 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One metric of the recommendation compared with the present setting."""
+    """One metric of the recommendation compared with the current setting."""
 
     metric: Metric
     before: float | None
@@ -154,7 +154,7 @@ class Decision:
     cells: Mapping[str, Mapping[str, Cell]]
     """Cells by candidate and metric."""
     changes: tuple[Change, ...]
-    """Changes from the present setting to the recommendation; empty if they are the same, or without one."""
+    """Changes from the current setting to the recommendation; empty if they are the same, or without one."""
     rule: Rule
     bad: Mapping[str, tuple[Limit, ...]] = field(default_factory=dict)
     """Guards that each candidate breaks: the classes whose service it makes bad."""
@@ -214,7 +214,7 @@ def decide(
     their paired difference is not significant after Holm's correction: that of the power (and the scores are
     equal, if classes judge), or those of all objectives, where differences within the margin do not count. Of
     the indistinguishable candidates with the smallest excess over the limits, the one with the fewest
-    parameters to set is recommended; the present setting and DropTail come first.
+    parameters to set is recommended; the current setting and DropTail come first.
     """
     by_name = {each.name: each for each in candidates}
     known = {name: samples[name] for name in by_name}
@@ -256,7 +256,7 @@ def decide(
 
 
 def _burden(candidate: Candidate) -> tuple[int, int]:
-    """Return the effort of a candidate: none for the present setting, else its parameters to set."""
+    """Return the effort of a candidate: none for the current setting, else its parameters to set."""
     place = {"present": 0, "reference": 1}.get(candidate.role, 2)
     return place, candidate.parameters
 
@@ -382,7 +382,7 @@ def _answer(decision: Decision, candidates: Mapping[str, Candidate]) -> list[str
         lines.insert(0, f"{head}: none of {plural(len(others), 'other candidate')} is better.")
         return before + lines
     parts = "; ".join(_change(each) for each in decision.changes[:_TOLD])
-    lines.insert(0, f"{head}. Against {present.name}, the present setting: {parts}.")
+    lines.insert(0, f"{head}. Against {present.name}, the current setting: {parts}.")
     return before + lines
 
 
@@ -476,7 +476,7 @@ def _cause(decision: Decision, name: str, guard: Limit) -> str:
 
 def _headline(candidate: Candidate) -> str:
     if candidate.role == "present":
-        return f"Keep {candidate.name}, the present setting"
+        return f"Keep {candidate.name}, the current setting"
     if candidate.role == "reference":
         return "Use no AQM (droptail)"
     if candidate.table:
@@ -534,7 +534,7 @@ def _sure(decision: Decision, candidates: Mapping[str, Candidate], runs: int) ->
     if decision.answer != decision.first:
         mine, other = candidates[decision.answer], candidates[decision.first]
         why = (
-            "is the present setting"
+            "is the current setting"
             if mine.role == "present"
             else "needs no AQM"
             if mine.role == "reference"

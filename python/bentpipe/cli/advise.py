@@ -81,7 +81,7 @@ def advise(
     """Tune candidate AQMs on SCENARIO's link and recommend one, with its parameters and confidence.
 
     Short runs search each AQM's parameters; the best few points of each AQM run again at full length; the
-    best of each AQM is compared with the present setting and with DropTail on new seeds. The answer is one
+    best of each AQM is compared with the current setting and with DropTail on new seeds. The answer is one
     page. An interrupted search continues with the same command and --out.
 
     \b

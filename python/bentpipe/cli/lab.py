@@ -22,7 +22,7 @@ __all__ = ["lab"]
 )
 @click.option("--no-browser", is_flag=True, help="Only print the address.")
 def lab(what: str | None, *, settings: list[str] | None, port: int, no_browser: bool) -> None:
-    """Open a local page in which SCENARIO runs before one's eyes, or RESULT is looked at.
+    """Open a page in the browser that runs SCENARIO or shows RESULT.
 
     Settings run side by side under the same traffic, at any speed; sliders change rates, delays, load and
     AQM parameters in the middle of a run. The page can read and write files of the current folder only.
@@ -39,7 +39,7 @@ def lab(what: str | None, *, settings: list[str] | None, port: int, no_browser: 
     opened = Lab(Path.cwd(), what, settings)
 
     def ready(address: str) -> None:
-        click.echo(f"Lab: {address}\nThe address opens one browser. Ctrl-C ends the lab.")
+        click.echo(f"Lab: {address}\nThe address works once. Ctrl-C ends the lab.")
         if not no_browser:
             webbrowser.open(address)
 

@@ -97,14 +97,13 @@ def model_solve(
         return
     result = model(loaded, settings, seed=seed)
     result.save(folder, force=force)
-    if form != "table":
-        for warning in known_failures(result.manifest["settings"], result.rows()):
-            console.stderr().print(f"warning: {warning}", markup=False)
-        console.write(result.rows(), form)
-        console.stderr().print(f"Result: {folder}", markup=False)
-        return
+    output = console.stdout() if form == "table" else console.stderr()
     for warning in known_failures(result.manifest["settings"], result.rows()):
-        console.stdout().print(f"Warning: {warning}", markup=False)
+        output.print(f"Warning: {warning}", markup=False)
+    if form != "table":
+        console.write(result.rows(), form)
+        output.print(f"Result: {folder}", markup=False)
+        return
     cells = {(row["setting"], row["quantity"]): row for row in result.rows()}
     rows = []
     for each in QUANTITIES:
@@ -163,7 +162,7 @@ def model_stability(
     """Linearize the fluid equations of SCENARIO and compute their stability margins.
 
     The margins are those of Nyquist's criterion at the operating point, under each setting: the gain, phase
-    and delay that the loop tolerates before it oscillates. Below 1 (gain) or 0 it oscillates.
+    and delay that the loop tolerates. A gain margin below 1, or another below 0, means that it oscillates.
     `--set model.feedback=round_trip` delays the marks by a round trip.
 
     \b
@@ -292,7 +291,7 @@ def model_capture(
     heads = ["series", "unit", "mean", "left by the fit (rms)", "explained"]
     console.stdout().print(console.grid(heads, rows, right=2))
     noise = 100 * captured.pep_delay.noise
-    print(f"{harmonics} harmonics explain {noise:.1f} % of white noise.\nSeries: {path}")
+    print(f"For comparison: of white noise, {harmonics} harmonics explain {noise:.1f} %.\nSeries: {path}")
     if drawing is not None:
         print(f"Figure: {drawing}")
 
@@ -391,7 +390,7 @@ def validate(
     console.stdout().print(console.validation_table(result))
     print(
         "Mean over the runs ± its 95 % interval (of two runs, both values); std: standard deviation\n"
-        "over time. Differences are from the simulator's mean, with what its interval makes of them."
+        "over time. Differences are from the simulator's mean, with their intervals."
     )
     if loaded.overrides:
         console.stdout().print(f"Changed from the file: {', '.join(loaded.overrides)}.", markup=False)

@@ -92,7 +92,7 @@ class Plan:
 def write_scenarios(folder: Path, networks: Sequence[Profile], sections: Sequence[str] | None) -> list[Case]:
     """Write the scenario file of each case; a file that is there stays as it is.
 
-    `sections` choose cases by the begin of their section. Raises `UsageError` if a section has no case, or a
+    `sections` choose cases by the start of their section. Raises `UsageError` if a section has no case, or a
     file cannot be written.
     """
     found = []

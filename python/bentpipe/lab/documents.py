@@ -129,7 +129,7 @@ from = "server"
 to = "client"
 flows = 4
 """
-"""Text of a new scenario: two hosts, the link between them, and a traffic."""
+"""Text of a new scenario: two hosts, the link between them, and a traffic entry."""
 
 _PARTS = {
     "traffic": ("traffic",),
@@ -158,9 +158,9 @@ def added(text: str, kind: str, name: str, ends: Sequence[str] = ()) -> str:
     """Return a scenario's text with another part between nodes.
 
     `ends` are the nodes: hosts and a router join the first by a link; a link joins both; a gateway stands
-    between both, with its terminal and satellite link; a traffic leads from the first to the second. Without
-    `ends`, hosts join the node of the hosts that receive the first traffic, and a traffic has the ends of the
-    first one. Raises `UsageError` if the name is taken, a node is missing or unknown, or the scenario has a
+    between both, with its terminal and satellite link; a traffic entry leads from the first to the second.
+    Without `ends`, hosts join the node of the hosts that receive the first traffic entry, and another one has
+    its ends. Raises `UsageError` if the name is taken, a node is missing or unknown, or the scenario has a
     gateway already.
     """
     document = _parsed(text)

@@ -353,7 +353,7 @@ def _routes(
     traffic: Sequence[Mapping[str, Any]],
     fault: Callable[[str], UsageError],
 ) -> tuple[dict[int, tuple[Route, Route, Route]], dict[str, int], set[str]]:
-    """Return the routes to each group of terminals that has traffic, the group of each traffic, and uploads.
+    """Return routes to each group of terminals with traffic, the group of each traffic entry, and uploads.
 
     A route has three parts: links from the servers to the gateway, the satellite link, and links from the
     terminal to the clients.

@@ -38,7 +38,7 @@ Value = TypeVar("Value")
 
 
 class Network:
-    """Context manager of a namespace for each of some places, and a folder."""
+    """Context manager: a network namespace for each place, and the folder of the run."""
 
     def __init__(
         self, number: int | None = None, *, keep: bool = False, places: Sequence[str] = PLACES
@@ -168,22 +168,19 @@ def listening(port: int, congestion: str, pacing: int | None, dscp: int) -> list
 _SO_MAX_PACING_RATE = 47
 
 
-def _remove_leftovers() -> list[int]:
-    """Remove the leftovers of killed runs; return their numbers."""
+def _remove_leftovers() -> None:
+    """Remove the leftovers of killed runs."""
     found = {int(match[1]) for entry in _entries(NETNS) if (match := _NAME.fullmatch(entry))}
     found |= {int(entry) for entry in _entries(RUNS) if entry.isdecimal()}
-    dead = []
     for number in sorted(found):
         lock = _free(RUNS / str(number))
         if lock is None:
             continue
         try:
             _remove(number)
-            dead.append(number)
         finally:
             if lock >= 0:
                 os.close(lock)
-    return dead
 
 
 def _entries(folder: Path) -> list[str]:

@@ -1,4 +1,4 @@
-"""`live`: a scenario on real TCP connections, between network namespaces of this machine."""
+"""`live`: a scenario on real TCP and QUIC connections, between network namespaces of this machine."""
 
 import shutil
 import tempfile
@@ -71,7 +71,10 @@ def plan_and_chain(
 
 
 def required_programs(chain: Chain, keep: Path | None) -> Programs:
-    """Return the programs of a run; `UsageError` if permissions, programs or kernel features are missing."""
+    """Return the programs of a run, and make the folder `keep`.
+
+    Raises `UsageError` if permissions, programs or kernel features are missing, or the folder cannot be made.
+    """
     reason = missing_permission() or missing_congestion_control(chain.congestions)
     if reason is not None:
         raise UsageError(reason)

@@ -26,7 +26,10 @@ DOMAIN = Path(__file__).with_name("domain.json")
 LIMITS = {"offered_load": 1.1, "throughput": 1.1, "loss_rate": 2.0, "queue": 2.0}
 """Factor by which a model's value may be off the simulator's inside the domain, by quantity."""
 WARNED = ("offered_load", "throughput", "loss_rate")
-"""Quantities of `DOMAIN`. The queue depends on the AQM: that of AVQRED's equations at rest is empty."""
+"""Quantities that warnings are about.
+
+The queue depends on the AQM: that of AVQRED's equations at rest is empty.
+"""
 LABELS = {
     "offered_load": "offered load",
     "throughput": "throughput",
@@ -52,8 +55,8 @@ def key_of(setting: Mapping[str, Any]) -> tuple[str, str]:
     keys = {str(row["key"]): str(row["value"]).strip('"') for row in setting["effective"]}
     place = "gateway" if any(key.startswith("gateway.") for key in keys) else "link"
     name = str(setting["equations"])
-    late = place == "link" or name not in _LATE or keys.get("model.feedback") != "none"
-    return place, name if late else f"{name}{NO_DELAY}"
+    is_default = place == "link" or name not in _LATE or keys.get("model.feedback") != "none"
+    return place, name if is_default else f"{name}{NO_DELAY}"
 
 
 def window_of(setting: Mapping[str, Any]) -> float:
@@ -106,9 +109,9 @@ def _sentence(place: str, name: str, out: tuple[str, ...], settings: Sequence[Ma
     ]
     return (
         f"Under {_listed([each['name'] for each in settings])} a connection has {brief(window, 2)} segments"
-        f" in flight at the link's capacity. There the equations {name.removesuffix(NO_DELAY)} are off the"
-        f" simulator in {_listed(parts)}, as measured over a grid (docs/models-domain.md)."
-        + (f" Equations that are not: {_options(better)}." if better else " Compare with bentpipe validate.")
+        f" in flight at the link's capacity. There the equations {name.removesuffix(NO_DELAY)} differ from"
+        f" the simulator in {_listed(parts)}, as measured over a grid (docs/models-domain.md)."
+        + (f" Use instead: {_options(better)}." if better else " Compare with bentpipe validate.")
     )
 
 

@@ -4,7 +4,7 @@ Classes of on/off mini-sources become two-state MMPPs (`bentpipe.models.mmpp`); 
 MMPP/Erlang-k/1/L queue (`bentpipe.models.erlang_queue`), and this module reads both from a scenario:
 
     import bentpipe as bp
-    from bentpipe import markov
+    from bentpipe.models import markov
 
     for row in markov.of(bp.load("mmpp-queue")).rows():
         print(row)
@@ -294,7 +294,7 @@ def _own(traffic: Mapping[str, Any]) -> Mapping[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class _Length:
-    """Distribution of packet lengths of one traffic."""
+    """Distribution of packet lengths of one traffic entry."""
 
     mean: float
     """Mean length [bytes]."""
@@ -369,7 +369,7 @@ def _note_start(whole: Mapping[str, Any], traffic: Mapping[str, Any], notes: lis
 
 
 def _source(traffic: Mapping[str, Any], packet: float) -> TwoState | Mmpp:
-    """Return the source of one traffic [packets/s]."""
+    """Return the source of one traffic entry [packets/s]."""
     name, own = traffic["name"], _own(traffic)
     kind, bits = next(iter(traffic["kind"])), 8 * packet
     if kind == "poisson":

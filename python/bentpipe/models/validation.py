@@ -70,7 +70,7 @@ def simulated(result: Result, classes: Sequence[str] = ()) -> Account:
         found[setting] = mine
     series = {name: result.one("series", name, result.seeds[0]) for name in result.settings}
     if result.engine == store.LIVE:
-        what = "live gateway: real TCP connections, in real time"
+        what = "live gateway: real TCP and QUIC connections, in real time"
         parts = [f"{what}, {plural(len(result.seeds), 'run')} per setting", *result.notes]
         return Account(store.LIVE, "; ".join([*parts, *result.invalid, *result.late]), found, series)
     return Account(store.SIMULATOR, "packet simulator", found, series)
@@ -331,7 +331,7 @@ def discard_if_unstarted(folder: Path) -> None:
 
 
 def open_validation(folder: str | Path) -> Validation:
-    """Open a saved validation; `ResultError` if the folder holds none, or an incomplete one."""
+    """Open a saved validation; `ResultError` if the folder holds none, or its simulation is incomplete."""
     folder = Path(folder)
     _read_manifest(folder)
     return Validation(folder, Result(folder / SIMULATION), _open_model(folder / MODEL), _open_live(folder))

@@ -429,7 +429,7 @@ class _Plan:
 
 
 def _profile(profile: DayProfile) -> list[str]:
-    """Return the keys of a traffic's load over a day."""
+    """Return the keys of a traffic entry's load over a day."""
     points = [f'["{hour} h", {share:g}]' for hour, share in enumerate(profile.shares)]
     rows = [", ".join(points[start : start + 6]) for start in range(0, len(points), 6)]
     return [

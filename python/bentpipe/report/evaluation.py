@@ -79,7 +79,7 @@ def render(result: EvaluationResult) -> str:
 _TITLES = {
     "aqm": "AQMs by RFC 7928",
     "cc": "Congestion controls by RFC 9743",
-    "media": "Controls of media by RFC 8867",
+    "media": "Congestion controls of media by RFC 8867",
 }
 
 

@@ -39,7 +39,7 @@ __all__ = [
 
 _CONTENTS = "<!-- contents -->"
 _LISTED = 24
-"""Most figures of a section that the contents list."""
+"""Sections with more figures are listed without them."""
 _TAGS = re.compile(r"<[^>]*>")
 _HEADING = re.compile(
     r'(?:<figure id="(?P<figure>[^"]*)">\s*)?<h(?P<level>[23])(?: id="(?P<id>[^"]*)")?>'
@@ -139,7 +139,7 @@ def _for_page(panel: Panel) -> dict[str, Any]:
 
 
 def _link_time(spec: dict[str, Any]) -> list[float] | None:
-    """Make the time axis of a chart follow the signal `span`; return its present ends, None without one."""
+    """Make the time axis of a chart follow the signal `span`; return its current ends, None without one."""
     ends: list[float] | None = None
     for layer in spec.get("layer", [spec]):
         x = layer.get("encoding", {}).get("x", {})
@@ -160,7 +160,7 @@ def _link_time(spec: dict[str, Any]) -> list[float] | None:
 
 
 class _Compiled(jinja2.BytecodeCache):
-    """Compiled templates beside the compiled modules, like which they are written and used."""
+    """Cache of compiled templates, in `__pycache__` beside the compiled modules."""
 
     def load_bytecode(self, bucket: Bucket) -> None:
         """Read a template, unless it was compiled from another text or by another version."""

@@ -367,7 +367,7 @@ def _delay(delay: str | dict[str, Any]) -> str:
 
 
 def _traffic(values: _Values, found: dict[str, Any], data: dict[str, Any]) -> Traffic:
-    """Return a traffic: number, kind, transport and the given keys."""
+    """Return a traffic entry: number, kind, transport and the given keys."""
     name = found["name"]
     path = ("traffic", name)
     kind = values.plain(*path, "kind")

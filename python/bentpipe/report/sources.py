@@ -1,7 +1,6 @@
 """The sources that scenarios, parameters and printed values cite by a short key, spelt out for pages."""
 
 import re
-from collections.abc import Callable
 
 __all__ = ["SOURCES", "linked"]
 
@@ -28,13 +27,9 @@ def linked(html: str) -> tuple[str, dict[str, str]]:
         found.add(match[1])
         return f'<a class="cited" href="#source-{match[1]}">[{match[1]}{match[2]}]</a>'
 
-    # Every second part is a tag or a file, where nothing is linked; titles of cells cite too.
+    # Odd parts are tags or `<pre>` blocks: nothing is linked, but citations in `title` attributes count.
     parts = _TAG.split(html)
-    parts[::2] = [_replaced(part, link) for part in parts[::2]]
+    parts[::2] = [_CITED.sub(link, part) for part in parts[::2]]
     for part in parts[1::2]:
         found.update(match[1] for match in _CITED.finditer(part))
     return "".join(parts), {key: SOURCES[key] for key in sorted(found)}
-
-
-def _replaced(text: str, link: Callable[[re.Match[str]], str]) -> str:
-    return _CITED.sub(link, text)

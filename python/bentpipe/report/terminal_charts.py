@@ -165,7 +165,7 @@ def worst_served(result: Result) -> dict[str, Any] | None:
         .agg(figures)
     )
     found = [_served_worst(means.filter(pl.col("setting") == name), graded) for name in result.settings]
-    if not any(rows for rows in found):
+    if not any(found):
         return None
     return {
         "classes": [

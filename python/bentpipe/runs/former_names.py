@@ -24,7 +24,7 @@ COUNTERS: Mapping[str, str] = {"queue_time_mean": "queue_time_average"}
 
 
 def present_document(document: Any) -> Any:  # noqa: ANN401
-    """Return a JSON document of the first format with the present names of metrics.
+    """Return a JSON document of the first format with the current names of metrics.
 
     Metrics are named by keys of tables, by the values of `metric` and `quantity`, and by the items of
     `metrics`.
@@ -47,7 +47,7 @@ def _value(key: str, value: Any) -> Any:  # noqa: ANN401
 
 
 def present_printed(rows: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Return printed values of a scenario with the present names of metrics.
+    """Return printed values of a scenario with the current names of metrics.
 
     `utilization` in a unit of rate is the throughput.
     """
@@ -61,7 +61,7 @@ def _printed(metric: str, unit: str) -> str:
 
 
 def present_table(table: Table) -> Table:
-    """Return a time series, or a table with a column for each metric, with the present names of columns."""
+    """Return a time series, or a table with a column for each metric, with the current names of columns."""
     names = table.collect_schema().names()
     of_metrics = not {"utilization_share", "queue_time_mean"}.isdisjoint(names)
     present = _METRICS if of_metrics else SERIES
@@ -70,5 +70,5 @@ def present_table(table: Table) -> Table:
 
 
 def present_counters(counters: Mapping[str, float | None]) -> dict[str, float | None]:
-    """Return the counters of a run with their present names."""
+    """Return the counters of a run with their current names."""
     return {COUNTERS.get(name, name): value for name, value in counters.items()}

@@ -233,7 +233,7 @@ class Result:
 
     @property
     def traffic(self) -> list[tuple[str, str, str]]:
-        """Name, class and kind of each traffic; none if an earlier version made the result."""
+        """Name, class and kind of each traffic entry; none if an earlier version made the result."""
         return [(name, of, kind) for name, of, kind in self.manifest.get("traffic", [])]
 
     @property

@@ -184,7 +184,7 @@ def _write_table(table: Mapping[str, Any], path: tuple[str, ...], lines: list[st
     for key, value in table.items():
         if not isinstance(key, str):
             where = ".".join(path) + ": " if path else ""
-            raise ScenarioError(f"{name}: {where}found the key {_shown(key)}; allowed: texts as keys")
+            raise ScenarioError(f"{name}: {where}found the key {_shown(key)}; allowed: strings as keys")
         here = (*path, key)
         if isinstance(value, Mapping) or _is_tables(value):
             inside.append((here, value))
@@ -235,11 +235,11 @@ def _written(value: object, path: Sequence[str], name: str) -> str:
         for key, each in value.items():
             if not isinstance(key, str):
                 where = ".".join(path)
-                raise ScenarioError(f"{name}: {where}: found the key {_shown(key)}; allowed: texts as keys")
+                raise ScenarioError(f"{name}: {where}: found the key {_shown(key)}; allowed: strings as keys")
             parts.append(f"{_key(key)} = {_written(each, (*path, key), name)}")
         return "{ " + ", ".join(parts) + " }" if parts else "{}"
     raise ScenarioError(
-        f"{name}: {'.'.join(path)}: found {_shown(value)}; allowed: the values of TOML, which are texts,"
+        f"{name}: {'.'.join(path)}: found {_shown(value)}; allowed: the values of TOML, which are strings,"
         " numbers, True and False, lists and dictionaries"
     )
 

@@ -16,7 +16,7 @@ class Counted(Protocol):
 
     @property
     def traffic(self) -> Traffic:
-        """Name, class and kind of each traffic."""
+        """Name, class and kind of each traffic entry."""
 
     @property
     def seeds(self) -> list[int]:

@@ -374,7 +374,7 @@ CLASS_METRICS: tuple[ClassMetric, ...] = (
         "startup_p95",
         "Start-up delay, 95th percentile",
         "s",
-        "95th percentile of the time from a viewer's request to the begin of playback, over the viewings that"
+        "95th percentile of the time from a viewer's request to the start of playback, over the viewings that"
         " began within the measured time.",
         _of_viewings(lambda viewings: quantile(known(viewings["startup_delay"]), 0.95)),
         better="less",

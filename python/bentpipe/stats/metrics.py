@@ -793,7 +793,7 @@ DEPRECATED = {
     "queue_time_mean": "queue_time_average",
     "pep_delay": "pep_sojourn",
 }
-"""Former names of metrics, by which they are no longer found, and their present names.
+"""Former names of metrics, by which they are no longer found, and their current names.
 
 The former `utilization` [Mbit/s] is `throughput`; `utilization` now names a share [%].
 """

@@ -91,7 +91,7 @@ _FRAME_RATE = 30.0
 """Frames per second of the same variants."""
 
 _PATIENCE = 10.0
-"""Time after which a viewing without a picture counts as one of the worst quality [s]: P.1203 rates none."""
+"""Time after which a viewing with less than a second of media has the worst quality [s]; P.1203 has none."""
 
 
 def _opinion(viewing: Mapping[str, Any]) -> float | None:

@@ -33,7 +33,7 @@ class Graded(Protocol):
 
     @property
     def traffic(self) -> list[tuple[str, str, str]]:
-        """Name, class and kind of each traffic."""
+        """Name, class and kind of each traffic entry."""
 
     @property
     def thresholds(self) -> Limits:

@@ -246,7 +246,7 @@ def precision_from(text: str, metric: str, most: int) -> Precision:
 
 
 def _wider(plan: Sweep, dataset: "Dataset", precision: Precision, failed: set[tuple[str, int]]) -> list[Run]:
-    """Return the additional runs that are likely needed, estimated from the present intervals."""
+    """Return the additional runs that are likely needed, estimated from the current intervals."""
     first = plan.seeds[0]
     wanted: list[Run] = []
     for point, setting, scenario, digest in plan.cells:

@@ -234,7 +234,7 @@ class Ledger:
         self._thread.join()
         for trial in self.trials().values():
             if trial.outcome is None and not trial.waiting and trial.by == self.me:
-                self._leave(trial.id)
+                self._invalidate(trial.id)
 
     def check(self) -> None:
         """Raise `UsageError` unless the study has the same trials as this process's."""
@@ -243,8 +243,8 @@ class Ledger:
             theirs = there.get(key)
             if theirs != ours:
                 raise UsageError(
-                    f"{self._where}: the study {self._name} has not the same {key}: found {_short(theirs)},"
-                    f" wanted {_short(ours)}; allowed: the same, or another --study or --out"
+                    f"{self._where}: the study {self._name} was begun with other {key}: found {_short(ours)},"
+                    f" allowed: {_short(theirs)}; or choose another --study or --out"
                 )
 
     def _beat(self) -> None:
@@ -269,7 +269,7 @@ class Ledger:
     def propose(
         self, proposals: Mapping[int, Proposal], distributions: Mapping[str, BaseDistribution]
     ) -> None:
-        """Fill in trials."""
+        """Enqueue trials, except those that another process enqueued first."""
         ours = []
         for number, each in proposals.items():
             template = create_trial(
@@ -282,7 +282,7 @@ class Ledger:
         counted = self.trials()
         for number, made in ours:
             if counted[number].id != made:
-                self._leave(made)
+                self._invalidate(made)
 
     def take(self, trial: Trial) -> bool:
         """Try to claim a trial; False if another process was faster."""
@@ -321,13 +321,13 @@ class Ledger:
             if trial.outcome is not None or trial.waiting or trial.by == self.me:
                 continue
             if self._is_dead(trial.by or f"? {trial.id}"):
-                self._leave(trial.id)
+                self._invalidate(trial.id)
                 self.propose({number: trial.proposal}, distributions)
             else:
                 others.append(trial.by)
         return sorted(set(others))
 
-    def _leave(self, trial: int) -> None:
+    def _invalidate(self, trial: int) -> None:
         """Invalidate a trial."""
         with suppress(UpdateFinishedTrialError):
             self._storage.set_trial_user_attr(trial, "left", value=True)

@@ -168,7 +168,7 @@ impl Log {
         }
     }
 
-    /// The transport parameters at the begin of the client's first message and of the server's encrypted ones, as null
+    /// The transport parameters at the start of the client's first message and of the server's encrypted ones, as null
     /// crypto writes them.
     fn parameters(&mut self, kind: PacketType, data: &[u8], is_sent: bool, out: &mut Events<'_>) {
         let by_client = is_sent == self.is_client;

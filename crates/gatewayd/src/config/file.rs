@@ -119,7 +119,7 @@ pub struct ScenarioFile {
 #[derive(Clone, Copy, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Estimate {
-    /// Least rate.
+    /// Minimum rate.
     pub least: Rate,
     /// Standing delay that is tolerated.
     #[serde(default = "Span::just::<50_000_000>")]
@@ -161,7 +161,7 @@ pub struct TerminalsSection {
     /// Terminals that share the receive queue, the AQM and the transmit queue.
     #[serde(default)]
     pub queues_per: QueuesPer,
-    /// Most split connections of one terminal.
+    /// Maximum number of split connections of one terminal.
     #[serde(default = "Whole::<10, 100_000>::just::<1000>")]
     pub connections: Whole<10, 100_000>,
 }
@@ -225,11 +225,11 @@ pub struct Tcp {
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Limits {
-    /// Most connections.
+    /// Maximum number of connections.
     pub connections: Whole<1, 1_000_000>,
-    /// Most connections that are not open at both ends.
+    /// Maximum number of connections that are not open at both ends.
     pub handshakes: Whole<1, 1_000_000>,
-    /// Most bytes in the PEP's buffers.
+    /// Maximum number of bytes in the PEP's buffers.
     pub memory: Size,
 }
 

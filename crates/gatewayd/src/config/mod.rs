@@ -217,7 +217,7 @@ impl Config {
     }
 }
 
-/// Most samples kept for the page.
+/// Maximum number of samples kept for the page.
 pub(crate) const MOST_SAMPLES: u64 = 3600;
 
 /// The gateway with its effective keys and warnings.

@@ -58,7 +58,7 @@ pub struct Terminals {
     pub folder: PathBuf,
     /// Terminals that share the queues.
     pub queues_per: QueuesPer,
-    /// Most split connections of one terminal.
+    /// Maximum number of split connections of one terminal.
     pub connections: u32,
     /// By name.
     pub list: Vec<Terminal>,

@@ -12,7 +12,7 @@ use serde_json::Value;
 
 pub use crate::config::{Format, Level};
 
-/// Most lines of one event in a period.
+/// Maximum number of lines of one event in a period.
 pub const BURST: u32 = 20;
 
 /// Length of a period [s].
@@ -68,7 +68,7 @@ pub(super) fn write(level: Level, event: &'static str, fields: &[Field<'_>]) {
 struct Log {
     level: Level,
     format: Format,
-    /// By event: begin of its period [s], lines written in it, lines suppressed since.
+    /// By event: start of its period [s], lines written in it, lines suppressed since.
     events: BTreeMap<&'static str, (i64, u32, u64)>,
 }
 

@@ -100,7 +100,7 @@ pub struct Recorder {
     removed: Vec<(String, TerminalMeter)>,
     /// Division of a measurement with an end.
     intervals: Option<Intervals>,
-    /// Spacelink's counters at the begin of the measurement and at the last sample.
+    /// Spacelink's counters at the start of the measurement and at the last sample.
     carried: [Carried; 2],
     /// First error of the file.
     fault: Option<io::Error>,
@@ -159,7 +159,7 @@ impl Recorder {
         (!self.finished).then_some(self.next)
     }
 
-    /// True during the measurement: from its begin to its last sample.
+    /// True during the measurement: from its start to its last sample.
     fn is_on(&self) -> bool {
         self.measuring && !self.finished
     }

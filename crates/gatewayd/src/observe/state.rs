@@ -20,7 +20,7 @@ struct State {
     about: About,
     /// Time between two snapshots.
     interval: Duration,
-    /// Most samples kept.
+    /// Maximum number of samples kept.
     keep: usize,
     last: Option<Snapshot>,
     /// Monotonic time of the last snapshot [ms].

@@ -39,11 +39,11 @@ pub struct Load {
 /// Limits of this end, room at the peer, and SYN floods.
 pub struct Admission {
     role: Role,
-    /// Most connections.
+    /// Maximum number of connections.
     connections: u32,
-    /// Most connections that are not open at both ends.
+    /// Maximum number of connections that are not open at both ends.
     handshakes: u32,
-    /// Most bytes held by the PEP.
+    /// Maximum number of bytes held by the PEP.
     memory: u64,
     /// Sockets that TPROXY leads to.
     pub listeners: Vec<TcpListener>,
@@ -152,8 +152,8 @@ impl Admission {
         begins
     }
 
-    /// Decides on the bypass: it begins when a limit is reached at either end, or the peer is down, and ends when the load is
-    /// a tenth below every limit. Only a terminal can bypass; a gateway tells it.
+    /// Decides on the bypass: it begins when a limit is reached at either end, a SYN flood fills the listeners' queues, or the
+    /// peer is down, and ends when the load is a tenth below every limit. Only a terminal can bypass; a gateway tells it.
     #[must_use]
     pub fn decide(&mut self, load: Load, up: bool, now: Instant) -> Option<Decision> {
         let filled = [

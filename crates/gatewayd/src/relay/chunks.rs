@@ -32,9 +32,9 @@ pub struct Chunks {
     pub payload: u64,
     /// Header of a chunk [bytes].
     pub header: u64,
-    /// Most bytes in flight to a peer.
+    /// Maximum number of bytes in flight to a peer.
     pub window: u64,
-    /// Most bytes in flight of one stream.
+    /// Maximum number of bytes in flight of one stream.
     pub stream_window: u64,
     /// By [`PeerId`].
     windows: Vec<SendWindow>,

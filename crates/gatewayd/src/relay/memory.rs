@@ -35,7 +35,7 @@ pub enum NoRoom {
 pub struct PepMemory {
     buffers: PepBuffers,
     sharing: Sharing,
-    /// Most bytes in all buffers together.
+    /// Maximum number of bytes in all buffers together.
     limit: u64,
     waiting_for_memory: VecDeque<RelayId>,
     /// By [`PoolId`].

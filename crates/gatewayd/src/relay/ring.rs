@@ -2,7 +2,7 @@
 
 use std::io::{self, IoSlice, IoSliceMut, Read, Write};
 
-/// Least allocation [bytes].
+/// Minimum allocation [bytes].
 const LEAST: usize = 4 << 10;
 
 /// A queue of bytes.

@@ -43,7 +43,7 @@ pub struct Terminals {
     former: VecDeque<(Certificate, String)>,
 }
 
-/// Most removed terminals that are remembered.
+/// Maximum number of removed terminals that are remembered.
 const MOST_FORMER: usize = 1000;
 
 /// An address as a number: IPv4 addresses as IPv6 addresses that contain them (RFC 4291, section 2.5.5.2).

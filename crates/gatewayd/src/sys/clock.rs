@@ -26,7 +26,7 @@ impl Clock {
         Instant::from_nanos(monotonic().saturating_sub(self.origin))
     }
 
-    /// Converts a time on CLOCK_MONOTONIC [ns]; times before the begin become the begin.
+    /// Converts a time on CLOCK_MONOTONIC [ns]; times before the start become the start.
     #[must_use]
     pub fn at(&self, monotonic: u64) -> Instant {
         Instant::from_nanos(monotonic.saturating_sub(self.origin))

@@ -93,7 +93,7 @@ impl Follow {
         Self { w_q: v.number("w_q"), variant: given.variant }
     }
 
-    /// Rate of change of the average `avg` [packets/s]. With a weight of 1 it follows the queue as closely as the grain
+    /// Rate of change of the average `avg` [packets/s]. With a weight of 1 it follows the queue as closely as the resolution
     /// of time allows.
     ///
     /// Each packet that finds the link busy is a sample, and an idle link decays the average as if as many packets as
@@ -104,7 +104,7 @@ impl Follow {
             FluidVariant::Printed => inputs.offered.max(inputs.capacity),
             FluidVariant::Actual => inputs.offered + inputs.idle() * (inputs.capacity - inputs.offered),
         };
-        let rate = (-libm::log1p(-self.w_q) * samples).min(1.0 / inputs.grain);
+        let rate = (-libm::log1p(-self.w_q) * samples).min(1.0 / inputs.resolution);
         rate * (inputs.q - avg)
     }
 }
@@ -132,7 +132,7 @@ mod tests {
         ] {
             let values = Steps::values(&red::ALGORITHM, &[("w_q", Value::Number(w_q))]);
             let average = Follow::new(&values, &FluidConfig { packet: 1000.0, limit: 1000.0, variant });
-            let inputs = Inputs { q: 10.0, offered, output, grain: 1e-3, ..INPUTS };
+            let inputs = Inputs { q: 10.0, offered, output, resolution: 1e-3, ..INPUTS };
             let found = average.change(4.0, &inputs);
             assert!((found - 6.0 * rate).abs() < 1e-9, "{variant:?}, {w_q}, {offered}: {found}");
         }

@@ -49,7 +49,7 @@ pub const ALGORITHM: Algorithm = Algorithm {
     fluid: Some(|values, given| Ok(Box::new(AvqRedFluid::new(values, given)?))),
 };
 
-/// Least interval of a rate measurement.
+/// Minimum interval of a rate measurement.
 const MEASURE: Duration = Duration::from_millis(1);
 
 fn capacity(link: &Link) -> f64 {
@@ -63,20 +63,20 @@ pub(super) const ALPHA: Param = Param::number("alpha", Unit::One, 0.05, Range::a
     .origin("[B07] 4.2")
     .tune(Tune::Log(0.005, 1.0));
 
-/// Least virtual capacity, by default the link's.
+/// Minimum virtual capacity, by default the link's.
 pub(super) const MIN_CAPACITY: Param =
     Param::from_link("min_capacity", Unit::BitsPerSecond, Range::above(0.0, 1e15), capacity)
         .default_doc("the link's capacity")
-        .doc("Least virtual capacity")
+        .doc("Minimum virtual capacity")
         .origin("[B07] Table 3.1: the link's")
         .following_capacity()
         .tune(Tune::Around(0.1, 1.0));
 
-/// Greatest virtual capacity, by default the link's.
+/// Maximum virtual capacity, by default the link's.
 pub(super) const MAX_CAPACITY: Param =
     Param::from_link("max_capacity", Unit::BitsPerSecond, Range::above(0.0, 1e15), capacity)
         .default_doc("the link's capacity")
-        .doc("Greatest virtual capacity")
+        .doc("Maximum virtual capacity")
         .origin("[B07] Table 3.1: the link's")
         .following_capacity();
 
@@ -352,7 +352,7 @@ mod tests {
         assert_eq!(avqred.probe("VQ"), 4.0);
     }
 
-    /// The link falls from 1 byte/us to a quarter. By default the virtual queue is served at the present rate; a set bound
+    /// The link falls from 1 byte/us to a quarter. By default the virtual queue is served at the current rate; a set bound
     /// stays, and bounds a default.
     #[test]
     fn default_bounds_follow_the_link_and_set_bounds_stay() {
@@ -444,7 +444,7 @@ mod tests {
             output: 800.0,
             service: Service::Full,
             unit: 1.0,
-            grain: 1e-6,
+            resolution: 1e-6,
         };
         let mut dx = [0.0; 2];
         fluid.derivatives(&[3.0, 600.0], 0.1, &inputs, &mut dx);

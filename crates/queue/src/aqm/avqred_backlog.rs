@@ -8,7 +8,7 @@
 //! served = max(v_cap - (backlog - target capacity) / drain_time, least_share v_cap)
 //! ```
 //!
-//! where `backlog` is the bytes waiting in the watched queue and `capacity` the present rate of its link. `v_cap`, the
+//! where `backlog` is the bytes waiting in the watched queue and `capacity` the current rate of its link. `v_cap`, the
 //! virtual queue and the marking decision are [avqred](avqred.md)'s. While the virtual queue is busy, accepted packets
 //! arrive at the rate `served`, so the real queue `q` approaches its target exponentially:
 //!
@@ -62,7 +62,7 @@ const PARAMS: &[Param] = &[
         .origin("best of a grid by Byun & Baras's rank sums, within the fluid model's stable range")
         .tune(Tune::Log(0.2, 5.0)),
     Param::number("least_share", Unit::One, 0.5, Range::between(0.0, 1.0))
-        .doc("Least service rate of the virtual queue, as a share of the virtual capacity")
+        .doc("Minimum service rate of the virtual queue, as a share of the virtual capacity")
         .origin("ERICA+'s QDLF")
         .tune(Tune::Linear(0.2, 0.9)),
 ];

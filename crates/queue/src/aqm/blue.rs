@@ -46,7 +46,7 @@ const PARAMS: &[Param] = &[
         .origin("Feng et al. 2002, simulations: a tenth of `d1`")
         .tune(Tune::Log(0.00002, 0.02)),
     Param::number("freeze_time", Unit::Seconds, 0.1, Range::between(0.000_001, 60.0))
-        .doc("Least time between two changes of `p`")
+        .doc("Minimum time between two changes of `p`")
         .origin("Feng et al. 2002, simulations")
         .tune(Tune::Log(0.01, 0.5)),
     Param::from_link("max_th", Unit::Packets, Range::between(0.0, 1e9), |link| link.packets_in(0.066))

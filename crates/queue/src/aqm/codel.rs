@@ -3,7 +3,7 @@
 //! RFC 8289 (Nichols, Jacobson, McGregor & Iyengar 2018); Nichols & Jacobson 2012. A departing packet shows its sojourn
 //! time. In a queue that absorbs bursts some packet has a sojourn time below `target` every so often; in a standing
 //! queue none has. If all packets that left during `interval` had a sojourn time of at least `target` and more than an
-//! `mtu` behind them, CoDel enters its dropping state and signals with the present packet; while the delay stays above
+//! `mtu` behind them, CoDel enters its dropping state and signals with the current packet; while the delay stays above
 //! `target` it signals again, at intervals that shrink as TCP's throughput falls with the square root of the loss:
 //!
 //! ```text

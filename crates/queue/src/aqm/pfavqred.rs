@@ -25,8 +25,8 @@
 //! 5.
 //!
 //! *In a satellite gateway:* the choice if connections should have equal shares and the gateway knows them, as one that
-//! splits TCP does. It stands ahead of the PEP like AVQRED, drops half as many packets again on the 2007 gateway for
-//! its fairness, and needs 64 to 128 bytes of memory per flow. For the 503 flows of [B07] 5.3 that is 32 KiB in all,
+//! splits TCP does. It stands ahead of the PEP like AVQRED, drops 40 % more packets on the 2007 gateway for its
+//! fairness, and needs 64 to 128 bytes of memory per flow. For the 503 flows of [B07] 5.3 that is 32 KiB in all,
 //! where the dissertation expects "a few extra kilo-bytes"; one connection's PEP buffer is larger. A user with many
 //! connections gets as many shares, unless a flow is a user.
 
@@ -59,7 +59,7 @@ pub const ALGORITHM: Algorithm = Algorithm {
 const YOUNG: Duration = Duration::from_millis(100);
 /// Number of steps of the window.
 const STEPS: u32 = 3;
-/// Number of steps of a flow whose arrivals are remembered: those of the window and the one that it cuts.
+/// Steps kept per flow: those of the window, and the one that it cuts.
 const PLACES: usize = 4;
 
 const PARAMS: &[Param] = &[
@@ -99,7 +99,7 @@ const PARAMS: &[Param] = &[
         .origin("a choice, because the printed equation is lost: no limit"),
 ];
 
-/// A weight above that of one flow that takes all of a link of a million.
+/// Weight of a flow that takes the whole link among 10^6 open flows.
 const NO_CAP: f64 = 1e12;
 
 const PRESETS: &[Preset] = &[Preset {
@@ -131,7 +131,7 @@ pub struct PfAvqRed {
     announced: u32,
     /// Unannounced flows.
     unannounced: Active,
-    /// w_f of the last packet that was not admitted below `min_th`.
+    /// w_f at the last arrival; 0 below `min_th` and for young flows.
     weight: f64,
 }
 

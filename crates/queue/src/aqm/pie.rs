@@ -265,7 +265,7 @@ pub struct Pie {
 struct DepartureRate {
     /// [bytes].
     dq_threshold: u64,
-    /// Start of the present measurement, and the bytes that have left since.
+    /// Start of the current measurement, and the bytes that have left since.
     measuring: Option<(Instant, u64)>,
     /// Mean time in which `dq_threshold` bytes leave [s]; 0 before the first measurement.
     avg_dq_time: f64,
@@ -937,7 +937,7 @@ mod tests {
             (0.05, 35.0, 0.0, 0.0),
             (0.0, 5.0, 0.1, 50.0),
         ] {
-            let [_, found] = derivatives(&*pie, [p, allowance], p, &Inputs { q, grain: 1e-3, ..INPUTS });
+            let [_, found] = derivatives(&*pie, [p, allowance], p, &Inputs { q, resolution: 1e-3, ..INPUTS });
             assert!((found - change).abs() < 1e-9, "{found}, not {change}, at p {p} and q {q}");
         }
     }

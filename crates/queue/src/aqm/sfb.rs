@@ -18,7 +18,8 @@
 //! has been empty for longer than `freeze_time`, each `freeze_time` counts as one step, as an idle link does in BLUE:
 //! otherwise a flow that returns after an hour would be marked for its past. In the figure a full bin on any level
 //! drops packets; here and in Linux all bins of a packet have to be full, with a separate limit (`bin_limit`, a quarter
-//! more than `bin_size`), because a single full bin may be due to another flow. Packets dropped for these two reasons
+//! more than `bin_size`), because a single full bin may be due to another flow. Flows at `p_min = 1` are limited by
+//! `penalty_rate` alone. Packets dropped for these two reasons
 //! are dropped whatever the marking method. Linux also drops, in spite of ECN, with probability `2 p_min - 1` above
 //! `p_min = 1/2`; the paper does not. The text of the paper was not available; its figure is known from its descendants
 //! in Linux and elsewhere.
@@ -61,7 +62,7 @@ const PARAMS: &[Param] = &[
         .origin("Feng et al. 2001")
         .tune(Tune::Log(8.0, 1024.0)),
     Param::from_link("bin_size", Unit::Packets, Range::between(1.0, 1e9), |link| share(link).round())
-        .default_doc("half as many again as a 23rd of 100 ms of the link's capacity, at least two")
+        .default_doc("1.5/23 of the packets that the link sends in 100 ms, at least two")
         .doc("Packets in a bin above which its probability grows")
         .origin("Feng et al. 2001 (half as much again as a bin's share of the buffer)")
         .tune(Tune::Around(0.25, 4.0)),
@@ -84,7 +85,7 @@ const PARAMS: &[Param] = &[
         .origin("Feng et al. 2002 (BLUE)")
         .tune(Tune::Log(0.000_05, 0.005)),
     Param::number("freeze_time", Unit::Seconds, 0.01, Range::above(0.0, 1e3))
-        .doc("Least time between changes of a bin's probability")
+        .doc("Minimum time between changes of a bin's probability")
         .origin("Feng et al. 2002 (BLUE)")
         .tune(Tune::Log(0.001, 0.2)),
     Param::from_link("penalty_rate", Unit::BitsPerSecond, Range::between(0.0, 1e12), |link| {
@@ -96,7 +97,7 @@ const PARAMS: &[Param] = &[
     .tune(Tune::Around(0.1, 10.0)),
     Param::from_link("penalty_burst", Unit::Bytes, Range::between(0.0, 1e9), |link| 20.0 * link.mean_packet)
         .default_doc("20 of the link's mean packets")
-        .doc("Burst that they may send after a pause")
+        .doc("Burst of all flows with probability 1 after a pause")
         .origin("Linux sch_sfb")
         .tune(Tune::Around(0.1, 10.0)),
     Param::number("rehash", Unit::Seconds, 600.0, Range::between(0.0, 1e9))
@@ -108,7 +109,7 @@ const PARAMS: &[Param] = &[
         .origin("Linux sch_sfb"),
 ];
 
-/// Half as many packets again as a 23rd of 100 ms of the link.
+/// 1.5/23 of the packets that the link sends in 100 ms, at least two.
 fn share(link: &crate::Link) -> f64 {
     (1.5 / 23.0 * link.packets_in(0.1)).max(2.0)
 }
@@ -404,7 +405,7 @@ mod tests {
             found.unwrap()
         }
 
-        /// Least probability of a flow's bins.
+        /// Minimum probability of a flow's bins.
         fn p_min(&mut self, flow: u32) -> f64 {
             let (mut least, set) = (1.0f64, self.sfb.in_use);
             self.sfb.sets[set].each(FlowId(flow), |bin| least = least.min(bin.p_m));

@@ -141,7 +141,7 @@ pub(super) const INPUTS: Inputs = Inputs {
     output: 1000.0,
     service: Service::Full,
     unit: 1.0,
-    grain: 1e-6,
+    resolution: 1e-6,
 };
 
 /// Returns the derivatives of the state variables `x`.

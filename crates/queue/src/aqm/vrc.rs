@@ -200,7 +200,7 @@ impl FluidModel for VrcFluid {
 
     fn derivatives(&self, x: &[f64], _p: f64, inputs: &Inputs, dx: &mut [f64]) {
         let rate = if self.rule.accepted { inputs.accepted } else { inputs.load };
-        dx[0] = (rate / inputs.capacity.max(f64::MIN_POSITIVE) - x[0]) / self.every.max(inputs.grain);
+        dx[0] = (rate / inputs.capacity.max(f64::MIN_POSITIVE) - x[0]) / self.every.max(inputs.resolution);
         let missed = self.rule.beta * (x[0] - self.target(inputs.q, inputs.capacity));
         dx[1] = inputs.within(x[1], missed / self.every, 0.0, 1.0 / self.rule.alpha);
     }

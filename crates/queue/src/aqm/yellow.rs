@@ -63,7 +63,7 @@ const PARAMS: &[Param] = &[
         .origin("ERICA+'s b")
         .tune(Tune::Linear(1.0, 1.5)),
     Param::number("odlf", Unit::One, 0.5, Range::above(0.0, 1.0))
-        .doc("Least virtual capacity, as a share of the capacity")
+        .doc("Minimum virtual capacity, as a share of the capacity")
         .symbol("ODLF")
         .origin("ERICA+'s QDLF")
         .tune(Tune::Linear(0.2, 0.9)),

@@ -66,11 +66,11 @@ pub enum Value {
 /// Allowed values of a number.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Range {
-    /// Least value.
+    /// Minimum value.
     pub min: f64,
     /// True if the least value itself is excluded.
     pub above: bool,
-    /// Greatest value.
+    /// Maximum value.
     pub max: f64,
 }
 

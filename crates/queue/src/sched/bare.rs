@@ -55,7 +55,7 @@ impl BareScheduler {
         pkt.map(|pkt| pkt.handle)
     }
 
-    /// Returns the remaining packets in the order of their departure.
+    /// Removes all packets, in the order of their departure.
     pub fn rest(&mut self) -> Vec<u32> {
         std::iter::from_fn(|| self.pop()).collect()
     }

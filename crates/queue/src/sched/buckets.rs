@@ -71,7 +71,7 @@ struct Bucket {
     counted: Option<usize>,
 }
 
-/// Most queues of a user by which a quantum is divided, as the cost per packet grows with the number.
+/// Maximum number of queues of a user by which a quantum is divided, as the cost per packet grows with the number.
 const MOST_SHARERS: u32 = 64;
 /// Places of users in a set.
 const WAYS: usize = 8;

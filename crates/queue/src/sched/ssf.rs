@@ -71,7 +71,7 @@ pub struct Ssf {
 /// State of a flow.
 #[derive(Clone, Copy, Debug, Default)]
 struct Known {
-    /// Greatest position so far [bytes], or packets so far.
+    /// Maximum position so far [bytes], or packets so far.
     top: u64,
     /// Time of the last arrival.
     last_arrival: Instant,

@@ -144,7 +144,7 @@ pub struct Connection {
     response: Option<Vec<u8>>,
     initial_rtt: Duration,
     log: Option<Box<Log>>,
-    /// Number of the client's address: the present one at the client, at the server the latest that it has heard from.
+    /// Number of the client's address: the current one at the client, at the server the latest that it has heard from.
     address: u32,
     /// Throughput advice, if this end takes it.
     scone: Option<Box<Scone>>,

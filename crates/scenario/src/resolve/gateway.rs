@@ -511,11 +511,11 @@ fn varying_delay(cx: &Cx<'_>, path: &Path, raw: &file::Pep) -> Result<(Duration,
     Ok((std.time(), raw.delay_correlation.map_or(CORRELATION, |t| t.time())))
 }
 
-/// Least default of the spacelink's window [bytes].
+/// Minimum default of the spacelink's window [bytes].
 const LEAST_WINDOW: u64 = 4_000_000;
-/// Least receive buffer ahead of a PEP's [bytes].
+/// Minimum receive buffer ahead of a PEP's [bytes].
 const LEAST_RECEIVE_BUFFER: u64 = 4_000;
-/// Least default of a stream's window [bytes].
+/// Minimum default of a stream's window [bytes].
 const LEAST_STREAM_WINDOW: u64 = 1_000_000;
 /// Step to which derived windows are rounded up [bytes].
 const WINDOW_STEP: f64 = 1e5;

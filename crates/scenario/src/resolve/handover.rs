@@ -90,7 +90,7 @@ pub fn check(cx: &Cx<'_>, gateways: &[Gateway]) -> Result<(), Error> {
     Ok(())
 }
 
-/// Returns the routes of a traffic after the handovers of terminals on its way.
+/// Returns the routes of a traffic entry after the handovers of terminals on its way.
 pub fn routes_after(
     cx: &Cx<'_>,
     (from, to): (&str, &str),

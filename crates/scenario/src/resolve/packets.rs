@@ -19,7 +19,7 @@ use crate::schema::packets as file;
 use crate::schema::quantity::{PacketSizeKind, Quantity, Time};
 use crate::schema::traffic::Traffic;
 
-/// Returns the packet pattern of each traffic; `None` for traffic other than packet sources.
+/// Returns the packet pattern of each traffic entry; `None` for traffic other than packet sources.
 pub fn patterns(cx: &mut Cx<'_>, file: &mut File) -> Result<Vec<Option<Arc<Pattern>>>, Error> {
     let mut all = Vec::new();
     for (name, raw) in &mut file.traffic.0 {

@@ -33,7 +33,7 @@ pub fn mean_packet(
     patterns: &[Option<Arc<Pattern>>],
 ) -> Result<f64, Error> {
     if file.traffic.0.is_empty() {
-        let problem = "missing; required: at least one traffic, such as [traffic.web]".to_owned();
+        let problem = "missing; required: at least one traffic entry, such as [traffic.web]".to_owned();
         return Err(cx.error(&step(&[], "traffic"), problem));
     }
     let mut longest: Option<u64> = None;

@@ -196,7 +196,7 @@ const UDP_PAYLOAD: RangeInclusive<u64> = 1200..=65_000;
 /// Shortest messages of a server after its ServerHello: those of a TLS handshake without certificates [bytes].
 const LEAST_FLIGHT: u64 = 100;
 
-/// Least data that a peer may send: a few packets, without which nothing proceeds [bytes].
+/// Minimum data that a peer may send: a few packets, without which nothing proceeds [bytes].
 const LEAST_DATA: u64 = 4096;
 
 pub fn quic(cx: &mut Cx<'_>, name: &str, raw: &mut file::Quic) -> Result<Quic, Error> {

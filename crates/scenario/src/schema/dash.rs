@@ -21,7 +21,7 @@ pub struct Dash {
     pub from: String,
     /// Viewers: a group of hosts.
     pub to: String,
-    /// TCP.
+    /// Name of a transport: TCP, or QUIC.
     #[serde(default = "default_transport")]
     pub transport: String,
     /// Number of viewers.

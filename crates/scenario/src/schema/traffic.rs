@@ -115,7 +115,7 @@ pub struct Pages {
     pub from: String,
     /// Clients: a group of hosts.
     pub to: String,
-    /// TCP.
+    /// Name of a transport: TCP, or QUIC.
     #[serde(default = "default_transport")]
     pub transport: String,
     /// Number of sessions.
@@ -279,7 +279,7 @@ pub struct Probe {
     pub from: String,
     /// Clients: a group of hosts.
     pub to: String,
-    /// TCP.
+    /// Name of a TCP transport.
     #[serde(default = "default_transport")]
     pub transport: String,
     /// Number of clients that send probes.

@@ -50,7 +50,7 @@ struct PageLoad {
     to_open: u32,
     has_first_object: bool,
     has_failed: bool,
-    /// Times of the steps of a probe, and the begin of the present one.
+    /// Times of the steps of a probe, and the start of the current one.
     steps: ProbeSteps,
     step_at: Instant,
 }

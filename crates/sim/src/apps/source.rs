@@ -129,7 +129,7 @@ impl Apps {
         s.slot.take()
     }
 
-    /// Lets a source act now, as at its begin.
+    /// Lets a source act now, as at its start.
     pub fn call_in(&mut self, id: SourceId, clock: &mut Clock) {
         self.sources[id].due = Some(clock.now());
         clock.at(clock.now(), Event::Source(id));
@@ -142,7 +142,7 @@ impl Apps {
         s.slot.is_some()
     }
 
-    /// A source of packets follows the present pattern of its traffic.
+    /// A source of packets follows the current pattern of its traffic.
     pub fn renew_pattern(&mut self, id: SourceId) {
         let s = &mut self.sources[id];
         if let (Kind::Packets { pattern }, Some(_)) = (&self.traffic[s.traffic].kind, &s.generator) {

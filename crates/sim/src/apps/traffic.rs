@@ -57,7 +57,7 @@ pub struct Moving {
     pub interval: Duration,
 }
 
-/// Application of a traffic.
+/// Application of a traffic entry.
 pub enum Kind {
     /// Users who request pages.
     Pages {
@@ -104,7 +104,7 @@ pub enum Loading {
     Probe,
 }
 
-/// Transport of a traffic, with its configuration.
+/// Transport of a traffic entry, with its configuration.
 #[derive(Clone, Copy, Debug)]
 pub enum Transport {
     Tcp {

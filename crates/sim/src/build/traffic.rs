@@ -71,7 +71,7 @@ impl Builder<'_, '_> {
 
     // ----- layout --------------------------------------------------------------------------------------------
 
-    /// Lays out the flows of a traffic: cut where a gateway splits them, through a gateway that does not.
+    /// Lays out the flows of a traffic entry: cut where a gateway splits them, through a gateway that does not.
     fn layout(&self, t: &scenario::Traffic, protocol: Option<Protocol>) -> Layout {
         let mut layout = Layout::default();
         let mut leg = LegLayout::default();

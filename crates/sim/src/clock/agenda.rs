@@ -41,7 +41,7 @@ const SLOTS: std::ops::RangeInclusive<usize> = 1 << 10..=1 << 18;
 const ENTRIES_PER_SLOT: usize = EVENTS_PER_SLOT as usize / 4;
 /// Mean number of events in a slot: more make the sorted list longer, fewer send more of the entries through the wheel.
 const EVENTS_PER_SLOT: u64 = 8;
-/// Width of the slots at the begin: 2^20 ns, about 1 ms.
+/// Width of the slots at the start: 2^20 ns, about 1 ms.
 const WIDTH: u32 = 20;
 
 /// Time of an entry, as the rank of an instant [ns].

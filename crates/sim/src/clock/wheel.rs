@@ -2,7 +2,7 @@
 
 use super::agenda::time_of;
 
-/// Entries of the slots that follow the present one, in no order within a slot.
+/// Entries of the slots that follow the current one, in no order within a slot.
 ///
 /// Slot n holds the entries from n to n + 1 times the slots' width, and has place n mod the number of slots.
 pub struct Wheel {
@@ -17,7 +17,7 @@ pub struct Wheel {
     len: usize,
     /// Logarithm of the slots' width [ns] to base 2.
     width: u32,
-    /// The present slot.
+    /// The current slot.
     now: u64,
 }
 
@@ -31,7 +31,7 @@ const END: u32 = u32::MAX;
 const WORD: usize = u64::BITS as usize;
 
 impl Wheel {
-    /// An empty wheel of `slots` slots, a power of two and at least 64, of 2^`width` ns; the present slot has `time` [ns].
+    /// An empty wheel of `slots` slots, a power of two and at least 64, of 2^`width` ns; the current slot has `time` [ns].
     pub fn new(slots: usize, width: u32, time: u64) -> Self {
         Self {
             heads: vec![END; slots],
@@ -60,7 +60,7 @@ impl Wheel {
         self.width
     }
 
-    /// Number of the present slot.
+    /// Number of the current slot.
     #[inline]
     pub fn now(&self) -> u64 {
         self.now
@@ -72,7 +72,7 @@ impl Wheel {
         time_of(entry) >> self.width
     }
 
-    /// Slots from the present one to that of an entry; `None` if the entry belongs to the present slot or an earlier one.
+    /// Slots from the current one to that of an entry; `None` if the entry belongs to the current slot or an earlier one.
     #[inline(always)]
     pub fn distance(&self, entry: u128) -> Option<u64> {
         self.slot_of(entry).checked_sub(self.now).filter(|slots| *slots > 0)
@@ -103,7 +103,7 @@ impl Wheel {
         self.free = first as u32;
     }
 
-    /// The first slot after the present one that has entries; `None` without entries.
+    /// The first slot after the current one that has entries; `None` without entries.
     #[inline]
     pub fn next_slot(&self) -> Option<u64> {
         if self.len == 0 {
@@ -121,7 +121,7 @@ impl Wheel {
         Some(self.now + 1 + (place.wrapping_sub(first) & mask) as u64)
     }
 
-    /// Makes a later slot the present one and yields its entries; slots between the two have none.
+    /// Makes a later slot the current one and yields its entries; slots between the two have none.
     #[inline]
     pub fn advance(&mut self, slot: u64, mut each: impl FnMut(u128)) {
         self.now = slot;

@@ -365,7 +365,7 @@ impl QuicEnd {
         bentpipe_quic::original_destination(self.seed)
     }
 
-    /// Takes what its log has noted, with the present state.
+    /// Takes what its log has noted, with the current state.
     pub fn take_notes(&mut self, now: Instant) -> Option<std::vec::Drain<'_, (Instant, Note)>> {
         let quic = self.quic.as_mut()?;
         quic.log_state(now);

@@ -161,7 +161,7 @@ pub struct Pass {
     pub is_upload: bool,
 }
 
-/// Layout of the slots of one traffic.
+/// Layout of the slots of one traffic entry.
 #[derive(Clone, Debug, Default)]
 pub struct Layout {
     pub legs: Vec<LegLayout>,

@@ -95,7 +95,7 @@ impl Engine {
         }
     }
 
-    /// Lays out the next flows of a traffic by the new gateway. If connections survive, so does the spacelink: it carries them.
+    /// Lays out the next flows of a traffic entry by the new gateway. If connections survive, so does the spacelink: it carries them.
     fn change_layout(&mut self, id: TrafficId, survives: bool) {
         let t = &mut self.apps.traffic[id];
         let Some(mut next) = t.layouts_after.pop_front() else { return };

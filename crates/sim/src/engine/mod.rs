@@ -39,7 +39,7 @@ use crate::side::Side;
 /// Packets in flight at most: half of what the agenda can index, as the limit is not checked at every event.
 const MAX_PACKETS: usize = MAX_INDEX as usize / 2;
 
-/// Slots of a run whose state is larger than a processor's cache.
+/// Slots from which on the state of a run is larger than a processor's cache.
 pub(crate) const MANY_SLOTS: usize = 1000;
 
 /// A run in progress.
@@ -63,7 +63,8 @@ pub struct Engine {
 }
 
 impl Engine {
-    /// Handles the events up to and including `end`; `proceed` is asked now and then whether to go on.
+    /// Handles the events up to and including `end`. Every 4096 events it calls `proceed`; returns false if that or a fault ended
+    /// the run.
     pub fn run_until(&mut self, end: Instant, mut proceed: impl FnMut(&mut Self) -> bool) -> bool {
         let mut countdown = 0u32;
         while let Some(event) = self.clock.advance(end) {

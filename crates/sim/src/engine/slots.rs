@@ -177,7 +177,10 @@ impl Engine {
             || streams > Some(pep_link::MAX_STREAMS as usize)
         {
             let slots = endpoints.slots.len() - 1;
-            self.fault = Some(format!("more than {slots} connections at a time are too many"));
+            self.fault = Some(format!(
+                "more than {slots} connections at a time, the most that fit: transfers begin faster than they end; lower the load, \
+                 or shorten the run"
+            ));
         }
     }
 

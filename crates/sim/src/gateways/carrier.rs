@@ -18,7 +18,7 @@ pub struct CarrierNode {
     pub carrier: Carrier,
     /// The queues behind each node; `None` for those that only share among others.
     queues: IdVec<NodeId, Option<GatewayId>>,
-    /// True if packets to a terminal are sent at the present rate of its link.
+    /// True if packets to a terminal are sent at the current rate of its link.
     pub follows_links: bool,
     /// Time for which it is scheduled.
     pub wake: Alarm,

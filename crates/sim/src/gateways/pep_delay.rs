@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 
 use bentpipe_units::Instant;
 
-/// Most spans kept, as by the TCP receiver.
+/// Maximum number of spans kept, as by the TCP receiver.
 const MAX_SPANS: usize = 4096;
 
 /// Arrival times of one stream's bytes in the PEP.

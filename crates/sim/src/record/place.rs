@@ -119,7 +119,7 @@ struct Held {
     limit_sum: f64,
     /// Closed windows.
     closed: u32,
-    /// Share of the carrier's time that the committed rates of terminals would take at the present rates of their links;
+    /// Share of the carrier's time that the committed rates of terminals would take at the current rates of their links;
     /// infinite while a link with a committed rate has none. `None` without committed rates.
     committed: Option<f64>,
 }

@@ -69,7 +69,7 @@ pub struct Recorder {
     /// The first of [`ARRIVED_SERIES`], which are the last series.
     first_arrived: usize,
     arrived: Arrived,
-    /// True for a traffic whose data pass the subject.
+    /// True for a traffic entry whose data pass the subject.
     passes_subject: IdVec<TrafficId, bool>,
     drops: Drops,
     flows: Flows,
@@ -77,7 +77,7 @@ pub struct Recorder {
     aliases: Vec<FlowId>,
     classes: Classes,
     calls: IdVec<CallId, Call>,
-    /// Ladder of each traffic; `None` if it is not adaptive video.
+    /// Ladder of each traffic entry; `None` if it is not adaptive video.
     ladders: IdVec<TrafficId, Option<Arc<[Rate]>>>,
     viewings: IdVec<ViewingId, Viewing>,
     /// Terminals of gateways with several; none if each has one.
@@ -409,7 +409,7 @@ impl Recorder {
         self.classes.all.iter().map(|class| class.delivered)
     }
 
-    /// Class of a traffic.
+    /// Class of a traffic entry.
     pub fn class_of(&self, traffic: TrafficId) -> ClassId {
         self.classes.of_traffic[traffic]
     }
@@ -630,7 +630,7 @@ impl Recorder {
         (now - self.warmup).as_secs_f64()
     }
 
-    /// Begin of the measurement, which is the time of the first sample.
+    /// Start of the measurement, which is the time of the first sample.
     pub fn begin(&self) -> Instant {
         self.warmup
     }

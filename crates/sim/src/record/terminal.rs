@@ -7,7 +7,7 @@ use hdrhistogram::Histogram;
 
 use crate::ids::{IdVec, TerminalId};
 
-/// Greatest recorded queueing delay [ns], and the digits to which quantiles are exact: a few kB a terminal.
+/// Maximum recorded queueing delay [ns], and the digits to which quantiles are exact: a few kB a terminal.
 const MAX_DELAY: u64 = 1_000_000_000_000;
 const LEAST_DELAY: u64 = 100_000;
 const DIGITS: u8 = 2;

@@ -14,7 +14,7 @@ use crate::ids::{Id, IdVec, TraceId, TrafficId};
 pub enum Selector {
     /// The flow with this number.
     Flow(u32),
-    /// All flows of one session or source of a traffic.
+    /// All flows of one session or source of a traffic entry.
     Traffic {
         /// Index of the traffic in the scenario.
         traffic: u32,

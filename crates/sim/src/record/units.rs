@@ -260,9 +260,9 @@ impl Class {
 #[derive(Clone, Debug)]
 pub(super) struct Classes {
     pub(super) all: IdVec<ClassId, Class>,
-    /// Class of each traffic.
+    /// Class of each traffic entry.
     pub(super) of_traffic: IdVec<TrafficId, ClassId>,
-    /// Voice of each traffic's calls; `None` if it carries none.
+    /// Voice of each traffic entry's calls; `None` if it carries none.
     pub(super) voice: IdVec<TrafficId, Option<Voice>>,
 }
 

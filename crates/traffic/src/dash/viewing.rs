@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bentpipe_units::{Duration, Instant, Rate};
 
-/// A rate of a ladder: its place, the lowest first.
+/// Index of a rate in the bitrate ladder, 0 for the lowest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Rung(pub u8);
 
@@ -19,7 +19,7 @@ impl Rung {
         Self::last(ladder.iter().take_while(|rate| **rate <= most).count())
     }
 
-    /// Its place in the ladder.
+    /// The index as a `usize`.
     #[must_use]
     pub fn index(self) -> usize {
         usize::from(self.0)
@@ -29,9 +29,9 @@ impl Rung {
 /// State of playback, as the viewer sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Playback {
-    /// Nothing yet.
+    /// Nothing has been played yet.
     Startup,
-    /// Media of a rate.
+    /// Media of this rate is played.
     Playing(Rung),
     /// A still picture: the buffer has run empty.
     Stalled,
@@ -42,7 +42,7 @@ pub enum Playback {
 pub struct Period {
     /// State of playback.
     pub playback: Playback,
-    /// Begin.
+    /// Start.
     pub from: Instant,
     /// End.
     pub until: Instant,
@@ -58,13 +58,13 @@ impl Period {
 
 /// One viewing during the measurement.
 ///
-/// Periods count from the begin of the measurement: a stall that began before counts as one, with the time that is left of it.
+/// Periods count from the start of the measurement: a stall that began before counts as one, with the time that is left of it.
 /// The start-up delay counts if the viewing began in the measurement.
 #[derive(Clone, Debug)]
 pub struct Viewing {
     ladder: Arc<[Rate]>,
     opened: Instant,
-    /// Begin of the measurement.
+    /// Start of the measurement.
     begin: Instant,
     periods: Vec<Period>,
 }
@@ -103,7 +103,7 @@ impl Viewing {
         }
     }
 
-    /// Time from the viewer's request to the begin of playback; `None` if playback has not begun, or the viewing began before
+    /// Time from the viewer's request to the start of playback; `None` if playback has not begun, or the viewing began before
     /// the measurement.
     #[must_use]
     pub fn startup_delay(&self) -> Option<Duration> {

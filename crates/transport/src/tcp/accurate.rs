@@ -139,8 +139,7 @@ impl Connection {
         }
     }
 
-    /// Echoes the mark of a packet that carries this connection's data further on, behind the proxy that has acknowledged
-    /// them. Only with SACK may an ACK be sent for it at once: without, it would count as a duplicate.
+    /// Reports a mark that this connection's data got after a PEP had acknowledged it. Only with SACK may an ACK be sent for it at once: without, it would count as a duplicate.
     pub fn echo_mark(&mut self) {
         match self.ecn {
             EcnMode::Off => {}

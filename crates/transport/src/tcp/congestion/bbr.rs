@@ -300,7 +300,7 @@ impl Control for Bbr {
 
     fn on_congestion(&mut self, window: &mut Window, _flight: u64, _smss: u64, _now: Instant) {
         self.save_cwnd(window);
-        // The window that the end of recovery restores, if another recovery begins with the same ACK.
+        // Restored at the end of recovery, also if an ACK ends one recovery and starts the next.
         window.set_ssthresh(self.prior_cwnd);
     }
 

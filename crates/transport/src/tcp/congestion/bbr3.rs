@@ -53,7 +53,7 @@ const PROBE_RTT_INTERVAL: Duration = Duration::from_secs(5);
 /// T_bbr, section 5.3.3.8.2: 2 s and up to 1 s more.
 const PROBE_WAIT: Duration = Duration::from_secs(2);
 const PROBE_WAIT_RANDOM: Duration = Duration::from_secs(1);
-/// Greatest T_reno, section 5.3.3.8.2 [rounds].
+/// Maximum T_reno, section 5.3.3.8.2 [rounds].
 const RENO_ROUNDS: u64 = 63;
 /// Upper bound of BBR.bw_probe_up_rounds.
 const MAX_UP_ROUNDS: u32 = 30;
@@ -1174,7 +1174,7 @@ mod tests {
         let mut grown = Vec::new();
         for _ in 0..4 {
             let before = run.bbr.inflight_longterm;
-            // The window is that at the begin of the round.
+            // The window is that at the start of the round.
             let acks = before / 1000;
             for ack in 0..acks {
                 run.ack_in_flight(1, ack == 0, run.window.cwnd);

@@ -1,7 +1,7 @@
 //! The algorithms for a transport that detects losses itself and numbers packets: QUIC (RFC 9002, section 7).
 //!
 //! - growth: by the bytes that an ACK acknowledges (RFC 9002, sections 7.3.1 and 7.3.3), not if the application limited the
-//!   sender (section 7.8), and not for packets sent before the present recovery period;
+//!   sender (section 7.8), and not for packets sent before the current recovery period;
 //! - loss or mark: one reduction for all packets sent before it (section 7.3.2);
 //! - persistent congestion: the minimum window of two packets, and slow start (section 7.6.2);
 //! - DCTCP and Prague respond to the number of marks that the ACKs report (RFC 9000, section 13.4.2.1).
@@ -37,7 +37,7 @@ pub struct Controller {
     resume: Resume,
     /// Delivery records, for an algorithm that sets its window itself.
     delivery: Option<Box<Delivery>>,
-    /// Begin of the present recovery period: packets sent up to it cause no second reduction.
+    /// Start of the current recovery period: packets sent up to it cause no second reduction.
     recovery: Option<Instant>,
     /// True after persistent congestion, until a packet sent later is acknowledged.
     has_collapsed: bool,

@@ -30,9 +30,9 @@ const MINUTE: Duration = Duration::from_secs(60);
 /// State of LEDBAT.
 #[derive(Clone, Debug)]
 pub(in crate::tcp) struct Ledbat {
-    /// Least delay of each of the last minutes, by its number modulo their count; the greatest possible without a sample.
+    /// Minimum delay of each of the last minutes, by its number modulo their count; the greatest possible without a sample.
     base: [Duration; BASE_HISTORY],
-    /// Number of the present minute.
+    /// Number of the current minute.
     minute: u64,
     /// Last samples.
     current: [Duration; CURRENT_FILTER],

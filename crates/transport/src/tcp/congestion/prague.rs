@@ -1,9 +1,9 @@
 //! Prague (draft-briscoe-iccrg-prague-congestion-control-04): DCTCP for the Internet and L4S (RFC 9331).
 //!
 //! - `alpha` as in DCTCP, from the first mark on, once per `max(RTT, RTT_virt)`, where `RTT_virt` = 25 ms;
-//! - marks: `cwnd = cwnd (1 - alpha / 2)`, no more often either;
-//! - growth: `min(RTT / RTT_virt, 1)^2 SMSS^2 / cwnd` for each ACK, so that rates below 25 ms do not depend on the RTT;
-//!   slow start as in RFC 5681; both for unmarked bytes only;
+//! - marks: `cwnd = cwnd (1 - alpha / 2)`, at most once per `max(RTT, RTT_virt)`;
+//! - growth: `min(RTT / RTT_virt, 1)^2 SMSS^2 / cwnd` for each ACK, so that flows with RTTs below 25 ms get equal
+//!   rates; slow start as in RFC 5681; both for unmarked bytes only;
 //! - loss: half, as Reno (RFC 9331 section 4.3, item 2);
 //! - pacing at `cwnd / SRTT`, twice that in slow start up to half of ssthresh.
 //!

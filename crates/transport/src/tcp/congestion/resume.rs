@@ -29,7 +29,7 @@ const WORTH_SAVING: u64 = 4;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
     Reconnaissance,
-    /// The first packet sent in it, and the time of its begin.
+    /// The first packet sent in it, and the time of its start.
     Unvalidated {
         first: u64,
         since: Instant,
@@ -66,7 +66,7 @@ pub(super) struct Resume {
     pipe: u64,
     acked: u64,
     min_rtt: Option<Duration>,
-    /// Bytes acknowledged in the present round trip, which ends with this packet.
+    /// Bytes acknowledged in the current round trip, which ends with this packet.
     round: u64,
     round_end: u64,
     /// The most in a round trip so far.

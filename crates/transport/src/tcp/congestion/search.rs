@@ -41,7 +41,7 @@ pub(in crate::tcp) struct Search {
     /// BIN_DURATION; zero before the first RTT.
     bin: Duration,
     bin_end: Instant,
-    /// Number of the present bin.
+    /// Number of the current bin.
     current: u64,
     sent_bins: [u64; SENT_BINS],
     acked_bins: [u64; ACKED_BINS],
