@@ -159,7 +159,7 @@ impl Delivery {
         let mut start = seq;
         while let Some(old) = self.ring.get_mut(at).filter(|_| start < end) {
             if !old.arrived {
-                *old = Record { end: old.end, len: old.len, retransmitted: true, ..record };
+                *old = Record { end: old.end, len: old.len, ..record };
             }
             start = old.end;
             at += 1;
@@ -187,7 +187,7 @@ impl Delivery {
                         self.on_arrived(now, index);
                         index += 1;
                     }
-                    at = upto.max(at + 1);
+                    at = upto;
                 }
             }
         }
@@ -243,7 +243,7 @@ impl Delivery {
 
     /// GenerateRateSample() of section 3.3.
     fn sample(&mut self, in_flight: u64, loss_state: LossState, has_sack: bool) -> Sample {
-        if self.app_limited > 0 && self.delivered > self.app_limited {
+        if self.delivered > self.app_limited {
             self.app_limited = 0;
         }
         let mut sample = Sample {
@@ -504,7 +504,8 @@ mod tests {
     }
 
     /// Five segments are sent; the fourth is SACKed, twice. The first three are lost, one range, then the fifth, another.
-    /// Samples are marked until more is delivered than was written before the application paused.
+    /// Samples are marked until more is delivered than was written before the application paused. Of the 5000 bytes lost in the
+    /// end, 1000 are lost since the last segment was sent.
     #[test]
     fn losses_and_pauses_are_part_of_the_sample() {
         let mut delivery = sent(5, 10);
@@ -514,6 +515,7 @@ mod tests {
         let mut lost = Vec::new();
         let mut each = |it: &Lost| lost.push((it.size, it.tx_in_flight, it.lost, it.begins_range, it.total));
         delivery.on_lost(1, 3001, &mut each);
+        assert_eq!(delivery.lost, 3000);
         delivery.on_lost(3001, 5001, &mut each);
         let expected = [
             (1000, 1000, 1000, true, 1000),
@@ -537,5 +539,54 @@ mod tests {
         delivery.on_ack(at(210), 1, 6001, &ack(1001, &[]), Some(&known));
         delivery.sample(0, LossState::Recovery, true);
         assert_eq!((delivery.delivered, delivery.app_limited), (3000, 0));
+
+        delivery.on_sent(at(220), 6001, 7001, 0);
+        let mut last = None;
+        delivery.on_lost(6001, 7001, |it| last = Some((it.size, it.lost)));
+        assert_eq!((last, delivery.lost), (Some((1000, 1000)), 5000));
+    }
+
+    /// Two segments of 1000 bytes are sent, at 0 and 10 ms.
+    ///
+    /// - The first is resent: the second alone gives an RTT, 120 - 10 ms.
+    /// - Both are resent in one segment: an ACK of the first delivers 1000 bytes.
+    /// - The second is SACKed, and nevertheless resent at 300 ms: the ACK of both delivers only the first, which was sent with
+    ///   nothing delivered.
+    #[test]
+    fn retransmissions_keep_the_boundaries_of_the_original_segments() {
+        let mut delivery = sent(2, 10);
+        delivery.on_sent(at(110), 1, 1001, 1000);
+        delivery.on_ack(at(120), 1, 2001, &ack(2001, &[]), None);
+        assert_eq!((delivery.delivered, delivery.rtt), (2000, Some(Duration::from_millis(110))));
+
+        let mut delivery = sent(2, 10);
+        delivery.on_sent(at(110), 1, 2001, 0);
+        delivery.on_ack(at(120), 1, 2001, &ack(1001, &[]), None);
+        assert_eq!((delivery.delivered, delivery.rtt), (1000, None));
+
+        let mut delivery = sent(2, 10);
+        delivery.on_ack(at(100), 1, 2001, &ack(1, &[(1001, 2001)]), Some(&Ranges::new()));
+        delivery.on_sent(at(300), 1001, 2001, 1000);
+        delivery.on_ack(at(310), 1, 2001, &ack(2001, &[]), None);
+        let sample = delivery.sample(0, LossState::Open, true);
+        assert_eq!((sample.total, sample.delivered, sample.prior_delivered), (2000, 1000, 0));
+    }
+
+    /// draft-cardwell-iccrg-bbr-congestion-control-00 section 4.3.5: in ProbeRTT, here once RTprop is 10 s old, samples are marked
+    /// until all that is delivered, 2000 bytes, and in flight, 1000 bytes, has been passed.
+    #[test]
+    fn probe_rtt_marks_what_is_in_flight() {
+        let cfg = Config { mss: 1000, algorithm: Algorithm::Bbr, ..Config::default() };
+        let mut c = Connection::connect(&cfg, Instant::ZERO);
+        (c.una, c.nxt, c.max, c.written) = (1, 1, 1, 3001);
+        for (ms, seq, end) in [(0, 1, 1001), (100, 1001, 3001)] {
+            for seq in (seq..end).step_by(1000) {
+                c.on_data_sent(&cfg, at(ms), seq, seq + 1000);
+                (c.nxt, c.max) = (seq + 1000, seq + 1000);
+            }
+            c.on_ack(&cfg, at(if ms == 0 { 100 } else { 10_101 }), &ack(c.una + 1000, &[]));
+        }
+        assert_eq!((c.una, c.window.cwnd), (2001, 4000));
+        assert_eq!(c.delivery.unwrap().app_limited, 3000);
     }
 }

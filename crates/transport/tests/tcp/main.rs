@@ -6,6 +6,7 @@ mod accurate;
 mod channel;
 mod closing;
 mod congestion;
+mod delivery;
 mod ecn;
 mod handshake;
 mod loss;

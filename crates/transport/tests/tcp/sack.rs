@@ -176,6 +176,7 @@ fn limited_transmit_follows_pipe() {
          300  < . 1:1 a1 w65535
          300  < . 1:1 a1 w65535 sack1001:2001
               > . 8001:9001
+              = in_flight 8000
          300  < . 1:1 a1 w65535 sack1001:2001
          300  < . 1:1 a1 w65535 sack1001:3001
               > . 9001:10001
@@ -290,6 +291,7 @@ fn prr_slow_start_bound_adds_one_segment() {
          300  < . 1:1 a1 w65535 sack9001:12001,1001:2001
               > . 2001:3001 rtx
               = cwnd 2000               # 1000 + 1000 arrived; all below is lost now
+              = in_flight 2000
          400  < . 1:1 a2001 w65535 sack9001:12001
               > . 3001:4001 rtx
               > . 4001:5001 rtx
@@ -395,10 +397,12 @@ fn after_a_timeout_only_gaps_are_resent() {
          1200  timer
                > . 1:1001 rtx
                = cwnd 1000
+               = in_flight 1000
          1300  < . 1:1 a2001 w65535 sack3001:4001
                > . 2001:3001 rtx
                > . 4001:5001 rtx
                = cwnd 2000
+               = in_flight 2000         # without the segment SACKed again
          1400  < . 1:1 a5001 w65535
                > . 5001:6001 rtx
                > . 6001:7001 rtx
