@@ -350,3 +350,24 @@ impl Segment {
         size + if stamped { 12 } else { 0 } + self.sack.len(stamped)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// RFC 9293 section 3.1 and RFC 3168: from CWR, the highest bit, to FIN, the lowest. AE lies in another byte. A bit that is set
+    /// twice remains set.
+    #[test]
+    fn control_bits_are_those_of_the_header() {
+        for (flags, bits) in [
+            (Flags::NONE, 0b0000_0000),
+            (Flags::CWR | Flags::ACK | Flags::FIN, 0b1001_0001),
+            (Flags::ECE | Flags::RST | Flags::AE, 0b0100_0100),
+            (Flags::SYN | Flags::AE | Flags::SYN, 0b0000_0010),
+            (Flags::ACK.with(Flags::ACK | Flags::FIN, true), 0b0001_0001),
+            (Flags::ACK.with(Flags::FIN, false), 0b0001_0000),
+        ] {
+            assert_eq!(flags.bits(), bits, "{flags:?}");
+        }
+    }
+}
