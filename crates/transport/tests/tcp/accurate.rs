@@ -132,6 +132,61 @@ fn newreno_reduces_once_per_window() {
     );
 }
 
+/// RFC 9768 section 3.2.2.1 and table 4: the ACK of the SYN-ACK returns the ECN field of the SYN-ACK, which is no count of marks. A
+/// mark on the SYN-ACK is part of the client's counter, 6, from then on. If that ACK carries data, it has the counter.
+#[test]
+fn server_learns_of_a_mark_on_its_syn_ack() {
+    let accepted = "0 listen\n 0 < SEWA 0:0 w65535\n > SW. 0:0\n";
+    for (ack, counter) in [("W.", "EA."), ("EW.", "EA."), ("A.", "EA."), ("WA.", "WA.")] {
+        run(
+            &accurate(),
+            &format!(
+                "{accepted}
+                 100  < {ack} 1:1 a1 w65535
+                      = cwnd 8000
+                 200  write 1000
+                      > EA. 1:1001 ect
+                 300  < {counter} 1:1 a1001 w65535
+                      = ssthresh none"
+            ),
+        );
+    }
+    for (counter, answer, ssthresh) in [("EA.", "EA.", "none"), ("WA.", "EA.", "2000")] {
+        run(
+            &accurate(),
+            &format!(
+                "{accepted}
+                 100  < {counter} 1:1001 a1 w65535
+                      > {answer} 1:1 a1001
+                      = ssthresh {ssthresh}"
+            ),
+        );
+    }
+}
+
+/// An ACK of nothing new counts marks as well.
+#[test]
+fn a_duplicate_ack_reports_marks() {
+    negotiated(&accurate(), &format!("{EIGHT} 300 < WA. 1:1 a1 w65535\n = cwnd 4000"));
+}
+
+/// RFC 3168 section 6.1.2: losses and marks of one window of data reduce the window once, here by the timeout to 8000 / 2. The
+/// mark was on data sent before it.
+#[test]
+fn a_mark_on_data_sent_before_a_timeout_reduces_no_further() {
+    negotiated(
+        &Config { algorithm: Algorithm::Dctcp, ..accurate() },
+        &format!(
+            "{EIGHT}
+             1200 timer
+                  > EA. 1:1001 rtx
+             1300 < WA. 1:1 a8001 w65535
+                  > EA. 8001:9001 ect
+                  = ssthresh 4000"
+        ),
+    );
+}
+
 /// DCTCP: the first ACK, without a mark, sets alpha to 15/16 and increases the window by a segment; the mark after it
 /// leaves 9000 (1 - 15/32) = 4781. The next alpha reflects one mark in the window.
 #[test]
