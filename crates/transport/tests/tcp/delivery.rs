@@ -4,7 +4,7 @@
 use bentpipe_transport::tcp::{Algorithm, Config};
 
 use crate::sack;
-use crate::trace::{config, established};
+use crate::trace::{config, established, segments};
 
 fn bbr(initial_window: u32) -> Config {
     Config { algorithm: Algorithm::Bbr, limited_transmit: false, initial_window, ..config() }
@@ -184,6 +184,31 @@ fn hystart_counts_rounds_of_new_acks() {
             (0..10).map(sent).collect::<String>(),
             acks(300, 1, 10, true),
             acks(413, 11, 28, false),
+        ),
+    );
+}
+
+/// RFC 9406 section 4.3: an ACK of ten segments counts for `L` = 8 of them, or for all if the sender paces them. After a timeout
+/// an ACK of new data counts for a segment, RFC 5681 eq. (2).
+#[test]
+fn hystart_counts_acknowledged_bytes_in_the_first_slow_start() {
+    let cfg = Config { hystart: true, initial_window: 10, ..config() };
+    let ten = segments(10, "");
+    let acknowledged =
+        |cwnd: u64| format!("200 write 10000\n {ten} 300 < . 1:1 a10001 w65535\n = cwnd {cwnd}");
+    established(&cfg, 65_535, &acknowledged(18_000));
+    established(&Config { pace_window: true, ..cfg.clone() }, 65_535, &acknowledged(20_000));
+    established(
+        &cfg,
+        65_535,
+        &format!(
+            "200  write 10000
+                  {ten}
+             1200 timer
+                  > . 1:1001 rtx
+             1300 < . 1:1 a9001 w65535
+                  > . 9001:10001 rtx
+                  = cwnd 2000"
         ),
     );
 }

@@ -91,7 +91,8 @@ fn idle_time_gives_no_burst_credit() {
 }
 
 /// The initial window is sent at once. Then three segments of 1000 bytes per RTT of 100 ms: at factor 2 in slow start,
-/// one every 100 / 6 ms; at factor 1.2, once the window is half of ssthresh, one every 100 / 3.6 ms.
+/// one every 100 / 6 ms; at factor 1.2, once the window is half of ssthresh, one every 100 / 3.6 ms. A segment more of ssthresh
+/// leaves room to double.
 #[test]
 fn window_is_paced_over_the_rtt() {
     let spread = Config { pace_window: true, initial_window: 2, ..config() };
@@ -104,6 +105,8 @@ fn window_is_paced_over_the_rtt() {
     established(&spread, 65_535, &trace("216.666667"));
     let near = Config { initial_ssthresh: Some(6000), ..spread.clone() };
     established(&near, 65_535, &trace("227.777778"));
+    let far = Config { initial_ssthresh: Some(7000), ..spread.clone() };
+    established(&far, 65_535, &trace("216.666667"));
     // A fixed rate of 10 kbit/s allows one per 800 ms, if that is slower.
     let capped = Config { header_len: 0, pacing: Some(Rate::from_bps(10_000)), ..spread };
     established(&capped, 65_535, "100 write 2000\n > . 1:1001\n = pace 900\n 900 pace\n > . 1001:2001");

@@ -147,5 +147,9 @@ mod tests {
         assert_eq!(window.cwnd, 61_250);
         dctcp.on_congestion(&mut window, 61_250, 1000, Instant::ZERO);
         assert_eq!(window.ssthresh(), Some(30_625));
+        // No less than two segments remain.
+        window.cwnd = 2200;
+        dctcp.on_mark(&mut window, 150_002, 150_002, 1000, Instant::ZERO);
+        assert_eq!(window.cwnd, 2000);
     }
 }

@@ -179,6 +179,25 @@ mod tests {
         assert_eq!(h.growth(1000, 1000, false), None);
     }
 
+    /// Section 4.3: not after a loss, nor once ssthresh has ended slow start.
+    #[test]
+    fn only_the_first_slow_start_is_ended() {
+        for is_stopped in [false, true] {
+            let (mut h, mut window, mut una) = start();
+            if is_stopped {
+                h.stop();
+            } else {
+                window.set_ssthresh(10_000);
+            }
+            let ssthresh = window.ssthresh();
+            for ms in [100, 120, 120, 120, 120, 120, 120] {
+                round(&mut h, &mut window, &mut una, 10, ms);
+            }
+            assert_eq!((window.cwnd, window.ssthresh()), (10_000, ssthresh));
+            assert_eq!(h.growth(1000, 1000, false), None);
+        }
+    }
+
     /// A spurious increase of the RTT.
     #[test]
     fn a_shorter_rtt_resumes_slow_start() {

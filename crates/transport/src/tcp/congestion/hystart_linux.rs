@@ -125,13 +125,15 @@ mod tests {
         (HyStart::default(), Window::new(segments * 1000, None))
     }
 
-    /// RTT 40 ms: the train suffices once it has lasted for more than 20.5 ms.
+    /// With an RTT of 40 ms, the train suffices once it has lasted for more than 20.5 ms; with 39 ms, for more than 20 ms.
     #[test]
     fn an_ack_train_of_half_an_rtt_ends_slow_start() {
-        let (mut h, mut window) = start(16);
-        let acks: Vec<_> = (0..30).map(|i| (100 + 2 * i, 40)).collect();
-        assert_eq!(round(&mut h, &mut window, 0, &acks), Some(11));
-        assert_eq!(window.ssthresh(), Some(16_000));
+        for (rtt, ended) in [(40, 11), (39, 11), (38, 10)] {
+            let (mut h, mut window) = start(16);
+            let acks: Vec<_> = (0..30).map(|i| (100 + 2 * i, rtt)).collect();
+            assert_eq!(round(&mut h, &mut window, 0, &acks), Some(ended), "{rtt} ms");
+            assert_eq!(window.ssthresh(), Some(16_000));
+        }
     }
 
     /// A gap of 3 ms ends the train.
@@ -142,14 +144,16 @@ mod tests {
         assert_eq!(round(&mut h, &mut window, 0, &acks), None);
     }
 
-    /// 100 ms before, so the threshold is 112.5 ms: 113 ms exceeds it, with the ninth sample.
+    /// 100 ms before, so the threshold is 112.5 ms: 113 ms exceeds it, with the ninth sample, the last of the round. After 80 ms,
+    /// 90 ms does not exceed the threshold.
     #[test]
     fn longer_rtts_end_slow_start() {
-        for (rtt, ended) in [(112, None), (113, Some(8))] {
+        for (before, rtt, ended) in [(100, 112, None), (100, 113, Some(8)), (80, 90, None), (80, 91, Some(8))]
+        {
             let (mut h, mut window) = start(16);
-            assert_eq!(round(&mut h, &mut window, 0, &[(100, 100)]), None);
-            let acks: Vec<_> = (0..16).map(|i| (200 + 5 * i, rtt)).collect();
-            assert_eq!(round(&mut h, &mut window, 1, &acks), ended, "{rtt}");
+            assert_eq!(round(&mut h, &mut window, 0, &[(100, before)]), None);
+            let acks: Vec<_> = (0..9).map(|i| (200 + 5 * i, rtt)).collect();
+            assert_eq!(round(&mut h, &mut window, 1, &acks), ended, "{rtt} after {before}");
         }
     }
 

@@ -139,6 +139,26 @@ mod tests {
         assert_eq!(prague.mark_fraction.alpha, 15.0 / 16.0);
     }
 
+    /// With RTT independence, once per 25 ms: alpha falls to 15/16 without a mark.
+    #[test]
+    fn updates_of_alpha_are_at_least_25_ms_apart() {
+        let mut prague = Prague { rounds: TRANSITION, marked: true, ..Prague::default() };
+        for (ms, alpha) in [(100, 15.0 / 16.0), (124, 15.0 / 16.0), (125, 225.0 / 256.0)] {
+            prague.on_ecn_feedback(1000, 0, ms * 1000, ms * 1000, Instant::ZERO + Duration::from_millis(ms));
+            assert_eq!(prague.mark_fraction.alpha, alpha, "{ms} ms");
+        }
+    }
+
+    /// RFC 9331 section 4.3 (2): as Reno, half of what is in flight, and no less than two segments.
+    #[test]
+    fn a_loss_halves_the_window() {
+        for (flight, ssthresh) in [(64_000, 32_000), (3000, 2000)] {
+            let (mut prague, mut window) = (Prague::default(), Window::new(64_000, None));
+            prague.on_congestion(&mut window, flight, 1000, Instant::ZERO);
+            assert_eq!(window.ssthresh(), Some(ssthresh));
+        }
+    }
+
     /// With RTT independence, at most once per 25 ms.
     #[test]
     fn reductions_are_at_least_25_ms_apart() {
@@ -152,5 +172,6 @@ mod tests {
         assert_eq!(mark(100, 1000), 48_000);
         assert_eq!(mark(124, 2000), 48_000);
         assert_eq!(mark(125, 3000), 36_000);
+        assert_eq!(mark(200, 3000), 36_000, "data sent before the reduction");
     }
 }
