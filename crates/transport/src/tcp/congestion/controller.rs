@@ -558,10 +558,11 @@ mod tests {
             (Algorithm::Hybla, true, None),
         ] {
             let mut c = Controller::new(algorithm, PACKET, 100, false).with_search(is_on);
+            let mut numbers = 0..;
             for i in 0..23 {
                 let now = at(100 + 36 * i);
-                while c.next < 3 * (i + 3) {
-                    c.on_sent(at(36 * (c.next / 3)), 1200, c.next);
+                for number in numbers.by_ref().take(if i == 0 { 9 } else { 3 }) {
+                    c.on_sent(at(36 * (number / 3)), 1200, number);
                 }
                 assert_eq!(c.ssthresh(), None);
                 for number in [2 * i, 2 * i + 1] {
