@@ -73,7 +73,8 @@ impl HyStart {
         }
         if self.samples >= N_RTT_SAMPLE {
             match self.baseline {
-                None if self.last < Duration::MAX => {
+                None => {
+                    // Infinite in the first round, and so is the sum.
                     let threshold = self.last.part(DIVISOR).min(THRESHOLD[1]).max(THRESHOLD[0]);
                     if self.current >= self.last + threshold {
                         self.baseline = Some(self.current);

@@ -157,7 +157,9 @@ mod tests {
         }
     }
 
-    /// With 15 segments it is inactive; having ended one slow start, it ends another only after a timeout.
+    /// With 15 segments it is inactive; having ended one slow start, it ends another only after a timeout. A round begins with the
+    /// timeout, here at 300 ms, and lasts as long as ACKs are for data sent before: the train from then on is longer than 20.5 ms
+    /// with the ACK at 321 ms.
     #[test]
     fn hystart_is_inactive_below_16_segments_and_after_its_first_exit() {
         let acks: Vec<_> = (0..30).map(|i| (100 + 2 * i, 40)).collect();
@@ -169,5 +171,9 @@ mod tests {
         assert_eq!(round(&mut h, &mut window, 30, &acks), None);
         h.on_timeout(60_001, Instant::ZERO);
         assert_eq!(round(&mut h, &mut window, 60, &acks), Some(11));
+        window = Window::new(window.cwnd, None);
+        h.on_timeout(120_001, Instant::ZERO + Duration::from_millis(300));
+        let acks: Vec<_> = (0..30).map(|i| (301 + 2 * i, 40)).collect();
+        assert_eq!(round(&mut h, &mut window, 90, &acks), Some(10));
     }
 }
