@@ -312,8 +312,9 @@ impl Connection {
         {
             hystart.on_ack(&mut self.window, delivery.rtt, seg.ack, self.nxt.max(seg.ack));
         }
+        // Also an ACK that only SACKs data: what it delivers is in no later one.
         if let Some(search) = &mut delivery.search
-            && seg.ack > self.una
+            && delivery.newly_delivered > 0
         {
             let ack = SearchAck {
                 now,

@@ -221,12 +221,7 @@ fn hystart_counts_acknowledged_bytes_in_the_first_slow_start() {
 #[test]
 fn search_ends_slow_start_if_less_is_delivered_than_sent() {
     for (delivered, ssthresh) in [(3000, "none"), (2000, "100000")] {
-        let mut events = Vec::new();
-        for i in 0..26u64 {
-            let sent: String =
-                (3 * i..3 * i + 3).map(|n| format!("> . {}:{}\n", n * 1000 + 1, n * 1000 + 1001)).collect();
-            events.push((200 + 36 * i, format!("write 3000\n {sent}")));
-        }
+        let mut events = three_per_bin();
         for bin in 0..23 {
             let state = if bin == 22 { ssthresh } else { "none" };
             let ack = (bin + 1) * delivered + 1;
@@ -237,8 +232,34 @@ fn search_ends_slow_start_if_less_is_delivered_than_sent() {
             300 + 36 * 21 + 1,
             format!("< . 1:11 a{ack} w65535\n > . 72001:72001 a11\n = ssthresh none"),
         ));
-        events.sort_by_key(|event| event.0);
-        let trace: String = events.iter().map(|(ms, event)| format!("{ms} {event}\n")).collect();
-        established(&Config { search: true, initial_window: 100, ..config() }, 65_535, &trace);
+        established(&Config { search: true, initial_window: 100, ..config() }, 65_535, &in_order(events));
     }
+}
+
+/// The first of each three segments arrives 1 ms after the others, which only SACK blocks report. All that is sent is delivered, so
+/// slow start continues.
+#[test]
+fn search_counts_data_that_arrives_out_of_order() {
+    let mut events = three_per_bin();
+    for bin in 0..23 {
+        let ms = 300 + 36 * bin;
+        let una = 3000 * bin + 1;
+        events.push((ms, format!("< . 1:1 a{una} w65535 sack{}:{}", una + 1000, una + 3000)));
+        events.push((ms + 1, format!("< . 1:1 a{} w65535\n = ssthresh none", una + 3000)));
+    }
+    let cfg = Config { search: true, ..sack::selective(100) };
+    sack::sent(&cfg, 0, 0, &in_order(events));
+}
+
+/// Events that send three segments every 36 ms, from 200 ms on.
+fn three_per_bin() -> Vec<(u64, String)> {
+    let sent = |n: u64| format!("> . {}:{}\n", n * 1000 + 1, n * 1000 + 1001);
+    (0..26)
+        .map(|i| (200 + 36 * i, format!("write 3000\n {}", (3 * i..3 * i + 3).map(sent).collect::<String>())))
+        .collect()
+}
+
+fn in_order(mut events: Vec<(u64, String)>) -> String {
+    events.sort_by_key(|event| event.0);
+    events.iter().map(|(ms, event)| format!("{ms} {event}\n")).collect()
 }
