@@ -115,6 +115,8 @@ pub(super) struct Delivery {
     newly_delivered: u64,
     rtt: Option<Duration>,
     prior_in_flight: u64,
+    /// Consecutive duplicate ACKs before it.
+    prior_duplicates: u16,
     /// HyStart++, which ends the first slow start.
     pub(super) hystart: Option<HyStart>,
     /// SEARCH, in its place.
@@ -304,7 +306,7 @@ impl Connection {
     pub(super) fn begin_sample(&mut self, cfg: &Config, now: Instant, seg: &Segment) {
         let prior_in_flight = self.in_flight(cfg);
         let Some(delivery) = &mut self.delivery else { return };
-        delivery.prior_in_flight = prior_in_flight;
+        (delivery.prior_in_flight, delivery.prior_duplicates) = (prior_in_flight, self.duplicate_acks);
         let known = self.sack.as_ref().map(|board| &board.ranges);
         delivery.on_ack(now, self.una, self.max, seg, known);
         if let Some(hystart) = &mut delivery.hystart
@@ -347,7 +349,7 @@ impl Connection {
         let Some(delivery) = &mut self.delivery else { return };
         let mut sample = delivery.sample(in_flight, loss_state, has_sack);
         if self.sack.is_none()
-            && self.duplicate_acks > 0
+            && self.duplicate_acks > delivery.prior_duplicates
             && sample.delivered == 0
             && loss_state != LossState::Loss
         {
