@@ -181,7 +181,7 @@ def test_ratio_figure_has_a_point_per_ratio_and_arrows_beyond_the_axis() -> None
     points = [json.loads(found) for found in re.findall(r'\{"row": "[^}]*"ratio": [^}]*\}', text)]
     shown = {(p["row"], p["of"]): (p["ratio"], p["beyond"]) for p in points}
     assert shown[("Queue, A", "mean")] == (0.25, False)
-    assert shown[("Queue, A", "std")] == (2.0, False)
+    assert shown[("Queue, A", "standard deviation")] == (2.0, False)
     assert shown[("Queueing delay, A", "mean")] == (0.01, True)
     low, high = next((p["low"], p["high"]) for p in points if p["row"] == "Queue, A" and p["of"] == "mean")
     assert low == pytest.approx(25 / 101, rel=1e-4)

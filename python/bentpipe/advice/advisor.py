@@ -74,7 +74,7 @@ OnMessage = Callable[[str], None]
 
 @dataclass(frozen=True)
 class AdvicePlan:
-    """Plan of an advice, checked before anything runs."""
+    """Plan of a recommendation, checked before anything runs."""
 
     scenario: Source
     given: str

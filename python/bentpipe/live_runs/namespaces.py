@@ -118,7 +118,7 @@ class Network:
     def within(self, place: str, action: Callable[[], Value]) -> Value:
         """Run `action` in a place's namespace and return its result, e.g. sockets, which stay in it."""
         results: list[Value] = []
-        errors: list[BaseException] = []
+        errors: list[Exception] = []
 
         def enter() -> None:
             # Affects only this thread, which ends; the process stays in its namespace.
@@ -129,7 +129,7 @@ class Network:
                     errors.append(OSError(os.strerror(ctypes.get_errno())))
                     return
                 results.append(action())
-            except OSError as error:
+            except Exception as error:
                 errors.append(error)
             finally:
                 os.close(handle)
@@ -137,8 +137,10 @@ class Network:
         thread = threading.Thread(target=enter)
         thread.start()
         thread.join()
-        if errors:
-            raise LiveError(f"namespace {self.path(place).name}: {errors[0]}") from None
+        for error in errors:
+            if isinstance(error, OSError):
+                raise LiveError(f"namespace {self.path(place).name}: {error}") from None
+            raise error
         return results[0]
 
 

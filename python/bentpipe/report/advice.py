@@ -1,4 +1,4 @@
-"""The page of an advice, made to fit one printed sheet, and its tables for the terminal."""
+"""The page of a recommendation, made to fit one printed sheet, and its tables for the terminal."""
 
 import math
 from collections.abc import Mapping

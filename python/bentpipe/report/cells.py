@@ -269,7 +269,7 @@ def tune_cell(result: TuneResult) -> str:
 
 
 def advice_cell(found: Mapping[str, Any]) -> str:
-    """Return an advice, as `advice.json` holds it: the answer, the candidates, and what to paste."""
+    """Return a recommendation, as `advice.json` holds it: the answer, the candidates, and what to paste."""
     words, heads = found["words"], metric_heads(found)
     lines = [
         Row(

@@ -25,6 +25,8 @@ _LEAST = 0.02
 """Smallest span of an axis as a share of its values; smaller variations are rounding errors."""
 _FURTHEST = 100.0
 """Largest ratio on the axis; larger ones, and those below its inverse, are drawn at the end."""
+_OF = {"std": "standard deviation", "mean": "mean"}
+"""Labels of the compared values."""
 
 
 def engine_colours(accounts: Sequence[Account]) -> dict[str, str]:
@@ -288,7 +290,7 @@ def ratios(
     tooltip = [vega.Tooltip("row:N"), vega.Tooltip("of:N"), vega.Tooltip("ratio:Q", format=".3g")]
 
     def dots(of: str, *, beyond: bool) -> vega.Chart:
-        values = [p for p in points if p["of"] == of and p["beyond"] == beyond]
+        values = [p for p in points if p["of"] == _OF[of] and p["beyond"] == beyond]
         filled = of == "mean"
         shape = "circle" if filled else "diamond"
         chart: vega.Chart = (
@@ -337,7 +339,7 @@ def ratios(
 def _points(row: Mapping[str, Any], first: str, engine: str, label: str) -> list[dict[str, Any]]:
     made: list[dict[str, Any]] = []
     ours, theirs = row[first], row[engine]
-    for of in ("std", "mean"):
+    for of in _OF:
         base, value = ours[of], theirs[of]
         if value is None or not base or base < 0 or value < 0:
             continue
@@ -346,7 +348,7 @@ def _points(row: Mapping[str, Any], first: str, engine: str, label: str) -> list
         point: dict[str, Any] = {
             "row": label,
             "engine": engine,
-            "of": "mean" if of == "mean" else "standard deviation",
+            "of": _OF[of],
             "ratio": min(max(ratio, 1 / _FURTHEST), _FURTHEST),
             "beyond": beyond,
         }
@@ -354,6 +356,5 @@ def _points(row: Mapping[str, Any], first: str, engine: str, label: str) -> list
         if of == "mean" and ci95 is not None and not beyond:
             point["low"] = value / (base + ci95)
             point["high"] = value / (base - ci95) if base > ci95 else _FURTHEST
-        point["of"] = of
         made.append(point)
     return made

@@ -1,6 +1,6 @@
 """Sources of scenarios: files, loaded scenarios and dictionaries.
 
-A sweep, a search and an advice read their scenario again under other overrides. `Source` holds what that
+Sweeps, searches and recommendations read a scenario again under other overrides. `Source` holds what that
 needs.
 """
 
