@@ -4,33 +4,29 @@ Or `python tools/backlog_page.py docs results/backlog`. Runs stored in the secon
 """
 
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
 
 import altair as alt
 import polars as pl
-import vl_convert
 
 import bentpipe as bp
 from bentpipe import Result, Scenario
 from bentpipe.format import number, quantity
 from bentpipe.models.stability import margins
-from bentpipe.report.panels import CONFIG
 from bentpipe.stats.intervals import paired, summarise
-from bentpipe.stats.metrics import named_metric
 from bentpipe.stats.objectives import Judged, judged, limits_from, objectives_from
-from blocks import replaced
+from blocks import table, with_blocks
+from stored_runs import Runs, Values, draw, head, known
 
-__all__ = ["PAGE", "Values", "renew", "tuning_order"]
+__all__ = ["PAGE", "renew", "tuning_order"]
 
 PAGE = "avqred_backlog.md"
 NEW, OLD = "avqred_backlog", "AVQRED"
 CAREFUL = "AVQRED 98"
 """AVQRED with 98 % of the rate as its capacity, a setting of live-gateway."""
 TUNING_SEED, TUNING_RUNS = 501, 5
-SEED, RUNS = 9001, 10
-"""Seeds of the evidence, which no choice has used."""
 TARGETS = ("4 ms", "8 ms", "16.5 ms", "24 ms", "33 ms")
 DRAIN_TIMES = ("200 ms", "350 ms", "500 ms", "1 s", "2 s")
 CHOSEN = ("16.5 ms", "500 ms")
@@ -48,20 +44,6 @@ GRID_DRAIN_TIMES = (25, 50, 100, 200, 500, 1000)
 GRID_DELAYS = (0, 50, 100)
 GRID_CONNECTIONS = (80, 140)
 WIDTH, HEIGHT = 390, 170
-
-Values = Mapping[str, Mapping[str, Sequence[float | None]]]
-
-
-def table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Return a Markdown table with numbers from the second column on."""
-    lines = [f"| {' | '.join(heads)} |", f"| --- |{' --: |' * (len(heads) - 1)}"]
-    return "\n".join([*lines, *(f"| {' | '.join(row)} |" for row in rows)])
-
-
-def head(name: str) -> str:
-    """Return a metric's label with its unit."""
-    metric = named_metric(name)
-    return metric.label + (f" [{metric.unit}]" if metric.unit else "")
 
 
 def comparison(result: Result, metrics: Sequence[str], baseline: str = OLD, *, placed: bool = False) -> str:
@@ -90,33 +72,6 @@ def means(values: Values) -> dict[str, dict[str, float]]:
 def loaded(name: str, **overrides: str) -> Scenario:
     """Load a scenario with overrides, in which `__` stands for a dot."""
     return bp.load(name, set={key.replace("__", "."): value for key, value in overrides.items()})
-
-
-class Runs:
-    """Comparisons stored in a folder."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-
-    def of(
-        self,
-        name: str,
-        scenario: Scenario,
-        settings: Sequence[str],
-        runs: int = RUNS,
-        *,
-        seed: int = SEED,
-        live: bool = False,
-    ) -> Result:
-        """Return a comparison; run it if it is not stored."""
-        out = self.folder / name
-        if (out / "manifest.json").exists():
-            print(f"{name}: stored runs, {out}; remove the folder to repeat them", flush=True)
-        else:
-            print(f"{name}: {len(settings) * runs} runs", flush=True)
-            run = bp.live if live else bp.compare
-            run(scenario, settings=list(settings), runs=runs, seed=seed, out=out)
-        return bp.open(out)
 
 
 def tuning_order(of: Mapping[str, Mapping[str, float]]) -> list[Judged]:
@@ -255,12 +210,6 @@ def spread(values: Values, setting: str) -> list[float]:
     return [std / mean for std, mean in both]
 
 
-def known(values: Values, setting: str, metric: str) -> list[float]:
-    """Return the values of a metric, all of which exist."""
-    found = values[setting][metric]
-    return [x for x in found if x is not None]
-
-
 def stable_range(runs: Runs, figures: Path) -> str:
     """Compare the fluid model's margins with simulations over drain time, delay and connections."""
     rows, drawn = [], []
@@ -326,13 +275,6 @@ def lines(
     return chart
 
 
-def draw(path: Path, chart: alt.Chart | alt.VConcatChart) -> None:
-    """Write a chart as SVG."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    shown = chart.properties(background="white").configure(**CONFIG)
-    path.write_text(vl_convert.vegalite_to_svg(shown.to_dict()) + "\n", encoding="utf-8")
-
-
 def renew(docs: Path, out: Path) -> None:
     """Simulate the runs missing in `out`, and write the page's generated parts and its figures."""
     figures, runs = docs / "figures" / "backlog", Runs(out)
@@ -346,15 +288,6 @@ def renew(docs: Path, out: Path) -> None:
         "tuning": lambda: tuning(runs),
     }
     with_blocks(docs / PAGE, blocks, "backlog")
-
-
-def with_blocks(page: Path, blocks: Mapping[str, Callable[[], str]], target: str) -> None:
-    """Replace the generated blocks of a page; `target` is the command of make that generates them."""
-    for name, block in blocks.items():
-        begin, end = (f"<!-- generated by `make {target}`: {name}: {edge} -->" for edge in ("begin", "end"))
-        content = block()
-        text = replaced(page.read_text(encoding="utf-8"), begin, end, content, str(page))
-        page.write_text(text, encoding="utf-8")
 
 
 if __name__ == "__main__":

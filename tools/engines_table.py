@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from backlog_page import table
 from bentpipe.format import quantity
 from bentpipe.stats.intervals import summarise
+from blocks import table
 
 __all__ = ["Compared", "compared", "verdict"]
 

@@ -8,8 +8,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import bentpipe as bp
-from backlog_page import Runs, head, known, with_blocks
+from blocks import with_blocks
 from engines_table import Compared, compared, verdict
+from stored_runs import Runs, head, known
 
 __all__ = ["both_engines", "renew"]
 

@@ -12,9 +12,10 @@ from statistics import median
 import polars as pl
 
 import bentpipe as bp
-from backlog_page import Runs, head, known, table, with_blocks
 from bentpipe.format import quantity
+from blocks import table, with_blocks
 from engines_table import Compared, compared, verdict
+from stored_runs import Runs, head, known
 
 __all__ = ["of_groups", "of_subject", "of_terminals", "renew"]
 

@@ -8,9 +8,10 @@ import sys
 from pathlib import Path
 
 import bentpipe as bp
-from backlog_page import Runs, with_blocks
+from blocks import with_blocks
 from engines_table import compared
 from live_quic_page import both_engines
+from stored_runs import Runs
 
 __all__ = ["renew"]
 

@@ -20,7 +20,6 @@ from typing import Any
 import altair as alt
 import polars as pl
 
-from backlog_page import draw, table
 from bentpipe import _core, files
 from bentpipe.format import brief
 from bentpipe.models.domain import DOMAIN, LABELS, LIMITS, WARNED, limit_text
@@ -29,7 +28,9 @@ from bentpipe.models.fluid import model
 from bentpipe.models.validation import simulated
 from bentpipe.runs.compare import compare
 from bentpipe.runs.plan import load
+from blocks import table
 from reference import with_generated
+from stored_runs import draw
 
 __all__ = ["PLACES", "Place", "borders", "main", "measured", "page", "points"]
 

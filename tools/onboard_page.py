@@ -11,9 +11,11 @@ import altair as alt
 import polars as pl
 
 import bentpipe as bp
-from backlog_page import NEW, Runs, draw, head, known, lines, spread, table, with_blocks
+from backlog_page import NEW, lines, spread
 from bentpipe.format import quantity
 from bentpipe.stats.intervals import summarise
+from blocks import table, with_blocks
+from stored_runs import Runs, draw, head, known
 
 __all__ = ["PAGE", "SCENARIOS", "renew"]
 

@@ -11,9 +11,10 @@ import altair as alt
 import polars as pl
 
 import bentpipe as bp
-from backlog_page import Runs, Values, draw, known, table, with_blocks
 from bentpipe.format import quantity
 from bentpipe.stats.intervals import summarise
+from blocks import table, with_blocks
+from stored_runs import Runs, Values, draw, known
 
 __all__ = ["PAGE", "renew"]
 

@@ -11,7 +11,7 @@ import sys
 from functools import partial
 from pathlib import Path
 
-from backlog_page import table, with_blocks
+from blocks import table, with_blocks
 
 __all__ = ["blocks"]
 

@@ -17,9 +17,10 @@ from tempfile import TemporaryDirectory
 import altair as alt
 import polars as pl
 
-from backlog_page import draw, table, with_blocks
 from bentpipe import _core
 from bentpipe.runs.plan import load
+from blocks import table, with_blocks
+from stored_runs import draw
 
 SCENARIO = """
 title = "A day of short transfers"

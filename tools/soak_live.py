@@ -13,7 +13,8 @@ from pathlib import Path
 import altair as alt
 import polars as pl
 
-from backlog_page import draw, table, with_blocks
+from blocks import table, with_blocks
+from stored_runs import draw
 
 _LINE = re.compile(r"^ *(\d+) +(\d+) \| +(\d+) +(\d+) +(\d+) \| +(\d+) +(\d+) +(\d+)$", re.MULTILINE)
 _ENDS = ("gateway", "terminal")
