@@ -180,15 +180,59 @@ mod tests {
         assert!((window.cwnd as f64 - expected).abs() < 300.0, "{} is not {expected}", window.cwnd);
     }
 
+    /// RFC 9438 section 4.7: only a window below the last W_max is reduced further, by (1 + 0.7) / 2.
     #[test]
     fn fast_convergence_lowers_w_max() {
         let mut cubic = Cubic::default();
-        reduced(&mut cubic, 100_000);
-        assert_eq!(cubic.w_max, 100.0);
-        reduced(&mut cubic, 80_000);
-        assert_eq!(cubic.w_max, 80.0 * 0.85);
-        reduced(&mut cubic, 90_000);
-        assert_eq!(cubic.w_max, 90.0);
+        for (cwnd, w_max) in [(100_000, 100.0), (80_000, 80.0 * 0.85), (90_000, 90.0), (90_000, 90.0)] {
+            reduced(&mut cubic, cwnd);
+            assert_eq!(cubic.w_max, w_max);
+        }
+    }
+
+    /// RFC 9438 section 4.8: in the stage after a timeout K is 0 and W_max the window at its start, here ssthresh = 700
+    /// segments. 5 s later W_cubic = 700 + 0.4 * 5^3 = 750, and one RTT ahead 700 + 0.4 * 5.5^3 = 766.6; with the former W_max
+    /// of 1000 it would be 1000 - 0.4 * 4.086^3 = 973.
+    #[test]
+    fn the_curve_after_a_timeout_starts_at_the_present_window() {
+        let mut cubic = Cubic::default();
+        let mut window = reduced(&mut cubic, 1_000_000);
+        window.cwnd = 1000;
+        let mut now = Instant::ZERO;
+        while window.is_in_slow_start() {
+            run(&mut cubic, &mut window, &mut now, 500, 1);
+        }
+        assert_eq!(window.cwnd, 700_000);
+        run(&mut cubic, &mut window, &mut now, 500, 5000);
+        assert!((745_000..766_000).contains(&window.cwnd), "{}", window.cwnd);
+    }
+
+    /// RFC 9438 section 4.6: at least two segments are left of two, 0.7 of which is less. Section 4.3: alpha is 1 once W_est
+    /// is the window before the reduction, as it is at once here, so an ACK of two segments adds 1 * 2 / 2.
+    #[test]
+    fn a_window_of_two_segments_grows_like_renos() {
+        let mut cubic = Cubic::default();
+        let mut window = reduced(&mut cubic, 2000);
+        assert_eq!(window.cwnd, 2000);
+        let ack = Acked { bytes: 2000, slow_start: 1000, avoidance: 1000, rtt: Duration::from_millis(100) };
+        cubic.on_ack(&mut window, &ack, 1000, Instant::ZERO);
+        assert_eq!(window.cwnd, 3000);
+    }
+
+    /// RFC 9438 section 4.3: the Reno-friendly region is where W_cubic(t) is less than W_est. One segment acknowledged at a
+    /// window of 8 takes W_est from 8 to 8.125; at t = K = 1 s W_cubic is W_max. If that is 8.125 as well, the curve one RTT
+    /// later counts, 8.125 + 0.4 * 0.5^3 = 8.175: the window grows by 0.175 / 8 = 0.0219.
+    #[test]
+    fn the_reno_window_counts_only_above_the_curve() {
+        for (w_max, cwnd) in [(8.0, 8125), (8.125, 8021)] {
+            let now = Instant::ZERO + Duration::from_secs(1);
+            let epoch = Some(Instant::ZERO);
+            let mut cubic = Cubic { w_max, k: 1.0, w_est: 8.0, epoch, last: now, ..Cubic::default() };
+            let mut window = Window::new(8000, Some(8000));
+            let ack = Acked { bytes: 1000, slow_start: 1000, avoidance: 1000, rtt: Duration::from_millis(500) };
+            cubic.on_ack(&mut window, &ack, 1000, now);
+            assert_eq!(window.cwnd, cwnd);
+        }
     }
 
     #[test]
