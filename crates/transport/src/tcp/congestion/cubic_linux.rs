@@ -89,22 +89,16 @@ impl CubicLinux {
             now
         });
         let x = (now - epoch + self.min_rtt).as_secs_f64() - self.k;
-        let part = C * x * x * x;
-        let target = if x < 0.0 {
-            self.origin.saturating_sub(-part as u64)
-        } else {
-            self.origin.saturating_add(part as u64)
-        };
+        let target = self.origin.saturating_add_signed((C * x * x * x) as i64);
         self.count = if target > cwnd { cwnd / (target - cwnd) } else { 100 * cwnd };
         if self.w_max == 0 {
             self.count = self.count.min(20);
         }
         let step = (cwnd * RENO / 8).max(1) * smss;
-        if self.reno_acked > step {
-            let steps = (self.reno_acked - 1) / step;
-            self.reno_acked -= steps * step;
-            self.reno += steps;
-        }
+        // Once more than `step` is acknowledged.
+        let steps = self.reno_acked.saturating_sub(1) / step;
+        self.reno_acked -= steps * step;
+        self.reno += steps;
         if self.reno > cwnd {
             self.count = self.count.min(cwnd / (self.reno - cwnd));
         }
@@ -273,13 +267,78 @@ mod tests {
         assert!((18_000..=19_000).contains(&window.cwnd), "{}", window.cwnd);
     }
 
-    /// 80 after 100 releases bandwidth: W_max = floor(80 x 1741 / 2048) = 68. A timeout clears it.
+    /// `bictcp_update()` returns at once if the window is the same and no more than 1/32 s = 31.25 ms have passed. As above,
+    /// `cnt` is 70; 132 ms ahead of 0 s the curve is at 1000 - 410/1024 x 8.9507^3 = 712.9, in whole segments 713, so `cnt` is
+    /// 700 / 13.
+    #[test]
+    fn cnt_is_updated_after_a_32nd_of_a_second() {
+        let mut cubic = CubicLinux::default();
+        let mut window = reduced(&mut cubic, 1000);
+        let ack = Acked { bytes: 1000, slow_start: 1000, avoidance: 1000, rtt: Duration::from_millis(100) };
+        for (ms, count) in [(0, 70), (31, 70), (32, 53)] {
+            cubic.on_ack(&mut window, &ack, 1000, Instant::ZERO + Duration::from_millis(ms));
+            assert_eq!(cubic.count, count, "at {ms} ms");
+        }
+    }
+
+    /// `bictcp_update()`: `while (ack_cnt > delta) ack_cnt -= delta, tcp_cwnd++`. For 8 segments `delta` is 15 segments. `cnt` is
+    /// then 20 at most before the first loss, `cwnd / (tcp_cwnd - cwnd)` and 2 at least.
+    #[test]
+    fn the_reno_window_grows_by_a_segment_per_15_8_of_the_window() {
+        let mut cubic = CubicLinux { min_rtt: Duration::ZERO, ..CubicLinux::default() };
+        for (i, (acked, reno, left, count)) in [
+            (1000, 8, 1000, 20),
+            (14_000, 8, 15_000, 20),
+            (1, 9, 1, 8),
+            (15_000, 10, 1, 4),
+            (30_000, 12, 1, 2),
+            (29_999, 13, 15_000, 2),
+        ]
+        .into_iter()
+        .enumerate()
+        {
+            cubic.update(8, acked, 1000, Instant::ZERO + Duration::from_millis(40 * i as u64));
+            assert_eq!((cubic.reno, cubic.reno_acked, cubic.count), (reno, left, count), "update {i}");
+        }
+    }
+
+    /// `tcp_cong_avoid_ai()`, with `cnt` = 20 as before the first loss: 50 segments collected for a larger `cnt` add one
+    /// segment and are used up. 45 more, with the one that this ACK left, add two; six are left.
+    #[test]
+    fn credit_for_a_larger_cnt_adds_one_segment() {
+        let mut cubic = CubicLinux { acked: 50_000, ..CubicLinux::default() };
+        let mut window = Window::new(100_000, Some(100_000));
+        for (avoidance, cwnd, left) in [(1000, 101_000, 1000), (45_000, 103_000, 6000)] {
+            let rtt = Duration::from_millis(100);
+            let ack = Acked { bytes: avoidance, slow_start: 1000, avoidance, rtt };
+            cubic.on_ack(&mut window, &ack, 1000, Instant::ZERO);
+            assert_eq!((window.cwnd, cubic.acked), (cwnd, left));
+        }
+    }
+
+    /// `CA_EVENT_TX_START`: of 100 s between two ACKs one RTT counts. 1 s after the start the curve grows by
+    /// 3 x 410/1024 x 8.08^2 = 78 segments per second, so by 16 in two RTTs.
+    #[test]
+    fn idle_time_is_not_counted() {
+        let mut cubic = CubicLinux::default();
+        let mut window = reduced(&mut cubic, 1000);
+        let mut now = Instant::ZERO;
+        run(&mut cubic, &mut window, &mut now, 100, 1000);
+        let before = window.cwnd;
+        now += Duration::from_secs(100);
+        run(&mut cubic, &mut window, &mut now, 100, 100);
+        assert!((1000..=17_000).contains(&(window.cwnd - before)), "{before} to {}", window.cwnd);
+    }
+
+    /// 80 after 100 releases bandwidth: W_max = floor(80 x 1741 / 2048) = 68. A window that equals W_max does not. A timeout
+    /// clears it.
     #[test]
     fn fast_convergence_lowers_w_max_and_a_timeout_clears_it() {
         let mut cubic = CubicLinux::default();
-        reduced(&mut cubic, 100);
-        reduced(&mut cubic, 80);
-        assert_eq!(cubic.w_max, 68);
+        for (cwnd, w_max) in [(100, 100), (80, 68), (68, 68)] {
+            reduced(&mut cubic, cwnd);
+            assert_eq!(cubic.w_max, w_max);
+        }
         cubic.on_timeout(1, Instant::ZERO);
         assert_eq!(cubic.w_max, 0);
     }
