@@ -135,20 +135,51 @@ mod tests {
         assert_eq!(at(104, &mut window), (100_000, Some(100_000)));
     }
 
-    /// Below RTT0 it equals Reno.
+    /// Section 4: the estimate is the largest rate between two ACKs, of 1000 bytes here, times an RTT of 100 ms, once three ACKs
+    /// have arrived. The time before the first gives no rate, nor do ACKs that arrive together. Two segments at least.
+    #[test]
+    fn the_capacity_is_estimated_from_the_time_between_acks() {
+        for (times_ms, ssthresh) in [
+            (&[1, 3, 5][..], Some(50_000)),
+            (&[100, 101, 101], Some(100_000)),
+            (&[100, 100, 100], None),
+            (&[100, 100, 100, 101], Some(100_000)),
+            (&[100, 200, 300], Some(2000)),
+        ] {
+            let mut hybla = Hybla::default();
+            let mut window = Window::new(10_000, None);
+            for &ms in times_ms {
+                assert_eq!(window.ssthresh(), None, "{times_ms:?}");
+                let rtt = Duration::from_millis(100);
+                let ack = Acked { bytes: 1000, slow_start: 1000, avoidance: 1000, rtt };
+                hybla.on_ack(&mut window, &ack, 1000, Instant::ZERO + Duration::from_millis(ms));
+            }
+            assert_eq!(window.ssthresh(), ssthresh, "{times_ms:?}");
+        }
+    }
+
+    /// Below RTT0 it equals Reno: 9000 + 1e6 / 9000 = 9111.1, + 1e6 / 9111.1 = 9220.9, + 1e6 / 9220.9 = 9329.3, which needs
+    /// the fractions of a byte. A loss leaves half of what is in flight, at least two segments.
     #[test]
     fn window_equals_renos_below_rtt0() {
+        let (mut hybla, mut window) = (Hybla::default(), Window::new(9000, Some(9000)));
+        for expected in [9111, 9220, 9329] {
+            ack(&mut hybla, &mut window, 10);
+            assert_eq!(window.cwnd, expected);
+        }
         let mut hybla = Hybla::default();
         let mut window = Window::new(9000, Some(10_000));
         for expected in [10_000, 10_100] {
             ack(&mut hybla, &mut window, 10);
             assert_eq!(window.cwnd, expected);
         }
-        hybla.on_congestion(&mut window, 10_000, 1000, Instant::ZERO);
-        assert_eq!(window.ssthresh(), Some(5000));
+        for (flight, ssthresh) in [(10_000, 5000), (3000, 2000)] {
+            hybla.on_congestion(&mut window, flight, 1000, Instant::ZERO);
+            assert_eq!(window.ssthresh(), Some(ssthresh));
+        }
     }
 
-    /// A queue that increases the RTT does not speed up the growth.
+    /// A queue that increases the RTT does not speed up the growth; a shorter path slows it down.
     #[test]
     fn rho_uses_the_minimum_rtt() {
         let mut hybla = Hybla::default();
@@ -157,5 +188,7 @@ mod tests {
         assert_eq!(window.cwnd, 100_040);
         ack(&mut hybla, &mut window, 500);
         assert_eq!(window.cwnd, 100_079); // 4e6 / 100040 = 39.98
+        ack(&mut hybla, &mut window, 25);
+        assert_eq!(window.cwnd, 100_089); // 100079.98 + 1e6 / 100079.98
     }
 }
