@@ -229,7 +229,8 @@ mod tests {
             let epoch = Some(Instant::ZERO);
             let mut cubic = Cubic { w_max, k: 1.0, w_est: 8.0, epoch, last: now, ..Cubic::default() };
             let mut window = Window::new(8000, Some(8000));
-            let ack = Acked { bytes: 1000, slow_start: 1000, avoidance: 1000, rtt: Duration::from_millis(500) };
+            let ack =
+                Acked { bytes: 1000, slow_start: 1000, avoidance: 1000, rtt: Duration::from_millis(500) };
             cubic.on_ack(&mut window, &ack, 1000, now);
             assert_eq!(window.cwnd, cwnd);
         }

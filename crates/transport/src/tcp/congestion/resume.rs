@@ -178,6 +178,22 @@ impl Resume {
 mod tests {
     use super::*;
 
+    const PACKET: u64 = 1200;
+    const INITIAL: u64 = 10 * PACKET;
+
+    /// An ACK of `bytes` at 80 ms, the RTT, after packets up to 79 have been sent.
+    fn ack(bytes: u64, in_flight: u64, largest: u64) -> Ack {
+        let rtt = Duration::from_millis(80);
+        let now = Instant::ZERO + rtt;
+        Ack { now, bytes, in_flight, is_app_limited: false, largest, next: 80, rtt, srtt: rtt }
+    }
+
+    /// A sender that resumes a path of 300 packets, in a phase.
+    fn resuming(phase: Phase, pipe: u64) -> Resume {
+        let saved = SavedPath { cwnd: 300 * PACKET, rtt: Duration::from_millis(80) };
+        Resume { phase: Some(phase), pipe, ..Resume::new(Some(saved)) }
+    }
+
     /// RFC 9959, section 3.1: the window is saved if it is four initial windows of 12 000 bytes or more. In slow start, half
     /// of what a round trip delivers was in flight before the window doubled.
     #[test]
@@ -190,22 +206,93 @@ mod tests {
             (None, 96_000, Some(48_000)),
         ] {
             let mut window = Window::new(100_000, ssthresh);
-            let ack = Ack {
-                now: Instant::ZERO + rtt,
-                bytes,
-                in_flight: 0,
-                is_app_limited: false,
-                largest: 0,
-                next: 80,
-                rtt,
-                srtt: rtt,
-            };
             let mut resume = Resume::new(None);
-            resume.on_ack(&mut window, initial, 1200, &ack);
+            resume.on_ack(&mut window, initial, PACKET, &ack(bytes, 0, 0));
             assert_eq!(
                 resume.observed(initial).map(|path| (path.cwnd, path.rtt)),
                 saved.map(|cwnd| (cwnd, rtt))
             );
         }
+    }
+
+    /// RFC 9959, section 3.2: the jump to 150 packets waits until the initial window is acknowledged, and until the window
+    /// limits the sender.
+    #[test]
+    fn the_jump_needs_an_initial_window_acknowledged_and_data_to_send() {
+        for (bytes, is_app_limited, packets) in
+            [(INITIAL - 1, false, 10), (INITIAL, true, 10), (INITIAL, false, 150)]
+        {
+            let (mut resume, mut window) = (resuming(Phase::Reconnaissance, 0), Window::new(INITIAL, None));
+            resume.on_ack(&mut window, INITIAL, PACKET, &Ack { is_app_limited, ..ack(bytes, 0, 9) });
+            assert_eq!(window.cwnd, packets * PACKET);
+        }
+    }
+
+    /// RFC 9959, section 3.3, at the ACK of the first unvalidated packet, which adds to PipeSize: what is in flight becomes the
+    /// window, to be validated up to the last packet sent. If that is below the initial window, or not more than PipeSize, the
+    /// window is PipeSize, at least the initial window, and there is nothing to validate.
+    #[test]
+    fn the_unvalidated_phase_leaves_what_is_in_flight_if_it_exceeds_pipe_size() {
+        let validating = Some(Phase::Validating { last: 79 });
+        for (pipe, in_flight, cwnd, phase) in [
+            (4, INITIAL - 1, INITIAL, None),
+            (4, INITIAL, INITIAL, validating),
+            (19, 20 * PACKET, 20 * PACKET, None),
+            (19, 20 * PACKET + 1, 20 * PACKET + 1, validating),
+        ] {
+            let unvalidated = Phase::Unvalidated { first: 29, since: Instant::ZERO };
+            let (mut resume, mut window) =
+                (resuming(unvalidated, pipe * PACKET), Window::new(150 * PACKET, None));
+            resume.on_ack(&mut window, INITIAL, PACKET, &ack(PACKET, in_flight, 29));
+            assert_eq!((window.cwnd, resume.phase), (cwnd, phase), "{in_flight} bytes in flight");
+        }
+    }
+
+    /// RFC 9959, section 3.3: the phase lasts for a round trip, here of 80 ms, at most, if no unvalidated packet is acknowledged
+    /// and the window is not in flight.
+    #[test]
+    fn the_unvalidated_phase_ends_after_a_round_trip() {
+        for (ms, cwnd) in [(80, 150 * PACKET), (81, 30 * PACKET)] {
+            let unvalidated = Phase::Unvalidated { first: 29, since: Instant::ZERO };
+            let (mut resume, mut window) = (resuming(unvalidated, 0), Window::new(150 * PACKET, None));
+            let now = Instant::ZERO + Duration::from_millis(ms);
+            resume.on_ack(&mut window, INITIAL, PACKET, &Ack { now, ..ack(PACKET, 30 * PACKET, 28) });
+            assert_eq!(window.cwnd, cwnd, "after {ms} ms");
+        }
+    }
+
+    /// RFC 9959, section 3.4: the last unvalidated packet ends the Validating Phase; congestion after it is no longer that of the
+    /// jump. Section 3.5: before, half of PipeSize is left, at least two packets, and the same once that packet is acknowledged.
+    #[test]
+    fn congestion_causes_a_safe_retreat_until_the_last_unvalidated_packet_is_acknowledged() {
+        for (largest, pipe, left) in [(78, 20, Some(10)), (78, 2, Some(2)), (79, 20, None)] {
+            let (mut resume, mut window) = (
+                resuming(Phase::Validating { last: 79 }, (pipe - 1) * PACKET),
+                Window::new(150 * PACKET, None),
+            );
+            resume.on_ack(&mut window, INITIAL, PACKET, &ack(PACKET, 0, largest));
+            assert_eq!(resume.on_congestion(PACKET, 100), left.map(|packets| packets * PACKET));
+            assert_eq!(resume.has_retreated(), left.is_some());
+            resume.on_ack(&mut window, INITIAL, PACKET, &ack(0, 0, 78));
+            assert_eq!((window.ssthresh(), resume.may_grow()), (None, left.is_none()));
+            resume.on_ack(&mut window, INITIAL, PACKET, &ack(0, 0, 79));
+            assert_eq!((window.ssthresh(), resume.may_grow()), (left.map(|packets| packets * PACKET), true));
+        }
+    }
+
+    /// Persistent congestion in any phase means that the saved parameters are of no use (RFC 9959, section 3.5), and there is no
+    /// jump any more. A connection that does not resume has none, and a retreat is not forgotten.
+    #[test]
+    fn persistent_congestion_ends_careful_resume() {
+        let mut resume = resuming(Phase::Reconnaissance, 0);
+        resume.stop();
+        let mut window = Window::new(INITIAL, None);
+        resume.on_ack(&mut window, INITIAL, PACKET, &ack(4 * INITIAL, 0, 9));
+        assert_eq!((window.cwnd, resume.has_retreated()), (INITIAL, true));
+        resume.stop();
+        assert!(resume.has_retreated());
+        let mut normal = Resume::new(None);
+        normal.stop();
+        assert!(!normal.has_retreated());
     }
 }
