@@ -35,7 +35,7 @@ const DRAIN: u64 = 3;
 /// State of SEARCH.
 #[derive(Clone, Debug, Default)]
 pub(in crate::tcp) struct Search {
-    /// Sent and delivered in total [bytes].
+    /// Sent and delivered since SEARCH started [bytes].
     sent: u64,
     delivered: u64,
     /// BIN_DURATION; zero before the first RTT.
@@ -119,12 +119,13 @@ impl Search {
         }
         let passed = (now - self.bin_end).as_nanos() / self.bin.as_nanos() + 1;
         if passed > W {
-            *self = Self { sent: self.sent, delivered: self.delivered, ..Self::default() };
+            *self = Self::default();
             return false;
         }
-        for skipped in self.current + 1..self.current + passed {
-            self.sent_bins[skipped as usize % SENT_BINS] = self.sent(self.current);
-            self.acked_bins[skipped as usize % ACKED_BINS] = self.acked(self.current);
+        for skipped in 1..passed {
+            let number = (self.current + skipped) as usize;
+            self.sent_bins[number % SENT_BINS] = self.sent(self.current);
+            self.acked_bins[number % ACKED_BINS] = self.acked(self.current);
         }
         self.current += passed;
         self.bin_end += self.bin.times(passed);
@@ -137,7 +138,8 @@ impl Search {
         let fraction = (rtt.as_nanos() % self.bin.as_nanos()) as f64 / self.bin.as_nanos() as f64;
         let curr_delv = (self.acked(self.current) - self.acked(self.current - W)) as f64;
         let prev_sent = self.sent_before(self.current - back, fraction);
-        prev_sent > 0.0 && (prev_sent - curr_delv) / prev_sent >= THRESH
+        // Negative or not a number if nothing was sent.
+        (prev_sent - curr_delv) / prev_sent >= THRESH
     }
 
     /// Sent in the window that ended `fraction` of a bin before the end of bin `number` [bytes].
@@ -186,20 +188,24 @@ mod tests {
     #[test]
     fn bins_are_a_tenth_of_three_and_a_half_rtts() {
         let (mut search, mut window) = (Search::default(), Window::new(10_000, None));
+        search.on_sent(10_000);
         search.on_ack(&mut window, &ack(100, 1000, 100));
         assert_eq!((search.bin, search.bin_end), (Duration::from_millis(35), at(135)));
         search.on_ack(&mut window, &ack(135, 1000, 100));
         assert_eq!(search.current, 0);
         // Bins that pass without an ACK repeat the one before.
+        search.on_sent(2000);
         search.on_ack(&mut window, &ack(135 + 36, 1000, 100));
-        assert_eq!(
-            (search.current, search.acked(0), search.acked(1), search.acked(2)),
-            (2, 1000, 1000, 3000)
-        );
+        assert_eq!(search.current, 2);
+        assert_eq!([0, 1, 2].map(|bin| search.acked(bin)), [1000, 1000, 3000]);
+        assert_eq!([0, 1, 2].map(|bin| search.sent(bin)), [10_000, 10_000, 12_000]);
+        // Ten bins are a window.
+        search.on_ack(&mut window, &ack(205 + 349, 1000, 100));
+        assert_eq!((search.current, search.bin_end), (12, at(555)));
         // More than ten bins: the next RTT is the initial one.
-        search.on_ack(&mut window, &ack(205 + 350, 1000, 100));
+        search.on_ack(&mut window, &ack(555 + 350, 1000, 100));
         assert!(search.bin.is_zero());
-        search.on_ack(&mut window, &ack(600, 1000, 200));
+        search.on_ack(&mut window, &ack(1000, 1000, 200));
         assert_eq!(search.bin, Duration::from_millis(70));
     }
 
@@ -213,6 +219,43 @@ mod tests {
         let at = |end: u64| (end * end - (end - 10) * (end - 10)) as f64 * 100.0;
         let found = search.sent_before(18, 30.0 / 35.0);
         assert!((found - (at(18) / 7.0 + at(17) * 6.0 / 7.0)).abs() < 1e-6, "{found}");
+    }
+
+    /// As above, 70 000 bytes were sent in the ten bins up to bin 18, and 77 000 in those up to bin 17: with 6/7 of the latter
+    /// `prev_sent` is 76 000. `norm_diff` is 0.26 if 56 240 bytes were delivered in the ten bins up to bin 20.
+    #[test]
+    fn slow_start_is_over_once_norm_diff_is_the_threshold() {
+        for (delivered, is_over) in [(56_241, false), (56_239, true)] {
+            let mut search = Search {
+                bin: Duration::from_millis(35),
+                bin_end: at(700),
+                current: 19,
+                delivered: 20_000 + delivered,
+                ..Search::default()
+            };
+            for (bin, sent) in [(7, 0), (8, 10_000), (17, 77_000), (18, 80_000)] {
+                search.sent_bins[bin] = sent;
+            }
+            search.acked_bins[10] = 20_000;
+            assert!(!search.is_at_capacity(Duration::from_millis(100), at(700)));
+            assert_eq!(search.is_at_capacity(Duration::from_millis(100), at(701)), is_over);
+            assert_eq!((search.current, search.acked(20)), (20, 20_000 + delivered));
+        }
+    }
+
+    /// An ACK outside of slow start ends SEARCH for good, as does a loss or a mark, also in the drain phase.
+    #[test]
+    fn search_applies_to_the_first_slow_start_only() {
+        let (mut search, mut window) = (Search::default(), Window::new(10_000, Some(10_000)));
+        search.on_ack(&mut window, &ack(100, 1000, 100));
+        window.cwnd = 1000;
+        search.on_ack(&mut window, &ack(200, 1000, 100));
+        assert!(search.over && search.bin.is_zero());
+        let mut search = Search { target: Some(50_000), ..Search::default() };
+        search.stop();
+        let mut window = Window::new(100_000, None);
+        search.on_ack(&mut window, &ack(1, 1000, 100));
+        assert_eq!((window.cwnd, window.ssthresh(), search.holds_window()), (100_000, None, false));
     }
 
     /// A path of 1 MB/s and 100 ms, without a queue limit, on which the window doubles every RTT. Returns the largest window,
