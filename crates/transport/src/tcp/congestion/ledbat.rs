@@ -136,18 +136,53 @@ mod tests {
         }
     }
 
+    /// 9000 + 1e6 / 9000 = 9111.1, + 1e6 / 9111.1 = 9220.9, + 1e6 / 9220.9 = 9329.3, which needs the fractions of a byte. Without
+    /// a sample of the delay there is no growth.
+    #[test]
+    fn window_grows_by_a_segment_per_round_trip_without_a_queue() {
+        let (mut ledbat, mut window) = (Ledbat::default(), Window::new(9000, None));
+        let acked = Acked { bytes: 1000, slow_start: 1000, avoidance: 1000, rtt: Duration::ZERO };
+        ledbat.on_ack(&mut window, &acked, 1000, Instant::ZERO);
+        assert_eq!(window.cwnd, 9000);
+        for cwnd in [9111, 9220, 9329] {
+            assert_eq!(ack(&mut ledbat, &mut window, 50, 1), cwnd);
+        }
+    }
+
+    /// Section 2.4.2: `CURRENT_FILTER` = 4 samples, of which the least is the current delay, here over a base of 50 ms.
+    #[test]
+    fn the_least_of_four_samples_is_the_current_delay() {
+        let (mut ledbat, mut window) = (Ledbat::default(), Window::new(10_000, None));
+        for (ms, delay) in
+            [(50, 0), (150, 0), (120, 0), (150, 0), (150, 70), (150, 70), (150, 100), (110, 60), (150, 60)]
+        {
+            ack(&mut ledbat, &mut window, ms, 1);
+            assert_eq!(ledbat.queueing_delay(), Some(Duration::from_millis(delay)));
+        }
+    }
+
+    /// Twice the target, 200 ms of queueing delay, would take 1e6 / 2100 = 476 bytes from 2100.
+    #[test]
+    fn delay_leaves_two_segments_of_window() {
+        let (mut ledbat, mut window) = (Ledbat::default(), Window::new(2100, None));
+        ledbat.base[0] = Duration::from_millis(50);
+        assert_eq!(ack(&mut ledbat, &mut window, 250, 1), 2000);
+    }
+
     /// A route that has become longer is the base once the ten minutes in which the shorter one was seen have passed.
     #[test]
     fn base_delay_is_forgotten_after_ten_minutes() {
         let (mut ledbat, mut window) = (Ledbat::default(), Window::new(10_000, None));
-        ack(&mut ledbat, &mut window, 50, 30);
-        for minute in 1..=9 {
-            ack(&mut ledbat, &mut window, 150, 60 * minute);
+        for first in [0, 25] {
+            ack(&mut ledbat, &mut window, 50, 60 * first + 30);
+            for minute in first + 1..=first + 9 {
+                ack(&mut ledbat, &mut window, 150, 60 * minute);
+            }
+            let delay = ledbat.queueing_delay();
+            assert_eq!(delay, Some(Duration::from_millis(100)));
+            ack(&mut ledbat, &mut window, 150, 60 * (first + 10));
+            assert_eq!(ledbat.queueing_delay(), Some(Duration::ZERO));
         }
-        let delay = ledbat.queueing_delay();
-        assert_eq!(delay, Some(Duration::from_millis(100)));
-        ack(&mut ledbat, &mut window, 150, 600);
-        assert_eq!(ledbat.queueing_delay(), Some(Duration::ZERO));
     }
 
     #[test]
