@@ -358,38 +358,52 @@ mod tests {
         window: Window,
         cfg: Config,
         now: Instant,
-        total: u64,
+        /// Of the latest ACK.
+        sample: Sample,
     }
+
+    /// An ACK of one segment without a measurement.
+    const SAMPLE: Sample = Sample {
+        delivered: 1000,
+        lost: 0,
+        total: 0,
+        prior_delivered: 0,
+        interval_delivered: 1000,
+        tx_in_flight: 0,
+        lost_since: 0,
+        prior_in_flight: 0,
+        in_flight: 0,
+        rtt: None,
+        rate: None,
+        app_limited: false,
+        loss_state: LossState::Open,
+        has_sack: true,
+    };
 
     impl Run {
         fn new() -> Self {
             let cfg = Config { mss: 1000, ..Config::default() };
             let window = Window::new(cfg.iw(), None);
-            Self { bbr: Bbr::default(), window, cfg, now: Instant::ZERO, total: 0 }
+            Self { bbr: Bbr::default(), window, cfg, now: Instant::ZERO, sample: SAMPLE }
         }
 
-        /// After `ms`, an ACK of one segment at `rate`, one RTT after the last if `round`.
-        fn ack(&mut self, ms: u64, rate: u64, round: bool, in_flight: u64) {
+        /// After `ms`, an ACK of one segment at `rate`, if not zero, one RTT after the last if `round`. Returns true if samples
+        /// must be marked as application-limited.
+        fn ack(&mut self, ms: u64, rate: u64, round: bool, in_flight: u64) -> bool {
             self.now += Duration::from_millis(ms);
-            self.total += 1000;
-            let sample = Sample {
-                delivered: 1000,
-                lost: 0,
-                total: self.total,
+            let rtt_ms = if self.bbr.rt_prop == Duration::MAX { 100 } else { 101 };
+            self.sample = Sample {
+                total: self.sample.total + 1000,
                 prior_delivered: if round { self.bbr.next_round_delivered } else { 0 },
-                interval_delivered: 1000,
                 tx_in_flight: in_flight,
-                lost_since: 0,
                 prior_in_flight: in_flight,
                 in_flight,
-                rtt: Some(Duration::from_millis(if self.bbr.rt_prop == Duration::MAX { 100 } else { 101 })),
-                rate: Some(Rate::from_bps(rate)),
-                app_limited: false,
-                loss_state: LossState::Open,
-                has_sack: true,
+                rtt: Some(Duration::from_millis(rtt_ms)),
+                rate: (rate > 0).then(|| Rate::from_bps(rate)),
+                ..self.sample
             };
             let srtt = Some(Duration::from_millis(100));
-            self.bbr.on_sample(&mut self.window, &sample, &self.cfg, srtt, self.now);
+            self.bbr.on_sample(&mut self.window, &self.sample, &self.cfg, srtt, self.now)
         }
 
         /// After Startup and Drain, at 8 Mbit/s: a bandwidth-delay product of 100 kB.
@@ -438,6 +452,93 @@ mod tests {
         assert_eq!(run.bbr.mode, Mode::Startup);
     }
 
+    /// Section 4.2.1: the pacing rate is 2 / ln 2 times the initial window of 10 segments per RTT until the estimate exceeds it.
+    #[test]
+    fn startup_paces_at_the_initial_rate_at_least() {
+        let mut run = Run::new();
+        run.ack(100, MBPS / 2, true, 10_000);
+        assert_eq!(run.bbr.pacing_rate.as_bps(), 2_308_312);
+        run.ack(100, MBPS, true, 10_000);
+        assert_eq!(run.bbr.pacing_rate.as_bps(), 2_885_390);
+    }
+
+    /// Section 4.3.2.2 with marked samples: rounds of an application with too little to send are no plateau.
+    #[test]
+    fn startup_lasts_while_the_application_limits_the_sender() {
+        let mut run = Run::new();
+        run.sample.app_limited = true;
+        for _ in 0..10 {
+            run.ack(100, MBPS, true, 10_000);
+        }
+        assert_eq!((run.bbr.mode, run.bbr.full_bw_count), (Mode::Startup, 0));
+    }
+
+    /// Section 4.2.3.6 before the pipe is full: at 8 Mbit/s and 100 ms the target is 2 / ln 2 times 100 kB, 288 539, and three
+    /// quanta of a segment; a window of that size grows while less than the initial window is delivered.
+    #[test]
+    fn the_window_of_startup_grows_up_to_its_target() {
+        for (cwnd, total, grown) in [
+            (291_538, 10_000, 292_538),
+            (291_539, 10_000, 291_539),
+            (291_540, 10_000, 291_540),
+            (291_539, 9999, 292_539),
+        ] {
+            let mut run = Run::new();
+            run.bbr.btl_bw = Rate::from_bps(8 * MBPS);
+            run.bbr.rt_prop = Duration::from_millis(100);
+            run.window.cwnd = cwnd;
+            run.bbr.set_cwnd(&mut run.window, &Sample { total, ..SAMPLE }, &run.cfg);
+            assert_eq!(run.window.cwnd, grown, "{cwnd} with {total} delivered");
+        }
+    }
+
+    /// Section 4.2.2: one segment below 1.2 Mbit/s, two below 24 Mbit/s, and then what leaves in 1 ms, up to 64 kB.
+    #[test]
+    fn quantum_follows_the_pacing_rate() {
+        let mut run = Run::new();
+        for (bps, quantum) in [
+            (1_199_999, 1000),
+            (1_200_000, 2000),
+            (23_999_999, 2000),
+            (24_000_000, 3000),
+            (100 * MBPS, 12_500),
+            (1000 * MBPS, 64_000),
+        ] {
+            run.bbr.pacing_rate = Rate::from_bps(bps);
+            assert_eq!(run.bbr.quantum(&run.cfg), quantum, "{bps} bit/s");
+        }
+    }
+
+    /// Section 4.3.4.3: any phase but 3/4, the second.
+    #[test]
+    fn probe_bw_begins_in_any_phase_but_that_of_three_quarters() {
+        let mut bbr = Bbr::default();
+        let begins = |ms| {
+            bbr.enter_probe_bw(Instant::ZERO + Duration::from_millis(ms));
+            assert_eq!(bbr.pacing_gain, CYCLE[bbr.cycle_index]);
+            bbr.cycle_index
+        };
+        let phases: std::collections::BTreeSet<_> = (0..200).map(begins).collect();
+        assert_eq!(phases.into_iter().collect::<Vec<_>>(), [0, 2, 3, 4, 5, 6, 7]);
+    }
+
+    /// Section 4.3.4: a loss ends the phase of 5/4 after RTprop = 100 ms, although less than 5/4 of the bandwidth-delay product
+    /// is in flight.
+    #[test]
+    fn a_loss_ends_the_phase_that_probes() {
+        let mut run = Run::steady();
+        while run.bbr.cycle_index != 0 {
+            run.ack(10, 8 * MBPS, false, 100_000);
+        }
+        run.sample.lost = 1000;
+        for _ in 0..10 {
+            run.ack(10, 8 * MBPS, false, 100_000);
+            assert_eq!(run.bbr.pacing_gain, 1.25);
+        }
+        run.ack(10, 8 * MBPS, false, 100_000);
+        assert_eq!(run.bbr.pacing_gain, 0.75);
+    }
+
     /// Section 4.3.4: a phase lasts for more than RTprop = 100 ms, eleven ACKs at 10 ms; the phase of 5/4 until as much
     /// is in flight, the phase of 3/4 until the queue is drained.
     #[test]
@@ -465,7 +566,7 @@ mod tests {
         assert_eq!(acks(131_000, 1), (0.75, 6 * MBPS));
         assert_eq!(acks(106_001, 10), (0.75, 6 * MBPS));
         assert_eq!(acks(106_001, 1), (1.0, 8 * MBPS));
-        assert_eq!(acks(106_000, 6 * 11 - 1), (1.0, 8 * MBPS));
+        assert_eq!(acks(90_000, 6 * 11 - 1), (1.0, 8 * MBPS));
         assert_eq!(acks(131_000, 1), (1.25, 10 * MBPS));
         assert_eq!(acks(131_000, 11), (0.75, 6 * MBPS));
         assert_eq!(acks(106_000, 1), (1.0, 8 * MBPS));
@@ -484,6 +585,42 @@ mod tests {
         }
         run.ack(100, 5 * MBPS, true, 100_000);
         assert_eq!(run.bbr.btl_bw.as_bps(), 5 * MBPS);
+        // Rounds without a sample count as well.
+        let mut run = Run::steady();
+        for _ in 0..10 {
+            run.ack(100, 0, true, 100_000);
+        }
+        run.ack(100, 5 * MBPS, true, 100_000);
+        assert_eq!(run.bbr.btl_bw.as_bps(), 5 * MBPS);
+    }
+
+    /// Section 4.1.1: a sample of an application with too little to send counts if it is not below the estimate, which it
+    /// confirms if it equals it. An ACK that delivers nothing begins no round.
+    #[test]
+    fn application_limited_samples_do_not_lower_btl_bw() {
+        let mut run = Run::steady();
+        run.sample.app_limited = true;
+        for (rate, rounds, btl_bw) in [(5, 20, 8), (8, 1, 8), (9, 1, 9)] {
+            for _ in 0..rounds {
+                run.ack(100, rate * MBPS, true, 100_000);
+                assert_eq!(run.bbr.btl_bw.as_bps(), btl_bw * MBPS);
+            }
+            assert!(rate < 8 || run.bbr.filter.contains(&(run.bbr.round_count, run.bbr.btl_bw)));
+        }
+        let mut bbr = Bbr::default();
+        bbr.update_btl_bw(&Sample { delivered: 0, ..SAMPLE });
+        assert!(!bbr.round_start && bbr.round_count == 0);
+        bbr.update_btl_bw(&SAMPLE);
+        assert!(bbr.round_start && bbr.round_count == 1);
+    }
+
+    /// Section 4.1.2: RTprop has not expired before its first sample, however late that is.
+    #[test]
+    fn the_first_rtt_does_not_start_probe_rtt() {
+        let mut run = Run::new();
+        run.now += Duration::from_secs(100);
+        run.ack(100, MBPS, true, 10_000);
+        assert_eq!((run.bbr.mode, run.bbr.rt_prop), (Mode::Startup, Duration::from_millis(100)));
     }
 
     /// Section 4.3.5: RTprop is 10 s old, so four segments are in flight for 200 ms and one RTT; then the window is
@@ -491,16 +628,19 @@ mod tests {
     #[test]
     fn probe_rtt_starts_after_ten_seconds() {
         let mut run = Run::steady();
-        while run.now <= Instant::ZERO + Duration::from_millis(10_080) {
-            run.ack(10, 8 * MBPS, true, 131_000);
-        }
         // RTprop was measured at 100 ms.
-        assert_eq!(run.bbr.mode, Mode::ProbeBw);
+        while run.now < Instant::ZERO + Duration::from_millis(10_100) {
+            assert!(!run.ack(10, 8 * MBPS, true, 131_000));
+        }
+        assert_eq!((run.bbr.mode, run.bbr.rt_prop), (Mode::ProbeBw, Duration::from_millis(100)));
         let before = run.window.cwnd;
         assert_eq!(before, 206_000);
-        run.ack(20, 8 * MBPS, false, 100_000);
+        assert!(run.ack(10, 8 * MBPS, false, 100_000), "marks samples");
         assert_eq!((run.bbr.mode, run.window.cwnd), (Mode::ProbeRtt, 4000));
         assert_eq!(run.bbr.rt_prop, Duration::from_millis(101));
+        // Section 4.2.3.3: a loss does not replace the saved window by that of ProbeRTT.
+        run.bbr.on_congestion(&mut run.window, 0, 1000, run.now);
+        assert_eq!(run.window.ssthresh(), Some(before));
         // The 200 ms begin once at most four segments are in flight.
         run.ack(500, 8 * MBPS, false, 4001);
         run.ack(10, 8 * MBPS, false, 4000);
@@ -522,33 +662,54 @@ mod tests {
         }
         assert_eq!(run.window.cwnd, 206_000);
         let mut sample = Sample {
-            delivered: 1000,
+            delivered: 0,
             lost: 1000,
-            total: run.total,
-            prior_delivered: 0,
-            interval_delivered: 1000,
-            tx_in_flight: 120_000,
-            lost_since: 0,
+            total: run.sample.total,
             prior_in_flight: 120_000,
             in_flight: 118_000,
-            rtt: None,
-            rate: None,
-            app_limited: false,
             loss_state: LossState::Recovery,
-            has_sack: true,
+            ..SAMPLE
         };
         run.bbr.on_congestion(&mut run.window, 0, 1000, run.now);
         let mut ack = |sample: &Sample| {
             run.bbr.on_sample(&mut run.window, sample, &run.cfg, None, run.now);
             run.window.cwnd
         };
+        assert_eq!(ack(&sample), 119_000, "a segment more, although nothing was delivered");
+        (sample.delivered, sample.lost) = (1000, 0);
         assert_eq!(ack(&sample), 119_000);
-        sample.lost = 0;
-        assert_eq!(ack(&sample), 119_000);
+        (sample.in_flight, sample.delivered) = (119_000, 2000);
+        assert_eq!(ack(&sample), 121_000);
         // The RTT is over.
-        sample.prior_delivered = sample.total;
-        assert_eq!(ack(&sample), 120_000);
+        (sample.prior_delivered, sample.delivered) = (sample.total, 1000);
+        assert_eq!(ack(&sample), 122_000);
+        // More losses take away as much.
+        (sample.prior_delivered, sample.lost) = (0, 5000);
+        assert_eq!(ack(&sample), 118_000);
         sample.loss_state = LossState::Open;
         assert_eq!(ack(&sample), 206_000);
+    }
+
+    /// Section 4.2.3.3: a window already reduced is not saved. Section 4.2.3.4: after a timeout the window grows from the four
+    /// segments that section 4.2.3.6 leaves, and is restored once everything sent before is acknowledged.
+    #[test]
+    fn a_timeout_restores_the_window_after_recovery() {
+        let mut run = Run::steady();
+        for _ in 0..200 {
+            run.ack(1, 8 * MBPS, false, 131_000);
+        }
+        for loss_state in [LossState::Recovery, LossState::Loss] {
+            run.bbr.on_congestion(&mut run.window, 0, 1000, run.now);
+            assert_eq!(run.window.ssthresh(), Some(206_000));
+            run.sample.loss_state = loss_state;
+            run.window.cwnd = 1000;
+            run.ack(1, 8 * MBPS, true, 2000);
+        }
+        assert_eq!(run.window.cwnd, 4000);
+        run.ack(1, 8 * MBPS, false, 2000);
+        assert_eq!(run.window.cwnd, 5000);
+        run.sample.loss_state = LossState::Open;
+        run.ack(1, 8 * MBPS, false, 2000);
+        assert_eq!(run.window.cwnd, 206_000);
     }
 }
