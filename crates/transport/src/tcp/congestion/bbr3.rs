@@ -1094,17 +1094,110 @@ mod tests {
         assert_eq!(run.bbr.round_count, first);
     }
 
-    /// Another seed, another time or another connection gives another wait.
+    /// Section 5.3.3.8.2: 2 s to 3 s, and no round or one. Another seed, time or amount delivered gives another wait.
     #[test]
-    fn waits_differ_between_seeds() {
-        let wait = |seed| {
-            let mut run = Run::new();
-            run.cfg.seed = seed;
-            run.bbr.start_down(&run.cfg, run.now);
-            run.bbr.bw_probe_wait
+    fn waits_differ_between_seeds_times_and_amounts() {
+        use std::collections::BTreeSet;
+        let mut run = Run::new();
+        let mut wait = |seed, ms, delivered| {
+            (run.cfg.seed, run.bbr.delivered) = (seed, delivered);
+            run.bbr.start_down(&run.cfg, run.now + Duration::from_millis(ms));
+            (run.bbr.bw_probe_wait, run.bbr.rounds_since_probe_up)
         };
-        assert_eq!(wait(1), wait(1));
-        assert_ne!(wait(1), wait(2));
+        let waits: [BTreeSet<_>; 3] = [
+            (0..64).map(|seed| wait(seed, 0, 0)).collect(),
+            (0..64).map(|ms| wait(0, ms, 0)).collect(),
+            (0..64).map(|delivered| wait(0, 0, delivered)).collect(),
+        ];
+        for waits in waits {
+            assert_eq!(waits.len(), 64);
+            assert_eq!(waits.iter().map(|wait| wait.1).collect::<BTreeSet<_>>(), [0, 1].into());
+            let [least, most] = [waits.first(), waits.last()].map(|wait| wait.unwrap().0.as_secs_f64());
+            assert!((2.0..2.2).contains(&least) && (2.8..3.0).contains(&most), "{least} s, {most} s");
+        }
+    }
+
+    /// Section 5.3.3.8.3, with a bandwidth-delay product of 100 segments: more than the wait of 2 s, or 63 rounds.
+    #[test]
+    fn a_probe_begins_after_the_wait_or_63_rounds() {
+        let mut run = Run::steady();
+        run.bbr.bw_probe_wait = PROBE_WAIT;
+        let wait = PROBE_WAIT.as_nanos();
+        for (ns, rounds, begins) in [(wait, 62, false), (wait + 1, 62, true), (0, 63, true)] {
+            run.bbr.rounds_since_probe_up = rounds;
+            let now = run.bbr.cycle_stamp + Duration::from_nanos(ns);
+            assert_eq!(
+                run.bbr.is_time_to_probe_bw(&run.window, &run.cfg, now),
+                begins,
+                "{ns} ns, {rounds} rounds"
+            );
+        }
+    }
+
+    /// Section 5.3.3.9, IsTimeToGoDown(), with a bound of 100 000 bytes: a probe after one that lost too much ends once the bound
+    /// is in flight. Other probes end with growth, unless the bound is what limits them.
+    #[test]
+    fn a_probe_ends_at_the_bound_or_without_growth() {
+        for (too_high, in_flight, is_limited, cwnd, full_bw_now, ends) in [
+            (true, 100_000, false, 50_000, false, true),
+            (true, 99_999, false, 50_000, false, false),
+            (false, 100_000, false, 50_000, false, false),
+            (false, 0, true, 100_000, true, false),
+            (false, 0, true, 99_999, true, true),
+            (false, 0, false, 100_000, true, true),
+        ] {
+            let mut run = Run::probing();
+            (run.bbr.inflight_longterm, run.bbr.prev_probe_too_high) = (100_000, too_high);
+            (run.bbr.is_cwnd_limited, run.bbr.full_bw_now) = ([is_limited, false], full_bw_now);
+            (run.window.cwnd, run.sample.in_flight) = (cwnd, in_flight);
+            assert_eq!(run.bbr.is_time_to_go_down(&run.window, &run.sample), ends);
+            assert_eq!(
+                (run.bbr.prev_probe_precautionary, run.bbr.full_bw_now),
+                (ends && too_high, ends && full_bw_now)
+            );
+        }
+    }
+
+    /// Section 5.3.3.9, ProbeInflightLongtermUpward(): a segment for each 10 000 bytes delivered, if the window limits the sender
+    /// and reaches the bound of 100 000 bytes. Of 25 000 bytes 5000 are left. A round later half of the window counts.
+    #[test]
+    fn only_a_window_in_use_raises_the_long_term_bound() {
+        for (is_limited, cwnd, bound, left) in [
+            (true, 100_000, 102_000, 5000),
+            (true, 150_000, 102_000, 5000),
+            (true, 99_999, 100_000, 0),
+            (false, 150_000, 100_000, 0),
+        ] {
+            let mut run = Run::probing();
+            (run.bbr.inflight_longterm, run.bbr.probe_up_acked_per_inc) = (100_000, 10_000);
+            (run.bbr.is_cwnd_limited, run.bbr.round_start) = ([false, is_limited], left > 0);
+            (run.window.cwnd, run.sample.delivered) = (cwnd, 25_000);
+            run.bbr.probe_inflight_longterm_upward(&run.window, &run.sample, &run.cfg);
+            assert_eq!((run.bbr.inflight_longterm, run.bbr.bw_probe_up_acked), (bound, left));
+            assert_eq!(run.bbr.probe_up_acked_per_inc, if left > 0 { cwnd / 2 } else { 10_000 });
+        }
+    }
+
+    /// Section 5.3.3.9: the bound is raised to what was in flight without losing more than 2 %, here of 80 000 bytes.
+    #[test]
+    fn data_in_flight_without_losses_raises_the_long_term_bound() {
+        for (lost_since, bound) in [(1600, 80_000), (1601, 50_000)] {
+            let mut run = Run::steady();
+            run.bbr.inflight_longterm = 50_000;
+            (run.sample.tx_in_flight, run.sample.lost_since) = (80_000, lost_since);
+            run.bbr.adapt_long_term_model(&run.window, &run.sample, &run.cfg);
+            assert_eq!(run.bbr.inflight_longterm, bound);
+        }
+    }
+
+    /// Section 5.3.3.9: the headroom is 15 %, at least a segment; four segments are left.
+    #[test]
+    fn headroom_is_15_percent_and_at_least_a_segment() {
+        let mut run = Run::new();
+        for (bound, left) in [(10_000, 8500), (6000, 5000), (4500, 4000), (u64::MAX, u64::MAX)] {
+            run.bbr.inflight_longterm = bound;
+            assert_eq!(run.bbr.inflight_with_headroom(&run.cfg), left);
+        }
     }
 
     /// Section 5.5.10.2 with 2 %: of 90 000 bytes before the burst 1000 are lost, and x = (1800 - 1000) / 0.98 = 816 more of
@@ -1305,6 +1398,187 @@ mod tests {
         assert_eq!(run.bbr.mode, Mode::Drain);
     }
 
+    /// Sections 5.5.1 and 5.5.10.3: an ACK that delivers nothing begins no round, not even the first.
+    #[test]
+    fn an_ack_that_delivers_nothing_begins_no_round() {
+        let mut run = Run::new();
+        for (interval_delivered, begins) in [(0, false), (1000, true)] {
+            run.sample.interval_delivered = interval_delivered;
+            run.bbr.update_latest_delivery_signals(&run.sample);
+            run.bbr.update_max_bw(&run.sample);
+            assert_eq!((run.bbr.round_start, run.bbr.loss_round_start), (begins, begins));
+        }
+    }
+
+    /// Section 5.5.5: a sample of an application with too little to send counts for this cycle if it is not below the maximum,
+    /// here of 8 Mbit/s in the cycle before.
+    #[test]
+    fn application_limited_samples_below_the_maximum_do_not_count() {
+        for (mbps, app_limited, sampled) in [(2, true, 0), (8, true, 8), (9, true, 9), (2, false, 2)] {
+            let mut run = Run::steady();
+            run.bbr.advance_max_bw_filter();
+            (run.sample.rate, run.sample.app_limited) = (Some(Rate::from_bps(mbps * MBPS)), app_limited);
+            run.ack_in_flight(1, false, 100_000);
+            assert_eq!(run.bbr.max_bw_filter[1], Rate::from_bps(sampled * MBPS));
+        }
+    }
+
+    /// Section 2.2: the window of 100 000 bytes limits a sender if it has no room for another segment, at any time in this round
+    /// or the previous one.
+    #[test]
+    fn a_full_window_limits_the_sender_for_two_rounds() {
+        let mut run = Run::new();
+        run.window.cwnd = 100_000;
+        for (round_start, prior_in_flight, is_limited) in [
+            (false, 99_000, false),
+            (false, 99_001, true),
+            (false, 0, true),
+            (true, 0, true),
+            (true, 0, false),
+        ] {
+            (run.bbr.round_start, run.sample.prior_in_flight) = (round_start, prior_in_flight);
+            run.bbr.update_cwnd_limited(&run.window, &run.sample, &run.cfg);
+            assert_eq!(run.bbr.is_cwnd_limited(), is_limited);
+        }
+    }
+
+    /// Section 5.3.1.3: in Startup a round with losses or a mark ends it, if the losses are many, if there was a mark, or without
+    /// SACK; not after a timeout. The bound is the larger of the bandwidth-delay product of 100 kB and the latest delivery.
+    #[test]
+    fn startup_ends_by_a_mark_or_a_loss_without_sack() {
+        use LossState::{Loss, Open, Recovery};
+        for (is_lossy, loss_state, is_marked, has_sack, latest, bound) in [
+            (true, Recovery, false, false, 90_000, Some(100_000)),
+            (true, Open, true, true, 150_000, Some(150_000)),
+            (true, Recovery, false, true, 90_000, None),
+            (true, Loss, true, false, 90_000, None),
+            (false, Recovery, true, false, 90_000, None),
+        ] {
+            let mut run = Run::new();
+            run.ack_in_flight(100, true, 100_000);
+            (run.bbr.is_mark_in_round, run.bbr.inflight_latest) = (is_marked, latest);
+            (run.sample.loss_state, run.sample.has_sack) = (loss_state, has_sack);
+            run.bbr.check_startup_done(&run.sample, is_lossy);
+            assert_eq!(
+                (run.bbr.mode == Mode::Drain, run.bbr.full_bw_reached),
+                (bound.is_some(), bound.is_some())
+            );
+            assert_eq!(run.bbr.inflight_longterm, bound.unwrap_or(u64::MAX));
+        }
+    }
+
+    /// Section 5.5.10.2, NoteLoss(): the round of losses is that of the first loss in it.
+    #[test]
+    fn the_first_loss_begins_the_round_of_losses() {
+        let mut run = Run::steady();
+        for total in [500_000, 600_000] {
+            run.sample.total = total;
+            run.lose(100_000, 1000);
+            assert_eq!((run.bbr.is_loss_in_round, run.bbr.loss_round_delivered), (true, 500_000));
+        }
+    }
+
+    /// Without SACK, fast recovery of RFC 6582 shows a loss: it counts once as a loss of the round, and it ends a probe, at what
+    /// was in flight.
+    #[test]
+    fn recovery_without_sack_counts_as_a_loss() {
+        use LossState::{Open, Recovery};
+        let mut run = Run::steady();
+        run.sample.has_sack = false;
+        run.ack_in_flight(1, false, 90_000);
+        assert!(!run.bbr.is_loss_in_round);
+        run.sample.loss_state = Recovery;
+        for (round, is_loss) in [(false, true), (true, false), (false, false)] {
+            run.ack_in_flight(1, round, 90_000);
+            assert_eq!(run.bbr.is_loss_in_round, is_loss);
+        }
+        for (loss_state, has_sack, mode) in
+            [(Recovery, false, Mode::Down), (Recovery, true, Mode::Up), (Open, false, Mode::Up)]
+        {
+            let mut run = Run::probing();
+            (run.sample.loss_state, run.sample.has_sack) = (loss_state, has_sack);
+            run.ack_in_flight(1, false, 120_000);
+            let bound = if mode == Mode::Down { 100_000 } else { u64::MAX };
+            assert_eq!((run.bbr.mode, run.bbr.inflight_longterm), (mode, bound));
+        }
+    }
+
+    /// Section 5.6.4.4: the window is saved as it is, but in recovery and in ProbeRTT, which reduce it, the larger one is kept. It
+    /// is restored with the ACK that ends recovery.
+    #[test]
+    fn the_window_before_recovery_is_restored() {
+        use LossState::{Open, Recovery};
+        for (loss_state, mode, cwnd, saved) in [
+            (Open, Mode::Cruise, 50_000, 50_000),
+            (Open, Mode::ProbeRtt, 50_000, 80_000),
+            (Recovery, Mode::Cruise, 50_000, 80_000),
+            (Recovery, Mode::Cruise, 90_000, 90_000),
+        ] {
+            let mut run = Run::steady();
+            (run.bbr.loss_state, run.bbr.mode, run.bbr.prior_cwnd) = (loss_state, mode, 80_000);
+            run.window.cwnd = cwnd;
+            run.bbr.save_cwnd(&run.window);
+            assert_eq!(run.bbr.prior_cwnd, saved);
+        }
+        for (before, after, cwnd) in [
+            (Open, Open, 51_000),
+            (Open, Recovery, 51_000),
+            (Recovery, Recovery, 51_000),
+            (Recovery, Open, 81_000),
+        ] {
+            let mut run = Run::steady();
+            (run.bbr.loss_state, run.bbr.prior_cwnd, run.window.cwnd) = (before, 80_000, 50_000);
+            run.sample.loss_state = after;
+            run.ack_in_flight(1, false, 50_000);
+            assert_eq!(run.window.cwnd, cwnd);
+        }
+    }
+
+    /// Section 5.6.4.6, at 8 Mbit/s and 100 ms: up to twice 100 kB in Startup, and beyond it while less than the initial window is
+    /// delivered. With a full pipe what aggregation adds counts as well; ProbeBW_UP has a gain of 2.25 and two segments more.
+    /// Four segments are left, whatever the bounds are.
+    #[test]
+    fn the_window_follows_its_gain_within_bounds() {
+        for (mode, shortterm, extra, cwnd, total, expected) in [
+            (Mode::Startup, u64::MAX, 0, 199_999, 10_000, 200_999),
+            (Mode::Startup, u64::MAX, 0, 200_000, 10_000, 200_000),
+            (Mode::Startup, u64::MAX, 0, 200_001, 10_000, 200_001),
+            (Mode::Startup, u64::MAX, 0, 200_000, 9999, 201_000),
+            (Mode::Cruise, u64::MAX, 5000, 300_000, 10_000, 205_000),
+            (Mode::Up, u64::MAX, 0, 300_000, 10_000, 227_000),
+            (Mode::Cruise, 90_000, 0, 300_000, 10_000, 90_000),
+            (Mode::Cruise, 1000, 0, 300_000, 10_000, 4000),
+            (Mode::Cruise, u64::MAX, 0, 1000, 10_000, 4000),
+        ] {
+            let mut run = Run::new();
+            (run.bbr.bw, run.bbr.min_rtt) = (Rate::from_bps(8 * MBPS), Duration::from_millis(100));
+            (run.bbr.mode, run.bbr.full_bw_reached) = (mode, mode != Mode::Startup);
+            (run.bbr.inflight_shortterm, run.bbr.extra_acked) = (shortterm, extra);
+            (run.window.cwnd, run.sample.total) = (cwnd, total);
+            run.bbr.set_cwnd(&mut run.window, &run.sample, &run.cfg);
+            assert_eq!(run.window.cwnd, expected);
+        }
+        let mut run = Run::new();
+        run.bbr.min_rtt = Duration::from_millis(100);
+        for (bps, cwnd) in [(8 * MBPS, 50_000), (8000, 4000)] {
+            run.bbr.bw = Rate::from_bps(bps);
+            assert_eq!(run.bbr.probe_rtt_cwnd(&run.cfg), cwnd);
+        }
+    }
+
+    /// Section 5.6.2: 2.77 times the initial window of 10 segments per RTT, or per 1 ms without a measurement. A model without a
+    /// bandwidth leaves the rate as it is.
+    #[test]
+    fn pacing_begins_with_the_initial_window() {
+        let mut run = Run::new();
+        for (srtt, bps) in [(Some(Duration::from_millis(100)), 2_216_000), (None, 221_600_000)] {
+            assert_eq!(run.bbr.pacing_rate(&run.window, srtt), Some(Rate::from_bps(bps)));
+        }
+        (run.bbr.pacing_rate, run.bbr.full_bw_reached) = (Rate::from_bps(MBPS), true);
+        run.bbr.set_pacing_rate(1.0);
+        assert_eq!(run.bbr.pacing_rate(&run.window, None), Some(Rate::from_bps(MBPS)));
+    }
+
     /// Section 5.5.6: the maximum holds for the cycle in which it was measured and the next one.
     #[test]
     fn max_bw_is_forgotten_after_two_cycles() {
@@ -1321,6 +1595,11 @@ mod tests {
             run.ack_in_flight(100, true, 20_000);
         }
         assert_eq!((cycles, run.bbr.max_bw.as_bps()), (1, 2 * MBPS));
+        // A cycle without a sample does not count.
+        for _ in 0..3 {
+            run.bbr.advance_max_bw_filter();
+            assert_eq!(run.bbr.max_bw.as_bps(), 2 * MBPS);
+        }
     }
 
     /// Section 5.3.4: the minimum RTT is 5 s old, so half of 100 kB is in flight for 200 ms and a round; then CRUISE.
@@ -1358,6 +1637,18 @@ mod tests {
         }
     }
 
+    /// Section 5.3.4.3: ProbeRTT is due more than 5 s after the minimum was measured, also if it was measured again.
+    #[test]
+    fn an_equal_rtt_does_not_postpone_probe_rtt() {
+        let mut run = Run::new();
+        let start = run.now;
+        run.bbr.probe_rtt_min_stamp = start;
+        for (ms, is_due) in [(0, false), (3000, false), (5000, false), (5001, true)] {
+            run.bbr.update_min_rtt(&run.sample, start + Duration::from_millis(ms));
+            assert_eq!(run.bbr.probe_rtt_expired, is_due, "after {ms} ms");
+        }
+    }
+
     /// Section 5.3.4.4: before the pipe was full, ProbeRTT returns to Startup.
     #[test]
     fn probe_rtt_in_startup_returns_to_startup() {
@@ -1381,8 +1672,25 @@ mod tests {
         run.now += Duration::from_secs(6);
         run.bbr.on_restart(&mut run.window, &run.cfg, run.now);
         assert_eq!(run.bbr.pacing_rate.as_bps(), (0.99 * 8.0 * MBPS as f64) as u64);
+        // An ACK that delivers nothing does not end the restart.
+        run.sample.delivered = 0;
+        run.ack_in_flight(100, true, 10_000);
+        assert!(run.bbr.mode.is_probe_bw() && run.bbr.idle_restart);
+        run.sample.delivered = 1000;
         run.ack_in_flight(100, true, 10_000);
         assert!(run.bbr.mode.is_probe_bw() && !run.bbr.idle_restart);
+    }
+
+    /// Section 5.4.1: an application that pauses in ProbeRTT ends it once its 200 ms have passed.
+    #[test]
+    fn a_restart_from_idle_ends_probe_rtt_after_its_time() {
+        let mut run = Run::steady();
+        (run.bbr.mode, run.bbr.probe_rtt_done) = (Mode::ProbeRtt, Some(run.now));
+        run.bbr.on_restart(&mut run.window, &run.cfg, run.now);
+        assert_eq!(run.bbr.mode, Mode::ProbeRtt);
+        let later = run.now + Duration::from_millis(1);
+        run.bbr.on_restart(&mut run.window, &run.cfg, later);
+        assert_eq!(run.bbr.mode, Mode::Cruise);
     }
 
     /// Section 5.5.9: 1 MB/s for 10 ms are 10 kB expected; 30 kB acknowledged meanwhile exceed it by 20 kB.
@@ -1400,7 +1708,12 @@ mod tests {
         assert_eq!(run.bbr.extra_acked, 15_000);
         run.ack_in_flight(10, false, 100_000);
         assert_eq!(run.bbr.extra_acked, 20_000);
-        // The next ACK comes late, and ten rounds later the maximum is forgotten.
+        // The next ACK comes late, and ten rounds later the maximum is forgotten, or a round later before the pipe is full.
+        let mut startup = run.bbr.clone();
+        (startup.full_bw_reached, startup.round_count) = (false, startup.round_count + 1);
+        let late = run.now + Duration::from_secs(1);
+        startup.update_ack_aggregation(&run.window, &Sample { delivered: 1000, ..run.sample }, late);
+        assert_eq!(startup.extra_acked, 1000);
         run.sample.delivered = 1000;
         for _ in 0..EXTRA_ACKED_ROUNDS - 1 {
             run.ack_in_flight(100, true, 100_000);
@@ -1455,5 +1768,19 @@ mod tests {
         run.bbr.on_spurious_timeout();
         run.ack_in_flight(1, false, 150_000);
         assert_eq!((run.bbr.mode, run.bbr.full_bw_reached), (Mode::Startup, false));
+        // ProbeRTT ends first, and a probe that has begun again continues.
+        for (undo_mode, mode, after) in [
+            (Mode::Startup, Mode::ProbeRtt, Mode::ProbeRtt),
+            (Mode::Startup, Mode::Cruise, Mode::Startup),
+            (Mode::Up, Mode::ProbeRtt, Mode::ProbeRtt),
+            (Mode::Up, Mode::Up, Mode::Up),
+            (Mode::Up, Mode::Cruise, Mode::Refill),
+        ] {
+            let mut run = Run::steady();
+            (run.bbr.undo_mode, run.bbr.mode) = (Some(undo_mode), mode);
+            run.bbr.on_spurious_recovery(&mut run.window);
+            assert_eq!((run.bbr.mode, run.bbr.undo_mode), (after, None));
+            assert_eq!(run.bbr.full_bw_reached, undo_mode != Mode::Startup);
+        }
     }
 }
