@@ -682,7 +682,7 @@ impl Bbr3 {
         self.inflight_shortterm = self.inflight_shortterm.max(self.undo_inflight_shortterm);
         self.inflight_longterm = self.inflight_longterm.max(self.undo_inflight_longterm);
         match self.undo_mode.take() {
-            Some(Mode::Startup) if self.mode != Mode::Startup => {
+            Some(Mode::Startup) => {
                 self.full_bw_reached = false;
                 if self.mode != Mode::ProbeRtt {
                     self.mode = Mode::Startup;
@@ -721,7 +721,8 @@ impl Bbr3 {
 
     /// QuantizationBudget(), section 5.6.4.2 [bytes].
     fn quantization_budget(&self, inflight: u64, cfg: &Config) -> u64 {
-        let inflight = inflight.max(OFFLOAD_QUANTA * self.quantum(cfg)).max(MIN_PIPE * cfg.smss());
+        // Three quanta of at least two segments exceed BBR.MinPipeCwnd.
+        let inflight = inflight.max(OFFLOAD_QUANTA * self.quantum(cfg));
         if self.mode == Mode::Up { inflight + 2 * cfg.smss() } else { inflight }
     }
 
@@ -1379,6 +1380,18 @@ mod tests {
         assert_eq!((run.bbr.mode, run.bbr.bw.as_bps()), (Mode::Refill, 8 * MBPS));
     }
 
+    /// Section 5.5.10.3: losses in Startup and in a probe, here below 2 %, leave the short-term bounds.
+    #[test]
+    fn losses_of_a_probe_leave_the_short_term_bounds() {
+        for (mut run, mode) in [(Run::new(), Mode::Startup), (Run::probing(), Mode::Up)] {
+            run.ack_in_flight(100, true, 100_000);
+            run.lose(100_000, 1000);
+            run.ack_in_flight(100, true, 120_000);
+            assert_eq!((run.bbr.mode, run.bbr.is_loss_in_round), (mode, false));
+            assert_eq!((run.bbr.bw_shortterm, run.bbr.inflight_shortterm), (INFINITE_RATE, u64::MAX));
+        }
+    }
+
     /// Section 3.7: a mark in a round acts as a loss.
     #[test]
     fn a_mark_counts_as_congestion() {
@@ -1623,17 +1636,21 @@ mod tests {
     }
 
     /// Section 5.3.4.3: the minimum RTT of 100 ms is that of 0 s and expires after more than 10 s, although 100 ms were
-    /// measured again after 5.001 s. By then the minimum of the last 5 s is 150 ms.
+    /// measured again after 5.001 s. By then the minimum of the last 5 s is 150 ms. If it is 150 ms after 5.001 s already, that is
+    /// when the 100 ms expire.
     #[test]
     fn min_rtt_is_forgotten_after_ten_seconds() {
-        let mut run = Run::new();
-        let start = run.now;
-        for (ms, rtt, min_rtt) in
-            [(0, 100, 100), (5001, 100, 100), (10_000, 150, 100), (10_002, 150, 150), (10_003, 90, 90)]
-        {
-            run.sample.rtt = Some(Duration::from_millis(rtt));
-            run.bbr.update_min_rtt(&run.sample, start + Duration::from_millis(ms));
-            assert_eq!(run.bbr.min_rtt, Duration::from_millis(min_rtt), "after {ms} ms");
+        for steps in [
+            &[(0, 100, 100), (5001, 100, 100), (10_000, 150, 100), (10_002, 150, 150), (10_003, 90, 90)][..],
+            &[(0, 100, 100), (5001, 150, 100), (10_000, 150, 100), (10_001, 150, 150)],
+        ] {
+            let mut run = Run::new();
+            let start = run.now;
+            for &(ms, rtt, min_rtt) in steps {
+                run.sample.rtt = Some(Duration::from_millis(rtt));
+                run.bbr.update_min_rtt(&run.sample, start + Duration::from_millis(ms));
+                assert_eq!(run.bbr.min_rtt, Duration::from_millis(min_rtt), "after {ms} ms");
+            }
         }
     }
 
@@ -1723,13 +1740,14 @@ mod tests {
         assert_eq!(run.bbr.extra_acked, 1000);
     }
 
-    /// Section 5.6.3: what the rate sends in 1 ms, from two segments to 64 KiB. Section 5.6.4.3: four segments of window.
+    /// Section 5.6.3: what the rate sends in 1 ms, from two segments to 64 KiB. Section 5.6.4.2: room for three of them. Section 5.6.4.3: four segments of window.
     #[test]
     fn quantum_and_window_have_bounds() {
         let mut run = Run::new();
         for (bps, quantum) in [(MBPS, 2000), (24 * MBPS, 3000), (10_000 * MBPS, 65_536)] {
             run.bbr.pacing_rate = Rate::from_bps(bps);
             assert_eq!(run.bbr.quantum(&run.cfg), quantum);
+            assert_eq!(run.bbr.quantization_budget(1000, &run.cfg), 3 * quantum);
         }
         let mut run = Run::new();
         run.sample.rate = Some(Rate::from_bps(8000));
