@@ -1374,6 +1374,10 @@ mod tests {
         let least = (0.7 * (0.7 * window as f64)) as u64;
         assert_eq!(run.bbr.inflight_shortterm, least.max(90_000));
         assert!(run.window.cwnd <= run.bbr.inflight_shortterm);
+        run.lose(100_000, 1000);
+        run.ack_in_flight(100, true, 90_000);
+        // 0.7 times 5.6 is not.
+        assert_eq!(run.bbr.bw.as_bps(), 5 * MBPS);
         // A probe forgets them.
         run.wait(3000);
         run.ack_in_flight(0, false, 60_000);
