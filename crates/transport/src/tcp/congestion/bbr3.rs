@@ -1551,6 +1551,20 @@ mod tests {
         }
     }
 
+    /// Section 5.6.4.4: a loss saves the window, and a timeout after it keeps the saved one, though the transport has reduced the
+    /// window to a segment by then.
+    #[test]
+    fn a_loss_saves_the_window_and_a_timeout_keeps_it() {
+        let mut run = Run::steady();
+        run.window.cwnd = 50_000;
+        run.bbr.on_congestion(&mut run.window, 40_000, 1000, Instant::ZERO);
+        assert_eq!((run.bbr.prior_cwnd, run.window.ssthresh()), (50_000, Some(50_000)));
+        run.bbr.on_timeout(0, Instant::ZERO);
+        run.window.cwnd = 1000;
+        run.bbr.save_cwnd(&run.window);
+        assert_eq!(run.bbr.prior_cwnd, 50_000);
+    }
+
     /// Section 5.6.4.6, at 8 Mbit/s and 100 ms: up to twice 100 kB in Startup, and beyond it while less than the initial window is
     /// delivered. With a full pipe what aggregation adds counts as well; ProbeBW_UP has a gain of 2.25 and two segments more.
     /// Four segments are left, whatever the bounds are.
