@@ -8,11 +8,11 @@ import pytest
 from conftest import SETTINGS, digests
 
 import bentpipe as bp
-from bentpipe import files
+from bentpipe import files, qoe, stats
+from bentpipe.runs import store
 from bentpipe.runs.experiment import execute
 from bentpipe.runs.plan import Plan, make_plan
 from bentpipe.runs.store import Store, build_digest
-from bentpipe.stats import metrics
 
 
 @pytest.fixture
@@ -224,8 +224,16 @@ def test_resuming_a_missing_result_is_refused(plan: Plan, tmp_path: Path) -> Non
 
 
 def test_build_digest_covers_core_and_metrics(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    changed = tmp_path / "metrics.py"
-    changed.write_bytes(Path(metrics.__file__).read_bytes() + b"#")
     before = build_digest.__wrapped__()
-    monkeypatch.setattr(metrics, "__file__", str(changed))
+    for package in (stats, qoe):
+        copy = tmp_path / package.__name__
+        shutil.copytree(package.__path__[0], copy)
+        monkeypatch.setattr(package, "__path__", [str(copy)])
+        assert build_digest.__wrapped__() == before
+        for path in copy.glob("*.py"):
+            content = path.read_bytes()
+            path.write_bytes(content + b"#")
+            assert build_digest.__wrapped__() != before, path
+            path.write_bytes(content)
+    monkeypatch.setattr(store, "core_digest", lambda: "another")
     assert build_digest.__wrapped__() != before

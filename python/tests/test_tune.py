@@ -529,20 +529,23 @@ def test_continuing_with_other_arguments_is_refused(tmp_path: Path, monkeypatch:
     tuned(tmp_path / "a", trials=2, runs=1, fresh=2)
     refused: list[tuple[dict[str, Any], str]] = [
         ({"runs": 2}, "was begun with other seeds: found 1, 2, allowed: 1, 1; or choose another"),
-        ({"metrics": "throughput:max"}, "the same objectives: found throughput:max, queue_delay_mean:min"),
-        ({"generation": 5}, "the same generation: found 10, wanted 5"),
-        ({"vary": ("w_q=0.001:0.05:log", "max_p=0.1:1")}, "the same space: found"),
-        ({"sampler": "random"}, "the same sampler: found tpe, wanted random"),
-        ({"fix": (*FIX[:-1], "bytes=true")}, "the same fixed: found"),
+        (
+            {"metrics": "throughput:max"},
+            "other objectives: found throughput:max, allowed: throughput:max, queue_delay_mean:min",
+        ),
+        ({"generation": 5}, "other generation: found 5, allowed: 10"),
+        ({"vary": ("w_q=0.001:0.05:log", "max_p=0.1:1")}, "other space: found"),
+        ({"sampler": "random"}, "other sampler: found random, allowed: tpe"),
+        ({"fix": (*FIX[:-1], "bytes=true")}, "other fixed: found"),
     ]
     for options, message in refused:
         with pytest.raises(UsageError, match=re.escape(message)):
             tuned(tmp_path / "a", **({"trials": 2, "runs": 1, "fresh": 2} | options))
     storage = str(tmp_path / "a" / "study.journal")
-    with pytest.raises(UsageError, match="the same scenario: found"):
+    with pytest.raises(UsageError, match="other scenario: found"):
         tuned(tmp_path / "b", trials=2, runs=1, fresh=2, storage=storage, set={"run.duration": "20 s"})
     monkeypatch.setattr(tuning, "build_digest", lambda: "another")
-    with pytest.raises(UsageError, match=r"the same core: found .*, wanted another"):
+    with pytest.raises(UsageError, match=r"other core: found another, allowed: "):
         tuned(tmp_path / "a", trials=2, runs=1, fresh=2)
 
 
