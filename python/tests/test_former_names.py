@@ -12,7 +12,7 @@ import pytest
 import bentpipe as bp
 from bentpipe import files
 from bentpipe.errors import ResultError, UsageError
-from bentpipe.runs.former_names import present_document, present_printed
+from bentpipe.runs.former_names import current_document, current_printed
 from bentpipe.stats.metrics import DEPRECATED, METRICS, named_metric
 
 FORMER_METRICS = {now: old for old, now in DEPRECATED.items()} | {"throughput": "utilization"}
@@ -80,7 +80,7 @@ def test_names_in_a_document_of_format_1_are_replaced_wherever_metrics_are_named
         "order": [{"trial": 3, "ranks": {"utilization": 1, "pep_delay": 2}}],
         "aqm": "red",
     }
-    assert present_document(document) == {
+    assert current_document(document) == {
         "objectives": [{"metric": "throughput", "direction": "max"}],
         "metrics": ["utilization", "queue_mean"],
         "order": [{"trial": 3, "ranks": {"throughput": 1, "pep_sojourn": 2}}],
@@ -94,7 +94,7 @@ def test_printed_utilization_is_a_rate_or_a_share_by_its_unit() -> None:
         {"metric": "utilization", "unit": "%"},
         {"metric": "utilization_std", "unit": "Mbit/s"},
     ]
-    assert [row["metric"] for row in present_printed(rows)] == ["throughput", "utilization", "throughput_std"]
+    assert [row["metric"] for row in current_printed(rows)] == ["throughput", "utilization", "throughput_std"]
 
 
 def test_deprecated_name_is_refused_with_the_present_name() -> None:

@@ -24,7 +24,7 @@ from bentpipe.errors import ResultError, UsageError
 from bentpipe.format import clock
 from bentpipe.runs.compare import run
 from bentpipe.runs.dataset import Dataset, Failure, Run
-from bentpipe.runs.former_names import present_document
+from bentpipe.runs.former_names import current_document
 from bentpipe.runs.plan import Given, is_python, opened, overrides_from, path_of, read, shipped, slug
 from bentpipe.runs.progress import OnProgress, reported
 from bentpipe.runs.python_aqm import PythonAqm, Setting, imported, is_path
@@ -243,7 +243,7 @@ class Advice:
             raise ResultError(f"{self.folder}: holds no advice")
         found = files.unsealed(found, self.folder / ADVICE)
         files.require_shape(found, _SHAPE, self.folder / ADVICE)
-        self.found: dict[str, Any] = present_document(found) if found["format_version"] == 1 else found
+        self.found: dict[str, Any] = current_document(found) if found["format_version"] == 1 else found
         """Contents of `advice.json`."""
 
     def __repr__(self) -> str:

@@ -390,7 +390,7 @@ def validate(
     console.stdout().print(console.validation_table(result))
     print(
         "Mean over the runs ± its 95 % interval (of two runs, both values); std: standard deviation\n"
-        "over time. Differences are from the simulator's mean, with their intervals."
+        "over time. Differences are from the simulator's mean; their intervals follow from its interval."
     )
     if loaded.overrides:
         console.stdout().print(f"Changed from the file: {', '.join(loaded.overrides)}.", markup=False)

@@ -13,7 +13,7 @@ from bentpipe import _core, files, pages
 from bentpipe.errors import ModelError, ResultError, UsageError
 from bentpipe.models.engines import QUANTITIES, Account, Moments, moments, quantities
 from bentpipe.runs import python_aqm
-from bentpipe.runs.former_names import present_printed, present_table
+from bentpipe.runs.former_names import current_printed, current_table
 from bentpipe.runs.plan import Setting, listed, load, make_plan
 from bentpipe.runs.store import REPORT, scenario_description
 from bentpipe.tables import parquet, reading
@@ -121,10 +121,10 @@ def open_model(folder: Path) -> ModelResult:
             raise ResultError(
                 f"{folder}: has format {found}, but this Bentpipe reads formats 2 and {FORMAT_VERSION}"
             )
-        manifest["printed"] = present_printed(manifest.get("printed", []))
+        manifest["printed"] = current_printed(manifest.get("printed", []))
         runs = {
             entry["name"]: [
-                present_table(pl.read_parquet(path))
+                current_table(pl.read_parquet(path))
                 for seed in manifest["seeds"]
                 if (path := folder / f"{entry['slug']}-{seed}.parquet").exists()
             ]
@@ -152,7 +152,7 @@ def describe(scenario: _core.Scenario, settings: Sequence[Setting], seeds: Seque
         "scenario": scenario_description(scenario),
         "seeds": list(seeds),
         "model": scenario.models(),
-        "printed": present_printed(scenario.printed()),
+        "printed": current_printed(scenario.printed()),
         "settings": [
             {
                 "name": each.name,

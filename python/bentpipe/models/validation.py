@@ -26,7 +26,7 @@ from bentpipe.models.fluid import MARKOV_FORMAT, ModelResult, describe, kind_of,
 from bentpipe.models.markov_result import Solution
 from bentpipe.runs import python_aqm, store
 from bentpipe.runs.experiment import checked_jobs, execute
-from bentpipe.runs.former_names import present_document
+from bentpipe.runs.former_names import current_document
 from bentpipe.runs.plan import ALL, Plan, listed, load, make_plan
 from bentpipe.runs.progress import OnProgress, Reporter, reported
 from bentpipe.runs.result import Result
@@ -115,7 +115,7 @@ def _open_model(folder: Path) -> ModelResult | Stationary:
         if isinstance(manifest, dict) and manifest.get("format") == MARKOV_FORMAT:
             rows = json.loads((folder / COMPARISON).read_text(encoding="utf-8"))
             if manifest["format_version"] == 1:
-                rows = present_document(rows)
+                rows = current_document(rows)
             return Stationary(rows, manifest["notes"])
     except (OSError, ValueError) as error:
         raise ResultError(f"{folder}: cannot be read: {error}") from None

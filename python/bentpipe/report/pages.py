@@ -39,7 +39,7 @@ __all__ = [
 
 _CONTENTS = "<!-- contents -->"
 _LISTED = 24
-"""Sections with more figures are listed without them."""
+"""Number of figures above which the contents list a section without them."""
 _TAGS = re.compile(r"<[^>]*>")
 _HEADING = re.compile(
     r'(?:<figure id="(?P<figure>[^"]*)">\s*)?<h(?P<level>[23])(?: id="(?P<id>[^"]*)")?>'

@@ -18,7 +18,7 @@ import polars as pl
 
 from bentpipe import _core, files
 from bentpipe.errors import ResultError, UsageError
-from bentpipe.runs.former_names import present_table
+from bentpipe.runs.former_names import current_table
 from bentpipe.runs.store import build_digest
 from bentpipe.stats.class_metrics import class_metric
 from bentpipe.stats.metrics import METRICS
@@ -321,7 +321,7 @@ def _part(path: Path) -> pl.DataFrame:
         if of and files.digest(content) != of:
             raise ResultError(f"{path}: is damaged: its content differs from the checksum in its name")
         # Polars would read the setting 007 as a number, and take parent folders for partitions too.
-        table = present_table(pl.read_parquet(content, hive_partitioning=False))
+        table = current_table(pl.read_parquet(content, hive_partitioning=False))
     if "setting" in table.columns:
         return table
     return table.with_columns(setting=pl.lit(unquote(path.parent.name.removeprefix(_SETTING))))

@@ -12,7 +12,7 @@ import polars as pl
 from bentpipe.format import convert
 from bentpipe.stats.metrics import DEPRECATED
 
-__all__ = ["COUNTERS", "SERIES", "present_counters", "present_document", "present_printed", "present_table"]
+__all__ = ["COUNTERS", "SERIES", "current_counters", "current_document", "current_printed", "current_table"]
 
 Table = TypeVar("Table", pl.DataFrame, pl.LazyFrame)
 
@@ -23,7 +23,7 @@ SERIES: Mapping[str, str] = {"utilization_out": "throughput", "utilization_in": 
 COUNTERS: Mapping[str, str] = {"queue_time_mean": "queue_time_average"}
 
 
-def present_document(document: Any) -> Any:  # noqa: ANN401
+def current_document(document: Any) -> Any:  # noqa: ANN401
     """Return a JSON document of the first format with the current names of metrics.
 
     Metrics are named by keys of tables, by the values of `metric` and `quantity`, and by the items of
@@ -32,7 +32,7 @@ def present_document(document: Any) -> Any:  # noqa: ANN401
     if isinstance(document, dict):
         return {_KEYS.get(key, key): _value(key, value) for key, value in document.items()}
     if isinstance(document, list):
-        return [present_document(each) for each in document]
+        return [current_document(each) for each in document]
     return document
 
 
@@ -41,12 +41,12 @@ def _value(key: str, value: Any) -> Any:  # noqa: ANN401
         return _METRICS.get(value, value)
     if key == "metrics" and isinstance(value, list):
         return [
-            _METRICS.get(each, each) if isinstance(each, str) else present_document(each) for each in value
+            _METRICS.get(each, each) if isinstance(each, str) else current_document(each) for each in value
         ]
-    return present_document(value)
+    return current_document(value)
 
 
-def present_printed(rows: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+def current_printed(rows: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Return printed values of a scenario with the current names of metrics.
 
     `utilization` in a unit of rate is the throughput.
@@ -60,7 +60,7 @@ def _printed(metric: str, unit: str) -> str:
     return DEPRECATED.get(metric, metric)
 
 
-def present_table(table: Table) -> Table:
+def current_table(table: Table) -> Table:
     """Return a time series, or a table with a column for each metric, with the current names of columns."""
     names = table.collect_schema().names()
     of_metrics = not {"utilization_share", "queue_time_mean"}.isdisjoint(names)
@@ -69,6 +69,6 @@ def present_table(table: Table) -> Table:
     return table.rename(former) if former else table
 
 
-def present_counters(counters: Mapping[str, float | None]) -> dict[str, float | None]:
+def current_counters(counters: Mapping[str, float | None]) -> dict[str, float | None]:
     """Return the counters of a run with their current names."""
     return {COUNTERS.get(name, name): value for name, value in counters.items()}

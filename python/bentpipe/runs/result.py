@@ -17,7 +17,7 @@ from bentpipe import files, pages
 from bentpipe.errors import ResultError, UsageError
 from bentpipe.format import plural
 from bentpipe.runs.former_names import SERIES as FORMER_SERIES
-from bentpipe.runs.former_names import present_counters, present_table
+from bentpipe.runs.former_names import current_counters, current_table
 from bentpipe.runs.store import (
     COUNTERS,
     MANIFEST,
@@ -600,7 +600,7 @@ class Result:
             counters: dict[str, float | None] = json.loads(path.read_text(encoding="utf-8"))
         shape = dict.fromkeys(counters, (int, float, NoneType)) if isinstance(counters, dict) else {}
         files.require_shape(counters, shape, path)
-        return present_counters(counters)
+        return current_counters(counters)
 
     def _setting(self, name: str) -> dict[str, Any]:
         for setting in self.manifest["settings"]:
@@ -632,7 +632,7 @@ class Result:
     def _scan(self, setting: str, seed: int, table: str) -> pl.LazyFrame:
         path = self._path(setting, seed, table)
         with self._reading(path):
-            return present_table(pl.scan_parquet(path, parallel="none"))
+            return current_table(pl.scan_parquet(path, parallel="none"))
 
     def _path(self, setting: str, seed: int, table: str) -> Path:
         return self._run(setting, seed) / f"{table}.parquet"

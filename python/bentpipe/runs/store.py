@@ -25,7 +25,7 @@ import polars as pl
 
 from bentpipe import _core, files, qoe, stats
 from bentpipe.errors import ResultError, UsageError
-from bentpipe.runs.former_names import present_printed
+from bentpipe.runs.former_names import current_printed
 from bentpipe.runs.plan import Plan, Setting
 from bentpipe.tables import parquet
 
@@ -137,7 +137,7 @@ def read_manifest(folder: Path) -> dict[str, Any]:
         )
     manifest = files.unsealed(manifest, path)
     files.require_shape(manifest, _SHAPE, path)
-    manifest["printed"] = present_printed(manifest.get("printed", []))
+    manifest["printed"] = current_printed(manifest.get("printed", []))
     return manifest
 
 
@@ -498,7 +498,7 @@ def _manifest(
         **_thresholds(scenario),
         "seeds": list(plan.seeds),
         "trace": list(plan.trace),
-        "printed": [] if _is_changed(scenario) else present_printed(scenario.printed()),
+        "printed": [] if _is_changed(scenario) else current_printed(scenario.printed()),
         "runs": [],
         "started": _now(),
         "finished": None,

@@ -10,7 +10,7 @@ import polars as pl
 from bentpipe import files, pages
 from bentpipe.errors import ResultError, UsageError
 from bentpipe.runs.dataset import FORMAT, MANIFEST, checked_manifest, failures_of, read_all
-from bentpipe.runs.former_names import present_document
+from bentpipe.runs.former_names import current_document
 from bentpipe.runs.store import REPORT
 from bentpipe.stats.differences import PAIRED, Comparison, corrected
 from bentpipe.stats.intervals import paired, summarise
@@ -258,4 +258,4 @@ def _manifest(folder: Path) -> dict[str, Any]:
         raise ResultError(f"{folder}: {what}")
     manifest: dict[str, Any] = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
     manifest = checked_manifest(manifest, folder)
-    return present_document(manifest) if manifest.get("format_version") == 1 else manifest
+    return current_document(manifest) if manifest.get("format_version") == 1 else manifest

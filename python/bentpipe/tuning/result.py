@@ -11,7 +11,7 @@ import polars as pl
 from bentpipe import files, pages
 from bentpipe.errors import ResultError
 from bentpipe.format import measured, plural, quantity
-from bentpipe.runs.former_names import present_document
+from bentpipe.runs.former_names import current_document
 from bentpipe.runs.store import REPORT
 from bentpipe.stats.intervals import Summary, summarise
 from bentpipe.stats.objectives import Objective
@@ -69,7 +69,7 @@ class TuneResult:
             raise ResultError(f"{self.folder}: is not the result of a search")
         found = files.unsealed(found, self.folder / TUNE)
         files.require_shape(found, _SHAPE, self.folder / TUNE)
-        self.found: dict[str, Any] = present_document(found) if found["format_version"] == 1 else found
+        self.found: dict[str, Any] = current_document(found) if found["format_version"] == 1 else found
         """Contents of `tune.json`."""
 
     def __repr__(self) -> str:

@@ -258,7 +258,8 @@ impl Daemon {
         let (client, server) = self.client_and_server(&info);
         let flow = self.flows.flow(client, server, info.protocol);
         // First in, first out needs no estimate.
-        let tcp = self.config.queues().is_some().then(|| self.tcp_fields(&info, client, server)).flatten();
+        let has_queues = self.config.queues().is_some();
+        let tcp = if has_queues { self.tcp_fields(&info, client, server) } else { None };
         let id = self.host.insert(Item::Datagram { peer, bytes });
         let new = Packet::new(self.datagram_len(peer, info.len), flow, id.handle());
         let user = self.flows.user(client);

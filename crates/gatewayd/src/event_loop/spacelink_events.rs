@@ -112,8 +112,8 @@ impl Daemon {
     /// Leads packets for users behind one of many terminals to it while it is connected, otherwise past the gateway.
     pub(super) fn lead_terminal(&mut self, peer: PeerId) {
         let Some(terminal) = self.terminals.get(peer) else { return };
-        let lead = if terminal.up { RouteTarget::Tunnel } else { RouteTarget::Bypass };
-        if let Err(e) = self.steering.set_routes(&terminal.clients, lead) {
+        let target = if terminal.up { RouteTarget::Tunnel } else { RouteTarget::Bypass };
+        if let Err(e) = self.steering.set_routes(&terminal.clients, target) {
             self.observer.fault(&e.to_string());
         }
     }

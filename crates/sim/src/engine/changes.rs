@@ -76,9 +76,7 @@ impl Engine {
             keys.iter().any(|key| {
                 let steps = steps(key);
                 let is_its = is_only || steps.get(1).is_some_and(|step| step == name);
-                // A link may have that name.
-                let inner = if kind == "link" { 2 } else { 1 };
-                steps[0] == kind && is_its && steps.iter().skip(inner).any(|step| step == "aqm")
+                steps[0] == kind && is_its && is_of_aqm(&steps)
             })
         };
         let is_only = new.gateways.len() == 1;
@@ -291,15 +289,17 @@ fn changes_of_link(
     Ok(changes)
 }
 
+/// True for a key of an AQM. A link may have that name itself.
+fn is_of_aqm(steps: &[String]) -> bool {
+    let names = if steps[0] == "link" { 2 } else { 1 };
+    steps.iter().skip(names).any(|step| step == "aqm")
+}
+
 fn is_changeable(steps: &[String]) -> bool {
     match steps.first().map(String::as_str) {
-        Some("gateway") => {
-            steps.iter().any(|step| step == "aqm")
-                || steps.ends_with(&["regulator".to_owned(), "rate".to_owned()])
-        }
+        Some("gateway") => is_of_aqm(steps) || steps.ends_with(&["regulator".to_owned(), "rate".to_owned()]),
         Some("link") => {
-            steps.iter().skip(2).any(|step| step == "aqm")
-                || steps.last().is_some_and(|last| last == "rate" || last == "delay")
+            is_of_aqm(steps) || steps.last().is_some_and(|last| last == "rate" || last == "delay")
         }
         Some("traffic") => steps.get(2).is_some_and(|key| OF_TRAFFIC.contains(&key.as_str())),
         _ => false,

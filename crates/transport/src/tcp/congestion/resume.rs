@@ -229,8 +229,8 @@ mod tests {
     }
 
     /// RFC 9959, section 3.3, at the ACK of the first unvalidated packet, which adds to PipeSize: what is in flight becomes the
-    /// window, to be validated up to the last packet sent. If that is below the initial window, or not more than PipeSize, the
-    /// window is PipeSize, at least the initial window, and there is nothing to validate.
+    /// window, to be validated up to the last packet sent. If that is below the initial window, or not more than PipeSize, no
+    /// window is validated: it becomes PipeSize, and at least the initial window.
     #[test]
     fn the_unvalidated_phase_leaves_what_is_in_flight_if_it_exceeds_pipe_size() {
         let validating = Some(Phase::Validating { last: 79 });
