@@ -97,7 +97,7 @@ impl Demand {
         }
         let room = self.most.saturating_sub(self.free);
         // At most a hundred frames ahead; the rest is requested again.
-        while wanted > 0 && frame < from + 100 {
+        while wanted > 0 && room > 0 && frame < from + 100 {
             let part = wanted.min(room);
             self.grants.push_back((frame, part));
             self.requested += part;
@@ -197,6 +197,13 @@ mod tests {
         let mut expected: Vec<_> = (1..=10).map(|n| at(50 * n + 8)).collect();
         expected.extend([at(558), at(566)]);
         assert_eq!(send(&mut terminal(160), at(20), 12), expected);
+    }
+
+    #[test]
+    fn a_constant_share_of_the_whole_link_keeps_no_grants() {
+        let mut t = terminal(1000);
+        assert_eq!(send(&mut t, at(50), 7).last(), Some(&at(106)));
+        assert!(t.grants.is_empty());
     }
 
     /// A terminal with a permanent backlog gets the whole link from the first grant on.

@@ -25,7 +25,7 @@
 //! 5.
 //!
 //! *In a satellite gateway:* the choice if connections should have equal shares and the gateway knows them, as one that
-//! splits TCP does. It stands ahead of the PEP like AVQRED, drops 40 % more packets on the 2007 gateway for its
+//! splits TCP does. It stands ahead of the PEP like AVQRED, drops almost 40 % more packets on the 2007 gateway for its
 //! fairness, and needs 64 to 128 bytes of memory per flow. For the 503 flows of [B07] 5.3 that is 32 KiB in all,
 //! where the dissertation expects "a few extra kilo-bytes"; one connection's PEP buffer is larger. A user with many
 //! connections gets as many shares, unless a flow is a user.

@@ -63,7 +63,8 @@ impl PepDelay {
         }
     }
 
-    /// Keeps the arrival time of bytes received out of order. For bytes received twice the first time counts.
+    /// Keeps the arrival time of bytes received out of order. For bytes received twice the first time counts. Beyond
+    /// [`MAX_SPANS`] it is not kept: such bytes count as arriving with the segment that fills the gap.
     #[inline(never)]
     fn keep_out_of_order(&mut self, start: u64, end: u64, arrival: Instant) {
         let first = self.out_of_order.partition_point(|span| span.end < start);
