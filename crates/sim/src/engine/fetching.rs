@@ -1,7 +1,8 @@
 //! Fetching into the processor's cache what the next packets need, where the state of all flows is larger than it.
 //!
 //! One address leads to the next: a packet has a path, a path has hops, a hop names a link, and a link knows its last packet. So
-//! a packet is fetched first, when others are still ahead of it, and each later step follows one address more.
+//! the place of a packet on its line is fetched first, then the packet, when others are still ahead of it, and each later step
+//! follows one address more.
 
 use super::Engine;
 use crate::ids::{Id, LineId, LinkDirectionId, PacketId, SharedLineId};
@@ -9,16 +10,16 @@ use crate::memory::prefetch;
 use crate::network::{Body, Hop};
 
 /// Places on a delay line, from the one whose packet arrives next, at which the steps look: last, …, first.
-const ARRIVALS: [usize; 5] = [3, 6, 9, 12, 15];
+const ARRIVALS: [usize; 6] = [2, 4, 6, 8, 10, 20];
 
 /// Places in a queue, from the packet that leaves next, at which the steps look: last, …, first.
-const DEPARTURES: [usize; 4] = [1, 3, 5, 7];
+const DEPARTURES: [usize; 5] = [1, 3, 5, 7, 14];
 
 impl Engine {
     /// Fetches what the next packets of a delay line need when they arrive.
     #[inline(never)]
     pub(super) fn fetch_from_line(&self, line: LineId) {
-        self.fetch_arrivals(|place| self.network.lines[line].get(place).copied());
+        self.fetch_arrivals(|place| self.network.lines[line].get(place));
     }
 
     /// Fetches what the next packets of a shared line need when they arrive.
@@ -28,21 +29,24 @@ impl Engine {
     }
 
     #[inline(always)]
-    fn fetch_arrivals(&self, at: impl Fn(usize) -> Option<PacketId>) {
-        let [departure, state, end, hop, packet] = ARRIVALS.map(at);
-        if let Some(packet) = packet {
+    fn fetch_arrivals<'a>(&self, at: impl Fn(usize) -> Option<&'a PacketId>) {
+        let [departure, state, end, hop, packet, place] = ARRIVALS.map(at);
+        if let Some(place) = place {
+            prefetch(place);
+        }
+        if let Some(&packet) = packet {
             self.network.packets.prefetch(packet);
         }
-        if let Some(packet) = hop {
+        if let Some(&packet) = hop {
             self.network.fetch_second_hop(packet);
         }
-        if let Some(packet) = end {
+        if let Some(&packet) = end {
             self.fetch_end(packet);
         }
-        if let Some(packet) = state {
+        if let Some(&packet) = state {
             self.fetch_state(packet);
         }
-        if let Some(packet) = departure {
+        if let Some(&packet) = departure {
             self.fetch_departure(packet);
         }
     }
@@ -108,8 +112,12 @@ impl Engine {
     #[inline(never)]
     pub(super) fn fetch_departures(&self, link: LinkDirectionId) {
         let Some(queue) = self.network.links[link].engine.queue() else { return };
+        let [last, next_link, hop, packet, place] = DEPARTURES.map(|place| queue.upcoming(place));
+        if let Some(place) = place {
+            prefetch(place);
+        }
         let [last, next_link, hop, packet] =
-            DEPARTURES.map(|place| queue.upcoming(place).map(|pkt| PacketId::new(pkt.handle)));
+            [last, next_link, hop, packet].map(|place| place.map(|pkt| PacketId::new(pkt.handle)));
         if let Some(packet) = packet {
             self.network.packets.prefetch(packet);
         }

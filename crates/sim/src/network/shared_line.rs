@@ -75,8 +75,8 @@ impl SharedLine {
 
     /// The packet with this number of others before it.
     #[inline]
-    pub fn get(&self, place: usize) -> Option<PacketId> {
-        self.0.get(place).map(|(_, packet)| *packet)
+    pub fn get(&self, place: usize) -> Option<&PacketId> {
+        self.0.get(place).map(|(_, packet)| packet)
     }
 
     /// The packets, each after its time of arrival.
