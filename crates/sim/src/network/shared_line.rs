@@ -164,7 +164,7 @@ mod tests {
         for reach in [1, 10, 1000, 100_000] {
             let mut line = SharedLine::default();
             let mut expected = BTreeSet::new();
-            let mut arrive = |line: &mut SharedLine, expected: &mut BTreeSet<(u64, u32)>| {
+            let arrive = |line: &mut SharedLine, expected: &mut BTreeSet<(u64, u32)>| {
                 line.first(|_| EventNumber::UNKNOWN);
                 let next = expected.pop_first();
                 assert_eq!(line.pop().map(Id::index), next.map(|(_, id)| id), "{reach}");
