@@ -4,6 +4,7 @@ A run checks its own counters (packets that arrived, left, were dropped and wait
 they do not agree. GENERATED=1000 makes as many examples of each property, in place of a few.
 """
 
+import json
 import os
 import tempfile
 from pathlib import Path
@@ -16,28 +17,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import bentpipe as bp
+from bentpipe import _core
 
 EXAMPLES = int(os.environ.get("GENERATED", "20"))
 MORE = settings(max_examples=EXAMPLES)
 FEW = settings(max_examples=max(2, EXAMPLES // 10))
 Tables = dict[str, Any]
 
-AQMS = [
-    "droptail",
-    "red",
-    "ared",
-    "avq",
-    "avqred",
-    "codel",
-    "pie",
-    "pi",
-    "rem",
-    "blue",
-    "sfb",
-    "choke",
-    "pfavqred",
-]
-SCHEDULERS = ["fifo", "drr", "fq_codel", "fq_pie", "cake", "lqd", "ssf"]
+REGISTRY = json.loads(_core.registry())
+QUEUES = [each["name"] for each in REGISTRY["aqms"] + REGISTRY["schedulers"]]
 TRANSPORTS: list[Tables] = [
     {},
     {"algorithm": "cubic", "sack": True, "rack": True},
@@ -90,7 +78,7 @@ def scenarios(draw: st.DrawFn, *, gateway: bool | None = None) -> Tables:
     queue: Tables = {"limit": draw(st.sampled_from(["20 packets", "60 KB", "500 packets"]))}
     tables: Tables = {
         "title": "Generated",
-        "run": {"warmup": "1 s", "duration": "4 s", "settings": [draw(st.sampled_from(AQMS + SCHEDULERS))]},
+        "run": {"warmup": "1 s", "duration": "4 s", "settings": [draw(st.sampled_from(QUEUES))]},
         "host": {"server": {"count": draw(st.integers(1, 3))}, "client": {"count": draw(st.integers(1, 3))}},
         "transport": {"other": draw(st.sampled_from(TRANSPORTS))},
         "traffic": {},

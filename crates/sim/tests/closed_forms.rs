@@ -327,3 +327,21 @@ fn unsplit_packets_wait_for_processing_and_the_next_tick() {
     let r = results(&scenario(&text), 1);
     assert!((mean(&r, "transit_time") - 0.0034).abs() < 1e-12, "{}", mean(&r, "transit_time"));
 }
+
+/// One source of packets of 60 bytes over a link of 1 Mbit/s and 213 ms: few events wait, and thousands have passed.
+#[test]
+fn a_constant_bit_rate_arrives_until_the_end_of_the_run() {
+    let text = FETCH.replace("50 ms", "213 ms").replace("\"10 s\"", "\"100 s\"");
+    let (before, _) = text.split_once("[transport.plain]").unwrap();
+    for kbps in 40..80 {
+        let source = format!(
+            "kind = \"cbr\"\nfrom = \"server\"\nto = \"client\"\nrate = \"{kbps} kbps\"\npacket = \"60 B\""
+        );
+        let r = results(&scenario(&format!("{before}[traffic.fixed]\n{source}\nflows = 1")), 1);
+        // Whenever the first packet is sent.
+        let expected = 100_000.0 * f64::from(kbps) / 480.0;
+        let sent = r.summary.sent_packets as f64;
+        assert!((sent - expected).abs() <= 1.0, "{kbps}: {sent}, {expected}");
+        assert_eq!(r.series[0].values.len(), 1000, "{kbps}");
+    }
+}

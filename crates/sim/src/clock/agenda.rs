@@ -116,6 +116,10 @@ impl Agenda {
     fn advance(&mut self) -> bool {
         if self.removed - self.checked.0 >= CHECK_EVERY {
             self.check_width();
+            if !self.near.is_empty() {
+                // Wider slots hold entries that wait in the current one now.
+                return true;
+            }
         }
         let far = self.far.first();
         let slot = match self.wheel.next_slot() {
@@ -244,6 +248,19 @@ mod tests {
     #[test]
     fn events_stay_in_order_while_the_slots_become_narrower_and_wider() {
         compare_with_a_sorted_list(|_, index| [1_000_000_000, 100, 10_000_000][index as usize / 20_000]);
+    }
+
+    /// Two sources, each an event every 5 ms: once the slots are wide enough for eight events, both fall into the current one.
+    #[test]
+    fn a_few_events_stay_when_the_slots_become_wider_than_the_time_to_the_last() {
+        let mut agenda = Agenda::default();
+        let at = |n: u64| Instant::from_nanos(2_500_000 * n);
+        (0..2).for_each(|n| agenda.at(at(n), Event::Line(Id::new(n as u32))));
+        for n in 0..20_000 {
+            let source = Event::Line(Id::new((n % 2) as u32));
+            assert_eq!(agenda.next(at(n)), Some((at(n), source)));
+            agenda.at(at(n + 2), source);
+        }
     }
 
     #[test]

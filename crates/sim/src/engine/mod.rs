@@ -216,7 +216,7 @@ impl Engine {
         counters
     }
 
-    /// Checks that no packet appeared or vanished.
+    /// Checks that no packet appeared or vanished, and no sample is missing.
     ///
     /// # Errors
     /// The identity that does not hold, with its figures.
@@ -232,6 +232,10 @@ impl Engine {
         }
         if self.clock.is_exhausted() {
             return Err("more events than the agenda can keep in order".to_owned());
+        }
+        if let Some(sample) = self.record.recorder.next_sample().filter(|sample| *sample <= self.clock.now())
+        {
+            return Err(format!("the sample at {} s is missing", sample.as_secs_f64()));
         }
         self.record.recorder.check()
     }
