@@ -1,7 +1,7 @@
 """Properties of every scenario, checked for generated networks, queues, transports and traffic.
 
 A run checks its own counters (packets that arrived, left, were dropped and wait) and ends with an error where
-they do not agree. GENERATED=1000 makes as many examples of each property, in place of a few.
+they do not agree. LONG=1 makes more examples of each property, GENERATED=1000 as many as it says.
 """
 
 import json
@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 import bentpipe as bp
 from bentpipe import _core
 
-EXAMPLES = int(os.environ.get("GENERATED", "20"))
+EXAMPLES = int(os.environ.get("GENERATED", "200" if os.environ.get("LONG") else "20"))
 MORE = settings(max_examples=EXAMPLES)
 FEW = settings(max_examples=max(2, EXAMPLES // 10))
 Tables = dict[str, Any]
@@ -67,14 +67,48 @@ def transfers(draw: st.DrawFn) -> Tables:
             )
 
 
+def impairments(draw: st.DrawFn, delay: int) -> Tables:
+    """Delay and losses of a link, and its handovers."""
+    forms: list[object] = [
+        f"{delay} ms",
+        {"fixed": f"{delay} ms", "jitter": {"exponential": "2 ms"}},
+        {"uniform": [f"{delay} ms", f"{delay + 20} ms"], "per": "connection"},
+        {"normal": {"mean": f"{delay + 20} ms", "std": "4 ms"}, "ordered": draw(st.booleans())},
+    ]
+    losses: list[object] = [
+        0.001,
+        0.02,
+        {"gilbert_elliott": {"good": "900 ms", "bad": "50 ms", "loss_bad": 0.5}},
+        {"bit_error_rate": 1e-6, "at": draw(st.sampled_from(["before_queue", "after_queue"]))},
+        {"nth": [5, 17, 200], "of": "data"},
+    ]
+    link: Tables = {"delay": draw(st.sampled_from(forms))}
+    if draw(st.booleans()):
+        link["loss"] = draw(st.sampled_from(losses))
+    if draw(st.integers(0, 3)) == 0:
+        during = draw(st.sampled_from(["hold", "lose"]))
+        link["handover"] = {"delay": ["0 ms", "15 ms"], "outage": "60 ms", "during": during}
+    return link
+
+
+def capacity(draw: st.DrawFn, rate: int) -> Tables:
+    """A constant rate [kbit/s], or one that changes."""
+    steps = [["0 s", f"{rate} kbps"], ["700 ms", f"{rate // 2} kbps"], ["900 ms", "0 bps"]]
+    changing: list[Tables] = [
+        {"steps": steps, "repeat": "1100 ms"},
+        {"uniform": [f"{rate // 2} kbps", f"{rate} kbps"], "every": "100 ms"},
+        {"symbol_rate": f"{rate} kbaud", "fade": {"clear_sky": 12, "median": 1.5, "sigma": 1.1}},
+    ]
+    constant: Tables = {"rate": f"{rate} kbps"}
+    return draw(st.sampled_from([constant, constant, *({"capacity": each} for each in changing)]))
+
+
 @st.composite
 def scenarios(draw: st.DrawFn, *, gateway: bool | None = None) -> Tables:
     """A link's queue or a gateway's between servers and clients, and traffic in both directions."""
     rate = draw(st.integers(300, 20_000))
     delay = draw(st.integers(0, 300))
-    link: Tables = {"delay": f"{delay} ms"}
-    if draw(st.booleans()):
-        link["loss"] = draw(st.sampled_from([0.001, 0.02]))
+    link = impairments(draw, delay)
     queue: Tables = {"limit": draw(st.sampled_from(["20 packets", "60 KB", "500 packets"]))}
     tables: Tables = {
         "title": "Generated",
@@ -91,16 +125,32 @@ def scenarios(draw: st.DrawFn, *, gateway: bool | None = None) -> Tables:
             )
         )
         tables["gateway"] = {"regulator": {"rate": f"{rate} kbps"}, "transmit_queue": queue, "pep": pep}
+        terminal = "terminal"
+        satellite: Tables = {**link, "reverse": {"rate": "1 Mbps"}}
+        if draw(st.booleans()):
+            terminal, count = "dish", draw(st.integers(1, 3))
+            tables["terminal"] = {terminal: {"count": count}}
+            tables["host"]["client"]["count"] = count * draw(st.integers(1, 2))
+            queues_per = draw(st.sampled_from(["carrier", "terminal", "subscriber"]))
+            tables["gateway"] |= {"terminals": [terminal], "queues_per": queues_per}
+        if draw(st.booleans()):
+            tables["gateway"]["regulator"] = {"rate": "link"}
+            satellite |= capacity(draw, rate)
+        if draw(st.booleans()):
+            tables["gateway"]["return"] = {
+                "transmit_queue": {"limit": "40 packets"},
+                "ack_filter": draw(st.booleans()),
+            }
         tables["link"] = {
             "ingress": {"between": ["server", "gateway"], **ends},
-            "satellite": {"between": ["gateway", "terminal"], **link, "reverse": {"rate": "1 Mbps"}},
-            "access": {"between": ["terminal", "client"], "rate": "50 Mbps", "delay": "1 ms"},
+            "satellite": {"between": ["gateway", terminal], **satellite},
+            "access": {"between": [terminal, "client"], "rate": "50 Mbps", "delay": "1 ms"},
         }
     else:
         tables["router"] = {"west": {}, "east": {}}
         tables["link"] = {
             "left": {"between": ["server", "west"], **ends},
-            "middle": {"between": ["west", "east"], "rate": f"{rate} kbps", "queue": queue, **link},
+            "middle": {"between": ["west", "east"], **capacity(draw, rate), "queue": queue, **link},
             "right": {"between": ["east", "client"], "rate": "50 Mbps", "delay": "1 ms"},
         }
         tables["run"]["subject"] = "middle"
