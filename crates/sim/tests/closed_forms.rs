@@ -328,7 +328,8 @@ fn unsplit_packets_wait_for_processing_and_the_next_tick() {
     assert!((mean(&r, "transit_time") - 0.0034).abs() < 1e-12, "{}", mean(&r, "transit_time"));
 }
 
-/// One source of packets of 60 bytes over a link of 1 Mbit/s and 213 ms: few events wait, and thousands have passed.
+/// One source of packets of 60 bytes (480 bits) over a link of 1 Mbit/s and 213 ms, so that few events wait at a time. One packet
+/// more or less depends on the time of the first.
 #[test]
 fn a_constant_bit_rate_arrives_until_the_end_of_the_run() {
     let text = FETCH.replace("50 ms", "213 ms").replace("\"10 s\"", "\"100 s\"");
@@ -338,7 +339,6 @@ fn a_constant_bit_rate_arrives_until_the_end_of_the_run() {
             "kind = \"cbr\"\nfrom = \"server\"\nto = \"client\"\nrate = \"{kbps} kbps\"\npacket = \"60 B\""
         );
         let r = results(&scenario(&format!("{before}[traffic.fixed]\n{source}\nflows = 1")), 1);
-        // Whenever the first packet is sent.
         let expected = 100_000.0 * f64::from(kbps) / 480.0;
         let sent = r.summary.sent_packets as f64;
         assert!((sent - expected).abs() <= 1.0, "{kbps}: {sent}, {expected}");

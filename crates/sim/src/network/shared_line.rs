@@ -7,11 +7,14 @@ use bentpipe_units::Instant;
 use crate::clock::EventNumber;
 use crate::ids::PacketId;
 
-/// Overtaken packets, from which number on it costs less to sort many packets together.
+/// A packet that may overtake more than this is set aside, to be sorted with others: to move so many for each costs more.
 const MANY_OVERTAKEN: usize = 64;
 
-/// Packets that are sorted together. A packet waits for that only if four times as many arrive before it.
-const TOGETHER: usize = 1024;
+/// Packets that are set aside until they are sorted.
+const BATCH: usize = 1024;
+
+/// Packets ahead of one that is set aside, at least, so that few batches are sorted before they are full.
+const AHEAD: usize = 4 * BATCH;
 
 /// Packets on all links of a group, in the order in which they arrive.
 ///
@@ -21,9 +24,8 @@ const TOGETHER: usize = 1024;
 pub struct SharedLine {
     /// In order of arrival.
     sorted: VecDeque<(Instant, PacketId)>,
-    /// Packets added last that would overtake many; sorted before the first of them arrives.
+    /// Packets set aside, and the earliest arrival of them. They are sorted before that.
     unsorted: Vec<(Instant, PacketId)>,
-    /// The earliest arrival of those.
     unsorted_first: Option<Instant>,
 }
 
@@ -44,14 +46,14 @@ impl SharedLine {
         }
     }
 
-    /// [`SharedLine::add`] for a packet that arrives before another, or while some are not sorted.
+    /// [`SharedLine::add`] for a packet that arrives before another, or while some are set aside.
     #[inline(never)]
     fn overtake(&mut self, arrival: Instant, packet: PacketId) -> bool {
         if let Some(first) = self.unsorted_first {
             self.unsorted.push((arrival, packet));
             self.unsorted_first = Some(first.min(arrival));
             let is_first = self.sorted.front().is_none_or(|(first, _)| arrival < *first);
-            if is_first || self.unsorted.len() == TOGETHER {
+            if is_first || self.unsorted.len() == BATCH {
                 self.sort();
             }
             return is_first;
@@ -62,7 +64,7 @@ impl SharedLine {
         while reach < len && is_overtaken(len - reach) {
             reach *= 2;
         }
-        if reach > MANY_OVERTAKEN && len > 4 * TOGETHER && !is_overtaken(len - 4 * TOGETHER) {
+        if reach > MANY_OVERTAKEN && len > AHEAD && !is_overtaken(len - AHEAD) {
             self.unsorted.push((arrival, packet));
             self.unsorted_first = Some(arrival);
             return false;
@@ -76,7 +78,7 @@ impl SharedLine {
         place == 0
     }
 
-    /// Sorts the packets added last.
+    /// Sorts the packets set aside among the others.
     #[inline(never)]
     fn sort(&mut self) {
         let Some(first) = self.unsorted_first.take() else { return };
@@ -123,7 +125,7 @@ impl SharedLine {
         self.sorted.get(place).map(|(_, packet)| packet)
     }
 
-    /// The packets, each after its time of arrival.
+    /// The packets, each after its time of arrival; those set aside come last.
     pub fn iter(&self) -> impl Iterator<Item = (Instant, PacketId)> {
         self.sorted.iter().chain(&self.unsorted).copied()
     }
