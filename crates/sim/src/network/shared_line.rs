@@ -188,20 +188,33 @@ mod tests {
         }
     }
 
-    /// Packets that have not been sorted when the others have arrived.
-    #[test]
-    fn packets_added_last_arrive_when_no_others_are_left() {
+    /// A packet each nanosecond, from 10 000 ns on, and two that overtake 100.
+    fn with_two_set_aside() -> SharedLine {
         let mut line = SharedLine::default();
         for id in 0..5000 {
             line.add(Instant::from_nanos(10_000 + u64::from(id)), PacketId::new(id));
         }
-        // Both overtake 100, and the second the first.
         let added = [(14_900, 5000), (14_899, 5001)]
             .map(|(arrival, id)| line.add(Instant::from_nanos(arrival), PacketId::new(id)));
-        assert_eq!(added, [false; 2]);
+        assert_eq!((added, line.unsorted.len()), ([false; 2], 2));
+        line
+    }
+
+    #[test]
+    fn packets_set_aside_arrive_in_order() {
         let expected: Vec<_> = (0..4900).chain([5001, 4900, 5000]).chain(4901..5000).collect();
-        let found = order(&mut line, |_| EventNumber::UNKNOWN);
+        let found = order(&mut with_two_set_aside(), |_| EventNumber::UNKNOWN);
         assert!(found == expected, "{:?}", found.iter().zip(&expected).find(|(one, other)| one != other));
+    }
+
+    #[test]
+    fn while_packets_are_set_aside_one_is_first_only_if_it_arrives_before_all() {
+        let mut line = with_two_set_aside();
+        let added = [(10_000, 6000), (9_999, 6001)]
+            .map(|(arrival, id)| line.add(Instant::from_nanos(arrival), PacketId::new(id)));
+        assert_eq!(added, [false, true]);
+        assert_eq!(line.pop().map(Id::index), Some(6001));
+        assert_eq!(order(&mut line, |_| EventNumber::UNKNOWN)[..3], [0, 6000, 1]);
     }
 
     #[test]
