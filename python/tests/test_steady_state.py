@@ -102,6 +102,17 @@ def test_only_differing_halves_count_as_not_settled() -> None:
     assert not settling(alike).clear
 
 
+@pytest.mark.parametrize("samples", range(1, 13))
+def test_short_runs_that_do_not_settle_are_judged_without_an_error(samples: int) -> None:
+    # Four samples are the fewest of a half with a variance.
+    rising = settling([[10.0**n for n in range(samples)]] * 3)
+    assert rising.samples is None
+    assert not rising.clear
+    steps = settling([[0.0] * (samples // 2) + [1.0] * (samples - samples // 2)])
+    assert steps.samples is None
+    assert steps.clear == (samples // 2 >= 4)
+
+
 def test_batch_means_match_a_worked_example() -> None:
     # 240 samples: 20 batches of 12 with means of 1 and 3 alternately: deviation sqrt(20 / 19).
     series = np.repeat(np.tile([1.0, 3.0], 10), 12) + np.tile([0.5, 0.5, -0.5, -0.5], 60)

@@ -30,6 +30,8 @@ _ROUNDING = 1e-9
 """Share of the mean below which differences are rounding errors."""
 _CLEAR = 4.0
 """Standard errors by which the means before and after the truncation must differ."""
+_HALF = 4
+"""Minimum number of samples in each half of a run whose halves are compared: two batches of two."""
 
 
 def mser(values: Iterable[float], batch: int = _MSER_BATCH) -> int | None:
@@ -107,7 +109,7 @@ def settling(runs: Sequence[Iterable[float]]) -> Settling:
     cut = cuts[(len(cuts) - 1) // 2] if cuts else math.inf
     if math.isinf(cut):
         half = min((len(run) // 2 for run in series), default=0)
-        return Settling(None, None, None, clear=half > 1 and _apart(series, half))
+        return Settling(None, None, None, clear=half >= _HALF and _apart(series, half))
     samples = int(cut)
     rests = [run[samples:] for run in series]
     after = _mean([_mean(rest) for rest in rests])
