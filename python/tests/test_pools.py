@@ -132,6 +132,20 @@ def test_pools_have_all_terminals_in_them_and_in_the_pools_inside() -> None:
     assert found["page_time_mean"].to_list() == [2.5, None, 2.5, 2.0]
 
 
+def test_groups_to_which_nothing_was_sent_have_no_share_of_the_bytes(tmp_path: Path) -> None:
+    unsent = TERMINALS.with_columns(pl.lit(0).alias(name) for name in ("sent_bytes", "goodput", "pages"))
+    found = by_group(unsent, 10.0)
+    assert found["byte_share"].to_list() == [None] * 4
+    assert found["throughput"].to_list() == [0] * 4
+    # The first packet takes longer than these 100 ms.
+    changes = {"run.duration": "100 ms", "run.warmup": "0 s", "run.sample_interval": "10 ms"}
+    result = bp.run("mesh-on-board", set=changes, out=tmp_path / "result")
+    table = group_table(result)
+    assert table is not None
+    assert {row[5] for row in table["rows"]} == {"–"}
+    assert "Groups of terminals" in render(result)
+
+
 def test_a_terminal_is_badly_served_in_its_group_if_one_of_its_grades_is_bad() -> None:
     rows = [("a", "voice", "good"), ("a", "web", "bad"), ("b", "web", "fair"), ("c", "web", None)]
     experience = pl.DataFrame(

@@ -12,11 +12,11 @@ def by_group(
 
     `terminals` is the table of the same name with `setting` and `seed`, `duration` the measured time [s],
     `experience` the result of `Result.experience`. A pool has all terminals in it and in the pools inside.
-    Columns: `kind` (`terminals` or `pool`), `group`,
-    number of `terminals`, their `goodput` and `throughput` together [bit/s], `carrier_share` of the measured
-    time, `byte_share` of all bytes sent, `drop_rate` (a share), `jain_index` of goodput, `pages` and their
-    mean loading time [s], and, with `experience`, `terminals_bad`: those with a grade that is bad in at least
-    one class, as a share of those with a grade [%].
+    Columns: `kind` (`terminals` or `pool`), `group`, number of `terminals`, their `goodput` and `throughput`
+    together [bit/s], `carrier_share` of the measured time, `byte_share` of all bytes sent (null without any),
+    `drop_rate` (a share), `jain_index` of goodput, `pages` and their mean loading time [s], and, with
+    `experience`, `terminals_bad`: those with a grade that is bad in at least one class, as a share of those
+    with a grade [%].
     """
     keys = ["setting", "seed"]
     if experience is not None:
@@ -24,9 +24,7 @@ def by_group(
         terminals = terminals.join(
             graded.agg((pl.col("grade") == "bad").any().alias("bad")), on=[*keys, "terminal"], how="left"
         )
-    found = terminals.with_columns(
-        (pl.col("sent_bytes") / pl.col("sent_bytes").sum().over(keys)).alias("byte_share")
-    )
+    found = terminals.with_columns(pl.col("sent_bytes").sum().over(keys).alias("all_bytes"))
     levels = [_summed(found, keys, "terminals", pl.col("group"))]
     if "pool" in found.columns:
         names = found["pool"].drop_nulls().unique(maintain_order=True).to_list()
@@ -52,7 +50,7 @@ def _summed(terminals: pl.DataFrame, keys: list[str], kind: str, group: pl.Expr)
             goodput.sum(),
             pl.col("sent_bytes").sum().alias("throughput"),
             pl.col("carrier_seconds").sum().alias("carrier_share"),
-            pl.col("byte_share").sum(),
+            (pl.col("sent_bytes").sum() / pl.col("all_bytes").first()).fill_nan(None).alias("byte_share"),
             (dropped.sum() / (sent.sum() + dropped.sum())).fill_nan(0).alias("drop_rate"),
             (goodput.sum() ** 2 / (pl.len() * (goodput**2).sum())).fill_nan(None).alias("jain_index"),
             pages,
