@@ -2,12 +2,12 @@
 //!
 //! Shreedhar & Varghese 1995. Flows with packets are in a ring. At its turn a flow's deficit counter grows by `quantum`
 //! bytes, and the flow sends packets while the counter covers them; the remainder is kept for its next turn, unless it
-//! has no more packets. A flow that was empty joins the end of the ring with a counter of 0. If there is no room, the
-//! flow with the most bytes (including the arriving packet) loses packets until there is: buffer stealing, section 3.2
-//! of the paper.
+//! has no more packets. A flow that was empty joins the end of the ring with a counter of 0, ahead of the flow whose
+//! packet is being sent. If there is no room, the flow with the most bytes (including the arriving packet) loses packets
+//! until there is: buffer stealing, section 3.2 of the paper.
 //!
-//! *Departures:* none; among flows of equal length any may be chosen. `head_drop` drops the oldest packet of that flow
-//! instead of the newest, as ns-2 does.
+//! *Departures:* none. The paper leaves open which of several longest flows loses a packet; here it is the first of the
+//! ring, as in ns-2. `head_drop` drops the oldest packet of that flow instead of the newest, as ns-2 does.
 //!
 //! *In a satellite gateway:* at the transmit queue it shares the satellite fairly whatever the senders do, without
 //! drops while there is room; with a user or a prefix as the flow nobody gains by opening many connections. It orders
@@ -54,8 +54,12 @@ pub struct Drr {
     longest: Longest,
     /// By slot of `flows`.
     turns: Vec<Turn>,
-    /// Slot of the flow whose turn it is.
+    /// Slot of the flow whose turn it is. The turn lasts until the next departure, even if the counter is used up.
     current: Option<SlotId>,
+    /// Slot of the flow that sends next, and the turns that begin for it until then.
+    next: Option<(SlotId, u64)>,
+    /// The rank behind the last one of the ring.
+    end: u64,
 }
 
 /// A flow's entry in the ring.
@@ -64,6 +68,8 @@ struct Turn {
     before: SlotId,
     after: SlotId,
     deficit: u64,
+    /// Rises along the ring, from the current flow on.
+    rank: u64,
 }
 
 impl Drr {
@@ -77,7 +83,8 @@ impl Drr {
 
     /// Adds a flow that was empty to the end of the ring.
     fn join(&mut self, slot: SlotId) {
-        let alone = Turn { before: slot, after: slot, deficit: 0 };
+        let alone = Turn { before: slot, after: slot, deficit: 0, rank: self.end };
+        self.end += 1;
         let index = slot.index() as usize;
         if self.turns.len() <= index {
             self.turns.resize(index + 1, alone);
@@ -85,7 +92,7 @@ impl Drr {
         self.turns[index] = alone;
         let Some(current) = self.current else { return self.begin(slot) };
         let last = self.turn(current).before;
-        *self.turn(slot) = Turn { before: last, after: current, deficit: 0 };
+        *self.turn(slot) = Turn { before: last, after: current, ..alone };
         self.turn(last).after = slot;
         self.turn(current).before = slot;
     }
@@ -118,40 +125,57 @@ impl Drr {
         self.flows.head(slot).map(|node| self.flows.packet(node))
     }
 
-    /// Returns the bytes that a flow's counter lacks for its next packet.
-    fn shortfall(&self, slot: SlotId) -> u64 {
+    /// Turns that a flow needs until its counter covers its next packet.
+    fn turns_needed(&self, slot: SlotId) -> u64 {
         let len = self.head(slot).map_or(0, |pkt| u64::from(pkt.len));
-        len.saturating_sub(self.turns[slot.index() as usize].deficit)
+        len.saturating_sub(self.turns[slot.index() as usize].deficit).div_ceil(self.quantum)
     }
 
-    /// Advances the turn to a flow that can send.
-    fn advance(&mut self) {
-        let Some(start) = self.current else { return };
-        let (mut current, mut least) = (start, u64::MAX);
-        while self.shortfall(current) > 0 {
-            let next = self.turn(current).after;
-            least = least.min(self.shortfall(current).div_ceil(self.quantum));
-            if next == start && least > 1 {
-                // No flow can send: skip the rounds until one can, except the one that begins here.
-                let mut slot = start;
-                loop {
-                    self.turn(slot).deficit += (least - 1) * self.quantum;
-                    slot = self.turn(slot).after;
-                    if slot == start {
-                        break;
-                    }
-                }
-            }
-            self.begin(next);
-            current = next;
+    /// Finds the flow that sends next, and the turns that begin for it until then.
+    fn find_next(&self) -> Option<(SlotId, u64)> {
+        let current = self.current?;
+        if self.turns_needed(current) == 0 {
+            return Some((current, 0));
         }
+        let (mut slot, mut next) = (current, (current, u64::MAX));
+        loop {
+            slot = self.turns[slot.index() as usize].after;
+            let turns = self.turns_needed(slot).max(1);
+            if turns < next.1 {
+                next = (slot, turns);
+            }
+            if turns == 1 || slot == current {
+                return Some(next);
+            }
+        }
+    }
+
+    /// Begins turns until the flow found to be next can send.
+    fn advance(&mut self) {
+        let (Some(current), Some((next, mut turns))) = (self.current, self.next) else { return };
+        let mut slot = current;
+        while slot != next {
+            self.turn(slot).rank = self.end;
+            self.end += 1;
+            slot = self.turn(slot).after;
+        }
+        slot = current;
+        while turns > 0 {
+            slot = self.turn(slot).after;
+            self.turn(slot).deficit += turns * self.quantum;
+            turns -= u64::from(slot == next);
+            if slot == current {
+                break;
+            }
+        }
+        self.current = Some(next);
     }
 
     /// Removes a packet, and its flow from the ring if it was the last.
     fn take(&mut self, node: NodeId) -> Option<Packet> {
         let slot = self.flows.slot_of(node)?;
         let pkt = self.flows.remove(node);
-        self.longest.lower(&self.flows);
+        self.longest.lower(&self.flows, |slot| self.turns[slot.index() as usize].rank);
         if self.flows.head(slot).is_none() {
             self.leave(slot);
         }
@@ -160,7 +184,7 @@ impl Drr {
 
     /// Removes a packet of the longest queue.
     fn steal(&mut self) -> Option<Packet> {
-        let slot = self.longest.find(&self.flows)?;
+        let slot = self.longest.find(&self.flows, |slot| self.turns[slot.index() as usize].rank)?;
         self.take(if self.head_drop { self.flows.head(slot) } else { self.flows.tail(slot) }?)
     }
 }
@@ -168,25 +192,27 @@ impl Drr {
 impl Scheduler for Drr {
     fn push(&mut self, pkt: &Packet, cx: &mut Context<'_>, out: &mut dyn SchedulerHost) {
         let (node, slot) = self.flows.push(pkt);
-        self.longest.grew(slot, &self.flows);
         if self.flows.head(slot) == Some(node) {
             self.join(slot);
         }
+        let rank = self.turn(slot).rank;
+        self.longest.grew(slot, &self.flows, rank);
         make_room(cx, pkt, out, || self.steal());
-        self.advance();
+        self.next = self.find_next();
     }
 
     fn pop(&mut self, _cx: &mut Context<'_>, _out: &mut dyn SchedulerHost) -> Option<Packet> {
+        self.advance();
         let slot = self.current?;
         let node = self.flows.head(slot)?;
         self.turn(slot).deficit -= u64::from(self.flows.packet(node).len);
         let pkt = self.take(node);
-        self.advance();
+        self.next = self.find_next();
         pkt
     }
 
     fn peek(&self) -> Option<&Packet> {
-        self.head(self.current?)
+        self.head(self.next?.0)
     }
 
     fn sample(&self, rng: &mut Rng) -> Option<(QueueSlot, &Packet)> {
@@ -195,7 +221,7 @@ impl Scheduler for Drr {
 
     fn remove(&mut self, slot: QueueSlot) -> Option<Packet> {
         let pkt = self.take(slot.into());
-        self.advance();
+        self.next = self.find_next();
         pkt
     }
 }
@@ -306,12 +332,13 @@ mod tests {
         packets: VecDeque<(u32, u64)>,
     }
 
-    /// The algorithm of the paper's section III, round by round.
+    /// The algorithm of the paper's section III, round by round, and buffer stealing by a look at all flows.
     #[derive(Default)]
     struct Rounds {
         /// The flows from the one whose turn it is on.
         ring: VecDeque<Waiting>,
         quantum: u64,
+        head_drop: bool,
     }
 
     impl Rounds {
@@ -321,10 +348,10 @@ mod tests {
             }
             let credit = if self.ring.is_empty() { self.quantum } else { 0 };
             self.ring.push_back(Waiting { flow, credit, packets: [(handle, len)].into() });
-            self.advance();
         }
 
         fn pop(&mut self) -> Option<u32> {
+            self.advance();
             let first = self.ring.front_mut()?;
             let (handle, len) = first.packets.pop_front()?;
             first.credit -= len;
@@ -332,8 +359,23 @@ mod tests {
                 self.ring.pop_front();
                 self.begin();
             }
-            self.advance();
             Some(handle)
+        }
+
+        /// Drops a packet of the longest flow, the first of the ring among equals.
+        fn steal(&mut self) -> u32 {
+            let bytes = |flow: &Waiting| flow.packets.iter().map(|(_, len)| len).sum::<u64>();
+            let most = self.ring.iter().map(bytes).max().unwrap();
+            let place = self.ring.iter().position(|flow| bytes(flow) == most).unwrap();
+            let packets = &mut self.ring[place].packets;
+            let (handle, _) = if self.head_drop { packets.pop_front() } else { packets.pop_back() }.unwrap();
+            if packets.is_empty() {
+                self.ring.remove(place);
+                if place == 0 {
+                    self.begin();
+                }
+            }
+            handle
         }
 
         /// Turns to the first flow whose counter covers its packet.
@@ -366,6 +408,46 @@ mod tests {
                 }
             }
         }
+    }
+
+    /// Room for twelve packets of a few flows, in which queues are often equally long.
+    #[test]
+    fn the_first_of_the_longest_flows_loses_a_packet() {
+        for (seed, head_drop) in (0..20).zip([false, true].into_iter().cycle()) {
+            let quantum = if seed % 4 < 2 { 1000 } else { 300 };
+            let mut bench = Bench::new(quantum as f64, head_drop, 12_000);
+            let mut rounds = Rounds { quantum, head_drop, ..Rounds::default() };
+            let mut rng = Rng::stream(seed, "drr", 0, "ties");
+            let (mut waiting, mut lost) = (0, Vec::new());
+            for handle in 0..2000 {
+                let flow = rng.below(5) as u32;
+                bench.push(handle, flow, 1000);
+                rounds.push(flow, handle, 1000);
+                if waiting == 12 {
+                    lost.push(rounds.steal());
+                } else {
+                    waiting += 1;
+                }
+                if rng.below(10) < 9 {
+                    assert_eq!(bench.pop(), rounds.pop(), "seed {seed}, packet {handle}");
+                    waiting -= 1;
+                }
+            }
+            assert!(lost.len() > 100, "{}", lost.len());
+            assert_eq!(bench.lost.0, lost, "seed {seed}");
+        }
+    }
+
+    /// Quantum 1000, packets of 1000 bytes. While packet 0 of flow 0 is sent, flow 1 brings one: flow 0 goes to the end of
+    /// the ring when its packet has been sent, behind flow 1 (section III, `InsertActiveList` after the loop that sends).
+    #[test]
+    fn a_flow_that_arrives_during_a_transmission_is_served_before_the_sender() {
+        let mut bench = Bench::new(1000.0, false, u64::MAX);
+        (0..3).for_each(|handle| bench.push(handle, 0, 1000));
+        assert_eq!(bench.pop(), Some(0));
+        bench.push(3, 1, 1000);
+        bench.push(4, 2, 1000);
+        assert_eq!([0; 5].map(|_| bench.pop()), [Some(3), Some(4), Some(1), Some(2), None]);
     }
 
     /// Room for four packets; flow 1 has three, so it loses one when flow 2 brings its second.

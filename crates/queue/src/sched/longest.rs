@@ -1,60 +1,62 @@
 //! The longest of many queues, for schedulers that drop from it.
 
+use std::cmp::Reverse;
+
 use bentpipe_units::Id as _;
 
 use super::flows::{Flows, SlotId};
 use super::heap::Heap;
 
-/// Finds the longest queue.
+/// Finds the longest queue; of those as long, the one with the lowest rank. The rank of a queue with packets may rise, not
+/// fall.
 ///
-/// A queue's entry is an upper bound of its length: it rises with the queue, and falls only once it is the highest. So most
-/// packets change no entry, and the highest bound that is a length belongs to the longest queue.
+/// A queue's entry is an upper bound of its length and rank: it rises with the queue, and falls only once it is the highest.
+/// So most packets change no entry, and the highest bound that is exact belongs to the longest queue.
 #[derive(Debug, Default)]
 pub struct Longest {
-    bounds: Heap<SlotId, (u64, SlotId)>,
-    /// The bound of each queue by its slot [bytes].
+    bounds: Heap<SlotId, (u64, Reverse<u64>, SlotId)>,
+    /// The bound of each queue's length by its slot [bytes].
     bound: Vec<u64>,
 }
 
 impl Longest {
     /// Takes note of a packet that a queue got.
     #[inline]
-    pub fn grew(&mut self, slot: SlotId, flows: &Flows) {
+    pub fn grew(&mut self, slot: SlotId, flows: &Flows, rank: u64) {
         let (index, bytes) = (slot.index() as usize, flows.bytes(slot));
         if self.bound.len() <= index {
             self.bound.resize(index + 1, 0);
         }
         // A queue of one packet may have the slot of another that is over.
         if bytes > self.bound[index] || flows.head(slot) == flows.tail(slot) {
-            self.set(slot, bytes);
+            self.set(slot, bytes, rank);
         }
     }
 
-    /// The longest queue; of those as long the one with the highest slot.
-    pub fn find(&mut self, flows: &Flows) -> Option<SlotId> {
-        while self.lower(flows) {}
+    /// The longest queue; of those as long and with the same rank, the one with the highest slot.
+    pub fn find(&mut self, flows: &Flows, rank: impl Fn(SlotId) -> u64) -> Option<SlotId> {
+        while self.lower(flows, &rank) {}
         self.bounds.first().map(|(_, slot)| slot)
     }
 
-    /// Lowers the highest bound to the length of its queue, or removes it with a queue that is over. Returns false if it is a
-    /// length already. Called for each packet that leaves, it saves [`Longest::find`] the work of many at once.
+    /// Lowers the highest bound to its queue, or removes it with a queue that is over. Returns false if it is exact. Called for each packet that leaves, it saves [`Longest::find`] the work of many at once.
     #[inline]
-    pub fn lower(&mut self, flows: &Flows) -> bool {
-        let Some(((bound, _), slot)) = self.bounds.first() else { return false };
-        let bytes = flows.bytes(slot);
+    pub fn lower(&mut self, flows: &Flows, rank: impl Fn(SlotId) -> u64) -> bool {
+        let Some((bound, slot)) = self.bounds.first() else { return false };
+        let (bytes, rank) = (flows.bytes(slot), rank(slot));
         if flows.head(slot).is_none() {
             self.bounds.remove(slot);
-        } else if bytes < bound {
-            self.set(slot, bytes);
+        } else if (bytes, Reverse(rank), slot) < bound {
+            self.set(slot, bytes, rank);
         } else {
             return false;
         }
         true
     }
 
-    fn set(&mut self, slot: SlotId, bytes: u64) {
+    fn set(&mut self, slot: SlotId, bytes: u64, rank: u64) {
         self.bound[slot.index() as usize] = bytes;
-        self.bounds.set(slot, (bytes, slot));
+        self.bounds.set(slot, (bytes, Reverse(rank), slot));
     }
 }
 
@@ -67,29 +69,35 @@ mod tests {
     use super::*;
     use crate::{FlowId, Packet};
 
-    /// Compared with a look at every queue, while queues grow, shrink, end and give their slots to others; some packets are
-    /// empty.
+    /// Compared with a look at every queue, while queues grow, shrink, end and give their slots to others, and their ranks
+    /// rise; some packets are empty.
     #[test]
     fn the_longest_queue_is_that_of_a_look_at_all() {
         let mut rng = Rng::stream(1, "longest", 0, "test");
         let (mut flows, mut longest) = (Flows::default(), Longest::default());
         let (mut slots, mut found) = (BTreeSet::new(), 0);
+        let mut ranks = [0; 60];
         for step in 0..100_000 {
             let grows = step / 1000 % 2 == 0;
             if rng.below(10) < if grows { 7 } else { 3 } {
                 let flow = FlowId(rng.below(60) as u32);
                 let (_, slot) = flows.push(&Packet::new(100 * rng.below(3) as u32, flow, 0));
-                longest.grew(slot, &flows);
+                longest.grew(slot, &flows, ranks[slot.index() as usize]);
                 slots.insert(slot);
             } else if let Some((node, _)) = flows.sample(&mut rng) {
                 let slot = flows.slot_of(node);
                 flows.remove(node);
                 slots.retain(|other| Some(*other) != slot || flows.head(*other).is_some());
-                longest.lower(&flows);
+                longest.lower(&flows, |slot| ranks[slot.index() as usize]);
             }
+            ranks[rng.below(60) as usize] += rng.below(2) * step / 1000;
             if rng.below(20) == 0 {
-                let expected = slots.iter().copied().max_by_key(|slot| (flows.bytes(*slot), *slot));
-                assert_eq!(longest.find(&flows), expected, "step {step}");
+                let rank = |slot: SlotId| ranks[slot.index() as usize];
+                let expected = slots
+                    .iter()
+                    .copied()
+                    .max_by_key(|slot| (flows.bytes(*slot), Reverse(rank(*slot)), *slot));
+                assert_eq!(longest.find(&flows, rank), expected, "step {step}");
                 found += usize::from(expected.is_some());
             }
         }

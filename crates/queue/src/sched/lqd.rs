@@ -61,7 +61,7 @@ impl Lqd {
     /// Removes a packet.
     fn take(&mut self, node: NodeId) -> Option<Packet> {
         let pkt = self.flows.remove(node)?;
-        self.longest.lower(&self.flows);
+        self.longest.lower(&self.flows, |_| 0);
         let (before, after) = self.order[node.index() as usize];
         match before {
             None => self.oldest = after,
@@ -79,9 +79,9 @@ impl Scheduler for Lqd {
     fn push(&mut self, pkt: &Packet, cx: &mut Context<'_>, out: &mut dyn SchedulerHost) {
         let (node, slot) = self.flows.push(pkt);
         self.append(node);
-        self.longest.grew(slot, &self.flows);
+        self.longest.grew(slot, &self.flows, 0);
         make_room(cx, pkt, out, || {
-            let slot = self.longest.find(&self.flows)?;
+            let slot = self.longest.find(&self.flows, |_| 0)?;
             self.take(self.flows.tail(slot)?)
         });
     }
