@@ -1,13 +1,14 @@
 """The simulator compared with ns-2.35: every published cell about a TCP or a queue."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from conftest import Command
 
 from bentpipe.errors import UsageError
-from bentpipe.reproduction.ns2 import Experiment, experiments, shipped, verify
+from bentpipe.reproduction.ns2 import Cell, Experiment, experiments, shipped, verify
 
 MORE = Path(__file__).parent / "truth"
 
@@ -64,6 +65,19 @@ def test_tolerances_of_goodput_and_queue(published: list[Experiment]) -> None:
     assert allowed["goodput lossy10pct"] == pytest.approx(3 * 976)
     assert allowed["goodput lossless"] == pytest.approx(0.05 * 103_062)
     assert allowed["queue"] == pytest.approx(1.87)
+
+
+def test_rounding_errors_of_an_empty_queue_pass(published: list[Experiment]) -> None:
+    (target,) = (
+        t
+        for e in published
+        if e.name.startswith("rtt 0.06 s/Newreno/RED")
+        for t in e.targets
+        if t.metric == "queue"
+    )
+    empty = replace(target, mean=6e-17, std=0.0)
+    assert Cell("empty", empty, (0.0,)).passed
+    assert not Cell("empty", empty, (1e-6,)).passed
 
 
 def test_command_prints_cells(bentpipe: Command) -> None:

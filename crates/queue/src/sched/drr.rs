@@ -2,11 +2,12 @@
 //!
 //! Shreedhar & Varghese 1995. Flows with packets are in a ring. At its turn a flow's deficit counter grows by `quantum`
 //! bytes, and the flow sends packets while the counter covers them; the remainder is kept for its next turn, unless it
-//! has no more packets. A flow that was empty joins the end of the ring with a counter of 0, ahead of the flow whose
-//! packet is being sent. If there is no room, the flow with the most bytes (including the arriving packet) loses packets
-//! until there is: buffer stealing, section 3.2 of the paper.
+//! has no more packets. A flow that was empty joins the end of the ring with a counter of 0. A flow whose turn is over
+//! goes there when the next packet leaves, behind those that joined during its last transmission. If there is no room,
+//! the flow with the most bytes (including the arriving packet) loses packets until there is: buffer stealing, section
+//! 3.2 of the paper.
 //!
-//! *Departures:* none. The paper leaves open which of several longest flows loses a packet; here it is the first of the
+//! *Departures:* none; where the paper leaves open which of several longest flows loses a packet, it is the first of the
 //! ring, as in ns-2. `head_drop` drops the oldest packet of that flow instead of the newest, as ns-2 does.
 //!
 //! *In a satellite gateway:* at the transmit queue it shares the satellite fairly whatever the senders do, without
