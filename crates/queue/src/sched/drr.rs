@@ -91,11 +91,16 @@ impl Drr {
             self.turns.resize(index + 1, alone);
         }
         self.turns[index] = alone;
-        let Some(current) = self.current else { return self.begin(slot) };
-        let last = self.turn(current).before;
-        *self.turn(slot) = Turn { before: last, after: current, ..alone };
-        self.turn(last).after = slot;
-        self.turn(current).before = slot;
+        match self.current {
+            None => self.begin(slot),
+            Some(current) => {
+                let last = self.turn(current).before;
+                *self.turn(slot) = Turn { before: last, after: current, ..alone };
+                self.turn(last).after = slot;
+                self.turn(current).before = slot;
+            }
+        }
+        self.next = self.find_next();
     }
 
     fn turn(&mut self, slot: SlotId) -> &mut Turn {
@@ -129,7 +134,12 @@ impl Drr {
     /// Turns that a flow needs until its counter covers its next packet.
     fn turns_needed(&self, slot: SlotId) -> u64 {
         let len = self.head(slot).map_or(0, |pkt| u64::from(pkt.len));
-        len.saturating_sub(self.turns[slot.index() as usize].deficit).div_ceil(self.quantum)
+        match len.saturating_sub(self.turns[slot.index() as usize].deficit) {
+            0 => 0,
+            // Spares most packets a division.
+            lacking if lacking <= self.quantum => 1,
+            lacking => lacking.div_ceil(self.quantum),
+        }
     }
 
     /// Finds the flow that sends next, and the turns that begin for it until then.
@@ -152,13 +162,23 @@ impl Drr {
     }
 
     /// Begins turns until the flow found to be next can send.
+    #[inline]
     fn advance(&mut self) {
-        let (Some(current), Some((next, mut turns))) = (self.current, self.next) else { return };
+        if let (Some(current), Some((next, turns))) = (self.current, self.next)
+            && turns > 0
+        {
+            self.begin_turns(current, next, turns);
+        }
+    }
+
+    fn begin_turns(&mut self, current: SlotId, next: SlotId, mut turns: u64) {
         let mut slot = current;
         while slot != next {
-            self.turn(slot).rank = self.end;
+            let rank = self.end;
             self.end += 1;
-            slot = self.turn(slot).after;
+            let turn = self.turn(slot);
+            turn.rank = rank;
+            slot = turn.after;
         }
         slot = current;
         while turns > 0 {
@@ -180,6 +200,7 @@ impl Drr {
         if self.flows.head(slot).is_none() {
             self.leave(slot);
         }
+        self.next = self.find_next();
         pkt
     }
 
@@ -199,7 +220,6 @@ impl Scheduler for Drr {
         let rank = self.turn(slot).rank;
         self.longest.grew(slot, &self.flows, rank);
         make_room(cx, pkt, out, || self.steal());
-        self.next = self.find_next();
     }
 
     fn pop(&mut self, _cx: &mut Context<'_>, _out: &mut dyn SchedulerHost) -> Option<Packet> {
@@ -207,9 +227,7 @@ impl Scheduler for Drr {
         let slot = self.current?;
         let node = self.flows.head(slot)?;
         self.turn(slot).deficit -= u64::from(self.flows.packet(node).len);
-        let pkt = self.take(node);
-        self.next = self.find_next();
-        pkt
+        self.take(node)
     }
 
     fn peek(&self) -> Option<&Packet> {
@@ -221,9 +239,7 @@ impl Scheduler for Drr {
     }
 
     fn remove(&mut self, slot: QueueSlot) -> Option<Packet> {
-        let pkt = self.take(slot.into());
-        self.next = self.find_next();
-        pkt
+        self.take(slot.into())
     }
 }
 

@@ -7,14 +7,14 @@ use bentpipe_units::Id as _;
 use super::flows::{Flows, SlotId};
 use super::heap::Heap;
 
-/// Finds the longest queue; of those as long, the one with the lowest rank. The rank of a queue with packets may rise, not
-/// fall.
+/// Finds the longest queue; of those as long, the one with the lowest rank. Ranks differ; that of a queue with packets may
+/// rise, not fall.
 ///
 /// A queue's entry is an upper bound of its length and rank: it rises with the queue, and falls only once it is the highest.
 /// So most packets change no entry, and the highest bound that is exact belongs to the longest queue.
 #[derive(Debug, Default)]
 pub struct Longest {
-    bounds: Heap<SlotId, (u64, Reverse<u64>, SlotId)>,
+    bounds: Heap<SlotId, (u64, Reverse<u64>)>,
     /// The bound of each queue's length by its slot [bytes].
     bound: Vec<u64>,
 }
@@ -33,7 +33,7 @@ impl Longest {
         }
     }
 
-    /// The longest queue; of those as long and with the same rank, the one with the highest slot.
+    /// The longest queue.
     pub fn find(&mut self, flows: &Flows, rank: impl Fn(SlotId) -> u64) -> Option<SlotId> {
         while self.lower(flows, &rank) {}
         self.bounds.first().map(|(_, slot)| slot)
@@ -46,7 +46,7 @@ impl Longest {
         let (bytes, rank) = (flows.bytes(slot), rank(slot));
         if flows.head(slot).is_none() {
             self.bounds.remove(slot);
-        } else if (bytes, Reverse(rank), slot) < bound {
+        } else if (bytes, Reverse(rank)) < bound {
             self.set(slot, bytes, rank);
         } else {
             return false;
@@ -56,7 +56,7 @@ impl Longest {
 
     fn set(&mut self, slot: SlotId, bytes: u64, rank: u64) {
         self.bound[slot.index() as usize] = bytes;
-        self.bounds.set(slot, (bytes, Reverse(rank), slot));
+        self.bounds.set(slot, (bytes, Reverse(rank)));
     }
 }
 
@@ -76,7 +76,7 @@ mod tests {
         let mut rng = Rng::stream(1, "longest", 0, "test");
         let (mut flows, mut longest) = (Flows::default(), Longest::default());
         let (mut slots, mut found) = (BTreeSet::new(), 0);
-        let mut ranks = [0; 60];
+        let mut ranks: [u64; 60] = std::array::from_fn(|index| index as u64);
         for step in 0..100_000 {
             let grows = step / 1000 % 2 == 0;
             if rng.below(10) < if grows { 7 } else { 3 } {
@@ -90,7 +90,7 @@ mod tests {
                 slots.retain(|other| Some(*other) != slot || flows.head(*other).is_some());
                 longest.lower(&flows, |slot| ranks[slot.index() as usize]);
             }
-            ranks[rng.below(60) as usize] += rng.below(2) * step / 1000;
+            ranks[rng.below(60) as usize] += 60 * rng.below(2);
             if rng.below(20) == 0 {
                 let rank = |slot: SlotId| ranks[slot.index() as usize];
                 let expected = slots

@@ -17,7 +17,7 @@
 
 use bentpipe_units::{Id as _, Rng};
 
-use super::flows::{Flows, NodeId, make_room};
+use super::flows::{Flows, NodeId, SlotId, make_room};
 use super::longest::Longest;
 use crate::descriptor::SchedulerAlgorithm;
 use crate::{Context, Packet, QueueSlot, Scheduler, SchedulerHost};
@@ -61,7 +61,7 @@ impl Lqd {
     /// Removes a packet.
     fn take(&mut self, node: NodeId) -> Option<Packet> {
         let pkt = self.flows.remove(node)?;
-        self.longest.lower(&self.flows, |_| 0);
+        self.longest.lower(&self.flows, rank);
         let (before, after) = self.order[node.index() as usize];
         match before {
             None => self.oldest = after,
@@ -75,13 +75,18 @@ impl Lqd {
     }
 }
 
+/// Of several longest flows, the one with the highest slot loses a packet.
+fn rank(slot: SlotId) -> u64 {
+    u64::from(u32::MAX - slot.index())
+}
+
 impl Scheduler for Lqd {
     fn push(&mut self, pkt: &Packet, cx: &mut Context<'_>, out: &mut dyn SchedulerHost) {
         let (node, slot) = self.flows.push(pkt);
         self.append(node);
-        self.longest.grew(slot, &self.flows, 0);
+        self.longest.grew(slot, &self.flows, rank(slot));
         make_room(cx, pkt, out, || {
-            let slot = self.longest.find(&self.flows, |_| 0)?;
+            let slot = self.longest.find(&self.flows, rank)?;
             self.take(self.flows.tail(slot)?)
         });
     }
