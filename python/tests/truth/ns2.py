@@ -1,14 +1,17 @@
-"""Run additional cells on ns-2.35 (Debian's package ns2) and write them as tables in this folder.
+"""Run additional cells on ns-2.35 (Debian's package ns2) and write them as tables.
 
-    python python/tests/truth/ns2.py
+    python python/tests/truth/ns2.py                         renews the tables in this folder: some minutes
+    python python/tests/truth/ns2.py 900 1 FILE              900 ten-session cells, drawn from all with seed 1
 
-It takes some minutes. The same Tcl gives the published cells exactly, for each seed.
+The same Tcl gives the published cells exactly, for each seed.
 """
 
 import csv
+import random
 import subprocess
+import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import product
 from pathlib import Path
@@ -50,6 +53,23 @@ def ten_sessions() -> Iterator[tuple[str, ...]]:
         yield (case, "overhead_8.32ms", "200", "64", "Reno", "DropTail")
     for queue in ("RED", "DRR"):
         yield ("d", "rttlow_10ms", "100", "64", "Reno", queue)
+
+
+def all_ten_sessions() -> Iterator[tuple[str, ...]]:
+    """Yield every cell whose figures must be met."""
+    variants = ("base", "loss_after_bottleneck", "minrto_1s", "overhead_8.32ms", "rttlow_10ms", "era")
+    factors = (
+        ("50", "100", "200"),
+        ("20", "64", "1000"),
+        ("Reno", "Newreno", "Sack1"),
+        ("DropTail", "RED", "DRR"),
+    )
+    for case, variant, *cell in product("abcd", variants, *factors):
+        without_effect = (variant == "rttlow_10ms" and case != "d") or (
+            variant == "loss_after_bottleneck" and case in "cd"
+        )
+        if not without_effect and (cell[-1] != "DropTail" or variant == "overhead_8.32ms"):
+            yield (case, variant, *cell)
 
 
 def dumbbell() -> Iterator[tuple[str, ...]]:
@@ -125,24 +145,37 @@ def dumbbell_row(cell: Sequence[str], seeds: Sequence[Sequence[float]]) -> list[
     ]
 
 
-def main() -> None:
-    """Write the tables."""
+def write(path: Path, head: str, rows: Iterable[Sequence[str]]) -> None:
+    """Write a table."""
+    with path.open("w", newline="", encoding="utf-8") as file:
+        csv.writer(file, lineterminator="\n").writerows([head.split(","), *rows])
+
+
+def run_all(script: str, cells: Sequence[Sequence[str]]) -> list[list[list[float]]]:
+    """Run every cell with every seed."""
     with ThreadPoolExecutor() as pool:
-        ten, bells = list(ten_sessions()), list(dumbbell())
-        ten_runs = list(pool.map(lambda cell: run("ten_sessions.tcl", cell), ten))
-        bell_runs = list(pool.map(lambda cell: run("dumbbell.tcl", cell), bells))
-    tables = {
-        "ten_sessions_more.csv": (
-            TEN,
-            [row for c, s in zip(ten, ten_runs, strict=True) for row in ten_rows(c, s)],
-        ),
-        "drr_drops.csv": ("case,buffer_pkts,max_window,tcp,seconds,time_s,flow", drr_drops()),
-        "dumbbell_more.csv": (DUMBBELL, [dumbbell_row(c, s) for c, s in zip(bells, bell_runs, strict=True)]),
-    }
-    for name, (head, rows) in tables.items():
-        with (HERE / name).open("w", newline="", encoding="utf-8") as file:
-            csv.writer(file, lineterminator="\n").writerows([head.split(","), *rows])
+        return list(pool.map(lambda cell: run(script, cell), cells))
+
+
+def ten_table(cells: Sequence[Sequence[str]]) -> Iterator[list[str]]:
+    """Run ten-session cells; yield the rows of their table."""
+    for cell, seeds in zip(cells, run_all("ten_sessions.tcl", cells), strict=True):
+        yield from ten_rows(cell, seeds)
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Write the tables."""
+    if arguments:
+        count, seed, file = arguments
+        cells = random.Random(int(seed)).sample(list(all_ten_sessions()), int(count))  # noqa: S311
+        write(Path(file), TEN, ten_table(cells))
+        return
+    write(HERE / "ten_sessions_more.csv", TEN, ten_table(list(ten_sessions())))
+    write(HERE / "drr_drops.csv", "case,buffer_pkts,max_window,tcp,seconds,time_s,flow", drr_drops())
+    bells = list(dumbbell())
+    found = zip(bells, run_all("dumbbell.tcl", bells), strict=True)
+    write(HERE / "dumbbell_more.csv", DUMBBELL, [dumbbell_row(cell, seeds) for cell, seeds in found])
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])
