@@ -19,8 +19,8 @@
 //! (`derandomize`; 5.4). From 0.1 on the probability grows by at most 0.02 per update (`cap`; 5.5).
 //!
 //! *Departures:* an empty queue has no delay, whatever the sojourn time of the last departed packet. Section 4.2 lets
-//! the probability decay by 2 % per update while the delay is 0, the pseudo-code while it is below half its target:
-//! this is the latter. The probability is per packet, not per byte. Linux's additional step of 0.02 for delays above
+//! the probability decay by 2 % per update while the delay is 0, as Linux does, the pseudo-code while it is below half
+//! its target: `decay` chooses. The probability is per packet, not per byte. Linux's additional step of 0.02 for delays above
 //! 250 ms is not in the RFC and not implemented. `derandomize` and `cap` are on and `activate` is off, as in Linux.
 //!
 //! *In a satellite gateway:* it marks ahead of the PEP by the delay of the transmit queue, and its target is a time, so
@@ -74,6 +74,7 @@ const PARAMS: &[Param] = &[
         .tune(Tune::Linear(0.0, 0.5)),
     DERANDOMIZE,
     CAP,
+    DECAY,
     MEAN_PACKET,
 ];
 
@@ -110,6 +111,13 @@ pub(crate) const DERANDOMIZE: Param =
 pub(crate) const CAP: Param =
     Param::flag("cap", true, "Limit the growth of a probability from 0.1 on to 0.02 per update")
         .origin("RFC 8033 section 5.5; Linux sch_pie");
+pub(crate) const DECAY: Param = Param::name(
+    "decay",
+    &["low", "empty"],
+    "low",
+    "Delays, two in a row, after which the probability decays by 2 % per update: below half of the target, or zero",
+)
+.origin("RFC 8033 appendix A; section 4.2, Linux sch_pie and ns-3 have `empty`");
 pub(crate) const MEAN_PACKET: Param =
     Param::from_link("mean_packet", Unit::Bytes, Range::above(0.0, 65_535.0), |link| link.mean_packet)
         .default_doc("the link's mean packet")
@@ -128,6 +136,7 @@ pub(crate) struct Rules {
     mark_ecnth: f64,
     derandomize: bool,
     cap: bool,
+    decays_when_empty: bool,
     /// Backlog that is never marked [bytes].
     unmarked: u64,
 }
@@ -143,6 +152,7 @@ impl Rules {
             mark_ecnth: v.number("mark_ecnth"),
             derandomize: v.flag("derandomize"),
             cap: v.flag("cap"),
+            decays_when_empty: v.name("decay") == "empty",
             unmarked: (2.0 * v.number("mean_packet")) as u64,
         }
     }
@@ -219,7 +229,8 @@ impl Control {
             change = change.min(0.02);
         }
         self.drop_prob += change;
-        if rules.low(self.current_qdelay) && rules.low(self.qdelay_old) {
+        let decays = |delay| if rules.decays_when_empty { delay == 0.0 } else { rules.low(delay) };
+        if decays(self.current_qdelay) && decays(self.qdelay_old) {
             self.drop_prob *= 0.98;
         }
         self.drop_prob = self.drop_prob.clamp(0.0, 1.0);
@@ -617,6 +628,24 @@ mod tests {
         delay(&mut pie, 2_000_030_000, 5_000);
         pie.wake();
         assert!(close(pie.probe("p"), 0.98 * (p - 0.001_25 / 2.0)), "{}", pie.probe("p"));
+    }
+
+    /// As above, but a delay of 5 ms is no empty queue: decay begins with the second delay of zero.
+    #[test]
+    fn probability_can_decay_in_empty_queues_only() {
+        let given = [("beta", Value::Number(0.0)), ("decay", Value::Name("empty"))];
+        let mut pie = Steps::new(&ALGORITHM, &given);
+        delay(&mut pie, 2_000_000_000, 1_000_015_000);
+        pie.wake();
+        let mut p = 125.0 / 2048.0;
+        for (i, (us, falls, factor)) in
+            [(5000, 0.01, 1.0), (5000, 0.01, 1.0), (0, 0.015, 1.0), (0, 0.015, 0.98)].into_iter().enumerate()
+        {
+            delay(&mut pie, 2_000_015_000 + 15_000 * i as u64, us);
+            pie.wake();
+            p = factor * (p - 0.125 * falls / 2.0);
+            assert!(close(pie.probe("p"), p), "{i}: {} is not {p}", pie.probe("p"));
+        }
     }
 
     /// Section 4.4: nothing is marked for 150 ms, ten updates; the allowance is renewed at a probability of 0 and two

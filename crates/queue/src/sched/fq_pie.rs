@@ -28,7 +28,8 @@ use bentpipe_units::{Duration, IdVec, Instant};
 
 use super::buckets::{BucketId, Buckets, FLOWS, List, QUANTUM};
 use crate::aqm::pie::{
-    ALPHA, BETA, CAP, Control, DERANDOMIZE, MARK_ECNTH, MAX_BURST, MEAN_PACKET, Rules, T_UPDATE, TARGET,
+    ALPHA, BETA, CAP, Control, DECAY, DERANDOMIZE, MARK_ECNTH, MAX_BURST, MEAN_PACKET, Rules, T_UPDATE,
+    TARGET,
 };
 use crate::descriptor::SchedulerAlgorithm;
 use crate::{Context, DropReason, Packet, Param, Scheduler, SchedulerHost, Tune, Values, Verdict};
@@ -54,6 +55,7 @@ const PARAMS: &[Param] = &[
     MARK_ECNTH.symbol("ecn_prob"),
     DERANDOMIZE,
     CAP,
+    DECAY,
     MEAN_PACKET,
 ];
 
