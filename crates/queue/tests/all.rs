@@ -2,6 +2,7 @@
 
 mod conformance;
 mod fluid;
+mod ns3;
 mod operations;
 mod printed;
 mod tree;
