@@ -303,7 +303,7 @@ def _ten_figures(run: Run, names: Sequence[str], classes: Sequence[_Sessions]) -
 def _dumbbell(rows: Sequence[_Row]) -> Experiment:
     row = rows[0]
     rtt, flows, rate = row.number("rtt_s", 0.06), row.whole("n_flows"), row.number("bottleneck_bps", 1.0)
-    queue = row.text("queue", ("DropTail", "RED", "DRR", "PI", "REM", "Vq"))
+    queue = row.text("queue", ("DropTail", "RED", "ARED", "DRR", "PI", "REM", "Vq"))
     tcp, buffer = row.text("tcp", _TRANSPORTS), row.whole("buffer_pkts", 4)
     window = row.whole("max_window", 2)
     # The published round trips of 0.06 and 0.56 s have access links of 10 and 15 ms.
@@ -413,6 +413,10 @@ def _queue(name: str, buffer: int, *, fast: bool = False) -> str:
         "RED": (
             f'limit = "{buffer} packets"\naqm = {{ algorithm = "red", min_th = {buffer / 4:g}, '
             f"max_th = {3 * buffer / 4:g}, max_p = 0.1, w_q = 0.002, {spread}, {packet} }}"
+        ),
+        "ARED": (
+            f'limit = "{buffer} packets"\naqm = {{ algorithm = "ared", min_th = 40, max_th = 120, '
+            f"w_q = 0.002, {packet} }}"
         ),
         "PI": (
             f'limit = "{buffer} packets"\naqm = {{ algorithm = "pi", q_ref = {target}, a = 1.822e-5, '

@@ -6,6 +6,11 @@ Queue/RED set thresh_ 60
 Queue/RED set maxthresh_ 120
 Queue/RED set q_weight_ 0.02
 Queue/RED set linterm_ 2
+# Adaptive RED of Floyd et al. 2001, whose lower bound of max_p is 0.01; by default ns-2 lowers it with the link's rate.
+if {$queue == "ARED"} {
+  foreach {name value} {thresh_ 40 q_weight_ 0.002 linterm_ 10 gentle_ true wait_ false adaptive_ 1 bottom_ 0.01} { Queue/RED set $name $value }
+  set queue RED
+}
 foreach {name value} {qref_ 90 bytes_ false queue_in_bytes_ false mean_pktsize_ 1040 setbit_ false} {
   Queue/PI set $name $value
 }

@@ -77,6 +77,8 @@ def dumbbell() -> Iterator[tuple[str, ...]]:
     queues = ("DropTail", "RED", "PI", "REM", "Vq")
     for rtt, queue, tcp in product(("0.06", "0.56"), queues, ("Newreno", "Sack1")):
         yield (rtt, "10000", tcp, queue, "400", "50")
+    for rtt, tcp, flows in product(("0.06", "0.2"), ("Newreno", "Sack1"), ("10", "50", "100")):
+        yield (rtt, "10000", tcp, "ARED", "400", flows)
 
 
 def run(script: str, cell: Sequence[str]) -> list[list[float]]:
