@@ -639,6 +639,7 @@ const NOT_TUNED: &[(&str, &str)] = &[
     ("mark_ecnth", "a safeguard"),
     ("derandomize", "a part of the algorithm, off for comparison"),
     ("cap", "a part of the algorithm, off for comparison"),
+    ("decay", "the RFC has both rules"),
     ("accepted", "the meaning of load if marks drop"),
     ("hysteresis", "a separate rule, off by default"),
     ("levels", "a bound on memory"),

@@ -7,15 +7,16 @@ use bentpipe_units::Id as _;
 use super::flows::{Flows, SlotId};
 use super::heap::Heap;
 
-/// Finds the longest queue; of those as long, the one with the lowest rank. Ranks differ; that of a queue with packets may
-/// rise, not fall.
+/// Finds the longest queue; of those as long, the one with the lowest rank. Ranks differ, and that of a slot may rise, not
+/// fall.
 ///
-/// A queue's entry is an upper bound of its length and rank: it rises with the queue, and falls only once it is the highest.
-/// So most packets change no entry, and the highest bound that is exact belongs to the longest queue.
+/// The entry of a slot is an upper bound of its queue: it rises with the queue, and falls only once it is the highest. So
+/// most packets change no entry, and the highest bound that is exact belongs to the longest queue. A queue that is over
+/// leaves its entry to the next one in its slot.
 #[derive(Debug, Default)]
 pub struct Longest {
     bounds: Heap<SlotId, (u64, Reverse<u64>)>,
-    /// The bound of each queue's length by its slot [bytes].
+    /// The bound of each queue's length by its slot, plus one [bytes]; 0 without an entry.
     bound: Vec<u64>,
 }
 
@@ -27,8 +28,7 @@ impl Longest {
         if self.bound.len() <= index {
             self.bound.resize(index + 1, 0);
         }
-        // A queue of one packet may have the slot of another that is over.
-        if bytes > self.bound[index] || flows.head(slot) == flows.tail(slot) {
+        if bytes >= self.bound[index] {
             self.set(slot, bytes, rank);
         }
     }
@@ -39,12 +39,14 @@ impl Longest {
         self.bounds.first().map(|(_, slot)| slot)
     }
 
-    /// Lowers the highest bound to its queue, or removes it with a queue that is over. Returns false if it is exact. Called for each packet that leaves, it saves [`Longest::find`] the work of many at once.
+    /// Lowers the highest bound to its queue, or removes it with a queue that is over. Returns false if it is exact. Called
+    /// for each packet that leaves, it saves [`Longest::find`] the work of many at once.
     #[inline]
     pub fn lower(&mut self, flows: &Flows, rank: impl Fn(SlotId) -> u64) -> bool {
         let Some((bound, slot)) = self.bounds.first() else { return false };
         let (bytes, rank) = (flows.bytes(slot), rank(slot));
         if flows.head(slot).is_none() {
+            self.bound[slot.index() as usize] = 0;
             self.bounds.remove(slot);
         } else if (bytes, Reverse(rank)) < bound {
             self.set(slot, bytes, rank);
@@ -55,7 +57,7 @@ impl Longest {
     }
 
     fn set(&mut self, slot: SlotId, bytes: u64, rank: u64) {
-        self.bound[slot.index() as usize] = bytes;
+        self.bound[slot.index() as usize] = bytes + 1;
         self.bounds.set(slot, (bytes, Reverse(rank)));
     }
 }
