@@ -55,11 +55,11 @@ pub struct Drr {
     longest: Longest,
     /// By slot of `flows`.
     turns: Vec<Turn>,
-    /// Slot of the flow whose turn it is. The turn lasts until the next departure, even if the counter is used up.
+    /// Slot of the flow whose turn it is. Its turn lasts until the next departure, even if its counter is used up.
     current: Option<SlotId>,
-    /// Slot of the flow that sends next, and the turns that begin for it until then.
+    /// Slot of the flow that sends next, and the number of turns that it begins until then.
     next: Option<(SlotId, u64)>,
-    /// The rank behind the last one of the ring.
+    /// Rank of the next flow that goes to the end of the ring.
     end: u64,
 }
 
@@ -142,7 +142,7 @@ impl Drr {
         }
     }
 
-    /// Finds the flow that sends next, and the turns that begin for it until then.
+    /// Finds the flow that sends next, and the number of turns that it begins until then.
     fn find_next(&self) -> Option<(SlotId, u64)> {
         let current = self.current?;
         if self.turns_needed(current) == 0 {
@@ -161,7 +161,7 @@ impl Drr {
         }
     }
 
-    /// Begins turns until the flow found to be next can send.
+    /// Gives the turn to the flow that sends next.
     #[inline]
     fn advance(&mut self) {
         if let (Some(current), Some((next, turns))) = (self.current, self.next)
@@ -171,6 +171,7 @@ impl Drr {
         }
     }
 
+    /// Begins the turns until the flow `next` can send, in its `turns`-th.
     fn begin_turns(&mut self, current: SlotId, next: SlotId, mut turns: u64) {
         let mut slot = current;
         while slot != next {
