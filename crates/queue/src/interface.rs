@@ -311,6 +311,10 @@ pub trait SchedulerHost {
     /// Signals congestion with a packet by the marking method. Returns the packet if it is kept; otherwise it has been
     /// dropped and counted.
     fn mark(&mut self, pkt: Packet) -> Option<Packet>;
+    /// Returns true if [`SchedulerHost::mark`] keeps such a packet.
+    fn can_mark(&self, _pkt: &Packet) -> bool {
+        false
+    }
 }
 
 /// Receives the drops of a queue.

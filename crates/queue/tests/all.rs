@@ -2,6 +2,8 @@
 
 mod conformance;
 mod fluid;
+mod link;
+mod linux;
 mod ns3;
 mod operations;
 mod printed;

@@ -19,10 +19,10 @@
 //! (`derandomize`; 5.4). From 0.1 on the probability grows by at most 0.02 per update (`cap`; 5.5).
 //!
 //! *Departures:* an empty queue has no delay, whatever the sojourn time of the last departed packet. Section 4.2 lets
-//! the probability decay by 2 % per update while the delay is 0, as Linux does, the pseudo-code while it is below half
-//! its target: `decay` chooses. The probability is per packet, not per byte. Linux's additional step of 0.02 for
-//! delays above 250 ms is not in the RFC and not implemented. `derandomize` and `cap` are on and `activate` is off, as
-//! in Linux.
+//! the probability decay by 2 % per update while the delay is 0, as Linux does (by 1/64), the pseudo-code while it is below
+//! half its target: `decay` chooses. The probability is per packet, not per byte. Linux's additional step of 0.02 for
+//! delays above 250 ms is not in the RFC and not implemented; nor can the probability exceed 1, as there. `derandomize` and
+//! `cap` are on and `activate` is off, as in Linux.
 //!
 //! *In a satellite gateway:* it marks ahead of the PEP by the delay of the transmit queue, and its target is a time, so
 //! it needs no tuning to the link's rate, and follows a fading link. Its gains are designed for round trips up to about

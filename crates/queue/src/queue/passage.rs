@@ -298,13 +298,25 @@ impl Parts {
     }
 }
 
+/// Returns true if a mark keeps the packet.
+#[inline]
+fn can_mark(marking: Marking, pkt: &Packet) -> bool {
+    match marking {
+        Marking::Ecn => pkt.ecn != Ecn::NotEct,
+        Marking::Window => pkt.split,
+        Marking::Drop => false,
+    }
+}
+
 /// Signals congestion with a packet. Returns true if the packet is accepted.
 #[inline]
 fn signal(marking: Marking, pkt: &mut Packet) -> bool {
+    if !can_mark(marking, pkt) {
+        return false;
+    }
     match marking {
-        Marking::Ecn if pkt.ecn != Ecn::NotEct => pkt.ecn = Ecn::Ce,
-        Marking::Window if pkt.split => pkt.marked = true,
-        _ => return false,
+        Marking::Ecn => pkt.ecn = Ecn::Ce,
+        _ => pkt.marked = true,
     }
     true
 }
@@ -328,6 +340,10 @@ impl SchedulerHost for SchedulerLog<'_> {
         }
         self.dropped(pkt, DropReason::Aqm);
         None
+    }
+
+    fn can_mark(&self, pkt: &Packet) -> bool {
+        can_mark(self.marking, pkt)
     }
 }
 

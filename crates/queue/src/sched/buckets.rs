@@ -32,6 +32,8 @@ pub enum List {
     New,
     /// Queues that have used up a quantum.
     Old,
+    /// Empty queues whose Aqm is not in its initial state yet (CAKE).
+    Decaying,
 }
 
 /// Queues by number, and the lists in which they wait for their turn.
@@ -39,8 +41,8 @@ pub enum List {
 pub struct Buckets {
     nodes: Slab<NodeId, Node>,
     buckets: IdVec<BucketId, Bucket>,
-    /// New and old queues.
-    lists: [ListEnds; 2],
+    /// By [`List`].
+    lists: [ListEnds; 3],
     quantum: i64,
     /// Users whose queues share a turn; `None` if queues have equal turns.
     users: Option<Users>,
@@ -67,7 +69,7 @@ struct Bucket {
     after: Option<BucketId>,
     /// User of the packet with which it joined a list.
     user: FlowId,
-    /// Place of the user that it counts for: while it is an old queue.
+    /// Place of the user that it counts for: from its first packet as an old queue on.
     counted: Option<usize>,
 }
 
@@ -76,7 +78,7 @@ const MOST_SHARERS: u32 = 64;
 /// Places of users in a set.
 const WAYS: usize = 8;
 
-/// Numbers of old queues by user, in a set-associative table like that of sch_cake: a user whose set is full shares a place.
+/// Numbers of counted queues by user, in a set-associative table like that of sch_cake: a user whose set is full shares a place.
 #[derive(Clone, Debug)]
 struct Users {
     places: Vec<(FlowId, u32)>,
@@ -96,7 +98,7 @@ impl Users {
         own.or_else(|| ways.find(|&at| self.places[at].1 == 0)).unwrap_or(first)
     }
 
-    /// Returns the number of old queues of a user, from 1 to [`MOST_SHARERS`].
+    /// Returns the number of a user's queues that count, from 1 to [`MOST_SHARERS`].
     fn sharers(&self, user: FlowId) -> i64 {
         i64::from(self.places[self.place(user)].1.clamp(1, MOST_SHARERS))
     }
@@ -139,14 +141,14 @@ impl Buckets {
         Self {
             nodes: Slab::default(),
             buckets: std::iter::repeat_n(empty, count).collect(),
-            lists: [ListEnds { first: None, last: None, len: 0 }; 2],
+            lists: [ListEnds { first: None, last: None, len: 0 }; 3],
             quantum: i64::from(quantum.max(1)),
             users: None,
             weights: vec![0; 2 * count.next_power_of_two()],
         }
     }
 
-    /// Divides the quantum of a queue by the number of its user's old queues, so that users have equal turns.
+    /// Divides the quantum of a queue by the number of its user's old queues with packets, so that users have equal turns.
     pub fn be_fair_between_users(&mut self) {
         self.users = Some(Users::new(self.buckets.len()));
     }
@@ -171,9 +173,9 @@ impl Buckets {
         BucketId::new(spread(hash(flow, salt), self.count()))
     }
 
-    /// Appends a packet to a queue. A queue that is in no list becomes a new one with a full quantum (RFC 8290, section
-    /// 4.1). Returns true in that case.
-    pub fn push(&mut self, bucket: BucketId, pkt: &Packet) -> bool {
+    /// Appends a packet to a queue. A queue that is neither new nor old becomes a new one with a full quantum (RFC 8290,
+    /// section 4.1).
+    pub fn push(&mut self, bucket: BucketId, pkt: &Packet) {
         let node = self.nodes.insert(Node { pkt: *pkt, after: None });
         let b = &mut self.buckets[bucket];
         match b.tail {
@@ -183,14 +185,24 @@ impl Buckets {
         b.tail = Some(node);
         b.packets += 1;
         b.bytes += u64::from(pkt.len);
-        let joins = b.list.is_none();
-        if joins {
-            b.user = pkt.user;
-            self.buckets[bucket].deficit = self.quantum(bucket);
-            self.move_to(bucket, Some(List::New));
+        match b.list {
+            None | Some(List::Decaying) => {
+                b.user = pkt.user;
+                self.buckets[bucket].deficit = self.quantum(bucket);
+                self.move_to(bucket, Some(List::New));
+            }
+            Some(List::Old) => self.count_for_user(bucket),
+            Some(List::New) => {}
         }
         self.update_weight(bucket);
-        joins
+    }
+
+    /// Counts an old queue with packets for its user.
+    fn count_for_user(&mut self, bucket: BucketId) {
+        let b = &mut self.buckets[bucket];
+        if let (Some(users), None) = (&mut self.users, b.counted) {
+            b.counted = Some(users.enter(b.user));
+        }
     }
 
     /// Returns the queue whose turn it is, which may be empty (RFC 8290, section 4.2): the first of the new ones, else
@@ -201,6 +213,9 @@ impl Buckets {
             let bucket = self.first(List::New).or_else(|| self.first(List::Old))?;
             if self.buckets[bucket].deficit > 0 {
                 return Some(bucket);
+            }
+            if self.buckets[bucket].packets > 0 {
+                self.count_for_user(bucket);
             }
             self.buckets[bucket].deficit += self.quantum(bucket);
             self.move_to(bucket, Some(List::Old));
@@ -261,15 +276,10 @@ impl Buckets {
         }
         let b = &mut self.buckets[bucket];
         (b.before, b.after, b.list) = (last, None, list);
-        if let Some(users) = &mut self.users {
-            match (b.counted, list) {
-                (None, Some(List::Old)) => b.counted = Some(users.enter(b.user)),
-                (Some(at), None | Some(List::New)) => {
-                    users.places[at].1 -= 1;
-                    b.counted = None;
-                }
-                _ => {}
-            }
+        if list != Some(List::Old)
+            && let Some(at) = b.counted.take()
+        {
+            self.users.as_mut().expect("a user's place").places[at].1 -= 1;
         }
     }
 
@@ -436,23 +446,45 @@ mod tests {
         assert_eq!(drain(&mut b), [0, 1, 10, 2]);
     }
 
-    /// A user with two old queues has half a quantum for each, and a whole one once one of them has left the old ones, or is
-    /// new again.
+    /// A user with two old queues that have had packets has half a quantum for each, and a whole one once one of them has left
+    /// the old ones, or is new again.
     #[test]
     fn quantum_is_divided_by_the_old_queues_of_a_user() {
-        for list in [None, Some(List::New)] {
+        for list in [None, Some(List::New), Some(List::Decaying)] {
             let mut b = Buckets::new(4, 1000);
             b.be_fair_between_users();
-            for bucket in 0..2 {
+            let push = |b: &mut Buckets, bucket| {
                 let pkt = Packet { user: FlowId(7), ..Packet::new(500, FlowId(bucket), bucket) };
                 b.push(BucketId::new(bucket), &pkt);
+            };
+            for bucket in 0..2 {
+                push(&mut b, bucket);
                 b.move_to(BucketId::new(bucket), Some(List::Old));
+                assert_eq!(b.quantum(BucketId::new(0)), 1000, "one old queue");
+                push(&mut b, bucket);
             }
             assert_eq!(b.quantum(BucketId::new(0)), 500);
             b.move_to(BucketId::new(1), list);
             assert_eq!(b.quantum(BucketId::new(0)), 1000);
-            b.move_to(BucketId::new(1), Some(List::Old));
-            assert_eq!(b.quantum(BucketId::new(0)), 500);
+        }
+    }
+
+    /// A queue in debt is passed over. With packets it counts for its user from then on, empty from its next packet on, as in
+    /// sch_cake.
+    #[test]
+    fn queue_counts_for_its_user_once_it_is_old_with_packets() {
+        for held in [0, 1] {
+            let mut b = Buckets::new(4, 1000);
+            b.be_fair_between_users();
+            for bucket in 0..2 {
+                (0..=held).for_each(|handle| push(&mut b, bucket, handle, 500));
+                b.take(BucketId::new(bucket));
+                b.charge(BucketId::new(bucket), 1000);
+            }
+            while b.turn() != Some(BucketId::new(0)) {}
+            assert_eq!(b.buckets.iter().filter(|bucket| bucket.counted.is_some()).count(), 2 * held as usize);
+            push(&mut b, 0, 10, 500);
+            assert!(b.buckets[BucketId::new(0)].counted.is_some());
         }
     }
 

@@ -4,8 +4,8 @@
 //! [`cake`](super::cake) but for the quantum: that of a queue is divided by the number of queues with a backlog that its user
 //! has. A user with twenty downloads gets no more than one with a single call, and the call still has a separate queue.
 //!
-//! Only queues that have sent a quantum count (the *old* ones), so that a flow that sends little, such as a call, costs its
-//! user nothing.
+//! Only queues that have sent a quantum and held a packet since (the *old* ones) count, so that a flow that sends little, such
+//! as a call, costs its user nothing.
 //!
 //! *Departures:* besides those of `cake`, at most 64 queues of a user are counted, so that a packet costs at most 64 turns; a
 //! user with more gets more than its share. The quotient is rounded down, where sch_cake rounds at random.

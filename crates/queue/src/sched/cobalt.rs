@@ -117,15 +117,8 @@ impl Cobalt {
         }
     }
 
-    /// Applies the time since [`Cobalt::empty`]: BLUE steps down once per target, `count` falls. Returns true in the
-    /// initial state, so that another flow may use the queue.
-    pub fn rest(&mut self, now: Instant, set: &Settings) -> bool {
-        if self.p > 0.0 {
-            let steps = (now - self.blue_timer).as_nanos() / set.target.as_nanos().max(1);
-            self.p = (self.p - steps as f64 * set.decrement).max(0.0);
-            self.blue_timer += set.target.times(steps);
-        }
-        self.recede(now, set);
+    /// Returns true in the initial state, so that another flow may use the queue.
+    pub fn is_at_rest(&self, now: Instant) -> bool {
         self.p == 0.0 && self.count == 0 && now >= self.drop_next
     }
 
@@ -194,21 +187,28 @@ mod tests {
         assert_eq!(late(&mut cobalt, 410_000, 470_000), [467_740]);
     }
 
-    /// The same in an idle queue: 0 at 621.613, and the time of use ends at 721.613.
+    /// The same in an empty queue, seen at these times: its count falls by one at each, once its next signal is due; the time of
+    /// use ends 100 ms after the last one was, at 721.613.
     #[test]
-    fn idle_queue_returns_to_the_initial_state() {
+    fn empty_queue_returns_to_the_initial_state() {
         let mut cobalt = Cobalt::REST;
         leave(&mut cobalt, 1000, 0);
         late(&mut cobalt, 20_000, 300_000);
-        cobalt.empty(at(300_000), &SET);
-        assert_eq!(cobalt.count, 5);
-        for (us, count, rest) in
-            [(343_160, 5, false), (343_170, 4, false), (393_170, 3, false), (450_910, 2, false)]
-        {
-            assert_eq!((cobalt.rest(at(us), &SET), cobalt.count), (rest, count), "at {us}");
+        for (us, count) in [
+            (300_000, 5),
+            (343_160, 5),
+            (343_170, 4),
+            (450_910, 3),
+            (450_910, 2),
+            (450_910, 2),
+            (521_620, 1),
+            (621_620, 0),
+        ] {
+            cobalt.empty(at(us), &SET);
+            assert_eq!((cobalt.count, cobalt.is_at_rest(at(us))), (count, false), "at {us}");
         }
-        assert!(!cobalt.rest(at(721_600), &SET));
-        assert!(cobalt.rest(at(721_620), &SET));
+        assert!(!cobalt.is_at_rest(at(721_600)) && cobalt.is_at_rest(at(721_620)));
+        assert!(!Cobalt { p: 0.1, ..Cobalt::REST }.is_at_rest(at(0)));
     }
 
     /// A late packet of an unused queue: its time of use ended before, so that the next signal is due at once; if it ends just
@@ -242,8 +242,8 @@ mod tests {
     }
 
     /// BLUE: losses at 10, 12 and 16 ms: the second is within a target (5 ms) of the first step, so p = 2/256. It drops
-    /// if the draw is below that. Empty at 18 (within a target of 16): no step; at 22: down by 1/4096 to 31/4096. Idle
-    /// from 22 ms, it falls once per target: after 31 of these, 155 ms, at 177 ms, it is 0.
+    /// if the draw is below that. Empty at 18 (within a target of 16): no step; at 22: down by 1/4096 to 31/4096; and by as
+    /// much each time that it is found empty more than a target later, to 0 at the end.
     #[test]
     fn blue_steps_at_most_once_per_target() {
         let mut cobalt = Cobalt::REST;
@@ -258,16 +258,14 @@ mod tests {
         assert_eq!(cobalt.p(), 2.0 / 256.0);
         cobalt.empty(at(22_000), &SET);
         assert_eq!(cobalt.p(), 31.0 / 4096.0);
-        cobalt.rest(at(22_000 + 10_000), &SET);
-        assert_eq!(cobalt.p(), 29.0 / 4096.0);
-        cobalt.rest(at(176_999), &SET);
-        assert!(cobalt.p() > 0.0);
-        cobalt.rest(at(177_000), &SET);
-        assert_eq!(cobalt.p(), 0.0);
+        for step in 1..=31 {
+            cobalt.empty(at(22_000 + step * 5001), &SET);
+            assert_eq!(cobalt.p(), (31 - step) as f64 / 4096.0);
+        }
     }
 
     /// Exactly a target after a step there is no other; p = 2/256 is no draw below 2/256; and without BLUE nothing is drawn, and no time
-    /// counts as that of a step: at 12 ms, after 10 in an empty and 12 in an unused queue, the first loss makes one.
+    /// counts as that of a step: at 12 ms, in a queue that was empty then, the first loss makes one.
     #[test]
     fn blue_steps_only_after_more_than_a_target() {
         let mut cobalt = Cobalt::REST;
@@ -278,18 +276,12 @@ mod tests {
         assert_eq!({ cobalt }.leaves(Duration::ZERO, at(15_001), &SET, || 2.0 / 256.0), Signal::Pass);
         cobalt.empty(at(20_001), &SET);
         assert_eq!(cobalt.p(), 2.0 / 256.0);
-        let pauses: [fn(&mut Cobalt); 2] = [
-            |cobalt| cobalt.empty(at(12_000), &SET),
-            |cobalt| assert!(!cobalt.rest(at(12_000), &SET), "in use for an interval"),
-        ];
-        for pause in pauses {
-            let mut cobalt = Cobalt::REST;
-            let signal = cobalt.leaves(Duration::ZERO, at(9000), &SET, || panic!("p is 0"));
-            assert_eq!(signal, Signal::Pass);
-            pause(&mut cobalt);
-            cobalt.full(at(12_000), &SET);
-            assert_eq!(cobalt.p(), 1.0 / 256.0);
-        }
+        let mut cobalt = Cobalt::REST;
+        let signal = cobalt.leaves(Duration::ZERO, at(9000), &SET, || panic!("p is 0"));
+        assert_eq!(signal, Signal::Pass);
+        cobalt.empty(at(12_000), &SET);
+        cobalt.full(at(12_000), &SET);
+        assert_eq!(cobalt.p(), 1.0 / 256.0);
     }
 
     /// Three signals, the next due at 100 ms: found empty there, one less, and the next is due 100/sqrt(2) ms later. Without

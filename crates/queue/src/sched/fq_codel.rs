@@ -15,7 +15,8 @@
 //! never signalled for counts all queues together, as in Linux: with a queue's own bytes, many flows with two packets
 //! each would never get a signal. `ce_threshold` concerns ECN packets and uses the marking method, so it has its
 //! meaning with `marking = "ecn"`. The fattest queue is found in O(log n), not by a scan. Linux adds the drops of a
-//! batch to CoDel's `count`; the RFC does not, nor does this. After 64 dropped packets one is sent without a signal.
+//! batch to CoDel's `count`; the RFC does not, nor does this. If no old queue waits, Linux removes an empty new one at once.
+//! After 64 dropped packets one is sent without a signal.
 //!
 //! *In a satellite gateway:* the receive queue is served in order of arrival, so this scheduler is used at the transmit
 //! queue or at the queue of a link. At the transmit queue it gives short flows and voice separate queues, but it

@@ -12,8 +12,8 @@
 //!
 //! *Departures:* the host defines a flow, not a hash of addresses and ports. The limits in packets and bytes (Linux:
 //! 10240 packets, 32 MB) are those of the surrounding queue. PIE is the RFC's where Linux's differs: the burst
-//! allowance decreases with time only, not with the time between departures, and there is no step of 0.02 for delays
-//! above 250 ms. Updates skip idle queues (no packets, no probability, no delay), which they would not change; so an
+//! allowance decreases with time only, not with the time between departures; there is no step of 0.02 for delays above 250
+//! ms, and no probability above 1, which Linux reaches by that step. So a queue that ignores signals loses more in Linux. Updates skip idle queues (no packets, no probability, no delay), which they would not change; so an
 //! update costs as much as there are queues in use, whereas Linux visits all of them, 2048 at a time.
 //!
 //! *In a satellite gateway:* as `fq_codel`: it separates flows as well, and signals at random instead of by a schedule.
