@@ -330,6 +330,9 @@ struct SchedulerLog<'a> {
 
 impl SchedulerHost for SchedulerLog<'_> {
     fn dropped(&mut self, pkt: Packet, reason: DropReason) {
+        if self.lost.is_empty() {
+            self.lost.reserve(MAX_DROPS_PER_DEQUEUE as usize);
+        }
         self.lost.push((pkt, reason));
     }
 
