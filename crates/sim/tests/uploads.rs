@@ -619,3 +619,16 @@ fn connections_recover_with_filtered_acknowledgements() {
         assert!(filtered > 1.5 * plain, "{sack}: {filtered} filtered, {plain} not");
     }
 }
+
+/// Of split uploads the clients' acknowledgements end at the terminal's PEP, and none waits for another. Some close their
+/// connections while others begin: the return link carries less than they offer.
+#[test]
+fn acknowledgements_of_split_uploads_are_not_filtered() {
+    let traffic = "[traffic.up]\nkind = \"files\"\nsources = 20\nsize = \"30 KB\"\nfrom = \"user\"\nto = \"server\"\n\
+                   interval = { exponential = \"2 s\" }\n";
+    let run = |filter: &str| one_terminal(traffic, &["gateway.pep.buffer=4 MB", filter]);
+    let (plain, filtered) = (run("gateway.return.ack_filter=false"), run("gateway.return.ack_filter=true"));
+    assert!(plain.flows.iter().filter(|flow| flow.completed).count() > 200);
+    assert_eq!(filtered.filtered_acks, 0);
+    assert_eq!(format!("{:?}", filtered.flows), format!("{:?}", plain.flows));
+}

@@ -30,7 +30,7 @@ pub struct Conn {
     pub peer_ecn: tcp::Ecn,
     /// Bytes acknowledged by the peer that the PEP link has been told of.
     consumed: u64,
-    /// An acknowledgement for it that waits in queues that filter acknowledgements.
+    /// An acknowledgement for it that waits in queues with an ACK filter; never set if it is split there.
     pub waiting_ack: Option<PacketId>,
     /// True if it opened the leg.
     pub is_active: bool,
@@ -127,6 +127,7 @@ impl TcpEnds {
         (c.timer, c.pacing) = (Alarm::default(), Alarm::default());
         (c.peer_window, c.peer_ecn, c.consumed) = (0, tcp::Ecn::NotEct, 0);
         (c.is_active, c.is_greeted, c.end_passed_on) = (false, false, false);
+        c.waiting_ack = None;
     }
 
     /// Opens a leg.

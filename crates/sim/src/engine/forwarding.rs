@@ -35,8 +35,8 @@ impl Engine {
         match self.network.next_hop(id) {
             None => self.deliver(id),
             Some(Hop::Link { link, line }) => self.enter_link(id, link, line),
-            Some(Hop::Gateway { gateway, .. }) => {
-                if self.gateways[gateway].ack_filter && self.filter_ack(id) {
+            Some(Hop::Gateway { gateway, splits }) => {
+                if !splits && self.gateways[gateway].ack_filter && self.filter_ack(id) {
                     return;
                 }
                 if self.gateways[gateway].advisor.is_some() {
