@@ -1,8 +1,11 @@
 //! Kinds of traffic in whole runs: arrivals, presence of flows, and their records.
 
+use std::sync::{Arc, Mutex, PoisonError};
+
 use crate::common::results;
+use bentpipe_queue::{Aqm, Context, FlowEvent, FlowId, Packet, Verdict};
 use bentpipe_scenario::Scenario;
-use bentpipe_sim::Results;
+use bentpipe_sim::{Progress, Results, Sinks, Watch, run_with};
 use bentpipe_units::{Duration, Instant};
 
 /// A run of some traffic over a wire of 10 Mbit/s and 10 ms.
@@ -11,6 +14,10 @@ fn run(duration: &str, traffic: &str) -> Results {
 }
 
 fn run_over(wire: &str, duration: &str, traffic: &str) -> Results {
+    results(&scenario(wire, duration, traffic), 1)
+}
+
+fn scenario(wire: &str, duration: &str, traffic: &str) -> Scenario {
     let text = format!(
         r#"
 title = "Traffic"
@@ -39,8 +46,7 @@ to = "client"
 {traffic}
 "#
     );
-    let scenario = Scenario::parse(&text, "test.toml", &[]).unwrap_or_else(|e| panic!("{e}"));
-    results(&scenario, 1)
+    Scenario::parse(&text, "test.toml", &[]).unwrap_or_else(|e| panic!("{e}"))
 }
 
 fn at(seconds: f64) -> Instant {
@@ -192,6 +198,36 @@ fn pages_are_given_up_after_the_patience() {
     let (last, before) = complete.split_last().expect("a page");
     assert!(before.len() >= 6 && before.iter().all(|(_, _, completed)| *completed), "{complete:?}");
     assert!(last.0 > at(7.0));
+}
+
+/// Lets all packets pass, and notes the beginning and end of flows.
+struct Announcements(Arc<Mutex<Vec<(FlowId, FlowEvent)>>>);
+
+impl Aqm for Announcements {
+    fn arrive(&mut self, _pkt: &Packet, _cx: &mut Context<'_>) -> Verdict {
+        Verdict::Pass
+    }
+
+    fn flow(&mut self, flow: FlowId, event: FlowEvent, _cx: &mut Context<'_>) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).push((flow, event));
+    }
+}
+
+/// The link loses all SYNs. Pages begin every 3 s: after a patience of 2 s and a think time of 1 s.
+#[test]
+fn queues_see_the_end_of_a_page_that_is_given_up_during_the_handshake() {
+    let pages =
+        "kind = \"pages\"\nsessions = 1\nobject_size = \"1 KB\"\nthink_time = \"1 s\"\npatience = \"2 s\"\n";
+    let scenario = scenario("queue = {}\nreverse = { loss = 0.999999 }", "10 s", pages);
+    let announced = Arc::new(Mutex::new(Vec::new()));
+    let mut make: &mut dyn FnMut() -> Box<dyn Aqm> = &mut || Box::new(Announcements(announced.clone()));
+    let sinks = Sinks { observe: &mut |_| {}, log: &mut |_| {} };
+    run_with(&scenario, 1, &Progress::default(), &Watch::default(), sinks, Some(&mut make))
+        .unwrap_or_else(|e| panic!("{e}"));
+    let (opened, closed) = (FlowEvent::Opened, FlowEvent::Closed);
+    let expected = (0..3).flat_map(|flow| [(FlowId(flow), opened), (FlowId(flow), closed)]);
+    let expected: Vec<_> = expected.chain([(FlowId(3), opened)]).collect();
+    assert_eq!(*announced.lock().unwrap_or_else(PoisonError::into_inner), expected);
 }
 
 /// Exponential lifetimes of 2 s, 5 % in a tenth of a second: of 100 transfers in 100 s, 5000 are replaced, with a standard error

@@ -46,6 +46,7 @@ impl Engine {
         let page: Vec<SlotId> = slots.filter(|id| is_its(&self.endpoints.slots[*id])).collect();
         for id in page {
             self.fail(id);
+            self.free_if_idle(id);
         }
     }
 
