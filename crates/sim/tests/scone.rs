@@ -2,10 +2,15 @@
 
 use crate::common::results;
 use bentpipe_scenario::Scenario;
-use bentpipe_sim::Results;
+use bentpipe_sim::{Results, Simulation};
+use bentpipe_units::{Duration, Instant};
 
 /// Users behind a gateway of 8 Mbit/s.
 fn run(gateway: &str, transport: &str, traffic: &str) -> Results {
+    results(&scenario(gateway, transport, traffic, &[]), 1)
+}
+
+fn scenario(gateway: &str, transport: &str, traffic: &str, overrides: &[&str]) -> Scenario {
     let text = format!(
         r#"
 title = "Advice"
@@ -35,7 +40,8 @@ max_udp_payload = "1350 B"
 {traffic}
 "#
     );
-    results(&Scenario::parse(&text, "test.toml", &[]).unwrap_or_else(|e| panic!("{e}")), 1)
+    let overrides: Vec<_> = overrides.iter().map(|&o| o.to_owned()).collect();
+    Scenario::parse(&text, "test.toml", &overrides).unwrap_or_else(|e| panic!("{e}"))
 }
 
 /// Viewers with segments of 2 s and a buffer of 8 s.
@@ -102,4 +108,29 @@ fn advice_without_scone_packets_changes_nothing() {
         format!("{series:?}")
     };
     assert_eq!(found("throughput_advice = \"share\""), found(""));
+}
+
+/// Of 3.5 Mbit/s the signal says 3.16 Mbit/s, which a rate of 3 Mbit/s fits, and of 8 Mbit/s more than the highest of 4.2 Mbit/s.
+/// The change is at 30 s; the lower advice applies for another 67 s.
+#[test]
+fn advice_follows_a_link_whose_rate_changes_during_the_run() {
+    let at = |seconds| Instant::ZERO + Duration::from_secs(seconds);
+    let of = |rate: &str| {
+        let rate = format!("link.satellite.rate={rate}");
+        let overrides = ["gateway.regulator.rate=link", "run.duration=150 s", rate.as_str()];
+        scenario("throughput_advice = \"share\"", "scone = true", &viewers(1), &overrides)
+    };
+    let mut simulation = Simulation::new(&of("3.5 Mbps"), 1, None).unwrap_or_else(|e| panic!("{e}"));
+    // Goodput of the video in the last third of the run so far [bit/s].
+    let rate = |simulation: &mut Simulation, seconds| {
+        simulation.advance(at(seconds)).unwrap_or_else(|e| panic!("{e}"));
+        let goodput = &simulation.goodput()[0];
+        let last = &goodput[goodput.len() * 2 / 3..];
+        last.iter().sum::<f64>() / last.len() as f64
+    };
+    let before = rate(&mut simulation, 30);
+    simulation.change(&of("8 Mbps")).unwrap_or_else(|e| panic!("{e}"));
+    let after = rate(&mut simulation, 150);
+    assert!((2.8e6..3.3e6).contains(&before), "{before} bit/s");
+    assert!((4.0e6..4.5e6).contains(&after), "{after} bit/s");
 }

@@ -159,10 +159,7 @@ impl Engine {
             }
             Change::LinkRate(link, rate) => {
                 self.network.links[link].engine.set_rate(rate);
-                for id in self.network.links[link].followers.iter() {
-                    self.gateways[id].gateway.set_rate(rate, now);
-                    self.arm_gateway(id);
-                }
+                self.set_rate_of_followers(link, rate);
             }
             Change::LinkDelay(link, delay) => {
                 self.network.links[link].engine.set_delay(delay);

@@ -4,7 +4,7 @@ use bentpipe_link::{Progress, Release, Service};
 use bentpipe_queue::Packet;
 use bentpipe_quic::scone;
 use bentpipe_scenario::DATAGRAM_HEADER;
-use bentpipe_units::{Duration, Instant};
+use bentpipe_units::{Duration, Instant, Rate};
 
 use super::Engine;
 use crate::bottleneck::Bottleneck;
@@ -144,7 +144,13 @@ impl Engine {
 
     /// The capacity of a link changes: the queues that follow it set their rate.
     pub(super) fn update_capacity(&mut self, link: LinkDirectionId) {
-        let Some(rate) = self.network.update_capacity(link, &mut self.clock) else { return };
+        if let Some(rate) = self.network.update_capacity(link, &mut self.clock) {
+            self.set_rate_of_followers(link, rate);
+        }
+    }
+
+    /// The queues that follow a link set their rate.
+    pub(super) fn set_rate_of_followers(&mut self, link: LinkDirectionId, rate: Rate) {
         for id in self.network.links[link].followers.iter() {
             self.gateways[id].gateway.set_rate(rate, self.clock.now());
             if let Some(advisor) = &mut self.gateways[id].advisor {
