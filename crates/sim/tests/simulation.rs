@@ -1,6 +1,8 @@
 //! Runs that are advanced in steps and changed in between.
 
-use bentpipe_scenario::Scenario;
+use bentpipe_queue::Aqm;
+use bentpipe_queue::descriptor::Placement;
+use bentpipe_scenario::{Origin, OutsideKey, Scenario};
 use bentpipe_sim::{At, Progress, Results, Simulation, run};
 use bentpipe_units::{Duration, Instant};
 
@@ -182,4 +184,30 @@ fn packets_in_flight_move_along_their_links() {
     // 10 ms of the link's delay.
     assert!(moved.len() > before.len() / 2, "{} of {}", moved.len(), before.len());
     assert!(moved.iter().all(|share| *share > 0.0 && *share < 0.2), "{moved:?}");
+}
+
+/// A caller's AQM at a link's queue or at a gateway, with a parameter k.
+#[test]
+fn a_supplied_aqm_cannot_change_during_a_run() {
+    for (name, place) in [("red-dumbbell", "link.bottleneck"), ("small-gateway", "gateway")] {
+        let with = |k: &str| {
+            let row = |key: &str, value: &str| OutsideKey {
+                key: key.to_owned(),
+                value: value.to_owned(),
+                origin: Origin::Override,
+                note: String::new(),
+            };
+            let keys = [row("algorithm", "steps.Step"), row("k", k)];
+            scenario(name, &[])
+                .with_outside("Step", Placement::Anywhere, &keys, &["k".to_owned()])
+                .unwrap_or_else(|e| panic!("{e}"))
+        };
+        let spec = scenario(name, &[]).subject_aqm().cloned().unwrap_or_else(|| panic!("{name}"));
+        let make: &mut dyn FnMut() -> Box<dyn Aqm> = &mut || spec.build().unwrap_or_else(|e| panic!("{e}"));
+        let mut simulation = Simulation::new(&with("10"), 1, Some(make)).unwrap_or_else(|e| panic!("{e}"));
+        advanced(&mut simulation, 1_000);
+        let refused = simulation.change(&with("20"));
+        let expected = format!("{place}: the AQM Step is written in Python, and cannot change during a run");
+        assert_eq!(refused, Err(expected), "{name}");
+    }
 }

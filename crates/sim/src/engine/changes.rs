@@ -1,7 +1,7 @@
 //! Changes in the middle of a run: rates, delays, AQMs, the number of users and what they do.
 
 use bentpipe_queue::Aqm;
-use bentpipe_scenario::{Delay, Direction, Effective, Gateway, Origin, Per, Scenario, TrafficKind};
+use bentpipe_scenario::{AqmSpec, Delay, Direction, Effective, Gateway, Origin, Per, Scenario, TrafficKind};
 use bentpipe_units::{Duration, Rate, Rng};
 
 use super::Engine;
@@ -100,7 +100,7 @@ impl Engine {
                     if has_aqm_of("link", name, false)
                         && let Some(queue) = &after.queue
                     {
-                        let aqm = queue.aqm.build().map_err(|e| format!("link.{name}: {e}"))?;
+                        let aqm = changed_aqm(&queue.aqm, &format!("link.{name}"))?;
                         changes.push(Change::LinkAqm(link, aqm));
                     }
                 }
@@ -135,13 +135,7 @@ impl Engine {
             let back = gateway.back.as_deref().filter(|_| node.terminal.is_some());
             let spec = &back.unwrap_or(gateway).aqm;
             if node.number == number {
-                if !spec.outside.is_empty() {
-                    return Err(format!(
-                        "the AQM {} is written in Python, and cannot change during a run",
-                        spec.label
-                    ));
-                }
-                aqms.push((id, spec.build().map_err(|e| format!("{}: {e}", gateway.name))?));
+                aqms.push((id, changed_aqm(spec, &gateway.name)?));
             }
         }
         Ok(aqms)
@@ -237,6 +231,17 @@ impl Engine {
             }
         }
     }
+}
+
+/// Builds an AQM that changes at `place`.
+fn changed_aqm(spec: &AqmSpec, place: &str) -> Result<Box<dyn Aqm>, String> {
+    if !spec.outside.is_empty() {
+        return Err(format!(
+            "{place}: the AQM {} is written in Python, and cannot change during a run",
+            spec.label
+        ));
+    }
+    spec.build().map_err(|e| format!("{place}: {e}"))
 }
 
 /// Keys that were given and whose values differ.
