@@ -417,8 +417,8 @@ impl Connection {
                 CongestionPhase::SlowStart
             }
             Phase::Open => CongestionPhase::Avoidance,
-            Phase::RtoResend => CongestionPhase::Timeout,
-            _ => CongestionPhase::Recovery,
+            Phase::FastRecovery | Phase::SackRecovery => CongestionPhase::Recovery,
+            Phase::RtoResend | Phase::RtoPerAck | Phase::RtoNs2 => CongestionPhase::Timeout,
         }
     }
 

@@ -35,6 +35,15 @@ fn phases_follow_loss_recovery() {
     assert_eq!(run(&selective(4), expired).congestion_phase(), CongestionPhase::Timeout);
 }
 
+/// With and without go-back-N, also with recovery as in ns-2.
+#[test]
+fn retransmission_after_a_timeout_is_not_fast_recovery() {
+    let timeout = format!("{FOUR} 1200 timer\n > . 1:1001 rtx");
+    for cfg in [Config { go_back_n: false, ..four() }, Config { ns2_recovery: true, ..four() }] {
+        assert_eq!(established(&cfg, 65_535, &timeout).congestion_phase(), CongestionPhase::Timeout);
+    }
+}
+
 #[test]
 fn the_window_limits_unless_there_is_nothing_to_send() {
     assert_eq!(Connection::connect(&config(), at(0)).limit(&config()), Limit::CongestionWindow, "handshake");
