@@ -107,7 +107,7 @@ fn begin(scenario: &Scenario) -> Result<Fate, String> {
     let mut last = Instant::ZERO;
     let mut fate = Fate::Read;
     for _ in 0..50 {
-        if !simulation.step() {
+        if !simulation.step().map_err(|e| e.to_string())? {
             break;
         }
         fate = Fate::Begun;

@@ -80,7 +80,7 @@ impl Simulation {
     fn step(&mut self, py: Python<'_>) -> PyResult<bool> {
         let stepped = self.inner.step();
         self.check(py)?;
-        Ok(stepped)
+        stepped.map_err(simulation_error)
     }
 
     /// Continues as `scenario` says; returns the keys that differ. `ScenarioError` if one cannot change during a run.

@@ -74,9 +74,7 @@ impl Simulation {
         while self.now() < to {
             let sample = self.engine.record.recorder.next_sample();
             self.engine.run_until(sample.map_or(to, |at| at.clamp(self.now(), to)), |_| true);
-            if let Some(why) = self.engine.fault.take() {
-                return Err(Error::Unsupported(why));
-            }
+            self.check_fault()?;
             self.measure_goodput();
         }
         Ok(())
@@ -84,10 +82,18 @@ impl Simulation {
 
     /// Handles the events up to the next packet that arrives at the subject, leaves it or is dropped there. Returns false at
     /// the end of the run.
-    pub fn step(&mut self) -> bool {
+    ///
+    /// # Errors
+    /// A run that has grown beyond a limit.
+    pub fn step(&mut self) -> Result<bool, Error> {
         let stepped = self.engine.step(self.end);
+        self.check_fault()?;
         self.measure_goodput();
-        stepped
+        Ok(stepped)
+    }
+
+    fn check_fault(&self) -> Result<(), Error> {
+        self.engine.fault.clone().map_or(Ok(()), |why| Err(Error::Unsupported(why)))
     }
 
     /// Measures the goodput of each class if there is a new sample.
@@ -187,5 +193,26 @@ impl Simulation {
     #[must_use]
     pub fn measured(&self) -> Duration {
         self.now().since(self.engine.record.recorder.begin().min(self.now()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_run_beyond_a_limit_ends_with_an_error_however_it_is_advanced() {
+        let scenario =
+            Scenario::load("../../scenarios/small-gateway.toml", &[]).unwrap_or_else(|e| panic!("{e}"));
+        let of_step = |simulation: &mut Simulation| simulation.step().map(|_| ());
+        let of_advance = |simulation: &mut Simulation| simulation.advance(Instant::from_nanos(1));
+        for (name, advance) in [("step", of_step as fn(&mut Simulation) -> _), ("advance", of_advance)] {
+            let mut simulation = Simulation::new(&scenario, 1, None).unwrap_or_else(|e| panic!("{e}"));
+            simulation.engine.fault = Some("too large".to_owned());
+            assert!(
+                matches!(advance(&mut simulation), Err(Error::Unsupported(why)) if why == "too large"),
+                "{name}"
+            );
+        }
     }
 }

@@ -66,6 +66,8 @@ const INDEX_BITS: u32 = 24;
 pub(super) const EVENT_BITS: u32 = INDEX_BITS + KIND_BITS;
 /// Highest index of a component that the agenda can store.
 pub const MAX_INDEX: u32 = (1 << INDEX_BITS) - 1;
+/// Highest index of a packet that the agenda can store: its two events share a kind.
+pub const MAX_PACKET: u32 = MAX_INDEX / 2;
 
 impl Event {
     const fn kind(self) -> u64 {
@@ -159,8 +161,8 @@ mod tests {
             Event::Line(Id::new(0)),
             Event::SharedLine(Id::new(1)),
             Event::Packet(Id::new(1)),
-            Event::Packet(Id::new(MAX_INDEX / 2)),
-            Event::Passing(Id::new(MAX_INDEX / 2)),
+            Event::Packet(Id::new(MAX_PACKET)),
+            Event::Passing(Id::new(MAX_PACKET)),
             Event::LinkFree(Id::new(MAX_INDEX)),
             Event::QueueWake(Id::new(7)),
             Event::Capacity(Id::new(7)),

@@ -7,7 +7,7 @@ mod wheel;
 
 use bentpipe_units::Instant;
 
-pub use event::{Event, MAX_INDEX};
+pub use event::{Event, MAX_INDEX, MAX_PACKET};
 
 use agenda::Agenda;
 pub use agenda::EventNumber;

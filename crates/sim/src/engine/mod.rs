@@ -28,7 +28,7 @@ pub use handover::Handover;
 pub use positions::{At, Position};
 
 use crate::apps::Apps;
-use crate::clock::{Clock, Event, MAX_INDEX};
+use crate::clock::{Clock, Event, MAX_PACKET};
 use crate::endpoints::Endpoints;
 use crate::gateways::{CarrierNode, GatewayNode, ReturnCarrierNode, Terminal};
 use crate::ids::{CarrierId, GatewayId, HandoverId, IdVec, ReturnCarrierId, TerminalId};
@@ -37,7 +37,7 @@ use crate::record::{Parts, PepLinkCounters, Record};
 use crate::side::Side;
 
 /// Packets in flight at most: half of what the agenda can index, as the limit is not checked at every event.
-const MAX_PACKETS: usize = MAX_INDEX as usize / 2;
+const MAX_PACKETS: usize = MAX_PACKET as usize / 2;
 
 /// Slots from which on the state of a run is larger than a processor's cache.
 pub(crate) const MANY_SLOTS: usize = 1000;
@@ -70,18 +70,20 @@ impl Engine {
         while let Some(event) = self.clock.advance(end) {
             self.dispatch(event);
             countdown = countdown.wrapping_sub(1) & 0xfff;
-            if countdown == 0 {
-                if self.network.packets.len() > MAX_PACKETS {
-                    let packets = self.network.packets.len();
-                    self.fault =
-                        Some(format!("{packets} packets in flight; at most {MAX_PACKETS} are possible"));
-                }
-                if self.fault.is_some() || !proceed(self) {
-                    return false;
-                }
+            if countdown == 0 && (self.has_fault() || !proceed(self)) {
+                return false;
             }
         }
-        true
+        !self.has_fault()
+    }
+
+    /// Returns true if the run has grown beyond a limit.
+    fn has_fault(&mut self) -> bool {
+        let packets = self.network.packets.len();
+        if packets > MAX_PACKETS {
+            self.fault = Some(format!("{packets} packets in flight; at most {MAX_PACKETS} are possible"));
+        }
+        self.fault.is_some()
     }
 
     /// Handles an event: a frequent one within the loop, any other by a call.
@@ -238,5 +240,21 @@ impl Engine {
             return Err(format!("the sample at {} s is missing", sample.as_secs_f64()));
         }
         self.record.recorder.check()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ids::{Id, PacketId};
+
+    #[test]
+    fn the_agenda_indexes_twice_the_packets_of_the_limit() {
+        let last = PacketId::new(2 * MAX_PACKETS as u32);
+        let mut clock = Clock::default();
+        for event in [Event::Packet(last), Event::Passing(last)] {
+            clock.at(Instant::ZERO, event);
+            assert_eq!(clock.advance(Instant::ZERO), Some(event));
+        }
     }
 }

@@ -110,10 +110,12 @@ impl Engine {
     }
 
     /// Handles the events up to the next one at which a packet arrives at the subject, leaves it or is dropped there, and all
-    /// others of the same time, but none after `end`. Returns false without such an event.
+    /// others of the same time, but none after `end`. Returns false without such an event, or at a fault.
     pub fn step(&mut self, end: Instant) -> bool {
         let passed = self.passed();
-        while let Some(event) = self.clock.advance(end) {
+        while !self.has_fault()
+            && let Some(event) = self.clock.advance(end)
+        {
             self.dispatch(event);
             if self.passed() != passed {
                 let now = self.clock.now();
