@@ -7,14 +7,14 @@ use bentpipe_units::Instant;
 use crate::clock::EventNumber;
 use crate::ids::PacketId;
 
-/// A packet that may overtake more than this is set aside, to be sorted with others: to move so many for each costs more.
+/// A packet that may overtake more than this is set aside and sorted with others: to move this number for each packet costs more.
 const MANY_OVERTAKEN: usize = 64;
 
 /// Packets that are set aside until they are sorted.
 const BATCH: usize = 1024;
 
-/// Packets ahead of one that is set aside, at least, so that few batches are sorted before they are full.
-const AHEAD: usize = 4 * BATCH;
+/// A packet that overtakes this number or more is not set aside, so that a sort moves few of the packets that are in order.
+const MOST_OVERTAKEN: usize = 4 * BATCH;
 
 /// Packets on all links of a group, in the order in which they arrive.
 ///
@@ -64,7 +64,7 @@ impl SharedLine {
         while reach < len && is_overtaken(len - reach) {
             reach *= 2;
         }
-        if reach > MANY_OVERTAKEN && len > AHEAD && !is_overtaken(len - AHEAD) {
+        if reach > MANY_OVERTAKEN && len > MOST_OVERTAKEN && !is_overtaken(len - MOST_OVERTAKEN) {
             self.unsorted.push((arrival, packet));
             self.unsorted_first = Some(arrival);
             return false;
