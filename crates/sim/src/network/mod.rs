@@ -35,7 +35,8 @@ pub struct LinkDirection {
     pub terminals: (u32, u32),
     /// The queues whose regulator follows its capacity, or that stop while it has none.
     pub followers: IdRange<GatewayId>,
-    /// Its delay line, unless each connection has one; unused, and the same for a whole group, while it shares one.
+    /// Its delay line, unless each connection has its own. Not used while `shared_line` is set; all links of the group then
+    /// name the same one.
     pub line: LineId,
     /// The delay line that it shares with the other links of its group, until they are
     /// [separated](Network::separate_links).

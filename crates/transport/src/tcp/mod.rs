@@ -33,7 +33,7 @@
 //! | `rto::Rto` | RTT estimate and retransmission timeout | RFC 6298, RFC 7323 section 4 |
 //! | `scoreboard::Scoreboard` | SACKed ranges, Pipe, PRR, SACK blocks to report; exists only with SACK | RFC 6675 section 4, RFC 2018 |
 //! | `rack::Rack` with `sent::Segments` | transmission time of every segment; exists only with RACK | RFC 8985 sections 5.2, 5.3 |
-//! | `delivery::Delivery` | delivery record of every segment; exists only for BBR and HyStart++ | draft-cheng-iccrg-delivery-rate-estimation |
+//! | `delivery::Delivery` | delivery record of every segment; exists only for BBR, HyStart++ and SEARCH | draft-cheng-iccrg-delivery-rate-estimation |
 //! | `congestion::State` | the chosen algorithm; `congestion::Controller` runs it for QUIC | RFC 5681, RFC 3465, RFC 9406, RFC 9438, RFC 8257, RFC 6817, Hybla, BBR, Prague, Linux |
 //!
 //! `segment` is what travels between two endpoints and `config` what the host sets.
