@@ -100,7 +100,7 @@ pub enum Verdict {
     Hold(Duration),
 }
 
-/// Action taken for a packet that the Aqm marks.
+/// Action taken for a packet that the AQM marks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Marking {
     /// Drop the packet.
@@ -124,7 +124,7 @@ pub struct QueueSlot(pub u64);
 /// Cause of a drop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum DropReason {
-    /// The Aqm signalled congestion.
+    /// The AQM signalled congestion.
     Aqm,
     /// The queue was full.
     Overflow,
@@ -239,14 +239,14 @@ impl<'a> Context<'a> {
 
 /// Decides which packets signal congestion.
 ///
-/// All methods but [`Aqm::arrive`] do nothing by default. Every Aqm has those of `Passage`.
+/// All methods but [`Aqm::arrive`] do nothing by default. Every AQM has those of `Passage`.
 pub trait Aqm: Any + Send + Passage {
     /// Decides about a packet at the mark point.
     fn arrive(&mut self, pkt: &Packet, cx: &mut Context<'_>) -> Verdict;
     /// Takes note of a packet that was accepted at the mark point, marked or not.
     fn admit(&mut self, _pkt: &Packet, _cx: &mut Context<'_>) {}
     /// Takes note of a packet that entered the watched queue. [`Aqm::depart`] or [`Aqm::overflowed`] follows, unless a
-    /// scheduler with Aqms inside drops the packet for one of these.
+    /// scheduler with AQMs inside drops the packet for one of these.
     fn enqueued(&mut self, _pkt: &Packet, _cx: &mut Context<'_>) {}
     /// Decides about a packet at the head of the watched queue that is about to leave.
     fn depart(&mut self, _pkt: &Packet, _cx: &mut Context<'_>) -> Verdict {
@@ -263,7 +263,7 @@ pub trait Aqm: Any + Send + Passage {
     /// Acts at the time that [`Aqm::wake_at`] returned.
     fn wake(&mut self, _cx: &mut Context<'_>) {}
     /// Takes over the state of `previous`, the same algorithm under other parameters. Returns false, and changes nothing, for any
-    /// other Aqm.
+    /// other AQM.
     fn resume(&mut self, _previous: &mut dyn Any) -> bool {
         false
     }
@@ -273,7 +273,7 @@ pub trait Aqm: Any + Send + Passage {
 
 /// Stores packets and chooses the next to leave.
 pub trait Scheduler: Any + Send {
-    /// Adds a packet. Packets dropped for want of room, which may include the packet itself, go to `out`.
+    /// Adds a packet. Packets dropped because the queue was full, which may include the packet itself, go to `out`.
     fn push(&mut self, pkt: &Packet, cx: &mut Context<'_>, out: &mut dyn SchedulerHost);
     /// Removes and returns the packet that leaves next; `None` only if none is left. Before that it drops at most
     /// [`MAX_DROPS_PER_DEQUEUE`] packets to signal congestion.

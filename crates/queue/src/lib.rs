@@ -1,8 +1,8 @@
 //! Active queue management (AQM), schedulers and marking methods, independent of the host that owns the queue.
 //!
 //! An [`Aqm`] decides which packets signal congestion, a [`Scheduler`] stores packets and chooses the next to leave, and a
-//! [`Queue`] combines a scheduler with its counters and the Aqm that watches it. The *mark point*, where the verdict is
-//! applied, may lie ahead of the *watch point*, the queue whose length the Aqm reads; so a [`Queue`] has separate calls for
+//! [`Queue`] combines a scheduler with its counters and the AQM that watches it. The *mark point*, where the verdict is
+//! applied, may lie ahead of the *watch point*, the queue whose length the AQM reads; so a [`Queue`] has separate calls for
 //! the two ([`Queue::offer`], [`Queue::enqueue`]).
 //!
 //! | module | content |

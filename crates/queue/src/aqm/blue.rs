@@ -1,6 +1,6 @@
 //! BLUE: one marking probability, adapted by overflow and idleness only.
 //!
-//! Feng, Shin, Kandlur & Saha 2002, figure 1. When the queue is longer than `L` packets, or drops one for want of room:
+//! Feng, Shin, Kandlur & Saha 2002, figure 1. When the queue is longer than `L` packets, or drops one because it is full:
 //! `p += d1`; when the link is idle: `p -= d2`; each only if `freeze_time` has passed since the last change. Each
 //! arrival at the mark point is marked with probability `p`. Neither an average nor the queue length enters `p`, which
 //! settles where the queue is seldom long and the link seldom idle.

@@ -301,7 +301,7 @@ mod tests {
         assert!((fred.probe("p") - 0.2 / (1.0 - 0.2)).abs() < 1e-12, "{}", fred.probe("p"));
     }
 
-    /// A packet dropped for want of room does not count for its flow.
+    /// A packet dropped because the queue was full does not count for its flow.
     #[test]
     fn overflowed_packets_are_not_counted() {
         let mut fred = fred(&[]);

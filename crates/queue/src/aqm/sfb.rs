@@ -537,7 +537,7 @@ mod tests {
         assert_eq!((sfb.bin_size, sfb.bin_limit, sfb.penalty.burst), (65, 82, 20_000.0));
     }
 
-    /// A packet that is dropped for want of room leaves its bins, as one that is sent does.
+    /// A packet that is dropped because the queue was full leaves its bins, as one that is sent does.
     #[test]
     fn overflow_leaves_the_bins() {
         let mut sfb = Bench::new(&[]);

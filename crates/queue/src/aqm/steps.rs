@@ -80,7 +80,7 @@ impl Steps {
         cx.0.depart(&pkt, &mut cx.1)
     }
 
-    /// A packet of `len` bytes is dropped for want of room at `us` microseconds.
+    /// A packet of `len` bytes is dropped because the queue was full, at `us` microseconds.
     pub fn overflow(&mut self, us: u64, len: u32) {
         let (pkt, mut cx) = self.at(us, us, len);
         cx.0.overflowed(&pkt, &mut cx.1);

@@ -88,7 +88,7 @@ pub struct SchedulerAlgorithm {
     pub source: &'static str,
     /// Parameters.
     pub params: &'static [Param],
-    /// True if it signals congestion itself, as an Aqm does, with waiting or departing packets.
+    /// True if it signals congestion itself, as an AQM does, with waiting or departing packets.
     pub signals: bool,
     /// Builds the scheduler from checked values.
     ///

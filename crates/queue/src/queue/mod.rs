@@ -1,4 +1,4 @@
-//! A queue: a scheduler with its counters and the Aqm that watches it.
+//! A queue: a scheduler with its counters and the AQM that watches it.
 
 mod passage;
 mod successor;
@@ -23,7 +23,7 @@ pub struct Counters {
     pub admitted: u64,
     /// Bytes accepted at the mark point.
     pub admitted_bytes: u64,
-    /// Packets with which the Aqm signalled congestion, at the mark point or in the queue.
+    /// Packets with which the AQM signalled congestion, at the mark point or in the queue.
     pub marked: u64,
     /// Those of them that were in the queue.
     pub marked_in_queue: u64,
@@ -31,7 +31,7 @@ pub struct Counters {
     pub dropped_on_arrival: u64,
     /// Packets that entered the queue.
     pub enqueued: u64,
-    /// Packets dropped for want of room.
+    /// Packets dropped because the queue was full.
     pub overflowed: u64,
     /// Packets dropped by a signal in the queue.
     pub dropped_in_queue: u64,
@@ -63,7 +63,7 @@ impl Counters {
     }
 }
 
-/// A scheduler with its counters and the Aqm that watches it.
+/// A scheduler with its counters and the AQM that watches it.
 ///
 /// A packet is offered at the mark point ([`Queue::offer`]), enters the queue then or later ([`Queue::enqueue`]), and
 /// leaves over the link ([`Queue::dequeue`]).
@@ -93,7 +93,7 @@ impl Queue {
         Self { aqm, parts: Parts::new(scheduler, setup) }
     }
 
-    /// Offers a packet to the Aqm at the mark point, and sets its ECN field or its mark if the verdict says so. Returns
+    /// Offers a packet to the AQM at the mark point, and sets its ECN field or its mark if the verdict says so. Returns
     /// true if the packet is accepted. A dropped packet goes to `out`; [`Queue::wake`] returns a packet that is held
     /// back.
     #[inline]
@@ -105,7 +105,7 @@ impl Queue {
         self.aqm.decide(&mut self.parts, pkt, now, out)
     }
 
-    /// Adds a packet to the queue. Packets dropped for want of room go to `out`.
+    /// Adds a packet to the queue. Packets dropped because the queue was full go to `out`.
     #[inline]
     pub fn enqueue(&mut self, mut pkt: Packet, now: Instant, out: &mut dyn DropHandler) {
         pkt.arrival = now;
@@ -113,7 +113,7 @@ impl Queue {
     }
 
     /// Removes and returns the packet that goes to the link next; `None` only if none waits. Packets dropped at the
-    /// head of the queue go to `out`; after [`MAX_DROPS_PER_DEQUEUE`](crate::MAX_DROPS_PER_DEQUEUE) drops by the Aqm the
+    /// head of the queue go to `out`; after [`MAX_DROPS_PER_DEQUEUE`](crate::MAX_DROPS_PER_DEQUEUE) drops by the AQM the
     /// next packet leaves without a signal.
     #[inline]
     pub fn dequeue(&mut self, now: Instant, out: &mut dyn DropHandler) -> Option<Packet> {
@@ -171,7 +171,7 @@ impl Queue {
         self.parts.state.capacity = capacity;
     }
 
-    /// Replaces the Aqm from `now` on; counters continue.
+    /// Replaces the AQM from `now` on; counters continue.
     ///
     /// The same algorithm under other parameters continues with its state. Another algorithm begins without any, and waiting
     /// packets leave without its verdict.

@@ -1,6 +1,6 @@
 //! Passage of a packet through a queue: at the mark point, as it enters, and as it leaves.
 //!
-//! Compiled for each Aqm, with the fifo apart from other schedulers: an Aqm on a fifo handles a packet without further calls
+//! Compiled for each AQM, with the fifo apart from other schedulers: an AQM on a fifo handles a packet without further calls
 //! through a table of methods.
 
 use std::any::Any;
@@ -15,10 +15,10 @@ use crate::{
     QueueState, Scheduler, SchedulerHost, Verdict,
 };
 
-/// All parts of a queue but the Aqm.
+/// All parts of a queue but the AQM.
 pub struct Parts {
     pub(super) store: Store,
-    /// Random stream of the Aqm.
+    /// Random stream of the AQM.
     rng: Rng,
     marking: Marking,
     pub(super) state: QueueState,
@@ -67,9 +67,9 @@ impl Store {
     }
 }
 
-/// The passage of a packet through the queue `q` that an Aqm watches; every Aqm has it.
+/// The passage of a packet through the queue `q` that an AQM watches; every AQM has it.
 pub trait Passage {
-    /// Asks the Aqm about a packet, perhaps again. Returns true if the packet is accepted.
+    /// Asks the AQM about a packet, perhaps again. Returns true if the packet is accepted.
     fn decide(&mut self, q: &mut Parts, pkt: &mut Packet, now: Instant, out: &mut dyn DropHandler) -> bool;
     /// [`Queue::enqueue`](super::Queue::enqueue).
     fn enqueue(&mut self, q: &mut Parts, pkt: &Packet, now: Instant, out: &mut dyn DropHandler);
@@ -85,7 +85,7 @@ impl<A: Aqm> Passage for A {
         let verdict = self.arrive(pkt, &mut cx);
         match verdict {
             Verdict::Hold(time) => {
-                // A time of 0 would ask the Aqm again at once, forever.
+                // A time of 0 would ask the AQM again at once, forever.
                 q.hold(pkt, now + time.max(Duration::from_nanos(1)));
                 return false;
             }
@@ -107,7 +107,7 @@ impl<A: Aqm> Passage for A {
         q.counters.enqueued += 1;
         self.enqueued(pkt, &mut q.context(now));
         let idle_since = q.state.idle_since;
-        // Dropped packets are subtracted after the scheduler is done: it and the Aqm see the queue as the packet found
+        // Dropped packets are subtracted after the scheduler is done: it and the AQM see the queue as the packet found
         // it.
         let (store, mut cx, mut log) = q.scheduling(now);
         match store {
@@ -188,7 +188,7 @@ impl Parts {
         }
     }
 
-    /// The Aqm's context, without access to single packets.
+    /// The AQM's context, without access to single packets.
     #[inline]
     pub(super) fn context(&mut self, now: Instant) -> Context<'_> {
         Context::new(now, &self.state, &mut self.rng)

@@ -1,12 +1,12 @@
-//! An Aqm that replaces another while packets wait.
+//! An AQM that replaces another while packets wait.
 
 use bentpipe_units::Instant;
 
 use crate::{Aqm, Context, FlowEvent, FlowId, Packet, Verdict};
 
-/// Hides from an Aqm the packets that had entered the queue before it took over; they leave without its verdict.
+/// Hides from an AQM the packets that had entered the queue before it took over; they leave without its verdict.
 ///
-/// So each packet that it sees leave it has seen enter, as [`Aqm::enqueued`] promises, and an Aqm that counts packets
+/// So each packet that it sees leave it has seen enter, as [`Aqm::enqueued`] promises, and an AQM that counts packets
 /// does not count below zero.
 pub(crate) struct Successor {
     aqm: Box<dyn Aqm>,
@@ -27,7 +27,7 @@ impl Successor {
         self.aqm = aqm;
     }
 
-    /// Returns true if the packet entered after the Aqm took over. One that enters at that very moment may have been
+    /// Returns true if the packet entered after the AQM took over. One that enters at that very moment may have been
     /// there before, so it does not count.
     fn is_own(&self, pkt: &Packet) -> bool {
         pkt.arrival > self.since
@@ -127,7 +127,7 @@ mod tests {
         }
     }
 
-    /// Three packets enter, then another Aqm takes over; one enters at that moment, two later, and one finds the queue
+    /// Three packets enter, then another AQM takes over; one enters at that moment, two later, and one finds the queue
     /// full. Four leave without its verdict, two are dropped by it.
     #[test]
     fn earlier_packets_are_hidden_from_a_new_aqm() {
@@ -208,7 +208,7 @@ mod tests {
         assert_eq!(found, [("admitted", 1.0), ("flows", 2.0), ("woken", 3.0)]);
     }
 
-    /// Packets of the former Aqm remain hidden; those that came since are hidden, too, from one that cannot continue.
+    /// Packets of the former AQM remain hidden; those that came since are hidden, too, from one that cannot continue.
     #[test]
     fn packets_are_hidden_again_from_an_aqm_that_does_not_continue() {
         let own = |successor: &Successor, ms| {
