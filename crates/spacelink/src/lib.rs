@@ -263,6 +263,12 @@ pub struct StreamKey {
 }
 
 impl StreamKey {
+    /// The key of the stream in a peer's slot; `serial` tells it from earlier and later ones there.
+    #[must_use]
+    pub fn new(peer: PeerId, slot: u32, serial: u32) -> Self {
+        Self { peer, slot, serial }
+    }
+
     /// Its peer; 0 at an end with one peer.
     #[must_use]
     pub fn peer(self) -> PeerId {

@@ -40,6 +40,7 @@ pub struct Chunks {
     windows: Vec<SendWindow>,
     /// Streams that wait for the window of their peer.
     waiting: usize,
+    /// Dropped chunks, by the time of the next attempt.
     retries: VecDeque<Retry>,
 }
 
@@ -131,9 +132,11 @@ impl Chunks {
         Some(key)
     }
 
-    /// Has a dropped chunk sent again later, after those that wait already.
+    /// Has a dropped chunk sent again at its time, after those that are due no later.
     pub fn retry(&mut self, retry: Retry) {
-        self.retries.push_back(retry);
+        // Round trips to the peers differ.
+        let place = self.retries.partition_point(|other| other.at <= retry.at);
+        self.retries.insert(place, retry);
     }
 
     /// Time of the first retry.
@@ -146,5 +149,26 @@ impl Chunks {
     pub fn pop_retry(&mut self, now: Instant) -> Option<Retry> {
         let due = self.next_retry().is_some_and(|at| at <= now);
         due.then(|| self.retries.pop_front()).flatten()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bentpipe_units::Duration;
+
+    use super::*;
+
+    /// The chunk for the near peer is dropped later and is due earlier. Chunks that are due at the same time keep their order.
+    #[test]
+    fn the_retry_that_is_due_first_comes_first() {
+        let at = |ms| Instant::ZERO + Duration::from_millis(ms);
+        let mut chunks = Chunks::new(1000, 50, 10_000, 10_000);
+        for (peer, ms, bytes) in [(0, 600, 1), (1, 30, 2), (0, 600, 3), (2, 300, 4)] {
+            chunks.retry(Retry { at: at(ms), key: StreamKey::new(PeerId(peer), 0, 1), bytes });
+        }
+        assert_eq!((chunks.next_retry(), chunks.pop_retry(at(29)).is_none()), (Some(at(30)), true));
+        let found: Vec<_> =
+            std::iter::from_fn(|| chunks.pop_retry(at(600)).map(|retry| retry.bytes)).collect();
+        assert_eq!(found, [2, 4, 1, 3]);
     }
 }

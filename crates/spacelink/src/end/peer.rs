@@ -73,11 +73,7 @@ impl Spacelink {
     pub(super) fn down(&mut self, reason: Reason) {
         for (slot, stream) in &self.streams {
             if stream.header.is_none() {
-                self.events.push_back(Event::Lost(StreamKey {
-                    peer: self.number,
-                    slot: slot as u32,
-                    serial: stream.serial,
-                }));
+                self.events.push_back(Event::Lost(StreamKey::new(self.number, slot as u32, stream.serial)));
             }
         }
         self.streams.clear();

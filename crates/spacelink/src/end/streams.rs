@@ -228,7 +228,7 @@ impl Spacelink {
     }
 
     pub(super) fn key(&self, slot: usize) -> StreamKey {
-        StreamKey { peer: self.number, slot: slot as u32, serial: self.streams[slot].serial }
+        StreamKey::new(self.number, slot as u32, self.streams[slot].serial)
     }
 
     pub(super) fn insert(&mut self, id: StreamId, header: Option<Vec<u8>>) -> StreamKey {
