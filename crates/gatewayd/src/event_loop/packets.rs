@@ -280,7 +280,7 @@ impl Daemon {
         self.may_queue_datagram(peer).then_some((info, peer))
     }
 
-    /// Length that a packet that is not split has in the queues, since it has it on the wire [bytes].
+    /// Length of an unsplit packet in the queues: that of its datagram on the spacelink [bytes].
     fn datagram_len(&mut self, peer: PeerId, len: u32) -> u32 {
         match self.config.gateway.spacelink.datagram_header {
             Some(header) => len + header,
