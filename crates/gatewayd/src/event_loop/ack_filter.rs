@@ -15,16 +15,15 @@ pub struct AckFilter {
 }
 
 impl AckFilter {
-    /// Puts `packet` into the place of an older acknowledgement that waits. Returns false if no such one waits: then it has to
-    /// be queued, and [`AckFilter::queued`] told.
+    /// Replaces an older acknowledgement of the same connection that waits. Returns false if it cannot: queue the packet and call
+    /// [`AckFilter::queued`].
     pub fn replaces(&self, info: &Info, packet: &[u8], host: &mut GatewayHost) -> bool {
         let Some(new) = pure_ack(info) else { return false };
         let Some(&id) = self.waiting.get(&(info.src, info.dst)) else { return false };
-        if !is_between(host.item(id), (info.src, info.dst)) {
-            return false;
-        }
         let Some(Item::Datagram { bytes: old, .. }) = host.item_mut(id) else { return false };
-        let Some(older) = parse(old).and_then(|info| pure_ack(&info)) else { return false };
+        // Another connection's packet may have the handle by now.
+        let waiting = parse(old).filter(|other| (other.src, other.dst) == (info.src, info.dst));
+        let Some(older) = waiting.and_then(|other| pure_ack(&other)) else { return false };
         // Sequence numbers wrap (RFC 9293, section 3.4).
         let is_news = (1..1 << 31).contains(&new.ack.wrapping_sub(older.ack));
         // Another length would need another place in the queue.
@@ -123,6 +122,18 @@ mod tests {
         assert!(offer(&mut filter, &mut host, &segment(5001, 20, flag::ACK, &[])).is_some());
         host.take(first);
         assert!(offer(&mut filter, &mut host, &segment(5000, 40, flag::ACK, &[])).is_some());
+    }
+
+    /// The first acknowledgement has left, and that of another connection has its handle.
+    #[test]
+    fn an_acknowledgement_of_another_connection_is_not_replaced() {
+        let (mut filter, mut host) = (AckFilter::default(), host());
+        let first = offer(&mut filter, &mut host, &segment(5000, 20, flag::ACK, &[])).unwrap();
+        host.take(first);
+        let other = segment(5001, 20, flag::ACK, &[]);
+        assert_eq!(offer(&mut filter, &mut host, &other), Some(first));
+        assert!(offer(&mut filter, &mut host, &segment(5000, 40, flag::ACK, &[])).is_some());
+        assert_eq!(bytes(&host, first), other);
     }
 
     #[test]
