@@ -291,7 +291,8 @@ impl GatewayHost {
     pub fn set_outage(&mut self, peer: PeerId, outage: bool) {
         let gateway = self.gateway(peer).filter(|_| self.is_shared());
         if gateway.is_some_and(|gateway| gateway.is_down() != outage) {
-            let rate = if outage { Rate::from_bps(0) } else { Self::rate_or_unlimited(self.rate) };
+            // The carrier has the rate; the gateway needs to know only that its link is up.
+            let rate = if outage { Rate::from_bps(0) } else { UNLIMITED };
             self.with(peer, |gateway, at| gateway.set_rate(rate, at));
         }
     }
@@ -320,7 +321,7 @@ impl GatewayHost {
             node.gateway.wake(at);
             self.orphans.extend(std::iter::from_fn(|| node.gateway.poll()));
         }
-        node.gateway.set_rate(Self::rate_or_unlimited(self.rate), at);
+        node.gateway.set_rate(UNLIMITED, at);
         while node.gateway.release(at).is_some() {}
         self.orphans.extend(std::iter::from_fn(|| node.gateway.poll()));
         self.removed = [self.removed, Snapshot::of_gateway(&node.gateway, at)].into_iter().sum();
@@ -494,22 +495,100 @@ impl GatewayHost {
 
 #[cfg(test)]
 mod tests {
+    use bentpipe_queue::FlowId;
     use bentpipe_queue::aqm::droptail::DropTail;
 
     use super::*;
     use crate::config::Config;
 
+    const RATE: Rate = Rate::from_bps(20_000_000);
+
+    /// A gateway's configuration with further lines in its table `gateway`.
+    fn config(lines: &str) -> Config {
+        let text = format!(
+            "role = \"gateway\"\n[gateway]\nregulator = {{ rate = \"20 Mbps\" }}\n{lines}\n\
+             [satellite]\nlocal = \"10.2.0.1:4400\"\npeer = \"10.2.0.2:4400\"\nkeys = \"keys\"\n\
+             [internet]\ndevice = \"in0\"\nclients = [\"10.3.0.0/24\"]\n"
+        );
+        Config::parse(&text, "g.toml").unwrap()
+    }
+
+    /// A host of the gateways of two terminals that share a carrier.
+    fn sharing(lines: &str) -> GatewayHost {
+        let queues = config(lines).gateway;
+        let mut host = GatewayHost::sharing(RATE, Duration::ZERO, Instant::ZERO);
+        for peer in [PeerId(0), PeerId(1)] {
+            let setup = bentpipe_gateway::Config { peak: Some(RATE), ..queues.config(None, None).unwrap() };
+            host.add(peer, setup.build(queues.aqm.build().unwrap(), 1), Share::default());
+        }
+        host
+    }
+
+    /// A packet for a terminal, behind which is an item.
+    fn packet(host: &mut GatewayHost, peer: PeerId) -> Packet {
+        let item = host.insert(Item::Datagram { peer, bytes: vec![7; 1000] });
+        Packet::new(1000, FlowId(0), item.handle())
+    }
+
+    /// Takes the items of all packets with an event, as the daemon does. Returns the events.
+    fn take_items(host: &mut GatewayHost) -> Vec<Event> {
+        let mut events = Vec::new();
+        while let Some(event) = host.poll() {
+            let (Event::Received(pkt) | Event::Processed(pkt) | Event::Sent(pkt) | Event::Dropped(pkt, ..)) =
+                event;
+            assert!(host.take(ItemId::of(&pkt)).is_some());
+            events.push(event);
+        }
+        events
+    }
+
     /// A packet that is copied into a recycled buffer has no bytes of an earlier one in front.
     #[test]
     fn recycled_buffers_are_empty() {
-        let text = "role = \"gateway\"\n[gateway]\nregulator = { rate = \"20 Mbps\" }\n\
-            [satellite]\nlocal = \"10.2.0.1:4400\"\npeer = \"10.2.0.2:4400\"\nkeys = \"keys\"\n\
-            [internet]\ndevice = \"in0\"\nclients = [\"10.3.0.0/24\"]\n";
-        let config = Config::parse(text, "g.toml").unwrap();
+        let config = config("");
         let gateway = config.gateway.config(None, None).unwrap().build(Box::new(DropTail), 1);
         let mut host = GatewayHost::new(gateway, config.rate(), Instant::ZERO);
         host.recycle(vec![7; 100]);
         let buffer = host.buffer();
         assert!(buffer.is_empty() && buffer.capacity() >= 100);
+    }
+
+    /// Two packets wait for a terminal when the modem reports 0 bps and the terminal's link is silent.
+    fn stopped_by_the_modem() -> GatewayHost {
+        let mut host = sharing("");
+        for _ in 0..2 {
+            let pkt = packet(&mut host, PeerId(0));
+            host.with(PeerId(0), |gateway, at| gateway.transmit(pkt, at));
+        }
+        assert!(host.set_rate(Some(Rate::from_bps(0)), Instant::ZERO));
+        host.set_outage(PeerId(0), true);
+        assert_eq!((host.items(), host.gateway(PeerId(0)).unwrap().is_down()), (2, true));
+        host
+    }
+
+    #[test]
+    fn purge_at_rate_zero_drops_what_waits() {
+        let mut host = stopped_by_the_modem();
+        host.purge(PeerId(0));
+        assert_eq!((take_items(&mut host).len(), host.items()), (2, 0));
+        assert_eq!(host.gateway(PeerId(0)).unwrap().transmit_queue().state().packets, 0);
+    }
+
+    #[test]
+    fn an_outage_that_ends_at_rate_zero_is_over() {
+        let mut host = stopped_by_the_modem();
+        host.set_outage(PeerId(0), false);
+        assert!(!host.gateway(PeerId(0)).unwrap().is_down());
+        assert!(!host.wake_if_due(Instant::ZERO + Duration::from_secs(1)), "the carrier sends at 0 bps");
+        host.set_rate(Some(RATE), Instant::ZERO + Duration::from_secs(2));
+        while host.wake_if_due(Instant::ZERO + Duration::from_secs(3)) {}
+        assert_eq!((take_items(&mut host).len(), host.items()), (2, 0));
+    }
+
+    #[test]
+    fn a_terminal_removed_at_rate_zero_leaves_no_items() {
+        let mut host = stopped_by_the_modem();
+        host.remove(PeerId(0));
+        assert_eq!((take_items(&mut host).len(), host.items()), (2, 0));
     }
 }
