@@ -419,6 +419,12 @@ impl Gateway {
         self.processing.len() + usize::from(self.serving.is_some())
     }
 
+    /// True while packets are on their way to the transmit queue: held by the AQM, in the receive queue or in the PEP.
+    #[must_use]
+    pub fn is_working(&self) -> bool {
+        self.in_work() > 0 || self.receive.state().held + self.transmit.state().held > 0
+    }
+
     /// Offers a packet to the AQM. Returns true if it passes, which it always does if this is not the mark point.
     fn offer(&mut self, pkt: &mut Packet, now: Instant, which: GatewayQueue) -> bool {
         if self.mark != which {

@@ -240,8 +240,9 @@ fn a_packet_held_back_and_then_marked_is_dropped_at_the_mark_point() {
     let mut gateway = gateway(GatewayQueue::Transmit, GatewayQueue::Receive, None);
     gateway.set_aqm(Box::new(HoldThenMark { asked: 0, flows: Arc::default() }), at(0));
     gateway.arrive(packet(1), at(0));
-    assert_eq!(gateway.wake_at(), Some(at(1000)));
+    assert_eq!((gateway.wake_at(), gateway.is_working()), (Some(at(1000)), true));
     gateway.wake(at(1000));
+    assert!(!gateway.is_working());
     let Some(Event::Dropped(pkt, reason, queue)) = gateway.poll() else { panic!("not dropped") };
     assert_eq!((pkt.handle, reason, queue), (1, DropReason::Aqm, GatewayQueue::Receive));
 }
@@ -289,8 +290,10 @@ fn packets_wait_for_the_tick_while_the_receive_queue_is_served() {
     assert_eq!(gateway.in_work(), 2);
     gateway.wake(at(1100));
     assert!(matches!(gateway.poll(), Some(Event::Received(Packet { handle: 1, .. }))));
-    assert_eq!((gateway.poll(), gateway.in_work()), (None, 1));
+    assert_eq!((gateway.poll(), gateway.in_work(), gateway.is_working()), (None, 1, true));
     assert_eq!(drive(&mut gateway, at(5000)), [(5000, "sent", 2)]);
+    assert_eq!(drive(&mut gateway, at(15_000)).len(), 2, "processed and sent");
+    assert!(!gateway.is_working());
 }
 
 /// The tick at 0 sends all. The burst takes up to the tick at 5 ms, from which on the link is idle.

@@ -4,6 +4,7 @@ use std::collections::{BTreeSet, VecDeque};
 use std::net::SocketAddr;
 
 use bentpipe_gateway::{Carrier, Event, Gateway, GatewayQueue, InFlight, Snapshot, Turn};
+use bentpipe_queue::aqm::droptail::DropTail;
 use bentpipe_queue::tree::{NodeId, Share};
 use bentpipe_queue::{Packet, Queue};
 use bentpipe_spacelink::{PeerId, StreamKey};
@@ -305,7 +306,7 @@ impl GatewayHost {
         }
     }
 
-    /// Removes the gateway of a peer. Packets that wait ahead of the PEP pass.
+    /// Removes the gateway of a peer. Packets ahead of its transmit queue pass.
     pub fn remove(&mut self, peer: PeerId) {
         let Some(mut node) = self.nodes.get_mut(peer.index()).and_then(Option::take) else { return };
         if let Some(due) = node.due {
@@ -316,7 +317,12 @@ impl GatewayHost {
             shared.carrier.remove(leaf, self.at);
         }
         let mut at = self.at;
-        while let Some(due) = node.gateway.wake_at() {
+        // An AQM could hold packets again and again while nothing is sent.
+        node.gateway.set_aqm(Box::new(DropTail), at);
+        // Timers of the queues may never end.
+        while node.gateway.is_working()
+            && let Some(due) = node.gateway.wake_at()
+        {
             at = at.max(due);
             node.gateway.wake(at);
             self.orphans.extend(std::iter::from_fn(|| node.gateway.poll()));
@@ -496,7 +502,6 @@ impl GatewayHost {
 #[cfg(test)]
 mod tests {
     use bentpipe_queue::FlowId;
-    use bentpipe_queue::aqm::droptail::DropTail;
 
     use super::*;
     use crate::config::Config;
@@ -590,5 +595,30 @@ mod tests {
         let mut host = stopped_by_the_modem();
         host.remove(PeerId(0));
         assert_eq!((take_items(&mut host).len(), host.items()), (2, 0));
+    }
+
+    /// PIE and DualPI2 always have a timer, FQ-PIE while packets wait. REDFC holds a packet again while the transmit queue is long.
+    #[test]
+    fn a_terminal_is_removed_although_its_queues_always_have_a_timer() {
+        for lines in [
+            "aqm.algorithm = \"pie\"",
+            "transmit_queue.scheduler = \"dualpi2\"",
+            "transmit_queue.scheduler = \"fq_pie\"",
+            "aqm = { algorithm = \"redfc\", min_th = 1, max_th = 2, w_q = 1.0 }",
+        ] {
+            let mut host = sharing(lines);
+            for _ in 0..5 {
+                let pkt = packet(&mut host, PeerId(1));
+                host.with(PeerId(1), |gateway, at| gateway.transmit(pkt, at));
+            }
+            let pkt = packet(&mut host, PeerId(1));
+            host.with(PeerId(1), |gateway, at| gateway.arrive(pkt, at));
+            let pkt = packet(&mut host, PeerId(1));
+            host.with(PeerId(1), |gateway, at| gateway.process(pkt, at));
+            host.remove(PeerId(1));
+            assert!(host.gateway(PeerId(1)).is_none());
+            let events = take_items(&mut host);
+            assert_eq!((events.len(), host.items()), (7, 0), "{lines}: {events:?}");
+        }
     }
 }
