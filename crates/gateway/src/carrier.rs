@@ -73,6 +73,7 @@ impl Carrier {
 
     /// Sets the rate; zero stops transmission.
     pub fn set_rate(&mut self, rate: Rate, now: Instant) {
+        self.peak_until = None;
         self.regulator.set_rate(rate);
         if rate.as_bps() > 0 {
             self.rate = rate;
@@ -252,6 +253,32 @@ mod tests {
         assert_eq!(carrier.turn(Instant::ZERO), Turn::Leaf(leaf));
         carrier.emptied(leaf, Instant::ZERO);
         assert_eq!((carrier.turn(Instant::ZERO), carrier.wake_at()), (Turn::Over, None));
+    }
+
+    /// The queue waits at its peak rate when the outage begins.
+    #[test]
+    fn nothing_is_sent_at_rate_zero_and_the_queue_continues_at_the_next_rate() {
+        for tick in [Duration::ZERO, Duration::from_millis(5)] {
+            let mut carrier = Carrier::new(Rate::from_bps(8_000_000), tick);
+            let peak = Share { pir: Some(Rate::from_bps(1_000_000)), ..Share::default() };
+            let leaf = carrier.add(peak);
+            carrier.offer(leaf, Instant::ZERO);
+            let mut now = Instant::ZERO;
+            while carrier.peak_until.is_none() {
+                carrier.wake(now);
+                while carrier.turn(now) == Turn::Leaf(leaf) {
+                    carrier.sent(leaf, PACKET, None, now);
+                }
+                now = carrier.wake_at().unwrap();
+            }
+            carrier.set_rate(Rate::from_bps(0), now);
+            assert_eq!((carrier.wake_at(), carrier.turn(now)), (None, Turn::Over), "{tick:?}");
+            let end = (now + Duration::from_secs(10)).round_up_to(tick);
+            carrier.set_rate(Rate::from_bps(8_000_000), end);
+            assert_eq!(carrier.wake_at(), Some(end), "{tick:?}");
+            carrier.wake(end);
+            assert_eq!(carrier.turn(end), Turn::Leaf(leaf), "{tick:?}");
+        }
     }
 
     /// The leaf of a removed queue is used again, and starts without its charge.

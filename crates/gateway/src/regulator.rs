@@ -94,6 +94,9 @@ impl Regulator {
     /// True if a packet of `len` bytes may be sent now.
     #[must_use]
     pub fn allows(&self, len: u32, now: Instant) -> bool {
+        if self.rate.as_bps() == 0 {
+            return false;
+        }
         if self.tick.is_zero() { self.free_at <= now } else { i64::from(len) * BYTE <= self.credit }
     }
 
@@ -211,7 +214,7 @@ mod tests {
         regulator.set_rate(Rate::from_bps(0));
         assert_eq!(regulator.wake_at(), None);
         regulator.request(at(8));
-        assert_eq!(regulator.wake_at(), None);
+        assert_eq!((regulator.wake_at(), regulator.allows(1, at(8))), (None, false));
         regulator.set_rate(Rate::from_bps(10 * MBPS));
         regulator.request(at(9));
         assert_eq!(regulator.wake_at(), Some(at(9)));
