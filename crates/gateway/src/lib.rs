@@ -245,6 +245,8 @@ impl Gateway {
                 self.transmit.set_capacity(rate);
             }
             self.request(now);
+        } else if let Some(service) = &mut self.service {
+            service.pause(now);
         }
     }
 

@@ -37,7 +37,7 @@ impl ServiceRate {
         self.bytes += u64::from(len);
     }
 
-    /// The queue is found empty at its turn.
+    /// The queue is found empty at its turn, or its link is down.
     pub fn pause(&mut self, now: Instant) {
         if let Some(since) = self.since.take() {
             self.busy += now.since(since);

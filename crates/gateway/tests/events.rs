@@ -320,22 +320,30 @@ fn charged_bytes_reduce_what_the_next_tick_releases() {
     assert_eq!(log.len(), 10, "{log:?}");
 }
 
-/// Behind a carrier the gateway sends when the carrier asks it. Its queue's capacity is the measured rate: 1000 bytes every
-/// millisecond, 8 Mbit/s, which counts for a quarter beside the peak rate of 20 Mbit/s.
-#[test]
-fn a_carrier_takes_packets_from_the_transmit_queue() {
-    let (peak, tick) = (Rate::from_bps(20_000_000), Duration::ZERO);
-    let mut gateway = Gateway::new(Setup {
+/// A gateway whose transmit queue a carrier drains, at a peak rate of 20 Mbit/s.
+fn gateway_behind_a_carrier() -> Gateway {
+    Gateway::new(Setup {
         receive: queue(Box::new(DropTail), 1000),
         receive_rate: None,
         transmit: queue(Box::new(DropTail), 1000),
         watch: GatewayQueue::Transmit,
         mark: GatewayQueue::Transmit,
         processing: Processor::constant(Duration::ZERO),
-        drain: Drain::Carrier { peak, tick },
-    });
+        drain: Drain::Carrier { peak: Rate::from_bps(20_000_000), tick: Duration::ZERO },
+    })
+}
+
+/// Capacity of the transmit queue [bit/s].
+fn capacity(gateway: &Gateway) -> u64 {
+    gateway.transmit_queue().state().capacity.as_bps()
+}
+
+/// Behind a carrier the gateway sends when the carrier asks it. Its queue's capacity is the measured rate: 1000 bytes every
+/// millisecond, 8 Mbit/s, which counts for a quarter beside the peak rate of 20 Mbit/s.
+#[test]
+fn a_carrier_takes_packets_from_the_transmit_queue() {
+    let mut gateway = gateway_behind_a_carrier();
     assert!(!gateway.has_regulator());
-    let capacity = |gateway: &Gateway| gateway.transmit_queue().state().capacity.as_bps();
     for handle in 0..102 {
         gateway.transmit(packet(handle), at(0));
     }
@@ -356,6 +364,25 @@ fn a_carrier_takes_packets_from_the_transmit_queue() {
     assert_eq!(capacity(&gateway), 6_000_000);
     let taken = gateway.take(at(103_000)).map(|pkt| pkt.handle);
     assert_eq!((taken, gateway.take(at(103_000)), gateway.release(at(103_000))), (Some(101), None, None));
+}
+
+/// 1000 bytes every millisecond are 8 Mbit/s, before and after an outage of 900 ms. The carrier finds the queue down 1 ms after the
+/// outage has begun.
+#[test]
+fn an_outage_does_not_count_in_the_measured_rate_of_a_carrier() {
+    let mut gateway = gateway_behind_a_carrier();
+    for handle in 0..100 {
+        gateway.transmit(packet(handle), at(0));
+    }
+    for ms in 0..50 {
+        assert!(gateway.release(at(1000 * ms)).is_some());
+    }
+    gateway.set_rate(Rate::from_bps(0), at(50_000));
+    assert!(gateway.release(at(51_000)).is_none());
+    gateway.set_rate(Rate::from_bps(20_000_000), at(950_000));
+    assert!(gateway.release(at(950_000)).is_some());
+    // 51 packets in 50 ms, a quarter of the rate beside the peak.
+    assert_eq!(capacity(&gateway), (3 * 20_000_000 + 8_160_000) / 4);
 }
 
 /// With a regulator the peak rate of a carrier does not matter.
