@@ -74,7 +74,7 @@ impl Carrier {
     /// Sets the rate; zero stops transmission.
     pub fn set_rate(&mut self, rate: Rate, now: Instant) {
         self.peak_until = None;
-        self.regulator.set_rate(rate);
+        self.regulator.set_rate(rate, now);
         if rate.as_bps() > 0 {
             self.rate = rate;
             self.look_again(now);

@@ -237,7 +237,7 @@ impl Gateway {
     pub fn set_rate(&mut self, rate: Rate, now: Instant) {
         self.is_down = rate.as_bps() == 0;
         if let Some(regulator) = &mut self.regulator {
-            regulator.set_rate(rate);
+            regulator.set_rate(rate, now);
         }
         if rate.as_bps() > 0 {
             // Behind a carrier the queue's capacity is what the carrier gives it.

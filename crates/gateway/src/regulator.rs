@@ -7,15 +7,18 @@ const BYTE: i64 = 8_000_000_000;
 
 /// Releases packets at a rate: at regular ticks, a burst of the credit of each tick, or one by one.
 ///
-/// Credit that an empty queue does not use is lost.
+/// Each tick pays for charged bytes, whether or not packets wait; only the credit that it then has left releases packets. Credit
+/// that an empty queue does not use is lost.
 #[derive(Debug)]
 pub struct Regulator {
     rate: Rate,
     /// Zero: packets are released one by one.
     tick: Duration,
-    /// Credit left at this tick [bit/s ns]. Negative if an AQM dropped the packet that was checked and a longer one was
-    /// sent instead: the next tick pays for it.
+    /// Credit left at this tick [bit/s ns]. Negative while charged bytes are unpaid, or if an AQM dropped the packet that was
+    /// checked and a longer one was sent instead: the next tick pays for it.
     credit: i64,
+    /// Number of the last tick that has paid; `None` unless charged bytes are unpaid.
+    paid: Option<u64>,
     /// Last tick; `None` before the first.
     last: Option<Instant>,
     /// True if the last tick sent a packet, which keeps the link busy until the next tick.
@@ -29,11 +32,21 @@ impl Regulator {
     /// A regulator with rate `rate`, at every multiple of `tick`, or packet by packet if that is zero.
     #[must_use]
     pub fn new(rate: Rate, tick: Duration) -> Self {
-        Self { rate, tick, credit: 0, last: None, sent: false, free_at: Instant::ZERO, wake_at: None }
+        Self {
+            rate,
+            tick,
+            credit: 0,
+            paid: None,
+            last: None,
+            sent: false,
+            free_at: Instant::ZERO,
+            wake_at: None,
+        }
     }
 
-    /// Sets the rate. At rate zero nothing is released until the next call.
-    pub fn set_rate(&mut self, rate: Rate) {
+    /// Sets the rate from `now` on. At rate zero nothing is released until the next call.
+    pub fn set_rate(&mut self, rate: Rate, now: Instant) {
+        self.pay(now);
         self.rate = rate;
         if rate.as_bps() == 0 {
             self.wake_at = None;
@@ -78,10 +91,45 @@ impl Regulator {
     pub fn tick(&mut self, now: Instant) {
         self.wake_at = None;
         if !self.tick.is_zero() {
-            let earned = self.rate.as_bps().saturating_mul(self.tick.as_nanos());
-            self.credit = self.credit.saturating_add_unsigned(earned);
+            self.pay(now);
+            self.credit = self.credit.saturating_add_unsigned(self.earned(1));
+            self.paid = self.paid.filter(|_| self.credit < 0).map(|_| self.number(now));
             self.last = Some(now);
             self.sent = false;
+        }
+    }
+
+    /// Credit of a number of ticks.
+    fn earned(&self, ticks: u64) -> u64 {
+        self.rate.as_bps().saturating_mul(self.tick.as_nanos()).saturating_mul(ticks)
+    }
+
+    /// Number of the last tick at or before `now`.
+    fn number(&self, now: Instant) -> u64 {
+        now.as_nanos() / self.tick.as_nanos()
+    }
+
+    /// Number of the last tick before `now`.
+    fn number_before(&self, now: Instant) -> u64 {
+        now.as_nanos().saturating_sub(1) / self.tick.as_nanos()
+    }
+
+    /// Credit at `now`, before a tick at that time. Ticks that were skipped because no packet waited have paid for charged bytes.
+    fn credit_at(&self, now: Instant) -> i64 {
+        match self.paid {
+            Some(paid) => {
+                let skipped = self.number_before(now).saturating_sub(paid);
+                self.credit.saturating_add_unsigned(self.earned(skipped)).min(0)
+            }
+            None => self.credit,
+        }
+    }
+
+    /// Lets the ticks before `now` that were skipped pay for charged bytes.
+    fn pay(&mut self, now: Instant) {
+        if let Some(paid) = self.paid {
+            self.credit = self.credit_at(now);
+            self.paid = Some(self.number_before(now).max(paid));
         }
     }
 
@@ -121,7 +169,12 @@ impl Regulator {
                 *at = self.free_at.max(*at);
             }
         } else {
+            self.pay(now);
             self.credit = self.credit.saturating_sub_unsigned(bytes.saturating_mul(BYTE.unsigned_abs()));
+            if self.credit < 0 && self.paid.is_none() {
+                let last = self.last.map_or(0, |last| self.number(last));
+                self.paid = Some(self.number_before(now).max(last));
+            }
         }
     }
 
@@ -132,7 +185,7 @@ impl Regulator {
             let time = if self.free_at > now { self.free_at - now } else { Duration::ZERO };
             (time.as_secs_f64() * self.rate.bytes_per_sec()).round() as u64
         } else {
-            self.credit.min(0).unsigned_abs() / BYTE.unsigned_abs()
+            self.credit_at(now).min(0).unsigned_abs() / BYTE.unsigned_abs()
         }
     }
 
@@ -144,6 +197,8 @@ impl Regulator {
 
 #[cfg(test)]
 mod tests {
+    use bentpipe_units::Rng;
+
     use super::*;
 
     const MBPS: u64 = 1_000_000;
@@ -211,11 +266,11 @@ mod tests {
     fn rate_zero_releases_nothing_until_a_new_rate() {
         let mut regulator = Regulator::new(Rate::from_bps(20 * MBPS), Duration::ZERO);
         regulator.request(at(7));
-        regulator.set_rate(Rate::from_bps(0));
+        regulator.set_rate(Rate::from_bps(0), at(8));
         assert_eq!(regulator.wake_at(), None);
         regulator.request(at(8));
         assert_eq!((regulator.wake_at(), regulator.allows(1, at(8))), (None, false));
-        regulator.set_rate(Rate::from_bps(10 * MBPS));
+        regulator.set_rate(Rate::from_bps(10 * MBPS), at(9));
         regulator.request(at(9));
         assert_eq!(regulator.wake_at(), Some(at(9)));
         // 1250 bytes take 1 ms at 10 Mbit/s.
@@ -246,6 +301,100 @@ mod tests {
         regulator.request(at(1));
         regulator.tick(at(5_000));
         assert!(regulator.allows(10_000, at(5_000)) && !regulator.allows(10_001, at(5_000)));
+    }
+
+    /// A regulator of 20 Mbit/s that earns 12 500 bytes every 5 ms.
+    fn ticking() -> Regulator {
+        Regulator::new(Rate::from_bps(20 * MBPS), Duration::from_millis(5))
+    }
+
+    /// Ticks at 5, 10 and 15 ms would have paid for 37 500 bytes.
+    #[test]
+    fn ticks_without_packets_pay_for_charged_bytes() {
+        let mut regulator = ticking();
+        regulator.charge(37_500, at(1));
+        let debts = [1, 5_001, 14_999, 15_001, 600_000_000].map(|us| regulator.debt(at(us)));
+        assert_eq!(debts, [37_500, 25_000, 12_500, 0, 0]);
+        regulator.tick(at(20_000));
+        assert!(regulator.allows(12_500, at(20_000)) && !regulator.allows(12_501, at(20_000)));
+    }
+
+    #[test]
+    fn ticks_before_a_charge_do_not_pay_for_it() {
+        let mut regulator = ticking();
+        regulator.tick(at(0));
+        regulator.clear_credit();
+        regulator.charge(12_500, at(1));
+        regulator.charge(25_000, at(99_999));
+        let mut allowed = Vec::new();
+        for us in [100_000, 105_000, 110_000] {
+            regulator.tick(at(us));
+            allowed.push((
+                regulator.allows(1, at(us)),
+                regulator.allows(12_500, at(us)),
+                regulator.debt(at(us)),
+            ));
+        }
+        assert_eq!(allowed, [(false, false, 12_500), (false, false, 0), (true, true, 0)]);
+    }
+
+    /// Of 50 000 bytes the tick at 5 ms pays for 12 500 at 20 Mbit/s, that at 10 ms for 6250 at 10 Mbit/s, and those of the outage
+    /// for none.
+    #[test]
+    fn skipped_ticks_pay_at_the_rate_of_their_time() {
+        let mut regulator = ticking();
+        regulator.charge(50_000, at(1));
+        regulator.set_rate(Rate::from_bps(10 * MBPS), at(6_000));
+        assert_eq!([6_000, 11_000].map(|us| regulator.debt(at(us))), [37_500, 31_250]);
+        regulator.set_rate(Rate::from_bps(0), at(11_000));
+        assert_eq!(regulator.debt(at(60_000_000)), 31_250);
+        regulator.set_rate(Rate::from_bps(20 * MBPS), at(60_001_000));
+        assert_eq!([60_002_000, 60_006_000].map(|us| regulator.debt(at(us))), [31_250, 18_750]);
+    }
+
+    /// Charges fall on ticks, between them, or are many ticks apart; packets of 1000 bytes wait from time to time.
+    #[test]
+    fn skipped_ticks_pay_as_much_as_ticks_that_find_no_packet() {
+        let (mut skipping, mut reference) = (ticking(), ticking());
+        let mut rng = Rng::stream(1, "regulator", 0, "test");
+        let (mut waiting, mut sent, mut charged) = (0, 0, 0);
+        for ms in (0..200_000).step_by(5) {
+            let tick = at(1000 * ms);
+            // What is charged at the time of a tick is charged before it.
+            for us in [rng.below(5000), 5000] {
+                if rng.below(20) == 0 {
+                    let bytes = rng.below(60_000);
+                    let now = at(1000 * ms + us);
+                    skipping.charge(bytes, now);
+                    reference.charge(bytes, now);
+                    charged += bytes;
+                }
+            }
+            let next = at(1000 * (ms + 5));
+            if rng.below(20) == 0 {
+                waiting += rng.below(100);
+            }
+            reference.tick(next);
+            if waiting > 0 {
+                skipping.tick(next);
+            }
+            while waiting > 0 && reference.allows(1000, next) {
+                assert!(skipping.allows(1000, next), "{tick:?}");
+                skipping.spend(1000, next);
+                reference.spend(1000, next);
+                waiting -= 1;
+                sent += 1;
+            }
+            if waiting > 0 {
+                assert!(!skipping.allows(1000, next), "{tick:?}");
+            } else {
+                skipping.clear_credit();
+                reference.clear_credit();
+            }
+            let later = at(1000 * (ms + 5) + 1);
+            assert_eq!(skipping.debt(later), reference.debt(later));
+        }
+        assert!(sent > 10_000 && charged > 10_000_000, "{sent} {charged}");
     }
 
     /// 1250 bytes take 0.5 ms at 20 Mbit/s.

@@ -320,6 +320,31 @@ fn charged_bytes_reduce_what_the_next_tick_releases() {
     assert_eq!(log.len(), 10, "{log:?}");
 }
 
+/// Ten minutes of acknowledgements, 60 bytes every 10 ms, are 3.6 MB; the idle link carries them in time.
+#[test]
+fn bytes_charged_while_the_queue_is_empty_do_not_delay_later_packets() {
+    let mut gateway = gateway(GatewayQueue::Transmit, GatewayQueue::Receive, None);
+    let mut ms = 0;
+    while ms < 600_000 {
+        gateway.charge(60, at(1000 * ms + 1));
+        ms += 10;
+    }
+    assert!(gateway.debt(at(1000 * ms)) <= 60, "{}", gateway.debt(at(1000 * ms)));
+    gateway.transmit(packet(1), at(1000 * ms + 1));
+    assert_eq!(drive(&mut gateway, at(1000 * ms + 100_000)), [(1000 * ms + 5000, "sent", 1)]);
+}
+
+/// In an outage of a minute all that the link would have carried is charged. It is paid for by the end.
+#[test]
+fn packets_are_sent_right_after_an_outage_in_which_none_waited() {
+    let mut gateway = gateway(GatewayQueue::Transmit, GatewayQueue::Receive, None);
+    for ms in 1..=60_000 {
+        gateway.charge(2500, at(1000 * ms));
+    }
+    gateway.transmit(packet(1), at(60_000_001));
+    assert_eq!(drive(&mut gateway, at(61_000_000)), [(60_005_000, "sent", 1)]);
+}
+
 /// A gateway whose transmit queue a carrier drains, at a peak rate of 20 Mbit/s.
 fn gateway_behind_a_carrier() -> Gateway {
     Gateway::new(Setup {
