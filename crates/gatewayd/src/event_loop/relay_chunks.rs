@@ -3,13 +3,13 @@
 use std::time::Duration as StdDuration;
 
 use bentpipe_queue::{Packet, Tcp};
-use bentpipe_spacelink::StreamKey;
+use bentpipe_spacelink::{PeerId, StreamKey};
 use bentpipe_units::{Duration, Instant};
 
 use super::Daemon;
 use super::gateway_host::Item;
 use crate::relay::RelayId;
-use crate::relay::chunks::{Blocked, Retry};
+use crate::relay::chunks::Retry;
 
 /// Shortest delay before a dropped chunk is sent again.
 const LEAST_RETRY: Duration = Duration::from_millis(1);
@@ -24,27 +24,35 @@ impl Daemon {
         }
     }
 
-    /// Moves as many chunks of a connection to the transmit queue as the windows allow.
+    /// Moves as many chunks of a connection to the transmit queue as the windows allow. Connections that wait for the window take
+    /// turns.
     fn enqueue_chunks(&mut self, key: StreamKey) {
-        while let Some(relay) = self.relays.by_key_mut(key) {
-            let bytes = match self.chunks.next(&relay.out, key.peer()) {
-                Ok(bytes) => bytes,
-                Err(Blocked::Stream) => return,
-                Err(Blocked::Window) => return self.chunks.wait(key),
-            };
-            let offset = relay.out.place();
-            let tcp = Tcp { window: relay.sender_in_flight, seq: offset as u32, syn: offset == 0 };
-            relay.out.queue(bytes);
-            self.chunks.add(key.peer(), bytes);
-            self.observer.transit(self.host.at - relay.arrival);
-            let flow = self.flows.tcp_flow(relay.client, relay.server);
-            let item = self.host.insert(Item::Chunk { key, bytes });
-            let len = u32::try_from(bytes + self.chunks.header).unwrap_or(u32::MAX);
-            let user = self.flows.user(relay.client);
-            let pkt =
-                Packet { user, dscp: relay.dscp, tcp: Some(tcp), ..Packet::new(len, flow, item.handle()) };
-            self.host.with(key.peer(), |gateway, at| gateway.transmit(pkt, at));
+        if let Some(relay) = self.relays.by_key_mut(key) {
+            self.chunks.wait(key, &mut relay.out);
         }
+        self.serve_window(key.peer());
+    }
+
+    /// Moves chunks of waiting connections to the transmit queue while the window of their peer has room.
+    pub(super) fn serve_window(&mut self, peer: PeerId) {
+        while let Some(key) = self.chunks.next_waiting(peer) {
+            self.enqueue_chunk(key);
+        }
+    }
+
+    /// Moves the next chunk of a connection to the transmit queue.
+    fn enqueue_chunk(&mut self, key: StreamKey) {
+        let Some(relay) = self.relays.by_key_mut(key) else { return };
+        let offset = relay.out.place();
+        let Some(bytes) = self.chunks.take(key, &mut relay.out) else { return };
+        let tcp = Tcp { window: relay.sender_in_flight, seq: offset as u32, syn: offset == 0 };
+        self.observer.transit(self.host.at - relay.arrival);
+        let flow = self.flows.tcp_flow(relay.client, relay.server);
+        let item = self.host.insert(Item::Chunk { key, bytes });
+        let len = u32::try_from(bytes + self.chunks.header).unwrap_or(u32::MAX);
+        let user = self.flows.user(relay.client);
+        let pkt = Packet { user, dscp: relay.dscp, tcp: Some(tcp), ..Packet::new(len, flow, item.handle()) };
+        self.host.with(key.peer(), |gateway, at| gateway.transmit(pkt, at));
     }
 
     /// Writes a chunk that the regulator released to its stream.
@@ -90,11 +98,6 @@ impl Daemon {
         self.chunks.remove(key.peer(), bytes);
         self.memory.release(id, bytes);
         self.enqueue_chunks(key);
-        for _ in 0..self.chunks.waiting(key.peer()) {
-            if let Some(key) = self.chunks.pop_waiting(key.peer()) {
-                self.enqueue_chunks(key);
-            }
-        }
         let Some(pool) = self.relays.by_key(key).map(|relay| relay.pool) else { return };
         self.memory.wake_below_guarantee(id, &mut self.relays);
         self.memory.wake_memory_waiters(&mut self.relays);

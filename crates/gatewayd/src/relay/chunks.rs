@@ -22,8 +22,8 @@ pub struct Retry {
 #[derive(Clone, Debug, Default)]
 struct SendWindow {
     in_flight: u64,
-    /// Streams that wait for the window.
-    waiting: Vec<StreamKey>,
+    /// Streams that wait for the window, the longest waiting first. One that has ended stays until its turn.
+    waiting: VecDeque<StreamKey>,
 }
 
 /// The send windows of all peers.
@@ -42,15 +42,6 @@ pub struct Chunks {
     waiting: usize,
     /// Dropped chunks, by the time of the next attempt.
     retries: VecDeque<Retry>,
-}
-
-/// Reason for a connection to send no chunk now.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Blocked {
-    /// It has none, or its stream's window is full.
-    Stream,
-    /// The window of all streams is full.
-    Window,
 }
 
 impl Chunks {
@@ -74,14 +65,9 @@ impl Chunks {
         &mut self.windows[peer.index()]
     }
 
-    /// Payload of the next chunk of a connection to a peer [bytes].
-    pub fn next(&self, out: &Outbound, peer: PeerId) -> Result<u64, Blocked> {
-        match out.next_chunk(self.payload) {
-            Some(bytes) if out.in_flight() + bytes > self.stream_window => Err(Blocked::Stream),
-            Some(bytes) if !self.has_room(peer, bytes) => Err(Blocked::Window),
-            Some(bytes) => Ok(bytes),
-            None => Err(Blocked::Stream),
-        }
+    /// Payload of the next chunk of a connection [bytes]; `None` if it has none, or its stream's window is full.
+    fn next(&self, out: &Outbound) -> Option<u64> {
+        out.next_chunk(self.payload).filter(|bytes| out.in_flight() + bytes <= self.stream_window)
     }
 
     /// True if a connection has a chunk that its stream's window holds back.
@@ -96,9 +82,15 @@ impl Chunks {
         self.windows.get(peer.index()).map_or(0, |window| window.in_flight) + bytes <= self.window
     }
 
-    /// Counts a chunk as in flight.
-    pub fn add(&mut self, peer: PeerId, bytes: u64) {
-        self.window_mut(peer).in_flight += bytes;
+    /// Moves the next chunk of the stream of [`Self::next_waiting`] to the transmit queue, and counts it as in flight. A stream
+    /// with further chunks waits for its next turn. Returns the payload [bytes].
+    pub fn take(&mut self, key: StreamKey, out: &mut Outbound) -> Option<u64> {
+        out.waiting_for_window = false;
+        let bytes = self.next(out)?;
+        out.queue(bytes);
+        self.window_mut(key.peer()).in_flight += bytes;
+        self.wait(key, out);
+        Some(bytes)
     }
 
     /// Counts bytes as not in flight any more.
@@ -107,10 +99,22 @@ impl Chunks {
         window.in_flight = window.in_flight.saturating_sub(bytes);
     }
 
-    /// Has a stream wait for the window of all streams to its peer.
-    pub fn wait(&mut self, key: StreamKey) {
-        self.window_mut(key.peer()).waiting.push(key);
-        self.waiting += 1;
+    /// Has a stream that has a chunk wait for the window of its peer, behind those that wait already.
+    pub fn wait(&mut self, key: StreamKey, out: &mut Outbound) {
+        if self.next(out).is_some() && !std::mem::replace(&mut out.waiting_for_window, true) {
+            self.window_mut(key.peer()).waiting.push_back(key);
+            self.waiting += 1;
+        }
+    }
+
+    /// Takes the stream that has waited longest, if the window of the peer has room for a full chunk.
+    pub fn next_waiting(&mut self, peer: PeerId) -> Option<StreamKey> {
+        if !self.has_room(peer, self.payload) {
+            return None;
+        }
+        let key = self.window_mut(peer).waiting.pop_front()?;
+        self.waiting -= 1;
+        Some(key)
     }
 
     /// True if streams wait for the window of their peer.
@@ -123,13 +127,6 @@ impl Chunks {
     #[must_use]
     pub fn waiting(&self, peer: PeerId) -> usize {
         self.windows.get(peer.index()).map_or(0, |window| window.waiting.len())
-    }
-
-    /// Takes the stream to a peer that began to wait last.
-    pub fn pop_waiting(&mut self, peer: PeerId) -> Option<StreamKey> {
-        let key = self.window_mut(peer).waiting.pop()?;
-        self.waiting -= 1;
-        Some(key)
     }
 
     /// Has a dropped chunk sent again at its time, after those that are due no later.
@@ -154,9 +151,105 @@ impl Chunks {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use bentpipe_units::Duration;
 
     use super::*;
+
+    /// Streams of peer 0 with much to send and a window of 28 chunks. The link delivers them in order.
+    struct Streams {
+        chunks: Chunks,
+        out: BTreeMap<StreamKey, Outbound>,
+        link: VecDeque<StreamKey>,
+    }
+
+    impl Streams {
+        fn new(streams: u32, stream_window: u64) -> Self {
+            let ready = |slot| {
+                let mut out = Outbound::default();
+                out.ring.put(&vec![7; 1_000_000]);
+                out.took(1_000_000);
+                out.processed(1_000_000);
+                (StreamKey::new(PeerId(0), slot, 1), out)
+            };
+            let chunks = Chunks::new(1000, 50, 28_500, stream_window);
+            Self { chunks, out: (0..streams).map(ready).collect(), link: VecDeque::new() }
+        }
+
+        fn enqueue(&mut self, key: StreamKey) {
+            if let Some(out) = self.out.get_mut(&key) {
+                self.chunks.wait(key, out);
+            }
+            while let Some(key) = self.chunks.next_waiting(PeerId(0)) {
+                let chunk = self.out.get_mut(&key).and_then(|out| self.chunks.take(key, out));
+                self.link.extend(chunk.map(|_| key));
+            }
+        }
+
+        /// Delivers the next chunk. Returns its stream.
+        fn deliver(&mut self) -> StreamKey {
+            let key = self.link.pop_front().expect("a chunk on the link");
+            let out = self.out.get_mut(&key).expect("its stream");
+            out.pay(1000);
+            out.wrote(1000);
+            let bytes = out.delivered(1000);
+            self.chunks.remove(PeerId(0), bytes);
+            self.enqueue(key);
+            key
+        }
+
+        fn keys(&self) -> Vec<StreamKey> {
+            self.out.keys().copied().collect()
+        }
+    }
+
+    /// Seven streams, of which three fill the window at first.
+    #[test]
+    fn streams_that_wait_for_the_window_share_it_equally() {
+        let mut streams = Streams::new(7, 10_000);
+        let keys = streams.keys();
+        keys.iter().for_each(|key| streams.enqueue(*key));
+        let mut delivered = BTreeMap::new();
+        for _ in 0..700 {
+            *delivered.entry(streams.deliver()).or_insert(0) += 1;
+            // More data arrive.
+            keys.iter().for_each(|key| streams.enqueue(*key));
+            let waiting = streams.chunks.waiting(PeerId(0));
+            assert!(waiting <= 7, "{waiting} of 7 streams wait");
+            assert!(streams.link.len() == 28, "{} chunks in flight", streams.link.len());
+        }
+        assert!(keys.iter().all(|key| (90..=110).contains(&delivered[key])), "{delivered:?}");
+    }
+
+    /// A stream alone is limited by its window and waits for no other.
+    #[test]
+    fn a_stream_whose_window_is_full_does_not_wait_for_that_of_its_peer() {
+        let mut streams = Streams::new(1, 10_000);
+        let key = streams.keys()[0];
+        streams.enqueue(key);
+        assert_eq!((streams.link.len(), streams.chunks.waiting(PeerId(0))), (10, 0));
+        assert!(streams.chunks.is_stream_limited(&streams.out[&key]) && !streams.chunks.is_waiting());
+        streams.deliver();
+        assert_eq!(streams.link.len(), 10);
+    }
+
+    /// The first stream fills the window, the second ends while it waits.
+    #[test]
+    fn the_room_of_a_stream_that_ends_goes_to_those_that_wait() {
+        let mut streams = Streams::new(3, 28_500);
+        let keys = streams.keys();
+        keys.iter().for_each(|key| streams.enqueue(*key));
+        assert_eq!((streams.link.len(), streams.chunks.waiting(PeerId(0))), (28, 2));
+        for key in &keys[..2] {
+            let out = streams.out.remove(key).expect("a stream");
+            streams.chunks.remove(PeerId(0), out.in_flight());
+        }
+        streams.link.clear();
+        streams.enqueue(keys[0]);
+        assert_eq!(streams.link, [keys[2]; 28]);
+        assert!(!streams.chunks.is_waiting());
+    }
 
     /// The chunk for the near peer is dropped later and is due earlier. Chunks that are due at the same time keep their order.
     #[test]

@@ -25,6 +25,8 @@ pub struct Outbound {
     /// Bytes given to the stream so far.
     sent: u64,
     delivered: u64,
+    /// True while a chunk waits for the window of all streams to the peer.
+    pub waiting_for_window: bool,
     /// True once the socket has nothing more to read.
     pub ended: bool,
     /// True once the stream is finished.
