@@ -560,6 +560,19 @@ fn metrics(world: &World, end: usize) -> String {
     world.ends[end].get("/metrics")
 }
 
+/// A metric of an end.
+fn value(world: &World, end: usize, name: &str) -> usize {
+    let text = metrics(world, end);
+    let found = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+    found.and_then(|number| number.parse::<f64>().ok()).unwrap_or_else(|| panic!("no {name}: {text}"))
+        as usize
+}
+
+/// Bytes that the PEP of an end holds.
+fn held(world: &World, end: usize) -> usize {
+    value(world, end, "bentpipe_pep_buffered_bytes")
+}
+
 /// Time of the terminal's last sample [ms]; `None` before the first.
 fn last_sample(world: &World) -> Option<f64> {
     let state: Value = serde_json::from_str(&world.ends[1].get("/state.json")).expect("JSON");
@@ -667,18 +680,13 @@ fn full_memory_makes_new_connections_bypass() {
     let Some(world) = World::new("memory", "100 Mbps", &more) else { return };
     world.serve(80, hello);
     world.serve(81, |mut stream| drop(stream.write_all(&bytes(3, 16_000_000))));
-    let held = |end| {
-        let text = metrics(&world, end);
-        let line = text.lines().find_map(|line| line.strip_prefix("bentpipe_pep_buffered_bytes "));
-        line.and_then(|number| number.parse::<f64>().ok()).unwrap_or_else(|| panic!("{text}")) as usize
-    };
     assert_eq!(talk(&world), 1);
     let mut early = world.call(SERVER[0], 80, |stream| stream);
     let address: SocketAddr = format!("{}:81", SERVER[0]).parse().expect("an address");
     let stream = world.clients.run(move || TcpStream::connect_timeout(&address, LONG).expect("a connection"));
     wait_until("new connections bypass the PEP", || bypasses(&world, 1) && bypasses(&world, 0));
     assert_eq!(talk(&world), 0);
-    let held = held(0);
+    let held = held(&world, 0);
     assert!(held > MEMORY / 10 * 9 && held <= MEMORY, "{held} bytes held");
     // A connection split before continues.
     early.write_all(b"hello").expect("a write");
@@ -690,6 +698,35 @@ fn full_memory_makes_new_connections_bypass() {
     assert!(got == bytes(3, 16_000_000), "{} bytes, or others", got.len());
     wait_until("new connections are split again", || !bypasses(&world, 1) && !bypasses(&world, 0));
     assert_eq!(talk(&world), 1);
+}
+
+/// A client that does not read holds the whole window of the spacelink. When it resets its connection, the answer to another client,
+/// which has waited for the window, is sent.
+#[test]
+fn the_window_of_a_reset_connection_is_free_for_others() {
+    let more = format!(
+        "pep = {{ buffer = \"400 KB\", buffer_per = \"connection\" }}\n\
+         spacelink = {{ window = \"200 KB\", stream_window = \"200 KB\" }}\n{METRICS}"
+    );
+    let Some(world) = World::new("window", "100 Mbps", &more) else { return };
+    world.serve(80, hello);
+    world.serve(81, |mut stream| drop(stream.write_all(&bytes(3, 32_000_000))));
+    let mut other = world.call(SERVER[0], 80, |stream| stream);
+    let address: SocketAddr = format!("{}:81", SERVER[0]).parse().expect("an address");
+    let idle = world.clients.run(move || TcpStream::connect_timeout(&address, LONG).expect("a connection"));
+    let sent = || value(&world, 0, "bentpipe_traffic_bytes_total{class=\"tcp_split\",direction=\"sent\"}");
+    wait_until("the window is full", || {
+        let before = sent();
+        thread::sleep(Duration::from_millis(500));
+        before > 0 && sent() == before
+    });
+    let full = held(&world, 0);
+    other.write_all(b"hello").expect("a write");
+    wait_until("the answer waits", || held(&world, 0) == full + 5);
+    // With unread data it is reset.
+    drop(idle);
+    other.read_exact(&mut [0; 5]).expect("an answer");
+    wait_until("the buffers are empty", || held(&world, 0) == 0);
 }
 
 /// An idle connection is reset at both ends, for its client and its server.
