@@ -276,6 +276,7 @@ impl Daemon {
         self.memory.recycle(out.ring);
         self.memory.wake_memory_waiters(&mut self.relays);
         self.memory.wake_buffer_waiters(pool, &mut self.relays);
+        self.chunks.forget_ended(peer, |key| self.relays.id(key).is_some());
         // When the peer is lost, the connections that wait end as well.
         if self.spacelink.hub.is_peer_up(peer) {
             self.serve_window(peer);

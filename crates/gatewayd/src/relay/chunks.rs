@@ -117,6 +117,14 @@ impl Chunks {
         Some(key)
     }
 
+    /// Removes streams that have ended from the head of the list of a peer; `is_open` is true for others.
+    pub fn forget_ended(&mut self, peer: PeerId, is_open: impl Fn(StreamKey) -> bool) {
+        while self.window_mut(peer).waiting.front().is_some_and(|key| !is_open(*key)) {
+            self.window_mut(peer).waiting.pop_front();
+            self.waiting -= 1;
+        }
+    }
+
     /// True if streams wait for the window of their peer.
     #[must_use]
     pub fn is_waiting(&self) -> bool {
@@ -248,6 +256,21 @@ mod tests {
         streams.link.clear();
         streams.enqueue(keys[0]);
         assert_eq!(streams.link, [keys[2]; 28]);
+        assert!(!streams.chunks.is_waiting());
+    }
+
+    /// The window is full, and the peer is lost: its streams end one by one.
+    #[test]
+    fn no_stream_of_a_lost_peer_waits() {
+        let mut streams = Streams::new(5, 28_500);
+        let keys = streams.keys();
+        keys.iter().for_each(|key| streams.enqueue(*key));
+        assert_eq!(streams.chunks.waiting(PeerId(0)), 4);
+        for (ended, waiting) in [(2, 4), (1, 2), (0, 2), (4, 2), (3, 0)] {
+            streams.out.remove(&keys[ended]);
+            streams.chunks.forget_ended(PeerId(0), |key| streams.out.contains_key(&key));
+            assert_eq!(streams.chunks.waiting(PeerId(0)), waiting, "stream {ended} has ended");
+        }
         assert!(!streams.chunks.is_waiting());
     }
 
