@@ -235,6 +235,14 @@ def test_points_match_the_scale_of_their_labels(result: bp.Result) -> None:
     assert all(scale["nice"] is False and len(scale["domain"]) == 2 for scale in scales)
 
 
+def test_magnified_samples_have_the_unit_of_their_curve(report: Path) -> None:
+    drawn = {figure.name: figure for figure in figures(bp.open(report.parent / "result"))}
+    whole = [samples for panel in drawn["throughput"].panels for _, samples in panel.details]
+    magnified = [samples for panel in drawn["window"].panels[::2] for _, samples in panel.details]
+    assert len(whole) > 1
+    assert magnified == whole
+
+
 def test_all_axes_have_a_unit(result: bp.Result) -> None:
     def titles(value: object) -> Iterator[str]:
         if isinstance(value, dict):

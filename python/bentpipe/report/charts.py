@@ -160,9 +160,9 @@ class _Charts(ResultCharts):
             start, end = max(0.0, self.duration - (end - start)), self.duration
         if end - start >= self.duration:
             return None
-        parts: list[tuple[str, str, float, float, str, dict[str, float]]] = [
-            ("throughput", "Mbit/s", 1e-6, 1, "throughput", self.capacity),
-            ("transmit_queue", "packets", 1, 0, "transmit queue", {}),
+        parts: list[tuple[str, str, float, str, dict[str, float]]] = [
+            ("throughput", "Mbit/s", 1e-6, "throughput", self.capacity),
+            ("transmit_queue", "packets", 1, "transmit queue", {}),
         ]
         tables: dict[tuple[str, str], pl.DataFrame] = {}
         for setting in self.settings:
@@ -177,7 +177,7 @@ class _Charts(ResultCharts):
         changing = self._changing(self.capacity, (start, end))
         panels = []
         for setting in self.settings:
-            for column, unit, _, _, label, limits in parts:
+            for column, unit, factor, label, limits in parts:
                 table = tables.get((setting, column))
                 if table is None:
                     continue
