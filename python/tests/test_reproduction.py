@@ -10,12 +10,14 @@ import shutil
 from collections import Counter
 from pathlib import Path
 
+import click
 import pytest
 from conftest import Command
 
 from bentpipe.cli.app import cli
 from bentpipe.cli.options import resume_command
 from bentpipe.cli.papers import reproduce as reproduce_command
+from bentpipe.cli.tune import tune as tune_command
 from bentpipe.errors import ResultError, UsageError
 from bentpipe.reproduction import load_paper, papers, reproduce
 from bentpipe.reproduction.experiments import CLAIMS
@@ -730,16 +732,18 @@ def test_the_page_of_inputs_is_that_of_the_papers_data() -> None:
     assert (DOCS / "reproduction" / "inputs.md").read_text("utf-8") == inputs(), "run `make reproduction`"
 
 
-def test_the_command_to_resume_has_the_same_flags() -> None:
+@pytest.mark.parametrize(
+    ("command", "given"),
+    [
+        (reproduce_command, "jain2004 --quick --only phase"),
+        (tune_command, "red-dumbbell --aqm red --metrics throughput:max --no-pruning --quiet"),
+    ],
+)
+def test_the_command_to_resume_has_the_same_flags(command: click.Command, given: str) -> None:
     # The same as the group's: click caches a command's help option, and other tests read it.
     help_names = cli.context_settings["help_option_names"]
-    with reproduce_command.make_context(
-        "bentpipe reproduce", ["jain2004", "--quick", "--only", "phase"], help_option_names=help_names
-    ) as context:
-        assert (
-            resume_command(context, Path("out"))
-            == "bentpipe reproduce jain2004 --quick --only phase --out out --resume"
-        )
+    with command.make_context("bentpipe study", given.split(), help_option_names=help_names) as context:
+        assert resume_command(context, Path("out")) == f"bentpipe study {given} --out out --resume"
 
 
 def test_measures_and_verdicts_are_documented() -> None:

@@ -298,10 +298,10 @@ def resume_command(context: click.Context, folder: Path) -> str:
             continue
         if context.get_parameter_source(name) is not ParameterSource.COMMANDLINE:
             continue
-        value = context.params[name]
         if isinstance(parameter, click.Option) and parameter.is_flag:
-            words += parameter.opts[:1] if value else []
+            words.append(parameter.opts[0])
             continue
+        value = context.params[name]
         if name == "settings":
             value = ",".join(value)
         for each in value if isinstance(value, tuple) else (value,):
