@@ -74,6 +74,16 @@ def test_missing_operating_point_is_explained() -> None:
 
 
 @pytest.mark.parametrize(
+    ("scenario", "settings"),
+    [("red-dumbbell", ["RED 60/120", "avqred", "pi"]), ("byun2007-gateway", ["RED 4", "AVQRED", "pi"])],
+)
+def test_map_leaves_out_aqms_without_a_known_equilibrium(scenario: str, settings: list[str]) -> None:
+    """`RED 4` has an equilibrium, but no operating point with the scenario's own parameters."""
+    found = stability_map(scenario, x=("round_trip", [0.2]), y=("connections", [20.0]))
+    assert found.settings == settings
+
+
+@pytest.mark.parametrize(
     "text", ["max_p=1:2:3", "connections=1:2", "connections=a:2:3", "connections=nan", "x"]
 )
 def test_invalid_range_is_rejected(text: str) -> None:

@@ -213,7 +213,7 @@ def _covered(loaded: _core.Scenario) -> list[str]:
     if not loaded.settings:
         return []
     table = margins(loaded)
-    without = pl.col("error").str.contains("does not say where it stands still").fill_null(value=False)
+    without = pl.col("error").str.contains("has no known equilibrium").fill_null(value=False)
     names: list[str] = table.filter(~without)["setting"].to_list()
     return names if "pi" in names else [*names, "pi"]
 
