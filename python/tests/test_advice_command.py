@@ -12,7 +12,7 @@ from conftest import Command
 from playwright.sync_api import Browser
 
 import bentpipe as bp
-from bentpipe.advice.advisor import BEHIND, PLAIN, AdvicePlan, _references, _round_trip
+from bentpipe.advice.advisor import BEHIND, PLAIN, AdvicePlan, _present, _references, _round_trip
 from bentpipe.advice.rules import Candidate
 from bentpipe.cli.app import cli
 from bentpipe.cli.console import folded
@@ -115,6 +115,16 @@ def test_interrupted_advice_gives_the_same_result(advice: bp.Advice, tmp_path: P
     assert {k: v for k, v in again.found.items() if k not in clock} == {
         k: v for k, v in advice.found.items() if k not in clock
     }
+
+
+def test_warmup_is_checked_on_a_run_of_the_same_duration_and_seed(tmp_path: Path) -> None:
+    plans = [("5 s", 1), ("5 s", 2), ("6 s", 2)]
+    for duration, seed in plans:
+        scenario = bp.load("small-gateway", {**SHORT, "run.duration": duration})
+        plan = AdvicePlan.plan(scenario, aqms=["red"], trials=1, seed=seed)
+        found = _present(plan, tmp_path / "present")
+        assert (f"{found.manifest['scenario']['duration']:g} s", found.seeds) == (duration, [seed])
+    assert _present(plan, tmp_path / "present").manifest == found.manifest
 
 
 def test_page_is_complete_and_needs_no_network(advice: bp.Advice) -> None:

@@ -25,12 +25,22 @@ from bentpipe.format import clock
 from bentpipe.runs.compare import run
 from bentpipe.runs.dataset import Dataset, Failure, Run
 from bentpipe.runs.former_names import current_document
-from bentpipe.runs.plan import Given, is_python, opened, overrides_from, path_of, read, shipped, slug
+from bentpipe.runs.plan import (
+    Given,
+    is_python,
+    make_plan,
+    opened,
+    overrides_from,
+    path_of,
+    read,
+    shipped,
+    slug,
+)
 from bentpipe.runs.progress import OnProgress, reported
 from bentpipe.runs.python_aqm import PythonAqm, Setting, imported, is_path
 from bentpipe.runs.result import Result
 from bentpipe.runs.source import Source
-from bentpipe.runs.store import MANIFEST
+from bentpipe.runs.store import MANIFEST, core_digest
 from bentpipe.runs.workers import Threads, Workers
 from bentpipe.stats.caveats import (
     fixed_capacity,
@@ -650,14 +660,20 @@ def _named(plan: AdvicePlan, name: str, candidate: Candidate) -> Candidate:
 def _present(plan: AdvicePlan, folder: Path) -> Result:
     """Return one run of the current setting at full length, whose series the search does not keep.
 
-    It is not repeated if `folder` holds it.
+    It is not repeated if `folder` holds it from this build.
     """
+    seed = plan.seeds[0]
+    digest = make_plan(plan.base, settings=None, runs=1, seed=seed).settings[0].digest
     try:
-        return Result(folder)
+        found = Result(folder)
+        made = [each["sha256"] for each in (found.manifest["core"], *found.manifest["settings"])]
+        if found.seeds == [seed] and made == [core_digest(), digest]:
+            return found
     except ResultError:
-        if (folder / MANIFEST).exists():
-            shutil.rmtree(folder)
-    return run(plan.base, seed=plan.seeds[0], jobs=1, out=folder, progress=False)
+        pass
+    if (folder / MANIFEST).exists():
+        shutil.rmtree(folder)
+    return run(plan.base, seed=seed, jobs=1, out=folder, progress=False)
 
 
 def _present_name(plan: AdvicePlan) -> str:
