@@ -56,6 +56,7 @@ from bentpipe.stats.services import Service, services
 from bentpipe.stats.warmup import warmup_warnings
 from bentpipe.tuning.holdout import fresh_seeds, means, rerun
 from bentpipe.tuning.quiet import without_widget_warning
+from bentpipe.tuning.space import aqm_table
 
 if TYPE_CHECKING:
     from bentpipe.tuning.tune import Tuning
@@ -185,9 +186,8 @@ class AdvicePlan:
 
     @property
     def table(self) -> str:
-        """Table of the scenario that holds the subject's AQM: `gateway`; empty if nothing is searched."""
-        found = [each.space.prefix for each in self.searches.values() if each is not None]
-        return found[0].rpartition(".")[0] if found else ""
+        """Table of the scenario that holds the subject's AQM: `gateway`."""
+        return aqm_table(self.base).rpartition(".")[0]
 
     @property
     def metrics(self) -> list[str]:

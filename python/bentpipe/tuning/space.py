@@ -17,7 +17,7 @@ from bentpipe.runs.plan import Given, opened, read, under
 from bentpipe.runs.python_aqm import PythonAqm, imported
 from bentpipe.runs.source import Source
 
-__all__ = ["Parameter", "Space", "written"]
+__all__ = ["Parameter", "Space", "aqm_table", "written"]
 
 _UNITS = {"s": "s", "B": "B", "bit/s": "kbps"}
 """Units of the registry as written in scenarios; packets and shares are bare numbers."""
@@ -339,6 +339,14 @@ class Space:
         return None
 
 
+def aqm_table(base: _core.Scenario) -> str:
+    """Return the key of the table with the subject's AQM: `gateway.aqm`."""
+    # An algorithm's own name as a setting marks the table, as if it stood in the file.
+    rows = base.with_setting("codel").effective()
+    places = [row["key"] for row in rows if row["origin"] == "setting" and row["key"].endswith(".algorithm")]
+    return places[0].rpartition(".")[0] if len(places) == 1 else ""
+
+
 def _table(base: _core.Scenario, aqm: str) -> tuple[str, str]:
     """Return the key of the table that a setting fills, and the algorithm in it."""
     registry = json.loads(_core.registry())["aqms"]
@@ -350,15 +358,11 @@ def _table(base: _core.Scenario, aqm: str) -> tuple[str, str]:
         # A scheduler's setting has droptail beside it.
         if key.endswith(".scheduler.algorithm") and origin == "setting":
             return key.rpartition(".")[0], values[key]
-    # An algorithm's own name as a setting marks the table, as if it stood in the file.
-    plain = base.with_setting(registry[0]["name"]).effective()
-    places = [row["key"] for row in plain if row["origin"] == "setting" and row["key"].endswith(".algorithm")]
-    if len(places) == 1:
-        prefix = places[0].rpartition(".")[0]
-        if f"{prefix}.preset" in values:
-            return prefix, presets.get(values[f"{prefix}.preset"], "")
-        if f"{prefix}.algorithm" in values:
-            return prefix, values[f"{prefix}.algorithm"]
+    prefix = aqm_table(base)
+    if f"{prefix}.preset" in values:
+        return prefix, presets.get(values[f"{prefix}.preset"], "")
+    if f"{prefix}.algorithm" in values:
+        return prefix, values[f"{prefix}.algorithm"]
     raise UsageError(f"--aqm {aqm}: is no setting of an AQM")
 
 
