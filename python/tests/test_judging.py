@@ -272,6 +272,8 @@ def test_repeated_runs_equal_those_of_compare(tmp_path: Path) -> None:
         ("jain_index>=1.1", "jain_index is 0 to 1"),
         ("voice.mos>=5.5", "voice.mos is 1 to 5"),
         ("voice.mos<=0.9", "voice.mos is 1 to 5"),
+        ("voice.terminal_mos_p10>=6", "voice.terminal_mos_p10 is 1 to 5"),
+        ("delay_goodput_correlation<=-1.1", "delay_goodput_correlation is -1 to 1"),
     ],
 )
 def test_a_limit_that_no_value_can_meet_is_refused(limit: str, scale: str) -> None:
@@ -283,3 +285,18 @@ def test_a_limit_that_no_value_can_meet_is_refused(limit: str, scale: str) -> No
 def test_limits_at_the_ends_of_a_scale_are_accepted() -> None:
     given = ["queue_delay_p95<=0", "loss_rate>=100", "loss_rate<=200", "voice.mos>=5"]
     assert [limit.bound for limit in limits_from(given)] == [0, 100, 200, 5]
+
+
+@pytest.mark.parametrize(
+    "limit",
+    [
+        "delay_goodput_correlation<=-0.2",
+        "rain_carrier_time>=110",
+        "rain_goodput>=105",
+        "committed_share_max>=101",
+        "video.stalled>=150",
+        "video.terminal_stalled_p90>=150",
+    ],
+)
+def test_limits_beyond_zero_and_100_percent_are_accepted_where_values_can_be(limit: str) -> None:
+    assert len(limits_from([limit])) == 1

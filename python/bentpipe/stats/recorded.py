@@ -199,6 +199,10 @@ def jain(values: pl.Series) -> float | None:
     return total**2 / (len(values) * squares) if total is not None and squares else None
 
 
+_ABOVE_100 = {"rain_goodput", "rain_carrier_time", "committed_share_max", "stalled", "terminal_stalled_p90"}
+"""Metrics in percent that can exceed 100 %."""
+
+
 @dataclass(frozen=True, slots=True)
 class Metric:
     """One figure of a run."""
@@ -228,8 +232,10 @@ class Metric:
     def scale(self) -> tuple[float, float]:
         """Least and greatest possible value, in its unit."""
         kind = self.name.rpartition(".")[2]
-        if kind.startswith("mos"):
+        if "mos" in kind.split("_"):
             return 1.0, 5.0
         if kind.endswith("jain_index"):
             return 0.0, 1.0
-        return 0.0, 100.0 if self.unit == "%" else math.inf
+        if kind.endswith("correlation"):
+            return -1.0, 1.0
+        return 0.0, 100.0 if self.unit == "%" and kind not in _ABOVE_100 else math.inf
