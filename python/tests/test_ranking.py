@@ -16,7 +16,9 @@ from bentpipe.stats.ranking import CRITERIA, MANY, Ranked, ranking
 def ranked(values: dict[str, dict[str, list[float | None]]]) -> list[Ranked]:
     """Rank settings by these values; in all other metrics they are equal."""
     full = {
-        name: {metric.name: mine.get(metric.name, [1.0, 1.0, 1.0]) for metric in CRITERIA}
+        name: {
+            metric.name: mine.get(metric.name, [1.0] * len(next(iter(mine.values())))) for metric in CRITERIA
+        }
         for name, mine in values.items()
     }
     stub = SimpleNamespace(settings=list(values), values=lambda: full)
@@ -57,6 +59,13 @@ def test_a_single_run_is_ranked_by_its_value() -> None:
     stub = SimpleNamespace(settings=["a", "b"], values=lambda: full)
     ranks = {each.setting: each.ranks for each in ranking(cast("bp.Result", cast("Any", stub)))}
     assert (ranks["a"]["throughput"], ranks["a"]["loss_rate"]) == (2, 1)
+
+
+@pytest.mark.parametrize("runs", [1, 3])
+def test_rounding_errors_do_not_count(runs: int) -> None:
+    """0.1 + 0.2 exceeds 0.3 by 6e-17."""
+    order = ranked({"a": {"throughput": [0.1 + 0.2] * runs}, "b": {"throughput": [0.3] * runs}})
+    assert [each.ranks["throughput"] for each in order] == [1, 1]
 
 
 def test_settings_all_includes_every_algorithm(bentpipe: Command) -> None:

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from bentpipe.stats.differences import Runs
-from bentpipe.stats.intervals import summarise
+from bentpipe.stats.intervals import paired
 from bentpipe.stats.metrics import METRICS, Metric
 
 __all__ = ["BEHIND_PEP", "CRITERIA", "MANY", "Ranked", "drawn", "ranking"]
@@ -69,9 +69,8 @@ def drawn(result: Runs) -> list[str]:
 
 def _is_better(metric: Metric, ours: list[float | None], theirs: list[float | None]) -> bool:
     """Return True if the runs `ours` are significantly better than those with the same seeds in `theirs`."""
-    known = [(a, b) for a, b in zip(ours, theirs, strict=True) if a is not None and b is not None]
-    if not known:
+    more, less = (ours, theirs) if metric.better == "more" else (theirs, ours)
+    found = paired(more, less)
+    if found.mean is None:
         return any(a is not None for a in ours) and all(b is None for b in theirs)
-    sign = 1 if metric.better == "more" else -1
-    found = summarise([sign * (a - b) for a, b in known])
-    return found.mean is not None and (found.mean if found.low is None else found.low) > 0
+    return (found.mean if found.low is None else found.low) > 0
