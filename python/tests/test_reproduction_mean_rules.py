@@ -3,7 +3,8 @@
 import math
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
@@ -25,6 +26,8 @@ from bentpipe.reproduction.rules import (
     Weaker,
     apart,
 )
+from bentpipe.reproduction.runs import Library, plan
+from bentpipe.reproduction.verdicts import Verdicts
 from bentpipe.stats.intervals import Summary, difference, summarise
 
 RISING, BENT, LEVEL, HUMP = [1, 2, 3, 4], [1, 3, 2, 4], [10, 9, 11, 10], [1, 4, 3, 2]
@@ -178,6 +181,7 @@ points = { law = "one value", values = [100, 200], keys = ["traffic.connections.
 [experiment.more]
 like = "flows"
 title = "More"
+runs = 3
 
 [[figure]]
 id = "drawn"
@@ -239,6 +243,31 @@ def test_a_comparison_names_both_experiments_and_measures(tmp_path: Path) -> Non
     assert weaker.checks[0].described == "RED against PI, flows against more"
     assert isinstance(some.rule, Order)
     assert some.rule.some
+
+
+def test_runs_are_paired_by_seed_where_experiments_differ_in_their_number(tmp_path: Path) -> None:
+    """The first experiment has seeds 1 and 2, the other one 1 to 3; values grow with the seed."""
+    across = 'cases = ["RED"], against = "more"'
+    folder = written(tmp_path / "seeds", ("order", across), ("some", across))
+    checks = f'[{{ experiments = ["flows"], measure = "queue_mean", {across} }}]'
+    text = (folder / "claims.toml").read_text(encoding="utf-8")
+    said = f'discussion = "{{ratio}}"\n{text}[said.ratio]\nkind = "times"\nchecks = {checks}\n'
+    (folder / "claims.toml").write_text(said, encoding="utf-8")
+    paper = load_paper(folder)
+    cases = plan(paper, quick=False)
+    assert {len(case.seeds) for case in cases.values()} == {2, 3}
+    library = SimpleNamespace(
+        measure=lambda *_: None,
+        values=lambda case, _: [
+            seed + (0.5 if case.experiment == "flows" else 0.001 * seed) for seed in case.seeds
+        ],
+    )
+    found = Verdicts(paper, cases, cast("Library", library))
+    reasons = {each.name: each.reason for each in found.items if each.kind == "claim"}
+    assert reasons["order"] == "holds in 2 comparisons"
+    assert reasons["some"].startswith("holds in 2 of 2 comparisons: ")
+    # The mean of 1.5 / 1.001 and 2.5 / 2.002.
+    assert found.numbers == {"ratio": "1.4"}
 
 
 def kept(paper: Paper, rows: Sequence[tuple[str, str, str, float]]) -> dict[str, Any]:

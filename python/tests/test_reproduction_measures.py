@@ -69,16 +69,17 @@ def test_smaller_windows_are_compared_over_time() -> None:
 
 
 def test_runs_of_two_experiments_are_paired_by_seed() -> None:
-    sides = [("twenty", "a", None), ("fifty", "a", None)]
-    cases: Any = {
-        ("twenty", "a", ""): SimpleNamespace(seeds=(1, 2, 3)),
-        ("fifty", "a", ""): SimpleNamespace(seeds=(2, 3, 4, 5)),
-    }
     verdicts = Verdicts.__new__(Verdicts)
+    cases: Any = {
+        ("twenty", "a", ""): SimpleNamespace(seeds=(1, 2, 3), factor=10),
+        ("fifty", "a", ""): SimpleNamespace(seeds=(2, 3, 4, 5), factor=1),
+    }
     verdicts.cases = cases
-    check: Any = SimpleNamespace(sides=sides)
-    found = verdicts._of_common_seeds(check, "", [10, 20, 30], [2, 3, 4, 5])
-    assert found == ([20, 30], [2, 3])
+    library: Any = SimpleNamespace(values=lambda case, _: [case.factor * seed for seed in case.seeds])
+    verdicts._library = library
+    check: Any = SimpleNamespace(points=[""], sides=[("twenty", "a", None), ("fifty", "a", None)])
+    assert list(verdicts._pairs(check)) == [("", [20, 30], [2, 3])]
+    assert list(verdicts._pairs(check, by_seed=False)) == [("", [10, 20, 30], [2, 3, 4, 5])]
 
 
 def test_ends_compare_the_deviation_of_ends_with_that_of_starts() -> None:

@@ -429,18 +429,22 @@ class Verdicts:
             and (theirs := change(check.against, check, point)) is not None
         )
 
-    def _pairs(self, check: Check) -> Iterator[tuple[str, Values, Values]]:
-        """Yield each simulated point of a comparison with the values of both cases."""
+    def _pairs(self, check: Check, *, by_seed: bool = True) -> Iterator[tuple[str, Values, Values]]:
+        """Yield each simulated point of a comparison with the values of both cases.
+
+        With `by_seed` only those of the seeds that both experiments have: one may have more runs.
+        """
         for point in check.points:
             if all((experiment, case, point) in self.cases for experiment, case, _ in check.sides):
                 more, than = (self.values(*side, point) for side in check.sides)
+                ours, theirs = (
+                    self.cases[experiment, case, point].seeds for experiment, case, _ in check.sides
+                )
+                if by_seed:
+                    common = [seed for seed in ours if seed in theirs]
+                    more = [more[ours.index(seed)] for seed in common]
+                    than = [than[theirs.index(seed)] for seed in common]
                 yield point, more, than
-
-    def _of_common_seeds(self, check: Check, point: str, more: Values, than: Values) -> tuple[Values, Values]:
-        """Return the values of the seeds that both experiments have: one may have more runs."""
-        ours, theirs = (self.cases[experiment, case, point].seeds for experiment, case, _ in check.sides)
-        pairs = [(more[ours.index(seed)], than[theirs.index(seed)]) for seed in ours if seed in theirs]
-        return [a for a, _ in pairs], [b for _, b in pairs]
 
     def _judge_changes(self, claim: Claim, rule: Change) -> tuple[Verdict, Summary]:
         """Judge every comparison; the worst verdict is the claim's."""
@@ -458,10 +462,8 @@ class Verdicts:
             return self._judge_some(claim, rule)
         failing, total = [], 0
         for check in claim.checks:
-            for point, more, than in self._pairs(check):
+            for point, more, than in self._pairs(check, by_seed=isinstance(rule, Order)):
                 total += 1
-                if isinstance(rule, Order):
-                    more, than = self._of_common_seeds(check, point, more, than)
                 exact = {"exact": True} if isinstance(rule, Order) and self._is_exact(check) else {}
                 holds, found = rule.holds(more, than, **exact)
                 if not holds:
