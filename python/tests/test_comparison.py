@@ -142,6 +142,17 @@ def test_command_compares_a_simulation_in_the_chosen_metric(bentpipe: Command) -
     assert json.loads(done.stdout)["family"] == 1
 
 
+def test_folder_named_like_a_shipped_scenario_is_compared_only_if_it_is_a_result(
+    bentpipe: Command, tmp_path: Path
+) -> None:
+    given = ("compare", "small-gateway", "--duration", "5 s", "--runs", "1", "--settings", "red,avq")
+    (tmp_path / "small-gateway").mkdir()
+    bentpipe(*given, "--out", "first", check=0)
+    (tmp_path / "small-gateway").rmdir()
+    (tmp_path / "first").rename(tmp_path / "small-gateway")
+    assert "simulated already" in bentpipe(*given, check=2).stderr
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [

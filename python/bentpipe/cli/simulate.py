@@ -23,10 +23,10 @@ from bentpipe.errors import UsageError
 from bentpipe.format import plural
 from bentpipe.runs.capture import PACKETS, Capture, Captures
 from bentpipe.runs.experiment import cores, execute
-from bentpipe.runs.plan import make_plan
+from bentpipe.runs.plan import make_plan, shipped
 from bentpipe.runs.qlog import CONNECTIONS, EVENTS, Qlog, Qlogs
 from bentpipe.runs.result import Result
-from bentpipe.runs.store import REPORT, Store, default_folder, pairs, run_folder
+from bentpipe.runs.store import MANIFEST, REPORT, Store, default_folder, pairs, run_folder
 from bentpipe.stats.caveats import caveats, tail_drop
 from bentpipe.stats.differences import INDEPENDENT, NOTHING_SEEN, PAIRED, between, chosen, document, within
 from bentpipe.stats.intervals import BOOTSTRAP
@@ -117,7 +117,7 @@ def compare(
     wanted = chosen(named or None)
     first, *others = operands
     names = settings or []
-    if Path(first).is_dir():
+    if Path(first).is_dir() and (first not in shipped() or (Path(first) / MANIFEST).is_file()):
         foreign = [option for option in given_options(context) if option not in _FOR_RESULTS]
         if foreign:
             raise UsageError(f"{', '.join(foreign)}: has no effect on {first}, which is simulated already")
