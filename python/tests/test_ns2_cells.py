@@ -134,4 +134,10 @@ def test_missing_table_and_empty_selection_are_refused(bentpipe: Command) -> Non
     done = bentpipe("verify", "truth", "--table", "absent.csv", check=2)
     assert done.stderr == "error: absent.csv: No such file or directory\n"
     assert "no experiment of 51" in bentpipe("verify", "truth", "--only", "SFQ", check=2).stderr
-    assert "seeds is 0" in bentpipe("verify", "truth", "--seeds", "0", check=2).stderr
+    # With colours stderr is taken for a terminal.
+    assert "seeds is 0" in bentpipe("verify", "truth", "--seeds", "0", check=2, FORCE_COLOR="1").stderr
+
+
+def test_progress_on_a_terminal_counts_finished_runs(bentpipe: Command) -> None:
+    given = ("verify", "truth", "--only", "Newreno/RED", "--seeds", "2")
+    assert "2 of 2 runs" in bentpipe(*given, check=0, FORCE_COLOR="1").stderr

@@ -437,10 +437,9 @@ def verify(
     wanted = [each for each in found if all(text in each.name for text in only)]
     if not wanted:
         raise UsageError(f"--only {' --only '.join(only)}: no experiment of {len(found)} has such a name")
-    bar = console.watcher()
-    bar.begin(len(wanted) * seeds, 0)
+    bar = console.Rate(console.stderr())
     try:
-        cells = ns2.verify(wanted, seeds=seeds, jobs=jobs, on_progress=bar.progress)
+        cells = ns2.verify(wanted, seeds=seeds, jobs=jobs, on_progress=bar.update)
     finally:
         bar.close()
     failed = sum(cell.verdict == "fail" for cell in cells)

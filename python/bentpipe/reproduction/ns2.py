@@ -21,6 +21,7 @@ import polars as pl
 from bentpipe._core import Progress, Run, Scenario, simulate
 from bentpipe.errors import UsageError
 from bentpipe.runs.experiment import checked_jobs
+from bentpipe.runs.progress import OnProgress
 
 __all__ = ["Cell", "Experiment", "experiments", "shipped", "verify"]
 
@@ -458,11 +459,11 @@ def verify(
     *,
     seeds: int = SEEDS,
     jobs: int | None = None,
-    on_progress: Callable[[float], None] = lambda _: None,
+    on_progress: OnProgress = lambda *_: None,
 ) -> list[Cell]:
     """Run every experiment with seeds 1, 2, … and return its cells, in order.
 
-    `on_progress` receives the share of finished runs. Raises `ScenarioError` and `SimulationError`.
+    Raises `ScenarioError` and `SimulationError`.
     """
     if seeds < 1:
         raise UsageError(f"seeds is {seeds}, but at least 1 is needed")
@@ -481,11 +482,12 @@ def verify(
             done += 1
 
     pool = ThreadPoolExecutor(checked_jobs(jobs), thread_name_prefix="bentpipe")
+    on_progress(0, len(running), 0)
     try:
         pairs = product(range(len(wanted)), range(1, seeds + 1))
         for future in as_completed([pool.submit(one, index, seed) for index, seed in pairs]):
             future.result()
-            on_progress(done / len(running))
+            on_progress(done, len(running), 0)
     except BaseException:
         for control in running:
             control.cancel()
