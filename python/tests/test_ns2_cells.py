@@ -81,14 +81,18 @@ def test_rounding_errors_of_an_empty_queue_pass(published: list[Experiment]) -> 
 
 
 def test_command_prints_cells(bentpipe: Command) -> None:
-    done = bentpipe(
-        "verify", "truth", "--only", "rtt", "--only", "RED", "--seeds", "2", "--format", "json", check=0
-    )
+    done = bentpipe("verify", "truth", "--only", "Newreno/RED", "--seeds", "2", "--format", "json", check=0)
     rows = json.loads(done.stdout)
     assert [row["metric"] for row in rows] == ["utilization", "queue", "drop_rate", "goodput"]
     assert all(row["verdict"] == "pass" and row["seeds"] == 2 for row in rows)
-    table = bentpipe("verify", "truth", "--only", "rtt", "--only", "RED", "--seeds", "1", check=0).stdout
+    table = bentpipe("verify", "truth", "--only", "Newreno/RED", "--seeds", "1", check=0).stdout
     assert "4 of 4 figures pass" in table
+
+
+def test_repeated_only_selects_more_experiments(bentpipe: Command) -> None:
+    given = ("verify", "truth", "--only", "Newreno/RED", "--only", "Newreno/PI", "--seeds", "1")
+    rows = json.loads(bentpipe(*given, "--format", "json", check=0).stdout)
+    assert {row["experiment"].split("/")[2].split()[0] for row in rows} == {"RED", "PI"}
 
 
 def test_failed_cell_gives_exit_code_1(bentpipe: Command, tmp_path: Path) -> None:

@@ -434,7 +434,7 @@ def verify(
 
     files = list(tables) or ns2.shipped()
     found = [each for table in files for each in ns2.experiments(table)]
-    wanted = [each for each in found if all(text in each.name for text in only)]
+    wanted = [each for each in found if not only or any(text in each.name for text in only)]
     if not wanted:
         raise UsageError(f"--only {' --only '.join(only)}: no experiment of {len(found)} has such a name")
     bar = console.Rate(console.stderr())
