@@ -298,7 +298,7 @@ def test_list_and_show_print_scenarios_and_algorithms(bentpipe: Command) -> None
     ],
 )
 def test_show_prints_the_parameters_of_an_algorithm(bentpipe: Command, name: str, words: list[str]) -> None:
-    shown = bentpipe("show", name).stdout
+    shown = bentpipe("show", name, "--quiet", check=0).stdout
     for word in words:
         assert word in shown
 

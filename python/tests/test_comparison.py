@@ -119,7 +119,8 @@ def test_command_prints_the_comparisons_of_a_result(bentpipe: Command, folders: 
     done = bentpipe("compare", folders[0], "--metric", "queue_mean", check=0)
     assert done.stdout.count("droptail is higher") == 2
     assert "corrected after Holm over 3 comparisons" in done.stdout
-    done = bentpipe("compare", folders[0], "avqred", "droptail", "--metric", "queue_mean,drops", check=0)
+    metrics = ("--metric", "queue_mean,drops", "--quiet")
+    done = bentpipe("compare", folders[0], "avqred", "droptail", *metrics, check=0)
     assert "over 2 comparisons" in done.stdout
 
 

@@ -247,7 +247,7 @@ def show(
       bentpipe show my-scenario.toml --picture
     """
     if not Path(scenario).exists() and scenario not in shipped() and (found := _algorithms(scenario)):
-        foreign = [each for each in given_options(context) if each != "--format"]
+        foreign = [each for each in given_options(context) if each not in {"--format", "--quiet"}]
         if foreign:
             raise UsageError(f"{', '.join(foreign)}: has no effect on {scenario}, which is an algorithm")
         _show_algorithms(found, form)

@@ -131,7 +131,7 @@ def compare(
     _simulate(context, scenario=first, settings=names, metrics=wanted if named else None, **options)
 
 
-_FOR_RESULTS = ("--metric", "--settings", "--format")
+_FOR_RESULTS = ("--metric", "--settings", "--format", "--quiet")
 
 
 def _compare_results(
