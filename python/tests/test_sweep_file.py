@@ -61,6 +61,14 @@ def test_file_equals_the_same_options(file: Path, tmp_path: Path) -> None:
     assert one["seeds"] == [7, 8]
 
 
+def test_a_grid_as_option_has_all_combinations_whatever_the_points_of_the_file(file: Path) -> None:
+    file.write_text(SMALL.replace("runs = 2", 'design = "lhs"\npoints = 3'))
+    assert len(request(file).plan().points) == 3
+    assert len(request(file, design="grid").plan().points) == 4
+    with pytest.raises(UsageError, match="--points is for the designs lhs and sobol"):
+        request(file, design="grid", points=3).plan()
+
+
 def test_options_override_the_file(file: Path) -> None:
     changed = request(
         file,

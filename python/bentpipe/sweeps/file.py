@@ -166,6 +166,8 @@ def request(
     # Repeated keys are left to the scenario's check.
     chosen = list(changes.values()) if asked.overrides else list(overrides)
     wanted = {key: value for key, value in options.items() if value is not None}
+    if wanted.get("design") == "grid" and "points" not in wanted:
+        asked = replace(asked, points=None)
     asked = replace(asked, factors=tuple(factors.values()), overrides=tuple(chosen), **wanted)
     if asked.max_runs is not None and asked.until_ci is None:
         raise UsageError(
