@@ -17,6 +17,7 @@ from conftest import Command
 from bentpipe.cli.app import cli
 from bentpipe.cli.options import resume_command
 from bentpipe.cli.papers import reproduce as reproduce_command
+from bentpipe.cli.sweep import sweep as sweep_command
 from bentpipe.cli.tune import tune as tune_command
 from bentpipe.errors import ResultError, UsageError
 from bentpipe.reproduction import load_paper, papers, reproduce
@@ -736,6 +737,7 @@ def test_the_page_of_inputs_is_that_of_the_papers_data() -> None:
     ("command", "given"),
     [
         (reproduce_command, "jain2004 --quick --only phase"),
+        (sweep_command, "red-dumbbell --vary link.bottleneck.delay=1ms,2ms --metric drops,queue_mean"),
         (tune_command, "red-dumbbell --aqm red --metrics throughput:max --no-pruning --quiet"),
     ],
 )

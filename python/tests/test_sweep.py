@@ -401,9 +401,10 @@ def test_command_prints_table_and_json(tmp_path: Path, capsys: pytest.CaptureFix
     assert len(rows) == 2 * 2
     assert {row["gateway.pep.delay"] for row in rows} == {"0 ms", "40 ms"}
     assert all(row["runs"] == 2 and row["mean"] is not None for row in rows)
-    assert run("--vary", "gateway.pep.delay=0 ms:40 ms:2", "--metric", "drops") == 0
+    assert run("--vary", "gateway.pep.delay=0 ms:40 ms:2", "--metric", "drops, queue_mean") == 0
     captured = capsys.readouterr()
     assert "drops, packets" in captured.out
+    assert "queue_mean, packets" in captured.out
     assert "Dataset:" in captured.err
     assert run("--vary", "gateway.pep.delay=fast") == 2
     assert "gateway.pep.delay" in capsys.readouterr().err

@@ -91,12 +91,15 @@ def settings_option(help_text: str) -> Callable[[Function], Function]:
         metavar="A,B,…",
         multiple=True,
         shell_complete=setting_names,
-        callback=_settings,
+        callback=split_names,
         help=f"{help_text} May be repeated.",
     )
 
 
-def _settings(context: click.Context, parameter: click.Parameter, given: tuple[str, ...]) -> list[str] | None:
+def split_names(
+    context: click.Context, parameter: click.Parameter, given: tuple[str, ...]
+) -> list[str] | None:
+    """Return the names of a repeated option, each a list separated by commas; None if it is not given."""
     del context, parameter
     return [each.strip() for names in given for each in names.split(",")] or None
 
@@ -302,7 +305,7 @@ def resume_command(context: click.Context, folder: Path) -> str:
             words.append(parameter.opts[0])
             continue
         value = context.params[name]
-        if name == "settings":
+        if isinstance(value, list):
             value = ",".join(value)
         for each in value if isinstance(value, tuple) else (value,):
             words += [parameter.opts[0], str(each)] if isinstance(parameter, click.Option) else [str(each)]

@@ -18,6 +18,7 @@ from bentpipe.cli.options import (
     scenario_names,
     scenario_options,
     settings_option,
+    split_names,
 )
 from bentpipe.errors import UsageError
 from bentpipe.format import plural
@@ -76,6 +77,7 @@ def run(context: click.Context, /, **options: Any) -> None:  # noqa: ANN401
     metavar="NAME",
     multiple=True,
     shell_complete=metric_names,
+    callback=split_names,
     help="Compare settings pairwise in this metric; may be repeated. Default for results:"
     " the metrics that rank settings.",
 )
@@ -90,7 +92,7 @@ def compare(
     /,
     operands: tuple[str, ...],
     settings: list[str] | None,
-    metrics: tuple[str, ...],
+    metrics: list[str] | None,
     **options: Any,  # noqa: ANN401
 ) -> None:
     """Simulate SCENARIO under several settings, print a comparison and write the report.
@@ -112,9 +114,8 @@ def compare(
       bentpipe compare results/red-avqred --metric queue_mean --metric throughput
       bentpipe compare results/before results/after --metric queue_delay_p95
     """
-    named = [each.strip() for metric in metrics for each in metric.split(",")]
     # A misspelt metric is reported before anything is simulated.
-    wanted = chosen(named or None)
+    wanted = chosen(metrics)
     first, *others = operands
     names = settings or []
     if Path(first).is_dir() and (first not in shipped() or (Path(first) / MANIFEST).is_file()):
@@ -128,7 +129,7 @@ def compare(
             f"{first}: is no folder of a result, to compare with {others[0]};"
             " scenarios are simulated one at a time"
         )
-    _simulate(context, scenario=first, settings=names, metrics=wanted if named else None, **options)
+    _simulate(context, scenario=first, settings=names, metrics=wanted if metrics else None, **options)
 
 
 _FOR_RESULTS = ("--metric", "--settings", "--format", "--quiet")

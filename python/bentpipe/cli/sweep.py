@@ -13,6 +13,7 @@ from bentpipe.cli.options import (
     names_or_file,
     scenario_options,
     settings_option,
+    split_names,
     worker_options,
     workers_and_progress,
 )
@@ -54,6 +55,7 @@ _MOST_WARNINGS = 10
     multiple=True,
     metavar="NAME",
     shell_complete=metric_names,
+    callback=split_names,
     help="Metric to print; may be repeated. Default: throughput, queue_delay_mean.",
 )
 @click.option(
@@ -78,7 +80,7 @@ def sweep(
     seed: int | None,
     design: str | None,
     points: int | None,
-    metrics: tuple[str, ...],
+    metrics: list[str] | None,
     until_ci: str | None,
     max_runs: int | None,
     jobs: int | None,
@@ -103,7 +105,7 @@ def sweep(
     """
     from bentpipe.report.sweep_charts import axes
 
-    check_metrics(metrics)
+    check_metrics(metrics or ())
     import_from_current_folder(settings or [])
     asked = request(
         scenario,
@@ -114,7 +116,7 @@ def sweep(
         seed=seed,
         design=design,
         points=points,
-        metrics=list(dict.fromkeys(metrics)) or None,
+        metrics=list(dict.fromkeys(metrics or ())) or None,
         until_ci=until_ci,
         max_runs=max_runs,
     )
