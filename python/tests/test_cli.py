@@ -122,6 +122,7 @@ def test_overrides_reach_the_simulation(bentpipe: Command) -> None:
         (["report", "."], ["is not a Bentpipe result"]),
         (["report", "nowhere"], ["nowhere", "no such folder"]),
         (["report", ".", "--as", "gif"], ["gif", "svg, png, pdf"]),
+        (["report", ".", "--as", "png"], ["--as", "--figures"]),
         (["list", "queues"], ["queues", "aqms"]),
         (["simulate"], ["simulate"]),
     ],

@@ -164,6 +164,12 @@ def test_command_prints_margins_and_draws_the_map(tmp_path: Path) -> None:
     only = CliRunner().invoke(cli, ["model", "stability", "red-dumbbell", "--settings", "droptail"])
     assert isinstance(only.exception, ModelError)
     assert "marks nothing" in str(only.exception)
+    for given, message in (
+        (["--no-sim", "--force"], "--no-sim, --force: found without --map"),
+        (["--vary", "connections=40:60:2", "--vary", "connections=5"], "--vary connections: found twice"),
+    ):
+        with pytest.raises(UsageError, match=message):
+            CliRunner().invoke(cli, [*arguments, *given], catch_exceptions=False)
     folder = tmp_path / "map"
     drawn = [*arguments[:3], "--settings", "pi", "--map", "--no-sim", "--out", str(folder)]
     drawn += ["--vary", "round_trip=0.2:0.6:3", "--vary", "connections=40:60:3"]

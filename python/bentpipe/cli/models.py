@@ -10,6 +10,7 @@ from bentpipe.cli.options import (
     changes,
     check_counts,
     form_option,
+    given_options,
     jobs_option,
     load_scenario,
     out_option,
@@ -19,7 +20,7 @@ from bentpipe.cli.options import (
     seed_option,
     settings_option,
 )
-from bentpipe.errors import ModelError
+from bentpipe.errors import ModelError, UsageError
 from bentpipe.format import brief, number, spread
 from bentpipe.models import markov_result, stability
 from bentpipe.models.domain import domain_warnings
@@ -145,7 +146,9 @@ def model_solve(
 @click.option("--out", type=click.Path(path_type=Path), metavar="DIR", help="Folder of the map.")
 @click.option("--force", is_flag=True, help="Replace the map in --out; its simulations are kept.")
 @form_option("a list of points, and nothing else.")
+@click.pass_context
 def model_stability(
+    context: click.Context,
     scenario: str,
     overrides: tuple[str, ...],
     duration: str | None,
@@ -173,8 +176,15 @@ def model_stability(
     """
     from bentpipe.report.stability import write_map
 
+    useless = [each for each in given_options(context) if each in _OF_MAPS and not mapped]
+    if useless:
+        raise UsageError(f"{', '.join(useless)}: found without --map; allowed: with it")
     loaded = load_scenario(scenario, overrides, duration)
-    varied = dict(stability.parsed(each) for each in vary)
+    varied: dict[str, list[float]] = {}
+    for name, values in map(stability.parsed, vary):
+        if name in varied:
+            raise UsageError(f"--vary {name}: found twice; allowed: each once")
+        varied[name] = values
     if not mapped:
         table = stability.margins(loaded, settings, vary=varied)
         rows = table.to_dicts()
@@ -207,6 +217,9 @@ def model_stability(
         console.write(found.table.to_dicts(), form)
         return
     print(f"{len(found.table)} points, {len(found.simulated)} simulations.\nMap: {folder / 'map.html'}")
+
+
+_OF_MAPS = ("--no-sim", "--sim-points", "--out", "--force")
 
 
 @model_.command("capture", short_help="Measure the input series of a fluid model.")

@@ -343,7 +343,8 @@ def _draw(scenario: str, loaded: _core.Scenario, picture: str, *, force: bool) -
     help="Formats of the figures.",
 )
 @click.option("--force", is_flag=True, help="Replace figures that exist.")
-def report(result: Path, figures: Path | None, formats: str, *, force: bool) -> None:
+@click.pass_context
+def report(context: click.Context, result: Path, figures: Path | None, formats: str, *, force: bool) -> None:
     """Write the report of the result, sweep, search or evaluation in RESULT again, or its figures as files.
 
     \b
@@ -354,6 +355,8 @@ def report(result: Path, figures: Path | None, formats: str, *, force: bool) -> 
     from bentpipe.report.comparison import check_formats, write_figures, write_report
 
     chosen = check_formats([form.strip() for form in formats.split(",")])
+    if figures is None and "--as" in given_options(context):
+        raise UsageError("--as: found without --figures DIR; allowed: with it")
     if is_validation(result):
         if figures is not None:
             raise UsageError(f"--figures: {result} is a validation; give the folder simulation in it")
