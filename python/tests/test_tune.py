@@ -560,6 +560,10 @@ def test_continuing_with_other_arguments_is_refused(tmp_path: Path, monkeypatch:
             ["--vary", "w_q=0.2:0.1"],
             "found the ends 0.2 and 0.1; allowed: two above zero, the lower one first",
         ),
+        (
+            ["--aqm", "codel", "--vary", "target=5:20"],
+            "target=5:20: found no unit; allowed: with a unit, as 5 ms",
+        ),
         (["--vary", "w_q=0.1:0.2:8"], "found no range; allowed: a range as 0.01:0.2"),
         (["--vary", "w_q=0.1:1e400"], "found the ends 0.1 and 1e400; allowed: two above zero"),
         (["--fix", "w_q=0.1", "--fix", "w_q=0.2"], "--fix w_q: found twice"),

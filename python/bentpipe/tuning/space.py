@@ -439,6 +439,8 @@ def _varied(name: str, text: str, entry: Mapping[str, Any], default: str) -> Par
         raise UsageError(f"--vary {name}={text}: found no range; allowed: {_ALLOWED}")
     (low, low_unit), (high, high_unit) = [end for end in ends if end is not None]
     unit = high_unit or low_unit
+    if entry["unit"] in _UNITS and not unit:
+        raise UsageError(f"--vary {name}={text}: found no unit; allowed: with a unit, as {default}")
     log = parts[2] == "log" if len(parts) == 3 else _is_log(entry["tune"])
     if low_unit not in {"", unit}:
         raise UsageError(f"--vary {name}={text}: found units {low_unit} and {unit}; allowed: the same twice")
