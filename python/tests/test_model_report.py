@@ -81,6 +81,16 @@ def test_verdict_follows_from_ratio_of_means(mean: float, words: str) -> None:
     assert found.reasons == ()
 
 
+def test_a_quantity_that_the_first_engine_lacks_has_no_sentence() -> None:
+    queue, loss = [Moments(50.0, 9.0)], [Moments(1.0, 0.1)]
+    accounts = [
+        Account("simulator", "", {"A": {"queue": queue}}, {}),
+        *(Account(name, "", {"A": {"queue": queue, "loss_rate": loss}}, {}) for name in ("model", "live")),
+    ]
+    found = findings(compared(accounts, ["A"]), ["simulator", "model", "live"], {})
+    assert found.lines == ("Queue: the model's agrees under A.", "Queue: the live run's agrees under A.")
+
+
 def test_steady_and_oscillating_queues_are_reported() -> None:
     still = findings(rows_of({"queue": (50.0, 20.0)}, {"queue": (50.0, 1.9)}), ["simulator", "model"], {})
     assert "is steady under A (1.9 against 20 packets)" in still.lines[1]

@@ -201,6 +201,7 @@ def test_missing_folder_is_reported(bentpipe: Command) -> None:
         (["--mix", "web"], '--mix: web: found ""; allowed: a count such as 20, or a share'),
         (["--mix", "web=1.5"], '--mix: web: found "1.5"; allowed: a count'),
         (["--mix", "web=nan%"], '--mix: web: found "nan%"; allowed: a count'),
+        (["--mix", "web=200000"], "up to 100000 of each"),
         (["--mix", "web=0"], '--mix: found "web=0", which has no traffic'),
         (["--mix", "uploads=3"], '--mix: found "uploads": a new scenario has downloads only'),
         (["--handover"], "--handover: found --orbit geo, whose satellites do not change"),

@@ -289,6 +289,14 @@ def test_changing_capacity_is_drawn(tmp_path: Path) -> None:
     assert "step-after" in report
 
 
+def test_difference_with_a_p_value_of_zero_has_its_verdict_as_title(
+    result: bp.Result, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = result.differences("red").with_columns(p=pl.lit(0.0), p_holm=pl.lit(0.0))
+    monkeypatch.setattr(type(result), "differences", lambda *_: table)
+    assert "p &lt; 0.0001, corrected &lt; 0.0001" in render(result)
+
+
 def test_result_of_an_earlier_version_has_a_report(
     result: bp.Result, monkeypatch: pytest.MonkeyPatch
 ) -> None:

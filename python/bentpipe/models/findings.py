@@ -52,7 +52,8 @@ def findings(
     for engine in others:
         summary.append(_summary(shown, first, engine))
         order = dict.fromkeys(row["quantity"] for row in shown)
-        lines += [_means([row for row in shown if row["quantity"] == name], first, engine) for name in order]
+        for name in order:
+            lines += _means([row for row in shown if row["quantity"] == name], first, engine)
         lines += _variation(shown, first, engine)
         if engine == MODEL:
             reasons += _reasons(shown, first, engine, inputs)
@@ -139,8 +140,8 @@ def _summary(rows: Sequence[Mapping[str, Any]], first: str, engine: str) -> str:
     )
 
 
-def _means(rows: Sequence[Mapping[str, Any]], first: str, engine: str) -> str:
-    """Return a sentence that compares a quantity's means, with settings grouped by verdict."""
+def _means(rows: Sequence[Mapping[str, Any]], first: str, engine: str) -> list[str]:
+    """Return the sentence that compares a quantity's means, if both engines have some, grouped by verdict."""
     groups: dict[str, list[str]] = {}
     for row in rows:
         base, mean = row[first]["mean"], row[engine]["mean"]
@@ -154,7 +155,7 @@ def _means(rows: Sequence[Mapping[str, Any]], first: str, engine: str) -> str:
         )
         groups.setdefault(verdict, []).append(f"{row['setting']}{ratio}")
     parts = [f"{verdict} under {_listed(groups[verdict])}" for verdict in _VERDICTS if verdict in groups]
-    return f"{rows[0]['label']}: the {_called(engine)}'s {'; '.join(parts)}."
+    return [f"{rows[0]['label']}: the {_called(engine)}'s {'; '.join(parts)}."] if parts else []
 
 
 _VERDICTS = (

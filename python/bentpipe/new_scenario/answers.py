@@ -155,7 +155,7 @@ def _count(text: str, subscribers: int, where: str) -> int:
     if not 0 <= count <= _MOST or not (share or value == int(value)):
         raise UsageError(
             f'{where}: found "{text}"; allowed: a count such as 20, or a share of the subscribers such as'
-            f" 20%, up to {_MOST} in total"
+            f" 20%, up to {_MOST} of each"
         )
     return max(round(count), 1) if count > 0 else 0
 

@@ -484,11 +484,12 @@ def _difference_rows(result: Result) -> dict[str, Any] | None:
             row = found[setting, metric.name]
             p, p_holm = row["p"], row["p_holm"]
             text = measured(row, "difference", signed=True)
+            corrected = f", corrected {likelihood(p_holm)}"
             cell = {
                 "text": text,
                 "certain": p_holm is not None and p_holm <= LEVEL,
                 "alone": p is not None and p <= LEVEL < p_holm,
-                "title": f"{row['verdict']}: p {likelihood(p)}, corrected {likelihood(p_holm)}" if p else "",
+                "title": "" if p is None else f"{row['verdict']}: p {likelihood(p)}{corrected}",
             }
             family += p is not None
             alone += bool(cell["alone"])
