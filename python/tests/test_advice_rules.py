@@ -225,6 +225,18 @@ def test_class_that_every_candidate_serves_badly_is_reported_first() -> None:
     assert decision.first == "avqred tuned"
 
 
+def test_candidate_with_the_fewest_bad_classes_is_compared_with_those_that_have_more() -> None:
+    samples = with_service(
+        samples_around(RED_4=(19.8, 11.0), avqred_tuned=(19.8, 11.0), gkvq_tuned=(18.0, 10.9)),
+        RED_4=(2.0, 6.0),
+        avqred_tuned=(3.5, 6.0),
+        gkvq_tuned=(2.0, 3.0),
+    )
+    _, words = guarded([RED, AVQRED, GKVQ], samples)
+    (line,) = (each for each in words["answer"] if each.startswith("It does not serve"))
+    assert line.endswith(", but every other candidate fails at least as many classes.")
+
+
 def test_search_picks_among_points_that_serve_most_classes() -> None:
     values: dict[str, dict[str, float | None]] = {
         "fast": {"throughput": 20.0, "queue_delay_mean": 10.0, "voice.mos": 2.0},

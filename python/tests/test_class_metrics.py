@@ -451,6 +451,22 @@ def test_verdict_says_that_every_setting_makes_a_class_bad() -> None:
     )
     several.by_setting["red"]["web.page_time_p75"] = [9.0, 9.1, 9.2]
     assert verdict(several).startswith("Every setting makes a class bad, avq the fewest: voice.")
+    several.by_setting["drr"] = several.by_setting["avq"]
+    assert verdict(several).startswith("Every setting makes a class bad, avq as few as any: voice.")
+
+
+def test_many_classes_and_settings_are_counted() -> None:
+    names = [f"c{number}" for number in range(8)]
+    values: dict[str, list[float | None]] = {f"{name}.mos": [2.0, 2.1, 2.2] for name in names}
+    eight = {f"s{number}": values | {"throughput": [9.0, 9.1, 9.2]} for number in range(8)}
+    found = Made([(name, name, "voip") for name in names], eight)
+    good = values | {f"{name}.mos": [4.2, 4.3, 4.4] for name in names}
+    sentences = findings(Made(found.traffic, dict.fromkeys(eight, good)))
+    assert sentences == ["8 classes: no difference between the settings can be seen."]
+    only = eight | {"best": values | {"c0.mos": [4.2, 4.3, 4.4]}}
+    assert findings(Made(found.traffic[:1], only)) == [
+        "c0: best under best (MOS, mean 4.300, good); bad under 8 settings."
+    ]
 
 
 def test_verdict_is_empty_without_grades_or_for_one_setting() -> None:

@@ -451,7 +451,9 @@ def _service(decision: Decision) -> tuple[list[str], list[str]]:
                 " another scheduler may help."
             )
         else:
-            by_some.append(f"It does not serve {what}, but every other candidate fails as many classes.")
+            by_some.append(
+                f"It does not serve {what}, but every other candidate fails at least as many classes."
+            )
     worse = [
         f"{name} ({', '.join(_class(guard) for guard in guards)})"
         for name, guards in decision.bad.items()

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from bentpipe.format import number, plural
+from bentpipe.format import number
 from bentpipe.qoe.thresholds import Grade, Limits, Threshold, of_scenario
 from bentpipe.stats.class_metrics import class_metric
 from bentpipe.stats.experience import GRADED
@@ -158,7 +158,9 @@ def verdict(result: Graded) -> str:
     clean = [setting for setting in result.settings if not bad[setting]]
     cost = _cost(result, best)
     if not clean and any(len(bad[setting]) > len(bad[best]) for setting in result.settings):
-        return f"Every setting makes a class bad, {best} the fewest: {_listed(bad[best])}.{cost}"
+        fewest = [setting for setting in result.settings if len(bad[setting]) == len(bad[best])]
+        how = "the fewest" if fewest == [best] else "as few as any"
+        return f"Every setting makes a class bad, {best} {how}: {_listed(bad[best], 'classes')}.{cost}"
     worst = min(scores[best], key=scores[best].__getitem__)
     figure = (
         f"{_figure(worst)} {number(mean)}{_unit(worst)}{_graded(worst, mean)}"
@@ -242,7 +244,7 @@ def findings(result: Graded) -> list[str]:
         alike_best = f"; {_listed(others)} cannot be told apart from it" if others else ""
         sentences.append(f"{service.traffic_class}: best under {best} ({figure}){alike_best}{end}.")
     if alike:
-        sentences.append(f"{_listed(alike)}: no difference between the settings can be seen.")
+        sentences.append(f"{_listed(alike, 'classes')}: no difference between the settings can be seen.")
     if untold:
         sentences.append("One run per setting cannot tell which is best: simulate more with --runs.")
     return sentences
@@ -266,10 +268,10 @@ def _graded(service: Service, value: float) -> str:
     return f", {grade}" if grade else ""
 
 
-def _listed(names: Sequence[str]) -> str:
-    """Write `a`, `a and b`, `a, b and c`; many names as a number of settings."""
+def _listed(names: Sequence[str], of: str = "settings") -> str:
+    """Write `a`, `a and b`, `a, b and c`; many names as their number, `7 settings`."""
     if len(names) > _MANY:
-        return plural(len(names), "setting")
+        return f"{len(names)} {of}"
     return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else list(names))
 
 
