@@ -2,11 +2,12 @@
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 __all__ = [
     "ROUNDING",
+    "and_list",
     "as_printed",
     "brief",
     "clock",
@@ -194,6 +195,12 @@ def clock(seconds: float) -> str:
 def paragraphs(text: str) -> list[str]:
     """Split a text at its empty lines and join the lines of each part."""
     return [" ".join(part.split()) for part in re.split(r"\n\s*\n", text) if part.strip()]
+
+
+def and_list(names: Iterable[str]) -> str:
+    """Write `a`, `a and b`, or `a, b and c`."""
+    each = list(names)
+    return " and ".join([", ".join(each[:-1]), each[-1]] if len(each) > 1 else each)
 
 
 def plural(count: int, noun: str) -> str:

@@ -1,6 +1,7 @@
 import pytest
 
 from bentpipe.format import (
+    and_list,
     brief,
     clock,
     convert,
@@ -101,5 +102,6 @@ def test_durations_plurals_and_paragraphs_are_written() -> None:
         "3 min 20 s",
         "1 h 30 min",
     ]
+    assert [and_list("abc"[:count]) for count in range(4)] == ["", "a", "a and b", "a, b and c"]
     assert [plural(count, "run") for count in (1, 2)] == ["1 run", "2 runs"]
     assert paragraphs("\none\ntwo\n \nthree\n") == ["one two", "three"]

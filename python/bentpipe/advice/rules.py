@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from bentpipe.advice.judge import MARGIN, MEAN, WORST, Rule
-from bentpipe.format import brief, number, plural, uncapitalized
+from bentpipe.format import and_list, brief, number, plural, uncapitalized
 from bentpipe.stats.differences import NOTHING_SEEN
 from bentpipe.stats.intervals import LEVEL, Summary, holm, paired, summarise
 from bentpipe.stats.metrics import Metric, named_metric
@@ -371,7 +371,7 @@ def _answer(decision: Decision, candidates: Mapping[str, Candidate]) -> list[str
     head = _headline(mine)
     before, lines = _service(decision)
     if not decision.kept:
-        bounds = " and ".join(map(str, decision.rule.limits))
+        bounds = and_list(map(str, decision.rule.limits))
         lines.append(
             f"It misses {bounds}, because every candidate that meets it serves a class badly."
             if any(each.excess == 0 for each in decision.order)
@@ -397,18 +397,18 @@ def _reason(decision: Decision) -> list[str]:
     equal, both = decision.equal(WORST), decision.equal(WORST, MEAN)
     if both and only:
         return [
-            f"{_and([first, *both])} cannot be told apart by how they serve {worst.traffic_class}. Of"
+            f"{and_list([first, *both])} cannot be told apart by how they serve {worst.traffic_class}. Of"
             f" these, {first}, with {mine}, has the highest power, throughput over response time."
         ]
     if both:
         return [
-            f"{_and([first, *both])} cannot be told apart by how they serve the classes; the worst-served"
+            f"{and_list([first, *both])} cannot be told apart by how they serve the classes; the worst-served"
             f" class of {first} is {mine}. Of these, {first} has the highest power, throughput over response"
             " time."
         ]
     if equal:
         return [
-            f"{_and([first, *equal])} cannot be told apart by their worst-served class, which is {mine}"
+            f"{and_list([first, *equal])} cannot be told apart by their worst-served class, which is {mine}"
             f" under {first}. Of these, {first} serves the classes best on average."
         ]
     next_best = max((each.name for each in decision.order[1:]), key=lambda name: decision.scores[name][WORST])
@@ -433,10 +433,6 @@ def _served(decision: Decision, name: str, service: Service) -> str:
     label = _lower(service.metric).rpartition(": ")[2]
     unit = f" {service.metric.unit}" if service.metric.unit else ""
     return f"{service.traffic_class} ({label} {_brief(value)}{unit}, {service.grade(value) or 'no value'})"
-
-
-def _and(names: Sequence[str]) -> str:
-    return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else list(names))
 
 
 def _service(decision: Decision) -> tuple[list[str], list[str]]:
@@ -549,9 +545,9 @@ def _sure(decision: Decision, candidates: Mapping[str, Candidate], runs: int) ->
     rest = [name for name in decision.alike if name != decision.answer]
     if rest:
         lines.append(
-            f"Nor can {' and '.join(rest)} be told apart from {decision.first}."
+            f"Nor can {and_list(rest)} be told apart from {decision.first}."
             if decision.answer != decision.first
-            else f"{' and '.join(rest)} cannot be told apart from it in what is judged, but"
+            else f"{and_list(rest)} cannot be told apart from it in what is judged, but"
             f" {'is' if len(rest) == 1 else 'are'} no simpler."
         )
     if decision.near:
@@ -561,7 +557,7 @@ def _sure(decision: Decision, candidates: Mapping[str, Candidate], runs: int) ->
     close = [name for name, other in decision.rivals if other >= 0.05 and name not in decision.alike]
     if share < CLOSE and close:
         lines.append(
-            f"A close call: {decision.first} and {' and '.join(close)} are good at different things, and"
+            f"A close call: {and_list([decision.first, *close])} are good at different things, and"
             " which one is first changes with the seeds. Look at the metric that matters most to you."
         )
     return lines

@@ -1,9 +1,7 @@
 """Findings of an evaluation about each setting, in sentences."""
 
-from collections.abc import Iterable
-
 from bentpipe.evaluation.result import PARTS, EvaluationResult
-from bentpipe.format import number
+from bentpipe.format import and_list, number
 
 __all__ = ["sentence", "verdict"]
 
@@ -18,9 +16,9 @@ def sentence(result: EvaluationResult, profile: str, setting: str) -> str:
     net = {part: result.standing(profile, part)[setting].net for part in result.parts(profile)}
     good = [part for part in sorted(net, key=lambda part: -net[part]) if net[part] >= _STRONG][:_NAMED]
     bad = [part for part in sorted(net, key=lambda part: net[part]) if net[part] <= _WEAK][:_NAMED]
-    words = [f"good at {_list(titles[part] for part in good)}" if good else "nowhere clearly ahead"]
+    words = [f"good at {and_list(titles[part] for part in good)}" if good else "nowhere clearly ahead"]
     if bad:
-        words.append(f"weak at {_list(titles[part] for part in bad)}")
+        words.append(f"weak at {and_list(titles[part] for part in bad)}")
     medium = next((case for case in result.cases_of(profile) if case.section == "8.2.3"), None)
     text = "; ".join(words)
     if medium is not None:
@@ -28,11 +26,6 @@ def sentence(result: EvaluationResult, profile: str, setting: str) -> str:
         if delay is not None and rate is not None:
             text += f"; {number(rate)} Mbit/s at {number(delay)} ms end to end (p95) under medium congestion"
     return f"{text[0].upper()}{text[1:]}."
-
-
-def _list(parts: Iterable[str]) -> str:
-    names = list(parts)
-    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
 
 
 def verdict(result: EvaluationResult) -> list[str]:
@@ -49,7 +42,7 @@ def verdict(result: EvaluationResult) -> list[str]:
             top = max(ranked, key=lambda setting: found[setting].net)
             if top != best:
                 others.setdefault(top, []).append(titles[part])
-        rest = "; ".join(f"{setting} at {_list(parts)}" for setting, parts in others.items())
+        rest = "; ".join(f"{setting} at {and_list(parts)}" for setting, parts in others.items())
         lines.append(
             f"{profile['title']}: {best} wins most, {share:+.0%} of its comparisons net"
             + (f". Better in parts: {rest}." if rest else ".")

@@ -6,7 +6,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from bentpipe.format import brief
+from bentpipe.format import and_list, brief
 
 __all__ = [
     "DOMAIN",
@@ -108,9 +108,9 @@ def _sentence(place: str, name: str, out: tuple[str, ...], settings: Sequence[Ma
         if other != name and not any(is_outside(theirs, each, window) for each in out)
     ]
     return (
-        f"Under {_listed([each['name'] for each in settings])} a connection has {brief(window, 2)} segments"
+        f"Under {and_list(each['name'] for each in settings)} a connection has {brief(window, 2)} segments"
         f" in flight at the link's capacity. There the equations {name.removesuffix(NO_DELAY)} differ from"
-        f" the simulator in {_listed(parts)}, as measured over a grid (docs/models-domain.md)."
+        f" the simulator in {and_list(parts)}, as measured over a grid (docs/models-domain.md)."
         + (f" Use instead: {_options(better)}." if better else " Compare with bentpipe validate.")
     )
 
@@ -127,7 +127,3 @@ def _options(names: Sequence[str]) -> str:
         late = " --set model.feedback=none" if name.endswith(NO_DELAY) else ""
         found.append(f"--set model.equations={name.removesuffix(NO_DELAY)}{late}")
     return "; ".join(found)
-
-
-def _listed(names: Sequence[str]) -> str:
-    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from bentpipe.format import ROUNDING, brief, convert, number_of, plural
+from bentpipe.format import ROUNDING, and_list, brief, convert, number_of, plural
 from bentpipe.models.domain import domain_of, domain_warnings, is_outside, key_of
 from bentpipe.models.engines import QUANTITIES
 
@@ -79,14 +79,14 @@ def known_failures(settings: Sequence[Mapping[str, Any]], rows: Sequence[Mapping
     lines = []
     if slow:
         lines.append(
-            f"Under {_listed(slow)} the satellite link can be slower than the regulator, whose rate the"
+            f"Under {and_list(slow)} the satellite link can be slower than the regulator, whose rate the"
             ' equations take. Set gateway.regulator.rate = "link", with a link of a rate, steps or drawn'
             " rates, or simulate."
         )
     lines += domain_warnings(settings)
     if large:
         lines.append(
-            f"Under {_listed(list(large))} a connection has more in flight than its receive window:"
+            f"Under {and_list(large)} a connection has more in flight than its receive window:"
             " these equations have no receive window. Compare with bentpipe validate."
         )
     return lines
@@ -154,7 +154,7 @@ def _means(rows: Sequence[Mapping[str, Any]], first: str, engine: str) -> list[s
             else ""
         )
         groups.setdefault(verdict, []).append(f"{row['setting']}{ratio}")
-    parts = [f"{verdict} under {_listed(groups[verdict])}" for verdict in _VERDICTS if verdict in groups]
+    parts = [f"{verdict} under {and_list(groups[verdict])}" for verdict in _VERDICTS if verdict in groups]
     return [f"{rows[0]['label']}: the {_called(engine)}'s {'; '.join(parts)}."] if parts else []
 
 
@@ -203,7 +203,7 @@ def _variation(rows: Sequence[Mapping[str, Any]], first: str, engine: str) -> li
     lines = []
     if steady:
         lines.append(
-            f"The {_called(engine)}'s queue is steady under {_listed(steady)}: its standard deviation is"
+            f"The {_called(engine)}'s queue is steady under {and_list(steady)}: its standard deviation is"
             f" less than a tenth of the {first}'s."
             + (
                 " The equations describe means, which have settled; packets and bursts, which"
@@ -215,7 +215,7 @@ def _variation(rows: Sequence[Mapping[str, Any]], first: str, engine: str) -> li
     if swinging:
         lines.append(
             f"The {_called(engine)}'s queue has more than twice the standard deviation under"
-            f" {_listed(swinging)}."
+            f" {and_list(swinging)}."
         )
     return lines
 
@@ -266,7 +266,7 @@ def _reasons(
     if large:
         lines.append(
             f"In the {engine} a connection has more in flight than its receive window, under"
-            f" {_listed(large)}: these equations have no receive window."
+            f" {and_list(large)}: these equations have no receive window."
         )
     return lines
 
@@ -274,7 +274,3 @@ def _reasons(
 def _called(engine: str) -> str:
     """Return an engine's name in a sentence."""
     return "live run" if engine == LIVE else engine
-
-
-def _listed(names: Sequence[str]) -> str:
-    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"

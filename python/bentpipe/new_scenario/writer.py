@@ -4,7 +4,7 @@ import math
 from dataclasses import dataclass
 from textwrap import wrap
 
-from bentpipe.format import brief, plural
+from bentpipe.format import and_list, brief, plural
 from bentpipe.new_scenario.answers import (
     Answers,
     default_aqm,
@@ -334,7 +334,7 @@ class _Plan:
             share = 100 * sum(rates.values()) / self.answers.down
             load = "Load at the peak" if self.answers.profile else "Load"
             texts.append(f"{load}: {parts}; together {brief(share, 2)} % of the carrier.")
-        rest = " and ".join(users[name] for name in users if name not in rates)
+        rest = and_list(users[name] for name in users if name not in rates)
         if rest:
             texts.append(f"{rest}: all that is left.")
         return " ".join(texts)

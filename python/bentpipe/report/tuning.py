@@ -6,7 +6,17 @@ from collections.abc import Mapping, Sequence
 from itertools import combinations
 from typing import Any
 
-from bentpipe.format import brief, clock, likelihood, measured, number_of, plural, quantity, uncapitalized
+from bentpipe.format import (
+    and_list,
+    brief,
+    clock,
+    likelihood,
+    measured,
+    number_of,
+    plural,
+    quantity,
+    uncapitalized,
+)
 from bentpipe.report import vega
 from bentpipe.report.colours import AXIS, INK, LINE, PAPER
 from bentpipe.report.pages import page
@@ -96,7 +106,7 @@ def figures(result: TuneResult) -> list[Figure]:
 def _lead(result: TuneResult) -> list[str]:
     aims = [f"{'high' if each.direction == 'max' else 'low'} {_named(each)}" for each in result.objectives]
     return [
-        f"Which parameters of {result.found['algorithm']} give {_and(aims)} in this scenario?"
+        f"Which parameters of {result.found['algorithm']} give {and_list(aims)} in this scenario?"
         f" {result.counted()}"
     ]
 
@@ -105,10 +115,6 @@ def _named(objective: Objective) -> str:
     """Return a metric's label within a sentence."""
     label, comma, rest = objective.known.label.partition(", ")
     return uncapitalized(label) + (f" ({rest})" if comma else "")
-
-
-def _and(parts: Sequence[str]) -> str:
-    return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"
 
 
 def _summary(result: TuneResult) -> list[tuple[str, str]]:
@@ -160,7 +166,8 @@ def _warnings(result: TuneResult) -> list[str]:
     edges = _at_edges(result)
     if edges:
         lines.append(
-            f"The winner has {_and(edges)} within 2 % of an end of its range: a wider --vary may find better."
+            f"The winner has {and_list(edges)} within 2 % of an end of its range:"
+            " a wider --vary may find better."
         )
     return lines
 
@@ -460,15 +467,15 @@ def _findings(result: TuneResult) -> list[str]:
             kinder.append(name)
     lines = []
     if better:
-        lines.append(f"Better than the defaults: {_and(better)}.")
+        lines.append(f"Better than the defaults: {and_list(better)}.")
     if worse:
-        lines.append(f"Worse than the defaults: {_and(worse)}.")
+        lines.append(f"Worse than the defaults: {and_list(worse)}.")
     if unseen:
-        lines.append(f"No significant difference from the defaults in {_and(unseen)}.")
+        lines.append(f"No significant difference from the defaults in {and_list(unseen)}.")
     if kinder:
         lines.append(
-            f"The search's values of the winner are better than those on fresh seeds in {_and(kinder)}: the"
-            " best of many trials is partly chosen by luck. Quote the values on fresh seeds."
+            f"The search's values of the winner are better than those on fresh seeds in {and_list(kinder)}:"
+            " the best of many trials is partly chosen by luck. Quote the values on fresh seeds."
         )
     return lines
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from bentpipe.errors import UsageError
+from bentpipe.format import and_list
 from bentpipe.reproduction.experiments import Experiment
 from bentpipe.reproduction.measures import Measure, Objective
 from bentpipe.reproduction.rules import Agree, CellRule, Change, Formula, Gain, MeanRule, Order, Ratio
@@ -361,8 +362,7 @@ def _ranges(numbers: Sequence[str]) -> str:
             runs[-1].append(number)
         else:
             runs.append([number])
-    parts = [f"{run[0]} to {run[-1]}" if len(run) > 2 else " and ".join(run) for run in runs]
-    return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"
+    return and_list(f"{run[0]} to {run[-1]}" if len(run) > 2 else and_list(run) for run in runs)
 
 
 def resolve_ids(papers: Sequence[Paper], texts: Sequence[str]) -> list[str]:

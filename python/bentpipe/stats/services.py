@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from bentpipe.format import number
+from bentpipe.format import and_list, number
 from bentpipe.qoe.thresholds import Grade, Limits, Threshold, of_scenario
 from bentpipe.stats.class_metrics import class_metric
 from bentpipe.stats.experience import GRADED
@@ -270,9 +270,7 @@ def _graded(service: Service, value: float) -> str:
 
 def _listed(names: Sequence[str], of: str = "settings") -> str:
     """Write `a`, `a and b`, `a, b and c`; many names as their number, `7 settings`."""
-    if len(names) > _MANY:
-        return f"{len(names)} {of}"
-    return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else list(names))
+    return f"{len(names)} {of}" if len(names) > _MANY else and_list(names)
 
 
 _MANY = 6
