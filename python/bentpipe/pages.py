@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     Plot = Chart | ConcatChart | FacetChart | LayerChart | VConcatChart
 
-__all__ = ["draw", "unwritable", "write"]
+__all__ = ["draw", "unwritable", "write", "write_text"]
 
 
 def draw(function: str, *arguments: object, **options: object) -> Any:  # noqa: ANN401
@@ -31,7 +31,11 @@ def write(page: str, result: object, path: Path) -> Path:
 
     Raises `UsageError` if it cannot be written.
     """
-    html: str = draw(page, result)
+    return write_text(path, draw(page, result))
+
+
+def write_text(path: Path, html: str) -> Path:
+    """Write a page to `path` and return that; `UsageError` if it cannot be written."""
     try:
         files.write(path, html.encode())
     except OSError as error:

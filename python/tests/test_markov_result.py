@@ -11,8 +11,8 @@ from conftest import Command
 import bentpipe as bp
 from bentpipe.models import markov, markov_result
 from bentpipe.models.fluid import QUANTITIES
-from bentpipe.report.comparison import specification
 from bentpipe.report.markov import figures, markov_page
+from bentpipe.report.pages import specification
 
 
 @pytest.fixture(scope="module")

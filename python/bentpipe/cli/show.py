@@ -352,7 +352,7 @@ def report(context: click.Context, result: Path, figures: Path | None, formats: 
       bentpipe report results/byun2007-gateway-20260102-150405
       bentpipe report results/red-avqred --figures figures --as svg,pdf
     """
-    from bentpipe.report.comparison import check_formats, write_figures, write_report
+    from bentpipe.report.comparison import check_formats, write_figures
 
     chosen = check_formats([form.strip() for form in formats.split(",")])
     if figures is None and "--as" in given_options(context):
@@ -388,7 +388,7 @@ def report(context: click.Context, result: Path, figures: Path | None, formats: 
     if figures is not None:
         written = write_figures(opened, figures, chosen, force=force)
         print(f"Figures: {len(written)} files in {figures}")
-    print(f"Report: {write_report(opened)}")
+    print(f"Report: {opened.report()}")
 
 
 @click.command

@@ -19,11 +19,12 @@ from bentpipe.format import (
     quantity,
     uncapitalized,
 )
+from bentpipe.pages import unwritable
 from bentpipe.report import vega
 from bentpipe.report.charts import figures
 from bentpipe.report.colours import INK, of_settings
 from bentpipe.report.flow_charts import flow_figures
-from bentpipe.report.pages import dated, page, parameters, script_json, specification, unwritable, write_page
+from bentpipe.report.pages import dated, page, parameters, script_json, specification
 from bentpipe.report.panels import Figure, Width
 from bentpipe.report.scripts import VEGA_LITE
 from bentpipe.report.state_charts import state_figures
@@ -36,7 +37,7 @@ from bentpipe.report.terminal_charts import (
 from bentpipe.report.terminal_series import terminal_series_figures
 from bentpipe.report.traces import trace_figures
 from bentpipe.runs.result import Result
-from bentpipe.runs.store import LIVE, REPORT
+from bentpipe.runs.store import LIVE
 from bentpipe.stats.bottlenecks import limits
 from bentpipe.stats.caveats import caveats, tail_drop
 from bentpipe.stats.intervals import LEVEL
@@ -51,11 +52,8 @@ __all__ = [
     "picture",
     "render",
     "report_figures",
-    "script_json",
-    "specification",
     "write_figures",
     "write_pictures",
-    "write_report",
 ]
 
 FORMATS = ("svg", "png", "pdf")
@@ -191,14 +189,6 @@ def _limited(result: Result) -> dict[str, Any] | None:
         for setting, row in found.items()
     ]
     return {"classes": classes, "rows": rows} if classes else None
-
-
-def write_report(result: Result, path: Path | None = None) -> Path:
-    """Write the report to `path`, by default `report.html` beside the result; return the path.
-
-    Raises `UsageError` if the file cannot be written.
-    """
-    return write_page(path or result.folder / REPORT, render(result))
 
 
 def check_formats(names: Sequence[str]) -> list[str]:

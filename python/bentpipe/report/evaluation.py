@@ -12,9 +12,10 @@ from bentpipe.evaluation.costs import controls, costs
 from bentpipe.evaluation.findings import sentence, verdict
 from bentpipe.evaluation.result import PARTS, REPORTS, CaseResult, EvaluationResult
 from bentpipe.format import number, plural
+from bentpipe.pages import write_text
 from bentpipe.report import vega
 from bentpipe.report.colours import PALETTE
-from bentpipe.report.pages import page, write_page
+from bentpipe.report.pages import page
 from bentpipe.report.panels import Figure, Panel
 from bentpipe.report.small_multiples import small_multiples
 from bentpipe.runs.plan import slug
@@ -43,8 +44,8 @@ def write_reports(result: EvaluationResult) -> Path:
     files.make_folder(folder)
     names = _files(result)
     for setting in result.settings:
-        write_page(folder / names[setting], render_setting(result, setting))
-    return write_page(result.folder / REPORT, render(result))
+        write_text(folder / names[setting], render_setting(result, setting))
+    return write_text(result.folder / REPORT, render(result))
 
 
 def _files(result: EvaluationResult) -> dict[str, str]:

@@ -18,7 +18,6 @@ from jinja2.bccache import Bucket
 
 from bentpipe import files
 from bentpipe.format import clock
-from bentpipe.pages import unwritable
 from bentpipe.report import vega
 from bentpipe.report.colours import as_variable, as_variables, variables
 from bentpipe.report.panels import CONFIG, Figure, Panel
@@ -33,8 +32,6 @@ __all__ = [
     "parameters",
     "script_json",
     "specification",
-    "unwritable",
-    "write_page",
 ]
 
 _CONTENTS = "<!-- contents -->"
@@ -207,15 +204,6 @@ def _with_code(text: str) -> markupsafe.Markup:
 def dated(manifest: Mapping[str, Any]) -> str:
     """Return the version of Bentpipe that made a result, and the date."""
     return f"Bentpipe {manifest['core']['version']} · {(manifest['finished'] or manifest['started'])[:10]}"
-
-
-def write_page(path: Path, html: str) -> Path:
-    """Write a page to `path` and return the path; `UsageError` if the file cannot be written."""
-    try:
-        files.write(path, html.encode())
-    except OSError as error:
-        raise unwritable(path, error) from None
-    return path
 
 
 def specification(chart: vega.Chart, *, fit: bool = False) -> dict[str, Any]:

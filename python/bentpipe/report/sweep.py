@@ -7,14 +7,13 @@ from typing import Any
 from bentpipe.errors import ResultError
 from bentpipe.format import likelihood, measured, number, paragraphs, plural
 from bentpipe.report.comparison import write_pictures
-from bentpipe.report.pages import page, write_page
+from bentpipe.report.pages import page
 from bentpipe.report.sweep_charts import Axis, axes, figures, setting_colours
-from bentpipe.runs.store import REPORT
 from bentpipe.stats.intervals import BOOTSTRAP, LEVEL
 from bentpipe.stats.metrics import Metric
 from bentpipe.sweeps.result import SweepResult, check_metrics
 
-__all__ = ["render", "write_figures", "write_report"]
+__all__ = ["render", "write_figures"]
 
 _FIGURE_WIDTH = 620
 _MOST_ROWS = 1000
@@ -54,14 +53,6 @@ def render(result: SweepResult) -> str:
         failures=[each | {"where": _where(each["point"])} for each in failures[:_MOST_FAILURES]],
         failed=len(failures),
     )
-
-
-def write_report(result: SweepResult, path: Path | None = None) -> Path:
-    """Write the report to `path`, by default `report.html` in the dataset's folder; return the path.
-
-    Raises `UsageError` if the file cannot be written, `ResultError` if the sweep has no runs.
-    """
-    return write_page(path or result.folder / REPORT, render(result))
 
 
 def write_figures(

@@ -7,10 +7,11 @@ from typing import Any
 
 from bentpipe import files
 from bentpipe.format import brief, clock, measured, number, plural
+from bentpipe.pages import write_text
 from bentpipe.report import vega
 from bentpipe.report.colours import AXIS, INK
 from bentpipe.report.decimate import short
-from bentpipe.report.pages import page, write_page
+from bentpipe.report.pages import page
 from bentpipe.report.panels import Figure, Panel
 from bentpipe.reproduction.figures import figure
 from bentpipe.reproduction.paper import Paper, Picture, PrintedTable
@@ -96,7 +97,7 @@ class Reproduction:
         if self.tuned:
             content["tuned"] = [each.as_row() for each in self.tuned]
         files.write_json(self.folder / VERDICTS_FILE, content)
-        return write_page(self.report, report_page(self))
+        return write_text(self.report, report_page(self))
 
 
 def format_counts(counts: dict[str, int]) -> str:
