@@ -15,6 +15,7 @@ from bentpipe.models.oscillation import oscillation
 from bentpipe.reproduction.toml_table import TomlTable
 from bentpipe.stats import objectives
 from bentpipe.stats.metrics import METRICS, Recorded, find
+from bentpipe.stats.recorded import jain, number, scaled
 
 __all__ = ["MEASURES", "Measure", "Objective", "RunData", "measure_from", "metric"]
 
@@ -92,7 +93,7 @@ def _completion_time(table: TomlTable) -> tuple[str, _Compute]:
         times = flows["completion_time"].cast(pl.Float64)
         if times.is_empty():
             return None
-        return _number(times.mean() if of == "mean" else times.quantile(float(of[1:]) / 100, "linear"))
+        return number(times.mean() if of == "mean" else times.quantile(float(of[1:]) / 100, "linear"))
 
     return "s", compute
 
@@ -174,7 +175,7 @@ def _smaller_window(table: TomlTable) -> tuple[str, _Compute]:
                 return None
             windows = [grid.join_asof(one.select("time", "cwnd"), on="time")["cwnd"] for one in flows]
             means.append(pl.DataFrame({str(at): each for at, each in enumerate(windows)}).mean_horizontal())
-        return _scaled(_number((means[0] < means[1]).mean()), 100)
+        return scaled(number((means[0] < means[1]).mean()), 100)
 
     return "%", compute
 
@@ -185,7 +186,7 @@ def _ends(table: TomlTable) -> tuple[str, _Compute]:
 
     def compute(run: RunData) -> float | None:
         done = _flows(run, traffic).filter(pl.col("completed"))
-        starts, ends = (_number(done[column].cast(pl.Float64).std()) for column in ("opened", "closed"))
+        starts, ends = (number(done[column].cast(pl.Float64).std()) for column in ("opened", "closed"))
         return ends / starts if ends is not None and starts else None
 
     return "", compute
@@ -196,7 +197,7 @@ def _load(table: TomlTable) -> tuple[str, _Compute]:
     del table
 
     def compute(run: RunData) -> float | None:
-        offered = _number(run.recorded.samples("offered_load").mean())
+        offered = number(run.recorded.samples("offered_load").mean())
         return None if offered is None else offered / run.recorded.capacity
 
     return "", compute
@@ -213,7 +214,7 @@ def _series(table: TomlTable) -> tuple[str, _Compute]:
         if column not in series.columns:
             return None
         known = series.filter(time > begin, time <= end)[column].fill_nan(None)
-        return _scaled(_number(known.mean() if of == "mean" else known.std()), scale)
+        return scaled(number(known.mean() if of == "mean" else known.std()), scale)
 
     return unit, compute
 
@@ -237,10 +238,10 @@ def _settling(table: TomlTable) -> tuple[str, _Compute]:
         series = run.recorded.series.filter(pl.col("time") > begin).with_columns(
             pl.col(column).cast(pl.Float64).fill_nan(None)
         )
-        end = _number(series["time"].max())
+        end = number(series["time"].max())
         if end is None:
             return None
-        settled = _number(series.filter(pl.col("time") > end - last)[column].mean())
+        settled = number(series.filter(pl.col("time") > end - last)[column].mean())
         means = (
             series.group_by(((pl.col("time") - begin) / seconds).ceil().alias("slot"))
             .agg(pl.col(column).mean())
@@ -260,7 +261,7 @@ def _share(table: TomlTable) -> tuple[str, _Compute]:
     least, most = table.take("least", float, -math.inf), table.take("most", float, math.inf)
 
     def compute(run: RunData) -> float | None:
-        return _scaled(_number(run.recorded.samples(column).is_between(least, most).mean()), 100)
+        return scaled(number(run.recorded.samples(column).is_between(least, most).mean()), 100)
 
     return "%", compute
 
@@ -274,9 +275,8 @@ def _flow_goodput(table: TomlTable) -> tuple[str, _Compute]:
         if len(values) < 2:
             return None
         if of == "jain":
-            squares = float((values**2).sum())
-            return float(values.sum()) ** 2 / (len(values) * squares) if squares else None
-        return _scaled(_number(values.mean() if of == "mean" else values.std()), 1e-3)
+            return jain(values)
+        return scaled(number(values.mean() if of == "mean" else values.std()), 1e-3)
 
     return "" if of == "jain" else "kbit/s", compute
 
@@ -309,7 +309,7 @@ def _swing(table: TomlTable) -> tuple[str, _Compute]:
         if len(times) < 2:
             return None
         found = oscillation(run.recorded.samples(column), float(times[1] - times[0]))[of]
-        return _scaled(found, 100 if of == "peak" else 1)
+        return scaled(found, 100 if of == "peak" else 1)
 
     return units[of], compute
 
@@ -321,7 +321,7 @@ def _accepted(table: TomlTable) -> tuple[str, _Compute]:
     def compute(run: RunData) -> float | None:
         accepted = pl.col("offered_load") * (1 - pl.col("mark_probability"))
         above = run.recorded.series.select((accepted > run.recorded.capacity).cast(pl.Float64)).to_series()
-        return _scaled(_number(above.fill_nan(None).mean()), 100)
+        return scaled(number(above.fill_nan(None).mean()), 100)
 
     return "%", compute
 
@@ -332,14 +332,6 @@ def _quantity(table: TomlTable) -> tuple[str, _Compute]:
     found = known[table.choice("quantity", known)]
     of = table.choice("of", ["mean", "std"], "mean")
     return found.unit, lambda run: moments(run.recorded.series, found)[of == "std"]
-
-
-def _number(value: object) -> float | None:
-    return float(value) if isinstance(value, int | float) else None
-
-
-def _scaled(value: float | None, factor: float) -> float | None:
-    return None if value is None else value * factor
 
 
 MEASURES: dict[str, Callable[[TomlTable], tuple[str, _Compute]]] = {
@@ -385,7 +377,7 @@ def measure_from(name: str, table: TomlTable) -> Measure:
         if over is None:
             return Measure(name, label, found.unit, compute)
         # A paper's count refers to its own run length, which ours may not have.
-        return Measure(name, label, found.unit, lambda run: _scaled(compute(run), over / run.seconds))
+        return Measure(name, label, found.unit, lambda run: scaled(compute(run), over / run.seconds))
     kind, label = table.choice("kind", MEASURES), table.take("label", str)
     unit, compute = MEASURES[kind](table)
     return Measure(name, label, unit, compute, _whole_series(table) if kind == "series" else None)
