@@ -11,11 +11,15 @@ from bentpipe.cli.exits import Failed
 from bentpipe.cli.options import (
     Function,
     import_from_current_folder,
+    seed_option,
+    set_option,
     settings_option,
+    split_names,
     worker_options,
     workers_and_progress,
 )
 from bentpipe.errors import UsageError
+from bentpipe.evaluation import RUNS
 from bentpipe.format import plural
 from bentpipe.runs.store import default_folder
 
@@ -23,8 +27,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from bentpipe.evaluation.result import EvaluationResult
-
-_RUNS = 5
 
 
 @click.group
@@ -46,23 +48,12 @@ def _common(folder: str) -> Callable[[Function], Function]:
         for option in (
             worker_options(folder),
             click.option("--write", is_flag=True, help="Write the scenario files to --out, and run nothing."),
-            click.option(
-                "--set",
-                "overrides",
-                metavar="KEY=VALUE",
-                multiple=True,
-                help="Override a key of all scenarios; may be repeated.",
-            ),
-            click.option(
-                "--seed",
-                type=int,
-                metavar="N",
-                help="Seed of the first run; the others follow consecutively.",
-            ),
+            set_option("all scenarios"),
+            seed_option,
             click.option(
                 "--runs",
                 type=int,
-                default=_RUNS,
+                default=RUNS,
                 show_default=True,
                 metavar="N",
                 help="Runs of each setting in each case.",
@@ -87,6 +78,7 @@ def _profiles(names: str) -> Callable[[Function], Function]:
         "profiles",
         metavar="NAME",
         multiple=True,
+        callback=split_names,
         help=f"Network: {names}; may be repeated. Default: all.",
     )
 
@@ -132,6 +124,7 @@ def aqm(
     "--controls",
     metavar="A,B,…",
     multiple=True,
+    callback=split_names,
     help="Congestion controls to evaluate, for example cubic,bbr3; may be repeated. Default: all.",
 )
 @_profiles("terrestrial or geo")
@@ -140,7 +133,7 @@ def aqm(
 def cc(
     context: click.Context,
     /,
-    controls: tuple[str, ...],
+    controls: list[str] | None,
     **options: Any,  # noqa: ANN401
 ) -> None:
     """Evaluate congestion controls over TCP in the cases of RFC 9743, and in test cases of BBR (section B).
@@ -161,6 +154,7 @@ def cc(
     "--controls",
     metavar="A,B,…",
     multiple=True,
+    callback=split_names,
     help="Controls of the rate to evaluate: nada, loss, fixed; may be repeated. Default: all.",
 )
 @_profiles("terrestrial or geo")
@@ -169,7 +163,7 @@ def cc(
 def media(
     context: click.Context,
     /,
-    controls: tuple[str, ...],
+    controls: list[str] | None,
     **options: Any,  # noqa: ANN401
 ) -> None:
     """Evaluate controls of real-time media over RTP in the cases of RFC 8867.
@@ -185,12 +179,11 @@ def media(
     _run(context, "media", _chosen("media", controls), **options)
 
 
-def _chosen(kind: str, given: tuple[str, ...]) -> list[str]:
+def _chosen(kind: str, given: list[str] | None) -> list[str]:
     """Return the controls that are asked for, or all."""
     from bentpipe.evaluation.cases import controls
 
-    names = [each.strip() for names in given for each in names.split(",")]
-    return list(dict.fromkeys(names)) or list(controls(kind))
+    return list(dict.fromkeys(given or controls(kind)))
 
 
 def _run(
@@ -198,7 +191,7 @@ def _run(
     kind: str,
     settings: list[str],
     *,
-    profiles: tuple[str, ...],
+    profiles: list[str] | None,
     sections: tuple[str, ...],
     runs: int,
     seed: int | None,
@@ -214,8 +207,7 @@ def _run(
     from bentpipe.evaluation.cases import profiles as known
     from bentpipe.evaluation.evaluate import execute, make_plan, write_scenarios
 
-    names = list(dict.fromkeys(each.strip() for given in profiles for each in given.split(",")))
-    networks = [profile(kind, name) for name in names] or list(known(kind).values())
+    networks = [profile(kind, name) for name in dict.fromkeys(profiles or ())] or list(known(kind).values())
     folder = out if out is not None else default_folder(f"{kind}-evaluation")
     if write:
         if out is None:

@@ -18,6 +18,7 @@ from bentpipe.cli.options import (
     scenario_names,
     scenario_options,
     seed_option,
+    set_option,
     settings_option,
 )
 from bentpipe.errors import ModelError, UsageError
@@ -224,13 +225,7 @@ _OF_MAPS = ("--no-sim", "--sim-points", "--out", "--force")
 
 @model_.command("capture", short_help="Measure the input series of a fluid model.")
 @click.argument("scenario", shell_complete=scenario_names)
-@click.option(
-    "--set",
-    "overrides",
-    metavar="KEY=VALUE",
-    multiple=True,
-    help="Override a key of the scenario; may be repeated.",
-)
+@set_option()
 @click.option("--points", type=int, default=500, show_default=True, metavar="N", help="Points to measure.")
 @click.option(
     "--interval", type=float, default=0.1, show_default=True, metavar="SECONDS", help="Time between them."

@@ -149,17 +149,22 @@ def out_option(suffix: str = "") -> Callable[[Function], Function]:
 format_option = form_option("for programs.")
 
 
+def set_option(of: str = "the scenario") -> Callable[[Function], Function]:
+    """Return the option for overrides of keys `of` a scenario."""
+    return click.option(
+        "--set",
+        "overrides",
+        metavar="KEY=VALUE",
+        multiple=True,
+        help=f"Override a key of {of}; may be repeated.",
+    )
+
+
 def scenario_options(function: Function) -> Function:
     """Add the options that change a scenario."""
     for option in (
         click.option("--duration", metavar="TIME", help='Measured time, for example "2 min" (run.duration).'),
-        click.option(
-            "--set",
-            "overrides",
-            metavar="KEY=VALUE",
-            multiple=True,
-            help="Override a key of the scenario; may be repeated.",
-        ),
+        set_option(),
     ):
         function = option(function)
     return function

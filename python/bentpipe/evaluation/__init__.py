@@ -2,10 +2,12 @@
 
 from pathlib import Path
 
-__all__ = ["MANIFEST", "is_evaluation"]
+__all__ = ["MANIFEST", "RUNS", "is_evaluation"]
 
 MANIFEST = "evaluation.json"
 """File of a folder that says that it holds an evaluation."""
+RUNS = 5
+"""Default number of runs of each setting in each case."""
 
 
 def is_evaluation(folder: Path) -> bool:

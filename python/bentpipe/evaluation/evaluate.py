@@ -7,7 +7,7 @@ from typing import Any
 
 from bentpipe import _core, files
 from bentpipe.errors import UsageError
-from bentpipe.evaluation import MANIFEST
+from bentpipe.evaluation import MANIFEST, RUNS
 from bentpipe.evaluation.cases import Case, Profile, cases, controls
 from bentpipe.evaluation.result import DATA, FORMAT, FORMAT_VERSION, SCENARIOS, EvaluationResult
 from bentpipe.runs.python_aqm import Setting
@@ -15,10 +15,7 @@ from bentpipe.runs.workers import OnProgress, Workers
 from bentpipe.sweeps.sweep import Sweep
 from bentpipe.sweeps.sweep import execute as execute_sweep
 
-__all__ = ["RUNS", "Plan", "execute", "make_plan", "write_scenarios"]
-
-RUNS = 5
-"""Default number of runs of each setting in each case."""
+__all__ = ["Plan", "execute", "make_plan", "write_scenarios"]
 
 _SHIPPED = Path(__file__).parents[1] / "data" / "scenarios"
 
