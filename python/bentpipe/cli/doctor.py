@@ -1,8 +1,6 @@
 """The command `doctor`."""
 
-import os
 import platform
-import sys
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from importlib import metadata
@@ -14,6 +12,7 @@ from bentpipe.cli import console
 from bentpipe.cli.options import format_option
 from bentpipe.errors import BentpipeError
 from bentpipe.live_runs import privileges, processes
+from bentpipe.runs.experiment import cores
 from bentpipe.runs.plan import load, shipped
 
 _CONGESTION_CONTROLS = ("reno", "cubic", "bbr", "dctcp")
@@ -73,8 +72,7 @@ def _simulator() -> Check:
 
 
 def _workers() -> Check:
-    cores = len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count()
-    found = f"{cores} cores; Dask's scheduler {metadata.version('distributed')} for --cluster"
+    found = f"{cores()} cores; Dask's scheduler {metadata.version('distributed')} for --cluster"
     return Check("concurrent runs", works=True, needed=False, found=found)
 
 

@@ -3,9 +3,9 @@
 from bentpipe.evaluation.result import PARTS, EvaluationResult
 from bentpipe.format import and_list, number
 
-__all__ = ["sentence", "verdict"]
+__all__ = ["STRONG", "WEAK", "sentence", "verdict"]
 
-_STRONG, _WEAK = 0.15, -0.15
+STRONG, WEAK = 0.15, -0.15
 """Net shares of comparisons from which a setting is good or bad at a part."""
 _NAMED = 3
 
@@ -14,8 +14,8 @@ def sentence(result: EvaluationResult, profile: str, setting: str) -> str:
     """Return what a setting is good for in a profile, in one sentence."""
     titles = PARTS[result.kind]
     net = {part: result.standing(profile, part)[setting].net for part in result.parts(profile)}
-    good = [part for part in sorted(net, key=lambda part: -net[part]) if net[part] >= _STRONG][:_NAMED]
-    bad = [part for part in sorted(net, key=lambda part: net[part]) if net[part] <= _WEAK][:_NAMED]
+    good = [part for part in sorted(net, key=lambda part: -net[part]) if net[part] >= STRONG][:_NAMED]
+    bad = [part for part in sorted(net, key=lambda part: net[part]) if net[part] <= WEAK][:_NAMED]
     words = [f"good at {and_list(titles[part] for part in good)}" if good else "nowhere clearly ahead"]
     if bad:
         words.append(f"weak at {and_list(titles[part] for part in bad)}")

@@ -2,7 +2,6 @@
 
 import json
 import re
-import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cache
@@ -17,6 +16,7 @@ from bentpipe._core import Scenario
 from bentpipe.errors import ScenarioError, UsageError
 from bentpipe.lab import limits, playback
 from bentpipe.report.picture import picture
+from bentpipe.runs.source import value_of
 
 __all__ = ["NEW", "added", "checked", "edited", "form", "nodes", "removed", "sliders", "steps"]
 
@@ -102,7 +102,7 @@ def edited(text: str, key: str, value: str | None) -> str:
     if value is None:
         table.pop(last, None)
     else:
-        table[last] = _value(value)
+        table[last] = value_of(value)
     return tomlkit.dumps(document)
 
 
@@ -277,16 +277,6 @@ def _parsed(text: str) -> Any:  # noqa: ANN401
         return tomlkit.parse(text)
     except TOMLKitError as error:
         raise UsageError(f"the text is no TOML: {error}; mend it first") from None
-
-
-def _value(text: str) -> Any:  # noqa: ANN401
-    """Return the value of an override: TOML, or else a text."""
-    text = text.strip()
-    try:
-        found = tomllib.loads(f"x = {text}")
-    except tomllib.TOMLDecodeError:
-        return text
-    return found["x"] if len(found) == 1 else text
 
 
 # ----- forms ------------------------------------------------------------------------------------------------

@@ -15,6 +15,7 @@ import polars as pl
 from bentpipe import _core, files
 from bentpipe.errors import ModelError, UsageError
 from bentpipe.models.oscillation import simulated
+from bentpipe.runs.experiment import cores
 from bentpipe.runs.plan import load, make_plan
 from bentpipe.tables import parquet
 
@@ -170,7 +171,7 @@ def margins(
         raise UsageError(f"vary: found {len(combined)} points; allowed: 1 to {MOST_POINTS}")
     points = [dict(zip(chosen, values, strict=True)) for values in combined]
     asked = [(at.get("connections"), at.get("round_trip"), at.get("pep_delay")) for at in points]
-    count = threads or len(os.sched_getaffinity(0))
+    count = threads or cores()
     names = list(loaded.settings if settings is None else settings) or None
     rows: list[dict[str, Any]] = []
     for each in make_plan(loaded, settings=names, runs=1, seed=seed).settings:

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 import polars as pl
 
-from bentpipe.format import brief, convert, ends
+from bentpipe.format import convert, ends
 from bentpipe.report import vega
 from bentpipe.report.colours import INK, MUTED, of_settings, text_colour
 from bentpipe.report.decimate import (
@@ -20,6 +20,7 @@ from bentpipe.report.decimate import (
     decimate,
     ecdf,
     geometric,
+    plain,
     rounded_up,
 )
 from bentpipe.report.panels import Figure, Panel, ResultCharts, Width
@@ -115,7 +116,7 @@ class _Charts(ResultCharts):
         for setting, table in decimated.items():
             values = known[setting]["value"].drop_nulls()
             mean, std = values.mean(), values.std()
-            note = f"mean {_plain(mean)}, standard deviation {_plain(std)} {unit}"
+            note = f"mean {plain(mean)}, standard deviation {plain(std)} {unit}"
             panels.append(
                 Panel(
                     self._curve(
@@ -451,7 +452,7 @@ class _Charts(ResultCharts):
             )
             mean = self.stats[setting, "drop_run_mean"]["mean"]
             independent = self.stats[setting, "drop_run_independent"]["mean"]
-            note = f"mean run {_plain(mean)} packets; {_plain(independent)} if drops were independent"
+            note = f"mean run {plain(mean)} packets; {plain(independent)} if drops were independent"
             panels.append(
                 Panel(
                     chart.properties(width=self.width, height=130, title=self._heading(setting, note)),
@@ -611,7 +612,3 @@ def _cross(axis: str, found: dict[str, Any]) -> dict[str, float]:
 def _without(settings: Sequence[str], drawn: Sequence[str]) -> str:
     names = [name for name in settings if name not in drawn]
     return f" No drops: {', '.join(names)}." if names else ""
-
-
-def _plain(value: object) -> str:
-    return brief(float(value), 3) if isinstance(value, int | float) else "–"

@@ -9,6 +9,8 @@ from typing import Any
 
 import polars as pl
 
+from bentpipe.format import brief
+
 __all__ = [
     "POINTS",
     "as_float",
@@ -17,6 +19,7 @@ __all__ = [
     "detail",
     "ecdf",
     "geometric",
+    "plain",
     "rounded_up",
     "rows",
     "short",
@@ -139,6 +142,11 @@ def rows(table: pl.DataFrame) -> list[dict[str, float]]:
 def short(value: float) -> float:
     """Return `value` with five digits, finer than a screen's resolution."""
     return float(f"{value:.5g}")
+
+
+def plain(value: object) -> str:
+    """Write a number from polars with three digits; a dash for None."""
+    return brief(float(value), 3) if isinstance(value, int | float) else "–"
 
 
 def as_float(value: object) -> float:

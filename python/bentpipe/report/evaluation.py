@@ -9,7 +9,7 @@ import numpy as np
 
 from bentpipe import files
 from bentpipe.evaluation.costs import controls, costs
-from bentpipe.evaluation.findings import sentence, verdict
+from bentpipe.evaluation.findings import STRONG, WEAK, sentence, verdict
 from bentpipe.evaluation.result import PARTS, REPORTS, CaseResult, EvaluationResult
 from bentpipe.format import number, plural
 from bentpipe.pages import write_text
@@ -147,7 +147,7 @@ def _section(part: str) -> str:
 
 
 def _kind(net: float) -> str:
-    return "good" if net >= 0.15 else "bad" if net <= -0.15 else ""
+    return "good" if net >= STRONG else "bad" if net <= WEAK else ""
 
 
 def _cases(result: EvaluationResult) -> list[dict[str, Any]]:

@@ -236,7 +236,8 @@ class _Charts:
         base = vega.Chart(vega.InlineData(values=list(values))).encode(x=axis.x())
         # A page has one legend for all figures; a separate file needs its own.
         legend = self._named() if named else None
-        colour = vega.Color("setting:N", scale=self._scale(), legend=legend, sort=self.settings)
+        shades = vega.Scale(domain=self.settings, range=[self.colour[name] for name in self.settings])
+        colour = vega.Color("setting:N", scale=shades, legend=legend, sort=self.settings)
         low, high = y.of("low"), vega.Y2("high:Q")
         layers: list[vega.Chart] = []
         if joined and axis.numbers is not None:
@@ -495,9 +496,6 @@ class _Charts:
         if self.width == "container" or columns == 1:
             return self.width
         return int(self.width * (0.46 if columns == 2 else 0.3))
-
-    def _scale(self) -> vega.Scale:
-        return vega.Scale(domain=self.settings, range=[self.colour[name] for name in self.settings])
 
     def _named(self) -> vega.Legend:
         return vega.Legend(title=None, symbolOpacity=1, symbolType="stroke", columns=8)

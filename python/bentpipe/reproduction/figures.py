@@ -15,7 +15,7 @@ from bentpipe.models.engines import QUANTITIES as MODEL_QUANTITIES
 from bentpipe.models.engines import moments
 from bentpipe.report import vega
 from bentpipe.report.colours import INK, MUTED, of_settings
-from bentpipe.report.decimate import bounds, decimate, rounded_up, rows, short
+from bentpipe.report.decimate import bounds, decimate, plain, rounded_up, rows, short
 from bentpipe.report.overlays import curves, known
 from bentpipe.report.panels import Figure, Panel
 from bentpipe.reproduction.measures import Measure
@@ -442,7 +442,7 @@ def _series(verdicts: Verdicts, picture: Picture) -> Figure:
         if not decimated.is_empty():
             tables[label], samples = decimated, max(samples, per_point)
             mean, std = inside["value"].mean(), inside["value"].std()
-            notes[label] = f"{_text(mean)} ± {_text(std)} {quantity.unit}"
+            notes[label] = f"{plain(mean)} ± {plain(std)} {quantity.unit}"
     caption = (
         f"{picture.caption} {_sampling(samples)} Above each panel, mean ± standard deviation of its samples."
         f" Run with seed {seed}. Axis: {quantity.label} [{quantity.unit}]."
@@ -578,7 +578,7 @@ def _flow_throughput(verdicts: Verdicts, picture: Picture) -> Figure:
         ]
         top = max([top, *rates, *(each["rate"] for each in steady[label])])
         known_rates = pl.Series(rates, dtype=pl.Float64)
-        notes[label] = f"{_text(known_rates.mean())} ± {_text(known_rates.std())} kbit/s"
+        notes[label] = f"{plain(known_rates.mean())} ± {plain(known_rates.std())} kbit/s"
         if "shown" in picture.options:
             notes[label] += _printed_note(*verdicts.printed_moments(picture, label))
     shade = _shades(list(dots))
@@ -670,10 +670,6 @@ def _moments(mean: float | None, std: float | None) -> str:
         return "–"
     decimals = 2 - math.floor(math.log10(abs(mean))) if mean else 2
     return f"{brief(mean, 3)}" + ("" if std is None else f" ± {brief(round(std, max(0, decimals)), 3)}")
-
-
-def _text(value: object) -> str:
-    return brief(float(value), 3) if isinstance(value, int | float) else "–"
 
 
 _DRAWINGS: dict[str, Callable[[Verdicts, Picture], Figure]] = {

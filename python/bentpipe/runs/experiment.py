@@ -1,6 +1,7 @@
 """Execution of a plan: simulates the missing runs on several threads and writes the result."""
 
 import os
+import sys
 import time
 from collections.abc import Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
@@ -56,7 +57,7 @@ class _Job:
 
 def cores() -> int:
     """Return the number of processor cores available to this process."""
-    return len(os.sched_getaffinity(0))
+    return len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
 
 
 def checked_jobs(jobs: int | None) -> int:

@@ -21,7 +21,7 @@ from bentpipe import pages
 from bentpipe._core import Scenario
 from bentpipe.errors import ScenarioError, UsageError
 
-__all__ = ["Source", "described", "from_dict", "key_of", "to_dict", "to_toml", "written"]
+__all__ = ["Source", "described", "from_dict", "key_of", "to_dict", "to_toml", "value_of", "written"]
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ class Source:
         """Return the files that overrides name, by path."""
         folder, found = os.path.dirname(self.file), dict[str, bytes]()  # noqa: PTH120
         for change in overrides:
-            for name in _texts(_value(change.partition("=")[2])):
+            for name in _texts(value_of(change.partition("=")[2])):
                 # The core joins folder and name in the same way.
                 path = os.path.join(folder, name)  # noqa: PTH118
                 if path not in self.files and "\0" not in path and os.path.isfile(path):  # noqa: PTH113
@@ -104,7 +104,7 @@ def digest_of(scenario: Scenario, overrides: Iterable[str]) -> str:
     return hashlib.sha256("\n".join(known).encode()).hexdigest()
 
 
-def _value(text: str) -> Any:  # noqa: ANN401
+def value_of(text: str) -> Any:  # noqa: ANN401
     """Return the value of an override: TOML, or else a text."""
     text = text.strip()
     try:
