@@ -7,11 +7,20 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from bentpipe.stats.intervals import paired
-from bentpipe.stats.objectives import Judged, Limit, Objective, Values, by_power, inverse_power, judged
+from bentpipe.stats.objectives import (
+    Judged,
+    Limit,
+    Objective,
+    Values,
+    by_power,
+    inverse_power,
+    judged,
+    pareto,
+)
 from bentpipe.stats.services import Service
 from bentpipe.tuning.holdout import Samples, means
 
-__all__ = ["MARGIN", "MEAN", "TOLERANCE", "WORST", "Judgement", "Rule", "front"]
+__all__ = ["MARGIN", "MEAN", "TOLERANCE", "WORST", "Judgement", "Rule"]
 
 Judgement = Literal["classes", "power", "rank"]
 WORST, MEAN = "worst score", "mean score"
@@ -197,27 +206,6 @@ class Rule:
         }
         if not within:
             return judged(values, self.objectives, self.limits)
-        best = front(within, self.objectives)
+        rows = {name: [mine.get(each.metric) for each in self.objectives] for name, mine in within.items()}
+        best = pareto(rows, self.objectives) or within
         return judged({name: within[name] for name in best}, self.objectives)
-
-
-def front(values: Values, objectives: Sequence[Objective]) -> list[str]:
-    """Return the Pareto front of settings.
-
-    Settings that lack a value are left out, unless all do.
-    """
-    complete = [
-        name for name in values if all(values[name].get(each.metric) is not None for each in objectives)
-    ]
-
-    def beaten(name: str) -> bool:
-        for other in complete:
-            gains = [
-                each.gain(values[other][each.metric] or 0.0, values[name][each.metric] or 0.0)
-                for each in objectives
-            ]
-            if all(gain >= 0 for gain in gains) and any(gain > 0 for gain in gains):
-                return True
-        return False
-
-    return [name for name in complete if not beaten(name)] or list(values)

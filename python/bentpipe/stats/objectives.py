@@ -10,9 +10,10 @@ pays off if it reduces the response time by a larger share than the throughput.
 
 import math
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from operator import ge
+from typing import Literal, TypeVar
 
 from bentpipe.errors import UsageError
 from bentpipe.format import convert, number_of
@@ -30,6 +31,7 @@ __all__ = [
     "kept",
     "limits_from",
     "objectives_from",
+    "pareto",
 ]
 
 Values = Mapping[str, Mapping[str, float | None]]
@@ -204,6 +206,28 @@ def judged(
     return [
         Judged(name, 1 + sum(other < key for other, _, _ in found), key[1], ranks, key[0])
         for key, name, ranks in sorted(found, key=lambda each: each[0])
+    ]
+
+
+Key = TypeVar("Key", bound=Hashable)
+
+
+def pareto(values: Mapping[Key, Sequence[float | None]], objectives: Sequence[Objective]) -> list[Key]:
+    """Return the Pareto front: the keys whose `values`, one for each objective, no other key's dominate.
+
+    Keys that lack a value are left out. Keys with equal values are all in the front.
+    """
+    known = {
+        key: [
+            each.gain(value, 0.0) for each, value in zip(objectives, mine, strict=True) if value is not None
+        ]
+        for key, mine in values.items()
+        if None not in mine
+    }
+    return [
+        key
+        for key, mine in known.items()
+        if not any(other != mine and all(map(ge, other, mine)) for other in known.values())
     ]
 
 

@@ -17,7 +17,7 @@ from optuna.trial import TrialState, create_trial
 
 from bentpipe.errors import UsageError
 from bentpipe.stats.intervals import LEVEL, paired
-from bentpipe.stats.objectives import Objective
+from bentpipe.stats.objectives import Objective, pareto
 from bentpipe.tuning.space import Space
 from bentpipe.tuning.study import COMPLETE, STOPPED, Proposal, Trial
 
@@ -49,23 +49,9 @@ def mean_of(runs: Mapping[int, Values]) -> Values:
 
 
 def front(trials: Sequence[Trial], objectives: Sequence[Objective]) -> list[Trial]:
-    """Return the Pareto front: complete trials that no other trial dominates.
-
-    Trials without a value in some objective are left out. Trials with equal values are all in the front.
-    """
-    known: list[tuple[Trial, list[float]]] = []
-    for each in trials:
-        values = [value for value in means(each) if value is not None]
-        if each.outcome == COMPLETE and len(values) == len(objectives):
-            gains = [objective.gain(value, 0.0) for objective, value in zip(objectives, values, strict=True)]
-            known.append((each, gains))
-    return [
-        each
-        for each, mine in known
-        if not any(
-            all(a >= b for a, b in zip(other, mine, strict=True)) and other != mine for _, other in known
-        )
-    ]
+    """Return the Pareto front of the complete trials, see `pareto`."""
+    complete = {place: means(each) for place, each in enumerate(trials) if each.outcome == COMPLETE}
+    return [trials[place] for place in pareto(complete, objectives)]
 
 
 @dataclass(frozen=True)
