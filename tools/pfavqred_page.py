@@ -30,7 +30,6 @@ _SHARE = 40.0
 """Optimal share of a UDP flow ([B07] 5.3.2) [kbit/s]."""
 _TOLERANCES = {"drops": 0.10, "deviation": 0.30, "UDP": 0.30}
 """Those of the tables' rules; a UDP flow's is that of a deviation."""
-_DEFAULT = ("3 s", "capacity", "any weight")
 _SHOWN = 6
 """Rows of the page's table."""
 

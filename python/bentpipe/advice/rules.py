@@ -104,12 +104,7 @@ class Cell:
     @property
     def certain(self) -> bool:
         """True if the difference from the best is significant."""
-        return (
-            self.p_holm is not None
-            and self.p_holm <= LEVEL
-            and self.behind is not None
-            and bool(self.behind.mean)
-        )
+        return _is_certain(self.behind, self.p_holm)
 
 
 @dataclass(frozen=True, slots=True)

@@ -96,6 +96,7 @@ class CaseResult:
         self.figures = [Figure(metric, is_more) for metric, is_more in entry["figures"]]
         self._seeds = entry["seeds"]
         self._folder = folder
+        self._means: dict[str, dict[str, float | None]] = {}
 
     @property
     def part(self) -> str:
@@ -134,10 +135,6 @@ class CaseResult:
                 known = found[~np.isnan(found)]
                 values[name] = float(known.mean()) if len(known) else None
         return values.get(setting)
-
-    @cached_property
-    def _means(self) -> dict[str, dict[str, float | None]]:
-        return {}
 
     @cached_property
     def better(self) -> dict[str, npt.NDArray[np.bool_]]:
@@ -190,6 +187,7 @@ class EvaluationResult:
             CaseResult(self.kind, entry, self.folder / DATA / entry["profile"] / entry["name"])
             for entry in self.manifest["cases"]
         ]
+        self._known: dict[tuple[str, str | None], dict[str, Standing]] = {}
 
     @property
     def kind(self) -> str:
@@ -219,17 +217,10 @@ class EvaluationResult:
 
     def standing(self, profile: str, part: str | None = None) -> dict[str, Standing]:
         """Return where each setting stands in a profile, or in a part of it."""
-        return self._standings(profile, part)
-
-    def _standings(self, profile: str, part: str | None) -> dict[str, Standing]:
         key = (profile, part)
         if key not in self._known:
             self._known[key] = _standing(self.settings, self.cases_of(profile, part))
         return self._known[key]
-
-    @cached_property
-    def _known(self) -> dict[tuple[str, str | None], dict[str, Standing]]:
-        return {}
 
     def ranked(self, profile: str) -> list[str]:
         """Return the settings, those that win most of their comparisons in a profile first."""

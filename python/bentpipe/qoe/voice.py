@@ -30,7 +30,6 @@ __all__ = [
     "markdown",
     "mos",
     "out_of_range",
-    "r_from_mos",
     "rate",
     "satisfaction",
 ]
@@ -241,11 +240,6 @@ class Rating:
     """Advantage factor, A."""
 
     @property
-    def i_d(self) -> float:
-        """Impairment by delay, Id = Idte + Idle + Idd."""
-        return self.idte + self.idle + self.idd
-
-    @property
     def mos(self) -> float:
         """Estimated conversational quality, MOS-CQE, from 1 to 4.5."""
         return mos(self.r)
@@ -348,15 +342,6 @@ def mos(r: float) -> float:
     if r >= 100:
         return 4.5
     return max(1.0, 1 + 0.035 * r + r * (r - 60) * (100 - r) * 7e-6)
-
-
-def r_from_mos(value: float) -> float:
-    """Return the rating R, 6.5 to 100, of a MOS of 1 to 4.5 (G.107, Appendix I)."""
-    if not 1 <= value <= 4.5:
-        raise UsageError(f"a voice MOS is {value:g}: 1 to 4.5 is allowed")
-    root = 15 * math.sqrt(max(0.0, -903522 + 1113960 * value - 202500 * value**2))
-    h = math.atan2(root, 18566 - 6750 * value) / 3
-    return 20 / 3 * (8 - math.sqrt(226) * math.cos(h + math.pi / 3))
 
 
 def satisfaction(r: float) -> str:

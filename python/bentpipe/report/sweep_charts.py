@@ -17,8 +17,6 @@ from bentpipe.sweeps.result import SweepResult, check_metrics
 
 __all__ = ["Axis", "axes", "figure_against", "figures", "setting_colours"]
 
-Kind = Literal["none", "lines", "maps", "effects", "points"]
-
 _DASHES = ([1, 0], [6, 3], [2, 2], [8, 3, 2, 3])
 _NONE = LINE
 _ON_DARK, _ON_LIGHT, _DARK_FROM = "#fff", "#111", 0.7

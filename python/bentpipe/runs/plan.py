@@ -20,7 +20,6 @@ __all__ = [
     "Given",
     "Plan",
     "Setting",
-    "Settings",
     "check_watch",
     "listed",
     "load",
@@ -41,8 +40,6 @@ MOST_RUNS = 10_000
 
 Given = Scenario | Source | str | Path
 """A scenario as callers give it: loaded, a path, or a shipped name."""
-Settings = str | Sequence[str | python_aqm.Setting]
-"""Settings as callers give them: a list, or names separated by commas."""
 
 
 @dataclass(frozen=True, slots=True)
