@@ -366,7 +366,7 @@ def test_no_color_leaves_out_colors(bentpipe: Command) -> None:
     assert not colors.search(bentpipe(*command, check=0, FORCE_COLOR="1", NO_COLOR="1").stdout)
 
 
-def test_doctor_names_what_is_missing_and_the_command_that_mends_it(tmp_path: Path) -> None:
+def test_doctor_names_what_is_missing_and_the_command_that_fixes_it(tmp_path: Path) -> None:
     def doctor(path: str) -> tuple[dict[str, dict[str, object]], str]:
         command = [sys.executable, "-m", "bentpipe", "doctor"]
         done = [

@@ -160,7 +160,7 @@ def test_folder_named_like_a_shipped_scenario_is_compared_only_if_it_is_a_result
         (["RESULT", "--metric", "queue_men"], ['metric "queue_men"', "did you mean queue_mean"]),
         (["RESULT", "--runs", "3"], ["--runs: has no effect", "simulated already"]),
         (["RESULT", "red", "avq"], ["avq: is neither a folder nor a setting", "red, avqred, droptail"]),
-        (["RESULT", "red"], ["name two settings at least"]),
+        (["RESULT", "red"], ["name at least two settings"]),
         (["RESULT", "--settings", "red,avq"], ['no setting "avq"']),
         (["RESULT", ".", "/"], ["only two results"]),
         (["RESULT", "."], ["is not a Bentpipe result"]),

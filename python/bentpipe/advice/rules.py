@@ -266,7 +266,7 @@ def _same_power(samples: Samples, first: str, rule: Rule) -> list[str]:
     others = [name for name in samples if name != first]
     found = [paired(powers(name), best) for name in others]
     corrected = holm([each.p for each in found])
-    # A candidate without a value in some run is certainly different.
+    # A candidate without a value in any common run is certainly different.
     return [
         name
         for name, each, p in zip(others, found, corrected, strict=True)

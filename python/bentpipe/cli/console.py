@@ -80,7 +80,7 @@ class Bar:
     """Progress bar for a terminal."""
 
     def __init__(self, console: Console, doing: str = "Simulating") -> None:
-        """Draw on `console`; `what` is the activity, in a word."""
+        """Draw on `console`; `doing` is the activity, in a word."""
         self._doing = doing
         self._progress = Progress(
             TextColumn("{task.description}"),
@@ -124,7 +124,7 @@ class Lines:
     """One line per run, for logs and pipes."""
 
     def __init__(self, console: Console, doing: str = "Simulating") -> None:
-        """Write to `console`; `what` is the activity, in a word."""
+        """Write to `console`; `doing` is the activity, in a word."""
         self._console = console
         self._doing = doing
         self._total = self._done = 0

@@ -36,7 +36,7 @@ class Check:
 @format_option
 @click.pass_context
 def doctor(context: click.Context, form: str) -> None:
-    """Report what works on this machine, what is missing, and the command that mends it.
+    """Report what works on this machine, what is missing, and the command that fixes it.
 
     Exit code 1 if simulations do not work; what is missing for live runs alone leaves 0.
 

@@ -42,7 +42,7 @@ def evaluate() -> None:
 
 
 def _common(folder: str) -> Callable[[Function], Function]:
-    """Return the options of both evaluations; `folder` is the help of --out."""
+    """Return the options of every evaluation; `folder` is the help of --out."""
 
     def add(function: Function) -> Function:
         for option in (

@@ -149,7 +149,7 @@ def chosen(names: Sequence[str] | None) -> list[Metric]:
         return [metric for metric in METRICS if metric.better]
     found = [named_metric(name) for name in dict.fromkeys(names)]
     if not found:
-        raise UsageError("no metric is named to compare by")
+        raise UsageError("name at least one metric to compare by")
     return found
 
 
@@ -166,9 +166,9 @@ def within(
         result.setting_info(name)
     if len(names) < 2:
         raise UsageError(
-            f"{result.folder}: there is only the setting {names[0]}, and nothing to compare it with"
+            f"{result.folder}: has one setting, {names[0]}; a comparison needs two"
             if len(result.settings) < 2
-            else f"{result.folder}: name two settings at least; there are {', '.join(result.settings)}"
+            else f"{result.folder}: name at least two settings; allowed: {', '.join(result.settings)}"
         )
     sides = [Side(name, result, name) for name in names]
     return corrected([_compare(a, b, metric) for a, b in combinations(sides, 2) for metric in metrics])

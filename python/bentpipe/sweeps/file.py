@@ -171,8 +171,8 @@ def request(
     asked = replace(asked, factors=tuple(factors.values()), overrides=tuple(chosen), **wanted)
     if asked.max_runs is not None and asked.until_ci is None:
         raise UsageError(
-            f"{asked.file or asked.name}: found at most {asked.max_runs} runs (--max-runs), but not how"
-            " narrow intervals are to be (--until-ci); allowed: both, or neither"
+            f"{asked.file or asked.name}: --max-runs {asked.max_runs} needs --until-ci, the width of the"
+            " intervals"
         )
     return asked
 

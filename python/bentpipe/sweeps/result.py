@@ -121,10 +121,10 @@ class SweepResult:
     def differences(self, a: str, b: str, metrics: Sequence[str] | None = None) -> pl.DataFrame:
         """Return the differences of each metric between settings `a` and `b` at each point, paired by seed.
 
-        A column for each factor, then those of `differences.frame`: both means, the difference with its 95 %
-        interval, p-values and the verdict. `p_holm` is corrected over all rows (Holm). Seeds without a
-        partner are left out. Raises `ResultError` for an unknown setting, `UsageError` for an unknown metric
-        or the same setting twice.
+        A column for each factor, then `a`, `b`, `metric`, `unit`, `mean_a`, `mean_b`, `difference`, its
+        `std` and 95 % interval (`ci95`, `ci_low`, `ci_high`, `method`), `runs`, `p`, `p_holm`, corrected over
+        all rows (Holm), and `verdict`. Seeds without a partner are left out. Raises `ResultError` for an
+        unknown setting, `UsageError` for an unknown metric or the same setting twice.
         """
         chosen = check_metrics(self.metrics if metrics is None else metrics)
         if a == b:

@@ -119,7 +119,6 @@ class Sweep:
             left_out |= dict.fromkeys(plan.left_out)
             for each in plan.settings:
                 warnings |= dict.fromkeys(each.scenario.warnings)
-                # A factor unknown to a setting has no effect on it: one run stands for all its values.
                 cells[each.name, f"{point} {each.digest}"] = (point, each.name, each.scenario, each.digest)
         if len(cells) * len(seeds) > MOST_RUNS:
             raise UsageError(f"the sweep has {len(cells) * len(seeds)} runs; allowed: at most {MOST_RUNS}")
@@ -230,7 +229,7 @@ def _check(precision: Precision | None) -> None:
             f"the interval is to be {precision.share:.2%} of the mean; allowed: above 0 and below 100 %"
         )
     if precision.most < 2:
-        raise UsageError(f"at most {precision.most} runs; allowed: 2 or more, for one has no interval")
+        raise UsageError(f"--max-runs {precision.most}: allowed: 2 or more, because one run has no interval")
 
 
 def precision_from(text: str, metric: str, most: int) -> Precision:

@@ -86,7 +86,7 @@ class Parameter:
         return _size(self.unit)
 
     def grid(self, levels: int) -> list[str]:
-        """Return `count` evenly spaced values inside the range, or the whole list."""
+        """Return `levels` evenly spaced values inside the range, or the whole list."""
         if self.low is None:
             return list(self.values)
         shares = [(step + 1) / (levels + 1) for step in range(levels)]
