@@ -36,7 +36,10 @@ UNITS: dict[str, tuple[str, float]] = {
     **{unit + "bps": ("rate", size) for unit, size in {"": 1.0, "k": 1e3, "M": 1e6, "G": 1e9}.items()},
     **{unit: ("time", size) for unit, size in {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0}.items()},
     **{unit: ("time", size) for unit, size in {"min": 60.0, "h": 3600.0}.items()},
-    **{unit: ("length", size) for unit, size in {"B": 1.0, "KB": 1e3, "MB": 1e6, "GB": 1e9}.items()},
+    **{
+        unit: ("length", size)
+        for unit, size in {"B": 1.0, "kB": 1e3, "KB": 1e3, "MB": 1e6, "GB": 1e9}.items()
+    },
     **{unit: ("length", size) for unit, size in {"KiB": 2.0**10, "MiB": 2.0**20, "GiB": 2.0**30}.items()},
 }
 """By unit: the quantity it measures and its size, as results and scenario files write units."""

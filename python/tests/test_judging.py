@@ -165,6 +165,9 @@ def test_limits_are_parsed_in_the_metrics_unit() -> None:
         Limit("throughput", ">=", 1.5),
     ]
     assert str(Limit("queue_delay_p95", "<=", 50.0)) == "queue_delay_p95 <= 50 ms"
+    # Scenarios write KB, too.
+    both = limits_from(["pep_buffers_mean<=5 KB", "pep_buffers_mean<=5000 B"])
+    assert list(map(str, both)) == ["pep_buffers_mean <= 5 kB"] * 2
 
 
 @pytest.mark.parametrize(

@@ -317,7 +317,7 @@ METRICS: tuple[Metric, ...] = (
     Metric(
         "pep_buffers_mean",
         "PEP buffers, mean",
-        "KB",
+        "kB",
         QUEUE,
         "Bytes held by the PEP until the terminal acknowledges them: mean over the samples.",
         _series("pep_buffers", mean, 1e-3),
@@ -326,7 +326,7 @@ METRICS: tuple[Metric, ...] = (
     Metric(
         "pep_buffers_p95",
         "PEP buffers, 95th percentile",
-        "KB",
+        "kB",
         QUEUE,
         "95th percentile of the bytes held by the PEP.",
         _series("pep_buffers", lambda values: quantile(values, 0.95), 1e-3),

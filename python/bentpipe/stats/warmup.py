@@ -24,7 +24,7 @@ class Quantity:
 QUANTITIES = (
     Quantity("throughput", "rate sent on the link", "Mbit/s", 1e-6),
     Quantity("transmit_queue", "transmit queue", "packets", 1),
-    Quantity("pep_buffers", "PEP buffers", "KB", 1e-3),
+    Quantity("pep_buffers", "PEP buffers", "kB", 1e-3),
 )
 
 SCHEMA = {
