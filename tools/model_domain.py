@@ -177,7 +177,7 @@ def _ratio(ours: float, true: float) -> float:
 
 
 def is_off(ratio: float, limit: float) -> bool:
-    """Return whether a ratio is above the factor `limit`, or below its inverse."""
+    """Return True if a ratio is above the factor `limit`, or below its inverse."""
     return not 1 / limit <= ratio <= limit
 
 

@@ -51,7 +51,7 @@ class Kept(Verdicts):
         self._spots = {item["id"]: item["spots"] for item in items if item["kind"] == "picture"}
 
     def has(self, shown: Picture) -> bool:
-        """Return whether the file of all numbers has the values of a picture."""
+        """Return True if the file of all numbers has the values of a picture."""
         return shown.kind in _MEANS and bool(self._spots.get(shown.name))
 
     def picture_values(self, picture: Picture) -> tuple[CurveValue, ...]:
@@ -73,7 +73,7 @@ class Kept(Verdicts):
 
 
 def _is_of(curve: str, cases: Sequence[str]) -> bool:
-    """Return whether a curve is that of a case, alone, over another, or by an engine."""
+    """Return True if a curve is that of a case, alone, over another, or by an engine."""
     return any(curve == case or curve.startswith((f"{case} over ", f"{case}, ")) for case in cases)
 
 

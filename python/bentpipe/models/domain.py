@@ -71,7 +71,7 @@ def domain_of(place: str, name: str) -> Borders | None:
 
 
 def is_outside(borders: Borders, quantity: str, window: float) -> bool:
-    """Return whether a quantity is outside the domain at a window [segments]."""
+    """Return True if a quantity is outside the domain at a window [segments]."""
     border = borders[quantity]
     return border is None or window < border
 

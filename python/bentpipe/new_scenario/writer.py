@@ -100,7 +100,7 @@ class _Plan:
     def head(self) -> str:
         """Return the comment at the top, the title and the description."""
         a = self.answers
-        people = f"{a.subscribers} {'subscriber' if a.subscribers == 1 else 'subscribers'}"
+        people = plural(a.subscribers, "subscriber")
         rates = f"{_rate(a.down)} down, {_rate(a.up)} up"
         extra = [
             *([] if a.plan is None else [f"{_rate(a.plan)} per subscriber"]),

@@ -97,7 +97,7 @@ class Cells:
     experiments: tuple[str, ...]
 
     def contains(self, row: str, column: str, experiment: str) -> bool:
-        """Return whether a cell is among them."""
+        """Return True if a cell is among them."""
         pairs = ((self.rows, row), (self.columns, column), (self.experiments, experiment))
         return all(not some or each in some for some, each in pairs)
 
@@ -461,7 +461,7 @@ def select(paper: Paper, names: Sequence[str]) -> Paper:
 def _is_covered(
     paper: Paper, number: ComputedNumber, tables: Sequence[PrintedTable], needs: Mapping[str, _Need]
 ) -> bool:
-    """Return whether all runs of a number in the discussion are needed anyway."""
+    """Return True if all runs of a number in the discussion are needed anyway."""
     return set(number.tables) <= {table.name for table in tables} and all(
         name in needs
         and needs[name].runs == paper.experiments[name].runs

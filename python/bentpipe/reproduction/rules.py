@@ -161,7 +161,7 @@ class Agree:
         )
 
     def holds(self, model: Values, simulator: Values) -> tuple[bool, str]:
-        """Return whether the model agrees, and both values with their difference."""
+        """Return True if the model agrees, and both values with their difference."""
         ours, theirs = mean_of(model), mean_of(simulator)
         if ours is None or theirs is None:
             return False, "one of the two has no value"
@@ -191,7 +191,7 @@ class Order:
         )
 
     def holds(self, more: Values, less: Values, *, exact: bool = False) -> tuple[bool, Summary]:
-        """Return whether `more` is significantly above `less`, and the paired difference.
+        """Return True if `more` is significantly above `less`, and the paired difference.
 
         Values that are `exact`, of a fluid model, have no interval: the sign decides.
         """
@@ -346,7 +346,7 @@ def _ends(value: Summary) -> tuple[float, float]:
 
 
 def _is_above(ours: Summary, theirs: Summary) -> bool:
-    """Return whether a mean is significantly above another."""
+    """Return True if a mean is significantly above another."""
     low = apart(ours, theirs).low
     return low is not None and low > 0
 
@@ -734,7 +734,7 @@ def _judge_range(low: float, high: float, found: Sequence[Summary]) -> str:
 
 
 def _direction(printed: float, ours: Values, base: tuple[str, float, Values]) -> tuple[bool, str]:
-    """Return whether the paired difference to `base` significantly has the printed sign, and why."""
+    """Return True if the paired difference to `base` significantly has the printed sign, and why."""
     name, theirs, others = base
     step, found = printed - theirs, paired(ours, others)
     if step == 0 or found.low is None or found.high is None:

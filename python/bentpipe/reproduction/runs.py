@@ -206,7 +206,7 @@ class Library:
         return self._folder / case.digest[:32] / str(seed)
 
     def has(self, case: CaseRuns, seed: int) -> bool:
-        """Return whether a run is stored with all tables that its experiment needs."""
+        """Return True if a run is stored with all tables that its experiment needs."""
         folder = self._path(case, seed)
         more = [*([_DROPS] if case.drops else []), *([_TRACE] if case.trace else [])]
         needed = {f"{name}.parquet" for name in (*_TABLES, *more)} | {COUNTERS}

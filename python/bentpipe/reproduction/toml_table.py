@@ -31,11 +31,11 @@ class TomlTable:
         return key in self._values
 
     def is_table(self, key: str) -> bool:
-        """Return whether the value of `key` is a table."""
+        """Return True if the value of `key` is a table."""
         return isinstance(self._values.get(key), dict)
 
     def is_string(self, key: str) -> bool:
-        """Return whether the value of `key` is a string."""
+        """Return True if the value of `key` is a string."""
         return isinstance(self._values.get(key), str)
 
     def unread(self) -> "TomlTable":

@@ -502,7 +502,7 @@ class Verdicts:
         return Verdict(NOT_REPRODUCED, f"holds in none of {plural(len(every), 'comparison')}")
 
     def _is_exact(self, check: Check) -> bool:
-        """Return whether a comparison is between fluid models, which have no randomness."""
+        """Return True if a comparison is between fluid models, which have no randomness."""
         return self.paper.experiments[check.experiment].fluid
 
     def gains(self, checks: Sequence[Check]) -> dict[str, list[float | None]]:
@@ -679,7 +679,7 @@ def with_fitted_sides(paper: Paper, claim: Claim, verdict: Verdict) -> Verdict:
 
 
 def _is_fitted(paper: Paper, check: Check) -> bool:
-    """Return whether an input that not all settings share was fitted to a side of a comparison."""
+    """Return True if an input that not all settings share was fitted to a side of a comparison."""
     return any(
         not each.shared
         for experiment, case, measure in check.sides
@@ -751,7 +751,7 @@ def explain(
 
 
 def _concerns(explained: str, found: str) -> bool:
-    """Return whether the explanation of a verdict explains another one too: of any disagreement."""
+    """Return True if the explanation of a verdict explains another one too: of any disagreement."""
     apart = (DIRECTION_ONLY, NOT_REPRODUCED)
     return found == explained or (explained in apart and found in (CALIBRATED_DIFFERS, MAGNITUDE_DIFFERS))
 
