@@ -36,7 +36,8 @@ if TYPE_CHECKING:
     "--judge",
     type=click.Choice(advisor.JUDGES),
     help="classes: the worst-served class of traffic, then the mean over the classes, then power; power:"
-    " throughput over response time; rank: rank sums of --metrics. Default: classes, with --metrics rank.",
+    " throughput over response time; rank: rank sums of --metrics. Default: classes; power if no class has"
+    " thresholds; rank with --metrics.",
 )
 @click.option(
     "--metrics",
