@@ -35,6 +35,16 @@ def test_compare_writes_a_result_and_prints_the_table(bentpipe: Command, tmp_pat
     assert "\x1b" not in done.stdout + done.stderr
 
 
+def test_message_names_the_option_that_was_given(bentpipe: Command) -> None:
+    for given, named in (
+        (["--duration", "1"], "--duration 1"),
+        (["--warmup=1 km"], "--warmup 1 km"),
+        (["--set", "run.duration=1"], "--set run.duration=1: run.duration"),
+    ):
+        refused = bentpipe("run", "red-dumbbell", *given)
+        assert (refused.returncode, refused.stderr.split(": found")[0]) == (2, f"error: {named}")
+
+
 def test_run_simulates_the_scenario_unchanged(bentpipe: Command, tmp_path: Path) -> None:
     bentpipe("run", *QUICK, "--seed", "9", "--out", "here", check=0)
     result = bp.open(tmp_path / "here")

@@ -111,6 +111,16 @@ def main(arguments: list[str] | None = None) -> None:
     sys.exit(code)
 
 
+def _with_options(text: str, arguments: list[str]) -> str:
+    """Return a message with the options `--duration` and `--warmup` in place of the keys that they set."""
+    for position, argument in enumerate(arguments):
+        option, equals, value = argument.partition("=")
+        if option in {"--duration", "--warmup"}:
+            key, value = f"run.{option[2:]}", value if equals else arguments[position + 1]
+            text = text.replace(f"--set {key}={value}: {key}: ", f"{option} {value}: ", 1)
+    return text
+
+
 def _main(arguments: list[str] | None) -> int:
     try:
         code = cli.main(arguments, prog_name="bentpipe", standalone_mode=False)
@@ -121,7 +131,7 @@ def _main(arguments: list[str] | None) -> int:
         # Click breaks the list of choices into lines.
         return _print_error(f"error: {' '.join(error.format_message().split())}", 2)
     except (BentpipeError, ScenarioError) as error:
-        return _print_error(f"error: {error}", 2)
+        return _print_error(f"error: {_with_options(str(error), arguments or sys.argv[1:])}", 2)
     except AlgorithmError as error:
         if error.__cause__ is not None:
             traceback.print_exception(error.__cause__)
