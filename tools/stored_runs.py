@@ -1,5 +1,6 @@
 """Comparisons that are stored in a folder, and their values on generated pages."""
 
+import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import vl_convert
 import bentpipe as bp
 from bentpipe import Result, Scenario
 from bentpipe.report.panels import CONFIG
+from bentpipe.runs.store import core_digest
 from bentpipe.stats.metrics import named_metric
 
 __all__ = ["RUNS", "SEED", "Runs", "Values", "draw", "head", "known"]
@@ -36,14 +38,17 @@ class Runs:
         seed: int = SEED,
         live: bool = False,
     ) -> Result:
-        """Return a comparison; run it if it is not stored."""
+        """Return a comparison, a stored one if there is; simulations of another build are repeated."""
         out = self.folder / name
         if (out / "manifest.json").exists():
-            print(f"{name}: stored runs, {out}; remove the folder to repeat them", flush=True)
-        else:
-            print(f"{name}: {len(settings) * runs} runs", flush=True)
-            run = bp.live if live else bp.compare
-            run(scenario, settings=list(settings), runs=runs, seed=seed, out=out)
+            stored = bp.open(out)
+            if live or stored.manifest["core"]["sha256"] == core_digest():
+                print(f"{name}: stored runs, {out}; remove the folder to repeat them", flush=True)
+                return stored
+            shutil.rmtree(out)
+        print(f"{name}: {len(settings) * runs} runs", flush=True)
+        run = bp.live if live else bp.compare
+        run(scenario, settings=list(settings), runs=runs, seed=seed, out=out)
         return bp.open(out)
 
 
